@@ -1,0 +1,34 @@
+package dsync
+
+import "time"
+
+// A Kind says what a key is used as. One key used as two kinds at a time is an
+// error that names both: [MismatchError].
+type Kind string
+
+// KindMutex is the kind of keys of [Mutex] and [Lease]: an exclusive hold.
+const KindMutex Kind = "mutex"
+
+// A Claim is one attempt to hold a key, and what a [Store] grants.
+type Claim struct {
+	Key string
+
+	// ID is the session's id, a dot and a counter. It is new for every attempt
+	// to hold and never used again, neither with another key nor as a try once
+	// it was a wait.
+	ID string
+
+	// Session is the id of the session that the claim lives with: letters,
+	// digits, '-' and '_'.
+	Session string
+
+	Kind Kind
+
+	// Weight is what the claim takes of the key's Limit: 1 ≤ Weight ≤ Limit.
+	Weight, Limit int64
+
+	// Lease, if positive, ends the hold that long after its grant by the store's
+	// clock, unless extended, whatever becomes of its session; the wait for it
+	// lives with the session all the same. Zero: the hold lives with its session.
+	Lease time.Duration
+}

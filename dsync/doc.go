@@ -1,0 +1,79 @@
+// Package dsync is package sync for processes that share nothing but a database:
+// locks that are held across processes, by the same calls as within one.
+//
+//	locks, err := dsyncmongo.Open(ctx, db, nil) // a *dsync.Session
+//	mu := locks.Mutex("invoices")               // a *dsync.Mutex, a sync.Locker
+//	mu.Lock()
+//	defer mu.Unlock()
+//
+// A [Session] is one process's presence in a [Store], made once per process; a
+// [Mutex] hangs on it, and so does a [Lease]. The store on MongoDB is package
+// dsync/mongo; one in memory, for tests, is in dsync/dsynctest.
+//
+// # What is promised
+//
+// One holder: while a hold's [Mutex.Lost] channel is open, and for
+// [Options].Grace after it closed, nobody else is granted the key. Fencing:
+// [Mutex.Token] is greater than that of every earlier hold of the key. Order:
+// who asks first is served first; the dead drop out. Time: only the store's
+// clock decides whether a process has died, so hosts' clocks may be hours off.
+//
+// This rests on clocks that run at the right rate, and on the store's clock not
+// being moved by more than [Options].Margin within one TTL, by a step or by a
+// fail-over to a server with another time. A process that is frozen past its
+// deadline can't be told in time: its first look at Lost, Token or a context's
+// Err says that the hold is lost, but what it had already begun goes on. Where
+// that matters, check the token where the data is.
+//
+// # The states
+//
+// A session is, to the store:
+//
+//	unknown ──Register──► alive ◄──Heartbeat──► lapsed ──Bury──► dead
+//	                        └───────────Unregister───────────────►
+//
+// Its own process moves it by Register, Heartbeat and Unregister. It lapses by
+// itself, when its last heartbeat is a TTL old by the store's clock. Any other
+// process that waits for it may bury it then, and not before. Dead is for ever:
+// the id is never used again. So "this session is dead" is a fact that can be
+// acted upon at any later time: its claims are dropped by whoever comes by.
+//
+// A session is, to its own process, live until its deadline,
+//
+//	send of the last acknowledged heartbeat + TTL·0.999 − Margin − Grace
+//
+// on the local monotonic clock, the machine's sleep included, and then lost. A
+// timer enforces the deadline even while a heartbeat hangs, and every look at a
+// lock compares the clock. When it is lost, every hold that lives with it is
+// lost, nothing is ever sent under its id again, and it is left to lapse by
+// itself: its holders' grace is running. Who waits asks again under a new id.
+//
+// The safety argument is the distance between the two: the store counts the TTL
+// from when it executed the heartbeat, the process from before it sent it, and
+// less Margin and Grace. So Lost closes, the grace passes, and only then can the
+// session be buried, and its claims dropped.
+//
+// A claim, one attempt to hold, is
+//
+//	asking ──grant──► held ──► released
+//	                    ├────► lost       its session is lost, or its lease is over
+//	                    └────► told ────► released, by its holder or after the grace
+//
+// A grant is made by the store, in whatever command makes room: a release, the
+// dropping of the dead, or the request itself. It reaches the waiter as an event
+// of its session's watch, or by asking again. A watch may miss events: every
+// waiter also asks again now and then, and when a session ahead of it may have
+// lapsed. Every request to join carries the time of the store's clock after which
+// it is void, and a claim with a request that was never answered is released once
+// more after that time, so that a request that comes late leaves nothing behind.
+//
+// In one process, callers of one key queue here first: one at a time stands in
+// the store's line, however many mutexes name the key.
+//
+// # What is not here
+//
+// No TTL that must be tuned per lock: what is held lives with its session, whose
+// one heartbeat costs the same for one lock and for ten thousand. No reentrant
+// locks, for the reason that package sync has none. No callbacks that must be
+// given to be told of a loss: Lost is a channel, [Mutex.Do] has a context.
+package dsync

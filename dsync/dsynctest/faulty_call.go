@@ -1,0 +1,175 @@
+package dsynctest
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+// An answer is what a method of the store returned.
+type answer[T any] struct {
+	value T
+	err   error
+}
+
+// call sends the request r, which do executes, through f.
+func call[T any](ctx context.Context, f *Faulty, r Request, do func(context.Context) (T, error)) (T, error) {
+	var none T
+	if err := ctx.Err(); err != nil {
+		return none, err
+	}
+	var record func(context.Context)
+	if r.Method.writes() {
+		record = func(ctx context.Context) { do(ctx) }
+	}
+	fault := f.send(r, record)
+	if fault.Hang > 0 {
+		start := time.Now()
+		defer func() { sleep(f.ctx, fault.Hang-time.Since(start)) }()
+	}
+	if fault.Again > 0 {
+		f.after(fault.Again, func(ctx context.Context) { do(ctx) })
+	}
+
+	cuts, healed := f.link()
+	var a answer[T]
+	switch {
+	case fault.LoseRequest || healed != nil:
+		<-ctx.Done()
+		return none, ctx.Err()
+	case fault.Delay <= 0:
+		a.value, a.err = do(ctx)
+	default:
+		answers := make(chan answer[T], 1) // the caller may have gone when there is one
+		f.after(fault.Delay, func(ctx context.Context) {
+			v, err := do(ctx)
+			answers <- answer[T]{v, err}
+		})
+		select {
+		case a = <-answers:
+		case <-ctx.Done():
+			return none, ctx.Err()
+		}
+	}
+	if err := sleepOrNil(ctx, fault.ReplyDelay); err != nil {
+		return none, err
+	}
+	if now, _ := f.link(); fault.LoseReply || now != cuts {
+		<-ctx.Done()
+		return none, ctx.Err()
+	}
+	return a.value, a.err
+}
+
+// sleepOrNil is sleep, but does not look at ctx if there is nothing to wait
+// for: an answer that arrived is not taken back by a ctx that ended with it.
+func sleepOrNil(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	return sleep(ctx, d)
+}
+
+// writes reports whether a request of this method may change the store.
+func (m Method) writes() bool {
+	switch m {
+	case MethodWatch, MethodLoad, MethodMembers:
+		return false
+	}
+	return true
+}
+
+func claimRequest(m Method, c dsync.Claim) Request {
+	return Request{Method: m, Session: c.Session, Claim: c.ID, Key: c.Key}
+}
+
+// Register implements [dsync.Store].
+func (f *Faulty) Register(ctx context.Context, m dsync.Member) (time.Time, error) {
+	m.Meta = maps.Clone(m.Meta)
+	return call(ctx, f, Request{Method: MethodRegister, Session: m.ID}, func(ctx context.Context) (time.Time, error) {
+		return f.store.Register(ctx, m)
+	})
+}
+
+// Heartbeat implements [dsync.Store].
+func (f *Faulty) Heartbeat(ctx context.Context, session string) (time.Time, error) {
+	return call(ctx, f, Request{Method: MethodHeartbeat, Session: session}, func(ctx context.Context) (time.Time, error) {
+		return f.store.Heartbeat(ctx, session)
+	})
+}
+
+// Bury implements [dsync.Store].
+func (f *Faulty) Bury(ctx context.Context, session string) (time.Duration, error) {
+	return call(ctx, f, Request{Method: MethodBury, Session: session}, func(ctx context.Context) (time.Duration, error) {
+		return f.store.Bury(ctx, session)
+	})
+}
+
+// Unregister implements [dsync.Store].
+func (f *Faulty) Unregister(ctx context.Context, session string) error {
+	_, err := call(ctx, f, Request{Method: MethodUnregister, Session: session}, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, f.store.Unregister(ctx, session)
+	})
+	return err
+}
+
+// Acquire implements [dsync.Store].
+func (f *Faulty) Acquire(ctx context.Context, c dsync.Claim, wait bool, dead []string, notAfter time.Time) (dsync.State, error) {
+	dead = slices.Clone(dead)
+	r := claimRequest(MethodAcquire, c)
+	r.Wait = wait
+	return call(ctx, f, r, func(ctx context.Context) (dsync.State, error) {
+		return f.store.Acquire(ctx, c, wait, dead, notAfter)
+	})
+}
+
+// Release implements [dsync.Store].
+func (f *Faulty) Release(ctx context.Context, c dsync.Claim, o dsync.Outcome) (bool, error) {
+	return call(ctx, f, claimRequest(MethodRelease, c), func(ctx context.Context) (bool, error) {
+		return f.store.Release(ctx, c, o)
+	})
+}
+
+// Extend implements [dsync.Store].
+func (f *Faulty) Extend(ctx context.Context, c dsync.Claim) (time.Time, error) {
+	return call(ctx, f, claimRequest(MethodExtend, c), func(ctx context.Context) (time.Time, error) {
+		return f.store.Extend(ctx, c)
+	})
+}
+
+// Load implements [dsync.Store].
+func (f *Faulty) Load(ctx context.Context, key string) (dsync.State, error) {
+	return call(ctx, f, Request{Method: MethodLoad, Key: key}, func(ctx context.Context) (dsync.State, error) {
+		return f.store.Load(ctx, key)
+	})
+}
+
+// Members implements [dsync.Store].
+func (f *Faulty) Members(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+	type reading struct {
+		members []dsync.Member
+		now     time.Time
+	}
+	ids = slices.Clone(ids)
+	r, err := call(ctx, f, Request{Method: MethodMembers}, func(ctx context.Context) (reading, error) {
+		m, now, err := f.store.Members(ctx, ids...)
+		return reading{m, now}, err
+	})
+	return r.members, r.now, err
+}
+
+// Sweep implements [dsync.Store].
+func (f *Faulty) Sweep(ctx context.Context, after string, retention time.Duration) (string, int, error) {
+	type slice struct {
+		next  string
+		alive int
+	}
+	s, err := call(ctx, f, Request{Method: MethodSweep}, func(ctx context.Context) (slice, error) {
+		next, alive, err := f.store.Sweep(ctx, after, retention)
+		return slice{next, alive}, err
+	})
+	return s.next, s.alive, err
+}

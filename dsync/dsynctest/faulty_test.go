@@ -1,0 +1,290 @@
+package dsynctest_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// on returns a decision that applies a fault to the nth request of a method,
+// from 1 on, or to all if n is 0.
+func on(method dsynctest.Method, n int, fault dsynctest.Fault) func(dsynctest.Request) dsynctest.Fault {
+	seen := 0
+	return func(r dsynctest.Request) dsynctest.Fault {
+		if r.Method == method {
+			if seen++; n == 0 || seen == n {
+				return fault
+			}
+		}
+		return dsynctest.Fault{}
+	}
+}
+
+// One Acquire under each fault: what its caller gets, when, and what the store
+// holds, at once and in the end.
+func TestFaultyRequests(t *testing.T) {
+	const timeout = 10 * time.Second
+	for _, tt := range []struct {
+		name     string
+		fault    dsynctest.Fault
+		answered bool
+		after    time.Duration // the call returned
+		held     bool          // when it returned
+		commands int           // of the store, in the end
+	}{
+		{"none", dsynctest.Fault{}, true, 0, true, 1},
+		{"delay", dsynctest.Fault{Delay: time.Second}, true, time.Second, true, 1},
+		{"reply delay", dsynctest.Fault{ReplyDelay: time.Second}, true, time.Second, true, 1},
+		{"both delays", dsynctest.Fault{Delay: time.Second, ReplyDelay: 2 * time.Second}, true, 3 * time.Second, true, 1},
+		{"late", dsynctest.Fault{Delay: timeout + time.Second}, false, timeout, false, 1},
+		{"late reply", dsynctest.Fault{ReplyDelay: timeout + time.Second}, false, timeout, true, 1},
+		{"lost request", dsynctest.Fault{LoseRequest: true}, false, timeout, false, 0},
+		{"lost reply", dsynctest.Fault{LoseReply: true}, false, timeout, true, 1},
+		{"twice", dsynctest.Fault{Again: time.Minute}, true, 0, true, 2},
+		{"lost, later delivered", dsynctest.Fault{LoseRequest: true, Again: time.Minute}, false, timeout, false, 1},
+		{"hang", dsynctest.Fault{Hang: time.Minute}, true, time.Minute, true, 1},
+		{"lost and hang", dsynctest.Fault{LoseRequest: true, Hang: time.Minute}, false, time.Minute, false, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := dsynctest.NewMemory()
+				f := dsynctest.NewFaulty(m, on(dsynctest.MethodAcquire, 0, tt.fault))
+				ctx, cancel := context.WithTimeout(t.Context(), timeout)
+				defer cancel()
+				c := claim("k", "a", 1)
+				start := time.Now()
+				s, err := f.Acquire(ctx, c, true, nil, start.Add(time.Hour))
+				if took := time.Since(start); took != tt.after {
+					t.Errorf("returned after %v, want %v", took, tt.after)
+				}
+				if tt.answered && (err != nil || !holds(s, c)) {
+					t.Errorf("Acquire = %+v, %v; want it held", s, err)
+				}
+				if !tt.answered && !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("Acquire = %v, want context.DeadlineExceeded", err)
+				}
+				if s, _ := m.Load(t.Context(), "k"); holds(s, c) != tt.held {
+					t.Errorf("held when it returned: %t, want %t", holds(s, c), tt.held)
+				}
+				f.Wait()
+				if got := m.Counts().Commands[dsynctest.MethodAcquire]; got != tt.commands {
+					t.Errorf("the store saw it %d times, want %d", got, tt.commands)
+				}
+			})
+		})
+	}
+}
+
+func TestFaultyAsksAboutEveryRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []dsynctest.Request
+		f := dsynctest.NewFaulty(dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
+			got = append(got, r)
+			return dsynctest.Fault{}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		c := claim("k", "a", 1)
+		c.Lease = time.Minute
+		f.Register(ctx, dsync.Member{ID: "a", TTL: time.Minute})
+		f.Heartbeat(ctx, "a")
+		f.Bury(ctx, "b")
+		go f.Watch(ctx, "a", func(dsync.Event) {})
+		synctest.Wait()
+		f.Acquire(ctx, c, true, nil, soon())
+		synctest.Wait()
+		f.Extend(ctx, c)
+		f.Release(ctx, c, dsync.Outcome{})
+		f.Load(ctx, "k")
+		f.Members(ctx, "a")
+		f.Sweep(ctx, "", time.Hour)
+		f.Unregister(ctx, "a")
+		cancel()
+		want := []dsynctest.Request{
+			{Method: dsynctest.MethodRegister, Session: "a"},
+			{Method: dsynctest.MethodHeartbeat, Session: "a"},
+			{Method: dsynctest.MethodBury, Session: "b"},
+			{Method: dsynctest.MethodWatch, Session: "a"},
+			{Method: dsynctest.MethodEvent, Session: "a"},
+			{Method: dsynctest.MethodAcquire, Session: "a", Claim: "a.1", Key: "k", Wait: true},
+			{Method: dsynctest.MethodEvent, Session: "a", Claim: "a.1", Key: "k"},
+			{Method: dsynctest.MethodExtend, Session: "a", Claim: "a.1", Key: "k"},
+			{Method: dsynctest.MethodRelease, Session: "a", Claim: "a.1", Key: "k"},
+			{Method: dsynctest.MethodLoad, Key: "k"},
+			{Method: dsynctest.MethodMembers},
+			{Method: dsynctest.MethodSweep},
+			{Method: dsynctest.MethodUnregister, Session: "a"},
+		}
+		for i := range want {
+			want[i].Seq = i + 1
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("asked about\n%+v, want\n%+v", got, want)
+		}
+	})
+}
+
+func TestFaultyCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := dsynctest.NewMemory()
+		f := dsynctest.NewFaulty(m, on(dsynctest.MethodAcquire, 0, dsynctest.Fault{Delay: time.Second, ReplyDelay: time.Second}))
+		ctx := t.Context()
+		acquire := func(key string) <-chan error {
+			done := make(chan error, 1)
+			go func() {
+				ctx, cancel := context.WithTimeout(ctx, time.Minute)
+				defer cancel()
+				_, err := f.Acquire(ctx, claim(key, "a", 1), true, nil, soon())
+				done <- err
+			}()
+			return done
+		}
+		answerUnderWay := acquire("answer")
+		time.Sleep(1500 * time.Millisecond)
+		requestUnderWay := acquire("request")
+		time.Sleep(300 * time.Millisecond)
+		f.Cut()
+		f.Cut() // changes nothing
+		cut := acquire("cut")
+		time.Sleep(10 * time.Second)
+		f.Heal()
+		f.Heal()
+		healed := acquire("healed")
+		for _, tt := range []struct {
+			name string
+			done <-chan error
+			err  error
+			held bool
+		}{
+			{"answer", answerUnderWay, context.DeadlineExceeded, true},
+			{"request", requestUnderWay, context.DeadlineExceeded, false},
+			{"cut", cut, context.DeadlineExceeded, false},
+			{"healed", healed, nil, true},
+		} {
+			if err := <-tt.done; !errors.Is(err, tt.err) {
+				t.Errorf("%s: %v, want %v", tt.name, err, tt.err)
+			}
+			if s, _ := m.Load(ctx, tt.name); len(s.Holders) > 0 != tt.held {
+				t.Errorf("%s: held %t, want %t", tt.name, len(s.Holders) > 0, tt.held)
+			}
+		}
+		f.Close()
+	})
+}
+
+// A request that is under way through a short cut arrives, its reply does not.
+func TestFaultyShortCutLosesReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := dsynctest.NewMemory()
+		f := dsynctest.NewFaulty(m, on(dsynctest.MethodAcquire, 1, dsynctest.Fault{Delay: 10 * time.Second}))
+		go func() {
+			time.Sleep(time.Second)
+			f.Cut()
+			time.Sleep(time.Second)
+			f.Heal()
+		}()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := f.Acquire(ctx, claim("k", "a", 1), true, nil, soon()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Acquire = %v, want context.DeadlineExceeded", err)
+		}
+		if s, _ := f.Load(t.Context(), "k"); len(s.Holders) != 1 {
+			t.Errorf("holders %+v, want one", s.Holders)
+		}
+	})
+}
+
+func TestFaultyReplay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := dsynctest.NewMemory()
+		f := dsynctest.NewFaulty(m, on(dsynctest.MethodUnregister, 0, dsynctest.Fault{LoseRequest: true}))
+		f.Register(t.Context(), dsync.Member{ID: "before", TTL: time.Minute}) // not recorded yet
+		f.Record()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		meta, dead := map[string]string{"zone": "1"}, []string{"dead"}
+		f.Register(ctx, dsync.Member{ID: "a", TTL: time.Minute, Meta: meta})
+		f.Acquire(ctx, claim("k", "a", 1), true, dead, soon())
+		f.Load(ctx, "k")
+		f.Unregister(ctx, "a")                 // lost
+		meta["zone"], dead[0] = "changed", "a" // the caller's own
+		<-ctx.Done()                           // the recorded requests don't end with it
+		if s, _ := m.Load(t.Context(), "k"); len(s.Holders) != 1 {
+			t.Fatalf("holders %+v, want one", s.Holders)
+		}
+
+		before := m.Counts()
+		if err := f.Replay(t.Context()); err != nil {
+			t.Fatalf("Replay: %v", err)
+		}
+		got := m.Counts().Since(before)
+		if got.Total() != 3 || got.Commands[dsynctest.MethodUnregister] != 1 {
+			t.Errorf("replayed %v, want Register, Acquire, Unregister", got.Commands)
+		}
+		found, _, _ := m.Members(t.Context(), "a")
+		if len(found) != 1 || !found[0].Dead || found[0].Meta["zone"] != "1" {
+			t.Errorf("after Replay: %+v; want it dead by the lost request, with the Meta that was sent", found)
+		}
+		if s, _ := m.Load(t.Context(), "k"); len(s.Holders) != 1 {
+			t.Errorf("after Replay: holders %+v; want the dead that were named when it was sent", s.Holders)
+		}
+		if err := f.Replay(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Replay with an ended ctx = %v, want its error", err)
+		}
+	})
+}
+
+func TestFaultyClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := dsynctest.NewMemory()
+		f := dsynctest.NewFaulty(m, func(dsynctest.Request) dsynctest.Fault {
+			return dsynctest.Fault{Again: time.Hour, Hang: time.Hour}
+		})
+		hanging := make(chan struct{})
+		go func() {
+			defer close(hanging)
+			f.Acquire(t.Context(), claim("k", "a", 1), true, nil, soon())
+		}()
+		synctest.Wait()
+		start := time.Now()
+		f.Close()
+		<-hanging
+		f.Close()
+		if took := time.Since(start); took > 0 {
+			t.Errorf("Close took %v", took)
+		}
+		if n := m.Counts().Total(); n != 1 {
+			t.Errorf("the store saw %d requests, want the repeated one dropped", n)
+		}
+		// What is left of the test ends without faults.
+		if _, err := f.Release(t.Context(), claim("k", "a", 1), dsync.Outcome{}); err != nil || time.Since(start) > 0 {
+			t.Errorf("Release after Close: %v, after %v", err, time.Since(start))
+		}
+	})
+}
+
+// decide may draw a line at a request.
+func TestFaultyDecideMayCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f *dsynctest.Faulty
+		f = dsynctest.NewFaulty(dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
+			if r.Seq == 2 {
+				f.Cut()
+			}
+			return dsynctest.Fault{}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := f.Load(ctx, "k"); err != nil {
+			t.Errorf("first request: %v", err)
+		}
+		if _, err := f.Load(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("second request: %v, want context.DeadlineExceeded", err)
+		}
+	})
+}

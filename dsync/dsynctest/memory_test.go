@@ -1,0 +1,278 @@
+package dsynctest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+func claim(key, session string, n int) dsync.Claim {
+	return dsync.Claim{Key: key, ID: fmt.Sprintf("%s.%d", session, n), Session: session, Kind: dsync.KindMutex, Weight: 1, Limit: 1}
+}
+
+func soon() time.Time { return time.Now().Add(time.Minute) }
+
+func TestMemoryCountsCommandsAndWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		m := dsynctest.NewMemory()
+		mine, other, waiter := claim("k", "a", 1), claim("k", "b", 1), claim("k", "b", 2)
+		past := time.Now().Add(-time.Second)
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+
+		for _, step := range []struct {
+			name   string
+			do     func()
+			method dsynctest.Method // "": none
+			writes int
+		}{
+			{"register", func() { m.Register(ctx, dsync.Member{ID: "a", TTL: time.Minute}) }, dsynctest.MethodRegister, 1},
+			{"acquire", func() { m.Acquire(ctx, mine, true, nil, soon()) }, dsynctest.MethodAcquire, 1},
+			{"repeat", func() { m.Acquire(ctx, mine, true, nil, soon()) }, dsynctest.MethodAcquire, 0},
+			{"failed try", func() { m.Acquire(ctx, other, false, nil, soon()) }, dsynctest.MethodAcquire, 0},
+			{"late wait", func() { m.Acquire(ctx, waiter, true, nil, past) }, dsynctest.MethodAcquire, 0},
+			{"wait", func() { m.Acquire(ctx, waiter, true, nil, soon()) }, dsynctest.MethodAcquire, 1},
+			{"wait on", func() { m.Acquire(ctx, waiter, true, []string{"nobody"}, soon()) }, dsynctest.MethodAcquire, 0},
+			{"load", func() { m.Load(ctx, "k") }, dsynctest.MethodLoad, 0},
+			{"members", func() { m.Members(ctx, "a") }, dsynctest.MethodMembers, 0},
+			{"extend what has no end", func() { m.Extend(ctx, mine) }, dsynctest.MethodExtend, 0},
+			{"bury the living", func() { m.Bury(ctx, "a") }, dsynctest.MethodBury, 0},
+			{"heartbeat", func() { time.Sleep(time.Second); m.Heartbeat(ctx, "a") }, dsynctest.MethodHeartbeat, 1},
+			{"hand over", func() { m.Release(ctx, mine, dsync.Outcome{}) }, dsynctest.MethodRelease, 1},
+			{"release again", func() { m.Release(ctx, mine, dsync.Outcome{}) }, dsynctest.MethodRelease, 0},
+			{"keep", func() { m.Release(ctx, waiter, dsync.Outcome{Keep: time.Second}) }, dsynctest.MethodRelease, 1},
+			{"keep again", func() { m.Release(ctx, waiter, dsync.Outcome{Keep: time.Minute}) }, dsynctest.MethodRelease, 0},
+			{"release", func() { m.Release(ctx, waiter, dsync.Outcome{}) }, dsynctest.MethodRelease, 1},
+			{"sweep nothing", func() { m.Sweep(ctx, "", time.Hour) }, dsynctest.MethodSweep, 0},
+			{"unregister", func() { m.Unregister(ctx, "a") }, dsynctest.MethodUnregister, 1},
+			{"unregister again", func() { m.Unregister(ctx, "a") }, dsynctest.MethodUnregister, 0},
+			{"bury the unknown", func() { m.Bury(ctx, "c") }, dsynctest.MethodBury, 1},
+			{"bury the dead", func() { m.Bury(ctx, "c") }, dsynctest.MethodBury, 0},
+			{"sweep", func() { time.Sleep(time.Minute); m.Sweep(ctx, "", time.Second) }, dsynctest.MethodSweep, 3},
+			{"ended", func() { m.Acquire(ended, mine, true, nil, soon()) }, "", 0},
+		} {
+			before := m.Counts()
+			step.do()
+			got := m.Counts().Since(before)
+			want := map[dsynctest.Method]int{}
+			if step.method != "" {
+				want[step.method] = 1
+			}
+			if !maps.Equal(got.Commands, want) || got.Writes != step.writes || got.Total() != len(want) {
+				t.Errorf("%s: %v and %d writes; want %v and %d", step.name, got.Commands, got.Writes, want, step.writes)
+			}
+		}
+	})
+}
+
+// Uncontended, Lock and Unlock are two commands and two writes.
+func TestMemoryCountsLockUnlock(t *testing.T) {
+	m := dsynctest.NewMemory()
+	c := claim("k", "a", 1)
+	m.Acquire(t.Context(), c, true, nil, soon())
+	m.Release(t.Context(), c, dsync.Outcome{})
+	if got := m.Counts(); got.Total() != 2 || got.Writes != 2 {
+		t.Errorf("%d commands and %d writes, want 2 and 2", got.Total(), got.Writes)
+	}
+}
+
+func TestMemoryEndedContextDoesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := dsynctest.NewMemory()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		_, err := m.Acquire(ctx, claim("k", "a", 1), true, nil, soon())
+		if _, at := m.Register(ctx, dsync.Member{ID: "a", TTL: time.Minute}); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(at, context.DeadlineExceeded) {
+			t.Errorf("Acquire, Register: %v, %v; want context.DeadlineExceeded", err, at)
+		}
+		if _, err := m.Heartbeat(t.Context(), "a"); !errors.Is(err, dsync.ErrSessionDead) || len(m.Keys()) > 0 {
+			t.Errorf("Heartbeat: %v, keys %q; want nothing there", err, m.Keys())
+		}
+	})
+}
+
+func TestMemoryLineLimit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fills a line; nothing in it depends on the schedule, so it need not be repeated")
+	}
+	const limit = 10_000
+	m, ctx := dsynctest.NewMemory(), t.Context()
+	m.Acquire(ctx, claim("k", "a", 0), true, nil, soon())
+	for i := range limit {
+		s, err := m.Acquire(ctx, claim("k", "a", i+1), true, nil, soon())
+		if err != nil || s.Place != i+1 {
+			t.Fatalf("claim %d: place %d, %v", i+1, s.Place, err)
+		}
+	}
+	before := m.Counts()
+	for _, wait := range []bool{true, false} {
+		if _, err := m.Acquire(ctx, claim("k", "b", 1), wait, nil, soon()); !errors.Is(err, dsync.ErrRefused) {
+			t.Errorf("one more than %d in line (wait %t): %v, want ErrRefused", limit, wait, err)
+		}
+	}
+	if got := m.Counts().Since(before); got.Writes != 0 {
+		t.Errorf("what was refused wrote %d records", got.Writes)
+	}
+	if s, err := m.Acquire(ctx, claim("k", "a", limit), true, nil, soon()); err != nil || s.Place != limit || len(s.Ahead) != 8 {
+		t.Errorf("the last in line repeats: place %d, %d ahead, %v", s.Place, len(s.Ahead), err)
+	}
+	m.Release(ctx, claim("k", "a", 0), dsync.Outcome{})
+	if s, err := m.Acquire(ctx, claim("k", "b", 2), true, nil, soon()); err != nil || s.Place != limit {
+		t.Errorf("after a release: place %d, %v; want %d", s.Place, err, limit)
+	}
+}
+
+// A claim that can never be granted would block the line for ever.
+func TestMemoryRefusesImpossibleWeight(t *testing.T) {
+	m := dsynctest.NewMemory()
+	for _, weight := range []int64{-1, 0, 4} {
+		c := claim("k", "a", 1)
+		c.Weight, c.Limit = weight, 3
+		if _, err := m.Acquire(t.Context(), c, true, nil, soon()); !errors.Is(err, dsync.ErrRefused) {
+			t.Errorf("weight %d of 3: %v, want ErrRefused", weight, err)
+		}
+	}
+	if keys := m.Keys(); len(keys) > 0 {
+		t.Errorf("left records of %q", keys)
+	}
+}
+
+// B07: only the store's clock decides, and it may be set.
+func TestMemorySkew_B07(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, ctx := dsynctest.NewMemory(), t.Context()
+		at, _ := m.Register(ctx, dsync.Member{ID: "a", TTL: time.Minute})
+		m.Skew(30*time.Second + time.Microsecond)
+		if left, err := m.Bury(ctx, "a"); left != 30*time.Second || err != nil {
+			t.Errorf("Bury 30 s ahead = %v, %v; want 30s", left, err)
+		}
+		if s, _ := m.Load(ctx, "k"); !s.Now.Equal(at.Add(30 * time.Second)) {
+			t.Errorf("the store's clock says %v, want 30 s after %v, in milliseconds", s.Now, at)
+		}
+		m.Skew(-time.Minute)
+		if now, err := m.Heartbeat(ctx, "a"); err != nil || !now.Before(at) {
+			t.Errorf("Heartbeat after the clock was set back = %v, %v; want before %v", now, err, at)
+		}
+		m.Skew(2 * time.Minute)
+		if left, err := m.Bury(ctx, "a"); left != 0 || err != nil {
+			t.Errorf("Bury two minutes ahead = %v, %v; want 0", left, err)
+		}
+	})
+}
+
+// B08: a thousand rounds, clean-up and a clock that is set back included.
+func TestMemoryTokensGrow_B08(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, ctx := dsynctest.NewMemory(), t.Context()
+		const retention = 10 * time.Millisecond
+		var last int64
+		swept := 0
+		for i := range 1000 {
+			c := claim("k", "a", i)
+			s, err := m.Acquire(ctx, c, true, nil, soon())
+			if err != nil || s.Token < last+1024 {
+				t.Fatalf("round %d: token %d after %d, %v", i, s.Token, last, err)
+			}
+			last = s.Token
+			m.Release(ctx, c, dsync.Outcome{})
+			time.Sleep(time.Duration(i%20) * time.Millisecond)
+			m.Sweep(ctx, "", retention)
+			if len(m.Keys()) == 0 {
+				swept++
+			}
+			if i%100 == 0 {
+				m.Skew(-retention / 2)
+			}
+		}
+		if swept == 0 || swept == 1000 {
+			t.Errorf("the record was deleted in %d of 1000 rounds, want some", swept)
+		}
+	})
+}
+
+// A watcher that is slow loses nothing and delays nobody.
+func TestMemoryWatchQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const grants = 500
+		m := dsynctest.NewMemory()
+		ctx, cancel := context.WithCancel(t.Context())
+		var got []string
+		done := make(chan error)
+		go func() {
+			done <- m.Watch(ctx, "a", func(e dsync.Event) {
+				time.Sleep(time.Second)
+				got = append(got, e.Claim)
+			})
+		}()
+		synctest.Wait()
+		start := time.Now()
+		want := []string{""} // EventReady
+		for i := range grants {
+			c := claim("k", "a", i)
+			m.Acquire(ctx, c, true, nil, soon())
+			m.Release(ctx, c, dsync.Outcome{})
+			want = append(want, c.ID)
+		}
+		if took := time.Since(start); took > 0 {
+			t.Errorf("commands waited %v for a watcher", took)
+		}
+		time.Sleep((grants + 2) * time.Second)
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) || !slices.Equal(got, want) {
+			t.Errorf("Watch: %v, %d events; want context.Canceled, %d in order", err, len(got), len(want))
+		}
+	})
+}
+
+// What a caller was given does not change with the store.
+func TestMemoryStatesAreCopies(t *testing.T) {
+	m, ctx := dsynctest.NewMemory(), t.Context()
+	var claims []dsync.Claim
+	for i := range 3 {
+		c := claim("k", "a", i)
+		c.Limit = 2
+		claims = append(claims, c)
+	}
+	m.Acquire(ctx, claims[0], true, nil, soon())
+	m.Acquire(ctx, claims[1], true, nil, soon())
+	s, _ := m.Acquire(ctx, claims[2], true, nil, soon())
+	m.Release(ctx, claims[0], dsync.Outcome{})
+	if s.Holders[0].Claim != claims[0].ID || s.Holders[1].Claim != claims[1].ID {
+		t.Errorf("a release changed an earlier state to %+v", s.Holders)
+	}
+	m.Register(ctx, dsync.Member{ID: "a", TTL: time.Minute, Meta: map[string]string{"zone": "1"}})
+	first, _, _ := m.Members(ctx, "a")
+	first[0].Meta["zone"] = "2"
+	if again, _, _ := m.Members(ctx, "a"); again[0].Meta["zone"] != "1" {
+		t.Errorf("a caller changed the store's record to %v", again[0].Meta)
+	}
+}
+
+func BenchmarkMemoryLockUnlock(b *testing.B) {
+	for _, waiting := range []int{0, 1000} {
+		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {
+			m, ctx := dsynctest.NewMemory(), b.Context()
+			for i := range waiting + 1 {
+				m.Acquire(ctx, claim("k", "w", i), true, nil, soon())
+			}
+			i := 0
+			for b.Loop() {
+				i++
+				c := claim("k", "a", i)
+				m.Acquire(ctx, c, true, nil, soon())
+				m.Release(ctx, c, dsync.Outcome{})
+			}
+		})
+	}
+}

@@ -1,0 +1,24 @@
+package dsynctest
+
+// A Method is the name of a method of [dsync.Store], for [Counts] and
+// [Request].
+type Method string
+
+// The methods of [dsync.Store].
+const (
+	MethodRegister   Method = "Register"
+	MethodHeartbeat  Method = "Heartbeat"
+	MethodBury       Method = "Bury"
+	MethodUnregister Method = "Unregister"
+	MethodAcquire    Method = "Acquire"
+	MethodRelease    Method = "Release"
+	MethodExtend     Method = "Extend"
+	MethodWatch      Method = "Watch"
+	MethodLoad       Method = "Load"
+	MethodMembers    Method = "Members"
+	MethodSweep      Method = "Sweep"
+)
+
+// MethodEvent is not a method of the store but the delivery of one event by a
+// Watch. [Faulty] asks about it like about a request.
+const MethodEvent Method = "Event"

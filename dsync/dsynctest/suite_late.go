@@ -1,0 +1,165 @@
+package dsynctest
+
+import (
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+// lateCases test that what the network kept and delivers later does no harm.
+func lateCases() []conformanceCase {
+	return []conformanceCase{
+		{name: "Late/EveryRequestTwiceAfterEveryLaterOne_B31", test: testLateReplay},
+		{name: "Late/EveryRequestTwiceAfterItsSessionsEnd_B31", test: testLateReplayDead},
+	}
+}
+
+// A life is what one session did, and the keys that it used.
+type life struct {
+	session string
+	wire    *Faulty // has a copy of each of its requests
+	keys    []string
+}
+
+// live lets a session do what sessions do, everything over in the end.
+func (e *env) live() life {
+	e.Helper()
+	wire := NewFaulty(e.store, nil)
+	wire.Record()
+	other, dead := e.session(), e.session()
+	e.kill(dead)
+
+	// me is the same case seen through the wire.
+	me := *e
+	me.store = wire
+	session := me.session()
+	l := life{session: session, wire: wire}
+	key := func() string {
+		l.keys = append(l.keys, newID())
+		return l.keys[len(l.keys)-1]
+	}
+	latest := e.now()
+	ask := func(c dsync.Claim, wait bool, dead ...string) dsync.State {
+		e.Helper()
+		latest = e.now().Add(3 * time.Second)
+		return me.ask(c, wait, latest, dead...)
+	}
+	beat := func() {
+		e.Helper()
+		if _, err := wire.Heartbeat(e.ctx, session); err != nil {
+			e.Fatalf("Heartbeat: %v", err)
+		}
+	}
+
+	c := e.claim(key(), session) // granted at once, given back
+	e.wantHolders(ask(c, true), c)
+	me.release(c)
+	beat()
+
+	c = e.claim(key(), session) // a try, given back twice
+	e.wantHolders(ask(c, false), c)
+	me.release(c)
+	me.releaseKeep(c, 0, false)
+
+	held := e.claim(key(), other) // refused, then in line, then given up
+	e.hold(held)
+	ask(e.claim(held.Key, session), false)
+	c = e.claim(held.Key, session)
+	ask(c, true)
+	ask(c, true)
+	me.release(c)
+	e.release(held)
+
+	held = e.claim(key(), other) // in line, granted by another's release, given back
+	e.hold(held)
+	c = e.claim(held.Key, session)
+	ask(c, true)
+	e.release(held)
+	e.wantHolders(ask(c, true), c)
+	me.release(c)
+	beat()
+
+	held = e.claim(key(), dead) // taken from the dead
+	e.hold(held)
+	if _, err := wire.Bury(e.ctx, dead); err != nil {
+		e.Fatalf("Bury: %v", err)
+	}
+	c = e.claim(held.Key, session)
+	e.wantHolders(ask(c, true, dead), c)
+	me.release(c)
+
+	c = e.leased(key(), session, long) // a fixed lease, given back early
+	e.wantHolders(ask(c, true), c)
+	if _, err := wire.Extend(e.ctx, c); err != nil {
+		e.Fatalf("Extend: %v", err)
+	}
+	me.release(c)
+
+	lapses := e.leased(key(), session, short) // one that lapses
+	e.wantHolders(ask(lapses, true), lapses)
+
+	kept := e.claim(key(), session) // one that goes on without it
+	e.wantHolders(ask(kept, true), kept)
+	me.releaseKeep(kept, short, true)
+	beat()
+
+	e.until(latest.Add(short + time.Millisecond)) // from here on all of it is late
+	return l
+}
+
+// replayed replays l twice and checks that key states stay as they are.
+func (e *env) replayed(l life, keys ...string) {
+	e.Helper()
+	for range 2 {
+		var before []dsync.State
+		for _, key := range keys {
+			before = append(before, e.load(key))
+		}
+		if err := l.wire.Replay(e.ctx); err != nil {
+			e.Fatalf("Replay: %v", err)
+		}
+		for i, key := range keys {
+			was, is := before[i], e.load(key)
+			same := len(was.Holders) == len(is.Holders) && was.Waiting == is.Waiting && was.Token == is.Token && was.Kind == is.Kind
+			for j := 0; same && j < len(is.Holders); j++ {
+				same = was.Holders[j].Claim == is.Holders[j].Claim && was.Holders[j].Until.Equal(is.Holders[j].Until)
+			}
+			if !same {
+				e.Errorf("late requests changed the key\nfrom %+v\nto   %+v", was, is)
+			}
+		}
+	}
+}
+
+func testLateReplay(e *env) {
+	l := e.live()
+	// Some keys are free, others are held and waited for by others, or by another
+	// hold of the same session. The first Acquire drops what has lapsed.
+	other := e.session()
+	for i, key := range l.keys {
+		first, second := e.claim(key, other), e.claim(key, l.session)
+		if i%2 == 1 {
+			first, second = second, first
+		}
+		e.hold(first)
+		e.queue(second)
+		if i%3 == 0 {
+			e.release(first)
+			e.release(second)
+		}
+	}
+	e.replayed(l, l.keys...)
+}
+
+func testLateReplayDead(e *env) {
+	l := e.live()
+	if err := l.wire.Unregister(e.ctx, l.session); err != nil {
+		e.Fatalf("Unregister: %v", err)
+	}
+	other := e.session()
+	for _, key := range l.keys {
+		e.hold(e.claim(key, other), l.session)
+	}
+	e.replayed(l, l.keys...)
+	e.wantDead(l.session)
+}

@@ -1,0 +1,177 @@
+package dsynctest
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+// memberCases test Register, Heartbeat and Members.
+func memberCases() []conformanceCase {
+	return []conformanceCase{
+		{name: "Register/StartsTTL", test: testRegisterStartsTTL},
+		{name: "Register/IgnoresAtAndDead", test: testRegisterIgnoresAtAndDead},
+		{name: "Register/AgainStartsTTLAgain", test: testRegisterAgain},
+		{name: "Register/EveryFieldIsReadBack", test: testRegisterFields},
+		{name: "Heartbeat/RecordsNow_B25", test: testHeartbeatRecordsNow},
+		{name: "Heartbeat/RevivesLapsed", test: testHeartbeatRevivesLapsed},
+		{name: "Heartbeat/UnknownIsDead", test: testHeartbeatUnknown},
+		{name: "Members/LeavesOutUnknown", test: testMembersLeavesOutUnknown},
+		{name: "Members/ComparesIDsExactly", test: testMembersExact},
+	}
+}
+
+// wantLeft checks that Bury tells what is left of a session's TTL.
+func (e *env) wantLeft(session string, at time.Time, ttl time.Duration) {
+	e.Helper()
+	before := e.now()
+	left, err := e.store.Bury(e.ctx, session)
+	after := e.now()
+	most, least := at.Add(ttl).Sub(before), at.Add(ttl).Sub(after)
+	if err != nil || left > most || left < least {
+		e.Errorf("Bury of a living session = %v, %v; want from %v to %v", left, err, least, most)
+	}
+}
+
+func testRegisterStartsTTL(e *env) {
+	before := e.now()
+	id, at := e.sessionTTL(long)
+	if after := e.now(); at.Before(before) || at.After(after) {
+		e.Errorf("Register = %v, want the store's time, from %v to %v", at, before, after)
+	}
+	m := e.member(id, "is there", func(dsync.Member) bool { return true })
+	if !m.At.Equal(at) || m.Dead {
+		e.Errorf("Members: at %v, dead %t; want %v as Register returned, false", m.At, m.Dead, at)
+	}
+	e.wantLeft(id, at, long)
+}
+
+func testRegisterIgnoresAtAndDead(e *env) {
+	id := newID()
+	at, err := e.store.Register(e.ctx, dsync.Member{ID: id, TTL: long, At: e.now().Add(-24 * time.Hour), Dead: true})
+	if err != nil {
+		e.Fatalf("Register: %v", err)
+	}
+	m := e.member(id, "is there", func(dsync.Member) bool { return true })
+	if !m.At.Equal(at) || m.Dead {
+		e.Errorf("Members: at %v, dead %t; want %v, false", m.At, m.Dead, at)
+	}
+	e.wantLeft(id, at, long)
+}
+
+func testRegisterAgain(e *env) {
+	id, first := e.sessionTTL(long)
+	e.until(first.Add(5 * time.Millisecond))
+	second, err := e.store.Register(e.ctx, dsync.Member{ID: id, TTL: 2 * long})
+	if err != nil || !second.After(first) {
+		e.Fatalf("Register again = %v, %v; want a time after %v", second, err, first)
+	}
+	e.wantLeft(id, second, 2*long)
+}
+
+func testRegisterFields(e *env) {
+	want := dsync.Member{
+		ID:   newID() + "_-z9",
+		TTL:  61234 * time.Millisecond,
+		Host: "höst-1.example",
+		PID:  4711,
+		App:  "$app 1.2.3 \"quoted\" \\ {$now: 1}",
+		Meta: map[string]string{"zone": "eu-1", "a.b": "$$NOW", "$c": "", "": "empty", "emoji": "🔒", "long": strings.Repeat("x", 2000)},
+	}
+	sent := want
+	sent.Meta = maps.Clone(want.Meta)
+	at, err := e.store.Register(e.ctx, sent)
+	if err != nil {
+		e.Fatalf("Register: %v", err)
+	}
+	sent.Meta["zone"] = "changed by the caller afterwards"
+	got := e.member(want.ID, "is there", func(dsync.Member) bool { return true })
+	if got.TTL != want.TTL || got.Host != want.Host || got.PID != want.PID || got.App != want.App ||
+		!maps.Equal(got.Meta, want.Meta) || !got.At.Equal(at) || got.Dead {
+		e.Errorf("Members = %+v,\nwant %+v at %v", got, want, at)
+	}
+}
+
+func testHeartbeatRecordsNow(e *env) {
+	id, last := e.sessionTTL(long)
+	for range 3 {
+		e.until(last.Add(5 * time.Millisecond))
+		before := e.now()
+		at, err := e.store.Heartbeat(e.ctx, id)
+		after := e.now()
+		if err != nil || at.Before(before) || at.After(after) {
+			e.Fatalf("Heartbeat = %v, %v; want from %v to %v", at, err, before, after)
+		}
+		e.member(id, "has the time that Heartbeat returned", func(m dsync.Member) bool { return m.At.Equal(at) && !m.Dead })
+		e.wantLeft(id, at, long)
+		last = at
+	}
+}
+
+func testHeartbeatRevivesLapsed(e *env) {
+	const ttl = 2 * time.Second
+	id, at := e.sessionTTL(ttl)
+	e.until(at.Add(ttl))
+	at, err := e.store.Heartbeat(e.ctx, id)
+	if err != nil {
+		e.Fatalf("Heartbeat of a lapsed session that nobody buried: %v", err)
+	}
+	left, err := e.store.Bury(e.ctx, id)
+	if now := e.now(); err != nil || left <= 0 && now.Before(at.Add(ttl)) {
+		e.Errorf("Bury after a heartbeat at %v = %v, %v; want it alive at %v", at, left, err, now)
+	}
+}
+
+func testHeartbeatUnknown(e *env) {
+	id := newID()
+	for range 2 {
+		if _, err := e.store.Heartbeat(e.ctx, id); !errors.Is(err, dsync.ErrSessionDead) {
+			e.Fatalf("Heartbeat of an unknown session: error %v, want ErrSessionDead", err)
+		}
+	}
+	// It is unknown, not buried: its registration may be on the way.
+	if _, err := e.store.Register(e.ctx, dsync.Member{ID: id, TTL: long}); err != nil {
+		e.Errorf("Register after Heartbeat of the unknown session: %v", err)
+	}
+}
+
+func testMembersLeavesOutUnknown(e *env) {
+	m, now, err := e.store.Members(e.ctx)
+	if len(m) != 0 || err != nil {
+		e.Errorf("Members of no ids = %v, %v; want none", m, err)
+	}
+	if now.IsZero() {
+		e.Error("Members of no ids: no time of the reading")
+	}
+	a, b, dead := e.session(), e.session(), e.session()
+	e.kill(dead)
+	e.member(dead, "is dead", func(m dsync.Member) bool { return m.Dead })
+	m, now, err = e.store.Members(e.ctx, b, newID(), dead, a)
+	got := make(map[string]bool)
+	for _, m := range m {
+		got[m.ID] = m.Dead
+		if m.At.After(now) {
+			e.Errorf("Members: last heartbeat %v after the time of the reading %v", m.At, now)
+		}
+	}
+	if want := map[string]bool{a: false, b: false, dead: true}; err != nil || len(m) != 3 || !maps.Equal(got, want) {
+		e.Errorf("Members = %+v, %v; want %v (id: dead) and no others", m, err, want)
+	}
+}
+
+func testMembersExact(e *env) {
+	upper, _ := e.sessionTTL(long)
+	lower := strings.ToLower(upper)
+	if err := e.store.Unregister(e.ctx, lower); err != nil {
+		e.Fatalf("Unregister: %v", err)
+	}
+	if _, err := e.store.Heartbeat(e.ctx, upper); err != nil {
+		e.Errorf("Heartbeat of %s after %s became dead: %v", upper, lower, err)
+	}
+	if _, err := e.store.Heartbeat(e.ctx, lower); !errors.Is(err, dsync.ErrSessionDead) {
+		e.Errorf("Heartbeat of dead %s with %s alive: error %v, want ErrSessionDead", lower, upper, err)
+	}
+}

@@ -1,0 +1,49 @@
+package dsynctest_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+func TestMemoryConforms(t *testing.T) {
+	dsynctest.TestStoreBubble(t, func(*testing.T) dsync.Store { return dsynctest.NewMemory() })
+}
+
+// B07: the host's clock decides nothing.
+func TestSkewedPollingMemoryConforms_B07(t *testing.T) {
+	dsynctest.TestStoreBubble(t, func(*testing.T) dsync.Store {
+		m := dsynctest.NewMemory()
+		m.Polling = true
+		m.Skew(-time.Hour)
+		return m
+	})
+}
+
+// The suite does not depend on the speed of a store.
+func TestSlowStoreConforms(t *testing.T) {
+	dsynctest.TestStoreBubble(t, func(t *testing.T) dsync.Store {
+		random := rand.New(rand.NewPCG(1, 2))
+		f := dsynctest.NewFaulty(dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
+			fault := dsynctest.Fault{Delay: time.Duration(random.IntN(60)) * time.Millisecond}
+			if r.Method != dsynctest.MethodWatch {
+				fault.ReplyDelay = time.Duration(random.IntN(20)) * time.Millisecond
+			}
+			return fault
+		})
+		t.Cleanup(f.Close)
+		return f
+	})
+}
+
+// In parallel, on the host's clock, as on a database.
+func TestSharedMemoryConforms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	m := dsynctest.NewMemory()
+	dsynctest.TestStore(t, func(*testing.T) dsync.Store { return m })
+}

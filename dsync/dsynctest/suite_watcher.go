@@ -1,0 +1,122 @@
+package dsynctest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+// A watcher runs one Watch and keeps what it reports.
+type watcher struct {
+	e      *env
+	cancel context.CancelFunc
+	done   chan struct{} // closed when Watch has returned err
+	err    error
+	notify chan struct{} // has a token if there is something new
+
+	mu     sync.Mutex
+	events []dsync.Event
+}
+
+// watch starts a Watch and waits for its first event. It returns nil if the
+// store can't push.
+func (e *env) watch(session string) *watcher {
+	e.Helper()
+	ctx, cancel := context.WithCancel(e.ctx)
+	w := &watcher{e: e, cancel: cancel, done: make(chan struct{}), notify: make(chan struct{}, 1)}
+	e.wg.Go(func() {
+		defer close(w.done)
+		w.err = e.store.Watch(ctx, session, w.add)
+	})
+	if w.wait(func([]dsync.Event) bool { return true }) {
+		return w
+	}
+	select {
+	case <-w.done:
+		if errors.Is(w.err, errors.ErrUnsupported) {
+			return nil
+		}
+		e.Fatalf("Watch: %v, before its first event", w.err)
+	default:
+		e.Fatalf("Watch: no event within %v", patience)
+	}
+	return nil
+}
+
+func (w *watcher) add(event dsync.Event) {
+	w.mu.Lock()
+	w.events = append(w.events, event)
+	w.mu.Unlock()
+	select {
+	case w.notify <- struct{}{}:
+	default:
+	}
+}
+
+// seen returns the events so far.
+func (w *watcher) seen() []dsync.Event {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.events[:len(w.events):len(w.events)]
+}
+
+// wait waits until ok is true of the events, of which there are some, and
+// reports whether it became true before the Watch ended or patience did.
+func (w *watcher) wait(ok func([]dsync.Event) bool) bool {
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	for {
+		if events := w.seen(); len(events) > 0 && ok(events) {
+			return true
+		}
+		select {
+		case <-w.notify:
+		case <-w.done:
+			events := w.seen()
+			return len(events) > 0 && ok(events)
+		case <-timeout.C:
+			return false
+		}
+	}
+}
+
+// wantGrant waits for the grant of c and checks that it is the truth.
+func (w *watcher) wantGrant(c dsync.Claim) {
+	w.e.Helper()
+	var grant dsync.Event
+	found := w.wait(func(events []dsync.Event) bool {
+		for _, event := range events {
+			if event.Type == dsync.EventGrant && event.Claim == c.ID {
+				grant = event
+				return true
+			}
+		}
+		return false
+	})
+	if !found {
+		w.e.Fatalf("no event for the grant of %s; events: %+v", c.ID, w.seen())
+	}
+	h, ok := w.e.load(c.Key).Holder(c.ID)
+	if grant.Key != c.Key || !ok || grant.Token != h.Token {
+		w.e.Errorf("event %+v; the claim on key %q holds: %t, with token %d", grant, c.Key, ok, h.Token)
+	}
+}
+
+// wantOnly checks that there was no event of other claims than these, nor comes
+// one right behind.
+func (w *watcher) wantOnly(claims ...dsync.Claim) {
+	w.e.Helper()
+	time.Sleep(20 * time.Millisecond)
+	mine := make(map[string]bool)
+	for _, c := range claims {
+		mine[c.ID] = true
+	}
+	for _, event := range w.seen() {
+		if event.Type == dsync.EventGrant && !mine[event.Claim] {
+			w.e.Errorf("event %+v of another session", event)
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package dsynctest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// wrongMembers are defects of sessions.
+func wrongMembers() []plant {
+	return []plant{
+		{"Bury is unconditional", "Bury/NotBeforeItLapses", func(m *dsynctest.Memory, w *wrong) {
+			w.bury = func(ctx context.Context, id string) (time.Duration, error) { return 0, m.Unregister(ctx, id) }
+		}},
+		{"Bury prolongs the living", "Bury/LivingIsLeftAlone", func(m *dsynctest.Memory, w *wrong) {
+			w.bury = func(ctx context.Context, id string) (time.Duration, error) {
+				left, err := m.Bury(ctx, id)
+				time.Sleep(time.Millisecond)
+				m.Heartbeat(ctx, id)
+				return left, err
+			}
+		}},
+		{"Bury is late", "Bury/NotBeforeItLapses", func(m *dsynctest.Memory, w *wrong) {
+			w.bury = func(ctx context.Context, id string) (time.Duration, error) {
+				if found, now, _ := m.Members(ctx, id); len(found) == 1 && now.Sub(found[0].At) < found[0].TTL+time.Second {
+					return time.Millisecond, nil
+				}
+				return m.Bury(ctx, id)
+			}
+		}},
+		{"Bury of an unknown session leaves no tombstone", "Bury/UnknownIsDeadForEver", func(m *dsynctest.Memory, w *wrong) {
+			w.bury = func(ctx context.Context, id string) (time.Duration, error) {
+				if found, _, _ := m.Members(ctx, id); len(found) == 0 {
+					return 0, nil
+				}
+				return m.Bury(ctx, id)
+			}
+		}},
+		{"Unregister leaves no tombstone", "Unregister/UnknownIsDeadForEver", func(m *dsynctest.Memory, w *wrong) {
+			w.unregister = func(ctx context.Context, id string) error {
+				if found, _, _ := m.Members(ctx, id); len(found) == 0 {
+					return nil
+				}
+				return m.Unregister(ctx, id)
+			}
+		}},
+		{"Heartbeat revives the dead", "Bury/LapsedIsDeadForEver", func(m *dsynctest.Memory, w *wrong) {
+			w.heartbeat = func(ctx context.Context, id string) (time.Time, error) {
+				at, err := m.Heartbeat(ctx, id)
+				if errors.Is(err, dsync.ErrSessionDead) {
+					return time.Now(), nil
+				}
+				return at, err
+			}
+		}},
+		{"Register revives the dead", "Unregister/DeadAtOnce", func(m *dsynctest.Memory, w *wrong) {
+			w.register = func(ctx context.Context, s dsync.Member) (time.Time, error) {
+				m.ForgetSessions(-1)
+				return m.Register(ctx, s)
+			}
+		}},
+		{"Heartbeat buries the lapsed", "Heartbeat/RevivesLapsed", func(m *dsynctest.Memory, w *wrong) {
+			w.heartbeat = func(ctx context.Context, id string) (time.Time, error) {
+				m.Bury(ctx, id)
+				return m.Heartbeat(ctx, id)
+			}
+		}},
+		{"Heartbeat registers the unknown", "Heartbeat/UnknownIsDead", func(m *dsynctest.Memory, w *wrong) {
+			w.heartbeat = func(ctx context.Context, id string) (time.Time, error) {
+				if found, _, _ := m.Members(ctx, id); len(found) == 0 {
+					m.Register(ctx, dsync.Member{ID: id, TTL: time.Minute})
+				}
+				return m.Heartbeat(ctx, id)
+			}
+		}},
+		{"Heartbeat returns the host's time", "Heartbeat/RecordsNow_B25", func(m *dsynctest.Memory, w *wrong) {
+			m.Skew(time.Hour)
+			w.heartbeat = func(ctx context.Context, id string) (time.Time, error) {
+				_, err := m.Heartbeat(ctx, id)
+				return time.Now(), err
+			}
+		}},
+		{"Register returns nanoseconds", "Register/StartsTTL", func(m *dsynctest.Memory, w *wrong) {
+			w.register = func(ctx context.Context, s dsync.Member) (time.Time, error) {
+				at, err := m.Register(ctx, s)
+				return at.Add(time.Nanosecond), err
+			}
+		}},
+		{"Register takes what the caller says", "Register/IgnoresAtAndDead", func(m *dsynctest.Memory, w *wrong) {
+			w.register = func(ctx context.Context, s dsync.Member) (time.Time, error) {
+				at, err := m.Register(ctx, s)
+				if s.Dead {
+					m.Unregister(ctx, s.ID)
+				}
+				return at, err
+			}
+		}},
+		{"Register is once", "Register/AgainStartsTTLAgain", func(m *dsynctest.Memory, w *wrong) {
+			w.register = func(ctx context.Context, s dsync.Member) (time.Time, error) {
+				if found, _, _ := m.Members(ctx, s.ID); len(found) > 0 {
+					return found[0].At, nil
+				}
+				return m.Register(ctx, s)
+			}
+		}},
+		{"Register shares its caller's map", "Register/EveryFieldIsReadBack", func(m *dsynctest.Memory, w *wrong) {
+			meta := make(map[string]map[string]string)
+			w.register = func(ctx context.Context, s dsync.Member) (time.Time, error) {
+				meta[s.ID] = s.Meta
+				return m.Register(ctx, s)
+			}
+			w.members = func(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+				found, now, err := m.Members(ctx, ids...)
+				for i := range found {
+					found[i].Meta = meta[found[i].ID]
+				}
+				return found, now, err
+			}
+		}},
+		{"Members makes up the unknown", "Members/LeavesOutUnknown", func(m *dsynctest.Memory, w *wrong) {
+			w.members = func(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+				found, now, err := m.Members(ctx, ids...)
+				for len(found) < len(ids) {
+					found = append(found, dsync.Member{Dead: true})
+				}
+				return found, now, err
+			}
+		}},
+		{"session ids fold case", "Members/ComparesIDsExactly", func(m *dsynctest.Memory, w *wrong) {
+			w.unregister = func(ctx context.Context, id string) error { return m.Unregister(ctx, strings.ToUpper(id)) }
+		}},
+		{"Unregister takes others along", "Unregister/OnlyThatSession", func(m *dsynctest.Memory, w *wrong) {
+			w.unregister = func(ctx context.Context, id string) error {
+				m.ForgetSessions(-1)
+				return m.Unregister(ctx, id)
+			}
+		}},
+		{"Heartbeat needs its ctx's values", "Contexts/ValuesDoNotMatter", func(m *dsynctest.Memory, w *wrong) {
+			w.heartbeat = func(ctx context.Context, id string) (time.Time, error) {
+				if fmt.Sprint(ctx) != "" && strings.Contains(fmt.Sprint(ctx), "WithValue") {
+					return time.Time{}, errors.New("in a transaction")
+				}
+				return m.Heartbeat(ctx, id)
+			}
+		}},
+		{"Heartbeat does not look at its ctx", "Contexts/EndedOneEndsEveryCall", func(m *dsynctest.Memory, w *wrong) {
+			w.heartbeat = func(ctx context.Context, id string) (time.Time, error) {
+				if ctx.Err() != nil {
+					time.Sleep(20 * time.Second)
+				}
+				return m.Heartbeat(ctx, id)
+			}
+		}},
+	}
+}

@@ -1,0 +1,105 @@
+package dsynctest_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// wrongRaces are defects of commands that are not atomic or come late.
+func wrongRaces() []plant {
+	return []plant{
+		{"Acquire ignores notAfter", "Late/EveryRequestTwiceAfterEveryLaterOne_B31", func(m *dsynctest.Memory, w *wrong) {
+			w.acquire = func(ctx context.Context, c dsync.Claim, wait bool, dead []string, _ time.Time) (dsync.State, error) {
+				return m.Acquire(ctx, c, wait, dead, time.Now().Add(time.Hour))
+			}
+		}},
+		{"take-over is not atomic", "Race/FiftyOnAFreshKey_B01", notAtomic},
+		{"tries are not atomic", "Race/FiftyTriesOnAFreshKey_B01", notAtomic},
+		{"holders are counted before they come", "Race/NeverMoreThanTheLimit_B01", notAtomic},
+		{"waiters are let in together", "Race/EveryWaiterIsServed", notAtomic},
+		{"upserts that race fail", "Race/FiftyOnAFreshKey_B01", func(m *dsynctest.Memory, w *wrong) {
+			var running atomic.Int32
+			w.acquire = func(ctx context.Context, c dsync.Claim, wait bool, dead []string, notAfter time.Time) (dsync.State, error) {
+				defer running.Add(-1)
+				if running.Add(1) > 40 {
+					return dsync.State{}, errDuplicateKey
+				}
+				time.Sleep(time.Millisecond)
+				return m.Acquire(ctx, c, wait, dead, notAfter)
+			}
+		}},
+		{"repeats that race are granted twice", "Race/RepeatsOfOneClaim", func(m *dsynctest.Memory, w *wrong) {
+			w.acquire = func(ctx context.Context, c dsync.Claim, wait bool, dead []string, notAfter time.Time) (dsync.State, error) {
+				s, _ := m.Load(ctx, c.Key)
+				time.Sleep(time.Millisecond)
+				if len(s.Holders) == 0 {
+					m.Release(ctx, c, dsync.Outcome{})
+				}
+				return m.Acquire(ctx, c, wait, dead, notAfter)
+			}
+		}},
+		{"releases that race free twice", "Race/RepeatsOfOneRelease", func(m *dsynctest.Memory, w *wrong) {
+			w.release = func(ctx context.Context, c dsync.Claim, o dsync.Outcome) (bool, error) {
+				s, _ := m.Load(ctx, c.Key)
+				time.Sleep(time.Millisecond)
+				_, err := m.Release(ctx, c, o)
+				return holds(s, c), err
+			}
+		}},
+		{"registrations that race fail", "Race/RegistersOfOneSession", func(m *dsynctest.Memory, w *wrong) {
+			w.register = func(ctx context.Context, s dsync.Member) (time.Time, error) {
+				if found, _, _ := m.Members(ctx, s.ID); len(found) > 0 {
+					return time.Time{}, errDuplicateKey
+				}
+				return m.Register(ctx, s)
+			}
+		}},
+		{"a burial is told before it is known", "Race/BurialsAndHeartbeats", func(m *dsynctest.Memory, w *wrong) {
+			w.bury = func(ctx context.Context, id string) (time.Duration, error) {
+				found, now, err := m.Members(ctx, id)
+				if len(found) == 1 && !now.Before(found[0].At.Add(found[0].TTL)) {
+					return 0, err
+				}
+				return m.Bury(ctx, id)
+			}
+		}},
+		{"a late Register revives the dead", "Late/EveryRequestTwiceAfterItsSessionsEnd_B31", func(m *dsynctest.Memory, w *wrong) {
+			w.register = func(ctx context.Context, s dsync.Member) (time.Time, error) {
+				if found, _, _ := m.Members(ctx, s.ID); len(found) > 0 && found[0].Dead {
+					m.ForgetSessions(-1)
+				}
+				return m.Register(ctx, s)
+			}
+		}},
+		{"a late Release frees another's hold", "Late/EveryRequestTwiceAfterEveryLaterOne_B31", func(m *dsynctest.Memory, w *wrong) {
+			w.release = func(ctx context.Context, c dsync.Claim, o dsync.Outcome) (bool, error) {
+				found, err := m.Release(ctx, c, o)
+				if s, _ := m.Load(ctx, c.Key); err == nil && !found && len(s.Holders) > 0 {
+					c.ID = s.Holders[0].Claim
+					m.Release(ctx, c, o)
+				}
+				return found, err
+			}
+		}},
+	}
+}
+
+var errDuplicateKey = errors.New("E11000 duplicate key")
+
+// notAtomic grants whatever fitted a millisecond ago.
+func notAtomic(m *dsynctest.Memory, w *wrong) {
+	w.acquire = func(ctx context.Context, c dsync.Claim, wait bool, dead []string, notAfter time.Time) (dsync.State, error) {
+		before, _ := m.Load(ctx, c.Key)
+		time.Sleep(time.Millisecond)
+		s, err := m.Acquire(ctx, c, wait, dead, notAfter)
+		if len(before.Holders) == 0 && !holds(s, c) {
+			s.Holders = append(s.Holders, dsync.Holder{Claim: c.ID, Session: c.Session, Weight: c.Weight, Token: s.Token + 1024})
+		}
+		return s, err
+	}
+}

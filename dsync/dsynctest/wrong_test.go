@@ -1,0 +1,200 @@
+package dsynctest_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// A wrong store is right but for the methods that are not nil.
+type wrong struct {
+	*dsynctest.Memory
+	register   func(context.Context, dsync.Member) (time.Time, error)
+	heartbeat  func(context.Context, string) (time.Time, error)
+	bury       func(context.Context, string) (time.Duration, error)
+	unregister func(context.Context, string) error
+	acquire    func(context.Context, dsync.Claim, bool, []string, time.Time) (dsync.State, error)
+	release    func(context.Context, dsync.Claim, dsync.Outcome) (bool, error)
+	extend     func(context.Context, dsync.Claim) (time.Time, error)
+	watch      func(context.Context, string, func(dsync.Event)) error
+	load       func(context.Context, string) (dsync.State, error)
+	members    func(context.Context, ...string) ([]dsync.Member, time.Time, error)
+	sweep      func(context.Context, string, time.Duration) (string, int, error)
+}
+
+func (w *wrong) Register(ctx context.Context, m dsync.Member) (time.Time, error) {
+	if w.register != nil {
+		return w.register(ctx, m)
+	}
+	return w.Memory.Register(ctx, m)
+}
+
+func (w *wrong) Heartbeat(ctx context.Context, id string) (time.Time, error) {
+	if w.heartbeat != nil {
+		return w.heartbeat(ctx, id)
+	}
+	return w.Memory.Heartbeat(ctx, id)
+}
+
+func (w *wrong) Bury(ctx context.Context, id string) (time.Duration, error) {
+	if w.bury != nil {
+		return w.bury(ctx, id)
+	}
+	return w.Memory.Bury(ctx, id)
+}
+
+func (w *wrong) Unregister(ctx context.Context, id string) error {
+	if w.unregister != nil {
+		return w.unregister(ctx, id)
+	}
+	return w.Memory.Unregister(ctx, id)
+}
+
+func (w *wrong) Acquire(ctx context.Context, c dsync.Claim, wait bool, dead []string, notAfter time.Time) (dsync.State, error) {
+	if w.acquire != nil {
+		return w.acquire(ctx, c, wait, dead, notAfter)
+	}
+	return w.Memory.Acquire(ctx, c, wait, dead, notAfter)
+}
+
+func (w *wrong) Release(ctx context.Context, c dsync.Claim, o dsync.Outcome) (bool, error) {
+	if w.release != nil {
+		return w.release(ctx, c, o)
+	}
+	return w.Memory.Release(ctx, c, o)
+}
+
+func (w *wrong) Extend(ctx context.Context, c dsync.Claim) (time.Time, error) {
+	if w.extend != nil {
+		return w.extend(ctx, c)
+	}
+	return w.Memory.Extend(ctx, c)
+}
+
+func (w *wrong) Watch(ctx context.Context, id string, f func(dsync.Event)) error {
+	if w.watch != nil {
+		return w.watch(ctx, id, f)
+	}
+	return w.Memory.Watch(ctx, id, f)
+}
+
+func (w *wrong) Load(ctx context.Context, key string) (dsync.State, error) {
+	if w.load != nil {
+		return w.load(ctx, key)
+	}
+	return w.Memory.Load(ctx, key)
+}
+
+func (w *wrong) Members(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+	if w.members != nil {
+		return w.members(ctx, ids...)
+	}
+	return w.Memory.Members(ctx, ids...)
+}
+
+func (w *wrong) Sweep(ctx context.Context, after string, retention time.Duration) (string, int, error) {
+	if w.sweep != nil {
+		return w.sweep(ctx, after, retention)
+	}
+	return w.Memory.Sweep(ctx, after, retention)
+}
+
+// A trial is a testing.TB that notes failures.
+type trial struct {
+	testing.TB
+	mu       sync.Mutex
+	failures []string
+}
+
+func (t *trial) fail(msg string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failures = append(t.failures, msg)
+}
+
+func (t *trial) Error(args ...any)                 { t.fail(fmt.Sprintln(args...)) }
+func (t *trial) Errorf(format string, args ...any) { t.fail(fmt.Sprintf(format, args...)) }
+func (t *trial) Fatal(args ...any)                 { t.Error(args...); t.FailNow() }
+func (t *trial) Fatalf(format string, args ...any) { t.Errorf(format, args...); t.FailNow() }
+func (t *trial) FailNow()                          { runtime.Goexit() }
+
+// try runs a conformance case in a bubble and returns its failures.
+func try(t *testing.T, name string, newStore func() dsync.Store) []string {
+	var failures []string
+	synctest.Test(t, func(t *testing.T) {
+		tr := &trial{TB: t}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if !dsynctest.RunCase(tr, name, newStore()) {
+				t.Errorf("no case has the name %q", name)
+			}
+		}()
+		<-done
+		failures = tr.failures
+	})
+	return failures
+}
+
+// A plant is a defect that a Store may have, and a case that must find it.
+type plant struct {
+	defect string
+	finder string
+	plant  func(m *dsynctest.Memory, w *wrong)
+}
+
+func plants() []plant {
+	return slices.Concat(
+		wrongMembers(),
+		wrongAcquires(),
+		wrongLines(),
+		wrongReleases(),
+		wrongLeases(),
+		wrongSweeps(),
+		wrongWatches(),
+		wrongRaces(),
+	)
+}
+
+func holds(s dsync.State, c dsync.Claim) bool {
+	_, ok := s.Holder(c.ID)
+	return ok
+}
+
+func TestSuiteFindsWrongStores(t *testing.T) {
+	for _, tt := range plants() {
+		t.Run(tt.defect, func(t *testing.T) {
+			failures := try(t, tt.finder, func() dsync.Store {
+				w := &wrong{Memory: dsynctest.NewMemory()}
+				tt.plant(w.Memory, w)
+				return w
+			})
+			if len(failures) == 0 {
+				t.Errorf("case %s does not find it", tt.finder)
+			} else {
+				t.Logf("%s: %s", tt.finder, failures[0])
+			}
+		})
+	}
+}
+
+// A case that cannot fail would be a defect of the suite.
+func TestEveryCaseFindsSomething(t *testing.T) {
+	finders := make(map[string]bool)
+	for _, tt := range plants() {
+		finders[tt.finder] = true
+	}
+	for _, name := range dsynctest.CaseNames() {
+		if !finders[name] {
+			t.Errorf("no wrong store is planted for case %s", name)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package dsync
+
+import (
+	"fmt"
+	"os"
+	"time"
+)
+
+// A HeldError says who holds a key that was tried. It is [ErrHeld].
+type HeldError struct {
+	Key     string
+	Session string    // id of the holder's session
+	Host    string    // of the holder, "" if it is not known any more
+	PID     int       // of the holder, 0 if it is not known any more
+	Since   time.Time // when it was granted, by the store's clock; zero: not granted yet
+	Until   time.Time // end of a fixed lease, by the store's clock; zero: it has none
+}
+
+func (e *HeldError) Error() string {
+	msg := fmt.Sprintf("dsync: %q is held by another", e.Key)
+	if e.PID != 0 {
+		msg += fmt.Sprintf(": process %d on %s", e.PID, e.Host)
+	}
+	if !e.Since.IsZero() {
+		msg += ", since " + e.Since.UTC().Format(time.RFC3339Nano)
+	}
+	if !e.Until.IsZero() {
+		msg += ", until " + e.Until.UTC().Format(time.RFC3339Nano)
+	}
+	return msg
+}
+
+// Is reports whether target is [ErrHeld].
+func (e *HeldError) Is(target error) bool { return target == ErrHeld }
+
+// heldError returns the error of a try that found the key in state st.
+func (s *Session) heldError(st State) *HeldError {
+	e := &HeldError{Key: st.Key}
+	switch {
+	case len(st.Holders) > 0:
+		h := st.Holders[0]
+		e.Session, e.Since, e.Until = h.Session, h.Since, h.Until
+	case len(st.Ahead) > 0:
+		e.Session = st.Ahead[0].Session
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.peers[e.Session]; p != nil {
+		e.Host, e.PID = p.member.Host, p.member.PID
+	}
+	return e
+}
+
+// heldHere returns the error of a try on a key that this process holds or waits
+// for.
+func (s *Session) heldHere(key string, h *hold) *HeldError {
+	e := &HeldError{Key: key, Host: s.opt.Host, PID: os.Getpid()}
+	if h != nil {
+		s.mu.Lock()
+		e.Session, e.Since, e.Until = h.p.id, h.since, h.until
+		s.mu.Unlock()
+	}
+	return e
+}

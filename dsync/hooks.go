@@ -1,0 +1,57 @@
+package dsync
+
+import "time"
+
+// Hooks are functions that a [Session] calls on what happens, in the style of
+// net/http/httptrace.ClientTrace. Any may be nil.
+//
+// They are called one at a time, in the order of what they report, on a
+// goroutine of their own: a hook that blocks or panics delays later hooks, but
+// no heartbeat, no lock and no loss signal. A hook may call anything,
+// [Session.Close] included, which does not wait for a hook that is running. A
+// panic of a hook is logged and goes no further. Granted and Lost are never
+// dropped; of reports of heartbeats that wait behind a slow hook only the latest
+// is kept.
+type Hooks struct {
+	// Granted: a hold began.
+	Granted func(Grant)
+
+	// Lost: a hold ended before its holder released it; at most once per Granted.
+	Lost func(Loss)
+
+	// SessionStarted: the process has an identity in the store, its first or a
+	// new one after a loss.
+	SessionStarted func(id string)
+
+	// SessionLost: the identity is lost, and with it all holds that live with it.
+	SessionLost func(id string, cause error)
+
+	// Heartbeat: a heartbeat was answered or failed. left is what remains of the
+	// lease, by the local clock.
+	Heartbeat func(took, left time.Duration, err error)
+
+	// StoreError: a command failed; it will be repeated where the lock's method
+	// promises to. op is the [Store]'s method.
+	StoreError func(op string, err error)
+
+	// ClockJump: the store's clock moved by d against the local one between two
+	// heartbeats, by more than the margin. A jump ahead can have shortened
+	// leases: it is the one thing the margin must be larger than.
+	ClockJump func(d time.Duration)
+}
+
+// A Grant tells of a hold that began.
+type Grant struct {
+	Key   string
+	Kind  Kind
+	Token int64
+	Wait  time.Duration // from the call to the grant, time in the local queue included
+}
+
+// A Loss tells of a hold that ended before it was released.
+type Loss struct {
+	Key   string
+	Kind  Kind
+	Token int64
+	Cause error // ErrLost, and what led to it
+}

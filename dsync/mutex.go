@@ -1,0 +1,219 @@
+package dsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// A Mutex is a mutual exclusion lock between processes. It is a [sync.Locker]
+// with the method set of [sync.Mutex], and forms of it with a context.
+//
+// Make one with [Session.Mutex]; a zero Mutex panics when it is used. It must
+// not be copied. All mutexes of one key exclude each other; a Mutex value is
+// locked by whoever locked it, and like a sync.Mutex may be unlocked by another
+// goroutine. All methods may be called concurrently.
+//
+// Unlike a sync.Mutex, a hold can be lost: when the process can't reach the store
+// for most of the session's TTL, or was frozen for that long. [Mutex.Lost] tells,
+// at least the session's grace before anyone else can hold the key. A Mutex that
+// lost its hold stays locked in this process until its Unlock, so that a late
+// Unlock can't free somebody's newer hold.
+type Mutex struct {
+	s   *Session
+	key string
+
+	mu sync.Mutex
+	h  *hold // nil: unlocked
+}
+
+var (
+	_ sync.Locker = (*Mutex)(nil)
+
+	closedChan = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+)
+
+func (m *Mutex) session() *Session {
+	if m.s == nil {
+		panic("dsync: use of a zero Mutex; make one with Session.Mutex")
+	}
+	return m.s
+}
+
+// Key returns the key.
+func (m *Mutex) Key() string { return m.key }
+
+// Lock locks m. If the key is held, here or in another process, it waits in line
+// until it is free. While the store can't be reached or refuses, it waits and
+// logs, and never panics. On a closed session it blocks for ever, as it can
+// neither lock nor fail.
+func (m *Mutex) Lock() {
+	s := m.session()
+	retry := backoff{cap: s.opt.TTL / 2}
+	for {
+		err := m.LockContext(context.Background())
+		switch {
+		case err == nil:
+			return
+		case errors.Is(err, ErrClosed):
+			select {}
+		}
+		s.warn("dsync: Lock goes on waiting", "key", m.key, "err", err)
+		if s.sleep(context.Background(), retry.next()) != nil {
+			select {}
+		}
+	}
+}
+
+// LockContext locks m like Lock, but gives up when ctx ends. ctx bounds the wait
+// only: a hold does not end with it. Its values are not used; in particular a
+// transaction in it is not joined.
+//
+// The error is ctx's, with the store's last error added if there was one, so
+// errors.Is finds both; [ErrClosed]; [ErrMismatch] if the key is in use as
+// another kind; or [ErrRefused]. Other errors of the store are waited out.
+func (m *Mutex) LockContext(ctx context.Context) error {
+	s := m.session()
+	w := exclusive(m.key, 0)
+	err := s.enter(ctx, m.key)
+	if err == nil {
+		var h *hold
+		if h, err = s.wait(ctx, w); err == nil {
+			m.locked(h)
+			return nil
+		}
+		s.leave(m.key)
+	}
+	return fmt.Errorf("dsync: lock %q: %w", m.key, err)
+}
+
+// TryLock tries to lock m and reports whether it succeeded: false if the key is
+// held, if anyone waits for it, or if the store did not answer, which
+// [Mutex.TryLockContext] tells apart.
+func (m *Mutex) TryLock() bool { return m.TryLockContext(context.Background()) == nil }
+
+// TryLockContext locks m if that is possible without waiting for its holder. If
+// the key is held the error is a [*HeldError], which is [ErrHeld]; other errors
+// are ctx's, [ErrClosed], and the store's, which never pass for ErrHeld. A holder
+// that has lapsed does not count: its session is buried, and m locked.
+func (m *Mutex) TryLockContext(ctx context.Context) error {
+	s := m.session()
+	w := exclusive(m.key, 0)
+	if here, ok := s.tryEnter(m.key); !ok {
+		return s.heldHere(m.key, here)
+	}
+	h, err := s.try(ctx, w)
+	if err != nil {
+		s.leave(m.key)
+		if errors.Is(err, ErrHeld) {
+			return err
+		}
+		return fmt.Errorf("dsync: try to lock %q: %w", m.key, err)
+	}
+	m.locked(h)
+	return nil
+}
+
+func (m *Mutex) locked(h *hold) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.h = h
+}
+
+func (m *Mutex) hold() *hold {
+	m.session()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.h
+}
+
+// Unlock unlocks m. It panics if m is not locked; if the hold was lost it does
+// nothing to the store. It waits for the release at most a third of the TTL, as
+// when the store can't be reached; the release goes on in the background.
+func (m *Mutex) Unlock() {
+	ctx, cancel := context.WithTimeout(context.Background(), m.session().opt.TTL/3)
+	defer cancel()
+	if err := m.UnlockContext(ctx); err != nil {
+		m.s.warn("dsync: Unlock", "key", m.key, "err", err)
+	}
+}
+
+// UnlockContext unlocks m like Unlock. ctx bounds only the wait for the release,
+// which goes on in the background until the store has answered. The error is
+// [ErrLost] if the hold had ended before, or ctx's.
+func (m *Mutex) UnlockContext(ctx context.Context) error {
+	return m.unlock(ctx, Outcome{})
+}
+
+// UnlockAfter unlocks m in this process, but keeps the key held for d from now on,
+// by the store's clock and without this process, which may end: a job that must
+// not run twice within d, on hosts whose clocks differ, unlocks with it. d is at
+// least a millisecond. Until the error is nil the key may be held for as long as
+// the session lives only. Errors are those of UnlockContext.
+func (m *Mutex) UnlockAfter(ctx context.Context, d time.Duration) error {
+	if d < time.Millisecond {
+		return fmt.Errorf("dsync: unlock %q after %v: it must be at least 1ms; Unlock frees it now", m.key, d)
+	}
+	return m.unlock(ctx, Outcome{Keep: d})
+}
+
+func (m *Mutex) unlock(ctx context.Context, o Outcome) error {
+	s := m.session()
+	m.mu.Lock()
+	h := m.h
+	m.h = nil
+	m.mu.Unlock()
+	if h == nil {
+		panic(fmt.Sprintf("dsync: unlock of unlocked mutex %q", m.key))
+	}
+	defer s.leave(m.key)
+	if err := h.unlock(ctx, o); err != nil {
+		return fmt.Errorf("dsync: unlock %q: %w", m.key, err)
+	}
+	return nil
+}
+
+// Lost returns a channel that is closed when the hold ends: when it is lost, and
+// just before Unlock releases it. It belongs to one hold; after the next Lock
+// there is another. Of a mutex that is not locked it is closed.
+func (m *Mutex) Lost() <-chan struct{} {
+	if h := m.hold(); h != nil {
+		return h.lost()
+	}
+	return closedChan
+}
+
+// Token returns the fencing token of the hold: greater than that of any earlier
+// hold of the key, by anyone. It is 0 if m is not locked or the hold is lost.
+func (m *Mutex) Token() int64 {
+	if h := m.hold(); h != nil {
+		return h.fencing()
+	}
+	return 0
+}
+
+// Do locks m, calls f on the calling goroutine, and unlocks m when f returns,
+// panics or calls runtime.Goexit. The context of f ends with ctx and with the
+// hold; its cause is then [ErrLost]. ctx bounds the wait for the lock, too.
+//
+// The error is that of [Mutex.LockContext], and f was not called, or f's, joined
+// with ErrLost if the hold ended before f returned.
+func (m *Mutex) Do(ctx context.Context, f func(context.Context) error) (err error) {
+	if err := m.LockContext(ctx); err != nil {
+		return err
+	}
+	c, stop := m.hold().context(ctx)
+	defer func() {
+		stop()
+		unlock, cancel := context.WithTimeout(context.Background(), m.s.opt.TTL/3)
+		defer cancel()
+		if uerr := m.UnlockContext(unlock); errors.Is(uerr, ErrLost) {
+			err = errors.Join(err, uerr)
+		} else if uerr != nil {
+			m.s.warn("dsync: Unlock", "key", m.key, "err", uerr)
+		}
+	}()
+	return f(c)
+}

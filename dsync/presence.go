@@ -1,0 +1,368 @@
+package dsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/rs/xid"
+)
+
+// A presence is the session under one id: from the registration that the store
+// acknowledged until the loss, or the end of the session. It owns the
+// heartbeat, the deadline and the watch.
+type presence struct {
+	s    *Session
+	id   string
+	over chan struct{} // closed when it is lost or ended
+	quit chan struct{} // closed by Close: no more heartbeats
+	done chan struct{} // closed when the keeper has returned
+
+	// Guarded by s.mu:
+	cause   error // why it is over; nil while it is not
+	sent    stamp // before the send of the heartbeat that the lease counts from
+	claims  uint64
+	now     time.Time // the store's clock in the last answer that told it
+	nowAt   stamp     // when that answer arrived
+	beatAt  stamp     // before the send of the last heartbeat that was answered, for ClockJump
+	beatNow time.Time
+	beatEnd stamp
+	beat    chan struct{} // closed and replaced with every heartbeat that was acknowledged
+	watch   watch
+}
+
+// A registration is one attempt to register, under an id of its own: one that
+// was not answered may stand in the store, so its id is never used again.
+type registration struct {
+	done chan struct{}
+	err  error
+}
+
+// present returns the session's presence; without one it registers. An error is
+// ctx's, ErrClosed, or the store's.
+func (s *Session) present(ctx context.Context) (*presence, error) {
+	for {
+		s.mu.Lock()
+		select {
+		case <-s.closing:
+			s.mu.Unlock()
+			return nil, ErrClosed
+		default:
+		}
+		if p := s.presence; p != nil {
+			if !p.expired() {
+				s.mu.Unlock()
+				return p, nil
+			}
+		}
+		r := s.registering
+		if r == nil {
+			r = &registration{done: make(chan struct{})}
+			s.registering = r
+			s.wg.Add(1)
+			go func() {
+				defer s.wg.Done()
+				s.register(r)
+			}()
+		}
+		s.mu.Unlock()
+
+		select {
+		case <-r.done:
+			if r.err != nil {
+				return nil, r.err
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-s.closing:
+			return nil, ErrClosed
+		}
+	}
+}
+
+func (s *Session) register(r *registration) {
+	m := Member{
+		ID: xid.New().String(), TTL: s.opt.TTL,
+		Host: s.opt.Host, PID: os.Getpid(), App: s.opt.App, Meta: s.opt.Meta,
+	}
+	p := &presence{
+		s: s, id: m.ID, sent: stampNow(),
+		over: make(chan struct{}), quit: make(chan struct{}), done: make(chan struct{}),
+		beat: make(chan struct{}),
+	}
+	a := <-call(s, "Register", func(ctx context.Context) (time.Time, error) { return s.store.Register(ctx, m) })
+
+	s.mu.Lock()
+	s.registering = nil
+	if a.err == nil && p.left() <= 0 {
+		a.err = fmt.Errorf("dsync: registering took longer than the lease of %v", p.lease())
+	}
+	r.err = a.err
+	if a.err == nil {
+		s.presence = p
+		p.beatAt, p.beatNow, p.beatEnd = p.sent, a.v, stampNow()
+		p.saw(a.v)
+		s.wg.Add(1)
+		go func() {
+			defer s.wg.Done()
+			p.keep()
+		}()
+		s.info("dsync: session started", "session", p.id, "ttl", s.opt.TTL)
+		if f := s.opt.Hooks.SessionStarted; f != nil {
+			s.report(func() { f(p.id) })
+		}
+	}
+	close(r.done)
+	s.mu.Unlock()
+}
+
+// lease is how long after the send of a heartbeat the local clock believes in it.
+func (p *presence) lease() time.Duration {
+	return holdTime(p.s.opt.TTL, p.s.opt.Margin, p.s.opt.Grace)
+}
+
+// left returns what is left of the lease. s.mu must be held.
+func (p *presence) left() time.Duration {
+	if p.cause != nil {
+		return 0
+	}
+	return p.lease() - p.sent.elapsed()
+}
+
+// saw notes the store's clock as of an answer that has just arrived. s.mu must
+// be held.
+func (p *presence) saw(now time.Time) { p.now, p.nowAt = now, stampNow() }
+
+// reached returns a time that the store's clock has surely reached: the last it
+// told and the time since that answer arrived. s.mu must be held.
+func (p *presence) reached() time.Time { return p.now.Add(p.nowAt.elapsed()) }
+
+// claimID returns an id that was never used. s.mu must be held.
+func (p *presence) claimID() string {
+	p.claims++
+	return p.id + "." + strconv.FormatUint(p.claims, 10)
+}
+
+// keep is the keeper: it sends heartbeats one at a time and ends the presence
+// when its time is over, by a timer, whether or not a heartbeat hangs. It never
+// blocks on anything but its select.
+func (p *presence) keep() {
+	defer close(p.done)
+	s := p.s
+	s.mu.Lock()
+	left := p.left()
+	s.mu.Unlock()
+	beat, deadline := time.NewTimer(p.period()), time.NewTimer(left)
+	sweep := time.NewTimer(jitter(5*time.Minute, 0.8))
+	defer beat.Stop()
+	defer deadline.Stop()
+	defer sweep.Stop()
+	if s.opt.Retention < 0 {
+		sweep.Stop()
+	}
+	retry := s.backoff()
+	var (
+		sent  stamp // of the heartbeat under way
+		beats <-chan answer[time.Time]
+		swept <-chan answer[int]
+	)
+	for {
+		select {
+		case <-beat.C:
+			// Frozen past the deadline, this timer may come before that one.
+			s.mu.Lock()
+			over := p.expired()
+			s.mu.Unlock()
+			if over {
+				return
+			}
+			sent = stampNow()
+			beats = call(s, "Heartbeat", func(ctx context.Context) (time.Time, error) { return s.store.Heartbeat(ctx, p.id) })
+
+		case a := <-beats:
+			beats = nil
+			if errors.Is(a.err, ErrSessionDead) {
+				s.mu.Lock()
+				p.lose(a.err)
+				s.mu.Unlock()
+				return
+			}
+			left := p.beaten(sent, a)
+			if a.err != nil {
+				beat.Reset(retry.next())
+			} else {
+				retry.reset()
+				beat.Reset(max(0, p.period()-sent.elapsed()))
+				deadline.Reset(left)
+			}
+
+		case <-deadline.C:
+			s.mu.Lock()
+			over, left := p.expired(), p.left()
+			s.mu.Unlock()
+			if over {
+				return
+			}
+			deadline.Reset(left)
+
+		case <-sweep.C:
+			swept = call(s, "Sweep", func(ctx context.Context) (int, error) { return s.sweep(ctx) })
+
+		case a := <-swept:
+			swept = nil
+			// One small command a minute for the whole fleet.
+			sweep.Reset(jitter(time.Minute*time.Duration(max(1, a.v)), 0.5))
+
+		case <-p.over:
+			return
+
+		case <-p.quit:
+			// A heartbeat under way would be one that arrives after Unregister.
+			if beats != nil {
+				<-beats
+			}
+			return
+		}
+	}
+}
+
+func (p *presence) period() time.Duration { return jitter(p.s.opt.Heartbeat, 0.1) }
+
+// beaten takes in the answer of the heartbeat that was sent at sent, and returns
+// what is left of the lease.
+func (p *presence) beaten(sent stamp, a answer[time.Time]) time.Duration {
+	s := p.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var jump time.Duration
+	if a.err == nil && p.left() > 0 {
+		jump = p.jump(sent, a.v)
+		p.sent = sent
+		p.saw(a.v)
+		p.beatAt, p.beatNow, p.beatEnd = sent, a.v, stampNow()
+		close(p.beat)
+		p.beat = make(chan struct{})
+		p.watch.tick(s)
+		s.peers.forget(s.opt.TTL)
+	}
+	left := p.left()
+	if f := s.opt.Hooks.Heartbeat; f != nil {
+		took := sent.elapsed()
+		s.hooks.add(func() { f(took, left, a.err) }, true)
+	}
+	if jump != 0 {
+		s.warn("dsync: the store's clock jumped by more than the margin", "by", jump, "margin", s.opt.Margin)
+		if f := s.opt.Hooks.ClockJump; f != nil {
+			s.report(func() { f(jump) })
+		}
+	}
+	return left
+}
+
+// jump returns by how much the store's clock went ahead or back between the last
+// heartbeat and the one that was sent at sent and tells now, if that is certainly
+// more than the margin, else 0. The store read its clock at some moment between
+// the send and the answer, so the true interval lies between lo and hi. s.mu
+// must be held.
+func (p *presence) jump(sent stamp, now time.Time) time.Duration {
+	const truncation = time.Millisecond
+	d := now.Sub(p.beatNow)
+	lo := p.beatEnd.elapsed() - sent.elapsed() - truncation
+	hi := p.beatAt.elapsed() + truncation
+	switch {
+	case d > hi+p.s.opt.Margin:
+		return d - hi
+	case d < lo-p.s.opt.Margin:
+		return d - lo
+	}
+	return 0
+}
+
+// acked returns a channel that is closed when the next heartbeat is acknowledged.
+func (p *presence) acked() <-chan struct{} {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	return p.beat
+}
+
+// why returns why the presence is over, or nil.
+func (p *presence) why() error {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	return p.cause
+}
+
+// expired ends the presence if its time is over by the local clock, and reports
+// whether it is over. s.mu must be held.
+func (p *presence) expired() bool {
+	if p.left() > 0 {
+		return false
+	}
+	p.lose(fmt.Errorf("no heartbeat was acknowledged within %v", p.lease()))
+	return true
+}
+
+// lose ends the presence: everything held under it is lost, and everything that
+// waits under it asks again under the next one. It is never unregistered by a
+// loss: its holders' grace is running. Nothing is ever sent under its id again.
+// s.mu must be held.
+func (p *presence) lose(cause error) {
+	s := p.s
+	if p.cause != nil {
+		return
+	}
+	p.cause = cause
+	if s.presence == p {
+		s.presence = nil
+	}
+	lost := 0
+	for id, h := range s.holds {
+		// A fixed lease that was granted ends by itself.
+		if h.p != p || h.leased() {
+			continue
+		}
+		if h.state == held {
+			lost++
+		}
+		h.lose(cause)
+		delete(s.holds, id)
+	}
+	p.watch.stop()
+	close(p.over)
+	if errors.Is(cause, ErrClosed) {
+		s.info("dsync: session closed", "session", p.id)
+		return
+	}
+	s.warn("dsync: session lost", "session", p.id, "holds", lost, "cause", cause)
+	if f := s.opt.Hooks.SessionLost; f != nil {
+		s.report(func() { f(p.id, cause) })
+	}
+}
+
+// sweep deletes one slice of what is idle in the store, and returns how many
+// sessions share the store.
+func (s *Session) sweep(ctx context.Context) (alive int, err error) {
+	s.mu.Lock()
+	after := s.sweepAfter
+	s.mu.Unlock()
+	next, alive, err := s.store.Sweep(ctx, after, s.opt.Retention)
+	if err == nil {
+		s.mu.Lock()
+		s.sweepAfter = next
+		s.mu.Unlock()
+	}
+	return alive, err
+}
+
+// stagger returns how much later than the first in line the one at place looks
+// whether those ahead have died: the further back, the later and the more
+// jittered, so that a crash does not make a thousand waiters call at once.
+func (s *Session) stagger(place int) time.Duration {
+	back := time.Duration(min(max(place-1, 0), 50))
+	step := s.opt.TTL / 100
+	return back*step + time.Duration(rand.Int64N(int64(back*step)+1))
+}

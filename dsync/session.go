@@ -1,0 +1,230 @@
+package dsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// A Session is this process's presence in a [Store]: what makes, keeps alive
+// and gives up the locks of one process. Make one per process with [New], or
+// with Open or Connect of a store's package; a Session must not be copied.
+//
+// It registers with the store when the first lock is asked for, under an id
+// that is made up then, and keeps everything it holds and waits for alive with
+// one heartbeat. When the heartbeats don't get through in time, everything it
+// holds is lost, before the store can grant it to anyone else, and the session
+// goes on under a new id: who waits asks again.
+//
+// All methods may be called concurrently.
+type Session struct {
+	store Store
+	opt   Options
+	hooks hookQueue
+
+	base context.Context // of all commands: no caller's values, ends with Close
+	stop context.CancelFunc
+
+	closing chan struct{}  // closed when Close begins
+	closed  chan struct{}  // closed when Close is done
+	wg      sync.WaitGroup // of all goroutines but hooks
+
+	asking   sync.WaitGroup // of callers that ask for a claim
+	retiring sync.WaitGroup // of goroutines that release a claim
+
+	mu          sync.Mutex
+	finished    bool // no goroutine may start any more
+	closeErr    error
+	presence    *presence
+	registering *registration
+	holds       map[string]*hold  // by claim id: all claims that the store may know
+	queues      map[string]*queue // by key: who has the turn in this process, and who waits for it
+	peers       peers
+	sweepAfter  string
+}
+
+// New returns a session on store. It does not contact the store: errors are
+// those of nonsense in opt. See [Options] for the defaults of a nil opt.
+func New(store Store, opt *Options) (*Session, error) {
+	if store == nil {
+		return nil, errors.New("dsync: the store is nil; pass one, as of dsync/mongo or dsync/dsynctest")
+	}
+	o, err := opt.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	base, stop := context.WithCancel(context.Background())
+	s := &Session{
+		store: store, opt: o,
+		hooks: hookQueue{log: o.Logger},
+		base:  base, stop: stop,
+		closing: make(chan struct{}), closed: make(chan struct{}),
+		holds:  make(map[string]*hold),
+		queues: make(map[string]*queue),
+		peers:  make(peers),
+	}
+	return s, nil
+}
+
+// ID returns the id under which the session is registered now, or "" if it is
+// not. It changes when the session is lost.
+func (s *Session) ID() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.presence == nil {
+		return ""
+	}
+	return s.presence.id
+}
+
+// Mutex returns a mutex for key, unlocked. All mutexes of one key exclude each
+// other, in this process and in all others. It panics if [CheckKey] refuses the
+// key.
+func (s *Session) Mutex(key string) *Mutex {
+	if err := CheckKey(key); err != nil {
+		panic(err.Error())
+	}
+	return &Mutex{s: s, key: key}
+}
+
+// Close ends the session. Every holder is told (Lost closes), whoever waits gets
+// [ErrClosed] (but see [Mutex.Lock]), holds are given up as soon as their
+// holders unlock or their grace is over, and the session is unregistered.
+//
+// ctx bounds the wait for holders only. When it ends, what is still held is not
+// taken from them: the store keeps it for the rest of the grace, and frees it by
+// itself, which who waits for it notices by polling. So Close with an ended ctx
+// takes about one round trip to the store.
+//
+// An error says what the store did not answer; what was left there lapses
+// within one TTL. Close waits for all goroutines of the session but running
+// hooks. A second Close waits for the first and returns its error.
+func (s *Session) Close(ctx context.Context) error {
+	s.mu.Lock()
+	select {
+	case <-s.closing:
+		s.mu.Unlock()
+		<-s.closed
+		return s.closeErr
+	default:
+	}
+	close(s.closing)
+	r := s.registering
+	s.mu.Unlock()
+	if r != nil {
+		<-r.done
+	}
+
+	err := s.giveUp(ctx)
+	s.mu.Lock()
+	s.finished = true
+	if s.presence != nil {
+		s.presence.lose(ErrClosed)
+	}
+	s.mu.Unlock()
+	s.stop()
+	s.wg.Wait()
+	if c, ok := s.store.(interface{ Close(context.Context) error }); ok {
+		err = errors.Join(err, c.Close(context.WithoutCancel(ctx)))
+	}
+	if err != nil {
+		s.closeErr = fmt.Errorf("dsync: close: %w", err)
+	}
+	close(s.closed)
+	return s.closeErr
+}
+
+// spawn runs f on a goroutine that Close waits for. It reports whether it did:
+// not once Close is past waiting.
+func (s *Session) spawn(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.finished {
+		return false
+	}
+	s.wg.Add(1)
+	go func() {
+		defer s.wg.Done()
+		f()
+	}()
+	return true
+}
+
+// attemptTime bounds one command.
+func (s *Session) attemptTime() time.Duration { return s.opt.TTL / 6 }
+
+// backoff returns a new backoff for retries of a command.
+func (s *Session) backoff() backoff { return backoff{cap: s.opt.TTL / 12} }
+
+// An answer is what one command returned.
+type answer[T any] struct {
+	v   T
+	err error
+}
+
+// call runs one command of the store on a goroutine, a deadline and a context
+// of the session's own, never the caller's: a cancelled caller must not leave a
+// command half sent (the server may still execute it), and a caller inside a
+// transaction must not pull it in. So a caller that gives up leaves the answer
+// to whoever cleans up. The channel has room for the answer; it is never closed.
+func call[T any](s *Session, op string, f func(context.Context) (T, error)) <-chan answer[T] {
+	ch := make(chan answer[T], 1)
+	run := func() {
+		ctx, cancel := context.WithTimeout(s.base, s.attemptTime())
+		defer cancel()
+		v, err := f(ctx)
+		if err != nil && !isAnswer(err) && s.base.Err() == nil {
+			s.storeError(op, err)
+		}
+		ch <- answer[T]{v, err}
+	}
+	if !s.spawn(run) {
+		var none T
+		ch <- answer[T]{none, ErrClosed}
+	}
+	return ch
+}
+
+// isAnswer reports whether err is an answer of the store, which then has
+// changed nothing, and not a failure to get one.
+func isAnswer(err error) bool {
+	return errors.Is(err, ErrSessionDead) || errors.Is(err, ErrMismatch) ||
+		errors.Is(err, ErrNotHeld) || errors.Is(err, ErrRefused)
+}
+
+func (s *Session) storeError(op string, err error) {
+	s.warn("dsync: a command failed", "op", op, "err", err)
+	if f := s.opt.Hooks.StoreError; f != nil {
+		s.report(func() { f(op, err) })
+	}
+}
+
+// report has f called in the order of reports, on the goroutine of hooks. Log
+// records go the same way: a logger that blocks must not delay a heartbeat.
+func (s *Session) report(f func()) { s.hooks.add(f, false) }
+
+func (s *Session) info(msg string, args ...any) { s.record(slog.LevelInfo, msg, args) }
+func (s *Session) warn(msg string, args ...any) { s.record(slog.LevelWarn, msg, args) }
+
+func (s *Session) record(level slog.Level, msg string, args []any) {
+	if s.opt.Logger != nil {
+		s.report(func() { s.opt.Logger.Log(context.Background(), level, msg, args...) })
+	}
+}
+
+// sleep waits for d, or until ctx or the session ends.
+func (s *Session) sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closing:
+		return ErrClosed
+	}
+}

@@ -1,0 +1,151 @@
+package dsync
+
+import (
+	"context"
+	"time"
+)
+
+// A Store keeps sessions and claims for all processes that share it. It is the
+// seam between this package, which decides, waits, retries and counts time, and
+// a database, which makes each of the commands below atomic and durable.
+//
+// # What a store holds
+//
+// Sessions: one record per [Member], with the store's own time of its last
+// heartbeat. A session is alive, lapsed (its last heartbeat is at least TTL ago
+// by the store's clock, but nobody said so yet) or dead. Dead is for ever: no
+// later command, repeated or late, makes a dead id alive again. An id is dead
+// once [Store.Bury] found it lapsed or unknown, or its owner called
+// [Store.Unregister].
+//
+// Keys: per key the claims that hold it, the line of those that wait, a kind, a
+// limit and the last token. The sum of the weights of the holders never exceeds
+// the limit. Every command that changes a key is "edit, then settle", in one
+// atomic step: edit what the command asks for, then, while the first claim in
+// line fits, grant it: move it to the holders with a fresh token. Claims are
+// granted strictly in the order in which they joined; a light one does not
+// overtake a heavy one. So it does not matter whose command it is that lets the
+// next one in.
+//
+// Tokens: every grant of a key carries a token that is greater than every
+// earlier token of that key by at least 1024 (the values between two grants are
+// left for hand-overs inside one process). This stays true after clean-up of
+// the key's record by [Store.Sweep] and after a fail-over.
+//
+// # Rules for every method
+//
+// Time is the store's: "now" is one reading of the store's own clock per
+// command, the same in everything the command writes. No time of the caller's
+// host may decide anything.
+//
+// A nil error means that what the method reports is committed so that no
+// fail-over can undo it (on MongoDB: majority). When that is not known the
+// method returns an error: outcome unknown.
+//
+// Errors that are answers, tested with errors.Is: [ErrSessionDead],
+// [ErrMismatch], [ErrNotHeld], and [ErrRefused] for what repeating can't mend
+// (no rights, a broken configuration, a full line). The command has then not done
+// what it was asked for, and never will; claims of the dead and holders whose end
+// has come may have been dropped.
+// Every other error means that the command may or may not have been applied,
+// now or a little later. The caller repeats it; every method may be repeated,
+// and a repeated or late command must do no harm, as each method says.
+//
+// Durations are rounded up to the store's resolution, so that a positive one never
+// becomes zero, which means "without end".
+//
+// A method makes one attempt, without a loop, a timer or a wait of its own, and
+// returns soon after ctx ends. Values of ctx are never used. All methods may be
+// called concurrently.
+type Store interface {
+	// Register makes the session m.ID alive and starts its TTL. It returns the
+	// time it recorded as the first heartbeat. An id that is dead stays dead:
+	// ErrSessionDead. The fields At and Dead of m are ignored.
+	Register(ctx context.Context, m Member) (now time.Time, err error)
+
+	// Heartbeat records now as the session's last heartbeat and returns it.
+	// A session that has lapsed but was not buried is alive again.
+	// ErrSessionDead if it is dead or unknown.
+	Heartbeat(ctx context.Context, session string) (now time.Time, err error)
+
+	// Bury makes the session dead if it has lapsed, that is if now is not
+	// before its last heartbeat + TTL, or if it is unknown. It returns 0 if the
+	// session is dead (by this call or before it), else the time that is left
+	// until it lapses, and then changes nothing.
+	Bury(ctx context.Context, session string) (left time.Duration, err error)
+
+	// Unregister makes the session dead at once. Only its owner calls it.
+	// A dead or unknown session is not an error; an unknown one becomes dead.
+	Unregister(ctx context.Context, session string) error
+
+	// Acquire asks for c. In one atomic step it
+	//
+	//   - drops every claim that waits for a session in dead, every holder with
+	//     no end of its own whose session is in dead, and every holder whose end
+	//     has come (now is not before it);
+	//   - puts c at the end of the line, unless it is there or holds already, or
+	//     now is after notAfter, or 10,000 claims are in line (ErrRefused);
+	//   - settles;
+	//   - if !wait, takes c out of the line again.
+	//
+	// So repeating it is harmless, it joins nothing once the store's clock has
+	// passed notAfter, and an Acquire that changes nothing writes nothing.
+	// Granting a claim whose Lease is positive sets its end to now + Lease.
+	//
+	// If others hold the key or wait for it under another kind or limit than
+	// c's, c joins nothing and the error is a [*MismatchError]; on a key that
+	// nobody holds or waits for, c's kind and limit are taken over.
+	//
+	// The state is as it is after the command; c is held if and only if the
+	// state's Holders have c.ID. Acquire does not look whether c.Session is alive.
+	//
+	// One command may bound how many claims it grants, at 1,000 or more; the next
+	// command on the key grants on.
+	Acquire(ctx context.Context, c Claim, wait bool, dead []string, notAfter time.Time) (State, error)
+
+	// Release takes c out of the line or the holders, found by c.ID alone, and
+	// settles. With a positive o.Keep a claim that holds stays instead, whatever
+	// becomes of its session, and ends at now + o.Keep, or at the end it has
+	// already if that is earlier; one that waits is taken out. Holders whose end
+	// has come may be dropped as well. found reports whether c was there; that it
+	// was not is no error.
+	Release(ctx context.Context, c Claim, o Outcome) (found bool, err error)
+
+	// Extend moves the end of a held claim with a positive Lease to
+	// now + c.Lease, or leaves it if it is later already, and returns the end.
+	// ErrNotHeld if c does not hold, has no end, or its end has come, even if
+	// nobody else holds the key since.
+	Extend(ctx context.Context, c Claim) (until time.Time, err error)
+
+	// Watch calls f, one call at a time, for events that concern the session,
+	// until ctx ends or the watch breaks, and returns why. It may miss events
+	// and repeat them, but reports nothing that is not committed as above. The
+	// first event is EventReady: what is committed from then on will be seen.
+	// A store that can't push returns an error that is errors.ErrUnsupported,
+	// at once; its callers poll.
+	Watch(ctx context.Context, session string, f func(Event)) error
+
+	// Load reads the state of a key. A key without a record is the zero State
+	// with Key and Now.
+	Load(ctx context.Context, key string) (State, error)
+
+	// Members reads the sessions with these ids and the time of the reading.
+	// Unknown ids are left out; the dead are among them. The reading may be stale:
+	// it serves to set timers and to show, never to decide.
+	Members(ctx context.Context, ids ...string) (m []Member, now time.Time, err error)
+
+	// Sweep deletes from one bounded slice of the store, which begins after
+	// the cursor, what has been idle for longer than retention: records of keys
+	// that nobody holds or waits for, unless a token of theirs could then be
+	// given twice, and records of dead or lapsed sessions. It returns the cursor
+	// of the next slice, "" at the end, and how many sessions are alive in the
+	// store, counted up to 1,000.
+	Sweep(ctx context.Context, after string, retention time.Duration) (next string, alive int, err error)
+}
+
+// An Outcome says what becomes of a claim when it is released.
+type Outcome struct {
+	// Keep, if positive, keeps a held claim for that long from now on by the
+	// store's clock, without its session.
+	Keep time.Duration
+}

@@ -1,0 +1,162 @@
+package dsync
+
+import (
+	"context"
+	"errors"
+)
+
+// A watch is a presence's watch of the store: none until someone waits, one
+// however many wait, none again when nobody has waited for a TTL. Its fields are
+// guarded by the session's mu.
+type watch struct {
+	cancel      context.CancelFunc // nil: not running
+	ready       bool
+	unsupported bool
+	waiters     int
+	idle        stamp // since when nobody waits
+
+	// Claims that ended well, with their tokens, of the last one to two periods
+	// of heartbeats: grant events of theirs that come late mean nothing.
+	recent, older map[string]int64
+}
+
+// join counts a waiter in, once, and starts the watch.
+func (p *presence) join(h *hold) {
+	s := p.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := &p.watch
+	if !h.waits {
+		h.waits = true
+		w.waiters++
+	}
+	if w.cancel != nil || w.unsupported || p.cause != nil || s.finished {
+		return
+	}
+	ctx, cancel := context.WithCancel(s.base)
+	w.cancel = cancel
+	s.wg.Add(1)
+	go func() {
+		defer s.wg.Done()
+		p.run(ctx)
+	}()
+}
+
+// part counts a waiter out.
+func (p *presence) part(h *hold) {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	if h.waits {
+		h.waits = false
+		p.watch.waiters--
+		p.watch.idle = stampNow()
+	}
+}
+
+// tick is called with every heartbeat. s.mu must be held.
+func (w *watch) tick(s *Session) {
+	w.recent, w.older = nil, w.recent
+	if w.waiters == 0 && w.cancel != nil && w.idle.elapsed() > s.opt.TTL {
+		w.stop()
+	}
+}
+
+// stop ends the watch. s.mu must be held.
+func (w *watch) stop() {
+	if w.cancel != nil {
+		w.cancel()
+		w.cancel, w.ready = nil, false
+	}
+}
+
+// ended notes that a claim has ended well. s.mu must be held.
+func (w *watch) ended(claim string, token int64) {
+	if w.cancel == nil {
+		return
+	}
+	if w.recent == nil {
+		w.recent = make(map[string]int64)
+	}
+	w.recent[claim] = token
+}
+
+// past reports whether a grant of the claim with the token is one that has ended
+// well. s.mu must be held.
+func (w *watch) past(claim string, token int64) bool {
+	t := max(w.recent[claim], w.older[claim])
+	return t >= token
+}
+
+// run watches until ctx ends. After a break it opens a new watch, from then on;
+// the ready event makes every waiter ask again for what was missed.
+func (p *presence) run(ctx context.Context) {
+	s := p.s
+	retry := s.backoff()
+	for {
+		err := s.store.Watch(ctx, p.id, func(e Event) {
+			if e.Type == EventReady {
+				retry.reset()
+			}
+			p.event(ctx, e)
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		s.mu.Lock()
+		p.watch.ready = false
+		if errors.Is(err, errors.ErrUnsupported) {
+			p.watch.unsupported = true
+			p.watch.stop()
+		}
+		s.mu.Unlock()
+		if errors.Is(err, errors.ErrUnsupported) {
+			s.info("dsync: the store can't push; waiters poll", "why", err)
+			return
+		}
+		s.storeError("Watch", err)
+		if s.sleep(ctx, retry.next()) != nil {
+			return
+		}
+	}
+}
+
+// event takes in an event of the watch that runs under ctx.
+func (p *presence) event(ctx context.Context, e Event) {
+	s := p.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ctx.Err() != nil || p.cause != nil {
+		return
+	}
+	switch e.Type {
+	case EventReady:
+		p.watch.ready = true
+		for _, h := range s.holds {
+			if h.p == p && h.state == asking {
+				h.again = true
+				h.notify()
+			}
+		}
+	case EventGrant:
+		h := s.holds[e.Claim]
+		switch {
+		case h == nil:
+			if !p.watch.past(e.Claim, e.Token) {
+				p.orphan(Claim{Key: e.Key, ID: e.Claim, Session: p.id})
+			}
+		case h.state == asking:
+			h.event = e.Token
+			h.notify()
+		}
+	}
+}
+
+// orphan releases a claim of this presence that nobody here knows, as a request
+// that arrived twice can leave one. s.mu must be held.
+func (p *presence) orphan(c Claim) {
+	s := p.s
+	h := &hold{s: s, p: p, claim: c, state: spent}
+	s.holds[c.ID] = h
+	s.warn("dsync: releasing a claim that nobody here knows", "claim", c.ID, "key", c.Key)
+	h.retireLocked(Outcome{})
+}
