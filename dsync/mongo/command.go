@@ -1,0 +1,130 @@
+package mongo
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// confirmLimit is how long a write waits for its majority where ctx has no
+// deadline to say it.
+const confirmLimit = 10 * time.Second
+
+// run sends one command and returns its reply. It is always the plain command:
+// FindOneAndUpdate and its like send a transaction number for the driver's
+// retries, which costs the server a second write, and a retry is answered from a
+// stored image without what "fields" computes.
+//
+// The document is encoded here, with the driver's defaults, since the caller's
+// client may have a registry and options of its own (one of them makes 64-bit
+// integers 32-bit). maxTimeMS is the driver's doing, from ctx's deadline.
+func (s *Store) run(ctx context.Context, cmd bson.D) (bson.Raw, error) {
+	raw, err := bson.Marshal(cmd)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", cmd[0].Key, err)
+	}
+	return s.db.RunCommand(bare{ctx}, bson.Raw(raw)).Raw()
+}
+
+// write is run with majority acknowledgement. The database's own write concern
+// does not apply to plain commands, and the server's default may be w:1.
+func (s *Store) write(ctx context.Context, cmd bson.D) (bson.Raw, error) {
+	limit := confirmLimit
+	if end, ok := ctx.Deadline(); ok {
+		limit = max(time.Until(end), time.Millisecond)
+	}
+	return s.run(ctx, append(cmd, e("writeConcern", bson.D{
+		e("w", "majority"), e("wtimeout", limit.Milliseconds()),
+	})))
+}
+
+// A modify is one findAndModify of one record, which exists or not.
+type modify struct {
+	query  bson.D // {_id: …} and nothing else if it upserts: then the server settles most races by itself
+	update bson.A
+	fields bson.D
+	upsert bool
+}
+
+// modify sends m and decodes the record as it is afterwards into v. found is
+// false if there is none and m does not upsert.
+//
+// Of many upserts that race on a new _id, one or two get "duplicate key" from a
+// server that did not settle it by itself (seen on 4.4): those are sent once
+// more, at once. On servers that are not MongoDB such a race answers anything
+// (FerretDB 2.7: FailedToParse), so there the record is made first if it is
+// missing, and the command sent again: three commands, once per record.
+func (s *Store) modify(ctx context.Context, m modify, v any) (found bool, err error) {
+	cmd := bson.D{
+		e("findAndModify", s.collection), e("query", m.query), e("update", m.update),
+		e("new", true), e("fields", m.fields), e("upsert", m.upsert && !s.server.portable),
+	}
+	raw, err := s.write(ctx, cmd)
+	if err != nil && m.upsert && hasCode(err, codeDuplicateKey) {
+		raw, err = s.write(ctx, cmd)
+	}
+	if err != nil {
+		return false, err
+	}
+	found, err = value(raw, v)
+	if err != nil || found || !m.upsert {
+		return found, err
+	}
+	if err := s.create(ctx, m.query); err != nil {
+		return false, err
+	}
+	if raw, err = s.write(ctx, cmd); err != nil {
+		return false, err
+	}
+	if found, err = value(raw, v); err == nil && !found {
+		err = fmt.Errorf("the record %v is gone again", m.query[0].Value) // swept at this very moment
+	}
+	return found, err
+}
+
+// create makes an empty record, or leaves the one that is there.
+func (s *Store) create(ctx context.Context, record bson.D) error {
+	_, err := s.write(ctx, bson.D{e("insert", s.collection), e("documents", bson.A{record})})
+	if err != nil && !hasCode(err, codeDuplicateKey) {
+		return err
+	}
+	return nil
+}
+
+// value decodes the reply of a findAndModify.
+func value(reply bson.Raw, v any) (found bool, err error) {
+	r, err := reply.LookupErr("value")
+	if err != nil {
+		return false, fmt.Errorf("reply of findAndModify without a value: %w", err)
+	}
+	if r.Type == bson.TypeNull {
+		return false, nil
+	}
+	if err := r.Unmarshal(v); err != nil {
+		return false, fmt.Errorf("decode the record: %w", err)
+	}
+	return true, nil
+}
+
+// aggregate runs a pipeline whose results fit into one reply, and decodes them
+// into v, a pointer to a slice.
+func (s *Store) aggregate(ctx context.Context, v any, majority bool, stages ...bson.D) error {
+	cmd := bson.D{e("aggregate", s.collection), e("pipeline", stages), e("cursor", bson.D{})}
+	if majority && s.server.majorityReads {
+		cmd = append(cmd, e("readConcern", bson.D{e("level", "majority")}))
+	}
+	raw, err := s.run(ctx, cmd)
+	if err != nil {
+		return err
+	}
+	batch, err := raw.LookupErr("cursor", "firstBatch")
+	if err != nil {
+		return fmt.Errorf("reply of aggregate without a batch: %w", err)
+	}
+	if err := batch.Unmarshal(v); err != nil {
+		return fmt.Errorf("decode the batch: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package mongo_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// B33: the caller's ctx carries a transaction, and the lock joins it.
+func TestStoreIgnoresContextValues(t *testing.T) {
+	for _, m := range methods {
+		t.Run(m.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				client := f.client()
+				s := f.storeOn(client, nil, null)
+				sess, err := client.StartSession()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer sess.EndSession(t.Context())
+				if err := sess.StartTransaction(); err != nil {
+					t.Fatal(err)
+				}
+				_ = m.call(mongo.NewSessionContext(t.Context(), sess), s)
+				for _, c := range f.took() {
+					for _, field := range []string{"txnNumber", "autocommit", "startTransaction"} {
+						if _, err := c.cmd.LookupErr(field); err == nil {
+							t.Errorf("%s is part of the caller's transaction: %v", c.name, c.cmd)
+						}
+					}
+					if got := c.cmd.Lookup("lsid").String(); got == sess.ID().String() {
+						t.Errorf("%s has the caller's session", c.name)
+					}
+				}
+				if len(f.took()) == 0 {
+					t.Error("no command was sent")
+				}
+			})
+		})
+	}
+}
+
+// A deadline ends the call and leaves the connection, a cancelled context ends
+// the call and the connection.
+func TestStoreContextEnds(t *testing.T) {
+	for _, m := range methods {
+		t.Run(m.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				s := f.store(nil, func(call) bson.D { return silent })
+
+				ctx, cancel := context.WithTimeout(t.Context(), attempt)
+				defer cancel()
+				start := time.Now()
+				if err := m.call(ctx, s); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("at the deadline: got %v, want context.DeadlineExceeded", err)
+				}
+				if got := time.Since(start); got > attempt {
+					t.Errorf("returned after %v, want %v", got, attempt)
+				}
+
+				ctx, cancel = context.WithCancel(t.Context())
+				defer cancel()
+				time.AfterFunc(time.Second, cancel)
+				start = time.Now()
+				if err := m.call(ctx, s); !errors.Is(err, context.Canceled) {
+					t.Errorf("cancelled: got %v, want context.Canceled", err)
+				}
+				if got := time.Since(start); got != time.Second {
+					t.Errorf("returned after %v, want %v", got, time.Second)
+				}
+			})
+		})
+	}
+}
+
+func TestStoreLateReplyKeepsConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		s := f.store(nil, func(call) bson.D {
+			time.Sleep(attempt + 100*time.Millisecond)
+			return ok(e("value", bson.D{e("at", time.Now())}))
+		})
+		before, _ := f.connections()
+		ctx, cancel := context.WithTimeout(t.Context(), attempt)
+		defer cancel()
+		if _, err := s.Heartbeat(ctx, "s"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want context.DeadlineExceeded", err)
+		}
+		time.Sleep(time.Second)
+		f.script(func(call) bson.D { return ok(e("value", bson.D{e("at", time.Now())})) })
+		if _, err := s.Heartbeat(t.Context(), "s"); err != nil {
+			t.Error(err)
+		}
+		if after, _ := f.connections(); after != before {
+			t.Errorf("%d connections were made, want %d: the late reply was to be read", after, before)
+		}
+	})
+}

@@ -1,0 +1,40 @@
+// Package mongo keeps the locks of package dsync in MongoDB: [Store] is a
+// [dsync.Store], [Open] and [Connect] return a [dsync.Session] on one.
+//
+//	locks, err := dsyncmongo.Open(ctx, client.Database("app"), nil)
+//	…
+//	mu := locks.Mutex("invoices")
+//
+// Import it as dsyncmongo, since it shares its name with the driver's package.
+//
+// # Servers
+//
+// MongoDB 4.4 and later, as a replica set, a sharded cluster or a standalone, and
+// servers that speak its protocol and compute the same: FerretDB 2, DocumentDB.
+// When a store is made it asks the server who it is, runs its own commands on
+// records of its own, which it removes again, and compares the results: a
+// server that computes anything else is refused with an error that says what.
+//
+// Grants are pushed through one change stream per process, opened when somebody
+// waits for the first time. Where there are none (a standalone, FerretDB,
+// missing rights, [Options.NoWatch]) waiters poll.
+//
+// # What it creates, and the rights it needs
+//
+// One collection, created implicitly; nothing else: no index beyond _id, no
+// server parameter, no transaction. The rights find, insert, update, remove and,
+// for pushed grants, changeStream on that collection are enough. All commands
+// are part of the Stable API, version 1, strict.
+//
+// # The collection
+//
+// One record per session and one per key:
+//
+//	{_id: "s/<session>", at, ttl, host, pid, app, meta, dead}
+//	{_id: "k/<key>", f, y, c, t, h: […], q: […], g, at}
+//
+// h are the claims that hold the key, q is the line of those that wait, t the
+// last token, y and c the kind and the limit, g what the last write granted, f
+// the format of the record. Editing the collection, dropping it or restoring it
+// under running processes voids what package dsync promises.
+package mongo

@@ -1,0 +1,281 @@
+package mongo_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// A fake is a server that speaks the wire protocol over net.Pipe and answers what
+// the test says. It computes nothing.
+type fake struct {
+	t testing.TB
+
+	mu     sync.Mutex
+	answer func(call) bson.D // nil: passes; a test sets it once its store is made
+	calls  []call            // all but the driver's own, from then on
+	dials  int
+	open   map[net.Conn]bool
+	wg     sync.WaitGroup
+	done   chan struct{}
+	hello  bson.D
+	mute   bool // answers nothing at all
+}
+
+// A call is one command that arrived.
+type call struct {
+	name string
+	cmd  bson.Raw
+}
+
+// Answers that are none.
+var (
+	lost   = bson.D{{Key: "lost"}}   // the connection breaks after the command arrived
+	silent = bson.D{{Key: "silent"}} // no answer ever
+)
+
+func ok(fields ...bson.E) bson.D { return append(bson.D(fields), e("ok", 1)) }
+
+func e(key string, value any) bson.E { return bson.E{Key: key, Value: value} }
+
+func refusal(code int, name string) bson.D {
+	return bson.D{e("ok", 0), e("code", code), e("codeName", name), e("errmsg", "as the test says")}
+}
+
+// newFake returns a fake that says it is a replica set of MongoDB.
+func newFake(t testing.TB) *fake {
+	f := &fake{t: t, open: make(map[net.Conn]bool), done: make(chan struct{})}
+	f.hello = bson.D{
+		e("isWritablePrimary", true), e("ismaster", true), e("setName", "rs"), e("setVersion", 1),
+		e("hosts", bson.A{"fake:27017"}), e("me", "fake:27017"), e("primary", "fake:27017"),
+		e("maxBsonObjectSize", 16<<20), e("maxMessageSizeBytes", 48000000), e("maxWriteBatchSize", 100000),
+		e("minWireVersion", 0), e("maxWireVersion", 9), e("logicalSessionTimeoutMinutes", 30),
+		e("topologyVersion", bson.D{e("processId", bson.NewObjectID()), e("counter", int64(1))}),
+	}
+	return f
+}
+
+// client returns a client of f. Both end with the test: call it in the bubble.
+func (f *fake) client(opts ...*options.ClientOptions) *mongo.Client {
+	f.t.Helper()
+	c, err := mongo.Connect(options.MergeClientOptions(append(opts, f.clientOptions())...))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() {
+		close(f.done)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := c.Disconnect(ctx); err != nil {
+			f.t.Error(err)
+		}
+		f.wait()
+	})
+	return c
+}
+
+func (f *fake) clientOptions() *options.ClientOptions {
+	return options.Client().ApplyURI("mongodb://fake:27017/?replicaSet=rs").SetDialer(f).
+		SetServerMonitoringMode("poll").SetConnectTimeout(10 * time.Second)
+}
+
+// wait waits until every connection is closed by the client.
+func (f *fake) wait() { f.wg.Wait() }
+
+// store returns a store on f. From then on answer answers, and calls are kept.
+func (f *fake) store(opt *dsyncmongo.Options, answer func(call) bson.D) *dsyncmongo.Store {
+	f.t.Helper()
+	return f.storeOn(f.client(), opt, answer)
+}
+
+func (f *fake) storeOn(client *mongo.Client, opt *dsyncmongo.Options, answer func(call) bson.D) *dsyncmongo.Store {
+	f.t.Helper()
+	s, err := dsyncmongo.NewStore(context.Background(), client.Database("app"), opt)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.script(answer)
+	return s
+}
+
+func (f *fake) script(answer func(call) bson.D) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answer, f.calls = answer, nil
+}
+
+// took returns the commands that arrived since the last script.
+func (f *fake) took() []call {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls
+}
+
+func (f *fake) connections() (dialled, open int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.dials, len(f.open)
+}
+
+func (f *fake) DialContext(context.Context, string, string) (net.Conn, error) {
+	here, there := net.Pipe()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dials++
+	f.open[there] = true
+	f.wg.Add(1)
+	go f.serve(there)
+	return here, nil
+}
+
+func (f *fake) serve(conn net.Conn) {
+	defer func() {
+		conn.Close()
+		f.mu.Lock()
+		delete(f.open, conn)
+		f.mu.Unlock()
+		f.wg.Done()
+	}()
+	for {
+		c, reply, err := receive(conn)
+		if err != nil {
+			return
+		}
+		switch answer := f.handle(c); {
+		case len(answer) > 0 && answer[0].Key == lost[0].Key:
+			return
+		case len(answer) > 0 && answer[0].Key == silent[0].Key:
+			// Until the client gives up the connection, or the test ends.
+			gone := make(chan struct{})
+			go func() { _, _ = conn.Read(make([]byte, 1)); close(gone) }()
+			select {
+			case <-gone:
+			case <-f.done:
+				conn.Close()
+				<-gone
+			}
+			return
+		default:
+			if err := reply(answer); err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (f *fake) handle(c call) bson.D {
+	f.mu.Lock()
+	mute := f.mute
+	f.mu.Unlock()
+	if mute {
+		return silent
+	}
+	switch c.name {
+	case "hello", "isMaster", "ismaster":
+		return ok(f.hello...)
+	case "endSessions", "killCursors":
+		return ok()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.answer == nil {
+		return honest(c)
+	}
+	f.calls = append(f.calls, c)
+	answer := f.answer
+	f.mu.Unlock()
+	defer f.mu.Lock()
+	return answer(c)
+}
+
+// honest answers a store's probe as a server would that computes everything.
+func honest(c call) bson.D {
+	now := time.Now().Truncate(time.Millisecond)
+	token := now.UnixMilli() * 1024
+	value := func(fields ...bson.E) bson.D { return ok(e("value", append(bson.D(fields), e("now", now)))) }
+	holder := func(claim, session string, w int, t int64) bson.D {
+		return bson.D{e("a", claim), e("s", session), e("w", w), e("t", t), e("at", now)}
+	}
+	id, _ := c.cmd.Lookup("query", "_id").StringValueOK()
+	_, beat := c.cmd.Lookup("query", "dead").DocumentOK()
+	switch {
+	case c.name == "insert" || c.name == "delete" || c.name == "update":
+		return ok(e("n", 1))
+	case c.name == "aggregate":
+		return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", bson.A{bson.D{
+			e("now", now), e("found", bson.A{bson.D{
+				e("now", now), e("h", bson.A{holder("two.1", "two", 2, token+1024)}), e("t", token+1024), e("waiting", 1),
+				e("ahead", bson.A{bson.D{e("a", "$mine.1"), e("s", "$mine"), e("w", 1)}}),
+			}}),
+		}})}))
+	case strings.HasSuffix(id, "/key"):
+		return value(
+			e("h", bson.A{append(holder("one.1", "one", 1, token), e("e", now.Add(time.Hour)))}),
+			e("t", token), e("y", "probe"), e("c", 2), e("place", 2), e("waiting", 2),
+			e("ahead", bson.A{bson.D{e("a", "two.1"), e("s", "two"), e("w", 2)}}))
+	case strings.HasSuffix(id, "/living"):
+		return value(e("at", now), e("ttl", time.Hour.Milliseconds()))
+	case strings.HasSuffix(id, "/unknown") && beat:
+		return ok(e("value", nil))
+	case strings.HasSuffix(id, "/unknown"):
+		return value(e("at", now), e("dead", true))
+	}
+	return refusal(59, "CommandNotFound")
+}
+
+// receive reads one message, an OP_QUERY of the handshake or an OP_MSG, and
+// returns what writes its reply.
+func receive(conn net.Conn) (call, func(bson.D) error, error) {
+	const opReply, opQuery, opMsg = 1, 2004, 2013
+	head := make([]byte, 16)
+	if _, err := io.ReadFull(conn, head); err != nil {
+		return call{}, nil, err
+	}
+	body := make([]byte, binary.LittleEndian.Uint32(head)-16)
+	if _, err := io.ReadFull(conn, body); err != nil {
+		return call{}, nil, err
+	}
+	var doc bson.Raw
+	var prefix []byte // of the reply's body
+	var code uint32
+	switch binary.LittleEndian.Uint32(head[12:]) {
+	case opMsg:
+		doc, prefix, code = body[5:], make([]byte, 5), opMsg
+	case opQuery:
+		name := strings.IndexByte(string(body[4:]), 0)
+		doc, prefix, code = body[4+name+1+8:], make([]byte, 20), opReply
+		prefix[16] = 1
+	default:
+		return call{}, nil, errors.New("a message of a kind that the fake does not know")
+	}
+	doc = doc[:binary.LittleEndian.Uint32(doc)]
+	first, err := doc.IndexErr(0)
+	if err != nil {
+		return call{}, nil, err
+	}
+	reply := func(d bson.D) error {
+		raw, err := bson.Marshal(d)
+		if err != nil {
+			return err
+		}
+		msg := binary.LittleEndian.AppendUint32(nil, uint32(16+len(prefix)+len(raw)))
+		msg = binary.LittleEndian.AppendUint32(msg, 1)
+		msg = append(msg, head[4:8]...)
+		msg = binary.LittleEndian.AppendUint32(msg, code)
+		msg = append(append(msg, prefix...), raw...)
+		_, err = conn.Write(msg)
+		return err
+	}
+	return call{first.Key(), doc}, reply, nil
+}

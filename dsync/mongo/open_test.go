@@ -1,0 +1,176 @@
+package mongo_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+func TestOpenRefusesNonsense(t *testing.T) {
+	cases := []struct {
+		name string
+		open func(*mongo.Client) error
+		want string // what would be right
+	}{
+		{"nil database", open(func(*mongo.Client) *mongo.Database { return nil }, nil), "client.Database("},
+		{"no database name", open(database(""), nil), "1 to 63 bytes"},
+		{"long database name", open(database(strings.Repeat("x", 64)), nil), "63"},
+		{"dollar in collection", open(database("app"), &dsyncmongo.Options{Collection: "a$b"}), "must not contain"},
+		{"NUL in collection", open(database("app"), &dsyncmongo.Options{Collection: "a\x00b"}), "must not contain"},
+		{"system collection", open(database("app"), &dsyncmongo.Options{Collection: "system.locks"}), "must not begin"},
+		{"dot before collection", open(database("app"), &dsyncmongo.Options{Collection: ".locks"}), "begin or end"},
+		{"dot after collection", open(database("app"), &dsyncmongo.Options{Collection: "locks."}), "begin or end"},
+		{"long namespace", open(database("app"), &dsyncmongo.Options{Collection: strings.Repeat("x", 252)}), "255"},
+		{"negative TTL", open(database("app"), &dsyncmongo.Options{Options: dsync.Options{TTL: -1}}), "at least 1s"},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				client := f.client()
+				f.script(null)
+				if err := tc.open(client); err == nil || !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("got %v, want an error that says %q", err, tc.want)
+				}
+				if n := len(f.took()); n != 0 {
+					t.Errorf("%d commands were sent, want none", n)
+				}
+			})
+		})
+	}
+}
+
+func database(name string) func(*mongo.Client) *mongo.Database {
+	return func(c *mongo.Client) *mongo.Database { return c.Database(name) }
+}
+
+func open(db func(*mongo.Client) *mongo.Database, opt *dsyncmongo.Options) func(*mongo.Client) error {
+	return func(c *mongo.Client) error {
+		_, err := dsyncmongo.Open(context.Background(), db(c), opt)
+		return err
+	}
+}
+
+func TestConnectRefusesNonsense(t *testing.T) {
+	cases := []struct {
+		name     string
+		client   *options.ClientOptions
+		database string
+		opt      *dsyncmongo.Options
+		want     string
+	}{
+		{"nil client options", nil, "app", nil, "ApplyURI"},
+		{"bad client options", options.Client().ApplyURI("http://x"), "app", nil, "scheme"},
+		{"no database name", options.Client(), "", nil, "1 to 63 bytes"},
+		{"dot in database name", options.Client(), "a.b", nil, "must not contain"},
+		{"collection", options.Client(), "app", &dsyncmongo.Options{Collection: "$"}, "must not contain"},
+		{"TTL", options.Client(), "app", &dsyncmongo.Options{Options: dsync.Options{TTL: 1}}, "at least 1s"},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			s, err := dsyncmongo.Connect(t.Context(), tc.client, tc.database, tc.opt)
+			if s != nil || err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, %v, want an error that says %q", s, err, tc.want)
+			}
+		})
+	}
+}
+
+// Open's client is the caller's, Connect's ends with the session.
+func TestOpenAndConnect(t *testing.T) {
+	cases := []struct {
+		name   string
+		client *options.ClientOptions
+		pool   uint64 // 0: Open
+	}{
+		{"Open", nil, 0},
+		{"Connect", options.Client(), 8},
+		{"Connect with a pool of the caller's size", options.Client().SetMaxPoolSize(3), 3},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				var pool atomic.Uint64
+				var s *dsync.Session
+				var err error
+				if tc.pool == 0 {
+					s, err = dsyncmongo.Open(t.Context(), f.client().Database("app"), nil)
+				} else {
+					tc.client.SetPoolMonitor(&event.PoolMonitor{Event: func(e *event.PoolEvent) {
+						if e.Type == event.ConnectionPoolCreated {
+							pool.Store(e.PoolOptions.MaxPoolSize)
+						}
+					}})
+					own := options.MergeClientOptions(tc.client, f.clientOptions())
+					s, err = dsyncmongo.Connect(t.Context(), own, "app", nil)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := pool.Load(); got != tc.pool {
+					t.Errorf("the pool has %d connections, want %d", got, tc.pool)
+				}
+				if err := s.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				synctest.Wait()
+				if _, n := f.connections(); (n == 0) != (tc.pool > 0) {
+					t.Errorf("%d connections are open after the session was closed", n)
+				}
+			})
+		})
+	}
+}
+
+// A session whose server has gone away closes within a second all the same.
+func TestConnectCloseWithoutServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		s, err := dsyncmongo.Connect(t.Context(), f.clientOptions(), "app", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.mu.Lock()
+		f.mute = true
+		f.mu.Unlock()
+		start := time.Now()
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if d := time.Since(start); d > time.Second {
+			t.Errorf("Close took %v, want at most 1s", d)
+		}
+		close(f.done)
+		f.wait()
+	})
+}
+
+func TestConnectFailsWithoutServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		f.mute = true
+		ctx, cancel := context.WithTimeout(t.Context(), attempt)
+		defer cancel()
+		start := time.Now()
+		_, err := dsyncmongo.Connect(ctx, f.clientOptions(), "app", nil)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want context.DeadlineExceeded", err)
+		}
+		if d := time.Since(start); d > attempt+time.Second {
+			t.Errorf("Connect took %v, want %v", d, attempt)
+		}
+		close(f.done)
+		f.wait() // every connection is closed: nothing is left of the client
+	})
+}

@@ -1,0 +1,87 @@
+package mongo
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+const (
+	defaultCollection = "leasehold"
+
+	// maxNamespace is what MongoDB 4.4 and later allow of "database.collection",
+	// in bytes (manual, "MongoDB Limits and Thresholds").
+	maxNamespace = 255
+)
+
+// Options are the settings of [Open], [Connect] and [NewStore]. The zero value
+// of each field is its default; a nil *Options is all defaults.
+type Options struct {
+	// Collection is the name of the one collection that everything is kept in.
+	// All processes that share locks must use the same. Default "leasehold".
+	Collection string
+
+	// NoWatch does without the change stream: waiters poll, as often as
+	// dsync.Options.Poll says. Each stream costs a connection, and every write to
+	// the replica set passes its filter.
+	NoWatch bool
+
+	// Options are the session's: TTL, Poll, Logger and so on. NewStore uses only
+	// the Logger of them.
+	dsync.Options
+}
+
+// withDefaults returns o with the defaults of its own fields filled in; those of
+// the session's are filled in, and checked, by dsync.New.
+func (o *Options) withDefaults() Options {
+	var r Options
+	if o != nil {
+		r = *o
+	}
+	if r.Collection == "" {
+		r.Collection = defaultCollection
+	}
+	if r.Logger == nil {
+		r.Logger = slog.New(slog.DiscardHandler)
+	}
+	return r
+}
+
+// checkNames says what is wrong with the database or the collection's name and
+// what would be right, before a server says it less clearly, or takes it.
+func checkNames(db *mongo.Database, collection string) error {
+	if db == nil {
+		return errors.New("mongo: the database is nil; pass one, as client.Database(\"app\")")
+	}
+	if err := checkDatabase(db.Name()); err != nil {
+		return err
+	}
+	switch {
+	case strings.ContainsAny(collection, "$\x00"):
+		return fmt.Errorf("mongo: collection name %q must not contain '$' or NUL", collection)
+	case strings.HasPrefix(collection, "system."):
+		return fmt.Errorf("mongo: collection name %q must not begin with \"system.\", which is the server's", collection)
+	case strings.HasPrefix(collection, ".") || strings.HasSuffix(collection, "."):
+		return fmt.Errorf("mongo: collection name %q must not begin or end with '.'", collection)
+	case len(db.Name())+1+len(collection) > maxNamespace:
+		return fmt.Errorf("mongo: database and collection names have %d bytes with the dot between them; they may have %d",
+			len(db.Name())+1+len(collection), maxNamespace)
+	}
+	return nil
+}
+
+func checkDatabase(name string) error {
+	switch {
+	case name == "":
+		return errors.New("mongo: the database's name is empty; it must have 1 to 63 bytes")
+	case len(name) > 63:
+		return fmt.Errorf("mongo: database name %q has %d bytes; it may have 63", name, len(name))
+	case strings.ContainsAny(name, "/\\. \"$\x00"):
+		return fmt.Errorf("mongo: database name %q must not contain any of /\\. \"$ or NUL", name)
+	}
+	return nil
+}

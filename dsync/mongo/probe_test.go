@@ -1,0 +1,172 @@
+package mongo_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+func TestProbe(t *testing.T) {
+	change := func(match string, with func(bson.D) bson.D) func(call) bson.D {
+		return func(c call) bson.D {
+			answer := honest(c)
+			if strings.Contains(c.cmd.String(), match) {
+				answer = with(answer)
+			}
+			return answer
+		}
+	}
+	cases := []struct {
+		name   string
+		answer func(call) bson.D
+		want   []string // in the error
+	}{
+		{"collation", func(c call) bson.D {
+			if c.name == "insert" {
+				return ok(e("n", 2), e("writeErrors", bson.A{bson.D{e("index", 2), e("code", 11000), e("errmsg", "E11000")}}))
+			}
+			return honest(c)
+		}, []string{"collation"}},
+		{"no right", func(c call) bson.D { return refusal(13, "Unauthorized") }, []string{"insert", "Unauthorized"}},
+		{"acquire", func(c call) bson.D {
+			return replaced(honest(c), "place", 1)
+		}, []string{"acquire", "second in line"}},
+		{"token", func(c call) bson.D {
+			return replaced(honest(c), "t", int64(1024))
+		}, []string{"acquire", "token"}},
+		{"release", func(c call) bson.D {
+			if c.name == "update" {
+				return ok(e("n", 0))
+			}
+			return honest(c)
+		}, []string{"release", "found"}},
+		{"bury", change("/living", func(d bson.D) bson.D { return replaced(d, "dead", true) }), []string{"register"}},
+		{"bury of an unknown session", change("/unknown", func(d bson.D) bson.D {
+			return replaced(replaced(d, "dead", false), "ttl", 1000)
+		}), []string{"bury"}},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				client := f.client()
+				f.script(tc.answer)
+				_, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil)
+				if err == nil {
+					t.Fatal("no error")
+				}
+				for _, want := range tc.want {
+					if !strings.Contains(err.Error(), want) {
+						t.Errorf("got %v, want an error that says %q", err, want)
+					}
+				}
+				calls := f.took()
+				if last := calls[len(calls)-1]; last.name != "delete" {
+					t.Errorf("the last command is %v, want the probe's records deleted", last.cmd)
+				}
+			})
+		})
+	}
+}
+
+// replaced sets a field of the reply's value, if it has one.
+func replaced(reply bson.D, field string, v any) bson.D {
+	for _, el := range reply {
+		value, isDoc := el.Value.(bson.D)
+		if el.Key != "value" || !isDoc {
+			continue
+		}
+		for i := range value {
+			if value[i].Key == field {
+				value[i].Value = v
+				return reply
+			}
+		}
+		return ok(e("value", append(value, e(field, v))))
+	}
+	return reply
+}
+
+func TestOpenReportsTheServer(t *testing.T) {
+	cases := []struct {
+		name  string
+		hello func(bson.D) bson.D
+		opt   dsyncmongo.Options
+		want  []string
+	}{
+		{"replica set", nil, dsyncmongo.Options{}, []string{"MongoDB", "replica set", "portable=false", "change stream", "collection=leasehold"}},
+		{"switched off", nil, dsyncmongo.Options{NoWatch: true, Collection: "locks"}, []string{"NoWatch", "collection=locks"}},
+		{"not MongoDB", without("topologyVersion"), dsyncmongo.Options{}, []string{"compatible", "portable=true"}},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				tc.opt.Logger = slog.New(slog.NewTextHandler(&log, nil))
+				f := newFake(t)
+				if tc.hello != nil {
+					f.hello = tc.hello(f.hello)
+				}
+				f.store(&tc.opt, nil)
+				for _, want := range tc.want {
+					if !strings.Contains(log.String(), want) {
+						t.Errorf("the log says %q, want %q in it", log.String(), want)
+					}
+				}
+			})
+		})
+	}
+}
+
+func without(field string) func(bson.D) bson.D {
+	return func(d bson.D) bson.D {
+		var rest bson.D
+		for _, el := range d {
+			if el.Key != field {
+				rest = append(rest, el)
+			}
+		}
+		return rest
+	}
+}
+
+// On servers other than MongoDB a record is made before it is changed, once.
+func TestPortableMode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		f.hello = without("topologyVersion")(f.hello)
+		made := false
+		s := f.store(nil, func(c call) bson.D {
+			if upsert, _ := c.cmd.Lookup("upsert").BooleanOK(); upsert {
+				t.Errorf("an upsert: %v", c.cmd)
+			}
+			switch {
+			case c.name == "insert":
+				made = true
+				return ok(e("writeErrors", bson.A{bson.D{e("code", 11000)}})) // somebody else was faster
+			case !made:
+				return null(c)
+			}
+			return ok(e("value", bson.D{e("now", time.Now())}))
+		})
+		for i, want := range []string{"findAndModify insert findAndModify", "findAndModify"} {
+			f.script(f.answer)
+			if _, err := s.Acquire(t.Context(), evilClaim, true, nil, time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, c := range f.took() {
+				got = append(got, c.name)
+			}
+			if got := strings.Join(got, " "); got != want {
+				t.Errorf("acquire %d sent %s, want %s", i+1, got, want)
+			}
+		}
+	})
+}

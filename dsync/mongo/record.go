@@ -1,0 +1,51 @@
+package mongo
+
+import (
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+// A keyRecord is what replies carry of a key's record.
+type keyRecord struct {
+	Now    time.Time `bson:"now"`
+	Format int       `bson:"f"` // of Load only; pipelines guard themselves
+
+	Holders []holderRecord `bson:"h"`
+	Token   int64          `bson:"t"`
+	Kind    string         `bson:"y"`
+	Limit   int64          `bson:"c"`
+
+	Place   int            `bson:"place"`
+	Waiting int            `bson:"waiting"`
+	Ahead   []waiterRecord `bson:"ahead"`
+}
+
+type holderRecord struct {
+	Claim   string    `bson:"a"`
+	Session string    `bson:"s"`
+	Weight  int64     `bson:"w"`
+	Token   int64     `bson:"t"`
+	Since   time.Time `bson:"at"`
+	Until   time.Time `bson:"e"`
+}
+
+type waiterRecord struct {
+	Claim   string `bson:"a"`
+	Session string `bson:"s"`
+	Weight  int64  `bson:"w"`
+}
+
+func (r *keyRecord) state(key string) dsync.State {
+	st := dsync.State{
+		Key: key, Now: r.Now, Kind: dsync.Kind(r.Kind), Limit: r.Limit, Token: r.Token,
+		Waiting: r.Waiting, Place: r.Place,
+	}
+	for _, h := range r.Holders {
+		st.Holders = append(st.Holders, dsync.Holder(h))
+	}
+	for _, w := range r.Ahead {
+		st.Ahead = append(st.Ahead, dsync.Waiter(w))
+	}
+	return st
+}

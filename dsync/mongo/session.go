@@ -1,0 +1,184 @@
+package mongo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// A sessionRecord is a session's record, or what replies carry of it.
+type sessionRecord struct {
+	ID   string    `bson:"_id"`
+	Now  time.Time `bson:"now"`
+	At   time.Time `bson:"at"`
+	TTL  int64     `bson:"ttl"` // ms
+	Dead bool      `bson:"dead"`
+
+	Host string      `bson:"host"`
+	PID  int         `bson:"pid"`
+	App  string      `bson:"app"`
+	Meta []metaField `bson:"meta"`
+}
+
+// A metaField is one entry of Meta. They are kept as a list, since not every name
+// is one that a field may have: "$x" and "a.b" are not.
+type metaField struct {
+	Name  string `bson:"k"`
+	Value string `bson:"v"`
+}
+
+func (r *sessionRecord) member() dsync.Member {
+	m := dsync.Member{
+		ID: strings.TrimPrefix(r.ID, sessionID("")), TTL: time.Duration(r.TTL) * time.Millisecond,
+		Host: r.Host, PID: r.PID, App: r.App, At: r.At, Dead: r.Dead,
+	}
+	if len(r.Meta) > 0 {
+		m.Meta = make(map[string]string, len(r.Meta))
+		for _, f := range r.Meta {
+			m.Meta[f.Name] = f.Value
+		}
+	}
+	return m
+}
+
+func sessionQuery(session string) bson.D { return bson.D{e("_id", sessionID(session))} }
+
+// Register implements [dsync.Store].
+func (s *Store) Register(ctx context.Context, m dsync.Member) (now time.Time, err error) {
+	return s.register(ctx, sessionQuery(m.ID), m)
+}
+
+func (s *Store) register(ctx context.Context, query bson.D, m dsync.Member) (time.Time, error) {
+	meta := make([]metaField, 0, len(m.Meta))
+	for _, name := range slices.Sorted(maps.Keys(m.Meta)) {
+		meta = append(meta, metaField{valid(name), valid(m.Meta[name])})
+	}
+	// A dead one stays as it is. To filter for living ones would make the upsert
+	// insert a second record beside a tombstone, and fail.
+	unlessDead := func(field string, v any) bson.E {
+		return e(field, op("$cond", op("$eq", "$dead", true), "$"+field, v))
+	}
+	var r sessionRecord
+	_, err := s.modify(ctx, modify{
+		query: query,
+		update: bson.A{set(
+			unlessDead("at", now),
+			unlessDead("ttl", literal(m.TTL.Milliseconds())),
+			unlessDead("host", literal(valid(m.Host))),
+			unlessDead("pid", literal(m.PID)),
+			unlessDead("app", literal(valid(m.App))),
+			unlessDead("meta", literal(meta)),
+		)},
+		fields: bson.D{e("at", 1), e("dead", 1)},
+		upsert: true,
+	}, &r)
+	switch {
+	case err != nil:
+		return time.Time{}, failure("register", err)
+	case r.Dead:
+		return time.Time{}, fmt.Errorf("mongo: register: %w", dsync.ErrSessionDead)
+	}
+	return r.At, nil
+}
+
+// valid makes text that is only shown encodable, rather than have the server
+// refuse the session for it.
+func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+
+// Heartbeat implements [dsync.Store].
+func (s *Store) Heartbeat(ctx context.Context, session string) (time.Time, error) {
+	return s.heartbeat(ctx, sessionQuery(session))
+}
+
+func (s *Store) heartbeat(ctx context.Context, query bson.D) (time.Time, error) {
+	var r sessionRecord
+	found, err := s.modify(ctx, modify{
+		query:  append(query, e("dead", bson.D{e("$ne", true)})),
+		update: bson.A{set(e("at", now))},
+		fields: bson.D{e("at", 1)},
+	}, &r)
+	switch {
+	case err != nil:
+		return time.Time{}, failure("heartbeat", err)
+	case !found:
+		return time.Time{}, fmt.Errorf("mongo: heartbeat: %w", dsync.ErrSessionDead)
+	}
+	return r.At, nil
+}
+
+// Bury implements [dsync.Store]. A session that lives is not written.
+func (s *Store) Bury(ctx context.Context, session string) (left time.Duration, err error) {
+	return s.bury(ctx, sessionQuery(session))
+}
+
+func (s *Store) bury(ctx context.Context, query bson.D) (left time.Duration, err error) {
+	end := op("$add", op("$ifNull", "$at", op("$toDate", int64(0))), op("$ifNull", "$ttl", 0))
+	var r sessionRecord
+	_, err = s.modify(ctx, modify{
+		query: query,
+		update: bson.A{set(
+			e("dead", op("$cond", op("$or", op("$eq", "$dead", true), op("$lte", end, now)), true, "$$REMOVE")),
+			e("at", op("$ifNull", "$at", now)), // what the tombstone is swept by
+		)},
+		fields: bson.D{e("at", 1), e("ttl", 1), e("dead", 1), e("now", now)},
+		upsert: true,
+	}, &r)
+	if err != nil {
+		return 0, failure("bury", err)
+	}
+	if r.Dead {
+		return 0, nil
+	}
+	left = r.At.Add(time.Duration(r.TTL) * time.Millisecond).Sub(r.Now)
+	if left <= 0 {
+		return 0, errors.New("mongo: bury: the server left a session alive that has lapsed by its own clock")
+	}
+	return left, nil
+}
+
+// Unregister implements [dsync.Store].
+func (s *Store) Unregister(ctx context.Context, session string) error {
+	var r sessionRecord
+	_, err := s.modify(ctx, modify{
+		query:  sessionQuery(session),
+		update: bson.A{set(e("dead", true), e("at", op("$ifNull", "$at", now)))},
+		fields: bson.D{e("dead", 1)},
+		upsert: true,
+	}, &r)
+	if err != nil {
+		return failure("unregister", err)
+	}
+	return nil
+}
+
+// Members implements [dsync.Store].
+func (s *Store) Members(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+	in := make([]string, 0, len(ids))
+	for _, id := range ids {
+		in = append(in, sessionID(id))
+	}
+	var r []struct {
+		Now   time.Time       `bson:"now"`
+		Found []sessionRecord `bson:"found"`
+	}
+	match := bson.D{e("_id", bson.D{e("$in", in)})}
+	project := bson.D{e("at", 1), e("ttl", 1), e("dead", 1), e("host", 1), e("pid", 1), e("app", 1), e("meta", 1)}
+	if err := s.aggregate(ctx, &r, false, facet(match, project)...); err != nil {
+		return nil, time.Time{}, failure("members", err)
+	}
+	if len(r) != 1 {
+		return nil, time.Time{}, errors.New("mongo: members: no reading: is the collection gone?")
+	}
+	var m []dsync.Member
+	for _, found := range r[0].Found {
+		m = append(m, found.member())
+	}
+	return m, r[0].Now, nil
+}

@@ -1,0 +1,324 @@
+package mongo_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+const attempt = 5 * time.Second
+
+// methods are all methods that send commands of their own accord, as one that
+// uses hostile names.
+var methods = []struct {
+	name   string
+	writes bool
+	call   func(context.Context, dsync.Store) error
+}{
+	{"Register", true, func(ctx context.Context, s dsync.Store) error {
+		_, err := s.Register(ctx, dsync.Member{
+			ID: evil, TTL: attempt, Host: evil, App: evil, PID: 7, Meta: map[string]string{evil: evil},
+		})
+		return err
+	}},
+	{"Heartbeat", true, func(ctx context.Context, s dsync.Store) error {
+		_, err := s.Heartbeat(ctx, evil)
+		return err
+	}},
+	{"Bury", true, func(ctx context.Context, s dsync.Store) error {
+		_, err := s.Bury(ctx, evil)
+		return err
+	}},
+	{"Unregister", true, func(ctx context.Context, s dsync.Store) error {
+		return s.Unregister(ctx, evil)
+	}},
+	{"AcquireWait", true, func(ctx context.Context, s dsync.Store) error {
+		_, err := s.Acquire(ctx, evilClaim, true, []string{evil}, time.Now())
+		return err
+	}},
+	{"AcquireTry", true, func(ctx context.Context, s dsync.Store) error {
+		_, err := s.Acquire(ctx, evilClaim, false, nil, time.Now())
+		return err
+	}},
+	{"Release", true, func(ctx context.Context, s dsync.Store) error {
+		_, err := s.Release(ctx, evilClaim, dsync.Outcome{})
+		return err
+	}},
+	{"ReleaseKeep", true, func(ctx context.Context, s dsync.Store) error {
+		_, err := s.Release(ctx, evilClaim, dsync.Outcome{Keep: attempt})
+		return err
+	}},
+	{"Extend", true, func(ctx context.Context, s dsync.Store) error {
+		_, err := s.Extend(ctx, evilClaim)
+		return err
+	}},
+	{"Load", false, func(ctx context.Context, s dsync.Store) error {
+		_, err := s.Load(ctx, evil)
+		return err
+	}},
+	{"Members", false, func(ctx context.Context, s dsync.Store) error {
+		_, _, err := s.Members(ctx, evil)
+		return err
+	}},
+	{"Sweep", false, func(ctx context.Context, s dsync.Store) error {
+		_, _, err := s.Sweep(ctx, evil, attempt)
+		return err
+	}},
+}
+
+// evil is a name that means something else wherever it is taken for an expression.
+const evil = "$$NOW"
+
+var evilClaim = dsync.Claim{Key: evil, ID: evil + ".1", Session: evil, Kind: evil, Weight: 1, Limit: 1, Lease: attempt}
+
+// null is the answer of a server that has no such record.
+func null(call) bson.D { return ok(e("value", nil), e("n", 0)) }
+
+func TestStoreOneCommand(t *testing.T) {
+	for _, m := range methods {
+		t.Run(m.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				s := f.store(nil, func(c call) bson.D {
+					if m.writes && c.name != "update" {
+						return ok(e("value", bson.D{e("at", time.Now()), e("ttl", 1000), e("now", time.Now())}))
+					}
+					return ok(e("n", 1), e("cursor", bson.D{e("firstBatch", bson.A{bson.D{e("now", time.Now())}})}))
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), attempt)
+				defer cancel()
+				if err := m.call(ctx, s); err != nil && !errors.Is(err, dsync.ErrNotHeld) {
+					t.Error(err)
+				}
+				got := f.took()
+				if len(got) != 1 {
+					t.Fatalf("%d commands were sent, want 1: %v", len(got), got)
+				}
+				checkCommand(t, got[0], m.writes)
+			})
+		})
+	}
+}
+
+// checkCommand checks what must be true of every command with a deadline.
+func checkCommand(t *testing.T, c call, writes bool) {
+	t.Helper()
+	if ms, _ := c.cmd.Lookup("maxTimeMS").AsInt64OK(); ms < 1 || ms > attempt.Milliseconds() {
+		t.Errorf("maxTimeMS is %d, want it within the deadline: %v", ms, c.cmd)
+	}
+	for _, field := range []string{"txnNumber", "autocommit", "startTransaction"} {
+		if _, err := c.cmd.LookupErr(field); err == nil {
+			t.Errorf("the command has %s: %v", field, c.cmd)
+		}
+	}
+	if !writes {
+		return
+	}
+	if w, _ := c.cmd.Lookup("writeConcern", "w").StringValueOK(); w != "majority" {
+		t.Errorf("w is %q, want majority: %v", w, c.cmd)
+	}
+	if ms, _ := c.cmd.Lookup("writeConcern", "wtimeout").AsInt64OK(); ms < 1 || ms > attempt.Milliseconds() {
+		t.Errorf("wtimeout is %d, want it within the deadline: %v", ms, c.cmd)
+	}
+	for _, part := range [][]string{{"update"}, {"fields"}, {"updates", "0", "u"}, {"pipeline"}} {
+		if v, err := c.cmd.LookupErr(part...); err == nil {
+			checkQuoted(t, v, evilClaim.ID)
+		}
+	}
+}
+
+// checkQuoted checks that a caller's text does not stand where it is evaluated.
+func checkQuoted(t *testing.T, v bson.RawValue, callers string) {
+	t.Helper()
+	switch v.Type {
+	case bson.TypeString:
+		if v.StringValue() == callers {
+			t.Errorf("the text %q stands where it is evaluated", callers)
+		}
+	case bson.TypeEmbeddedDocument, bson.TypeArray:
+		elements, err := bson.Raw(v.Value).Elements()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, el := range elements {
+			if el.Key() == callers {
+				t.Errorf("the text %q stands as a field's name", callers)
+			}
+			if el.Key() != "$literal" {
+				checkQuoted(t, el.Value(), callers)
+			}
+		}
+	}
+}
+
+// Callers' texts are literals: the claim's id is checked in every command by
+// TestStoreOneCommand, the others here, where no "$$NOW" of our own can hide them.
+func TestStoreTextsAreLiterals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		s := f.store(nil, func(call) bson.D { return ok(e("value", bson.D{e("at", time.Now())})) })
+		m := dsync.Member{ID: "s", TTL: attempt, Host: "$evil", App: "$evil", Meta: map[string]string{"$evil": "$evil"}}
+		if _, err := s.Register(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		c := dsync.Claim{Key: "$evil", ID: "$evil", Session: "$evil", Kind: "$evil", Weight: 1, Limit: 1}
+		if _, err := s.Acquire(t.Context(), c, true, []string{"$evil"}, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range f.took() {
+			checkQuoted(t, c.cmd.Lookup("update"), "$evil")
+			checkQuoted(t, c.cmd.Lookup("fields"), "$evil")
+		}
+	})
+}
+
+// B10, B09: what is not known to be committed is an error, never an answer.
+func TestStoreUnknownOutcome(t *testing.T) {
+	granted := func() bson.D {
+		now := time.Now()
+		return bson.D{e("at", now), e("now", now), e("ttl", 1000), e("place", 0), e("h", bson.A{bson.D{
+			e("a", evilClaim.ID), e("s", evil), e("w", 1), e("t", 1024), e("at", now), e("e", now.Add(time.Hour)),
+		}})}
+	}
+	unconfirmed := e("writeConcernError", bson.D{
+		e("code", 64), e("codeName", "WriteConcernFailed"), e("errmsg", "waiting for replication timed out"),
+	})
+	cases := []struct {
+		name   string
+		answer func(call) bson.D
+	}{
+		{"lost reply", func(call) bson.D { return lost }},
+		{"not confirmed", func(call) bson.D { return ok(e("value", granted()), e("n", 1), unconfirmed) }},
+		{"not confirmed and nothing there", func(call) bson.D { return ok(e("value", nil), e("n", 0), unconfirmed) }},
+		{"confirmation refused", func(call) bson.D {
+			return ok(e("value", granted()), e("n", 1), e("writeConcernError", bson.D{e("code", 13), e("errmsg", "Unauthorized")}))
+		}},
+		{"not primary", func(call) bson.D { return refusal(10107, "NotWritablePrimary") }},
+		{"stepping down", func(call) bson.D { return refusal(11602, "InterruptedDueToReplStateChange") }},
+		{"time limit", func(call) bson.D { return refusal(50, "MaxTimeMSExpired") }},
+		{"write conflict", func(call) bson.D { return refusal(112, "WriteConflict") }},
+		{"nothing in the reply", func(call) bson.D { return ok() }},
+	}
+	for _, tc := range cases {
+		for _, m := range methods {
+			if !m.writes {
+				continue
+			}
+			t.Run(tc.name+"/"+m.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFake(t)
+					s := f.store(nil, tc.answer)
+					err := m.call(t.Context(), s)
+					if err == nil {
+						t.Fatal("no error")
+					}
+					for _, answer := range []error{dsync.ErrRefused, dsync.ErrSessionDead, dsync.ErrNotHeld, dsync.ErrMismatch} {
+						if errors.Is(err, answer) {
+							t.Errorf("the error is an answer: %v", err)
+						}
+					}
+					if n := len(f.took()); n != 1 {
+						t.Errorf("%d commands were sent, want 1", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestStoreRefused(t *testing.T) {
+	codes := map[int]string{
+		13: "Unauthorized", 18: "AuthenticationFailed", 9: "FailedToParse", 59: "CommandNotFound",
+		224: "QueryFeatureNotAllowed", 241: "ConversionFailure", 323: "APIStrictError",
+	}
+	for code, name := range codes {
+		for _, m := range methods {
+			t.Run(name+"/"+m.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newFake(t).store(nil, func(c call) bson.D {
+						if c.name == "update" {
+							return ok(e("n", 0), e("writeErrors", bson.A{bson.D{e("index", 0), e("code", code), e("errmsg", name)}}))
+						}
+						return refusal(code, name)
+					})
+					if err := m.call(t.Context(), s); !errors.Is(err, dsync.ErrRefused) {
+						t.Errorf("got %v, want ErrRefused", err)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestStoreNoRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFake(t).store(nil, null)
+		if _, err := s.Heartbeat(t.Context(), "s"); !errors.Is(err, dsync.ErrSessionDead) {
+			t.Errorf("Heartbeat: got %v, want ErrSessionDead", err)
+		}
+		if _, err := s.Extend(t.Context(), evilClaim); !errors.Is(err, dsync.ErrNotHeld) {
+			t.Errorf("Extend: got %v, want ErrNotHeld", err)
+		}
+		if found, err := s.Release(t.Context(), evilClaim, dsync.Outcome{}); found || err != nil {
+			t.Errorf("Release: got %t, %v, want false, nil", found, err)
+		}
+	})
+}
+
+// An upsert that raced is sent a second time, and no more.
+func TestStoreDuplicateKey(t *testing.T) {
+	for _, m := range methods {
+		if m.name != "Register" && m.name != "Bury" && m.name != "Unregister" && m.name != "AcquireTry" {
+			continue
+		}
+		t.Run(m.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				races := 1
+				s := f.store(nil, func(call) bson.D {
+					if races--; races >= 0 {
+						return refusal(11000, "DuplicateKey")
+					}
+					return ok(e("value", bson.D{e("dead", m.name == "Bury"), e("at", time.Now())}))
+				})
+				if err := m.call(t.Context(), s); err != nil {
+					t.Errorf("after one race: %v", err)
+				}
+				if n := len(f.took()); n != 2 {
+					t.Errorf("%d commands were sent, want 2", n)
+				}
+				races = 2
+				if err := m.call(t.Context(), s); !mongo.IsDuplicateKeyError(err) || errors.Is(err, dsync.ErrRefused) {
+					t.Errorf("after two races: got %v, want the driver's error", err)
+				}
+				if n := len(f.took()); n != 4 {
+					t.Errorf("%d commands were sent, want 4", n)
+				}
+			})
+		})
+	}
+}
+
+// The driver's options of the caller's client must not change what is sent.
+func TestStoreEncodesByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		s := f.storeOn(f.client(options.Client().SetBSONOptions(&options.BSONOptions{
+			IntMinSize: true, UseJSONStructTags: true, NilSliceAsEmpty: true, ErrorOnInlineDuplicates: true,
+		})), nil, func(call) bson.D { return ok(e("value", bson.D{e("h", bson.A{bson.D{e("a", evilClaim.ID)}})})) })
+		if _, err := s.Acquire(t.Context(), evilClaim, true, nil, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		w := f.took()[0].cmd.Lookup("update", "0", "$set", "_", "$literal", "claim", "w")
+		if w.Type != bson.TypeInt64 {
+			t.Errorf("the weight is a %v, want a 64-bit integer", w.Type)
+		}
+	})
+}
