@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"sync"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// goroutines is a crew in this process, on a store in memory.
+type goroutines struct {
+	store  *dsynctest.Memory
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	links    map[string]*dsynctest.Faulty // of each worker to the store
+	sessions map[string]*dsync.Session
+}
+
+func newGoroutines() *goroutines {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &goroutines{
+		store: dsynctest.NewMemory(), ctx: ctx, cancel: cancel,
+		links: map[string]*dsynctest.Faulty{}, sessions: map[string]*dsync.Session{},
+	}
+}
+
+func (g *goroutines) start(name string, tell func(event)) error {
+	link := dsynctest.NewFaulty(g.store, nil)
+	s, err := dsync.New(link, &dsync.Options{TTL: ttl, Host: name})
+	if err != nil {
+		return err
+	}
+	g.links[name], g.sessions[name] = link, s
+	g.wg.Go(func() { work(g.ctx, s, name, tell) })
+	return nil
+}
+
+// kill cuts the worker off: to the others that is the same as its death.
+func (g *goroutines) kill(name string) error {
+	g.links[name].Cut()
+	return nil
+}
+
+func (g *goroutines) stop() error {
+	g.cancel()
+	g.wg.Wait()
+	var first error
+	for name, s := range g.sessions {
+		g.links[name].Heal()
+		if err := s.Close(context.Background()); err != nil && first == nil {
+			first = err
+		}
+		g.links[name].Close()
+	}
+	return first
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+)
+
+// processes is a crew of processes on a MongoDB. Each is this program again, and
+// tells its events by lines on its standard output; it stops when its standard
+// input ends.
+type processes struct {
+	uri     string
+	workers map[string]*process
+}
+
+type process struct {
+	cmd   *exec.Cmd
+	stdin io.Closer
+	told  chan struct{} // closed when its output has ended
+}
+
+func newProcesses(uri string) *processes {
+	return &processes{uri: uri, workers: map[string]*process{}}
+}
+
+func (p *processes) start(name string, tell func(event)) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(program, "-uri", p.uri, "-worker", name)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	w := &process{cmd: cmd, stdin: in, told: make(chan struct{})}
+	p.workers[name] = w
+	go func() {
+		defer close(w.told)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			e := event{worker: name}
+			if _, err := fmt.Sscan(lines.Text(), &e.what, &e.token); err == nil {
+				tell(e)
+			}
+		}
+	}()
+	return nil
+}
+
+func (p *processes) kill(name string) error {
+	w := p.workers[name]
+	delete(p.workers, name)
+	err := w.cmd.Process.Kill()
+	<-w.told
+	w.cmd.Wait() // says that it was killed
+	return err
+}
+
+func (p *processes) stop() error {
+	for _, w := range p.workers {
+		w.stdin.Close()
+	}
+	var errs []error
+	for name, w := range p.workers {
+		<-w.told
+		if err := w.cmd.Wait(); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// runWorker is a worker's process.
+func runWorker(uri, name string) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	s, err := dsyncmongo.Connect(ctx, options.Client().ApplyURI(uri), "leasehold_tour", &dsyncmongo.Options{
+		Options: dsync.Options{TTL: ttl, Host: name},
+	})
+	if err != nil {
+		return err
+	}
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	work(ctx, s, name, func(e event) { fmt.Println(e.what, e.token) })
+	return s.Close(context.Background())
+}
