@@ -1,0 +1,190 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/integration/internal/proc"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// children are what processes of their own run.
+var children = map[string]proc.Func{
+	"turns":  turns,
+	"worker": worker,
+	"frozen": frozen,
+}
+
+// childArgs are the arguments of all children.
+type childArgs struct {
+	URI, DB string
+	TTL     time.Duration
+	Poll    time.Duration
+	Key     string
+	Rounds  int
+	Dir     string
+	How     string
+}
+
+// args are those of a child in the room.
+func (r *room) args(o dsync.Options) childArgs {
+	return childArgs{URI: r.URI, DB: r.DB, TTL: o.TTL, Poll: o.Poll}
+}
+
+func (a childArgs) session(env *proc.Env, h *dsync.Hooks) *dsync.Session {
+	client, err := mongo.Connect(options.Client().ApplyURI(a.URI))
+	if err != nil {
+		env.Fatal(err)
+	}
+	s, err := dsyncmongo.Open(context.Background(), client.Database(a.DB), &dsyncmongo.Options{
+		Options: dsync.Options{TTL: a.TTL, Poll: a.Poll, Hooks: h},
+	})
+	if err != nil {
+		env.Fatal(err)
+	}
+	return s
+}
+
+// turns locks the key many times and adds one to a number in a file each time,
+// in a way that loses additions if anybody else does so at the same time.
+func turns(env *proc.Env) {
+	var a childArgs
+	env.Args(&a)
+	s := a.session(env, nil)
+	m := s.Mutex(a.Key)
+	number, inside := filepath.Join(a.Dir, "number"), filepath.Join(a.Dir, "inside")
+	env.Emit(proc.Event{Name: "ready"})
+	<-env.Orders()
+	for range a.Rounds {
+		m.Lock()
+		token := m.Token()
+		f, err := os.OpenFile(inside, os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			env.Fatal(fmt.Errorf("two at once: %w", err))
+		}
+		f.Close()
+		n := 0
+		if text, err := os.ReadFile(number); err == nil {
+			n, _ = strconv.Atoi(string(text))
+		}
+		runtime.Gosched()
+		if err := os.WriteFile(number, []byte(strconv.Itoa(n+1)), 0o600); err != nil {
+			env.Fatal(err)
+		}
+		if err := os.Remove(inside); err != nil {
+			env.Fatal(err)
+		}
+		lost := closed(m.Lost())
+		m.Unlock()
+		env.Emit(proc.Event{Name: "turn", N: n, Token: token, Lost: lost})
+	}
+	if err := s.Close(context.Background()); err != nil {
+		env.Fatal(err)
+	}
+	env.Emit(proc.Event{Name: "done"})
+}
+
+// worker does what it is told to, one order after the other:
+//
+//	lock, unlock   events of the same name when done
+//	close          closes the session
+func worker(env *proc.Env) {
+	var a childArgs
+	env.Args(&a)
+	s := a.session(env, &dsync.Hooks{
+		Lost:           func(l dsync.Loss) { env.Emit(proc.Event{Name: "lost", Key: l.Key, Token: l.Token}) },
+		SessionStarted: func(id string) { env.Emit(proc.Event{Name: "session", Text: id}) },
+	})
+	env.Emit(proc.Event{Name: "ready"})
+	mutexes := make(map[string]*dsync.Mutex)
+	for o := range env.Orders() {
+		m := mutexes[o.Key]
+		if m == nil && o.Key != "" {
+			m = s.Mutex(o.Key)
+			mutexes[o.Key] = m
+		}
+		var err error
+		ev := proc.Event{Name: o.Do, Key: o.Key}
+		switch o.Do {
+		case "lock":
+			err = m.LockContext(context.Background())
+			ev.Token = m.Token()
+			ev.Text = s.ID()
+		case "unlock":
+			err = m.UnlockContext(context.Background())
+		case "close":
+			err = s.Close(context.Background())
+		default:
+			env.Fatal(fmt.Errorf("no order %q", o.Do))
+		}
+		if err != nil {
+			ev.Err, ev.Is = err.Error(), sentinel(err)
+		}
+		env.Emit(ev)
+	}
+}
+
+// frozen locks the key, spins until it notices that it has been frozen for a
+// while, takes one look, as a.How says, and then unlocks; as often as it is
+// ordered to. On one thread nothing gets to run between its thaw and its look
+// but what the library's call does itself.
+func frozen(env *proc.Env) {
+	var a childArgs
+	env.Args(&a)
+	runtime.GOMAXPROCS(1)
+	s := a.session(env, nil)
+	env.Emit(proc.Event{Name: "ready"})
+	for o := range env.Orders() {
+		m := s.Mutex(a.Key)
+		var looked proc.Event
+		f := func(ctx context.Context) error {
+			looked = proc.Event{Name: "look", Text: o.Do}
+			env.Emit(proc.Event{Name: "locked", Token: m.Token(), Text: s.ID()})
+			last := time.Now()
+			for {
+				now := time.Now()
+				gap := now.Sub(last)
+				last = now
+				if gap > a.TTL {
+					looked.Took = gap
+					break
+				}
+			}
+			switch o.Do {
+			case "lost":
+				looked.Lost = closed(m.Lost())
+			case "token":
+				looked.Lost = m.Token() == 0
+			case "err":
+				looked.Lost = ctx.Err() != nil
+			}
+			env.Emit(looked)
+			return nil
+		}
+		var err error
+		if o.Do == "err" {
+			err = m.Do(context.Background(), f)
+		} else {
+			m.Lock()
+			f(nil)
+			err = m.UnlockContext(context.Background())
+		}
+		ev := proc.Event{Name: "unlocked", Is: sentinel(err)}
+		if err != nil {
+			ev.Err = err.Error()
+		}
+		env.Emit(ev)
+	}
+	if err := s.Close(context.Background()); err != nil && !errors.Is(err, context.Canceled) {
+		env.Fatal(err)
+	}
+}

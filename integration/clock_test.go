@@ -1,0 +1,108 @@
+package integration_test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/integration/internal/proc"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// B07: with the server's clock an hour from the host's, either way, the holder is
+// told as early and the lock of a killed process is taken as late as ever.
+func TestB07HourApart(t *testing.T) {
+	libs, _ := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1")
+	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
+		if len(libs) == 0 {
+			t.Skip("no libfaketime on this machine (Debian's package faketime)")
+		}
+		for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
+			t.Run(ahead.String(), func(t *testing.T) {
+				offset := "+3600"
+				if ahead < 0 {
+					offset = "-3600"
+				}
+				own := lab.Start(t, server.Spec{Members: 1, Env: []string{
+					"LD_PRELOAD=" + libs[0], "FAKETIME=" + offset,
+					"DONT_FAKE_MONOTONIC=1", "FAKETIME_DONT_FAKE_MONOTONIC=1",
+				}})
+				r := newRoom(t, own)
+				var hello struct {
+					LocalTime time.Time `bson:"localTime"`
+				}
+				err := own.Client(t).Database("admin").RunCommand(t.Context(), bson.D{{Key: "hello", Value: 1}}).Decode(&hello)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if off := time.Until(hello.LocalTime); (off - ahead).Abs() > time.Minute {
+					t.Fatalf("the server's clock is %v ahead, want %v", off, ahead)
+				}
+
+				opt := r.short(2 * time.Second)
+				store := r.store()
+				waiter := r.session(r.short(patient))
+
+				// Killed: taken when it has lapsed by the server's clock.
+				p := proc.Start(t, "worker", r.args(opt))
+				p.Await("ready", 30*time.Second)
+				p.Tell(proc.Order{Do: "lock", Key: "killed"})
+				holder := p.Await("lock", 30*time.Second)
+				ch := locking(t.Context(), waiter.Mutex("killed"))
+				eventually(t, 10*time.Second, "the waiter stands in line", func() bool { return load(t, store, "killed").Waiting == 1 })
+				p.Kill()
+				time.Sleep(100 * time.Millisecond)
+				died := member(t, store, holder.Text)
+				lapse := died.At.Add(died.TTL)
+				g := granted(t, ch, opt.TTL+10*time.Second)
+				over := load(t, store, "killed").Holders[0].Since.Sub(lapse)
+				if over < 0 || over > wakeUp {
+					t.Errorf("taken %v after the killed session lapsed, want 0 to %v", over, wakeUp)
+				}
+				unlock(t, g.m)
+
+				// Cut off: told before it is taken.
+				px := r.proxy()
+				m := r.via(px, opt).Mutex("cut")
+				lock(t, m, 10*time.Second)
+				lost := m.Lost()
+				told := make(chan time.Time, 1)
+				go func() {
+					<-lost
+					told <- time.Now()
+				}()
+				ch = locking(t.Context(), waiter.Mutex("cut"))
+				eventually(t, 10*time.Second, "the waiter stands in line", func() bool { return load(t, store, "cut").Waiting == 1 })
+				select {
+				case <-lost:
+					t.Fatal("lost although nothing has happened")
+				case <-time.After(2 * opt.TTL):
+				}
+				px.Hang()
+				g = granted(t, ch, 2*opt.TTL+10*time.Second)
+				select {
+				case at := <-told:
+					if gap := g.at.Sub(at); gap < opt.TTL/10 {
+						t.Errorf("told %v before the next holder, want the grace of %v", gap, opt.TTL/10)
+					}
+				default:
+					t.Error("taken before the holder was told")
+				}
+				unlock(t, g.m)
+
+				// A fixed lease lapses after its duration.
+				const d = 4 * time.Second
+				l, err := waiter.Acquire(t.Context(), "leased", d)
+				if err != nil {
+					t.Fatal(err)
+				}
+				begin := time.Now()
+				<-l.Lost()
+				if took := time.Since(begin); took < d/2 || took > d {
+					t.Errorf("a lease of %v was over after %v", d, took)
+				}
+			})
+		}
+	})
+}

@@ -1,0 +1,59 @@
+package integration_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+)
+
+// The whole server stands still for two TTLs: holders are told in time by their
+// own timers, and afterwards everything goes on by itself.
+func TestPausedServer(t *testing.T) {
+	lab.Each(t, server.Need{Container: true}, func(t *testing.T, _ *server.Server) {
+		own, box := lab.StartContainer(t)
+		r := newRoom(t, own)
+		opt := r.short(2 * time.Second)
+		a, b := r.session(opt), r.session(opt)
+		ma, mb := a.Mutex("key"), b.Mutex("key")
+		lock(t, ma, 20*time.Second)
+		first := ma.Token()
+		ch := locking(t.Context(), mb)
+		store := r.store()
+		eventually(t, 10*time.Second, "the waiter stands in line", func() bool { return load(t, store, "key").Waiting == 1 })
+
+		if err := box.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		select {
+		case <-ma.Lost():
+			if told := time.Since(begin); told > opt.TTL {
+				t.Errorf("told after %v, want less than the TTL of %v", told, opt.TTL)
+			}
+		case <-time.After(2 * opt.TTL):
+			t.Error("the holder was not told")
+		}
+		time.Sleep(time.Until(begin.Add(2 * opt.TTL)))
+		select {
+		case g := <-ch:
+			t.Errorf("granted by a server that stands still: %v", g)
+		default:
+		}
+		if err := box.Unpause(); err != nil {
+			t.Fatal(err)
+		}
+
+		g := granted(t, ch, 4*opt.TTL+10*time.Second)
+		if g.token <= first {
+			t.Errorf("token %d after %d", g.token, first)
+		}
+		if err := ma.UnlockContext(t.Context()); sentinel(err) != "lost" {
+			t.Errorf("late Unlock: %v, want ErrLost", err)
+		}
+		again := locking(t.Context(), ma)
+		unlock(t, mb)
+		granted(t, again, 10*time.Second)
+		unlock(t, ma)
+	})
+}

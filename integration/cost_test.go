@@ -1,0 +1,292 @@
+package integration_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// quiet are options with which a session sends nothing of its own accord for ten
+// seconds: neither heartbeats, nor polls, nor sweeps.
+func quiet() dsync.Options {
+	return dsync.Options{TTL: 36 * time.Second, Poll: time.Minute, Retention: -1}
+}
+
+// warm makes the session registered and the key known.
+func warm(t *testing.T, s *dsync.Session, key string) *dsync.Mutex {
+	t.Helper()
+	m := s.Mutex(key)
+	lock(t, m, 30*time.Second)
+	unlock(t, m)
+	return m
+}
+
+func TestCostUncontended(t *testing.T) {
+	const n = 20
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		mon := newMonitor(r.DB)
+		m := warm(t, r.session(quiet(), mon.client()), "uncontended")
+		var log *oplog
+		if s.Has(server.Need{ChangeStream: true}) {
+			log = newOplog(t, r)
+		}
+		mon.reset()
+		for range n {
+			lock(t, m, 10*time.Second)
+			unlock(t, m)
+		}
+		if sent := mon.commands(nil); len(sent) != 2*n {
+			t.Errorf("%d commands for %d times Lock and Unlock, want %d: %v", len(sent), n, 2*n, sent)
+		}
+		if log != nil {
+			if w := log.writes(t, ""); w != 2*n {
+				t.Errorf("%d writes for %d times Lock and Unlock, want %d", w, n, 2*n)
+			}
+		}
+		mon.noDuplicates(t)
+	})
+}
+
+func TestCostFailedTry(t *testing.T) {
+	const n = 20
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		holder := warm(t, r.session(quiet()), "tried")
+		mon := newMonitor(r.DB)
+		tries := warm(t, r.session(quiet(), mon.client()), "tried")
+		lock(t, holder, 10*time.Second)
+		var log *oplog
+		if s.Has(server.Need{ChangeStream: true}) {
+			log = newOplog(t, r)
+		}
+		mon.reset()
+		for range n {
+			if err := tries.TryLockContext(t.Context()); sentinel(err) != "held" {
+				t.Fatalf("TryLockContext: %v, want ErrHeld", err)
+			}
+		}
+		onKeys, reads := mon.commands(aboutKey), mon.commands(func(c command) bool { return c.name == "find" || c.name == "aggregate" })
+		if len(onKeys) != n {
+			t.Errorf("%d commands on the key for %d failed tries, want %d: %v", len(onKeys), n, n, onKeys)
+		}
+		if len(reads) > 1 {
+			t.Errorf("%d reads of the holder's session within a TTL, want at most 1: %v", len(reads), reads)
+		}
+		if all := mon.commands(nil); len(all) != len(onKeys)+len(reads) {
+			t.Errorf("other commands among %v", all)
+		}
+		if log != nil {
+			if w := log.writes(t, ""); w != 0 {
+				t.Errorf("%d entries in the oplog for failed tries, want none", w)
+			}
+		}
+		mon.noDuplicates(t)
+		unlock(t, holder)
+	})
+}
+
+// What a session holds makes no difference to what it costs to keep it.
+func TestCostOfManyLocks(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		many := 10_000
+		if s.FerretDB() {
+			many = 1_000 // each is two writes of some 4 ms there
+		}
+		for _, n := range []int{1, many} {
+			t.Run(fmt.Sprint(n), func(t *testing.T) {
+				r := newRoom(t, s)
+				mon := newMonitor(r.DB)
+				var lost losses
+				opt := dsync.Options{TTL: 9 * time.Second, Retention: -1, Hooks: lost.hooks()}
+				session := r.session(opt, mon.client())
+				begin := time.Now()
+				var all sync.WaitGroup
+				keys := make(chan int)
+				for range 32 {
+					all.Go(func() {
+						for k := range keys {
+							if err := session.Mutex(fmt.Sprintf("many %d", k)).LockContext(t.Context()); err != nil {
+								t.Errorf("lock %d: %v", k, err)
+							}
+						}
+					})
+				}
+				for k := range n {
+					keys <- k
+				}
+				close(keys)
+				all.Wait()
+				took := time.Since(begin)
+
+				var log *oplog
+				if s.Has(server.Need{ChangeStream: true}) {
+					log = newOplog(t, r)
+				}
+				mon.reset()
+				const periods = 3
+				time.Sleep(periods * opt.TTL / 3)
+				sent := mon.commands(nil)
+				beats := mon.commands(func(c command) bool { return c.id == "s/"+session.ID() })
+				if len(beats) < periods-1 || len(beats) > periods+1 {
+					t.Errorf("%d heartbeats in %d periods", len(beats), periods)
+				}
+				if len(sent) != len(beats) {
+					t.Errorf("commands other than heartbeats: %v", sent)
+				}
+				if log != nil {
+					if w := log.writes(t, ""); w < len(beats)-1 || w > len(beats)+1 {
+						t.Errorf("%d document writes for %d heartbeats", w, len(beats))
+					}
+				}
+				mon.noDuplicates(t)
+				lost.none(t)
+				lab.Note(t, "%d locks taken in %.1f s; then %d commands in %d periods", n, took.Seconds(), len(sent), periods)
+			})
+		}
+	})
+}
+
+func TestCostOfWaiting(t *testing.T) {
+	lab.Each(t, server.Need{ChangeStream: true}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		holder := warm(t, r.session(quiet()), "awaited")
+		lock(t, holder, 10*time.Second)
+		opt := quiet()
+		opt.Poll = 100 * time.Millisecond // many asks while in line, none of which may write
+		waiter := warm(t, r.session(opt), "other")
+		_ = waiter
+		mon := newMonitor(r.DB)
+		m := r.session(opt, mon.client()).Mutex("awaited")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ch := locking(ctx, m)
+		store := r.store()
+		eventually(t, 10*time.Second, "the waiter stands in line", func() bool { return load(t, store, "awaited").Waiting == 1 })
+		time.Sleep(500 * time.Millisecond) // its stream is open
+		log := newOplog(t, r)
+		mon.reset()
+		time.Sleep(3 * time.Second)
+		if w := log.writes(t, ""); w != 0 {
+			t.Errorf("%d writes while waiting in line, want none", w)
+		}
+		asks := mon.commands(aboutKey)
+		if len(asks) == 0 {
+			t.Error("the waiter never asked, so nothing was shown")
+		}
+		mon.noDuplicates(t)
+		unlock(t, holder)
+		granted(t, ch, 10*time.Second)
+		unlock(t, m)
+	})
+}
+
+// A release with 64 sessions in line is one command, and wakes one session.
+func TestCostOfReleaseWithALine(t *testing.T) {
+	const line = 64
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		releasing, waiting := newMonitor(r.DB), newMonitor(r.DB)
+		holder := warm(t, r.session(quiet(), releasing.client()), "line")
+		lock(t, holder, 10*time.Second)
+
+		opt := quiet()
+		if !s.Has(server.Need{ChangeStream: true}) {
+			opt.Poll = 500 * time.Millisecond
+		}
+		client := r.Client(t, waiting.client(), options.Client().SetMaxPoolSize(2*line)) // each has a stream open
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		grants := make(chan grant, line)
+		for range line {
+			m := r.open(client, opt).Mutex("line")
+			go func() { grants <- <-locking(ctx, m) }()
+		}
+		store := r.store()
+		eventually(t, 60*time.Second, "all stand in line", func() bool { return load(t, store, "line").Waiting == line })
+		time.Sleep(time.Second) // and what they ask when their streams are open is answered
+
+		releasing.reset()
+		waiting.reset()
+		begin := time.Now()
+		unlock(t, holder)
+		g := granted(t, grants, 10*time.Second)
+		took := g.at.Sub(begin)
+		time.Sleep(time.Second)
+		select {
+		case g := <-grants:
+			t.Errorf("another was granted: token %d, %v", g.token, g.err)
+		default:
+		}
+		if sent := releasing.commands(nil); len(sent) != 1 {
+			t.Errorf("%d commands for a release, want 1: %v", len(sent), sent)
+		}
+		if s.Has(server.Need{ChangeStream: true}) {
+			// The one that was woken may have to ask; nobody else has been.
+			if sent := waiting.commands(func(c command) bool { return !idleStream(c) }); len(sent) > 1 {
+				t.Errorf("%d commands of those in line, want at most 1: %v", len(sent), sent)
+			}
+		}
+		if st := load(t, store, "line"); st.Waiting != line-1 || len(st.Holders) != 1 {
+			t.Errorf("%d in line and %d holders, want %d and 1", st.Waiting, len(st.Holders), line-1)
+		}
+		lab.Note(t, "granted %v after the call of Unlock, %d in line", took.Round(100*time.Microsecond), line-1)
+		unlock(t, g.m)
+		cancel()
+		for range line - 1 {
+			if g := <-grants; g.err == nil {
+				g.m.UnlockContext(t.Context())
+			}
+		}
+	})
+}
+
+var b11 = flag.Duration("b11", 8*time.Second, "how long the waiters of B11 wait; its definition says 60s")
+
+// B11: no reply to a waiter carries a duplicate-key error.
+func TestB11NoDuplicateKeys(t *testing.T) {
+	const waiters = 10
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		opt := r.short(3 * time.Second)
+		holder := warm(t, r.session(opt), "noise")
+		lock(t, holder, 10*time.Second)
+		mon := newMonitor(r.DB)
+		client := r.Client(t, mon.client())
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		grants := make(chan grant, waiters)
+		for range waiters {
+			m := r.open(client, opt).Mutex("noise")
+			go func() {
+				g := <-locking(ctx, m)
+				if g.err == nil {
+					g.err = m.UnlockContext(t.Context())
+				}
+				grants <- g
+			}()
+		}
+		tries := r.open(client, opt).Mutex("noise")
+		for end := time.Now().Add(*b11); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			if tries.TryLock() {
+				t.Fatal("TryLock of a held key succeeded")
+			}
+		}
+		unlock(t, holder)
+		for range waiters {
+			granted(t, grants, 20*time.Second)
+		}
+		if len(mon.commands(aboutKey)) < waiters {
+			t.Error("the monitor saw nothing, so nothing was shown")
+		}
+		mon.noDuplicates(t)
+		lab.Note(t, "%d replies in %v", len(mon.commands(nil)), *b11)
+	})
+}

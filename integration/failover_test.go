@@ -1,0 +1,95 @@
+package integration_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+)
+
+// A lock outlives the loss of the primary when half the TTL is longer than the
+// election, and is handed over afterwards as ever.
+func TestFailover(t *testing.T) {
+	cases := map[string]func(t *testing.T, set *server.Set){
+		"step-down": func(t *testing.T, set *server.Set) {
+			if err := set.StepDown(t.Context()); err != nil {
+				t.Fatalf("step-down: %v", err)
+			}
+		},
+		"primary killed": func(t *testing.T, set *server.Set) {
+			m := primary(t, set)
+			m.Kill()
+			t.Cleanup(func() { m.Start() })
+		},
+		"primary frozen": func(t *testing.T, set *server.Set) {
+			m := primary(t, set)
+			if err := m.Freeze(); err != nil {
+				t.Fatal(err)
+			}
+			thaw := time.AfterFunc(8*time.Second, func() { m.Thaw() }) // it comes back as an old primary
+			t.Cleanup(func() { thaw.Stop(); m.Thaw() })
+		},
+	}
+	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
+		for name, harm := range cases {
+			t.Run(name, func(t *testing.T) {
+				own := lab.Start(t, server.Spec{Members: 3, ElectionTimeout: 2 * time.Second})
+				r := newRoom(t, own)
+				var lost losses
+				opt := r.short(15 * time.Second)
+				opt.Hooks = lost.hooks()
+				a, b := r.session(opt), r.session(opt)
+				ma, mb := a.Mutex("key"), b.Mutex("key")
+				lock(t, ma, 20*time.Second)
+				first := ma.Token()
+				ch := locking(t.Context(), mb)
+				store := r.store()
+				eventually(t, 10*time.Second, "the waiter stands in line", func() bool { return load(t, store, "key").Waiting == 1 })
+
+				old := primary(t, own.Set()).Addr
+				harm(t, own.Set())
+				begin := time.Now()
+				eventually(t, 30*time.Second, "there is another primary", func() bool {
+					ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+					defer cancel()
+					m, err := own.Set().Primary(ctx)
+					return err == nil && m.Addr != old
+				})
+				election := time.Since(begin)
+				time.Sleep(opt.TTL) // several heartbeats
+				if ma.Token() != first {
+					t.Errorf("the lock was lost over the change of primary")
+				}
+				select {
+				case g := <-ch:
+					t.Fatalf("granted to another: %v", g)
+				default:
+				}
+				unlock(t, ma)
+				g := granted(t, ch, opt.TTL)
+				if g.token <= first {
+					t.Errorf("token %d after %d", g.token, first)
+				}
+				unlock(t, mb)
+				for range 20 {
+					lock(t, ma, 10*time.Second)
+					unlock(t, ma)
+				}
+				lost.none(t)
+				lab.Note(t, "another primary after %.1f s", election.Seconds())
+			})
+		}
+	})
+}
+
+func primary(t *testing.T, set *server.Set) *server.Member {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	m, err := set.Primary(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Makes the Docker image leasehold/ferretdb:2.7 if it is missing: FerretDB 2.7 in
+# front of PostgreSQL 18 with the DocumentDB extension, from Debian's packages
+# and the Go module proxy alone. Run as root on a Debian machine with Docker
+# and Go; some three minutes on two cores. Prints one line.
+set -euo pipefail
+
+image=leasehold/ferretdb:2.7
+ferretdb=github.com/FerretDB/FerretDB/v2/cmd/ferretdb@v2.7.0
+
+if docker image inspect "$image" >/dev/null 2>&1; then
+	echo "$image is there"
+	exit 0
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# quietly NAME COMMAND… keeps the output back unless the command fails.
+quietly() {
+	local log="$work/$1.log"
+	shift
+	if ! "$@" >"$log" 2>&1 </dev/null; then
+		echo "image.sh: failed: $*" >&2
+		tail -n 40 "$log" >&2
+		return 1
+	fi
+}
+
+# The program is built while mmdebstrap works.
+(
+	cd "$work" # away from any go.mod and go.work
+	quietly go-install env GOBIN="$work/bin" CGO_ENABLED=0 GOWORK=off GOFLAGS= go install -trimpath "$ferretdb"
+) &
+building=$!
+
+if ! command -v mmdebstrap >/dev/null; then
+	lock='-oDPkg::Lock::Timeout=300'
+	export DEBIAN_FRONTEND=noninteractive
+	quietly update apt-get "$lock" update
+	quietly install apt-get "$lock" install -y --no-install-recommends mmdebstrap debian-archive-keyring
+fi
+
+# The machine's own mirror, whichever that is.
+mirror=$(sed -n 's/^URIs: *\([^ ]*\).*/\1/p' /etc/apt/sources.list.d/*.sources 2>/dev/null | head -n 1)
+if [ -z "$mirror" ]; then
+	mirror=$(sed -n 's/^deb \(\[[^]]*\] \)\?\([^ ]*\) .*/\2/p' /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null | head -n 1)
+fi
+
+cat >"$work/start" <<'START'
+#!/bin/sh
+# PostgreSQL for FerretDB alone, on loopback, then FerretDB in its place.
+set -eu
+bin=/usr/lib/postgresql/18/bin
+data=/var/lib/postgresql/leasehold
+pg() { setpriv --reuid=postgres --regid=postgres --init-groups "$@"; }
+
+mkdir -p "$data" /var/run/postgresql /var/lib/ferretdb
+chown postgres:postgres "$data" /var/run/postgresql
+cd /var/lib/postgresql
+if [ ! -s "$data/PG_VERSION" ]; then
+	pg "$bin/initdb" -D "$data" --auth=trust -E UTF8 --locale=C.UTF-8 >/dev/null
+	cat >>"$data/postgresql.conf" <<-CONF
+		listen_addresses = '127.0.0.1'
+		max_connections = 300
+		dynamic_shared_memory_type = mmap
+		shared_preload_libraries = 'pg_cron,pg_documentdb_core,pg_documentdb'
+		cron.database_name = 'postgres'
+		cron.host = '127.0.0.1'
+	CONF
+fi
+rm -f "$data/postmaster.pid" # left by a container that was killed
+pg "$bin/pg_ctl" -D "$data" -l "$data/log" -w -t 60 start >/dev/null
+pg "$bin/psql" -h 127.0.0.1 -d postgres -qc 'CREATE EXTENSION IF NOT EXISTS documentdb CASCADE' >/dev/null 2>&1
+exec ferretdb --listen-addr=:27017 --debug-addr=- --no-auth --telemetry=disable \
+	--state-dir=/var/lib/ferretdb --log-level=error \
+	--postgresql-url=postgres://postgres@127.0.0.1:5432/postgres "$@"
+START
+chmod 755 "$work/start"
+
+# The suite testing has the extension. The mirror's snapshot of it may be older
+# than its validity, and nobody wants a default cluster made while unpacking.
+quietly root mmdebstrap --mode=root --variant=minbase \
+	--include=postgresql-18,postgresql-18-documentdb \
+	--aptopt='Acquire::Check-Valid-Until "false"' \
+	--essential-hook='mkdir -p "$1/etc/postgresql-common" && echo "create_main_cluster = false" >"$1/etc/postgresql-common/createcluster.conf"' \
+	testing "$work/root.tar" "$mirror"
+
+wait "$building"
+mkdir -p "$work/add/usr/local/bin"
+mv "$work/bin/ferretdb" "$work/start" "$work/add/usr/local/bin"
+tar -C "$work/add" --owner=0 --group=0 --append -f "$work/root.tar" usr/local/bin/ferretdb usr/local/bin/start
+quietly import docker import --change 'ENTRYPOINT ["/usr/local/bin/start"]' --change 'EXPOSE 27017' \
+	--change 'VOLUME ["/var/lib/postgresql/leasehold"]' "$work/root.tar" "$image"
+echo "$image made"

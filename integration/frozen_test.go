@@ -1,0 +1,62 @@
+package integration_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/integration/internal/proc"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+)
+
+// B05, B28, B32: a holder that was frozen for two TTLs sees with its first look
+// that the lock is lost, and its late Unlock changes nothing: 20 times.
+func TestB05FrozenHolder(t *testing.T) {
+	const processes, rounds = 5, 4
+	looks := []string{"lost", "token", "err"}
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		opt := r.short(time.Second)
+		store := r.store()
+		waiter := r.session(r.short(patient))
+		for i := range processes {
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				t.Parallel()
+				a := r.args(opt)
+				a.Key = fmt.Sprintf("frozen %d", i)
+				p := proc.Start(t, "frozen", a)
+				p.Await("ready", 30*time.Second)
+				for round := range rounds {
+					how := looks[(i+round)%len(looks)]
+					p.Tell(proc.Order{Do: how})
+					locked := p.Await("locked", 30*time.Second)
+					time.Sleep(20 * time.Millisecond) // it spins now
+					p.Stop()
+					stopped := time.Now()
+
+					m := waiter.Mutex(a.Key)
+					g := granted(t, locking(t.Context(), m), opt.TTL+10*time.Second)
+					if g.token <= locked.Token {
+						t.Errorf("token %d is not greater than the frozen holder's %d", g.token, locked.Token)
+					}
+					time.Sleep(time.Until(stopped.Add(2 * opt.TTL)))
+					p.Cont()
+
+					if look := p.Await("look", 10*time.Second); !look.Lost {
+						t.Errorf("round %d: after %v the first look (%s) does not say lost", round, look.Took, how)
+					}
+					if un := p.Await("unlocked", 10*time.Second); un.Is != "lost" {
+						t.Errorf("round %d: late Unlock returned %q, want ErrLost", round, un.Err)
+					}
+					if st := load(t, store, a.Key); len(st.Holders) != 1 || st.Holders[0].Token != g.token {
+						t.Errorf("round %d: after the late Unlock the holders are %v, want token %d", round, st.Holders, g.token)
+					}
+					if m.Token() != g.token {
+						t.Errorf("round %d: the new holder's token is %d, want %d", round, m.Token(), g.token)
+					}
+					unlock(t, m)
+				}
+			})
+		}
+	})
+}

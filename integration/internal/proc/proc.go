@@ -1,0 +1,220 @@
+// Package proc runs functions of a test binary as processes of their own, so
+// that a test can kill, freeze and thaw them. Parent and child talk in lines of
+// JSON: orders on the child's stdin, events on its stdout.
+package proc
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// envName and envArgs tell a process that it is a child, which one, and its
+// arguments.
+const (
+	envName = "LEASEHOLD_CHILD"
+	envArgs = "LEASEHOLD_CHILD_ARGS"
+)
+
+// An Event is what a child reports.
+type Event struct {
+	Name  string        `json:"name"`
+	Wall  time.Time     `json:"wall"` // of the host, at the report
+	Key   string        `json:"key,omitempty"`
+	N     int           `json:"n,omitempty"`
+	Token int64         `json:"token,omitempty"`
+	Text  string        `json:"text,omitempty"`
+	Err   string        `json:"err,omitempty"`
+	Is    string        `json:"is,omitempty"` // name of the sentinel that Err is
+	Took  time.Duration `json:"took,omitempty"`
+	Lost  bool          `json:"lost,omitempty"`
+}
+
+// An Order is what a parent asks a child to do.
+type Order struct {
+	Do  string `json:"do"`
+	Key string `json:"key,omitempty"`
+}
+
+// An Env is a child's view of its parent. Emit may be called concurrently.
+type Env struct {
+	args   []byte
+	out    *os.File
+	orders chan Order
+}
+
+// A Func is what a child runs; the process ends with it.
+type Func func(*Env)
+
+// Child runs the function that the environment names and exits, if this process
+// is a child; else it returns.
+func Child(funcs map[string]Func) {
+	name := os.Getenv(envName)
+	if name == "" {
+		return
+	}
+	f := funcs[name]
+	if f == nil {
+		fmt.Fprintf(os.Stderr, "no child %q\n", name)
+		os.Exit(2)
+	}
+	env := &Env{args: []byte(os.Getenv(envArgs)), out: os.Stdout, orders: make(chan Order)}
+	go func() {
+		// The end of stdin is the end of the parent.
+		in := json.NewDecoder(os.Stdin)
+		for {
+			var o Order
+			if in.Decode(&o) != nil {
+				os.Exit(3)
+			}
+			env.orders <- o
+		}
+	}()
+	f(env)
+	os.Exit(0)
+}
+
+// Args decodes what the parent gave to [Start].
+func (e *Env) Args(into any) {
+	if err := json.Unmarshal(e.args, into); err != nil {
+		e.Fatal(err)
+	}
+}
+
+// Orders are the parent's, in order.
+func (e *Env) Orders() <-chan Order { return e.orders }
+
+// Emit reports an event; Wall is filled in.
+func (e *Env) Emit(ev Event) {
+	ev.Wall = time.Now()
+	line, err := json.Marshal(ev)
+	if err != nil {
+		e.Fatal(err)
+	}
+	e.out.Write(append(line, '\n')) // one write: lines of several goroutines don't mix
+}
+
+// Fatal ends the child.
+func (e *Env) Fatal(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// A Proc is a child process. Its methods are for the test's goroutine.
+type Proc struct {
+	t      testing.TB
+	name   string
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	events chan Event
+	done   chan struct{}
+}
+
+// Start runs the child function with this name in a process of its own, which
+// is killed at the end of the test. env is added to its environment.
+func Start(t testing.TB, name string, args any, env ...string) *Proc {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proc{t: t, name: name, events: make(chan Event, 4096), done: make(chan struct{})}
+	p.cmd = exec.Command(self)
+	p.cmd.Env = append(append(os.Environ(), envName+"="+name, envArgs+"="+string(text)), env...)
+	p.cmd.Stderr = os.Stderr
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.done)
+		defer close(p.events)
+		lines := bufio.NewScanner(out)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			var ev Event
+			if err := json.Unmarshal(lines.Bytes(), &ev); err != nil {
+				ev = Event{Name: "garbage", Text: lines.Text()}
+			}
+			p.events <- ev
+		}
+		p.cmd.Wait()
+	}()
+	t.Cleanup(p.Kill)
+	return p
+}
+
+// PID is the process's id.
+func (p *Proc) PID() int { return p.cmd.Process.Pid }
+
+// Tell sends an order.
+func (p *Proc) Tell(o Order) {
+	p.t.Helper()
+	line, _ := json.Marshal(o)
+	if _, err := p.in.Write(append(line, '\n')); err != nil {
+		p.t.Fatalf("%s %d: %v", p.name, p.PID(), err)
+	}
+}
+
+// Events are what the child reports; the channel closes at its end.
+func (p *Proc) Events() <-chan Event { return p.events }
+
+// Await returns the next event with the name, passing over others, and fails
+// the test if there is none within d.
+func (p *Proc) Await(name string, d time.Duration) Event {
+	p.t.Helper()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		select {
+		case ev, ok := <-p.events:
+			switch {
+			case !ok:
+				p.t.Fatalf("%s %d ended before %q: %v", p.name, p.PID(), name, p.cmd.ProcessState)
+			case ev.Name == name:
+				return ev
+			case ev.Name == "garbage":
+				p.t.Logf("%s %d printed %q", p.name, p.PID(), ev.Text)
+			}
+		case <-timer.C:
+			p.t.Fatalf("%s %d: no %q within %v", p.name, p.PID(), name, d)
+		}
+	}
+}
+
+// Kill ends the process with SIGKILL and waits for its end.
+func (p *Proc) Kill() {
+	p.cmd.Process.Kill()
+	for range p.events {
+	}
+	<-p.done
+}
+
+// Stop freezes the process with SIGSTOP.
+func (p *Proc) Stop() { p.signal(syscall.SIGSTOP) }
+
+// Cont lets a frozen process go on.
+func (p *Proc) Cont() { p.signal(syscall.SIGCONT) }
+
+func (p *Proc) signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatalf("%s %d: %v: %v", p.name, p.PID(), s, err)
+	}
+}

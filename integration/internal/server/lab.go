@@ -1,0 +1,289 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A Lab is the servers of one run of the test binary and the book of what ran
+// on them. Servers are looked for when the first test asks:
+//
+//  1. MONGODB_URI, as given;
+//  2. mongod on PATH: a replica set of three and a standalone are started;
+//  3. Docker: one container of the image that the environment names.
+//
+// The first that is found is taken, unless LEASEHOLD_SERVERS says "all" or lists
+// what is wanted ("mongod,docker"); what is listed must be there.
+type Lab struct {
+	Seed uint64
+
+	mongod string // path, "" if not on PATH
+	image  Image
+
+	start   sync.Once
+	servers []*Server
+	looked  []string // what was looked for and not found, in words
+	err     error    // what was required and could not be had
+
+	draws atomic.Uint64 // sources given out
+	book  book
+}
+
+// New reads the environment; it starts nothing yet.
+func New() *Lab {
+	l := &Lab{image: imageFromEnv(), Seed: rand.Uint64() >> 11}
+	if s := os.Getenv("LEASEHOLD_SEED"); s != "" {
+		seed, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			l.err = fmt.Errorf("LEASEHOLD_SEED: %w", err)
+		}
+		l.Seed = seed
+	}
+	l.mongod, _ = exec.LookPath("mongod")
+	return l
+}
+
+// Main runs the tests, stops what was started and prints the table. Its result
+// is for os.Exit.
+func (l *Lab) Main(m *testing.M) int {
+	flag.Parse()
+	if !given("test.parallel") {
+		flag.Set("test.parallel", "32") // tests wait more than they work
+	}
+	code := m.Run()
+	for _, s := range l.servers {
+		if s.stop != nil {
+			s.stop()
+		}
+	}
+	table := l.book.table(l)
+	fmt.Println(table)
+	if path := os.Getenv("LEASEHOLD_LOG"); path != "" {
+		if err := l.writeLog(path, table, code); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+	}
+	if inCI() && !l.book.touched() {
+		fmt.Fprintln(os.Stderr, "FAIL: nothing in this run touched a server, and CI is set")
+		code = max(code, 1)
+	}
+	return code
+}
+
+// given reports whether the command line has the flag.
+func given(name string) (yes bool) {
+	flag.Visit(func(f *flag.Flag) { yes = yes || f.Name == name })
+	return yes
+}
+
+func inCI() bool { return os.Getenv("CI") != "" }
+
+// Servers returns the servers of this run. Without one the test is skipped or,
+// in CI, fails.
+func (l *Lab) Servers(t testing.TB) []*Server {
+	t.Helper()
+	l.start.Do(l.find)
+	if l.err != nil {
+		t.Fatal(l.err)
+	}
+	if len(l.servers) == 0 {
+		why := "no server to test on: " + strings.Join(l.looked, "; ")
+		if inCI() {
+			t.Fatal(why)
+		}
+		t.Skip(why)
+	}
+	return l.servers
+}
+
+// Each runs f as a subtest on every server that has what it needs, on all of them
+// at the same time. It returns before they end: nothing should follow it.
+func (l *Lab) Each(t *testing.T, need Need, f func(t *testing.T, s *Server)) {
+	t.Helper()
+	var why []string
+	ran := false
+	for _, s := range l.Servers(t) {
+		if missing := need.missing(s); missing != "" {
+			l.book.leftOut(t.Name(), s.Name, missing)
+			why = append(why, s.Name+": "+missing)
+			continue
+		}
+		ran = true
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			begin := time.Now()
+			t.Cleanup(func() { l.book.ran(strings.TrimSuffix(t.Name(), "/"+s.Name), s.Name, outcome(t), time.Since(begin)) })
+			f(t, s)
+		})
+	}
+	if !ran {
+		t.Skip(strings.Join(why, "; "))
+	}
+}
+
+func outcome(t *testing.T) string {
+	switch {
+	case t.Failed():
+		return "FAIL"
+	case t.Skipped():
+		return "skip"
+	}
+	return "ok"
+}
+
+// Note puts a line, something measured, under the table.
+func (l *Lab) Note(t testing.TB, format string, args ...any) {
+	t.Helper()
+	line := fmt.Sprintf(format, args...)
+	t.Log(line)
+	l.book.note(t.Name() + ": " + line)
+}
+
+// Start starts a replica set or a standalone of the test's own with mongod. It
+// ends with the test.
+func (l *Lab) Start(t testing.TB, spec Spec) *Server {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	s, err := l.startMongod(ctx, "own", spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.stop)
+	return s
+}
+
+// StartContainer starts a container of the test's own. It ends with the test.
+func (l *Lab) StartContainer(t testing.TB) (*Server, *Container) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	s, c, err := l.startDocker(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.stop)
+	return s, c
+}
+
+// find fills in l.servers.
+func (l *Lab) find() {
+	if l.err != nil {
+		return
+	}
+	kinds := []string{"uri", "mongod", "docker"}
+	first, must := true, false
+	switch want := os.Getenv("LEASEHOLD_SERVERS"); want {
+	case "", "first":
+	case "all":
+		first = false
+	default:
+		first, must = false, true
+		kinds = strings.Split(want, ",")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	for _, kind := range kinds {
+		servers, err := l.findKind(ctx, strings.TrimSpace(kind))
+		l.servers = append(l.servers, servers...)
+		var none *notHere
+		switch {
+		case err == nil && first:
+			return
+		case err == nil:
+		case errors.As(err, &none) && !must:
+			l.looked = append(l.looked, none.why)
+		default:
+			l.err = fmt.Errorf("server %q: %w", kind, err)
+			return
+		}
+	}
+}
+
+// notHere: the kind of server is not to be had on this machine.
+type notHere struct{ why string }
+
+func (e *notHere) Error() string { return e.why }
+
+func (l *Lab) findKind(ctx context.Context, kind string) ([]*Server, error) {
+	switch kind {
+	case "uri":
+		uri := os.Getenv("MONGODB_URI")
+		if uri == "" {
+			return nil, &notHere{"MONGODB_URI is not set"}
+		}
+		s := &Server{Name: "uri", URI: uri}
+		if err := s.inspect(ctx); err != nil {
+			return nil, fmt.Errorf("MONGODB_URI: %w", err)
+		}
+		return []*Server{s}, nil
+
+	case "mongod":
+		if l.mongod == "" {
+			return nil, &notHere{"no mongod on PATH"}
+		}
+		var servers [2]*Server
+		var errs [2]error
+		var both sync.WaitGroup
+		both.Go(func() { servers[0], errs[0] = l.startMongod(ctx, "replset", Spec{Members: 3}) })
+		both.Go(func() { servers[1], errs[1] = l.startMongod(ctx, "standalone", Spec{}) })
+		both.Wait()
+		return slices.DeleteFunc(servers[:], func(s *Server) bool { return s == nil }), errors.Join(errs[:]...)
+
+	case "docker":
+		s, _, err := l.startDocker(ctx)
+		if err != nil {
+			return nil, &notHere{err.Error()}
+		}
+		return []*Server{s}, nil
+	}
+	return nil, fmt.Errorf("LEASEHOLD_SERVERS: no such kind; it is first, all, or a list of uri, mongod and docker")
+}
+
+func (l *Lab) startMongod(ctx context.Context, name string, spec Spec) (*Server, error) {
+	set, err := startSet(ctx, l.mongod, spec)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Name: name, URI: set.URI(), set: set, stop: set.Stop}
+	s.has.Binary = true
+	s.has.Members = spec.Members > 1
+	if err := s.inspect(ctx); err != nil {
+		set.Stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (l *Lab) startDocker(ctx context.Context) (*Server, *Container, error) {
+	c, err := startContainer(ctx, l.image)
+	if err != nil {
+		return nil, nil, err
+	}
+	s := &Server{Name: "docker", URI: c.URI, stop: func() { c.Remove() }}
+	s.has.Container = true
+	if err := s.inspect(ctx); err != nil {
+		c.Remove()
+		return nil, nil, err
+	}
+	if s.FerretDB() {
+		s.Name = "ferretdb"
+	}
+	return s, c, nil
+}
+
+// Rand returns a source of random numbers that depends on the seed alone.
+func (l *Lab) Rand() *rand.Rand { return rand.New(rand.NewPCG(l.Seed, l.draws.Add(1))) }

@@ -1,0 +1,372 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// A Spec says how mongod is to be started.
+type Spec struct {
+	Members         int           // of the replica set; 0: a standalone
+	ElectionTimeout time.Duration // 0: the server's default, 10 s
+	Auth            bool          // access control on; the user root/root may do everything
+	Env             []string      // added to the environment of the processes
+}
+
+const setName = "rs0"
+
+// A Set is a standalone or a replica set of mongod processes.
+type Set struct {
+	spec    Spec
+	dir     string
+	members []*Member
+}
+
+// A Member is one mongod process. Its methods may be called by one goroutine at
+// a time.
+type Member struct {
+	Addr string // host:port
+
+	path string
+	args []string
+	env  []string
+	dir  string
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the process has been waited for
+}
+
+// startSet starts the processes and returns when writes are possible and every
+// member has the data.
+func startSet(ctx context.Context, path string, spec Spec) (_ *Set, err error) {
+	dir, err := os.MkdirTemp("", "leasehold-mongod-")
+	if err != nil {
+		return nil, err
+	}
+	set := &Set{spec: spec, dir: dir}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%w%s", err, set.tail())
+			set.Stop()
+		}
+	}()
+
+	addrs, err := freeAddrs(max(1, spec.Members))
+	if err != nil {
+		return nil, err
+	}
+	var keyFile string
+	if spec.Auth && spec.Members > 0 {
+		keyFile = filepath.Join(dir, "key")
+		if err := os.WriteFile(keyFile, []byte("bGVhc2Vob2xk"), 0o400); err != nil {
+			return nil, err
+		}
+	}
+	for i, addr := range addrs {
+		m := &Member{Addr: addr, path: path, env: spec.Env, dir: filepath.Join(dir, fmt.Sprint(i))}
+		if err := os.Mkdir(m.dir, 0o700); err != nil {
+			return nil, err
+		}
+		_, port, _ := net.SplitHostPort(addr)
+		m.args = []string{
+			"--bind_ip", "127.0.0.1", "--port", port, "--nounixsocket",
+			"--dbpath", m.dir, "--logpath", filepath.Join(m.dir, "log"), "--logappend",
+			"--wiredTigerCacheSizeGB", "0.25",
+			"--setParameter", "diagnosticDataCollectionEnabled=false",
+		}
+		if spec.Members > 0 {
+			m.args = append(m.args, "--replSet", setName, "--oplogSize", "64")
+		}
+		switch {
+		case keyFile != "":
+			m.args = append(m.args, "--keyFile", keyFile)
+		case spec.Auth:
+			m.args = append(m.args, "--auth")
+		}
+		if err := m.Start(); err != nil {
+			return nil, err
+		}
+		set.members = append(set.members, m)
+	}
+	for _, m := range set.members {
+		if err := m.ping(ctx); err != nil {
+			return nil, fmt.Errorf("mongod on %s: %w", m.Addr, err)
+		}
+	}
+	if spec.Members > 0 {
+		if err := set.initiate(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if spec.Auth {
+		if err := set.createRoot(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if spec.Members > 0 {
+		if err := set.settled(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return set, nil
+}
+
+// URI is a connection string for the whole set.
+func (s *Set) URI() string {
+	var user string
+	if s.spec.Auth {
+		user = "root:root@"
+	}
+	return s.URIAs(user)
+}
+
+// URIAs is a connection string with "user:password@" given by the caller.
+func (s *Set) URIAs(user string) string {
+	var addrs []string
+	for _, m := range s.members {
+		addrs = append(addrs, m.Addr)
+	}
+	uri := "mongodb://" + user + strings.Join(addrs, ",") + "/"
+	if s.spec.Members > 0 {
+		return uri + "?replicaSet=" + setName
+	}
+	return uri + "?directConnection=true"
+}
+
+// Members returns the processes.
+func (s *Set) Members() []*Member { return s.members }
+
+// Stop ends the processes, by pid, and removes their files.
+func (s *Set) Stop() {
+	var all sync.WaitGroup
+	for _, m := range s.members {
+		all.Go(func() { m.Kill() })
+	}
+	all.Wait()
+	os.RemoveAll(s.dir)
+}
+
+// Primary returns the member that is primary now.
+func (s *Set) Primary(ctx context.Context) (*Member, error) {
+	for {
+		for _, m := range s.members {
+			var hello struct {
+				Writable bool `bson:"isWritablePrimary"`
+			}
+			try, cancel := context.WithTimeout(ctx, time.Second)
+			err := m.run(try, "", bson.D{{Key: "hello", Value: 1}}, &hello)
+			cancel()
+			if err == nil && hello.Writable {
+				return m, nil
+			}
+		}
+		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+			return nil, fmt.Errorf("no primary: %w", err)
+		}
+	}
+}
+
+// StepDown makes the primary give way to another member, the planned way.
+func (s *Set) StepDown(ctx context.Context) error {
+	m, err := s.Primary(ctx)
+	if err != nil {
+		return err
+	}
+	return m.run(ctx, s.user(), bson.D{{Key: "replSetStepDown", Value: 30}, {Key: "secondaryCatchUpPeriodSecs", Value: 10}}, nil)
+}
+
+func (s *Set) user() string {
+	if s.spec.Auth {
+		return "root:root@"
+	}
+	return ""
+}
+
+func (s *Set) initiate(ctx context.Context) error {
+	var members bson.A
+	for i, m := range s.members {
+		members = append(members, bson.D{{Key: "_id", Value: i}, {Key: "host", Value: m.Addr}})
+	}
+	config := bson.D{{Key: "_id", Value: setName}, {Key: "members", Value: members}}
+	if s.spec.ElectionTimeout > 0 {
+		config = append(config, bson.E{Key: "settings", Value: bson.D{
+			{Key: "electionTimeoutMillis", Value: s.spec.ElectionTimeout.Milliseconds()},
+			{Key: "heartbeatIntervalMillis", Value: min(2*time.Second, s.spec.ElectionTimeout/2).Milliseconds()},
+		}})
+	}
+	if err := s.members[0].run(ctx, "", bson.D{{Key: "replSetInitiate", Value: config}}, nil); err != nil {
+		return fmt.Errorf("replSetInitiate: %w", err)
+	}
+	_, err := s.Primary(ctx)
+	return err
+}
+
+// createRoot uses the localhost exception: the first user may be made by anyone.
+func (s *Set) createRoot(ctx context.Context) error {
+	m, err := s.Primary(ctx)
+	if err != nil {
+		return err
+	}
+	return m.run(ctx, "", bson.D{
+		{Key: "createUser", Value: "root"}, {Key: "pwd", Value: "root"},
+		{Key: "roles", Value: bson.A{"root"}},
+	}, nil)
+}
+
+// settled waits until every member is primary or secondary, so that a majority
+// is one of all.
+func (s *Set) settled(ctx context.Context) error {
+	for {
+		var status struct {
+			Members []struct {
+				State int `bson:"state"`
+			} `bson:"members"`
+		}
+		m, err := s.Primary(ctx)
+		if err != nil {
+			return err
+		}
+		err = m.run(ctx, s.user(), bson.D{{Key: "replSetGetStatus", Value: 1}}, &status)
+		ready := 0
+		for _, m := range status.Members {
+			if m.State == 1 || m.State == 2 {
+				ready++
+			}
+		}
+		if err == nil && ready == len(s.members) {
+			return nil
+		}
+		if sleepErr := sleep(ctx, 100*time.Millisecond); sleepErr != nil {
+			return fmt.Errorf("%d of %d members ready: %w", ready, len(s.members), errors.Join(sleepErr, err))
+		}
+	}
+}
+
+// tail is the end of the members' logs, for errors.
+func (s *Set) tail() string {
+	var b strings.Builder
+	for _, m := range s.members {
+		log, _ := os.ReadFile(filepath.Join(m.dir, "log"))
+		out, _ := os.ReadFile(filepath.Join(m.dir, "out"))
+		for _, text := range [][]byte{log, out} {
+			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+			for _, l := range lines[max(0, len(lines)-5):] {
+				if len(l) > 300 {
+					l = l[:300]
+				}
+				b.WriteString("\n\t" + l)
+			}
+		}
+	}
+	return b.String()
+}
+
+// Start starts the process, again after a Kill.
+func (m *Member) Start() error {
+	out, err := os.OpenFile(filepath.Join(m.dir, "out"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	m.cmd = exec.Command(m.path, m.args...)
+	m.cmd.Env = append(os.Environ(), m.env...)
+	m.cmd.Stdout, m.cmd.Stderr = out, out
+	endWithParent(m.cmd)
+	if err := m.cmd.Start(); err != nil {
+		return err
+	}
+	cmd, done := m.cmd, make(chan struct{})
+	m.done = done
+	go func() {
+		cmd.Wait()
+		close(done)
+	}()
+	return nil
+}
+
+// Kill ends the process at once, as kill -9 does, and waits for its end.
+func (m *Member) Kill() {
+	if m.cmd == nil || m.cmd.Process == nil {
+		return
+	}
+	m.cmd.Process.Kill()
+	<-m.done
+}
+
+// Freeze stops the process as SIGSTOP does.
+func (m *Member) Freeze() error { return freeze(m.cmd.Process) }
+
+// Thaw lets a frozen process go on.
+func (m *Member) Thaw() error { return thaw(m.cmd.Process) }
+
+// ping waits until the process answers.
+func (m *Member) ping(ctx context.Context) error {
+	for {
+		select {
+		case <-m.done:
+			return fmt.Errorf("ended: %v", m.cmd.ProcessState)
+		default:
+		}
+		try, cancel := context.WithTimeout(ctx, 2*time.Second)
+		err := m.run(try, "", bson.D{{Key: "ping", Value: 1}}, nil)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if sleepErr := sleep(ctx, 50*time.Millisecond); sleepErr != nil {
+			return errors.Join(sleepErr, err)
+		}
+	}
+}
+
+// run runs a command on this member and no other.
+func (m *Member) run(ctx context.Context, user string, cmd bson.D, into any) error {
+	client, err := mongo.Connect(options.Client().
+		ApplyURI("mongodb://" + user + m.Addr + "/?directConnection=true").
+		SetServerSelectionTimeout(time.Second))
+	if err != nil {
+		return err
+	}
+	defer client.Disconnect(context.WithoutCancel(ctx))
+	res := client.Database("admin").RunCommand(ctx, cmd)
+	if into == nil {
+		return res.Err()
+	}
+	return res.Decode(into)
+}
+
+// freeAddrs returns n loopback addresses that nobody listened on a moment ago.
+func freeAddrs(n int) ([]string, error) {
+	var addrs []string
+	for range n {
+		lis, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer lis.Close()
+		addrs = append(addrs, lis.Addr().String())
+	}
+	return addrs, nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,90 @@
+package integration_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/integration/internal/proc"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// B06, B19, L13: the lock of a killed process is taken when its session has
+// lapsed by the server's clock, not before, soon after, and with no TTL index.
+func TestB06KilledHolder(t *testing.T) {
+	const rounds = 3
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		opt := r.short(2 * time.Second)
+		store := r.store()
+		waiter := r.session(r.short(patient))
+		var late []time.Duration
+		for round := range rounds {
+			key := fmt.Sprintf("killed %d", round)
+			p := proc.Start(t, "worker", r.args(opt))
+			p.Await("ready", 30*time.Second)
+			p.Tell(proc.Order{Do: "lock", Key: key})
+			holder := p.Await("lock", 30*time.Second)
+
+			m := waiter.Mutex(key)
+			ch := locking(t.Context(), m)
+			eventually(t, 10*time.Second, "the waiter stands in line", func() bool { return load(t, store, key).Waiting == 1 })
+			time.Sleep(time.Duration(lab.Rand().Int64N(int64(opt.TTL / 2))))
+			p.Kill()
+			time.Sleep(100 * time.Millisecond) // what it had sent has arrived
+			died := member(t, store, holder.Text)
+			lapse := died.At.Add(died.TTL)
+
+			g := granted(t, ch, opt.TTL+10*time.Second)
+			h := load(t, store, key).Holders[0]
+			if h.Since.Before(lapse) {
+				t.Errorf("taken at %v, %v before the killed session lapsed", h.Since, lapse.Sub(h.Since))
+			}
+			if over := h.Since.Sub(lapse); over > wakeUp {
+				t.Errorf("taken %v after the killed session lapsed, want at most %v", over, wakeUp)
+			} else {
+				late = append(late, over)
+			}
+			if g.token <= holder.Token {
+				t.Errorf("token %d is not greater than the killed holder's %d", g.token, holder.Token)
+			}
+			unlock(t, m)
+		}
+
+		cur, err := r.raw().Indexes().List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var indexes []bson.M
+		if err := cur.All(t.Context(), &indexes); err != nil {
+			t.Fatal(err)
+		}
+		if len(indexes) != 1 {
+			t.Errorf("indexes %v, want only that on _id", indexes)
+		}
+		lab.Note(t, "taken %v after the killed session lapsed (server's clock)", late)
+	})
+}
+
+// A program that only ever tries gets over a crash too.
+func TestTryAfterCrash(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		opt := r.short(time.Second)
+		p := proc.Start(t, "worker", r.args(opt))
+		p.Await("ready", 30*time.Second)
+		p.Tell(proc.Order{Do: "lock", Key: "tried"})
+		p.Await("lock", 30*time.Second)
+		tries := r.session(r.short(patient)).Mutex("tried")
+		if tries.TryLock() {
+			t.Fatal("TryLock of a held key succeeded")
+		}
+		p.Kill()
+		time.Sleep(opt.TTL + 200*time.Millisecond)
+		if err := tries.TryLockContext(t.Context()); err != nil {
+			t.Fatalf("one try after the lapse: %v", err)
+		}
+		unlock(t, tries)
+	})
+}

@@ -1,0 +1,92 @@
+package integration_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/integration/internal/proc"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// B36: of those in line one gives up, one is killed, one is frozen: the next is
+// served, nothing of them stays, and the frozen one gets its turn when it thaws.
+func TestB36LeavingTheLine(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		opt := r.short(2 * time.Second)
+		store := r.store()
+		const key = "line"
+		inLine := func(n int) {
+			t.Helper()
+			eventually(t, 10*time.Second, "they stand in line", func() bool { return load(t, store, key).Waiting == n })
+		}
+		child := func() *proc.Proc {
+			t.Helper()
+			p := proc.Start(t, "worker", r.args(opt))
+			p.Await("ready", 30*time.Second)
+			return p
+		}
+
+		holder := r.session(opt).Mutex(key)
+		lock(t, holder, 10*time.Second)
+		killed, frozen := child(), child()
+
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		quits := locking(ctx, r.session(opt).Mutex(key))
+		inLine(1)
+		killed.Tell(proc.Order{Do: "lock", Key: key})
+		inLine(2)
+		frozen.Tell(proc.Order{Do: "lock", Key: key})
+		inLine(3)
+		next := locking(t.Context(), r.session(opt).Mutex(key))
+		inLine(4)
+
+		cancel()
+		if g := <-quits; sentinel(g.err) != "canceled" {
+			t.Errorf("the one that gives up: %v, want context.Canceled", g.err)
+		}
+		inLine(3) // at once, not when a session lapses
+		killed.Kill()
+		frozen.Stop()
+		unlock(t, holder) // grants to the killed one, which is not known to be dead yet
+		begin := time.Now()
+		g := granted(t, next, 4*opt.TTL)
+		took := time.Since(begin)
+		if limit := 2*opt.TTL + wakeUp; took > limit {
+			t.Errorf("served %v after the release, want at most %v", took, limit)
+		}
+		st := load(t, store, key)
+		if len(st.Holders) != 1 || st.Holders[0].Token != g.token {
+			t.Errorf("holders %v, want one with token %d", st.Holders, g.token)
+		}
+
+		frozen.Cont()
+		eventually(t, opt.TTL+5*time.Second, "the frozen one stands in line again", func() bool { return load(t, store, key).Waiting == 1 })
+		unlock(t, g.m)
+		late := frozen.Await("lock", 2*opt.TTL+5*time.Second)
+		if late.Err != "" || late.Token <= g.token {
+			t.Errorf("the frozen one's turn: token %d after %d, %s", late.Token, g.token, late.Err)
+		}
+		frozen.Tell(proc.Order{Do: "unlock", Key: key})
+		if ev := frozen.Await("unlock", 10*time.Second); ev.Err != "" {
+			t.Errorf("unlock: %s", ev.Err)
+		}
+		raw, err := r.raw().FindOne(t.Context(), bson.D{{Key: "_id", Value: "k/" + key}}).Raw()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, field := range []string{"h", "q"} {
+			if a, ok := raw.Lookup(field).ArrayOK(); ok {
+				if vs, _ := a.Values(); len(vs) != 0 {
+					t.Errorf("%s is %v at the end", field, a)
+				}
+			}
+		}
+		if len(raw) > 512 {
+			t.Errorf("the document has %d bytes at the end: %v", len(raw), raw)
+		}
+	})
+}

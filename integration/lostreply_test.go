@@ -1,0 +1,220 @@
+package integration_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/integration/internal/proxy"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+)
+
+// fates are the ways in which one command or its reply gets lost.
+var fates = []struct {
+	name string
+	fate proxy.Fate
+}{
+	{"reply lost", proxy.LoseReply},
+	{"cut before the reply", proxy.CutReply},
+	{"reply late", proxy.LateReply},
+	{"request lost", proxy.LoseRequest},
+	{"request late", proxy.LateRequest},
+}
+
+// B09: whatever gets lost of an acquire, a heartbeat, a burial or a release, no
+// claim is left behind, and nobody loses what is its own.
+func TestB09LostReply(t *testing.T) {
+	const ttl = 2 * time.Second
+	cases := map[string]func(t *testing.T, f fault){
+		"acquire":           lostAcquire,
+		"acquire, given up": lostAcquireGivenUp,
+		"heartbeat":         lostHeartbeat,
+		"release":           lostRelease,
+		"bury":              lostBury,
+	}
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		for name, run := range cases {
+			t.Run(name, func(t *testing.T) {
+				for _, f := range fates {
+					t.Run(f.name, func(t *testing.T) {
+						t.Parallel()
+						r := newRoom(t, s)
+						p := r.proxy()
+						lost := new(losses)
+						opt := r.short(ttl)
+						opt.Hooks = lost.hooks()
+						run(t, fault{r, p, f.fate, r.via(p, opt), r.session(r.short(patient)), r.store(), lost})
+						lost.none(t)
+					})
+				}
+			})
+		}
+	})
+}
+
+// A fault is the scene of one case: the session that the fault is for, behind a
+// proxy, and another that is not troubled.
+type fault struct {
+	r        *room
+	p        *proxy.Proxy
+	fate     proxy.Fate
+	troubled *dsync.Session
+	other    *dsync.Session
+	store    dsync.Store
+	lost     *losses
+}
+
+// hit waits until the fault has happened.
+func (f fault) hit(t *testing.T, hit <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-hit:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the proxy never saw the command that it was to lose")
+	}
+}
+
+// free checks that nothing is left of anybody's claims on the key, now and after
+// what was held back has arrived.
+func (f fault) free(t *testing.T, key string) {
+	t.Helper()
+	isFree := func() bool {
+		st := load(t, f.store, key)
+		return len(st.Holders) == 0 && st.Waiting == 0
+	}
+	eventually(t, 5*time.Second, "nothing is left on the key", isFree)
+	f.p.Heal()
+	time.Sleep(500 * time.Millisecond)
+	eventually(t, 5*time.Second, "nothing is left on the key after what was late has arrived", isFree)
+	m := f.other.Mutex(key)
+	lock(t, m, 5*time.Second)
+	unlock(t, m)
+}
+
+func lostAcquire(t *testing.T, f fault) {
+	m := warm(t, f.troubled, "key")
+	hit := f.p.Once(f.fate, acquires("key"))
+	lock(t, m, 10*time.Second)
+	f.hit(t, hit)
+	if st := load(t, f.store, "key"); len(st.Holders) != 1 || st.Holders[0].Token != m.Token() || st.Waiting != 0 {
+		t.Errorf("holders %v and %d waiting, want one with token %d", st.Holders, st.Waiting, m.Token())
+	}
+	unlock(t, m)
+	f.free(t, "key")
+}
+
+func lostAcquireGivenUp(t *testing.T, f fault) {
+	m := warm(t, f.troubled, "key")
+	ctx, cancel := context.WithCancel(t.Context())
+	hit := f.p.Once(f.fate, acquires("key"))
+	ch := locking(ctx, m)
+	f.hit(t, hit)
+	cancel()
+	if g := <-ch; g.err == nil {
+		// The grant was quicker than the cancel: then it must be a good one.
+		unlock(t, m)
+	} else if sentinel(g.err) != "canceled" {
+		t.Errorf("LockContext: %v, want context.Canceled", g.err)
+	}
+	// The session lives on, so nothing but its own clean-up frees the key.
+	f.free(t, "key")
+}
+
+func lostHeartbeat(t *testing.T, f fault) {
+	m := f.troubled.Mutex("key")
+	lock(t, m, 10*time.Second)
+	hit := f.p.Once(f.fate, heartbeats(f.troubled.ID()))
+	f.hit(t, hit)
+	select {
+	case <-m.Lost():
+		t.Error("the lock was lost over one heartbeat")
+	case <-time.After(4 * time.Second):
+	}
+	unlock(t, m)
+	f.free(t, "key")
+}
+
+func lostRelease(t *testing.T, f fault) {
+	m := f.troubled.Mutex("key")
+	lock(t, m, 10*time.Second)
+	next := f.other.Mutex("key")
+	ch := locking(t.Context(), next)
+	eventually(t, 10*time.Second, "the other stands in line", func() bool { return load(t, f.store, "key").Waiting == 1 })
+	hit := f.p.Once(f.fate, releases("key"))
+	unlock(t, m)
+	f.hit(t, hit)
+	g := granted(t, ch, 10*time.Second)
+
+	// The troubled session's newer lock must survive its retried release (B28).
+	again := locking(t.Context(), m)
+	unlock(t, next)
+	granted(t, again, 10*time.Second)
+	f.p.Heal()
+	time.Sleep(time.Second)
+	if m.Token() <= g.token {
+		t.Errorf("token %d after %d", m.Token(), g.token)
+	}
+	if st := load(t, f.store, "key"); len(st.Holders) != 1 || st.Holders[0].Token != m.Token() {
+		t.Errorf("the newer lock is gone: holders %v, want token %d", st.Holders, m.Token())
+	}
+	unlock(t, m)
+	f.free(t, "key")
+}
+
+func lostBury(t *testing.T, f fault) {
+	// A session of a third process, cut off for good.
+	gone := f.r.proxy()
+	cut := f.r.via(gone, f.r.short(time.Second))
+	held := cut.Mutex("key")
+	lock(t, held, 10*time.Second)
+	hit := f.p.Once(f.fate, buries(cut.ID()))
+	m := f.troubled.Mutex("key")
+	ch := locking(t.Context(), m)
+	gone.Cut()
+	f.hit(t, hit)
+	granted(t, ch, 10*time.Second)
+	if err := held.UnlockContext(t.Context()); sentinel(err) != "lost" {
+		t.Errorf("Unlock of the buried holder: %v, want ErrLost", err)
+	}
+	unlock(t, m)
+	f.free(t, "key")
+}
+
+// B31: a request that arrives late, after the release of what it asked for, joins
+// nothing and frees nothing.
+func TestB31LateRequest(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		p := r.proxy()
+		var lost losses
+		opt := r.short(2 * time.Second)
+		opt.Hooks = lost.hooks()
+		troubled, other, store := r.via(p, opt), r.session(r.short(patient)), r.store()
+		m := warm(t, troubled, "late")
+
+		hit := p.Once(proxy.LateRequest, acquires("late"))
+		lock(t, m, 10*time.Second) // by the second attempt
+		if !closed(hit) {
+			t.Fatal("no request was held back")
+		}
+		unlock(t, m)
+		next := other.Mutex("late")
+		lock(t, next, 10*time.Second)
+		held := load(t, store, "late").Holders
+		time.Sleep(time.Second)
+		p.Heal()
+		time.Sleep(time.Second)
+		st := load(t, store, "late")
+		if len(st.Holders) != 1 || st.Holders[0] != held[0] {
+			t.Errorf("holders %v, want %v", st.Holders, held)
+		}
+		if st.Waiting != 0 {
+			t.Errorf("the late request stands in line: %v", st)
+		}
+		unlock(t, next)
+		lock(t, next, 5*time.Second)
+		unlock(t, next)
+		lost.none(t)
+	})
+}

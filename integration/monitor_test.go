@@ -1,0 +1,167 @@
+package integration_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// A monitor notes the commands that clients send to one database.
+type monitor struct {
+	db string
+
+	mu   sync.Mutex
+	sent []command
+	open map[int64]int // by request id: index into sent
+}
+
+type command struct {
+	name string
+	id   string // of the document that it is about
+	body bson.Raw
+	code int32 // of the error that the server answered with, of a write error or of the command
+}
+
+func (c command) String() string { return c.name + " " + c.id }
+
+func newMonitor(db string) *monitor { return &monitor{db: db, open: make(map[int64]int)} }
+
+func (m *monitor) client() *options.ClientOptions {
+	return options.Client().SetMonitor(&event.CommandMonitor{
+		Started:   m.started,
+		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) { m.answered(e.RequestID, e.Reply, nil) },
+		Failed:    func(_ context.Context, e *event.CommandFailedEvent) { m.answered(e.RequestID, nil, e.Failure) },
+	})
+}
+
+func (m *monitor) started(_ context.Context, e *event.CommandStartedEvent) {
+	if e.DatabaseName != m.db {
+		return
+	}
+	c := command{name: e.CommandName, body: slices.Clone(e.Command)}
+	for _, path := range [][]string{{"query", "_id"}, {"updates", "0", "q", "_id"}, {"documents", "0", "_id"}, {"filter", "_id"}} {
+		if id, ok := e.Command.Lookup(path...).StringValueOK(); ok {
+			c.id = id
+			break
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.open[e.RequestID] = len(m.sent)
+	m.sent = append(m.sent, c)
+}
+
+func (m *monitor) answered(request int64, reply bson.Raw, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i, ok := m.open[request]
+	if !ok {
+		return
+	}
+	delete(m.open, request)
+	if code, ok := reply.Lookup("writeErrors", "0", "code").AsInt64OK(); ok {
+		m.sent[i].code = int32(code)
+	}
+	if e, ok := err.(interface{ ErrorCodes() []int }); ok && len(e.ErrorCodes()) > 0 {
+		m.sent[i].code = int32(e.ErrorCodes()[0])
+	}
+}
+
+// reset forgets all commands that were sent so far.
+func (m *monitor) reset() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sent = nil
+	clear(m.open)
+}
+
+// commands returns those sent since the last reset that f is true for; nil: all.
+func (m *monitor) commands(f func(command) bool) []command {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var cs []command
+	for _, c := range m.sent {
+		if f == nil || f(c) {
+			cs = append(cs, c)
+		}
+	}
+	return cs
+}
+
+// noDuplicates fails the test if any reply carried code 11000 (B11).
+func (m *monitor) noDuplicates(t testing.TB) {
+	t.Helper()
+	for _, c := range m.commands(func(c command) bool { return c.code == 11000 }) {
+		t.Errorf("%v: answered with code 11000", c)
+	}
+}
+
+func aboutKey(c command) bool     { return strings.HasPrefix(c.id, "k/") }
+func aboutSession(c command) bool { return strings.HasPrefix(c.id, "s/") }
+
+// waits: a change stream that has nothing to say.
+func idleStream(c command) bool { return c.name == "getMore" }
+
+// An oplog counts what was written to a database, on a replica set.
+type oplog struct {
+	coll *mongo.Collection
+	ns   string
+	from bson.Timestamp
+}
+
+// newOplog counts from now on.
+func newOplog(t testing.TB, r *room) *oplog {
+	t.Helper()
+	o := &oplog{coll: r.Client(t).Database("local").Collection("oplog.rs"), ns: r.DB + "." + collection}
+	o.reset(t)
+	return o
+}
+
+func (o *oplog) reset(t testing.TB) {
+	t.Helper()
+	var last struct {
+		TS bson.Timestamp `bson:"ts"`
+	}
+	err := o.coll.FindOne(t.Context(), bson.D{}, options.FindOne().SetSort(bson.D{{Key: "$natural", Value: -1}})).Decode(&last)
+	if err != nil {
+		t.Fatalf("oplog: %v", err)
+	}
+	o.from = last.TS
+}
+
+// writes counts entries about documents whose _id begins with prefix.
+func (o *oplog) writes(t testing.TB, prefix string) int {
+	t.Helper()
+	cur, err := o.coll.Find(t.Context(), bson.D{
+		{Key: "ts", Value: bson.D{{Key: "$gt", Value: o.from}}},
+		{Key: "ns", Value: o.ns},
+	})
+	if err != nil {
+		t.Fatalf("oplog: %v", err)
+	}
+	var entries []struct {
+		O  bson.Raw `bson:"o"`
+		O2 bson.Raw `bson:"o2"`
+	}
+	if err := cur.All(t.Context(), &entries); err != nil {
+		t.Fatalf("oplog: %v", err)
+	}
+	n := 0
+	for _, e := range entries {
+		id, ok := e.O2.Lookup("_id").StringValueOK()
+		if !ok {
+			id, _ = e.O.Lookup("_id").StringValueOK()
+		}
+		if strings.HasPrefix(id, prefix) {
+			n++
+		}
+	}
+	return n
+}

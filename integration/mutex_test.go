@@ -1,0 +1,192 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+)
+
+// L1, L2, L3: free, held, waited for with and without a limit.
+func TestMutex(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		opt := r.short(5 * time.Second)
+		opt.Host, opt.App, opt.Meta = "host of a", "app 1", map[string]string{"zone": "z"}
+		a, b := r.session(opt), r.session(r.short(5*time.Second))
+		store := r.store()
+		ma, mb := a.Mutex("key"), b.Mutex("key")
+		lock(t, ma, 20*time.Second)
+
+		m := member(t, store, a.ID())
+		if m.Host != opt.Host || m.PID != os.Getpid() || m.App != opt.App || m.Meta["zone"] != "z" || m.TTL != opt.TTL {
+			t.Errorf("the session's record is %+v", m)
+		}
+
+		err := mb.TryLockContext(t.Context())
+		var held *dsync.HeldError
+		if !errors.As(err, &held) || !errors.Is(err, dsync.ErrHeld) {
+			t.Fatalf("TryLockContext: %v, want a *HeldError", err)
+		}
+		if held.Host != opt.Host || held.PID != os.Getpid() || !held.Since.Equal(load(t, store, "key").Holders[0].Since) {
+			t.Errorf("held by %+v", held)
+		}
+
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		if err := mb.LockContext(ctx); sentinel(err) != "deadline" || errors.Is(err, dsync.ErrHeld) {
+			t.Errorf("waiting with a limit: %v, want context.DeadlineExceeded", err)
+		}
+		ch := locking(t.Context(), mb)
+		eventually(t, 10*time.Second, "the waiter stands in line", func() bool { return load(t, store, "key").Waiting == 1 })
+		unlock(t, ma)
+		g := granted(t, ch, 5*time.Second)
+		if g.token == 0 || ma.Token() != 0 {
+			t.Errorf("tokens %d of the holder and %d of the former", g.token, ma.Token())
+		}
+		unlock(t, mb)
+		if st := load(t, store, "key"); len(st.Holders) != 0 || st.Waiting != 0 {
+			t.Errorf("in the end: %+v", st)
+		}
+	})
+}
+
+// L7, L13: a lease of fixed duration lapses by itself, and not while extended.
+func TestLease(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		opt := r.short(5 * time.Second)
+		a, b := r.session(opt), r.session(opt)
+		const d = 3 * time.Second
+		l, err := a.Acquire(t.Context(), "lease", d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := l.Token()
+		time.Sleep(d / 3)
+		until, err := l.Extend(t.Context())
+		if err != nil {
+			t.Fatalf("Extend: %v", err)
+		}
+		store := r.store()
+		st := load(t, store, "lease")
+		if got := st.Holders[0].Until; !got.Equal(until) {
+			t.Errorf("Extend returned %v, the store has %v", until, got)
+		}
+		if left := until.Sub(st.Now); left > d || left < d-time.Second {
+			t.Errorf("%v left after Extend, want about %v", left, d)
+		}
+		if _, err := b.TryAcquire(t.Context(), "lease", d); sentinel(err) != "held" {
+			t.Errorf("TryAcquire: %v, want ErrHeld", err)
+		}
+
+		begin := time.Now()
+		next, err := b.Acquire(t.Context(), "lease", d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !closed(l.Lost()) {
+			t.Error("taken before Lost closed")
+		}
+		since := load(t, store, "lease").Holders[0].Since
+		if over := since.Sub(until); over < 0 || over > wakeUp {
+			t.Errorf("taken %v after its end, want 0 to %v (waited %v)", over, wakeUp, time.Since(begin))
+		}
+		if next.Token() <= first {
+			t.Errorf("token %d after %d", next.Token(), first)
+		}
+		if _, err := l.Extend(t.Context()); sentinel(err) != "lost" {
+			t.Errorf("Extend after the end: %v, want ErrLost", err)
+		}
+		if err := l.Release(t.Context()); sentinel(err) != "lost" {
+			t.Errorf("Release after the end: %v, want ErrLost", err)
+		}
+		if next.Token() == 0 {
+			t.Error("the late Release ended somebody else's lease")
+		}
+		if err := next.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// B35: a job that must not run twice within a while.
+func TestB35UnlockAfter(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		opt := r.short(2 * time.Second)
+		a, b := r.session(opt), r.session(opt)
+		m := a.Mutex("job")
+		lock(t, m, 20*time.Second)
+		const d = 1500 * time.Millisecond
+		before := load(t, r.store(), "job").Now
+		if err := m.UnlockAfter(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Close(t.Context()); err != nil { // the process ends
+			t.Fatal(err)
+		}
+		if b.Mutex("job").TryLock() {
+			t.Error("a second run within the while")
+		}
+		mb := b.Mutex("job")
+		lock(t, mb, d+10*time.Second)
+		if gap := load(t, r.store(), "job").Holders[0].Since.Sub(before); gap < d {
+			t.Errorf("run again after %v, want at least %v", gap, d)
+		}
+		unlock(t, mb)
+	})
+}
+
+// B10: an unreachable store is neither nil nor "held".
+func TestB10Unreachable(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		p := r.proxy()
+		m := warm(t, r.via(p, r.short(2*time.Second)), "key")
+		p.Cut()
+		if err := m.TryLockContext(t.Context()); err == nil || errors.Is(err, dsync.ErrHeld) {
+			t.Errorf("TryLockContext: %v, want the store's error", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		err := m.LockContext(ctx)
+		if sentinel(err) != "deadline" || !strings.Contains(err.Error(), "store") {
+			t.Errorf("LockContext: %v, want context.DeadlineExceeded with the store's error", err)
+		}
+		ch := locking(t.Context(), m) // waits until the store is back
+		time.Sleep(time.Second)
+		p.Heal()
+		granted(t, ch, 20*time.Second)
+		unlock(t, m)
+	})
+}
+
+// B14: Close takes about a round trip when nobody holds anything.
+func TestB14Close(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		session := r.session(r.short(10 * time.Second))
+		warm(t, session, "key")
+		id := session.ID()
+		begin := time.Now()
+		if err := session.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("Close took %v", took)
+		}
+		if m := member(t, r.store(), id); !m.Dead {
+			t.Errorf("after Close the session's record is %+v, want it dead", m)
+		}
+		m := r.session(r.short(10 * time.Second)).Mutex("key")
+		if err := m.TryLockContext(t.Context()); err != nil {
+			t.Errorf("after Close: %v", err)
+		}
+	})
+}

@@ -1,0 +1,103 @@
+package integration_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/integration/internal/proxy"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// B34: a slow query has the application's only connection for two TTLs. With a
+// client of its own the session doesn't notice; on the application's it is lost,
+// and the hooks say why.
+func TestB34ExhaustedPool(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		const ttl = 1500 * time.Millisecond
+		for _, own := range []bool{true, false} {
+			name := "caller's client"
+			if own {
+				name = "own client"
+			}
+			t.Run(name, func(t *testing.T) {
+				r := newRoom(t, s)
+				p := r.proxy()
+				app := server.Connect(t, p.URI(), options.Client().SetMaxPoolSize(1))
+				var mu sync.Mutex
+				var why []string
+				var lost losses
+				opt := r.short(ttl)
+				opt.Hooks = lost.hooks()
+				opt.Hooks.StoreError = func(op string, err error) {
+					mu.Lock()
+					defer mu.Unlock()
+					why = append(why, op+": "+err.Error())
+				}
+				var session *dsync.Session
+				if own {
+					var err error
+					session, err = dsyncmongo.Connect(t.Context(), options.Client().ApplyURI(p.URI()), r.DB, &dsyncmongo.Options{Options: opt})
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(func() { session.Close(context.Background()) })
+				} else {
+					session = r.open(app, opt)
+				}
+				m := session.Mutex("key")
+				lock(t, m, 10*time.Second)
+
+				// The query is answered when the proxy heals.
+				hit := p.Once(proxy.LateReply, func(c proxy.Command) bool { return c.On(r.DB, "app") })
+				query := make(chan error, 1)
+				go func() {
+					cur, err := app.Database(r.DB).Collection("app").Find(context.Background(), bson.D{})
+					if err == nil {
+						err = cur.Close(context.Background())
+					}
+					query <- err
+				}()
+				<-hit
+				time.Sleep(2 * ttl)
+				stillHeld := m.Token() != 0
+				p.Heal()
+				if err := <-query; err != nil {
+					t.Errorf("the slow query: %v", err)
+				}
+
+				mu.Lock()
+				defer mu.Unlock()
+				if own {
+					if !stillHeld {
+						t.Errorf("lost, although the session has a client of its own: %v", why)
+					}
+					lost.none(t)
+					unlock(t, m)
+					return
+				}
+				if stillHeld {
+					t.Error("still held, although no heartbeat can have got through")
+				}
+				said := false
+				for _, w := range why {
+					said = said || strings.HasPrefix(w, "Heartbeat: ") && strings.Contains(w, "connection")
+				}
+				if !said {
+					t.Errorf("no StoreError says that heartbeats wait for a connection: %q", why)
+				} else {
+					t.Logf("the hook said: %s", why[len(why)-1])
+				}
+				if err := m.UnlockContext(t.Context()); sentinel(err) != "lost" {
+					t.Errorf("Unlock: %v, want ErrLost", err)
+				}
+			})
+		}
+	})
+}

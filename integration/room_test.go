@@ -1,0 +1,284 @@
+package integration_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/integration/internal/proxy"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// collection is the default of dsyncmongo.Options.
+const collection = "leasehold"
+
+// wakeUp is what a waiter may take to notice what it waits for: a round trip or
+// two, on a machine that is busy with other things.
+const wakeUp = 1500 * time.Millisecond
+
+// patient is the TTL of those who only wait in a test: longer than a server that
+// is busy with other tests makes a heartbeat wait.
+const patient = 6 * time.Second
+
+// A room is a database of a test's own on a server.
+type room struct {
+	*server.Server
+	t  testing.TB
+	DB string
+}
+
+func newRoom(t testing.TB, s *server.Server) *room {
+	t.Helper()
+	return &room{Server: s, t: t, DB: s.Database(t)}
+}
+
+// short are the options of most tests. Where the server can't push, waiters ask
+// often: these tests care about what is done and not how seldom it may be asked
+// for. Where it can, the default poll of some seconds would be too late for them.
+func (r *room) short(ttl time.Duration) dsync.Options {
+	o := dsync.Options{TTL: ttl}
+	if !r.Has(server.Need{ChangeStream: true}) {
+		o.Poll = 30 * time.Millisecond
+	}
+	return o
+}
+
+// session opens a session on a client of its own straight to the server.
+func (r *room) session(o dsync.Options, opts ...*options.ClientOptions) *dsync.Session {
+	r.t.Helper()
+	return r.open(r.Client(r.t, opts...), o)
+}
+
+// via opens a session that reaches the server through the proxy.
+func (r *room) via(p *proxy.Proxy, o dsync.Options, opts ...*options.ClientOptions) *dsync.Session {
+	r.t.Helper()
+	return r.open(server.Connect(r.t, p.URI(), opts...), o)
+}
+
+// open opens a session on the client. At the end of the test it is closed in
+// the time of a round trip.
+func (r *room) open(client *mongo.Client, o dsync.Options) *dsync.Session {
+	r.t.Helper()
+	if o.Logger == nil {
+		o.Logger = r.logger()
+	}
+	s, err := dsyncmongo.Open(r.t.Context(), client.Database(r.DB), &dsyncmongo.Options{Options: o})
+	if err != nil {
+		r.t.Fatalf("Open: %v", err)
+	}
+	r.t.Cleanup(func() {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		s.Close(ended) // a server that the test has harmed may not answer
+	})
+	return s
+}
+
+// logger keeps what a session logs for the case that the test fails.
+func (r *room) logger() *slog.Logger {
+	var mu sync.Mutex
+	var text bytes.Buffer
+	r.t.Cleanup(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.t.Failed() && text.Len() > 0 {
+			lines := text.Bytes()
+			r.t.Logf("a session's log, its last 4 KiB:\n%s", lines[max(0, len(lines)-4<<10):])
+		}
+	})
+	return slog.New(slog.NewTextHandler(writer(func(p []byte) (int, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return text.Write(p)
+	}), nil))
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(p []byte) (int, error) { return w(p) }
+
+// proxy starts a proxy in front of the node that takes writes.
+func (r *room) proxy() *proxy.Proxy {
+	r.t.Helper()
+	return proxy.New(r.t, r.Primary(r.t))
+}
+
+// store opens the Store itself, to look into the server.
+func (r *room) store() dsync.Store {
+	r.t.Helper()
+	s, err := dsyncmongo.NewStore(r.t.Context(), r.Client(r.t).Database(r.DB), nil)
+	if err != nil {
+		r.t.Fatalf("NewStore: %v", err)
+	}
+	return s
+}
+
+// raw is the collection itself.
+func (r *room) raw() *mongo.Collection {
+	r.t.Helper()
+	return r.Client(r.t).Database(r.DB).Collection(collection)
+}
+
+// load reads a key's state.
+func load(t testing.TB, s dsync.Store, key string) dsync.State {
+	t.Helper()
+	st, err := s.Load(t.Context(), key)
+	if err != nil {
+		t.Fatalf("Load %q: %v", key, err)
+	}
+	return st
+}
+
+// member reads a session's record.
+func member(t testing.TB, s dsync.Store, id string) dsync.Member {
+	t.Helper()
+	m, _, err := s.Members(t.Context(), id)
+	if err != nil || len(m) != 1 {
+		t.Fatalf("Members(%q) = %v, %v", id, m, err)
+	}
+	return m[0]
+}
+
+// eventually fails the test if cond does not come true within d.
+func eventually(t testing.TB, d time.Duration, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(d); !cond(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", d, what)
+		}
+	}
+}
+
+// lock locks within d.
+func lock(t testing.TB, m *dsync.Mutex, d time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	if err := m.LockContext(ctx); err != nil {
+		t.Fatalf("LockContext: %v", err)
+	}
+}
+
+// unlock unlocks a mutex that must still be held.
+func unlock(t testing.TB, m *dsync.Mutex) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := m.UnlockContext(ctx); err != nil {
+		t.Fatalf("UnlockContext: %v", err)
+	}
+}
+
+// A grant is what a locking goroutine reports.
+type grant struct {
+	m     *dsync.Mutex
+	at    time.Time // when LockContext returned
+	token int64
+	err   error
+}
+
+// locking locks m on a goroutine of its own.
+func locking(ctx context.Context, m *dsync.Mutex) <-chan grant {
+	ch := make(chan grant, 1)
+	go func() {
+		err := m.LockContext(ctx)
+		g := grant{m: m, at: time.Now(), err: err}
+		if err == nil {
+			g.token = m.Token()
+		}
+		ch <- g
+	}()
+	return ch
+}
+
+// granted waits for the grant and fails the test if it doesn't come within d.
+func granted(t testing.TB, ch <-chan grant, d time.Duration) grant {
+	t.Helper()
+	select {
+	case g := <-ch:
+		if g.err != nil {
+			t.Fatalf("LockContext: %v", g.err)
+		}
+		return g
+	case <-time.After(d):
+		t.Fatalf("no grant within %v", d)
+		panic("unreachable")
+	}
+}
+
+// closed reports whether ch is.
+func closed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// losses counts what must not happen in a test.
+type losses struct {
+	session, hold atomic.Int64
+}
+
+func (l *losses) hooks() *dsync.Hooks {
+	return &dsync.Hooks{
+		SessionLost: func(string, error) { l.session.Add(1) },
+		Lost:        func(dsync.Loss) { l.hold.Add(1) },
+	}
+}
+
+func (l *losses) none(t testing.TB) {
+	t.Helper()
+	if s, h := l.session.Load(), l.hold.Load(); s != 0 || h != 0 {
+		t.Errorf("lost %d sessions and %d holds, want none", s, h)
+	}
+}
+
+// The kinds of commands, told apart by what they are about.
+func onKey(key string) func(proxy.Command) bool {
+	return func(c proxy.Command) bool { return c.ID() == "k/"+key }
+}
+
+func acquires(key string) func(proxy.Command) bool {
+	return func(c proxy.Command) bool { return c.Name == "findAndModify" && onKey(key)(c) }
+}
+
+func releases(key string) func(proxy.Command) bool {
+	return func(c proxy.Command) bool { return c.Name == "update" && onKey(key)(c) }
+}
+
+// heartbeats are the heartbeats of the session.
+func heartbeats(id string) func(proxy.Command) bool {
+	return func(c proxy.Command) bool { return c.Name == "findAndModify" && c.ID() == "s/"+id }
+}
+
+// buries are burials of the session, sent by anyone.
+func buries(id string) func(proxy.Command) bool { return heartbeats(id) }
+
+// sentinel names the error, for events.
+func sentinel(err error) string {
+	for name, is := range map[string]error{
+		"held": dsync.ErrHeld, "lost": dsync.ErrLost, "closed": dsync.ErrClosed,
+		"deadline": context.DeadlineExceeded, "canceled": context.Canceled,
+	} {
+		if errors.Is(err, is) {
+			return name
+		}
+	}
+	return ""
+}
+
+// remote reports whether the servers of this run may have another clock than
+// this host.
+func remote() bool { return os.Getenv("MONGODB_URI") != "" }

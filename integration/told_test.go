@@ -1,0 +1,121 @@
+package integration_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/integration/internal/proxy"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+)
+
+// B02, B03: however the holder is cut off, its Lost closes at least the grace
+// before the store grants to anyone else.
+func TestB02ToldBeforeTaken(t *testing.T) {
+	const lanes, rounds = 8, 5
+	faults := []struct {
+		name string
+		slow time.Duration // what each reply took before that
+		cut  func(p *proxy.Proxy, session string)
+	}{
+		{"cut", 0, func(p *proxy.Proxy, _ string) { p.Cut() }},
+		{"hung", 0, func(p *proxy.Proxy, _ string) { p.Hang() }},
+		// A deadline that counted from the answers would be too late.
+		{"cut after slow replies", 120 * time.Millisecond, func(p *proxy.Proxy, _ string) { p.Cut() }},
+		{"heartbeats hung", 0, func(p *proxy.Proxy, id string) { p.Rule(always(proxy.LoseRequest, heartbeats(id))) }},
+		{"replies lost", 0, func(p *proxy.Proxy, id string) {
+			// They reach the server, so it gives the holder longer than the holder knows.
+			p.Rule(always(proxy.LoseReply, heartbeats(id)))
+		}},
+	}
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		const ttl = time.Second
+		const grace = ttl / 10 // Options.Grace's default
+		var mu sync.Mutex
+		var least, most time.Duration
+		var count int
+		for lane := range lanes {
+			t.Run(fmt.Sprint("lane ", lane), func(t *testing.T) {
+				t.Parallel()
+				r := newRoom(t, s)
+				store, opt := r.store(), r.short(ttl)
+				next := r.session(r.short(patient))
+				for round := range rounds {
+					f := faults[(lane+round)%len(faults)]
+					key := fmt.Sprintf("told %d", round)
+					p := r.proxy()
+					holder := r.via(p, opt)
+					m := holder.Mutex(key)
+					lock(t, m, 10*time.Second)
+					told := make(chan time.Time, 1)
+					lost := m.Lost()
+					go func() {
+						<-lost
+						told <- time.Now()
+					}()
+					mn := next.Mutex(key)
+					ch := locking(t.Context(), mn)
+					eventually(t, 10*time.Second, "the next stands in line", func() bool { return load(t, store, key).Waiting == 1 })
+					if f.slow > 0 {
+						p.Delay(f.slow)
+						time.Sleep(ttl) // heartbeats with such replies
+					}
+					begin := time.Now()
+					f.cut(p, holder.ID())
+
+					var at time.Time
+					select {
+					case at = <-told:
+					case <-time.After(ttl + 5*time.Second):
+						t.Fatalf("%s: the holder was never told", f.name)
+					}
+					if f.name == "replies lost" {
+						// The server would keep it alive for ever now; the session is lost
+						// all the same and sends no more.
+						p.Cut()
+					}
+					g := granted(t, ch, 2*ttl+10*time.Second)
+					gap := g.at.Sub(at)
+					if gap < grace {
+						t.Errorf("%s: told only %v before the next holder, want the grace of %v", f.name, gap, grace)
+					}
+					if !remote() {
+						// Stricter: the server's clock is this host's, and read at the grant.
+						since := load(t, store, key).Holders[0].Since
+						if gap := since.Sub(at); gap < grace {
+							t.Errorf("%s: told only %v before the grant, want the grace of %v", f.name, gap, grace)
+						}
+					}
+					if told := at.Sub(begin); told > ttl {
+						t.Errorf("%s: told %v after the fault, want less than the TTL", f.name, told)
+					}
+					if err := m.UnlockContext(t.Context()); sentinel(err) != "lost" {
+						t.Errorf("%s: late Unlock: %v, want ErrLost", f.name, err)
+					}
+					unlock(t, mn)
+
+					mu.Lock()
+					if count == 0 || gap < least {
+						least = gap
+					}
+					most = max(most, gap)
+					count++
+					mu.Unlock()
+				}
+			})
+		}
+		t.Cleanup(func() {
+			lab.Note(t, "%d rounds, told %v to %v before the next holder (grace %v)", count, least.Round(time.Millisecond), most.Round(time.Millisecond), grace)
+		})
+	})
+}
+
+func always(fate proxy.Fate, match func(proxy.Command) bool) func(proxy.Command) proxy.Fate {
+	return func(c proxy.Command) proxy.Fate {
+		if match(c) {
+			return fate
+		}
+		return proxy.Pass
+	}
+}
