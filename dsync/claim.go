@@ -6,8 +6,14 @@ import "time"
 // error that names both: [MismatchError].
 type Kind string
 
-// KindMutex is the kind of keys of [Mutex] and [Lease]: an exclusive hold.
-const KindMutex Kind = "mutex"
+const (
+	// KindMutex is the kind of keys of [Mutex] and [Lease]: an exclusive hold.
+	KindMutex Kind = "mutex"
+
+	// KindElection is the kind of keys of package leader: an exclusive hold whose
+	// grants are counted, as terms.
+	KindElection Kind = "election"
+)
 
 // A Claim is one attempt to hold a key, and what a [Store] grants.
 type Claim struct {

@@ -9,6 +9,11 @@ type State struct {
 	Kind  Kind      // "" for a key without a record
 	Limit int64
 	Token int64 // the last token granted, 0 if none
+	Term  int64 // of KindElection: how many grants there were; else 0
+
+	// Value is what the holder published, nil if it did not. It is that of the
+	// present holder: with a holder its value goes.
+	Value []byte
 
 	// Holders are all claims that hold the key, in the order of their grants.
 	// Those whose end has come are among them until a command drops them.
@@ -22,7 +27,8 @@ type State struct {
 	Place int
 
 	// Ahead are up to 8 claims that are nearest ahead of the caller in line (of
-	// the whole line's head where Place is 0), in the order of the line.
+	// the whole line's head where Place is 0), in the order of the line. From Load
+	// they are the first 1,000 of the line.
 	Ahead []Waiter
 }
 
@@ -56,6 +62,7 @@ type Waiter struct {
 // A Member is the record of a session.
 type Member struct {
 	ID   string
+	Name string        // the identity shown to people, as given in Options
 	TTL  time.Duration // whole milliseconds
 	Host string
 	PID  int
@@ -70,10 +77,12 @@ type Member struct {
 type Event struct {
 	Type EventType
 
+	Key string // of EventGrant and EventChange
+
 	// Of EventGrant:
-	Key   string
 	Claim string
 	Token int64
+	Term  int64 // of KindElection, else 0
 }
 
 // An EventType is the type of an [Event].
@@ -86,4 +95,8 @@ const (
 
 	// EventGrant: the claim was granted with the token, and that is committed.
 	EventGrant
+
+	// EventChange: the record of a key that is watched has changed: who holds it,
+	// what was published, or who is in line.
+	EventChange
 )

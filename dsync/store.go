@@ -19,7 +19,8 @@ import (
 // [Store.Unregister].
 //
 // Keys: per key the claims that hold it, the line of those that wait, a kind, a
-// limit and the last token. The sum of the weights of the holders never exceeds
+// limit, the last token, and, of [KindElection], the number of grants and what
+// the holder has published. The sum of the weights of the holders never exceeds
 // the limit. Every command that changes a key is "edit, then settle", in one
 // atomic step: edit what the command asks for, then, while the first claim in
 // line fits, grant it: move it to the holders with a fresh token. Claims are
@@ -90,7 +91,8 @@ type Store interface {
 	//
 	// So repeating it is harmless, it joins nothing once the store's clock has
 	// passed notAfter, and an Acquire that changes nothing writes nothing.
-	// Granting a claim whose Lease is positive sets its end to now + Lease.
+	// Granting a claim whose Lease is positive sets its end to now + Lease; granting
+	// one of KindElection counts the key's term up by one.
 	//
 	// If others hold the key or wait for it under another kind or limit than
 	// c's, c joins nothing and the error is a [*MismatchError]; on a key that
@@ -117,27 +119,33 @@ type Store interface {
 	// nobody else holds the key since.
 	Extend(ctx context.Context, c Claim) (until time.Time, err error)
 
-	// Watch calls f, one call at a time, for events that concern the session,
+	// Publish stores value, up to 64 KiB, for all to read for as long as c holds.
+	// ErrNotHeld if c does not hold, or its end has come.
+	Publish(ctx context.Context, c Claim, value []byte) error
+
+	// Watch calls f, one call at a time, for grants of the session's claims and
+	// for changes of the keys, of which there may be none or more than a thousand,
 	// until ctx ends or the watch breaks, and returns why. It may miss events
 	// and repeat them, but reports nothing that is not committed as above. The
 	// first event is EventReady: what is committed from then on will be seen.
 	// A store that can't push returns an error that is errors.ErrUnsupported,
 	// at once; its callers poll.
-	Watch(ctx context.Context, session string, f func(Event)) error
+	Watch(ctx context.Context, session string, keys []string, f func(Event)) error
 
 	// Load reads the state of a key. A key without a record is the zero State
 	// with Key and Now.
 	Load(ctx context.Context, key string) (State, error)
 
 	// Members reads the sessions with these ids and the time of the reading.
-	// Unknown ids are left out; the dead are among them. The reading may be stale:
+	// Unknown ids are left out; the dead are among them. Without ids it reads all
+	// that are not known to be dead and have not lapsed, at most 1,000. The reading may be stale:
 	// it serves to set timers and to show, never to decide.
 	Members(ctx context.Context, ids ...string) (m []Member, now time.Time, err error)
 
 	// Sweep deletes from one bounded slice of the store, which begins after
 	// the cursor, what has been idle for longer than retention: records of keys
 	// that nobody holds or waits for, unless a token of theirs could then be
-	// given twice, and records of dead or lapsed sessions. It returns the cursor
+	// given twice, or they count terms, and records of dead or lapsed sessions. It returns the cursor
 	// of the next slice, "" at the end, and how many sessions are alive in the
 	// store, counted up to 1,000.
 	Sweep(ctx context.Context, after string, retention time.Duration) (next string, alive int, err error)
