@@ -16,7 +16,7 @@ func (s *Session) giveUp(ctx context.Context) error {
 	s.mu.Lock()
 	p := s.presence
 	for _, h := range s.holds {
-		if h.state == held {
+		if h.state == held || h.state == told {
 			holding = append(holding, h)
 			h.tell(ErrClosed)
 		}

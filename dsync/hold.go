@@ -14,12 +14,13 @@ import (
 //	  │          └────► told ──► spent   asked to stop; in its grace
 //	  └──► spent                  given up before it was granted
 type hold struct {
-	s     *Session
-	p     *presence
-	claim Claim
-	began time.Time     // when the caller asked
-	wake  chan struct{} // room for one: an event has come
-	freed chan struct{} // closed when the holder said that it is done
+	s      *Session
+	p      *presence
+	claim  Claim
+	began  time.Time     // when the caller asked
+	wake   chan struct{} // room for one: an event has come
+	freed  chan struct{} // closed when the holder said that it is done
+	passed chan struct{} // closed when the hold has passed the turn on by itself
 
 	// Set by the grant, before anyone else sees them.
 	ctx context.Context // ends with the hold; its Done is Lost
@@ -29,12 +30,16 @@ type hold struct {
 	state    holdState
 	asks     int                  // attempts sent
 	waits    bool                 // counted as a waiter by the watch
-	left     bool                 // of a fixed lease: the turn was passed on
+	left     bool                 // the turn was passed on by the hold itself
+	auto     bool                 // it passes the turn on by itself: see Hold
+	draining bool                 // it is to be released when the grace is over
+	done     bool                 // freed is closed
 	again    bool                 // the watch became ready after the last attempt was sent
-	event    int64                // token of a grant event that came
+	event    Event                // the grant event that came
 	void     time.Time            // no unanswered attempt joins once the store's clock is past it; zero: all were answered
 	inflight <-chan answer[State] // an attempt that its caller did not wait for
 	token    int64
+	term     int64
 	since    time.Time // the store's clock at the grant, if it was told
 	until    time.Time // of a fixed lease
 	ends     stamp     // of a fixed lease: before the send of what its deadline counts from
@@ -58,6 +63,7 @@ type want struct {
 	kind          Kind
 	weight, limit int64
 	lease         time.Duration
+	auto          bool // the hold passes its turn on by itself: see Hold
 	began         time.Time
 }
 
@@ -79,13 +85,14 @@ func (p *presence) newHold(w want) (*hold, error) {
 	}
 	s.asking.Add(1)
 	h := &hold{
-		s: s, p: p, began: w.began,
+		s: s, p: p, began: w.began, auto: w.auto,
 		claim: Claim{
 			Key: w.key, ID: p.claimID(), Session: p.id,
 			Kind: w.kind, Weight: w.weight, Limit: w.limit, Lease: w.lease,
 		},
-		wake:  make(chan struct{}, 1),
-		freed: make(chan struct{}),
+		wake:   make(chan struct{}, 1),
+		freed:  make(chan struct{}),
+		passed: make(chan struct{}),
 	}
 	s.holds[h.claim.ID] = h
 	return h, nil
@@ -118,7 +125,7 @@ func (h *hold) grant(g granted) error {
 	case h.p.expired(), h.claim.Lease > 0 && h.leaseLeft() <= 0:
 		return errOver
 	}
-	h.state, h.token, h.since = held, g.token, g.since
+	h.state, h.token, h.term, h.since = held, g.token, g.term, g.since
 	h.ctx, h.end = context.WithCancelCause(context.Background())
 	if h.claim.Lease > 0 {
 		h.timer = time.AfterFunc(h.leaseLeft(), h.lapse)
@@ -126,10 +133,12 @@ func (h *hold) grant(g granted) error {
 	if q := s.queues[h.claim.Key]; q != nil {
 		q.holder = h
 	}
-	if f := s.opt.Hooks.Granted; f != nil {
-		g := Grant{Key: h.claim.Key, Kind: h.claim.Kind, Token: g.token, Wait: time.Since(h.began)}
-		s.report(func() { f(g) })
-	}
+	grant := Grant{Key: h.claim.Key, Kind: h.claim.Kind, Token: g.token, Wait: time.Since(h.began)}
+	s.each(func(l *Hooks) {
+		if l.Granted != nil {
+			s.report(func() { l.Granted(grant) })
+		}
+	})
 	return nil
 }
 
@@ -186,11 +195,12 @@ func (h *hold) extended(sent stamp, until time.Time) {
 	h.timer.Reset(h.leaseLeft())
 }
 
-// leave passes on the turn of a fixed lease, once: it ends by Release, or by
-// itself, and then needs none. s.mu must be held.
+// leave passes on the turn of a hold that does so by itself, once. s.mu must be
+// held.
 func (h *hold) leave() {
 	if !h.left {
 		h.left = true
+		close(h.passed)
 		h.s.leaveLocked(h.claim.Key)
 	}
 }
@@ -220,6 +230,14 @@ func (h *hold) lose(cause error) {
 	}
 }
 
+// free notes that the holder is done. s.mu must be held.
+func (h *hold) free() {
+	if !h.done {
+		h.done = true
+		close(h.freed)
+	}
+}
+
 // tell ends the hold by notice: Lost closes, and the claim is kept until its
 // holder says that it is done, or the grace is over. s.mu must be held.
 func (h *hold) tell(cause error) {
@@ -231,9 +249,14 @@ func (h *hold) tell(cause error) {
 	h.cause = fmt.Errorf("%w: %w", ErrLost, cause)
 	h.end(h.cause)
 	s.warn("dsync: hold lost", "key", h.claim.Key, "token", h.token, "cause", cause)
-	if f := s.opt.Hooks.Lost; f != nil {
-		l := Loss{Key: h.claim.Key, Kind: h.claim.Kind, Token: h.token, Cause: h.cause}
-		s.report(func() { f(l) })
+	loss := Loss{Key: h.claim.Key, Kind: h.claim.Kind, Token: h.token, Cause: h.cause}
+	s.each(func(l *Hooks) {
+		if l.Lost != nil {
+			s.report(func() { l.Lost(loss) })
+		}
+	})
+	if h.auto {
+		h.drainLocked()
 	}
 }
 

@@ -11,14 +11,12 @@ type holdContext struct {
 }
 
 // context returns a context that ends with ctx and with the hold; its cause is
-// then the loss. stop releases what it uses.
-func (h *hold) context(ctx context.Context) (_ context.Context, stop func()) {
+// then the loss. cancel ends it, and frees what it uses.
+func (h *hold) context(ctx context.Context) (_ context.Context, cancel context.CancelCauseFunc) {
 	c, cancel := context.WithCancelCause(ctx)
 	unhook := context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })
-	return &holdContext{c, h, cancel}, func() {
-		unhook()
-		cancel(context.Canceled)
-	}
+	context.AfterFunc(c, func() { unhook() })
+	return &holdContext{c, h, cancel}, cancel
 }
 
 func (c *holdContext) Err() error {

@@ -1,6 +1,9 @@
 package dsync
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Hooks are functions that a [Session] calls on what happens, in the style of
 // net/http/httptrace.ClientTrace. Any may be nil.
@@ -38,6 +41,29 @@ type Hooks struct {
 	// heartbeats, by more than the margin. A jump ahead can have shortened
 	// leases: it is the one thing the margin must be larger than.
 	ClockJump func(d time.Duration)
+}
+
+// Listen has the functions of h called as well, until stop is called or the
+// session ends. It is for packages that build on this one.
+func (s *Session) Listen(h *Hooks) (stop func()) {
+	s.listening.Lock()
+	defer s.listening.Unlock()
+	s.listeners = append(s.listeners[:len(s.listeners):len(s.listeners)], h)
+	return func() {
+		s.listening.Lock()
+		defer s.listening.Unlock()
+		s.listeners = slices.DeleteFunc(slices.Clone(s.listeners), func(l *Hooks) bool { return l == h })
+	}
+}
+
+// each calls f for all hooks.
+func (s *Session) each(f func(*Hooks)) {
+	s.listening.Lock()
+	listeners := s.listeners
+	s.listening.Unlock()
+	for _, h := range listeners {
+		f(h)
+	}
 }
 
 // A Grant tells of a hold that began.

@@ -204,9 +204,9 @@ func (m *Mutex) Do(ctx context.Context, f func(context.Context) error) (err erro
 	if err := m.LockContext(ctx); err != nil {
 		return err
 	}
-	c, stop := m.hold().context(ctx)
+	c, cancel := m.hold().context(ctx)
 	defer func() {
-		stop()
+		cancel(context.Canceled)
 		unlock, cancel := context.WithTimeout(context.Background(), m.s.opt.TTL/3)
 		defer cancel()
 		if uerr := m.UnlockContext(unlock); errors.Is(uerr, ErrLost) {

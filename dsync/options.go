@@ -1,6 +1,7 @@
 package dsync
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -50,8 +51,12 @@ type Options struct {
 	// clock). Default 7 days; negative: nothing is ever swept.
 	Retention time.Duration
 
-	// Host is shown to people who ask who holds a lock; it has no authority.
-	// Default: the host's name.
+	// Name is the identity that is shown to people who ask who holds a lock or
+	// leads: a pod's name, say. It has no authority and need not be unique. Default:
+	// Host.
+	Name string
+
+	// Host is shown like Name. Default: the host's name.
 	Host string
 
 	// App is the application's name and version, shown like Host.
@@ -60,6 +65,10 @@ type Options struct {
 	// Meta is free-form, shown like Host. At most 4 KiB in all, since it is
 	// logged with every heartbeat by some stores.
 	Meta map[string]string
+
+	// Anonymous switches off what is shown: Name, Host, App and Meta must be empty,
+	// and the process's id is not told either.
+	Anonymous bool
 
 	// Logger gets what an operator would want to know. Nil is silent.
 	Logger *slog.Logger
@@ -113,15 +122,21 @@ func (o *Options) withDefaults() (Options, error) {
 	if r.Retention > 0 && r.Retention < 2*r.TTL {
 		return r, fmt.Errorf("dsync: Retention is %v; it must be at least two TTLs (%v), and should be days (negative: never sweep)", r.Retention, 2*r.TTL)
 	}
-	if r.Host == "" {
+	switch {
+	case r.Anonymous && (r.Name != "" || r.Host != "" || r.App != "" || len(r.Meta) > 0):
+		return r, errors.New("dsync: Anonymous together with Name, Host, App or Meta; give one or the other")
+	case !r.Anonymous && r.Host == "":
 		r.Host, _ = os.Hostname() // for display only: an empty one is no reason to fail
 	}
-	size := len(r.Host) + len(r.App)
+	if r.Name == "" {
+		r.Name = r.Host
+	}
+	size := len(r.Name) + len(r.Host) + len(r.App)
 	for k, v := range r.Meta {
 		size += len(k) + len(v)
 	}
 	if size > maxMeta {
-		return r, fmt.Errorf("dsync: Host, App and Meta have %d bytes; they may have %d in all", size, maxMeta)
+		return r, fmt.Errorf("dsync: Name, Host, App and Meta have %d bytes; they may have %d in all", size, maxMeta)
 	}
 	if r.Hooks == nil {
 		r.Hooks = &Hooks{}

@@ -77,14 +77,7 @@ func (s *Session) read(ctx context.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	type reading struct {
-		members []Member
-		now     time.Time
-	}
-	a, err := await(ctx, s, call(s, "Members", func(ctx context.Context) (reading, error) {
-		m, now, err := s.store.Members(ctx, ids...)
-		return reading{m, now}, err
-	}))
+	members, now, err := s.Members(ctx, ids...)
 	if err != nil {
 		return err
 	}
@@ -98,14 +91,14 @@ func (s *Session) read(ctx context.Context, ids []string) error {
 			p.left, p.read = 0, at
 		}
 	}
-	for _, m := range a.members {
+	for _, m := range members {
 		p := s.peers[m.ID]
 		if p == nil {
 			continue
 		}
 		p.member, p.known = m, true
 		if !m.Dead && !p.dead {
-			p.left = m.At.Add(m.TTL).Sub(a.now)
+			p.left = m.At.Add(m.TTL).Sub(now)
 		}
 	}
 	return nil

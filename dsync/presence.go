@@ -87,7 +87,10 @@ func (s *Session) present(ctx context.Context) (*presence, error) {
 func (s *Session) register(r *registration) {
 	m := Member{
 		ID: xid.New().String(), TTL: s.opt.TTL,
-		Host: s.opt.Host, PID: os.Getpid(), App: s.opt.App, Meta: s.opt.Meta,
+		Name: s.opt.Name, Host: s.opt.Host, PID: os.Getpid(), App: s.opt.App, Meta: s.opt.Meta,
+	}
+	if s.opt.Anonymous {
+		m.PID = 0
 	}
 	p := &presence{
 		s: s, id: m.ID, sent: stampNow(),
@@ -112,9 +115,11 @@ func (s *Session) register(r *registration) {
 			p.keep()
 		}()
 		s.info("dsync: session started", "session", p.id, "ttl", s.opt.TTL)
-		if f := s.opt.Hooks.SessionStarted; f != nil {
-			s.report(func() { f(p.id) })
-		}
+		s.each(func(h *Hooks) {
+			if h.SessionStarted != nil {
+				s.report(func() { h.SessionStarted(p.id) })
+			}
+		})
 	}
 	close(r.done)
 	s.mu.Unlock()
@@ -250,15 +255,19 @@ func (p *presence) beaten(sent stamp, a answer[time.Time]) time.Duration {
 		s.peers.forget(s.opt.TTL)
 	}
 	left := p.left()
-	if f := s.opt.Hooks.Heartbeat; f != nil {
-		took := sent.elapsed()
-		s.hooks.add(func() { f(took, left, a.err) }, true)
-	}
+	took := sent.elapsed()
+	s.each(func(h *Hooks) {
+		if h.Heartbeat != nil {
+			s.hooks.AddLatest(func() { h.Heartbeat(took, left, a.err) })
+		}
+	})
 	if jump != 0 {
 		s.warn("dsync: the store's clock jumped by more than the margin", "by", jump, "margin", s.opt.Margin)
-		if f := s.opt.Hooks.ClockJump; f != nil {
-			s.report(func() { f(jump) })
-		}
+		s.each(func(h *Hooks) {
+			if h.ClockJump != nil {
+				s.report(func() { h.ClockJump(jump) })
+			}
+		})
 	}
 	return left
 }
@@ -338,9 +347,11 @@ func (p *presence) lose(cause error) {
 		return
 	}
 	s.warn("dsync: session lost", "session", p.id, "holds", lost, "cause", cause)
-	if f := s.opt.Hooks.SessionLost; f != nil {
-		s.report(func() { f(p.id, cause) })
-	}
+	s.each(func(h *Hooks) {
+		if h.SessionLost != nil {
+			s.report(func() { h.SessionLost(p.id, cause) })
+		}
+	})
 }
 
 // sweep deletes one slice of what is idle in the store, and returns how many

@@ -15,6 +15,7 @@ func (h *hold) unlock(ctx context.Context, o Outcome) error {
 	s := h.s
 	s.mu.Lock()
 	lost := h.cause
+	h.free()
 	if h.state != held && h.state != told {
 		s.mu.Unlock()
 		return lost
@@ -23,7 +24,6 @@ func (h *hold) unlock(ctx context.Context, o Outcome) error {
 	if h.timer != nil {
 		h.timer.Stop()
 	}
-	close(h.freed)
 	h.end(context.Canceled)
 	done := h.retireLocked(o)
 	s.mu.Unlock()
@@ -38,6 +38,41 @@ func (h *hold) unlock(ctx context.Context, o Outcome) error {
 		return lost
 	}
 	return err
+}
+
+// drainLocked is called when a hold that passes the turn on by itself has ended
+// before its release. When its holder says that it is done, or the grace is over,
+// it releases the claim, if it is to, and passes the turn on. s.mu must be held.
+func (h *hold) drainLocked() {
+	s := h.s
+	if s.finished {
+		return
+	}
+	s.wg.Add(1)
+	go func() {
+		defer s.wg.Done()
+		t := time.NewTimer(s.opt.Grace)
+		defer t.Stop()
+		select {
+		case <-h.freed:
+		case <-t.C:
+		case <-s.closing:
+			return // Close does it
+		}
+		s.mu.Lock()
+		var released <-chan error
+		if h.state == told && h.draining {
+			h.state = spent
+			released = h.retireLocked(Outcome{})
+		}
+		s.mu.Unlock()
+		if released != nil {
+			<-released
+		}
+		s.mu.Lock()
+		h.leave()
+		s.mu.Unlock()
+	}()
 }
 
 // abandon gives up a claim that was not granted, or not in time. joined says
@@ -200,5 +235,5 @@ func (s *Session) forget(h *hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.holds, h.claim.ID)
-	h.p.watch.ended(h.claim.ID, max(h.token, h.event))
+	h.p.watch.ended(h.claim.ID, max(h.token, h.event.Token))
 }

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/leasehold-go/leasehold/internal/calls"
 )
 
 // A Session is this process's presence in a [Store]: what makes, keeps alive
@@ -23,7 +25,7 @@ import (
 type Session struct {
 	store Store
 	opt   Options
-	hooks hookQueue
+	hooks calls.Queue
 
 	base context.Context // of all commands: no caller's values, ends with Close
 	stop context.CancelFunc
@@ -44,6 +46,9 @@ type Session struct {
 	queues      map[string]*queue // by key: who has the turn in this process, and who waits for it
 	peers       peers
 	sweepAfter  string
+
+	listening sync.Mutex // guards listeners; taken under mu, and nothing under it
+	listeners []*Hooks
 }
 
 // New returns a session on store. It does not contact the store: errors are
@@ -59,13 +64,14 @@ func New(store Store, opt *Options) (*Session, error) {
 	base, stop := context.WithCancel(context.Background())
 	s := &Session{
 		store: store, opt: o,
-		hooks: hookQueue{log: o.Logger},
+		hooks: calls.Queue{Logger: o.Logger},
 		base:  base, stop: stop,
 		closing: make(chan struct{}), closed: make(chan struct{}),
 		holds:  make(map[string]*hold),
 		queues: make(map[string]*queue),
 		peers:  make(peers),
 	}
+	s.Listen(o.Hooks)
 	return s, nil
 }
 
@@ -79,6 +85,12 @@ func (s *Session) ID() string {
 	}
 	return s.presence.id
 }
+
+// Name returns the identity that the session shows: [Options].Name.
+func (s *Session) Name() string { return s.opt.Name }
+
+// TTL returns the session's [Options].TTL.
+func (s *Session) TTL() time.Duration { return s.opt.TTL }
 
 // Mutex returns a mutex for key, unlocked. All mutexes of one key exclude each
 // other, in this process and in all others. It panics if [CheckKey] refuses the
@@ -197,14 +209,16 @@ func isAnswer(err error) bool {
 
 func (s *Session) storeError(op string, err error) {
 	s.warn("dsync: a command failed", "op", op, "err", err)
-	if f := s.opt.Hooks.StoreError; f != nil {
-		s.report(func() { f(op, err) })
-	}
+	s.each(func(h *Hooks) {
+		if h.StoreError != nil {
+			s.report(func() { h.StoreError(op, err) })
+		}
+	})
 }
 
 // report has f called in the order of reports, on the goroutine of hooks. Log
 // records go the same way: a logger that blocks must not delay a heartbeat.
-func (s *Session) report(f func()) { s.hooks.add(f, false) }
+func (s *Session) report(f func()) { s.hooks.Add(f) }
 
 func (s *Session) info(msg string, args ...any) { s.record(slog.LevelInfo, msg, args) }
 func (s *Session) warn(msg string, args ...any) { s.record(slog.LevelWarn, msg, args) }

@@ -142,6 +142,7 @@ func (p *presence) try(ctx context.Context, w want) (_ *hold, err error) {
 // A granted is how a claim was learnt to be held.
 type granted struct {
 	token int64
+	term  int64
 	since time.Time // the store's clock, if it was told
 	until time.Time // of a fixed lease
 	sent  stamp     // before the send of the attempt that was itself answered with the grant
@@ -156,9 +157,9 @@ func (h *hold) ask(ctx context.Context, wait bool, st *State) (*granted, error) 
 	dead := s.dead(s.sessions(*st, p.id))
 	s.mu.Lock()
 	switch {
-	case h.event != 0:
+	case h.event.Token != 0:
 		s.mu.Unlock()
-		return &granted{token: h.event}, nil
+		return &granted{token: h.event.Token, term: h.event.Term}, nil
 	case h.state != asking:
 		s.mu.Unlock()
 		return nil, ErrClosed
@@ -188,11 +189,11 @@ func (h *hold) ask(ctx context.Context, wait bool, st *State) (*granted, error) 
 			return h.answered(a.v, wait, st, granted{sent: sent, first: first})
 		case <-h.wake:
 			s.mu.Lock()
-			token := h.event
+			e := h.event
 			s.mu.Unlock()
-			if token != 0 {
+			if e.Token != 0 {
 				h.unanswered(notAfter, ch)
-				return &granted{token: token}, nil
+				return &granted{token: e.Token, term: e.Term}, nil
 			}
 		case <-ctx.Done():
 			h.unanswered(notAfter, ch)
@@ -233,7 +234,7 @@ func (h *hold) answered(a State, wait bool, st *State, g granted) (*granted, err
 		}
 	}
 	if o, ok := a.Holder(h.claim.ID); ok {
-		g.token, g.since, g.until = o.Token, o.Since, o.Until
+		g.token, g.term, g.since, g.until = o.Token, a.Term, o.Since, o.Until
 		return &g, nil
 	}
 	if wait && a.Place == 0 {
@@ -291,7 +292,7 @@ func (h *hold) rest(ctx context.Context, st State) error {
 	}
 	poll := stampNow()
 	s.mu.Lock()
-	pause := h.pollTime(st.Place)
+	pause := p.pollTime(st.Place)
 	for _, o := range st.Holders {
 		if !o.Until.IsZero() {
 			pause = min(pause, max(0, o.Until.Sub(p.reached()))+s.stagger(st.Place))
@@ -316,12 +317,12 @@ func (h *hold) rest(ctx context.Context, st State) error {
 
 // pollTime returns when the waiter at place asks again though nothing was pushed
 // to it. s.mu must be held.
-func (h *hold) pollTime(place int) time.Duration {
+func (p *presence) pollTime(place int) time.Duration {
 	const pushed, polled = 5 * time.Second, 250 * time.Millisecond
-	d := h.s.opt.Poll
+	d := p.s.opt.Poll
 	switch {
 	case d > 0:
-	case h.p.watch.ready:
+	case p.watch.ready:
 		d = pushed
 	default:
 		d = polled
@@ -332,7 +333,7 @@ func (h *hold) pollTime(place int) time.Duration {
 // nap sleeps for d and reports whether an event ended it.
 func (h *hold) nap(ctx context.Context, d time.Duration) (woken bool, err error) {
 	h.s.mu.Lock()
-	again := h.again || h.event != 0
+	again := h.again || h.event.Token != 0
 	h.s.mu.Unlock()
 	if again {
 		return true, nil

@@ -3,17 +3,21 @@ package dsync
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
+	"time"
 )
 
-// A watch is a presence's watch of the store: none until someone waits, one
-// however many wait, none again when nobody has waited for a TTL. Its fields are
-// guarded by the session's mu.
+// A watch is a presence's watch of the store: none until someone waits or
+// observes, one however many do, none again when nobody has for a TTL. Its fields
+// are guarded by the session's mu.
 type watch struct {
 	cancel      context.CancelFunc // nil: not running
 	ready       bool
 	unsupported bool
 	waiters     int
-	idle        stamp // since when nobody waits
+	observers   map[string]map[chan struct{}]bool // by key
+	idle        stamp                             // since when nobody waits or observes
 
 	// Claims that ended well, with their tokens, of the last one to two periods
 	// of heartbeats: grant events of theirs that come late mean nothing.
@@ -30,6 +34,13 @@ func (p *presence) join(h *hold) {
 		h.waits = true
 		w.waiters++
 	}
+	p.startWatch(0)
+}
+
+// startWatch starts the watch after a while, if it is not running. s.mu must be
+// held.
+func (p *presence) startWatch(after time.Duration) {
+	s, w := p.s, &p.watch
 	if w.cancel != nil || w.unsupported || p.cause != nil || s.finished {
 		return
 	}
@@ -38,8 +49,42 @@ func (p *presence) join(h *hold) {
 	s.wg.Add(1)
 	go func() {
 		defer s.wg.Done()
-		p.run(ctx)
+		if after == 0 || s.sleep(ctx, after) == nil {
+			p.run(ctx)
+		}
 	}()
+}
+
+// observe returns a channel that gets a value when key may have changed. The
+// watch is opened anew with the key, unless it has it already.
+func (p *presence) observe(key string) (changed chan struct{}) {
+	const gather = 5 * time.Millisecond // of keys that are observed one after the other
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	changed = make(chan struct{}, 1)
+	w := &p.watch
+	if w.observers == nil {
+		w.observers = make(map[string]map[chan struct{}]bool)
+	}
+	if w.observers[key] == nil {
+		w.observers[key] = make(map[chan struct{}]bool)
+		w.stop()
+	}
+	w.observers[key][changed] = true
+	p.startWatch(gather)
+	return changed
+}
+
+// unobserve ends what observe began.
+func (p *presence) unobserve(key string, changed chan struct{}) {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	w := &p.watch
+	delete(w.observers[key], changed)
+	if len(w.observers[key]) == 0 {
+		delete(w.observers, key) // the stream keeps the key until it is opened anew
+	}
+	w.idle = stampNow()
 }
 
 // part counts a waiter out.
@@ -56,7 +101,7 @@ func (p *presence) part(h *hold) {
 // tick is called with every heartbeat. s.mu must be held.
 func (w *watch) tick(s *Session) {
 	w.recent, w.older = nil, w.recent
-	if w.waiters == 0 && w.cancel != nil && w.idle.elapsed() > s.opt.TTL {
+	if w.waiters == 0 && len(w.observers) == 0 && w.cancel != nil && w.idle.elapsed() > s.opt.TTL {
 		w.stop()
 	}
 }
@@ -93,7 +138,10 @@ func (p *presence) run(ctx context.Context) {
 	s := p.s
 	retry := s.backoff()
 	for {
-		err := s.store.Watch(ctx, p.id, func(e Event) {
+		s.mu.Lock()
+		keys := slices.Collect(maps.Keys(p.watch.observers))
+		s.mu.Unlock()
+		err := s.store.Watch(ctx, p.id, keys, func(e Event) {
 			if e.Type == EventReady {
 				retry.reset()
 			}
@@ -137,6 +185,11 @@ func (p *presence) event(ctx context.Context, e Event) {
 				h.notify()
 			}
 		}
+		for key := range p.watch.observers {
+			p.changed(key)
+		}
+	case EventChange:
+		p.changed(e.Key)
 	case EventGrant:
 		h := s.holds[e.Claim]
 		switch {
@@ -145,8 +198,18 @@ func (p *presence) event(ctx context.Context, e Event) {
 				p.orphan(Claim{Key: e.Key, ID: e.Claim, Session: p.id})
 			}
 		case h.state == asking:
-			h.event = e.Token
+			h.event = e
 			h.notify()
+		}
+	}
+}
+
+// changed wakes who observes key. s.mu must be held.
+func (p *presence) changed(key string) {
+	for c := range p.watch.observers[key] {
+		select {
+		case c <- struct{}{}:
+		default:
 		}
 	}
 }

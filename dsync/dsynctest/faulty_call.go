@@ -140,6 +140,15 @@ func (f *Faulty) Extend(ctx context.Context, c dsync.Claim) (time.Time, error) {
 	})
 }
 
+// Publish implements [dsync.Store].
+func (f *Faulty) Publish(ctx context.Context, c dsync.Claim, value []byte) error {
+	value = slices.Clone(value)
+	_, err := call(ctx, f, claimRequest(MethodPublish, c), func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, f.store.Publish(ctx, c, value)
+	})
+	return err
+}
+
 // Load implements [dsync.Store].
 func (f *Faulty) Load(ctx context.Context, key string) (dsync.State, error) {
 	return call(ctx, f, Request{Method: MethodLoad, Key: key}, func(ctx context.Context) (dsync.State, error) {

@@ -94,12 +94,15 @@ func TestFaultyAsksAboutEveryRequest(t *testing.T) {
 		f.Register(ctx, dsync.Member{ID: "a", TTL: time.Minute})
 		f.Heartbeat(ctx, "a")
 		f.Bury(ctx, "b")
-		go f.Watch(ctx, "a", func(dsync.Event) {})
+		go f.Watch(ctx, "a", []string{"k"}, func(dsync.Event) {})
 		synctest.Wait()
 		f.Acquire(ctx, c, true, nil, soon())
 		synctest.Wait()
 		f.Extend(ctx, c)
+		f.Publish(ctx, c, []byte("value"))
+		synctest.Wait()
 		f.Release(ctx, c, dsync.Outcome{})
+		synctest.Wait()
 		f.Load(ctx, "k")
 		f.Members(ctx, "a")
 		f.Sweep(ctx, "", time.Hour)
@@ -113,8 +116,12 @@ func TestFaultyAsksAboutEveryRequest(t *testing.T) {
 			{Method: dsynctest.MethodEvent, Session: "a"},
 			{Method: dsynctest.MethodAcquire, Session: "a", Claim: "a.1", Key: "k", Wait: true},
 			{Method: dsynctest.MethodEvent, Session: "a", Claim: "a.1", Key: "k"},
+			{Method: dsynctest.MethodEvent, Session: "a", Key: "k"},
 			{Method: dsynctest.MethodExtend, Session: "a", Claim: "a.1", Key: "k"},
+			{Method: dsynctest.MethodPublish, Session: "a", Claim: "a.1", Key: "k"},
+			{Method: dsynctest.MethodEvent, Session: "a", Key: "k"},
 			{Method: dsynctest.MethodRelease, Session: "a", Claim: "a.1", Key: "k"},
+			{Method: dsynctest.MethodEvent, Session: "a", Key: "k"},
 			{Method: dsynctest.MethodLoad, Key: "k"},
 			{Method: dsynctest.MethodMembers},
 			{Method: dsynctest.MethodSweep},
@@ -207,13 +214,15 @@ func TestFaultyReplay(t *testing.T) {
 		f.Record()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		meta, dead := map[string]string{"zone": "1"}, []string{"dead"}
+		meta, dead, value := map[string]string{"zone": "1"}, []string{"dead"}, []byte("sent")
 		f.Register(ctx, dsync.Member{ID: "a", TTL: time.Minute, Meta: meta})
 		f.Acquire(ctx, claim("k", "a", 1), true, dead, soon())
 		f.Load(ctx, "k")
+		f.Publish(ctx, claim("k", "a", 1), value)
 		f.Unregister(ctx, "a")                 // lost
 		meta["zone"], dead[0] = "changed", "a" // the caller's own
-		<-ctx.Done()                           // the recorded requests don't end with it
+		value[0] = 'b'
+		<-ctx.Done() // the recorded requests don't end with it
 		if s, _ := m.Load(t.Context(), "k"); len(s.Holders) != 1 {
 			t.Fatalf("holders %+v, want one", s.Holders)
 		}
@@ -223,8 +232,8 @@ func TestFaultyReplay(t *testing.T) {
 			t.Fatalf("Replay: %v", err)
 		}
 		got := m.Counts().Since(before)
-		if got.Total() != 3 || got.Commands[dsynctest.MethodUnregister] != 1 {
-			t.Errorf("replayed %v, want Register, Acquire, Unregister", got.Commands)
+		if got.Total() != 4 || got.Commands[dsynctest.MethodUnregister] != 1 || got.Commands[dsynctest.MethodPublish] != 1 {
+			t.Errorf("replayed %v, want Register, Acquire, Publish, Unregister", got.Commands)
 		}
 		found, _, _ := m.Members(t.Context(), "a")
 		if len(found) != 1 || !found[0].Dead || found[0].Meta["zone"] != "1" {
@@ -232,6 +241,8 @@ func TestFaultyReplay(t *testing.T) {
 		}
 		if s, _ := m.Load(t.Context(), "k"); len(s.Holders) != 1 {
 			t.Errorf("after Replay: holders %+v; want the dead that were named when it was sent", s.Holders)
+		} else if string(s.Value) != "sent" {
+			t.Errorf("after Replay: value %q, want the one that was sent", s.Value)
 		}
 		if err := f.Replay(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Replay with an ended ctx = %v, want its error", err)

@@ -2,6 +2,7 @@ package dsynctest
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -9,7 +10,7 @@ import (
 
 // Watch implements [dsync.Store]. Events pass one by one, in order: a delayed
 // one delays those behind it.
-func (f *Faulty) Watch(ctx context.Context, session string, fn func(dsync.Event)) error {
+func (f *Faulty) Watch(ctx context.Context, session string, keys []string, fn func(dsync.Event)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -36,7 +37,7 @@ func (f *Faulty) Watch(ctx context.Context, session string, fn func(dsync.Event)
 			return ctx.Err()
 		}
 	}
-	err := f.store.Watch(ctx, session, func(e dsync.Event) {
+	err := f.store.Watch(ctx, session, slices.Clone(keys), func(e dsync.Event) {
 		if !fault.LoseReply {
 			f.pass(ctx, session, e, fn)
 		}

@@ -21,7 +21,7 @@ func TestFaultyWatch(t *testing.T) {
 		done := make(chan error)
 		start := func() {
 			go func() {
-				done <- f.Watch(ctx, "a", func(e dsync.Event) { got = append(got, e.Claim) })
+				done <- f.Watch(ctx, "a", nil, func(e dsync.Event) { got = append(got, e.Claim) })
 			}()
 			synctest.Wait()
 		}
@@ -90,7 +90,7 @@ func TestFaultyWatchFaults(t *testing.T) {
 				done := make(chan error, 1)
 				start := time.Now()
 				go func() {
-					done <- f.Watch(ctx, "a", func(e dsync.Event) { got = append(got, e.Claim) })
+					done <- f.Watch(ctx, "a", nil, func(e dsync.Event) { got = append(got, e.Claim) })
 				}()
 				synctest.Wait()
 				for i := range 2 {

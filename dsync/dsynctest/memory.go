@@ -28,6 +28,7 @@ type Memory struct {
 	sessions map[string]*dsync.Member
 	keys     map[string]*record
 	watches  map[string]map[*watch]bool // by session
+	watched  map[string]map[*watch]bool // by key
 	commands map[Method]int
 	writes   int
 }
@@ -40,6 +41,7 @@ func NewMemory() *Memory {
 		sessions: make(map[string]*dsync.Member),
 		keys:     make(map[string]*record),
 		watches:  make(map[string]map[*watch]bool),
+		watched:  make(map[string]map[*watch]bool),
 		commands: make(map[Method]int),
 	}
 }
@@ -178,10 +180,9 @@ func (m *Memory) Acquire(ctx context.Context, c dsync.Claim, wait bool, dead []s
 	}
 	if changed {
 		m.keys[c.Key] = r
-		m.writes++
+		m.wrote(c.Key, granted...)
 	}
-	m.tell(c.Key, granted)
-	return r.state(c.Key, c.ID, now), nil
+	return r.state(c.Key, c.ID, now, maxAhead), nil
 }
 
 // Release implements [dsync.Store].
@@ -197,9 +198,8 @@ func (m *Memory) Release(ctx context.Context, c dsync.Claim, o dsync.Outcome) (b
 	}
 	granted, found, changed := r.release(c.ID, o.Keep, now)
 	if changed {
-		m.writes++
+		m.wrote(c.Key, granted...)
 	}
-	m.tell(c.Key, granted)
 	return found, nil
 }
 
@@ -218,12 +218,36 @@ func (m *Memory) Extend(ctx context.Context, c dsync.Claim) (time.Time, error) {
 			}
 			if end := now.Add(ceilMilli(c.Lease)); end.After(h.Until) {
 				h.Until, r.used = end, now
-				m.writes++
+				m.wrote(c.Key)
 			}
 			return h.Until, nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("dsynctest: %w: claim %s of key %q", dsync.ErrNotHeld, c.ID, c.Key)
+	return time.Time{}, notHeldError(c)
+}
+
+// Publish implements [dsync.Store].
+func (m *Memory) Publish(ctx context.Context, c dsync.Claim, value []byte) error {
+	now, err := m.begin(ctx, MethodPublish)
+	if err != nil {
+		return err
+	}
+	defer m.mu.Unlock()
+	if len(value) > maxValue {
+		return fmt.Errorf("dsynctest: %w: the value for key %q has %d bytes, it may have %d", dsync.ErrRefused, c.Key, len(value), maxValue)
+	}
+	r := m.keys[c.Key]
+	if r == nil {
+		return notHeldError(c)
+	}
+	held, changed := r.publish(c.ID, value, now)
+	if !held {
+		return notHeldError(c)
+	}
+	if changed {
+		m.wrote(c.Key)
+	}
+	return nil
 }
 
 // Load implements [dsync.Store].
@@ -237,7 +261,7 @@ func (m *Memory) Load(ctx context.Context, key string) (dsync.State, error) {
 	if r == nil {
 		return dsync.State{Key: key, Now: now}, nil
 	}
-	return r.state(key, "", now), nil
+	return r.state(key, "", now, maxShown), nil
 }
 
 // Members implements [dsync.Store]. They come in the order of the ids.
@@ -247,6 +271,9 @@ func (m *Memory) Members(ctx context.Context, ids ...string) ([]dsync.Member, ti
 		return nil, time.Time{}, err
 	}
 	defer m.mu.Unlock()
+	if len(ids) == 0 {
+		ids = m.living(now)
+	}
 	var found []dsync.Member
 	for _, id := range ids {
 		if s := m.sessions[id]; s != nil {
@@ -256,6 +283,21 @@ func (m *Memory) Members(ctx context.Context, ids ...string) ([]dsync.Member, ti
 		}
 	}
 	return found, now, nil
+}
+
+// living returns the ids of up to 1,000 sessions that are alive, in order.
+func (m *Memory) living(now time.Time) []string {
+	var ids []string
+	for _, id := range slices.Sorted(maps.Keys(m.sessions)) {
+		if len(ids) < maxShown && !lapsed(m.sessions[id], now) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func notHeldError(c dsync.Claim) error {
+	return fmt.Errorf("dsynctest: %w: claim %s of key %q", dsync.ErrNotHeld, c.ID, c.Key)
 }
 
 func deadError(session string) error {

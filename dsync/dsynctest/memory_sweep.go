@@ -48,7 +48,7 @@ func (m *Memory) Sweep(ctx context.Context, after string, retention time.Duratio
 		if key, ok := strings.CutPrefix(id, "k/"); ok {
 			if m.keys[key].idle(old) {
 				delete(m.keys, key)
-				m.writes++
+				m.wrote(key)
 			}
 		} else if session := strings.TrimPrefix(id, "s/"); lapsed(m.sessions[session], now) && m.sessions[session].At.Before(old) {
 			delete(m.sessions, session)

@@ -45,6 +45,11 @@ func TestMemoryCountsCommandsAndWrites(t *testing.T) {
 			{"load", func() { m.Load(ctx, "k") }, dsynctest.MethodLoad, 0},
 			{"members", func() { m.Members(ctx, "a") }, dsynctest.MethodMembers, 0},
 			{"extend what has no end", func() { m.Extend(ctx, mine) }, dsynctest.MethodExtend, 0},
+			{"publish", func() { m.Publish(ctx, mine, []byte("v")) }, dsynctest.MethodPublish, 1},
+			{"publish again", func() { m.Publish(ctx, mine, []byte("v")) }, dsynctest.MethodPublish, 0},
+			{"publish in line", func() { m.Publish(ctx, waiter, []byte("v")) }, dsynctest.MethodPublish, 0},
+			{"publish too much", func() { m.Publish(ctx, mine, make([]byte, 64<<10+1)) }, dsynctest.MethodPublish, 0},
+			{"all members", func() { m.Members(ctx) }, dsynctest.MethodMembers, 0},
 			{"bury the living", func() { m.Bury(ctx, "a") }, dsynctest.MethodBury, 0},
 			{"heartbeat", func() { time.Sleep(time.Second); m.Heartbeat(ctx, "a") }, dsynctest.MethodHeartbeat, 1},
 			{"hand over", func() { m.Release(ctx, mine, dsync.Outcome{}) }, dsynctest.MethodRelease, 1},
@@ -126,6 +131,9 @@ func TestMemoryLineLimit(t *testing.T) {
 	}
 	if s, err := m.Acquire(ctx, claim("k", "a", limit), true, nil, soon()); err != nil || s.Place != limit || len(s.Ahead) != 8 {
 		t.Errorf("the last in line repeats: place %d, %d ahead, %v", s.Place, len(s.Ahead), err)
+	}
+	if s, err := m.Load(ctx, "k"); err != nil || s.Waiting != limit || len(s.Ahead) != 1000 || s.Ahead[999].Claim != "a.1000" {
+		t.Errorf("Load shows %d of %d in line, %v; want the first 1,000", len(s.Ahead), s.Waiting, err)
 	}
 	m.Release(ctx, claim("k", "a", 0), dsync.Outcome{})
 	if s, err := m.Acquire(ctx, claim("k", "b", 2), true, nil, soon()); err != nil || s.Place != limit {
@@ -210,7 +218,7 @@ func TestMemoryWatchQueues(t *testing.T) {
 		var got []string
 		done := make(chan error)
 		go func() {
-			done <- m.Watch(ctx, "a", func(e dsync.Event) {
+			done <- m.Watch(ctx, "a", nil, func(e dsync.Event) {
 				time.Sleep(time.Second)
 				got = append(got, e.Claim)
 			})

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
 // Watch implements [dsync.Store]. It misses nothing and repeats nothing.
-func (m *Memory) Watch(ctx context.Context, session string, f func(dsync.Event)) error {
+func (m *Memory) Watch(ctx context.Context, session string, keys []string, f func(dsync.Event)) error {
 	if _, err := m.begin(ctx, MethodWatch); err != nil {
 		return err
 	}
@@ -18,17 +19,18 @@ func (m *Memory) Watch(ctx context.Context, session string, f func(dsync.Event))
 		return fmt.Errorf("dsynctest: Memory is set to polling: %w", errors.ErrUnsupported)
 	}
 	w := newWatch()
-	if m.watches[session] == nil {
-		m.watches[session] = make(map[*watch]bool)
+	add(m.watches, session, w)
+	keys = slices.Clone(keys)
+	for _, key := range keys {
+		add(m.watched, key, w)
 	}
-	m.watches[session][w] = true
 	m.mu.Unlock()
 	defer func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		delete(m.watches[session], w)
-		if len(m.watches[session]) == 0 {
-			delete(m.watches, session)
+		remove(m.watches, session, w)
+		for _, key := range keys {
+			remove(m.watched, key, w)
 		}
 	}()
 
@@ -48,11 +50,30 @@ func (m *Memory) Watch(ctx context.Context, session string, f func(dsync.Event))
 	}
 }
 
-// tell sends the grants of a key to those who watch for them.
-func (m *Memory) tell(key string, granted []dsync.Holder) {
-	for _, h := range granted {
-		for w := range m.watches[h.Session] {
-			w.push(dsync.Event{Type: dsync.EventGrant, Key: key, Claim: h.Claim, Token: h.Token})
+// wrote counts a write of a key's record and tells those who watch for it, or
+// for what it granted.
+func (m *Memory) wrote(key string, granted ...grant) {
+	m.writes++
+	for _, g := range granted {
+		for w := range m.watches[g.Session] {
+			w.push(dsync.Event{Type: dsync.EventGrant, Key: key, Claim: g.Claim, Token: g.Token, Term: g.term})
 		}
+	}
+	for w := range m.watched[key] {
+		w.push(dsync.Event{Type: dsync.EventChange, Key: key})
+	}
+}
+
+func add(watches map[string]map[*watch]bool, name string, w *watch) {
+	if watches[name] == nil {
+		watches[name] = make(map[*watch]bool)
+	}
+	watches[name][w] = true
+}
+
+func remove(watches map[string]map[*watch]bool, name string, w *watch) {
+	delete(watches[name], w)
+	if len(watches[name]) == 0 {
+		delete(watches, name)
 	}
 }

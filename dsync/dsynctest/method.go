@@ -13,6 +13,7 @@ const (
 	MethodAcquire    Method = "Acquire"
 	MethodRelease    Method = "Release"
 	MethodExtend     Method = "Extend"
+	MethodPublish    Method = "Publish"
 	MethodWatch      Method = "Watch"
 	MethodLoad       Method = "Load"
 	MethodMembers    Method = "Members"

@@ -1,6 +1,7 @@
 package dsynctest
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"time"
@@ -9,9 +10,11 @@ import (
 )
 
 const (
-	maxLine   = 10_000 // claims in the line of one key
-	maxAhead  = 8      // waiters in State.Ahead
-	tokenStep = 1024   // least distance of two tokens of a key
+	maxLine   = 10_000   // claims in the line of one key
+	maxAhead  = 8        // waiters in State.Ahead, but
+	maxShown  = 1000     // of Load, and sessions of Members
+	maxValue  = 64 << 10 // bytes of a published value
+	tokenStep = 1024     // least distance of two tokens of a key
 )
 
 // A record is what a [Memory] keeps of one key.
@@ -19,10 +22,20 @@ type record struct {
 	kind    dsync.Kind
 	limit   int64
 	token   int64
+	term    int64 // grants while the kind was KindElection
 	holders []dsync.Holder
 	line    []waiting
 	inLine  map[string]bool // claim ids of line: joining is not linear in it
 	used    time.Time       // of the last change
+
+	value     []byte // what the holder with the token publisher published,
+	publisher int64  // and nobody's when that holds no more
+}
+
+// A grant is a new holder with its term.
+type grant struct {
+	dsync.Holder
+	term int64 // 0 but of KindElection
 }
 
 // waiting is a claim in line.
@@ -33,7 +46,7 @@ type waiting struct {
 
 // acquire is the edit of Acquire, with the settle after it. On an error it has
 // changed nothing.
-func (r *record) acquire(c dsync.Claim, wait bool, dead []string, notAfter, now time.Time) (granted []dsync.Holder, changed bool, err error) {
+func (r *record) acquire(c dsync.Claim, wait bool, dead []string, notAfter, now time.Time) (granted []grant, changed bool, err error) {
 	gone := func(session string) bool { return slices.Contains(dead, session) }
 	holders := without(r.holders, func(h dsync.Holder) bool {
 		if h.Until.IsZero() {
@@ -86,7 +99,7 @@ func (r *record) acquire(c dsync.Claim, wait bool, dead []string, notAfter, now 
 }
 
 // settle grants from the head of the line while it fits.
-func (r *record) settle(now time.Time) (granted []dsync.Holder) {
+func (r *record) settle(now time.Time) (granted []grant) {
 	var sum int64
 	for _, h := range r.holders {
 		sum += h.Weight
@@ -103,7 +116,12 @@ func (r *record) settle(now time.Time) (granted []dsync.Holder) {
 			h.Until = now.Add(ceilMilli(w.lease))
 		}
 		r.holders = append(r.holders, h)
-		granted = append(granted, h)
+		g := grant{Holder: h}
+		if r.kind == dsync.KindElection {
+			r.term++
+			g.term = r.term
+		}
+		granted = append(granted, g)
 		sum += w.Weight
 	}
 	return granted
@@ -131,7 +149,7 @@ func (r *record) position(claim string) int {
 }
 
 // release is the edit of Release, with the settle after it.
-func (r *record) release(claim string, keep time.Duration, now time.Time) (granted []dsync.Holder, found, changed bool) {
+func (r *record) release(claim string, keep time.Duration, now time.Time) (granted []grant, found, changed bool) {
 	i := slices.IndexFunc(r.holders, func(h dsync.Holder) bool { return h.Claim == claim })
 	switch {
 	case i >= 0 && keep > 0:
@@ -154,8 +172,25 @@ func (r *record) release(claim string, keep time.Duration, now time.Time) (grant
 	return granted, found, changed
 }
 
-// state is the record's state as the claim sees it, "" for nobody.
-func (r *record) state(key, claim string, now time.Time) dsync.State {
+// publish stores the value of a claim and reports whether the claim holds.
+func (r *record) publish(claim string, value []byte, now time.Time) (held, changed bool) {
+	for _, h := range r.holders {
+		if h.Claim != claim || !h.Until.IsZero() && !now.Before(h.Until) {
+			continue
+		}
+		if r.publisher == h.Token && bytes.Equal(r.value, value) {
+			return true, false
+		}
+		// Not nil, also if it is empty: that says that nothing was published.
+		r.value, r.publisher, r.used = append([]byte{}, value...), h.Token, now
+		return true, true
+	}
+	return false, false
+}
+
+// state is the record's state as the claim sees it, "" for nobody, with most of
+// the line at the most.
+func (r *record) state(key, claim string, now time.Time, most int) dsync.State {
 	s := dsync.State{
 		Key:     key,
 		Now:     now,
@@ -165,11 +200,17 @@ func (r *record) state(key, claim string, now time.Time) dsync.State {
 		Holders: slices.Clone(r.holders),
 		Waiting: len(r.line),
 	}
-	from, to := 0, min(len(r.line), maxAhead)
+	if r.kind == dsync.KindElection {
+		s.Term = r.term
+	}
+	if slices.ContainsFunc(r.holders, func(h dsync.Holder) bool { return h.Token == r.publisher }) {
+		s.Value = slices.Clone(r.value)
+	}
+	from, to := 0, min(len(r.line), most)
 	if r.inLine[claim] {
 		i := r.position(claim)
 		s.Place = i + 1
-		from, to = max(0, i-maxAhead), i
+		from, to = max(0, i-most), i
 	}
 	for _, w := range r.line[from:to] {
 		s.Ahead = append(s.Ahead, w.Waiter)
@@ -177,12 +218,13 @@ func (r *record) state(key, claim string, now time.Time) dsync.State {
 	return s
 }
 
-// idle reports whether a record can be deleted: nobody holds or waits, nothing
+// idle reports whether a record can be deleted: it counts no terms, which would
+// begin again, nobody holds or waits, nothing
 // happened since old, and the tokens, which run ahead of the clock when there
 // is more than one grant in a millisecond, are behind it by as much: so the
 // first grant of a new record is greater.
 func (r *record) idle(old time.Time) bool {
-	return len(r.holders) == 0 && len(r.line) == 0 &&
+	return r.term == 0 && len(r.holders) == 0 && len(r.line) == 0 &&
 		r.used.Before(old) && r.token+tokenStep <= old.UnixMilli()*tokenStep
 }
 

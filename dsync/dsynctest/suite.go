@@ -29,7 +29,7 @@ import (
 // What cannot be seen through the interface is not tested: that an Acquire that
 // changes nothing writes nothing, that values of ctx are not used, that what is
 // reported survives a fail-over; nor, as it would take a server minutes, that
-// not more than 10,000 claims wait in line.
+// not more than 10,000 claims wait in line, of which Load shows 1,000.
 func TestStore(t *testing.T, newStore func(t *testing.T) dsync.Store) {
 	for _, c := range conformance() {
 		t.Run(c.name, func(t *testing.T) {
@@ -75,7 +75,10 @@ func conformance() []conformanceCase {
 		keepCases(),
 		leaseCases(),
 		tokenCases(),
+		termCases(),
+		publishCases(),
 		watchCases(),
+		watchKeyCases(),
 		raceCases(),
 		lateCases(),
 	)

@@ -33,7 +33,7 @@ func testLoadUnused(e *env) {
 	key := newID()
 	for range 2 { // the first must not make a record
 		s := e.load(key)
-		if s.Kind != "" || s.Limit != 0 || s.Token != 0 || len(s.Holders) != 0 || s.Waiting != 0 || s.Place != 0 || len(s.Ahead) != 0 {
+		if s.Kind != "" || s.Limit != 0 || s.Token != 0 || s.Term != 0 || s.Value != nil || len(s.Holders) != 0 || s.Waiting != 0 || s.Place != 0 || len(s.Ahead) != 0 {
 			e.Fatalf("Load of a key that was never used = %+v, want the zero State but for Key and Now", s)
 		}
 	}
@@ -232,6 +232,7 @@ func (e *env) everyMethod(ctx context.Context, report func(Method, error)) {
 	report(MethodAcquire, err)
 	_, err = e.store.Extend(ctx, held)
 	report(MethodExtend, err)
+	report(MethodPublish, e.store.Publish(ctx, held, []byte("value")))
 	_, err = e.store.Load(ctx, held.Key)
 	report(MethodLoad, err)
 	_, _, err = e.store.Members(ctx, session)
@@ -256,7 +257,7 @@ func testEndedContext(e *env) {
 			}
 			start = time.Now()
 		})
-		err := e.store.Watch(ctx, newID(), func(dsync.Event) {})
+		err := e.store.Watch(ctx, newID(), []string{newID()}, func(dsync.Event) {})
 		if !errors.Is(err, ctx.Err()) && !errors.Is(err, errors.ErrUnsupported) {
 			e.Errorf("Watch with an ended ctx: error %v, want %v", err, ctx.Err())
 		}

@@ -128,7 +128,7 @@ func (e *env) ask(c dsync.Claim, wait bool, notAfter time.Time, dead ...string) 
 	if err != nil {
 		e.Fatalf("Acquire(%s, wait %t, dead %q): %v", c.ID, wait, dead, err)
 	}
-	e.check(c.Key, s)
+	e.check(c.Key, s, 8)
 	return s
 }
 
@@ -186,7 +186,7 @@ func (e *env) load(key string) dsync.State {
 	if err != nil {
 		e.Fatalf("Load: %v", err)
 	}
-	e.check(key, s)
+	e.check(key, s, 1000)
 	return s
 }
 

@@ -1,6 +1,7 @@
 package dsynctest
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -98,6 +99,11 @@ func (e *env) live() life {
 	lapses := e.leased(key(), session, short) // one that lapses
 	e.wantHolders(ask(lapses, true), lapses)
 
+	c = e.candidate(key(), session) // a term, with a value
+	e.wantHolders(ask(c, true), c)
+	me.publish(c, []byte("value"))
+	me.release(c)
+
 	kept := e.claim(key(), session) // one that goes on without it
 	e.wantHolders(ask(kept, true), kept)
 	me.releaseKeep(kept, short, true)
@@ -120,7 +126,8 @@ func (e *env) replayed(l life, keys ...string) {
 		}
 		for i, key := range keys {
 			was, is := before[i], e.load(key)
-			same := len(was.Holders) == len(is.Holders) && was.Waiting == is.Waiting && was.Token == is.Token && was.Kind == is.Kind
+			same := len(was.Holders) == len(is.Holders) && was.Waiting == is.Waiting && was.Token == is.Token && was.Kind == is.Kind &&
+				was.Term == is.Term && bytes.Equal(was.Value, is.Value)
 			for j := 0; same && j < len(is.Holders); j++ {
 				same = was.Holders[j].Claim == is.Holders[j].Claim && was.Holders[j].Until.Equal(is.Holders[j].Until)
 			}
@@ -137,11 +144,12 @@ func testLateReplay(e *env) {
 	// hold of the same session. The first Acquire drops what has lapsed.
 	other := e.session()
 	for i, key := range l.keys {
-		first, second := e.claim(key, other), e.claim(key, l.session)
+		first, second := e.candidate(key, other), e.candidate(key, l.session)
 		if i%2 == 1 {
 			first, second = second, first
 		}
 		e.hold(first)
+		e.publish(first, []byte(key))
 		e.queue(second)
 		if i%3 == 0 {
 			e.release(first)

@@ -12,6 +12,7 @@ func lineCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Line/IsServedInOrder", test: testLineInOrder},
 		{name: "Line/ShowsTheNearestAhead", test: testLineShowsNearestAhead},
+		{name: "Load/ShowsTheLine", test: testLoadLine},
 		{name: "Line/LightDoesNotOvertakeHeavy", test: testLineNoOvertaking},
 		{name: "Line/TryDoesNotOvertake", test: testLineTryDoesNotOvertake},
 		{name: "Line/OneCommandGrantsAllThatFit", test: testLineGrantsAllThatFit},
@@ -68,9 +69,25 @@ func testLineShowsNearestAhead(e *env) {
 		}
 	}
 	want := claimIDs(line[:8])
-	for _, s := range []dsync.State{e.load(key), e.try(e.claim(key, session))} {
-		if s.Place != 0 || s.Waiting != 12 || !slices.Equal(ahead(s), want) {
-			e.Errorf("not in line: place %d of %d, ahead %q; want 0 of 12, the line's head %q", s.Place, s.Waiting, ahead(s), want)
+	if s := e.try(e.claim(key, session)); s.Place != 0 || s.Waiting != 12 || !slices.Equal(ahead(s), want) {
+		e.Errorf("not in line: place %d of %d, ahead %q; want 0 of 12, the line's head %q", s.Place, s.Waiting, ahead(s), want)
+	}
+}
+
+func testLoadLine(e *env) {
+	key, session := newID(), e.session()
+	e.hold(e.weighted(key, session, 3, 3))
+	var line []dsync.Claim
+	for i := range 40 {
+		c := e.weighted(key, session, int64(i%3+1), 3)
+		e.queue(c)
+		line = append(line, c)
+	}
+	s := e.load(key)
+	e.wantLine(s, line...)
+	for i, w := range s.Ahead {
+		if w.Session != session || w.Weight != line[i].Weight {
+			e.Errorf("in line %+v, want the session and weight of %+v", w, line[i])
 		}
 	}
 }

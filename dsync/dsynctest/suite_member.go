@@ -21,6 +21,7 @@ func memberCases() []conformanceCase {
 		{name: "Heartbeat/UnknownIsDead", test: testHeartbeatUnknown},
 		{name: "Members/LeavesOutUnknown", test: testMembersLeavesOutUnknown},
 		{name: "Members/ComparesIDsExactly", test: testMembersExact},
+		{name: "Members/WithoutIDsAreTheLiving", test: testMembersAll},
 	}
 }
 
@@ -75,6 +76,7 @@ func testRegisterAgain(e *env) {
 func testRegisterFields(e *env) {
 	want := dsync.Member{
 		ID:   newID() + "_-z9",
+		Name: "$$NOW worker-7 {$x: 1} \"é\"",
 		TTL:  61234 * time.Millisecond,
 		Host: "höst-1.example",
 		PID:  4711,
@@ -89,7 +91,7 @@ func testRegisterFields(e *env) {
 	}
 	sent.Meta["zone"] = "changed by the caller afterwards"
 	got := e.member(want.ID, "is there", func(dsync.Member) bool { return true })
-	if got.TTL != want.TTL || got.Host != want.Host || got.PID != want.PID || got.App != want.App ||
+	if got.Name != want.Name || got.TTL != want.TTL || got.Host != want.Host || got.PID != want.PID || got.App != want.App ||
 		!maps.Equal(got.Meta, want.Meta) || !got.At.Equal(at) || got.Dead {
 		e.Errorf("Members = %+v,\nwant %+v at %v", got, want, at)
 	}
@@ -139,12 +141,12 @@ func testHeartbeatUnknown(e *env) {
 }
 
 func testMembersLeavesOutUnknown(e *env) {
-	m, now, err := e.store.Members(e.ctx)
+	m, now, err := e.store.Members(e.ctx, newID())
 	if len(m) != 0 || err != nil {
-		e.Errorf("Members of no ids = %v, %v; want none", m, err)
+		e.Errorf("Members of an unknown id = %v, %v; want none", m, err)
 	}
 	if now.IsZero() {
-		e.Error("Members of no ids: no time of the reading")
+		e.Error("Members of an unknown id: no time of the reading")
 	}
 	a, b, dead := e.session(), e.session(), e.session()
 	e.kill(dead)
@@ -174,4 +176,93 @@ func testMembersExact(e *env) {
 	if _, err := e.store.Heartbeat(e.ctx, lower); !errors.Is(err, dsync.ErrSessionDead) {
 		e.Errorf("Heartbeat of dead %s with %s alive: error %v, want ErrSessionDead", lower, upper, err)
 	}
+}
+
+// all reads all sessions that live until ok says that the reading, which may be
+// stale, is what is wanted.
+func (e *env) all(want string, ok func(map[string]dsync.Member) bool) {
+	e.Helper()
+	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		m, now, err := e.store.Members(e.ctx)
+		if err != nil || now.IsZero() {
+			e.Fatalf("Members of no ids: %v, read at %v", err, now)
+		}
+		got := make(map[string]dsync.Member)
+		for _, m := range m {
+			if m.Dead || !now.Before(m.At.Add(m.TTL)) {
+				e.Fatalf("Members of no ids at %v has %+v, which does not live", now, m)
+			}
+			got[m.ID] = m
+		}
+		if len(got) != len(m) || len(m) > 1000 {
+			e.Fatalf("Members of no ids has %d sessions, %d of them different; want at most 1,000, each once", len(m), len(got))
+		}
+		if ok(got) {
+			return
+		}
+		if time.Since(start) > patience {
+			e.Fatalf("Members of no ids has %d sessions, but not %s", len(m), want)
+		}
+	}
+}
+
+func testMembersAll(e *env) {
+	living := dsync.Member{ID: newID(), Name: "name", TTL: long, Host: "host", PID: 7, App: "app", Meta: map[string]string{"zone": "1"}}
+	at, err := e.store.Register(e.ctx, living)
+	if err != nil {
+		e.Fatalf("Register: %v", err)
+	}
+	other, dead, buried := e.session(), e.session(), newID()
+	lapsing, from := e.sessionTTL(short)
+	e.all("all that live", func(m map[string]dsync.Member) bool {
+		_, ok := m[dead]
+		return ok && m[living.ID].ID != "" && m[other].ID != ""
+	})
+	e.kill(dead)
+	if _, err := e.store.Bury(e.ctx, buried); err != nil {
+		e.Fatalf("Bury: %v", err)
+	}
+	e.until(from.Add(short))
+	e.all("those alone that live", func(m map[string]dsync.Member) bool {
+		for _, id := range []string{dead, buried, lapsing} {
+			if _, ok := m[id]; ok {
+				return false
+			}
+		}
+		got, ok := m[living.ID]
+		if ok && (got.Name != living.Name || got.TTL != long || got.Host != living.Host || got.PID != 7 || got.App != living.App ||
+			!maps.Equal(got.Meta, living.Meta) || !got.At.Equal(at)) {
+			e.Fatalf("Members of no ids has %+v,\nwant %+v at %v", got, living, at)
+		}
+		return ok && m[other].ID != ""
+	})
+}
+
+// testMembersMost is one of sweepCases, which run alone: sessions of other cases
+// would be among those left out.
+func testMembersMost(e *env) {
+	const n, workers = 1010, 16
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = newID()
+	}
+	each := func(do func(id string) error) {
+		e.Helper()
+		errs := make([]error, workers)
+		together(workers, func(w int) {
+			for i := w; i < n && errs[w] == nil; i += workers {
+				errs[w] = do(ids[i])
+			}
+		})
+		if err := errors.Join(errs...); err != nil {
+			e.Fatalf("one of %d sessions: %v", n, err)
+		}
+	}
+	each(func(id string) error {
+		_, err := e.store.Register(e.ctx, dsync.Member{ID: id, TTL: long})
+		return err
+	})
+	e.all("1,000 of them", func(m map[string]dsync.Member) bool { return len(m) == 1000 })
+	each(func(id string) error { return e.store.Unregister(e.ctx, id) })
+	e.all("fewer again", func(m map[string]dsync.Member) bool { return len(m) < 1000 })
 }

@@ -20,11 +20,14 @@ func sweepCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Sweep/DeletesIdleKeys_B22", alone: true, test: testSweepIdleKeys},
 		{name: "Sweep/LeavesKeysInUse_B22", alone: true, test: testSweepKeysInUse},
+		{name: "Sweep/LeavesKeysThatCountTerms", alone: true, test: testSweepTerms},
+		{name: "Sweep/OfAWatchedKeyIsAChange", alone: true, test: testSweepIsAChange},
 		{name: "Sweep/DeletesOldDeadSessions", alone: true, test: testSweepSessions},
 		{name: "Sweep/LeavesWhatIsYoungerThanRetention", alone: true, test: testSweepRetention},
 		{name: "Sweep/TokensGrowOn_B08", alone: true, test: testSweepTokens},
 		{name: "Sweep/CursorPassesEveryRecord", alone: true, test: testSweepCursor},
 		{name: "Sweep/CountsTheLiving", alone: true, test: testSweepCounts},
+		{name: "Members/WithoutIDsAreAtMostAThousand", alone: true, test: testMembersMost},
 	}
 }
 
@@ -140,6 +143,24 @@ func testSweepKeysInUse(e *env) {
 		}
 		e.until(e.now().Add(5 * time.Millisecond))
 	}
+}
+
+func testSweepTerms(e *env) {
+	key, session := newID(), e.session()
+	for term := int64(1); term <= 2; term++ {
+		c := e.candidate(key, session)
+		e.wantTerm(e.acquire(c), term)
+		e.release(c)
+		e.until(e.now().Add(short / 2))
+		e.sweep(short / 8)
+		e.wantTerm(e.load(key), term)
+	}
+	c := e.claim(key, session) // used as something else it does not forget either
+	e.hold(c)
+	e.release(c)
+	e.until(e.now().Add(short / 2))
+	e.sweep(short / 8)
+	e.wantTerm(e.acquire(e.candidate(key, session)), 3)
 }
 
 // testSweepSessions looks for the records by Members: a session that Sweep has

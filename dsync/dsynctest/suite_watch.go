@@ -181,7 +181,7 @@ func testWatchOneCallAtATime(e *env) {
 	done := make(chan error, 1)
 	ready, all := make(chan struct{}), make(chan struct{})
 	e.wg.Go(func() {
-		done <- e.store.Watch(e.ctx, session, func(event dsync.Event) {
+		done <- e.store.Watch(e.ctx, session, nil, func(event dsync.Event) {
 			if calls.Add(1) > 1 {
 				e.Error("Watch calls f while a call of it is running")
 			}

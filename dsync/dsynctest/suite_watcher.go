@@ -23,13 +23,13 @@ type watcher struct {
 
 // watch starts a Watch and waits for its first event. It returns nil if the
 // store can't push.
-func (e *env) watch(session string) *watcher {
+func (e *env) watch(session string, keys ...string) *watcher {
 	e.Helper()
 	ctx, cancel := context.WithCancel(e.ctx)
 	w := &watcher{e: e, cancel: cancel, done: make(chan struct{}), notify: make(chan struct{}, 1)}
 	e.wg.Go(func() {
 		defer close(w.done)
-		w.err = e.store.Watch(ctx, session, w.add)
+		w.err = e.store.Watch(ctx, session, keys, w.add)
 	})
 	if w.wait(func([]dsync.Event) bool { return true }) {
 		return w
@@ -99,9 +99,13 @@ func (w *watcher) wantGrant(c dsync.Claim) {
 	if !found {
 		w.e.Fatalf("no event for the grant of %s; events: %+v", c.ID, w.seen())
 	}
-	h, ok := w.e.load(c.Key).Holder(c.ID)
+	s := w.e.load(c.Key)
+	h, ok := s.Holder(c.ID)
 	if grant.Key != c.Key || !ok || grant.Token != h.Token {
 		w.e.Errorf("event %+v; the claim on key %q holds: %t, with token %d", grant, c.Key, ok, h.Token)
+	}
+	if s.Limit == 1 && grant.Term != s.Term {
+		w.e.Errorf("event %+v; the grant's term is %d", grant, s.Term)
 	}
 }
 

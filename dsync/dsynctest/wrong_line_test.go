@@ -77,6 +77,13 @@ func wrongLines() []plant {
 				return s, err
 			}
 		}},
+		{"Load shows as much of the line as Acquire", "Load/ShowsTheLine", func(m *dsynctest.Memory, w *wrong) {
+			w.load = func(ctx context.Context, key string) (dsync.State, error) {
+				s, err := m.Load(ctx, key)
+				s.Ahead = s.Ahead[:min(8, len(s.Ahead))]
+				return s, err
+			}
+		}},
 		{"kinds don't matter", "Mismatch/Kind", anyKind},
 		{"limits don't matter", "Mismatch/Limit", anyKind},
 		{"a key keeps its kind for ever", "Mismatch/FreeKeyTakesOver", func(m *dsynctest.Memory, w *wrong) {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -131,6 +133,40 @@ func wrongMembers() []plant {
 				return found, now, err
 			}
 		}},
+		{"Register forgets names", "Register/EveryFieldIsReadBack", func(m *dsynctest.Memory, w *wrong) {
+			w.register = func(ctx context.Context, s dsync.Member) (time.Time, error) {
+				s.Name = ""
+				return m.Register(ctx, s)
+			}
+		}},
+		{"Members of no ids are none", "Members/WithoutIDsAreTheLiving", func(m *dsynctest.Memory, w *wrong) {
+			w.members = func(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+				return m.Members(ctx, append(ids, "nobody")...)
+			}
+		}},
+		{"Members of no ids are all there are", "Members/WithoutIDsAreTheLiving", everybody(func(dsync.Member, time.Time) bool { return true })},
+		{"Members of no ids has the lapsed", "Members/WithoutIDsAreTheLiving", everybody(func(m dsync.Member, _ time.Time) bool { return !m.Dead })},
+		{"Members of no ids has the dead", "Members/WithoutIDsAreTheLiving", everybody(func(m dsync.Member, now time.Time) bool {
+			return now.Before(m.At.Add(m.TTL))
+		})},
+		{"Members of no ids has no details", "Members/WithoutIDsAreTheLiving", func(m *dsynctest.Memory, w *wrong) {
+			w.members = func(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+				found, now, err := m.Members(ctx, ids...)
+				for i := range found {
+					found[i].Meta = nil
+				}
+				return found, now, err
+			}
+		}},
+		{"Members of no ids are a hundred", "Members/WithoutIDsAreAtMostAThousand", func(m *dsynctest.Memory, w *wrong) {
+			w.members = func(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+				found, now, err := m.Members(ctx, ids...)
+				return found[:min(100, len(found))], now, err
+			}
+		}},
+		{"Members of no ids has no bound", "Members/WithoutIDsAreAtMostAThousand", everybody(func(m dsync.Member, now time.Time) bool {
+			return !m.Dead && now.Before(m.At.Add(m.TTL))
+		})},
 		{"session ids fold case", "Members/ComparesIDsExactly", func(m *dsynctest.Memory, w *wrong) {
 			w.unregister = func(ctx context.Context, id string) error { return m.Unregister(ctx, strings.ToUpper(id)) }
 		}},
@@ -156,5 +192,28 @@ func wrongMembers() []plant {
 				return m.Heartbeat(ctx, id)
 			}
 		}},
+	}
+}
+
+// everybody lets Members of no ids read all of which ok is true.
+func everybody(ok func(dsync.Member, time.Time) bool) func(*dsynctest.Memory, *wrong) {
+	return func(m *dsynctest.Memory, w *wrong) {
+		var mu sync.Mutex
+		var all []string
+		w.register = func(ctx context.Context, s dsync.Member) (time.Time, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, s.ID)
+			return m.Register(ctx, s)
+		}
+		w.members = func(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+			if len(ids) > 0 {
+				return m.Members(ctx, ids...)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			found, now, err := m.Members(ctx, all...)
+			return slices.DeleteFunc(found, func(m dsync.Member) bool { return !ok(m, now) }), now, err
+		}
 	}
 }

@@ -41,6 +41,7 @@ func wrongSweeps() []plant {
 				return m.Sweep(ctx, after, retention)
 			}
 		}},
+		{"Sweep forgets terms", "Sweep/LeavesKeysThatCountTerms", carelessSweep},
 		{"Sweep deletes sessions that live", "Sweep/DeletesOldDeadSessions", func(m *dsynctest.Memory, w *wrong) {
 			w.sweep = func(ctx context.Context, after string, retention time.Duration) (string, int, error) {
 				m.ForgetSessions(retention)

@@ -24,7 +24,8 @@ type wrong struct {
 	acquire    func(context.Context, dsync.Claim, bool, []string, time.Time) (dsync.State, error)
 	release    func(context.Context, dsync.Claim, dsync.Outcome) (bool, error)
 	extend     func(context.Context, dsync.Claim) (time.Time, error)
-	watch      func(context.Context, string, func(dsync.Event)) error
+	publish    func(context.Context, dsync.Claim, []byte) error
+	watch      func(context.Context, string, []string, func(dsync.Event)) error
 	load       func(context.Context, string) (dsync.State, error)
 	members    func(context.Context, ...string) ([]dsync.Member, time.Time, error)
 	sweep      func(context.Context, string, time.Duration) (string, int, error)
@@ -79,11 +80,18 @@ func (w *wrong) Extend(ctx context.Context, c dsync.Claim) (time.Time, error) {
 	return w.Memory.Extend(ctx, c)
 }
 
-func (w *wrong) Watch(ctx context.Context, id string, f func(dsync.Event)) error {
-	if w.watch != nil {
-		return w.watch(ctx, id, f)
+func (w *wrong) Publish(ctx context.Context, c dsync.Claim, value []byte) error {
+	if w.publish != nil {
+		return w.publish(ctx, c, value)
 	}
-	return w.Memory.Watch(ctx, id, f)
+	return w.Memory.Publish(ctx, c, value)
+}
+
+func (w *wrong) Watch(ctx context.Context, id string, keys []string, f func(dsync.Event)) error {
+	if w.watch != nil {
+		return w.watch(ctx, id, keys, f)
+	}
+	return w.Memory.Watch(ctx, id, keys, f)
 }
 
 func (w *wrong) Load(ctx context.Context, key string) (dsync.State, error) {
@@ -159,7 +167,10 @@ func plants() []plant {
 		wrongReleases(),
 		wrongLeases(),
 		wrongSweeps(),
+		wrongTerms(),
+		wrongPublishes(),
 		wrongWatches(),
+		wrongChanges(),
 		wrongRaces(),
 	)
 }

@@ -16,8 +16,8 @@ import (
 func wrongWatches() []plant {
 	return []plant{
 		{"Watch is never ready", "Watch/ReadyFirstOrUnsupportedAtOnce", func(m *dsynctest.Memory, w *wrong) {
-			w.watch = func(ctx context.Context, id string, f func(dsync.Event)) error {
-				return m.Watch(ctx, id, func(e dsync.Event) {
+			w.watch = func(ctx context.Context, id string, keys []string, f func(dsync.Event)) error {
+				return m.Watch(ctx, id, keys, func(e dsync.Event) {
 					if e.Type != dsync.EventReady {
 						f(e)
 					}
@@ -25,14 +25,14 @@ func wrongWatches() []plant {
 			}
 		}},
 		{"Watch blocks where it is not supported", "Watch/ReadyFirstOrUnsupportedAtOnce", func(m *dsynctest.Memory, w *wrong) {
-			w.watch = func(ctx context.Context, id string, f func(dsync.Event)) error {
+			w.watch = func(ctx context.Context, id string, keys []string, f func(dsync.Event)) error {
 				time.Sleep(20 * time.Second)
 				return errors.ErrUnsupported
 			}
 		}},
 		{"Watch tells no grants", "Watch/GrantReachesItsWaiter", func(m *dsynctest.Memory, w *wrong) {
-			w.watch = func(ctx context.Context, id string, f func(dsync.Event)) error {
-				return m.Watch(ctx, id, func(e dsync.Event) {
+			w.watch = func(ctx context.Context, id string, keys []string, f func(dsync.Event)) error {
+				return m.Watch(ctx, id, keys, func(e dsync.Event) {
 					if e.Type != dsync.EventGrant {
 						f(e)
 					}
@@ -40,8 +40,8 @@ func wrongWatches() []plant {
 			}
 		}},
 		{"Watch tells other tokens", "Watch/WhoeversCommandGrants", func(m *dsynctest.Memory, w *wrong) {
-			w.watch = func(ctx context.Context, id string, f func(dsync.Event)) error {
-				return m.Watch(ctx, id, func(e dsync.Event) {
+			w.watch = func(ctx context.Context, id string, keys []string, f func(dsync.Event)) error {
+				return m.Watch(ctx, id, keys, func(e dsync.Event) {
 					e.Token++
 					f(e)
 				})
@@ -50,9 +50,9 @@ func wrongWatches() []plant {
 		{"Watch tells of sessions with the same prefix", "Watch/OnlyItsSession", watchEverybody},
 		{"Watch tells of everybody", "Watch/SeveralGrantsOfOneCommand", watchEverybody},
 		{"Watch tells one grant of a command", "Watch/SeveralGrantsOfOneCommand", func(m *dsynctest.Memory, w *wrong) {
-			w.watch = func(ctx context.Context, id string, f func(dsync.Event)) error {
+			w.watch = func(ctx context.Context, id string, keys []string, f func(dsync.Event)) error {
 				var last int64
-				return m.Watch(ctx, id, func(e dsync.Event) {
+				return m.Watch(ctx, id, keys, func(e dsync.Event) {
 					if e.Type == dsync.EventReady || e.Token > last+4*1024 {
 						f(e)
 					}
@@ -62,32 +62,32 @@ func wrongWatches() []plant {
 		}},
 		{"only one Watch a session", "Watch/TwoOfOneSession", func(m *dsynctest.Memory, w *wrong) {
 			var watching atomic.Bool
-			w.watch = func(ctx context.Context, id string, f func(dsync.Event)) error {
+			w.watch = func(ctx context.Context, id string, keys []string, f func(dsync.Event)) error {
 				if watching.Swap(true) {
 					f(dsync.Event{Type: dsync.EventReady})
 					<-ctx.Done()
 					return ctx.Err()
 				}
-				return m.Watch(ctx, id, f)
+				return m.Watch(ctx, id, keys, f)
 			}
 		}},
 		{"Watch calls concurrently", "Watch/OneCallAtATime", func(m *dsynctest.Memory, w *wrong) {
-			w.watch = func(ctx context.Context, id string, f func(dsync.Event)) error {
+			w.watch = func(ctx context.Context, id string, keys []string, f func(dsync.Event)) error {
 				var wg sync.WaitGroup
 				defer wg.Wait()
-				return m.Watch(ctx, id, func(e dsync.Event) { wg.Go(func() { f(e) }) })
+				return m.Watch(ctx, id, keys, func(e dsync.Event) { wg.Go(func() { f(e) }) })
 			}
 		}},
 		{"Watch goes on after its ctx", "Watch/EndsWithItsContext", func(m *dsynctest.Memory, w *wrong) {
-			w.watch = func(ctx context.Context, id string, f func(dsync.Event)) error {
-				err := m.Watch(ctx, id, f)
+			w.watch = func(ctx context.Context, id string, keys []string, f func(dsync.Event)) error {
+				err := m.Watch(ctx, id, keys, f)
 				time.Sleep(time.Minute)
 				return err
 			}
 		}},
 		{"Watch hides why it ended", "Watch/EndsWithItsContext", func(m *dsynctest.Memory, w *wrong) {
-			w.watch = func(ctx context.Context, id string, f func(dsync.Event)) error {
-				m.Watch(ctx, id, f)
+			w.watch = func(ctx context.Context, id string, keys []string, f func(dsync.Event)) error {
+				m.Watch(ctx, id, keys, f)
 				return errors.New("broken")
 			}
 		}},
@@ -100,7 +100,7 @@ func watchEverybody(m *dsynctest.Memory, w *wrong) {
 		sessions[s.ID] = true
 		return m.Register(ctx, s)
 	}
-	w.watch = func(ctx context.Context, id string, f func(dsync.Event)) error {
+	w.watch = func(ctx context.Context, id string, keys []string, f func(dsync.Event)) error {
 		var mu sync.Mutex
 		var wg sync.WaitGroup
 		defer wg.Wait()
@@ -110,7 +110,7 @@ func watchEverybody(m *dsynctest.Memory, w *wrong) {
 			}
 			ready := make(chan struct{})
 			wg.Go(func() {
-				m.Watch(ctx, other, func(e dsync.Event) {
+				m.Watch(ctx, other, nil, func(e dsync.Event) {
 					if e.Type == dsync.EventReady {
 						close(ready)
 						return
@@ -122,7 +122,7 @@ func watchEverybody(m *dsynctest.Memory, w *wrong) {
 			})
 			<-ready
 		}
-		return m.Watch(ctx, id, func(e dsync.Event) {
+		return m.Watch(ctx, id, keys, func(e dsync.Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			f(e)

@@ -67,7 +67,7 @@ func (s *Store) seenBy(claim string) bson.D {
 
 func seen() bson.D {
 	return bson.D{
-		e("_id", 0), e("h", 1), e("t", 1), e("y", 1), e("c", 1),
+		e("_id", 0), e("h", 1), e("t", 1), e("y", 1), e("c", 1), e("n", 1), e("v", 1),
 		e("now", now), e("waiting", op("$size", list("$q"))),
 	}
 }

@@ -30,11 +30,12 @@
 //
 // One record per session and one per key:
 //
-//	{_id: "s/<session>", at, ttl, host, pid, app, meta, dead}
-//	{_id: "k/<key>", f, y, c, t, h: […], q: […], g, at}
+//	{_id: "s/<session>", at, ttl, name, host, pid, app, meta, dead}
+//	{_id: "k/<key>", f, y, c, t, n, h: […], q: […], g, at, v}
 //
 // h are the claims that hold the key, q is the line of those that wait, t the
-// last token, y and c the kind and the limit, g what the last write granted, f
-// the format of the record. Editing the collection, dropping it or restoring it
+// last token, n the number of an election's terms, y and c the kind and the limit,
+// g what the last write granted, v what the holder published, f the format of the
+// record. Editing the collection, dropping it or restoring it
 // under running processes voids what package dsync promises.
 package mongo

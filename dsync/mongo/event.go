@@ -1,6 +1,7 @@
 package mongo
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -9,18 +10,18 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// decodeEvent returns the session's grants in a change event; none if the event
-// is about something else. It is an error if the collection is gone, and with it
-// everything.
+// decodeEvent returns what a change event says: the session's grants, and the
+// change of a key that is watched; nothing if it is about something else. It is an
+// error if the collection is gone, and with it everything.
 //
 // Up to MongoDB 4.4 an update by a pipeline shows as a replacement with the whole
 // record, from 5.0 on as a difference where that is shorter: with a line of 40,
 // the line shows as "q.3.a", "q.4.a" and so on. So what a write granted stands in
 // the record as one string, which is whole in either, and which every write that
 // changes the record sets or removes.
-func decodeEvent(event bson.Raw, session string) ([]dsync.Event, error) {
+func decodeEvent(event bson.Raw, session string, watched map[string]bool) ([]dsync.Event, error) {
 	switch t := text(event, "operationType"); t {
-	case "insert", "replace", "update":
+	case "insert", "replace", "update", "delete":
 	case "drop", "rename", "dropDatabase", "invalidate":
 		return nil, fmt.Errorf("the collection is gone: %s", t)
 	default:
@@ -36,15 +37,24 @@ func decodeEvent(event bson.Raw, session string) ([]dsync.Event, error) {
 	}
 	var events []dsync.Event
 	for grant := range strings.SplitSeq(granted, ",") {
-		claim, token, ok := strings.Cut(grant, ":")
+		claim, numbers, ok := strings.Cut(grant, ":")
 		if !ok || !strings.HasPrefix(claim, session+".") {
 			continue
 		}
-		t, err := strconv.ParseInt(token, 10, 64)
-		if err != nil {
+		event := dsync.Event{Type: dsync.EventGrant, Key: key, Claim: claim}
+		token, term, counted := strings.Cut(numbers, ":")
+		var err, bad error
+		event.Token, err = strconv.ParseInt(token, 10, 64)
+		if counted { // the term of an election
+			event.Term, bad = strconv.ParseInt(term, 10, 64)
+		}
+		if err := cmp.Or(err, bad); err != nil {
 			return nil, fmt.Errorf("grant %q of key %q: %w", grant, key, err)
 		}
-		events = append(events, dsync.Event{Type: dsync.EventGrant, Key: key, Claim: claim, Token: t})
+		events = append(events, event)
+	}
+	if watched[key] {
+		events = append(events, dsync.Event{Type: dsync.EventChange, Key: key})
 	}
 	return events, nil
 }

@@ -209,6 +209,7 @@ func honest(c call) bson.D {
 	}
 	id, _ := c.cmd.Lookup("query", "_id").StringValueOK()
 	_, beat := c.cmd.Lookup("query", "dead").DocumentOK()
+	_, _, publishes := c.cmd.Lookup("update", "0", "$set", "_", "$literal", "value").BinaryOK()
 	switch {
 	case c.name == "insert" || c.name == "delete" || c.name == "update":
 		return ok(e("n", 1))
@@ -216,13 +217,16 @@ func honest(c call) bson.D {
 		return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", bson.A{bson.D{
 			e("now", now), e("found", bson.A{bson.D{
 				e("now", now), e("h", bson.A{holder("two.1", "two", 2, token+1024)}), e("t", token+1024), e("waiting", 1),
+				e("y", "election"), e("n", 5), e("v", bson.D{e("t", token+1024), e("b", []byte("$t"))}),
 				e("ahead", bson.A{bson.D{e("a", "$mine.1"), e("s", "$mine"), e("w", 1)}}),
 			}}),
 		}})}))
+	case strings.HasSuffix(id, "/key") && publishes:
+		return value(e("h", bson.A{holder("two.1", "two", 2, token+1024)}))
 	case strings.HasSuffix(id, "/key"):
 		return value(
 			e("h", bson.A{append(holder("one.1", "one", 1, token), e("e", now.Add(time.Hour)))}),
-			e("t", token), e("y", "probe"), e("c", 2), e("place", 2), e("waiting", 2),
+			e("t", token), e("y", "election"), e("n", 4), e("c", 2), e("place", 2), e("waiting", 2),
 			e("ahead", bson.A{bson.D{e("a", "two.1"), e("s", "two"), e("w", 2)}}))
 	case strings.HasSuffix(id, "/living"):
 		return value(e("at", now), e("ttl", time.Hour.Milliseconds()))

@@ -73,11 +73,11 @@ func (f *feed) passes(ev bson.Raw) bool {
 }
 
 // watch runs a watch over the events until it ends, or for a minute.
-func (f *feed) watch(session string) ([]dsync.Event, error) {
+func (f *feed) watch(session string, keys ...string) ([]dsync.Event, error) {
 	s := newFake(f.t).store(nil, f.answer)
 	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
 	defer cancel()
 	var got []dsync.Event
-	err := s.Watch(ctx, session, func(ev dsync.Event) { got = append(got, ev) })
+	err := s.Watch(ctx, session, keys, func(ev dsync.Event) { got = append(got, ev) })
 	return got, err
 }

@@ -12,12 +12,11 @@ import (
 
 // A facet comes with the server's time even if nothing was found. A find could
 // project the time into what it finds only.
-func facet(match bson.D, project bson.D) []bson.D {
-	return []bson.D{
-		{e("$match", match)},
-		{e("$facet", bson.D{e("found", bson.A{bson.D{e("$project", project)}})})},
+func facet(project bson.D, find ...bson.D) []bson.D {
+	return append(find,
+		bson.D{e("$facet", bson.D{e("found", bson.A{bson.D{e("$project", project)}})})},
 		set(e("now", now)),
-	}
+	)
 }
 
 // Load implements [dsync.Store].
@@ -34,8 +33,8 @@ func (s *Store) load(ctx context.Context, id, key string) (dsync.State, error) {
 		Now   time.Time   `bson:"now"`
 		Found []keyRecord `bson:"found"`
 	}
-	project := append(seen(), e("f", 1), e("ahead", op("$slice", list("$q"), maxAhead)))
-	if err := s.aggregate(ctx, &r, true, facet(bson.D{e("_id", id)}, project)...); err != nil {
+	project := append(seen(), e("f", 1), e("ahead", op("$slice", list("$q"), maxShown)))
+	if err := s.aggregate(ctx, &r, true, facet(project, bson.D{e("$match", bson.D{e("_id", id)})})...); err != nil {
 		return dsync.State{}, err
 	}
 	if len(r) != 1 {

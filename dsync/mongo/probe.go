@@ -18,7 +18,7 @@ const probePrefix = "p/"
 // probe learns what the server is, and tries the store's own commands on records
 // of its own, in one pass that has a bit of everything in it: a dead holder, one
 // whose end has come, a dead waiter, a fixed lease, weights, and a line that must
-// not be overtaken. About ten commands.
+// not be overtaken, terms and a value. About ten commands.
 func (s *Store) probe(ctx context.Context) error {
 	ctx = bare{ctx}
 	v, err := s.hello(ctx)
@@ -81,8 +81,9 @@ func (p *prober) run(ctx context.Context) error {
 func (p *prober) insert(ctx context.Context) error {
 	past := time.UnixMilli(1)
 	record := bson.D{
-		e("_id", p.id("key")), e("f", formatVersion), e("y", "probe"), e("c", int64(2)),
-		e("t", int64(7)), e("g", "old.1:7,"),
+		e("_id", p.id("key")), e("f", formatVersion), e("y", string(dsync.KindElection)), e("c", int64(2)),
+		e("t", int64(7)), e("n", int64(3)), e("g", "old.1:7:3,"),
+		e("v", bson.D{e("t", int64(5)), e("b", bson.Binary{Data: []byte("the dead's")})}),
 		e("h", bson.A{
 			bson.D{e("a", "dead.1"), e("s", "dead"), e("w", int64(1)), e("t", int64(5)), e("at", past)},
 			bson.D{e("a", "over.1"), e("s", "over"), e("w", int64(1)), e("t", int64(6)), e("at", past), e("d", int64(1)), e("e", past)},
@@ -108,10 +109,13 @@ func (p *prober) insert(ctx context.Context) error {
 	return nil
 }
 
-const probeLease = time.Hour
+const (
+	probeLease = time.Hour
+	probeValue = "$t"
+)
 
 func (p *prober) keys(ctx context.Context) error {
-	mine := dsync.Claim{Key: "probe", ID: "$mine.1", Session: "$mine", Kind: "probe", Weight: 1, Limit: 2}
+	mine := dsync.Claim{Key: "probe", ID: "$mine.1", Session: "$mine", Kind: dsync.KindElection, Weight: 1, Limit: 2}
 	st, err := p.acquire(ctx, p.id("key"), mine, true, []string{"dead", "$dead"}, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))
 	if err != nil {
 		return failure("probe: acquire", err)
@@ -123,12 +127,19 @@ func (p *prober) keys(ctx context.Context) error {
 	if err != nil {
 		return failure("probe: release", err)
 	}
+	held, err := p.publish(ctx, p.id("key"), dsync.Claim{ID: "two.1"}, []byte(probeValue))
+	if err != nil {
+		return failure("probe: publish", err)
+	}
 	after, err := p.load(ctx, p.id("key"), "probe")
 	if err != nil {
 		return failure("probe: load", err)
 	}
 	if err := p.released(st, after, found); err != nil {
 		return fmt.Errorf("mongo: probe: %w: the server does not compute release as MongoDB does: %w; got %+v", dsync.ErrRefused, err, after)
+	}
+	if !held || string(after.Value) != probeValue {
+		return fmt.Errorf("mongo: probe: %w: the server does not compute publish as MongoDB does: held %t, value %q", dsync.ErrRefused, held, after.Value)
 	}
 	return nil
 }
@@ -146,10 +157,12 @@ func (p *prober) acquired(st dsync.State) error {
 		return errors.New("the token was to be the server's time")
 	case !h.Since.Equal(now) || !h.Until.Equal(now.Add(probeLease)):
 		return errors.New("the lease was to begin at the server's time")
-	case st.Place != 2 || st.Waiting != 2 || st.Kind != "probe" || st.Limit != 2:
+	case st.Place != 2 || st.Waiting != 2 || st.Kind != dsync.KindElection || st.Limit != 2:
 		return errors.New("mine was to be second in line")
 	case !slices.Equal(st.Ahead, []dsync.Waiter{{Claim: "two.1", Session: "two", Weight: 2}}):
 		return errors.New("one claim was to be ahead of mine")
+	case st.Term != 4 || st.Value != nil:
+		return errors.New("the term was to be the next, and nothing published in it")
 	}
 	return nil
 }
@@ -163,6 +176,8 @@ func (p *prober) released(before, st dsync.State, found bool) error {
 		return errors.New("the next in line was to hold, and alone, since it takes all there is")
 	case st.Token < before.Token+tokenStep || st.Holders[0].Token != st.Token:
 		return errors.New("the token was to be greater")
+	case st.Term != before.Term+1:
+		return errors.New("the term was to be the next")
 	case st.Waiting != 1 || st.Ahead[0].Claim != "$mine.1":
 		return errors.New("mine was to stay in line")
 	case st.Now.Before(before.Now) || st.Now.Sub(before.Now) > probeLease:

@@ -40,6 +40,17 @@ func TestProbe(t *testing.T) {
 		{"token", func(c call) bson.D {
 			return replaced(honest(c), "t", int64(1024))
 		}, []string{"acquire", "token"}},
+		{"term", func(c call) bson.D {
+			return replaced(honest(c), "n", int64(3))
+		}, []string{"acquire", "term"}},
+		{"value of one who is gone", func(c call) bson.D {
+			if got, _ := c.cmd.Lookup("query", "_id").StringValueOK(); !strings.HasSuffix(got, "/key") {
+				return honest(c)
+			}
+			reply := honest(c)
+			return replaced(reply, "v", bson.D{e("t", field(reply, "t")), e("b", []byte("x"))})
+		}, []string{"acquire", "published"}},
+		{"publish", change(`"value"`, func(d bson.D) bson.D { return replaced(d, "h", bson.A{}) }), []string{"publish", "held false"}},
 		{"release", func(c call) bson.D {
 			if c.name == "update" {
 				return ok(e("n", 0))
@@ -73,6 +84,20 @@ func TestProbe(t *testing.T) {
 			})
 		})
 	}
+}
+
+// field is a field of the reply's value.
+func field(reply bson.D, name string) any {
+	for _, el := range reply {
+		if value, isDoc := el.Value.(bson.D); isDoc && el.Key == "value" {
+			for _, el := range value {
+				if el.Key == name {
+					return el.Value
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // replaced sets a field of the reply's value, if it has one.

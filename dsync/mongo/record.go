@@ -15,10 +15,18 @@ type keyRecord struct {
 	Token   int64          `bson:"t"`
 	Kind    string         `bson:"y"`
 	Limit   int64          `bson:"c"`
+	Terms   int64          `bson:"n"`
+	Value   *valueRecord   `bson:"v"`
 
 	Place   int            `bson:"place"`
 	Waiting int            `bson:"waiting"`
 	Ahead   []waiterRecord `bson:"ahead"`
+}
+
+// A valueRecord is what the holder with the token published.
+type valueRecord struct {
+	Token int64  `bson:"t"`
+	Value []byte `bson:"b"`
 }
 
 type holderRecord struct {
@@ -41,8 +49,14 @@ func (r *keyRecord) state(key string) dsync.State {
 		Key: key, Now: r.Now, Kind: dsync.Kind(r.Kind), Limit: r.Limit, Token: r.Token,
 		Waiting: r.Waiting, Place: r.Place,
 	}
+	if st.Kind == dsync.KindElection {
+		st.Term = r.Terms
+	}
 	for _, h := range r.Holders {
 		st.Holders = append(st.Holders, dsync.Holder(h))
+		if r.Value != nil && r.Value.Token == h.Token {
+			st.Value = append([]byte{}, r.Value.Value...) // not nil, also if it is empty
+		}
 	}
 	for _, w := range r.Ahead {
 		st.Ahead = append(st.Ahead, dsync.Waiter(w))

@@ -21,6 +21,7 @@ type sessionRecord struct {
 	TTL  int64     `bson:"ttl"` // ms
 	Dead bool      `bson:"dead"`
 
+	Name string      `bson:"name"`
 	Host string      `bson:"host"`
 	PID  int         `bson:"pid"`
 	App  string      `bson:"app"`
@@ -37,7 +38,7 @@ type metaField struct {
 func (r *sessionRecord) member() dsync.Member {
 	m := dsync.Member{
 		ID: strings.TrimPrefix(r.ID, sessionID("")), TTL: time.Duration(r.TTL) * time.Millisecond,
-		Host: r.Host, PID: r.PID, App: r.App, At: r.At, Dead: r.Dead,
+		Name: r.Name, Host: r.Host, PID: r.PID, App: r.App, At: r.At, Dead: r.Dead,
 	}
 	if len(r.Meta) > 0 {
 		m.Meta = make(map[string]string, len(r.Meta))
@@ -71,6 +72,7 @@ func (s *Store) register(ctx context.Context, query bson.D, m dsync.Member) (tim
 		update: bson.A{set(
 			unlessDead("at", now),
 			unlessDead("ttl", literal(m.TTL.Milliseconds())),
+			unlessDead("name", literal(valid(m.Name))),
 			unlessDead("host", literal(valid(m.Host))),
 			unlessDead("pid", literal(m.PID)),
 			unlessDead("app", literal(valid(m.App))),
@@ -158,19 +160,30 @@ func (s *Store) Unregister(ctx context.Context, session string) error {
 	return nil
 }
 
-// Members implements [dsync.Store].
+// Members implements [dsync.Store]. Without ids it passes every session's record,
+// those of the dead of the last days included, which is for lists and not for a
+// loop.
 func (s *Store) Members(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
-	in := make([]string, 0, len(ids))
-	for _, id := range ids {
-		in = append(in, sessionID(id))
+	find := []bson.D{
+		{e("$match", append(bson.D{prefixed(sessionID(""))}, living()...))},
+		{e("$sort", bson.D{e("_id", 1)})},
+		{e("$limit", maxShown)},
+	}
+	if len(ids) > 0 {
+		in := make([]string, 0, len(ids))
+		for _, id := range ids {
+			in = append(in, sessionID(id))
+		}
+		find = []bson.D{{e("$match", bson.D{e("_id", bson.D{e("$in", in)})})}}
 	}
 	var r []struct {
 		Now   time.Time       `bson:"now"`
 		Found []sessionRecord `bson:"found"`
 	}
-	match := bson.D{e("_id", bson.D{e("$in", in)})}
-	project := bson.D{e("at", 1), e("ttl", 1), e("dead", 1), e("host", 1), e("pid", 1), e("app", 1), e("meta", 1)}
-	if err := s.aggregate(ctx, &r, false, facet(match, project)...); err != nil {
+	project := bson.D{
+		e("at", 1), e("ttl", 1), e("dead", 1), e("name", 1), e("host", 1), e("pid", 1), e("app", 1), e("meta", 1),
+	}
+	if err := s.aggregate(ctx, &r, false, facet(project, find...)...); err != nil {
 		return nil, time.Time{}, failure("members", err)
 	}
 	if len(r) != 1 {
@@ -181,4 +194,12 @@ func (s *Store) Members(ctx context.Context, ids ...string) ([]dsync.Member, tim
 		m = append(m, found.member())
 	}
 	return m, r[0].Now, nil
+}
+
+// living is the condition that a session is alive.
+func living() bson.D {
+	return bson.D{
+		e("dead", bson.D{e("$ne", true)}),
+		e("$expr", op("$gt", op("$add", "$at", "$ttl"), now)),
+	}
 }

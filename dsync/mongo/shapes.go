@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/leasehold-go/leasehold/dsync"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
@@ -15,8 +16,10 @@ const (
 	maxLine = 10_000
 
 	// maxAhead is how many of those ahead in line a reply carries. Whole lines in
-	// replies would make joining a line of n cost n².
+	// replies would make joining a line of n cost n². maxShown is how many Load
+	// reads, and how many sessions Members does.
 	maxAhead = 8
+	maxShown = 1_000
 
 	// maxGrants is how many claims one write grants at the most, since they are
 	// listed in g, and building that string costs the square of their number. More
@@ -43,7 +46,7 @@ const (
 type shapes struct {
 	acquireWait, acquireTry []bson.Raw
 	release, keep           []bson.Raw
-	extend                  []bson.Raw
+	extend, publish         []bson.Raw
 
 	// ahead is the expression for the nearest ahead in line of "$$place", which
 	// counts from 0; of the line's head where that is negative.
@@ -70,6 +73,7 @@ func newShapes() (*shapes, error) {
 		release:     encode(clean(op("$and", alive(), other()), other()), settle(stay, true)),
 		keep:        encode(clean(alive(), other()), keeping(), settle(stay, op("$or", "$_.cleaned", "$_.moved"))),
 		extend:      encode(extending()),
+		publish:     encode(publishing()),
 		ahead:       encode([]bson.D{ahead()})[0],
 	}
 	return sh, err
@@ -185,6 +189,23 @@ func extending() []bson.D {
 	}
 }
 
+// publishing makes the value that of mine, if it holds and its end has not come.
+func publishing() []bson.D {
+	mine := op("$and", op("$eq", "$$x.a", "$_.mine"),
+		op("$or", op("$not", op("$ifNull", "$$x.e", false)), op("$gt", "$$x.e", now)))
+	published := bson.D{e("t", "$_.t"), e("b", "$_.value")}
+	return []bson.D{
+		// The token of mine, 0 if it does not hold.
+		set(e("_.t", guard(op("$sum", let("held", filter(list("$h"), mine), "$$held.t"))))),
+		set(e("_.new", op("$and", op("$gt", "$_.t", 0), op("$ne", "$v", published)))),
+		set(
+			e("g", op("$cond", "$_.new", "$$REMOVE", "$g")), // as in extending
+			e("v", op("$cond", "$_.new", published, "$v")),
+			e("_", "$$REMOVE"),
+		),
+	}
+}
+
 func ahead() bson.D {
 	return op("$cond", op("$lt", "$$place", 0),
 		op("$slice", "$q", maxAhead),
@@ -192,8 +213,12 @@ func ahead() bson.D {
 			op("$slice", "$q", op("$max", 0, op("$subtract", "$$place", maxAhead)), op("$min", maxAhead, "$$place"))))
 }
 
-// settle grants from the head of the line whatever fits, each with a fresh
-// token, and removes the scratch. leaving takes mine out of what is left of the
+// election says whether the key's grants are counted.
+func election() bson.D { return op("$eq", "$y", string(dsync.KindElection)) }
+
+// settle grants from the head of the line whatever fits, each with a fresh token
+// and, of an election, the next term, removes what a holder published that is
+// gone, and removes the scratch. leaving takes mine out of what is left of the
 // line; changed is whether the edit changed anything. What changes nothing must
 // leave the record as it is, bit by bit: then nothing is written.
 func settle(leaving bool, changed any) []bson.D {
@@ -211,8 +236,10 @@ func settle(leaving bool, changed any) []bson.D {
 	token := op("$max",
 		op("$add", op("$ifNull", "$t", int64(0)), int64(tokenStep)),
 		op("$multiply", op("$toLong", now), int64(tokenStep)))
+	term := op("$add", op("$ifNull", "$n", int64(0)), "$$i", 1)
 	grant := op("$mergeObjects", "$$x",
 		bson.D{e("t", op("$add", "$$token", op("$multiply", "$$i", int64(tokenStep)))), e("at", now)},
+		op("$cond", election(), bson.D{e("n", term)}, nil),
 		op("$cond", op("$ifNull", "$$x.d", false), bson.D{e("e", op("$add", now, "$$x.d"))}, nil))
 	grants := let("token", token, op("$map", bson.D{
 		e("input", op("$range", 0, "$_.n")), e("as", "i"),
@@ -221,7 +248,8 @@ func settle(leaving bool, changed any) []bson.D {
 	listed := op("$reduce", bson.D{
 		e("input", "$_.grants"),
 		e("initialValue", ""),
-		e("in", op("$concat", "$$value", "$$this.a", ":", op("$toString", "$$this.t"), ",")),
+		e("in", op("$concat", "$$value", "$$this.a", ":", op("$toString", "$$this.t"),
+			op("$cond", election(), op("$concat", ":", op("$toString", "$$this.n")), ""), ",")),
 	})
 
 	granted := op("$gt", "$_.n", 0)
@@ -239,6 +267,8 @@ func settle(leaving bool, changed any) []bson.D {
 			e("h", op("$concatArrays", "$h", "$_.grants")),
 			e("q", rest),
 			e("t", op("$ifNull", op("$max", "$_.grants.t"), "$t")),
+			e("n", op("$ifNull", op("$max", "$_.grants.n"), "$n")),
+			e("v", op("$cond", op("$in", "$v.t", "$h.t"), "$v", "$$REMOVE")),
 			e("g", op("$cond", granted, listed, op("$cond", "$_.changed", "$$REMOVE", "$g"))),
 			e("at", op("$cond", granted, now, "$at")),
 			e("_", "$$REMOVE"),

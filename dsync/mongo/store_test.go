@@ -24,7 +24,7 @@ var methods = []struct {
 }{
 	{"Register", true, func(ctx context.Context, s dsync.Store) error {
 		_, err := s.Register(ctx, dsync.Member{
-			ID: evil, TTL: attempt, Host: evil, App: evil, PID: 7, Meta: map[string]string{evil: evil},
+			ID: evil, Name: evil, TTL: attempt, Host: evil, App: evil, PID: 7, Meta: map[string]string{evil: evil},
 		})
 		return err
 	}},
@@ -59,12 +59,19 @@ var methods = []struct {
 		_, err := s.Extend(ctx, evilClaim)
 		return err
 	}},
+	{"Publish", true, func(ctx context.Context, s dsync.Store) error {
+		return s.Publish(ctx, evilClaim, []byte(evil))
+	}},
 	{"Load", false, func(ctx context.Context, s dsync.Store) error {
 		_, err := s.Load(ctx, evil)
 		return err
 	}},
 	{"Members", false, func(ctx context.Context, s dsync.Store) error {
 		_, _, err := s.Members(ctx, evil)
+		return err
+	}},
+	{"MembersAll", false, func(ctx context.Context, s dsync.Store) error {
+		_, _, err := s.Members(ctx)
 		return err
 	}},
 	{"Sweep", false, func(ctx context.Context, s dsync.Store) error {
@@ -164,12 +171,15 @@ func TestStoreTextsAreLiterals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		s := f.store(nil, func(call) bson.D { return ok(e("value", bson.D{e("at", time.Now())})) })
-		m := dsync.Member{ID: "s", TTL: attempt, Host: "$evil", App: "$evil", Meta: map[string]string{"$evil": "$evil"}}
+		m := dsync.Member{ID: "s", TTL: attempt, Name: "$evil", Host: "$evil", App: "$evil", Meta: map[string]string{"$evil": "$evil"}}
 		if _, err := s.Register(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
 		c := dsync.Claim{Key: "$evil", ID: "$evil", Session: "$evil", Kind: "$evil", Weight: 1, Limit: 1}
 		if _, err := s.Acquire(t.Context(), c, true, []string{"$evil"}, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Publish(t.Context(), c, []byte("$evil")); !errors.Is(err, dsync.ErrNotHeld) {
 			t.Fatal(err)
 		}
 		for _, c := range f.took() {
@@ -265,6 +275,9 @@ func TestStoreNoRecord(t *testing.T) {
 		}
 		if _, err := s.Extend(t.Context(), evilClaim); !errors.Is(err, dsync.ErrNotHeld) {
 			t.Errorf("Extend: got %v, want ErrNotHeld", err)
+		}
+		if err := s.Publish(t.Context(), evilClaim, nil); !errors.Is(err, dsync.ErrNotHeld) {
+			t.Errorf("Publish: got %v, want ErrNotHeld", err)
 		}
 		if found, err := s.Release(t.Context(), evilClaim, dsync.Outcome{}); found || err != nil {
 			t.Errorf("Release: got %t, %v, want false, nil", found, err)

@@ -31,14 +31,11 @@ func (s *Store) Sweep(ctx context.Context, after string, retention time.Duration
 		Size  int       `bson:"size"`
 		Alive int       `bson:"alive"`
 	}
-	living := bson.A{
+	counted := bson.A{
 		bson.D{e("$match", bson.D{prefixed(sessionID(""))})},
 		bson.D{e("$sort", bson.D{e("_id", -1)})},
 		bson.D{e("$limit", maxCounted)},
-		bson.D{e("$match", bson.D{
-			e("dead", bson.D{e("$ne", true)}),
-			e("$expr", op("$gt", op("$add", "$at", "$ttl"), now)),
-		})},
+		bson.D{e("$match", living())},
 		bson.D{e("$limit", maxAlive)},
 		bson.D{e("$count", "alive")},
 	}
@@ -48,7 +45,7 @@ func (s *Store) Sweep(ctx context.Context, after string, retention time.Duration
 		bson.D{e("$limit", sweepSlice)},
 		bson.D{e("$group", bson.D{e("_id", nil), e("last", op("$max", "$_id")), e("size", op("$sum", 1))})},
 		set(e("now", now)),
-		bson.D{e("$unionWith", bson.D{e("coll", s.collection), e("pipeline", living)})},
+		bson.D{e("$unionWith", bson.D{e("coll", s.collection), e("pipeline", counted)})},
 	)
 	if err != nil {
 		return "", 0, failure("sweep", err)
@@ -97,9 +94,8 @@ func idleKeys(since time.Time) bson.D {
 		e("f", bson.D{e("$not", bson.D{e("$gt", formatVersion)})}),
 		e("t", bson.D{e("$not", bson.D{e("$gt", since.UnixMilli()*tokenStep)})}),
 		e("q.0", bson.D{e("$exists", false)}),
-		e("v", bson.D{e("$exists", false)}),    // a published value,
 		e("done", bson.D{e("$exists", false)}), // a seal
-		e("n", bson.D{e("$exists", false)}),    // and a term are to be kept
+		e("n", bson.D{e("$exists", false)}),    // and a term are to be kept; a value is the holder's
 		e("$expr", op("$eq", op("$size", holding), 0)),
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -28,19 +29,23 @@ const (
 )
 
 // Watch implements [dsync.Store] with one change stream on the collection. The
-// server filters: only grants of this session, and the end of the collection,
-// come through. What the driver can resume without a gap it resumes; any other
+// server filters: only grants of this session, changes of the keys, and the end of
+// the collection, come through. What the driver can resume without a gap it resumes; any other
 // error ends the watch.
 //
 // Without a change stream the error is errors.ErrUnsupported: where
 // [Options.NoWatch] says so, on a standalone, on servers that have none, and,
 // with a warning in the log, where the right is missing.
-func (s *Store) Watch(ctx context.Context, session string, f func(dsync.Event)) error {
+func (s *Store) Watch(ctx context.Context, session string, keys []string, f func(dsync.Event)) error {
 	if s.noWatch {
 		return fmt.Errorf("mongo: watch: switched off: %w", errors.ErrUnsupported)
 	}
 	ctx = bare{ctx}
-	stream, err := s.openStream(ctx, session)
+	watched := make(map[string]bool, len(keys))
+	for _, key := range keys {
+		watched[key] = true
+	}
+	stream, err := s.openStream(ctx, session, watched)
 	if err != nil {
 		return s.unwatched(err)
 	}
@@ -61,37 +66,46 @@ func (s *Store) Watch(ctx context.Context, session string, f func(dsync.Event)) 
 		case !more:
 			continue
 		}
-		grants, err := decodeEvent(stream.Current, session)
+		events, err := decodeEvent(stream.Current, session, watched)
 		if err != nil {
 			return fmt.Errorf("mongo: watch: %w", err)
 		}
-		for _, g := range grants {
-			f(g)
+		for _, event := range events {
+			f(event)
 		}
 	}
 }
 
-func (s *Store) openStream(ctx context.Context, session string) (*mongo.ChangeStream, error) {
+func (s *Store) openStream(ctx context.Context, session string, watched map[string]bool) (*mongo.ChangeStream, error) {
 	ctx, cancel := context.WithTimeout(ctx, watchLimit)
 	defer cancel()
 	// The database's own read settings may be such that no stream can have them.
 	collection := s.db.Collection(s.collection, options.Collection().
 		SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.Primary()))
-	return collection.Watch(ctx, streamPipeline(session), options.ChangeStream().SetMaxAwaitTime(awaitLimit))
+	return collection.Watch(ctx, streamPipeline(session, watched), options.ChangeStream().SetMaxAwaitTime(awaitLimit))
 }
 
 // streamPipeline lets through what decodeEvent reads, and of that only the parts
 // that it reads: a long line is a large record, which 4.4 logs whole. The event's
 // _id is the place to resume from, and must stay.
-func streamPipeline(session string) mongo.Pipeline {
+func streamPipeline(session string, watched map[string]bool) mongo.Pipeline {
 	// Claims' ids begin with their session's, and follow the start or a comma.
 	mine := bson.Regex{Pattern: `(^|,)` + regexp.QuoteMeta(session) + `\.`}
+	wanted := bson.A{
+		bson.D{e("updateDescription.updatedFields.g", mine)},
+		bson.D{e("fullDocument.g", mine)},
+		bson.D{e("operationType", bson.D{e("$in", bson.A{"drop", "rename", "dropDatabase", "invalidate"})})},
+	}
+	if len(watched) > 0 {
+		var ids []string
+		for key := range watched {
+			ids = append(ids, keyID(key))
+		}
+		slices.Sort(ids)
+		wanted = append(wanted, bson.D{e("documentKey._id", bson.D{e("$in", ids)})})
+	}
 	return mongo.Pipeline{
-		{e("$match", bson.D{e("$or", bson.A{
-			bson.D{e("updateDescription.updatedFields.g", mine)},
-			bson.D{e("fullDocument.g", mine)},
-			bson.D{e("operationType", bson.D{e("$in", bson.A{"drop", "rename", "dropDatabase", "invalidate"})})},
-		})})},
+		{e("$match", bson.D{e("$or", wanted)})},
 		{e("$project", bson.D{
 			e("operationType", 1), e("documentKey", 1),
 			e("updateDescription.updatedFields.g", 1), e("fullDocument.g", 1),

@@ -111,7 +111,10 @@ func change(t *testing.T, operation, key string, g any) bson.Raw {
 	if g != nil {
 		record = append(record, e("g", g))
 	}
-	if operation == "update" {
+	switch operation {
+	case "delete":
+		return encode(t, ev)
+	case "update":
 		return encode(t, append(ev, e("updateDescription", bson.D{e("updatedFields", record), e("removedFields", bson.A{})})))
 	}
 	return encode(t, append(ev, e("fullDocument", record)))
@@ -146,6 +149,69 @@ func TestWatchEventForms(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The grants of an election have three parts.
+func TestWatchTerms(t *testing.T) {
+	for _, operation := range []string{"insert", "replace", "update"} {
+		t.Run(operation, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &feed{t: t, events: []bson.Raw{
+					change(t, operation, "k/a", "s-1.1:1024:1,"),
+					change(t, operation, "k/b", "other.1:1:6,s-1.2:2048:7,s-1.3:3072:8,other.2:2:9,"),
+					change(t, operation, "k/c", "s-1.4:4096,s-1.5:5120:9223372036854775807,"),
+				}}
+				got, err := f.watch("s-1")
+				term := func(e dsync.Event, n int64) dsync.Event { e.Term = n; return e }
+				want := []dsync.Event{
+					ready(), term(grant("a", "s-1.1", 1024), 1), term(grant("b", "s-1.2", 2048), 7), term(grant("b", "s-1.3", 3072), 8),
+					grant("c", "s-1.4", 4096), term(grant("c", "s-1.5", 5120), 1<<63-1),
+				}
+				if !slices.Equal(got, want) || !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %+v, %v, want %+v", got, err, want)
+				}
+			})
+		})
+	}
+	for _, g := range []string{"s.1:x,", "s.1:1:,", "s.1:1:x,", "s.1::1,", "s.1:1:2:3,"} {
+		t.Run("broken "+g, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &feed{t: t, events: []bson.Raw{change(t, "update", "k/a", g)}}
+				if got, err := f.watch("s"); errors.Is(err, context.DeadlineExceeded) || err == nil {
+					t.Errorf("got %+v, %v, want an error that says what is wrong", got, err)
+				}
+			})
+		})
+	}
+}
+
+func TestWatchKeys(t *testing.T) {
+	changed := func(key string) dsync.Event { return dsync.Event{Type: dsync.EventChange, Key: key} }
+	synctest.Test(t, func(t *testing.T) {
+		f := &feed{t: t, events: []bson.Raw{
+			change(t, "insert", "k/a", "other.1:1:1,"), // another's grant
+			change(t, "update", "k/a", nil),
+			change(t, "update", "k/b/c", "s.1:1024:2,"), // both
+			change(t, "replace", "k/ab", nil),           // not watched
+			change(t, "replace", "k/A", nil),
+			change(t, "update", "s/a", nil), // a session
+			change(t, "delete", "k/ab", nil),
+			change(t, "delete", "k/a", nil),
+			change(t, "insert", "k/d", "s.2:2048,"), // mine, not watched
+		}}
+		got, _ := f.watch("s", "a", "b/c", "a")
+		lead := grant("b/c", "s.1", 1024)
+		lead.Term = 2
+		want := []dsync.Event{
+			ready(), changed("a"), changed("a"), lead, changed("b/c"), changed("a"), grant("d", "s.2", 2048),
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+		if f.sent != 5 {
+			t.Errorf("%d events passed the filter, want 5", f.sent)
+		}
+	})
 }
 
 func TestWatchEndsWithCollection(t *testing.T) {
@@ -185,7 +251,7 @@ func TestWatchUnsupported(t *testing.T) {
 				opt := &dsyncmongo.Options{Options: dsync.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}}
 				s := newFake(t).store(opt, func(call) bson.D { return refusal(tc.code, "X") })
 				start := time.Now()
-				err := s.Watch(t.Context(), "s", func(ev dsync.Event) { t.Errorf("event %+v", ev) })
+				err := s.Watch(t.Context(), "s", nil, func(ev dsync.Event) { t.Errorf("event %+v", ev) })
 				if !errors.Is(err, errors.ErrUnsupported) {
 					t.Errorf("got %v, want errors.ErrUnsupported", err)
 				}
@@ -204,7 +270,7 @@ func TestWatchOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		s := f.store(&dsyncmongo.Options{NoWatch: true}, null)
-		if err := s.Watch(t.Context(), "s", nil); !errors.Is(err, errors.ErrUnsupported) {
+		if err := s.Watch(t.Context(), "s", nil, nil); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("got %v, want errors.ErrUnsupported", err)
 		}
 		if n := len(f.took()); n != 0 {
@@ -224,7 +290,7 @@ func TestWatchBreaks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newFake(t).store(nil, func(call) bson.D { return answer })
-				err := s.Watch(t.Context(), "s", func(ev dsync.Event) { t.Errorf("event %+v", ev) })
+				err := s.Watch(t.Context(), "s", nil, func(ev dsync.Event) { t.Errorf("event %+v", ev) })
 				if err == nil || errors.Is(err, errors.ErrUnsupported) {
 					t.Errorf("got %v, want an error that may pass", err)
 				}
@@ -244,7 +310,7 @@ func TestWatchNoticesSilence(t *testing.T) {
 			return f.answer(c)
 		})
 		start, events := time.Now(), 0
-		err := s.Watch(t.Context(), "s", func(dsync.Event) { events++ })
+		err := s.Watch(t.Context(), "s", nil, func(dsync.Event) { events++ })
 		if err == nil || errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("got %v, want an error that may pass", err)
 		}
@@ -263,7 +329,7 @@ func TestWatchEndsWithContext(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		start := time.Now()
 		time.AfterFunc(7*time.Second, cancel)
-		if err := s.Watch(ctx, "s", func(dsync.Event) {}); !errors.Is(err, context.Canceled) {
+		if err := s.Watch(ctx, "s", nil, func(dsync.Event) {}); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v, want context.Canceled", err)
 		}
 		if d := time.Since(start); d != 7*time.Second {

@@ -1,0 +1,69 @@
+package dsynctest_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// What writes nothing is no change, a grant comes before its change, and a watch
+// that has ended is forgotten.
+func TestMemoryWatchKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := dsynctest.NewMemory()
+		ctx, cancel := context.WithCancel(t.Context())
+		mine, other := claim("k", "a", 1), claim("k", "b", 1)
+		mine.Kind, other.Kind = dsync.KindElection, dsync.KindElection
+		var got []dsync.Event
+		keys, done := []string{"k", "k"}, make(chan error)
+		go func() { done <- m.Watch(ctx, "a", keys, func(e dsync.Event) { got = append(got, e) }) }()
+		synctest.Wait()
+		keys[0], keys[1] = "changed", "by the caller"
+
+		var s dsync.State
+		for range 2 {
+			s, _ = m.Acquire(ctx, mine, true, nil, soon())
+			m.Publish(ctx, mine, []byte("v"))
+			m.Publish(ctx, other, []byte("v"))
+			m.Acquire(ctx, other, false, nil, soon())
+			m.Extend(ctx, mine)
+			m.Load(ctx, "k")
+			m.Sweep(ctx, "", 0)
+		}
+		synctest.Wait()
+		want := []dsync.Event{
+			{Type: dsync.EventReady},
+			{Type: dsync.EventGrant, Key: "k", Claim: "a.1", Token: s.Token, Term: 1},
+			{Type: dsync.EventChange, Key: "k"},
+			{Type: dsync.EventChange, Key: "k"},
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("events %+v, want %+v", got, want)
+		}
+		cancel()
+		<-done
+		m.Release(t.Context(), mine, dsync.Outcome{})
+		time.Sleep(time.Second)
+		if len(got) != len(want) {
+			t.Errorf("events after its end: %+v", got[len(want):])
+		}
+	})
+}
+
+func TestMemoryValuesAreCopies(t *testing.T) {
+	m, ctx := dsynctest.NewMemory(), t.Context()
+	c, sent := claim("k", "a", 1), []byte("value")
+	m.Acquire(ctx, c, true, nil, soon())
+	m.Publish(ctx, c, sent)
+	sent[0] = 'x'
+	s, _ := m.Load(ctx, "k")
+	s.Value[1] = 'x'
+	if again, _ := m.Load(ctx, "k"); string(again.Value) != "value" {
+		t.Errorf("a caller changed the store's value to %q", again.Value)
+	}
+}

@@ -1,0 +1,231 @@
+package dsynctest
+
+import (
+	"bytes"
+	"errors"
+	"sync/atomic"
+
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+// publishCases test Publish.
+func publishCases() []conformanceCase {
+	return []conformanceCase{
+		{name: "Publish/IsReadByAll", test: testPublishRead},
+		{name: "Publish/StaysWhileItsHolderHolds", test: testPublishStays},
+		{name: "Publish/GoesWithItsHolder", test: testPublishGoes},
+		{name: "Publish/NotHeld", test: testPublishNotHeld},
+		{name: "Publish/NotAfterItsEnd", test: testPublishAfterEnd},
+		{name: "Publish/MoreThan64KiBIsRefused", test: testPublishTooLarge},
+		{name: "Race/PublishAndHandOver", test: testPublishRace},
+	}
+}
+
+// publish is a Publish without an error.
+func (e *env) publish(c dsync.Claim, value []byte) {
+	e.Helper()
+	if err := e.store.Publish(e.ctx, c, value); err != nil {
+		e.Fatalf("Publish(%s, %d bytes): %v", c.ID, len(value), err)
+	}
+}
+
+// wantValue checks what is published; nil is nothing, not an empty value.
+func (e *env) wantValue(s dsync.State, want []byte) {
+	e.Helper()
+	if !bytes.Equal(s.Value, want) || (s.Value == nil) != (want == nil) {
+		e.Fatalf("the value has %d bytes (nil %t): %.40q; want %d bytes (nil %t): %.40q",
+			len(s.Value), s.Value == nil, s.Value, len(want), want == nil, want)
+	}
+}
+
+// values are published one after the other.
+func values() [][]byte {
+	return [][]byte{
+		[]byte("10.0.0.1:8080"), []byte("$$NOW"), []byte("$h"), {0, 1, 0xff, 0}, {}, []byte("again"),
+		bytes.Repeat([]byte{0xfe}, 64<<10), []byte("10.0.0.1:8080"),
+	}
+}
+
+func testPublishRead(e *env) {
+	for _, c := range []dsync.Claim{
+		e.candidate(newID(), e.session()), e.claim(newID(), e.session()), e.leased(newID(), e.session(), long),
+	} {
+		before := e.acquire(c)
+		e.wantValue(before, nil)
+		for _, v := range values() {
+			sent := bytes.Clone(v)
+			e.publish(c, sent)
+			e.publish(c, sent)
+			for i := range sent {
+				sent[i]++ // the caller's own
+			}
+			read := e.load(c.Key)
+			e.wantValue(read, v)
+			other := e.claim(c.Key, c.Session)
+			other.Kind = c.Kind
+			e.wantValue(e.try(other), v)
+			e.wantHolders(read, c)
+			e.wantLine(read)
+			h, was := read.Holders[0], before.Holders[0]
+			if h.Token != was.Token || !h.Since.Equal(was.Since) || !h.Until.Equal(was.Until) || read.Term != before.Term {
+				e.Errorf("Publish changed %+v to %+v", before, read)
+			}
+		}
+	}
+}
+
+func testPublishStays(e *env) {
+	key, session, dead := newID(), e.session(), e.session()
+	c, value := e.leased(key, session, long), []byte("value")
+	e.hold(c)
+	e.publish(c, value)
+	first, second := e.claim(key, dead), e.claim(key, session)
+	for _, step := range []func(){
+		func() { e.acquire(c) },
+		func() { e.queue(first) },
+		func() { e.queue(second) },
+		func() { e.try(e.claim(key, session)) },
+		func() {
+			e.kill(dead)
+			e.acquire(second, dead)
+		},
+		func() { e.release(second) },
+		func() {
+			if _, err := e.store.Extend(e.ctx, c); err != nil {
+				e.Errorf("Extend: %v", err)
+			}
+		},
+		func() { e.releaseKeep(c, long/2, true) },
+	} {
+		step()
+		s := e.load(key)
+		e.wantHolders(s, c)
+		e.wantValue(s, value)
+	}
+}
+
+func testPublishGoes(e *env) {
+	key, session, value := newID(), e.session(), []byte("value")
+	// wantGone checks it while next holds, and that what comes late from those
+	// who held before is not next's.
+	wantGone := func(next dsync.Claim, before ...dsync.Claim) {
+		e.Helper()
+		e.wantHolders(e.load(key), next)
+		e.wantValue(e.load(key), nil)
+		e.wantValue(e.acquire(next), nil)
+		for _, c := range before {
+			if err := e.store.Publish(e.ctx, c, value); !errors.Is(err, dsync.ErrNotHeld) {
+				e.Errorf("Publish of one who held before: %v, want ErrNotHeld", err)
+			}
+		}
+		e.wantValue(e.load(key), nil)
+	}
+	first, second := e.claim(key, session), e.claim(key, session)
+	e.hold(first)
+	e.publish(first, value)
+	e.queue(second)
+	e.release(first) // hand-over
+	wantGone(second, first)
+	e.publish(second, value)
+	e.release(second) // and then nobody
+	e.wantFree(key)
+	e.wantValue(e.load(key), nil)
+
+	third := e.claim(key, e.session())
+	e.hold(third)
+	wantGone(third, first, second)
+	e.publish(third, value)
+	e.kill(third.Session) // the dead's
+	fourth := e.leased(key, session, short)
+	h := e.hold(fourth, third.Session)
+	wantGone(fourth, third)
+	e.publish(fourth, value)
+	e.until(h.Until) // the lapsed one's
+	fifth := e.claim(key, session)
+	e.hold(fifth)
+	wantGone(fifth, fourth)
+}
+
+func testPublishNotHeld(e *env) {
+	key, session := newID(), e.session()
+	wantNotHeld := func(c dsync.Claim, what string) {
+		e.Helper()
+		if err := e.store.Publish(e.ctx, c, []byte("mine")); !errors.Is(err, dsync.ErrNotHeld) {
+			e.Errorf("Publish of %s: %v, want ErrNotHeld", what, err)
+		}
+	}
+	wantNotHeld(e.claim(key, session), "a claim on a key that was never used")
+	if s := e.load(key); s.Kind != "" {
+		e.Errorf("Publish made a record: %+v", s)
+	}
+	holder, waiter := e.claim(key, session), e.claim(key, session)
+	e.hold(holder)
+	e.publish(holder, []byte("theirs"))
+	e.queue(waiter)
+	wantNotHeld(waiter, "a claim in line")
+	wantNotHeld(e.claim(key, session), "a claim that never asked")
+	s := e.load(key)
+	e.wantHolders(s, holder)
+	e.wantLine(s, waiter)
+	e.wantValue(s, []byte("theirs"))
+	e.release(holder)
+	wantNotHeld(holder, "a released claim")
+	e.release(waiter)
+	wantNotHeld(waiter, "the last one, released")
+	e.wantFree(key)
+}
+
+func testPublishAfterEnd(e *env) {
+	c := e.leased(newID(), e.session(), short)
+	e.until(e.hold(c).Until)
+	// Nobody else has taken it, nobody has dropped it.
+	if err := e.store.Publish(e.ctx, c, []byte("value")); !errors.Is(err, dsync.ErrNotHeld) {
+		e.Errorf("Publish of a lease whose end has come: %v, want ErrNotHeld", err)
+	}
+	e.wantValue(e.load(c.Key), nil)
+}
+
+func testPublishTooLarge(e *env) {
+	c := e.claim(newID(), e.session())
+	e.hold(c)
+	e.publish(c, []byte("value"))
+	if err := e.store.Publish(e.ctx, c, make([]byte, 64<<10+1)); !errors.Is(err, dsync.ErrRefused) {
+		e.Errorf("Publish of 64 KiB and a byte: %v, want ErrRefused", err)
+	}
+	e.wantValue(e.load(c.Key), []byte("value"))
+}
+
+// testPublishRace publishes while the hold goes over to another: whatever
+// arrives first, it is not the other's.
+func testPublishRace(e *env) {
+	key, session := newID(), e.session()
+	holder := e.claim(key, session)
+	e.hold(holder)
+	for range 12 {
+		next := e.claim(key, session)
+		e.queue(next)
+		var published atomic.Int32
+		errs := make([]error, 8)
+		together(len(errs), func(i int) {
+			if i == len(errs)/2 {
+				_, errs[i] = e.store.Release(e.ctx, holder, dsync.Outcome{})
+				return
+			}
+			err := e.store.Publish(e.ctx, holder, []byte{byte(i)})
+			if err == nil {
+				published.Add(1)
+			} else if !errors.Is(err, dsync.ErrNotHeld) {
+				errs[i] = err
+			}
+		})
+		if err := errors.Join(errs...); err != nil {
+			e.Fatalf("Publish and Release at the same time: %v", err)
+		}
+		s := e.load(key)
+		e.wantHolders(s, next)
+		if s.Value != nil {
+			e.Fatalf("the next holder has the value %v of the last, of which %d succeeded", s.Value, published.Load())
+		}
+		holder = next
+	}
+}

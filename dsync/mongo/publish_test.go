@@ -1,0 +1,91 @@
+package mongo_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+func TestPublishAnswers(t *testing.T) {
+	c := dsync.Claim{Key: "k", ID: "s.1", Session: "s", Kind: dsync.KindElection, Weight: 1, Limit: 1}
+	cases := []struct {
+		name  string
+		claim string
+		end   time.Duration // from now; 0: none
+		size  int
+		want  error
+		sent  int
+	}{
+		{"held", "s.1", 0, 64 << 10, nil, 1},
+		{"held for a while", "s.1", time.Minute, 0, nil, 1},
+		{"over", "s.1", -time.Millisecond, 1, dsync.ErrNotHeld, 1},
+		{"over now", "s.1", time.Nanosecond, 1, dsync.ErrNotHeld, 1},
+		{"another's", "s.2", 0, 1, dsync.ErrNotHeld, 1},
+		{"too large", "s.1", 0, 64<<10 + 1, dsync.ErrRefused, 0},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				now := time.Now().Add(365 * 24 * time.Hour) // the host's clock is a year behind
+				f := newFake(t)
+				s := f.store(nil, func(call) bson.D {
+					h := bson.D{e("a", tc.claim), e("s", "s"), e("w", 1), e("t", 1024), e("at", now)}
+					if tc.end != 0 {
+						h = append(h, e("e", now.Add(tc.end).Truncate(time.Millisecond)))
+					}
+					return ok(e("value", bson.D{e("now", now), e("h", bson.A{h})}))
+				})
+				if err := s.Publish(t.Context(), c, make([]byte, tc.size)); !errors.Is(err, tc.want) {
+					t.Errorf("got error %v, want %v", err, tc.want)
+				}
+				if n := len(f.took()); n != tc.sent {
+					t.Errorf("%d commands were sent, want %d", n, tc.sent)
+				}
+			})
+		})
+	}
+}
+
+// A value is shown with the holder who published it, a term with an election.
+func TestStateOfRecord(t *testing.T) {
+	cases := []struct {
+		name   string
+		kind   dsync.Kind
+		fields []bson.E
+		value  string // "nil" for none
+		term   int64
+	}{
+		{"nothing", dsync.KindElection, nil, "nil", 0},
+		{"published", dsync.KindElection, []bson.E{e("n", int64(7)), e("v", bson.D{e("t", int64(2048)), e("b", []byte("x"))})}, "x", 7},
+		{"empty", dsync.KindElection, []bson.E{e("n", int64(1)), e("v", bson.D{e("t", int64(2048)), e("b", []byte{})})}, "", 1},
+		{"by one who held before", dsync.KindElection, []bson.E{e("n", int64(8)), e("v", bson.D{e("t", int64(1024)), e("b", []byte("x"))})}, "nil", 8},
+		{"another kind", dsync.KindMutex, []bson.E{e("n", int64(7)), e("v", bson.D{e("t", int64(2048)), e("b", []byte("x"))})}, "x", 0},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				now := time.Now()
+				record := append(bson.D{e("now", now), e("y", string(tc.kind)), e("c", 1), e("h", bson.A{
+					bson.D{e("a", "s.1"), e("s", "s"), e("w", 1), e("t", int64(2048)), e("n", int64(7)), e("at", now)},
+				})}, tc.fields...)
+				s := newFake(t).store(nil, func(call) bson.D {
+					return ok(e("cursor", bson.D{e("id", int64(0)), e("firstBatch", bson.A{bson.D{e("now", now), e("found", bson.A{record})}})}))
+				})
+				st, err := s.Load(t.Context(), "k")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := string(st.Value); st.Value == nil && tc.value != "nil" || st.Value != nil && got != tc.value {
+					t.Errorf("value %q, nil %t, want %q", got, st.Value == nil, tc.value)
+				}
+				if st.Term != tc.term {
+					t.Errorf("term %d, want %d", st.Term, tc.term)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,104 @@
+package dsync
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Load returns what the store knows of key. The error is ctx's, [ErrClosed],
+// [ErrKey] or the store's.
+func (s *Session) Load(ctx context.Context, key string) (State, error) {
+	if err := CheckKey(key); err != nil {
+		return State{}, err
+	}
+	return await(ctx, s, call(s, "Load", func(ctx context.Context) (State, error) {
+		return s.store.Load(ctx, key)
+	}))
+}
+
+// Members returns the sessions with these ids, without ids all that are alive, at
+// most 1,000, and the store's time of the reading. Unknown ids are left out.
+func (s *Session) Members(ctx context.Context, ids ...string) (members []Member, now time.Time, err error) {
+	type reading struct {
+		members []Member
+		now     time.Time
+	}
+	r, err := await(ctx, s, call(s, "Members", func(ctx context.Context) (reading, error) {
+		m, now, err := s.store.Members(ctx, ids...)
+		return reading{m, now}, err
+	}))
+	return r.members, r.now, err
+}
+
+// Observe calls f, one call at a time, with the state of key: with the present
+// one, after each change, and now and then. Changes that come fast are merged;
+// the latest is never left out. Where the store pushes, a change is seen within a
+// round trip or two, else by polling every [Options].Poll. An error is passed to
+// f with the last state that was known.
+//
+// It returns at once; end is called when f will not be called again, which is soon
+// after ctx or the session has ended. The session registers with the store for it,
+// and is a member from then on. f and end must not wait for the session's end.
+func (s *Session) Observe(ctx context.Context, key string, f func(State, error), end func()) {
+	if !s.spawn(func() {
+		defer end()
+		s.observe(ctx, key, f)
+	}) {
+		end()
+	}
+}
+
+func (s *Session) observe(ctx context.Context, key string, f func(State, error)) {
+	retry := s.backoff()
+	var st State
+	for {
+		p, err := s.present(ctx)
+		if err == nil {
+			err = p.follow(ctx, key, func(now State) {
+				retry.reset()
+				st = now
+				f(st, nil)
+			})
+			if errors.Is(err, errOver) {
+				continue
+			}
+		}
+		if ctx.Err() != nil || errors.Is(err, ErrClosed) {
+			return
+		}
+		f(st, err)
+		if s.sleep(ctx, retry.next()) != nil {
+			return
+		}
+	}
+}
+
+// follow calls f with the state of key until an error ends it. errOver: the
+// presence was lost.
+func (p *presence) follow(ctx context.Context, key string, f func(State)) error {
+	changed := p.observe(key)
+	defer p.unobserve(key, changed)
+	t := time.NewTimer(0)
+	defer t.Stop()
+	for {
+		select {
+		case <-changed:
+		case <-t.C:
+		case <-p.over:
+			return errOver
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-p.s.closing:
+			return ErrClosed
+		}
+		st, err := p.s.Load(ctx, key)
+		if err != nil {
+			return err
+		}
+		f(st)
+		p.s.mu.Lock()
+		t.Reset(p.pollTime(1))
+		p.s.mu.Unlock()
+	}
+}

@@ -1,0 +1,445 @@
+package leader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// E1, E13: one of N leads at a time, and the number of the term grows by one with
+// each change.
+func TestOneOfManyLeads(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		const candidates, terms = 20, 3
+		var (
+			leading int
+			last    leader.Term
+			wg      sync.WaitGroup
+		)
+		for range candidates {
+			e := newElection(t, store, nil)
+			wg.Go(func() {
+				for range terms {
+					ctx := campaign(t, e)
+					if leading++; leading != 1 {
+						t.Errorf("%d lead at once", leading)
+					}
+					now := term(t, ctx)
+					if now.Number != last.Number+1 || now.Token <= last.Token || !e.IsLeader() {
+						t.Errorf("term %+v after %+v", now, last)
+					}
+					last = now
+					time.Sleep(time.Millisecond)
+					leading--
+					if err := e.Resign(background); err != nil {
+						t.Errorf("Resign: %v", err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if last.Number != candidates*terms {
+			t.Errorf("the last term is %d, want %d", last.Number, candidates*terms)
+		}
+	})
+}
+
+// The causes of a term's end.
+func TestCauseOfTheEnd(t *testing.T) {
+	mine := errors.New("my own reason")
+	for name, test := range map[string]struct {
+		end  func(s *dsync.Session, e *leader.Election, f *dsynctest.Faulty, cancel context.CancelCauseFunc)
+		want []error
+	}{
+		"lost": {func(_ *dsync.Session, _ *leader.Election, f *dsynctest.Faulty, _ context.CancelCauseFunc) { f.Cut() }, []error{leader.ErrLost}},
+		"resign": {func(_ *dsync.Session, e *leader.Election, _ *dsynctest.Faulty, _ context.CancelCauseFunc) {
+			e.Resign(background)
+		}, []error{leader.ErrResigned}},
+		"pause": {func(_ *dsync.Session, e *leader.Election, _ *dsynctest.Faulty, _ context.CancelCauseFunc) {
+			e.Pause(background)
+		}, []error{leader.ErrResigned}},
+		"parent": {func(_ *dsync.Session, _ *leader.Election, _ *dsynctest.Faulty, cancel context.CancelCauseFunc) {
+			cancel(mine)
+		}, []error{mine}},
+		"close": {func(s *dsync.Session, _ *leader.Election, _ *dsynctest.Faulty, _ context.CancelCauseFunc) {
+			s.Close(background)
+		}, []error{leader.ErrLost, dsync.ErrClosed}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := newFaulty(t, dsynctest.NewMemory())
+				s := newSession(t, f, nil)
+				// B04, E1: exactly one Lost for one Elected.
+				var events []string
+				e := electionOf(t, s, &leader.Options{Hooks: &leader.Hooks{
+					Elected: func(tm leader.Term) { events = append(events, fmt.Sprint("elected ", tm.Number)) },
+					Lost: func(tm leader.Term, cause error) {
+						events = append(events, fmt.Sprint("lost ", tm.Number))
+						wantErr(t, "cause in the hook", cause, test.want...)
+					},
+				}})
+				parent, cancel := context.WithCancelCause(background)
+				ctx, err := e.Campaign(parent)
+				if err != nil {
+					t.Fatal(err)
+				}
+				test.end(s, e, f, cancel)
+				<-ctx.Done()
+				wantErr(t, "cause", context.Cause(ctx), test.want...)
+				wantErr(t, "Err", ctx.Err(), context.Canceled)
+				if e.IsLeader() {
+					t.Error("IsLeader after the end")
+				}
+				time.Sleep(3 * ttl)
+				f.Heal()
+				e.Resign(background)
+				e.Resign(background)
+				synctest.Wait()
+				if got := strings.Join(events, ", "); got != "elected 1, lost 1" {
+					t.Errorf("hooks: %s", got)
+				}
+			})
+		})
+	}
+}
+
+// On error the context is not nil, and has ended.
+func TestCampaignErrors(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, nil)
+		a, b := electionOf(t, s, nil), newElection(t, store, nil)
+		campaign(t, a)
+		check := func(what string, ctx context.Context, err error, want error) {
+			t.Helper()
+			wantErr(t, what, err, want)
+			if ctx == nil || ctx.Err() == nil {
+				t.Fatalf("%s: the context is %v, want one that has ended", what, ctx)
+			}
+		}
+		limit, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		ctx, err := b.Campaign(limit)
+		check("Campaign at its limit", ctx, err, context.DeadlineExceeded)
+		ctx, err = b.TryCampaign(background)
+		check("TryCampaign", ctx, err, dsync.ErrHeld)
+		wantErr(t, "cause of TryCampaign", context.Cause(ctx), dsync.ErrHeld)
+		ctx, err = a.TryCampaign(background)
+		check("TryCampaign of the leader", ctx, err, dsync.ErrHeld)
+		if err := b.Pause(background); err != nil {
+			t.Error(err)
+		}
+		ctx, err = b.TryCampaign(background)
+		check("TryCampaign while paused", ctx, err, leader.ErrPaused)
+		s.Close(background)
+		ctx, err = a.Campaign(background)
+		check("Campaign on a closed session", ctx, err, dsync.ErrClosed)
+	})
+}
+
+func TestNewRefusesNonsense(t *testing.T) {
+	s := newSession(t, dsynctest.NewMemory(), nil)
+	for name, f := range map[string]func() error{
+		"nil session":             func() error { _, err := leader.New(nil, "e", nil); return err },
+		"empty name":              func() error { _, err := leader.New(s, "", nil); return err },
+		"long value":              func() error { _, err := leader.New(s, "e", &leader.Options{Value: make([]byte, 1<<17)}); return err },
+		"group without a session": func() error { _, _, err := leader.NewGroup(background, nil, "g", nil); return err },
+		"group without a name":    func() error { _, _, err := leader.NewGroup(background, s, "", nil); return err },
+	} {
+		if err := f(); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// Promise 1, B02, B03, B29: the leader's context is cancelled at least the grace
+// before another's Campaign returns, whatever goes wrong between it and the store.
+func TestContextEndsBeforeTheNextLeads(t *testing.T) {
+	n := 1000
+	if testing.Short() {
+		n = 20
+	}
+	for i := range n {
+		bubble(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(uint64(i), 0))
+			fr := rand.New(rand.NewPCG(uint64(i), 1))
+			memory := dsynctest.NewMemory()
+			begin := time.Now().Add(time.Second + time.Duration(r.Int64N(int64(2*ttl))))
+			kind := r.IntN(3)
+			f := dsynctest.NewFaulty(memory, func(q dsynctest.Request) dsynctest.Fault {
+				late := dsynctest.Fault{Delay: time.Duration(fr.Int64N(int64(50 * time.Millisecond)))}
+				if time.Now().Before(begin) {
+					return late
+				}
+				switch kind {
+				case 0:
+					late.LoseReply = true
+				case 1:
+					late.Hang = time.Hour
+				case 2:
+					late.LoseRequest = true
+				}
+				return late
+			})
+			defer f.Close()
+			a, b := newElection(t, f, nil), newElection(t, memory, nil)
+			ctx := campaign(t, a)
+			var told time.Time
+			go func() {
+				<-ctx.Done()
+				told = time.Now()
+			}()
+			time.Sleep(time.Duration(r.Int64N(int64(ttl))))
+			next := campaign(t, b)
+			led := time.Now()
+			synctest.Wait()
+			if told.IsZero() || led.Sub(told) < grace {
+				t.Errorf("trial %d: another leads %v after the context ended, want at least %v", i, led.Sub(told), grace)
+			}
+			if term(t, next).Number != term(t, ctx).Number+1 {
+				t.Errorf("trial %d: term %d after %d", i, term(t, next).Number, term(t, ctx).Number)
+			}
+		})
+	}
+}
+
+// B29: on every other path, too, the leadership is kept until Resign, or for the
+// grace.
+func TestWorkNeverOverlaps(t *testing.T) {
+	for _, resigns := range []time.Duration{0, grace / 2, time.Hour} {
+		t.Run(fmt.Sprint("done after ", resigns), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				a, b := newElection(t, store, nil), newElection(t, store, nil)
+				parent, cancel := context.WithCancel(background)
+				ctx, err := a.Campaign(parent)
+				if err != nil {
+					t.Fatal(err)
+				}
+				elected := make(chan time.Time)
+				go func() {
+					campaign(t, b)
+					elected <- time.Now()
+				}()
+				synctest.Wait()
+				start := time.Now()
+				cancel()
+				<-ctx.Done()
+				time.AfterFunc(resigns, func() { a.Resign(background) })
+				if d, want := (<-elected).Sub(start), min(resigns, grace); d != want {
+					t.Errorf("the next leads %v after the end of ctx, want %v", d, want)
+				}
+				time.Sleep(2 * time.Hour)
+			})
+		})
+	}
+}
+
+// E3: after Resign another leads at once; B16: so does the same process, and a
+// restarted one after Close, and after a crash when the old session has lapsed.
+func TestAnotherLeadsAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		f := newFaulty(t, store)
+		s := newSession(t, f, &dsync.Options{Name: "node-1"})
+		a, b := electionOf(t, s, nil), newElection(t, store, nil)
+		campaign(t, a)
+		led := make(chan struct{})
+		go func() { campaign(t, b); close(led) }()
+		synctest.Wait()
+		start := time.Now()
+		a.Resign(background)
+		<-led
+		b.Resign(background)
+		campaign(t, a)
+		if err := s.Close(background); err != nil {
+			t.Fatal(err)
+		}
+		again := newSession(t, f, &dsync.Options{Name: "node-1"})
+		campaign(t, electionOf(t, again, nil))
+		// (Close waits for the grace: its holder has not said that it is done.)
+		if d := time.Since(start); d > grace {
+			t.Errorf("three changes took %v", d)
+		}
+		f.Cut()
+		crashed := time.Now()
+		ctx := campaign(t, electionOf(t, newSession(t, store, &dsync.Options{Name: "node-1"}), nil))
+		if d := time.Since(crashed); d > ttl+10*time.Millisecond {
+			t.Errorf("after a crash the same identity leads after %v, want at most %v", d, ttl)
+		}
+		if got := term(t, ctx).Name; got != "node-1" {
+			t.Errorf("the term's identity is %q", got)
+		}
+	})
+}
+
+// E4, B06: after a crash another leads by the last heartbeat + TTL, not before.
+func TestCrashedLeaderIsFollowed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		f := newFaulty(t, memory)
+		s := newSession(t, f, nil)
+		campaign(t, electionOf(t, s, nil))
+		b := newElection(t, memory, nil)
+		time.Sleep(7 * time.Second)
+		f.Cut()
+		m, _, err := memory.Members(background, s.ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		campaign(t, b)
+		l, err := b.Leader(background)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := l.Since.Sub(m[0].At.Add(ttl)); d < 0 || d > 10*time.Millisecond {
+			t.Errorf("elected %v after the last heartbeat + TTL", d)
+		}
+	})
+}
+
+// E7: leadership can be given up without leaving the contest; pause and resume.
+func TestPauseAndResume(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a, b := newElection(t, store, nil), newElection(t, store, nil)
+		campaign(t, a)
+		led := make(chan struct{})
+		go func() { campaign(t, b); close(led) }()
+		synctest.Wait()
+		if err := a.Pause(background); err != nil {
+			t.Fatal(err)
+		}
+		<-led
+		again := make(chan struct{})
+		go func() { campaign(t, a); close(again) }()
+		synctest.Wait()
+		st, err := store.Load(background, "e")
+		if err != nil || st.Waiting != 0 {
+			t.Errorf("%d in line while paused (%v)", st.Waiting, err)
+		}
+		b.Resign(background)
+		time.Sleep(ttl)
+		select {
+		case <-again:
+			t.Error("elected while paused")
+		default:
+		}
+		a.Resume()
+		<-again
+		// Paused in line: it leaves it.
+		go func() { campaign(t, b) }()
+		synctest.Wait()
+		b.Pause(background)
+		synctest.Wait()
+		if st, _ := store.Load(background, "e"); st.Waiting != 0 {
+			t.Errorf("%d in line after Pause", st.Waiting)
+		}
+		b.Resume()
+		a.Resign(background)
+		time.Sleep(time.Second)
+		if !b.IsLeader() {
+			t.Error("not elected after Resume")
+		}
+	})
+}
+
+// E9, B18, promise 7: elections are independent, and 100 of them in one session
+// cost one heartbeat.
+func TestHundredElections(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, &dsync.Options{Retention: -1})
+		for i := range 100 {
+			e, err := leader.New(s, fmt.Sprint("election ", i), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tm := term(t, campaign(t, e)); tm.Number != 1 {
+				t.Errorf("the first term of election %d is %d", i, tm.Number)
+			}
+		}
+		before := store.Counts()
+		time.Sleep(30 * ttl / 3)
+		d := store.Counts().Since(before)
+		if n := d.Commands[dsynctest.MethodHeartbeat]; d.Total() != n || d.Writes != n || n > 34 {
+			t.Errorf("in 30 periods: %v and %d writes, want a heartbeat each", d.Commands, d.Writes)
+		}
+	})
+}
+
+// E10, B30: errors of the store are reported, and campaigning goes on.
+func TestStoreErrorsAreReported(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for _, listen := range []bool{true, false} {
+			f := newFaulty(t, dsynctest.NewMemory())
+			reported := 0
+			opt := &leader.Options{}
+			if listen {
+				opt.Hooks = &leader.Hooks{StoreError: func(string, error) { reported++ }}
+			}
+			e := newElection(t, f, opt)
+			f.Cut()
+			time.AfterFunc(5*ttl, f.Heal)
+			campaign(t, e)
+			synctest.Wait()
+			if listen && reported == 0 {
+				t.Error("an outage was not reported")
+			}
+			e.Resign(background)
+		}
+	})
+}
+
+// B12: a hook that blocks for leases, panics, or calls anything, costs nothing.
+func TestHooksCostNoLeadership(t *testing.T) {
+	for _, name := range []string{"sleep", "panic", "resign", "close", "campaign", "pause"} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var e *leader.Election
+				s := newSession(t, dsynctest.NewMemory(), nil)
+				called := make(chan struct{}, 100)
+				e = electionOf(t, s, &leader.Options{Hooks: &leader.Hooks{Elected: func(tm leader.Term) {
+					called <- struct{}{}
+					if tm.Number > 1 {
+						return
+					}
+					switch name {
+					case "sleep":
+						time.Sleep(5 * ttl)
+					case "panic":
+						panic("a hook panics")
+					case "resign":
+						e.Resign(background)
+					case "close":
+						s.Close(background)
+					case "campaign":
+						e.TryCampaign(background)
+					case "pause":
+						e.Pause(background)
+						e.Resume()
+					}
+				}}})
+				ctx := campaign(t, e)
+				<-called
+				time.Sleep(4 * ttl)
+				ends := name == "resign" || name == "close" || name == "pause"
+				if (ctx.Err() != nil) != ends {
+					t.Errorf("after the hook the context's error is %v", ctx.Err())
+				}
+				time.Sleep(4 * ttl)
+			})
+		})
+	}
+}

@@ -1,0 +1,252 @@
+package leader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// A fleet counts what runs where.
+type fleet struct {
+	t       *testing.T
+	mu      sync.Mutex
+	running map[string]int            // by function
+	on      map[string]map[string]int // by process, by function
+}
+
+func newFleet(t *testing.T) *fleet {
+	return &fleet{t: t, running: map[string]int{}, on: map[string]map[string]int{}}
+}
+
+// work returns a function that runs until its context ends.
+func (f *fleet) work(process, name string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		f.add(process, name, 1)
+		defer f.add(process, name, -1)
+		<-ctx.Done()
+		return ctx.Err()
+	}
+}
+
+func (f *fleet) add(process, name string, d int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.on[process] == nil {
+		f.on[process] = map[string]int{}
+	}
+	f.on[process][name] += d
+	if f.running[name] += d; f.running[name] > 1 {
+		f.t.Errorf("%s runs %d times", name, f.running[name])
+	}
+}
+
+// load returns how many functions the process runs.
+func (f *fleet) load(process string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := 0
+	for _, k := range f.on[process] {
+		n += k
+	}
+	return n
+}
+
+func (f *fleet) group(process string, store dsync.Store, functions int) (*leader.Group, func() error) {
+	f.t.Helper()
+	ctx, cancel := context.WithCancel(background)
+	g, _, err := leader.NewGroup(ctx, newSession(f.t, store, nil), "g", nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for i := range functions {
+		name := fmt.Sprint("f", i)
+		if err := g.Go(name, f.work(process, name)); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	return g, func() error {
+		cancel()
+		return g.Wait()
+	}
+}
+
+// S3: each function runs on one process; they spread over the fleet, also over
+// one that grows and shrinks.
+func TestGroupSpreads(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const functions = 30
+		store := dsynctest.NewMemory()
+		f := newFleet(t)
+		check := func(when string, processes ...string) {
+			t.Helper()
+			total, loads := 0, map[string]int{}
+			for _, p := range processes {
+				loads[p] = f.load(p)
+				total += loads[p]
+			}
+			t.Logf("%s: %v", when, loads)
+			share := (functions + len(processes) - 1) / len(processes)
+			for p, n := range loads {
+				if n > share+1 || n < share-3 {
+					t.Errorf("%s: %s runs %d of %d, want about %d: %v", when, p, n, functions, share, loads)
+				}
+			}
+			if total < functions-2 { // one may be moving
+				t.Errorf("%s: %d of %d run: %v", when, total, functions, loads)
+			}
+		}
+		crash := newFaulty(t, store)
+		_, stopA := f.group("a", store, functions)
+		_, stopB := f.group("b", crash, functions)
+		time.Sleep(2 * time.Minute)
+		check("two that start together", "a", "b")
+		_, stopC := f.group("c", store, functions)
+		time.Sleep(10 * time.Minute)
+		check("a third later", "a", "b", "c")
+		crash.Cut()
+		time.Sleep(10 * time.Minute)
+		check("one crashed", "a", "c")
+		crash.Heal()
+		for _, stop := range []func() error{stopA, stopB, stopC} {
+			wantErr(t, "Wait", stop(), context.Canceled)
+		}
+	})
+}
+
+// S3, S4: list, remove by name and by the function itself, start and stop observed;
+// another process runs what was removed.
+func TestGroupListAndRemove(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		var mu sync.Mutex
+		var log []string
+		note := func(format string, args ...any) {
+			mu.Lock()
+			defer mu.Unlock()
+			log = append(log, fmt.Sprintf(format, args...))
+		}
+		ctx, cancel := context.WithCancel(background)
+		g, _, err := leader.NewGroup(ctx, newSession(t, store, nil), "g", &leader.GroupOptions{
+			Started: func(tm leader.Term) { note("start %s", tm.Election) },
+			Stopped: func(tm leader.Term, err error) { note("stop %s", tm.Election) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := newFleet(t)
+		g.Go("kept", f.work("a", "kept"))
+		g.Go("removed", f.work("a", "removed"))
+		g.Go("leaves", func(ctx context.Context) error {
+			time.Sleep(3 * time.Second)
+			return nil
+		})
+		g.Go("removes itself", func(ctx context.Context) error {
+			if !g.Remove(ctx, "removes itself") {
+				t.Error("Remove inside: no such function")
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if err := g.Go("kept", f.work("a", "kept")); err == nil {
+			t.Error("Go took a name twice")
+		}
+		if err := g.Go(string([]byte{0}), nil); err == nil {
+			t.Error("Go took NUL")
+		}
+		time.Sleep(2 * time.Second)
+		var names []string
+		for _, s := range g.List() {
+			names = append(names, fmt.Sprint(s.Name, " ", s.Running, " ", s.Election.IsLeader()))
+		}
+		if got, want := fmt.Sprint(names), "[kept true true leaves true true removed true true]"; got != want {
+			t.Errorf("List: %s, want %s", got, want)
+		}
+		_, stop := f.group("b", store, 0)
+		other, _, _ := leader.NewGroup(ctx, newSession(t, store, nil), "g", nil)
+		other.Go("removed", f.work("b", "removed"))
+		other.Go("leaves", f.work("b", "leaves"))
+		time.Sleep(500 * time.Millisecond)
+		if f.load("b") != 0 {
+			t.Errorf("the other process runs %d", f.load("b"))
+		}
+		if !g.Remove(background, "removed") || g.Remove(background, "removed") || g.Remove(background, "nobody") {
+			t.Error("Remove")
+		}
+		time.Sleep(2 * time.Second)
+		if f.load("b") != 2 {
+			t.Errorf("the other process runs %d, want what was removed here, and what left", f.load("b"))
+		}
+		cancel()
+		wantErr(t, "Wait", g.Wait(), context.Canceled)
+		wantErr(t, "Wait", other.Wait(), context.Canceled)
+		stop()
+		if err := g.Go("late", nil); err == nil {
+			t.Error("Go on a group that has ended")
+		}
+		time.Sleep(time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		if n := len(log); n != 8 {
+			t.Errorf("hooks: %q, want 4 starts and 4 stops", log)
+		}
+	})
+}
+
+// Wait returns the first error, like errgroup's, and all others stop.
+func TestGroupWaitReturnsTheFirstError(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		wrong := errors.New("work failed")
+		f := newFleet(t)
+		g, ctx, err := leader.NewGroup(background, newSession(t, dsynctest.NewMemory(), nil), "g", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Go("works", f.work("a", "works"))
+		g.Go("fails", func(context.Context) error {
+			time.Sleep(2 * time.Second)
+			return wrong
+		})
+		if err := g.Wait(); err != wrong {
+			t.Errorf("Wait: %v", err)
+		}
+		wantErr(t, "cause of the group's context", context.Cause(ctx), wrong)
+		if f.load("a") != 0 {
+			t.Error("a function runs after Wait")
+		}
+	})
+}
+
+// A group in which all functions are done ends without an error. B15: an outage
+// ends none.
+func TestGroupSurvivesAnOutage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		faulty := newFaulty(t, dsynctest.NewMemory())
+		f := newFleet(t)
+		_, stop := f.group("a", faulty, 5)
+		time.Sleep(ttl)
+		faulty.Cut()
+		time.Sleep(3 * ttl)
+		if f.load("a") != 0 {
+			t.Errorf("%d run during an outage", f.load("a"))
+		}
+		faulty.Heal()
+		time.Sleep(2 * ttl)
+		if f.load("a") != 5 {
+			t.Errorf("%d run after the outage, want 5", f.load("a"))
+		}
+		stop()
+
+		g, _, _ := leader.NewGroup(background, newSession(t, dsynctest.NewMemory(), nil), "h", nil)
+		g.Go("done", func(context.Context) error { return nil })
+		if err := g.Wait(); err != nil {
+			t.Errorf("Wait: %v", err)
+		}
+	})
+}

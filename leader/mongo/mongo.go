@@ -1,0 +1,84 @@
+// Package mongo elects leaders on a MongoDB for those who want nothing but
+// leadership: an election, or a group, straight from a *mongo.Database. Who wants
+// locks, too, or several elections, opens one session with dsync/mongo and hangs
+// them all on it with leader.New.
+//
+// Import it as leadermongo, since it shares its name with the driver's package.
+package mongo
+
+import (
+	"context"
+	"errors"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// Options are the settings of [Open] and [Connect]. The zero value of each field
+// is its default; a nil *Options is all defaults.
+type Options struct {
+	// Options are the election's: the published value, hooks.
+	leader.Options
+
+	// Store are the store's and the session's: collection, TTL, the identity that is
+	// shown, logger and so on.
+	Store dsyncmongo.Options
+}
+
+// An Election is a leader.Election with a session of its own.
+type Election struct {
+	*leader.Election
+	s *dsync.Session
+}
+
+// Open returns the election of that name in db, on the caller's client, which it
+// uses as it is and never closes: see dsyncmongo.Open for what that means for
+// heartbeats. Close the election when it is not needed any more. Errors are those
+// of dsyncmongo.Open and leader.New.
+func Open(ctx context.Context, db *mongo.Database, name string, opt *Options) (*Election, error) {
+	return open(ctx, name, opt, func(o *dsyncmongo.Options) (*dsync.Session, error) {
+		return dsyncmongo.Open(ctx, db, o)
+	})
+}
+
+// Connect is [Open] with a small client of its own, so that no slow query of the
+// application stands before a heartbeat: see dsyncmongo.Connect.
+func Connect(ctx context.Context, clientOptions *options.ClientOptions, database, name string, opt *Options) (*Election, error) {
+	return open(ctx, name, opt, func(o *dsyncmongo.Options) (*dsync.Session, error) {
+		return dsyncmongo.Connect(ctx, clientOptions, database, o)
+	})
+}
+
+func open(ctx context.Context, name string, opt *Options, session func(*dsyncmongo.Options) (*dsync.Session, error)) (*Election, error) {
+	var o Options
+	if opt != nil {
+		o = *opt
+	}
+	s, err := session(&o.Store)
+	if err != nil {
+		return nil, err
+	}
+	e, err := leader.New(s, name, &o.Options)
+	if err != nil {
+		return nil, errors.Join(err, s.Close(ctx))
+	}
+	return &Election{Election: e, s: s}, nil
+}
+
+// Session returns the election's session, on which other elections, groups and
+// locks can hang.
+func (e *Election) Session() *dsync.Session { return e.s }
+
+// Group returns a group of functions of that name on the election's session: see
+// leader.NewGroup.
+func (e *Election) Group(ctx context.Context, name string, opt *leader.GroupOptions) (*leader.Group, context.Context, error) {
+	return leader.NewGroup(ctx, e.s, name, opt)
+}
+
+// Close resigns and closes the session: see dsync.Session.Close. A leader is told,
+// and has the grace to say that its work is done.
+func (e *Election) Close(ctx context.Context) error { return e.s.Close(ctx) }

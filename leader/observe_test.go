@@ -1,0 +1,217 @@
+package leader_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// E2, S2: everyone sees who leads, what it has published, and whether anyone does.
+func TestObserve(t *testing.T) {
+	for _, polling := range []bool{false, true} {
+		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				store.Polling = polling
+				s := newSession(t, store, &dsync.Options{Name: "a", Host: "a.example"})
+				a := electionOf(t, s, &leader.Options{Value: []byte("hello")})
+				observer := newElection(t, store, nil)
+				ctx, cancel := context.WithCancel(background)
+				seen := observer.Observe(ctx)
+				if l := <-seen; l.Session != "" {
+					t.Errorf("first %+v, want nobody", l)
+				}
+				_, err := observer.Leader(background)
+				wantErr(t, "Leader", err, leader.ErrNoLeader)
+
+				c := campaign(t, a)
+				time.Sleep(time.Second)
+				l := <-seen
+				tm := term(t, c)
+				if l.Session != s.ID() || l.Name != "a" || l.Host != "a.example" || l.PID != os.Getpid() ||
+					l.Term != 1 || l.Token != tm.Token || string(l.Value) != "hello" || l.Since.IsZero() {
+					t.Errorf("observed %+v of %+v", l, tm)
+				}
+				if now, err := observer.Leader(background); err != nil || now.Token != l.Token {
+					t.Errorf("Leader: %+v, %v", now, err)
+				}
+				if err := a.Publish(background, []byte("bye")); err != nil {
+					t.Fatal(err)
+				}
+				if l := <-seen; string(l.Value) != "bye" || l.Term != 1 {
+					t.Errorf("observed %+v after Publish", l)
+				}
+				a.Resign(background)
+				if l := <-seen; l.Session != "" {
+					t.Errorf("observed %+v after Resign, want nobody", l)
+				}
+				wantErr(t, "Publish without leading", a.Publish(background, nil), leader.ErrLost)
+				// The value is gone with its term.
+				campaign(t, observer)
+				time.Sleep(time.Second)
+				if l := <-seen; l.Term != 2 || l.Value != nil {
+					t.Errorf("observed %+v, want term 2 without a value", l)
+				}
+				cancel()
+				if _, open := <-seen; open {
+					t.Error("the channel is open after the end of ctx")
+				}
+			})
+		})
+	}
+}
+
+// Observe's channel holds the latest, and is closed with the session.
+func TestObserveLatestWins(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, nil)
+		seen := electionOf(t, s, nil).Observe(background)
+		a := newElection(t, store, nil)
+		for range 5 {
+			campaign(t, a)
+			time.Sleep(time.Second)
+			a.Resign(background)
+			time.Sleep(time.Second)
+		}
+		campaign(t, a)
+		time.Sleep(time.Second)
+		if l := <-seen; l.Term != 6 {
+			t.Errorf("received term %d, want the latest, 6", l.Term)
+		}
+		s.Close(background)
+		if _, open := <-seen; open {
+			t.Error("the channel is open after Close")
+		}
+	})
+}
+
+// Where the store pushes, a new leader is seen without waiting for a poll; so is
+// one's own election.
+func TestChangesArePushed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a, b := newElection(t, store, nil), newElection(t, store, nil)
+		seen := newElection(t, store, nil).Observe(background)
+		campaign(t, a)
+		led := make(chan struct{})
+		go func() { campaign(t, b); close(led) }()
+		time.Sleep(time.Second)
+		if l := <-seen; l.Term != 1 {
+			t.Fatalf("observed %+v", l)
+		}
+		start := time.Now()
+		a.Resign(background)
+		<-led
+		if l := <-seen; l.Term != 2 {
+			t.Errorf("observed %+v, want term 2", l)
+		}
+		if d := time.Since(start); d != 0 {
+			t.Errorf("seen after %v, want with the event", d)
+		}
+	})
+}
+
+// E2, E5: NewLeader on every candidate and observer with both identities; Cycle on
+// all, again and again; Joined and Left.
+func TestHooksOfTheFleet(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		var (
+			mu      sync.Mutex
+			changes = map[string][]string{}
+			cycles  = map[string]int{}
+			members = map[string][]string{}
+		)
+		election := func(name string, store dsync.Store) *leader.Election {
+			add := func(m map[string][]string, format string, args ...any) {
+				mu.Lock()
+				defer mu.Unlock()
+				m[name] = append(m[name], fmt.Sprintf(format, args...))
+			}
+			return electionOf(t, newSession(t, store, &dsync.Options{Name: name}), &leader.Options{Hooks: &leader.Hooks{
+				NewLeader: func(before, now leader.Leader) { add(changes, "%s>%s", before.Name, now.Name) },
+				Cycle: func(leader.Status) {
+					mu.Lock()
+					defer mu.Unlock()
+					cycles[name]++
+				},
+				Joined: func(m leader.Member) { add(members, "+%s", m.Name) },
+				Left:   func(m leader.Member) { add(members, "-%s", m.Name) },
+			}})
+		}
+		f := newFaulty(t, store)
+		a, b, o := election("a", f), election("b", store), election("o", store)
+		o.Observe(background)
+		time.Sleep(time.Second)
+		campaign(t, a)
+		go b.Campaign(background)
+		time.Sleep(2 * ttl)
+		f.Cut()
+		time.Sleep(5 * ttl)
+		mu.Lock()
+		defer mu.Unlock()
+		for _, name := range []string{"b", "o"} {
+			got := changes[name]
+			// Between the two, nobody led for a moment, which may be seen or not.
+			got = slices.DeleteFunc(slices.Clone(got), func(c string) bool { return c == "a>" })
+			if len(got) != 2 || got[0] != ">a" || got[1] != "a>b" && got[1] != ">b" {
+				t.Errorf("%s was told of the changes %q", name, changes[name])
+			}
+			if cycles[name] < 10 {
+				t.Errorf("%s had %d cycles in seven TTLs", name, cycles[name])
+			}
+			if !slices.Contains(members[name], "+a") || !slices.Contains(members[name], "+b") || !slices.Contains(members[name], "-a") {
+				t.Errorf("%s was told of the members %q", name, members[name])
+			}
+		}
+	})
+}
+
+// E8: every member with its role; the dead disappear within a TTL; what is shown
+// can be switched off.
+func TestMembers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		f := newFaulty(t, store)
+		full := &dsync.Options{Name: "a", Host: "a.example", App: "v1", Meta: map[string]string{"zone": "x"}}
+		a := electionOf(t, newSession(t, f, full), nil)
+		b := electionOf(t, newSession(t, store, &dsync.Options{Name: "b"}), nil)
+		c := electionOf(t, newSession(t, store, &dsync.Options{Anonymous: true}), nil)
+		campaign(t, a)
+		go b.Campaign(background)
+		time.Sleep(time.Second)
+		c.Observe(background)
+		time.Sleep(time.Second)
+		before := store.Counts()
+		got, err := b.Members(background)
+		if err != nil || len(got) != 3 {
+			t.Fatalf("Members: %+v, %v; want 3", got, err)
+		}
+		if d := store.Counts().Since(before); d.Writes != 0 || d.Total() > 2 {
+			t.Errorf("Members cost %v and %d writes, want two reads", d.Commands, d.Writes)
+		}
+		if m := got[0]; m.Role != leader.RoleLeader || m.Name != "a" || m.Host != "a.example" || m.PID != os.Getpid() || m.App != "v1" || m.Meta["zone"] != "x" || m.LastSeen.IsZero() {
+			t.Errorf("the leader is %+v", m)
+		}
+		if m := got[1]; m.Role != leader.RoleCandidate || m.Name != "b" {
+			t.Errorf("the candidate is %+v", m)
+		}
+		if m := got[2]; m.Role != leader.RoleObserver || m.Name != "" || m.Host != "" || m.PID != 0 || m.Session == "" {
+			t.Errorf("the anonymous observer is %+v", m)
+		}
+		f.Cut()
+		time.Sleep(ttl)
+		if got, err := c.Members(background); err != nil || len(got) != 2 || got[0].Name != "b" {
+			t.Errorf("a TTL after its death: %+v, %v", got, err)
+		}
+	})
+}

@@ -1,0 +1,186 @@
+package leader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// What Run returns.
+func TestRunReturns(t *testing.T) {
+	wrong := errors.New("work failed")
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, nil)
+		e := electionOf(t, s, nil)
+		if err := e.Run(background, func(context.Context) error { return nil }); err != nil {
+			t.Errorf("Run of what succeeds: %v", err)
+		}
+		if err := e.Run(background, func(context.Context) error { return wrong }); err != wrong {
+			t.Errorf("Run of what fails: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		returned := false
+		err := e.Run(ctx, func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(grace / 2) // winding down
+			returned = true
+			return wrong
+		})
+		if err != context.DeadlineExceeded || !returned {
+			t.Errorf("Run after the end of its ctx: %v, f returned: %t", err, returned)
+		}
+		// Resigned on return: another leads at once.
+		if _, err := newElection(t, store, nil).TryCampaign(background); err != nil {
+			t.Errorf("after Run: %v", err)
+		}
+		s.Close(background)
+		wantErr(t, "Run on a closed session", e.Run(background, func(context.Context) error { return nil }), dsync.ErrClosed)
+	})
+}
+
+func TestRunResignsOnPanicAndExit(t *testing.T) {
+	for name, f := range map[string]func(context.Context) error{
+		"panic": func(context.Context) error { panic("f panics") },
+		"exit":  func(context.Context) error { runtime.Goexit(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				e := newElection(t, store, nil)
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					defer func() { recover() }()
+					e.Run(background, f)
+				}()
+				<-done
+				if _, err := newElection(t, store, nil).TryCampaign(background); err != nil {
+					t.Errorf("after the %s: %v", name, err)
+				}
+			})
+		})
+	}
+}
+
+// B15: after an outage of three leases it campaigns again by itself, and what f
+// returned after the loss goes to the hook. B04: one Lost per Elected.
+func TestRunGoesOnAfterAnOutage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFaulty(t, dsynctest.NewMemory())
+		wrong := errors.New("the database is gone")
+		var elected, lost int
+		var returned []error
+		e := newElection(t, f, &leader.Options{Hooks: &leader.Hooks{
+			Elected:  func(leader.Term) { elected++ },
+			Lost:     func(leader.Term, error) { lost++ },
+			Returned: func(_ leader.Term, err error) { returned = append(returned, err) },
+		}})
+		var running, terms int
+		ctx, cancel := context.WithCancel(background)
+		var g errgroup.Group
+		g.Go(func() error {
+			return e.Run(ctx, func(ctx context.Context) error {
+				if running++; running != 1 {
+					t.Errorf("%d run at once", running)
+				}
+				defer func() { running-- }()
+				terms++
+				<-ctx.Done()
+				return wrong
+			})
+		})
+		time.Sleep(time.Second)
+		for range 3 {
+			f.Cut()
+			time.Sleep(3 * ttl)
+			f.Heal()
+			time.Sleep(2 * ttl)
+			synctest.Wait()
+			if running != 1 {
+				t.Fatalf("%d run after the outage", running)
+			}
+		}
+		cancel()
+		wantErr(t, "Run", g.Wait(), context.Canceled)
+		synctest.Wait()
+		if terms != 4 || elected != 4 || lost != 4 || len(returned) != 3 || returned[0] != wrong {
+			t.Errorf("%d terms, %d elected, %d lost, returned %v; want 4, 4, 4 and 3 errors", terms, elected, lost, returned)
+		}
+	})
+}
+
+// Resign inside f does not wait for f; from outside it gives f the grace. Either
+// way Run is a candidate again, behind the others.
+func TestResignFromRun(t *testing.T) {
+	for _, inside := range []bool{true, false} {
+		t.Run(fmt.Sprint("inside ", inside), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				a, b := newElection(t, store, nil), newElection(t, store, nil)
+				ctx, cancel := context.WithCancel(background)
+				var wg sync.WaitGroup
+				terms := 0
+				ended := time.Time{}
+				wg.Go(func() {
+					a.Run(ctx, func(ctx context.Context) error {
+						if terms++; terms > 1 {
+							<-ctx.Done()
+							return nil
+						}
+						if inside {
+							time.Sleep(time.Second)
+							if err := a.Resign(ctx); err != nil {
+								t.Errorf("Resign inside: %v", err)
+							}
+						}
+						<-ctx.Done()
+						wantErr(t, "cause", context.Cause(ctx), leader.ErrResigned)
+						time.Sleep(grace / 2)
+						ended = time.Now()
+						return nil
+					})
+				})
+				time.Sleep(500 * time.Millisecond)
+				var led time.Time
+				wg.Go(func() {
+					campaign(t, b)
+					led = time.Now()
+					time.Sleep(time.Second)
+					b.Resign(background)
+				})
+				time.Sleep(500 * time.Millisecond)
+				if !inside {
+					if err := a.Resign(background); err != nil {
+						t.Errorf("Resign: %v", err)
+					}
+					if ended.IsZero() {
+						t.Error("Resign from outside did not wait for f")
+					}
+				}
+				time.Sleep(5 * time.Second)
+				synctest.Wait()
+				if led.Before(ended) || led.Sub(ended) > 0 {
+					t.Errorf("another led %v after f returned, want at once", led.Sub(ended))
+				}
+				if terms != 2 || !a.IsLeader() {
+					t.Errorf("%d terms, want a second one after the other's", terms)
+				}
+				cancel()
+				wg.Wait()
+			})
+		})
+	}
+}
