@@ -19,9 +19,11 @@ import (
 
 // children are what processes of their own run.
 var children = map[string]proc.Func{
-	"turns":  turns,
-	"worker": worker,
-	"frozen": frozen,
+	"turns":        turns,
+	"worker":       worker,
+	"frozen":       frozen,
+	"candidate":    candidate,
+	"frozenLeader": frozenLeader,
 }
 
 // childArgs are the arguments of all children.

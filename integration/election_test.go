@@ -1,0 +1,524 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/integration/internal/proc"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// E1–E4, B04, B06: three processes elect one; after a resignation another leads at
+// once, after SIGKILL of the leader another leads when its session has lapsed by
+// the server's clock, and everyone is told.
+func TestElectionOfProcesses(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		opt := r.short(2 * time.Second)
+		store := r.store()
+		a := r.args(opt)
+		a.Key = "election"
+		ps := map[string]*proc.Proc{} // by session
+		for range 3 {
+			p := proc.Start(t, "candidate", a)
+			ps[p.Await("ready", 30*time.Second).Text] = p
+		}
+		for _, p := range ps {
+			p.Tell(proc.Order{Do: "run"})
+		}
+		var now leaderSeen
+		for round, harm := range []string{"resign", "kill", "close"} {
+			// Exactly one is elected, and all that are left are told.
+			before := now
+			eventually(t, 20*time.Second, "there is another leader", func() bool {
+				st := load(t, store, a.Key)
+				if len(st.Holders) != 1 || st.Holders[0].Token == before.token {
+					return false
+				}
+				now = leaderSeen{st.Holders[0].Session, st.Holders[0].Token, st.Term, st.Holders[0].Since}
+				return true
+			})
+			if now.term != before.term+1 {
+				t.Errorf("round %d: term %d after %d", round, now.term, before.term)
+			}
+			p := ps[now.session]
+			if p == nil {
+				t.Fatalf("round %d: session %s leads, which is none of the processes", round, now.session)
+			}
+			if e := p.Await("elected", 10*time.Second); e.Token != now.token || int64(e.N) != now.term {
+				t.Errorf("round %d: elected %+v, the store has %+v", round, e, now)
+			}
+			for _, q := range ps {
+				if q == p {
+					continue
+				}
+				for l := q.Await("leader", 20*time.Second); l.Token != now.token; {
+					l = q.Await("leader", 20*time.Second)
+				}
+			}
+			time.Sleep(300 * time.Millisecond) // the others stand in line
+			switch harm {
+			case "resign", "close":
+				start := time.Now()
+				p.Tell(proc.Order{Do: harm})
+				if e := p.Await("lost", 10*time.Second); e.Token != now.token {
+					t.Errorf("lost %+v", e)
+				}
+				p.Await(harm, 10*time.Second)
+				next := now
+				eventually(t, 10*time.Second, "another leads after "+harm, func() bool {
+					st := load(t, store, a.Key)
+					if len(st.Holders) != 1 || st.Holders[0].Token == now.token {
+						return false
+					}
+					next.since = st.Holders[0].Since
+					return true
+				})
+				lab.Note(t, "%s: seen to be followed after %v", harm, time.Since(start).Round(time.Millisecond))
+			case "kill":
+				p.Kill()
+				delete(ps, now.session)
+				time.Sleep(100 * time.Millisecond)
+				died := member(t, store, now.session)
+				lapse := died.At.Add(died.TTL)
+				var since time.Time
+				eventually(t, 20*time.Second, "another leads after SIGKILL", func() bool {
+					st := load(t, store, a.Key)
+					if len(st.Holders) != 1 || st.Holders[0].Token == now.token {
+						return false
+					}
+					since = st.Holders[0].Since
+					return true
+				})
+				if d := since.Sub(lapse); d < 0 || d > wakeUp {
+					t.Errorf("elected %v after the killed leader's session lapsed", d)
+				}
+				lab.Note(t, "SIGKILL: elected %v after the killed leader's session lapsed (server's clock)", since.Sub(lapse))
+			}
+		}
+	})
+}
+
+type leaderSeen struct {
+	session string
+	token   int64
+	term    int64
+	since   time.Time
+}
+
+// B02, B03, B29: the leader's context ends at least the grace before another's
+// Campaign returns, however it is cut off.
+func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
+	const lanes, rounds = 8, 3
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		const ttl = time.Second
+		const grace = ttl / 10
+		var mu sync.Mutex
+		var least time.Duration
+		count := 0
+		for lane := range lanes {
+			t.Run(fmt.Sprint("lane ", lane), func(t *testing.T) {
+				t.Parallel()
+				r := newRoom(t, s)
+				store, opt := r.store(), r.short(ttl)
+				next := r.session(opt)
+				for round := range rounds {
+					name := fmt.Sprint("election ", round)
+					p := r.proxy()
+					holder := r.via(p, opt)
+					ea, eb := electionOn(t, holder, name, nil), electionOn(t, next, name, nil)
+					ctx, err := ea.Campaign(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					told := make(chan time.Time, 1)
+					go func() {
+						<-ctx.Done()
+						told <- time.Now()
+					}()
+					led := campaigning(t.Context(), eb)
+					eventually(t, 10*time.Second, "the next stands in line", func() bool { return load(t, store, name).Waiting == 1 })
+					if (lane+round)%2 == 0 {
+						p.Cut()
+					} else {
+						p.Hang()
+					}
+					var at time.Time
+					select {
+					case at = <-told:
+					case <-time.After(ttl + 5*time.Second):
+						t.Fatal("the leader was never told")
+					}
+					wantIs(t, "cause", context.Cause(ctx), leader.ErrLost)
+					n := <-led
+					if n.err != nil {
+						t.Fatal(n.err)
+					}
+					gap := n.at.Sub(at)
+					if gap < grace {
+						t.Errorf("another leads %v after the context ended, want the grace of %v", gap, grace)
+					}
+					eb.Resign(t.Context())
+					mu.Lock()
+					if count == 0 || gap < least {
+						least = gap
+					}
+					count++
+					mu.Unlock()
+				}
+			})
+		}
+		t.Cleanup(func() {
+			lab.Note(t, "%d rounds, the context ended at least %v before the next led (grace %v)", count, least.Round(time.Millisecond), grace)
+		})
+	})
+}
+
+// After SIGSTOP of the leader for two TTLs and SIGCONT, its first look at the
+// context's Err says that it is over: 20 times.
+func TestFrozenLeader(t *testing.T) {
+	const processes, rounds = 5, 4
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		opt := r.short(time.Second)
+		waiter := r.session(opt)
+		for i := range processes {
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				t.Parallel()
+				a := r.args(opt)
+				a.Key = fmt.Sprint("frozen ", i)
+				p := proc.Start(t, "frozenLeader", a)
+				p.Await("ready", 30*time.Second)
+				e := electionOn(t, waiter, a.Key, nil)
+				for round := range rounds {
+					p.Tell(proc.Order{Do: "campaign"})
+					p.Await("elected", 30*time.Second)
+					time.Sleep(20 * time.Millisecond) // it spins now
+					p.Stop()
+					stopped := time.Now()
+					if n := <-campaigning(t.Context(), e); n.err != nil {
+						t.Fatal(n.err)
+					}
+					time.Sleep(time.Until(stopped.Add(2 * opt.TTL)))
+					p.Cont()
+					if look := p.Await("look", 10*time.Second); !look.Lost || look.Is != "lost" {
+						t.Errorf("round %d: the first look says %+v, want lost", round, look)
+					}
+					p.Await("resigned", 10*time.Second)
+					if !e.IsLeader() {
+						t.Errorf("round %d: the late Resign cost the next its leadership", round)
+					}
+					if err := e.Resign(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+		}
+	})
+}
+
+// B15: after three TTLs without a database Run campaigns again by itself, with one
+// Lost for each Elected.
+func TestB15RunAfterAnOutage(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		opt := r.short(time.Second)
+		p := r.proxy()
+		var elected, lost atomic.Int64
+		e := electionOn(t, r.via(p, opt), "election", &leader.Options{Hooks: &leader.Hooks{
+			Elected: func(leader.Term) { elected.Add(1) },
+			Lost:    func(leader.Term, error) { lost.Add(1) },
+		}})
+		ctx, cancel := context.WithCancel(t.Context())
+		var running atomic.Int64
+		done := make(chan error, 1)
+		go func() {
+			done <- e.Run(ctx, func(ctx context.Context) error {
+				running.Add(1)
+				defer running.Add(-1)
+				<-ctx.Done()
+				return errors.New("the work failed, too")
+			})
+		}()
+		eventually(t, 10*time.Second, "it leads", func() bool { return running.Load() == 1 })
+		for range 2 {
+			p.Cut()
+			time.Sleep(3 * opt.TTL)
+			if running.Load() != 0 || e.IsLeader() {
+				t.Fatal("it leads without a database")
+			}
+			p.Heal()
+			eventually(t, 30*time.Second, "it leads again", func() bool { return running.Load() == 1 })
+		}
+		cancel()
+		wantIs(t, "Run", <-done, context.Canceled)
+		eventually(t, 5*time.Second, "one Lost for each Elected", func() bool { return elected.Load() == 3 && lost.Load() == 3 })
+	})
+}
+
+// Leadership outlives a planned step-down of the primary.
+func TestElectionStepDown(t *testing.T) {
+	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
+		own := lab.Start(t, server.Spec{Members: 3, ElectionTimeout: 2 * time.Second})
+		r := newRoom(t, own)
+		opt := r.short(15 * time.Second)
+		a, b := electionOn(t, r.session(opt), "election", nil), electionOn(t, r.session(opt), "election", nil)
+		ctx, err := a.Campaign(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		led := campaigning(t.Context(), b)
+		store := r.store()
+		eventually(t, 10*time.Second, "the next stands in line", func() bool { return load(t, store, "election").Waiting == 1 })
+		if err := own.Set().StepDown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(opt.TTL)
+		if ctx.Err() != nil {
+			t.Fatalf("the leadership was lost over a step-down: %v", context.Cause(ctx))
+		}
+		if err := a.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := <-led; n.err != nil {
+			t.Fatal(n.err)
+		}
+	})
+}
+
+// Clean hand-over: where the server pushes, the next leader's Campaign returns with
+// the change event, without waiting for a poll; and so do observers see it. B16: the
+// same identity leads again at once after Close, and after a crash when the old
+// session has lapsed.
+func TestB16HandOverAndRestart(t *testing.T) {
+	lab.Each(t, server.Need{ChangeStream: true}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		opt := dsync.Options{TTL: 10 * time.Second, Poll: time.Minute, Name: "node"}
+		sa := r.session(opt)
+		a, b := electionOn(t, sa, "election", nil), electionOn(t, r.session(opt), "election", nil)
+		seen := electionOn(t, r.session(opt), "election", nil).Observe(t.Context())
+		if _, err := a.Campaign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		led := campaigning(t.Context(), b)
+		store := r.store()
+		eventually(t, 10*time.Second, "the next stands in line", func() bool { return load(t, store, "election").Waiting == 1 })
+		time.Sleep(500 * time.Millisecond) // its stream is open
+		start := time.Now()
+		a.Resign(t.Context())
+		n := <-led
+		took := n.at.Sub(start)
+		if n.err != nil || took > 10*time.Second {
+			t.Errorf("the next led after %v (%v), want an event and no poll", took, n.err)
+		}
+		for l := range seen {
+			if l.Term == 2 {
+				if l.Name != "node" {
+					t.Errorf("observed %+v", l)
+				}
+				break
+			}
+		}
+		if d := time.Since(start); d > 20*time.Second {
+			t.Errorf("observed after %v, want an event and no poll", d)
+		}
+		lab.Note(t, "the next led %v after Resign was called", took.Round(100*time.Microsecond))
+
+		// B16, after Close.
+		b.Resign(t.Context())
+		if _, err := a.Campaign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		a.Resign(t.Context())
+		if err := sa.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		p := r.proxy()
+		again := electionOn(t, r.via(p, dsync.Options{TTL: 2 * time.Second, Name: "node"}), "election", nil)
+		ctx, err := again.TryCampaign(t.Context())
+		if err != nil {
+			t.Fatalf("after Close: %v", err)
+		}
+		// After a crash.
+		tm, _ := leader.TermFrom(ctx)
+		p.Cut()
+		time.Sleep(100 * time.Millisecond)
+		died := member(t, store, tm.Session)
+		restarted := electionOn(t, r.session(opt), "election", nil)
+		if n := <-campaigning(t.Context(), restarted); n.err != nil {
+			t.Fatal(n.err)
+		}
+		late := load(t, store, "election").Holders[0].Since.Sub(died.At.Add(died.TTL))
+		if late < 0 || late > wakeUp {
+			t.Errorf("after a crash the same identity led %v after the old session had lapsed", late)
+		}
+	})
+}
+
+// E8, E9, B18: a hundred elections of one session cost one heartbeat, and are
+// independent; members are listed with what they show.
+func TestHundredElections(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		opt := r.short(3 * time.Second)
+		opt.Retention = -1
+		opt.Name, opt.App, opt.Meta = "node-1", "v1", map[string]string{"zone": "x"}
+		m := newMonitor(r.DB)
+		sa := r.session(opt, m.client())
+		other := r.session(r.short(3 * time.Second))
+		var first *leader.Election
+		for i := range 100 {
+			e := electionOn(t, sa, fmt.Sprint("election ", i), nil)
+			if _, err := e.TryCampaign(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if i == 0 {
+				first = e
+			}
+		}
+		b := electionOn(t, other, "election 0", nil)
+		led := campaigning(t.Context(), b)
+		eventually(t, 10*time.Second, "both are members", func() bool {
+			ms, err := first.Members(t.Context())
+			if err != nil || len(ms) != 2 || ms[1].Role != leader.RoleCandidate {
+				return false
+			}
+			l := ms[0]
+			return l.Role == leader.RoleLeader && l.Name == "node-1" && l.App == "v1" && l.Meta["zone"] == "x" && !l.LastSeen.IsZero()
+		})
+		m.reset()
+		start := time.Now()
+		time.Sleep(2 * opt.TTL)
+		periods := int(time.Since(start)/(opt.TTL/3)) + 1
+		if cs := m.commands(nil); len(cs) > periods+2 || slices.ContainsFunc(cs, func(c command) bool { return !strings.HasPrefix(c.id, "s/") }) {
+			t.Errorf("in %d periods the commands were %v, want a heartbeat each", periods, cs)
+		}
+		// One resigned leaves 99.
+		if err := first.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := <-led; n.err != nil {
+			t.Fatal(n.err)
+		}
+	})
+}
+
+// S3: the functions of a group spread over three sessions, each runs once, and a
+// crash moves those of the crashed.
+func TestGroupOfThree(t *testing.T) {
+	const functions = 30
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		opt := r.short(3 * time.Second)
+		var mu sync.Mutex
+		running := map[string]int{} // by function
+		loads := make([]int, 3)
+		count := func(process int, name string, d int) {
+			mu.Lock()
+			defer mu.Unlock()
+			loads[process] += d
+			if running[name] += d; running[name] > 1 {
+				t.Errorf("%s runs %d times", name, running[name])
+			}
+		}
+		sum := func() (n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, k := range running {
+				n += k
+			}
+			return n
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		p := r.proxy()
+		var groups []*leader.Group
+		for i := range loads {
+			session := r.session(opt)
+			if i == 0 {
+				session = r.via(p, opt)
+			}
+			g, _, err := leader.NewGroup(ctx, session, "jobs", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			groups = append(groups, g)
+			for f := range functions {
+				name := fmt.Sprint("f", f)
+				err := g.Go(name, func(ctx context.Context) error {
+					count(i, name, 1)
+					defer count(i, name, -1)
+					<-ctx.Done()
+					return ctx.Err()
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		eventually(t, 60*time.Second, "all run, and spread", func() bool {
+			if sum() < functions-1 {
+				return false
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Min(loads) >= functions/3-3
+		})
+		mu.Lock()
+		spread := slices.Clone(loads)
+		mu.Unlock()
+		p.Cut()
+		eventually(t, 60*time.Second, "all run on the two that are left", func() bool {
+			mu.Lock()
+			gone := loads[0] == 0
+			mu.Unlock()
+			return gone && sum() == functions
+		})
+		lab.Note(t, "%d functions on 3 processes: %v; one cut off: %v", functions, spread, loads)
+		cancel()
+		for _, g := range groups {
+			wantIs(t, "Wait", g.Wait(), context.Canceled)
+		}
+	})
+}
+
+func electionOn(t testing.TB, s *dsync.Session, name string, opt *leader.Options) *leader.Election {
+	t.Helper()
+	e, err := leader.New(s, name, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// led is what a campaigning goroutine reports.
+type led struct {
+	at  time.Time // when Campaign returned
+	ctx context.Context
+	err error
+}
+
+func campaigning(ctx context.Context, e *leader.Election) <-chan led {
+	ch := make(chan led, 1)
+	go func() {
+		c, err := e.Campaign(ctx)
+		ch <- led{time.Now(), c, err}
+	}()
+	return ch
+}
+
+func wantIs(t testing.TB, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: %v, want %v", what, err, want)
+	}
+}
