@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Two sessions stand for two processes here; in a program each process has one,
+// B23: every example is compiled and run. Two sessions stand for two processes here; in a program each process has one,
 // from Open or Connect of dsync/mongo.
 func Example() {
 	store := dsynctest.NewMemory()

@@ -491,7 +491,7 @@ func TestRepeatedUnlockFreesNoNewerLock(t *testing.T) {
 	})
 }
 
-// B05, B32: the value stays locked in its process until the late Unlock, which
+// B05, B32, L6: the value stays locked in its process until the late Unlock, which
 // frees nobody's newer hold, not even one of this process.
 func TestLostMutexStaysLockedHere(t *testing.T) {
 	bubble(t, func(t *testing.T) {

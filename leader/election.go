@@ -65,7 +65,8 @@ func (e *Election) present() *term {
 
 // Publish stores value with the present term of this process, for all to read
 // with [Election.Leader] and [Election.Observe]. It is gone with the term. value
-// has at most 64 KiB. The error is [ErrLost] if this process does not lead, ctx's,
+// has at most 64 KiB; a small one costs less, see [Options]. Of two calls at about
+// the same time either may win: where the order matters, put a version into it. The error is [ErrLost] if this process does not lead, ctx's,
 // or the store's.
 func (e *Election) Publish(ctx context.Context, value []byte) error {
 	if err := checkValue(value); err != nil {

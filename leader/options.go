@@ -12,7 +12,8 @@ const maxValue = 64 << 10
 // is shown, metadata and the logger are the session's: see dsync.Options.
 type Options struct {
 	// Value is published at the start of each term of this process, for all to
-	// read: an address, say. At most 64 KiB. Nil: nothing is published but by
+	// read: an address, say. At most 64 KiB, but keep it small: some stores log it
+	// with each change of the election's record. Nil: nothing is published but by
 	// [Election.Publish].
 	Value []byte
 

@@ -27,14 +27,19 @@ func newGoroutines() *goroutines {
 	}
 }
 
-func (g *goroutines) start(name string, tell func(event)) error {
+func (g *goroutines) start(name string, p part, tell func(event)) error {
 	link := dsynctest.NewFaulty(g.store, nil)
 	s, err := dsync.New(link, &dsync.Options{TTL: ttl, Host: name})
 	if err != nil {
 		return err
 	}
 	g.links[name], g.sessions[name] = link, s
-	g.wg.Go(func() { work(g.ctx, s, name, tell) })
+	g.wg.Go(func() {
+		p.work(g.ctx, s, func(e event) {
+			e.worker = name
+			tell(e)
+		})
+	})
 	return nil
 }
 

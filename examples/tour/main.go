@@ -1,5 +1,6 @@
-// The tour shows one mutex being passed around by several workers, each with a
-// session of its own, one of which is killed while it holds it.
+// The tour shows a mutex being passed around by several workers, each with a
+// session of its own, one of which is killed while it holds it; then the workers
+// elect a leader, which resigns, and is killed.
 //
 //	go run ./examples/tour
 //	go run ./examples/tour -uri mongodb://localhost:27017/?replicaSet=rs0
@@ -18,27 +19,56 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/leader"
 )
 
 const (
-	key   = "the-key"
-	ttl   = 2 * time.Second // short, so that the tour is
-	holds = 9               // after how many holds the tour ends
-	fatal = 3               // which hold is killed
+	key = "the-key"
+	ttl = 2 * time.Second // short, so that the tour is
 )
 
 var names = []string{"anna", "bert", "carl"}
 
-// An event is what a worker tells: that it waits, holds or has released.
+// An event is what a worker tells: that it waits, has what it waited for, or gave
+// it up.
 type event struct {
 	worker string
-	what   string // "waits", "holds" or "frees"
-	token  int64
+	what   string // "waits", "has" or "frees"
+	token  int64  // with "has"
+}
+
+// A part of the tour: what its workers do, and how it is told.
+type part struct {
+	name   string
+	work   func(ctx context.Context, s *dsync.Session, tell func(event))
+	intro  string
+	has    string // what a worker that has it does
+	frees  string
+	turns  int // after how many turns the part ends
+	fatal  int // in which turn who has it is killed
+	ending string
+}
+
+var parts = []part{
+	{
+		name: "mutex", work: takeTurns,
+		intro: "3 workers take turns on the mutex \"the-key\"; a session's TTL is 2s.",
+		has:   "HOLDS, token", frees: "unlocks",
+		turns: 9, fatal: 3,
+		ending: "9 holds, one at a time, each with a greater token; one holder died, and was followed\nwhen its session's TTL was over.",
+	},
+	{
+		name: "election", work: lead,
+		intro: "Now they elect a leader, which resigns after a while.",
+		has:   "LEADS, term", frees: "has resigned",
+		turns: 5, fatal: 2,
+		ending: "5 terms, one after the other; one leader died.",
+	},
 }
 
 // A crew is the workers of a tour.
 type crew interface {
-	start(name string, tell func(event)) error
+	start(name string, p part, tell func(event)) error
 	kill(name string) error // while it holds, without a chance to release
 	stop() error            // all that are left, in good order
 }
@@ -46,25 +76,29 @@ type crew interface {
 func main() {
 	uri := flag.String("uri", "", "connection string of a MongoDB; without it the tour runs in memory")
 	worker := flag.String("worker", "", "run as the worker of that name (the tour does this)")
+	job := flag.String("part", "", "the part that the worker is of")
 	flag.Parse()
 
-	var err error
-	switch {
-	case *worker != "":
-		err = runWorker(*uri, *worker)
-	case *uri != "":
-		err = tour(newProcesses(*uri))
-	default:
-		err = tour(newGoroutines())
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "tour:", err)
-		os.Exit(1)
+	for _, p := range parts {
+		var err error
+		switch {
+		case *worker != "" && p.name == *job:
+			err = runWorker(*uri, *worker, p)
+		case *worker != "":
+		case *uri != "":
+			err = tour(newProcesses(*uri), p)
+		default:
+			err = tour(newGoroutines(), p)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "tour:", err)
+			os.Exit(1)
+		}
 	}
 }
 
-// tour runs the crew and prints the timeline.
-func tour(c crew) error {
+// tour runs a part with the crew and prints the timeline.
+func tour(c crew, p part) error {
 	start := time.Now()
 	say := func(format string, args ...any) {
 		fmt.Printf("%7.3fs  %s\n", time.Since(start).Seconds(), fmt.Sprintf(format, args...))
@@ -77,11 +111,11 @@ func tour(c crew) error {
 		}
 		return ""
 	}
-	fmt.Printf("%d workers take turns on the mutex %q; its lease is %v.\n\n", len(names), key, ttl)
+	fmt.Printf("%s\n\n", p.intro)
 
 	events := make(chan event, 100)
 	for _, name := range names {
-		if err := c.start(name, func(e event) { events <- e }); err != nil {
+		if err := c.start(name, p, func(e event) { events <- e }); err != nil {
 			return err
 		}
 	}
@@ -92,12 +126,12 @@ func tour(c crew) error {
 		overdue = time.NewTimer(time.Minute)
 	)
 	defer overdue.Stop()
-	for n := 0; n < holds; {
+	for n := 0; n < p.turns; {
 		var e event
 		select {
 		case e = <-events:
 		case <-overdue.C:
-			return fmt.Errorf("only %d of %d holds after a minute", n, holds)
+			return fmt.Errorf("only %d of %d turns after a minute", n, p.turns)
 		}
 		if e.worker == killed {
 			continue // said before it died
@@ -106,51 +140,76 @@ func tour(c crew) error {
 		case "waits":
 			say("%s%s waits", column(e.worker), e.worker)
 		case "frees":
-			say("%s%s unlocks", column(e.worker), e.worker)
-		case "holds":
+			say("%s%s %s", column(e.worker), e.worker, p.frees)
+		case "has":
 			n++
 			after := ""
 			if !death.IsZero() {
-				after = fmt.Sprintf("  <- %.1fs after the kill: the lease of the dead is over", time.Since(death).Seconds())
+				after = fmt.Sprintf("  <- %.1fs after the kill: the TTL of the dead is over", time.Since(death).Seconds())
 				death = time.Time{}
 			}
-			say("%s%s HOLDS, token %d%s", column(e.worker), e.worker, e.token, after)
+			say("%s%s %s %d%s", column(e.worker), e.worker, p.has, e.token, after)
 			if e.token <= last {
-				return fmt.Errorf("token %d was given after %d", e.token, last)
+				return fmt.Errorf("%d was given after %d", e.token, last)
 			}
 			last = e.token
-			if n == fatal {
+			if n == p.fatal {
 				killed, death = e.worker, time.Now()
 				if err := c.kill(killed); err != nil {
 					return err
 				}
-				say("%s%s is KILLED while it holds", column(killed), killed)
+				say("%s%s is KILLED", column(killed), killed)
 			}
 		}
 	}
 	if err := c.stop(); err != nil {
 		return err
 	}
-	fmt.Printf("\n%d holds, one at a time, each with a greater token; one holder died, and was followed when its lease was over.\n", holds)
+	fmt.Printf("\n%s\n\n", p.ending)
 	return nil
 }
 
-// work takes turns on the mutex until ctx ends.
-func work(ctx context.Context, s *dsync.Session, name string, tell func(event)) {
+// takeTurns takes turns on the mutex until ctx ends.
+func takeTurns(ctx context.Context, s *dsync.Session, tell func(event)) {
 	mu := s.Mutex(key)
 	for ctx.Err() == nil {
-		tell(event{worker: name, what: "waits"})
+		tell(event{what: "waits"})
 		if err := mu.LockContext(ctx); err != nil {
 			return
 		}
-		tell(event{worker: name, what: "holds", token: mu.Token()})
+		tell(event{what: "has", token: mu.Token()})
 		select {
 		case <-time.After(300 * time.Millisecond): // the work
 		case <-mu.Lost(): // the work would be stopped here
 		case <-ctx.Done():
 		}
 		if mu.UnlockContext(ctx) == nil {
-			tell(event{worker: name, what: "frees"})
+			tell(event{what: "frees"})
+		}
+	}
+}
+
+// lead campaigns until ctx ends, and resigns each time after a while.
+func lead(ctx context.Context, s *dsync.Session, tell func(event)) {
+	election, err := leader.New(s, "the-election", nil)
+	if err != nil {
+		panic(err)
+	}
+	for ctx.Err() == nil {
+		tell(event{what: "waits"})
+		term, err := election.Campaign(ctx)
+		if err != nil {
+			return
+		}
+		t, _ := leader.TermFrom(term)
+		tell(event{what: "has", token: t.Number})
+		select {
+		case <-time.After(500 * time.Millisecond): // the work
+		case <-term.Done(): // the work would be stopped here
+		}
+		over := term.Err() != nil
+		if election.Resign(context.WithoutCancel(ctx)) == nil && !over {
+			tell(event{what: "frees"})
 		}
 	}
 }

@@ -33,12 +33,12 @@ func newProcesses(uri string) *processes {
 	return &processes{uri: uri, workers: map[string]*process{}}
 }
 
-func (p *processes) start(name string, tell func(event)) error {
+func (c *processes) start(name string, p part, tell func(event)) error {
 	program, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(program, "-uri", p.uri, "-worker", name)
+	cmd := exec.Command(program, "-uri", c.uri, "-worker", name, "-part", p.name)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -52,7 +52,7 @@ func (p *processes) start(name string, tell func(event)) error {
 		return err
 	}
 	w := &process{cmd: cmd, stdin: in, told: make(chan struct{})}
-	p.workers[name] = w
+	c.workers[name] = w
 	go func() {
 		defer close(w.told)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -65,21 +65,21 @@ func (p *processes) start(name string, tell func(event)) error {
 	return nil
 }
 
-func (p *processes) kill(name string) error {
-	w := p.workers[name]
-	delete(p.workers, name)
+func (c *processes) kill(name string) error {
+	w := c.workers[name]
+	delete(c.workers, name)
 	err := w.cmd.Process.Kill()
 	<-w.told
 	w.cmd.Wait() // says that it was killed
 	return err
 }
 
-func (p *processes) stop() error {
-	for _, w := range p.workers {
+func (c *processes) stop() error {
+	for _, w := range c.workers {
 		w.stdin.Close()
 	}
 	var errs []error
-	for name, w := range p.workers {
+	for name, w := range c.workers {
 		<-w.told
 		if err := w.cmd.Wait(); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
@@ -89,7 +89,7 @@ func (p *processes) stop() error {
 }
 
 // runWorker is a worker's process.
-func runWorker(uri, name string) error {
+func runWorker(uri, name string, p part) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	s, err := dsyncmongo.Connect(ctx, options.Client().ApplyURI(uri), "leasehold_tour", &dsyncmongo.Options{
@@ -102,6 +102,6 @@ func runWorker(uri, name string) error {
 		io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
-	work(ctx, s, name, func(e event) { fmt.Println(e.what, e.token) })
+	p.work(ctx, s, func(e event) { fmt.Println(e.what, e.token) })
 	return s.Close(context.Background())
 }

@@ -1,0 +1,96 @@
+package integration_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/leader"
+	leadermongo "github.com/leasehold-go/leasehold/leader/mongo"
+)
+
+// S5: an existing client can be passed in, and is left as it was; without one the
+// election has a client of its own. S2: the published value is read everywhere.
+func TestS5ElectionStraightFromADatabase(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		client := r.Client(t)
+		opt := &leadermongo.Options{
+			Options: leader.Options{Value: []byte("here I am")},
+			Store:   dsyncmongo.Options{Options: dsync.Options{TTL: 3 * time.Second, Name: "a"}},
+		}
+		a, err := leadermongo.Open(t.Context(), client.Database(r.DB), "e", opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := leadermongo.Connect(t.Context(), options.Client().ApplyURI(r.URI), r.DB, "e", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, err := a.Campaign(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := b.Leader(t.Context())
+		if err != nil || l.Name != "a" || string(l.Value) != "here I am" || l.Term != 1 {
+			t.Errorf("Leader: %+v, %v", l, err)
+		}
+		next := campaigning(t.Context(), b.Election)
+		g, _, err := b.Group(t.Context(), "jobs", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Go("job", func(context.Context) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Wait(); err != nil {
+			t.Errorf("Wait: %v", err)
+		}
+		if err := a.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if ctx.Err() == nil {
+			t.Error("the term goes on after Close")
+		}
+		if n := <-next; n.err != nil {
+			t.Fatal(n.err)
+		}
+		if err := b.Close(t.Context()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if err := client.Ping(t.Context(), nil); err != nil {
+			t.Errorf("the caller's client after Close: %v", err)
+		}
+	})
+}
+
+func TestLeaderMongoRefusesNonsense(t *testing.T) {
+	for name, f := range map[string]func() (*leadermongo.Election, error){
+		"nil database": func() (*leadermongo.Election, error) {
+			return leadermongo.Open(t.Context(), nil, "e", nil)
+		},
+		"TTL": func() (*leadermongo.Election, error) {
+			client, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Disconnect(t.Context())
+			return leadermongo.Open(t.Context(), client.Database("d"), "e", &leadermongo.Options{
+				Store: dsyncmongo.Options{Options: dsync.Options{TTL: 1}},
+			})
+		},
+		"nil client options": func() (*leadermongo.Election, error) {
+			return leadermongo.Connect(t.Context(), nil, "d", "e", nil)
+		},
+	} {
+		if e, err := f(); err == nil || e != nil {
+			t.Errorf("%s: %v, %v", name, e, err)
+		}
+	}
+}
