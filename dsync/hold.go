@@ -67,9 +67,9 @@ type want struct {
 	began         time.Time
 }
 
-// exclusive is what a Mutex and a Lease want of key.
-func exclusive(key string, lease time.Duration) want {
-	return want{key: key, kind: KindMutex, weight: 1, limit: 1, lease: lease, began: time.Now()}
+// exclusive is all of key, as kind.
+func exclusive(key string, kind Kind) want {
+	return want{key: key, kind: kind, weight: 1, limit: 1, began: time.Now()}
 }
 
 // newHold returns a hold with a claim that was never used. Its caller must call

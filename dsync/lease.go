@@ -28,16 +28,13 @@ func (s *Session) Acquire(ctx context.Context, key string, d time.Duration) (*Le
 	if err := s.checkLease(key, d); err != nil {
 		return nil, err
 	}
-	w := exclusive(key, d)
-	err := s.enter(ctx, key)
-	if err == nil {
-		var h *hold
-		if h, err = s.wait(ctx, w); err == nil {
-			return &Lease{s: s, h: h}, nil
-		}
-		s.leave(key)
+	w := exclusive(key, KindMutex)
+	w.lease = d
+	h, err := s.acquire(ctx, w)
+	if err != nil {
+		return nil, fmt.Errorf("dsync: acquire %q: %w", key, err)
 	}
-	return nil, fmt.Errorf("dsync: acquire %q: %w", key, err)
+	return &Lease{s: s, h: h}, nil
 }
 
 // TryAcquire holds key for d if that is possible without waiting for its holder.
@@ -46,17 +43,11 @@ func (s *Session) TryAcquire(ctx context.Context, key string, d time.Duration) (
 	if err := s.checkLease(key, d); err != nil {
 		return nil, err
 	}
-	w := exclusive(key, d)
-	if here, ok := s.tryEnter(key); !ok {
-		return nil, s.heldHere(key, here)
-	}
-	h, err := s.try(ctx, w)
+	w := exclusive(key, KindMutex)
+	w.lease = d
+	h, err := s.tryAcquire(ctx, w)
 	if err != nil {
-		s.leave(key)
-		if errors.Is(err, ErrHeld) {
-			return nil, err
-		}
-		return nil, fmt.Errorf("dsync: try to acquire %q: %w", key, err)
+		return nil, tryError("acquire", key, err)
 	}
 	return &Lease{s: s, h: h}, nil
 }

@@ -75,18 +75,12 @@ func (m *Mutex) Lock() {
 // errors.Is finds both; [ErrClosed]; [ErrMismatch] if the key is in use as
 // another kind; or [ErrRefused]. Other errors of the store are waited out.
 func (m *Mutex) LockContext(ctx context.Context) error {
-	s := m.session()
-	w := exclusive(m.key, 0)
-	err := s.enter(ctx, m.key)
-	if err == nil {
-		var h *hold
-		if h, err = s.wait(ctx, w); err == nil {
-			m.locked(h)
-			return nil
-		}
-		s.leave(m.key)
+	h, err := m.session().acquire(ctx, exclusive(m.key, KindMutex))
+	if err != nil {
+		return fmt.Errorf("dsync: lock %q: %w", m.key, err)
 	}
-	return fmt.Errorf("dsync: lock %q: %w", m.key, err)
+	m.locked(h)
+	return nil
 }
 
 // TryLock tries to lock m and reports whether it succeeded: false if the key is
@@ -99,21 +93,20 @@ func (m *Mutex) TryLock() bool { return m.TryLockContext(context.Background()) =
 // are ctx's, [ErrClosed], and the store's, which never pass for ErrHeld. A holder
 // that has lapsed does not count: its session is buried, and m locked.
 func (m *Mutex) TryLockContext(ctx context.Context) error {
-	s := m.session()
-	w := exclusive(m.key, 0)
-	if here, ok := s.tryEnter(m.key); !ok {
-		return s.heldHere(m.key, here)
-	}
-	h, err := s.try(ctx, w)
+	h, err := m.session().tryAcquire(ctx, exclusive(m.key, KindMutex))
 	if err != nil {
-		s.leave(m.key)
-		if errors.Is(err, ErrHeld) {
-			return err
-		}
-		return fmt.Errorf("dsync: try to lock %q: %w", m.key, err)
+		return tryError("lock", m.key, err)
 	}
 	m.locked(h)
 	return nil
+}
+
+// tryError names what was tried; a *HeldError says all that by itself.
+func tryError(what, key string, err error) error {
+	if errors.Is(err, ErrHeld) {
+		return err
+	}
+	return fmt.Errorf("dsync: try to %s %q: %w", what, key, err)
 }
 
 func (m *Mutex) locked(h *hold) {

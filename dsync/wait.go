@@ -14,6 +14,31 @@ var errOver = errors.New("dsync: the claim was lost while asking")
 // errLate: the request came to the store after the time up to which it counted.
 var errLate = errors.New("dsync: the request came too late to count")
 
+// acquire waits for the turn in this process, and for w. On error it has neither.
+func (s *Session) acquire(ctx context.Context, w want) (*hold, error) {
+	if err := s.enter(ctx, w.key); err != nil {
+		return nil, err
+	}
+	h, err := s.wait(ctx, w)
+	if err != nil {
+		s.leave(w.key)
+	}
+	return h, err
+}
+
+// tryAcquire acquires w if it is free, here and everywhere; else the error is a
+// *HeldError.
+func (s *Session) tryAcquire(ctx context.Context, w want) (*hold, error) {
+	if here, ok := s.tryEnter(w.key); !ok {
+		return nil, s.heldHere(w.key, here)
+	}
+	h, err := s.try(ctx, w)
+	if err != nil {
+		s.leave(w.key)
+	}
+	return h, err
+}
+
 // wait acquires w: it stands in the store's line until it is granted. It goes on
 // through failures of the store and losses of the session. An error is ctx's,
 // with the store's last error added, ErrClosed, or an answer of the store that

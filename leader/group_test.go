@@ -81,7 +81,10 @@ func (f *fleet) group(process string, store dsync.Store, functions int) (*leader
 // one that grows and shrinks.
 func TestGroupSpreads(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const functions = 30
+		functions := 30
+		if testing.Short() {
+			functions = 9
+		}
 		store := dsynctest.NewMemory()
 		f := newFleet(t)
 		check := func(when string, processes ...string) {
@@ -134,6 +137,7 @@ func TestGroupListAndRemove(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(background)
 		g, _, err := leader.NewGroup(ctx, newSession(t, store, nil), "g", &leader.GroupOptions{
+			Balance: -1,
 			Started: func(tm leader.Term) { note("start %s", tm.Election) },
 			Stopped: func(tm leader.Term, err error) { note("stop %s", tm.Election) },
 		})
@@ -169,7 +173,7 @@ func TestGroupListAndRemove(t *testing.T) {
 			t.Errorf("List: %s, want %s", got, want)
 		}
 		_, stop := f.group("b", store, 0)
-		other, _, _ := leader.NewGroup(ctx, newSession(t, store, nil), "g", nil)
+		other, _, _ := leader.NewGroup(ctx, newSession(t, store, nil), "g", &leader.GroupOptions{Balance: -1})
 		other.Go("removed", f.work("b", "removed"))
 		other.Go("leaves", f.work("b", "leaves"))
 		time.Sleep(500 * time.Millisecond)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 )
 
 // A Hold is one exclusive hold of a key, for packages that build on this one, as
@@ -26,16 +25,13 @@ func (s *Session) Hold(ctx context.Context, key string, kind Kind) (*Hold, error
 	if err := CheckKey(key); err != nil {
 		return nil, err
 	}
-	w := want{key: key, kind: kind, weight: 1, limit: 1, auto: true, began: time.Now()}
-	err := s.enter(ctx, key)
-	if err == nil {
-		var h *hold
-		if h, err = s.wait(ctx, w); err == nil {
-			return &Hold{s: s, h: h}, nil
-		}
-		s.leave(key)
+	w := exclusive(key, kind)
+	w.auto = true
+	h, err := s.acquire(ctx, w)
+	if err != nil {
+		return nil, fmt.Errorf("dsync: %s %q: %w", kind, key, err)
 	}
-	return nil, fmt.Errorf("dsync: %s %q: %w", kind, key, err)
+	return &Hold{s: s, h: h}, nil
 }
 
 // TryHold holds key as kind if that is possible without waiting for its holder.
@@ -44,14 +40,11 @@ func (s *Session) TryHold(ctx context.Context, key string, kind Kind) (*Hold, er
 	if err := CheckKey(key); err != nil {
 		return nil, err
 	}
-	w := want{key: key, kind: kind, weight: 1, limit: 1, auto: true, began: time.Now()}
-	if here, ok := s.tryEnter(key); !ok {
-		return nil, s.heldHere(key, here)
-	}
-	h, err := s.try(ctx, w)
+	w := exclusive(key, kind)
+	w.auto = true
+	h, err := s.tryAcquire(ctx, w)
 	if err != nil {
-		s.leave(key)
-		return nil, fmt.Errorf("dsync: %s %q: %w", kind, key, err)
+		return nil, tryError("hold", key, err)
 	}
 	return &Hold{s: s, h: h}, nil
 }
