@@ -248,7 +248,11 @@ func (h *hold) tell(cause error) {
 	h.state = told
 	h.cause = fmt.Errorf("%w: %w", ErrLost, cause)
 	h.end(h.cause)
-	s.warn("dsync: hold lost", "key", h.claim.Key, "token", h.token, "cause", cause)
+	if h.draining {
+		s.info("dsync: hold ended", "key", h.claim.Key, "token", h.token, "cause", cause)
+	} else {
+		s.warn("dsync: hold lost", "key", h.claim.Key, "token", h.token, "cause", cause)
+	}
 	loss := Loss{Key: h.claim.Key, Kind: h.claim.Kind, Token: h.token, Cause: h.cause}
 	s.each(func(l *Hooks) {
 		if l.Lost != nil {

@@ -19,7 +19,8 @@ type Hooks struct {
 	// Granted: a hold began.
 	Granted func(Grant)
 
-	// Lost: a hold ended before its holder released it; at most once per Granted.
+	// Lost: a hold ended before its holder released it, by loss or by
+	// [Hold.Drain]; at most once per Granted.
 	Lost func(Loss)
 
 	// SessionStarted: the process has an identity in the store, its first or a

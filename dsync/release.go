@@ -56,8 +56,7 @@ func (h *hold) drainLocked() {
 		select {
 		case <-h.freed:
 		case <-t.C:
-		case <-s.closing:
-			return // Close does it
+		case <-s.base.Done(): // Close did it
 		}
 		s.mu.Lock()
 		var released <-chan error

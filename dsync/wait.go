@@ -16,7 +16,11 @@ var errLate = errors.New("dsync: the request came too late to count")
 
 // acquire waits for the turn in this process, and for w. On error it has neither.
 func (s *Session) acquire(ctx context.Context, w want) (*hold, error) {
-	if err := s.enter(ctx, w.key); err != nil {
+	err := s.enter(ctx, w.key)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, waitError(ctx, nil)
+	case err != nil:
 		return nil, err
 	}
 	h, err := s.wait(ctx, w)

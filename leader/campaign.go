@@ -2,7 +2,6 @@ package leader
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -24,7 +23,7 @@ import (
 // if the name is in use as something else; or dsync.ErrRefused. Other errors of
 // the store are waited out, and losses before the election, too.
 func (e *Election) Campaign(ctx context.Context) (context.Context, error) {
-	t, err := e.campaign(ctx, e.s.Hold, false)
+	t, err := e.campaign(ctx, how{})
 	if err != nil {
 		return ended(ctx, err), err
 	}
@@ -35,10 +34,7 @@ func (e *Election) Campaign(ctx context.Context) (context.Context, error) {
 // *dsync.HeldError, which is dsync.ErrHeld; [ErrPaused] if the election is paused
 // here; errors of the store are returned as they are.
 func (e *Election) TryCampaign(ctx context.Context) (context.Context, error) {
-	if e.Paused() {
-		return ended(ctx, ErrPaused), ErrPaused
-	}
-	t, err := e.campaign(ctx, e.s.TryHold, false)
+	t, err := e.campaign(ctx, how{try: true})
 	if err != nil {
 		return ended(ctx, err), err
 	}
@@ -52,20 +48,23 @@ func ended(ctx context.Context, err error) context.Context {
 	return c
 }
 
-type holdFunc func(ctx context.Context, key string, kind dsync.Kind) (*dsync.Hold, error)
+// how is how a process campaigns.
+type how struct {
+	try bool // without a wait
+	run bool // for a function of Run
+}
 
-// campaign waits for a term by get; run says that its work is a function of Run.
-func (e *Election) campaign(ctx context.Context, get holdFunc, run bool) (*term, error) {
+func (e *Election) campaign(ctx context.Context, how how) (*term, error) {
 	e.look()
 	for {
-		hold, err := e.hold(ctx, get)
-		if errors.Is(err, ErrPaused) && ctx.Err() == nil {
+		hold, err := e.hold(ctx, how.try)
+		if err == ErrPaused && !how.try {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("leader: campaign for %q: %w", e.name, err)
 		}
-		if t := e.begin(ctx, hold, run); t != nil {
+		if t := e.begin(ctx, hold, how.run); t != nil {
 			if e.opt.Value != nil {
 				// A value that is not published costs no leadership; the hook hears of it.
 				_ = hold.Publish(ctx, e.opt.Value)
@@ -77,13 +76,16 @@ func (e *Election) campaign(ctx context.Context, get holdFunc, run bool) (*term,
 	}
 }
 
-// hold waits while the election is paused, then for the hold. [ErrPaused]: it was
-// paused while it waited.
-func (e *Election) hold(ctx context.Context, get holdFunc) (*dsync.Hold, error) {
+// hold waits while the election is paused, then for the hold; with try it waits
+// for neither. The error is ErrPaused itself if it was paused meanwhile.
+func (e *Election) hold(ctx context.Context, try bool) (*dsync.Hold, error) {
 	e.mu.Lock()
 	for e.paused != nil {
 		paused := e.paused
 		e.mu.Unlock()
+		if try {
+			return nil, ErrPaused
+		}
 		select {
 		case <-paused:
 		case <-ctx.Done():
@@ -100,7 +102,15 @@ func (e *Election) hold(ctx context.Context, get holdFunc) (*dsync.Hold, error) 
 		e.mu.Unlock()
 		cancel(nil)
 	}()
-	return get(wait, e.name, dsync.KindElection)
+	get := e.s.Hold
+	if try {
+		get = e.s.TryHold
+	}
+	hold, err := get(wait, e.name, dsync.KindElection)
+	if err != nil && ctx.Err() == nil && context.Cause(wait) == ErrPaused {
+		return nil, ErrPaused
+	}
+	return hold, err
 }
 
 // begin begins a term, unless the election is paused.

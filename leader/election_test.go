@@ -352,6 +352,14 @@ func TestPauseAndResume(t *testing.T) {
 		if !b.IsLeader() {
 			t.Error("not elected after Resume")
 		}
+		// Paused while it waits behind another of its own process.
+		second := make(chan struct{})
+		go func() { campaign(t, b); close(second) }()
+		synctest.Wait()
+		b.Pause(background)
+		time.Sleep(time.Second)
+		b.Resume()
+		<-second
 	})
 }
 

@@ -21,7 +21,7 @@ import (
 // Example.
 func (e *Election) Run(ctx context.Context, f func(context.Context) error) error {
 	for {
-		t, err := e.campaign(ctx, e.s.Hold, true)
+		t, err := e.campaign(ctx, how{run: true})
 		if ctx.Err() != nil {
 			if err == nil {
 				e.done(t)
