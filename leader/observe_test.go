@@ -215,3 +215,56 @@ func TestMembers(t *testing.T) {
 		}
 	})
 }
+
+// A leader that died without anyone to follow it leads until its lease is over.
+func TestDeadLeaderIsNobody(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		f := newFaulty(t, store)
+		a, o := newElection(t, f, nil), newElection(t, store, nil)
+		seen := o.Observe(background)
+		campaign(t, a)
+		time.Sleep(time.Second)
+		if l := <-seen; l.Term != 1 {
+			t.Fatalf("observed %+v", l)
+		}
+		f.Cut()
+		time.Sleep(ttl / 2)
+		if _, err := o.Leader(background); err != nil {
+			t.Errorf("before the end of its lease: %v", err)
+		}
+		time.Sleep(2 * ttl)
+		_, err := o.Leader(background)
+		wantErr(t, "Leader", err, leader.ErrNoLeader)
+		if l := <-seen; l.Session != "" {
+			t.Errorf("observed %+v, want nobody", l)
+		}
+	})
+}
+
+// What is observed later is pushed, too: the watch is opened anew for it.
+func TestEveryObservedElectionIsPushed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		observer, other := newSession(t, store, nil), newSession(t, store, nil)
+		for i := range 3 {
+			name := fmt.Sprint("election ", i)
+			o, err := leader.New(observer, name, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, err := leader.New(other, name, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen := o.Observe(background)
+			<-seen
+			time.Sleep(time.Second)
+			start := time.Now()
+			campaign(t, e)
+			if l := <-seen; l.Term != 1 || time.Since(start) != 0 {
+				t.Errorf("%s: observed %+v after %v, want with the event", name, l, time.Since(start))
+			}
+		}
+	})
+}
