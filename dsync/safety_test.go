@@ -565,3 +565,114 @@ func TestDeadAndCancelledWaitersDropOut(t *testing.T) {
 		last.Unlock()
 	})
 }
+
+// Promise 4: a claim of one's own that nobody here knows, as a request that the
+// network repeats can leave one, is released as soon as it is heard of: in an
+// event, or in a reply.
+func TestUnknownClaimIsReleasedAtOnce(t *testing.T) {
+	for _, polling := range []bool{false, true} {
+		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				store.Polling = polling
+				s, other := newSession(t, store, nil), newSession(t, store, nil)
+				lock(t, other.Mutex("taken"))
+				ctx, cancel := context.WithCancel(background)
+				waited := make(chan struct{})
+				go func() { // so that the session watches
+					defer close(waited)
+					s.Mutex("taken").LockContext(ctx)
+				}()
+				time.Sleep(time.Second)
+				unknown := dsync.Claim{
+					Key: "k", ID: s.ID() + ".1000000", Session: s.ID(),
+					Kind: dsync.KindMutex, Weight: 1, Limit: 1,
+				}
+				if _, err := store.Acquire(background, unknown, true, nil, time.Now().Add(time.Hour)); err != nil {
+					t.Fatal(err)
+				}
+				if polling {
+					s.Mutex("k").TryLock() // its reply names the claim
+				}
+				synctest.Wait()
+				if h := holders(t, store, "k"); len(h) != 0 {
+					t.Errorf("held by a claim that nobody knows: %v", h)
+				}
+				cancel()
+				<-waited
+			})
+		})
+	}
+}
+
+// A grant event that comes after its hold has ended well costs no command.
+func TestLateEventsCostNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		slow := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodEvent {
+				return dsynctest.Fault{Delay: time.Second}
+			}
+			return dsynctest.Fault{}
+		})
+		s := newSession(t, slow, unswept())
+		lock(t, newSession(t, memory, unswept()).Mutex("taken"))
+		ctx, cancel := context.WithCancel(background)
+		waited := make(chan struct{})
+		go func() { // so that the session watches
+			defer close(waited)
+			s.Mutex("taken").LockContext(ctx)
+		}()
+		time.Sleep(time.Second)
+		before := memory.Counts()
+		for range 10 {
+			turn(s.Mutex("k"))
+		}
+		time.Sleep(1500 * time.Millisecond)
+		if n := memory.Counts().Since(before).Commands[dsynctest.MethodRelease]; n != 10 {
+			t.Errorf("10 locks cost %d releases", n)
+		}
+		cancel()
+		<-waited
+	})
+}
+
+// That a claim which was held is not there is believed when it is said twice, the
+// second time after an acknowledged heartbeat: a deposed primary may say it.
+func TestAbsentHoldIsReleasedAgain(t *testing.T) {
+	for _, lies := range []int64{1, 2} {
+		t.Run(fmt.Sprint(lies, " times absent"), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := &deposedStore{Memory: dsynctest.NewMemory()}
+				s := newSession(t, store, nil)
+				mu := s.Mutex("k")
+				lock(t, mu)
+				store.lies.Store(lies)
+				before := store.Counts()
+				err := mu.UnlockContext(background)
+				if told := lies == 2; told != errors.Is(err, dsync.ErrLost) || !told && err != nil {
+					t.Errorf("UnlockContext: %v", err)
+				}
+				if beats := store.Counts().Since(before).Commands[dsynctest.MethodHeartbeat]; beats == 0 {
+					t.Error("believed without a heartbeat in between")
+				}
+				if h := holders(t, store, "k"); lies == 1 && len(h) != 0 {
+					t.Errorf("still held: %v", h)
+				}
+			})
+		})
+	}
+}
+
+// A deposedStore says of the next releases that the claim is not there.
+type deposedStore struct {
+	*dsynctest.Memory
+	lies atomic.Int64
+}
+
+func (s *deposedStore) Release(ctx context.Context, c dsync.Claim, o dsync.Outcome) (bool, error) {
+	if s.lies.Add(-1) >= 0 {
+		return false, nil
+	}
+	return s.Memory.Release(ctx, c, o)
+}
