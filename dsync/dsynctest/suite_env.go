@@ -16,7 +16,7 @@ const (
 	long = 10 * time.Minute
 
 	// short is a TTL or lease whose end a case waits for.
-	short = 400 * time.Millisecond
+	short = 800 * time.Millisecond
 
 	// patience is how long a case waits for what should come at once.
 	patience = 30 * time.Second

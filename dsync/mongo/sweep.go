@@ -86,13 +86,15 @@ func prefixed(p string) bson.E {
 }
 
 // idleKeys are records of keys in a format we know that nobody held or waited for
-// since then. A holder whose end has come holds no longer.
+// since then. A holder whose end has come holds no longer. A record without h was
+// made this moment, for a command that is under way: see modify.
 func idleKeys(since time.Time) bson.D {
 	holding := filter(list("$h"), op("$cond", op("$ifNull", "$$x.e", false), op("$gt", "$$x.e", since), true))
 	return bson.D{
 		prefixed(keyID("")),
 		e("f", bson.D{e("$not", bson.D{e("$gt", formatVersion)})}),
 		e("t", bson.D{e("$not", bson.D{e("$gt", since.UnixMilli()*tokenStep)})}),
+		e("h", bson.D{e("$exists", true)}),
 		e("q.0", bson.D{e("$exists", false)}),
 		e("done", bson.D{e("$exists", false)}), // a seal
 		e("n", bson.D{e("$exists", false)}),    // and a term are to be kept; a value is the holder's
