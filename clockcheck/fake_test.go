@@ -1,0 +1,216 @@
+package clockcheck_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// A cluster is servers by address, to be dialled over net.Pipe.
+type cluster struct {
+	mu      sync.Mutex
+	servers map[string]*fake
+	done    chan struct{}
+	wg      sync.WaitGroup
+}
+
+// A fake is a server that has a clock and speaks enough of the wire protocol to
+// tell it.
+type fake struct {
+	// Set before the first connection, or under the cluster's lock.
+	clock     func() time.Time
+	out, back func() time.Duration // how long a hello takes there, and its answer back; nil: no time
+	says      func() bson.D        // in its hello
+	down      bool                 // refuses connections
+	silent    bool                 // answers no hello but the driver's own
+
+	asked []bson.Raw // every command but the driver's own
+	dials int
+}
+
+func e(key string, value any) bson.E { return bson.E{Key: key, Value: value} }
+
+// newCluster returns a cluster of the servers that the addresses name, all with
+// the host's clock.
+func newCluster(addrs ...string) *cluster {
+	c := &cluster{servers: make(map[string]*fake), done: make(chan struct{})}
+	for _, addr := range addrs {
+		c.servers[addr] = &fake{clock: time.Now, says: standalone()}
+	}
+	return c
+}
+
+func standalone() func() bson.D {
+	process := bson.NewObjectID()
+	return func() bson.D {
+		return bson.D{e("isWritablePrimary", true), e("topologyVersion", bson.D{e("processId", process), e("counter", int64(0))})}
+	}
+}
+
+func router() func() bson.D {
+	process := bson.NewObjectID()
+	return func() bson.D {
+		return bson.D{e("isWritablePrimary", true), e("msg", "isdbgrid"), e("topologyVersion", bson.D{e("processId", process), e("counter", int64(0))})}
+	}
+}
+
+// set makes the servers of c a replica set of those hosts, the first the primary.
+func (c *cluster) set(name string, hosts ...string) {
+	for i, addr := range hosts {
+		process := bson.NewObjectID()
+		c.servers[addr].says = func() bson.D {
+			return bson.D{
+				e("isWritablePrimary", i == 0), e("secondary", i > 0), e("setName", name), e("setVersion", 1),
+				e("hosts", hosts), e("passives", bson.A{"passive:27017"}), e("arbiters", bson.A{"arbiter:27017"}),
+				e("me", addr), e("primary", hosts[0]),
+				e("topologyVersion", bson.D{e("processId", process), e("counter", int64(6))}),
+			}
+		}
+	}
+}
+
+// options returns options for a client of the servers at hosts.
+func (c *cluster) options(hosts ...string) *options.ClientOptions {
+	return options.Client().SetHosts(hosts).SetDialer(c).SetServerMonitoringMode("poll").
+		SetServerSelectionTimeout(5 * time.Second)
+}
+
+// change changes the cluster while it is in use.
+func (c *cluster) change(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
+}
+
+// asked returns the commands that the server at addr got since the last call.
+func (c *cluster) asked(addr string) []bson.Raw {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	asked := c.servers[addr].asked
+	c.servers[addr].asked = nil
+	return asked
+}
+
+// close ends all connections and waits for that.
+func (c *cluster) close() {
+	close(c.done)
+	c.wg.Wait()
+}
+
+func (c *cluster) DialContext(_ context.Context, _, addr string) (net.Conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.servers[addr]
+	if f == nil || f.down {
+		return nil, errors.New("connection refused by " + addr)
+	}
+	f.dials++
+	here, there := net.Pipe()
+	c.wg.Go(func() { c.serve(f, there) })
+	return here, nil
+}
+
+func (c *cluster) serve(f *fake, conn net.Conn) {
+	defer conn.Close()
+	for {
+		cmd, reply, err := receive(conn)
+		if err != nil {
+			return
+		}
+		answer, ok := c.handle(f, cmd)
+		if !ok {
+			gone := make(chan struct{})
+			go func() { _, _ = conn.Read(make([]byte, 1)); close(gone) }()
+			select {
+			case <-gone:
+			case <-c.done:
+				conn.Close()
+				<-gone
+			}
+			return
+		}
+		if reply(answer) != nil {
+			return
+		}
+	}
+}
+
+// handle answers a command, after the time it takes.
+func (c *cluster) handle(f *fake, cmd bson.Raw) (bson.D, bool) {
+	c.mu.Lock()
+	out, back, says, clock, silent := f.out, f.back, f.says, f.clock, f.silent
+	// A command of the client has a session, the driver's own has not.
+	_, err := cmd.LookupErr("lsid")
+	own := err != nil
+	if !own {
+		f.asked = append(f.asked, cmd)
+	}
+	c.mu.Unlock()
+	if first, _ := cmd.IndexErr(0); first.Key() == "endSessions" {
+		return bson.D{e("ok", 1)}, true
+	}
+	if !own && silent {
+		return nil, false
+	}
+	if !own && out != nil {
+		time.Sleep(out())
+	}
+	answer := append(says(), // the fields that a test sets come first, and count
+		e("localTime", clock().Truncate(time.Millisecond)),
+		e("maxBsonObjectSize", 16<<20), e("maxMessageSizeBytes", 48000000), e("maxWriteBatchSize", 100000),
+		e("minWireVersion", 0), e("maxWireVersion", 9), e("logicalSessionTimeoutMinutes", 30), e("ok", 1))
+	if !own && back != nil {
+		time.Sleep(back())
+	}
+	return answer, true
+}
+
+// receive reads one message, an OP_QUERY of the handshake or an OP_MSG, and
+// returns what writes its reply.
+func receive(conn net.Conn) (bson.Raw, func(bson.D) error, error) {
+	const opReply, opQuery, opMsg = 1, 2004, 2013
+	head := make([]byte, 16)
+	if _, err := io.ReadFull(conn, head); err != nil {
+		return nil, nil, err
+	}
+	body := make([]byte, binary.LittleEndian.Uint32(head)-16)
+	if _, err := io.ReadFull(conn, body); err != nil {
+		return nil, nil, err
+	}
+	var doc bson.Raw
+	var prefix []byte // of the reply's body
+	var code uint32
+	switch binary.LittleEndian.Uint32(head[12:]) {
+	case opMsg:
+		doc, prefix, code = body[5:], make([]byte, 5), opMsg
+	case opQuery:
+		name := strings.IndexByte(string(body[4:]), 0)
+		doc, prefix, code = body[4+name+1+8:], make([]byte, 20), opReply
+		prefix[16] = 1
+	default:
+		return nil, nil, errors.New("a message of a kind that the fake does not know")
+	}
+	doc = doc[:binary.LittleEndian.Uint32(doc)]
+	reply := func(d bson.D) error {
+		raw, err := bson.Marshal(d)
+		if err != nil {
+			return err
+		}
+		msg := binary.LittleEndian.AppendUint32(nil, uint32(16+len(prefix)+len(raw)))
+		msg = binary.LittleEndian.AppendUint32(msg, 1)
+		msg = append(msg, head[4:8]...)
+		msg = binary.LittleEndian.AppendUint32(msg, code)
+		msg = append(append(msg, prefix...), raw...)
+		_, err = conn.Write(msg)
+		return err
+	}
+	return doc, reply, nil
+}
