@@ -50,8 +50,8 @@ func run(ctx context.Context, client *mongo.Client, opt Options) (Result, error)
 		var others []*measured
 		others, missing = c.others(ctx, own)
 		all = append(all, others...)
-		if ctx.Err() != nil {
-			return Result{}, failure(cause(ctx, ctx.Err()))
+		if err := over(ctx); err != nil {
+			return Result{}, failure(cause(ctx, err))
 		}
 	}
 	return c.conclude(all, missing)
@@ -136,6 +136,15 @@ func (c *check) phase(first time.Duration, i int) time.Duration {
 		wait += truncation
 	}
 	return wait
+}
+
+// over returns why ctx has ended, if it has: also when its deadline has come and
+// its own timer has not fired yet, which the driver's timers may be ahead of.
+func over(ctx context.Context) error {
+	if end, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(end) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
 }
 
 // cause adds to an error of a call with ctx why ctx has ended, if it has.

@@ -32,9 +32,10 @@
 //
 // The truth is outside of the bound only if a server's clock runs wrong by more
 // than [Options].DriftRate, or is stepped, during the check, by less than its
-// answers resolve (a millisecond and the round trip); then by at most that step.
-// Steps of the host's clock are seen down to some microseconds (on Windows, whose
-// clocks tick that seldom, to some tens of milliseconds).
+// answers resolve (2 ms and two round trips at most, usually far less);
+// then by at most that step. Steps of the host's clock are seen down to some
+// microseconds (on Windows, whose clocks tick every 15.6 ms, to some tens of
+// milliseconds).
 //
 // # What it costs
 //

@@ -4,3 +4,19 @@ import "time"
 
 // SetHostClock makes checks read the host's clocks by read.
 func (o *Options) SetHostClock(read func() (wall time.Time, mono time.Duration)) { o.read = read }
+
+// A Trial is a run of the arithmetic without a server.
+type Trial struct {
+	Rate float64
+	e    estimate
+}
+
+// Add takes a sample into account and returns what it contradicts the others by.
+func (t *Trial) Add(sent, got, server time.Duration) (moved time.Duration) {
+	return t.e.add(sample{sent: sent, got: got, server: server}, t.Rate)
+}
+
+// At returns the server's clock less the monotonic one.
+func (t *Trial) At(at time.Duration) (mid, bound time.Duration) {
+	return t.e.later(at, t.Rate).middle()
+}

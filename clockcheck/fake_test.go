@@ -99,6 +99,13 @@ func (c *cluster) asked(addr string) []bson.Raw {
 	return asked
 }
 
+// dials returns how many connections to the server at addr were made.
+func (c *cluster) dials(addr string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.servers[addr].dials
+}
+
 // close ends all connections and waits for that.
 func (c *cluster) close() {
 	close(c.done)

@@ -40,7 +40,7 @@ func Monitor(ctx context.Context, client *mongo.Client, interval time.Duration, 
 		defer ticker.Stop()
 		for {
 			result, err := run(ctx, client, o)
-			if ctx.Err() != nil {
+			if over(ctx) != nil {
 				return // what was cut short says nothing of clocks
 			}
 			select {

@@ -18,7 +18,7 @@ const (
 	// for each other on this host, and widen each other's bounds.
 	atOnce = 8
 
-	// goodbye bounds how long the closing of a connection is waited for.
+	// goodbye bounds how long a server's answer to the end of a session is waited for.
 	goodbye = time.Second
 )
 
@@ -77,12 +77,8 @@ func (c *check) direct(ctx context.Context, addr string, own *measured) (*measur
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
-		defer cancel()
-		_ = client.Disconnect(ctx) // it was only read from: nothing to lose
-	}()
 	m, err := c.measure(ctx, client)
+	disconnect(client, err == nil)
 	var step *StepError
 	switch {
 	case errors.As(err, &step):
@@ -98,6 +94,19 @@ func (c *check) direct(ctx context.Context, addr string, own *measured) (*measur
 		return nil, fmt.Errorf("not of this deployment: it says that its replica set is %q, not %q", m.SetName, own.SetName)
 	}
 	return m, nil
+}
+
+// disconnect ends client, and its session with the server if that answers. A
+// deadline would make the driver wait in a busy loop for a connection on which an
+// answer is still outstanding (v2.9.3, pool.close), hence the timer.
+func disconnect(client *mongo.Client, answers bool) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if !answers {
+		cancel()
+	}
+	defer time.AfterFunc(goodbye, cancel).Stop()
+	_ = client.Disconnect(ctx) // it was only read from: nothing to lose
 }
 
 // aimed returns options for a client that leads to the one server at addr, as o

@@ -1,0 +1,244 @@
+package clockcheck_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/clockcheck"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// A world is a random server and the way to it. Its time is the host's monotonic
+// clock.
+type world struct {
+	*rand.Rand
+	rate      float64 // of drift, at most
+	drift     float64 // of the server
+	offset    time.Duration
+	scale     [2]float64    // of delays there and back
+	step      time.Duration // of the server's clock, at stepped
+	stepped   time.Duration
+	base      time.Duration // the fraction of a millisecond at which the host's clock begins
+	slowest   time.Duration // round trip so far
+	now, last time.Duration
+}
+
+func newWorld(seed uint64) *world {
+	w := &world{Rand: rand.New(rand.NewPCG(6, seed))}
+	w.rate = []float64{1e-6, 1e-3, 0.05}[w.IntN(3)]
+	w.drift = w.rate * (2*w.Float64() - 1)
+	w.offset = time.Duration(w.NormFloat64() * float64(time.Hour))
+	for i := range w.scale {
+		w.scale[i] = []float64{1e3, 1e5, 1e6, 5e7}[w.IntN(4)]
+	}
+	w.base = time.Duration(w.Int64N(1e6))
+	return w
+}
+
+func (w *world) server(at time.Duration) time.Duration {
+	d := w.offset + at + time.Duration(w.drift*float64(at))
+	if w.step != 0 && at >= w.stepped {
+		d += w.step
+	}
+	return d
+}
+
+func (w *world) delay(i int) time.Duration { return time.Duration(w.ExpFloat64() * w.scale[i]) }
+
+// sample returns one that a server would have answered.
+func (w *world) sample() (sent, got, server time.Duration) {
+	w.now += time.Duration(w.ExpFloat64() * 1e6)
+	sent = w.now
+	read := sent + w.delay(0)
+	got = read + w.delay(1)
+	clock := w.base + w.server(read)
+	cut := clock % time.Millisecond
+	if cut < 0 {
+		cut += time.Millisecond
+	}
+	w.now, w.slowest = got, max(w.slowest, got-sent)
+	return sent, got, clock - cut - w.base
+}
+
+func trials(t *testing.T, n int) int {
+	if testing.Short() {
+		return n / 20
+	}
+	return n
+}
+
+// The truth is a whole number of nanoseconds here, which drift is not.
+const rounding = 1
+
+func TestBoundHoldsTheTruth(t *testing.T) {
+	for seed := range trials(t, 100_000) {
+		w := newWorld(uint64(seed))
+		trial := clockcheck.Trial{Rate: w.rate}
+		for range 1 + w.IntN(12) {
+			if moved := trial.Add(w.sample()); moved.Abs() > rounding {
+				t.Fatalf("seed %d: a step of %v was seen, and there was none", seed, moved)
+			}
+		}
+		at := w.now + time.Duration(w.ExpFloat64()*1e8)
+		offset, bound := trial.At(at)
+		if truth := w.server(at) - at; !holds(truth, offset, bound+rounding) {
+			t.Fatalf("seed %d: %v ± %v, the truth is %v", seed, offset, bound, truth)
+		}
+	}
+}
+
+// What is said of steps of a server's clock: one of more than 2 ms and two round
+// trips is seen, and never said to be larger than it was; one that is not seen
+// shifts the result by itself at most.
+func TestServerStepIsSeenOrSmall(t *testing.T) {
+	seen, unseen := 0, 0
+	for seed := range trials(t, 100_000) {
+		w := newWorld(uint64(seed))
+		n := 2 + w.IntN(8)
+		first := 1 + w.IntN(n-1) // sample after the step
+		w.step = time.Duration(w.NormFloat64() * []float64{1e5, 3e6, 1e9}[w.IntN(3)])
+		w.stepped = 1 << 62
+		trial := clockcheck.Trial{Rate: w.rate}
+		var moved time.Duration
+		for i := 0; i < n && moved == 0; i++ {
+			if i == first {
+				w.stepped = w.now
+			}
+			moved = trial.Add(w.sample())
+		}
+		drift := time.Duration(2*w.rate*float64(w.now)) + rounding
+		if moved != 0 {
+			seen++
+			if (moved > 0) != (w.step > 0) || moved.Abs() > w.step.Abs()+rounding {
+				t.Fatalf("seed %d: a step of %v or more was seen, it was %v", seed, moved, w.step)
+			}
+			continue
+		}
+		unseen++
+		if most := 2*(time.Millisecond+w.slowest) + drift; w.step.Abs() > most {
+			t.Fatalf("seed %d: a step of %v was not seen, although it is more than %v", seed, w.step, most)
+		}
+		offset, bound := trial.At(w.now)
+		if truth := w.server(w.now) - w.now; !holds(truth, offset, bound+w.step.Abs()+rounding) {
+			t.Fatalf("seed %d: %v ± %v, the truth is %v, after a step of %v", seed, offset, bound, truth, w.step)
+		}
+	}
+	if seen == 0 || unseen == 0 {
+		t.Errorf("%d steps were seen and %d were not: one of the two was not tested", seen, unseen)
+	}
+}
+
+func TestBoundHoldsTheTruthThroughTheDriver(t *testing.T) {
+	bubble(t, func(t *testing.T, c *cluster) {
+		client := connect(t, c.options("db:27017"))
+		for seed := range trials(t, 200) {
+			w := newWorld(uint64(seed))
+			begin := time.Now()
+			clock := func() time.Time {
+				d := time.Since(begin)
+				return begin.Add(w.server(d))
+			}
+			c.change(func() {
+				f := c.servers["db:27017"]
+				f.clock = clock
+				f.out = func() time.Duration { return w.delay(0) }
+				f.back = func() time.Duration { return w.delay(1) }
+			})
+			r := check(t, client, &clockcheck.Options{NoLimit: true, DriftRate: w.rate, Samples: 1 + w.IntN(12)})
+			if truth := begin.Add(w.server(r.At.Sub(begin))).Sub(r.At); !holds(truth, r.Offset, r.Bound+rounding) {
+				t.Fatalf("seed %d: %v, the truth is %v", seed, r, truth)
+			}
+		}
+	}, "db:27017")
+}
+
+// Half a millisecond there and half a millisecond back.
+func TestErrorIsSmall(t *testing.T) {
+	bubble(t, func(t *testing.T, c *cluster) {
+		client := connect(t, c.options("db:27017"))
+		source := rand.New(rand.NewPCG(6, 6))
+		var errs, bounds []time.Duration
+		for range 200 {
+			offset := time.Duration(source.Int64N(int64(time.Second)))
+			c.change(func() {
+				f := c.servers["db:27017"]
+				f.clock, f.out, f.back = ahead(offset), always(500*time.Microsecond), always(500*time.Microsecond)
+			})
+			r := check(t, client, &clockcheck.Options{NoLimit: true})
+			errs, bounds = append(errs, (offset-r.Offset).Abs()), append(bounds, r.Bound)
+			if r.RTT != time.Millisecond {
+				t.Errorf("RTT is %v, want 1ms", r.RTT)
+			}
+		}
+		slices.Sort(errs)
+		slices.Sort(bounds)
+		median, bound := errs[100], bounds[100]
+		t.Logf("median error %v, bound %v", median, bound)
+		if most := 100 * time.Microsecond; median > most {
+			t.Errorf("the median error is %v, want at most %v", median, most)
+		}
+		// Half the round trip, an eighth of a millisecond, and what drift adds.
+		if most := 650 * time.Microsecond; bound > most {
+			t.Errorf("the median bound is %v, want at most %v", bound, most)
+		}
+	}, "db:27017")
+}
+
+// Samples that are all sent at the same fraction of a millisecond would leave a
+// whole millisecond open, however many they are.
+func TestSamplesResolveTruncation(t *testing.T) {
+	for _, delay := range []time.Duration{0, 250 * time.Microsecond, time.Millisecond, 1500 * time.Microsecond, 20 * time.Millisecond} {
+		t.Run(delay.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, c *cluster) {
+				f := c.servers["db:27017"]
+				f.clock, f.out, f.back = ahead(time.Hour+300*time.Microsecond), always(delay), always(delay)
+				r := check(t, connect(t, c.options("db:27017")), &clockcheck.Options{NoLimit: true, DriftRate: 1e-9, Samples: 10})
+				if most := delay + 100*time.Microsecond; r.Bound > most {
+					t.Errorf("%v: the bound is more than %v", r, most)
+				}
+			}, "db:27017")
+		})
+	}
+}
+
+func TestCheckCosts(t *testing.T) {
+	bubble(t, func(t *testing.T, c *cluster) {
+		c.set("rs", "a:27017", "b:27017", "c:27017")
+		opt := c.options("a:27017").SetReplicaSet("rs")
+		client := connect(t, opt)
+		for _, tc := range []struct {
+			servers *options.ClientOptions
+			want    map[string]int
+		}{
+			{nil, map[string]int{"a:27017": 8, "b:27017": 0, "c:27017": 0}},
+			{opt, map[string]int{"a:27017": 8, "b:27017": 8, "c:27017": 8}},
+		} {
+			dials := c.dials("b:27017")
+			begin := time.Now()
+			check(t, client, &clockcheck.Options{Servers: tc.servers})
+			if took := time.Since(begin); took > 20*time.Millisecond {
+				t.Errorf("took %v, want less than 20ms", took)
+			}
+			for addr, want := range tc.want {
+				n := 0
+				for _, cmd := range c.asked(addr) {
+					switch first, _ := cmd.IndexErr(0); first.Key() {
+					case "hello":
+						n++
+					case "endSessions": // the driver's farewell
+					default:
+						t.Errorf("%s was sent %v, want hello only", addr, cmd)
+					}
+				}
+				if n != want {
+					t.Errorf("%s was sent %d hello, want %d", addr, n, want)
+				}
+			}
+			if n := c.dials("b:27017") - dials; tc.servers != nil && n != 2 {
+				t.Errorf("%d connections were made to another server, want 2", n)
+			}
+		}
+	}, "a:27017", "b:27017", "c:27017")
+}

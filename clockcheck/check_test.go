@@ -1,0 +1,290 @@
+package clockcheck_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/clockcheck"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// L12.
+func TestLimit(t *testing.T) {
+	off, open := clockcheck.ErrOffset, clockcheck.ErrUndecided
+	cases := []struct {
+		name   string
+		offset time.Duration // of the server
+		delay  time.Duration // each way
+		opt    *clockcheck.Options
+		want   error
+	}{
+		{"agree", 0, 0, nil, nil},
+		{"within the default", 490 * time.Millisecond, time.Millisecond, nil, nil},
+		{"behind", 510 * time.Millisecond, time.Millisecond, nil, off},
+		{"ahead", -510 * time.Millisecond, time.Millisecond, nil, off},
+		{"an hour", time.Hour, time.Millisecond, nil, off},
+		{"at the limit", 500 * time.Millisecond, time.Millisecond, nil, open},
+		{"slow way, clock right", 0, 600 * time.Millisecond, nil, open},
+		{"slow way, clock off", -2 * time.Second, 600 * time.Millisecond, nil, off},
+		{"own limit, within", 900 * time.Millisecond, time.Millisecond, &clockcheck.Options{Limit: time.Second}, nil},
+		{"own limit, beyond", 20 * time.Millisecond, time.Millisecond, &clockcheck.Options{Limit: 10 * time.Millisecond}, off},
+		{"finer than can be told", 0, time.Millisecond, &clockcheck.Options{Limit: time.Microsecond}, open},
+		{"no limit", time.Hour, 600 * time.Millisecond, &clockcheck.Options{NoLimit: true}, nil},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, c *cluster) {
+				f := c.servers["db:27017"]
+				f.clock, f.out, f.back = ahead(tc.offset), always(tc.delay), always(tc.delay)
+				c.set("rs", "db:27017")
+				r, err := clockcheck.Check(t.Context(), connect(t, c.options("db:27017")), tc.opt)
+				for _, e := range []error{off, open} {
+					if got, want := errors.Is(err, e), e == tc.want; got != want {
+						t.Errorf("%v: is %q: %v, want %v", err, e, got, want)
+					}
+				}
+				if tc.want == nil && err != nil {
+					t.Error(err)
+				}
+				if !holds(tc.offset, r.Offset, r.Bound) {
+					t.Errorf("%v, want %v", r, tc.offset)
+				}
+				var got clockcheck.OffsetError
+				var e1 *clockcheck.OffsetError
+				var e2 *clockcheck.UndecidedError
+				switch {
+				case tc.want == nil:
+					return
+				case errors.As(err, &e1):
+					got = *e1
+				case errors.As(err, &e2):
+					got = clockcheck.OffsetError(*e2)
+				}
+				limit := 500 * time.Millisecond
+				if tc.opt != nil {
+					limit = tc.opt.Limit
+				}
+				want := clockcheck.OffsetError{Server: "db:27017", Offset: r.Offset, Bound: r.Bound, Limit: limit}
+				if got != want {
+					t.Errorf("the error has %+v, want %+v", got, want)
+				}
+			}, "db:27017")
+		})
+	}
+}
+
+func TestOptionsRejected(t *testing.T) {
+	cases := []struct {
+		name string
+		opt  clockcheck.Options
+		want string
+	}{
+		{"negative limit", clockcheck.Options{Limit: -1}, "NoLimit"},
+		{"limit and none", clockcheck.Options{Limit: 1, NoLimit: true}, "one of them"},
+		{"negative samples", clockcheck.Options{Samples: -1}, "1 to 1000"},
+		{"many samples", clockcheck.Options{Samples: 1001}, "1 to 1000"},
+		{"negative drift", clockcheck.Options{DriftRate: -1e-3}, "less than 0.1"},
+		{"wild drift", clockcheck.Options{DriftRate: 0.1}, "less than 0.1"},
+		{"drift is no number", clockcheck.Options{DriftRate: nan()}, "less than 0.1"},
+		{"negative time-out", clockcheck.Options{Timeout: -1}, "positive"},
+		{"servers", clockcheck.Options{Servers: newCluster().options("a", "b").SetDirect(true)}, "Servers"},
+		{"load balancer", clockcheck.Options{Servers: newCluster().options("a").SetLoadBalanced(true)}, "load balancer"},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, c *cluster) {
+				client := connect(t, c.options("db:27017"))
+				_, err := clockcheck.Check(t.Context(), client, &tc.opt)
+				if err == nil || !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("Check: got %v, want an error that says %q", err, tc.want)
+				}
+				if _, err := clockcheck.Monitor(t.Context(), client, time.Minute, &tc.opt); err == nil || !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("Monitor: got %v, want an error that says %q", err, tc.want)
+				}
+				if n := len(c.asked("db:27017")); n > 0 {
+					t.Errorf("%d commands were sent", n)
+				}
+			}, "db:27017")
+		})
+	}
+	if _, err := clockcheck.Check(t.Context(), nil, nil); err == nil || !strings.Contains(err.Error(), "client is nil") {
+		t.Errorf("nil client: got %v", err)
+	}
+}
+
+func nan() float64 { zero := 0.0; return zero / zero }
+
+func TestServerStepped(t *testing.T) {
+	for _, by := range []time.Duration{5 * time.Millisecond, -5 * time.Millisecond, time.Hour, -time.Hour} {
+		t.Run(by.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, c *cluster) {
+				f := c.servers["db:27017"]
+				n := 0
+				f.clock = func() time.Time {
+					if n++; n > 6 { // the driver's own among them
+						return time.Now().Add(by)
+					}
+					return time.Now()
+				}
+				_, err := clockcheck.Check(t.Context(), connect(t, c.options("db:27017")), nil)
+				var step *clockcheck.StepError
+				if !errors.Is(err, clockcheck.ErrStepped) || !errors.As(err, &step) {
+					t.Fatalf("got %v, want ErrStepped", err)
+				}
+				if step.Host || step.By.Abs() > by.Abs() || (by-step.By).Abs() > 2*time.Millisecond {
+					t.Errorf("got %v, want the server's clock stepped by %v", err, by)
+				}
+			}, "db:27017")
+		})
+	}
+}
+
+func TestHostStepped(t *testing.T) {
+	for _, by := range []time.Duration{20 * time.Microsecond, -20 * time.Microsecond, time.Hour, -time.Hour} {
+		t.Run(by.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, c *cluster) {
+				begin := time.Now()
+				opt := clockcheck.Options{DriftRate: 1e-6}
+				opt.SetHostClock(func() (time.Time, time.Duration) {
+					now, mono := time.Now(), time.Since(begin)
+					if mono > 500*time.Microsecond {
+						now = now.Add(by)
+					}
+					return now, mono
+				})
+				_, err := clockcheck.Check(t.Context(), connect(t, c.options("db:27017")), &opt)
+				var step *clockcheck.StepError
+				if !errors.As(err, &step) || !step.Host || (by-step.By).Abs() > time.Microsecond {
+					t.Errorf("got %v, want the host's clock stepped by %v", err, by)
+				}
+			}, "db:27017")
+		})
+	}
+}
+
+// The monotonic clock stands still while the machine is suspended; the wall clock
+// does not, and neither does the server's.
+func TestHostSlept(t *testing.T) {
+	bubble(t, func(t *testing.T, c *cluster) {
+		const slept = time.Minute
+		begin := time.Now()
+		opt := clockcheck.Options{}
+		opt.SetHostClock(func() (time.Time, time.Duration) {
+			mono := time.Since(begin)
+			if mono > 500*time.Microsecond {
+				return time.Now().Add(slept), mono
+			}
+			return time.Now(), mono
+		})
+		c.servers["db:27017"].clock = func() time.Time {
+			if time.Since(begin) > 500*time.Microsecond {
+				return time.Now().Add(slept)
+			}
+			return time.Now()
+		}
+		_, err := clockcheck.Check(t.Context(), connect(t, c.options("db:27017")), &opt)
+		var step *clockcheck.StepError
+		if !errors.As(err, &step) || !step.Host || !strings.Contains(err.Error(), "slept") {
+			t.Errorf("got %v, want an error that says that the host slept", err)
+		}
+	}, "db:27017")
+}
+
+// A clock that was never set is off by decades, and is said to be.
+func TestClockNeverSet(t *testing.T) {
+	bubble(t, func(t *testing.T, c *cluster) {
+		client := connect(t, c.options("db:27017"))
+		years := 24 * 365 * time.Hour
+		c.servers["db:27017"].clock = func() time.Time { return time.Now().Add(56 * years) }
+		if r, err := clockcheck.Check(t.Context(), client, nil); !errors.Is(err, clockcheck.ErrOffset) || !holds(56*years, r.Offset, r.Bound) {
+			t.Errorf("decades: got %v, %v", r, err)
+		}
+		c.change(func() { c.servers["db:27017"].clock = func() time.Time { return time.UnixMilli(1 << 60) } })
+		if _, err := clockcheck.Check(t.Context(), client, nil); err == nil || !strings.Contains(err.Error(), "never set") {
+			t.Errorf("ages: got %v", err)
+		}
+		// Something that is no MongoDB.
+		c.change(func() { c.servers["db:27017"].says = func() bson.D { return bson.D{e("localTime", "noon")} } })
+		if _, err := clockcheck.Check(t.Context(), client, nil); err == nil || !strings.Contains(err.Error(), "localTime") {
+			t.Errorf("no time: got %v", err)
+		}
+	}, "db:27017")
+}
+
+func TestServerDoesNotAnswer(t *testing.T) {
+	cause := errors.New("shutting down")
+	cases := []struct {
+		name string
+		hurt func(*fake)
+		opt  *clockcheck.Options
+		end  time.Duration // of ctx, 0: none
+		want error
+		took time.Duration
+	}{
+		{"down", func(f *fake) { f.down = true }, nil, 0, nil, 5 * time.Second}, // the client's own limit
+		{"silent", func(f *fake) { f.silent = true }, nil, 0, context.DeadlineExceeded, 10 * time.Second},
+		{"silent, own limit", func(f *fake) { f.silent = true }, &clockcheck.Options{Timeout: time.Second}, 0, context.DeadlineExceeded, time.Second},
+		{"ctx", func(f *fake) { f.silent = true }, nil, 2 * time.Second, cause, 2 * time.Second},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, c *cluster) {
+				tc.hurt(c.servers["db:27017"])
+				client := connect(t, c.options("db:27017"))
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				if tc.end > 0 {
+					defer time.AfterFunc(tc.end, func() { cancel(cause) }).Stop()
+				}
+				begin := time.Now()
+				r, err := clockcheck.Check(ctx, client, tc.opt)
+				if err == nil || tc.want != nil && !errors.Is(err, tc.want) {
+					t.Errorf("got %v, %v; want %v", r, err, tc.want)
+				}
+				if took := time.Since(begin); took != tc.took {
+					t.Errorf("took %v, want %v", took, tc.took)
+				}
+				if tc.end > 0 && !errors.Is(err, context.Canceled) {
+					t.Errorf("got %v, want context.Canceled as well", err)
+				}
+			}, "db:27017")
+		})
+	}
+}
+
+// B33, here: hello within the caller's transaction would be refused, and end it.
+func TestCheckIgnoresTheCallersSession(t *testing.T) {
+	bubble(t, func(t *testing.T, c *cluster) {
+		c.set("rs", "db:27017")
+		client := connect(t, c.options("db:27017"))
+		sess, err := client.StartSession()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sess.EndSession(t.Context())
+		if err := sess.StartTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := clockcheck.Check(mongo.NewSessionContext(t.Context(), sess), client, nil); err != nil {
+			t.Fatal(err)
+		}
+		asked := c.asked("db:27017")
+		for _, cmd := range asked {
+			for _, field := range []string{"txnNumber", "autocommit", "startTransaction"} {
+				if _, err := cmd.LookupErr(field); err == nil {
+					t.Errorf("part of the caller's transaction: %v", cmd)
+				}
+			}
+			if got := cmd.Lookup("lsid").String(); got == sess.ID().String() {
+				t.Errorf("with the caller's session: %v", cmd)
+			}
+		}
+		if len(asked) == 0 {
+			t.Error("no command was sent")
+		}
+	}, "db:27017")
+}

@@ -1,0 +1,79 @@
+package clockcheck_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/leasehold-go/leasehold/clockcheck"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// A program that stamps its data with its host's clock refuses to run where that
+// is off. The servers stand in for a replica set here, whose clocks are an hour
+// ahead; a program's options come from its connection string.
+func Example() {
+	servers := newCluster("db1:27017", "db2:27017")
+	defer servers.close()
+	servers.set("rs", "db1:27017", "db2:27017")
+	for _, s := range servers.servers {
+		s.clock = func() time.Time { return time.Now().Add(time.Hour) }
+	}
+	opt := servers.options("db1:27017", "db2:27017").SetReplicaSet("rs")
+
+	ctx := context.Background()
+	client, err := mongo.Connect(opt)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = client.Disconnect(ctx) }()
+
+	result, err := clockcheck.Check(ctx, client, &clockcheck.Options{
+		Limit:   2 * time.Second,
+		Servers: opt, // every server that can become primary
+	})
+	var off *clockcheck.OffsetError
+	if errors.As(err, &off) {
+		fmt.Printf("%v behind, the limit is %v\n", off.Offset.Round(time.Minute), off.Limit)
+	}
+	fmt.Println(len(result.Servers), "servers,", result.Spread.Round(time.Minute), "apart")
+	// Output:
+	// 1h0m0s behind, the limit is 2s
+	// 2 servers, 0s apart
+}
+
+// A process is stopped when its clock leaves the limit.
+func ExampleMonitor() {
+	server := newCluster("db1:27017")
+	defer server.close()
+	client, err := mongo.Connect(server.options("db1:27017"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	defer func() { _ = client.Disconnect(ctx) }()
+
+	work, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	reports, err := clockcheck.Monitor(work, client, time.Second, &clockcheck.Options{Limit: 2 * time.Second})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for r := range reports { // until the monitor has ended
+		if errors.Is(r.Err, clockcheck.ErrOffset) {
+			stop(r.Err)
+			continue
+		}
+		fmt.Println("the clock is right")
+		// Somebody sets the server's clock.
+		server.change(func() { server.servers["db1:27017"].clock = func() time.Time { return time.Now().Add(-time.Hour) } })
+	}
+	fmt.Println("stopped:", errors.Is(context.Cause(work), clockcheck.ErrOffset))
+	// Output:
+	// the clock is right
+	// stopped: true
+}
