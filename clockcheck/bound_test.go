@@ -14,15 +14,15 @@ import (
 // clock.
 type world struct {
 	*rand.Rand
-	rate      float64 // of drift, at most
-	drift     float64 // of the server
-	offset    time.Duration
-	scale     [2]float64    // of delays there and back
-	step      time.Duration // of the server's clock, at stepped
-	stepped   time.Duration
-	base      time.Duration // the fraction of a millisecond at which the host's clock begins
-	slowest   time.Duration // round trip so far
-	now, last time.Duration
+	rate    float64 // of drift, at most
+	drift   float64 // of the server
+	offset  time.Duration
+	scale   [2]float64    // of delays there and back
+	step    time.Duration // of the server's clock, at stepped
+	stepped time.Duration
+	base    time.Duration // the fraction of a millisecond at which the host's clock begins
+	slowest time.Duration // round trip so far
+	now     time.Duration
 }
 
 func newWorld(seed uint64) *world {

@@ -1,0 +1,232 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/clockcheck"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// A tally counts commands by name.
+type tally struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (c *tally) monitor() *event.CommandMonitor {
+	return &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.n == nil {
+			c.n = make(map[string]int)
+		}
+		c.n[e.CommandName]++
+	}}
+}
+
+// only returns how many hello there were, and fails the test if there was anything
+// but them and the end of the driver's sessions.
+func (c *tally) only(t testing.TB) int {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name := range c.n {
+		if name != "hello" && name != "endSessions" {
+			t.Errorf("the command %s was sent, want hello only", name)
+		}
+	}
+	return c.n["hello"]
+}
+
+// agree is what this host's clock and that of a server on it must do.
+func agree(t testing.TB, s clockcheck.Server) {
+	t.Helper()
+	if s.Offset.Abs() > s.Bound || s.Samples == 0 {
+		t.Errorf("%v: one and the same clock, measured apart", s)
+	}
+}
+
+// L12 on every kind of server: on this host it agrees, what is sent is hello, and
+// not more often than is said.
+func TestL12ClockCheck(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		var sent tally
+		client := s.Client(t, options.Client().SetMonitor(sent.monitor()))
+		begin := time.Now()
+		r, err := clockcheck.Check(t.Context(), client, nil)
+		took := time.Since(begin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		agree(t, r.Servers[0])
+		n := sent.only(t)
+		if strings.HasPrefix(s.Topology, "sharded") {
+			n /= 4
+		}
+		if n > 8 {
+			t.Errorf("%d hello were sent, want 8", n)
+		}
+		lab.Note(t, "%v, in %v", r, took.Round(time.Microsecond))
+
+		// Many times, so that a bound that is nearly right does not pass.
+		for range 50 {
+			r, err := clockcheck.Check(t.Context(), client, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			agree(t, r.Servers[0])
+		}
+	})
+}
+
+// B07, L12: with the server's clock an hour from the host's, either way.
+func TestB07ClockCheckHourApart(t *testing.T) {
+	libs, _ := filepath.Glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
+	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
+		if len(libs) == 0 {
+			t.Skip("no libfaketime on this machine (Debian's package faketime)")
+		}
+		for fake, ahead := range map[string]time.Duration{"+3600": time.Hour, "-3600": -time.Hour} {
+			t.Run(fake, func(t *testing.T) {
+				own := lab.Start(t, server.Spec{Members: 1, Env: []string{
+					"LD_PRELOAD=" + libs[0], "FAKETIME=" + fake,
+					"DONT_FAKE_MONOTONIC=1", "FAKETIME_DONT_FAKE_MONOTONIC=1",
+				}})
+				client := own.Client(t)
+				r, err := clockcheck.Check(t.Context(), client, nil)
+				var off *clockcheck.OffsetError
+				if !errors.Is(err, clockcheck.ErrOffset) || !errors.As(err, &off) {
+					t.Fatalf("got %v, want ErrOffset", err)
+				}
+				// The library of fake times reads the clock and adds an hour: exactly.
+				if (r.Offset - ahead).Abs() > r.Bound {
+					t.Errorf("%v, want %v", r, ahead)
+				}
+				if off.Offset != r.Offset || off.Bound != r.Bound || off.Limit != 500*time.Millisecond || off.Server == "" {
+					t.Errorf("the error has %+v, the result is %v", off, r)
+				}
+				if _, err := clockcheck.Check(t.Context(), client, &clockcheck.Options{NoLimit: true}); err != nil {
+					t.Errorf("switched off: %v", err)
+				}
+				if _, err := clockcheck.Check(t.Context(), client, &clockcheck.Options{Limit: 2 * time.Hour}); err != nil {
+					t.Errorf("with a limit of two hours: %v", err)
+				}
+			})
+		}
+	})
+}
+
+// Every member is measured by itself, one that is down or frozen is named, and a
+// member whose clock is off is found.
+func TestClockCheckMembers(t *testing.T) {
+	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
+		own := lab.Start(t, server.Spec{Members: 3})
+		var sent tally
+		opt := options.Client().ApplyURI(own.URI).SetMonitor(sent.monitor())
+		client := own.Client(t)
+		r, err := clockcheck.Check(t.Context(), client, &clockcheck.Options{Servers: opt})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range r.Servers {
+			agree(t, s)
+		}
+		if len(r.Servers) != 3 || len(r.Unmeasured) > 0 || r.Spread > r.SpreadBound {
+			t.Errorf("got %v, want three servers that agree", r)
+		}
+		if n := sent.only(t); n != 2*8 {
+			t.Errorf("%d hello were sent to the two others, want 16", n)
+		}
+		lab.Note(t, "%v", r)
+
+		primary, err := own.Set().Primary(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(own.Set().Members(), func(m *server.Member) bool { return m != primary })
+		m := own.Set().Members()[i]
+		for _, hurt := range []struct {
+			name string
+			do   func() error
+			took time.Duration
+		}{
+			{"frozen", m.Freeze, 5 * time.Second},
+			{"down", func() error { m.Kill(); return nil }, time.Second},
+		} {
+			if err := hurt.do(); err != nil {
+				t.Fatal(err)
+			}
+			begin := time.Now()
+			r, err := clockcheck.Check(t.Context(), client, &clockcheck.Options{Servers: opt, Timeout: 3 * time.Second})
+			took := time.Since(begin)
+			if err != nil {
+				t.Fatalf("%s: %v", hurt.name, err)
+			}
+			if took > hurt.took {
+				t.Errorf("%s: took %v, want at most %v", hurt.name, took, hurt.took)
+			}
+			if len(r.Servers) != 2 || len(r.Unmeasured) != 1 || r.Unmeasured[0].Addr != m.Addr {
+				t.Errorf("%s: got %v, want %s not measured", hurt.name, r, m.Addr)
+			}
+			for _, s := range r.Servers {
+				agree(t, s)
+			}
+		}
+	})
+}
+
+// Access control is on: a user without any right, and nobody at all, may measure.
+func TestClockCheckNeedsNoRight(t *testing.T) {
+	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
+		own := lab.Start(t, server.Spec{Members: 2, Auth: true})
+		err := own.Client(t).Database("admin").RunCommand(t.Context(), bson.D{
+			{Key: "createUser", Value: "nobody"}, {Key: "pwd", Value: "secret"}, {Key: "roles", Value: bson.A{}},
+			{Key: "writeConcern", Value: bson.D{{Key: "w", Value: 2}}}, // the other member is asked as well
+		}).Err()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, user := range []string{"nobody:secret@", ""} {
+			opt := options.Client().ApplyURI(own.Set().URIAs(user))
+			client := server.Connect(t, own.Set().URIAs(user))
+			r, err := clockcheck.Check(t.Context(), client, &clockcheck.Options{Servers: opt})
+			if err != nil {
+				t.Fatalf("as %q: %v", user, err)
+			}
+			if len(r.Servers) != 2 || len(r.Unmeasured) > 0 {
+				t.Errorf("as %q: %v, want both members", user, r)
+			}
+			for _, s := range r.Servers {
+				agree(t, s)
+			}
+		}
+		opt := options.Client().ApplyURI(own.Set().URIAs("nobody:wrong@"))
+		r, err := clockcheck.Check(t.Context(), own.Client(t), &clockcheck.Options{Servers: opt, Timeout: 3 * time.Second})
+		if err != nil || len(r.Unmeasured) != 1 {
+			t.Errorf("with a wrong password for the others: %v, %v", r, err)
+		}
+	})
+}
+
+// Nothing listens there.
+func TestClockCheckUnreachable(t *testing.T) {
+	client := server.Connect(t, "mongodb://127.0.0.1:1/?directConnection=true&serverSelectionTimeoutMS=500")
+	begin := time.Now()
+	r, err := clockcheck.Check(t.Context(), client, nil)
+	if err == nil || len(r.Servers) > 0 || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("got %v, %v", r, err)
+	}
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("took %v", took)
+	}
+}
