@@ -28,12 +28,12 @@ func TestLimit(t *testing.T) {
 		{"ahead", -510 * time.Millisecond, time.Millisecond, nil, off},
 		{"an hour", time.Hour, time.Millisecond, nil, off},
 		{"at the limit", 500 * time.Millisecond, time.Millisecond, nil, open},
-		{"slow way, clock right", 0, 600 * time.Millisecond, nil, open},
-		{"slow way, clock off", -2 * time.Second, 600 * time.Millisecond, nil, off},
+		{"slow way, clock right", 0, 600 * time.Millisecond, &clockcheck.Options{Timeout: time.Minute}, open},
+		{"slow way, clock off", -2 * time.Second, 600 * time.Millisecond, &clockcheck.Options{Timeout: time.Minute}, off},
 		{"own limit, within", 900 * time.Millisecond, time.Millisecond, &clockcheck.Options{Limit: time.Second}, nil},
 		{"own limit, beyond", 20 * time.Millisecond, time.Millisecond, &clockcheck.Options{Limit: 10 * time.Millisecond}, off},
 		{"finer than can be told", 0, time.Millisecond, &clockcheck.Options{Limit: time.Microsecond}, open},
-		{"no limit", time.Hour, 600 * time.Millisecond, &clockcheck.Options{NoLimit: true}, nil},
+		{"no limit", time.Hour, 600 * time.Millisecond, &clockcheck.Options{NoLimit: true, Timeout: time.Minute}, nil},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestLimit(t *testing.T) {
 					got = clockcheck.OffsetError(*e2)
 				}
 				limit := 500 * time.Millisecond
-				if tc.opt != nil {
+				if tc.opt != nil && tc.opt.Limit > 0 {
 					limit = tc.opt.Limit
 				}
 				want := clockcheck.OffsetError{Server: "db:27017", Offset: r.Offset, Bound: r.Bound, Limit: limit}

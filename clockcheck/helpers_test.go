@@ -44,6 +44,11 @@ func ahead(d time.Duration) func() time.Time {
 	return func() time.Time { return time.Now().Add(d) }
 }
 
+// hesitation is what it may take a new client to be ready: once in some thousand
+// runs it was half a second more than usual, which is the driver's shortest time
+// between two looks at a server. Why it looks twice is not known.
+const hesitation = 510 * time.Millisecond
+
 // always is a delay.
 func always(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
 

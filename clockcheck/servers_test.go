@@ -104,14 +104,14 @@ func TestMemberNotMeasured(t *testing.T) {
 		want string // of the reason
 		took time.Duration
 	}{
-		{"down", func(_ *cluster, f *fake) { f.down = true }, "connection refused by b:27017", 100 * time.Millisecond},
+		{"down", func(_ *cluster, f *fake) { f.down = true }, "connection refused by b:27017", hesitation},
 		{"silent", func(_ *cluster, f *fake) { f.silent = true }, "deadline", 2001 * time.Millisecond},
-		{"unknown name", func(c *cluster, _ *fake) { delete(c.servers, "b:27017") }, "connection refused", 100 * time.Millisecond},
-		{"another deployment", func(_ *cluster, f *fake) { f.says = standalone() }, "not of this deployment", 100 * time.Millisecond},
+		{"unknown name", func(c *cluster, _ *fake) { delete(c.servers, "b:27017") }, "connection refused", hesitation},
+		{"another deployment", func(_ *cluster, f *fake) { f.says = standalone() }, "not of this deployment", hesitation},
 		{"stepped", func(_ *cluster, f *fake) {
 			n := 0
 			f.clock = func() time.Time { n++; return time.Now().Add(time.Duration(n) * time.Second) }
-		}, "clock of b:27017 was stepped", 100 * time.Millisecond},
+		}, "clock of b:27017 was stepped", hesitation},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
