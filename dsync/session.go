@@ -92,6 +92,9 @@ func (s *Session) Name() string { return s.opt.Name }
 // TTL returns the session's [Options].TTL.
 func (s *Session) TTL() time.Duration { return s.opt.TTL }
 
+// Margin returns the session's [Options].Margin.
+func (s *Session) Margin() time.Duration { return s.opt.Margin }
+
 // Mutex returns a mutex for key, unlocked. All mutexes of one key exclude each
 // other, in this process and in all others. It panics if [CheckKey] refuses the
 // key.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/clockcheck"
+	"github.com/leasehold-go/leasehold/dsync"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
@@ -229,4 +231,33 @@ func TestClockCheckUnreachable(t *testing.T) {
 	if took := time.Since(begin); took > 5*time.Second {
 		t.Errorf("took %v", took)
 	}
+}
+
+// L12: Open refuses to run where the clock is off, or can't be told, if it is asked
+// to look; it is off by default.
+func TestOpenChecksTheClock(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		db := r.Client(t).Database(r.DB)
+		open := func(limit time.Duration) error {
+			locks, err := dsyncmongo.Open(t.Context(), db, &dsyncmongo.Options{
+				ClockCheck: &clockcheck.Options{Limit: limit},
+				Options:    dsync.Options{Logger: r.logger()},
+			})
+			if err == nil {
+				lock(t, locks.Mutex("k"), 10*time.Second)
+				ended, cancel := context.WithCancel(t.Context())
+				cancel()
+				locks.Close(ended)
+			}
+			return err
+		}
+		if err := open(10 * time.Second); err != nil {
+			t.Errorf("Open with a clock that is right: %v", err)
+		}
+		// No clock is that right, nor could it be told.
+		if err := open(1); !errors.Is(err, clockcheck.ErrOffset) && !errors.Is(err, clockcheck.ErrUndecided) {
+			t.Errorf("Open with a limit of 1ns: %v", err)
+		}
+	})
 }

@@ -135,7 +135,7 @@ func testPublishGoes(e *env) {
 	e.hold(third)
 	wantGone(third, first, second)
 	e.publish(third, value)
-	e.kill(third.Session) // the dead's
+	e.kill(third.Session)                     // the dead's
 	fourth := e.leased(key, session, 5*short) // it must last for what is done under it
 	h := e.hold(fourth, third.Session)
 	wantGone(fourth, third)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
+	"github.com/leasehold-go/leasehold/clockcheck"
 	"github.com/leasehold-go/leasehold/dsync"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -78,10 +80,29 @@ func open(ctx context.Context, face dsync.Store, s *Store, opt *Options) (*dsync
 		}
 		return nil, err
 	}
-	if err := s.probe(ctx); err != nil {
+	err = s.probe(ctx)
+	if err == nil && opt != nil && opt.ClockCheck != nil {
+		err = s.checkClock(ctx, opt.ClockCheck, session.Margin())
+	}
+	if err != nil {
 		return nil, errors.Join(err, session.Close(bare{ctx}))
 	}
 	return session, nil
+}
+
+// checkClock checks the host's clock, and compares the spread between the servers'
+// with the margin that has to pay for it.
+func (s *Store) checkClock(ctx context.Context, opt *clockcheck.Options, margin time.Duration) error {
+	r, err := clockcheck.Check(bare{ctx}, s.db.Client(), opt)
+	if err != nil {
+		return fmt.Errorf("mongo: %w", err)
+	}
+	s.log.Info("leasehold: checked the clock", slog.Any("clock", r))
+	if r.Spread > margin {
+		s.log.Warn("leasehold: the servers' clocks are farther apart than the margin: a fail-over can shorten a lease; set their clocks, or raise Margin",
+			slog.Duration("spread", r.Spread), slog.Duration("margin", margin))
+	}
+	return nil
 }
 
 // An ownedStore is a store with a client of its own. The session closes it last.

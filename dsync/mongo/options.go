@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/leasehold-go/leasehold/clockcheck"
 	"github.com/leasehold-go/leasehold/dsync"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
@@ -29,6 +30,13 @@ type Options struct {
 	// dsync.Options.Poll says. Each stream costs a connection, and every write to
 	// the replica set passes its filter.
 	NoWatch bool
+
+	// ClockCheck has [Open] and [Connect] check this host's clock with package
+	// clockcheck: an error of the check is theirs, and if the clocks of its Servers
+	// are farther apart than the lease's margin, so that a fail-over can shorten a
+	// lease, the log warns. Nil, the default: no check. Locks do not depend on host
+	// clocks: it is for programs that do. NewStore does not check.
+	ClockCheck *clockcheck.Options
 
 	// Options are the session's: TTL, Poll, Logger and so on. NewStore uses only
 	// the Logger of them.
