@@ -1,8 +1,10 @@
 package integration_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -258,6 +260,35 @@ func TestOpenChecksTheClock(t *testing.T) {
 		// No clock is that right, nor could it be told.
 		if err := open(1); !errors.Is(err, clockcheck.ErrOffset) && !errors.Is(err, clockcheck.ErrUndecided) {
 			t.Errorf("Open with a limit of 1ns: %v", err)
+		}
+	})
+}
+
+// A spread between the servers' clocks above the lease's margin is a warning.
+func TestOpenWarnsOfTheSpread(t *testing.T) {
+	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		for _, c := range []struct {
+			margin time.Duration
+			warns  bool
+		}{
+			{0, false},              // the default, 500 ms
+			{time.Nanosecond, true}, // no clocks are that close, by measurement at least
+		} {
+			var log bytes.Buffer
+			locks, err := dsyncmongo.Open(t.Context(), r.Client(t).Database(r.DB), &dsyncmongo.Options{
+				ClockCheck: &clockcheck.Options{Servers: options.Client().ApplyURI(r.URI)},
+				Options:    dsync.Options{Margin: c.margin, Logger: slog.New(slog.NewTextHandler(&log, nil))},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := locks.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if got := strings.Contains(log.String(), "farther apart than the margin"); got != c.warns {
+				t.Errorf("margin %v: warned %v, want %v:\n%s", c.margin, got, c.warns, log.String())
+			}
 		}
 	})
 }
