@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"time"
 )
@@ -131,6 +132,7 @@ func (o *Options) withDefaults() (Options, error) {
 	if r.Name == "" {
 		r.Name = r.Host
 	}
+	r.Meta = maps.Clone(r.Meta) // registered again after each loss
 	size := len(r.Name) + len(r.Host) + len(r.App)
 	for k, v := range r.Meta {
 		size += len(k) + len(v)

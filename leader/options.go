@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"bytes"
 	"fmt"
 )
 
@@ -29,6 +30,7 @@ func (o *Options) withDefaults() (Options, error) {
 	if r.Hooks == nil {
 		r.Hooks = &Hooks{}
 	}
+	r.Value = bytes.Clone(r.Value)
 	return r, checkValue(r.Value)
 }
 
