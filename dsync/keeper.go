@@ -1,0 +1,161 @@
+package dsync
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// keep is the keeper: it sends heartbeats one at a time and ends the presence
+// when its time is over, by a timer, whether or not a heartbeat hangs. It never
+// blocks on anything but its select.
+func (p *presence) keep() {
+	defer close(p.done)
+	s := p.s
+	s.mu.Lock()
+	left := p.left()
+	s.mu.Unlock()
+	beat, deadline := time.NewTimer(p.period()), time.NewTimer(left)
+	sweep := time.NewTimer(jitter(5*time.Minute, 0.8))
+	defer beat.Stop()
+	defer deadline.Stop()
+	defer sweep.Stop()
+	if s.opt.Retention < 0 {
+		sweep.Stop()
+	}
+	retry := s.backoff()
+	var (
+		sent  stamp // of the heartbeat under way
+		beats <-chan answer[time.Time]
+		swept <-chan answer[int]
+	)
+	for {
+		select {
+		case <-beat.C:
+			// Frozen past the deadline, this timer may come before that one.
+			s.mu.Lock()
+			over := p.expired()
+			s.mu.Unlock()
+			if over {
+				return
+			}
+			sent = stampNow()
+			beats = call(s, "Heartbeat", func(ctx context.Context) (time.Time, error) { return s.store.Heartbeat(ctx, p.id) })
+
+		case a := <-beats:
+			beats = nil
+			if errors.Is(a.err, ErrSessionDead) {
+				s.mu.Lock()
+				p.lose(a.err)
+				s.mu.Unlock()
+				return
+			}
+			left := p.beaten(sent, a)
+			if a.err != nil {
+				beat.Reset(retry.next())
+			} else {
+				retry.reset()
+				beat.Reset(max(0, p.period()-sent.elapsed()))
+				deadline.Reset(left)
+			}
+
+		case <-deadline.C:
+			s.mu.Lock()
+			over, left := p.expired(), p.left()
+			s.mu.Unlock()
+			if over {
+				return
+			}
+			deadline.Reset(left)
+
+		case <-sweep.C:
+			swept = call(s, "Sweep", func(ctx context.Context) (int, error) { return s.sweep(ctx) })
+
+		case a := <-swept:
+			swept = nil
+			// One small command a minute for the whole fleet.
+			sweep.Reset(jitter(time.Minute*time.Duration(max(1, a.v)), 0.5))
+
+		case <-p.over:
+			return
+
+		case <-p.quit:
+			// A heartbeat under way would be one that arrives after Unregister.
+			if beats != nil {
+				<-beats
+			}
+			return
+		}
+	}
+}
+
+func (p *presence) period() time.Duration { return jitter(p.s.opt.Heartbeat, 0.1) }
+
+// beaten takes in the answer of the heartbeat that was sent at sent, and returns
+// what is left of the lease.
+func (p *presence) beaten(sent stamp, a answer[time.Time]) time.Duration {
+	s := p.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var jump time.Duration
+	if a.err == nil && p.left() > 0 {
+		jump = p.jump(sent, a.v)
+		p.sent = sent
+		p.saw(a.v)
+		p.beatAt, p.beatNow, p.beatEnd = sent, a.v, stampNow()
+		close(p.beat)
+		p.beat = make(chan struct{})
+		p.watch.tick(s)
+		s.peers.forget(s.opt.TTL)
+	}
+	left := p.left()
+	took := sent.elapsed()
+	s.each(func(h *Hooks) {
+		if h.Heartbeat != nil {
+			s.hooks.AddLatest(func() { h.Heartbeat(took, left, a.err) })
+		}
+	})
+	if jump != 0 {
+		s.warn("dsync: the store's clock jumped by more than the margin", "by", jump, "margin", s.opt.Margin)
+		s.each(func(h *Hooks) {
+			if h.ClockJump != nil {
+				s.report(func() { h.ClockJump(jump) })
+			}
+		})
+	}
+	return left
+}
+
+// jump returns by how much the store's clock went ahead or back between the last
+// heartbeat and the one that was sent at sent and tells now, if that is certainly
+// more than the margin, else 0. The store read its clock at some moment between
+// the send and the answer, so the true interval lies between lo and hi. s.mu
+// must be held.
+func (p *presence) jump(sent stamp, now time.Time) time.Duration {
+	const truncation = time.Millisecond
+	d := now.Sub(p.beatNow)
+	lo := p.beatEnd.elapsed() - sent.elapsed() - truncation
+	hi := p.beatAt.elapsed() + truncation
+	switch {
+	case d > hi+p.s.opt.Margin:
+		return d - hi
+	case d < lo-p.s.opt.Margin:
+		return d - lo
+	}
+	return 0
+}
+
+// sweep deletes one slice of what is idle in the store, and returns how many
+// sessions share the store.
+func (s *Session) sweep(ctx context.Context) (alive int, err error) {
+	s.mu.Lock()
+	after := s.sweepAfter
+	s.mu.Unlock()
+	next, alive, err := s.store.Sweep(ctx, after, s.opt.Retention)
+	if err == nil {
+		s.mu.Lock()
+		s.sweepAfter = next
+		s.mu.Unlock()
+	}
+	return alive, err
+}

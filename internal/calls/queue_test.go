@@ -1,0 +1,64 @@
+package calls_test
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/calls"
+)
+
+// Calls come in order, whatever those before them do.
+func TestQueueGoesOn(t *testing.T) {
+	for name, f := range map[string]func(){
+		"returns": func() {},
+		"panics":  func() { panic("a hook panics") },
+		"exits":   func() { runtime.Goexit() },
+		"sleeps":  func() { time.Sleep(time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var q calls.Queue
+				var got []int
+				for i := range 10 {
+					q.Add(func() { got = append(got, i) })
+					q.Add(f)
+				}
+				time.Sleep(24 * time.Hour)
+				synctest.Wait()
+				if want := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}; !slices.Equal(got, want) {
+					t.Errorf("called %v, want %v", got, want)
+				}
+			})
+		})
+	}
+}
+
+// Of calls of AddLatest that wait one behind the other only the last is made; none
+// of Add's is left out.
+func TestQueueKeepsTheLatest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q calls.Queue
+		var got []string
+		note := func(format string, args ...any) func() {
+			return func() { got = append(got, fmt.Sprintf(format, args...)) }
+		}
+		q.Add(func() { time.Sleep(time.Second) })
+		synctest.Wait()
+		for i := range 3 {
+			for k := range 5 {
+				q.AddLatest(note("latest %d.%d", i, k))
+			}
+			q.Add(note("each %d", i))
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		want := []string{"latest 0.4", "each 0", "latest 1.4", "each 1", "latest 2.4", "each 2"}
+		if !slices.Equal(got, want) {
+			t.Errorf("called %q, want %q", got, want)
+		}
+	})
+}
