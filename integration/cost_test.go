@@ -105,12 +105,12 @@ func TestCostOfManyLocks(t *testing.T) {
 				r := newRoom(t, s)
 				mon := newMonitor(r.DB)
 				var lost losses
-				opt := dsync.Options{TTL: 9 * time.Second, Retention: -1, Hooks: lost.hooks()}
+				opt := dsync.Options{TTL: 18 * time.Second, Heartbeat: 3 * time.Second, Retention: -1, Hooks: lost.hooks()}
 				session := r.session(opt, mon.client())
 				begin := time.Now()
 				var all sync.WaitGroup
 				keys := make(chan int)
-				for range 32 {
+				for range 16 {
 					all.Go(func() {
 						for k := range keys {
 							if err := session.Mutex(fmt.Sprintf("many %d", k)).LockContext(t.Context()); err != nil {
@@ -132,7 +132,7 @@ func TestCostOfManyLocks(t *testing.T) {
 				}
 				mon.reset()
 				const periods = 3
-				time.Sleep(periods * opt.TTL / 3)
+				time.Sleep(periods * opt.Heartbeat)
 				sent := mon.commands(nil)
 				beats := mon.commands(func(c command) bool { return c.id == "s/"+session.ID() })
 				if len(beats) < periods-1 || len(beats) > periods+1 {

@@ -25,7 +25,7 @@ var fates = []struct {
 // B09: whatever gets lost of an acquire, a heartbeat, a burial or a release, no
 // claim is left behind, and nobody loses what is its own.
 func TestB09LostReply(t *testing.T) {
-	const ttl = 2 * time.Second
+	const ttl = 3 * time.Second
 	cases := map[string]func(t *testing.T, f fault){
 		"acquire":           lostAcquire,
 		"acquire, given up": lostAcquireGivenUp,
@@ -188,7 +188,7 @@ func TestB31LateRequest(t *testing.T) {
 		r := newRoom(t, s)
 		p := r.proxy()
 		var lost losses
-		opt := r.short(2 * time.Second)
+		opt := r.short(4 * time.Second)
 		opt.Hooks = lost.hooks()
 		troubled, other, store := r.via(p, opt), r.session(r.short(patient)), r.store()
 		m := warm(t, troubled, "late")
