@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -196,6 +197,29 @@ func (p *Proc) Await(name string, d time.Duration) Event {
 			p.t.Fatalf("%s %d: no %q within %v", p.name, p.PID(), name, d)
 		}
 	}
+}
+
+// AwaitAll is [Proc.Await] for events that come in any order. It returns the first
+// of each.
+func (p *Proc) AwaitAll(d time.Duration, names ...string) map[string]Event {
+	p.t.Helper()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	got := make(map[string]Event)
+	for len(got) < len(names) {
+		select {
+		case ev, ok := <-p.events:
+			if !ok {
+				p.t.Fatalf("%s %d ended before %q, after %v: %v", p.name, p.PID(), names, got, p.cmd.ProcessState)
+			}
+			if _, again := got[ev.Name]; !again && slices.Contains(names, ev.Name) {
+				got[ev.Name] = ev
+			}
+		case <-timer.C:
+			p.t.Fatalf("%s %d: of %q only %v within %v", p.name, p.PID(), names, got, d)
+		}
+	}
+	return got
 }
 
 // Kill ends the process with SIGKILL and waits for its end.
