@@ -123,7 +123,9 @@ func TestClockNeverSet(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		client := connect(t, c.options("db:27017"))
 		years := 24 * 365 * time.Hour
-		c.servers["db:27017"].clock = func() time.Time { return time.Now().Add(56 * years) }
+		c.change(func() {
+			c.servers["db:27017"].clock = func() time.Time { return time.Now().Add(56 * years) }
+		})
 		if r, err := clockcheck.Check(t.Context(), client, nil); !errors.Is(err, clockcheck.ErrOffset) || !holds(56*years, r.Offset, r.Bound) {
 			t.Errorf("decades: got %v, %v", r, err)
 		}
