@@ -39,14 +39,8 @@ func TestElectionOfProcesses(t *testing.T) {
 		for round, harm := range []string{"resign", "kill", "close"} {
 			// Exactly one is elected, and all that are left are told.
 			before := now
-			eventually(t, 20*time.Second, "there is another leader", func() bool {
-				st := load(t, store, a.Key)
-				if len(st.Holders) != 1 || st.Holders[0].Token == before.token {
-					return false
-				}
-				now = leaderSeen{st.Holders[0].Session, st.Holders[0].Token, st.Term, st.Holders[0].Since}
-				return true
-			})
+			st := follower(t, store, a.Key, before.token, 20*time.Second)
+			now = leaderSeen{st.Holders[0].Session, st.Holders[0].Token, st.Term}
 			if now.term != before.term+1 {
 				t.Errorf("round %d: term %d after %d", round, now.term, before.term)
 			}
@@ -74,15 +68,7 @@ func TestElectionOfProcesses(t *testing.T) {
 				if e := p.AwaitAll(10*time.Second, "lost", harm)["lost"]; e.Token != now.token {
 					t.Errorf("lost %+v", e)
 				}
-				next := now
-				eventually(t, 10*time.Second, "another leads after "+harm, func() bool {
-					st := load(t, store, a.Key)
-					if len(st.Holders) != 1 || st.Holders[0].Token == now.token {
-						return false
-					}
-					next.since = st.Holders[0].Since
-					return true
-				})
+				follower(t, store, a.Key, now.token, 10*time.Second)
 				lab.Note(t, "%s: seen to be followed after %v", harm, time.Since(start).Round(time.Millisecond))
 			case "kill":
 				p.Kill()
@@ -90,15 +76,7 @@ func TestElectionOfProcesses(t *testing.T) {
 				time.Sleep(100 * time.Millisecond)
 				died := member(t, store, now.session)
 				lapse := died.At.Add(died.TTL)
-				var since time.Time
-				eventually(t, 20*time.Second, "another leads after SIGKILL", func() bool {
-					st := load(t, store, a.Key)
-					if len(st.Holders) != 1 || st.Holders[0].Token == now.token {
-						return false
-					}
-					since = st.Holders[0].Since
-					return true
-				})
+				since := follower(t, store, a.Key, now.token, 20*time.Second).Holders[0].Since
 				if d := since.Sub(lapse); d < 0 || d > wakeUp {
 					t.Errorf("elected %v after the killed leader's session lapsed", d)
 				}
@@ -112,7 +90,16 @@ type leaderSeen struct {
 	session string
 	token   int64
 	term    int64
-	since   time.Time
+}
+
+// follower waits up to d until another than the holder of token leads.
+func follower(t testing.TB, store dsync.Store, key string, token int64, d time.Duration) (st dsync.State) {
+	t.Helper()
+	eventually(t, d, "there is another leader", func() bool {
+		st = load(t, store, key)
+		return len(st.Holders) == 1 && st.Holders[0].Token != token
+	})
+	return st
 }
 
 // B02, B03, B29: the leader's context ends at least the grace before another's

@@ -277,8 +277,13 @@ func (c *conn) wait() error {
 	c.p.mu.Lock()
 	open := c.p.open
 	c.p.mu.Unlock()
+	return c.await(open)
+}
+
+// await waits for ch, while the connection is open.
+func (c *conn) await(ch <-chan struct{}) error {
 	select {
-	case <-open:
+	case <-ch:
 		return nil
 	case <-c.done:
 		return errClosed
@@ -308,12 +313,7 @@ func (c *conn) heal() error {
 	c.p.mu.Lock()
 	healed := c.p.healed
 	c.p.mu.Unlock()
-	select {
-	case <-healed:
-		return nil
-	case <-c.done:
-		return errClosed
-	}
+	return c.await(healed)
 }
 
 func (c *conn) requests() {
