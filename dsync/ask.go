@@ -15,37 +15,53 @@ type granted struct {
 	term  int64
 	since time.Time // the store's clock, if it was told
 	until time.Time // of a fixed lease
-	sent  stamp     // before the send of the attempt that was itself answered with the grant
+	sent  stamp     // before the send of what was itself answered with until: its deadline counts from that
 	first bool      // and that was the only attempt: a fixed lease can be dated by it
+	start time.Time // when the hold began here
 }
 
 // ask makes one attempt to acquire, naming those dead that stand in the way by
-// the last state, and puts the new state into st. It returns the grant if the
-// claim is held.
-func (h *hold) ask(ctx context.Context, wait bool, st *State) (*granted, error) {
+// the last state. It returns the grant if the claim is held, else the new state.
+func (h *hold) ask(ctx context.Context, wait bool) (*State, *granted, error) {
 	s, p := h.s, h.p
-	dead := s.dead(s.sessions(*st, p.id))
+	dead := s.dead(h.ahead)
 	s.mu.Lock()
 	switch {
-	case h.event.Token != 0:
+	case h.granted != nil:
 		s.mu.Unlock()
-		return &granted{token: h.event.Token, term: h.event.Term}, nil
+		return nil, h.granted, nil
 	case h.state != asking:
 		s.mu.Unlock()
-		return nil, ErrClosed
+		return nil, nil, ErrClosed
 	case p.expired():
 		s.mu.Unlock()
-		return nil, errOver
+		return nil, nil, errOver
+	case wait && !h.claim.First && h.q.forced():
+		s.mu.Unlock()
+		return nil, nil, errAside
 	}
 	h.asks++
 	h.again = false
+	h.watched = 0
+	if p.watch.ready {
+		h.watched = p.watch.number
+	}
 	first := h.asks == 1
+	p.watch.asks++
+	p.watch.moment++
+	moment := p.watch.moment
 	notAfter := p.reached().Add(s.attemptTime())
 	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		p.watch.asks--
+		s.mu.Unlock()
+	}()
 
 	sent := stampNow()
-	ch := call(s, "Acquire", func(ctx context.Context) (State, error) {
-		return s.store.Acquire(ctx, h.claim, wait, dead, notAfter)
+	ch := call(s, "Acquire", func(ctx context.Context) (*State, error) {
+		st, err := s.store.Acquire(ctx, h.claim, wait, dead, notAfter)
+		return &st, err
 	})
 	for {
 		select {
@@ -54,35 +70,42 @@ func (h *hold) ask(ctx context.Context, wait bool, st *State) (*granted, error) 
 				if !isAnswer(a.err) {
 					h.unanswered(notAfter, nil)
 				}
-				return nil, a.err
+				return nil, nil, a.err
 			}
-			return h.answered(a.v, wait, st, granted{sent: sent, first: first})
+			g, err := h.answered(a.v, moment, wait)
+			if g != nil {
+				g.sent, g.first = sent, first
+			} else {
+				h.ahead = a.v.sessions(p.id)
+			}
+			return a.v, g, err
 		case <-h.wake:
 			s.mu.Lock()
-			e := h.event
+			g := h.granted
 			s.mu.Unlock()
-			if e.Token != 0 {
+			if g != nil {
 				h.unanswered(notAfter, ch)
-				return &granted{token: e.Token, term: e.Term}, nil
+				return nil, g, nil
 			}
 		case <-ctx.Done():
 			h.unanswered(notAfter, ch)
-			return nil, ctx.Err()
+			return nil, nil, ctx.Err()
 		case <-p.over:
 			h.unanswered(notAfter, ch)
-			return nil, errOver
+			return nil, nil, errOver
 		case <-s.closing:
 			h.unanswered(notAfter, ch)
-			return nil, ErrClosed
+			return nil, nil, ErrClosed
 		}
 	}
 }
 
 // unanswered notes that an attempt which is void after notAfter was not answered,
 // or not yet.
-func (h *hold) unanswered(notAfter time.Time, inflight <-chan answer[State]) {
+func (h *hold) unanswered(notAfter time.Time, inflight <-chan answer[*State]) {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
+	h.lone = h.void.IsZero() && inflight != nil
 	if notAfter.After(h.void) {
 		h.void = notAfter
 	}
@@ -91,32 +114,38 @@ func (h *hold) unanswered(notAfter time.Time, inflight <-chan answer[State]) {
 	}
 }
 
-// answered takes in the state that an attempt was answered with.
-func (h *hold) answered(a State, wait bool, st *State, g granted) (*granted, error) {
+// answered takes in the state that an attempt of moment was answered with.
+func (h *hold) answered(a *State, moment uint64, wait bool) (g *granted, err error) {
 	s, p := h.s, h.p
-	*st = a
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p.saw(a.Now)
-	for _, o := range a.Holders {
-		if o.Session == p.id && o.Until.IsZero() && s.holds[o.Claim] == nil {
-			p.orphan(Claim{Key: a.Key, ID: o.Claim, Session: p.id})
+	h.place = a.Place
+	for i := range a.Holders {
+		o := &a.Holders[i]
+		if o.Claim == h.claim.ID {
+			g = &granted{token: o.Token, term: a.Term, since: o.Since, until: o.Until}
+		} else if o.Until.IsZero() {
+			p.releaseUnknown(a.Key, o.Session, o.Claim, moment)
 		}
 	}
-	if o, ok := a.Holder(h.claim.ID); ok {
-		g.token, g.term, g.since, g.until = o.Token, a.Term, o.Since, o.Until
-		return &g, nil
+	for _, w := range a.Ahead {
+		p.releaseUnknown(a.Key, w.Session, w.Claim, moment)
 	}
-	if wait && a.Place == 0 {
-		return nil, errLate
+	switch {
+	case g != nil:
+	case a.Sealed:
+		err = &sealedError{a.Value}
+	case wait && a.Place == 0:
+		err = errLate
 	}
-	return nil, nil
+	return g, err
 }
 
 // accept begins the hold. A fixed lease must be dated first: unless the grant
 // answered the only attempt, nobody here knows when it was made, so an Extend has
 // to succeed, and counts.
-func (h *hold) accept(ctx context.Context, g granted) error {
+func (h *hold) accept(ctx context.Context, g *granted) error {
 	if h.claim.Lease > 0 && !g.first {
 		retry := h.s.backoff()
 		for {

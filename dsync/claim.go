@@ -10,6 +10,17 @@ const (
 	// KindMutex is the kind of keys of [Mutex] and [Lease]: an exclusive hold.
 	KindMutex Kind = "mutex"
 
+	// KindRWMutex is the kind of keys of [RWMutex]: writers have all of the key,
+	// readers a part.
+	KindRWMutex Kind = "rwmutex"
+
+	// KindSemaphore is the kind of keys of [Semaphore].
+	KindSemaphore Kind = "semaphore"
+
+	// KindOnce is the kind of keys of [Once]: an exclusive hold until the key is
+	// sealed.
+	KindOnce Kind = "once"
+
 	// KindElection is the kind of keys of package leader: an exclusive hold whose
 	// grants are counted, as terms.
 	KindElection Kind = "election"
@@ -37,4 +48,17 @@ type Claim struct {
 	// clock, unless extended, whatever becomes of its session; the wait for it
 	// lives with the session all the same. Zero: the hold lives with its session.
 	Lease time.Duration
+
+	// Yield has the session told, by [EventYield], when others stand in line behind
+	// the hold: the session may keep it for longer than it is in use if nobody
+	// does.
+	Yield bool
+
+	// First puts the claim at the head of the line.
+	First bool
+
+	// Token is what the hold was granted with, as far as its session knows, else 0.
+	// It is for Release only, and may save a store some work: what Release does is
+	// the same without.
+	Token int64
 }

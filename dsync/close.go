@@ -12,13 +12,20 @@ import (
 // what the session holds and waits for, and unregisters it.
 func (s *Session) giveUp(ctx context.Context) error {
 	s.asking.Wait() // closing ends their waits; they release what they asked for
-	var holding []*hold
+	type holder struct {
+		*hold
+		freed <-chan struct{}
+	}
+	var holding []holder
 	s.mu.Lock()
 	p := s.presence
 	for _, h := range s.holds {
-		if h.state == held || h.state == told {
-			holding = append(holding, h)
+		switch h.state {
+		case held, told:
 			h.tell(ErrClosed)
+			holding = append(holding, holder{h, h.whenFreed()})
+		case parked:
+			h.unpark()
 		}
 	}
 	s.mu.Unlock()
@@ -59,6 +66,9 @@ func (s *Session) giveUp(ctx context.Context) error {
 		})
 	}
 	err := g.Wait()
+	s.mu.Lock()
+	s.gaveUp = true
+	s.mu.Unlock()
 	s.retiring.Wait() // what holders and waiters have begun to release themselves
 	if p == nil {
 		return err
@@ -71,7 +81,7 @@ func (s *Session) giveUp(ctx context.Context) error {
 		// Lost, or a holder's grace may be running: it is left to lapse.
 		return err
 	}
-	a := <-call(s, "Unregister", func(ctx context.Context) (struct{}, error) {
+	a := command(s, "Unregister", func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, s.store.Unregister(ctx, p.id)
 	})
 	if err == nil && a.err != nil {

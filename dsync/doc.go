@@ -6,17 +6,21 @@
 //	mu.Lock()
 //	defer mu.Unlock()
 //
-// A [Session] is one process's presence in a [Store], made once per process; a
-// [Mutex] hangs on it, and so does a [Lease]. The store on MongoDB is package
-// dsync/mongo; one in memory, for tests, is in dsync/dsynctest.
+// A [Session] is one process's presence in a [Store], made once per process.
+// [Mutex], [RWMutex], [Semaphore] and [Once] hang on it, and so does [Lease], a hold
+// for a fixed time. The store on MongoDB is package dsync/mongo; one in memory, for
+// tests, is in dsync/dsynctest.
 //
 // # What is promised
 //
 // One holder: while a hold's [Mutex.Lost] channel is open, and for
 // [Options].Grace after it closed, nobody else is granted the key. Fencing:
 // [Mutex.Token] is greater than that of every earlier hold of the key. Order:
-// who asks first is served first; the dead drop out. Time: only the store's
-// clock decides whether a process has died, so hosts' clocks may be hours off.
+// who asks first is served first; the dead drop out. Goroutines of one process may
+// hand a hold on to each other for a while before others get their turn
+// ([Options].Turn). Time: only the store's clock decides whether a process has
+// died, so hosts' clocks may be hours off. Force: [Session.Break] takes a key only
+// from holders that were told and had their grace, or are dead.
 //
 // This rests on clocks that run at the right rate, and on the store's clock not
 // being moved by more than [Options].Margin within one TTL, by a step or by a
@@ -53,11 +57,18 @@
 // less Margin and Grace. So Lost closes, the grace passes, and only then can the
 // session be buried, and its claims dropped.
 //
-// A claim, one attempt to hold, is
+// A claim, one attempt to hold a part of a key, is
 //
 //	asking ──grant──► held ──► released
 //	                    ├────► lost       its session is lost, or its lease is over
 //	                    └────► told ────► released, by its holder or after the grace
+//
+// Told is what a claim is when its session closes, when its holder is to resign, or
+// when it is revoked: somebody used [Session.Break] or [Mutex.ForceLock], and the
+// store passed that on by the watch or with a heartbeat. Every primitive is such a
+// claim, of a weight out of the key's limit: a Mutex has 1 of 1, a writer of an
+// RWMutex all and a reader 1 of many, a Semaphore n of its size; a Once has 1 of 1,
+// and then seals the key, which is granted to nobody any more.
 //
 // A grant is made by the store, in whatever command makes room: a release, the
 // dropping of the dead, or the request itself. It reaches the waiter as an event
@@ -66,9 +77,22 @@
 // lapsed. Every request to join carries the time of the store's clock after which
 // it is void, and a claim with a request that was never answered is released once
 // more after that time, so that a request that comes late leaves nothing behind.
+// A second copy of one that was answered, which no driver makes and no connection
+// delivers, could join until then: its session releases it as soon as it hears of it,
+// in an event or in a reply, and else it ends with its session.
 //
 // In one process, callers of one key queue here first: one at a time stands in
-// the store's line, however many mutexes name the key.
+// the store's line, however many mutexes name the key. What the process holds it can
+// use again without the store, as long as its session lives and the bounds are kept:
+//
+//	held by a goroutine ──Unlock──► held by the next, with the next token   for a Turn
+//	                         └────► nobody's, kept for the next to come     for Linger
+//	held by readers     ──RLock───► held by one more, with the same token
+//
+// The tokens are from the room that the store leaves between two grants. A claim that
+// is kept beyond a turn says so in the store (Yield), whose watch tells the session
+// as soon as somebody else stands in line; it is then released at the next Unlock,
+// or at once. Where no watch would tell, it is given back in time by itself.
 //
 // # What is not here
 //

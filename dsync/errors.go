@@ -14,8 +14,20 @@ var (
 	// on, after the grace, somebody else may hold the key.
 	ErrLost = errors.New("dsync: hold lost")
 
+	// ErrRevoked: somebody asked for the key by force: see [Session.Break] and
+	// [Mutex.ForceLock]. It comes with ErrLost.
+	ErrRevoked = errors.New("dsync: asked to give the key up")
+
 	// ErrClosed: the session was closed.
 	ErrClosed = errors.New("dsync: session closed")
+
+	// ErrNotRenewed: the session's lease could not be renewed in time, or it could
+	// not be registered. See [Session.Healthy].
+	ErrNotRenewed = errors.New("dsync: session not renewed")
+
+	// ErrOverstayed: a hold that was lost is still in use, though its grace is over.
+	// See [Session.Healthy].
+	ErrOverstayed = errors.New("dsync: lost hold still in use")
 
 	// ErrKey: the key can't be used. [CheckKey] says why.
 	ErrKey = errors.New("dsync: invalid key")
@@ -34,7 +46,7 @@ var (
 	ErrNotHeld = errors.New("dsync: not held")
 
 	// ErrRefused: the store refused the command for a reason that repeating it
-	// can't mend, and changed nothing.
+	// can't mend, and did not do what it was asked for.
 	ErrRefused = errors.New("dsync: refused by the store")
 )
 

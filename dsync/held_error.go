@@ -1,6 +1,7 @@
 package dsync
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"time"
@@ -34,7 +35,7 @@ func (e *HeldError) Error() string {
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
 // heldError returns the error of a try that found the key in state st.
-func (s *Session) heldError(st State) *HeldError {
+func (s *Session) heldError(ctx context.Context, st *State) *HeldError {
 	e := &HeldError{Key: st.Key}
 	switch {
 	case len(st.Holders) > 0:
@@ -43,6 +44,9 @@ func (s *Session) heldError(st State) *HeldError {
 	case len(st.Ahead) > 0:
 		e.Session = st.Ahead[0].Session
 	}
+	// Of who holds for a fixed time nothing was read: it need not be alive. Who it is
+	// is for people to read, so that it can't be read makes no other error of it.
+	_ = s.look(ctx, []string{e.Session})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p := s.peers[e.Session]; p != nil {

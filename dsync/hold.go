@@ -2,49 +2,70 @@ package dsync
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"time"
 )
 
-// A hold is one claim from the first request for it until the store has
-// forgotten it: the shared mechanism of everything that can be locked.
+// A hold is one holder's of a claim, from the first request for it until its holder
+// is done: the shared mechanism of everything that can be locked.
 //
-//	asking ──► held ──► spent     released by its holder
+//	asking ──► held ──► spent     released by its holder, or handed on
 //	  │          ├────► gone      lost: nothing may be sent for it any more
-//	  │          └────► told ──► spent   asked to stop; in its grace
+//	  │          ├────► told ──► spent   asked to stop; in its grace
+//	  │          └────► parked ─► spent  nobody's: kept for whoever comes next here
 //	  └──► spent                  given up before it was granted
+//
+// Its fields are guarded by the session's mu.
 type hold struct {
-	s      *Session
-	p      *presence
-	claim  Claim
-	began  time.Time     // when the caller asked
-	wake   chan struct{} // room for one: an event has come
-	freed  chan struct{} // closed when the holder said that it is done
-	passed chan struct{} // closed when the hold has passed the turn on by itself
-
-	// Set by the grant, before anyone else sees them.
-	ctx context.Context // ends with the hold; its Done is Lost
-	end context.CancelCauseFunc
-
-	// Guarded by s.mu:
+	*tenure
 	state    holdState
-	asks     int                  // attempts sent
-	waits    bool                 // counted as a waiter by the watch
-	left     bool                 // the turn was passed on by the hold itself
-	auto     bool                 // it passes the turn on by itself: see Hold
-	draining bool                 // it is to be released when the grace is over
-	done     bool                 // freed is closed
-	again    bool                 // the watch became ready after the last attempt was sent
-	event    Event                // the grant event that came
-	void     time.Time            // no unanswered attempt joins once the store's clock is past it; zero: all were answered
-	inflight <-chan answer[State] // an attempt that its caller did not wait for
-	token    int64
-	term     int64
-	since    time.Time // the store's clock at the grant, if it was told
-	until    time.Time // of a fixed lease
-	ends     stamp     // of a fixed lease: before the send of what its deadline counts from
-	timer    *time.Timer
-	cause    error // why it was lost
+	began    time.Time       // when the caller asked; then when it was granted, zero if no hook wants to know
+	token    int64           // once it was granted
+	ctx      context.Context // ends with the hold; its Done is Lost. Made when somebody asks for it
+	end      context.CancelCauseFunc
+	cause    error         // why it was lost
+	sharers  int           // who has it, of a hold that is shared
+	freed    chan struct{} // closed when the holder said that it is done; made when somebody asks for it
+	done     bool          // the holder is done
+	draining bool          // it is to be released when the grace is over
+	kept     bool          // its holder is done, and left it behind with an end
+}
+
+// A tenure is a claim from the first request for it until the store has forgotten
+// it: what the holds that are handed on, one to the next, have in common. What is
+// not said to be set when it is made is guarded by the session's mu.
+type tenure struct {
+	s       *Session
+	p       *presence
+	q       *queue // nil: it never was anybody's
+	claim   Claim
+	auto    bool            // it gives its place in the queue back by itself: see Hold
+	shares  bool            // readers of this process may share it
+	pressed map[string]bool // claims whose sessions were asked to give the key up; nil: none is to be
+	wake    chan struct{}   // room for one: there may be something new
+	passed  chan struct{}   // closed when its place was given back; nil unless auto
+
+	// While it is asked for:
+	asks     int                   // attempts sent
+	place    int                   // in the store's line, by its last answer; 0: not in it
+	ahead    []string              // the sessions that stand in the way, by the same
+	waits    bool                  // counted by the watch
+	again    bool                  // there is reason to ask again since the last attempt was sent
+	revoked  bool                  // it was revoked before its grant was learnt, or while it was released
+	lone     bool                  // only one attempt was not answered, and is inflight
+	void     time.Time             // no unanswered attempt joins once the store's clock is past it; zero: all were answered
+	inflight <-chan answer[*State] // an attempt that its caller did not wait for
+
+	// Once it was granted:
+	*granted
+	handed  int   // how often it was handed on
+	last    int64 // the greatest token there is for that
+	watched int   // the watch, by number, that would tell of others that wait; 0: none
+	yielded bool  // others wait
+	left    bool  // its place in the queue was given back
+	leaves  bool  // its place is given back when it is released
+
+	timer *time.Timer // of a fixed lease
 }
 
 type holdState int
@@ -54,6 +75,7 @@ const (
 	held
 	told
 	gone
+	parked
 	spent
 )
 
@@ -63,47 +85,61 @@ type want struct {
 	kind          Kind
 	weight, limit int64
 	lease         time.Duration
-	auto          bool // the hold passes its turn on by itself: see Hold
+	auto          bool // the hold gives its place back by itself: see Hold
+	shares        bool // it can be shared
+	first         bool // before all others, and holders are asked to give the key up
+	back          bool // it had its turn to ask, and gave it up for one that is first
 	began         time.Time
 }
 
-// exclusive is all of key, as kind.
-func exclusive(key string, kind Kind) want {
-	return want{key: key, kind: kind, weight: 1, limit: 1, began: time.Now()}
+// all is all of key, as kind.
+func all(key string, kind Kind) want {
+	return want{key: key, kind: kind, weight: 1, limit: 1}
 }
 
 // newHold returns a hold with a claim that was never used. Its caller must call
 // settled in the end.
-func (p *presence) newHold(w want) (*hold, error) {
+func (p *presence) newHold(w *want) (*hold, error) {
 	s := p.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	select {
-	case <-s.closing:
+	if s.ends() {
 		return nil, ErrClosed
-	default:
 	}
 	s.asking.Add(1)
-	h := &hold{
-		s: s, p: p, began: w.began, auto: w.auto,
+	lingers := s.opt.Linger > 0 && w.exclusive() && w.lease == 0 && !w.auto
+	h := &hold{began: w.began, tenure: &tenure{
+		s: s, p: p, q: s.queues[w.key], auto: w.auto, shares: w.shares,
 		claim: Claim{
 			Key: w.key, ID: p.claimID(), Session: p.id,
 			Kind: w.kind, Weight: w.weight, Limit: w.limit, Lease: w.lease,
+			Yield: lingers || w.shares, First: w.first,
 		},
-		wake:   make(chan struct{}, 1),
-		freed:  make(chan struct{}),
-		passed: make(chan struct{}),
+		wake: make(chan struct{}, 1),
+	}}
+	if w.first {
+		h.pressed = make(map[string]bool)
+	}
+	if w.auto {
+		h.passed = make(chan struct{})
 	}
 	s.holds[h.claim.ID] = h
+	if lingers || w.shares && h.q.keen {
+		p.join(h)
+	}
 	return h, nil
 }
 
 // settled ends the asking: the hold was granted, or, with an error, is given up.
-// waited says whether the claim may stand in line.
+// waited says whether the claim may stand in line. One that was granted too late may
+// hold.
 func (h *hold) settled(waited bool, err error) {
-	h.p.part(h)
 	if err != nil {
-		h.abandon(waited && !isAnswer(err))
+		h.abandon(errors.Is(err, errOver) || waited && !isAnswer(err))
+	} else if !h.claim.Yield {
+		h.s.mu.Lock()
+		h.part()
+		h.s.mu.Unlock()
 	}
 	h.s.asking.Done()
 }
@@ -113,161 +149,84 @@ func (h *hold) settled(waited bool, err error) {
 func (h *hold) leased() bool { return h.claim.Lease > 0 && h.state != asking }
 
 // grant begins the hold. The lease of its presence, and of a fixed lease its
-// own, must not be over: a grant that is learnt too late is none.
-func (h *hold) grant(g granted) error {
+// own, must not be over: a grant that is learnt too late is none, as is one of a
+// claim that was revoked.
+func (h *hold) grant(g *granted) error {
 	s := h.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h.until, h.ends = g.until, g.sent
+	h.granted = g
 	switch {
 	case h.state != asking:
 		return ErrClosed
-	case h.p.expired(), h.claim.Lease > 0 && h.leaseLeft() <= 0:
+	case h.revoked, h.p.expired(), h.claim.Lease > 0 && h.leaseLeft() <= 0:
 		return errOver
 	}
-	h.state, h.token, h.term, h.since = held, g.token, g.term, g.since
-	h.ctx, h.end = context.WithCancelCause(context.Background())
+	h.state, h.token = held, g.token
+	h.ahead = nil
+	h.start = time.Now()
+	h.last = g.token + tokenRoom - 1
+	if h.claim.Yield && h.claim.Weight == h.claim.Limit {
+		h.last = g.token + yieldRoom - 1
+	}
 	if h.claim.Lease > 0 {
 		h.timer = time.AfterFunc(h.leaseLeft(), h.lapse)
 	}
-	if q := s.queues[h.claim.Key]; q != nil {
-		q.holder = h
+	h.q.holder = h
+	if h.shares {
+		h.sharers, h.q.shared = 1, h
 	}
-	grant := Grant{Key: h.claim.Key, Kind: h.claim.Kind, Token: g.token, Wait: time.Since(h.began)}
-	s.each(func(l *Hooks) {
-		if l.Granted != nil {
-			s.report(func() { l.Granted(grant) })
-		}
-	})
+	h.report(false)
+	if h.q.forced() {
+		h.drain(ErrRevoked) // it asked before that one came
+	}
 	return nil
 }
 
-// leaseLeft returns what is left of a fixed lease by the local clock. s.mu must
-// be held.
-func (h *hold) leaseLeft() time.Duration {
-	return holdTime(h.claim.Lease, h.s.opt.Margin, h.s.opt.Grace) - h.ends.elapsed()
-}
-
-// live compares the clock and reports whether the hold goes on. It is what every
-// look at the hold begins with: a process that was frozen past its deadline must
-// not see a hold in the moment before its timers run.
-func (h *hold) live() bool {
-	h.s.mu.Lock()
-	defer h.s.mu.Unlock()
-	if h.state != held {
-		return false
-	}
-	if h.claim.Lease > 0 {
-		h.lapseLocked()
-	} else {
-		h.p.expired()
-	}
-	return h.state == held
-}
-
-// lapse is what the timer of a fixed lease calls.
-func (h *hold) lapse() {
-	h.s.mu.Lock()
-	defer h.s.mu.Unlock()
-	if !h.lapseLocked() && h.state == held {
-		h.timer.Reset(h.leaseLeft()) // extended in the meantime
-	}
-}
-
-// lapseLocked ends a fixed lease if its time is over by the local clock. s.mu
-// must be held.
-func (h *hold) lapseLocked() bool {
-	if h.leaseLeft() > 0 {
-		return false
-	}
-	h.lose(fmt.Errorf("its lease of %v is over", h.claim.Lease))
-	return true
-}
-
-// extended takes in that the Extend sent at sent moved the end to until.
-func (h *hold) extended(sent stamp, until time.Time) {
-	h.s.mu.Lock()
-	defer h.s.mu.Unlock()
-	if h.state != held || until.Before(h.until) {
-		return
-	}
-	h.ends, h.until = sent, until
-	h.timer.Reset(h.leaseLeft())
-}
-
-// leave passes on the turn of a hold that does so by itself, once. s.mu must be
-// held.
-func (h *hold) leave() {
-	if !h.left {
-		h.left = true
-		close(h.passed)
-		h.s.leaveLocked(h.claim.Key)
-	}
-}
-
-// why returns why the hold is over.
-func (h *hold) why() error {
-	h.s.mu.Lock()
-	defer h.s.mu.Unlock()
-	if h.cause == nil {
-		return fmt.Errorf("%w: it was released", ErrLost)
-	}
-	return h.cause
-}
-
-// lose ends the hold by loss: Lost closes, and nothing more is sent for it. s.mu
-// must be held.
-func (h *hold) lose(cause error) {
-	h.tell(cause)
-	if h.state != told {
-		return
-	}
-	h.state = gone
-	delete(h.s.holds, h.claim.ID)
-	if h.claim.Lease > 0 {
-		h.timer.Stop()
-		h.leave()
-	}
-}
-
-// free notes that the holder is done. s.mu must be held.
-func (h *hold) free() {
-	if !h.done {
-		h.done = true
-		close(h.freed)
-	}
-}
-
-// tell ends the hold by notice: Lost closes, and the claim is kept until its
-// holder says that it is done, or the grace is over. s.mu must be held.
-func (h *hold) tell(cause error) {
-	if h.state != held {
-		return
-	}
-	s := h.s
-	h.state = told
-	h.cause = fmt.Errorf("%w: %w", ErrLost, cause)
-	h.end(h.cause)
-	if h.draining {
-		s.info("dsync: hold ended", "key", h.claim.Key, "token", h.token, "cause", cause)
-	} else {
-		s.warn("dsync: hold lost", "key", h.claim.Key, "token", h.token, "cause", cause)
-	}
-	loss := Loss{Key: h.claim.Key, Kind: h.claim.Kind, Token: h.token, Cause: h.cause}
-	s.each(func(l *Hooks) {
-		if l.Lost != nil {
-			s.report(func() { l.Lost(loss) })
+// report tells of the grant. s.mu must be held.
+func (h *hold) report(local bool) {
+	var now time.Time // not read for nothing: where keys linger that is a good part of a Lock
+	h.s.each(func(l *Hooks) {
+		if now.IsZero() && l.ofHolds() {
+			now = time.Now()
+		}
+		if l.Granted != nil {
+			grant := Grant{Key: h.claim.Key, Kind: h.claim.Kind, Token: h.token, Wait: now.Sub(h.began), Local: local}
+			h.s.report(func() { l.Granted(grant) })
 		}
 	})
-	if h.auto {
-		h.drainLocked()
+	h.began = now
+}
+
+// scope returns a context that ends with the hold. s.mu must be held.
+func (h *hold) scope() context.Context {
+	if h.ctx == nil {
+		h.ctx, h.end = context.WithCancelCause(context.Background())
+		if h.state != held {
+			h.finish()
+		}
 	}
+	return h.ctx
+}
+
+// finish ends the hold's context, if there is one. s.mu must be held.
+func (h *hold) finish() {
+	if h.end == nil {
+		return
+	}
+	cause := h.cause
+	if cause == nil {
+		cause = context.Canceled
+	}
+	h.end(cause)
 }
 
 // lost returns the channel that is closed when the hold ends.
 func (h *hold) lost() <-chan struct{} {
-	h.live()
-	return h.ctx.Done()
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	h.look(time.Now())
+	return h.scope().Done()
 }
 
 // fencing returns the token, or 0 if the hold is over.
@@ -278,10 +237,24 @@ func (h *hold) fencing() int64 {
 	return h.token
 }
 
-// notify takes in an event. s.mu must be held.
+// notify has the one who asks ask again, or find that it is over. s.mu must be held.
 func (h *hold) notify() {
+	h.again = true
+	h.rouse()
+}
+
+// rouse has the one who asks look whether there is reason to ask again.
+func (h *hold) rouse() {
 	select {
 	case h.wake <- struct{}{}:
 	default:
 	}
 }
+
+// errOver: the claim can't be granted any more, since its session was lost, its
+// lease lapsed before it was dated, or it was revoked. Ask again with a new one.
+var errOver = errors.New("dsync: the claim was lost while asking")
+
+// errAside: somebody in this process wants the key by force. Its claim is to be first
+// in the store's line, where this process has one claim at a time.
+var errAside = errors.New("dsync: stepped aside")

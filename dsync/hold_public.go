@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // A Hold is one exclusive hold of a key, for packages that build on this one, as
@@ -12,11 +14,13 @@ import (
 //
 // Unlike a Mutex it needs no Unlock after its end: once it is lost or drained it
 // passes the key on, in this process as well, when its holder has called Release,
-// or when the session's grace is over.
+// or when the session's grace is over. But until Release its holder counts as one
+// that is not done: see [Session.Healthy].
 type Hold struct {
-	s    *Session
-	h    *hold
-	once sync.Once
+	s         *Session
+	h         *hold
+	once      sync.Once
+	published atomic.Int64 // how often Publish was called
 }
 
 // Hold waits for key and holds it as kind. Errors are those of
@@ -25,7 +29,7 @@ func (s *Session) Hold(ctx context.Context, key string, kind Kind) (*Hold, error
 	if err := CheckKey(key); err != nil {
 		return nil, err
 	}
-	w := exclusive(key, kind)
+	w := all(key, kind)
 	w.auto = true
 	h, err := s.acquire(ctx, w)
 	if err != nil {
@@ -40,7 +44,7 @@ func (s *Session) TryHold(ctx context.Context, key string, kind Kind) (*Hold, er
 	if err := CheckKey(key); err != nil {
 		return nil, err
 	}
-	w := exclusive(key, kind)
+	w := all(key, kind)
 	w.auto = true
 	h, err := s.tryAcquire(ctx, w)
 	if err != nil {
@@ -54,6 +58,21 @@ func (o *Hold) Lost() <-chan struct{} { return o.h.lost() }
 
 // Token returns the fencing token, or 0 if the hold is over: see [Mutex.Token].
 func (o *Hold) Token() int64 { return o.h.fencing() }
+
+// Left returns for how long the hold goes on from now, by the local clock, unless a
+// heartbeat is acknowledged meanwhile; 0 if it is over. A program that has somebody
+// else stop its work in time, another process say, tells it after every heartbeat
+// ([Hooks].Heartbeat): when nothing is left, the session's grace begins. Of the
+// clock and Left, read the clock first.
+func (o *Hold) Left() time.Duration {
+	o.s.mu.Lock()
+	defer o.s.mu.Unlock()
+	now := time.Now()
+	if !o.h.look(now) {
+		return 0
+	}
+	return o.h.p.leftAt(now)
+}
 
 // Term returns the number of grants of the key up to this one, of KindElection;
 // also after the end.
@@ -75,10 +94,7 @@ func (o *Hold) Context(ctx context.Context) (context.Context, context.CancelCaus
 func (o *Hold) Drain(cause error) {
 	o.s.mu.Lock()
 	defer o.s.mu.Unlock()
-	if o.h.state == held {
-		o.h.draining = true
-		o.h.tell(cause)
-	}
+	o.h.drain(cause)
 }
 
 // Passed returns the channel that is closed when the key was passed on: the hold
@@ -91,12 +107,7 @@ func (o *Hold) Passed() <-chan struct{} { return o.h.passed }
 // background. The error is [ErrLost] if the hold had ended before, with what ended
 // it, or ctx's. A second Release does nothing.
 func (o *Hold) Release(ctx context.Context) (err error) {
-	o.once.Do(func() {
-		err = o.h.unlock(ctx, Outcome{})
-		o.s.mu.Lock()
-		o.h.leave()
-		o.s.mu.Unlock()
-	})
+	o.once.Do(func() { err = o.h.unlock(Outcome{}).wait(ctx) })
 	return err
 }
 
@@ -107,8 +118,9 @@ func (o *Hold) Publish(ctx context.Context, value []byte) error {
 	if !o.h.live() {
 		return o.h.why()
 	}
+	seq := o.published.Add(1)
 	_, err := await(ctx, o.s, call(o.s, "Publish", func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, o.s.store.Publish(ctx, o.h.claim, value)
+		return struct{}{}, o.s.store.Publish(ctx, o.h.claim, seq, value)
 	}))
 	return err
 }

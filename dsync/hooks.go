@@ -12,15 +12,24 @@ import (
 // goroutine of their own: a hook that blocks or panics delays later hooks, but
 // no heartbeat, no lock and no loss signal. A hook may call anything,
 // [Session.Close] included, which does not wait for a hook that is running. A
-// panic of a hook is logged and goes no further. Granted and Lost are never
-// dropped; of reports of heartbeats that wait behind a slow hook only the latest
-// is kept.
+// panic of a hook is logged and goes no further. Granted, Released and Lost are
+// never dropped; of reports of heartbeats that wait behind a slow hook only the
+// latest is kept.
 type Hooks struct {
-	// Granted: a hold began.
+	// Granted: a hold began. Readers of one process that share a hold in the store
+	// have one hold.
 	Granted func(Grant)
 
-	// Lost: a hold ended before its holder released it, by loss or by
-	// [Hold.Drain]; at most once per Granted.
+	// Released: a hold was ended by its holder, the last of them if it was shared:
+	// by an Unlock of any form, a Release, or the end of a run of a [Once]. The
+	// release is not sent yet, or the claim is handed on in this process, or kept.
+	//
+	// Each hold of which Granted told ends in one of two ways: Released tells of it,
+	// or Lost does, once.
+	Released func(Release)
+
+	// Lost: a hold ended before its holder released it, by loss, by [Session.Break],
+	// by [Session.Close] or by [Hold.Drain].
 	Lost func(Loss)
 
 	// SessionStarted: the process has an identity in the store, its first or a
@@ -73,12 +82,26 @@ type Grant struct {
 	Kind  Kind
 	Token int64
 	Wait  time.Duration // from the call to the grant, time in the local queue included
+	Local bool          // it was handed on in this process, without the store
+}
+
+// A Release tells of a hold that its holder ended.
+type Release struct {
+	Key   string
+	Kind  Kind
+	Token int64
+	Held  time.Duration // since the grant; 0 if no hook of holds was set at that time
 }
 
 // A Loss tells of a hold that ended before it was released.
 type Loss struct {
-	Key   string
-	Kind  Kind
-	Token int64
-	Cause error // ErrLost, and what led to it
+	Key     string
+	Kind    Kind
+	Token   int64
+	Cause   error         // ErrLost, and what led to it
+	Held    time.Duration // as in Release
+	Drained bool          // by [Hold.Drain]: by its holder, as when a leader resigns
 }
+
+// ofHolds reports whether one of the hooks is about holds.
+func (h *Hooks) ofHolds() bool { return h.Granted != nil || h.Released != nil || h.Lost != nil }

@@ -26,8 +26,10 @@ func (p *presence) keep() {
 	retry := s.backoff()
 	var (
 		sent  stamp // of the heartbeat under way
-		beats <-chan answer[time.Time]
+		given []Revocation
+		beats <-chan answer[Pulse]
 		swept <-chan answer[int]
+		again bool // there is reason for another heartbeat since the one under way was sent
 	)
 	for {
 		select {
@@ -35,12 +37,15 @@ func (p *presence) keep() {
 			// Frozen past the deadline, this timer may come before that one.
 			s.mu.Lock()
 			over := p.expired()
+			given = p.given()
 			s.mu.Unlock()
 			if over {
 				return
 			}
 			sent = stampNow()
-			beats = call(s, "Heartbeat", func(ctx context.Context) (time.Time, error) { return s.store.Heartbeat(ctx, p.id) })
+			beats = call(s, "Heartbeat", func(ctx context.Context) (Pulse, error) {
+				return s.store.Heartbeat(ctx, p.id, given)
+			})
 
 		case a := <-beats:
 			beats = nil
@@ -50,13 +55,22 @@ func (p *presence) keep() {
 				s.mu.Unlock()
 				return
 			}
-			left := p.beaten(sent, a)
+			left := p.beaten(sent, given, a)
 			if a.err != nil {
 				beat.Reset(retry.next())
 			} else {
 				retry.reset()
 				beat.Reset(max(0, p.period()-sent.elapsed()))
 				deadline.Reset(left)
+				if again {
+					again = false
+					beat.Reset(0)
+				}
+			}
+
+		case <-p.hurry:
+			if again = beats != nil; !again {
+				beat.Reset(0)
 			}
 
 		case <-deadline.C:
@@ -91,21 +105,27 @@ func (p *presence) keep() {
 
 func (p *presence) period() time.Duration { return jitter(p.s.opt.Heartbeat, 0.1) }
 
-// beaten takes in the answer of the heartbeat that was sent at sent, and returns
-// what is left of the lease.
-func (p *presence) beaten(sent stamp, a answer[time.Time]) time.Duration {
+// beaten takes in the answer of the heartbeat that was sent at sent and took the
+// revocations in given off, and returns what is left of the lease.
+func (p *presence) beaten(sent stamp, given []Revocation, a answer[Pulse]) time.Duration {
 	s := p.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var jump time.Duration
 	if a.err == nil && p.left() > 0 {
-		jump = p.jump(sent, a.v)
+		jump = p.jump(sent, a.v.Now)
 		p.sent = sent
-		p.saw(a.v)
-		p.beatAt, p.beatNow, p.beatEnd = sent, a.v, stampNow()
+		p.saw(a.v.Now)
+		p.beatAt, p.beatNow, p.beatEnd = sent, a.v.Now, stampNow()
 		close(p.beat)
 		p.beat = make(chan struct{})
 		p.watch.tick(s)
+		for _, r := range given {
+			delete(p.revoked, r)
+		}
+		for _, r := range a.v.Revoked {
+			p.revoke(r)
+		}
 		s.peers.forget(s.opt.TTL)
 	}
 	left := p.left()

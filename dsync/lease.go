@@ -28,7 +28,7 @@ func (s *Session) Acquire(ctx context.Context, key string, d time.Duration) (*Le
 	if err := s.checkLease(key, d); err != nil {
 		return nil, err
 	}
-	w := exclusive(key, KindMutex)
+	w := all(key, KindMutex)
 	w.lease = d
 	h, err := s.acquire(ctx, w)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Session) TryAcquire(ctx context.Context, key string, d time.Duration) (
 	if err := s.checkLease(key, d); err != nil {
 		return nil, err
 	}
-	w := exclusive(key, KindMutex)
+	w := all(key, KindMutex)
 	w.lease = d
 	h, err := s.tryAcquire(ctx, w)
 	if err != nil {
@@ -117,12 +117,7 @@ func (l *Lease) Extend(ctx context.Context) (until time.Time, err error) {
 // store's answer only; the release goes on in the background. The error is
 // [ErrLost] if the hold was over before, or ctx's. A second Release does nothing.
 func (l *Lease) Release(ctx context.Context) (err error) {
-	l.once.Do(func() {
-		err = l.h.unlock(ctx, Outcome{})
-		l.s.mu.Lock()
-		l.h.leave()
-		l.s.mu.Unlock()
-	})
+	l.once.Do(func() { err = l.h.unlock(Outcome{}).wait(ctx) })
 	if err != nil {
 		return fmt.Errorf("dsync: release %q: %w", l.h.claim.Key, err)
 	}

@@ -208,3 +208,42 @@ func TestCloseEndsLeases(t *testing.T) {
 		}
 	})
 }
+
+// A lease that has lapsed for its holder is in its grace: a Break and a ForceLock of
+// its own session, and a revocation by another, leave it that, and the store frees it
+// at its end.
+func TestLapsedLeaseHasItsGrace(t *testing.T) {
+	for _, who := range []string{"own ForceLock", "own Break", "another's Break"} {
+		t.Run(who, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				opt := &dsync.Options{Watch: true}
+				s, other := newSession(t, store, opt), newSession(t, store, opt)
+				lock(t, other.Mutex("another"))
+				l, err := s.Acquire(background, "k", 20*time.Second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				<-l.Lost()
+				lost := time.Now()
+				time.Sleep(grace / 4)
+				switch who {
+				case "own ForceLock":
+					err = s.Mutex("k").ForceLock(background)
+				case "own Break":
+					err = s.Break(background, "k")
+				default:
+					err = other.Break(background, "k")
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if d := time.Since(lost); d < grace {
+					t.Errorf("taken %v after Lost closed, want at least the grace of %v", d, grace)
+				} else if d > margin+grace+time.Second {
+					t.Errorf("taken %v after Lost closed, want little more than margin and grace", d)
+				}
+			})
+		})
+	}
+}

@@ -22,8 +22,10 @@ import (
 // lost its hold stays locked in this process until its Unlock, so that a late
 // Unlock can't free somebody's newer hold.
 type Mutex struct {
-	s   *Session
-	key string
+	s     *Session
+	key   string
+	kind  Kind
+	limit int64 // it has all of it
 
 	mu sync.Mutex
 	h  *hold // nil: unlocked
@@ -34,6 +36,11 @@ var (
 
 	closedChan = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 )
+
+// want is all of the key.
+func (m *Mutex) want() want {
+	return want{key: m.key, kind: m.kind, weight: m.limit, limit: m.limit}
+}
 
 func (m *Mutex) session() *Session {
 	if m.s == nil {
@@ -49,23 +56,7 @@ func (m *Mutex) Key() string { return m.key }
 // until it is free. While the store can't be reached or refuses, it waits and
 // logs, and never panics. On a closed session it blocks for ever, as it can
 // neither lock nor fail.
-func (m *Mutex) Lock() {
-	s := m.session()
-	retry := backoff{cap: s.opt.TTL / 2}
-	for {
-		err := m.LockContext(context.Background())
-		switch {
-		case err == nil:
-			return
-		case errors.Is(err, ErrClosed):
-			select {}
-		}
-		s.warn("dsync: Lock goes on waiting", "key", m.key, "err", err)
-		if s.sleep(context.Background(), retry.next()) != nil {
-			select {}
-		}
-	}
-}
+func (m *Mutex) Lock() { m.session().lock(m.key, m.LockContext) }
 
 // LockContext locks m like Lock, but gives up when ctx ends. ctx bounds the wait
 // only: a hold does not end with it. Its values are not used; in particular a
@@ -75,9 +66,29 @@ func (m *Mutex) Lock() {
 // errors.Is finds both; [ErrClosed]; [ErrMismatch] if the key is in use as
 // another kind; or [ErrRefused]. Other errors of the store are waited out.
 func (m *Mutex) LockContext(ctx context.Context) error {
-	h, err := m.session().acquire(ctx, exclusive(m.key, KindMutex))
+	return m.lock(ctx, m.want())
+}
+
+// ForceLock locks m, ahead of all who wait, and asks those that hold the key to
+// give it up: each is told (its Lost closes, with [ErrRevoked] as the cause), and
+// has its session's grace to stop, or until it unlocks. It is not taken from
+// anyone who was not told: of a process that can't be reached it is free when its
+// session has lapsed, of a [Lease] without its process when that is over. A hold in
+// this process must be unlocked as well, as for Lock. ctx and errors are those of
+// LockContext.
+//
+// A process is told at once if it has a watch (see [Options].Watch), else with its
+// next heartbeat.
+func (m *Mutex) ForceLock(ctx context.Context) error {
+	w := m.want()
+	w.first = true
+	return m.lock(ctx, w)
+}
+
+func (m *Mutex) lock(ctx context.Context, w want) error {
+	h, err := m.session().acquire(ctx, w)
 	if err != nil {
-		return fmt.Errorf("dsync: lock %q: %w", m.key, err)
+		return fmt.Errorf("dsync: lock %q: %w", w.key, err)
 	}
 	m.locked(h)
 	return nil
@@ -93,7 +104,7 @@ func (m *Mutex) TryLock() bool { return m.TryLockContext(context.Background()) =
 // are ctx's, [ErrClosed], and the store's, which never pass for ErrHeld. A holder
 // that has lapsed does not count: its session is buried, and m locked.
 func (m *Mutex) TryLockContext(ctx context.Context) error {
-	h, err := m.session().tryAcquire(ctx, exclusive(m.key, KindMutex))
+	h, err := m.session().tryAcquire(ctx, m.want())
 	if err != nil {
 		return tryError("lock", m.key, err)
 	}
@@ -125,19 +136,13 @@ func (m *Mutex) hold() *hold {
 // Unlock unlocks m. It panics if m is not locked; if the hold was lost it does
 // nothing to the store. It waits for the release at most a third of the TTL, as
 // when the store can't be reached; the release goes on in the background.
-func (m *Mutex) Unlock() {
-	ctx, cancel := context.WithTimeout(context.Background(), m.session().opt.TTL/3)
-	defer cancel()
-	if err := m.UnlockContext(ctx); err != nil {
-		m.s.warn("dsync: Unlock", "key", m.key, "err", err)
-	}
-}
+func (m *Mutex) Unlock() { m.unlock(Outcome{}).finish(m.s, m.key) }
 
 // UnlockContext unlocks m like Unlock. ctx bounds only the wait for the release,
 // which goes on in the background until the store has answered. The error is
 // [ErrLost] if the hold had ended before, or ctx's.
 func (m *Mutex) UnlockContext(ctx context.Context) error {
-	return m.unlock(ctx, Outcome{})
+	return m.unlocked(ctx, Outcome{})
 }
 
 // UnlockAfter unlocks m in this process, but keeps the key held for d from now on,
@@ -149,20 +154,23 @@ func (m *Mutex) UnlockAfter(ctx context.Context, d time.Duration) error {
 	if d < time.Millisecond {
 		return fmt.Errorf("dsync: unlock %q after %v: it must be at least 1ms; Unlock frees it now", m.key, d)
 	}
-	return m.unlock(ctx, Outcome{Keep: d})
+	return m.unlocked(ctx, Outcome{Keep: d})
 }
 
-func (m *Mutex) unlock(ctx context.Context, o Outcome) error {
-	s := m.session()
+func (m *Mutex) unlock(o Outcome) release {
+	m.session()
 	m.mu.Lock()
 	h := m.h
 	m.h = nil
 	m.mu.Unlock()
 	if h == nil {
-		panic(fmt.Sprintf("dsync: unlock of unlocked mutex %q", m.key))
+		panic(fmt.Sprintf("dsync: unlock of unlocked %s %q", m.kind, m.key))
 	}
-	defer s.leave(m.key)
-	if err := h.unlock(ctx, o); err != nil {
+	return h.unlock(o)
+}
+
+func (m *Mutex) unlocked(ctx context.Context, o Outcome) error {
+	if err := m.unlock(o).wait(ctx); err != nil {
 		return fmt.Errorf("dsync: unlock %q: %w", m.key, err)
 	}
 	return nil
@@ -178,6 +186,15 @@ func (m *Mutex) Lost() <-chan struct{} {
 	return closedChan
 }
 
+// Context returns a context that ends with ctx and with the hold, as that of f in
+// [Mutex.Do] does: its cause is then [ErrLost], or [context.Canceled] if the hold was
+// released. Its Err compares the clock, so that the first look after a freeze tells of
+// a loss. Of a mutex that is not locked it has ended. Call cancel when the work is
+// done.
+func (m *Mutex) Context(ctx context.Context) (_ context.Context, cancel context.CancelFunc) {
+	return contextOf(ctx, m.hold())
+}
+
 // Token returns the fencing token of the hold: greater than that of any earlier
 // hold of the key, by anyone. It is 0 if m is not locked or the hold is lost.
 func (m *Mutex) Token() int64 {
@@ -185,6 +202,22 @@ func (m *Mutex) Token() int64 {
 		return h.fencing()
 	}
 	return 0
+}
+
+// Owned reports whether m is locked and its hold goes on, by a look at the clock:
+// it asks nobody.
+func (m *Mutex) Owned() bool {
+	h := m.hold()
+	return h != nil && h.live()
+}
+
+// Locked reports whether anybody holds the key, by asking the store: somebody
+// whose session and lease have not lapsed, this process included. The answer may
+// be out of date when it arrives. Errors are those of [Session.Status], which tells
+// who it is.
+func (m *Mutex) Locked(ctx context.Context) (bool, error) {
+	st, err := m.session().Status(ctx, m.key)
+	return st.Held(), err
 }
 
 // Do locks m, calls f on the calling goroutine, and unlocks m when f returns,

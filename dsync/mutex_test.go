@@ -175,6 +175,26 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 			t.Errorf("the holder's record is %+v", m[0])
 		}
 
+		// Held for a fixed time, by a session that lives.
+		if _, err := a.Acquire(background, "leased", time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		kept := a.Mutex("kept")
+		lock(t, kept)
+		if err := kept.UnlockAfter(background, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		c := newSession(t, store, nil) // knows of nobody yet
+		for _, key := range []string{"leased", "kept"} {
+			err := c.Mutex(key).TryLockContext(background)
+			if !errors.As(err, &held) || held.Host != "a.example" || held.PID != os.Getpid() || held.Until.IsZero() {
+				t.Errorf("%s: error is %+v", key, err)
+			}
+		}
+		if err := a.Mutex("kept").TryLockContext(background); !errors.As(err, &held) || held.Host != "a.example" {
+			t.Errorf("kept by this very process: error is %+v", err)
+		}
+
 		// Held in this very process.
 		err = a.Mutex("k").TryLockContext(background)
 		if !errors.As(err, &held) || held.Host != "a.example" || held.Session != a.ID() {
@@ -428,7 +448,7 @@ func TestTokensGrowThroughCleanUp(t *testing.T) {
 			mu.Unlock()
 			if i%100 == 99 {
 				time.Sleep(3 * time.Hour)
-				if len(store.Keys()) == 1 {
+				if len(store.Records()) == 1 {
 					cleaned++
 				}
 			}

@@ -79,18 +79,9 @@ func (s *Session) observe(ctx context.Context, key string, f func(State, error))
 func (p *presence) follow(ctx context.Context, key string, f func(State)) error {
 	changed := p.observe(key)
 	defer p.unobserve(key, changed)
-	t := time.NewTimer(0)
-	defer t.Stop()
-	for {
-		select {
-		case <-changed:
-		case <-t.C:
-		case <-p.over:
-			return errOver
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-p.s.closing:
-			return ErrClosed
+	for d := time.Duration(0); ; {
+		if err := p.await(ctx, changed, d); err != nil {
+			return err
 		}
 		st, err := p.s.Load(ctx, key)
 		if err != nil {
@@ -98,7 +89,26 @@ func (p *presence) follow(ctx context.Context, key string, f func(State)) error 
 		}
 		f(st)
 		p.s.mu.Lock()
-		t.Reset(p.pollTime(1))
+		d = p.pollTime(1)
 		p.s.mu.Unlock()
+	}
+}
+
+// await waits for a change, for d at the most. An error ends the wait; errOver: the
+// presence was lost.
+func (p *presence) await(ctx context.Context, changed <-chan struct{}, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-changed:
+		return nil
+	case <-t.C:
+		return nil
+	case <-p.over:
+		return errOver
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-p.s.closing:
+		return ErrClosed
 	}
 }

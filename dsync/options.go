@@ -13,6 +13,7 @@ const (
 	minTTL           = time.Second
 	defaultTTL       = 30 * time.Second
 	defaultMargin    = 500 * time.Millisecond
+	defaultTurn      = 50 * time.Millisecond
 	defaultRetention = 7 * 24 * time.Hour
 	maxMeta          = 4 << 10
 )
@@ -22,8 +23,9 @@ const (
 type Options struct {
 	// TTL is how long after its last heartbeat, by the store's clock, a session
 	// may be declared dead: the time after which the locks of a crashed process
-	// can be taken. Default 30 s, at least 1 s, whole milliseconds. It must be
-	// longer than the store's fail-over by half, if locks are to survive one.
+	// can be taken. Default 30 s, at least 1 s, whole milliseconds. Locks survive a
+	// fail-over of the store that is over within TTL·0.999 − Margin − Grace −
+	// 1.1·Heartbeat, which is about half of it.
 	TTL time.Duration
 
 	// Margin pays for clocks: a hold ends by the local clock at least Margin +
@@ -46,6 +48,30 @@ type Options struct {
 	// as seldom. Default 250 ms where the store can't push, 5 s where it can.
 	// At least 10 ms.
 	Poll time.Duration
+
+	// Turn is for how long, since the store granted an exclusive hold to this
+	// process, the goroutines here may hand it on to each other while other
+	// processes may be waiting; HandOvers is how often. Each gets a token of its
+	// own, and a hand-over takes no command. For Turn, too, readers here may share a
+	// hold: see [RWMutex]. A [Semaphore] is not handed on. Default 50 ms and 1,023,
+	// which is the most; negative: every hold is granted by the store.
+	Turn      time.Duration
+	HandOvers int
+
+	// Linger is for how long a key that was unlocked stays with this process, so
+	// that locking it again takes no command. Others that wait for it get it before
+	// that, within a round trip or two where the store pushes; where it can't, the
+	// key is kept for that long at a time, and as long in all while it is in use. A
+	// try elsewhere finds the key held as long as it lingers. A session with it
+	// keeps a watch open. Default 0: no key lingers; that of a [Semaphore] never does.
+	Linger time.Duration
+
+	// Watch keeps a watch open as long as the session lives, so that
+	// [Session.Break] and [Mutex.ForceLock] elsewhere reach what it holds at once;
+	// without, a session that neither waits nor observes learns of them with its
+	// next heartbeat. A watch costs the store something: a connection, and a look at
+	// each write. Default false.
+	Watch bool
 
 	// Retention is how long the store keeps records that are idle. It must exceed
 	// any step back of the store's clock (fencing tokens start again from the
@@ -109,13 +135,25 @@ func (o *Options) withDefaults() (Options, error) {
 	if r.Heartbeat < 10*time.Millisecond {
 		return r, fmt.Errorf("dsync: Heartbeat is %v; it must be at least 10ms (0 means TTL/3)", r.Heartbeat)
 	}
-	lease, need := holdTime(r.TTL, r.Margin, r.Grace), r.Heartbeat+r.Heartbeat/10+r.TTL/6
+	lease, need := holdTime(r.TTL, r.Margin, r.Grace), r.beatTime()
 	if need > lease {
 		return r, fmt.Errorf("dsync: Heartbeat %v leaves no time for a second one: 1.1·Heartbeat + TTL/6 = %v must be at most TTL·0.999 − Margin − Grace = %v; raise TTL (%v) or lower Heartbeat, Margin (%v) or Grace (%v)",
 			r.Heartbeat, need, lease, r.TTL, r.Margin, r.Grace)
 	}
 	if r.Poll != 0 && r.Poll < 10*time.Millisecond {
 		return r, fmt.Errorf("dsync: Poll is %v; it must be at least 10ms (0 means the default)", r.Poll)
+	}
+	if r.Turn == 0 {
+		r.Turn = defaultTurn
+	}
+	if r.HandOvers == 0 {
+		r.HandOvers = tokenRoom - 1
+	}
+	if r.HandOvers >= tokenRoom {
+		return r, fmt.Errorf("dsync: HandOvers is %d; it may be %d at the most (0 means that; negative: none)", r.HandOvers, tokenRoom-1)
+	}
+	if r.Linger < 0 {
+		return r, fmt.Errorf("dsync: Linger is %v; it must be positive (0: no key lingers)", r.Linger)
 	}
 	if r.Retention == 0 {
 		r.Retention = defaultRetention
@@ -145,6 +183,10 @@ func (o *Options) withDefaults() (Options, error) {
 	}
 	return r, nil
 }
+
+// beatTime is how long after the send of a heartbeat the next one has been answered
+// if nothing fails: a period at its longest, and an attempt.
+func (o *Options) beatTime() time.Duration { return o.Heartbeat + o.Heartbeat/10 + o.TTL/6 }
 
 // holdTime is how long after the send of a request that was granted d the local
 // clock may believe in it: d·(1−ρ) − margin − grace, with ρ = 1/1000 for clocks

@@ -2,6 +2,7 @@ package dsync
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -35,26 +36,22 @@ func (ps peers) forget(ttl time.Duration) {
 	}
 }
 
-// sessions returns the ids of the sessions that stand between the caller and the
-// key: those that holds of st live with, and those nearest ahead in line.
-func (s *Session) sessions(st State, self string) []string {
+// sessions returns the ids of the sessions that stand between self and the key:
+// those that holds live with, and those nearest ahead in line.
+func (st *State) sessions(self string) []string {
 	var ids []string
-	seen := map[string]bool{self: true}
-	add := func(id string) {
-		if !seen[id] {
-			seen[id] = true
-			ids = append(ids, id)
-		}
-	}
-	for _, h := range st.Holders {
-		if h.Until.IsZero() {
-			add(h.Session)
+	for i := range st.Holders {
+		if h := &st.Holders[i]; h.Session != self && h.Until.IsZero() {
+			ids = append(ids, h.Session)
 		}
 	}
 	for _, w := range st.Ahead {
-		add(w.Session)
+		if w.Session != self {
+			ids = append(ids, w.Session)
+		}
 	}
-	return ids
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
 // look reads those of the sessions that nothing is known of.

@@ -30,7 +30,9 @@ type presence struct {
 	beatAt  stamp     // before the send of the last heartbeat that was answered, for ClockJump
 	beatNow time.Time
 	beatEnd stamp
-	beat    chan struct{} // closed and replaced with every heartbeat that was acknowledged
+	hurry   chan struct{}       // room for one: the next heartbeat is due now
+	beat    chan struct{}       // closed and replaced with every heartbeat that was acknowledged
+	revoked map[Revocation]bool // revocations that stand in the store
 	watch   watch
 }
 
@@ -46,11 +48,9 @@ type registration struct {
 func (s *Session) present(ctx context.Context) (*presence, error) {
 	for {
 		s.mu.Lock()
-		select {
-		case <-s.closing:
+		if s.ends() {
 			s.mu.Unlock()
 			return nil, ErrClosed
-		default:
 		}
 		if p := s.presence; p != nil {
 			if !p.expired() {
@@ -62,11 +62,7 @@ func (s *Session) present(ctx context.Context) (*presence, error) {
 		if r == nil {
 			r = &registration{done: make(chan struct{})}
 			s.registering = r
-			s.wg.Add(1)
-			go func() {
-				defer s.wg.Done()
-				s.register(r)
-			}()
+			s.workers.wg.Go(func() { s.register(r) })
 		}
 		s.mu.Unlock()
 
@@ -94,9 +90,9 @@ func (s *Session) register(r *registration) {
 	p := &presence{
 		s: s, id: m.ID, sent: stampNow(),
 		over: make(chan struct{}), quit: make(chan struct{}), done: make(chan struct{}),
-		beat: make(chan struct{}),
+		hurry: make(chan struct{}, 1), beat: make(chan struct{}),
 	}
-	a := <-call(s, "Register", func(ctx context.Context) (time.Time, error) { return s.store.Register(ctx, m) })
+	a := command(s, "Register", func(ctx context.Context) (time.Time, error) { return s.store.Register(ctx, m) })
 
 	s.mu.Lock()
 	s.registering = nil
@@ -108,11 +104,10 @@ func (s *Session) register(r *registration) {
 		s.presence = p
 		p.beatAt, p.beatNow, p.beatEnd = p.sent, a.v, stampNow()
 		p.saw(a.v)
-		s.wg.Add(1)
-		go func() {
-			defer s.wg.Done()
-			p.keep()
-		}()
+		if s.opt.Watch {
+			p.startWatch(0)
+		}
+		s.workers.wg.Go(p.keep)
 		s.info("dsync: session started", "session", p.id, "ttl", s.opt.TTL)
 		s.each(func(h *Hooks) {
 			if h.SessionStarted != nil {
@@ -130,11 +125,14 @@ func (p *presence) lease() time.Duration {
 }
 
 // left returns what is left of the lease. s.mu must be held.
-func (p *presence) left() time.Duration {
+func (p *presence) left() time.Duration { return p.leftAt(time.Now()) }
+
+// leftAt is left for a clock that was read a moment ago.
+func (p *presence) leftAt(now time.Time) time.Duration {
 	if p.cause != nil {
 		return 0
 	}
-	return p.lease() - p.sent.elapsed()
+	return p.lease() - p.sent.until(now)
 }
 
 // saw notes the store's clock as of an answer that has just arrived. s.mu must
@@ -167,8 +165,11 @@ func (p *presence) why() error {
 
 // expired ends the presence if its time is over by the local clock, and reports
 // whether it is over. s.mu must be held.
-func (p *presence) expired() bool {
-	if p.left() > 0 {
+func (p *presence) expired() bool { return p.expiredAt(time.Now()) }
+
+// expiredAt is expired for a clock that was read a moment ago.
+func (p *presence) expiredAt(now time.Time) bool {
+	if p.leftAt(now) > 0 {
 		return false
 	}
 	p.lose(fmt.Errorf("no heartbeat was acknowledged within %v", p.lease()))
@@ -186,7 +187,7 @@ func (p *presence) lose(cause error) {
 	}
 	p.cause = cause
 	if s.presence == p {
-		s.presence = nil
+		s.presence, s.renewed = nil, p.sent
 	}
 	lost := 0
 	for id, h := range s.holds {

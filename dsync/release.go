@@ -1,60 +1,111 @@
 package dsync
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 )
 
-// unlock ends the hold for its holder: Lost closes, then the claim is released.
-// It waits for the answer until ctx ends; the release goes on in the background.
-// A hold that was lost before is not released: the error is ErrLost.
-func (h *hold) unlock(ctx context.Context, o Outcome) error {
-	h.live() // compares the clock
+// unlock ends the hold for its holder: Lost closes, then the claim is handed on in
+// this process, or released; of a shared hold only when its last holder is done. A
+// hold that was lost before is not released. The release goes on in the background;
+// its caller must call wait.
+func (h *hold) unlock(o Outcome) release {
 	s := h.s
 	s.mu.Lock()
-	lost := h.cause
-	h.free()
-	if h.state != held && h.state != told {
-		s.mu.Unlock()
-		return lost
+	defer s.mu.Unlock()
+	now := time.Now()
+	h.look(now)
+	if h.sharers > 1 {
+		h.sharers--
+		return release{err: h.cause}
 	}
+	h.sharers = 0
+	h.free()
+	if h.state == held {
+		h.reportRelease(now)
+	}
+	switch {
+	case h.state == held && !o.special() && h.pass(now):
+		return release{}
+	case h.state != held && h.state != told:
+		h.leave()
+		return release{err: h.cause}
+	}
+	if h.state == told && (o.Seal || h.draining) {
+		o = Outcome{} // it did not count, or others were to have the key now
+	}
+	h.kept = o.Keep > 0
+	r := release{h: h, err: h.cause}
 	h.state = spent
 	if h.timer != nil {
 		h.timer.Stop()
 	}
-	h.end(context.Canceled)
-	done := h.retireLocked(o)
-	s.mu.Unlock()
+	if h.q.shared == h {
+		h.q.shared = nil
+	}
+	h.finish()
+	r.done = h.retireLocked(o)
+	return r
+}
 
-	var err error
+// A release is what came of an unlock.
+type release struct {
+	h    *hold
+	done <-chan error // what the store answers; nil: it was not asked
+	err  error        // the hold was lost before
+}
+
+// wait waits until ctx ends for the store's answer, and gives the hold's place
+// back. The error is ErrLost if the hold had ended before, ctx's, or the store's.
+func (r release) wait(ctx context.Context) (err error) {
+	if r.done == nil {
+		return r.err
+	}
 	select {
-	case err = <-done:
+	case err = <-r.done:
 	case <-ctx.Done():
 		err = fmt.Errorf("the release goes on in the background: %w", ctx.Err())
 	}
-	if lost != nil {
-		return lost
-	}
-	return err
+	s := r.h.s
+	s.mu.Lock()
+	r.h.leave()
+	s.mu.Unlock()
+	return cmp.Or(r.err, err)
 }
 
-// drainLocked is called when a hold that passes the turn on by itself has ended
-// before its release. When its holder says that it is done, or the grace is over,
-// it releases the claim, if it is to, and passes the turn on. s.mu must be held.
+// finish is wait for at most a third of the TTL, which logs the error: what Unlock
+// does.
+func (r release) finish(s *Session, key string) {
+	if r.done == nil && r.err == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.opt.TTL/3)
+	defer cancel()
+	if err := r.wait(ctx); err != nil {
+		s.warn("dsync: Unlock", "key", key, "err", err)
+	}
+}
+
+// special reports whether o is anything but a plain release.
+func (o Outcome) special() bool { return o.Keep > 0 || o.Seal }
+
+// drainLocked is called when a hold has ended before its release, if it is to be
+// released without its holder's call, or gives its place back by itself. When its
+// holder says that it is done, or the grace is over, it does so. s.mu must be held.
 func (h *hold) drainLocked() {
 	s := h.s
 	if s.finished {
 		return
 	}
-	s.wg.Add(1)
-	go func() {
-		defer s.wg.Done()
+	freed := h.whenFreed()
+	s.workers.wg.Go(func() {
 		t := time.NewTimer(s.opt.Grace)
 		defer t.Stop()
 		select {
-		case <-h.freed:
+		case <-freed:
 		case <-t.C:
 		case <-s.base.Done(): // Close did it
 		}
@@ -68,14 +119,16 @@ func (h *hold) drainLocked() {
 		if released != nil {
 			<-released
 		}
-		s.mu.Lock()
-		h.leave()
-		s.mu.Unlock()
-	}()
+		if h.auto || h.claim.Lease > 0 {
+			s.mu.Lock()
+			h.leave()
+			s.mu.Unlock()
+		}
+	})
 }
 
 // abandon gives up a claim that was not granted, or not in time. joined says
-// whether it may stand in line.
+// whether it may stand in line, or hold.
 func (h *hold) abandon(joined bool) {
 	s := h.s
 	s.mu.Lock()
@@ -84,6 +137,7 @@ func (h *hold) abandon(joined bool) {
 		return
 	}
 	h.state = spent
+	h.part()
 	if joined && h.asks > 0 || !h.void.IsZero() {
 		h.retireLocked(Outcome{})
 	} else {
@@ -100,13 +154,16 @@ func (h *hold) retireLocked(o Outcome) <-chan error {
 		done <- ErrClosed
 		return done
 	}
-	s.retiring.Add(1)
-	s.wg.Add(1)
-	go func() {
-		defer s.wg.Done()
-		defer s.retiring.Done()
+	awaited := !s.gaveUp // an event can come that late, for a claim that nobody knows
+	if awaited {
+		s.retiring.Add(1)
+	}
+	s.workers.do(func() {
+		if awaited {
+			defer s.retiring.Done()
+		}
 		h.retire(o, done)
-	}()
+	})
 	return done
 }
 
@@ -123,30 +180,42 @@ func (h *hold) retire(o Outcome, done chan<- error) {
 		if a := <-inflight; a.err == nil {
 			s.mu.Lock()
 			h.p.saw(a.v.Now)
+			if h.lone {
+				h.void = time.Time{} // answered after all
+			}
 			s.mu.Unlock()
 		}
 	}
-	err := h.release(o)
+	err := h.send(o)
 	done <- err
+	if h.leaves {
+		s.mu.Lock()
+		h.leave()
+		s.mu.Unlock()
+	}
 	if err == nil && h.awaitVoid() {
 		o.Keep = max(0, o.Keep-began.elapsed())
-		h.release(o)
+		h.send(o)
 	}
 	s.forget(h)
 }
 
-// release sends releases until one is answered, the session is lost, or, when
+// send sends releases until one is answered, the session is lost, or, when
 // the session is closing, one has failed.
-func (h *hold) release(o Outcome) error {
+func (h *hold) send(o Outcome) error {
 	s, p := h.s, h.p
 	retry := s.backoff()
 	absent, unknown := false, false
 	if err := h.moot(); err != nil {
 		return err
 	}
+	c := h.claim
+	if h.granted != nil {
+		c.Token = h.granted.token
+	}
 	for {
 		acked := p.acked()
-		a := <-call(s, "Release", func(ctx context.Context) (bool, error) { return s.store.Release(ctx, h.claim, o) })
+		a := command(s, "Release", func(ctx context.Context) (bool, error) { return s.store.Release(ctx, c, o) })
 		switch {
 		case a.err == nil && (a.v || h.token == 0):
 			return nil
@@ -234,5 +303,13 @@ func (s *Session) forget(h *hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.holds, h.claim.ID)
-	h.p.watch.ended(h.claim.ID, max(h.token, h.event.Token))
+	h.part()
+	token := h.token
+	if h.granted != nil {
+		token = max(token, h.granted.token)
+	}
+	h.p.watch.ended(h.claim.ID, token)
+	if h.kept && h.revoked {
+		h.p.orphan(h.claim)
+	}
 }

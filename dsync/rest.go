@@ -9,14 +9,20 @@ import (
 // rest waits in line until there is reason to ask again: an event for the claim,
 // the watch being ready, the end of a holder's fixed lease, the death of a
 // session that stands ahead, or the time of the next poll.
-func (h *hold) rest(ctx context.Context, st State) error {
+func (h *hold) rest(ctx context.Context, st *State) error {
 	s, p := h.s, h.p
+	s.mu.Lock()
 	p.join(h)
-	ids := s.sessions(st, p.id)
-	if len(s.dead(ids)) > 0 {
+	s.mu.Unlock()
+	if h.pressed != nil {
+		if err := p.revokeHolders(ctx, st, h.pressed); err != nil {
+			return err
+		}
+	}
+	if len(s.dead(h.ahead)) > 0 {
 		return nil
 	}
-	if err := s.look(ctx, ids); err != nil {
+	if err := s.look(ctx, h.ahead); err != nil {
 		return err
 	}
 	poll := stampNow()
@@ -33,12 +39,12 @@ func (h *hold) rest(ctx context.Context, st State) error {
 		if left <= 0 {
 			return nil
 		}
-		d := min(left, s.soonest(ids, left)+stagger)
-		woken, err := h.nap(ctx, d)
-		if woken || err != nil {
+		d := min(left, s.soonest(h.ahead, left)+stagger)
+		again, err := h.nap(ctx, d)
+		if again || err != nil {
 			return err
 		}
-		if dead, err := s.bury(ctx, ids); dead || err != nil {
+		if dead, err := s.bury(ctx, h.ahead); dead || err != nil {
 			return err
 		}
 	}
@@ -59,28 +65,37 @@ func (p *presence) pollTime(place int) time.Duration {
 	return jitter(d*time.Duration(min(max(place, 1), 4)), 0.2)
 }
 
-// nap sleeps for d and reports whether an event ended it.
-func (h *hold) nap(ctx context.Context, d time.Duration) (woken bool, err error) {
-	h.s.mu.Lock()
-	again := h.again || h.event.Token != 0
-	h.s.mu.Unlock()
-	if again {
-		return true, nil
+// nap sleeps for at most d and reports whether there is reason to ask again. All that
+// ends it but ctx comes through one channel: each more that a goroutine waits for
+// takes a hundred bytes, of every waiter.
+func (h *hold) nap(ctx context.Context, d time.Duration) (again bool, err error) {
+	if again, err := h.news(); again || err != nil {
+		return again, err
 	}
-	t := time.NewTimer(d)
+	t := time.AfterFunc(d, h.rouse)
 	defer t.Stop()
 	select {
 	case <-h.wake:
-		return true, nil
-	case <-t.C:
-		return false, nil
+		return h.news()
 	case <-ctx.Done():
 		return false, ctx.Err()
-	case <-h.p.over:
-		return false, errOver
-	case <-h.s.closing:
-		return false, ErrClosed
 	}
+}
+
+// news reports whether there is reason to ask again that was not reported yet. An
+// error is why not to.
+func (h *hold) news() (again bool, err error) {
+	s := h.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.ends():
+		return false, ErrClosed
+	case h.p.cause != nil:
+		return false, errOver
+	}
+	again, h.again = h.again, false
+	return again, nil
 }
 
 // sleep waits before a retry.

@@ -525,6 +525,26 @@ func TestLostMutexStaysLockedHere(t *testing.T) {
 	})
 }
 
+// B26: nor does a try succeed, though the store would let it in, and nobody waits.
+func TestTryFindsTheLostHoldHere(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		faulty := newFaulty(t, dsynctest.NewMemory(), nil)
+		s := newSession(t, faulty, nil)
+		mu, other := s.Mutex("k"), s.Mutex("k")
+		lock(t, mu)
+		faulty.Cut()
+		<-mu.Lost()
+		faulty.Heal()
+		time.Sleep(2 * ttl)
+		wantErr(t, "TryLockContext", other.TryLockContext(background), dsync.ErrHeld)
+		wantErr(t, "late Unlock", mu.UnlockContext(background), dsync.ErrLost)
+		if err := other.TryLockContext(background); err != nil {
+			t.Fatal(err)
+		}
+		other.Unlock()
+	})
+}
+
 // B36: waiters that are cancelled, or whose process dies, drop out of the line,
 // and the next is served.
 func TestDeadAndCancelledWaitersDropOut(t *testing.T) {
@@ -584,15 +604,17 @@ func TestUnknownClaimIsReleasedAtOnce(t *testing.T) {
 					s.Mutex("taken").LockContext(ctx)
 				}()
 				time.Sleep(time.Second)
-				unknown := dsync.Claim{
-					Key: "k", ID: s.ID() + ".1000000", Session: s.ID(),
-					Kind: dsync.KindMutex, Weight: 1, Limit: 1,
-				}
-				if _, err := store.Acquire(background, unknown, true, nil, time.Now().Add(time.Hour)); err != nil {
-					t.Fatal(err)
+				for _, id := range []string{".1000000", ".1000001"} { // one holds, one waits
+					unknown := dsync.Claim{
+						Key: "k", ID: s.ID() + id, Session: s.ID(),
+						Kind: dsync.KindMutex, Weight: 1, Limit: 1,
+					}
+					if _, err := store.Acquire(background, unknown, true, nil, time.Now().Add(time.Hour)); err != nil {
+						t.Fatal(err)
+					}
 				}
 				if polling {
-					s.Mutex("k").TryLock() // its reply names the claim
+					s.Mutex("k").TryLock() // its reply names both
 				}
 				synctest.Wait()
 				if h := holders(t, store, "k"); len(h) != 0 {
@@ -634,6 +656,39 @@ func TestLateEventsCostNothing(t *testing.T) {
 		}
 		cancel()
 		<-waited
+	})
+}
+
+// A reply that was on its way when another claim of the session ended may still have
+// that one: it is not unknown, and not released once more.
+func TestLateRepliesCostNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		memory.Polling = true
+		slow := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodAcquire {
+				return dsynctest.Fault{ReplyDelay: time.Second}
+			}
+			return dsynctest.Fault{}
+		})
+		sem := newSession(t, slow, &dsync.Options{Retention: -1, Poll: time.Minute}).Semaphore("k", 2)
+		acquire(t, sem, 1)
+		ctx, cancel := context.WithCancel(background)
+		go sem.Acquire(ctx, 2) // stands in line behind the first
+		time.Sleep(3500 * time.Millisecond)
+		before := memory.Counts()
+		asked := acquiring(sem, 1)
+		time.Sleep(500 * time.Millisecond) // the reply, with both, is on its way
+		cancel()
+		sem.Release(1)
+		if err := <-asked; err != nil {
+			t.Error(err)
+		}
+		time.Sleep(3 * time.Second)
+		if n := memory.Counts().Since(before).Commands[dsynctest.MethodRelease]; n != 2 {
+			t.Errorf("two claims that ended cost %d releases", n)
+		}
+		sem.Release(1)
 	})
 }
 

@@ -30,20 +30,23 @@ type Session struct {
 	base context.Context // of all commands: no caller's values, ends with Close
 	stop context.CancelFunc
 
-	closing chan struct{}  // closed when Close begins
-	closed  chan struct{}  // closed when Close is done
-	wg      sync.WaitGroup // of all goroutines but hooks
+	closing chan struct{} // closed when Close begins
+	closed  chan struct{} // closed when Close is done
+	workers *workers      // all goroutines but hooks
 
 	asking   sync.WaitGroup // of callers that ask for a claim
 	retiring sync.WaitGroup // of goroutines that release a claim
 
 	mu          sync.Mutex
 	finished    bool // no goroutine may start any more
+	gaveUp      bool // Close waits for releases: it does not wait for those that begin now
 	closeErr    error
 	presence    *presence
 	registering *registration
-	holds       map[string]*hold  // by claim id: all claims that the store may know
-	queues      map[string]*queue // by key: who has the turn in this process, and who waits for it
+	holds       map[string]*hold    // by claim id: all claims that the store may know
+	queues      map[string]*queue   // by key: who has the turn in this process, and who waits for it
+	overdue     map[*hold]time.Time // holds that ended before their release, and when: until their holder is done
+	renewed     stamp               // of the last presence: before the send of the heartbeat that its lease counted from
 	peers       peers
 	sweepAfter  string
 
@@ -65,11 +68,12 @@ func New(store Store, opt *Options) (*Session, error) {
 	s := &Session{
 		store: store, opt: o,
 		hooks: calls.Queue{Logger: o.Logger},
-		base:  base, stop: stop,
+		base:  base, stop: stop, workers: newWorkers(base),
 		closing: make(chan struct{}), closed: make(chan struct{}),
-		holds:  make(map[string]*hold),
-		queues: make(map[string]*queue),
-		peers:  make(peers),
+		holds:   make(map[string]*hold),
+		queues:  make(map[string]*queue),
+		overdue: make(map[*hold]time.Time),
+		peers:   make(peers),
 	}
 	s.Listen(o.Hooks)
 	return s, nil
@@ -99,10 +103,41 @@ func (s *Session) Margin() time.Duration { return s.opt.Margin }
 // other, in this process and in all others. It panics if [CheckKey] refuses the
 // key.
 func (s *Session) Mutex(key string) *Mutex {
+	mustKey(key)
+	return &Mutex{s: s, key: key, kind: KindMutex, limit: 1}
+}
+
+// RWMutex returns a reader/writer mutex for key, unlocked. It panics if
+// [CheckKey] refuses the key.
+func (s *Session) RWMutex(key string) *RWMutex {
+	mustKey(key)
+	return &RWMutex{w: Mutex{s: s, key: key, kind: KindRWMutex, limit: rwLimit}}
+}
+
+// Semaphore returns a semaphore for key whose holders have up to size together, in
+// all processes. All processes must name the same size, but see
+// [Semaphore.Resize]. It panics if size is less than 1, or [CheckKey] refuses the
+// key.
+func (s *Session) Semaphore(key string, size int64) *Semaphore {
+	mustKey(key)
+	if size < 1 {
+		panic(fmt.Sprintf("dsync: semaphore %q of size %d; it must be at least 1", key, size))
+	}
+	m := &Semaphore{s: s, key: key}
+	m.size.Store(size)
+	return m
+}
+
+// Once returns the once for key. It panics if [CheckKey] refuses the key.
+func (s *Session) Once(key string) *Once {
+	mustKey(key)
+	return &Once{s: s, key: key}
+}
+
+func mustKey(key string) {
 	if err := CheckKey(key); err != nil {
 		panic(err.Error())
 	}
-	return &Mutex{s: s, key: key}
 }
 
 // Close ends the session. Every holder is told (Lost closes), whoever waits gets
@@ -115,8 +150,12 @@ func (s *Session) Mutex(key string) *Mutex {
 // takes about one round trip to the store.
 //
 // An error says what the store did not answer; what was left there lapses
-// within one TTL. Close waits for all goroutines of the session but running
-// hooks. A second Close waits for the first and returns its error.
+// within one TTL. It may be only that the session is not unregistered, the last of
+// the commands: all was given up before, so nobody waits for it, but it is listed
+// among the members until it lapses. The session is closed all the same.
+//
+// Close waits for all goroutines of the session but running hooks. A second Close
+// waits for the first and returns its error.
 func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	select {
@@ -127,6 +166,11 @@ func (s *Session) Close(ctx context.Context) error {
 	default:
 	}
 	close(s.closing)
+	for _, h := range s.holds {
+		if h.state == asking {
+			h.notify()
+		}
+	}
 	r := s.registering
 	s.mu.Unlock()
 	if r != nil {
@@ -141,7 +185,7 @@ func (s *Session) Close(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	s.stop()
-	s.wg.Wait()
+	s.workers.wg.Wait()
 	if c, ok := s.store.(interface{ Close(context.Context) error }); ok {
 		err = errors.Join(err, c.Close(context.WithoutCancel(ctx)))
 	}
@@ -160,12 +204,18 @@ func (s *Session) spawn(f func()) bool {
 	if s.finished {
 		return false
 	}
-	s.wg.Add(1)
-	go func() {
-		defer s.wg.Done()
-		f()
-	}()
+	s.workers.do(f)
 	return true
+}
+
+// ends reports whether the session is closing.
+func (s *Session) ends() bool {
+	select {
+	case <-s.closing:
+		return true
+	default:
+		return false
+	}
 }
 
 // attemptTime bounds one command.
@@ -180,34 +230,37 @@ type answer[T any] struct {
 	err error
 }
 
-// call runs one command of the store on a goroutine, a deadline and a context
-// of the session's own, never the caller's: a cancelled caller must not leave a
-// command half sent (the server may still execute it), and a caller inside a
-// transaction must not pull it in. So a caller that gives up leaves the answer
-// to whoever cleans up. The channel has room for the answer; it is never closed.
+// call runs one command of the store on a goroutine of the session's own, and what
+// else [command] says. So a caller that gives up leaves the answer to whoever
+// cleans up. The channel has room for the answer; it is never closed.
 func call[T any](s *Session, op string, f func(context.Context) (T, error)) <-chan answer[T] {
 	ch := make(chan answer[T], 1)
-	run := func() {
-		ctx, cancel := context.WithTimeout(s.base, s.attemptTime())
-		defer cancel()
-		v, err := f(ctx)
-		if err != nil && !isAnswer(err) && s.base.Err() == nil {
-			s.storeError(op, err)
-		}
-		ch <- answer[T]{v, err}
-	}
-	if !s.spawn(run) {
+	if !s.spawn(func() { ch <- command(s, op, f) }) {
 		var none T
 		ch <- answer[T]{none, ErrClosed}
 	}
 	return ch
 }
 
+// command runs one command of the store under a deadline and a context of the
+// session's own, never the caller's: a cancelled caller must not leave a command half
+// sent (the server may still execute it), and a caller inside a transaction must not
+// pull it in.
+func command[T any](s *Session, op string, f func(context.Context) (T, error)) answer[T] {
+	ctx, cancel := context.WithTimeout(s.base, s.attemptTime())
+	defer cancel()
+	v, err := f(ctx)
+	if err != nil && !isAnswer(err) && s.base.Err() == nil {
+		s.storeError(op, err)
+	}
+	return answer[T]{v, err}
+}
+
 // isAnswer reports whether err is an answer of the store, which then has
 // changed nothing, and not a failure to get one.
 func isAnswer(err error) bool {
 	return errors.Is(err, ErrSessionDead) || errors.Is(err, ErrMismatch) ||
-		errors.Is(err, ErrNotHeld) || errors.Is(err, ErrRefused)
+		errors.Is(err, ErrNotHeld) || errors.Is(err, ErrRefused) || errors.As(err, new(*sealedError))
 }
 
 func (s *Session) storeError(op string, err error) {

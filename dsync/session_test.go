@@ -453,6 +453,40 @@ func TestKindMismatchIsReturned(t *testing.T) {
 	})
 }
 
+// B19: those that held or waited as another kind, and died, stand in nobody's way.
+func TestKindOfTheDeadIsForgotten(t *testing.T) {
+	for _, try := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			f := newFaulty(t, store, nil)
+			gone, s := newSession(t, f, nil), newSession(t, store, nil)
+			sem := gone.Semaphore("k", 3)
+			if err := sem.Acquire(background, 2); err != nil {
+				t.Fatal(err)
+			}
+			go gone.Semaphore("k", 3).Acquire(background, 2)
+			synctest.Wait()
+			f.Cut()
+			wantErr(t, "while it may live", s.Mutex("k").LockContext(background), dsync.ErrMismatch)
+			time.Sleep(ttl)
+			mu := s.Mutex("k")
+			var err error
+			if try {
+				err = mu.TryLockContext(background)
+			} else {
+				err = mu.LockContext(background)
+			}
+			if err != nil {
+				t.Errorf("try %v: %v", try, err)
+			}
+			if !isClosed(sem.Lost()) {
+				t.Error("taken before Lost closed")
+			}
+			f.Heal()
+		})
+	}
+}
+
 // B33: the values of the caller's context, such as a transaction, do not reach
 // the store, nor does its end.
 func TestCommandsHaveContextsOfTheirOwn(t *testing.T) {

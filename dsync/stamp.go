@@ -13,7 +13,17 @@ type stamp struct {
 func stampNow() stamp { return stamp{t: time.Now(), slept: markSleep()} }
 
 // elapsed returns the time since s.
-func (s stamp) elapsed() time.Duration {
-	now := time.Now()
-	return now.Sub(s.t) + max(0, s.slept.since(s.t, now))
+func (s stamp) elapsed() time.Duration { return s.until(time.Now()) }
+
+// until returns the time from s to now, which was read a moment ago. To ask for
+// the time slept takes system calls, and so is done only if the wall clock went
+// another way than the monotonic one since s. Less than what slewing of the wall
+// clock makes of that in a period of heartbeats is left to the margin.
+func (s stamp) until(now time.Time) time.Duration {
+	const slewed = 10 * time.Millisecond
+	d := now.Sub(s.t)
+	if apart := now.Round(0).Sub(s.t.Round(0)) - d; -slewed < apart && apart < slewed {
+		return d
+	}
+	return d + max(0, s.slept.since(s.t, now))
 }

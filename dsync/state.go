@@ -8,12 +8,14 @@ type State struct {
 	Now   time.Time // the store's clock at that moment, as of which all below is true
 	Kind  Kind      // "" for a key without a record
 	Limit int64
-	Token int64 // the last token granted, 0 if none
+	Token int64 // the last token granted, or one in its room; 0 if none. Of a sealed key: that of the claim that sealed it
 	Term  int64 // of KindElection: how many grants there were; else 0
 
 	// Value is what the holder published, nil if it did not. It is that of the
-	// present holder: with a holder its value goes.
-	Value []byte
+	// present holder: with a holder its value goes. Of a sealed key it is the
+	// result, not nil.
+	Value  []byte
+	Sealed bool
 
 	// Holders are all claims that hold the key, in the order of their grants.
 	// Those whose end has come are among them until a command drops them.
@@ -50,6 +52,7 @@ type Holder struct {
 	Token   int64
 	Since   time.Time // the store's clock at the grant
 	Until   time.Time // the end of a fixed lease by the store's clock; zero: lives with its session
+	Yield   bool      // as in [Claim]
 }
 
 // A Waiter is a claim in line.
@@ -77,10 +80,10 @@ type Member struct {
 type Event struct {
 	Type EventType
 
-	Key string // of EventGrant and EventChange
+	Key   string // of all but EventReady
+	Claim string // of all but EventReady and EventChange
 
 	// Of EventGrant:
-	Claim string
 	Token int64
 	Term  int64 // of KindElection, else 0
 }
@@ -95,6 +98,19 @@ const (
 
 	// EventGrant: the claim was granted with the token, and that is committed.
 	EventGrant
+
+	// EventWake: the claim should ask once more, for what it waits for has changed:
+	// the holder set an end, of which the first in line is told, or the key was
+	// sealed, of which the first 1,000 in line are.
+	EventWake
+
+	// EventYield: the claim holds, has Yield, and others are in line. It comes at
+	// least when the first of them joins, and when the claim is granted while
+	// others are. Where more than 1,000 hold, not all of them need to be told.
+	EventYield
+
+	// EventRevoke: a revocation of the claim stands for the session.
+	EventRevoke
 
 	// EventChange: the record of a key that is watched has changed: who holds it,
 	// what was published, or who is in line.

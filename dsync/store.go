@@ -21,7 +21,7 @@ import (
 // Keys: per key the claims that hold it, the line of those that wait, a kind, a
 // limit, the last token, and, of [KindElection], the number of grants and what
 // the holder has published. The sum of the weights of the holders never exceeds
-// the limit. Every command that changes a key is "edit, then settle", in one
+// the limit (but after [Store.Resize] to a lower one, until enough are released). Every command that changes a key is "edit, then settle", in one
 // atomic step: edit what the command asks for, then, while the first claim in
 // line fits, grant it: move it to the holders with a fresh token. Claims are
 // granted strictly in the order in which they joined; a light one does not
@@ -29,9 +29,12 @@ import (
 // next one in.
 //
 // Tokens: every grant of a key carries a token that is greater than every
-// earlier token of that key by at least 1024 (the values between two grants are
-// left for hand-overs inside one process). This stays true after clean-up of
-// the key's record by [Store.Sweep] and after a fail-over.
+// earlier token of that key by at least 1024, and by at least 65,536 than that of
+// an earlier claim that has all of the key (Weight = Limit) and Yield. The values
+// between two grants are left for hand-overs inside one process. This stays true
+// after clean-up of the key's record by [Store.Sweep] and after a fail-over.
+//
+// A sealed key has a result for ever, and is granted to nobody any more.
 //
 // # Rules for every method
 //
@@ -64,10 +67,11 @@ type Store interface {
 	// ErrSessionDead. The fields At and Dead of m are ignored.
 	Register(ctx context.Context, m Member) (now time.Time, err error)
 
-	// Heartbeat records now as the session's last heartbeat and returns it.
-	// A session that has lapsed but was not buried is alive again.
+	// Heartbeat records now as the session's last heartbeat, and returns it with
+	// all revocations that stand for the session, after taking those in given off
+	// that list. A session that has lapsed but was not buried is alive again.
 	// ErrSessionDead if it is dead or unknown.
-	Heartbeat(ctx context.Context, session string) (now time.Time, err error)
+	Heartbeat(ctx context.Context, session string, given []Revocation) (Pulse, error)
 
 	// Bury makes the session dead if it has lapsed, that is if now is not
 	// before its last heartbeat + TTL, or if it is unknown. It returns 0 if the
@@ -79,13 +83,20 @@ type Store interface {
 	// A dead or unknown session is not an error; an unknown one becomes dead.
 	Unregister(ctx context.Context, session string) error
 
+	// Revoke asks the session to give a claim up: the revocation stands for it
+	// until a Heartbeat takes it off. One that stands already is not added again;
+	// whether the claim exists is not looked at. ErrSessionDead if the session is
+	// dead or unknown.
+	Revoke(ctx context.Context, session string, r Revocation) error
+
 	// Acquire asks for c. In one atomic step it
 	//
 	//   - drops every claim that waits for a session in dead, every holder with
 	//     no end of its own whose session is in dead, and every holder whose end
 	//     has come (now is not before it);
-	//   - puts c at the end of the line, unless it is there or holds already, or
-	//     now is after notAfter, or 10,000 claims are in line (ErrRefused);
+	//   - puts c at the end of the line (at its head if c.First), unless it is there
+	//     or holds already, or now is after notAfter, or 10,000 claims are in line
+	//     (ErrRefused), or the key is sealed;
 	//   - settles;
 	//   - if !wait, takes c out of the line again.
 	//
@@ -96,7 +107,10 @@ type Store interface {
 	//
 	// If others hold the key or wait for it under another kind or limit than
 	// c's, c joins nothing and the error is a [*MismatchError]; on a key that
-	// nobody holds or waits for, c's kind and limit are taken over.
+	// nobody holds or waits for, c's kind and limit are taken over. A limit of c's
+	// that the key had before a Resize counts as the present one, on a free key
+	// too; c.Weight must not exceed that (else a [*MismatchError] as well). A
+	// sealed key of another kind is a mismatch too.
 	//
 	// The state is as it is after the command; c is held if and only if the
 	// state's Holders have c.ID. Acquire does not look whether c.Session is alive.
@@ -108,7 +122,9 @@ type Store interface {
 	// Release takes c out of the line or the holders, found by c.ID alone, and
 	// settles. With a positive o.Keep a claim that holds stays instead, whatever
 	// becomes of its session, and ends at now + o.Keep, or at the end it has
-	// already if that is earlier; one that waits is taken out. Holders whose end
+	// already if that is earlier; one that waits is taken out. With o.Seal, if c
+	// holds and its end has not come, the key is sealed with o.Result, and
+	// everyone is taken out of the line. Holders whose end
 	// has come may be dropped as well. found reports whether c was there; that it
 	// was not is no error.
 	Release(ctx context.Context, c Claim, o Outcome) (found bool, err error)
@@ -120,11 +136,25 @@ type Store interface {
 	Extend(ctx context.Context, c Claim) (until time.Time, err error)
 
 	// Publish stores value, up to 64 KiB, for all to read for as long as c holds.
-	// ErrNotHeld if c does not hold, or its end has come.
-	Publish(ctx context.Context, c Claim, value []byte) error
+	// seq counts what c publishes, from 1: a value that comes later than one of c's
+	// with a greater seq changes nothing. ErrNotHeld if c does not hold, or its end
+	// has come.
+	Publish(ctx context.Context, c Claim, seq int64, value []byte) error
 
-	// Watch calls f, one call at a time, for grants of the session's claims and
-	// for changes of the keys, of which there may be none or more than a thousand,
+	// Resize makes limit the key's limit for claims of kind, and settles. Claims
+	// that come with the limit it had until then, or with from, count as if they came
+	// with the new one, until the key's record is swept, or a claim takes over the
+	// key with a limit that it never had. At least the last 8 former limits are
+	// known. Holders keep what they have.
+	//
+	// If the key is held or waited for as another kind the error is a
+	// [*MismatchError]; it is ErrRefused if a claim in line has a greater weight.
+	// Where that changes nothing nothing is written. A Resize that comes late, after
+	// another, sets the limit all the same: it is for people, one at a time.
+	Resize(ctx context.Context, key string, kind Kind, from, limit int64) error
+
+	// Watch calls f, one call at a time, for what concerns the session's claims
+	// (see [EventType]) and for changes of the keys, of which there may be none or more than a thousand,
 	// until ctx ends or the watch breaks, and returns why. It may miss events
 	// and repeat them, but reports nothing that is not committed as above. The
 	// first event is EventReady: what is committed from then on will be seen.
@@ -136,6 +166,11 @@ type Store interface {
 	// with Key and Now.
 	Load(ctx context.Context, key string) (State, error)
 
+	// Keys reads the states of up to n keys, at most 1,000, that begin with prefix
+	// and come after the key after, in the order of their bytes, each as Load has
+	// it, but with at most 8 claims in Ahead.
+	Keys(ctx context.Context, prefix, after string, n int) ([]State, error)
+
 	// Members reads the sessions with these ids and the time of the reading.
 	// Unknown ids are left out; the dead are among them. Without ids it reads all
 	// that are not known to be dead and have not lapsed, at most 1,000. The reading may be stale:
@@ -145,7 +180,7 @@ type Store interface {
 	// Sweep deletes from one bounded slice of the store, which begins after
 	// the cursor, what has been idle for longer than retention: records of keys
 	// that nobody holds or waits for, unless a token of theirs could then be
-	// given twice, or they count terms, and records of dead or lapsed sessions. It returns the cursor
+	// given twice, or they count terms or are sealed, and records of dead or lapsed sessions. It returns the cursor
 	// of the next slice, "" at the end, and how many sessions are alive in the
 	// store, counted up to 1,000.
 	Sweep(ctx context.Context, after string, retention time.Duration) (next string, alive int, err error)
@@ -154,6 +189,23 @@ type Store interface {
 // An Outcome says what becomes of a claim when it is released.
 type Outcome struct {
 	// Keep, if positive, keeps a held claim for that long from now on by the
-	// store's clock, without its session.
+	// store's clock, without its session. The first in line is told
+	// ([EventWake]), so that it can wait for that end.
 	Keep time.Duration
+
+	// Seal seals the key for ever with Result, up to 64 KiB: see [Once].
+	Seal   bool
+	Result []byte
+}
+
+// A Pulse is what a session's heartbeat is answered with.
+type Pulse struct {
+	Now     time.Time // the store's clock, as recorded
+	Revoked []Revocation
+}
+
+// A Revocation asks the session of a claim to give the claim up: to tell its
+// holder, and to release it when that one is done, or the grace is over.
+type Revocation struct {
+	Key, Claim string
 }

@@ -4,67 +4,93 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
-// errOver: the claim can't be granted any more, since its session was lost or
-// its lease lapsed before it was dated. Ask again with a new one.
-var errOver = errors.New("dsync: the claim was lost while asking")
-
-// acquire waits for the turn in this process, and for w. On error it has neither.
+// acquire waits for its turn in this process, and for w. On error it has neither.
 func (s *Session) acquire(ctx context.Context, w want) (*hold, error) {
-	err := s.enter(ctx, w.key)
-	switch {
-	case err != nil && ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return nil, waitError(ctx, nil)
-	case err != nil:
-		return nil, err
 	}
-	h, err := s.wait(ctx, w)
-	if err != nil {
-		s.leave(w.key)
+	w.began = time.Now()
+	for {
+		h, err := s.enter(ctx, w)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil, waitError(ctx, nil)
+		case err != nil || h != nil:
+			return h, err
+		}
+		if err = s.sealed(w); err == nil {
+			h, err = s.wait(ctx, &w)
+		}
+		s.asked(w, err)
+		if !errors.Is(err, errAside) {
+			return h, err
+		}
+		w.back = true
 	}
-	return h, err
 }
 
 // tryAcquire acquires w if it is free, here and everywhere; else the error is a
 // *HeldError.
 func (s *Session) tryAcquire(ctx context.Context, w want) (*hold, error) {
-	if here, ok := s.tryEnter(w.key); !ok {
-		return nil, s.heldHere(w.key, here)
+	if ctx.Err() != nil {
+		return nil, waitError(ctx, nil)
 	}
-	h, err := s.try(ctx, w)
+	w.began = time.Now()
+	h, holder, ok, err := s.tryEnter(w)
+	switch {
+	case err != nil || h != nil:
+		return h, err
+	case !ok:
+		return nil, s.heldHere(w.key, holder)
+	}
+	h, err = s.try(ctx, &w)
 	if err != nil {
-		s.leave(w.key)
+		s.mu.Lock()
+		s.queues[w.key].leave(w.weight)
+		s.mu.Unlock()
 	}
 	return h, err
 }
 
 // wait acquires w: it stands in the store's line until it is granted. It goes on
-// through failures of the store and losses of the session. An error is ctx's,
-// with the store's last error added, ErrClosed, or an answer of the store that
-// waiting can't mend.
-func (s *Session) wait(ctx context.Context, w want) (*hold, error) {
-	retry := s.backoff()
-	var last error // of the store
-	for {
+// through failures of the store and losses of the session. Errors are those of
+// persist.
+func (s *Session) wait(ctx context.Context, w *want) (h *hold, err error) {
+	err = s.persist(ctx, func(last *error) error {
 		p, err := s.present(ctx)
 		if err == nil {
-			var h *hold
-			if h, err = p.wait(ctx, w, &last); err == nil {
-				return h, nil
-			}
+			h, err = p.wait(ctx, w, last)
 		}
+		return err
+	})
+	return h, err
+}
+
+// persist calls f until it succeeds: through failures of the store, the last of
+// which f may note, and at once again where errOver says that the session was lost.
+// An error is ctx's, with the store's last error added, ErrClosed, or one that
+// repeating can't mend.
+func (s *Session) persist(ctx context.Context, f func(last *error) error) error {
+	retry := s.backoff()
+	var last error
+	for {
+		err := f(&last)
 		switch {
+		case err == nil:
+			return nil
 		case ctx.Err() != nil:
-			return nil, waitError(ctx, last)
+			return waitError(ctx, last)
 		case errors.Is(err, errOver):
 			continue
 		case final(ctx, err):
-			return nil, err
+			return err
 		}
 		last = err
 		if err := s.sleep(ctx, retry.next()); errors.Is(err, ErrClosed) {
-			return nil, err
+			return err
 		}
 	}
 }
@@ -72,7 +98,7 @@ func (s *Session) wait(ctx context.Context, w want) (*hold, error) {
 // final reports whether err ends a wait, and is not a failure of the store that
 // repeating may mend.
 func final(ctx context.Context, err error) bool {
-	return ctx.Err() != nil || isAnswer(err) || errors.Is(err, ErrClosed) || errors.Is(err, errOver)
+	return ctx.Err() != nil || isAnswer(err) || errors.Is(err, ErrClosed) || errors.Is(err, errOver) || errors.Is(err, errAside)
 }
 
 // waitError returns why ctx ended, with the store's last error if there is one:
@@ -89,21 +115,25 @@ func waitError(ctx context.Context, last error) error {
 }
 
 // wait stands in line with one claim until it is granted or given up.
-func (p *presence) wait(ctx context.Context, w want, last *error) (_ *hold, err error) {
+func (p *presence) wait(ctx context.Context, w *want, last *error) (_ *hold, err error) {
 	h, err := p.newHold(w)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { h.settled(true, err) }()
 	retry := p.s.backoff()
-	var st State
+	mismatched := false
 	for {
-		g, err := h.ask(ctx, true, &st)
+		st, g, err := h.ask(ctx, true)
 		if g != nil {
-			return h, h.accept(ctx, *g)
+			return h, h.accept(ctx, g)
 		}
-		if err == nil {
+		switch {
+		case err == nil:
 			err = h.rest(ctx, st)
+		case errors.Is(err, ErrMismatch) && !mismatched:
+			err = h.outlive(ctx, err)
+			mismatched = err == nil
 		}
 		switch {
 		case err == nil:
@@ -122,7 +152,7 @@ func (p *presence) wait(ctx context.Context, w want, last *error) (_ *hold, err 
 // try acquires w if it is free, else the error is a *HeldError. A try that only
 // sessions that have lapsed stand in the way of buries them and asks once more:
 // programs that only ever try must get over a crash too.
-func (s *Session) try(ctx context.Context, w want) (*hold, error) {
+func (s *Session) try(ctx context.Context, w *want) (*hold, error) {
 	for {
 		p, err := s.present(ctx)
 		if err != nil {
@@ -135,31 +165,57 @@ func (s *Session) try(ctx context.Context, w want) (*hold, error) {
 	}
 }
 
-func (p *presence) try(ctx context.Context, w want) (_ *hold, err error) {
+func (p *presence) try(ctx context.Context, w *want) (_ *hold, err error) {
 	s := p.s
 	h, err := p.newHold(w)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { h.settled(false, err) }()
-	var st State
 	for again := false; ; again = true {
-		g, err := h.ask(ctx, false, &st)
-		if err != nil {
+		st, g, err := h.ask(ctx, false)
+		switch {
+		case g != nil:
+			return h, h.accept(ctx, g)
+		case errors.Is(err, ErrMismatch) && !again:
+			if err := h.outlive(ctx, err); err != nil {
+				return nil, err
+			}
+			continue
+		case err != nil:
 			return nil, err
 		}
-		if g != nil {
-			return h, h.accept(ctx, *g)
-		}
-		ids := s.sessions(st, p.id)
-		if err := s.look(ctx, ids); err != nil {
+		if err := s.look(ctx, h.ahead); err != nil {
 			return nil, err
 		}
-		dead := len(s.dead(ids)) > 0
-		if buried, err := s.bury(ctx, ids); err != nil {
+		dead := len(s.dead(h.ahead)) > 0
+		if buried, err := s.bury(ctx, h.ahead); err != nil {
 			return nil, err
 		} else if !dead && !buried || again {
-			return nil, s.heldError(st)
+			return nil, s.heldError(ctx, st)
 		}
 	}
+}
+
+// outlive gets over those that use the key as another kind, or size, if they are
+// dead: it buries who has lapsed, and has the next attempt name them. If nobody is
+// dead it returns the mismatch.
+func (h *hold) outlive(ctx context.Context, mismatch error) error {
+	s := h.s
+	st, err := s.Load(ctx, h.claim.Key)
+	if err != nil {
+		return err
+	}
+	ids := st.sessions(h.p.id)
+	if err := s.look(ctx, ids); err != nil {
+		return err
+	}
+	if _, err := s.bury(ctx, ids); err != nil {
+		return err
+	}
+	if len(s.dead(ids)) == 0 {
+		return mismatch
+	}
+	h.ahead = ids
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"runtime"
 	"slices"
 	"time"
 )
@@ -14,21 +15,28 @@ import (
 type watch struct {
 	cancel      context.CancelFunc // nil: not running
 	ready       bool
+	number      int // of the watch that is ready, or was last
 	unsupported bool
 	waiters     int
 	observers   map[string]map[chan struct{}]bool // by key
 	idle        stamp                             // since when nobody waits or observes
 
-	// Claims that ended well, with their tokens, of the last one to two periods
-	// of heartbeats: grant events of theirs that come late mean nothing.
-	recent, older map[string]int64
+	// Claims that ended well in the last one to two periods of heartbeats: grant
+	// events, and replies, that come late and have them mean nothing.
+	recent, older map[string]ending
+	asks          int    // requests to join under way
+	moment        uint64 // counts sends of requests to join, and ends: what came first
 }
 
-// join counts a waiter in, once, and starts the watch.
+// An ending is that of a claim that ended well.
+type ending struct {
+	token  int64
+	moment uint64
+}
+
+// join counts a hold in that is to be told of events, once, and starts the watch.
+// s.mu must be held.
 func (p *presence) join(h *hold) {
-	s := p.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	w := &p.watch
 	if !h.waits {
 		h.waits = true
@@ -46,13 +54,11 @@ func (p *presence) startWatch(after time.Duration) {
 	}
 	ctx, cancel := context.WithCancel(s.base)
 	w.cancel = cancel
-	s.wg.Add(1)
-	go func() {
-		defer s.wg.Done()
+	s.workers.wg.Go(func() {
 		if after == 0 || s.sleep(ctx, after) == nil {
 			p.run(ctx)
 		}
-	}()
+	})
 }
 
 // observe returns a channel that gets a value when key may have changed. The
@@ -87,21 +93,19 @@ func (p *presence) unobserve(key string, changed chan struct{}) {
 	w.idle = stampNow()
 }
 
-// part counts a waiter out.
-func (p *presence) part(h *hold) {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
+// part counts a hold out that is to be told no more. s.mu must be held.
+func (h *hold) part() {
 	if h.waits {
 		h.waits = false
-		p.watch.waiters--
-		p.watch.idle = stampNow()
+		h.p.watch.waiters--
+		h.p.watch.idle = stampNow()
 	}
 }
 
 // tick is called with every heartbeat. s.mu must be held.
 func (w *watch) tick(s *Session) {
 	w.recent, w.older = nil, w.recent
-	if w.waiters == 0 && len(w.observers) == 0 && w.cancel != nil && w.idle.elapsed() > s.opt.TTL {
+	if w.waiters == 0 && len(w.observers) == 0 && !s.opt.Watch && w.cancel != nil && w.idle.elapsed() > s.opt.TTL {
 		w.stop()
 	}
 }
@@ -116,20 +120,26 @@ func (w *watch) stop() {
 
 // ended notes that a claim has ended well. s.mu must be held.
 func (w *watch) ended(claim string, token int64) {
-	if w.cancel == nil {
+	if w.cancel == nil && w.asks == 0 {
 		return
 	}
 	if w.recent == nil {
-		w.recent = make(map[string]int64)
+		w.recent = make(map[string]ending)
 	}
-	w.recent[claim] = token
+	w.moment++
+	w.recent[claim] = ending{token, w.moment}
 }
 
 // past reports whether a grant of the claim with the token is one that has ended
 // well. s.mu must be held.
 func (w *watch) past(claim string, token int64) bool {
-	t := max(w.recent[claim], w.older[claim])
+	t := max(w.recent[claim].token, w.older[claim].token)
 	return t >= token
+}
+
+// since reports whether the claim has ended well since moment.
+func (w *watch) since(moment uint64, claim string) bool {
+	return max(w.recent[claim].moment, w.older[claim].moment) > moment
 }
 
 // run watches until ctx ends. After a break it opens a new watch, from then on;
@@ -146,6 +156,7 @@ func (p *presence) run(ctx context.Context) {
 				retry.reset()
 			}
 			p.event(ctx, e)
+			runtime.Gosched() // to who was woken, who need not wait until this goroutine has asked for more
 		})
 		if ctx.Err() != nil {
 			return
@@ -179,10 +190,19 @@ func (p *presence) event(ctx context.Context, e Event) {
 	switch e.Type {
 	case EventReady:
 		p.watch.ready = true
+		p.watch.number++
 		for _, h := range s.holds {
-			if h.p == p && h.state == asking {
-				h.again = true
+			if h.p == p && (h.state == held || h.state == parked) {
+				p.inquire()
+			}
+			switch {
+			case h.p != p:
+			case h.state == asking:
 				h.notify()
+			case h.state == parked:
+				h.unpark() // others may have come before
+			case h.state == held && h.claim.Yield && !h.shares:
+				h.yielded = true // likewise
 			}
 		}
 		for key := range p.watch.observers {
@@ -190,6 +210,17 @@ func (p *presence) event(ctx context.Context, e Event) {
 		}
 	case EventChange:
 		p.changed(e.Key)
+	case EventRevoke:
+		p.revoke(Revocation{e.Key, e.Claim})
+	case EventYield:
+		if h := s.holds[e.Claim]; h != nil {
+			h.yielded = true
+			h.unpark()
+		}
+	case EventWake:
+		if h := s.holds[e.Claim]; h != nil && h.state == asking {
+			h.notify()
+		}
 	case EventGrant:
 		h := s.holds[e.Claim]
 		switch {
@@ -198,9 +229,18 @@ func (p *presence) event(ctx context.Context, e Event) {
 				p.orphan(Claim{Key: e.Key, ID: e.Claim, Session: p.id})
 			}
 		case h.state == asking:
-			h.event = e
+			h.granted = &granted{token: e.Token, term: e.Term}
 			h.notify()
 		}
+	}
+}
+
+// inquire has a heartbeat sent now, which tells of revocations that came before the
+// watch was ready. s.mu must be held.
+func (p *presence) inquire() {
+	select {
+	case p.hurry <- struct{}{}:
+	default:
 	}
 }
 
@@ -214,11 +254,19 @@ func (p *presence) changed(key string) {
 	}
 }
 
+// releaseUnknown releases a claim that a request of moment was told of, if it is this presence's
+// and nobody here knows it, or knew it then. s.mu must be held.
+func (p *presence) releaseUnknown(key, session, claim string, moment uint64) {
+	if session == p.id && p.s.holds[claim] == nil && !p.watch.since(moment, claim) {
+		p.orphan(Claim{Key: key, ID: claim, Session: session})
+	}
+}
+
 // orphan releases a claim of this presence that nobody here knows, as a request
 // that arrived twice can leave one. s.mu must be held.
 func (p *presence) orphan(c Claim) {
 	s := p.s
-	h := &hold{s: s, p: p, claim: c, state: spent}
+	h := &hold{tenure: &tenure{s: s, p: p, claim: c}, state: spent}
 	s.holds[c.ID] = h
 	s.warn("dsync: releasing a claim that nobody here knows", "claim", c.ID, "key", c.Key)
 	h.retireLocked(Outcome{})

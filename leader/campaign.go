@@ -16,7 +16,9 @@ import (
 //
 // When the term has ended the leadership is kept from others until Resign, or for
 // the session's grace: nobody else leads while the work winds down. Call Resign
-// when it is done. A second Campaign waits like a Lock.
+// when it is done: until then, or until this process is elected again, the session
+// is not [dsync.Session.Healthy] once the grace is over. A Campaign of the process that
+// leads waits, like a second Lock, until it can lead another term.
 //
 // On error the context is not nil but has ended. The error is ctx's, with the
 // store's last error added if there was one; dsync.ErrClosed; dsync.ErrMismatch
@@ -30,9 +32,10 @@ func (e *Election) Campaign(ctx context.Context) (context.Context, error) {
 	return t.ctx, nil
 }
 
-// TryCampaign is Campaign without the wait: if somebody leads, the error is a
-// *dsync.HeldError, which is dsync.ErrHeld; [ErrPaused] if the election is paused
-// here; errors of the store are returned as they are.
+// TryCampaign is Campaign without the wait: if somebody leads, this process
+// included, or stands in line to, the error is a *dsync.HeldError, which is
+// dsync.ErrHeld; [ErrPaused] if the election is paused here; errors of the store are
+// returned at once.
 func (e *Election) TryCampaign(ctx context.Context) (context.Context, error) {
 	t, err := e.campaign(ctx, how{try: true})
 	if err != nil {
@@ -119,6 +122,11 @@ func (e *Election) begin(ctx context.Context, hold *dsync.Hold, run bool) *term 
 	defer e.mu.Unlock()
 	if e.paused != nil {
 		return nil
+	}
+	if before := e.term; before != nil && !before.run {
+		// Who campaigned again is done with the term before, which was passed on; its
+		// caller need not have resigned.
+		_ = before.hold.Release(ended(ctx, nil))
 	}
 	t := &term{
 		Term: Term{

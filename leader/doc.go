@@ -3,7 +3,7 @@
 //
 //	election, err := leader.New(locks, "reports", nil) // locks is a *dsync.Session
 //
-//	ctx, err := election.Campaign(ctx) // cancelled when leadership is lost
+//	ctx, err = election.Campaign(ctx) // cancelled when leadership is lost
 //	if err != nil {
 //		return err
 //	}
@@ -30,6 +30,9 @@
 //
 //   - lost, when the lease of the session is over by the local clock: at least the
 //     session's grace before anyone else can be elected;
+//   - by force, when dsync.Session.Break is called with the election's name, by an
+//     operator say: its cause is ErrLost and dsync.ErrRevoked. Run campaigns again,
+//     behind those that wait;
 //   - resigned, by Resign, by Pause, or when the function of Run has returned;
 //   - with the context that it was campaigned with, or with the session.
 //

@@ -66,8 +66,9 @@ func (e *Election) present() *term {
 // Publish stores value with the present term of this process, for all to read
 // with [Election.Leader] and [Election.Observe]. It is gone with the term. value
 // has at most 64 KiB; a small one costs less, see [Options]. Of two calls at about
-// the same time either may win: where the order matters, put a version into it. The error is [ErrLost] if this process does not lead, ctx's,
-// or the store's.
+// the same time either may win: where the order matters, put a version into it.
+//
+// The error is [ErrLost] if this process does not lead, ctx's, or the store's.
 func (e *Election) Publish(ctx context.Context, value []byte) error {
 	if err := checkValue(value); err != nil {
 		return err
@@ -84,7 +85,7 @@ func (e *Election) Publish(ctx context.Context, value []byte) error {
 
 // Resign ends the present term of this process, if there is one: its context ends
 // with the cause [ErrResigned], and the leadership is given up. It says that the
-// work is done, so the next leader may lead at once; but a function of [Run] is
+// work is done, so the next leader may lead at once; but a function of [Election.Run] is
 // given the session's grace to return first, and Resign waits for that, unless it
 // is called with a context of that term, as from inside the function.
 //

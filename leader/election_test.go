@@ -78,7 +78,7 @@ func TestCauseOfTheEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				f := newFaulty(t, dsynctest.NewMemory())
+				f := newFaulty(t, dsynctest.NewMemory(), nil)
 				s := newSession(t, f, nil)
 				// B04, E1: exactly one Lost for one Elected.
 				var events []string
@@ -251,7 +251,7 @@ func TestWorkNeverOverlaps(t *testing.T) {
 func TestAnotherLeadsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
-		f := newFaulty(t, store)
+		f := newFaulty(t, store, nil)
 		s := newSession(t, f, &dsync.Options{Name: "node-1"})
 		a, b := electionOf(t, s, nil), newElection(t, store, nil)
 		campaign(t, a)
@@ -288,7 +288,7 @@ func TestAnotherLeadsAtOnce(t *testing.T) {
 func TestCrashedLeaderIsFollowed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
-		f := newFaulty(t, memory)
+		f := newFaulty(t, memory, nil)
 		s := newSession(t, f, nil)
 		campaign(t, electionOf(t, s, nil))
 		b := newElection(t, memory, nil)
@@ -391,7 +391,7 @@ func TestHundredElections(t *testing.T) {
 func TestStoreErrorsAreReported(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, listen := range []bool{true, false} {
-			f := newFaulty(t, dsynctest.NewMemory())
+			f := newFaulty(t, dsynctest.NewMemory(), nil)
 			reported := 0
 			opt := &leader.Options{}
 			if listen {

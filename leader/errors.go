@@ -8,8 +8,9 @@ import (
 
 var (
 	// ErrLost is the cause of a term's end when the leadership was lost: the store
-	// could not be reached in time, the process was frozen, or the session was
-	// closed, which is dsync.ErrClosed too.
+	// could not be reached in time, the process was frozen, the session was closed,
+	// which is dsync.ErrClosed too, or somebody broke the election's key with
+	// dsync.Session.Break, which is dsync.ErrRevoked too.
 	ErrLost = dsync.ErrLost
 
 	// ErrResigned is the cause of a term's end by Resign or Pause.

@@ -24,6 +24,9 @@ import (
 // [GroupOptions].Balance. So a process that comes later gets its share, too, and a
 // function must be such that it can end and begin again elsewhere.
 //
+// Each function has an [Election], named by the group, a slash and the function: what
+// a group "jobs" runs as "mails" is shown, observed and broken as "jobs/mails".
+//
 // Make one with [NewGroup]; it must not be copied. All methods may be called
 // concurrently.
 type Group struct {
@@ -33,7 +36,6 @@ type Group struct {
 	hooks  calls.Queue
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	wg     sync.WaitGroup // of the functions
 
 	balanced chan struct{} // closed when the balancing has ended
 
@@ -80,7 +82,8 @@ var errRemoved = errors.New("leader: removed from the group")
 
 // NewGroup returns a group of that name on s, and a context that ends with ctx,
 // with the first error of a function, or when Wait returns, as that of
-// errgroup.WithContext does. The functions run under contexts made from it.
+// errgroup.WithContext does. The functions run under contexts made from it. It
+// refuses a nil session and a name that dsync.CheckKey refuses.
 func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOptions) (*Group, context.Context, error) {
 	if s == nil {
 		return nil, nil, errors.New("leader: the session is nil; make one with Open or Connect of dsync/mongo, or dsync.New")
@@ -110,7 +113,7 @@ func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOpti
 // context ends, and [Group.Wait] returns the error, if it is the first.
 //
 // The error is that of a name that is in the group already or that can't be used,
-// or of a group that has ended.
+// or of a group that has ended, also by [Group.Wait].
 func (g *Group) Go(name string, f func(context.Context) error) error {
 	election, err := New(g.s, g.name+"/"+name, g.opt.Election)
 	if err != nil {
@@ -127,18 +130,21 @@ func (g *Group) Go(name string, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(g.ctx)
 	r := &single{name: name, election: election, cancel: cancel, done: make(chan struct{})}
 	g.runs[name] = r
-	g.wg.Go(func() {
-		defer close(r.done)
-		defer cancel(nil)
-		err := g.run(ctx, r, f)
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		delete(g.runs, name)
-		if err != nil && g.err == nil && !errors.Is(context.Cause(ctx), errRemoved) {
-			g.err = err
-			g.cancel(err)
-		}
-	})
+	go func() {
+		var err error
+		defer func() { // also when f calls runtime.Goexit
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			delete(g.runs, name)
+			if err != nil && g.err == nil && !errors.Is(context.Cause(ctx), errRemoved) {
+				g.err = err
+				g.cancel(err)
+			}
+			cancel(nil)
+			close(r.done)
+		}()
+		err = g.run(ctx, r, f)
+	}()
 	return nil
 }
 
@@ -175,15 +181,35 @@ func (g *Group) started(r *single, running bool) {
 }
 
 // Wait waits until all functions have left the group, ends its context, and
-// returns the first error, if any. A function stays until it returns nil or an
-// error, is removed, or the group's context ends.
+// returns the first error, if any: ctx's when that of [NewGroup] ended before the
+// functions. A function stays until it returns nil or an error, is removed, or the
+// group's context ends.
+//
+// So it returns at once while there is none in the group, before the first Go, too,
+// as errgroup's Wait does; and as the context has ended then, no function can be
+// added any more. A program that adds and removes functions as it goes calls it when
+// the group's context has ended.
 func (g *Group) Wait() error {
-	g.wg.Wait()
-	g.cancel(context.Canceled)
+	for r := g.next(); r != nil; r = g.next() {
+		<-r.done
+	}
 	<-g.balanced
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.err
+}
+
+// next returns a function that is in the group, or nil after it has ended the group
+// because there is none. A sync.WaitGroup would not do: its first Add must not
+// meet a Wait, and Go may.
+func (g *Group) next() *single {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, r := range g.runs {
+		return r
+	}
+	g.cancel(context.Canceled)
+	return nil
 }
 
 // Remove removes a function from the group on this process, waits until it has

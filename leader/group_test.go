@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -105,7 +106,7 @@ func TestGroupSpreads(t *testing.T) {
 				t.Errorf("%s: %d of %d run: %v", when, total, functions, loads)
 			}
 		}
-		crash := newFaulty(t, store)
+		crash := newFaulty(t, store, nil)
 		_, stopA := f.group("a", store, functions)
 		_, stopB := f.group("b", crash, functions)
 		time.Sleep(2 * time.Minute)
@@ -231,7 +232,7 @@ func TestGroupWaitReturnsTheFirstError(t *testing.T) {
 // ends none.
 func TestGroupSurvivesAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		faulty := newFaulty(t, dsynctest.NewMemory())
+		faulty := newFaulty(t, dsynctest.NewMemory(), nil)
 		f := newFleet(t)
 		_, stop := f.group("a", faulty, 5)
 		time.Sleep(ttl)
@@ -251,6 +252,48 @@ func TestGroupSurvivesAnOutage(t *testing.T) {
 		g.Go("done", func(context.Context) error { return nil })
 		if err := g.Wait(); err != nil {
 			t.Errorf("Wait: %v", err)
+		}
+	})
+}
+
+// Wait on a group without functions ends it at once, as errgroup's does with its
+// context, and Go says so. The two may meet.
+func TestGroupWaitWithoutFunctions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		g, ctx, err := leader.NewGroup(background, s, "g", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if err := g.Wait(); err != nil || time.Since(start) != 0 || ctx.Err() == nil {
+			t.Errorf("Wait: %v after %v; the context's Err is %v", err, time.Since(start), ctx.Err())
+		}
+		wantErr(t, "Go after Wait", g.Go("late", func(context.Context) error { return nil }), context.Canceled)
+
+		g, _, _ = leader.NewGroup(background, s, "g", nil)
+		g.Go("exits", func(context.Context) error {
+			runtime.Goexit() // as t.FailNow does
+			return nil
+		})
+		if err := g.Wait(); err != nil {
+			t.Errorf("Wait for a function that exits: %v", err)
+		}
+
+		for range 50 {
+			g, _, _ := leader.NewGroup(background, s, "g", nil)
+			ran := make(chan bool, 1)
+			added := make(chan error)
+			go func() {
+				added <- g.Go("f", func(context.Context) error {
+					ran <- true
+					return nil
+				})
+			}()
+			werr := g.Wait()
+			if err := <-added; werr != nil || (err == nil) != (len(ran) == 1) {
+				t.Fatalf("Wait: %v; Go: %v; the function ran %d times", werr, err, len(ran))
+			}
 		}
 	})
 }

@@ -61,10 +61,10 @@ func (e *Election) leader(ctx context.Context, st dsync.State) (Leader, error) {
 	}, nil
 }
 
-// Observe returns a channel of who leads: now, and after each change, of the
-// leader or of what it has published. It has room for one; what was not received
-// in time is replaced by what is newer. It is closed when ctx or the session
-// ends. The process is a member from then on: see [Election.Members].
+// Observe returns a channel of who leads, the zero Leader while nobody does: now, and
+// after each change, of the leader or of what it has published. It has room for one;
+// what was not received in time is replaced by what is newer. It is closed when ctx or
+// the session ends. The process is a member from then on: see [Election.Members].
 func (e *Election) Observe(ctx context.Context) <-chan Leader {
 	e.look()
 	ch := make(chan Leader, 1)

@@ -148,7 +148,7 @@ func TestHooksOfTheFleet(t *testing.T) {
 				Left:   func(m leader.Member) { add(members, "-%s", m.Name) },
 			}})
 		}
-		f := newFaulty(t, store)
+		f := newFaulty(t, store, nil)
 		a, b, o := election("a", f), election("b", store), election("o", store)
 		o.Observe(background)
 		time.Sleep(time.Second)
@@ -176,12 +176,73 @@ func TestHooksOfTheFleet(t *testing.T) {
 	})
 }
 
+// E5: Cycle is called again and again on leaders and followers, with what is so then,
+// also when it has failed before.
+func TestCycleTellsTheState(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		f := newFaulty(t, store, nil)
+		var mu sync.Mutex
+		cycles := map[string][]leader.Status{}
+		election := func(name string, store dsync.Store) *leader.Election {
+			s := newSession(t, store, &dsync.Options{Name: name, Poll: time.Second})
+			return electionOf(t, s, &leader.Options{Hooks: &leader.Hooks{Cycle: func(st leader.Status) {
+				mu.Lock()
+				cycles[name] = append(cycles[name], st)
+				mu.Unlock()
+				panic("a hook panics")
+			}}})
+		}
+		// check waits, and checks the last cycle of those meanwhile.
+		check := func(when string, d time.Duration, want map[string]leader.Status) {
+			t.Helper()
+			mu.Lock()
+			clear(cycles)
+			mu.Unlock()
+			time.Sleep(d)
+			mu.Lock()
+			defer mu.Unlock()
+			for name, want := range want {
+				got := cycles[name]
+				if n := int(d / time.Second); len(got) < n*7/10 && want.Err == nil || len(got) == 0 {
+					t.Errorf("%s: %s had %d cycles in %v, want about %d", when, name, len(got), d, n)
+					continue
+				}
+				last := got[len(got)-1]
+				if last.IsLeader != want.IsLeader || last.Leader.Name != want.Leader.Name || (last.Err == nil) != (want.Err == nil) {
+					t.Errorf("%s: %s was told %+v, want %+v", when, name, last, want)
+				}
+			}
+		}
+		leads := func(name string) leader.Leader { return leader.Leader{Name: name} }
+		a, b := election("a", store), election("b", f)
+		campaign(t, a)
+		go b.Campaign(background)
+		check("one leads", 3*ttl, map[string]leader.Status{
+			"a": {Leader: leads("a"), IsLeader: true},
+			"b": {Leader: leads("a")},
+		})
+		f.Cut()
+		check("the other is cut off", ttl/2, map[string]leader.Status{
+			"a": {Leader: leads("a"), IsLeader: true},
+			"b": {Leader: leads("a"), Err: os.ErrDeadlineExceeded}, // or another
+		})
+		f.Heal()
+		time.Sleep(ttl)
+		a.Resign(background)
+		check("the other leads", 3*ttl, map[string]leader.Status{
+			"a": {Leader: leads("b")},
+			"b": {Leader: leads("b"), IsLeader: true},
+		})
+	})
+}
+
 // E8: every member with its role; the dead disappear within a TTL; what is shown
 // can be switched off.
 func TestMembers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
-		f := newFaulty(t, store)
+		f := newFaulty(t, store, nil)
 		full := &dsync.Options{Name: "a", Host: "a.example", App: "v1", Meta: map[string]string{"zone": "x"}}
 		a := electionOf(t, newSession(t, f, full), nil)
 		b := electionOf(t, newSession(t, store, &dsync.Options{Name: "b"}), nil)
@@ -220,7 +281,7 @@ func TestMembers(t *testing.T) {
 func TestDeadLeaderIsNobody(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
-		f := newFaulty(t, store)
+		f := newFaulty(t, store, nil)
 		a, o := newElection(t, f, nil), newElection(t, store, nil)
 		seen := o.Observe(background)
 		campaign(t, a)

@@ -14,8 +14,9 @@ const maxValue = 64 << 10
 type Options struct {
 	// Value is published at the start of each term of this process, for all to
 	// read: an address, say. At most 64 KiB, but keep it small: some stores log it
-	// with each change of the election's record. Nil: nothing is published but by
-	// [Election.Publish].
+	// with each change of the election's record. A value that can't be published
+	// costs no leadership: Hooks.StoreError tells of it. Nil: nothing is published
+	// but by [Election.Publish].
 	Value []byte
 
 	// Hooks are called on what happens. Nil: none.

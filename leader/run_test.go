@@ -79,7 +79,7 @@ func TestRunResignsOnPanicAndExit(t *testing.T) {
 // returned after the loss goes to the hook. B04: one Lost per Elected.
 func TestRunGoesOnAfterAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := newFaulty(t, dsynctest.NewMemory())
+		f := newFaulty(t, dsynctest.NewMemory(), nil)
 		wrong := errors.New("the database is gone")
 		var elected, lost int
 		var returned []error

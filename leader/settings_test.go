@@ -66,7 +66,7 @@ func TestTTLsMayChange(t *testing.T) {
 // E14: the logger can be replaced; B12: one that blocks costs nothing.
 func TestLogger(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := newFaulty(t, dsynctest.NewMemory())
+		f := newFaulty(t, dsynctest.NewMemory(), nil)
 		w := &slowWriter{}
 		s := newSession(t, f, &dsync.Options{Logger: slog.New(slog.NewTextHandler(w, nil))})
 		e := electionOf(t, s, nil)

@@ -76,7 +76,7 @@ func sleepOrNil(ctx context.Context, d time.Duration) error {
 // writes reports whether a request of this method may change the store.
 func (m Method) writes() bool {
 	switch m {
-	case MethodWatch, MethodLoad, MethodMembers:
+	case MethodWatch, MethodLoad, MethodKeys, MethodMembers:
 		return false
 	}
 	return true
@@ -95,9 +95,10 @@ func (f *Faulty) Register(ctx context.Context, m dsync.Member) (time.Time, error
 }
 
 // Heartbeat implements [dsync.Store].
-func (f *Faulty) Heartbeat(ctx context.Context, session string) (time.Time, error) {
-	return call(ctx, f, Request{Method: MethodHeartbeat, Session: session}, func(ctx context.Context) (time.Time, error) {
-		return f.store.Heartbeat(ctx, session)
+func (f *Faulty) Heartbeat(ctx context.Context, session string, given []dsync.Revocation) (dsync.Pulse, error) {
+	given = slices.Clone(given)
+	return call(ctx, f, Request{Method: MethodHeartbeat, Session: session}, func(ctx context.Context) (dsync.Pulse, error) {
+		return f.store.Heartbeat(ctx, session, given)
 	})
 }
 
@@ -116,6 +117,14 @@ func (f *Faulty) Unregister(ctx context.Context, session string) error {
 	return err
 }
 
+// Revoke implements [dsync.Store].
+func (f *Faulty) Revoke(ctx context.Context, session string, r dsync.Revocation) error {
+	_, err := call(ctx, f, Request{Method: MethodRevoke, Session: session, Claim: r.Claim, Key: r.Key}, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, f.store.Revoke(ctx, session, r)
+	})
+	return err
+}
+
 // Acquire implements [dsync.Store].
 func (f *Faulty) Acquire(ctx context.Context, c dsync.Claim, wait bool, dead []string, notAfter time.Time) (dsync.State, error) {
 	dead = slices.Clone(dead)
@@ -128,6 +137,7 @@ func (f *Faulty) Acquire(ctx context.Context, c dsync.Claim, wait bool, dead []s
 
 // Release implements [dsync.Store].
 func (f *Faulty) Release(ctx context.Context, c dsync.Claim, o dsync.Outcome) (bool, error) {
+	o.Result = slices.Clone(o.Result)
 	return call(ctx, f, claimRequest(MethodRelease, c), func(ctx context.Context) (bool, error) {
 		return f.store.Release(ctx, c, o)
 	})
@@ -141,10 +151,18 @@ func (f *Faulty) Extend(ctx context.Context, c dsync.Claim) (time.Time, error) {
 }
 
 // Publish implements [dsync.Store].
-func (f *Faulty) Publish(ctx context.Context, c dsync.Claim, value []byte) error {
+func (f *Faulty) Publish(ctx context.Context, c dsync.Claim, seq int64, value []byte) error {
 	value = slices.Clone(value)
 	_, err := call(ctx, f, claimRequest(MethodPublish, c), func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, f.store.Publish(ctx, c, value)
+		return struct{}{}, f.store.Publish(ctx, c, seq, value)
+	})
+	return err
+}
+
+// Resize implements [dsync.Store].
+func (f *Faulty) Resize(ctx context.Context, key string, kind dsync.Kind, from, limit int64) error {
+	_, err := call(ctx, f, Request{Method: MethodResize, Key: key}, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, f.store.Resize(ctx, key, kind, from, limit)
 	})
 	return err
 }
@@ -153,6 +171,13 @@ func (f *Faulty) Publish(ctx context.Context, c dsync.Claim, value []byte) error
 func (f *Faulty) Load(ctx context.Context, key string) (dsync.State, error) {
 	return call(ctx, f, Request{Method: MethodLoad, Key: key}, func(ctx context.Context) (dsync.State, error) {
 		return f.store.Load(ctx, key)
+	})
+}
+
+// Keys implements [dsync.Store].
+func (f *Faulty) Keys(ctx context.Context, prefix, after string, n int) ([]dsync.State, error) {
+	return call(ctx, f, Request{Method: MethodKeys}, func(ctx context.Context) ([]dsync.State, error) {
+		return f.store.Keys(ctx, prefix, after, n)
 	})
 }
 

@@ -92,18 +92,24 @@ func TestFaultyAsksAboutEveryRequest(t *testing.T) {
 		c := claim("k", "a", 1)
 		c.Lease = time.Minute
 		f.Register(ctx, dsync.Member{ID: "a", TTL: time.Minute})
-		f.Heartbeat(ctx, "a")
+		f.Heartbeat(ctx, "a", nil)
+		f.Revoke(ctx, "a", dsync.Revocation{Key: "k", Claim: "a.1"})
 		f.Bury(ctx, "b")
 		go f.Watch(ctx, "a", []string{"k"}, func(dsync.Event) {})
 		synctest.Wait()
 		f.Acquire(ctx, c, true, nil, soon())
 		synctest.Wait()
 		f.Extend(ctx, c)
-		f.Publish(ctx, c, []byte("value"))
+		f.Publish(ctx, c, 1, []byte("value"))
+		synctest.Wait()
+		f.Resize(ctx, "k", c.Kind, 1, 2)
+		synctest.Wait()
+		f.Revoke(ctx, "a", dsync.Revocation{Key: "k", Claim: "a.2"})
 		synctest.Wait()
 		f.Release(ctx, c, dsync.Outcome{})
 		synctest.Wait()
 		f.Load(ctx, "k")
+		f.Keys(ctx, "k", "", 10)
 		f.Members(ctx, "a")
 		f.Sweep(ctx, "", time.Hour)
 		f.Unregister(ctx, "a")
@@ -111,6 +117,7 @@ func TestFaultyAsksAboutEveryRequest(t *testing.T) {
 		want := []dsynctest.Request{
 			{Method: dsynctest.MethodRegister, Session: "a"},
 			{Method: dsynctest.MethodHeartbeat, Session: "a"},
+			{Method: dsynctest.MethodRevoke, Session: "a", Claim: "a.1", Key: "k"},
 			{Method: dsynctest.MethodBury, Session: "b"},
 			{Method: dsynctest.MethodWatch, Session: "a"},
 			{Method: dsynctest.MethodEvent, Session: "a"},
@@ -120,9 +127,14 @@ func TestFaultyAsksAboutEveryRequest(t *testing.T) {
 			{Method: dsynctest.MethodExtend, Session: "a", Claim: "a.1", Key: "k"},
 			{Method: dsynctest.MethodPublish, Session: "a", Claim: "a.1", Key: "k"},
 			{Method: dsynctest.MethodEvent, Session: "a", Key: "k"},
+			{Method: dsynctest.MethodResize, Key: "k"},
+			{Method: dsynctest.MethodEvent, Session: "a", Key: "k"},
+			{Method: dsynctest.MethodRevoke, Session: "a", Claim: "a.2", Key: "k"},
+			{Method: dsynctest.MethodEvent, Session: "a", Claim: "a.2", Key: "k"},
 			{Method: dsynctest.MethodRelease, Session: "a", Claim: "a.1", Key: "k"},
 			{Method: dsynctest.MethodEvent, Session: "a", Key: "k"},
 			{Method: dsynctest.MethodLoad, Key: "k"},
+			{Method: dsynctest.MethodKeys},
 			{Method: dsynctest.MethodMembers},
 			{Method: dsynctest.MethodSweep},
 			{Method: dsynctest.MethodUnregister, Session: "a"},
@@ -202,50 +214,6 @@ func TestFaultyShortCutLosesReply(t *testing.T) {
 		}
 		if s, _ := f.Load(t.Context(), "k"); len(s.Holders) != 1 {
 			t.Errorf("holders %+v, want one", s.Holders)
-		}
-	})
-}
-
-func TestFaultyReplay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := dsynctest.NewMemory()
-		f := dsynctest.NewFaulty(m, on(dsynctest.MethodUnregister, 0, dsynctest.Fault{LoseRequest: true}))
-		f.Register(t.Context(), dsync.Member{ID: "before", TTL: time.Minute}) // not recorded yet
-		f.Record()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		meta, dead, value := map[string]string{"zone": "1"}, []string{"dead"}, []byte("sent")
-		f.Register(ctx, dsync.Member{ID: "a", TTL: time.Minute, Meta: meta})
-		f.Acquire(ctx, claim("k", "a", 1), true, dead, soon())
-		f.Load(ctx, "k")
-		f.Publish(ctx, claim("k", "a", 1), value)
-		f.Unregister(ctx, "a")                 // lost
-		meta["zone"], dead[0] = "changed", "a" // the caller's own
-		value[0] = 'b'
-		<-ctx.Done() // the recorded requests don't end with it
-		if s, _ := m.Load(t.Context(), "k"); len(s.Holders) != 1 {
-			t.Fatalf("holders %+v, want one", s.Holders)
-		}
-
-		before := m.Counts()
-		if err := f.Replay(t.Context()); err != nil {
-			t.Fatalf("Replay: %v", err)
-		}
-		got := m.Counts().Since(before)
-		if got.Total() != 4 || got.Commands[dsynctest.MethodUnregister] != 1 || got.Commands[dsynctest.MethodPublish] != 1 {
-			t.Errorf("replayed %v, want Register, Acquire, Publish, Unregister", got.Commands)
-		}
-		found, _, _ := m.Members(t.Context(), "a")
-		if len(found) != 1 || !found[0].Dead || found[0].Meta["zone"] != "1" {
-			t.Errorf("after Replay: %+v; want it dead by the lost request, with the Meta that was sent", found)
-		}
-		if s, _ := m.Load(t.Context(), "k"); len(s.Holders) != 1 {
-			t.Errorf("after Replay: holders %+v; want the dead that were named when it was sent", s.Holders)
-		} else if string(s.Value) != "sent" {
-			t.Errorf("after Replay: value %q, want the one that was sent", s.Value)
-		}
-		if err := f.Replay(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Replay with an ended ctx = %v, want its error", err)
 		}
 	})
 }

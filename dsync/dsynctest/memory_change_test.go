@@ -28,8 +28,8 @@ func TestMemoryWatchKeys(t *testing.T) {
 		var s dsync.State
 		for range 2 {
 			s, _ = m.Acquire(ctx, mine, true, nil, soon())
-			m.Publish(ctx, mine, []byte("v"))
-			m.Publish(ctx, other, []byte("v"))
+			m.Publish(ctx, mine, 1, []byte("v"))
+			m.Publish(ctx, other, 1, []byte("v"))
 			m.Acquire(ctx, other, false, nil, soon())
 			m.Extend(ctx, mine)
 			m.Load(ctx, "k")
@@ -59,11 +59,35 @@ func TestMemoryValuesAreCopies(t *testing.T) {
 	m, ctx := dsynctest.NewMemory(), t.Context()
 	c, sent := claim("k", "a", 1), []byte("value")
 	m.Acquire(ctx, c, true, nil, soon())
-	m.Publish(ctx, c, sent)
+	m.Publish(ctx, c, 1, sent)
 	sent[0] = 'x'
 	s, _ := m.Load(ctx, "k")
 	s.Value[1] = 'x'
 	if again, _ := m.Load(ctx, "k"); string(again.Value) != "value" {
 		t.Errorf("a caller changed the store's value to %q", again.Value)
+	}
+}
+
+// What a caller was given does not change with the store.
+func TestMemoryStatesAreCopies(t *testing.T) {
+	m, ctx := dsynctest.NewMemory(), t.Context()
+	var claims []dsync.Claim
+	for i := range 3 {
+		c := claim("k", "a", i)
+		c.Limit = 2
+		claims = append(claims, c)
+	}
+	m.Acquire(ctx, claims[0], true, nil, soon())
+	m.Acquire(ctx, claims[1], true, nil, soon())
+	s, _ := m.Acquire(ctx, claims[2], true, nil, soon())
+	m.Release(ctx, claims[0], dsync.Outcome{})
+	if s.Holders[0].Claim != claims[0].ID || s.Holders[1].Claim != claims[1].ID {
+		t.Errorf("a release changed an earlier state to %+v", s.Holders)
+	}
+	m.Register(ctx, dsync.Member{ID: "a", TTL: time.Minute, Meta: map[string]string{"zone": "1"}})
+	first, _, _ := m.Members(ctx, "a")
+	first[0].Meta["zone"] = "2"
+	if again, _, _ := m.Members(ctx, "a"); again[0].Meta["zone"] != "1" {
+		t.Errorf("a caller changed the store's record to %v", again[0].Meta)
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/leasehold-go/leasehold/dsync"
 )
 
 // sweepSlice is how many records one Sweep looks at.
@@ -48,7 +46,7 @@ func (m *Memory) Sweep(ctx context.Context, after string, retention time.Duratio
 		if key, ok := strings.CutPrefix(id, "k/"); ok {
 			if m.keys[key].idle(old) {
 				delete(m.keys, key)
-				m.wrote(key)
+				m.wrote(key, effect{})
 			}
 		} else if session := strings.TrimPrefix(id, "s/"); lapsed(m.sessions[session], now) && m.sessions[session].At.Before(old) {
 			delete(m.sessions, session)
@@ -59,6 +57,6 @@ func (m *Memory) Sweep(ctx context.Context, after string, retention time.Duratio
 }
 
 // lapsed reports whether a session is dead or could be buried.
-func lapsed(s *dsync.Member, now time.Time) bool {
+func lapsed(s *member, now time.Time) bool {
 	return s.Dead || !now.Before(s.At.Add(s.TTL))
 }

@@ -25,6 +25,7 @@ func TestMemoryCountsCommandsAndWrites(t *testing.T) {
 		ctx := t.Context()
 		m := dsynctest.NewMemory()
 		mine, other, waiter := claim("k", "a", 1), claim("k", "b", 1), claim("k", "b", 2)
+		sealer, revoked := claim("sealed", "b", 3), dsync.Revocation{Key: "k", Claim: mine.ID}
 		past := time.Now().Add(-time.Second)
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
@@ -42,21 +43,36 @@ func TestMemoryCountsCommandsAndWrites(t *testing.T) {
 			{"late wait", func() { m.Acquire(ctx, waiter, true, nil, past) }, dsynctest.MethodAcquire, 0},
 			{"wait", func() { m.Acquire(ctx, waiter, true, nil, soon()) }, dsynctest.MethodAcquire, 1},
 			{"wait on", func() { m.Acquire(ctx, waiter, true, []string{"nobody"}, soon()) }, dsynctest.MethodAcquire, 0},
+			{"revoke", func() { m.Revoke(ctx, "a", revoked) }, dsynctest.MethodRevoke, 1},
+			{"revoke again", func() { m.Revoke(ctx, "a", revoked) }, dsynctest.MethodRevoke, 0},
+			{"revoke the unknown", func() { m.Revoke(ctx, "c", revoked) }, dsynctest.MethodRevoke, 0},
+			{"heartbeat in the same millisecond", func() { m.Heartbeat(ctx, "a", nil) }, dsynctest.MethodHeartbeat, 0},
+			{"heartbeat that takes off", func() { m.Heartbeat(ctx, "a", []dsync.Revocation{revoked}) }, dsynctest.MethodHeartbeat, 1},
+			{"keys", func() { m.Keys(ctx, "", "", 10) }, dsynctest.MethodKeys, 0},
 			{"load", func() { m.Load(ctx, "k") }, dsynctest.MethodLoad, 0},
 			{"members", func() { m.Members(ctx, "a") }, dsynctest.MethodMembers, 0},
 			{"extend what has no end", func() { m.Extend(ctx, mine) }, dsynctest.MethodExtend, 0},
-			{"publish", func() { m.Publish(ctx, mine, []byte("v")) }, dsynctest.MethodPublish, 1},
-			{"publish again", func() { m.Publish(ctx, mine, []byte("v")) }, dsynctest.MethodPublish, 0},
-			{"publish in line", func() { m.Publish(ctx, waiter, []byte("v")) }, dsynctest.MethodPublish, 0},
-			{"publish too much", func() { m.Publish(ctx, mine, make([]byte, 64<<10+1)) }, dsynctest.MethodPublish, 0},
+			{"publish", func() { m.Publish(ctx, mine, 1, []byte("v")) }, dsynctest.MethodPublish, 1},
+			{"publish again", func() { m.Publish(ctx, mine, 1, []byte("v")) }, dsynctest.MethodPublish, 0},
+			{"publish what is older", func() { m.Publish(ctx, mine, 0, []byte("w")) }, dsynctest.MethodPublish, 0},
+			{"publish in line", func() { m.Publish(ctx, waiter, 1, []byte("v")) }, dsynctest.MethodPublish, 0},
+			{"publish too much", func() { m.Publish(ctx, mine, 1, make([]byte, 64<<10+1)) }, dsynctest.MethodPublish, 0},
 			{"all members", func() { m.Members(ctx) }, dsynctest.MethodMembers, 0},
 			{"bury the living", func() { m.Bury(ctx, "a") }, dsynctest.MethodBury, 0},
-			{"heartbeat", func() { time.Sleep(time.Second); m.Heartbeat(ctx, "a") }, dsynctest.MethodHeartbeat, 1},
+			{"heartbeat", func() { time.Sleep(time.Second); m.Heartbeat(ctx, "a", nil) }, dsynctest.MethodHeartbeat, 1},
 			{"hand over", func() { m.Release(ctx, mine, dsync.Outcome{}) }, dsynctest.MethodRelease, 1},
 			{"release again", func() { m.Release(ctx, mine, dsync.Outcome{}) }, dsynctest.MethodRelease, 0},
 			{"keep", func() { m.Release(ctx, waiter, dsync.Outcome{Keep: time.Second}) }, dsynctest.MethodRelease, 1},
 			{"keep again", func() { m.Release(ctx, waiter, dsync.Outcome{Keep: time.Minute}) }, dsynctest.MethodRelease, 0},
 			{"release", func() { m.Release(ctx, waiter, dsync.Outcome{}) }, dsynctest.MethodRelease, 1},
+			{"resize", func() { m.Resize(ctx, "k", dsync.KindMutex, 1, 2) }, dsynctest.MethodResize, 1},
+			{"resize again", func() { m.Resize(ctx, "k", dsync.KindMutex, 1, 2) }, dsynctest.MethodResize, 0},
+			{"acquire to seal", func() { m.Acquire(ctx, sealer, true, nil, soon()) }, dsynctest.MethodAcquire, 1},
+			{"resize as another kind", func() { m.Resize(ctx, "sealed", dsync.KindOnce, 1, 2) }, dsynctest.MethodResize, 0},
+			{"seal too much", func() { m.Release(ctx, sealer, dsync.Outcome{Seal: true, Result: make([]byte, 64<<10+1)}) }, dsynctest.MethodRelease, 0},
+			{"seal", func() { m.Release(ctx, sealer, dsync.Outcome{Seal: true}) }, dsynctest.MethodRelease, 1},
+			{"seal again", func() { m.Release(ctx, sealer, dsync.Outcome{Seal: true}) }, dsynctest.MethodRelease, 0},
+			{"acquire what is sealed", func() { m.Acquire(ctx, claim("sealed", "b", 4), true, nil, soon()) }, dsynctest.MethodAcquire, 0},
 			{"sweep nothing", func() { m.Sweep(ctx, "", time.Hour) }, dsynctest.MethodSweep, 0},
 			{"unregister", func() { m.Unregister(ctx, "a") }, dsynctest.MethodUnregister, 1},
 			{"unregister again", func() { m.Unregister(ctx, "a") }, dsynctest.MethodUnregister, 0},
@@ -101,8 +117,8 @@ func TestMemoryEndedContextDoesNothing(t *testing.T) {
 		if _, at := m.Register(ctx, dsync.Member{ID: "a", TTL: time.Minute}); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(at, context.DeadlineExceeded) {
 			t.Errorf("Acquire, Register: %v, %v; want context.DeadlineExceeded", err, at)
 		}
-		if _, err := m.Heartbeat(t.Context(), "a"); !errors.Is(err, dsync.ErrSessionDead) || len(m.Keys()) > 0 {
-			t.Errorf("Heartbeat: %v, keys %q; want nothing there", err, m.Keys())
+		if _, err := m.Heartbeat(t.Context(), "a", nil); !errors.Is(err, dsync.ErrSessionDead) || len(m.Records()) > 0 {
+			t.Errorf("Heartbeat: %v, keys %q; want nothing there", err, m.Records())
 		}
 	})
 }
@@ -122,7 +138,9 @@ func TestMemoryLineLimit(t *testing.T) {
 	}
 	before := m.Counts()
 	for _, wait := range []bool{true, false} {
-		if _, err := m.Acquire(ctx, claim("k", "b", 1), wait, nil, soon()); !errors.Is(err, dsync.ErrRefused) {
+		c := claim("k", "b", 1)
+		c.First = wait
+		if _, err := m.Acquire(ctx, c, wait, nil, soon()); !errors.Is(err, dsync.ErrRefused) {
 			t.Errorf("one more than %d in line (wait %t): %v, want ErrRefused", limit, wait, err)
 		}
 	}
@@ -151,7 +169,7 @@ func TestMemoryRefusesImpossibleWeight(t *testing.T) {
 			t.Errorf("weight %d of 3: %v, want ErrRefused", weight, err)
 		}
 	}
-	if keys := m.Keys(); len(keys) > 0 {
+	if keys := m.Records(); len(keys) > 0 {
 		t.Errorf("left records of %q", keys)
 	}
 }
@@ -169,8 +187,8 @@ func TestMemorySkew_B07(t *testing.T) {
 			t.Errorf("the store's clock says %v, want 30 s after %v, in milliseconds", s.Now, at)
 		}
 		m.Skew(-time.Minute)
-		if now, err := m.Heartbeat(ctx, "a"); err != nil || !now.Before(at) {
-			t.Errorf("Heartbeat after the clock was set back = %v, %v; want before %v", now, err, at)
+		if p, err := m.Heartbeat(ctx, "a", nil); err != nil || !p.Now.Before(at) {
+			t.Errorf("Heartbeat after the clock was set back = %v, %v; want before %v", p.Now, err, at)
 		}
 		m.Skew(2 * time.Minute)
 		if left, err := m.Bury(ctx, "a"); left != 0 || err != nil {
@@ -196,7 +214,7 @@ func TestMemoryTokensGrow_B08(t *testing.T) {
 			m.Release(ctx, c, dsync.Outcome{})
 			time.Sleep(time.Duration(i%20) * time.Millisecond)
 			m.Sweep(ctx, "", retention)
-			if len(m.Keys()) == 0 {
+			if len(m.Records()) == 0 {
 				swept++
 			}
 			if i%100 == 0 {
@@ -241,30 +259,6 @@ func TestMemoryWatchQueues(t *testing.T) {
 			t.Errorf("Watch: %v, %d events; want context.Canceled, %d in order", err, len(got), len(want))
 		}
 	})
-}
-
-// What a caller was given does not change with the store.
-func TestMemoryStatesAreCopies(t *testing.T) {
-	m, ctx := dsynctest.NewMemory(), t.Context()
-	var claims []dsync.Claim
-	for i := range 3 {
-		c := claim("k", "a", i)
-		c.Limit = 2
-		claims = append(claims, c)
-	}
-	m.Acquire(ctx, claims[0], true, nil, soon())
-	m.Acquire(ctx, claims[1], true, nil, soon())
-	s, _ := m.Acquire(ctx, claims[2], true, nil, soon())
-	m.Release(ctx, claims[0], dsync.Outcome{})
-	if s.Holders[0].Claim != claims[0].ID || s.Holders[1].Claim != claims[1].ID {
-		t.Errorf("a release changed an earlier state to %+v", s.Holders)
-	}
-	m.Register(ctx, dsync.Member{ID: "a", TTL: time.Minute, Meta: map[string]string{"zone": "1"}})
-	first, _, _ := m.Members(ctx, "a")
-	first[0].Meta["zone"] = "2"
-	if again, _, _ := m.Members(ctx, "a"); again[0].Meta["zone"] != "1" {
-		t.Errorf("a caller changed the store's record to %v", again[0].Meta)
-	}
 }
 
 func BenchmarkMemoryLockUnlock(b *testing.B) {

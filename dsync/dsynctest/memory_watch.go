@@ -51,16 +51,27 @@ func (m *Memory) Watch(ctx context.Context, session string, keys []string, f fun
 }
 
 // wrote counts a write of a key's record and tells those who watch for it, or
-// for what it granted.
-func (m *Memory) wrote(key string, granted ...grant) {
+// for what it did.
+func (m *Memory) wrote(key string, fx effect) {
 	m.writes++
-	for _, g := range granted {
-		for w := range m.watches[g.Session] {
-			w.push(dsync.Event{Type: dsync.EventGrant, Key: key, Claim: g.Claim, Token: g.Token, Term: g.term})
-		}
+	for _, g := range fx.granted {
+		m.tell(g.Session, dsync.Event{Type: dsync.EventGrant, Key: key, Claim: g.Claim, Token: g.Token, Term: g.term})
+	}
+	for _, w := range fx.woken {
+		m.tell(w.Session, dsync.Event{Type: dsync.EventWake, Key: key, Claim: w.Claim})
+	}
+	for _, h := range fx.yielding {
+		m.tell(h.Session, dsync.Event{Type: dsync.EventYield, Key: key, Claim: h.Claim})
 	}
 	for w := range m.watched[key] {
 		w.push(dsync.Event{Type: dsync.EventChange, Key: key})
+	}
+}
+
+// tell tells those who watch for a session.
+func (m *Memory) tell(session string, e dsync.Event) {
+	for w := range m.watches[session] {
+		w.push(e)
 	}
 }
 

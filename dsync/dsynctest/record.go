@@ -1,7 +1,6 @@
 package dsynctest
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"time"
@@ -12,17 +11,21 @@ import (
 const (
 	maxLine   = 10_000   // claims in the line of one key
 	maxAhead  = 8        // waiters in State.Ahead, but
-	maxShown  = 1000     // of Load, and sessions of Members
-	maxValue  = 64 << 10 // bytes of a published value
-	tokenStep = 1024     // least distance of two tokens of a key
+	maxShown  = 1000     // of Load, and sessions of Members, keys of Keys
+	maxWoken  = 1000     // who is told that a key was sealed
+	maxFormer = 16       // former limits, of which some may never have been
+	maxValue  = 64 << 10 // bytes of a published value, or of a result
+	tokenStep = 1024     // least distance of two tokens of a key, but
+	tokenRoom = 65_536   // after one that has all of the key and yields
 )
 
 // A record is what a [Memory] keeps of one key.
 type record struct {
 	kind    dsync.Kind
 	limit   int64
-	token   int64
-	term    int64 // grants while the kind was KindElection
+	former  []int64 // limits of this kind before that, the latest last
+	token   int64   // the last one's, or one in its room
+	term    int64   // grants while the kind was KindElection
 	holders []dsync.Holder
 	line    []waiting
 	inLine  map[string]bool // claim ids of line: joining is not linear in it
@@ -30,6 +33,20 @@ type record struct {
 
 	value     []byte // what the holder with the token publisher published,
 	publisher int64  // and nobody's when that holds no more
+	published int64  // how many values that one published so far
+
+	sealed bool
+	result []byte
+}
+
+func newRecord() *record { return &record{inLine: make(map[string]bool)} }
+
+// An effect is what a command did to a record: what those who watch are told.
+type effect struct {
+	changed  bool
+	granted  []grant
+	woken    []dsync.Waiter // who must ask once more
+	yielding []dsync.Holder // who is told of those in line
 }
 
 // A grant is a new holder with its term.
@@ -42,17 +59,18 @@ type grant struct {
 type waiting struct {
 	dsync.Waiter
 	lease time.Duration
+	yield bool
 }
 
 // acquire is the edit of Acquire, with the settle after it. On an error it has
 // changed nothing.
-func (r *record) acquire(c dsync.Claim, wait bool, dead []string, notAfter, now time.Time) (granted []grant, changed bool, err error) {
+func (r *record) acquire(c dsync.Claim, wait bool, dead []string, notAfter, now time.Time) (fx effect, err error) {
 	gone := func(session string) bool { return slices.Contains(dead, session) }
 	holders := without(r.holders, func(h dsync.Holder) bool {
 		if h.Until.IsZero() {
 			return gone(h.Session)
 		}
-		return !now.Before(h.Until)
+		return ended(h, now)
 	})
 	line := r.line
 	if len(dead) > 0 {
@@ -60,22 +78,19 @@ func (r *record) acquire(c dsync.Claim, wait bool, dead []string, notAfter, now 
 	}
 
 	inUse := len(holders)+len(line) > 0
-	if inUse && (r.kind != c.Kind || r.limit != c.Limit) {
-		return nil, false, &dsync.MismatchError{
-			Key:  c.Key,
-			Kind: r.kind, WantKind: c.Kind,
-			Limit: r.limit, WantLimit: c.Limit,
-		}
-	}
 	waits := r.inLine[c.ID] && !gone(c.Session)
 	holds := slices.ContainsFunc(holders, func(h dsync.Holder) bool { return h.Claim == c.ID })
-	joins := !waits && !holds && !now.After(notAfter)
+	if !waits && !holds && !r.suits(c, inUse) {
+		return effect{}, r.mismatch(c.Key, c.Kind, c.Limit)
+	}
+	joins := !waits && !holds && !now.After(notAfter) && !r.sealed
 	if joins && len(line) >= maxLine {
-		return nil, false, fmt.Errorf("dsynctest: %w: %d claims wait for key %q, no more than that may", dsync.ErrRefused, maxLine, c.Key)
+		return effect{}, fmt.Errorf("dsynctest: %w: %d claims wait for key %q, no more than that may", dsync.ErrRefused, maxLine, c.Key)
 	}
 
-	changed = len(holders) != len(r.holders) || len(line) != len(r.line)
-	if len(line) != len(r.line) {
+	stood := len(r.line)
+	fx.changed = len(holders) != len(r.holders) || len(line) != stood
+	if len(line) != stood {
 		clear(r.inLine)
 		for _, w := range line {
 			r.inLine[w.Claim] = true
@@ -83,19 +98,49 @@ func (r *record) acquire(c dsync.Claim, wait bool, dead []string, notAfter, now 
 	}
 	r.holders, r.line = holders, line
 	if joins {
-		if !inUse {
-			r.kind, r.limit = c.Kind, c.Limit
-		}
-		r.line = append(r.line, waiting{dsync.Waiter{Claim: c.ID, Session: c.Session, Weight: c.Weight}, c.Lease})
-		r.inLine[c.ID] = true
+		r.join(c)
 	}
-	granted = r.settle(now)
+	fx.granted = r.settle(now)
 	left := !wait && r.leave(c.ID)
-	changed = changed || len(granted) > 0 || joins != left
-	if changed {
+	if fx.changed = fx.changed || len(fx.granted) > 0 || joins != left; fx.changed {
 		r.used = now
 	}
-	return granted, changed, nil
+	fx.yielding = r.yielding(stood, fx.granted)
+	return fx, nil
+}
+
+// suits reports whether a claim may join, or could if the key were not sealed.
+func (r *record) suits(c dsync.Claim, inUse bool) bool {
+	switch {
+	case r.sealed:
+		return c.Kind == r.kind
+	case r.knows(c):
+		return c.Weight <= r.limit
+	}
+	return !inUse
+}
+
+// knows reports whether the claim comes with the key's limit, or one it had.
+func (r *record) knows(c dsync.Claim) bool {
+	return c.Kind == r.kind && (c.Limit == r.limit || slices.Contains(r.former, c.Limit))
+}
+
+func (r *record) mismatch(key string, kind dsync.Kind, limit int64) error {
+	return &dsync.MismatchError{Key: key, Kind: r.kind, WantKind: kind, Limit: r.limit, WantLimit: limit}
+}
+
+// join puts a claim that suits the key in line.
+func (r *record) join(c dsync.Claim) {
+	if !r.knows(c) { // the key is free
+		r.kind, r.limit, r.former = c.Kind, c.Limit, nil
+	}
+	w := waiting{dsync.Waiter{Claim: c.ID, Session: c.Session, Weight: c.Weight}, c.Lease, c.Yield}
+	if c.First {
+		r.line = slices.Insert(r.line, 0, w)
+	} else {
+		r.line = append(r.line, w)
+	}
+	r.inLine[c.ID] = true
 }
 
 // settle grants from the head of the line while it fits.
@@ -104,14 +149,17 @@ func (r *record) settle(now time.Time) (granted []grant) {
 	for _, h := range r.holders {
 		sum += h.Weight
 	}
-	for len(r.line) > 0 && sum+r.line[0].Weight <= r.limit {
+	for len(r.line) > 0 && r.line[0].Weight <= r.limit-sum {
 		w := r.line[0]
 		r.line[0] = waiting{}
 		r.line = r.line[1:]
 		delete(r.inLine, w.Claim)
 
 		r.token = max(r.token+tokenStep, now.UnixMilli()*tokenStep)
-		h := dsync.Holder{Claim: w.Claim, Session: w.Session, Weight: w.Weight, Token: r.token, Since: now}
+		h := dsync.Holder{Claim: w.Claim, Session: w.Session, Weight: w.Weight, Token: r.token, Since: now, Yield: w.yield}
+		if w.yield && w.Weight == r.limit {
+			r.token += tokenRoom - tokenStep
+		}
 		if w.lease > 0 {
 			h.Until = now.Add(ceilMilli(w.lease))
 		}
@@ -125,6 +173,15 @@ func (r *record) settle(now time.Time) (granted []grant) {
 		sum += w.Weight
 	}
 	return granted
+}
+
+// yielding returns the holders that are told of those in line, of whom there
+// were stood before the command.
+func (r *record) yielding(stood int, granted []grant) []dsync.Holder {
+	if len(r.line) == 0 || stood > 0 && len(granted) == 0 {
+		return nil
+	}
+	return without(r.holders, func(h dsync.Holder) bool { return !h.Yield })
 }
 
 // leave takes a claim out of the line and reports whether it was there.
@@ -148,86 +205,6 @@ func (r *record) position(claim string) int {
 	return i
 }
 
-// release is the edit of Release, with the settle after it.
-func (r *record) release(claim string, keep time.Duration, now time.Time) (granted []grant, found, changed bool) {
-	i := slices.IndexFunc(r.holders, func(h dsync.Holder) bool { return h.Claim == claim })
-	switch {
-	case i >= 0 && keep > 0:
-		h := &r.holders[i]
-		found = true
-		if end := now.Add(ceilMilli(keep)); h.Until.IsZero() || end.Before(h.Until) {
-			h.Until, changed = end, true // the session stays, to show whose it was
-		}
-	case i >= 0:
-		r.holders = slices.Delete(r.holders, i, i+1)
-		found, changed = true, true
-	default:
-		found = r.leave(claim)
-		changed = found
-	}
-	if changed {
-		r.used = now
-		granted = r.settle(now)
-	}
-	return granted, found, changed
-}
-
-// publish stores the value of a claim and reports whether the claim holds.
-func (r *record) publish(claim string, value []byte, now time.Time) (held, changed bool) {
-	for _, h := range r.holders {
-		if h.Claim != claim || !h.Until.IsZero() && !now.Before(h.Until) {
-			continue
-		}
-		if r.publisher == h.Token && bytes.Equal(r.value, value) {
-			return true, false
-		}
-		// Not nil, also if it is empty: that says that nothing was published.
-		r.value, r.publisher, r.used = append([]byte{}, value...), h.Token, now
-		return true, true
-	}
-	return false, false
-}
-
-// state is the record's state as the claim sees it, "" for nobody, with most of
-// the line at the most.
-func (r *record) state(key, claim string, now time.Time, most int) dsync.State {
-	s := dsync.State{
-		Key:     key,
-		Now:     now,
-		Kind:    r.kind,
-		Limit:   r.limit,
-		Token:   r.token,
-		Holders: slices.Clone(r.holders),
-		Waiting: len(r.line),
-	}
-	if r.kind == dsync.KindElection {
-		s.Term = r.term
-	}
-	if slices.ContainsFunc(r.holders, func(h dsync.Holder) bool { return h.Token == r.publisher }) {
-		s.Value = slices.Clone(r.value)
-	}
-	from, to := 0, min(len(r.line), most)
-	if r.inLine[claim] {
-		i := r.position(claim)
-		s.Place = i + 1
-		from, to = max(0, i-most), i
-	}
-	for _, w := range r.line[from:to] {
-		s.Ahead = append(s.Ahead, w.Waiter)
-	}
-	return s
-}
-
-// idle reports whether a record can be deleted: it counts no terms, which would
-// begin again, nobody holds or waits, nothing
-// happened since old, and the tokens, which run ahead of the clock when there
-// is more than one grant in a millisecond, are behind it by as much: so the
-// first grant of a new record is greater.
-func (r *record) idle(old time.Time) bool {
-	return r.term == 0 && len(r.holders) == 0 && len(r.line) == 0 &&
-		r.used.Before(old) && r.token+tokenStep <= old.UnixMilli()*tokenStep
-}
-
 // without returns s itself if drop is true of none of it, else a copy without
 // those: what a caller was given of s stays as it is.
 func without[E any](s []E, drop func(E) bool) []E {
@@ -241,6 +218,11 @@ func without[E any](s []E, drop func(E) bool) []E {
 		}
 	}
 	return kept
+}
+
+// ended reports whether the end of a hold has come.
+func ended(h dsync.Holder, now time.Time) bool {
+	return !h.Until.IsZero() && !now.Before(h.Until)
 }
 
 // ceilMilli rounds up to the millisecond, the resolution of the store's clock:

@@ -7,8 +7,9 @@ type Request struct {
 	Method Method
 
 	// Session is the id of the session that the request names: of the claim, of
-	// the watch, the one to bury. Claim and Key are those of the claim or event.
-	// They are empty where the method has none.
+	// the watch, the one to bury. Claim and Key are those of the claim, of what is
+	// revoked, or of the event; Key is also the key to load or to resize. They are
+	// empty where the method has none.
 	Session, Claim, Key string
 
 	Wait bool // of Acquire

@@ -210,7 +210,7 @@ func testKeysAreApart(e *env) {
 			e.Errorf("key %q has %d holders and %d waiting, want 1 and 0", key, len(s.Holders), s.Waiting)
 		}
 	}
-	if _, err := e.store.Heartbeat(e.ctx, session); err != nil {
+	if _, err := e.store.Heartbeat(e.ctx, session, nil); err != nil {
 		e.Errorf("Heartbeat of a session whose id is used as a key: %v", err)
 	}
 }
@@ -224,17 +224,21 @@ func (e *env) everyMethod(ctx context.Context, report func(Method, error)) {
 
 	_, err := e.store.Register(ctx, dsync.Member{ID: newID(), TTL: long})
 	report(MethodRegister, err)
-	_, err = e.store.Heartbeat(ctx, session)
+	_, err = e.store.Heartbeat(ctx, session, nil)
 	report(MethodHeartbeat, err)
+	report(MethodRevoke, e.store.Revoke(ctx, session, dsync.Revocation{Key: held.Key, Claim: held.ID}))
 	_, err = e.store.Bury(ctx, session)
 	report(MethodBury, err)
 	_, err = e.store.Acquire(ctx, e.claim(newID(), session), true, nil, e.far)
 	report(MethodAcquire, err)
 	_, err = e.store.Extend(ctx, held)
 	report(MethodExtend, err)
-	report(MethodPublish, e.store.Publish(ctx, held, []byte("value")))
+	report(MethodPublish, e.store.Publish(ctx, held, 1, []byte("value")))
+	report(MethodResize, e.store.Resize(ctx, newID(), held.Kind, 1, 2))
 	_, err = e.store.Load(ctx, held.Key)
 	report(MethodLoad, err)
+	_, err = e.store.Keys(ctx, held.Key, "", 10)
+	report(MethodKeys, err)
 	_, _, err = e.store.Members(ctx, session)
 	report(MethodMembers, err)
 	_, _, err = e.store.Sweep(ctx, "", 24*time.Hour)

@@ -28,7 +28,7 @@ func testBuryLiving(e *env) {
 	if m.Dead || !m.At.Equal(at) || m.TTL != long {
 		e.Errorf("after Bury of a living session: %+v; want at %v, alive", m, at)
 	}
-	if _, err := e.store.Heartbeat(e.ctx, id); err != nil {
+	if _, err := e.store.Heartbeat(e.ctx, id, nil); err != nil {
 		e.Errorf("Heartbeat after Bury of a living session: %v", err)
 	}
 }
@@ -93,7 +93,7 @@ func testUnregisterOnly(e *env) {
 	a, b := e.session(), e.session()
 	e.kill(a)
 	e.wantDead(a)
-	if _, err := e.store.Heartbeat(e.ctx, b); err != nil {
+	if _, err := e.store.Heartbeat(e.ctx, b, nil); err != nil {
 		e.Errorf("Heartbeat after another session was unregistered: %v", err)
 	}
 }

@@ -37,11 +37,14 @@ type env struct {
 	clock  string                   // a key that is never used
 	claims map[string]int           // by session
 	tokens map[string]*grantsOfAKey // by key
+
+	published map[string]int64 // how many values, by claim
 }
 
 // grantsOfAKey are the grants of a key that were seen so far.
 type grantsOfAKey struct {
 	last    int64
+	shrunk  bool // holders may weigh more than the limit, but nobody is granted meanwhile
 	byClaim map[string]dsync.Holder
 }
 
@@ -56,6 +59,8 @@ func newEnv(t testing.TB, store dsync.Store) *env {
 		clock:  newID(),
 		claims: make(map[string]int),
 		tokens: make(map[string]*grantsOfAKey),
+
+		published: make(map[string]int64),
 	}
 	e.far = e.now().Add(time.Hour)
 	return e
@@ -170,9 +175,12 @@ func (e *env) release(c dsync.Claim) {
 	e.releaseKeep(c, 0, true)
 }
 
-// releaseKeep is a Release without an error.
+// releaseKeep is a Release without an error, by one who knows the token.
 func (e *env) releaseKeep(c dsync.Claim, keep time.Duration, wantFound bool) {
 	e.Helper()
+	if h, ok := e.load(c.Key).Holder(c.ID); ok {
+		c.Token = h.Token
+	}
 	found, err := e.store.Release(e.ctx, c, dsync.Outcome{Keep: keep})
 	if err != nil || found != wantFound {
 		e.Fatalf("Release(%s, keep %v) = %t, %v; want %t, no error", c.ID, keep, found, err, wantFound)

@@ -20,6 +20,8 @@ type life struct {
 	session string
 	wire    *Faulty // has a copy of each of its requests
 	keys    []string
+	sealed  string // of which it sealed one
+	resized string // and this one has another limit, which is not among keys
 }
 
 // live lets a session do what sessions do, everything over in the end.
@@ -47,7 +49,7 @@ func (e *env) live() life {
 	}
 	beat := func() {
 		e.Helper()
-		if _, err := wire.Heartbeat(e.ctx, session); err != nil {
+		if _, err := wire.Heartbeat(e.ctx, session, nil); err != nil {
 			e.Fatalf("Heartbeat: %v", err)
 		}
 	}
@@ -101,8 +103,43 @@ func (e *env) live() life {
 
 	c = e.candidate(key(), session) // a term, with a value
 	e.wantHolders(ask(c, true), c)
+	me.publish(c, []byte("older"))
 	me.publish(c, []byte("value"))
 	me.release(c)
+
+	c = e.claim(key(), session) // given back, so that it seals nothing
+	e.wantHolders(ask(c, true), c)
+	e.release(c)
+	me.seal(c, []byte("late"), false)
+
+	held = e.claim(key(), other) // put in line first, granted, with others behind
+	e.hold(held)
+	behind := e.claim(held.Key, other)
+	e.queue(behind)
+	c = e.yielding(held.Key, session, 1, 1)
+	c.First = true
+	ask(c, true)
+	e.release(held)
+	e.wantHolders(ask(c, true), c)
+	me.release(c)
+	e.release(behind)
+
+	c = e.claim(key(), session) // sealed
+	l.sealed = c.Key
+	e.wantHolders(ask(c, true), c)
+	me.seal(c, []byte("result"), true)
+
+	l.resized = newID()
+	c = e.weighted(l.resized, session, 2, 2)
+	e.wantHolders(ask(c, true), c)
+	me.resize(l.resized, 2, 4)
+	me.release(c)
+
+	r := dsync.Revocation{Key: c.Key, Claim: c.ID} // asked, and done
+	me.revoke(session, r)
+	me.revoke(other, r)
+	me.wantRevoked(session, []dsync.Revocation{r})
+	e.wantRevoked(other, []dsync.Revocation{r})
 
 	kept := e.claim(key(), session) // one that goes on without it
 	e.wantHolders(ask(kept, true), kept)
@@ -127,7 +164,7 @@ func (e *env) replayed(l life, keys ...string) {
 		for i, key := range keys {
 			was, is := before[i], e.load(key)
 			same := len(was.Holders) == len(is.Holders) && was.Waiting == is.Waiting && was.Token == is.Token && was.Kind == is.Kind &&
-				was.Term == is.Term && bytes.Equal(was.Value, is.Value)
+				was.Term == is.Term && was.Limit == is.Limit && was.Sealed == is.Sealed && bytes.Equal(was.Value, is.Value)
 			for j := 0; same && j < len(is.Holders); j++ {
 				same = was.Holders[j].Claim == is.Holders[j].Claim && was.Holders[j].Until.Equal(is.Holders[j].Until)
 			}
@@ -144,6 +181,9 @@ func testLateReplay(e *env) {
 	// hold of the same session. The first Acquire drops what has lapsed.
 	other := e.session()
 	for i, key := range l.keys {
+		if key == l.sealed {
+			continue
+		}
 		first, second := e.candidate(key, other), e.candidate(key, l.session)
 		if i%2 == 1 {
 			first, second = second, first
@@ -156,7 +196,22 @@ func testLateReplay(e *env) {
 			e.release(second)
 		}
 	}
-	e.replayed(l, l.keys...)
+	part, all := e.weighted(l.resized, other, 3, 4), e.weighted(l.resized, other, 4, 4)
+	e.hold(part)
+	e.queue(all)
+	e.replayed(l, append(l.keys, l.resized)...)
+	// What is revoked late can be taken off.
+	e.wantRevoked(l.session, e.revoked(l.session))
+}
+
+// revoked is what stands for a session.
+func (e *env) revoked(session string) []dsync.Revocation {
+	e.Helper()
+	p, err := e.store.Heartbeat(e.ctx, session, nil)
+	if err != nil {
+		e.Fatalf("Heartbeat: %v", err)
+	}
+	return p.Revoked
 }
 
 func testLateReplayDead(e *env) {
@@ -166,8 +221,10 @@ func testLateReplayDead(e *env) {
 	}
 	other := e.session()
 	for _, key := range l.keys {
-		e.hold(e.claim(key, other), l.session)
+		if key != l.sealed {
+			e.hold(e.claim(key, other), l.session)
+		}
 	}
-	e.replayed(l, l.keys...)
+	e.replayed(l, append(l.keys, l.resized)...)
 	e.wantDead(l.session)
 }

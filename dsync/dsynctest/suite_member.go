@@ -102,8 +102,8 @@ func testHeartbeatRecordsNow(e *env) {
 	for range 3 {
 		e.until(last.Add(5 * time.Millisecond))
 		before := e.now()
-		at, err := e.store.Heartbeat(e.ctx, id)
-		after := e.now()
+		p, err := e.store.Heartbeat(e.ctx, id, nil)
+		at, after := p.Now, e.now()
 		if err != nil || at.Before(before) || at.After(after) {
 			e.Fatalf("Heartbeat = %v, %v; want from %v to %v", at, err, before, after)
 		}
@@ -117,20 +117,20 @@ func testHeartbeatRevivesLapsed(e *env) {
 	const ttl = 2 * time.Second
 	id, at := e.sessionTTL(ttl)
 	e.until(at.Add(ttl))
-	at, err := e.store.Heartbeat(e.ctx, id)
+	p, err := e.store.Heartbeat(e.ctx, id, nil)
 	if err != nil {
 		e.Fatalf("Heartbeat of a lapsed session that nobody buried: %v", err)
 	}
 	left, err := e.store.Bury(e.ctx, id)
-	if now := e.now(); err != nil || left <= 0 && now.Before(at.Add(ttl)) {
-		e.Errorf("Bury after a heartbeat at %v = %v, %v; want it alive at %v", at, left, err, now)
+	if now := e.now(); err != nil || left <= 0 && now.Before(p.Now.Add(ttl)) {
+		e.Errorf("Bury after a heartbeat at %v = %v, %v; want it alive at %v", p.Now, left, err, now)
 	}
 }
 
 func testHeartbeatUnknown(e *env) {
 	id := newID()
 	for range 2 {
-		if _, err := e.store.Heartbeat(e.ctx, id); !errors.Is(err, dsync.ErrSessionDead) {
+		if _, err := e.store.Heartbeat(e.ctx, id, nil); !errors.Is(err, dsync.ErrSessionDead) {
 			e.Fatalf("Heartbeat of an unknown session: error %v, want ErrSessionDead", err)
 		}
 	}
@@ -170,10 +170,10 @@ func testMembersExact(e *env) {
 	if err := e.store.Unregister(e.ctx, lower); err != nil {
 		e.Fatalf("Unregister: %v", err)
 	}
-	if _, err := e.store.Heartbeat(e.ctx, upper); err != nil {
+	if _, err := e.store.Heartbeat(e.ctx, upper, nil); err != nil {
 		e.Errorf("Heartbeat of %s after %s became dead: %v", upper, lower, err)
 	}
-	if _, err := e.store.Heartbeat(e.ctx, lower); !errors.Is(err, dsync.ErrSessionDead) {
+	if _, err := e.store.Heartbeat(e.ctx, lower, nil); !errors.Is(err, dsync.ErrSessionDead) {
 		e.Errorf("Heartbeat of dead %s with %s alive: error %v, want ErrSessionDead", lower, upper, err)
 	}
 }

@@ -16,16 +16,25 @@ func publishCases() []conformanceCase {
 		{name: "Publish/GoesWithItsHolder", test: testPublishGoes},
 		{name: "Publish/NotHeld", test: testPublishNotHeld},
 		{name: "Publish/NotAfterItsEnd", test: testPublishAfterEnd},
+		{name: "Publish/LateOlderOneChangesNothing", test: testPublishLate},
+		{name: "Publish/EveryClaimCountsFromOne", test: testPublishFromOne},
 		{name: "Publish/MoreThan64KiBIsRefused", test: testPublishTooLarge},
 		{name: "Race/PublishAndHandOver", test: testPublishRace},
 	}
 }
 
-// publish is a Publish without an error.
+// publish is a Publish without an error, of one value more.
 func (e *env) publish(c dsync.Claim, value []byte) {
 	e.Helper()
-	if err := e.store.Publish(e.ctx, c, value); err != nil {
-		e.Fatalf("Publish(%s, %d bytes): %v", c.ID, len(value), err)
+	e.published[c.ID]++
+	e.publishAs(c, e.published[c.ID], value)
+}
+
+// publishAs is a Publish without an error.
+func (e *env) publishAs(c dsync.Claim, seq int64, value []byte) {
+	e.Helper()
+	if err := e.store.Publish(e.ctx, c, seq, value); err != nil {
+		e.Fatalf("Publish(%s, %d, %d bytes): %v", c.ID, seq, len(value), err)
 	}
 }
 
@@ -55,7 +64,7 @@ func testPublishRead(e *env) {
 		for _, v := range values() {
 			sent := bytes.Clone(v)
 			e.publish(c, sent)
-			e.publish(c, sent)
+			e.publishAs(c, e.published[c.ID], sent)
 			for i := range sent {
 				sent[i]++ // the caller's own
 			}
@@ -114,7 +123,7 @@ func testPublishGoes(e *env) {
 		e.wantValue(e.load(key), nil)
 		e.wantValue(e.acquire(next), nil)
 		for _, c := range before {
-			if err := e.store.Publish(e.ctx, c, value); !errors.Is(err, dsync.ErrNotHeld) {
+			if err := e.store.Publish(e.ctx, c, 100, value); !errors.Is(err, dsync.ErrNotHeld) {
 				e.Errorf("Publish of one who held before: %v, want ErrNotHeld", err)
 			}
 		}
@@ -150,7 +159,7 @@ func testPublishNotHeld(e *env) {
 	key, session := newID(), e.session()
 	wantNotHeld := func(c dsync.Claim, what string) {
 		e.Helper()
-		if err := e.store.Publish(e.ctx, c, []byte("mine")); !errors.Is(err, dsync.ErrNotHeld) {
+		if err := e.store.Publish(e.ctx, c, 100, []byte("mine")); !errors.Is(err, dsync.ErrNotHeld) {
 			e.Errorf("Publish of %s: %v, want ErrNotHeld", what, err)
 		}
 	}
@@ -179,17 +188,45 @@ func testPublishAfterEnd(e *env) {
 	c := e.leased(newID(), e.session(), short)
 	e.until(e.hold(c).Until)
 	// Nobody else has taken it, nobody has dropped it.
-	if err := e.store.Publish(e.ctx, c, []byte("value")); !errors.Is(err, dsync.ErrNotHeld) {
+	if err := e.store.Publish(e.ctx, c, 100, []byte("value")); !errors.Is(err, dsync.ErrNotHeld) {
 		e.Errorf("Publish of a lease whose end has come: %v, want ErrNotHeld", err)
 	}
 	e.wantValue(e.load(c.Key), nil)
+}
+
+func testPublishLate(e *env) {
+	c := e.claim(newID(), e.session())
+	e.hold(c)
+	for _, step := range []struct {
+		seq         int64
+		value, want string
+	}{{1, "a", "a"}, {2, "b", "b"}, {1, "a", "b"}, {2, "b", "b"}, {12, "c", "c"}, {2, "b", "c"}, {9, "d", "c"}, {13, "", ""}, {12, "c", ""}} {
+		e.publishAs(c, step.seq, []byte(step.value)) // it is no error
+		e.wantValue(e.load(c.Key), []byte(step.want))
+	}
+}
+
+func testPublishFromOne(e *env) {
+	key, session := newID(), e.session()
+	first, second, third := e.claim(key, session), e.claim(key, session), e.claim(key, session)
+	e.hold(first)
+	e.publishAs(first, 1000, []byte("first"))
+	e.queue(second)
+	e.release(first)
+	e.publishAs(second, 1, []byte("second"))
+	e.wantValue(e.load(key), []byte("second"))
+	e.publishAs(second, 999, []byte("again"))
+	e.release(second)
+	e.hold(third)
+	e.publishAs(third, 1, []byte("third"))
+	e.wantValue(e.load(key), []byte("third"))
 }
 
 func testPublishTooLarge(e *env) {
 	c := e.claim(newID(), e.session())
 	e.hold(c)
 	e.publish(c, []byte("value"))
-	if err := e.store.Publish(e.ctx, c, make([]byte, 64<<10+1)); !errors.Is(err, dsync.ErrRefused) {
+	if err := e.store.Publish(e.ctx, c, 100, make([]byte, 64<<10+1)); !errors.Is(err, dsync.ErrRefused) {
 		e.Errorf("Publish of 64 KiB and a byte: %v, want ErrRefused", err)
 	}
 	e.wantValue(e.load(c.Key), []byte("value"))
@@ -211,7 +248,7 @@ func testPublishRace(e *env) {
 				_, errs[i] = e.store.Release(e.ctx, holder, dsync.Outcome{})
 				return
 			}
-			err := e.store.Publish(e.ctx, holder, []byte{byte(i)})
+			err := e.store.Publish(e.ctx, holder, int64(i+1), []byte{byte(i)})
 			if err == nil {
 				published.Add(1)
 			} else if !errors.Is(err, dsync.ErrNotHeld) {

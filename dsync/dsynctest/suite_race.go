@@ -135,7 +135,7 @@ func testRaceRepeats(e *env) {
 func testRaceReleases(e *env) {
 	key, session := newID(), e.session()
 	c, next, last := e.claim(key, session), e.claim(key, session), e.claim(key, session)
-	e.hold(c)
+	c.Token = e.hold(c).Token
 	e.queue(next)
 	e.queue(last)
 	var found atomic.Int32
@@ -188,6 +188,7 @@ func testRaceLimit(e *env) {
 			mu.Unlock()
 			time.Sleep(time.Millisecond)
 			held.Add(-c.Weight)
+			c.Token = h.Token
 			if found, err := e.store.Release(e.ctx, c, dsync.Outcome{}); err != nil || !found {
 				e.Errorf("Release = %t, %v", found, err)
 			}
@@ -222,7 +223,8 @@ func testRaceWaiters(e *env) {
 					e.Errorf("Acquire: %v", err)
 					return
 				}
-				if _, ok := s.Holder(c.ID); ok {
+				if h, ok := s.Holder(c.ID); ok {
+					c.Token = h.Token
 					break
 				}
 				time.Sleep(2 * time.Millisecond)
@@ -249,7 +251,7 @@ func testRaceRegister(e *env) {
 	if err := errors.Join(errs...); err != nil {
 		e.Errorf("Register of one session at the same time: %v", err)
 	}
-	if _, err := e.store.Heartbeat(e.ctx, id); err != nil {
+	if _, err := e.store.Heartbeat(e.ctx, id, nil); err != nil {
 		e.Errorf("Heartbeat: %v", err)
 	}
 }
@@ -273,7 +275,7 @@ func testRaceBury(e *env) {
 				return
 			}
 			wasBuried := buried.Load()
-			_, err := e.store.Heartbeat(e.ctx, id)
+			_, err := e.store.Heartbeat(e.ctx, id, nil)
 			if err == nil {
 				beat.Store(true)
 			} else if !errors.Is(err, dsync.ErrSessionDead) {

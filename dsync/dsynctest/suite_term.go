@@ -86,7 +86,7 @@ func testTermOnlyGrants(e *env) {
 	e.release(waiter)
 	e.releaseKeep(leader, long, true)
 	e.wantTerm(e.load(key), 1)
-	if err := e.store.Publish(e.ctx, leader, []byte("value")); err != nil {
+	if err := e.store.Publish(e.ctx, leader, 1, []byte("value")); err != nil {
 		e.Errorf("Publish: %v", err)
 	}
 	e.wantTerm(e.load(key), 1)

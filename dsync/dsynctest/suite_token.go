@@ -21,10 +21,12 @@ func sweepCases() []conformanceCase {
 		{name: "Sweep/DeletesIdleKeys_B22", alone: true, test: testSweepIdleKeys},
 		{name: "Sweep/LeavesKeysInUse_B22", alone: true, test: testSweepKeysInUse},
 		{name: "Sweep/LeavesKeysThatCountTerms", alone: true, test: testSweepTerms},
+		{name: "Sweep/LeavesSealedKeys", alone: true, test: testSweepSealed},
 		{name: "Sweep/OfAWatchedKeyIsAChange", alone: true, test: testSweepIsAChange},
 		{name: "Sweep/DeletesOldDeadSessions", alone: true, test: testSweepSessions},
 		{name: "Sweep/LeavesWhatIsYoungerThanRetention", alone: true, test: testSweepRetention},
 		{name: "Sweep/TokensGrowOn_B08", alone: true, test: testSweepTokens},
+		{name: "Sweep/RoomStaysBehindOneThatYields", alone: true, test: testSweepRoom},
 		{name: "Sweep/CursorPassesEveryRecord", alone: true, test: testSweepCursor},
 		{name: "Sweep/CountsTheLiving", alone: true, test: testSweepCounts},
 		{name: "Members/WithoutIDsAreAtMostAThousand", alone: true, test: testMembersMost},
@@ -138,7 +140,7 @@ func testSweepKeysInUse(e *env) {
 			e.wantHolders(e.load(c.Key), c)
 		}
 		e.wantLine(e.load(waiter.Key), waiter)
-		if _, err := e.store.Heartbeat(e.ctx, session); err != nil {
+		if _, err := e.store.Heartbeat(e.ctx, session, nil); err != nil {
 			e.Errorf("Heartbeat after Sweep: %v", err)
 		}
 		e.until(e.now().Add(5 * time.Millisecond))
@@ -191,10 +193,10 @@ func testSweepSessions(e *env) {
 			e.Fatalf("after Sweep there are %+v; want only the living session %s", m, living)
 		}
 	}
-	if _, err := e.store.Heartbeat(e.ctx, living); err != nil {
+	if _, err := e.store.Heartbeat(e.ctx, living, nil); err != nil {
 		e.Errorf("Heartbeat of a living session after Sweep: %v", err)
 	}
-	if _, err := e.store.Heartbeat(e.ctx, lapsed); err == nil {
+	if _, err := e.store.Heartbeat(e.ctx, lapsed, nil); err == nil {
 		e.Error("Heartbeat of a lapsed session that Sweep deleted: no error")
 	}
 }

@@ -48,6 +48,7 @@ func testWatchChanges(e *env) {
 	}
 	dead := e.session()
 	c, waiter, heir, lapsing := e.leased(key, other, long), e.claim(key, dead), e.claim(key, other), e.leased(key, other, short)
+	last := e.claim(key, other)
 	for _, step := range []struct {
 		what string
 		do   func()
@@ -75,6 +76,9 @@ func testWatchChanges(e *env) {
 			e.until(e.load(key).Holders[0].Until)
 			e.try(e.claim(key, other))
 		}},
+		{"resized", func() { e.resize(key, 1, 2) }},
+		{"granted once more", func() { e.hold(last) }},
+		{"sealed", func() { e.seal(last, []byte("result"), true) }},
 	} {
 		w.wantChange(key, step.what, step.do)
 	}

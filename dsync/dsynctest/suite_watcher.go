@@ -3,6 +3,7 @@ package dsynctest
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -121,6 +122,37 @@ func (w *watcher) wantOnly(claims ...dsync.Claim) {
 	for _, event := range w.seen() {
 		if event.Type == dsync.EventGrant && !mine[event.Claim] {
 			w.e.Errorf("event %+v of another session", event)
+		}
+	}
+}
+
+// told reports whether there was an event of this type, key and claim.
+func told(events []dsync.Event, t dsync.EventType, key, claim string) bool {
+	for _, event := range events {
+		if event.Type == t && event.Key == key && event.Claim == claim {
+			return true
+		}
+	}
+	return false
+}
+
+// wantTold waits for an event of a claim.
+func (w *watcher) wantTold(t dsync.EventType, key, claim string) {
+	w.e.Helper()
+	if !w.wait(func(events []dsync.Event) bool { return told(events, t, key, claim) }) {
+		w.e.Fatalf("no event of type %d for %s on key %q; events: %+v", t, claim, key, w.seen())
+	}
+}
+
+// wantUntold checks that there was no event of the type but of these claims,
+// nor comes one right behind.
+func (w *watcher) wantUntold(t dsync.EventType, but ...dsync.Claim) {
+	w.e.Helper()
+	time.Sleep(20 * time.Millisecond)
+	ids := claimIDs(but)
+	for _, event := range w.seen() {
+		if event.Type == t && !slices.Contains(ids, event.Claim) {
+			w.e.Errorf("event %+v that is not for this session, or not so", event)
 		}
 	}
 }

@@ -20,9 +20,9 @@ func wrongChanges() []plant {
 		}},
 		{"Watch passes by what is published", "Watch/EveryChangeOfAKey", func(m *dsynctest.Memory, w *wrong) {
 			skip := passBy(m, w)
-			w.publish = func(ctx context.Context, c dsync.Claim, value []byte) error {
+			w.publish = func(ctx context.Context, c dsync.Claim, seq int64, value []byte) error {
 				skip.Add(1)
-				return m.Publish(ctx, c, value)
+				return m.Publish(ctx, c, seq, value)
 			}
 		}},
 		{"Watch passes by an end that is moved", "Watch/EveryChangeOfAKey", func(m *dsynctest.Memory, w *wrong) {

@@ -23,7 +23,7 @@ func wrongMembers() []plant {
 			w.bury = func(ctx context.Context, id string) (time.Duration, error) {
 				left, err := m.Bury(ctx, id)
 				time.Sleep(time.Millisecond)
-				m.Heartbeat(ctx, id)
+				m.Heartbeat(ctx, id, nil)
 				return left, err
 			}
 		}},
@@ -52,12 +52,12 @@ func wrongMembers() []plant {
 			}
 		}},
 		{"Heartbeat revives the dead", "Bury/LapsedIsDeadForEver", func(m *dsynctest.Memory, w *wrong) {
-			w.heartbeat = func(ctx context.Context, id string) (time.Time, error) {
-				at, err := m.Heartbeat(ctx, id)
+			w.heartbeat = func(ctx context.Context, id string, given []dsync.Revocation) (dsync.Pulse, error) {
+				p, err := m.Heartbeat(ctx, id, given)
 				if errors.Is(err, dsync.ErrSessionDead) {
-					return time.Now(), nil
+					return dsync.Pulse{Now: time.Now()}, nil
 				}
-				return at, err
+				return p, err
 			}
 		}},
 		{"Register revives the dead", "Unregister/DeadAtOnce", func(m *dsynctest.Memory, w *wrong) {
@@ -67,24 +67,25 @@ func wrongMembers() []plant {
 			}
 		}},
 		{"Heartbeat buries the lapsed", "Heartbeat/RevivesLapsed", func(m *dsynctest.Memory, w *wrong) {
-			w.heartbeat = func(ctx context.Context, id string) (time.Time, error) {
+			w.heartbeat = func(ctx context.Context, id string, given []dsync.Revocation) (dsync.Pulse, error) {
 				m.Bury(ctx, id)
-				return m.Heartbeat(ctx, id)
+				return m.Heartbeat(ctx, id, given)
 			}
 		}},
 		{"Heartbeat registers the unknown", "Heartbeat/UnknownIsDead", func(m *dsynctest.Memory, w *wrong) {
-			w.heartbeat = func(ctx context.Context, id string) (time.Time, error) {
+			w.heartbeat = func(ctx context.Context, id string, given []dsync.Revocation) (dsync.Pulse, error) {
 				if found, _, _ := m.Members(ctx, id); len(found) == 0 {
 					m.Register(ctx, dsync.Member{ID: id, TTL: time.Minute})
 				}
-				return m.Heartbeat(ctx, id)
+				return m.Heartbeat(ctx, id, given)
 			}
 		}},
 		{"Heartbeat returns the host's time", "Heartbeat/RecordsNow_B25", func(m *dsynctest.Memory, w *wrong) {
 			m.Skew(time.Hour)
-			w.heartbeat = func(ctx context.Context, id string) (time.Time, error) {
-				_, err := m.Heartbeat(ctx, id)
-				return time.Now(), err
+			w.heartbeat = func(ctx context.Context, id string, given []dsync.Revocation) (dsync.Pulse, error) {
+				p, err := m.Heartbeat(ctx, id, given)
+				p.Now = time.Now()
+				return p, err
 			}
 		}},
 		{"Register returns nanoseconds", "Register/StartsTTL", func(m *dsynctest.Memory, w *wrong) {
@@ -177,19 +178,19 @@ func wrongMembers() []plant {
 			}
 		}},
 		{"Heartbeat needs its ctx's values", "Contexts/ValuesDoNotMatter", func(m *dsynctest.Memory, w *wrong) {
-			w.heartbeat = func(ctx context.Context, id string) (time.Time, error) {
+			w.heartbeat = func(ctx context.Context, id string, given []dsync.Revocation) (dsync.Pulse, error) {
 				if fmt.Sprint(ctx) != "" && strings.Contains(fmt.Sprint(ctx), "WithValue") {
-					return time.Time{}, errors.New("in a transaction")
+					return dsync.Pulse{}, errors.New("in a transaction")
 				}
-				return m.Heartbeat(ctx, id)
+				return m.Heartbeat(ctx, id, given)
 			}
 		}},
 		{"Heartbeat does not look at its ctx", "Contexts/EndedOneEndsEveryCall", func(m *dsynctest.Memory, w *wrong) {
-			w.heartbeat = func(ctx context.Context, id string) (time.Time, error) {
+			w.heartbeat = func(ctx context.Context, id string, given []dsync.Revocation) (dsync.Pulse, error) {
 				if ctx.Err() != nil {
 					time.Sleep(20 * time.Second)
 				}
-				return m.Heartbeat(ctx, id)
+				return m.Heartbeat(ctx, id, given)
 			}
 		}},
 	}

@@ -18,15 +18,18 @@ import (
 type wrong struct {
 	*dsynctest.Memory
 	register   func(context.Context, dsync.Member) (time.Time, error)
-	heartbeat  func(context.Context, string) (time.Time, error)
+	heartbeat  func(context.Context, string, []dsync.Revocation) (dsync.Pulse, error)
 	bury       func(context.Context, string) (time.Duration, error)
 	unregister func(context.Context, string) error
+	revoke     func(context.Context, string, dsync.Revocation) error
 	acquire    func(context.Context, dsync.Claim, bool, []string, time.Time) (dsync.State, error)
 	release    func(context.Context, dsync.Claim, dsync.Outcome) (bool, error)
 	extend     func(context.Context, dsync.Claim) (time.Time, error)
-	publish    func(context.Context, dsync.Claim, []byte) error
+	publish    func(context.Context, dsync.Claim, int64, []byte) error
+	resize     func(context.Context, string, dsync.Kind, int64, int64) error
 	watch      func(context.Context, string, []string, func(dsync.Event)) error
 	load       func(context.Context, string) (dsync.State, error)
+	keys       func(context.Context, string, string, int) ([]dsync.State, error)
 	members    func(context.Context, ...string) ([]dsync.Member, time.Time, error)
 	sweep      func(context.Context, string, time.Duration) (string, int, error)
 }
@@ -38,11 +41,11 @@ func (w *wrong) Register(ctx context.Context, m dsync.Member) (time.Time, error)
 	return w.Memory.Register(ctx, m)
 }
 
-func (w *wrong) Heartbeat(ctx context.Context, id string) (time.Time, error) {
+func (w *wrong) Heartbeat(ctx context.Context, id string, given []dsync.Revocation) (dsync.Pulse, error) {
 	if w.heartbeat != nil {
-		return w.heartbeat(ctx, id)
+		return w.heartbeat(ctx, id, given)
 	}
-	return w.Memory.Heartbeat(ctx, id)
+	return w.Memory.Heartbeat(ctx, id, given)
 }
 
 func (w *wrong) Bury(ctx context.Context, id string) (time.Duration, error) {
@@ -57,6 +60,13 @@ func (w *wrong) Unregister(ctx context.Context, id string) error {
 		return w.unregister(ctx, id)
 	}
 	return w.Memory.Unregister(ctx, id)
+}
+
+func (w *wrong) Revoke(ctx context.Context, id string, r dsync.Revocation) error {
+	if w.revoke != nil {
+		return w.revoke(ctx, id, r)
+	}
+	return w.Memory.Revoke(ctx, id, r)
 }
 
 func (w *wrong) Acquire(ctx context.Context, c dsync.Claim, wait bool, dead []string, notAfter time.Time) (dsync.State, error) {
@@ -80,11 +90,18 @@ func (w *wrong) Extend(ctx context.Context, c dsync.Claim) (time.Time, error) {
 	return w.Memory.Extend(ctx, c)
 }
 
-func (w *wrong) Publish(ctx context.Context, c dsync.Claim, value []byte) error {
+func (w *wrong) Publish(ctx context.Context, c dsync.Claim, seq int64, value []byte) error {
 	if w.publish != nil {
-		return w.publish(ctx, c, value)
+		return w.publish(ctx, c, seq, value)
 	}
-	return w.Memory.Publish(ctx, c, value)
+	return w.Memory.Publish(ctx, c, seq, value)
+}
+
+func (w *wrong) Resize(ctx context.Context, key string, kind dsync.Kind, from, limit int64) error {
+	if w.resize != nil {
+		return w.resize(ctx, key, kind, from, limit)
+	}
+	return w.Memory.Resize(ctx, key, kind, from, limit)
 }
 
 func (w *wrong) Watch(ctx context.Context, id string, keys []string, f func(dsync.Event)) error {
@@ -99,6 +116,13 @@ func (w *wrong) Load(ctx context.Context, key string) (dsync.State, error) {
 		return w.load(ctx, key)
 	}
 	return w.Memory.Load(ctx, key)
+}
+
+func (w *wrong) Keys(ctx context.Context, prefix, after string, n int) ([]dsync.State, error) {
+	if w.keys != nil {
+		return w.keys(ctx, prefix, after, n)
+	}
+	return w.Memory.Keys(ctx, prefix, after, n)
 }
 
 func (w *wrong) Members(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
@@ -162,13 +186,20 @@ type plant struct {
 func plants() []plant {
 	return slices.Concat(
 		wrongMembers(),
+		wrongRevokes(),
 		wrongAcquires(),
 		wrongLines(),
+		wrongFirsts(),
+		wrongYields(),
 		wrongReleases(),
+		wrongSeals(),
+		wrongResizes(),
+		wrongLimits(),
 		wrongLeases(),
 		wrongSweeps(),
 		wrongTerms(),
 		wrongPublishes(),
+		wrongKeys(),
 		wrongWatches(),
 		wrongChanges(),
 		wrongRaces(),

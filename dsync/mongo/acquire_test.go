@@ -16,6 +16,7 @@ func TestAcquireAnswers(t *testing.T) {
 	holder := func(claim string) bson.E {
 		return e("h", bson.A{bson.D{e("a", claim), e("s", "x"), e("w", 1), e("t", 1024), e("at", time.Now())}})
 	}
+	sealed := e("done", bson.D{e("t", 1024), e("b", []byte{})})
 	in := func(kind dsync.Kind, limit int, more ...bson.E) bson.D {
 		return append(bson.D{e("now", time.Now()), e("y", string(kind)), e("c", limit)}, more...)
 	}
@@ -32,6 +33,14 @@ func TestAcquireAnswers(t *testing.T) {
 		{"another kind", in("semaphore", 1, holder("x.1")), false, dsync.ErrMismatch},
 		{"another limit", in(dsync.KindMutex, 2, holder("x.1")), false, dsync.ErrMismatch},
 		{"another kind waits", in("semaphore", 1, e("waiting", 1)), false, dsync.ErrMismatch},
+		{"a former limit", in(dsync.KindMutex, 2, holder("x.1"), e("p", bson.A{3, 1})), false, nil},
+		{"a former limit of another kind", in("semaphore", 2, holder("x.1"), e("p", bson.A{3, 1})), false, dsync.ErrMismatch},
+		{"too heavy for what was a former limit", in(dsync.KindMutex, 0, holder("x.1"), e("p", bson.A{1})), false, dsync.ErrMismatch},
+		{"too heavy on a free key", in(dsync.KindMutex, 0, e("p", bson.A{1})), false, dsync.ErrMismatch},
+		{"sealed", in(dsync.KindMutex, 1, sealed), false, nil},
+		{"sealed with another limit", in(dsync.KindMutex, 2, holder("x.1"), sealed), false, nil},
+		{"sealed as another kind", in(dsync.KindOnce, 1, sealed), false, dsync.ErrMismatch},
+		{"in line with a limit that is forgotten", in(dsync.KindMutex, 9, holder("x.1"), e("place", 1), e("waiting", 1)), false, nil},
 		{"line full", in(dsync.KindMutex, 1, holder("x.1"), e("waiting", 10_000)), false, dsync.ErrRefused},
 		{"last in the fullest line", in(dsync.KindMutex, 1, holder("x.1"), e("waiting", 10_000), e("place", 10_000)), false, nil},
 	}
@@ -85,4 +94,58 @@ func TestExtendAnswers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What the record says after the command decides what Resize returns.
+func TestResizeAnswers(t *testing.T) {
+	cases := []struct {
+		name  string
+		kind  dsync.Kind // in the record
+		limit int64      // in the record
+		asked int64
+		want  error
+		sent  int
+	}{
+		{"done", dsync.KindSemaphore, 3, 3, nil, 1},
+		{"another kind", dsync.KindMutex, 3, 3, dsync.ErrMismatch, 1},
+		{"too heavy a claim in line", dsync.KindSemaphore, 5, 3, dsync.ErrRefused, 1},
+		{"nothing", dsync.KindSemaphore, 0, 0, dsync.ErrRefused, 0},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				s := f.store(nil, func(call) bson.D { return ok(e("value", bson.D{e("y", string(tc.kind)), e("c", tc.limit)})) })
+				err := s.Resize(t.Context(), "k", dsync.KindSemaphore, 2, tc.asked)
+				if !errors.Is(err, tc.want) {
+					t.Errorf("got error %v, want %v", err, tc.want)
+				}
+				var m *dsync.MismatchError
+				want := dsync.MismatchError{Key: "k", Kind: tc.kind, WantKind: dsync.KindSemaphore, Limit: tc.limit, WantLimit: tc.asked}
+				if errors.As(err, &m) && *m != want {
+					t.Errorf("got %+v, want %+v", *m, want)
+				}
+				if n := len(f.took()); n != tc.sent {
+					t.Errorf("%d commands were sent, want %d", n, tc.sent)
+				}
+			})
+		})
+	}
+}
+
+// What could never be granted must not stand in line.
+func TestAcquireRefusesNonsense(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		s := f.store(nil, null)
+		for _, weight := range []int64{-1, 0, 4} {
+			c := dsync.Claim{Key: "k", ID: "s.1", Session: "s", Kind: dsync.KindSemaphore, Weight: weight, Limit: 3}
+			if _, err := s.Acquire(t.Context(), c, true, nil, time.Now()); !errors.Is(err, dsync.ErrRefused) {
+				t.Errorf("weight %d: got %v, want ErrRefused", weight, err)
+			}
+		}
+		if n := len(f.took()); n != 0 {
+			t.Errorf("%d commands were sent, want none", n)
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
@@ -25,19 +26,40 @@ func (s *Store) run(ctx context.Context, cmd bson.D) (bson.Raw, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", cmd[0].Key, err)
 	}
-	return s.db.RunCommand(bare{ctx}, bson.Raw(raw)).Raw()
+	return s.send(ctx, raw)
+}
+
+func (s *Store) send(ctx context.Context, cmd bson.Raw) (bson.Raw, error) {
+	return s.db.RunCommand(bare{ctx}, cmd).Raw()
 }
 
 // write is run with majority acknowledgement. The database's own write concern
 // does not apply to plain commands, and the server's default may be w:1.
 func (s *Store) write(ctx context.Context, cmd bson.D) (bson.Raw, error) {
+	if err := s.mayWrite(cmd[0].Key); err != nil {
+		return nil, err
+	}
+	return s.run(ctx, append(cmd, e("writeConcern", majority(confirmWithin(ctx)))))
+}
+
+// mayWrite is nil unless the store is only to read.
+func (s *Store) mayWrite(command string) error {
+	if s.readOnly {
+		return fmt.Errorf("%w: %s would write, and the store was opened with ReadOnly", dsync.ErrRefused, command)
+	}
+	return nil
+}
+
+// majority is the write concern, within milliseconds.
+func majority(within any) bson.D { return bson.D{e("w", "majority"), e("wtimeout", within)} }
+
+// confirmWithin is for how many milliseconds a write waits for its majority.
+func confirmWithin(ctx context.Context) int64 {
 	limit := confirmLimit
 	if end, ok := ctx.Deadline(); ok {
 		limit = max(time.Until(end), time.Millisecond)
 	}
-	return s.run(ctx, append(cmd, e("writeConcern", bson.D{
-		e("w", "majority"), e("wtimeout", limit.Milliseconds()),
-	})))
+	return limit.Milliseconds()
 }
 
 // A modify is one findAndModify of one record, which exists or not.
@@ -108,14 +130,19 @@ func value(reply bson.Raw, v any) (found bool, err error) {
 	return true, nil
 }
 
-// aggregate runs a pipeline whose results fit into one reply, and decodes them
-// into v, a pointer to a slice.
-func (s *Store) aggregate(ctx context.Context, v any, majority bool, stages ...bson.D) error {
-	cmd := bson.D{e("aggregate", s.collection), e("pipeline", stages), e("cursor", bson.D{})}
+// read is the command that reads through the pipeline.
+func (s *Store) read(stages []bson.D, cursor bson.D, majority bool) bson.D {
+	cmd := bson.D{e("aggregate", s.collection), e("pipeline", stages), e("cursor", cursor)}
 	if majority && s.server.majorityReads {
 		cmd = append(cmd, e("readConcern", bson.D{e("level", "majority")}))
 	}
-	raw, err := s.run(ctx, cmd)
+	return cmd
+}
+
+// aggregate runs a pipeline whose results fit into one reply, and decodes them
+// into v, a pointer to a slice.
+func (s *Store) aggregate(ctx context.Context, v any, majority bool, stages ...bson.D) error {
+	raw, err := s.run(ctx, s.read(stages, bson.D{}, majority))
 	if err != nil {
 		return err
 	}

@@ -90,12 +90,12 @@ func TestStoreLateReplyKeepsConnection(t *testing.T) {
 		before, _ := f.connections()
 		ctx, cancel := context.WithTimeout(t.Context(), attempt)
 		defer cancel()
-		if _, err := s.Heartbeat(ctx, "s"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := s.Heartbeat(ctx, "s", nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want context.DeadlineExceeded", err)
 		}
 		time.Sleep(time.Second)
 		f.script(func(call) bson.D { return ok(e("value", bson.D{e("at", time.Now())})) })
-		if _, err := s.Heartbeat(t.Context(), "s"); err != nil {
+		if _, err := s.Heartbeat(t.Context(), "s", nil); err != nil {
 			t.Error(err)
 		}
 		if after, _ := f.connections(); after != before {

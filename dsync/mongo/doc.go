@@ -23,19 +23,27 @@
 //
 // One collection, created implicitly; nothing else: no index beyond _id, no
 // server parameter, no transaction. The rights find, insert, update, remove and,
-// for pushed grants, changeStream on that collection are enough. All commands
-// are part of the Stable API, version 1, strict.
+// for pushed grants, changeStream on that collection are enough; to look at what is
+// there, with [Options.ReadOnly], which writes and creates nothing, find is. All
+// commands are part of the Stable API, version 1, strict.
 //
 // # The collection
 //
 // One record per session and one per key:
 //
-//	{_id: "s/<session>", at, ttl, name, host, pid, app, meta, dead}
-//	{_id: "k/<key>", f, y, c, t, n, h: […], q: […], g, at, v}
+//	{_id: "s/<session>", at, ttl, name, host, pid, app, meta, rev, dead}
+//	{_id: "k/<key>", f, y, c, p, t, n, h: […], q: […], g, r, at, v, done}
 //
 // h are the claims that hold the key, q is the line of those that wait, t the
-// last token, n the number of an election's terms, y and c the kind and the limit,
-// g what the last write granted, v what the holder published, f the format of the
-// record. Editing the collection, dropping it or restoring it
-// under running processes voids what package dsync promises.
+// last token or one in its room, n the number of an election's terms, y and c the
+// kind and the limit, p the limits it had before, g what the last write granted and
+// whom it woke, r who is to yield to the line, v what the holder published, done what
+// the key was sealed with and the token of who did it, f the format of the record. A
+// session's rev are its revocations. Editing the collection, dropping it or restoring
+// it under running processes voids what package dsync promises.
+//
+// # Fences
+//
+// A [Fence] is for the application's own collections: it refuses writes that come
+// with an older fencing token than their document has seen.
 package mongo

@@ -2,6 +2,7 @@ package mongo_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -209,25 +210,46 @@ func honest(c call) bson.D {
 	}
 	id, _ := c.cmd.Lookup("query", "_id").StringValueOK()
 	_, beat := c.cmd.Lookup("query", "dead").DocumentOK()
-	_, _, publishes := c.cmd.Lookup("update", "0", "$set", "_", "$literal", "value").BinaryOK()
+	asks := func(field string) bool {
+		_, err := c.cmd.LookupErr("update", "0", "$set", "_", "$literal", field)
+		return err == nil
+	}
+	next := token + 65_536
+	two, three := holder("two.1", "two", 2, next), holder("three.1", "three", 1, next+1024)
+	about := func(claim string) bool { return strings.Contains(c.cmd.String(), `"`+claim+`"`) }
+	updated, _ := c.cmd.Lookup("updates", "0", "q", "_id").StringValueOK()
 	switch {
+	case strings.HasSuffix(updated, "/short") && (!about("$short.2") || strings.Contains(c.cmd.String(), `"$numberLong":"1030"`)):
+		return ok(e("n", 1), e("nModified", 0))
 	case c.name == "insert" || c.name == "delete" || c.name == "update":
-		return ok(e("n", 1))
+		return ok(e("n", 1), e("nModified", 1))
+	case strings.HasSuffix(id, "/short") && about("$short.5"):
+		return value(e("h", bson.A{holder("$short.4", "$mine", 1, token)}), e("t", token), e("y", "mutex"), e("c", 1))
+	case strings.HasSuffix(id, "/short"):
+		return value(e("h", bson.A{append(holder("$short.2", "$mine", 1, 1031)[:4], e("at", time.UnixMilli(1)))}), e("t", int64(1031)), e("y", "mutex"), e("c", 1),
+			e("place", 1), e("waiting", 1))
 	case c.name == "aggregate":
 		return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", bson.A{bson.D{
 			e("now", now), e("found", bson.A{bson.D{
-				e("now", now), e("h", bson.A{holder("two.1", "two", 2, token+1024)}), e("t", token+1024), e("waiting", 1),
-				e("y", "election"), e("n", 5), e("v", bson.D{e("t", token+1024), e("b", []byte("$t"))}),
-				e("ahead", bson.A{bson.D{e("a", "$mine.1"), e("s", "$mine"), e("w", 1)}}),
+				e("now", now), e("h", bson.A{three}), e("t", next+1024), e("waiting", 0),
+				e("y", "election"), e("n", 6), e("c", 3), e("p", bson.A{9, 8, 2}),
+				e("done", bson.D{e("t", next), e("b", []byte("$$NOW"))}),
 			}}),
 		}})}))
-	case strings.HasSuffix(id, "/key") && publishes:
-		return value(e("h", bson.A{holder("two.1", "two", 2, token+1024)}))
+	case strings.HasSuffix(id, "/key") && asks("value"):
+		return value(e("h", bson.A{two, three}))
+	case strings.HasSuffix(id, "/key") && asks("from"):
+		return value(e("y", "election"), e("c", 3), e("p", bson.A{9, 8, 2}))
+	case strings.HasSuffix(id, "/key") && c.cmd.Lookup("update", "0", "$set", "_", "$literal", "first").Boolean():
+		return value(e("h", bson.A{two, three}), e("t", next+1024), e("y", "election"), e("n", 6), e("c", 3),
+			e("v", bson.D{e("t", next), e("s", int64(1)), e("b", []byte("$t"))}), e("place", 1), e("waiting", 2))
 	case strings.HasSuffix(id, "/key"):
 		return value(
-			e("h", bson.A{append(holder("one.1", "one", 1, token), e("e", now.Add(time.Hour)))}),
-			e("t", token), e("y", "election"), e("n", 4), e("c", 2), e("place", 2), e("waiting", 2),
-			e("ahead", bson.A{bson.D{e("a", "two.1"), e("s", "two"), e("w", 2)}}))
+			e("h", bson.A{append(holder("one.1", "one", 2, token), e("e", now.Add(time.Hour)), e("l", true))}),
+			e("t", next-1024), e("y", "election"), e("n", 4), e("c", 2), e("p", bson.A{9}), e("place", 3), e("waiting", 3),
+			e("ahead", bson.A{bson.D{e("a", "two.1"), e("s", "two"), e("w", 2)}, bson.D{e("a", "three.1"), e("s", "three"), e("w", 1)}}))
+	case strings.HasSuffix(id, "/living") && beat:
+		return value(e("at", now), e("rev", "$a.11:"+base64.RawURLEncoding.EncodeToString([]byte("\u00e9 b"))+","))
 	case strings.HasSuffix(id, "/living"):
 		return value(e("at", now), e("ttl", time.Hour.Milliseconds()))
 	case strings.HasSuffix(id, "/unknown") && beat:
@@ -236,6 +258,35 @@ func honest(c call) bson.D {
 		return value(e("at", now), e("dead", true))
 	}
 	return refusal(59, "CommandNotFound")
+}
+
+// sections are those of an OP_MSG: the command, and perhaps lists of documents,
+// which are fields of it.
+func sections(body []byte) (bson.Raw, error) {
+	var cmd bson.D
+	for len(body) > 0 {
+		kind := body[0]
+		size := binary.LittleEndian.Uint32(body[1:])
+		part := body[1 : 1+size]
+		body = body[1+size:]
+		if kind == 0 {
+			var fields bson.D
+			if err := bson.Unmarshal(part, &fields); err != nil {
+				return nil, err
+			}
+			cmd = append(fields, cmd...)
+			continue
+		}
+		name, documents, _ := strings.Cut(string(part[4:]), "\x00")
+		var list bson.A
+		for len(documents) > 0 {
+			n := binary.LittleEndian.Uint32([]byte(documents))
+			list = append(list, bson.Raw(documents[:n]))
+			documents = documents[n:]
+		}
+		cmd = append(cmd, e(name, list))
+	}
+	return bson.Marshal(cmd)
 }
 
 // receive reads one message, an OP_QUERY of the handshake or an OP_MSG, and
@@ -255,7 +306,11 @@ func receive(conn net.Conn) (call, func(bson.D) error, error) {
 	var code uint32
 	switch binary.LittleEndian.Uint32(head[12:]) {
 	case opMsg:
-		doc, prefix, code = body[5:], make([]byte, 5), opMsg
+		var err error
+		if doc, err = sections(body[4:]); err != nil {
+			return call{}, nil, err
+		}
+		prefix, code = make([]byte, 5), opMsg
 	case opQuery:
 		name := strings.IndexByte(string(body[4:]), 0)
 		doc, prefix, code = body[4+name+1+8:], make([]byte, 20), opReply

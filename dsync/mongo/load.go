@@ -2,7 +2,6 @@ package mongo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -19,6 +18,26 @@ func facet(project bson.D, find ...bson.D) []bson.D {
 	)
 }
 
+// A reading is what a facet found, and when.
+type reading[T any] struct {
+	Now   time.Time `bson:"now"`
+	Found []T       `bson:"found"`
+}
+
+// readFacet runs the stages of a facet. A mongos answers nothing at all as long as the
+// database does not exist; its time comes by hello then.
+func readFacet[T any](ctx context.Context, s *Store, majority bool, stages []bson.D) (reading[T], error) {
+	var r []reading[T]
+	if err := s.aggregate(ctx, &r, majority, stages...); err != nil {
+		return reading[T]{}, err
+	}
+	if len(r) == 0 {
+		v, err := s.hello(ctx)
+		return reading[T]{Now: v.now}, err
+	}
+	return r[0], nil
+}
+
 // Load implements [dsync.Store].
 func (s *Store) Load(ctx context.Context, key string) (dsync.State, error) {
 	st, err := s.load(ctx, keyID(key), key)
@@ -29,24 +48,19 @@ func (s *Store) Load(ctx context.Context, key string) (dsync.State, error) {
 }
 
 func (s *Store) load(ctx context.Context, id, key string) (dsync.State, error) {
-	var r []struct {
-		Now   time.Time   `bson:"now"`
-		Found []keyRecord `bson:"found"`
-	}
 	project := append(seen(), e("f", 1), e("ahead", op("$slice", list("$q"), maxShown)))
-	if err := s.aggregate(ctx, &r, true, facet(project, bson.D{e("$match", bson.D{e("_id", id)})})...); err != nil {
-		return dsync.State{}, err
+	r, err := readFacet[keyRecord](ctx, s, true, facet(project, bson.D{e("$match", bson.D{e("_id", id)})}))
+	if err != nil || len(r.Found) == 0 {
+		return dsync.State{Key: key, Now: r.Now}, err
 	}
-	if len(r) != 1 {
-		return dsync.State{}, errors.New("no reading: is the collection gone?")
+	return r.Found[0].known(key)
+}
+
+// known is the state of a record that was read. What writes guards itself.
+func (r *keyRecord) known(key string) (dsync.State, error) {
+	if r.Format > formatVersion {
+		return dsync.State{}, fmt.Errorf("%w: the record of the key %q has format %d, and this version knows %d; use the newer version of this library that wrote it",
+			dsync.ErrRefused, key, r.Format, formatVersion)
 	}
-	if len(r[0].Found) == 0 {
-		return dsync.State{Key: key, Now: r[0].Now}, nil
-	}
-	found := r[0].Found[0]
-	if found.Format > formatVersion {
-		return dsync.State{}, fmt.Errorf("%w: the key's record has format %d, and this version knows %d; use the newer version of this library that wrote it",
-			dsync.ErrRefused, found.Format, formatVersion)
-	}
-	return found.state(key), nil
+	return r.state(key), nil
 }

@@ -27,7 +27,7 @@ const (
 //
 // ctx bounds the first contact with the server, which must be reachable: Open
 // asks it who it is and tries its commands out (see the package's comment). That
-// costs about ten small commands.
+// costs twenty-six small commands.
 //
 // The session's heartbeats share the client's connections with the application:
 // when slow queries have taken all of them (maxPoolSize), heartbeats wait behind

@@ -31,6 +31,13 @@ type Options struct {
 	// the replica set passes its filter.
 	NoWatch bool
 
+	// ReadOnly makes a store, and a session on it, that can look and never write:
+	// [Open] and [NewStore] only ask the server who it is, nothing is tried out and
+	// nothing created, and the right to find is enough (and changeStream, to watch).
+	// What would write sends nothing, and its error is dsync.ErrRefused: the session
+	// has Status, List, Load and Members.
+	ReadOnly bool
+
 	// ClockCheck has [Open] and [Connect] check this host's clock with package
 	// clockcheck: an error of the check is theirs, and if the clocks of its Servers
 	// are farther apart than the lease's margin, so that a fail-over can shorten a

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/rs/xid"
@@ -17,8 +16,9 @@ const probePrefix = "p/"
 
 // probe learns what the server is, and tries the store's own commands on records
 // of its own, in one pass that has a bit of everything in it: a dead holder, one
-// whose end has come, a dead waiter, a fixed lease, weights, and a line that must
-// not be overtaken, terms and a value. About ten commands.
+// whose end has come, a dead waiter, a fixed lease, weights, a line that must not be
+// overtaken but from its head, terms, a value, a new limit, a seal, a revocation, and
+// what the short commands are for. Twenty-six commands. Of a store that is only to read it is the one that asks.
 func (s *Store) probe(ctx context.Context) error {
 	ctx = bare{ctx}
 	v, err := s.hello(ctx)
@@ -26,6 +26,10 @@ func (s *Store) probe(ctx context.Context) error {
 		return fmt.Errorf("mongo: hello: %w", err)
 	}
 	s.server = v
+	if s.readOnly {
+		s.report()
+		return nil
+	}
 
 	p := prober{Store: s, prefix: probePrefix + xid.New().String() + "/"}
 	err = p.run(ctx)
@@ -52,10 +56,15 @@ func (p *prober) twins() []string {
 	return []string{"A", "a", "\u00e9", "e\u0301", "1", "01", "a b", "ab"}
 }
 
+// wrong is the error for a server that computed something else.
+func wrong(command string, why error, got any) error {
+	return fmt.Errorf("mongo: probe: %w: the server does not compute %s as MongoDB does: %w; got %+v", dsync.ErrRefused, command, why, got)
+}
+
 func (p *prober) id(name string) string { return p.prefix + name }
 
 func (p *prober) cleanUp() bson.D {
-	ids := []string{p.id("key"), p.id("living"), p.id("unknown")}
+	ids := []string{p.id("key"), p.id("short"), p.id("living"), p.id("unknown")}
 	for _, name := range p.twins() {
 		ids = append(ids, p.id(name))
 	}
@@ -71,119 +80,13 @@ func (p *prober) run(ctx context.Context) error {
 	if err := p.insert(ctx); err != nil {
 		return err
 	}
-	if err := p.keys(ctx); err != nil {
+	if err := p.key(ctx); err != nil {
+		return err
+	}
+	if err := p.short(ctx); err != nil {
 		return err
 	}
 	return p.sessions(ctx)
-}
-
-// insert makes the record that the other commands start from.
-func (p *prober) insert(ctx context.Context) error {
-	past := time.UnixMilli(1)
-	record := bson.D{
-		e("_id", p.id("key")), e("f", formatVersion), e("y", string(dsync.KindElection)), e("c", int64(2)),
-		e("t", int64(7)), e("n", int64(3)), e("g", "old.1:7:3,"),
-		e("v", bson.D{e("t", int64(5)), e("b", bson.Binary{Data: []byte("the dead's")})}),
-		e("h", bson.A{
-			bson.D{e("a", "dead.1"), e("s", "dead"), e("w", int64(1)), e("t", int64(5)), e("at", past)},
-			bson.D{e("a", "over.1"), e("s", "over"), e("w", int64(1)), e("t", int64(6)), e("at", past), e("d", int64(1)), e("e", past)},
-		}),
-		e("q", bson.A{
-			bson.D{e("a", "dead.2"), e("s", "dead"), e("w", int64(1))},
-			bson.D{e("a", "one.1"), e("s", "one"), e("w", int64(1)), e("d", int64(probeLease/time.Millisecond))},
-			bson.D{e("a", "two.1"), e("s", "two"), e("w", int64(2))},
-		}),
-	}
-	docs := bson.A{record}
-	for _, name := range p.twins() {
-		docs = append(docs, bson.D{e("_id", p.id(name))})
-	}
-	_, err := p.write(ctx, bson.D{e("insert", p.collection), e("documents", docs)})
-	if hasCode(err, codeDuplicateKey) {
-		return fmt.Errorf("mongo: probe: %w: the collection %s has a collation that takes different keys for the same; make it without one: %w",
-			dsync.ErrRefused, p.collection, err)
-	}
-	if err != nil {
-		return failure("probe: insert", err)
-	}
-	return nil
-}
-
-const (
-	probeLease = time.Hour
-	probeValue = "$t"
-)
-
-func (p *prober) keys(ctx context.Context) error {
-	mine := dsync.Claim{Key: "probe", ID: "$mine.1", Session: "$mine", Kind: dsync.KindElection, Weight: 1, Limit: 2}
-	st, err := p.acquire(ctx, p.id("key"), mine, true, []string{"dead", "$dead"}, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))
-	if err != nil {
-		return failure("probe: acquire", err)
-	}
-	if err := p.acquired(st); err != nil {
-		return fmt.Errorf("mongo: probe: %w: the server does not compute acquire as MongoDB does: %w; got %+v", dsync.ErrRefused, err, st)
-	}
-	found, err := p.release(ctx, p.id("key"), dsync.Claim{ID: "one.1"}, dsync.Outcome{})
-	if err != nil {
-		return failure("probe: release", err)
-	}
-	held, err := p.publish(ctx, p.id("key"), dsync.Claim{ID: "two.1"}, []byte(probeValue))
-	if err != nil {
-		return failure("probe: publish", err)
-	}
-	after, err := p.load(ctx, p.id("key"), "probe")
-	if err != nil {
-		return failure("probe: load", err)
-	}
-	if err := p.released(st, after, found); err != nil {
-		return fmt.Errorf("mongo: probe: %w: the server does not compute release as MongoDB does: %w; got %+v", dsync.ErrRefused, err, after)
-	}
-	if !held || string(after.Value) != probeValue {
-		return fmt.Errorf("mongo: probe: %w: the server does not compute publish as MongoDB does: held %t, value %q", dsync.ErrRefused, held, after.Value)
-	}
-	return nil
-}
-
-// acquired checks the state in which the claim "$mine.1" found itself.
-func (p *prober) acquired(st dsync.State) error {
-	if len(st.Holders) != 1 {
-		return errors.New("one holder was to be left")
-	}
-	h, now := st.Holders[0], st.Now
-	switch {
-	case h.Claim != "one.1" || h.Session != "one" || h.Weight != 1:
-		return errors.New("the first living claim in line was to hold")
-	case h.Token != now.UnixMilli()*tokenStep || st.Token != h.Token:
-		return errors.New("the token was to be the server's time")
-	case !h.Since.Equal(now) || !h.Until.Equal(now.Add(probeLease)):
-		return errors.New("the lease was to begin at the server's time")
-	case st.Place != 2 || st.Waiting != 2 || st.Kind != dsync.KindElection || st.Limit != 2:
-		return errors.New("mine was to be second in line")
-	case !slices.Equal(st.Ahead, []dsync.Waiter{{Claim: "two.1", Session: "two", Weight: 2}}):
-		return errors.New("one claim was to be ahead of mine")
-	case st.Term != 4 || st.Value != nil:
-		return errors.New("the term was to be the next, and nothing published in it")
-	}
-	return nil
-}
-
-// released checks what became of that after the holder's release.
-func (p *prober) released(before, st dsync.State, found bool) error {
-	switch {
-	case !found:
-		return errors.New("the claim was to be found")
-	case len(st.Holders) != 1 || st.Holders[0].Claim != "two.1":
-		return errors.New("the next in line was to hold, and alone, since it takes all there is")
-	case st.Token < before.Token+tokenStep || st.Holders[0].Token != st.Token:
-		return errors.New("the token was to be greater")
-	case st.Term != before.Term+1:
-		return errors.New("the term was to be the next")
-	case st.Waiting != 1 || st.Ahead[0].Claim != "$mine.1":
-		return errors.New("mine was to stay in line")
-	case st.Now.Before(before.Now) || st.Now.Sub(before.Now) > probeLease:
-		return errors.New("the times of two commands don't fit together")
-	}
-	return nil
 }
 
 func (p *prober) sessions(ctx context.Context) error {
@@ -192,21 +95,32 @@ func (p *prober) sessions(ctx context.Context) error {
 	if _, err := p.register(ctx, query("living"), m); err != nil {
 		return fmt.Errorf("probe: %w", err)
 	}
+	given, stands := probeRevoked, dsync.Revocation{Key: "\u00e9 b", Claim: "$a.11"}
+	if err := p.revoke(ctx, query("living"), stands); err != nil {
+		return fmt.Errorf("probe: %w", err)
+	}
+	pulse, err := p.heartbeat(ctx, query("living"), []dsync.Revocation{given})
+	if err != nil {
+		return fmt.Errorf("probe: %w", err)
+	}
+	if !slices.Equal(pulse.Revoked, []dsync.Revocation{stands}) {
+		return wrong("heartbeat", errors.New("one of two revocations was to be left"), pulse)
+	}
 	left, err := p.bury(ctx, query("living"))
 	if err != nil {
 		return fmt.Errorf("probe: %w", err)
 	}
 	if left <= 0 || left > probeLease {
-		return fmt.Errorf("mongo: probe: %w: the server does not compute bury as MongoDB does: a new session has %v left of %v", dsync.ErrRefused, left, probeLease)
+		return wrong("bury", fmt.Errorf("a new session was to have at most %v left", probeLease), left)
 	}
 	if left, err = p.bury(ctx, query("unknown")); err != nil {
 		return fmt.Errorf("probe: %w", err)
 	}
 	if left != 0 {
-		return fmt.Errorf("mongo: probe: %w: the server does not compute bury as MongoDB does: an unknown session has %v left", dsync.ErrRefused, left)
+		return wrong("bury", errors.New("an unknown session was to have no time left"), left)
 	}
-	if _, err := p.heartbeat(ctx, query("unknown")); !errors.Is(err, dsync.ErrSessionDead) {
-		return fmt.Errorf("mongo: probe: %w: the server does not compute heartbeat as MongoDB does: a dead session's heartbeat returned %v", dsync.ErrRefused, err)
+	if _, err := p.heartbeat(ctx, query("unknown"), nil); !errors.Is(err, dsync.ErrSessionDead) {
+		return wrong("heartbeat", errors.New("a dead session was to have none"), err)
 	}
 	return nil
 }

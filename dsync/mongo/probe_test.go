@@ -22,6 +22,14 @@ func TestProbe(t *testing.T) {
 			return answer
 		}
 	}
+	changed := func(match string, n int) func(call) bson.D {
+		return func(c call) bson.D {
+			if c.name == "update" && strings.Contains(c.cmd.String(), match) {
+				return ok(e("n", 1), e("nModified", n))
+			}
+			return honest(c)
+		}
+	}
 	cases := []struct {
 		name   string
 		answer func(call) bson.D
@@ -36,7 +44,7 @@ func TestProbe(t *testing.T) {
 		{"no right", func(c call) bson.D { return refusal(13, "Unauthorized") }, []string{"insert", "Unauthorized"}},
 		{"acquire", func(c call) bson.D {
 			return replaced(honest(c), "place", 1)
-		}, []string{"acquire", "second in line"}},
+		}, []string{"acquire", "third in line"}},
 		{"token", func(c call) bson.D {
 			return replaced(honest(c), "t", int64(1024))
 		}, []string{"acquire", "token"}},
@@ -48,8 +56,36 @@ func TestProbe(t *testing.T) {
 				return honest(c)
 			}
 			reply := honest(c)
-			return replaced(reply, "v", bson.D{e("t", field(reply, "t")), e("b", []byte("x"))})
+			token, _ := field(reply, "t").(int64) // with the room behind it
+			return replaced(reply, "v", bson.D{e("t", token-64_512), e("b", []byte("x"))})
 		}, []string{"acquire", "published"}},
+		{"line's head", func(c call) bson.D {
+			if d := honest(c); field(d, "place") == 1 {
+				return replaced(d, "place", 2)
+			}
+			return honest(c)
+		}, []string{"goes first"}},
+		{"room behind a token", func(c call) bson.D {
+			d := honest(c)
+			h, _ := field(d, "h").(bson.A)
+			if field(d, "place") == 1 {
+				for _, h := range h { // of the token, and so of that after it
+					h.(bson.D)[3].Value = h.(bson.D)[3].Value.(int64) - 1
+				}
+				return replaced(d, "t", field(d, "t").(int64)-1)
+			}
+			return d
+		}, []string{"release", "room"}},
+		{"resize", change(`"from"`, func(d bson.D) bson.D { return replaced(d, "p", bson.A{9, 2}) }), []string{"resize", "8"}},
+		{"seal", func(c call) bson.D {
+			d := honest(c)
+			if c.name == "aggregate" {
+				batch := d[0].Value.(bson.D)[2].Value.(bson.A)[0].(bson.D)[1].Value.(bson.A)
+				batch[0] = without("done")(batch[0].(bson.D))
+			}
+			return d
+		}, []string{"seal"}},
+		{"revocations", change(`"rev"`, func(d bson.D) bson.D { return replaced(d, "rev", "$a.1:JGE,") }), []string{"heartbeat", "revocations"}},
 		{"publish", change(`"value"`, func(d bson.D) bson.D { return replaced(d, "h", bson.A{}) }), []string{"publish", "held false"}},
 		{"release", func(c call) bson.D {
 			if c.name == "update" {
@@ -57,6 +93,17 @@ func TestProbe(t *testing.T) {
 			}
 			return honest(c)
 		}, []string{"release", "found"}},
+		{"late", changed(`"$short.0"`, 1), []string{"short acquire", "$short.0", "to be false"}},
+		{"token without room", changed(`"$short.1"`, 1), []string{"short acquire", "$short.1", "to be false"}},
+		{"short acquire", func(c call) bson.D {
+			if d := honest(c); strings.Contains(c.cmd.String(), "/short") {
+				return replaced(d, "t", int64(1))
+			}
+			return honest(c)
+		}, []string{"short acquire", "the one that was sent"}},
+		{"short acquire of what is held", changed(`"$short.3"`, 1), []string{"short acquire", "$short.3", "to be false"}},
+		{"short release by another", changed("$$first", 1), []string{"short release", "$short.3", "to be false"}},
+		{"short release", changed("$$first", 0), []string{"short release", "$short.2", "to be true"}},
 		{"bury", change("/living", func(d bson.D) bson.D { return replaced(d, "dead", true) }), []string{"register"}},
 		{"bury of an unknown session", change("/unknown", func(d bson.D) bson.D {
 			return replaced(replaced(d, "dead", false), "ttl", 1000)

@@ -39,7 +39,7 @@ func TestPublishAnswers(t *testing.T) {
 					}
 					return ok(e("value", bson.D{e("now", now), e("h", bson.A{h})}))
 				})
-				if err := s.Publish(t.Context(), c, make([]byte, tc.size)); !errors.Is(err, tc.want) {
+				if err := s.Publish(t.Context(), c, 1, make([]byte, tc.size)); !errors.Is(err, tc.want) {
 					t.Errorf("got error %v, want %v", err, tc.want)
 				}
 				if n := len(f.took()); n != tc.sent {
@@ -52,24 +52,31 @@ func TestPublishAnswers(t *testing.T) {
 
 // A value is shown with the holder who published it, a term with an election.
 func TestStateOfRecord(t *testing.T) {
+	sealed := func(result string) bson.E {
+		return e("done", bson.D{e("t", int64(512)), e("b", []byte(result))})
+	}
 	cases := []struct {
 		name   string
 		kind   dsync.Kind
 		fields []bson.E
 		value  string // "nil" for none
 		term   int64
+		sealed bool
 	}{
-		{"nothing", dsync.KindElection, nil, "nil", 0},
-		{"published", dsync.KindElection, []bson.E{e("n", int64(7)), e("v", bson.D{e("t", int64(2048)), e("b", []byte("x"))})}, "x", 7},
-		{"empty", dsync.KindElection, []bson.E{e("n", int64(1)), e("v", bson.D{e("t", int64(2048)), e("b", []byte{})})}, "", 1},
-		{"by one who held before", dsync.KindElection, []bson.E{e("n", int64(8)), e("v", bson.D{e("t", int64(1024)), e("b", []byte("x"))})}, "nil", 8},
-		{"another kind", dsync.KindMutex, []bson.E{e("n", int64(7)), e("v", bson.D{e("t", int64(2048)), e("b", []byte("x"))})}, "x", 0},
+		{"nothing", dsync.KindElection, nil, "nil", 0, false},
+		{"published", dsync.KindElection, []bson.E{e("n", int64(7)), e("v", bson.D{e("t", int64(2048)), e("b", []byte("x"))})}, "x", 7, false},
+		{"empty", dsync.KindElection, []bson.E{e("n", int64(1)), e("v", bson.D{e("t", int64(2048)), e("b", []byte{})})}, "", 1, false},
+		{"by one who held before", dsync.KindElection, []bson.E{e("n", int64(8)), e("v", bson.D{e("t", int64(1024)), e("b", []byte("x"))})}, "nil", 8, false},
+		{"another kind", dsync.KindMutex, []bson.E{e("n", int64(7)), e("v", bson.D{e("t", int64(2048)), e("b", []byte("x"))})}, "x", 0, false},
+		{"sealed", dsync.KindOnce, []bson.E{sealed("y")}, "y", 0, true},
+		{"sealed with nothing", dsync.KindOnce, []bson.E{sealed("")}, "", 0, true},
+		{"sealed and published", dsync.KindOnce, []bson.E{sealed("y"), e("v", bson.D{e("t", int64(2048)), e("b", []byte("x"))})}, "y", 0, true},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				now := time.Now()
-				record := append(bson.D{e("now", now), e("y", string(tc.kind)), e("c", 1), e("h", bson.A{
+				record := append(bson.D{e("now", now), e("y", string(tc.kind)), e("c", 1), e("t", int64(4096)), e("h", bson.A{
 					bson.D{e("a", "s.1"), e("s", "s"), e("w", 1), e("t", int64(2048)), e("n", int64(7)), e("at", now)},
 				})}, tc.fields...)
 				s := newFake(t).store(nil, func(call) bson.D {
@@ -81,6 +88,9 @@ func TestStateOfRecord(t *testing.T) {
 				}
 				if got := string(st.Value); st.Value == nil && tc.value != "nil" || st.Value != nil && got != tc.value {
 					t.Errorf("value %q, nil %t, want %q", got, st.Value == nil, tc.value)
+				}
+				if want := map[bool]int64{true: 512, false: 4096}[tc.sealed]; st.Sealed != tc.sealed || st.Token != want {
+					t.Errorf("sealed %t with token %d, want %t with %d", st.Sealed, st.Token, tc.sealed, want)
 				}
 				if st.Term != tc.term {
 					t.Errorf("term %d, want %d", st.Term, tc.term)

@@ -15,15 +15,18 @@ type keyRecord struct {
 	Token   int64          `bson:"t"`
 	Kind    string         `bson:"y"`
 	Limit   int64          `bson:"c"`
+	Former  []int64        `bson:"p"`
 	Terms   int64          `bson:"n"`
 	Value   *valueRecord   `bson:"v"`
+	Done    *valueRecord   `bson:"done"`
 
 	Place   int            `bson:"place"`
 	Waiting int            `bson:"waiting"`
 	Ahead   []waiterRecord `bson:"ahead"`
 }
 
-// A valueRecord is what the holder with the token published.
+// A valueRecord is what the holder with the token published, or sealed the key
+// with.
 type valueRecord struct {
 	Token int64  `bson:"t"`
 	Value []byte `bson:"b"`
@@ -36,6 +39,7 @@ type holderRecord struct {
 	Token   int64     `bson:"t"`
 	Since   time.Time `bson:"at"`
 	Until   time.Time `bson:"e"`
+	Yield   bool      `bson:"l"`
 }
 
 type waiterRecord struct {
@@ -57,6 +61,9 @@ func (r *keyRecord) state(key string) dsync.State {
 		if r.Value != nil && r.Value.Token == h.Token {
 			st.Value = append([]byte{}, r.Value.Value...) // not nil, also if it is empty
 		}
+	}
+	if r.Done != nil {
+		st.Sealed, st.Token, st.Value = true, r.Done.Token, append([]byte{}, r.Done.Value...)
 	}
 	for _, w := range r.Ahead {
 		st.Ahead = append(st.Ahead, dsync.Waiter(w))

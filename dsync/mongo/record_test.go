@@ -114,7 +114,7 @@ func (w *writer) writeAll() {
 		_, err := w.Register(w.ctx, dsync.Member{ID: s, TTL: time.Hour, Host: "h", PID: 1})
 		w.must(dsync.State{}, err)
 	}
-	_, err := w.Heartbeat(w.ctx, "S1")
+	_, err := w.Heartbeat(w.ctx, "S1", nil)
 	w.must(dsync.State{}, err)
 
 	claim := func(key string, session, n int, weight, limit int64) dsync.Claim {
@@ -152,6 +152,35 @@ func (w *writer) writeAll() {
 	w.release(leased, dsync.Outcome{Keep: time.Millisecond})
 	time.Sleep(10 * time.Millisecond)
 	w.acquire(next, true)
+
+	yields := claim("yielding", 1, 80, 1, 1)
+	yields.Yield = true
+	w.acquire(yields, true)
+	w.acquire(claim("yielding", 2, 80, 1, 1), true) // S1.80 is to yield
+	w.acquire(claim("yielding", 1, 82, 1, 1), true) // up to 4.4: again
+	w.release(yields, dsync.Outcome{})
+
+	w.acquire(claim("kept", 1, 90, 1, 1), true)
+	w.acquire(claim("kept", 2, 90, 1, 1), true)
+	w.release(claim("kept", 1, 90, 1, 1), dsync.Outcome{Keep: time.Hour}) // wakes S2.90
+
+	once := claim("sealed", 1, 91, 1, 1)
+	w.acquire(once, true)
+	w.acquire(claim("sealed", 2, 91, 1, 1), true)
+	w.acquire(claim("sealed", 1, 92, 1, 1), true)
+	w.release(once, dsync.Outcome{Seal: true, Result: []byte("done")}) // wakes both
+
+	w.acquire(claim("sized", 1, 93, 1, 1), true)
+	w.acquire(claim("sized", 2, 93, 1, 1), true)
+	w.must(dsync.State{}, w.Resize(w.ctx, "sized", dsync.KindMutex, 1, 2))
+	w.must(w.Load(w.ctx, "sized"))
+
+	revoked := dsync.Revocation{Key: "sized", Claim: "S1.93"}
+	w.must(dsync.State{}, w.Revoke(w.ctx, "S1", revoked))
+	_, err = w.Heartbeat(w.ctx, "S1", nil) // up to 4.4: again
+	w.must(dsync.State{}, err)
+	_, err = w.Heartbeat(w.ctx, "S1", []dsync.Revocation{revoked})
+	w.must(dsync.State{}, err)
 
 	w.must(dsync.State{}, w.Unregister(w.ctx, "S2"))
 	w.acquire(claim("long", 1, 70, 1, 1), true, "S2")

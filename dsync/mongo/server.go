@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -19,6 +20,8 @@ type server struct {
 	// majorityReads says that reads can be asked to show only what no fail-over
 	// can undo.
 	majorityReads bool
+
+	now time.Time // its clock, when it was asked
 }
 
 // hello asks the server what it is. That needs no privilege, and unlike
@@ -29,16 +32,17 @@ func (s *Store) hello(ctx context.Context) (server, error) {
 		return server{}, err
 	}
 	var r struct {
-		SetName         string   `bson:"setName"`
-		Msg             string   `bson:"msg"`
-		TopologyVersion bson.Raw `bson:"topologyVersion"`
+		SetName         string    `bson:"setName"`
+		Msg             string    `bson:"msg"`
+		TopologyVersion bson.Raw  `bson:"topologyVersion"`
+		LocalTime       time.Time `bson:"localTime"`
 	}
 	if err := bson.Unmarshal(raw, &r); err != nil {
 		return server{}, fmt.Errorf("decode the reply: %w", err)
 	}
 	// MongoDB 4.4 and later tell a topologyVersion. One that does not, an old
 	// mongos perhaps, is only treated with more care than it needs.
-	v := server{topology: "standalone", portable: len(r.TopologyVersion) == 0}
+	v := server{topology: "standalone", portable: len(r.TopologyVersion) == 0, now: r.LocalTime}
 	switch {
 	case r.Msg == "isdbgrid":
 		v.topology = "sharded cluster"

@@ -20,6 +20,7 @@ type sessionRecord struct {
 	At   time.Time `bson:"at"`
 	TTL  int64     `bson:"ttl"` // ms
 	Dead bool      `bson:"dead"`
+	Rev  string    `bson:"rev"` // see revocation
 
 	Name string      `bson:"name"`
 	Host string      `bson:"host"`
@@ -87,33 +88,13 @@ func (s *Store) register(ctx context.Context, query bson.D, m dsync.Member) (tim
 	case r.Dead:
 		return time.Time{}, fmt.Errorf("mongo: register: %w", dsync.ErrSessionDead)
 	}
+	s.clock.told(r.At)
 	return r.At, nil
 }
 
 // valid makes text that is only shown encodable, rather than have the server
 // refuse the session for it.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
-
-// Heartbeat implements [dsync.Store].
-func (s *Store) Heartbeat(ctx context.Context, session string) (time.Time, error) {
-	return s.heartbeat(ctx, sessionQuery(session))
-}
-
-func (s *Store) heartbeat(ctx context.Context, query bson.D) (time.Time, error) {
-	var r sessionRecord
-	found, err := s.modify(ctx, modify{
-		query:  append(query, e("dead", bson.D{e("$ne", true)})),
-		update: bson.A{set(e("at", now))},
-		fields: bson.D{e("at", 1)},
-	}, &r)
-	switch {
-	case err != nil:
-		return time.Time{}, failure("heartbeat", err)
-	case !found:
-		return time.Time{}, fmt.Errorf("mongo: heartbeat: %w", dsync.ErrSessionDead)
-	}
-	return r.At, nil
-}
 
 // Bury implements [dsync.Store]. A session that lives is not written.
 func (s *Store) Bury(ctx context.Context, session string) (left time.Duration, err error) {
@@ -176,24 +157,18 @@ func (s *Store) Members(ctx context.Context, ids ...string) ([]dsync.Member, tim
 		}
 		find = []bson.D{{e("$match", bson.D{e("_id", bson.D{e("$in", in)})})}}
 	}
-	var r []struct {
-		Now   time.Time       `bson:"now"`
-		Found []sessionRecord `bson:"found"`
-	}
 	project := bson.D{
 		e("at", 1), e("ttl", 1), e("dead", 1), e("name", 1), e("host", 1), e("pid", 1), e("app", 1), e("meta", 1),
 	}
-	if err := s.aggregate(ctx, &r, false, facet(project, find...)...); err != nil {
+	r, err := readFacet[sessionRecord](ctx, s, false, facet(project, find...))
+	if err != nil {
 		return nil, time.Time{}, failure("members", err)
 	}
-	if len(r) != 1 {
-		return nil, time.Time{}, errors.New("mongo: members: no reading: is the collection gone?")
-	}
 	var m []dsync.Member
-	for _, found := range r[0].Found {
+	for _, found := range r.Found {
 		m = append(m, found.member())
 	}
-	return m, r[0].Now, nil
+	return m, r.Now, nil
 }
 
 // living is the condition that a session is alive.

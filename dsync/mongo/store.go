@@ -22,16 +22,20 @@ type Store struct {
 	db         *mongo.Database
 	collection string
 	noWatch    bool
+	readOnly   bool
 	log        *slog.Logger
 	shapes     *shapes
+	short      shortCommands
 	server     server
+	quiet      quietKeys
+	clock      clock
 }
 
 var _ dsync.Store = (*Store)(nil)
 
 // NewStore returns a store in db, which it never closes. It contacts the server,
 // tries its commands out, and refuses a server that does not compute what it
-// should (see the package's comment). A nil *Options is all defaults.
+// should (see the package's comment, and [Options].ReadOnly). A nil *Options is all defaults.
 func NewStore(ctx context.Context, db *mongo.Database, opt *Options) (*Store, error) {
 	s, err := newStore(db, opt)
 	if err != nil {
@@ -53,7 +57,14 @@ func newStore(db *mongo.Database, opt *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{db: db, collection: o.Collection, noWatch: o.NoWatch, log: o.Logger, shapes: sh}, nil
+	short, err := newShortCommands(o.Collection)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{
+		db: db, collection: o.Collection, noWatch: o.NoWatch, readOnly: o.ReadOnly, log: o.Logger,
+		shapes: sh, short: short,
+	}, nil
 }
 
 // The _id of a record begins with what it is, so that each kind is a range of the

@@ -3,11 +3,14 @@ package mongo_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -29,8 +32,15 @@ var methods = []struct {
 		return err
 	}},
 	{"Heartbeat", true, func(ctx context.Context, s dsync.Store) error {
-		_, err := s.Heartbeat(ctx, evil)
+		_, err := s.Heartbeat(ctx, evil, nil)
 		return err
+	}},
+	{"HeartbeatGiven", true, func(ctx context.Context, s dsync.Store) error {
+		_, err := s.Heartbeat(ctx, evil, []dsync.Revocation{{Key: evil, Claim: evilClaim.ID}})
+		return err
+	}},
+	{"Revoke", true, func(ctx context.Context, s dsync.Store) error {
+		return s.Revoke(ctx, evil, dsync.Revocation{Key: evil, Claim: evilClaim.ID})
 	}},
 	{"Bury", true, func(ctx context.Context, s dsync.Store) error {
 		_, err := s.Bury(ctx, evil)
@@ -55,15 +65,26 @@ var methods = []struct {
 		_, err := s.Release(ctx, evilClaim, dsync.Outcome{Keep: attempt})
 		return err
 	}},
+	{"ReleaseSeal", true, func(ctx context.Context, s dsync.Store) error {
+		_, err := s.Release(ctx, evilClaim, dsync.Outcome{Seal: true, Result: []byte(evil)})
+		return err
+	}},
+	{"Resize", true, func(ctx context.Context, s dsync.Store) error {
+		return s.Resize(ctx, evil, evil, 2, 1)
+	}},
 	{"Extend", true, func(ctx context.Context, s dsync.Store) error {
 		_, err := s.Extend(ctx, evilClaim)
 		return err
 	}},
 	{"Publish", true, func(ctx context.Context, s dsync.Store) error {
-		return s.Publish(ctx, evilClaim, []byte(evil))
+		return s.Publish(ctx, evilClaim, 1, []byte(evil))
 	}},
 	{"Load", false, func(ctx context.Context, s dsync.Store) error {
 		_, err := s.Load(ctx, evil)
+		return err
+	}},
+	{"Keys", false, func(ctx context.Context, s dsync.Store) error {
+		_, err := s.Keys(ctx, evil, evil, 10)
 		return err
 	}},
 	{"Members", false, func(ctx context.Context, s dsync.Store) error {
@@ -83,7 +104,7 @@ var methods = []struct {
 // evil is a name that means something else wherever it is taken for an expression.
 const evil = "$$NOW"
 
-var evilClaim = dsync.Claim{Key: evil, ID: evil + ".1", Session: evil, Kind: evil, Weight: 1, Limit: 1, Lease: attempt}
+var evilClaim = dsync.Claim{Key: evil, ID: evil + ".1", Session: evil, Kind: evil, Weight: 1, Limit: 1, Lease: attempt, Yield: true}
 
 // null is the answer of a server that has no such record.
 func null(call) bson.D { return ok(e("value", nil), e("n", 0)) }
@@ -95,9 +116,13 @@ func TestStoreOneCommand(t *testing.T) {
 				f := newFake(t)
 				s := f.store(nil, func(c call) bson.D {
 					if m.writes && c.name != "update" {
-						return ok(e("value", bson.D{e("at", time.Now()), e("ttl", 1000), e("now", time.Now())}))
+						return ok(e("value", bson.D{
+							e("at", time.Now()), e("ttl", 1000), e("now", time.Now()), e("y", evil), e("c", 1),
+						}))
 					}
-					return ok(e("n", 1), e("cursor", bson.D{e("firstBatch", bson.A{bson.D{e("now", time.Now())}})}))
+					return ok(e("n", 1), e("cursor", bson.D{
+						e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", bson.A{bson.D{e("now", time.Now())}}),
+					}))
 				})
 				ctx, cancel := context.WithTimeout(t.Context(), attempt)
 				defer cancel()
@@ -109,6 +134,53 @@ func TestStoreOneCommand(t *testing.T) {
 					t.Fatalf("%d commands were sent, want 1: %v", len(got), got)
 				}
 				checkCommand(t, got[0], m.writes)
+			})
+		})
+	}
+}
+
+// L11, B17, promise 10: find, insert, update, remove and changeStream on the one
+// collection are enough, which is leasehold or as chosen.
+func TestOrdinaryCommandsOnOneCollection(t *testing.T) {
+	ordinary := []string{"findAndModify", "update", "insert", "delete", "find", "aggregate"}
+	for _, opt := range []*dsyncmongo.Options{nil, {Collection: "locks"}} {
+		want, other := "leasehold", "locks"
+		if opt != nil {
+			want, other = other, want
+		}
+		t.Run(want, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				s := f.store(opt, nil)
+				check := func(name string, answer func(call) bson.D, do func()) {
+					t.Helper()
+					f.script(answer)
+					do()
+					got := f.took()
+					if len(got) == 0 {
+						t.Errorf("%s sent nothing", name)
+					}
+					for _, c := range got {
+						if on, _ := c.cmd.Lookup(c.name).StringValueOK(); !slices.Contains(ordinary, c.name) || on != want {
+							t.Errorf("%s: %s of %q, want one of %v of %q", name, c.name, on, ordinary, want)
+						}
+						if strings.Contains(c.cmd.String(), `"`+other+`"`) {
+							t.Errorf("%s names the collection %q: %v", name, other, c.cmd)
+						}
+					}
+				}
+				for _, m := range methods {
+					check(m.name, null, func() { m.call(t.Context(), s) }) // an error says that there is no such record
+				}
+				found := bson.D{e("id", int64(0)), e("ns", "app."+want), e("firstBatch", bson.A{bson.D{
+					e("now", time.Now()), e("last", "k/z"), e("size", 1),
+				}})}
+				check("Sweep that deletes", func(call) bson.D { return ok(e("n", 1), e("cursor", found)) }, func() {
+					s.Sweep(t.Context(), "", attempt)
+				})
+				check("Watch", func(call) bson.D { return refusal(40573, "Location40573") }, func() {
+					s.Watch(t.Context(), "s", []string{"k"}, func(dsync.Event) {})
+				})
 			})
 		})
 	}
@@ -179,12 +251,30 @@ func TestStoreTextsAreLiterals(t *testing.T) {
 		if _, err := s.Acquire(t.Context(), c, true, []string{"$evil"}, time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Publish(t.Context(), c, []byte("$evil")); !errors.Is(err, dsync.ErrNotHeld) {
+		if err := s.Publish(t.Context(), c, 1, []byte("$evil")); !errors.Is(err, dsync.ErrNotHeld) {
+			t.Fatal(err)
+		}
+		if err := s.Resize(t.Context(), "k", "$evil", 1, 2); !errors.Is(err, dsync.ErrMismatch) {
 			t.Fatal(err)
 		}
 		for _, c := range f.took() {
 			checkQuoted(t, c.cmd.Lookup("update"), "$evil")
 			checkQuoted(t, c.cmd.Lookup("fields"), "$evil")
+		}
+		f.script(func(call) bson.D { return ok(e("n", 1), e("value", bson.D{e("at", time.Now())})) })
+		r := dsync.Revocation{Key: "k", Claim: "$evil"} // in the record as "$evil:aw"
+		if err := s.Revoke(t.Context(), "s", r); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Heartbeat(t.Context(), "s", []dsync.Revocation{r}); err != nil {
+			t.Fatal(err)
+		}
+		for i, part := range [][]string{{"updates", "0", "u"}, {"update"}} {
+			c := f.took()[i].cmd
+			if !strings.Contains(c.String(), `"$evil:aw"`) {
+				t.Errorf("the revocation is not in %v", c)
+			}
+			checkQuoted(t, c.Lookup(part...), "$evil:aw")
 		}
 	})
 }
@@ -270,13 +360,13 @@ func TestStoreRefused(t *testing.T) {
 func TestStoreNoRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFake(t).store(nil, null)
-		if _, err := s.Heartbeat(t.Context(), "s"); !errors.Is(err, dsync.ErrSessionDead) {
+		if _, err := s.Heartbeat(t.Context(), "s", nil); !errors.Is(err, dsync.ErrSessionDead) {
 			t.Errorf("Heartbeat: got %v, want ErrSessionDead", err)
 		}
 		if _, err := s.Extend(t.Context(), evilClaim); !errors.Is(err, dsync.ErrNotHeld) {
 			t.Errorf("Extend: got %v, want ErrNotHeld", err)
 		}
-		if err := s.Publish(t.Context(), evilClaim, nil); !errors.Is(err, dsync.ErrNotHeld) {
+		if err := s.Publish(t.Context(), evilClaim, 1, nil); !errors.Is(err, dsync.ErrNotHeld) {
 			t.Errorf("Publish: got %v, want ErrNotHeld", err)
 		}
 		if found, err := s.Release(t.Context(), evilClaim, dsync.Outcome{}); found || err != nil {

@@ -94,6 +94,7 @@ func idleKeys(since time.Time) bson.D {
 		prefixed(keyID("")),
 		e("f", bson.D{e("$not", bson.D{e("$gt", formatVersion)})}),
 		e("t", bson.D{e("$not", bson.D{e("$gt", since.UnixMilli()*tokenStep)})}),
+		e("at", bson.D{e("$not", bson.D{e("$gt", since)})}), // a new limit of a key without a token
 		e("h", bson.D{e("$exists", true)}),
 		e("q.0", bson.D{e("$exists", false)}),
 		e("done", bson.D{e("$exists", false)}), // a seal

@@ -29,9 +29,11 @@ const (
 )
 
 // Watch implements [dsync.Store] with one change stream on the collection. The
-// server filters: only grants of this session, changes of the keys, and the end of
-// the collection, come through. What the driver can resume without a gap it resumes; any other
-// error ends the watch.
+// server filters: only what concerns this session's claims, changes of the keys, and the
+// end of the collection come through. While a session's claims hold a key that others
+// wait for, and yield it when asked to, every change of the key comes through on
+// servers before 5.0. What the driver can resume without a gap it resumes; any
+// other error ends the watch.
 //
 // Without a change stream the error is errors.ErrUnsupported: where
 // [Options.NoWatch] says so, on a standalone, on servers that have none, and,
@@ -91,9 +93,14 @@ func (s *Store) openStream(ctx context.Context, session string, watched map[stri
 func streamPipeline(session string, watched map[string]bool) mongo.Pipeline {
 	// Claims' ids begin with their session's, and follow the start or a comma.
 	mine := bson.Regex{Pattern: `(^|,)` + regexp.QuoteMeta(session) + `\.`}
+	own, exists := e("documentKey._id", sessionID(session)), bson.D{e("$exists", true)}
 	wanted := bson.A{
 		bson.D{e("updateDescription.updatedFields.g", mine)},
+		bson.D{e("updateDescription.updatedFields.r", mine)},
 		bson.D{e("fullDocument.g", mine)},
+		bson.D{e("fullDocument.r", mine)},
+		bson.D{own, e("updateDescription.updatedFields.rev", exists)},
+		bson.D{own, e("fullDocument.rev", exists)},
 		bson.D{e("operationType", bson.D{e("$in", bson.A{"drop", "rename", "dropDatabase", "invalidate"})})},
 	}
 	if len(watched) > 0 {
@@ -109,6 +116,8 @@ func streamPipeline(session string, watched map[string]bool) mongo.Pipeline {
 		{e("$project", bson.D{
 			e("operationType", 1), e("documentKey", 1),
 			e("updateDescription.updatedFields.g", 1), e("fullDocument.g", 1),
+			e("updateDescription.updatedFields.r", 1), e("fullDocument.r", 1),
+			e("updateDescription.updatedFields.rev", 1), e("fullDocument.rev", 1),
 		})},
 	}
 }

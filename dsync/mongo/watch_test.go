@@ -33,7 +33,7 @@ func TestWatchRecordedEvents(t *testing.T) {
 		want          []dsync.Event
 		ends          string
 	}{
-		{"5.0.0-rc4.jsonl", "S1", 5, []dsync.Event{
+		{"5.0.0-rc4.jsonl", "S1", 7, []dsync.Event{ // two of a "rev" that was a list then
 			ready(), grant("short", "S1.1", 1838353241261056), grant("long", "S1.10", 1838353241266176),
 			grant("readers", "S1.30", 1838353241281536),
 		}, "rename"},
@@ -42,16 +42,23 @@ func TestWatchRecordedEvents(t *testing.T) {
 			grant("readers", "S2.40", 1838353241291776), grant("readers", "S2.50", 1838353241292800),
 		}, "rename"},
 		{"5.0.0-rc4.jsonl", "S", 2, []dsync.Event{ready()}, "rename"},
-		{"4.4.6.jsonl", "S1", 8, []dsync.Event{
-			ready(), grant("short", "S1.1", 1838357901907968), grant("long", "S1.10", 1838357901918208),
-			grant("readers", "S1.30", 1838357901949952),
-			grant("readers", "S1.40", 1838357901960192), grant("readers", "S1.42", 1838357901962240),
-			grant("leased", "S1.60", 1838357901962240), grant("long", "S1.12", 1838357901986816),
+		{"4.4.6.jsonl", "S1", 17, []dsync.Event{ // 4.4 tells of a yield and a revocation with each write
+			ready(), grant("short", "S1.1", 1838373750166528), grant("long", "S1.10", 1838373750180864),
+			grant("readers", "S1.30", 1838373750232064),
+			grant("readers", "S1.40", 1838373750247424), grant("readers", "S1.42", 1838373750249472),
+			grant("leased", "S1.60", 1838373750256640),
+			grant("yielding", "S1.80", 1838373750280192), yield("yielding", "S1.80"), yield("yielding", "S1.80"),
+			grant("kept", "S1.90", 1838373750300672),
+			grant("sealed", "S1.91", 1838373750313984), wake("sealed", "S1.92"),
+			grant("sized", "S1.93", 1838373750330368), revoke("sized", "S1.93"), revoke("sized", "S1.93"),
+			grant("long", "S1.12", 1838373750351872),
 		}, "rename"},
-		{"4.4.6.jsonl", "S2", 6, []dsync.Event{
-			ready(), grant("short", "S2.1", 1838357901912064), grant("long", "S2.11", 1838357901945856),
-			grant("readers", "S2.41", 1838357901961216), grant("readers", "S2.43", 1838357901963264),
-			grant("leased", "S2.60", 1838357901983744),
+		{"4.4.6.jsonl", "S2", 11, []dsync.Event{
+			ready(), grant("short", "S2.1", 1838373750172672), grant("long", "S2.11", 1838373750224896),
+			grant("readers", "S2.41", 1838373750248448), grant("readers", "S2.43", 1838373750250496),
+			wake("leased", "S2.60"), grant("leased", "S2.60", 1838373750275072),
+			grant("yielding", "S2.80", 1838373750345728), wake("kept", "S2.90"), wake("sealed", "S2.91"),
+			grant("sized", "S2.93", 1838373750337536),
 		}, "rename"},
 	}
 	for _, tc := range cases {
@@ -100,14 +107,14 @@ func encode(t *testing.T, d bson.D) bson.Raw {
 	return raw
 }
 
-// change is an event on a key's record: as 4.4 has it, a "replace" of the whole
+// change is an event on a record: as 4.4 has it, a "replace" of the whole
 // record, or as later ones have it, an "update" with what changed.
-func change(t *testing.T, operation, key string, g any) bson.Raw {
+func change(t *testing.T, operation, id string, g any, more ...bson.E) bson.Raw {
 	ev := bson.D{
 		e("_id", bson.D{e("_data", "82")}), e("operationType", operation),
-		e("ns", bson.D{e("db", "app"), e("coll", "leasehold")}), e("documentKey", bson.D{e("_id", key)}),
+		e("ns", bson.D{e("db", "app"), e("coll", "leasehold")}), e("documentKey", bson.D{e("_id", id)}),
 	}
-	record := bson.D{e("h", bson.A{}), e("q.3.a", "x.1")}
+	record := append(bson.D{e("h", bson.A{}), e("q.3.a", "x.1")}, more...)
 	if g != nil {
 		record = append(record, e("g", g))
 	}
@@ -179,6 +186,111 @@ func TestWatchTerms(t *testing.T) {
 				f := &feed{t: t, events: []bson.Raw{change(t, "update", "k/a", g)}}
 				if got, err := f.watch("s"); errors.Is(err, context.DeadlineExceeded) || err == nil {
 					t.Errorf("got %+v, %v, want an error that says what is wrong", got, err)
+				}
+			})
+		})
+	}
+}
+
+func wake(key, claim string) dsync.Event {
+	return dsync.Event{Type: dsync.EventWake, Key: key, Claim: claim}
+}
+
+func yield(key, claim string) dsync.Event {
+	return dsync.Event{Type: dsync.EventYield, Key: key, Claim: claim}
+}
+
+func revoke(key, claim string) dsync.Event {
+	return dsync.Event{Type: dsync.EventRevoke, Key: key, Claim: claim}
+}
+
+// Up to 4.4 every event has the whole record, from 5.0 on what has changed.
+func TestWatchWakes(t *testing.T) {
+	for _, operation := range []string{"insert", "replace", "update"} {
+		t.Run(operation, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &feed{t: t, events: []bson.Raw{
+					change(t, operation, "k/a", "s.1:0,"),
+					change(t, operation, "k/b", "other.1:0,s.2:0,s.3:4096,"),
+					change(t, operation, "k/c", ":s.9:1795283651838,other.5:0,"), // s.9 wakes another
+					change(t, operation, "k/d", "other.1:7,:other.9:1795283651838,s.4:0,"),
+				}}
+				got, err := f.watch("s")
+				want := []dsync.Event{
+					ready(), wake("a", "s.1"), wake("b", "s.2"), grant("b", "s.3", 4096), wake("d", "s.4"),
+				}
+				if !slices.Equal(got, want) || !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %+v, %v, want %+v", got, err, want)
+				}
+				if f.sent != 3 {
+					t.Errorf("%d events passed the filter, want 3", f.sent)
+				}
+			})
+		})
+	}
+}
+
+func TestWatchYields(t *testing.T) {
+	for _, operation := range []string{"insert", "replace", "update"} {
+		t.Run(operation, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := func(list string) bson.E { return e("r", list) }
+				f := &feed{t: t, events: []bson.Raw{
+					change(t, operation, "k/a", nil, r("s-1.1,")),
+					change(t, operation, "k/b", "other.2:1024,", r("other.1,s-1.2,s-1.30,other.2,")),
+					change(t, operation, "k/c", nil, r("xs-1.1,s-11.1,s-1x.1,")),
+					change(t, operation, "k/d", "s-1.4:1024,", r("s-1.4,")),
+					change(t, operation, "k/e", nil, r("")),
+					change(t, operation, "s/s-1", nil, r("s-1.1,")),
+				}}
+				got, err := f.watch("s-1")
+				want := []dsync.Event{
+					ready(), yield("a", "s-1.1"), yield("b", "s-1.2"), yield("b", "s-1.30"),
+					grant("d", "s-1.4", 1024), yield("d", "s-1.4"),
+				}
+				if !slices.Equal(got, want) || !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %+v, %v, want %+v", got, err, want)
+				}
+				if f.sent != 4 {
+					t.Errorf("%d events passed the filter, want 4", f.sent)
+				}
+			})
+		})
+	}
+}
+
+func TestWatchRevokes(t *testing.T) {
+	const evil = "a,b:c/\u00e9\x00"
+	rev := func(list string) bson.E { return e("rev", list) }
+	for _, operation := range []string{"insert", "replace", "update"} {
+		t.Run(operation, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &feed{t: t, events: []bson.Raw{
+					change(t, operation, "s/s", nil), // a heartbeat
+					change(t, operation, "s/s", nil, rev("s.1:YQ,")),
+					change(t, operation, "s/s", nil, rev("s.1:YQ,s.2:YSxiOmMvw6kA,")),
+					change(t, operation, "s/other", nil, rev("s.1:YQ,")),
+					change(t, operation, "s/s.", nil, rev("s.1:YQ,")),
+					change(t, operation, "k/s", nil, rev("s.1:YQ,")),
+				}}
+				got, err := f.watch("s")
+				want := []dsync.Event{ready(), revoke("a", "s.1"), revoke("a", "s.1"), revoke(evil, "s.2")}
+				if !slices.Equal(got, want) || !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %+v, %v, want %+v", got, err, want)
+				}
+				if f.sent != 2 {
+					t.Errorf("%d events passed the filter, want 2", f.sent)
+				}
+			})
+		})
+	}
+	for _, list := range []string{"s.1,", "s.1:%,", ","} {
+		t.Run("broken "+list, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &feed{t: t, events: []bson.Raw{change(t, "update", "s/s", nil, rev(list))}}
+				_, err := f.watch("s")
+				if broken := !errors.Is(err, context.DeadlineExceeded); broken != (list != ",") {
+					t.Errorf("the watch ended with %v", err)
 				}
 			})
 		})

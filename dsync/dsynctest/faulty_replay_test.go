@@ -1,0 +1,97 @@
+package dsynctest_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+func TestFaultyReplay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := dsynctest.NewMemory()
+		f := dsynctest.NewFaulty(m, on(dsynctest.MethodUnregister, 0, dsynctest.Fault{LoseRequest: true}))
+		f.Register(t.Context(), dsync.Member{ID: "before", TTL: time.Minute}) // not recorded yet
+		f.Record()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		meta, dead, value := map[string]string{"zone": "1"}, []string{"dead"}, []byte("sent")
+		f.Register(ctx, dsync.Member{ID: "a", TTL: time.Minute, Meta: meta})
+		f.Acquire(ctx, claim("k", "a", 1), true, dead, soon())
+		f.Load(ctx, "k")
+		f.Publish(ctx, claim("k", "a", 1), 1, value)
+		f.Unregister(ctx, "a")                 // lost
+		meta["zone"], dead[0] = "changed", "a" // the caller's own
+		value[0] = 'b'
+		<-ctx.Done() // the recorded requests don't end with it
+		if s, _ := m.Load(t.Context(), "k"); len(s.Holders) != 1 {
+			t.Fatalf("holders %+v, want one", s.Holders)
+		}
+
+		before := m.Counts()
+		if err := f.Replay(t.Context()); err != nil {
+			t.Fatalf("Replay: %v", err)
+		}
+		got := m.Counts().Since(before)
+		if got.Total() != 4 || got.Commands[dsynctest.MethodUnregister] != 1 || got.Commands[dsynctest.MethodPublish] != 1 {
+			t.Errorf("replayed %v, want Register, Acquire, Publish, Unregister", got.Commands)
+		}
+		found, _, _ := m.Members(t.Context(), "a")
+		if len(found) != 1 || !found[0].Dead || found[0].Meta["zone"] != "1" {
+			t.Errorf("after Replay: %+v; want it dead by the lost request, with the Meta that was sent", found)
+		}
+		if s, _ := m.Load(t.Context(), "k"); len(s.Holders) != 1 {
+			t.Errorf("after Replay: holders %+v; want the dead that were named when it was sent", s.Holders)
+		} else if string(s.Value) != "sent" {
+			t.Errorf("after Replay: value %q, want the one that was sent", s.Value)
+		}
+		if err := f.Replay(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Replay with an ended ctx = %v, want its error", err)
+		}
+	})
+}
+
+// What the methods that write were given is recorded as it was then.
+func TestFaultyReplaysEveryWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, ctx := dsynctest.NewMemory(), t.Context()
+		f := dsynctest.NewFaulty(m, nil)
+		f.Record()
+		given, result := []dsync.Revocation{{Key: "k", Claim: "a.1"}}, []byte("sent")
+		c := claim("k", "a", 1)
+		f.Register(ctx, dsync.Member{ID: "a", TTL: time.Minute})
+		f.Revoke(ctx, "a", given[0])
+		f.Heartbeat(ctx, "a", given)
+		f.Resize(ctx, "sized", c.Kind, 1, 2)
+		f.Release(ctx, c, dsync.Outcome{Seal: true, Result: result}) // comes before its Acquire
+		given[0].Claim, result[0] = "changed", 'x'                   // the caller's own
+		f.Keys(ctx, "", "", 10)
+		m.Revoke(ctx, "a", dsync.Revocation{Key: "k", Claim: "changed"})
+		m.Acquire(ctx, c, true, nil, soon())
+
+		before := m.Counts()
+		if err := f.Replay(ctx); err != nil {
+			t.Fatalf("Replay: %v", err)
+		}
+		want := map[dsynctest.Method]int{
+			dsynctest.MethodRegister: 1, dsynctest.MethodRevoke: 1, dsynctest.MethodHeartbeat: 1,
+			dsynctest.MethodResize: 1, dsynctest.MethodRelease: 1,
+		}
+		if got := m.Counts().Since(before).Commands; !maps.Equal(got, want) {
+			t.Errorf("replayed %v, want %v", got, want)
+		}
+		p, err := f.Heartbeat(ctx, "a", nil)
+		if err != nil || len(p.Revoked) != 1 || p.Revoked[0].Claim != "changed" {
+			t.Errorf("after Replay: revoked %+v, %v; want what was not given when it was sent", p.Revoked, err)
+		}
+		states, err := f.Keys(ctx, "", "", 10)
+		if err != nil || len(states) != 2 || string(states[0].Value) != "sent" || !states[0].Sealed || states[1].Limit != 2 {
+			t.Errorf("after Replay: %+v, %v; want the first sealed as it was sent, the second with limit 2", states, err)
+		}
+	})
+}

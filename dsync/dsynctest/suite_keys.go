@@ -1,0 +1,246 @@
+package dsynctest
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+// keysCases test Keys.
+func keysCases() []conformanceCase {
+	return []conformanceCase{
+		{name: "Keys/WithThatPrefix", test: testKeysPrefix},
+		{name: "Keys/InTheOrderOfTheirBytes", test: testKeysOrder},
+		{name: "Keys/AfterAndUpToN", test: testKeysPages},
+		{name: "Keys/AsLoadHasThem", test: testKeysStates},
+		{name: "Keys/WithoutPrefixAreAll", test: testKeysAll},
+		{name: "Keys/AtMostAThousand", test: testKeysMost},
+	}
+}
+
+// keys is Keys without an error.
+func (e *env) keys(prefix, after string, n int) []dsync.State {
+	e.Helper()
+	states, err := e.store.Keys(e.ctx, prefix, after, n)
+	if err != nil {
+		e.Fatalf("Keys(%q, %q, %d): %v", prefix, after, n, err)
+	}
+	if len(states) > min(n, 1000) {
+		e.Fatalf("Keys(%q, %q, %d) has %d", prefix, after, n, len(states))
+	}
+	for _, s := range states {
+		if s.Key <= after || !strings.HasPrefix(s.Key, prefix) || s.Kind == "" {
+			e.Fatalf("Keys(%q, %q, %d) has key %q of kind %q", prefix, after, n, s.Key, s.Kind)
+		}
+		e.check(s.Key, s, 8)
+		after = s.Key
+	}
+	return states
+}
+
+// key is the state of a key by Keys.
+func (e *env) key(key string) dsync.State {
+	e.Helper()
+	states := e.keys(key, "", 1)
+	if len(states) != 1 || states[0].Key != key {
+		e.Fatalf("Keys(%q) has %d, want that one", key, len(states))
+	}
+	return states[0]
+}
+
+// wantKeys checks the keys with a prefix.
+func (e *env) wantKeys(prefix, after string, n int, want ...string) {
+	e.Helper()
+	var got []string
+	for _, s := range e.keys(prefix, after, n) {
+		got = append(got, s.Key)
+	}
+	if !slices.Equal(got, want) {
+		e.Fatalf("Keys(%q, %q, %d) = %q, want %q", prefix, after, n, got, want)
+	}
+}
+
+// specials are what prefixes end with that some query language could take for
+// something else.
+func specials() []string {
+	return []string{
+		".", "*", "+", "?", "^", "$", "|", "(", ")", "[", "]", "{", "}", `\`, "%", "_", "'", `"`, "/", "$$NOW", " ", "\n", "\x01", "#",
+		"é", "k", "K", "\uffff", "\U0010ffff", ".*", "[a-z]", `\E`, "k/", "s/",
+	}
+}
+
+func testKeysPrefix(e *env) {
+	session, base := e.session(), newID()
+	e.wantKeys(base, "", 100)
+	e.hold(e.claim(base+"yx", session)) // what a pattern would match too
+	e.hold(e.claim("x"+base, session))
+	all := []string{base + "yx"}
+	for _, special := range specials() {
+		all = append(all, base+special+"\u2603x")
+		e.hold(e.claim(base+special+"\u2603x", session))
+	}
+	slices.Sort(all)
+	e.wantKeys(base, "", 1000, all...)
+	for _, special := range specials() {
+		var want []string
+		for _, other := range specials() {
+			if key := base + other + "\u2603x"; strings.HasPrefix(key, base+special) {
+				want = append(want, key)
+			}
+		}
+		slices.Sort(want)
+		e.wantKeys(base+special, "", 100, want...)
+	}
+	e.wantKeys(base+"yx", "", 100, base+"yx") // all of the key
+	e.wantKeys(base+"yxx", "", 100)
+	e.wantKeys(session, "", 100) // sessions are no keys
+	e.wantKeys("s/"+session, "", 100)
+}
+
+func testKeysOrder(e *env) {
+	session, base := e.session(), newID()
+	keys := []string{base}
+	for _, s := range append(specials(), "", "a", "A", "Z", "z", "aa", "a a", "1", "10", "2", "e\u0301", "ß", "\x7f", "\ue000", "\U0001f512") {
+		if !slices.Contains(keys, base+s) {
+			keys = append(keys, base+s)
+		}
+	}
+	for _, key := range keys {
+		e.hold(e.claim(key, session))
+	}
+	slices.Sort(keys) // by bytes
+	e.wantKeys(base, "", 1000, keys...)
+	for i, key := range keys {
+		e.wantKeys(base, key, 1000, keys[i+1:]...)
+	}
+}
+
+func testKeysPages(e *env) {
+	session, base := e.session(), newID()
+	var keys []string
+	for i := range 7 {
+		keys = append(keys, base+string(rune('a'+2*i)))
+		e.hold(e.claim(keys[i], session))
+	}
+	e.hold(e.claim("\x01"+base, session)) // is before all of them, with another prefix
+	e.wantKeys(base, "", 0)
+	for n := 1; n <= 8; n++ {
+		for i := range keys {
+			e.wantKeys(base, keys[i], n, keys[i+1:min(i+1+n, len(keys))]...)
+		}
+		e.wantKeys(base, "", n, keys[:min(n, len(keys))]...)
+	}
+	e.wantKeys(base, base+"d", 2, keys[2:4]...) // is no key
+	e.wantKeys(base, "\x01", 2, keys[:2]...)
+	e.wantKeys(base, base, 2, keys[:2]...)
+	e.wantKeys(base, base+"z", 2)
+	e.wantKeys(base, "\U0010ffff", 2)
+	e.wantKeys(base, "", 1_000_000, keys...)
+}
+
+func testKeysStates(e *env) {
+	session, base := e.session(), newID()
+	leader := e.candidate(base+"1", session)
+	e.hold(leader)
+	e.publish(leader, []byte("value"))
+	shared, leased := e.weighted(base+"2", session, 2, 3), e.weighted(base+"2", e.session(), 1, 3)
+	shared.Yield, leased.Lease = true, long
+	e.hold(shared)
+	e.hold(leased)
+	var line []dsync.Claim
+	for i := range 12 {
+		c := e.weighted(base+"2", session, int64(i%3+1), 3)
+		e.queue(c)
+		line = append(line, c)
+	}
+	sealed := e.claim(base+"3", session)
+	e.hold(sealed)
+	e.seal(sealed, nil, true)
+
+	before := e.now()
+	states := e.keys(base, "", 10)
+	after := e.now()
+	if len(states) != 3 {
+		e.Fatalf("Keys has %d, want 3", len(states))
+	}
+	for _, got := range states {
+		want := e.load(got.Key)
+		if got.Now.Before(before) || got.Now.After(after) {
+			e.Errorf("Now = %v, want from %v to %v", got.Now, before, after)
+		}
+		if got.Kind != want.Kind || got.Limit != want.Limit || got.Token != want.Token || got.Term != want.Term || got.Sealed != want.Sealed ||
+			got.Waiting != want.Waiting || got.Place != 0 || !slices.Equal(got.Ahead, want.Ahead[:min(8, len(want.Ahead))]) {
+			e.Errorf("Keys has %+v,\nLoad %+v", got, want)
+		}
+		e.wantValue(got, want.Value)
+		same := func(a, b dsync.Holder) bool {
+			times := a.Since.Equal(b.Since) && a.Until.Equal(b.Until)
+			a.Since, a.Until, b.Since, b.Until = before, before, before, before
+			return times && a == b
+		}
+		if !slices.EqualFunc(got.Holders, want.Holders, same) {
+			e.Errorf("Keys has holders %+v,\nLoad %+v", got.Holders, want.Holders)
+		}
+	}
+	if s := states[1]; s.Waiting != 12 || !slices.Equal(ahead(s), claimIDs(line[:8])) {
+		e.Errorf("%d waiting, the first %q; want 12, %q", s.Waiting, ahead(s), claimIDs(line[:8]))
+	}
+}
+
+// testKeysAll reads all keys that there are, those of other cases included.
+func testKeysAll(e *env) {
+	session := e.session()
+	mine := map[string]bool{newID(): true, "a" + newID(): true, "\U0010ffff" + newID(): true, "\x01" + newID(): true, "s/" + newID(): true, "k/" + newID(): true}
+	for key := range mine {
+		e.hold(e.claim(key, session))
+	}
+	for after := ""; ; {
+		// Of other cases' keys not all is known: they change concurrently.
+		states, err := e.store.Keys(e.ctx, "", after, 1000)
+		if err != nil {
+			e.Fatalf("Keys of no prefix: %v", err)
+		}
+		for _, s := range states {
+			if s.Key <= after || s.Kind == "" || strings.Contains(s.Key, session) {
+				e.Fatalf("Keys of no prefix has %+v after %q, with session %s", s, after, session)
+			}
+			delete(mine, s.Key)
+			after = s.Key
+		}
+		if len(states) < 1000 {
+			break
+		}
+	}
+	if len(mine) > 0 {
+		e.Errorf("Keys of no prefix lacks %v", mine)
+	}
+}
+
+func testKeysMost(e *env) {
+	const n, workers = 1010, 16
+	session, base := e.session(), newID()
+	var claims []dsync.Claim
+	for range n {
+		claims = append(claims, e.claim(base+newID(), session))
+	}
+	errs := make([]error, workers)
+	together(workers, func(w int) {
+		for i := w; i < n && errs[w] == nil; i += workers {
+			_, errs[w] = e.store.Acquire(e.ctx, claims[i], true, nil, e.far)
+		}
+	})
+	if err := errors.Join(errs...); err != nil {
+		e.Fatalf("one of %d keys: %v", n, err)
+	}
+	for _, most := range []int{1000, n, 1_000_000} {
+		first := e.keys(base, "", most)
+		if len(first) != 1000 {
+			e.Fatalf("Keys(%d) of %d has %d, want 1,000", most, n, len(first))
+		}
+		if rest := e.keys(base, first[999].Key, most); len(rest) != n-1000 {
+			e.Fatalf("behind the first 1,000 of %d keys there are %d", n, len(rest))
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package dsync_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// Who holds a key, and who waits for it.
+func ExampleSession_Status() {
+	store := dsynctest.NewMemory()
+	ctx := context.Background()
+	locks, _ := dsync.New(store, &dsync.Options{Name: "web-1"})
+	defer locks.Close(ctx)
+	operator, _ := dsync.New(store, nil)
+	defer operator.Close(ctx)
+
+	mu := locks.Mutex("invoices")
+	mu.Lock()
+	defer mu.Unlock()
+
+	st, err := operator.Status(ctx, "invoices")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(st.Kind, "held:", st.Held(), "waiting:", st.Waiting)
+	for _, h := range st.Holders {
+		fmt.Println("by", h.Name, "for at most", h.TTL, "after its last heartbeat")
+	}
+	// Output:
+	// mutex held: true waiting: 0
+	// by web-1 for at most 30s after its last heartbeat
+}
+
+func ExampleSession_List() {
+	store := dsynctest.NewMemory()
+	ctx := context.Background()
+	locks, _ := dsync.New(store, nil)
+	defer locks.Close(ctx)
+	for _, key := range []string{"jobs/mail", "jobs/clean-up", "invoices"} {
+		mu := locks.Mutex(key)
+		mu.Lock()
+		defer mu.Unlock()
+	}
+
+	for st, err := range locks.List(ctx, "jobs/") {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(st.Key, "held:", st.Held())
+	}
+	// Output:
+	// jobs/clean-up held: true
+	// jobs/mail held: true
+}
+
+func ExampleStatus_String() {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	fmt.Print(dsync.Status{
+		Key: "invoices", Now: now, Kind: dsync.KindMutex, Limit: 1, Token: 1024,
+		Holders: []dsync.Owner{{
+			Session: "d6i4", Weight: 1, Name: "pod-7", Host: "web-1", PID: 4711,
+			Token: 1024, Since: now.Add(-90 * time.Second), Until: now.Add(22 * time.Second), Renewed: true,
+		}},
+		Waiting: 1,
+		Line:    []dsync.Owner{{Session: "d6i5", Weight: 1, Host: "web-2", PID: 815}},
+	})
+	// Output:
+	// invoices: mutex, held, 1 waiting; as of 2026-03-01T12:00:00.000Z by the store's clock
+	//   held by pod-7 (process 4711 on web-1), token 1024, since 2026-03-01T11:58:30.000Z (for 1m30s), until 2026-03-01T12:00:22.000Z (in 22s, unless renewed)
+	//   waiting, place 1: process 815 on web-2
+}
+
+// In the words that the command leasehold and the page of package dsynchttp use.
+func ExampleStatus_Use() {
+	store := dsynctest.NewMemory()
+	ctx := context.Background()
+	locks, _ := dsync.New(store, nil)
+	defer locks.Close(ctx)
+	rw, seats := locks.RWMutex("ledger"), locks.Semaphore("seats", 5)
+	rw.RLock()
+	defer rw.RUnlock()
+	_ = seats.Acquire(ctx, 2)
+	defer seats.Release(2)
+
+	for st, err := range locks.List(ctx, "") {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		for _, h := range st.Holders {
+			fmt.Println(st.Key, st.Use(h))
+		}
+	}
+	// Output:
+	// ledger reads
+	// seats 2 of 5
+}
+
+// An operator frees a key. Its holder is told, stops, and unlocks.
+func ExampleSession_Break() {
+	store := dsynctest.NewMemory()
+	ctx := context.Background()
+	locks, _ := dsync.New(store, &dsync.Options{Watch: true}) // so that it is told at once
+	defer locks.Close(ctx)
+	operator, _ := dsync.New(store, nil)
+	defer operator.Close(ctx)
+
+	mu := locks.Mutex("report")
+	mu.Lock()
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		<-mu.Lost()
+		err := mu.UnlockContext(ctx) // within its grace
+		fmt.Println("told:", errors.Is(err, dsync.ErrRevoked))
+	}()
+
+	err := operator.Break(ctx, "report")
+	<-stopped
+	fmt.Println("broken:", err == nil)
+	locked, _ := mu.Locked(ctx)
+	fmt.Println("locked:", locked)
+	// Output:
+	// told: true
+	// broken: true
+	// locked: false
+}
+
+func ExampleMutex_ForceLock() {
+	store := dsynctest.NewMemory()
+	ctx := context.Background()
+	locks, _ := dsync.New(store, &dsync.Options{Watch: true})
+	defer locks.Close(ctx)
+	operator, _ := dsync.New(store, nil)
+	defer operator.Close(ctx)
+
+	stopped := make(chan error, 1)
+	started := make(chan struct{})
+	go func() {
+		stopped <- locks.Mutex("report").Do(ctx, func(ctx context.Context) error {
+			close(started)
+			<-ctx.Done() // writes the report until it is told to stop
+			return nil
+		})
+	}()
+	<-started
+
+	mu := operator.Mutex("report")
+	if err := mu.ForceLock(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer mu.Unlock()
+	err := <-stopped
+	fmt.Println(errors.Is(err, dsync.ErrLost), errors.Is(err, dsync.ErrRevoked))
+	fmt.Println("mine:", mu.Owned())
+	// Output:
+	// true true
+	// mine: true
+}

@@ -1,0 +1,152 @@
+package dsync_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// Any number of processes read the catalogue at once; who rebuilds it is alone.
+func ExampleRWMutex() {
+	store := dsynctest.NewMemory()
+	web, _ := dsync.New(store, nil) // in a program each process has one session
+	defer web.Close(context.Background())
+	batch, _ := dsync.New(store, nil)
+	defer batch.Close(context.Background())
+
+	reader, writer := web.RWMutex("catalogue"), batch.RWMutex("catalogue")
+
+	reader.RLock()
+	fmt.Println("rebuild while it is read:", writer.TryLock())
+	reader.RUnlock()
+	fmt.Println("rebuild:", writer.TryLock())
+	fmt.Println("read while it is rebuilt:", reader.TryRLock())
+	writer.Unlock()
+	// Output:
+	// rebuild while it is read: false
+	// rebuild: true
+	// read while it is rebuilt: false
+}
+
+// A function that wants a sync.Locker can be given one for reading.
+func ExampleRWMutex_RLocker() {
+	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
+	defer locks.Close(context.Background())
+
+	rw := locks.RWMutex("catalogue")
+	read := func(l sync.Locker) {
+		l.Lock()
+		defer l.Unlock()
+		fmt.Println("reading, token:", rw.RToken() > 0)
+	}
+	read(rw.RLocker())
+	// Output: reading, token: true
+}
+
+// A service allows three connections, in all processes together.
+func ExampleSemaphore() {
+	ctx := context.Background()
+	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
+	defer locks.Close(ctx)
+
+	conns := locks.Semaphore("service connections", 3)
+	if err := conns.Acquire(ctx, 2); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("two more:", conns.TryAcquire(2))
+	fmt.Println("one more:", conns.TryAcquire(1))
+	conns.Release(3)
+
+	fmt.Println(conns.Acquire(ctx, 4))
+	// Output:
+	// two more: false
+	// one more: true
+	// dsync: acquire 4 of semaphore "service connections": it must be from 1 to its size 3
+}
+
+// The service allows more: processes of the old version go on beside those of the
+// new one.
+func ExampleSemaphore_Resize() {
+	ctx := context.Background()
+	store := dsynctest.NewMemory()
+	before, _ := dsync.New(store, nil)
+	defer before.Close(ctx)
+	after, _ := dsync.New(store, nil)
+	defer after.Close(ctx)
+
+	old := before.Semaphore("service connections", 3)
+	old.Acquire(ctx, 3)
+
+	conns := after.Semaphore("service connections", 5)
+	err := conns.TryAcquireContext(ctx, 1)
+	fmt.Println(err)
+
+	if err := conns.Resize(ctx, 5); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("after Resize:", conns.TryAcquire(2))
+	conns.Release(2)
+	old.Release(3)
+	// Output:
+	// dsync: try to acquire 1 of semaphore "service connections": dsync: semaphore "service connections" is in use with size 3, not 5
+	// after Resize: true
+}
+
+// Every process of a new version begins with the migration; it runs once.
+func ExampleOnce_Do() {
+	ctx := context.Background()
+	store := dsynctest.NewMemory()
+	for range 3 { // three processes, one after the other
+		locks, _ := dsync.New(store, nil)
+		err := locks.Once("migration 42").Do(ctx, func(ctx context.Context) error {
+			// ctx ends when the hold is lost: pass it on. The token guards what
+			// must not be done by a run that was lost.
+			fmt.Println("migrating, token:", dsync.OnceToken(ctx) > 0)
+			return nil
+		})
+		if err != nil {
+			fmt.Println(err)
+		}
+		locks.Close(ctx)
+	}
+	// Output: migrating, token: true
+}
+
+// A secret that the first process makes up is the same for all, for ever.
+func ExampleOnce_DoValue() {
+	ctx := context.Background()
+	store := dsynctest.NewMemory()
+	for _, name := range []string{"web-1", "web-2"} {
+		locks, _ := dsync.New(store, nil)
+		secret, err := locks.Once("secret").DoValue(ctx, func(context.Context) ([]byte, error) {
+			return []byte("made by " + name), nil
+		})
+		fmt.Printf("%s: %s, %v\n", name, secret, err)
+		locks.Close(ctx)
+	}
+	// Output:
+	// web-1: made by web-1, <nil>
+	// web-2: made by web-1, <nil>
+}
+
+// Whether a migration was done can be asked without doing it.
+func ExampleOnce_Value() {
+	ctx := context.Background()
+	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
+	defer locks.Close(ctx)
+
+	once := locks.Once("migration 42")
+	_, done, err := once.Value(ctx)
+	fmt.Println(done, err)
+	once.Do(ctx, func(context.Context) error { return nil })
+	_, done, err = once.Value(ctx)
+	fmt.Println(done, err)
+	// Output:
+	// false <nil>
+	// true <nil>
+}

@@ -1,0 +1,73 @@
+package dsync_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// The context of a hold ends with what it was made from, with the hold, and by its
+// cancel; there is none of what is not held.
+func TestContextEndsWithTheHold(t *testing.T) {
+	type lock struct {
+		lock, unlock func()
+		context      func(context.Context) (context.Context, context.CancelFunc)
+	}
+	for name, make := range map[string]func(*dsync.Session) lock{
+		"Mutex": func(s *dsync.Session) lock {
+			m := s.Mutex("k")
+			return lock{m.Lock, m.Unlock, m.Context}
+		},
+		"Semaphore": func(s *dsync.Session) lock {
+			m := s.Semaphore("k", 2)
+			return lock{func() { m.TryAcquire(1) }, func() { m.Release(1) }, m.Context}
+		},
+	} {
+		for how, c := range map[string]struct {
+			end   func(link *dsynctest.Faulty, l lock, stop, cancel func())
+			cause error
+		}{
+			"loss":     {func(link *dsynctest.Faulty, _ lock, _, _ func()) { link.Cut() }, dsync.ErrLost},
+			"release":  {func(_ *dsynctest.Faulty, l lock, _, _ func()) { l.unlock() }, context.Canceled},
+			"its ctx":  {func(_ *dsynctest.Faulty, _ lock, stop, _ func()) { stop() }, context.Canceled},
+			"cancel":   {func(_ *dsynctest.Faulty, _ lock, _, cancel func()) { cancel() }, context.Canceled},
+			"not held": {nil, dsync.ErrLost},
+		} {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					link := newFaulty(t, dsynctest.NewMemory(), nil)
+					l := make(newSession(t, link, nil))
+					type key struct{}
+					parent, stop := context.WithCancel(context.WithValue(background, key{}, 7))
+					defer stop()
+					if c.end != nil {
+						l.lock()
+					}
+					ctx, cancel := l.context(parent)
+					defer cancel()
+					if ctx.Value(key{}) != 7 {
+						t.Error("the values of ctx are gone")
+					}
+					if c.end != nil {
+						synctest.Wait()
+						if err := ctx.Err(); err != nil {
+							t.Fatalf("ended with %v while the hold goes on", err)
+						}
+						c.end(link, l, stop, cancel)
+						select {
+						case <-ctx.Done():
+						case <-time.After(2 * ttl):
+							t.Fatal("it goes on")
+						}
+					}
+					wantErr(t, "the context's error", ctx.Err(), context.Canceled)
+					wantErr(t, "the context's cause", context.Cause(ctx), c.cause)
+				})
+			})
+		}
+	}
+}

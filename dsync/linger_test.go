@@ -1,0 +1,357 @@
+package dsync_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+const linger = time.Minute
+
+func lingering() *dsync.Options { return &dsync.Options{Retention: -1, Linger: linger} }
+
+// watched locks and unlocks m, so that it lingers by a claim that was asked for when
+// the watch was open: the first is given back then, as others may have come before.
+func watched(m *dsync.Mutex) {
+	turn(m)
+	synctest.Wait()
+	turn(m)
+}
+
+// A key that lingers is locked again without a command, each time with a greater
+// token, for as long as nobody else asks for it.
+func TestLingerTakesNoCommand(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, lingering())
+		mu := s.Mutex("k")
+		watched(mu)
+		seen := tokens{t: t}
+		before := store.Counts()
+		for range 1000 {
+			mu.Lock()
+			seen.next(mu.Token())
+			mu.Unlock()
+		}
+		if d := store.Counts().Since(before); d.Total() != 0 {
+			t.Errorf("1,000 times Lock and Unlock of a key that lingers sent %v", d.Commands)
+		}
+		if !mu.TryLock() {
+			t.Fatal("TryLock of a key that lingers here failed")
+		}
+		mu.Unlock()
+
+		time.Sleep(linger)
+		synctest.Wait()
+		if h := holders(t, store, "k"); len(h) != 0 {
+			t.Errorf("after the linger the key is held by %v", h)
+		}
+	})
+}
+
+// A key that lingers goes to who asks for it: at once where the store pushes, else
+// when the linger is over, also if it is locked all the time.
+func TestLingerYields(t *testing.T) {
+	for _, polling := range []bool{false, true} {
+		for _, used := range []bool{false, true} {
+			name, limit := map[bool]string{false: "pushed", true: "polled"}[polling], 110*time.Millisecond
+			if polling {
+				limit = 2*linger + time.Second
+			}
+			if used {
+				name += " in use"
+			}
+			t.Run(name, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					store := dsynctest.NewMemory()
+					store.Polling = polling
+					a, b := newSession(t, store, lingering()), newSession(t, store, unswept())
+					mu := a.Mutex("k")
+					watched(mu)
+					stop := make(chan struct{})
+					var wg sync.WaitGroup
+					if used {
+						wg.Go(func() {
+							for !isClosed(stop) {
+								mu.Lock()
+								time.Sleep(100 * time.Millisecond)
+								mu.Unlock()
+								time.Sleep(100 * time.Millisecond)
+							}
+						})
+					}
+					time.Sleep(time.Second)
+					start := time.Now()
+					other := b.Mutex("k")
+					lock(t, other)
+					if d := time.Since(start); d > limit {
+						t.Errorf("locked elsewhere after %v, want at most %v", d, limit)
+					}
+					if mu.Owned() {
+						t.Error("both have it")
+					}
+					other.Unlock()
+					close(stop)
+					wg.Wait()
+				})
+			})
+		}
+	}
+}
+
+// A missed event costs latency, never progress: promise 5.
+func TestLingerYieldsWithoutEvents(t *testing.T) {
+	for _, used := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			f := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
+				return dsynctest.Fault{LoseRequest: r.Method == dsynctest.MethodEvent && r.Claim != ""}
+			})
+			a, b := newSession(t, f, lingering()), newSession(t, store, nil)
+			mu := a.Mutex("k")
+			watched(mu)
+			ctx, cancel := context.WithCancel(background)
+			var wg sync.WaitGroup
+			if used {
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						mu.Lock()
+						time.Sleep(100 * time.Millisecond)
+						mu.Unlock()
+						time.Sleep(100 * time.Millisecond)
+					}
+				})
+			}
+			start := time.Now()
+			other := b.Mutex("k")
+			lock(t, other)
+			if d := time.Since(start); d > 2*linger+5*time.Second {
+				t.Errorf("in use %v: locked elsewhere after %v", used, d)
+			}
+			cancel()
+			other.Unlock()
+			wg.Wait()
+		})
+	}
+}
+
+// A try elsewhere finds the key held as long as it lingers, and changes nothing.
+func TestTryMeetsLinger(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a, b := newSession(t, store, lingering()), newSession(t, store, nil)
+		watched(a.Mutex("k"))
+		wantErr(t, "a try", b.Mutex("k").TryLockContext(background), dsync.ErrHeld)
+		before := store.Counts()
+		turn(a.Mutex("k"))
+		if d := store.Counts().Since(before); d.Commands[dsynctest.MethodAcquire] != 0 {
+			t.Errorf("after a try elsewhere it took %v", d.Commands)
+		}
+		time.Sleep(linger + time.Second)
+		if err := b.Mutex("k").TryLockContext(background); err != nil {
+			t.Errorf("after the linger: %v", err)
+		}
+	})
+}
+
+// What lingers is lost with its session, without a word: nobody had it. The next
+// Lock asks anew.
+func TestLingeringKeyIsLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		f := newFaulty(t, store, nil)
+		opt := lingering()
+		lost := 0
+		opt.Hooks = &dsync.Hooks{Lost: func(dsync.Loss) { lost++ }}
+		a := newSession(t, f, opt)
+		mu := a.Mutex("k")
+		watched(mu)
+		mu.Lock()
+		first, id := mu.Token(), a.ID()
+		mu.Unlock()
+		f.Cut()
+		time.Sleep(lease) // its end comes with the deadline's timer
+		if mu.TryLock() {
+			t.Error("locked a key that lingered beyond the deadline")
+			mu.Unlock()
+		}
+		time.Sleep(ttl)
+		other := newSession(t, store, nil).Mutex("k")
+		lock(t, other)
+		f.Heal()
+		other.Unlock()
+		lock(t, mu)
+		if mu.Token() <= first || a.ID() == id {
+			t.Errorf("token %d after %d, session %s after %s", mu.Token(), first, a.ID(), id)
+		}
+		mu.Unlock()
+		synctest.Wait()
+		if lost != 0 {
+			t.Errorf("hook Lost was called %d times", lost)
+		}
+	})
+}
+
+// Close frees what lingers.
+func TestCloseFreesWhatLingers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, lingering())
+		watched(s.Mutex("k"))
+		if h := holders(t, store, "k"); len(h) != 1 || !h[0].Yield {
+			t.Errorf("a key that lingers is held by %v", h)
+		}
+		start := time.Now()
+		if err := s.Close(background); err != nil {
+			t.Error(err)
+		}
+		if h := holders(t, store, "k"); len(h) != 0 || time.Since(start) > time.Second {
+			t.Errorf("%v after Close the key is held by %v", time.Since(start), h)
+		}
+	})
+}
+
+// What lingers gives way to a hold of another shape in the same process.
+func TestLingerGivesWayHere(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, lingering())
+		watched(s.Mutex("k"))
+		l, err := s.Acquire(background, "k", time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h := holders(t, store, "k"); len(h) != 1 || h[0].Token != l.Token() {
+			t.Errorf("held by %v", h)
+		}
+		l.Release(background)
+		rw := s.RWMutex("rw")
+		rw.Lock()
+		if rw.Token() == 0 {
+			t.Error("not locked")
+		}
+		rw.Unlock()
+		rw.RLock()
+		if rw.RToken() == 0 || isClosed(rw.RLost()) {
+			t.Error("not read-locked")
+		}
+		rw.RUnlock()
+		turn(s.Mutex("k"))
+		// UnlockAfter is no plain unlock: the key must not linger beyond it.
+		mu := s.Mutex("k")
+		mu.Lock()
+		if err := mu.UnlockAfter(background, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if h := holders(t, store, "k"); len(h) != 1 || h[0].Until.IsZero() {
+			t.Errorf("after UnlockAfter it is held by %v", h)
+		}
+	})
+}
+
+// Promise 2: tokens of a key that lingers never meet those of the next grant,
+// also when their room is used up.
+func TestLingerTokensHaveRoom(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a, b := newSession(t, store, lingering()), newSession(t, store, unswept())
+		mu := a.Mutex("k")
+		watched(mu)
+		seen := tokens{t: t}
+		before := store.Counts()
+		for range 200_000 {
+			mu.Lock()
+			seen.next(mu.Token())
+			mu.Unlock()
+		}
+		if d := store.Counts().Since(before); d.Total() < 6 || d.Total() > 10 {
+			t.Errorf("200,000 holds, with room for 65,536, sent %v", d.Commands)
+		}
+		other := b.Mutex("k")
+		lock(t, other)
+		seen.next(other.Token())
+		other.Unlock()
+	})
+}
+
+// A watch that was opened anew may have missed that others wait.
+func TestLingerEndsWithItsWatch(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a := newSession(t, store, lingering())
+		mu := a.Mutex("k")
+		watched(mu)
+		if len(holders(t, store, "k")) != 1 {
+			t.Fatal("it does not linger")
+		}
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		a.Observe(ctx, "another", func(dsync.State, error) {}, func() {}) // the watch must have this key, too
+		time.Sleep(time.Second)
+		if h := holders(t, store, "k"); len(h) != 0 {
+			t.Errorf("held by %v though the watch was opened anew", h)
+		}
+	})
+}
+
+// Who stands in line before the watch is open, of whom it does not tell, gets a
+// key that would linger as soon as it is unlocked.
+func TestLingerYieldsToWhoCameBeforeTheWatch(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		slow := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodWatch {
+				return dsynctest.Fault{Delay: time.Second}
+			}
+			return dsynctest.Fault{}
+		})
+		mu, next := newSession(t, slow, lingering()).Mutex("k"), newSession(t, store, unswept()).Mutex("k")
+		lock(t, mu)
+		start := time.Now()
+		passed := make(chan struct{})
+		go func() {
+			defer close(passed)
+			turn(next)
+		}()
+		time.Sleep(2 * time.Second)
+		mu.Unlock()
+		<-passed
+		if d := time.Since(start); d > 3*time.Second {
+			t.Errorf("locked elsewhere after %v", d)
+		}
+	})
+}
+
+// Without a watch nobody tells that others wait: a key that is in use all the time
+// is given back when it was kept for the linger.
+func TestLingerIsBoundedWithoutWatch(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		store.Polling = true
+		a, b := newSession(t, store, &dsync.Options{Linger: time.Second}), newSession(t, store, nil)
+		ctx, cancel := context.WithCancel(background)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			mu := a.Mutex("k")
+			for ctx.Err() == nil {
+				turn(mu)
+				time.Sleep(100 * time.Millisecond)
+			}
+		})
+		time.Sleep(11500 * time.Millisecond)
+		start := time.Now()
+		mu := b.Mutex("k")
+		lock(t, mu)
+		if d := time.Since(start); d > 1500*time.Millisecond {
+			t.Errorf("locked elsewhere after %v", d)
+		}
+		cancel()
+		mu.Unlock()
+		wg.Wait()
+	})
+}

@@ -1,0 +1,212 @@
+package mongo_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// onFile is what docs/protocol.md refers to.
+const onFile = "../../docs/commands.txt"
+
+// B23: docs/commands.txt has every command as it is sent. After a change of the shapes
+// write it anew, and read what has changed:
+//
+//	LEASEHOLD_WRITE=1 go test ./dsync/mongo -run TestCommandsOnFile
+func TestCommandsOnFile(t *testing.T) {
+	const session, other = "cs9a1h2n0ckk3v5p6q70", "cs9a1h2n0ckk3v5p6q80"
+	member := dsync.Member{ID: session, TTL: 30 * time.Second, Name: "api-1", Host: "node-7", PID: 4711, App: "shop 1.2", Meta: map[string]string{"zone": "b"}}
+	claim := dsync.Claim{Key: "invoices", ID: session + ".1", Session: session, Kind: dsync.KindMutex, Weight: 1, Limit: 1}
+	part := dsync.Claim{Key: "workers", ID: session + ".1", Session: session, Kind: dsync.KindSemaphore, Weight: 2, Limit: 8}
+	lease := claim
+	lease.Lease = time.Minute
+	revocation := dsync.Revocation{Key: claim.Key, Claim: claim.ID}
+	notAfter := time.UnixMilli(1_800_000_005_000)
+
+	held := claim
+	held.Token = 1_799_999_990_000 * 1024
+	release := func(o dsync.Outcome) func(context.Context, dsync.Store) error {
+		return func(ctx context.Context, s dsync.Store) error {
+			_, err := s.Release(ctx, held, o)
+			return err
+		}
+	}
+	acquire := func(wait bool) func(context.Context, dsync.Store) error {
+		return func(ctx context.Context, s dsync.Store) error {
+			_, err := s.Acquire(ctx, claim, wait, []string{other}, notAfter)
+			return err
+		}
+	}
+	quiet := func(ctx context.Context, s dsync.Store) error {
+		return errors.Join(acquire(true)(ctx, s), release(dsync.Outcome{})(ctx, s))
+	}
+	calls := []sending{
+		{name: "Register", do: func(ctx context.Context, s dsync.Store) error { _, err := s.Register(ctx, member); return err }},
+		{name: "Heartbeat", do: func(ctx context.Context, s dsync.Store) error { _, err := s.Heartbeat(ctx, session, nil); return err }},
+		{name: "Heartbeat that takes a revocation off", do: func(ctx context.Context, s dsync.Store) error {
+			_, err := s.Heartbeat(ctx, session, []dsync.Revocation{revocation})
+			return err
+		}},
+		{name: "Bury", do: func(ctx context.Context, s dsync.Store) error { _, err := s.Bury(ctx, other); return err }},
+		{name: "Unregister", do: func(ctx context.Context, s dsync.Store) error { return s.Unregister(ctx, session) }},
+		{name: "Revoke", do: func(ctx context.Context, s dsync.Store) error { return s.Revoke(ctx, other, revocation) }},
+		{name: "Acquire, waiting", do: acquire(true)},
+		{name: "Acquire, a try", do: acquire(false)},
+		{name: "Release", do: func(ctx context.Context, s dsync.Store) error {
+			_, err := s.Release(ctx, part, dsync.Outcome{})
+			return err
+		}},
+		{name: "Acquire, short", do: acquire(true), from: quiet},
+		{name: "Release, short", do: release(dsync.Outcome{})},
+		{name: "Release, short, of an election", do: func(ctx context.Context, s dsync.Store) error {
+			c := held
+			c.Kind = dsync.KindElection
+			_, err := s.Release(ctx, c, dsync.Outcome{})
+			return err
+		}},
+		{name: "Release that keeps", do: release(dsync.Outcome{Keep: time.Minute})},
+		{name: "Release that seals", do: release(dsync.Outcome{Seal: true, Result: []byte("v7")})},
+		{name: "Extend", do: func(ctx context.Context, s dsync.Store) error { _, err := s.Extend(ctx, lease); return err }},
+		{name: "Publish", do: func(ctx context.Context, s dsync.Store) error { return s.Publish(ctx, claim, 1, []byte("10.0.0.7:80")) }},
+		{name: "Resize", do: func(ctx context.Context, s dsync.Store) error {
+			return s.Resize(ctx, "workers", dsync.KindSemaphore, 4, 8)
+		}},
+		{name: "Load", do: func(ctx context.Context, s dsync.Store) error { _, err := s.Load(ctx, claim.Key); return err }},
+		{name: "Keys", do: func(ctx context.Context, s dsync.Store) error { _, err := s.Keys(ctx, "inv", "", 100); return err }},
+		{name: "Members", do: func(ctx context.Context, s dsync.Store) error {
+			_, _, err := s.Members(ctx, session, other)
+			return err
+		}},
+		{name: "Members, all", do: func(ctx context.Context, s dsync.Store) error { _, _, err := s.Members(ctx); return err }},
+		{name: "Sweep", do: func(ctx context.Context, s dsync.Store) error {
+			_, _, err := s.Sweep(ctx, "", 7*24*time.Hour)
+			return err
+		}},
+	}
+	var got bytes.Buffer
+	fmt.Fprintln(&got, "The commands of dsync/mongo as they are sent to MongoDB, recorded by")
+	fmt.Fprintln(&got, "dsync/mongo.TestCommandsOnFile. docs/protocol.md says what they do.")
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		client := f.client()
+		for _, c := range calls {
+			f.script(nil)
+			s := f.storeOn(client, nil, wellAnswered) // each knows nothing of the others' keys
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			if c.from != nil {
+				if err := c.from(ctx, s); err != nil {
+					t.Errorf("before %s: %v", c.name, err)
+				}
+				f.script(wellAnswered)
+			}
+			if err := c.do(ctx, s); err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			cancel()
+			fmt.Fprintf(&got, "\n== %s\n", c.name)
+			for _, sent := range f.took() {
+				got.WriteString(asSent(t, sent.cmd))
+			}
+		}
+	})
+	if os.Getenv("LEASEHOLD_WRITE") != "" {
+		if err := os.WriteFile(onFile, got.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(onFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got.Bytes(), want) {
+		t.Error("docs/commands.txt is not what is sent: write it with LEASEHOLD_WRITE=1 and read what has changed; see docs/protocol.md, too")
+	}
+}
+
+// A sending is a call of a store whose commands are on file.
+type sending struct {
+	name string
+	do   func(context.Context, dsync.Store) error
+	from func(context.Context, dsync.Store) error // what comes before; nil: nothing
+}
+
+// wellAnswered is what a server would say to the commands.
+func wellAnswered(c call) bson.D {
+	if c.name == "findAndModify" {
+		held := bson.D{e("a", "cs9a1h2n0ckk3v5p6q70.1"), e("s", "s"), e("w", 1), e("t", 1024), e("e", time.Now().Add(time.Hour))}
+		return ok(e("value", bson.D{
+			e("at", time.Now()), e("ttl", 1000), e("now", time.Now()), e("y", "semaphore"), e("c", 8), e("h", bson.A{held}),
+		}))
+	}
+	return ok(e("n", 1), e("nModified", 1), e("cursor", bson.D{
+		e("id", int64(0)), e("ns", "app.leasehold"),
+		e("firstBatch", bson.A{bson.D{e("now", time.UnixMilli(1_800_000_000_000)), e("last", "k/z"), e("size", 3)}}),
+	}))
+}
+
+// asSent is a command as text, without what the driver adds to each.
+func asSent(t *testing.T, cmd bson.Raw) string {
+	t.Helper()
+	var fields bson.D
+	if err := bson.Unmarshal(cmd, &fields); err != nil {
+		t.Fatal(err)
+	}
+	var own bson.D
+	for _, f := range fields {
+		switch f.Key {
+		case "lsid", "$db", "$clusterTime", "$readPreference", "maxTimeMS":
+		default:
+			own = append(own, f)
+		}
+	}
+	line, err := bson.MarshalExtJSON(own, false, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if err := json.Indent(&text, line, "", " "); err != nil {
+		t.Fatal(err)
+	}
+	return folded(text.String())
+}
+
+// folded has what is short on one line.
+func folded(text string) string {
+	const width = 140
+	var b bytes.Buffer
+	lines := bytes.Split([]byte(text), []byte("\n"))
+	for i := 0; i < len(lines); {
+		line := lines[i]
+		depth := len(line) - len(bytes.TrimLeft(line, " "))
+		last := line[len(line)-1]
+		if last == '{' || last == '[' {
+			joined := bytes.Clone(line)
+			end := i + 1
+			for ; end < len(lines); end++ {
+				part := bytes.TrimLeft(lines[end], " ")
+				joined = append(joined, ' ')
+				joined = append(joined, part...)
+				if len(lines[end])-len(part) == depth {
+					break
+				}
+			}
+			if len(joined) <= width {
+				b.Write(append(joined, '\n'))
+				i = end + 1
+				continue
+			}
+		}
+		b.Write(append(bytes.Clone(line), '\n'))
+		i++
+	}
+	return b.String()
+}

@@ -1,0 +1,241 @@
+package mongo
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// What is passed on to the driver is taken apart no further than needed: it encodes
+// it with the registry and the options of the caller's client, which can't be asked
+// for them.
+
+// inside is a document as it must stand inside of another, where bytes are no
+// document.
+func inside(doc any) any {
+	if raw, ok := doc.([]byte); ok {
+		return bson.Raw(raw)
+	}
+	return doc
+}
+
+// stamp is the stage that ends an update by a pipeline. What was in the field is no
+// greater: the filter has seen to that. So it is set, whatever the stages before made
+// of it.
+func (f *Fence) stamp(token int64) bson.D { return set(e(f.field, token)) }
+
+// stampUpdate returns the update with the token in it.
+func (f *Fence) stampUpdate(update any, token int64) (any, error) {
+	if isNil(update) {
+		return nil, errors.New("mongo: the update is nil")
+	}
+	if operators, ok := shallow(update); ok {
+		return f.stampOperators(operators, token)
+	}
+	v := reflect.ValueOf(update)
+	if v.Kind() != reflect.Slice && v.Kind() != reflect.Array {
+		return nil, fmt.Errorf("mongo: the update is a %T; pass a bson.D, a bson.Raw, a map or a pipeline", update)
+	}
+	var pipeline bson.A
+	for i := range v.Len() {
+		stage := v.Index(i).Interface()
+		if operators, ok := shallow(stage); ok {
+			for _, el := range operators {
+				if err := f.checkUntouched(el); err != nil {
+					return nil, err
+				}
+			}
+		}
+		pipeline = append(pipeline, stage)
+	}
+	return append(pipeline, f.stamp(token)), nil
+}
+
+func (f *Fence) stampOperators(operators bson.D, token int64) (any, error) {
+	mine := e(f.field, token)
+	stamped := make(bson.D, 0, len(operators)+1)
+	merged := false
+	for _, el := range operators {
+		if err := f.checkUntouched(el); err != nil {
+			return nil, err
+		}
+		if el.Key == "$max" {
+			fields, ok := shallow(el.Value)
+			if !ok {
+				return nil, fmt.Errorf("mongo: the update's $max is a %T; pass a bson.D, a bson.Raw or a map", el.Value)
+			}
+			el.Value, merged = append(slices.Clone(fields), mine), true
+		}
+		stamped = append(stamped, el)
+	}
+	if !merged {
+		// Behind the others, so that the driver still sees if the first is no operator.
+		stamped = append(stamped, e("$max", bson.D{mine}))
+	}
+	return stamped, nil
+}
+
+// checkUntouched returns an error if an operator or a stage names the fence's field.
+// It looks only where a slip would stand: operators on the same field conflict, says
+// the server, and the last stage of a pipeline is the fence's own.
+func (f *Fence) checkUntouched(operator bson.E) error {
+	touches := func(path string) bool { return path == f.field || strings.HasPrefix(path, f.field+".") }
+	names := func(v any) (list []string) {
+		fields, ok := shallow(v)
+		if !ok { // a struct, perhaps; or the names that $unset has as a stage
+			if raw, err := bson.Marshal(v); err == nil {
+				fields, _ = shallow(bson.Raw(raw))
+			}
+		}
+		for _, field := range fields {
+			list = append(list, field.Key)
+			if to, isText := str(field.Value); isText && operator.Key == "$rename" {
+				list = append(list, to)
+			}
+		}
+		return list
+	}
+	var list []string
+	switch operator.Key {
+	case "$replaceWith", "$replaceRoot":
+		return nil // may have it from the document itself
+	case "$unset":
+		list = append(names(operator.Value), texts(operator.Value)...)
+	default:
+		list = names(operator.Value)
+	}
+	if slices.ContainsFunc(list, touches) {
+		return fmt.Errorf("mongo: the update's %s names the field %q, which is the fence's; leave it out, or give the fence another with FenceOptions.Field",
+			operator.Key, f.field)
+	}
+	return nil
+}
+
+// stampDocument returns a document to be inserted with the token in it.
+func (f *Fence) stampDocument(document any, token int64) (bson.D, error) {
+	if isNil(document) {
+		return nil, errors.New("mongo: the document is nil")
+	}
+	fields, ok := shallow(document)
+	if !ok {
+		return nil, fmt.Errorf("mongo: the document is a %T; pass a bson.D, a bson.Raw or a map, as bson.Marshal makes one", document)
+	}
+	for _, field := range fields {
+		if field.Key == f.field {
+			return nil, fmt.Errorf("mongo: the document has a field %q, which is the fence's; leave it out, or give the fence another with FenceOptions.Field", f.field)
+		}
+	}
+	return append(slices.Clone(fields), e(f.field, token)), nil
+}
+
+// checkReplacement refuses an update, which the server would store as it is.
+func checkReplacement(replacement any) error {
+	if isNil(replacement) {
+		return errors.New("mongo: the replacement is nil")
+	}
+	fields, ok := shallow(replacement)
+	if !ok {
+		if raw, err := bson.Marshal(replacement); err == nil {
+			fields, _ = shallow(bson.Raw(raw))
+		}
+	}
+	for _, field := range fields {
+		if strings.HasPrefix(field.Key, "$") {
+			return fmt.Errorf("mongo: the replacement has a field %q; for an update there is UpdateOne", field.Key)
+		}
+	}
+	return nil
+}
+
+// shallow is a document as a list of its fields, with values as they are. ok is
+// false if it is of another type than those that can be taken apart without a codec.
+func shallow(doc any) (fields bson.D, ok bool) {
+	switch doc := doc.(type) {
+	case bson.D:
+		return doc, true
+	case bson.Raw:
+		return shallowRaw(doc)
+	case []byte:
+		return shallowRaw(doc)
+	case bson.RawValue:
+		raw, isDoc := doc.DocumentOK()
+		if !isDoc {
+			return nil, false
+		}
+		return shallowRaw(raw)
+	case bson.Marshaler, bson.ValueMarshaler:
+		return nil, false
+	}
+	v := reflect.ValueOf(doc)
+	if v.Kind() != reflect.Map || v.Type().Key().Kind() != reflect.String {
+		return nil, false
+	}
+	values := make(map[string]any, v.Len())
+	for _, key := range v.MapKeys() {
+		values[key.String()] = v.MapIndex(key).Interface()
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		fields = append(fields, e(key, values[key]))
+	}
+	return fields, true
+}
+
+func shallowRaw(raw bson.Raw) (fields bson.D, ok bool) {
+	elements, err := raw.Elements()
+	if err != nil {
+		return nil, false
+	}
+	for _, el := range elements {
+		fields = append(fields, e(el.Key(), el.Value()))
+	}
+	return fields, true
+}
+
+// texts are the names that a stage $unset has: one, or a list.
+func texts(v any) (list []string) {
+	if s, isText := str(v); isText {
+		return []string{s}
+	}
+	if raw, isRaw := v.(bson.RawValue); isRaw {
+		array, _ := raw.ArrayOK()
+		values, _ := array.Values()
+		for _, v := range values {
+			list = append(list, v.StringValue())
+		}
+		return list
+	}
+	if r := reflect.ValueOf(v); r.Kind() == reflect.Slice {
+		for i := range r.Len() {
+			if s, isText := str(r.Index(i).Interface()); isText {
+				list = append(list, s)
+			}
+		}
+	}
+	return list
+}
+
+// str is a string, encoded or not.
+func str(v any) (s string, isText bool) {
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case bson.RawValue:
+		return v.StringValueOK()
+	}
+	return "", false
+}
+
+// isNil reports whether v is nil, or a pointer, a map or a slice that is: inside of
+// another document that would be null.
+func isNil(v any) bool {
+	if v == nil {
+		return true
+	}
+	r := reflect.ValueOf(v)
+	return (r.Kind() == reflect.Pointer || r.Kind() == reflect.Map || r.Kind() == reflect.Slice) && r.IsNil()
+}

@@ -1,0 +1,58 @@
+package mongo_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+)
+
+// A store that is only to read asks the server who it is and nothing else, refuses
+// what would write without sending it, and reads as ever.
+func TestReadOnly(t *testing.T) {
+	for _, m := range methods {
+		t.Run(m.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				s := f.store(&dsyncmongo.Options{ReadOnly: true}, null)
+				err := m.call(t.Context(), s)
+				if got := len(f.took()); m.writes != (got == 0) {
+					t.Errorf("%d commands were sent; the method writes: %v", got, m.writes)
+				}
+				if m.writes && !errors.Is(err, dsync.ErrRefused) {
+					t.Errorf("got %v, want ErrRefused", err)
+				}
+				for _, c := range f.took() {
+					if c.name != "aggregate" {
+						t.Errorf("%s was sent", c.name)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestReadOnlySession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		client := f.client()
+		f.script(null)
+		s, err := dsyncmongo.Open(t.Context(), client.Database("app"), &dsyncmongo.Options{ReadOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Mutex("k").TryLockContext(t.Context()); !errors.Is(err, dsync.ErrRefused) {
+			t.Errorf("Lock: %v, want ErrRefused", err)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		for i, c := range f.took() {
+			if i > 0 || c.name != "hello" {
+				t.Errorf("command %d is %s, want one hello", i, c.name)
+			}
+		}
+	})
+}

@@ -1,0 +1,115 @@
+package mongo_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// What the record says after the command decides what Register and Bury return; the
+// host's clock, here a year behind, decides nothing.
+func TestSessionAnswers(t *testing.T) {
+	now := func() time.Time { return time.Now().Add(365 * 24 * time.Hour) }
+	cases := []struct {
+		name     string
+		record   func() bson.D
+		register error
+		left     time.Duration
+	}{
+		{"alive", func() bson.D { return bson.D{e("at", now().Add(-time.Second)), e("ttl", 5000), e("now", now())} }, nil, 4 * time.Second},
+		{"dead", func() bson.D {
+			return bson.D{e("at", now()), e("ttl", 5000), e("now", now()), e("dead", true)}
+		}, dsync.ErrSessionDead, 0},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newFake(t).store(nil, func(call) bson.D { return ok(e("value", tc.record())) })
+				if _, err := s.Register(t.Context(), dsync.Member{ID: "s", TTL: attempt}); !errors.Is(err, tc.register) {
+					t.Errorf("Register: got %v, want %v", err, tc.register)
+				}
+				if left, err := s.Bury(t.Context(), "s"); left != tc.left || err != nil {
+					t.Errorf("Bury: got %v, %v, want %v, nil", left, err, tc.left)
+				}
+			})
+		})
+	}
+}
+
+// Only the living are written by a heartbeat and by a revocation: neither undoes a
+// burial.
+func TestHeartbeatIsForTheLiving(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		s := f.store(nil, func(call) bson.D { return ok(e("n", 1), e("value", bson.D{e("at", time.Now())})) })
+		if _, err := s.Heartbeat(t.Context(), "s", nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Revoke(t.Context(), "s", dsync.Revocation{Key: "k", Claim: "s.1"}); err != nil {
+			t.Fatal(err)
+		}
+		for i, query := range [][]string{{"query"}, {"updates", "0", "q"}} {
+			c := f.took()[i]
+			if dead, is := c.cmd.Lookup(append(query, "dead", "$ne")...).BooleanOK(); !is || !dead {
+				t.Errorf("%s is not only for those that are not dead: %v", c.name, c.cmd)
+			}
+			if up, _ := c.cmd.Lookup("upsert").BooleanOK(); up {
+				t.Errorf("%s makes a session: %v", c.name, c.cmd)
+			}
+		}
+	})
+}
+
+// B25: a duration that is no whole number of milliseconds is rounded up, never down to
+// one that is over earlier, or to none.
+func TestDurationsAreRoundedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const d = time.Millisecond + time.Nanosecond
+		f := newFake(t)
+		s := f.store(nil, func(call) bson.D { return ok(e("n", 1), e("value", bson.D{e("now", time.Now())})) })
+		c := dsync.Claim{Key: "k", ID: "s.1", Session: "s", Kind: dsync.KindMutex, Weight: 1, Limit: 1, Lease: d}
+		if _, err := s.Acquire(t.Context(), c, true, nil, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Extend(t.Context(), c); !errors.Is(err, dsync.ErrNotHeld) {
+			t.Fatal(err)
+		}
+		if _, err := s.Release(t.Context(), c, dsync.Outcome{Keep: d}); err != nil {
+			t.Fatal(err)
+		}
+		for i, path := range [][]string{
+			{"update", "0", "$set", "_", "$literal", "claim", "d"},
+			{"update", "0", "$set", "_", "$literal", "lease"},
+			{"updates", "0", "u", "0", "$set", "_", "$literal", "keep"},
+		} {
+			c := f.took()[i]
+			if ms, _ := c.cmd.Lookup(path...).AsInt64OK(); ms != 2 {
+				t.Errorf("%v was sent as %d ms, want 2: %v", d, ms, c.cmd)
+			}
+		}
+	})
+}
+
+// A mongos answers nothing at all where the database does not exist yet.
+func TestReadingWithoutADatabase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		now := time.UnixMilli(1_800_000_000_000).UTC()
+		f.hello = append(f.hello, e("localTime", now))
+		s := f.store(nil, func(call) bson.D {
+			return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", bson.A{})}))
+		})
+		st, err := s.Load(t.Context(), "k")
+		if err != nil || st.Key != "k" || !st.Now.Equal(now) || st.Kind != "" {
+			t.Errorf("Load: %+v, %v", st, err)
+		}
+		members, at, err := s.Members(t.Context())
+		if err != nil || len(members) != 0 || !at.Equal(now) {
+			t.Errorf("Members: %v, %v, %v", members, at, err)
+		}
+	})
+}

@@ -1,0 +1,105 @@
+package dsync_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// Promise 5: a grant that came before the watch was open is learnt when it is, and not
+// by the next poll.
+func TestGrantBeforeTheWatchIsReady(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		slow := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodWatch {
+				return dsynctest.Fault{Delay: time.Second}
+			}
+			return dsynctest.Fault{}
+		})
+		held := newSession(t, memory, nil).Mutex("k")
+		mu := newSession(t, slow, &dsync.Options{Poll: time.Hour}).Mutex("k")
+		lock(t, held)
+		time.AfterFunc(time.Second/2, held.Unlock)
+		start := time.Now()
+		lock(t, mu)
+		if d := time.Since(start); d > 2*time.Second {
+			t.Errorf("locked after %v, want when the watch was ready", d)
+		}
+		mu.Unlock()
+	})
+}
+
+// Promise 5: an event that comes while an attempt is under way, of which the answer
+// was true before, is not lost.
+func TestEventDuringAnAttemptIsNotLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const poll = time.Minute
+		memory := dsynctest.NewMemory()
+		asked, succeed := 0, make(chan struct{})
+		slow := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method != dsynctest.MethodAcquire || r.Key != "k" {
+				return dsynctest.Fault{}
+			}
+			if asked++; asked == 2 { // the first joins, this one polls
+				time.AfterFunc(time.Second/2, func() { close(succeed) })
+			}
+			return dsynctest.Fault{ReplyDelay: time.Second}
+		})
+		a, b := newSession(t, memory, nil), newSession(t, slow, &dsync.Options{Poll: poll, Watch: true})
+		run := make(chan error, 1)
+		go func() {
+			run <- a.Once("k").Do(background, func(context.Context) error { <-succeed; return nil })
+		}()
+		lock(t, b.Mutex("warm"))
+		synctest.Wait()
+		var sealed time.Time
+		go func() { <-succeed; sealed = time.Now() }()
+		if err := b.Once("k").Do(background, unwanted(t)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if d := time.Since(sealed); d > poll/2 {
+			t.Errorf("learnt %v after it was done, want at once", d)
+		}
+		if err := <-run; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A watch that breaks is opened anew.
+func TestBrokenWatchIsOpenedAnew(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &breakingStore{Memory: dsynctest.NewMemory()}
+		held := newSession(t, store.Memory, nil).Mutex("k")
+		mu := newSession(t, store, &dsync.Options{Poll: time.Hour}).Mutex("k")
+		lock(t, held)
+		time.AfterFunc(time.Second, held.Unlock)
+		start := time.Now()
+		lock(t, mu)
+		if d := time.Since(start); d > 2*time.Second || store.watches != 2 {
+			t.Errorf("locked after %v by watch %d, want by the second", d, store.watches)
+		}
+		mu.Unlock()
+	})
+}
+
+// A breakingStore has its first watch break when it is open.
+type breakingStore struct {
+	*dsynctest.Memory
+	watches int
+}
+
+func (s *breakingStore) Watch(ctx context.Context, session string, keys []string, f func(dsync.Event)) error {
+	if s.watches++; s.watches == 1 {
+		f(dsync.Event{Type: dsync.EventReady})
+		return errors.New("the connection broke")
+	}
+	return s.Memory.Watch(ctx, session, keys, f)
+}

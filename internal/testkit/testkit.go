@@ -1,0 +1,63 @@
+// Package testkit has what the tests of several packages need: sessions that end
+// with the test, and a short way to say what is wanted of an error. The packages'
+// helpers_test.go give it their own short names.
+package testkit
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// TTL is that of the sessions of [NewSession], unless a test gives them another.
+const TTL = 10 * time.Second
+
+// NewSession returns a session that is closed at the end of the test.
+func NewSession(t testing.TB, store dsync.Store, opt *dsync.Options) *dsync.Session {
+	t.Helper()
+	var o dsync.Options
+	if opt != nil {
+		o = *opt
+	}
+	if o.TTL == 0 {
+		o.TTL = TTL
+	}
+	s, err := dsync.New(store, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close(context.Background()) })
+	return s
+}
+
+// NewFaulty returns a Faulty that is closed at the end of the test, before the
+// sessions that were made with it.
+func NewFaulty(t testing.TB, store dsync.Store, decide func(dsynctest.Request) dsynctest.Fault) *dsynctest.Faulty {
+	f := dsynctest.NewFaulty(store, decide)
+	t.Cleanup(f.Close)
+	return f
+}
+
+// Lock locks m within five minutes.
+func Lock(t testing.TB, m *dsync.Mutex) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	if err := m.LockContext(ctx); err != nil {
+		t.Fatalf("LockContext: %v", err)
+	}
+}
+
+// WantErr reports an error of what was done that is not all of those wanted.
+func WantErr(t testing.TB, what string, err error, want ...error) {
+	t.Helper()
+	for _, w := range want {
+		if !errors.Is(err, w) {
+			t.Errorf("%s: error is %v, want one that is %v", what, err, w)
+		}
+	}
+}

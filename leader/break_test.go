@@ -1,0 +1,250 @@
+package leader_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// Promise 9, B04, B29: who breaks the key of an election, which is its name, deposes the
+// leader: it is told at once by a watch, else with its next heartbeat, has its grace, or
+// until it says that it is done, and then the next candidate leads.
+func TestBreakDeposes(t *testing.T) {
+	for _, watch := range []bool{true, false} {
+		for _, done := range []bool{true, false} {
+			name := "heartbeat"
+			if watch {
+				name = "watch"
+			}
+			if done {
+				name += ", resigns"
+			}
+			t.Run(name, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					store := dsynctest.NewMemory()
+					a := newSession(t, store, &dsync.Options{Watch: watch})
+					var lost []error
+					e := electionOf(t, a, &leader.Options{Hooks: &leader.Hooks{
+						Lost: func(_ leader.Term, cause error) { lost = append(lost, cause) },
+					}})
+					ctx := campaign(t, e)
+					next := newElection(t, store, nil)
+					type elected struct {
+						ctx context.Context
+						at  time.Time
+					}
+					won := make(chan elected, 1)
+					go func() {
+						ctx := campaign(t, next)
+						won <- elected{ctx, time.Now()}
+					}()
+					time.Sleep(time.Second)
+					began := time.Now()
+					broken := make(chan error, 1)
+					operator := newSession(t, store, nil)
+					go func() { broken <- operator.Break(background, e.Name()) }()
+
+					<-ctx.Done()
+					told := time.Now()
+					most := time.Duration(0)
+					if !watch {
+						most = ttl * 4 / 10
+					}
+					if d := told.Sub(began); d > most {
+						t.Errorf("told after %v, want within %v", d, most)
+					}
+					wantErr(t, "cause", context.Cause(ctx), leader.ErrLost, dsync.ErrRevoked)
+					if errors.Is(context.Cause(ctx), leader.ErrResigned) || e.IsLeader() {
+						t.Errorf("it still leads, or has resigned: %v", context.Cause(ctx))
+					}
+					free := told.Add(grace)
+					if done {
+						time.Sleep(grace / 3)
+						free = time.Now()
+						if err := e.Resign(background); err != nil {
+							t.Errorf("Resign: %v", err)
+						}
+					}
+					w := <-won
+					if d := w.at.Sub(free); d < 0 || d > 10*time.Millisecond {
+						t.Errorf("the next leads %v after it was to", d)
+					}
+					if err := <-broken; err != nil {
+						t.Errorf("Break: %v", err)
+					}
+					if before, now := term(t, ctx), term(t, w.ctx); now.Number != before.Number+1 || now.Token <= before.Token {
+						t.Errorf("terms %+v, then %+v", before, now)
+					}
+					if err := e.Resign(background); err != nil {
+						t.Errorf("late Resign: %v", err)
+					}
+					time.Sleep(3 * ttl)
+					if w.ctx.Err() != nil {
+						t.Errorf("the next was deposed too: %v", context.Cause(w.ctx))
+					}
+					synctest.Wait()
+					if len(lost) != 1 || !errors.Is(lost[0], dsync.ErrRevoked) {
+						t.Errorf("Hooks.Lost was called with %v, want once", lost)
+					}
+
+					// It can lead again.
+					next.Resign(background)
+					if tm := term(t, campaign(t, e)); tm.Number != 3 {
+						t.Errorf("it leads again in term %d, want 3", tm.Number)
+					}
+				})
+			})
+		}
+	}
+}
+
+// B15, B29: the function of a deposed leader's Run has its grace, is waited for, and its
+// process campaigns again, behind those that wait. Nobody's work overlaps.
+func TestBreakOfRun(t *testing.T) {
+	for _, wind := range []time.Duration{grace / 4, 5 * grace} { // how long f takes to return
+		t.Run(wind.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				ctx, stop := context.WithCancel(background)
+				defer stop()
+				type work struct {
+					who         int
+					began, told time.Time
+					cause       error
+				}
+				var all []work
+				var mu sync.Mutex // guards all
+				var returned atomic.Int64
+				ended := make(chan error, 3)
+				for i := range 3 {
+					e := electionOf(t, newSession(t, store, &dsync.Options{Watch: true}), &leader.Options{Hooks: &leader.Hooks{
+						Returned: func(leader.Term, error) { returned.Add(1) },
+					}})
+					go func() {
+						ended <- e.Run(ctx, func(ctx context.Context) error {
+							w := work{who: i, began: time.Now()}
+							<-ctx.Done()
+							w.told, w.cause = time.Now(), context.Cause(ctx)
+							time.Sleep(wind)
+							if e.IsLeader() {
+								t.Error("it leads after it was told")
+							}
+							mu.Lock()
+							defer mu.Unlock()
+							all = append(all, w)
+							return errors.New("stopped")
+						})
+					}()
+					time.Sleep(time.Second)
+				}
+				operator := newSession(t, store, nil)
+				const breaks = 6
+				for range breaks {
+					began := time.Now()
+					if err := operator.Break(background, "e"); err != nil {
+						t.Fatal(err)
+					}
+					if d, want := time.Since(began), min(wind, grace); d != want {
+						t.Errorf("Break took %v, want %v", d, want)
+					}
+					time.Sleep(ttl)
+				}
+				stop()
+				for range 3 {
+					wantErr(t, "Run", <-ended, context.Canceled)
+				}
+				synctest.Wait()
+				var order []int
+				for i, w := range all {
+					order = append(order, w.who)
+					if i < breaks {
+						wantErr(t, "cause", w.cause, leader.ErrLost, dsync.ErrRevoked)
+					}
+					if i > 0 {
+						if d := w.began.Sub(all[i-1].told); d < min(wind, grace) {
+							t.Errorf("work %d began %v after work %d was told to stop", i, d, i-1)
+						}
+					}
+				}
+				if want := []int{0, 1, 2, 0, 1, 2, 0}; !slices.Equal(order, want) || returned.Load() != breaks {
+					t.Errorf("led in the order %v, want %v; Returned was called %d times, want %d", order, want, returned.Load(), breaks)
+				}
+			})
+		})
+	}
+}
+
+// Resign from outside waits for the function that was told by Break, within its grace.
+func TestResignAfterBreak(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		e := electionOf(t, newSession(t, store, &dsync.Options{Watch: true}), nil)
+		ctx, stop := context.WithCancel(background)
+		defer stop()
+		told, run := make(chan time.Time, 1), make(chan error, 1)
+		go func() {
+			run <- e.Run(ctx, func(ctx context.Context) error {
+				<-ctx.Done()
+				told <- time.Now()
+				time.Sleep(grace / 2)
+				stop()
+				return nil
+			})
+		}()
+		time.Sleep(time.Second)
+		operator := newSession(t, store, nil)
+		broken := make(chan error, 1)
+		go func() { broken <- operator.Break(background, "e") }()
+		at := <-told
+		if err := e.Resign(background); err != nil {
+			t.Errorf("Resign: %v", err)
+		}
+		if d := time.Since(at); d != grace/2 {
+			t.Errorf("Resign took %v, want until the function returned after %v", d, grace/2)
+		}
+		if err := <-broken; err != nil {
+			t.Errorf("Break: %v", err)
+		}
+		wantErr(t, "Run", <-run, context.Canceled)
+	})
+}
+
+// A leader that can't be told is deposed when its session has lapsed, and not before.
+func TestBreakOfAnUnreachableLeader(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		f := newFaulty(t, store, nil)
+		a := newSession(t, f, nil)
+		ctx := campaign(t, electionOf(t, a, nil))
+		ended := make(chan time.Time, 1)
+		context.AfterFunc(ctx, func() { ended <- time.Now() })
+		time.Sleep(ttl / 4)
+		f.Cut()
+		m, _, err := store.Members(background, a.ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newSession(t, store, nil)
+		if err := s.Break(background, "e"); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(m[0].At.Add(ttl)); d < 0 || d > 20*time.Millisecond {
+			t.Errorf("broken %v after its session lapsed", d)
+		}
+		if d := time.Since(<-ended); d < grace {
+			t.Errorf("broken %v after its term ended, want at least the grace of %v", d, grace)
+		}
+		if _, err := electionOf(t, s, nil).TryCampaign(background); err != nil {
+			t.Errorf("TryCampaign after Break: %v", err)
+		}
+	})
+}

@@ -1,0 +1,75 @@
+package leader_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// A leadership whose function goes on after its end and the grace is what makes a
+// process unhealthy, until the function returns.
+func TestFunctionThatOutlivesItsTermIsUnhealthy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFaulty(t, dsynctest.NewMemory(), nil)
+		s := newSession(t, f, nil)
+		e := electionOf(t, s, nil)
+		ctx, cancel := context.WithCancel(background)
+		end := make(chan struct{})
+		var deaf bool
+		go e.Run(ctx, func(term context.Context) error {
+			<-term.Done()
+			if deaf = !deaf; deaf {
+				<-end
+			}
+			return nil
+		})
+		synctest.Wait()
+		f.Cut()
+		time.Sleep(2 * ttl)
+		f.Heal()
+		synctest.Wait()
+		if err := s.Healthy(); !errors.Is(err, dsync.ErrOverstayed) {
+			t.Errorf("while the function goes on: %v, want %v", err, dsync.ErrOverstayed)
+		}
+		close(end)
+		synctest.Wait()
+		if err := s.Healthy(); err != nil {
+			t.Errorf("when it has returned: %v, want nil", err)
+		}
+		cancel()
+	})
+}
+
+// Who campaigns without Run says that the work is done by Resign, or by being elected
+// again.
+func TestTermThatIsNotResignedIsUnhealthy(t *testing.T) {
+	ends := map[string]func(e *leader.Election){
+		"Resign":   func(e *leader.Election) { e.Resign(background) },
+		"Campaign": func(e *leader.Election) { campaign(t, e) },
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := newSession(t, dsynctest.NewMemory(), nil)
+				e := electionOf(t, s, nil)
+				term := campaign(t, e)
+				go s.Break(background, e.Name())
+				<-term.Done()
+				time.Sleep(ttl)
+				if err := s.Healthy(); !errors.Is(err, dsync.ErrOverstayed) {
+					t.Errorf("before %s: %v, want %v", name, err, dsync.ErrOverstayed)
+				}
+				end(e)
+				if err := s.Healthy(); err != nil {
+					t.Errorf("after %s: %v, want nil", name, err)
+				}
+			})
+		})
+	}
+}
