@@ -1,0 +1,96 @@
+package program
+
+import (
+	"slices"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+// breakKey breaks who holds key, and checks that those have been told and have had
+// their grace.
+func (g *goroutine) breakKey(o Op, key string) {
+	c := g.begin(key)
+	cancel := c.context(g.tempo.patience(o), o.Variant&1 == 0)
+	defer cancel()
+	g.mu.Lock()
+	p := g.page(key)
+	p.breakBegins()
+	g.fault = time.Now()
+	before := slices.Clone(p.holds)
+	g.mu.Unlock()
+	err := c.life.Break(c.ctx, key)
+	c.returned(err, 0)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p.breakEnds()
+	if err != nil {
+		return
+	}
+	for _, h := range before {
+		if !h.pooled && h.blocks(time.Now(), g.grace()) {
+			g.fail("%s: after Break %s (token %d) still has %s, lost at %v", g.name, h.who, h.token, key, g.at(h.lostAt))
+		}
+	}
+}
+
+func (g *goroutine) status(key string) {
+	c := g.begin(key)
+	cancel := c.context(g.long, true)
+	defer cancel()
+	st, err := c.life.Status(c.ctx, key)
+	c.returned(err, store)
+	if err == nil {
+		g.checkStatus(st)
+	}
+}
+
+func (g *goroutine) list() {
+	c := g.begin("")
+	cancel := c.context(g.long, true)
+	defer cancel()
+	var last error
+	after := ""
+	for st, err := range c.life.List(c.ctx, g.w.Prefix) {
+		if last = err; err != nil {
+			break
+		}
+		if st.Key <= after {
+			g.mu.Lock()
+			g.fail("%s: List has %q after %q", g.name, st.Key, after)
+			g.mu.Unlock()
+		}
+		after = st.Key
+		g.checkStatus(st)
+	}
+	c.returned(last, store)
+}
+
+// checkStatus checks what can be said of any status.
+func (g *goroutine) checkStatus(st dsync.Status) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var sum int64
+	seen := make(map[string]bool)
+	tokens := make(map[int64]bool)
+	for _, h := range st.Holders {
+		sum += h.Weight
+		if seen[h.Claim] || tokens[h.Token] {
+			g.fail("%s: status of %s has a claim or a token twice:\n%v", g.name, st.Key, st)
+		}
+		seen[h.Claim], tokens[h.Token] = true, true
+	}
+	for _, w := range st.Line {
+		if seen[w.Claim] {
+			g.fail("%s: status of %s has a claim twice:\n%v", g.name, st.Key, st)
+		}
+		seen[w.Claim] = true
+	}
+	limit := st.Limit
+	if st.Kind == dsync.KindSemaphore {
+		limit = max(limit, g.page(st.Key).limit)
+	}
+	if sum > limit {
+		g.fail("%s: status of %s has %d held of %d:\n%v", g.name, st.Key, sum, limit, st)
+	}
+}

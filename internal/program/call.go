@@ -1,0 +1,158 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+// A call is one call of dsync that is checked.
+type call struct {
+	r     *runner
+	who   string
+	life  *life
+	key   string // "" if it is about none
+	began time.Time
+	ctx   context.Context // nil: the call has none
+	ends  time.Time       // when ctx ends
+	most  time.Duration   // how long it may take, if that is not until ctx ends
+	shaky bool            // the link was cut when it began, or shortly before
+}
+
+// allowed says which errors a call may return beyond those of its context and of
+// its session's end.
+type allowed int
+
+const (
+	held  allowed = 1 << iota // ErrHeld
+	lost                      // ErrLost
+	store                     // those of a store that can't be reached
+)
+
+// call begins a call. r.mu must be held.
+func (r *runner) call(who string, l *life, key string) *call {
+	s := l.slot
+	if l.first.IsZero() {
+		l.first = time.Now()
+	}
+	return &call{
+		r: r, who: who, life: l, key: key, began: time.Now(),
+		// An attempt that began before Heal may not be answered.
+		shaky: s.cut || !s.healed.IsZero() && time.Since(s.healed) < r.ttl,
+	}
+}
+
+// context gives the call a context that ends after d, in one of two ways.
+func (c *call) context(d time.Duration, deadline bool) (cancel func()) {
+	c.ends = c.began.Add(d)
+	if deadline {
+		ctx, cancel := context.WithDeadline(context.Background(), c.ends)
+		c.ctx = ctx
+		return cancel
+	}
+	ctx, stop := context.WithCancelCause(context.Background())
+	c.ctx = ctx
+	if d == 0 {
+		stop(errEnough)
+		return func() {}
+	}
+	t := time.AfterFunc(d, func() { stop(errEnough) })
+	return func() { t.Stop(); stop(nil) }
+}
+
+// errEnough is the cause of contexts that are cancelled.
+var errEnough = errors.New("program: waited enough")
+
+// returned checks how the call returned.
+func (c *call) returned(err error, allow allowed) {
+	r := c.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	took := now.Sub(c.began)
+	r.note(c.who, "… after %v: %v", took, err)
+	until := c.ends
+	if c.most > 0 {
+		until = c.began.Add(c.most)
+	}
+	if !until.IsZero() && now.After(until.Add(r.slack)) {
+		r.fail("%s: a call returned %v after it began, and should have after %v", c.who, took, until.Sub(c.began))
+	}
+	if err == nil {
+		return
+	}
+	switch {
+	case errors.Is(err, dsync.ErrClosed) && c.life.closing:
+	case errors.Is(err, dsync.ErrHeld):
+		if allow&held == 0 {
+			r.fail("%s: ErrHeld from a call that does not try: %v", c.who, err)
+		}
+	case errors.Is(err, dsync.ErrLost) && allow&lost != 0:
+	case errors.Is(err, dsync.ErrMismatch) && (c.key == r.w.Prefix+mixed || r.resized(c.key)):
+	case c.ctx != nil && c.ctx.Err() != nil && errors.Is(err, c.ctx.Err()):
+		if cause := context.Cause(c.ctx); !errors.Is(err, cause) && allow&(store|lost) == 0 {
+			r.fail("%s: the cause %q of the context's end is not in the error: %v", c.who, cause, err)
+		}
+	case allow&store != 0 && (c.shaky || c.life.slot.cut || !c.life.slot.healed.Before(c.began) || !r.bubble):
+	case strings.Contains(err.Error(), "it must be from 1 to its size") && r.resized(c.key):
+	default:
+		r.fail("%s: an error that the documentation does not allow: %v", c.who, err)
+	}
+}
+
+// resized reports whether semaphores of key may have another size than others say.
+func (r *runner) resized(key string) bool {
+	return strings.HasPrefix(strings.TrimPrefix(key, r.w.Prefix), "sem") && r.p.has(Resize)
+}
+
+// waits notes that a call waits for its key, until the returned function is called
+// with the error; that checks that the key was not free for all that time.
+func (c *call) waits() (over func(err error)) {
+	r := c.r
+	r.mu.Lock()
+	r.page(c.key).waits++
+	r.mu.Unlock()
+	return func(err error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		p := r.page(c.key)
+		p.waits--
+		p.quiet = time.Now()
+		if ctx := c.ctx.Err(); err == nil || ctx != nil && errors.Is(err, ctx) {
+			c.prompt(p)
+		}
+		if took := time.Since(c.began); err != nil && c.ctx.Err() != nil && took >= r.tempo.idle {
+			if free := r.idle(c.key, false); free >= r.tempo.idle {
+				r.fail("%s waited %v for %s, which has been free for %v", c.who, took, c.key, free)
+			}
+		}
+	}
+}
+
+// prompt checks, where everybody is told of everything, that a call did not wait for a
+// key that was free. r.mu must be held.
+func (c *call) prompt(p *page) {
+	r := c.r
+	if !r.bubble || !r.p.Calm || r.p.polling() || p.late || p.breaks > 0 || len(p.holds) > 0 {
+		return
+	}
+	if free := time.Since(later(p.held, c.began)); free > time.Second {
+		r.fail("%s waited %v for %s, which was free", c.who, free, c.key)
+	}
+}
+
+// tried checks that a try that failed had a reason.
+func (c *call) tried(err error) {
+	if !errors.Is(err, dsync.ErrHeld) {
+		return
+	}
+	r := c.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if free := r.idle(c.key, true); free >= r.tempo.idle {
+		r.fail("%s: %s has been free for %v: %v", c.who, c.key, free, err)
+	}
+}

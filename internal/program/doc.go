@@ -1,0 +1,28 @@
+// Package program turns bytes into programs that use locks, runs them and checks
+// what package dsync promises while they run: fuzzing of dsync by its public face.
+//
+// A [Program] is what some goroutines of some sessions do with a few keys. Any
+// bytes are one ([Decode]); short ones are small. [Run] runs it in a [World]: a
+// store in the memory of a bubble, whose links can be cut and noisy ([InMemory]), or a
+// server, in real time. What it checks:
+//
+//   - Exclusion. At each grant no other hold of the key goes beyond its limit:
+//     none whose Lost is open, and none whose grace is running.
+//   - Tokens. Those of exclusive holds of a key grow from grant to grant, those of
+//     readers are greater than any writer's before, and none is given twice but to
+//     readers of one session.
+//   - Losses have a reason: a link that was cut or noisy, a closed session, a Break, the end
+//     of a lease. Unlock tells of each.
+//   - Every call returns when its context ends, or when its documentation says, and
+//     with an error that its documentation allows for what has happened.
+//   - Nobody waits, and no try fails, for a key that has long been free; where every
+//     session is told of everything, not for a second.
+//   - Once: at most one run succeeds, it is sealed if one does, and every caller is
+//     given that run's value.
+//   - In the end, when everything was unlocked, no living session has a claim left;
+//     each can still have each key; after they were closed nobody holds a key or
+//     waits for one.
+//
+// A failure prints the program, twice: as bytes for Decode, and as text; and what
+// happened, with times since the start.
+package program

@@ -1,0 +1,196 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+// finish checks what must hold when all goroutines have released what they had.
+func (r *runner) finish() {
+	const who = "end"
+	r.mu.Lock()
+	r.note(who, "all goroutines are done")
+	r.mu.Unlock()
+	for _, s := range r.slots {
+		r.disturb(s, Heal)
+	}
+	for _, s := range r.slots {
+		// In the program what it held here itself may have kept it from asking, or it had
+		// no watch.
+		if s.life.replayed && !s.life.closing {
+			r.hear(s.life, r.ttl)
+		}
+	}
+
+	r.clean(who)
+	for _, s := range r.slots {
+		for _, key := range keys() {
+			r.turn(who, s.life, r.w.Prefix+key)
+		}
+	}
+	for _, s := range r.slots {
+		r.close(s.life, 0, who)
+	}
+	r.audit(who)
+}
+
+// clean waits until no living session has a claim, but such as end by themselves.
+func (r *runner) clean(who string) {
+	began := time.Now()
+	step := time.Second
+	if !r.bubble {
+		step = 200 * time.Millisecond
+	}
+	for {
+		left := r.left()
+		if left == "" {
+			return
+		}
+		if time.Since(began) > r.settle {
+			r.mu.Lock()
+			r.fail("%s: %v after everything was unlocked: %s", who, r.settle, left)
+			r.mu.Unlock()
+			return
+		}
+		time.Sleep(step)
+	}
+}
+
+// left says what claims living sessions have, or that somebody keeps a key.
+func (r *runner) left() string {
+	alive := make(map[string]bool)
+	var look *life
+	for _, s := range r.slots {
+		if !s.life.closing {
+			look = s.life
+			alive[s.life.ID()] = true
+		}
+	}
+	if look == nil {
+		return ""
+	}
+	for _, key := range keys() {
+		ctx, cancel := context.WithTimeout(context.Background(), r.ttl)
+		st, err := look.Load(ctx, r.w.Prefix+key)
+		cancel()
+		if err != nil {
+			return err.Error()
+		}
+		for _, h := range st.Holders {
+			if h.Until.IsZero() && alive[h.Session] || st.Now.Before(h.Until) {
+				return fmt.Sprintf("session %s holds %s with claim %s, token %d, until %v", h.Session, key, h.Claim, h.Token, h.Until)
+			}
+		}
+		for _, w := range st.Ahead {
+			if alive[w.Session] {
+				return fmt.Sprintf("session %s waits for %s with claim %s", w.Session, key, w.Claim)
+			}
+		}
+	}
+	return ""
+}
+
+// turn locks and unlocks a key, which nobody else asks for.
+func (r *runner) turn(who string, l *life, key string) {
+	if l.closing {
+		return
+	}
+	r.mu.Lock()
+	c := r.call(who, l, key)
+	r.note(who, "%s by s%d", key, l.slot.number)
+	r.mu.Unlock()
+	cancel := c.context(r.settle, true)
+	defer cancel()
+	err := r.lockAny(c.ctx, l, key)
+	for errors.Is(err, dsync.ErrMismatch) && c.ctx.Err() == nil {
+		// The store has answered no release yet of what this session had as another kind.
+		time.Sleep(r.ttl / 10)
+		err = r.lockAny(c.ctx, l, key)
+	}
+	if err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.fail("%s: s%d can't have %s within %v, which nobody has: %v", who, l.slot.number, key, r.settle, err)
+	}
+}
+
+// lockAny locks and unlocks key as the kind that it was used as.
+func (r *runner) lockAny(ctx context.Context, l *life, key string) error {
+	st, err := l.Load(ctx, key)
+	if err != nil || st.Sealed {
+		return err
+	}
+	turn := func(lock, unlock func(context.Context) error) error {
+		if err := lock(ctx); err != nil {
+			return err
+		}
+		end, cancel := context.WithTimeout(context.Background(), r.ttl)
+		defer cancel()
+		return unlock(end)
+	}
+	switch st.Kind {
+	case dsync.KindRWMutex:
+		m := l.RWMutex(key)
+		if err := turn(m.LockContext, m.UnlockContext); err != nil {
+			return err
+		}
+		return turn(m.RLockContext, m.RUnlockContext)
+	case dsync.KindSemaphore:
+		m := l.Semaphore(key, st.Limit) // whatever it has been resized to
+		return turn(func(ctx context.Context) error { return m.Acquire(ctx, st.Limit) },
+			func(ctx context.Context) error { return m.ReleaseContext(ctx, st.Limit) })
+	case dsync.KindOnce:
+		err := l.Once(key).Do(ctx, func(context.Context) error { return errRun })
+		if !errors.Is(err, errRun) {
+			return fmt.Errorf("a run that fails: %w", err)
+		}
+		return nil
+	}
+	m := l.Mutex(key)
+	return turn(m.LockContext, m.UnlockContext)
+}
+
+// audit looks with a session of its own at what the others have left behind.
+func (r *runner) audit(who string) {
+	shaken := false
+	for _, s := range r.slots {
+		shaken = shaken || s.life.shaken
+	}
+	if r.bubble && (shaken || r.p.has(Cut, Noise)) {
+		time.Sleep(2 * r.ttl) // a session that was cut off may have been left to lapse
+	}
+	last := r.open(len(r.p.Sessions), &slot{number: len(r.p.Sessions)})
+	ctx, cancel := context.WithTimeout(context.Background(), r.settle)
+	defer cancel()
+	for _, name := range keys() {
+		key := r.w.Prefix + name
+		if value, done, err := last.Once(key).Value(ctx); err != nil {
+			r.report("%s: value of %s: %v", who, key, err)
+		} else {
+			r.checkOnce(key, value, done)
+			if done {
+				continue
+			}
+		}
+		if err := r.lockAny(ctx, last, key); err != nil {
+			r.report("%s: %s can't be had after all were closed: %v", who, key, err)
+		}
+		st, err := last.Status(ctx, key)
+		if err != nil {
+			r.report("%s: status of %s: %v", who, key, err)
+		} else if len(st.Holders) > 0 || st.Waiting > 0 {
+			r.report("%s: after all were closed and the last try was unlocked:\n%v", who, st)
+		}
+	}
+	r.close(last, 0, who)
+}
+
+func (r *runner) report(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fail(format, args...)
+}

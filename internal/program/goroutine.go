@@ -1,0 +1,208 @@
+package program
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+// A goroutine does its ops one after the other, and in the end releases all it has.
+type goroutine struct {
+	*runner
+	slot  *slot
+	name  string
+	holds []*hold
+	pools map[poolKey]*pool
+	onces map[poolKey]*dsync.Once
+}
+
+// A poolKey names a value of a goroutine that it uses more than once.
+type poolKey struct {
+	life *life
+	key  string
+	sem  bool // of pools
+}
+
+// A pool is a Semaphore or RWMutex that is held several times at once.
+type pool struct {
+	sem *dsync.Semaphore
+	rw  *dsync.RWMutex
+	n   int64 // what is held
+	h   *hold // in the book while n > 0
+}
+
+func (g *goroutine) run(ops []Op) {
+	defer func() {
+		if e := recover(); e != nil {
+			panic(fmt.Sprintf("%v\n%v", e, g.p)) // so that it says which program it was
+		}
+	}()
+	g.pools, g.onces = make(map[poolKey]*pool), make(map[poolKey]*dsync.Once)
+	for _, o := range ops {
+		time.Sleep(min(o.Delay, g.delay))
+		g.log(o)
+		g.do(o)
+	}
+	// In the order of the grants, as if it had been so written.
+	for len(g.holds) > 0 {
+		g.release(g.holds[0], Op{Arg: 15})
+	}
+	for _, p := range g.pools {
+		for p.n > 0 {
+			g.drain(p, Op{Arg: 15})
+		}
+	}
+}
+
+func (g *goroutine) log(o Op) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.note(g.name, "%v", o)
+}
+
+// begin begins a call about a key with the session that the slot has now.
+func (g *goroutine) begin(key string) *call {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.call(g.name, g.slot.life, key)
+}
+
+// wait is how long a call may wait for key: not long if the goroutine would wait for
+// itself.
+func (g *goroutine) wait(o Op, key string) time.Duration {
+	d := g.tempo.patience(o)
+	for _, h := range g.holds {
+		if h.key == key {
+			d = min(d, g.short[3])
+		}
+	}
+	for k, p := range g.pools {
+		if k.key == key && p.n > 0 {
+			d = min(d, g.short[3])
+		}
+	}
+	return d
+}
+
+func (g *goroutine) do(o Op) {
+	key := g.w.Prefix + o.key()
+	switch o.Verb {
+	case Lock, TryLock, ForceLock:
+		g.lock(o, key)
+	case WriteLock, TryWriteLock, ForceWriteLock:
+		g.writeLock(o, key)
+	case ReadLock, TryReadLock:
+		g.readLock(o, key)
+	case Acquire, TryAcquire:
+		g.acquire(o, key)
+	case Lease, TryLease:
+		g.lease(o, key)
+	case Unlock, UnlockAfter, WriteUnlock, ReadUnlock, Release, EndLease:
+		g.releaseOne(o, key)
+	case Resize:
+		g.resize(o, key)
+	case Extend:
+		g.extend(key)
+	case Once:
+		g.once(o, key)
+	case Break:
+		g.breakKey(o, key)
+	case Status:
+		g.status(key)
+	case List:
+		g.list()
+	case Sleep:
+		time.Sleep(g.nap(o))
+	case Close:
+		g.close(g.life(), g.tempo.patience(o), g.name)
+	case Open:
+		g.reopen()
+	case Cut, Noise, Heal:
+		if g.w.Links != nil {
+			g.disturb(g.slot, o.Verb)
+		}
+	case Replay:
+		if g.w.Links != nil {
+			g.replay(g.slot)
+		}
+	}
+}
+
+func (g *goroutine) life() *life {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.slot.life
+}
+
+// reopen opens the session again if it is closed.
+func (g *goroutine) reopen() {
+	l := g.life()
+	select {
+	case <-l.closed:
+	default:
+		return
+	}
+	fresh := g.open(g.slot.number, g.slot)
+	g.mu.Lock()
+	if g.slot.life == l {
+		g.slot.life = fresh
+		fresh = nil
+	}
+	g.mu.Unlock()
+	if fresh != nil { // another goroutine was faster
+		g.close(fresh, 0, g.name)
+	}
+}
+
+// took enters a hold that a call was granted.
+func (g *goroutine) took(c *call, h *hold, what Verb) {
+	h.key, h.what, h.who, h.life, h.asked = c.key, what, g.name, c.life, c.began
+	if h.lost == nil && !h.pooled {
+		panic("program: a hold without Lost")
+	}
+	g.runner.grant(h)
+	g.holds = append(g.holds, h)
+}
+
+// releaseOne releases the oldest hold that the op can release.
+func (g *goroutine) releaseOne(o Op, key string) {
+	for _, h := range g.holds {
+		if h.key == key && releases(o.Verb, h.what) {
+			g.release(h, o)
+			return
+		}
+	}
+	for k, p := range g.pools {
+		if k.key == key && p.n > 0 && (p.sem != nil) == (o.Verb == Release) && (o.Verb == Release || o.Verb == ReadUnlock) {
+			g.drain(p, o)
+			return
+		}
+	}
+}
+
+// releases reports whether v undoes what.
+func releases(v, what Verb) bool {
+	switch what {
+	case Lock, TryLock, ForceLock:
+		return v == Unlock || v == UnlockAfter
+	case WriteLock, TryWriteLock, ForceWriteLock:
+		return v == WriteUnlock
+	case ReadLock, TryReadLock:
+		return v == ReadUnlock
+	case Acquire, TryAcquire:
+		return v == Release
+	}
+	return v == EndLease
+}
+
+func (g *goroutine) release(h *hold, o Op) {
+	h.free(o)
+	g.runner.ended(h)
+	for i := range g.holds {
+		if g.holds[i] == h {
+			g.holds = append(g.holds[:i], g.holds[i+1:]...)
+			return
+		}
+	}
+}

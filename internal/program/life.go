@@ -1,0 +1,141 @@
+package program
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+// A slot is one of the program's sessions, which may be closed and opened again.
+type slot struct {
+	number int
+	life   *life
+	cut    bool // or noisy
+	healed time.Time
+}
+
+// A life is a session of dsync. Its fields but s are guarded by the runner's mu.
+type life struct {
+	*dsync.Session
+	slot     *slot
+	set      Setting
+	first    time.Time // when it was first used
+	closing  bool      // Close was called
+	shaken   bool      // its link was cut once, or the server lost it
+	replayed bool      // its requests were delivered once more
+	closed   chan struct{}
+}
+
+// open opens the session of a slot.
+func (r *runner) open(i int, s *slot) *life {
+	l := &life{slot: s, closed: make(chan struct{})}
+	var set Setting
+	if i < len(r.p.Sessions) {
+		set = r.p.Sessions[i]
+	}
+	l.set = set
+	opt := set.Options(r.ttl)
+	if !r.bubble {
+		opt.Poll = 30 * time.Millisecond
+	}
+	opt.Hooks = &dsync.Hooks{SessionLost: func(_ string, cause error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.note(fmt.Sprint("s", i), "session lost: %v", cause)
+		if !r.bubble {
+			l.shaken = true // a real server may be slow
+		} else if !l.shaken {
+			r.fail("s%d was lost for no reason: %v", i, cause)
+		}
+	}}
+	l.Session = r.w.Open(i, set, opt)
+	l.shaken = s.cut
+	return l
+}
+
+// disturb has the link of a slot cut, noisy or healed.
+func (r *runner) disturb(s *slot, v Verb) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.cut == (v != Heal) {
+		return
+	}
+	s.cut = v != Heal
+	r.fault = time.Now()
+	link := r.w.Links[s.number]
+	switch v {
+	case Heal:
+		r.cuts--
+		s.healed = time.Now()
+		link.Heal()
+		return
+	case Cut:
+		link.Cut()
+	case Noise:
+		link.Noise()
+	}
+	r.cuts++
+	s.life.shaken = true
+}
+
+// replay delivers all that a slot has sent once more. A copy of a request that was
+// answered and has no release after it, as of a try that was refused, can join now, if it
+// comes while it still counts. A watch tells its session when that is granted; one
+// without a watch sees it when it asks for the key again, which it is made to.
+func (r *runner) replay(s *slot) {
+	_ = r.w.Links[s.number].Replay(context.Background())
+	r.mu.Lock()
+	r.fault = time.Now()
+	l := s.life
+	l.replayed = true
+	r.mu.Unlock()
+	if l.set.Polling {
+		r.hear(l, time.Millisecond)
+	}
+}
+
+// hear has a session ask for the keys that it has a claim on, for as long as patience
+// each, so that it hears of claims that it knows nothing of.
+func (r *runner) hear(l *life, patience time.Duration) {
+	for _, key := range keys() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		st, err := l.Load(ctx, r.w.Prefix+key)
+		if err == nil && concerns(st, l.ID()) {
+			_ = r.lockAny(ctx, l, r.w.Prefix+key)
+		}
+		cancel()
+	}
+}
+
+// concerns reports whether the session has a claim in st.
+func concerns(st dsync.State, session string) bool {
+	return slices.ContainsFunc(st.Holders, func(h dsync.Holder) bool { return h.Session == session }) ||
+		slices.ContainsFunc(st.Ahead, func(w dsync.Waiter) bool { return w.Session == session })
+}
+
+// close closes the session of a life.
+func (r *runner) close(l *life, patience time.Duration, who string) {
+	r.mu.Lock()
+	if l.closing {
+		r.mu.Unlock()
+		<-l.closed
+		return
+	}
+	l.closing = true
+	r.fault = time.Now()
+	c := r.call(who, l, "")
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	// The wait for holders, one attempt of each kind of what it still has to say.
+	c.ctx, c.most = ctx, min(patience, r.grace())+r.ttl
+	err := l.Session.Close(ctx)
+	c.returned(err, store)
+	close(l.closed)
+	r.mu.Lock()
+	r.fault = time.Now()
+	r.mu.Unlock()
+}

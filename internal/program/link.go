@@ -1,0 +1,83 @@
+package program
+
+import (
+	"hash/fnv"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// A Link is the way of a session to the store.
+type Link struct {
+	*dsynctest.Faulty
+	noisy, cut atomic.Bool
+	faults     atomic.Int64 // requests and events that had one
+}
+
+// newLink returns the link of the i-th session of p. What its noise does to which
+// request depends on p alone, but for requests of the same instant.
+func newLink(store dsync.Store, p Program, i int) *Link {
+	l := new(Link)
+	h := fnv.New64a()
+	h.Write(p.src)
+	draw := rand.New(rand.NewPCG(h.Sum64(), uint64(i)))
+	l.Faulty = dsynctest.NewFaulty(store, func(r dsynctest.Request) dsynctest.Fault {
+		switch {
+		case l.cut.Load():
+			l.faults.Add(1)
+		case l.noisy.Load() && draw.IntN(3) == 0:
+			l.faults.Add(1)
+			return noise(draw, r.Method)
+		}
+		return dsynctest.Fault{}
+	})
+	return l
+}
+
+// Cut has every request lost until Heal.
+func (l *Link) Cut() {
+	l.cut.Store(true)
+	l.Faulty.Cut()
+}
+
+// Noise has a third of the requests lost, late or repeated until Heal, or their
+// replies.
+func (l *Link) Noise() { l.noisy.Store(true) }
+
+// Heal ends Cut and Noise. What is late by then still comes.
+func (l *Link) Heal() {
+	l.cut.Store(false)
+	l.noisy.Store(false)
+	l.Faulty.Heal()
+}
+
+// latest is how late noise makes a request: past the TTL of a bubble.
+const latest = 12 * time.Second
+
+func noise(draw *rand.Rand, m dsynctest.Method) dsynctest.Fault {
+	late := []time.Duration{time.Millisecond, time.Second, latest}[draw.IntN(3)]
+	late = 1 + time.Duration(draw.Int64N(int64(late)))
+	switch draw.IntN(7) {
+	case 0:
+		return dsynctest.Fault{LoseRequest: true}
+	case 1:
+		return dsynctest.Fault{LoseReply: true}
+	case 2:
+		return dsynctest.Fault{Delay: late}
+	case 3:
+		return dsynctest.Fault{ReplyDelay: late}
+	case 4:
+		if m == dsynctest.MethodAcquire {
+			// Connections deliver once, and drivers repeat what was not answered: a copy
+			// of a request that was comes when it is void.
+			late += bubble.ttl
+		}
+		return dsynctest.Fault{Again: late}
+	case 5:
+		return dsynctest.Fault{Delay: late, LoseReply: true}
+	}
+	return dsynctest.Fault{LoseReply: true, Again: late}
+}

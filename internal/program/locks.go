@@ -1,0 +1,156 @@
+package program
+
+import (
+	"context"
+	"errors"
+
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+// A locker is a Mutex, or an RWMutex for writing.
+type locker interface {
+	LockContext(context.Context) error
+	TryLock() bool
+	TryLockContext(context.Context) error
+	ForceLock(context.Context) error
+	Unlock()
+	UnlockContext(context.Context) error
+	Lost() <-chan struct{}
+	Token() int64
+}
+
+var (
+	_ locker = (*dsync.Mutex)(nil)
+	_ locker = (*dsync.RWMutex)(nil)
+)
+
+// isOpen reports whether a Lost is open.
+func isOpen(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return false
+	default:
+		return true
+	}
+}
+
+func (g *goroutine) lock(o Op, key string) {
+	c := g.begin(key)
+	g.exclusive(c, o, c.life.Mutex(key))
+}
+
+func (g *goroutine) writeLock(o Op, key string) {
+	c := g.begin(key)
+	g.exclusive(c, o, c.life.RWMutex(key))
+}
+
+// asks runs a call that asks for a hold, in one of three ways, and reports whether
+// it was granted.
+func (g *goroutine) asks(c *call, o Op, wait, try func(context.Context) error) bool {
+	if !o.Verb.waits() {
+		// A try is bounded by its session's attempts.
+		cancel := c.context(g.long, o.Variant&1 == 0)
+		defer cancel()
+		err := try(c.ctx)
+		c.returned(err, held|store)
+		c.tried(err)
+		return err == nil
+	}
+	cancel := c.context(g.wait(o, c.key), o.Variant&1 == 0)
+	defer cancel()
+	over := c.waits()
+	err := wait(c.ctx)
+	over(err)
+	c.returned(err, 0)
+	return err == nil
+}
+
+func (g *goroutine) exclusive(c *call, o Op, m locker) {
+	wait := m.LockContext
+	if o.Verb == ForceLock || o.Verb == ForceWriteLock {
+		g.mu.Lock()
+		p := g.page(c.key)
+		p.breakBegins()
+		g.mu.Unlock()
+		defer func() {
+			g.mu.Lock()
+			p.breakEnds()
+			g.mu.Unlock()
+		}()
+		wait = m.ForceLock
+	}
+	if !g.asks(c, o, wait, m.TryLockContext) {
+		return
+	}
+	h := &hold{token: m.Token(), lost: m.Lost(), live: func() bool { return isOpen(m.Lost()) }}
+	h.free = func(o Op) {
+		if mu, ok := m.(*dsync.Mutex); ok && o.Verb == UnlockAfter {
+			g.unlockAfter(h, mu, o)
+			return
+		}
+		g.unlock(h, o, m.Unlock, m.UnlockContext)
+	}
+	g.took(c, h, o.Verb)
+}
+
+// unlock releases h in one of three ways.
+func (g *goroutine) unlock(h *hold, o Op, plain func(), ctx func(context.Context) error) {
+	c := g.beginRelease(h)
+	wasLost, excused := g.end(h)
+	if o.Variant == 1 {
+		c.most = g.ttl / 3
+		plain()
+		c.returned(nil, 0)
+		return
+	}
+	d := g.ttl
+	if o.Variant == 2 {
+		d = 0
+	}
+	cancel := c.context(d, true)
+	defer cancel()
+	g.checkRelease(c, h, ctx(c.ctx), wasLost, excused)
+}
+
+// beginRelease begins the call that releases h, by the session that it is of.
+func (g *goroutine) beginRelease(h *hold) *call {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.call(g.name, h.life, h.key)
+}
+
+// checkRelease checks the error of a release: that a loss is told, and that none is
+// that can't have been.
+func (g *goroutine) checkRelease(c *call, h *hold, err error, wasLost, excused bool) {
+	c.returned(err, lost)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	excused = excused || g.excused(h)
+	switch told := errors.Is(err, dsync.ErrLost); {
+	case told && !excused:
+		g.fail("%s released %s (token %d) and was told that it was lost, for no reason: %v", c.who, h.key, h.token, err)
+	case wasLost && !told && !h.pooled:
+		g.fail("%s released %s (token %d), which was lost, and was not told: %v", c.who, h.key, h.token, err)
+	}
+}
+
+func (g *goroutine) unlockAfter(h *hold, m *dsync.Mutex, o Op) {
+	c := g.beginRelease(h)
+	d := g.keep(o)
+	g.mu.Lock()
+	p := g.page(h.key)
+	k := kept{who: g.name, until: c.began.Add(d), breaks: p.breaks}
+	breaking := p.breakPends(3 * g.ttl) // what it is told by may be lost or delayed
+	p.late = true
+	g.mu.Unlock()
+	wasLost, excused := g.end(h)
+	cancel := c.context(g.ttl, true)
+	defer cancel()
+	err := m.UnlockAfter(c.ctx, d)
+	g.checkRelease(c, h, err, wasLost, excused)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err == nil && !breaking {
+		p.kept = append(p.kept, k)
+	}
+}

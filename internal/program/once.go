@@ -1,0 +1,154 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+// errRun is what a run of a Once fails with, or panics with.
+var errRun = errors.New("program: the run failed")
+
+// A run is one call of the function of a Once.
+type run struct {
+	value  string
+	began  bool
+	ends   string
+	wasOff bool // its hold was over before it returned
+}
+
+func (g *goroutine) once(o Op, key string) {
+	c := g.begin(key)
+	k := poolKey{life: c.life, key: key}
+	v := g.onces[k]
+	if v == nil || o.Arg&1 == 0 {
+		v = c.life.Once(key)
+		g.onces[k] = v
+	}
+	g.mu.Lock()
+	g.runs++
+	r := &run{value: fmt.Sprint("run ", g.runs), ends: onceEnds[o.Variant]}
+	g.mu.Unlock()
+
+	d := g.wait(o, key) + g.nap(o)
+	cancel := c.context(d, o.Arg&2 == 0)
+	defer cancel()
+	c.ends = c.ends.Add(g.nap(o) + g.ttl/3) // the run doesn't look at its context; a release after it
+	over := c.waits()
+	value, err, panicked := g.doOnce(c, v, o, r, over)
+	if !r.began {
+		over(err)
+	}
+	allow := lost
+	if r.began && r.ends == "fail" && errors.Is(err, errRun) {
+		g.mu.Lock()
+		g.note(g.name, "… %v", err)
+		g.mu.Unlock()
+		err = nil
+	} else if r.began && r.ends != "succeed" && !panicked {
+		g.mu.Lock()
+		g.fail("%s: the run was to %s, and Do returned %v", g.name, r.ends, err)
+		g.mu.Unlock()
+	}
+	if !r.began {
+		allow = 0
+	}
+	c.returned(err, allow)
+	g.judge(key, r, value, err)
+}
+
+// judge enters what came of a call of Do.
+func (g *goroutine) judge(key string, r *run, value []byte, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p := g.page(key)
+	switch {
+	case !r.began:
+		if err == nil {
+			p.given = append(p.given, string(value))
+		}
+	case r.ends != "succeed":
+	case err == nil:
+		p.sealed = append(p.sealed, r.value)
+		if string(value) != r.value {
+			g.fail("%s: a run with result %q returned %q", g.name, r.value, value)
+		}
+		if r.wasOff {
+			g.fail("%s: a run of %s counts though its hold ended before it returned", g.name, key)
+		}
+	case r.wasOff:
+		if !errors.Is(err, dsync.ErrLost) {
+			g.fail("%s: the hold of a run of %s ended before it returned, and the error is %v", g.name, key, err)
+		}
+	default:
+		p.maybe = append(p.maybe, r.value) // it can't be told whether the seal was made
+	}
+}
+
+// doOnce calls DoValue and recovers what its function panics with.
+func (g *goroutine) doOnce(c *call, v *dsync.Once, o Op, r *run, over func(error)) (value []byte, err error, panicked bool) {
+	var h *hold
+	defer func() {
+		if h != nil {
+			g.ended(h)
+		}
+		if e := recover(); e != nil {
+			if e != errRun {
+				panic(e)
+			}
+			panicked = true
+		}
+	}()
+	value, err = v.DoValue(c.ctx, func(ctx context.Context) ([]byte, error) {
+		r.began = true
+		over(nil)
+		h = &hold{
+			key: c.key, what: Once, who: g.name, life: c.life, asked: c.began, token: dsync.OnceToken(ctx),
+			lost: ctx.Done(), live: func() bool { return dsync.OnceToken(ctx) != 0 },
+		}
+		g.grant(h)
+		time.Sleep(g.nap(o))
+		r.wasOff, _ = g.end(h)
+		switch r.ends {
+		case "fail":
+			return nil, errRun
+		case "panic":
+			panic(errRun)
+		}
+		return []byte(r.value), nil
+	})
+	return value, err, panicked
+}
+
+// checkOnce checks in the end that the key is sealed if and only if a run counts,
+// with its result, and that this is what everybody was told.
+func (r *runner) checkOnce(key string, value []byte, done bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.page(key)
+	if len(p.sealed) > 1 {
+		r.fail("%s: more than one run succeeded: %q", key, p.sealed)
+	}
+	want := append(append([]string(nil), p.sealed...), p.maybe...)
+	switch {
+	case !done && len(p.sealed) > 0:
+		r.fail("%s: a run succeeded, with %q, and it is not sealed", key, p.sealed)
+	case !done && len(p.given) > 0:
+		r.fail("%s: it is not sealed, and Do has returned %q", key, p.given)
+	case !done:
+		return
+	case len(p.sealed) > 0 && string(value) != p.sealed[0]:
+		r.fail("%s: sealed with %q; the run that succeeded had %q", key, value, p.sealed)
+	case !slices.Contains(want, string(value)):
+		r.fail("%s: sealed with %q; no run that may have succeeded had that: %q", key, value, want)
+	}
+	for _, v := range p.given {
+		if v != string(value) {
+			r.fail("%s: sealed with %q, and Do has returned %q", key, value, v)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package program
+
+import (
+	"fmt"
+	"time"
+)
+
+// An Op is one step of a goroutine.
+type Op struct {
+	Session, Goroutine int           // who
+	Delay              time.Duration // slept before it, in a bubble
+	Verb               Verb
+	Key                int // 0 or 1; 2: the key that is used as every kind
+	Variant            int // 0 to 3: which form of a call
+	Arg                int // 0 to 15: how much, how long
+}
+
+// A Verb says what an Op does.
+type Verb uint8
+
+// The verbs. Those that release something do nothing if the goroutine has none of
+// that.
+const (
+	Lock Verb = iota
+	TryLock
+	Unlock
+	UnlockAfter
+	ForceLock
+	WriteLock
+	TryWriteLock
+	WriteUnlock
+	ForceWriteLock
+	ReadLock
+	TryReadLock
+	ReadUnlock
+	Acquire
+	TryAcquire
+	Release
+	Resize
+	Once
+	Lease
+	TryLease
+	Extend
+	EndLease
+	Break
+	Status
+	List
+	Sleep
+
+	// From here on not in calm programs.
+	Close
+	Open
+	Cut
+	Heal
+	Replay
+	Noise
+
+	verbs
+)
+
+var verbNames = [verbs]string{
+	"Lock", "TryLock", "Unlock", "UnlockAfter", "ForceLock",
+	"WriteLock", "TryWriteLock", "WriteUnlock", "ForceWriteLock",
+	"ReadLock", "TryReadLock", "ReadUnlock",
+	"Acquire", "TryAcquire", "Release", "Resize", "Once",
+	"Lease", "TryLease", "Extend", "EndLease",
+	"Break", "Status", "List", "Sleep", "Close", "Open", "Cut", "Heal", "Replay", "Noise",
+}
+
+func (v Verb) String() string { return verbNames[v] }
+
+// key returns the name of the key that the op is about.
+func (o Op) key() string {
+	family := ""
+	switch o.Verb {
+	case Lock, TryLock, Unlock, UnlockAfter, ForceLock, Lease, TryLease, Extend, EndLease:
+		family = "mutex"
+	case WriteLock, TryWriteLock, WriteUnlock, ForceWriteLock, ReadLock, TryReadLock, ReadUnlock:
+		family = "rw"
+	case Acquire, TryAcquire, Release, Resize:
+		family = "sem"
+	case Once:
+		family = "once"
+	case Break, Status:
+		family = families[o.Arg%len(families)]
+	}
+	return keyName(family, o.Key)
+}
+
+var families = []string{"mutex", "rw", "sem", "once"}
+
+// mixed is the key that is used as every kind.
+const mixed = "mixed"
+
+func keyName(family string, n int) string {
+	if n == 2 {
+		return mixed
+	}
+	return fmt.Sprint(family, n)
+}
+
+// keys returns all keys that programs use.
+func keys() []string {
+	all := []string{mixed}
+	for _, f := range families {
+		all = append(all, keyName(f, 0), keyName(f, 1))
+	}
+	return all
+}
+
+func (o Op) String() string {
+	s := o.Verb.String()
+	if k := o.key(); o.Verb < List {
+		s += " " + k
+	}
+	switch {
+	case o.Verb.waits():
+		s += fmt.Sprintf(" for up to %v", bubble.patience(o))
+	case o.Verb == UnlockAfter:
+		s += fmt.Sprintf(" %v", bubble.keep(o))
+	case o.Verb == Resize:
+		s += fmt.Sprintf(" to %d", o.size())
+	case o.Verb == Sleep:
+		s += fmt.Sprintf(" %v", bubble.nap(o))
+	}
+	switch o.Verb {
+	case Acquire, TryAcquire, Release:
+		s += fmt.Sprintf(" n=%d", o.n())
+	case Once:
+		s += fmt.Sprintf(", run %v, then %s", bubble.nap(o), onceEnds[o.Variant])
+	case Lease, TryLease:
+		s += fmt.Sprintf(", lease %v", bubble.lease(o))
+	}
+	return s + fmt.Sprintf(" (variant %d)", o.Variant)
+}
+
+// waits reports whether the verb's call has a context that bounds a wait.
+func (v Verb) waits() bool {
+	switch v {
+	case Lock, ForceLock, WriteLock, ForceWriteLock, ReadLock, Acquire, Once, Lease, Break:
+		return true
+	}
+	return false
+}
+
+func (o Op) n() int64    { return 1 + int64(o.Variant) }
+func (o Op) size() int64 { return 1 + int64(o.Arg%5) }
+
+var onceEnds = [4]string{"succeed", "fail", "panic", "succeed"}

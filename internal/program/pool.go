@@ -1,0 +1,143 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+func (g *goroutine) readLock(o Op, key string) {
+	c := g.begin(key)
+	if o.Variant >= 2 {
+		p := g.pool(c, false)
+		if p.rw == nil {
+			p.rw = c.life.RWMutex(key)
+			p.h.shared = true
+			p.h.live = func() bool { return isOpen(p.rw.RLost()) }
+		}
+		if g.asks(c, o, p.rw.RLockContext, p.rw.TryRLockContext) {
+			g.add(c, p, o, 1, p.rw.RToken)
+		}
+		return
+	}
+	m := c.life.RWMutex(key)
+	if !g.asks(c, o, m.RLockContext, m.TryRLockContext) {
+		return
+	}
+	h := &hold{shared: true, token: m.RToken(), lost: m.RLost(), live: func() bool { return isOpen(m.RLost()) }}
+	h.free = func(o Op) { g.unlock(h, o, m.RUnlock, m.RUnlockContext) }
+	g.took(c, h, o.Verb)
+}
+
+func (g *goroutine) acquire(o Op, key string) {
+	c := g.begin(key)
+	n := min(o.n(), semSize)
+	if o.Arg%2 == 1 {
+		p := g.pool(c, true)
+		if p.sem == nil {
+			p.sem = c.life.Semaphore(key, semSize)
+			p.h.live = func() bool { return isOpen(p.sem.Lost()) }
+		}
+		if g.asks(c, o, func(ctx context.Context) error { return p.sem.Acquire(ctx, n) },
+			func(ctx context.Context) error { return p.sem.TryAcquireContext(ctx, n) }) {
+			g.add(c, p, o, n, p.sem.Token)
+		}
+		return
+	}
+	m := c.life.Semaphore(key, semSize)
+	if !g.asks(c, o, func(ctx context.Context) error { return m.Acquire(ctx, n) },
+		func(ctx context.Context) error { return m.TryAcquireContext(ctx, n) }) {
+		return
+	}
+	h := &hold{weight: n, token: m.Token(), lost: m.Lost(), live: func() bool { return isOpen(m.Lost()) }}
+	h.free = func(o Op) {
+		g.unlock(h, o, func() { m.Release(n) }, func(ctx context.Context) error { return m.ReleaseContext(ctx, n) })
+	}
+	g.took(c, h, o.Verb)
+}
+
+// pool returns the value that the goroutine holds several times.
+func (g *goroutine) pool(c *call, sem bool) *pool {
+	k := poolKey{c.life, c.key, sem}
+	if g.pools[k] == nil {
+		g.pools[k] = &pool{h: &hold{}}
+	}
+	return g.pools[k]
+}
+
+// add adds what was granted to a pool.
+func (g *goroutine) add(c *call, p *pool, o Op, n int64, token func() int64) {
+	h := &hold{key: c.key, what: o.Verb, who: g.name, life: c.life, asked: c.began, pooled: true}
+	h.shared, h.live = p.h.shared, p.h.live
+	if !h.shared {
+		h.weight = n
+	}
+	if p.n == 0 {
+		h.token = token()
+	}
+	g.grant(h) // checked by itself; the first one stands for all
+	p.n += n
+	if p.n == n {
+		p.h = h
+		return
+	}
+	g.mu.Lock()
+	p.h.weight += h.weight
+	h.ending = true
+	g.mu.Unlock()
+	g.ended(h)
+}
+
+// drain releases some of a pool.
+func (g *goroutine) drain(p *pool, o Op) {
+	n := int64(1)
+	if p.sem != nil {
+		n = min(p.n, o.n())
+	}
+	c := g.beginRelease(p.h)
+	h := p.h
+	p.n -= n
+	g.mu.Lock()
+	if !h.shared {
+		h.weight -= n
+	}
+	last := p.n == 0
+	g.mu.Unlock()
+	if last {
+		g.end(h)
+	}
+	cancel := c.context(g.ttl, true)
+	defer cancel()
+	var err error
+	if p.sem != nil {
+		err = p.sem.ReleaseContext(c.ctx, n)
+	} else {
+		err = p.rw.RUnlockContext(c.ctx)
+	}
+	g.mu.Lock()
+	excused := g.excused(h)
+	g.mu.Unlock()
+	g.checkRelease(c, h, err, false, excused)
+	if last {
+		g.ended(h)
+		p.h = &hold{shared: h.shared, live: h.live}
+	}
+}
+
+func (g *goroutine) resize(o Op, key string) {
+	c := g.begin(key)
+	g.mu.Lock()
+	p := g.page(key)
+	p.limit = max(p.limit, o.size())
+	g.fault = time.Now() // who waits for more may have to go on waiting
+	g.mu.Unlock()
+	cancel := c.context(g.long, true)
+	defer cancel()
+	err := c.life.Semaphore(key, semSize).Resize(c.ctx, o.size())
+	if errors.Is(err, dsync.ErrRefused) {
+		err = nil // somebody waits for more
+	}
+	c.returned(err, store)
+}

@@ -1,0 +1,132 @@
+package program
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// MaxOps is how many steps a program has at the most.
+const MaxOps = 64
+
+// A Program is what the goroutines of some sessions do.
+type Program struct {
+	Calm     bool      // no session is closed or cut off, and no request is lost, late or comes twice
+	Sessions []Setting // 2 to 4
+	Ops      []Op      // of all goroutines; each does its own in this order
+
+	src []byte
+}
+
+// Decode returns the program that the bytes are: one byte of how many sessions and
+// whether it is calm, one for each session's [Setting], and three for each [Op].
+// What is missing is zero; what is too much is left out.
+func Decode(b []byte) Program {
+	next := func() byte {
+		if len(b) == 0 {
+			return 0
+		}
+		c := b[0]
+		b = b[1:]
+		return c
+	}
+	p := Program{src: slices.Clone(b[:min(len(b), 5+3*MaxOps)])}
+	head := next()
+	p.Calm = head&4 != 0
+	for range 2 + int(head&3)%3 {
+		p.Sessions = append(p.Sessions, decodeSetting(next()))
+	}
+	n := int(verbs)
+	if p.Calm {
+		n = int(Close)
+	}
+	for len(b) > 0 && len(p.Ops) < MaxOps {
+		verb, who, how := next(), next(), next()
+		p.Ops = append(p.Ops, Op{
+			Verb:      Verb(int(verb) % n),
+			Session:   int(who&3) % len(p.Sessions),
+			Goroutine: int(who>>2&3) % 3,
+			Key:       []int{0, 1, 2, 0}[who>>4&3],
+			Variant:   int(who >> 6),
+			Arg:       int(how & 15),
+			Delay:     delays[how>>4],
+		})
+	}
+	return p
+}
+
+// delays in a bubble: many at once, some that pass a turn, a period of heartbeats, a
+// TTL.
+var delays = [16]time.Duration{
+	0, 0, 0, 0, 0, time.Millisecond, 7 * time.Millisecond, 60 * time.Millisecond,
+	250 * time.Millisecond, 700 * time.Millisecond, 1200 * time.Millisecond, 2 * time.Second,
+	4 * time.Second, 8 * time.Second, 13 * time.Second, 25 * time.Second,
+}
+
+// Encode returns the bytes of a program of sessions with these settings, each a byte
+// for [Decode], and these ops: for seeds that are written by hand. Delays are
+// rounded down to those that there are.
+func Encode(calm bool, settings []byte, ops ...Op) []byte {
+	head := byte(len(settings) - 2)
+	if calm {
+		head |= 4
+	}
+	b := append([]byte{head}, settings...)
+	for _, o := range ops {
+		delay := 0
+		for i, d := range delays {
+			if d <= o.Delay && d > delays[delay] {
+				delay = i
+			}
+		}
+		b = append(b, byte(o.Verb),
+			byte(o.Session|o.Goroutine<<2|o.Key<<4|o.Variant<<6), byte(o.Arg|delay<<4))
+	}
+	return b
+}
+
+// goroutine returns the ops of one goroutine.
+func (p Program) goroutine(session, goroutine int) []Op {
+	var ops []Op
+	for _, o := range p.Ops {
+		if o.Session == session && o.Goroutine == goroutine {
+			ops = append(ops, o)
+		}
+	}
+	return ops
+}
+
+// has reports whether the program has one of the verbs.
+func (p Program) has(v ...Verb) bool {
+	return slices.ContainsFunc(p.Ops, func(o Op) bool { return slices.Contains(v, o.Verb) })
+}
+
+// polling reports whether a session can't be pushed to.
+func (p Program) polling() bool {
+	return slices.ContainsFunc(p.Sessions, func(s Setting) bool { return s.Polling })
+}
+
+// String returns the program as text.
+func (p Program) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "program.Decode([]byte(%q))\n", p.src)
+	for i, s := range p.Sessions {
+		fmt.Fprintf(&b, "s%d := open(%v)\n", i, s)
+		for g := range 3 {
+			ops := p.goroutine(i, g)
+			if len(ops) == 0 {
+				continue
+			}
+			fmt.Fprintf(&b, "go func() { // s%d.%d\n", i, g)
+			for _, o := range ops {
+				if o.Delay > 0 {
+					fmt.Fprintf(&b, "\tsleep(%v)\n", o.Delay)
+				}
+				fmt.Fprintf(&b, "\t%v\n", o)
+			}
+			b.WriteString("}()\n")
+		}
+	}
+	return b.String()
+}

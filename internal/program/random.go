@@ -1,0 +1,63 @@
+package program
+
+import "math/rand/v2"
+
+// Random returns the bytes of a program. Most programs are small, use few keys and
+// few verbs: what is used more often meets more often.
+func Random(r *rand.Rand) []byte {
+	b := []byte{byte(r.Uint32())}
+	for range 2 + int(b[0]&3)%3 {
+		b = append(b, byte(r.Uint32()))
+	}
+	n := 1 + r.IntN(MaxOps)
+	verbs := themes[r.IntN(len(themes))]
+	keys := byte(r.Uint32()) & 3 << 4 // of a third of the ops
+	busy := r.IntN(2) == 0            // little sleep
+	for range n {
+		verb := byte(r.IntN(256))
+		if len(verbs) > 0 && r.IntN(8) > 0 {
+			verb = byte(verbs[r.IntN(len(verbs))])
+		}
+		who, how := byte(r.Uint32()), byte(r.Uint32())
+		if r.IntN(3) > 0 {
+			who = who&^(3<<4) | keys
+		}
+		if busy && r.IntN(2) == 0 {
+			how &= 0x7f
+		}
+		b = append(b, verb, who, how)
+	}
+	return b
+}
+
+// themes are verbs that have to do with each other; empty: all.
+var themes = [][]Verb{
+	nil,
+	{Lock, Lock, TryLock, Unlock, Unlock, UnlockAfter, ForceLock, Sleep},
+	{WriteLock, TryWriteLock, WriteUnlock, ReadLock, ReadLock, TryReadLock, ReadUnlock, ReadUnlock, ForceWriteLock},
+	{Acquire, Acquire, TryAcquire, Release, Release, Resize, Sleep},
+	{Once, Once, Once, Break, Cut, Heal, Sleep},
+	{Lease, TryLease, Extend, EndLease, Lock, Unlock, Break},
+	{Lock, Unlock, Lease, EndLease, Cut, Heal, Close, Open, Break, Replay},
+	{Lock, Unlock, ReadLock, ReadUnlock, WriteLock, WriteUnlock, Cut, Heal, Replay, Sleep},
+	{Lock, Unlock, TryLock, Acquire, Release, Lease, Extend, Once, Noise, Noise, Heal, Sleep},
+}
+
+// Noisy returns a random program whose sessions all begin with a noisy link. It has no
+// Replay, which repeats also what was answered a moment ago and is not void yet: noise
+// has repeats of its own.
+func Noisy(r *rand.Rand) Program {
+	b := Random(r)
+	b[0] &^= 4 // not calm
+	p := Decode(b)
+	var ops []Op
+	for i := range p.Sessions {
+		ops = append(ops, Op{Session: i, Verb: Noise})
+	}
+	for _, o := range p.Ops {
+		if o.Verb != Replay && len(ops) < MaxOps {
+			ops = append(ops, o)
+		}
+	}
+	return Decode(Encode(false, b[1:1+len(p.Sessions)], ops...))
+}

@@ -1,0 +1,93 @@
+package program
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A runner runs one program.
+type runner struct {
+	tempo
+	w     World
+	p     Program
+	began time.Time
+
+	watchers sync.WaitGroup
+
+	mu       sync.Mutex // guards all below, and what is said to be guarded by it
+	slots    []*slot
+	pages    map[string]*page
+	cuts     int       // links that are cut off or noisy
+	fault    time.Time // of the last cut, heal or replay
+	runs     int       // of Once
+	failures []string
+	trace    []string
+}
+
+// Run runs p in w, and fails t if anything is not as promised. A program that does not
+// come to its end panics.
+func Run(t testing.TB, w World, p Program) {
+	t.Helper()
+	r := &runner{w: w, p: p, began: time.Now(), pages: make(map[string]*page), tempo: bubble}
+	if w.Links == nil {
+		r.tempo = wall
+	}
+	r.fault = r.began
+	for i := range p.Sessions {
+		s := &slot{number: i}
+		s.life = r.open(i, s)
+		r.slots = append(r.slots, s)
+	}
+	ended := r.bounded(r.run)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !ended {
+		buf := make([]byte, 1<<20)
+		r.fail("the program does not come to its end; what runs:\n%s", buf[:runtime.Stack(buf, true)])
+		panic(r.verdict()) // a bubble would, and not say why
+	}
+	if len(r.failures) > 0 {
+		t.Error(r.verdict())
+	}
+}
+
+// verdict says what has failed. The program and that come last: where one looks first.
+func (r *runner) verdict() string {
+	return fmt.Sprintf("What happened:\n%s\n\n%v\n%s", strings.Join(r.trace, "\n"), r.p, strings.Join(r.failures, "\n"))
+}
+
+// bounded calls f and reports whether it returned in time.
+func (r *runner) bounded(f func()) bool {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	limit := time.NewTimer(r.limit)
+	defer limit.Stop()
+	select {
+	case <-done:
+		return true
+	case <-limit.C:
+		return false
+	}
+}
+
+func (r *runner) run() {
+	var all sync.WaitGroup
+	for i := range r.p.Sessions {
+		for n := range 3 {
+			if ops := r.p.goroutine(i, n); len(ops) > 0 {
+				g := &goroutine{runner: r, slot: r.slots[i], name: fmt.Sprintf("s%d.%d", i, n)}
+				all.Go(func() { g.run(ops) })
+			}
+		}
+	}
+	all.Wait()
+	r.finish()
+	r.watchers.Wait()
+}

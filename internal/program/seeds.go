@@ -1,0 +1,115 @@
+package program
+
+import "time"
+
+// A Seed is a program with a name.
+type Seed struct {
+	Name  string
+	Bytes []byte
+}
+
+// op is short for an Op without a delay.
+func op(session, goroutine int, v Verb, key, variant, arg int) Op {
+	return Op{Session: session, Goroutine: goroutine, Verb: v, Key: key, Variant: variant, Arg: arg}
+}
+
+// after returns o with a delay.
+func after(d time.Duration, o Op) Op {
+	o.Delay = d
+	return o
+}
+
+// Settings of seeds: see [Setting].
+const (
+	plain    = 0x00
+	lingers  = 0x03
+	granted  = 0x14 // no turn, no hand-over
+	watches  = 0x40
+	polls    = 0x80
+	lingersP = lingers | polls
+)
+
+// Seeds returns programs that have every verb, each with what it meets.
+func Seeds() []Seed {
+	const long = 15 // of Arg: the longest patience
+	all := []Seed{
+		{"nothing", nil},
+		{"one lock", Encode(true, []byte{plain, plain}, op(0, 0, Lock, 0, 0, long), op(0, 0, Unlock, 0, 0, 0))},
+		{"lock from two sessions", Encode(true, []byte{plain, plain},
+			op(0, 0, Lock, 0, 0, long), op(1, 0, Lock, 0, 0, long),
+			after(time.Second, op(0, 0, Unlock, 0, 1, 0)), op(1, 0, TryLock, 0, 0, 0), op(1, 0, Unlock, 0, 2, 0))},
+		{"hand-over while another waits", Encode(true, []byte{plain, granted},
+			op(0, 0, Lock, 0, 0, long), op(0, 1, Lock, 0, 0, long), op(0, 2, Lock, 0, 0, long), op(1, 0, Lock, 0, 0, long),
+			after(20*time.Millisecond, op(0, 0, Unlock, 0, 0, 0)), op(0, 1, Unlock, 0, 0, 0), op(0, 2, Unlock, 0, 0, 0))},
+		{"linger and yield", Encode(true, []byte{lingers, lingersP, watches},
+			op(0, 0, Lock, 0, 0, long), op(0, 0, Unlock, 0, 0, 0), op(0, 0, Lock, 0, 0, long), op(0, 0, Unlock, 0, 0, 0),
+			after(time.Second, op(1, 0, Lock, 0, 0, long)), after(time.Second, op(1, 0, Unlock, 0, 0, 0)),
+			after(2*time.Second, op(2, 0, TryLock, 0, 0, 0)), after(4*time.Second, op(2, 0, Lock, 0, 0, long)))},
+		{"linger is cut short", Encode(true, []byte{lingers | watches, plain},
+			op(0, 0, Lock, 1, 0, long), op(0, 0, Unlock, 1, 0, 0),
+			after(2*time.Second, op(0, 0, Lock, 0, 0, long)), op(0, 0, Unlock, 0, 0, 0),
+			after(4*time.Second, op(1, 0, Lock, 0, 0, long)))},
+		{"linger and loss", Encode(false, []byte{lingers | watches, plain},
+			op(0, 0, Lock, 0, 0, long), after(8*time.Second, op(0, 0, Unlock, 0, 0, 0)), op(0, 0, Cut, 0, 0, 0),
+			after(8*time.Second, op(0, 0, Lock, 0, 0, long)), after(25*time.Second, op(0, 0, Heal, 0, 0, 0)),
+			op(1, 0, Lock, 0, 0, long), after(25*time.Second, op(1, 0, Unlock, 0, 0, 0)))},
+		{"unlock after a while", Encode(true, []byte{plain, polls},
+			op(0, 0, Lock, 0, 0, long), op(0, 0, UnlockAfter, 0, 0, 9),
+			after(time.Millisecond, op(1, 0, TryLock, 0, 0, 0)), op(1, 0, Lock, 0, 0, long))},
+		{"force", Encode(true, []byte{watches, plain, lingers},
+			op(0, 0, Lock, 0, 0, long), after(4*time.Second, op(0, 0, Unlock, 0, 0, 0)),
+			op(2, 0, Lock, 0, 0, long), op(2, 0, Unlock, 0, 0, 0),
+			after(time.Second, op(1, 0, ForceLock, 0, 0, long)), op(1, 1, ForceLock, 0, 1, 5))},
+		{"kept while a revocation stands", Encode(true, []byte{watches, polls},
+			op(1, 0, Lock, 0, 0, long), after(7*time.Millisecond, op(0, 0, ForceLock, 0, 1, 3)),
+			after(1200*time.Millisecond, op(1, 0, UnlockAfter, 0, 0, 9)), op(1, 1, Lock, 0, 0, long))},
+		{"readers and writers", Encode(true, []byte{plain, polls, granted},
+			op(0, 0, ReadLock, 0, 0, long), op(0, 1, ReadLock, 0, 2, long), op(0, 1, ReadLock, 0, 2, long), op(1, 0, ReadLock, 0, 1, long),
+			after(time.Second, op(2, 0, WriteLock, 0, 0, long)), after(2*time.Second, op(0, 2, TryReadLock, 0, 0, 0)),
+			op(0, 2, ReadLock, 0, 0, long), op(0, 2, ReadUnlock, 0, 0, 0),
+			after(4*time.Second, op(0, 0, ReadUnlock, 0, 0, 0)), op(0, 1, ReadUnlock, 0, 0, 0), op(0, 1, ReadUnlock, 0, 0, 0),
+			after(4*time.Second, op(1, 0, ReadUnlock, 0, 0, 0)), op(1, 0, TryWriteLock, 0, 0, 0),
+			op(2, 0, WriteUnlock, 0, 0, 0), op(2, 0, ForceWriteLock, 0, 0, long))},
+		{"semaphore", Encode(true, []byte{plain, plain, polls},
+			op(0, 0, Acquire, 0, 1, long), op(0, 1, Acquire, 0, 0, 14), op(1, 0, Acquire, 0, 2, 14), op(1, 1, TryAcquire, 0, 0, 1),
+			after(time.Second, op(0, 0, Release, 0, 0, 0)), op(0, 0, Release, 0, 0, 0),
+			after(time.Second, op(0, 1, Release, 0, 0, 0)), after(time.Second, op(1, 0, Release, 0, 2, 0)))},
+		{"resize", Encode(true, []byte{plain, plain, plain},
+			op(0, 0, Acquire, 0, 2, long), op(1, 0, Acquire, 0, 1, 14),
+			after(time.Second, op(2, 0, Resize, 0, 0, 4)), op(2, 0, Acquire, 0, 2, 14),
+			after(time.Second, op(2, 1, Resize, 0, 0, 1)), op(0, 0, Release, 0, 2, 0), op(2, 1, Resize, 0, 0, 3))},
+		{"once", Encode(true, []byte{plain, plain, polls},
+			op(0, 0, Once, 0, 1, 9), op(0, 1, Once, 0, 2, 9), op(1, 0, Once, 0, 0, 9), op(2, 0, Once, 0, 3, 9),
+			after(8*time.Second, op(0, 0, Once, 0, 0, 9)), op(1, 1, Status, 0, 0, 3))},
+		{"lease", Encode(true, []byte{plain, polls},
+			op(0, 0, Lease, 0, 0, 9), op(1, 0, Lease, 0, 0, long), op(1, 1, TryLease, 0, 0, 3),
+			after(2*time.Second, op(0, 0, Extend, 0, 0, 0)), after(25*time.Second, op(0, 0, EndLease, 0, 0, 0)),
+			op(1, 0, EndLease, 0, 0, 0))},
+		{"break", Encode(true, []byte{watches, plain, polls},
+			op(0, 0, Lock, 0, 0, long), op(0, 0, ReadLock, 0, 0, long), op(0, 0, Lease, 1, 0, long),
+			after(time.Second, op(1, 0, Break, 0, 0, 12)), op(1, 1, Break, 0, 1, 13), op(2, 0, Break, 1, 0, 8), op(2, 1, List, 0, 0, 0),
+			after(25*time.Second, op(0, 0, Unlock, 0, 0, 0)))},
+		{"close and open", Encode(false, []byte{lingers, plain},
+			op(0, 0, Lock, 0, 0, long), op(0, 1, Lock, 0, 0, long), op(1, 0, Lock, 0, 0, long),
+			after(time.Second, op(0, 2, Close, 0, 0, 4)), op(0, 2, TryLock, 0, 0, 0), op(0, 2, Open, 0, 0, 0), op(0, 2, Lock, 0, 0, long),
+			after(2*time.Second, op(0, 0, Unlock, 0, 0, 0)))},
+		{"cut off", Encode(false, []byte{plain, lingers, polls},
+			op(0, 0, Lock, 0, 0, long), op(0, 1, ReadLock, 0, 0, long), op(0, 2, Acquire, 0, 1, 14),
+			after(time.Second, op(1, 0, Lock, 0, 0, long)), after(time.Second, op(1, 1, WriteLock, 0, 0, long)),
+			after(2*time.Second, op(0, 1, Cut, 0, 0, 0)), after(25*time.Second, op(0, 1, Heal, 0, 0, 0)),
+			after(25*time.Second, op(0, 0, TryLock, 0, 0, 0)), op(0, 0, Unlock, 0, 0, 0))},
+		{"noise", Encode(false, []byte{plain, lingers, polls},
+			op(0, 0, Noise, 0, 0, 0), op(1, 0, Noise, 0, 0, 0), op(0, 0, Lock, 0, 0, long), op(1, 0, Lock, 0, 0, long), op(2, 0, Lock, 0, 0, long),
+			op(0, 1, Acquire, 0, 1, long), op(1, 1, Once, 0, 0, long), op(1, 2, WriteLock, 0, 0, long), op(2, 1, ReadLock, 0, 0, long),
+			after(2*time.Second, op(0, 0, Unlock, 0, 0, 0)), after(4*time.Second, op(1, 0, Unlock, 0, 0, 0)), op(2, 0, Unlock, 0, 0, 0),
+			op(0, 0, Lock, 0, 0, long), op(2, 2, Break, 0, 0, 12), op(1, 0, Heal, 0, 0, 0), op(0, 0, Unlock, 0, 0, 0))},
+		{"everything twice", Encode(false, []byte{plain, plain},
+			op(0, 0, Lock, 0, 0, long), op(1, 0, Lock, 0, 0, long), op(0, 1, Lease, 1, 0, 8),
+			after(time.Second, op(0, 0, Unlock, 0, 0, 0)), op(0, 0, Replay, 0, 0, 0), op(1, 1, Replay, 0, 0, 0),
+			after(25*time.Second, op(1, 1, Replay, 0, 0, 0)), op(0, 1, Sleep, 0, 0, 13))},
+		{"one key as every kind", Encode(true, []byte{plain, plain, plain, plain},
+			op(0, 0, Lock, 2, 0, long), op(1, 0, ReadLock, 2, 0, long), op(2, 0, Acquire, 2, 0, 14), op(0, 1, WriteLock, 2, 0, long),
+			after(time.Second, op(0, 0, Unlock, 2, 0, 0)), after(time.Second, op(3, 0, Once, 2, 0, 0)), op(0, 1, TryLock, 2, 0, 0))},
+	}
+	return all
+}

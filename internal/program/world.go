@@ -1,0 +1,78 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// A World is where a program runs.
+type World struct {
+	// Open opens a session for the i-th of the program's, for the first time or
+	// again after Close. Run closes it.
+	Open func(i int, set Setting, opt dsync.Options) *dsync.Session
+
+	// Links are the ways of the sessions to the store; nil where they can't be cut:
+	// then time is real.
+	Links []*Link
+
+	// Prefix is put before each key.
+	Prefix string
+}
+
+// InMemory returns a World for p, to be used within a bubble. Its links are closed
+// by a Cleanup of t.
+func InMemory(t testing.TB, p Program) World {
+	store := dsynctest.NewMemory()
+	return On(t, p, store)
+}
+
+// On is InMemory on a store of the caller's.
+func On(t testing.TB, p Program, store dsync.Store) World {
+	var w World
+	var stores []dsync.Store
+	for i := range len(p.Sessions) + 1 { // one for who looks at the end
+		f := newLink(store, p, i)
+		t.Cleanup(f.Close)
+		w.Links = append(w.Links, f)
+		switch {
+		case i == len(p.Sessions):
+			stores = append(stores, f)
+		case p.Sessions[i].Polling:
+			stores = append(stores, polled{f})
+		default:
+			stores = append(stores, f)
+		}
+		if p.has(Replay) {
+			f.Record()
+		}
+	}
+	w.Open = func(i int, _ Setting, opt dsync.Options) *dsync.Session {
+		s, err := dsync.New(stores[i], &opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	return w
+}
+
+// Faults returns how many requests and events had a fault so far, those of Replay
+// left out.
+func (w World) Faults() int {
+	sum := 0
+	for _, l := range w.Links {
+		sum += int(l.faults.Load())
+	}
+	return sum
+}
+
+// polled is a store that can't push.
+type polled struct{ dsync.Store }
+
+func (polled) Watch(context.Context, string, []string, func(dsync.Event)) error {
+	return errors.ErrUnsupported
+}
