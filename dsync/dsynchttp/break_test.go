@@ -1,0 +1,138 @@
+package dsynchttp_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynchttp"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// post posts the form that breaks key, with headers in pairs.
+func post(h http.Handler, key string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest("POST", "/break", strings.NewReader(url.Values{"key": {key}}.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestBreakIsRefused(t *testing.T) {
+	var asked int
+	allow := &dsynchttp.Options{Authorize: func(*http.Request) error { asked++; return nil }}
+	refuse := &dsynchttp.Options{Authorize: func(*http.Request) error { return errors.New("not you") }}
+	for name, test := range map[string]struct {
+		opt     *dsynchttp.Options
+		key     string
+		headers []string
+		code    int
+		body    string
+	}{
+		"without Authorize":   {nil, "k", nil, 403, "not enabled"},
+		"by Authorize":        {refuse, "k", nil, 403, "not you"},
+		"from another site":   {allow, "k", []string{"Sec-Fetch-Site", "cross-site"}, 403, "cross-origin"},
+		"from a sibling":      {allow, "k", []string{"Sec-Fetch-Site", "same-site"}, 403, "cross-origin"},
+		"from another origin": {allow, "k", []string{"Origin", "https://elsewhere.example"}, 403, "cross-origin"},
+		"without a key":       {allow, "", nil, 400, "invalid key"},
+		"too long":            {allow, strings.Repeat("k", 17<<10), nil, 400, "too large"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := newSession(t, dsynctest.NewMemory(), nil)
+				mu := s.Mutex("k")
+				lock(t, mu)
+				asked = 0
+				w := post(newPage(t, s, test.opt), test.key, test.headers...)
+				if w.Code != test.code || !strings.Contains(w.Body.String(), test.body) {
+					t.Errorf("it is answered with %d: %s; want %d and %q", w.Code, w.Body, test.code, test.body)
+				}
+				if strings.HasPrefix(name, "from") && asked != 0 {
+					t.Error("Authorize was asked about what another site's page sent")
+				}
+				if !mu.Owned() {
+					t.Error("the lock is lost")
+				}
+				mu.Unlock()
+			})
+		})
+	}
+}
+
+func TestBreakTellsTheHolder(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s, other := newSession(t, store, nil), newSession(t, store, &dsync.Options{Watch: true})
+		h := newPage(t, s, &dsynchttp.Options{Authorize: func(r *http.Request) error {
+			if r.Header.Get("Authorization") != "me" {
+				return errors.New("who are you?")
+			}
+			return nil
+		}})
+		const key = "a/b&c"
+		mu := other.Mutex(key)
+		lock(t, mu)
+		if w := get(h, "/key?key="+url.QueryEscape(key)); !strings.Contains(w.Body.String(), "Break this lock") {
+			t.Error("the page has no button")
+		}
+		go func() {
+			<-mu.Lost()
+			mu.Unlock()
+		}()
+		synctest.Wait()
+		w := post(h, key, "Sec-Fetch-Site", "same-origin", "Authorization", "me")
+		if got, want := w.Header().Get("Location"), "key?key="+url.QueryEscape(key); w.Code != http.StatusSeeOther || got != want {
+			t.Errorf("it is answered with %d to %q, want 303 to %q", w.Code, got, want)
+		}
+		if l := getJSON(t, h, "/"); l.Keys[0].Held {
+			t.Error("it is held still")
+		}
+	})
+}
+
+// A page without Authorize has nothing to break a lock with.
+func TestPageHasNoButtonWithoutAuthorize(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		mu := s.Mutex("k")
+		lock(t, mu)
+		if w := get(newPage(t, s, nil), "/key?key=k"); strings.Contains(w.Body.String(), "<form") {
+			t.Errorf("it has a form:\n%s", w.Body)
+		}
+		mu.Unlock()
+	})
+}
+
+// A holder that takes its time has it: the answer says that it was not given up yet.
+func TestBreakDoesNotWaitForLong(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s, other := newSession(t, store, nil), newSession(t, store, nil)
+		h := newPage(t, s, &dsynchttp.Options{Authorize: func(*http.Request) error { return nil }})
+		f := dsynctest.NewFaulty(store, nil)
+		t.Cleanup(f.Close)
+		mu := newSession(t, f, nil).Mutex("k")
+		lock(t, mu)
+		f.Cut()
+		began := time.Now()
+		w := post(h, "k")
+		if took := time.Since(began); took != 3*time.Second {
+			t.Errorf("it took %v, want 3s", took)
+		}
+		to := strings.TrimPrefix(w.Header().Get("Location"), "key")
+		if page := get(h, "/key"+to); !strings.Contains(page.Body.String(), "not given up within 3 seconds") {
+			t.Errorf("the page %q does not say so: %s", to, page.Body)
+		}
+		lock(t, other.Mutex("k")) // in the end it is free, and passed on
+		mu.Unlock()
+	})
+}

@@ -1,0 +1,272 @@
+package dsynchttp_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynchttp"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+func TestPageShowsWhatIsHeldAndWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, &dsync.Options{Name: "me"})
+		other := newSession(t, store, &dsync.Options{Name: "other"})
+		third := newSession(t, store, &dsync.Options{Name: "third"})
+		h := newPage(t, s, nil)
+		mine, theirs := s.Mutex("mine"), other.Mutex("theirs")
+		lock(t, mine)
+		lock(t, theirs)
+		ctx, cancel := context.WithCancel(background)
+		go third.Mutex("theirs").LockContext(ctx)
+		synctest.Wait()
+		go s.Mutex("theirs").LockContext(ctx)
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+
+		l := getJSON(t, h, "/")
+		if l.Session.ID != s.ID() || l.Session.LeaseMs == 0 || l.Session.LeftMs <= 0 || l.Session.LeftMs > l.Session.LeaseMs {
+			t.Errorf("session %+v", l.Session)
+		}
+		if len(l.Mine) != 2 || l.Mine[0].Key != "mine" || l.Mine[0].State != "holds" || l.Mine[0].ForMs != 3000 || l.Mine[0].Token != mine.Token() ||
+			l.Mine[1].Key != "theirs" || l.Mine[1].State != "waits" || l.Mine[1].Place != 2 {
+			t.Errorf("this process: %+v", l.Mine)
+		}
+		if len(l.Keys) != 2 || !l.Keys[0].Holders[0].Mine || l.Keys[1].Holders[0].Name != "other" || l.Keys[1].Holders[0].Mine || l.Keys[1].Waiting != 2 {
+			t.Errorf("keys: %+v", l.Keys)
+		}
+		if len(l.Members) != 3 {
+			t.Errorf("members: %+v", l.Members)
+		}
+		k := getJSON(t, h, "/key?key=theirs").Keys[0]
+		if k.Key != "theirs" || !k.Held || len(k.Line) != 2 || k.Line[0].Name != "third" || k.Line[1].Name != "me" {
+			t.Errorf("key: %+v", k)
+		}
+		for _, url := range []string{"/", "/key?key=theirs"} {
+			w := get(h, url)
+			if got := w.Header().Get("Content-Type"); got != "text/html; charset=utf-8" {
+				t.Errorf("GET %s is %s", url, got)
+			}
+			for _, want := range []string{"theirs", "other", "this one"} {
+				if !strings.Contains(w.Body.String(), want) {
+					t.Errorf("GET %s lacks %q", url, want)
+				}
+			}
+		}
+		cancel()
+		theirs.Unlock()
+		mine.Unlock()
+	})
+}
+
+// Keys, names and values are the users' data, and queries anybody's.
+func TestPageEscapes(t *testing.T) {
+	const evil = `<script>alert("x")</script>'&--><img src=x onerror=alert(1)>`
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, &dsync.Options{Name: evil, Host: evil, App: evil, Meta: map[string]string{evil: evil}})
+		h := newPage(t, s, nil)
+		hold, err := s.Hold(background, evil, dsync.KindElection)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := hold.Publish(background, []byte(evil+"\xff")); err != nil {
+			t.Fatal(err)
+		}
+		lost := newSession(t, store, nil).Mutex(evil + "2")
+		lock(t, lost)
+		urls := []string{"/", "/?prefix=" + urlOf(evil), "/?after=" + urlOf(evil), "/key?key=" + urlOf(evil), "/key?key=" + urlOf(evil+"none"),
+			"/key?key=" + urlOf("\x00"+evil), "/?n=" + urlOf(evil), "/?window=" + urlOf(evil), "/?format=" + urlOf(evil), "/" + urlOf(evil)}
+		for _, url := range urls {
+			w := get(h, url)
+			html := strings.HasPrefix(w.Header().Get("Content-Type"), "text/html")
+			if !html && !strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") {
+				t.Errorf("GET %s is %s", url, w.Header().Get("Content-Type"))
+			}
+			body := w.Body.String()
+			if html && (strings.Contains(body, "<script>") || strings.Contains(body, "<img") || strings.Contains(body, `alert("`)) {
+				t.Errorf("GET %s has what is not escaped:\n%s", url, body)
+			}
+		}
+		ctx, cancel := context.WithCancel(background)
+		events, done := follow(h, ctx, "/events")
+		synctest.Wait()
+		all := events.events()
+		if len(all) != 1 || strings.Contains(all[0], "<script>") || strings.Contains(all[0], "<img") || !strings.Contains(all[0], "&lt;script&gt;") {
+			t.Errorf("events: %s", all)
+		}
+		cancel()
+		<-done
+		hold.Release(background)
+		lost.Unlock()
+	})
+}
+
+func urlOf(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		fmt.Fprintf(&b, "%%%02x", s[i])
+	}
+	return b.String()
+}
+
+func TestPageRefuses(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		h := newPage(t, s, nil)
+		for _, test := range []struct {
+			method, url string
+			code        int
+			allow       string
+		}{
+			{"GET", "/", 200, ""},
+			{"HEAD", "/", 200, ""},
+			{"POST", "/", 405, "GET, HEAD"},
+			{"DELETE", "/key?key=k", 405, "GET, HEAD"},
+			{"POST", "/events", 405, "GET, HEAD"},
+			{"GET", "/break", 405, "POST"},
+			{"POST", "/break", 403, ""},
+			{"GET", "/nothing", 404, ""},
+			{"GET", "/key/k", 404, ""},
+			{"GET", "/page.css", 200, ""},
+			{"GET", "/page.js", 200, ""},
+			{"GET", "/key", 400, ""},
+			{"GET", "/key?key=" + strings.Repeat("k", 513), 400, ""},
+			{"GET", "/key?key=unknown", 404, ""},
+			{"GET", "/?n=0", 400, ""},
+			{"GET", "/?n=1001", 400, ""},
+			{"GET", "/?n=many", 400, ""},
+			{"GET", "/?n=1000", 200, ""},
+			{"GET", "/?window=2m", 400, ""},
+			{"GET", "/?window=1h", 200, ""},
+			{"GET", "/?format=xml", 400, ""},
+			{"GET", "/?format=json", 200, ""},
+			{"GET", "/?a=%zz", 400, ""},
+			{"GET", "/events?n=0", 400, ""},
+			{"GET", "/events?key=", 400, ""},
+		} {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest(test.method, test.url, nil))
+			if w.Code != test.code || w.Header().Get("Allow") != test.allow {
+				t.Errorf("%s %s is %d, Allow %q; want %d, %q", test.method, test.url, w.Code, w.Header().Get("Allow"), test.code, test.allow)
+			}
+			head := w.Header()
+			if csp := head.Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none';") || strings.Contains(csp, "unsafe") ||
+				head.Get("X-Content-Type-Options") != "nosniff" || head.Get("Cache-Control") != "no-store" {
+				t.Errorf("%s %s has headers %v", test.method, test.url, head)
+			}
+		}
+	})
+}
+
+// Who asks for JSON gets it, and browsers don't.
+func TestPageNegotiates(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newPage(t, newSession(t, dsynctest.NewMemory(), nil), nil)
+		for _, test := range []struct{ url, accept, want string }{
+			{"/", "", "text/html; charset=utf-8"},
+			{"/", "text/html,application/xhtml+xml,application/json;q=0.9,*/*;q=0.8", "text/html; charset=utf-8"},
+			{"/", "application/json", "application/json"},
+			{"/?format=json", "text/html", "application/json"},
+			{"/?format=html", "application/json", "text/html; charset=utf-8"},
+		} {
+			r := httptest.NewRequest("GET", test.url, nil)
+			r.Header.Set("Accept", test.accept)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if got := w.Header().Get("Content-Type"); got != test.want {
+				t.Errorf("GET %s with %q is %s, want %s", test.url, test.accept, got, test.want)
+			}
+		}
+	})
+}
+
+// When the store can't be reached, what this process knows is shown all the same.
+func TestPageWithoutTheStore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)
+		t.Cleanup(f.Close)
+		s := newSession(t, f, nil)
+		h := newPage(t, s, nil)
+		mu := s.Mutex("mine")
+		lock(t, mu)
+		f.Cut()
+		time.Sleep(2 * ttl)
+		l := getJSON(t, h, "/")
+		if l.Error == "" || len(l.Mine) != 1 || l.Mine[0].State != "lost" || l.Mine[0].Lost == "" || len(l.Unhealthy) != 1 {
+			t.Errorf("the page has %+v", l)
+		}
+		w := get(h, "/key?key=mine")
+		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "can’t be read") || !strings.Contains(w.Body.String(), "Not healthy") {
+			t.Errorf("GET is %d: %s", w.Code, w.Body)
+		}
+		mu.Unlock()
+	})
+}
+
+func TestPagesOfKeys(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		h := newPage(t, s, nil)
+		for i := range 250 {
+			lock(t, s.Mutex(fmt.Sprintf("a&b=%03d", i)))
+		}
+		lock(t, s.Mutex("z"))
+		for _, n := range []int{1, 100, 125, 1000} {
+			got, pages := 0, 0
+			for url := fmt.Sprintf("/?prefix=a%%26b&n=%d", n); url != ""; pages++ {
+				l := getJSON(t, h, url)
+				for _, k := range l.Keys {
+					if want := fmt.Sprintf("a&b=%03d", got); k.Key != want {
+						t.Fatalf("key %d is %q, want %q", got, k.Key, want)
+					}
+					got++
+				}
+				url = strings.TrimPrefix(l.Next, ".")
+			}
+			if got != 250 || pages != 250/n+1 {
+				t.Errorf("%d at a time there are %d keys on %d pages, want 250 on %d", n, got, pages, 250/n+1)
+			}
+		}
+	})
+}
+
+// A page that nobody looks at costs the store nothing.
+func TestPageReadsOnlyForWhoLooks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, nil)
+		h := newPage(t, s, &dsynchttp.Options{Refresh: 2 * time.Second})
+		before := store.Counts()
+		time.Sleep(time.Hour)
+		if n := store.Counts().Since(before).Total(); n != 0 {
+			t.Errorf("%d commands in an hour, want none", n)
+		}
+		get(h, "/")
+		if d := store.Counts().Since(before); d.Commands[dsynctest.MethodKeys] != 1 || d.Total() > 2 {
+			t.Errorf("commands of a look: %v", d.Commands)
+		}
+		before = store.Counts()
+		ctx, cancel := context.WithCancel(background)
+		_, done := follow(h, ctx, "/events")
+		time.Sleep(time.Minute + time.Millisecond)
+		if n := store.Counts().Since(before).Commands[dsynctest.MethodKeys]; n != 31 {
+			t.Errorf("%d reads of keys in a minute, want 31", n)
+		}
+		cancel()
+		<-done
+		before = store.Counts()
+		time.Sleep(time.Hour)
+		if n := store.Counts().Since(before).Total(); n != 0 {
+			t.Errorf("%d commands in an hour after that, want none", n)
+		}
+	})
+}

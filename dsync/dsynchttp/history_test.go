@@ -1,0 +1,271 @@
+package dsynchttp_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynchttp"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// history returns what the page tells of a key's last holders, one line each, with
+// times since began.
+func history(t *testing.T, h *dsynchttp.Handler, key string, began time.Time) (all []string) {
+	t.Helper()
+	synctest.Wait()
+	for _, s := range getJSON(t, h, "/key?key="+key).Keys[0].History {
+		who, _, _ := strings.Cut(s.Who, " (")
+		line := fmt.Sprintf("%s %v-", who, s.Start.Sub(began))
+		if !s.End.IsZero() {
+			line += s.End.Sub(began).String()
+		}
+		if s.Lost != "" {
+			line += " lost"
+		}
+		all = append(all, line)
+	}
+	return all
+}
+
+func wantHistory(t *testing.T, h *dsynchttp.Handler, key string, began time.Time, want ...string) {
+	t.Helper()
+	if got := history(t, h, key, began); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("\n got %q\nwant %q", got, want)
+	}
+}
+
+// What this process holds is known from its hooks, whether or not anybody looks.
+func TestHistoryOfThisProcess(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)
+		t.Cleanup(f.Close)
+		s := newSession(t, f, nil)
+		h := newPage(t, s, nil)
+		mu := s.Mutex("k")
+		began := time.Now()
+		lock(t, mu)
+		time.Sleep(time.Second)
+		next := s.Mutex("k")
+		go next.Lock()
+		synctest.Wait()
+		mu.Unlock() // its turn is over: it is released, and locked anew
+		synctest.Wait()
+		time.Sleep(time.Second)
+		wantHistory(t, h, "k", began, "this process 0s-1s", "this process 1s-")
+		f.Cut()
+		<-next.Lost()
+		lost := time.Since(began)
+		f.Heal()
+		time.Sleep(time.Second)
+		wantHistory(t, h, "k", began, "this process 0s-1s", fmt.Sprintf("this process 1s-%v lost", lost))
+		next.Unlock()
+		l := getJSON(t, h, "/").Keys[0]
+		if !l.History[0].Mine || l.History[0].Token >= l.History[1].Token {
+			t.Errorf("history is %+v", l.History)
+		}
+	})
+}
+
+// A hold that is handed on in this process is several, with a claim that is one.
+func TestHistoryOfHandOvers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{Turn: time.Hour})
+		h := newPage(t, s, nil)
+		began := time.Now()
+		first, next := s.Mutex("k"), s.Mutex("k")
+		lock(t, first)
+		go next.Lock()
+		time.Sleep(time.Second)
+		wantHistory(t, h, "k", began, "this process 0s-")
+		first.Unlock()
+		time.Sleep(time.Second)
+		wantHistory(t, h, "k", began, "this process 0s-1s", "this process 1s-")
+		next.Unlock()
+		wantHistory(t, h, "k", began, "this process 0s-1s", "this process 1s-2s")
+	})
+}
+
+// What others hold is known from what is read for who looks. The end of a hold is the
+// beginning of the next, however late that is seen; clocks of hosts don't matter.
+func TestHistoryOfOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		store.Skew(-3 * time.Hour)
+		f := dsynctest.NewFaulty(store, nil)
+		t.Cleanup(f.Close)
+		h := newPage(t, newSession(t, store, nil), nil)
+		a := newSession(t, f, &dsync.Options{Name: "a", Host: "a"})
+		b := newSession(t, store, &dsync.Options{Name: "b", Host: "b"})
+		of := func(s *dsync.Session) string {
+			return fmt.Sprintf("process %d on %s", s.Local().PID, s.Name())
+		}
+		began := time.Now()
+		first, second := a.Mutex("k"), b.Mutex("k")
+		lock(t, first)
+		time.Sleep(time.Second)
+		wantHistory(t, h, "k", began, of(a)+" 0s-")
+		first.Unlock()
+		lock(t, second)
+		time.Sleep(time.Second)
+		wantHistory(t, h, "k", began, of(a)+" 0s-1s", of(b)+" 1s-")
+		second.Unlock()
+		time.Sleep(time.Second)
+		wantHistory(t, h, "k", began, of(a)+" 0s-1s", of(b)+" 1s-3s") // noticed a second late
+
+		// Who has died is told from who released: nobody was let in before it lapsed.
+		lock(t, first)
+		f.Cut()
+		ctx, cancel := context.WithTimeout(background, time.Hour)
+		go func() { defer cancel(); second.LockContext(ctx) }()
+		for ctx.Err() == nil {
+			time.Sleep(time.Second)
+			get(h, "/")
+		}
+		all := history(t, h, "k", began)
+		if len(all) != 4 || !strings.HasPrefix(all[2], of(a)+" 3s-") || !strings.HasSuffix(all[2], " lost") || strings.HasSuffix(all[3], "lost") {
+			t.Errorf("after a death there is %q", all)
+		}
+		f.Heal()
+		first.Unlock()
+		second.Unlock()
+	})
+}
+
+// A fixed lease that is over was not released.
+func TestHistoryOfALeaseThatIsOver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		h := newPage(t, newSession(t, store, nil), nil)
+		if _, err := newSession(t, store, &dsync.Options{Host: "a"}).Acquire(background, "k", ttl); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		get(h, "/")
+		time.Sleep(2 * ttl)
+		if all := history(t, h, "k", began); len(all) != 1 || !strings.HasSuffix(all[0], " 0s-10s lost") {
+			t.Errorf("there is %q", all)
+		}
+	})
+}
+
+func TestHistoryIsBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		h := newPage(t, s, nil)
+		for i := range 1100 {
+			mu := s.Mutex(fmt.Sprintf("%04d", i))
+			lock(t, mu)
+			mu.Unlock()
+		}
+		for range 100 {
+			mu := s.Mutex("0000")
+			lock(t, mu)
+			mu.Unlock()
+		}
+		synctest.Wait()
+		n := 0
+		for url := "/?n=1000"; url != ""; {
+			l := getJSON(t, h, url)
+			for _, k := range l.Keys {
+				if len(k.History) > 0 {
+					n++
+				}
+			}
+			url = strings.TrimPrefix(l.Next, ".")
+		}
+		if n != 1000 {
+			t.Errorf("%d keys have a history, want the 1000 that were used last", n)
+		}
+		if got := len(getJSON(t, h, "/key?key=0000").Keys[0].History); got != 16 {
+			t.Errorf("the history of a key has %d holds, want the last 16", got)
+		}
+	})
+}
+
+// The timeline shows each hold in its window, beside others that are at the same time,
+// with hand-overs and losses.
+func TestTimelineIsDrawn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, &dsync.Options{Watch: true})
+		h := newPage(t, s, nil)
+		sem := s.Semaphore("sem", 3)
+		began := time.Now()
+		for range 3 {
+			if err := sem.Acquire(background, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mu := s.Mutex("mu")
+		lock(t, mu)
+		time.Sleep(30 * time.Second)
+		mu.Unlock()
+		lock(t, mu)
+		go newSession(t, store, nil).Break(background, "mu")
+		<-mu.Lost()
+		time.Sleep(time.Until(began.Add(45 * time.Second))) // Break takes a moment of its own
+		mu.Unlock()
+		for _, test := range []struct {
+			key   string
+			parts []string
+		}{
+			{"sem", []string{`aria-label="3 holds, 0 losses in the last 1 min"`, `y="3" height="5"`, `y="8" height="5"`, `y="13" height="5"`, `class="own" x="25.00%" width="75.00%"`}},
+			{"mu", []string{`aria-label="2 holds, 1 loss in the last 1 min"`, `class="own" x="25.00%" width="50.00%" y="3" height="16"`, `class="hand"`, `class="loss"`, "asked to give the key up"}},
+		} {
+			body := get(h, "/key?window=1m&key="+test.key).Body.String()
+			for _, part := range test.parts {
+				if !strings.Contains(body, part) {
+					t.Errorf("the page of %q lacks %s", test.key, part)
+				}
+			}
+		}
+		time.Sleep(time.Hour)
+		if body := get(h, "/key?window=1m&key=mu").Body.String(); !strings.Contains(body, "0 holds, 0 losses") {
+			t.Error("an hour later the timeline of a minute is not empty")
+		}
+		sem.Release(3)
+	})
+}
+
+// A holder that has released is not taken for one that has died: neither one that was
+// silent for a while, nor one that nobody looked at for long.
+func TestHistoryOfWhoReleased(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		f := dsynctest.NewFaulty(store, nil)
+		t.Cleanup(f.Close)
+		h := newPage(t, newSession(t, store, nil), nil)
+		silent, next := newSession(t, f, &dsync.Options{Host: "a"}).Mutex("k"), newSession(t, store, &dsync.Options{Host: "b"}).Mutex("k")
+		began := time.Now()
+		lock(t, silent)
+		f.Cut()
+		time.Sleep(ttl * 6 / 10)
+		get(h, "/")
+		f.Heal()
+		silent.Unlock()
+		lock(t, next)
+		time.Sleep(ttl)
+		all := history(t, h, "k", began)
+		if len(all) != 2 || strings.HasSuffix(all[0], "lost") {
+			t.Errorf("after a silence there is %q", all)
+		}
+		next.Unlock()
+		time.Sleep(time.Hour)
+		all = history(t, h, "k", began)
+		if len(all) != 2 || strings.HasSuffix(all[1], "lost") || strings.HasSuffix(all[1], "-") {
+			t.Errorf("an hour later there is %q", all)
+		}
+		l := getJSON(t, h, "/").Keys[0].History[1]
+		if l.End.Sub(l.Seen) < time.Hour/2 {
+			t.Errorf("it was seen last at %v, and known to be over at %v; nobody looked in between", l.Seen, l.End)
+		}
+		if body := get(h, "/key?key=k&window=1h").Body.String(); !strings.Contains(body, " faint") {
+			t.Error("what is not known is not drawn faint")
+		}
+	})
+}
