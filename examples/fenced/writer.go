@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/examples/internal/fleet"
+)
+
+// key is that of the lock, and the _id of the document that it guards.
+const key = "account 7"
+
+// A writer writes under the lock.
+type writer struct {
+	*fleet.Process
+	think time.Duration
+	write func(ctx context.Context, token int64) error
+}
+
+// run locks, thinks and writes.
+func (w *writer) run(ctx context.Context) error {
+	mu := w.Locks.Mutex(key)
+	if err := mu.LockContext(ctx); err != nil {
+		return err
+	}
+	defer mu.Unlock()
+	token := mu.Token()
+	w.Log.Info("holds", "token", token)
+
+	// A program would think, and write, under mu.Context, which ends when the lock is
+	// lost. This one is the process that has had its last look at that: it is frozen
+	// between the look and the write.
+	select {
+	case <-time.After(w.think):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+
+	err := w.write(ctx, token)
+	switch {
+	case errors.Is(err, dsyncmongo.ErrFenced):
+		w.Log.Warn("refused", "token", token, "err", err)
+	case err == nil:
+		w.Log.Info("wrote", "token", token)
+	}
+	return err
+}

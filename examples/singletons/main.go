@@ -1,0 +1,75 @@
+// Singletons is a service of several replicas with background jobs, of which each runs
+// on one replica: on Kubernetes a Deployment, see singletons.yaml.
+//
+//	go run ./examples/singletons
+//	MONGODB_URI=mongodb://localhost:27017 go run ./examples/singletons -listen :8080
+//
+// The jobs spread over the replicas. When a replica ends, by SIGTERM as in an update or
+// when it is scaled down, its jobs end and begin on others at once; when it dies, when
+// its session's TTL is over; when it can't reach the server, before others begin.
+//
+// With -listen it serves two probes. /readyz fails when this replica can't renew its
+// leases: whoever rolls out a new version sees that it does not get at the database.
+// /livez fails only when a job goes on after it was told to end and its grace is over,
+// as one that is stuck and does not heed its context: then it may run on two replicas,
+// and a restart ends it. That the database can't be reached is no reason to restart.
+//
+// Without a server three replicas are played in this process, without probes.
+package main
+
+import (
+	"context"
+	"flag"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/leasehold-go/leasehold/examples/internal/fleet"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// jobs are what is to run on one replica each.
+var jobs = []string{"expire-sessions", "send-mails", "sync-stock"}
+
+func main() {
+	f := fleet.Flags()
+	every := flag.Duration("every", 2*time.Second, "how often each job has something to do")
+	listen := flag.String("listen", "", "address of the probes, such as :8080; without it there are none")
+	flag.Parse()
+	fleet.Main(func(ctx context.Context) error {
+		if *listen == "" || f.URI == "" {
+			return run(ctx, f, *every, nil, os.Stdout)
+		}
+		l, err := net.Listen("tcp", *listen)
+		if err != nil {
+			return err
+		}
+		return run(ctx, f, *every, l, os.Stdout)
+	})
+}
+
+// run has each replica run its share of the jobs, until ctx ends. Probes are served on
+// l, if it is not nil.
+func run(ctx context.Context, f *fleet.Fleet, every time.Duration, l net.Listener, out io.Writer) error {
+	return f.Run(ctx, out, func(ctx context.Context, p *fleet.Process) error {
+		tasks, ctx := errgroup.WithContext(ctx)
+		group, ctx, err := leader.NewGroup(ctx, p.Locks, "singletons", nil)
+		if err != nil {
+			return err
+		}
+		for _, name := range jobs {
+			j := &job{Process: p, name: name, every: every}
+			if err := group.Go(name, j.run); err != nil {
+				return err
+			}
+		}
+		tasks.Go(group.Wait)
+		if l != nil {
+			tasks.Go(func() error { return serve(ctx, l, probes(p.Locks)) })
+		}
+		return tasks.Wait()
+	})
+}

@@ -1,0 +1,288 @@
+// Package table checks the table of tests in integration/README.md, the tests that docs
+// name, and that the examples run. It is not in the module integration, of whose tests go test would
+// keep results although those of this module have changed.
+package table_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// root is the repository's.
+const root = "../.."
+
+// folders are those of the packages that the table and docs name.
+var folders = map[string]string{
+	"clockcheck":     "clockcheck",
+	"docs":           "docs",
+	"dsync":          "dsync",
+	"dsynctest":      "dsync/dsynctest",
+	"dsync/mongo":    "dsync/mongo",
+	"integration":    "integration",
+	"internal/table": "internal/table",
+	"leader":         "leader",
+}
+
+// suite is the test whose cases have names of their own.
+const suite = "dsynctest.TestStore"
+
+// untested are the numbers that have no test, so that no other row may say so.
+var untested = map[string]bool{}
+
+// numbers are those that have a row each: promises without a letter.
+func numbers() []string {
+	var all []string
+	for _, s := range []struct {
+		format string
+		n      int
+	}{{"%d", 10}, {"L%d", 13}, {"E%d", 15}, {"S%d", 5}, {"B%02d", 36}} {
+		for i := range s.n {
+			all = append(all, fmt.Sprintf(s.format, i+1))
+		}
+	}
+	return all
+}
+
+// A row is one of the table.
+type row struct{ number, what, tests string }
+
+// rows reads the tables under the heading "What is tested where".
+func rows(t *testing.T) []row {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "integration/README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, ok := strings.Cut(string(text), "\n## What is tested where\n")
+	if !ok {
+		t.Fatal("integration/README.md has no section of that name")
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	var all []row
+	for line := range strings.Lines(section) {
+		line = strings.TrimSpace(line)
+		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|---") || strings.HasPrefix(line, "| number |") {
+			continue
+		}
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		if len(cells) != 3 {
+			t.Fatalf("%d cells, want 3: %s", len(cells), line)
+		}
+		all = append(all, row{strings.TrimSpace(cells[0]), strings.TrimSpace(cells[1]), strings.TrimSpace(cells[2])})
+	}
+	return all
+}
+
+// Every number has one row, and every row names tests that exist.
+func TestTableOfTests(t *testing.T) {
+	known := tests(t)
+	want, seen := numbers(), map[string]bool{}
+	quoted := regexp.MustCompile("^`[^`]+`(, `[^`]+`)*$")
+	for _, r := range rows(t) {
+		switch {
+		case !slices.Contains(want, r.number):
+			t.Errorf("there is no number %q", r.number)
+		case seen[r.number]:
+			t.Errorf("%s has two rows", r.number)
+		case r.what == "":
+			t.Errorf("%s does not say what it is", r.number)
+		}
+		seen[r.number] = true
+		if none := strings.HasPrefix(r.tests, "no test: "); none || untested[r.number] {
+			if none != untested[r.number] {
+				t.Errorf("%s: %q, but expected to have no test: %t", r.number, r.tests, untested[r.number])
+			}
+			continue
+		}
+		if !quoted.MatchString(r.tests) {
+			t.Errorf("%s: %q are not names of tests", r.number, r.tests)
+			continue
+		}
+		named := map[string]bool{}
+		for name := range strings.SplitSeq(r.tests, ", ") {
+			name = strings.Trim(name, "`")
+			if !known[name] {
+				t.Errorf("%s: there is no test %s", r.number, name)
+			}
+			if named[name] {
+				t.Errorf("%s names %s twice", r.number, name)
+			}
+			named[name] = true
+		}
+	}
+	for _, n := range want {
+		if !seen[n] {
+			t.Errorf("%s has no row", n)
+		}
+	}
+}
+
+// B23: the tests that docs/*.md name exist.
+func TestDocsNameTests(t *testing.T) {
+	known := tests(t)
+	named := regexp.MustCompile("`([a-z/]+\\.(?:Test|Fuzz|Example)[^` …]*)`")
+	var pages []string
+	for _, folder := range []string{"docs", "docs/model"} {
+		names, err := filepath.Glob(filepath.Join(root, folder, "*.md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, names...)
+	}
+	n := 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
+			if n++; !known[m[1]] {
+				t.Errorf("%s: there is no test %s", filepath.Base(page), m[1])
+			}
+		}
+	}
+	if n < 50 {
+		t.Errorf("%d tests are named, want more", n)
+	}
+}
+
+// tests returns the names of all tests of the packages that the table and docs may name.
+func tests(t *testing.T) map[string]bool {
+	t.Helper()
+	known := map[string]bool{}
+	for pkg, folder := range folders {
+		n := len(known)
+		for _, f := range files(t, folder, "*_test.go") {
+			for _, d := range f.Decls {
+				fn, ok := d.(*ast.FuncDecl)
+				if ok && fn.Recv == nil && runs(fn) {
+					known[pkg+"."+fn.Name.Name] = true
+				}
+			}
+		}
+		if len(known) == n {
+			t.Fatalf("no tests in %s", folder)
+		}
+	}
+	n := len(known)
+	for _, f := range files(t, folders["dsynctest"], "suite_*.go") {
+		ast.Inspect(f, func(node ast.Node) bool {
+			if name, ok := caseName(node); ok {
+				if known[suite+"/"+name] {
+					t.Errorf("two cases of %s are named %s", suite, name)
+				}
+				known[suite+"/"+name] = true
+			}
+			return true
+		})
+	}
+	if len(known) == n {
+		t.Fatalf("%s has no cases", suite)
+	}
+	return known
+}
+
+// runs reports whether go test runs the function, which is in a test file.
+func runs(fn *ast.FuncDecl) bool {
+	params := fn.Type.Params.List
+	switch name := fn.Name.Name; {
+	case strings.HasPrefix(name, "Example"):
+		return len(params) == 0
+	case name == "TestMain":
+		return false
+	case strings.HasPrefix(name, "Test"):
+		return len(params) == 1 && len(params[0].Names) == 1 && isPointerTo(params[0].Type, "T")
+	case strings.HasPrefix(name, "Fuzz"):
+		return len(params) == 1 && len(params[0].Names) == 1 && isPointerTo(params[0].Type, "F")
+	}
+	return false
+}
+
+// isPointerTo reports whether the type is that pointer of package testing.
+func isPointerTo(typ ast.Expr, name string) bool {
+	star, ok := typ.(*ast.StarExpr)
+	if !ok {
+		return false
+	}
+	sel, ok := star.X.(*ast.SelectorExpr)
+	return ok && sel.Sel.Name == name
+}
+
+// caseName returns the string of name: "…", which only conformance cases have.
+func caseName(n ast.Node) (string, bool) {
+	kv, ok := n.(*ast.KeyValueExpr)
+	if !ok {
+		return "", false
+	}
+	key, isIdent := kv.Key.(*ast.Ident)
+	lit, isLit := kv.Value.(*ast.BasicLit)
+	if !isIdent || !isLit || key.Name != "name" || lit.Kind != token.STRING {
+		return "", false
+	}
+	s, err := strconv.Unquote(lit.Value)
+	return s, err == nil
+}
+
+// files parses the files of a folder whose names match.
+func files(t *testing.T, folder, pattern string) map[string]*ast.File {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(root, folder, pattern))
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed := map[string]*ast.File{}
+	for _, name := range names {
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed[name] = f
+	}
+	return parsed
+}
+
+// B23: go test runs only those examples that say what they print.
+func TestExamplesAreRun(t *testing.T) {
+	// These need a server, and are compiled.
+	notRun := map[string]bool{"dsync/mongo ExampleOpen": true, "dsync/mongo ExampleConnect": true}
+	n := 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		if path != root && strings.HasPrefix(d.Name(), ".") {
+			return filepath.SkipDir
+		}
+		folder, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		for _, f := range files(t, folder, "*_test.go") {
+			for _, ex := range doc.Examples(f) {
+				n++
+				name := filepath.ToSlash(folder) + " Example" + ex.Name
+				if run := ex.Output != "" || ex.EmptyOutput; run == notRun[name] {
+					t.Errorf("%s is run: %t", name, run)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n < 20 {
+		t.Errorf("%d examples, want more", n)
+	}
+}
