@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// holding returns a session on store that holds key, and its hold.
+func holding(t *testing.T, store dsync.Store, key string) (*dsync.Session, *dsync.Hold) {
+	t.Helper()
+	s, err := dsync.New(store, &dsync.Options{Name: "holder", Host: "here", TTL: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := s.Hold(t.Context(), key, dsync.KindMutex)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, h
+}
+
+// bubble runs f in a bubble in which signals can be asked for: the runtime makes what
+// that takes when it is done first, and that must be outside.
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGINT)
+	signal.Stop(c)
+	synctest.Test(t, f)
+}
+
+// alone fails the test if anybody is left in the store but those named.
+func alone(t *testing.T, store dsync.Store, ids ...string) {
+	t.Helper()
+	m, _, err := store.Members(t.Context())
+	if err != nil || len(m) != len(ids) {
+		t.Errorf("sessions %+v, %v are left, want %v", m, err, ids)
+	}
+}
+
+// A holder is told, gives the key up, and break says so of whom; the next in line has
+// it then. Break leaves nothing behind.
+func TestBreak(t *testing.T) {
+	for _, polling := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			store.Polling = polling
+			s, h := holding(t, store, "k")
+			defer s.Close(t.Context())
+			token := h.Token()
+			other, err := dsync.New(store, &dsync.Options{Name: "other", Host: "here"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer other.Close(t.Context())
+			next := make(chan error, 1)
+			go func() { next <- other.Mutex("k").LockContext(context.Background()) }()
+			time.Sleep(time.Second)
+			since := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+			go func() {
+				<-h.Lost()
+				h.Release(context.Background())
+			}()
+
+			got := command(t, store, "break", "k")
+			if got.status != 0 || got.err != "" {
+				t.Errorf("exit status %d, %q on standard error", got.status, got.err)
+			}
+			who, heir := fmt.Sprintf("holder (process %d on here)", os.Getpid()), fmt.Sprintf("other (process %d on here)", os.Getpid())
+			lines := strings.Split(got.out, "\n")
+			for i, want := range []string{
+				fmt.Sprintf("k: asking %s, token %d, since %s", who, token, stamp(since)),
+				"k: " + who + " gave it up (",
+				"k: held by " + heir + ", token ",
+				"",
+			} {
+				if i >= len(lines) || !strings.HasPrefix(lines[i], want) {
+					t.Errorf("line %d of\n%s\nis to begin with %q", i, got.out, want)
+				}
+			}
+			if err := <-next; err != nil {
+				t.Error(err)
+			}
+			alone(t, store, s.ID(), other.ID())
+		})
+	}
+}
+
+// A holder that does not stop keeps the key for its grace: break gives up before if
+// that is asked for, says so, and has its own status; the holder gives the key up all
+// the same.
+func TestBreakTimesOut(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s, h := holding(t, store, "k")
+		defer s.Close(t.Context())
+		got := command(t, store, "break", "k", "--timeout", "1ms")
+		if got.status != exitTimeout || strings.Count(got.err, "\n") != 1 || !strings.Contains(got.err, "leasehold status --exact k") {
+			t.Errorf("exit status %d, %q on standard error, want %d and what to do next", got.status, got.err, exitTimeout)
+		}
+		if !strings.Contains(got.out, "still holds it") {
+			t.Errorf("%q, want that it is held still", got.out)
+		}
+		alone(t, store, s.ID())
+		<-h.Passed()
+		if got := command(t, store, "break", "k"); got.status != 0 || got.out != "k: nobody holds it\n" {
+			t.Errorf("%+v, want that nobody holds it", got)
+		}
+	})
+}
+
+// A holder that died is waited for until its session has lapsed, and its end is told
+// apart from one that was told.
+func TestBreakOfTheDead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newScene(t)
+		s.acquire(claim("k", "c.1", dsync.KindMutex, 1, 1))
+		begin := time.Now()
+		got := command(t, s.Memory, "break", "k")
+		if took := time.Since(begin); took < 10*time.Second || took > 12*time.Second {
+			t.Errorf("took %v, want the session's TTL of 10s", took)
+		}
+		if got.status != 0 || !strings.Contains(got.out, "c (process - on -) does not hold it any more: its session is over") ||
+			!strings.HasSuffix(got.out, "k: free now, 0 waiting\n") {
+			t.Errorf("%+v", got)
+		}
+		alone(t, s.Memory, "a", "b")
+	})
+}
+
+// Interrupted, break leaves, and leaves nothing behind.
+func TestBreakInterrupted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newScene(t)
+		s.acquire(claim("k", "a.1", dsync.KindMutex, 1, 1))
+		ctx, cancel := context.WithCancel(t.Context())
+		_, end := start(ctx, s.Memory, "break", "k")
+		time.Sleep(time.Minute)
+		alone(t, s.Memory, "a", "b", "break's own")
+		cancel()
+		if got := <-end; got.status != exitInterrupted || got.err != "" {
+			t.Errorf("%+v, want the status of an interrupt", got)
+		}
+		alone(t, s.Memory, "a", "b")
+	})
+}
+
+// Of a key that nobody holds nothing is written.
+func TestBreakOfAFreeKeyWritesNothing(t *testing.T) {
+	s := newScene(t)
+	for range 2 {
+		before := s.Counts()
+		if got := command(t, s.Memory, "break", "k"); got.status != 0 || got.out != "k: nobody holds it\n" {
+			t.Errorf("%+v", got)
+		}
+		s.wrote(before)
+		s.release(s.acquire(claim("k", "a.1", dsync.KindMutex, 1, 1)), dsync.Outcome{})
+	}
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/leasehold-go/leasehold/clockcheck"
+	"github.com/spf13/cobra"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// A clockJSON is what was measured of one server, for programs: see clock's help.
+type clockJSON struct {
+	Server  string   `json:"server"`
+	Offset  *float64 `json:"offset_ms,omitempty"`
+	Bound   *float64 `json:"bound_ms,omitempty"`
+	RTT     *float64 `json:"rtt_ms,omitempty"`
+	Verdict string   `json:"verdict"`
+	Error   string   `json:"error,omitempty"`
+}
+
+// A spreadJSON is how far servers are apart, the last line for programs.
+type spreadJSON struct {
+	Spread  float64 `json:"spread_ms"`
+	Bound   float64 `json:"bound_ms"`
+	Verdict string  `json:"verdict"`
+}
+
+// newClock returns the command clock.
+func newClock(a *app) *cobra.Command {
+	var asJSON bool
+	opt := clockcheck.Options{}
+	c := &cobra.Command{
+		Use:   "clock",
+		Short: "Measure how far this host's clock is from each server's",
+		Long: `Measure how far the clock of this host is from that of every server that can become
+primary (of a sharded cluster: of every mongos that --uri names), and how far the
+servers' are apart. The truth is within offset ± bound; a positive offset says that
+the host is behind.
+
+  ok         certainly within --limit
+  off        certainly beyond it
+  undecided  it may be either: the way to the server is too slow or too busy to
+             tell; try more --samples
+  unknown    the server could not be measured
+
+Leases do not depend on hosts' clocks, but a fail-over to a server whose clock is
+ahead shortens them: the spread must be below the margin (500ms by default).
+Only hello is sent: no right is needed, and nothing is written.
+
+It exits with 0 if what was measured is ok, and with 117 if anything is off or
+undecided. With --json each line is an object with server, verdict and offset_ms,
+bound_ms, rtt_ms, or error; the last has spread_ms, bound_ms and verdict.`,
+		Example: `  leasehold clock
+  leasehold clock --limit 50ms --samples 100`,
+		Args: arguments(0, 0, "flags"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.clock(cmd.Context(), opt, asJSON) },
+	}
+	f := c.Flags()
+	f.BoolVar(&asJSON, "json", false, "print JSON, an object per server and line")
+	f.DurationVar(&opt.Limit, "limit", 500*time.Millisecond, "how far the clocks may be apart")
+	f.IntVar(&opt.Samples, "samples", 8, "how often each server is asked, at most 1000")
+	return c
+}
+
+// What is said of clocks.
+const (
+	clockOK        = "ok"
+	clockOff       = "off"
+	clockUndecided = "undecided"
+	clockUnknown   = "unknown"
+)
+
+func (a *app) clock(ctx context.Context, opt clockcheck.Options, asJSON bool) error {
+	if opt.Limit <= 0 {
+		return usagef("--limit is %v; it must be positive", opt.Limit)
+	}
+	if opt.Samples < 1 || opt.Samples > 1000 {
+		return usagef("--samples is %d; it must be 1 to 1000", opt.Samples)
+	}
+	return a.ask(ctx, func(t target, db *mongo.Database) error {
+		opt.Servers, opt.Timeout = t.options(), t.timeout
+		r, err := clockcheck.Check(ctx, db.Client(), &opt)
+		return a.judgeClock(r, err, t, opt.Limit, asJSON)
+	})
+}
+
+// judgeClock prints what a check has returned and says how it is.
+func (a *app) judgeClock(r clockcheck.Result, err error, t target, limit time.Duration, asJSON bool) error {
+	switch {
+	case len(r.Servers) == 0 && errors.Is(err, clockcheck.ErrStepped):
+		return &failure{exitClock, fmt.Errorf("%w; try again", err)}
+	case len(r.Servers) == 0:
+		return t.unreached(err)
+	}
+	if bad := a.printClock(r, limit, asJSON); bad != nil {
+		return bad
+	}
+	if err == nil && within(r.Spread, r.SpreadBound, limit) != clockOK {
+		err = fmt.Errorf("the servers' clocks are %s apart (±%s), the limit is %v; set them by NTP", span(r.Spread), span(r.SpreadBound), limit)
+	}
+	if err != nil {
+		return &failure{exitClock, err}
+	}
+	return nil
+}
+
+// within says whether what is d ± bound is within the limit.
+func within(d, bound, limit time.Duration) string {
+	switch {
+	case d.Abs()+bound <= limit:
+		return clockOK
+	case d.Abs()-bound > limit:
+		return clockOff
+	}
+	return clockUndecided
+}
+
+func (a *app) printClock(r clockcheck.Result, limit time.Duration, asJSON bool) error {
+	spread := within(r.Spread, r.SpreadBound, limit)
+	if asJSON {
+		for _, s := range r.Servers {
+			offset, bound, rtt := milliseconds(s.Offset), milliseconds(s.Bound), milliseconds(s.RTT)
+			if err := printJSON(a.stdout, clockJSON{s.Addr, &offset, &bound, &rtt, within(s.Offset, s.Bound, limit), ""}); err != nil {
+				return err
+			}
+		}
+		for _, u := range r.Unmeasured {
+			if err := printJSON(a.stdout, clockJSON{Server: u.Addr, Verdict: clockUnknown, Error: oneLine(u.Err)}); err != nil {
+				return err
+			}
+		}
+		return printJSON(a.stdout, spreadJSON{milliseconds(r.Spread), milliseconds(r.SpreadBound), spread})
+	}
+	t := newTable(a.stdout, "SERVER", "OFFSET", "BOUND", "ROUND TRIP", "VERDICT")
+	for _, s := range r.Servers {
+		if err := t.add(plain(s.Addr), span(s.Offset), "±"+span(s.Bound), span(s.RTT), within(s.Offset, s.Bound, limit)); err != nil {
+			return err
+		}
+	}
+	for _, u := range r.Unmeasured {
+		if err := t.add(plain(u.Addr), none, none, none, clockUnknown+": "+oneLine(u.Err)); err != nil {
+			return err
+		}
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	all := len(r.Servers) + len(r.Unmeasured)
+	if all == 1 {
+		return nil
+	}
+	_, err := fmt.Fprintf(a.stdout, "\n%d of %d servers measured; they are %s apart (±%s): %s\n",
+		len(r.Servers), all, span(r.Spread), span(r.SpreadBound), spread)
+	return err
+}

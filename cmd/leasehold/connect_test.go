@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+func TestConnectSaysWhatIsWrong(t *testing.T) {
+	const nobody = "mongodb://127.0.0.1:9/" // the discard port, where nobody listens
+	good := target{uri: nobody, collection: "c", ttl: time.Minute, timeout: time.Second}
+	for _, c := range []struct {
+		name   string
+		change func(*target)
+		status int
+		want   string
+	}{
+		{"no server named", func(g *target) { g.uri = "" }, exitUsage, "MONGODB_URI"},
+		{"bad scheme", func(g *target) { g.uri = "http://db" }, exitUsage, "--uri"},
+		{"bad port", func(g *target) { g.uri = "mongodb://db:port" }, exitUsage, "--uri"},
+		{"short TTL", func(g *target) { g.ttl = time.Millisecond }, exitUsage, "TTL is 1ms; it must be at least 1s"},
+		{"negative TTL", func(g *target) { g.ttl = -time.Second }, exitUsage, "TTL is -1s"},
+		{"negative time-out", func(g *target) { g.timeout = -1 }, exitUsage, "--connect-timeout"},
+		{"bad database", func(g *target) { g.db = "a.b" }, exitFailed, "a.b"},
+		{"bad collection", func(g *target) { g.collection = "$" }, exitFailed, "$"},
+		{"unreachable", func(*target) {}, exitUnreachable, "no server answers at 127.0.0.1:9 within 1s: "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := &app{getenv: func(string) string { return "" }, target: good}
+			c.change(&a.target)
+			s, err := a.connect(context.Background(), dsync.Options{})
+			if err == nil {
+				s.Close(context.Background())
+				t.Fatal("connected")
+			}
+			var f *failure
+			if !errors.As(err, &f) || f.status != c.status {
+				t.Errorf("%#v, want exit status %d", err, c.status)
+			}
+			if !strings.Contains(err.Error(), c.want) || len(err.Error()) > 300 {
+				t.Errorf("%q, want a short error that has %q", err, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+// The exit statuses of leasehold itself. [exitHelp] says why these.
+const (
+	exitFailed      = 110 // for a reason that has no status of its own
+	exitUsage       = 111 // the command line is wrong
+	exitHeld        = 112 // held by another
+	exitTimeout     = 113 // the time given to wait is over
+	exitLost        = 114 // the hold was lost while the command ran, which was stopped
+	exitUnreachable = 115 // no server
+	exitRefused     = 116 // the server refuses: no rights, say
+	exitClock       = 117 // clock: a clock is off, or may be
+	exitBench       = 118 // bench: the server is not good enough
+	exitNotRunnable = 126 // the command can't be run, as of env(1) and every shell
+	exitNotFound    = 127 // there is no such command, likewise
+	exitSignal      = 128 // + the number of the signal that ended the command, or leasehold itself
+	exitInterrupted = exitSignal + 2
+)
+
+const exitHelp = `The exit status is that of the command that was run, 128+n if signal n ended
+it, as in a shell, and else:
+
+    0  done
+  110  failed for a reason that is not in this list
+  111  usage: a wrong flag, argument or setting
+  112  held: somebody else holds the key (--try)
+  113  time-out: --timeout is over, and the key was not to be had
+  114  lost: the lease ran out, or the key was broken, while the command ran;
+       the command was stopped
+  115  unreachable: no server answers
+  116  refused: the server answers, and refuses (no rights, wrong password, …)
+  117  clock: a clock is off, or may be
+  118  bench: the server can't carry the TTL
+  126  the command that was to be run can't be (no right to execute it, say)
+  127  there is no such command
+  130  interrupted (128+2); 143 terminated (128+15)
+
+A command may exit with any status, these included. 110 to 118 were chosen since
+hardly any does: they are none of sysexits(3) (64 to 78), timeout(1) and env(1)
+(124 to 127), shells (126 to 165), and systemd (200 and above). Whenever the
+status is leasehold's own there is one line on standard error, which begins with
+"leasehold: ".
+`
+
+// A failure is an error with the exit status that goes with it.
+type failure struct {
+	status int
+	err    error // nil: nothing is to be said
+}
+
+func (f *failure) Error() string {
+	if f.err == nil {
+		return fmt.Sprintf("exit status %d", f.status)
+	}
+	return f.err.Error()
+}
+
+func (f *failure) Unwrap() error { return f.err }
+
+// usage is a failure of the command line.
+func usage(err error) *failure { return &failure{exitUsage, err} }
+
+// usagef is usage with a format.
+func usagef(format string, args ...any) *failure { return usage(fmt.Errorf(format, args...)) }
+
+// failed gives err the exit status that it has by its kind, unless it has one.
+// It keeps nil nil.
+func failed(err error) error {
+	var f *failure
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &f):
+		return f
+	case errors.Is(err, dsync.ErrKey):
+		return usage(err)
+	case errors.Is(err, dsync.ErrHeld):
+		return &failure{exitHeld, err}
+	case errors.Is(err, dsync.ErrLost):
+		return &failure{exitLost, err}
+	case errors.Is(err, dsync.ErrRefused):
+		return refused(err)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return &failure{exitTimeout, err}
+	case errors.Is(err, context.Canceled):
+		return &failure{status: exitInterrupted}
+	}
+	return &failure{exitFailed, err}
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Every command has a page, its tables are kept as they are, and pages are the same
+// whenever they are made.
+func TestMan(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new")
+	if got := command(t, nil, "man", dir); got != (result{}) {
+		t.Fatalf("%+v", got)
+	}
+	for _, c := range newRoot(&app{}).Commands() {
+		if !c.IsAvailableCommand() {
+			continue // hidden, or help on a topic
+		}
+		page, err := os.ReadFile(filepath.Join(dir, "leasehold-"+c.Name()+".1"))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if c.Short == "" || !strings.Contains(string(page), ".SH SYNOPSIS") {
+			t.Errorf("%s: %q has %d bytes", c.Name(), c.Short, len(page))
+		}
+	}
+	page, _ := os.ReadFile(filepath.Join(dir, "leasehold-status.1"))
+	if !strings.Contains(string(page), ".EX\nkey, kind      kind is") {
+		t.Errorf("a table that is not kept:\n%s", page)
+	}
+	file := filepath.Join(dir, "leasehold.1")
+	got := command(t, nil, "man", filepath.Join(file, "sub"))
+	if got.status != exitFailed || strings.Count(got.err, "\n") != 1 {
+		t.Errorf("a folder that can't be made: %+v", got)
+	}
+}

@@ -1,0 +1,284 @@
+//go:build linux || darwin || freebsd
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// eventually fails the test if cond does not come true.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !cond(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("does not come true: %s", what)
+		}
+	}
+}
+
+// session returns another process's session on store.
+func session(t *testing.T, store dsync.Store) *dsync.Session {
+	t.Helper()
+	s, err := dsync.New(store, &dsync.Options{TTL: 10 * time.Second, Poll: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close(context.Background()) })
+	return s
+}
+
+// free fails the test if anybody holds key or waits for it.
+func free(t *testing.T, store dsync.Store, key string) {
+	t.Helper()
+	st, err := store.Load(context.Background(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(st.Holders) != 0 || st.Waiting != 0 {
+		t.Errorf("held by %v, %d waiting, want nobody", st.Holders, st.Waiting)
+	}
+}
+
+// read returns what is in a file that a command writes.
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// dead reports whether the process has ended, be it that nobody has waited for it.
+func dead(pid string) bool {
+	text, err := os.ReadFile("/proc/" + strings.TrimSpace(pid) + "/stat")
+	return err != nil || strings.Contains(string(text), ") Z ")
+}
+
+func TestRunPassesOn(t *testing.T) {
+	for _, c := range []struct {
+		command []string
+		status  int
+		out     string
+		err     string
+	}{
+		{[]string{"sh", "-c", `echo "$LEASEHOLD_KEY ${LEASEHOLD_TOKEN:+token} ${LEASEHOLD_TERM:-no term}"`}, 0, "k token no term\n", ""},
+		{[]string{"sh", "-c", "exit 7"}, 7, "", ""},
+		{[]string{"sh", "-c", "kill -9 $$"}, 128 + 9, "", ""},
+		{[]string{"sh", "-c", "echo oops >&2; exit 1"}, 1, "", "oops\n"},
+		{[]string{"no-such-command"}, exitNotFound, "", "leasehold: exec: \"no-such-command\": executable file not found in $PATH\n"},
+		{[]string{"/"}, exitNotRunnable, "", "leasehold: exec: \"/\": is a directory\n"},
+	} {
+		store := dsynctest.NewMemory()
+		got := command(t, store, append([]string{"run", "k", "--"}, c.command...)...)
+		if got.status != c.status || got.out != c.out || got.err != c.err {
+			t.Errorf("%q: %+v, want status %d, out %q, err %q", c.command, got, c.status, c.out, c.err)
+		}
+		free(t, store, "k")
+	}
+}
+
+func TestRunBadInputLeavesNothing(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"run"}, "there is no -- before the command; it is leasehold run"},
+		{[]string{"run", "k", "true"}, "there is no -- before"},
+		{[]string{"run", "--", "true"}, "0 arguments before --, want one"},
+		{[]string{"run", "k", "l", "--", "true"}, "2 arguments before --, want one"},
+		{[]string{"run", "k", "--"}, "there is no command after --"},
+		{[]string{"run", "", "--", "true"}, "dsync: invalid key"},
+		{[]string{"run", strings.Repeat("k", 513), "--", "true"}, "dsync: invalid key"},
+		{[]string{"run", "--try", "--timeout", "1s", "k", "--", "true"}, "if any flags in the group [try timeout] are set none of the others can be"},
+		{[]string{"run", "--timeout", "-1s", "k", "--", "true"}, "--timeout is -1s"},
+		{[]string{"run", "--ttl", "10ms", "k", "--", "true"}, "dsync: TTL is 10ms; it must be at least 1s"},
+		{[]string{"run", "--ttl", "0s", "k", "--", "true"}, "--ttl is 0s; it must be at least 1s"},
+		{[]string{"run", "--ttl", "-5s", "k", "--", "true"}, "dsync: TTL is -5s; it must be at least 1s"},
+		{[]string{"run", "--ttl", "10s", "--drain", "9s", "k", "--", "true"}, "--drain 9s is too long for --ttl 10s"},
+		{[]string{"elect", "--try", "k", "--", "true"}, "unknown flag: --try"},
+		{[]string{"elect", "k", "true"}, "there is no -- before the command; it is leasehold elect"},
+	} {
+		store := dsynctest.NewMemory()
+		got := command(t, store, c.args...)
+		if got.status != exitUsage || !strings.HasPrefix(got.err, "leasehold: "+c.want) || strings.Count(got.err, "\n") != 1 {
+			t.Errorf("%q: %+v, want status %d and one line that begins with %q", c.args, got, exitUsage, c.want)
+		}
+		keys, err := store.Keys(t.Context(), "", "", 10)
+		members, _, err2 := store.Members(t.Context())
+		if err != nil || err2 != nil || len(keys)+len(members) != 0 {
+			t.Errorf("%q left behind %v, %v (%v, %v)", c.args, keys, members, err, err2)
+		}
+	}
+}
+
+func TestRunHeld(t *testing.T) {
+	store := dsynctest.NewMemory()
+	m := session(t, store).Mutex("k")
+	m.Lock()
+	defer m.Unlock()
+	for _, c := range []struct {
+		flags  []string
+		status int
+		want   string
+	}{
+		{[]string{"--try"}, exitHeld, `leasehold: dsync: "k" is held by another: process`},
+		{[]string{"--timeout", "50ms"}, exitTimeout, `leasehold: "k" was not to be had within 50ms: held by process`},
+	} {
+		got := command(t, store, append(append([]string{"run"}, c.flags...), "k", "--", "echo", "ran")...)
+		if got.status != c.status || got.out != "" || !strings.HasPrefix(got.err, c.want) || strings.Count(got.err, "\n") != 1 {
+			t.Errorf("%q: %+v, want status %d and one line that begins with %q", c.flags, got, c.status, c.want)
+		}
+		if n := waiting(t, store, "k"); n != 0 {
+			t.Errorf("%q: %d are left in line", c.flags, n)
+		}
+	}
+}
+
+func waiting(t *testing.T, store dsync.Store, key string) int {
+	t.Helper()
+	st, err := store.Load(context.Background(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st.Waiting
+}
+
+// A refusing store is one whose server grants no rights.
+type refusing struct{ dsync.Store }
+
+func (refusing) Register(context.Context, dsync.Member) (time.Time, error) {
+	return time.Time{}, fmt.Errorf("register: %w: not authorized", dsync.ErrRefused)
+}
+
+// A server that refuses for good is not waited for.
+func TestRunRefused(t *testing.T) {
+	for _, flags := range [][]string{{"run"}, {"run", "--try"}, {"elect"}} {
+		got := command(t, refusing{dsynctest.NewMemory()}, append(flags, "k", "--", "echo", "ran")...)
+		if got.status != exitRefused || got.out != "" || !strings.HasPrefix(got.err, "leasehold: the server refuses: ") || strings.Count(got.err, "\n") != 1 {
+			t.Errorf("%q: %+v, want status %d and one line", flags, got, exitRefused)
+		}
+	}
+}
+
+// SIGTERM is for the group, SIGUSR1 for the command alone, and both are its own to
+// deal with: the key is held until it has ended.
+func TestRunForwardsSignals(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "out")
+	store := dsynctest.NewMemory()
+	script := fmt.Sprintf(`exec >%s
+		trap 'echo USR1' USR1
+		trap 'echo TERM; ended=yes' TERM
+		(trap 'echo TERM of the child; exit' TERM; echo child; while :; do sleep 0.01; done) &
+		while [ "$ended" = "" ]; do sleep 0.01; done
+		wait; exit 5`, file)
+	_, end := start(t.Context(), store, "run", "k", "--", "sh", "-c", script)
+	eventually(t, "the command runs", func() bool { return strings.Contains(read(t, file), "child\n") })
+	syscall.Kill(os.Getpid(), syscall.SIGUSR1)
+	eventually(t, "SIGUSR1 is forwarded", func() bool { return strings.Contains(read(t, file), "USR1\n") })
+	if m := session(t, store).Mutex("k"); m.TryLock() {
+		t.Error("the key is free while the command runs")
+	}
+	syscall.Kill(os.Getpid(), syscall.SIGTERM)
+	if got := <-end; got.status != 5 || strings.Contains(got.err, "leasehold") {
+		t.Errorf("%+v, want status 5 and no error", got)
+	}
+	for _, want := range []string{"\nTERM\n", "TERM of the child\n"} {
+		if got := read(t, file); !strings.Contains(got, want) {
+			t.Errorf("no %q in %q", want, got)
+		}
+	}
+	free(t, store, "k")
+}
+
+// A signal in the wait ends that, and nothing is left in line.
+func TestRunInterruptedInTheWait(t *testing.T) {
+	store := dsynctest.NewMemory()
+	m := session(t, store).Mutex("k")
+	m.Lock()
+	defer m.Unlock()
+	_, end := start(t.Context(), store, "run", "k", "--", "true")
+	eventually(t, "it waits", func() bool { return waiting(t, store, "k") == 1 })
+	syscall.Kill(os.Getpid(), syscall.SIGTERM)
+	if got := <-end; got.status != 128+15 || got.err != "" {
+		t.Errorf("%+v, want status %d and no error", got, 128+15)
+	}
+	if n := waiting(t, store, "k"); n != 0 {
+		t.Errorf("%d are left in line", n)
+	}
+}
+
+// When heartbeats don't get through, the command and what it has started, which heed
+// no SIGTERM, are dead before somebody else is granted the key.
+func TestRunDeadBeforeTaken(t *testing.T) {
+	for _, drain := range []string{"0s", "600ms"} {
+		file := filepath.Join(t.TempDir(), "pids")
+		memory := dsynctest.NewMemory()
+		var cut atomic.Bool
+		faulty := dsynctest.NewFaulty(memory, func(r dsynctest.Request) dsynctest.Fault {
+			return dsynctest.Fault{LoseRequest: cut.Load()}
+		})
+		t.Cleanup(faulty.Close)
+		script := fmt.Sprintf(`trap 'echo term' TERM; (trap '' TERM; exec sleep 1000) & echo $$ $! >%s; while :; do wait; done`, file)
+		_, end := start(t.Context(), faulty, "run", "--ttl", "2s", "--drain", drain, "k", "--", "sh", "-c", script)
+		eventually(t, "the command runs", func() bool { return strings.HasSuffix(read(t, file), "\n") })
+		m := session(t, memory).Mutex("k")
+		cut.Store(true)
+		m.Lock()
+		for _, pid := range strings.Fields(read(t, file)) {
+			if !dead(pid) {
+				t.Errorf("drain %s: process %s lives while somebody else has the key", drain, pid)
+			}
+		}
+		m.Unlock()
+		got := <-end
+		if got.status != exitLost || !strings.HasPrefix(got.err, `leasehold: "k" was lost, and the command stopped: dsync: hold lost`) {
+			t.Errorf("drain %s: %+v, want status %d, and a line that says so", drain, got, exitLost)
+		}
+		if said := strings.Contains(got.out, "term"); said != (drain != "0s") {
+			t.Errorf("drain %s: SIGTERM was sent: %t", drain, said)
+		}
+	}
+}
+
+// A command whose key is broken gets SIGTERM and its drain, and the key is free as soon
+// as it has ended.
+func TestRunBroken(t *testing.T) {
+	store := dsynctest.NewMemory()
+	out, end := start(t.Context(), store, "run", "--ttl", "6s", "--drain", "1s", "k", "--",
+		"sh", "-c", `trap 'echo stopping; exit 3' TERM; echo ready; while :; do sleep 0.01; done`)
+	eventually(t, "the command runs", func() bool { return strings.Contains(out.take(), "ready") })
+	go session(t, store).Break(context.Background(), "k")
+	got := <-end
+	if got.status != exitLost || !strings.Contains(got.err, dsync.ErrRevoked.Error()) {
+		t.Errorf("%+v, want status %d, and that it was asked to give the key up", got, exitLost)
+	}
+	if !strings.Contains(got.out, "stopping") {
+		t.Error("the command got no SIGTERM")
+	}
+	free(t, store, "k")
+}
+
+// What the command has started and left behind dies before the key is free.
+func TestRunLeavesNoChildren(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pid")
+	store := dsynctest.NewMemory()
+	if got := command(t, store, "run", "k", "--", "sh", "-c", `sleep 1000 >/dev/null 2>&1 & echo $! >`+file); got.status != 0 {
+		t.Errorf("%+v", got)
+	}
+	if pid := read(t, file); !dead(pid) {
+		t.Errorf("process %s is left", pid)
+	}
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+var update = flag.Bool("update", false, "write the golden files of testdata")
+
+// golden compares got with a file of testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("got\n%s\nwant, by %s,\n%s", got, path, want)
+	}
+}
+
+// A scene is a store in a bubble with sessions whose ids, hosts and times are the
+// same in every run.
+type scene struct {
+	*dsynctest.Memory
+	t *testing.T
+}
+
+// newScene has three sessions: a and b of ten minutes, c of ten seconds.
+func newScene(t *testing.T) scene {
+	s := scene{dsynctest.NewMemory(), t}
+	for _, m := range []dsync.Member{
+		{ID: "a", Name: "worker-a", Host: "host-a", PID: 11, App: "app 1.2", TTL: 10 * time.Minute, Meta: map[string]string{"zone": "eu 1", "pool": "x"}},
+		{ID: "b", Name: "host-b", Host: "host-b", PID: 22, TTL: 10 * time.Minute},
+		{ID: "c", TTL: 10 * time.Second},
+	} {
+		if _, err := s.Register(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// claim returns a claim of the session that its id begins with.
+func claim(key, id string, kind dsync.Kind, weight, limit int64) dsync.Claim {
+	return dsync.Claim{Key: key, ID: id, Session: id[:1], Kind: kind, Weight: weight, Limit: limit}
+}
+
+func (s scene) acquire(c dsync.Claim) dsync.Claim {
+	s.t.Helper()
+	if _, err := s.Acquire(s.t.Context(), c, true, nil, time.Now().Add(time.Hour)); err != nil {
+		s.t.Fatal(err)
+	}
+	return c
+}
+
+func (s scene) release(c dsync.Claim, o dsync.Outcome) {
+	s.t.Helper()
+	if found, err := s.Release(s.t.Context(), c, o); !found || err != nil {
+		s.t.Fatal(found, err)
+	}
+}
+
+func (s scene) publish(c dsync.Claim, seq int64, value string) {
+	s.t.Helper()
+	if err := s.Publish(s.t.Context(), c, seq, []byte(value)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// allKinds makes a key of each kind, in several states.
+func (s scene) allKinds() {
+	s.acquire(claim("done", "a.1", dsync.KindOnce, 1, 1))
+	s.release(claim("done", "a.1", dsync.KindOnce, 1, 1), dsync.Outcome{Seal: true, Result: []byte("\xff\x00")})
+	s.acquire(claim("elected", "b.1", dsync.KindElection, 1, 1))
+	s.publish(claim("elected", "b.1", dsync.KindElection, 1, 1), 1, "http://host-b:8080/ and more than fits into forty columns")
+	s.acquire(claim("free", "a.2", dsync.KindMutex, 1, 1))
+	s.release(claim("free", "a.2", dsync.KindMutex, 1, 1), dsync.Outcome{})
+	lease := claim("lease", "b.2", dsync.KindMutex, 1, 1)
+	lease.Lease = time.Minute
+	s.acquire(lease)
+	s.acquire(claim("lapsed", "c.1", dsync.KindMutex, 1, 1))
+	time.Sleep(12 * time.Second)
+	for _, id := range []string{"a.3", "b.3", "a.4", "b.4", "a.5", "b.5", "a.6", "b.6", "a.7", "b.7", "a.8"} {
+		s.acquire(claim("long\x1b[31m", id, dsync.KindMutex, 1, 1))
+	}
+	s.acquire(claim("once", "a.9", dsync.KindOnce, 1, 1))
+	s.acquire(claim("rw", "a.10", dsync.KindRWMutex, 1, 100))
+	s.acquire(claim("rw", "b.10", dsync.KindRWMutex, 100, 100))
+	s.acquire(claim("sem", "a.11", dsync.KindSemaphore, 2, 5))
+	s.acquire(claim("sem", "b.11", dsync.KindSemaphore, 3, 5))
+	time.Sleep(1234 * time.Millisecond)
+}
+
+// wrote fails the test if anything was written, or anybody registered, since before.
+func (s scene) wrote(before dsynctest.Counts) {
+	s.t.Helper()
+	d := s.Counts().Since(before)
+	for method, n := range d.Commands {
+		switch method {
+		case dsynctest.MethodLoad, dsynctest.MethodKeys, dsynctest.MethodMembers, dsynctest.MethodWatch:
+		default:
+			s.t.Errorf("%d commands %s were sent by one who only looks", n, method)
+		}
+	}
+	if d.Writes != 0 {
+		s.t.Errorf("%d records were written by one who only looks", d.Writes)
+	}
+}
+
+// start runs a command line until ctx ends, on a goroutine of its own.
+func start(ctx context.Context, store dsync.Store, args ...string) (out *screen, end <-chan result) {
+	out = new(screen)
+	done := make(chan result, 1)
+	go func() {
+		var bad bytes.Buffer
+		a := &app{stdin: strings.NewReader(""), stdout: out, stderr: &bad, getenv: func(string) string { return "" }, store: store}
+		status := a.main(ctx, args)
+		done <- result{status, out.take(), bad.String()}
+	}()
+	return out, done
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// What status prints for people and programs, of every kind of key: a change of it is
+// to be seen, and not to be made by the way.
+func TestStatusGolden(t *testing.T) {
+	for _, c := range []struct {
+		file string
+		args []string
+	}{
+		{"status.txt", []string{"status"}},
+		{"status.jsonl", []string{"status", "--json"}},
+		{"status-prefix.txt", []string{"status", "l"}},
+		{"status-exact.txt", []string{"status", "--exact", "long\x1b[31m"}},
+		{"status-unused.txt", []string{"status", "--exact", "l"}},
+		{"members.txt", []string{"members"}},
+		{"members.jsonl", []string{"members", "--json"}},
+		{"members-of.txt", []string{"members", "elected"}},
+		{"members-of.jsonl", []string{"members", "elected", "--json"}},
+	} {
+		t.Run(c.file, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene(t)
+				s.allKinds()
+				before := s.Counts()
+				got := command(t, s.Memory, c.args...)
+				if got.status != 0 || got.err != "" {
+					t.Errorf("exit status %d, %q on standard error", got.status, got.err)
+				}
+				s.wrote(before)
+				golden(t, c.file, got.out)
+			})
+		})
+	}
+}
+
+func TestStatusOfNothing(t *testing.T) {
+	for _, args := range [][]string{{"status"}, {"status", "x"}, {"members"}, {"members", "x"}} {
+		got := command(t, dsynctest.NewMemory(), args...)
+		if got.status != 0 || got.out != "" || !strings.Contains(got.err, "another --db") || strings.Count(got.err, "\n") != 1 {
+			t.Errorf("%q: %+v, want a hint on standard error", args, got)
+		}
+		got = command(t, dsynctest.NewMemory(), append(args, "--json")...)
+		if got.status != 0 || got.out != "" {
+			t.Errorf("%q --json: %+v, want nothing on standard output", args, got)
+		}
+	}
+}
+
+// A pagedStore counts the pages of keys that were read, and breaks at one of them.
+type pagedStore struct {
+	*dsynctest.Memory
+	pages  atomic.Int64
+	broken int64 // the page that can't be read; 0: none
+}
+
+func (s *pagedStore) Keys(ctx context.Context, prefix, after string, n int) ([]dsync.State, error) {
+	if s.pages.Add(1) == s.broken {
+		return nil, errors.New("the page\ncan't be read")
+	}
+	return s.Memory.Keys(ctx, prefix, after, n)
+}
+
+// A noting writer keeps what had been read of the store when it was written to first.
+type noting struct {
+	io.Writer
+	store *pagedStore
+	first int64
+	lines int
+}
+
+func (w *noting) Write(p []byte) (int, error) {
+	if w.first == 0 {
+		w.first = w.store.pages.Load()
+	}
+	w.lines += strings.Count(string(p), "\n")
+	return len(p), nil
+}
+
+func manyKeys(t *testing.T, n int) *pagedStore {
+	s := newScene(t)
+	for i := range n {
+		s.acquire(claim(fmt.Sprintf("key %05d", i), fmt.Sprintf("a.%d", i), dsync.KindMutex, 1, 1))
+	}
+	return &pagedStore{Memory: s.Memory}
+}
+
+// The first lines are there when one page was read, of a hundred keys, and no page is
+// read twice.
+func TestStatusStreams(t *testing.T) {
+	const keys = 10_000
+	for _, args := range [][]string{{"status"}, {"status", "--json"}, {"status", "key "}} {
+		store := manyKeys(t, keys)
+		w := &noting{store: store}
+		a := &app{stdout: w, stderr: io.Discard, store: store}
+		if status := a.main(t.Context(), args); status != 0 {
+			t.Errorf("%q: exit status %d", args, status)
+		}
+		if w.first != 1 {
+			t.Errorf("%q: %d pages were read before the first line, want 1", args, w.first)
+		}
+		if want := int64(keys/100 + 1); store.pages.Load() != want {
+			t.Errorf("%q: %d pages were read, want %d", args, store.pages.Load(), want)
+		}
+		if w.lines < keys || w.lines > keys+1 {
+			t.Errorf("%q: %d lines, want one for each of %d keys", args, w.lines, keys)
+		}
+	}
+}
+
+// What was read is shown before the error, which is one line.
+func TestStatusThatBreaks(t *testing.T) {
+	for _, args := range [][]string{{"status"}, {"status", "--json"}} {
+		store := manyKeys(t, 250)
+		store.broken = 3
+		got := command(t, store, args...)
+		if n := strings.Count(got.out, "key 00"); n != 200 {
+			t.Errorf("%q: %d keys were shown, want 200", args, n)
+		}
+		if got.status != exitFailed || strings.Count(got.err, "\n") != 1 || !strings.Contains(got.err, "the page can't be read") {
+			t.Errorf("%q: exit status %d, %q", args, got.status, got.err)
+		}
+	}
+}
+
+// Bad input is one line, has the status of bad input, and asks the store nothing.
+func TestLookingRefusesNonsense(t *testing.T) {
+	long := strings.Repeat("x", 513)
+	for _, args := range [][]string{
+		{"status", "a", "b"}, {"status", "--exact"}, {"status", "--exact", long}, {"status", "--yaml"},
+		{"members", "a", "b"}, {"members", ""}, {"members", long},
+		{"watch", "--exact"}, {"watch", "--exact", ""}, {"watch", long}, {"watch", "--interval", "0"}, {"watch", "--interval", "1"},
+		{"break"}, {"break", ""}, {"break", long}, {"break", "a", "b"}, {"break", "a", "--timeout", "-1s"},
+		{"clock", "a"}, {"clock", "--limit", "0"}, {"clock", "--limit", "-1s"}, {"clock", "--samples", "0"}, {"clock", "--samples", "1001"}, {"clock"},
+		{"bench", "a"}, {"bench", "--count", "0"}, {"bench", "--count", "-1"}, {"bench", "--ttl", "1ms"}, {"bench"},
+		{"man"}, {"man", "a", "b"},
+	} {
+		store := dsynctest.NewMemory()
+		got := command(t, store, args...)
+		if got.status != exitUsage || got.out != "" || strings.Count(got.err, "\n") != 1 || !strings.HasPrefix(got.err, "leasehold: ") {
+			t.Errorf("%.30q: exit status %d, %q, %q; want %d and one line", args, got.status, got.out, got.err, exitUsage)
+		}
+		if n := store.Counts().Total(); n != 0 {
+			t.Errorf("%.30q: %d commands were sent", args, n)
+		}
+	}
+}
+
+// A server that is not there: one line that says so, soon, of every command.
+func TestLookingAtNoServer(t *testing.T) {
+	for _, args := range [][]string{
+		{"status"}, {"status", "--json"}, {"status", "--exact", "k"}, {"members"}, {"members", "k"}, {"watch"}, {"break", "k"}, {"clock"}, {"bench"},
+	} {
+		t.Run(args[0], func(t *testing.T) {
+			t.Parallel()
+			got := command(t, nil, append(args, "--uri", "mongodb://127.0.0.1:9/", "--connect-timeout", "1s")...)
+			if got.status != exitUnreachable || got.out != "" || strings.Count(got.err, "\n") != 1 || !strings.Contains(got.err, "127.0.0.1:9") {
+				t.Errorf("%q: exit status %d, %q, %q", args, got.status, got.out, got.err)
+			}
+		})
+	}
+}
