@@ -1,0 +1,30 @@
+package otel_test
+
+import (
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	dsyncotel "github.com/leasehold-go/leasehold/otel"
+)
+
+// BenchmarkHold is what the recording of one hold takes, from its grant to its end,
+// on the goroutine of the hooks.
+func BenchmarkHold(b *testing.B) {
+	telemetry, err := dsyncotel.New(&dsyncotel.Options{
+		MeterProvider: metric.NewMeterProvider(metric.WithReader(metric.NewManualReader())),
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	hooks := telemetry.Hooks()
+	b.ReportAllocs()
+	token := int64(0)
+	for b.Loop() {
+		token++
+		hooks.Granted(dsync.Grant{Key: "k", Kind: dsync.KindMutex, Token: token, Local: true})
+		hooks.Released(dsync.Release{Key: "k", Kind: dsync.KindMutex, Token: token, Held: time.Millisecond})
+	}
+}

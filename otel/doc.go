@@ -1,0 +1,68 @@
+// Package otel turns what a session of package dsync and an election of package
+// leader tell of themselves into OpenTelemetry metrics and spans. Files that use
+// go.opentelemetry.io/otel too import it as dsyncotel.
+//
+//	telemetry, err := dsyncotel.New(nil)
+//	locks, err := dsyncmongo.Open(ctx, db, &dsyncmongo.Options{
+//		Options: dsync.Options{Hooks: telemetry.Hooks()},
+//	})
+//	election, err := leader.New(locks, "reports", &leader.Options{Hooks: telemetry.LeaderHooks(nil)})
+//
+// # Metrics
+//
+// All times are in seconds. A histogram's count is the number of what it measures.
+//
+//	leasehold.acquire.duration      histogram        from the call to the grant               kind, source, key
+//	leasehold.grants                counter          holds that began, hand-overs among them  kind, source, key
+//	leasehold.holds                 up-down counter  holds of this process, now               kind, key
+//	leasehold.hold.duration         histogram        from the grant to the end                kind, key, error.type
+//	leasehold.hold.losses           counter          holds that were lost                     kind, key, error.type
+//	leasehold.heartbeat.duration    histogram        heartbeats, also failed ones             error.type
+//	leasehold.lease.remaining       gauge            what is left of the lease, now
+//	leasehold.session.starts        counter          identities in the store
+//	leasehold.session.losses        counter          identities that were lost                error.type
+//	leasehold.store.errors          counter          commands that failed                     operation, error.type
+//	leasehold.clock.jumps           counter          jumps of the store's clock               direction
+//	leasehold.line.length           gauge            who waits, in all processes              key
+//	leasehold.leader.leading        up-down counter  elections this process leads, now        key
+//	leasehold.leader.terms          counter          terms of this process                    key
+//	leasehold.leader.term.duration  histogram        from the election to the end             key, error.type
+//
+// The attributes are leasehold.kind (mutex, rwmutex, semaphore, once, election),
+// leasehold.grant.source (local: handed on within the process; store: granted by the
+// store), leasehold.key, leasehold.store.operation, leasehold.clock.direction (ahead,
+// back) and error.type. Of holds, sessions and terms that is what ended them: expired
+// (no heartbeat got through in time, or a fixed lease was over), session_dead (it was
+// buried), revoked (somebody used Break or ForceLock) or closed (Session.Close came
+// before its holder was done). What its holder ended has no error.type: a release,
+// but also a leader that resigned or whose context has ended. Of heartbeats and
+// commands it is timeout or the type of the error.
+//
+// leasehold.key is left out but of leasehold.line.length: keys can be many, and each
+// value makes time series of its own. [Options].Key lets it in, as it is or cut down
+// to what is worth counting.
+//
+// leasehold.lease.remaining is read when the metrics are collected, so that it falls
+// while a heartbeat hangs, too. It is there from the first heartbeat on. At 0 every
+// hold is lost.
+//
+// The file grafana/leasehold.json is a Grafana dashboard of just these metrics, under
+// the names that Prometheus gives them.
+//
+// # Spans
+//
+// With [Options].TracerProvider each hold is a trace of its own: a span "lock mutex",
+// or of another kind, from the call to the end of the hold, and within it
+// "acquire mutex", the wait. Their attributes are those above, the key in any case,
+// and leasehold.token, the fencing token. A loss sets the span's status. A term of an
+// election is a span "lead", with leasehold.term, its number. Spans begin and end when
+// the hooks are called, a moment after what they tell of. They have no parent: a
+// session does not use the contexts of those who lock.
+//
+// # Cost
+//
+// Hooks are called on a goroutine of their own: no lock waits for them. But none of
+// the reports of a hold is dropped, so they queue up where holds are handed on within
+// the process for long at a faster rate than is recorded: BenchmarkHold says what
+// that is, some hundred thousand holds in a second.
+package otel

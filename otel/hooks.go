@@ -1,0 +1,105 @@
+package otel
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+// A hold is how a hold is told from all others: no token of a key is granted twice.
+type hold struct {
+	key   string
+	token int64
+}
+
+// Hooks returns the hooks to make the session with: dsync.Options.Hooks. Where there
+// are others already, session.Listen adds these to them; it is called before the first
+// lock is asked for, so that every end that is counted has a beginning.
+func (t *Telemetry) Hooks() *dsync.Hooks {
+	ctx := context.Background()
+	return &dsync.Hooks{
+		Granted:  t.granted,
+		Released: func(r dsync.Release) { t.held(hold{r.Key, r.Token}, r.Kind, r.Held, nil) },
+		Lost: func(l dsync.Loss) {
+			if l.Drained {
+				l.Cause = nil
+			}
+			t.held(hold{l.Key, l.Token}, l.Kind, l.Held, l.Cause)
+		},
+		SessionStarted: func(string) { t.sessions.Add(ctx, 1, t.with()) },
+		SessionLost: func(_ string, cause error) {
+			t.leaseLeft(0)
+			t.sessionLosses.Add(ctx, 1, t.with(ended(cause)))
+		},
+		Heartbeat: func(took, left time.Duration, err error) {
+			t.leaseLeft(left)
+			t.heartbeat.Record(ctx, took.Seconds(), t.with(failed(err)...))
+		},
+		StoreError: func(op string, err error) {
+			t.storeErrors.Add(ctx, 1, t.with(append(failed(err), operationAttr.String(op))...))
+		},
+		ClockJump: func(d time.Duration) {
+			direction := "ahead"
+			if d < 0 {
+				direction = "back"
+			}
+			t.jumps.Add(ctx, 1, t.with(directionAttr.String(direction)))
+		},
+	}
+}
+
+// leaseLeft notes what is left of the session's lease.
+func (t *Telemetry) leaseLeft(left time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.leaseEnds = time.Now().Add(left)
+}
+
+// granted counts a hold that begins.
+func (t *Telemetry) granted(g dsync.Grant) {
+	source := sourceAttr.String("store")
+	if g.Local {
+		source = sourceAttr.String("local")
+	}
+	ctx := t.trace(g, source)
+	attrs := append(t.key(g.Key), kindAttr.String(string(g.Kind)))
+	t.holds.Add(ctx, 1, t.with(attrs...))
+	with := t.with(append(attrs, source)...)
+	t.acquire.Record(ctx, g.Wait.Seconds(), with)
+	t.grants.Add(ctx, 1, with)
+}
+
+// trace starts the span of a hold, if there are to be spans, and returns a context
+// that carries it.
+func (t *Telemetry) trace(g dsync.Grant, source attribute.KeyValue) context.Context {
+	ctx := context.Background()
+	if t.tracer == nil {
+		return ctx
+	}
+	now, kind := time.Now(), string(g.Kind)
+	asked := trace.WithTimestamp(now.Add(-g.Wait))
+	attrs := trace.WithAttributes(append([]attribute.KeyValue{
+		keyAttr.String(g.Key), kindAttr.String(kind), tokenAttr.Int64(g.Token), source,
+	}, t.opt.Attributes...)...)
+	ctx, _ = t.tracer.Start(ctx, "lock "+kind, asked, attrs)
+	_, wait := t.tracer.Start(ctx, "acquire "+kind, asked, attrs)
+	wait.End(trace.WithTimestamp(now))
+	t.spans.begin(hold{g.Key, g.Token}, ctx)
+	return ctx
+}
+
+// held counts a hold that has ended; loss is why, nil if its holder ended it.
+func (t *Telemetry) held(h hold, kind dsync.Kind, lasted time.Duration, loss error) {
+	ctx, _ := t.spans.end(h, loss)
+	attrs := append(t.key(h.key), kindAttr.String(string(kind)))
+	t.holds.Add(ctx, -1, t.with(attrs...))
+	if loss != nil {
+		attrs = append(attrs, ended(loss))
+		t.losses.Add(ctx, 1, t.with(attrs...))
+	}
+	t.hold.Record(ctx, lasted.Seconds(), t.with(attrs...))
+}

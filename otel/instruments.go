@@ -1,0 +1,78 @@
+package otel
+
+import (
+	"errors"
+
+	"go.opentelemetry.io/otel/metric"
+)
+
+// instruments are the metrics: see the package's documentation.
+type instruments struct {
+	acquire       metric.Float64Histogram
+	grants        metric.Int64Counter
+	holds         metric.Int64UpDownCounter
+	hold          metric.Float64Histogram
+	losses        metric.Int64Counter
+	heartbeat     metric.Float64Histogram
+	remaining     metric.Float64ObservableGauge
+	sessions      metric.Int64Counter
+	sessionLosses metric.Int64Counter
+	storeErrors   metric.Int64Counter
+	jumps         metric.Int64Counter
+	line          metric.Int64ObservableGauge
+	leading       metric.Int64UpDownCounter
+	terms         metric.Int64Counter
+	term          metric.Float64Histogram
+}
+
+// Boundaries of histograms, in seconds.
+func quick() metric.HistogramOption {
+	return metric.WithExplicitBucketBoundaries(.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300)
+}
+
+func slow() metric.HistogramOption {
+	return metric.WithExplicitBucketBoundaries(.001, .01, .1, 1, 5, 15, 60, 300, 900, 3600, 4*3600, 24*3600)
+}
+
+func newInstruments(m metric.Meter) (*instruments, error) {
+	var errs []error
+	seconds := metric.WithUnit("s")
+	histogram := func(name, text string, buckets metric.HistogramOption) metric.Float64Histogram {
+		i, err := m.Float64Histogram(name, seconds, metric.WithDescription(text), buckets)
+		errs = append(errs, err)
+		return i
+	}
+	counter := func(name, unit, text string) metric.Int64Counter {
+		i, err := m.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(text))
+		errs = append(errs, err)
+		return i
+	}
+	upDown := func(name, unit, text string) metric.Int64UpDownCounter {
+		i, err := m.Int64UpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(text))
+		errs = append(errs, err)
+		return i
+	}
+	i := &instruments{
+		acquire:       histogram("leasehold.acquire.duration", "Time from the call to the grant of a hold.", quick()),
+		grants:        counter("leasehold.grants", "{grant}", "Holds that began, granted by the store or handed on within the process."),
+		holds:         upDown("leasehold.holds", "{hold}", "Holds of this process."),
+		hold:          histogram("leasehold.hold.duration", "Time from the grant of a hold to its end.", slow()),
+		losses:        counter("leasehold.hold.losses", "{hold}", "Holds that ended before their holder ended them."),
+		heartbeat:     histogram("leasehold.heartbeat.duration", "Time that heartbeats took.", quick()),
+		sessions:      counter("leasehold.session.starts", "{session}", "Identities that this process had in the store."),
+		sessionLosses: counter("leasehold.session.losses", "{session}", "Identities in the store that were lost, with all their holds."),
+		storeErrors:   counter("leasehold.store.errors", "{error}", "Commands that failed."),
+		jumps:         counter("leasehold.clock.jumps", "{jump}", "Jumps of the store's clock by more than the margin."),
+		leading:       upDown("leasehold.leader.leading", "{election}", "Elections that this process leads."),
+		terms:         counter("leasehold.leader.terms", "{term}", "Terms of this process."),
+		term:          histogram("leasehold.leader.term.duration", "Time from the election of this process to the end of its term.", slow()),
+	}
+	var err error
+	i.remaining, err = m.Float64ObservableGauge("leasehold.lease.remaining", seconds,
+		metric.WithDescription("What is left of the session's lease."))
+	errs = append(errs, err)
+	i.line, err = m.Int64ObservableGauge("leasehold.line.length", metric.WithUnit("{claim}"),
+		metric.WithDescription("Claims that wait in line for a key, of all processes."))
+	errs = append(errs, err)
+	return i, errors.Join(errs...)
+}

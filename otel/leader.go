@@ -1,0 +1,62 @@
+package otel
+
+import (
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// LeaderHooks returns hooks to make an election with, leader.Options.Hooks, that
+// record the terms of this process and then call own, which may be nil. They may be
+// those of several elections. What the store does is told by the session: see
+// [Telemetry.Hooks].
+func (t *Telemetry) LeaderHooks(own *leader.Hooks) *leader.Hooks {
+	var h leader.Hooks
+	if own != nil {
+		h = *own
+	}
+	elected, lost := h.Elected, h.Lost
+	h.Elected = func(term leader.Term) {
+		t.elected(term)
+		if elected != nil {
+			elected(term)
+		}
+	}
+	h.Lost = func(term leader.Term, cause error) {
+		t.deposed(term, cause)
+		if lost != nil {
+			lost(term, cause)
+		}
+	}
+	return &h
+}
+
+func (t *Telemetry) elected(term leader.Term) {
+	ctx := context.Background()
+	if t.tracer != nil {
+		ctx, _ = t.tracer.Start(ctx, "lead", trace.WithAttributes(append([]attribute.KeyValue{
+			keyAttr.String(term.Election), termAttr.Int64(term.Number), tokenAttr.Int64(term.Token),
+		}, t.opt.Attributes...)...))
+	}
+	t.spans.begin(term, ctx)
+	with := t.with(t.key(term.Election)...)
+	t.leading.Add(ctx, 1, with)
+	t.terms.Add(ctx, 1, with)
+}
+
+func (t *Telemetry) deposed(term leader.Term, cause error) {
+	if !errors.Is(cause, leader.ErrLost) {
+		cause = nil // it resigned, or the context that it campaigned with has ended
+	}
+	ctx, lasted := t.spans.end(term, cause)
+	attrs := t.key(term.Election)
+	t.leading.Add(ctx, -1, t.with(attrs...))
+	if cause != nil {
+		attrs = append(attrs, ended(cause))
+	}
+	t.term.Record(ctx, lasted.Seconds(), t.with(attrs...))
+}

@@ -1,0 +1,280 @@
+package otel_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	dsyncotel "github.com/leasehold-go/leasehold/otel"
+)
+
+func TestMetricsOfHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := record(t, dsyncotel.Options{})
+		s := r.session(dsynctest.NewMemory())
+		mu := s.Mutex("k")
+		mu.Lock()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			other := s.Mutex("k")
+			other.Lock()
+			time.Sleep(50 * time.Millisecond)
+			other.Unlock()
+		})
+		synctest.Wait()
+		r.want("leasehold.holds", "leasehold.holds{leasehold.kind=mutex} 1")
+		time.Sleep(25 * time.Millisecond)
+		mu.Unlock() // within the turn: it is handed on
+		wg.Wait()
+		rw := s.RWMutex("rw")
+		rw.RLock()
+		r.want("leasehold.acquire",
+			"leasehold.acquire.duration{leasehold.grant.source=store,leasehold.kind=mutex} 1 in 0s",
+			"leasehold.acquire.duration{leasehold.grant.source=local,leasehold.kind=mutex} 1 in 0.025s",
+			"leasehold.acquire.duration{leasehold.grant.source=store,leasehold.kind=rwmutex} 1 in 0s")
+		r.want("leasehold.grants",
+			"leasehold.grants{leasehold.grant.source=store,leasehold.kind=mutex} 1",
+			"leasehold.grants{leasehold.grant.source=local,leasehold.kind=mutex} 1",
+			"leasehold.grants{leasehold.grant.source=store,leasehold.kind=rwmutex} 1")
+		r.want("leasehold.hold",
+			"leasehold.holds{leasehold.kind=mutex} 0",
+			"leasehold.holds{leasehold.kind=rwmutex} 1",
+			"leasehold.hold.duration{leasehold.kind=mutex} 2 in 0.075s")
+		rw.RUnlock()
+	})
+}
+
+// Each cause of a loss has a name of its own, and what a holder ended itself is none.
+func TestMetricsOfLosses(t *testing.T) {
+	tests := []struct {
+		cause string // "": none
+		kind  string
+		lose  func(s *dsync.Session, f *dsynctest.Faulty, store *dsynctest.Memory)
+	}{
+		{"expired", "mutex", func(s *dsync.Session, f *dsynctest.Faulty, _ *dsynctest.Memory) {
+			mu := s.Mutex("k")
+			mu.Lock()
+			f.Cut()
+			<-mu.Lost()
+			f.Heal()
+			mu.Unlock()
+		}},
+		{"session_dead", "mutex", func(s *dsync.Session, _ *dsynctest.Faulty, store *dsynctest.Memory) {
+			mu := s.Mutex("k")
+			mu.Lock()
+			store.Skew(ttl + time.Second)
+			store.Bury(background, s.ID())
+			<-mu.Lost()
+			mu.Unlock()
+		}},
+		{"revoked", "mutex", func(s *dsync.Session, _ *dsynctest.Faulty, _ *dsynctest.Memory) { broken(s) }},
+		{"closed", "mutex", func(s *dsync.Session, _ *dsynctest.Faulty, _ *dsynctest.Memory) {
+			mu := s.Mutex("k")
+			mu.Lock()
+			s.Close(background)
+			mu.Unlock()
+		}},
+		{"", "election", func(s *dsync.Session, _ *dsynctest.Faulty, _ *dsynctest.Memory) {
+			h, err := s.Hold(background, "k", dsync.KindElection)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			h.Drain(context.Canceled)
+			h.Release(background)
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.cause, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				faulty := dsynctest.NewFaulty(store, nil)
+				defer faulty.Close()
+				r := record(t, dsyncotel.Options{})
+				tt.lose(r.session(faulty), faulty, store)
+				ended := "error.type=" + tt.cause + ",leasehold.kind=" + tt.kind + "} 1"
+				if tt.cause == "" {
+					r.want("leasehold.hold.losses")
+					ended = "{leasehold.kind=" + tt.kind + "} 1"
+				} else {
+					r.want("leasehold.hold.losses", "leasehold.hold.losses{"+ended)
+				}
+				if got := r.read("leasehold.hold.duration"); !strings.Contains(got, ended) {
+					t.Errorf("%s\nwant: … %s …", got, ended)
+				}
+				r.want("leasehold.holds", "leasehold.holds{leasehold.kind="+tt.kind+"} 0")
+				if tt.cause == "expired" || tt.cause == "session_dead" {
+					r.want("leasehold.lease.remaining", "leasehold.lease.remaining{} 0")
+				}
+			})
+		})
+	}
+}
+
+// What is left of the lease falls while heartbeats fail, and is read at any time.
+func TestMetricsOfTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		faulty := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)
+		defer faulty.Close()
+		r := record(t, dsyncotel.Options{})
+		s := r.session(faulty)
+		mu := s.Mutex("k")
+		mu.Lock()
+		r.want("leasehold.lease.remaining") // not known
+		time.Sleep(ttl)
+		left := gauge(t, r)
+		if left <= (lease - ttl/2).Seconds() {
+			t.Errorf("%v s are left, with heartbeats every %v", left, ttl/3)
+		}
+		faulty.Cut()
+		time.Sleep(time.Second)
+		if now := gauge(t, r); now-left > -0.99 || now-left < -1.01 {
+			t.Errorf("%v s are left, %v s a second before", now, left)
+		}
+		<-mu.Lost()
+		r.want("leasehold.lease.remaining", "leasehold.lease.remaining{} 0")
+		faulty.Heal()
+		mu.Unlock()
+		mu.Lock()
+		time.Sleep(ttl)
+		if left := gauge(t, r); left <= (lease - ttl/2).Seconds() {
+			t.Errorf("%v s are left to the new session", left)
+		}
+		mu.Unlock()
+		r.want("leasehold.session",
+			"leasehold.session.starts{} 2", "leasehold.session.losses{error.type=expired} 1")
+		if got := r.read("leasehold.heartbeat"); !strings.Contains(got, "{} ") || !strings.Contains(got, "{error.type=timeout} ") {
+			t.Errorf("heartbeats with and without error:\n%s", got)
+		}
+		if got := r.read("leasehold.store.errors"); !strings.Contains(got, "{error.type=timeout,leasehold.store.operation=Heartbeat} ") {
+			t.Errorf("errors of the store:\n%s", got)
+		}
+		for range 2 {
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		r.want("leasehold.lease.remaining")
+	})
+}
+
+// gauge returns leasehold.lease.remaining.
+func gauge(t *testing.T, r *recorded) float64 {
+	t.Helper()
+	synctest.Wait()
+	for _, m := range r.metrics() {
+		if m.Name == "leasehold.lease.remaining" {
+			return floatGauge(t, m)
+		}
+	}
+	t.Fatal("no leasehold.lease.remaining")
+	return 0
+}
+
+func TestMetricsOfClockJumps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		r := record(t, dsyncotel.Options{})
+		r.session(store).Mutex("k").Lock()
+		for _, d := range []time.Duration{2 * time.Second, -time.Minute, -time.Minute} {
+			time.Sleep(ttl)
+			store.Skew(d)
+		}
+		time.Sleep(ttl)
+		r.want("leasehold.clock",
+			"leasehold.clock.jumps{leasehold.clock.direction=ahead} 1",
+			"leasehold.clock.jumps{leasehold.clock.direction=back} 2")
+	})
+}
+
+// The line is that of all processes.
+func TestMetricsOfLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		r := record(t, dsyncotel.Options{Attributes: []attribute.KeyValue{attribute.String("shard", "a")}})
+		s := r.session(store)
+		if _, err := r.ObserveLines(s, ""); err == nil {
+			t.Error("an empty key is taken")
+		}
+		stop, err := r.ObserveLines(s, "busy", "idle")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Mutex("busy").Lock()
+		ctx, cancel := context.WithCancel(background)
+		var wg sync.WaitGroup
+		for range 3 {
+			other := newSession(t, store, nil)
+			wg.Go(func() { other.Mutex("busy").LockContext(ctx) })
+		}
+		synctest.Wait()
+		r.want("leasehold.line",
+			"leasehold.line.length{leasehold.key=busy,shard=a} 3", "leasehold.line.length{leasehold.key=idle,shard=a} 0")
+		cancel()
+		wg.Wait()
+		time.Sleep(ttl)
+		r.want("leasehold.line",
+			"leasehold.line.length{leasehold.key=busy,shard=a} 0", "leasehold.line.length{leasehold.key=idle,shard=a} 0")
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		r.want("leasehold.line")
+
+		if _, err := r.ObserveLines(s, "busy"); err != nil {
+			t.Fatal(err)
+		}
+		s.Close(background)
+		r.want("leasehold.line") // and no error
+	})
+}
+
+// Keys make time series only as they are let in.
+func TestKeysAreCutDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := record(t, dsyncotel.Options{
+			Attributes: []attribute.KeyValue{attribute.String("shard", "a")},
+			Key: func(key string) string {
+				prefix, _, ok := strings.Cut(key, "/")
+				if !ok {
+					return ""
+				}
+				return prefix
+			},
+		})
+		s := r.session(dsynctest.NewMemory())
+		for _, key := range []string{"orders/1", "orders/2", "other"} {
+			turn(s.Mutex(key))
+		}
+		r.want("leasehold.grants",
+			"leasehold.grants{leasehold.grant.source=store,leasehold.key=orders,leasehold.kind=mutex,shard=a} 2",
+			"leasehold.grants{leasehold.grant.source=store,leasehold.kind=mutex,shard=a} 1")
+		r.want("leasehold.holds",
+			"leasehold.holds{leasehold.key=orders,leasehold.kind=mutex,shard=a} 0",
+			"leasehold.holds{leasehold.kind=mutex,shard=a} 0")
+		r.want("leasehold.session.starts", "leasehold.session.starts{shard=a} 1")
+	})
+}
+
+// A user's own hooks are called too, and what they do is theirs.
+func TestOwnHooksBesideTelemetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := record(t, dsyncotel.Options{})
+		granted := 0
+		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{Hooks: &dsync.Hooks{
+			Granted: func(dsync.Grant) { granted++; panic("own") },
+		}})
+		s.Listen(r.Hooks())
+		turn(s.Mutex("k"))
+		r.want("leasehold.grants", "leasehold.grants{leasehold.grant.source=store,leasehold.kind=mutex} 1")
+		if granted != 1 {
+			t.Errorf("the own hook was called %d times", granted)
+		}
+	})
+}

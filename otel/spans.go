@@ -1,0 +1,46 @@
+package otel
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// spans are what has begun and not ended: holds, by hold, and terms, by leader.Term.
+type spans struct {
+	mu   sync.Mutex
+	open map[any]open
+}
+
+type open struct {
+	ctx   context.Context // carries the span
+	began time.Time
+}
+
+func (s *spans) begin(what any, ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[what] = open{ctx, time.Now()}
+}
+
+// end ends what has begun; loss is why its holder did not end it, nil if it did. The
+// context is for measurements: it carries the span, if there is one.
+func (s *spans) end(what any, loss error) (ctx context.Context, lasted time.Duration) {
+	s.mu.Lock()
+	o, ok := s.open[what]
+	delete(s.open, what)
+	s.mu.Unlock()
+	if !ok {
+		return context.Background(), 0
+	}
+	span := trace.SpanFromContext(o.ctx)
+	if loss != nil {
+		span.SetAttributes(ended(loss))
+		span.SetStatus(codes.Error, loss.Error())
+	}
+	span.End()
+	return o.ctx, time.Since(o.began)
+}

@@ -1,0 +1,121 @@
+package otel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+const scope = "github.com/leasehold-go/leasehold/otel"
+
+// A Telemetry records what one [dsync.Session] and the elections on it tell. Make one
+// with [New] for each session; it must not be copied. All methods may be called
+// concurrently.
+type Telemetry struct {
+	opt    Options
+	meter  metric.Meter
+	tracer trace.Tracer // nil: no spans
+	*instruments
+	registered metric.Registration
+	spans      spans
+
+	mu        sync.Mutex
+	leaseEnds time.Time // of the session; zero: not known
+}
+
+// New returns a Telemetry. Errors are those of the providers.
+func New(opt *Options) (*Telemetry, error) {
+	t := &Telemetry{spans: spans{open: make(map[any]open)}}
+	if opt != nil {
+		t.opt = *opt
+	}
+	t.opt.Attributes = slices.Clone(t.opt.Attributes)
+	if t.opt.MeterProvider == nil {
+		t.opt.MeterProvider = otel.GetMeterProvider()
+	}
+	t.meter = t.opt.MeterProvider.Meter(scope)
+	if t.opt.TracerProvider != nil {
+		t.tracer = t.opt.TracerProvider.Tracer(scope)
+	}
+	var err error
+	if t.instruments, err = newInstruments(t.meter); err != nil {
+		return nil, fmt.Errorf("otel: %w", err)
+	}
+	t.registered, err = t.meter.RegisterCallback(t.observeLease, t.remaining)
+	if err != nil {
+		return nil, fmt.Errorf("otel: %w", err)
+	}
+	return t, nil
+}
+
+// Close ends the recording of leasehold.lease.remaining, which nobody else would end:
+// call it when the session has been closed. More calls do nothing.
+func (t *Telemetry) Close() error { return t.registered.Unregister() }
+
+func (t *Telemetry) observeLease(_ context.Context, o metric.Observer) error {
+	t.mu.Lock()
+	ends := t.leaseEnds
+	t.mu.Unlock()
+	if !ends.IsZero() {
+		o.ObserveFloat64(t.remaining, max(0, time.Until(ends).Seconds()), t.with())
+	}
+	return nil
+}
+
+// ObserveLines adds the length of the lines for keys, of all processes, as
+// leasehold.line.length. Each key is read from the store, by s, every time that metrics
+// are collected, and its attribute leasehold.key is the key itself: it is for a few
+// keys that matter. It ends with stop, or when s is closed.
+func (t *Telemetry) ObserveLines(s *dsync.Session, keys ...string) (stop func() error, err error) {
+	for _, key := range keys {
+		if err := dsync.CheckKey(key); err != nil {
+			return nil, fmt.Errorf("otel: observe a line: %w", err)
+		}
+	}
+	keys = slices.Clone(keys)
+	r, err := t.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		var errs []error
+		for _, key := range keys {
+			st, err := s.Load(ctx, key)
+			switch {
+			case errors.Is(err, dsync.ErrClosed):
+				return nil
+			case err != nil:
+				errs = append(errs, fmt.Errorf("otel: line of %q: %w", key, err))
+			default:
+				o.ObserveInt64(t.line, int64(st.Waiting), t.with(keyAttr.String(key)))
+			}
+		}
+		return errors.Join(errs...)
+	}, t.line)
+	if err != nil {
+		return nil, fmt.Errorf("otel: observe lines: %w", err)
+	}
+	return r.Unregister, nil
+}
+
+// with returns attrs and those of all measurements.
+func (t *Telemetry) with(attrs ...attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(slices.Concat(attrs, t.opt.Attributes)...))
+}
+
+// key returns the attribute of a key, if there is to be one.
+func (t *Telemetry) key(key string) []attribute.KeyValue {
+	if t.opt.Key == nil {
+		return nil
+	}
+	if v := t.opt.Key(key); v != "" {
+		return []attribute.KeyValue{keyAttr.String(v)}
+	}
+	return nil
+}
