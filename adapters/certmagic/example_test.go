@@ -1,0 +1,40 @@
+package certmagic_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/caddyserver/certmagic"
+
+	dsynccertmagic "github.com/leasehold-go/leasehold/adapters/certmagic"
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// Certificates in a directory that processes share, and locks in a database. A program
+// opens its session there, with Open of package dsync/mongo.
+func Example() {
+	locks, err := dsync.New(dsynctest.NewMemory(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close(context.Background())
+	locker, err := dsynccertmagic.NewLocker(locks, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	storage := locker.Storage(&certmagic.FileStorage{Path: os.TempDir()})
+	certmagic.Default.Storage = storage // and then certmagic.HTTPS and so on
+
+	// What certmagic does around all that processes must not do at the same time:
+	if err := storage.Lock(context.Background(), "issue_cert_example.com"); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("locked")
+	if err := storage.Unlock(context.Background(), "issue_cert_example.com"); err != nil {
+		log.Fatal(err)
+	}
+	// Output: locked
+}

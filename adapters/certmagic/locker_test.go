@@ -1,0 +1,152 @@
+package certmagic_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+
+	dsynccertmagic "github.com/leasehold-go/leasehold/adapters/certmagic"
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+func TestLockerWaitsAndTries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a, b := newLocker(t, store), newLocker(t, store)
+		if err := a.Lock(background, "n"); err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range []*dsynccertmagic.Locker{a, b} {
+			if ok, err := l.TryLock(background, "n"); ok || err != nil {
+				t.Errorf("TryLock of what is locked: %t, %v", ok, err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		if err := b.Lock(ctx, "n"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Lock until ctx ends: %v", err)
+		}
+		if err := b.Unlock(background, "n"); err == nil {
+			t.Error("Unlock of what another has locked is no error")
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := b.Lock(background, "n"); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		if err := a.Unlock(background, "n"); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		if err := b.Unlock(background, "n"); err != nil {
+			t.Error(err)
+		}
+		if ok, err := a.TryLock(background, "n"); !ok || err != nil {
+			t.Errorf("TryLock of what is free: %t, %v", ok, err)
+		}
+		if err := a.Unlock(background, "n"); err != nil {
+			t.Error(err)
+		}
+		if err := a.Lock(background, "\x00"); !errors.Is(err, dsync.ErrKey) {
+			t.Errorf("Lock of a name that is no key: %v", err)
+		}
+		if _, err := dsynccertmagic.NewLocker(nil, nil); err == nil {
+			t.Error("a nil session is taken")
+		}
+	})
+}
+
+// A lock that is held needs no renewal; one that was lost is taken anew, after who has
+// it; and its Unlock frees nobody else's.
+func TestRenewalOfALostLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		faulty := dsynctest.NewFaulty(store, nil)
+		defer faulty.Close()
+		a, b := newLocker(t, faulty), newLocker(t, store)
+		if err := a.Lock(background, "n"); err != nil {
+			t.Fatal(err)
+		}
+		before := store.Counts()
+		if err := a.RenewLockLease(background, "n", time.Hour); err != nil {
+			t.Error(err)
+		}
+		if n := store.Counts().Since(before).Total(); n != 0 {
+			t.Errorf("the renewal of a lock that is held took %d commands", n)
+		}
+		faulty.Cut()
+		time.Sleep(2 * ttl)
+		faulty.Heal()
+		if err := b.Lock(background, "n"); err != nil {
+			t.Fatal(err)
+		}
+
+		ctx, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		if err := a.RenewLockLease(ctx, "n", time.Hour); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("renewal of a lost lock while another has it: %v", err)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := a.RenewLockLease(background, "n", time.Hour); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(time.Minute)
+		if ok, err := newLocker(t, store).TryLock(background, "n"); ok || err != nil {
+			t.Errorf("what another has was taken: %t, %v", ok, err)
+		}
+		if err := b.Unlock(background, "n"); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		if ok, _ := b.TryLock(background, "n"); ok {
+			t.Error("what was renewed is free")
+		}
+
+		faulty.Cut()
+		time.Sleep(2 * ttl)
+		if err := b.Lock(background, "n"); err != nil {
+			t.Fatal(err)
+		}
+		faulty.Heal()
+		if err := a.Unlock(background, "n"); err != nil {
+			t.Errorf("Unlock of a lost lock: %v", err)
+		}
+		if ok, _ := a.TryLock(background, "n"); ok {
+			t.Error("Unlock of a lost lock freed that of another")
+		}
+	})
+}
+
+// The optional interfaces are those of the storage, too.
+func TestStorageHasTheLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLocker(t, dsynctest.NewMemory())
+		storage := l.Storage(files{&certmagic.FileStorage{}, t})
+		if err := storage.Lock(background, "n"); err != nil {
+			t.Fatal(err)
+		}
+		if try, ok := storage.(certmagic.TryLocker); !ok {
+			t.Error("the storage is no TryLocker")
+		} else if got, err := try.TryLock(background, "n"); got || err != nil {
+			t.Errorf("TryLock of what is locked: %t, %v", got, err)
+		}
+		if renew, ok := storage.(certmagic.LockLeaseRenewer); !ok {
+			t.Error("the storage is no LockLeaseRenewer")
+		} else if err := renew.RenewLockLease(background, "n", time.Hour); err != nil {
+			t.Error(err)
+		}
+		if err := storage.Unlock(background, "n"); err != nil {
+			t.Error(err)
+		}
+	})
+}

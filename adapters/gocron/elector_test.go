@@ -1,0 +1,132 @@
+package gocron_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+
+	dsyncgocron "github.com/leasehold-go/leasehold/adapters/gocron"
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// process is one with a scheduler under an elector.
+type process struct {
+	elector  *dsyncgocron.Elector
+	shutdown func() // of its scheduler
+	stop     func() // ends Run, and waits for it
+	store    *dsynctest.Faulty
+}
+
+// elect starts process i, whose job takes no time.
+func elect(t *testing.T, store dsync.Store, r *runs, i int) *process {
+	t.Helper()
+	p := &process{store: dsynctest.NewFaulty(store, nil)}
+	t.Cleanup(p.store.Close)
+	election, err := leader.New(newSession(t, p.store), "jobs", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.elector, err = dsyncgocron.NewElector(election); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(background)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := p.elector.Run(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+	p.stop = func() { cancel(); wg.Wait() }
+	t.Cleanup(p.stop)
+	p.shutdown = schedule(t, time.Now().Add(1500*time.Millisecond), time.Second, r.job(i, 0), gocron.WithDistributedElector(p.elector))
+	synctest.Wait() // so that the first to come leads
+	return p
+}
+
+// All jobs run on the leader; when it stops, on the next from then on.
+func TestElectorRunsJobsOnTheLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r runs
+		store := dsynctest.NewMemory()
+		a, b := elect(t, store, &r, 0), elect(t, store, &r, 1)
+		time.Sleep(time.Minute)
+		if on0, on1 := r.count(); on0 != 59 || on1 != 0 {
+			t.Errorf("the job ran %d times on the leader and %d on the other, want 59 and none", on0, on1)
+		}
+		if err := b.elector.IsLeader(background); !errors.Is(err, dsyncgocron.ErrNotLeader) {
+			t.Errorf("who does not lead says %v", err)
+		}
+		a.shutdown()
+		a.stop()
+		synctest.Wait()
+		if err := b.elector.IsLeader(background); err != nil {
+			t.Errorf("nobody leads once the leader has stopped: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if on0, on1 := r.count(); on0 != 59 || on1 != 60 {
+			t.Errorf("then it ran %d times on the former leader and %d on the next, want 59 and 60", on0, on1)
+		}
+	})
+}
+
+// A leader that is cut off runs nothing more from its deadline on, and the other only
+// after it; when it is back it is the next, not the leader.
+func TestElectorLosesTheLead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r runs
+		store := dsynctest.NewMemory()
+		a, b := elect(t, store, &r, 0), elect(t, store, &r, 1)
+		time.Sleep(time.Minute)
+		a.store.Cut()
+		for range 20 * ttl / (10 * time.Millisecond) {
+			if a.elector.IsLeader(background) == nil && b.elector.IsLeader(background) == nil {
+				t.Fatal("both lead")
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		on0, on1 := r.count()
+		if total := on0 + on1; on1 == 0 || total > 259 || total < 259-int(2*ttl/time.Second) {
+			t.Errorf("the job ran %d and %d times in 260 seconds with a loss", on0, on1)
+		}
+		a.store.Heal()
+		time.Sleep(2 * ttl)
+		if now, _ := r.count(); now != on0 {
+			t.Errorf("who lost the lead ran the job %d times more while the other leads", now-on0)
+		}
+		b.shutdown()
+		b.stop()
+		time.Sleep(ttl)
+		if now, _ := r.count(); now == on0 {
+			t.Error("who lost the lead did not campaign again")
+		}
+	})
+}
+
+// What can't be mended ends Run.
+func TestElectorRunEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		if _, err := dsyncgocron.NewElector(nil); err == nil {
+			t.Error("a nil election is taken")
+		}
+		s := newSession(t, dsynctest.NewMemory())
+		election, err := leader.New(s, "jobs", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		elector, err := dsyncgocron.NewElector(election)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Minute, func() { s.Close(background) })
+		if err := elector.Run(background); !errors.Is(err, dsync.ErrClosed) {
+			t.Errorf("Run returned %v when the session was closed", err)
+		}
+	})
+}

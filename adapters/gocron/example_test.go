@@ -1,0 +1,92 @@
+package gocron_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"sync"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+
+	dsyncgocron "github.com/leasehold-go/leasehold/adapters/gocron"
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// Two processes have the same job; one of them runs it. A program opens its session on
+// a database, with Open of package dsync/mongo.
+func Example() {
+	store := dsynctest.NewMemory()
+	done := make(chan struct{}, 1)
+	for range 2 {
+		locks, err := dsync.New(store, nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer locks.Close(context.Background())
+		locker, err := dsyncgocron.NewLocker(locks, &dsyncgocron.LockerOptions{AtLeast: time.Minute})
+		if err != nil {
+			log.Fatal(err)
+		}
+		scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer scheduler.Shutdown()
+		_, err = scheduler.NewJob(
+			gocron.OneTimeJob(gocron.OneTimeJobStartImmediately()),
+			gocron.NewTask(func() { fmt.Println("the report is made"); done <- struct{}{} }),
+			gocron.WithName("report"),
+		)
+		if err != nil {
+			log.Fatal(err)
+		}
+		scheduler.Start()
+	}
+	<-done
+	// Output: the report is made
+}
+
+// A process whose jobs run while it leads.
+func ExampleElector() {
+	locks, err := dsync.New(dsynctest.NewMemory(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close(context.Background())
+	election, err := leader.New(locks, "jobs", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	elector, err := dsyncgocron.NewElector(election)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { fmt.Println(elector.Run(ctx)) })
+
+	scheduler, err := gocron.NewScheduler(gocron.WithDistributedElector(elector))
+	if err != nil {
+		log.Fatal(err)
+	}
+	ran := make(chan struct{})
+	once := sync.OnceFunc(func() { fmt.Println("the report is made"); close(ran) })
+	if _, err := scheduler.NewJob(gocron.DurationJob(10*time.Millisecond), gocron.NewTask(once)); err != nil {
+		log.Fatal(err)
+	}
+	scheduler.Start()
+	<-ran
+
+	// The scheduler first: it waits for its jobs.
+	if err := scheduler.Shutdown(); err != nil {
+		log.Fatal(err)
+	}
+	cancel()
+	wg.Wait()
+	// Output:
+	// the report is made
+	// context canceled
+}

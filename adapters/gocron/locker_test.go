@@ -1,0 +1,134 @@
+package gocron_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+
+	dsyncgocron "github.com/leasehold-go/leasehold/adapters/gocron"
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// B35: two schedulers whose clocks are apart run a job once in each period, also one
+// that is done before the other asks; a lock alone does not do that.
+func TestLockerRunsAJobOncePerPeriod(t *testing.T) {
+	const period, periods = time.Minute, 20
+	tests := []struct {
+		name         string
+		apart, takes time.Duration
+		atLeast      time.Duration
+		wantRuns     int
+	}{
+		{"long job", 2 * time.Second, 5 * time.Second, 0, periods},
+		{"short job, lock held at least", 2 * time.Second, 10 * time.Millisecond, 30 * time.Second, periods},
+		{"short job, lock free at its end", 2 * time.Second, 10 * time.Millisecond, 0, 2 * periods},
+		{"long job, lock held at least", 2 * time.Second, 5 * time.Second, time.Second, periods},
+		{"at the same time", 0, 10 * time.Millisecond, 30 * time.Second, periods},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				begin := time.Now().Add(time.Second)
+				var r runs
+				for i := range 2 {
+					locker, err := dsyncgocron.NewLocker(newSession(t, store), &dsyncgocron.LockerOptions{AtLeast: tt.atLeast})
+					if err != nil {
+						t.Fatal(err)
+					}
+					schedule(t, begin.Add(time.Duration(i)*tt.apart), period, r.job(i, tt.takes), gocron.WithDistributedLocker(locker))
+				}
+				time.Sleep(periods * period)
+				on0, on1 := r.count()
+				if on0+on1 != tt.wantRuns {
+					t.Errorf("the job ran %d and %d times in %d periods, want %d in all", on0, on1, periods, tt.wantRuns)
+				}
+				if r.overlap {
+					t.Error("it ran twice at the same time")
+				}
+			})
+		})
+	}
+}
+
+// The store keeps the lock for AtLeast from the start of the job, whether or not the
+// process goes on, and no longer.
+func TestLockIsHeldAtLeast(t *testing.T) {
+	for _, takes := range []time.Duration{0, 10 * time.Second, 40 * time.Second} {
+		t.Run(takes.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const atLeast = 30 * time.Second
+				store := dsynctest.NewMemory()
+				first, other := newSession(t, store), newSession(t, store)
+				locker, err := dsyncgocron.NewLocker(first, &dsyncgocron.LockerOptions{AtLeast: atLeast})
+				if err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				lock, err := locker.Lock(background, "report")
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(takes)
+				if err := lock.Unlock(background); err != nil {
+					t.Fatal(err)
+				}
+				first.Close(background)
+				mu := other.Mutex("gocron/report")
+				mu.Lock()
+				defer mu.Unlock()
+				least := max(atLeast, takes)
+				if held := time.Since(began); held < least || held > least+time.Second {
+					t.Errorf("another process had the lock after %v, want %v", held, least)
+				}
+			})
+		})
+	}
+}
+
+// What a scheduler is told where it can't have a lock.
+func TestLockerErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		if _, err := dsyncgocron.NewLocker(nil, nil); err == nil {
+			t.Error("a nil session is taken")
+		}
+		store := dsynctest.NewMemory()
+		s := newSession(t, store)
+		for _, d := range []time.Duration{-time.Second, time.Microsecond} {
+			if _, err := dsyncgocron.NewLocker(s, &dsyncgocron.LockerOptions{AtLeast: d}); err == nil {
+				t.Errorf("AtLeast %v is taken", d)
+			}
+		}
+		locker, err := dsyncgocron.NewLocker(s, &dsyncgocron.LockerOptions{Prefix: "jobs/"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := locker.Lock(background, "a\x00b"); !errors.Is(err, dsync.ErrKey) {
+			t.Errorf("the error of a name that is no key is %v", err)
+		}
+		lock, err := locker.Lock(background, "report")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st, err := s.Status(background, "jobs/report"); err != nil || !st.Held() {
+			t.Errorf("the key with the prefix is not held: %v, %v", st, err)
+		}
+		began := time.Now()
+		var held *dsync.HeldError
+		if _, err := locker.Lock(background, "report"); !errors.As(err, &held) {
+			t.Errorf("the error of a lock that is held is %v", err)
+		}
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("the second Lock waited for %v", waited)
+		}
+		go s.Break(background, "jobs/report")
+		time.Sleep(ttl / 2)
+		if err := lock.Unlock(background); !errors.Is(err, dsync.ErrLost) {
+			t.Errorf("the error of a lock that was lost is %v", err)
+		}
+	})
+}
