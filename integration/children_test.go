@@ -19,11 +19,14 @@ import (
 
 // children are what processes of their own run.
 var children = map[string]proc.Func{
+	"beating":      beating,
 	"turns":        turns,
 	"worker":       worker,
 	"frozen":       frozen,
+	"fenced":       fenced,
 	"candidate":    candidate,
 	"frozenLeader": frozenLeader,
+	"nemesis":      nemesisWork,
 }
 
 // childArgs are the arguments of all children.

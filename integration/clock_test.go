@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/integration/internal/proc"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/mongod"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
@@ -24,7 +25,7 @@ func TestB07HourApart(t *testing.T) {
 				if ahead < 0 {
 					offset = "-3600"
 				}
-				own := lab.Start(t, server.Spec{Members: 1, Env: []string{
+				own := lab.Start(t, mongod.Spec{Members: 1, Env: []string{
 					"LD_PRELOAD=" + libs[0], "FAKETIME=" + offset,
 					"DONT_FAKE_MONOTONIC=1", "FAKETIME_DONT_FAKE_MONOTONIC=1",
 				}})

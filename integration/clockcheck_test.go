@@ -16,6 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/mongod"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -102,7 +103,7 @@ func TestB07ClockCheckHourApart(t *testing.T) {
 		}
 		for fake, ahead := range map[string]time.Duration{"+3600": time.Hour, "-3600": -time.Hour} {
 			t.Run(fake, func(t *testing.T) {
-				own := lab.Start(t, server.Spec{Members: 1, Env: []string{
+				own := lab.Start(t, mongod.Spec{Members: 1, Env: []string{
 					"LD_PRELOAD=" + libs[0], "FAKETIME=" + fake,
 					"DONT_FAKE_MONOTONIC=1", "FAKETIME_DONT_FAKE_MONOTONIC=1",
 				}})
@@ -134,7 +135,7 @@ func TestB07ClockCheckHourApart(t *testing.T) {
 // member whose clock is off is found.
 func TestClockCheckMembers(t *testing.T) {
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
-		own := lab.Start(t, server.Spec{Members: 3})
+		own := lab.Start(t, mongod.Spec{Members: 3})
 		var sent tally
 		opt := options.Client().ApplyURI(own.URI).SetMonitor(sent.monitor())
 		client := own.Client(t)
@@ -157,7 +158,7 @@ func TestClockCheckMembers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := slices.IndexFunc(own.Set().Members(), func(m *server.Member) bool { return m != primary })
+		i := slices.IndexFunc(own.Set().Members(), func(m *mongod.Member) bool { return m != primary })
 		m := own.Set().Members()[i]
 		for _, hurt := range []struct {
 			name string
@@ -192,7 +193,7 @@ func TestClockCheckMembers(t *testing.T) {
 // Access control is on: a user without any right, and nobody at all, may measure.
 func TestClockCheckNeedsNoRight(t *testing.T) {
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
-		own := lab.Start(t, server.Spec{Members: 2, Auth: true})
+		own := lab.Start(t, mongod.Spec{Members: 2, Auth: true})
 		err := own.Client(t).Database("admin").RunCommand(t.Context(), bson.D{
 			{Key: "createUser", Value: "nobody"}, {Key: "pwd", Value: "secret"}, {Key: "roles", Value: bson.A{}},
 			{Key: "writeConcern", Value: bson.D{{Key: "w", Value: 2}}}, // the other member is asked as well

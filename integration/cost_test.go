@@ -198,6 +198,7 @@ func TestCostOfReleaseWithALine(t *testing.T) {
 		lock(t, holder, 10*time.Second)
 
 		opt := quiet()
+		opt.TTL = 5 * time.Minute // to open as many takes a busy server longer than a period of heartbeats
 		if !s.Has(server.Need{ChangeStream: true}) {
 			opt.Poll = 500 * time.Millisecond
 		}
@@ -255,7 +256,7 @@ func TestB11NoDuplicateKeys(t *testing.T) {
 	const waiters = 10
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		opt := r.short(3 * time.Second)
+		opt := r.short(10 * time.Second)
 		holder := warm(t, r.session(opt), "noise")
 		lock(t, holder, 10*time.Second)
 		mon := newMonitor(r.DB)

@@ -14,6 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/integration/internal/proc"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/mongod"
 	"github.com/leasehold-go/leasehold/leader"
 )
 
@@ -23,7 +24,7 @@ import (
 func TestElectionOfProcesses(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		opt := r.short(2 * time.Second)
+		opt := r.short(6 * time.Second)
 		store := r.store()
 		a := r.args(opt)
 		a.Key = "election"
@@ -118,6 +119,7 @@ func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
 				r := newRoom(t, s)
 				store, opt := r.store(), r.short(ttl)
 				next := r.session(opt)
+				beat := newPulse(t)
 				for round := range rounds {
 					name := fmt.Sprint("election ", round)
 					p := r.proxy()
@@ -133,6 +135,7 @@ func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
 						told <- time.Now()
 					}()
 					led := campaigning(t.Context(), eb)
+					beat.worst()
 					eventually(t, 10*time.Second, "the next stands in line", func() bool { return load(t, store, name).Waiting == 1 })
 					if (lane+round)%2 == 0 {
 						p.Cut()
@@ -151,8 +154,11 @@ func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
 						t.Fatal(n.err)
 					}
 					gap := n.at.Sub(at)
-					if gap < grace {
-						t.Errorf("another leads %v after the context ended, want the grace of %v", gap, grace)
+					if stood := beat.worst(); gap+stood < grace {
+						t.Errorf("another leads %v after the context ended, want the grace of %v; the process stood still for %v", gap, grace, stood)
+					} else if gap < grace {
+						t.Logf("the process stood still for %v: another leads %v after the context ended", stood, gap)
+						gap = grace
 					}
 					eb.Resign(t.Context())
 					mu.Lock()
@@ -255,7 +261,7 @@ func TestB15RunAfterAnOutage(t *testing.T) {
 // Leadership outlives a planned step-down of the primary.
 func TestElectionStepDown(t *testing.T) {
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
-		own := lab.Start(t, server.Spec{Members: 3, ElectionTimeout: 2 * time.Second})
+		own := lab.Start(t, mongod.Spec{Members: 3, ElectionTimeout: 2 * time.Second})
 		r := newRoom(t, own)
 		opt := r.short(15 * time.Second)
 		a, b := electionOn(t, r.session(opt), "election", nil), electionOn(t, r.session(opt), "election", nil)
@@ -356,12 +362,12 @@ func TestB16HandOverAndRestart(t *testing.T) {
 func TestHundredElections(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		opt := r.short(3 * time.Second)
+		opt := r.short(6 * time.Second)
 		opt.Retention = -1
 		opt.Name, opt.App, opt.Meta = "node-1", "v1", map[string]string{"zone": "x"}
 		m := newMonitor(r.DB)
 		sa := r.session(opt, m.client())
-		other := r.session(r.short(3 * time.Second))
+		other := r.session(r.short(6 * time.Second))
 		var first *leader.Election
 		for i := range 100 {
 			e := electionOn(t, sa, fmt.Sprint("election ", i), nil)
@@ -405,7 +411,10 @@ func TestGroupOfThree(t *testing.T) {
 	const functions = 30
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		opt := r.short(3 * time.Second)
+		opt := r.short(6 * time.Second)
+		if opt.Poll > 0 {
+			opt.Poll = 500 * time.Millisecond // of sixty that wait
+		}
 		var mu sync.Mutex
 		running := map[string]int{} // by function
 		loads := make([]int, 3)
@@ -452,7 +461,7 @@ func TestGroupOfThree(t *testing.T) {
 				}
 			}
 		}
-		eventually(t, 60*time.Second, "all run, and spread", func() bool {
+		eventually(t, 2*time.Minute, "all run, and spread", func() bool {
 			if sum() < functions-1 {
 				return false
 			}
@@ -464,7 +473,7 @@ func TestGroupOfThree(t *testing.T) {
 		spread := slices.Clone(loads)
 		mu.Unlock()
 		p.Cut()
-		eventually(t, 60*time.Second, "all run on the two that are left", func() bool {
+		eventually(t, 2*time.Minute, "all run on the two that are left", func() bool {
 			mu.Lock()
 			gone := loads[0] == 0
 			mu.Unlock()

@@ -6,23 +6,24 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/mongod"
 )
 
 // A lock outlives the loss of the primary when half the TTL is longer than the
 // election, and is handed over afterwards as ever.
 func TestFailover(t *testing.T) {
-	cases := map[string]func(t *testing.T, set *server.Set){
-		"step-down": func(t *testing.T, set *server.Set) {
+	cases := map[string]func(t *testing.T, set *mongod.Set){
+		"step-down": func(t *testing.T, set *mongod.Set) {
 			if err := set.StepDown(t.Context()); err != nil {
 				t.Fatalf("step-down: %v", err)
 			}
 		},
-		"primary killed": func(t *testing.T, set *server.Set) {
+		"primary killed": func(t *testing.T, set *mongod.Set) {
 			m := primary(t, set)
 			m.Kill()
 			t.Cleanup(func() { m.Start() })
 		},
-		"primary frozen": func(t *testing.T, set *server.Set) {
+		"primary frozen": func(t *testing.T, set *mongod.Set) {
 			m := primary(t, set)
 			if err := m.Freeze(); err != nil {
 				t.Fatal(err)
@@ -34,7 +35,7 @@ func TestFailover(t *testing.T) {
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
 		for name, harm := range cases {
 			t.Run(name, func(t *testing.T) {
-				own := lab.Start(t, server.Spec{Members: 3, ElectionTimeout: 2 * time.Second})
+				own := lab.Start(t, mongod.Spec{Members: 3, ElectionTimeout: 2 * time.Second})
 				r := newRoom(t, own)
 				var lost losses
 				opt := r.short(15 * time.Second)
@@ -83,7 +84,7 @@ func TestFailover(t *testing.T) {
 	})
 }
 
-func primary(t *testing.T, set *server.Set) *server.Member {
+func primary(t *testing.T, set *mongod.Set) *mongod.Member {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

@@ -64,7 +64,7 @@ func TestB22CleanUp(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		store, raw := r.store(), r.raw()
-		opt := r.short(2 * time.Second)
+		opt := r.short(10 * time.Second)
 		session := r.session(opt)
 		held := session.Mutex("held")
 		lock(t, held, 10*time.Second)

@@ -15,7 +15,7 @@ import (
 func TestB36LeavingTheLine(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		opt := r.short(2 * time.Second)
+		opt := r.short(4 * time.Second)
 		store := r.store()
 		const key = "line"
 		inLine := func(n int) {

@@ -13,5 +13,7 @@ var lab = server.New()
 
 func TestMain(m *testing.M) {
 	proc.Child(children) // does not return in a child process
-	os.Exit(lab.Main(m))
+	code := lab.Main(m)
+	leasehold.remove()
+	os.Exit(code)
 }

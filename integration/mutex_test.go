@@ -16,9 +16,9 @@ import (
 func TestMutex(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		opt := r.short(5 * time.Second)
+		opt := r.short(20 * time.Second)
 		opt.Host, opt.App, opt.Meta = "host of a", "app 1", map[string]string{"zone": "z"}
-		a, b := r.session(opt), r.session(r.short(5*time.Second))
+		a, b := r.session(opt), r.session(r.short(20*time.Second))
 		store := r.store()
 		ma, mb := a.Mutex("key"), b.Mutex("key")
 		lock(t, ma, 20*time.Second)
@@ -45,7 +45,7 @@ func TestMutex(t *testing.T) {
 		ch := locking(t.Context(), mb)
 		eventually(t, 10*time.Second, "the waiter stands in line", func() bool { return load(t, store, "key").Waiting == 1 })
 		unlock(t, ma)
-		g := granted(t, ch, 5*time.Second)
+		g := granted(t, ch, 10*time.Second)
 		if g.token == 0 || ma.Token() != 0 {
 			t.Errorf("tokens %d of the holder and %d of the former", g.token, ma.Token())
 		}
@@ -119,7 +119,7 @@ func TestLease(t *testing.T) {
 func TestB35UnlockAfter(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		opt := r.short(2 * time.Second)
+		opt := r.short(10 * time.Second)
 		a, b := r.session(opt), r.session(opt)
 		m := a.Mutex("job")
 		lock(t, m, 20*time.Second)

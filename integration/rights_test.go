@@ -7,6 +7,7 @@ import (
 
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/mongod"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
@@ -14,7 +15,7 @@ import (
 // enough for everything, and nothing else is even tried.
 func TestB17OrdinaryRights(t *testing.T) {
 	lab.Each(t, server.Need{Binary: true}, func(t *testing.T, s *server.Server) {
-		spec := server.Spec{Auth: true}
+		spec := mongod.Spec{Auth: true}
 		if !s.Has(server.Need{Standalone: true}) {
 			spec.Members = 1
 		}

@@ -250,12 +250,19 @@ func onKey(key string) func(proxy.Command) bool {
 	return func(c proxy.Command) bool { return c.ID() == "k/"+key }
 }
 
+// acquires are the requests for the key, long and short.
 func acquires(key string) func(proxy.Command) bool {
-	return func(c proxy.Command) bool { return c.Name == "findAndModify" && onKey(key)(c) }
+	return func(c proxy.Command) bool { return (c.Name == "findAndModify" || shortAcquire(c)) && onKey(key)(c) }
 }
 
 func releases(key string) func(proxy.Command) bool {
-	return func(c proxy.Command) bool { return c.Name == "update" && onKey(key)(c) }
+	return func(c proxy.Command) bool { return c.Name == "update" && !shortAcquire(c) && onKey(key)(c) }
+}
+
+// shortAcquire tells the one update that grants the key to who sends it.
+func shortAcquire(c proxy.Command) bool {
+	_, err := c.Body.LookupErr("updates", "0", "u", "0", "$set", "_", "$cond")
+	return err == nil
 }
 
 // heartbeats are the heartbeats of the session.

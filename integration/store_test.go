@@ -1,11 +1,21 @@
 package integration_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/integration/internal/proxy"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
 func TestStore(t *testing.T) {
@@ -13,5 +23,302 @@ func TestStore(t *testing.T) {
 		r := newRoom(t, s)
 		store := r.store()
 		dsynctest.TestStore(t, func(*testing.T) dsync.Store { return store })
+	})
+}
+
+// What changes nothing is not written: there is no event of it.
+func TestStoreNoOpsWriteNothing(t *testing.T) {
+	lab.Each(t, server.Need{ChangeStream: true}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		ctx, store, coll := t.Context(), r.store(), r.raw()
+		until := time.Now().Add(time.Hour)
+		claim := func(n int, weight, limit int64) dsync.Claim {
+			return dsync.Claim{Key: "k", ID: fmt.Sprint("s.", n), Session: "s", Kind: dsync.KindSemaphore, Weight: weight, Limit: limit, Yield: true}
+		}
+		acquire := func(c dsync.Claim, wait bool) error {
+			_, err := store.Acquire(ctx, c, wait, []string{"dead"}, until)
+			return err
+		}
+		release := func(c dsync.Claim, o dsync.Outcome) error {
+			_, err := store.Release(ctx, c, o)
+			return err
+		}
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		other := func(c dsync.Claim) dsync.Claim { c.Kind = dsync.KindMutex; return c }
+		once := dsync.Claim{Key: "done", ID: "s.9", Session: "s", Kind: dsync.KindOnce, Weight: 1, Limit: 1}
+		given := dsync.Revocation{Key: "k", Claim: "s.1"}
+		must2 := func(_ time.Time, err error) { t.Helper(); must(err) }
+		must2(store.Register(ctx, dsync.Member{ID: "s", TTL: time.Hour}))
+		must(store.Resize(ctx, "k", dsync.KindSemaphore, 9, 2))
+		must(store.Resize(ctx, "k", dsync.KindSemaphore, 2, 3))
+		must(acquire(claim(1, 3, 3), true))
+		must(acquire(claim(2, 1, 2), true))
+		must(acquire(claim(3, 1, 3), true))
+		must(store.Publish(ctx, claim(1, 3, 3), 2, []byte("x")))
+		must(release(claim(1, 3, 3), dsync.Outcome{Keep: time.Minute}))
+		must(store.Revoke(ctx, "s", given))
+		must(acquire(once, true))
+		must(release(once, dsync.Outcome{Seal: true, Result: []byte("r")}))
+
+		noOps := []struct {
+			name string
+			do   func() error
+			want error
+		}{
+			{"acquire of a holder", func() error { return acquire(claim(1, 3, 3), true) }, nil},
+			{"acquire of a waiter", func() error { return acquire(claim(2, 1, 2), true) }, nil},
+			{"acquire of a waiter that would go first", func() error { c := claim(3, 1, 3); c.First = true; return acquire(c, true) }, nil},
+			{"try", func() error { return acquire(claim(4, 1, 3), false) }, nil},
+			{"try that would go first", func() error { c := claim(4, 1, 3); c.First = true; return acquire(c, false) }, nil},
+			{"acquire as another kind", func() error { return acquire(other(claim(4, 1, 3)), true) }, dsync.ErrMismatch},
+			{"acquire of another limit", func() error { return acquire(claim(4, 1, 8), true) }, dsync.ErrMismatch},
+			{"acquire too heavy", func() error { return acquire(claim(4, 4, 9), true) }, dsync.ErrMismatch},
+			{"late acquire", func() error {
+				_, err := store.Acquire(ctx, claim(4, 1, 3), true, nil, time.UnixMilli(1))
+				return err
+			}, nil},
+			{"keep again", func() error { return release(claim(1, 3, 3), dsync.Outcome{Keep: time.Hour}) }, nil},
+			{"release of nothing", func() error { return release(claim(5, 1, 3), dsync.Outcome{}) }, nil},
+			{"publish again", func() error { return store.Publish(ctx, claim(1, 3, 3), 2, []byte("x")) }, nil},
+			{"publish overtaken", func() error { return store.Publish(ctx, claim(1, 3, 3), 1, []byte("y")) }, nil},
+			{"resize again", func() error { return store.Resize(ctx, "k", dsync.KindSemaphore, 2, 3) }, nil},
+			{"resize as another kind", func() error { return store.Resize(ctx, "k", dsync.KindMutex, 1, 1) }, dsync.ErrMismatch},
+			{"revoke again", func() error { return store.Revoke(ctx, "s", given) }, nil},
+			{"acquire of what is sealed", func() error { c := once; c.ID = "s.10"; return acquire(c, true) }, nil},
+			{"seal again", func() error { return release(once, dsync.Outcome{Seal: true, Result: []byte("other")}) }, nil},
+			{"bury", func() error { _, err := store.Bury(ctx, "s"); return err }, nil},
+		}
+		stream, err := coll.Watch(ctx, bson.A{})
+		must(err)
+		defer stream.Close(context.Background())
+		for i, op := range noOps {
+			if err := op.do(); !errors.Is(err, op.want) {
+				t.Errorf("%s: got %v, want %v", op.name, err, op.want)
+			}
+			mark := fmt.Sprint("mark", i)
+			must2(store.Register(ctx, dsync.Member{ID: mark, TTL: time.Hour}))
+			for {
+				if !stream.Next(ctx) {
+					t.Fatal(stream.Err())
+				}
+				if id, _ := stream.Current.Lookup("documentKey", "_id").StringValueOK(); id == "s/"+mark {
+					break
+				}
+				t.Errorf("%s was written: %v", op.name, stream.Current)
+			}
+		}
+	})
+}
+
+// Two keeps in a row that wake the same claim are two strings, since an unchanged
+// one makes no event from 5.0 on; so are the yields of a line that comes again.
+func TestStoreTellsTwice(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		ctx, store, coll := t.Context(), r.store(), r.raw()
+		claim := func(n int) dsync.Claim {
+			return dsync.Claim{Key: "k", ID: fmt.Sprint("s.", n), Session: "s", Kind: dsync.KindSemaphore, Weight: 1, Limit: 2, Yield: true}
+		}
+		for n := 1; n <= 3; n++ {
+			if _, err := store.Acquire(ctx, claim(n), true, nil, time.Now().Add(time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		seen := make(map[string]bool)
+		for n := 1; n <= 2; n++ {
+			if _, err := store.Release(ctx, claim(n), dsync.Outcome{Keep: time.Hour}); err != nil {
+				t.Fatal(err)
+			}
+			var record struct{ G, R string }
+			if err := coll.FindOne(ctx, bson.D{{Key: "_id", Value: "k/k"}}).Decode(&record); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(record.G, ",s.3:0,") || seen[record.G] {
+				t.Errorf("keep %d: g is %q, want s.3 woken in a new string", n, record.G)
+			}
+			if record.R != "s.1,s.2," {
+				t.Errorf("keep %d: r is %q, want both holders", n, record.R)
+			}
+			seen[record.G] = true
+		}
+		if _, err := store.Release(ctx, claim(3), dsync.Outcome{}); err != nil {
+			t.Fatal(err)
+		}
+		record, err := coll.FindOne(ctx, bson.D{{Key: "_id", Value: "k/k"}}).Raw()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := record.LookupErr("r"); err == nil {
+			t.Errorf("without a line r is %v, want none: a line that comes must change it", r)
+		}
+	})
+}
+
+// A list of keys may be larger than one reply, and reads that part of the index
+// alone.
+func TestStoreKeysOfMany(t *testing.T) {
+	const keys, shown = 1500, 400
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		var sent bson.Raw
+		mon := options.Client().SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			if e.CommandName == "aggregate" {
+				sent = append(bson.Raw(nil), e.Command...)
+			}
+		}})
+		db := r.Client(t, mon).Database(r.DB)
+		store, err := dsyncmongo.NewStore(t.Context(), db, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		value := make([]byte, 64<<10) // 400 of them are more than the 16 MiB of one reply
+		for from := 0; from < keys; from += 100 {
+			var docs []any
+			for n := from; n < from+100; n++ {
+				doc := bson.D{{Key: "_id", Value: fmt.Sprintf("k/b%04d", n)}, {Key: "y", Value: "x"}, {Key: "h", Value: bson.A{}}, {Key: "q", Value: bson.A{}}}
+				if n < shown {
+					doc = append(doc, bson.E{Key: "done", Value: bson.D{{Key: "t", Value: int64(1)}, {Key: "b", Value: value}}})
+				}
+				docs = append(docs, doc)
+			}
+			if _, err := db.Collection(collection).InsertMany(t.Context(), docs); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, key := range []string{"a", "b", "c"} {
+			if err := store.Resize(t.Context(), key, "x", 0, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		list, err := store.Keys(t.Context(), "b", "b", shown)
+		if err != nil || len(list) != shown {
+			t.Fatalf("got %d keys, %v, want %d", len(list), err, shown)
+		}
+		for n, st := range list {
+			if st.Key != fmt.Sprintf("b%04d", n) || len(st.Value) != len(value) || st.Now.IsZero() {
+				t.Fatalf("key %d is %q with %d bytes at %v", n, st.Key, len(st.Value), st.Now)
+			}
+		}
+		if list, err = store.Keys(t.Context(), "b", "b0399", 10_000); err != nil || len(list) != 1000 || list[0].Key != "b0400" {
+			t.Errorf("got %d keys, %v, want the 1,000 from b0400 on", len(list), err)
+		}
+		if list, err = store.Keys(t.Context(), "b", "b1490", 100); err != nil || len(list) != 9 {
+			t.Errorf("got %d keys, %v, want the last 9", len(list), err)
+		}
+		if s.FerretDB() {
+			return // explains in another way
+		}
+		var cmd bson.D
+		if err := bson.Unmarshal(sent, &cmd); err != nil {
+			t.Fatal(err)
+		}
+		cmd = cmd[:3] // aggregate, pipeline, cursor; what follows is the session's
+		plan, err := db.RunCommand(t.Context(), bson.D{{Key: "explain", Value: cmd}, {Key: "verbosity", Value: "executionStats"}}).Raw()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := plan.String()
+		if !strings.Contains(text, `"totalKeysExamined": {"$numberInt":"9"}`) && !strings.Contains(text, `"totalKeysExamined": {"$numberInt":"10"}`) {
+			t.Errorf("more than the 9 entries of the index were read: %s", text)
+		}
+	})
+}
+
+// A limit that was set before the key's first use is known as long as any other
+// record.
+func TestStoreResizedIsKept(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		store := r.store()
+		if err := store.Resize(t.Context(), "k", dsync.KindSemaphore, 2, 3); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+		for _, c := range []struct {
+			retention time.Duration
+			want      int64
+		}{{time.Hour, 3}, {10 * time.Millisecond, 0}} {
+			if _, _, err := store.Sweep(t.Context(), "", c.retention); err != nil {
+				t.Fatal(err)
+			}
+			if st := load(t, store, "k"); st.Limit != c.want {
+				t.Errorf("swept of what is idle for %v, the limit is %d, want %d", c.retention, st.Limit, c.want)
+			}
+		}
+	})
+}
+
+// What limits a semaphore had is nothing to the lock that takes its key over.
+func TestStoreResizeByAnotherKind(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		store := r.store()
+		for _, limits := range []struct {
+			kind     dsync.Kind
+			from, to int64
+		}{{dsync.KindSemaphore, 5, 4}, {dsync.KindSemaphore, 4, 3}, {dsync.KindRWMutex, 6, 7}} {
+			if err := store.Resize(t.Context(), "k", limits.kind, limits.from, limits.to); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for n, c := range []struct {
+			limit int64
+			want  error
+		}{{7, nil}, {6, nil}, {5, dsync.ErrMismatch}, {4, dsync.ErrMismatch}, {3, dsync.ErrMismatch}} {
+			claim := dsync.Claim{Key: "k", ID: fmt.Sprint("s.", n), Session: "s", Kind: dsync.KindRWMutex, Weight: 1, Limit: c.limit}
+			if _, err := store.Acquire(t.Context(), claim, true, nil, time.Now().Add(time.Hour)); !errors.Is(err, c.want) {
+				t.Errorf("with limit %d: got %v, want %v", c.limit, err, c.want)
+			}
+		}
+	})
+}
+
+// B22: a process that dies while it opens leaves nothing that is not swept.
+func TestB22DiedWhileOpening(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		store := r.store()
+		count := func() int64 {
+			n, err := r.raw().CountDocuments(t.Context(), bson.D{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		p := r.proxy()
+		dead := false // it sends no more once it has made its records
+		p.Rule(func(c proxy.Command) proxy.Fate {
+			switch {
+			case !c.On(r.DB, collection):
+			case dead:
+				return proxy.LoseRequest
+			case c.Name == "insert":
+				dead = true
+			}
+			return proxy.Pass
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if _, err := dsyncmongo.Open(ctx, server.Connect(t, p.URI()).Database(r.DB), nil); err == nil {
+			t.Fatal("Open succeeded though the server went silent")
+		}
+		if count() == 0 {
+			t.Fatal("the process has left nothing to sweep")
+		}
+		time.Sleep(50 * time.Millisecond) // records have an age, in milliseconds
+		if _, _, err := store.Sweep(t.Context(), "", time.Hour); err != nil || count() == 0 {
+			t.Errorf("Sweep: %v; %d records, want those of the last hour", err, count())
+		}
+		if _, _, err := store.Sweep(t.Context(), "", time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		if n := count(); n != 0 {
+			t.Errorf("%d records are left after all that is idle was swept", n)
+		}
 	})
 }

@@ -39,10 +39,9 @@ const (
 // any time and concurrently.
 type Proxy struct {
 	upstream string
-	addr     string
+	lis      net.Listener
 
 	mu      sync.Mutex
-	lis     net.Listener
 	conns   map[*conn]struct{}
 	rule    func(Command) Fate
 	open    chan struct{} // closed while nothing is hung
@@ -63,7 +62,6 @@ func New(t testing.TB, upstream string) *Proxy {
 	}
 	p := &Proxy{
 		upstream: upstream,
-		addr:     lis.Addr().String(),
 		lis:      lis,
 		conns:    make(map[*conn]struct{}),
 		open:     make(chan struct{}),
@@ -71,17 +69,17 @@ func New(t testing.TB, upstream string) *Proxy {
 	}
 	close(p.open)
 	p.wg.Add(1)
-	go p.accept(lis)
+	go p.accept()
 	t.Cleanup(p.stop)
 	return p
 }
 
 // Addr is where the proxy listens, host:port.
-func (p *Proxy) Addr() string { return p.addr }
+func (p *Proxy) Addr() string { return p.lis.Addr().String() }
 
 // URI is a connection string that leads through the proxy.
 func (p *Proxy) URI() string {
-	return "mongodb://" + p.addr + "/?directConnection=true"
+	return "mongodb://" + p.Addr() + "/?directConnection=true"
 }
 
 // Rule sets the function that decides what becomes of each command from now on;
@@ -120,14 +118,11 @@ func (p *Proxy) Hang() {
 	}
 }
 
-// Cut closes every connection and refuses new ones until Heal.
+// Cut closes every connection, and new ones at once, until Heal. It goes on listening:
+// somebody else might take the port.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	p.refused = true
-	if p.lis != nil {
-		p.lis.Close()
-		p.lis = nil
-	}
 	p.mu.Unlock()
 	p.Reset()
 }
@@ -162,24 +157,11 @@ func (p *Proxy) Heal() {
 	}
 	close(p.healed)
 	p.healed = make(chan struct{})
-	if p.refused && p.lis == nil {
-		// The port was ours a moment ago; nobody else takes it within a test.
-		for range 100 {
-			lis, err := net.Listen("tcp", p.addr)
-			if err != nil {
-				time.Sleep(10 * time.Millisecond)
-				continue
-			}
-			p.lis = lis
-			p.wg.Add(1)
-			go p.accept(lis)
-			break
-		}
-	}
 	p.refused = false
 }
 
 func (p *Proxy) stop() {
+	p.lis.Close()
 	p.Cut()
 	p.free()
 	p.wg.Wait()
@@ -198,10 +180,10 @@ func (p *Proxy) free() {
 	p.healed = make(chan struct{})
 }
 
-func (p *Proxy) accept(lis net.Listener) {
+func (p *Proxy) accept() {
 	defer p.wg.Done()
 	for {
-		down, err := lis.Accept()
+		down, err := p.lis.Accept()
 		if err != nil {
 			return
 		}
@@ -214,6 +196,10 @@ func (p *Proxy) accept(lis net.Listener) {
 }
 
 func (p *Proxy) serve(down net.Conn) {
+	if p.cut() {
+		down.Close()
+		return
+	}
 	up, err := net.DialTimeout("tcp", p.upstream, 5*time.Second)
 	if err != nil {
 		down.Close()
@@ -239,6 +225,12 @@ func (p *Proxy) serve(down net.Conn) {
 	go func() { defer both.Done(); defer c.close(); c.requests() }()
 	go func() { defer both.Done(); defer c.close(); c.replies() }()
 	both.Wait()
+}
+
+func (p *Proxy) cut() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.refused
 }
 
 // decide asks the rule.

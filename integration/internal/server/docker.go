@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/ory/dockertest/v3"
@@ -14,6 +15,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
+
+// setName is that of the replica set in a container.
+const setName = "rs0"
 
 // An Image is what Docker runs.
 type Image struct {
@@ -52,10 +56,12 @@ type Container struct {
 
 	pool *dockertest.Pool
 	res  *dockertest.Resource
+	net  *dockertest.Network // its own; nil: the default one
 }
 
-// startContainer returns when the server in the container takes writes.
-func startContainer(ctx context.Context, im Image) (_ *Container, err error) {
+// startContainer returns when the server in the container takes writes. One that is
+// isolated is on a network of its own, and survives its end.
+func startContainer(ctx context.Context, im Image, isolated bool) (_ *Container, err error) {
 	pool, err := dockertest.NewPool("")
 	if err != nil {
 		return nil, fmt.Errorf("docker: %w", err)
@@ -63,13 +69,26 @@ func startContainer(ctx context.Context, im Image) (_ *Container, err error) {
 	if err := pool.Client.PingWithContext(ctx); err != nil {
 		return nil, fmt.Errorf("no Docker answers: %w", err)
 	}
-	res, err := pool.RunWithOptions(&dockertest.RunOptions{
+	c := &Container{pool: pool}
+	defer func() {
+		if err != nil {
+			c.Remove()
+		}
+	}()
+	run := &dockertest.RunOptions{
 		Repository:   im.Repository,
 		Tag:          im.Tag,
 		Cmd:          im.Cmd,
 		ExposedPorts: []string{"27017/tcp"},
-	}, func(c *docker.HostConfig) {
-		c.AutoRemove = true
+	}
+	if isolated {
+		if c.net, err = pool.CreateNetwork(fmt.Sprintf("leasehold-%d-%d", os.Getpid(), networks.Add(1))); err != nil {
+			return nil, fmt.Errorf("network: %w", err)
+		}
+		run.Networks = []*dockertest.Network{c.net}
+	}
+	c.res, err = pool.RunWithOptions(run, func(c *docker.HostConfig) {
+		c.AutoRemove = !isolated
 	})
 	if err != nil {
 		if _, there := pool.Client.InspectImage(im.String()); there != nil {
@@ -77,20 +96,24 @@ func startContainer(ctx context.Context, im Image) (_ *Container, err error) {
 		}
 		return nil, fmt.Errorf("image %s: %w", im, err)
 	}
-	c := &Container{
-		URI:  "mongodb://" + res.GetHostPort("27017/tcp") + "/?directConnection=true",
-		pool: pool,
-		res:  res,
+	addr := c.res.GetHostPort("27017/tcp")
+	if isolated {
+		// A published port would refuse where a network that is cut is silent, and be
+		// another one after a restart.
+		addr = c.res.GetIPInNetwork(c.net) + ":27017"
 	}
-	defer func() {
-		if err != nil {
-			c.Remove()
-		}
-	}()
-	res.Expire(3600) // if this process dies without having removed it
+	c.URI = "mongodb://" + addr + "/?directConnection=true"
+	return c, c.await(ctx)
+}
 
-	pool.MaxWait = 90 * time.Second
-	return c, pool.Retry(func() error { return c.ready(ctx) })
+// networks counts those of this process, for their names.
+var networks atomic.Int64
+
+// await waits until the server takes writes.
+func (c *Container) await(ctx context.Context) error {
+	c.res.Expire(3 * 3600) // if this process dies without having removed it
+	c.pool.MaxWait = 90 * time.Second
+	return c.pool.Retry(func() error { return c.ready(ctx) })
 }
 
 // ready starts the replica set if the server waits for that, and fails until
@@ -125,11 +148,74 @@ func (c *Container) ready(ctx context.Context) error {
 	return nil
 }
 
-// Pause freezes every process in the container.
-func (c *Container) Pause() error { return c.pool.Client.PauseContainer(c.res.Container.ID) }
+// Pause freezes every process in the container. Docker can't always freeze busy ones
+// at once, and says so: it is asked again then.
+func (c *Container) Pause() error {
+	return c.pool.Retry(func() error { return c.pool.Client.PauseContainer(c.res.Container.ID) })
+}
 
 // Unpause lets a paused container go on.
 func (c *Container) Unpause() error { return c.pool.Client.UnpauseContainer(c.res.Container.ID) }
 
-// Remove kills and removes the container.
-func (c *Container) Remove() error { return c.pool.Purge(c.res) }
+// Kill ends every process in an isolated container as kill -9 does.
+func (c *Container) Kill() error {
+	id := c.res.Container.ID
+	if err := c.pool.Client.KillContainer(docker.KillContainerOptions{ID: id, Signal: docker.SIGKILL}); err != nil {
+		return err
+	}
+	_, err := c.pool.Client.WaitContainer(id)
+	return err
+}
+
+// Restart starts a container that was killed, with the data that it had, and waits
+// until it takes writes.
+func (c *Container) Restart(ctx context.Context) error {
+	if err := c.pool.Client.StartContainer(c.res.Container.ID, nil); err != nil {
+		return err
+	}
+	if err := c.same(); err != nil {
+		return err
+	}
+	return c.await(ctx)
+}
+
+// Disconnect cuts an isolated container off: what is sent to it gets no answer.
+func (c *Container) Disconnect() error {
+	return c.pool.Client.DisconnectNetwork(c.net.Network.ID, docker.NetworkConnectionOptions{Container: c.res.Container.ID})
+}
+
+// Connect ends what Disconnect began.
+func (c *Container) Connect() error {
+	err := c.pool.Client.ConnectNetwork(c.net.Network.ID, docker.NetworkConnectionOptions{Container: c.res.Container.ID})
+	if err != nil {
+		return err
+	}
+	return c.same()
+}
+
+// same checks that the container has the address that URI names: it is alone on its
+// network.
+func (c *Container) same() error {
+	now, err := c.pool.Client.InspectContainer(c.res.Container.ID)
+	if err != nil {
+		return err
+	}
+	for _, n := range now.NetworkSettings.Networks {
+		if strings.Contains(c.URI, "//"+n.IPAddress+":") {
+			return nil
+		}
+	}
+	return fmt.Errorf("the container is not at %s any more", c.URI)
+}
+
+// Remove kills and removes the container, and its network.
+func (c *Container) Remove() error {
+	var errs []error
+	if c.res != nil {
+		errs = append(errs, c.pool.Purge(c.res))
+	}
+	if c.net != nil {
+		errs = append(errs, c.pool.RemoveNetwork(c.net))
+	}
+	return errors.Join(errs...)
+}

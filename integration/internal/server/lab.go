@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/leasehold-go/leasehold/internal/mongod"
 )
 
 // A Lab is the servers of one run of the test binary and the book of what ran
@@ -154,7 +156,7 @@ func (l *Lab) Note(t testing.TB, format string, args ...any) {
 
 // Start starts a replica set or a standalone of the test's own with mongod. It
 // ends with the test.
-func (l *Lab) Start(t testing.TB, spec Spec) *Server {
+func (l *Lab) Start(t testing.TB, spec mongod.Spec) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
@@ -169,9 +171,21 @@ func (l *Lab) Start(t testing.TB, spec Spec) *Server {
 // StartContainer starts a container of the test's own. It ends with the test.
 func (l *Lab) StartContainer(t testing.TB) (*Server, *Container) {
 	t.Helper()
+	return l.startOwn(t, false)
+}
+
+// StartIsolated starts a container of the test's own that can be killed, started again
+// and cut off. It ends with the test.
+func (l *Lab) StartIsolated(t testing.TB) (*Server, *Container) {
+	t.Helper()
+	return l.startOwn(t, true)
+}
+
+func (l *Lab) startOwn(t testing.TB, isolated bool) (*Server, *Container) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	s, c, err := l.startDocker(ctx)
+	s, c, err := l.startDocker(ctx, isolated)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,13 +252,13 @@ func (l *Lab) findKind(ctx context.Context, kind string) ([]*Server, error) {
 		var servers [2]*Server
 		var errs [2]error
 		var both sync.WaitGroup
-		both.Go(func() { servers[0], errs[0] = l.startMongod(ctx, "replset", Spec{Members: 3}) })
-		both.Go(func() { servers[1], errs[1] = l.startMongod(ctx, "standalone", Spec{}) })
+		both.Go(func() { servers[0], errs[0] = l.startMongod(ctx, "replset", mongod.Spec{Members: 3}) })
+		both.Go(func() { servers[1], errs[1] = l.startMongod(ctx, "standalone", mongod.Spec{}) })
 		both.Wait()
 		return slices.DeleteFunc(servers[:], func(s *Server) bool { return s == nil }), errors.Join(errs[:]...)
 
 	case "docker":
-		s, _, err := l.startDocker(ctx)
+		s, _, err := l.startDocker(ctx, false)
 		if err != nil {
 			return nil, &notHere{err.Error()}
 		}
@@ -253,8 +267,16 @@ func (l *Lab) findKind(ctx context.Context, kind string) ([]*Server, error) {
 	return nil, fmt.Errorf("LEASEHOLD_SERVERS: no such kind; it is first, all, or a list of uri, mongod and docker")
 }
 
-func (l *Lab) startMongod(ctx context.Context, name string, spec Spec) (*Server, error) {
-	set, err := startSet(ctx, l.mongod, spec)
+// startMongod starts mongods that are small: many sets run at the same time.
+func (l *Lab) startMongod(ctx context.Context, name string, spec mongod.Spec) (*Server, error) {
+	spec.Args = append([]string{
+		"--wiredTigerCacheSizeGB", "0.25",
+		"--setParameter", "diagnosticDataCollectionEnabled=false",
+	}, spec.Args...)
+	if spec.Members > 0 {
+		spec.Args = append(spec.Args, "--oplogSize", "64")
+	}
+	set, err := mongod.Start(ctx, l.mongod, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -268,8 +290,8 @@ func (l *Lab) startMongod(ctx context.Context, name string, spec Spec) (*Server,
 	return s, nil
 }
 
-func (l *Lab) startDocker(ctx context.Context) (*Server, *Container, error) {
-	c, err := startContainer(ctx, l.image)
+func (l *Lab) startDocker(ctx context.Context, isolated bool) (*Server, *Container, error) {
+	c, err := startContainer(ctx, l.image, isolated)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -15,6 +15,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/leasehold-go/leasehold/internal/mongod"
 )
 
 // A Need is what a test needs of a server beyond being one.
@@ -57,7 +59,7 @@ type Server struct {
 	has  Need
 	stop func()
 
-	set *Set // of "replset" and those that [Lab.Start] started
+	set *mongod.Set // of "replset" and those that [Lab.Start] started
 }
 
 func (s *Server) String() string {
@@ -71,7 +73,7 @@ func (s *Server) FerretDB() bool { return s.Product == "FerretDB" }
 func (s *Server) Has(n Need) bool { return n.missing(s) == "" }
 
 // Set returns the members of a server that this run started with mongod.
-func (s *Server) Set() *Set { return s.set }
+func (s *Server) Set() *mongod.Set { return s.set }
 
 // Client connects to the server; the client is disconnected at the end of the
 // test. Options are merged over the server's URI.

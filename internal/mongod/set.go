@@ -1,29 +1,19 @@
-package server
+package mongod
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
-)
 
-// A Spec says how mongod is to be started.
-type Spec struct {
-	Members         int           // of the replica set; 0: a standalone
-	ElectionTimeout time.Duration // 0: the server's default, 10 s
-	Auth            bool          // access control on; the user root/root may do everything
-	Env             []string      // added to the environment of the processes
-}
+	"github.com/leasehold-go/leasehold/internal/spawn"
+)
 
 const setName = "rs0"
 
@@ -34,22 +24,9 @@ type Set struct {
 	members []*Member
 }
 
-// A Member is one mongod process. Its methods may be called by one goroutine at
-// a time.
-type Member struct {
-	Addr string // host:port
-
-	path string
-	args []string
-	env  []string
-	dir  string
-	cmd  *exec.Cmd
-	done chan struct{} // closed when the process has been waited for
-}
-
-// startSet starts the processes and returns when writes are possible and every
-// member has the data.
-func startSet(ctx context.Context, path string, spec Spec) (_ *Set, err error) {
+// Start starts the processes of that program and returns when writes are possible and
+// every member has the data. They run until [Set.Stop], ctx done or not.
+func Start(ctx context.Context, path string, spec Spec) (_ *Set, err error) {
 	dir, err := os.MkdirTemp("", "leasehold-mongod-")
 	if err != nil {
 		return nil, err
@@ -62,7 +39,7 @@ func startSet(ctx context.Context, path string, spec Spec) (_ *Set, err error) {
 		}
 	}()
 
-	addrs, err := freeAddrs(max(1, spec.Members))
+	ports, err := spawn.FreePorts(max(1, spec.Members))
 	if err != nil {
 		return nil, err
 	}
@@ -73,20 +50,17 @@ func startSet(ctx context.Context, path string, spec Spec) (_ *Set, err error) {
 			return nil, err
 		}
 	}
-	for i, addr := range addrs {
-		m := &Member{Addr: addr, path: path, env: spec.Env, dir: filepath.Join(dir, fmt.Sprint(i))}
+	for i, port := range ports {
+		m := &Member{Addr: "127.0.0.1:" + port, path: path, env: spec.Env, dir: filepath.Join(dir, fmt.Sprint(i))}
 		if err := os.Mkdir(m.dir, 0o700); err != nil {
 			return nil, err
 		}
-		_, port, _ := net.SplitHostPort(addr)
-		m.args = []string{
+		m.args = append([]string{
 			"--bind_ip", "127.0.0.1", "--port", port, "--nounixsocket",
 			"--dbpath", m.dir, "--logpath", filepath.Join(m.dir, "log"), "--logappend",
-			"--wiredTigerCacheSizeGB", "0.25",
-			"--setParameter", "diagnosticDataCollectionEnabled=false",
-		}
+		}, spec.Args...)
 		if spec.Members > 0 {
-			m.args = append(m.args, "--replSet", setName, "--oplogSize", "64")
+			m.args = append(m.args, "--replSet", setName)
 		}
 		switch {
 		case keyFile != "":
@@ -123,13 +97,7 @@ func startSet(ctx context.Context, path string, spec Spec) (_ *Set, err error) {
 }
 
 // URI is a connection string for the whole set.
-func (s *Set) URI() string {
-	var user string
-	if s.spec.Auth {
-		user = "root:root@"
-	}
-	return s.URIAs(user)
-}
+func (s *Set) URI() string { return s.URIAs(s.user()) }
 
 // URIAs is a connection string with "user:password@" given by the caller.
 func (s *Set) URIAs(user string) string {
@@ -186,6 +154,7 @@ func (s *Set) StepDown(ctx context.Context) error {
 	return m.run(ctx, s.user(), bson.D{{Key: "replSetStepDown", Value: 30}, {Key: "secondaryCatchUpPeriodSecs", Value: 10}}, nil)
 }
 
+// user is who may do everything, as a URI names them.
 func (s *Set) user() string {
 	if s.spec.Auth {
 		return "root:root@"
@@ -270,103 +239,4 @@ func (s *Set) tail() string {
 		}
 	}
 	return b.String()
-}
-
-// Start starts the process, again after a Kill.
-func (m *Member) Start() error {
-	out, err := os.OpenFile(filepath.Join(m.dir, "out"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	m.cmd = exec.Command(m.path, m.args...)
-	m.cmd.Env = append(os.Environ(), m.env...)
-	m.cmd.Stdout, m.cmd.Stderr = out, out
-	endWithParent(m.cmd)
-	if err := m.cmd.Start(); err != nil {
-		return err
-	}
-	cmd, done := m.cmd, make(chan struct{})
-	m.done = done
-	go func() {
-		cmd.Wait()
-		close(done)
-	}()
-	return nil
-}
-
-// Kill ends the process at once, as kill -9 does, and waits for its end.
-func (m *Member) Kill() {
-	if m.cmd == nil || m.cmd.Process == nil {
-		return
-	}
-	m.cmd.Process.Kill()
-	<-m.done
-}
-
-// Freeze stops the process as SIGSTOP does.
-func (m *Member) Freeze() error { return freeze(m.cmd.Process) }
-
-// Thaw lets a frozen process go on.
-func (m *Member) Thaw() error { return thaw(m.cmd.Process) }
-
-// ping waits until the process answers.
-func (m *Member) ping(ctx context.Context) error {
-	for {
-		select {
-		case <-m.done:
-			return fmt.Errorf("ended: %v", m.cmd.ProcessState)
-		default:
-		}
-		try, cancel := context.WithTimeout(ctx, 2*time.Second)
-		err := m.run(try, "", bson.D{{Key: "ping", Value: 1}}, nil)
-		cancel()
-		if err == nil {
-			return nil
-		}
-		if sleepErr := sleep(ctx, 50*time.Millisecond); sleepErr != nil {
-			return errors.Join(sleepErr, err)
-		}
-	}
-}
-
-// run runs a command on this member and no other.
-func (m *Member) run(ctx context.Context, user string, cmd bson.D, into any) error {
-	client, err := mongo.Connect(options.Client().
-		ApplyURI("mongodb://" + user + m.Addr + "/?directConnection=true").
-		SetServerSelectionTimeout(time.Second))
-	if err != nil {
-		return err
-	}
-	defer client.Disconnect(context.WithoutCancel(ctx))
-	res := client.Database("admin").RunCommand(ctx, cmd)
-	if into == nil {
-		return res.Err()
-	}
-	return res.Decode(into)
-}
-
-// freeAddrs returns n loopback addresses that nobody listened on a moment ago.
-func freeAddrs(n int) ([]string, error) {
-	var addrs []string
-	for range n {
-		lis, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer lis.Close()
-		addrs = append(addrs, lis.Addr().String())
-	}
-	return addrs, nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

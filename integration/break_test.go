@@ -1,0 +1,127 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+)
+
+// L5, promise 9: who breaks a lock gets it when its holder was told and is done, or
+// had its grace. A holder with a watch is told at once, without a heartbeat.
+func TestL5Break(t *testing.T) {
+	for _, watch := range []bool{true, false} {
+		t.Run(fmt.Sprint("watch ", watch), func(t *testing.T) {
+			lab.Each(t, server.Need{ChangeStream: watch}, func(t *testing.T, s *server.Server) {
+				r := newRoom(t, s)
+				const ttl = 3 * time.Second
+				opt := r.short(ttl)
+				opt.Watch, opt.Retention = watch, -1
+				if watch {
+					opt.TTL, opt.Grace = quiet().TTL, ttl/10 // no heartbeat would tell in time
+				}
+				var beats atomic.Int64
+				opt.Hooks = &dsync.Hooks{Heartbeat: func(time.Duration, time.Duration, error) { beats.Add(1) }}
+				mon := newMonitor(r.DB)
+				holder := r.session(opt, mon.client()).Mutex("broken")
+				lock(t, holder, 10*time.Second)
+				if watch {
+					eventually(t, 10*time.Second, "the watch is open", func() bool {
+						return len(mon.commands(func(c command) bool { return c.name == "getMore" })) > 0
+					})
+				}
+				told := make(chan time.Time, 1)
+				lost := holder.Lost()
+				go func() {
+					<-lost
+					told <- time.Now()
+				}()
+				begin := beats.Load()
+				next := r.session(r.short(patient)).Mutex("broken")
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				defer cancel()
+				if err := next.ForceLock(ctx); err != nil {
+					t.Fatalf("ForceLock: %v", err)
+				}
+				at := time.Now()
+				select {
+				case lostAt := <-told:
+					if d := at.Sub(lostAt); d < ttl/10 {
+						t.Errorf("taken %v after Lost closed, want at least the grace of %v", d, ttl/10)
+					}
+				default:
+					t.Error("taken before Lost closed")
+				}
+				if n := beats.Load() - begin; watch && n != 0 {
+					t.Errorf("told after %d heartbeats, want none", n)
+				}
+				err := holder.UnlockContext(t.Context())
+				if !errors.Is(err, dsync.ErrLost) || !errors.Is(err, dsync.ErrRevoked) {
+					t.Errorf("UnlockContext of the former holder: %v", err)
+				}
+				if next.Token() == 0 {
+					t.Error("the late Unlock ended somebody else's hold")
+				}
+				unlock(t, next)
+			})
+		})
+	}
+}
+
+// L8, L9: who holds a key, who waits, since when and until when; and a list of
+// keys.
+func TestL9Status(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		opt := r.short(20 * time.Second)
+		opt.Host, opt.Name = "host of a", "a"
+		a, b := r.session(opt), r.session(r.short(20*time.Second))
+		ma, mb := a.Mutex("jobs/1"), b.Mutex("jobs/1")
+		if locked, err := mb.Locked(t.Context()); locked || err != nil {
+			t.Errorf("a free key: %v, %v", locked, err)
+		}
+		lock(t, ma, 10*time.Second)
+		ch := locking(t.Context(), mb)
+		eventually(t, 10*time.Second, "the waiter stands in line", func() bool {
+			st, err := b.Status(t.Context(), "jobs/1")
+			return err == nil && st.Waiting == 1
+		})
+		st, err := b.Status(t.Context(), "jobs/1")
+		if err != nil || len(st.Holders) != 1 || len(st.Line) != 1 {
+			t.Fatalf("Status: %+v, %v", st, err)
+		}
+		h := st.Holders[0]
+		if h.Session != a.ID() || h.Host != "host of a" || h.Name != "a" || h.Token != ma.Token() || h.Lapsed || !h.Renewed ||
+			h.Since.After(st.Now) || !h.Until.After(st.Now) || h.TTL != opt.TTL || st.Kind != dsync.KindMutex || !st.Held() {
+			t.Errorf("Status: %+v", st)
+		}
+		if st.Line[0].Session != b.ID() {
+			t.Errorf("the line is %+v", st.Line)
+		}
+		if locked, err := mb.Locked(t.Context()); !locked || err != nil || !ma.Owned() || mb.Owned() {
+			t.Errorf("a held key: %v, %v", locked, err)
+		}
+		for i := 2; i < 130; i++ {
+			warm(t, a, fmt.Sprintf("jobs/%d", i))
+		}
+		var keys []string
+		for st, err := range b.List(t.Context(), "jobs/") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys = append(keys, st.Key)
+		}
+		if len(keys) != 129 || !slices.IsSorted(keys) {
+			t.Errorf("List: %d keys, %v", len(keys), keys)
+		}
+		unlock(t, ma)
+		granted(t, ch, 10*time.Second)
+		unlock(t, mb)
+	})
+}

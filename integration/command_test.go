@@ -1,0 +1,299 @@
+package integration_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/integration/internal/proc"
+	"github.com/leasehold-go/leasehold/integration/internal/proxy"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+)
+
+// beating writes a line with its token to a file, again and again, and heeds no
+// SIGTERM.
+func beating(env *proc.Env) {
+	var file string
+	env.Args(&file)
+	signal.Ignore(syscall.SIGTERM)
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		env.Fatal(err)
+	}
+	for {
+		line := fmt.Sprintf("%s %d %d\n", os.Getenv("LEASEHOLD_TOKEN"), os.Getpid(), time.Now().UnixNano())
+		if _, err := f.WriteString(line); err != nil {
+			env.Fatal(err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// A beat is a line of beating.
+type beat struct {
+	token int64
+	pid   int
+	at    time.Time
+}
+
+// An ordeal is a key whose holders, one after the other, come to grief.
+type ordeal struct {
+	*room
+	t     *testing.T
+	key   string
+	file  string // of beats
+	bin   string
+	store dsync.Store
+}
+
+const (
+	ordealTTL   = 3 * time.Second
+	ordealDrain = 300 * time.Millisecond
+)
+
+// A runner is a leasehold run whose command are two beating processes.
+type runner struct {
+	ordeal *ordeal
+	via    *proxy.Proxy
+	cmd    *exec.Cmd
+	stdin  io.Closer // its end would be that of beating
+	stderr bytes.Buffer
+	done   chan struct{} // closed when it has ended
+}
+
+// start starts a runner in a process group of its own.
+func (o *ordeal) start() *runner {
+	o.t.Helper()
+	r := &runner{ordeal: o, via: o.proxy(), done: make(chan struct{})}
+	self, err := os.Executable()
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	r.cmd = exec.Command(o.bin, "run", "--uri", r.via.URI(), "--db", o.DB, "--connect-timeout", "1m",
+		"--ttl", ordealTTL.String(), "--drain", ordealDrain.String(), o.key,
+		"--", "sh", "-c", `trap "" TERM; exec 3<&0; "$0" <&3 & "$0" <&3 & wait`, self)
+	r.cmd.Env = append(os.Environ(), "MONGODB_URI=", "LEASEHOLD_CHILD=beating", "LEASEHOLD_CHILD_ARGS="+strconv.Quote(o.file))
+	r.cmd.Stderr = &r.stderr
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if r.stdin, err = r.cmd.StdinPipe(); err != nil {
+		o.t.Fatal(err)
+	}
+	if err := r.cmd.Start(); err != nil {
+		o.t.Fatal(err)
+	}
+	go func() {
+		defer close(r.done)
+		r.cmd.Wait() // its status says it
+	}()
+	o.t.Cleanup(func() {
+		r.cmd.Process.Kill()
+		r.cmd.Process.Signal(syscall.SIGCONT)
+		<-r.done
+		r.stdin.Close()
+	})
+	return r
+}
+
+// keeper sends a signal to the runner's keeper, if it has one.
+func (r *runner) keeper(sig syscall.Signal) {
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", r.cmd.Process.Pid))
+	for _, list := range lists {
+		text, _ := os.ReadFile(list)
+		for _, child := range strings.Fields(string(text)) {
+			if pid, _ := strconv.Atoi(child); pid > 0 {
+				syscall.Kill(pid, sig)
+			}
+		}
+	}
+}
+
+// beats returns all lines so far.
+func (o *ordeal) beats() (all []beat) {
+	o.t.Helper()
+	text, err := os.ReadFile(o.file)
+	if err != nil && !os.IsNotExist(err) {
+		o.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var b beat
+		var ns int64
+		if _, err := fmt.Sscan(line, &b.token, &b.pid, &ns); err != nil {
+			o.t.Fatalf("%q: %v", line, err)
+		}
+		b.at = time.Unix(0, ns)
+		all = append(all, b)
+	}
+	return all
+}
+
+// last returns the greatest token that beats.
+func (o *ordeal) last() (token int64) {
+	o.t.Helper()
+	for _, b := range o.beats() {
+		token = max(token, b.token)
+	}
+	return token
+}
+
+// faults are what holders come to grief by. Each returns what is to be done when
+// the next holds the key. Then the command of the former must have been dead.
+var faults = []struct {
+	name   string
+	hit    func(*runner) (after func())
+	status int // of leasehold
+}{
+	{"SIGKILL", func(r *runner) func() {
+		r.cmd.Process.Kill()
+		return nil
+	}, -1},
+	{"SIGSTOP", func(r *runner) func() {
+		r.cmd.Process.Signal(syscall.SIGSTOP)
+		return func() { r.cmd.Process.Signal(syscall.SIGCONT) }
+	}, 114},
+	{"SIGSTOP of the group", func(r *runner) func() {
+		syscall.Kill(-r.cmd.Process.Pid, syscall.SIGSTOP)
+		return func() { syscall.Kill(-r.cmd.Process.Pid, syscall.SIGCONT) }
+	}, 114},
+	{"partition", func(r *runner) func() {
+		r.via.Hang()
+		return nil
+	}, 114},
+	{"connections refused", func(r *runner) func() {
+		r.via.Cut()
+		return nil
+	}, 114},
+	{"SIGKILL of the keeper", func(r *runner) func() {
+		r.keeper(syscall.SIGKILL)
+		return nil
+	}, 110},
+	{"SIGSTOP of the keeper, and a partition", func(r *runner) func() {
+		r.keeper(syscall.SIGSTOP)
+		r.via.Hang()
+		return nil
+	}, 114},
+}
+
+// leasehold run, whatever happens to it: its command, a process group that heeds no
+// SIGTERM, is dead before the key can be taken elsewhere. 20 rounds.
+func TestRunDeadBeforeTaken(t *testing.T) {
+	const ordeals, rounds = 4, 5
+	bin := leasehold.path(t)
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		var hits, overlaps atomic.Int64
+		t.Cleanup(func() { lab.Note(t, "leasehold run: %d faults, %d overlaps", hits.Load(), overlaps.Load()) })
+		for i := range ordeals {
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				t.Parallel()
+				r := newRoom(t, s)
+				o := &ordeal{room: r, t: t, key: "key", file: filepath.Join(t.TempDir(), "beats"), bin: bin, store: r.store()}
+				holder := o.start()
+				eventually(t, time.Minute, "the first holds", func() bool { return o.last() > 0 })
+				token := o.last()
+				for round := range rounds {
+					fault := faults[(i*rounds+round)%len(faults)]
+					next := o.start()
+					eventually(t, time.Minute, "the next waits", func() bool {
+						// On a machine that is busy with other things the lease may have been lost
+						// before its time.
+						return load(t, o.store, o.key).Waiting == 1 || o.last() > token
+					})
+					hit := time.Now()
+					after := fault.hit(holder)
+					hits.Add(1)
+					eventually(t, time.Minute, fault.name+": the next holds", func() bool { return o.last() > token })
+					if after != nil {
+						time.Sleep(ordealTTL / 2) // frozen for longer than the TTL in all
+						after()
+					}
+					holder.ended(fault.name, fault.status)
+					overlaps.Add(o.check(fault.name, token, hit))
+					holder, token = next, o.last()
+				}
+				holder.cmd.Process.Kill()
+				eventually(t, time.Minute, "the last command's processes are dead", func() bool {
+					for _, b := range o.beats() {
+						if !gone(b.pid) {
+							return false
+						}
+					}
+					return true
+				})
+				eventually(t, time.Minute, "the key is free", func() bool {
+					// Nobody waits, so that nobody drops the dead: a try does.
+					m := r.session(r.short(patient)).Mutex(o.key)
+					defer func() {
+						if m.Owned() {
+							m.Unlock()
+						}
+					}()
+					return m.TryLock()
+				})
+			})
+		}
+	})
+}
+
+// ended waits for the end of leasehold and looks at its status, and at what it says. A
+// lease may always be lost.
+func (r *runner) ended(fault string, status int) {
+	t := r.ordeal.t
+	t.Helper()
+	select {
+	case <-r.done:
+	case <-time.After(time.Minute):
+		t.Errorf("%s: leasehold did not end", fault)
+		return
+	}
+	if got := r.cmd.ProcessState.ExitCode(); got != status && got != 114 || got > 0 && strings.Count(r.stderr.String(), "\n") != 1 {
+		t.Errorf("%s: status %d, %q, want status %d and one line", fault, got, r.stderr.String(), status)
+	}
+}
+
+// check counts how often a holder ran after a later one had begun, and fails the test
+// if one did, or if the one whose token is given did so later than a TTL after it was
+// hit, or lives.
+func (o *ordeal) check(fault string, token int64, hit time.Time) (overlaps int64) {
+	o.t.Helper()
+	var greatest int64
+	var at time.Time
+	alive := 0
+	for _, b := range o.beats() {
+		if b.token < greatest {
+			overlaps++
+		}
+		greatest = max(greatest, b.token)
+		if b.token == token {
+			at = b.at
+			if !gone(b.pid) {
+				alive = b.pid
+			}
+		}
+	}
+	if overlaps > 0 {
+		o.t.Errorf("%s: %d beats are of holders before one that had begun", fault, overlaps)
+	}
+	if d := at.Sub(hit); d > ordealTTL {
+		o.t.Errorf("%s: token %d runs %v after it was hit, want at most the TTL of %v", fault, token, d, ordealTTL)
+	}
+	if alive != 0 {
+		o.t.Errorf("%s: process %d of token %d lives while another has the key", fault, alive, token)
+	}
+	return overlaps
+}
+
+// gone reports whether the process has ended.
+func gone(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || bytes.Contains(text, []byte(") Z "))
+}

@@ -1,0 +1,173 @@
+package integration_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"gopkg.in/yaml.v2"
+)
+
+// A deployment is what is read of the manifest of examples/singletons.
+type deployment struct {
+	APIVersion string `yaml:"apiVersion"`
+	Kind       string
+	Spec       struct {
+		Replicas int
+		Selector struct {
+			MatchLabels map[string]string `yaml:"matchLabels"`
+		}
+		Template struct {
+			Metadata struct{ Labels map[string]string }
+			Spec     struct {
+				Containers                    []container
+				TerminationGracePeriodSeconds int `yaml:"terminationGracePeriodSeconds"`
+			}
+		}
+	}
+}
+
+type container struct {
+	Args []string
+	Env  []struct {
+		Name, Value string
+		ValueFrom   map[string]map[string]string `yaml:"valueFrom"`
+	}
+	Ports []struct {
+		Name          string
+		ContainerPort int `yaml:"containerPort"`
+	}
+	StartupProbe   probe `yaml:"startupProbe"`
+	ReadinessProbe probe `yaml:"readinessProbe"`
+	LivenessProbe  probe `yaml:"livenessProbe"`
+}
+
+type probe struct {
+	HTTPGet                       struct{ Path, Port string } `yaml:"httpGet"`
+	TerminationGracePeriodSeconds int                         `yaml:"terminationGracePeriodSeconds"`
+}
+
+// manifest reads the one of examples/singletons.
+func manifest(t testing.TB) (d deployment) {
+	t.Helper()
+	text, err := os.ReadFile("../examples/singletons/singletons.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var whole map[string]any // refuses a key that is there twice, which a struct would take
+	if err := yaml.UnmarshalStrict(text, &whole); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// container is the only one of a pod.
+func (d deployment) container(t testing.TB) container {
+	t.Helper()
+	if n := len(d.Spec.Template.Spec.Containers); n != 1 {
+		t.Fatalf("%d containers, want 1", n)
+	}
+	return d.Spec.Template.Spec.Containers[0]
+}
+
+// The manifest names what the program knows.
+func TestExampleManifest(t *testing.T) {
+	d := manifest(t)
+	c := d.container(t)
+	if d.APIVersion != "apps/v1" || d.Kind != "Deployment" || d.Spec.Replicas != 3 {
+		t.Errorf("%s %s of %d replicas, want a Deployment of three", d.APIVersion, d.Kind, d.Spec.Replicas)
+	}
+	labels := d.Spec.Template.Metadata.Labels
+	if !maps.Equal(d.Spec.Selector.MatchLabels, labels) || len(labels) == 0 {
+		t.Errorf("it selects %v, and its pods have %v", d.Spec.Selector.MatchLabels, labels)
+	}
+
+	// Environment: what is read, by os.Getenv, is what is given.
+	var given []string
+	for _, e := range c.Env {
+		given = append(given, e.Name)
+		if e.Name == "MONGODB_URI" && e.ValueFrom["secretKeyRef"]["key"] == "" {
+			t.Errorf("MONGODB_URI is not from a secret: %+v", e)
+		}
+	}
+	slices.Sort(given)
+	if read := environment(t, "../examples/singletons", "../examples/internal/fleet"); !slices.Equal(given, read) {
+		t.Errorf("the manifest gives %q, the program reads %q", given, read)
+	}
+
+	// Probes: on the port that the program is told to listen on.
+	ports := map[string]int{}
+	for _, p := range c.Ports {
+		ports[p.Name] = p.ContainerPort
+	}
+	for name, probe := range map[string]probe{"startup": c.StartupProbe, "readiness": c.ReadinessProbe, "liveness": c.LivenessProbe} {
+		listen := fmt.Sprintf("-listen=:%d", ports[probe.HTTPGet.Port])
+		if !slices.Contains(c.Args, listen) || probe.HTTPGet.Path == "" {
+			t.Errorf("%s probe: GET %q on port %q, the arguments are %q", name, probe.HTTPGet.Path, probe.HTTPGet.Port, c.Args)
+		}
+	}
+	if c.ReadinessProbe.HTTPGet.Path == c.LivenessProbe.HTTPGet.Path {
+		t.Errorf("a database that can't be reached restarts every pod: both probes are GET %s", c.LivenessProbe.HTTPGet.Path)
+	}
+
+	// A job that goes on although it may be running elsewhere gets no time to end.
+	if got := c.LivenessProbe.TerminationGracePeriodSeconds; got != 1 {
+		t.Errorf("%d s to end after the liveness probe has failed, want 1; 0 is that of the pod", got)
+	}
+
+	// An end in good order takes the grace and the wait for a release: TTL/10 and TTL/3.
+	var ttl time.Duration
+	for _, arg := range c.Args {
+		if text, ok := strings.CutPrefix(arg, "-ttl="); ok {
+			ttl, _ = time.ParseDuration(text)
+		}
+	}
+	if end := time.Duration(d.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second; ttl == 0 || end < ttl/10+ttl/3 {
+		t.Errorf("%v to end, with a TTL of %v", end, ttl)
+	}
+}
+
+// environment returns the names of all variables that the packages read, sorted.
+func environment(t testing.TB, folders ...string) (names []string) {
+	t.Helper()
+	for _, folder := range folders {
+		paths, err := filepath.Glob(filepath.Join(folder, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ast.Inspect(f, func(n ast.Node) bool {
+				call, ok := n.(*ast.CallExpr)
+				if !ok {
+					return true
+				}
+				if f, ok := call.Fun.(*ast.SelectorExpr); ok && (f.Sel.Name == "Getenv" || f.Sel.Name == "LookupEnv") {
+					name, err := strconv.Unquote(call.Args[0].(*ast.BasicLit).Value)
+					if err != nil {
+						t.Fatal(err)
+					}
+					names = append(names, name)
+				}
+				return true
+			})
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,225 @@
+package integration_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// The programs of examples/, as processes that share nothing but a server.
+func TestExamples(t *testing.T) {
+	folder := buildExamples(t)
+	for name, f := range map[string]func(t *testing.T, r *room, path string){
+		"cron":       exampleCron,
+		"workers":    exampleWorkers,
+		"migrate":    exampleMigrate,
+		"singletons": exampleSingletons,
+		"fenced":     exampleFenced,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they wait more than they work
+			lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+				f(t, newRoom(t, s), filepath.Join(folder, name))
+			})
+		})
+	}
+}
+
+// Three hosts with clocks apart run the job once per tick. The one that runs it first
+// is killed while the lock is kept; the others go on.
+func exampleCron(t *testing.T, r *room, path string) {
+	const every, ticks = 4 * time.Second, 3
+	var hosts []*example
+	for _, offset := range []string{"300ms", "0s", "-300ms"} {
+		hosts = append(hosts, r.runExample(path, "host "+offset, "-every", every.String(), "-offset", offset))
+	}
+	ran := func(alive []*example) int { return len(saidAll(alive, "runs")) }
+	eventually(t, 2*time.Minute, "a tick that one host runs and two leave to it", func() bool {
+		left := map[string]int{}
+		for _, l := range saidAll(hosts, "leaves") {
+			left[l.Tick]++
+		}
+		return slices.ContainsFunc(saidAll(hosts, "runs"), func(l logLine) bool { return left[l.Tick] == 2 })
+	})
+	ahead := hosts[0]
+	seen := len(ahead.said("runs"))
+	eventually(t, 2*time.Minute, "another tick that the host whose clock is ahead runs, and another leaves to it", func() bool {
+		runs := ahead.said("runs")
+		return len(runs) > seen && slices.ContainsFunc(saidAll(hosts[1:], "leaves"), func(l logLine) bool { return l.Tick == runs[len(runs)-1].Tick })
+	})
+	ahead.kill()
+	// A tick at which all are late, on a machine that is busy, has no run.
+	more := ran(hosts[1:]) + ticks
+	eventually(t, 3*time.Minute, "the others run the job", func() bool { return ran(hosts[1:]) >= more })
+	at := map[string][]string{}
+	for _, l := range saidAll(hosts, "runs") {
+		at[l.Tick] = append(at[l.Tick], l.Process)
+	}
+	for tick, by := range at {
+		if len(by) != 1 {
+			t.Errorf("at %s the job ran on %q, want on one", tick, by)
+		}
+	}
+	lab.Note(t, "%d ticks, each run once", len(at))
+}
+
+// A process of a pool is killed while it calls; there are never more calls at a time
+// than the service allows, and its slots are used again.
+func exampleWorkers(t *testing.T, r *room, path string) {
+	const size, jobs = 3, 30
+	var mu sync.Mutex
+	now, most := 0, 0
+	calls := map[string]int{} // that were answered
+	var calling []string
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		job := q.FormValue("job")
+		mu.Lock()
+		calling = append(calling, job)
+		now++
+		most = max(most, now)
+		mu.Unlock()
+		answered := 1
+		select {
+		case <-time.After(300 * time.Millisecond):
+		case <-q.Context().Done(): // the caller has died, or was told to stop
+			answered = 0
+		}
+		mu.Lock()
+		now--
+		calls[job] += answered
+		calling = slices.DeleteFunc(calling, func(c string) bool { return c == job })
+		mu.Unlock()
+	}))
+	defer service.Close()
+	args := []string{"-size", fmt.Sprint(size), "-workers", "2", "-service", service.URL}
+	victim := r.runExample(path, "victim", append(args, "-jobs", "1000")...)
+	eventually(t, time.Minute, "the victim calls", func() bool { return len(victim.said("done")) > 0 })
+	var pool []*example
+	for _, name := range []string{"one", "two", "three"} {
+		pool = append(pool, r.runExample(path, name, append(args, "-jobs", fmt.Sprint(jobs))...))
+	}
+	eventually(t, time.Minute, "the victim calls beside others", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.ContainsFunc(calling, func(job string) bool { return strings.HasPrefix(job, "victim") }) && len(calling) == size
+	})
+	victim.kill()
+	time.Sleep(time.Second) // the service has noticed
+	mu.Lock()
+	before := most
+	most = 0
+	mu.Unlock()
+	for _, p := range pool {
+		if err := p.ended(3 * time.Minute); err != nil {
+			t.Errorf("%s: %v", p.name, err)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if before != size || most != size {
+		t.Errorf("up to %d calls at a time, and %d after one process was killed, want %d and %d", before, most, size, size)
+	}
+	for _, p := range pool {
+		for i := range jobs {
+			if job := fmt.Sprintf("%s/%d", p.name, i); calls[job] == 0 {
+				t.Errorf("job %s was not done", job)
+			}
+		}
+	}
+	lab.Note(t, "%d calls by 4 processes, at most %d at a time", len(calls), most)
+}
+
+// The process that migrates is killed half-way; one of three others goes on, and all
+// three start with its result, as does one that comes later.
+func exampleMigrate(t *testing.T, r *room, path string) {
+	rows := r.Client(t).Database(r.DB).Collection("plans")
+	read := func() (all []struct {
+		ID    string `bson:"_id"`
+		Token int64
+	}) {
+		cur, err := rows.Find(t.Context(), bson.D{})
+		if err == nil {
+			err = cur.All(t.Context(), &all)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	args := []string{"-ttl", "15s", "-pause"}
+	victim := r.runExample(path, "victim", append(args, "1h")...)
+	eventually(t, time.Minute, "the first row", func() bool { return len(read()) > 0 })
+	var fleet []*example
+	for _, name := range []string{"one", "two", "three"} {
+		fleet = append(fleet, r.runExample(path, name, append(args, "100ms")...))
+	}
+	store := r.store()
+	eventually(t, time.Minute, "three wait", func() bool { return load(t, store, "migration 7: plans").Waiting == 3 })
+	if n := len(saidAll(fleet, "migrates")); n != 0 {
+		t.Errorf("%d migrate while another does", n)
+	}
+	victim.kill()
+	for _, p := range fleet {
+		if err := p.ended(time.Minute); err != nil {
+			t.Errorf("%s: %v", p.name, err)
+		}
+	}
+	if late := r.runExample(path, "late", append(args, "1h")...); late.ended(time.Minute) == nil {
+		fleet = append(fleet, late)
+	}
+	runs := saidAll(fleet, "migrates")
+	if len(runs) != 1 {
+		t.Fatalf("after the first %d migrated, %+v, want 1", len(runs), runs)
+	}
+	starts := saidAll(fleet, "starts")
+	if len(starts) != 4 {
+		t.Errorf("%d have started, want 4", len(starts))
+	}
+	for _, l := range starts {
+		if want := "6 plans, by " + runs[0].Process; l.Migration != want {
+			t.Errorf("%s started with %q, want %q", l.Process, l.Migration, want)
+		}
+	}
+	first := victim.said("migrates")[0].Token
+	tokens := map[int64]int{}
+	for _, row := range read() {
+		tokens[row.Token]++
+	}
+	if tokens[first] != 1 || tokens[runs[0].Token] != 5 || first >= runs[0].Token {
+		t.Errorf("rows by token: %v, want 1 of %d and 5 of %d, and that to be greater", tokens, first, runs[0].Token)
+	}
+}
+
+// A writer is frozen while it holds; another writes; when the first goes on its write is
+// refused, and leaves no trace.
+func exampleFenced(t *testing.T, r *room, path string) {
+	anna := r.runExample(path, "anna", "-ttl", "2s", "-think", "8s")
+	eventually(t, time.Minute, "anna holds", func() bool { return len(anna.said("holds")) == 1 })
+	anna.signal(syscall.SIGSTOP)
+	bert := r.runExample(path, "bert", "-ttl", "6s", "-think", "0s")
+	if err := bert.ended(time.Minute); err != nil {
+		t.Errorf("bert: %v", err)
+	}
+	anna.signal(syscall.SIGCONT)
+	if err := anna.ended(time.Minute); err == nil {
+		t.Error("anna ended without an error")
+	}
+	held, wrote, refused := anna.said("holds")[0].Token, bert.said("wrote"), anna.said("refused")
+	if len(wrote) != 1 || len(refused) != 1 || refused[0].Token != held || held >= wrote[0].Token {
+		t.Fatalf("anna's token %d, bert wrote %+v, anna was refused %+v", held, wrote, refused)
+	}
+	doc := document(t, r.Client(t).Database(r.DB).Collection("accounts"), "account 7")
+	if got, want := fmt.Sprint(doc["log"], doc["fence"]), fmt.Sprint("[bert] ", wrote[0].Token); got != want {
+		t.Errorf("the document says %s, want %s", got, want)
+	}
+}

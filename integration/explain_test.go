@@ -1,0 +1,88 @@
+package integration_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// explained fails the test unless the server answers the command from a range of the
+// index, which ends with "many/", and returns how many entries it examined, 0 where it
+// does not say.
+func (r *room) explained(t *testing.T, command bson.Raw) (examined int) {
+	t.Helper()
+	var cmd bson.D
+	for _, field := range []string{"aggregate", "pipeline", "cursor"} {
+		cmd = append(cmd, bson.E{Key: field, Value: command.Lookup(field)})
+	}
+	raw, err := r.Client(t).Database(r.DB).RunCommand(t.Context(), bson.D{
+		{Key: "explain", Value: cmd}, {Key: "verbosity", Value: "executionStats"},
+	}).Raw()
+	if err != nil {
+		t.Fatalf("explain: %v", err)
+	}
+	if r.FerretDB() {
+		r.explainedByPostgres(t, raw)
+		return 0
+	}
+	var stages []string
+	walk(raw, func(name string, v bson.RawValue) {
+		switch name {
+		case "winningPlan":
+			walk(v.Document(), func(name string, v bson.RawValue) {
+				if stage, ok := v.StringValueOK(); ok && name == "stage" {
+					stages = append(stages, stage)
+				}
+				if name == "indexBounds" && !strings.Contains(v.String(), "k/many0") {
+					t.Errorf("the index is scanned beyond the range: %v", v)
+				}
+			})
+		case "totalKeysExamined":
+			n, _ := v.AsInt64OK()
+			examined += int(n)
+		}
+	})
+	if !slices.Contains(stages, "IXSCAN") || slices.Contains(stages, "COLLSCAN") || slices.Contains(stages, "SORT") {
+		t.Errorf("stages %v, want a scan of the index and neither of the collection nor a sort", stages)
+	}
+	if !slices.Contains(stages, "LIMIT") { // it is not the plan's, so explain ran on to the end of the range
+		return 0
+	}
+	return examined
+}
+
+// explainedByPostgres is explained on FerretDB, which says how PostgreSQL goes about it.
+func (r *room) explainedByPostgres(t *testing.T, raw bson.Raw) {
+	t.Helper()
+	ranges := 0
+	walk(raw, func(name string, v bson.RawValue) {
+		switch text, _ := v.StringValueOK(); {
+		case name == "Node Type" && text == "Seq Scan":
+			t.Errorf("the whole collection is scanned: %v", raw)
+		case name == "Index Cond":
+			if !strings.Contains(text, "(object_id OPERATOR(documentdb_core.>)") || !strings.Contains(text, "(object_id OPERATOR(documentdb_core.<)") {
+				t.Errorf("the index is scanned beyond the range: %s", text)
+			}
+			ranges++
+		}
+	})
+	if ranges != 1 {
+		t.Errorf("%d scans of an index, want one: %v", ranges, raw)
+	}
+}
+
+// walk calls f for every field of doc, at whatever depth.
+func walk(doc bson.Raw, f func(name string, v bson.RawValue)) {
+	elements, _ := doc.Elements()
+	for _, e := range elements {
+		f(e.Key(), e.Value())
+		switch v := e.Value(); v.Type {
+		case bson.TypeEmbeddedDocument:
+			walk(v.Document(), f)
+		case bson.TypeArray:
+			walk(bson.Raw(v.Array()), f)
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package history_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/integration/internal/history"
+)
+
+// holder is the store's record of one who holds all.
+func holder(id string, token int64) []history.Claim {
+	return []history.Claim{{ID: id, Token: token, Weight: 1}}
+}
+
+// good is a history with a bit of everything, in which nothing is wrong.
+func good() *story {
+	s := new(story)
+	s.lock(1*slot, "a", 1000)
+	s.lock(2*slot, "b", 2000)
+	s.write(2*slot+50*ms, "b", 2000, "")
+	s.write(2*slot+100*ms, "a", 1000, history.Fenced)
+	s.lock(3*slot, "a", 3000).lose()
+	s.lock(4*slot, "b", 4000)             // after its grace
+	p := s.lock(5*slot, "c", 5000)        // killed while it holds
+	s.events = s.events[:len(s.events)-2] // …
+	s.put(5*slot+400*ms, "nemesis", 0, history.Killed, history.Event{Target: p.process})
+	kept := s.lock(7*slot, "a", 6000)
+	kept.Done().Keep = slot
+	s.lock(8*slot+600*ms, "b", 7000)
+	frozen := s.lock(10*slot, "a", 8000).lose() // it looks again when another has had it
+	frozen.Done().At, frozen.Released().At = 13*slot, 13*slot+5*ms
+	frozen.Done().Live = 10*slot + 300*ms
+	s.lock(11*slot, "b", 9000)
+	s.write(11*slot+100*ms, "b", 9000, "")
+	s.write(12*slot, "a", 8000, history.Fenced)
+	s.write(12*slot+10*ms, "a", 8000, "time-out")
+
+	// Readers overlap, those of one process with one token; parts of a semaphore fit.
+	s.hold(20*slot, "a", "rw", 100, 1, 9, true)
+	s.hold(20*slot+100*ms, "a", "rw", 100, 1, 9, true)
+	s.hold(20*slot+100*ms, "b", "rw", 200, 1, 9, true)
+	s.hold(20*slot+200*ms, "a", "rw", 100, 1, 9, true)
+	s.hold(21*slot, "b", "rw", 300, 9, 9, false)
+	s.hold(20*slot, "a", "sem", 100, 2, 3, false)
+	s.hold(20*slot+100*ms, "b", "sem", 200, 1, 3, false)
+
+	// Terms, and a line.
+	for i := range int64(3) {
+		s.hold(30*slot+time.Duration(i)*slot, "a", "leader", 1000+i, 1, 1, false).Granted().Term = 1 + i
+	}
+	s.line(40*slot, 9000, holder("x.1", 9000), "y.1", "z.1")
+	s.line(41*slot, 9500, holder("y.1", 9500), "z.1", "x.2")
+	s.line(42*slot, 9900, holder("z.1", 9900), "x.2")
+	s.put(50*slot, "nemesis", 0, history.Log, history.Event{Key: "k", Tokens: []int64{2000, 2000, 9000}})
+	return s
+}
+
+// rules are those that a history breaks.
+func rules(t *testing.T, s *story) []string {
+	t.Helper()
+	var all []string
+	for _, v := range history.Check(s.history(t), grace) {
+		t.Log(v)
+		if !slices.Contains(all, v.Rule) {
+			all = append(all, v.Rule)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestGoodHistory(t *testing.T) {
+	if got := rules(t, good()); len(got) > 0 {
+		t.Errorf("rules %q are broken, want none", got)
+	}
+}
+
+// Each rule is broken by a history in which nothing is wrong but that; what is wrong
+// in more than one way breaks all that see it.
+func TestPlantedViolations(t *testing.T) {
+	const at = 100 * slot // after all that is good
+	for _, c := range []struct {
+		name  string
+		plant func(s *story)
+		want  []string
+	}{
+		{"two hold it at once", func(s *story) {
+			s.lock(at, "a", 10_000)
+			s.lock(at+200*ms, "b", 11_000)
+		}, []string{"linear", "overlap"}},
+		{"the first look after a freeze says that it is held", func(s *story) {
+			p := s.lock(at, "a", 10_000)
+			p.Done().At, p.Done().Live, p.Released().At = at+2*slot, at+2*slot-ms, at+2*slot+ms
+			p.lose()
+			s.lock(at+slot, "b", 11_000)
+		}, []string{"linear", "overlap"}},
+		{"granted in the grace of who was told", func(s *story) {
+			p := s.lock(at, "a", 10_000).lose()
+			p.Done().At, p.Released().At = at+2*slot, at+2*slot+ms
+			s.lock(at+600*ms, "b", 11_000) // told at 490 to 500 ms
+		}, []string{"linear", "told"}},
+		{"granted in the grace of who was killed", func(s *story) {
+			p := s.lock(at, "c", 10_000)
+			s.events = s.events[:p.done]
+			s.put(at+310*ms, "nemesis", 0, history.Killed, history.Event{Target: "c"})
+			s.lock(at+400*ms, "b", 11_000)
+		}, []string{"linear", "told"}},
+		{"readers and a writer", func(s *story) {
+			s.hold(at, "a", "rw", 1000, 1, 9, true)
+			s.hold(at+200*ms, "b", "rw", 1100, 9, 9, false)
+		}, []string{"linear", "overlap"}},
+		{"more of a semaphore than there is", func(s *story) {
+			s.hold(at, "a", "sem", 1000, 2, 3, false)
+			s.hold(at+200*ms, "b", "sem", 1100, 2, 3, false)
+		}, []string{"linear", "overlap"}},
+		{"a smaller token", func(s *story) { s.lock(at, "a", 8500) }, []string{"linear", "token"}},
+		{"a token twice", func(s *story) { s.lock(at, "a", 9000) }, []string{"linear", "token"}},
+		{"readers of two processes share a token", func(s *story) {
+			s.hold(at, "a", "rw", 1000, 1, 9, true)
+			s.hold(at+100*ms, "b", "rw", 1000, 1, 9, true)
+		}, []string{"token"}},
+		{"a reader with a token from before a writer", func(s *story) {
+			s.hold(at, "a", "rw", 250, 1, 9, true)
+		}, []string{"linear", "token"}},
+		{"a term twice", func(s *story) {
+			s.hold(at, "a", "leader", 2000, 1, 1, false).Granted().Term = 3
+		}, []string{"term"}},
+		{"a write after a newer one", func(s *story) { s.write(at, "a", 8000, "") }, []string{"linear"}},
+		{"a write is refused for no reason", func(s *story) {
+			s.write(at, "a", 9000, history.Fenced)
+		}, []string{"linear"}},
+		{"a holder's write is refused", func(s *story) {
+			s.lock(at, "a", 10_000)
+			s.write(at+50*ms, "a", 10_000, history.Fenced)
+		}, []string{"fence", "linear"}},
+		{"the document took an old write", func(s *story) {
+			s.put(at, "nemesis", 0, history.Log, history.Event{Key: "k", Tokens: []int64{2000, 9000, 8000}})
+		}, []string{"fence"}},
+		{"granted while it was kept", func(s *story) {
+			p := s.lock(at, "a", 10_000)
+			p.Done().Keep = slot
+			s.lock(at+slot, "b", 11_000)
+		}, []string{"kept"}},
+		{"who was behind is granted first, one waits", func(s *story) {
+			s.line(at, 10_000, holder("x.3", 10_000), "y.3", "z.3")
+			s.line(at+slot, 11_000, holder("z.3", 11_000), "y.3")
+		}, []string{"fifo"}},
+		{"who was behind is granted first, both hold", func(s *story) {
+			s.line(at, 10_000, nil, "y.3", "z.3")
+			s.line(at+slot, 12_000, []history.Claim{{ID: "z.3", Token: 11_000}, {ID: "y.3", Token: 12_000, Weight: 1}})
+		}, []string{"fifo"}},
+		{"who was behind overtakes in line", func(s *story) {
+			s.line(at, 10_000, holder("x.3", 10_000), "y.3", "z.3")
+			s.line(at+slot, 10_000, holder("x.3", 10_000), "z.3", "y.3")
+		}, []string{"fifo"}},
+		{"the store has two holders", func(s *story) {
+			s.line(at, 11_000, append(holder("x.3", 10_000), holder("y.3", 11_000)...))
+		}, []string{"store"}},
+		{"the store's token goes back", func(s *story) { s.line(at, 9_800, nil) }, []string{"store"}},
+		{"a call that never returns", func(s *story) {
+			p := s.lock(at, "a", 10_000)
+			s.events = s.events[:p.granted]
+		}, []string{"ends"}},
+		{"a release that never returns", func(s *story) {
+			p := s.lock(at, "a", 10_000)
+			s.events = s.events[:p.freed]
+		}, []string{"ends"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := good()
+			c.plant(s)
+			if got := rules(t, s); !slices.Equal(got, c.want) {
+				t.Errorf("rules %q are broken, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// What is not known for certain is not held against anyone.
+func TestUncertainIsNoViolation(t *testing.T) {
+	const at = 100 * slot
+	for _, c := range []struct {
+		name  string
+		plant func(s *story)
+	}{
+		{"a hold that was over when it was granted", func(s *story) {
+			s.lock(at, "a", 10_000)
+			p := s.lock(at+100*ms, "b", 0)
+			p.lose()
+		}},
+		{"granted after the holder has said that it is done, in its grace", func(s *story) {
+			s.lock(at, "a", 10_000).lose()
+			s.lock(at+505*ms, "b", 11_000)
+		}},
+		{"a token that was lower in the order of the returns", func(s *story) {
+			p := s.lock(at, "a", 10_000) // its return is late
+			p.Granted().At = at + 480*ms
+			s.hold(at, "b", "other", 1, 1, 1, false)
+		}},
+		{"granted while it was kept, after a Break", func(s *story) {
+			p := s.lock(at, "a", 10_000)
+			p.Done().Keep = slot
+			s.put(at+600*ms, "b", 0, history.Break, history.Event{Key: "k"})
+			s.lock(at+slot, "b", 11_000)
+		}},
+		{"a write without an answer", func(s *story) {
+			s.write(at, "a", 50_000, "time-out")
+			s.write(at+slot, "b", 20_000, "")
+			s.write(at+2*slot, "b", 20_000, history.Fenced) // it has come
+		}},
+		{"a call and a release of a process that was killed", func(s *story) {
+			p := s.lock(at, "c", 10_000)
+			s.events = s.events[:p.done]
+			p = s.lock(at, "c", 11_000)
+			s.events = s.events[:p.granted]
+			s.put(at+slot, "nemesis", 0, history.Killed, history.Event{Target: "c"})
+		}},
+		{"who was ahead has left the line", func(s *story) {
+			s.line(at, 10_000, holder("x.3", 10_000), "y.3", "z.3")
+			s.line(at+slot, 11_000, holder("z.3", 11_000))
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := good()
+			c.plant(s)
+			if got := rules(t, s); len(got) > 0 {
+				t.Errorf("rules %q are broken, want none", got)
+			}
+		})
+	}
+}

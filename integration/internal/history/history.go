@@ -1,0 +1,146 @@
+package history
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A History is the events of all processes, in the order of their times.
+type History struct {
+	Events []Event
+}
+
+// Read reads what the recorders of a run have written to dir. A last line that a
+// killed process has not finished is left out.
+func Read(dir string) (*History, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*"+suffix))
+	if err != nil {
+		return nil, err
+	}
+	var h History
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(string(text)) {
+			if !strings.HasSuffix(line, "\n") {
+				break
+			}
+			var e Event
+			if err := json.Unmarshal([]byte(line), &e); err != nil {
+				return nil, fmt.Errorf("%s: %w in %q", name, err, line)
+			}
+			h.Events = append(h.Events, e)
+		}
+	}
+	h.sort()
+	return &h, nil
+}
+
+func (h *History) sort() {
+	slices.SortStableFunc(h.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
+}
+
+// Write writes the history as one file of lines.
+func (h *History) Write(w io.Writer) error {
+	b := bufio.NewWriter(w)
+	enc := json.NewEncoder(b)
+	for _, e := range h.Events {
+		if err := enc.Encode(e); err != nil {
+			return err
+		}
+	}
+	return b.Flush()
+}
+
+// at shows a time in seconds.
+func at(t time.Duration) string { return fmt.Sprintf("%.3f s", t.Seconds()) }
+
+// who names what events with an id are about.
+type who struct {
+	process string
+	id      int
+}
+
+// Holds returns all calls that asked for a hold, by their keys, in the order in which
+// they were granted and then asked.
+func (h *History) Holds() map[string][]*Hold {
+	all := make(map[who]*Hold)
+	byProcess := make(map[string][]*Hold)
+	byKey := make(map[string][]*Hold)
+	for _, e := range h.Events {
+		o := all[who{e.Process, e.ID}]
+		switch e.Type {
+		case Ask:
+			o = &Hold{
+				Process: e.Process, ID: e.ID, Key: e.Key, What: e.What,
+				Weight: e.Weight, Limit: e.Limit, Shared: e.Shared, Asked: e.At,
+			}
+			all[who{e.Process, e.ID}] = o
+			byProcess[e.Process] = append(byProcess[e.Process], o)
+			byKey[e.Key] = append(byKey[e.Key], o)
+		case Refused:
+			o.Ended = e.At
+		case Granted:
+			o.Ended, o.Granted, o.Live, o.Token, o.Term = e.At, e.At, e.At, e.Token, e.Term
+		case Look:
+			o.Live = e.Live
+		case Done:
+			o.Live, o.Done, o.Keep = e.Live, e.At, e.Keep
+		case Released:
+			o.Released, o.Err = e.At, e.Err
+		case Killed:
+			for _, o := range byProcess[e.Target] {
+				if o.Released == 0 && (o.Ended == 0 || o.Granted > 0) {
+					o.Killed = e.At
+				}
+			}
+		}
+	}
+	for _, holds := range byKey {
+		slices.SortStableFunc(holds, func(a, b *Hold) int {
+			return cmp.Or(cmp.Compare(a.Granted, b.Granted), cmp.Compare(a.Asked, b.Asked))
+		})
+	}
+	return byKey
+}
+
+// Faults returns the faults that have a beginning and an end. One that did not end
+// lasts to the end of the history.
+func (h *History) Faults() []Span {
+	var spans []Span
+	open := make(map[who]int)
+	for _, e := range h.Events {
+		switch e.Type {
+		case Fault:
+			open[who{e.Process, e.ID}] = len(spans)
+			spans = append(spans, Span{What: e.What, Target: e.Target, From: e.At, To: h.end()})
+		case Healed:
+			spans[open[who{e.Process, e.ID}]].To = e.At
+		}
+	}
+	return spans
+}
+
+func (h *History) begin() time.Duration {
+	if len(h.Events) == 0 {
+		return 0
+	}
+	return h.Events[0].At
+}
+
+func (h *History) end() time.Duration {
+	if len(h.Events) == 0 {
+		return 0
+	}
+	return h.Events[len(h.Events)-1].At
+}

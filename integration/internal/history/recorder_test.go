@@ -1,0 +1,101 @@
+package history_test
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/integration/internal/history"
+)
+
+// What is recorded is read again, but for a line that a killed process broke off.
+func TestRecorder(t *testing.T) {
+	dir := t.TempDir()
+	r, err := history.NewRecorder(dir, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := func(n int64) func() int64 { return func() int64 { return n } }
+	before := history.Now()
+	heal := r.Fault("client stopped", "b")
+	one := r.Ask(history.Event{Key: "k", What: "mutex", Weight: 1, Limit: 1})
+	one.Granted(number(7), number(2))
+	if !one.Live(func() bool { return true }) || one.Live(func() bool { return false }) {
+		t.Error("Live does not tell what was looked at")
+	}
+	r.Write("k", 7)(history.Fenced)
+	one.Done(slot)
+	one.Released(history.Lost)
+	r.Ask(history.Event{Key: "k", What: "mutex", Weight: 1, Limit: 1}).Refused("time-out")
+	heal()
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := history.NewRecorder(dir, "a"); err == nil {
+		t.Error("a second recorder of the same name")
+	}
+	name := filepath.Join(dir, "b.history.jsonl")
+	if err := os.WriteFile(name, []byte(`{"type":"ask","at":1,"process":"b","id":1,"key":"k"}`+"\n"+`{"type":"gra`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	h, err := history.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds := h.Holds()["k"]
+	if len(holds) != 3 || holds[0].Process != "b" || holds[0].Ended != 0 {
+		t.Fatalf("holds %v, want b's call without an end, a's without a grant, and a's hold", holds)
+	}
+	if o := holds[1]; o.Granted != 0 || o.Ended == 0 {
+		t.Errorf("the call that was refused: %+v", o)
+	}
+	o := holds[2]
+	if o.Token != 7 || o.Term != 2 || o.Keep != slot || o.Err != history.Lost || o.Freed() {
+		t.Errorf("the hold: %+v", o)
+	}
+	if times := []time.Duration{before, o.Asked, o.Granted, o.Live, o.Done, o.Released}; !slices.IsSorted(times) || o.Live == o.Granted {
+		t.Errorf("times are not in order: %+v", o)
+	}
+	if f := h.Faults(); len(f) != 1 || f[0].What != "client stopped" || f[0].Target != "b" || f[0].To <= o.Released {
+		t.Errorf("faults %+v, want one that ended last", f)
+	}
+	if c := (history.Counts{Calls: 3, Grants: 1, Lost: 1, Writes: 1, Refused: 1}); h.Counts() != c {
+		t.Errorf("counts %+v, want %+v", h.Counts(), c)
+	}
+	var text strings.Builder
+	if err := h.Write(&text); err != nil || strings.Count(text.String(), "\n") != len(h.Events) {
+		t.Errorf("Write: %v, %d lines of %d events", err, strings.Count(text.String(), "\n"), len(h.Events))
+	}
+}
+
+// The picture is XML, and has every key, client and fault.
+func TestPicture(t *testing.T) {
+	s := good()
+	s.put(2*slot, "nemesis", 100, history.Fault, history.Event{What: "server <paused>"})
+	s.put(4*slot, "nemesis", 100, history.Healed, history.Event{})
+	s.put(40*slot, "nemesis", 101, history.Fault, history.Event{What: "client killed", Target: "c"})
+	var text strings.Builder
+	found := []history.Violation{{Rule: "told", Key: "rw", At: 20 * slot, Text: "planted"}}
+	if err := s.history(t).Picture(&text, found); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"server &lt;paused&gt;", "client killed of c", ">faults of b<", ">rw<", ">leader<", "token 8000", "then lost", "planted", ">violation<"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the picture has no %q", want)
+		}
+	}
+	for d := xml.NewDecoder(strings.NewReader(text.String())); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

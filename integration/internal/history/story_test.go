@@ -1,0 +1,107 @@
+package history_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/integration/internal/history"
+)
+
+const (
+	ms    = time.Millisecond
+	grace = 300 * ms
+	slot  = time.Second // what a hold of a story takes
+)
+
+// A story is a history that is written by hand. Its holds take up a slot each, on a
+// key that they name.
+type story struct {
+	events []history.Event
+	ids    int
+}
+
+func (s *story) put(at time.Duration, process string, id int, t history.Type, e history.Event) *history.Event {
+	e.Type, e.At, e.Process, e.ID = t, at, process, id
+	s.events = append(s.events, e)
+	return &s.events[len(s.events)-1]
+}
+
+// A part is the events of one hold, to be spoiled.
+type part struct {
+	s                         *story
+	process                   string
+	id                        int
+	ask, granted, done, freed int // places of the events
+}
+
+func (p part) Ask() *history.Event      { return &p.s.events[p.ask] }
+func (p part) Granted() *history.Event  { return &p.s.events[p.granted] }
+func (p part) Done() *history.Event     { return &p.s.events[p.done] }
+func (p part) Released() *history.Event { return &p.s.events[p.freed] }
+
+// hold is one of weight of limit, asked for at the time, granted 10 ms and unlocked 500
+// ms later.
+func (s *story) hold(at time.Duration, process, key string, token, weight, limit int64, shared bool) part {
+	s.ids++
+	p := part{s: s, process: process, id: s.ids}
+	add := func(at time.Duration, t history.Type, e history.Event) int {
+		e.Key = key
+		s.put(at, process, p.id, t, e)
+		return len(s.events) - 1
+	}
+	p.ask = add(at, history.Ask, history.Event{What: "mutex", Weight: weight, Limit: limit, Shared: shared})
+	p.granted = add(at+10*ms, history.Granted, history.Event{Token: token})
+	add(at+300*ms, history.Look, history.Event{Live: at + 300*ms})
+	p.done = add(at+500*ms, history.Done, history.Event{Live: at + 490*ms})
+	p.freed = add(at+510*ms, history.Released, history.Event{})
+	return p
+}
+
+// lock is a hold that has all of "k".
+func (s *story) lock(at time.Duration, process string, token int64) part {
+	return s.hold(at, process, "k", token, 1, 1, false)
+}
+
+// lose makes the part one that was lost after its last look.
+func (p part) lose() part {
+	p.Released().Err = history.Lost
+	return p
+}
+
+func (s *story) write(at time.Duration, process string, token int64, err string) {
+	s.ids++
+	s.put(at, process, s.ids, history.Write, history.Event{Key: "k", Token: token})
+	s.put(at+5*ms, process, s.ids, history.Wrote, history.Event{Key: "k", Token: token, Err: err})
+}
+
+// line is a snapshot of the store's record of "k".
+func (s *story) line(at time.Duration, token int64, holders []history.Claim, waiting ...string) {
+	s.put(at, "nemesis", 0, history.Line, history.Event{Key: "k", Token: token, Limit: 1, Holders: holders, Waiting: waiting})
+}
+
+// history writes the story as recorders do, a file for each process, and reads it.
+func (s *story) history(t *testing.T) *history.History {
+	t.Helper()
+	dir := t.TempDir()
+	files := make(map[string][]byte)
+	for _, e := range s.events {
+		line, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[e.Process] = append(files[e.Process], append(line, '\n')...)
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name+".history.jsonl"), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, err := history.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}

@@ -1,0 +1,60 @@
+package history
+
+import "time"
+
+// A write is one fenced write.
+type write struct {
+	key            string
+	token          int64
+	call, returned time.Duration // returned is 0 if it never was
+	err            string
+}
+
+// writes returns the fenced writes in the order of their calls.
+func (h *History) writes() []*write {
+	var all []*write
+	open := make(map[who]*write)
+	for _, e := range h.Events {
+		switch e.Type {
+		case Write:
+			w := &write{key: e.Key, token: e.Token, call: e.At}
+			open[who{e.Process, e.ID}] = w
+			all = append(all, w)
+		case Wrote:
+			w := open[who{e.Process, e.ID}]
+			w.returned, w.err = e.At, e.Err
+		}
+	}
+	return all
+}
+
+// applied and refused are what is known of a write's answer.
+func (w *write) applied() bool { return w.returned > 0 && w.err == "" }
+func (w *write) refused() bool { return w.returned > 0 && w.err == Fenced }
+
+// fences: a document's writes have growing tokens, as far as it logged them itself and
+// as they were answered, and a certain holder's is not refused.
+func (c *checker) fences(h *History, holds map[string][]*Hold) {
+	for _, e := range h.Events {
+		if e.Type != Log {
+			continue
+		}
+		for i := range e.Tokens[min(1, len(e.Tokens)):] {
+			if a, b := e.Tokens[i], e.Tokens[i+1]; b < a {
+				c.fail("fence", e.Key, e.At, "the document took a write with token %d after one with %d", b, a)
+			}
+		}
+	}
+	holder := make(map[string]map[int64]*Hold)
+	for key, all := range holds {
+		holder[key] = make(map[int64]*Hold)
+		for _, o := range all {
+			holder[key][o.Token] = o
+		}
+	}
+	for _, w := range h.writes() {
+		if o := holder[w.key][w.token]; o != nil && w.refused() && o.Certain() > w.returned {
+			c.fail("fence", w.key, w.call, "a write of %v was refused, and it held the key", o)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/integration/internal/history"
+	"github.com/leasehold-go/leasehold/integration/internal/proc"
+	"github.com/leasehold-go/leasehold/leader"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// nemesisArgs are the arguments of a nemesis's client.
+type nemesisArgs struct {
+	URI, DB   string
+	TTL, Poll time.Duration
+	Dir, Name string // of its history
+	Seed      uint64
+}
+
+// The keys that a nemesis's clients work on, by what they are used as.
+const (
+	nemesisRW     = "rw"
+	nemesisSem    = "sem"
+	nemesisLeader = "leader"
+)
+
+var nemesisMutexes = []string{"mutex a", "mutex b"}
+
+func nemesisKeys() []string { return append(nemesisMutexes, nemesisRW, nemesisSem, nemesisLeader) }
+
+// seats is the size of the semaphore, and rwLimit what writers have of an RWMutex, in
+// histories.
+const (
+	seats   = 3
+	rwLimit = 1 << 20
+)
+
+// fencedColl has the documents that fenced writes go to, one for each key.
+const fencedColl = "fenced"
+
+// A nemesisClient does random work until it is told to finish.
+type nemesisClient struct {
+	nemesisArgs
+	session  *dsync.Session
+	election *leader.Election
+	rec      *history.Recorder
+	fence    *dsyncmongo.Fence
+	finish   chan struct{} // closed when it is to finish
+}
+
+// nemesisWork is the child: several goroutines that take, hold and release. It reports
+// "done" when all have ended after an order, with the stacks of what they have left
+// running, if anything.
+func nemesisWork(env *proc.Env) {
+	c := &nemesisClient{finish: make(chan struct{})}
+	env.Args(&c.nemesisArgs)
+	before := runtime.NumGoroutine()
+	// Nobody should wait for long for a server that is there again.
+	client, err := mongo.Connect(options.Client().ApplyURI(c.URI).
+		SetConnectTimeout(c.TTL).SetHeartbeatInterval(time.Second).SetServerSelectionTimeout(c.TTL))
+	if err != nil {
+		env.Fatal(err)
+	}
+	if c.rec, err = history.NewRecorder(c.Dir, c.Name); err != nil {
+		env.Fatal(err)
+	}
+	c.fence = dsyncmongo.NewFence(client.Database(c.DB).Collection(fencedColl), nil)
+	for {
+		c.session, err = dsyncmongo.Open(context.Background(), client.Database(c.DB), &dsyncmongo.Options{
+			Options: dsync.Options{TTL: c.TTL, Poll: c.Poll, Name: c.Name},
+		})
+		if err == nil {
+			break
+		}
+		time.Sleep(c.TTL / 10) // the server is under faults, too
+	}
+	if c.election, err = leader.New(c.session, nemesisLeader, nil); err != nil {
+		env.Fatal(err)
+	}
+	env.Emit(proc.Event{Name: "ready"})
+
+	var workers sync.WaitGroup
+	for i := range 4 {
+		w := &nemesisWorker{nemesisClient: c, draw: rand.New(rand.NewPCG(c.Seed, uint64(i)))}
+		workers.Go(func() { w.run(i == 0) })
+	}
+	<-env.Orders()
+	close(c.finish)
+	workers.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	done := proc.Event{Name: "done"}
+	if err := errors.Join(c.session.Close(ctx), client.Disconnect(ctx), c.rec.Close()); err != nil {
+		done.Err = err.Error()
+	}
+	for end := time.Now().Add(30 * time.Second); runtime.NumGoroutine() > before; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			stacks := make([]byte, 1<<16)
+			done.Text = string(stacks[:runtime.Stack(stacks, true)])
+			break
+		}
+	}
+	env.Emit(done)
+}
+
+// finishing reports whether the client was told to finish.
+func (c *nemesisClient) finishing() bool { return closed(c.finish) }
+
+// write writes to the key's document with a token.
+func (c *nemesisClient) write(key string, token int64) {
+	ctx, cancel := context.WithTimeout(context.Background(), c.TTL/2)
+	defer cancel()
+	returned := c.rec.Write(key, token)
+	push := bson.D{{Key: "$each", Value: bson.A{token}}, {Key: "$slice", Value: -logged}}
+	res, err := c.fence.UpdateOne(ctx, token, bson.D{{Key: "_id", Value: key}}, bson.D{{Key: "$push", Value: bson.D{{Key: "log", Value: push}}}})
+	switch {
+	case errors.Is(err, dsyncmongo.ErrFenced):
+		returned(history.Fenced)
+	case err != nil:
+		returned(err.Error())
+	case res.MatchedCount != 1:
+		returned(fmt.Sprintf("%d documents", res.MatchedCount))
+	default:
+		returned("")
+	}
+}
+
+// logged is how many writes a document remembers.
+const logged = 200

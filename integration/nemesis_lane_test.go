@@ -1,0 +1,171 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/leasehold-go/leasehold/integration/internal/history"
+	"github.com/leasehold-go/leasehold/integration/internal/proc"
+	"github.com/leasehold-go/leasehold/integration/internal/proxy"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/mongod"
+)
+
+// A harm is one kind of fault.
+type harm struct {
+	what  string
+	least time.Duration // how long it lasts: least to most
+	most  time.Duration
+	begin func() error
+	end   func() error // nil: it ends by itself
+}
+
+// A lane is something that one fault at a time can happen to: the server, a client, or
+// a client's way to the server. What happens to it, and for how long, depends on its
+// source alone.
+type lane struct {
+	target string // in the history; "" for the server
+	draw   *rand.Rand
+	harms  []harm
+	least  time.Duration // between two faults: least to most
+	most   time.Duration
+
+	due  time.Time // of its next step
+	heal func() error
+}
+
+// between draws a duration.
+func between(draw *rand.Rand, least, most time.Duration) time.Duration {
+	return least + time.Duration(draw.Int64N(int64(most-least)+1))
+}
+
+// step begins a fault, or ends the one that there is.
+func (l *lane) step(rec *history.Recorder, counts map[string]int) error {
+	if l.heal != nil {
+		l.due = time.Now().Add(between(l.draw, l.least, l.most))
+		return l.end()
+	}
+	h := l.harms[l.draw.IntN(len(l.harms))]
+	lasts := between(l.draw, h.least, h.most)
+	counts[h.what]++
+	healed := rec.Fault(h.what, l.target)
+	if err := h.begin(); err != nil {
+		return fmt.Errorf("%s %s: %w", h.what, l.target, err)
+	}
+	l.heal = func() error {
+		defer healed()
+		if h.end == nil {
+			return nil
+		}
+		if err := h.end(); err != nil {
+			return fmt.Errorf("end of %s %s: %w", h.what, l.target, err)
+		}
+		return nil
+	}
+	l.due = time.Now().Add(lasts)
+	return nil
+}
+
+// end ends the fault that there is, if there is one.
+func (l *lane) end() error {
+	heal := l.heal
+	l.heal = nil
+	if heal == nil {
+		return nil
+	}
+	return heal()
+}
+
+// containerHarms are those of a server in a container of its own.
+func (n *nemesis) containerHarms(box *server.Container) []harm {
+	return []harm{
+		{"server paused", n.ttl / 10, 2 * n.ttl, box.Pause, box.Unpause},
+		{"server killed", n.ttl / 10, n.ttl, box.Kill, func() error { return box.Restart(n.t.Context()) }},
+		{"server cut off", n.ttl / 10, 2 * n.ttl, box.Disconnect, box.Connect},
+	}
+}
+
+// setHarms are those of a set of mongod processes: of its primary.
+func (n *nemesis) setHarms(set *mongod.Set) []harm {
+	var m *mongod.Member // that is harmed
+	harmed := func(f func() error) func() error {
+		return func() (err error) {
+			if m, err = set.Primary(n.t.Context()); err != nil {
+				return err
+			}
+			return f()
+		}
+	}
+	return []harm{
+		{"step-down", n.ttl, n.ttl, func() error { return n.stepDown(set) }, nil},
+		{"primary killed", n.ttl / 10, 2 * n.ttl, harmed(func() error { m.Kill(); return nil }), func() error { return m.Start() }},
+		{"primary frozen", n.ttl / 10, 4 * n.ttl, harmed(func() error { return m.Freeze() }), func() error { return m.Thaw() }},
+	}
+}
+
+// stepDown has the primary step down, as soon as another member can follow it: one may
+// have to catch up after what was done to it.
+func (n *nemesis) stepDown(set *mongod.Set) error {
+	ctx, cancel := context.WithTimeout(n.t.Context(), time.Minute)
+	defer cancel()
+	for {
+		err := set.StepDown(ctx)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(n.ttl / 10)
+	}
+}
+
+// clientHarms are those of a client process.
+func (n *nemesis) clientHarms(i int) []harm {
+	stop := func() error { n.clients[i].Stop(); return nil }
+	cont := func() error { n.clients[i].Cont(); return nil }
+	return []harm{
+		{"client stopped", n.ttl / 20, n.ttl / 2, stop, cont},
+		{"client stopped for long", n.ttl, 5 * n.ttl / 2, stop, cont},
+		{"client killed", n.ttl / 20, 2 * n.ttl, func() error { n.kill(i); return nil }, func() error { n.start(i); return nil }},
+	}
+}
+
+// linkHarms are those of a client's way to the server.
+func (n *nemesis) linkHarms(p *proxy.Proxy, name string) []harm {
+	delays, messages := n.source("delays "+name), n.source("messages "+name) // the latter for the goroutines of the proxy alone
+	heal := func() error { p.Heal(); return nil }
+	fates := []proxy.Fate{proxy.LoseReply, proxy.CutReply, proxy.LoseRequest, proxy.LateReply, proxy.LateRequest}
+	return []harm{
+		{"link cut", n.ttl / 20, 2 * n.ttl, func() error { p.Cut(); return nil }, heal},
+		{"link hung", n.ttl / 20, 2 * n.ttl, func() error { p.Hang(); return nil }, heal},
+		{"link slow", n.ttl, 3 * n.ttl, func() error { p.Delay(between(delays, n.ttl/100, n.ttl/8)); return nil }, heal},
+		{"link lossy", n.ttl, 3 * n.ttl, func() error {
+			p.Rule(func(proxy.Command) proxy.Fate {
+				if messages.IntN(8) > 0 {
+					return proxy.Pass
+				}
+				n.messages.Add(1)
+				return fates[messages.IntN(len(fates))]
+			})
+			return nil
+		}, heal},
+	}
+}
+
+// start starts a client, anew after a kill.
+func (n *nemesis) start(i int) {
+	n.starts[i]++
+	a := nemesisArgs{
+		URI: n.uris[i], DB: n.room.DB, TTL: n.ttl, Poll: n.poll, Dir: n.dir,
+		Name: fmt.Sprintf("c%d.%d", i, n.starts[i]),
+		Seed: n.seed + uint64(i)<<32 + uint64(n.starts[i])<<40,
+	}
+	n.names[i] = a.Name
+	n.clients[i] = proc.Start(n.t, "nemesis", a)
+}
+
+// kill kills a client.
+func (n *nemesis) kill(i int) {
+	n.clients[i].Kill()
+	n.rec.Put(history.Event{Type: history.Killed, Target: n.names[i]})
+}

@@ -1,0 +1,205 @@
+package integration_test
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/integration/internal/history"
+	"github.com/leasehold-go/leasehold/integration/internal/proc"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/mongod"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+var (
+	nemesisFor  = flag.Duration("nemesis.duration", 0, "for how long TestNemesis injects faults; 0: 20s, 2m with CI set")
+	nemesisSeed = flag.Uint64("nemesis.seed", 0, "seed of TestNemesis; 0: that of the run")
+	nemesisDir  = flag.String("nemesis.dir", "", "folder that TestNemesis leaves its history, picture and table in; without one it leaves them only if it fails")
+)
+
+// A nemesis lets clients work on a server, harms it, them, and what is between, and
+// keeps the history.
+type nemesis struct {
+	t    *testing.T
+	name string // of the server
+	room *room
+	seed uint64
+	ttl  time.Duration
+	poll time.Duration
+	dir  string // of the histories
+	rec  *history.Recorder
+
+	// To look into the server with. What is read from a single one is never out of
+	// date; of several a former primary may answer.
+	single bool
+	store  dsync.Store
+	docs   *mongo.Collection
+
+	// Of each client.
+	uris    []string
+	clients []*proc.Proc
+	starts  []int
+	names   []string
+
+	lanes    []*lane
+	counts   map[string]int // of faults
+	messages atomic.Int64   // that were lost or late
+}
+
+// Locks, elections and fences under whatever can happen to a server, to a network and
+// to processes: no rule of package history is broken, all calls end, and nothing is
+// left behind.
+func TestNemesis(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		n := &nemesis{t: t, name: s.Name, seed: cmp.Or(*nemesisSeed, lab.Seed), ttl: 3 * time.Second, counts: make(map[string]int)}
+		var harms []harm
+		var uri func() string // of the next client
+		switch draw := n.source("server"); {
+		case s.Has(server.Need{Container: true}):
+			own, box := lab.StartIsolated(t)
+			n.room, n.single = newRoom(t, own), true
+			harms = n.containerHarms(box)
+			uri = func() string {
+				p := n.room.proxy()
+				name := fmt.Sprintf("c%d", len(n.uris))
+				n.lanes = append(n.lanes, &lane{target: name, draw: n.source("link " + name), harms: n.linkHarms(p, name), least: 2 * n.ttl, most: 8 * n.ttl})
+				return p.URI()
+			}
+		case s.Has(server.Need{Members: true}):
+			// Through a proxy a client would know one member alone.
+			own := lab.Start(t, mongod.Spec{Members: 3, ElectionTimeout: 2 * time.Second, Env: skewed(t, draw)})
+			n.room = newRoom(t, own)
+			n.ttl = 6 * time.Second // longer than an election of a primary, by half
+			harms = n.setHarms(own.Set())
+			uri = func() string { return own.URI }
+		default:
+			t.Skip("a server that can't be harmed")
+		}
+		n.lanes = append(n.lanes, &lane{draw: n.source("server"), harms: harms, least: 4 * n.ttl, most: 10 * n.ttl})
+		n.run(uri)
+	})
+}
+
+// source returns a source of random numbers that depends on the seed and the name.
+func (n *nemesis) source(name string) *rand.Rand {
+	var sum uint64
+	for _, c := range name {
+		sum = sum*31 + uint64(c)
+	}
+	return rand.New(rand.NewPCG(n.seed, sum))
+}
+
+// skewed returns the environment of a server whose clock is right, or an hour from
+// this host's, where there is libfaketime.
+func skewed(t *testing.T, draw *rand.Rand) []string {
+	libs, _ := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1")
+	offset := []string{"", "+3600", "-3600"}[draw.IntN(3)]
+	if len(libs) == 0 || offset == "" {
+		return nil
+	}
+	t.Logf("the clocks of the servers are %s s ahead", offset)
+	return []string{
+		"LD_PRELOAD=" + libs[0], "FAKETIME=" + offset,
+		"DONT_FAKE_MONOTONIC=1", "FAKETIME_DONT_FAKE_MONOTONIC=1",
+	}
+}
+
+func (n *nemesis) run(uri func() string) {
+	const clients = 4
+	t := n.t
+	lasts := *nemesisFor
+	if lasts == 0 {
+		lasts = 20 * time.Second
+		if os.Getenv("CI") != "" {
+			lasts = 2 * time.Minute
+		}
+	}
+	n.poll = n.room.short(n.ttl).Poll
+	n.dir = t.TempDir()
+	var err error
+	if n.rec, err = history.NewRecorder(n.dir, "nemesis"); err != nil {
+		t.Fatal(err)
+	}
+	n.store = n.room.store()
+	n.docs = n.room.Client(t).Database(n.room.DB).Collection(fencedColl)
+	for _, key := range nemesisKeys() {
+		if _, err := n.docs.InsertOne(t.Context(), bson.D{{Key: "_id", Value: key}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range clients {
+		n.uris = append(n.uris, uri())
+		n.clients, n.starts, n.names = append(n.clients, nil), append(n.starts, 0), append(n.names, "")
+		name := fmt.Sprintf("c%d", i)
+		n.lanes = append(n.lanes, &lane{target: name, draw: n.source("client " + name), harms: n.clientHarms(i), least: 2 * n.ttl, most: 8 * n.ttl})
+		n.start(i)
+	}
+	for _, p := range n.clients {
+		p.Await("ready", time.Minute)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	if n.single {
+		watching.Go(func() { n.watch(ctx) })
+	}
+	defer watching.Wait()
+	defer cancel()
+	began := time.Now()
+	defer func() { n.judge(time.Since(began)) }() // also if somebody does not come to an end
+	n.harm(began.Add(lasts))
+
+	for _, p := range n.clients {
+		p.Tell(proc.Order{Do: "finish"})
+	}
+	for i, p := range n.clients {
+		done := p.Await("done", 2*time.Minute+20*n.ttl)
+		if done.Err != "" {
+			t.Logf("%s ended with %q", n.names[i], done.Err) // a slow server; what that leaves lapses
+		}
+		if done.Text != "" {
+			t.Errorf("%s has left running:\n%s", n.names[i], done.Text)
+		}
+	}
+	cancel()
+	watching.Wait() // before records are swept
+	n.logs(context.Background())
+	n.clean()
+	if err := n.rec.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// harm injects faults until the end, and then heals everything.
+func (n *nemesis) harm(end time.Time) {
+	for _, l := range n.lanes {
+		l.due = time.Now().Add(between(l.draw, l.least/4, l.most/2))
+	}
+	for {
+		l := slices.MinFunc(n.lanes, func(a, b *lane) int { return a.due.Compare(b.due) })
+		if l.due.After(end) {
+			break
+		}
+		time.Sleep(time.Until(l.due))
+		if err := l.step(n.rec, n.counts); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	time.Sleep(time.Until(end))
+	for _, l := range n.lanes {
+		if err := l.end(); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package integration_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/integration/internal/history"
+	"github.com/leasehold-go/leasehold/leader"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// watch records what the store has of each key, again and again until ctx ends.
+func (n *nemesis) watch(ctx context.Context) {
+	for i := 0; ctx.Err() == nil; i++ {
+		for _, key := range nemesisKeys() {
+			if st, err := n.load(ctx, key); err == nil {
+				e := history.Event{Type: history.Line, Key: key, Token: st.Token, Limit: st.Limit}
+				for _, h := range st.Holders {
+					e.Holders = append(e.Holders, history.Claim{ID: h.Claim, Token: h.Token, Weight: h.Weight})
+				}
+				for _, w := range st.Ahead {
+					e.Waiting = append(e.Waiting, w.Claim)
+				}
+				n.rec.Put(e)
+			}
+			time.Sleep(n.ttl / 100)
+		}
+		if i%30 == 29 {
+			n.logs(ctx)
+		}
+	}
+}
+
+func (n *nemesis) load(ctx context.Context, key string) (dsync.State, error) {
+	ctx, cancel := context.WithTimeout(ctx, n.ttl)
+	defer cancel()
+	return n.store.Load(ctx, key)
+}
+
+// logs records what documents say of their writes.
+func (n *nemesis) logs(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, n.ttl)
+	defer cancel()
+	cur, err := n.docs.Find(ctx, bson.D{})
+	if err != nil {
+		return // the server is under faults
+	}
+	var docs []struct {
+		Key string  `bson:"_id"`
+		Log []int64 `bson:"log"`
+	}
+	if cur.All(ctx, &docs) != nil {
+		return
+	}
+	for _, d := range docs {
+		n.rec.Put(history.Event{Type: history.Log, Key: d.Key, Tokens: d.Log})
+	}
+}
+
+// clean checks that every key can be had, that then nobody holds it or waits for it,
+// that no session is alive, and that a sweep leaves records of keys alone.
+func (n *nemesis) clean() {
+	t := n.t
+	s := n.room.session(n.room.short(n.ttl))
+	e, err := leader.New(s, nemesisLeader, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute+10*n.ttl)
+	defer cancel()
+	nothing := func(context.Context) error { return nil }
+	turns := []func() error{
+		func() error { return s.RWMutex(nemesisRW).Do(ctx, nothing) },
+		func() error {
+			m := s.Semaphore(nemesisSem, seats)
+			if err := m.Acquire(ctx, seats); err != nil {
+				return err
+			}
+			return m.ReleaseContext(ctx, seats)
+		},
+		func() error {
+			if _, err := e.Campaign(ctx); err != nil {
+				return err
+			}
+			return e.Resign(ctx)
+		},
+	}
+	for _, key := range nemesisMutexes {
+		turns = append(turns, func() error { return s.Mutex(key).Do(ctx, nothing) })
+	}
+	for _, turn := range turns {
+		if err := turn(); err != nil {
+			t.Errorf("after all clients have ended: %v", err)
+		}
+	}
+	if err := s.Close(ctx); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	eventually(t, 30*time.Second, "nobody holds a key or waits for it", func() bool {
+		for _, key := range nemesisKeys() {
+			if st, err := n.load(ctx, key); err != nil || len(st.Holders) > 0 || st.Waiting > 0 {
+				return false
+			}
+		}
+		return true
+	})
+	eventually(t, 10*n.ttl, "no session is alive", func() bool {
+		alive, _, err := n.store.Members(ctx)
+		return err == nil && len(alive) == 0
+	})
+	for after, more := "", true; more; more = after != "" {
+		if after, _, err = n.store.Sweep(ctx, after, time.Millisecond); err != nil {
+			t.Fatalf("Sweep: %v", err)
+		}
+	}
+	cur, err := n.room.raw().Find(ctx, bson.D{}, options.Find().SetProjection(bson.D{{Key: "_id", Value: 1}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []struct {
+		ID string `bson:"_id"`
+	}
+	if err := cur.All(ctx, &left); err != nil {
+		t.Fatal(err)
+	}
+	for _, record := range left {
+		if key, ok := strings.CutPrefix(record.ID, "k/"); !ok || !slices.Contains(nemesisKeys(), key) {
+			t.Errorf("record %q is left when all that is idle was swept", record.ID)
+		}
+	}
+}

@@ -1,0 +1,256 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/integration/internal/history"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// A nemesisWorker is one goroutine of a client.
+type nemesisWorker struct {
+	*nemesisClient
+	draw *rand.Rand
+}
+
+// A nemesisHold is something that a worker can take, look at and release.
+type nemesisHold struct {
+	history.Event // as it is asked for
+
+	take    func(ctx context.Context) error
+	token   func() int64
+	term    func() int64 // nil: it has none
+	lost    func() <-chan struct{}
+	release func(ctx context.Context) error
+	keep    time.Duration // that release keeps it for
+	fenced  bool          // there is a document that it guards
+}
+
+// run takes and releases until the client is to finish. Only one worker of a process
+// campaigns: the term is the process's.
+func (w *nemesisWorker) run(campaigns bool) {
+	for !w.finishing() {
+		if w.draw.IntN(25) == 0 {
+			w.breakOne()
+		}
+		w.once(w.pick(campaigns))
+		time.Sleep(w.upTo(100 * time.Millisecond))
+	}
+}
+
+// upTo draws a duration.
+func (w *nemesisWorker) upTo(d time.Duration) time.Duration {
+	return time.Duration(w.draw.Int64N(int64(d)))
+}
+
+// pick draws what to take, and how.
+func (w *nemesisWorker) pick(campaigns bool) *nemesisHold {
+	try := w.draw.IntN(4) == 0
+	switch n := w.draw.IntN(10); {
+	case campaigns && n < 5:
+		return w.campaign(try)
+	case n < 6:
+		return w.mutex(nemesisMutexes[w.draw.IntN(len(nemesisMutexes))], try)
+	case n < 8:
+		return w.rwmutex(try)
+	}
+	return w.semaphore(try)
+}
+
+// either returns one of two ways to take: the one that doesn't wait if try.
+func either[F any](try bool, wait, now F) F {
+	if try {
+		return now
+	}
+	return wait
+}
+
+func (w *nemesisWorker) mutex(key string, try bool) *nemesisHold {
+	h := &nemesisHold{Event: history.Event{Key: key, What: "mutex", Weight: 1, Limit: 1}, fenced: true}
+	switch m := w.session.Mutex(key); w.draw.IntN(8) {
+	case 0:
+		var l *dsync.Lease
+		d := (w.TTL/2 + w.upTo(w.TTL)).Truncate(time.Millisecond)
+		ask := func(f func(context.Context, string, time.Duration) (*dsync.Lease, error)) func(context.Context) error {
+			return func(ctx context.Context) (err error) {
+				l, err = f(ctx, key, d)
+				return err
+			}
+		}
+		h.What = "lease"
+		h.take = either(try, ask(w.session.Acquire), ask(w.session.TryAcquire))
+		h.token = func() int64 { return l.Token() }
+		h.lost = func() <-chan struct{} { return l.Lost() }
+		h.release = func(ctx context.Context) error { return l.Release(ctx) }
+	case 1:
+		h.keep = time.Millisecond + w.upTo(w.TTL/2)
+		h.take, h.token, h.lost = either(try, m.LockContext, m.TryLockContext), m.Token, m.Lost
+		h.release = func(ctx context.Context) error { return m.UnlockAfter(ctx, h.keep) }
+	default:
+		h.take, h.token, h.lost, h.release = either(try, m.LockContext, m.TryLockContext), m.Token, m.Lost, m.UnlockContext
+	}
+	return h
+}
+
+func (w *nemesisWorker) rwmutex(try bool) *nemesisHold {
+	m := w.session.RWMutex(nemesisRW)
+	if w.draw.IntN(3) == 0 {
+		return &nemesisHold{
+			Event: history.Event{Key: nemesisRW, What: "write", Weight: rwLimit, Limit: rwLimit},
+			take:  either(try, m.LockContext, m.TryLockContext), token: m.Token, lost: m.Lost, release: m.UnlockContext,
+		}
+	}
+	return &nemesisHold{
+		Event: history.Event{Key: nemesisRW, What: "read", Weight: 1, Limit: rwLimit, Shared: true},
+		take:  either(try, m.RLockContext, m.TryRLockContext), token: m.RToken, lost: m.RLost, release: m.RUnlockContext,
+	}
+}
+
+func (w *nemesisWorker) semaphore(try bool) *nemesisHold {
+	m, n := w.session.Semaphore(nemesisSem, seats), 1+w.draw.Int64N(seats)
+	return &nemesisHold{
+		Event: history.Event{Key: nemesisSem, What: "semaphore", Weight: n, Limit: seats},
+		take: either(try,
+			func(ctx context.Context) error { return m.Acquire(ctx, n) },
+			func(ctx context.Context) error { return m.TryAcquireContext(ctx, n) }),
+		token: m.Token, lost: m.Lost,
+		release: func(ctx context.Context) error { return m.ReleaseContext(ctx, n) },
+	}
+}
+
+func (w *nemesisWorker) campaign(try bool) *nemesisHold {
+	var term context.Context
+	var end context.CancelFunc
+	h := &nemesisHold{Event: history.Event{Key: nemesisLeader, What: "leader", Weight: 1, Limit: 1}, fenced: true}
+	h.take = func(ctx context.Context) (err error) {
+		// ctx bounds the wait; a term ends with the context that Campaign was given.
+		var parent context.Context
+		parent, end = context.WithCancel(context.Background())
+		stop := context.AfterFunc(ctx, end)
+		defer stop()
+		term, err = either(try, w.election.Campaign, w.election.TryCampaign)(parent)
+		if err != nil {
+			end()
+		}
+		return err
+	}
+	h.token = func() int64 {
+		t, _ := leader.TermFrom(term)
+		if term.Err() != nil {
+			return 0
+		}
+		return t.Token
+	}
+	h.term = func() int64 {
+		t, _ := leader.TermFrom(term)
+		return t.Number
+	}
+	h.lost = func() <-chan struct{} {
+		if term.Err() != nil { // it compares the clock, which Done can't
+			return over
+		}
+		return term.Done()
+	}
+	h.release = func(ctx context.Context) error {
+		defer end()
+		lost := term.Err() != nil // it compares the clock
+		if err := w.election.Resign(ctx); err != nil {
+			return err
+		}
+		if lost {
+			return dsync.ErrLost
+		}
+		return nil
+	}
+	return h
+}
+
+// over is a Lost of what is over.
+var over = func() <-chan struct{} {
+	ch := make(chan struct{})
+	close(ch)
+	return ch
+}()
+
+// once takes h, has it for a while, and releases it.
+func (w *nemesisWorker) once(h *nemesisHold) {
+	ctx, cancel := context.Background(), context.CancelFunc(func() {})
+	if w.draw.IntN(5) > 0 {
+		ctx, cancel = context.WithTimeout(ctx, w.upTo(3*w.TTL))
+	}
+	defer cancel()
+	a := w.rec.Ask(h.Event)
+	if err := h.take(ctx); err != nil {
+		a.Refused(err.Error())
+		return
+	}
+	token := a.Granted(h.token, h.term)
+	if !w.have(h, a, token) && w.draw.IntN(2) == 0 {
+		// One that has not looked: its write must be refused once another's was not.
+		if h.fenced && token > 0 {
+			w.write(h.Key, token)
+		}
+		time.Sleep(w.upTo(w.TTL / 5)) // into its grace, and beyond
+	}
+	end, cancel := context.WithTimeout(context.Background(), w.TTL)
+	defer cancel()
+	a.Done(h.keep)
+	switch err := h.release(end); {
+	case errors.Is(err, dsync.ErrLost):
+		a.Released(history.Lost)
+	case err != nil:
+		a.Released(err.Error())
+	default:
+		a.Released("")
+	}
+}
+
+// have looks and writes for a while, and reports whether the hold goes on.
+func (w *nemesisWorker) have(h *nemesisHold, a *history.Attempt, token int64) bool {
+	long := w.upTo(200 * time.Millisecond)
+	switch w.draw.IntN(10) {
+	case 0:
+		long = w.upTo(w.TTL)
+	case 1:
+		long = w.upTo(4 * w.TTL) // so that there is something to lose
+	}
+	end := make(chan struct{})
+	var writing sync.WaitGroup
+	defer writing.Wait()
+	defer close(end)
+	if h.fenced && token > 0 {
+		// On its own: a write that hangs must not keep from looking.
+		writes := &nemesisWorker{nemesisClient: w.nemesisClient, draw: rand.New(rand.NewPCG(w.draw.Uint64(), 0))}
+		writing.Go(func() {
+			for {
+				select {
+				case <-end:
+					return
+				case <-time.After(writes.upTo(200 * time.Millisecond)):
+					writes.write(h.Key, token)
+				}
+			}
+		})
+	}
+	for over := time.Now().Add(long); a.Live(func() bool { return !closed(h.lost()) }); time.Sleep(w.upTo(20 * time.Millisecond)) {
+		if time.Now().After(over) {
+			return true
+		}
+	}
+	return false
+}
+
+// breakOne breaks some key.
+func (w *nemesisWorker) breakOne() {
+	keys := nemesisKeys()
+	key := keys[w.draw.IntN(len(keys))]
+	ctx, cancel := context.WithTimeout(context.Background(), w.upTo(2*w.TTL))
+	defer cancel()
+	w.rec.Put(history.Event{Type: history.Break, Key: key})
+	w.session.Break(ctx, key) // what comes of it the holders tell
+}

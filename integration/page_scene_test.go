@@ -1,0 +1,156 @@
+package integration_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// A scene is a small fleet on a store in memory that does what fleets do, for the
+// page to show.
+type scene struct {
+	store *dsynctest.Memory
+	own   *dsync.Session // the process whose page it is
+	fleet map[string]*dsync.Session
+	cut   *dsynctest.Faulty // worker-2's way to the store
+}
+
+// A process stands for another on another host.
+type process struct {
+	dsync.Store
+	pid int
+}
+
+func (p process) Register(ctx context.Context, m dsync.Member) (time.Time, error) {
+	m.PID = p.pid
+	return p.Store.Register(ctx, m)
+}
+
+func newScene(t *testing.T, ttl time.Duration) *scene {
+	t.Helper()
+	sc := &scene{store: dsynctest.NewMemory(), fleet: make(map[string]*dsync.Session)}
+	open := func(store dsync.Store, name, host, app string) *dsync.Session {
+		s, err := dsync.New(store, &dsync.Options{TTL: ttl, Name: name, Host: host, App: app, Watch: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			s.Close(ctx)
+		})
+		sc.fleet[name] = s
+		return s
+	}
+	sc.own = open(sc.store, "billing-7c9f-x2k4d", "node-03", "billing 2.14.1")
+	open(process{sc.store, 4711}, "billing-7c9f-m8qpz", "node-11", "billing 2.14.1")
+	open(process{sc.store, 318}, "worker-0", "node-03", "worker 1.9.0")
+	open(process{sc.store, 322}, "worker-1", "node-07", "worker 1.9.0")
+	sc.cut = dsynctest.NewFaulty(process{sc.store, 97}, nil)
+	t.Cleanup(sc.cut.Close)
+	open(sc.cut, "worker-2", "node-12", "worker 1.9.0")
+	return sc
+}
+
+// play plays the scene for d: what is short in it takes hundredths of that. At its
+// end locks are held, and waited for.
+func (sc *scene) play(t *testing.T, d time.Duration) {
+	t.Helper()
+	tick := d / 100
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	name := func(n string) *dsync.Session { return sc.fleet[n] }
+
+	// Holds by turns: each holds the key for some ticks, then waits for some.
+	turns := func(s *dsync.Session, key string, start, hold, pause time.Duration) {
+		wg.Go(func() {
+			mu := s.Mutex(key)
+			for wait(ctx, start*tick) && mu.LockContext(ctx) == nil {
+				wait(ctx, hold*tick)
+				mu.Unlock()
+				start = pause
+			}
+		})
+	}
+	turns(sc.own, "invoices/export", 0, 9, 6)
+	turns(name("billing-7c9f-m8qpz"), "invoices/export", 4, 14, 9)
+	turns(name("worker-1"), "invoices/export", 9, 6, 20)
+	turns(name("worker-0"), "reports/daily", 12, 7, 25)
+	turns(name("worker-1"), "reports/daily", 30, 12, 30)
+	turns(sc.own, "cache/warm-up", 66, 5, 9)
+
+	// A semaphore for four.
+	for i, s := range []*dsync.Session{name("worker-0"), name("worker-1"), sc.own, name("worker-0"), name("billing-7c9f-m8qpz")} {
+		wg.Go(func() {
+			sem := s.Semaphore("smtp/connections", 4)
+			for wait(ctx, time.Duration(5+9*i)*tick) && sem.Acquire(ctx, int64(1+i%2)) == nil {
+				wait(ctx, time.Duration(11+7*i)*tick)
+				sem.Release(int64(1 + i%2))
+			}
+		})
+	}
+
+	// A leader, after whose death another leads.
+	elect := func(s *dsync.Session, start time.Duration) {
+		wg.Go(func() {
+			if !wait(ctx, start*tick) {
+				return
+			}
+			for {
+				h, err := s.Hold(ctx, "scheduler", dsync.KindElection)
+				if err != nil {
+					return
+				}
+				select {
+				case <-h.Lost():
+				case <-ctx.Done():
+				}
+				h.Release(ctx)
+			}
+		})
+	}
+	elect(name("worker-2"), 6)
+	elect(name("worker-0"), 8)
+	elect(name("worker-1"), 10)
+
+	// A migration that is done, and a key that is held for long.
+	wg.Go(func() {
+		sc.own.Once("migrations/0042").Do(ctx, func(context.Context) error { return nil })
+	})
+	wg.Go(func() {
+		mu := sc.own.Mutex("ledger/close-of-month")
+		if wait(ctx, 20*tick) && mu.LockContext(ctx) == nil {
+			<-ctx.Done()
+			mu.Unlock()
+		}
+	})
+	for _, n := range []string{"billing-7c9f-m8qpz", "worker-0"} {
+		wg.Go(func() {
+			if wait(ctx, 40*tick) {
+				name(n).Mutex("ledger/close-of-month").LockContext(ctx)
+			}
+		})
+	}
+	// A holder that is cut off, so that another has its key when its session lapsed.
+	turns(name("worker-2"), "thumbnails/rebuild", 10, 1000, 1)
+	turns(sc.own, "thumbnails/rebuild", 30, 30, 1000)
+	turns(name("worker-1"), "thumbnails/rebuild", 32, 1000, 1)
+	wait(ctx, 38*tick)
+	sc.cut.Cut()
+	wait(ctx, 62*tick)
+}
+
+// wait reports whether d passed before ctx ended.
+func wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

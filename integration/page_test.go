@@ -1,0 +1,241 @@
+package integration_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/leasehold-go/leasehold/dsync/dsynchttp"
+)
+
+// A thousand keys are there within a second, on a machine that has the time: what is
+// asserted is that they are there, how long it took is logged.
+func TestPageOfAThousandKeys(t *testing.T) {
+	b := newBrowser(t)
+	sc := newScene(t, 30*time.Second)
+	for i := range 1000 {
+		s := sc.own
+		if i%2 == 0 {
+			s = sc.fleet["worker-0"]
+		}
+		if err := s.Mutex(fmt.Sprintf("customers/%04d/invoices", i)).LockContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	url := servePage(t, sc.own, nil)
+	b.do(t, chromedp.Navigate(url)) // a browser that has just started is slow
+	began := time.Now()
+	b.do(t, chromedp.Navigate(url+"?n=1000"))
+	loaded := time.Since(began)
+	rows := eval[int](t, b, `document.querySelectorAll('.keys tbody tr').length`)
+	if rows != 1000 {
+		t.Errorf("there are %d rows, want 1000", rows)
+	}
+	if drawn := eval[int](t, b, `document.querySelectorAll('.keys svg.line rect').length`); drawn != 1000 {
+		t.Errorf("%d holds are drawn, want 1000", drawn)
+	}
+	painted := eval[float64](t, b, `performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? -1`)
+	t.Logf("1000 keys: loaded after %v, first painted after %.0f ms", loaded.Round(time.Millisecond), painted)
+	b.eventually(t, `document.getElementById('live').textContent === 'live'`)
+	b.noComplaints(t)
+}
+
+// What changes is seen without a reload, and what is typed meanwhile, and the focus,
+// stay.
+func TestPageIsKeptUpToDate(t *testing.T) {
+	b := newBrowser(t)
+	sc := newScene(t, 30*time.Second)
+	url := servePage(t, sc.own, &dsynchttp.Options{Refresh: 100 * time.Millisecond})
+	b.do(t, chromedp.Navigate(url), chromedp.Focus(`input[name=prefix]`), chromedp.KeyEvent("inv"))
+	b.do(t, chromedp.Evaluate[chromedp.Void](`document.querySelector('#keys-h').remembered = true`))
+	mu := sc.fleet["worker-0"].Mutex("invoices/<b>export</b>")
+	if err := mu.LockContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually(t, `document.querySelector('.keys .owner')?.textContent === 'worker-0'`)
+	if got := eval[string](t, b, `document.activeElement.name + '=' + document.activeElement.value`); got != "prefix=inv" {
+		t.Errorf("the focus is on %q, want prefix=inv", got)
+	}
+	if !eval[bool](t, b, `document.querySelector('#keys-h').remembered === true`) {
+		t.Error("what did not change was replaced")
+	}
+	if got := eval[string](t, b, `document.querySelector('.keys tbody .k').textContent`); got != mu.Key() {
+		t.Errorf("the key is shown as %q, want %q", got, mu.Key())
+	}
+	mu.Unlock()
+	b.eventually(t, `document.querySelector('.keys .free') !== null`)
+	b.noComplaints(t)
+
+	// The form leads to the keys with the prefix.
+	b.press(t, kb.Enter)
+	b.eventually(t, `location.search.includes('prefix=inv') && document.querySelectorAll('.keys tbody tr').length === 1`)
+	b.noComplaints(t)
+}
+
+func TestPageWithoutScript(t *testing.T) {
+	b := newBrowser(t)
+	sc := newScene(t, 30*time.Second)
+	url := servePage(t, sc.own, nil)
+	_, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.do(t, chromedp.Navigate(url))
+	mu := sc.fleet["worker-0"].Mutex("invoices/export")
+	if err := mu.LockContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// It reloads itself.
+	b.do(t, chromedp.WaitVisible(`.keys .owner`))
+	text, err := chromedp.Run(b.ctx, chromedp.Text(`.keys .owner`))
+	if err != nil || text != "worker-0" {
+		t.Errorf("the holder is %q, %v", text, err)
+	}
+	mu.Unlock()
+}
+
+// Every action can be reached with the keyboard, in the order of the page, and is seen
+// to have the focus.
+func TestPageByKeyboard(t *testing.T) {
+	b := newBrowser(t)
+	sc := newScene(t, 30*time.Second)
+	allowed := func(r *http.Request) error {
+		if r.Header.Get("Sec-Fetch-Site") != "same-origin" {
+			return errors.New("not from this page")
+		}
+		return nil
+	}
+	url := servePage(t, sc.own, &dsynchttp.Options{Authorize: allowed})
+	mu := sc.fleet["worker-0"].Mutex("invoices/export")
+	if err := mu.LockContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	tab := func() string {
+		b.press(t, kb.Tab)
+		return eval[string](t, b, `(() => {
+			const e = document.activeElement, s = getComputedStyle(e), r = e.getBoundingClientRect();
+			const seen = s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 2 && r.width > 0 && r.left >= 0 && r.right <= innerWidth;
+			return (e.innerText || e.name || e.type).trim() + (seen ? '' : ' (not seen)');
+		})()`)
+	}
+	walk := func(path string, want ...string) {
+		t.Helper()
+		b.do(t, chromedp.Navigate(url+path))
+		b.eventually(t, `document.getElementById('live').textContent === 'live'`)
+		for _, w := range want {
+			if got := tab(); got != w {
+				t.Errorf("the focus is on %q, want %q", got, w)
+			}
+		}
+	}
+	walk("", "Skip to content", "leasehold", "JSON", "prefix", "Show", "1 min", "10 min", "1 h", "invoices/export")
+	b.press(t, kb.Enter)
+	b.eventually(t, `document.querySelector('h1').textContent === 'invoices/export'`)
+	walk("key?key=invoices/export", "Skip to content", "leasehold", "JSON", "All keys", "Break this lock")
+	b.press(t, kb.Enter)
+	b.eventually(t, `document.querySelector('.break button').checkVisibility()`)
+	tab()
+	b.press(t, " ")
+	if got := tab(); got != "Break" {
+		t.Errorf("the focus is on %q, want Break", got)
+	}
+	go func() {
+		<-mu.Lost()
+		mu.Unlock()
+	}()
+	b.press(t, kb.Enter)
+	b.eventually(t, `document.body.innerText.includes('Nobody holds it.')`)
+	b.noComplaints(t)
+}
+
+// contrast returns the texts whose colours are nearer than 4.5 to 1, the least that
+// WCAG asks for, each with its ratio.
+const contrast = `(() => {
+	const parse = c => { const v = c.match(/[\d.]+/g).map(Number); return v.length === 3 ? [...v, 1] : v; };
+	const light = c => { const [r, g, b] = c.map(v => (v /= 255) <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
+	const behind = e => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c[3] === 1) return c; } return [255, 255, 255]; };
+	const bad = [];
+	let n = 0;
+	for (const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); walk.nextNode();) {
+		const e = walk.currentNode.parentElement;
+		if (!walk.currentNode.data.trim() || e.closest('svg') || !e.getClientRects().length) continue;
+		n++;
+		const a = light(parse(getComputedStyle(e).color)), b = light(behind(e));
+		const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
+		if (ratio < 4.5) bad.push(walk.currentNode.data.trim() + ' ' + ratio.toFixed(2));
+	}
+	return [String(n), ...bad];
+})()`
+
+// It is readable on a phone and on a wide screen, by day and by night, whatever it
+// shows.
+func TestPageIsReadable(t *testing.T) {
+	b := newBrowser(t)
+	sc := newScene(t, 2*time.Second)
+	long := sc.own.Mutex(strings.Repeat("a-key-without-any-space/", 21))
+	if err := long.LockContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	url := servePage(t, sc.own, &dsynchttp.Options{Authorize: func(*http.Request) error { return nil }})
+	b.do(t, chromedp.Navigate(url))
+	sc.play(t, 8*time.Second)
+	// A loss that its holder does not heed, for the alert.
+	if err := sc.fleet["worker-1"].Break(t.Context(), long.Key()); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"", "?window=1m", "?prefix=nothing", "key?key=invoices/export", "key?key=smtp/connections", "key?key=nothing", "key?key=" + long.Key()} {
+		for _, scheme := range []string{"light", "dark"} {
+			for _, width := range []int64{400, 1180} {
+				b.prefers(t, scheme)
+				b.do(t, chromedp.EmulateViewport(width, 900), chromedp.Navigate(url+path))
+				if got := eval[int64](t, b, `document.documentElement.scrollWidth`); got > width {
+					t.Errorf("%.40q is %d wide, want at most %d", path, got, width)
+				}
+				if got := eval[bool](t, b, `matchMedia('(prefers-color-scheme: dark)').matches`); got != (scheme == "dark") {
+					t.Errorf("the browser did not take %s", scheme)
+				}
+				found := eval[[]string](t, b, contrast)
+				if len(found) != 1 {
+					t.Errorf("%q in %s at %d has too little contrast: %q", path, scheme, width, found[1:])
+				}
+				if found[0] == "0" {
+					t.Errorf("%q has no text", path)
+				}
+			}
+		}
+	}
+	if path := "key?key=nothing"; !strings.Contains(eval[string](t, b, `document.body.innerText`), "Not healthy") {
+		t.Errorf("%q says nothing of the loss", path)
+	}
+	long.Unlock()
+}
+
+// The picture in the README: LEASEHOLD_PAGE_PNG=../docs/page.png go test -run
+// TestPagePicture . in this folder; it takes a minute.
+func TestPagePicture(t *testing.T) {
+	file := os.Getenv("LEASEHOLD_PAGE_PNG")
+	if file == "" {
+		t.Skip("LEASEHOLD_PAGE_PNG is not set: it is for a picture")
+	}
+	b := newBrowser(t)
+	sc := newScene(t, 6*time.Second)
+	url := servePage(t, sc.own, &dsynchttp.Options{Refresh: time.Second})
+	b.do(t, chromedp.EmulateViewport(1060, 900), chromedp.Navigate(url+"?window=1m"))
+	sc.play(t, 58*time.Second)
+	png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, png, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.noComplaints(t)
+}

@@ -1,0 +1,298 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+)
+
+// Readers of several processes hold an RWMutex together, a writer alone.
+func TestRWMutex(t *testing.T) {
+	const processes, goroutines, rounds = 3, 4, 5
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		var readers, writers, together atomic.Int64
+		var wg sync.WaitGroup
+		for range processes {
+			session := r.session(r.short(20 * time.Second))
+			for i := range goroutines {
+				rw := session.RWMutex("rw")
+				wg.Go(func() {
+					for range rounds {
+						if i == 0 {
+							rw.Lock()
+							if w, n := writers.Add(1), readers.Load(); w != 1 || n != 0 || rw.Token() == 0 {
+								t.Errorf("a writer among %d writers and %d readers", w, n)
+							}
+							time.Sleep(2 * time.Millisecond)
+							writers.Add(-1)
+							rw.Unlock()
+							continue
+						}
+						rw.RLock()
+						if n := readers.Add(1); n > 1 {
+							together.Add(1)
+						}
+						if w := writers.Load(); w != 0 || rw.RToken() == 0 {
+							t.Errorf("a reader beside %d writers", w)
+						}
+						time.Sleep(5 * time.Millisecond)
+						readers.Add(-1)
+						rw.RUnlock()
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if together.Load() == 0 {
+			t.Error("readers never read together")
+		}
+		if st := load(t, r.store(), "rw"); len(st.Holders) != 0 || st.Waiting != 0 {
+			t.Errorf("in the end: %+v", st)
+		}
+	})
+}
+
+// B20: a reader, or a writer, whose process is cut off blocks nobody beyond its
+// lease, and nobody is let in before that.
+func TestB20ExpiredReadersAndWriters(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		const ttl = 2 * time.Second
+		for _, writes := range []bool{false, true} {
+			t.Run(fmt.Sprint("writes ", writes), func(t *testing.T) {
+				r := newRoom(t, s)
+				p := r.proxy()
+				gone := r.via(p, r.short(ttl)).RWMutex("rw")
+				lost := gone.RLost
+				if writes {
+					gone.Lock()
+					lost = gone.Lost
+				} else {
+					gone.RLock()
+				}
+				ended := lost()
+				next := r.session(r.short(patient)).RWMutex("rw")
+				p.Cut()
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				defer cancel()
+				var err error
+				if writes {
+					err = next.RLockContext(ctx)
+				} else {
+					err = next.LockContext(ctx)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !closed(ended) {
+					t.Error("taken before Lost closed")
+				}
+				if writes {
+					next.RUnlock()
+				} else {
+					next.Unlock()
+				}
+			})
+		}
+	})
+}
+
+// Holders of a semaphore have up to its size together; processes that name another
+// size are told both, until one resizes it.
+func TestSemaphore(t *testing.T) {
+	const processes, goroutines, rounds = 3, 4, 5
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		var held, most atomic.Int64
+		var wg sync.WaitGroup
+		for range processes {
+			session := r.session(r.short(20 * time.Second))
+			for i := range goroutines {
+				n := int64(1 + i%3)
+				sem := session.Semaphore("sem", 5)
+				wg.Go(func() {
+					for range rounds {
+						if err := sem.Acquire(t.Context(), n); err != nil {
+							t.Error(err)
+							return
+						}
+						sum := held.Add(n)
+						if sum > 5 {
+							t.Errorf("%d are held together", sum)
+						}
+						for m := most.Load(); sum > m && !most.CompareAndSwap(m, sum); m = most.Load() {
+						}
+						time.Sleep(3 * time.Millisecond)
+						held.Add(-n)
+						sem.Release(n)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if most.Load() < 3 {
+			t.Errorf("no more than %d were ever held together", most.Load())
+		}
+
+		a, b := r.session(r.short(20*time.Second)), r.session(r.short(20*time.Second))
+		old, renewed := a.Semaphore("sized", 2), b.Semaphore("sized", 3)
+		if err := old.Acquire(t.Context(), 2); err != nil {
+			t.Fatal(err)
+		}
+		err := renewed.TryAcquireContext(t.Context(), 1)
+		if !errors.Is(err, dsync.ErrMismatch) || !strings.Contains(err.Error(), "size 2, not 3") {
+			t.Errorf("another size: %v", err)
+		}
+		if err := renewed.Resize(t.Context(), 3); err != nil {
+			t.Fatal(err)
+		}
+		if !renewed.TryAcquire(1) || old.TryAcquire(1) {
+			t.Error("the size is not 3 for all")
+		}
+		old.Release(2)
+		if !old.TryAcquire(1) {
+			t.Error("who names the old size is not let in any more")
+		}
+		old.Release(1)
+		renewed.Release(1)
+	})
+}
+
+// A function runs once among all processes, the others wait for it, and the result
+// stays.
+func TestOnce(t *testing.T) {
+	const processes, goroutines = 3, 5
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		var runs atomic.Int64
+		var wg sync.WaitGroup
+		failed := errors.New("the first run fails")
+		for range processes {
+			session := r.session(r.short(20 * time.Second))
+			for range goroutines {
+				wg.Go(func() {
+					value, err := session.Once("migration").DoValue(t.Context(), func(ctx context.Context) ([]byte, error) {
+						if runs.Add(1) == 1 {
+							return nil, failed
+						}
+						time.Sleep(100 * time.Millisecond)
+						return []byte("done"), nil
+					})
+					if !errors.Is(err, failed) && (err != nil || string(value) != "done") {
+						t.Errorf("DoValue: %q, %v", value, err)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if runs.Load() != 2 {
+			t.Errorf("%d runs, want one that fails and one that succeeds", runs.Load())
+		}
+		value, done, err := r.session(r.short(20 * time.Second)).Once("migration").Value(t.Context())
+		if err != nil || !done || string(value) != "done" {
+			t.Errorf("Value: %q, %v, %v", value, done, err)
+		}
+	})
+}
+
+// Promises 2 and 8: goroutines of a process hand holds on without commands, other
+// processes get their turns, and tokens grow strictly over all.
+func TestHandOver(t *testing.T) {
+	const processes, goroutines, rounds = 3, 8, 200
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		mon := newMonitor(r.DB)
+		var wg sync.WaitGroup
+		var last int64 // guarded by the lock
+		var passed int
+		holder := -1
+		for i := range processes {
+			session := r.session(r.short(20*time.Second), mon.client())
+			warm(t, session, fmt.Sprint("warm ", i))
+			for range goroutines {
+				mu := session.Mutex("handed on")
+				wg.Go(func() {
+					for range rounds {
+						mu.Lock()
+						if token := mu.Token(); token <= last {
+							t.Errorf("token %d after %d", token, last)
+						} else {
+							last = token
+						}
+						if holder != i {
+							holder = i
+							passed++
+						}
+						time.Sleep(100 * time.Microsecond)
+						mu.Unlock()
+					}
+				})
+			}
+		}
+		mon.reset()
+		wg.Wait()
+		const holds = processes * goroutines * rounds
+		n := len(mon.commands(onKeyName("handed on")))
+		if n > holds/5 {
+			t.Errorf("%d commands for %d holds", n, holds)
+		}
+		if passed < 2*processes {
+			t.Errorf("the key passed from process to process only %d times", passed)
+		}
+		lab.Note(t, "%d holds of %d processes: %d commands, passed on %d times", holds, processes, n, passed)
+	})
+}
+
+// onKeyName are commands about the key's record.
+func onKeyName(key string) func(command) bool {
+	return func(c command) bool { return c.id == "k/"+key }
+}
+
+// A key that lingers is locked again without a command, and moves when somebody else
+// asks for it: where the store pushes, before any poll or heartbeat.
+func TestLinger(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		pushes := s.Has(server.Need{ChangeStream: true})
+		mon := newMonitor(r.DB)
+		linger, plain := quiet(), quiet()
+		linger.Linger = time.Minute
+		if !pushes {
+			linger.Linger, plain.Poll = 8*time.Second, 50*time.Millisecond
+		}
+		mu := warm(t, r.session(linger, mon.client()), "mine")
+		if pushes {
+			eventually(t, 10*time.Second, "the watch is open", func() bool {
+				return len(mon.commands(func(c command) bool { return c.name == "getMore" })) > 0
+			})
+			lock(t, mu, 10*time.Second) // what was granted before lingers no more
+			unlock(t, mu)
+		}
+		mon.reset()
+		for range 50 {
+			lock(t, mu, 10*time.Second)
+			unlock(t, mu)
+		}
+		if n := len(mon.commands(onKeyName("mine"))); n != 0 {
+			t.Errorf("%d commands for a key that lingers", n)
+		}
+		other := r.session(plain)
+		if err := other.Mutex("mine").TryLockContext(t.Context()); sentinel(err) != "held" {
+			t.Errorf("a try elsewhere: %v, want ErrHeld", err)
+		}
+		next := other.Mutex("mine")
+		lock(t, next, 20*time.Second) // far below Linger and Poll, where it is pushed
+		if st := load(t, r.store(), "mine"); len(st.Holders) != 1 || st.Holders[0].Session != other.ID() {
+			t.Errorf("held by %+v", st.Holders)
+		}
+		unlock(t, next)
+	})
+}

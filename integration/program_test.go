@@ -1,0 +1,50 @@
+package integration_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/program"
+)
+
+// The programs that are fuzzed on the store in memory, on a server: those that have a
+// name, and random ones. In real time, without cut links; several at once, on keys of
+// their own.
+func TestPrograms(t *testing.T) {
+	const random, atOnce = 24, 16
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		programs := program.Seeds()
+		draw := rand.New(rand.NewPCG(lab.Seed, 0)) // the same on every server
+		for i := range random {
+			programs = append(programs, program.Seed{Name: fmt.Sprint("random ", i), Bytes: program.Random(draw)})
+		}
+		begin := time.Now()
+		t.Cleanup(func() { lab.Note(t, "%d programs in %.1f s", len(programs), time.Since(begin).Seconds()) })
+		client := r.Client(t)
+		room := make(chan struct{}, atOnce)
+		for i, one := range programs {
+			t.Run(one.Name, func(t *testing.T) {
+				t.Parallel()
+				room <- struct{}{}
+				defer func() { <-room }()
+				program.Run(t, program.World{
+					Prefix: fmt.Sprintf("p%d.", i),
+					Open: func(_ int, set program.Setting, opt dsync.Options) *dsync.Session {
+						s, err := dsyncmongo.Open(t.Context(), client.Database(r.DB),
+							&dsyncmongo.Options{Options: opt, NoWatch: set.Polling})
+						if err != nil {
+							panic(err) // it may be any goroutine of the program
+						}
+						return s
+					},
+				}, program.Decode(one.Bytes))
+			})
+		}
+	})
+}

@@ -1,0 +1,174 @@
+package integration_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/integration/internal/proxy"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// leasehold is the command, built when the first test asks for it.
+var leasehold binary
+
+// A binary is a program of this repository.
+type binary struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// path builds the program, once, and returns where it is.
+func (b *binary) path(t testing.TB) string {
+	t.Helper()
+	b.once.Do(func() {
+		if b.dir, b.err = os.MkdirTemp("", "leasehold"); b.err != nil {
+			return
+		}
+		out, err := exec.Command("go", "build", "-o", b.dir, "../cmd/leasehold").CombinedOutput()
+		if err != nil {
+			b.err = fmt.Errorf("go build: %w\n%s", err, out)
+		}
+	})
+	if b.err != nil {
+		t.Fatal(b.err)
+	}
+	return filepath.Join(b.dir, "leasehold")
+}
+
+// remove removes the program.
+func (b *binary) remove() { os.RemoveAll(b.dir) }
+
+// A spy runs the command through a proxy, and keeps what it sends.
+type spy struct {
+	*room
+	bin string
+	via *proxy.Proxy
+
+	mu   sync.Mutex
+	sent []proxy.Command
+}
+
+func newSpy(r *room) *spy {
+	r.t.Helper()
+	s := &spy{room: r, bin: leasehold.path(r.t), via: r.proxy()}
+	s.via.Rule(func(c proxy.Command) proxy.Fate {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.sent = append(s.sent, proxy.Command{Name: c.Name, Body: slices.Clone(c.Body)})
+		return proxy.Pass
+	})
+	return s
+}
+
+// took returns what was sent since the last forget.
+func (s *spy) took(name string) []proxy.Command {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []proxy.Command
+	for _, c := range s.sent {
+		if name == "" || c.Name == name {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+func (s *spy) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent = nil
+}
+
+// command returns the command line, ready to be started. It is killed after two
+// minutes.
+func (s *spy) command(args ...string) *exec.Cmd {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	s.t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, s.bin, append(args, "--uri", s.via.URI(), "--db", s.DB)...)
+	cmd.Env = append(os.Environ(), "MONGODB_URI=")
+	return cmd
+}
+
+// run runs the command line to its end.
+func (s *spy) run(args ...string) (status int, stdout, stderr string) {
+	s.t.Helper()
+	var out, bad bytes.Buffer
+	cmd := s.command(args...)
+	cmd.Stdout, cmd.Stderr = &out, &bad
+	cmd.Run() // its status says it
+	return cmd.ProcessState.ExitCode(), out.String(), bad.String()
+}
+
+// interrupted starts the command line, waits for what until returns true of what it
+// has printed, and interrupts it.
+func (s *spy) interrupted(until func(out string) bool, args ...string) (state *os.ProcessState, stdout, stderr string) {
+	s.t.Helper()
+	var mu sync.Mutex
+	var out, bad bytes.Buffer
+	printed := func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return out.String()
+	}
+	cmd := s.command(args...)
+	cmd.Stderr = &bad
+	cmd.Stdout = writer(func(p []byte) (int, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return out.Write(p)
+	})
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); !until(printed()) && time.Now().Before(end); {
+		time.Sleep(20 * time.Millisecond)
+	}
+	cmd.Process.Signal(syscall.SIGINT)
+	cmd.Wait() // its status says it
+	if !until(printed()) {
+		s.t.Errorf("not within a minute: what %v was to print; it printed\n%s%s", args, printed(), bad.String())
+	}
+	return cmd.ProcessState, printed(), bad.String()
+}
+
+// onlyLooked fails the test if anything was sent that could write.
+func (s *spy) onlyLooked(what string) {
+	s.t.Helper()
+	for _, c := range s.took("") {
+		switch c.Name {
+		case "hello", "aggregate", "find", "getMore", "killCursors", "endSessions":
+		default:
+			s.t.Errorf("%s: the command %s was sent: %v", what, c.Name, c.Body)
+		}
+	}
+	s.forget()
+}
+
+// documents are the collection's, as they are.
+func (s *spy) documents() map[string]string {
+	s.t.Helper()
+	cur, err := s.raw().Find(s.t.Context(), bson.D{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	all := make(map[string]string)
+	for cur.Next(s.t.Context()) {
+		id, _ := cur.Current.Lookup("_id").StringValueOK()
+		all[id] = cur.Current.String()
+	}
+	if err := cur.Err(); err != nil {
+		s.t.Fatal(err)
+	}
+	return all
+}

@@ -1,0 +1,117 @@
+package integration_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/integration/internal/proxy"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// leasehold status of 10,000 keys: its first lines are out when most of the keys were
+// not read yet, it reads each key once and nothing beside them, by the index, and
+// writes nothing.
+func TestStatusOfManyKeys(t *testing.T) {
+	const keys = 10_000
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		r.manyKeys(map[string]int{"before/": 1_000, "many/": keys, "n/": 1_000})
+		spy := newSpy(r)
+
+		cmd := spy.command("status", "many/")
+		pipe, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		// The pipe has room for some hundred lines. Who prints more waits for us.
+		lines := bufio.NewReader(pipe)
+		header, _ := lines.ReadString('\n')
+		first, err := lines.ReadString('\n')
+		if !strings.HasPrefix(header, "KEY ") || !strings.HasPrefix(first, "many/00000 ") || err != nil {
+			t.Errorf("the first lines are %q, %q, %v", header, first, err)
+		}
+		early := len(pages(spy.took("aggregate")))
+		if early > keys/100/2 {
+			t.Errorf("%d pages were read before the first line was", early)
+		}
+		rest, err := io.ReadAll(lines)
+		if err != nil {
+			t.Error(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+		all := strings.SplitAfter(first+string(rest), "\n")
+		if len(all) != keys+1 || all[keys] != "" {
+			t.Fatalf("%d lines, want %d", len(all)-1, keys)
+		}
+		for i, line := range all[:keys] {
+			if !strings.HasPrefix(line, fmt.Sprintf("many/%05d ", i)) || !strings.Contains(line, "held") {
+				t.Fatalf("line %d is %q", i, line)
+			}
+		}
+
+		read := pages(spy.took("aggregate"))
+		if len(read) != keys/100+1 {
+			t.Errorf("%d pages were read, want %d", len(read), keys/100+1)
+		}
+		examined := 0
+		for _, c := range read {
+			examined += r.explained(t, c)
+		}
+		if examined > keys+len(read) {
+			t.Errorf("%d entries of the index were examined, want one for each of %d keys and at most one more for each page", examined, keys)
+		}
+		lab.Note(t, "%d pages before the first line, %d in all, %d entries of the index by explain (0: it does not say)", early, len(read), examined)
+		spy.onlyLooked("status")
+	})
+}
+
+// manyKeys makes so many keys with each prefix, all held by one session, as copies of
+// one that was locked.
+func (r *room) manyKeys(n map[string]int) {
+	r.t.Helper()
+	lock(r.t, r.session(dsync.Options{}).Mutex("model"), 20*time.Second)
+	var model bson.D
+	if err := r.raw().FindOne(r.t.Context(), bson.D{{Key: "_id", Value: "k/model"}}).Decode(&model); err != nil {
+		r.t.Fatal(err)
+	}
+	var docs []any
+	for prefix, n := range n {
+		for i := range n {
+			doc := slices.Clone(model)
+			for j := range doc {
+				if doc[j].Key == "_id" {
+					doc[j].Value = fmt.Sprintf("k/%s%05d", prefix, i)
+				}
+			}
+			docs = append(docs, doc)
+		}
+	}
+	for some := range slices.Chunk(docs, 2_000) {
+		if _, err := r.raw().InsertMany(r.t.Context(), some); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// pages are those of the commands that read keys.
+func pages(sent []proxy.Command) []bson.Raw {
+	var all []bson.Raw
+	for _, c := range sent {
+		if from, _ := c.Body.Lookup("pipeline", "0", "$match", "_id", "$gte").StringValueOK(); strings.HasPrefix(from, "k/") {
+			all = append(all, c.Body)
+		}
+	}
+	return all
+}
