@@ -1,0 +1,42 @@
+package measure_test
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/leasehold-go/leasehold/bench/internal/measure"
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+func TestContest(t *testing.T) {
+	c, err := measure.NewContest(t.Context(), &measure.Mutexes{Target: measure.Memory(), Options: dsync.Options{Turn: -1}}, 3, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var left atomic.Int64
+	left.Store(300)
+	if err := c.Run(t.Context(), func() bool { return left.Add(-1) >= 0 }); err != nil {
+		t.Fatal(err)
+	}
+	if c.Acquisitions != 300 {
+		t.Errorf("%d acquisitions, want 300", c.Acquisitions)
+	}
+	if c.Share < 0 || c.Share > 1 {
+		t.Errorf("share %v, want one of [0, 1]", c.Share)
+	}
+}
+
+// A lock that keeps nobody out is found, rather than found fast.
+func TestContestFindsTwoHolders(t *testing.T) {
+	c, err := measure.NewContest(t.Context(), broken{}, 4, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var left atomic.Int64
+	left.Store(50_000_000)
+	if err := c.Run(t.Context(), func() bool { return left.Add(-1) >= 0 }); err == nil {
+		t.Errorf("%d acquisitions of a lock that keeps nobody out, and no error", c.Acquisitions)
+	}
+}

@@ -1,0 +1,80 @@
+package measure
+
+import (
+	"context"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+// together is how many sessions join a crowd at a time: all at once would overrun the
+// server.
+const together = 20
+
+// A Crowd is many sessions that wait in line for one key, each with a watch of its own
+// and all with one client. They have no heartbeats and no polls for a while, as those
+// have nothing to do with a release. The target must be Counted.
+type Crowd struct {
+	many *many
+	ring *Ring
+	left int
+}
+
+// NewCrowd returns when all sessions are in line, but the one that has the key, and
+// nobody sends anything any more.
+func NewCrowd(ctx context.Context, t *Target, sessions int) (_ *Crowd, err error) {
+	const never = 10 * time.Minute
+	m, err := newMany(ctx, t, dsync.Options{TTL: never, Poll: never, Retention: -1})
+	if err != nil {
+		return nil, err
+	}
+	ring := newRing(ctx, m, "crowd", sessions)
+	ring.Leave = true
+	c := &Crowd{m, ring, sessions - 1}
+	defer func() {
+		if err != nil {
+			c.Close()
+		}
+	}()
+	for i := range sessions {
+		if err := ring.add(ctx); err != nil {
+			return nil, err
+		}
+		if i%together == 0 || i == c.left {
+			if err := c.inLine(ctx, i); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for before := -1; before != t.Commands() && ctx.Err() == nil; time.Sleep(time.Second) {
+		before = t.Commands()
+	}
+	return c, ctx.Err()
+}
+
+// inLine waits until n sessions are in line.
+func (c *Crowd) inLine(ctx context.Context, n int) error {
+	for {
+		state, err := c.many.store.Load(ctx, c.ring.key)
+		if err != nil || state.Waiting == n {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// Left is how many wait.
+func (c *Crowd) Left() int { return c.left }
+
+// Release is the [Op] from the call of Unlock to the next having the key. Who had it
+// leaves.
+func (c *Crowd) Release(ctx context.Context) (time.Duration, error) {
+	c.left--
+	return c.ring.HandOff(ctx)
+}
+
+// Close closes the sessions and the client.
+func (c *Crowd) Close() {
+	c.ring.Close()
+	c.many.end()
+}

@@ -1,0 +1,34 @@
+package measure
+
+import (
+	"context"
+
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+// many is a [System] like [Mutexes] whose processes share one client, so that there
+// can be a thousand of them.
+type many struct {
+	store   dsync.Store
+	end     func()
+	options dsync.Options
+}
+
+var _ System = (*many)(nil)
+
+func newMany(ctx context.Context, t *Target, opt dsync.Options) (*many, error) {
+	store, end, err := t.store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &many{store, end, opt}, nil
+}
+
+// Open implements [System].
+func (m *many) Open(context.Context) (Process, error) {
+	s, err := dsync.New(m.store, &m.options)
+	if err != nil {
+		return nil, err
+	}
+	return &mutexes{s}, nil
+}

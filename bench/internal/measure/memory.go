@@ -1,0 +1,102 @@
+package measure
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// HeldMemory returns the bytes that each of n held locks takes of the process's
+// memory, stacks included: what is in use with them less what is left without. Its
+// holder in the store is in it, some 200 bytes, as the store is in the same memory.
+func HeldMemory(n int) (float64, error) {
+	s, err := sessionOn(dsynctest.NewMemory())
+	if err != nil {
+		return 0, err
+	}
+	defer s.Close(context.Background())
+	held := make([]*dsync.Mutex, n)
+	for i := range held {
+		held[i] = s.Mutex(numbered(i))
+		held[i].Lock()
+	}
+	with := inUse()
+	for i, mu := range held {
+		mu.Unlock()
+		held[i] = nil
+	}
+	bytes := float64(with-inUse()) / float64(n)
+	runtime.KeepAlive(held)
+	return bytes, nil
+}
+
+// OneKey and OwnKeys say what those of [WaiterMemory] wait for.
+func OneKey(int) string    { return "key" }
+func OwnKeys(i int) string { return numbered(i) }
+
+// WaiterMemory returns the bytes that each of n goroutines takes that wait for keys
+// held elsewhere. One after the other they come to wait: what a burst of commands takes
+// for a moment is not theirs.
+func WaiterMemory(n int, key func(int) string) (float64, error) {
+	store := dsynctest.NewMemory()
+	s, err := sessionOn(store)
+	if err != nil {
+		return 0, err
+	}
+	defer s.Close(context.Background())
+	other, err := sessionOn(store)
+	if err != nil {
+		return 0, err
+	}
+	defer other.Close(context.Background())
+	for i := range n {
+		if mu := other.Mutex(key(i)); mu.TryLockContext(context.Background()) != nil {
+			break // one key for all
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	without := inUse()
+	for i := range n {
+		wg.Go(func() { s.Mutex(key(i)).LockContext(ctx) })
+		if err = waitForLine(store, key(i)); err != nil {
+			break
+		}
+	}
+	time.Sleep(time.Second) // who waits in the process has no sign in the store
+	bytes := float64(inUse()-without) / float64(n)
+	cancel()
+	wg.Wait()
+	return bytes, err
+}
+
+// waitForLine waits until somebody stands in the store's line for the key.
+func waitForLine(store dsync.Store, key string) error {
+	for {
+		st, err := store.Load(context.Background(), key)
+		if err != nil || st.Waiting > 0 {
+			return err
+		}
+		time.Sleep(10 * time.Microsecond)
+	}
+}
+
+// inUse returns the bytes of the heap that are in use, and of stacks.
+func inUse() int64 {
+	runtime.GC()
+	runtime.GC() // what a finalizer kept
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
+}
+
+func sessionOn(store dsync.Store) (*dsync.Session, error) {
+	return dsync.New(store, &dsync.Options{Retention: -1})
+}
+
+func numbered(i int) string { return fmt.Sprintf("key %d", i) }

@@ -1,0 +1,141 @@
+package measure
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// A Ring is processes that all want one key: one has it, the others wait.
+type Ring struct {
+	// Settle is how long after each hand-off it takes who had the key, at the most, to
+	// wait for it again in earnest: settling.
+	Settle time.Duration
+
+	Leave bool // who had the key does not wait for it again
+
+	sys    System
+	key    string
+	cancel context.CancelFunc
+	ctx    context.Context // of those that wait
+	procs  []Process
+	locks  []Locker
+	got    chan grant
+	wg     sync.WaitGroup
+	holder int
+}
+
+type grant struct {
+	process int
+	at      time.Time
+	err     error
+}
+
+// NewRing opens n processes, one after the other, and returns when one has the key
+// and the others have asked for it.
+func NewRing(ctx context.Context, sys System, key string, n int) (*Ring, error) {
+	r := newRing(ctx, sys, key, n)
+	for range n {
+		if err := r.add(ctx); err != nil {
+			r.Close()
+			return nil, err
+		}
+	}
+	return r, settle(ctx, r.Settle)
+}
+
+const settling = 25 * time.Millisecond
+
+// newRing returns a ring without a process, which has room for n.
+func newRing(ctx context.Context, sys System, key string, n int) *Ring {
+	r := &Ring{Settle: settling, sys: sys, key: key, got: make(chan grant, n), holder: -1}
+	r.ctx, r.cancel = context.WithCancel(ctx)
+	return r
+}
+
+// add opens a process. The first gets the key; the others are about to ask for it.
+func (r *Ring) add(ctx context.Context) error {
+	p, err := r.sys.Open(ctx)
+	if err != nil {
+		return err
+	}
+	r.procs = append(r.procs, p)
+	l, err := p.Locker(ctx, r.key)
+	if err != nil {
+		return err
+	}
+	r.locks = append(r.locks, l)
+	r.wait(len(r.locks) - 1)
+	if len(r.locks) == 1 {
+		_, err = r.next(ctx)
+	}
+	return err
+}
+
+// settle waits for those who wait to be in line, so that it costs nobody else's time.
+func settle(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// wait has the process wait for the key.
+func (r *Ring) wait(process int) {
+	l := r.locks[process]
+	r.wg.Go(func() {
+		err := l.Lock(r.ctx)
+		r.got <- grant{process, time.Now(), err}
+	})
+}
+
+// next waits for the next process to have the key, and returns when it had it.
+func (r *Ring) next(ctx context.Context) (time.Time, error) {
+	select {
+	case g := <-r.got:
+		if g.err == nil {
+			r.holder = g.process
+		}
+		return g.at, g.err
+	case <-ctx.Done():
+		return time.Time{}, fmt.Errorf("no process got the key: %w", ctx.Err())
+	}
+}
+
+// HandOff is the [Op] from the call of Unlock to the next process having the key. It
+// returns when the former holder is likely to be in line again.
+func (r *Ring) HandOff(ctx context.Context) (time.Duration, error) {
+	former, unlocked := r.holder, make(chan error, 1)
+	r.holder = -1
+	begin := time.Now()
+	go func() { unlocked <- r.locks[former].Unlock(ctx) }()
+	at, err := r.next(ctx)
+	if unlockErr := <-unlocked; err == nil {
+		err = unlockErr
+	}
+	if err != nil {
+		return 0, err
+	}
+	if r.Leave {
+		return at.Sub(begin), nil
+	}
+	r.wait(former)
+	return at.Sub(begin), settle(ctx, r.Settle)
+}
+
+// Close has the processes give up waiting, and closes them.
+func (r *Ring) Close() {
+	r.cancel()
+	r.wg.Wait()
+	if r.holder >= 0 {
+		r.locks[r.holder].Unlock(context.WithoutCancel(r.ctx))
+	}
+	var wg sync.WaitGroup
+	for _, p := range r.procs {
+		wg.Go(func() { p.Close() })
+	}
+	wg.Wait()
+}

@@ -1,0 +1,56 @@
+package measure_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/bench/internal/measure"
+)
+
+// Mutexes and elections go round: everyone gets its turn, and at the end all is free.
+func TestRing(t *testing.T) {
+	for name, system := range map[string]func(*measure.Target) measure.System{
+		"mutexes":   func(to *measure.Target) measure.System { return &measure.Mutexes{Target: to} },
+		"elections": func(to *measure.Target) measure.System { return &measure.Elections{Target: to} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				to := measure.Memory()
+				ring, err := measure.NewRing(t.Context(), system(to), "ring", 3)
+				if err != nil {
+					t.Fatal(err)
+				}
+				before := 0
+				for i := range 3 + 6 {
+					if i == 3 { // each has waited once
+						before = to.Commands()
+					}
+					if took, err := ring.HandOff(t.Context()); err != nil || took >= time.Second {
+						t.Errorf("hand-off: %v, %v; want less than a second: nobody polls", took, err)
+					}
+				}
+				// A release and a return to the line each.
+				if got := to.Commands() - before; got != 2*6 {
+					t.Errorf("%d commands for 6 hand-offs, want 12", got)
+				}
+				ring.Close()
+				p, err := system(to).Open(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer p.Close()
+				l, err := p.Locker(t.Context(), "ring")
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if err := l.Lock(ctx); err != nil {
+					t.Errorf("the key is not free at the end: %v", err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,26 @@
+package measure
+
+import (
+	"slices"
+	"time"
+)
+
+// A Sample is what an [Op] returned, in the order of its calls.
+type Sample []time.Duration
+
+// Median returns the median, 0 of an empty sample.
+func (s Sample) Median() time.Duration {
+	if len(s) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(s))
+	return (sorted[(len(s)-1)/2] + sorted[len(s)/2]) / 2
+}
+
+// Max returns the longest, 0 of an empty sample.
+func (s Sample) Max() time.Duration {
+	if len(s) == 0 {
+		return 0
+	}
+	return slices.Max(s)
+}

@@ -1,0 +1,48 @@
+package servers
+
+import (
+	"os"
+	"os/exec"
+	"os/user"
+	"strconv"
+	"syscall"
+
+	"github.com/leasehold-go/leasehold/internal/spawn"
+)
+
+// An account is whom a process runs as.
+type account struct{ uid, gid uint32 }
+
+// unprivileged returns nil, or if we are root the account of that name: PostgreSQL
+// refuses to be root.
+func unprivileged(name string) (*account, error) {
+	if os.Getuid() != 0 {
+		return nil, nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	return &account{uint32(uid), uint32(gid)}, nil
+}
+
+// prepare has the process run as the account, or as who we are if it is nil, and end
+// with this one.
+func (a *account) prepare(cmd *exec.Cmd) {
+	spawn.EndWithParent(cmd)
+	if a == nil {
+		return
+	}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: a.uid, Gid: a.gid}
+}

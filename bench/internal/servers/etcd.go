@@ -1,0 +1,58 @@
+package servers
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/leasehold-go/leasehold/internal/spawn"
+)
+
+// An Etcd is one member of etcd.
+type Etcd struct {
+	Addr    string // host:port
+	Version string
+	d       *daemon
+}
+
+// StartEtcd starts etcd as it is by default: every write is synced.
+func StartEtcd(ctx context.Context) (*Etcd, error) {
+	path, err := program("etcd")
+	if err != nil {
+		return nil, err
+	}
+	free, err := spawn.FreePorts(2)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := directory("etcd")
+	if err != nil {
+		return nil, err
+	}
+	addr, peer := "127.0.0.1:"+free[0], "http://127.0.0.1:"+free[1]
+	d, err := start(ctx, spec{dir: dir, end: os.Kill, args: []string{
+		path, "--data-dir", dir, "--log-level", "error",
+		"--listen-client-urls", "http://" + addr, "--advertise-client-urls", "http://" + addr,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer,
+	}}, connects(addr))
+	if err != nil {
+		return nil, fmt.Errorf("etcd: %w", err)
+	}
+	return &Etcd{addr, version(path), d}, nil
+}
+
+// Stop ends the process.
+func (e *Etcd) Stop() { e.d.stop() }
+
+// connects is whether somebody listens.
+func connects(addr string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}
+}

@@ -1,0 +1,23 @@
+package servers
+
+import (
+	"context"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/mongod"
+)
+
+// StartMongod starts a replica set of that many members, journaled as by default, and
+// returns when all of them have the data.
+func StartMongod(ctx context.Context, members int) (*mongod.Set, error) {
+	path, err := program("mongod")
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	return mongod.Start(ctx, path, mongod.Spec{
+		Members: members,
+		Args:    []string{"--wiredTigerCacheSizeGB", "0.5", "--oplogSize", "512"},
+	})
+}

@@ -1,0 +1,45 @@
+package servers
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/leasehold-go/leasehold/internal/spawn"
+)
+
+// A Redis is one Redis.
+type Redis struct {
+	Addr    string // host:port
+	Version string
+	d       *daemon
+}
+
+// StartRedis starts Redis with its append-only file, which it syncs once a second, the
+// default there: up to a second of locks is lost with the machine.
+func StartRedis(ctx context.Context) (*Redis, error) {
+	path, err := program("redis-server")
+	if err != nil {
+		return nil, err
+	}
+	free, err := spawn.FreePorts(1)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := directory("redis")
+	if err != nil {
+		return nil, err
+	}
+	addr := "127.0.0.1:" + free[0]
+	d, err := start(ctx, spec{dir: dir, end: os.Kill, args: []string{
+		path, "--bind", "127.0.0.1", "--port", free[0], "--dir", dir,
+		"--appendonly", "yes", "--appendfsync", "everysec", "--save", "",
+	}}, connects(addr))
+	if err != nil {
+		return nil, fmt.Errorf("redis: %w", err)
+	}
+	return &Redis{addr, version(path), d}, nil
+}
+
+// Stop ends the process.
+func (r *Redis) Stop() { r.d.stop() }

@@ -1,0 +1,17 @@
+package main
+
+// A column is what is measured on.
+type column int
+
+const (
+	one column = iota // this library, on one member or on MONGODB_URI
+	three
+	etcd
+	postgres
+	redis
+	columns
+)
+
+func (c column) String() string {
+	return [columns]string{"one member", "three members", "etcd", "PostgreSQL", "Redis"}[c]
+}

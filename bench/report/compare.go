@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/leasehold-go/leasehold/bench/internal/measure"
+)
+
+// A contender is one column's part of a comparison: what is measured, and the unit,
+// which is nil for peers: theirs is that of one member.
+type contender struct {
+	column   column
+	op, unit measure.Op
+}
+
+// units are the samples of the units, by column.
+type units map[column]measure.Sample
+
+// of is the sample of c's unit, or of one member's.
+func (u units) of(c column) measure.Sample {
+	if s, ok := u[c]; ok {
+		return s
+	}
+	return u[one]
+}
+
+// compare interleaves all ops, notes the units' samples, and returns the row with the
+// ratios of the medians.
+func (r *report) compare(ctx context.Context, line row, n int, u units, cs ...contender) (row, error) {
+	var ops []measure.Op
+	for _, c := range cs {
+		ops = append(ops, c.op)
+		if c.unit != nil {
+			ops = append(ops, c.unit)
+		}
+	}
+	samples, err := measure.Interleave(ctx, n, ops...)
+	if err != nil {
+		return line, err
+	}
+	took := make(map[column]measure.Sample)
+	for _, c := range cs {
+		took[c.column], samples = samples[0], samples[1:]
+		if c.unit != nil {
+			u[c.column], samples = samples[0], samples[1:]
+		}
+	}
+	for c, s := range took {
+		line = line.put(c, ratio(s.Median(), u.of(c).Median()), milliseconds(s.Median())+by(u[c]))
+	}
+	return line, nil
+}
+
+func by(unit measure.Sample) string {
+	if unit == nil {
+		return ""
+	}
+	return " / " + milliseconds(unit.Median())
+}
+
+func ratio(a, b time.Duration) string {
+	if b == 0 {
+		return "no unit"
+	}
+	return fmt.Sprintf("%.2f", a.Seconds()/b.Seconds())
+}
+
+func milliseconds(d time.Duration) string {
+	return fmt.Sprintf("%.3g ms", float64(d)/float64(time.Millisecond))
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/leasehold-go/leasehold/bench/internal/measure"
+)
+
+// crowd is what a release costs where many sessions wait for the key, without their
+// heartbeats and polls: see [measure.Crowd].
+func (r *report) crowd(ctx context.Context) ([]row, error) {
+	name := fmt.Sprintf("A release with %d sessions in line", r.effort.crowd-1)
+	if !r.lab.here[one] {
+		return []row{{name: name}}, nil
+	}
+	t, err := r.lab.target(one)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close(context.WithoutCancel(ctx))
+	crowd, err := measure.NewCrowd(ctx, t.Counted(), r.effort.crowd)
+	if err != nil {
+		return nil, err
+	}
+	defer crowd.Close()
+	logged, err := t.Logged(ctx)
+	if err != nil {
+		return nil, err
+	}
+	commands, events := t.Commands(), t.Events()
+	var took measure.Sample
+	for range r.effort.releases {
+		d, err := crowd.Release(ctx)
+		if err != nil {
+			return nil, err
+		}
+		took = append(took, d)
+	}
+	time.Sleep(time.Second) // who was woken for nothing
+	commands, events = t.Commands()-commands, t.Events()-events
+	log, err := logged()
+	if err != nil {
+		return nil, err
+	}
+	per := func(what string, n int) row {
+		return row{name: name + ": " + what, unit: "each release"}.
+			put(one, quotient(float64(n), float64(len(took))), fmt.Sprintf("%d / %d, %s each", n, len(took), milliseconds(took.Median())))
+	}
+	return []row{
+		per("commands of all sessions", commands),
+		per("writes", log.Entries),
+		per("events pushed", events),
+	}, nil
+}

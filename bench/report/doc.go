@@ -1,0 +1,10 @@
+// Command report measures what the README states, all in one run, and prints it as
+// Markdown: a table of ratios and counts, and one of the medians behind them.
+//
+//	go run ./bench/report -readme README.md
+//
+// It takes the server at MONGODB_URI, or starts what it finds of mongod, etcd,
+// PostgreSQL and Redis, on loopback, in temporary directories, and ends them. What is
+// not there is "not here" in the tables. Ratios are of medians of times that were
+// taken in turn, in one loop; nothing else should run on the machine meanwhile.
+package main

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/leasehold-go/leasehold/bench/internal/measure"
+	"github.com/leasehold-go/leasehold/bench/internal/peer"
+	"github.com/leasehold-go/leasehold/bench/internal/servers"
+)
+
+// A lab is the servers that are here.
+type lab struct {
+	uris     [columns]string // of one and three
+	given    bool            // one is MONGODB_URI, whatever that is
+	pid      int             // of one's process, 0 if it is not ours
+	etcd     *peer.Etcd
+	postgres *peer.Postgres
+	redis    *peer.Redis
+
+	here    [columns]bool
+	about   [columns]string // the version, or why it is not here
+	stops   []func()
+	targets atomic.Int64
+}
+
+// findLab takes or starts whatever is here.
+func findLab(ctx context.Context) *lab {
+	l := &lab{}
+	if uri := os.Getenv("MONGODB_URI"); uri != "" {
+		l.uris[one], l.given = uri, true
+		l.found(one, "", nil)
+		l.found(three, "", fmt.Errorf("%w: MONGODB_URI is given", servers.ErrNotHere))
+	} else {
+		for c, members := range map[column]int{one: 1, three: 3} {
+			m, err := servers.StartMongod(ctx, members)
+			if l.found(c, "", err) {
+				l.uris[c] = m.URI()
+				l.stops = append(l.stops, m.Stop)
+				if c == one {
+					l.pid = m.Members()[0].PID()
+				}
+			}
+		}
+	}
+	for _, c := range []column{one, three} {
+		if l.here[c] {
+			l.askVersion(ctx, c)
+		}
+	}
+	if e, err := servers.StartEtcd(ctx); l.found(etcd, "", err) {
+		l.about[etcd], l.etcd = "etcd "+e.Version, &peer.Etcd{Addr: e.Addr}
+		l.stops = append(l.stops, e.Stop)
+	}
+	if p, err := servers.StartPostgres(ctx); l.found(postgres, "", err) {
+		l.about[postgres], l.postgres = "PostgreSQL "+p.Version, &peer.Postgres{URI: p.URI}
+		l.stops = append(l.stops, p.Stop)
+	}
+	if r, err := servers.StartRedis(ctx); l.found(redis, "", err) {
+		l.about[redis], l.redis = "Redis "+r.Version, &peer.Redis{Addr: r.Addr}
+		l.stops = append(l.stops, r.Stop)
+	}
+	return l
+}
+
+// found notes that c is here, or why not.
+func (l *lab) found(c column, about string, err error) bool {
+	l.here[c], l.about[c] = err == nil, about
+	if err != nil {
+		l.about[c] = strings.TrimPrefix(err.Error(), servers.ErrNotHere.Error()+": ")
+		if !errors.Is(err, servers.ErrNotHere) {
+			fmt.Fprintf(os.Stderr, "report: %v: %v\n", c, err)
+		}
+	}
+	return err == nil
+}
+
+// askVersion asks a mongod for its version.
+func (l *lab) askVersion(ctx context.Context, c column) {
+	t, err := measure.Server(l.uris[c], "admin")
+	if err != nil {
+		l.found(c, "", err)
+		return
+	}
+	defer t.DB.Client().Disconnect(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	var info struct {
+		Version string `bson:"version"`
+	}
+	err = t.DB.RunCommand(ctx, bson.D{{Key: "buildInfo", Value: 1}}).Decode(&info)
+	l.found(c, fmt.Sprintf("MongoDB %s, %s", info.Version, l.head(c)), err)
+}
+
+// head is what stands above the column.
+func (l *lab) head(c column) string {
+	if c == one && l.given {
+		return "MONGODB_URI"
+	}
+	return c.String()
+}
+
+// target returns a database of its own on one of the mongods.
+func (l *lab) target(c column) (*measure.Target, error) {
+	return measure.Server(l.uris[c], fmt.Sprintf("leasehold_report_%d_%d", os.Getpid(), l.targets.Add(1)))
+}
+
+// stop ends what was started.
+func (l *lab) stop() {
+	for _, stop := range l.stops {
+		stop()
+	}
+}

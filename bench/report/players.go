@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/leasehold-go/leasehold/bench/internal/measure"
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+// A player is a column's part of a measurement.
+type player struct {
+	column column
+	system measure.System
+	raw    *measure.Raw // nil: a peer
+	target *measure.Target
+}
+
+// etcdSettle is longer, as etcd sends what happened to a watch that begins in the past,
+// as its locks' do, only every 100 ms.
+const etcdSettle = 150 * time.Millisecond
+
+// ring returns n processes that want the key.
+func (p player) ring(ctx context.Context, key string, n int) (*measure.Ring, error) {
+	ring, err := measure.NewRing(ctx, p.system, key, n)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", p.column, err)
+	}
+	if p.column == etcd {
+		ring.Settle = etcdSettle
+	}
+	return ring, nil
+}
+
+// players returns those that are here, and what ends them. system makes this library's
+// part of a target.
+func (r *report) players(ctx context.Context, system func(*measure.Target) measure.System, can ...column) (_ []player, end func(), err error) {
+	var ps []player
+	end = func() {
+		for _, p := range ps {
+			if p.target != nil {
+				if p.raw != nil {
+					p.raw.Close()
+				}
+				p.target.Close(context.WithoutCancel(ctx))
+			}
+		}
+	}
+	defer func() {
+		if err != nil {
+			end()
+		}
+	}()
+	for _, c := range can {
+		if !r.lab.here[c] {
+			continue
+		}
+		p := player{column: c}
+		switch c {
+		case one, three:
+			if p.target, err = r.lab.target(c); err != nil {
+				return nil, nil, err
+			}
+			p.system = system(p.target)
+			if p.raw, err = measure.NewRaw(p.target, "raw"); err != nil {
+				return nil, nil, err
+			}
+		case etcd:
+			p.system = r.lab.etcd
+		case postgres:
+			p.system = r.lab.postgres
+		case redis:
+			p.system = r.lab.redis
+		}
+		ps = append(ps, p)
+	}
+	return ps, end, nil
+}
+
+func mutexes(t *measure.Target) measure.System { return &measure.Mutexes{Target: t} }
+
+func unhanded(t *measure.Target) measure.System {
+	return &measure.Mutexes{Target: t, Options: dsync.Options{Turn: -1}}
+}
+
+func elections(t *measure.Target) measure.System { return &measure.Elections{Target: t} }

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestQuickReport makes the quick report of whatever is here: every measure has its
+// row, and every cell a figure, or why it has none.
+func TestQuickReport(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a minute")
+	}
+	l := findLab(t.Context())
+	defer l.stop()
+	r := &report{lab: l, effort: few, log: t.Output()}
+	if err := r.measure(t.Context(), ""); err != nil {
+		t.Error(err)
+	}
+	text := r.markdown()
+	t.Log("\n" + text)
+	if len(r.rows) < len(measurements) {
+		t.Errorf("%d rows of %d measures", len(r.rows), len(measurements))
+	}
+	figure := regexp.MustCompile(`^\d`)
+	for _, m := range measurements {
+		rows := 0
+		for _, row := range r.rows {
+			if row.measure != m.name {
+				continue
+			}
+			rows++
+			for _, c := range row.can {
+				cell := row.cells[c]
+				switch {
+				case !l.here[c] && cell.ratio != "not here":
+					t.Errorf("%s, %v is not here: %q", row.name, c, cell.ratio)
+				case l.here[c] && cell.ratio == "":
+					t.Errorf("%s, %v is here: no figure", row.name, c)
+				case l.here[c] && cell.ratio != "" && !figure.MatchString(cell.raw) && !strings.HasPrefix(cell.raw, "TTL"):
+					t.Errorf("%s, %v: %q is no figure", row.name, c, cell.raw)
+				}
+			}
+		}
+		if rows == 0 {
+			t.Errorf("%s: no row", m.name)
+		}
+	}
+}
+
+func TestReplaceTable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "README.md")
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func() string {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	write("before\n" + tableBegin + tableEnd + "after\n")
+	for _, table := range []string{"| a |\n", "| b |\n"} {
+		if err := replaceTable(path, table); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := read(), "before\n"+tableBegin+"\n"+table+"\n"+tableEnd+"after\n"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	for _, text := range []string{"", tableBegin, tableEnd + tableBegin} {
+		write(text)
+		if err := replaceTable(path, "| a |\n"); err == nil {
+			t.Errorf("%q has no place for a table, and there is no error", text)
+		}
+		if got := read(); got != text {
+			t.Errorf("got %q, want %q as it was", got, text)
+		}
+	}
+}
+
+// The README has the place that -readme fills.
+func TestREADMEHasThePlace(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), tableBegin)
+	if !ok || !strings.Contains(rest, tableEnd) {
+		t.Errorf("no %q followed by %q", tableBegin, tableEnd)
+	}
+}
+
+func TestFill(t *testing.T) {
+	r := &report{lab: &lab{here: [columns]bool{one: true}}}
+	got := r.fill(row{can: []column{one, etcd}}.put(one, "1.00", "2 ms"))
+	want := [columns]cell{one: {"1.00", "2 ms"}, etcd: {"not here", "not here"}}
+	if got.cells != want {
+		t.Errorf("got %v, want %v", got.cells, want)
+	}
+}
