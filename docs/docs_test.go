@@ -1,0 +1,174 @@
+// Package docs_test checks docs/*.md: their code is that of Examples, their links lead
+// somewhere, and the texts of errors that they explain are those of the code. That the
+// tests exist that they name is checked by internal/table.
+package docs_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// pages returns the text of every page, by name.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	texts := map[string]string{}
+	for _, pattern := range []string{"*.md", "model/*.md"} {
+		names, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts[name] = string(text)
+		}
+	}
+	if len(texts) < 5 {
+		t.Fatalf("%d pages, want more", len(texts))
+	}
+	return texts
+}
+
+// trimmed is code without the space around its lines, and without empty ones.
+func trimmed(code string) string {
+	var b strings.Builder
+	for line := range strings.Lines(code) {
+		if line = strings.TrimSpace(line); line != "" {
+			b.WriteString(line + "\n")
+		}
+	}
+	return b.String()
+}
+
+// B23: every block of Go is in the body of a function of examples_test.go, which is
+// compiled, and run if it is an Example. Blocks of other libraries say that they are
+// "theirs".
+func TestCodeIsFromExamples(t *testing.T) {
+	source, err := os.ReadFile("examples_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, "examples_test.go", source, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bodies []string
+	for _, d := range file.Decls {
+		if fn, ok := d.(*ast.FuncDecl); ok {
+			bodies = append(bodies, trimmed(string(source[fset.Position(fn.Body.Lbrace).Offset+1:fset.Position(fn.Body.Rbrace).Offset])))
+		}
+	}
+	block := regexp.MustCompile("(?s)```go\n(.*?)```")
+	n := 0
+	for name, text := range pages(t) {
+	blocks:
+		for _, m := range block.FindAllStringSubmatch(text, -1) {
+			n++
+			code := trimmed(m[1])
+			for _, body := range bodies {
+				if strings.Contains("\n"+body, "\n"+code) {
+					continue blocks
+				}
+			}
+			t.Errorf("%s: no function of examples_test.go has\n%s", name, m[1])
+		}
+	}
+	if n < 10 {
+		t.Errorf("%d blocks of Go, want more", n)
+	}
+}
+
+// Relative links lead to files, and to headings that are there.
+func TestLinks(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	texts := pages(t)
+	for name, text := range texts {
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			path, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(path, "://") {
+				continue
+			}
+			target := name
+			if path != "" {
+				target = filepath.Join(filepath.Dir(name), path)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if anchor != "" && !anchors(texts[target])[anchor] {
+				t.Errorf("%s: %s has no heading %q", name, target, anchor)
+			}
+		}
+	}
+}
+
+// anchors are what GitHub makes of the headings.
+func anchors(text string) map[string]bool {
+	drop := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	all := map[string]bool{}
+	for line := range strings.Lines(text) {
+		if heading := strings.TrimLeft(line, "#"); len(heading) < len(line) {
+			heading = drop.ReplaceAllString(strings.ToLower(strings.TrimSpace(heading)), "")
+			all[strings.ReplaceAll(heading, " ", "-")] = true
+		}
+	}
+	return all
+}
+
+// The texts that operations.md explains, which are the headings in code marks under
+// "Troubleshooting", are those of the library; "…" stands for what differs.
+func TestErrorTextsAreTheCodes(t *testing.T) {
+	_, section, ok := strings.Cut(pages(t)["operations.md"], "\n## Troubleshooting\n")
+	if !ok {
+		t.Fatal("operations.md has no section of that name")
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	known := texts(t)
+	n := 0
+	for line := range strings.Lines(section) {
+		heading, ok := strings.CutPrefix(line, "### `")
+		if !ok {
+			continue
+		}
+		n++
+		heading = strings.TrimSuffix(strings.TrimSpace(heading), "`")
+		for part := range strings.SplitSeq(heading, "…") {
+			if part = strings.TrimSpace(part); len(part) > 1 && !strings.Contains(known, part) {
+				t.Errorf("the library has no text %q", part)
+			}
+		}
+	}
+	if n < 10 {
+		t.Errorf("%d texts, want more", n)
+	}
+}
+
+// texts are all strings of the library's packages.
+func texts(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	for _, folder := range []string{"../dsync", "../leader", "../clockcheck"} {
+		err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			all.WriteString(strings.ReplaceAll(string(text), `\"`, `"`))
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all.String()
+}

@@ -1,0 +1,47 @@
+/* Fence: what an old holder writes late is refused by the document.
+ *
+ * Stands for: dsync/mongo/fence.go guarded (the filter: no greater token seen), fence_stamp.go stamp (each write leaves
+ * its token), Raise, DeleteOne and Upsert.
+ * Abstracts from: the lock (two holders, one after the other, tokens 1 and 2; the first was frozen, its writes may come
+ * at any time, and again), and from which document of several.
+ *
+ * Checked: once the newer holder's token is in the document no write of the older one is applied; and what the newer
+ * one writes by what it read loses no write in between (it raises first).
+ */
+byte tok, val;      /* of the document: the token it has seen; how often it was written */
+bit exists=1, forgot;
+byte st;            /* the newer holder: 0 begins 1 raised 2 has read 3 has written 4 has deleted */
+byte read, wrote1;  /* what it read; writes of the older one that were applied */
+bit seen2;          /* a write of the newer one was applied */
+#ifdef BUG_FILTER
+#define PASSES(t) 1
+#else
+#define PASSES(t) (tok<=(t))
+#endif
+inline write(t) {
+  if :: exists && PASSES(t) -> assert(!(seen2 && (t)==1));
+#ifndef BUG_STAMP
+        tok=t;
+#endif
+        if :: (t)==2 -> seen2=1 :: else fi
+     :: else fi }
+init { do
+ /* the older holder's write comes: at most twice, that is enough */
+ :: d_step { wrote1<2 && exists && PASSES(1) -> write(1); val=val+1; wrote1=wrote1+1 }
+#ifdef LIMIT_UPSERT  /* documented: with a document goes the token it has seen */
+ :: d_step { wrote1<2 && !exists -> exists=1; tok=1; wrote1=wrote1+1; assert(!seen2) }
+#endif
+ /* the newer one: raises, reads, writes what it read and one more */
+#ifdef BUG_NORAISE
+ :: d_step { st==0 -> st=1 }
+#else
+ :: d_step { st==0 -> write(2); st=1 }
+#endif
+ :: d_step { st==1 -> read=val; st=2 }
+ :: d_step { st==2 -> assert(val==read); write(2); val=read+1; st=3 }
+#if defined(DELETES) || defined(LIMIT_UPSERT)
+ :: d_step { st==3 && exists && PASSES(2) -> exists=0; tok=0; st=4 }
+#endif
+ :: st>=3 && wrote1==2 -> break
+ :: st>=3 && !(exists && PASSES(1)) -> break
+ od }

@@ -1,0 +1,107 @@
+/* Tokens: over grants, hand-overs in a process, clean-up of idle records, a clock that goes back.
+ *
+ * Stands for: dsync/mongo/shapes_settle.go settle (token, room: after a claim that has all of the key and yields the
+ * record's t is ahead by tokenRoom - tokenStep), dsync/hold.go grant (h.last), handover.go handOver (the next token),
+ * dsync/mongo/short.go after and shapes_short.go, sweep.go idleKeys, with RESIZE resize.go (a record without t).
+ * Abstracts from: who holds; several grants of one write (each is a grant here). STEP stands for 1,024, ROOM for
+ * 65,536, a tick for a millisecond, R for the retention, BACK for how far a clock may go back at a fail-over, LAG for how
+ * far a short Acquire that is not void may be behind the clock.
+ *
+ * Checked: every token that anyone gets is greater than all before it.
+ */
+#define STEP 2
+#define ROOM 4
+#ifndef R
+#define R 2
+#endif
+#ifndef BACK
+#define BACK 1
+#endif
+#ifndef LAG
+#define LAG 0
+#endif
+#ifndef ENDTIME
+#define ENDTIME 12
+#endif
+#define MAXT 60
+byte now=BACK+1, sk;       /* the clock of the first server, and by how much the present one's is behind it */
+byte t, at; bit exists;    /* the record: the last token with its room, the time of the last grant */
+byte held, cur, last, mx;  /* 1: a part or a plain hold, 2: all of the key, with Yield; its token, the last in its room */
+#define NOW (now-sk)
+#ifdef BUG_CLOCK_ONLY
+#define NEXT (NOW*STEP)
+#elif defined(BUG_NO_CLOCK)
+#define NEXT (t+STEP)
+#else
+#define NEXT ((t+STEP)>(NOW*STEP) -> (t+STEP) : (NOW*STEP))
+#endif
+#ifdef BUG_NO_ROOM
+#define LEFT(y) 0
+#else
+#define LEFT(y) ((y) -> ROOM-STEP : 0)
+#endif
+#ifdef BUG_ROOM_OF_PART
+#define LAST(y) (cur+ROOM-1)
+#else
+#define LAST(y) ((y) -> cur+ROOM-1 : cur+STEP-1)
+#endif
+#ifdef BUG_SWEEP_BY_USE
+#define IDLE (at+R<=NOW)
+#else
+#define IDLE (NOW>=R && t<=(NOW-R)*STEP && at+R<=NOW)
+#endif
+inline got(x) { assert((x)>mx); mx=x }
+inline grant(y) { exists=1; cur=NEXT; t=cur+LEFT(y); at=NOW; held=1+y; last=LAST(y); got(cur) }
+/* The short commands, of a record that is there: of a free key, or of the first in line as a plain hold is released.
+ * The client chooses the token: at least a step after a last one that it knows, and at most what NEXT is then, as what
+ * it knows of the clock may lag. One that was sent may arrive at any later time, and again. Of the condition of a Release,
+ * that t is the token of its hold, the model has what follows from it: t is a step behind. */
+byte sent;                 /* the token of one that was sent, 0 if none was */
+#ifdef BUG_SHORT_TOKEN
+#define WRITTEN t
+#else
+#define WRITTEN cur
+#endif
+#ifdef BUG_SHORT_SAME
+#define AHEAD 0
+#else
+#define AHEAD STEP
+#endif
+#ifdef BUG_SHORT_LATE
+#define NONELATER 1
+#else
+#define NONELATER (t+AHEAD<=sent)
+#endif
+#ifdef BUG_SHORT_ROOM
+#define SIMPLE(y) 1
+#else
+#define SIMPLE(y) (!(y))
+#endif
+#ifdef RESIZE              /* of a record without t the clock must do, as NOW <= notAfter and the heartbeats have it */
+#define RECENT (t>0 || sent+LAG*STEP>=NOW*STEP)
+#else
+#define RECENT 1
+#endif
+#define SHORT(y) (sent && exists && held<2 && t<MAXT && NONELATER && RECENT && SIMPLE(y))
+inline short_grant(y) { cur=sent; t=WRITTEN; at=(NOW>LAG -> NOW-LAG : 0); held=1+y; last=LAST(y); got(cur) }
+init { do
+ :: d_step { !held && t<MAXT -> grant(0) }
+ :: d_step { !held && t<MAXT -> grant(1) }
+ :: atomic { exists && t<MAXT -> sent=t+AHEAD; do :: sent<NEXT -> sent++ :: break od }
+ :: d_step { SHORT(0) -> short_grant(0) }
+ :: d_step { SHORT(1) -> short_grant(1) }
+ :: d_step { held==1 && t<MAXT -> grant(0) }              /* another part, beside the first */
+#ifdef BUG_SAME_TOKEN
+ :: d_step { held && cur<last -> got(cur) }
+#else
+ :: d_step { held && cur<last -> cur++; got(cur) }        /* handed on in the process */
+#endif
+ :: d_step { held -> held=0; cur=0; last=0 }
+ :: d_step { exists && !held && IDLE -> exists=0; t=0; at=0 }
+#ifdef RESIZE
+ :: d_step { !exists -> exists=1; at=NOW }
+#endif
+ :: d_step { now<ENDTIME -> now++ }
+ :: d_step { sk==0 -> sk=BACK }
+ :: d_step { sk>0 -> sk=0 }
+ od }
