@@ -1,0 +1,106 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"text/tabwriter"
+)
+
+func main() {
+	only := flag.String("run", "", "only mutants whose name matches this `regexp`")
+	list := flag.Bool("list", false, "list the mutants, and run none")
+	verbose := flag.Bool("v", false, "show what the tests print")
+	count := flag.Int("count", 1, "have each mutant caught `n` times, for a new one whose test draws at random")
+	workers := flag.Int("p", runtime.NumCPU(), "try `n` mutants at once, each in a copy of its own")
+	flag.Parse()
+	if err := run(*only, *list, *verbose, *count, *workers); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+func run(only string, list, verbose bool, count, workers int) error {
+	re, err := regexp.Compile(only)
+	if err != nil {
+		return err
+	}
+	gomod, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return fmt.Errorf("go env GOMOD: %w", err)
+	}
+	root := filepath.Dir(strings.TrimSpace(string(gomod)))
+	all, err := load(filepath.Join(root, "internal", "mutants", "testdata"))
+	if err != nil {
+		return err
+	}
+	var chosen []mutant
+	for _, m := range all {
+		if re.MatchString(m.Name) {
+			chosen = append(chosen, m)
+		}
+	}
+	switch {
+	case len(chosen) == 0:
+		return fmt.Errorf("no mutant has a name that matches %q", only)
+	case list:
+		return show(chosen)
+	}
+	dir, err := os.MkdirTemp("", "mutants-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	labs := make([]lab, max(1, workers))
+	for i := range labs {
+		labs[i] = lab{dir: filepath.Join(dir, fmt.Sprint(i)), verbose: verbose}
+		if err := copyTree(labs[i].dir, root); err != nil {
+			return err
+		}
+	}
+	if err := labs[0].baseline(chosen); err != nil {
+		return err
+	}
+	next := make(chan mutant)
+	go func() {
+		defer close(next)
+		for range count {
+			for _, m := range chosen {
+				next <- m
+			}
+		}
+	}()
+	var bad atomic.Int64
+	var wg sync.WaitGroup
+	for _, l := range labs {
+		wg.Go(func() {
+			for m := range next {
+				if v := l.try(m); !v.good() {
+					bad.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := bad.Load(); n > 0 {
+		return fmt.Errorf("%d of %d are not caught: for one that survived a test is missing", n, count*len(chosen))
+	}
+	fmt.Printf("all %d mutants are caught\n", len(chosen))
+	return nil
+}
+
+func show(list []mutant) error {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	for _, m := range list {
+		fmt.Fprintf(w, "%s\t%s\t%s %s\n", m.Name, m.Breaks, m.Pkg, m.Test)
+	}
+	return errors.Join(w.Flush())
+}
