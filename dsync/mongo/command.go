@@ -13,6 +13,19 @@ import (
 // deadline to say it.
 const confirmLimit = 10 * time.Second
 
+// answerLimit is how long a command waits for its answer where ctx has no deadline
+// to say it: the driver would wait for ever on a connection that died without a word.
+// It is as long as the driver looks for a server by default.
+const answerLimit = 30 * time.Second
+
+// limited returns ctx with a deadline.
+func limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, answerLimit)
+}
+
 // run sends one command and returns its reply. It is always the plain command:
 // FindOneAndUpdate and its like send a transaction number for the driver's
 // retries, which costs the server a second write, and a retry is answered from a
@@ -30,7 +43,9 @@ func (s *Store) run(ctx context.Context, cmd bson.D) (bson.Raw, error) {
 }
 
 func (s *Store) send(ctx context.Context, cmd bson.Raw) (bson.Raw, error) {
-	return s.db.RunCommand(bare{ctx}, cmd).Raw()
+	ctx, cancel := limited(bare{ctx})
+	defer cancel()
+	return s.db.RunCommand(ctx, cmd).Raw()
 }
 
 // write is run with majority acknowledgement. The database's own write concern

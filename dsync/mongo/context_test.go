@@ -80,6 +80,24 @@ func TestStoreContextEnds(t *testing.T) {
 	}
 }
 
+// Without a deadline, too, a connection that died without a word ends the call.
+func TestStoreWithoutDeadline(t *testing.T) {
+	for _, m := range methods {
+		t.Run(m.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newFake(t).store(nil, func(call) bson.D { return silent })
+				start := time.Now()
+				if err := m.call(t.Context(), s); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %v, want context.DeadlineExceeded", err)
+				}
+				if got := time.Since(start); got != 30*time.Second {
+					t.Errorf("returned after %v, want 30s", got)
+				}
+			})
+		})
+	}
+}
+
 func TestStoreLateReplyKeepsConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)

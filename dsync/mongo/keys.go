@@ -31,7 +31,8 @@ func (s *Store) keys(ctx context.Context, prefix, after string, n int) (states [
 	case !utf8.ValidString(prefix) || !utf8.ValidString(after):
 		return nil, fmt.Errorf("%w: %q or %q is not UTF-8, as all keys are", dsync.ErrRefused, prefix, after)
 	}
-	ctx = bare{ctx}
+	ctx, cancel := limited(bare{ctx})
+	defer cancel()
 	within := bson.D{e("$gte", keyID(prefix)), e("$lt", successor(keyID(prefix))), e("$gt", keyID(after))}
 	raw, err := bson.Marshal(s.read([]bson.D{
 		// A record without a kind was made for a command that joined nothing.

@@ -3,6 +3,7 @@ package mongo_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -173,4 +175,29 @@ func TestConnectFailsWithoutServer(t *testing.T) {
 		close(f.done)
 		f.wait() // every connection is closed: nothing is left of the client
 	})
+}
+
+// One answer that gets lost on the way ends Open, whatever ctx says.
+func TestOpenLosesAnAnswer(t *testing.T) {
+	for _, nth := range []int{1, 2, 10, 24} { // not hello, which the fake answers by itself
+		t.Run(fmt.Sprint(nth), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				client := f.client()
+				f.script(func(c call) bson.D {
+					if len(f.took()) == nth {
+						return silent
+					}
+					return honest(c)
+				})
+				start := time.Now()
+				if _, err := dsyncmongo.Open(context.Background(), client.Database("app"), nil); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %v, want context.DeadlineExceeded", err)
+				}
+				if d := time.Since(start); d != 30*time.Second {
+					t.Errorf("Open took %v, want 30s", d)
+				}
+			})
+		})
+	}
 }

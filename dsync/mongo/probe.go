@@ -119,8 +119,12 @@ func (p *prober) sessions(ctx context.Context) error {
 	if left != 0 {
 		return wrong("bury", errors.New("an unknown session was to have no time left"), left)
 	}
-	if _, err := p.heartbeat(ctx, query("unknown"), nil); !errors.Is(err, dsync.ErrSessionDead) {
-		return wrong("heartbeat", errors.New("a dead session was to have none"), err)
+	pulse, err = p.heartbeat(ctx, query("unknown"), nil)
+	switch {
+	case err == nil:
+		return wrong("heartbeat", errors.New("a dead session was to have none"), pulse)
+	case !errors.Is(err, dsync.ErrSessionDead):
+		return fmt.Errorf("probe: %w", err)
 	}
 	return nil
 }

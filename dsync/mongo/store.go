@@ -15,7 +15,8 @@ import (
 // are acknowledged by a majority: a write that was applied but not confirmed so is
 // an error, since a fail-over could undo it. When a context's deadline passes, the
 // connection survives; when it is cancelled, the driver closes the connection
-// while the server may still execute the command: so cancel seldom.
+// while the server may still execute the command: so cancel seldom. A command whose
+// context has no deadline waits 30 seconds for its answer.
 //
 // All methods may be called concurrently.
 type Store struct {
