@@ -1,6 +1,7 @@
 package history_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -225,6 +226,45 @@ func TestUncertainIsNoViolation(t *testing.T) {
 			s := good()
 			c.plant(s)
 			if got := rules(t, s); len(got) > 0 {
+				t.Errorf("rules %q are broken, want none", got)
+			}
+		})
+	}
+}
+
+// An order is found also where there are many that won't do: in each of these the
+// search would last for hours if it went through all.
+func TestOrderIsFound(t *testing.T) {
+	const at, many = 100 * slot, 16
+	readers := func(s *story, at, asked time.Duration, token int64, each func(part)) {
+		for i := range int64(many) {
+			p := s.hold(at+time.Duration(i)*ms, fmt.Sprintf("r%d", i), "rw", token+i, 1, 100, true)
+			p.Ask().At = asked + time.Duration(i)*ms
+			each(p)
+		}
+	}
+	// A writer waits for a reader, and readers for the writer: they would fit beside the
+	// reader, too, but for what comes later.
+	wait := func(s *story) {
+		s.hold(at-slot, "r", "rw", 9000, 1, 100, true)
+		s.hold(at, "w", "rw", 10_000, 100, 100, false).Ask().At = at - 900*ms
+		readers(s, at+slot, at-800*ms, 11_000, func(part) {})
+		s.hold(at+2*slot, "w", "rw", 12_000, 100, 100, false)
+	}
+	for _, c := range []struct {
+		name  string
+		plant func(s *story)
+	}{
+		{"readers that wait for a writer", wait},
+		{"readers that were lost before", func(s *story) {
+			readers(s, at-2*slot, at-2*slot, 8000, func(p part) { p.lose() })
+			wait(s)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var s story
+			c.plant(&s)
+			if got := rules(t, &s); len(got) > 0 {
 				t.Errorf("rules %q are broken, want none", got)
 			}
 		})

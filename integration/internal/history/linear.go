@@ -21,6 +21,7 @@ type input struct {
 	kind   int
 	hold   *Hold
 	token  int64
+	after  int64  // of a grant: the greatest token that it must follow
 	answer string // of a write: "", Fenced, or "?"
 }
 
@@ -31,8 +32,9 @@ type lock struct {
 	last, lastTurn int64
 }
 
-// lockModel: grants fit, in the order of their tokens; only who holds can release, or
-// be dropped.
+// lockModel: grants fit, and each follows the one before in the order of tokens, so
+// that a wrong turn of the search ends at once; only who holds can release, or be
+// dropped.
 var lockModel = porcupine.Model{
 	Init: func() any { return lock{} },
 	Step: func(state, in, _ any) (bool, any) {
@@ -53,7 +55,7 @@ var lockModel = porcupine.Model{
 		if i.hold.Shared {
 			newest = s.lastTurn
 		}
-		if sum > i.hold.Limit || i.token <= newest {
+		if sum > i.hold.Limit || newest != i.after {
 			return false, s
 		}
 		s.holds = append(slices.Clone(s.holds), i.hold)
@@ -118,11 +120,10 @@ func (c *checker) linear(h *History, holds map[string][]*Hold) {
 	}
 
 	for key, all := range holds {
-		for _, o := range all {
-			if o.Token == 0 {
-				continue // its grant is like one whose answer was lost
-			}
-			add(key, o.Asked, o.Granted, input{kind: opAcquire, hold: o, token: o.Token})
+		// Without those whose grant is like one whose answer was lost.
+		granted := slices.DeleteFunc(slices.Clone(all), func(o *Hold) bool { return o.Token == 0 })
+		for _, o := range granted {
+			add(key, o.Asked, o.Granted, input{kind: opAcquire, hold: o, token: o.Token, after: after(o, granted)})
 			if o.Freed() {
 				add(key, o.Done, o.Released, input{kind: opRelease, hold: o})
 			} else {
@@ -139,4 +140,15 @@ func (c *checker) linear(h *History, holds map[string][]*Hold) {
 		add(w.key, w.call, w.returned, input{kind: opWrite, token: w.token, answer: answer})
 	}
 	search(fenceModel, "fence")
+}
+
+// after is the greatest token that the grant of a hold must follow: of all lesser ones,
+// or, if it shares, of those that do not.
+func after(o *Hold, granted []*Hold) (token int64) {
+	for _, p := range granted {
+		if p.Token < o.Token && !(o.Shared && p.Shared) {
+			token = max(token, p.Token)
+		}
+	}
+	return token
 }
