@@ -75,14 +75,11 @@ func nemesisWork(env *proc.Env) {
 		env.Fatal(err)
 	}
 	c.fence = dsyncmongo.NewFence(client.Database(c.DB).Collection(fencedColl), nil)
-	for {
-		c.session, err = dsyncmongo.Open(context.Background(), client.Database(c.DB), &dsyncmongo.Options{
-			Options: dsync.Options{TTL: c.TTL, Poll: c.Poll, Name: c.Name},
-		})
-		if err == nil {
-			break
+	for c.session == nil {
+		c.session, err = c.open(client)
+		if err != nil {
+			time.Sleep(c.TTL / 10) // the server is under faults, too
 		}
-		time.Sleep(c.TTL / 10) // the server is under faults, too
 	}
 	if c.election, err = leader.New(c.session, nemesisLeader, nil); err != nil {
 		env.Fatal(err)
@@ -111,6 +108,15 @@ func nemesisWork(env *proc.Env) {
 		}
 	}
 	env.Emit(done)
+}
+
+// open opens the session. A link that loses much lets none of it through.
+func (c *nemesisClient) open(client *mongo.Client) (*dsync.Session, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 4*c.TTL)
+	defer cancel()
+	return dsyncmongo.Open(ctx, client.Database(c.DB), &dsyncmongo.Options{
+		Options: dsync.Options{TTL: c.TTL, Poll: c.Poll, Name: c.Name},
+	})
 }
 
 // finishing reports whether the client was told to finish.

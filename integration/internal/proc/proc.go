@@ -177,7 +177,7 @@ func (p *Proc) Tell(o Order) {
 func (p *Proc) Events() <-chan Event { return p.events }
 
 // Await returns the next event with the name, passing over others, and fails
-// the test if there is none within d.
+// the test if there is none within d: the child's stacks are printed then.
 func (p *Proc) Await(name string, d time.Duration) Event {
 	p.t.Helper()
 	timer := time.NewTimer(d)
@@ -194,6 +194,7 @@ func (p *Proc) Await(name string, d time.Duration) Event {
 				p.t.Logf("%s %d printed %q", p.name, p.PID(), ev.Text)
 			}
 		case <-timer.C:
+			p.quit()
 			p.t.Fatalf("%s %d: no %q within %v", p.name, p.PID(), name, d)
 		}
 	}
@@ -216,10 +217,20 @@ func (p *Proc) AwaitAll(d time.Duration, names ...string) map[string]Event {
 				got[ev.Name] = ev
 			}
 		case <-timer.C:
+			p.quit()
 			p.t.Fatalf("%s %d: of %q only %v within %v", p.name, p.PID(), names, got, d)
 		}
 	}
 	return got
+}
+
+// quit ends the process with SIGQUIT, at which the Go runtime prints all stacks.
+func (p *Proc) quit() {
+	p.cmd.Process.Signal(syscall.SIGQUIT)
+	select {
+	case <-p.done:
+	case <-time.After(5 * time.Second): // it is frozen, or prints and prints
+	}
 }
 
 // Kill ends the process with SIGKILL and waits for its end.
