@@ -2,6 +2,7 @@ package dsync_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,7 +39,7 @@ func isClosed(c <-chan struct{}) bool {
 }
 
 // turn locks and unlocks m.
-func turn(m *dsync.Mutex) {
+func turn(m sync.Locker) {
 	m.Lock()
 	defer m.Unlock()
 }

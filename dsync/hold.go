@@ -43,7 +43,7 @@ type tenure struct {
 	shares  bool            // readers of this process may share it
 	pressed map[string]bool // claims whose sessions were asked to give the key up; nil: none is to be
 	wake    chan struct{}   // room for one: there may be something new
-	passed  chan struct{}   // closed when its place was given back; nil unless auto
+	passed  chan struct{}   // closed when its place was given back; nil unless auto, or a try waits for that
 
 	// While it is asked for:
 	asks     int                   // attempts sent

@@ -2,7 +2,9 @@ package dsync_test
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -252,6 +254,53 @@ func TestLingerGivesWayHere(t *testing.T) {
 			t.Errorf("after UnlockAfter it is held by %v", h)
 		}
 	})
+}
+
+// So it does for a try, as nobody has it, in the time of one more command.
+func TestTryTakesWhatLingersHere(t *testing.T) {
+	lease := func(s *dsync.Session) error {
+		_, err := s.TryAcquire(background, "mutex", time.Hour)
+		return err
+	}
+	reader := func(s *dsync.Session) error { return s.RWMutex("rwmutex").TryRLockContext(background) }
+	for name, try := range map[string]func(*dsync.Session) error{"a lease": lease, "a reader": reader} {
+		for _, silent := range []bool{false, true} {
+			if silent {
+				name += ", no release is answered"
+			}
+			t.Run(name, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					var lose atomic.Bool
+					memory := dsynctest.NewMemory()
+					store := dsynctest.NewFaulty(memory, func(r dsynctest.Request) dsynctest.Fault {
+						return dsynctest.Fault{LoseReply: lose.Load() && r.Method == dsynctest.MethodRelease}
+					})
+					s := newSession(t, store, lingering())
+					rw := s.RWMutex("rwmutex")
+					for range 2 {
+						turn(s.Mutex("mutex"))
+						turn(rw)
+						synctest.Wait() // the first is given back: see watched
+					}
+					for _, key := range []string{"mutex", "rwmutex"} {
+						if h := holders(t, memory, key); len(h) != 1 {
+							t.Fatalf("%s is held by %v, want what lingers", key, h)
+						}
+					}
+					lose.Store(silent)
+					start := time.Now()
+					err := try(s)
+					if got := errors.Is(err, dsync.ErrHeld); got != silent || err != nil && !got {
+						t.Errorf("got %v", err)
+					}
+					if d := time.Since(start); silent && d != s.TTL()/6 {
+						t.Errorf("it took %v, want the time that a command may take, %v", d, s.TTL()/6)
+					}
+					lose.Store(false)
+				})
+			})
+		}
+	}
 }
 
 // Promise 2: tokens of a key that lingers never meet those of the next grant,

@@ -131,19 +131,48 @@ func (q *queue) press() {
 	}
 }
 
-// tryEnter is enter without waiting. If it can't be, ok is false and holder is
-// who holds here, nil while it is not granted.
-func (s *Session) tryEnter(w want) (h, holder *hold, ok bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	q, err := s.queue(w)
-	if err != nil {
-		return nil, nil, false, err
+// tryEnter is enter without waiting for anyone; it waits while this process gives up
+// what lingers here for another use, which nobody has. If it can't be, ok is false and
+// holder is who holds here, nil while it is not granted.
+func (s *Session) tryEnter(ctx context.Context, w want) (h, holder *hold, ok bool, err error) {
+	for again := false; ; again = true {
+		s.mu.Lock()
+		q, err := s.queue(w)
+		if err != nil {
+			s.mu.Unlock()
+			return nil, nil, false, err
+		}
+		idle := q.parked
+		if q.waiting.Len() == 0 {
+			h, ok = q.admit(w, false)
+		}
+		if ok || again || idle == nil || q.parked == idle {
+			holder = q.holder
+			s.mu.Unlock()
+			return h, holder, ok, nil
+		}
+		idle.passed = make(chan struct{})
+		s.mu.Unlock()
+		if err := s.passed(ctx, idle); err != nil {
+			return nil, nil, false, err
+		}
 	}
-	if q.waiting.Len() == 0 {
-		h, ok = q.admit(w, false)
+}
+
+// passed waits until h has given its place back, for no longer than a command takes.
+func (s *Session) passed(ctx context.Context, h *hold) error {
+	t := time.NewTimer(s.attemptTime())
+	defer t.Stop()
+	select {
+	case <-h.passed:
+		return nil
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return waitError(ctx, nil)
+	case <-s.closing:
+		return ErrClosed
 	}
-	return h, q.holder, ok, nil
 }
 
 // sealed returns what the queue for w knows of a seal.

@@ -39,7 +39,7 @@ func (s *Session) tryAcquire(ctx context.Context, w want) (*hold, error) {
 		return nil, waitError(ctx, nil)
 	}
 	w.began = time.Now()
-	h, holder, ok, err := s.tryEnter(w)
+	h, holder, ok, err := s.tryEnter(ctx, w)
 	switch {
 	case err != nil || h != nil:
 		return h, err
