@@ -5,7 +5,10 @@ import (
 	"time"
 )
 
-// A clock is what is known of the server's clock.
+// A clock is what is known of the server's clock, by what the server itself told. A
+// session keeps one as well, of all answers; among them are those of short Acquires,
+// whose time is of this one. So that can't be the source of it: it would fall behind by
+// a round trip with each.
 type clock struct {
 	mu      sync.Mutex
 	now, at time.Time // the last time that it told, and when that arrived
