@@ -108,10 +108,22 @@ func (n *nemesis) clean() {
 		}
 		return true
 	})
+	var now time.Time
 	eventually(t, 10*n.ttl, "no session is alive", func() bool {
-		alive, _, err := n.store.Members(ctx)
+		var alive []dsync.Member
+		alive, now, err = n.store.Members(ctx)
 		return err == nil && len(alive) == 0
 	})
+	// A record of a session that was made for a Register that never came, on a server
+	// that is not MongoDB, is left for an hour. That is over.
+	made := bson.D{
+		{Key: "_id", Value: bson.D{{Key: "$gte", Value: "s/"}, {Key: "$lt", Value: "s0"}}},
+		{Key: "ttl", Value: bson.D{{Key: "$exists", Value: false}}},
+	}
+	ago := bson.D{{Key: "$set", Value: bson.D{{Key: "at", Value: now.Add(-2 * time.Hour)}}}}
+	if _, err := n.room.raw().UpdateMany(ctx, made, ago); err != nil {
+		t.Fatal(err)
+	}
 	for after, more := "", true; more; more = after != "" {
 		if after, _, err = n.store.Sweep(ctx, after, time.Millisecond); err != nil {
 			t.Fatalf("Sweep: %v", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -319,6 +320,41 @@ func TestB22DiedWhileOpening(t *testing.T) {
 		}
 		if n := count(); n != 0 {
 			t.Errorf("%d records are left after all that is idle was swept", n)
+		}
+	})
+}
+
+// What is made for a command that is under way is left alone, however short the
+// retention, and what a process left that died before that command goes in the end.
+func TestStoreSweepsNothingThatIsMade(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		store := r.store()
+		now := load(t, store, "k").Now
+		for id, at := range map[string]time.Time{"s/new": now, "k/new": now, "s/old": now.Add(-2 * time.Hour), "k/old": now.Add(-2 * time.Hour)} {
+			if _, err := r.raw().InsertOne(t.Context(), bson.D{{Key: "_id", Value: id}, {Key: "at", Value: at}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(20 * time.Millisecond)
+		if _, _, err := store.Sweep(t.Context(), "", time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		var left []string
+		if err := r.raw().Distinct(t.Context(), "_id", bson.D{}).Decode(&left); err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(left)
+		if want := []string{"k/new", "s/new"}; !slices.Equal(left, want) {
+			t.Errorf("%q are left, want %q", left, want)
+		}
+		// The commands that they were made for.
+		if _, err := store.Register(t.Context(), dsync.Member{ID: "new", TTL: time.Minute}); err != nil {
+			t.Error(err)
+		}
+		c := dsync.Claim{Key: "new", ID: "new.1", Session: "new", Kind: dsync.KindMutex, Weight: 1, Limit: 1}
+		if st, err := store.Acquire(t.Context(), c, true, nil, now.Add(time.Hour)); err != nil || len(st.Holders) != 1 {
+			t.Errorf("Acquire: %+v, %v", st, err)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package mongo
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -121,8 +122,11 @@ func (s *Store) modify(ctx context.Context, m modify, v any) (found bool, err er
 	return found, err
 }
 
-// create makes an empty record, or leaves the one that is there.
-func (s *Store) create(ctx context.Context, record bson.D) error {
+// create makes a record that is empty but for the time, or leaves the one that is
+// there. By the time Sweep knows what is being made from what a process left that died
+// before its next command.
+func (s *Store) create(ctx context.Context, query bson.D) error {
+	record := append(slices.Clone(query), e("at", s.server.clock()))
 	_, err := s.write(ctx, bson.D{e("insert", s.collection), e("documents", bson.A{record})})
 	if err != nil && !hasCode(err, codeDuplicateKey) {
 		return err

@@ -208,11 +208,13 @@ func without(field string) func(bson.D) bson.D {
 	}
 }
 
-// On servers other than MongoDB a record is made before it is changed, once.
+// On servers other than MongoDB a record is made before it is changed, once. It has the
+// server's time, however far the host's is from that: Sweep judges its age by it.
 func TestPortableMode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		f.hello = without("topologyVersion")(f.hello)
+		told := time.Now().Add(365 * 24 * time.Hour).UTC()
+		f.hello = append(without("topologyVersion")(f.hello), e("localTime", told))
 		made := false
 		s := f.store(nil, func(c call) bson.D {
 			if upsert, _ := c.cmd.Lookup("upsert").BooleanOK(); upsert {
@@ -221,12 +223,16 @@ func TestPortableMode(t *testing.T) {
 			switch {
 			case c.name == "insert":
 				made = true
+				if at := c.cmd.Lookup("documents", "0", "at"); at.DateTime() != told.Add(time.Hour).UnixMilli() {
+					t.Errorf("made at %v, want the server's time, %v", at, told.Add(time.Hour))
+				}
 				return ok(e("writeErrors", bson.A{bson.D{e("code", 11000)}})) // somebody else was faster
 			case !made:
 				return null(c)
 			}
 			return ok(e("value", bson.D{e("now", time.Now())}))
 		})
+		time.Sleep(time.Hour)
 		for i, want := range []string{"findAndModify insert findAndModify", "findAndModify"} {
 			f.script(f.answer)
 			if _, err := s.Acquire(t.Context(), evilClaim, true, nil, time.Now()); err != nil {

@@ -21,8 +21,12 @@ type server struct {
 	// can undo.
 	majorityReads bool
 
-	now time.Time // its clock, when it was asked
+	now   time.Time // its clock, when it was asked
+	asked time.Time // when its answer came, by this host's clock
 }
+
+// clock is what its clock says, or said a moment ago: to judge an age by, roughly.
+func (v server) clock() time.Time { return v.now.Add(time.Since(v.asked)) }
 
 // hello asks the server what it is. That needs no privilege, and unlike
 // buildInfo it is part of the Stable API.
@@ -42,7 +46,7 @@ func (s *Store) hello(ctx context.Context) (server, error) {
 	}
 	// MongoDB 4.4 and later tell a topologyVersion. One that does not, an old
 	// mongos perhaps, is only treated with more care than it needs.
-	v := server{topology: "standalone", portable: len(r.TopologyVersion) == 0, now: r.LocalTime}
+	v := server{topology: "standalone", portable: len(r.TopologyVersion) == 0, now: r.LocalTime, asked: time.Now()}
 	switch {
 	case r.Msg == "isdbgrid":
 		v.topology = "sharded cluster"

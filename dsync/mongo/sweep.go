@@ -16,6 +16,10 @@ const (
 	// processes leaves many tombstones.
 	maxAlive   = 1_000
 	maxCounted = 10_000
+
+	// making is for how long at least a record is left that was made for a command that
+	// has not come yet (see create): longer than any is under way.
+	making = time.Hour
 )
 
 // Sweep implements [dsync.Store]. It sends two commands: one finds the slice's
@@ -23,7 +27,8 @@ const (
 // that reading (delete has no $$NOW on 4.4), with all conditions in its filter, so
 // that a record that comes to life in between is left alone. A key's record goes
 // by its last token, not by its last use: the tokens of a busy semaphore run ahead
-// of the clock, and would be given a second time.
+// of the clock, and would be given a second time. What was made for a command that never
+// came goes an hour later than the rest.
 func (s *Store) Sweep(ctx context.Context, after string, retention time.Duration) (next string, alive int, err error) {
 	var r []struct {
 		Now   time.Time `bson:"now"`
@@ -86,8 +91,8 @@ func prefixed(p string) bson.E {
 }
 
 // idleKeys are records of keys in a format we know that nobody held or waited for
-// since then. A holder whose end has come holds no longer. A record without h was
-// made this moment, for a command that is under way: see modify.
+// since then. A holder whose end has come holds no longer. One without h waits for
+// the command that it was made for.
 func idleKeys(since time.Time) bson.D {
 	holding := filter(list("$h"), op("$cond", op("$ifNull", "$$x.e", false), op("$gt", "$$x.e", since), true))
 	return bson.D{
@@ -95,7 +100,7 @@ func idleKeys(since time.Time) bson.D {
 		e("f", bson.D{e("$not", bson.D{e("$gt", formatVersion)})}),
 		e("t", bson.D{e("$not", bson.D{e("$gt", since.UnixMilli()*tokenStep)})}),
 		e("at", bson.D{e("$not", bson.D{e("$gt", since)})}), // a new limit of a key without a token
-		e("h", bson.D{e("$exists", true)}),
+		e("$or", bson.A{bson.D{e("h", bson.D{e("$exists", true)})}, bson.D{e("at", bson.D{e("$lte", since.Add(-making))})}}),
 		e("q.0", bson.D{e("$exists", false)}),
 		e("done", bson.D{e("$exists", false)}), // a seal
 		e("n", bson.D{e("$exists", false)}),    // and a term are to be kept; a value is the holder's
@@ -104,9 +109,10 @@ func idleKeys(since time.Time) bson.D {
 }
 
 // idleSessions are tombstones, and sessions that lapsed without being buried:
-// gone, they are unknown, and so as dead as before.
+// gone, they are unknown, and so as dead as before. One without a TTL waits for
+// the command that it was made for.
 func idleSessions(since time.Time) bson.D {
-	ttl := op("$cond", op("$eq", "$dead", true), 0, op("$ifNull", "$ttl", 0))
+	ttl := op("$cond", op("$eq", "$dead", true), 0, op("$ifNull", "$ttl", making.Milliseconds()))
 	end := op("$add", op("$ifNull", "$at", op("$toDate", int64(0))), ttl)
 	return bson.D{
 		prefixed(sessionID("")),
