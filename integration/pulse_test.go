@@ -39,3 +39,20 @@ func newPulse(t testing.TB) *pulse {
 
 // worst returns the longest that the process stood since it was asked last.
 func (p *pulse) worst() time.Duration { return time.Duration(p.late.Swap(0)) }
+
+// atLeast fails the test if what came so long after a holder was told came before the
+// grace was over, but for the time that the process stood since worst was called. It
+// returns the gap; if it is too short by that alone, the grace.
+func (p *pulse) atLeast(t testing.TB, what string, gap, grace time.Duration) time.Duration {
+	t.Helper()
+	stood := p.worst()
+	switch {
+	case gap >= grace:
+		return gap
+	case gap+stood < grace:
+		t.Errorf("%s %v after the holder was told, want the grace of %v; the process stood still for %v", what, gap, grace, stood)
+	default:
+		t.Logf("%s %v after the holder was told: the process stood still for %v", what, gap, stood)
+	}
+	return grace
+}
