@@ -19,8 +19,9 @@ import (
 // A Member is one mongod process. Its methods may be called by one goroutine at
 // a time.
 type Member struct {
-	Addr string // host:port
+	Addr string // host:port, where it listens
 
+	name string // host:port, as the set's configuration and URI have it
 	path string
 	args []string
 	env  []string

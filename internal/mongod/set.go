@@ -52,6 +52,10 @@ func Start(ctx context.Context, path string, spec Spec) (_ *Set, err error) {
 	}
 	for i, port := range ports {
 		m := &Member{Addr: "127.0.0.1:" + port, path: path, env: spec.Env, dir: filepath.Join(dir, fmt.Sprint(i))}
+		m.name = m.Addr
+		if spec.Announce != nil {
+			m.name = spec.Announce(m.Addr)
+		}
 		if err := os.Mkdir(m.dir, 0o700); err != nil {
 			return nil, err
 		}
@@ -101,11 +105,11 @@ func (s *Set) URI() string { return s.URIAs(s.user()) }
 
 // URIAs is a connection string with "user:password@" given by the caller.
 func (s *Set) URIAs(user string) string {
-	var addrs []string
+	var names []string
 	for _, m := range s.members {
-		addrs = append(addrs, m.Addr)
+		names = append(names, m.name)
 	}
-	uri := "mongodb://" + user + strings.Join(addrs, ",") + "/"
+	uri := "mongodb://" + user + strings.Join(names, ",") + "/"
 	if s.spec.Members > 0 {
 		return uri + "?replicaSet=" + setName
 	}
@@ -125,7 +129,8 @@ func (s *Set) Stop() {
 	os.RemoveAll(s.dir)
 }
 
-// Primary returns the member that is primary now.
+// Primary returns a member that says it is primary now. One that was cut off from the
+// others may say so for as long as an election of another takes.
 func (s *Set) Primary(ctx context.Context) (*Member, error) {
 	for {
 		for _, m := range s.members {
@@ -165,7 +170,7 @@ func (s *Set) user() string {
 func (s *Set) initiate(ctx context.Context) error {
 	var members bson.A
 	for i, m := range s.members {
-		members = append(members, bson.D{{Key: "_id", Value: i}, {Key: "host", Value: m.Addr}})
+		members = append(members, bson.D{{Key: "_id", Value: i}, {Key: "host", Value: m.name}})
 	}
 	config := bson.D{{Key: "_id", Value: setName}, {Key: "members", Value: members}}
 	if s.spec.ElectionTimeout > 0 {

@@ -1,7 +1,11 @@
 package proxy
 
 import (
+	"bytes"
 	"encoding/binary"
+	"errors"
+	"io"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -9,6 +13,7 @@ import (
 const (
 	headerLen  = 16
 	maxMessage = 64 << 20
+	opQuery    = 2004 // of a connection's first command
 	opMsg      = 2013
 )
 
@@ -33,22 +38,70 @@ func (m message) command() (Command, bool) {
 	if m.opCode() != opMsg {
 		return Command{}, false
 	}
-	for i := headerLen + 4; i+5 <= len(m); {
-		kind, size := m[i], int(m.int32At(i+1))
-		if size < 5 || i+1+size > len(m) {
-			return Command{}, false
-		}
-		if kind == 0 {
-			body := bson.Raw(m[i+1 : i+1+size])
-			first, err := body.IndexErr(0)
-			if err != nil {
-				return Command{}, false
-			}
-			return Command{Name: first.Key(), Body: body}, true
-		}
-		i += 1 + size
+	body := m.body()
+	first, err := body.IndexErr(0)
+	if err != nil {
+		return Command{}, false
 	}
-	return Command{}, false
+	return Command{Name: first.Key(), Body: body}, true
+}
+
+// body returns the document of a command, nil if there is none.
+func (m message) body() bson.Raw {
+	switch m.opCode() {
+	case opMsg:
+		for i := headerLen + 4; i+5 <= len(m); {
+			doc := m.documentAt(i + 1)
+			if doc == nil || m[i] == 0 {
+				return doc
+			}
+			i += 1 + len(doc) // a sequence of documents, which has its size in the same place
+		}
+	case opQuery:
+		if name := bytes.IndexByte(m[min(len(m), headerLen+4):], 0); name >= 0 {
+			return m.documentAt(headerLen + 4 + name + 1 + 8)
+		}
+	}
+	return nil
+}
+
+// documentAt returns what is there and begins with its size, nil if that can't be.
+func (m message) documentAt(i int) bson.Raw {
+	if i+5 > len(m) {
+		return nil
+	}
+	size := int(m.int32At(i))
+	if size < 5 || i+size > len(m) {
+		return nil
+	}
+	return bson.Raw(m[i : i+size])
+}
+
+// sender is what the first message of a connection tells of who sends: the application
+// name of a client, or the port of a mongod; "" if neither.
+func (m message) sender() string {
+	hello := m.body()
+	if host, ok := hello.Lookup("hostInfo").StringValueOK(); ok {
+		return host[strings.LastIndexByte(host, ':')+1:]
+	}
+	name, _ := hello.Lookup("client", "application", "name").StringValueOK()
+	return name
+}
+
+// read reads one whole message.
+func read(r io.Reader) (message, error) {
+	var head [headerLen]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	n := message(head[:]).length()
+	if n < headerLen || n > maxMessage {
+		return nil, errors.New("proxy: not a MongoDB message")
+	}
+	m := make(message, n)
+	copy(m, head[:])
+	_, err := io.ReadFull(r, m[headerLen:])
+	return m, err
 }
 
 // On reports whether the command is on the collection.

@@ -1,0 +1,201 @@
+package proxy
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+// A direction is a way that messages go.
+type direction int
+
+const (
+	toServer direction = iota
+	toSender
+)
+
+// A conn is a sender's connection and its counterpart at the server.
+type conn struct {
+	down  net.Conn
+	links []*Link // that it is on
+	done  chan struct{}
+
+	mu    sync.Mutex
+	up    net.Conn
+	fates map[int32]verdict // by request id, of those that are not Pass
+}
+
+// join puts the connection on the link, and reports whether it may be there.
+func (c *conn) join(l *Link) bool {
+	if !l.add(c) {
+		return false
+	}
+	c.links = append(c.links, l)
+	return true
+}
+
+// leave takes the connection off its links.
+func (c *conn) leave() {
+	for _, l := range c.links {
+		l.remove(c)
+	}
+}
+
+var errClosed = errors.New("proxy: connection closed")
+
+// dial connects to the server.
+func (c *conn) dial(addr string) error {
+	up, err := net.DialTimeout("tcp", addr, 5*time.Second)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed() {
+		up.Close()
+		return errClosed
+	}
+	c.up = up
+	return nil
+}
+
+func (c *conn) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed() {
+		return
+	}
+	close(c.done)
+	c.down.Close()
+	if c.up != nil {
+		c.up.Close()
+	}
+}
+
+func (c *conn) closed() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait returns when every link lets a message through.
+func (c *conn) wait(d direction) error {
+	for {
+		// From the first link again: it may be shut since another was waited for.
+		shut := c.shut(d)
+		if shut == nil {
+			return nil
+		}
+		if err := c.await(shut); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *conn) shut(d direction) <-chan struct{} {
+	for _, l := range c.links {
+		if ch := l.shut(d); ch != nil {
+			return ch
+		}
+	}
+	return nil
+}
+
+// await waits for ch, while the connection is open.
+func (c *conn) await(ch <-chan struct{}) error {
+	select {
+	case <-ch:
+		return nil
+	case <-c.done:
+		return errClosed
+	}
+}
+
+// slow waits for what replies are delayed by.
+func (c *conn) slow() error {
+	var delay time.Duration
+	for _, l := range c.links {
+		delay += l.slowness()
+	}
+	if delay == 0 {
+		return nil
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-c.done:
+		return errClosed
+	}
+}
+
+// decide asks the links' rules; the first that does not pass a command decides.
+func (c *conn) decide(cmd Command) verdict {
+	for _, l := range c.links {
+		if v := l.decide(cmd); v.Fate != Pass {
+			return v
+		}
+	}
+	return verdict{}
+}
+
+// requests forwards m and what follows it.
+func (c *conn) requests(m message) {
+	for err := error(nil); err == nil; m, err = read(c.down) {
+		if cmd, ok := m.command(); ok {
+			v := c.decide(cmd)
+			switch v.Fate {
+			case LoseRequest:
+				continue
+			case LateRequest:
+				if c.await(v.healed) != nil {
+					return
+				}
+			case LoseReply, CutReply, LateReply:
+				c.mu.Lock()
+				c.fates[m.requestID()] = v
+				c.mu.Unlock()
+			}
+		}
+		if c.wait(toServer) != nil {
+			return
+		}
+		if _, err := c.up.Write(m); err != nil {
+			return
+		}
+	}
+}
+
+func (c *conn) replies() {
+	for {
+		m, err := read(c.up)
+		if err != nil {
+			return
+		}
+		c.mu.Lock()
+		v := c.fates[m.responseTo()]
+		delete(c.fates, m.responseTo())
+		c.mu.Unlock()
+		switch v.Fate {
+		case LoseReply:
+			continue
+		case CutReply:
+			return
+		case LateReply:
+			if c.await(v.healed) != nil {
+				return
+			}
+		}
+		if c.slow() != nil || c.wait(toSender) != nil {
+			return
+		}
+		if _, err := c.down.Write(m); err != nil {
+			return
+		}
+	}
+}

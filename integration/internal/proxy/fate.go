@@ -1,0 +1,28 @@
+package proxy
+
+// A Fate says what becomes of one command.
+type Fate int
+
+const (
+	// Pass forwards the command and its reply.
+	Pass Fate = iota
+	// LoseReply forwards the command and swallows the reply; the connection
+	// stays open, so that the caller waits until its deadline.
+	LoseReply
+	// CutReply forwards the command, waits for the server's reply, so that the
+	// command surely was carried out, and closes the connection in place of it.
+	CutReply
+	// LoseRequest swallows the command; the server never sees it.
+	LoseRequest
+	// LateReply forwards the command and holds the reply until [Link.Heal].
+	LateReply
+	// LateRequest holds the command and what comes after it on its connection
+	// until [Link.Heal], then forwards it.
+	LateRequest
+)
+
+// A verdict is the fate that a link's rule gave to a command.
+type verdict struct {
+	Fate
+	healed <-chan struct{} // closed by the link's next Heal
+}
