@@ -87,7 +87,7 @@ func (n *nemesis) containerHarms(box *server.Container) []harm {
 	}
 }
 
-// setHarms are those of a set of mongod processes: of its primary.
+// setHarms are those of a set of mongod processes behind proxies: of its primary.
 func (n *nemesis) setHarms(set *mongod.Set) []harm {
 	var m *mongod.Member // that is harmed
 	harmed := func(f func() error) func() error {
@@ -98,10 +98,24 @@ func (n *nemesis) setHarms(set *mongod.Set) []harm {
 			return f()
 		}
 	}
+	var in, out *proxy.Link // to the member and from it
+	parted := func(f func()) func() error {
+		return harmed(func() error {
+			p := n.net.Proxy(m.Addr)
+			in, out = p.Link, p.Outgoing()
+			f()
+			return nil
+		})
+	}
+	join := func() error { in.Heal(); out.Heal(); return nil }
 	return []harm{
 		{"step-down", n.ttl, n.ttl, func() error { return n.stepDown(set) }, nil},
 		{"primary killed", n.ttl / 10, 2 * n.ttl, harmed(func() error { m.Kill(); return nil }), func() error { return m.Start() }},
 		{"primary frozen", n.ttl / 10, 4 * n.ttl, harmed(func() error { return m.Freeze() }), func() error { return m.Thaw() }},
+		{"primary cut off", n.ttl / 10, 4 * n.ttl, parted(func() { in.Hang(); out.Hang() }), join},
+		// What is held in one direction are messages: requests to it, and answers to its own.
+		{"primary deaf", n.ttl / 10, 4 * n.ttl, parted(func() { in.HangRequests(); out.HangReplies() }), join},
+		{"primary mute", n.ttl / 10, 4 * n.ttl, parted(func() { in.HangReplies(); out.HangRequests() }), join},
 	}
 }
 
@@ -131,16 +145,16 @@ func (n *nemesis) clientHarms(i int) []harm {
 }
 
 // linkHarms are those of a client's way to the server.
-func (n *nemesis) linkHarms(p *proxy.Proxy, name string) []harm {
-	delays, messages := n.source("delays "+name), n.source("messages "+name) // the latter for the goroutines of the proxy alone
-	heal := func() error { p.Heal(); return nil }
+func (n *nemesis) linkHarms(l *proxy.Link, name string) []harm {
+	delays, messages := n.source("delays "+name), n.source("messages "+name) // the latter for the goroutines of the proxies alone
+	heal := func() error { l.Heal(); return nil }
 	fates := []proxy.Fate{proxy.LoseReply, proxy.CutReply, proxy.LoseRequest, proxy.LateReply, proxy.LateRequest}
 	return []harm{
-		{"link cut", n.ttl / 20, 2 * n.ttl, func() error { p.Cut(); return nil }, heal},
-		{"link hung", n.ttl / 20, 2 * n.ttl, func() error { p.Hang(); return nil }, heal},
-		{"link slow", n.ttl, 3 * n.ttl, func() error { p.Delay(between(delays, n.ttl/100, n.ttl/8)); return nil }, heal},
+		{"link cut", n.ttl / 20, 2 * n.ttl, func() error { l.Cut(); return nil }, heal},
+		{"link hung", n.ttl / 20, 2 * n.ttl, func() error { l.Hang(); return nil }, heal},
+		{"link slow", n.ttl, 3 * n.ttl, func() error { l.Delay(between(delays, n.ttl/100, n.ttl/8)); return nil }, heal},
 		{"link lossy", n.ttl, 3 * n.ttl, func() error {
-			p.Rule(func(proxy.Command) proxy.Fate {
+			l.Rule(func(proxy.Command) proxy.Fate {
 				if messages.IntN(8) > 0 {
 					return proxy.Pass
 				}
@@ -152,12 +166,15 @@ func (n *nemesis) linkHarms(p *proxy.Proxy, name string) []harm {
 	}
 }
 
+// clientName is what a client is called, and its connections.
+func clientName(i int) string { return fmt.Sprintf("c%d", i) }
+
 // start starts a client, anew after a kill.
 func (n *nemesis) start(i int) {
 	n.starts[i]++
 	a := nemesisArgs{
-		URI: n.uris[i], DB: n.room.DB, TTL: n.ttl, Poll: n.poll, Dir: n.dir,
-		Name: fmt.Sprintf("c%d.%d", i, n.starts[i]),
+		URI: n.uri + "&appName=" + clientName(i), DB: n.room.DB, TTL: n.ttl, Poll: n.poll, Dir: n.dir,
+		Name: fmt.Sprintf("%s.%d", clientName(i), n.starts[i]),
 		Seed: n.seed + uint64(i)<<32 + uint64(n.starts[i])<<40,
 	}
 	n.names[i] = a.Name

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"flag"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/integration/internal/history"
 	"github.com/leasehold-go/leasehold/integration/internal/proc"
+	"github.com/leasehold-go/leasehold/integration/internal/proxy"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"github.com/leasehold-go/leasehold/internal/mongod"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -47,8 +47,11 @@ type nemesis struct {
 	store  dsync.Store
 	docs   *mongo.Collection
 
+	// What clients connect with is the same for all but for the name that is added to it.
+	uri string
+	net *proxy.Network
+
 	// Of each client.
-	uris    []string
 	clients []*proc.Proc
 	starts  []int
 	names   []string
@@ -64,31 +67,25 @@ type nemesis struct {
 func TestNemesis(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		n := &nemesis{t: t, name: s.Name, seed: cmp.Or(*nemesisSeed, lab.Seed), ttl: 3 * time.Second, counts: make(map[string]int)}
+		n.net = proxy.NewNetwork(t)
 		var harms []harm
-		var uri func() string // of the next client
 		switch draw := n.source("server"); {
 		case s.Has(server.Need{Container: true}):
 			own, box := lab.StartIsolated(t)
 			n.room, n.single = newRoom(t, own), true
 			harms = n.containerHarms(box)
-			uri = func() string {
-				p := n.room.proxy()
-				name := fmt.Sprintf("c%d", len(n.uris))
-				n.lanes = append(n.lanes, &lane{target: name, draw: n.source("link " + name), harms: n.linkHarms(p, name), least: 2 * n.ttl, most: 8 * n.ttl})
-				return p.URI()
-			}
+			n.uri = n.net.Proxy(n.room.Primary(t)).URI()
 		case s.Has(server.Need{Members: true}):
-			// Through a proxy a client would know one member alone.
-			own := lab.Start(t, mongod.Spec{Members: 3, ElectionTimeout: 2 * time.Second, Env: skewed(t, draw)})
+			own := startBehind(t, n.net, mongod.Spec{Members: 3, ElectionTimeout: 2 * time.Second, Env: skewed(t, draw)})
 			n.room = newRoom(t, own)
 			n.ttl = 6 * time.Second // longer than an election of a primary, by half
 			harms = n.setHarms(own.Set())
-			uri = func() string { return own.URI }
+			n.uri = own.URI
 		default:
 			t.Skip("a server that can't be harmed")
 		}
 		n.lanes = append(n.lanes, &lane{draw: n.source("server"), harms: harms, least: 4 * n.ttl, most: 10 * n.ttl})
-		n.run(uri)
+		n.run()
 	})
 }
 
@@ -116,7 +113,7 @@ func skewed(t *testing.T, draw *rand.Rand) []string {
 	}
 }
 
-func (n *nemesis) run(uri func() string) {
+func (n *nemesis) run() {
 	const clients = 4
 	t := n.t
 	lasts := *nemesisFor
@@ -140,10 +137,11 @@ func (n *nemesis) run(uri func() string) {
 		}
 	}
 	for i := range clients {
-		n.uris = append(n.uris, uri())
 		n.clients, n.starts, n.names = append(n.clients, nil), append(n.starts, 0), append(n.names, "")
-		name := fmt.Sprintf("c%d", i)
-		n.lanes = append(n.lanes, &lane{target: name, draw: n.source("client " + name), harms: n.clientHarms(i), least: 2 * n.ttl, most: 8 * n.ttl})
+		name := clientName(i)
+		n.lanes = append(n.lanes,
+			&lane{target: name, draw: n.source("link " + name), harms: n.linkHarms(n.net.Link(name), name), least: 2 * n.ttl, most: 8 * n.ttl},
+			&lane{target: name, draw: n.source("client " + name), harms: n.clientHarms(i), least: 2 * n.ttl, most: 8 * n.ttl})
 		n.start(i)
 	}
 	for _, p := range n.clients {

@@ -1,0 +1,121 @@
+package integration_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/integration/internal/proxy"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/mongod"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// startBehind starts a set whose members and clients reach each member through its
+// proxy only, and whose members tell the proxies who they are.
+func startBehind(t *testing.T, net *proxy.Network, spec mongod.Spec) *server.Server {
+	t.Helper()
+	spec.Announce = func(addr string) string { return net.Proxy(addr).Addr() }
+	spec.Args = append(spec.Args, "--setParameter", "enableTestCommands=1")
+	return lab.Start(t, spec)
+}
+
+// What is put on a client's link harms that client, and no other behind the same proxy.
+func TestNetworkHarmsOneClient(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		net := proxy.NewNetwork(t)
+		uri := net.Proxy(r.Primary(t)).URI()
+		type insert func(id string, d time.Duration) error
+		client := func(name string) insert {
+			// Without the driver's own retry, that would hide what was lost.
+			coll := server.Connect(t, uri+"&appName="+name, options.Client().SetRetryWrites(false)).Database(r.DB).Collection("c")
+			return func(id string, d time.Duration) error {
+				ctx, cancel := context.WithTimeout(t.Context(), d)
+				defer cancel()
+				_, err := coll.InsertOne(ctx, bson.D{{Key: "_id", Value: id + " by " + name}})
+				return err
+			}
+		}
+		harmed, other := client("harmed"), client("other")
+		if err := harmed("plain", 10*time.Second); err != nil {
+			t.Fatalf("through an idle network: %v", err)
+		}
+		link := net.Link("harmed")
+		for _, c := range []struct {
+			name    string
+			harm    func()
+			applied bool // although the client got an error
+		}{
+			{"cut", link.Cut, false},
+			{"hang", link.Hang, false},
+			{"hang requests", link.HangRequests, false},
+			{"hang replies", link.HangReplies, true},
+			{"rule", func() { link.Rule(always(proxy.LoseReply, func(c proxy.Command) bool { return c.Name == "insert" })) }, true},
+		} {
+			c.harm()
+			if err := harmed(c.name, 500*time.Millisecond); err == nil {
+				t.Errorf("%s: the insert of the harmed client succeeded", c.name)
+			}
+			if err := other(c.name, 10*time.Second); err != nil {
+				t.Errorf("%s: the other client: %v", c.name, err)
+			}
+			err := s.Client(t).Database(r.DB).Collection("c").FindOne(t.Context(), bson.D{{Key: "_id", Value: c.name + " by harmed"}}).Err()
+			if applied := err == nil; applied != c.applied {
+				t.Errorf("%s: applied = %v, want %v", c.name, applied, c.applied)
+			}
+			link.Heal()
+			if err := harmed("after "+c.name, 20*time.Second); err != nil {
+				t.Errorf("after %s: %v", c.name, err)
+			}
+		}
+	})
+}
+
+// A member that is cut off, in one direction or in both, hears nothing of the primary
+// that follows it, or is heard no more by the others, and is one of them again after.
+func TestNetworkPartsMembers(t *testing.T) {
+	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
+		net := proxy.NewNetwork(t)
+		own := startBehind(t, net, mongod.Spec{Members: 3, ElectionTimeout: 2 * time.Second})
+		r := newRoom(t, own)
+		term := func(m *mongod.Member) (term int64) {
+			direct := server.Connect(t, "mongodb://"+m.Addr+"/?directConnection=true")
+			status, err := direct.Database("admin").RunCommand(t.Context(), bson.D{{Key: "replSetGetStatus", Value: 1}}).Raw()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return status.Lookup("term").AsInt64()
+		}
+		for _, c := range []struct {
+			name  string
+			harm  func(in, out *proxy.Link)
+			hears bool
+		}{
+			{"cut off", func(in, out *proxy.Link) { in.Hang(); out.Hang() }, false},
+			{"deaf", func(in, out *proxy.Link) { in.HangRequests(); out.HangReplies() }, false},
+			{"mute", func(in, out *proxy.Link) { in.HangReplies(); out.HangRequests() }, true},
+		} {
+			old := primary(t, own.Set())
+			before := term(old)
+			in, out := net.Proxy(old.Addr).Link, net.Proxy(old.Addr).Outgoing()
+			c.harm(in, out)
+			var next *mongod.Member
+			eventually(t, 30*time.Second, c.name+": there is another primary", func() bool {
+				next = primary(t, own.Set())
+				return next != old
+			})
+			if _, err := r.raw().InsertOne(t.Context(), bson.D{}); err != nil {
+				t.Errorf("%s: a write to the others: %v", c.name, err)
+			}
+			time.Sleep(3 * time.Second) // several heartbeats
+			if hears := term(old) > before; hears != c.hears {
+				t.Errorf("%s: hears of the others = %v, want %v", c.name, hears, c.hears)
+			}
+			in.Heal()
+			out.Heal()
+			eventually(t, 30*time.Second, c.name+": all are in one term", func() bool { return term(old) == term(next) })
+		}
+	})
+}
