@@ -92,7 +92,9 @@ func (n *nemesis) setHarms(set *mongod.Set) []harm {
 	var m *mongod.Member // that is harmed
 	harmed := func(f func() error) func() error {
 		return func() (err error) {
-			if m, err = set.Primary(n.t.Context()); err != nil {
+			ctx, cancel := context.WithTimeout(n.t.Context(), 2*time.Minute)
+			defer cancel()
+			if m, err = set.Primary(ctx); err != nil {
 				return err
 			}
 			return f()
