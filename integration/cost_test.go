@@ -194,11 +194,10 @@ func TestCostOfReleaseWithALine(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		releasing, waiting := newMonitor(r.DB), newMonitor(r.DB)
-		holder := warm(t, r.session(quiet(), releasing.client()), "line")
-		lock(t, holder, 10*time.Second)
-
 		opt := quiet()
 		opt.TTL = 5 * time.Minute // to open as many takes a busy server longer than a period of heartbeats
+		holder := warm(t, r.session(opt, releasing.client()), "line")
+		lock(t, holder, 10*time.Second)
 		if !s.Has(server.Need{ChangeStream: true}) {
 			opt.Poll = 500 * time.Millisecond
 		}
