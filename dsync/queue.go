@@ -153,25 +153,9 @@ func (s *Session) tryEnter(ctx context.Context, w want) (h, holder *hold, ok boo
 		}
 		idle.passed = make(chan struct{})
 		s.mu.Unlock()
-		if err := s.passed(ctx, idle); err != nil {
+		if err := s.pause(ctx, idle.passed, s.attemptTime()); err != nil {
 			return nil, nil, false, err
 		}
-	}
-}
-
-// passed waits until h has given its place back, for no longer than a command takes.
-func (s *Session) passed(ctx context.Context, h *hold) error {
-	t := time.NewTimer(s.attemptTime())
-	defer t.Stop()
-	select {
-	case <-h.passed:
-		return nil
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return waitError(ctx, nil)
-	case <-s.closing:
-		return ErrClosed
 	}
 }
 

@@ -286,10 +286,15 @@ func (s *Session) record(level slog.Level, msg string, args []any) {
 }
 
 // sleep waits for d, or until ctx or the session ends.
-func (s *Session) sleep(ctx context.Context, d time.Duration) error {
+func (s *Session) sleep(ctx context.Context, d time.Duration) error { return s.pause(ctx, nil, d) }
+
+// pause is sleep that ends early when ready is closed.
+func (s *Session) pause(ctx context.Context, ready <-chan struct{}, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
+	case <-ready:
+		return nil
 	case <-t.C:
 		return nil
 	case <-ctx.Done():

@@ -41,6 +41,8 @@ func (s *Session) tryAcquire(ctx context.Context, w want) (*hold, error) {
 	w.began = time.Now()
 	h, holder, ok, err := s.tryEnter(ctx, w)
 	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, waitError(ctx, nil)
 	case err != nil || h != nil:
 		return h, err
 	case !ok:
