@@ -24,22 +24,18 @@ type granted struct {
 // the last state. It returns the grant if the claim is held, else the new state.
 func (h *hold) ask(ctx context.Context, wait bool) (*State, *granted, error) {
 	s, p := h.s, h.p
-	dead := s.dead(h.ahead)
-	s.mu.Lock()
-	switch {
-	case h.granted != nil:
-		s.mu.Unlock()
-		return nil, h.granted, nil
-	case h.state != asking:
-		s.mu.Unlock()
-		return nil, nil, ErrClosed
-	case p.expired():
-		s.mu.Unlock()
-		return nil, nil, errOver
-	case wait && !h.claim.First && h.q.forced():
-		s.mu.Unlock()
-		return nil, nil, errAside
+	leave, err := h.enterLane(ctx)
+	if err != nil {
+		return nil, nil, err
 	}
+	s.mu.Lock()
+	if g, err := h.mayAsk(wait); g != nil || err != nil {
+		s.mu.Unlock()
+		leave()
+		return nil, g, err
+	}
+	dead := s.deadLocked(h.ahead)
+	h.named = dead
 	h.asks++
 	h.again = false
 	h.watched = 0
@@ -59,7 +55,7 @@ func (h *hold) ask(ctx context.Context, wait bool) (*State, *granted, error) {
 	}()
 
 	sent := stampNow()
-	ch := call(s, "Acquire", func(ctx context.Context) (*State, error) {
+	ch := send(s, "Acquire", leave, func(ctx context.Context) (*State, error) {
 		st, err := s.store.Acquire(ctx, h.claim, wait, dead, notAfter)
 		return &st, err
 	})
@@ -75,8 +71,6 @@ func (h *hold) ask(ctx context.Context, wait bool) (*State, *granted, error) {
 			g, err := h.answered(a.v, moment, wait)
 			if g != nil {
 				g.sent, g.first = sent, first
-			} else {
-				h.ahead = a.v.sessions(p.id)
 			}
 			return a.v, g, err
 		case <-h.wake:
@@ -96,6 +90,65 @@ func (h *hold) ask(ctx context.Context, wait bool) (*State, *granted, error) {
 		case <-s.closing:
 			h.unanswered(notAfter, ch)
 			return nil, nil, ErrClosed
+		}
+	}
+}
+
+// mayAsk returns the grant that was learnt meanwhile, or why no attempt is to be
+// made. s.mu must be held.
+func (h *hold) mayAsk(wait bool) (*granted, error) {
+	switch {
+	case h.granted != nil:
+		return h.granted, nil
+	case h.state != asking:
+		return nil, ErrClosed
+	case h.p.expired():
+		return nil, errOver
+	case wait && !h.claim.First && h.q.forced():
+		return nil, errAside
+	}
+	return nil, nil
+}
+
+// enterLane waits until the attempt may be sent, one that is repeated in a lane for
+// polls first, and returns what leaves the lanes. It ends early when a grant is
+// learnt, which mayAsk then finds.
+func (h *hold) enterLane(ctx context.Context) (leave func(), err error) {
+	s := h.s
+	if h.asks == 0 {
+		return h.lane(ctx, s.lanes)
+	}
+	leavePolls, err := h.lane(ctx, s.pollLanes)
+	if err != nil {
+		return nil, err
+	}
+	leaveAll, err := h.lane(ctx, s.lanes)
+	if err != nil {
+		leavePolls()
+		return nil, err
+	}
+	return func() { leaveAll(); leavePolls() }, nil
+}
+
+func (h *hold) lane(ctx context.Context, lanes chan struct{}) (leave func(), err error) {
+	s := h.s
+	for {
+		select {
+		case lanes <- struct{}{}:
+			return func() { <-lanes }, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-h.p.over:
+			return nil, errOver
+		case <-s.closing:
+			return nil, ErrClosed
+		case <-h.wake:
+			s.mu.Lock()
+			g := h.granted
+			s.mu.Unlock()
+			if g != nil {
+				return func() {}, nil
+			}
 		}
 	}
 }
@@ -132,11 +185,15 @@ func (h *hold) answered(a *State, moment uint64, wait bool) (g *granted, err err
 	for _, w := range a.Ahead {
 		p.releaseUnknown(a.Key, w.Session, w.Claim, moment)
 	}
+	h.joined = g != nil || a.Place > 0
+	if g == nil {
+		h.ahead = a.sessions(p.id)
+	}
 	switch {
 	case g != nil:
 	case a.Sealed:
 		err = &sealedError{a.Value}
-	case wait && a.Place == 0:
+	case a.Place == 0 && (wait || a.fits(&h.claim)):
 		err = errLate
 	}
 	return g, err
@@ -150,9 +207,13 @@ func (h *hold) accept(ctx context.Context, g *granted) error {
 		retry := h.s.backoff()
 		for {
 			sent := stampNow()
-			until, err := await(ctx, h.s, h.extend())
+			o, err := await(ctx, h.s, h.extend())
 			if err == nil {
-				g.until, g.sent = until, sent
+				// The claim may have lapsed since and been granted again: what counts is
+				// what the store has now.
+				dated := *g
+				dated.token, dated.since, dated.until, dated.sent = o.Token, o.Since, o.Until, sent
+				g = &dated
 				break
 			}
 			if errors.Is(err, ErrNotHeld) {
@@ -170,8 +231,8 @@ func (h *hold) accept(ctx context.Context, g *granted) error {
 }
 
 // extend sends one Extend.
-func (h *hold) extend() <-chan answer[time.Time] {
-	return call(h.s, "Extend", func(ctx context.Context) (time.Time, error) {
+func (h *hold) extend() <-chan answer[Holder] {
+	return call(h.s, "Extend", func(ctx context.Context) (Holder, error) {
 		return h.s.store.Extend(ctx, h.claim)
 	})
 }

@@ -93,7 +93,7 @@ func (p *presence) breakHolders(ctx context.Context, b *breaking) error {
 		if err := s.look(ctx, ids); err != nil {
 			return err
 		}
-		if _, err := s.bury(ctx, ids); err != nil {
+		if err := s.bury(ctx, ids); err != nil {
 			return err
 		}
 		if dead := s.dead(ids); len(dead) > 0 {

@@ -41,11 +41,12 @@ func (s *Session) giveUp(ctx context.Context) error {
 	}
 
 	// The releases, some at a time. A holder that is not done though its grace is
-	// not over keeps the rest of it: ctx ended the wait, not the grace.
+	// not over keeps the rest of it: ctx ended the wait, not the grace. The store counts
+	// it by its clock, which may run ahead, or be moved by up to the margin.
 	const atATime = 32
 	var o Outcome
 	if left := time.Until(grace); left > 0 {
-		o.Keep = left
+		o.Keep = left + left/1000 + s.opt.Margin
 	}
 	var g errgroup.Group
 	g.SetLimit(atATime)
@@ -81,7 +82,7 @@ func (s *Session) giveUp(ctx context.Context) error {
 		// Lost, or a holder's grace may be running: it is left to lapse.
 		return err
 	}
-	a := command(s, "Unregister", func(ctx context.Context) (struct{}, error) {
+	a := attempt(s, "Unregister", func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, s.store.Unregister(ctx, p.id)
 	})
 	if err == nil && a.err != nil {

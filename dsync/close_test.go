@@ -134,3 +134,35 @@ func TestCloseAwaitsReleases(t *testing.T) {
 		}
 	})
 }
+
+// B29: what Close leaves behind for the rest of a holder's grace is kept for that long
+// though the store's clock is moved ahead by less than the margin.
+func TestCloseLeavesTheWholeGrace_B29(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		s, other := newSession(t, memory, nil), newSession(t, memory, nil).Mutex("k")
+		mu := s.Mutex("k")
+		lock(t, mu)
+		granted := make(chan time.Time, 1)
+		go func() {
+			other.Lock()
+			granted <- time.Now()
+		}()
+		synctest.Wait()
+		told := make(chan time.Time, 1)
+		lost := mu.Lost()
+		go func() {
+			<-lost
+			told <- time.Now()
+		}()
+		ended, cancel := context.WithCancel(background)
+		cancel()
+		if err := s.Close(ended); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		memory.Skew(margin - 10*time.Millisecond)
+		if d := (<-granted).Sub(<-told); d < grace {
+			t.Errorf("granted to another %v after Lost closed, the grace is %v", d, grace)
+		}
+	})
+}

@@ -29,6 +29,10 @@ var (
 	// See [Session.Healthy].
 	ErrOverstayed = errors.New("dsync: lost hold still in use")
 
+	// ErrNotReleased: the store refuses to release a key that was unlocked here. See
+	// [Session.Healthy].
+	ErrNotReleased = errors.New("dsync: release refused by the store")
+
 	// ErrKey: the key can't be used. [CheckKey] says why.
 	ErrKey = errors.New("dsync: invalid key")
 )

@@ -22,10 +22,13 @@ import (
 //     leader.Election.Campaign was not resigned. Somebody else may hold the key
 //     by now. It ends when the holder is done. A [Lease] needs no release, and is
 //     never that.
+//   - [ErrNotReleased]: the store refuses to release a key that was unlocked, because a
+//     right was taken away, say. It stays held while the session lives and goes on
+//     asking.
 //   - [ErrClosed]: Close has begun.
 //
 // It asks nobody: it looks at the clock and at what the session knows. For
-// Kubernetes, any of them says that the process is not ready; but only the second
+// Kubernetes, any of them says that the process is not ready; but only ErrOverstayed
 // should fail a liveness probe. A process that can't reach the store is not
 // helped by being restarted, nor is a store that the whole fleet reconnects to;
 // a process that goes on with what it lost is stopped by it:
@@ -50,7 +53,28 @@ func (s *Session) Healthy() error {
 	if s.ends() {
 		return errors.Join(s.overstayed(now), ErrClosed)
 	}
-	return errors.Join(s.overstayed(now), s.unrenewed(now))
+	return errors.Join(s.overstayed(now), s.unreleased(), s.unrenewed(now))
+}
+
+// unreleased says which key the store refuses to release. s.mu must be held.
+func (s *Session) unreleased() error {
+	var first *hold
+	n := 0
+	for _, h := range s.holds {
+		if h.refused == nil {
+			continue
+		}
+		if n++; first == nil || h.claim.Key < first.claim.Key {
+			first = h
+		}
+	}
+	switch n {
+	case 0:
+		return nil
+	case 1:
+		return fmt.Errorf("%w: %s %q: %w", ErrNotReleased, first.claim.Kind, first.claim.Key, first.refused)
+	}
+	return fmt.Errorf("%w: %s %q: %w, and %d more", ErrNotReleased, first.claim.Kind, first.claim.Key, first.refused, n-1)
 }
 
 // overstayed says who goes on with a hold that was lost. s.mu must be held.

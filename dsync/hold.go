@@ -43,12 +43,14 @@ type tenure struct {
 	shares  bool            // readers of this process may share it
 	pressed map[string]bool // claims whose sessions were asked to give the key up; nil: none is to be
 	wake    chan struct{}   // room for one: there may be something new
-	passed  chan struct{}   // closed when its place was given back; nil unless auto, or a try waits for that
+	passed  chan struct{}   // closed when it was released and its place given back; nil unless auto, or a try waits for that
 
 	// While it is asked for:
 	asks     int                   // attempts sent
-	place    int                   // in the store's line, by its last answer; 0: not in it
+	joined   bool                  // it stands in the store's line or holds, by its last answer or an event
+	place    int                   // in that line, by its last answer; 0: not in it
 	ahead    []string              // the sessions that stand in the way, by the same
+	named    []string              // those that the last attempt named dead
 	waits    bool                  // counted by the watch
 	again    bool                  // there is reason to ask again since the last attempt was sent
 	revoked  bool                  // it was revoked before its grant was learnt, or while it was released
@@ -58,6 +60,7 @@ type tenure struct {
 
 	// Once it was granted:
 	*granted
+	refused error // why the store refuses to release it, for now
 	handed  int   // how often it was handed on
 	last    int64 // the greatest token there is for that
 	watched int   // the watch, by number, that would tell of others that wait; 0: none
@@ -131,11 +134,9 @@ func (p *presence) newHold(w *want) (*hold, error) {
 }
 
 // settled ends the asking: the hold was granted, or, with an error, is given up.
-// waited says whether the claim may stand in line. One that was granted too late may
-// hold.
-func (h *hold) settled(waited bool, err error) {
+func (h *hold) settled(err error) {
 	if err != nil {
-		h.abandon(errors.Is(err, errOver) || waited && !isAnswer(err))
+		h.abandon()
 	} else if !h.claim.Yield {
 		h.s.mu.Lock()
 		h.part()
@@ -166,7 +167,7 @@ func (h *hold) grant(g *granted) error {
 	h.ahead = nil
 	h.start = time.Now()
 	h.last = g.token + tokenRoom - 1
-	if h.claim.Yield && h.claim.Weight == h.claim.Limit {
+	if h.claim.Yield {
 		h.last = g.token + yieldRoom - 1
 	}
 	if h.claim.Lease > 0 {
@@ -204,6 +205,8 @@ func (h *hold) scope() context.Context {
 		h.ctx, h.end = context.WithCancelCause(context.Background())
 		if h.state != held {
 			h.finish()
+		} else {
+			h.s.glanceLater()
 		}
 	}
 	return h.ctx

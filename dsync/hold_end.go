@@ -28,6 +28,34 @@ func (h *hold) look(now time.Time) bool {
 	return h.state == held
 }
 
+// glanceLater has the session look at its holds soon, and now and then after that for
+// as long as it has any. Timers stand still while the machine sleeps, and would tell
+// whoever waits for the end of a hold as much later. s.mu must be held.
+func (s *Session) glanceLater() {
+	if s.glance == nil && !s.finished {
+		s.glance = time.AfterFunc(s.opt.Grace/2, s.glanceAtHolds)
+	}
+}
+
+// glanceAtHolds compares the clock for all holds.
+func (s *Session) glanceAtHolds() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if s.presence != nil {
+		s.presence.expiredAt(now)
+	}
+	for _, h := range s.holds {
+		if h.leased() {
+			h.look(now)
+		}
+	}
+	s.glance = nil
+	if len(s.holds) > 0 {
+		s.glanceLater()
+	}
+}
+
 // leaseLeft returns what is left of a fixed lease by the local clock. s.mu must
 // be held.
 func (h *hold) leaseLeft() time.Duration {
@@ -53,15 +81,13 @@ func (h *hold) lapseLocked() bool {
 	return true
 }
 
-// extended takes in that the Extend sent at sent moved the end to until.
+// extended takes in that the Extend sent at sent moved the end to until. s.mu must be
+// held.
 func (h *hold) extended(sent stamp, until time.Time) {
-	h.s.mu.Lock()
-	defer h.s.mu.Unlock()
 	if h.state != held || until.Before(h.until) {
 		return
 	}
-	h.sent, h.until = sent, until
-	h.timer.Reset(h.leaseLeft())
+	h.sent, h.until = sent, until // lapse sets the timer anew
 }
 
 // leave gives the hold's place in the queue back, once. s.mu must be held.
@@ -70,9 +96,6 @@ func (h *hold) leave() {
 		return
 	}
 	h.left = true
-	if h.passed != nil {
-		close(h.passed)
-	}
 	if h.q.holder == h {
 		h.q.holder = nil
 	}
@@ -80,6 +103,13 @@ func (h *hold) leave() {
 		h.q.shared = nil
 	}
 	h.q.leave(h.claim.Weight)
+}
+
+// loss returns why the hold was lost, nil if it was not.
+func (h *hold) loss() error {
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	return h.cause
 }
 
 // why returns why the hold is over.
@@ -102,14 +132,12 @@ func (h *hold) lose(cause error) {
 	case held:
 		h.tell(cause)
 	case parked:
-		h.q.parked = nil
 		h.leave()
 	case told:
 	default:
 		return
 	}
 	h.state = gone
-	h.part()
 	if h.claim.Lease > 0 {
 		// The store has it still. In its holder's grace nobody here may take it for a
 		// claim that nobody knows, and release it.
@@ -178,7 +206,7 @@ func (h *hold) tell(cause error) {
 			s.report(func() { l.Lost(loss) })
 		}
 	})
-	if h.auto || errors.Is(cause, ErrRevoked) {
+	if h.auto || h.draining {
 		h.drainLocked()
 	}
 }

@@ -43,7 +43,7 @@ func (p *presence) keep() {
 				return
 			}
 			sent = stampNow()
-			beats = call(s, "Heartbeat", func(ctx context.Context) (Pulse, error) {
+			beats = send(s, "Heartbeat", func() {}, func(ctx context.Context) (Pulse, error) {
 				return s.store.Heartbeat(ctx, p.id, given)
 			})
 
@@ -127,6 +127,7 @@ func (p *presence) beaten(sent stamp, given []Revocation, a answer[Pulse]) time.
 			p.revoke(r)
 		}
 		s.peers.forget(s.opt.TTL)
+		p.forgetKept()
 	}
 	left := p.left()
 	took := sent.elapsed()

@@ -96,21 +96,26 @@ func (l *Lease) Extend(ctx context.Context) (until time.Time, err error) {
 		return fail(h.why())
 	}
 	sent := stampNow()
-	until, err = await(ctx, l.s, h.extend())
-	switch {
-	case err == nil:
-		h.extended(sent, until)
-	case errors.Is(err, ErrNotHeld):
-		l.s.mu.Lock()
-		h.lose(err)
-		l.s.mu.Unlock()
-	default:
+	o, err := await(ctx, l.s, h.extend())
+	if err != nil && !errors.Is(err, ErrNotHeld) {
 		return fail(err)
 	}
+	l.s.mu.Lock()
+	switch {
+	case err != nil:
+		h.lose(err)
+	case o.Token != h.token:
+		// It lapsed, and a request that came late was granted with it: that is another
+		// hold, which nobody here has.
+		h.drain(ErrNotHeld)
+	default:
+		h.extended(sent, o.Until)
+	}
+	l.s.mu.Unlock()
 	if !h.live() {
 		return fail(h.why())
 	}
-	return until, nil
+	return o.Until, nil
 }
 
 // Release gives the key up before the lease is over. ctx bounds the wait for the

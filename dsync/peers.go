@@ -16,6 +16,7 @@ type peer struct {
 	left   time.Duration // of its life, as of read
 	read   stamp
 	dead   bool
+	burial *burial // under way; nil: none is
 }
 
 // remaining returns for how long the peer is sure to be alive, at most 0 if it
@@ -101,38 +102,87 @@ func (s *Session) read(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// bury buries those of the sessions that may have lapsed, and reports whether
-// any is dead. Of several that are due, most have only sent a heartbeat since:
-// one reading of all is cheaper than a command for each.
-func (s *Session) bury(ctx context.Context, ids []string) (dead bool, err error) {
+// bury buries those of the sessions that may have lapsed. Of several that are due,
+// most have only sent a heartbeat since: one reading of all is cheaper than a command
+// for each. Goroutines that are after the same session share one command.
+func (s *Session) bury(ctx context.Context, ids []string) error {
 	due := s.due(ids)
 	if len(due) > 1 {
 		if err := s.read(ctx, due); err != nil {
-			return false, err
+			return err
 		}
 		due = s.due(due)
 	}
 	for _, id := range due {
-		left, err := await(ctx, s, call(s, "Bury", func(ctx context.Context) (time.Duration, error) {
-			return s.store.Bury(ctx, id)
-		}))
-		if err != nil {
-			return dead, err
+		b := s.burying(id)
+		select {
+		case <-b.done:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.closing:
+			return ErrClosed
 		}
-		s.mu.Lock()
-		p := s.peers[id]
-		if p == nil {
-			p = &peer{}
-			s.peers[id] = p
-		}
-		p.left, p.read, p.dead = left, stampNow(), left <= 0
-		s.mu.Unlock()
-		if left <= 0 {
-			dead = true
-			s.info("dsync: buried a session that had lapsed", "session", id, "host", p.member.Host, "pid", p.member.PID)
+		if b.err != nil {
+			return b.err
 		}
 	}
-	return dead, nil
+	return nil
+}
+
+// A burial is one Bury of a session.
+type burial struct {
+	done chan struct{} // closed when the store has answered, or did not
+	err  error
+}
+
+// burying returns the burial of the session that is under way, or begins one.
+func (s *Session) burying(id string) *burial {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.peers[id]
+	if p == nil {
+		p = &peer{}
+		s.peers[id] = p
+	}
+	if p.burial != nil {
+		return p.burial
+	}
+	b := &burial{done: make(chan struct{})}
+	if s.finished {
+		b.err = ErrClosed
+		close(b.done)
+		return b
+	}
+	p.burial = b
+	s.workers.do(func() {
+		a := command(s, "Bury", func(ctx context.Context) (time.Duration, error) { return s.store.Bury(ctx, id) })
+		b.err = a.err
+		s.buried(id, p, a.v, a.err)
+		close(b.done)
+	})
+	return b
+}
+
+// buried takes in what the store answered. All of this process that wait behind the
+// session go on when it is dead, each with an attempt that names it.
+func (s *Session) buried(id string, p *peer, left time.Duration, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.burial = nil
+	if err != nil {
+		return
+	}
+	p.left, p.read, p.dead = left, stampNow(), left <= 0
+	s.peers[id] = p // it may have been forgotten meanwhile
+	if !p.dead {
+		return
+	}
+	s.info("dsync: buried a session that had lapsed", "session", id, "host", p.member.Host, "pid", p.member.PID)
+	for _, h := range s.holds {
+		if h.state == asking && slices.Contains(h.ahead, id) {
+			h.notify()
+		}
+	}
 }
 
 // due returns those of the sessions that may have lapsed and are not known to be
@@ -153,6 +203,11 @@ func (s *Session) due(ids []string) []string {
 func (s *Session) dead(ids []string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.deadLocked(ids)
+}
+
+// deadLocked is dead where s.mu is held.
+func (s *Session) deadLocked(ids []string) []string {
 	var dead []string
 	for _, id := range ids {
 		if p := s.peers[id]; p != nil && p.dead {

@@ -33,6 +33,7 @@ type presence struct {
 	hurry   chan struct{}       // room for one: the next heartbeat is due now
 	beat    chan struct{}       // closed and replaced with every heartbeat that was acknowledged
 	revoked map[Revocation]bool // revocations that stand in the store
+	kept    map[string]keeping  // claims that were left in the store with an end, by id
 	watch   watch
 }
 
@@ -92,7 +93,7 @@ func (s *Session) register(r *registration) {
 		over: make(chan struct{}), quit: make(chan struct{}), done: make(chan struct{}),
 		hurry: make(chan struct{}, 1), beat: make(chan struct{}),
 	}
-	a := command(s, "Register", func(ctx context.Context) (time.Time, error) { return s.store.Register(ctx, m) })
+	a := attempt(s, "Register", func(ctx context.Context) (time.Time, error) { return s.store.Register(ctx, m) })
 
 	s.mu.Lock()
 	s.registering = nil
@@ -149,10 +150,12 @@ func (p *presence) claimID() string {
 	return p.id + "." + strconv.FormatUint(p.claims, 10)
 }
 
-// acked returns a channel that is closed when the next heartbeat is acknowledged.
-func (p *presence) acked() <-chan struct{} {
+// beatSoon has a heartbeat sent now, and returns a channel that is closed when one is
+// acknowledged.
+func (p *presence) beatSoon() <-chan struct{} {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
+	p.inquire()
 	return p.beat
 }
 

@@ -247,7 +247,7 @@ func (q *queue) next() {
 		q.waiting.Remove(place)
 		e.ready <- h
 	}
-	if q.used == 0 {
+	if q.used == 0 && !q.asks { // who asks was granted, and has lost that again: see asked
 		if q.linger != nil {
 			q.linger.Stop()
 		}

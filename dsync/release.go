@@ -32,6 +32,7 @@ func (h *hold) unlock(o Outcome) release {
 		return release{}
 	case h.state != held && h.state != told:
 		h.leave()
+		h.tellPassed()
 		return release{err: h.cause}
 	}
 	if h.state == told && (o.Seal || h.draining) {
@@ -98,6 +99,7 @@ func (o Outcome) special() bool { return o.Keep > 0 || o.Seal }
 func (h *hold) drainLocked() {
 	s := h.s
 	if s.finished {
+		h.tellPassed()
 		return
 	}
 	freed := h.whenFreed()
@@ -110,26 +112,26 @@ func (h *hold) drainLocked() {
 		case <-s.base.Done(): // Close did it
 		}
 		s.mu.Lock()
-		var released <-chan error
+		defer s.mu.Unlock()
 		if h.state == told && h.draining {
 			h.state = spent
-			released = h.retireLocked(Outcome{})
-		}
-		s.mu.Unlock()
-		if released != nil {
+			released := h.retireLocked(Outcome{})
+			s.mu.Unlock()
 			<-released
+			s.mu.Lock()
 		}
 		if h.auto || h.claim.Lease > 0 {
-			s.mu.Lock()
 			h.leave()
-			s.mu.Unlock()
+		}
+		if h.state == gone {
+			h.tellPassed() // else the release does
 		}
 	})
 }
 
-// abandon gives up a claim that was not granted, or not in time. joined says
-// whether it may stand in line, or hold.
-func (h *hold) abandon(joined bool) {
+// abandon gives up a claim that was not granted, or not in time, and releases it if the
+// store may have it: what it answered last says so, or an attempt was not answered.
+func (h *hold) abandon() {
 	s := h.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +140,7 @@ func (h *hold) abandon(joined bool) {
 	}
 	h.state = spent
 	h.part()
-	if joined && h.asks > 0 || !h.void.IsZero() {
+	if h.joined || !h.void.IsZero() {
 		h.retireLocked(Outcome{})
 	} else {
 		delete(s.holds, h.claim.ID)
@@ -152,6 +154,7 @@ func (h *hold) retireLocked(o Outcome) <-chan error {
 	done := make(chan error, 1)
 	if s.finished {
 		done <- ErrClosed
+		h.tellPassed()
 		return done
 	}
 	awaited := !s.gaveUp // an event can come that late, for a claim that nobody knows
@@ -186,24 +189,53 @@ func (h *hold) retire(o Outcome, done chan<- error) {
 			s.mu.Unlock()
 		}
 	}
-	err := h.send(o)
-	done <- err
+	err := h.send(o, done)
+	s.mu.Lock()
 	if h.leaves {
-		s.mu.Lock()
 		h.leave()
-		s.mu.Unlock()
 	}
+	h.tellPassed()
+	s.mu.Unlock()
 	if err == nil && h.awaitVoid() {
-		o.Keep = max(0, o.Keep-began.elapsed())
-		h.send(o)
+		// What was kept ends as it would have. By the time that it has ended, what came
+		// late is released at once.
+		if began.elapsed() > o.Keep+s.opt.Margin {
+			o.Keep = 0
+		}
+		h.send(o, nil)
 	}
-	s.forget(h)
+	s.forget(h, o)
+}
+
+// tellPassed closes the channel that tells that the key was passed on, if there is one.
+// s.mu must be held.
+func (h *hold) tellPassed() {
+	if h.passed == nil {
+		return
+	}
+	select {
+	case <-h.passed:
+	default:
+		close(h.passed)
+	}
 }
 
 // send sends releases until one is answered, the session is lost, or, when
-// the session is closing, one has failed.
-func (h *hold) send(o Outcome) error {
+// the session is closing, one has failed. What came of it goes to done, if that is not
+// nil; that the store refuses goes there at once, and the release is sent again for as
+// long as the session lives: a right that was taken by mistake may be granted again.
+func (h *hold) send(o Outcome, done chan<- error) (err error) {
 	s, p := h.s, h.p
+	say := func(err error) {
+		if done != nil {
+			done <- err
+			done = nil
+		}
+	}
+	defer func() {
+		h.setRefused(nil)
+		say(err)
+	}()
 	retry := s.backoff()
 	absent, unknown := false, false
 	if err := h.moot(); err != nil {
@@ -214,7 +246,6 @@ func (h *hold) send(o Outcome) error {
 		c.Token = h.granted.token
 	}
 	for {
-		acked := p.acked()
 		a := command(s, "Release", func(ctx context.Context) (bool, error) { return s.store.Release(ctx, c, o) })
 		switch {
 		case a.err == nil && (a.v || h.token == 0):
@@ -225,13 +256,19 @@ func (h *hold) send(o Outcome) error {
 			return fmt.Errorf("%w: the store did not know it any more", ErrLost)
 		case a.err == nil:
 			// Of a claim that was held, believe it when it is said twice, the second
-			// time after an acknowledged heartbeat: a deposed primary may say it.
+			// time after an acknowledged heartbeat, which is sent now: a deposed primary
+			// may say it.
 			absent = true
-			if err := h.pause(acked, p.s.opt.TTL); err != nil {
+			if err := h.pause(p.beatSoon(), p.s.opt.TTL); err != nil {
 				return err
 			}
 		case isAnswer(a.err):
-			return a.err
+			s.storeError("Release", a.err)
+			h.setRefused(a.err)
+			say(a.err)
+			if err := h.pause(nil, retry.next()); err != nil {
+				return errors.Join(err, a.err)
+			}
 		default:
 			unknown = true
 			if err := h.pause(nil, retry.next()); err != nil {
@@ -239,6 +276,13 @@ func (h *hold) send(o Outcome) error {
 			}
 		}
 	}
+}
+
+// setRefused notes why the store refuses to release the claim; nil: it does not.
+func (h *hold) setRefused(err error) {
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	h.refused = err
 }
 
 // moot returns why there is no use in releasing the claim, or nil: a session that
@@ -249,10 +293,11 @@ func (h *hold) moot() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case h.claim.Lease == 0 || h.token == 0:
+	case h.claim.Lease == 0 || h.granted == nil:
 		if h.p.expired() {
 			return fmt.Errorf("%w: %w", ErrLost, h.p.cause)
 		}
+	case h.sent.t.IsZero(): // nobody here knows when it began, and so when it is over
 	case h.leaseLeft() <= 0:
 		return fmt.Errorf("%w: its lease of %v is over", ErrLost, h.claim.Lease)
 	}
@@ -298,12 +343,15 @@ func (h *hold) awaitVoid() bool {
 	}
 }
 
-// forget ends the record of a claim that the store has forgotten.
-func (s *Session) forget(h *hold) {
+// forget ends the record of a claim that was released with o.
+func (s *Session) forget(h *hold, o Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.holds, h.claim.ID)
 	h.part()
+	if o.Keep > 0 {
+		h.p.noteKept(h.claim.ID, o.Keep)
+	}
 	token := h.token
 	if h.granted != nil {
 		token = max(token, h.granted.token)

@@ -19,7 +19,7 @@ func (h *hold) rest(ctx context.Context, st *State) error {
 			return err
 		}
 	}
-	if len(s.dead(h.ahead)) > 0 {
+	if h.newlyDead() {
 		return nil
 	}
 	if err := s.look(ctx, h.ahead); err != nil {
@@ -44,7 +44,7 @@ func (h *hold) rest(ctx context.Context, st *State) error {
 		if again || err != nil {
 			return err
 		}
-		if dead, err := s.bury(ctx, h.ahead); dead || err != nil {
+		if err := s.bury(ctx, h.ahead); err != nil || h.newlyDead() {
 			return err
 		}
 	}

@@ -246,9 +246,9 @@ type undated struct {
 	asked atomic.Int64
 }
 
-func (u *undated) Extend(ctx context.Context, _ dsync.Claim) (time.Time, error) {
+func (u *undated) Extend(ctx context.Context, _ dsync.Claim) (dsync.Holder, error) {
 	if u.asked.Add(1) > 100 {
 		<-ctx.Done()
 	}
-	return time.Time{}, errors.New("out of order")
+	return dsync.Holder{}, errors.New("out of order")
 }

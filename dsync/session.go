@@ -34,6 +34,11 @@ type Session struct {
 	closed  chan struct{} // closed when Close is done
 	workers *workers      // all goroutines but hooks
 
+	// Lanes bound how many commands are under way at once: heartbeats have a way of
+	// their own, so that they never wait behind the session's other requests.
+	lanes     chan struct{} // of all but heartbeats and what begins or ends a session
+	pollLanes chan struct{} // of those, of repeated attempts to acquire
+
 	asking   sync.WaitGroup // of callers that ask for a claim
 	retiring sync.WaitGroup // of goroutines that release a claim
 
@@ -46,6 +51,7 @@ type Session struct {
 	holds       map[string]*hold    // by claim id: all claims that the store may know
 	queues      map[string]*queue   // by key: who has the turn in this process, and who waits for it
 	overdue     map[*hold]time.Time // holds that ended before their release, and when: until their holder is done
+	glance      *time.Timer         // looks for what ended while the machine slept; nil: not running
 	renewed     stamp               // of the last presence: before the send of the heartbeat that its lease counted from
 	peers       peers
 	sweepAfter  string
@@ -70,6 +76,7 @@ func New(store Store, opt *Options) (*Session, error) {
 		hooks: calls.Queue{Logger: o.Logger},
 		base:  base, stop: stop, workers: newWorkers(base),
 		closing: make(chan struct{}), closed: make(chan struct{}),
+		lanes: make(chan struct{}, maxCommands), pollLanes: make(chan struct{}, maxPolls),
 		holds:   make(map[string]*hold),
 		queues:  make(map[string]*queue),
 		overdue: make(map[*hold]time.Time),
@@ -145,12 +152,12 @@ func mustKey(key string) {
 // holders unlock or their grace is over, and the session is unregistered.
 //
 // ctx bounds the wait for holders only. When it ends, what is still held is not
-// taken from them: the store keeps it for the rest of the grace, and frees it by
-// itself, which who waits for it notices by polling. So Close with an ended ctx
-// takes about one round trip to the store.
+// taken from them: the store keeps it for the rest of the grace and the margin, and
+// frees it by itself, which who waits for it notices by polling. So Close with an ended
+// ctx takes about one round trip to the store.
 //
 // An error says what the store did not answer; what was left there lapses
-// within one TTL. It may be only that the session is not unregistered, the last of
+// within one TTL, but a [Lease] only at its own end. It may be only that the session is not unregistered, the last of
 // the commands: all was given up before, so nobody waits for it, but it is listed
 // among the members until it lapses. The session is closed all the same.
 //
@@ -180,6 +187,9 @@ func (s *Session) Close(ctx context.Context) error {
 	err := s.giveUp(ctx)
 	s.mu.Lock()
 	s.finished = true
+	if s.glance != nil {
+		s.glance.Stop()
+	}
 	if s.presence != nil {
 		s.presence.lose(ErrClosed)
 	}
@@ -218,6 +228,15 @@ func (s *Session) ends() bool {
 	}
 }
 
+// maxCommands is how many commands of a session are under way at once, beside its
+// heartbeats, and maxPolls how many of them are repeated attempts to acquire: a
+// thousand goroutines that poll must not keep an Unlock waiting. A store's own client
+// should have a connection for each of these, one for heartbeats and one for a watch.
+const (
+	maxCommands = 32
+	maxPolls    = 8
+)
+
 // attemptTime bounds one command.
 func (s *Session) attemptTime() time.Duration { return s.opt.TTL / 6 }
 
@@ -234,19 +253,41 @@ type answer[T any] struct {
 // else [command] says. So a caller that gives up leaves the answer to whoever
 // cleans up. The channel has room for the answer; it is never closed.
 func call[T any](s *Session, op string, f func(context.Context) (T, error)) <-chan answer[T] {
+	return background(s, func() answer[T] { return command(s, op, f) })
+}
+
+// send is call for who is in a lane, which it leaves when the command has ended.
+func send[T any](s *Session, op string, leave func(), f func(context.Context) (T, error)) <-chan answer[T] {
+	return background(s, func() answer[T] {
+		defer leave()
+		return attempt(s, op, f)
+	})
+}
+
+func background[T any](s *Session, f func() answer[T]) <-chan answer[T] {
 	ch := make(chan answer[T], 1)
-	if !s.spawn(func() { ch <- command(s, op, f) }) {
-		var none T
-		ch <- answer[T]{none, ErrClosed}
+	if !s.spawn(func() { ch <- f() }) {
+		ch <- answer[T]{err: ErrClosed}
 	}
 	return ch
 }
 
-// command runs one command of the store under a deadline and a context of the
+// command is attempt in a lane, for which it waits.
+func command[T any](s *Session, op string, f func(context.Context) (T, error)) answer[T] {
+	select {
+	case s.lanes <- struct{}{}:
+	case <-s.base.Done():
+		return answer[T]{err: ErrClosed}
+	}
+	defer func() { <-s.lanes }()
+	return attempt(s, op, f)
+}
+
+// attempt runs one command of the store under a deadline and a context of the
 // session's own, never the caller's: a cancelled caller must not leave a command half
 // sent (the server may still execute it), and a caller inside a transaction must not
 // pull it in.
-func command[T any](s *Session, op string, f func(context.Context) (T, error)) answer[T] {
+func attempt[T any](s *Session, op string, f func(context.Context) (T, error)) answer[T] {
 	ctx, cancel := context.WithTimeout(s.base, s.attemptTime())
 	defer cancel()
 	v, err := f(ctx)

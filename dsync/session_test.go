@@ -171,7 +171,7 @@ func TestCloseFreesEverything(t *testing.T) {
 					t.Errorf("after Close the session is %+v, want dead", m)
 				}
 				lock(t, other.Mutex("k"))
-				if d := time.Since(start); d > grace+100*time.Millisecond {
+				if d := time.Since(start); d > grace+margin+100*time.Millisecond {
 					t.Errorf("free %v after Close", d)
 				}
 				wantErr(t, "LockContext on a closed session", s.Mutex("x").LockContext(background), dsync.ErrClosed)

@@ -36,3 +36,27 @@ func TestSleepOfTheMachineCounts(t *testing.T) {
 		mu.UnlockContext(background)
 	}
 }
+
+// A goroutine that waits for Lost is told soon after the machine woke up, and not when a
+// timer has run that stood still meanwhile.
+func TestLostIsToldAfterSleep(t *testing.T) {
+	const ttl = time.Minute
+	s := newSession(t, dsynctest.NewMemory(), &dsync.Options{TTL: ttl, Grace: 200 * time.Millisecond})
+	mu := s.Mutex("mutex")
+	lock(t, mu)
+	l, err := s.Acquire(background, "lease", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost, leaseLost := mu.Lost(), l.Lost()
+	s.Sleep(2 * time.Hour)
+	for name, c := range map[string]<-chan struct{}{"mutex": lost, "lease": leaseLost} {
+		select {
+		case <-c:
+		case <-time.After(ttl / 4):
+			t.Errorf("the loss of the %s is not told", name)
+		}
+	}
+	mu.UnlockContext(background)
+	l.Release(background)
+}

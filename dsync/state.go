@@ -44,6 +44,19 @@ func (s State) Holder(claim string) (Holder, bool) {
 	return Holder{}, false
 }
 
+// fits reports whether c could be granted at once: there is room for it, and nobody
+// waits.
+func (s *State) fits(c *Claim) bool {
+	if s.Waiting > 0 {
+		return false
+	}
+	used := c.Weight
+	for _, h := range s.Holders {
+		used += h.Weight
+	}
+	return len(s.Holders) == 0 || used <= s.Limit
+}
+
 // A Holder is a granted claim.
 type Holder struct {
 	Claim   string

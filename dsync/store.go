@@ -130,10 +130,12 @@ type Store interface {
 	Release(ctx context.Context, c Claim, o Outcome) (found bool, err error)
 
 	// Extend moves the end of a held claim with a positive Lease to
-	// now + c.Lease, or leaves it if it is later already, and returns the end.
+	// now + c.Lease, or leaves it if it is later already, and returns the hold as it is
+	// then. Its Until is the end, and its Token that of its present grant: a claim
+	// whose end has come may have been granted again by a repeated Acquire.
 	// ErrNotHeld if c does not hold, has no end, or its end has come, even if
 	// nobody else holds the key since.
-	Extend(ctx context.Context, c Claim) (until time.Time, err error)
+	Extend(ctx context.Context, c Claim) (Holder, error)
 
 	// Publish stores value, up to 64 KiB, for all to read for as long as c holds.
 	// seq counts what c publishes, from 1: a value that comes later than one of c's

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -122,7 +123,7 @@ func (p *presence) wait(ctx context.Context, w *want, last *error) (_ *hold, err
 	if err != nil {
 		return nil, err
 	}
-	defer func() { h.settled(true, err) }()
+	defer func() { h.settled(err) }()
 	retry := p.s.backoff()
 	mismatched := false
 	for {
@@ -151,9 +152,9 @@ func (p *presence) wait(ctx context.Context, w *want, last *error) (_ *hold, err
 	}
 }
 
-// try acquires w if it is free, else the error is a *HeldError. A try that only
-// sessions that have lapsed stand in the way of buries them and asks once more:
-// programs that only ever try must get over a crash too.
+// try acquires w if it is free, else the error is a *HeldError. A try that sessions
+// stand in the way of that have lapsed buries them and asks again, for as long as it
+// finds more of them: programs that only ever try must get over a crash too.
 func (s *Session) try(ctx context.Context, w *want) (*hold, error) {
 	for {
 		p, err := s.present(ctx)
@@ -173,13 +174,18 @@ func (p *presence) try(ctx context.Context, w *want) (_ *hold, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { h.settled(false, err) }()
-	for again := false; ; again = true {
+	defer func() { h.settled(err) }()
+	late, mismatched := false, false
+	for {
 		st, g, err := h.ask(ctx, false)
 		switch {
 		case g != nil:
 			return h, h.accept(ctx, g)
-		case errors.Is(err, ErrMismatch) && !again:
+		case errors.Is(err, errLate) && !late:
+			late = true // once more, now that the store's clock is known
+			continue
+		case errors.Is(err, ErrMismatch) && !mismatched:
+			mismatched = true
 			if err := h.outlive(ctx, err); err != nil {
 				return nil, err
 			}
@@ -190,13 +196,24 @@ func (p *presence) try(ctx context.Context, w *want) (_ *hold, err error) {
 		if err := s.look(ctx, h.ahead); err != nil {
 			return nil, err
 		}
-		dead := len(s.dead(h.ahead)) > 0
-		if buried, err := s.bury(ctx, h.ahead); err != nil {
+		if err := s.bury(ctx, h.ahead); err != nil {
 			return nil, err
-		} else if !dead && !buried || again {
+		}
+		if !h.newlyDead() {
 			return nil, s.heldError(ctx, st)
 		}
 	}
+}
+
+// newlyDead reports whether sessions stand in the way that are known to be dead, and
+// that the last attempt did not name.
+func (h *hold) newlyDead() bool {
+	for _, id := range h.s.dead(h.ahead) {
+		if !slices.Contains(h.named, id) {
+			return true
+		}
+	}
+	return false
 }
 
 // outlive gets over those that use the key as another kind, or size, if they are
@@ -212,12 +229,14 @@ func (h *hold) outlive(ctx context.Context, mismatch error) error {
 	if err := s.look(ctx, ids); err != nil {
 		return err
 	}
-	if _, err := s.bury(ctx, ids); err != nil {
+	if err := s.bury(ctx, ids); err != nil {
 		return err
 	}
 	if len(s.dead(ids)) == 0 {
 		return mismatch
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	h.ahead = ids
 	return nil
 }

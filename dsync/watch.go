@@ -142,6 +142,33 @@ func (w *watch) since(moment uint64, claim string) bool {
 	return max(w.recent[claim].moment, w.older[claim].moment) > moment
 }
 
+// A keeping is a claim that was left in the store with an end, for d from since.
+type keeping struct {
+	since stamp
+	d     time.Duration
+}
+
+// noteKept notes that the claim was left in the store for d more. An event of its grant may
+// come at any time until then, when nothing else is known of it here, and must not
+// have it released. s.mu must be held.
+func (p *presence) noteKept(claim string, d time.Duration) {
+	if p.kept == nil {
+		p.kept = make(map[string]keeping)
+	}
+	p.kept[claim] = keeping{stampNow(), d + d/1000 + p.s.opt.Margin}
+}
+
+// wasKept reports whether the claim was left in the store on purpose. s.mu must be held.
+func (p *presence) wasKept(claim string) bool {
+	_, ok := p.kept[claim]
+	return ok
+}
+
+// forgetKept forgets what was kept until now. s.mu must be held.
+func (p *presence) forgetKept() {
+	maps.DeleteFunc(p.kept, func(_ string, k keeping) bool { return k.since.elapsed() > k.d })
+}
+
 // run watches until ctx ends. After a break it opens a new watch, from then on;
 // the ready event makes every waiter ask again for what was missed.
 func (p *presence) run(ctx context.Context) {
@@ -151,10 +178,8 @@ func (p *presence) run(ctx context.Context) {
 		s.mu.Lock()
 		keys := slices.Collect(maps.Keys(p.watch.observers))
 		s.mu.Unlock()
+		opened := stampNow()
 		err := s.store.Watch(ctx, p.id, keys, func(e Event) {
-			if e.Type == EventReady {
-				retry.reset()
-			}
 			p.event(ctx, e)
 			runtime.Gosched() // to who was woken, who need not wait until this goroutine has asked for more
 		})
@@ -173,6 +198,10 @@ func (p *presence) run(ctx context.Context) {
 			return
 		}
 		s.storeError("Watch", err)
+		if opened.elapsed() > retry.cap {
+			// Only one that has lived: each that opens has every waiter ask again.
+			retry.reset()
+		}
 		if s.sleep(ctx, retry.next()) != nil {
 			return
 		}
@@ -225,11 +254,11 @@ func (p *presence) event(ctx context.Context, e Event) {
 		h := s.holds[e.Claim]
 		switch {
 		case h == nil:
-			if !p.watch.past(e.Claim, e.Token) {
+			if !p.watch.past(e.Claim, e.Token) && !p.wasKept(e.Claim) {
 				p.orphan(Claim{Key: e.Key, ID: e.Claim, Session: p.id})
 			}
 		case h.state == asking:
-			h.granted = &granted{token: e.Token, term: e.Term}
+			h.granted, h.joined = &granted{token: e.Token, term: e.Term}, true
 			h.notify()
 		}
 	}

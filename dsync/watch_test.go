@@ -103,3 +103,37 @@ func (s *breakingStore) Watch(ctx context.Context, session string, keys []string
 	}
 	return s.Memory.Watch(ctx, session, keys, f)
 }
+
+// A watch that opens and breaks at once is opened less and less often: each time every
+// waiter asks again, and a heartbeat is sent.
+func TestBrittleWatchIsNoStorm(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		held := newSession(t, memory, nil).Mutex("k")
+		lock(t, held)
+		s := newSession(t, brittle{memory}, &dsync.Options{TTL: 30 * time.Second})
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		go s.Mutex("k").LockContext(ctx)
+		time.Sleep(10 * time.Second)
+		before := memory.Counts().Commands
+		time.Sleep(time.Minute)
+		after := memory.Counts().Commands
+		// The back-off is at most a twelfth of the TTL and at least half of that.
+		const most = 60 / (30.0 / 24)
+		for _, m := range []dsynctest.Method{dsynctest.MethodWatch, dsynctest.MethodHeartbeat, dsynctest.MethodAcquire} {
+			if n := after[m] - before[m]; n > 2*most {
+				t.Errorf("%d %s in a minute, want at most about %v", n, m, most)
+			}
+		}
+	})
+}
+
+// A brittle store's watches open, and break at once.
+type brittle struct{ *dsynctest.Memory }
+
+func (b brittle) Watch(_ context.Context, _ string, _ []string, f func(dsync.Event)) error {
+	f(dsync.Event{Type: dsync.EventReady})
+	time.Sleep(2 * time.Millisecond)
+	return errors.New("broken")
+}

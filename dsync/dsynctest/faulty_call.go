@@ -144,8 +144,8 @@ func (f *Faulty) Release(ctx context.Context, c dsync.Claim, o dsync.Outcome) (b
 }
 
 // Extend implements [dsync.Store].
-func (f *Faulty) Extend(ctx context.Context, c dsync.Claim) (time.Time, error) {
-	return call(ctx, f, claimRequest(MethodExtend, c), func(ctx context.Context) (time.Time, error) {
+func (f *Faulty) Extend(ctx context.Context, c dsync.Claim) (dsync.Holder, error) {
+	return call(ctx, f, claimRequest(MethodExtend, c), func(ctx context.Context) (dsync.Holder, error) {
 		return f.store.Extend(ctx, c)
 	})
 }

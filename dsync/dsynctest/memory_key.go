@@ -59,10 +59,10 @@ func (m *Memory) Release(ctx context.Context, c dsync.Claim, o dsync.Outcome) (b
 }
 
 // Extend implements [dsync.Store].
-func (m *Memory) Extend(ctx context.Context, c dsync.Claim) (time.Time, error) {
+func (m *Memory) Extend(ctx context.Context, c dsync.Claim) (dsync.Holder, error) {
 	now, err := m.begin(ctx, MethodExtend)
 	if err != nil {
-		return time.Time{}, err
+		return dsync.Holder{}, err
 	}
 	defer m.mu.Unlock()
 	if r := m.keys[c.Key]; r != nil && c.Lease > 0 {
@@ -75,10 +75,10 @@ func (m *Memory) Extend(ctx context.Context, c dsync.Claim) (time.Time, error) {
 				h.Until, r.used = end, now
 				m.wrote(c.Key, effect{})
 			}
-			return h.Until, nil
+			return *h, nil
 		}
 	}
-	return time.Time{}, notHeldError(c)
+	return dsync.Holder{}, notHeldError(c)
 }
 
 // Publish implements [dsync.Store].

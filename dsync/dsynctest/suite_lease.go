@@ -17,6 +17,7 @@ func leaseCases() []conformanceCase {
 		{name: "Lease/TinyOneHasAnEnd", test: testLeaseTiny},
 		{name: "Lease/RepeatedAcquireDoesNotProlong", test: testLeaseRepeatedAcquire},
 		{name: "Extend/MovesTheEnd_B25", test: testExtend},
+		{name: "Extend/OfASecondGrant", test: testExtendOfASecondGrant},
 		{name: "Extend/NeverShortens", test: testExtendNeverShortens},
 		{name: "Extend/NotHeld", test: testExtendNotHeld},
 		{name: "Extend/NotAfterItsEnd", test: testExtendAfterEnd},
@@ -86,14 +87,41 @@ func testExtend(e *env) {
 	h := e.hold(c)
 	e.until(h.Since.Add(5 * time.Millisecond))
 	before := e.now()
-	until, err := e.store.Extend(e.ctx, c)
+	got, err := e.store.Extend(e.ctx, c)
 	after := e.now()
-	if err != nil || until.Before(before.Add(c.Lease)) || until.After(after.Add(c.Lease)) {
+	if until := got.Until; err != nil || until.Before(before.Add(c.Lease)) || until.After(after.Add(c.Lease)) {
 		e.Fatalf("Extend = %v, %v; want %v after now, which was from %v to %v", until, err, c.Lease, before, after)
 	}
 	read, _ := e.load(c.Key).Holder(c.ID)
-	if !read.Until.Equal(until) || read.Token != h.Token || !read.Since.Equal(h.Since) {
-		e.Errorf("Load reads %+v; want the end %v as Extend returned, the rest as in %+v", read, until, h)
+	if !read.Until.Equal(got.Until) || read.Token != h.Token || !read.Since.Equal(h.Since) {
+		e.Errorf("Load reads %+v; want the end %v as Extend returned, the rest as in %+v", read, got.Until, h)
+	}
+	if got.Claim != h.Claim || got.Token != h.Token || !got.Since.Equal(h.Since) {
+		e.Errorf("Extend returned %+v; want all but the end as in %+v", got, h)
+	}
+}
+
+// A claim whose end has come may be granted again by a repeated request, as one that
+// stood in line may. What it holds then, it holds with a token that is greater than
+// that of whoever held in between: Extend says which.
+func testExtendOfASecondGrant(e *env) {
+	c := e.leased(newID(), e.session(), 20*time.Millisecond)
+	first := e.hold(c)
+	e.until(first.Until)
+	between := e.claim(c.Key, e.session())
+	e.hold(between)
+	e.release(between)
+	c.Lease = long
+	// Not through e: that a claim is granted twice is wrong of all that lapse by nothing
+	// but their sessions.
+	s, err := e.store.Acquire(e.ctx, c, true, nil, e.far)
+	second, ok := s.Holder(c.ID)
+	if err != nil || !ok {
+		e.Fatalf("Acquire of a claim that has lapsed = %+v, %v; want it held", s, err)
+	}
+	got, err := e.store.Extend(e.ctx, c)
+	if err != nil || got.Token != second.Token || got.Token <= first.Token || !got.Since.Equal(second.Since) {
+		e.Errorf("Extend = %+v, %v; want the token and the time of the second grant, %+v", got, err, second)
 	}
 }
 
@@ -102,8 +130,8 @@ func testExtendNeverShortens(e *env) {
 	h := e.hold(c)
 	c.Lease = time.Second
 	for range 2 {
-		if until, err := e.store.Extend(e.ctx, c); err != nil || !until.Equal(h.Until) {
-			e.Errorf("Extend by less = %v, %v; want the end as it was, %v", until, err, h.Until)
+		if got, err := e.store.Extend(e.ctx, c); err != nil || !got.Until.Equal(h.Until) {
+			e.Errorf("Extend by less = %v, %v; want the end as it was, %v", got.Until, err, h.Until)
 		}
 	}
 	if read, _ := e.load(c.Key).Holder(c.ID); !read.Until.Equal(h.Until) {
@@ -114,8 +142,8 @@ func testExtendNeverShortens(e *env) {
 // wantNotHeld checks that Extend says so.
 func (e *env) wantNotHeld(c dsync.Claim, what string) {
 	e.Helper()
-	if until, err := e.store.Extend(e.ctx, c); !errors.Is(err, dsync.ErrNotHeld) {
-		e.Errorf("Extend of %s = %v, %v; want ErrNotHeld", what, until, err)
+	if got, err := e.store.Extend(e.ctx, c); !errors.Is(err, dsync.ErrNotHeld) {
+		e.Errorf("Extend of %s = %+v, %v; want ErrNotHeld", what, got, err)
 	}
 }
 

@@ -27,7 +27,7 @@ func wrongChanges() []plant {
 		}},
 		{"Watch passes by an end that is moved", "Watch/EveryChangeOfAKey", func(m *dsynctest.Memory, w *wrong) {
 			skip := passBy(m, w)
-			w.extend = func(ctx context.Context, c dsync.Claim) (time.Time, error) {
+			w.extend = func(ctx context.Context, c dsync.Claim) (dsync.Holder, error) {
 				skip.Add(1)
 				return m.Extend(ctx, c)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -60,20 +61,45 @@ func wrongLeases() []plant {
 			}
 		}},
 		{"Extend says another end than it writes", "Extend/MovesTheEnd_B25", func(m *dsynctest.Memory, w *wrong) {
-			w.extend = func(ctx context.Context, c dsync.Claim) (time.Time, error) {
-				until, err := m.Extend(ctx, c)
-				return until.Add(time.Microsecond), err
+			w.extend = func(ctx context.Context, c dsync.Claim) (dsync.Holder, error) {
+				h, err := m.Extend(ctx, c)
+				h.Until = h.Until.Add(time.Microsecond)
+				return h, err
+			}
+		}},
+		{"Extend says no token", "Extend/MovesTheEnd_B25", func(m *dsynctest.Memory, w *wrong) {
+			w.extend = func(ctx context.Context, c dsync.Claim) (dsync.Holder, error) {
+				h, err := m.Extend(ctx, c)
+				h.Token = 0
+				return h, err
+			}
+		}},
+		{"Extend says the token of the first grant", "Extend/OfASecondGrant", func(m *dsynctest.Memory, w *wrong) {
+			var first atomic.Int64
+			w.acquire = func(ctx context.Context, c dsync.Claim, wait bool, dead []string, notAfter time.Time) (dsync.State, error) {
+				s, err := m.Acquire(ctx, c, wait, dead, notAfter)
+				if h, ok := s.Holder(c.ID); ok && c.Lease > 0 {
+					first.CompareAndSwap(0, h.Token)
+				}
+				return s, err
+			}
+			w.extend = func(ctx context.Context, c dsync.Claim) (dsync.Holder, error) {
+				h, err := m.Extend(ctx, c)
+				if err == nil {
+					h.Token = first.Load()
+				}
+				return h, err
 			}
 		}},
 		{"Extend shortens", "Extend/NeverShortens", extendAlways},
 		{"Extend revives a lapsed lease", "Extend/NotAfterItsEnd", extendAlways},
 		{"Extend of what is not held succeeds", "Extend/NotHeld", func(m *dsynctest.Memory, w *wrong) {
-			w.extend = func(ctx context.Context, c dsync.Claim) (time.Time, error) {
-				until, err := m.Extend(ctx, c)
+			w.extend = func(ctx context.Context, c dsync.Claim) (dsync.Holder, error) {
+				h, err := m.Extend(ctx, c)
 				if errors.Is(err, dsync.ErrNotHeld) {
-					return time.Now().Add(c.Lease), nil
+					return dsync.Holder{Claim: c.ID, Until: time.Now().Add(c.Lease)}, nil
 				}
-				return until, err
+				return h, err
 			}
 		}},
 	}
@@ -92,9 +118,11 @@ func dropsLeases(m *dsynctest.Memory, w *wrong) {
 }
 
 func extendAlways(m *dsynctest.Memory, w *wrong) {
-	w.extend = func(ctx context.Context, c dsync.Claim) (time.Time, error) {
-		if until := time.Now().Add(c.Lease); m.SetUntil(c, until) {
-			return until, nil
+	w.extend = func(ctx context.Context, c dsync.Claim) (dsync.Holder, error) {
+		if m.SetUntil(c, time.Now().Add(c.Lease)) {
+			s, err := m.Load(ctx, c.Key)
+			h, _ := s.Holder(c.ID)
+			return h, err
 		}
 		return m.Extend(ctx, c)
 	}

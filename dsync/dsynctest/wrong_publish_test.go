@@ -69,7 +69,7 @@ func wrongPublishes() []plant {
 			}
 		})},
 		{"Extend takes the value away", "Publish/StaysWhileItsHolderHolds", func(m *dsynctest.Memory, w *wrong) {
-			w.extend = func(ctx context.Context, c dsync.Claim) (time.Time, error) {
+			w.extend = func(ctx context.Context, c dsync.Claim) (dsync.Holder, error) {
 				m.Publish(ctx, c, 1<<40, nil)
 				return m.Extend(ctx, c)
 			}

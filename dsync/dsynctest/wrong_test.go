@@ -24,7 +24,7 @@ type wrong struct {
 	revoke     func(context.Context, string, dsync.Revocation) error
 	acquire    func(context.Context, dsync.Claim, bool, []string, time.Time) (dsync.State, error)
 	release    func(context.Context, dsync.Claim, dsync.Outcome) (bool, error)
-	extend     func(context.Context, dsync.Claim) (time.Time, error)
+	extend     func(context.Context, dsync.Claim) (dsync.Holder, error)
 	publish    func(context.Context, dsync.Claim, int64, []byte) error
 	resize     func(context.Context, string, dsync.Kind, int64, int64) error
 	watch      func(context.Context, string, []string, func(dsync.Event)) error
@@ -83,7 +83,7 @@ func (w *wrong) Release(ctx context.Context, c dsync.Claim, o dsync.Outcome) (bo
 	return w.Memory.Release(ctx, c, o)
 }
 
-func (w *wrong) Extend(ctx context.Context, c dsync.Claim) (time.Time, error) {
+func (w *wrong) Extend(ctx context.Context, c dsync.Claim) (dsync.Holder, error) {
 	if w.extend != nil {
 		return w.extend(ctx, c)
 	}

@@ -193,21 +193,21 @@ func updated(raw bson.Raw) (matched, changed bool, err error) {
 }
 
 // Extend implements [dsync.Store].
-func (s *Store) Extend(ctx context.Context, c dsync.Claim) (until time.Time, err error) {
+func (s *Store) Extend(ctx context.Context, c dsync.Claim) (dsync.Holder, error) {
 	var r keyRecord
-	_, err = s.modify(ctx, modify{
+	_, err := s.modify(ctx, modify{
 		query:  bson.D{e("_id", keyID(c.Key)), e("h.a", c.ID)},
 		update: pipeline(s.shapes.extend, bson.D{e("mine", c.ID), e("lease", millis(c.Lease))}),
 		fields: bson.D{e("_id", 0), e("h", 1), e("now", now)},
 	}, &r)
 	if err != nil {
-		return time.Time{}, failure("extend", err)
+		return dsync.Holder{}, failure("extend", err)
 	}
 	h, ok := r.state(c.Key).Holder(c.ID)
 	if !ok || !h.Until.After(r.Now) {
-		return time.Time{}, fmt.Errorf("mongo: extend: %w", dsync.ErrNotHeld)
+		return dsync.Holder{}, fmt.Errorf("mongo: extend: %w", dsync.ErrNotHeld)
 	}
-	return h.Until, nil
+	return h, nil
 }
 
 // millis rounds up: a lease that the store lets go earlier than its holder does

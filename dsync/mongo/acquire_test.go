@@ -84,12 +84,12 @@ func TestExtendAnswers(t *testing.T) {
 					}
 					return ok(e("value", bson.D{e("now", now), e("h", bson.A{h})}))
 				})
-				until, err := s.Extend(t.Context(), c)
+				h, err := s.Extend(t.Context(), c)
 				if !errors.Is(err, tc.want) {
 					t.Errorf("got error %v, want %v", err, tc.want)
 				}
-				if err == nil && !until.Equal(now.Add(tc.end)) {
-					t.Errorf("got %v, want %v", until, now.Add(tc.end))
+				if err == nil && (!h.Until.Equal(now.Add(tc.end)) || h.Token != 1024) {
+					t.Errorf("got %+v, want the end %v and token 1024", h, now.Add(tc.end))
 				}
 			})
 		})
