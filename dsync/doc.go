@@ -26,8 +26,9 @@
 // being moved by more than [Options].Margin within one TTL, by a step or by a
 // fail-over to a server with another time. A process that is frozen past its
 // deadline can't be told in time: its first look at Lost, Token or a context's
-// Err says that the hold is lost, but what it had already begun goes on. Where
-// that matters, check the token where the data is.
+// Err says that the hold is lost, but what it had already begun goes on. In a virtual
+// machine that was paused, and whose clocks stood still meanwhile, only the answer to
+// the next heartbeat says it. Where that matters, check the token where the data is.
 //
 // # The states
 //

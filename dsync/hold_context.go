@@ -2,45 +2,42 @@ package dsync
 
 import "context"
 
-// A holdContext is a context that ends with a hold. Its Err compares the clock,
-// so that the first look after a freeze says that the hold is lost.
-type holdContext struct {
+// A scopedContext is a context that ends with one or more holds. Its Err compares the
+// clock, so that the first look after a freeze says that they are lost.
+type scopedContext struct {
 	context.Context
-	h      *hold
-	over   context.Context // ends with the hold
+	over   context.Context // ends with what it is scoped to
+	live   func() bool     // compares the clock; once it has returned false over has ended
 	cancel context.CancelCauseFunc
 }
 
-// context returns a context that ends with ctx and with the hold; its cause is
-// then the loss. cancel ends it, and frees what it uses.
-func (h *hold) context(ctx context.Context) (_ context.Context, cancel context.CancelCauseFunc) {
-	h.s.mu.Lock()
-	over := h.scope()
-	h.s.mu.Unlock()
+// scoped returns a context that ends with ctx and with over; its cause is then that of
+// over. cancel ends it, and frees what it uses.
+func scoped(ctx, over context.Context, live func() bool) (_ context.Context, cancel context.CancelCauseFunc) {
 	c, cancel := context.WithCancelCause(ctx)
 	unhook := context.AfterFunc(over, func() { cancel(context.Cause(over)) })
 	context.AfterFunc(c, func() { unhook() })
-	return &holdContext{c, h, over, cancel}, cancel
+	return &scopedContext{c, over, live, cancel}, cancel
 }
 
-func (c *holdContext) Err() error {
+func (c *scopedContext) Err() error {
 	if err := c.Context.Err(); err != nil {
 		return err
 	}
-	if !c.h.live() {
+	if !c.live() {
 		c.cancel(context.Cause(c.over))
 	}
 	return c.Context.Err()
 }
 
-// contextOf is what the Context methods of all that can be locked return, for the
-// hold of which their Lost tells; nil: there is none.
-func contextOf(ctx context.Context, h *hold) (context.Context, context.CancelFunc) {
-	if h == nil {
-		c, cancel := context.WithCancelCause(ctx)
-		cancel(ErrLost)
-		return c, func() {}
-	}
-	c, cancel := h.context(ctx)
-	return c, func() { cancel(context.Canceled) }
+// context returns a context that ends with ctx and with the hold.
+func (h *hold) context(ctx context.Context) (_ context.Context, cancel context.CancelCauseFunc) {
+	return scoped(ctx, h.over(), h.live)
+}
+
+// over returns the context that ends with the hold.
+func (h *hold) over() context.Context {
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	return h.scope()
 }

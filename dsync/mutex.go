@@ -192,7 +192,14 @@ func (m *Mutex) Lost() <-chan struct{} {
 // a loss. Of a mutex that is not locked it has ended. Call cancel when the work is
 // done.
 func (m *Mutex) Context(ctx context.Context) (_ context.Context, cancel context.CancelFunc) {
-	return contextOf(ctx, m.hold())
+	h := m.hold()
+	if h == nil {
+		c, cancel := context.WithCancelCause(ctx)
+		cancel(ErrLost)
+		return c, func() {}
+	}
+	c, end := h.context(ctx)
+	return c, func() { end(context.Canceled) }
 }
 
 // Token returns the fencing token of the hold: greater than that of any earlier

@@ -140,17 +140,19 @@ func (rw *RWMutex) runlock() release {
 	return done[0].unlock(Outcome{})
 }
 
-// RLost returns a channel that is closed when the hold of rw's readers ends. If
-// there are several, as when a writer waited in between, it is that of one that is
-// over, or of the oldest. Of an RWMutex that is not locked for reading it is closed.
+// RLost returns a channel that is closed when rw's readers lose a hold, or when the last
+// of them has unlocked: the RUnlock of one reader tells the others nothing. Readers may
+// have several holds, as when a writer waited in between; a loss of any closes the
+// channel, until its readers have unlocked RLost returns that one, and then another. Of
+// an RWMutex that is not locked for reading it is closed.
 func (rw *RWMutex) RLost() <-chan struct{} {
 	rw.writer()
 	return rw.readers.lost()
 }
 
-// RToken returns the fencing token of the hold of which RLost tells, or 0. Readers
-// that share a hold share its token, which is greater than that of any writer
-// before them.
+// RToken returns the fencing token of the readers' oldest hold, or 0 if one of their
+// holds is lost. Readers that share a hold share its token, which is greater than that
+// of any writer before them.
 func (rw *RWMutex) RToken() int64 {
 	rw.writer()
 	return rw.readers.token()

@@ -1,6 +1,7 @@
 package dsync_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -281,5 +282,55 @@ func TestCloseTellsReaders(t *testing.T) {
 			t.Errorf("left behind: %v", h)
 		}
 		wantErr(t, "RLockContext", rw.RLockContext(background), dsync.ErrClosed)
+	})
+}
+
+// One reader's RUnlock tells the others nothing, though they have holds of their own: a
+// loss does, and the last RUnlock.
+func TestReadersAreToldOfLossesOnly(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFaulty(t, dsynctest.NewMemory(), nil)
+		s := newSession(t, f, &dsync.Options{Turn: -1})
+		rw := s.RWMutex("k")
+		rw.RLock()
+		lost := rw.RLost()
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		for range 2 {
+			rw.RLock() // with a hold of its own
+			rw.RUnlock()
+		}
+		synctest.Wait()
+		if isClosed(lost) || rw.RLost() != lost {
+			t.Error("a reader was told of another's RUnlock")
+		}
+		rw.RUnlock()
+		if !isClosed(lost) || !isClosed(rw.RLost()) {
+			t.Error("RLost is open after the last RUnlock")
+		}
+
+		rw.RLock()
+		if lost = rw.RLost(); isClosed(lost) {
+			t.Error("RLost is closed after another RLock")
+		}
+		rw.RLock()
+		f.Cut()
+		time.Sleep(2 * ttl)
+		if !isClosed(lost) || rw.RToken() != 0 {
+			t.Error("readers were not told of the loss")
+		}
+		f.Heal()
+		if err := rw.RLockContext(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if !isClosed(rw.RLost()) {
+			t.Error("RLost is open before what was lost is unlocked")
+		}
+		wantErr(t, "RUnlock of what was lost", rw.RUnlockContext(background), dsync.ErrLost)
+		wantErr(t, "RUnlock of what was lost", rw.RUnlockContext(background), dsync.ErrLost)
+		if isClosed(rw.RLost()) || rw.RToken() == 0 {
+			t.Error("RLost is closed after what was lost is unlocked")
+		}
+		rw.RUnlock()
 	})
 }

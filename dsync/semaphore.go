@@ -122,22 +122,24 @@ func (m *Semaphore) release(n int64) []release {
 	return all
 }
 
-// Lost returns a channel that is closed when a hold of m ends: that of one that is
-// lost and was not released yet, or of the oldest. If m holds nothing it is closed.
-// For holds that are watched one by one make a Semaphore for each.
+// Lost returns a channel that is closed when a hold of m is lost, or when all of them
+// were released. Until what was lost is released Lost returns that channel, and then
+// another. If m holds nothing it is closed. To watch holds one by one make a Semaphore
+// for each.
 func (m *Semaphore) Lost() <-chan struct{} {
 	m.session()
 	return m.holds.lost()
 }
 
-// Context returns a context that ends with ctx and with the hold of which Lost tells:
-// see [Mutex.Context].
+// Context returns a context that ends with ctx, and when the channel closes that Lost
+// returns: see [Mutex.Context].
 func (m *Semaphore) Context(ctx context.Context) (_ context.Context, cancel context.CancelFunc) {
 	m.session()
-	return contextOf(ctx, m.holds.hold())
+	return m.holds.context(ctx)
 }
 
-// Token returns the fencing token of the hold of which Lost tells, or 0.
+// Token returns the fencing token of the oldest hold of m, or 0 if m holds nothing or one
+// of its holds is lost.
 func (m *Semaphore) Token() int64 {
 	m.session()
 	return m.holds.token()

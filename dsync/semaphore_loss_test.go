@@ -295,3 +295,26 @@ func TestSemaphoreReturnsStoreError(t *testing.T) {
 		m.Release(2)
 	})
 }
+
+// The context of a semaphore ends with a loss, at the first look after a freeze too, and
+// not with the Release of a part.
+func TestSemaphoreContextEndsWithALoss(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		m := s.Semaphore("k", 3)
+		acquire(t, m, 1)
+		ctx, cancel := m.Context(background)
+		defer cancel()
+		acquire(t, m, 1)
+		m.Release(1)
+		if err := ctx.Err(); err != nil {
+			t.Errorf("after the Release of a part: %v", err)
+		}
+		s.Freeze(ttl)
+		if ctx.Err() == nil {
+			t.Error("the first look after a freeze says that it is held")
+		}
+		wantErr(t, "cause", context.Cause(ctx), dsync.ErrLost)
+		m.Release(1)
+	})
+}

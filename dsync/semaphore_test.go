@@ -326,7 +326,8 @@ func TestSemaphoreWithinAProcess(t *testing.T) {
 	})
 }
 
-// Lost and Token tell of a hold that is lost, else of the oldest.
+// Token is that of the oldest hold; Lost is closed by the last Release, not by one of
+// several.
 func TestSemaphoreLostAndToken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -341,12 +342,15 @@ func TestSemaphoreLostAndToken(t *testing.T) {
 			t.Error("Lost and Token are not those of the oldest hold")
 		}
 		m.Release(1)
-		if !isClosed(lost) {
-			t.Error("Lost is open after Release")
+		if isClosed(lost) || m.Lost() != lost {
+			t.Error("Lost was closed by the Release of one hold of two")
 		}
-		if second := m.Token(); second <= first || isClosed(m.Lost()) {
+		if second := m.Token(); second <= first {
 			t.Errorf("token %d after %d", second, first)
 		}
 		m.Release(2)
+		if !isClosed(lost) || !isClosed(m.Lost()) {
+			t.Error("Lost is open after the last Release")
+		}
 	})
 }
