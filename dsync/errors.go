@@ -42,6 +42,9 @@ var (
 	// ErrSessionDead: the session is dead, or unknown to Heartbeat.
 	ErrSessionDead = errors.New("dsync: session dead")
 
+	// ErrSessionExists: a session with the id was registered before, or is dead.
+	ErrSessionExists = errors.New("dsync: session id exists already")
+
 	// ErrMismatch: the key is in use under another kind or limit. The error is
 	// a [*MismatchError].
 	ErrMismatch = errors.New("dsync: key in use as another kind or size")

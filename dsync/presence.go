@@ -2,6 +2,7 @@ package dsync
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -80,9 +81,14 @@ func (s *Session) present(ctx context.Context) (*presence, error) {
 	}
 }
 
+// sessionID returns an id that no session has had. An xid alone is not enough: what
+// tells two containers with process 1 and the same machine id apart in it is a counter
+// of 24 bits. The 65 random bits behind it are from crypto/rand.
+func sessionID() string { return xid.New().String() + "-" + rand.Text()[:13] }
+
 func (s *Session) register(r *registration) {
 	m := Member{
-		ID: xid.New().String(), TTL: s.opt.TTL,
+		ID: sessionID(), TTL: s.opt.TTL,
 		Name: s.opt.Name, Host: s.opt.Host, PID: os.Getpid(), App: s.opt.App, Meta: s.opt.Meta,
 	}
 	if s.opt.Anonymous {

@@ -298,7 +298,8 @@ func attempt[T any](s *Session, op string, f func(context.Context) (T, error)) a
 }
 
 // isAnswer reports whether err is an answer of the store, which then has
-// changed nothing, and not a failure to get one.
+// changed nothing, and not a failure to get one. ErrSessionExists is not among them:
+// who waits tries again, under another id, and an operator should hear of it.
 func isAnswer(err error) bool {
 	return errors.Is(err, ErrSessionDead) || errors.Is(err, ErrMismatch) ||
 		errors.Is(err, ErrNotHeld) || errors.Is(err, ErrRefused) || errors.As(err, new(*sealedError))

@@ -47,7 +47,7 @@ import (
 // method returns an error: outcome unknown.
 //
 // Errors that are answers, tested with errors.Is: [ErrSessionDead],
-// [ErrMismatch], [ErrNotHeld], and [ErrRefused] for what repeating can't mend
+// [ErrSessionExists], [ErrMismatch], [ErrNotHeld], and [ErrRefused] for what repeating can't mend
 // (no rights, a broken configuration, a full line). The command has then not done
 // what it was asked for, and never will; claims of the dead and holders whose end
 // has come may have been dropped.
@@ -63,8 +63,11 @@ import (
 // called concurrently.
 type Store interface {
 	// Register makes the session m.ID alive and starts its TTL. It returns the
-	// time it recorded as the first heartbeat. An id that is dead stays dead:
-	// ErrSessionDead. The fields At and Dead of m are ignored.
+	// time it recorded as the first heartbeat. An id that is known already, of a
+	// session that lives, has lapsed or is dead, is refused with ErrSessionExists,
+	// and nothing changes: of several that register one id one succeeds. So a
+	// Register whose answer was lost is not repeated: the next one takes a new id.
+	// The fields At and Dead of m are ignored.
 	Register(ctx context.Context, m Member) (now time.Time, err error)
 
 	// Heartbeat records now as the session's last heartbeat, and returns it with

@@ -2,6 +2,7 @@ package dsynctest
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -22,17 +23,13 @@ func (m *Memory) Register(ctx context.Context, s dsync.Member) (time.Time, error
 		return time.Time{}, err
 	}
 	defer m.mu.Unlock()
-	if old := m.sessions[s.ID]; old != nil && old.Dead {
-		return time.Time{}, deadError(s.ID)
+	if m.sessions[s.ID] != nil {
+		return time.Time{}, fmt.Errorf("dsynctest: %w: %s", dsync.ErrSessionExists, s.ID)
 	}
 	s.Meta = maps.Clone(s.Meta)
 	s.TTL = ceilMilli(s.TTL)
 	s.At, s.Dead = now, false
-	if old := m.sessions[s.ID]; old != nil {
-		old.Member = s // what was revoked still stands
-	} else {
-		m.sessions[s.ID] = &member{Member: s}
-	}
+	m.sessions[s.ID] = &member{Member: s}
 	m.writes++
 	return now, nil
 }

@@ -14,7 +14,7 @@ func memberCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Register/StartsTTL", test: testRegisterStartsTTL},
 		{name: "Register/IgnoresAtAndDead", test: testRegisterIgnoresAtAndDead},
-		{name: "Register/AgainStartsTTLAgain", test: testRegisterAgain},
+		{name: "Register/KnownIDIsRefused", test: testRegisterKnown},
 		{name: "Register/EveryFieldIsReadBack", test: testRegisterFields},
 		{name: "Heartbeat/RecordsNow_B25", test: testHeartbeatRecordsNow},
 		{name: "Heartbeat/RevivesLapsed", test: testHeartbeatRevivesLapsed},
@@ -63,14 +63,30 @@ func testRegisterIgnoresAtAndDead(e *env) {
 	e.wantLeft(id, at, long)
 }
 
-func testRegisterAgain(e *env) {
-	id, first := e.sessionTTL(long)
-	e.until(first.Add(5 * time.Millisecond))
-	second, err := e.store.Register(e.ctx, dsync.Member{ID: id, TTL: 2 * long})
-	if err != nil || !second.After(first) {
-		e.Fatalf("Register again = %v, %v; want a time after %v", second, err, first)
+// testRegisterKnown registers ids of sessions that live, that have lapsed and that are
+// dead: each is refused, and what is known of the session stays.
+func testRegisterKnown(e *env) {
+	lives, first := e.sessionTTL(long)
+	lapses, at := e.sessionTTL(short)
+	dead := e.session()
+	e.kill(dead)
+	e.until(at.Add(short))
+	for _, id := range []string{lives, lapses, dead} {
+		for range 2 {
+			now, err := e.store.Register(e.ctx, dsync.Member{ID: id, TTL: 2 * long, Name: "another"})
+			if !errors.Is(err, dsync.ErrSessionExists) {
+				e.Fatalf("Register of a known id = %v, %v; want ErrSessionExists", now, err)
+			}
+		}
+		m := e.member(id, "is there", func(dsync.Member) bool { return true })
+		if m.Name != "" || m.TTL == 2*long {
+			e.Errorf("after a Register that was refused: %+v; want it as it was", m)
+		}
 	}
-	e.wantLeft(id, second, 2*long)
+	e.wantLeft(lives, first, long)
+	if left, err := e.store.Bury(e.ctx, lapses); left != 0 || err != nil {
+		e.Errorf("Bury of a lapsed session after a Register that was refused = %v, %v; want 0, no error", left, err)
+	}
 }
 
 func testRegisterFields(e *env) {

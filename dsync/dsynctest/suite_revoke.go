@@ -110,8 +110,8 @@ func testRevokeRegister(e *env) {
 	session := e.session()
 	r := dsync.Revocation{Key: newID(), Claim: session + ".1"}
 	e.revoke(session, r)
-	if _, err := e.store.Register(e.ctx, dsync.Member{ID: session, TTL: long}); err != nil { // a late one
-		e.Fatalf("Register: %v", err)
+	if _, err := e.store.Register(e.ctx, dsync.Member{ID: session, TTL: long}); !errors.Is(err, dsync.ErrSessionExists) { // a late one
+		e.Fatalf("Register of a known id: error %v, want ErrSessionExists", err)
 	}
 	e.wantRevoked(session, nil, r)
 }

@@ -15,8 +15,8 @@ func (e *env) wantDead(session string) {
 		e.Errorf("Heartbeat of a dead session: error %v, want ErrSessionDead", err)
 	}
 	for range 2 {
-		if _, err := e.store.Register(e.ctx, dsync.Member{ID: session, TTL: long}); !errors.Is(err, dsync.ErrSessionDead) {
-			e.Errorf("Register of a dead session: error %v, want ErrSessionDead", err)
+		if _, err := e.store.Register(e.ctx, dsync.Member{ID: session, TTL: long}); !errors.Is(err, dsync.ErrSessionExists) {
+			e.Errorf("Register of a dead session: error %v, want ErrSessionExists", err)
 		}
 	}
 	if err := e.store.Unregister(e.ctx, session); err != nil {

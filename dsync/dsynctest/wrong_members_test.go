@@ -103,11 +103,15 @@ func wrongMembers() []plant {
 				return at, err
 			}
 		}},
-		{"Register is once", "Register/AgainStartsTTLAgain", func(m *dsynctest.Memory, w *wrong) {
+		{"Register takes over the living", "Register/KnownIDIsRefused", takesOver(func(m dsync.Member, now time.Time) bool {
+			return !m.Dead && now.Before(m.At.Add(m.TTL))
+		})},
+		{"Register takes over the lapsed", "Register/KnownIDIsRefused", takesOver(func(m dsync.Member, now time.Time) bool {
+			return !m.Dead && !now.Before(m.At.Add(m.TTL))
+		})},
+		{"Register of a known id is a heartbeat", "Register/KnownIDIsRefused", func(m *dsynctest.Memory, w *wrong) {
 			w.register = func(ctx context.Context, s dsync.Member) (time.Time, error) {
-				if found, _, _ := m.Members(ctx, s.ID); len(found) > 0 {
-					return found[0].At, nil
-				}
+				m.Heartbeat(ctx, s.ID, nil)
 				return m.Register(ctx, s)
 			}
 		}},
@@ -193,6 +197,19 @@ func wrongMembers() []plant {
 				return m.Heartbeat(ctx, id, given)
 			}
 		}},
+	}
+}
+
+// takesOver lets Register answer as if it had made those sessions of which ok is true.
+func takesOver(ok func(dsync.Member, time.Time) bool) func(*dsynctest.Memory, *wrong) {
+	return func(m *dsynctest.Memory, w *wrong) {
+		w.register = func(ctx context.Context, s dsync.Member) (time.Time, error) {
+			if found, now, _ := m.Members(ctx, s.ID); len(found) == 1 && ok(found[0], now) {
+				p, err := m.Heartbeat(ctx, s.ID, nil)
+				return p.Now, err
+			}
+			return m.Register(ctx, s)
+		}
 	}
 }
 

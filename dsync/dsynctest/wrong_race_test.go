@@ -59,6 +59,16 @@ func wrongRaces() []plant {
 				return m.Register(ctx, s)
 			}
 		}},
+		{"registrations that race succeed", "Race/RegistersOfOneSession", func(m *dsynctest.Memory, w *wrong) {
+			w.register = func(ctx context.Context, s dsync.Member) (time.Time, error) {
+				found, now, _ := m.Members(ctx, s.ID)
+				time.Sleep(time.Millisecond)
+				if at, err := m.Register(ctx, s); err == nil || len(found) > 0 {
+					return at, err
+				}
+				return now, nil
+			}
+		}},
 		{"a burial is told before it is known", "Race/BurialsAndHeartbeats", func(m *dsynctest.Memory, w *wrong) {
 			w.bury = func(ctx context.Context, id string) (time.Duration, error) {
 				found, now, err := m.Members(ctx, id)

@@ -2,8 +2,8 @@ package mongo
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -80,7 +80,7 @@ func confirmWithin(ctx context.Context) int64 {
 
 // A modify is one findAndModify of one record, which exists or not.
 type modify struct {
-	query  bson.D // {_id: …} and nothing else if it upserts: then the server settles most races by itself
+	query  bson.D // {_id: …}; an upsert with nothing else lets the server settle most races by itself
 	update bson.A
 	fields bson.D
 	upsert bool
@@ -94,13 +94,16 @@ type modify struct {
 // more, at once. On servers that are not MongoDB such a race answers anything
 // (FerretDB 2.7: FailedToParse), so there the record is made first if it is
 // missing, and the command sent again: three commands, once per record.
+//
+// An upsert with further conditions is not sent again: its "duplicate key", and on the
+// other servers errNoMatch, say that a record is there that does not meet them.
 func (s *Store) modify(ctx context.Context, m modify, v any) (found bool, err error) {
 	cmd := bson.D{
 		e("findAndModify", s.collection), e("query", m.query), e("update", m.update),
 		e("new", true), e("fields", m.fields), e("upsert", m.upsert && !s.server.portable),
 	}
 	raw, err := s.write(ctx, cmd)
-	if err != nil && m.upsert && hasCode(err, codeDuplicateKey) {
+	if err != nil && m.upsert && len(m.query) == 1 && hasCode(err, codeDuplicateKey) {
 		raw, err = s.write(ctx, cmd)
 	}
 	if err != nil {
@@ -117,16 +120,19 @@ func (s *Store) modify(ctx context.Context, m modify, v any) (found bool, err er
 		return false, err
 	}
 	if found, err = value(raw, v); err == nil && !found {
-		err = fmt.Errorf("the record %v is gone again", m.query[0].Value) // swept at this very moment
+		err = fmt.Errorf("%w: %v", errNoMatch, m.query[0].Value) // or it was swept at this very moment
 	}
 	return found, err
 }
 
+// errNoMatch: the record that an upsert is for was made, or was there, and does not match.
+var errNoMatch = errors.New("the record does not match")
+
 // create makes a record that is empty but for the time, or leaves the one that is
-// there. By the time Sweep knows what is being made from what a process left that died
+// there, whatever further conditions the query has. By the time Sweep knows what is being made from what a process left that died
 // before its next command.
 func (s *Store) create(ctx context.Context, query bson.D) error {
-	record := append(slices.Clone(query), e("at", s.server.clock()))
+	record := bson.D{query[0], e("at", s.server.clock())}
 	_, err := s.write(ctx, bson.D{e("insert", s.collection), e("documents", bson.A{record})})
 	if err != nil && !hasCode(err, codeDuplicateKey) {
 		return err

@@ -209,7 +209,9 @@ func honest(c call) bson.D {
 		return bson.D{e("a", claim), e("s", session), e("w", w), e("t", t), e("at", now)}
 	}
 	id, _ := c.cmd.Lookup("query", "_id").StringValueOK()
-	_, beat := c.cmd.Lookup("query", "dead").DocumentOK()
+	_, alive := c.cmd.Lookup("query", "dead").DocumentOK()
+	_, known := c.cmd.Lookup("query", "ttl").DocumentOK()
+	beat := alive && !known // not a Register
 	asks := func(field string) bool {
 		_, err := c.cmd.LookupErr("update", "0", "$set", "_", "$literal", field)
 		return err == nil
@@ -250,6 +252,8 @@ func honest(c call) bson.D {
 			e("ahead", bson.A{bson.D{e("a", "two.1"), e("s", "two"), e("w", 2)}, bson.D{e("a", "three.1"), e("s", "three"), e("w", 1)}}))
 	case strings.HasSuffix(id, "/living") && beat:
 		return value(e("at", now), e("rev", "$a.11:"+base64.RawURLEncoding.EncodeToString([]byte("\u00e9 b"))+","))
+	case strings.HasSuffix(id, "/living") && about("$again"):
+		return refusal(11000, "DuplicateKey")
 	case strings.HasSuffix(id, "/living"):
 		return value(e("at", now), e("ttl", time.Hour.Milliseconds()))
 	case strings.HasSuffix(id, "/unknown") && beat:

@@ -27,7 +27,7 @@ const (
 //
 // ctx bounds the first contact with the server, which must be reachable: Open
 // asks it who it is and tries its commands out (see the package's comment). That
-// costs twenty-six small commands. Where ctx has no deadline, each of them waits 30
+// costs twenty-seven small commands. Where ctx has no deadline, each of them waits 30
 // seconds for its answer, and Open fails at the first that gets none.
 //
 // The session's heartbeats share the client's connections with the application:

@@ -18,7 +18,7 @@ const probePrefix = "p/"
 // of its own, in one pass that has a bit of everything in it: a dead holder, one
 // whose end has come, a dead waiter, a fixed lease, weights, a line that must not be
 // overtaken but from its head, terms, a value, a new limit, a seal, a revocation, and
-// what the short commands are for. Twenty-six commands. Of a store that is only to read it is the one that asks.
+// what the short commands are for. Twenty-seven commands. Of a store that is only to read it is the one that asks.
 func (s *Store) probe(ctx context.Context) error {
 	ctx = bare{ctx}
 	v, err := s.hello(ctx)
@@ -93,6 +93,12 @@ func (p *prober) sessions(ctx context.Context) error {
 	query := func(name string) bson.D { return bson.D{e("_id", p.id(name))} }
 	m := dsync.Member{TTL: probeLease, Host: "$$NOW", Meta: map[string]string{"$x.y": "$z"}}
 	if _, err := p.register(ctx, query("living"), m); err != nil {
+		return fmt.Errorf("probe: %w", err)
+	}
+	m.Name = probeAgain
+	if at, err := p.register(ctx, query("living"), m); err == nil {
+		return wrong("register", errors.New("a known session was to be refused"), at)
+	} else if !errors.Is(err, dsync.ErrSessionExists) {
 		return fmt.Errorf("probe: %w", err)
 	}
 	given, stands := probeRevoked, dsync.Revocation{Key: "\u00e9 b", Claim: "$a.11"}

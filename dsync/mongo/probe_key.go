@@ -15,6 +15,7 @@ const (
 	probeLease  = time.Hour
 	probeValue  = "$t"
 	probeResult = "$$NOW"
+	probeAgain  = "$again" // the name of a session whose id is known
 
 	// probeToken is the first that leaves the room of one behind the record's last, 7.
 	probeToken = 7 + tokenStep

@@ -104,7 +104,10 @@ func TestProbe(t *testing.T) {
 		{"short acquire of what is held", changed(`"$short.3"`, 1), []string{"short acquire", "$short.3", "to be false"}},
 		{"short release by another", changed("$$first", 1), []string{"short release", "$short.3", "to be false"}},
 		{"short release", changed("$$first", 0), []string{"short release", "$short.2", "to be true"}},
-		{"bury", change("/living", func(d bson.D) bson.D { return replaced(d, "dead", true) }), []string{"register"}},
+		{"bury", change("/living", func(d bson.D) bson.D { return replaced(d, "dead", true) }), []string{"bury"}},
+		{"register of a known session", change("$again", func(bson.D) bson.D {
+			return ok(e("value", bson.D{e("at", time.Now())}))
+		}), []string{"register", "known"}},
 		{"bury of an unknown session", change("/unknown", func(d bson.D) bson.D {
 			return replaced(replaced(d, "dead", false), "ttl", 1000)
 		}), []string{"bury"}},

@@ -62,31 +62,29 @@ func (s *Store) register(ctx context.Context, query bson.D, m dsync.Member) (tim
 	for _, name := range slices.Sorted(maps.Keys(m.Meta)) {
 		meta = append(meta, metaField{valid(name), valid(m.Meta[name])})
 	}
-	// A dead one stays as it is. To filter for living ones would make the upsert
-	// insert a second record beside a tombstone, and fail.
-	unlessDead := func(field string, v any) bson.E {
-		return e(field, op("$cond", op("$eq", "$dead", true), "$"+field, v))
-	}
+	// A known session, living or dead, does not match. The upsert then inserts a second
+	// record with its _id, which the server refuses. What create made has no ttl yet.
+	query = append(query, e("ttl", bson.D{e("$exists", false)}), e("dead", bson.D{e("$ne", true)}))
 	var r sessionRecord
 	_, err := s.modify(ctx, modify{
 		query: query,
 		update: bson.A{set(
-			unlessDead("at", now),
-			unlessDead("ttl", literal(m.TTL.Milliseconds())),
-			unlessDead("name", literal(valid(m.Name))),
-			unlessDead("host", literal(valid(m.Host))),
-			unlessDead("pid", literal(m.PID)),
-			unlessDead("app", literal(valid(m.App))),
-			unlessDead("meta", literal(meta)),
+			e("at", now),
+			e("ttl", literal(m.TTL.Milliseconds())),
+			e("name", literal(valid(m.Name))),
+			e("host", literal(valid(m.Host))),
+			e("pid", literal(m.PID)),
+			e("app", literal(valid(m.App))),
+			e("meta", literal(meta)),
 		)},
-		fields: bson.D{e("at", 1), e("dead", 1)},
+		fields: bson.D{e("at", 1)},
 		upsert: true,
 	}, &r)
 	switch {
+	case hasCode(err, codeDuplicateKey), errors.Is(err, errNoMatch):
+		return time.Time{}, fmt.Errorf("mongo: register: %w: %s", dsync.ErrSessionExists, m.ID)
 	case err != nil:
 		return time.Time{}, failure("register", err)
-	case r.Dead:
-		return time.Time{}, fmt.Errorf("mongo: register: %w", dsync.ErrSessionDead)
 	}
 	s.clock.told(r.At)
 	return r.At, nil

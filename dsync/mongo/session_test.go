@@ -10,34 +10,100 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// What the record says after the command decides what Register and Bury return; the
-// host's clock, here a year behind, decides nothing.
-func TestSessionAnswers(t *testing.T) {
+// What the record says after the command decides what Bury returns; the host's clock,
+// here a year behind, decides nothing.
+func TestBuryAnswers(t *testing.T) {
 	now := func() time.Time { return time.Now().Add(365 * 24 * time.Hour) }
 	cases := []struct {
-		name     string
-		record   func() bson.D
-		register error
-		left     time.Duration
+		name   string
+		record func() bson.D
+		left   time.Duration
 	}{
-		{"alive", func() bson.D { return bson.D{e("at", now().Add(-time.Second)), e("ttl", 5000), e("now", now())} }, nil, 4 * time.Second},
+		{"alive", func() bson.D { return bson.D{e("at", now().Add(-time.Second)), e("ttl", 5000), e("now", now())} }, 4 * time.Second},
 		{"dead", func() bson.D {
 			return bson.D{e("at", now()), e("ttl", 5000), e("now", now()), e("dead", true)}
-		}, dsync.ErrSessionDead, 0},
+		}, 0},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newFake(t).store(nil, func(call) bson.D { return ok(e("value", tc.record())) })
-				if _, err := s.Register(t.Context(), dsync.Member{ID: "s", TTL: attempt}); !errors.Is(err, tc.register) {
-					t.Errorf("Register: got %v, want %v", err, tc.register)
-				}
 				if left, err := s.Bury(t.Context(), "s"); left != tc.left || err != nil {
 					t.Errorf("Bury: got %v, %v, want %v, nil", left, err, tc.left)
 				}
 			})
 		})
 	}
+}
+
+// B31, promise 1: Register makes a record, and takes none over: it is for a record
+// that has neither a TTL nor a burial, which is one that create made or none. Where there
+// is another, MongoDB refuses the upsert, and a portable server matches nothing.
+func TestRegisterRefusesKnownIDs(t *testing.T) {
+	made := func(call) bson.D { return ok(e("value", bson.D{e("at", time.Now())}), e("n", 1)) }
+	none := func(call) bson.D { return ok(e("value", nil)) }
+	duplicate := func(call) bson.D { return refusal(11000, "DuplicateKey") }
+	written := func(call) bson.D { return ok(e("n", 1)) }
+	exists := func(call) bson.D {
+		return ok(e("n", 0), e("writeErrors", bson.A{bson.D{e("index", 0), e("code", 11000), e("errmsg", "E11000 duplicate key")}}))
+	}
+	cases := []struct {
+		name     string
+		portable bool
+		answers  []func(call) bson.D
+		want     error
+	}{
+		{"unknown", false, []func(call) bson.D{made}, nil},
+		{"known", false, []func(call) bson.D{duplicate}, dsync.ErrSessionExists},
+		{"unknown, portable", true, []func(call) bson.D{none, written, made}, nil},
+		{"made by a burial that has not come yet, portable", true, []func(call) bson.D{none, exists, made}, nil},
+		{"known, portable", true, []func(call) bson.D{none, exists, none}, dsync.ErrSessionExists},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				if tc.portable {
+					f.hello = without("topologyVersion")(f.hello)
+				}
+				s := f.store(nil, func(c call) bson.D {
+					n := len(f.took())
+					if n > len(tc.answers) {
+						t.Fatalf("command %d was sent: %v", n, c.cmd)
+					}
+					return tc.answers[n-1](c)
+				})
+				if _, err := s.Register(t.Context(), dsync.Member{ID: "s", TTL: attempt}); !errors.Is(err, tc.want) {
+					t.Errorf("got %v, want %v", err, tc.want)
+				}
+				if n := len(f.took()); n != len(tc.answers) {
+					t.Errorf("%d commands were sent, want %d", n, len(tc.answers))
+				}
+				for _, c := range f.took() {
+					if c.name == "insert" {
+						if doc := c.cmd.Lookup("documents", "0").Document(); len(must(doc.Elements())) != 2 {
+							t.Errorf("made %v, want an _id and a time alone", doc)
+						}
+						continue
+					}
+					query := c.cmd.Lookup("query").Document()
+					id, _ := query.Lookup("_id").StringValueOK()
+					hasTTL, isTTL := query.Lookup("ttl", "$exists").BooleanOK()
+					dead, isDead := query.Lookup("dead", "$ne").BooleanOK()
+					if id != "s/s" || !isTTL || hasTTL || !isDead || !dead {
+						t.Errorf("sent for %v, want only a record without ttl that is not dead", query)
+					}
+				}
+			})
+		})
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }
 
 // Only the living are written by a heartbeat and by a revocation: neither undoes a
