@@ -44,14 +44,9 @@ func (s *Session) heldError(ctx context.Context, st *State) *HeldError {
 	case len(st.Ahead) > 0:
 		e.Session = st.Ahead[0].Session
 	}
-	// Of who holds for a fixed time nothing was read: it need not be alive. Who it is
-	// is for people to read, so that it can't be read makes no other error of it.
-	_ = s.look(ctx, []string{e.Session})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p := s.peers[e.Session]; p != nil {
-		e.Host, e.PID = p.member.Host, p.member.PID
-	}
+	// Nothing was read of one who holds for a fixed time: it need not be alive.
+	m := s.who(ctx, e.Session)
+	e.Host, e.PID = m.Host, m.PID
 	return e
 }
 

@@ -17,15 +17,32 @@ func (s *Session) Load(ctx context.Context, key string) (State, error) {
 	}))
 }
 
+// maxRead is of how many sessions one command reads.
+const maxRead = 1000
+
 // Members returns the sessions with these ids, without ids all that are alive, at
-// most 1,000, and the store's time of the reading. Unknown ids are left out.
+// most 1,000, and the store's time of the reading, of more than 1,000 ids that of
+// the last. Unknown ids are left out.
 func (s *Session) Members(ctx context.Context, ids ...string) (members []Member, now time.Time, err error) {
+	for some := 0; some == 0 || some < len(ids); some += maxRead {
+		m, at, err := s.readSome(ctx, "Members", s.store.Members, ids[some:min(some+maxRead, len(ids))])
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		members, now = append(members, m...), at
+	}
+	return members, now, nil
+}
+
+// readSome reads up to maxRead sessions with one command.
+func (s *Session) readSome(ctx context.Context, op string, read func(context.Context, ...string) ([]Member, time.Time, error),
+	ids []string) ([]Member, time.Time, error) {
 	type reading struct {
 		members []Member
 		now     time.Time
 	}
-	r, err := await(ctx, s, call(s, "Members", func(ctx context.Context) (reading, error) {
-		m, now, err := s.store.Members(ctx, ids...)
+	r, err := await(ctx, s, call(s, op, func(ctx context.Context) (reading, error) {
+		m, now, err := read(ctx, ids...)
 		return reading{m, now}, err
 	}))
 	return r.members, r.now, err

@@ -11,8 +11,8 @@ import (
 type peers map[string]*peer
 
 type peer struct {
-	member Member
-	known  bool          // member was read
+	member Member        // the whole record, as of the last time that all of it was read
+	whole  bool          // it was read, if only to find that there is none
 	left   time.Duration // of its life, as of read
 	read   stamp
 	dead   bool
@@ -68,38 +68,75 @@ func (s *Session) look(ctx context.Context, ids []string) error {
 	return s.read(ctx, unknown)
 }
 
+// wholePeers is of how many sessions at most all is read where only their lives matter:
+// a mutex has one holder and up to 8 ahead in line, and one command then tells who they
+// are as well. Of the thousands that a semaphore can have, all would be megabytes.
+const wholePeers = 16
+
 // read reads the sessions and notes until when they are alive. One that is not
 // there, or dead by a reading that may be stale, is only suspected: what decides
 // is bury.
 func (s *Session) read(ctx context.Context, ids []string) error {
-	if len(ids) == 0 {
-		return nil
+	whole := len(ids) <= wholePeers
+	op, read := "Lives", s.store.Lives
+	if whole {
+		op, read = "Members", s.store.Members
 	}
-	members, now, err := s.Members(ctx, ids...)
-	if err != nil {
-		return err
+	for some := range slices.Chunk(ids, maxRead) {
+		members, now, err := s.readSome(ctx, op, read, some)
+		if err != nil {
+			return err
+		}
+		s.note(some, members, now, whole)
 	}
+	return nil
+}
+
+// note notes what was read of the sessions with these ids.
+func (s *Session) note(ids []string, members []Member, now time.Time, whole bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := stampNow()
 	for _, id := range ids {
-		if p := s.peers[id]; p == nil {
-			s.peers[id] = &peer{read: at}
+		p := s.peers[id]
+		if p == nil {
+			p = &peer{read: at}
+			s.peers[id] = p
 		} else if !p.dead {
 			p.left, p.read = 0, at
 		}
+		p.whole = p.whole || whole
 	}
 	for _, m := range members {
 		p := s.peers[m.ID]
 		if p == nil {
 			continue
 		}
-		p.member, p.known = m, true
+		if whole {
+			p.member = m
+		}
 		if !m.Dead && !p.dead {
 			p.left = m.At.Add(m.TTL).Sub(now)
 		}
 	}
-	return nil
+}
+
+// who returns the session's whole record, for people to read, so that it can't be read
+// makes no error: it is zero then.
+func (s *Session) who(ctx context.Context, id string) Member {
+	whole := func() (m Member, ok bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if p := s.peers[id]; p != nil {
+			return p.member, p.whole
+		}
+		return Member{}, false
+	}
+	m, ok := whole()
+	if !ok && s.read(ctx, []string{id}) == nil {
+		m, _ = whole()
+	}
+	return m
 }
 
 // bury buries those of the sessions that may have lapsed. Of several that are due,
@@ -157,32 +194,36 @@ func (s *Session) burying(id string) *burial {
 	s.workers.do(func() {
 		a := command(s, "Bury", func(ctx context.Context) (time.Duration, error) { return s.store.Bury(ctx, id) })
 		b.err = a.err
-		s.buried(id, p, a.v, a.err)
+		dead := s.buried(id, p, a.v, a.err)
 		close(b.done)
+		if dead {
+			m := s.who(s.base, id)
+			s.info("dsync: buried a session that had lapsed", "session", id, "host", m.Host, "pid", m.PID)
+		}
 	})
 	return b
 }
 
-// buried takes in what the store answered. All of this process that wait behind the
-// session go on when it is dead, each with an attempt that names it.
-func (s *Session) buried(id string, p *peer, left time.Duration, err error) {
+// buried takes in what the store answered, and reports whether the session is dead. Then
+// all of this process that wait behind it go on, each with an attempt that names it.
+func (s *Session) buried(id string, p *peer, left time.Duration, err error) (dead bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p.burial = nil
 	if err != nil {
-		return
+		return false
 	}
 	p.left, p.read, p.dead = left, stampNow(), left <= 0
 	s.peers[id] = p // it may have been forgotten meanwhile
 	if !p.dead {
-		return
+		return false
 	}
-	s.info("dsync: buried a session that had lapsed", "session", id, "host", p.member.Host, "pid", p.member.PID)
 	for _, h := range s.holds {
 		if h.state == asking && slices.Contains(h.ahead, id) {
 			h.notify()
 		}
 	}
+	return true
 }
 
 // due returns those of the sessions that may have lapsed and are not known to be

@@ -176,11 +176,16 @@ type Store interface {
 	// it, but with at most 8 claims in Ahead.
 	Keys(ctx context.Context, prefix, after string, n int) ([]State, error)
 
-	// Members reads the sessions with these ids and the time of the reading.
-	// Unknown ids are left out; the dead are among them. Without ids it reads all
+	// Members reads the sessions with these ids, up to 1,000, and the time of the
+	// reading. Unknown ids are left out; the dead are among them. Without ids it reads all
 	// that are not known to be dead and have not lapsed, at most 1,000. The reading may be stale:
 	// it serves to set timers and to show, never to decide.
 	Members(ctx context.Context, ids ...string) (m []Member, now time.Time, err error)
+
+	// Lives reads of the sessions with these ids, up to 1,000, what their lives
+	// hang on: it is Members, of which only ID, At, TTL and Dead are set. Without
+	// ids it reads none.
+	Lives(ctx context.Context, ids ...string) (m []Member, now time.Time, err error)
 
 	// Sweep deletes from one bounded slice of the store, which begins after
 	// the cursor, what has been idle for longer than retention: records of keys

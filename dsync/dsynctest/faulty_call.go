@@ -76,7 +76,7 @@ func sleepOrNil(ctx context.Context, d time.Duration) error {
 // writes reports whether a request of this method may change the store.
 func (m Method) writes() bool {
 	switch m {
-	case MethodWatch, MethodLoad, MethodKeys, MethodMembers:
+	case MethodWatch, MethodLoad, MethodKeys, MethodMembers, MethodLives:
 		return false
 	}
 	return true
@@ -183,14 +183,25 @@ func (f *Faulty) Keys(ctx context.Context, prefix, after string, n int) ([]dsync
 
 // Members implements [dsync.Store].
 func (f *Faulty) Members(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+	return f.sessions(ctx, MethodMembers, f.store.Members, ids)
+}
+
+// Lives implements [dsync.Store].
+func (f *Faulty) Lives(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+	return f.sessions(ctx, MethodLives, f.store.Lives, ids)
+}
+
+// sessions reads sessions by the method.
+func (f *Faulty) sessions(ctx context.Context, m Method, read func(context.Context, ...string) ([]dsync.Member, time.Time, error),
+	ids []string) ([]dsync.Member, time.Time, error) {
 	type reading struct {
 		members []dsync.Member
 		now     time.Time
 	}
 	ids = slices.Clone(ids)
-	r, err := call(ctx, f, Request{Method: MethodMembers}, func(ctx context.Context) (reading, error) {
-		m, now, err := f.store.Members(ctx, ids...)
-		return reading{m, now}, err
+	r, err := call(ctx, f, Request{Method: m}, func(ctx context.Context) (reading, error) {
+		members, now, err := read(ctx, ids...)
+		return reading{members, now}, err
 	})
 	return r.members, r.now, err
 }

@@ -135,6 +135,22 @@ func (m *Memory) Members(ctx context.Context, ids ...string) ([]dsync.Member, ti
 	return found, now, nil
 }
 
+// Lives implements [dsync.Store]. They come in the order of the ids.
+func (m *Memory) Lives(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+	now, err := m.begin(ctx, MethodLives)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	defer m.mu.Unlock()
+	var found []dsync.Member
+	for _, id := range ids {
+		if s := m.sessions[id]; s != nil {
+			found = append(found, dsync.Member{ID: id, TTL: s.TTL, At: s.At, Dead: s.Dead})
+		}
+	}
+	return found, now, nil
+}
+
 // living returns the ids of up to 1,000 sessions that are alive, in order.
 func (m *Memory) living(now time.Time) []string {
 	var ids []string

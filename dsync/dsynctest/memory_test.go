@@ -51,6 +51,7 @@ func TestMemoryCountsCommandsAndWrites(t *testing.T) {
 			{"keys", func() { m.Keys(ctx, "", "", 10) }, dsynctest.MethodKeys, 0},
 			{"load", func() { m.Load(ctx, "k") }, dsynctest.MethodLoad, 0},
 			{"members", func() { m.Members(ctx, "a") }, dsynctest.MethodMembers, 0},
+			{"lives", func() { m.Lives(ctx, "a") }, dsynctest.MethodLives, 0},
 			{"extend what has no end", func() { m.Extend(ctx, mine) }, dsynctest.MethodExtend, 0},
 			{"publish", func() { m.Publish(ctx, mine, 1, []byte("v")) }, dsynctest.MethodPublish, 1},
 			{"publish again", func() { m.Publish(ctx, mine, 1, []byte("v")) }, dsynctest.MethodPublish, 0},

@@ -20,6 +20,7 @@ const (
 	MethodLoad       Method = "Load"
 	MethodKeys       Method = "Keys"
 	MethodMembers    Method = "Members"
+	MethodLives      Method = "Lives"
 	MethodSweep      Method = "Sweep"
 )
 

@@ -241,6 +241,8 @@ func (e *env) everyMethod(ctx context.Context, report func(Method, error)) {
 	report(MethodKeys, err)
 	_, _, err = e.store.Members(ctx, session)
 	report(MethodMembers, err)
+	_, _, err = e.store.Lives(ctx, session)
+	report(MethodLives, err)
 	_, _, err = e.store.Sweep(ctx, "", 24*time.Hour)
 	report(MethodSweep, err)
 	_, err = e.store.Release(ctx, held, dsync.Outcome{})

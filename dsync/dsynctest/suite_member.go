@@ -1,6 +1,7 @@
 package dsynctest
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"strings"
@@ -22,6 +23,8 @@ func memberCases() []conformanceCase {
 		{name: "Members/LeavesOutUnknown", test: testMembersLeavesOutUnknown},
 		{name: "Members/ComparesIDsExactly", test: testMembersExact},
 		{name: "Members/WithoutIDsAreTheLiving", test: testMembersAll},
+		{name: "Lives/TellAtTTLAndDead", test: testLives},
+		{name: "Lives/CarryNothingElse", test: testLivesSlim},
 	}
 }
 
@@ -254,6 +257,75 @@ func testMembersAll(e *env) {
 	})
 }
 
+// A reader is Members or Lives.
+type reader func(context.Context, ...string) ([]dsync.Member, time.Time, error)
+
+// reads reads sessions until ok says that the reading, which may be stale, is what is
+// wanted.
+func (e *env) reads(name string, read reader, ids []string, want string, ok func([]dsync.Member) bool) {
+	e.Helper()
+	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		m, now, err := read(e.ctx, ids...)
+		switch {
+		case err != nil || now.IsZero():
+			e.Fatalf("%s of %d ids: %v, read at %v", name, len(ids), err, now)
+		case ok(m):
+			return
+		case time.Since(start) > patience:
+			e.Fatalf("%s of %d ids has %d sessions, want %s", name, len(ids), len(m), want)
+		}
+	}
+}
+
+func testLives(e *env) {
+	lives, at := e.sessionTTL(long)
+	lapsed, _ := e.sessionTTL(short)
+	dead, buried := e.session(), newID()
+	e.kill(dead)
+	if _, err := e.store.Bury(e.ctx, buried); err != nil {
+		e.Fatalf("Bury: %v", err)
+	}
+	e.until(at.Add(short + time.Millisecond))
+	p, err := e.store.Heartbeat(e.ctx, lives, nil)
+	if err != nil {
+		e.Fatalf("Heartbeat: %v", err)
+	}
+	ids := []string{buried, newID(), lapsed, dead, lives}
+	e.reads("Lives", e.store.Lives, ids, "those that are known, with what Members says", func(m []dsync.Member) bool {
+		full, _, err := e.store.Members(e.ctx, ids...)
+		if err != nil {
+			e.Fatalf("Members: %v", err)
+		}
+		want := make(map[string]dsync.Member)
+		for _, f := range full {
+			want[f.ID] = f
+		}
+		for _, got := range m {
+			f, ok := want[got.ID]
+			if !ok || got.TTL != f.TTL || !got.At.Equal(f.At) || got.Dead != f.Dead {
+				return false
+			}
+			delete(want, got.ID)
+		}
+		return len(m) == 4 && len(want) == 0
+	})
+	e.reads("Lives", e.store.Lives, []string{lives}, "its last heartbeat, alive", func(m []dsync.Member) bool {
+		return len(m) == 1 && m[0].At.Equal(p.Now) && m[0].TTL == long && !m[0].Dead
+	})
+	e.reads("Lives", e.store.Lives, []string{dead}, "it dead", func(m []dsync.Member) bool { return len(m) == 1 && m[0].Dead })
+	e.reads("Lives", e.store.Lives, nil, "none", func(m []dsync.Member) bool { return len(m) == 0 })
+}
+
+func testLivesSlim(e *env) {
+	full := dsync.Member{ID: newID(), Name: "name", TTL: long, Host: "host", PID: 7, App: "app", Meta: map[string]string{"zone": "1"}}
+	if _, err := e.store.Register(e.ctx, full); err != nil {
+		e.Fatalf("Register: %v", err)
+	}
+	e.reads("Lives", e.store.Lives, []string{full.ID}, "it without what people read", func(m []dsync.Member) bool {
+		return len(m) == 1 && m[0].ID == full.ID && m[0].Name == "" && m[0].Host == "" && m[0].PID == 0 && m[0].App == "" && m[0].Meta == nil
+	})
+}
+
 // testMembersMost is one of sweepCases, which run alone: sessions of other cases
 // would be among those left out.
 func testMembersMost(e *env) {
@@ -279,6 +351,9 @@ func testMembersMost(e *env) {
 		return err
 	})
 	e.all("1,000 of them", func(m map[string]dsync.Member) bool { return len(m) == 1000 })
+	for name, read := range map[string]reader{"Members": e.store.Members, "Lives": e.store.Lives} {
+		e.reads(name, read, ids[:1000], "all", func(m []dsync.Member) bool { return len(m) == 1000 })
+	}
 	each(func(id string) error { return e.store.Unregister(e.ctx, id) })
 	e.all("fewer again", func(m map[string]dsync.Member) bool { return len(m) < 1000 })
 }

@@ -172,6 +172,47 @@ func wrongMembers() []plant {
 		{"Members of no ids has no bound", "Members/WithoutIDsAreAtMostAThousand", everybody(func(m dsync.Member, now time.Time) bool {
 			return !m.Dead && now.Before(m.At.Add(m.TTL))
 		})},
+		{"Members are a hundred", "Members/WithoutIDsAreAtMostAThousand", func(m *dsynctest.Memory, w *wrong) {
+			w.members = func(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+				return m.Members(ctx, ids[:min(100, len(ids))]...)
+			}
+		}},
+		{"Lives are a hundred", "Members/WithoutIDsAreAtMostAThousand", func(m *dsynctest.Memory, w *wrong) {
+			w.lives = func(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+				return m.Lives(ctx, ids[:min(100, len(ids))]...)
+			}
+		}},
+		{"Lives of no ids are all that live", "Lives/TellAtTTLAndDead", wrongLives(func(m *dsynctest.Memory, ctx context.Context, found []dsync.Member, ids []string) []dsync.Member {
+			if len(ids) == 0 {
+				found, _, _ = m.Members(ctx)
+			}
+			return found
+		})},
+		{"Lives leave out the dead", "Lives/TellAtTTLAndDead", wrongLives(func(_ *dsynctest.Memory, _ context.Context, found []dsync.Member, _ []string) []dsync.Member {
+			return slices.DeleteFunc(found, func(m dsync.Member) bool { return m.Dead })
+		})},
+		{"Lives leave out the lapsed", "Lives/TellAtTTLAndDead", wrongLives(func(_ *dsynctest.Memory, _ context.Context, found []dsync.Member, _ []string) []dsync.Member {
+			return slices.DeleteFunc(found, func(m dsync.Member) bool { return !m.Dead && time.Since(m.At) >= m.TTL })
+		})},
+		{"Lives know no dead", "Lives/TellAtTTLAndDead", wrongLives(func(_ *dsynctest.Memory, _ context.Context, found []dsync.Member, _ []string) []dsync.Member {
+			for i := range found {
+				found[i].Dead = false
+			}
+			return found
+		})},
+		{"Lives know no TTL", "Lives/TellAtTTLAndDead", wrongLives(func(_ *dsynctest.Memory, _ context.Context, found []dsync.Member, _ []string) []dsync.Member {
+			for i := range found {
+				found[i].TTL = 0
+			}
+			return found
+		})},
+		{"Lives make up the unknown", "Lives/TellAtTTLAndDead", wrongLives(func(_ *dsynctest.Memory, _ context.Context, found []dsync.Member, ids []string) []dsync.Member {
+			for len(found) < len(ids) {
+				found = append(found, dsync.Member{Dead: true})
+			}
+			return found
+		})},
+		{"Lives are Members", "Lives/CarryNothingElse", func(m *dsynctest.Memory, w *wrong) { w.lives = m.Members }},
 		{"session ids fold case", "Members/ComparesIDsExactly", func(m *dsynctest.Memory, w *wrong) {
 			w.unregister = func(ctx context.Context, id string) error { return m.Unregister(ctx, strings.ToUpper(id)) }
 		}},
@@ -209,6 +250,16 @@ func takesOver(ok func(dsync.Member, time.Time) bool) func(*dsynctest.Memory, *w
 				return p.Now, err
 			}
 			return m.Register(ctx, s)
+		}
+	}
+}
+
+// wrongLives lets Lives answer with what change makes of the true answer.
+func wrongLives(change func(m *dsynctest.Memory, ctx context.Context, found []dsync.Member, ids []string) []dsync.Member) func(*dsynctest.Memory, *wrong) {
+	return func(m *dsynctest.Memory, w *wrong) {
+		w.lives = func(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+			found, now, err := m.Lives(ctx, ids...)
+			return change(m, ctx, found, ids), now, err
 		}
 	}
 }

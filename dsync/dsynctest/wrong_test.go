@@ -31,6 +31,7 @@ type wrong struct {
 	load       func(context.Context, string) (dsync.State, error)
 	keys       func(context.Context, string, string, int) ([]dsync.State, error)
 	members    func(context.Context, ...string) ([]dsync.Member, time.Time, error)
+	lives      func(context.Context, ...string) ([]dsync.Member, time.Time, error)
 	sweep      func(context.Context, string, time.Duration) (string, int, error)
 }
 
@@ -130,6 +131,13 @@ func (w *wrong) Members(ctx context.Context, ids ...string) ([]dsync.Member, tim
 		return w.members(ctx, ids...)
 	}
 	return w.Memory.Members(ctx, ids...)
+}
+
+func (w *wrong) Lives(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+	if w.lives != nil {
+		return w.lives(ctx, ids...)
+	}
+	return w.Memory.Lives(ctx, ids...)
 }
 
 func (w *wrong) Sweep(ctx context.Context, after string, retention time.Duration) (string, int, error) {

@@ -87,6 +87,10 @@ func TestCommandsOnFile(t *testing.T) {
 			return err
 		}},
 		{name: "Members, all", do: func(ctx context.Context, s dsync.Store) error { _, _, err := s.Members(ctx); return err }},
+		{name: "Lives", do: func(ctx context.Context, s dsync.Store) error {
+			_, _, err := s.Lives(ctx, session, other)
+			return err
+		}},
 		{name: "Sweep", do: func(ctx context.Context, s dsync.Store) error {
 			_, _, err := s.Sweep(ctx, "", 7*24*time.Hour)
 			return err

@@ -149,18 +149,32 @@ func (s *Store) Members(ctx context.Context, ids ...string) ([]dsync.Member, tim
 		{e("$limit", maxShown)},
 	}
 	if len(ids) > 0 {
-		in := make([]string, 0, len(ids))
-		for _, id := range ids {
-			in = append(in, sessionID(id))
-		}
-		find = []bson.D{{e("$match", bson.D{e("_id", bson.D{e("$in", in)})})}}
+		find = []bson.D{named(ids)}
 	}
-	project := bson.D{
-		e("at", 1), e("ttl", 1), e("dead", 1), e("name", 1), e("host", 1), e("pid", 1), e("app", 1), e("meta", 1),
+	return s.sessions(ctx, "members", find, append(life(), e("name", 1), e("host", 1), e("pid", 1), e("app", 1), e("meta", 1)))
+}
+
+// Lives implements [dsync.Store].
+func (s *Store) Lives(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+	return s.sessions(ctx, "lives", []bson.D{named(ids)}, life())
+}
+
+// life is what tells whether a session lives.
+func life() bson.D { return bson.D{e("at", 1), e("ttl", 1), e("dead", 1)} }
+
+// named finds the sessions with those ids.
+func named(ids []string) bson.D {
+	in := make([]string, 0, len(ids))
+	for _, id := range ids {
+		in = append(in, sessionID(id))
 	}
+	return bson.D{e("$match", bson.D{e("_id", bson.D{e("$in", in)})})}
+}
+
+func (s *Store) sessions(ctx context.Context, op string, find []bson.D, project bson.D) ([]dsync.Member, time.Time, error) {
 	r, err := readFacet[sessionRecord](ctx, s, false, facet(project, find...))
 	if err != nil {
-		return nil, time.Time{}, failure("members", err)
+		return nil, time.Time{}, failure(op, err)
 	}
 	var m []dsync.Member
 	for _, found := range r.Found {

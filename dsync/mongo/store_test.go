@@ -95,6 +95,10 @@ var methods = []struct {
 		_, _, err := s.Members(ctx)
 		return err
 	}},
+	{"Lives", false, func(ctx context.Context, s dsync.Store) error {
+		_, _, err := s.Lives(ctx, evil)
+		return err
+	}},
 	{"Sweep", false, func(ctx context.Context, s dsync.Store) error {
 		_, _, err := s.Sweep(ctx, evil, attempt)
 		return err
