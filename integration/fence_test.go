@@ -103,6 +103,9 @@ func TestFence(t *testing.T) {
 				{"after a 32-bit number", int32(7), seen, true},
 				{"older than a 32-bit number", int32(7), 6, false},
 				{"no number", "text", seen, false},
+				{"an array with a small number", bson.A{seen + 9, int64(1)}, seen, false},
+				{"an array with null", bson.A{bson.Null{}}, seen, false},
+				{"an empty array", bson.A{}, seen, false},
 				{"none", seen, 0, false},
 				{"none, first", nil, 0, false},
 			} {

@@ -49,7 +49,8 @@ const defaultFenceField = "fence"
 // # What it does to documents and writes
 //
 // The token is kept in a field of the document, an int64. One that has none, or
-// null, has seen no token. The field is the fence's: an update that names it is
+// null, has seen no token. If there is anything but a number in it, an array of numbers
+// included, every write is refused with [ErrFenced], whose Seen is 0. The field is the fence's: an update that names it is
 // refused, that of a replacement is replaced.
 //
 // Writes are acknowledged by a majority, whatever the collection's own write concern,
@@ -245,11 +246,13 @@ func (f *Fence) check(token int64, filter any) error {
 	return nil
 }
 
-// unseen is the condition that a document has not seen a greater token.
+// unseen is the condition that a document has not seen a greater token. Of an array the
+// server looks at each element, and one that is null or small would do.
 func (f *Fence) unseen(token int64) bson.A {
+	noArray := e("$not", bson.D{e("$type", "array")})
 	return bson.A{
-		bson.D{e(f.field, nil)}, // or missing
-		bson.D{e(f.field, bson.D{e("$lte", token)})},
+		bson.D{e(f.field, bson.D{e("$eq", nil), noArray})}, // or missing
+		bson.D{e(f.field, bson.D{e("$lte", token), noArray})},
 	}
 }
 

@@ -87,7 +87,7 @@ func found(n int, documents ...bson.D) func(call) bson.D {
 // acknowledged by a majority, whatever the collection says.
 func TestFenceOneCommand(t *testing.T) {
 	guard := func(field string) string {
-		return fmt.Sprintf(`{"$or": [{"%[1]s": null},{"%[1]s": {"$lte": {"$numberLong":"42"}}}]}`, field)
+		return fmt.Sprintf(`{"$or": [{"%[1]s": {"$eq": null,"$not": {"$type": "array"}}},{"%[1]s": {"$lte": {"$numberLong":"42"},"$not": {"$type": "array"}}}]}`, field)
 	}
 	stage := `{"$set": {"turn": {"$numberLong":"42"}}}`
 	operator := `"$max": {"turn": {"$numberLong":"42"}}`
@@ -151,7 +151,7 @@ func TestFenceTellsWhy(t *testing.T) {
 						t.Fatalf("the commands were %v, want a find at the end", calls)
 					}
 					find := calls[1].cmd
-					want := `{"$and": [{"_id": {"$numberInt":"7"}},{"$nor": [{"fence": null},{"fence": {"$lte": {"$numberLong":"42"}}}]}]}`
+					want := `{"$and": [{"_id": {"$numberInt":"7"}},{"$nor": [{"fence": {"$eq": null,"$not": {"$type": "array"}}},{"fence": {"$lte": {"$numberLong":"42"},"$not": {"$type": "array"}}}]}]}`
 					if got := find.Lookup("filter").String(); got != want {
 						t.Errorf("the read's filter is %s, want %s", got, want)
 					}
