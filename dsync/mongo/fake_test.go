@@ -184,6 +184,12 @@ func (f *fake) handle(c call) bson.D {
 	}
 	switch c.name {
 	case "hello", "isMaster", "ismaster":
+		if ms, await := c.cmd.Lookup("maxAwaitTimeMS").AsInt64OK(); await { // nothing changes meanwhile
+			select {
+			case <-time.After(time.Duration(ms) * time.Millisecond):
+			case <-f.done:
+			}
+		}
 		return ok(f.hello...)
 	case "endSessions", "killCursors":
 		return ok()

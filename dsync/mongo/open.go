@@ -1,6 +1,7 @@
 package mongo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,16 @@ const (
 
 	// disconnectLimit bounds the farewell to a server that may not answer.
 	disconnectLimit = time.Second
+
+	// defaultTTL is that of dsync.Options.
+	defaultTTL = 30 * time.Second
+
+	// minConnect is for handshakes, TLS and authentication with a server far away,
+	// minMonitor the least that the driver takes; the others are its defaults.
+	minConnect    = time.Second
+	minMonitor    = 500 * time.Millisecond
+	driverConnect = 30 * time.Second
+	driverMonitor = 10 * time.Second
 )
 
 // Open returns a session that keeps its locks in db, on the caller's client,
@@ -44,8 +55,10 @@ func Open(ctx context.Context, db *mongo.Database, opt *Options) (*dsync.Session
 
 // Connect is [Open] with a client of its own, so that no slow query of the
 // application stands before a heartbeat in the pool. The client is made from
-// clientOptions, has at most 8 connections and the application name "leasehold"
-// if these don't say otherwise, and is closed after the session is. The
+// clientOptions and is closed after the session is. Where these don't say otherwise it
+// has at most 8 connections and the application name "leasehold", and the time-outs that
+// its lease needs: it gives up connecting after TTL/12 (1 s to 30 s), checks the servers
+// every TTL/6 (500 ms to 10 s), and closes connections that were idle for TTL/2. The
 // database's name is not taken from a connection string.
 func Connect(ctx context.Context, clientOptions *options.ClientOptions, database string, opt *Options) (*dsync.Session, error) {
 	if clientOptions == nil {
@@ -54,8 +67,7 @@ func Connect(ctx context.Context, clientOptions *options.ClientOptions, database
 	if err := checkDatabase(database); err != nil {
 		return nil, err
 	}
-	defaults := options.Client().SetMaxPoolSize(ownPool).SetAppName("leasehold")
-	client, err := mongo.Connect(options.MergeClientOptions(defaults, clientOptions))
+	client, err := mongo.Connect(options.MergeClientOptions(ownClient(opt), clientOptions))
 	if err != nil {
 		return nil, fmt.Errorf("mongo: connect: %w", err)
 	}
@@ -65,6 +77,28 @@ func Connect(ctx context.Context, clientOptions *options.ClientOptions, database
 		return nil, errors.Join(err, own.Close(bare{ctx}))
 	}
 	return open(ctx, own, s, opt)
+}
+
+// ownClient is what a lease needs of the client that its heartbeats are sent through.
+// The driver's defaults are made for applications that can wait: 40 s until a monitor
+// notices that a primary has fallen silent, 30 s for a connection that is being made,
+// and idle connections that died without a word are kept, to be tried one after the
+// other, each for the length of an attempt (TTL/6). So a lease of 30 s did not survive 5 s
+// of a network that swallows everything. These are cut to fractions of the TTL:
+// a silent primary is noticed after TTL/4; what was idle for longer than a heartbeat may
+// leave its own connection is not used again.
+//
+// A server need not be found within less: each attempt has a deadline already. Nor do
+// more connections at a time (MaxConnecting) help, once none of them takes 30 s.
+func ownClient(opt *Options) *options.ClientOptions {
+	ttl, beat := defaultTTL, time.Duration(0)
+	if opt != nil {
+		ttl, beat = cmp.Or(opt.TTL, ttl), opt.Heartbeat
+	}
+	return options.Client().SetMaxPoolSize(ownPool).SetAppName("leasehold").
+		SetConnectTimeout(min(max(ttl/12, minConnect), driverConnect)).
+		SetHeartbeatInterval(min(max(ttl/6, minMonitor), driverMonitor)).
+		SetMaxConnIdleTime(max(ttl/2, beat*3/2))
 }
 
 // open makes the session before it probes, since that says what is wrong with

@@ -1,0 +1,238 @@
+package mongo_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"regexp"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// A wire is a network in front of a fake that can swallow everything without a word, as
+// a firewall does that forgot its connections: those that are there stay silent for
+// ever, and those that are being made meanwhile are never answered.
+type wire struct {
+	f *fake
+
+	mu     sync.Mutex
+	silent bool
+	epoch  int
+}
+
+func (w *wire) cut()  { w.set(true) }
+func (w *wire) mend() { w.set(false) }
+
+func (w *wire) set(silent bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.silent = silent
+	w.epoch++
+}
+
+func (w *wire) state() (epoch int, silent bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.epoch, w.silent
+}
+
+func (w *wire) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	epoch, silent := w.state()
+	if silent {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	conn, err := w.f.DialContext(ctx, network, address)
+	return &wired{Conn: conn, w: w, epoch: epoch}, err
+}
+
+// A wired is a connection that is silent from the first cut on.
+type wired struct {
+	net.Conn
+	w     *wire
+	epoch int
+}
+
+func (c *wired) dead() bool {
+	epoch, _ := c.w.state()
+	return epoch != c.epoch
+}
+
+func (c *wired) Write(b []byte) (int, error) {
+	if c.dead() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *wired) Read(b []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(b)
+		if err != nil || !c.dead() {
+			return n, err
+		}
+	}
+}
+
+var anyClaim = regexp.MustCompile(`"([0-9A-Za-z-]+\.[0-9]+)"`)
+
+// granting answers as a server where every key is free.
+func granting(c call) bson.D {
+	fields := bson.D{e("now", time.Now()), e("at", time.Now()), e("y", "mutex"), e("c", 1), e("t", int64(1024))}
+	if claim := anyClaim.FindStringSubmatch(c.cmd.String()); claim != nil {
+		fields = append(fields, e("h", bson.A{bson.D{e("a", claim[1]), e("w", 1), e("t", int64(1024))}}))
+	}
+	return ok(e("value", fields), e("n", 1), e("nModified", 1))
+}
+
+// connected returns a session over a wire, whose client has all the connections that
+// it may have. The fake takes a tenth of a second for each command.
+func connected(t *testing.T, opt dsync.Options, more ...*options.ClientOptions) (*dsync.Session, *wire) {
+	t.Helper()
+	f := newFake(t)
+	w := &wire{f: f}
+	client := options.MergeClientOptions(append([]*options.ClientOptions{
+		options.Client().ApplyURI("mongodb://fake:27017/?replicaSet=rs").SetDialer(w),
+	}, more...)...)
+	s, err := dsyncmongo.Connect(t.Context(), client, "app", &dsyncmongo.Options{NoWatch: true, Options: opt})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		close(f.done)
+		f.wait()
+	})
+	f.script(func(c call) bson.D {
+		time.Sleep(100 * time.Millisecond)
+		return granting(c)
+	})
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			mu := s.Mutex(fmt.Sprint("busy ", i))
+			mu.Lock()
+			mu.Unlock()
+		})
+	}
+	wg.Wait()
+	if _, open := f.connections(); open < 8 {
+		t.Fatalf("%d connections are open, want all 8 and those of the monitors", open)
+	}
+	return s, w
+}
+
+// silence lets the wire be silent for a while and returns whether a lock that was held
+// is lost in the time after it, and how long another takes then.
+func silence(s *dsync.Session, w *wire, before, silent time.Duration) (lost bool, took time.Duration) {
+	held, other := s.Mutex("held"), s.Mutex("other")
+	held.Lock()
+	defer held.Unlock()
+	time.Sleep(before)
+	w.cut()
+	time.Sleep(silent)
+	w.mend()
+	start := time.Now()
+	other.Lock()
+	defer other.Unlock()
+	took = time.Since(start)
+	time.Sleep(s.TTL())
+	select {
+	case <-held.Lost():
+		lost = true
+	default:
+	}
+	return lost, took
+}
+
+// A network that swallows everything for up to half a TTL costs no lock, whenever it
+// begins, and who waits goes on soon after it. With the driver's own time-outs every lock
+// was lost after 5 s of it, with a TTL of 30 s: the connections that had died without a
+// word were tried one after the other, each for the length of an attempt.
+func TestSilenceCostsNoLock(t *testing.T) {
+	for _, ttl := range []time.Duration{10 * time.Second, 30 * time.Second, time.Minute} {
+		for i := range 5 {
+			before := ttl / 3 * time.Duration(i) / 5
+			for _, silent := range []time.Duration{ttl / 15, ttl / 6, ttl / 3, ttl * 2 / 5} {
+				t.Run(fmt.Sprint("TTL ", ttl, ", silent for ", silent, " after ", before), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						s, w := connected(t, dsync.Options{TTL: ttl})
+						lost, took := silence(s, w, before, silent)
+						limit := ttl * 11 / 20 // up to three dead connections are met
+						if silent >= ttl/3 {
+							limit = ttl / 8 // the monitor has noticed: none is left
+						}
+						if lost || took > limit {
+							t.Errorf("lost %t, another lock took %v; want not, and at most %v", lost, took, limit)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// After half a TTL and more of silence nothing is left of the connections that died in
+// it: a lock takes a few round trips then, and the time of an attempt to connect.
+func TestSilenceEndsForAll(t *testing.T) {
+	for _, silent := range []time.Duration{15 * time.Second, 25 * time.Second, 40 * time.Second, 10 * time.Minute} {
+		t.Run(fmt.Sprint(silent), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, w := connected(t, dsync.Options{})
+				if _, took := silence(s, w, time.Second, silent); took > s.TTL()/8 {
+					t.Errorf("a lock took %v after it, want a moment", took)
+				}
+			})
+		})
+	}
+}
+
+// What the caller says of time-outs holds, also where it does harm.
+func TestConnectTakesTheCallersTimeouts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		own := options.Client().SetConnectTimeout(30 * time.Second).SetHeartbeatInterval(10 * time.Second).SetMaxConnIdleTime(0)
+		s, w := connected(t, dsync.Options{}, own)
+		if lost, took := silence(s, w, 5*time.Second, 5*time.Second); !lost {
+			t.Errorf("not lost, and another lock took %v; want what the driver's defaults do", took)
+		}
+	})
+}
+
+// A Heartbeat that is longer than most finds its connection where it left it.
+func TestConnectKeepsTheHeartbeatsConnection(t *testing.T) {
+	for _, beat := range []time.Duration{0, 20 * time.Second} {
+		t.Run(fmt.Sprint(beat), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				s, err := dsyncmongo.Connect(t.Context(), f.clientOptions(), "app", &dsyncmongo.Options{NoWatch: true, Options: dsync.Options{Heartbeat: beat, TTL: 40 * time.Second}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				f.script(granting)
+				mu := s.Mutex("k")
+				mu.Lock()
+				time.Sleep(time.Minute)
+				before, _ := f.connections()
+				time.Sleep(10 * time.Minute)
+				if after, _ := f.connections(); after != before {
+					t.Errorf("%d connections were made for the heartbeats of 10 minutes, want none", after-before)
+				}
+				mu.Unlock()
+				if err := s.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				close(f.done)
+				f.wait()
+			})
+		})
+	}
+}
