@@ -36,10 +36,11 @@ const (
 // Open returns a session that keeps its locks in db, on the caller's client,
 // which it uses as it is and never closes. A nil *Options is all defaults.
 //
-// ctx bounds the first contact with the server, which must be reachable: Open
-// asks it who it is and tries its commands out (see the package's comment). That
-// costs twenty-seven small commands. Where ctx has no deadline, each of them waits 30
-// seconds for its answer, and Open fails at the first that gets none.
+// ctx bounds the first contact with the server, 30 seconds where it has no deadline: Open
+// asks the server who it is and tries its commands out (see the package's comment). That
+// costs twenty-seven small commands. Until then it waits for a server that can be
+// reached, and tries again through a fail-over. What waiting can't mend, such as a
+// missing right or a server that computes something else, is an error at once.
 //
 // The session's heartbeats share the client's connections with the application:
 // when slow queries have taken all of them (maxPoolSize), heartbeats wait behind
@@ -115,7 +116,7 @@ func open(ctx context.Context, face dsync.Store, s *Store, opt *Options) (*dsync
 		}
 		return nil, err
 	}
-	err = s.probe(ctx)
+	err = s.contact(ctx)
 	if err == nil && opt != nil && opt.ClockCheck != nil {
 		err = s.checkClock(ctx, opt.ClockCheck, session.Margin())
 	}

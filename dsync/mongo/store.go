@@ -36,13 +36,14 @@ var _ dsync.Store = (*Store)(nil)
 
 // NewStore returns a store in db, which it never closes. It contacts the server,
 // tries its commands out, and refuses a server that does not compute what it
-// should (see the package's comment, and [Options].ReadOnly). A nil *Options is all defaults.
+// should (see the package's comment, and [Options].ReadOnly). ctx bounds that as it
+// does in [Open]. A nil *Options is all defaults.
 func NewStore(ctx context.Context, db *mongo.Database, opt *Options) (*Store, error) {
 	s, err := newStore(db, opt)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.probe(ctx); err != nil {
+	if err := s.contact(ctx); err != nil {
 		return nil, err
 	}
 	return s, nil

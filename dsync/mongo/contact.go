@@ -1,0 +1,100 @@
+package mongo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+const (
+	// contactLimit is for how long the first contact is tried where ctx has no deadline
+	// to say it, and how long one try may take: longer than a slow election.
+	contactLimit = 30 * time.Second
+
+	// firstPause and maxPause are the pauses between tries, before jitter.
+	firstPause = 50 * time.Millisecond
+	maxPause   = time.Second
+)
+
+// contact is a probe that goes on through a fail-over: a program that starts while a
+// primary steps down waits for the next. It ends with ctx, or with an error that is no
+// passing one. Each try begins anew, on records of its own: what an interrupted one has
+// done is unknown.
+func (s *Store) contact(ctx context.Context) error {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(bare{ctx}, contactLimit)
+		defer cancel()
+	}
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		err := s.probeWithin(ctx, contactLimit)
+		if err == nil || ctx.Err() == nil && !passing(err) {
+			return err
+		}
+		timer := time.NewTimer(pause/2 + rand.N(pause))
+		select {
+		case <-timer.C:
+			s.log.Info("leasehold: the server could not be probed; trying again", slog.Any("error", err))
+		case <-ctx.Done():
+			timer.Stop()
+			if errors.Is(err, ctx.Err()) {
+				return err
+			}
+			return fmt.Errorf("%w (%w)", err, ctx.Err())
+		}
+	}
+}
+
+func (s *Store) probeWithin(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(bare{ctx}, limit)
+	defer cancel()
+	return s.probe(ctx)
+}
+
+// passingCodes are those of a server that steps down, shuts down or has just been
+// elected, and of routers in front of it.
+var passingCodes = []int{
+	10107,          // NotWritablePrimary
+	13435,          // NotPrimaryNoSecondaryOk
+	13436,          // NotPrimaryOrSecondary
+	11602,          // InterruptedDueToReplStateChange
+	11600,          // InterruptedAtShutdown
+	189,            // PrimarySteppedDown
+	91,             // ShutdownInProgress
+	10058,          // NotMaster, of old servers
+	112,            // WriteConflict
+	133,            // FailedToSatisfyReadPreference: a mongos that knows no primary
+	134,            // ReadConcernMajorityNotAvailableYet
+	64,             // WriteConcernFailed: not confirmed in time
+	50,             // MaxTimeMSExpired
+	262,            // ExceededTimeLimit
+	6, 7, 89, 9001, // HostUnreachable, HostNotFound, NetworkTimeout, SocketException: of a mongos
+}
+
+// passing reports whether an error may have passed when the command is sent again: a
+// fail-over, the network, no server in time.
+func passing(err error) bool {
+	if errors.Is(err, dsync.ErrRefused) {
+		return false
+	}
+	if mongo.IsNetworkError(err) || mongo.IsTimeout(err) {
+		return true
+	}
+	var server mongo.ServerError
+	if !errors.As(err, &server) {
+		return false
+	}
+	for _, code := range passingCodes {
+		if server.HasErrorCode(code) {
+			return true
+		}
+	}
+	// The pool was cleared, since the server had fallen silent, or is gone.
+	return server.HasErrorLabel("TransientTransactionError")
+}

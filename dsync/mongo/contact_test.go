@@ -1,0 +1,148 @@
+package mongo_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// interruptions are what a server answers that is about to be no primary any more, or is
+// no primary yet.
+var interruptions = map[string]func(call) bson.D{
+	"stepping down":  func(call) bson.D { return refusal(11602, "InterruptedDueToReplStateChange") },
+	"not a primary":  func(call) bson.D { return refusal(10107, "NotWritablePrimary") },
+	"stepped down":   func(call) bson.D { return refusal(189, "PrimarySteppedDown") },
+	"shutting down":  func(call) bson.D { return refusal(11600, "InterruptedAtShutdown") },
+	"no primary yet": func(call) bson.D { return refusal(133, "FailedToSatisfyReadPreference") },
+	"lost":           func(call) bson.D { return lost },
+	"not confirmed": func(c call) bson.D {
+		return append(honest(c), e("writeConcernError", bson.D{e("code", 64), e("errmsg", "waiting for replication timed out")}))
+	},
+	"stepped down meanwhile": func(c call) bson.D {
+		return append(honest(c), e("writeConcernError", bson.D{e("code", 11602), e("errmsg", "operation was interrupted")}))
+	},
+}
+
+// A program that starts while a primary steps down waits for the next, whichever of its
+// commands meets that.
+func TestOpenWaitsForTheNextPrimary(t *testing.T) {
+	const election = 12 * time.Second
+	for name, interrupted := range interruptions {
+		for _, nth := range []int{1, 3, 10, 26} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFake(t)
+					client := f.client()
+					var since time.Time
+					f.script(func(c call) bson.D {
+						if len(f.took()) == nth {
+							since = time.Now()
+						}
+						if c.name != "aggregate" && !since.IsZero() && time.Since(since) < election {
+							return interrupted(c)
+						}
+						return honest(c)
+					})
+					start := time.Now()
+					s, err := dsyncmongo.Open(context.Background(), client.Database("app"), nil)
+					if err != nil {
+						t.Fatalf("%v, after %v", err, time.Since(start))
+					}
+					if took := time.Since(start); took < election || took > election+3*time.Second {
+						t.Errorf("Open took %v, want it soon after the election of %v", took, election)
+					}
+					if n := len(f.took()); n > 150 {
+						t.Errorf("%d commands were sent, want few while there is no primary", n)
+					}
+					if err := s.Close(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// It waits for as long as ctx says, for half a minute if that says nothing, and the error
+// has both what the server said and that time was up.
+func TestOpenWaitsNoLongerThanItMay(t *testing.T) {
+	for _, limit := range []time.Duration{0, 5 * time.Second, 2 * time.Minute} {
+		t.Run(limit.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				client := f.client()
+				f.script(interruptions["stepping down"])
+				ctx, want := context.Background(), 30*time.Second
+				if limit > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, limit)
+					defer cancel()
+					want = limit
+				}
+				start := time.Now()
+				_, err := dsyncmongo.Open(ctx, client.Database("app"), nil)
+				if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "InterruptedDueToReplStateChange") {
+					t.Errorf("got %v, want the server's error and context.DeadlineExceeded", err)
+				}
+				if took := time.Since(start); took != want {
+					t.Errorf("Open took %v, want %v", took, want)
+				}
+			})
+		})
+	}
+}
+
+// A ctx that is cancelled ends it at once.
+func TestOpenIsCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		client := f.client()
+		f.script(interruptions["not a primary"])
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(7*time.Second, cancel)
+		start := time.Now()
+		if _, err := dsyncmongo.Open(ctx, client.Database("app"), nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want context.Canceled", err)
+		}
+		if took := time.Since(start); took != 7*time.Second {
+			t.Errorf("Open took %v, want it to end with ctx after 7 s", took)
+		}
+	})
+}
+
+// What waiting can't mend is said at once, in one try.
+func TestOpenFailsAtOnce(t *testing.T) {
+	wrong := func(c call) bson.D { return ok(e("value", bson.D{}), e("n", 1)) }
+	for name, answer := range map[string]func(call) bson.D{
+		"no right":      func(call) bson.D { return refusal(13, "Unauthorized") },
+		"no such thing": func(call) bson.D { return refusal(59, "CommandNotFound") },
+		"wrong answers": wrong,
+		"unknown code":  func(call) bson.D { return refusal(96, "OperationFailed") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				client := f.client()
+				f.script(answer)
+				start := time.Now()
+				_, err := dsyncmongo.Open(t.Context(), client.Database("app"), nil)
+				if err == nil || errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %v, want what the server said", err)
+				}
+				if name != "unknown code" && !errors.Is(err, dsync.ErrRefused) {
+					t.Errorf("got %v, want ErrRefused", err)
+				}
+				if took := time.Since(start); took != 0 {
+					t.Errorf("Open took %v, want it to fail at once", took)
+				}
+			})
+		})
+	}
+}
