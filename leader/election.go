@@ -18,6 +18,7 @@ type Election struct {
 	name  string
 	opt   Options
 	hooks calls.Queue
+	heard context.Context // when it ends the session tells the hooks of nothing more
 
 	mu     sync.Mutex
 	term   *term         // of this process: the present or the last one
@@ -32,6 +33,11 @@ type Election struct {
 // dsync.Mutex's key at the same time. It refuses a nil session, a name that
 // dsync.CheckKey refuses, and a value that is too long.
 func New(s *dsync.Session, name string, opt *Options) (*Election, error) {
+	return newElection(context.Background(), s, name, opt)
+}
+
+// newElection is New for an election whose hooks the session knows until heard ends.
+func newElection(heard context.Context, s *dsync.Session, name string, opt *Options) (*Election, error) {
 	if s == nil {
 		return nil, errors.New("leader: the session is nil; make one with Open or Connect of dsync/mongo, or dsync.New")
 	}
@@ -42,9 +48,10 @@ func New(s *dsync.Session, name string, opt *Options) (*Election, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Election{s: s, name: name, opt: o, waits: make(map[*context.CancelCauseFunc]bool)}
+	e := &Election{s: s, name: name, opt: o, heard: heard, waits: make(map[*context.CancelCauseFunc]bool)}
 	if f := o.Hooks.StoreError; f != nil {
-		s.Listen(&dsync.Hooks{StoreError: f})
+		stop := s.Listen(&dsync.Hooks{StoreError: f})
+		context.AfterFunc(heard, stop)
 	}
 	return e, nil
 }

@@ -72,9 +72,9 @@ type single struct {
 
 // A Singleton is what [Group.List] tells of a function.
 type Singleton struct {
-	Name     string // as given to Go
-	Running  bool   // on this process
-	Election *Election
+	Name     string    // as given to Go
+	Running  bool      // on this process
+	Election *Election // its NewLeader, Cycle, StoreError, Joined and Left are called until the function has left the group
 }
 
 // errRemoved is the cause with which a function that was removed is cancelled.
@@ -115,10 +115,6 @@ func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOpti
 // The error is that of a name that is in the group already or that can't be used,
 // or of a group that has ended, also by [Group.Wait].
 func (g *Group) Go(name string, f func(context.Context) error) error {
-	election, err := New(g.s, g.name+"/"+name, g.opt.Election)
-	if err != nil {
-		return err
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.ctx.Err() != nil {
@@ -126,6 +122,12 @@ func (g *Group) Go(name string, f func(context.Context) error) error {
 	}
 	if g.runs[name] != nil {
 		return fmt.Errorf("leader: group %q has a function %q already", g.name, name)
+	}
+	heard, leave := context.WithCancel(context.Background()) // not the group's: hooks hear of how it ends
+	election, err := newElection(heard, g.s, g.name+"/"+name, g.opt.Election)
+	if err != nil {
+		leave()
+		return err
 	}
 	ctx, cancel := context.WithCancelCause(g.ctx)
 	r := &single{name: name, election: election, cancel: cancel, done: make(chan struct{})}
@@ -141,6 +143,7 @@ func (g *Group) Go(name string, f func(context.Context) error) error {
 				g.cancel(err)
 			}
 			cancel(nil)
+			leave()
 			close(r.done)
 		}()
 		err = g.run(ctx, r, f)

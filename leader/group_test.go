@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -295,5 +296,57 @@ func TestGroupWaitWithoutFunctions(t *testing.T) {
 				t.Fatalf("Wait: %v; Go: %v; the function ran %d times", werr, err, len(ran))
 			}
 		}
+	})
+}
+
+// Functions that come and go leave nothing behind: no goroutine that looks at their
+// elections, and no hook that is called for one that has left, or was refused.
+func TestGroupForgetsWhatHasLeft(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var failing, told, cycles atomic.Int64
+		f := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
+			lose := r.Method == dsynctest.MethodHeartbeat && failing.Add(-1) == 0
+			return dsynctest.Fault{LoseReply: lose}
+		})
+		ctx, cancel := context.WithCancel(background)
+		g, _, err := leader.NewGroup(ctx, newSession(t, f, nil), "g", &leader.GroupOptions{Election: &leader.Options{Hooks: &leader.Hooks{
+			StoreError: func(string, error) { told.Add(1) },
+			Cycle:      func(leader.Status) { cycles.Add(1) },
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		work := func(ctx context.Context) error { <-ctx.Done(); return nil }
+		g.Go("stays", work)
+		time.Sleep(ttl)
+		before := runtime.NumGoroutine()
+		for range 20 {
+			if err := g.Go("is removed", work); err != nil {
+				t.Fatal(err)
+			}
+			if err := g.Go("returns", func(context.Context) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+			if err := g.Go("stays", work); err == nil {
+				t.Fatal("Go took a name twice")
+			}
+			time.Sleep(2 * time.Second)
+			g.Remove(background, "is removed")
+		}
+		time.Sleep(time.Minute)
+		if after := runtime.NumGoroutine(); after > before+10 { // some idle ones are the session's
+			t.Errorf("%d goroutines, and %d after 40 functions that came and went", before, after)
+		}
+		cycles.Store(0)
+		failing.Store(1)
+		time.Sleep(time.Minute)
+		if n := told.Load(); n != 1 {
+			t.Errorf("one failed heartbeat was told %d times, want once, to the function that stays", n)
+		}
+		if n := cycles.Load(); n < 5 || n > 30 {
+			t.Errorf("%d cycles in a minute, want those of the function that stays", n)
+		}
+		cancel()
+		g.Wait()
 	})
 }

@@ -13,7 +13,7 @@ type seen struct {
 }
 
 // look has the session look at the election for the hooks that want it, from the
-// first call until its end.
+// first call until the session ends, or they are to hear no more.
 func (e *Election) look() {
 	h := e.opt.Hooks
 	if h.NewLeader == nil && h.Cycle == nil && h.Joined == nil && h.Left == nil {
@@ -24,7 +24,7 @@ func (e *Election) look() {
 	e.looks = true
 	e.mu.Unlock()
 	if !before {
-		e.s.Observe(context.Background(), e.name, e.looked, func() {})
+		e.s.Observe(e.heard, e.name, e.looked, func() {})
 	}
 }
 
