@@ -10,6 +10,7 @@ import (
 // A HeldError says who holds a key that was tried. It is [ErrHeld].
 type HeldError struct {
 	Key     string
+	Here    bool      // the holder is the session that tried, or it waits for the key: then Session is ""
 	Session string    // id of the holder's session
 	Host    string    // of the holder, "" if it is not known any more
 	PID     int       // of the holder, 0 if it is not known any more
@@ -18,10 +19,16 @@ type HeldError struct {
 }
 
 func (e *HeldError) Error() string {
-	msg := fmt.Sprintf("dsync: %q is held by another", e.Key)
-	if e.PID != 0 {
-		msg += fmt.Sprintf(": process %d on %s", e.PID, e.Host)
+	by := "is held by another"
+	switch {
+	case e.Here && e.Session == "":
+		by = "is waited for by this process"
+	case e.Here:
+		by = "is held by this process"
+	case e.PID != 0:
+		by += fmt.Sprintf(": process %d on %s", e.PID, e.Host)
 	}
+	msg := fmt.Sprintf("dsync: %q %s", e.Key, by)
 	if !e.Since.IsZero() {
 		msg += ", since " + e.Since.UTC().Format(time.RFC3339Nano)
 	}
@@ -53,7 +60,7 @@ func (s *Session) heldError(ctx context.Context, st *State) *HeldError {
 // heldHere returns the error of a try on a key that this process holds or waits
 // for.
 func (s *Session) heldHere(key string, h *hold) *HeldError {
-	e := &HeldError{Key: key, Host: s.opt.Host, PID: os.Getpid()}
+	e := &HeldError{Key: key, Here: true, Host: s.opt.Host, PID: os.Getpid()}
 	if h != nil {
 		s.mu.Lock()
 		e.Session, e.Since, e.Until = h.p.id, h.since, h.until

@@ -144,6 +144,39 @@ func TestMutexServesInOrder(t *testing.T) {
 	})
 }
 
+// L2: of a session that holds the key itself, or waits for it, the error says that, and
+// names it, not another.
+func TestHeldErrorNamesThisProcess(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, &dsync.Options{Host: "a.example"})
+		try := func(key string) *dsync.HeldError {
+			t.Helper()
+			err := s.Mutex(key).TryLockContext(background)
+			var held *dsync.HeldError
+			if !errors.As(err, &held) || !errors.Is(err, dsync.ErrHeld) {
+				t.Fatalf("error is %v, want a *HeldError", err)
+			}
+			if !held.Here || held.Key != key || held.Host != "a.example" || held.PID != os.Getpid() || strings.Contains(err.Error(), "another") {
+				t.Errorf("error %q is %+v, want one that names this process, %d on a.example", err, held, os.Getpid())
+			}
+			return held
+		}
+		lock(t, s.Mutex("mine"))
+		if held := try("mine"); held.Session != s.ID() || held.Since.IsZero() || !strings.Contains(held.Error(), "held by this process") {
+			t.Errorf("of a key that it holds: %+v: %v", held, held)
+		}
+		lock(t, newSession(t, store, nil).Mutex("theirs"))
+		ctx, cancel := context.WithCancel(background)
+		go s.Mutex("theirs").LockContext(ctx)
+		synctest.Wait()
+		if held := try("theirs"); held.Session != "" || !strings.Contains(held.Error(), "waited for by this process") {
+			t.Errorf("of a key that it waits for: %+v: %v", held, held)
+		}
+		cancel()
+	})
+}
+
 // L1, L2, B25: the record and the error name who holds, and since when.
 func TestHeldErrorNamesHolder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -166,6 +199,9 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 			if !strings.Contains(err.Error(), part) {
 				t.Errorf("error %q does not name %q", err, part)
 			}
+		}
+		if held.Here {
+			t.Errorf("the error says that the session that tried holds the key itself: %+v", held)
 		}
 		m, now, err := store.Members(background, h.Session)
 		if err != nil || len(m) != 1 {

@@ -2,6 +2,7 @@ package leader
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -32,10 +33,10 @@ func (e *Election) Campaign(ctx context.Context) (context.Context, error) {
 	return t.ctx, nil
 }
 
-// TryCampaign is Campaign without the wait: if somebody leads, this process
-// included, or stands in line to, the error is a *dsync.HeldError, which is
-// dsync.ErrHeld; [ErrPaused] if the election is paused here; errors of the store are
-// returned at once.
+// TryCampaign is Campaign without the wait: if somebody leads, or stands in line to,
+// the error is a *dsync.HeldError, which is dsync.ErrHeld; its Here is true, and the
+// text says so, if it is this process that leads, or campaigns. The error is
+// [ErrPaused] if the election is paused here; errors of the store are returned at once.
 func (e *Election) TryCampaign(ctx context.Context) (context.Context, error) {
 	t, err := e.campaign(ctx, how{try: true})
 	if err != nil {
@@ -64,7 +65,10 @@ func (e *Election) campaign(ctx context.Context, how how) (*term, error) {
 		if err == ErrPaused && !how.try {
 			continue
 		}
-		if err != nil {
+		switch {
+		case errors.Is(err, dsync.ErrHeld) && e.IsLeader():
+			return nil, fmt.Errorf("leader: campaign for %q: this process leads already: %w", e.name, err)
+		case err != nil:
 			return nil, fmt.Errorf("leader: campaign for %q: %w", e.name, err)
 		}
 		if t := e.begin(ctx, hold, how.run); t != nil {

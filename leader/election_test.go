@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -134,9 +135,16 @@ func TestCampaignErrors(t *testing.T) {
 		check("Campaign at its limit", ctx, err, context.DeadlineExceeded)
 		ctx, err = b.TryCampaign(background)
 		check("TryCampaign", ctx, err, dsync.ErrHeld)
+		if held := heldError(t, err); held.Here || held.Session != s.ID() {
+			t.Errorf("TryCampaign beside the leader: %+v: %v", held, err)
+		}
 		wantErr(t, "cause of TryCampaign", context.Cause(ctx), dsync.ErrHeld)
 		ctx, err = a.TryCampaign(background)
 		check("TryCampaign of the leader", ctx, err, dsync.ErrHeld)
+		if held := heldError(t, err); !held.Here || held.PID != os.Getpid() || held.Session != s.ID() ||
+			!strings.Contains(err.Error(), "this process leads") || strings.Contains(err.Error(), "another") {
+			t.Errorf("TryCampaign of the leader: %+v: %v; want that this process leads", held, err)
+		}
 		if err := b.Pause(background); err != nil {
 			t.Error(err)
 		}
@@ -146,6 +154,15 @@ func TestCampaignErrors(t *testing.T) {
 		ctx, err = a.Campaign(background)
 		check("Campaign on a closed session", ctx, err, dsync.ErrClosed)
 	})
+}
+
+func heldError(t *testing.T, err error) *dsync.HeldError {
+	t.Helper()
+	var held *dsync.HeldError
+	if !errors.As(err, &held) {
+		t.Fatalf("error is %v, want a *dsync.HeldError", err)
+	}
+	return held
 }
 
 func TestNewRefusesNonsense(t *testing.T) {
