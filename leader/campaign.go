@@ -59,6 +59,7 @@ type how struct {
 }
 
 func (e *Election) campaign(ctx context.Context, how how) (*term, error) {
+	defer e.enter()()
 	e.look()
 	for {
 		hold, err := e.hold(ctx, how.try)

@@ -24,6 +24,7 @@ type Election struct {
 	term   *term         // of this process: the present or the last one
 	paused chan struct{} // closed by Resume; nil: not paused
 	waits  map[*context.CancelCauseFunc]bool
+	calls  int  // of Run, Campaign and TryCampaign that have not returned
 	looks  bool // the session observes for the hooks
 	seen   seen // what the hooks were told last
 }
@@ -63,6 +64,29 @@ func (e *Election) Name() string { return e.name }
 // never true past the end of the lease, but it may be over a moment later: work
 // under the context of [Election.Campaign].
 func (e *Election) IsLeader() bool { return !e.present().over() }
+
+// Running reports whether this process takes part in the election: from the call of
+// [Election.Run] until it returns, so also between two terms, and while it is paused;
+// and from the call of [Election.Campaign] until the end of the term that it returned,
+// or until it returned an error. One that only observes does not run.
+func (e *Election) Running() bool {
+	e.mu.Lock()
+	called, t := e.calls > 0, e.term
+	e.mu.Unlock()
+	return called || !t.over()
+}
+
+// enter notes that a call began that campaigns. Its caller must call leave.
+func (e *Election) enter() (leave func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.calls++
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.calls--
+	}
+}
 
 func (e *Election) present() *term {
 	e.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -348,5 +349,56 @@ func TestGroupForgetsWhatHasLeft(t *testing.T) {
 		}
 		cancel()
 		g.Wait()
+	})
+}
+
+// S4: the list says of each function whether it runs on this process: not while it
+// waits for its election, nor when it has stopped.
+func TestGroupListsWhatRuns(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		f := newFaulty(t, store, nil)
+		group := func(store dsync.Store) (*leader.Group, func()) {
+			ctx, cancel := context.WithCancel(background)
+			g, _, err := leader.NewGroup(ctx, newSession(t, store, nil), "g", &leader.GroupOptions{Balance: -1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			g.Go("f", func(ctx context.Context) error {
+				<-ctx.Done()
+				time.Sleep(grace / 2)
+				return ctx.Err()
+			})
+			return g, func() { cancel(); g.Wait() }
+		}
+		a, stopA := group(f)
+		synctest.Wait()
+		b, stopB := group(store)
+		check := func(when string, g *leader.Group, running bool) {
+			t.Helper()
+			synctest.Wait()
+			list := g.List()
+			if len(list) != 1 || list[0].Name != "f" || list[0].Running != running || !list[0].Election.Running() {
+				t.Errorf("%s: the list is %+v, want f, running %t", when, list, running)
+			}
+		}
+		check("elected", a, true)
+		check("in line", b, false)
+		go a.List()[0].Election.Resign(background)
+		check("resigned, but f has not returned", a, true)
+		check("the other has not", b, false)
+		time.Sleep(grace)
+		check("f has returned", a, false)
+		check("the other was elected", b, true)
+		go b.List()[0].Election.Resign(background)
+		time.Sleep(grace)
+		check("elected again", a, true)
+		f.Cut()
+		time.Sleep(2 * ttl)
+		check("lost", a, false)
+		check("elected after the loss", b, true)
+		f.Heal()
+		stopA()
+		stopB()
 	})
 }

@@ -20,6 +20,7 @@ import (
 // lost. Where that should not end Run, f waits for its context to end: see the
 // Example.
 func (e *Election) Run(ctx context.Context, f func(context.Context) error) error {
+	defer e.enter()()
 	for {
 		t, err := e.campaign(ctx, how{run: true})
 		if ctx.Err() != nil {

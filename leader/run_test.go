@@ -184,3 +184,107 @@ func TestResignFromRun(t *testing.T) {
 		})
 	}
 }
+
+// E6, E7: it says whether it runs, and whether it is paused, in every state of Run.
+func TestRunningOfRun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a, b := newElection(t, store, nil), newElection(t, store, nil)
+		check := func(when string, running, paused, leads bool) {
+			t.Helper()
+			time.Sleep(grace / 10)
+			if a.Running() != running || a.Paused() != paused || a.IsLeader() != leads {
+				t.Errorf("%s: running %t, paused %t, leads %t; want %t, %t, %t",
+					when, a.Running(), a.Paused(), a.IsLeader(), running, paused, leads)
+			}
+		}
+		check("before Run", false, false, false)
+		a.Observe(background)
+		check("observing", false, false, false)
+		campaign(t, b)
+		ctx, cancel := context.WithCancel(background)
+		end := make(chan error)
+		ended := make(chan struct{})
+		go func() {
+			a.Run(ctx, func(ctx context.Context) error {
+				select {
+				case <-ctx.Done():
+					time.Sleep(grace / 2)
+					return ctx.Err()
+				case err := <-end:
+					return err
+				}
+			})
+			close(ended)
+		}()
+		check("in line", true, false, false)
+		b.Resign(background)
+		check("leading", true, false, true)
+		go a.Pause(background)
+		check("pausing, with f in its grace", true, true, false)
+		time.Sleep(grace)
+		check("paused", true, true, false)
+		a.Resume()
+		check("resumed", true, false, true)
+		end <- nil
+		<-ended
+		check("when f has returned", false, false, false)
+
+		ended = make(chan struct{})
+		go func() {
+			a.Run(ctx, func(ctx context.Context) error { <-ctx.Done(); return nil })
+			close(ended)
+		}()
+		check("running again", true, false, true)
+		a.Pause(background)
+		check("paused again", true, true, false)
+		cancel()
+		<-ended
+		check("ended while it was paused", false, true, false)
+		a.Resume()
+		check("ended", false, false, false)
+	})
+}
+
+// E6: a Campaign runs until its term ends, or it returns an error.
+func TestRunningOfCampaign(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFaulty(t, dsynctest.NewMemory(), nil)
+		a, b := newElection(t, f, nil), newElection(t, f, nil)
+		check := func(when string, e *leader.Election, running bool) {
+			t.Helper()
+			synctest.Wait()
+			if e.Running() != running {
+				t.Errorf("%s: running %t, want %t", when, !running, running)
+			}
+		}
+		limit, cancel := context.WithCancel(background)
+		campaign(t, a)
+		check("leading", a, true)
+		go b.Campaign(limit)
+		check("in line", b, true)
+		cancel()
+		check("given up", b, false)
+		if _, err := b.TryCampaign(background); err == nil {
+			t.Fatal("two lead")
+		}
+		check("tried in vain", b, false)
+		a.Resign(background)
+		check("resigned", a, false)
+
+		parent, cancel := context.WithCancel(background)
+		if _, err := a.TryCampaign(parent); err != nil {
+			t.Fatal(err)
+		}
+		check("leading after a try", a, true)
+		cancel()
+		check("at the end of the term's parent", a, false)
+		a.Resign(background)
+
+		campaign(t, b)
+		f.Cut()
+		time.Sleep(ttl)
+		check("lost", b, false)
+		f.Heal()
+	})
+}

@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// E6: it runs in the background, says that it runs, and is done only when the
-// leadership was released.
+// E6: it runs in the background, leads, and is done only when the leadership was
+// released.
 func TestRunIsDoneAfterTheRelease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
