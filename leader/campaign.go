@@ -115,7 +115,7 @@ func (e *Election) hold(ctx context.Context, try bool) (*dsync.Hold, error) {
 		get = e.s.TryHold
 	}
 	hold, err := get(wait, e.name, dsync.KindElection)
-	if err != nil && ctx.Err() == nil && context.Cause(wait) == ErrPaused {
+	if err != nil && context.Cause(wait) == ErrPaused {
 		return nil, ErrPaused
 	}
 	return hold, err

@@ -132,9 +132,7 @@ func (e *Election) Resign(ctx context.Context) error {
 	t.cancel(ErrResigned)
 	t.hold.Drain(context.Cause(t.ctx))
 	if !t.run {
-		if err := t.hold.Release(ctx); err != nil && !errors.Is(err, ErrLost) {
-			return fmt.Errorf("leader: resign from %q: %w", e.name, err)
-		}
+		_ = t.hold.Release(ctx) // it goes on in the background: see below
 	}
 	if inside, ok := TermFrom(ctx); ok && inside == t.Term {
 		return nil

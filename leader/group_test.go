@@ -126,6 +126,25 @@ func TestGroupSpreads(t *testing.T) {
 	})
 }
 
+// A fleet in which each process has its share is at rest: nothing moves, not even where
+// the shares are equal.
+func TestGroupSettles(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		f := newFleet(t)
+		_, stopA := f.group("a", store, 4)
+		_, stopB := f.group("b", store, 4)
+		time.Sleep(20 * time.Minute)
+		before := store.Counts().Commands[dsynctest.MethodRelease]
+		time.Sleep(20 * time.Minute)
+		if n := store.Counts().Commands[dsynctest.MethodRelease] - before; n != 0 || f.load("a") != 2 || f.load("b") != 2 {
+			t.Errorf("%d moved in 20 minutes in which nothing happened; a has %d, b %d of 4", n, f.load("a"), f.load("b"))
+		}
+		stopA()
+		stopB()
+	})
+}
+
 // S3, S4: list, remove by name and by the function itself, start and stop observed;
 // another process runs what was removed.
 func TestGroupListAndRemove(t *testing.T) {

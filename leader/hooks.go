@@ -20,8 +20,8 @@ type Hooks struct {
 	// cause is that of the term's context.
 	Lost func(t Term, cause error)
 
-	// NewLeader: the leader is another than before. The one or the other is the
-	// zero Leader when nobody led, or nobody does.
+	// NewLeader: the leader is another than before, or the same in another term. The
+	// one or the other is the zero Leader when nobody led, or nobody does.
 	NewLeader func(before, now Leader)
 
 	// Cycle: the election was looked at, which is done at every change, and every

@@ -36,7 +36,7 @@ func (e *Election) looked(st dsync.State, err error) {
 		l, err = e.leader(ctx, st)
 	}
 	if err == nil {
-		if before := e.seen.leader; before.Token != l.Token || before.Session != l.Session {
+		if before := e.seen.leader; before.Token != l.Token {
 			if f := h.NewLeader; f != nil {
 				e.hooks.Add(func() { f(before, l) })
 			}

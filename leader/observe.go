@@ -87,6 +87,8 @@ func (e *Election) Observe(ctx context.Context) <-chan Leader {
 	return ch
 }
 
+// same reports whether who leads, in which term, and the value are the same: no two
+// terms have one token, and nobody has none.
 func same(a, b Leader) bool {
-	return a.Session == b.Session && a.Token == b.Token && bytes.Equal(a.Value, b.Value)
+	return a.Token == b.Token && bytes.Equal(a.Value, b.Value)
 }

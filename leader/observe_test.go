@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -326,6 +327,37 @@ func TestEveryObservedElectionIsPushed(t *testing.T) {
 			if l := <-seen; l.Term != 1 || time.Since(start) != 0 {
 				t.Errorf("%s: observed %+v after %v, want with the event", name, l, time.Since(start))
 			}
+		}
+	})
+}
+
+// A leader that leads again, in another term, is told as a new one, also where nobody
+// saw that it did not lead in between.
+func TestLeaderThatLeadsAgainIsNew(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		store.Polling = true
+		a := newElection(t, store, nil)
+		var changes []string
+		o := electionOf(t, newSession(t, store, &dsync.Options{Poll: time.Minute}), &leader.Options{Hooks: &leader.Hooks{
+			NewLeader: func(before, now leader.Leader) {
+				changes = append(changes, fmt.Sprint(before.Term, ">", now.Term, " ", before.Session == now.Session))
+			},
+		}})
+		campaign(t, a)
+		seen := o.Observe(background)
+		if l := <-seen; l.Term != 1 {
+			t.Fatalf("observed %+v", l)
+		}
+		synctest.Wait()
+		a.Resign(background)
+		campaign(t, a)
+		time.Sleep(2 * time.Minute)
+		if l := <-seen; l.Term != 2 {
+			t.Errorf("observed %+v, want term 2", l)
+		}
+		if got := fmt.Sprint(changes); got != "[0>1 false 1>2 true]" {
+			t.Errorf("told of %s", got)
 		}
 	})
 }

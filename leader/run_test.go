@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -286,5 +287,92 @@ func TestRunningOfCampaign(t *testing.T) {
 		time.Sleep(ttl)
 		check("lost", b, false)
 		f.Heal()
+	})
+}
+
+// When f has returned, its context has ended, and the cause says that the process has
+// resigned.
+func TestContextEndsWithTheFunction(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var causes []error
+		e := newElection(t, dsynctest.NewMemory(), &leader.Options{Hooks: &leader.Hooks{
+			Lost: func(_ leader.Term, cause error) { causes = append(causes, cause) },
+		}})
+		var kept context.Context
+		if err := e.Run(background, func(ctx context.Context) error { kept = ctx; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if kept.Err() == nil || context.Cause(kept) != leader.ErrResigned {
+			t.Errorf("the context that f was given: %v, cause %v", kept.Err(), context.Cause(kept))
+		}
+		synctest.Wait()
+		if len(causes) != 1 || causes[0] != leader.ErrResigned {
+			t.Errorf("Lost was told %v, want once %v", causes, leader.ErrResigned)
+		}
+	})
+}
+
+// A Run whose ctx ends while it is being elected gives the leadership back, without a
+// call of f, and leaves the process healthy.
+func TestRunThatEndsAtItsElection(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		f := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodPublish { // which comes after the election and before f
+				return dsynctest.Fault{Delay: time.Second}
+			}
+			return dsynctest.Fault{}
+		})
+		s := newSession(t, f, nil)
+		e := electionOf(t, s, &leader.Options{Value: []byte("v")})
+		ctx, cancel := context.WithTimeout(background, grace/2)
+		defer cancel()
+		err := e.Run(ctx, func(context.Context) error { t.Error("f was called"); return nil })
+		wantErr(t, "Run", err, context.DeadlineExceeded)
+		if _, err := newElection(t, store, nil).TryCampaign(background); err != nil {
+			t.Errorf("after Run: %v", err)
+		}
+		time.Sleep(ttl)
+		if err := s.Healthy(); err != nil || e.Running() {
+			t.Errorf("after Run: Healthy %v, running %t", err, e.Running())
+		}
+	})
+}
+
+// Resign inside the work of another election, or of an earlier term, waits for f.
+func TestResignInsideOfAnotherTerm(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		e := electionOf(t, s, nil)
+		other, err := leader.New(s, "other", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		earlier := campaign(t, e)
+		e.Resign(background)
+		for name, inside := range map[string]context.Context{
+			"another election": campaign(t, other),
+			"an earlier term":  context.WithoutCancel(earlier),
+		} {
+			ctx, cancel := context.WithCancel(background)
+			var working atomic.Bool
+			ended := make(chan struct{})
+			go func() {
+				e.Run(ctx, func(term context.Context) error {
+					working.Store(true)
+					<-term.Done()
+					cancel()
+					time.Sleep(grace / 2)
+					working.Store(false)
+					return nil
+				})
+				close(ended)
+			}()
+			time.Sleep(time.Second)
+			if err := e.Resign(inside); err != nil || working.Load() {
+				t.Errorf("Resign inside %s: %v, f works: %t", name, err, working.Load())
+			}
+			<-ended
+		}
 	})
 }

@@ -1,0 +1,90 @@
+package leader_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// E7: to pause twice is to pause: one Resume ends it for all calls that wait.
+func TestPauseTwice(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := newElection(t, dsynctest.NewMemory(), nil)
+		elected := make(chan struct{})
+		for range 2 {
+			if err := e.Pause(background); err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				campaign(t, e)
+				elected <- struct{}{}
+				e.Resign(background)
+			}()
+			synctest.Wait()
+		}
+		e.Resume()
+		if e.Paused() {
+			t.Error("paused after Resume")
+		}
+		<-elected
+		<-elected
+	})
+}
+
+// E7: a process that is elected at the moment of a Pause gives the leadership back, and
+// is elected after Resume.
+func TestPauseAtTheElection(t *testing.T) {
+	for name, begin := range map[string]func(e *leader.Election, ctx context.Context){
+		"Campaign": func(e *leader.Election, ctx context.Context) {
+			for ctx.Err() == nil {
+				if term, err := e.Campaign(ctx); err == nil {
+					<-term.Done()
+				}
+			}
+		},
+		"Run": func(e *leader.Election, ctx context.Context) {
+			e.Run(ctx, func(ctx context.Context) error { <-ctx.Done(); return nil })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				a, b := newElection(t, store, nil), newElection(t, store, nil)
+				for range 1000 {
+					campaign(t, b)
+					ctx, cancel := context.WithCancel(background)
+					go begin(a, ctx)
+					time.Sleep(grace / 10)
+					go b.Resign(background)
+					paused := make(chan struct{})
+					go func() {
+						for range rand.N(20) { // so that it meets each step of the election
+							runtime.Gosched()
+						}
+						a.Pause(background)
+						close(paused)
+					}()
+					<-paused
+					time.Sleep(2 * grace)
+					if st, err := store.Load(background, "e"); err != nil || len(st.Holders)+st.Waiting != 0 || a.IsLeader() {
+						t.Fatalf("paused, and the store has %+v, %d in line (%v)", st.Holders, st.Waiting, err)
+					}
+					a.Resume()
+					time.Sleep(grace / 10)
+					if !a.IsLeader() {
+						t.Fatal("not elected after Resume")
+					}
+					cancel()
+					a.Resign(background)
+					time.Sleep(2 * grace)
+				}
+			})
+		})
+	}
+}
