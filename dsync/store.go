@@ -92,6 +92,16 @@ type Store interface {
 	// dead or unknown.
 	Revoke(ctx context.Context, session string, r Revocation) error
 
+	// Observe records which keys the session observes, in place of those that it
+	// observed before, so that Observers finds it. It is no heartbeat. seq counts the
+	// session's lists: one that comes later than one with a greater seq changes
+	// nothing. ErrSessionDead if the session is dead or unknown.
+	//
+	// The list is a part of the session's record until that is deleted. Where a
+	// heartbeat writes or logs the record whole, as MongoDB 4.4 does, the list costs
+	// its length again with each.
+	Observe(ctx context.Context, session string, seq int64, keys []string) error
+
 	// Acquire asks for c. In one atomic step it
 	//
 	//   - drops every claim that waits for a session in dead, every holder with
@@ -186,6 +196,16 @@ type Store interface {
 	// hang on: it is Members, of which only ID, At, TTL and Dead are set. Without
 	// ids it reads none.
 	Lives(ctx context.Context, ids ...string) (m []Member, now time.Time, err error)
+
+	// Observers reads up to n sessions, at most 1,000, which observe key, are not
+	// known to be dead, have not lapsed, and whose ids come after the id after, in the
+	// order of their bytes. The reading may be stale, as that of Members. It may pass
+	// over the records of all sessions to find them.
+	Observers(ctx context.Context, key, after string, n int) ([]Member, error)
+
+	// Line reads all claims in line for key, in their order, of which Load has the
+	// first 1,000.
+	Line(ctx context.Context, key string) ([]Waiter, error)
 
 	// Sweep deletes from one bounded slice of the store, which begins after
 	// the cursor, what has been idle for longer than retention: records of keys

@@ -76,7 +76,7 @@ func sleepOrNil(ctx context.Context, d time.Duration) error {
 // writes reports whether a request of this method may change the store.
 func (m Method) writes() bool {
 	switch m {
-	case MethodWatch, MethodLoad, MethodKeys, MethodMembers, MethodLives:
+	case MethodWatch, MethodLoad, MethodKeys, MethodMembers, MethodLives, MethodObservers, MethodLine:
 		return false
 	}
 	return true
@@ -121,6 +121,15 @@ func (f *Faulty) Unregister(ctx context.Context, session string) error {
 func (f *Faulty) Revoke(ctx context.Context, session string, r dsync.Revocation) error {
 	_, err := call(ctx, f, Request{Method: MethodRevoke, Session: session, Claim: r.Claim, Key: r.Key}, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, f.store.Revoke(ctx, session, r)
+	})
+	return err
+}
+
+// Observe implements [dsync.Store].
+func (f *Faulty) Observe(ctx context.Context, session string, seq int64, keys []string) error {
+	keys = slices.Clone(keys)
+	_, err := call(ctx, f, Request{Method: MethodObserve, Session: session}, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, f.store.Observe(ctx, session, seq, keys)
 	})
 	return err
 }
@@ -204,6 +213,20 @@ func (f *Faulty) sessions(ctx context.Context, m Method, read func(context.Conte
 		return reading{members, now}, err
 	})
 	return r.members, r.now, err
+}
+
+// Observers implements [dsync.Store].
+func (f *Faulty) Observers(ctx context.Context, key, after string, n int) ([]dsync.Member, error) {
+	return call(ctx, f, Request{Method: MethodObservers, Key: key}, func(ctx context.Context) ([]dsync.Member, error) {
+		return f.store.Observers(ctx, key, after, n)
+	})
+}
+
+// Line implements [dsync.Store].
+func (f *Faulty) Line(ctx context.Context, key string) ([]dsync.Waiter, error) {
+	return call(ctx, f, Request{Method: MethodLine, Key: key}, func(ctx context.Context) ([]dsync.Waiter, error) {
+		return f.store.Line(ctx, key)
+	})
 }
 
 // Sweep implements [dsync.Store].

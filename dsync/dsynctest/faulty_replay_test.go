@@ -62,15 +62,19 @@ func TestFaultyReplaysEveryWrite(t *testing.T) {
 		m, ctx := dsynctest.NewMemory(), t.Context()
 		f := dsynctest.NewFaulty(m, nil)
 		f.Record()
-		given, result := []dsync.Revocation{{Key: "k", Claim: "a.1"}}, []byte("sent")
+		given, result, keys := []dsync.Revocation{{Key: "k", Claim: "a.1"}}, []byte("sent"), []string{"sent"}
 		c := claim("k", "a", 1)
 		f.Register(ctx, dsync.Member{ID: "a", TTL: time.Minute})
 		f.Revoke(ctx, "a", given[0])
 		f.Heartbeat(ctx, "a", given)
+		f.Observe(ctx, "b", 1, keys) // comes before its Register
 		f.Resize(ctx, "sized", c.Kind, 1, 2)
 		f.Release(ctx, c, dsync.Outcome{Seal: true, Result: result}) // comes before its Acquire
-		given[0].Claim, result[0] = "changed", 'x'                   // the caller's own
+		given[0].Claim, result[0], keys[0] = "changed", 'x', "k"     // the caller's own
 		f.Keys(ctx, "", "", 10)
+		f.Observers(ctx, "k", "", 10)
+		f.Line(ctx, "k")
+		m.Register(ctx, dsync.Member{ID: "b", TTL: time.Minute})
 		m.Revoke(ctx, "a", dsync.Revocation{Key: "k", Claim: "changed"})
 		m.Acquire(ctx, c, true, nil, soon())
 
@@ -80,7 +84,7 @@ func TestFaultyReplaysEveryWrite(t *testing.T) {
 		}
 		want := map[dsynctest.Method]int{
 			dsynctest.MethodRegister: 1, dsynctest.MethodRevoke: 1, dsynctest.MethodHeartbeat: 1,
-			dsynctest.MethodResize: 1, dsynctest.MethodRelease: 1,
+			dsynctest.MethodObserve: 1, dsynctest.MethodResize: 1, dsynctest.MethodRelease: 1,
 		}
 		if got := m.Counts().Since(before).Commands; !maps.Equal(got, want) {
 			t.Errorf("replayed %v, want %v", got, want)
@@ -88,6 +92,9 @@ func TestFaultyReplaysEveryWrite(t *testing.T) {
 		p, err := f.Heartbeat(ctx, "a", nil)
 		if err != nil || len(p.Revoked) != 1 || p.Revoked[0].Claim != "changed" {
 			t.Errorf("after Replay: revoked %+v, %v; want what was not given when it was sent", p.Revoked, err)
+		}
+		if found, err := f.Observers(ctx, "sent", "", 10); err != nil || len(found) != 1 || found[0].ID != "b" {
+			t.Errorf("after Replay: observers %+v, %v; want b, of the key that was sent", found, err)
 		}
 		states, err := f.Keys(ctx, "", "", 10)
 		if err != nil || len(states) != 2 || string(states[0].Value) != "sent" || !states[0].Sealed || states[1].Limit != 2 {

@@ -111,6 +111,9 @@ func TestFaultyAsksAboutEveryRequest(t *testing.T) {
 		f.Load(ctx, "k")
 		f.Keys(ctx, "k", "", 10)
 		f.Members(ctx, "a")
+		f.Observe(ctx, "a", 1, []string{"k"})
+		f.Observers(ctx, "k", "", 10)
+		f.Line(ctx, "k")
 		f.Sweep(ctx, "", time.Hour)
 		f.Unregister(ctx, "a")
 		cancel()
@@ -136,6 +139,9 @@ func TestFaultyAsksAboutEveryRequest(t *testing.T) {
 			{Method: dsynctest.MethodLoad, Key: "k"},
 			{Method: dsynctest.MethodKeys},
 			{Method: dsynctest.MethodMembers},
+			{Method: dsynctest.MethodObserve, Session: "a"},
+			{Method: dsynctest.MethodObservers, Key: "k"},
+			{Method: dsynctest.MethodLine, Key: "k"},
 			{Method: dsynctest.MethodSweep},
 			{Method: dsynctest.MethodUnregister, Session: "a"},
 		}

@@ -90,4 +90,12 @@ func TestMemoryStatesAreCopies(t *testing.T) {
 	if again, _, _ := m.Members(ctx, "a"); again[0].Meta["zone"] != "1" {
 		t.Errorf("a caller changed the store's record to %v", again[0].Meta)
 	}
+	keys := []string{"k"}
+	m.Observe(ctx, "a", 1, keys)
+	keys[0] = "changed"
+	found, _ := m.Observers(ctx, "k", "", 1)
+	found[0].Meta["zone"] = "2"
+	if again, _ := m.Observers(ctx, "k", "", 1); len(again) != 1 || again[0].Meta["zone"] != "1" {
+		t.Errorf("a caller changed what is observed, or the store's record, to %+v", again)
+	}
 }

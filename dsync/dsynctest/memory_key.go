@@ -144,6 +144,20 @@ func (m *Memory) Load(ctx context.Context, key string) (dsync.State, error) {
 	return r.state(key, "", now, maxShown), nil
 }
 
+// Line implements [dsync.Store].
+func (m *Memory) Line(ctx context.Context, key string) ([]dsync.Waiter, error) {
+	now, err := m.begin(ctx, MethodLine)
+	if err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	r := m.keys[key]
+	if r == nil {
+		return nil, nil
+	}
+	return r.state(key, "", now, len(r.line)).Ahead, nil
+}
+
 // Keys implements [dsync.Store]. Keys that nobody holds or waits for are among
 // them for as long as they have a record.
 func (m *Memory) Keys(ctx context.Context, prefix, after string, n int) ([]dsync.State, error) {

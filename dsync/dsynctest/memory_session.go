@@ -14,6 +14,9 @@ import (
 type member struct {
 	dsync.Member
 	revoked []dsync.Revocation // that stand, in the order in which they came
+
+	observes []string // keys
+	list     int64    // the number of that list
 }
 
 // Register implements [dsync.Store].
@@ -160,4 +163,41 @@ func (m *Memory) living(now time.Time) []string {
 		}
 	}
 	return ids
+}
+
+// Observe implements [dsync.Store].
+func (m *Memory) Observe(ctx context.Context, session string, seq int64, keys []string) error {
+	_, err := m.begin(ctx, MethodObserve)
+	if err != nil {
+		return err
+	}
+	defer m.mu.Unlock()
+	s := m.sessions[session]
+	if s == nil || s.Dead {
+		return deadError(session)
+	}
+	if seq > s.list {
+		s.list, s.observes = seq, slices.Clone(keys)
+		m.writes++
+	}
+	return nil
+}
+
+// Observers implements [dsync.Store].
+func (m *Memory) Observers(ctx context.Context, key, after string, n int) ([]dsync.Member, error) {
+	now, err := m.begin(ctx, MethodObservers)
+	if err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	var found []dsync.Member
+	for _, id := range slices.Sorted(maps.Keys(m.sessions)) {
+		s := m.sessions[id]
+		if id > after && len(found) < min(n, maxShown) && !lapsed(s, now) && slices.Contains(s.observes, key) {
+			c := s.Member
+			c.Meta = maps.Clone(s.Meta)
+			found = append(found, c)
+		}
+	}
+	return found, nil
 }

@@ -48,6 +48,11 @@ func TestMemoryCountsCommandsAndWrites(t *testing.T) {
 			{"revoke the unknown", func() { m.Revoke(ctx, "c", revoked) }, dsynctest.MethodRevoke, 0},
 			{"heartbeat in the same millisecond", func() { m.Heartbeat(ctx, "a", nil) }, dsynctest.MethodHeartbeat, 0},
 			{"heartbeat that takes off", func() { m.Heartbeat(ctx, "a", []dsync.Revocation{revoked}) }, dsynctest.MethodHeartbeat, 1},
+			{"observe", func() { m.Observe(ctx, "a", 2, []string{"k"}) }, dsynctest.MethodObserve, 1},
+			{"observe again", func() { m.Observe(ctx, "a", 2, []string{"k"}) }, dsynctest.MethodObserve, 0},
+			{"observe what is older", func() { m.Observe(ctx, "a", 1, nil) }, dsynctest.MethodObserve, 0},
+			{"observers", func() { m.Observers(ctx, "k", "", 10) }, dsynctest.MethodObservers, 0},
+			{"line", func() { m.Line(ctx, "k") }, dsynctest.MethodLine, 0},
 			{"keys", func() { m.Keys(ctx, "", "", 10) }, dsynctest.MethodKeys, 0},
 			{"load", func() { m.Load(ctx, "k") }, dsynctest.MethodLoad, 0},
 			{"members", func() { m.Members(ctx, "a") }, dsynctest.MethodMembers, 0},
@@ -153,6 +158,9 @@ func TestMemoryLineLimit(t *testing.T) {
 	}
 	if s, err := m.Load(ctx, "k"); err != nil || s.Waiting != limit || len(s.Ahead) != 1000 || s.Ahead[999].Claim != "a.1000" {
 		t.Errorf("Load shows %d of %d in line, %v; want the first 1,000", len(s.Ahead), s.Waiting, err)
+	}
+	if line, err := m.Line(ctx, "k"); err != nil || len(line) != limit || line[limit-1].Claim != claim("k", "a", limit).ID {
+		t.Errorf("Line shows %d of %d in line, %v; want all", len(line), limit, err)
 	}
 	m.Release(ctx, claim("k", "a", 0), dsync.Outcome{})
 	if s, err := m.Acquire(ctx, claim("k", "b", 2), true, nil, soon()); err != nil || s.Place != limit {

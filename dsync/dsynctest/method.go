@@ -11,6 +11,7 @@ const (
 	MethodBury       Method = "Bury"
 	MethodUnregister Method = "Unregister"
 	MethodRevoke     Method = "Revoke"
+	MethodObserve    Method = "Observe"
 	MethodAcquire    Method = "Acquire"
 	MethodRelease    Method = "Release"
 	MethodExtend     Method = "Extend"
@@ -21,6 +22,8 @@ const (
 	MethodKeys       Method = "Keys"
 	MethodMembers    Method = "Members"
 	MethodLives      Method = "Lives"
+	MethodObservers  Method = "Observers"
+	MethodLine       Method = "Line"
 	MethodSweep      Method = "Sweep"
 )
 

@@ -8,7 +8,7 @@ type Request struct {
 
 	// Session is the id of the session that the request names: of the claim, of
 	// the watch, the one to bury. Claim and Key are those of the claim, of what is
-	// revoked, or of the event; Key is also the key to load or to resize. They are
+	// revoked, or of the event; Key is also the key to load, to resize, or whose observers or line to read. They are
 	// empty where the method has none.
 	Session, Claim, Key string
 

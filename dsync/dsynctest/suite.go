@@ -29,8 +29,8 @@ import (
 // What cannot be seen through the interface is not tested: that an Acquire that
 // changes nothing writes nothing, that values of ctx are not used, that what is
 // reported survives a fail-over; nor, as it would take a server minutes, that
-// not more than 10,000 claims wait in line, of which Load shows 1,000, and of
-// which as many are told that the key was sealed.
+// not more than 10,000 claims wait in line, of which Load shows 1,000, Line all, and
+// of which 1,000 are told that the key was sealed.
 func TestStore(t *testing.T, newStore func(t *testing.T) dsync.Store) {
 	for _, c := range conformance() {
 		t.Run(c.name, func(t *testing.T) {
@@ -85,6 +85,7 @@ func conformance() []conformanceCase {
 		termCases(),
 		publishCases(),
 		keysCases(),
+		observeCases(),
 		watchCases(),
 		watchKeyCases(),
 		raceCases(),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -353,6 +354,15 @@ func testMembersMost(e *env) {
 	e.all("1,000 of them", func(m map[string]dsync.Member) bool { return len(m) == 1000 })
 	for name, read := range map[string]reader{"Members": e.store.Members, "Lives": e.store.Lives} {
 		e.reads(name, read, ids[:1000], "all", func(m []dsync.Member) bool { return len(m) == 1000 })
+	}
+	key := newID()
+	each(func(id string) error { return e.store.Observe(e.ctx, id, 1, []string{key}) })
+	slices.Sort(ids)
+	for _, most := range []int{1000, n, 1_000_000} {
+		first := e.observersPage(key, "", most)
+		if rest := e.observersPage(key, ids[999], most); !slices.Equal(first, ids[:1000]) || !slices.Equal(rest, ids[1000:]) {
+			e.Fatalf("Observers(%d) of %d: %d, and %d behind these; want 1,000 and the rest", most, n, len(first), len(rest))
+		}
 	}
 	each(func(id string) error { return e.store.Unregister(e.ctx, id) })
 	e.all("fewer again", func(m map[string]dsync.Member) bool { return len(m) < 1000 })

@@ -22,6 +22,7 @@ type wrong struct {
 	bury       func(context.Context, string) (time.Duration, error)
 	unregister func(context.Context, string) error
 	revoke     func(context.Context, string, dsync.Revocation) error
+	observe    func(context.Context, string, int64, []string) error
 	acquire    func(context.Context, dsync.Claim, bool, []string, time.Time) (dsync.State, error)
 	release    func(context.Context, dsync.Claim, dsync.Outcome) (bool, error)
 	extend     func(context.Context, dsync.Claim) (dsync.Holder, error)
@@ -32,6 +33,8 @@ type wrong struct {
 	keys       func(context.Context, string, string, int) ([]dsync.State, error)
 	members    func(context.Context, ...string) ([]dsync.Member, time.Time, error)
 	lives      func(context.Context, ...string) ([]dsync.Member, time.Time, error)
+	observers  func(context.Context, string, string, int) ([]dsync.Member, error)
+	line       func(context.Context, string) ([]dsync.Waiter, error)
 	sweep      func(context.Context, string, time.Duration) (string, int, error)
 }
 
@@ -68,6 +71,13 @@ func (w *wrong) Revoke(ctx context.Context, id string, r dsync.Revocation) error
 		return w.revoke(ctx, id, r)
 	}
 	return w.Memory.Revoke(ctx, id, r)
+}
+
+func (w *wrong) Observe(ctx context.Context, id string, seq int64, keys []string) error {
+	if w.observe != nil {
+		return w.observe(ctx, id, seq, keys)
+	}
+	return w.Memory.Observe(ctx, id, seq, keys)
 }
 
 func (w *wrong) Acquire(ctx context.Context, c dsync.Claim, wait bool, dead []string, notAfter time.Time) (dsync.State, error) {
@@ -140,6 +150,20 @@ func (w *wrong) Lives(ctx context.Context, ids ...string) ([]dsync.Member, time.
 	return w.Memory.Lives(ctx, ids...)
 }
 
+func (w *wrong) Observers(ctx context.Context, key, after string, n int) ([]dsync.Member, error) {
+	if w.observers != nil {
+		return w.observers(ctx, key, after, n)
+	}
+	return w.Memory.Observers(ctx, key, after, n)
+}
+
+func (w *wrong) Line(ctx context.Context, key string) ([]dsync.Waiter, error) {
+	if w.line != nil {
+		return w.line(ctx, key)
+	}
+	return w.Memory.Line(ctx, key)
+}
+
 func (w *wrong) Sweep(ctx context.Context, after string, retention time.Duration) (string, int, error) {
 	if w.sweep != nil {
 		return w.sweep(ctx, after, retention)
@@ -208,6 +232,7 @@ func plants() []plant {
 		wrongTerms(),
 		wrongPublishes(),
 		wrongKeys(),
+		wrongObserves(),
 		wrongWatches(),
 		wrongChanges(),
 		wrongRaces(),

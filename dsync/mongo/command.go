@@ -171,11 +171,16 @@ func (s *Store) aggregate(ctx context.Context, v any, majority bool, stages ...b
 	if err != nil {
 		return err
 	}
-	batch, err := raw.LookupErr("cursor", "firstBatch")
+	return batch(raw, v)
+}
+
+// batch decodes the first batch of a reply into v, a pointer to a slice.
+func batch(reply bson.Raw, v any) error {
+	first, err := reply.LookupErr("cursor", "firstBatch")
 	if err != nil {
 		return fmt.Errorf("reply of aggregate without a batch: %w", err)
 	}
-	if err := batch.Unmarshal(v); err != nil {
+	if err := first.Unmarshal(v); err != nil {
 		return fmt.Errorf("decode the batch: %w", err)
 	}
 	return nil

@@ -59,6 +59,12 @@ func TestCommandsOnFile(t *testing.T) {
 		{name: "Bury", do: func(ctx context.Context, s dsync.Store) error { _, err := s.Bury(ctx, other); return err }},
 		{name: "Unregister", do: func(ctx context.Context, s dsync.Store) error { return s.Unregister(ctx, session) }},
 		{name: "Revoke", do: func(ctx context.Context, s dsync.Store) error { return s.Revoke(ctx, other, revocation) }},
+		{name: "Observe", do: func(ctx context.Context, s dsync.Store) error {
+			return s.Observe(ctx, session, 3, []string{"jobs/mails", "reports"})
+		}},
+		{name: "Observe, of nothing any more", do: func(ctx context.Context, s dsync.Store) error {
+			return s.Observe(ctx, session, 4, nil)
+		}},
 		{name: "Acquire, waiting", do: acquire(true)},
 		{name: "Acquire, a try", do: acquire(false)},
 		{name: "Release", do: func(ctx context.Context, s dsync.Store) error {
@@ -91,6 +97,11 @@ func TestCommandsOnFile(t *testing.T) {
 			_, _, err := s.Lives(ctx, session, other)
 			return err
 		}},
+		{name: "Observers", do: func(ctx context.Context, s dsync.Store) error {
+			_, err := s.Observers(ctx, "reports", "", 1000)
+			return err
+		}},
+		{name: "Line", do: func(ctx context.Context, s dsync.Store) error { _, err := s.Line(ctx, claim.Key); return err }},
 		{name: "Sweep", do: func(ctx context.Context, s dsync.Store) error {
 			_, _, err := s.Sweep(ctx, "", 7*24*time.Hour)
 			return err

@@ -40,15 +40,15 @@ func readFacet[T any](ctx context.Context, s *Store, majority bool, stages []bso
 
 // Load implements [dsync.Store].
 func (s *Store) Load(ctx context.Context, key string) (dsync.State, error) {
-	st, err := s.load(ctx, keyID(key), key)
+	st, err := s.load(ctx, keyID(key), key, maxShown)
 	if err != nil {
 		return dsync.State{}, failure("load", err)
 	}
 	return st, nil
 }
 
-func (s *Store) load(ctx context.Context, id, key string) (dsync.State, error) {
-	project := append(seen(), e("f", 1), e("ahead", op("$slice", list("$q"), maxShown)))
+func (s *Store) load(ctx context.Context, id, key string, shown int) (dsync.State, error) {
+	project := append(seen(), e("f", 1), e("ahead", op("$slice", list("$q"), shown)))
 	r, err := readFacet[keyRecord](ctx, s, true, facet(project, bson.D{e("$match", bson.D{e("_id", id)})}))
 	if err != nil || len(r.Found) == 0 {
 		return dsync.State{Key: key, Now: r.Now}, err

@@ -112,7 +112,7 @@ func (p *prober) key(ctx context.Context) error {
 	if found, err = p.release(ctx, id, dsync.Claim{ID: "two.1"}, dsync.Outcome{Seal: true, Result: []byte(probeResult)}); err != nil {
 		return failure("probe: seal", err)
 	}
-	done, err := p.load(ctx, id, "probe")
+	done, err := p.load(ctx, id, "probe", maxShown)
 	if err != nil {
 		return failure("probe: load", err)
 	}

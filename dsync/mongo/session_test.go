@@ -106,8 +106,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// Only the living are written by a heartbeat and by a revocation: neither undoes a
-// burial.
+// Only the living are written by a heartbeat, a revocation, and a list of what is
+// observed: none of them undoes a burial.
 func TestHeartbeatIsForTheLiving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -118,7 +118,10 @@ func TestHeartbeatIsForTheLiving(t *testing.T) {
 		if err := s.Revoke(t.Context(), "s", dsync.Revocation{Key: "k", Claim: "s.1"}); err != nil {
 			t.Fatal(err)
 		}
-		for i, query := range [][]string{{"query"}, {"updates", "0", "q"}} {
+		if err := s.Observe(t.Context(), "s", 1, []string{"k"}); err != nil {
+			t.Fatal(err)
+		}
+		for i, query := range [][]string{{"query"}, {"updates", "0", "q"}, {"updates", "0", "q"}} {
 			c := f.took()[i]
 			if dead, is := c.cmd.Lookup(append(query, "dead", "$ne")...).BooleanOK(); !is || !dead {
 				t.Errorf("%s is not only for those that are not dead: %v", c.name, c.cmd)
@@ -176,6 +179,12 @@ func TestReadingWithoutADatabase(t *testing.T) {
 		members, at, err := s.Members(t.Context())
 		if err != nil || len(members) != 0 || !at.Equal(now) {
 			t.Errorf("Members: %v, %v, %v", members, at, err)
+		}
+		if members, err := s.Observers(t.Context(), "k", "", 10); err != nil || len(members) != 0 {
+			t.Errorf("Observers: %v, %v", members, err)
+		}
+		if line, err := s.Line(t.Context(), "k"); err != nil || len(line) != 0 {
+			t.Errorf("Line: %v, %v", line, err)
 		}
 	})
 }

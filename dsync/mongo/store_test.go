@@ -42,6 +42,9 @@ var methods = []struct {
 	{"Revoke", true, func(ctx context.Context, s dsync.Store) error {
 		return s.Revoke(ctx, evil, dsync.Revocation{Key: evil, Claim: evilClaim.ID})
 	}},
+	{"Observe", true, func(ctx context.Context, s dsync.Store) error {
+		return s.Observe(ctx, evil, 1, []string{evil})
+	}},
 	{"Bury", true, func(ctx context.Context, s dsync.Store) error {
 		_, err := s.Bury(ctx, evil)
 		return err
@@ -97,6 +100,14 @@ var methods = []struct {
 	}},
 	{"Lives", false, func(ctx context.Context, s dsync.Store) error {
 		_, _, err := s.Lives(ctx, evil)
+		return err
+	}},
+	{"Observers", false, func(ctx context.Context, s dsync.Store) error {
+		_, err := s.Observers(ctx, evil, evil, 10)
+		return err
+	}},
+	{"Line", false, func(ctx context.Context, s dsync.Store) error {
+		_, err := s.Line(ctx, evil)
 		return err
 	}},
 	{"Sweep", false, func(ctx context.Context, s dsync.Store) error {
