@@ -56,14 +56,57 @@ func (s *Session) readSome(ctx context.Context, op string, read func(context.Con
 //
 // It returns at once; end is called when f will not be called again, which is soon
 // after ctx or the session has ended. The session registers with the store for it,
-// and is a member from then on. f and end must not wait for the session's end.
+// and is found by [Session.Observers] meanwhile. f and end must not wait for the
+// session's end.
+//
+// The store is told in the background of what begins and ends to be observed, one
+// command for what comes at about the same time. The list of the keys is a part of the
+// session's record: on MongoDB 4.4, which logs a record whole with each heartbeat, the
+// keys' length is a part of the price of a heartbeat.
 func (s *Session) Observe(ctx context.Context, key string, f func(State, error), end func()) {
 	if !s.spawn(func() {
 		defer end()
+		s.note(key, 1)
+		defer s.note(key, -1)
 		s.observe(ctx, key, f)
 	}) {
 		end()
 	}
+}
+
+// Observers returns all sessions that are alive and observe key, in the order of their
+// ids. It reads them a thousand at a time, which passes over the records of all sessions
+// of the store. Errors are ctx's, [ErrClosed], [ErrKey] or the store's.
+func (s *Session) Observers(ctx context.Context, key string) ([]Member, error) {
+	const page = 1000
+	if err := CheckKey(key); err != nil {
+		return nil, err
+	}
+	var all []Member
+	for after := ""; ; {
+		found, err := await(ctx, s, call(s, "Observers", func(ctx context.Context) ([]Member, error) {
+			return s.store.Observers(ctx, key, after, page)
+		}))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+		if len(found) < page {
+			return all, nil
+		}
+		after = found[page-1].ID
+	}
+}
+
+// Line returns all claims in line for key, in their order; [Session.Load] has the first
+// 1,000. Errors are those of Load.
+func (s *Session) Line(ctx context.Context, key string) ([]Waiter, error) {
+	if err := CheckKey(key); err != nil {
+		return nil, err
+	}
+	return await(ctx, s, call(s, "Line", func(ctx context.Context) ([]Waiter, error) {
+		return s.store.Line(ctx, key)
+	}))
 }
 
 func (s *Session) observe(ctx context.Context, key string, f func(State, error)) {
@@ -72,6 +115,7 @@ func (s *Session) observe(ctx context.Context, key string, f func(State, error))
 	for {
 		p, err := s.present(ctx)
 		if err == nil {
+			p.announce()
 			err = p.follow(ctx, key, func(now State) {
 				retry.reset()
 				st = now

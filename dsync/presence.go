@@ -36,6 +36,9 @@ type presence struct {
 	revoked map[Revocation]bool // revocations that stand in the store
 	kept    map[string]keeping  // claims that were left in the store with an end, by id
 	watch   watch
+
+	announced  int64 // the change of the session's observed that the store was told last
+	announcing bool  // somebody tells it, or gave up for good
 }
 
 // A registration is one attempt to register, under an id of its own: one that

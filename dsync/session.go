@@ -54,6 +54,7 @@ type Session struct {
 	glance      *time.Timer         // looks for what ended while the machine slept; nil: not running
 	renewed     stamp               // of the last presence: before the send of the heartbeat that its lease counted from
 	peers       peers
+	observed    observed
 	sweepAfter  string
 
 	listening sync.Mutex // guards listeners; taken under mu, and nothing under it

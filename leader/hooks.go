@@ -31,7 +31,9 @@ type Hooks struct {
 	// StoreError: a command of the session failed. What was to be done goes on.
 	StoreError func(op string, err error)
 
-	// Joined and Left: a member has come, or has gone or died.
+	// Joined and Left: a member of the election has come, or has gone or died. A change
+	// among those that only observe is seen at the next look, within dsync.Options.Poll.
+	// Each look costs what [Election.Members] costs, where one of the two is set.
 	Joined, Left func(Member)
 
 	// Returned: a function of Run has returned after its term had ended, so that

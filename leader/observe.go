@@ -64,7 +64,9 @@ func (e *Election) leader(ctx context.Context, st dsync.State) (Leader, error) {
 // Observe returns a channel of who leads, the zero Leader while nobody does: now, and
 // after each change, of the leader or of what it has published. It has room for one;
 // what was not received in time is replaced by what is newer. It is closed when ctx or
-// the session ends. The process is a member from then on: see [Election.Members].
+// the session ends. The process is a member meanwhile: see [Election.Members]. Where a
+// heartbeat is logged whole, as by MongoDB 4.4, the election's name is a part of the
+// price of each heartbeat for as long.
 func (e *Election) Observe(ctx context.Context) <-chan Leader {
 	e.look()
 	ch := make(chan Leader, 1)

@@ -238,46 +238,6 @@ func TestCycleTellsTheState(t *testing.T) {
 	})
 }
 
-// E8: every member with its role; the dead disappear within a TTL; what is shown
-// can be switched off.
-func TestMembers(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		store := dsynctest.NewMemory()
-		f := newFaulty(t, store, nil)
-		full := &dsync.Options{Name: "a", Host: "a.example", App: "v1", Meta: map[string]string{"zone": "x"}}
-		a := electionOf(t, newSession(t, f, full), nil)
-		b := electionOf(t, newSession(t, store, &dsync.Options{Name: "b"}), nil)
-		c := electionOf(t, newSession(t, store, &dsync.Options{Anonymous: true}), nil)
-		campaign(t, a)
-		go b.Campaign(background)
-		time.Sleep(time.Second)
-		c.Observe(background)
-		time.Sleep(time.Second)
-		before := store.Counts()
-		got, err := b.Members(background)
-		if err != nil || len(got) != 3 {
-			t.Fatalf("Members: %+v, %v; want 3", got, err)
-		}
-		if d := store.Counts().Since(before); d.Writes != 0 || d.Total() > 2 {
-			t.Errorf("Members cost %v and %d writes, want two reads", d.Commands, d.Writes)
-		}
-		if m := got[0]; m.Role != leader.RoleLeader || m.Name != "a" || m.Host != "a.example" || m.PID != os.Getpid() || m.App != "v1" || m.Meta["zone"] != "x" || m.LastSeen.IsZero() {
-			t.Errorf("the leader is %+v", m)
-		}
-		if m := got[1]; m.Role != leader.RoleCandidate || m.Name != "b" {
-			t.Errorf("the candidate is %+v", m)
-		}
-		if m := got[2]; m.Role != leader.RoleObserver || m.Name != "" || m.Host != "" || m.PID != 0 || m.Session == "" {
-			t.Errorf("the anonymous observer is %+v", m)
-		}
-		f.Cut()
-		time.Sleep(ttl)
-		if got, err := c.Members(background); err != nil || len(got) != 2 || got[0].Name != "b" {
-			t.Errorf("a TTL after its death: %+v, %v", got, err)
-		}
-	})
-}
-
 // A leader that died without anyone to follow it leads until its lease is over.
 func TestDeadLeaderIsNobody(t *testing.T) {
 	bubble(t, func(t *testing.T) {

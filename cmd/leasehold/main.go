@@ -6,7 +6,7 @@
 //	leasehold status [PREFIX]               show who holds which keys, and who waits
 //	leasehold watch [PREFIX…]               show what happens to keys, as it happens
 //	leasehold break KEY                     have those who hold a key give it up
-//	leasehold members [NAME]                show the processes that are alive
+//	leasehold members [NAME]                show the processes that are alive, or an election's members
 //	leasehold clock                         measure how far the clocks are apart
 //	leasehold bench                         measure whether a server is good enough
 //

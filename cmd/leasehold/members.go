@@ -26,9 +26,9 @@ func newMembers(a *app) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "members [NAME]",
-		Short: "Show the processes that are alive, and what they are in an election",
+		Short: "Show the processes that are alive, or the members of an election",
 		Long: `Show the processes that have a session on the store and are alive, 1000 at most;
-with NAME also what each is in the election of that name: the leader first, then the
+with NAME all members of the election of that name: the leader first, then the
 candidates in the order in which they will lead, then observers, who don't campaign.
 Times are the server's, in UTC. Nothing is written to the store.
 
@@ -68,7 +68,7 @@ func (v *view) sessions(ctx context.Context) ([]memberJSON, error) {
 	return all, err
 }
 
-// election are all that are alive, with what they are in the election.
+// election are the members of the election, with what they are in it.
 func (v *view) election(ctx context.Context, name string) ([]memberJSON, error) {
 	e, err := leader.New(v.Session, name, nil)
 	if err != nil {
@@ -83,7 +83,7 @@ func (v *view) election(ctx context.Context, name string) ([]memberJSON, error) 
 }
 
 func (a *app) printMembers(all []memberJSON, asJSON, roles bool) error {
-	if len(all) == manyMembers {
+	if len(all) == manyMembers && !roles {
 		fmt.Fprintf(a.stderr, "leasehold: only the first %d members are shown\n", manyMembers)
 	}
 	if asJSON {
@@ -94,7 +94,11 @@ func (a *app) printMembers(all []memberJSON, asJSON, roles bool) error {
 		}
 		return nil
 	}
-	if len(all) == 0 {
+	switch {
+	case len(all) == 0 && roles:
+		fmt.Fprintln(a.stderr, "leasehold: nobody campaigns in an election of that name, or observes it; is it another --db or --collection?")
+		return nil
+	case len(all) == 0:
 		fmt.Fprintln(a.stderr, "leasehold: no process has a session; is it another --db or --collection?")
 		return nil
 	}

@@ -89,6 +89,9 @@ func (s scene) allKinds() {
 	s.release(claim("done", "a.1", dsync.KindOnce, 1, 1), dsync.Outcome{Seal: true, Result: []byte("\xff\x00")})
 	s.acquire(claim("elected", "b.1", dsync.KindElection, 1, 1))
 	s.publish(claim("elected", "b.1", dsync.KindElection, 1, 1), 1, "http://host-b:8080/ and more than fits into forty columns")
+	if err := s.Observe(s.t.Context(), "a", 1, []string{"elected"}); err != nil {
+		s.t.Fatal(err)
+	}
 	s.acquire(claim("free", "a.2", dsync.KindMutex, 1, 1))
 	s.release(claim("free", "a.2", dsync.KindMutex, 1, 1), dsync.Outcome{})
 	lease := claim("lease", "b.2", dsync.KindMutex, 1, 1)
@@ -113,7 +116,7 @@ func (s scene) wrote(before dsynctest.Counts) {
 	d := s.Counts().Since(before)
 	for method, n := range d.Commands {
 		switch method {
-		case dsynctest.MethodLoad, dsynctest.MethodKeys, dsynctest.MethodMembers, dsynctest.MethodWatch:
+		case dsynctest.MethodLoad, dsynctest.MethodKeys, dsynctest.MethodMembers, dsynctest.MethodObservers, dsynctest.MethodWatch:
 		default:
 			s.t.Errorf("%d commands %s were sent by one who only looks", n, method)
 		}

@@ -1,0 +1,389 @@
+package leader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/testkit"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// E8: every member with its role; the dead disappear within a TTL; what is shown
+// can be switched off.
+func TestMembers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		f := newFaulty(t, store, nil)
+		full := &dsync.Options{Name: "a", Host: "a.example", App: "v1", Meta: map[string]string{"zone": "x"}}
+		stranger := newSession(t, store, &dsync.Options{Name: "stranger"})
+		testkit.Lock(t, stranger.Mutex("k"))
+		a := electionOf(t, newSession(t, f, full), nil)
+		b := electionOf(t, newSession(t, store, &dsync.Options{Name: "b"}), nil)
+		c := electionOf(t, newSession(t, store, &dsync.Options{Anonymous: true}), nil)
+		campaign(t, a)
+		go b.Campaign(background)
+		time.Sleep(time.Second)
+		c.Observe(background)
+		time.Sleep(time.Second)
+		before := store.Counts()
+		got, err := b.Members(background)
+		if err != nil || len(got) != 3 {
+			t.Fatalf("Members: %+v, %v; want 3", got, err)
+		}
+		if d := store.Counts().Since(before); d.Writes != 0 || d.Total() > 3 {
+			t.Errorf("Members cost %v and %d writes, want three reads", d.Commands, d.Writes)
+		}
+		if m := got[0]; m.Role != leader.RoleLeader || m.Name != "a" || m.Host != "a.example" || m.PID != os.Getpid() || m.App != "v1" || m.Meta["zone"] != "x" || m.LastSeen.IsZero() {
+			t.Errorf("the leader is %+v", m)
+		}
+		if m := got[1]; m.Role != leader.RoleCandidate || m.Name != "b" {
+			t.Errorf("the candidate is %+v", m)
+		}
+		if m := got[2]; m.Role != leader.RoleObserver || m.Name != "" || m.Host != "" || m.PID != 0 || m.Session == "" {
+			t.Errorf("the anonymous observer is %+v", m)
+		}
+		f.Cut()
+		time.Sleep(ttl)
+		if got, err := c.Members(background); err != nil || len(got) != 2 || got[0].Name != "b" {
+			t.Errorf("a TTL after its death: %+v, %v", got, err)
+		}
+	})
+}
+
+// roles are the members as text: name and role each, and only the role of many.
+func roles(t *testing.T, e *leader.Election) []string {
+	t.Helper()
+	members, err := e.Members(background)
+	if err != nil {
+		t.Fatalf("Members: %v", err)
+	}
+	var list []string
+	for _, m := range members {
+		list = append(list, fmt.Sprint(m.Name, " ", m.Role))
+	}
+	return list
+}
+
+// E8: members of an election are those that take part in it or observe it, by Observe or
+// for their hooks, for as long as they do, under whichever session.
+func TestMembersAreOfTheElection(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		f := newFaulty(t, store, nil)
+		on := func(name, election string, store dsync.Store, opt *leader.Options) *leader.Election {
+			e, err := leader.New(newSession(t, store, &dsync.Options{Name: name}), election, opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}
+		want := func(when string, e *leader.Election, want ...string) {
+			t.Helper()
+			if got := roles(t, e); !slices.Equal(got, want) {
+				t.Errorf("%s: %q, want %q", when, got, want)
+			}
+		}
+		a, b := on("a", "e", store, nil), on("b", "e", store, nil)
+		other := on("other", "e2", store, nil)
+		looks := on("looks", "e", f, &leader.Options{Hooks: &leader.Hooks{NewLeader: func(_, _ leader.Leader) {}}})
+		want("before anything", a)
+		campaign(t, a)
+		campaign(t, other)
+		other.Observe(background)
+		ctx, cancel := context.WithCancel(background)
+		twice, cancelTwice := context.WithCancel(background)
+		b.Observe(ctx)
+		b.Observe(twice)
+		time.Sleep(time.Second)
+		want("one leads, one observes", a, "a leader", "b observer")
+		want("as the other election has it", other, "other leader")
+		cancel()
+		time.Sleep(time.Second)
+		want("observed once more", a, "a leader", "b observer")
+		cancelTwice()
+		time.Sleep(time.Second)
+		want("observed no more", a, "a leader")
+
+		// With hooks that look it is a member also when it is not in line any more.
+		if _, err := looks.TryCampaign(background); err == nil {
+			t.Fatal("two lead")
+		}
+		a.Observe(background)
+		time.Sleep(time.Second)
+		want("one that has tried looks", a, "a leader", "looks observer")
+		f.Cut()
+		time.Sleep(2 * ttl)
+		want("it is lost", a, "a leader")
+		f.Heal()
+		time.Sleep(ttl)
+		want("it looks again, under another session", a, "a leader", "looks observer")
+		a.Resign(background)
+		campaign(t, b)
+		time.Sleep(time.Second)
+		if got := roles(t, a); len(got) != 3 || got[0] != "b leader" || !slices.Contains(got, "a observer") || !slices.Contains(got, "looks observer") {
+			t.Errorf("another leads: %q", got)
+		}
+	})
+}
+
+// E8: all of them, the leader first, also where the store has more sessions, the line
+// more claims, and the election more observers, than one reply has.
+func TestMembersOfMany(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const strangers, observers, candidates = 1100, 1050, 1020
+		store := dsynctest.NewMemory()
+		e := newElection(t, store, nil)
+		register := func(id string) string {
+			if _, err := store.Register(background, dsync.Member{ID: id, Name: id, TTL: time.Hour}); err != nil {
+				t.Fatal(err)
+			}
+			return id
+		}
+		claim := func(session string, n int) {
+			c := dsync.Claim{Key: "e", ID: fmt.Sprint(session, ".", n), Session: session, Kind: dsync.KindElection, Weight: 1, Limit: 1}
+			if _, err := store.Acquire(background, c, true, nil, time.Now().Add(time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range strangers {
+			register(fmt.Sprintf("!%04d", i)) // before all others
+		}
+		claim(register("the leader"), 1)
+		want := []string{"the leader leader"}
+		for i := range candidates {
+			// Not in the order of their ids; some have more than one claim, as after a request
+			// that arrived twice, and every third observes, too.
+			id := register(fmt.Sprintf("c%04d", i*7%candidates))
+			claim(id, 1)
+			if i%10 == 0 {
+				claim(id, 2)
+			}
+			if i%3 == 0 {
+				store.Observe(background, id, 1, []string{"e"})
+			}
+			want = append(want, id+" candidate")
+		}
+		for i := range observers {
+			id := register(fmt.Sprintf("o%04d", i))
+			store.Observe(background, id, 1, []string{"another", "e"})
+			want = append(want, id+" observer")
+		}
+		store.Observe(background, "the leader", 1, []string{"e"})
+		got := roles(t, e)
+		if !slices.Equal(got, want) {
+			for i := range min(len(got), len(want)) {
+				if got[i] != want[i] {
+					t.Fatalf("member %d of %d is %q, want %q of %d", i, len(got), got[i], want[i], len(want))
+				}
+			}
+			t.Fatalf("%d members, want %d", len(got), len(want))
+		}
+		store.Unregister(background, "the leader")
+		store.Unregister(background, "c0007")
+		if got := roles(t, e); len(got) != len(want)-2 || got[0] != "c0000 candidate" || got[1] != "c0014 candidate" {
+			t.Errorf("without two that have gone: %d, %q first", len(got), got[:2])
+		}
+		time.Sleep(2 * time.Hour)
+		if got := roles(t, e); len(got) != 0 {
+			t.Errorf("when all have lapsed, and nobody has said so: %d", len(got))
+		}
+	})
+}
+
+// Joined and Left tell of the members of the election, and of no other session.
+func TestJoinedAndLeftAreOfTheElection(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		var mu sync.Mutex
+		var told []string
+		note := func(what string) func(leader.Member) {
+			return func(m leader.Member) {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, fmt.Sprint(what, m.Name, " ", m.Role))
+			}
+		}
+		want := func(when string, want ...string) {
+			t.Helper()
+			time.Sleep(2 * ttl)
+			mu.Lock()
+			defer mu.Unlock()
+			if !slices.Equal(told, want) {
+				t.Errorf("%s: told %q, want %q", when, told, want)
+			}
+			told = nil
+		}
+		electionOf(t, newSession(t, store, &dsync.Options{Name: "o"}), &leader.Options{Hooks: &leader.Hooks{
+			Joined: note("+"), Left: note("-"),
+		}}).Observe(background)
+		want("alone", "+o observer")
+		stranger := newSession(t, store, &dsync.Options{Name: "stranger"})
+		testkit.Lock(t, stranger.Mutex("k"))
+		want("a session that has nothing to do with it")
+		a := electionOf(t, newSession(t, store, &dsync.Options{Name: "a"}), nil)
+		ctx, cancel := context.WithCancel(background)
+		a.Observe(ctx)
+		want("one observes", "+a observer")
+		campaign(t, a)
+		want("and leads")
+		cancel()
+		want("and observes no more")
+		a.Resign(background)
+		want("nor leads", "-a leader")
+		stranger.Close(background)
+		want("the stranger has gone")
+	})
+}
+
+// A list that is lost on its way, or arrives late, is made good: what the store has in
+// the end is what the process observes.
+func TestObserversInBadNetworks(t *testing.T) {
+	for name, fault := range map[string]func(n int) dsynctest.Fault{
+		"lost":     func(n int) dsynctest.Fault { return dsynctest.Fault{LoseRequest: n%3 != 0} },
+		"no reply": func(n int) dsynctest.Fault { return dsynctest.Fault{LoseReply: n%2 == 1} },
+		"late": func(n int) dsynctest.Fault {
+			if n%2 == 1 {
+				return dsynctest.Fault{Delay: ttl / 2} // the caller has given up by then
+			}
+			return dsynctest.Fault{}
+		},
+		"twice": func(n int) dsynctest.Fault { return dsynctest.Fault{Again: ttl / 2} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				n := 0
+				f := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
+					if r.Method != dsynctest.MethodObserve {
+						return dsynctest.Fault{}
+					}
+					n++
+					return fault(n)
+				})
+				s := newSession(t, f, &dsync.Options{Name: "o"})
+				first := electionOf(t, s, nil)
+				second, err := leader.New(s, "second", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(background)
+				first.Observe(ctx)
+				time.Sleep(time.Second)
+				second.Observe(background)
+				time.Sleep(time.Second)
+				cancel()
+				time.Sleep(2 * ttl)
+				if got, also := roles(t, first), roles(t, second); len(got) != 0 || !slices.Equal(also, []string{"o observer"}) {
+					t.Errorf("members of the first %q, of the second %q; want only the second observed", got, also)
+				}
+			})
+		})
+	}
+}
+
+// What is observed costs a write when it changes, one for all that begin together, and
+// nothing while it stays.
+func TestObserversCostAWriteForAChange(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, nil)
+		lists := func() int { return store.Counts().Commands[dsynctest.MethodObserve] }
+		ctx, cancel := context.WithCancel(background)
+		var e *leader.Election
+		for i := range 50 {
+			var err error
+			if e, err = leader.New(s, fmt.Sprint("e", i), nil); err != nil {
+				t.Fatal(err)
+			}
+			e.Observe(ctx)
+		}
+		time.Sleep(time.Second)
+		if n := lists(); n < 1 || n > 2 {
+			t.Errorf("50 elections that are observed from now on cost %d lists, want one", n)
+		}
+		before := lists()
+		again, end := context.WithCancel(background)
+		e.Observe(again) // as it is already
+		time.Sleep(10 * ttl)
+		end()
+		time.Sleep(time.Second)
+		if n := lists() - before; n != 0 {
+			t.Errorf("%d lists while nothing changed", n)
+		}
+		cancel()
+		time.Sleep(time.Second)
+		if n := lists() - before; n < 1 || n > 2 {
+			t.Errorf("50 elections that are observed no more cost %d lists, want one", n)
+		}
+	})
+}
+
+// An unable store fails one method.
+type unable struct {
+	*dsynctest.Memory
+	method dsynctest.Method
+}
+
+var errUnable = errors.New("the store is not able to")
+
+func (u *unable) Load(ctx context.Context, key string) (dsync.State, error) {
+	if u.method == dsynctest.MethodLoad {
+		return dsync.State{}, errUnable
+	}
+	return u.Memory.Load(ctx, key)
+}
+
+func (u *unable) Members(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+	if u.method == dsynctest.MethodMembers {
+		return nil, time.Time{}, errUnable
+	}
+	return u.Memory.Members(ctx, ids...)
+}
+
+func (u *unable) Observers(ctx context.Context, key, after string, n int) ([]dsync.Member, error) {
+	if u.method == dsynctest.MethodObservers && after != "" {
+		return nil, errUnable
+	}
+	return u.Memory.Observers(ctx, key, after, n)
+}
+
+func (u *unable) Line(ctx context.Context, key string) ([]dsync.Waiter, error) {
+	if u.method == dsynctest.MethodLine {
+		return nil, errUnable
+	}
+	return u.Memory.Line(ctx, key)
+}
+
+// An error of any of its commands is Members' error: a list that is not whole is none.
+func TestMembersErrors(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		u := &unable{Memory: dsynctest.NewMemory()}
+		e := newElection(t, u, nil)
+		for i := range 1002 {
+			id := fmt.Sprintf("s%04d", i)
+			u.Register(background, dsync.Member{ID: id, TTL: time.Hour})
+			u.Observe(background, id, 1, []string{"e"})
+			c := dsync.Claim{Key: "e", ID: id + ".1", Session: id, Kind: dsync.KindElection, Weight: 1, Limit: 1}
+			u.Acquire(background, c, true, nil, time.Now().Add(time.Hour))
+		}
+		for _, m := range []dsynctest.Method{dsynctest.MethodLoad, dsynctest.MethodMembers, dsynctest.MethodObservers, dsynctest.MethodLine} {
+			u.method = m
+			members, err := e.Members(background)
+			if !errors.Is(err, errUnable) || members != nil {
+				t.Errorf("Members with %s failing: %d members, %v", m, len(members), err)
+			}
+		}
+		u.method = ""
+		if members, err := e.Members(background); err != nil || len(members) != 1002 {
+			t.Errorf("Members: %d members, %v", len(members), err)
+		}
+	})
+}
