@@ -3,6 +3,11 @@
 // rule or defect from elsewhere (B01 to B36) is one whose breaking goes unnoticed.
 //
 //	go run ./internal/mutants [-run regexp] [-list] [-v] [-count n]
+//	go run ./internal/mutants random [-n mutants] [-seed number] [-p workers] [package ...]
 //
 // The mutants are in testdata; README.md says how to add one. None needs a server.
+//
+// With random it draws places in the packages' code at random, changes them by the
+// classic operators of mutation testing, and runs all tests that could notice. It is
+// run by hand: it tells what share of such changes is caught, and shows the others.
 package main

@@ -18,12 +18,36 @@ type lab struct {
 	verbose bool
 }
 
+// newLabs returns at least one lab with copies of the module at root, which remove
+// deletes.
+func newLabs(root string, n int, verbose bool) (labs []lab, remove func(), err error) {
+	dir, err := os.MkdirTemp("", "mutants-")
+	if err != nil {
+		return nil, nil, err
+	}
+	remove = func() { os.RemoveAll(dir) }
+	for i := range max(1, n) {
+		l := lab{dir: filepath.Join(dir, fmt.Sprint(i)), verbose: verbose}
+		if err := copyTree(l.dir, root); err != nil {
+			remove()
+			return nil, nil, err
+		}
+		labs = append(labs, l)
+	}
+	return labs, remove, nil
+}
+
 // test runs go test in the copy, and takes no earlier result for one. Paths are
 // trimmed, so that what no mutant touches is built once and cached for good,
 // wherever the copy is.
 func (l *lab) test(pkg, pattern, timeout string, flags ...string) (output string, passed bool) {
 	args := append([]string{"test", "-short", "-count=1", "-trimpath", "-vet=off", "-run", pattern, "-timeout", timeout}, flags...)
-	cmd := exec.Command("go", append(args, pkg)...)
+	return l.run(append(args, pkg)...)
+}
+
+// run runs the go command in the copy.
+func (l *lab) run(args ...string) (output string, passed bool) {
+	cmd := exec.Command("go", args...)
 	cmd.Dir = l.dir
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	b, err := cmd.CombinedOutput()

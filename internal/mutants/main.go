@@ -16,6 +16,13 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "random" {
+		if err := randomMain(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, "mutants:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	only := flag.String("run", "", "only mutants whose name matches this `regexp`")
 	list := flag.Bool("list", false, "list the mutants, and run none")
 	verbose := flag.Bool("v", false, "show what the tests print")
@@ -33,11 +40,10 @@ func run(only string, list, verbose bool, count, workers int) error {
 	if err != nil {
 		return err
 	}
-	gomod, err := exec.Command("go", "env", "GOMOD").Output()
+	root, err := moduleRoot()
 	if err != nil {
-		return fmt.Errorf("go env GOMOD: %w", err)
+		return err
 	}
-	root := filepath.Dir(strings.TrimSpace(string(gomod)))
 	all, err := load(filepath.Join(root, "internal", "mutants", "testdata"))
 	if err != nil {
 		return err
@@ -54,18 +60,11 @@ func run(only string, list, verbose bool, count, workers int) error {
 	case list:
 		return show(chosen)
 	}
-	dir, err := os.MkdirTemp("", "mutants-")
+	labs, remove, err := newLabs(root, workers, verbose)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	labs := make([]lab, max(1, workers))
-	for i := range labs {
-		labs[i] = lab{dir: filepath.Join(dir, fmt.Sprint(i)), verbose: verbose}
-		if err := copyTree(labs[i].dir, root); err != nil {
-			return err
-		}
-	}
+	defer remove()
 	if err := labs[0].baseline(chosen); err != nil {
 		return err
 	}
@@ -95,6 +94,15 @@ func run(only string, list, verbose bool, count, workers int) error {
 	}
 	fmt.Printf("all %d mutants are caught\n", len(chosen))
 	return nil
+}
+
+// moduleRoot returns the directory of the module that the command is run in.
+func moduleRoot() (string, error) {
+	gomod, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOMOD: %w", err)
+	}
+	return filepath.Dir(strings.TrimSpace(string(gomod))), nil
 }
 
 func show(list []mutant) error {
