@@ -1,0 +1,229 @@
+package dsync_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// A watchCount counts the watches that are open.
+type watchCount struct {
+	*dsynctest.Memory
+	open atomic.Int64
+}
+
+func (s *watchCount) Watch(ctx context.Context, session string, keys []string, f func(dsync.Event)) error {
+	s.open.Add(1)
+	defer s.open.Add(-1)
+	return s.Memory.Watch(ctx, session, keys, f)
+}
+
+func newWatchCount() *watchCount { return &watchCount{Memory: dsynctest.NewMemory()} }
+
+// wantWatches reports if not n watches are open.
+func (s *watchCount) wantWatches(t *testing.T, when string, n int64) {
+	t.Helper()
+	synctest.Wait()
+	if got := s.open.Load(); got != n {
+		t.Errorf("%s %d watches are open, want %d", when, got, n)
+	}
+}
+
+// A watch costs the store something, so none is open longer than somebody needs it: not
+// for who has what it waited for, nor for who observed.
+func TestWatchEndsWithWhoNeedsIt(t *testing.T) {
+	t.Run("waits", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			store := newWatchCount()
+			held, mu := newSession(t, store.Memory, nil).Mutex("k"), newSession(t, store, nil).Mutex("k")
+			lock(t, held)
+			time.AfterFunc(time.Second, held.Unlock)
+			time.AfterFunc(time.Second/2, func() { store.wantWatches(t, "during the wait", 1) })
+			lock(t, mu)
+			time.Sleep(5 * ttl)
+			store.wantWatches(t, "long after the grant", 0)
+			mu.Unlock()
+		})
+	})
+	t.Run("gives up", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			store := newWatchCount()
+			held, s := newSession(t, store.Memory, nil).Mutex("k"), newSession(t, store, nil)
+			lock(t, held)
+			ctx, cancel := context.WithTimeout(background, time.Second)
+			defer cancel()
+			wantErr(t, "LockContext", s.Mutex("k").LockContext(ctx), context.DeadlineExceeded)
+			time.Sleep(5 * ttl)
+			store.wantWatches(t, "long after the wait", 0)
+			held.Unlock()
+		})
+	})
+	t.Run("observes", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			store := newWatchCount()
+			s := newSession(t, store, nil)
+			var cancels []context.CancelFunc
+			for _, key := range []string{"k", "k", "l"} {
+				ctx, cancel := context.WithCancel(background)
+				s.Observe(ctx, key, func(dsync.State, error) {}, func() {})
+				cancels = append(cancels, cancel)
+			}
+			time.Sleep(ttl)
+			for _, cancel := range cancels {
+				store.wantWatches(t, "while somebody observes", 1)
+				cancel()
+				time.Sleep(5 * ttl)
+			}
+			store.wantWatches(t, "long after the last observer", 0)
+		})
+	})
+}
+
+// A session that is lost leaves no watch behind: the next one has its own.
+func TestWatchEndsWithItsSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := newWatchCount()
+		f := newFaulty(t, store, nil)
+		s := newSession(t, f, &dsync.Options{Watch: true})
+		mu := s.Mutex("k")
+		for range 3 {
+			lock(t, mu)
+			f.Cut()
+			<-mu.Lost()
+			f.Heal()
+			mu.UnlockContext(background)
+		}
+		lock(t, mu)
+		time.Sleep(ttl)
+		store.wantWatches(t, "after three losses", 1)
+		mu.Unlock()
+		s.Close(background)
+		store.wantWatches(t, "after Close", 0)
+	})
+}
+
+// While a broken watch can't be opened again, waiters poll as often as where the store
+// can't push.
+func TestWaitersPollWhileTheWatchIsBroken(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &breakableStore{Memory: dsynctest.NewMemory()}
+		s := newSession(t, store, nil)
+		held := newSession(t, store.Memory, nil).Mutex("k")
+		lock(t, held)
+		ctx, cancel := context.WithCancel(background)
+		waited := make(chan error, 1)
+		go func() { waited <- s.Mutex("k").LockContext(ctx) }()
+		polls := func() int {
+			time.Sleep(ttl) // of what was decided before
+			before := store.Counts()
+			time.Sleep(ttl)
+			return store.Counts().Since(before).Commands[dsynctest.MethodAcquire]
+		}
+		if n := polls(); n > 4 {
+			t.Errorf("%d polls in %v while the watch is open, want one or two", n, ttl)
+		}
+		store.broken.Store(true)
+		breakNow := store.stop.Load()
+		(*breakNow)()
+		if n, want := polls(), int(ttl/(250*time.Millisecond)); n < want*3/4 || n > want*5/4 {
+			t.Errorf("%d polls in %v while the watch is broken, want about %d", n, ttl, want)
+		}
+		if l := s.Local(); l.Watching || l.Polling {
+			t.Errorf("Local says Watching %t and Polling %t, want neither", l.Watching, l.Polling)
+		}
+		store.broken.Store(false)
+		time.Sleep(ttl)
+		if n := polls(); n > 4 {
+			t.Errorf("%d polls in %v when the watch is open again, want one or two", n, ttl)
+		}
+		cancel()
+		wantErr(t, "LockContext", <-waited, context.Canceled)
+		held.Unlock()
+	})
+}
+
+// A breakableStore has its watch break when stop is called, and opens none while it is
+// broken.
+type breakableStore struct {
+	*dsynctest.Memory
+	broken atomic.Bool
+	stop   atomic.Pointer[context.CancelFunc]
+}
+
+func (s *breakableStore) Watch(ctx context.Context, session string, keys []string, f func(dsync.Event)) error {
+	if s.broken.Load() {
+		return errDown
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.stop.Store(&cancel)
+	s.Memory.Watch(ctx, session, keys, f)
+	return errDown
+}
+
+// breakFor has the watch break, and open again after d.
+func (s *breakableStore) breakFor(d time.Duration) {
+	s.broken.Store(true)
+	(*s.stop.Load())()
+	time.Sleep(d)
+	s.broken.Store(false)
+}
+
+// Who comes while the watch of a holder is broken gets a key that would linger when it is
+// unlocked, though nobody told the holder: it does not trust a watch that was opened since.
+func TestLingerYieldsToWhoCameWhileTheWatchWasBroken(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &breakableStore{Memory: dsynctest.NewMemory()}
+		s := newSession(t, store, lingering())
+		mu, next := s.Mutex("k"), newSession(t, store.Memory, unswept()).Mutex("k")
+		watched(mu)
+		mu.Lock()
+		locked := make(chan time.Time)
+		go func() {
+			time.Sleep(time.Second)
+			next.Lock()
+			locked <- time.Now()
+			next.Unlock()
+		}()
+		store.breakFor(2 * time.Second)
+		time.Sleep(ttl)
+		if !s.Local().Watching {
+			t.Fatal("the watch is not open again")
+		}
+		start := time.Now()
+		mu.Unlock()
+		if d := (<-locked).Sub(start); d > time.Second {
+			t.Errorf("locked elsewhere %v after the Unlock", d)
+		}
+	})
+}
+
+// A grant event that comes one heartbeat after the claim has ended still means nothing.
+func TestEventsLateByAHeartbeatCostNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const period = 3 * time.Second
+		memory := dsynctest.NewMemory()
+		slow := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodEvent {
+				return dsynctest.Fault{Delay: period * 3 / 4}
+			}
+			return dsynctest.Fault{}
+		})
+		s := newSession(t, slow, &dsync.Options{Retention: -1, Watch: true, Heartbeat: period})
+		lock(t, s.Mutex("held"))
+		time.Sleep(ttl)
+		for range 20 { // at any time between two heartbeats
+			before := memory.Counts()
+			turn(s.Mutex("k"))
+			time.Sleep(period*3/4 + period/10)
+			if n := memory.Counts().Since(before).Commands[dsynctest.MethodRelease]; n != 1 {
+				t.Fatalf("Lock and Unlock cost %d releases, want 1", n)
+			}
+		}
+	})
+}
