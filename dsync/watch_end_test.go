@@ -2,6 +2,7 @@ package dsync_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -82,6 +83,34 @@ func TestWatchEndsWithWhoNeedsIt(t *testing.T) {
 			store.wantWatches(t, "long after the last observer", 0)
 		})
 	})
+}
+
+// Between waits the watch is kept for a TTL, so that who waits often does not open one each
+// time; with Options.Watch as long as the session lives.
+func TestWatchIsKeptBetweenWaits(t *testing.T) {
+	for _, always := range []bool{false, true} {
+		t.Run(fmt.Sprint("Watch ", always), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := newWatchCount()
+				held, s := newSession(t, store.Memory, nil).Mutex("k"), newSession(t, store, &dsync.Options{Watch: always})
+				for range 10 {
+					lock(t, held)
+					ctx, cancel := context.WithTimeout(background, time.Second)
+					wantErr(t, "LockContext", s.Mutex("k").LockContext(ctx), context.DeadlineExceeded)
+					cancel()
+					held.Unlock()
+					pause := ttl / 2
+					if always {
+						pause = 5 * ttl
+					}
+					time.Sleep(pause)
+				}
+				if n := store.Counts().Commands[dsynctest.MethodWatch]; n != 1 {
+					t.Errorf("%d watches were opened for ten waits, want 1", n)
+				}
+			})
+		})
+	}
 }
 
 // A session that is lost leaves no watch behind: the next one has its own.
