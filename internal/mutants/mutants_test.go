@@ -105,6 +105,7 @@ func TestJudge(t *testing.T) {
 		"timed out":  {"panic: test timed out after 1m0s\n\trunning tests:\n\t\tTestX (1m0s)\n", false, timedOut, ""},
 		"no Go":      {"# m/dsync\nx.go:1:1: syntax error\nFAIL\tm/dsync [build failed]\n", false, notBuilt, ""},
 		"nil":        {"--- FAIL: TestX (0.00s)\npanic: runtime error: invalid memory address\n", false, crashed, ""},
+		"unlocked":   {"fatal error: sync: unlock of unlocked mutex\n\tgoroutine 1\nFAIL\tm/dsync\t0.1s\n", false, crashed, ""},
 		"panic":      {"panic: not elected\n\ngoroutine 1 [running]:\nFAIL\tm/dsync\t0.1s\n", false, caught, "not elected"},
 		"killed":     {"signal: killed\nFAIL\tm/dsync\t0.1s\n", false, unclear, ""},
 		"setup":      {"FAIL\tm/dsync [setup failed]\n", false, notBuilt, ""},

@@ -25,7 +25,7 @@ func (v verdict) good() bool { return v == caught || v == timedOut }
 var (
 	panics  = regexp.MustCompile(`(?m)^panic: (.*)`)
 	failed  = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
-	crashes = regexp.MustCompile(`(?m)^(panic: runtime error: |fatal error: (concurrent map|unexpected signal)|\[signal )`)
+	crashes = regexp.MustCompile(`(?m)^(panic: runtime error: |fatal error: (concurrent map|unexpected signal|sync: )|\[signal )`)
 )
 
 // judge reads the output of go test, which passed or not, and returns the name of
