@@ -1,0 +1,100 @@
+package leader_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// slowRelease is a store on which a Release arrives after a second.
+func slowRelease(r dsynctest.Request) dsynctest.Fault {
+	if r.Method == dsynctest.MethodRelease {
+		return dsynctest.Fault{Delay: time.Second}
+	}
+	return dsynctest.Fault{}
+}
+
+// begin campaigns, or has Run run a function that winds down for half the grace.
+func begin(t *testing.T, e *leader.Election, run bool) {
+	t.Helper()
+	if !run {
+		campaign(t, e)
+		return
+	}
+	ctx, cancel := context.WithCancel(background)
+	go e.Run(ctx, func(ctx context.Context) error {
+		<-ctx.Done()
+		cancel()
+		time.Sleep(grace / 2)
+		return nil
+	})
+	time.Sleep(time.Second)
+}
+
+// When Resign, or Pause, has returned nil the leadership is given up in the store, also
+// where that takes a while, whoever calls it, however often.
+func TestResignReturnsAfterTheRelease(t *testing.T) {
+	for name, resign := range map[string]func(*leader.Election) error{
+		"Resign": func(e *leader.Election) error { return e.Resign(background) },
+		"Pause":  func(e *leader.Election) error { return e.Pause(background) },
+	} {
+		for _, run := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " of ", map[bool]string{false: "Campaign", true: "Run"}[run]), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					store := dsynctest.NewMemory()
+					e := newElection(t, newFaulty(t, store, slowRelease), nil)
+					begin(t, e, run)
+					done := make(chan error)
+					for range 2 {
+						go func() {
+							err := resign(e)
+							if st, lerr := store.Load(background, "e"); lerr != nil || len(st.Holders) != 0 {
+								t.Errorf("%s has returned %v, and it is held by %+v (%v)", name, err, st.Holders, lerr)
+							}
+							done <- err
+						}()
+					}
+					for range 2 {
+						if err := <-done; err != nil {
+							t.Errorf("%s: %v", name, err)
+						}
+					}
+					start := time.Now()
+					if err := resign(e); err != nil || time.Since(start) != 0 {
+						t.Errorf("%s again: %v after %v", name, err, time.Since(start))
+					}
+				})
+			})
+		}
+	}
+}
+
+// Resign returns ctx's error if that ends before the leadership is given up, which goes on.
+func TestResignWithinItsContext(t *testing.T) {
+	for _, run := range []bool{false, true} {
+		for _, limit := range []time.Duration{grace / 4, 3 * grace / 4} { // in the grace, and while it is released
+			t.Run(fmt.Sprint("run ", run, " within ", limit), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					store := dsynctest.NewMemory()
+					e := newElection(t, newFaulty(t, store, slowRelease), nil)
+					begin(t, e, run)
+					ctx, cancel := context.WithTimeout(background, limit)
+					defer cancel()
+					start := time.Now()
+					wantErr(t, "Resign", e.Resign(ctx), context.DeadlineExceeded)
+					if d := time.Since(start); d != limit {
+						t.Errorf("Resign returned after %v, want %v", d, limit)
+					}
+					time.Sleep(2 * time.Second)
+					if st, err := store.Load(background, "e"); err != nil || len(st.Holders) != 0 {
+						t.Errorf("later it is held by %+v (%v)", st.Holders, err)
+					}
+				})
+			})
+		}
+	}
+}
