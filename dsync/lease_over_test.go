@@ -144,7 +144,7 @@ type lateExtend struct {
 	extends atomic.Int64
 }
 
-func (s *lateExtend) Extend(ctx context.Context, c dsync.Claim) (time.Time, error) {
+func (s *lateExtend) Extend(ctx context.Context, c dsync.Claim) (dsync.Holder, error) {
 	if s.extends.Add(1) == 1 {
 		s.Skew(s.d)
 	}

@@ -87,13 +87,13 @@ func (s *Session) read(ctx context.Context, ids []string) error {
 		if err != nil {
 			return err
 		}
-		s.note(some, members, now, whole)
+		s.noteLives(some, members, now, whole)
 	}
 	return nil
 }
 
-// note notes what was read of the sessions with these ids.
-func (s *Session) note(ids []string, members []Member, now time.Time, whole bool) {
+// noteLives notes what was read of the sessions with these ids.
+func (s *Session) noteLives(ids []string, members []Member, now time.Time, whole bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := stampNow()

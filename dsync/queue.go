@@ -16,6 +16,7 @@ type queue struct {
 	s       *Session
 	key     string
 	kind    Kind
+	limit   int64     // that of the first that came
 	used    int64     // weight of those let in: that hold, ask, or lingers
 	asks    bool      // one of them stands in the store's line, or is about to
 	keen    bool      // readers would have shared a hold for longer than a turn
@@ -174,10 +175,10 @@ func (s *Session) queue(w want) (*queue, error) {
 	q := s.queues[w.key]
 	switch {
 	case q == nil:
-		q = &queue{s: s, key: w.key, kind: w.kind}
+		q = &queue{s: s, key: w.key, kind: w.kind, limit: w.limit}
 		s.queues[w.key] = q
 	case q.kind != w.kind:
-		return nil, &MismatchError{Key: w.key, Kind: q.kind, WantKind: w.kind, Limit: w.limit, WantLimit: w.limit}
+		return nil, &MismatchError{Key: w.key, Kind: q.kind, WantKind: w.kind, Limit: q.limit, WantLimit: w.limit}
 	}
 	return q, nil
 }

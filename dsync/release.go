@@ -189,6 +189,9 @@ func (h *hold) retire(o Outcome, done chan<- error) {
 			s.mu.Unlock()
 		}
 	}
+	if o.Keep > 0 {
+		o.Keep = max(0, o.Keep-began.elapsed()) // it counts from the call
+	}
 	err := h.send(o, done)
 	s.mu.Lock()
 	if h.leaves {
@@ -197,8 +200,8 @@ func (h *hold) retire(o Outcome, done chan<- error) {
 	h.tellPassed()
 	s.mu.Unlock()
 	if err == nil && h.awaitVoid() {
-		// What was kept ends as it would have. By the time that it has ended, what came
-		// late is released at once.
+		// What was kept ends as it would have, since the store lets an earlier end stand.
+		// What came late when it has ended is released at once.
 		if began.elapsed() > o.Keep+s.opt.Margin {
 			o.Keep = 0
 		}
