@@ -71,3 +71,40 @@ func TestContextEndsWithTheHold(t *testing.T) {
 		}
 	}
 }
+
+// A second Release returns at once, also while the first waits for the store: ctx bounds
+// every call.
+func TestSecondReleaseDoesNotWait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodRelease {
+				return dsynctest.Fault{Delay: time.Second}
+			}
+			return dsynctest.Fault{}
+		})
+		h, err := newSession(t, f, nil).Hold(background, "k", dsync.KindMutex)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		first := make(chan time.Duration)
+		go func() {
+			if err := h.Release(background); err != nil {
+				t.Errorf("Release: %v", err)
+			}
+			first <- time.Since(start)
+		}()
+		time.Sleep(time.Millisecond)
+		if err := h.Release(background); err != nil || time.Since(start) != time.Millisecond {
+			t.Errorf("the second Release: %v, after %v", err, time.Since(start))
+		}
+		select {
+		case <-h.Passed():
+			t.Error("passed on before the store has answered")
+		default:
+		}
+		if d := <-first; d != time.Second {
+			t.Errorf("the first Release returned after %v, want with the store's answer", d)
+		}
+	})
+}

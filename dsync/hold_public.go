@@ -3,7 +3,6 @@ package dsync
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -19,7 +18,7 @@ import (
 type Hold struct {
 	s         *Session
 	h         *hold
-	once      sync.Once
+	released  atomic.Bool  // Release was called
 	published atomic.Int64 // how often Publish was called
 }
 
@@ -105,10 +104,12 @@ func (o *Hold) Passed() <-chan struct{} { return o.h.passed }
 // Release says that the holder is done, and releases the key if it is still held.
 // ctx bounds only the wait for the store's answer; the release goes on in the
 // background. The error is [ErrLost] if the hold had ended before, with what ended
-// it, or ctx's. A second Release does nothing.
-func (o *Hold) Release(ctx context.Context) (err error) {
-	o.once.Do(func() { err = o.h.unlock(Outcome{}).wait(ctx) })
-	return err
+// it, or ctx's. A second Release does nothing, and does not wait for the first: see Passed.
+func (o *Hold) Release(ctx context.Context) error {
+	if o.released.Swap(true) { // no sync.Once: the first call waits, and ctx must bound the second
+		return nil
+	}
+	return o.h.unlock(Outcome{}).wait(ctx)
 }
 
 // Publish stores value, up to 64 KiB, for all to read while the hold lasts. It
