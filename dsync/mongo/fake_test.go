@@ -31,7 +31,8 @@ type fake struct {
 	wg     sync.WaitGroup
 	done   chan struct{}
 	hello  bson.D
-	mute   bool // answers nothing at all
+	clock  func() time.Time // told in hello, if set
+	mute   bool             // answers nothing at all
 }
 
 // A call is one command that arrived.
@@ -189,6 +190,9 @@ func (f *fake) handle(c call) bson.D {
 			case <-time.After(time.Duration(ms) * time.Millisecond):
 			case <-f.done:
 			}
+		}
+		if f.clock != nil {
+			return ok(append(f.hello[:len(f.hello):len(f.hello)], e("localTime", f.clock()))...)
 		}
 		return ok(f.hello...)
 	case "endSessions", "killCursors":

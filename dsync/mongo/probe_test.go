@@ -76,6 +76,26 @@ func TestProbe(t *testing.T) {
 			}
 			return d
 		}, []string{"release", "room"}},
+		{"who holds after a release", func(c call) bson.D {
+			d := honest(c)
+			if h, _ := field(d, "h").(bson.A); field(d, "place") == 1 {
+				return replaced(d, "h", bson.A{h[1], h[0]})
+			}
+			return d
+		}, []string{"release", "next two in line"}},
+		{"too few hold after a release", func(c call) bson.D {
+			d := honest(c)
+			if h, _ := field(d, "h").(bson.A); field(d, "place") == 1 {
+				return replaced(d, "h", h[:1])
+			}
+			return d
+		}, []string{"release", "next two in line"}},
+		{"terms after a release", func(c call) bson.D {
+			if d := honest(c); field(d, "place") == 1 {
+				return replaced(d, "n", 5)
+			}
+			return honest(c)
+		}, []string{"release", "next but one"}},
 		{"resize", change(`"from"`, func(d bson.D) bson.D { return replaced(d, "p", bson.A{9, 2}) }), []string{"resize", "8"}},
 		{"seal", func(c call) bson.D {
 			d := honest(c)

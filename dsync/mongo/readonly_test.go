@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
 // A store that is only to read asks the server who it is and nothing else, refuses
@@ -30,6 +31,24 @@ func TestReadOnly(t *testing.T) {
 					}
 				}
 			})
+		})
+	}
+}
+
+// So it does with what the short commands are for.
+func TestReadOnlySendsNoShortCommand(t *testing.T) {
+	for _, kind := range []dsync.Kind{dsync.KindMutex, dsync.KindElection} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t)
+			s := f.store(&dsyncmongo.Options{ReadOnly: true}, func(call) bson.D { return ok(e("n", 1), e("nModified", 1)) })
+			c := mutexClaim(1)
+			c.Kind = kind
+			if found, err := s.Release(t.Context(), c, dsync.Outcome{}); found || !errors.Is(err, dsync.ErrRefused) {
+				t.Errorf("%s: Release: found %t, %v, want ErrRefused", kind, found, err)
+			}
+			if got := f.took(); len(got) != 0 {
+				t.Errorf("%s: sent %v", kind, got)
+			}
 		})
 	}
 }

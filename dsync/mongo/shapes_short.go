@@ -33,22 +33,19 @@ var (
 	lastHole = hole{bson.TypeInt64, 5}
 )
 
-func newShortCommands(collection string) (sc shortCommands, err error) {
+func newShortCommands(collection string) shortCommands {
 	command := func(stages ...bson.D) *template {
-		t, bad := newTemplate(bson.D{
+		return newTemplate(bson.D{
 			e("update", collection),
 			e("updates", bson.A{bson.D{e("q", bson.D{e("_id", keyHole)}), e("u", stages)}}),
 			e("writeConcern", majority(withinHole)),
 		})
-		if bad != nil {
-			err = bad
-		}
-		return t
 	}
-	sc.acquire = command(acquiringShort(), becoming("h", "t", "at"))
-	sc.release = command(releasingShort(dsync.KindMutex), becoming("h", "t", "at", "q"))
-	sc.resign = command(releasingShort(dsync.KindElection), becoming("h", "t", "at", "q", "n"))
-	return sc, err
+	return shortCommands{
+		acquire: command(acquiringShort(), becoming("h", "t", "at")),
+		release: command(releasingShort(dsync.KindMutex), becoming("h", "t", "at", "q")),
+		resign:  command(releasingShort(dsync.KindElection), becoming("h", "t", "at", "q", "n")),
+	}
 }
 
 // becoming is the second stage, for what may become of those fields. A value that

@@ -59,13 +59,9 @@ func newStore(db *mongo.Database, opt *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	short, err := newShortCommands(o.Collection)
-	if err != nil {
-		return nil, err
-	}
 	return &Store{
 		db: db, collection: o.Collection, noWatch: o.NoWatch, readOnly: o.ReadOnly, log: o.Logger,
-		shapes: sh, short: short,
+		shapes: sh, short: newShortCommands(o.Collection),
 	}, nil
 }
 

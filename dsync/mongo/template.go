@@ -65,24 +65,20 @@ func marked(v bson.RawValue) (h hole, ok bool) {
 	return hole{}, false
 }
 
-func newTemplate(doc bson.D) (*template, error) {
+// newTemplate panics if the document, which is this package's own, can't be encoded.
+func newTemplate(doc bson.D) *template {
 	raw, err := bson.Marshal(doc)
 	if err != nil {
-		return nil, fmt.Errorf("mongo: encode %v: %w", doc, err)
+		panic(fmt.Sprintf("mongo: encode %v: %v", doc, err))
 	}
 	t := &template{raw: raw}
-	if err := t.find(raw, 0, nil); err != nil {
-		return nil, fmt.Errorf("mongo: encode %v: %w", doc, err)
-	}
-	return t, nil
+	t.find(raw, 0, nil)
+	return t
 }
 
 // find notes the holes of the document at that offset.
-func (t *template) find(doc bson.Raw, at int, within []enclosing) error {
-	elements, err := doc.Elements()
-	if err != nil {
-		return err
-	}
+func (t *template) find(doc bson.Raw, at int, within []enclosing) {
+	elements, _ := doc.Elements() // what was encoded a moment ago can be read
 	within = append(within[:len(within):len(within)], enclosing{at, len(t.holes)})
 	at += 4 // the length
 	for _, element := range elements {
@@ -91,12 +87,9 @@ func (t *template) find(doc bson.Raw, at int, within []enclosing) error {
 		if h, ok := marked(v); ok {
 			t.holes = append(t.holes, place{h, at - len(v.Value), len(v.Value), within})
 		} else if v.Type == bson.TypeEmbeddedDocument || v.Type == bson.TypeArray {
-			if err := t.find(v.Value, at-len(v.Value), within); err != nil {
-				return err
-			}
+			t.find(v.Value, at-len(v.Value), within)
 		}
 	}
-	return nil
 }
 
 // fill returns the document with the arguments in its holes.

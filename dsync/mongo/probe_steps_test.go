@@ -1,0 +1,173 @@
+package mongo_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// stepsOfAProbe are its commands in their order, as stepOf tells them apart. A server is
+// only as well tried as these are.
+var stepsOfAProbe = []string{
+	"insert",
+	`acquire key $mine.1 for $mine, behind, but dead, $dead, weight 2 of 9`,
+	`resize key`,
+	`keep key one.1`,
+	`release key one.1`,
+	`publish key two.1`,
+	`acquire key $mine.2 for $mine, first, weight 2 of 9`,
+	`seal key two.1`,
+	`aggregate key`,
+	"short acquire short $short.0", "short acquire short $short.1", "short acquire short $short.2", "short acquire short $short.3",
+	`acquire short $short.4 for $mine, behind, weight 1 of 1`,
+	"short release short $short.3", "short release short $short.2", "short release short $short.2",
+	`try short $short.5 for $mine, behind, weight 1 of 1`,
+	"findAndModify living", "findAndModify living", // the second is to be refused
+	"update living", "findAndModify living", "findAndModify living",
+	"findAndModify unknown", "findAndModify unknown",
+	"delete",
+}
+
+// shapeOf is a pipeline without its first stage, which has what differs between calls.
+func shapeOf(c call) string {
+	for _, path := range [][]string{{"update"}, {"updates", "0", "u"}} {
+		if stages, ok := c.cmd.Lookup(path...).ArrayOK(); ok {
+			values := must(stages.Values())
+			return fmt.Sprint(values[1:])
+		}
+	}
+	return ""
+}
+
+// shapes are the names of the pipelines by what they are, learnt from a store's methods.
+func shapes(t *testing.T, s dsync.Store, f *fake) map[string]string {
+	t.Helper()
+	c := dsync.Claim{Key: "k", ID: "s.1", Session: "s", Kind: dsync.KindSemaphore, Weight: 1, Limit: 2}
+	ctx, names := t.Context(), make(map[string]string)
+	for name, do := range map[string]func(){
+		"acquire": func() { s.Acquire(ctx, c, true, nil, time.Now()) },
+		"try":     func() { s.Acquire(ctx, c, false, nil, time.Now()) },
+		"release": func() { s.Release(ctx, c, dsync.Outcome{}) },
+		"keep":    func() { s.Release(ctx, c, dsync.Outcome{Keep: time.Hour}) },
+		"seal":    func() { s.Release(ctx, c, dsync.Outcome{Seal: true}) },
+		"publish": func() { s.Publish(ctx, c, 1, nil) },
+		"resize":  func() { s.Resize(ctx, "k", c.Kind, 1, 2) },
+	} {
+		f.script(null)
+		do()
+		shape := shapeOf(f.took()[0])
+		if other, ok := names[shape]; ok {
+			t.Fatalf("%s and %s are the same command", name, other)
+		}
+		names[shape] = name
+	}
+	return names
+}
+
+// stepOf names a command of a probe, the record that it is for, and what it asks for.
+func stepOf(c call, names map[string]string) string {
+	if c.name == "insert" || c.name == "delete" {
+		return c.name
+	}
+	text := c.cmd.String()
+	record := ""
+	for _, r := range []string{"key", "short", "living", "unknown"} {
+		if strings.Contains(text, "/"+r+`"`) {
+			record = " " + r
+		}
+	}
+	name, isKey := names[shapeOf(c)]
+	scratch := c.cmd.Lookup("update", "0", "$set", "_", "$literal")
+	if scratch.IsZero() {
+		scratch = c.cmd.Lookup("updates", "0", "u", "0", "$set", "_", "$literal")
+	}
+	switch {
+	case name == "acquire" || name == "try":
+		var asked struct {
+			Mine  string
+			Dead  []string
+			First bool
+			C     int64
+			Claim struct {
+				S string
+				W int64
+			}
+		}
+		if err := scratch.Unmarshal(&asked); err != nil {
+			return err.Error()
+		}
+		where := "behind"
+		if asked.First {
+			where = "first"
+		}
+		if len(asked.Dead) > 0 {
+			where += ", but " + strings.Join(asked.Dead, ", ")
+		}
+		return fmt.Sprintf("%s%s %s for %s, %s, weight %d of %d", name, record, asked.Mine, asked.Claim.S, where, asked.Claim.W, asked.C)
+	case name == "resize":
+		return name + record
+	case isKey:
+		return name + record + " " + scratch.Document().Lookup("mine").StringValue()
+	case record == " short" && c.name == "update":
+		kind := "short acquire"
+		if strings.Contains(text, "$$first") {
+			kind = "short release"
+		}
+		i := strings.Index(text, "$short.")
+		return kind + record + " " + text[i:i+len("$short.0")]
+	}
+	return c.name + record
+}
+
+func TestProbeTriesEveryCommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		client := f.client()
+		f.script(honest)
+		s, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent := f.took()
+		names := shapes(t, s, f)
+		var got []string
+		for _, c := range sent {
+			got = append(got, stepOf(c, names))
+		}
+		if !slices.Equal(got, stepsOfAProbe) {
+			t.Errorf("the probe sent\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(stepsOfAProbe, "\n"))
+		}
+	})
+}
+
+// Whichever of its commands a server refuses, the store is not made.
+func TestProbeFailsWithEachOfItsCommands(t *testing.T) {
+	for i, step := range stepsOfAProbe {
+		t.Run(fmt.Sprint(i+1, " ", step), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				client := f.client()
+				f.script(func(c call) bson.D {
+					if len(f.took()) == 1+i {
+						return refusal(13, "Unauthorized")
+					}
+					return honest(c)
+				})
+				if _, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil); !errors.Is(err, dsync.ErrRefused) || !strings.Contains(err.Error(), "Unauthorized") {
+					t.Errorf("got %v, want what the server said", err)
+				}
+				if calls := f.took(); calls[len(calls)-1].name != "delete" {
+					t.Errorf("the last command is %v, want the probe's records deleted", calls[len(calls)-1].cmd)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,271 @@
+package mongo_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"maps"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/clockcheck"
+	"github.com/leasehold-go/leasehold/dsync"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// cursor answers an aggregate with the documents.
+func cursor(docs ...bson.D) bson.D {
+	batch := bson.A{}
+	for _, d := range docs {
+		batch = append(batch, d)
+	}
+	return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", batch)}))
+}
+
+// What is shown of a key is what a majority has, where the server can be asked for that;
+// lists of sessions, which only set timers, never wait for it.
+func TestReadsOfKeysAreCommitted(t *testing.T) {
+	servers := map[string]struct {
+		hello func(bson.D) bson.D
+		want  string // read concern of what reads keys
+	}{
+		"replica set": {func(d bson.D) bson.D { return d }, "majority"},
+		"mongos":      {func(d bson.D) bson.D { return append(without("setName")(d), e("msg", "isdbgrid")) }, "majority"},
+		"standalone": {func(d bson.D) bson.D {
+			for _, field := range []string{"setName", "hosts", "me", "primary", "setVersion"} {
+				d = without(field)(d)
+			}
+			return d
+		}, ""},
+		"not MongoDB": {without("topologyVersion"), ""},
+	}
+	for name, server := range servers {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				f.hello = server.hello(f.hello)
+				client := f.clientOf(options.Client().SetHosts([]string{"fake:27017"}).SetDialer(f).SetServerMonitoringMode("poll"))
+				s := f.storeOn(client, nil, func(call) bson.D { return cursor(bson.D{e("now", time.Now()), e("found", bson.A{})}) })
+				for _, read := range []struct {
+					name string
+					key  bool
+					do   func() error
+				}{
+					{"Load", true, func() error { _, err := s.Load(t.Context(), "k"); return err }},
+					{"Keys", true, func() error { _, err := s.Keys(t.Context(), "", "", 10); return err }},
+					{"Members", false, func() error { _, _, err := s.Members(t.Context()); return err }},
+					{"Lives", false, func() error { _, _, err := s.Lives(t.Context(), "s"); return err }},
+				} {
+					f.script(f.answer)
+					if err := read.do(); err != nil {
+						t.Errorf("%s: %v", read.name, err)
+					}
+					want := ""
+					if read.key {
+						want = server.want
+					}
+					if got, _ := f.took()[0].cmd.Lookup("readConcern", "level").StringValueOK(); got != want {
+						t.Errorf("%s has the read concern %q, want %q", read.name, got, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Every field of a session's record is read back.
+func TestMembersReadsEveryField(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at, now := time.UnixMilli(1_700_000_000_123).UTC(), time.UnixMilli(1_700_000_001_456).UTC()
+		s := newFake(t).store(nil, func(call) bson.D {
+			return cursor(bson.D{e("now", now), e("found", bson.A{
+				bson.D{e("_id", "s/one"), e("at", at), e("ttl", int64(61_234)), e("dead", true), e("name", "n"), e("host", "h"),
+					e("pid", 4711), e("app", "a"), e("meta", bson.A{bson.D{e("k", "$x.y"), e("v", "z")}, bson.D{e("k", ""), e("v", "")}})},
+				bson.D{e("_id", "s/two"), e("at", now), e("ttl", int64(1))},
+			})})
+		})
+		for name, read := range map[string]func(context.Context, ...string) ([]dsync.Member, time.Time, error){"Members": s.Members, "Lives": s.Lives} {
+			m, read, err := read(t.Context(), "one", "two")
+			if err != nil || len(m) != 2 || !read.Equal(now) {
+				t.Fatalf("%s: %+v at %v, %v", name, m, read, err)
+			}
+			one, two := m[0], m[1]
+			if one.ID != "one" || !one.At.Equal(at) || one.TTL != 61_234*time.Millisecond || !one.Dead || one.Name != "n" || one.Host != "h" ||
+				one.PID != 4711 || one.App != "a" || !maps.Equal(one.Meta, map[string]string{"$x.y": "z", "": ""}) {
+				t.Errorf("%s: %+v", name, one)
+			}
+			if two.ID != "two" || !two.At.Equal(now) || two.TTL != time.Millisecond || two.Dead || two.Name+two.Host+two.App != "" || two.PID != 0 || two.Meta != nil {
+				t.Errorf("%s: %+v", name, two)
+			}
+		}
+	})
+}
+
+// The keys that begin with a prefix end before the first string that does not, in the
+// order of bytes, whatever the prefix ends in.
+func TestKeysEndBehindThePrefix(t *testing.T) {
+	for prefix, want := range map[string]string{
+		"":                     "k0",
+		"a":                    "k/b",
+		"a/":                   "k/a0",
+		"az":                   "k/a{",
+		"é":                    "k/ê",
+		"a\uD7FF":              "k/a\uE000", // what is between are surrogates, which are no characters
+		"a\uFFFF":              "k/a\U00010000",
+		"a\U0010FFFF":          "k/b",
+		"\U0010FFFF\U0010FFFF": "k0",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t)
+			s := f.store(nil, func(call) bson.D { return cursor() })
+			if _, err := s.Keys(t.Context(), prefix, "", 10); err != nil {
+				t.Fatal(err)
+			}
+			within := f.took()[0].cmd.Lookup("pipeline", "0", "$match", "_id").Document()
+			from, to := within.Lookup("$gte").StringValue(), within.Lookup("$lt").StringValue()
+			if from != "k/"+prefix || to != want {
+				t.Errorf("prefix %q: from %q to before %q, want %q and %q", prefix, from, to, "k/"+prefix, want)
+			}
+		})
+	}
+}
+
+// A write whose time is nearly over waits for its majority as long as that, and never
+// without an end, which a wtimeout of 0 means.
+func TestMajorityIsNeverAwaitedForEver(t *testing.T) {
+	for _, left := range []time.Duration{time.Nanosecond, 100 * time.Microsecond, 999 * time.Microsecond, 1500 * time.Microsecond} {
+		for _, m := range methods {
+			if !m.writes {
+				continue
+			}
+			t.Run(left.String()+"/"+m.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFake(t)
+					s := f.store(nil, null)
+					ctx, cancel := context.WithTimeout(t.Context(), left)
+					defer cancel()
+					_ = m.call(ctx, s) // an error: there is no such record, or time is up
+					calls := f.took()
+					if len(calls) == 0 {
+						t.Fatal("nothing was sent")
+					}
+					if ms, _ := calls[0].cmd.Lookup("writeConcern", "wtimeout").AsInt64OK(); ms != 1 {
+						t.Errorf("wtimeout is %d, want 1: %v", ms, calls[0].cmd)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A dialer leads to a fake for each address.
+type dialer map[string]*fake
+
+func (d dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	return d[address].DialContext(ctx, network, address)
+}
+
+// Servers whose clocks are farther apart than the margin are warned of, and no others.
+func TestOpenComparesTheSpreadWithTheMargin(t *testing.T) {
+	const margin = 300 * time.Millisecond
+	for _, apart := range []time.Duration{0, margin - 50*time.Millisecond, margin + 50*time.Millisecond, -margin - 50*time.Millisecond, time.Hour} {
+		t.Run(apart.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hosts := bson.A{"a:27017", "b:27017"}
+				a, b := newFake(t), newFake(t)
+				d := dialer{"a:27017": a, "b:27017": b}
+				for me, f := range d {
+					f.hello = bson.D{e("hosts", hosts), e("me", me), e("primary", "a:27017"), e("isWritablePrimary", f == a), e("secondary", f == b)}
+					f.hello = append(f.hello, without("isWritablePrimary")(without("ismaster")(without("hosts")(without("me")(without("primary")(newFake(t).hello)))))...)
+				}
+				a.clock, b.clock = time.Now, func() time.Time { return time.Now().Add(apart) }
+				to := options.Client().ApplyURI("mongodb://a:27017,b:27017/?replicaSet=rs").SetDialer(d).SetServerMonitoringMode("poll")
+				t.Cleanup(func() { close(b.done); b.wait() }) // after the client's end
+				client := a.clientOf(to)
+				var log bytes.Buffer
+				s, err := dsyncmongo.Open(t.Context(), client.Database("app"), &dsyncmongo.Options{
+					ClockCheck: &clockcheck.Options{NoLimit: true, Servers: to},
+					Options:    dsync.Options{Margin: margin, Logger: slog.New(slog.NewTextHandler(&log, nil))},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := s.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if !strings.Contains(log.String(), "clock.servers=2") {
+					t.Errorf("the log does not say what was measured of both:\n%s", &log)
+				}
+				warned := strings.Contains(log.String(), "farther apart than the margin")
+				if want := apart.Abs() > margin; warned != want {
+					t.Errorf("warned %t, want %t:\n%s", warned, want, &log)
+				}
+			})
+		})
+	}
+}
+
+// A server that answers late, but does, ends no watch.
+func TestWatchOutlastsSlowAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &feed{t: t}
+		s := newFake(t).store(nil, func(c call) bson.D {
+			answer := f.answer(c)
+			if c.name == "getMore" {
+				time.Sleep(8 * time.Second) // beyond the 5 for which the server may keep it
+			}
+			return answer
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		if err := s.Watch(ctx, "s", nil, func(dsync.Event) {}); err == nil || ctx.Err() == nil {
+			t.Errorf("ended with %v before its ctx", err)
+		}
+		time.Sleep(10 * time.Second) // until the last answer has come
+	})
+}
+
+// A cursor that the server has ended ends the watch, at once: nothing would come.
+func TestWatchEndsWithItsCursor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &feed{t: t}
+		s := newFake(t).store(nil, func(c call) bson.D {
+			if c.name == "getMore" {
+				return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("nextBatch", bson.A{})}))
+			}
+			return f.answer(c)
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		start := time.Now()
+		err := s.Watch(ctx, "s", nil, func(dsync.Event) {})
+		if err == nil || ctx.Err() != nil || time.Since(start) > time.Second {
+			t.Errorf("ended with %v after %v, want an error of its own at once", err, time.Since(start))
+		}
+	})
+}
+
+// clientOf is client with no options but those.
+func (f *fake) clientOf(opt *options.ClientOptions) *mongo.Client {
+	f.t.Helper()
+	c, err := mongo.Connect(opt)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() {
+		// Without a deadline, with which the driver may wait in a busy loop (v2.9.3,
+		// pool.close) that a bubble never gets out of.
+		if err := c.Disconnect(context.Background()); err != nil {
+			f.t.Error(err)
+		}
+		close(f.done)
+		f.wait()
+	})
+	return c
+}
