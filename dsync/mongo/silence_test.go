@@ -121,7 +121,7 @@ func connected(t *testing.T, opt dsync.Options, more ...*options.ClientOptions) 
 		wg.Go(func() {
 			mu := s.Mutex(fmt.Sprint("busy ", i))
 			mu.Lock()
-			mu.Unlock()
+			defer mu.Unlock()
 		})
 	}
 	wg.Wait()
