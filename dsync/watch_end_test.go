@@ -36,7 +36,7 @@ func (s *watchCount) wantWatches(t *testing.T, when string, n int64) {
 }
 
 // A watch costs the store something, so none is open longer than somebody needs it: not
-// for who has what it waited for, nor for who observed.
+// for who has what it waited for, nor for a key that lingered, nor for who observed.
 func TestWatchEndsWithWhoNeedsIt(t *testing.T) {
 	t.Run("waits", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
@@ -62,6 +62,16 @@ func TestWatchEndsWithWhoNeedsIt(t *testing.T) {
 			time.Sleep(5 * ttl)
 			store.wantWatches(t, "long after the wait", 0)
 			held.Unlock()
+		})
+	})
+	t.Run("lingers", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			store := newWatchCount()
+			mu := newSession(t, store, lingering()).Mutex("k")
+			watched(mu)
+			store.wantWatches(t, "while the key lingers", 1)
+			time.Sleep(linger + 5*ttl)
+			store.wantWatches(t, "long after it was released", 0)
 		})
 	})
 	t.Run("observes", func(t *testing.T) {
