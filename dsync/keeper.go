@@ -16,7 +16,8 @@ func (p *presence) keep() {
 	left := p.left()
 	s.mu.Unlock()
 	beat, deadline := time.NewTimer(p.period()), time.NewTimer(left)
-	sweep := time.NewTimer(jitter(5*time.Minute, 0.8))
+	sweeper := sweeper{session: p.id, retention: s.opt.Retention}
+	sweep := time.NewTimer(sweeper.first())
 	defer beat.Stop()
 	defer deadline.Stop()
 	defer sweep.Stop()
@@ -28,8 +29,9 @@ func (p *presence) keep() {
 		sent  stamp // of the heartbeat under way
 		given []Revocation
 		beats <-chan answer[Pulse]
-		swept <-chan answer[int]
-		again bool // there is reason for another heartbeat since the one under way was sent
+		swept <-chan answer[SweepState]
+		began stamp // before the send of the Sweep under way
+		again bool  // there is reason for another heartbeat since the one under way was sent
 	)
 	for {
 		select {
@@ -83,12 +85,15 @@ func (p *presence) keep() {
 			deadline.Reset(left)
 
 		case <-sweep.C:
-			swept = call(s, "Sweep", func(ctx context.Context) (int, error) { return s.sweep(ctx) })
+			began = stampNow()
+			last := sweeper.last
+			swept = call(s, "Sweep", func(ctx context.Context) (SweepState, error) {
+				return s.store.Sweep(ctx, p.id, last, s.opt.Retention)
+			})
 
 		case a := <-swept:
 			swept = nil
-			// One small command a minute for the whole fleet.
-			sweep.Reset(jitter(time.Minute*time.Duration(max(1, a.v)), 0.5))
+			sweep.Reset(sweeper.next(a, began.elapsed()))
 
 		case <-p.over:
 			return
@@ -164,19 +169,4 @@ func (p *presence) jump(sent stamp, now time.Time) time.Duration {
 		return d - lo
 	}
 	return 0
-}
-
-// sweep deletes one slice of what is idle in the store, and returns how many
-// sessions share the store.
-func (s *Session) sweep(ctx context.Context) (alive int, err error) {
-	s.mu.Lock()
-	after := s.sweepAfter
-	s.mu.Unlock()
-	next, alive, err := s.store.Sweep(ctx, after, s.opt.Retention)
-	if err == nil {
-		s.mu.Lock()
-		s.sweepAfter = next
-		s.mu.Unlock()
-	}
-	return alive, err
 }

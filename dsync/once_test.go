@@ -284,9 +284,6 @@ func TestOnceKeepsItsResult(t *testing.T) {
 				if err := first.Close(background); err != nil {
 					t.Error(err)
 				}
-				if _, _, err := store.Sweep(background, "", time.Minute); err != nil {
-					t.Error(err)
-				}
 				s := newSession(t, store, &dsync.Options{Retention: 2 * ttl})
 				lock(t, s.Mutex("warm"))
 				time.Sleep(time.Hour)

@@ -75,7 +75,8 @@ type Options struct {
 
 	// Retention is how long the store keeps records that are idle. It must exceed
 	// any step back of the store's clock (fencing tokens start again from the
-	// clock). Default 7 days; negative: nothing is ever swept.
+	// clock). They are deleted at most a quarter of it later. Default 7 days; negative:
+	// this session never sweeps.
 	Retention time.Duration
 
 	// Name is the identity that is shown to people who ask who holds a lock or

@@ -55,7 +55,6 @@ type Session struct {
 	renewed     stamp               // of the last presence: before the send of the heartbeat that its lease counted from
 	peers       peers
 	observed    observed
-	sweepAfter  string
 
 	listening sync.Mutex // guards listeners; taken under mu, and nothing under it
 	listeners []*Hooks

@@ -412,22 +412,6 @@ func TestClockJumpIsTold(t *testing.T) {
 	})
 }
 
-// B22, promise 7: a fleet sweeps about once a minute in all.
-func TestFleetSweepsOnceAMinute(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		store := dsynctest.NewMemory()
-		for i := range 20 {
-			lock(t, newSession(t, store, &dsync.Options{TTL: 5 * time.Minute}).Mutex(fmt.Sprint(i)))
-		}
-		time.Sleep(2 * time.Hour)
-		before := store.Counts()
-		time.Sleep(10 * time.Hour)
-		if n := store.Counts().Since(before).Commands[dsynctest.MethodSweep]; n < 400 || n > 900 {
-			t.Errorf("20 sessions swept %d times in 10 hours, want about 600", n)
-		}
-	})
-}
-
 // A kind that differs is an error that names both, and no wait.
 func TestKindMismatchIsReturned(t *testing.T) {
 	bubble(t, func(t *testing.T) {

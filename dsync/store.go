@@ -207,13 +207,42 @@ type Store interface {
 	// first 1,000.
 	Line(ctx context.Context, key string) ([]Waiter, error)
 
-	// Sweep deletes from one bounded slice of the store, which begins after
-	// the cursor, what has been idle for longer than retention: records of keys
-	// that nobody holds or waits for, unless a token of theirs could then be
-	// given twice, or they count terms or are sealed, and records of dead or lapsed sessions. It returns the cursor
-	// of the next slice, "" at the end, and how many sessions are alive in the
-	// store, counted up to 1,000.
-	Sweep(ctx context.Context, after string, retention time.Duration) (next string, alive int, err error)
+	// Sweep deletes from one bounded slice of the store, of at most 1,000 records,
+	// what has been idle for longer than retention: records of keys that nobody holds
+	// or waits for, unless a token of theirs could then be given twice, or they count
+	// terms or are sealed, and records of dead or lapsed sessions.
+	//
+	// The store has one [SweepState] for everybody. If its Turn is that of last, the
+	// slice begins after its cursor, and Sweep returns the state as it is after that
+	// slice, with session as By. Else somebody swept since last was read: Sweep then
+	// changes nothing and returns the state that there is. Of several calls with the
+	// same last one advances the state; the others may have deleted what is idle, too,
+	// and return what that one made of it. The zero state is that of a store that was
+	// never swept, but for Now.
+	Sweep(ctx context.Context, session string, last SweepState, retention time.Duration) (SweepState, error)
+}
+
+// A SweepState is how far the sweeping of a store has come: see [Store.Sweep].
+type SweepState struct {
+	// Turn counts the slices that were swept. By is the session that swept the last
+	// of them, and At the store's time when that was done.
+	Turn int64
+	By   string
+	At   time.Time
+
+	// Now is the store's time of the reading.
+	Now time.Time
+
+	// After is the cursor: the next slice begins after it, at the beginning if it is "".
+	After string
+
+	// Seen is how many records the last slice had, Deleted how many of them were
+	// deleted.
+	Seen, Deleted int64
+
+	// Round is how many records were seen since the last beginning, and LastRound how
+	// many in the whole round before, 0 if there was none.
+	Round, LastRound int64
 }
 
 // An Outcome says what becomes of a claim when it is released.

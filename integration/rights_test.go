@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"github.com/leasehold-go/leasehold/internal/mongod"
@@ -65,7 +66,7 @@ func TestB17OrdinaryRights(t *testing.T) {
 		if err := l.Release(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if _, _, err := store.Sweep(t.Context(), "", time.Hour); err != nil {
+		if _, err := store.Sweep(t.Context(), "s", dsync.SweepState{}, time.Hour); err != nil {
 			t.Error(err)
 		}
 		if err := b.Close(t.Context()); err != nil {

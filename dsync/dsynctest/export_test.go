@@ -51,6 +51,20 @@ func (m *Memory) ForgetSessions(age time.Duration) {
 	}
 }
 
+// Swept returns how far sweeping has come.
+func (m *Memory) Swept() dsync.SweepState {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.swept
+}
+
+// SweptTo moves the cursor.
+func (m *Memory) SweptTo(after string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.swept.After = after
+}
+
 // SetUntil moves the end of a hold that has one, and reports whether there is
 // such a hold.
 func (m *Memory) SetUntil(c dsync.Claim, until time.Time) bool {

@@ -230,14 +230,8 @@ func (f *Faulty) Line(ctx context.Context, key string) ([]dsync.Waiter, error) {
 }
 
 // Sweep implements [dsync.Store].
-func (f *Faulty) Sweep(ctx context.Context, after string, retention time.Duration) (string, int, error) {
-	type slice struct {
-		next  string
-		alive int
-	}
-	s, err := call(ctx, f, Request{Method: MethodSweep}, func(ctx context.Context) (slice, error) {
-		next, alive, err := f.store.Sweep(ctx, after, retention)
-		return slice{next, alive}, err
+func (f *Faulty) Sweep(ctx context.Context, session string, last dsync.SweepState, retention time.Duration) (dsync.SweepState, error) {
+	return call(ctx, f, Request{Method: MethodSweep, Session: session}, func(ctx context.Context) (dsync.SweepState, error) {
+		return f.store.Sweep(ctx, session, last, retention)
 	})
-	return s.next, s.alive, err
 }

@@ -114,7 +114,7 @@ func TestFaultyAsksAboutEveryRequest(t *testing.T) {
 		f.Observe(ctx, "a", 1, []string{"k"})
 		f.Observers(ctx, "k", "", 10)
 		f.Line(ctx, "k")
-		f.Sweep(ctx, "", time.Hour)
+		f.Sweep(ctx, "a", dsync.SweepState{}, time.Hour)
 		f.Unregister(ctx, "a")
 		cancel()
 		want := []dsynctest.Request{
@@ -142,7 +142,7 @@ func TestFaultyAsksAboutEveryRequest(t *testing.T) {
 			{Method: dsynctest.MethodObserve, Session: "a"},
 			{Method: dsynctest.MethodObservers, Key: "k"},
 			{Method: dsynctest.MethodLine, Key: "k"},
-			{Method: dsynctest.MethodSweep},
+			{Method: dsynctest.MethodSweep, Session: "a"},
 			{Method: dsynctest.MethodUnregister, Session: "a"},
 		}
 		for i := range want {

@@ -29,6 +29,7 @@ type Memory struct {
 	keys     map[string]*record
 	watches  map[string]map[*watch]bool // by session
 	watched  map[string]map[*watch]bool // by key
+	swept    dsync.SweepState
 	commands map[Method]int
 	writes   int
 }
@@ -68,6 +69,14 @@ func (m *Memory) Records() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Sorted(maps.Keys(m.keys))
+}
+
+// Sessions returns the ids of which there is a record, also of the dead, in order. It is
+// not counted as a command.
+func (m *Memory) Sessions() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(maps.Keys(m.sessions))
 }
 
 // begin starts a command: it locks m and reads the clock, once for all that the

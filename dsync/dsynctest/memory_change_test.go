@@ -26,6 +26,7 @@ func TestMemoryWatchKeys(t *testing.T) {
 		keys[0], keys[1] = "changed", "by the caller"
 
 		var s dsync.State
+		var swept dsync.SweepState
 		for range 2 {
 			s, _ = m.Acquire(ctx, mine, true, nil, soon())
 			m.Publish(ctx, mine, 1, []byte("v"))
@@ -33,7 +34,7 @@ func TestMemoryWatchKeys(t *testing.T) {
 			m.Acquire(ctx, other, false, nil, soon())
 			m.Extend(ctx, mine)
 			m.Load(ctx, "k")
-			m.Sweep(ctx, "", 0)
+			swept, _ = m.Sweep(ctx, "a", swept, 0)
 		}
 		synctest.Wait()
 		want := []dsync.Event{

@@ -5,55 +5,105 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
 )
 
 // sweepSlice is how many records one Sweep looks at.
 const sweepSlice = 100
 
-// maxAlive is up to where Sweep counts sessions.
-const maxAlive = 1000
-
 // Sweep implements [dsync.Store]. A slice is a hundred records.
-func (m *Memory) Sweep(ctx context.Context, after string, retention time.Duration) (next string, alive int, err error) {
+func (m *Memory) Sweep(ctx context.Context, session string, last dsync.SweepState, retention time.Duration) (dsync.SweepState, error) {
 	now, err := m.begin(ctx, MethodSweep)
 	if err != nil {
-		return "", 0, err
+		return dsync.SweepState{}, err
 	}
 	defer m.mu.Unlock()
-	old := now.Add(-retention)
-
-	var ids []string // of the records behind the cursor, as "k/" + key and "s/" + session
-	for key := range m.keys {
-		ids = append(ids, "k/"+key)
+	st := m.swept
+	st.Now = now
+	if st.Turn != last.Turn {
+		return st, nil
 	}
-	for id, s := range m.sessions {
-		ids = append(ids, "s/"+id)
-		if alive < maxAlive && !lapsed(s, now) {
-			alive++
-		}
-	}
-	slices.Sort(ids)
-	i, exact := slices.BinarySearch(ids, after)
-	if exact {
-		i++
-	}
-	ids = ids[i:]
-	if len(ids) > sweepSlice {
-		ids = ids[:sweepSlice]
-		next = ids[sweepSlice-1]
-	}
+	ids := m.slice(st.After)
+	st.Turn, st.By, st.At = st.Turn+1, session, now
+	st.Seen, st.Deleted = int64(len(ids)), 0
 	for _, id := range ids {
-		if key, ok := strings.CutPrefix(id, "k/"); ok {
-			if m.keys[key].idle(old) {
-				delete(m.keys, key)
-				m.wrote(key, effect{})
-			}
-		} else if session := strings.TrimPrefix(id, "s/"); lapsed(m.sessions[session], now) && m.sessions[session].At.Before(old) {
-			delete(m.sessions, session)
-			m.writes++
+		if m.sweepOne(id, now, now.Add(-retention)) {
+			st.Deleted++
 		}
 	}
-	return next, alive, nil
+	st.Round += st.Seen
+	if len(ids) == sweepSlice {
+		st.After = ids[sweepSlice-1]
+	} else {
+		st.After, st.Round, st.LastRound = "", 0, st.Round
+	}
+	m.swept = st
+	m.writes++
+	return st, nil
+}
+
+// slice returns the first records behind the cursor, in order, as "k/" + key and "s/" +
+// session.
+func (m *Memory) slice(after string) []string {
+	key, inKeys := strings.CutPrefix(after, "k/")
+	session, inSessions := strings.CutPrefix(after, "s/")
+	var ids []string
+	if !inSessions {
+		for _, k := range first(sweepSlice, m.keys, key, inKeys) {
+			ids = append(ids, "k/"+k)
+		}
+	}
+	for _, k := range first(sweepSlice-len(ids), m.sessions, session, inSessions) {
+		ids = append(ids, "s/"+k)
+	}
+	return ids
+}
+
+// first returns the first n keys of the map behind one, in order; where beyond is
+// false the first of all. It sorts not many more than it returns.
+func first[T any](n int, from map[string]T, after string, beyond bool) []string {
+	var keys []string
+	last := "" // of n that were found, if there are so many
+	cut := func() {
+		slices.Sort(keys)
+		if len(keys) >= n {
+			keys = keys[:n]
+			last = keys[n-1]
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	for k := range from {
+		if beyond && k <= after || last != "" && k >= last {
+			continue
+		}
+		if keys = append(keys, k); len(keys) == 4*n {
+			cut()
+		}
+	}
+	cut()
+	return keys
+}
+
+// sweepOne deletes a record if it was idle since old, and reports whether it did.
+func (m *Memory) sweepOne(id string, now, old time.Time) bool {
+	if key, ok := strings.CutPrefix(id, "k/"); ok {
+		if !m.keys[key].idle(old) {
+			return false
+		}
+		delete(m.keys, key)
+		m.wrote(key, effect{})
+		return true
+	}
+	session := strings.TrimPrefix(id, "s/")
+	if s := m.sessions[session]; !lapsed(s, now) || !s.At.Before(old) {
+		return false
+	}
+	delete(m.sessions, session)
+	m.writes++
+	return true
 }
 
 // lapsed reports whether a session is dead or could be buried.

@@ -27,6 +27,7 @@ func TestMemoryCountsCommandsAndWrites(t *testing.T) {
 		mine, other, waiter := claim("k", "a", 1), claim("k", "b", 1), claim("k", "b", 2)
 		sealer, revoked := claim("sealed", "b", 3), dsync.Revocation{Key: "k", Claim: mine.ID}
 		past := time.Now().Add(-time.Second)
+		var swept dsync.SweepState
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
 
@@ -79,12 +80,13 @@ func TestMemoryCountsCommandsAndWrites(t *testing.T) {
 			{"seal", func() { m.Release(ctx, sealer, dsync.Outcome{Seal: true}) }, dsynctest.MethodRelease, 1},
 			{"seal again", func() { m.Release(ctx, sealer, dsync.Outcome{Seal: true}) }, dsynctest.MethodRelease, 0},
 			{"acquire what is sealed", func() { m.Acquire(ctx, claim("sealed", "b", 4), true, nil, soon()) }, dsynctest.MethodAcquire, 0},
-			{"sweep nothing", func() { m.Sweep(ctx, "", time.Hour) }, dsynctest.MethodSweep, 0},
+			{"sweep nothing", func() { swept, _ = m.Sweep(ctx, "a", swept, time.Hour) }, dsynctest.MethodSweep, 1},
+			{"sweep that turn again", func() { m.Sweep(ctx, "b", dsync.SweepState{}, 0) }, dsynctest.MethodSweep, 0},
 			{"unregister", func() { m.Unregister(ctx, "a") }, dsynctest.MethodUnregister, 1},
 			{"unregister again", func() { m.Unregister(ctx, "a") }, dsynctest.MethodUnregister, 0},
 			{"bury the unknown", func() { m.Bury(ctx, "c") }, dsynctest.MethodBury, 1},
 			{"bury the dead", func() { m.Bury(ctx, "c") }, dsynctest.MethodBury, 0},
-			{"sweep", func() { time.Sleep(time.Minute); m.Sweep(ctx, "", time.Second) }, dsynctest.MethodSweep, 3},
+			{"sweep", func() { time.Sleep(time.Minute); m.Sweep(ctx, "a", swept, time.Second) }, dsynctest.MethodSweep, 4},
 			{"ended", func() { m.Acquire(ended, mine, true, nil, soon()) }, "", 0},
 		} {
 			before := m.Counts()
@@ -212,6 +214,7 @@ func TestMemoryTokensGrow_B08(t *testing.T) {
 		m, ctx := dsynctest.NewMemory(), t.Context()
 		const retention = 10 * time.Millisecond
 		var last int64
+		var st dsync.SweepState
 		swept := 0
 		for i := range 1000 {
 			c := claim("k", "a", i)
@@ -222,7 +225,7 @@ func TestMemoryTokensGrow_B08(t *testing.T) {
 			last = s.Token
 			m.Release(ctx, c, dsync.Outcome{})
 			time.Sleep(time.Duration(i%20) * time.Millisecond)
-			m.Sweep(ctx, "", retention)
+			st, _ = m.Sweep(ctx, "a", st, retention)
 			if len(m.Records()) == 0 {
 				swept++
 			}

@@ -243,7 +243,7 @@ func (e *env) everyMethod(ctx context.Context, report func(Method, error)) {
 	report(MethodMembers, err)
 	_, _, err = e.store.Lives(ctx, session)
 	report(MethodLives, err)
-	_, _, err = e.store.Sweep(ctx, "", 24*time.Hour)
+	_, err = e.store.Sweep(ctx, session, dsync.SweepState{}, 24*time.Hour)
 	report(MethodSweep, err)
 	_, err = e.store.Release(ctx, held, dsync.Outcome{})
 	report(MethodRelease, err)

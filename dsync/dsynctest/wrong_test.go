@@ -35,7 +35,7 @@ type wrong struct {
 	lives      func(context.Context, ...string) ([]dsync.Member, time.Time, error)
 	observers  func(context.Context, string, string, int) ([]dsync.Member, error)
 	line       func(context.Context, string) ([]dsync.Waiter, error)
-	sweep      func(context.Context, string, time.Duration) (string, int, error)
+	sweep      func(context.Context, string, dsync.SweepState, time.Duration) (dsync.SweepState, error)
 }
 
 func (w *wrong) Register(ctx context.Context, m dsync.Member) (time.Time, error) {
@@ -164,11 +164,11 @@ func (w *wrong) Line(ctx context.Context, key string) ([]dsync.Waiter, error) {
 	return w.Memory.Line(ctx, key)
 }
 
-func (w *wrong) Sweep(ctx context.Context, after string, retention time.Duration) (string, int, error) {
+func (w *wrong) Sweep(ctx context.Context, by string, last dsync.SweepState, retention time.Duration) (dsync.SweepState, error) {
 	if w.sweep != nil {
-		return w.sweep(ctx, after, retention)
+		return w.sweep(ctx, by, last, retention)
 	}
-	return w.Memory.Sweep(ctx, after, retention)
+	return w.Memory.Sweep(ctx, by, last, retention)
 }
 
 // A trial is a testing.TB that notes failures.

@@ -103,7 +103,7 @@ func TestCommandsOnFile(t *testing.T) {
 		}},
 		{name: "Line", do: func(ctx context.Context, s dsync.Store) error { _, err := s.Line(ctx, claim.Key); return err }},
 		{name: "Sweep", do: func(ctx context.Context, s dsync.Store) error {
-			_, _, err := s.Sweep(ctx, "", 7*24*time.Hour)
+			_, err := s.Sweep(ctx, session, dsync.SweepState{}, 7*24*time.Hour)
 			return err
 		}},
 	}
@@ -164,7 +164,7 @@ func wellAnswered(c call) bson.D {
 	}
 	return ok(e("n", 1), e("nModified", 1), e("cursor", bson.D{
 		e("id", int64(0)), e("ns", "app.leasehold"),
-		e("firstBatch", bson.A{bson.D{e("now", time.UnixMilli(1_800_000_000_000)), e("last", "k/z"), e("size", 3)}}),
+		e("firstBatch", bson.A{bson.D{e("now", time.UnixMilli(1_800_000_000_000)), e("end", "s/z"), e("size", 3)}}),
 	}))
 }
 

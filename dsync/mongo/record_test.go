@@ -184,6 +184,6 @@ func (w *writer) writeAll() {
 
 	w.must(dsync.State{}, w.Unregister(w.ctx, "S2"))
 	w.acquire(claim("long", 1, 70, 1, 1), true, "S2")
-	_, _, err = w.Sweep(w.ctx, "", time.Millisecond)
+	_, err = w.Sweep(w.ctx, "S1", dsync.SweepState{}, time.Millisecond)
 	w.must(dsync.State{}, err)
 }

@@ -111,7 +111,7 @@ var methods = []struct {
 		return err
 	}},
 	{"Sweep", false, func(ctx context.Context, s dsync.Store) error {
-		_, _, err := s.Sweep(ctx, evil, attempt)
+		_, err := s.Sweep(ctx, evil, dsync.SweepState{Turn: 1}, attempt) // there is none yet
 		return err
 	}},
 }
@@ -188,10 +188,10 @@ func TestOrdinaryCommandsOnOneCollection(t *testing.T) {
 					check(m.name, null, func() { m.call(t.Context(), s) }) // an error says that there is no such record
 				}
 				found := bson.D{e("id", int64(0)), e("ns", "app."+want), e("firstBatch", bson.A{bson.D{
-					e("now", time.Now()), e("last", "k/z"), e("size", 1),
+					e("now", time.Now()), e("end", "k/z"), e("size", 1),
 				}})}
 				check("Sweep that deletes", func(call) bson.D { return ok(e("n", 1), e("cursor", found)) }, func() {
-					s.Sweep(t.Context(), "", attempt)
+					s.Sweep(t.Context(), evil, dsync.SweepState{}, attempt)
 				})
 				check("Watch", func(call) bson.D { return refusal(40573, "Location40573") }, func() {
 					s.Watch(t.Context(), "s", []string{"k"}, func(dsync.Event) {})

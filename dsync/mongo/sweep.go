@@ -4,90 +4,177 @@ import (
 	"context"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
 const (
 	// sweepSlice is how many records one Sweep looks at.
-	sweepSlice = 256
+	sweepSlice = 512
 
-	// maxAlive is how far living sessions are counted, and maxCounted how many
-	// records are looked at for it, newest ids first: a fleet of short-lived
-	// processes leaves many tombstones.
-	maxAlive   = 1_000
-	maxCounted = 10_000
+	// sweepEnd is behind every record that is swept, and sweepID is that of the one
+	// which says how far sweeping has come.
+	sweepEnd = "x/"
+	sweepID  = sweepEnd + "sweep"
 
 	// making is for how long at least a record is left that was made for a command that
 	// has not come yet (see create): longer than any is under way.
 	making = time.Hour
 )
 
-// Sweep implements [dsync.Store]. It sends two commands: one finds the slice's
-// end, counts the living and reads the server's clock; one deletes what was idle by
-// that reading (delete has no $$NOW on 4.4), with all conditions in its filter, so
-// that a record that comes to life in between is left alone. A key's record goes
-// by its last token, not by its last use: the tokens of a busy semaphore run ahead
-// of the clock, and would be given a second time. What was made for a command that never
-// came goes an hour later than the rest.
-func (s *Store) Sweep(ctx context.Context, after string, retention time.Duration) (next string, alive int, err error) {
-	var r []struct {
-		Now   time.Time `bson:"now"`
-		Last  string    `bson:"last"`
-		Size  int       `bson:"size"`
-		Alive int       `bson:"alive"`
+// A sweepRecord says how far sweeping has come.
+type sweepRecord struct {
+	Now       time.Time `bson:"now"`
+	Turn      int64     `bson:"turn"`
+	By        string    `bson:"by"`
+	At        time.Time `bson:"at"`
+	After     string    `bson:"after"`
+	Seen      int64     `bson:"seen"`
+	Deleted   int64     `bson:"deleted"`
+	Round     int64     `bson:"round"`
+	LastRound int64     `bson:"last"`
+}
+
+func (r sweepRecord) state() dsync.SweepState {
+	if r.Turn == 0 { // it was only made, or is not there
+		return dsync.SweepState{Now: r.Now}
 	}
-	counted := bson.A{
-		bson.D{e("$match", bson.D{prefixed(sessionID(""))})},
-		bson.D{e("$sort", bson.D{e("_id", -1)})},
-		bson.D{e("$limit", maxCounted)},
-		bson.D{e("$match", living())},
-		bson.D{e("$limit", maxAlive)},
-		bson.D{e("$count", "alive")},
+	return dsync.SweepState{
+		Turn: r.Turn, By: r.By, At: r.At, Now: r.Now,
+		After: r.After, Seen: r.Seen, Deleted: r.Deleted, Round: r.Round, LastRound: r.LastRound,
 	}
-	err = s.aggregate(ctx, &r, false,
-		bson.D{e("$match", bson.D{e("_id", bson.D{e("$gt", after)})})},
+}
+
+// Sweep implements [dsync.Store]. It sends three commands, and where somebody else
+// swept since only the first: one reads how far sweeping has come, the slice's end from
+// the index alone, and the server's clock; one deletes what was idle by that reading
+// (delete has no $$NOW on 4.4), with all conditions in its filter, so that a record
+// that comes to life in between is left alone; and one advances the record. That one
+// comes last: a process that dies before it costs a slice that is swept again.
+//
+// A key's record goes by its last token, not by its last use: the tokens of a busy
+// semaphore run ahead of the clock, and would be given a second time. What was made for
+// a command that never came goes an hour later than the rest.
+func (s *Store) Sweep(ctx context.Context, session string, last dsync.SweepState, retention time.Duration) (dsync.SweepState, error) {
+	st, end, size, err := s.sweepSlice(ctx, last.After)
+	if err != nil {
+		return dsync.SweepState{}, failure("sweep", err)
+	}
+	if st.Turn != last.Turn || st.After != last.After {
+		return st, nil
+	}
+	next := dsync.SweepState{Turn: st.Turn + 1, Seen: size, Round: st.Round + size, LastRound: st.LastRound}
+	if size > 0 {
+		if next.Deleted, err = s.deleteIdle(ctx, last.After, end, st.Now.Add(-retention)); err != nil {
+			return dsync.SweepState{}, failure("sweep", err)
+		}
+	}
+	if size == sweepSlice {
+		next.After = end
+	} else {
+		next.Round, next.LastRound = 0, next.Round
+	}
+	if st, err = s.sweepAdvance(ctx, session, next); err != nil {
+		return dsync.SweepState{}, failure("sweep", err)
+	}
+	return st, nil
+}
+
+// sweepSlice reads how far sweeping has come, and the end and size of the slice after.
+func (s *Store) sweepSlice(ctx context.Context, after string) (st dsync.SweepState, end string, size int64, err error) {
+	var rows []struct {
+		Record sweepRecord `bson:",inline"`
+		End    string      `bson:"end"`
+		Size   int64       `bson:"size"`
+	}
+	err = s.aggregate(ctx, &rows, true,
+		bson.D{e("$match", bson.D{e("_id", bson.D{e("$gt", after), e("$lt", sweepEnd)})})},
 		bson.D{e("$sort", bson.D{e("_id", 1)})},
 		bson.D{e("$limit", sweepSlice)},
-		bson.D{e("$group", bson.D{e("_id", nil), e("last", op("$max", "$_id")), e("size", op("$sum", 1))})},
+		bson.D{e("$group", bson.D{e("_id", nil), e("end", op("$max", "$_id")), e("size", op("$sum", 1))})},
+		bson.D{e("$unionWith", bson.D{e("coll", s.collection), e("pipeline", bson.A{
+			bson.D{e("$match", bson.D{e("_id", sweepID)})},
+		})})},
 		set(e("now", now)),
-		bson.D{e("$unionWith", bson.D{e("coll", s.collection), e("pipeline", counted)})},
 	)
-	if err != nil {
-		return "", 0, failure("sweep", err)
-	}
-	var last string
-	var past time.Time
-	for _, d := range r {
-		alive += d.Alive
-		if d.Size > 0 {
-			last, past = d.Last, d.Now.Add(-retention)
-		}
-		if d.Size == sweepSlice {
-			next = d.Last
+	var r sweepRecord
+	for _, row := range rows {
+		if row.Size > 0 {
+			r.Now, end, size = row.Record.Now, row.End, row.Size
+		} else {
+			r = row.Record
 		}
 	}
-	if last == "" {
-		return "", alive, nil
+	return r.state(), end, size, err
+}
+
+// deleteIdle deletes what was idle then in the slice. Each kind of record has a statement
+// of its own, with both ends of its part of the slice: of one with an $or of the kinds
+// the server may scan each kind as a whole.
+func (s *Store) deleteIdle(ctx context.Context, after, end string, then time.Time) (deleted int64, err error) {
+	var deletes bson.A
+	for _, kind := range []struct {
+		prefix string
+		idle   bson.D
+	}{
+		{keyID(""), idleKeys(then)}, {probePrefix, leftProbes(then)}, {sessionID(""), idleSessions(then)},
+	} {
+		if part, ok := within(kind.prefix, after, end); ok {
+			deletes = append(deletes, bson.D{e("q", append(bson.D{part}, kind.idle...)), e("limit", 0)})
+		}
 	}
-	_, err = s.write(ctx, bson.D{
-		e("delete", s.collection),
-		e("deletes", bson.A{bson.D{
-			e("q", bson.D{
-				e("_id", bson.D{e("$gt", after), e("$lte", last)}),
-				e("$or", bson.A{idleKeys(past), idleSessions(past), leftProbes(past)}),
-			}),
-			e("limit", 0),
-		}}),
-	})
+	if len(deletes) == 0 {
+		return 0, nil
+	}
+	raw, err := s.write(ctx, bson.D{e("delete", s.collection), e("deletes", deletes)})
 	if err != nil {
-		return "", 0, failure("sweep", err)
+		return 0, err
 	}
-	return next, alive, nil
+	deleted, _ = raw.Lookup("n").AsInt64OK()
+	return deleted, nil
+}
+
+// sweepAdvance makes next the state in session's name, unless it was advanced already
+// since the one before, and returns what it is then.
+func (s *Store) sweepAdvance(ctx context.Context, session string, next dsync.SweepState) (dsync.SweepState, error) {
+	mine := op("$eq", op("$ifNull", "$turn", int64(0)), next.Turn-1)
+	becomes := func(field string, v any) bson.E { return e(field, op("$cond", mine, v, "$"+field)) }
+	var r sweepRecord
+	_, err := s.modify(ctx, modify{
+		query: bson.D{e("_id", sweepID)},
+		update: bson.A{set(
+			becomes("by", literal(valid(session))), becomes("at", now), becomes("after", literal(next.After)),
+			becomes("seen", next.Seen), becomes("deleted", next.Deleted), becomes("round", next.Round), becomes("last", next.LastRound),
+			becomes("turn", next.Turn),
+		)},
+		fields: bson.D{
+			e("turn", 1), e("by", 1), e("at", 1), e("after", 1), e("seen", 1), e("deleted", 1), e("round", 1), e("last", 1),
+			e("now", now),
+		},
+		upsert: true,
+	}, &r)
+	return r.state(), err
 }
 
 // prefixed is the condition that the _id begins with p, which ends in '/'.
 func prefixed(p string) bson.E {
-	return e("_id", bson.D{e("$gte", p), e("$lt", p[:len(p)-1]+"0")}) // '0' follows '/'
+	return e("_id", bson.D{e("$gte", p), e("$lt", behind(p))})
+}
+
+// behind is the first string behind all those that begin with p.
+func behind(p string) string { return p[:len(p)-1] + "0" } // '0' follows '/'
+
+// within is the condition that the _id begins with p and is after one _id and not behind
+// another, if any can be.
+func within(p, after, end string) (part bson.E, ok bool) {
+	from, to := e("$gte", p), e("$lt", behind(p))
+	if after >= p {
+		from = e("$gt", after)
+	}
+	if end < behind(p) {
+		to = e("$lte", end)
+	}
+	return e("_id", bson.D{from, to}), p <= end && after < behind(p)
 }
 
 // idleKeys are records of keys in a format we know that nobody held or waited for
@@ -96,7 +183,6 @@ func prefixed(p string) bson.E {
 func idleKeys(since time.Time) bson.D {
 	holding := filter(list("$h"), op("$cond", op("$ifNull", "$$x.e", false), op("$gt", "$$x.e", since), true))
 	return bson.D{
-		prefixed(keyID("")),
 		e("f", bson.D{e("$not", bson.D{e("$gt", formatVersion)})}),
 		e("t", bson.D{e("$not", bson.D{e("$gt", since.UnixMilli()*tokenStep)})}),
 		e("at", bson.D{e("$not", bson.D{e("$gt", since)})}), // a new limit of a key without a token
@@ -114,13 +200,10 @@ func idleKeys(since time.Time) bson.D {
 func idleSessions(since time.Time) bson.D {
 	ttl := op("$cond", op("$eq", "$dead", true), 0, op("$ifNull", "$ttl", making.Milliseconds()))
 	end := op("$add", op("$ifNull", "$at", op("$toDate", int64(0))), ttl)
-	return bson.D{
-		prefixed(sessionID("")),
-		e("$expr", op("$lte", end, since)),
-	}
+	return bson.D{e("$expr", op("$lte", end, since))}
 }
 
 // leftProbes are what a process left that died while it made a store.
 func leftProbes(since time.Time) bson.D {
-	return bson.D{prefixed(probePrefix), e("at", bson.D{e("$lte", since)})}
+	return bson.D{e("at", bson.D{e("$lte", since)})}
 }

@@ -16,7 +16,8 @@ import (
 // TTL is that of the sessions of [NewSession], unless a test gives them another.
 const TTL = 10 * time.Second
 
-// NewSession returns a session that is closed at the end of the test.
+// NewSession returns a session that is closed at the end of the test. Unless the test sets
+// a Retention it never sweeps, which it would at a random time: tests count commands.
 func NewSession(t testing.TB, store dsync.Store, opt *dsync.Options) *dsync.Session {
 	t.Helper()
 	var o dsync.Options
@@ -25,6 +26,9 @@ func NewSession(t testing.TB, store dsync.Store, opt *dsync.Options) *dsync.Sess
 	}
 	if o.TTL == 0 {
 		o.TTL = TTL
+	}
+	if o.Retention == 0 {
+		o.Retention = -1
 	}
 	s, err := dsync.New(store, &o)
 	if err != nil {

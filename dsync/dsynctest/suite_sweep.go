@@ -1,0 +1,358 @@
+package dsynctest
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+// sweepCases test Sweep.
+func sweepCases() []conformanceCase {
+	return []conformanceCase{
+		{name: "Sweep/DeletesIdleKeys_B22", alone: true, test: testSweepIdleKeys},
+		{name: "Sweep/LeavesKeysInUse_B22", alone: true, test: testSweepKeysInUse},
+		{name: "Sweep/LeavesKeysThatCountTerms", alone: true, test: testSweepTerms},
+		{name: "Sweep/LeavesSealedKeys", alone: true, test: testSweepSealed},
+		{name: "Sweep/OfAWatchedKeyIsAChange", alone: true, test: testSweepIsAChange},
+		{name: "Sweep/DeletesOldDeadSessions", alone: true, test: testSweepSessions},
+		{name: "Sweep/LeavesWhatIsYoungerThanRetention", alone: true, test: testSweepRetention},
+		{name: "Sweep/TokensGrowOn_B08", alone: true, test: testSweepTokens},
+		{name: "Sweep/RoomStaysBehindOneThatYields", alone: true, test: testSweepRoom},
+		{name: "Sweep/CursorPassesEveryRecord", alone: true, test: testSweepCursor},
+		{name: "Sweep/TellsWhatItDid", alone: true, test: testSweepTells},
+		{name: "Sweep/OfAnEarlierTurnChangesNothing", alone: true, test: testSweepStale},
+		{name: "Sweep/OneOfManyTakesTheTurn", alone: true, test: testSweepTogether},
+		{name: "Members/WithoutIDsAreAtMostAThousand", alone: true, test: testMembersMost},
+	}
+}
+
+// sweepState reads how far sweeping has come, by a Sweep of a turn that never was.
+func (e *env) sweepState() dsync.SweepState {
+	e.Helper()
+	st, err := e.store.Sweep(e.ctx, "nobody", dsync.SweepState{Turn: -1}, 0)
+	if err != nil {
+		e.Fatalf("Sweep of turn -1: %v", err)
+	}
+	return st
+}
+
+// sweepSlice sweeps the slice that is next.
+func (e *env) sweepSlice(last dsync.SweepState, retention time.Duration) dsync.SweepState {
+	e.Helper()
+	by := newID()
+	st, err := e.store.Sweep(e.ctx, by, last, retention)
+	if err != nil {
+		e.Fatalf("Sweep of turn %d after %q: %v", last.Turn, last.After, err)
+	}
+	if st.Turn != last.Turn+1 || st.By != by {
+		e.Fatalf("Sweep of turn %d by %s: turn %d by %q, want the next by itself", last.Turn, by, st.Turn, st.By)
+	}
+	return st
+}
+
+// sweepRest sweeps the rest of the round that is under way, the whole of one that
+// has not begun.
+func (e *env) sweepRest(retention time.Duration) dsync.SweepState {
+	e.Helper()
+	st := e.sweepState()
+	for n := 0; ; n++ {
+		after := st.After
+		st = e.sweepSlice(st, retention)
+		if st.After == "" {
+			return st
+		}
+		if st.After == after || n > 100_000 {
+			e.Fatalf("slice %d of a round goes on from %q to %q: it does not get on", n, after, st.After)
+		}
+	}
+}
+
+// sweep goes once through the whole store.
+func (e *env) sweep(retention time.Duration) {
+	e.Helper()
+	if e.sweepState().After != "" {
+		e.sweepRest(retention)
+	}
+	e.sweepRest(retention)
+}
+
+// used returns a key that was held, with others behind, and is free.
+func (e *env) used(session string) (key string, token int64) {
+	e.Helper()
+	key = newID()
+	holder, waiter := e.claim(key, session), e.claim(key, session)
+	e.hold(holder)
+	e.queue(waiter)
+	e.release(holder)
+	e.release(waiter)
+	return key, e.load(key).Token
+}
+
+func testSweepIdleKeys(e *env) {
+	key, _ := e.used(e.session())
+	e.until(e.now().Add(short))
+	e.sweep(short / 4)
+	if s := e.load(key); s.Kind != "" || s.Token != 0 {
+		e.Errorf("Sweep left the record of an idle key: %+v", s)
+	}
+}
+
+func testSweepKeysInUse(e *env) {
+	session := e.session()
+	held, waiter := e.claim(newID(), session), e.claim(newID(), session)
+	leased, kept := e.leased(newID(), session, long), e.claim(newID(), session)
+	holder := e.claim(waiter.Key, session)
+	e.hold(held)
+	e.hold(holder)
+	e.queue(waiter)
+	e.hold(leased)
+	e.hold(kept)
+	e.releaseKeep(kept, long, true)
+	e.until(e.now().Add(short))
+	for _, retention := range []time.Duration{short / 4, 0} {
+		e.sweep(retention)
+		for _, c := range []dsync.Claim{held, holder, leased, kept} {
+			e.wantHolders(e.load(c.Key), c)
+		}
+		e.wantLine(e.load(waiter.Key), waiter)
+		if _, err := e.store.Heartbeat(e.ctx, session, nil); err != nil {
+			e.Errorf("Heartbeat after Sweep: %v", err)
+		}
+		e.until(e.now().Add(5 * time.Millisecond))
+	}
+}
+
+func testSweepTerms(e *env) {
+	key, session := newID(), e.session()
+	for term := int64(1); term <= 2; term++ {
+		c := e.candidate(key, session)
+		e.wantTerm(e.acquire(c), term)
+		e.release(c)
+		e.until(e.now().Add(short / 2))
+		e.sweep(short / 8)
+		e.wantTerm(e.load(key), term)
+	}
+	c := e.claim(key, session) // used as something else it does not forget either
+	e.hold(c)
+	e.release(c)
+	e.until(e.now().Add(short / 2))
+	e.sweep(short / 8)
+	e.wantTerm(e.acquire(e.candidate(key, session)), 3)
+}
+
+// testSweepSessions looks for the records by Members: a session that Sweep has
+// deleted is unknown.
+func testSweepSessions(e *env) {
+	living := e.session()
+	buried, unregistered, tombstone := newID(), e.session(), newID()
+	lapsed, at := e.sessionTTL(short / 4)
+	if _, err := e.store.Bury(e.ctx, buried); err != nil {
+		e.Fatalf("Bury: %v", err)
+	}
+	e.kill(unregistered)
+	e.kill(tombstone)
+	e.until(at.Add(short))
+	e.until(e.now().Add(short))
+	e.sweep(short / 4)
+
+	gone := []string{buried, unregistered, tombstone, lapsed}
+	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		m, _, err := e.store.Members(e.ctx, append(gone, living)...)
+		if err != nil {
+			e.Fatalf("Members: %v", err)
+		}
+		if len(m) == 1 && m[0].ID == living && !m[0].Dead {
+			break
+		}
+		if time.Since(start) > patience/3 {
+			e.Fatalf("after Sweep there are %+v; want only the living session %s", m, living)
+		}
+	}
+	if _, err := e.store.Heartbeat(e.ctx, living, nil); err != nil {
+		e.Errorf("Heartbeat of a living session after Sweep: %v", err)
+	}
+	if _, err := e.store.Heartbeat(e.ctx, lapsed, nil); err == nil {
+		e.Error("Heartbeat of a lapsed session that Sweep deleted: no error")
+	}
+}
+
+func testSweepRetention(e *env) {
+	session, dead := e.session(), e.session()
+	key, token := e.used(session)
+	e.kill(dead)
+	e.until(e.now().Add(short))
+	e.sweep(time.Hour)
+	if s := e.load(key); s.Token != token {
+		e.Errorf("Sweep with an hour's retention: last token of a young key is %d, want %d", s.Token, token)
+	}
+	e.wantDead(dead)
+}
+
+// testSweepTokens sweeps right behind each grant, without any retention.
+func testSweepTokens(e *env) {
+	key, session := newID(), e.session()
+	var last int64
+	for i := range 12 {
+		a, b := e.weighted(key, session, 1, 2), e.weighted(key, session, 1, 2)
+		first, second := e.hold(a).Token, e.hold(b).Token
+		if first < last+1024 || second < first+1024 {
+			e.Fatalf("round %d: tokens %d and %d after %d, want each at least 1024 more", i, first, second, last)
+		}
+		last = second
+		e.release(a)
+		e.release(b)
+		if i%3 == 2 {
+			e.until(e.now().Add(10 * time.Millisecond)) // else the tokens are ahead of the clock
+		}
+		e.sweep(0)
+	}
+}
+
+// many makes idle keys until there are more than two slices have.
+func (e *env) many(session string) (claims []dsync.Claim) {
+	e.Helper()
+	for len(claims) < 2400 {
+		var more []dsync.Claim
+		for range 120 {
+			more = append(more, e.claim(newID(), session))
+		}
+		e.each(more, func(c dsync.Claim) error {
+			if _, err := e.store.Acquire(e.ctx, c, true, nil, e.far); err != nil {
+				return err
+			}
+			_, err := e.store.Release(e.ctx, c, dsync.Outcome{})
+			return err
+		})
+		claims = append(claims, more...)
+		if e.sweepState().After != "" {
+			e.sweepRest(time.Hour)
+		}
+		if st := e.sweepSlice(e.sweepState(), time.Hour); st.After != "" && e.sweepSlice(st, time.Hour).After != "" {
+			return claims
+		}
+	}
+	e.Fatalf("two slices of Sweep have more than the %d keys that were made; each may have 1,000 records", len(claims))
+	return nil
+}
+
+// each does something with many claims, some at a time.
+func (e *env) each(claims []dsync.Claim, do func(dsync.Claim) error) {
+	e.Helper()
+	const workers = 12
+	errs := make([]error, workers)
+	together(workers, func(i int) {
+		for j := i; j < len(claims) && errs[i] == nil; j += workers {
+			errs[i] = do(claims[j])
+		}
+	})
+	if err := errors.Join(errs...); err != nil {
+		e.Fatalf("one of %d keys: %v", len(claims), err)
+	}
+}
+
+func testSweepCursor(e *env) {
+	claims := e.many(e.session())
+	e.sweep(time.Hour) // which has to get on by itself: nothing is deleted
+	e.until(e.now().Add(short))
+	e.sweep(short / 4)
+	e.each(claims, func(c dsync.Claim) error {
+		s, err := e.store.Load(e.ctx, c.Key)
+		if err == nil && s.Token != 0 {
+			err = fmt.Errorf("Sweep passed by an idle key: %+v", s)
+		}
+		return err
+	})
+}
+
+// testSweepTells looks at two rounds of several slices: one that deletes nothing, and
+// one that deletes what was made here.
+func testSweepTells(e *env) {
+	made := int64(len(e.many(e.session())))
+	e.until(e.now().Add(short))
+	for _, round := range []struct {
+		retention time.Duration
+		deleted   int64 // at least
+	}{{time.Hour, 0}, {short / 4, made}} {
+		if e.sweepState().After != "" {
+			e.sweepRest(time.Hour)
+		}
+		var seen, deleted int64
+		last := e.sweepState()
+		for first := true; first || last.After != ""; first = false {
+			before := e.now()
+			st := e.sweepSlice(last, round.retention)
+			seen, deleted = seen+st.Seen, deleted+st.Deleted
+			if st.At.Before(before) || st.At.After(e.now()) || !st.Now.Equal(st.At) {
+				e.Errorf("a slice swept at %v by a reading at %v; want a time from %v on, twice", st.At, st.Now, before)
+			}
+			if st.After != "" && (st.Round != seen || st.LastRound != last.LastRound) {
+				e.Errorf("within a round: %d seen in it and %d in the last, want %d and still %d", st.Round, st.LastRound, seen, last.LastRound)
+			}
+			if st.After == "" && (st.Round != 0 || st.LastRound != seen) {
+				e.Errorf("after a round: %d seen in the next and %d in it, want 0 and %d", st.Round, st.LastRound, seen)
+			}
+			if st.Seen > 1000 || st.Deleted > st.Seen {
+				e.Errorf("%d deleted of %d seen in one slice; want at most those, and 1,000", st.Deleted, st.Seen)
+			}
+			last = st
+		}
+		if now := e.sweepState(); now.Turn != last.Turn || now.By != last.By || !now.At.Equal(last.At) || now.LastRound != last.LastRound || now.Now.Before(last.Now) {
+			e.Errorf("read later: %+v, want %+v", now, last)
+		}
+		if deleted < round.deleted || (round.deleted == 0 && deleted > 0) || seen < made {
+			e.Errorf("with retention %v a round saw %d and deleted %d records; want at least %d, and %d", round.retention, seen, deleted, made, round.deleted)
+		}
+		made = 0
+	}
+}
+
+// testSweepStale sweeps by a state that is not the present one any more, as one does
+// that was frozen, or whose request comes late.
+func testSweepStale(e *env) {
+	stale := e.sweepState()
+	e.sweepRest(time.Hour)
+	key, token := e.used(e.session())
+	e.until(e.now().Add(short))
+	now := e.sweepState()
+	for _, turn := range []int64{stale.Turn, now.Turn - 1, now.Turn + 1} {
+		last := now
+		last.Turn = turn
+		st, err := e.store.Sweep(e.ctx, "late", last, short/4)
+		if err != nil {
+			e.Fatalf("Sweep of turn %d: %v", turn, err)
+		}
+		if st.Turn != now.Turn || st.By != now.By || st.After != now.After || !st.At.Equal(now.At) || st.Seen != now.Seen || st.LastRound != now.LastRound {
+			e.Errorf("Sweep of turn %d returned %+v, want what there is: %+v", turn, st, now)
+		}
+	}
+	if s := e.load(key); s.Token != token {
+		e.Errorf("a Sweep whose turn it was not deleted a key: %+v", s)
+	}
+	e.sweepSlice(now, time.Hour)
+}
+
+// testSweepTogether has many sweep at the same time by the same state.
+func testSweepTogether(e *env) {
+	const n = 20
+	for range 5 {
+		last := e.sweepState()
+		states, errs := make([]dsync.SweepState, n), make([]error, n)
+		together(n, func(i int) {
+			states[i], errs[i] = e.store.Sweep(e.ctx, fmt.Sprint("sweeper ", i), last, time.Hour)
+		})
+		if err := errors.Join(errs...); err != nil {
+			e.Fatalf("%d that Sweep at the same time: %v", n, err)
+		}
+		now := e.sweepState()
+		if now.Turn != last.Turn+1 {
+			e.Errorf("after %d Sweeps of turn %d it is turn %d, want the next", n, last.Turn, now.Turn)
+		}
+		for i, st := range states {
+			if st.Turn != now.Turn || st.By != now.By || st.After != now.After {
+				e.Errorf("sweeper %d was told of turn %d by %q, after %q; want %d by %q, after %q", i, st.Turn, st.By, st.After, now.Turn, now.By, now.After)
+			}
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package mongo_test
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// swept answers as a server with the record, whose next slice has so many records up to end.
+func swept(now time.Time, record bson.D, size int, end string, deleted int, advanced bson.D) func(call) bson.D {
+	return func(c call) bson.D {
+		switch c.name {
+		case "aggregate":
+			batch := bson.A{}
+			if size > 0 {
+				batch = append(batch, bson.D{e("_id", nil), e("end", end), e("size", size), e("now", now)})
+			}
+			if record != nil {
+				batch = append(batch, append(slices.Clone(record), e("_id", "x/sweep"), e("now", now)))
+			}
+			return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", batch)}))
+		case "delete":
+			return ok(e("n", deleted))
+		}
+		return ok(e("value", append(slices.Clone(advanced), e("now", now))))
+	}
+}
+
+// Sweep reads, deletes within its slice and advances the record, and after somebody
+// else's turn only reads.
+func TestSweepCommands(t *testing.T) {
+	const slice, retention = 512, 7 * 24 * time.Hour
+	now := time.UnixMilli(1_800_000_000_000).UTC()
+	record := func(turn int64, after string, round int64) bson.D {
+		return bson.D{e("turn", turn), e("by", "b"), e("at", now), e("after", after), e("seen", int64(slice)), e("round", round), e("last", int64(9_000))}
+	}
+	for _, tc := range []struct {
+		name    string
+		last    dsync.SweepState
+		record  bson.D
+		size    int
+		end     string
+		deletes []bson.D // the conditions on _id
+		becomes bson.D   // of after, seen, deleted, round, last and turn; nil: nothing
+	}{
+		{
+			"never swept, and empty", dsync.SweepState{}, nil, 0, "", nil,
+			bson.D{e("after", ""), e("seen", int64(0)), e("deleted", int64(0)), e("round", int64(0)), e("last", int64(0)), e("turn", int64(1))},
+		},
+		{
+			"the first slice", dsync.SweepState{}, nil, slice, "k/m",
+			[]bson.D{{e("$gte", "k/"), e("$lte", "k/m")}},
+			bson.D{e("after", "k/m"), e("seen", int64(slice)), e("deleted", int64(5)), e("round", int64(slice)), e("last", int64(0)), e("turn", int64(1))},
+		},
+		{
+			"only made", dsync.SweepState{}, bson.D{e("at", now)}, 3, "k/m",
+			[]bson.D{{e("$gte", "k/"), e("$lte", "k/m")}},
+			bson.D{e("after", ""), e("seen", int64(3)), e("deleted", int64(5)), e("round", int64(0)), e("last", int64(3)), e("turn", int64(1))},
+		},
+		{
+			"a slice of keys", dsync.SweepState{Turn: 7, After: "k/m"}, record(7, "k/m", 2_000), slice, "k/z",
+			[]bson.D{{e("$gt", "k/m"), e("$lte", "k/z")}},
+			bson.D{e("after", "k/z"), e("seen", int64(slice)), e("deleted", int64(5)), e("round", int64(2_000+slice)), e("last", int64(9_000)), e("turn", int64(8))},
+		},
+		{
+			"the last slice, of all kinds", dsync.SweepState{Turn: 7, After: "k/z"}, record(7, "k/z", 2_000), 100, "s/x",
+			[]bson.D{{e("$gt", "k/z"), e("$lt", "k0")}, {e("$gte", "p/"), e("$lt", "p0")}, {e("$gte", "s/"), e("$lte", "s/x")}},
+			bson.D{e("after", ""), e("seen", int64(100)), e("deleted", int64(5)), e("round", int64(0)), e("last", int64(2_100)), e("turn", int64(8))},
+		},
+		{
+			"a slice of sessions", dsync.SweepState{Turn: 7, After: "s/b"}, record(7, "s/b", 2_000), slice, "s/x",
+			[]bson.D{{e("$gt", "s/b"), e("$lte", "s/x")}},
+			bson.D{e("after", "s/x"), e("seen", int64(slice)), e("deleted", int64(5)), e("round", int64(2_000+slice)), e("last", int64(9_000)), e("turn", int64(8))},
+		},
+		{"records of another program", dsync.SweepState{Turn: 7, After: "s/x"}, record(7, "s/x", 2_000), 4, "t", []bson.D{{e("$gt", "s/x"), e("$lt", "s0")}},
+			bson.D{e("after", ""), e("seen", int64(4)), e("deleted", int64(5)), e("round", int64(0)), e("last", int64(2_004)), e("turn", int64(8))},
+		},
+		{"another's turn", dsync.SweepState{Turn: 6, After: "k/m"}, record(7, "k/z", 2_000), slice, "k/z", nil, nil},
+		{"an earlier turn at the same place", dsync.SweepState{Turn: 6, After: "k/m"}, record(7, "k/m", 2_000), slice, "k/z", nil, nil},
+		{"a record that is gone", dsync.SweepState{Turn: 7, After: "k/m"}, nil, slice, "k/z", nil, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				answered := append(record(8, "k/z", 1), e("deleted", 3))
+				s := f.store(nil, swept(now, tc.record, tc.size, tc.end, 5, answered))
+				st, err := s.Sweep(t.Context(), "$me", tc.last, retention)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := dsync.SweepState{Turn: 8, By: "b", At: now, Now: now, After: "k/z", Seen: slice, Deleted: 3, Round: 1, LastRound: 9_000}
+				if tc.becomes == nil {
+					want = dsync.SweepState{Now: now}
+					if tc.record != nil {
+						want = dsync.SweepState{Turn: 7, By: "b", At: now, Now: now, After: tc.record[3].Value.(string), Seen: slice, Round: 2_000, LastRound: 9_000}
+					}
+				}
+				if st.At, st.Now = st.At.UTC(), st.Now.UTC(); st != want {
+					t.Errorf("got %+v, want %+v", st, want)
+				}
+				calls := f.took()
+				if first := calls[0].cmd.Lookup("pipeline", "0", "$match", "_id", "$gt").StringValue(); first != tc.last.After {
+					t.Errorf("the slice that was read begins after %q, want %q", first, tc.last.After)
+				}
+				calls = calls[1:]
+				if len(tc.deletes) > 0 {
+					checkDeletes(t, calls[0], tc.deletes, now.Add(-retention))
+					calls = calls[1:]
+				}
+				if tc.becomes != nil {
+					checkAdvance(t, calls[0], tc.last.Turn, tc.becomes)
+					calls = calls[1:]
+				}
+				if len(calls) > 0 {
+					t.Errorf("and it sent %v", calls)
+				}
+			})
+		})
+	}
+}
+
+// checkDeletes checks that the command deletes in these ranges, and by that time.
+func checkDeletes(t *testing.T, c call, ranges []bson.D, then time.Time) {
+	t.Helper()
+	var cmd struct {
+		Deletes []struct {
+			Q bson.Raw `bson:"q"`
+		} `bson:"deletes"`
+		WriteConcern struct {
+			W string `bson:"w"`
+		} `bson:"writeConcern"`
+	}
+	if err := bson.Unmarshal(c.cmd, &cmd); err != nil || c.name != "delete" || cmd.WriteConcern.W != "majority" {
+		t.Fatalf("%v: it sent %v, want a delete that a majority confirms", err, c)
+	}
+	if len(cmd.Deletes) != len(ranges) {
+		t.Fatalf("%d ranges in %v, want %d", len(cmd.Deletes), c.cmd, len(ranges))
+	}
+	for i, d := range cmd.Deletes {
+		got, want := d.Q.Lookup("_id").Document(), mustMarshal(t, ranges[i])
+		if got.String() != want.String() {
+			t.Errorf("it deletes in %v, want %v", got, want)
+		}
+		var times []time.Time
+		switch kind := got.Index(1).Value().StringValue(); kind[0] {
+		case 'k':
+			if token := d.Q.Lookup("t", "$not", "$gt").Int64(); token != then.UnixMilli()*1024 {
+				t.Errorf("it deletes keys up to token %d, want %d", token, then.UnixMilli()*1024)
+			}
+			times = append(times, d.Q.Lookup("at", "$not", "$gt").Time())
+		case 'p':
+			times = append(times, d.Q.Lookup("at", "$lte").Time())
+		case 's':
+			times = append(times, d.Q.Lookup("$expr", "$lte", "1").Time())
+		}
+		for _, at := range times {
+			if !at.Equal(then) {
+				t.Errorf("it deletes what is idle since %v, want %v: %v", at.UTC(), then, d.Q)
+			}
+		}
+	}
+}
+
+// checkAdvance checks that the command makes that of the record, if it is still at turn.
+func checkAdvance(t *testing.T, c call, turn int64, becomes bson.D) {
+	t.Helper()
+	if c.name != "findAndModify" || c.cmd.Lookup("query", "_id").StringValue() != "x/sweep" {
+		t.Fatalf("it sent %v, want a findAndModify of x/sweep", c.cmd)
+	}
+	set := c.cmd.Lookup("update", "0", "$set").Document()
+	want := mustMarshal(t, becomes)
+	fields, err := set.Elements()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range fields {
+		cond := field.Value().Document().Lookup("$cond").Array()
+		if at := bson.Raw(cond).Lookup("0", "$eq", "1").Int64(); at != turn {
+			t.Errorf("%s is changed if the turn is %d, want %d", field.Key(), at, turn)
+		}
+		switch v := bson.Raw(cond).Lookup("1"); field.Key() {
+		case "by":
+			if v.Document().Lookup("$literal").StringValue() != "$me" {
+				t.Errorf("swept by %v, want $me as it is", v)
+			}
+		case "at":
+			if v.StringValue() != "$$NOW" {
+				t.Errorf("swept at %v, want the server's time", v)
+			}
+		case "after":
+			if got := v.Document().Lookup("$literal").StringValue(); got != want.Lookup("after").StringValue() {
+				t.Errorf("the next slice begins after %q, want %v", got, want.Lookup("after"))
+			}
+		default:
+			if !v.Equal(want.Lookup(field.Key())) {
+				t.Errorf("%s becomes %v, want %v", field.Key(), v, want.Lookup(field.Key()))
+			}
+		}
+	}
+	if len(fields) != 8 {
+		t.Errorf("it changes %d fields, want 8: %v", len(fields), set)
+	}
+}
+
+func mustMarshal(t *testing.T, d bson.D) bson.Raw {
+	t.Helper()
+	raw, err := bson.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
