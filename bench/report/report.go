@@ -42,6 +42,7 @@ var (
 		{"release with many waiters", []column{one}, (*report).crowd},
 		{"client processes", []column{one}, (*report).clients},
 		{"keys", []column{one}, (*report).keys},
+		{"sweep", []column{one}, (*report).sweep},
 		{"change streams", []column{one}, (*report).streams},
 	}
 )

@@ -1,0 +1,83 @@
+package measure
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+// A Sweeping is what sweeping of a store took.
+type Sweeping struct {
+	Slices        Sample // how long each took
+	Seen, Deleted int64
+	Commands      int
+}
+
+// Sweep makes n keys with names in no order, two of nine of which are idle, and sweeps
+// once. So much is idle in a slice where a round takes a quarter of the retention. The
+// target must be a server, Counted, and empty.
+func Sweep(ctx context.Context, t *Target, n int) (Sweeping, error) {
+	if t.DB == nil {
+		return Sweeping{}, errors.New("measure: to sweep the store in memory says nothing")
+	}
+	store, end, err := t.store(ctx)
+	if err != nil {
+		return Sweeping{}, err
+	}
+	defer end()
+	var records [2]bson.D // of a key that is idle, and of one that is not, as it counts terms
+	for i, kind := range []dsync.Kind{dsync.KindMutex, dsync.KindElection} {
+		c := dsync.Claim{Key: string(kind), ID: "s.1", Session: "s", Kind: kind, Weight: 1, Limit: 1}
+		if _, err := store.Acquire(ctx, c, false, nil, time.Now().Add(time.Hour)); err != nil {
+			return Sweeping{}, err
+		}
+		if _, err := store.Release(ctx, c, dsync.Outcome{}); err != nil {
+			return Sweeping{}, err
+		}
+		if err := t.DB.Collection("leasehold").FindOne(ctx, bson.D{{Key: "_id", Value: "k/" + c.Key}}).Decode(&records[i]); err != nil {
+			return Sweeping{}, err
+		}
+	}
+	var copies []any
+	for i := range n {
+		record := records[1]
+		if i%9 < 2 {
+			record = records[0]
+		}
+		copies = append(copies, append(bson.D{{Key: "_id", Value: "k/order " + rand.Text()}}, record[1:]...))
+	}
+	if _, err := t.DB.Collection("leasehold").InsertMany(ctx, copies, options.InsertMany().SetOrdered(false)); err != nil {
+		return Sweeping{}, err
+	}
+	time.Sleep(10 * time.Millisecond) // a token has an age, in milliseconds
+
+	var s Sweeping
+	before := t.Commands()
+	for st := (dsync.SweepState{}); st.Turn == 0 || st.After != ""; {
+		begin := time.Now()
+		if st, err = store.Sweep(ctx, "bench", st, time.Millisecond); err != nil {
+			return Sweeping{}, err
+		}
+		s.Slices = append(s.Slices, time.Since(begin))
+		s.Seen, s.Deleted = s.Seen+st.Seen, s.Deleted+st.Deleted
+	}
+	s.Commands = t.Commands() - before
+	if want := int64(n * 2 / 9); s.Deleted < want {
+		return Sweeping{}, errors.New("measure: not all that was idle is swept")
+	}
+	return s, nil
+}
+
+// Total is how long all slices took.
+func (s Sweeping) Total() (d time.Duration) {
+	for _, took := range s.Slices {
+		d += took
+	}
+	return d
+}
