@@ -3,7 +3,7 @@ module github.com/leasehold-go/leasehold/otel
 go 1.25.0
 
 require (
-	github.com/leasehold-go/leasehold v0.0.0
+	github.com/leasehold-go/leasehold v0.1.0
 	github.com/prometheus/otlptranslator v1.0.0
 	go.opentelemetry.io/otel v1.46.0
 	go.opentelemetry.io/otel/metric v1.46.0
@@ -22,5 +22,3 @@ require (
 	golang.org/x/sync v0.21.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect
 )
-
-replace github.com/leasehold-go/leasehold => ../

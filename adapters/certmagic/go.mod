@@ -4,7 +4,7 @@ go 1.25.0
 
 require (
 	github.com/caddyserver/certmagic v0.25.4
-	github.com/leasehold-go/leasehold v0.0.0
+	github.com/leasehold-go/leasehold v0.1.0
 	go.uber.org/zap v1.27.1
 )
 
@@ -26,5 +26,3 @@ require (
 	golang.org/x/text v0.39.0 // indirect
 	golang.org/x/tools v0.47.0 // indirect
 )
-
-replace github.com/leasehold-go/leasehold => ../../

@@ -4,7 +4,7 @@ go 1.25.0
 
 require (
 	github.com/go-co-op/gocron/v2 v2.21.2
-	github.com/leasehold-go/leasehold v0.0.0
+	github.com/leasehold-go/leasehold v0.1.0
 )
 
 require (
@@ -14,5 +14,3 @@ require (
 	github.com/rs/xid v1.6.0 // indirect
 	golang.org/x/sync v0.21.0 // indirect
 )
-
-replace github.com/leasehold-go/leasehold => ../../

@@ -3,7 +3,7 @@ module github.com/leasehold-go/leasehold/cmd/leasehold
 go 1.25.0
 
 require (
-	github.com/leasehold-go/leasehold v0.0.0
+	github.com/leasehold-go/leasehold v0.1.0
 	github.com/spf13/cobra v1.10.2
 	go.mongodb.org/mongo-driver/v2 v2.9.3
 	golang.org/x/sys v0.46.0
@@ -25,5 +25,3 @@ require (
 	golang.org/x/sync v0.21.0 // indirect
 	golang.org/x/text v0.39.0 // indirect
 )
-
-replace github.com/leasehold-go/leasehold => ../..
