@@ -2,12 +2,12 @@ package dsync_test
 
 import (
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"testing"
 	"testing/synctest"
 
 	"github.com/leasehold-go/leasehold/internal/program"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
 // runProgram runs the program that the bytes are, in a bubble and a store of its own.
@@ -27,21 +27,13 @@ func FuzzPrograms(f *testing.F) {
 }
 
 // The seeds of FuzzPrograms by their names, and random programs, the same in every
-// run: what a run of the tests without -fuzz has of it. LEASEHOLD_PROGRAMS is how
-// many.
+// run: what a run of the tests without -fuzz has of it.
 func TestPrograms(t *testing.T) {
 	for _, s := range program.Seeds() {
 		t.Run(s.Name, func(t *testing.T) { runProgram(t, s.Bytes) })
 	}
-	n := 3000
-	if testing.Short() {
-		n = 300
-	}
-	if s := os.Getenv("LEASEHOLD_PROGRAMS"); s != "" {
-		n, _ = strconv.Atoi(s)
-	}
 	const seed = 1
-	for i := range n {
+	for i := range testkit.Rounds(300, 3000) {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			runProgram(t, program.Random(rand.New(rand.NewPCG(seed, uint64(i)))))
 		})
@@ -52,15 +44,9 @@ func TestPrograms(t *testing.T) {
 }
 
 // Random programs over noisy links: requests and replies lost, late and repeated by
-// the thousand. LEASEHOLD_FAULTS is how many there are to be.
+// the thousand.
 func TestProgramsUnderFaults(t *testing.T) {
-	want := 30_000
-	if testing.Short() {
-		want = 2_000
-	}
-	if s := os.Getenv("LEASEHOLD_FAULTS"); s != "" {
-		want, _ = strconv.Atoi(s)
-	}
+	want := testkit.Rounds(2_000, 30_000)
 	const seed = 2
 	faults, programs := 0, 0
 	for ; faults < want && !t.Failed(); programs++ {

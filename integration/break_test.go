@@ -77,6 +77,7 @@ func TestL5Break(t *testing.T) {
 // L8, L9: who holds a key, who waits, since when and until when; and a list of
 // keys.
 func TestL9Status(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(20 * time.Second)

@@ -14,10 +14,11 @@ import (
 // B07: with the server's clock an hour from the host's, either way, the holder is
 // told as early and the lock of a killed process is taken as late as ever.
 func TestB07HourApart(t *testing.T) {
+	t.Parallel()
 	libs, _ := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1")
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
 		if len(libs) == 0 {
-			t.Skip("no libfaketime on this machine (Debian's package faketime)")
+			lab.Skip(t, s, "no libfaketime on this machine (Debian's package faketime)")
 		}
 		for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
 			t.Run(ahead.String(), func(t *testing.T) {

@@ -96,10 +96,11 @@ func TestL12ClockCheck(t *testing.T) {
 
 // B07, L12: with the server's clock an hour from the host's, either way.
 func TestB07ClockCheckHourApart(t *testing.T) {
+	t.Parallel()
 	libs, _ := filepath.Glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
-	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
+	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
 		if len(libs) == 0 {
-			t.Skip("no libfaketime on this machine (Debian's package faketime)")
+			lab.Skip(t, s, "no libfaketime on this machine (Debian's package faketime)")
 		}
 		for fake, ahead := range map[string]time.Duration{"+3600": time.Hour, "-3600": -time.Hour} {
 			t.Run(fake, func(t *testing.T) {
@@ -134,6 +135,7 @@ func TestB07ClockCheckHourApart(t *testing.T) {
 // Every member is measured by itself, one that is down or frozen is named, and a
 // member whose clock is off is found.
 func TestClockCheckMembers(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
 		own := lab.Start(t, mongod.Spec{Members: 3})
 		var sent tally
@@ -192,6 +194,7 @@ func TestClockCheckMembers(t *testing.T) {
 
 // Access control is on: a user without any right, and nobody at all, may measure.
 func TestClockCheckNeedsNoRight(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
 		own := lab.Start(t, mongod.Spec{Members: 2, Auth: true})
 		err := own.Client(t).Database("admin").RunCommand(t.Context(), bson.D{

@@ -19,6 +19,7 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/proc"
 	"github.com/leasehold-go/leasehold/integration/internal/proxy"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
 // beating writes a line with its token to a file, again and again, and heeds no
@@ -185,9 +186,10 @@ var faults = []struct {
 }
 
 // leasehold run, whatever happens to it: its command, a process group that heeds no
-// SIGTERM, is dead before the key can be taken elsewhere. 20 rounds.
+// SIGTERM, is dead before the key can be taken elsewhere. 8 rounds, or 20.
 func TestRunDeadBeforeTaken(t *testing.T) {
-	const ordeals, rounds = 4, 5
+	t.Parallel()
+	ordeals, rounds := testkit.Rounds(2, 4), testkit.Rounds(4, 5)
 	bin := leasehold.path(t)
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		var hits, overlaps atomic.Int64

@@ -10,6 +10,7 @@ import (
 // The whole server stands still for two TTLs: holders are told in time by their
 // own timers, and afterwards everything goes on by itself.
 func TestPausedServer(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{Container: true}, func(t *testing.T, _ *server.Server) {
 		own, box := lab.StartContainer(t)
 		r := newRoom(t, own)

@@ -2,7 +2,6 @@ package integration_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"sync"
 	"testing"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
@@ -96,12 +96,13 @@ func TestCostFailedTry(t *testing.T) {
 // What a session holds makes no difference to what it costs to keep it.
 func TestCostOfManyLocks(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
-		many := 10_000
-		if s.FerretDB() {
-			many = 1_000 // each is two writes of some 4 ms there
+		many := 1_000
+		if testkit.Long() && !s.FerretDB() { // where each is two writes of some 4 ms
+			many = 10_000
 		}
 		for _, n := range []int{1, many} {
 			t.Run(fmt.Sprint(n), func(t *testing.T) {
+				t.Parallel()
 				r := newRoom(t, s)
 				mon := newMonitor(r.DB)
 				var lost losses
@@ -155,6 +156,7 @@ func TestCostOfManyLocks(t *testing.T) {
 }
 
 func TestCostOfWaiting(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{ChangeStream: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		holder := warm(t, r.session(quiet()), "awaited")
@@ -248,11 +250,14 @@ func TestCostOfReleaseWithALine(t *testing.T) {
 	})
 }
 
-var b11 = flag.Duration("b11", 8*time.Second, "how long the waiters of B11 wait; its definition says 60s")
-
 // B11: no reply to a waiter carries a duplicate-key error.
 func TestB11NoDuplicateKeys(t *testing.T) {
+	t.Parallel()
 	const waiters = 10
+	wait := 8 * time.Second
+	if testkit.Long() {
+		wait = time.Minute // as its definition says
+	}
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(10 * time.Second)
@@ -274,7 +279,7 @@ func TestB11NoDuplicateKeys(t *testing.T) {
 			}()
 		}
 		tries := r.open(client, opt).Mutex("noise")
-		for end := time.Now().Add(*b11); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		for end := time.Now().Add(wait); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 			if tries.TryLock() {
 				t.Fatal("TryLock of a held key succeeded")
 			}
@@ -287,6 +292,6 @@ func TestB11NoDuplicateKeys(t *testing.T) {
 			t.Error("the monitor saw nothing, so nothing was shown")
 		}
 		mon.noDuplicates(t)
-		lab.Note(t, "%d replies in %v", len(mon.commands(nil)), *b11)
+		lab.Note(t, "%d replies in %v", len(mon.commands(nil)), wait)
 	})
 }

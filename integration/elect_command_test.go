@@ -16,6 +16,7 @@ import (
 // leasehold elect runs its command on one process, on another when that is killed, and
 // on the next when that is asked to end.
 func TestElectCommand(t *testing.T) {
+	t.Parallel()
 	bin := leasehold.path(t)
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)

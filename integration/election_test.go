@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/proc"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"github.com/leasehold-go/leasehold/internal/mongod"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 	"github.com/leasehold-go/leasehold/leader"
 )
 
@@ -22,6 +23,7 @@ import (
 // once, after SIGKILL of the leader another leads when its session has lapsed by
 // the server's clock, and everyone is told.
 func TestElectionOfProcesses(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(6 * time.Second)
@@ -106,7 +108,8 @@ func follower(t testing.TB, store dsync.Store, key string, token int64, d time.D
 // B02, B03, B29: the leader's context ends at least the grace before another's
 // Campaign returns, however it is cut off.
 func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
-	const lanes, rounds = 8, 3
+	t.Parallel()
+	lanes, rounds := testkit.Rounds(4, 8), testkit.Rounds(2, 3)
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		const ttl = time.Second
 		const grace = ttl / 10
@@ -118,7 +121,7 @@ func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
 				t.Parallel()
 				r := newRoom(t, s)
 				store, opt := r.store(), r.short(ttl)
-				next := r.session(opt)
+				next := r.session(r.short(patient))
 				beat := newPulse(t)
 				for round := range rounds {
 					name := fmt.Sprint("election ", round)
@@ -171,13 +174,14 @@ func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
 }
 
 // After SIGSTOP of the leader for two TTLs and SIGCONT, its first look at the
-// context's Err says that it is over: 20 times.
+// context's Err says that it is over: 6 times, or 20.
 func TestFrozenLeader(t *testing.T) {
-	const processes, rounds = 5, 4
+	t.Parallel()
+	processes, rounds := testkit.Rounds(3, 5), testkit.Rounds(2, 4)
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(time.Second)
-		waiter := r.session(opt)
+		waiter := r.session(r.short(patient))
 		for i := range processes {
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
 				t.Parallel()
@@ -216,6 +220,7 @@ func TestFrozenLeader(t *testing.T) {
 // B15: after three TTLs without a database Run campaigns again by itself, with one
 // Lost for each Elected.
 func TestB15RunAfterAnOutage(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(time.Second)
@@ -254,6 +259,7 @@ func TestB15RunAfterAnOutage(t *testing.T) {
 
 // Leadership outlives a planned step-down of the primary.
 func TestElectionStepDown(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
 		own := lab.Start(t, mongod.Spec{Members: 3, ElectionTimeout: 2 * time.Second})
 		r := newRoom(t, own)
@@ -287,6 +293,7 @@ func TestElectionStepDown(t *testing.T) {
 // same identity leads again at once after Close, and after a crash when the old
 // session has lapsed.
 func TestB16HandOverAndRestart(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{ChangeStream: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := dsync.Options{TTL: 10 * time.Second, Poll: time.Minute, Name: "node"}
@@ -354,6 +361,7 @@ func TestB16HandOverAndRestart(t *testing.T) {
 // E8, E9, B18: a hundred elections of one session cost one heartbeat, and are
 // independent; members are listed with what they show.
 func TestHundredElections(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(6 * time.Second)
@@ -402,6 +410,7 @@ func TestHundredElections(t *testing.T) {
 // S3: the functions of a group spread over three sessions, each runs once, and a
 // crash moves those of the crashed.
 func TestGroupOfThree(t *testing.T) {
+	t.Parallel()
 	const functions = 30
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)

@@ -19,6 +19,7 @@ import (
 // The programs of examples/, as processes that share nothing but a server.
 func TestExamples(t *testing.T) {
 	folder := buildExamples(t)
+	t.Parallel() // the compiler has no tests beside it
 	for name, f := range map[string]func(t *testing.T, r *room, path string){
 		"cron":       exampleCron,
 		"workers":    exampleWorkers,

@@ -12,6 +12,7 @@ import (
 // A lock outlives the loss of the primary when half the TTL is longer than the
 // election, and is handed over afterwards as ever.
 func TestFailover(t *testing.T) {
+	t.Parallel()
 	cases := map[string]func(t *testing.T, set *mongod.Set){
 		"step-down": func(t *testing.T, set *mongod.Set) {
 			if err := set.StepDown(t.Context()); err != nil {
@@ -35,6 +36,7 @@ func TestFailover(t *testing.T) {
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
 		for name, harm := range cases {
 			t.Run(name, func(t *testing.T) {
+				t.Parallel()
 				own := lab.Start(t, mongod.Spec{Members: 3, ElectionTimeout: 2 * time.Second})
 				r := newRoom(t, own)
 				var lost losses

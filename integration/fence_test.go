@@ -14,6 +14,7 @@ import (
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/integration/internal/proc"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -345,9 +346,10 @@ func fenced(env *proc.Env) {
 	}
 }
 
-// The story of Fence's comment, with processes: 6 times.
+// The story of Fence's comment, with processes: 2 times, or 6.
 func TestFenceFrozenHolder(t *testing.T) {
-	const processes, rounds = 2, 3
+	t.Parallel()
+	processes, rounds := 2, testkit.Rounds(1, 3)
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(time.Second)

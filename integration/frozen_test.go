@@ -7,12 +7,14 @@ import (
 
 	"github.com/leasehold-go/leasehold/integration/internal/proc"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
 // B05, B28, B32: a holder that was frozen for two TTLs sees with its first look
-// that the lock is lost, and its late Unlock changes nothing: 20 times.
+// that the lock is lost, and its late Unlock changes nothing: 6 times, or 20.
 func TestB05FrozenHolder(t *testing.T) {
-	const processes, rounds = 5, 4
+	t.Parallel()
+	processes, rounds := testkit.Rounds(3, 5), testkit.Rounds(2, 4)
 	looks := []string{"lost", "token", "err"}
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)

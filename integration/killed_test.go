@@ -13,6 +13,7 @@ import (
 // B06, B19, L13: the lock of a killed process is taken when its session has
 // lapsed by the server's clock, not before, soon after, and with no TTL index.
 func TestB06KilledHolder(t *testing.T) {
+	t.Parallel()
 	const rounds = 3
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -69,6 +70,7 @@ func TestB06KilledHolder(t *testing.T) {
 
 // A program that only ever tries gets over a crash too.
 func TestTryAfterCrash(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(time.Second)

@@ -18,6 +18,7 @@ import (
 // S5: an existing client can be passed in, and is left as it was; without one the
 // election has a client of its own. S2: the published value is read everywhere.
 func TestS5ElectionStraightFromADatabase(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		client := r.Client(t)

@@ -13,9 +13,10 @@ import (
 // B36: of those in line one gives up, one is killed, one is frozen: the next is
 // served, nothing of them stays, and the frozen one gets its turn when it thaws.
 func TestB36LeavingTheLine(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		opt := r.short(4 * time.Second)
+		opt := r.short(patient)
 		store := r.store()
 		const key = "line"
 		inLine := func(n int) {

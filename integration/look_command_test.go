@@ -17,6 +17,7 @@ import (
 // The commands that look, look only: on a collection with holders, a line and the
 // dead, and on a server where there is none, which they don't make.
 func TestLookingWritesNothing(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		spy := newSpy(r)
@@ -108,6 +109,7 @@ func hostOf(out string) string {
 
 // break has a holder elsewhere give a key up, and leaves no session behind.
 func TestBreakCommand(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		holder := r.session(r.short(patient))
@@ -130,6 +132,7 @@ func TestBreakCommand(t *testing.T) {
 
 // bench measures, says so, and drops what it has made, also when it is interrupted.
 func TestBenchCommand(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		spy := newSpy(r)

@@ -25,7 +25,8 @@ var fates = []struct {
 // B09: whatever gets lost of an acquire, a heartbeat, a burial or a release, no
 // claim is left behind, and nobody loses what is its own.
 func TestB09LostReply(t *testing.T) {
-	const ttl = 3 * time.Second
+	t.Parallel()
+	const ttl = 5 * time.Second
 	cases := map[string]func(t *testing.T, f fault){
 		"acquire":           lostAcquire,
 		"acquire, given up": lostAcquireGivenUp,
@@ -129,7 +130,7 @@ func lostHeartbeat(t *testing.T, f fault) {
 	select {
 	case <-m.Lost():
 		t.Error("the lock was lost over one heartbeat")
-	case <-time.After(4 * time.Second):
+	case <-time.After(6 * time.Second): // longer than the TTL
 	}
 	unlock(t, m)
 	f.free(t, "key")
@@ -184,11 +185,12 @@ func lostBury(t *testing.T, f fault) {
 // B31: a request that arrives late, after the release of what it asked for, joins
 // nothing and frees nothing.
 func TestB31LateRequest(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		p := r.proxy()
 		var lost losses
-		opt := r.short(4 * time.Second)
+		opt := r.short(patient)
 		opt.Hooks = lost.hooks()
 		troubled, other, store := r.via(p, opt), r.session(r.short(patient)), r.store()
 		m := warm(t, troubled, "late")

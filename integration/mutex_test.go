@@ -58,11 +58,12 @@ func TestMutex(t *testing.T) {
 
 // L7, L13: a lease of fixed duration lapses by itself, and not while extended.
 func TestLease(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		opt := r.short(5 * time.Second)
+		opt := r.short(10 * time.Second)
 		a, b := r.session(opt), r.session(opt)
-		const d = 3 * time.Second
+		const d = 6 * time.Second
 		l, err := a.Acquire(t.Context(), "lease", d)
 		if err != nil {
 			t.Fatal(err)
@@ -78,8 +79,8 @@ func TestLease(t *testing.T) {
 		if got := st.Holders[0].Until; !got.Equal(until) {
 			t.Errorf("Extend returned %v, the store has %v", until, got)
 		}
-		if left := until.Sub(st.Now); left > d || left < d-time.Second {
-			t.Errorf("%v left after Extend, want about %v", left, d)
+		if left := until.Sub(st.Now); left > d || left < d/2 {
+			t.Errorf("%v left after Extend, want %v, less what the answer took", left, d)
 		}
 		if _, err := b.TryAcquire(t.Context(), "lease", d); sentinel(err) != "held" {
 			t.Errorf("TryAcquire: %v, want ErrHeld", err)
@@ -117,6 +118,7 @@ func TestLease(t *testing.T) {
 
 // B35: a job that must not run twice within a while.
 func TestB35UnlockAfter(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(10 * time.Second)
@@ -145,6 +147,7 @@ func TestB35UnlockAfter(t *testing.T) {
 
 // B10: an unreachable store is neither nil nor "held".
 func TestB10Unreachable(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		p := r.proxy()
@@ -169,6 +172,7 @@ func TestB10Unreachable(t *testing.T) {
 
 // B14: Close takes about a round trip when nobody holds anything.
 func TestB14Close(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		session := r.session(r.short(10 * time.Second))

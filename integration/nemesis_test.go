@@ -5,7 +5,6 @@ import (
 	"context"
 	"flag"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -19,12 +18,13 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/proxy"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"github.com/leasehold-go/leasehold/internal/mongod"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
 var (
-	nemesisFor  = flag.Duration("nemesis.duration", 0, "for how long TestNemesis injects faults; 0: 20s, 2m with CI set")
+	nemesisFor  = flag.Duration("nemesis.duration", 0, "for how long TestNemesis injects faults; 0: 20s, 2m with LEASEHOLD_LONG set")
 	nemesisSeed = flag.Uint64("nemesis.seed", 0, "seed of TestNemesis; 0: that of the run")
 	nemesisDir  = flag.String("nemesis.dir", "", "folder that TestNemesis leaves its history, picture and table in; without one it leaves them only if it fails")
 )
@@ -65,6 +65,7 @@ type nemesis struct {
 // to processes: no rule of package history is broken, all calls end, and nothing is
 // left behind.
 func TestNemesis(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		n := &nemesis{t: t, name: s.Name, seed: cmp.Or(*nemesisSeed, lab.Seed), ttl: 3 * time.Second, counts: make(map[string]int)}
 		n.net = proxy.NewNetwork(t)
@@ -82,7 +83,7 @@ func TestNemesis(t *testing.T) {
 			harms = n.setHarms(own.Set())
 			n.uri = own.URI
 		default:
-			t.Skip("a server that can't be harmed")
+			lab.Skip(t, s, "a server that can't be harmed")
 		}
 		n.lanes = append(n.lanes, &lane{draw: n.source("server"), harms: harms, least: 4 * n.ttl, most: 10 * n.ttl})
 		n.run()
@@ -119,7 +120,7 @@ func (n *nemesis) run() {
 	lasts := *nemesisFor
 	if lasts == 0 {
 		lasts = 20 * time.Second
-		if os.Getenv("CI") != "" {
+		if testkit.Long() {
 			lasts = 2 * time.Minute
 		}
 	}

@@ -24,6 +24,7 @@ func startBehind(t *testing.T, net *proxy.Network, spec mongod.Spec) *server.Ser
 
 // What is put on a client's link harms that client, and no other behind the same proxy.
 func TestNetworkHarmsOneClient(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		net := proxy.NewNetwork(t)
@@ -77,6 +78,7 @@ func TestNetworkHarmsOneClient(t *testing.T) {
 // A primary that is cut off from the other members, in one direction or in both, is
 // followed by another, hears nothing of it, and is one of them again afterwards.
 func TestNetworkPartsMembers(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
 		net := proxy.NewNetwork(t)
 		own := startBehind(t, net, mongod.Spec{Members: 3, ElectionTimeout: 2 * time.Second})

@@ -33,7 +33,7 @@ func newBrowser(t *testing.T) *browser {
 		if os.Getenv("CI") != "" {
 			t.Fatal("no chromium on PATH; apt-get install chromium")
 		}
-		t.Skip("no chromium on PATH")
+		lab.Skip(t, nil, "no chromium on PATH")
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WSURLReadTimeout(2*time.Minute))

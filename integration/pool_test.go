@@ -19,8 +19,9 @@ import (
 // client of its own the session doesn't notice; on the application's it is lost,
 // and the hooks say why.
 func TestB34ExhaustedPool(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
-		const ttl = 1500 * time.Millisecond
+		const ttl = 3 * time.Second
 		for _, own := range []bool{true, false} {
 			name := "caller's client"
 			if own {

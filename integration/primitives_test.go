@@ -64,6 +64,7 @@ func TestRWMutex(t *testing.T) {
 // B20: a reader, or a writer, whose process is cut off blocks nobody beyond its
 // lease, and nobody is let in before that.
 func TestB20ExpiredReadersAndWriters(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		const ttl = 2 * time.Second
 		for _, writes := range []bool{false, true} {
@@ -259,6 +260,7 @@ func onKeyName(key string) func(command) bool {
 // A key that lingers is locked again without a command, and moves when somebody else
 // asks for it: where the store pushes, before any poll or heartbeat.
 func TestLinger(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		pushes := s.Has(server.Need{ChangeStream: true})

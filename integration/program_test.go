@@ -10,13 +10,15 @@ import (
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"github.com/leasehold-go/leasehold/internal/program"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
 // The programs that are fuzzed on the store in memory, on a server: those that have a
 // name, and random ones. In real time, without cut links; several at once, on keys of
 // their own.
 func TestPrograms(t *testing.T) {
-	const random, atOnce = 24, 16
+	const atOnce = 16
+	random := testkit.Rounds(4, 24)
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		programs := program.Seeds()

@@ -15,6 +15,7 @@ import (
 // B17: find, insert, update, remove and changeStream on the one collection are
 // enough for everything, and nothing else is even tried.
 func TestB17OrdinaryRights(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{Binary: true}, func(t *testing.T, s *server.Server) {
 		spec := mongod.Spec{Auth: true}
 		if !s.Has(server.Need{Standalone: true}) {

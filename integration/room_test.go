@@ -48,7 +48,7 @@ func newRoom(t testing.TB, s *server.Server) *room {
 func (r *room) short(ttl time.Duration) dsync.Options {
 	o := dsync.Options{TTL: ttl}
 	if !r.Has(server.Need{ChangeStream: true}) {
-		o.Poll = 30 * time.Millisecond
+		o.Poll = 100 * time.Millisecond
 	}
 	return o
 }

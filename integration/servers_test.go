@@ -14,6 +14,7 @@ import (
 
 // A proxy that does not do what it says would make other tests pass for nothing.
 func TestProxy(t *testing.T) {
+	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		p := r.proxy()

@@ -30,6 +30,7 @@ type binary struct {
 // path builds the program, once, and returns where it is.
 func (b *binary) path(t testing.TB) string {
 	t.Helper()
+	lab.Servers(t) // without one it has no use
 	b.once.Do(func() {
 		if b.dir, b.err = os.MkdirTemp("", "leasehold"); b.err != nil {
 			return

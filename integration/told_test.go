@@ -8,12 +8,14 @@ import (
 
 	"github.com/leasehold-go/leasehold/integration/internal/proxy"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
 // B02, B03: however the holder is cut off, its Lost closes at least the grace
 // before the store grants to anyone else.
 func TestB02ToldBeforeTaken(t *testing.T) {
-	const lanes, rounds = 8, 5
+	t.Parallel()
+	lanes, rounds := testkit.Rounds(5, 8), testkit.Rounds(2, 5)
 	faults := []struct {
 		name string
 		slow time.Duration // what each reply took before that

@@ -17,6 +17,7 @@ import (
 
 // B01: processes that share nothing but the server add to a number in a file.
 func TestB01ProcessesTakeTurns(t *testing.T) {
+	t.Parallel()
 	const processes, rounds = 4, 50
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)

@@ -38,6 +38,7 @@ func (r *runner) open(i int, s *slot) *life {
 	}
 	l.set = set
 	opt := set.Options(r.ttl)
+	opt.Linger = min(opt.Linger, r.linger)
 	if !r.bubble {
 		opt.Poll = 30 * time.Millisecond
 	}

@@ -8,6 +8,7 @@ type tempo struct {
 	bubble bool
 	ttl    time.Duration
 	delay  time.Duration // the longest
+	linger time.Duration // the longest
 	step   time.Duration // of keeps and leases beyond the least
 	short  [7]time.Duration
 	long   time.Duration // patience of who waits for as long as it takes
@@ -22,6 +23,7 @@ var (
 		bubble: true,
 		ttl:    10 * time.Second,
 		delay:  time.Minute,
+		linger: 20 * time.Second,
 		step:   700 * time.Millisecond,
 		short: [7]time.Duration{0, time.Millisecond, 50 * time.Millisecond, time.Second,
 			3 * time.Second, 11 * time.Second, 30 * time.Second},
@@ -34,9 +36,10 @@ var (
 
 	// wall is for servers that are slow, on machines that are busy.
 	wall = tempo{
-		ttl:   6 * time.Second,
-		delay: 150 * time.Millisecond,
-		step:  50 * time.Millisecond,
+		ttl:    6 * time.Second,
+		delay:  150 * time.Millisecond,
+		linger: 2 * time.Second,
+		step:   50 * time.Millisecond,
 		short: [7]time.Duration{0, time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond,
 			200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond},
 		long:   2 * time.Second,

@@ -6,6 +6,7 @@ package testkit
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 	"time"
 
@@ -15,6 +16,18 @@ import (
 
 // TTL is that of the sessions of [NewSession], unless a test gives them another.
 const TTL = 10 * time.Second
+
+// Long reports whether tests are to take the time that a whole proof takes, as in CI:
+// whether LEASEHOLD_LONG is set. Without it, every test does less of the same.
+func Long() bool { return os.Getenv("LEASEHOLD_LONG") != "" }
+
+// Rounds is how often a test repeats itself: long times if [Long], else short times.
+func Rounds(short, long int) int {
+	if Long() {
+		return long
+	}
+	return short
+}
 
 // NewSession returns a session that is closed at the end of the test. Unless the test sets
 // a Retention it never sweeps, which it would at a random time: tests count commands.

@@ -3,9 +3,11 @@ package server
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -16,38 +18,45 @@ import (
 type book struct {
 	mu     sync.Mutex
 	suites []string // in the order of their beginning
-	cells  map[string]map[string]string
-	ranOn  map[string]bool
+	cells  map[string]map[string]cell
 	notes  []string
 }
 
-func (b *book) put(suite, server, cell string) {
+// nowhere is the server of what was skipped, or failed, before it had one.
+const nowhere = ""
+
+// A cell is what became of a suite on a server.
+type cell struct {
+	outcome string // "ok", "skip", "FAIL"; "-" if the server lacks what it needs
+	why     string // of "skip" and "-"
+	took    time.Duration
+}
+
+func (c cell) String() string {
+	switch {
+	case c == cell{}:
+		return ""
+	case c.why != "":
+		return c.outcome + " (" + c.why + ")"
+	}
+	return fmt.Sprintf("%s %.1fs", c.outcome, c.took.Seconds())
+}
+
+// put notes what became of a suite. What it was skipped for is known before its outcome.
+func (b *book) put(suite, server string, c cell) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.cells == nil {
-		b.cells = make(map[string]map[string]string)
+		b.cells = make(map[string]map[string]cell)
 	}
 	if b.cells[suite] == nil {
-		b.cells[suite] = make(map[string]string)
+		b.cells[suite] = make(map[string]cell)
 		b.suites = append(b.suites, suite)
 	}
-	b.cells[suite][server] = cell
-}
-
-func (b *book) ran(suite, server, outcome string, took time.Duration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.put(suite, server, fmt.Sprintf("%s %.1fs", outcome, took.Seconds()))
-	if outcome != "skip" {
-		if b.ranOn == nil {
-			b.ranOn = make(map[string]bool)
-		}
-		b.ranOn[server] = true
+	if c.outcome == "skip" && c.why == "" {
+		c.why = b.cells[suite][server].why
 	}
-}
-
-func (b *book) leftOut(suite, server, why string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.put(suite, server, "- ("+why+")")
+	b.cells[suite][server] = c
 }
 
 func (b *book) note(line string) {
@@ -59,7 +68,14 @@ func (b *book) note(line string) {
 func (b *book) touched() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.ranOn) > 0
+	for _, cells := range b.cells {
+		for server, c := range cells {
+			if server != nowhere && (c.outcome == "ok" || c.outcome == "FAIL") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // table shows servers, suites and what was measured.
@@ -90,7 +106,10 @@ func (b *book) table(l *Lab) string {
 		for _, suite := range b.suites {
 			fmt.Fprint(w, suite)
 			for _, s := range l.servers {
-				fmt.Fprintf(w, "\t%s", b.cells[suite][s.Name])
+				fmt.Fprintf(w, "\t%v", b.cells[suite][s.Name])
+			}
+			if c, ok := b.cells[suite][nowhere]; ok {
+				fmt.Fprintf(w, "\t%v", c)
 			}
 			fmt.Fprintln(w)
 		}
@@ -111,6 +130,44 @@ func trimLines(s string) string {
 		lines[i] = strings.TrimRight(lines[i], " ")
 	}
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
+}
+
+// summary says in a few lines what ran where, what did not, and why.
+func (b *book) summary(l *Lab) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out strings.Builder
+	for _, s := range l.servers {
+		fmt.Fprintf(&out, "integration: on %s (%v): %s\n", s.Name, s, b.tally(s.Name))
+	}
+	if t := b.tally(nowhere); t != "" {
+		fmt.Fprintf(&out, "integration: on no server: %s\n", t)
+	}
+	return out.String()
+}
+
+// tally counts what became of the suites on a server.
+func (b *book) tally(server string) string {
+	counts := make(map[string]int)
+	for _, suite := range b.suites {
+		c, ok := b.cells[suite][server]
+		if !ok {
+			continue
+		}
+		switch c.outcome {
+		case "ok":
+			counts["passed"]++
+		case "FAIL":
+			counts["FAILED"]++
+		default:
+			counts["skipped: "+c.why]++
+		}
+	}
+	var parts []string
+	for _, what := range slices.Sorted(maps.Keys(counts)) { // FAILED, passed, skipped
+		parts = append(parts, fmt.Sprintf("%d %s", counts[what], what))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // writeLog writes the log of the run. A path that is a directory gets a file

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/mongod"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
 // A Lab is the servers of one run of the test binary and the book of what ran
@@ -57,12 +59,17 @@ func New() *Lab {
 	return l
 }
 
-// Main runs the tests, stops what was started and prints the table. Its result
-// is for os.Exit.
+// LastRun is the file that has the table of the last run.
+const LastRun = "logs/last.txt"
+
+// Main runs the tests, stops what was started, prints the table, and tells the person at
+// the terminal in a few lines what it says. Its result is for os.Exit.
 func (l *Lab) Main(m *testing.M) int {
 	flag.Parse()
 	if !given("test.parallel") {
-		flag.Set("test.parallel", "32") // tests wait more than they work
+		// Tests wait more than they work; with more of them, leases of a second or two are lost
+		// on a machine that has other things to do.
+		flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0)))
 	}
 	code := m.Run()
 	for _, s := range l.servers {
@@ -72,10 +79,19 @@ func (l *Lab) Main(m *testing.M) int {
 	}
 	table := l.book.table(l)
 	fmt.Println(table)
-	if path := os.Getenv("LEASEHOLD_LOG"); path != "" {
+	for _, path := range []string{os.Getenv("LEASEHOLD_LOG"), LastRun} {
+		if path == "" || len(l.book.suites) == 0 {
+			continue
+		}
 		if err := l.writeLog(path, table, code); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = max(code, 1)
+		}
+	}
+	if summary := l.book.summary(l); summary != "" && !testing.Verbose() {
+		if to := terminal(); to != nil {
+			fmt.Fprintf(to, "%sintegration: suite by suite: integration/%s%s\n", summary, LastRun, short())
+			to.Close()
 		}
 	}
 	if inCI() && !l.book.touched() {
@@ -91,24 +107,49 @@ func given(name string) (yes bool) {
 	return yes
 }
 
+// short says that this run is a short one.
+func short() string {
+	if testkit.Long() {
+		return ""
+	}
+	return "; LEASEHOLD_LONG=1 does more of each"
+}
+
 func inCI() bool { return os.Getenv("CI") != "" }
 
 // Servers returns the servers of this run. Without one the test is skipped or,
 // in CI, fails.
 func (l *Lab) Servers(t testing.TB) []*Server {
 	t.Helper()
-	l.start.Do(l.find)
+	l.start.Do(func() {
+		// Which servers are there, go test can't know: it would take the result of another
+		// run for this one's, but that this file is different after every run.
+		os.ReadFile(LastRun)
+		l.find()
+	})
 	if l.err != nil {
 		t.Fatal(l.err)
 	}
 	if len(l.servers) == 0 {
 		why := "no server to test on: " + strings.Join(l.looked, "; ")
 		if inCI() {
+			l.book.put(t.Name(), nowhere, cell{outcome: "FAIL"})
 			t.Fatal(why)
 		}
-		t.Skip(why)
+		l.Skip(t, nil, why)
 	}
 	return l.servers
+}
+
+// Skip skips the test, or its part on s if that is not nil, and has the table say why.
+func (l *Lab) Skip(t testing.TB, s *Server, why string) {
+	t.Helper()
+	suite, name := t.Name(), nowhere
+	if s != nil {
+		suite, name = strings.TrimSuffix(suite, "/"+s.Name), s.Name
+	}
+	l.book.put(suite, name, cell{outcome: "skip", why: why})
+	t.Skip(why)
 }
 
 // Each runs f as a subtest on every server that has what it needs, on all of them
@@ -119,7 +160,7 @@ func (l *Lab) Each(t *testing.T, need Need, f func(t *testing.T, s *Server)) {
 	ran := false
 	for _, s := range l.Servers(t) {
 		if missing := need.missing(s); missing != "" {
-			l.book.leftOut(t.Name(), s.Name, missing)
+			l.book.put(t.Name(), s.Name, cell{outcome: "-", why: missing})
 			why = append(why, s.Name+": "+missing)
 			continue
 		}
@@ -127,7 +168,9 @@ func (l *Lab) Each(t *testing.T, need Need, f func(t *testing.T, s *Server)) {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			begin := time.Now()
-			t.Cleanup(func() { l.book.ran(strings.TrimSuffix(t.Name(), "/"+s.Name), s.Name, outcome(t), time.Since(begin)) })
+			t.Cleanup(func() {
+				l.book.put(strings.TrimSuffix(t.Name(), "/"+s.Name), s.Name, cell{outcome: outcome(t), took: time.Since(begin)})
+			})
 			f(t, s)
 		})
 	}
