@@ -32,8 +32,12 @@ func TestPrograms(t *testing.T) {
 	for _, s := range program.Seeds() {
 		t.Run(s.Name, func(t *testing.T) { runProgram(t, s.Bytes) })
 	}
+	n := testkit.Rounds(3000, 30_000)
+	if testing.Short() {
+		n = 300
+	}
 	const seed = 1
-	for i := range testkit.Rounds(300, 3000) {
+	for i := range n {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			runProgram(t, program.Random(rand.New(rand.NewPCG(seed, uint64(i)))))
 		})
@@ -46,7 +50,10 @@ func TestPrograms(t *testing.T) {
 // Random programs over noisy links: requests and replies lost, late and repeated by
 // the thousand.
 func TestProgramsUnderFaults(t *testing.T) {
-	want := testkit.Rounds(2_000, 30_000)
+	want := testkit.Rounds(30_000, 300_000)
+	if testing.Short() {
+		want = 2_000
+	}
 	const seed = 2
 	faults, programs := 0, 0
 	for ; faults < want && !t.Failed(); programs++ {
