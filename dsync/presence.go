@@ -106,9 +106,6 @@ func (s *Session) register(r *registration) {
 
 	s.mu.Lock()
 	s.registering = nil
-	if a.err == nil && p.left() <= 0 {
-		a.err = fmt.Errorf("dsync: registering took longer than the lease of %v", p.lease())
-	}
 	r.err = a.err
 	if a.err == nil {
 		s.presence = p
