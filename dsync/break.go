@@ -14,8 +14,7 @@ import (
 // reached, Break waits until its session has lapsed; if there is none any more,
 // until its [Lease] is over. On a key that nobody holds it does nothing.
 //
-// A process is told at once if it has a watch (see [Options].Watch), else with its
-// next heartbeat.
+// A process is told at once, where the store can notify it, else with its next heartbeat.
 //
 // ctx bounds the wait; who was asked to give the key up will. The error is ctx's,
 // with the store's last error added if there was one, [ErrClosed], or [ErrKey].
@@ -161,6 +160,9 @@ func (p *presence) revokeHolders(ctx context.Context, st *State, pressed map[str
 			}))
 			if err != nil && !errors.Is(err, ErrSessionDead) {
 				return err
+			}
+			if err == nil {
+				s.notify(h.Session)
 			}
 		}
 		pressed[h.Claim] = true

@@ -216,7 +216,7 @@ func TestBreakCost(t *testing.T) {
 				delete(d.Commands, dsynctest.MethodHeartbeat)
 				want := map[dsynctest.Method]int{
 					dsynctest.MethodLoad: 4, dsynctest.MethodRevoke: 1, dsynctest.MethodMembers: 1,
-					dsynctest.MethodWatch: 1, dsynctest.MethodRelease: 1,
+					dsynctest.MethodNotify: 1, dsynctest.MethodWatch: 1, dsynctest.MethodRelease: 1,
 				}
 				for m, n := range d.Commands {
 					if n > want[m] {

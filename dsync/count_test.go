@@ -48,6 +48,7 @@ func TestHeldLocksCost(t *testing.T) {
 					mu.Lock()
 					held = append(held, mu)
 				}
+				time.Sleep(2 * time.Second) // until it listens
 				before := store.Counts()
 				const periods = 100
 				time.Sleep(periods * ttl / 3)

@@ -53,7 +53,7 @@ func TestEveryKeyOfTheDeadIsFreeInTime_B06(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(time.Second)
+		time.Sleep(ttl / 20) // all stand in line, and no heartbeat has been sent
 		before := memory.Counts().Commands[dsynctest.MethodBury]
 		crash()
 		wg.Wait()

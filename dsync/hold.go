@@ -178,6 +178,7 @@ func (h *hold) grant(g *granted) error {
 		h.sharers, h.q.shared = 1, h
 	}
 	h.report(false)
+	h.p.listenLater()
 	if h.q.forced() {
 		h.drain(ErrRevoked) // it asked before that one came
 	}

@@ -125,6 +125,7 @@ func (p *presence) beaten(sent stamp, given []Revocation, a answer[Pulse]) time.
 		close(p.beat)
 		p.beat = make(chan struct{})
 		p.watch.tick(s)
+		p.tickListener()
 		for _, r := range given {
 			delete(p.revoked, r)
 		}

@@ -77,8 +77,7 @@ func (m *Mutex) LockContext(ctx context.Context) error {
 // this process must be unlocked as well, as for Lock. ctx and errors are those of
 // LockContext.
 //
-// A process is told at once if it has a watch (see [Options].Watch), else with its
-// next heartbeat.
+// A process is told at once, where the store can notify it, else with its next heartbeat.
 func (m *Mutex) ForceLock(ctx context.Context) error {
 	w := m.want()
 	w.first = true

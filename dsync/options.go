@@ -66,11 +66,9 @@ type Options struct {
 	// keeps a watch open. Default 0: no key lingers; that of a [Semaphore] never does.
 	Linger time.Duration
 
-	// Watch keeps a watch open as long as the session lives, so that
-	// [Session.Break] and [Mutex.ForceLock] elsewhere reach what it holds at once;
-	// without, a session that neither waits nor observes learns of them with its
-	// next heartbeat. A watch costs the store something: a connection, and a look at
-	// each write. Default false.
+	// Watch keeps a watch open as long as the session lives, which spares the first
+	// wait the time to open one. A watch costs the store something: a connection, and
+	// a look at each write. Default false.
 	Watch bool
 
 	// Retention is how long the store keeps records that are idle. It must exceed

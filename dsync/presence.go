@@ -37,6 +37,8 @@ type presence struct {
 	kept    map[string]keeping  // claims that were left in the store with an end, by id
 	watch   watch
 
+	listener listener
+
 	announced  int64 // the change of the session's observed that the store was told last
 	announcing bool  // somebody tells it, or gave up for good
 }
@@ -211,6 +213,7 @@ func (p *presence) lose(cause error) {
 		delete(s.holds, id)
 	}
 	p.watch.stop()
+	p.stopListening()
 	close(p.over)
 	if errors.Is(cause, ErrClosed) {
 		s.info("dsync: session closed", "session", p.id)

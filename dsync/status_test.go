@@ -395,7 +395,7 @@ func TestStatusInWords(t *testing.T) {
 		seats := status(t, s, "seats")
 		for key, want := range map[string]string{
 			"seats": fmt.Sprintf("seats: semaphore, held, size 7, 2 waiting; as of 2000-01-01T00:00:02.005Z by the store's clock\n"+
-				"  held by pod-1 (process %d on a.example), 3 of 7, token %d, since 2000-01-01T00:00:00.005Z (for 2s), until 2000-01-01T00:00:10.005Z (in 8s, unless renewed)\n"+
+				"  held by pod-1 (process %d on a.example), 3 of 7, token %d, since 2000-01-01T00:00:00.005Z (for 2s), until 2000-01-01T00:00:11.005Z (in 9s, unless renewed)\n"+
 				"  waiting, place 1: process %d on b.example, 5 of 7\n"+
 				"  waiting, place 2: %s, 1 of 7\n", pid, seats.Token, pid, anonymous.ID()),
 			"slot": fmt.Sprintf("slot: mutex, held, 0 waiting; as of 2000-01-01T00:00:02.005Z by the store's clock\n"+

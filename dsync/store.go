@@ -177,6 +177,17 @@ type Store interface {
 	// at once; its callers poll.
 	Watch(ctx context.Context, session string, keys []string, f func(Event)) error
 
+	// Listen calls f, one call at a time, after each Notify of the session, until ctx
+	// ends or the listener breaks, and returns why. It calls f once when it has begun,
+	// and may call it for nothing, merge calls, and miss some. A store that can't
+	// notify returns an error that is errors.ErrUnsupported, at once.
+	Listen(ctx context.Context, session string, f func()) error
+
+	// Notify has f called by whoever listens for the session. It is best effort: that
+	// nobody listens is no error, nor need a call that is lost be one. What the session
+	// is to find must be committed before.
+	Notify(ctx context.Context, session string) error
+
 	// Load reads the state of a key. A key without a record is the zero State
 	// with Key and Now.
 	Load(ctx context.Context, key string) (State, error)

@@ -395,6 +395,7 @@ func TestHundredElections(t *testing.T) {
 				t.Errorf("the first term of election %d is %d", i, tm.Number)
 			}
 		}
+		time.Sleep(2 * time.Second) // until it listens
 		before := store.Counts()
 		time.Sleep(30 * ttl / 3)
 		d := store.Counts().Since(before)

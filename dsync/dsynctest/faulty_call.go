@@ -76,7 +76,7 @@ func sleepOrNil(ctx context.Context, d time.Duration) error {
 // writes reports whether a request of this method may change the store.
 func (m Method) writes() bool {
 	switch m {
-	case MethodWatch, MethodLoad, MethodKeys, MethodMembers, MethodLives, MethodObservers, MethodLine:
+	case MethodWatch, MethodListen, MethodNotify, MethodLoad, MethodKeys, MethodMembers, MethodLives, MethodObservers, MethodLine:
 		return false
 	}
 	return true
@@ -142,6 +142,14 @@ func (f *Faulty) Acquire(ctx context.Context, c dsync.Claim, wait bool, dead []s
 	return call(ctx, f, r, func(ctx context.Context) (dsync.State, error) {
 		return f.store.Acquire(ctx, c, wait, dead, notAfter)
 	})
+}
+
+// Notify implements [dsync.Store].
+func (f *Faulty) Notify(ctx context.Context, session string) error {
+	_, err := call(ctx, f, Request{Method: MethodNotify, Session: session}, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, f.store.Notify(ctx, session)
+	})
+	return err
 }
 
 // Release implements [dsync.Store].

@@ -11,10 +11,26 @@ import (
 // Watch implements [dsync.Store]. Events pass one by one, in order: a delayed
 // one delays those behind it.
 func (f *Faulty) Watch(ctx context.Context, session string, keys []string, fn func(dsync.Event)) error {
+	return f.push(ctx, Request{Method: MethodWatch, Session: session}, fn, func(fn func(dsync.Event)) error {
+		return f.store.Watch(ctx, session, slices.Clone(keys), fn)
+	})
+}
+
+// Listen implements [dsync.Store]. Each call of fn is an event, and passes as those of
+// Watch do.
+func (f *Faulty) Listen(ctx context.Context, session string, fn func()) error {
+	called := func(dsync.Event) { fn() }
+	return f.push(ctx, Request{Method: MethodListen, Session: session}, called, func(fn func(dsync.Event)) error {
+		return f.store.Listen(ctx, session, func() { fn(dsync.Event{}) })
+	})
+}
+
+// push sends the request r, which open executes, and passes what that pushes to fn.
+func (f *Faulty) push(ctx context.Context, r Request, fn func(dsync.Event), open func(func(dsync.Event)) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	fault := f.send(Request{Method: MethodWatch, Session: session}, nil)
+	fault := f.send(r, nil)
 	if fault.Hang > 0 {
 		start := time.Now()
 		defer func() { sleep(f.ctx, fault.Hang-time.Since(start)) }()
@@ -37,9 +53,9 @@ func (f *Faulty) Watch(ctx context.Context, session string, keys []string, fn fu
 			return ctx.Err()
 		}
 	}
-	err := f.store.Watch(ctx, session, slices.Clone(keys), func(e dsync.Event) {
+	err := open(func(e dsync.Event) {
 		if !fault.LoseReply {
-			f.pass(ctx, session, e, fn)
+			f.pass(ctx, r.Session, e, fn)
 		}
 	})
 	if sleepErr := sleepOrNil(ctx, fault.ReplyDelay); sleepErr != nil {

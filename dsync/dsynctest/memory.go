@@ -19,7 +19,7 @@ import (
 // A Memory is made by [NewMemory] and must not be copied. All its methods may
 // be called concurrently.
 type Memory struct {
-	// Polling makes Watch return an error that is [errors.ErrUnsupported], as a
+	// Polling makes Watch and Listen return an error that is [errors.ErrUnsupported], as a
 	// database without change streams does. It must be set before first use.
 	Polling bool
 
@@ -29,6 +29,7 @@ type Memory struct {
 	keys     map[string]*record
 	watches  map[string]map[*watch]bool // by session
 	watched  map[string]map[*watch]bool // by key
+	listens  map[string]map[*watch]bool // by session
 	swept    dsync.SweepState
 	commands map[Method]int
 	writes   int
@@ -43,6 +44,7 @@ func NewMemory() *Memory {
 		keys:     make(map[string]*record),
 		watches:  make(map[string]map[*watch]bool),
 		watched:  make(map[string]map[*watch]bool),
+		listens:  make(map[string]map[*watch]bool),
 		commands: make(map[Method]int),
 	}
 }

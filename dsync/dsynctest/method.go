@@ -18,6 +18,8 @@ const (
 	MethodPublish    Method = "Publish"
 	MethodResize     Method = "Resize"
 	MethodWatch      Method = "Watch"
+	MethodListen     Method = "Listen"
+	MethodNotify     Method = "Notify"
 	MethodLoad       Method = "Load"
 	MethodKeys       Method = "Keys"
 	MethodMembers    Method = "Members"
@@ -28,5 +30,5 @@ const (
 )
 
 // MethodEvent is not a method of the store but the delivery of one event by a
-// Watch. [Faulty] asks about it like about a request.
+// Watch, or of one call by a Listen. [Faulty] asks about it like about a request.
 const MethodEvent Method = "Event"

@@ -87,6 +87,7 @@ func conformance() []conformanceCase {
 		keysCases(),
 		observeCases(),
 		watchCases(),
+		listenCases(),
 		watchKeyCases(),
 		raceCases(),
 		lateCases(),

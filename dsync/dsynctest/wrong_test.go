@@ -29,6 +29,8 @@ type wrong struct {
 	publish    func(context.Context, dsync.Claim, int64, []byte) error
 	resize     func(context.Context, string, dsync.Kind, int64, int64) error
 	watch      func(context.Context, string, []string, func(dsync.Event)) error
+	listen     func(context.Context, string, func()) error
+	notify     func(context.Context, string) error
 	load       func(context.Context, string) (dsync.State, error)
 	keys       func(context.Context, string, string, int) ([]dsync.State, error)
 	members    func(context.Context, ...string) ([]dsync.Member, time.Time, error)
@@ -120,6 +122,20 @@ func (w *wrong) Watch(ctx context.Context, id string, keys []string, f func(dsyn
 		return w.watch(ctx, id, keys, f)
 	}
 	return w.Memory.Watch(ctx, id, keys, f)
+}
+
+func (w *wrong) Listen(ctx context.Context, id string, f func()) error {
+	if w.listen != nil {
+		return w.listen(ctx, id, f)
+	}
+	return w.Memory.Listen(ctx, id, f)
+}
+
+func (w *wrong) Notify(ctx context.Context, id string) error {
+	if w.notify != nil {
+		return w.notify(ctx, id)
+	}
+	return w.Memory.Notify(ctx, id)
 }
 
 func (w *wrong) Load(ctx context.Context, key string) (dsync.State, error) {
@@ -234,6 +250,7 @@ func plants() []plant {
 		wrongKeys(),
 		wrongObserves(),
 		wrongWatches(),
+		wrongListeners(),
 		wrongChanges(),
 		wrongRaces(),
 	)

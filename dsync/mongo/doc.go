@@ -17,15 +17,21 @@
 //
 // Grants are pushed through one change stream per process, opened when somebody
 // waits for the first time. Where there are none (a standalone, FerretDB,
-// missing rights, [Options.NoWatch]) waiters poll.
+// missing rights, [Options.NoWatch]) waiters poll. A process that holds something for
+// longer than a second and has no stream tails a small capped collection, in which
+// others leave a notice when they break its locks.
 //
 // # What it creates, and the rights it needs
 //
-// One collection, created implicitly; nothing else: no index beyond _id, no
-// server parameter, no transaction. The rights find, insert, update, remove and,
-// for pushed grants, changeStream on that collection are enough; to look at what is
-// there, with [Options.ReadOnly], which writes and creates nothing, find is. All
-// commands are part of the Stable API, version 1, strict.
+// One collection, created implicitly, and a capped one of 1 MiB with ".notices" behind
+// its name; nothing else: no index beyond _id, no server parameter, no transaction. The
+// rights find, insert, update, remove and, for pushed grants, changeStream on the first
+// and find, insert, createCollection and convertToCapped on the second are enough, all of
+// which readWrite has; without those on the second a holder learns of force with its next
+// heartbeat. To look at what is there, with
+// [Options.ReadOnly], which writes and creates nothing, find is. All commands but those
+// on the second, which is then done without, are part of the Stable API, version 1,
+// strict.
 //
 // # The collection
 //

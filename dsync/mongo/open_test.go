@@ -32,7 +32,7 @@ func TestOpenRefusesNonsense(t *testing.T) {
 		{"system collection", open(database("app"), &dsyncmongo.Options{Collection: "system.locks"}), "must not begin"},
 		{"dot before collection", open(database("app"), &dsyncmongo.Options{Collection: ".locks"}), "begin or end"},
 		{"dot after collection", open(database("app"), &dsyncmongo.Options{Collection: "locks."}), "begin or end"},
-		{"long namespace", open(database("app"), &dsyncmongo.Options{Collection: strings.Repeat("x", 252)}), "255"},
+		{"long namespace", open(database("app"), &dsyncmongo.Options{Collection: strings.Repeat("x", 244)}), "247"},
 		{"negative TTL", open(database("app"), &dsyncmongo.Options{Options: dsync.Options{TTL: -1}}), "at least 1s"},
 	}
 	for _, tc := range cases {
@@ -96,7 +96,7 @@ func TestOpenAndConnect(t *testing.T) {
 		pool   uint64 // 0: Open
 	}{
 		{"Open", nil, 0},
-		{"Connect", options.Client(), 8},
+		{"Connect", options.Client(), 36},
 		{"Connect with a pool of the caller's size", options.Client().SetMaxPoolSize(3), 3},
 	}
 	for _, tc := range cases {

@@ -26,9 +26,10 @@ type Options struct {
 	// All processes that share locks must use the same. Default "leasehold".
 	Collection string
 
-	// NoWatch does without the change stream: waiters poll, as often as
-	// dsync.Options.Poll says. Each stream costs a connection, and every write to
-	// the replica set passes its filter.
+	// NoWatch does without the change stream, and without listening: waiters poll, as
+	// often as dsync.Options.Poll says, and a holder learns of Break and ForceLock with
+	// its next heartbeat. Each of both costs a connection, and every write to the replica
+	// set passes the filter of a stream.
 	NoWatch bool
 
 	// ReadOnly makes a store, and a session on it, that can look and never write:
@@ -82,9 +83,9 @@ func checkNames(db *mongo.Database, collection string) error {
 		return fmt.Errorf("mongo: collection name %q must not begin with \"system.\", which is the server's", collection)
 	case strings.HasPrefix(collection, ".") || strings.HasSuffix(collection, "."):
 		return fmt.Errorf("mongo: collection name %q must not begin or end with '.'", collection)
-	case len(db.Name())+1+len(collection) > maxNamespace:
+	case len(db.Name())+1+len(collection)+len(noticesSuffix) > maxNamespace:
 		return fmt.Errorf("mongo: database and collection names have %d bytes with the dot between them; they may have %d",
-			len(db.Name())+1+len(collection), maxNamespace)
+			len(db.Name())+1+len(collection), maxNamespace-len(noticesSuffix))
 	}
 	return nil
 }
