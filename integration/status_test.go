@@ -13,6 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/proxy"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 )
 
 // leasehold status of 10,000 keys: its first lines are out when most of the keys were
@@ -98,8 +100,9 @@ func (r *room) manyKeys(n map[string]int) {
 			docs = append(docs, doc)
 		}
 	}
+	all := r.raw().Clone(options.Collection().SetWriteConcern(writeconcern.Majority())) // it is read with that
 	for some := range slices.Chunk(docs, 2_000) {
-		if _, err := r.raw().InsertMany(r.t.Context(), some); err != nil {
+		if _, err := all.InsertMany(r.t.Context(), some); err != nil {
 			r.t.Fatal(err)
 		}
 	}
