@@ -1,10 +1,14 @@
 package integration_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
@@ -71,6 +75,68 @@ func (r *room) explainedByPostgres(t *testing.T, raw bson.Raw) {
 	if ranges != 1 {
 		t.Errorf("%d scans of an index, want one: %v", ranges, raw)
 	}
+}
+
+// A sweep examines what is in its slices, and no entry of the index twice.
+func TestSweepReadsItsSlice(t *testing.T) {
+	const each = 800
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		if s.FerretDB() {
+			lab.Skip(t, s, "explains in another way")
+		}
+		r := newRoom(t, s)
+		var docs []any
+		for i := range each {
+			for _, prefix := range []string{"a", "k", "l", "p", "s", "z"} {
+				docs = append(docs, bson.D{{Key: "_id", Value: fmt.Sprintf("%s/%04d", prefix, i)}, {Key: "at", Value: time.Now()}})
+			}
+		}
+		if _, err := r.raw().InsertMany(t.Context(), docs); err != nil {
+			t.Fatal(err)
+		}
+		mon := newMonitor(r.DB)
+		db := r.Client(t, mon.client()).Database(r.DB)
+		store, err := dsyncmongo.NewStore(t.Context(), db, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sweep(t, store, time.Hour)
+
+		statements, examined := 0, 0
+		for _, c := range mon.commands(nil) {
+			if c.name != "delete" {
+				continue
+			}
+			deletes, _ := c.body.Lookup("deletes").Array().Values()
+			for _, one := range deletes { // explain takes one
+				raw, err := db.RunCommand(t.Context(), bson.D{
+					{Key: "explain", Value: bson.D{{Key: "delete", Value: collection}, {Key: "deletes", Value: bson.A{one}}}},
+					{Key: "verbosity", Value: "executionStats"},
+				}).Raw()
+				if err != nil {
+					t.Fatalf("explain: %v", err)
+				}
+				statements++
+				walk(raw, func(name string, v bson.RawValue) {
+					switch name {
+					case "winningPlan":
+						if plan := v.String(); strings.Contains(plan, "COLLSCAN") {
+							t.Errorf("the collection is scanned: %s", plan)
+						}
+					case "totalKeysExamined":
+						n, _ := v.AsInt64OK()
+						examined += int(n)
+					}
+				})
+			}
+		}
+		// Three kinds of record are ours. Of each statement one
+		// entry more may show that its part is over.
+		if want := 3 * each; examined < want || examined > want+statements {
+			t.Errorf("%d statements examined %d entries of the index, want %d, and at most one more for each", statements, examined, want)
+		}
+		lab.Note(t, "%d statements of delete, %d entries of the index by explain, for %d records", statements, examined, 3*each)
+	})
 }
 
 // walk calls f for every field of doc, at whatever depth.

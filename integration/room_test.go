@@ -17,6 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 )
 
 // collection is the default of dsyncmongo.Options.
@@ -123,10 +124,12 @@ func (r *room) store() dsync.Store {
 	return s
 }
 
-// raw is the collection itself.
+// raw is the collection itself. What is written into it is there for the store, too,
+// which reads what a majority has.
 func (r *room) raw() *mongo.Collection {
 	r.t.Helper()
-	return r.Client(r.t).Database(r.DB).Collection(collection)
+	majority := options.Collection().SetWriteConcern(writeconcern.Majority())
+	return r.Client(r.t).Database(r.DB).Collection(collection, majority)
 }
 
 // load reads a key's state.

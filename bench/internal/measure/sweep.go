@@ -8,6 +8,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/leasehold-go/leasehold/dsync"
 )
@@ -52,7 +53,8 @@ func Sweep(ctx context.Context, t *Target, n int) (Sweeping, error) {
 		}
 		copies = append(copies, append(bson.D{{Key: "_id", Value: "k/order " + rand.Text()}}, record[1:]...))
 	}
-	if _, err := t.DB.Collection("leasehold").InsertMany(ctx, copies, options.InsertMany().SetOrdered(false)); err != nil {
+	all := t.DB.Collection("leasehold", options.Collection().SetWriteConcern(writeconcern.Majority())) // Sweep reads what a majority has
+	if _, err := all.InsertMany(ctx, copies, options.InsertMany().SetOrdered(false)); err != nil {
 		return Sweeping{}, err
 	}
 	time.Sleep(10 * time.Millisecond) // a token has an age, in milliseconds
