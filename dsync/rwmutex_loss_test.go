@@ -298,6 +298,9 @@ func TestReadersAreToldOfLossesOnly(t *testing.T) {
 		defer cancel()
 		for range 2 {
 			rw.RLock() // with a hold of its own
+			if rw.RToken() == 0 {
+				t.Error("a reader holds nothing")
+			}
 			rw.RUnlock()
 		}
 		synctest.Wait()
