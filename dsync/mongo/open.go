@@ -17,7 +17,8 @@ import (
 const (
 	// ownPool has a connection for each command that a session has under way at a time,
 	// which are 32 at most, one for heartbeats, which so never wait for another, one for
-	// the watch, one to listen, and one for what begins or ends a session. They are made when they are needed.
+	// the watch, one to listen, and one for what begins or ends a session. They are made
+	// when they are needed.
 	ownPool = 36
 
 	// disconnectLimit bounds the farewell to a server that may not answer.
@@ -58,8 +59,8 @@ func Open(ctx context.Context, db *mongo.Database, opt *Options) (*dsync.Session
 // Connect is [Open] with a client of its own, so that no slow query of the
 // application stands before a heartbeat in the pool. The client is made from
 // clientOptions and is closed after the session is. Where these don't say otherwise it
-// has at most 36 connections, of which heartbeats always find one, and the application name "leasehold", and the time-outs that
-// its lease needs: it gives up connecting after TTL/12 (1 s to 30 s), checks the servers
+// has at most 36 connections, of which heartbeats always find one, the application name
+// "leasehold", and the time-outs that its lease needs: it gives up connecting after TTL/12 (1 s to 30 s), checks the servers
 // every TTL/6 (500 ms to 10 s), and closes connections that were idle for TTL/2. The
 // database's name is not taken from a connection string.
 func Connect(ctx context.Context, clientOptions *options.ClientOptions, database string, opt *Options) (*dsync.Session, error) {
