@@ -321,6 +321,37 @@ func TestB22DiedWhileOpening(t *testing.T) {
 	})
 }
 
+// B22: what Open tries the server with is not swept while it is at it, whenever somebody
+// sweeps.
+func TestB22SweptWhileOpening(t *testing.T) {
+	t.Parallel()
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		store := r.store()
+		sweeps := 0
+		p := r.proxy()
+		p.Rule(func(c proxy.Command) proxy.Fate {
+			if c.On(r.DB, collection) {
+				sweep(t, store, time.Hour)
+				sweeps++
+			}
+			return proxy.Pass
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		session, err := dsyncmongo.Open(ctx, server.Connect(t, p.URI()).Database(r.DB), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := session.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if sweeps < 20 {
+			t.Errorf("swept %d times, want that before each of Open's commands", sweeps)
+		}
+	})
+}
+
 // What is made for a command that is under way is left alone, however short the
 // retention, and what a process left that died before that command goes in the end.
 func TestStoreSweepsNothingThatIsMade(t *testing.T) {

@@ -33,12 +33,19 @@ type fake struct {
 	hello  bson.D
 	clock  func() time.Time // told in hello, if set
 	mute   bool             // answers nothing at all
+	since  time.Time        // of the last short acquire
 }
 
 // A call is one command that arrived.
 type call struct {
-	name string
-	cmd  bson.Raw
+	name  string
+	cmd   bson.Raw
+	since time.Time // of the last short acquire, up to this one
+}
+
+// shortSince is the time that a short acquire is to be dated by.
+func (c call) shortSince() (at time.Time, ok bool) {
+	return c.cmd.Lookup("updates", "0", "u", "0", "$set", "_", "$cond", "1", "$literal", "at").TimeOK()
 }
 
 // Answers that are none.
@@ -179,6 +186,10 @@ func (f *fake) serve(conn net.Conn) {
 func (f *fake) handle(c call) bson.D {
 	f.mu.Lock()
 	mute := f.mute
+	if at, ok := c.shortSince(); ok {
+		f.since = at
+	}
+	c.since = f.since
 	f.mu.Unlock()
 	if mute {
 		return silent
@@ -238,7 +249,7 @@ func honest(c call) bson.D {
 	case strings.HasSuffix(id, "/short") && about("$short.5"):
 		return value(e("h", bson.A{holder("$short.4", "$mine", 1, token)}), e("t", token), e("y", "mutex"), e("c", 1))
 	case strings.HasSuffix(id, "/short"):
-		return value(e("h", bson.A{append(holder("$short.2", "$mine", 1, 1031)[:4], e("at", time.UnixMilli(1)))}), e("t", int64(1031)), e("y", "mutex"), e("c", 1),
+		return value(e("h", bson.A{append(holder("$short.2", "$mine", 1, 1031)[:4], e("at", c.since))}), e("t", int64(1031)), e("y", "mutex"), e("c", 1),
 			e("place", 1), e("waiting", 1))
 	case c.name == "aggregate":
 		return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", bson.A{bson.D{
@@ -350,5 +361,5 @@ func receive(conn net.Conn) (call, func(bson.D) error, error) {
 		_, err = conn.Write(msg)
 		return err
 	}
-	return call{first.Key(), doc}, reply, nil
+	return call{name: first.Key(), cmd: doc}, reply, nil
 }

@@ -10,10 +10,11 @@ import (
 )
 
 // short tries the short commands on a record that they are for, and each of them
-// with what must keep it from changing anything.
+// with what must keep it from changing anything. The time of what they grant is a late
+// one: it becomes the record's, by which a sweep would find it.
 func (p *prober) short(ctx context.Context) error {
 	id := p.id("short")
-	past, until := time.UnixMilli(1), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+	since, past, until := p.server.now, time.UnixMilli(1), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 	mine := func(claim string) dsync.Claim {
 		return dsync.Claim{Key: "probe", ID: claim, Session: "$mine", Kind: dsync.KindMutex, Weight: 1, Limit: 1}
 	}
@@ -28,7 +29,7 @@ func (p *prober) short(ctx context.Context) error {
 		{"$short.2", probeToken, until, true},
 		{"$short.3", 2 * probeToken, until, false}, // it is held
 	} {
-		ok, err := p.acquireShort(ctx, id, mine(step.claim), step.token, past, step.notAfter)
+		ok, err := p.acquireShort(ctx, id, mine(step.claim), step.token, since, step.notAfter)
 		if err != nil {
 			return failure("probe: acquire", err)
 		}
@@ -40,7 +41,7 @@ func (p *prober) short(ctx context.Context) error {
 	if err != nil {
 		return failure("probe: acquire", err)
 	}
-	if err := acquiredShort(mine("$short.2"), past, st); err != nil {
+	if err := acquiredShort(mine("$short.2"), since, st); err != nil {
 		return wrong("a short acquire", err, st)
 	}
 	for _, step := range []struct {

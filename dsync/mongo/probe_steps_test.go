@@ -171,3 +171,37 @@ func TestProbeFailsWithEachOfItsCommands(t *testing.T) {
 		})
 	}
 }
+
+// What a probe makes is as old as the probe, whatever it tries with it: a Sweep that comes
+// meanwhile, of another process, leaves it alone.
+func TestProbeMakesNothingOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		client := f.client()
+		f.clock = func() time.Time { return time.Now().Add(time.Hour) }
+		f.script(honest)
+		if _, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil); err != nil {
+			t.Fatal(err)
+		}
+		times := make(map[string]int)
+		note := func(command string, at time.Time) {
+			times[command]++
+			if want := f.clock(); !at.Equal(want) {
+				t.Errorf("%s: the record's time is %v, want %v", command, at, want)
+			}
+		}
+		for _, c := range f.took() {
+			if at, ok := c.shortSince(); ok {
+				note("short acquire", at)
+			}
+			if docs, ok := c.cmd.Lookup("documents").ArrayOK(); ok {
+				for _, doc := range must(docs.Values()) {
+					note("insert", doc.Document().Lookup("at").Time())
+				}
+			}
+		}
+		if times["short acquire"] != 4 || times["insert"] != 11 {
+			t.Errorf("got the times of %v, want those of 4 short acquires and 11 records", times)
+		}
+	})
+}
