@@ -35,6 +35,13 @@ func TestPrograms(t *testing.T) {
 				t.Parallel()
 				room <- struct{}{}
 				defer func() { <-room }()
+				defer func() {
+					// A panic has the server cleaned up before it is printed. What the other
+					// programs make of that would come first, and be all that is seen.
+					if e := recover(); e != nil {
+						t.Error(e)
+					}
+				}()
 				program.Run(t, program.World{
 					Prefix: fmt.Sprintf("p%d.", i),
 					Open: func(_ int, set program.Setting, opt dsync.Options) *dsync.Session {
