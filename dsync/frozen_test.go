@@ -139,7 +139,6 @@ func TestNoHeartbeatAfterFreeze(t *testing.T) {
 		s := newSession(t, store, nil)
 		mu := s.Mutex("k")
 		lock(t, mu)
-		lost := mu.Lost()
 		before := store.Counts()
 		synctest.Wait() // the keeper has set its timers
 		s.Freeze(ttl)
@@ -147,7 +146,7 @@ func TestNoHeartbeatAfterFreeze(t *testing.T) {
 		if n := store.Counts().Since(before).Commands[dsynctest.MethodHeartbeat]; n != 0 {
 			t.Errorf("%d heartbeats were sent after the deadline", n)
 		}
-		if !isClosed(lost) {
+		if !isClosed(mu.Lost()) {
 			t.Error("Lost is open")
 		}
 		mu.UnlockContext(background)

@@ -34,6 +34,7 @@ func TestWaiterGoesOnAtOnceAfterALoss(t *testing.T) {
 		if strings.Contains(err.Error(), "last error") {
 			t.Errorf("LockContext: %v, and the store has failed in nothing", err)
 		}
+		synctest.Wait() // for the hook that notes when it was lost
 		if all := registered(); len(all) != 2 || !all[1].Equal(lost) {
 			t.Errorf("registered at %v, want again when the session was lost, at %v", all, lost)
 		}

@@ -274,6 +274,9 @@ func (s *Session) soonest(ids []string, limit time.Duration) time.Duration {
 // await waits for an answer, ctx or the end of the session.
 func await[T any](ctx context.Context, s *Session, ch <-chan answer[T]) (T, error) {
 	var none T
+	if err := ctx.Err(); err != nil {
+		return none, err // though there may be an answer by now
+	}
 	select {
 	case a := <-ch:
 		return a.v, a.err

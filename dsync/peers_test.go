@@ -180,9 +180,11 @@ func TestDeadIsFoundAmongThousands(t *testing.T) {
 			t.Errorf("%d readings of lives and %d of all that is told, want one of each thousand lives, and all of a few alone", slim, full)
 		}
 		k.Release(1)
+		synctest.Wait() // who was dead is read for the log, in the background
 		if err := s.Close(background); err != nil {
 			t.Error(err)
 		}
+		synctest.Wait() // for the log
 		if want := fmt.Sprintf(`session=s%05d host="host of s%05d" pid=%d`, n-1, n-1, n); !strings.Contains(log.String(), want) {
 			t.Errorf("the log does not say who was dead, want %q:\n%s", want, log.String())
 		}

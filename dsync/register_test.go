@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -94,6 +95,7 @@ func TestSessionTakesAnotherIDWhereItsIsTaken(t *testing.T) {
 		if err := s.Close(background); err != nil {
 			t.Error(err)
 		}
+		synctest.Wait() // for the hooks
 		if len(failed) != 2 || !errors.Is(errors.Join(failed...), dsync.ErrSessionExists) {
 			t.Errorf("StoreError told of %v, want the two that were refused", failed)
 		}
