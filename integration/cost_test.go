@@ -134,13 +134,18 @@ func TestCostOfManyLocks(t *testing.T) {
 				mon.reset()
 				const periods = 3
 				time.Sleep(periods * opt.Heartbeat)
-				sent := mon.commands(nil)
+				sent := mon.commands(func(c command) bool { return !aboutNotices(c) })
 				beats := mon.commands(func(c command) bool { return c.id == "s/"+session.ID() })
 				if len(beats) < periods-1 || len(beats) > periods+1 {
 					t.Errorf("%d heartbeats in %d periods", len(beats), periods)
 				}
 				if len(sent) != len(beats) {
 					t.Errorf("commands other than heartbeats: %v", sent)
+				}
+				// To begin with it may find no collection, and make it. Then one is answered after 5 s.
+				listening := mon.commands(aboutNotices)
+				if begins, most := 4, int(periods*opt.Heartbeat/(5*time.Second))+2; len(listening) > begins+most {
+					t.Errorf("commands of a listener: %v, want at most %d and %d to begin with", listening, most, begins)
 				}
 				if log != nil {
 					if w := log.writes(t, ""); w < len(beats)-1 || w > len(beats)+1 {
@@ -149,7 +154,7 @@ func TestCostOfManyLocks(t *testing.T) {
 				}
 				mon.noDuplicates(t)
 				lost.none(t)
-				lab.Note(t, "%d locks taken in %.1f s; then %d commands in %d periods", n, took.Seconds(), len(sent), periods)
+				lab.Note(t, "%d locks taken in %.1f s; then %d commands in %d periods, and %d to listen for notices", n, took.Seconds(), len(sent), periods, len(listening))
 			})
 		}
 	})
@@ -159,7 +164,8 @@ func TestCostOfWaiting(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{ChangeStream: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		holder := warm(t, r.session(quiet()), "awaited")
+		holding := r.session(quiet())
+		holder := warm(t, holding, "awaited")
 		lock(t, holder, 10*time.Second)
 		opt := quiet()
 		opt.Poll = 100 * time.Millisecond // many asks while in line, none of which may write
@@ -176,7 +182,8 @@ func TestCostOfWaiting(t *testing.T) {
 		log := newOplog(t, r)
 		mon.reset()
 		time.Sleep(3 * time.Second)
-		if w := log.writes(t, ""); w != 0 {
+		// The holder's heartbeat is that with which it begins to listen for notices.
+		if w := log.writes(t, "") - log.writes(t, "s/"+holding.ID()); w != 0 {
 			t.Errorf("%d writes while waiting in line, want none", w)
 		}
 		asks := mon.commands(aboutKey)

@@ -106,6 +106,16 @@ func (m *monitor) noDuplicates(t testing.TB) {
 func aboutKey(c command) bool     { return strings.HasPrefix(c.id, "k/") }
 func aboutSession(c command) bool { return strings.HasPrefix(c.id, "s/") }
 
+// aboutNotices: listening, or how it begins. It goes on for as long as anything is held.
+func aboutNotices(c command) bool {
+	for _, field := range []string{c.name, "collection"} {
+		if name, ok := c.body.Lookup(field).StringValueOK(); ok && name == collection+".notices" {
+			return true
+		}
+	}
+	return false
+}
+
 // waits: a change stream that has nothing to say.
 func idleStream(c command) bool { return c.name == "getMore" }
 
