@@ -39,9 +39,10 @@ func newLabs(root string, n int, verbose bool) (labs []lab, remove func(), err e
 
 // test runs go test in the copy, and takes no earlier result for one. Paths are
 // trimmed, so that what no mutant touches is built once and cached for good,
-// wherever the copy is.
+// wherever the copy is. To optimize a mutant and its tests takes longer than they run.
 func (l *lab) test(pkg, pattern, timeout string, flags ...string) (output string, passed bool) {
-	args := append([]string{"test", "-short", "-count=1", "-trimpath", "-vet=off", "-run", pattern, "-timeout", timeout}, flags...)
+	args := append([]string{"test", "-short", "-count=1", "-trimpath", "-vet=off",
+		"-gcflags=-N -l", "-ldflags=-s -w", "-run", pattern, "-timeout", timeout}, flags...)
 	return l.run(append(args, pkg)...)
 }
 
