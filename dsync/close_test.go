@@ -166,3 +166,23 @@ func TestCloseLeavesTheWholeGrace_B29(t *testing.T) {
 		}
 	})
 }
+
+// A fixed lease that runs out while Close waits for its holder is no error of Close.
+func TestCloseDuringTheEndOfALease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		s := newSession(t, memory, nil)
+		l, err := s.Acquire(background, "k", 4*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(500 * time.Millisecond)
+		if _, err := l.Extend(background); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(1700 * time.Millisecond) // 300 ms before its first end, 800 ms before the second
+		if err := s.Close(background); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+}

@@ -66,7 +66,7 @@ func (h *hold) leaseLeft() time.Duration {
 func (h *hold) lapse() {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
-	if !h.lapseLocked() && h.state == held {
+	if !h.lapseLocked() && (h.state == held || h.state == told) {
 		h.timer.Reset(h.leaseLeft()) // extended in the meantime
 	}
 }
