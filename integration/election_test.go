@@ -364,12 +364,12 @@ func TestHundredElections(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		opt := r.short(6 * time.Second)
+		opt := r.short(12 * time.Second) // a try has a sixth of it, on a server that others use
 		opt.Retention = -1
 		opt.Name, opt.App, opt.Meta = "node-1", "v1", map[string]string{"zone": "x"}
 		m := newMonitor(r.DB)
 		sa := r.session(opt, m.client())
-		other := r.session(r.short(6 * time.Second))
+		other := r.session(r.short(12 * time.Second))
 		var first *leader.Election
 		for i := range 100 {
 			e := electionOn(t, sa, fmt.Sprint("election ", i), nil)
