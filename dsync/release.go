@@ -235,12 +235,14 @@ func (h *hold) send(o Outcome, done chan<- error) (err error) {
 			done = nil
 		}
 	}
+	absent, unknown, refused := false, false, false
 	defer func() {
-		h.setRefused(nil)
+		if refused {
+			h.setRefused(nil)
+		}
 		say(err)
 	}()
 	retry := s.backoff()
-	absent, unknown := false, false
 	if err := h.moot(); err != nil {
 		return err
 	}
@@ -267,6 +269,7 @@ func (h *hold) send(o Outcome, done chan<- error) (err error) {
 			}
 		case isAnswer(a.err):
 			s.storeError("Release", a.err)
+			refused = true
 			h.setRefused(a.err)
 			say(a.err)
 			if err := h.pause(nil, retry.next()); err != nil {

@@ -115,44 +115,30 @@ func (s *Session) ListAfter(ctx context.Context, prefix, after string) iter.Seq2
 
 // statuses adds to the states who they are.
 func (s *Session) statuses(ctx context.Context, states []State) ([]Status, error) {
-	const atATime = 1000
 	members := make(map[string]Member)
 	var ids []string
-	read := func() error {
-		if len(ids) == 0 {
-			return nil
+	need := func(id string) {
+		if _, ok := members[id]; !ok {
+			members[id] = Member{}
+			ids = append(ids, id)
 		}
-		found, _, err := s.Members(ctx, ids...)
-		for _, m := range found {
-			members[m.ID] = m
-		}
-		ids = nil
-		return err
-	}
-	need := func(id string) error {
-		if _, ok := members[id]; ok {
-			return nil
-		}
-		members[id] = Member{}
-		if ids = append(ids, id); len(ids) < atATime {
-			return nil
-		}
-		return read()
 	}
 	for _, st := range states {
 		for _, h := range st.Holders {
-			if err := need(h.Session); err != nil {
-				return nil, err
-			}
+			need(h.Session)
 		}
 		for _, w := range st.Ahead {
-			if err := need(w.Session); err != nil {
-				return nil, err
-			}
+			need(w.Session)
 		}
 	}
-	if err := read(); err != nil {
-		return nil, err
+	if len(ids) > 0 { // without ids it would be all
+		found, _, err := s.Members(ctx, ids...)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range found {
+			members[m.ID] = m
+		}
 	}
 	all := make([]Status, 0, len(states))
 	for _, st := range states {

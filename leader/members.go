@@ -3,7 +3,6 @@ package leader
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -95,17 +94,17 @@ func (e *Election) members(ctx context.Context, st dsync.State) (members []Membe
 
 // alive reads which of the sessions live, and who they are.
 func (e *Election) alive(ctx context.Context, ids []string) (map[string]dsync.Member, error) {
-	const atATime = 1000
 	alive := make(map[string]dsync.Member)
-	for some := range slices.Chunk(ids, atATime) {
-		found, now, err := e.s.Members(ctx, some...)
-		if err != nil {
-			return nil, err
-		}
-		for _, m := range found {
-			if !m.Dead && now.Before(m.At.Add(m.TTL)) {
-				alive[m.ID] = m
-			}
+	if len(ids) == 0 { // without ids it would be all of the store
+		return alive, nil
+	}
+	found, now, err := e.s.Members(ctx, ids...)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range found {
+		if !m.Dead && now.Before(m.At.Add(m.TTL)) {
+			alive[m.ID] = m
 		}
 	}
 	return alive, nil
