@@ -88,34 +88,21 @@ func (p *presence) stopListening() {
 // repeated, and be for nothing.
 func (p *presence) listen(ctx context.Context) {
 	s := p.s
-	retry := s.backoff()
-	for {
-		opened := stampNow()
-		err := s.store.Listen(ctx, p.id, func() {
+	err := s.reopen(ctx, "Listen", func() error {
+		return s.store.Listen(ctx, p.id, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if ctx.Err() == nil {
 				p.inquire()
 			}
 		})
-		if ctx.Err() != nil {
-			return
-		}
-		if errors.Is(err, errors.ErrUnsupported) {
-			s.mu.Lock()
-			p.listener.unsupported = true
-			p.stopListening()
-			s.mu.Unlock()
-			s.info("dsync: the store can't notify; who breaks a lock of this session waits for its next heartbeat", "why", err)
-			return
-		}
-		s.storeError("Listen", err)
-		if opened.elapsed() > retry.cap {
-			retry.reset() // as of a watch
-		}
-		if s.sleep(ctx, retry.next()) != nil {
-			return
-		}
+	})
+	if err != nil {
+		s.mu.Lock()
+		p.listener.unsupported = true
+		p.stopListening()
+		s.mu.Unlock()
+		s.info("dsync: the store can't notify; who breaks a lock of this session waits for its next heartbeat", "why", err)
 	}
 }
 

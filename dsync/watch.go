@@ -173,37 +173,51 @@ func (p *presence) forgetKept() {
 // the ready event makes every waiter ask again for what was missed.
 func (p *presence) run(ctx context.Context) {
 	s := p.s
-	retry := s.backoff()
-	for {
+	err := s.reopen(ctx, "Watch", func() error {
 		s.mu.Lock()
 		keys := slices.Collect(maps.Keys(p.watch.observers))
 		s.mu.Unlock()
-		opened := stampNow()
 		err := s.store.Watch(ctx, p.id, keys, func(e Event) {
 			p.event(ctx, e)
 			runtime.Gosched() // to who was woken, who need not wait until this goroutine has asked for more
 		})
-		if ctx.Err() != nil {
-			return
-		}
 		s.mu.Lock()
-		p.watch.ready = false
-		if errors.Is(err, errors.ErrUnsupported) {
-			p.watch.unsupported = true
-			p.watch.stop()
+		defer s.mu.Unlock()
+		if ctx.Err() == nil {
+			p.watch.ready = false
 		}
+		return err
+	})
+	if err != nil {
+		s.mu.Lock()
+		p.watch.unsupported = true
+		p.watch.stop()
 		s.mu.Unlock()
-		if errors.Is(err, errors.ErrUnsupported) {
-			s.info("dsync: the store can't push; waiters poll", "why", err)
-			return
+		s.info("dsync: the store can't push; waiters poll", "why", err)
+	}
+}
+
+// reopen calls open, which blocks for as long as the store pushes, until ctx ends, and
+// anew after each break. An error is that the store can't push: ErrUnsupported.
+func (s *Session) reopen(ctx context.Context, op string, open func() error) error {
+	retry := s.backoff()
+	for {
+		opened := stampNow()
+		err := open()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, errors.ErrUnsupported):
+			return err
 		}
-		s.storeError("Watch", err)
+		s.storeError(op, err)
 		if opened.elapsed() > retry.cap {
-			// Only one that has lived: each that opens has every waiter ask again.
+			// Only one that has lived: each that opens has every waiter ask again, or a
+			// heartbeat sent.
 			retry.reset()
 		}
 		if s.sleep(ctx, retry.next()) != nil {
-			return
+			return nil
 		}
 	}
 }
