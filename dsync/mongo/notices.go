@@ -52,7 +52,8 @@ func (s *Store) Listen(ctx context.Context, session string, f func()) error {
 	for first := true; ; first = false {
 		cursor, err := s.openNotices(ctx, session)
 		if errors.Is(err, errNoNotices) {
-			if err = s.makeNotices(ctx); err == nil {
+			// There is nothing to tail without a notice, if it is for nobody.
+			if err = s.insertNotice(ctx, ""); err == nil {
 				cursor, err = s.openNotices(ctx, session)
 			}
 		}
@@ -92,13 +93,9 @@ func (s *Store) openNotices(ctx context.Context, session string) (*mongo.Cursor,
 
 // tail calls f for what the cursor returns until it is old, ctx ends or it breaks.
 func tail(ctx context.Context, cursor *mongo.Cursor, f func()) error {
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = cursor.Close(ctx)
-	}()
+	defer closeCursor(ctx, cursor)
 	for opened := time.Now(); time.Since(opened) < noticesAge; {
-		more, err := nextNotice(ctx, cursor)
+		more, err := next(ctx, cursor)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -111,39 +108,17 @@ func tail(ctx context.Context, cursor *mongo.Cursor, f func()) error {
 	return nil
 }
 
-// nextNotice waits for one answer, as next does for a change stream.
-func nextNotice(ctx context.Context, cursor *mongo.Cursor) (more bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, awaitLimit+watchLimit)
-	defer cancel()
-	if cursor.TryNext(ctx) {
-		return true, nil
-	}
-	if err := cursor.Err(); err != nil {
-		return false, err
-	}
-	if cursor.ID() == 0 {
-		return false, errors.New("the server ended the cursor")
-	}
-	return false, nil
-}
-
-// makeNotices makes the collection, and a notice for nobody, without which there is nothing
-// to tail.
-func (s *Store) makeNotices(ctx context.Context) error {
-	_, err := s.run(ctx, bson.D{e("create", s.notices()), e("capped", true), e("size", noticesSize)})
-	if err != nil && !hasCode(err, codeNamespaceExists) {
-		return err
-	}
-	return s.insertNotice(ctx, "")
-}
-
+// insertNotice makes the collection if it is missing, since an insert would make one that
+// is not capped, and inserts a notice for the session.
 func (s *Store) insertNotice(ctx context.Context, session string) error {
-	_, err := s.run(ctx, bson.D{e("insert", s.notices()), e("documents", bson.A{bson.D{e("to", session)}})})
+	_, err := s.run(ctx, bson.D{e("create", s.notices()), e("capped", true), e("size", noticesSize)})
+	if err == nil || hasCode(err, codeNamespaceExists) {
+		_, err = s.run(ctx, bson.D{e("insert", s.notices()), e("documents", bson.A{bson.D{e("to", session)}})})
+	}
 	return err
 }
 
-// Notify implements [dsync.Store] with an insert into the collection of Listen, which it
-// makes if it is missing: an insert would make one that is not capped.
+// Notify implements [dsync.Store] with an insert into the collection of Listen.
 func (s *Store) Notify(ctx context.Context, session string) error {
 	switch {
 	case s.readOnly:
@@ -151,11 +126,7 @@ func (s *Store) Notify(ctx context.Context, session string) error {
 	case s.noWatch || s.server.portable:
 		return nil // nobody who shares the store can listen, or is meant to
 	}
-	_, err := s.run(ctx, bson.D{e("create", s.notices()), e("capped", true), e("size", noticesSize)})
-	if err == nil || hasCode(err, codeNamespaceExists) {
-		err = s.insertNotice(ctx, session)
-	}
-	if err != nil {
+	if err := s.insertNotice(ctx, session); err != nil {
 		return failure("notify", err)
 	}
 	return nil

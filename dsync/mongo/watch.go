@@ -51,11 +51,7 @@ func (s *Store) Watch(ctx context.Context, session string, keys []string, f func
 	if err != nil {
 		return s.unwatched(err)
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = stream.Close(ctx) // the server would drop the idle cursor by itself, after ten minutes
-	}()
+	defer closeCursor(ctx, stream)
 	f(dsync.Event{Type: dsync.EventReady})
 
 	for {
@@ -122,11 +118,27 @@ func streamPipeline(session string, watched map[string]bool) mongo.Pipeline {
 	}
 }
 
+// pushed is a change stream, or the cursor of Listen.
+type pushed interface {
+	TryNext(context.Context) bool
+	Err() error
+	ID() int64
+	Close(context.Context) error
+}
+
+// closeCursor says farewell: the server would drop the idle cursor by itself, after ten
+// minutes.
+func closeCursor(ctx context.Context, stream pushed) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = stream.Close(ctx)
+}
+
 // next waits for one answer, with or without an event. It has a deadline of its
 // own so that a connection that died without a word is noticed; the driver's
 // Next would wait on it for ever, and would end the stream of a client that has a
 // time-out whenever nothing happens for that long.
-func next(ctx context.Context, stream *mongo.ChangeStream) (more bool, err error) {
+func next(ctx context.Context, stream pushed) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, awaitLimit+watchLimit)
 	defer cancel()
 	if stream.TryNext(ctx) {
@@ -136,7 +148,7 @@ func next(ctx context.Context, stream *mongo.ChangeStream) (more bool, err error
 		return false, err
 	}
 	if stream.ID() == 0 {
-		return false, errors.New("the server ended the change stream")
+		return false, errors.New("the server ended the cursor")
 	}
 	return false, nil
 }
