@@ -41,3 +41,11 @@ func (h *hold) over() context.Context {
 	defer h.s.mu.Unlock()
 	return h.scope()
 }
+
+// endedContext returns a context made from ctx that has ended, as that of what is not held
+// has.
+func endedContext(ctx context.Context) context.Context {
+	c, cancel := context.WithCancelCause(ctx)
+	cancel(ErrLost)
+	return c
+}

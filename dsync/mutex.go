@@ -193,9 +193,7 @@ func (m *Mutex) Lost() <-chan struct{} {
 func (m *Mutex) Context(ctx context.Context) (_ context.Context, cancel context.CancelFunc) {
 	h := m.hold()
 	if h == nil {
-		c, cancel := context.WithCancelCause(ctx)
-		cancel(ErrLost)
-		return c, func() {}
+		return endedContext(ctx), func() {}
 	}
 	c, end := h.context(ctx)
 	return c, func() { end(context.Canceled) }

@@ -124,9 +124,7 @@ func (p *portions) context(ctx context.Context) (context.Context, context.Cancel
 // scope returns the context that ends when lost tells. p.mu must be held.
 func (p *portions) scope() context.Context {
 	if len(p.list) == 0 {
-		ended, cancel := context.WithCancelCause(context.Background())
-		cancel(ErrLost)
-		return ended
+		return endedContext(context.Background())
 	}
 	if p.ctx == nil {
 		p.ctx, p.end = context.WithCancelCause(context.Background())

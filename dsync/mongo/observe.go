@@ -45,9 +45,7 @@ func (s *Store) Observers(ctx context.Context, key, after string, n int) ([]dsyn
 		{e("$match", append(bson.D{e("_id", behind), e("obs", key)}, living()...))},
 		{e("$sort", bson.D{e("_id", 1)})},
 		{e("$limit", n)},
-		{e("$project", bson.D{
-			e("at", 1), e("ttl", 1), e("name", 1), e("host", 1), e("pid", 1), e("app", 1), e("meta", 1),
-		})},
+		{e("$project", append(bson.D{e("at", 1), e("ttl", 1)}, shown()...))},
 	}, bson.D{e("batchSize", n+1)}, false)) // all in one batch: what a session shows is some KiB at most
 	var found []sessionRecord
 	if err == nil {
@@ -56,11 +54,7 @@ func (s *Store) Observers(ctx context.Context, key, after string, n int) ([]dsyn
 	if err != nil {
 		return nil, failure("observers", err)
 	}
-	var m []dsync.Member
-	for _, r := range found {
-		m = append(m, r.member())
-	}
-	return m, nil
+	return members(found), nil
 }
 
 // Line implements [dsync.Store]: 10,000 claims are about 1 MB.

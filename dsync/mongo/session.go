@@ -151,12 +151,25 @@ func (s *Store) Members(ctx context.Context, ids ...string) ([]dsync.Member, tim
 	if len(ids) > 0 {
 		find = []bson.D{named(ids)}
 	}
-	return s.sessions(ctx, "members", find, append(life(), e("name", 1), e("host", 1), e("pid", 1), e("app", 1), e("meta", 1)))
+	return s.sessions(ctx, "members", find, append(life(), shown()...))
 }
 
 // Lives implements [dsync.Store].
 func (s *Store) Lives(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
 	return s.sessions(ctx, "lives", []bson.D{named(ids)}, life())
+}
+
+// shown are the fields that only people read.
+func shown() bson.D {
+	return bson.D{e("name", 1), e("host", 1), e("pid", 1), e("app", 1), e("meta", 1)}
+}
+
+// members are those of the records.
+func members(records []sessionRecord) (m []dsync.Member) {
+	for _, r := range records {
+		m = append(m, r.member())
+	}
+	return m
 }
 
 // life is what tells whether a session lives.
@@ -176,11 +189,7 @@ func (s *Store) sessions(ctx context.Context, op string, find []bson.D, project 
 	if err != nil {
 		return nil, time.Time{}, failure(op, err)
 	}
-	var m []dsync.Member
-	for _, found := range r.Found {
-		m = append(m, found.member())
-	}
-	return m, r.Now, nil
+	return members(r.Found), r.Now, nil
 }
 
 // living is the condition that a session is alive.
