@@ -6,7 +6,7 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// BenchmarkCrowd is a release of a key for which 1,000 sessions are in line: the median
+// BenchmarkCrowd is a release of a key for which 1,000 sessions are in the queue: the median
 // of the time until the next has it, and all commands that anybody sends for it. It
 // has no heartbeats and no polls in it.
 func BenchmarkCrowd(b *testing.B) {

@@ -17,7 +17,7 @@ import (
 func BenchmarkContended(b *testing.B) {
 	onEach(b, func(b *testing.B, to *measure.Target) {
 		b.Run("handed on", func(b *testing.B) { contend(b, to, dsync.Options{Retention: -1}) })
-		b.Run("granted by the store", func(b *testing.B) { contend(b, to, dsync.Options{Retention: -1, Turn: -1}) })
+		b.Run("granted by the store", func(b *testing.B) { contend(b, to, dsync.Options{Retention: -1, HandOffTime: -1}) })
 	})
 }
 
@@ -41,17 +41,17 @@ func contend(b *testing.B, to *measure.Target, opt dsync.Options) {
 
 // BenchmarkHandOff is from the call of Unlock to the next of 2, 8 and 64 processes
 // having the key, the median; where there is a server beside a raw majority write and
-// the arrival of its event, in turn, in one loop.
+// the notice that follows it, in turn, in one loop.
 func BenchmarkHandOff(b *testing.B) {
 	onEach(b, func(b *testing.B, to *measure.Target) {
 		for _, n := range []int{2, 8, 64} {
 			b.Run(fmt.Sprint(n), func(b *testing.B) {
-				handOff(b, to, &measure.Mutexes{Target: to, Options: dsync.Options{Retention: -1}}, n, "by-write-and-event",
+				handOff(b, to, &measure.Mutexes{Target: to, Options: dsync.Options{Retention: -1}}, n, "by-write-and-notice",
 					func(r *measure.Raw) measure.Op {
 						if err := r.Read(b.Context(), to); err != nil {
 							b.Fatal(err)
 						}
-						return r.WriteAndEvent
+						return r.WriteAndNotice
 					})
 			})
 		}
@@ -92,9 +92,9 @@ func handOff(b *testing.B, to *measure.Target, sys measure.System, n int, metric
 	}
 }
 
-// BenchmarkRawWriteAndEvent is a raw majority write and the arrival of its event at a
-// change stream.
-func BenchmarkRawWriteAndEvent(b *testing.B) {
+// BenchmarkRawWriteAndNotice is a raw majority write and the arrival of the notice that
+// follows it, through a capped collection.
+func BenchmarkRawWriteAndNotice(b *testing.B) {
 	onEach(b, func(b *testing.B, to *measure.Target) {
 		if to.DB == nil {
 			b.Skip("of a server")
@@ -104,7 +104,7 @@ func BenchmarkRawWriteAndEvent(b *testing.B) {
 			b.Fatal(err)
 		}
 		for b.Loop() {
-			do(b, r.WriteAndEvent)
+			do(b, r.WriteAndNotice)
 		}
 	})
 }

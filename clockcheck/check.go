@@ -6,20 +6,21 @@ import (
 	"fmt"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// Check measures how far the host's clock is from that of the server that client
-// leads to (the primary, a mongos, a standalone), and with [Options].Servers from
-// that of every server whose clock can come to matter. A nil opt is all defaults.
+// Check measures the difference between the host's clock and that of the server that
+// client talks to (the primary, a mongos, a standalone); with [Options].Servers, also
+// that of every other server whose clock can come to matter. A nil opt means all
+// defaults.
 //
-// It fails with an error that is [ErrOffset] or [ErrUndecided] if the clock is
-// not certainly within [Options].Limit of every server that was measured, and
-// with one that is [ErrStepped] if a clock was stepped meanwhile. Where the
-// result could be had, it is returned with ErrOffset and ErrUndecided too.
-// Any other error says that nothing was measured: the server that client leads to
-// did not answer, ctx has ended, or opt is nonsense. Another server that did not
-// answer is no error; see [Result].Unmeasured.
+// The error is [ErrOffset] or [ErrUndecided] if the host's clock is not certainly
+// within [Options].Limit of every server that was measured; the result is complete
+// then. It is [ErrStepped] if a clock was stepped during the check. Any other error
+// means that nothing was measured: the server that client talks to did not answer, ctx
+// ended, or opt is invalid. It is no error if one of the other servers did not answer;
+// see [Result].Unmeasured.
 //
 // ctx bounds the whole check, [Options].Timeout each server's part of it. A
 // session that ctx carries is not used. Check may be called concurrently.
@@ -38,7 +39,7 @@ type check struct {
 }
 
 func run(ctx context.Context, client *mongo.Client, opt Options) (Result, error) {
-	// Within the caller's transaction hello would be refused, and end it.
+	// Within the caller's transaction the server would refuse hello and abort it.
 	ctx = mongo.NewSessionContext(ctx, nil)
 	c := &check{opt: opt, host: newHostClock(opt.read, opt.DriftRate)}
 	own, err := c.measure(ctx, client)
@@ -50,33 +51,33 @@ func run(ctx context.Context, client *mongo.Client, opt Options) (Result, error)
 		var others []*measured
 		others, missing = c.others(ctx, own)
 		all = append(all, others...)
-		if err := over(ctx); err != nil {
-			return Result{}, failure(cause(ctx, err))
+		if err := ended(ctx); err != nil {
+			return Result{}, failure(withCause(ctx, err))
 		}
 	}
 	return c.conclude(all, missing)
 }
 
-// A measured is a server that has answered, and the host's wall clock when it
-// had: by the time that the last of others has answered, or has not, drift
-// would be due.
+// A measured is one server's estimate, with the host's wall clock at the moment when
+// that server had been measured. Comparing with the wall clock only when all servers
+// are done would widen the bound by the drift until then.
 type measured struct {
 	addr string
 	hello
 	estimate
 
-	wall interval // less the monotonic clock
+	wall interval // the wall clock less the monotonic clock, at done
 	done time.Duration
 	now  time.Time
 }
 
-// rounds is how many times as many samples as asked for may be taken when the
-// client spreads them over several servers.
+// rounds limits the requests to that many times [Options].Samples where the client
+// spreads them over several servers.
 const rounds = 4
 
-// measure samples the server that client leads to. Samples of another server, to
-// which a fail-over or a choice among routers leads, are kept apart; the first
-// server that has answered often enough is returned.
+// measure samples the server that client talks to. After a fail-over, or with several
+// mongos, a request may reach another server; the samples are kept per server, and the
+// first server with enough of them is returned.
 func (c *check) measure(ctx context.Context, client *mongo.Client) (*measured, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opt.Timeout)
 	defer cancel()
@@ -92,11 +93,11 @@ func (c *check) measure(ctx context.Context, client *mongo.Client) (*measured, e
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
-			return nil, cause(ctx, ctx.Err())
+			return nil, withCause(ctx, ctx.Err())
 		}
 		s, h, err := c.ask(ctx, client)
 		if err != nil {
-			return nil, cause(ctx, err)
+			return nil, withCause(ctx, err)
 		}
 		m := servers[h.process()]
 		if m == nil {
@@ -104,14 +105,14 @@ func (c *check) measure(ctx context.Context, client *mongo.Client) (*measured, e
 			servers[h.process()] = m
 		}
 		m.addr, m.hello = h.Me, h
-		if moved := m.add(s, c.opt.DriftRate); moved != 0 {
-			// The host's wall clock and the server's are counted from the monotonic
-			// clock: if it stood still, the wall clock has moved away from it as well.
+		if stepped := m.add(s, c.opt.DriftRate); stepped != 0 {
+			// The samples also contradict each other if the host's monotonic clock stood
+			// still, as in a suspend. Then the wall clock has moved away from it, too.
 			in, at, _ := c.host.wall()
-			if own := c.host.moved(in, at); own != 0 {
+			if own := c.host.stepped(in, at); own != 0 {
 				return nil, &StepError{Host: true, By: own}
 			}
-			return nil, &StepError{Server: m.addr, By: moved}
+			return nil, &StepError{Server: m.addr, By: stepped}
 		}
 		if best == nil || m.n > best.n {
 			best = m
@@ -126,9 +127,9 @@ func (c *check) measure(ctx context.Context, client *mongo.Client) (*measured, e
 
 // phase returns how long to wait before sample i, so that samples are sent at
 // evenly spread fractions of a millisecond. A server truncates its clock to
-// milliseconds, so a sample just after its clock has ticked bounds it well from
-// below, and one just before the next tick from above; samples that are whole
-// milliseconds apart would all say the same.
+// milliseconds: a sample just after a tick gives a tight lower bound, one just before
+// the next tick a tight upper bound. Samples that are whole milliseconds apart would all
+// give the same bound.
 func (c *check) phase(first time.Duration, i int) time.Duration {
 	target := first + truncation*time.Duration(i)/time.Duration(c.opt.Samples)
 	wait := (target - c.host.before()) % truncation
@@ -138,24 +139,154 @@ func (c *check) phase(first time.Duration, i int) time.Duration {
 	return wait
 }
 
-// over returns why ctx has ended, if it has: also when its deadline has come and
-// its own timer has not fired yet, which the driver's timers may be ahead of.
-func over(ctx context.Context) error {
+// A hello is what a server says about itself. The command needs no privilege and is
+// part of the Stable API.
+type hello struct {
+	SetName string   `bson:"setName"`
+	Me      string   `bson:"me"`
+	Hosts   []string `bson:"hosts"` // members that can become primary; passives and arbiters are listed elsewhere
+	Msg     string   `bson:"msg"`
+	Version struct {
+		Process bson.ObjectID `bson:"processId"`
+	} `bson:"topologyVersion"`
+	Connection int64 `bson:"connectionId"`
+}
+
+func (h *hello) router() bool { return h.Msg == "isdbgrid" }
+
+// process identifies the server process that answered. Samples of two servers behind
+// the same client must never be intersected. A server without a process id (it is not
+// MongoDB 4.4 or later) is identified by the connection, which leads to one server.
+func (h *hello) process() string {
+	if h.Version.Process.IsZero() {
+		return fmt.Sprint(h.Me, "#", h.Connection)
+	}
+	return h.Me + "/" + h.Version.Process.Hex()
+}
+
+// farthest is the greatest difference that is measured; it keeps the arithmetic within
+// a time.Duration. A clock that is farther off was never set.
+const farthest = 100 * 365 * 24 * time.Hour
+
+// ask takes one sample of the server that the client talks to.
+func (c *check) ask(ctx context.Context, client *mongo.Client) (sample, hello, error) {
+	var s sample
+	var h hello
+	s.sent = c.host.before()
+	raw, err := client.Database("admin").RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Raw()
+	s.got = c.host.after()
+	if err != nil {
+		return s, h, err
+	}
+	if err := bson.Unmarshal(raw, &h); err != nil {
+		return s, h, fmt.Errorf("decode the reply: %w", err)
+	}
+	now, ok := raw.Lookup("localTime").TimeOK()
+	if !ok {
+		return s, h, errors.New("the server's reply to hello has no localTime")
+	}
+	s.server = now.Sub(c.host.base)
+	if s.server.Abs() > farthest {
+		return s, h, fmt.Errorf("the server's clock says %v and the host's %v: one of them was never set",
+			now.UTC().Format(time.RFC3339), c.host.base.UTC().Format(time.RFC3339))
+	}
+	return s, h, nil
+}
+
+// conclude computes the result. The difference between a server's clock and the wall
+// clock is that of the moment when that server had been measured; the spread of the
+// servers is that of the moment when the last one had been.
+func (c *check) conclude(all []*measured, missing []Unmeasured) (Result, error) {
+	wall, at, _ := c.host.wall()
+	if by := c.host.stepped(wall, at); by != 0 {
+		return Result{}, &StepError{Host: true, By: by}
+	}
+	r := Result{Unmeasured: missing}
+	var last time.Duration
+	for _, m := range all {
+		s := Server{Addr: m.addr, At: m.now, RTT: m.rtt, Samples: m.n}
+		s.Offset, s.Bound = m.later(m.done, c.opt.DriftRate).minus(m.wall).middle()
+		r.Servers = append(r.Servers, s)
+		last = max(last, m.done)
+	}
+	var clocks []interval
+	for _, m := range all {
+		clocks = append(clocks, m.later(last, c.opt.DriftRate))
+	}
+	own := r.Servers[0]
+	r.At, r.Offset, r.Bound, r.RTT = own.At, own.Offset, own.Bound, own.RTT
+	r.Spread, r.SpreadBound = spread(clocks).middle()
+	return r, c.judge(r)
+}
+
+// spread returns the greatest difference between two of the clocks.
+func spread(clocks []interval) interval {
+	var s interval
+	for i, a := range clocks {
+		for j, b := range clocks {
+			if i != j {
+				d := a.minus(b)
+				s = interval{max(s.lo, d.lo), max(s.hi, d.hi)}
+			}
+		}
+	}
+	return s
+}
+
+// judge returns the gravest finding as an error: the largest offset that is certainly
+// beyond the limit, else a server's clock that was stepped, else the widest bound that
+// leaves the question open.
+func (c *check) judge(r Result) error {
+	var off *OffsetError
+	var undecided *UndecidedError
+	for _, s := range r.Servers {
+		if c.opt.NoLimit {
+			break
+		}
+		size := s.Offset.Abs()
+		switch {
+		case size-s.Bound > c.opt.Limit:
+			if off == nil || size > off.Offset.Abs() {
+				off = &OffsetError{Server: s.Addr, Offset: s.Offset, Bound: s.Bound, Limit: c.opt.Limit}
+			}
+		case size+s.Bound > c.opt.Limit:
+			if undecided == nil || s.Bound > undecided.Bound {
+				undecided = &UndecidedError{Server: s.Addr, Offset: s.Offset, Bound: s.Bound, Limit: c.opt.Limit}
+			}
+		}
+	}
+	if off != nil {
+		return off
+	}
+	for _, u := range r.Unmeasured {
+		if errors.Is(u.Err, ErrStepped) {
+			return u.Err
+		}
+	}
+	if undecided != nil {
+		return undecided
+	}
+	return nil
+}
+
+// ended returns ctx.Err(), or DeadlineExceeded if the deadline has passed and ctx's own
+// timer has not fired yet: the driver's timers may fire first.
+func ended(ctx context.Context) error {
 	if end, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(end) {
 		return context.DeadlineExceeded
 	}
 	return ctx.Err()
 }
 
-// cause adds to an error of a call with ctx why ctx has ended, if it has.
-func cause(ctx context.Context, err error) error {
+// withCause adds the cause of ctx to err if ctx has ended.
+func withCause(ctx context.Context, err error) error {
 	if why := context.Cause(ctx); why != nil && !errors.Is(err, why) {
 		return fmt.Errorf("%w: %w", err, why)
 	}
 	return err
 }
 
-// failure is the error of a check that measured nothing.
+// failure wraps the error of a check that measured nothing.
 func failure(err error) error {
 	if errors.Is(err, ErrStepped) {
 		return err

@@ -1,5 +1,5 @@
-// Package clockcheck tells how far the host's clock is from the clocks of a
-// MongoDB deployment, with a bound within which the truth is certain.
+// Package clockcheck measures the difference between the host's clock and the clocks
+// of a MongoDB deployment, each with a bound on the error.
 //
 //	result, err := clockcheck.Check(ctx, client, nil)
 //	if err != nil {
@@ -7,48 +7,48 @@
 //	}
 //	log.Print(result)
 //
-// A program that stamps its data with its host's clock calls [Check] when it
-// starts and refuses to run if the clock is off, or has a [Monitor] that tells it
+// A program that timestamps its data with its host's clock calls [Check] when it
+// starts and refuses to run if the clock is off, or runs a [Monitor], which reports
 // when the clock leaves the limit. The locks and elections of this module don't
 // depend on hosts' clocks. What can shorten one of their leases is a fail-over to
 // a server whose clock is ahead: [Result].Spread, measured with [Options].Servers,
-// says how far those are apart.
+// is the greatest difference between two servers' clocks.
 //
 // # The bound
 //
 // A server answers the command hello with its clock, truncated to milliseconds. It
-// has read its clock after the command was sent and before the answer came, so one
-// answer bounds the difference of the clocks from both sides, whatever part of
-// the round trip either way took. Several answers, at different fractions of a
-// millisecond, are intersected, each widened by what the clocks may have drifted
-// apart since. So the bound is about half of the fastest round trip plus an eighth
-// of a millisecond; the error is usually much less.
+// reads its clock after the command was sent and before the answer arrives, so one
+// answer bounds the difference of the clocks from both sides, however the round trip
+// divides between the two directions. Several answers, at different fractions of a
+// millisecond, are intersected, each widened by how far the clocks may have drifted
+// apart since. The bound is therefore about half of the fastest round trip plus an
+// eighth of a millisecond; the error is usually much less.
 //
-// The time between is measured by the host's monotonic clock, and the host's wall
-// clock is compared with that at the start and at the end: if it was stepped
-// meanwhile, or the machine was suspended, the check fails with [ErrStepped]. It
-// does as well when answers have nothing in common, which only a step of the
-// server's clock explains.
+// The time in between is measured by the host's monotonic clock, and the host's wall
+// clock is compared with it at the start and at the end. If the wall clock was stepped
+// in between, or the machine was suspended, the check fails with [ErrStepped]. It
+// also fails so if the answers of a server contradict each other, which only a step of
+// that server's clock explains.
 //
-// The truth is outside of the bound only if a server's clock runs wrong by more
-// than [Options].DriftRate, or is stepped, during the check, by less than its
-// answers resolve (2 ms and two round trips at most, usually far less);
-// then by at most that step. Steps of the host's clock are seen down to some
+// The truth can lie outside of the bound only if a server's clock runs wrong by more
+// than [Options].DriftRate, or is stepped during the check by less than its answers
+// resolve (at most 2 ms and two round trips, usually far less). It is then
+// outside by at most that step. Steps of the host's clock are detected down to some
 // microseconds (on Windows, whose clocks tick every 15.6 ms, to some tens of
 // milliseconds).
 //
 // # What it costs
 //
-// Eight hello commands ([Options].Samples) on the client's own connection, which
-// take some 10 ms where the server is near; up to four times as many if the client
-// spreads them over several mongos. With [Options].Servers each further server
-// has two connections made and closed, one of them the driver's own monitor's, and
-// eight hello commands. hello reads nothing from disk, takes no lock and needs no
-// privilege, not even a user.
+// A check sends eight hello commands ([Options].Samples) over the client's own
+// connections, which takes some 10 ms if the server is near, and up to four times as
+// many if the client spreads them over several mongos. With [Options].Servers it
+// opens and closes two connections to each further server, one of them for the
+// driver's own monitor, and sends eight hello commands there. hello reads nothing from
+// disk, takes no lock and needs no privilege, not even a user.
 //
 // # What is not here
 //
-// No setting of clocks: that is NTP's. No single sample to be trusted, and no
-// estimate without a bound. No hidden or priority-0 members, which can't become
-// primary.
+// The package does not set clocks: that is NTP's job. It trusts no single sample and
+// gives no estimate without a bound. It does not measure hidden or priority-0 members,
+// which can't become primary.
 package clockcheck

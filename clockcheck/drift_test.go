@@ -43,6 +43,10 @@ func TestSpreadHoldsWhileOthersAreSlow(t *testing.T) {
 func TestOffsetHoldsAfterTheLastSample(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		f := c.servers["db:27017"]
+		client := connect(t, c.options("db:27017"))
+		if err := client.Ping(t.Context(), nil); err != nil { // waits for the hesitation
+			t.Fatal(err)
+		}
 		begin, first, clock := time.Now(), bson.NewObjectID(), fast(0, 0.08)
 		f.out, f.clock = always(50*time.Millisecond), clock
 		f.says = func() bson.D {
@@ -53,7 +57,7 @@ func TestOffsetHoldsAfterTheLastSample(t *testing.T) {
 			return bson.D{e("isWritablePrimary", true), e("me", "db:27017"), e("setName", "rs"), e("hosts", bson.A{"db:27017"}),
 				e("topologyVersion", bson.D{e("processId", process), e("counter", int64(0))})}
 		}
-		r := check(t, connect(t, c.options("db:27017")), &clockcheck.Options{NoLimit: true, DriftRate: 0.09})
+		r := check(t, client, &clockcheck.Options{NoLimit: true, DriftRate: 0.09})
 		if n := r.Servers[0].Samples; n < 3 || n > 7 {
 			t.Fatalf("the result is of %d samples, want those of the first server alone", n)
 		}

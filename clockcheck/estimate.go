@@ -1,9 +1,36 @@
 package clockcheck
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
-// An estimate is what the samples of one server have in common: where its clock
-// is, less the host's monotonic clock, at one moment.
+// A sample is one answer of a server. The host's times are counted from the start of
+// the check on the monotonic clock, which no step moves; the server's time is counted
+// from the host's wall clock at that start.
+type sample struct {
+	sent, got time.Duration // before the request was sent, after the answer arrived
+	server    time.Duration // the server's clock in between, truncated
+}
+
+// truncation is more than a server cuts off localTime.
+const truncation = time.Millisecond
+
+// interval returns the server's clock less the host's monotonic clock at s.got.
+//
+// The server read its clock at some moment between sent and got. It was at least
+// s.server then, and less than s.server + truncation. The earlier that moment, the
+// greater the difference, and the longer the clocks could drift until s.got, so only
+// the upper end is widened.
+func (s sample) interval(rate float64) interval {
+	return interval{
+		lo: s.server - s.got,
+		hi: s.server + truncation - s.sent + drift(rate, s.got-s.sent),
+	}
+}
+
+// An estimate combines the samples of one server: it says where the difference between
+// that server's clock and the host's monotonic clock is at one moment.
 type estimate struct {
 	in  interval
 	at  time.Duration // the moment, on the monotonic clock
@@ -11,15 +38,15 @@ type estimate struct {
 	n   int
 }
 
-// add takes a sample into account, which must be later than those before. If they
-// have nothing in common it changes nothing and returns how far, at least, one of
-// the clocks has moved.
-func (e *estimate) add(s sample, rate float64) (moved time.Duration) {
+// add takes a sample into account; samples are added in the order in which they were
+// taken. If the sample contradicts the earlier ones, add changes nothing and returns how
+// far, at least, one of the clocks has been stepped.
+func (e *estimate) add(s sample, rate float64) (stepped time.Duration) {
 	next, rtt := s.interval(rate), s.got-s.sent
 	if e.n > 0 {
 		before := e.later(s.got, rate)
-		if moved := before.to(next); moved != 0 {
-			return moved
+		if stepped := before.gap(next); stepped != 0 {
+			return stepped
 		}
 		next, rtt = next.and(before), min(rtt, e.rtt)
 	}
@@ -27,7 +54,43 @@ func (e *estimate) add(s sample, rate float64) (moved time.Duration) {
 	return 0
 }
 
-// later returns where the difference is at a later moment.
+// later returns the difference at a later moment.
 func (e *estimate) later(at time.Duration, rate float64) interval {
 	return e.in.widen(drift(rate, at-e.at))
+}
+
+// An interval is a range that certainly holds a quantity, both ends included.
+type interval struct{ lo, hi time.Duration }
+
+// and returns the intersection; the intervals must meet.
+func (i interval) and(j interval) interval { return interval{max(i.lo, j.lo), min(i.hi, j.hi)} }
+
+// widen returns the interval of a quantity that has since moved by at most d.
+func (i interval) widen(d time.Duration) interval { return interval{i.lo - d, i.hi + d} }
+
+// minus returns the interval of the difference of two quantities.
+func (i interval) minus(j interval) interval { return interval{i.lo - j.hi, i.hi - j.lo} }
+
+// gap returns how far, at least, a quantity has moved that was in i and is now in j:
+// zero if they meet, negative if it moved back.
+func (i interval) gap(j interval) time.Duration {
+	switch {
+	case j.lo > i.hi:
+		return j.lo - i.hi
+	case j.hi < i.lo:
+		return j.hi - i.lo
+	}
+	return 0
+}
+
+// middle returns the interval as a value and a bound: middle ± bound covers all of it.
+// The division rounds down, so the bound is the longer half.
+func (i interval) middle() (mid, bound time.Duration) {
+	mid = i.lo + (i.hi-i.lo)/2
+	return mid, i.hi - mid
+}
+
+// drift returns how far two clocks move apart in d, at most.
+func drift(rate float64, d time.Duration) time.Duration {
+	return time.Duration(math.Ceil(rate * float64(d)))
 }

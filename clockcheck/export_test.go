@@ -12,7 +12,7 @@ type Trial struct {
 }
 
 // Add takes a sample into account and returns what it contradicts the others by.
-func (t *Trial) Add(sent, got, server time.Duration) (moved time.Duration) {
+func (t *Trial) Add(sent, got, server time.Duration) (stepped time.Duration) {
 	return t.e.add(sample{sent: sent, got: got, server: server}, t.Rate)
 }
 

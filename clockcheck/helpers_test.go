@@ -44,9 +44,10 @@ func ahead(d time.Duration) func() time.Time {
 	return func() time.Time { return time.Now().Add(d) }
 }
 
-// hesitation is what it may take a new client to be ready: once in some thousand
-// runs it was half a second more than usual, which is the driver's shortest time
-// between two looks at a server. Why it looks twice is not known.
+// hesitation is how much later than usual a new client may be ready. The driver registers
+// an operation that waits for a server after it has read which servers there are
+// (v2.9.3, Topology.Subscribe), so a server found between the two is not seen before the
+// next look at it, half a second later. That happens once in some thousand runs.
 const hesitation = 510 * time.Millisecond
 
 // always is a delay.

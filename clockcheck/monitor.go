@@ -19,12 +19,12 @@ const minInterval = time.Second
 //		}
 //	}
 //
-// The channel holds one report, the latest: one that nobody has received is
-// replaced by the next. It is closed when ctx has ended, and by then the
-// goroutine that ran the checks has come to its end: whoever made the monitor
-// ends ctx and receives until the channel is closed. A check that can't be made is
-// a report too, and the next is made as ever. The error is of interval, client
-// or opt.
+// The channel holds the latest report only: a report that nobody has received is
+// replaced by the next. A check that fails is reported like any other and does not stop
+// the monitor. When ctx has ended the goroutine that runs the checks ends and closes the
+// channel; to stop the monitor, end ctx and receive until the channel is closed.
+//
+// Monitor returns an error if interval, client or opt is invalid.
 func Monitor(ctx context.Context, client *mongo.Client, interval time.Duration, opt *Options) (<-chan Report, error) {
 	o, err := opt.withDefaults(client)
 	if err != nil {
@@ -40,14 +40,14 @@ func Monitor(ctx context.Context, client *mongo.Client, interval time.Duration, 
 		defer ticker.Stop()
 		for {
 			result, err := run(ctx, client, o)
-			if over(ctx) != nil {
-				return // what was cut short says nothing of clocks
+			if ended(ctx) != nil {
+				return // the check was cut short: its result says nothing about clocks
 			}
 			select {
-			case <-reports: // too old by now
+			case <-reports: // replaced by the new report
 			default:
 			}
-			reports <- Report{result, err} // never blocks: nobody else sends
+			reports <- Report{result, err} // never blocks: this is the only sender
 			select {
 			case <-ticker.C:
 			case <-ctx.Done():
@@ -56,4 +56,10 @@ func Monitor(ctx context.Context, client *mongo.Client, interval time.Duration, 
 		}
 	}()
 	return reports, nil
+}
+
+// A Report holds the two results of one [Check] that a [Monitor] has run.
+type Report struct {
+	Result Result
+	Err    error
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/clockcheck"
 )
 
-// L12, while a process runs: it is told when its clock leaves the limit, and when
+// L12, while a process runs: it is notified when its clock leaves the limit, and when
 // it is back.
 func TestMonitorTells(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {

@@ -18,38 +18,36 @@ const (
 )
 
 // Options are the settings of [Check] and [Monitor]. The zero value of each field
-// is its default; a nil *Options is all defaults.
+// is its default; a nil *Options means all defaults.
 type Options struct {
-	// Limit is how far the host's clock may be from any server's. Default 500 ms;
-	// a negative one is rejected.
+	// Limit is the greatest acceptable difference between the host's clock and any
+	// server's. Default 500 ms; a negative one is rejected.
 	Limit time.Duration
 
 	// NoLimit measures without judging: neither ErrOffset nor ErrUndecided is
 	// returned. Limit must be zero then.
 	NoLimit bool
 
-	// Samples is how often each server is asked. The bound is about half the
+	// Samples is the number of requests to each server. The bound is about half the
 	// round-trip time plus 1 ms/Samples. Default 8, at most 1,000.
 	Samples int
 
-	// Servers says how each server can be reached by itself, and that all are to
-	// be measured whose clock can come to matter: the members of the replica set
-	// that can become primary, as the server that the client leads to lists them;
-	// on a sharded cluster every mongos, which are the Hosts listed here. They are
-	// the options that the client was made with. Used of them are what concerns
-	// the connection (authentication, if any, TLS, dialer, time-outs, API version)
-	// and the monitors of commands and pools. Default: only the server that the
-	// client leads to.
+	// Servers makes the check measure every server whose clock can come to matter, each
+	// over a connection of its own: the members of the replica set that can become
+	// primary, as listed by the server that the client talks to; on a sharded cluster
+	// every mongos that Servers.Hosts lists. Pass the options that the client was made
+	// with. Of these the check uses what concerns the connection (authentication, TLS,
+	// dialer, time-outs, API version) and the monitors of commands and pools. Default:
+	// only the server that the client talks to is measured.
 	Servers *options.ClientOptions
 
-	// DriftRate is how much faster or slower than the host's a server's clock may
-	// run, at most, as a fraction. Default 0.001: both clocks corrected by the
-	// kernel, each at its fastest (500 ppm), in opposite directions. A chrony that
-	// corrects a large error may go up to 0.083 (its maxslewrate). Less than 0.1.
+	// DriftRate is how much faster or slower than the host's clock a server's clock may
+	// run, as a fraction less than 0.1. Default 0.001: both clocks are slewed by the
+	// kernel, each at its fastest (500 ppm), in opposite directions. While chrony
+	// corrects a large error the rate may reach 0.083 (its maxslewrate).
 	DriftRate float64
 
-	// Timeout is how long each server may take, all of its samples and the
-	// connecting included. Default 10 s.
+	// Timeout bounds the measurement of each server, connecting included. Default 10 s.
 	Timeout time.Duration
 
 	read func() (wall time.Time, mono time.Duration) // the host's clocks; set by tests only

@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// atOnce is how many servers are measured at the same time: more would wait
-	// for each other on this host, and widen each other's bounds.
-	atOnce = 8
+	// maxConcurrent is the number of servers that are measured at the same time. More
+	// would compete for this host's CPU and widen each other's bounds.
+	maxConcurrent = 8
 
-	// goodbye bounds how long a server's answer to the end of a session is waited for.
-	goodbye = time.Second
+	// disconnectTimeout bounds the wait for a server's answer to the end of a session.
+	disconnectTimeout = time.Second
 )
 
-// others measures, each over a client of its own, the servers beside own whose
-// clocks can come to matter. A mongos does not know the others: they are those
-// that the caller has listed. A standalone is alone.
+// others measures the other servers whose clocks can come to matter, each over a client
+// of its own. A replica set lists its members. A mongos does not know the others, so
+// they are the ones that the caller has listed. A standalone has no others.
 func (c *check) others(ctx context.Context, own *measured) ([]*measured, []Unmeasured) {
 	var addrs []string
 	switch {
@@ -39,11 +39,11 @@ func (c *check) others(ctx context.Context, own *measured) ([]*measured, []Unmea
 
 	found, errs := make([]*measured, len(addrs)), make([]error, len(addrs))
 	var group errgroup.Group
-	group.SetLimit(atOnce)
+	group.SetLimit(maxConcurrent)
 	for i, addr := range addrs {
 		group.Go(func() error {
 			found[i], errs[i] = c.direct(ctx, addr, own)
-			return nil // one server's failure must not end the others' measuring
+			return nil // a server that fails must not stop the measurement of the others
 		})
 	}
 	_ = group.Wait()
@@ -55,7 +55,7 @@ func (c *check) others(ctx context.Context, own *measured) ([]*measured, []Unmea
 		case errs[i] != nil:
 			missing = append(missing, Unmeasured{Addr: addr, Err: errs[i]})
 		case found[i].process() == own.process():
-			own.addr = addr // a mongos again, which does not know its name
+			own.addr = addr // the mongos that was measured first: it does not know its own name
 		default:
 			found[i].addr = addr
 			all = append(all, found[i])
@@ -64,15 +64,16 @@ func (c *check) others(ctx context.Context, own *measured) ([]*measured, []Unmea
 	return all, missing
 }
 
-// direct measures the server at addr, which must be of the same deployment.
+// direct measures the server at addr, which must belong to the same deployment.
 func (c *check) direct(ctx context.Context, addr string, own *measured) (*measured, error) {
-	// The driver goes on trying to reach a server until ctx ends. One that refuses
-	// the first connection is down: waiting for it would delay every process's start.
-	whole := ctx
-	ctx, down := context.WithCancelCause(ctx)
-	defer down(nil)
-	client, err := mongo.Connect(aimed(c.opt.Servers, addr).SetServerMonitor(&event.ServerMonitor{
-		ServerHeartbeatFailed: func(e *event.ServerHeartbeatFailedEvent) { down(e.Failure) },
+	// The driver would keep trying to reach a server until ctx ends. A server that
+	// refuses the first connection is down, and waiting for it would delay the start of
+	// every process that checks its clock.
+	parent := ctx
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	client, err := mongo.Connect(directOptions(c.opt.Servers, addr).SetServerMonitor(&event.ServerMonitor{
+		ServerHeartbeatFailed: func(e *event.ServerHeartbeatFailedEvent) { fail(e.Failure) },
 	}))
 	if err != nil {
 		return nil, err
@@ -86,8 +87,8 @@ func (c *check) direct(ctx context.Context, addr string, own *measured) (*measur
 			step.Server = addr
 		}
 		return nil, err
-	case err != nil && ctx.Err() != nil && whole.Err() == nil:
-		return nil, context.Cause(ctx) // what the server said, not how the driver was interrupted
+	case err != nil && ctx.Err() != nil && parent.Err() == nil:
+		return nil, context.Cause(ctx) // why the heartbeat failed, not that the driver was interrupted
 	case err != nil:
 		return nil, err
 	case m.SetName != own.SetName || m.router() != own.router():
@@ -96,23 +97,23 @@ func (c *check) direct(ctx context.Context, addr string, own *measured) (*measur
 	return m, nil
 }
 
-// disconnect ends client, and its session with the server if that answers. A
-// deadline would make the driver wait in a busy loop for a connection on which an
-// answer is still outstanding (v2.9.3, pool.close), hence the timer.
+// disconnect closes client, and ends its session with the server if that answers. It
+// uses a timer instead of a context with a deadline: with a deadline the driver
+// busy-waits for a connection on which an answer is outstanding (v2.9.3, pool.close).
 func disconnect(client *mongo.Client, answers bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if !answers {
 		cancel()
 	}
-	defer time.AfterFunc(goodbye, cancel).Stop()
-	_ = client.Disconnect(ctx) // it was only read from: nothing to lose
+	defer time.AfterFunc(disconnectTimeout, cancel).Stop()
+	_ = client.Disconnect(ctx) // the client has written nothing that could be lost
 }
 
-// aimed returns options for a client that leads to the one server at addr, as o
-// does to the whole deployment. A copy of o would keep its connection string,
-// and with that of an SRV record the driver refuses to aim.
-func aimed(o *options.ClientOptions, addr string) *options.ClientOptions {
+// directOptions returns the options of a client that talks to the one server at addr,
+// with the connection settings of o. It does not copy o, since the copy would keep o's
+// connection string, and with one of an SRV record the driver refuses SetDirect.
+func directOptions(o *options.ClientOptions, addr string) *options.ClientOptions {
 	a := options.Client().SetHosts([]string{addr}).SetDirect(true).
 		SetMaxPoolSize(1).SetServerMonitoringMode(options.ServerMonitoringModePoll)
 	a.AppName, a.Auth, a.DriverInfo, a.ServerAPIOptions = o.AppName, o.Auth, o.DriverInfo, o.ServerAPIOptions

@@ -105,7 +105,7 @@ func TestMemberNotMeasured(t *testing.T) {
 		took time.Duration
 	}{
 		{"down", func(_ *cluster, f *fake) { f.down = true }, "connection refused by b:27017", hesitation},
-		{"silent", func(_ *cluster, f *fake) { f.silent = true }, "deadline", 2001 * time.Millisecond},
+		{"silent", func(_ *cluster, f *fake) { f.silent = true }, "deadline", 2*time.Second + hesitation},
 		{"unknown name", func(c *cluster, _ *fake) { delete(c.servers, "b:27017") }, "connection refused", hesitation},
 		{"another deployment", func(_ *cluster, f *fake) { f.says = standalone() }, "not of this deployment", hesitation},
 		{"stepped", func(_ *cluster, f *fake) {

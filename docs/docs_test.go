@@ -4,6 +4,7 @@
 package docs_test
 
 import (
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -19,7 +20,7 @@ import (
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
-	for _, pattern := range []string{"*.md", "model/*.md"} {
+	for _, pattern := range []string{"*.md", "model/*.md", "../README.md", "../CONTRIBUTING.md", "../SECURITY.md", "../CHANGELOG.md", "../bench/README.md", "../integration/README.md"} {
 		names, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -49,23 +50,29 @@ func trimmed(code string) string {
 	return b.String()
 }
 
-// B23: every block of Go is in the body of a function of examples_test.go, which is
-// compiled, and run if it is an Example. Blocks of other libraries say that they are
-// "theirs".
+// B23: every block of Go is the program examples/quickstart, or in the body of a function of
+// examples_test.go or shedlock_test.go, which are compiled, and run if they are Examples or tests call them.
+// Blocks of other libraries say that they are "theirs".
 func TestCodeIsFromExamples(t *testing.T) {
-	source, err := os.ReadFile("examples_test.go")
+	quickstart, err := os.ReadFile("../examples/quickstart/main.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	fset := token.NewFileSet()
-	file, err := parser.ParseFile(fset, "examples_test.go", source, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var bodies []string
-	for _, d := range file.Decls {
-		if fn, ok := d.(*ast.FuncDecl); ok {
-			bodies = append(bodies, trimmed(string(source[fset.Position(fn.Body.Lbrace).Offset+1:fset.Position(fn.Body.Rbrace).Offset])))
+	bodies := []string{trimmed(string(quickstart))}
+	for _, name := range []string{"examples_test.go", "shedlock_test.go"} {
+		source, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, name, source, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok {
+				bodies = append(bodies, trimmed(string(source[fset.Position(fn.Body.Lbrace).Offset+1:fset.Position(fn.Body.Rbrace).Offset])))
+			}
 		}
 	}
 	block := regexp.MustCompile("(?s)```go\n(.*?)```")
@@ -80,7 +87,7 @@ func TestCodeIsFromExamples(t *testing.T) {
 					continue blocks
 				}
 			}
-			t.Errorf("%s: no function of examples_test.go has\n%s", name, m[1])
+			t.Errorf("%s: no function of the examples has\n%s", name, m[1])
 		}
 	}
 	if n < 10 {
@@ -102,10 +109,11 @@ func TestLinks(t *testing.T) {
 			if path != "" {
 				target = filepath.Join(filepath.Dir(name), path)
 			}
-			if _, err := os.Stat(target); err != nil {
+			text, err := os.ReadFile(target)
+			if errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s: %v", name, err)
 			}
-			if anchor != "" && !anchors(texts[target])[anchor] {
+			if anchor != "" && !anchors(string(text))[anchor] {
 				t.Errorf("%s: %s has no heading %q", name, target, anchor)
 			}
 		}
@@ -157,7 +165,7 @@ func TestErrorTextsAreTheCodes(t *testing.T) {
 func texts(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
-	for _, folder := range []string{"../dsync", "../leader", "../clockcheck"} {
+	for _, folder := range []string{"../dsync", "../dsync/driver", "../internal/engine", "../leader", "../clockcheck"} {
 		err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

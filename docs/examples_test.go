@@ -25,7 +25,7 @@ var _ = []any{open, pay, spread}
 
 // process returns a session, as a process has one, on a store that others share.
 func process(store *dsynctest.Memory, name string) *dsync.Session {
-	s, err := dsync.New(store, &dsync.Options{Name: name, Watch: true})
+	s, err := dsync.New(store, &dsync.Options{Name: name, AlwaysListen: true})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -221,6 +221,73 @@ func Example_value() {
 	// Output: 10.0.0.1:80 was written by node-1
 }
 
+func Example_singletons() {
+	ctx := context.Background()
+	locks := process(dsynctest.NewMemory(), "node-1")
+	defer locks.Close(ctx)
+
+	singletons, _, err := leader.NewGroup(ctx, locks, "singletons", &leader.GroupOptions{
+		Started: func(t leader.Term) { log.Print("start of ", t.Election) },
+		Stopped: func(t leader.Term, err error) { log.Print("stop of ", t.Election) },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	started := make(chan string, 1)
+	if err := singletons.Go("build", func(ctx context.Context) error {
+		started <- "build"
+		<-ctx.Done() // until it is removed, or another process runs it
+		return nil
+	}); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println("started:", <-started)
+	for _, s := range singletons.List() {
+		fmt.Println(s.Name, "runs here:", s.Running)
+		singletons.Remove(ctx, s.Name) // returns when it has stopped
+	}
+	fmt.Println("left:", len(singletons.List()))
+	// Output:
+	// started: build
+	// build runs here: true
+	// left: 0
+}
+
+func Example_background() {
+	locks := process(dsynctest.NewMemory(), "node-1")
+	defer locks.Close(context.Background())
+	election, _ := leader.New(locks, "my-service", nil)
+	elected := make(chan context.Context, 1)
+
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- election.Run(ctx, func(ctx context.Context) error {
+			elected <- ctx
+			<-ctx.Done()
+			return nil
+		})
+	}()
+	term := <-elected
+	revoked := make(chan string, 2)
+	for _, listener := range []string{"first", "second"} { // at any time, any number
+		context.AfterFunc(term, func() { revoked <- listener })
+	}
+	fmt.Println("running:", election.Running())
+	stop()
+	fmt.Println("ended:", <-ended)
+	fmt.Println("running:", election.Running())
+	fmt.Println("revoked:", <-revoked)
+	fmt.Println("revoked:", <-revoked)
+	// Unordered output:
+	// running: true
+	// ended: context canceled
+	// running: false
+	// revoked: first
+	// revoked: second
+}
+
 func Example_lock() {
 	ctx := context.Background()
 	locks := process(dsynctest.NewMemory(), "api-1")
@@ -250,10 +317,10 @@ func Example_hooks() {
 	hooks := &dsync.Hooks{
 		Heartbeat:   func(took, left time.Duration, err error) { /* a gauge of left, a histogram of took */ },
 		SessionLost: func(id string, cause error) { /* page somebody */ },
-		Lost:        func(l dsync.Loss) { /* count by l.Kind and by whether l.Cause is dsync.ErrRevoked */ },
+		Lost:        func(l dsync.LostInfo) { /* count by l.Kind and by whether l.Cause is dsync.ErrRevoked */ },
 		StoreError:  func(op string, err error) { /* count by op */ },
 		ClockJump:   func(d time.Duration) { /* page somebody, if d is positive */ },
-		Granted:     func(g dsync.Grant) { waits <- g.Wait },
+		Granted:     func(g dsync.GrantedInfo) { waits <- g.Wait },
 	}
 	locks, err := dsync.New(store, &dsync.Options{Hooks: hooks})
 	if err != nil {

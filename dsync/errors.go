@@ -1,76 +1,46 @@
 package dsync
 
 import (
-	"errors"
-	"fmt"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
 // Errors that callers of [Mutex], [Lease] and [Session] test with errors.Is.
 var (
-	// ErrHeld: somebody else holds the key. The error is a [*HeldError].
-	ErrHeld = errors.New("dsync: held by another")
+	// ErrHeld means that somebody else holds the key. The error is a [*HeldError].
+	ErrHeld = driver.ErrHeld
 
-	// ErrLost: the hold ended before its holder released it. From that moment
-	// on, after the grace, somebody else may hold the key.
-	ErrLost = errors.New("dsync: hold lost")
+	// ErrLost means that the hold ended before its holder released it. Once the grace is over,
+	// somebody else may hold the key.
+	ErrLost = engine.ErrLost
 
-	// ErrRevoked: somebody asked for the key by force: see [Session.Break] and
-	// [Mutex.ForceLock]. It comes with ErrLost.
-	ErrRevoked = errors.New("dsync: asked to give the key up")
+	// ErrRevoked means that somebody took the key by force, with [Session.Break] or
+	// [Mutex.ForceLock]. The error is also ErrLost.
+	ErrRevoked = engine.ErrRevoked
 
-	// ErrClosed: the session was closed.
-	ErrClosed = errors.New("dsync: session closed")
+	// ErrClosed means that the session was closed.
+	ErrClosed = engine.ErrClosed
 
-	// ErrNotRenewed: the session's lease could not be renewed in time, or it could
-	// not be registered. See [Session.Healthy].
-	ErrNotRenewed = errors.New("dsync: session not renewed")
+	// ErrNotRenewed means that the session could not renew its lease in time, or could not
+	// register. See [Session.Healthy].
+	ErrNotRenewed = engine.ErrNotRenewed
 
-	// ErrOverstayed: a hold that was lost is still in use, though its grace is over.
-	// See [Session.Healthy].
-	ErrOverstayed = errors.New("dsync: lost hold still in use")
-
-	// ErrNotReleased: the store refuses to release a key that was unlocked here. See
+	// ErrOverstayed means that a lost hold is still in use after its grace. See
 	// [Session.Healthy].
-	ErrNotReleased = errors.New("dsync: release refused by the store")
+	ErrOverstayed = engine.ErrOverstayed
 
-	// ErrKey: the key can't be used. [CheckKey] says why.
-	ErrKey = errors.New("dsync: invalid key")
+	// ErrNotReleased means that the store refuses to release a key that was unlocked here. See
+	// [Session.Healthy].
+	ErrNotReleased = engine.ErrNotReleased
+
+	// ErrKey means that the string cannot be used as a key. [CheckKey] says why.
+	ErrKey = engine.ErrKey
+
+	// ErrMismatch means that the key is in use as another kind or with another limit. The error
+	// is a [*MismatchError].
+	ErrMismatch = driver.ErrMismatch
+
+	// ErrRefused means that the store refused a command and did not execute it, and that
+	// repeating the command cannot help.
+	ErrRefused = driver.ErrRefused
 )
-
-// Errors that a [Store] answers with.
-var (
-	// ErrSessionDead: the session is dead, or unknown to Heartbeat.
-	ErrSessionDead = errors.New("dsync: session dead")
-
-	// ErrSessionExists: a session with the id was registered before, or is dead.
-	ErrSessionExists = errors.New("dsync: session id exists already")
-
-	// ErrMismatch: the key is in use under another kind or limit. The error is
-	// a [*MismatchError].
-	ErrMismatch = errors.New("dsync: key in use as another kind or size")
-
-	// ErrNotHeld: the claim does not hold the key, or its end has come.
-	ErrNotHeld = errors.New("dsync: not held")
-
-	// ErrRefused: the store refused the command for a reason that repeating it
-	// can't mend, and did not do what it was asked for.
-	ErrRefused = errors.New("dsync: refused by the store")
-)
-
-// A MismatchError says that a key is in use under another kind or limit than
-// the one asked for. It is [ErrMismatch].
-type MismatchError struct {
-	Key              string
-	Kind, WantKind   Kind  // in use, asked for
-	Limit, WantLimit int64 // in use, asked for
-}
-
-func (e *MismatchError) Error() string {
-	if e.Kind != e.WantKind {
-		return fmt.Sprintf("dsync: key %q is in use as a %s, not as a %s", e.Key, e.Kind, e.WantKind)
-	}
-	return fmt.Sprintf("dsync: %s %q is in use with size %d, not %d", e.Kind, e.Key, e.Limit, e.WantLimit)
-}
-
-// Is reports whether target is [ErrMismatch].
-func (e *MismatchError) Is(target error) bool { return target == ErrMismatch }

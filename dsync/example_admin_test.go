@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Who holds a key, and who waits for it.
+// Status shows who holds a key and who waits for it.
 func ExampleSession_Status() {
 	store := dsynctest.NewMemory()
 	ctx := context.Background()
@@ -64,20 +64,20 @@ func ExampleStatus_String() {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	fmt.Print(dsync.Status{
 		Key: "invoices", Now: now, Kind: dsync.KindMutex, Limit: 1, Token: 1024,
-		Holders: []dsync.Owner{{
+		Holders: []dsync.Participant{{
 			Session: "d6i4", Weight: 1, Name: "pod-7", Host: "web-1", PID: 4711,
 			Token: 1024, Since: now.Add(-90 * time.Second), Until: now.Add(22 * time.Second), Renewed: true,
 		}},
 		Waiting: 1,
-		Line:    []dsync.Owner{{Session: "d6i5", Weight: 1, Host: "web-2", PID: 815}},
+		Queue:   []dsync.Participant{{Session: "d6i5", Weight: 1, Host: "web-2", PID: 815}},
 	})
 	// Output:
 	// invoices: mutex, held, 1 waiting; as of 2026-03-01T12:00:00.000Z by the store's clock
 	//   held by pod-7 (process 4711 on web-1), token 1024, since 2026-03-01T11:58:30.000Z (for 1m30s), until 2026-03-01T12:00:22.000Z (in 22s, unless renewed)
-	//   waiting, place 1: process 815 on web-2
+	//   waiting, position 1: process 815 on web-2
 }
 
-// In the words that the command leasehold and the page of package dsynchttp use.
+// Use returns the words that the command leasehold and the page of package dsynchttp show.
 func ExampleStatus_Use() {
 	store := dsynctest.NewMemory()
 	ctx := context.Background()
@@ -103,11 +103,11 @@ func ExampleStatus_Use() {
 	// seats 2 of 5
 }
 
-// An operator frees a key. Its holder is told, stops, and unlocks.
+// An operator frees a key. Its holder is notified, stops, and unlocks.
 func ExampleSession_Break() {
 	store := dsynctest.NewMemory()
 	ctx := context.Background()
-	locks, _ := dsync.New(store, &dsync.Options{Watch: true}) // so that it is told at once
+	locks, _ := dsync.New(store, &dsync.Options{AlwaysListen: true}) // so that it is notified at once
 	defer locks.Close(ctx)
 	operator, _ := dsync.New(store, nil)
 	defer operator.Close(ctx)
@@ -136,7 +136,7 @@ func ExampleSession_Break() {
 func ExampleMutex_ForceLock() {
 	store := dsynctest.NewMemory()
 	ctx := context.Background()
-	locks, _ := dsync.New(store, &dsync.Options{Watch: true})
+	locks, _ := dsync.New(store, &dsync.Options{AlwaysListen: true})
 	defer locks.Close(ctx)
 	operator, _ := dsync.New(store, nil)
 	defer operator.Close(ctx)

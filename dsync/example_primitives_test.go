@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Any number of processes read the catalogue at once; who rebuilds it is alone.
+// Any number of processes can read the catalogue at once, but only one can rebuild it.
 func ExampleRWMutex() {
 	store := dsynctest.NewMemory()
 	web, _ := dsync.New(store, nil) // in a program each process has one session
@@ -31,7 +31,7 @@ func ExampleRWMutex() {
 	// read while it is rebuilt: false
 }
 
-// A function that wants a sync.Locker can be given one for reading.
+// A function that takes a sync.Locker can be given one that read-locks.
 func ExampleRWMutex_RLocker() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	defer locks.Close(context.Background())
@@ -46,7 +46,7 @@ func ExampleRWMutex_RLocker() {
 	// Output: reading, token: true
 }
 
-// A service allows three connections, in all processes together.
+// A service allows three connections, counted over all processes.
 func ExampleSemaphore() {
 	ctx := context.Background()
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
@@ -68,8 +68,8 @@ func ExampleSemaphore() {
 	// dsync: acquire 4 of semaphore "service connections": it must be from 1 to its size 3
 }
 
-// The service allows more: processes of the old version go on beside those of the
-// new one.
+// The service now allows more connections. Processes of the old version keep running beside
+// those of the new one.
 func ExampleSemaphore_Resize() {
 	ctx := context.Background()
 	store := dsynctest.NewMemory()
@@ -97,7 +97,7 @@ func ExampleSemaphore_Resize() {
 	// after Resize: true
 }
 
-// Every process of a new version begins with the migration; it runs once.
+// Every process of a new version starts with the migration, which runs once.
 func ExampleOnce_Do() {
 	ctx := context.Background()
 	store := dsynctest.NewMemory()
@@ -117,7 +117,7 @@ func ExampleOnce_Do() {
 	// Output: migrating, token: true
 }
 
-// A secret that the first process makes up is the same for all, for ever.
+// The secret that the first process makes up is the secret of all processes, forever.
 func ExampleOnce_DoValue() {
 	ctx := context.Background()
 	store := dsynctest.NewMemory()
@@ -134,7 +134,7 @@ func ExampleOnce_DoValue() {
 	// web-2: made by web-1, <nil>
 }
 
-// Whether a migration was done can be asked without doing it.
+// Value tells whether a migration was done, without running it.
 func ExampleOnce_Value() {
 	ctx := context.Background()
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)

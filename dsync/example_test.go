@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// B23: every example is compiled and run. Two sessions stand for two processes here; in a program each process has one,
-// from Open or Connect of dsync/mongo.
+// Two sessions stand for two processes here. In a program, each process has one session, from
+// Open or Connect of package dsync/mongo.
 func Example() {
 	store := dsynctest.NewMemory()
 	ctx := context.Background()
@@ -58,6 +58,30 @@ func ExampleMutex_LockContext() {
 	// Output: true
 }
 
+func ExampleMutex_LockChan() {
+	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
+	defer locks.Close(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel() // gives up the lock if nobody received it
+
+	mu := locks.Mutex("report")
+	locked := mu.LockChan(ctx)
+	ticker := time.NewTicker(time.Minute)
+	for {
+		select {
+		case <-ticker.C:
+			fmt.Println("still waiting")
+		case ok := <-locked:
+			fmt.Println("locked:", ok)
+			if ok {
+				mu.Unlock()
+			}
+			return
+		}
+	}
+	// Output: locked: true
+}
+
 func ExampleMutex_TryLockContext() {
 	store := dsynctest.NewMemory()
 	holder, _ := dsync.New(store, &dsync.Options{Host: "web-1"})
@@ -92,8 +116,8 @@ func ExampleMutex_Do() {
 	// <nil>
 }
 
-// A cron job that several hosts start at about the same time, by clocks that
-// differ, runs once: the key stays held for a while after the job is done.
+// Several hosts start a cron job at about the same time, by clocks that differ. The job runs
+// once, because the key stays held for a while after it.
 func ExampleMutex_UnlockAfter() {
 	store := dsynctest.NewMemory()
 	ctx := context.Background()

@@ -1,107 +1,118 @@
 package dsync
 
 import (
-	"slices"
+	"context"
 	"time"
+
+	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// Hooks are functions that a [Session] calls on what happens, in the style of
-// net/http/httptrace.ClientTrace. Any may be nil.
+// Hooks are functions that a [Session] calls when something happens, in the style of
+// net/http/httptrace.ClientTrace. Any of them may be nil.
 //
-// They are called one at a time, in the order of what they report, on a
-// goroutine of their own: a hook that blocks or panics delays later hooks, but
-// no heartbeat, no lock and no loss signal. A hook may call anything,
-// [Session.Close] included, which does not wait for a hook that is running. A
-// panic of a hook is logged and goes no further. Granted, Released and Lost are
-// never dropped; of reports of heartbeats that wait behind a slow hook only the
-// latest is kept.
+// Hooks are called one at a time, in the order of the events, on a goroutine of their own. A
+// hook that blocks or panics delays later hooks, but no heartbeat, no lock and no loss signal.
+// A hook may call anything, including [Session.Close], which does not wait for a running hook.
+// A panic in a hook is logged and recovered. Granted, Released and Lost are never dropped. If
+// Heartbeat reports queue up behind a slow hook, only the latest is kept.
 type Hooks struct {
-	// Granted: a hold began. Readers of one process that share a hold in the store
-	// have one hold.
-	Granted func(Grant)
-
-	// Released: a hold was ended by its holder, the last of them if it was shared:
-	// by an Unlock of any form, a Release, or the end of a run of a [Once]. The
-	// release is not sent yet, or the claim is handed on in this process, or kept.
+	// Granted is called when a hold begins. Readers of one process that share a hold in the
+	// store have one hold.
 	//
-	// Each hold of which Granted told ends in one of two ways: Released tells of it,
-	// or Lost does, once.
-	Released func(Release)
+	// Every hold that Granted reports is reported once more when it ends: by Released or by
+	// Lost.
+	Granted func(GrantedInfo)
 
-	// Lost: a hold ended before its holder released it, by loss, by [Session.Break],
-	// by [Session.Close] or by [Hold.Drain].
-	Lost func(Loss)
+	// Released is called when the holder ends its hold: by any form of Unlock, by Release, or
+	// at the end of a [Once]'s run. For a shared hold that is the last of its readers. The key
+	// need not be free yet: the release may not have been sent, or the hold is handed off in
+	// this process, or the key is kept.
+	Released func(ReleasedInfo)
 
-	// SessionStarted: the process has an identity in the store, its first or a
-	// new one after a loss.
+	// Lost is called when a hold ends before its holder releases it: because it was lost, by
+	// [Session.Break] or [Mutex.ForceLock], by [Session.Close], or because a leader resigned.
+	Lost func(LostInfo)
+
+	// SessionStarted is called when the process has registered with the store, for the first
+	// time or under a new id after a loss.
 	SessionStarted func(id string)
 
-	// SessionLost: the identity is lost, and with it all holds that live with it.
+	// SessionLost is called when the session registered as id is lost, and with it all holds
+	// that live with it.
 	SessionLost func(id string, cause error)
 
-	// Heartbeat: a heartbeat was answered or failed. left is what remains of the
-	// lease, by the local clock.
+	// Heartbeat is called when a heartbeat was answered or has failed. left is what remains of
+	// the session's lease by the local clock.
 	Heartbeat func(took, left time.Duration, err error)
 
-	// StoreError: a command failed; it will be repeated where the lock's method
-	// promises to. op is the [Store]'s method.
+	// StoreError is called when a command failed. The command is repeated where the
+	// documentation of the lock's method promises it. op is the name of the [driver.Store]
+	// method.
 	StoreError func(op string, err error)
 
-	// ClockJump: the store's clock moved by d against the local one between two
-	// heartbeats, by more than the margin. A jump ahead can have shortened
-	// leases: it is the one thing the margin must be larger than.
+	// ClockJump is called when the store's clock moved by d relative to the local clock between
+	// two heartbeats, by more than the margin. A jump ahead may have shortened leases, so that
+	// a key was granted before its holder saw the loss.
 	ClockJump func(d time.Duration)
 }
 
-// Listen has the functions of h called as well, until stop is called or the
-// session ends. It is for packages that build on this one.
-func (s *Session) Listen(h *Hooks) (stop func()) {
-	s.listening.Lock()
-	defer s.listening.Unlock()
-	s.listeners = append(s.listeners[:len(s.listeners):len(s.listeners)], h)
-	return func() {
-		s.listening.Lock()
-		defer s.listening.Unlock()
-		s.listeners = slices.DeleteFunc(slices.Clone(s.listeners), func(l *Hooks) bool { return l == h })
-	}
-}
+// AddHooks registers further hooks, which are called until stop is called or the session ends.
+// It is for packages that build on this one.
+func (s *Session) AddHooks(h *Hooks) (stop func()) { return s.engine().AddHooks(h.engine()) }
 
-// each calls f for all hooks.
-func (s *Session) each(f func(*Hooks)) {
-	s.listening.Lock()
-	listeners := s.listeners
-	s.listening.Unlock()
-	for _, h := range listeners {
-		f(h)
-	}
-}
+// A GrantedInfo describes a hold that began.
+type GrantedInfo struct {
+	// Context is the context of the call that the hold was granted to, such as
+	// [Mutex.LockContext], or context.Background() if the call has none, such as [Mutex.Lock]. It
+	// is for its values: a tracer finds the caller's span in it. It may have ended by now. Of
+	// readers that share a hold it is the first one's.
+	Context context.Context
 
-// A Grant tells of a hold that began.
-type Grant struct {
 	Key   string
 	Kind  Kind
 	Token int64
-	Wait  time.Duration // from the call to the grant, time in the local queue included
-	Local bool          // it was handed on in this process, without the store
+	Wait  time.Duration // from the call to the grant, including time in the local queue
+	Local bool          // it was handed off within this process, without a command to the store
 }
 
-// A Release tells of a hold that its holder ended.
-type Release struct {
+// A ReleasedInfo describes a hold that its holder ended.
+type ReleasedInfo struct {
 	Key   string
 	Kind  Kind
 	Token int64
-	Held  time.Duration // since the grant; 0 if no hook of holds was set at that time
+	Held  time.Duration // since the grant; 0 if none of Granted, Released and Lost was set then
 }
 
-// A Loss tells of a hold that ended before it was released.
-type Loss struct {
-	Key     string
-	Kind    Kind
-	Token   int64
-	Cause   error         // ErrLost, and what led to it
-	Held    time.Duration // as in Release
-	Drained bool          // by [Hold.Drain]: by its holder, as when a leader resigns
+// A LostInfo describes a hold that ended before it was released.
+type LostInfo struct {
+	Key       string
+	Kind      Kind
+	Token     int64
+	Cause     error         // ErrLost, wrapped together with the reason
+	Held      time.Duration // as in ReleasedInfo
+	Voluntary bool          // the holder itself ended the hold, as when a leader resigns
 }
 
-// ofHolds reports whether one of the hooks is about holds.
-func (h *Hooks) ofHolds() bool { return h.Granted != nil || h.Released != nil || h.Lost != nil }
+// engine returns h as the engine's hooks.
+func (h *Hooks) engine() *engine.Hooks {
+	if h == nil {
+		return nil
+	}
+	e := &engine.Hooks{
+		SessionStarted: h.SessionStarted,
+		SessionLost:    h.SessionLost,
+		Heartbeat:      h.Heartbeat,
+		StoreError:     h.StoreError,
+		ClockJump:      h.ClockJump,
+	}
+	if f := h.Granted; f != nil {
+		e.Granted = func(g engine.GrantedInfo) { f(GrantedInfo(g)) }
+	}
+	if f := h.Released; f != nil {
+		e.Released = func(r engine.ReleasedInfo) { f(ReleasedInfo(r)) }
+	}
+	if f := h.Lost; f != nil {
+		e.Lost = func(l engine.LostInfo) { f(LostInfo(l)) }
+	}
+	return e
+}

@@ -2,61 +2,62 @@ package dsync
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// A Lease is a hold of a key for a fixed duration: it is not renewed, lapses by
-// itself, whatever becomes of its process and session, and needs no Release.
-// [Session.Acquire] and [Session.TryAcquire] return one. A key held by a Lease is
-// held for every [Mutex] of that key, and the reverse.
+// A Lease is a hold of a key for a fixed duration. It is not renewed: it ends by itself,
+// whatever happens to its process and session, and it need not be released. [Session.Acquire]
+// and [Session.TryAcquire] return one. A Lease and a [Mutex] of the same key exclude each
+// other.
 //
-// It lapses for its holder before the store lets anyone else in: by the session's
-// margin and grace, like a lost hold. All methods may be called concurrently.
+// The holder sees the lease end before the store grants the key to anyone else, earlier by the
+// session's margin and grace, as with a lost hold. All methods may be called concurrently.
 type Lease struct {
-	s    *Session
-	h    *hold
+	h    *engine.Hold
 	once sync.Once
 }
 
-// Acquire waits for key and holds it for d. d is whole milliseconds, and longer
-// than twice the session's margin and grace, which are taken off at its end.
-// Errors are those of [Mutex.LockContext], and [ErrKey].
+// Acquire waits for key and holds it for d, which must be whole milliseconds and more than
+// twice the session's margin and grace. For the holder the lease is shorter than d by margin
+// and grace. ctx bounds the wait only. Errors are [ErrKey] and those of [Mutex.LockContext].
 func (s *Session) Acquire(ctx context.Context, key string, d time.Duration) (*Lease, error) {
 	if err := s.checkLease(key, d); err != nil {
 		return nil, err
 	}
-	w := all(key, KindMutex)
-	w.lease = d
-	h, err := s.acquire(ctx, w)
+	w := engine.Whole(key, driver.KindMutex)
+	w.Lease = d
+	h, err := s.engine().Acquire(ctx, w)
 	if err != nil {
 		return nil, fmt.Errorf("dsync: acquire %q: %w", key, err)
 	}
-	return &Lease{s: s, h: h}, nil
+	return &Lease{h: h}, nil
 }
 
-// TryAcquire holds key for d if that is possible without waiting for its holder.
-// Errors are those of [Mutex.TryLockContext], and [ErrKey].
+// TryAcquire holds key for d if that is possible without waiting. The rules for d are those of
+// [Session.Acquire]. Errors are [ErrKey] and those of [Mutex.TryLockContext].
 func (s *Session) TryAcquire(ctx context.Context, key string, d time.Duration) (*Lease, error) {
 	if err := s.checkLease(key, d); err != nil {
 		return nil, err
 	}
-	w := all(key, KindMutex)
-	w.lease = d
-	h, err := s.tryAcquire(ctx, w)
+	w := engine.Whole(key, driver.KindMutex)
+	w.Lease = d
+	h, err := s.engine().TryAcquire(ctx, w)
 	if err != nil {
-		return nil, tryError("acquire", key, err)
+		return nil, engine.TryError("acquire", key, err)
 	}
-	return &Lease{s: s, h: h}, nil
+	return &Lease{h: h}, nil
 }
 
 func (s *Session) checkLease(key string, d time.Duration) error {
 	if err := CheckKey(key); err != nil {
 		return err
 	}
-	if least := 2 * (s.opt.Margin + s.opt.Grace); d <= least {
+	if least := 2 * (s.engine().Margin() + s.engine().Grace()); d <= least {
 		return fmt.Errorf("dsync: acquire %q for %v: it must be more than %v, twice the session's margin and grace", key, d, least)
 	}
 	if d%time.Millisecond != 0 {
@@ -66,65 +67,39 @@ func (s *Session) checkLease(key string, d time.Duration) error {
 }
 
 // Key returns the key.
-func (l *Lease) Key() string { return l.h.claim.Key }
+func (l *Lease) Key() string { return l.h.Key() }
 
-// Lost returns a channel that is closed when the hold ends: when it lapses, and
-// just before Release releases it.
-func (l *Lease) Lost() <-chan struct{} { return l.h.lost() }
+// Lost returns a channel that is closed when the hold ends: when the lease is over, and just
+// before Release releases the key.
+func (l *Lease) Lost() <-chan struct{} { return l.h.Lost() }
 
-// Token returns the fencing token, or 0 if the hold is over: see [Mutex.Token].
-func (l *Lease) Token() int64 { return l.h.fencing() }
+// Token returns the fencing token, or 0 if the hold is over. See [Mutex.Token].
+func (l *Lease) Token() int64 { return l.h.Token() }
 
-// Until returns when the hold lapses by the store's clock, as the store told it
-// last. Lost closes a margin and a grace before that.
+// Until returns the end of the lease by the store's clock, as the store last reported it. Lost
+// closes earlier than that, by margin and grace.
 func (l *Lease) Until() time.Time {
-	l.s.mu.Lock()
-	defer l.s.mu.Unlock()
-	return l.h.until
+	return l.h.Until()
 }
 
-// Extend makes the lease last for its duration from now on by the store's clock,
-// and returns when it will lapse, to the millisecond as the store has it. It
-// makes one attempt. The error is [ErrLost] if the hold is over; any other, ctx's
-// or the store's, leaves it as it was, and Extend can be called again.
+// Extend renews the lease for its duration d, counted from now by the store's clock, and
+// returns the new end. It makes one attempt. The error is [ErrLost] if the hold is over. After
+// any other error, ctx's or the store's, the hold is as it was before, and Extend may be called
+// again.
 func (l *Lease) Extend(ctx context.Context) (until time.Time, err error) {
-	h := l.h
-	fail := func(err error) (time.Time, error) {
-		return time.Time{}, fmt.Errorf("dsync: extend %q: %w", h.claim.Key, err)
+	if until, err = l.h.Extend(ctx); err != nil {
+		return time.Time{}, fmt.Errorf("dsync: extend %q: %w", l.h.Key(), err)
 	}
-	if !h.live() {
-		return fail(h.why())
-	}
-	sent := stampNow()
-	o, err := await(ctx, l.s, h.extend())
-	if err != nil && !errors.Is(err, ErrNotHeld) {
-		return fail(err)
-	}
-	l.s.mu.Lock()
-	switch {
-	case err != nil:
-		h.lose(err)
-	case o.Token != h.token:
-		// It lapsed, and a request that came late was granted with it: that is another
-		// hold, which nobody here has.
-		h.drain(ErrNotHeld)
-	default:
-		h.extended(sent, o.Until)
-	}
-	l.s.mu.Unlock()
-	if !h.live() {
-		return fail(h.why())
-	}
-	return o.Until, nil
+	return until, nil
 }
 
-// Release gives the key up before the lease is over. ctx bounds the wait for the
-// store's answer only; the release goes on in the background. The error is
-// [ErrLost] if the hold was over before, or ctx's. A second Release does nothing.
+// Release releases the key before the lease is over. ctx bounds only the wait for the store's
+// answer; the release goes on in the background. The error is [ErrLost] if the hold had ended
+// before, ctx's error, or [ErrRefused]. A second Release does nothing.
 func (l *Lease) Release(ctx context.Context) (err error) {
-	l.once.Do(func() { err = l.h.unlock(Outcome{}).wait(ctx) })
+	l.once.Do(func() { err = l.h.Unlock(driver.ReleaseOptions{}).Wait(ctx) })
 	if err != nil {
-		return fmt.Errorf("dsync: release %q: %w", l.h.claim.Key, err)
+		return fmt.Errorf("dsync: release %q: %w", l.h.Key(), err)
 	}
 	return nil
 }

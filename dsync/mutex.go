@@ -6,43 +6,51 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// A Mutex is a mutual exclusion lock between processes. It is a [sync.Locker]
-// with the method set of [sync.Mutex], and forms of it with a context.
+// A Mutex is a mutual exclusion lock between processes. It is a [sync.Locker], has the methods
+// of [sync.Mutex], and adds forms of them that take a context.
 //
-// Make one with [Session.Mutex]; a zero Mutex panics when it is used. It must
-// not be copied. All mutexes of one key exclude each other; a Mutex value is
-// locked by whoever locked it, and like a sync.Mutex may be unlocked by another
-// goroutine. All methods may be called concurrently.
+// Make a Mutex with [Session.Mutex]; using a zero Mutex panics. It must not be copied. All
+// Mutexes of one key exclude each other. As with sync.Mutex, a Mutex may be unlocked by another
+// goroutine than the one that locked it. All methods may be called concurrently.
 //
-// Unlike a sync.Mutex, a hold can be lost: when the process can't reach the store
-// for most of the session's TTL, or was frozen for that long. [Mutex.Lost] tells,
-// at least the session's grace before anyone else can hold the key. A Mutex that
-// lost its hold stays locked in this process until its Unlock, so that a late
-// Unlock can't free somebody's newer hold.
+// Unlike a sync.Mutex, a Mutex can lose its hold: when the process cannot reach the store for
+// most of the session's TTL, or is frozen for that long. [Mutex.Lost] signals the loss at least
+// the session's grace before anyone else can hold the key. A Mutex that lost its hold stays
+// locked in this process until Unlock is called, so a late Unlock cannot release somebody's
+// newer hold.
 type Mutex struct {
-	s     *Session
+	s     *engine.Session
 	key   string
-	kind  Kind
-	limit int64 // it has all of it
+	kind  driver.Kind
+	limit int64 // of the key; a Mutex takes all of it
 
 	mu sync.Mutex
-	h  *hold // nil: unlocked
+	h  *engine.Hold // nil: unlocked
 }
 
 var (
 	_ sync.Locker = (*Mutex)(nil)
 
-	closedChan = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+	closedChan = closed()
 )
 
-// want is all of the key.
-func (m *Mutex) want() want {
-	return want{key: m.key, kind: m.kind, weight: m.limit, limit: m.limit}
+func closed() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
 }
 
-func (m *Mutex) session() *Session {
+// want returns a request for all of the key.
+func (m *Mutex) want() engine.Want {
+	return engine.Want{Key: m.key, Kind: m.kind, Weight: m.limit, Limit: m.limit}
+}
+
+func (m *Mutex) session() *engine.Session {
 	if m.s == nil {
 		panic("dsync: use of a zero Mutex; make one with Session.Mutex")
 	}
@@ -52,111 +60,104 @@ func (m *Mutex) session() *Session {
 // Key returns the key.
 func (m *Mutex) Key() string { return m.key }
 
-// Lock locks m. If the key is held, here or in another process, it waits in line
-// until it is free. While the store can't be reached or refuses, it waits and
-// logs, and never panics. On a closed session it blocks for ever, as it can
-// neither lock nor fail.
-func (m *Mutex) Lock() { m.session().lock(m.key, m.LockContext) }
+// Lock locks m. If the key is held, in this process or another, Lock waits until it is free.
+// While the store cannot be reached or refuses, Lock logs and keeps waiting. It panics for what
+// waiting cannot fix and [Mutex.LockContext] returns as an error: if the session is closed, and
+// if the key is in use as another kind. A Lock that waits when the session is closed never
+// returns.
+func (m *Mutex) Lock() { m.session().Forever(m.key, m.LockContext) }
 
-// LockContext locks m like Lock, but gives up when ctx ends. ctx bounds the wait
-// only: a hold does not end with it. Its values are not used; in particular a
-// transaction in it is not joined.
+// LockContext locks m like Lock, but gives up when ctx ends. ctx bounds only the wait: the hold
+// does not end with it. The store gets none of the values of ctx, so LockContext does not join a
+// transaction that ctx carries. [Hooks].Granted gets ctx, for a tracer.
 //
-// The error is ctx's, with the store's last error added if there was one, so
-// errors.Is finds both; [ErrClosed]; [ErrMismatch] if the key is in use as
-// another kind; or [ErrRefused]. Other errors of the store are waited out.
+// The error is that of ctx, with the store's last error added if there was one, so errors.Is
+// finds both; [ErrClosed]; [ErrMismatch] if the key is in use as another kind; or [ErrRefused].
+// LockContext keeps trying after other errors of the store.
 func (m *Mutex) LockContext(ctx context.Context) error {
 	return m.lock(ctx, m.want())
 }
 
-// ForceLock locks m, ahead of all who wait, and asks those that hold the key to
-// give it up: each is told (its Lost closes, with [ErrRevoked] as the cause), and
-// has its session's grace to stop, or until it unlocks. It is not taken from
-// anyone who was not told: of a process that can't be reached it is free when its
-// session has lapsed, of a [Lease] without its process when that is over. A hold in
-// this process must be unlocked as well, as for Lock. ctx and errors are those of
-// LockContext.
+// ForceLock locks m ahead of all waiters, and asks the present holders to give up the key. A
+// holder is notified (its Lost channel closes, and the cause is [ErrRevoked]) and then has its
+// session's grace to stop and unlock. The key is never taken from a holder that was not
+// notified: if its process cannot be reached, ForceLock waits until its session expires, or,
+// for a [Lease], until the lease is over. A hold in this process must be unlocked too, as for
+// Lock. ctx and errors are as in LockContext.
 //
-// A process is told at once, where the store can notify it, else with its next heartbeat.
+// A process that listens for notices is notified at once, any other with its next heartbeat.
 func (m *Mutex) ForceLock(ctx context.Context) error {
 	w := m.want()
-	w.first = true
+	w.First = true
 	return m.lock(ctx, w)
 }
 
-func (m *Mutex) lock(ctx context.Context, w want) error {
-	h, err := m.session().acquire(ctx, w)
+func (m *Mutex) lock(ctx context.Context, w engine.Want) error {
+	h, err := m.session().Acquire(ctx, w)
 	if err != nil {
-		return fmt.Errorf("dsync: lock %q: %w", w.key, err)
+		return fmt.Errorf("dsync: lock %q: %w", w.Key, err)
 	}
 	m.locked(h)
 	return nil
 }
 
-// TryLock tries to lock m and reports whether it succeeded: false if the key is
-// held, if anyone waits for it, or if the store did not answer, which
-// [Mutex.TryLockContext] tells apart.
+// TryLock tries to lock m and reports whether it succeeded. It returns false if the key is
+// held, if somebody waits for it, or if the store did not answer; [Mutex.TryLockContext]
+// distinguishes these.
 func (m *Mutex) TryLock() bool { return m.TryLockContext(context.Background()) == nil }
 
-// TryLockContext locks m if that is possible without waiting for its holder. If
-// the key is held the error is a [*HeldError], which is [ErrHeld]; other errors
-// are ctx's, [ErrClosed], and the store's, which never pass for ErrHeld. A holder
-// that has lapsed does not count: its session is buried, and m locked.
+// TryLockContext locks m if that is possible without waiting. If somebody holds the key or
+// waits for it, the error is a [*HeldError], which matches [ErrHeld]. Other errors are those of
+// ctx, [ErrClosed] and those of the store; none of them matches ErrHeld. Holders and waiters
+// whose session has lapsed are not waited for: TryLockContext expires those sessions and tries
+// again.
 func (m *Mutex) TryLockContext(ctx context.Context) error {
-	h, err := m.session().tryAcquire(ctx, m.want())
+	h, err := m.session().TryAcquire(ctx, m.want())
 	if err != nil {
-		return tryError("lock", m.key, err)
+		return engine.TryError("lock", m.key, err)
 	}
 	m.locked(h)
 	return nil
 }
 
-// tryError names what was tried; a *HeldError says all that by itself.
-func tryError(what, key string, err error) error {
-	if errors.Is(err, ErrHeld) {
-		return err
-	}
-	return fmt.Errorf("dsync: try to %s %q: %w", what, key, err)
-}
-
-func (m *Mutex) locked(h *hold) {
+func (m *Mutex) locked(h *engine.Hold) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.h = h
 }
 
-func (m *Mutex) hold() *hold {
+func (m *Mutex) hold() *engine.Hold {
 	m.session()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.h
 }
 
-// Unlock unlocks m. It panics if m is not locked; if the hold was lost it does
-// nothing to the store. It waits for the release at most a third of the TTL, as
-// when the store can't be reached; the release goes on in the background.
-func (m *Mutex) Unlock() { m.unlock(Outcome{}).finish(m.s, m.key) }
+// Unlock unlocks m. It panics if m is not locked. If the hold was lost, Unlock sends nothing to
+// the store. Unlock waits for the store's answer for at most a third of the TTL; after that, or
+// at once with [Options].AsyncUnlock, the release goes on in the background.
+func (m *Mutex) Unlock() { m.unlock(driver.ReleaseOptions{}).Finish(m.s, m.key) }
 
-// UnlockContext unlocks m like Unlock. ctx bounds only the wait for the release,
-// which goes on in the background until the store has answered. The error is
-// [ErrLost] if the hold had ended before, or ctx's.
+// UnlockContext unlocks m like Unlock. ctx bounds only the wait for the store's answer; the
+// release goes on in the background until the store has answered. The error is [ErrLost] if the
+// hold had ended before, that of ctx, or [ErrRefused].
 func (m *Mutex) UnlockContext(ctx context.Context) error {
-	return m.unlocked(ctx, Outcome{})
+	return m.unlocked(ctx, driver.ReleaseOptions{})
 }
 
-// UnlockAfter unlocks m in this process, but keeps the key held for d from now on,
-// by the store's clock and without this process, which may end: a job that must
-// not run twice within d, on hosts whose clocks differ, unlocks with it. d is at
-// least a millisecond. Until the error is nil the key may be held for as long as
-// the session lives only. Errors are those of UnlockContext.
+// UnlockAfter unlocks m in this process but keeps the key held for d from now, by the store's
+// clock. The key stays held even if this process ends. Use it for a job that must not run twice
+// within d although hosts' clocks differ. d must be at least a millisecond; if it is less,
+// UnlockAfter returns an error and m stays locked. If UnlockAfter returns any other error, the
+// key may be released as soon as the session ends. Errors are those of UnlockContext.
 func (m *Mutex) UnlockAfter(ctx context.Context, d time.Duration) error {
 	if d < time.Millisecond {
 		return fmt.Errorf("dsync: unlock %q after %v: it must be at least 1ms; Unlock frees it now", m.key, d)
 	}
-	return m.unlocked(ctx, Outcome{Keep: d})
+	return m.unlocked(ctx, driver.ReleaseOptions{Keep: d})
 }
 
-func (m *Mutex) unlock(o Outcome) release {
+func (m *Mutex) unlock(o driver.ReleaseOptions) engine.Releasing {
 	m.session()
 	m.mu.Lock()
 	h := m.h
@@ -165,84 +166,89 @@ func (m *Mutex) unlock(o Outcome) release {
 	if h == nil {
 		panic(fmt.Sprintf("dsync: unlock of unlocked %s %q", m.kind, m.key))
 	}
-	return h.unlock(o)
+	return h.Unlock(o)
 }
 
-func (m *Mutex) unlocked(ctx context.Context, o Outcome) error {
-	if err := m.unlock(o).wait(ctx); err != nil {
+func (m *Mutex) unlocked(ctx context.Context, o driver.ReleaseOptions) error {
+	if err := m.unlock(o).Wait(ctx); err != nil {
 		return fmt.Errorf("dsync: unlock %q: %w", m.key, err)
 	}
 	return nil
 }
 
-// Lost returns a channel that is closed when the hold ends: when it is lost, and
-// just before Unlock releases it. It belongs to one hold; after the next Lock
-// there is another. Of a mutex that is not locked it is closed.
+// Lost returns a channel that is closed when the hold ends: when it is lost, and just before
+// Unlock releases it. The channel belongs to one hold; the next Lock makes another. If m is not
+// locked, the channel is closed.
 func (m *Mutex) Lost() <-chan struct{} {
 	if h := m.hold(); h != nil {
-		return h.lost()
+		return h.Lost()
 	}
 	return closedChan
 }
 
-// Context returns a context that ends with ctx and with the hold, as that of f in
-// [Mutex.Do] does: its cause is then [ErrLost], or [context.Canceled] if the hold was
-// released. Its Err compares the clock, so that the first look after a freeze tells of
-// a loss. Of a mutex that is not locked it has ended. Call cancel when the work is
-// done.
+// Context returns a context that ends with ctx and with the hold, like the context that
+// [Mutex.Do] passes to its function. If the hold ended it, the cause is [ErrLost], or
+// [context.Canceled] if the hold was released. Its Err method checks the clock, so the first
+// call after a freeze reports a loss. If m is not locked, the context has already ended. Call
+// cancel when the work is done.
 func (m *Mutex) Context(ctx context.Context) (_ context.Context, cancel context.CancelFunc) {
 	h := m.hold()
 	if h == nil {
-		return endedContext(ctx), func() {}
+		return engine.EndedContext(ctx), func() {}
 	}
-	c, end := h.context(ctx)
+	c, end := h.Context(ctx)
 	return c, func() { end(context.Canceled) }
 }
 
-// Token returns the fencing token of the hold: greater than that of any earlier
-// hold of the key, by anyone. It is 0 if m is not locked or the hold is lost.
+// Token returns the fencing token of the hold, which is greater than that of every earlier hold
+// of the key, by any process. It returns 0 if m is not locked or the hold is lost.
 func (m *Mutex) Token() int64 {
 	if h := m.hold(); h != nil {
-		return h.fencing()
+		return h.Token()
 	}
 	return 0
 }
 
-// Owned reports whether m is locked and its hold goes on, by a look at the clock:
-// it asks nobody.
+// Owned reports whether m is locked and its hold is not lost. It checks the local clock and
+// sends no command.
 func (m *Mutex) Owned() bool {
 	h := m.hold()
-	return h != nil && h.live()
+	return h != nil && h.Live()
 }
 
-// Locked reports whether anybody holds the key, by asking the store: somebody
-// whose session and lease have not lapsed, this process included. The answer may
-// be out of date when it arrives. Errors are those of [Session.Status], which tells
-// who it is.
+// Locked asks the store whether anybody holds the key, this process included. Holders whose
+// session or lease is over do not count. The answer may be out of date when it arrives. Errors
+// are those of [Session.Status], which also reports who holds the key.
 func (m *Mutex) Locked(ctx context.Context) (bool, error) {
-	st, err := m.session().Status(ctx, m.key)
+	st, err := (*Session)(m.session()).Status(ctx, m.key)
 	return st.Held(), err
 }
 
-// Do locks m, calls f on the calling goroutine, and unlocks m when f returns,
-// panics or calls runtime.Goexit. The context of f ends with ctx and with the
-// hold; its cause is then [ErrLost]. ctx bounds the wait for the lock, too.
+// Do locks m, calls f on the calling goroutine, and unlocks m when f returns, panics or calls
+// runtime.Goexit. ctx bounds the wait for the lock. The context passed to f ends with ctx and
+// with the hold; if the hold ended it, the cause is [ErrLost].
 //
-// The error is that of [Mutex.LockContext], and f was not called, or f's, joined
-// with ErrLost if the hold ended before f returned.
-func (m *Mutex) Do(ctx context.Context, f func(context.Context) error) (err error) {
+// If locking fails, Do returns the error of [Mutex.LockContext] and does not call f. Otherwise
+// it returns f's error, joined with ErrLost if the hold ended before f returned.
+func (m *Mutex) Do(ctx context.Context, f func(context.Context) error) error {
 	if err := m.LockContext(ctx); err != nil {
 		return err
 	}
-	c, cancel := m.hold().context(ctx)
+	return do(ctx, m.s, m.key, m.Context, m.UnlockContext, f)
+}
+
+// do calls f with a context of what is locked, and then unlocks it.
+func do(ctx context.Context, s *engine.Session, key string, scope func(context.Context) (context.Context, context.CancelFunc),
+	unlock, f func(context.Context) error) (err error) {
+	c, cancel := scope(ctx)
 	defer func() {
-		cancel(context.Canceled)
-		unlock, cancel := context.WithTimeout(context.Background(), m.s.opt.TTL/3)
+		cancel()
+		wait, cancel := context.WithTimeout(context.Background(), s.TTL()/3)
 		defer cancel()
-		if uerr := m.UnlockContext(unlock); errors.Is(uerr, ErrLost) {
+		if uerr := unlock(wait); errors.Is(uerr, ErrLost) {
 			err = errors.Join(err, uerr)
 		} else if uerr != nil {
-			m.s.warn("dsync: Unlock", "key", m.key, "err", uerr)
+			s.Warn("dsync: Unlock", "key", key, "err", uerr)
 		}
 	}()
 	return f(c)

@@ -1,85 +1,82 @@
 package dsync
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
-	"maps"
-	"os"
 	"time"
-)
 
-const (
-	minTTL           = time.Second
-	defaultTTL       = 30 * time.Second
-	defaultMargin    = 500 * time.Millisecond
-	defaultTurn      = 50 * time.Millisecond
-	defaultRetention = 7 * 24 * time.Hour
-	maxMeta          = 4 << 10
+	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
 // Options are the settings of a [Session]. The zero value of each field is its
 // default; a nil *Options is all defaults.
 type Options struct {
-	// TTL is how long after its last heartbeat, by the store's clock, a session
-	// may be declared dead: the time after which the locks of a crashed process
-	// can be taken. Default 30 s, at least 1 s, whole milliseconds. Locks survive a
-	// fail-over of the store that is over within TTL·0.999 − Margin − Grace −
-	// 1.1·Heartbeat, which is about half of it.
+	// TTL is how long a session lives without a heartbeat, by the store's clock. The locks
+	// of a crashed process become free that long after its last heartbeat. Default 30 s; at
+	// least 1 s, in whole milliseconds. Locks survive a fail-over of the store that takes
+	// less than TTL·0.999 − Margin − Grace − 1.1·HeartbeatInterval, about half a TTL.
 	TTL time.Duration
 
-	// Margin pays for clocks: a hold ends by the local clock at least Margin +
-	// Grace before the store may grant it to anyone else. It must exceed, strictly,
-	// what one TTL can bring of steps of the store's clock, of spread between the
-	// clocks of servers that can become primary, and of late timers. Default
-	// 500 ms or TTL/10, whichever is smaller.
+	// Margin pays for clocks: a hold ends by the local clock at least Margin + Grace
+	// before the store may grant the key to anyone else. It must be greater than the sum,
+	// within one TTL, of steps of the store's clock, of the spread between the clocks of
+	// servers that can become primary, and of the lateness of timers. Default 500 ms or
+	// TTL/10, whichever is smaller.
 	Margin time.Duration
 
-	// Grace is the holder's time to stop after it was told. Default TTL/10.
+	// Grace is the time that a holder has to stop after its Lost channel closed. Default
+	// TTL/10.
 	Grace time.Duration
 
-	// Heartbeat is the period of heartbeats, jittered by ±10 %. Default TTL/3. A
-	// heartbeat that fails must leave time for another before the lease ends:
-	// 1.1·Heartbeat + TTL/6 ≤ TTL·0.999 − Margin − Grace.
-	Heartbeat time.Duration
+	// HeartbeatInterval is the time between two heartbeats, jittered by ±10 %. Default
+	// TTL/3. After a heartbeat that fails there must be time for another:
+	// 1.1·HeartbeatInterval + TTL/6 ≤ TTL·0.999 − Margin − Grace.
+	HeartbeatInterval time.Duration
 
-	// Poll is how often a waiter asks the store again when nothing was pushed to
-	// it, jittered by ±20 %; a waiter that is not first in line up to four times
-	// as seldom. Default 250 ms where the store can't push, 5 s where it can.
-	// At least 10 ms.
-	Poll time.Duration
+	// PollInterval is how often a waiter asks the store again although no notice came,
+	// jittered by ±20 %. If it is set, or the store cannot notify, waiters that are not
+	// first in the queue ask up to four times less often. Default: the TTL, but at least 5 s
+	// and at most 30 s; 250 ms if the store cannot notify. At least 10 ms.
+	PollInterval time.Duration
 
-	// Turn is for how long, since the store granted an exclusive hold to this
-	// process, the goroutines here may hand it on to each other while other
-	// processes may be waiting; HandOvers is how often. Each gets a token of its
-	// own, and a hand-over takes no command. For Turn, too, readers here may share a
-	// hold: see [RWMutex]. A [Semaphore] is not handed on. Default 50 ms and 1,023,
-	// which is the most; negative: every hold is granted by the store.
-	Turn      time.Duration
-	HandOvers int
+	// HandOffTime is how long goroutines of this process may hand off an exclusive hold to
+	// each other, counted from the store's grant, while other processes may be waiting;
+	// MaxHandOffs is how many times. A hand-off takes no command, and each holder has a
+	// fencing token of its own. HandOffTime also limits how long new readers here may share
+	// a hold: see [RWMutex]. Holds of a [Semaphore] are never handed off. Defaults: 50 ms,
+	// and 1,023, which is the maximum. Negative: the store grants every hold.
+	HandOffTime time.Duration
+	MaxHandOffs int
 
-	// Linger is for how long a key that was unlocked stays with this process, so
-	// that locking it again takes no command. Others that wait for it get it before
-	// that, within a round trip or two where the store pushes; where it can't, the
-	// key is kept for that long at a time, and as long in all while it is in use. A
-	// try elsewhere finds the key held as long as it lingers. A session with it
-	// keeps a watch open. Default 0: no key lingers; that of a [Semaphore] never does.
+	// Linger is how long this process keeps a key after Unlock, so that the next Lock
+	// takes no command. If another process waits for the key it is released at once,
+	// within a round trip or two where the store notifies; elsewhere after Linger. Until
+	// then a try in another process finds the key held. A session with Linger keeps a
+	// listener open. Default 0: keys do not linger. Keys of a [Semaphore] never do.
 	Linger time.Duration
 
-	// Watch keeps a watch open as long as the session lives, which spares the first
-	// wait the time to open one. A watch costs the store something: a connection, and
-	// a look at each write. Default false.
-	Watch bool
+	// AsyncUnlock makes Unlock and RUnlock return at once: the release goes on in the
+	// background, and errors are logged. Until the store has answered, the next Lock of the
+	// key in this process waits, TryLock finds the key held, and Close of the session waits. If
+	// the process dies before that, the key is held until its session expires, as if it had
+	// died while it held the key. UnlockContext always waits. Default false: Unlock waits for
+	// the answer.
+	AsyncUnlock bool
 
-	// Retention is how long the store keeps records that are idle. It must exceed
-	// any step back of the store's clock (fencing tokens start again from the
-	// clock). They are deleted at most a quarter of it later. Default 7 days; negative:
-	// this session never sweeps.
+	// AlwaysListen keeps a listener open for as long as the session lives, so that the
+	// first wait need not open one. A listener costs the store a connection, and a small
+	// command or two every ten seconds. Default false: the session listens while it waits
+	// or observes, and once it has held something for a second.
+	AlwaysListen bool
+
+	// Retention is how long the store keeps idle records. It must be greater, by a second or
+	// more, than any step back of the store's clock, because fencing tokens start again from
+	// that clock.
+	// Records are deleted at most a quarter of it later. Default 7 days; negative: this
+	// session never deletes any.
 	Retention time.Duration
 
-	// Name is the identity that is shown to people who ask who holds a lock or
-	// leads: a pod's name, say. It has no authority and need not be unique. Default:
-	// Host.
+	// Name is the identity that others see when they ask who holds a lock or leads: a
+	// pod's name, for example. It grants nothing and need not be unique. Default: Host.
 	Name string
 
 	// Host is shown like Name. Default: the host's name.
@@ -88,108 +85,45 @@ type Options struct {
 	// App is the application's name and version, shown like Host.
 	App string
 
-	// Meta is free-form, shown like Host. At most 4 KiB in all, since it is
-	// logged with every heartbeat by some stores.
+	// Meta is free-form and shown like Host. Name, Host, App and Meta may have 4 KiB
+	// together, because some stores log them with every heartbeat.
 	Meta map[string]string
 
-	// Anonymous switches off what is shown: Name, Host, App and Meta must be empty,
-	// and the process's id is not told either.
+	// Anonymous shows nothing: Name, Host, App and Meta must be empty, and the process id
+	// is not shown either.
 	Anonymous bool
 
-	// Logger gets what an operator would want to know. Nil is silent.
+	// Logger gets what an operator would want to know. Default nil: warnings and errors go to
+	// slog.Default(). For silence, set slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 
-	// Hooks are called on what happens. Nil: none.
+	// Hooks are called when something happens. Nil: none.
 	Hooks *Hooks
 }
 
-// withDefaults returns o with every zero field replaced by its default, or an
-// error that says what is wrong and what would be right.
-func (o *Options) withDefaults() (Options, error) {
-	var r Options
-	if o != nil {
-		r = *o
+// engine returns o as the engine's options. The engine checks them and fills in the defaults.
+func (o *Options) engine() *engine.Options {
+	if o == nil {
+		return nil
 	}
-	if r.TTL == 0 {
-		r.TTL = defaultTTL
+	return &engine.Options{
+		TTL:               o.TTL,
+		Margin:            o.Margin,
+		Grace:             o.Grace,
+		HeartbeatInterval: o.HeartbeatInterval,
+		PollInterval:      o.PollInterval,
+		HandOffTime:       o.HandOffTime,
+		MaxHandOffs:       o.MaxHandOffs,
+		Linger:            o.Linger,
+		AsyncUnlock:       o.AsyncUnlock,
+		AlwaysListen:      o.AlwaysListen,
+		Retention:         o.Retention,
+		Name:              o.Name,
+		Host:              o.Host,
+		App:               o.App,
+		Meta:              o.Meta,
+		Anonymous:         o.Anonymous,
+		Logger:            o.Logger,
+		Hooks:             o.Hooks.engine(),
 	}
-	if r.TTL < minTTL {
-		return r, fmt.Errorf("dsync: TTL is %v; it must be at least %v (0 means %v)", r.TTL, minTTL, defaultTTL)
-	}
-	if r.TTL%time.Millisecond != 0 {
-		return r, fmt.Errorf("dsync: TTL is %v; it must be whole milliseconds", r.TTL)
-	}
-	if r.Margin == 0 {
-		r.Margin = min(defaultMargin, r.TTL/10)
-	}
-	if r.Grace == 0 {
-		r.Grace = r.TTL / 10
-	}
-	if r.Margin < 0 || r.Grace < 0 {
-		return r, fmt.Errorf("dsync: Margin is %v and Grace is %v; both must be positive (0 means the default)", r.Margin, r.Grace)
-	}
-	if r.Heartbeat == 0 {
-		r.Heartbeat = r.TTL / 3
-	}
-	if r.Heartbeat < 10*time.Millisecond {
-		return r, fmt.Errorf("dsync: Heartbeat is %v; it must be at least 10ms (0 means TTL/3)", r.Heartbeat)
-	}
-	lease, need := holdTime(r.TTL, r.Margin, r.Grace), r.beatTime()
-	if need > lease {
-		return r, fmt.Errorf("dsync: Heartbeat %v leaves no time for a second one: 1.1·Heartbeat + TTL/6 = %v must be at most TTL·0.999 − Margin − Grace = %v; raise TTL (%v) or lower Heartbeat, Margin (%v) or Grace (%v)",
-			r.Heartbeat, need, lease, r.TTL, r.Margin, r.Grace)
-	}
-	if r.Poll != 0 && r.Poll < 10*time.Millisecond {
-		return r, fmt.Errorf("dsync: Poll is %v; it must be at least 10ms (0 means the default)", r.Poll)
-	}
-	if r.Turn == 0 {
-		r.Turn = defaultTurn
-	}
-	if r.HandOvers == 0 {
-		r.HandOvers = tokenRoom - 1
-	}
-	if r.HandOvers >= tokenRoom {
-		return r, fmt.Errorf("dsync: HandOvers is %d; it may be %d at the most (0 means that; negative: none)", r.HandOvers, tokenRoom-1)
-	}
-	if r.Linger < 0 {
-		return r, fmt.Errorf("dsync: Linger is %v; it must be positive (0: no key lingers)", r.Linger)
-	}
-	if r.Retention == 0 {
-		r.Retention = defaultRetention
-	}
-	if r.Retention > 0 && r.Retention < 2*r.TTL {
-		return r, fmt.Errorf("dsync: Retention is %v; it must be at least two TTLs (%v), and should be days (negative: never sweep)", r.Retention, 2*r.TTL)
-	}
-	switch {
-	case r.Anonymous && (r.Name != "" || r.Host != "" || r.App != "" || len(r.Meta) > 0):
-		return r, errors.New("dsync: Anonymous together with Name, Host, App or Meta; give one or the other")
-	case !r.Anonymous && r.Host == "":
-		r.Host, _ = os.Hostname() // for display only: an empty one is no reason to fail
-	}
-	if r.Name == "" {
-		r.Name = r.Host
-	}
-	r.Meta = maps.Clone(r.Meta) // registered again after each loss
-	size := len(r.Name) + len(r.Host) + len(r.App)
-	for k, v := range r.Meta {
-		size += len(k) + len(v)
-	}
-	if size > maxMeta {
-		return r, fmt.Errorf("dsync: Name, Host, App and Meta have %d bytes; they may have %d in all", size, maxMeta)
-	}
-	if r.Hooks == nil {
-		r.Hooks = &Hooks{}
-	}
-	return r, nil
-}
-
-// beatTime is how long after the send of a heartbeat the next one has been answered
-// if nothing fails: a period at its longest, and an attempt.
-func (o *Options) beatTime() time.Duration { return o.Heartbeat + o.Heartbeat/10 + o.TTL/6 }
-
-// holdTime is how long after the send of a request that was granted d the local
-// clock may believe in it: d·(1−ρ) − margin − grace, with ρ = 1/1000 for clocks
-// that run at slightly different rates.
-func holdTime(d, margin, grace time.Duration) time.Duration {
-	return d - d/1000 - margin - grace
 }

@@ -4,33 +4,35 @@ import (
 	"context"
 	"fmt"
 	"sync"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// rwLimit is the limit of keys of RWMutexes: a writer has all of it, a reader 1. So
-// it is how many processes can read at once.
+// rwLimit is the limit of an RWMutex's key. A writer takes all of it, the readers of a process
+// take 1, so at most rwLimit processes can read at the same time.
 const rwLimit = 1 << 30
 
-// An RWMutex is a reader/writer mutual exclusion lock between processes: held by
-// any number of readers or by one writer. Its method set is that of
-// [sync.RWMutex], with forms that take a context.
+// An RWMutex is a reader/writer mutual exclusion lock between processes. It is held by any
+// number of readers or by one writer. It has the methods of [sync.RWMutex], and adds forms of
+// them that take a context.
 //
-// Make one with [Session.RWMutex]; a zero RWMutex panics when it is used. It must
-// not be copied. All RWMutexes of one key exclude each other as their holds do. All
-// methods may be called concurrently. What is said of [Mutex] about losses holds
-// here for each hold.
+// Make an RWMutex with [Session.RWMutex]; using a zero RWMutex panics. It must not be copied.
+// All RWMutexes of one key exclude each other. All methods may be called concurrently. Each
+// hold can be lost, as described for [Mutex].
 //
-// Who asks first is served first, in its process and then among processes, readers
-// and writers alike, so that neither starve: readers that come after a waiting
-// writer wait for it. As with sync.RWMutex this forbids to read-lock again in a
-// goroutine that has a read lock.
+// Readers and writers are served in FIFO order, first within their process and then among
+// processes, so neither starve: a reader that comes after a waiting writer waits for that
+// writer. So, as with sync.RWMutex, a goroutine that holds a read lock must not read-lock
+// again.
 //
-// The readers of one process share one hold in the store, and its token: for
-// [Options].Turn, and longer, for seconds at a time, where the process would be told
-// if another waited, until one does. So read-locking what this process reads
-// already mostly takes no command.
+// Readers of one process share one hold in the store, and its token, so most read locks take no
+// command if the process is reading already. New readers may join a hold for
+// [Options].HandOffTime after its grant. In a process that listens for notices they may join
+// for some seconds, until another process waits for the key.
 type RWMutex struct {
 	w       Mutex
-	readers portions // one for each RLock that was not undone
+	readers heldUnits // one unit for each RLock without its RUnlock
 }
 
 var _ sync.Locker = (*RWMutex)(nil)
@@ -66,16 +68,21 @@ func (rw *RWMutex) Unlock() { rw.writer().Unlock() }
 // UnlockContext is [Mutex.UnlockContext] for writing.
 func (rw *RWMutex) UnlockContext(ctx context.Context) error { return rw.writer().UnlockContext(ctx) }
 
-// Lost is [Mutex.Lost] of the hold for writing.
+// Lost is [Mutex.Lost] for the hold of the writer.
 func (rw *RWMutex) Lost() <-chan struct{} { return rw.writer().Lost() }
 
-// Token is [Mutex.Token] of the hold for writing.
+// Token is [Mutex.Token] for the hold of the writer.
 func (rw *RWMutex) Token() int64 { return rw.writer().Token() }
 
-// Owned is [Mutex.Owned] of the hold for writing.
+// Owned is [Mutex.Owned] for the hold of the writer.
 func (rw *RWMutex) Owned() bool { return rw.writer().Owned() }
 
-// Locked is [Mutex.Locked]: it reports whether anybody reads or writes.
+// Context is [Mutex.Context] for the hold of the writer.
+func (rw *RWMutex) Context(ctx context.Context) (_ context.Context, cancel context.CancelFunc) {
+	return rw.writer().Context(ctx)
+}
+
+// Locked is [Mutex.Locked]. It reports whether anybody reads or writes.
 func (rw *RWMutex) Locked(ctx context.Context) (bool, error) { return rw.writer().Locked(ctx) }
 
 // Do is [Mutex.Do] for writing.
@@ -83,13 +90,13 @@ func (rw *RWMutex) Do(ctx context.Context, f func(context.Context) error) error 
 	return rw.writer().Do(ctx, f)
 }
 
-// RLock locks rw for reading, and waits like [Mutex.Lock].
-func (rw *RWMutex) RLock() { rw.writer().s.lock(rw.Key(), rw.RLockContext) }
+// RLock locks rw for reading. It waits like [Mutex.Lock].
+func (rw *RWMutex) RLock() { rw.writer().s.Forever(rw.Key(), rw.RLockContext) }
 
 // RLockContext locks rw for reading. ctx bounds the wait only. Errors are those of
 // [Mutex.LockContext].
 func (rw *RWMutex) RLockContext(ctx context.Context) error {
-	h, err := rw.writer().s.acquire(ctx, rw.read())
+	h, err := rw.writer().s.Acquire(ctx, rw.read())
 	if err != nil {
 		return fmt.Errorf("dsync: read-lock %q: %w", rw.Key(), err)
 	}
@@ -97,68 +104,86 @@ func (rw *RWMutex) RLockContext(ctx context.Context) error {
 	return nil
 }
 
-// TryRLock tries to lock rw for reading and reports whether it succeeded: false if
-// somebody writes or waits, or if the store did not answer, which
-// [RWMutex.TryRLockContext] tells apart.
+// TryRLock tries to lock rw for reading and reports whether it succeeded. It returns false if
+// somebody writes, if somebody waits, or if the store did not answer; [RWMutex.TryRLockContext]
+// distinguishes these.
 func (rw *RWMutex) TryRLock() bool { return rw.TryRLockContext(context.Background()) == nil }
 
-// TryRLockContext locks rw for reading if that is possible without waiting for
-// anyone. Errors are those of [Mutex.TryLockContext].
+// TryRLockContext locks rw for reading if that is possible without waiting. Errors are those of
+// [Mutex.TryLockContext].
 func (rw *RWMutex) TryRLockContext(ctx context.Context) error {
-	h, err := rw.writer().s.tryAcquire(ctx, rw.read())
+	h, err := rw.writer().s.TryAcquire(ctx, rw.read())
 	if err != nil {
-		return tryError("read-lock", rw.Key(), err)
+		return engine.TryError("read-lock", rw.Key(), err)
 	}
 	rw.readers.add(h, 1)
 	return nil
 }
 
-func (rw *RWMutex) read() want {
-	return want{key: rw.Key(), kind: KindRWMutex, weight: 1, limit: rwLimit, shares: true}
+func (rw *RWMutex) read() engine.Want {
+	return engine.Want{Key: rw.Key(), Kind: driver.KindRWMutex, Weight: 1, Limit: rwLimit, Shares: true}
 }
 
-// RUnlock undoes a single RLock, of a hold that was lost if there is one. It panics
-// if rw is not locked for reading. It waits like [Mutex.Unlock].
-func (rw *RWMutex) RUnlock() { rw.runlock().finish(rw.writer().s, rw.Key()) }
+// RUnlock undoes a single RLock. If a hold of the readers was lost, it undoes an RLock of that
+// hold first. It panics if rw is not locked for reading. It waits for the store like
+// [Mutex.Unlock].
+func (rw *RWMutex) RUnlock() { rw.runlock().Finish(rw.writer().s, rw.Key()) }
 
-// RUnlockContext undoes a single RLock, of a hold that was lost if there is one.
-// ctx bounds only the wait for the store's answer. The error is [ErrLost] if the
-// hold had ended before, or ctx's.
+// RUnlockContext undoes a single RLock, like RUnlock. ctx bounds only the wait for the store's
+// answer. Errors are those of [Mutex.UnlockContext].
 func (rw *RWMutex) RUnlockContext(ctx context.Context) error {
-	if err := rw.runlock().wait(ctx); err != nil {
+	if err := rw.runlock().Wait(ctx); err != nil {
 		return fmt.Errorf("dsync: read-unlock %q: %w", rw.Key(), err)
 	}
 	return nil
 }
 
-func (rw *RWMutex) runlock() release {
+func (rw *RWMutex) runlock() engine.Releasing {
 	rw.writer()
 	done, ok := rw.readers.take(1)
 	if !ok {
 		panic(fmt.Sprintf("dsync: read-unlock of rwmutex %q that is not read-locked", rw.Key()))
 	}
-	return done[0].unlock(Outcome{})
+	return done[0].Unlock(driver.ReleaseOptions{})
 }
 
-// RLost returns a channel that is closed when rw's readers lose a hold, or when the last
-// of them has unlocked: the RUnlock of one reader tells the others nothing. Readers may
-// have several holds, as when a writer waited in between; a loss of any closes the
-// channel, until its readers have unlocked RLost returns that one, and then another. Of
-// an RWMutex that is not locked for reading it is closed.
+// RLost returns a channel that is closed when a hold of rw's readers is lost, and when the last
+// reader has unlocked. While other readers remain, the RUnlock of one does not close it. If rw
+// is not locked for reading, the channel is closed.
+//
+// Readers can have several holds, for example if a writer waited in between. A loss of any of
+// them closes the channel. RLost returns that closed channel until the readers of the lost hold
+// have unlocked, and then a new one.
 func (rw *RWMutex) RLost() <-chan struct{} {
 	rw.writer()
 	return rw.readers.lost()
 }
 
-// RToken returns the fencing token of the readers' oldest hold, or 0 if one of their
-// holds is lost. Readers that share a hold share its token, which is greater than that
-// of any writer before them.
+// RToken returns the fencing token of the readers' oldest hold. It is greater than that of
+// every earlier writer. Readers that share a hold share its token. RToken returns 0 if rw is
+// not locked for reading or one of its readers' holds is lost.
 func (rw *RWMutex) RToken() int64 {
 	rw.writer()
 	return rw.readers.token()
 }
 
-// RLocker returns a Locker whose Lock and Unlock are rw's RLock and RUnlock.
+// RContext returns a context that ends with ctx, and when the channel that RLost returns is
+// closed. See [Mutex.Context].
+func (rw *RWMutex) RContext(ctx context.Context) (_ context.Context, cancel context.CancelFunc) {
+	rw.writer()
+	return rw.readers.context(ctx)
+}
+
+// RDo is [Mutex.Do] for reading. The context passed to f also ends if another hold of rw's
+// readers is lost: see [RWMutex.RLost].
+func (rw *RWMutex) RDo(ctx context.Context, f func(context.Context) error) error {
+	if err := rw.RLockContext(ctx); err != nil {
+		return err
+	}
+	return do(ctx, rw.w.s, rw.Key(), rw.RContext, rw.RUnlockContext, f)
+}
+
+// RLocker returns a [sync.Locker] whose Lock and Unlock methods call rw.RLock and rw.RUnlock.
 func (rw *RWMutex) RLocker() sync.Locker { return (*rlocker)(rw) }
 
 type rlocker RWMutex

@@ -2,143 +2,82 @@ package dsync
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
-	"sync"
 	"time"
 
-	"github.com/leasehold-go/leasehold/internal/calls"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// A Session is this process's presence in a [Store]: what makes, keeps alive
-// and gives up the locks of one process. Make one per process with [New], or
-// with Open or Connect of a store's package; a Session must not be copied.
+// A Session registers this process with a [driver.Store] and keeps its locks alive. Make one
+// per process with [New], or with Open or Connect of a store's package. A Session must not be
+// copied.
 //
-// It registers with the store when the first lock is asked for, under an id
-// that is made up then, and keeps everything it holds and waits for alive with
-// one heartbeat. When the heartbeats don't get through in time, everything it
-// holds is lost, before the store can grant it to anyone else, and the session
-// goes on under a new id: who waits asks again.
+// The session registers when the first lock is requested, under a new id, and one heartbeat
+// renews everything that it holds and waits for. If no heartbeat is acknowledged in time,
+// everything it holds is lost, before the store can grant it to anyone else. The session then
+// registers again under a new id, and its waiters request their locks again.
 //
 // All methods may be called concurrently.
-type Session struct {
-	store Store
-	opt   Options
-	hooks calls.Queue
+type Session engine.Session
 
-	base context.Context // of all commands: no caller's values, ends with Close
-	stop context.CancelFunc
-
-	closing chan struct{} // closed when Close begins
-	closed  chan struct{} // closed when Close is done
-	workers *workers      // all goroutines but hooks
-
-	// Lanes bound how many commands are under way at once: heartbeats have a way of
-	// their own, so that they never wait behind the session's other requests.
-	lanes     chan struct{} // of all but heartbeats and what begins or ends a session
-	pollLanes chan struct{} // of those, of repeated attempts to acquire
-
-	asking   sync.WaitGroup // of callers that ask for a claim
-	retiring sync.WaitGroup // of goroutines that release a claim
-
-	mu          sync.Mutex
-	finished    bool // no goroutine may start any more
-	gaveUp      bool // Close waits for releases: it does not wait for those that begin now
-	closeErr    error
-	presence    *presence
-	registering *registration
-	holds       map[string]*hold    // by claim id: all claims that the store may know
-	queues      map[string]*queue   // by key: who has the turn in this process, and who waits for it
-	overdue     map[*hold]time.Time // holds that ended before their release, and when: until their holder is done
-	glance      *time.Timer         // looks for what ended while the machine slept; nil: not running
-	renewed     stamp               // of the last presence: before the send of the heartbeat that its lease counted from
-	peers       peers
-	observed    observed
-
-	listening sync.Mutex // guards listeners; taken under mu, and nothing under it
-	listeners []*Hooks
+// New returns a session on store. It does not contact the store; an error means that store is
+// nil or that opt is invalid. A nil opt means the defaults; see [Options].
+func New(store driver.Store, opt *Options) (*Session, error) {
+	s, err := engine.New(store, opt.engine())
+	return (*Session)(s), err
 }
 
-// New returns a session on store. It does not contact the store: errors are
-// those of nonsense in opt. See [Options] for the defaults of a nil opt.
-func New(store Store, opt *Options) (*Session, error) {
-	if store == nil {
-		return nil, errors.New("dsync: the store is nil; pass one, as of dsync/mongo or dsync/dsynctest")
-	}
-	o, err := opt.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	base, stop := context.WithCancel(context.Background())
-	s := &Session{
-		store: store, opt: o,
-		hooks: calls.Queue{Logger: o.Logger},
-		base:  base, stop: stop, workers: newWorkers(base),
-		closing: make(chan struct{}), closed: make(chan struct{}),
-		lanes: make(chan struct{}, maxCommands), pollLanes: make(chan struct{}, maxPolls),
-		holds:   make(map[string]*hold),
-		queues:  make(map[string]*queue),
-		overdue: make(map[*hold]time.Time),
-		peers:   make(peers),
-	}
-	s.Listen(o.Hooks)
-	return s, nil
-}
+// engine returns the engine behind the session. Other packages of this module use it for what
+// package dsync does not export.
+func (s *Session) engine() *engine.Session { return (*engine.Session)(s) }
 
-// ID returns the id under which the session is registered now, or "" if it is
-// not. It changes when the session is lost.
-func (s *Session) ID() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.presence == nil {
-		return ""
-	}
-	return s.presence.id
-}
+// CheckKey returns nil if key can name a lock: if it has 1 to 512 bytes of UTF-8 and no NUL.
+// Otherwise it returns an error that matches [ErrKey] and says what is wrong. It is for keys
+// that come from outside the program.
+func CheckKey(key string) error { return engine.CheckKey(key) }
 
-// Name returns the identity that the session shows: [Options].Name.
-func (s *Session) Name() string { return s.opt.Name }
+// ID returns the id under which the session is registered now, or "" if it is not registered.
+// The id changes when the session is lost.
+func (s *Session) ID() string { return s.engine().ID() }
+
+// Name returns the identity that others see: see [Options].Name.
+func (s *Session) Name() string { return s.engine().Name() }
 
 // TTL returns the session's [Options].TTL.
-func (s *Session) TTL() time.Duration { return s.opt.TTL }
+func (s *Session) TTL() time.Duration { return s.engine().TTL() }
 
-// Margin returns the session's [Options].Margin.
-func (s *Session) Margin() time.Duration { return s.opt.Margin }
-
-// Mutex returns a mutex for key, unlocked. All mutexes of one key exclude each
-// other, in this process and in all others. It panics if [CheckKey] refuses the
-// key.
+// Mutex returns an unlocked mutex for key. All mutexes of one key exclude each other, in this
+// process and in all others. Mutex panics if [CheckKey] returns an error for key.
 func (s *Session) Mutex(key string) *Mutex {
 	mustKey(key)
-	return &Mutex{s: s, key: key, kind: KindMutex, limit: 1}
+	return &Mutex{s: s.engine(), key: key, kind: driver.KindMutex, limit: 1}
 }
 
-// RWMutex returns a reader/writer mutex for key, unlocked. It panics if
-// [CheckKey] refuses the key.
+// RWMutex returns an unlocked reader/writer mutex for key. It panics if [CheckKey] returns an
+// error for key.
 func (s *Session) RWMutex(key string) *RWMutex {
 	mustKey(key)
-	return &RWMutex{w: Mutex{s: s, key: key, kind: KindRWMutex, limit: rwLimit}}
+	return &RWMutex{w: Mutex{s: s.engine(), key: key, kind: driver.KindRWMutex, limit: rwLimit}}
 }
 
-// Semaphore returns a semaphore for key whose holders have up to size together, in
-// all processes. All processes must name the same size, but see
-// [Semaphore.Resize]. It panics if size is less than 1, or [CheckKey] refuses the
-// key.
+// Semaphore returns a semaphore for key of the given size. All processes must use the same
+// size; to change it see [Semaphore.Resize]. Semaphore panics if size is less than 1, or if
+// [CheckKey] returns an error for key.
 func (s *Session) Semaphore(key string, size int64) *Semaphore {
 	mustKey(key)
 	if size < 1 {
 		panic(fmt.Sprintf("dsync: semaphore %q of size %d; it must be at least 1", key, size))
 	}
-	m := &Semaphore{s: s, key: key}
+	m := &Semaphore{s: s.engine(), key: key}
 	m.size.Store(size)
 	return m
 }
 
-// Once returns the once for key. It panics if [CheckKey] refuses the key.
+// Once returns the once for key. It panics if [CheckKey] returns an error for key.
 func (s *Session) Once(key string) *Once {
 	mustKey(key)
-	return &Once{s: s, key: key}
+	return &Once{s: s.engine(), key: key}
 }
 
 func mustKey(key string) {
@@ -147,201 +86,79 @@ func mustKey(key string) {
 	}
 }
 
-// Close ends the session. Every holder is told (Lost closes), whoever waits gets
-// [ErrClosed] (but see [Mutex.Lock]), holds are given up as soon as their
-// holders unlock or their grace is over, and the session is unregistered.
+// Break asks those who hold key now to give it up, and waits until they have. Each holder is
+// notified (its Lost channel closes, and the cause is [ErrRevoked]) and then has its session's
+// grace to stop and unlock. After that the first waiter gets the key. The key is never taken
+// from a holder that was not notified: if its process cannot be reached, Break waits until its
+// session expires, or, for a [Lease] without a process, until the lease is over. If nobody
+// holds key, Break does nothing.
 //
-// ctx bounds the wait for holders only. When it ends, what is still held is not
-// taken from them: the store keeps it for the rest of the grace and the margin, and
-// frees it by itself, which who waits for it notices by polling. So Close with an ended
-// ctx takes about one round trip to the store.
+// A process that listens for notices is notified at once, any other with its next heartbeat.
+// Where the store can notify, a process listens once it has held something for a second: see
+// [Options].AlwaysListen.
 //
-// An error says what the store did not answer; what was left there lapses
-// within one TTL, but a [Lease] only at its own end. It may be only that the session is not unregistered, the last of
-// the commands: all was given up before, so nobody waits for it, but it is listed
-// among the members until it lapses. The session is closed all the same.
+// ctx bounds only the wait: holders that were asked to give up the key still do. The error is
+// that of ctx, with the store's last error added if there was one, [ErrClosed], [ErrKey], or
+// [ErrRefused].
+func (s *Session) Break(ctx context.Context, key string) error { return s.engine().Break(ctx, key) }
+
+// Members returns the sessions with the given ids, and the store's time of the reading. Unknown
+// ids are left out. Without ids it returns all sessions that are alive, but at most 1,000. More
+// than 1,000 ids take several readings; now is the time of the last.
+func (s *Session) Members(ctx context.Context, ids ...string) (members []Member, now time.Time, err error) {
+	return s.engine().Members(ctx, ids...)
+}
+
+// Healthy returns nil, or an error that says what is wrong with this process's use of locks.
+// errors.Is tells which of these it is; several may be joined:
 //
-// Close waits for all goroutines of the session but running hooks. A second Close
-// waits for the first and returns its error.
-func (s *Session) Close(ctx context.Context) error {
-	s.mu.Lock()
-	select {
-	case <-s.closing:
-		s.mu.Unlock()
-		<-s.closed
-		return s.closeErr
-	default:
-	}
-	close(s.closing)
-	for _, h := range s.holds {
-		if h.state == asking {
-			h.notify()
-		}
-	}
-	r := s.registering
-	s.mu.Unlock()
-	if r != nil {
-		<-r.done
-	}
+//   - [ErrNotRenewed]: the session holds or waits for something, and no heartbeat was
+//     acknowledged for 1.1·HeartbeatInterval + TTL/6, so its lease is running out. That is
+//     the longest that one interval and one attempt take when nothing fails. It is also
+//     returned if somebody waits and the session could not register for that long, for the
+//     first time or after a loss. A failed heartbeat that the next one makes up for in time
+//     is not reported, nor is anything while the session neither holds nor waits.
+//   - [ErrOverstayed]: a hold was lost, its grace is over, and its holder has not stopped:
+//     Unlock or Release was not called, the function of a Do or of a leader.Election.Run
+//     has not returned, or a term of leader.Election.Campaign was not resigned. Somebody
+//     else may hold the key by now. The error goes away when the holder stops. A [Lease]
+//     needs no release and never causes it.
+//   - [ErrNotReleased]: the store refuses to release a key that was unlocked, for example
+//     because a right was revoked. The key stays held as long as the session lives, and the
+//     session keeps trying to release it.
+//   - [ErrClosed]: Close has begun.
+//
+// Healthy sends no command: it checks the clock and what the session knows. In Kubernetes, any
+// of these errors means that the process is not ready, but only ErrOverstayed should fail a
+// liveness probe. A restart does not help a process that cannot reach the store, nor a store to
+// which a whole fleet reconnects; but it does stop a process that continues to use what it
+// lost:
+//
+//	http.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+//		if err := locks.Healthy(); err != nil {
+//			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+//		}
+//	})
+//	http.HandleFunc("GET /livez", func(w http.ResponseWriter, r *http.Request) {
+//		if err := locks.Healthy(); errors.Is(err, dsync.ErrOverstayed) {
+//			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+//		}
+//	})
+func (s *Session) Healthy() error { return s.engine().Healthy() }
 
-	err := s.giveUp(ctx)
-	s.mu.Lock()
-	s.finished = true
-	if s.glance != nil {
-		s.glance.Stop()
-	}
-	if s.presence != nil {
-		s.presence.lose(ErrClosed)
-	}
-	s.mu.Unlock()
-	s.stop()
-	s.workers.wg.Wait()
-	if c, ok := s.store.(interface{ Close(context.Context) error }); ok {
-		err = errors.Join(err, c.Close(context.WithoutCancel(ctx)))
-	}
-	if err != nil {
-		s.closeErr = fmt.Errorf("dsync: close: %w", err)
-	}
-	close(s.closed)
-	return s.closeErr
-}
-
-// spawn runs f on a goroutine that Close waits for. It reports whether it did:
-// not once Close is past waiting.
-func (s *Session) spawn(f func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.finished {
-		return false
-	}
-	s.workers.do(f)
-	return true
-}
-
-// ends reports whether the session is closing.
-func (s *Session) ends() bool {
-	select {
-	case <-s.closing:
-		return true
-	default:
-		return false
-	}
-}
-
-// maxCommands is how many commands of a session are under way at once, beside its
-// heartbeats, and maxPolls how many of them are repeated attempts to acquire: a
-// thousand goroutines that poll must not keep an Unlock waiting. A store's own client
-// should have a connection for each of these, one for heartbeats and one for a watch.
-const (
-	maxCommands = 32
-	maxPolls    = 8
-)
-
-// attemptTime bounds one command.
-func (s *Session) attemptTime() time.Duration { return s.opt.TTL / 6 }
-
-// backoff returns a new backoff for retries of a command.
-func (s *Session) backoff() backoff { return backoff{cap: s.opt.TTL / 12} }
-
-// An answer is what one command returned.
-type answer[T any] struct {
-	v   T
-	err error
-}
-
-// call runs one command of the store on a goroutine of the session's own, and what
-// else [command] says. So a caller that gives up leaves the answer to whoever
-// cleans up. The channel has room for the answer; it is never closed.
-func call[T any](s *Session, op string, f func(context.Context) (T, error)) <-chan answer[T] {
-	return background(s, func() answer[T] { return command(s, op, f) })
-}
-
-// send is call for who is in a lane, which it leaves when the command has ended.
-func send[T any](s *Session, op string, leave func(), f func(context.Context) (T, error)) <-chan answer[T] {
-	return background(s, func() answer[T] {
-		defer leave()
-		return attempt(s, op, f)
-	})
-}
-
-func background[T any](s *Session, f func() answer[T]) <-chan answer[T] {
-	ch := make(chan answer[T], 1)
-	if !s.spawn(func() { ch <- f() }) {
-		ch <- answer[T]{err: ErrClosed}
-	}
-	return ch
-}
-
-// command is attempt in a lane, for which it waits.
-func command[T any](s *Session, op string, f func(context.Context) (T, error)) answer[T] {
-	select {
-	case s.lanes <- struct{}{}:
-	case <-s.base.Done():
-		return answer[T]{err: ErrClosed}
-	}
-	defer func() { <-s.lanes }()
-	return attempt(s, op, f)
-}
-
-// attempt runs one command of the store under a deadline and a context of the
-// session's own, never the caller's: a cancelled caller must not leave a command half
-// sent (the server may still execute it), and a caller inside a transaction must not
-// pull it in.
-func attempt[T any](s *Session, op string, f func(context.Context) (T, error)) answer[T] {
-	ctx, cancel := context.WithTimeout(s.base, s.attemptTime())
-	defer cancel()
-	v, err := f(ctx)
-	if err != nil && !isAnswer(err) && s.base.Err() == nil {
-		s.storeError(op, err)
-	}
-	return answer[T]{v, err}
-}
-
-// isAnswer reports whether err is an answer of the store, which then has
-// changed nothing, and not a failure to get one. ErrSessionExists is not among them:
-// who waits tries again, under another id, and an operator should hear of it.
-func isAnswer(err error) bool {
-	return errors.Is(err, ErrSessionDead) || errors.Is(err, ErrMismatch) ||
-		errors.Is(err, ErrNotHeld) || errors.Is(err, ErrRefused) || errors.As(err, new(*sealedError))
-}
-
-func (s *Session) storeError(op string, err error) {
-	s.warn("dsync: a command failed", "op", op, "err", err)
-	s.each(func(h *Hooks) {
-		if h.StoreError != nil {
-			s.report(func() { h.StoreError(op, err) })
-		}
-	})
-}
-
-// report has f called in the order of reports, on the goroutine of hooks. Log
-// records go the same way: a logger that blocks must not delay a heartbeat.
-func (s *Session) report(f func()) { s.hooks.Add(f) }
-
-func (s *Session) info(msg string, args ...any) { s.record(slog.LevelInfo, msg, args) }
-func (s *Session) warn(msg string, args ...any) { s.record(slog.LevelWarn, msg, args) }
-
-func (s *Session) record(level slog.Level, msg string, args []any) {
-	if s.opt.Logger != nil {
-		s.report(func() { s.opt.Logger.Log(context.Background(), level, msg, args...) })
-	}
-}
-
-// sleep waits for d, or until ctx or the session ends.
-func (s *Session) sleep(ctx context.Context, d time.Duration) error { return s.pause(ctx, nil, d) }
-
-// pause is sleep that ends early when ready is closed.
-func (s *Session) pause(ctx context.Context, ready <-chan struct{}, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ready:
-		return nil
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.closing:
-		return ErrClosed
-	}
-}
+// Close ends the session. Holders are notified (Lost closes), and waiters get [ErrClosed],
+// except in [Mutex.Lock]. Each hold is released as soon as its holder unlocks or its grace is
+// over. Then the session is unregistered.
+//
+// ctx bounds only the wait for holders. When ctx ends, what is still held is not taken away:
+// the store keeps it for the rest of the grace and the margin and then frees it; waiters notice
+// that by polling. So with a ctx that has ended, Close takes about one round trip to the store.
+//
+// An error says which commands the store did not answer. What was not released becomes free
+// within one TTL, but a [Lease] only at its own end. If only the last command failed,
+// everything is released and the session merely stays listed as a member for up to one TTL. The
+// session is closed even if Close returns an error.
+//
+// Close waits for all goroutines of the session except running hooks. A second Close waits for
+// the first and returns its error.
+func (s *Session) Close(ctx context.Context) error { return s.engine().Close(ctx) }

@@ -6,53 +6,55 @@ import (
 	"iter"
 	"strings"
 	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A Status is what the store knows of a key at one moment, with who they are that
-// hold it and wait for it. All times are the store's, not this host's.
+// A Status is what the store knows of a key at one moment: its state, its holders and its
+// waiters. All times are the store's, not this host's.
 type Status struct {
 	Key   string
-	Now   time.Time // as of when
-	Kind  Kind      // "" if the store has no record of the key
-	Limit int64     // what holders may have together: 1 of a mutex, the size of a semaphore
-	Token int64     // the last fencing token that the store gave out, or one in its room; 0: none
-	Term  int64     // of an election: how many there were; else 0
+	Now   time.Time   // the time of the reading
+	Kind  driver.Kind // "" if the store has no record of the key
+	Limit int64       // what holders may have together: 1 for a mutex, the size of a semaphore
+	Token int64       // the store's last fencing token, or one that was reserved with it for hand-offs; 0: none
+	Term  int64       // the number of terms of an election so far; 0 for other kinds
 
-	// Value is what the leader of an election published, or the result of a [Once]
-	// that is done, which is then Sealed.
+	// Value is what the leader of an election published. If Sealed is true, it is the result of
+	// a [Once].
 	Value  []byte
 	Sealed bool
 
-	Holders []Owner // in the order of their grants
-	Waiting int     // claims in line
-	Line    []Owner // the first of these in their order: up to 1,000, from List up to 8
+	Holders []Participant // in the order in which they were granted
+	Waiting int           // how many wait
+	Queue   []Participant // the first waiters in FIFO order: up to 1,000 from Status, up to 8 from List
 }
 
-// An Owner is somebody who holds a key or waits for it.
-type Owner struct {
+// A Participant is a holder of a key, or a waiter.
+type Participant struct {
 	Claim   string
 	Session string
-	Weight  int64 // what it has, or asks for, of the limit
+	Weight  int64 // how much of the limit it holds or requests
 
-	// Of the session's process, as it was told in [Options]. Zero if the session's
-	// record is not there any more.
+	// The session's process, as described in [Options]. Zero if the session's record was
+	// deleted.
 	Name, Host string
 	PID        int
 	App        string
 	Meta       map[string]string
 	Seen       time.Time     // the session's last heartbeat
-	TTL        time.Duration // how long after that it lapses
+	TTL        time.Duration // how long after its last heartbeat the session may expire
 
-	// Of a holder:
-	Token   int64     // as granted; goroutines of its process that the key was handed on to count on from it
-	Since   time.Time // the grant
-	Until   time.Time // the end of a fixed lease, else when the session lapses unless it sends another heartbeat
-	Renewed bool      // it is the session that Until is of
-	Lapsed  bool      // Until has passed: it does not count, and is dropped when somebody asks for the key
-	Yields  bool      // it may be kept without being in use, until others wait
+	// For holders only:
+	Token   int64     // as granted; each hand-off within its process adds one
+	Since   time.Time // the time of the grant
+	Until   time.Time // when the hold ends: a fixed lease's end, else the end of the session unless a heartbeat renews it
+	Renewed bool      // heartbeats move Until; false for a fixed end
+	Lapsed  bool      // Until has passed: the hold does not count, and the next request for the key removes it
+	Yields  bool      // its process may keep it unused until others wait
 }
 
-// Held reports whether somebody holds the key whose time is not over.
+// Held reports whether somebody holds the key. Holders that have lapsed do not count.
 func (st Status) Held() bool {
 	for _, h := range st.Holders {
 		if !h.Lapsed {
@@ -62,36 +64,35 @@ func (st Status) Held() bool {
 	return false
 }
 
-// Status returns what the store knows of key. Of a key that was never used, or not
-// for long, all but Key and Now is zero. Errors are those of [Session.Load].
+// Status returns what the store knows of key. If the key was never used, or not for
+// [Options].Retention, only Key and Now are set. Errors are those of ctx, [ErrClosed] and those
+// of the store.
 func (s *Session) Status(ctx context.Context, key string) (Status, error) {
-	st, err := s.Load(ctx, key)
+	st, err := s.engine().Load(ctx, key)
 	if err == nil {
 		var all []Status
-		if all, err = s.statuses(ctx, []State{st}); err == nil {
+		if all, err = s.statuses(ctx, []driver.State{st}); err == nil {
 			return all[0], nil
 		}
 	}
 	return Status{}, fmt.Errorf("dsync: status of %q: %w", key, err)
 }
 
-// List returns the status of every key that begins with prefix, all with "", in
-// the order of their bytes. It reads them while they are iterated over, a hundred
-// at a time, each with one moment of its own. An error, ctx's, [ErrClosed] or the
-// store's, comes last.
+// List returns the status of every key that begins with prefix, in byte order; "" means all
+// keys. It reads them during the iteration, a hundred at a time and later up to a thousand, each as
+// of its own moment. An error, that of ctx, [ErrClosed] or the store's, comes last.
 func (s *Session) List(ctx context.Context, prefix string) iter.Seq2[Status, error] {
 	return s.ListAfter(ctx, prefix, "")
 }
 
-// ListAfter is [Session.List] of the keys that come after the key after: for who
-// shows them page by page.
+// ListAfter is [Session.List] for the keys that come after the key after in byte order. It
+// serves to show keys page by page.
 func (s *Session) ListAfter(ctx context.Context, prefix, after string) iter.Seq2[Status, error] {
-	const page = 100
+	const first, most = 100, 1000
 	return func(yield func(Status, error) bool) {
-		for after := after; ; {
-			states, err := await(ctx, s, call(s, "Keys", func(ctx context.Context) ([]State, error) {
-				return s.store.Keys(ctx, prefix, after, page)
-			}))
+		page := first
+		for after := after; ; page = min(2*page, most) {
+			states, err := s.engine().Keys(ctx, prefix, after, page)
 			var all []Status
 			if err == nil {
 				all, err = s.statuses(ctx, states)
@@ -113,13 +114,13 @@ func (s *Session) ListAfter(ctx context.Context, prefix, after string) iter.Seq2
 	}
 }
 
-// statuses adds to the states who they are.
-func (s *Session) statuses(ctx context.Context, states []State) ([]Status, error) {
-	members := make(map[string]Member)
+// statuses combines the states with the records of the sessions in them.
+func (s *Session) statuses(ctx context.Context, states []driver.State) ([]Status, error) {
+	members := make(map[string]driver.Member)
 	var ids []string
 	need := func(id string) {
 		if _, ok := members[id]; !ok {
-			members[id] = Member{}
+			members[id] = driver.Member{}
 			ids = append(ids, id)
 		}
 	}
@@ -127,11 +128,11 @@ func (s *Session) statuses(ctx context.Context, states []State) ([]Status, error
 		for _, h := range st.Holders {
 			need(h.Session)
 		}
-		for _, w := range st.Ahead {
+		for _, w := range st.WaitersAhead {
 			need(w.Session)
 		}
 	}
-	if len(ids) > 0 { // without ids it would be all
+	if len(ids) > 0 { // without ids Members returns all sessions
 		found, _, err := s.Members(ctx, ids...)
 		if err != nil {
 			return nil, err
@@ -147,16 +148,16 @@ func (s *Session) statuses(ctx context.Context, states []State) ([]Status, error
 	return all, nil
 }
 
-func newStatus(st State, members map[string]Member) Status {
+func newStatus(st driver.State, members map[string]driver.Member) Status {
 	r := Status{
 		Key: st.Key, Now: st.Now, Kind: st.Kind, Limit: st.Limit, Token: st.Token, Term: st.Term,
 		Value: st.Value, Sealed: st.Sealed, Waiting: st.Waiting,
 	}
-	owner := func(claim, session string, weight int64) Owner {
+	owner := func(claim, session string, weight int64) Participant {
 		m := members[session]
-		return Owner{
+		return Participant{
 			Claim: claim, Session: session, Weight: weight,
-			Name: m.Name, Host: m.Host, PID: m.PID, App: m.App, Meta: m.Meta, Seen: m.At, TTL: m.TTL,
+			Name: m.Name, Host: m.Host, PID: m.PID, App: m.App, Meta: m.Meta, Seen: m.LastHeartbeat, TTL: m.TTL,
 		}
 	}
 	for _, h := range st.Holders {
@@ -164,19 +165,18 @@ func newStatus(st State, members map[string]Member) Status {
 		o.Token, o.Since, o.Until, o.Yields = h.Token, h.Since, h.Until, h.Yield
 		m := members[h.Session]
 		if o.Renewed = h.Until.IsZero(); o.Renewed {
-			o.Until = m.At.Add(m.TTL)
+			o.Until = m.LastHeartbeat.Add(m.TTL)
 		}
-		o.Lapsed = !st.Now.Before(o.Until) || o.Renewed && m.Dead
+		o.Lapsed = !st.Now.Before(o.Until) || o.Renewed && m.Expired
 		r.Holders = append(r.Holders, o)
 	}
-	for _, w := range st.Ahead {
-		r.Line = append(r.Line, owner(w.Claim, w.Session, w.Weight))
+	for _, w := range st.WaitersAhead {
+		r.Queue = append(r.Queue, owner(w.Claim, w.Session, w.Weight))
 	}
 	return r
 }
 
-// String returns the status for people to read, in several lines, with all times
-// in UTC.
+// String returns the status as text for people, in several lines, with all times in UTC.
 func (st Status) String() string {
 	var b strings.Builder
 	kind := string(st.Kind)
@@ -192,14 +192,14 @@ func (st Status) String() string {
 	default:
 		b.WriteString(", free")
 	}
-	if st.Kind == KindSemaphore {
+	if st.Kind == driver.KindSemaphore {
 		fmt.Fprintf(&b, ", size %d", st.Limit)
 	}
 	if st.Term > 0 {
 		fmt.Fprintf(&b, ", term %d", st.Term)
 	}
 	fmt.Fprintf(&b, ", %d waiting; as of %s by the store's clock\n", st.Waiting, utc(st.Now))
-	use := func(o Owner) string {
+	use := func(o Participant) string {
 		if use := st.Use(o); use != "" {
 			return o.String() + ", " + use
 		}
@@ -218,20 +218,20 @@ func (st Status) String() string {
 		}
 		b.WriteByte('\n')
 	}
-	for i, w := range st.Line {
-		fmt.Fprintf(&b, "  waiting, place %d: %s\n", i+1, use(w))
+	for i, w := range st.Queue {
+		fmt.Fprintf(&b, "  waiting, position %d: %s\n", i+1, use(w))
 	}
 	return b.String()
 }
 
-// Use says for people what o, one of its Holders or its Line, does with the key or
-// waits to do: "reads" or "writes" with an RWMutex, "2 of 5" with a semaphore of
-// size 5. It is "" of the other kinds, which one holder has alone.
-func (st Status) Use(o Owner) string {
+// Use says in words what o, one of st's Holders or Queue, does with the key or waits to do:
+// "reads" or "writes" for an RWMutex, "2 of 5" for a semaphore of size 5. It returns "" for the
+// other kinds, which have one holder at a time.
+func (st Status) Use(o Participant) string {
 	switch {
-	case st.Kind == KindSemaphore:
+	case st.Kind == driver.KindSemaphore:
 		return fmt.Sprintf("%d of %d", o.Weight, st.Limit)
-	case st.Kind != KindRWMutex:
+	case st.Kind != driver.KindRWMutex:
 		return ""
 	case o.Weight == st.Limit:
 		return "writes"
@@ -239,8 +239,8 @@ func (st Status) Use(o Owner) string {
 	return "reads"
 }
 
-// String names the owner for people to read.
-func (o Owner) String() string {
+// String returns a name of the participant for people.
+func (o Participant) String() string {
 	switch {
 	case o.Name != "" && o.Name != o.Host:
 		return fmt.Sprintf("%s (process %d on %s)", o.Name, o.PID, o.Host)

@@ -28,14 +28,14 @@ func TestCommandBadInput(t *testing.T) {
 			want   string
 		}{
 			{"unknown command", good, []string{"rum"}, 111, `unknown command "rum"; did you mean run?`},
-			{"unknown flag", good, []string{"run", "--tries", "k", "--", "true"}, 111, "unknown flag: --tries"},
+			{"unknown flag", good, []string{"run", "--tries", "k", "--", "true"}, 111, "leasehold run has no flag --tries; see leasehold run --help"},
 			{"no dashes", good, []string{"run", "k", "true"}, 111, "there is no -- before the command"},
 			{"nothing after the dashes", good, []string{"elect", "k", "--"}, 111, "there is no command after --"},
 			{"short TTL", good, []string{"run", "--ttl", "1ms", "k", "--", "true"}, 111, "dsync: TTL is 1ms; it must be at least 1s"},
-			{"long drain", good, []string{"run", "--ttl", "2s", "--drain", "2s", "k", "--", "true"}, 111, "--drain 2s is too long for --ttl 2s"},
+			{"long grace", good, []string{"run", "--ttl", "2s", "--grace", "2s", "k", "--", "true"}, 111, "--grace 2s is too long for --ttl 2s"},
 			{"no such command", good, []string{"run", "k", "--", "no-such-command"}, 127, `exec: "no-such-command"`},
 			{"bad connection string", []string{"--uri", "localhost:27017"}, []string{"run", "k", "--", "true"}, 111, "the connection string of --uri or MONGODB_URI can't be used"},
-			{"no server named", nil, []string{"run", "k", "--", "true"}, 111, "no server is named; give --uri mongodb://…, or set MONGODB_URI"},
+			{"no server named", nil, []string{"run", "k", "--", "true"}, 111, "no server is given; use --uri mongodb://…, or set MONGODB_URI"},
 			{"unreachable", nobody, []string{"run", "k", "--", "true"}, 115, "no server answers at 127.0.0.1:9 within 500ms"},
 			{"unreachable for elect", nobody, []string{"elect", "k", "--", "true"}, 115, "no server answers at 127.0.0.1:9 within 500ms"},
 			{"wrong password", stranger, []string{"run", "k", "--", "true"}, 116, "the server refuses"},

@@ -13,17 +13,17 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// L5, promise 9: who breaks a lock gets it when its holder was told and is done, or
-// had its grace. A holder with a watch is told at once, without a heartbeat.
+// L5, promise 9: who breaks a lock gets it when its holder was notified and is done, or
+// had its grace. A holder that listens is notified at once, without a heartbeat.
 func TestL5Break(t *testing.T) {
-	for _, watch := range []bool{true, false} {
-		t.Run(fmt.Sprint("watch ", watch), func(t *testing.T) {
-			lab.Each(t, server.Need{ChangeStream: watch}, func(t *testing.T, s *server.Server) {
+	for _, listens := range []bool{true, false} {
+		t.Run(fmt.Sprint("listens ", listens), func(t *testing.T) {
+			lab.Each(t, server.Need{Notices: listens}, func(t *testing.T, s *server.Server) {
 				r := newRoom(t, s)
 				const ttl = 3 * time.Second
 				opt := r.short(ttl)
-				opt.Watch, opt.Retention = watch, -1
-				if watch {
+				opt.AlwaysListen, opt.Retention = listens, -1
+				if listens {
 					opt.TTL, opt.Grace = quiet().TTL, ttl/10 // no heartbeat would tell in time
 				}
 				var beats atomic.Int64
@@ -31,10 +31,9 @@ func TestL5Break(t *testing.T) {
 				mon := newMonitor(r.DB)
 				holder := r.session(opt, mon.client()).Mutex("broken")
 				lock(t, holder, 10*time.Second)
-				if watch {
-					eventually(t, 10*time.Second, "the watch is open", func() bool {
-						return len(mon.commands(func(c command) bool { return c.name == "getMore" })) > 0
-					})
+				if listens {
+					eventually(t, 10*time.Second, "it listens", func() bool { return len(mon.commands(awaits)) > 0 })
+					time.Sleep(500 * time.Millisecond) // and has asked what it may have missed
 				}
 				told := make(chan time.Time, 1)
 				lost := holder.Lost()
@@ -58,8 +57,8 @@ func TestL5Break(t *testing.T) {
 				default:
 					t.Error("taken before Lost closed")
 				}
-				if n := beats.Load() - begin; watch && n != 0 {
-					t.Errorf("told after %d heartbeats, want none", n)
+				if n := beats.Load() - begin; listens && n != 0 {
+					t.Errorf("notified after %d heartbeats, want none", n)
 				}
 				err := holder.UnlockContext(t.Context())
 				if !errors.Is(err, dsync.ErrLost) || !errors.Is(err, dsync.ErrRevoked) {
@@ -72,6 +71,57 @@ func TestL5Break(t *testing.T) {
 			})
 		})
 	}
+}
+
+// L5: with default options, an idle holder is notified of force by a notice, a second after it
+// was granted the key at the latest, and who forces hears as soon that it has given way:
+// neither a poll (5 s) nor a heartbeat (10 s) is between.
+func TestForceIsQuick(t *testing.T) {
+	t.Parallel()
+	forces := map[string]func(ctx context.Context, s *dsync.Session, key string) error{
+		"Break":     func(ctx context.Context, s *dsync.Session, key string) error { return s.Break(ctx, key) },
+		"ForceLock": func(ctx context.Context, s *dsync.Session, key string) error { return s.Mutex(key).ForceLock(ctx) },
+	}
+	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
+		for name, force := range forces {
+			t.Run(name, func(t *testing.T) {
+				r := newRoom(t, s)
+				holding, forcing := newMonitor(r.DB), newMonitor(r.DB)
+				held := r.session(dsync.Options{}, holding.client())
+				holder := held.Mutex("key")
+				lock(t, holder, 10*time.Second)
+				eventually(t, 10*time.Second, "the holder listens", func() bool { return len(holding.commands(awaits)) > 0 })
+				lost := holder.Lost()
+				go func() {
+					<-lost
+					holder.Unlock()
+				}()
+				other := r.session(dsync.Options{}, forcing.client())
+				warm(t, other, "other")
+				time.Sleep(500 * time.Millisecond)
+				holding.reset()
+				forcing.reset()
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				defer cancel()
+				begin := time.Now()
+				if err := force(ctx, other, "key"); err != nil {
+					t.Fatal(err)
+				}
+				took := time.Since(begin)
+				if took > 3*time.Second {
+					t.Errorf("it took %v", took)
+				}
+				if beats := holding.commands(func(c command) bool { return c.id == "s/"+held.ID() }); len(beats) > 0 {
+					t.Errorf("the holder was notified after %d heartbeats, want none", len(beats))
+				}
+				sent := forcing.commands(func(c command) bool { return !listening(c) })
+				if len(sent) > 12 {
+					t.Errorf("%d commands of who forces, want no more than a dozen: %v", len(sent), sent)
+				}
+				lab.Note(t, "%s: %v, %d commands: %v", name, took.Round(time.Millisecond), len(sent), sent)
+			})
+		}
+	})
 }
 
 // L8, L9: who holds a key, who waits, since when and until when; and a list of
@@ -89,21 +139,21 @@ func TestL9Status(t *testing.T) {
 		}
 		lock(t, ma, 10*time.Second)
 		ch := locking(t.Context(), mb)
-		eventually(t, 10*time.Second, "the waiter stands in line", func() bool {
+		eventually(t, 10*time.Second, "the waiter is queued", func() bool {
 			st, err := b.Status(t.Context(), "jobs/1")
 			return err == nil && st.Waiting == 1
 		})
 		st, err := b.Status(t.Context(), "jobs/1")
-		if err != nil || len(st.Holders) != 1 || len(st.Line) != 1 {
+		if err != nil || len(st.Holders) != 1 || len(st.Queue) != 1 {
 			t.Fatalf("Status: %+v, %v", st, err)
 		}
 		h := st.Holders[0]
 		if h.Session != a.ID() || h.Host != "host of a" || h.Name != "a" || h.Token != ma.Token() || h.Lapsed || !h.Renewed ||
-			h.Since.After(st.Now) || !h.Until.After(st.Now) || h.TTL != opt.TTL || st.Kind != dsync.KindMutex || !st.Held() {
+			h.Since.After(st.Now.Add(s.Skew)) || !h.Until.After(st.Now) || h.TTL != opt.TTL || st.Kind != dsync.KindMutex || !st.Held() {
 			t.Errorf("Status: %+v", st)
 		}
-		if st.Line[0].Session != b.ID() {
-			t.Errorf("the line is %+v", st.Line)
+		if st.Queue[0].Session != b.ID() {
+			t.Errorf("the line is %+v", st.Queue)
 		}
 		if locked, err := mb.Locked(t.Context()); !locked || err != nil || !ma.Owned() || mb.Owned() {
 			t.Errorf("a held key: %v, %v", locked, err)

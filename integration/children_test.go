@@ -42,7 +42,7 @@ type childArgs struct {
 
 // args are those of a child in the room.
 func (r *room) args(o dsync.Options) childArgs {
-	return childArgs{URI: r.URI, DB: r.DB, TTL: o.TTL, Poll: o.Poll}
+	return childArgs{URI: r.URI, DB: r.DB, TTL: o.TTL, Poll: o.PollInterval}
 }
 
 func (a childArgs) session(env *proc.Env, h *dsync.Hooks) *dsync.Session {
@@ -51,7 +51,7 @@ func (a childArgs) session(env *proc.Env, h *dsync.Hooks) *dsync.Session {
 		env.Fatal(err)
 	}
 	s, err := dsyncmongo.Open(context.Background(), client.Database(a.DB), &dsyncmongo.Options{
-		Options: dsync.Options{TTL: a.TTL, Poll: a.Poll, Hooks: h},
+		Options: dsync.Options{TTL: a.TTL, PollInterval: a.Poll, Hooks: h},
 	})
 	if err != nil {
 		env.Fatal(err)
@@ -106,7 +106,7 @@ func worker(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)
 	s := a.session(env, &dsync.Hooks{
-		Lost:           func(l dsync.Loss) { env.Emit(proc.Event{Name: "lost", Key: l.Key, Token: l.Token}) },
+		Lost:           func(l dsync.LostInfo) { env.Emit(proc.Event{Name: "lost", Key: l.Key, Token: l.Token}) },
 		SessionStarted: func(id string) { env.Emit(proc.Event{Name: "session", Text: id}) },
 	})
 	env.Emit(proc.Event{Name: "ready"})

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/integration/internal/proc"
 	"github.com/leasehold-go/leasehold/integration/internal/proxy"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
@@ -55,12 +55,12 @@ type ordeal struct {
 	key   string
 	file  string // of beats
 	bin   string
-	store dsync.Store
+	store driver.Store
 }
 
 const (
 	ordealTTL   = 3 * time.Second
-	ordealDrain = 300 * time.Millisecond
+	ordealGrace = 300 * time.Millisecond
 )
 
 // A runner is a leasehold run whose command are two beating processes.
@@ -82,7 +82,7 @@ func (o *ordeal) start() *runner {
 		o.t.Fatal(err)
 	}
 	r.cmd = exec.Command(o.bin, "run", "--uri", r.via.URI(), "--db", o.DB, "--connect-timeout", "1m",
-		"--ttl", ordealTTL.String(), "--drain", ordealDrain.String(), o.key,
+		"--ttl", ordealTTL.String(), "--grace", ordealGrace.String(), o.key,
 		"--", "sh", "-c", `trap "" TERM; exec 3<&0; "$0" <&3 & "$0" <&3 & wait`, self)
 	r.cmd.Env = append(os.Environ(), "MONGODB_URI=", "LEASEHOLD_CHILD=beating", "LEASEHOLD_CHILD_ARGS="+strconv.Quote(o.file))
 	r.cmd.Stderr = &r.stderr

@@ -7,7 +7,7 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// The whole server stands still for two TTLs: holders are told in time by their
+// The whole server stands still for two TTLs: holders are notified in time by their
 // own timers, and afterwards everything goes on by itself.
 func TestPausedServer(t *testing.T) {
 	t.Parallel()
@@ -21,7 +21,7 @@ func TestPausedServer(t *testing.T) {
 		first := ma.Token()
 		ch := locking(t.Context(), mb)
 		store := r.store()
-		eventually(t, 10*time.Second, "the waiter stands in line", func() bool { return load(t, store, "key").Waiting == 1 })
+		eventually(t, 10*time.Second, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
 
 		if err := box.Pause(); err != nil {
 			t.Fatal(err)
@@ -30,10 +30,10 @@ func TestPausedServer(t *testing.T) {
 		select {
 		case <-ma.Lost():
 			if told := time.Since(begin); told > opt.TTL {
-				t.Errorf("told after %v, want less than the TTL of %v", told, opt.TTL)
+				t.Errorf("notified after %v, want less than the TTL of %v", told, opt.TTL)
 			}
 		case <-time.After(2 * opt.TTL):
-			t.Error("the holder was not told")
+			t.Error("the holder was not notified")
 		}
 		time.Sleep(time.Until(begin.Add(2 * opt.TTL)))
 		select {

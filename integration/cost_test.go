@@ -3,6 +3,7 @@ package integration_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ import (
 // quiet are options with which a session sends nothing of its own accord for ten
 // seconds: neither heartbeats, nor polls, nor sweeps.
 func quiet() dsync.Options {
-	return dsync.Options{TTL: 36 * time.Second, Poll: time.Minute, Retention: -1}
+	return dsync.Options{TTL: 36 * time.Second, PollInterval: time.Minute, Retention: -1}
 }
 
 // warm makes the session registered and the key known.
@@ -28,6 +29,22 @@ func warm(t *testing.T, s *dsync.Session, key string) *dsync.Mutex {
 	return m
 }
 
+// MongoDB is probed once for a collection, any other server with each Open.
+func TestCostOfOpen(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		const probe = 41 // commands, if the server is MongoDB
+		r := newRoom(t, s)
+		for i, want := range []int{3 + probe, 2, 2} {
+			mon := newMonitor(r.DB)
+			r.session(quiet(), mon.client())
+			if sent := mon.commands(nil); len(sent) != want && !s.FerretDB() || len(sent) <= probe && s.FerretDB() {
+				t.Errorf("Open %d sent %d commands, want %d, or more than %d if the server is not MongoDB: %v", i+1, len(sent), want, probe, sent)
+			}
+			mon.noDuplicates(t)
+		}
+	})
+}
+
 func TestCostUncontended(t *testing.T) {
 	const n = 20
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -35,7 +52,7 @@ func TestCostUncontended(t *testing.T) {
 		mon := newMonitor(r.DB)
 		m := warm(t, r.session(quiet(), mon.client()), "uncontended")
 		var log *oplog
-		if s.Has(server.Need{ChangeStream: true}) {
+		if s.Has(server.Need{Oplog: true}) {
 			log = newOplog(t, r)
 		}
 		mon.reset()
@@ -43,7 +60,8 @@ func TestCostUncontended(t *testing.T) {
 			lock(t, m, 10*time.Second)
 			unlock(t, m)
 		}
-		if sent := mon.commands(nil); len(sent) != 2*n {
+		// Nobody is notified. On a slow machine it may hold for long enough to listen.
+		if sent := mon.commands(func(c command) bool { return !listening(c) }); len(sent) != 2*n {
 			t.Errorf("%d commands for %d times Lock and Unlock, want %d: %v", len(sent), n, 2*n, sent)
 		}
 		if log != nil {
@@ -51,6 +69,82 @@ func TestCostUncontended(t *testing.T) {
 				t.Errorf("%d writes for %d times Lock and Unlock, want %d", w, n, 2*n)
 			}
 		}
+		mon.noDuplicates(t)
+	})
+}
+
+// Lock and Unlock of keys that have no record yet are two short commands and two writes each.
+// So they are of keys that another process used last.
+func TestCostOfUnknownKeys(t *testing.T) {
+	const n = 20
+	lab.Each(t, server.Need{MongoDB: true}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		mon := newMonitor(r.DB)
+		session := r.session(quiet(), mon.client())
+		warm(t, session, "warm")
+		other := r.session(quiet())
+		for _, c := range []struct {
+			name string
+			key  func(i int) string
+		}{
+			{"without a record", func(i int) string { return fmt.Sprint("new ", i) }},
+			{"of another process", func(i int) string { return fmt.Sprint("used ", i) }},
+		} {
+			for i := range n {
+				warm(t, other, fmt.Sprint("used ", i))
+			}
+			time.Sleep(100 * time.Millisecond) // a token may be a few ms behind the server's clock
+			var log *oplog
+			if s.Has(server.Need{Oplog: true}) {
+				log = newOplog(t, r)
+			}
+			mon.reset()
+			for i := range n {
+				warm(t, session, c.key(i))
+			}
+			sent := mon.commands(aboutKey)
+			if len(sent) != 2*n || slices.ContainsFunc(sent, func(c command) bool { return c.name != "update" }) {
+				t.Errorf("%s: %d commands for %d times Lock and Unlock, want %d updates: %v", c.name, len(sent), n, 2*n, sent)
+			}
+			if log != nil {
+				if w := log.writes(t, "k/"); w != 2*n {
+					t.Errorf("%s: %d writes for %d times Lock and Unlock, want %d", c.name, w, n, 2*n)
+				}
+			}
+		}
+		mon.noDuplicates(t)
+	})
+}
+
+// Where others hold a key each time, the first Lock tries the short command in vain. Few others
+// do: those after a request that was repeated just when the key was granted, and found it held.
+func TestCostOfContendedKey(t *testing.T) {
+	const n = 10
+	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		mon := newMonitor(r.DB)
+		opt := quiet()
+		opt.AlwaysListen = true
+		session := r.session(opt, mon.client())
+		warm(t, session, "warm")
+		holder, store := r.session(quiet()).Mutex("contended"), r.store()
+		contended := session.Mutex("contended")
+		mon.reset()
+		for range n {
+			lock(t, holder, 10*time.Second)
+			waits := locking(t.Context(), contended)
+			eventually(t, 10*time.Second, "it waits", func() bool { return load(t, store, "contended").Waiting == 1 })
+			unlock(t, holder)
+			if g := <-waits; g.err != nil {
+				t.Fatal(g.err)
+			}
+			unlock(t, contended)
+		}
+		short := mon.commands(func(c command) bool { return c.id == "k/contended" && c.name == "update" && acquire(c.body) })
+		if len(short) < 1 || len(short) > 3 {
+			t.Errorf("%d short acquires for %d Locks of a key that another held, want 1, at most 3", len(short), n)
+		}
+		lab.Note(t, "%d commands for %d times Lock and Unlock of a key that another held", len(mon.commands(aboutKey)), n)
 		mon.noDuplicates(t)
 	})
 }
@@ -64,7 +158,7 @@ func TestCostFailedTry(t *testing.T) {
 		tries := warm(t, r.session(quiet(), mon.client()), "tried")
 		lock(t, holder, 10*time.Second)
 		var log *oplog
-		if s.Has(server.Need{ChangeStream: true}) {
+		if s.Has(server.Need{Oplog: true}) {
 			log = newOplog(t, r)
 		}
 		mon.reset()
@@ -106,7 +200,7 @@ func TestCostOfManyLocks(t *testing.T) {
 				r := newRoom(t, s)
 				mon := newMonitor(r.DB)
 				var lost losses
-				opt := dsync.Options{TTL: 18 * time.Second, Heartbeat: 3 * time.Second, Retention: -1, Hooks: lost.hooks()}
+				opt := dsync.Options{TTL: 18 * time.Second, HeartbeatInterval: 3 * time.Second, Retention: -1, Hooks: lost.hooks()}
 				session := r.session(opt, mon.client())
 				begin := time.Now()
 				var all sync.WaitGroup
@@ -128,12 +222,12 @@ func TestCostOfManyLocks(t *testing.T) {
 				took := time.Since(begin)
 
 				var log *oplog
-				if s.Has(server.Need{ChangeStream: true}) {
+				if s.Has(server.Need{Oplog: true}) {
 					log = newOplog(t, r)
 				}
 				mon.reset()
 				const periods = 3
-				time.Sleep(periods * opt.Heartbeat)
+				time.Sleep(periods * opt.HeartbeatInterval)
 				sent := mon.commands(func(c command) bool { return !aboutNotices(c) })
 				beats := mon.commands(func(c command) bool { return c.id == "s/"+session.ID() })
 				if len(beats) < periods-1 || len(beats) > periods+1 {
@@ -142,10 +236,11 @@ func TestCostOfManyLocks(t *testing.T) {
 				if len(sent) != len(beats) {
 					t.Errorf("commands other than heartbeats: %v", sent)
 				}
-				// To begin with it may find no collection, and make it. Then one is answered after 5 s.
-				listening := mon.commands(aboutNotices)
-				if begins, most := 4, int(periods*opt.Heartbeat/(5*time.Second))+2; len(listening) > begins+most {
-					t.Errorf("commands of a listener: %v, want at most %d and %d to begin with", listening, most, begins)
+				// To begin with it may find no collection, and make it. Then one is answered after
+				// 5 s, and one asks who is the primary; a router is asked anew every 20 s.
+				listens := mon.commands(aboutNotices)
+				if begins, most := 4, 4*(int(periods*opt.HeartbeatInterval/(5*time.Second))+1); len(listens) > begins+most {
+					t.Errorf("commands of a listener: %v, want at most %d and %d to begin with", listens, most, begins)
 				}
 				if log != nil {
 					if w := log.writes(t, ""); w < len(beats)-1 || w > len(beats)+1 {
@@ -154,7 +249,7 @@ func TestCostOfManyLocks(t *testing.T) {
 				}
 				mon.noDuplicates(t)
 				lost.none(t)
-				lab.Note(t, "%d locks taken in %.1f s; then %d commands in %d periods, and %d to listen for notices", n, took.Seconds(), len(sent), periods, len(listening))
+				lab.Note(t, "%d locks taken in %.1f s; then %d commands in %d periods, and %d to listen for notices", n, took.Seconds(), len(sent), periods, len(listens))
 			})
 		}
 	})
@@ -162,13 +257,13 @@ func TestCostOfManyLocks(t *testing.T) {
 
 func TestCostOfWaiting(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{ChangeStream: true}, func(t *testing.T, s *server.Server) {
+	lab.Each(t, server.Need{Oplog: true, Notices: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		holding := r.session(quiet())
 		holder := warm(t, holding, "awaited")
 		lock(t, holder, 10*time.Second)
 		opt := quiet()
-		opt.Poll = 100 * time.Millisecond // many asks while in line, none of which may write
+		opt.PollInterval = 100 * time.Millisecond // many asks while in the queue, none of which may write
 		waiter := warm(t, r.session(opt), "other")
 		_ = waiter
 		mon := newMonitor(r.DB)
@@ -177,14 +272,14 @@ func TestCostOfWaiting(t *testing.T) {
 		defer cancel()
 		ch := locking(ctx, m)
 		store := r.store()
-		eventually(t, 10*time.Second, "the waiter stands in line", func() bool { return load(t, store, "awaited").Waiting == 1 })
-		time.Sleep(500 * time.Millisecond) // its stream is open
+		eventually(t, 10*time.Second, "the waiter is queued", func() bool { return load(t, store, "awaited").Waiting == 1 })
+		time.Sleep(500 * time.Millisecond) // it listens
 		log := newOplog(t, r)
 		mon.reset()
 		time.Sleep(3 * time.Second)
 		// The holder's heartbeat is that with which it begins to listen for notices.
 		if w := log.writes(t, "") - log.writes(t, "s/"+holding.ID()); w != 0 {
-			t.Errorf("%d writes while waiting in line, want none", w)
+			t.Errorf("%d writes while waiting in the queue, want none", w)
 		}
 		asks := mon.commands(aboutKey)
 		if len(asks) == 0 {
@@ -197,7 +292,9 @@ func TestCostOfWaiting(t *testing.T) {
 	})
 }
 
-// A release with 64 sessions in line is one command, and wakes one session.
+// A release with 64 sessions in the queue is one command and one notice, and wakes one session.
+// It is two commands where nobody was in the queue when the releaser was granted the key: it
+// tries first what is cheaper where that is still so.
 func TestCostOfReleaseWithALine(t *testing.T) {
 	const line = 64
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -207,10 +304,10 @@ func TestCostOfReleaseWithALine(t *testing.T) {
 		opt.TTL = 5 * time.Minute // to open as many takes a busy server longer than a period of heartbeats
 		holder := warm(t, r.session(opt, releasing.client()), "line")
 		lock(t, holder, 10*time.Second)
-		if !s.Has(server.Need{ChangeStream: true}) {
-			opt.Poll = 500 * time.Millisecond
+		if !s.Has(server.Need{Notices: true}) {
+			opt.PollInterval = 500 * time.Millisecond
 		}
-		client := r.Client(t, waiting.client(), options.Client().SetMaxPoolSize(2*line)) // each has a stream open
+		client := r.Client(t, waiting.client(), options.Client().SetMaxPoolSize(2*line)) // each listens on one
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		grants := make(chan grant, line)
@@ -219,8 +316,12 @@ func TestCostOfReleaseWithALine(t *testing.T) {
 			go func() { grants <- <-locking(ctx, m) }()
 		}
 		store := r.store()
-		eventually(t, 60*time.Second, "all stand in line", func() bool { return load(t, store, "line").Waiting == line })
-		time.Sleep(time.Second) // and what they ask when their streams are open is answered
+		eventually(t, 60*time.Second, "all are queued", func() bool { return load(t, store, "line").Waiting == line })
+		eventually(t, 60*time.Second, "all have asked again since they listen", func() bool {
+			waiting.reset()
+			time.Sleep(time.Second)
+			return len(waiting.commands(func(c command) bool { return !listening(c) })) == 0 || !s.Has(server.Need{Notices: true})
+		})
 
 		releasing.reset()
 		waiting.reset()
@@ -234,22 +335,38 @@ func TestCostOfReleaseWithALine(t *testing.T) {
 			t.Errorf("another was granted: token %d, %v", g.token, g.err)
 		default:
 		}
-		if sent := releasing.commands(func(c command) bool { return !aboutNotices(c) }); len(sent) != 1 {
-			t.Errorf("%d commands for a release, want 1: %v", len(sent), sent)
+		if sent := releasing.commands(func(c command) bool { return !aboutNotices(c) }); len(sent) > 2 {
+			t.Errorf("%d commands for a release by who was alone, want at most 2: %v", len(sent), sent)
 		}
-		if s.Has(server.Need{ChangeStream: true}) {
+		left := line - 1
+		if s.Has(server.Need{Notices: true}) {
+			if sent := releasing.commands(notifies); len(sent) != 1 {
+				t.Errorf("%d commands that notify, want 1: %v", len(sent), sent)
+			}
 			// The one that was woken may have to ask; nobody else has been.
-			if sent := waiting.commands(func(c command) bool { return !idleStream(c) }); len(sent) > 1 {
-				t.Errorf("%d commands of those in line, want at most 1: %v", len(sent), sent)
+			if sent := waiting.commands(func(c command) bool { return !listening(c) }); len(sent) > 1 {
+				t.Errorf("%d commands of those in the queue, want at most 1: %v", len(sent), sent)
+			}
+			waiting.reset()
+			unlock(t, g.m)
+			g = granted(t, grants, 10*time.Second)
+			left--
+			time.Sleep(time.Second)
+			isRelease := func(c command) bool { return c.id == "k/line" && !acquire(c.body) }
+			if sent := waiting.commands(isRelease); len(sent) != 1 {
+				t.Errorf("%d commands for a release by who was not alone, want 1: %v", len(sent), sent)
+			}
+			if sent := waiting.commands(func(c command) bool { return !listening(c) && !isRelease(c) && !notifies(c) }); len(sent) > 1 {
+				t.Errorf("%d commands of those in the queue, want at most 1: %v", len(sent), sent)
 			}
 		}
-		if st := load(t, store, "line"); st.Waiting != line-1 || len(st.Holders) != 1 {
-			t.Errorf("%d in line and %d holders, want %d and 1", st.Waiting, len(st.Holders), line-1)
+		if st := load(t, store, "line"); st.Waiting != left || len(st.Holders) != 1 {
+			t.Errorf("%d in the queue and %d holders, want %d and 1", st.Waiting, len(st.Holders), left)
 		}
-		lab.Note(t, "granted %v after the call of Unlock, %d in line", took.Round(100*time.Microsecond), line-1)
+		lab.Note(t, "granted %v after the call of Unlock, %d in the queue", took.Round(100*time.Microsecond), line-1)
 		unlock(t, g.m)
 		cancel()
-		for range line - 1 {
+		for range left {
 			if g := <-grants; g.err == nil {
 				g.m.UnlockContext(t.Context())
 			}

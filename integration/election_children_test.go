@@ -25,7 +25,7 @@ func candidate(env *proc.Env) {
 	e, err := leader.New(s, a.Key, &leader.Options{
 		Value: []byte(a.How),
 		Hooks: &leader.Hooks{
-			Elected: func(t leader.Term) {
+			Elected: func(_ context.Context, t leader.Term) {
 				env.Emit(proc.Event{Name: "elected", N: int(t.Number), Token: t.Token, Text: t.Session})
 			},
 			Lost: func(t leader.Term, cause error) {

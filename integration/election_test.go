@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/integration/internal/proc"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"github.com/leasehold-go/leasehold/internal/mongod"
@@ -21,7 +22,7 @@ import (
 
 // E1–E4, B04, B06: three processes elect one; after a resignation another leads at
 // once, after SIGKILL of the leader another leads when its session has lapsed by
-// the server's clock, and everyone is told.
+// the server's clock, and everyone is notified.
 func TestElectionOfProcesses(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -40,7 +41,7 @@ func TestElectionOfProcesses(t *testing.T) {
 		}
 		var now leaderSeen
 		for round, harm := range []string{"resign", "kill", "close"} {
-			// Exactly one is elected, and all that are left are told.
+			// Exactly one is elected, and all that are left are notified.
 			before := now
 			st := follower(t, store, a.Key, before.token, 20*time.Second)
 			now = leaderSeen{st.Holders[0].Session, st.Holders[0].Token, st.Term}
@@ -62,7 +63,7 @@ func TestElectionOfProcesses(t *testing.T) {
 					l = q.Await("leader", 20*time.Second)
 				}
 			}
-			time.Sleep(300 * time.Millisecond) // the others stand in line
+			time.Sleep(300 * time.Millisecond) // the others stand in the queue
 			switch harm {
 			case "resign", "close":
 				start := time.Now()
@@ -78,9 +79,9 @@ func TestElectionOfProcesses(t *testing.T) {
 				delete(ps, now.session)
 				time.Sleep(100 * time.Millisecond)
 				died := member(t, store, now.session)
-				lapse := died.At.Add(died.TTL)
+				lapse := died.LastHeartbeat.Add(died.TTL)
 				since := follower(t, store, a.Key, now.token, 20*time.Second).Holders[0].Since
-				if d := since.Sub(lapse); d < 0 || d > wakeUp {
+				if d := since.Sub(lapse); d < -s.Skew || d > wakeUp {
 					t.Errorf("elected %v after the killed leader's session lapsed", d)
 				}
 				lab.Note(t, "SIGKILL: elected %v after the killed leader's session lapsed (server's clock)", since.Sub(lapse))
@@ -96,7 +97,7 @@ type leaderSeen struct {
 }
 
 // follower waits up to d until another than the holder of token leads.
-func follower(t testing.TB, store dsync.Store, key string, token int64, d time.Duration) (st dsync.State) {
+func follower(t testing.TB, store driver.Store, key string, token int64, d time.Duration) (st driver.State) {
 	t.Helper()
 	eventually(t, d, "there is another leader", func() bool {
 		st = load(t, store, key)
@@ -109,7 +110,7 @@ func follower(t testing.TB, store dsync.Store, key string, token int64, d time.D
 // Campaign returns, however it is cut off.
 func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
 	t.Parallel()
-	lanes, rounds := testkit.Rounds(4, 8), testkit.Rounds(2, 3)
+	lanes, rounds := testkit.Rounds(4, 8), testkit.Rounds(1, 3)
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		const ttl = time.Second
 		const grace = ttl / 10
@@ -122,7 +123,7 @@ func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
 				r := newRoom(t, s)
 				store, opt := r.store(), r.short(ttl)
 				next := r.session(r.short(patient))
-				beat := newPulse(t)
+				stalls := newStallMeter(t)
 				for round := range rounds {
 					name := fmt.Sprint("election ", round)
 					p := r.proxy()
@@ -138,8 +139,8 @@ func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
 						told <- time.Now()
 					}()
 					led := campaigning(t.Context(), eb)
-					beat.worst()
-					eventually(t, 10*time.Second, "the next stands in line", func() bool { return load(t, store, name).Waiting == 1 })
+					stalls.worst()
+					eventually(t, 10*time.Second, "the next is queued", func() bool { return load(t, store, name).Waiting == 1 })
 					if (lane+round)%2 == 0 {
 						p.Cut()
 					} else {
@@ -149,14 +150,14 @@ func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
 					select {
 					case at = <-told:
 					case <-time.After(ttl + 5*time.Second):
-						t.Fatal("the leader was never told")
+						t.Fatal("the leader was never notified")
 					}
 					wantIs(t, "cause", context.Cause(ctx), leader.ErrLost)
 					n := <-led
 					if n.err != nil {
 						t.Fatal(n.err)
 					}
-					gap := beat.atLeast(t, "another leads", n.at.Sub(at), grace)
+					gap := stalls.atLeast(t, "another leads", n.at.Sub(at), grace)
 					eb.Resign(t.Context())
 					mu.Lock()
 					if count == 0 || gap < least {
@@ -227,7 +228,7 @@ func TestB15RunAfterAnOutage(t *testing.T) {
 		p := r.proxy()
 		var elected, lost atomic.Int64
 		e := electionOn(t, r.via(p, opt), "election", &leader.Options{Hooks: &leader.Hooks{
-			Elected: func(leader.Term) { elected.Add(1) },
+			Elected: func(context.Context, leader.Term) { elected.Add(1) },
 			Lost:    func(leader.Term, error) { lost.Add(1) },
 		}})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -271,7 +272,7 @@ func TestElectionStepDown(t *testing.T) {
 		}
 		led := campaigning(t.Context(), b)
 		store := r.store()
-		eventually(t, 10*time.Second, "the next stands in line", func() bool { return load(t, store, "election").Waiting == 1 })
+		eventually(t, 10*time.Second, "the next is queued", func() bool { return load(t, store, "election").Waiting == 1 })
 		if err := own.Set().StepDown(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -288,15 +289,15 @@ func TestElectionStepDown(t *testing.T) {
 	})
 }
 
-// Clean hand-over: where the server pushes, the next leader's Campaign returns with
-// the change event, without waiting for a poll; and so do observers see it. B16: the
+// Clean hand-over: where the server notifies, the next leader's Campaign returns with
+// the notice, without waiting for a poll; and so do observers see it. B16: the
 // same identity leads again at once after Close, and after a crash when the old
 // session has lapsed.
 func TestB16HandOverAndRestart(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{ChangeStream: true}, func(t *testing.T, s *server.Server) {
+	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		opt := dsync.Options{TTL: 10 * time.Second, Poll: time.Minute, Name: "node"}
+		opt := dsync.Options{TTL: 10 * time.Second, PollInterval: time.Minute, Name: "node"}
 		sa := r.session(opt)
 		a, b := electionOn(t, sa, "election", nil), electionOn(t, r.session(opt), "election", nil)
 		seen := electionOn(t, r.session(opt), "election", nil).Observe(t.Context())
@@ -305,14 +306,14 @@ func TestB16HandOverAndRestart(t *testing.T) {
 		}
 		led := campaigning(t.Context(), b)
 		store := r.store()
-		eventually(t, 10*time.Second, "the next stands in line", func() bool { return load(t, store, "election").Waiting == 1 })
-		time.Sleep(500 * time.Millisecond) // its stream is open
+		eventually(t, 10*time.Second, "the next is queued", func() bool { return load(t, store, "election").Waiting == 1 })
+		time.Sleep(500 * time.Millisecond) // it listens
 		start := time.Now()
 		a.Resign(t.Context())
 		n := <-led
 		took := n.at.Sub(start)
 		if n.err != nil || took > 10*time.Second {
-			t.Errorf("the next led after %v (%v), want an event and no poll", took, n.err)
+			t.Errorf("the next led after %v (%v), want a notice and no poll", took, n.err)
 		}
 		for l := range seen {
 			if l.Term == 2 {
@@ -323,7 +324,7 @@ func TestB16HandOverAndRestart(t *testing.T) {
 			}
 		}
 		if d := time.Since(start); d > 20*time.Second {
-			t.Errorf("observed after %v, want an event and no poll", d)
+			t.Errorf("observed after %v, want a notice and no poll", d)
 		}
 		lab.Note(t, "the next led %v after Resign was called", took.Round(100*time.Microsecond))
 
@@ -351,8 +352,8 @@ func TestB16HandOverAndRestart(t *testing.T) {
 		if n := <-campaigning(t.Context(), restarted); n.err != nil {
 			t.Fatal(n.err)
 		}
-		late := load(t, store, "election").Holders[0].Since.Sub(died.At.Add(died.TTL))
-		if late < 0 || late > wakeUp {
+		late := load(t, store, "election").Holders[0].Since.Sub(died.LastHeartbeat.Add(died.TTL))
+		if late < -s.Skew || late > wakeUp {
 			t.Errorf("after a crash the same identity led %v after the old session had lapsed", late)
 		}
 	})
@@ -415,8 +416,8 @@ func TestGroupOfThree(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(6 * time.Second)
-		if opt.Poll > 0 {
-			opt.Poll = 500 * time.Millisecond // of sixty that wait
+		if opt.PollInterval > 0 {
+			opt.PollInterval = 500 * time.Millisecond // of sixty that wait
 		}
 		var mu sync.Mutex
 		running := map[string]int{} // by function

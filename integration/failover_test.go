@@ -48,7 +48,7 @@ func TestFailover(t *testing.T) {
 				first := ma.Token()
 				ch := locking(t.Context(), mb)
 				store := r.store()
-				eventually(t, 10*time.Second, "the waiter stands in line", func() bool { return load(t, store, "key").Waiting == 1 })
+				eventually(t, 10*time.Second, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
 
 				old := primary(t, own.Set()).Addr
 				harm(t, own.Set())

@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// B36: of those in line one gives up, one is killed, one is frozen: the next is
+// B36: of those in the queue one gives up, one is killed, one is frozen: the next is
 // served, nothing of them stays, and the frozen one gets its turn when it thaws.
 func TestB36LeavingTheLine(t *testing.T) {
 	t.Parallel()
@@ -21,7 +21,7 @@ func TestB36LeavingTheLine(t *testing.T) {
 		const key = "line"
 		inLine := func(n int) {
 			t.Helper()
-			eventually(t, 10*time.Second, "they stand in line", func() bool { return load(t, store, key).Waiting == n })
+			eventually(t, 10*time.Second, "they are queued", func() bool { return load(t, store, key).Waiting == n })
 		}
 		child := func() *proc.Proc {
 			t.Helper()
@@ -65,7 +65,7 @@ func TestB36LeavingTheLine(t *testing.T) {
 		}
 
 		frozen.Cont()
-		eventually(t, opt.TTL+5*time.Second, "the frozen one stands in line again", func() bool { return load(t, store, key).Waiting == 1 })
+		eventually(t, opt.TTL+5*time.Second, "the frozen one is queued again", func() bool { return load(t, store, key).Waiting == 1 })
 		unlock(t, g.m)
 		late := frozen.Await("lock", 2*opt.TTL+5*time.Second)
 		if late.Err != "" || late.Token <= g.token {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -59,8 +60,8 @@ func TestLookingWritesNothing(t *testing.T) {
 			if _, err := store.Register(t.Context(), dsync.Member{ID: id, TTL: time.Hour, Host: "here", PID: 7}); err != nil {
 				t.Fatal(err)
 			}
-			c := dsync.Claim{Key: "held", ID: id + ".1", Session: id, Kind: dsync.KindElection, Weight: 1, Limit: 1}
-			if _, err := store.Acquire(t.Context(), c, true, nil, time.Now().Add(time.Hour)); err != nil {
+			c := driver.Claim{Key: "held", ID: id + ".1", Session: id, Kind: dsync.KindElection, Weight: 1, Limit: 1}
+			if _, _, err := store.Acquire(t.Context(), c, true, nil, time.Now().Add(time.Hour)); err != nil {
 				t.Fatal(i, err)
 			}
 		}
@@ -140,7 +141,7 @@ func TestBenchCommand(t *testing.T) {
 		if status != 0 && status != 118 || status == 0 && bad != "" { // 118: this machine is busy with other tests
 			t.Errorf("exit status %d, %q", status, bad)
 		}
-		for _, want := range []string{"majority write   20 ", "Lock and Unlock  20 ", "hand-over        2 ", "good enough for a TTL of 30s"} {
+		for _, want := range []string{"majority write   20 ", "Lock and Unlock  20 ", "hand-off         2 ", "good enough for a TTL of 30s"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("%q is not in\n%s", want, out)
 			}

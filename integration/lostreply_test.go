@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/integration/internal/proxy"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
@@ -22,7 +23,7 @@ var fates = []struct {
 	{"request late", proxy.LateRequest},
 }
 
-// B09: whatever gets lost of an acquire, a heartbeat, a burial or a release, no
+// B09: whatever gets lost of an acquire, a heartbeat, an expiry or a release, no
 // claim is left behind, and nobody loses what is its own.
 func TestB09LostReply(t *testing.T) {
 	t.Parallel()
@@ -32,7 +33,7 @@ func TestB09LostReply(t *testing.T) {
 		"acquire, given up": lostAcquireGivenUp,
 		"heartbeat":         lostHeartbeat,
 		"release":           lostRelease,
-		"bury":              lostBury,
+		"expire":            lostExpire,
 	}
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		for name, run := range cases {
@@ -62,7 +63,7 @@ type fault struct {
 	fate     proxy.Fate
 	troubled *dsync.Session
 	other    *dsync.Session
-	store    dsync.Store
+	store    driver.Store
 	lost     *losses
 }
 
@@ -141,7 +142,7 @@ func lostRelease(t *testing.T, f fault) {
 	lock(t, m, 10*time.Second)
 	next := f.other.Mutex("key")
 	ch := locking(t.Context(), next)
-	eventually(t, 10*time.Second, "the other stands in line", func() bool { return load(t, f.store, "key").Waiting == 1 })
+	eventually(t, 10*time.Second, "the other is queued", func() bool { return load(t, f.store, "key").Waiting == 1 })
 	hit := f.p.Once(f.fate, releases("key"))
 	unlock(t, m)
 	f.hit(t, hit)
@@ -163,20 +164,20 @@ func lostRelease(t *testing.T, f fault) {
 	f.free(t, "key")
 }
 
-func lostBury(t *testing.T, f fault) {
+func lostExpire(t *testing.T, f fault) {
 	// A session of a third process, cut off for good.
 	gone := f.r.proxy()
 	cut := f.r.via(gone, f.r.short(time.Second))
 	held := cut.Mutex("key")
 	lock(t, held, 10*time.Second)
-	hit := f.p.Once(f.fate, buries(cut.ID()))
+	hit := f.p.Once(f.fate, expires(cut.ID()))
 	m := f.troubled.Mutex("key")
 	ch := locking(t.Context(), m)
 	gone.Cut()
 	f.hit(t, hit)
 	granted(t, ch, 10*time.Second)
 	if err := held.UnlockContext(t.Context()); sentinel(err) != "lost" {
-		t.Errorf("Unlock of the buried holder: %v, want ErrLost", err)
+		t.Errorf("Unlock of the expired holder: %v, want ErrLost", err)
 	}
 	unlock(t, m)
 	f.free(t, "key")
@@ -212,7 +213,7 @@ func TestB31LateRequest(t *testing.T) {
 			t.Errorf("holders %v, want %v", st.Holders, held)
 		}
 		if st.Waiting != 0 {
-			t.Errorf("the late request stands in line: %v", st)
+			t.Errorf("the late request is queued: %v", st)
 		}
 		unlock(t, next)
 		lock(t, next, 5*time.Second)

@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"log/slog"
 	"os"
 	"testing"
 
@@ -12,7 +13,8 @@ import (
 var lab = server.New()
 
 func TestMain(m *testing.M) {
-	proc.Child(children) // does not return in a child process
+	slog.SetLogLoggerLevel(slog.LevelError) // faults make sessions warn
+	proc.Child(children)                    // does not return in a child process
 	code := lab.Main(m)
 	leasehold.remove()
 	os.Exit(code)

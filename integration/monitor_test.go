@@ -3,11 +3,13 @@ package integration_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -115,51 +117,83 @@ func knownOfProbe(c command) bool {
 	return strings.HasPrefix(c.id, "p/") && strings.HasSuffix(c.id, "/living")
 }
 
-// aboutNotices: listening, or how it begins. It goes on for as long as anything is held.
-func aboutNotices(c command) bool {
+// lateOfProbe: a short acquire that a probe sends too late, to be refused.
+func lateOfProbe(c command) bool {
+	return strings.HasPrefix(c.id, "p/") && strings.HasSuffix(c.id, "/new")
+}
+
+// noticesOf is the name of the collection of notices with that number.
+func noticesOf(address int) string { return fmt.Sprint(collection, ".notices.", address) }
+
+// aboutNotices: listening, or sending.
+func aboutNotices(c command) bool { return listening(c) || notifies(c) }
+
+// listening: waiting for notices, or how that begins, or asking now and then who is the
+// primary. It goes on for as long as anything is held.
+func listening(c command) bool { return c.name == "hello" || onNotices(c) && c.name != "insert" }
+
+// notifies: notices are sent, after the collection was made, once.
+func notifies(c command) bool { return onNotices(c) && c.name == "insert" }
+
+// awaits: a listener that is open and hears nothing, or has just heard something.
+func awaits(c command) bool { return onNotices(c) && c.name == "getMore" }
+
+func onNotices(c command) bool {
 	for _, field := range []string{c.name, "collection"} {
-		if name, ok := c.body.Lookup(field).StringValueOK(); ok && name == collection+".notices" {
+		if name, ok := c.body.Lookup(field).StringValueOK(); ok && strings.HasPrefix(name, collection+".notices.") {
 			return true
 		}
 	}
 	return false
 }
 
-// waits: a change stream that has nothing to say.
-func idleStream(c command) bool { return c.name == "getMore" }
-
-// An oplog counts what was written to a database, on a replica set.
+// An oplog counts what was written to a database, on a replica set or on the shards of a
+// cluster.
 type oplog struct {
-	coll *mongo.Collection
-	ns   string
-	from bson.Timestamp
+	ns    string
+	colls []*mongo.Collection // one for each replica set
+	from  []bson.Timestamp
 }
 
 // newOplog counts from now on.
 func newOplog(t testing.TB, r *room) *oplog {
 	t.Helper()
-	o := &oplog{coll: r.Client(t).Database("local").Collection("oplog.rs"), ns: r.DB + "." + collection}
+	o := &oplog{ns: r.DB + "." + collection}
+	for _, uri := range r.Oplogs() {
+		o.colls = append(o.colls, server.Connect(t, uri).Database("local").Collection("oplog.rs"))
+	}
 	o.reset(t)
 	return o
 }
 
 func (o *oplog) reset(t testing.TB) {
 	t.Helper()
-	var last struct {
-		TS bson.Timestamp `bson:"ts"`
+	o.from = nil
+	for _, coll := range o.colls {
+		var last struct {
+			TS bson.Timestamp `bson:"ts"`
+		}
+		err := coll.FindOne(t.Context(), bson.D{}, options.FindOne().SetSort(bson.D{{Key: "$natural", Value: -1}})).Decode(&last)
+		if err != nil {
+			t.Fatalf("oplog: %v", err)
+		}
+		o.from = append(o.from, last.TS)
 	}
-	err := o.coll.FindOne(t.Context(), bson.D{}, options.FindOne().SetSort(bson.D{{Key: "$natural", Value: -1}})).Decode(&last)
-	if err != nil {
-		t.Fatalf("oplog: %v", err)
-	}
-	o.from = last.TS
 }
 
 // writes counts entries about documents whose _id begins with prefix.
-func (o *oplog) writes(t testing.TB, prefix string) int {
+func (o *oplog) writes(t testing.TB, prefix string) (n int) {
 	t.Helper()
-	cur, err := o.coll.Find(t.Context(), bson.D{
-		{Key: "ts", Value: bson.D{{Key: "$gt", Value: o.from}}},
+	for i, coll := range o.colls {
+		n += o.writesOf(t, coll, o.from[i], prefix)
+	}
+	return n
+}
+
+func (o *oplog) writesOf(t testing.TB, coll *mongo.Collection, from bson.Timestamp, prefix string) int {
+	t.Helper()
+	cur, err := coll.Find(t.Context(), bson.D{
+		{Key: "ts", Value: bson.D{{Key: "$gt", Value: from}}},
 		{Key: "ns", Value: o.ns},
 	})
 	if err != nil {

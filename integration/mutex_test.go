@@ -43,7 +43,7 @@ func TestMutex(t *testing.T) {
 			t.Errorf("waiting with a limit: %v, want context.DeadlineExceeded", err)
 		}
 		ch := locking(t.Context(), mb)
-		eventually(t, 10*time.Second, "the waiter stands in line", func() bool { return load(t, store, "key").Waiting == 1 })
+		eventually(t, 10*time.Second, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
 		unlock(t, ma)
 		g := granted(t, ch, 10*time.Second)
 		if g.token == 0 || ma.Token() != 0 {
@@ -63,6 +63,7 @@ func TestLease(t *testing.T) {
 		r := newRoom(t, s)
 		opt := r.short(10 * time.Second)
 		a, b := r.session(opt), r.session(opt)
+		store := r.store() // here: on a busy machine it takes seconds
 		const d = 6 * time.Second
 		l, err := a.Acquire(t.Context(), "lease", d)
 		if err != nil {
@@ -74,12 +75,11 @@ func TestLease(t *testing.T) {
 		if err != nil {
 			t.Fatalf("Extend: %v", err)
 		}
-		store := r.store()
 		st := load(t, store, "lease")
 		if got := st.Holders[0].Until; !got.Equal(until) {
 			t.Errorf("Extend returned %v, the store has %v", until, got)
 		}
-		if left := until.Sub(st.Now); left > d || left < d/2 {
+		if left := until.Sub(st.Now); left > d+s.Skew || left < d/2 { // the reading may be another router's
 			t.Errorf("%v left after Extend, want %v, less what the answer took", left, d)
 		}
 		if _, err := b.TryAcquire(t.Context(), "lease", d); sentinel(err) != "held" {
@@ -95,7 +95,7 @@ func TestLease(t *testing.T) {
 			t.Error("taken before Lost closed")
 		}
 		since := load(t, store, "lease").Holders[0].Since
-		if over := since.Sub(until); over < 0 || over > wakeUp {
+		if over := since.Sub(until); over < -s.Skew || over > wakeUp {
 			t.Errorf("taken %v after its end, want 0 to %v (waited %v)", over, wakeUp, time.Since(begin))
 		}
 		if next.Token() <= first {
@@ -138,7 +138,7 @@ func TestB35UnlockAfter(t *testing.T) {
 		}
 		mb := b.Mutex("job")
 		lock(t, mb, d+10*time.Second)
-		if gap := load(t, r.store(), "job").Holders[0].Since.Sub(before); gap < d {
+		if gap := load(t, r.store(), "job").Holders[0].Since.Sub(before); gap < d-s.Skew {
 			t.Errorf("run again after %v, want at least %v", gap, d)
 		}
 		unlock(t, mb)
@@ -185,7 +185,7 @@ func TestB14Close(t *testing.T) {
 		if took := time.Since(begin); took > time.Second {
 			t.Errorf("Close took %v", took)
 		}
-		if m := member(t, r.store(), id); !m.Dead {
+		if m := member(t, r.store(), id); !m.Expired {
 			t.Errorf("after Close the session's record is %+v, want it dead", m)
 		}
 		m := r.session(r.short(10 * time.Second)).Mutex("key")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/integration/internal/history"
 	"github.com/leasehold-go/leasehold/integration/internal/proc"
@@ -52,6 +53,7 @@ const fencedColl = "fenced"
 type nemesisClient struct {
 	nemesisArgs
 	session  *dsync.Session
+	faulty   *dsynctest.Faulty // between the session and the store
 	election *leader.Election
 	rec      *history.Recorder
 	fence    *dsyncmongo.Fence
@@ -97,7 +99,9 @@ func nemesisWork(env *proc.Env) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	done := proc.Event{Name: "done"}
-	if err := errors.Join(c.session.Close(ctx), client.Disconnect(ctx), c.rec.Close()); err != nil {
+	err = c.session.Close(ctx)
+	c.faulty.Close()
+	if err := errors.Join(err, client.Disconnect(ctx), c.rec.Close()); err != nil {
 		done.Err = err.Error()
 	}
 	for end := time.Now().Add(30 * time.Second); runtime.NumGoroutine() > before; time.Sleep(20 * time.Millisecond) {
@@ -110,14 +114,21 @@ func nemesisWork(env *proc.Env) {
 	env.Emit(done)
 }
 
-// open opens the session. A link that loses much lets none of it through.
+// open opens the session, to which notices come late, twice, out of order or not at all.
+// A link that loses much lets none of it through.
 func (c *nemesisClient) open(client *mongo.Client) (*dsync.Session, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 4*c.TTL)
 	defer cancel()
-	return dsyncmongo.Open(ctx, client.Database(c.DB), &dsyncmongo.Options{
-		Options: dsync.Options{TTL: c.TTL, Poll: c.Poll, Name: c.Name},
-	})
+	store, err := dsyncmongo.NewStore(ctx, client.Database(c.DB), nil)
+	if err != nil {
+		return nil, err
+	}
+	c.faulty = dsynctest.NewFaulty(store, noticeFaults(rand.New(rand.NewPCG(c.Seed, noticeDraws)), c.TTL))
+	return dsync.New(c.faulty, &dsync.Options{TTL: c.TTL, PollInterval: c.Poll, Name: c.Name})
 }
+
+// noticeDraws is the source of the faults of notices; those of workers are numbered from 0.
+const noticeDraws = 1 << 10
 
 // finishing reports whether the client was told to finish.
 func (c *nemesisClient) finishing() bool { return closed(c.finish) }

@@ -22,7 +22,7 @@ func (n *nemesis) judge(took time.Duration) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := history.Check(h, n.ttl/10)
+	found := history.Check(h, n.ttl/10, n.room.Skew)
 	for _, v := range found {
 		t.Error(v)
 	}
@@ -94,7 +94,7 @@ func (n *nemesis) table(h *history.History, took time.Duration, violations int) 
 	c := h.Counts()
 	row("calls that ask", c.Calls)
 	row("grants", c.Grants)
-	row("hand-overs to another process", c.HandOvers)
+	row("hand-overs to another process", c.HandOffs)
 	row("holds lost", c.Lost)
 	row("fenced writes", c.Writes)
 	row("fenced writes refused", c.Refused)

@@ -121,6 +121,30 @@ func (n *nemesis) setHarms(set *mongod.Set) []harm {
 	}
 }
 
+// clusterHarms are those of a sharded cluster: of any one of its processes.
+func (n *nemesis) clusterHarms(c *mongod.Cluster, draw *rand.Rand) (harms []harm) {
+	of := func(what string, members []*mongod.Member) {
+		var m *mongod.Member // that is harmed
+		harmed := func(f func(*mongod.Member) error) func() error {
+			return func() error {
+				m = members[draw.IntN(len(members))]
+				return f(m)
+			}
+		}
+		harms = append(harms,
+			harm{what + " killed", n.ttl / 10, n.ttl, harmed(func(m *mongod.Member) error { m.Kill(); return nil }), func() error { return m.Start() }},
+			harm{what + " frozen", n.ttl / 10, 2 * n.ttl, harmed((*mongod.Member).Freeze), func() error { return m.Thaw() }})
+	}
+	var shards []*mongod.Member
+	for _, s := range c.Shards() {
+		shards = append(shards, s.Members()...)
+	}
+	of("router", c.Routers())
+	of("shard", shards)
+	of("config server", c.Config().Members())
+	return harms
+}
+
 // stepDown has the primary step down, as soon as another member can follow it: one may
 // have to catch up after what was done to it.
 func (n *nemesis) stepDown(set *mongod.Set) error {

@@ -5,14 +5,14 @@ import (
 	"context"
 	"flag"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/integration/internal/history"
 	"github.com/leasehold-go/leasehold/integration/internal/proc"
 	"github.com/leasehold-go/leasehold/integration/internal/proxy"
@@ -44,7 +44,7 @@ type nemesis struct {
 	// To look into the server with. What is read from a single one is never out of
 	// date; of several a former primary may answer.
 	single bool
-	store  dsync.Store
+	store  driver.Store
 	docs   *mongo.Collection
 
 	// What clients connect with is the same for all but for the name that is added to it.
@@ -82,6 +82,16 @@ func TestNemesis(t *testing.T) {
 			n.ttl = 6 * time.Second // longer than an election of a primary, by half
 			harms = n.setHarms(own.Set())
 			n.uri = own.URI
+		case s.Has(server.Need{Sharded: true, Binary: true}):
+			own := lab.StartCluster(t, mongod.ClusterSpec{})
+			n.room, n.single = newRoom(t, own), true
+			n.ttl = 6 * time.Second // longer than a shard takes to start again
+			harms = n.clusterHarms(own.Cluster(), draw)
+			var routers []string
+			for _, m := range own.Cluster().Routers() {
+				routers = append(routers, n.net.Proxy(m.Addr).Addr())
+			}
+			n.uri = "mongodb://" + strings.Join(routers, ",") + "/?"
 		default:
 			lab.Skip(t, s, "a server that can't be harmed")
 		}
@@ -102,16 +112,13 @@ func (n *nemesis) source(name string) *rand.Rand {
 // skewed returns the environment of a server whose clock is right, or an hour from
 // this host's, where there is libfaketime.
 func skewed(t *testing.T, draw *rand.Rand) []string {
-	libs, _ := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1")
-	offset := []string{"", "+3600", "-3600"}[draw.IntN(3)]
-	if len(libs) == 0 || offset == "" {
+	ahead := []time.Duration{0, time.Hour, -time.Hour}[draw.IntN(3)]
+	env, ok := server.FakeClock(ahead)
+	if !ok || ahead == 0 {
 		return nil
 	}
-	t.Logf("the clocks of the servers are %s s ahead", offset)
-	return []string{
-		"LD_PRELOAD=" + libs[0], "FAKETIME=" + offset,
-		"DONT_FAKE_MONOTONIC=1", "FAKETIME_DONT_FAKE_MONOTONIC=1",
-	}
+	t.Logf("the clocks of the servers are %v ahead", ahead)
+	return env
 }
 
 func (n *nemesis) run() {
@@ -124,7 +131,7 @@ func (n *nemesis) run() {
 			lasts = 2 * time.Minute
 		}
 	}
-	n.poll = n.room.short(n.ttl).Poll
+	n.poll = n.room.short(n.ttl).PollInterval
 	n.dir = t.TempDir()
 	var err error
 	if n.rec, err = history.NewRecorder(n.dir, "nemesis"); err != nil {

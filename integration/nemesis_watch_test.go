@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/integration/internal/history"
 	"github.com/leasehold-go/leasehold/leader"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -22,7 +23,7 @@ func (n *nemesis) watch(ctx context.Context) {
 				for _, h := range st.Holders {
 					e.Holders = append(e.Holders, history.Claim{ID: h.Claim, Token: h.Token, Weight: h.Weight})
 				}
-				for _, w := range st.Ahead {
+				for _, w := range st.WaitersAhead {
 					e.Waiting = append(e.Waiting, w.Claim)
 				}
 				n.rec.Put(e)
@@ -35,7 +36,7 @@ func (n *nemesis) watch(ctx context.Context) {
 	}
 }
 
-func (n *nemesis) load(ctx context.Context, key string) (dsync.State, error) {
+func (n *nemesis) load(ctx context.Context, key string) (driver.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.ttl)
 	defer cancel()
 	return n.store.Load(ctx, key)
@@ -136,7 +137,7 @@ func (n *nemesis) clean() {
 		t.Fatal(err)
 	}
 	for _, record := range left {
-		if key, ok := strings.CutPrefix(record.ID, "k/"); record.ID != sweepRecord && (!ok || !slices.Contains(nemesisKeys(), key)) {
+		if key, ok := strings.CutPrefix(record.ID, "k/"); record.ID != sweepRecord && !isProbeRecord(record.ID) && (!ok || !slices.Contains(nemesisKeys(), key)) {
 			t.Errorf("record %q is left when all that is idle was swept", record.ID)
 		}
 	}

@@ -6,7 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasehold-go/leasehold/internal/engine"
+
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -21,7 +24,7 @@ type scene struct {
 
 // A process stands for another on another host.
 type process struct {
-	dsync.Store
+	driver.Store
 	pid int
 }
 
@@ -33,8 +36,8 @@ func (p process) Register(ctx context.Context, m dsync.Member) (time.Time, error
 func newScene(t *testing.T, ttl time.Duration) *scene {
 	t.Helper()
 	sc := &scene{store: dsynctest.NewMemory(), fleet: make(map[string]*dsync.Session)}
-	open := func(store dsync.Store, name, host, app string) *dsync.Session {
-		s, err := dsync.New(store, &dsync.Options{TTL: ttl, Name: name, Host: host, App: app, Watch: true})
+	open := func(store driver.Store, name, host, app string) *dsync.Session {
+		s, err := dsync.New(store, &dsync.Options{TTL: ttl, Name: name, Host: host, App: app, AlwaysListen: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +105,7 @@ func (sc *scene) play(t *testing.T, d time.Duration) {
 				return
 			}
 			for {
-				h, err := s.Hold(ctx, "scheduler", dsync.KindElection)
+				h, err := (*engine.Session)(s).Hold(ctx, "scheduler", dsync.KindElection)
 				if err != nil {
 					return
 				}

@@ -80,6 +80,28 @@ func TestPageIsKeptUpToDate(t *testing.T) {
 	b.noComplaints(t)
 }
 
+// Ages and timelines go on in the browser without an event: as of the first one, and of each
+// that comes later.
+func TestPageGoesOnByItself(t *testing.T) {
+	b := newBrowser(t)
+	sc := newScene(t, time.Hour) // whose heartbeats are no events
+	url := servePage(t, sc.own, &dsynchttp.Options{Refresh: 100 * time.Millisecond})
+	if err := sc.fleet["worker-0"].Mutex("k").LockContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.do(t, chromedp.Navigate(url+"?window=1m"))
+	b.eventually(t, `document.getElementById('live').textContent === 'live'`)
+	const left = `document.querySelector('.keys svg.line rect').getBoundingClientRect().left`
+	const age = `parseFloat(document.querySelector('.keys time').textContent)`
+	b.do(t, chromedp.Evaluate[chromedp.Void](`window.before = {left: `+left+`, age: `+age+`}`))
+	// In 3 s of a minute it moves by a twentieth of the timeline's width.
+	b.eventually(t, age+` >= before.age + 3 && `+left+` <= before.left - document.querySelector('.keys svg.line').clientWidth / 30`)
+	if right := eval[bool](t, b, `document.querySelector('.keys svg.line rect').getBoundingClientRect().right >= document.querySelector('.keys svg.line').getBoundingClientRect().right`); !right {
+		t.Error("a hold that goes on is not drawn up to now")
+	}
+	b.noComplaints(t)
+}
+
 func TestPageWithoutScript(t *testing.T) {
 	b := newBrowser(t)
 	sc := newScene(t, 30*time.Second)
@@ -123,7 +145,7 @@ func TestPageByKeyboard(t *testing.T) {
 		return eval[string](t, b, `(() => {
 			const e = document.activeElement, s = getComputedStyle(e), r = e.getBoundingClientRect();
 			const seen = s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 2 && r.width > 0 && r.left >= 0 && r.right <= innerWidth;
-			return (e.innerText || e.name || e.type).trim() + (seen ? '' : ' (not seen)');
+			return (e.name || e.innerText || e.type).trim() + (seen ? '' : ' (not seen)');
 		})()`)
 	}
 	walk := func(path string, want ...string) {
@@ -136,7 +158,7 @@ func TestPageByKeyboard(t *testing.T) {
 			}
 		}
 	}
-	walk("", "Skip to content", "leasehold", "JSON", "prefix", "Show", "1 min", "10 min", "1 h", "invoices/export")
+	walk("", "Skip to content", "leasehold", "JSON", "prefix", "contains", "sort", "Show", "1 min", "10 min", "1 h", "invoices/export")
 	b.press(t, kb.Enter)
 	b.eventually(t, `document.querySelector('h1').textContent === 'invoices/export'`)
 	walk("key?key=invoices/export", "Skip to content", "leasehold", "JSON", "All keys", "Break this lock")
@@ -191,9 +213,9 @@ func TestPageIsReadable(t *testing.T) {
 	if err := sc.fleet["worker-1"].Break(t.Context(), long.Key()); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"", "?window=1m", "?prefix=nothing", "key?key=invoices/export", "key?key=smtp/connections", "key?key=nothing", "key?key=" + long.Key()} {
+	for _, path := range []string{"", "?window=1m", "?prefix=nothing", "?sort=waiters&n=2&mine=1", "key?key=invoices/export", "key?key=smtp/connections", "key?key=nothing", "key?key=" + long.Key()} {
 		for _, scheme := range []string{"light", "dark"} {
-			for _, width := range []int64{400, 1180} {
+			for _, width := range []int64{390, 1200} {
 				b.prefers(t, scheme)
 				b.do(t, chromedp.EmulateViewport(width, 900), chromedp.Navigate(url+path))
 				if got := eval[int64](t, b, `document.documentElement.scrollWidth`); got > width {

@@ -263,18 +263,16 @@ func TestLinger(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		pushes := s.Has(server.Need{ChangeStream: true})
+		pushes := s.Has(server.Need{Notices: true})
 		mon := newMonitor(r.DB)
 		linger, plain := quiet(), quiet()
 		linger.Linger = time.Minute
 		if !pushes {
-			linger.Linger, plain.Poll = 8*time.Second, 50*time.Millisecond
+			linger.Linger, plain.PollInterval = 8*time.Second, 50*time.Millisecond
 		}
 		mu := warm(t, r.session(linger, mon.client()), "mine")
 		if pushes {
-			eventually(t, 10*time.Second, "the watch is open", func() bool {
-				return len(mon.commands(func(c command) bool { return c.name == "getMore" })) > 0
-			})
+			eventually(t, 10*time.Second, "it listens", func() bool { return len(mon.commands(awaits)) > 0 })
 			lock(t, mu, 10*time.Second) // what was granted before lingers no more
 			unlock(t, mu)
 		}

@@ -46,7 +46,7 @@ func TestPrograms(t *testing.T) {
 					Prefix: fmt.Sprintf("p%d.", i),
 					Open: func(_ int, set program.Setting, opt dsync.Options) *dsync.Session {
 						s, err := dsyncmongo.Open(t.Context(), client.Database(r.DB),
-							&dsyncmongo.Options{Options: opt, NoWatch: set.Polling})
+							&dsyncmongo.Options{Options: opt, NoNotices: set.Polling})
 						if err != nil {
 							panic(err) // it may be any goroutine of the program
 						}

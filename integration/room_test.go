@@ -6,15 +6,18 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/integration/internal/proxy"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
@@ -48,8 +51,8 @@ func newRoom(t testing.TB, s *server.Server) *room {
 // for. Where it can, the default poll of some seconds would be too late for them.
 func (r *room) short(ttl time.Duration) dsync.Options {
 	o := dsync.Options{TTL: ttl}
-	if !r.Has(server.Need{ChangeStream: true}) {
-		o.Poll = 100 * time.Millisecond
+	if !r.Has(server.Need{Notices: true}) {
+		o.PollInterval = 100 * time.Millisecond
 	}
 	return o
 }
@@ -115,9 +118,20 @@ func (r *room) proxy() *proxy.Proxy {
 }
 
 // store opens the Store itself, to look into the server.
-func (r *room) store() dsync.Store {
+func (r *room) store() driver.Store {
 	r.t.Helper()
 	s, err := dsyncmongo.NewStore(r.t.Context(), r.Client(r.t).Database(r.DB), nil)
+	if err != nil {
+		r.t.Fatalf("NewStore: %v", err)
+	}
+	return s
+}
+
+// exactStore is the Store on one clock, for tests that compare the times of its answers to
+// the millisecond. See [server.Server.Skew].
+func (r *room) exactStore() driver.Store {
+	r.t.Helper()
+	s, err := dsyncmongo.NewStore(r.t.Context(), server.Connect(r.t, r.OneClock()).Database(r.DB), nil)
 	if err != nil {
 		r.t.Fatalf("NewStore: %v", err)
 	}
@@ -132,8 +146,24 @@ func (r *room) raw() *mongo.Collection {
 	return r.Client(r.t).Database(r.DB).Collection(collection, majority)
 }
 
+// isProbeRecord reports whether the record says that a server has passed the probe.
+func isProbeRecord(id string) bool { return strings.HasPrefix(id, "x/probe/") }
+
+// probeRecords matches those records.
+func probeRecords() bson.D {
+	return bson.D{{Key: "_id", Value: bson.D{{Key: "$gte", Value: "x/probe/"}, {Key: "$lt", Value: "x/probe0"}}}}
+}
+
+// forgetProbe makes the next Open probe the server again.
+func (r *room) forgetProbe() {
+	r.t.Helper()
+	if _, err := r.raw().DeleteMany(r.t.Context(), probeRecords()); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // load reads a key's state.
-func load(t testing.TB, s dsync.Store, key string) dsync.State {
+func load(t testing.TB, s driver.Store, key string) driver.State {
 	t.Helper()
 	st, err := s.Load(t.Context(), key)
 	if err != nil {
@@ -143,7 +173,7 @@ func load(t testing.TB, s dsync.Store, key string) dsync.State {
 }
 
 // member reads a session's record.
-func member(t testing.TB, s dsync.Store, id string) dsync.Member {
+func member(t testing.TB, s driver.Store, id string) dsync.Member {
 	t.Helper()
 	m, _, err := s.Members(t.Context(), id)
 	if err != nil || len(m) != 1 {
@@ -237,7 +267,7 @@ type losses struct {
 func (l *losses) hooks() *dsync.Hooks {
 	return &dsync.Hooks{
 		SessionLost: func(string, error) { l.session.Add(1) },
-		Lost:        func(dsync.Loss) { l.hold.Add(1) },
+		Lost:        func(dsync.LostInfo) { l.hold.Add(1) },
 	}
 }
 
@@ -255,17 +285,28 @@ func onKey(key string) func(proxy.Command) bool {
 
 // acquires are the requests for the key, long and short.
 func acquires(key string) func(proxy.Command) bool {
-	return func(c proxy.Command) bool { return (c.Name == "findAndModify" || shortAcquire(c)) && onKey(key)(c) }
+	return func(c proxy.Command) bool { return onKey(key)(c) && acquire(c.Body) }
 }
 
+// releases are the others that change the key's record, of a key that is used as a mutex.
 func releases(key string) func(proxy.Command) bool {
-	return func(c proxy.Command) bool { return c.Name == "update" && !shortAcquire(c) && onKey(key)(c) }
+	return func(c proxy.Command) bool {
+		return onKey(key)(c) && (c.Name == "update" || c.Name == "findAndModify") && !acquire(c.Body)
+	}
 }
 
-// shortAcquire tells the one update that grants the key to who sends it.
-func shortAcquire(c proxy.Command) bool {
-	_, err := c.Body.LookupErr("updates", "0", "u", "0", "$set", "_", "$cond")
-	return err == nil
+// acquire tells a request for a key, by the pipeline, or by the one update that grants the
+// key to who sends it.
+func acquire(command bson.Raw) bool {
+	for _, path := range [][]string{
+		{"update", "0", "$set", "_", "$literal", "claim"},
+		{"updates", "0", "u", "0", "$set", "_", "$cond"},
+	} {
+		if _, err := command.LookupErr(path...); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // heartbeats are the heartbeats of the session.
@@ -273,8 +314,8 @@ func heartbeats(id string) func(proxy.Command) bool {
 	return func(c proxy.Command) bool { return c.Name == "findAndModify" && c.ID() == "s/"+id }
 }
 
-// buries are burials of the session, sent by anyone.
-func buries(id string) func(proxy.Command) bool { return heartbeats(id) }
+// expires matches the commands that expire the session, whoever sends them.
+func expires(id string) func(proxy.Command) bool { return heartbeats(id) }
 
 // sentinel names the error, for events.
 func sentinel(err error) string {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -13,10 +12,12 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
@@ -66,22 +67,22 @@ func TestShortCommandsAreConditional(t *testing.T) {
 		}
 		// As in the conformance suite, what is not about time has plenty of it.
 		soon := 700 * time.Millisecond
-		claim := func(key string, n int) dsync.Claim {
-			return dsync.Claim{Key: key, ID: fmt.Sprint("s.", n), Session: "s", Kind: dsync.KindMutex, Weight: 1, Limit: 1}
+		claim := func(key string, n int) driver.Claim {
+			return driver.Claim{Key: key, ID: fmt.Sprint("s.", n), Session: "s", Kind: dsync.KindMutex, Weight: 1, Limit: 1}
 		}
-		acquire := func(store dsync.Store, c dsync.Claim, limit time.Duration) dsync.State {
+		acquire := func(store driver.Store, c driver.Claim, limit time.Duration) driver.State {
 			t.Helper()
 			before, err := store.Load(ctx, c.Key)
 			if err != nil {
 				t.Fatal(err)
 			}
-			st, err := store.Acquire(ctx, c, true, nil, before.Now.Add(limit))
+			st, _, err := store.Acquire(ctx, c, true, nil, before.Now.Add(limit))
 			if err != nil {
 				t.Fatal(err)
 			}
 			return st
 		}
-		release := func(store dsync.Store, c dsync.Claim, o dsync.Outcome) {
+		release := func(store driver.Store, c driver.Claim, o driver.ReleaseOptions) {
 			t.Helper()
 			st, err := store.Load(ctx, c.Key)
 			if err != nil {
@@ -89,100 +90,133 @@ func TestShortCommandsAreConditional(t *testing.T) {
 			}
 			h, _ := st.Holder(c.ID)
 			c.Token = h.Token
-			if found, err := store.Release(ctx, c, o); err != nil || !found {
+			if found, _, err := store.Release(ctx, c, o); err != nil || !found {
 				t.Fatalf("release of %s: found %t, %v", c.ID, found, err)
 			}
 		}
-		// Of what is sent again, the short acquire of s.2 or its short release, the
-		// condition on the token would mostly do: but for two cases it is met.
-		const later = "a later token was given"
+		observed := func(key string) {
+			t.Helper()
+			until := bson.D{{Key: "o", Value: time.Now().Add(time.Hour)}}
+			if _, err := r.raw().UpdateByID(ctx, "k/"+key, bson.D{{Key: "$set", Value: until}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// Of what is sent again, the short acquire of s.2, the release of s.2 where it was
+		// alone, or its hand-over, the condition on the token would mostly do: but for
+		// three cases it is met.
+		const (
+			grant    = "acquire"
+			alone    = "release"
+			handOver = "hand-over"
+			later    = "a later token was given"
+		)
+		type key = string
 		cases := []struct {
-			name    string
-			acquire bool
-			meet    func(key string)
-			want    []string // the holders then
+			what, name string
+			meet       func(key)
+			want       []string // the holders then
+			changes    bool
 		}{
-			{later, true, func(key string) {
-				acquire(other, claim(key, 3), time.Hour)
-				release(other, claim(key, 3), dsync.Outcome{})
-			}, nil},
-			{later, false, func(key string) {
-				acquire(other, claim(key, 2), time.Hour)
-				acquire(other, claim(key, 3), time.Hour)
-			}, []string{"s.2"}},
-			{"in time for a free key", true, func(string) {}, []string{"s.2"}},
-			{"late", true, func(string) { time.Sleep(2 * soon) }, nil},
-			{"held by another", true, func(key string) { acquire(other, claim(key, 3), time.Hour) }, []string{"s.3"}},
-			{"held, with a line", true, func(key string) {
-				acquire(other, claim(key, 3), time.Hour)
-				acquire(other, claim(key, 4), time.Hour)
-			}, []string{"s.3"}},
-			{"sealed", true, func(key string) {
-				acquire(other, claim(key, 3), time.Hour)
-				release(other, claim(key, 3), dsync.Outcome{Seal: true})
-			}, nil},
-			{"used as another kind", true, func(key string) {
-				c := claim(key, 3)
+			{grant, later, func(k key) {
+				acquire(other, claim(k, 3), time.Hour)
+				release(other, claim(k, 3), driver.ReleaseOptions{})
+			}, nil, false},
+			{grant, "in time for a free key", func(key) {}, []string{"s.2"}, true},
+			{grant, "late", func(key) { time.Sleep(2 * soon) }, nil, false},
+			{grant, "held by another", func(k key) { acquire(other, claim(k, 3), time.Hour) }, []string{"s.3"}, false},
+			{grant, "held, with a line", func(k key) {
+				acquire(other, claim(k, 3), time.Hour)
+				acquire(other, claim(k, 4), time.Hour)
+			}, []string{"s.3"}, false},
+			{grant, "sealed", func(k key) {
+				acquire(other, claim(k, 3), time.Hour)
+				release(other, claim(k, 3), driver.ReleaseOptions{Seal: true})
+			}, nil, false},
+			{grant, "used as another kind", func(k key) {
+				c := claim(k, 3)
 				c.Kind = dsync.KindElection
 				acquire(other, c, time.Hour)
-				release(other, c, dsync.Outcome{})
-			}, nil},
-			{"of another limit", true, func(key string) {
-				if err := other.Resize(ctx, key, dsync.KindMutex, 1, 2); err != nil {
+				release(other, c, driver.ReleaseOptions{})
+			}, nil, false},
+			{grant, "of another limit", func(k key) {
+				if _, err := other.Resize(ctx, k, dsync.KindMutex, 1, 2); err != nil {
 					t.Fatal(err)
 				}
-			}, nil},
-			{"release of one that holds no more", false, func(key string) {
-				acquire(other, claim(key, 3), time.Hour)
-			}, []string{"s.3"}},
-			{"release of one that holds again", false, func(key string) {
-				acquire(other, claim(key, 2), time.Hour)
-			}, nil},
-			{"release with a line", false, func(key string) {
-				acquire(other, claim(key, 2), time.Hour)
-				acquire(other, claim(key, 3), time.Hour)
-			}, []string{"s.3"}},
-			{"release with a line that is not for it", false, func(key string) {
-				acquire(other, claim(key, 2), time.Hour)
-				lease := claim(key, 3)
+			}, nil, false},
+			{grant, "of a key that is observed", observed, nil, false},
+
+			{alone, later, func(k key) { acquire(other, claim(k, 2), time.Hour) }, []string{"s.2"}, false},
+			{alone, "of one that holds no more", func(k key) { acquire(other, claim(k, 3), time.Hour) }, []string{"s.3"}, false},
+			{alone, "of one that holds again", func(k key) { acquire(other, claim(k, 2), time.Hour) }, nil, true},
+			{alone, "with a line", func(k key) {
+				acquire(other, claim(k, 2), time.Hour)
+				acquire(other, claim(k, 3), time.Hour)
+			}, []string{"s.2"}, false},
+			{alone, "by one who is in the queue", func(k key) {
+				acquire(other, claim(k, 3), time.Hour)
+				acquire(other, claim(k, 2), time.Hour)
+			}, []string{"s.3"}, false},
+			{alone, "of one that has published", func(k key) {
+				acquire(other, claim(k, 2), time.Hour)
+				if _, err := other.Publish(ctx, claim(k, 2), 1, []byte("x")); err != nil {
+					t.Fatal(err)
+				}
+			}, []string{"s.2"}, false},
+			{alone, "of a key that is observed", func(k key) {
+				acquire(other, claim(k, 2), time.Hour)
+				observed(k)
+			}, []string{"s.2"}, false},
+
+			{handOver, later, func(k key) {
+				acquire(other, claim(k, 2), time.Hour)
+				acquire(other, claim(k, 3), time.Hour)
+			}, []string{"s.2"}, false},
+			{handOver, "by one that holds no more", func(k key) { acquire(other, claim(k, 3), time.Hour) }, []string{"s.3"}, false},
+			{handOver, "by one that holds again", func(k key) { acquire(other, claim(k, 2), time.Hour) }, nil, true},
+			{handOver, "with a line", func(k key) {
+				acquire(other, claim(k, 2), time.Hour)
+				acquire(other, claim(k, 3), time.Hour)
+			}, []string{"s.3"}, true},
+			{handOver, "with a line that is not for it", func(k key) {
+				acquire(other, claim(k, 2), time.Hour)
+				lease := claim(k, 3)
 				lease.Lease = time.Minute
 				acquire(other, lease, time.Hour)
-			}, []string{"s.2"}},
-			{"release where one that has left is still told to yield", false, func(key string) {
-				acquire(other, claim(key, 2), time.Hour)
-				if _, err := r.raw().UpdateByID(ctx, "k/"+key, bson.D{{Key: "$set", Value: bson.D{{Key: "r", Value: "s.1,"}}}}); err != nil {
+			}, []string{"s.2"}, false},
+			{handOver, "by one who is in the queue", func(k key) {
+				acquire(other, claim(k, 3), time.Hour)
+				acquire(other, claim(k, 2), time.Hour)
+			}, []string{"s.3"}, false},
+			{handOver, "by one that has published", func(k key) {
+				acquire(other, claim(k, 2), time.Hour)
+				if _, err := other.Publish(ctx, claim(k, 2), 1, []byte("x")); err != nil {
 					t.Fatal(err)
 				}
-			}, []string{"s.2"}},
-			{"release by one who is in line", false, func(key string) {
-				acquire(other, claim(key, 3), time.Hour)
-				acquire(other, claim(key, 2), time.Hour)
-			}, []string{"s.3"}},
-			{"release of one that has published", false, func(key string) {
-				acquire(other, claim(key, 2), time.Hour)
-				if err := other.Publish(ctx, claim(key, 2), 1, []byte("x")); err != nil {
-					t.Fatal(err)
-				}
-			}, []string{"s.2"}},
+			}, []string{"s.2"}, false},
 		}
-		changing := []string{"in time for a free key", "release of one that holds again", "release with a line"}
 		for i, tc := range cases {
 			key := fmt.Sprint("quiet", i)
+			name := tc.what + ": " + tc.name
 			first := acquire(mine, claim(key, 1), time.Hour)
-			release(mine, claim(key, 1), dsync.Outcome{})
+			release(mine, claim(key, 1), driver.ReleaseOptions{})
 			second := acquire(mine, claim(key, 2), soon)
 			again := tape.last()
-			if second.Token < first.Token+1024 || second.Now.Before(first.Now) || second.Holders[0].Since != second.Now {
-				t.Errorf("%s: a short acquire after %+v was answered with %+v", tc.name, first, second)
+			if again[0].Key != "update" {
+				t.Fatalf("%s: the acquire is no short one: %v", name, again)
 			}
-			release(mine, claim(key, 2), dsync.Outcome{})
-			if !tc.acquire {
+			if second.Token < first.Token+1024 || second.Now.Before(first.Now.Add(-s.Skew)) || second.Holders[0].Since != second.Now {
+				t.Errorf("%s: a short acquire after %+v was answered with %+v", name, first, second)
+			}
+			mineToo := claim(key, 2)
+			mineToo.NoneWaiting = tc.what == alone
+			release(mine, mineToo, driver.ReleaseOptions{})
+			if tc.what != grant {
 				again = tape.last()
 			}
 			tc.meet(key)
 			if tc.name != later {
 				last := second.Token
-				if tc.acquire {
+				if tc.what == grant {
 					last = first.Token
 				}
 				if _, err := r.raw().UpdateByID(ctx, "k/"+key, bson.D{{Key: "$set", Value: bson.D{{Key: "t", Value: last}}}}); err != nil {
@@ -194,7 +228,7 @@ func TestShortCommandsAreConditional(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := client.Database(r.DB).RunCommand(ctx, again).Err(); err != nil {
-				t.Fatalf("%s: %v", tc.name, err)
+				t.Fatalf("%s: %v", name, err)
 			}
 			after, err := r.raw().FindOne(ctx, bson.D{{Key: "_id", Value: "k/" + key}}).Raw()
 			if err != nil {
@@ -209,11 +243,148 @@ func TestShortCommandsAreConditional(t *testing.T) {
 				got = append(got, h.Claim)
 			}
 			if !slices.Equal(got, tc.want) {
-				t.Errorf("%s: held by %q, want %q", tc.name, got, tc.want)
+				t.Errorf("%s: held by %q, want %q", name, got, tc.want)
 			}
-			if changes := slices.Contains(changing, tc.name); changes == bytes.Equal(before, after) {
-				t.Errorf("%s: %v became %v", tc.name, before, after)
+			if tc.changes == bytes.Equal(before, after) {
+				t.Errorf("%s: %v became %v", name, before, after)
 			}
+		}
+	})
+}
+
+// The short acquire of a key without a record grants it if it is in time, however the record
+// came to be missing, and makes none if it is late. If there is a record, it does what it would
+// have done with any.
+func TestShortAcquireMakesTheRecord(t *testing.T) {
+	lab.Each(t, server.Need{MongoDB: true}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		ctx, other := t.Context(), r.store()
+		tape := new(tape)
+		client := r.Client(t, options.Client().SetMonitor(tape.monitor()))
+		mine, err := dsyncmongo.NewStore(ctx, client.Database(r.DB), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		soon := 700 * time.Millisecond
+		claim := func(key string, n int) driver.Claim {
+			return driver.Claim{Key: key, ID: fmt.Sprint("s.", n), Session: "s", Kind: dsync.KindMutex, Weight: 1, Limit: 1}
+		}
+		hold := func(store driver.Store, c driver.Claim) driver.State {
+			t.Helper()
+			c.Repeated = store == other // the long command, whose token is by the server's clock
+			st, _, err := store.Acquire(ctx, c, true, nil, load(t, other, c.Key).Now.Add(soon))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h, ok := st.Holder(c.ID); !ok || st.Token != h.Token || st.Waiting != 0 {
+				t.Fatalf("%s of %q: got %+v, want it held", c.ID, c.Key, st)
+			}
+			return st
+		}
+		free := func(store driver.Store, c driver.Claim) {
+			t.Helper()
+			if found, _, err := store.Release(ctx, c, driver.ReleaseOptions{}); err != nil || !found {
+				t.Fatalf("release of %s: found %t, %v", c.ID, found, err)
+			}
+		}
+		insert := func(key string, fields ...bson.E) {
+			t.Helper()
+			if _, err := r.raw().InsertOne(ctx, append(bson.D{{Key: "_id", Value: "k/" + key}}, fields...)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		field := func(name string, v any) bson.E { return bson.E{Key: name, Value: v} }
+		for i, tc := range []struct {
+			name  string
+			meet  func(key string, was bson.D) // with no record
+			want  string                       // the holder then
+			fails bool                         // the command, with 241
+			made  bool                         // there is a record then
+		}{
+			{"in time", func(string, bson.D) {}, "s.1", false, true},
+			{"late", func(string, bson.D) { time.Sleep(2 * soon) }, "", true, false},
+			{"made, but no more than that", func(key string, _ bson.D) { insert(key, field("at", time.Now())) }, "s.1", false, true},
+			{"made, but no more than that, and late", func(key string, _ bson.D) {
+				insert(key, field("at", time.Now()))
+				time.Sleep(2 * soon)
+			}, "", true, true},
+			{"observed before it was used", func(key string, _ bson.D) { insert(key, field("o", time.Now().Add(time.Hour))) }, "", true, true},
+			{"held by another", func(key string, _ bson.D) { hold(other, claim(key, 2)) }, "s.2", false, true},
+			{"free after another", func(key string, _ bson.D) {
+				time.Sleep(50*time.Millisecond + s.Skew)
+				hold(other, claim(key, 2))
+				free(other, claim(key, 2))
+			}, "", false, true}, // whose token is the later one
+			{"free after another, of an earlier token", func(key string, was bson.D) {
+				for i := range was {
+					switch was[i].Key {
+					case "h":
+						was[i].Value = bson.A{}
+					case "t":
+						was[i].Value = was[i].Value.(int64) - 1024
+					}
+				}
+				insert(key, was[1:]...)
+			}, "s.1", false, true},
+			{"free after another, without room for the token", func(key string, was bson.D) {
+				for i := range was {
+					switch was[i].Key {
+					case "h":
+						was[i].Value = bson.A{}
+					case "t":
+						was[i].Value = was[i].Value.(int64) - 1023
+					}
+				}
+				insert(key, was[1:]...)
+			}, "", false, true},
+			{"of a later format", func(key string, was bson.D) {
+				insert(key, field("f", 2), field("x", "y"))
+			}, "", false, true},
+		} {
+			t.Run(tc.name, func(t *testing.T) {
+				key := fmt.Sprint("new", i)
+				hold(mine, claim(key, 1))
+				again := tape.last()
+				if again[0].Key != "update" {
+					t.Fatalf("the acquire is no short one: %v", again)
+				}
+				id := bson.D{{Key: "_id", Value: "k/" + key}}
+				var was bson.D
+				if err := r.raw().FindOneAndDelete(ctx, id).Decode(&was); err != nil {
+					t.Fatal(err)
+				}
+				tc.meet(key, was)
+				before, _ := r.raw().FindOne(ctx, id).Raw()
+				_, err := client.Database(r.DB).RunCommand(ctx, again).Raw()
+				var refused mongo.WriteException
+				if tc.fails != (errors.As(err, &refused) && refused.HasErrorCode(241)) || !tc.fails && err != nil {
+					t.Errorf("got error %v, want it to fail with 241: %t", err, tc.fails)
+				}
+				after, _ := r.raw().FindOne(ctx, id).Raw()
+				if tc.made != (after != nil) {
+					t.Errorf("there is a record: %t, want %t", after != nil, tc.made)
+				}
+				if held, _ := after.Lookup("h", "0", "a").StringValueOK(); held != tc.want {
+					t.Errorf("held by %q, want %q", held, tc.want)
+				}
+				if tc.want != "s.1" && !bytes.Equal(before, after) {
+					t.Errorf("%v became %v", before, after)
+				}
+				if tc.name == "in time" { // and once more: it holds, and then has held
+					for range 2 {
+						if err := client.Database(r.DB).RunCommand(ctx, again).Err(); err != nil {
+							t.Fatal(err)
+						}
+						if now, _ := r.raw().FindOne(ctx, id).Raw(); !bytes.Equal(now, after) {
+							t.Errorf("repeated: %v became %v", after, now)
+						}
+						if held, _ := after.Lookup("h", "0", "a").StringValueOK(); held != "" {
+							free(other, claim(key, 1))
+							after, _ = r.raw().FindOne(ctx, id).Raw()
+						}
+					}
+				}
+			})
 		}
 	})
 }
@@ -232,8 +403,8 @@ func leaveTheSame(t *testing.T, kind dsync.Kind) {
 		r := newRoom(t, s)
 		ctx, store := t.Context(), r.store()
 		until := time.Now().Add(time.Hour)
-		claim := func(key string, n int) dsync.Claim {
-			c := dsync.Claim{Key: key, ID: fmt.Sprint("s.", n), Session: "s", Kind: kind, Weight: 1, Limit: 1}
+		claim := func(key string, n int) driver.Claim {
+			c := driver.Claim{Key: key, ID: fmt.Sprint("s.", n), Session: "s", Kind: kind, Weight: 1, Limit: 1}
 			if key == "long" {
 				c.Lease = time.Hour
 			}
@@ -254,19 +425,20 @@ func leaveTheSame(t *testing.T, kind dsync.Kind) {
 						for _, f := range c.(bson.D) {
 							switch f.Key {
 							case "a", "s", "w", "n":
-								text += fmt.Sprintf(" %s:%v", f.Key, f.Value)
+								text += fmt.Sprintf(" %s:%v %[2]T", f.Key, f.Value)
 							case "e", "d": // of the lease
 							default:
-								text += " " + f.Key
+								text += fmt.Sprintf(" %s %T", f.Key, f.Value)
 							}
 						}
 						text += ";"
 					}
 				case string:
-					text += " " + regexp.MustCompile(`[0-9]{10,}`).ReplaceAllString(v, "token")
+					text += " " + v
 				case int32:
 					text += fmt.Sprint(" ", v)
 				case int64:
+					text += " long"
 					if f.Key != "t" {
 						text += fmt.Sprint(" ", v)
 					}
@@ -293,11 +465,11 @@ func leaveTheSame(t *testing.T, kind dsync.Kind) {
 		}
 		acquire := func(n int) func(string) error {
 			return func(key string) error {
-				_, err := store.Acquire(ctx, claim(key, n), true, nil, until)
+				_, _, err := store.Acquire(ctx, claim(key, n), true, nil, until)
 				return err
 			}
 		}
-		release := func(n int) func(string) error {
+		release := func(n int, alone bool) func(string) error {
 			return func(key string) error {
 				c := claim(key, n)
 				st, err := store.Load(ctx, key)
@@ -305,8 +477,8 @@ func leaveTheSame(t *testing.T, kind dsync.Kind) {
 					return err
 				}
 				h, _ := st.Holder(c.ID)
-				c.Token = h.Token
-				found, err := store.Release(ctx, c, dsync.Outcome{})
+				c.Token, c.NoneWaiting = h.Token, alone
+				found, _, err := store.Release(ctx, c, driver.ReleaseOptions{})
 				if err == nil && !found {
 					err = errors.New("not found")
 				}
@@ -314,15 +486,20 @@ func leaveTheSame(t *testing.T, kind dsync.Kind) {
 			}
 		}
 		each("the first acquire", acquire(1))
-		each("release without a line", release(1))
+		each("release without a line", release(1, true))
 		each("acquire of a free key", acquire(2))
+		each("release by who may not be alone", release(2, false))
+		each("acquire of a free key again", acquire(2))
 		each("joining the line", acquire(3))
 		each("joining the line behind it", acquire(4))
 		if kind == dsync.KindElection {
-			each("publishing", func(key string) error { return store.Publish(ctx, claim(key, 2), 1, []byte("x")) })
+			each("publishing", func(key string) error {
+				_, err := store.Publish(ctx, claim(key, 2), 1, []byte("x"))
+				return err
+			})
 		}
-		each("release with a line of two", release(2))
-		each("release with a line of one", release(3))
-		each("release of the last", release(4))
+		each("release with a line of two", release(2, false))
+		each("release with a line of one", release(3, false))
+		each("release of the last", release(4, true))
 	})
 }

@@ -15,7 +15,7 @@ import (
 // before the store grants to anyone else.
 func TestB02ToldBeforeTaken(t *testing.T) {
 	t.Parallel()
-	lanes, rounds := testkit.Rounds(5, 8), testkit.Rounds(2, 5)
+	lanes, rounds := testkit.Rounds(5, 8), testkit.Rounds(1, 5)
 	faults := []struct {
 		name string
 		slow time.Duration // what each reply took before that
@@ -41,7 +41,7 @@ func TestB02ToldBeforeTaken(t *testing.T) {
 			t.Run(fmt.Sprint("lane ", lane), func(t *testing.T) {
 				t.Parallel()
 				r := newRoom(t, s)
-				store, opt, beat := r.store(), r.short(ttl), newPulse(t)
+				store, opt, stalls := r.store(), r.short(ttl), newStallMeter(t)
 				next := r.session(r.short(patient))
 				for round := range rounds {
 					f := faults[(lane+round)%len(faults)]
@@ -58,12 +58,12 @@ func TestB02ToldBeforeTaken(t *testing.T) {
 					}()
 					mn := next.Mutex(key)
 					ch := locking(t.Context(), mn)
-					eventually(t, 10*time.Second, "the next stands in line", func() bool { return closed(lost) || load(t, store, key).Waiting == 1 })
+					eventually(t, 10*time.Second, "the next is queued", func() bool { return closed(lost) || load(t, store, key).Waiting == 1 })
 					if f.slow > 0 {
 						p.Delay(f.slow)
 						time.Sleep(ttl) // heartbeats with such replies
 					}
-					beat.worst()
+					stalls.worst()
 					begin := time.Now()
 					f.cut(p, holder.ID())
 
@@ -71,10 +71,10 @@ func TestB02ToldBeforeTaken(t *testing.T) {
 					select {
 					case at = <-told:
 					case <-time.After(ttl + 5*time.Second):
-						t.Fatalf("%s: the holder was never told", f.name)
+						t.Fatalf("%s: the holder was never notified", f.name)
 					}
 					if f.name == "replies lost" {
-						// The server would keep it alive for ever now; the session is lost
+						// The server would keep it alive forever now; the session is lost
 						// all the same and sends no more.
 						p.Cut()
 					}
@@ -84,9 +84,9 @@ func TestB02ToldBeforeTaken(t *testing.T) {
 						// Stricter: the server's clock is this host's, and read at the grant.
 						since = load(t, store, key).Holders[0].Since
 					}
-					gap := beat.atLeast(t, f.name+": granted", since.Sub(at), grace)
+					gap := stalls.atLeast(t, f.name+": granted", since.Sub(at), grace)
 					if told := at.Sub(begin); told > ttl {
-						t.Errorf("%s: told %v after the fault, want less than the TTL", f.name, told)
+						t.Errorf("%s: notified %v after the fault, want less than the TTL", f.name, told)
 					}
 					if err := m.UnlockContext(t.Context()); sentinel(err) != "lost" {
 						t.Errorf("%s: late Unlock: %v, want ErrLost", f.name, err)
@@ -104,7 +104,7 @@ func TestB02ToldBeforeTaken(t *testing.T) {
 			})
 		}
 		t.Cleanup(func() {
-			lab.Note(t, "%d rounds, told %v to %v before the next holder (grace %v)", count, least.Round(time.Millisecond), most.Round(time.Millisecond), grace)
+			lab.Note(t, "%d rounds, notified %v to %v before the next holder (grace %v)", count, least.Round(time.Millisecond), most.Round(time.Millisecond), grace)
 		})
 	})
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// Promise 9, B04, B29: who breaks the key of an election, which is its name, deposes the
-// leader: it is told at once by a watch, else with its next heartbeat, has its grace, or
-// until it says that it is done, and then the next candidate leads.
+// Promise 9, B04, B29: breaking the key of an election, which is its name, deposes the leader.
+// The leader is notified at once if it listens, else with its next heartbeat, and has its
+// grace, or until it says that it is done. Then the next candidate leads.
 func TestBreakDeposes(t *testing.T) {
 	for _, watch := range []bool{true, false} {
 		for _, done := range []bool{true, false} {
@@ -31,7 +31,7 @@ func TestBreakDeposes(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					store := dsynctest.NewMemory()
-					a := newSession(t, store, &dsync.Options{Watch: watch})
+					a := newSession(t, store, &dsync.Options{AlwaysListen: watch})
 					var lost []error
 					e := electionOf(t, a, &leader.Options{Hooks: &leader.Hooks{
 						Lost: func(_ leader.Term, cause error) { lost = append(lost, cause) },
@@ -60,7 +60,7 @@ func TestBreakDeposes(t *testing.T) {
 						most = ttl * 4 / 10
 					}
 					if d := told.Sub(began); d > most {
-						t.Errorf("told after %v, want within %v", d, most)
+						t.Errorf("notified after %v, want within %v", d, most)
 					}
 					wantErr(t, "cause", context.Cause(ctx), leader.ErrLost, dsync.ErrRevoked)
 					if errors.Is(context.Cause(ctx), leader.ErrResigned) || e.IsLeader() {
@@ -107,7 +107,7 @@ func TestBreakDeposes(t *testing.T) {
 	}
 }
 
-// B15, B29: the function of a deposed leader's Run has its grace, is waited for, and its
+// B15, B29: the function of a deposed leader's Run has its grace and is waited for, and its
 // process campaigns again, behind those that wait. Nobody's work overlaps.
 func TestBreakOfRun(t *testing.T) {
 	for _, wind := range []time.Duration{grace / 4, 5 * grace} { // how long f takes to return
@@ -126,7 +126,7 @@ func TestBreakOfRun(t *testing.T) {
 				var returned atomic.Int64
 				ended := make(chan error, 3)
 				for i := range 3 {
-					e := electionOf(t, newSession(t, store, &dsync.Options{Watch: true}), &leader.Options{Hooks: &leader.Hooks{
+					e := electionOf(t, newSession(t, store, &dsync.Options{AlwaysListen: true}), &leader.Options{Hooks: &leader.Hooks{
 						Returned: func(leader.Term, error) { returned.Add(1) },
 					}})
 					go func() {
@@ -136,7 +136,7 @@ func TestBreakOfRun(t *testing.T) {
 							w.told, w.cause = time.Now(), context.Cause(ctx)
 							time.Sleep(wind)
 							if e.IsLeader() {
-								t.Error("it leads after it was told")
+								t.Error("it leads after it was notified")
 							}
 							mu.Lock()
 							defer mu.Unlock()
@@ -183,11 +183,11 @@ func TestBreakOfRun(t *testing.T) {
 	}
 }
 
-// Resign from outside waits for the function that was told by Break, within its grace.
+// Resign from outside waits, within the grace, for the function that Break has notified.
 func TestResignAfterBreak(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
-		e := electionOf(t, newSession(t, store, &dsync.Options{Watch: true}), nil)
+		e := electionOf(t, newSession(t, store, &dsync.Options{AlwaysListen: true}), nil)
 		ctx, stop := context.WithCancel(background)
 		defer stop()
 		told, run := make(chan time.Time, 1), make(chan error, 1)
@@ -218,7 +218,7 @@ func TestResignAfterBreak(t *testing.T) {
 	})
 }
 
-// A leader that can't be told is deposed when its session has lapsed, and not before.
+// A leader that cannot be notified is deposed when its session has lapsed, and not before.
 func TestBreakOfAnUnreachableLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -237,7 +237,7 @@ func TestBreakOfAnUnreachableLeader(t *testing.T) {
 		if err := s.Break(background, "e"); err != nil {
 			t.Fatal(err)
 		}
-		if d := time.Since(m[0].At.Add(ttl)); d < 0 || d > 20*time.Millisecond {
+		if d := time.Since(m[0].LastHeartbeat.Add(ttl)); d < 0 || d > 20*time.Millisecond {
 			t.Errorf("broken %v after its session lapsed", d)
 		}
 		if d := time.Since(<-ended); d < grace {

@@ -5,26 +5,28 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/engine"
+
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// Campaign waits until this process is elected, and returns a context that is
-// cancelled when its leadership ends, for whatever reason: when it is lost
-// ([ErrLost]), on [Election.Resign] or [Election.Pause] ([ErrResigned]), or when
-// ctx ends. context.Cause says which. ctx bounds the wait, and is the parent of
-// the term, like that of os/signal.NotifyContext. The context carries the term:
-// [TermFrom].
+// Campaign waits until this process is elected, and returns a context that is cancelled when
+// its leadership ends: when it is lost ([ErrLost]), on [Election.Resign] or [Election.Pause]
+// ([ErrResigned]), or when ctx ends. context.Cause returns the reason. ctx bounds the wait and
+// is the parent of the returned context, as in os/signal.NotifyContext. The returned context
+// carries the term; see [TermFrom].
 //
-// When the term has ended the leadership is kept from others until Resign, or for
-// the session's grace: nobody else leads while the work winds down. Call Resign
-// when it is done: until then, or until this process is elected again, the session
-// is not [dsync.Session.Healthy] once the grace is over. A Campaign of the process that
-// leads waits, like a second Lock, until it can lead another term.
+// After the end of the term nobody else is elected until Resign is called, or for the session's
+// grace, so that the work can wind down. Call Resign when the work is done. If it is not
+// called, [dsync.Session.Healthy] reports an error once the grace is over, until Resign is
+// called or this process is elected again. If this process already leads, Campaign waits, like
+// a second Lock, until it is elected for another term.
 //
-// On error the context is not nil but has ended. The error is ctx's, with the
-// store's last error added if there was one; dsync.ErrClosed; dsync.ErrMismatch
-// if the name is in use as something else; or dsync.ErrRefused. Other errors of
-// the store are waited out, and losses before the election, too.
+// If Campaign returns an error, the returned context is not nil but has already ended. The
+// error is that of ctx, with the store's last error added if there was one; dsync.ErrClosed;
+// dsync.ErrMismatch if the name is in use as another kind of key; or dsync.ErrRefused. Campaign
+// keeps trying after other errors of the store, and after a loss of the session.
 func (e *Election) Campaign(ctx context.Context) (context.Context, error) {
 	t, err := e.campaign(ctx, how{})
 	if err != nil {
@@ -33,10 +35,33 @@ func (e *Election) Campaign(ctx context.Context) (context.Context, error) {
 	return t.ctx, nil
 }
 
-// TryCampaign is Campaign without the wait: if somebody leads, or stands in line to,
-// the error is a *dsync.HeldError, which is dsync.ErrHeld; its Here is true, and the
-// text says so, if it is this process that leads, or campaigns. The error is
-// [ErrPaused] if the election is paused here; errors of the store are returned at once.
+// CampaignChan campaigns like [Election.Campaign], but in the background, for a select
+// statement. The channel receives the context of the term when this process is elected. It is
+// closed without a value, so that a receiver gets nil, if Campaign returns an error.
+//
+// The channel is unbuffered. If nobody receives the context before ctx ends, the leadership is
+// released. This process leads from its election on, whether or not the context was received.
+func (e *Election) CampaignChan(ctx context.Context) <-chan context.Context {
+	ch := make(chan context.Context)
+	go func() {
+		defer close(ch)
+		t, err := e.campaign(ctx, how{})
+		if err != nil {
+			return
+		}
+		select {
+		case ch <- t.ctx:
+		case <-ctx.Done():
+			e.done(t)
+		}
+	}()
+	return ch
+}
+
+// TryCampaign is Campaign without the wait. If somebody leads or waits to lead, the error is a
+// *dsync.HeldError, which matches dsync.ErrHeld. If that is this process, Here is true and the
+// error's text says so. The error is [ErrPaused] if the election is paused in this process.
+// Errors of the store are returned at once.
 func (e *Election) TryCampaign(ctx context.Context) (context.Context, error) {
 	t, err := e.campaign(ctx, how{try: true})
 	if err != nil {
@@ -45,22 +70,22 @@ func (e *Election) TryCampaign(ctx context.Context) (context.Context, error) {
 	return t.ctx, nil
 }
 
-// ended returns a context that has ended with the cause err.
+// ended returns a context made from ctx that has ended with the cause err.
 func ended(ctx context.Context, err error) context.Context {
 	c, cancel := context.WithCancelCause(ctx)
 	cancel(err)
 	return c
 }
 
-// how is how a process campaigns.
+// how says in what way a process campaigns.
 type how struct {
-	try bool // without a wait
-	run bool // for a function of Run
+	try bool // do not wait
+	run bool // the term is for Run's function
 }
 
 func (e *Election) campaign(ctx context.Context, how how) (*term, error) {
 	defer e.enter()()
-	e.look()
+	e.observeForHooks()
 	for {
 		hold, err := e.hold(ctx, how.try)
 		if err == ErrPaused && !how.try {
@@ -74,19 +99,19 @@ func (e *Election) campaign(ctx context.Context, how how) (*term, error) {
 		}
 		if t := e.begin(ctx, hold, how.run); t != nil {
 			if e.opt.Value != nil {
-				// A value that is not published costs no leadership; the hook hears of it.
+				// A failure costs no leadership; Hooks.StoreError reports it.
 				_ = hold.Publish(ctx, e.opt.Value)
 			}
 			return t, nil
 		}
-		// Paused in the meantime.
+		// Paused since the election.
 		_ = hold.Release(ctx)
 	}
 }
 
-// hold waits while the election is paused, then for the hold; with try it waits
-// for neither. The error is ErrPaused itself if it was paused meanwhile.
-func (e *Election) hold(ctx context.Context, try bool) (*dsync.Hold, error) {
+// hold waits while the election is paused, and then for the hold; with try it waits for
+// neither. The error is ErrPaused itself if the election is, or becomes, paused.
+func (e *Election) hold(ctx context.Context, try bool) (*engine.Hold, error) {
 	e.mu.Lock()
 	for e.paused != nil {
 		paused := e.paused
@@ -114,23 +139,23 @@ func (e *Election) hold(ctx context.Context, try bool) (*dsync.Hold, error) {
 	if try {
 		get = e.s.TryHold
 	}
-	hold, err := get(wait, e.name, dsync.KindElection)
+	hold, err := get(wait, e.name, driver.KindElection)
 	if err != nil && context.Cause(wait) == ErrPaused {
 		return nil, ErrPaused
 	}
 	return hold, err
 }
 
-// begin begins a term, unless the election is paused.
-func (e *Election) begin(ctx context.Context, hold *dsync.Hold, run bool) *term {
+// begin starts a term. It returns nil if the election is paused.
+func (e *Election) begin(ctx context.Context, hold *engine.Hold, run bool) *term {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.paused != nil {
 		return nil
 	}
 	if before := e.term; before != nil && !before.run {
-		// Who campaigned again is done with the term before, which was passed on; its
-		// caller need not have resigned.
+		// A caller that campaigns again is done with its last term, and need not have
+		// resigned it.
 		_ = before.hold.Release(ended(ctx, nil))
 	}
 	t := &term{
@@ -144,16 +169,52 @@ func (e *Election) begin(ctx context.Context, hold *dsync.Hold, run bool) *term 
 	t.ctx, t.cancel = hold.Context(context.WithValue(ctx, termKey{}, t.Term))
 	e.term = t
 	if f := e.opt.Hooks.Elected; f != nil {
-		e.hooks.Add(func() { f(t.Term) })
+		e.hooks.Add(func() { f(t.ctx, t.Term) })
 	}
-	// However the term ends, this is called once. A hold that is still ours is
-	// kept for the grace, or until its holder says that it is done.
+	// This runs once, however the term ends. A hold that is not lost is kept for the grace,
+	// or until its holder releases it.
 	context.AfterFunc(t.ctx, func() {
 		cause := context.Cause(t.ctx)
-		hold.Drain(cause)
+		hold.WindDown(cause)
 		if f := e.opt.Hooks.Lost; f != nil {
 			e.hooks.Add(func() { f(t.Term, cause) })
 		}
 	})
 	return t
 }
+
+// A Term is one process's leadership, from its election to its end. The context
+// that [Election.Campaign] returns carries it: see [TermFrom].
+type Term struct {
+	Election string
+	Number   int64  // grows by one with each term of the election, in any process
+	Token    int64  // the fencing token: greater than that of any earlier term
+	Session  string // the id of the leader's session
+	Name     string // the leader's dsync.Options.Name
+}
+
+type termKey struct{}
+
+// TermFrom returns the term whose context is ctx, or a parent of ctx.
+func TermFrom(ctx context.Context) (Term, bool) {
+	t, ok := ctx.Value(termKey{}).(Term)
+	return t, ok
+}
+
+// A term is a term of this process.
+type term struct {
+	Term
+	hold   *engine.Hold
+	ctx    context.Context // ends with the term
+	cancel context.CancelCauseFunc
+	run    bool // it belongs to Run, and is released only when Run's function has returned
+}
+
+// contains reports whether ctx is the term's own or made from it.
+func (t *term) contains(ctx context.Context) bool {
+	inside, ok := TermFrom(ctx)
+	return ok && inside == t.Term
+}
+
+// over reports whether the term has ended. It checks the clock. A nil term has ended.
+func (t *term) over() bool { return t == nil || t.ctx.Err() != nil }

@@ -1,5 +1,5 @@
-// Package leader elects one leader among the processes that share a store, and
-// makes its leadership a context.
+// Package leader elects one leader among the processes that share a store. Leadership is a
+// context that is cancelled when it ends.
 //
 //	election, err := leader.New(locks, "reports", nil) // locks is a *dsync.Session
 //
@@ -10,41 +10,41 @@
 //	defer election.Resign(context.Background())
 //	return work(ctx)
 //
-// [Election.Run] is that in a loop, made for errgroup; a [Group] is an errgroup of
-// functions each of which runs on one process of the fleet. To elect on a MongoDB
-// without a session of one's own there is package leader/mongo.
+// [Election.Run] does this in a loop and is made for errgroup. A [Group] is an errgroup of
+// functions, each of which runs on one process of the fleet at a time. Package leader/mongo
+// holds elections on MongoDB without a session of one's own.
 //
 // # The states
 //
-// A process is, in an election:
+// In an election, a process moves through these states:
 //
 //	observer ──Campaign──► candidate ──elected──► leader ──► observer
 //
-// Candidates stand in the line of the election's key, first come first served, as
-// for a dsync.Mutex, on whose session, heartbeat, deadline and line all this
-// rests: see package dsync for what is promised and why. A hundred elections of
-// one process cost the heartbeat of one.
+// An election is a lock on a key, held by the leader. Candidates wait in the key's queue and
+// are elected in FIFO order, like the waiters of a dsync.Mutex. The election uses the heartbeat
+// and the deadline of its session: a hundred elections of one process cost one heartbeat.
+// Package dsync documents what is promised and why.
 //
-// A term begins with the grant of the key. It has a number, which grows by one
-// with each term of the election, and a fencing token. It ends
+// A term begins when the key is granted. It has a number, which grows by one with each term of
+// the election, and a fencing token. A term ends
 //
-//   - lost, when the lease of the session is over by the local clock: at least the
-//     session's grace before anyone else can be elected;
-//   - by force, when dsync.Session.Break is called with the election's name, by an
-//     operator say: its cause is ErrLost and dsync.ErrRevoked. Run campaigns again,
-//     behind those that wait;
-//   - resigned, by Resign, by Pause, or when the function of Run has returned;
-//   - with the context that it was campaigned with, or with the session.
+//   - when it is lost, because the lease of the session is over by the local clock: at
+//     least the session's grace before anyone else can be elected;
+//   - when somebody calls dsync.Session.Break with the election's name: the cause is
+//     ErrLost and dsync.ErrRevoked, and Run campaigns again, behind those that wait;
+//   - when it is resigned: by Resign, by Pause, or by the return of Run's function; or by
+//     Transfer, which elects a named candidate next;
+//   - when the context that was passed to Campaign or Run ends, or the session is closed.
 //
-// At its end its context is cancelled. The store keeps the leadership from others
-// until the leader has said that its work is done (Resign, or the return of Run's
-// function), or until the session's grace is over: two leaders' work does not
-// overlap if it heeds its context within the grace.
+// At the end of a term its context is cancelled. The store elects nobody else until the leader
+// says that its work is done (by Resign, or by the return of Run's function), or until the
+// session's grace is over. So the work of two leaders does not overlap if it stops within the
+// grace.
 //
 // # What is not promised
 //
-// A process that is frozen past its deadline can't be told in time; its first look
-// at the context's Err says that the leadership is lost. Check the term's token
-// where the data is, if that matters. Identities are shown, and mean nothing: who
-// leads is decided by the session, of which a restarted process has a new one.
+// A process that is frozen past its deadline cannot be notified in time. Its first call of the
+// context's Err reports the loss, but work that it had already begun goes on. If that matters,
+// check the term's token where the data is. Names are only for display: leadership belongs to a
+// session, and a restarted process has a new one.
 package leader

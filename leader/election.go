@@ -6,39 +6,41 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/leasehold-go/leasehold/internal/engine"
+
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/internal/calls"
 )
 
-// An Election is one process's part in the election of a leader among all
-// processes that use the same name on the same store. Make one with [New]; it
-// must not be copied. All methods may be called concurrently.
+// An Election is one process's part in the election of a leader among all processes that use
+// the same name on the same store. Make one with [New]; it must not be copied. All methods may
+// be called concurrently.
 type Election struct {
-	s     *dsync.Session
+	s     *engine.Session
 	name  string
 	opt   Options
 	hooks calls.Queue
-	heard context.Context // when it ends the session tells the hooks of nothing more
+	heard context.Context // when it ends, the session stops calling the hooks
 
-	mu     sync.Mutex
-	term   *term         // of this process: the present or the last one
-	paused chan struct{} // closed by Resume; nil: not paused
-	waits  map[*context.CancelCauseFunc]bool
-	calls  int  // of Run, Campaign and TryCampaign that have not returned
-	looks  bool // the session observes for the hooks
-	seen   seen // what the hooks were told last
+	mu        sync.Mutex
+	term      *term         // this process's present or last term
+	paused    chan struct{} // closed by Resume; nil: not paused
+	waits     map[*context.CancelCauseFunc]bool
+	calls     int  // calls of Run, Campaign and TryCampaign that have not returned
+	observing bool // the session observes the election for the hooks
+	seen      seen // what was last reported to the hooks
 }
 
-// New returns the election of that name on s. It does not contact the store.
-// Elections of different names don't concern each other; a name can't be a
-// dsync.Mutex's key at the same time. It refuses a nil session, a name that
-// dsync.CheckKey refuses, and a value that is too long.
+// New returns the election of that name on s. It does not contact the store. Elections of
+// different names are independent. A name cannot be the key of a dsync.Mutex or another lock at
+// the same time. New returns an error if s is nil, if dsync.CheckKey returns an error for name,
+// or if the value in opt is too long.
 func New(s *dsync.Session, name string, opt *Options) (*Election, error) {
-	return newElection(context.Background(), s, name, opt)
+	return newElection(context.Background(), (*engine.Session)(s), name, opt)
 }
 
-// newElection is New for an election whose hooks the session knows until heard ends.
-func newElection(heard context.Context, s *dsync.Session, name string, opt *Options) (*Election, error) {
+// newElection is New for an election whose hooks the session calls until heard ends.
+func newElection(heard context.Context, s *engine.Session, name string, opt *Options) (*Election, error) {
 	if s == nil {
 		return nil, errors.New("leader: the session is nil; make one with Open or Connect of dsync/mongo, or dsync.New")
 	}
@@ -51,7 +53,7 @@ func newElection(heard context.Context, s *dsync.Session, name string, opt *Opti
 	}
 	e := &Election{s: s, name: name, opt: o, heard: heard, waits: make(map[*context.CancelCauseFunc]bool)}
 	if f := o.Hooks.StoreError; f != nil {
-		stop := s.Listen(&dsync.Hooks{StoreError: f})
+		stop := s.AddHooks(&engine.Hooks{StoreError: f})
 		context.AfterFunc(heard, stop)
 	}
 	return e, nil
@@ -60,15 +62,15 @@ func newElection(heard context.Context, s *dsync.Session, name string, opt *Opti
 // Name returns the election's name.
 func (e *Election) Name() string { return e.name }
 
-// IsLeader reports whether this process leads. It compares the clock, so it is
-// never true past the end of the lease, but it may be over a moment later: work
-// under the context of [Election.Campaign].
+// IsLeader reports whether this process leads. It checks the clock, so it never returns true
+// after the end of the lease. But leadership may end a moment later, so work under the context
+// of [Election.Campaign].
 func (e *Election) IsLeader() bool { return !e.present().over() }
 
 // Running reports whether this process takes part in the election: from the call of
-// [Election.Run] until it returns, so also between two terms, and while it is paused;
-// and from the call of [Election.Campaign] until the end of the term that it returned,
-// or until it returned an error. One that only observes does not run.
+// [Election.Run] until it returns, also between two terms and while the election is paused; and
+// from the call of [Election.Campaign] until it returns an error, or until the end of the term
+// that it returned. A process that only observes does not run.
 func (e *Election) Running() bool {
 	e.mu.Lock()
 	called, t := e.calls > 0, e.term
@@ -76,7 +78,7 @@ func (e *Election) Running() bool {
 	return called || !t.over()
 }
 
-// enter notes that a call began that campaigns. Its caller must call leave.
+// enter counts a call that campaigns. Its caller must call leave when the call returns.
 func (e *Election) enter() (leave func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -94,12 +96,12 @@ func (e *Election) present() *term {
 	return e.term
 }
 
-// Publish stores value with the present term of this process, for all to read
-// with [Election.Leader] and [Election.Observe]. It is gone with the term. value
-// has at most 64 KiB; a small one costs less, see [Options]. Of two calls at about
-// the same time either may win: where the order matters, put a version into it.
+// Publish stores value with the present term of this process, for all to read with
+// [Election.Leader] and [Election.Observe]. The value lasts as long as the term. It may have at
+// most 64 KiB; small values cost less, see [Options]. Of two concurrent calls either may win:
+// if the order matters, put a version into the value.
 //
-// The error is [ErrLost] if this process does not lead, ctx's, or the store's.
+// The error is [ErrLost] if this process does not lead, that of ctx, or the store's.
 func (e *Election) Publish(ctx context.Context, value []byte) error {
 	if err := checkValue(value); err != nil {
 		return err
@@ -114,39 +116,47 @@ func (e *Election) Publish(ctx context.Context, value []byte) error {
 	return nil
 }
 
-// Resign ends the present term of this process, if there is one: its context ends
-// with the cause [ErrResigned], and the leadership is given up. It says that the
-// work is done, so the next leader may lead at once; but a function of [Election.Run] is
-// given the session's grace to return first, and Resign waits for that, unless it
-// is called with a context of that term, as from inside the function.
+// Resign ends the present term of this process, if there is one: it cancels the term's context
+// with the cause [ErrResigned] and releases the leadership. It means that the work is done, so
+// the next leader may be elected at once. But if the term belongs to [Election.Run], its
+// function first has the session's grace to return, and Resign waits for that, unless its ctx
+// is the term's own or made from it, as inside the function.
 //
-// It is no farewell: whoever campaigns again, as Run does, is a candidate again,
-// behind those that wait.
+// Resign does not keep this process out of the election: if it campaigns again, as Run does, it
+// is a candidate again, behind those that wait.
 //
-// ctx bounds the wait only; the error is its.
+// ctx bounds only the wait, and the error is that of ctx.
 func (e *Election) Resign(ctx context.Context) error {
 	t := e.present()
 	if t == nil {
 		return nil
 	}
-	t.cancel(ErrResigned)
-	t.hold.Drain(context.Cause(t.ctx))
-	if !t.run {
-		_ = t.hold.Release(ctx) // it goes on in the background: see below
+	if err := t.resign(ctx); err != nil {
+		return fmt.Errorf("leader: resign from %q: %w", e.name, err)
 	}
-	if inside, ok := TermFrom(ctx); ok && inside == t.Term {
+	return nil
+}
+
+// resign ends and releases the term as [Election.Resign] documents. The error is ctx's.
+func (t *term) resign(ctx context.Context) error {
+	t.cancel(ErrResigned)
+	t.hold.WindDown(context.Cause(t.ctx))
+	if !t.run {
+		_ = t.hold.Release(ctx) // the wait is below
+	}
+	if t.contains(ctx) {
 		return nil
 	}
 	select {
-	case <-t.hold.Passed():
+	case <-t.hold.Finished():
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("leader: resign from %q: %w", e.name, ctx.Err())
+		return ctx.Err()
 	}
 }
 
-// Pause resigns, as [Election.Resign] does, and keeps this process from
-// campaigning until [Election.Resume]: calls of Campaign and Run wait, out of line.
+// Pause resigns like [Election.Resign], and keeps this process from campaigning until
+// [Election.Resume] is called. Until then calls of Campaign and Run wait outside the queue.
 func (e *Election) Pause(ctx context.Context) error {
 	e.mu.Lock()
 	if e.paused == nil {
@@ -159,7 +169,7 @@ func (e *Election) Pause(ctx context.Context) error {
 	return e.Resign(ctx)
 }
 
-// Resume ends what [Election.Pause] began.
+// Resume ends a pause that [Election.Pause] began.
 func (e *Election) Resume() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -84,7 +84,7 @@ func TestCauseOfTheEnd(t *testing.T) {
 				// B04, E1: exactly one Lost for one Elected.
 				var events []string
 				e := electionOf(t, s, &leader.Options{Hooks: &leader.Hooks{
-					Elected: func(tm leader.Term) { events = append(events, fmt.Sprint("elected ", tm.Number)) },
+					Elected: func(_ context.Context, tm leader.Term) { events = append(events, fmt.Sprint("elected ", tm.Number)) },
 					Lost: func(tm leader.Term, cause error) {
 						events = append(events, fmt.Sprint("lost ", tm.Number))
 						wantErr(t, "cause in the hook", cause, test.want...)
@@ -116,6 +116,54 @@ func TestCauseOfTheEnd(t *testing.T) {
 }
 
 // On error the context is not nil, and has ended.
+// A channel of a campaign stands in a select. It receives the term's context, or is closed; what
+// nobody received is released.
+func TestCampaignChan(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		first, second := newElection(t, store, nil), newElection(t, store, nil)
+		led := campaign(t, first)
+		elected := second.CampaignChan(background)
+		select {
+		case <-elected:
+			t.Fatal("elected while another process led")
+		case <-time.After(time.Minute):
+		}
+		if err := first.Resign(background); err != nil {
+			t.Fatal(err)
+		}
+		ctx := <-elected
+		if term(t, ctx).Number != term(t, led).Number+1 || ctx.Err() != nil || !second.IsLeader() {
+			t.Errorf("term %+v after %+v, ctx %v, want the next term", term(t, ctx), term(t, led), ctx.Err())
+		}
+
+		wait, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		if ctx, ok := <-first.CampaignChan(wait); ok || ctx != nil {
+			t.Errorf("received %v, %t, want a closed channel", ctx, ok)
+		}
+		if err := second.Resign(background); err != nil {
+			t.Fatal(err)
+		}
+		unread, cancel := context.WithCancel(background)
+		unreceived := first.CampaignChan(unread)
+		time.Sleep(time.Second)
+		if !first.IsLeader() {
+			t.Fatal("not elected though nobody led")
+		}
+		cancel()
+		synctest.Wait()
+		if ctx, ok := <-unreceived; ok || first.IsLeader() {
+			t.Errorf("received %v, %t, leader %t, want a closed channel and no leader", ctx, ok, first.IsLeader())
+		}
+		began := time.Now()
+		campaign(t, second)
+		if d := time.Since(began); d > grace/2 {
+			t.Errorf("elected after %v, want it at once: the leadership was released", d)
+		}
+	})
+}
+
 func TestCampaignErrors(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -320,13 +368,13 @@ func TestCrashedLeaderIsFollowed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := l.Since.Sub(m[0].At.Add(ttl)); d < 0 || d > 10*time.Millisecond {
+		if d := l.Since.Sub(m[0].LastHeartbeat.Add(ttl)); d < 0 || d > 10*time.Millisecond {
 			t.Errorf("elected %v after the last heartbeat + TTL", d)
 		}
 	})
 }
 
-// E7: leadership can be given up without leaving the contest; pause and resume.
+// E7: leadership can be given up without leaving the election; pause and resume.
 func TestPauseAndResume(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -344,7 +392,7 @@ func TestPauseAndResume(t *testing.T) {
 		synctest.Wait()
 		st, err := store.Load(background, "e")
 		if err != nil || st.Waiting != 0 {
-			t.Errorf("%d in line while paused (%v)", st.Waiting, err)
+			t.Errorf("%d in the queue while paused (%v)", st.Waiting, err)
 		}
 		b.Resign(background)
 		time.Sleep(ttl)
@@ -355,13 +403,13 @@ func TestPauseAndResume(t *testing.T) {
 		}
 		a.Resume()
 		<-again
-		// Paused in line: it leaves it.
+		// Paused in the queue: it leaves it.
 		go func() { campaign(t, b) }()
 		synctest.Wait()
 		b.Pause(background)
 		synctest.Wait()
 		if st, _ := store.Load(background, "e"); st.Waiting != 0 {
-			t.Errorf("%d in line after Pause", st.Waiting)
+			t.Errorf("%d in the queue after Pause", st.Waiting)
 		}
 		b.Resume()
 		a.Resign(background)
@@ -436,7 +484,7 @@ func TestHooksCostNoLeadership(t *testing.T) {
 				var e *leader.Election
 				s := newSession(t, dsynctest.NewMemory(), nil)
 				called := make(chan struct{}, 100)
-				e = electionOf(t, s, &leader.Options{Hooks: &leader.Hooks{Elected: func(tm leader.Term) {
+				e = electionOf(t, s, &leader.Options{Hooks: &leader.Hooks{Elected: func(_ context.Context, tm leader.Term) {
 					called <- struct{}{}
 					if tm.Number > 1 {
 						return

@@ -7,18 +7,28 @@ import (
 )
 
 var (
-	// ErrLost is the cause of a term's end when the leadership was lost: the store
-	// could not be reached in time, the process was frozen, the session was closed,
-	// which is dsync.ErrClosed too, or somebody broke the election's key with
-	// dsync.Session.Break, which is dsync.ErrRevoked too.
+	// ErrLost is the cause of a term's end when the leadership was lost: the store could not be
+	// reached in time, the process was frozen, the session was closed (the cause is also
+	// dsync.ErrClosed), or somebody called dsync.Session.Break with the election's name (the
+	// cause is also dsync.ErrRevoked).
 	ErrLost = dsync.ErrLost
 
-	// ErrResigned is the cause of a term's end by Resign or Pause.
+	// ErrResigned is the cause of a term's end by Resign, Pause or Transfer.
 	ErrResigned = errors.New("leader: resigned")
 
-	// ErrPaused is what TryCampaign returns on an election that is paused here.
+	// ErrPaused is returned by TryCampaign if the election is paused in this process.
 	ErrPaused = errors.New("leader: paused")
 
-	// ErrNoLeader is what [Election.Leader] returns while nobody leads.
+	// ErrNotLeader is returned by [Election.Transfer] if this process does not lead.
+	ErrNotLeader = errors.New("leader: this process does not lead")
+
+	// ErrGone is returned by [Election.Transfer] if the member's session has expired, or its
+	// lease is over.
+	ErrGone = errors.New("leader: the member is gone")
+
+	// ErrNotCandidate is returned by [Election.Transfer] if the member does not campaign.
+	ErrNotCandidate = errors.New("leader: the member does not campaign")
+
+	// ErrNoLeader is returned by [Election.Leader] while nobody leads.
 	ErrNoLeader = errors.New("leader: nobody leads")
 )

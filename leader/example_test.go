@@ -34,8 +34,57 @@ func ExampleElection_Campaign() {
 	// leader: resigned
 }
 
-// A background job of a service runs on one process of the fleet: a task of the
-// process's errgroup like any other.
+// The context of the leadership takes the place of the one that bounded the wait.
+func ExampleElection_Campaign_context() {
+	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
+	defer locks.Close(context.Background())
+	leader, _ := leader.New(locks, "reports", nil)
+
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	{
+		ctx, err := leader.Campaign(ctx) // cancelled when leadership is lost
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		defer leader.Resign(context.Background())
+		fmt.Println("leading:", ctx.Err() == nil)
+	}
+	// Output: leading: true
+}
+
+// Before a process is restarted, it hands over to the candidate that runs the new version.
+func ExampleElection_Transfer() {
+	ctx, store := context.Background(), dsynctest.NewMemory()
+	old, _ := dsync.New(store, &dsync.Options{Name: "node-1", App: "shop 1.2"})
+	defer old.Close(ctx)
+	updated, _ := dsync.New(store, &dsync.Options{Name: "node-2", App: "shop 1.3"})
+	defer updated.Close(ctx)
+	election, _ := leader.New(old, "reports", nil)
+	next, _ := leader.New(updated, "reports", nil)
+
+	election.Campaign(ctx)
+	elected := next.CampaignChan(ctx) // in another process
+	for handedOver := false; !handedOver; {
+		members, err := election.Members(ctx)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		for _, m := range members {
+			if m.Role == leader.RoleCandidate && m.App == "shop 1.3" {
+				handedOver = election.Transfer(ctx, m) == nil
+			}
+		}
+	}
+	term, _ := leader.TermFrom(<-elected)
+	fmt.Println("term", term.Number, "of", term.Name)
+	// Output: term 2 of node-2
+}
+
+// A background job of a service runs on one process of the fleet. It is a task of the process's
+// errgroup like any other.
 func ExampleElection_Run() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	defer locks.Close(context.Background())
@@ -55,9 +104,9 @@ func ExampleElection_Run() {
 	// that was the last report
 }
 
-// An outage of the database often fails the work before the leadership is lost.
-// Work that should be taken up again after it waits for the end of its context, or
-// tries again, instead of returning the error.
+// An outage of the database often makes the work fail before the leadership is lost. If the
+// work should resume after the outage, f waits for the end of its context, or tries again,
+// instead of returning the error.
 func ExampleElection_Run_outage() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	defer locks.Close(context.Background())
@@ -81,7 +130,7 @@ func ExampleElection_Run_outage() {
 	// context canceled
 }
 
-// Each function runs on one process of the fleet.
+// Each function runs on one process of the fleet at a time.
 func ExampleGroup() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	defer locks.Close(context.Background())
@@ -102,5 +151,46 @@ func ExampleGroup() {
 	// Unordered output:
 	// jobs/clean up runs
 	// jobs/send mails runs
+	// <nil>
+}
+
+// A Group's functions spread over the fleet. Beside them, in the errgroup of the process, Run
+// leads an election of its own, and other tasks run on every process. The first error ends all.
+func ExampleGroup_errgroup() {
+	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
+	defer locks.Close(context.Background())
+
+	tasks, ctx := errgroup.WithContext(context.Background())
+	jobs, _, err := leader.NewGroup(ctx, locks, "jobs", nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, name := range []string{"clean up", "send mails"} {
+		jobs.Go(name, func(ctx context.Context) error {
+			fmt.Println(name)
+			return nil // done; most jobs go on until ctx ends
+		})
+	}
+	tasks.Go(jobs.Wait)
+
+	election, _ := leader.New(locks, "reports", nil)
+	tasks.Go(func() error {
+		return election.Run(ctx, func(ctx context.Context) error {
+			fmt.Println("report")
+			return nil
+		})
+	})
+
+	tasks.Go(func() error {
+		fmt.Println("serve") // on every process
+		return nil
+	})
+	fmt.Println(tasks.Wait())
+	// Unordered output:
+	// clean up
+	// send mails
+	// report
+	// serve
 	// <nil>
 }

@@ -10,27 +10,28 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leasehold-go/leasehold/internal/engine"
+
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/internal/calls"
 )
 
-// A Group is an errgroup of named singletons: functions of which each runs on one
-// process of the fleet at a time, among those that have it in a group of the same
-// name. When that process dies, loses it or removes it, another runs it.
+// A Group is an errgroup of named singletons: each function runs on one process of the fleet at
+// a time, among the processes that have it in a group of the same name. When that process dies,
+// loses the function's election or removes the function, another process runs it.
 //
-// Functions spread over the fleet. A process that runs more than its share of
-// them, the number it has divided by the number of processes that have them,
-// rounded up, resigns those that others wait for, one at a time every
-// [GroupOptions].Balance. So a process that comes later gets its share, too, and a
-// function must be such that it can end and begin again elsewhere.
+// Functions spread over the fleet. A process's share is the number of functions in its group,
+// divided by the number of processes that have them, rounded up. A process that runs more than
+// its share resigns one function that others wait for, at most one every
+// [GroupOptions].Balance. So a process that starts later gets its share, too. A function must
+// be able to end, and to begin again on another process.
 //
-// Each function has an [Election], named by the group, a slash and the function: what
-// a group "jobs" runs as "mails" is shown, observed and broken as "jobs/mails".
+// Each function has an [Election], whose name is the group's name, a slash and the function's
+// name. The function "mails" of group "jobs" is shown, observed and broken as "jobs/mails".
 //
-// Make one with [NewGroup]; it must not be copied. All methods may be called
-// concurrently.
+// Make a Group with [NewGroup]; it must not be copied. All methods may be called concurrently.
 type Group struct {
-	s      *dsync.Session
+	s      *engine.Session
 	name   string
 	opt    GroupOptions
 	hooks  calls.Queue
@@ -47,17 +48,17 @@ type Group struct {
 // GroupOptions are the settings of a [Group]. The zero value of each field is its
 // default; a nil *GroupOptions is all defaults.
 type GroupOptions struct {
-	// Balance is how often a process looks whether it runs more than its share,
-	// jittered by half. Default a third of the session's TTL; negative: never, so
-	// that the first process keeps what it got.
+	// Balance is how often a process checks whether it runs more than its share, jittered by
+	// ±50 %. Default: a third of the session's TTL. Negative: never, so a process keeps every
+	// function that it is elected for.
 	Balance time.Duration
 
-	// Started and Stopped are called when a function has started and stopped on
-	// this process, like hooks of an [Election]; err is what it returned.
+	// Started and Stopped are called when a function has started or stopped on this process,
+	// like hooks of an [Election]. err is what the function returned.
 	Started func(t Term)
 	Stopped func(t Term, err error)
 
-	// Election are the options of the election of each function.
+	// Election are the options of each function's election.
 	Election *Options
 }
 
@@ -70,20 +71,20 @@ type single struct {
 	done     chan struct{} // closed when it has left the group
 }
 
-// A Singleton is what [Group.List] tells of a function.
+// A Singleton describes a function in [Group.List].
 type Singleton struct {
 	Name     string    // as given to Go
 	Running  bool      // on this process
-	Election *Election // its NewLeader, Cycle, StoreError, Joined and Left are called until the function has left the group
+	Election *Election // its hooks NewLeader, Cycle, StoreError, Joined and Left are called until the function leaves the group
 }
 
-// errRemoved is the cause with which a function that was removed is cancelled.
+// errRemoved is the cause of a function's context when the function is removed.
 var errRemoved = errors.New("leader: removed from the group")
 
-// NewGroup returns a group of that name on s, and a context that ends with ctx,
-// with the first error of a function, or when Wait returns, as that of
-// errgroup.WithContext does. The functions run under contexts made from it. It
-// refuses a nil session and a name that dsync.CheckKey refuses.
+// NewGroup returns a group of that name on s, and a context made from ctx. As in
+// errgroup.WithContext, the context ends with the first error of a function, or when Wait
+// returns. The functions run under contexts made from it. NewGroup returns an error if s is
+// nil, or if dsync.CheckKey returns an error for name.
 func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOptions) (*Group, context.Context, error) {
 	if s == nil {
 		return nil, nil, errors.New("leader: the session is nil; make one with Open or Connect of dsync/mongo, or dsync.New")
@@ -91,7 +92,7 @@ func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOpti
 	if err := dsync.CheckKey(name); err != nil {
 		return nil, nil, fmt.Errorf("leader: name of the group: %w", err)
 	}
-	g := &Group{s: s, name: name, runs: make(map[string]*single), balanced: make(chan struct{})}
+	g := &Group{s: (*engine.Session)(s), name: name, runs: make(map[string]*single), balanced: make(chan struct{})}
 	if opt != nil {
 		g.opt = *opt
 	}
@@ -103,17 +104,17 @@ func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOpti
 	return g, g.ctx, nil
 }
 
-// Go adds a function to the group, under a name that is unique in it, and returns
-// at once. f runs on this process when it is elected to; its context ends when it
-// is not any more, and then it must return, to be run again when it is elected
-// again.
+// Go adds a function to the group under a name that is unique in the group, and returns at
+// once. f is called when this process is elected to run it. When the context passed to f ends,
+// because this process is not elected any more, f must return; it is called again when this
+// process is elected again.
 //
-// When f returns nil while its context goes on, it leaves the group on this
-// process, and another may run it. When it returns an error then, the group's
-// context ends, and [Group.Wait] returns the error, if it is the first.
+// If f returns nil before its context ends, it leaves the group on this process, and another
+// process may run it. If it returns an error before its context ends, the group's context ends,
+// and [Group.Wait] returns the first such error.
 //
-// The error is that of a name that is in the group already or that can't be used,
-// or of a group that has ended, also by [Group.Wait].
+// Go returns an error if the name is already in the group or cannot be used, or if the group
+// has ended, which [Group.Wait] also causes.
 func (g *Group) Go(name string, f func(context.Context) error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -123,7 +124,7 @@ func (g *Group) Go(name string, f func(context.Context) error) error {
 	if g.runs[name] != nil {
 		return fmt.Errorf("leader: group %q has a function %q already", g.name, name)
 	}
-	heard, leave := context.WithCancel(context.Background()) // not the group's: hooks hear of how it ends
+	heard, leave := context.WithCancel(context.Background()) // not made from g.ctx: hooks report how the group ends
 	election, err := newElection(heard, g.s, g.name+"/"+name, g.opt.Election)
 	if err != nil {
 		leave()
@@ -134,7 +135,7 @@ func (g *Group) Go(name string, f func(context.Context) error) error {
 	g.runs[name] = r
 	go func() {
 		var err error
-		defer func() { // also when f calls runtime.Goexit
+		defer func() { // runs also if f calls runtime.Goexit
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			delete(g.runs, name)
@@ -152,7 +153,7 @@ func (g *Group) Go(name string, f func(context.Context) error) error {
 }
 
 func (g *Group) run(ctx context.Context, r *single, f func(context.Context) error) error {
-	// Processes that start together ask in orders of their own.
+	// Processes that start together join the queues in different orders.
 	if g.opt.Balance > 0 {
 		t := time.NewTimer(rand.N(g.opt.Balance / 10))
 		defer t.Stop()
@@ -183,15 +184,15 @@ func (g *Group) started(r *single, running bool) {
 	r.running = running
 }
 
-// Wait waits until all functions have left the group, ends its context, and
-// returns the first error, if any: ctx's when that of [NewGroup] ended before the
-// functions. A function stays until it returns nil or an error, is removed, or the
+// Wait waits until all functions have left the group, ends the group's context, and returns the
+// first error, if any. If the context passed to [NewGroup] ended before the functions, that is
+// its error. A function stays in the group until it returns nil or an error, is removed, or the
 // group's context ends.
 //
-// So it returns at once while there is none in the group, before the first Go, too,
-// as errgroup's Wait does; and as the context has ended then, no function can be
-// added any more. A program that adds and removes functions as it goes calls it when
-// the group's context has ended.
+// As with errgroup, Wait returns at once if the group has no functions, also before the first
+// Go. Afterwards no function can be added, because the group's context has ended. A program
+// that adds and removes functions while it runs should call Wait only when the group's context
+// has ended.
 func (g *Group) Wait() error {
 	for r := g.next(); r != nil; r = g.next() {
 		<-r.done
@@ -202,9 +203,9 @@ func (g *Group) Wait() error {
 	return g.err
 }
 
-// next returns a function that is in the group, or nil after it has ended the group
-// because there is none. A sync.WaitGroup would not do: its first Add must not
-// meet a Wait, and Go may.
+// next returns a function that is in the group. If there is none, it ends the group and returns
+// nil. A sync.WaitGroup would not do: its Add must not run concurrently with a Wait at zero,
+// but Go may.
 func (g *Group) next() *single {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -215,10 +216,10 @@ func (g *Group) next() *single {
 	return nil
 }
 
-// Remove removes a function from the group on this process, waits until it has
-// returned, if it runs, or until ctx ends, and lets another process run it. It
-// reports whether there was such a function. A function that removes itself calls
-// it with its own context, and is not waited for.
+// Remove removes a function from the group on this process, so that another process can run it.
+// If the function is running, Remove waits until it has returned or ctx ends. It reports
+// whether the group had such a function. A function that removes itself must pass its own
+// context, or a context made from it; Remove then does not wait.
 func (g *Group) Remove(ctx context.Context, name string) bool {
 	g.mu.Lock()
 	r := g.runs[name]
@@ -238,7 +239,7 @@ func (g *Group) Remove(ctx context.Context, name string) bool {
 	return true
 }
 
-// List returns the functions that are in the group on this process, by name.
+// List returns the functions that are in the group on this process, sorted by name.
 func (g *Group) List() []Singleton {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -250,8 +251,7 @@ func (g *Group) List() []Singleton {
 	return list
 }
 
-// balance resigns, now and then, one function of which this process has more than
-// its share.
+// balance calls shed at intervals of Balance ± 50 %.
 func (g *Group) balance() {
 	defer close(g.balanced)
 	if g.opt.Balance < 0 {
@@ -269,9 +269,9 @@ func (g *Group) balance() {
 	}
 }
 
-// shed resigns one function that another process waits for, if this one runs more
-// than its share. It looks at one at random: the processes that have a function
-// are those that hold it or wait for it.
+// shed resigns one function that another process waits for, if this process runs more than its
+// share. It checks one running function, chosen at random. The processes that have that
+// function are this one and those that wait for it.
 func (g *Group) shed() {
 	g.mu.Lock()
 	var running []*single

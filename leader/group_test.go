@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/leader"
 )
@@ -61,7 +61,7 @@ func (f *fleet) load(process string) int {
 	return n
 }
 
-func (f *fleet) group(process string, store dsync.Store, functions int) (*leader.Group, func() error) {
+func (f *fleet) group(process string, store driver.Store, functions int) (*leader.Group, func() error) {
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(background)
 	g, _, err := leader.NewGroup(ctx, newSession(f.t, store, nil), "g", nil)
@@ -126,8 +126,8 @@ func TestGroupSpreads(t *testing.T) {
 	})
 }
 
-// A fleet in which each process has its share is at rest: nothing moves, not even where
-// the shares are equal.
+// In a fleet in which each process has its share nothing moves, not even if the shares are
+// equal.
 func TestGroupSettles(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -319,8 +319,8 @@ func TestGroupWaitWithoutFunctions(t *testing.T) {
 	})
 }
 
-// Functions that come and go leave nothing behind: no goroutine that looks at their
-// elections, and no hook that is called for one that has left, or was refused.
+// Functions that come and go leave nothing behind: no goroutine that observes their elections,
+// and no hook that is called for a function that has left or was refused.
 func TestGroupForgetsWhatHasLeft(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var failing, told, cycles atomic.Int64
@@ -361,7 +361,7 @@ func TestGroupForgetsWhatHasLeft(t *testing.T) {
 		failing.Store(1)
 		time.Sleep(time.Minute)
 		if n := told.Load(); n != 1 {
-			t.Errorf("one failed heartbeat was told %d times, want once, to the function that stays", n)
+			t.Errorf("one failed heartbeat was reported %d times, want once, to the function that stays", n)
 		}
 		if n := cycles.Load(); n < 5 || n > 30 {
 			t.Errorf("%d cycles in a minute, want those of the function that stays", n)
@@ -377,7 +377,7 @@ func TestGroupListsWhatRuns(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		f := newFaulty(t, store, nil)
-		group := func(store dsync.Store) (*leader.Group, func()) {
+		group := func(store driver.Store) (*leader.Group, func()) {
 			ctx, cancel := context.WithCancel(background)
 			g, _, err := leader.NewGroup(ctx, newSession(t, store, nil), "g", &leader.GroupOptions{Balance: -1})
 			if err != nil {
@@ -402,7 +402,7 @@ func TestGroupListsWhatRuns(t *testing.T) {
 			}
 		}
 		check("elected", a, true)
-		check("in line", b, false)
+		check("in the queue", b, false)
 		go a.List()[0].Election.Resign(background)
 		check("resigned, but f has not returned", a, true)
 		check("the other has not", b, false)

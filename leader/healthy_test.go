@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// A leadership whose function goes on after its end and the grace is what makes a
-// process unhealthy, until the function returns.
+// A function of Run that continues after its term and the grace makes the process unhealthy
+// until it returns.
 func TestFunctionThatOutlivesItsTermIsUnhealthy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)
@@ -46,8 +46,7 @@ func TestFunctionThatOutlivesItsTermIsUnhealthy(t *testing.T) {
 	})
 }
 
-// Who campaigns without Run says that the work is done by Resign, or by being elected
-// again.
+// Without Run, the process says that its work is done by Resign, or by being elected again.
 func TestTermThatIsNotResignedIsUnhealthy(t *testing.T) {
 	ends := map[string]func(e *leader.Election){
 		"Resign":   func(e *leader.Election) { e.Resign(background) },

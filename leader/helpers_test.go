@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/testkit"
 	"github.com/leasehold-go/leasehold/leader"
 )
@@ -26,7 +27,7 @@ var (
 	bubble     = synctest.Test
 )
 
-func newElection(t testing.TB, store dsync.Store, opt *leader.Options) *leader.Election {
+func newElection(t testing.TB, store driver.Store, opt *leader.Options) *leader.Election {
 	t.Helper()
 	return electionOf(t, newSession(t, store, nil), opt)
 }

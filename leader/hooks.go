@@ -1,49 +1,54 @@
 package leader
 
-// Hooks are functions that an [Election] calls on what happens, in the style of
-// net/http/httptrace.ClientTrace. Any may be nil.
-//
-// They are called one at a time, in the order of what they report, on a
-// goroutine of their own: a hook that blocks or panics delays later hooks, but no
-// renewal, and costs no leadership. A hook may call anything: Campaign, Resign,
-// Pause, or Close of the session. Elected, Lost and NewLeader are never dropped;
-// of Cycles that wait behind a slow hook only the latest is kept.
-//
-// NewLeader, Cycle, Joined and Left are called on every process that campaigns or
-// observes, from its first call of Campaign, TryCampaign, Run or Observe until
-// its session ends.
-type Hooks struct {
-	// Elected: a term of this process began.
-	Elected func(Term)
+import "context"
 
-	// Lost: a term of this process ended; once per Elected, however it ended. The
-	// cause is that of the term's context.
+// Hooks are functions that an [Election] calls when something happens, in the style of
+// net/http/httptrace.ClientTrace. Any of them may be nil.
+//
+// Hooks are called one at a time, in the order of the events, on a goroutine of their own. A
+// hook that blocks or panics delays later hooks, but no heartbeat, and costs no leadership. A
+// hook may call anything: Campaign, Resign, Pause, or Close of the session. Elected, Lost and
+// NewLeader are never dropped. If Cycle reports queue up behind a slow hook, only the latest is
+// kept.
+//
+// NewLeader, Cycle, Joined and Left are called on every process that campaigns or observes,
+// from its first call of Campaign, TryCampaign, Run or Observe until its session ends.
+type Hooks struct {
+	// Elected is called when a term of this process begins. ctx is the context that
+	// [Election.Campaign] returns: it has the values of Campaign's ctx, such as a tracer's span,
+	// and may have ended by now.
+	Elected func(ctx context.Context, t Term)
+
+	// Lost is called when a term of this process has ended, once for each Elected, however the
+	// term ended. cause is the cause of the term's context.
 	Lost func(t Term, cause error)
 
-	// NewLeader: the leader is another than before, or the same in another term. The
-	// one or the other is the zero Leader when nobody led, or nobody does.
+	// NewLeader is called when the leader has changed, or leads in another term. before or now
+	// is the zero Leader if nobody led, or nobody leads.
 	NewLeader func(before, now Leader)
 
-	// Cycle: the election was looked at, which is done at every change, and every
-	// dsync.Options.Poll.
+	// Cycle is called each time the election was read: after every change, and every
+	// dsync.Options.PollInterval.
 	Cycle func(Status)
 
-	// StoreError: a command of the session failed. What was to be done goes on.
+	// StoreError is called when a command of the session failed. The work that it was for goes
+	// on. op is the name of the driver.Store method.
 	StoreError func(op string, err error)
 
-	// Joined and Left: a member of the election has come, or has gone or died. A change
-	// among those that only observe is seen at the next look, within dsync.Options.Poll.
-	// Each look costs what [Election.Members] costs, where one of the two is set.
+	// Joined and Left are called when a member has joined the election, or has left it or died.
+	// Changes among processes that only observe are noticed when the election is next read,
+	// within dsync.Options.PollInterval. If either hook is set, each reading costs as much as
+	// [Election.Members].
 	Joined, Left func(Member)
 
-	// Returned: a function of Run has returned after its term had ended, so that
-	// Run does not return what it returned.
+	// Returned is called when a function of Run returned after its term had ended, in which
+	// case Run does not return its error.
 	Returned func(t Term, err error)
 }
 
-// A Status is what an election looks like from here.
+// A Status is the state of an election as this process last read it.
 type Status struct {
 	Leader   Leader
 	IsLeader bool  // this process leads
-	Err      error // of the store, at this look; Leader is then what was known before
+	Err      error // the store's error, if reading failed; then Leader is the last known leader
 }

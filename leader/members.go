@@ -6,36 +6,39 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A Role is what a member is in an election.
+// A Role is what a member does in an election.
 type Role string
 
 const (
 	RoleLeader    Role = "leader"
-	RoleCandidate Role = "candidate" // stands in line
-	RoleObserver  Role = "observer"  // observes the election, and does not campaign
+	RoleCandidate Role = "candidate" // waits to be elected
+	RoleObserver  Role = "observer"  // observes the election but does not campaign
 )
 
-// A Member is a process that takes part in an election, or observes it: by
-// [Election.Observe], or for those of its [Hooks] that are called on every process.
+// A Member is a process that takes part in an election or observes it, by [Election.Observe] or
+// because it has [Hooks] that are called on every process.
 type Member struct {
-	Session  string // its id; a new one after a loss
-	Name     string // the identity that it shows, and so on: "" if it shows none
+	Session  string // the session's id, which changes after a loss
+	Name     string // this and the next four are as in dsync.Options; zero if not shown
 	Host     string
 	PID      int
 	App      string
 	Meta     map[string]string
 	Role     Role
-	LastSeen time.Time // its last heartbeat, by the store's clock
+	LastSeen time.Time // the last heartbeat, by the store's clock
 }
 
-// Members returns all members of the election that are alive, the leader first, then the
-// candidates in the order in which they will lead, then the observers. The dead disappear
-// within one TTL. It costs three reads, and nobody a write: the line, who its sessions
-// are, and who observes, which passes over the list of all the store's sessions; one more
-// for each further 1,000 sessions, and one where more than 1,000 are in line. Errors are
-// ctx's, dsync.ErrClosed, or the store's.
+// Members returns all members of the election that are alive: the leader first, then the
+// candidates in the order in which they will be elected, then the observers. A member that died
+// disappears within one TTL.
+//
+// Members costs three reads and no write: the election's key with its queue, the sessions of
+// leader and candidates, and the observers, which takes a scan of the store's sessions. Each
+// further 1,000 sessions cost one more read, as does a queue of more than 1,000. Errors are
+// those of ctx, dsync.ErrClosed and the store's.
 func (e *Election) Members(ctx context.Context) ([]Member, error) {
 	st, err := e.s.Load(ctx, e.name)
 	if err != nil {
@@ -48,12 +51,10 @@ func (e *Election) Members(ctx context.Context) ([]Member, error) {
 	return members, nil
 }
 
-func (e *Election) members(ctx context.Context, st dsync.State) (members []Member, err error) {
-	line := st.Ahead
-	if st.Waiting > len(line) {
-		if line, err = e.s.Line(ctx, e.name); err != nil {
-			return nil, err
-		}
+func (e *Election) members(ctx context.Context, st driver.State) (members []Member, err error) {
+	queue, err := e.queue(ctx, st)
+	if err != nil {
+		return nil, err
 	}
 	roles := make(map[string]Role) // by session
 	var ids []string               // in the order of the members
@@ -68,7 +69,7 @@ func (e *Election) members(ctx context.Context, st dsync.State) (members []Membe
 			add(h.Session, RoleLeader)
 		}
 	}
-	for _, w := range line {
+	for _, w := range queue {
 		add(w.Session, RoleCandidate)
 	}
 	alive, err := e.alive(ctx, ids)
@@ -92,10 +93,18 @@ func (e *Election) members(ctx context.Context, st dsync.State) (members []Membe
 	return members, nil
 }
 
-// alive reads which of the sessions live, and who they are.
+// queue returns all claims in the queue. st is the election's state.
+func (e *Election) queue(ctx context.Context, st driver.State) ([]driver.Waiter, error) {
+	if st.Waiting > len(st.WaitersAhead) {
+		return e.s.Queue(ctx, e.name)
+	}
+	return st.WaitersAhead, nil
+}
+
+// alive returns the records of those sessions that are alive, by id.
 func (e *Election) alive(ctx context.Context, ids []string) (map[string]dsync.Member, error) {
 	alive := make(map[string]dsync.Member)
-	if len(ids) == 0 { // without ids it would be all of the store
+	if len(ids) == 0 { // without ids Members returns all sessions
 		return alive, nil
 	}
 	found, now, err := e.s.Members(ctx, ids...)
@@ -103,7 +112,7 @@ func (e *Election) alive(ctx context.Context, ids []string) (map[string]dsync.Me
 		return nil, err
 	}
 	for _, m := range found {
-		if !m.Dead && now.Before(m.At.Add(m.TTL)) {
+		if !m.Expired && now.Before(m.LastHeartbeat.Add(m.TTL)) {
 			alive[m.ID] = m
 		}
 	}
@@ -113,6 +122,6 @@ func (e *Election) alive(ctx context.Context, ids []string) (map[string]dsync.Me
 func newMember(m dsync.Member, role Role) Member {
 	return Member{
 		Session: m.ID, Name: m.Name, Host: m.Host, PID: m.PID, App: m.App, Meta: m.Meta,
-		Role: role, LastSeen: m.At,
+		Role: role, LastSeen: m.LastHeartbeat,
 	}
 }

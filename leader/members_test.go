@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/testkit"
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// E8: every member with its role; the dead disappear within a TTL; what is shown
-// can be switched off.
+// E8: Members returns every member with its role; those that died disappear within a TTL; names
+// and metadata can be hidden.
 func TestMembers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -78,7 +79,7 @@ func TestMembersAreOfTheElection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		f := newFaulty(t, store, nil)
-		on := func(name, election string, store dsync.Store, opt *leader.Options) *leader.Election {
+		on := func(name, election string, store driver.Store, opt *leader.Options) *leader.Election {
 			e, err := leader.New(newSession(t, store, &dsync.Options{Name: name}), election, opt)
 			if err != nil {
 				t.Fatal(err)
@@ -112,7 +113,7 @@ func TestMembersAreOfTheElection(t *testing.T) {
 		time.Sleep(time.Second)
 		want("observed no more", a, "a leader")
 
-		// With hooks that look it is a member also when it is not in line any more.
+		// With hooks that look it is a member also when it is not in the queue any more.
 		if _, err := looks.TryCampaign(background); err == nil {
 			t.Fatal("two lead")
 		}
@@ -148,8 +149,8 @@ func TestMembersOfMany(t *testing.T) {
 			return id
 		}
 		claim := func(session string, n int) {
-			c := dsync.Claim{Key: "e", ID: fmt.Sprint(session, ".", n), Session: session, Kind: dsync.KindElection, Weight: 1, Limit: 1}
-			if _, err := store.Acquire(background, c, true, nil, time.Now().Add(time.Hour)); err != nil {
+			c := driver.Claim{Key: "e", ID: fmt.Sprint(session, ".", n), Session: session, Kind: dsync.KindElection, Weight: 1, Limit: 1}
+			if _, _, err := store.Acquire(background, c, true, nil, time.Now().Add(time.Hour)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -198,7 +199,7 @@ func TestMembersOfMany(t *testing.T) {
 	})
 }
 
-// Joined and Left tell of the members of the election, and of no other session.
+// Joined and Left report the members of the election, and no other session.
 func TestJoinedAndLeftAreOfTheElection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -243,8 +244,8 @@ func TestJoinedAndLeftAreOfTheElection(t *testing.T) {
 	})
 }
 
-// A list that is lost on its way, or arrives late, is made good: what the store has in
-// the end is what the process observes.
+// A list of observed keys that is lost or arrives late is sent again: in the end the store has
+// what the process observes.
 func TestObserversInBadNetworks(t *testing.T) {
 	for name, fault := range map[string]func(n int) dsynctest.Fault{
 		"lost":     func(n int) dsynctest.Fault { return dsynctest.Fault{LoseRequest: n%3 != 0} },
@@ -289,8 +290,8 @@ func TestObserversInBadNetworks(t *testing.T) {
 	}
 }
 
-// What is observed costs a write when it changes, one for all that begin together, and
-// nothing while it stays.
+// Observing costs a write when the set of observed keys changes, one for all that begin
+// together, and nothing while it stays the same.
 func TestObserversCostAWriteForAChange(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -334,9 +335,9 @@ type unable struct {
 
 var errUnable = errors.New("the store is not able to")
 
-func (u *unable) Load(ctx context.Context, key string) (dsync.State, error) {
+func (u *unable) Load(ctx context.Context, key string) (driver.State, error) {
 	if u.method == dsynctest.MethodLoad {
-		return dsync.State{}, errUnable
+		return driver.State{}, errUnable
 	}
 	return u.Memory.Load(ctx, key)
 }
@@ -355,14 +356,14 @@ func (u *unable) Observers(ctx context.Context, key, after string, n int) ([]dsy
 	return u.Memory.Observers(ctx, key, after, n)
 }
 
-func (u *unable) Line(ctx context.Context, key string) ([]dsync.Waiter, error) {
-	if u.method == dsynctest.MethodLine {
+func (u *unable) Queue(ctx context.Context, key string) ([]driver.Waiter, error) {
+	if u.method == dsynctest.MethodQueue {
 		return nil, errUnable
 	}
-	return u.Memory.Line(ctx, key)
+	return u.Memory.Queue(ctx, key)
 }
 
-// An error of any of its commands is Members' error: a list that is not whole is none.
+// Members returns an error of any of its commands, and no incomplete list.
 func TestMembersErrors(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		u := &unable{Memory: dsynctest.NewMemory()}
@@ -371,10 +372,10 @@ func TestMembersErrors(t *testing.T) {
 			id := fmt.Sprintf("s%04d", i)
 			u.Register(background, dsync.Member{ID: id, TTL: time.Hour})
 			u.Observe(background, id, 1, []string{"e"})
-			c := dsync.Claim{Key: "e", ID: id + ".1", Session: id, Kind: dsync.KindElection, Weight: 1, Limit: 1}
+			c := driver.Claim{Key: "e", ID: id + ".1", Session: id, Kind: dsync.KindElection, Weight: 1, Limit: 1}
 			u.Acquire(background, c, true, nil, time.Now().Add(time.Hour))
 		}
-		for _, m := range []dsynctest.Method{dsynctest.MethodLoad, dsynctest.MethodMembers, dsynctest.MethodObservers, dsynctest.MethodLine} {
+		for _, m := range []dsynctest.Method{dsynctest.MethodLoad, dsynctest.MethodMembers, dsynctest.MethodObservers, dsynctest.MethodQueue} {
 			u.method = m
 			members, err := e.Members(background)
 			if !errors.Is(err, errUnable) || members != nil {

@@ -6,24 +6,24 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A Leader is who leads. The zero Leader, without a Session, is nobody.
+// A Leader describes who leads. The zero Leader, without a Session, means that nobody does.
 type Leader struct {
-	Term    int64
-	Token   int64
-	Session string // id of its session
-	Name    string // the identity that it shows, and so on: "" if it shows none
+	Term    int64  // the term's number
+	Token   int64  // the term's fencing token
+	Session string // the id of the leader's session
+	Name    string // this, Host and PID are as in dsync.Options; zero if not shown
 	Host    string
 	PID     int
-	Since   time.Time // by the store's clock
-	Value   []byte    // what it has published, nil if nothing
+	Since   time.Time // when it was elected, by the store's clock
+	Value   []byte    // what it has published; nil: nothing
 }
 
-// Leader returns who leads now, or [ErrNoLeader]. A leader that has died leads
-// until its lease is over by the store's clock. Other errors are ctx's,
-// dsync.ErrClosed or the store's.
+// Leader returns the present leader, or [ErrNoLeader]. A leader that died is returned until its
+// lease is over by the store's clock. Other errors are those of ctx, dsync.ErrClosed and the
+// store's.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	st, err := e.s.Load(ctx, e.name)
 	if err != nil {
@@ -39,8 +39,8 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return l, nil
 }
 
-// leader returns who leads by st.
-func (e *Election) leader(ctx context.Context, st dsync.State) (Leader, error) {
+// leader returns the leader according to st, or the zero Leader.
+func (e *Election) leader(ctx context.Context, st driver.State) (Leader, error) {
 	if len(st.Holders) == 0 {
 		return Leader{}, nil
 	}
@@ -51,7 +51,7 @@ func (e *Election) leader(ctx context.Context, st dsync.State) (Leader, error) {
 		return Leader{}, err
 	case !h.Until.IsZero() && !now.Before(h.Until):
 		return Leader{}, nil
-	case len(members) == 0 || members[0].Dead || !now.Before(members[0].At.Add(members[0].TTL)):
+	case len(members) == 0 || members[0].Expired || !now.Before(members[0].LastHeartbeat.Add(members[0].TTL)):
 		return Leader{}, nil
 	}
 	m := members[0]
@@ -61,36 +61,113 @@ func (e *Election) leader(ctx context.Context, st dsync.State) (Leader, error) {
 	}, nil
 }
 
-// Observe returns a channel of who leads, the zero Leader while nobody does: now, and
-// after each change, of the leader or of what it has published. It has room for one;
-// what was not received in time is replaced by what is newer. It is closed when ctx or
-// the session ends. The process is a member meanwhile: see [Election.Members]. Where a
-// heartbeat is logged whole, as by MongoDB 4.4, the election's name is a part of the
-// price of each heartbeat for as long.
+// Observe returns a channel that receives the leader: the present one first, and then each time
+// the leader or what it has published changes. The zero Leader means that nobody leads. The
+// channel has room for one value; a newer value replaces one that was not received in time. It
+// is closed when ctx or the session ends.
+//
+// Until then this process is a member of the election: see [Election.Members]. On stores that
+// log a session's record with every heartbeat, as MongoDB 4.4 does, the length of the
+// election's name adds to the cost of each heartbeat.
 func (e *Election) Observe(ctx context.Context) <-chan Leader {
-	e.look()
+	e.observeForHooks()
 	ch := make(chan Leader, 1)
 	first, last := true, Leader{}
-	e.s.Observe(ctx, e.name, func(st dsync.State, err error) {
+	e.s.Observe(ctx, e.name, func(st driver.State, err error) {
 		if err != nil {
-			return // it goes on; the session's hooks have heard of it
+			return // observing goes on, and StoreError reported it
 		}
 		l, err := e.leader(ctx, st)
 		if err != nil || !first && same(l, last) {
 			return
 		}
 		first, last = false, l
-		select {
-		case <-ch:
-		default:
-		}
-		ch <- l // there is room: nobody else sends
+		replace(ch, l)
 	}, func() { close(ch) })
 	return ch
 }
 
-// same reports whether who leads, in which term, and the value are the same: no two
-// terms have one token, and nobody has none.
+// replace sends v to ch, which has room for one value, in place of a value that was not received.
+// Only one goroutine may send to ch.
+func replace[T any](ch chan T, v T) {
+	select {
+	case <-ch:
+	default:
+	}
+	ch <- v // does not block: nobody else sends
+}
+
+// same reports whether the leader, its term and its value are the same. The token stands for
+// leader and term: no two terms have the same token, and nobody has token 0.
 func same(a, b Leader) bool {
 	return a.Token == b.Token && bytes.Equal(a.Value, b.Value)
+}
+
+// seen is what was last reported to the hooks.
+type seen struct {
+	leader  Leader
+	members map[string]Member // by session; nil before the first reading
+}
+
+// observeForHooks makes the session observe the election, if there are hooks that need it, from
+// the first call until the session or e.heard ends.
+func (e *Election) observeForHooks() {
+	h := e.opt.Hooks
+	if h.NewLeader == nil && h.Cycle == nil && h.Joined == nil && h.Left == nil {
+		return
+	}
+	e.mu.Lock()
+	before := e.observing
+	e.observing = true
+	e.mu.Unlock()
+	if !before {
+		e.s.Observe(e.heard, e.name, e.read, func() {})
+	}
+}
+
+// read handles one reading of the election. Only the session's goroutine that observes it
+// calls read.
+func (e *Election) read(st driver.State, err error) {
+	h, ctx := e.opt.Hooks, context.Background()
+	var l Leader
+	if err == nil {
+		l, err = e.leader(ctx, st)
+	}
+	if err == nil {
+		if before := e.seen.leader; before.Token != l.Token {
+			if f := h.NewLeader; f != nil {
+				e.hooks.Add(func() { f(before, l) })
+			}
+		}
+		e.seen.leader = l
+		if h.Joined != nil || h.Left != nil {
+			err = e.reportMembers(ctx, st)
+		}
+	}
+	if f := h.Cycle; f != nil {
+		s := Status{Leader: e.seen.leader, IsLeader: e.IsLeader(), Err: err}
+		e.hooks.AddLatest(func() { f(s) })
+	}
+}
+
+// reportMembers reports who has joined and who has left since the last reading.
+func (e *Election) reportMembers(ctx context.Context, st driver.State) error {
+	all, err := e.members(ctx, st)
+	if err != nil {
+		return err
+	}
+	now := make(map[string]Member, len(all))
+	for _, m := range all {
+		now[m.Session] = m
+		if _, known := e.seen.members[m.Session]; !known && e.opt.Hooks.Joined != nil {
+			e.hooks.Add(func() { e.opt.Hooks.Joined(m) })
+		}
+	}
+	for id, m := range e.seen.members {
+		if _, still := now[id]; !still && e.opt.Hooks.Left != nil {
+			e.hooks.Add(func() { e.opt.Hooks.Left(m) })
+		}
+	}
+	e.seen.members = now
+	return nil
 }

@@ -5,21 +5,21 @@ import (
 	"fmt"
 )
 
-// maxValue is what a published value may have, in bytes.
+// maxValue is the maximum size of a published value, in bytes.
 const maxValue = 64 << 10
 
-// Options are the settings of an [Election]. The zero value of each field is its
-// default; a nil *Options is all defaults. How long leases are, the identity that
-// is shown, metadata and the logger are the session's: see dsync.Options.
+// Options are the settings of an [Election]. The zero value of each field is its default; a nil
+// *Options is all defaults. The TTL, the identity that others see, metadata and the logger are
+// settings of the session: see dsync.Options.
 type Options struct {
-	// Value is published at the start of each term of this process, for all to
-	// read: an address, say. At most 64 KiB, but keep it small: some stores log it
-	// with each change of the election's record. A value that can't be published
-	// costs no leadership: Hooks.StoreError tells of it. Nil: nothing is published
-	// but by [Election.Publish].
+	// Value is published at the start of each term of this process, for all to read: an
+	// address, for example. It may have at most 64 KiB, but keep it small: some stores log it
+	// with each change of the election's record. If it cannot be published, the process leads
+	// all the same, and Hooks.StoreError is called. Nil: nothing is published except by
+	// [Election.Publish].
 	Value []byte
 
-	// Hooks are called on what happens. Nil: none.
+	// Hooks are called when something happens. Nil: none.
 	Hooks *Hooks
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// E7: to pause twice is to pause: one Resume ends it for all calls that wait.
+// E7: a second Pause has no further effect: one Resume ends the pause for all waiting calls.
 func TestPauseTwice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := newElection(t, dsynctest.NewMemory(), nil)
@@ -37,8 +37,8 @@ func TestPauseTwice(t *testing.T) {
 	})
 }
 
-// E7: a process that is elected at the moment of a Pause gives the leadership back, and
-// is elected after Resume.
+// E7: a process that is elected at the moment of a Pause gives up the leadership, and is
+// elected after Resume.
 func TestPauseAtTheElection(t *testing.T) {
 	for name, begin := range map[string]func(e *leader.Election, ctx context.Context){
 		"Campaign": func(e *leader.Election, ctx context.Context) {
@@ -73,7 +73,7 @@ func TestPauseAtTheElection(t *testing.T) {
 					<-paused
 					time.Sleep(2 * grace)
 					if st, err := store.Load(background, "e"); err != nil || len(st.Holders)+st.Waiting != 0 || a.IsLeader() {
-						t.Fatalf("paused, and the store has %+v, %d in line (%v)", st.Holders, st.Waiting, err)
+						t.Fatalf("paused, and the store has %+v, %d in the queue (%v)", st.Holders, st.Waiting, err)
 					}
 					a.Resume()
 					time.Sleep(grace / 10)

@@ -35,8 +35,8 @@ func begin(t *testing.T, e *leader.Election, run bool) {
 	time.Sleep(time.Second)
 }
 
-// When Resign, or Pause, has returned nil the leadership is given up in the store, also
-// where that takes a while, whoever calls it, however often.
+// When Resign or Pause has returned nil, the leadership is released in the store, even if that
+// takes a while, whoever calls it, and however often.
 func TestResignReturnsAfterTheRelease(t *testing.T) {
 	for name, resign := range map[string]func(*leader.Election) error{
 		"Resign": func(e *leader.Election) error { return e.Resign(background) },
@@ -73,7 +73,7 @@ func TestResignReturnsAfterTheRelease(t *testing.T) {
 	}
 }
 
-// Resign returns ctx's error if that ends before the leadership is given up, which goes on.
+// Resign returns ctx's error if ctx ends before the release, which goes on.
 func TestResignWithinItsContext(t *testing.T) {
 	for _, run := range []bool{false, true} {
 		for _, limit := range []time.Duration{grace / 4, 3 * grace / 4} { // in the grace, and while it is released
@@ -97,4 +97,34 @@ func TestResignWithinItsContext(t *testing.T) {
 			})
 		}
 	}
+}
+
+// That is so, too, if Run's function returns after its grace, while the release is under way.
+func TestResignReturnsAfterTheReleaseOfALateFunction(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		e := newElection(t, newFaulty(t, store, slowRelease), nil)
+		ctx, cancel := context.WithCancel(background)
+		ran := make(chan error)
+		go func() {
+			ran <- e.Run(ctx, func(ctx context.Context) error {
+				<-ctx.Done()
+				cancel()
+				time.Sleep(grace + grace/2)
+				return nil
+			})
+		}()
+		time.Sleep(time.Second)
+		start := time.Now()
+		if err := e.Resign(background); err != nil {
+			t.Errorf("Resign: %v", err)
+		}
+		if d, want := time.Since(start), grace+time.Second; d != want {
+			t.Errorf("Resign returned after %v, want %v", d, want)
+		}
+		if st, err := store.Load(background, "e"); err != nil || len(st.Holders) != 0 {
+			t.Errorf("Resign has returned, and it is held by %+v (%v)", st.Holders, err)
+		}
+		wantErr(t, "Run", <-ran, context.Canceled)
+	})
 }

@@ -4,20 +4,18 @@ import (
 	"context"
 )
 
-// Run campaigns, calls f with the context of the term, resigns when f has
-// returned, and campaigns again if the term had ended before that. It is made for
-// errgroup.Group.Go:
+// Run campaigns, calls f with the context of the term, and resigns when f has returned. If the
+// term ended before f returned, Run campaigns again. It is made for errgroup.Group.Go:
 //
 //	g.Go(func() error { return election.Run(ctx, work) })
 //
-// It returns nil when f returns nil while its term goes on, f's error when f fails
-// while its term goes on, and ctx's error when ctx has ended and f returned. What
-// f returns after the end of its term goes to Hooks.Returned. Errors of Campaign
-// that waiting can't mend are returned. It never campaigns, returns or resigns
-// while f runs.
+// Run returns what f returns, nil or an error, if f returns during its term. It returns ctx's
+// error if ctx has ended, after f has returned. It returns those errors of Campaign that
+// waiting cannot fix. If f returns after the end of its term, its error goes to Hooks.Returned,
+// and Run campaigns again. Run never campaigns, returns or resigns while f runs.
 //
-// An outage of the database often fails f's own work before the leadership is
-// lost. Where that should not end Run, f waits for its context to end: see the
+// An outage of the database often makes f's own work fail before the leadership is lost. If
+// that should not end Run, f must wait for its context to end before it returns: see the
 // Example.
 func (e *Election) Run(ctx context.Context, f func(context.Context) error) error {
 	defer e.enter()()
@@ -45,18 +43,18 @@ func (e *Election) Run(ctx context.Context, f func(context.Context) error) error
 	}
 }
 
-// work calls f, and resigns when it has returned, panicked or exited. over says
-// whether the term had ended before.
+// work calls f, and resigns when f has returned, panicked or exited. over reports whether the
+// term had ended before.
 func (e *Election) work(t *term, f func(context.Context) error) (over bool, err error) {
 	defer e.done(t)
 	err = f(t.ctx)
 	return t.over(), err
 }
 
-// done gives up a term whose work is done.
+// done ends and releases a term whose work is done.
 func (e *Election) done(t *term) {
 	t.cancel(ErrResigned)
 	wait, cancel := context.WithTimeout(context.Background(), e.s.TTL()/3)
 	defer cancel()
-	_ = t.hold.Release(wait) // goes on in the background
+	_ = t.hold.Release(wait) // on a timeout the release goes on in the background
 }

@@ -85,7 +85,7 @@ func TestRunGoesOnAfterAnOutage(t *testing.T) {
 		var elected, lost int
 		var returned []error
 		e := newElection(t, f, &leader.Options{Hooks: &leader.Hooks{
-			Elected:  func(leader.Term) { elected++ },
+			Elected:  func(context.Context, leader.Term) { elected++ },
 			Lost:     func(leader.Term, error) { lost++ },
 			Returned: func(_ leader.Term, err error) { returned = append(returned, err) },
 		}})
@@ -186,7 +186,7 @@ func TestResignFromRun(t *testing.T) {
 	}
 }
 
-// E6, E7: it says whether it runs, and whether it is paused, in every state of Run.
+// E6, E7: Running and Paused are right in every state of Run.
 func TestRunningOfRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -218,7 +218,7 @@ func TestRunningOfRun(t *testing.T) {
 			})
 			close(ended)
 		}()
-		check("in line", true, false, false)
+		check("in the queue", true, false, false)
 		b.Resign(background)
 		check("leading", true, false, true)
 		go a.Pause(background)
@@ -247,7 +247,7 @@ func TestRunningOfRun(t *testing.T) {
 	})
 }
 
-// E6: a Campaign runs until its term ends, or it returns an error.
+// E6: Running is true for Campaign until its term ends, or it returns an error.
 func TestRunningOfCampaign(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)
@@ -263,7 +263,7 @@ func TestRunningOfCampaign(t *testing.T) {
 		campaign(t, a)
 		check("leading", a, true)
 		go b.Campaign(limit)
-		check("in line", b, true)
+		check("in the queue", b, true)
 		cancel()
 		check("given up", b, false)
 		if _, err := b.TryCampaign(background); err == nil {
@@ -290,8 +290,7 @@ func TestRunningOfCampaign(t *testing.T) {
 	})
 }
 
-// When f has returned, its context has ended, and the cause says that the process has
-// resigned.
+// When f has returned, its context has ended, and the cause is that the process resigned.
 func TestContextEndsWithTheFunction(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var causes []error
@@ -307,13 +306,13 @@ func TestContextEndsWithTheFunction(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(causes) != 1 || causes[0] != leader.ErrResigned {
-			t.Errorf("Lost was told %v, want once %v", causes, leader.ErrResigned)
+			t.Errorf("Lost was called with %v, want once %v", causes, leader.ErrResigned)
 		}
 	})
 }
 
-// A Run whose ctx ends while it is being elected gives the leadership back, without a
-// call of f, and leaves the process healthy.
+// If ctx ends while Run is being elected, Run gives up the leadership without calling f, and
+// the process stays healthy.
 func TestRunThatEndsAtItsElection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

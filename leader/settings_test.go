@@ -57,7 +57,7 @@ func TestTTLsMayChange(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := dsync.New(store, &dsync.Options{TTL: time.Second, Heartbeat: time.Second}); err == nil {
+		if _, err := dsync.New(store, &dsync.Options{TTL: time.Second, HeartbeatInterval: time.Second}); err == nil {
 			t.Error("a heartbeat as seldom as the TTL was taken")
 		}
 	})
@@ -110,12 +110,12 @@ func TestPeriodsCanBeSet(t *testing.T) {
 		for _, period := range []time.Duration{time.Second, 3 * time.Second} {
 			store := dsynctest.NewMemory()
 			store.Polling = true
-			s := newSession(t, store, &dsync.Options{Heartbeat: period, Poll: period / 10, Retention: -1})
+			s := newSession(t, store, &dsync.Options{HeartbeatInterval: period, PollInterval: period / 10, Retention: -1})
 			campaign(t, electionOf(t, s, nil))
 			newElection(t, store, nil)
 			before := store.Counts()
 			waiting, cancel := context.WithTimeout(background, 30*time.Second)
-			other := newSession(t, store, &dsync.Options{Poll: period / 10, Heartbeat: period, Retention: -1})
+			other := newSession(t, store, &dsync.Options{PollInterval: period / 10, HeartbeatInterval: period, Retention: -1})
 			if _, err := electionOf(t, other, nil).Campaign(waiting); err == nil {
 				t.Fatal("elected beside the leader")
 			}
@@ -133,7 +133,7 @@ func TestPeriodsCanBeSet(t *testing.T) {
 	})
 }
 
-// E7: a cycle can be driven by hand: a try, a look, a resignation.
+// E7: a cycle can be driven by hand: try, read, resign.
 func TestCycleByHand(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

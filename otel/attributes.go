@@ -8,14 +8,15 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 const (
 	keyAttr       = attribute.Key("leasehold.key")
 	kindAttr      = attribute.Key("leasehold.kind")
 	sourceAttr    = attribute.Key("leasehold.grant.source")
-	tokenAttr     = attribute.Key("leasehold.token")
-	termAttr      = attribute.Key("leasehold.term")
+	tokenAttr     = attribute.Key("leasehold.fencing_token")
+	termAttr      = attribute.Key("leasehold.leader.term.number")
 	operationAttr = attribute.Key("leasehold.store.operation")
 	directionAttr = attribute.Key("leasehold.clock.direction")
 	errorAttr     = attribute.Key("error.type")
@@ -29,8 +30,8 @@ func ended(cause error) attribute.KeyValue {
 		return errorAttr.String("revoked")
 	case errors.Is(cause, dsync.ErrClosed):
 		return errorAttr.String("closed")
-	case errors.Is(cause, dsync.ErrSessionDead):
-		return errorAttr.String("session_dead")
+	case errors.Is(cause, driver.ErrSessionExpired):
+		return errorAttr.String("session_expired")
 	}
 	return errorAttr.String("expired")
 }

@@ -24,7 +24,7 @@ func BenchmarkHold(b *testing.B) {
 	token := int64(0)
 	for b.Loop() {
 		token++
-		hooks.Granted(dsync.Grant{Key: "k", Kind: dsync.KindMutex, Token: token, Local: true})
-		hooks.Released(dsync.Release{Key: "k", Kind: dsync.KindMutex, Token: token, Held: time.Millisecond})
+		hooks.Granted(dsync.GrantedInfo{Key: "k", Kind: dsync.KindMutex, Token: token, Local: true})
+		hooks.Released(dsync.ReleasedInfo{Key: "k", Kind: dsync.KindMutex, Token: token, Held: time.Millisecond})
 	}
 }

@@ -14,7 +14,7 @@
 //
 //	leasehold.acquire.duration      histogram        from the call to the grant               kind, source, key
 //	leasehold.grants                counter          holds that began, hand-overs among them  kind, source, key
-//	leasehold.holds                 up-down counter  holds of this process, now               kind, key
+//	leasehold.hold.active           up-down counter  holds of this process, now               kind, key
 //	leasehold.hold.duration         histogram        from the grant to the end                kind, key, error.type
 //	leasehold.hold.losses           counter          holds that were lost                     kind, key, error.type
 //	leasehold.heartbeat.duration    histogram        heartbeats, also failed ones             error.type
@@ -23,7 +23,7 @@
 //	leasehold.session.losses        counter          identities that were lost                error.type
 //	leasehold.store.errors          counter          commands that failed                     operation, error.type
 //	leasehold.clock.jumps           counter          jumps of the store's clock               direction
-//	leasehold.line.length           gauge            who waits, in all processes              key
+//	leasehold.queue.length          gauge            waiters, in all processes                key
 //	leasehold.leader.leading        up-down counter  elections this process leads, now        key
 //	leasehold.leader.terms          counter          terms of this process                    key
 //	leasehold.leader.term.duration  histogram        from the election to the end             key, error.type
@@ -32,13 +32,13 @@
 // leasehold.grant.source (local: handed on within the process; store: granted by the
 // store), leasehold.key, leasehold.store.operation, leasehold.clock.direction (ahead,
 // back) and error.type. Of holds, sessions and terms that is what ended them: expired
-// (no heartbeat got through in time, or a fixed lease was over), session_dead (it was
-// buried), revoked (somebody used Break or ForceLock) or closed (Session.Close came
+// (no heartbeat got through in time, or a fixed lease was over), session_expired (another
+// process found that the session had expired), revoked (somebody used Break or ForceLock) or closed (Session.Close came
 // before its holder was done). What its holder ended has no error.type: a release,
 // but also a leader that resigned or whose context has ended. Of heartbeats and
 // commands it is timeout or the type of the error.
 //
-// leasehold.key is left out but of leasehold.line.length: keys can be many, and each
+// leasehold.key is left out except for leasehold.queue.length: keys can be many, and each
 // value makes time series of its own. [Options].Key lets it in, as it is or cut down
 // to what is worth counting.
 //
@@ -47,17 +47,19 @@
 // hold is lost.
 //
 // The file grafana/leasehold.json is a Grafana dashboard of just these metrics, under
-// the names that Prometheus gives them.
+// the names that Prometheus gives them. The file prometheus/alerts.yml has alert rules
+// for Prometheus.
 //
 // # Spans
 //
-// With [Options].TracerProvider each hold is a trace of its own: a span "lock mutex",
-// or of another kind, from the call to the end of the hold, and within it
-// "acquire mutex", the wait. Their attributes are those above, the key in any case,
-// and leasehold.token, the fencing token. A loss sets the span's status. A term of an
-// election is a span "lead", with leasehold.term, its number. Spans begin and end when
-// the hooks are called, a moment after what they tell of. They have no parent: a
-// session does not use the contexts of those who lock.
+// With [Options].TracerProvider each hold is a span "lock mutex", or of another kind, from
+// the call to the end of the hold, and within it "acquire mutex", the wait. Its parent is
+// the caller's span: the one in the context that was given to LockContext, Do, Acquire or
+// Campaign. The span of a plain Lock, which has no context, is the root of a trace of its
+// own. The attributes are those above, always with the key, and leasehold.fencing_token. A
+// loss sets the span's status. A term of an election is a span "lead", a child of
+// Campaign's caller too, with leasehold.leader.term.number. Spans begin and end when the
+// hooks are called, a moment after what they tell of, and can end after their parent.
 //
 // # Cost
 //

@@ -29,7 +29,7 @@ func everything(t *testing.T) (all []metricdata.Metrics) {
 		defer faulty.Close()
 		r := record(t, dsyncotel.Options{Key: func(key string) string { return key }})
 		s := r.session(faulty)
-		if _, err := r.ObserveLines(s, "k"); err != nil {
+		if _, err := r.ObserveQueues(s, "k"); err != nil {
 			t.Fatal(err)
 		}
 		e, err := leader.New(s, "e", &leader.Options{Hooks: r.LeaderHooks(nil)})

@@ -31,7 +31,7 @@ func Example() {
 
 	// Hooks of one's own go beside them. They are called a moment after what they tell.
 	recorded := make(chan struct{}, 3)
-	locks.Listen(&dsync.Hooks{Released: func(dsync.Release) { recorded <- struct{}{} }})
+	locks.AddHooks(&dsync.Hooks{Released: func(dsync.ReleasedInfo) { recorded <- struct{}{} }})
 
 	for range 3 {
 		err := locks.Mutex("invoices").Do(context.Background(), func(context.Context) error { return nil })

@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncotel "github.com/leasehold-go/leasehold/otel"
 )
 
@@ -48,11 +49,11 @@ func record(t testing.TB, opt dsyncotel.Options) *recorded {
 }
 
 // session returns a session whose hooks are recorded, and that is closed at the end.
-func (r *recorded) session(store dsync.Store) *dsync.Session {
+func (r *recorded) session(store driver.Store) *dsync.Session {
 	return newSession(r.t, store, &dsync.Options{TTL: ttl, Hooks: r.Hooks()})
 }
 
-func newSession(t testing.TB, store dsync.Store, opt *dsync.Options) *dsync.Session {
+func newSession(t testing.TB, store driver.Store, opt *dsync.Options) *dsync.Session {
 	t.Helper()
 	s, err := dsync.New(store, opt)
 	if err != nil {

@@ -23,9 +23,9 @@ func (t *Telemetry) Hooks() *dsync.Hooks {
 	ctx := context.Background()
 	return &dsync.Hooks{
 		Granted:  t.granted,
-		Released: func(r dsync.Release) { t.held(hold{r.Key, r.Token}, r.Kind, r.Held, nil) },
-		Lost: func(l dsync.Loss) {
-			if l.Drained {
+		Released: func(r dsync.ReleasedInfo) { t.held(hold{r.Key, r.Token}, r.Kind, r.Held, nil) },
+		Lost: func(l dsync.LostInfo) {
+			if l.Voluntary {
 				l.Cause = nil
 			}
 			t.held(hold{l.Key, l.Token}, l.Kind, l.Held, l.Cause)
@@ -60,7 +60,7 @@ func (t *Telemetry) leaseLeft(left time.Duration) {
 }
 
 // granted counts a hold that begins.
-func (t *Telemetry) granted(g dsync.Grant) {
+func (t *Telemetry) granted(g dsync.GrantedInfo) {
 	source := sourceAttr.String("store")
 	if g.Local {
 		source = sourceAttr.String("local")
@@ -74,20 +74,20 @@ func (t *Telemetry) granted(g dsync.Grant) {
 }
 
 // trace starts the span of a hold, if there are to be spans, and returns a context
-// that carries it.
-func (t *Telemetry) trace(g dsync.Grant, source attribute.KeyValue) context.Context {
-	ctx := context.Background()
+// that carries it. Its parent is the span of the call that the hold was granted to.
+func (t *Telemetry) trace(g dsync.GrantedInfo, source attribute.KeyValue) context.Context {
 	if t.tracer == nil {
-		return ctx
+		return spanOnly(g.Context)
 	}
 	now, kind := time.Now(), string(g.Kind)
 	asked := trace.WithTimestamp(now.Add(-g.Wait))
 	attrs := trace.WithAttributes(append([]attribute.KeyValue{
 		keyAttr.String(g.Key), kindAttr.String(kind), tokenAttr.Int64(g.Token), source,
 	}, t.opt.Attributes...)...)
-	ctx, _ = t.tracer.Start(ctx, "lock "+kind, asked, attrs)
+	ctx, _ := t.tracer.Start(g.Context, "lock "+kind, asked, attrs)
 	_, wait := t.tracer.Start(ctx, "acquire "+kind, asked, attrs)
 	wait.End(trace.WithTimestamp(now))
+	ctx = spanOnly(ctx)
 	t.spans.begin(hold{g.Key, g.Token}, ctx)
 	return ctx
 }

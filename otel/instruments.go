@@ -19,7 +19,7 @@ type instruments struct {
 	sessionLosses metric.Int64Counter
 	storeErrors   metric.Int64Counter
 	jumps         metric.Int64Counter
-	line          metric.Int64ObservableGauge
+	queue         metric.Int64ObservableGauge
 	leading       metric.Int64UpDownCounter
 	terms         metric.Int64Counter
 	term          metric.Float64Histogram
@@ -55,7 +55,7 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 	i := &instruments{
 		acquire:       histogram("leasehold.acquire.duration", "Time from the call to the grant of a hold.", quick()),
 		grants:        counter("leasehold.grants", "{grant}", "Holds that began, granted by the store or handed on within the process."),
-		holds:         upDown("leasehold.holds", "{hold}", "Holds of this process."),
+		holds:         upDown("leasehold.hold.active", "{hold}", "Holds of this process."),
 		hold:          histogram("leasehold.hold.duration", "Time from the grant of a hold to its end.", slow()),
 		losses:        counter("leasehold.hold.losses", "{hold}", "Holds that ended before their holder ended them."),
 		heartbeat:     histogram("leasehold.heartbeat.duration", "Time that heartbeats took.", quick()),
@@ -71,8 +71,8 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 	i.remaining, err = m.Float64ObservableGauge("leasehold.lease.remaining", seconds,
 		metric.WithDescription("What is left of the session's lease."))
 	errs = append(errs, err)
-	i.line, err = m.Int64ObservableGauge("leasehold.line.length", metric.WithUnit("{claim}"),
-		metric.WithDescription("Claims that wait in line for a key, of all processes."))
+	i.queue, err = m.Int64ObservableGauge("leasehold.queue.length", metric.WithUnit("{claim}"),
+		metric.WithDescription("Claims that wait in the queue for a key, of all processes."))
 	errs = append(errs, err)
 	return i, errors.Join(errs...)
 }

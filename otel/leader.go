@@ -20,10 +20,10 @@ func (t *Telemetry) LeaderHooks(own *leader.Hooks) *leader.Hooks {
 		h = *own
 	}
 	elected, lost := h.Elected, h.Lost
-	h.Elected = func(term leader.Term) {
-		t.elected(term)
+	h.Elected = func(ctx context.Context, term leader.Term) {
+		t.elected(ctx, term)
 		if elected != nil {
-			elected(term)
+			elected(ctx, term)
 		}
 	}
 	h.Lost = func(term leader.Term, cause error) {
@@ -35,13 +35,13 @@ func (t *Telemetry) LeaderHooks(own *leader.Hooks) *leader.Hooks {
 	return &h
 }
 
-func (t *Telemetry) elected(term leader.Term) {
-	ctx := context.Background()
+func (t *Telemetry) elected(ctx context.Context, term leader.Term) {
 	if t.tracer != nil {
 		ctx, _ = t.tracer.Start(ctx, "lead", trace.WithAttributes(append([]attribute.KeyValue{
 			keyAttr.String(term.Election), termAttr.Int64(term.Number), tokenAttr.Int64(term.Token),
 		}, t.opt.Attributes...)...))
 	}
+	ctx = spanOnly(ctx)
 	t.spans.begin(term, ctx)
 	with := t.with(t.key(term.Election)...)
 	t.leading.Add(ctx, 1, with)

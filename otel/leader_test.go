@@ -65,7 +65,7 @@ func TestOwnHooksOfAnElection(t *testing.T) {
 		r := record(t, dsyncotel.Options{Key: func(key string) string { return key }})
 		var elected, lost, looked int
 		own := &leader.Hooks{
-			Elected: func(leader.Term) { elected++; panic("own") },
+			Elected: func(context.Context, leader.Term) { elected++; panic("own") },
 			Lost:    func(leader.Term, error) { lost++ },
 			Cycle:   func(leader.Status) { looked++ },
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/leader"
 	dsyncotel "github.com/leasehold-go/leasehold/otel"
 )
 
@@ -29,7 +30,7 @@ func TestMetricsOfHolds(t *testing.T) {
 			other.Unlock()
 		})
 		synctest.Wait()
-		r.want("leasehold.holds", "leasehold.holds{leasehold.kind=mutex} 1")
+		r.want("leasehold.hold.active", "leasehold.hold.active{leasehold.kind=mutex} 1")
 		time.Sleep(25 * time.Millisecond)
 		mu.Unlock() // within the turn: it is handed on
 		wg.Wait()
@@ -44,8 +45,8 @@ func TestMetricsOfHolds(t *testing.T) {
 			"leasehold.grants{leasehold.grant.source=local,leasehold.kind=mutex} 1",
 			"leasehold.grants{leasehold.grant.source=store,leasehold.kind=rwmutex} 1")
 		r.want("leasehold.hold",
-			"leasehold.holds{leasehold.kind=mutex} 0",
-			"leasehold.holds{leasehold.kind=rwmutex} 1",
+			"leasehold.hold.active{leasehold.kind=mutex} 0",
+			"leasehold.hold.active{leasehold.kind=rwmutex} 1",
 			"leasehold.hold.duration{leasehold.kind=mutex} 2 in 0.075s")
 		rw.RUnlock()
 	})
@@ -66,11 +67,11 @@ func TestMetricsOfLosses(t *testing.T) {
 			f.Heal()
 			mu.Unlock()
 		}},
-		{"session_dead", "mutex", func(s *dsync.Session, _ *dsynctest.Faulty, store *dsynctest.Memory) {
+		{"session_expired", "mutex", func(s *dsync.Session, _ *dsynctest.Faulty, store *dsynctest.Memory) {
 			mu := s.Mutex("k")
 			mu.Lock()
 			store.Skew(ttl + time.Second)
-			store.Bury(background, s.ID())
+			store.Expire(background, s.ID())
 			<-mu.Lost()
 			mu.Unlock()
 		}},
@@ -82,13 +83,15 @@ func TestMetricsOfLosses(t *testing.T) {
 			mu.Unlock()
 		}},
 		{"", "election", func(s *dsync.Session, _ *dsynctest.Faulty, _ *dsynctest.Memory) {
-			h, err := s.Hold(background, "k", dsync.KindElection)
+			e, err := leader.New(s, "k", nil)
+			if err == nil {
+				_, err = e.Campaign(background)
+			}
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			h.Drain(context.Canceled)
-			h.Release(background)
+			e.Resign(background)
 		}},
 	}
 	for _, tt := range tests {
@@ -109,8 +112,8 @@ func TestMetricsOfLosses(t *testing.T) {
 				if got := r.read("leasehold.hold.duration"); !strings.Contains(got, ended) {
 					t.Errorf("%s\nwant: … %s …", got, ended)
 				}
-				r.want("leasehold.holds", "leasehold.holds{leasehold.kind="+tt.kind+"} 0")
-				if tt.cause == "expired" || tt.cause == "session_dead" {
+				r.want("leasehold.hold.active", "leasehold.hold.active{leasehold.kind="+tt.kind+"} 0")
+				if tt.cause == "expired" || tt.cause == "session_expired" {
 					r.want("leasehold.lease.remaining", "leasehold.lease.remaining{} 0")
 				}
 			})
@@ -194,16 +197,16 @@ func TestMetricsOfClockJumps(t *testing.T) {
 	})
 }
 
-// The line is that of all processes.
+// The queue is that of all processes.
 func TestMetricsOfLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		r := record(t, dsyncotel.Options{Attributes: []attribute.KeyValue{attribute.String("shard", "a")}})
 		s := r.session(store)
-		if _, err := r.ObserveLines(s, ""); err == nil {
+		if _, err := r.ObserveQueues(s, ""); err == nil {
 			t.Error("an empty key is taken")
 		}
-		stop, err := r.ObserveLines(s, "busy", "idle")
+		stop, err := r.ObserveQueues(s, "busy", "idle")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -215,23 +218,23 @@ func TestMetricsOfLines(t *testing.T) {
 			wg.Go(func() { other.Mutex("busy").LockContext(ctx) })
 		}
 		synctest.Wait()
-		r.want("leasehold.line",
-			"leasehold.line.length{leasehold.key=busy,shard=a} 3", "leasehold.line.length{leasehold.key=idle,shard=a} 0")
+		r.want("leasehold.queue",
+			"leasehold.queue.length{leasehold.key=busy,shard=a} 3", "leasehold.queue.length{leasehold.key=idle,shard=a} 0")
 		cancel()
 		wg.Wait()
 		time.Sleep(ttl)
-		r.want("leasehold.line",
-			"leasehold.line.length{leasehold.key=busy,shard=a} 0", "leasehold.line.length{leasehold.key=idle,shard=a} 0")
+		r.want("leasehold.queue",
+			"leasehold.queue.length{leasehold.key=busy,shard=a} 0", "leasehold.queue.length{leasehold.key=idle,shard=a} 0")
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		r.want("leasehold.line")
+		r.want("leasehold.queue")
 
-		if _, err := r.ObserveLines(s, "busy"); err != nil {
+		if _, err := r.ObserveQueues(s, "busy"); err != nil {
 			t.Fatal(err)
 		}
 		s.Close(background)
-		r.want("leasehold.line") // and no error
+		r.want("leasehold.queue") // and no error
 	})
 }
 
@@ -255,9 +258,9 @@ func TestKeysAreCutDown(t *testing.T) {
 		r.want("leasehold.grants",
 			"leasehold.grants{leasehold.grant.source=store,leasehold.key=orders,leasehold.kind=mutex,shard=a} 2",
 			"leasehold.grants{leasehold.grant.source=store,leasehold.kind=mutex,shard=a} 1")
-		r.want("leasehold.holds",
-			"leasehold.holds{leasehold.key=orders,leasehold.kind=mutex,shard=a} 0",
-			"leasehold.holds{leasehold.kind=mutex,shard=a} 0")
+		r.want("leasehold.hold.active",
+			"leasehold.hold.active{leasehold.key=orders,leasehold.kind=mutex,shard=a} 0",
+			"leasehold.hold.active{leasehold.kind=mutex,shard=a} 0")
 		r.want("leasehold.session.starts", "leasehold.session.starts{shard=a} 1")
 	})
 }
@@ -268,9 +271,9 @@ func TestOwnHooksBesideTelemetry(t *testing.T) {
 		r := record(t, dsyncotel.Options{})
 		granted := 0
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{Hooks: &dsync.Hooks{
-			Granted: func(dsync.Grant) { granted++; panic("own") },
+			Granted: func(dsync.GrantedInfo) { granted++; panic("own") },
 		}})
-		s.Listen(r.Hooks())
+		s.AddHooks(r.Hooks())
 		turn(s.Mutex("k"))
 		r.want("leasehold.grants", "leasehold.grants{leasehold.grant.source=store,leasehold.kind=mutex} 1")
 		if granted != 1 {

@@ -20,6 +20,13 @@ type open struct {
 	began time.Time
 }
 
+// spanOnly returns a context that carries the span of ctx and nothing else of it. With ctx
+// itself, a hold would keep all values of the request that took it, for as long as it lasts,
+// and its end would be measured in a context that may have ended.
+func spanOnly(ctx context.Context) context.Context {
+	return trace.ContextWithSpan(context.Background(), trace.SpanFromContext(ctx))
+}
+
 func (s *spans) begin(what any, ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -59,7 +59,7 @@ func TestSpansOfHolds(t *testing.T) {
 		time.Sleep(time.Second)
 		first.Unlock()
 		synctest.Wait()
-		wantLasted(t, r.ended("lock mutex", attribute.Int64("leasehold.token", token)), time.Second)
+		wantLasted(t, r.ended("lock mutex", attribute.Int64("leasehold.fencing_token", token)), time.Second)
 		if open := len(r.spans.Started()) - len(r.spans.Ended()); open != 1 {
 			t.Errorf("%d spans are open, want that of the second hold", open)
 		}
@@ -69,9 +69,9 @@ func TestSpansOfHolds(t *testing.T) {
 		if got := set.Encoded(attribute.DefaultEncoder()); set.Len() != 5 {
 			t.Errorf("a span has the attributes %s, want 5", got)
 		}
-		after, _ := set.Value("leasehold.token")
-		lock := r.ended("lock mutex", attribute.Int64("leasehold.token", after.AsInt64()))
-		wait := r.ended("acquire mutex", attribute.Int64("leasehold.token", after.AsInt64()))
+		after, _ := set.Value("leasehold.fencing_token")
+		lock := r.ended("lock mutex", attribute.Int64("leasehold.fencing_token", after.AsInt64()))
+		wait := r.ended("acquire mutex", attribute.Int64("leasehold.fencing_token", after.AsInt64()))
 		wantLasted(t, lock, 3*time.Second)
 		wantLasted(t, wait, time.Second)
 		if wait.Parent().SpanID() != lock.SpanContext().SpanID() || lock.Parent().IsValid() {
@@ -108,7 +108,7 @@ func TestSpansOfTerms(t *testing.T) {
 		term, _ := leader.TermFrom(ctx)
 		time.Sleep(time.Second)
 		e.Resign(background)
-		span := r.ended("lead", attribute.Int64("leasehold.term", term.Number))
+		span := r.ended("lead", attribute.Int64("leasehold.leader.term.number", term.Number))
 		wantLasted(t, span, time.Second)
 		if span.Status().Code != codes.Unset {
 			t.Errorf("the status of a term that was resigned is %v", span.Status())

@@ -72,34 +72,34 @@ func (t *Telemetry) observeLease(_ context.Context, o metric.Observer) error {
 	return nil
 }
 
-// ObserveLines adds the length of the lines for keys, of all processes, as
-// leasehold.line.length. Each key is read from the store, by s, every time that metrics
+// ObserveQueues adds the number of waiters for keys, in all processes, as
+// leasehold.queue.length. Each key is read from the store, by s, every time that metrics
 // are collected, and its attribute leasehold.key is the key itself: it is for a few
 // keys that matter. It ends with stop, or when s is closed.
-func (t *Telemetry) ObserveLines(s *dsync.Session, keys ...string) (stop func() error, err error) {
+func (t *Telemetry) ObserveQueues(s *dsync.Session, keys ...string) (stop func() error, err error) {
 	for _, key := range keys {
 		if err := dsync.CheckKey(key); err != nil {
-			return nil, fmt.Errorf("otel: observe a line: %w", err)
+			return nil, fmt.Errorf("otel: observe a queue: %w", err)
 		}
 	}
 	keys = slices.Clone(keys)
 	r, err := t.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
 		var errs []error
 		for _, key := range keys {
-			st, err := s.Load(ctx, key)
+			st, err := s.Status(ctx, key)
 			switch {
 			case errors.Is(err, dsync.ErrClosed):
 				return nil
 			case err != nil:
-				errs = append(errs, fmt.Errorf("otel: line of %q: %w", key, err))
+				errs = append(errs, fmt.Errorf("otel: queue of %q: %w", key, err))
 			default:
-				o.ObserveInt64(t.line, int64(st.Waiting), t.with(keyAttr.String(key)))
+				o.ObserveInt64(t.queue, int64(st.Waiting), t.with(keyAttr.String(key)))
 			}
 		}
 		return errors.Join(errs...)
-	}, t.line)
+	}, t.queue)
 	if err != nil {
-		return nil, fmt.Errorf("otel: observe lines: %w", err)
+		return nil, fmt.Errorf("otel: observe queues: %w", err)
 	}
 	return r.Unregister, nil
 }

@@ -18,6 +18,7 @@ import (
 
 	dsynccertmagic "github.com/leasehold-go/leasehold/adapters/certmagic"
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 const ttl = 10 * time.Second
@@ -25,7 +26,7 @@ const ttl = 10 * time.Second
 var background = context.Background()
 
 // newLocker returns a Locker on a session that is closed at the end of the test.
-func newLocker(t testing.TB, store dsync.Store) *dsynccertmagic.Locker {
+func newLocker(t testing.TB, store driver.Store) *dsynccertmagic.Locker {
 	t.Helper()
 	s, err := dsync.New(store, &dsync.Options{TTL: ttl})
 	if err != nil {

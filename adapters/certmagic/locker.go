@@ -52,7 +52,7 @@ func NewLocker(s *dsync.Session, opt *Options) (*Locker, error) {
 	return l, nil
 }
 
-// Lock locks name, and waits in line while another has it, until ctx ends. Errors are
+// Lock locks name, and waits in the queue while another has it, until ctx ends. Errors are
 // those of dsync.Mutex.LockContext, and dsync.ErrKey.
 func (l *Locker) Lock(ctx context.Context, name string) error {
 	return l.lock(name, func(mu *dsync.Mutex) error { return mu.LockContext(ctx) })

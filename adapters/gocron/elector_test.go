@@ -12,6 +12,7 @@ import (
 
 	dsyncgocron "github.com/leasehold-go/leasehold/adapters/gocron"
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/leader"
 )
@@ -25,7 +26,7 @@ type process struct {
 }
 
 // elect starts process i, whose job takes no time.
-func elect(t *testing.T, store dsync.Store, r *runs, i int) *process {
+func elect(t *testing.T, store driver.Store, r *runs, i int) *process {
 	t.Helper()
 	p := &process{store: dsynctest.NewFaulty(store, nil)}
 	t.Cleanup(p.store.Close)

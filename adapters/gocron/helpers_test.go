@@ -9,6 +9,7 @@ import (
 	"github.com/go-co-op/gocron/v2"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 const ttl = 10 * time.Second
@@ -16,7 +17,7 @@ const ttl = 10 * time.Second
 var background = context.Background()
 
 // newSession returns a session that is closed at the end of the test.
-func newSession(t testing.TB, store dsync.Store) *dsync.Session {
+func newSession(t testing.TB, store driver.Store) *dsync.Session {
 	t.Helper()
 	s, err := dsync.New(store, &dsync.Options{TTL: ttl})
 	if err != nil {

@@ -22,6 +22,8 @@ type job struct {
 	Database string
 	Key      string
 	TTL, For time.Duration
+
+	Crowd crowdJob // of "wait"
 }
 
 // A child is a process of this program with a job. It tells lines, and ends with this

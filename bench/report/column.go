@@ -6,6 +6,7 @@ type column int
 const (
 	one column = iota // this library, on one member or on MONGODB_URI
 	three
+	mongoLock // github.com/square/mongo-lock, on the same server as one
 	etcd
 	postgres
 	redis
@@ -13,5 +14,5 @@ const (
 )
 
 func (c column) String() string {
-	return [columns]string{"one member", "three members", "etcd", "PostgreSQL", "Redis"}[c]
+	return [columns]string{"one member", "three members", "mongo-lock", "etcd", "PostgreSQL", "Redis"}[c]
 }

@@ -26,9 +26,21 @@ func (u units) of(c column) measure.Sample {
 	return u[one]
 }
 
+// A statistic is one figure of a sample.
+type statistic func(measure.Sample) time.Duration
+
+func median(s measure.Sample) time.Duration { return s.Median() }
+func p99(s measure.Sample) time.Duration    { return s.Percentile(99) }
+
 // compare interleaves all ops, notes the units' samples, and returns the row with the
 // ratios of the medians.
 func (r *report) compare(ctx context.Context, line row, n int, u units, cs ...contender) (row, error) {
+	took, err := interleave(ctx, n, u, cs...)
+	return line.compared(median, took, u), err
+}
+
+// interleave runs all ops in turn, notes the units' samples, and returns the contenders'.
+func interleave(ctx context.Context, n int, u units, cs ...contender) (map[column]measure.Sample, error) {
 	var ops []measure.Op
 	for _, c := range cs {
 		ops = append(ops, c.op)
@@ -38,7 +50,7 @@ func (r *report) compare(ctx context.Context, line row, n int, u units, cs ...co
 	}
 	samples, err := measure.Interleave(ctx, n, ops...)
 	if err != nil {
-		return line, err
+		return nil, err
 	}
 	took := make(map[column]measure.Sample)
 	for _, c := range cs {
@@ -47,17 +59,22 @@ func (r *report) compare(ctx context.Context, line row, n int, u units, cs ...co
 			u[c.column], samples = samples[0], samples[1:]
 		}
 	}
-	for c, s := range took {
-		line = line.put(c, ratio(s.Median(), u.of(c).Median()), milliseconds(s.Median())+by(u[c]))
-	}
-	return line, nil
+	return took, nil
 }
 
-func by(unit measure.Sample) string {
+// compared returns the row with a statistic of the samples, by the same of their units.
+func (r row) compared(stat statistic, took map[column]measure.Sample, u units) row {
+	for c, s := range took {
+		r = r.put(c, ratio(stat(s), stat(u.of(c))), milliseconds(stat(s))+by(stat, u[c]))
+	}
+	return r
+}
+
+func by(stat statistic, unit measure.Sample) string {
 	if unit == nil {
 		return ""
 	}
-	return " / " + milliseconds(unit.Median())
+	return " / " + milliseconds(stat(unit))
 }
 
 func ratio(a, b time.Duration) string {

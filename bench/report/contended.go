@@ -17,7 +17,7 @@ func (r *report) contended(ctx context.Context) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	granted, err := r.contest(ctx, row{name: name + ", with `Turn: -1`", unit: unit, can: []column{one, three}},
+	granted, err := r.contest(ctx, row{name: name + ", with `HandOffTime: -1`", unit: unit, can: []column{one, three}},
 		unhanded, processes, goroutines)
 	return []row{handedOn, granted}, err
 }
@@ -51,7 +51,7 @@ func (r *report) contest(ctx context.Context, line row, system func(*measure.Tar
 		if write := u.of(p.column).Median(); write > 0 {
 			inTime = fmt.Sprintf("%.2f", c.Rate()*write.Seconds())
 		}
-		line = line.put(p.column, fmt.Sprintf("%s (%.2f)", inTime, c.Share), fmt.Sprintf("%.0f/s%s", c.Rate(), by(u[p.column])))
+		line = line.put(p.column, fmt.Sprintf("%s (%.2f)", inTime, c.Share), fmt.Sprintf("%.0f/s%s", c.Rate(), by(median, u[p.column])))
 	}
 	return line, nil
 }

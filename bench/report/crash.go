@@ -91,7 +91,7 @@ func (r *report) killed(ctx context.Context, c column, round int) (late time.Dur
 	if len(members) != 1 {
 		return 0, fmt.Errorf("%d sessions are %s", len(members), id)
 	}
-	return granted.Sub(members[0].At.Add(members[0].TTL)), mu.UnlockContext(ctx)
+	return granted.Sub(members[0].LastHeartbeat.Add(members[0].TTL)), mu.UnlockContext(ctx)
 }
 
 // killedEtcd is killed on etcd, by the client's clock when it learnt of the renewal.

@@ -11,7 +11,7 @@ import (
 // crowd is what a release costs where many sessions wait for the key, without their
 // heartbeats and polls: see [measure.Crowd].
 func (r *report) crowd(ctx context.Context) ([]row, error) {
-	name := fmt.Sprintf("A release with %d sessions in line", r.effort.crowd-1)
+	name := fmt.Sprintf("A release with %d sessions in the queue", r.effort.crowd-1)
 	if !r.lab.here[one] {
 		return []row{{name: name}}, nil
 	}
@@ -29,7 +29,7 @@ func (r *report) crowd(ctx context.Context) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	commands, events := t.Commands(), t.Events()
+	commands, notices := t.Commands(), t.Notices()
 	var took measure.Sample
 	for range r.effort.releases {
 		d, err := crowd.Release(ctx)
@@ -39,7 +39,7 @@ func (r *report) crowd(ctx context.Context) ([]row, error) {
 		took = append(took, d)
 	}
 	time.Sleep(time.Second) // who was woken for nothing
-	commands, events = t.Commands()-commands, t.Events()-events
+	commands, notices = t.Commands()-commands, t.Notices()-notices
 	log, err := logged()
 	if err != nil {
 		return nil, err
@@ -51,6 +51,6 @@ func (r *report) crowd(ctx context.Context) ([]row, error) {
 	return []row{
 		per("commands of all sessions", commands),
 		per("writes", log.Entries),
-		per("events pushed", events),
+		per("notices pushed", notices),
 	}, nil
 }

@@ -1,7 +1,7 @@
-// Command report measures what the README states, all in one run, and prints it as
-// Markdown: a table of ratios and counts, and one of the medians behind them.
+// Command report measures what bench/README.md states, all in one run, and prints it as
+// Markdown: a table of ratios and counts, and one of the figures behind them.
 //
-//	go run ./bench/report -readme README.md
+//	go run ./bench/report -readme bench/README.md
 //
 // It takes the server at MONGODB_URI, or starts what it finds of mongod, etcd,
 // PostgreSQL and Redis, on loopback, in temporary directories, and ends them. What is

@@ -15,9 +15,14 @@ type effort struct {
 	inMemory                 int
 	clients                  []int
 	clientsFor               time.Duration
-	keys                     int
-	streams                  []int
-	streamsFor               time.Duration
+	keys, newKeys            int
+	pipelines                int   // how often each is sent
+	price                    []int // processes that wait
+	priceAll                 int   // from how many on every number of collections is measured
+	priceFor                 time.Duration
+	pricePolled              time.Duration // with the most processes: a waiter polls every 30 s
+	fleet                    []int
+	fleetPlaces              int
 }
 
 var full = effort{
@@ -29,8 +34,9 @@ var full = effort{
 	crowd: 1000, releases: 50,
 	inMemory: 10_000,
 	clients:  []int{1, 4, 16, 64}, clientsFor: 3 * time.Second,
-	keys:    100_000,
-	streams: []int{1, 32, 256}, streamsFor: 12 * time.Second,
+	keys: 100_000, newKeys: 5000, pipelines: 1500,
+	price: []int{0, 1, 32, 256, 1000}, priceAll: 1000, priceFor: 8 * time.Second, pricePolled: 40 * time.Second,
+	fleet: []int{1000, 3000}, fleetPlaces: 64,
 }
 
 var few = effort{
@@ -42,6 +48,7 @@ var few = effort{
 	crowd: 20, releases: 5,
 	inMemory: 500,
 	clients:  []int{1, 4}, clientsFor: 300 * time.Millisecond,
-	keys:    1000,
-	streams: []int{1, 8}, streamsFor: time.Second,
+	keys: 1000, newKeys: 100, pipelines: 10,
+	price: []int{0, 4}, priceAll: 4, priceFor: time.Second, pricePolled: 2 * time.Second,
+	fleet: []int{20}, fleetPlaces: 4,
 }

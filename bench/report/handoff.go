@@ -2,66 +2,79 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+
+	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// handOff is from the call of Unlock to the next of n processes having the key, by a
-// raw write and its event, and by one in a collection that as many clients watch: each
-// event passes every stream's filter, whoever it is for.
+// handOff is from the call of Unlock to the next of n processes having the key, by a raw
+// write and the notice that follows it; and the same beside an application that writes.
 func (r *report) handOff(ctx context.Context) ([]row, error) {
 	var rows []row
 	for _, n := range r.effort.rings {
-		lines, err := r.rings(ctx, n)
-		rows = append(rows, lines...)
-		if err != nil {
-			return rows, err
+		idle := row{name: fmt.Sprintf("Hand-off between %d processes", n), unit: "a raw write and its notice"}
+		busy := row{name: fmt.Sprintf("%s, beside %d writes a second", idle.name, priceWrites), unit: idle.unit, can: []column{one, three}}
+		for _, line := range []row{idle, busy} {
+			line, err := r.rings(ctx, line, mutexes, n, r.effort.handOffs)
+			rows = append(rows, line)
+			if err != nil {
+				return rows, err
+			}
 		}
 	}
 	return rows, nil
 }
 
-func (r *report) rings(ctx context.Context, n int) ([]row, error) {
-	line := row{name: fmt.Sprintf("Hand-off between %d processes", n), unit: "a raw write and its event"}
-	crowded := row{name: line.name, unit: fmt.Sprintf("the same where %d clients watch", n), can: []column{one, three}}
-	ps, end, err := r.players(ctx, mutexes, everywhere...)
+// rings is a hand-off between n processes of what system has, on all columns; if the row
+// says which ones can, with an application beside that writes to each of those.
+func (r *report) rings(ctx context.Context, line row, system func(*measure.Target) measure.System, n, times int) (row, error) {
+	can, busy := line.can, line.can != nil
+	if !busy {
+		can = everywhere
+	}
+	ps, end, err := r.players(ctx, system, can...)
 	if err != nil {
-		return nil, err
+		return line, err
 	}
 	defer end()
 	u := units{}
-	var cs, watched []contender
+	var cs []contender
 	for _, p := range ps {
 		if p.column == redis { // asks all the time: not beside the others
-			if line, err = r.compare(ctx, line, r.effort.handOffs, u, cs...); err != nil {
-				return nil, err
+			if line, err = r.compare(ctx, line, times, u, cs...); err != nil {
+				return line, err
 			}
 			cs = nil
 		}
 		ring, err := p.ring(ctx, fmt.Sprintf("ring of %d", n), n)
 		if err != nil {
-			return nil, err
+			return line, err
 		}
 		defer ring.Close()
 		c := contender{column: p.column, op: ring.HandOff}
 		if p.raw != nil {
 			if err := p.raw.Read(ctx, p.target); err != nil {
-				return nil, fmt.Errorf("%v: %w", p.column, err)
+				return line, fmt.Errorf("%v: %w", p.column, err)
 			}
-			c.unit = p.raw.WriteAndEvent
-			watched = append(watched, c)
+			c.unit = p.raw.WriteAndNotice
+		}
+		if busy {
+			app, err := measure.NewApplication(ctx, p.target, priceWrites)
+			if err != nil {
+				return line, fmt.Errorf("%v: %w", p.column, err)
+			}
+			// One column after the other: an application on each is too much for a small machine.
+			line, err = r.compare(ctx, line, times, u, c)
+			if err = errors.Join(err, app.Close()); err != nil {
+				return line, fmt.Errorf("%v: %w", p.column, err)
+			}
+			continue
 		}
 		cs = append(cs, c)
 	}
-	if line, err = r.compare(ctx, line, r.effort.handOffs, u, cs...); err != nil {
-		return nil, err
+	if len(cs) == 0 {
+		return line, nil
 	}
-	for _, p := range ps {
-		if p.raw != nil {
-			if err := p.raw.Watch(ctx, p.target, n-1); err != nil {
-				return []row{line}, fmt.Errorf("%v: %w", p.column, err)
-			}
-		}
-	}
-	crowded, err = r.compare(ctx, crowded, r.effort.handOffs, units{}, watched...)
-	return []row{line, crowded}, err
+	return r.compare(ctx, line, times, u, cs...)
 }

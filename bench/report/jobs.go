@@ -18,6 +18,7 @@ var jobs = map[string]func(j job, told <-chan struct{}) error{
 	"hold etcd": holdEtcd,
 	"turns":     turns,
 	"writes":    writes,
+	"wait":      wait,
 }
 
 // hold locks, says its session's id, and holds.

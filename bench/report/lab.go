@@ -55,6 +55,7 @@ func findLab(ctx context.Context) *lab {
 			l.askVersion(ctx, c)
 		}
 	}
+	l.found(mongoLock, "square/mongo-lock, "+l.head(one), l.tryMongoLock(ctx))
 	if e, err := servers.StartEtcd(ctx); l.found(etcd, "", err) {
 		l.about[etcd], l.etcd = "etcd "+e.Version, &peer.Etcd{Addr: e.Addr}
 		l.stops = append(l.stops, e.Stop)
@@ -97,6 +98,25 @@ func (l *lab) askVersion(ctx context.Context, c column) {
 	}
 	err = t.DB.RunCommand(ctx, bson.D{{Key: "buildInfo", Value: 1}}).Decode(&info)
 	l.found(c, fmt.Sprintf("MongoDB %s, %s", info.Version, l.head(c)), err)
+}
+
+// tryMongoLock returns why mongo-lock can't be measured on the server of one. It recognizes a
+// held key by MongoDB's duplicate key error; FerretDB 2.7 answers with another one.
+func (l *lab) tryMongoLock(ctx context.Context) error {
+	if !l.here[one] {
+		return fmt.Errorf("%w: no server for it", servers.ErrNotHere)
+	}
+	t, err := l.target(one)
+	if err != nil {
+		return err
+	}
+	defer t.Close(context.WithoutCancel(ctx))
+	return measure.Excludes(ctx, l.mongoLock(t))
+}
+
+// mongoLock returns mongo-lock in a database of the server of one.
+func (l *lab) mongoLock(t *measure.Target) *peer.MongoLock {
+	return &peer.MongoLock{URI: l.uris[one], Database: t.DB.Name()}
 }
 
 // head is what stands above the column.

@@ -3,35 +3,107 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// lockUnlock is an uncontended Lock and Unlock, by two raw writes.
+// lockUnlock is a Lock and Unlock where nobody waits, by two raw writes: the medians, and
+// the 99th percentiles of the same samples.
 func (r *report) lockUnlock(ctx context.Context) ([]row, error) {
-	ps, end, err := r.players(ctx, mutexes, everywhere...)
+	var rows []row
+	for _, part := range []struct {
+		name   string
+		system func(*measure.Target) measure.System
+		op     func(context.Context, opener) (measure.Op, error)
+		can    []column
+	}{
+		{"Lock and Unlock, uncontended", mutexes, sameKey, append([]column{mongoLock}, everywhere...)},
+		{"Lock and Unlock, uncontended, with `AsyncUnlock`", unawaited, sameKeyPaused, []column{one, three}},
+		{"Lock and Unlock of a key without a record", mutexes, newKeys, []column{one, three, mongoLock}},
+		{"Lock and Unlock of a key that another process used last", mutexes, usedKeys, []column{one, three, mongoLock}},
+	} {
+		line := row{name: part.name, unit: "two raw writes", can: part.can}
+		tail := row{name: part.name + ": p99", unit: "p99 of two raw writes", can: part.can}
+		u := units{}
+		took, err := r.uncontended(ctx, u, part.system, part.op, part.can)
+		if err != nil {
+			return rows, err
+		}
+		rows = append(rows, line.compared(median, took, u), tail.compared(p99, took, u))
+	}
+	return rows, nil
+}
+
+// An opener opens a process that ends with its row.
+type opener func() (measure.Process, error)
+
+// uncontended samples what op makes of the processes that it opens, and two raw writes.
+func (r *report) uncontended(ctx context.Context, u units, system func(*measure.Target) measure.System,
+	op func(context.Context, opener) (measure.Op, error), can []column) (map[column]measure.Sample, error) {
+	ps, end, err := r.players(ctx, system, can...)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
+	var opened []measure.Process
+	defer func() {
+		for _, p := range opened {
+			p.Close()
+		}
+	}()
 	var cs []contender
 	for _, p := range ps {
-		process, err := p.system.Open(ctx)
+		if err := measure.Excludes(ctx, p.system); err != nil {
+			return nil, fmt.Errorf("%v: %w", p.column, err)
+		}
+		c := contender{column: p.column}
+		c.op, err = op(ctx, func() (measure.Process, error) {
+			process, err := p.system.Open(ctx)
+			if err == nil {
+				opened = append(opened, process)
+			}
+			return process, err
+		})
 		if err != nil {
 			return nil, fmt.Errorf("%v: %w", p.column, err)
 		}
-		defer process.Close()
-		l, err := process.Locker(ctx, "uncontended")
-		if err != nil {
-			return nil, fmt.Errorf("%v: %w", p.column, err)
-		}
-		c := contender{column: p.column, op: measure.LockUnlock(l)}
 		if p.raw != nil {
 			c.unit = measure.Twice(p.raw.Write)
 		}
 		cs = append(cs, c)
 	}
-	line := row{name: "Lock and Unlock, uncontended", unit: "two raw writes"}
-	line, err = r.compare(ctx, line, r.effort.turns, units{}, cs...)
-	return []row{line}, err
+	return interleave(ctx, r.effort.turns, u, cs...)
+}
+
+func sameKey(ctx context.Context, open opener) (measure.Op, error) {
+	p, err := open()
+	if err != nil {
+		return nil, err
+	}
+	l, err := p.Locker(ctx, "uncontended")
+	if err != nil {
+		return nil, err
+	}
+	return measure.LockUnlock(l), nil
+}
+
+// sameKeyPaused pauses until the release is over that goes on in the background.
+func sameKeyPaused(ctx context.Context, open opener) (measure.Op, error) {
+	op, err := sameKey(ctx, open)
+	return measure.Paused(op, 20*time.Millisecond), err
+}
+
+func newKeys(_ context.Context, open opener) (measure.Op, error) {
+	p, err := open()
+	return measure.LockUnlockEach(p, "new"), err
+}
+
+func usedKeys(_ context.Context, open opener) (measure.Op, error) {
+	p, err := open()
+	if err != nil {
+		return nil, err
+	}
+	other, err := open()
+	return measure.LockUnlockAfter(other, p, "used"), err
 }

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
 )
 
 func main() {
+	slog.SetLogLoggerLevel(slog.LevelError) // crashes make sessions warn
 	childMain()
 	quick := flag.Bool("quick", false, "few repetitions: whether it works, not what comes out")
 	out := flag.String("o", "", "write the report to this file as well")

@@ -13,7 +13,7 @@ import (
 func (r *report) markdown() string {
 	var b strings.Builder
 	b.WriteString(r.ratios())
-	b.WriteString("\nThe medians behind them, each by that of its unit:\n\n")
+	b.WriteString("\nThe figures behind them, each by that of its unit:\n\n")
 	r.table(&b, func(c cell) string { return c.raw })
 	fmt.Fprintf(&b, "\nIt took %v.\n", r.took.Round(time.Second))
 	return b.String()
@@ -30,8 +30,10 @@ func (r *report) ratios() string {
 }
 
 const note = `A raw write is one majority ` + "`update {$inc}`" + ` of one document by RunCommand of the same
-driver; figures are ratios of medians of times that were taken in turn, in one loop,
-those of peers by the unit of the first column. Not alike: etcd syncs every write; Redis
+driver; figures are ratios of medians (p99: of 99th percentiles) of times that were taken in turn,
+in one loop, those of peers by the unit of the first column. Not alike: mongo-lock's locks
+(square/mongo-lock on the server of the first column, with its indexes and majority writes)
+have no lease, which is its default, and no token; etcd syncs every write; Redis
 syncs its log once a second, and its library (redislock) asks again every 100 ms, as in
 its example; PostgreSQL's advisory locks are in memory only and have neither a lease
 nor a token. "Processes" of hand-offs and contention are sessions with clients of their own

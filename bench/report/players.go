@@ -66,6 +66,11 @@ func (r *report) players(ctx context.Context, system func(*measure.Target) measu
 			if p.raw, err = measure.NewRaw(p.target, "raw"); err != nil {
 				return nil, nil, err
 			}
+		case mongoLock:
+			if p.target, err = r.lab.target(one); err != nil {
+				return nil, nil, err
+			}
+			p.system = r.lab.mongoLock(p.target)
 		case etcd:
 			p.system = r.lab.etcd
 		case postgres:
@@ -81,7 +86,11 @@ func (r *report) players(ctx context.Context, system func(*measure.Target) measu
 func mutexes(t *measure.Target) measure.System { return &measure.Mutexes{Target: t} }
 
 func unhanded(t *measure.Target) measure.System {
-	return &measure.Mutexes{Target: t, Options: dsync.Options{Turn: -1}}
+	return &measure.Mutexes{Target: t, Options: dsync.Options{HandOffTime: -1}}
+}
+
+func unawaited(t *measure.Target) measure.System {
+	return &measure.Mutexes{Target: t, Options: dsync.Options{AsyncUnlock: true}}
 }
 
 func elections(t *measure.Target) measure.System { return &measure.Elections{Target: t} }

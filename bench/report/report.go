@@ -42,8 +42,11 @@ var (
 		{"release with many waiters", []column{one}, (*report).crowd},
 		{"client processes", []column{one}, (*report).clients},
 		{"keys", []column{one}, (*report).keys},
+		{"new keys", []column{one, mongoLock}, (*report).newKeys},
+		{"pipelines", []column{one}, (*report).pipelines},
 		{"sweep", []column{one}, (*report).sweep},
-		{"change streams", []column{one}, (*report).streams},
+		{"price", []column{one}, (*report).price},
+		{"fleet", []column{one}, (*report).fleet},
 	}
 )
 

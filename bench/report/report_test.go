@@ -6,7 +6,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/leasehold-go/leasehold/bench/internal/measure"
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
@@ -94,7 +96,7 @@ func TestReplaceTable(t *testing.T) {
 
 // The README has the place that -readme fills.
 func TestREADMEHasThePlace(t *testing.T) {
-	text, err := os.ReadFile("../../README.md")
+	text, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,5 +112,30 @@ func TestFill(t *testing.T) {
 	want := [columns]cell{one: {"1.00", "2 ms"}, etcd: {"not here", "not here"}}
 	if got.cells != want {
 		t.Errorf("got %v, want %v", got.cells, want)
+	}
+}
+
+// A statistic of a sample is divided by the same statistic of its unit, a peer's by that of
+// one member.
+func TestCompared(t *testing.T) {
+	sample := func(usual, rare time.Duration) (s measure.Sample) {
+		for range 98 {
+			s = append(s, usual)
+		}
+		return append(s, rare, rare)
+	}
+	const ms = time.Millisecond
+	u := units{one: sample(2*ms, 20*ms), three: sample(4*ms, 10*ms)}
+	took := map[column]measure.Sample{one: sample(3*ms, 30*ms), three: sample(4*ms, 40*ms), etcd: sample(1*ms, 40*ms)}
+	for _, tt := range []struct {
+		stat statistic
+		want [columns]cell
+	}{
+		{median, [columns]cell{one: {"1.50", "3 ms / 2 ms"}, three: {"1.00", "4 ms / 4 ms"}, etcd: {"0.50", "1 ms"}}},
+		{p99, [columns]cell{one: {"1.50", "30 ms / 20 ms"}, three: {"4.00", "40 ms / 10 ms"}, etcd: {"2.00", "40 ms"}}},
+	} {
+		if got := (row{}).compared(tt.stat, took, u).cells; got != tt.want {
+			t.Errorf("got %v, want %v", got, tt.want)
+		}
 	}
 }

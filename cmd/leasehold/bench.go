@@ -4,39 +4,44 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/leasehold-go/leasehold/clockcheck"
 	"github.com/leasehold-go/leasehold/dsync"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/statusjson"
 	"github.com/spf13/cobra"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// oneLimit is how long one of what is measured may take before there is no more to say.
-const oneLimit = time.Minute
+// measureTimeout bounds each single measurement.
+const measureTimeout = time.Minute
 
-// A benchJSON is what was measured, for programs: see bench's help.
+// A benchJSON is one measure for programs: see bench's help.
 type benchJSON struct {
-	Measure string  `json:"measure"`
-	Count   int     `json:"count"`
-	P50     float64 `json:"p50_ms"`
-	P99     float64 `json:"p99_ms"`
-	Slowest float64 `json:"slowest_ms"`
+	Measure string                  `json:"measure"`
+	Count   int                     `json:"count"`
+	P50     statusjson.Milliseconds `json:"p50_ms"`
+	P99     statusjson.Milliseconds `json:"p99_ms"`
+	Slowest statusjson.Milliseconds `json:"slowest_ms"`
 }
 
 // A verdictJSON is the last line of a bench for programs.
 type verdictJSON struct {
-	Good     bool    `json:"good"`
-	Pushed   bool    `json:"pushed"`
-	TTL      float64 `json:"ttl_ms"`
-	Least    float64 `json:"least_ttl_ms"`
-	Survives float64 `json:"failover_ttl_ms"`
-	Spread   float64 `json:"spread_ms"`
-	Verdict  string  `json:"verdict"`
+	Good     bool                    `json:"good"`
+	Notified bool                    `json:"notified"`
+	TTL      statusjson.Milliseconds `json:"ttl_ms"`
+	Least    statusjson.Milliseconds `json:"least_ttl_ms"`
+	Survives statusjson.Milliseconds `json:"failover_ttl_ms"`
+	Spread   statusjson.Milliseconds `json:"spread_ms"`
+	Verdict  string                  `json:"verdict"`
 }
 
 // newBench returns the command bench.
@@ -46,20 +51,23 @@ func newBench(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure whether a server is good enough",
-		Long: `Measure how long a majority write takes, a Lock with its Unlock, and a hand-over:
-from one session's Unlock until another, which stood in line, has the lock. Say which
-TTL that carries: --ttl, or another. An attempt to send a heartbeat may take a sixth of
-the TTL, and must have twice the time that the slowest write took here; the margin, a
-tenth of the TTL up to 500ms, must exceed what the servers' clocks are apart.
+		Long: `Measure how long a majority write takes, a Lock with its Unlock, and a hand-off:
+from one session's Unlock until another session, which waited, has the lock. Then say
+whether the server can carry --ttl, and what the shortest TTL is: an attempt to send a
+heartbeat may take a sixth of the TTL, and needs twice the time of the slowest write
+here; the margin, a tenth of the TTL up to 500ms, must exceed the differences between
+the servers' clocks.
 
-All is done in a collection of its own, --collection with _bench_ and an id behind it,
-which is dropped at the end. That takes the right to create and drop it (readWrite on
-the database has it). How it is when the server is busy only a bench at that time tells.
+bench works in a collection of its own, named like --collection with _bench_ and an id
+appended, and drops it at the end together with the collection of its notices. This
+takes the right to create and drop them (readWrite on the database has it). The result
+holds for the load at the time: run it when the server is busy, too.
 
-It exits with 0 if the TTL can be carried, and with 118 if not. With --json each line is
-an object with measure, count, p50_ms, p99_ms and slowest_ms; the last has good, pushed
-(grants are, else waiters poll), ttl_ms, least_ttl_ms, failover_ttl_ms (the least with
-which locks survive a fail-over; 0: there is none), spread_ms and verdict.`,
+It exits with 0 if the server can carry the TTL, and with 118 if not. With --json each
+line is an object with measure, count, p50_ms, p99_ms and slowest_ms; the last has good,
+notified (waiters are notified; if not, they poll), ttl_ms, least_ttl_ms,
+failover_ttl_ms (the shortest TTL with which locks survive a fail-over; 0: there is
+none), spread_ms and verdict.`,
 		Example: `  leasehold bench
   leasehold bench --ttl 5s --count 1000`,
 		Args: arguments(0, 0, "flags"),
@@ -73,16 +81,16 @@ which locks survive a fail-over; 0: there is none), spread_ms and verdict.`,
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, an object per measure and line")
-	c.Flags().IntVar(&count, "count", 200, "how many writes, and Locks with Unlock; a tenth as many hand-overs")
+	c.Flags().IntVar(&count, "count", 200, "the number of writes, and of Locks with Unlock; a tenth as many hand-offs")
 	return c
 }
 
 func (a *app) bench(ctx context.Context, count int, asJSON bool) error {
-	opt := dsync.Options{TTL: a.target.ttl, Name: a.target.name, App: "leasehold bench", Turn: -1}
+	opt := dsync.Options{TTL: a.target.ttl, Name: a.target.name, App: "leasehold bench", HandOffTime: -1, Logger: slog.New(slog.DiscardHandler)}
 	if err := checkOptions(opt); err != nil {
 		return err
 	}
-	return a.ask(ctx, func(t target, db *mongo.Database) error { return a.benchOn(ctx, t, db, opt, count, asJSON) })
+	return a.withDatabase(ctx, func(t target, db *mongo.Database) error { return a.benchOn(ctx, t, db, opt, count, asJSON) })
 }
 
 func (a *app) benchOn(ctx context.Context, t target, db *mongo.Database, opt dsync.Options, count int, asJSON bool) (err error) {
@@ -93,7 +101,7 @@ func (a *app) benchOn(ctx context.Context, t target, db *mongo.Database, opt dsy
 		SetName string `bson:"setName"`
 	}
 	if err := db.RunCommand(first, bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
-		return t.unreached(err) // nothing is made, and nothing to be dropped
+		return t.unreached(err) // nothing was created that would have to be dropped
 	}
 	var sessions [2]*dsync.Session
 	defer func() {
@@ -103,7 +111,7 @@ func (a *app) benchOn(ctx context.Context, t target, db *mongo.Database, opt dsy
 			}
 		}
 		if sessions[0] == nil {
-			drop(ctx, scratch) // in case there is anything; that Open has failed is said already
+			drop(ctx, scratch) // in case there is anything; the error to report is that of Open
 			return
 		}
 		err = failed(errors.Join(err, drop(ctx, scratch)))
@@ -115,10 +123,6 @@ func (a *app) benchOn(ctx context.Context, t target, db *mongo.Database, opt dsy
 		}
 	}
 	b := bench{scratch: scratch, a: sessions[0], b: sessions[1]}
-	pushed, err := b.pushed(first)
-	if err != nil {
-		return t.unreached(err)
-	}
 	slowest, err := b.run(ctx, a, count, asJSON)
 	if err != nil {
 		return t.unreached(err)
@@ -128,20 +132,20 @@ func (a *app) benchOn(ctx context.Context, t target, db *mongo.Database, opt dsy
 		return t.unreached(err)
 	}
 	v := verdict{ttl: a.target.ttl, write: slowest, spread: r.Spread + r.SpreadBound, set: hello.SetName != ""}
-	return a.printVerdict(v, pushed, asJSON)
+	return a.printVerdict(v, (*engine.Session)(b.a).Local().Listening, asJSON)
 }
 
-func (a *app) printVerdict(v verdict, pushed, asJSON bool) error {
+func (a *app) printVerdict(v verdict, notified, asJSON bool) error {
 	if asJSON {
-		err := printJSON(a.stdout, verdictJSON{v.good(), pushed, milliseconds(v.ttl), milliseconds(v.least()),
-			milliseconds(v.survives()), milliseconds(v.spread), v.String()})
+		err := printJSON(a.stdout, verdictJSON{v.good(), notified, statusjson.Milliseconds(v.ttl), statusjson.Milliseconds(v.least()),
+			statusjson.Milliseconds(v.survives()), statusjson.Milliseconds(v.spread), v.String()})
 		if err != nil {
 			return err
 		}
 	} else {
-		how := "grants are pushed"
-		if !pushed {
-			how = "there is no change stream: who waits polls every 250ms"
+		how := "waiters are notified"
+		if !notified {
+			how = "the server can't notify: waiters poll every 250ms"
 		}
 		if _, err := fmt.Fprintf(a.stdout, "\n%s; %s\n", v, how); err != nil {
 			return err
@@ -153,12 +157,18 @@ func (a *app) printVerdict(v verdict, pushed, asJSON bool) error {
 	return nil
 }
 
-// drop drops the collection that a bench has made, if it has.
+// drop drops the collections that a bench has created: c, and those whose names begin
+// with c's.
 func drop(ctx context.Context, c *mongo.Collection) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	if err := c.Drop(ctx); err != nil {
-		return fmt.Errorf("the collection %s could not be dropped; please do: %w", c.Name(), err)
+	names, err := c.Database().ListCollectionNames(ctx, bson.D{{Key: "name", Value: bson.D{
+		{Key: "$gte", Value: c.Name()}, {Key: "$lt", Value: c.Name() + "/"}}}}) // '/' comes after '.'
+	for _, name := range names {
+		err = errors.Join(err, c.Database().Collection(name).Drop(ctx))
+	}
+	if err != nil {
+		return fmt.Errorf("the collections that begin with %s could not all be dropped; drop them by hand: %w", c.Name(), err)
 	}
 	return nil
 }
@@ -187,23 +197,23 @@ func (b *bench) run(ctx context.Context, a *app, count int, asJSON bool) (write 
 			}
 			return time.Since(begin), err
 		}},
-		{"hand-over", max(1, count/10), func(ctx context.Context) (time.Duration, error) {
+		{"hand-off", max(1, count/10), func(ctx context.Context) (time.Duration, error) {
 			turn++
 			if turn%2 == 0 {
-				return handOver(ctx, b.a, b.b)
+				return handOff(ctx, b.a, b.b)
 			}
-			return handOver(ctx, b.b, b.a)
+			return handOff(ctx, b.b, b.a)
 		}},
 	} {
 		var all timings
 		for i := range m.count + 1 {
-			limited, cancel := context.WithTimeout(ctx, oneLimit)
+			limited, cancel := context.WithTimeout(ctx, measureTimeout)
 			took, err := m.once(limited)
 			cancel()
 			if err != nil {
 				return 0, err
 			}
-			if i > 0 { // the first makes connections and records
+			if i > 0 { // the first one opens connections and creates records
 				all = append(all, took)
 			}
 		}
@@ -211,7 +221,7 @@ func (b *bench) run(ctx context.Context, a *app, count int, asJSON bool) (write 
 			write = all.slowest()
 		}
 		if asJSON {
-			err = printJSON(a.stdout, benchJSON{m.name, len(all), milliseconds(all.percentile(0.5)), milliseconds(all.percentile(0.99)), milliseconds(all.slowest())})
+			err = printJSON(a.stdout, benchJSON{m.name, len(all), statusjson.Milliseconds(all.percentile(0.5)), statusjson.Milliseconds(all.percentile(0.99)), statusjson.Milliseconds(all.slowest())})
 		} else {
 			err = t.add(m.name, fmt.Sprint(len(all)), span(all.percentile(0.5)), span(all.percentile(0.99)), span(all.slowest()))
 		}
@@ -224,3 +234,148 @@ func (b *bench) run(ctx context.Context, a *app, count int, asJSON bool) (write 
 	}
 	return write, t.flush()
 }
+
+// write makes one majority write: every operation consists of these.
+func (b *bench) write(ctx context.Context) (time.Duration, error) {
+	begin := time.Now()
+	var r struct {
+		WriteErrors       []bson.Raw `bson:"writeErrors"`
+		WriteConcernError bson.Raw   `bson:"writeConcernError"`
+	}
+	err := b.scratch.Database().RunCommand(ctx, bson.D{
+		{Key: "update", Value: b.scratch.Name()},
+		{Key: "updates", Value: bson.A{bson.D{
+			{Key: "q", Value: bson.D{{Key: "_id", Value: "bench"}}},
+			{Key: "u", Value: bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: int64(1)}}}}},
+			{Key: "upsert", Value: true},
+		}}},
+		{Key: "writeConcern", Value: bson.D{{Key: "w", Value: "majority"}}},
+	}).Decode(&r)
+	if err == nil && len(r.WriteErrors)+len(r.WriteConcernError) > 0 {
+		err = fmt.Errorf("majority write: %v %v", r.WriteErrors, r.WriteConcernError)
+	}
+	return time.Since(begin), err
+}
+
+// handOff returns the time from the Unlock of one session to the return of the other's
+// Lock, which waits for it.
+func handOff(ctx context.Context, from, to *dsync.Session) (time.Duration, error) {
+	const key = "hand-off"
+	mu, next := from.Mutex(key), to.Mutex(key)
+	if err := mu.LockContext(ctx); err != nil {
+		return 0, err
+	}
+	type result struct {
+		at  time.Time
+		err error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	locked := make(chan result, 1)
+	go func() {
+		err := next.LockContext(ctx)
+		locked <- result{time.Now(), err}
+	}()
+	err := awaitWaiter(ctx, from, key)
+	begin := time.Now()
+	if bad := mu.UnlockContext(ctx); err == nil {
+		err = bad
+	}
+	if err != nil {
+		cancel()
+	}
+	r := <-locked
+	if r.err == nil {
+		r.err = next.UnlockContext(ctx)
+	}
+	return r.at.Sub(begin), errors.Join(err, r.err)
+}
+
+// awaitWaiter waits until somebody waits for the key. It repeats a reading that fails, as
+// one may if a short TTL leaves it little time.
+func awaitWaiter(ctx context.Context, s *dsync.Session, key string) error {
+	for {
+		if st, err := s.Status(ctx, key); err == nil && st.Waiting > 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// A verdict says whether a deployment can carry a TTL, by the rules of package dsync:
+// a session sends a heartbeat every TTL/3, and an attempt may take TTL/6; the margin,
+// TTL/10 up to 500 ms, must exceed the differences between the servers' clocks.
+type verdict struct {
+	ttl    time.Duration // that is asked for
+	write  time.Duration // the slowest majority write
+	spread time.Duration // of the servers' clocks, its bound included
+	set    bool          // a replica set: it can fail over
+}
+
+const (
+	leastTTL  = time.Second
+	maxMargin = 500 * time.Millisecond // the default margin of a long TTL
+
+	// slowElection is what a replica set with default settings may take to elect a
+	// new primary. Locks survive it if the TTL is half as long again.
+	slowElection = 12 * time.Second
+)
+
+// least returns the shortest TTL that leaves a heartbeat twice the time of the slowest
+// write, and whose margin exceeds the spread, in tenths of a second. It is 0 if there is
+// none: no default margin exceeds the spread.
+func (v verdict) least() time.Duration {
+	if v.spread >= maxMargin {
+		return 0
+	}
+	const tenth = 100 * time.Millisecond
+	least := max(leastTTL, 6*2*v.write, 10*v.spread+time.Millisecond)
+	return (least + tenth - 1).Truncate(tenth)
+}
+
+// survives returns the shortest TTL with which locks survive a fail-over as well, 0 if
+// there is none.
+func (v verdict) survives() time.Duration {
+	if !v.set {
+		return 0
+	}
+	return max(v.least(), slowElection*3/2)
+}
+
+// good reports whether the deployment can carry the TTL.
+func (v verdict) good() bool { return v.least() != 0 && v.ttl >= v.least() }
+
+// String is the verdict for people.
+func (v verdict) String() string {
+	if v.least() == 0 {
+		return fmt.Sprintf("not good enough: the servers' clocks are up to %s apart, and the margin is %v by default; synchronize them with NTP", span(v.spread), maxMargin)
+	}
+	not := ""
+	if !v.good() {
+		not = "not "
+	}
+	text := fmt.Sprintf("%sgood enough for a TTL of %v: writes of %s, and clocks up to %s apart, need %v", not, v.ttl, span(v.write), span(v.spread), v.least())
+	if s := v.survives(); s != 0 {
+		text += fmt.Sprintf("; to survive a fail-over of %v takes %v", slowElection, s)
+	}
+	return text
+}
+
+// timings are the durations of several repetitions.
+type timings []time.Duration
+
+// percentile returns the time that a fraction p of them did not exceed.
+func (t timings) percentile(p float64) time.Duration {
+	if len(t) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(t))
+	return sorted[max(0, int(math.Ceil(p*float64(len(sorted))))-1)]
+}
+
+// slowest returns the longest.
+func (t timings) slowest() time.Duration { return t.percentile(1) }

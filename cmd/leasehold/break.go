@@ -12,37 +12,35 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newBreak returns the command break.
+// newBreak returns the break command.
 func newBreak(a *app) *cobra.Command {
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "break KEY",
-		Short: "Have those who hold a key give it up",
-		Long: `Ask those who hold KEY to give it up, and wait until they have. Each is told, and
-has its grace to stop, or until it is done; who is first in line then has the key. It
-is not taken from anyone who was not told: of a process that can't be reached it is
-free when its session has lapsed.
+		Short: "Make the holders of a key give it up",
+		Long: `Ask the holders of KEY to give it up, and wait until they have. Each holder is
+notified and has its grace to stop; then the first waiter gets the key. The key is
+never taken from a holder that was not notified: if a process can't be reached, the
+key becomes free when its session expires.
 
-A process learns of it at once if it waits or watches, else with its next heartbeat.
-Interrupted, or over its --timeout, break does not wait any longer; who was asked
-will give the key up all the same.
+A process learns of the request at once if the server can notify and it has held the
+key for a second, else with its next heartbeat. If break is interrupted, or its
+--timeout runs out, it stops waiting, but the holders still give up the key.
 
-It exits with 0 if all who held the key do not any more, or nobody did, with 113 if
-the --timeout was over before, and else as "leasehold help exit-status" says.`,
+It exits with 0 if no former holder holds the key any more, or nobody did, with 113 if
+the --timeout ran out first, and else as "leasehold help exit-status" says.`,
 		Example: `  leasehold break invoices
   leasehold break --timeout 1m nightly`,
-		Args: arguments(1, 1, "one KEY"),
+		Args:              arguments(1, 1, "one KEY"),
+		ValidArgsFunction: a.completeKeys(1, cobra.ShellCompDirectiveNoFileComp, dsync.Status.Held),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := dsync.CheckKey(args[0]); err != nil {
 				return err
 			}
-			if timeout < 0 {
-				return usagef("--timeout is %v; it must be positive (0: none)", timeout)
-			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
 			var before dsync.Status
-			err := a.look(ctx, func(ctx context.Context, v *view) (err error) {
+			err := a.view(ctx, func(ctx context.Context, v *view) (err error) {
 				before, err = v.Status(ctx, args[0])
 				return err
 			})
@@ -56,11 +54,11 @@ the --timeout was over before, and else as "leasehold help exit-status" says.`,
 			return a.breakKey(ctx, before, timeout)
 		},
 	}
-	c.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait (default: until they have given it up)")
+	c.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait (default: until the key was given up)")
 	return c
 }
 
-// breakKey breaks a key that was held, and says what becomes of its holders.
+// breakKey breaks a key that was held, and prints what became of its holders.
 func (a *app) breakKey(ctx context.Context, before dsync.Status, timeout time.Duration) (err error) {
 	s, err := a.connect(ctx, dsync.Options{})
 	if err != nil {
@@ -72,7 +70,7 @@ func (a *app) breakKey(ctx context.Context, before dsync.Status, timeout time.Du
 		}
 	}()
 	for _, h := range before.Holders {
-		fmt.Fprintf(a.stdout, "%s: asking %s, token %d, since %s\n", plain(before.Key), owner(h), h.Token, stamp(h.Since))
+		fmt.Fprintf(a.stdout, "%s: asking %s, token %d, since %s\n", plain(before.Key), describe(h), h.Token, stamp(h.Since))
 	}
 	within := ctx
 	if timeout > 0 {
@@ -90,52 +88,52 @@ func (a *app) breakKey(ctx context.Context, before dsync.Status, timeout time.Du
 	if err != nil {
 		return err
 	}
-	left := 0
+	holding := 0
 	for _, h := range before.Holders {
 		verdict, err := fate(ctx, s, h, after)
 		if err != nil {
 			return err
 		}
-		if verdict == stays {
-			left++
+		if verdict == stillHolds {
+			holding++
 		}
-		fmt.Fprintf(a.stdout, "%s: %s %s (%s)\n", plain(before.Key), owner(h), verdict, span(took))
+		fmt.Fprintf(a.stdout, "%s: %s %s (%s)\n", plain(before.Key), describe(h), verdict, span(took))
 	}
 	fmt.Fprintf(a.stdout, "%s: %s, %d waiting\n", plain(after.Key), holders(after), after.Waiting)
 	if broken == nil {
 		return nil
 	}
-	return &failure{exitTimeout, fmt.Errorf("%d of %d still hold %s after %v; they were asked and will give it up; look with: leasehold status --exact %s",
-		left, len(before.Holders), plain(before.Key), timeout, plain(before.Key))}
+	return &failure{exitTimeout, fmt.Errorf("%d of %d still hold %s after %v; they were asked and will give it up; check with: leasehold status --exact %s",
+		holding, len(before.Holders), plain(before.Key), timeout, plain(before.Key))}
 }
 
-// stays is the fate of one who holds the key still.
-const stays = "still holds it"
+// stillHolds is the fate of a holder that has not given the key up yet.
+const stillHolds = "still holds it"
 
-// fate says what became of a holder that was asked.
-func fate(ctx context.Context, s *dsync.Session, h dsync.Owner, after dsync.Status) (string, error) {
+// fate describes what became of a holder that was asked.
+func fate(ctx context.Context, s *dsync.Session, h dsync.Participant, after dsync.Status) (string, error) {
 	for _, now := range after.Holders {
 		if now.Claim == h.Claim {
-			return stays, nil
+			return stillHolds, nil
 		}
 	}
 	m, _, err := s.Members(ctx, h.Session)
 	if err != nil {
 		return "", err
 	}
-	if len(m) == 0 || m[0].Dead {
-		return "does not hold it any more: its session is over", nil
+	if len(m) == 0 || m[0].Expired {
+		return "no longer holds it: its session is over", nil
 	}
 	return "gave it up", nil
 }
 
-// owner names a holder.
-func owner(o dsync.Owner) string {
+// describe names a holder.
+func describe(o dsync.Participant) string {
 	w := who(o)
 	return fmt.Sprintf("%s (process %s on %s)", w[0], w[2], w[1])
 }
 
-// holders says who holds the key.
+// holders describes who holds the key.
 func holders(st dsync.Status) string {
 	switch {
 	case !st.Held():
@@ -143,5 +141,5 @@ func holders(st dsync.Status) string {
 	case len(st.Holders) > 1:
 		return fmt.Sprintf("held by %d", len(st.Holders))
 	}
-	return fmt.Sprintf("held by %s, token %d", owner(st.Holders[0]), st.Holders[0].Token)
+	return fmt.Sprintf("held by %s, token %d", describe(st.Holders[0]), st.Holders[0].Token)
 }

@@ -11,18 +11,21 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/leasehold-go/leasehold/internal/engine"
+
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
 // holding returns a session on store that holds key, and its hold.
-func holding(t *testing.T, store dsync.Store, key string) (*dsync.Session, *dsync.Hold) {
+func holding(t *testing.T, store driver.Store, key string) (*dsync.Session, *engine.Hold) {
 	t.Helper()
 	s, err := dsync.New(store, &dsync.Options{Name: "holder", Host: "here", TTL: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := s.Hold(t.Context(), key, dsync.KindMutex)
+	h, err := (*engine.Session)(s).Hold(t.Context(), key, dsync.KindMutex)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +43,7 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 }
 
 // alone fails the test if anybody is left in the store but those named.
-func alone(t *testing.T, store dsync.Store, ids ...string) {
+func alone(t *testing.T, store driver.Store, ids ...string) {
 	t.Helper()
 	m, _, err := store.Members(t.Context())
 	if err != nil || len(m) != len(ids) {
@@ -48,7 +51,7 @@ func alone(t *testing.T, store dsync.Store, ids ...string) {
 	}
 }
 
-// A holder is told, gives the key up, and break says so of whom; the next in line has
+// A holder is told, gives the key up, and break says so of whom; the next in the queue has
 // it then. Break leaves nothing behind.
 func TestBreak(t *testing.T) {
 	for _, polling := range []bool{false, true} {
@@ -112,7 +115,7 @@ func TestBreakTimesOut(t *testing.T) {
 			t.Errorf("%q, want that it is held still", got.out)
 		}
 		alone(t, store, s.ID())
-		<-h.Passed()
+		<-h.Finished()
 		if got := command(t, store, "break", "k"); got.status != 0 || got.out != "k: nobody holds it\n" {
 			t.Errorf("%+v, want that nobody holds it", got)
 		}
@@ -130,7 +133,7 @@ func TestBreakOfTheDead(t *testing.T) {
 		if took := time.Since(begin); took < 10*time.Second || took > 12*time.Second {
 			t.Errorf("took %v, want the session's TTL of 10s", took)
 		}
-		if got.status != 0 || !strings.Contains(got.out, "c (process - on -) does not hold it any more: its session is over") ||
+		if got.status != 0 || !strings.Contains(got.out, "c (process - on -) no longer holds it: its session is over") ||
 			!strings.HasSuffix(got.out, "k: free now, 0 waiting\n") {
 			t.Errorf("%+v", got)
 		}
@@ -164,6 +167,6 @@ func TestBreakOfAFreeKeyWritesNothing(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		s.wrote(before)
-		s.release(s.acquire(claim("k", "a.1", dsync.KindMutex, 1, 1)), dsync.Outcome{})
+		s.release(s.acquire(claim("k", "a.1", dsync.KindMutex, 1, 1)), driver.ReleaseOptions{})
 	}
 }

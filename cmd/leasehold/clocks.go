@@ -7,28 +7,29 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/clockcheck"
+	"github.com/leasehold-go/leasehold/internal/statusjson"
 	"github.com/spf13/cobra"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// A clockJSON is what was measured of one server, for programs: see clock's help.
+// A clockJSON is the measurement of one server, for programs: see clock's help.
 type clockJSON struct {
-	Server  string   `json:"server"`
-	Offset  *float64 `json:"offset_ms,omitempty"`
-	Bound   *float64 `json:"bound_ms,omitempty"`
-	RTT     *float64 `json:"rtt_ms,omitempty"`
-	Verdict string   `json:"verdict"`
-	Error   string   `json:"error,omitempty"`
+	Server  string                   `json:"server"`
+	Offset  *statusjson.Milliseconds `json:"offset_ms,omitempty"`
+	Bound   *statusjson.Milliseconds `json:"bound_ms,omitempty"`
+	RTT     *statusjson.Milliseconds `json:"rtt_ms,omitempty"`
+	Verdict string                   `json:"verdict"`
+	Error   string                   `json:"error,omitempty"`
 }
 
-// A spreadJSON is how far servers are apart, the last line for programs.
+// A spreadJSON is the difference between the servers' clocks, the last line for programs.
 type spreadJSON struct {
-	Spread  float64 `json:"spread_ms"`
-	Bound   float64 `json:"bound_ms"`
-	Verdict string  `json:"verdict"`
+	Spread  statusjson.Milliseconds `json:"spread_ms"`
+	Bound   statusjson.Milliseconds `json:"bound_ms"`
+	Verdict string                  `json:"verdict"`
 }
 
-// newClock returns the command clock.
+// newClock returns the clock command.
 func newClock(a *app) *cobra.Command {
 	var asJSON bool
 	opt := clockcheck.Options{}
@@ -36,21 +37,21 @@ func newClock(a *app) *cobra.Command {
 		Use:   "clock",
 		Short: "Measure how far this host's clock is from each server's",
 		Long: `Measure how far the clock of this host is from that of every server that can become
-primary (of a sharded cluster: of every mongos that --uri names), and how far the
-servers' are apart. The truth is within offset ± bound; a positive offset says that
-the host is behind.
+primary (in a sharded cluster: of every mongos that --uri lists), and how far the
+servers' clocks are apart. The truth is within offset ± bound; a positive offset means
+that the host is behind.
 
   ok         certainly within --limit
   off        certainly beyond it
-  undecided  it may be either: the way to the server is too slow or too busy to
-             tell; try more --samples
+  undecided  it may be either: the network is too slow or too busy to tell; try more
+             --samples
   unknown    the server could not be measured
 
 Leases do not depend on hosts' clocks, but a fail-over to a server whose clock is
 ahead shortens them: the spread must be below the margin (500ms by default).
-Only hello is sent: no right is needed, and nothing is written.
+clock sends only hello: it needs no rights and writes nothing.
 
-It exits with 0 if what was measured is ok, and with 117 if anything is off or
+It exits with 0 if all that was measured is ok, and with 117 if anything is off or
 undecided. With --json each line is an object with server, verdict and offset_ms,
 bound_ms, rtt_ms, or error; the last has spread_ms, bound_ms and verdict.`,
 		Example: `  leasehold clock
@@ -61,11 +62,11 @@ bound_ms, rtt_ms, or error; the last has spread_ms, bound_ms and verdict.`,
 	f := c.Flags()
 	f.BoolVar(&asJSON, "json", false, "print JSON, an object per server and line")
 	f.DurationVar(&opt.Limit, "limit", 500*time.Millisecond, "how far the clocks may be apart")
-	f.IntVar(&opt.Samples, "samples", 8, "how often each server is asked, at most 1000")
+	f.IntVar(&opt.Samples, "samples", 8, "number of requests to each server, at most 1000")
 	return c
 }
 
-// What is said of clocks.
+// The verdicts on a clock.
 const (
 	clockOK        = "ok"
 	clockOff       = "off"
@@ -80,14 +81,15 @@ func (a *app) clock(ctx context.Context, opt clockcheck.Options, asJSON bool) er
 	if opt.Samples < 1 || opt.Samples > 1000 {
 		return usagef("--samples is %d; it must be 1 to 1000", opt.Samples)
 	}
-	return a.ask(ctx, func(t target, db *mongo.Database) error {
+	return a.withDatabase(ctx, func(t target, db *mongo.Database) error {
 		opt.Servers, opt.Timeout = t.options(), t.timeout
 		r, err := clockcheck.Check(ctx, db.Client(), &opt)
 		return a.judgeClock(r, err, t, opt.Limit, asJSON)
 	})
 }
 
-// judgeClock prints what a check has returned and says how it is.
+// judgeClock prints what a check has returned, and returns a failure if a clock is off or
+// may be.
 func (a *app) judgeClock(r clockcheck.Result, err error, t target, limit time.Duration, asJSON bool) error {
 	switch {
 	case len(r.Servers) == 0 && errors.Is(err, clockcheck.ErrStepped):
@@ -99,7 +101,7 @@ func (a *app) judgeClock(r clockcheck.Result, err error, t target, limit time.Du
 		return bad
 	}
 	if err == nil && within(r.Spread, r.SpreadBound, limit) != clockOK {
-		err = fmt.Errorf("the servers' clocks are %s apart (±%s), the limit is %v; set them by NTP", span(r.Spread), span(r.SpreadBound), limit)
+		err = fmt.Errorf("the servers' clocks are %s apart (±%s), the limit is %v; synchronize them with NTP", span(r.Spread), span(r.SpreadBound), limit)
 	}
 	if err != nil {
 		return &failure{exitClock, err}
@@ -107,7 +109,7 @@ func (a *app) judgeClock(r clockcheck.Result, err error, t target, limit time.Du
 	return nil
 }
 
-// within says whether what is d ± bound is within the limit.
+// within returns the verdict on a difference of d ± bound.
 func within(d, bound, limit time.Duration) string {
 	switch {
 	case d.Abs()+bound <= limit:
@@ -122,7 +124,7 @@ func (a *app) printClock(r clockcheck.Result, limit time.Duration, asJSON bool) 
 	spread := within(r.Spread, r.SpreadBound, limit)
 	if asJSON {
 		for _, s := range r.Servers {
-			offset, bound, rtt := milliseconds(s.Offset), milliseconds(s.Bound), milliseconds(s.RTT)
+			offset, bound, rtt := statusjson.Milliseconds(s.Offset), statusjson.Milliseconds(s.Bound), statusjson.Milliseconds(s.RTT)
 			if err := printJSON(a.stdout, clockJSON{s.Addr, &offset, &bound, &rtt, within(s.Offset, s.Bound, limit), ""}); err != nil {
 				return err
 			}
@@ -132,7 +134,7 @@ func (a *app) printClock(r clockcheck.Result, limit time.Duration, asJSON bool) 
 				return err
 			}
 		}
-		return printJSON(a.stdout, spreadJSON{milliseconds(r.Spread), milliseconds(r.SpreadBound), spread})
+		return printJSON(a.stdout, spreadJSON{statusjson.Milliseconds(r.Spread), statusjson.Milliseconds(r.SpreadBound), spread})
 	}
 	t := newTable(a.stdout, "SERVER", "OFFSET", "BOUND", "ROUND TRIP", "VERDICT")
 	for _, s := range r.Servers {

@@ -4,35 +4,41 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"strings"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.mongodb.org/mongo-driver/v2/x/mongo/driver"
+	mongodriver "go.mongodb.org/mongo-driver/v2/x/mongo/driver"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/connstring"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 )
 
-// A target is where the locks are, and as whom they are asked for: the flags that
-// all commands have.
+// A target is where the locks are, and under which name and TTL this process uses them:
+// the flags that all commands have.
 type target struct {
 	uri, db, collection, name string
 	ttl, timeout              time.Duration
 }
 
-// resolve fills in what was not given, and refuses what can't be.
+// resolve returns the target with its defaults, or an error if it is invalid.
 func (a *app) resolve() (target, error) {
 	t := a.target
 	if t.uri == "" {
 		t.uri = a.getenv("MONGODB_URI")
 	}
 	if t.uri == "" {
-		return t, usagef("no server is named; give --uri mongodb://…, or set MONGODB_URI")
+		return t, usagef("no server is given; use --uri mongodb://…, or set MONGODB_URI")
 	}
 	cs, err := connstring.ParseAndValidate(t.uri)
+	if dns := unresolved(err); dns != nil { // mongodb+srv:// is looked up when it is parsed
+		return t, dns
+	}
 	if err != nil {
 		return t, usagef("the connection string of --uri or MONGODB_URI can't be used: %w", err)
 	}
@@ -48,11 +54,12 @@ func (a *app) resolve() (target, error) {
 	return t, nil
 }
 
-// connect returns a session on the store that the flags name. It writes nothing
-// that stays until it is used to hold something or to wait. opt is what a command
-// wants the session to be; TTL, Name and App are the flags'. The caller closes it.
+// connect returns a session on the store that the flags name. It registers nothing in the
+// store until it is used to hold a key or to wait for one. opt are the command's options;
+// TTL, Name and App come from the flags. The caller closes the session.
 func (a *app) connect(ctx context.Context, opt dsync.Options) (*dsync.Session, error) {
 	opt.TTL, opt.Name, opt.App = a.target.ttl, a.target.name, "leasehold"
+	opt.Logger = slog.New(slog.DiscardHandler) // the commands report in their own words
 	if err := checkOptions(opt); err != nil {
 		return nil, err
 	}
@@ -72,27 +79,30 @@ func (a *app) connect(ctx context.Context, opt dsync.Options) (*dsync.Session, e
 	return s, nil
 }
 
-// checkOptions says what is wrong with options that the flags made.
+// checkOptions returns an error if the flags make invalid options.
 func checkOptions(opt dsync.Options) error {
-	// A session on no store, for what it says of them.
-	if _, err := dsync.New(struct{ dsync.Store }{}, &opt); err != nil {
+	// This session has no store: it is only created for the check.
+	if _, err := dsync.New(struct{ driver.Store }{}, &opt); err != nil {
 		return usage(err)
 	}
 	return nil
 }
 
-// ask has f ask the server itself, in the database that the flags name. It contacts
-// nobody.
-func (a *app) ask(ctx context.Context, f func(target, *mongo.Database) error) error {
+// withDatabase calls f with the database that the flags name. It does not contact the
+// server itself.
+func (a *app) withDatabase(ctx context.Context, f func(target, *mongo.Database) error) error {
 	t, err := a.resolve()
 	if err != nil {
 		return err
 	}
 	client, err := mongo.Connect(t.options())
+	if dns := unresolved(err); dns != nil {
+		return dns
+	}
 	if err != nil {
 		return usage(err)
 	}
-	defer client.Disconnect(context.WithoutCancel(ctx)) // all that matters was answered
+	defer client.Disconnect(context.WithoutCancel(ctx)) // f has seen every error that matters
 	return f(t, client.Database(t.db))
 }
 
@@ -100,11 +110,17 @@ func (t target) options() *options.ClientOptions {
 	return options.Client().ApplyURI(t.uri).SetServerSelectionTimeout(t.timeout)
 }
 
-// unreached is the failure of a first contact with the server that ended with err.
+// unreached returns the failure for err, the error of the first contact with the server.
 func (t target) unreached(err error) error {
+	if errors.As(err, new(*failure)) {
+		return failed(err)
+	}
+	if dns := unresolved(err); dns != nil {
+		return dns
+	}
 	hosts := strings.Join(t.options().Hosts, ",")
 	var server topology.ServerSelectionError
-	var refusal driver.Error
+	var refusal mongodriver.Error
 	switch {
 	case errors.Is(err, context.Canceled):
 		return failed(err)
@@ -117,12 +133,59 @@ func (t target) unreached(err error) error {
 				why = ": " + s.LastError.Error()
 			}
 		}
-		return &failure{exitUnreachable, fmt.Errorf("no server answers at %s within %v%s; is it running, and can it be reached from here?", hosts, t.timeout, why)}
+		return &failure{exitUnreachable, fmt.Errorf("no server answers at %s within %v%s; is it running, and reachable from here?", hosts, t.timeout, why)}
 	}
 	return failed(err)
 }
 
-// refused is the failure of a server that answers, and refuses.
+// unresolved returns the failure for an err that says that a name could not be looked up,
+// else nil.
+func unresolved(err error) error {
+	var dns *net.DNSError
+	if !errors.As(err, &dns) {
+		return nil
+	}
+	return &failure{exitUnreachable, fmt.Errorf("the server's name can't be looked up: %w; is it right, and does DNS work here?", dns)}
+}
+
+// refused returns the failure for err, the refusal of a server that answers.
 func refused(err error) error {
-	return &failure{exitRefused, fmt.Errorf("the server refuses: %w; find, insert, update and remove on the collection are needed (readWrite on the database has them)", err)}
+	return &failure{exitRefused, fmt.Errorf("the server refuses: %w; leasehold needs find, insert, update and remove on the collection (readWrite on the database has them)", err)}
+}
+
+// A view is the store opened read-only: it writes nothing, and its session never
+// registers.
+type view struct {
+	*dsync.Session
+	store  driver.Store
+	target target
+}
+
+// view calls f with a view of the store that the flags name.
+func (a *app) view(ctx context.Context, f func(context.Context, *view) error) error {
+	if a.store != nil {
+		return openView(ctx, &view{store: a.store}, f)
+	}
+	return a.withDatabase(ctx, func(t target, db *mongo.Database) error {
+		first, cancel := context.WithTimeout(ctx, t.timeout)
+		defer cancel()
+		store, err := dsyncmongo.NewStore(first, db, &dsyncmongo.Options{Collection: t.collection, ReadOnly: true})
+		if err != nil {
+			return t.unreached(err)
+		}
+		return openView(ctx, &view{store: store, target: t}, f)
+	})
+}
+
+func openView(ctx context.Context, v *view, f func(context.Context, *view) error) error {
+	s, err := dsync.New(v.store, nil)
+	if err != nil {
+		return err
+	}
+	defer s.Close(ctx) // it holds nothing
+	v.Session = s
+	if err := f(ctx, v); err != nil {
+		return v.target.unreached(err)
+	}
+	return nil
 }

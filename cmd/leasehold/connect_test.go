@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -45,5 +46,29 @@ func TestConnectSaysWhatIsWrong(t *testing.T) {
 				t.Errorf("%q, want a short error that has %q", err, c.want)
 			}
 		})
+	}
+}
+
+// A name that can't be looked up means that there is no server, not that the command line
+// is wrong: a script may try again.
+func TestDNSFailureIsNoServer(t *testing.T) {
+	old := net.DefaultResolver
+	defer func() { net.DefaultResolver = old }()
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("no DNS here")
+	}}
+	const want = "can't be looked up: lookup "
+	for _, args := range [][]string{
+		{"run", "k", "--", "true"}, {"elect", "k", "--", "true"}, {"status"}, {"watch"}, {"break", "k"}, {"members"}, {"clock"}, {"bench"},
+	} {
+		args = append([]string{"--uri", "mongodb+srv://cluster.example.invalid/app"}, args...)
+		got := command(t, nil, args...)
+		if got.status != exitUnreachable || got.out != "" || !strings.Contains(got.err, want) || strings.Count(got.err, "\n") != 1 {
+			t.Errorf("%q: %+v, want status %d and one line with %q", args, got, exitUnreachable, want)
+		}
+	}
+	got := command(t, nil, "--uri", "mongodb://db.example.invalid/", "--connect-timeout", "100ms", "status")
+	if got.status != exitUnreachable || !strings.Contains(got.err, "no server answers at db.example.invalid within 100ms: dial tcp: lookup ") {
+		t.Errorf("a host: %+v, want status %d and why", got, exitUnreachable)
 	}
 }

@@ -20,41 +20,40 @@ const (
 	exitRefused     = 116 // the server refuses: no rights, say
 	exitClock       = 117 // clock: a clock is off, or may be
 	exitBench       = 118 // bench: the server is not good enough
-	exitNotRunnable = 126 // the command can't be run, as of env(1) and every shell
+	exitNotRunnable = 126 // the command can't be run, as for env(1) and every shell
 	exitNotFound    = 127 // there is no such command, likewise
 	exitSignal      = 128 // + the number of the signal that ended the command, or leasehold itself
 	exitInterrupted = exitSignal + 2
 )
 
-const exitHelp = `The exit status is that of the command that was run, 128+n if signal n ended
-it, as in a shell, and else:
+const exitHelp = `run and elect exit with the status of the command, or 128+n if signal n ended it,
+as a shell does. The other statuses are leasehold's own:
 
     0  done
-  110  failed for a reason that is not in this list
+  110  failed, for a reason that is not in this list
   111  usage: a wrong flag, argument or setting
   112  held: somebody else holds the key (--try)
-  113  time-out: --timeout is over, and the key was not to be had
+  113  time-out: --timeout ran out before the key was free
   114  lost: the lease ran out, or the key was broken, while the command ran;
        the command was stopped
-  115  unreachable: no server answers
+  115  unreachable: no server answers, or its name can't be looked up
   116  refused: the server answers, and refuses (no rights, wrong password, …)
   117  clock: a clock is off, or may be
   118  bench: the server can't carry the TTL
-  126  the command that was to be run can't be (no right to execute it, say)
-  127  there is no such command
+  126  the command can't be run (it is not executable, say)
+  127  the command was not found
   130  interrupted (128+2); 143 terminated (128+15)
 
-A command may exit with any status, these included. 110 to 118 were chosen since
-hardly any does: they are none of sysexits(3) (64 to 78), timeout(1) and env(1)
-(124 to 127), shells (126 to 165), and systemd (200 and above). Whenever the
-status is leasehold's own there is one line on standard error, which begins with
-"leasehold: ".
+A command may exit with any of these itself, but hardly any uses 110 to 118:
+sysexits(3) has 64 to 78, timeout(1) and env(1) have 124 to 127, shells 126 to 165,
+systemd 200 and above. If the status is leasehold's own, standard error has one line
+that begins with "leasehold: ".
 `
 
 // A failure is an error with the exit status that goes with it.
 type failure struct {
 	status int
-	err    error // nil: nothing is to be said
+	err    error // nil: print nothing
 }
 
 func (f *failure) Error() string {
@@ -66,14 +65,14 @@ func (f *failure) Error() string {
 
 func (f *failure) Unwrap() error { return f.err }
 
-// usage is a failure of the command line.
+// usage returns the failure for a wrong command line.
 func usage(err error) *failure { return &failure{exitUsage, err} }
 
 // usagef is usage with a format.
 func usagef(format string, args ...any) *failure { return usage(fmt.Errorf(format, args...)) }
 
-// failed gives err the exit status that it has by its kind, unless it has one.
-// It keeps nil nil.
+// failed returns the failure for err, with the exit status for errors of its kind, or err
+// itself if it is a failure already. It returns nil for nil.
 func failed(err error) error {
 	var f *failure
 	switch {

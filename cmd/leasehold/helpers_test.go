@@ -3,9 +3,10 @@ package main
 import (
 	"bytes"
 	"strings"
+	"sync"
 	"testing"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 // A result is what a command line came to.
@@ -16,7 +17,7 @@ type result struct {
 
 // command runs a command line in this process, on store, or with nil on the server
 // that its flags name. MONGODB_URI is not set.
-func command(t *testing.T, store dsync.Store, args ...string) result {
+func command(t *testing.T, store driver.Store, args ...string) result {
 	t.Helper()
 	var out, err bytes.Buffer
 	a := &app{
@@ -26,4 +27,25 @@ func command(t *testing.T, store dsync.Store, args ...string) result {
 	}
 	status := a.main(t.Context(), args)
 	return result{status, out.String(), err.String()}
+}
+
+// A screen is what a command that runs has written so far.
+type screen struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+// take returns what was written since the last take.
+func (s *screen) take() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := s.b.String()
+	s.b.Reset()
+	return text
 }

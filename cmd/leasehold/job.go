@@ -8,20 +8,23 @@ import (
 	"fmt"
 	"io/fs"
 	"os/exec"
+	"syscall"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/spf13/cobra"
 )
 
-// A job is a command that is to be run while a key is held.
+// A job is a command to be run while a key is held.
 type job struct {
 	key     string
 	kind    dsync.Kind
 	command []string
 	try     bool
 	timeout time.Duration // of the wait for the key; 0: none
-	drain   time.Duration // from SIGTERM to SIGKILL when the hold is lost; negative: a tenth of the TTL
+	grace   time.Duration // from SIGTERM to SIGKILL when the hold is lost; negative: a tenth of the TTL
 }
 
 // parse takes the key and the command from the arguments of cmd.
@@ -42,13 +45,13 @@ func (j *job) parse(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("%s; it is %s", wrong, cmd.UseLine())
 }
 
-// flagDrain defines the flag that both commands have.
-func (j *job) flagDrain(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&j.drain, "drain", -1, "how long the command may take to end after SIGTERM when the hold is lost, before SIGKILL; 0s: SIGKILL at once (default: a tenth of the TTL)")
-	cmd.Flags().Lookup("drain").DefValue = "0s" // a zero is not shown
+// flagGrace defines the flag that both commands have.
+func (j *job) flagGrace(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&j.grace, "grace", -1, "how long the command may take to end after SIGTERM when the hold is lost, before it gets SIGKILL; 0s: SIGKILL at once")
+	cmd.Flags().Lookup("grace").DefValue = "TTL/10" // for people: see check
 }
 
-// notRunnable is the failure of a command that did not start.
+// notRunnable returns the failure for a command that did not start.
 func notRunnable(err error) *failure {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		return &failure{exitNotFound, err}
@@ -56,26 +59,27 @@ func notRunnable(err error) *failure {
 	return &failure{exitNotRunnable, err}
 }
 
-// killRoom is what a SIGKILL, and whoever sends it, may take: it is the part of the
-// session's grace in which the command is dead already.
+// killRoom returns the time in which the command must be dead after SIGKILL is due: the
+// last part of the session's grace.
 func killRoom(ttl time.Duration) time.Duration { return min(ttl/20, 500*time.Millisecond) }
 
-// check refuses what no server need be asked for.
+// check returns an error if the flags or the command are invalid, before any server is
+// contacted.
 func (j *job) check(a *app) error {
 	ttl := a.target.ttl
 	if ttl == 0 {
-		return usagef("--ttl is 0s; it must be at least 1s") // to package dsync it means the default
+		return usagef("--ttl is 0s; it must be at least 1s") // package dsync would take the default
 	}
-	if j.drain < 0 {
-		j.drain = ttl / 10
+	if j.grace < 0 {
+		j.grace = ttl / 10
 	}
 	room := killRoom(ttl)
-	if !fits(ttl, j.drain+room) && fits(ttl, room) {
-		return usagef("--drain %v is too long for --ttl %v, which must have room for it and for two heartbeats; lower it, or raise --ttl, to %v say",
-			j.drain, ttl, 4*j.drain)
+	if !fits(ttl, j.grace+room) && fits(ttl, room) {
+		return usagef("--grace %v is too long for --ttl %v, which must leave time for it and for two heartbeats; lower it, or raise --ttl, say to %v",
+			j.grace, ttl, 4*j.grace)
 	}
-	if j.timeout < 0 {
-		return usagef("--timeout is %v; it must be positive (not to wait at all: --try)", j.timeout)
+	if j.try && j.timeout != 0 {
+		return usagef("--try does not wait, so --timeout %v has no effect; use one of them", j.timeout)
 	}
 	if _, err := exec.LookPath(j.command[0]); err != nil {
 		return notRunnable(err)
@@ -83,38 +87,38 @@ func (j *job) check(a *app) error {
 	return nil
 }
 
-// connect opens the session that the key is to be held with: the time to stop the
-// command in is its grace. It tells beats of heartbeats.
-func (j *job) connect(ctx context.Context, a *app, beats chan<- struct{}) (*dsync.Session, error) {
+// connect opens the session that holds the key. Its grace is the time to stop the
+// command. After each heartbeat it sends to heartbeats.
+func (j *job) connect(ctx context.Context, a *app, heartbeats chan<- struct{}) (*dsync.Session, error) {
 	return a.connect(ctx, dsync.Options{
-		Grace: j.drain + killRoom(a.target.ttl),
+		Grace: j.grace + killRoom(a.target.ttl),
 		Hooks: &dsync.Hooks{Heartbeat: func(time.Duration, time.Duration, error) {
 			select {
-			case beats <- struct{}{}:
+			case heartbeats <- struct{}{}:
 			default:
 			}
 		}},
 	})
 }
 
-// fits reports whether sessions with that TTL can have the grace.
+// fits reports whether a session with that TTL can have that grace.
 func fits(ttl, grace time.Duration) bool {
-	_, err := dsync.New(struct{ dsync.Store }{}, &dsync.Options{TTL: ttl, Grace: grace})
+	_, err := dsync.New(struct{ driver.Store }{}, &dsync.Options{TTL: ttl, Grace: grace})
 	return err == nil
 }
 
-// run waits for the key and runs the command while it is held; of an
-// election that was lost again and again. The error is how the command ended, too.
+// run waits for the key and runs the command while it is held; in an election it starts
+// over when the leadership is lost. The error also says how the command ended.
 func (j *job) run(ctx context.Context, a *app) error {
 	if err := j.check(a); err != nil {
 		return err
 	}
-	sig := catch()
+	sig := catchJobControl()
 	defer sig.stop()
-	beats := make(chan struct{}, 1)
+	heartbeats := make(chan struct{}, 1)
 	var s *dsync.Session
 	err := sig.cancels(ctx, func(ctx context.Context) (err error) {
-		s, err = j.connect(ctx, a, beats)
+		s, err = j.connect(ctx, a, heartbeats)
 		return err
 	})
 	if s != nil {
@@ -124,7 +128,7 @@ func (j *job) run(ctx context.Context, a *app) error {
 		return err
 	}
 	for {
-		err := j.turn(ctx, a, s, sig, beats)
+		err := j.turn(ctx, a, s, sig, heartbeats)
 		if !j.campaignsAgain(err, sig) {
 			return err
 		}
@@ -133,8 +137,8 @@ func (j *job) run(ctx context.Context, a *app) error {
 }
 
 // turn waits for the key, once, and runs the command while it is held.
-func (j *job) turn(ctx context.Context, a *app, s *dsync.Session, sig *signals, beats <-chan struct{}) error {
-	var h *dsync.Hold
+func (j *job) turn(ctx context.Context, a *app, s *dsync.Session, sig *signals, heartbeats <-chan struct{}) error {
+	var h *engine.Hold
 	err := sig.cancels(ctx, func(ctx context.Context) (err error) {
 		h, err = j.hold(ctx, s)
 		return err
@@ -146,39 +150,40 @@ func (j *job) turn(ctx context.Context, a *app, s *dsync.Session, sig *signals, 
 	if err != nil {
 		return err
 	}
-	return (&work{job: j, app: a, hold: h, beats: beats, signals: sig}).do()
+	return (&work{job: j, app: a, hold: h, heartbeats: heartbeats, signals: sig}).do()
 }
 
-// campaignsAgain reports whether a turn that ended with err is followed by another:
-// that of an election that was lost, unless leasehold itself is to end.
+// campaignsAgain reports whether another turn follows one that ended with err: in an
+// election, if the leadership was lost and leasehold itself was not asked to end.
 func (j *job) campaignsAgain(err error, sig *signals) bool {
 	var f *failure
 	return j.kind == dsync.KindElection && errors.As(err, &f) && f.status == exitLost && !sig.last.ends()
 }
 
-// release gives the key back, if it is still held.
-func (j *job) release(a *app, h *dsync.Hold) {
-	ctx, cancel := context.WithTimeout(context.Background(), farewell)
+// release releases the key, if it is still held.
+func (j *job) release(a *app, h *engine.Hold) {
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
 	if err := h.Release(ctx); err != nil && !errors.Is(err, dsync.ErrLost) {
-		a.say(fmt.Errorf("%q could not be given back, and is free when the TTL of %v is over: %w", j.key, a.target.ttl, err))
+		a.say(fmt.Errorf("%q could not be released, and is free when the TTL of %v runs out: %w", j.key, a.target.ttl, err))
 	}
 }
 
-// close ends the session. What the server does not answer now lapses by itself.
+// close ends the session without waiting for the server: if its requests fail, the
+// session expires.
 func (j *job) close(a *app, s *dsync.Session) {
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // there is no holder to wait for
+	cancel() // nothing is held any more that Close would have to wait for
 	s.Close(ctx)
 }
 
-// farewell bounds the release on a server that may not answer.
-const farewell = 5 * time.Second
+// releaseTimeout bounds the release, since the server may not answer.
+const releaseTimeout = 5 * time.Second
 
-// hold waits for the key as the flags say.
-func (j *job) hold(ctx context.Context, s *dsync.Session) (*dsync.Hold, error) {
+// hold acquires the key, waiting for as long as the flags say.
+func (j *job) hold(ctx context.Context, s *dsync.Session) (*engine.Hold, error) {
 	if j.try {
-		return s.TryHold(ctx, j.key, j.kind)
+		return (*engine.Session)(s).TryHold(ctx, j.key, j.kind)
 	}
 	wait := ctx
 	if j.timeout > 0 {
@@ -186,14 +191,14 @@ func (j *job) hold(ctx context.Context, s *dsync.Session) (*dsync.Hold, error) {
 		wait, cancel = context.WithTimeout(ctx, j.timeout)
 		defer cancel()
 	}
-	h, err := s.Hold(wait, j.key, j.kind)
+	h, err := (*engine.Session)(s).Hold(wait, j.key, j.kind)
 	if err != nil && ctx.Err() == nil && wait.Err() != nil {
-		return nil, &failure{exitTimeout, fmt.Errorf("%q was not to be had within %v: %s", j.key, j.timeout, j.holder(ctx, s, err))}
+		return nil, &failure{exitTimeout, fmt.Errorf("%q was not free within %v: %s", j.key, j.timeout, j.holder(ctx, s, err))}
 	}
 	return h, err
 }
 
-// holder says for people who holds the key, or, where that can't be had either, err.
+// holder describes who holds the key, or returns err's message if that is unknown.
 func (j *job) holder(ctx context.Context, s *dsync.Session, err error) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -202,16 +207,111 @@ func (j *job) holder(ctx context.Context, s *dsync.Session, err error) string {
 	case e != nil:
 		return err.Error()
 	case len(st.Holders) == 0:
-		return fmt.Sprintf("others were before it in line (%d still are)", st.Waiting)
+		return fmt.Sprintf("others were ahead in the queue (%d still wait)", st.Waiting)
 	}
 	return fmt.Sprintf("held by %v since %v", st.Holders[0], st.Holders[0].Since.UTC().Format(time.RFC3339))
 }
 
-// environment is what the command is told of the hold.
-func (j *job) environment(h *dsync.Hold) []string {
+// environment returns the environment variables that describe the hold.
+func (j *job) environment(h *engine.Hold) []string {
 	env := []string{"LEASEHOLD_KEY=" + j.key, fmt.Sprintf("LEASEHOLD_TOKEN=%d", h.Token())}
 	if j.kind == dsync.KindElection {
 		env = append(env, fmt.Sprintf("LEASEHOLD_TERM=%d", h.Term()))
 	}
 	return env
+}
+
+// A work is one run of a job's command while the key is held.
+type work struct {
+	*job
+	app        *app
+	hold       *engine.Hold
+	heartbeats <-chan struct{}
+	signals    *signals
+}
+
+// do runs the command and returns when all of its process group is dead. The error is
+// nil if the command succeeded, else a failure with the exit status.
+func (w *work) do() error {
+	lost := w.hold.Lost()
+	terminal := w.signals.terminal
+	k, err := startKeeper(w.app, w.command, w.environment(w.hold), terminal != nil)
+	if err != nil {
+		return fmt.Errorf("the keeper of the command did not start: %w", err)
+	}
+	defer terminal.takeBack()
+	w.renew(k)
+	var late <-chan time.Time // fires if the keeper has not stopped the command in time
+	for {
+		select {
+		case <-w.heartbeats:
+			if lost != nil {
+				w.renew(k)
+			}
+		case s := <-w.signals.c:
+			if s == syscall.SIGTSTP {
+				terminal.asked = true
+			}
+			k.tell(order{Signal: int(w.signals.note(s))})
+		case <-lost:
+			lost = nil
+			now := clock()
+			k.tell(order{Stop: now, Kill: now + w.grace})
+			late = time.After(w.grace + killRoom(w.app.target.ttl)/2)
+		case <-late:
+			k.kill()
+			late = nil
+		case r, ok := <-k.reports:
+			switch {
+			case !ok:
+				k.kill()
+				k.wait()
+				if lost == nil {
+					return w.lost()
+				}
+				return errors.New("the keeper of the command was killed; so was the command")
+			case r.Started != 0:
+				k.pgid = r.Started
+			case r.Job != 0:
+				if terminal != nil && terminal.stopped(syscall.Signal(r.Job), k.pgid) {
+					k.tell(order{Signal: int(syscall.SIGCONT)})
+				}
+			default:
+				k.wait()
+				return w.ending(r)
+			}
+		}
+	}
+}
+
+// renew sends the keeper the deadline of the hold.
+func (w *work) renew(k *keeper) {
+	now := clock() // read before Left; otherwise the deadline can be too late
+	if left := w.hold.Left(); left > 0 {
+		k.tell(order{Stop: now + left, Kill: now + left + w.grace})
+	}
+}
+
+// ending returns the error for the keeper's last report.
+func (w *work) ending(r report) error {
+	switch {
+	case r.Failed != "":
+		return &failure{r.Status, errors.New(r.Failed)}
+	case r.Stopped:
+		return w.lost()
+	case r.Status != 0:
+		return &failure{status: r.Status}
+	}
+	return nil
+}
+
+// lost returns the failure for a command that was stopped because the hold was lost.
+func (w *work) lost() error {
+	ctx, cancel := w.hold.Context(context.Background())
+	defer cancel(nil)
+	cause := dsync.ErrLost
+	if ctx.Err() != nil {
+		cause = context.Cause(ctx)
+	}
+	return &failure{exitLost, fmt.Errorf("%q was lost, and the command stopped: %w", w.key, cause)}
 }

@@ -1,50 +1,163 @@
-// Leasehold runs commands under distributed locks and elections that live in a
-// MongoDB, and shows and breaks them, without a line of Go.
+// Leasehold runs commands under distributed locks and elections that are kept in a
+// MongoDB, and shows and breaks such locks.
 //
 //	leasehold run KEY -- command args…      run a command while holding a lock
 //	leasehold elect NAME -- command args…   run a command while being the leader
 //	leasehold status [PREFIX]               show who holds which keys, and who waits
 //	leasehold watch [PREFIX…]               show what happens to keys, as it happens
-//	leasehold break KEY                     have those who hold a key give it up
+//	leasehold break KEY                     make the holders of a key give it up
 //	leasehold members [NAME]                show the processes that are alive, or an election's members
+//	leasehold serve                         serve a page that shows all of this
 //	leasehold clock                         measure how far the clocks are apart
 //	leasehold bench                         measure whether a server is good enough
+//	leasehold completion SHELL              print a script that completes commands, flags and keys
 //
-// The server is that of --uri or MONGODB_URI. Each command says more with --help.
+// --uri or MONGODB_URI names the server. See each command's --help for details.
 //
 // # Commands under a lock
 //
-// leasehold run waits for KEY, or with --try or --timeout not or not for ever, runs the
-// command, and exits with its status. leasehold elect runs it while this process leads,
-// and campaigns again when the leadership is lost. The command finds LEASEHOLD_KEY,
-// LEASEHOLD_TOKEN and, of an election, LEASEHOLD_TERM in its environment, runs in a
-// process group of its own, gets the signals that leasehold gets, and nothing that it
-// leaves in the group outlives the hold.
+// leasehold run waits for KEY (not at all with --try, for a limited time with
+// --timeout), runs the command, and exits with its status. leasehold elect runs the
+// command while this process leads, and campaigns again when the leadership is lost. The
+// command's environment has LEASEHOLD_KEY, LEASEHOLD_TOKEN and, in an election,
+// LEASEHOLD_TERM. The command runs in a process group of its own, and the signals that
+// leasehold gets are forwarded to it. It can use the terminal, if there is one, and take
+// part in the shell's job control. No process of the group outlives the hold.
 //
-// When the hold is lost the group gets SIGTERM, and --drain later SIGKILL: it is dead
-// before the server gives the key to anyone else, since both are in the session's
-// grace, which is taken out of the lease. Two processes see to that, each without the
-// other: leasehold, which has the session, and its keeper, which runs the command and
-// is told the deadline after each heartbeat. So the command is stopped in time also
-// when leasehold is frozen (SIGSTOP), starved or cut off, and at once when it is killed;
-// and leasehold kills the group when the keeper is frozen or killed. If both are
-// frozen for longer than the lease, as when a virtual machine is stopped, the keeper
-// kills the group when they go on, and what the command does in that moment is for the
-// fencing token to refuse: see leasehold run --help.
+// When the hold is lost the group gets SIGTERM, and SIGKILL when its grace (--grace) is
+// over. The grace is part of the lease, so the group is dead before the server gives the
+// key to anyone else. Two processes enforce this independently:
+// leasehold, which has the session, and its keeper, which runs the command and receives
+// the deadline after each heartbeat. So the keeper stops the command in time if leasehold
+// is frozen (SIGSTOP), starved or cut off, and at once if leasehold is killed; leasehold
+// kills the group if the keeper is frozen or killed. If both are frozen for longer than
+// the lease, as when a virtual machine is stopped, the keeper kills the group as soon as
+// they resume, and only the fencing token can refuse what the command does in that
+// moment: see leasehold run --help.
 //
 // # Exit status
 //
-// That of the command, 128+n if signal n ended it, and of leasehold itself: 110 failed,
-// 111 usage, 112 held by another, 113 time-out, 114 lost, 115 unreachable, 116 refused
-// by the server, 126 and 127 as in a shell: see leasehold help exit-status.
+// The exit status is that of the command, 128+n if signal n ended it, or one of
+// leasehold's own: 110 failed, 111 usage, 112 held by another, 113 time-out, 114 lost,
+// 115 unreachable, 116 refused by the server, 126 and 127 as in a shell. See leasehold
+// help exit-status.
 package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"os"
+	"strings"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/spf13/cobra"
 )
 
 func main() {
 	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
 	os.Exit(a.main(context.Background(), os.Args[1:]))
+}
+
+// An app is the command with its surroundings, which tests replace.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	getenv         func(string) string
+	store          driver.Store // nil: MongoDB; tests use a store in memory
+	target         target       // from the flags
+}
+
+// main runs the command line and returns the exit status.
+func (a *app) main(ctx context.Context, args []string) int {
+	root := newRoot(a)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var f *failure
+	if err != nil && !errors.As(err, &f) {
+		f = usage(err) // a command's own errors are failures already: see newRoot
+	}
+	switch {
+	case f == nil:
+		return 0
+	case f.err != nil:
+		a.say(f)
+	}
+	return f.status
+}
+
+// say prints err in one line, even if a driver's message has several.
+func (a *app) say(err error) {
+	fmt.Fprintf(a.stderr, "leasehold: %s\n", oneLine(err))
+}
+
+// newRoot returns the root command with all its subcommands.
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "leasehold",
+		Short: "Distributed locks and leader election on MongoDB, for shells, cron and Kubernetes",
+		Long: `leasehold runs commands under locks that a whole fleet respects, or on the one
+machine that is elected, and shows who holds what. It needs a MongoDB, and the rights
+to find, insert, update and remove on one collection. With readWrite on the database it
+can also notify waiters at once; without, they poll.
+
+All processes that share locks must use the same --uri, --db and --collection.`,
+		Example: `  export MONGODB_URI=mongodb://db1,db2,db3/app?replicaSet=rs0
+  leasehold run invoices -- ./invoices.sh        # one at a time in the fleet
+  leasehold run --try nightly -- ./backup.sh     # or not at all
+  leasehold elect reports -- ./reportd           # on one machine, and on another if it dies
+  leasehold status                               # who holds what, and who waits`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			hint := "see leasehold --help"
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				hint = "did you mean " + strings.Join(near, ", ") + "?"
+			}
+			return fmt.Errorf("unknown command %q; %s", args[0], hint)
+		},
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Version:                    version(),
+		PersistentPreRunE:          refuseNegative,
+		SilenceErrors:              true,
+		SilenceUsage:               true,
+		SuggestionsMinimumDistance: 2,
+	}
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.SetFlagErrorFunc(flagError)
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	root.Flags().Bool("version", false, "print the version, and what it was built with")
+
+	f := root.PersistentFlags()
+	f.StringVar(&a.target.uri, "uri", "", "connection string of the MongoDB (default $MONGODB_URI)")
+	f.StringVar(&a.target.db, "db", "", `database (default: that of the connection string, else "leasehold")`)
+	f.StringVar(&a.target.collection, "collection", "leasehold", "collection that holds the locks")
+	f.DurationVar(&a.target.ttl, "ttl", 30*time.Second, "time after its last heartbeat until the locks of a crashed process become free; at least 1s")
+	f.StringVar(&a.target.name, "name", "", "name that others see (default: the host's name)")
+	f.DurationVar(&a.target.timeout, "connect-timeout", 10*time.Second, "how long to try to reach the server at the start")
+
+	root.AddCommand(newStatus(a), newWatch(a), newMembers(a), newServe(a), newBreak(a), newClock(a), newBench(a), newMan())
+	root.AddCommand(runners(a)...)
+	for _, c := range root.Commands() {
+		run := c.RunE
+		c.RunE = func(cmd *cobra.Command, args []string) error { return failed(run(cmd, args)) }
+	}
+	root.AddCommand(&cobra.Command{Use: "exit-status", Short: "The exit statuses", Long: exitHelp})
+	return root
+}
+
+// arguments returns a check that a command line has least to most arguments; what
+// describes them in the error.
+func arguments(least, most int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) >= least && len(args) <= most {
+			return nil
+		}
+		return fmt.Errorf("%s takes %s and nothing else, not %d arguments; see %s --help", cmd.Name(), what, len(args), cmd.CommandPath())
+	}
 }

@@ -3,14 +3,32 @@
 package main
 
 import (
+	"context"
 	"os"
 	"testing"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
+
+// onMemory is an environment variable with which the test binary is a leasehold whose
+// store is in memory. Another session holds the key "held" there.
+const onMemory = "LEASEHOLD_TEST_ON_MEMORY"
 
 // The test binary is its own leasehold: what starts a keeper runs it again.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == keepName {
 		main()
+	}
+	if os.Getenv(onMemory) != "" {
+		store := dsynctest.NewMemory()
+		other, err := dsync.New(store, nil)
+		if err != nil {
+			panic(err)
+		}
+		other.Mutex("held").Lock()
+		a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv, store: store}
+		os.Exit(a.main(context.Background(), os.Args[1:]))
 	}
 	os.Exit(m.Run())
 }

@@ -1,46 +1,91 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 )
 
-// newMan returns the command man, which packagers use.
+// newMan returns the man command, for packagers.
 func newMan() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
-		Short: "Write the manual's pages into a folder",
-		Long: `Write the manual's pages, leasehold.1 and one for each command, into the folder
-DIR, which is made if it is not there.`,
+		Short: "Write the manual pages into a folder",
+		Long: `Write the manual pages, leasehold.1 and one for each command, into the folder DIR,
+which is created if it does not exist.`,
 		Example: `  leasehold man /usr/local/share/man/man1`,
 		Args:    arguments(1, 1, "one DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
-				return fmt.Errorf("the folder can't be made: %w", err)
+				return fmt.Errorf("the folder can't be created: %w", err)
 			}
-			root := cmd.Root()
-			root.DisableAutoGenTag = true // pages are the same whenever they are made
-			setTables(root)
-			return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Manual: "Leasehold", Source: "leasehold"}, args[0])
+			return writePages(cmd.Root(), args[0])
 		},
 	}
 }
 
-// setTables marks what is indented as such for the pages, which are made from
-// Markdown: four blanks there, two suffice for a terminal.
-func setTables(c *cobra.Command) {
-	lines := strings.Split(c.Long, "\n")
-	for i, text := range lines {
-		if strings.HasPrefix(text, "  ") {
-			lines[i] = "  " + text
+// writePages writes the pages of c and its subcommands into a folder.
+func writePages(c *cobra.Command, dir string) error {
+	for _, sub := range c.Commands() {
+		if !sub.IsAvailableCommand() {
+			continue // hidden, or help on a topic
+		}
+		if err := writePages(sub, dir); err != nil {
+			return err
 		}
 	}
-	c.Long = strings.Join(lines, "\n")
-	for _, sub := range c.Commands() {
-		setTables(sub)
+	page, err := manPage(c)
+	if err != nil {
+		return err
 	}
+	return os.WriteFile(filepath.Join(dir, strings.ReplaceAll(c.CommandPath(), " ", "-")+".1"), page, 0o644)
+}
+
+// manPage returns the manual page of c: what cobra makes of it, and the sections that
+// cobra does not know, in the place where man-pages(7) wants them.
+func manPage(c *cobra.Command) ([]byte, error) {
+	c.DisableAutoGenTag = true // the same page whenever it is generated
+	long := c.Long
+	c.Long = indentTables(long)
+	defer func() { c.Long = long }()
+	var page bytes.Buffer
+	if err := doc.GenMan(c, &doc.GenManHeader{Section: "1", Manual: "Leasehold", Source: "leasehold"}, &page); err != nil {
+		return nil, err
+	}
+	next := ".SH EXAMPLE\n"
+	if c.Example == "" {
+		next = ".SH SEE ALSO\n"
+	}
+	own := ".SH EXIT STATUS\n.EX\n" + exitHelp + ".EE\n\n.SH ENVIRONMENT\n.EX\n" + environmentHelp + ".EE\n\n" + next
+	return bytes.Replace(page.Bytes(), []byte(next), []byte(own), 1), nil
+}
+
+// environmentHelp is the section ENVIRONMENT of all pages. Neither it nor exitHelp may
+// have what roff takes for a command: a backslash, or a line that begins with a dot.
+const environmentHelp = `leasehold reads
+
+  MONGODB_URI      the connection string, if there is no --uri
+
+and sets for the command of run and elect
+
+  LEASEHOLD_KEY    the key, or the election's name
+  LEASEHOLD_TOKEN  the fencing token: greater than that of every earlier holder
+  LEASEHOLD_TERM   with elect: the number of the term
+`
+
+// indentTables indents tables by four blanks instead of two: the pages are generated from
+// Markdown, which needs four.
+func indentTables(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(line, "  ") {
+			lines[i] = "  " + line
+		}
+	}
+	return strings.Join(lines, "\n")
 }

@@ -23,13 +23,28 @@ func TestMan(t *testing.T) {
 			t.Error(err)
 			continue
 		}
+		for _, want := range []string{
+			"\n.SH EXIT STATUS\n.EX\nrun and elect exit with", "\n  115  unreachable: no server answers",
+			"\n.SH ENVIRONMENT\n.EX\nleasehold reads", "\n  MONGODB_URI  ", "\n  LEASEHOLD_TOKEN  ",
+		} {
+			if strings.Count(string(page), want) != 1 {
+				t.Errorf("%s: %d times %q, want once", c.Name(), strings.Count(string(page), want), want)
+			}
+		}
 		if c.Short == "" || !strings.Contains(string(page), ".SH SYNOPSIS") {
 			t.Errorf("%s: %q has %d bytes", c.Name(), c.Short, len(page))
 		}
 	}
+	if strings.Contains(exitHelp+environmentHelp, `\`) || strings.Contains(exitHelp+environmentHelp, "\n.") {
+		t.Error("the texts have what roff takes for a command")
+	}
 	page, _ := os.ReadFile(filepath.Join(dir, "leasehold-status.1"))
-	if !strings.Contains(string(page), ".EX\nkey, kind      kind is") {
+	if !strings.Contains(string(page), ".EX\nkey, kind       kind is") {
 		t.Errorf("a table that is not kept:\n%s", page)
+	}
+	page, _ = os.ReadFile(filepath.Join(dir, "leasehold-run.1"))
+	if !strings.Contains(string(page), "\\fB--grace\\fP=TTL/10\n") {
+		t.Errorf("the default of --grace is not there:\n%s", page)
 	}
 	file := filepath.Join(dir, "leasehold.1")
 	got := command(t, nil, "man", filepath.Join(file, "sub"))

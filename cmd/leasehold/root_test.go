@@ -1,6 +1,8 @@
 package main
 
 import (
+	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -12,8 +14,6 @@ func TestUsageIsOneLine(t *testing.T) {
 	}{
 		{[]string{"frobnicate"}, `unknown command "frobnicate"; see leasehold --help`},
 		{[]string{"completio"}, `unknown command "completio"; did you mean completion?`},
-		{[]string{"--frobnicate"}, "unknown flag: --frobnicate"},
-		{[]string{"--ttl", "soon"}, "invalid argument \"soon\" for \"--ttl\" flag"},
 	} {
 		got := command(t, nil, c.args...)
 		if got.status != exitUsage {
@@ -44,5 +44,32 @@ func TestHelpAndCompletion(t *testing.T) {
 		if got.status != 0 || got.err != "" || !strings.Contains(got.out, c.want) {
 			t.Errorf("%q: exit status %d, %q on standard error, want %q in\n%s", c.args, got.status, got.err, c.want, got.out)
 		}
+	}
+}
+
+// Too few or too many arguments: what is right, and where to read on.
+func TestWrongArguments(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"break"}, "leasehold: break takes one KEY and nothing else, not 0 arguments; see leasehold break --help\n"},
+		{[]string{"break", "a", "b"}, "leasehold: break takes one KEY and nothing else, not 2 arguments; see leasehold break --help\n"},
+		{[]string{"status", "a", "b"}, "leasehold: status takes one PREFIX at most and nothing else, not 2 arguments; see leasehold status --help\n"},
+		{[]string{"members", "a", "b"}, "leasehold: members takes one NAME at most and nothing else, not 2 arguments; see leasehold members --help\n"},
+		{[]string{"clock", "a"}, "leasehold: clock takes flags and nothing else, not 1 arguments; see leasehold clock --help\n"},
+		{[]string{"man"}, "leasehold: man takes one DIR and nothing else, not 0 arguments; see leasehold man --help\n"},
+	} {
+		if got := command(t, nil, c.args...); got != (result{exitUsage, "", c.want}) {
+			t.Errorf("%q: %+v, want %q", c.args, got, c.want)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	got := command(t, nil, "--version")
+	want := regexp.MustCompile(`^leasehold \S+ \(` + regexp.QuoteMeta(runtime.Version()) + `, \w+/\w+\)\n$`)
+	if got.status != 0 || got.err != "" || !want.MatchString(got.out) {
+		t.Errorf("%+v, want the output %q", got, want)
 	}
 }

@@ -12,59 +12,98 @@ func newRun(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [flags] KEY -- COMMAND [ARG...]",
 		Short: "Run a command while holding a lock: flock(1) for a fleet",
-		Long: `run waits until KEY is free in the whole fleet, runs the command while it holds it,
-and exits with the command's status. Who asks first is served first.
+		Long: `run waits until KEY is free in the whole fleet, runs the command while it holds KEY,
+and exits with the command's status. Waiters are served in FIFO order.
 
-The command finds in its environment
+The command's environment has
 
   LEASEHOLD_KEY    the key
   LEASEHOLD_TOKEN  the fencing token: greater than that of every earlier holder
 ` + commandHelp,
 		Example: `  leasehold run invoices -- ./invoices.sh
   leasehold run --try nightly -- ./backup.sh || echo "somebody else does it"
-  leasehold run --timeout 5m --ttl 1m --drain 10s db -- make migrate
+  leasehold run --timeout 5m --ttl 1m --grace 10s db -- make migrate
   leasehold run deploy -- sh -c 'kubectl apply -f . && echo "token $LEASEHOLD_TOKEN"'`,
 		Args:                  j.parse,
+		ValidArgsFunction:     a.completeKeys(1, cobra.ShellCompDirectiveDefault, func(st dsync.Status) bool { return st.Kind == dsync.KindMutex }),
 		DisableFlagsInUseLine: true,
 		RunE:                  func(cmd *cobra.Command, _ []string) error { return j.run(cmd.Context(), a) },
 	}
 	c.Flags().BoolVar(&j.try, "try", false, "don't wait: exit with 112 if somebody else holds the key or waits for it")
 	c.Flags().DurationVar(&j.timeout, "timeout", 0, "give up waiting after this time, with exit status 113; 0s: never")
-	c.MarkFlagsMutuallyExclusive("try", "timeout")
-	j.flagDrain(c)
+	j.flagGrace(c)
 	return c
 }
 
-// commandHelp is what is to be said of the commands of run and elect alike.
+// commandHelp is the part of the help that run and elect share.
 const commandHelp = `
-It runs in a process group of its own, without a terminal to control. SIGINT,
-SIGTERM and SIGQUIT are forwarded to the group, SIGHUP, SIGUSR1 and SIGUSR2 to the
-command alone; the key is held until it has ended. What it leaves behind in its
-group is killed then. What leaves the group (setsid(1), daemons) is on its own.
+The command runs in a process group of its own. leasehold forwards SIGINT, SIGTERM and
+SIGQUIT to the group, and SIGHUP, SIGUSR1 and SIGUSR2 to the command alone. It holds
+the key until the command has ended, and then kills what is left of the group.
+Processes that leave the group (setsid(1), daemons) are not killed.
 
-When the hold is lost, since no heartbeat got through in time or somebody used
-leasehold break, the group gets SIGTERM, and --drain later SIGKILL. Both are in the
-session's grace, which is taken out of the lease: the group is dead before the
-server gives the key to anyone else. A second process, the keeper, sees to that: it
-runs the command, is told the deadline after each heartbeat, and needs nobody to
-keep it. So
+The command has the controlling terminal of leasehold, if there is one: it can read
+from it and from /dev/tty, Ctrl-C interrupts it, and Ctrl-Z, fg and bg stop and continue
+it. But while leasehold is stopped it sends no heartbeats: if it is not continued before
+the lease runs out, the hold is lost.
 
-  - leasehold killed with SIGKILL: the keeper kills the group at once; the key is
-    free when the TTL is over;
-  - leasehold frozen (SIGSTOP) or starved: SIGTERM at the deadline, SIGKILL --drain
-    later. The command runs until then and no further;
-  - the keeper killed: the command dies with it (on Linux), and leasehold kills the
-    rest of the group before it gives the key back;
-  - the keeper frozen: leasehold kills both when the hold is lost.
+The hold is lost if no heartbeat got through in time, or if somebody used leasehold
+break. Then the group gets SIGTERM, and SIGKILL when its grace (--grace) is over. The
+grace is part of the lease, so the group is dead before the server gives the key to
+anyone else. A second process, the keeper, runs the command and
+enforces the deadline, which it receives after each heartbeat:
 
-If both are frozen together, as when a virtual machine is stopped, nobody is there
-to stop a command that is not frozen with them. The first thing that the keeper does
-when it goes on, also after the machine slept, is to kill the group. What the command
-does in that moment is refused where its data is guarded with the fencing token.
-If both are killed together, the command dies, and its own children may live on.
-A process that hangs in the kernel, on a dead NFS say, dies when that lets go of it;
-one that has made itself another user's (sudo) can be killed by root only.
+  - leasehold is killed with SIGKILL: the keeper kills the group at once; the key is
+    free when the TTL runs out;
+  - leasehold is frozen (SIGSTOP) or starved: the keeper sends SIGTERM at the
+    deadline, and SIGKILL when the grace is over;
+  - the keeper is killed: the command dies with it (on Linux), and leasehold kills the
+    rest of the group before it releases the key;
+  - the keeper is frozen: leasehold kills both when the hold is lost.
 
-On systems other than Linux the command outlives its keeper if that is killed, until
-leasehold has killed the group.
+If both are frozen together, as when a virtual machine is stopped, neither can stop a
+command that keeps running. When the keeper resumes, also after the machine slept, it
+kills the group first. What the command does in that moment is refused only where its
+data is protected by the fencing token. If both are killed together, the command dies,
+but its children may live on. A process that hangs in the kernel, on a dead NFS server
+say, dies when the kernel returns; only root can kill one that runs as another user
+(sudo).
+
+On systems other than Linux a command whose keeper is killed lives until leasehold
+has killed the group.
 `
+
+func newElect(a *app) *cobra.Command {
+	j := &job{kind: dsync.KindElection}
+	c := &cobra.Command{
+		Use:   "elect [flags] NAME -- COMMAND [ARG...]",
+		Short: "Run a command on the one machine that is elected",
+		Long: `elect campaigns in the election NAME and runs the command while this process is
+the leader. Start it on every machine: the command runs on one of them, and on
+another when that one dies, is cut off, or its command has ended.
+
+When the command ends by itself, elect resigns and exits with the command's status:
+the next candidate leads at once. Let systemd or Kubernetes restart elect to campaign
+again. When the leadership is lost, elect stops the command and campaigns again by
+itself.
+
+Go programs that use package leader with the same name take part in the same election.
+The command's environment has
+
+  LEASEHOLD_KEY    the election's name
+  LEASEHOLD_TERM   the number of the term, which grows by one with each leader
+  LEASEHOLD_TOKEN  the fencing token: greater than that of every earlier leader
+` + commandHelp,
+		Example: `  leasehold elect reports -- ./reportd
+  leasehold elect --name "$POD_NAME" --ttl 15s --grace 2s scheduler -- ./scheduler --port 8080`,
+		Args:                  j.parse,
+		ValidArgsFunction:     a.completeKeys(1, cobra.ShellCompDirectiveDefault, isElection),
+		DisableFlagsInUseLine: true,
+		RunE:                  func(cmd *cobra.Command, _ []string) error { return j.run(cmd.Context(), a) },
+	}
+	j.flagGrace(c)
+	return c
+}
+
+// runners returns the commands that run commands.
+func runners(a *app) []*cobra.Command { return []*cobra.Command{newRun(a), newElect(a), newKeep()} }

@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/leader"
 )
 
 // eventually fails the test if cond does not come true.
@@ -28,9 +30,9 @@ func eventually(t *testing.T, what string, cond func() bool) {
 }
 
 // session returns another process's session on store.
-func session(t *testing.T, store dsync.Store) *dsync.Session {
+func session(t *testing.T, store driver.Store) *dsync.Session {
 	t.Helper()
-	s, err := dsync.New(store, &dsync.Options{TTL: 10 * time.Second, Poll: 20 * time.Millisecond})
+	s, err := dsync.New(store, &dsync.Options{TTL: 10 * time.Second, PollInterval: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +41,7 @@ func session(t *testing.T, store dsync.Store) *dsync.Session {
 }
 
 // free fails the test if anybody holds key or waits for it.
-func free(t *testing.T, store dsync.Store, key string) {
+func free(t *testing.T, store driver.Store, key string) {
 	t.Helper()
 	st, err := store.Load(context.Background(), key)
 	if err != nil {
@@ -101,13 +103,13 @@ func TestRunBadInputLeavesNothing(t *testing.T) {
 		{[]string{"run", "k", "--"}, "there is no command after --"},
 		{[]string{"run", "", "--", "true"}, "dsync: invalid key"},
 		{[]string{"run", strings.Repeat("k", 513), "--", "true"}, "dsync: invalid key"},
-		{[]string{"run", "--try", "--timeout", "1s", "k", "--", "true"}, "if any flags in the group [try timeout] are set none of the others can be"},
+		{[]string{"run", "--try", "--timeout", "1s", "k", "--", "true"}, "--try does not wait, so --timeout 1s has no effect; use one of them"},
 		{[]string{"run", "--timeout", "-1s", "k", "--", "true"}, "--timeout is -1s"},
 		{[]string{"run", "--ttl", "10ms", "k", "--", "true"}, "dsync: TTL is 10ms; it must be at least 1s"},
 		{[]string{"run", "--ttl", "0s", "k", "--", "true"}, "--ttl is 0s; it must be at least 1s"},
-		{[]string{"run", "--ttl", "-5s", "k", "--", "true"}, "dsync: TTL is -5s; it must be at least 1s"},
-		{[]string{"run", "--ttl", "10s", "--drain", "9s", "k", "--", "true"}, "--drain 9s is too long for --ttl 10s"},
-		{[]string{"elect", "--try", "k", "--", "true"}, "unknown flag: --try"},
+		{[]string{"run", "--ttl", "-5s", "k", "--", "true"}, "--ttl is -5s; it must not be negative"},
+		{[]string{"run", "--ttl", "10s", "--grace", "9s", "k", "--", "true"}, "--grace 9s is too long for --ttl 10s"},
+		{[]string{"elect", "--try", "k", "--", "true"}, "leasehold elect has no flag --try; see leasehold elect --help"},
 		{[]string{"elect", "k", "true"}, "there is no -- before the command; it is leasehold elect"},
 	} {
 		store := dsynctest.NewMemory()
@@ -134,19 +136,19 @@ func TestRunHeld(t *testing.T) {
 		want   string
 	}{
 		{[]string{"--try"}, exitHeld, `leasehold: dsync: "k" is held by another: process`},
-		{[]string{"--timeout", "50ms"}, exitTimeout, `leasehold: "k" was not to be had within 50ms: held by process`},
+		{[]string{"--timeout", "50ms"}, exitTimeout, `leasehold: "k" was not free within 50ms: held by process`},
 	} {
 		got := command(t, store, append(append([]string{"run"}, c.flags...), "k", "--", "echo", "ran")...)
 		if got.status != c.status || got.out != "" || !strings.HasPrefix(got.err, c.want) || strings.Count(got.err, "\n") != 1 {
 			t.Errorf("%q: %+v, want status %d and one line that begins with %q", c.flags, got, c.status, c.want)
 		}
 		if n := waiting(t, store, "k"); n != 0 {
-			t.Errorf("%q: %d are left in line", c.flags, n)
+			t.Errorf("%q: %d are left in the queue", c.flags, n)
 		}
 	}
 }
 
-func waiting(t *testing.T, store dsync.Store, key string) int {
+func waiting(t *testing.T, store driver.Store, key string) int {
 	t.Helper()
 	st, err := store.Load(context.Background(), key)
 	if err != nil {
@@ -156,7 +158,7 @@ func waiting(t *testing.T, store dsync.Store, key string) int {
 }
 
 // A refusing store is one whose server grants no rights.
-type refusing struct{ dsync.Store }
+type refusing struct{ driver.Store }
 
 func (refusing) Register(context.Context, dsync.Member) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("register: %w: not authorized", dsync.ErrRefused)
@@ -203,7 +205,7 @@ func TestRunForwardsSignals(t *testing.T) {
 	free(t, store, "k")
 }
 
-// A signal in the wait ends that, and nothing is left in line.
+// A signal in the wait ends that, and nothing is left in the queue.
 func TestRunInterruptedInTheWait(t *testing.T) {
 	store := dsynctest.NewMemory()
 	m := session(t, store).Mutex("k")
@@ -216,14 +218,14 @@ func TestRunInterruptedInTheWait(t *testing.T) {
 		t.Errorf("%+v, want status %d and no error", got, 128+15)
 	}
 	if n := waiting(t, store, "k"); n != 0 {
-		t.Errorf("%d are left in line", n)
+		t.Errorf("%d are left in the queue", n)
 	}
 }
 
 // When heartbeats don't get through, the command and what it has started, which heed
 // no SIGTERM, are dead before somebody else is granted the key.
 func TestRunDeadBeforeTaken(t *testing.T) {
-	for _, drain := range []string{"0s", "600ms"} {
+	for _, grace := range []string{"0s", "600ms"} {
 		file := filepath.Join(t.TempDir(), "pids")
 		memory := dsynctest.NewMemory()
 		var cut atomic.Bool
@@ -232,32 +234,32 @@ func TestRunDeadBeforeTaken(t *testing.T) {
 		})
 		t.Cleanup(faulty.Close)
 		script := fmt.Sprintf(`trap 'echo term' TERM; (trap '' TERM; exec sleep 1000) & echo $$ $! >%s; while :; do wait; done`, file)
-		_, end := start(t.Context(), faulty, "run", "--ttl", "2s", "--drain", drain, "k", "--", "sh", "-c", script)
+		_, end := start(t.Context(), faulty, "run", "--ttl", "2s", "--grace", grace, "k", "--", "sh", "-c", script)
 		eventually(t, "the command runs", func() bool { return strings.HasSuffix(read(t, file), "\n") })
 		m := session(t, memory).Mutex("k")
 		cut.Store(true)
 		m.Lock()
 		for _, pid := range strings.Fields(read(t, file)) {
 			if !dead(pid) {
-				t.Errorf("drain %s: process %s lives while somebody else has the key", drain, pid)
+				t.Errorf("grace %s: process %s lives while somebody else has the key", grace, pid)
 			}
 		}
 		m.Unlock()
 		got := <-end
 		if got.status != exitLost || !strings.HasPrefix(got.err, `leasehold: "k" was lost, and the command stopped: dsync: hold lost`) {
-			t.Errorf("drain %s: %+v, want status %d, and a line that says so", drain, got, exitLost)
+			t.Errorf("grace %s: %+v, want status %d, and a line that says so", grace, got, exitLost)
 		}
-		if said := strings.Contains(got.out, "term"); said != (drain != "0s") {
-			t.Errorf("drain %s: SIGTERM was sent: %t", drain, said)
+		if said := strings.Contains(got.out, "term"); said != (grace != "0s") {
+			t.Errorf("grace %s: SIGTERM was sent: %t", grace, said)
 		}
 	}
 }
 
-// A command whose key is broken gets SIGTERM and its drain, and the key is free as soon
+// A command whose key is broken gets SIGTERM and its grace, and the key is free as soon
 // as it has ended.
 func TestRunBroken(t *testing.T) {
 	store := dsynctest.NewMemory()
-	out, end := start(t.Context(), store, "run", "--ttl", "6s", "--drain", "1s", "k", "--",
+	out, end := start(t.Context(), store, "run", "--ttl", "6s", "--grace", "1s", "k", "--",
 		"sh", "-c", `trap 'echo stopping; exit 3' TERM; echo ready; while :; do sleep 0.01; done`)
 	eventually(t, "the command runs", func() bool { return strings.Contains(out.take(), "ready") })
 	go session(t, store).Break(context.Background(), "k")
@@ -281,4 +283,46 @@ func TestRunLeavesNoChildren(t *testing.T) {
 	if pid := read(t, file); !dead(pid) {
 		t.Errorf("process %s is left", pid)
 	}
+}
+
+// A leadership that is lost is campaigned for again; the end of the command is that of
+// elect, and its status.
+func TestElectCampaignsAgain(t *testing.T) {
+	store := dsynctest.NewMemory()
+	const script = `
+		test $LEASEHOLD_KEY = e && test $LEASEHOLD_TOKEN -gt 0 || exit 9
+		test $LEASEHOLD_TERM = 2 && exit 5
+		echo "term $LEASEHOLD_TERM"
+		while :; do sleep 0.01; done`
+	out, end := start(t.Context(), store, "elect", "--ttl", "6s", "--grace", "1s", "--name", "me", "e", "--", "sh", "-c", script)
+	eventually(t, "the first term began", func() bool { return strings.Contains(out.take(), "term 1") })
+	s := session(t, store)
+	e, err := leader.New(s, "e", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l, err := e.Leader(t.Context()); err != nil || l.Name != "me" || l.Term != 1 {
+		t.Errorf("package leader sees %+v, %v, want me in term 1", l, err)
+	}
+	go s.Break(context.Background(), "e")
+	got := <-end
+	if got.status != 5 || !strings.HasPrefix(got.err, `leasehold: "e" was lost, and the command stopped: `) || strings.Count(got.err, "\n") != 1 {
+		t.Errorf("%+v, want status 5 and one line about the loss", got)
+	}
+	free(t, store, "e")
+}
+
+// Who is asked to end while the command is stopped does not campaign again.
+func TestElectEndsWhenTold(t *testing.T) {
+	store := dsynctest.NewMemory()
+	out, end := start(t.Context(), store, "elect", "--ttl", "6s", "--grace", "1s", "e", "--",
+		"sh", "-c", `trap 'echo stopping' TERM; echo ready; while :; do sleep 0.01; done`)
+	eventually(t, "the command runs", func() bool { return strings.Contains(out.take(), "ready") })
+	go session(t, store).Break(context.Background(), "e")
+	eventually(t, "the command is being stopped", func() bool { return strings.Contains(out.take(), "stopping") })
+	syscall.Kill(os.Getpid(), syscall.SIGTERM)
+	if got := <-end; got.status != exitLost {
+		t.Errorf("%+v, want status %d", got, exitLost)
+	}
+	free(t, store, "e")
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -57,28 +58,28 @@ func newScene(t *testing.T) scene {
 }
 
 // claim returns a claim of the session that its id begins with.
-func claim(key, id string, kind dsync.Kind, weight, limit int64) dsync.Claim {
-	return dsync.Claim{Key: key, ID: id, Session: id[:1], Kind: kind, Weight: weight, Limit: limit}
+func claim(key, id string, kind dsync.Kind, weight, limit int64) driver.Claim {
+	return driver.Claim{Key: key, ID: id, Session: id[:1], Kind: kind, Weight: weight, Limit: limit}
 }
 
-func (s scene) acquire(c dsync.Claim) dsync.Claim {
+func (s scene) acquire(c driver.Claim) driver.Claim {
 	s.t.Helper()
-	if _, err := s.Acquire(s.t.Context(), c, true, nil, time.Now().Add(time.Hour)); err != nil {
+	if _, _, err := s.Acquire(s.t.Context(), c, true, nil, time.Now().Add(time.Hour)); err != nil {
 		s.t.Fatal(err)
 	}
 	return c
 }
 
-func (s scene) release(c dsync.Claim, o dsync.Outcome) {
+func (s scene) release(c driver.Claim, o driver.ReleaseOptions) {
 	s.t.Helper()
-	if found, err := s.Release(s.t.Context(), c, o); !found || err != nil {
+	if found, _, err := s.Release(s.t.Context(), c, o); !found || err != nil {
 		s.t.Fatal(found, err)
 	}
 }
 
-func (s scene) publish(c dsync.Claim, seq int64, value string) {
+func (s scene) publish(c driver.Claim, seq int64, value string) {
 	s.t.Helper()
-	if err := s.Publish(s.t.Context(), c, seq, []byte(value)); err != nil {
+	if _, err := s.Publish(s.t.Context(), c, seq, []byte(value)); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -86,14 +87,14 @@ func (s scene) publish(c dsync.Claim, seq int64, value string) {
 // allKinds makes a key of each kind, in several states.
 func (s scene) allKinds() {
 	s.acquire(claim("done", "a.1", dsync.KindOnce, 1, 1))
-	s.release(claim("done", "a.1", dsync.KindOnce, 1, 1), dsync.Outcome{Seal: true, Result: []byte("\xff\x00")})
+	s.release(claim("done", "a.1", dsync.KindOnce, 1, 1), driver.ReleaseOptions{Seal: true, Result: []byte("\xff\x00")})
 	s.acquire(claim("elected", "b.1", dsync.KindElection, 1, 1))
 	s.publish(claim("elected", "b.1", dsync.KindElection, 1, 1), 1, "http://host-b:8080/ and more than fits into forty columns")
 	if err := s.Observe(s.t.Context(), "a", 1, []string{"elected"}); err != nil {
 		s.t.Fatal(err)
 	}
 	s.acquire(claim("free", "a.2", dsync.KindMutex, 1, 1))
-	s.release(claim("free", "a.2", dsync.KindMutex, 1, 1), dsync.Outcome{})
+	s.release(claim("free", "a.2", dsync.KindMutex, 1, 1), driver.ReleaseOptions{})
 	lease := claim("lease", "b.2", dsync.KindMutex, 1, 1)
 	lease.Lease = time.Minute
 	s.acquire(lease)
@@ -116,7 +117,7 @@ func (s scene) wrote(before dsynctest.Counts) {
 	d := s.Counts().Since(before)
 	for method, n := range d.Commands {
 		switch method {
-		case dsynctest.MethodLoad, dsynctest.MethodKeys, dsynctest.MethodMembers, dsynctest.MethodObservers, dsynctest.MethodWatch:
+		case dsynctest.MethodLoad, dsynctest.MethodKeys, dsynctest.MethodMembers, dsynctest.MethodObservers:
 		default:
 			s.t.Errorf("%d commands %s were sent by one who only looks", n, method)
 		}
@@ -127,7 +128,7 @@ func (s scene) wrote(before dsynctest.Counts) {
 }
 
 // start runs a command line until ctx ends, on a goroutine of its own.
-func start(ctx context.Context, store dsync.Store, args ...string) (out *screen, end <-chan result) {
+func start(ctx context.Context, store driver.Store, args ...string) (out *screen, end <-chan result) {
 	out = new(screen)
 	done := make(chan result, 1)
 	go func() {

@@ -9,38 +9,57 @@ import (
 	"syscall"
 )
 
-// signals are those that leasehold gets and forwards.
+// signals catches the signals that leasehold forwards.
 type signals struct {
-	c    chan os.Signal
-	last caught // the last that ends things, if any
+	c        chan os.Signal
+	last     caught    // the last one that ends programs, 0 if there was none
+	terminal *terminal // nil if there is none
 }
 
 // A caught is a signal that was caught.
 type caught syscall.Signal
 
-// ends reports whether the signal is one by which programs are asked to end: it is
-// meant for all of a group.
+// ends reports whether the signal asks programs to end. Such a signal is meant for a
+// whole process group.
 func (c caught) ends() bool {
 	s := syscall.Signal(c)
 	return s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGQUIT
 }
 
-// catch catches signals until stop. What was ignored before, as by nohup(1), stays so.
+// catch catches signals until stop. Signals that were ignored before, as by nohup(1),
+// stay ignored.
 func catch() *signals {
 	s := &signals{c: make(chan os.Signal, 16)}
-	for _, one := range []os.Signal{
-		syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2,
-	} {
-		if !signal.Ignored(one) {
-			signal.Notify(s.c, one)
-		}
+	s.add(syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
+	return s
+}
+
+// catchJobControl does as catch does, and also catches what stops and continues jobs if
+// there is a controlling terminal.
+func catchJobControl() *signals {
+	s := catch()
+	if s.terminal = openTerminal(); s.terminal != nil {
+		s.add(syscall.SIGTSTP, syscall.SIGCONT)
 	}
 	return s
 }
 
-func (s *signals) stop() { signal.Stop(s.c) }
+func (s *signals) add(all ...os.Signal) {
+	for _, one := range all {
+		if !signal.Ignored(one) {
+			signal.Notify(s.c, one)
+		}
+	}
+}
 
-// note takes a signal from the channel and remembers it if it ends things.
+func (s *signals) stop() {
+	signal.Stop(s.c)
+	if s.terminal != nil {
+		s.terminal.close()
+	}
+}
+
+// note returns sig, a signal from the channel, and remembers it if it ends programs.
 func (s *signals) note(sig os.Signal) caught {
 	c := caught(sig.(syscall.Signal))
 	if c.ends() {
@@ -49,8 +68,8 @@ func (s *signals) note(sig os.Signal) caught {
 	return c
 }
 
-// cancels calls f, and cancels its context on a signal that ends programs, or
-// SIGHUP. Then the error is the failure with the status for that, also if f succeeded.
+// cancels calls f and cancels its context on SIGHUP or a signal that ends programs. Then
+// the error is the failure with that signal's exit status, even if f succeeded.
 func (s *signals) cancels(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -61,7 +80,10 @@ func (s *signals) cancels(ctx context.Context, f func(context.Context) error) er
 		case err := <-done:
 			return err
 		case sig := <-s.c:
-			if c := s.note(sig); c.ends() || sig == syscall.SIGHUP {
+			switch c := s.note(sig); {
+			case sig == syscall.SIGTSTP:
+				s.terminal.stopJob()
+			case c.ends() || sig == syscall.SIGHUP:
 				cancel()
 				<-done
 				return &failure{status: exitSignal + int(c)}

@@ -4,28 +4,34 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/internal/statusjson"
+	"github.com/leasehold-go/leasehold/leader"
 	"github.com/spf13/cobra"
 )
 
-// newStatus returns the command status.
+// newStatus returns the status command.
 func newStatus(a *app) *cobra.Command {
 	var asJSON, exact bool
 	c := &cobra.Command{
 		Use:   "status [PREFIX]",
 		Short: "Show who holds which keys, and who waits",
-		Long: `Show all keys that begin with PREFIX, in the order of their bytes, or just the one
-key with --exact: a line for each holder and each of the first in line. Keys are
-shown while they are read. Times are the server's, in UTC. Nothing is written to
-the store, and the right to find is enough.
+		Long: `Show all keys that begin with PREFIX, in the order of their bytes, or with --exact
+just that key: a line for each holder and each of the first waiters. Keys are shown
+while they are read. Times are the server's, in UTC. Nothing is written to the
+store, and the right to find is enough.
 
 ` + jsonHelp,
 		Example: `  leasehold status
   leasehold status invoices/
   leasehold status --exact nightly
   leasehold status --json | jq -r 'select(.held) | [.key, .holders[0].host] | @tsv'`,
-		Args: arguments(0, 1, "one PREFIX at most"),
+		Args:              arguments(0, 1, "one PREFIX at most"),
+		ValidArgsFunction: a.completeKeys(1, cobra.ShellCompDirectiveNoFileComp, anyKey),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			prefix := ""
 			if len(args) > 0 {
@@ -36,7 +42,7 @@ the store, and the right to find is enough.
 					return err
 				}
 			}
-			return a.look(cmd.Context(), func(ctx context.Context, v *view) error {
+			return a.view(cmd.Context(), func(ctx context.Context, v *view) error {
 				all := v.List(ctx, prefix)
 				if exact {
 					all = func(yield func(dsync.Status, error) bool) { yield(v.Status(ctx, prefix)) }
@@ -49,7 +55,7 @@ the store, and the right to find is enough.
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, an object per key and line")
-	c.Flags().BoolVar(&exact, "exact", false, "show the key PREFIX, with the first 1000 in its line")
+	c.Flags().BoolVar(&exact, "exact", false, "show only the key PREFIX, with its first 1000 waiters")
 	return c
 }
 
@@ -87,7 +93,7 @@ func (a *app) printKeys(all iter.Seq2[dsync.Status, error]) error {
 	return t.flush()
 }
 
-// keyRows are the lines of a key.
+// keyRows returns the lines about a key.
 func keyRows(st dsync.Status) (rows [][]string) {
 	kind, value := plain(string(st.Kind)), short(st.Value)
 	for _, h := range st.Holders {
@@ -105,18 +111,18 @@ func keyRows(st dsync.Status) (rows [][]string) {
 		}
 		rows = append(rows, []string{plain(st.Key), kind, state, none, none, none, token, none, none, value})
 	}
-	for i, w := range st.Line {
+	for i, w := range st.Queue {
 		state := fmt.Sprintf("waits #%d%s", i+1, part(st, w))
 		rows = append(rows, append([]string{plain(st.Key), kind, state}, append(who(w), none, none, none, none)...))
 	}
-	if more := st.Waiting - len(st.Line); more > 0 {
+	if more := st.Waiting - len(st.Queue); more > 0 {
 		rows = append(rows, []string{plain(st.Key), kind, fmt.Sprintf("and %d more", more), none, none, none, none, none, none, none})
 	}
 	return rows
 }
 
-// holds says what a holder does with the key.
-func holds(st dsync.Status, h dsync.Owner) string {
+// holds describes a holder's state.
+func holds(st dsync.Status, h dsync.Participant) string {
 	state := "held" + part(st, h)
 	switch {
 	case st.Kind == dsync.KindElection:
@@ -130,19 +136,19 @@ func holds(st dsync.Status, h dsync.Owner) string {
 	return state
 }
 
-// part is st.Use(o) after something else.
-func part(st dsync.Status, o dsync.Owner) string {
+// part returns st.Use(o) as an addition to other text.
+func part(st dsync.Status, o dsync.Participant) string {
 	if use := st.Use(o); use != "" {
 		return ", " + use
 	}
 	return ""
 }
 
-// until says when a hold ends.
-func until(st dsync.Status, h dsync.Owner) string {
+// until describes when a hold ends.
+func until(st dsync.Status, h dsync.Participant) string {
 	left := h.Until.Sub(st.Now)
 	switch {
-	case h.Until.IsZero(): // its session's record is gone
+	case h.Until.IsZero(): // its session's record was deleted
 		return none
 	case left <= 0:
 		return fmt.Sprintf("%s (%s ago)", stamp(h.Until), span(-left))
@@ -152,8 +158,8 @@ func until(st dsync.Status, h dsync.Owner) string {
 	return fmt.Sprintf("%s (in %s)", stamp(h.Until), span(left))
 }
 
-// who are the columns that say who an owner is.
-func who(o dsync.Owner) []string {
+// who returns the columns that identify a participant.
+func who(o dsync.Participant) []string {
 	pid := none
 	if o.PID != 0 {
 		pid = fmt.Sprint(o.PID)
@@ -163,4 +169,155 @@ func who(o dsync.Owner) []string {
 		name = plain(o.Session)
 	}
 	return []string{name, plain(o.Host), pid}
+}
+
+// manyMembers is the number of sessions that a store lists at most.
+const manyMembers = 1000
+
+// newMembers returns the members command.
+func newMembers(a *app) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "members [NAME]",
+		Short: "Show the processes that are alive, or the members of an election",
+		Long: `Show the processes that are alive and have a session in the store, 1000 at most.
+With NAME, show all members of that election: the leader first, then the candidates
+in the order in which they will lead, then observers, who don't campaign.
+Times are the server's, in UTC. Nothing is written to the store.
+
+With --json each line is an object with session, name, host, pid, app, meta and seen
+(the last heartbeat, RFC 3339). Without NAME it has ttl_ms, too; with NAME, role:
+leader, candidate or observer.`,
+		Example: `  leasehold members
+  leasehold members reports
+  leasehold members reports --json | jq -r 'select(.role == "leader") | .host'`,
+		Args:              arguments(0, 1, "one NAME at most"),
+		ValidArgsFunction: a.completeKeys(1, cobra.ShellCompDirectiveNoFileComp, isElection),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.view(cmd.Context(), func(ctx context.Context, v *view) error {
+				var all []statusjson.Member
+				var err error
+				if len(args) > 0 {
+					all, err = v.election(ctx, args[0])
+				} else {
+					all, err = v.sessions(ctx)
+				}
+				if err != nil {
+					return err
+				}
+				return a.printMembers(all, asJSON, len(args) > 0)
+			})
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, an object per process and line")
+	return c
+}
+
+// sessions returns the sessions that are alive.
+func (v *view) sessions(ctx context.Context) ([]statusjson.Member, error) {
+	found, _, err := v.Members(ctx)
+	var all []statusjson.Member
+	for _, m := range found {
+		all = append(all, statusjson.Member{
+			Process: statusjson.Process{Session: m.ID, Name: m.Name, Host: m.Host, PID: m.PID, App: m.App, Meta: m.Meta},
+			Seen:    statusjson.Time{Time: m.LastHeartbeat}, TTL: statusjson.Milliseconds(m.TTL),
+		})
+	}
+	return all, err
+}
+
+// election returns the members of the election, with their roles.
+func (v *view) election(ctx context.Context, name string) ([]statusjson.Member, error) {
+	e, err := leader.New(v.Session, name, nil)
+	if err != nil {
+		return nil, err
+	}
+	found, err := e.Members(ctx)
+	var all []statusjson.Member
+	for _, m := range found {
+		all = append(all, statusjson.Member{
+			Process: statusjson.Process{Session: m.Session, Name: m.Name, Host: m.Host, PID: m.PID, App: m.App, Meta: m.Meta},
+			Role:    string(m.Role), Seen: statusjson.Time{Time: m.LastSeen},
+		})
+	}
+	return all, err
+}
+
+func (a *app) printMembers(all []statusjson.Member, asJSON, roles bool) error {
+	if len(all) == manyMembers && !roles {
+		fmt.Fprintf(a.stderr, "leasehold: only the first %d members are shown\n", manyMembers)
+	}
+	if asJSON {
+		for _, m := range all {
+			if err := printJSON(a.stdout, m); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	switch {
+	case len(all) == 0 && roles:
+		fmt.Fprintln(a.stderr, "leasehold: nobody campaigns in an election of that name, or observes it; is it another --db or --collection?")
+		return nil
+	case len(all) == 0:
+		fmt.Fprintln(a.stderr, "leasehold: no process has a session; is it another --db or --collection?")
+		return nil
+	}
+	header := []string{"NAME", "HOST", "PID", "APP", "SESSION", "LAST HEARTBEAT", "META"}
+	if roles {
+		header = append([]string{"ROLE"}, header...)
+	}
+	t := newTable(a.stdout, header...)
+	for _, m := range all {
+		var meta []string
+		for _, k := range slices.Sorted(maps.Keys(m.Meta)) {
+			meta = append(meta, plain(k)+"="+plain(m.Meta[k]))
+		}
+		if len(meta) == 0 {
+			meta = append(meta, none)
+		}
+		row := []string{plain(m.Name), plain(m.Host), fmt.Sprint(m.PID), plain(m.App), m.Session, m.Seen.String(), strings.Join(meta, " ")}
+		if roles {
+			row = append([]string{m.Role}, row...)
+		}
+		if err := t.add(row...); err != nil {
+			return err
+		}
+	}
+	return t.flush()
+}
+
+const jsonHelp = `With --json each line is an object. Times are the server's, in RFC 3339, UTC, with
+milliseconds; fields ending in _ms are milliseconds. Fields may be added; none will
+be renamed or removed.
+
+  key, kind       kind is mutex, rwmutex, semaphore, once, election, or "" if the
+                  store has no record of the key
+  now             the time of this status
+  held            somebody holds the key, and their time has not run out
+  sealed          a once that is done, permanently
+  limit           the total weight of holders: 1 for a mutex, a semaphore's size
+  token           the latest fencing token, 0 if there was none
+  term            of an election: the number of terms so far
+  value           what a leader published or a once returned, if it is UTF-8, or
+  value_base64    if it is not; neither if there is nothing
+  waiting         the number of waiters
+  holders, queue  the holders, and the first 8 waiters (1000 with --exact), in order:
+      claim, session, weight      ids in the store; the part of limit that it uses
+      name, host, pid, app, meta  what the process says about itself
+      seen, ttl_ms                its last heartbeat, and how long that counts
+    and of a holder:
+      token, since, for_ms        the grant, and the time since then
+      until, left_ms              when its hold ends, and the time until then; no
+                                  until if its session's record is gone
+      renewed                     until moves on with each heartbeat
+      lapsed                      until has passed: the next to ask gets the key
+      yields                      it may be kept without being in use
+`
+
+// newKeyJSON returns a key's status for programs: see jsonHelp.
+func newKeyJSON(st dsync.Status) statusjson.Status[statusjson.Participant] {
+	return statusjson.NewStatus(st, func(p dsync.Participant, queued bool) statusjson.Participant {
+		return statusjson.NewParticipant(p, queued, st.Now)
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -67,7 +68,7 @@ type pagedStore struct {
 	broken int64 // the page that can't be read; 0: none
 }
 
-func (s *pagedStore) Keys(ctx context.Context, prefix, after string, n int) ([]dsync.State, error) {
+func (s *pagedStore) Keys(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
 	if s.pages.Add(1) == s.broken {
 		return nil, errors.New("the page\ncan't be read")
 	}
@@ -98,8 +99,8 @@ func manyKeys(t *testing.T, n int) *pagedStore {
 	return &pagedStore{Memory: s.Memory}
 }
 
-// The first lines are there when one page was read, of a hundred keys, and no page is
-// read twice.
+// The first lines are there when one page was read, of a hundred keys. Later pages have
+// more, up to a thousand, and none is read twice.
 func TestStatusStreams(t *testing.T) {
 	const keys = 10_000
 	for _, args := range [][]string{{"status"}, {"status", "--json"}, {"status", "key "}} {
@@ -112,7 +113,7 @@ func TestStatusStreams(t *testing.T) {
 		if w.first != 1 {
 			t.Errorf("%q: %d pages were read before the first line, want 1", args, w.first)
 		}
-		if want := int64(keys/100 + 1); store.pages.Load() != want {
+		if want := int64(4 + 9); store.pages.Load() != want {
 			t.Errorf("%q: %d pages were read, want %d", args, store.pages.Load(), want)
 		}
 		if w.lines < keys || w.lines > keys+1 {
@@ -124,11 +125,11 @@ func TestStatusStreams(t *testing.T) {
 // What was read is shown before the error, which is one line.
 func TestStatusThatBreaks(t *testing.T) {
 	for _, args := range [][]string{{"status"}, {"status", "--json"}} {
-		store := manyKeys(t, 250)
+		store := manyKeys(t, 400)
 		store.broken = 3
 		got := command(t, store, args...)
-		if n := strings.Count(got.out, "key 00"); n != 200 {
-			t.Errorf("%q: %d keys were shown, want 200", args, n)
+		if n := strings.Count(got.out, "key 00"); n != 300 {
+			t.Errorf("%q: %d keys were shown, want 300", args, n)
 		}
 		if got.status != exitFailed || strings.Count(got.err, "\n") != 1 || !strings.Contains(got.err, "the page can't be read") {
 			t.Errorf("%q: exit status %d, %q", args, got.status, got.err)
@@ -162,7 +163,7 @@ func TestLookingRefusesNonsense(t *testing.T) {
 // A server that is not there: one line that says so, soon, of every command.
 func TestLookingAtNoServer(t *testing.T) {
 	for _, args := range [][]string{
-		{"status"}, {"status", "--json"}, {"status", "--exact", "k"}, {"members"}, {"members", "k"}, {"watch"}, {"break", "k"}, {"clock"}, {"bench"},
+		{"status"}, {"status", "--json"}, {"status", "--exact", "k"}, {"members"}, {"members", "k"}, {"watch"}, {"break", "k"}, {"clock"}, {"bench"}, {"serve", "--listen", "localhost:0"}, {"serve", "--allow-break", "--listen", "localhost:0"},
 	} {
 		t.Run(args[0], func(t *testing.T) {
 			t.Parallel()

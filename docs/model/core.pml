@@ -1,10 +1,10 @@
 /* Sessions, and one key of limit 1: safety.
  *
- * Stands for: dsync/presence.go (register, lease, lose), keeper.go keep, ask.go, release.go, peers.go bury, watch.go
- * event; dsync/mongo/session.go Register, Heartbeat, Bury, Unregister; shapes.go clean and release, shapes_edit.go
- * joining, shapes_settle.go settle for limit 1; shapes_short.go, the short commands, which here anybody may send at any time;
- * sweep.go idleSessions (SWEEP, TOMBDEL).
- * Abstracts from: notAfter (here what was sent may join for ever; live.pml), weights and the line's order (weights.pml),
+ * Stands for: internal/engine: lease.go (register, keep, lose), acquire.go, release.go, expiry.go, notices.go
+ * hear (a claim that a notice names and nobody here knows is released); dsync/mongo/session.go Register, Expire, Unregister,
+ * heartbeat.go; shapes.go clean and release, shapes_edit.go joining, shapes_settle.go settle for limit 1; shapes_short.go,
+ * the short commands, which here anybody may send at any time; sweep.go idleSessions (SWEEP, TOMBDEL).
+ * Abstracts from: notAfter (here what was sent may join forever; live.pml), weights and the line's order (weights.pml),
  * tokens (token.pml), the grace (grace.pml; here Margin stands for both), fail-overs (failover.pml). An identity that
  * is lost may be unregistered here at any time: the code only does that in Close.
  * Crashes, freezes; requests late, lost or repeated with UNBOUNDED delay: one that was ever sent may run again at any
@@ -12,7 +12,7 @@
  * countdowns), so there is no horizon.
  *
  * Checked in every state: a process that runs and believes it holds is the holder in the store (S1), and one whose
- * place in line was acknowledged is in line, or holds (S3).
+ * place in the queue was acknowledged is in the queue, or holds (S3).
  */
 #ifndef NP
 #define NP 2
@@ -44,7 +44,7 @@ byte age[NSS];       /* server now - at, saturating at TTL */
 byte h;              /* holder claim or 0 */
 byte q[NCL]; byte ql;
 byte cs[NCL+1];      /* session of a claim */
-int  ev;             /* claims with a (sticky) grant event under way */
+int  nt;             /* claims with a notice of their grant, which may come at any later time, and again */
 int  tryc;           /* claims that are tries */
 
 byte rn[NP];        /* 0 killed 1 running 2 frozen */
@@ -71,7 +71,7 @@ hidden byte i, j;
 #define CSENT(c) (((c)-1)%NC < ck[PC(c)] || (((c)-1)%NC==ck[PC(c)] && op[PC(c)]!=0))
 
 /* every running process that believes it holds is the holder in the store (S1,S3,S5);
- * every running process with an acknowledged place in line is in line or holds (S3) */
+ * every running process with an acknowledged place in the queue is in the queue or holds (S3) */
 inline check() {
   i=0;
   do :: i<NP ->
@@ -88,7 +88,7 @@ inline qremove(c) {
   i=j; do :: i<ql -> q[i]=0; i++ :: else -> break od; ql=j
 }
 inline first() { /* grants it the key */
-  h=q[0]; ev=ev|BIT(h); i=0;
+  h=q[0]; nt=nt|BIT(h); i=0;
   do :: i+1<ql -> q[i]=q[i+1]; i++ :: else -> break od; ql--; q[ql]=0
 }
 inline settle() {
@@ -127,7 +127,7 @@ inline x_rel(c) {
 #else
 #define MINE(c) (h==(c))
 #endif
-inline x_quiet(c) { h=c; ev=ev|BIT(c); check() }
+inline x_quiet(c) { h=c; nt=nt|BIT(c); check() }
 inline x_pass() { if :: ql>0 -> first() :: else -> h=0 fi; check() }
 inline x_reg(s) { /* $set at: leaves dead alone */
 #ifdef BUG_SAMEID
@@ -178,7 +178,7 @@ inline lost(p) { /* every Lost closes; new identity; (Unregister is sent: may ru
 #else
 #define NEWDL(p) (hba[p]<TTL-M -> TTL-M-hba[p] : 0)
 #endif
-#ifdef BUG_BURYUNCOND
+#ifdef BUG_EXPIREUNCOND
 #define LAPSED(s) (1)
 #else
 #define LAPSED(s) (st[s]!=1 || age[s]>=TTL)
@@ -210,17 +210,17 @@ inline lost(p) { /* every Lost closes; new identity; (Unregister is sent: may ru
  :: d_step{ RUN(p) && op[p]>=1 && op[p]<=3 -> op[p]=6 } /* give up: Release */ \
  :: d_step{ RUN(p) && op[p]==4 -> op[p]=1 } \
  :: d_step{ RUN(p) && op[p]==4 -> op[p]=6 } \
- :: d_step{ RUN(p) && CANHOLD(p) && EVOP(p) && ((ev>>C(p))&1) -> op[p]=5; check() } \
+ :: d_step{ RUN(p) && CANHOLD(p) && HEARS(p) && ((nt>>C(p))&1) -> op[p]=5; check() } \
  :: d_step{ RUN(p) && op[p]==5 -> RELEASING(p) } \
  REVKREL(p) \
  :: d_step{ RUN(p) && op[p]==6 -> op[p]=0; NEXTCLAIM(p) } /* answered, or abandoned; executes by LATEC whenever */ \
- /* bury: by whom it may concern */ \
- :: d_step{ RUN(p) && ss[p]==2 && h!=0 && cs[h]!=S(p) && LAPSED(cs[h]) && !((kn[p]>>cs[h])&1) -> BURYX(cs[h]); kn[p]=kn[p]|BIT(cs[h]) } \
- :: d_step{ RUN(p) && ss[p]==2 && ql>0 && cs[q[0]]!=S(p) && LAPSED(cs[q[0]]) && !((kn[p]>>cs[q[0]])&1) -> BURYX(cs[q[0]]); kn[p]=kn[p]|BIT(cs[q[0]]) } \
- :: d_step{ RUN(p) && ss[p]==2 && ql>1 && cs[q[1]]!=S(p) && LAPSED(cs[q[1]]) && !((kn[p]>>cs[q[1]])&1) -> BURYX(cs[q[1]]); kn[p]=kn[p]|BIT(cs[q[1]]) } \
+ /* expire: by whom it may concern */ \
+ :: d_step{ RUN(p) && ss[p]==2 && h!=0 && cs[h]!=S(p) && LAPSED(cs[h]) && !((kn[p]>>cs[h])&1) -> EXPIREX(cs[h]); kn[p]=kn[p]|BIT(cs[h]) } \
+ :: d_step{ RUN(p) && ss[p]==2 && ql>0 && cs[q[0]]!=S(p) && LAPSED(cs[q[0]]) && !((kn[p]>>cs[q[0]])&1) -> EXPIREX(cs[q[0]]); kn[p]=kn[p]|BIT(cs[q[0]]) } \
+ :: d_step{ RUN(p) && ss[p]==2 && ql>1 && cs[q[1]]!=S(p) && LAPSED(cs[q[1]]) && !((kn[p]>>cs[q[1]])&1) -> EXPIREX(cs[q[1]]); kn[p]=kn[p]|BIT(cs[q[1]]) } \
  KILLS(p) FREEZES(p)
 
-#define BURYX(s) st[s]=2; age[s]=0
+#define EXPIREX(s) st[s]=2; age[s]=0
 #define HBOK(s) (st[s]==1)
 #ifdef BUG_NOTIMER
 #define TIMER(p) (rn[p]==1 && ss[p]==2 && dl[p]==0 && hb[p]!=1)
@@ -237,7 +237,7 @@ inline lost(p) { /* every Lost closes; new identity; (Unregister is sent: may ru
 #else
 #define NEXTCLAIM(p) ck[p]=ck[p]+1
 #endif
-#define EVOP(p) (op[p]>=1 && op[p]<=4)
+#define HEARS(p) (op[p]>=1 && op[p]<=4)
 #define RELEASING(p) op[p]=6
 #ifndef NOKILL
 #define KILLS(p) :: d_step{ rn[p]==1 && (ss[p]!=0) && KILLABLE(p) -> rn[p]=0; hb[p]=0; hba[p]=0; dl[p]=0; kn[p]=0; if :: op[p]!=0 -> op[p]=9 :: else fi; ss[p]=1 }
@@ -290,7 +290,7 @@ inline lost(p) { /* every Lost closes; new identity; (Unregister is sent: may ru
  :: d_step{ RELSENT(c) && MINE(c) -> x_pass() }
 #define RELSENT(c) (((c)-1)%NC < ck[PC(c)] || (((c)-1)%NC==ck[PC(c)] && op[PC(c)]==6) || REUSED(c))
 #ifdef BUG_REUSECLAIM
-#define REUSED(c) (((ev>>(c))&1)!=0)
+#define REUSED(c) (((nt>>(c))&1)!=0)
 #else
 #define REUSED(c) 0
 #endif

@@ -1,8 +1,9 @@
 /* Fail-over: what a majority has, what only the primary has, clocks of servers that differ.
  *
- * Stands for: dsync/mongo/command.go write (w:majority; a reply without it is an unknown outcome), session.go Heartbeat
- * and Bury, acquire.go Acquire and release, watch.go (events are of what a majority has), with the client of core.pml;
- * release.go send (that a claim is not there any more is believed when it is said twice) is taken as the weaker: once.
+ * Stands for: dsync/mongo/command.go write (w:majority; a reply without it is an unknown outcome), heartbeat.go, session.go
+ * Expire, acquire.go, release.go, notice.go (notices are made of a reply that a majority has confirmed), with the client of
+ * core.pml; internal/engine/release.go sendRelease (that a claim is not there any more is believed when it is said twice) is taken as the
+ * weaker: once.
  * Abstracts from: as core.pml; at most NF fail-overs and MAXT grants.
  *
  * Checked: as S1 of core.pml, in the state that the majority has; nobody holds beside it; tokens grow (S2).
@@ -39,7 +40,7 @@
 #define STALE 0
 #endif
 byte cst[NP], lst[NP], cage[NP], lage[NP], cask[NP], lask[NP], ch, lh, ctk, ltk, cq[NCL], lq[NCL], cql, lql, ct, lt;
-bit dirty; byte lev, ev; byte evt[NCL+1], levt[NCL+1]; /* committed grant events, with token */
+bit dirty; byte lnt, nt; byte ntt[NCL+1], lntt[NCL+1]; /* notices of committed grants, with token: each may come at any later time, and again */
 bit sk; byte nf;
 bit old; byte ost[NP], oh, oq[NCL], oql, otk;
 byte rn[NP], ss[NP], dl[NP], hb[NP], hba[NP], op[NP], ck[NP], kn[NP], tk[NP]; bit hbr[NP], opr[NP];
@@ -51,7 +52,7 @@ hidden byte i, j;
 #define RUN(p) (rn[p]==1 && !(ss[p]==1 && dl[p]==0))
 #define LAPSED(s) (lst[s]!=1 || lage[s]+sk*SK>=TTL+lask[s]*SK)
 inline qrm(x){ i=0;j=0; do :: i<lql -> if :: lq[i]!=(x) -> lq[j]=lq[i]; j++ :: else fi; i++ :: else -> break od; i=j; do :: i<lql -> lq[i]=0; i++ :: else -> break od; lql=j }
-inline settle(){ if :: (lh==0&&lql>0) -> lh=lq[0]; lt=lt+1; ltk=lt; lev=lev|BIT(lh); levt[lh]=lt; i=0; do :: i+1<lql -> lq[i]=lq[i+1]; i++ :: else -> break od; lql--; lq[lql]=0 :: else fi }
+inline settle(){ if :: (lh==0&&lql>0) -> lh=lq[0]; lt=lt+1; ltk=lt; lnt=lnt|BIT(lh); lntt[lh]=lt; i=0; do :: i+1<lql -> lq[i]=lq[i+1]; i++ :: else -> break od; lql--; lq[lql]=0 :: else fi }
 inline clean(D){ if :: (lh!=0 && ((D)>>PC(lh))&1) -> lh=0; ltk=0 :: else fi;
   i=0;j=0; do :: i<lql -> if :: ((D)>>PC(lq[i]))&1 -> skip :: else -> lq[j]=lq[i]; j++ fi; i++ :: else -> break od; i=j; do :: i<lql -> lq[i]=0; i++ :: else -> break od; lql=j }
 inline x_acq(x,D){ clean(D); i=0; do :: (i<lql&&lq[i]!=(x)) -> i++ :: else -> break od; if :: (lh!=(x)&&i==lql) -> lq[lql]=x; lql++ :: else fi; settle(); dirty=1 }
@@ -61,10 +62,10 @@ inline check(){ i=0; do :: i<NP -> if :: (rn[i]==1&&op[i]==5) -> assert(ch==C(i)
   assert(!(rn[0]==1&&op[0]==5&&rn[1]==1&&op[1]==5)) }
 inline commit(){ i=0; do :: i<NP -> cst[i]=lst[i]; cage[i]=lage[i]; cask[i]=lask[i]; if :: hb[i]==2||hb[i]==3 -> hbr[i]=1 :: else fi; if :: op[i]==2||op[i]==3||op[i]==7 -> opr[i]=1 :: else fi; i++ :: else -> break od;
   ch=lh; ctk=ltk; cql=lql; ct=lt; i=0; do :: i<NCL -> cq[i]=lq[i]; i++ :: else -> break od;
-  i=1; do :: i<=NCL -> if :: (lev>>i)&1 -> evt[i]=levt[i] :: else fi; levt[i]=0; i++ :: else -> break od; ev=ev|lev; lev=0; dirty=0; i=0; check() }
+  i=1; do :: i<=NCL -> if :: (lnt>>i)&1 -> ntt[i]=lntt[i] :: else fi; lntt[i]=0; i++ :: else -> break od; nt=nt|lnt; lnt=0; dirty=0; i=0; check() }
 inline rollback(){ i=0; do :: i<NP -> lst[i]=cst[i]; lage[i]=cage[i]; lask[i]=cask[i]; if :: (hb[i]==2||hb[i]==3)&&!hbr[i] -> hb[i]=0; hba[i]=0 :: else fi;
      if :: (op[i]==2||op[i]==3)&&!opr[i] -> op[i]=1 :: (op[i]==7&&!opr[i]) -> op[i]=6 :: else fi; i++ :: else -> break od;
-  lh=ch; ltk=ctk; lql=cql; lt=ct; i=0; do :: i<NCL -> lq[i]=cq[i]; i++ :: else -> break od; i=1; do :: i<=NCL -> levt[i]=0; i++ :: else -> break od; lev=0; dirty=0; i=0 }
+  lh=ch; ltk=ctk; lql=cql; lt=ct; i=0; do :: i<NCL -> lq[i]=cq[i]; i++ :: else -> break od; i=1; do :: i<=NCL -> lntt[i]=0; i++ :: else -> break od; lnt=0; dirty=0; i=0 }
 inline keepold(){ if :: STALE -> old=1; i=0; do :: i<NP -> ost[i]=cst[i]; i++ :: else -> break od; oh=ch; otk=ctk; oql=cql; i=0; do :: i<NCL -> oq[i]=cq[i]; i++ :: else -> break od; i=0 :: else fi }
 inline lost(p){ if :: op[p]!=0 -> op[p]=9 :: else fi; ss[p]=2; dl[p]=0; hb[p]=0; hba[p]=0; hbr[p]=0; opr[p]=0; tk[p]=0; kn[p]=0 }
 inline held(p,x){ op[p]=5; opr[p]=0; assert((x)>maxtok || ((x)==maxtok && maxcl==C(p))) /* S2 */; maxtok=x; maxcl=C(p); check() }
@@ -75,12 +76,12 @@ inline held(p,x){ op[p]=5; opr[p]=0; assert((x)>maxtok || ((x)==maxtok && maxcl=
 #define READYH(p) (hbr[p])
 #define READYO(p) (opr[p])
 #endif
-#ifdef BUG_EVLOCAL
-#define EVSEEN(x) ((((ev|lev)>>(x))&1)!=0)
-#define EVTOK(x) (levt[x]>0 -> levt[x] : evt[x])
+#ifdef BUG_NOTICE_LOCAL
+#define HEARD(x) ((((nt|lnt)>>(x))&1)!=0)
+#define NTTOK(x) (lntt[x]>0 -> lntt[x] : ntt[x])
 #else
-#define EVSEEN(x) (((ev>>(x))&1)!=0)
-#define EVTOK(x) evt[x]
+#define HEARD(x) (((nt>>(x))&1)!=0)
+#define NTTOK(x) ntt[x]
 #endif
 #define NEWDL(p) (hba[p]<TTL-M -> TTL-M-hba[p] : 0)
 #define CLIENT(p) \
@@ -95,7 +96,7 @@ inline held(p,x){ op[p]=5; opr[p]=0; assert((x)>maxtok || ((x)==maxtok && maxcl=
  :: d_step{ RUN(p)&&op[p]==2&&READYO(p) -> held(p,tk[p]) } \
  :: d_step{ RUN(p)&&op[p]==3&&READYO(p) -> op[p]=4; opr[p]=0 } \
  :: d_step{ RUN(p)&&op[p]>=2&&op[p]<=4 -> op[p]=1; opr[p]=0; tk[p]=0 } \
- :: d_step{ RUN(p)&&op[p]>=1&&op[p]<=4&&EVSEEN(C(p)) -> tk[p]=EVTOK(C(p)); held(p,tk[p]) } \
+ :: d_step{ RUN(p)&&op[p]>=1&&op[p]<=4&&HEARD(C(p)) -> tk[p]=NTTOK(C(p)); held(p,tk[p]) } \
  :: d_step{ RUN(p)&&op[p]>=1&&op[p]<=5 -> op[p]=6; opr[p]=0; tk[p]=0 } \
  :: d_step{ rn[p]!=0&&op[p]==6&&lt<MAXT -> x_rel(C(p)); op[p]=7; opr[p]=0 } \
  :: d_step{ RUN(p)&&op[p]==7&&READYO(p) -> op[p]=0; ck[p]=ck[p]+1; opr[p]=0 } \
@@ -104,7 +105,7 @@ inline held(p,x){ op[p]=5; opr[p]=0; assert((x)>maxtok || ((x)==maxtok && maxcl=
  :: d_step{ old&&rn[p]!=0&&op[p]==1&&oh==C(p) -> op[p]=2; opr[p]=1; tk[p]=otk } \
  :: d_step{ old&&rn[p]!=0&&ss[p]==1&&hb[p]==1&&ost[p]==2 -> hb[p]=3; hbr[p]=1 } \
  :: d_step{ RUN(p)&&ss[p]==1&&old&&ost[1-p]==2 -> kn[p]=kn[p]|BIT(1-p) } \
- /* bury the other: 2 steps, executes, and known once committed */ \
+ /* expire the other: 2 steps, executes, and known once committed */ \
  :: d_step{ RUN(p)&&ss[p]==1&&lst[1-p]==1&&LAPSED(1-p) -> lst[1-p]=2; lage[1-p]=0; lask[1-p]=0; dirty=1 } \
  :: d_step{ RUN(p)&&ss[p]==1&&lst[1-p]==2&&!dirty -> kn[p]=kn[p]|BIT(1-p) } \
  :: d_step{ rn[p]==1&&FRZ(p)&&ss[p]==1 -> rn[p]=2 } \

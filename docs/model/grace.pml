@@ -1,12 +1,12 @@
 /* Who is told, and when others are let in: loss, Break (Revoke), Close, UnlockAfter (Keep).
  *
- * Stands for: dsync/presence.go (lease, lose), keeper.go, hold_end.go (tell, drain, lose), release.go
+ * Stands for: internal/engine: lease.go (lease, lose, keep), claim.go lose, hold.go windDown, release.go
  * (drainLocked: a hold that was told is released when its holder is done or the grace is over; retire, send, moot),
- * revoke.go, close.go giveUp (Keep for the rest of the grace, and Unregister only if all was answered), break.go;
+ * break.go revoke, session.go giveUp (Keep for the rest of the grace, and Unregister only if all was answered);
  * dsync/mongo/shapes.go alive (a holder with an end lives until then, whatever became of its session),
  * shapes_edit.go keeping (an earlier end stays).
  * Abstracts from: the line and several processes (core.pml, weights.pml), freezes and fail-overs (core.pml,
- * failover.pml), tokens. One holder begins holding; one other waits, and asks, buries and breaks whenever it can.
+ * failover.pml), tokens. One holder begins holding; one other waits, and asks, expires and breaks whenever it can.
  * Any request ever sent may run at any later time, and again. Ticks are of the one clock that the store and the holder share.
  *
  * Checked in every state: when the other has the key the holder's work has ended, by its own word or because its grace
@@ -99,7 +99,7 @@ init {
  :: d_step { hb==3 && !gone -> lose() }
  :: d_step { hb==1||hb==2 -> hb=0; hba=0; hbr=0 }                      /* no answer */
  :: d_step { !gone && dl==0 -> lose() }
- :: d_step { rev && !gone && dl>0 && !closing -> revoked() }           /* by the watch */
+ :: d_step { rev && !gone && dl>0 && !closing -> revoked() }           /* by the notice */
  /* the user */
  :: d_step { st==1 && dl>0 && !closing -> work=0; st=3; released=1 }   /* Unlock */
  :: d_step { st==1 && dl>0 && !closing && keep==0 -> work=0; st=3; kept=1; keep=D; ka=0 } /* UnlockAfter */
@@ -134,7 +134,7 @@ init {
 #endif
  :: d_step { hbsent && !dead && age>0 -> age=0 }
  :: d_step { unreg && !dead -> dead=1; age=0 }
- /* the other: breaks, buries, asks */
+ /* the other: breaks, expires, asks */
  :: d_step { !rev && h==1 && !dead -> rev=1 }
  :: d_step { !dead && age>=TTL -> dead=1; age=0 }
  :: d_step { h==1 && DROPPED -> x_acq() }

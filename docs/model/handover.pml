@@ -1,6 +1,6 @@
 /* Hand-over within a process: a claim whose Release was sent is never used again.
  *
- * Stands for: dsync/handover.go pass and handOver, release.go unlock and retire, queue.go admit.
+ * Stands for: internal/engine: queue.go reuse, handOff and admit, release.go Unlock and runRelease.
  * Abstracts from: sessions and time; that readers share one hold; tokens (token.pml); Linger (yield.pml).
  *
  * Checked: one goroutine or process at a time holds, and it is the holder in the store.

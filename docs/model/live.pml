@@ -1,14 +1,14 @@
-/* Nobody waits for ever: what is left in the store of requests that come late or never.
+/* Nobody waits forever: what is left in the store of requests that come late or never.
  *
- * Stands for: dsync/release.go retire and awaitVoid (a claim with an attempt that was not answered is released once
- * more when that is void), ask.go (notAfter), wait.go and rest.go (who waits asks again, and buries), peers.go bury;
+ * Stands for: internal/engine: release.go runRelease and awaitVoid (a claim with an attempt that was not answered is released once
+ * more when that is void), acquire.go send (notAfter) and rest (a waiter requests again, and expires sessions ahead), expiry.go;
  * dsync/mongo/shapes_edit.go joining (nothing joins after notAfter); shapes_short.go, the short commands.
- * Abstracts from: as core.pml; the waiter buries whoever stands ahead, at once where the code staggers it.
+ * Abstracts from: as core.pml; the waiter expires whoever stands ahead, at once where the code staggers it.
  *
  * Checked: after the faults have ended, nobody waits for more than B ticks, but for what comes late meanwhile.
  *
  * Liveness as bounded safety. Chaos phase (anything may fail), then a stable phase in which every tick
- * each running process heartbeats, answers what it owes, and each waiter polls once (the net); grant events may all be missed.
+ * each running process heartbeats, answers what it owes, and each waiter polls once (the net); all notices may be lost.
  * A late request is one-shot and may arrive at ANY time (also in the stable phase).
  * Property S4: in the stable phase nobody waits more than B ticks since the last late arrival / new attempt. */
 #ifndef NP
@@ -68,7 +68,7 @@ inline x_rel(x) { if :: h==(x) -> h=0 :: else fi; qremove(x); settle() }
 #define QUIET(ok) (h==0 && ql==0 && (ok))
 #endif
 inline x_pass() { if :: ql>0 -> first() :: else -> h=0 fi }
-inline buryall(p) { /* whoever holds or is ahead: conditional on the server's clock */
+inline expireall(p) { /* whoever holds or is ahead: conditional on the server's clock */
   if :: (h!=0 && cs[h]!=S(p) && (st[cs[h]]!=1||age[cs[h]]>=TTL)) -> st[cs[h]]=2; age[cs[h]]=0; kn[p]=kn[p]|BIT(cs[h]) :: else fi;
   i=0; do :: i<ql -> if :: (cs[q[i]]!=S(p) && (st[cs[q[i]]]!=1||age[cs[q[i]]]>=TTL)) -> st[cs[q[i]]]=2; age[cs[q[i]]]=0; kn[p]=kn[p]|BIT(cs[q[i]]) :: else fi; i++ :: else -> break od }
 inline next(p) { op[p]=0; ck[p]=ck[p]+1 }
@@ -94,10 +94,10 @@ inline lost(p) { kn[p]=kn[p]|BIT(S(p));
 #else
 #define RELEASE_SHORT(p) :: d_step{ rn[p]==1 && op[p]==6 && h==C(p) -> x_pass(); next(p) }
 #endif
-#ifdef BUG_TRYNOBURY
-#define MAYBURY(p) (!tr[C(p)])
+#ifdef BUG_TRYNOEXPIRE
+#define MAYEXPIRE(p) (!tr[C(p)])
 #else
-#define MAYBURY(p) 1
+#define MAYEXPIRE(p) 1
 #endif
 #ifdef BUG_NOPOLL
 #define POLLS(p) 0
@@ -112,7 +112,7 @@ inline lost(p) { kn[p]=kn[p]|BIT(S(p));
  /* begin an attempt */ \
  :: d_step{ rn[p]==1 && op[p]==0 && ck[p]<NCP(p) && !BUSY2(p) -> cs[C(p)]=S(p); tr[C(p)]=TRYP(p); op[p]=1; stab=0; pol[p]=0 } \
  /* one attempt (also a repeat, also a poll), answered */ \
- :: d_step{ rn[p]==1 && (op[p]==1||op[p]==4) && !pol[p] && POLLS(p) -> if :: MAYBURY(p) -> buryall(p) :: else fi; x_acq(C(p),kn[p],1); pol[p]=1; \
+ :: d_step{ rn[p]==1 && (op[p]==1||op[p]==4) && !pol[p] && POLLS(p) -> if :: MAYEXPIRE(p) -> expireall(p) :: else fi; x_acq(C(p),kn[p],1); pol[p]=1; \
        if :: h==C(p) -> op[p]=5; KEEP2X(p) :: else -> op[p]=4 fi } \
  /* the same by the short command; where it changes nothing the one above follows */ \
  :: d_step{ rn[p]==1 && (op[p]==1||op[p]==4) && !pol[p] && POLLS(p) && QUIET(1) -> h=C(p); pol[p]=1; op[p]=5; KEEP2X(p) } \
@@ -120,7 +120,7 @@ inline lost(p) { kn[p]=kn[p]|BIT(S(p));
  :: d_step{ !stable && rn[p]==1 && (op[p]==1||op[p]==4) -> x_acq(C(p),kn[p],1); OWE(C(p)); op[p]=1 } \
  /* under way for long: may arrive late or never */ \
  :: d_step{ !stable && rn[p]==1 && (op[p]==1||op[p]==4) && la[C(p)]==0 -> la[C(p)]=1; OWE(C(p)); op[p]=1 } \
- /* grant event */ \
+ /* notice of its grant */ \
  :: d_step{ rn[p]==1 && (op[p]==1||op[p]==4) && h==C(p) && !tr[C(p)] -> op[p]=5; KEEP2X(p) } \
  /* give up */ \
  :: d_step{ !stable && rn[p]==1 && (op[p]==1||op[p]==4) -> op[p]=6 } \

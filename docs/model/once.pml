@@ -1,10 +1,10 @@
-/* Once: exactly one run succeeds, for ever.
+/* Once: exactly one run succeeds, forever.
  *
- * Stands for: dsync/once.go DoValue, hold_end.go and release.go unlock (of a hold that was told or lost, Seal does not
+ * Stands for: dsync/once.go DoValue, internal/engine/release.go Unlock (of a hold that was told or lost, Seal does not
  * count), dsync/mongo/shapes_edit.go sealing (only of one that holds; the first seal stays; the line is emptied) and
  * joining (nothing joins a sealed key), shapes_short.go. That a short Release does not look for a seal is right: nobody holds
  * what is sealed.
- * Abstracts from: time. A session may be lost and buried at any moment (its process was told, core.pml); it goes on with
+ * Abstracts from: time. A session may be lost and expired at any moment (its process was told, core.pml); it goes on with
  * a second claim. Requests to seal and to release run whenever they were sent, and again.
  *
  * Checked: the one that seals holds the key; the seal never changes; a run that returned success is the one whose

@@ -1,11 +1,11 @@
 /* Tokens: over grants, hand-overs in a process, clean-up of idle records, a clock that goes back.
  *
  * Stands for: dsync/mongo/shapes_settle.go settle (token, room: after a claim that has all of the key and yields the
- * record's t is ahead by tokenRoom - tokenStep), dsync/hold.go grant (h.last), handover.go handOver (the next token),
+ * record's t is ahead by tokenRoom - tokenStep), internal/engine: claim.go begin (lastToken), queue.go handOff (the next token);
  * dsync/mongo/short.go after and shapes_short.go, sweep.go idleKeys, with RESIZE resize.go (a record without t).
  * Abstracts from: who holds; several grants of one write (each is a grant here). STEP stands for 1,024, ROOM for
  * 65,536, a tick for a millisecond, R for the retention, BACK for how far a clock may go back at a fail-over, LAG for how
- * far a short Acquire that is not void may be behind the clock.
+ * far a short Acquire that is not void may be behind the clock (maxLag).
  *
  * Checked: every token that anyone gets is greater than all before it.
  */
@@ -52,10 +52,12 @@ byte held, cur, last, mx;  /* 1: a part or a plain hold, 2: all of the key, with
 #endif
 inline got(x) { assert((x)>mx); mx=x }
 inline grant(y) { exists=1; cur=NEXT; t=cur+LEFT(y); at=NOW; held=1+y; last=LAST(y); got(cur) }
-/* The short commands, of a record that is there: of a free key, or of the first in line as a plain hold is released.
+/* The short commands that grant: a free key, one without a record included, or, as a plain hold is released, one that is
+ * handed over to the first in the queue.
  * The client chooses the token: at least a step after a last one that it knows, and at most what NEXT is then, as what
- * it knows of the clock may lag. One that was sent may arrive at any later time, and again. Of the condition of a Release,
- * that t is the token of its hold, the model has what follows from it: t is a step behind. */
+ * it knows of the clock may lag; or by the clock alone, of a key of which it knows nothing. One that was sent may arrive
+ * at any later time, and again. Of the condition of a hand-over, that t is the token of its hold, the model has what
+ * follows from it: t is a step behind. */
 byte sent;                 /* the token of one that was sent, 0 if none was */
 #ifdef BUG_SHORT_TOKEN
 #define WRITTEN t
@@ -77,17 +79,18 @@ byte sent;                 /* the token of one that was sent, 0 if none was */
 #else
 #define SIMPLE(y) (!(y))
 #endif
-#ifdef RESIZE              /* of a record without t the clock must do, as NOW <= notAfter and the heartbeats have it */
-#define RECENT (t>0 || sent+LAG*STEP>=NOW*STEP)
-#else
+#ifdef BUG_SHORT_OLD
 #define RECENT 1
+#else                      /* without t the clock must do */
+#define RECENT (t>0 || sent+LAG*STEP>=NOW*STEP)
 #endif
-#define SHORT(y) (sent && exists && held<2 && t<MAXT && NONELATER && RECENT && SIMPLE(y))
-inline short_grant(y) { cur=sent; t=WRITTEN; at=(NOW>LAG -> NOW-LAG : 0); held=1+y; last=LAST(y); got(cur) }
+#define SHORT(y) (sent && held<2 && t<MAXT && NONELATER && RECENT && SIMPLE(y))
+inline short_grant(y) { exists=1; cur=sent; t=WRITTEN; at=(NOW>LAG -> NOW-LAG : 0); held=1+y; last=LAST(y); got(cur) }
 init { do
  :: d_step { !held && t<MAXT -> grant(0) }
  :: d_step { !held && t<MAXT -> grant(1) }
  :: atomic { exists && t<MAXT -> sent=t+AHEAD; do :: sent<NEXT -> sent++ :: break od }
+ :: d_step { sent=NOW*STEP }
  :: d_step { SHORT(0) -> short_grant(0) }
  :: d_step { SHORT(1) -> short_grant(1) }
  :: d_step { held==1 && t<MAXT -> grant(0) }              /* another part, beside the first */

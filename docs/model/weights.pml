@@ -2,12 +2,13 @@
  *
  * Stands for: dsync/mongo/shapes_settle.go settle (fits, grants, rest), shapes_edit.go
  * joining (at the end, or First at the head) and resizing, shapes.go clean and
- * release; shapes_short.go, the short commands; dsynctest/record*.go, the same in memory; and
- * of the client dsync/wait.go and rest.go: a waiter that hears nothing asks again (the
+ * release; shapes_short.go, the short commands (the short Release is the short hand-over where nobody is in the queue);
+ * dsynctest/record*.go, the same in memory; and
+ * of the client internal/engine/acquire.go rest: a waiter that hears nothing asks again (the
  * safety poll), a try is one request that leaves the line again.
  * Abstracts from: sessions and time (core.pml); lost and late requests (core.pml,
  * live.pml). A claim may be dropped from the line or the holders at any moment, as
- * those of the dead are. Every event may be missed. maxGrants is 1, of which 1,000 is
+ * those of the dead are. Every notice may be lost. maxGrants is 1, of which 1,000 is
  * the large case: what one write leaves the next must grant.
  *
  * Checked in every state: the holders' weights never exceed the limit by a grant;
@@ -36,7 +37,7 @@
 byte lim=L;
 byte h[NP];         /* 1: p's claim holds */
 byte q[NP], ql;     /* the line */
-byte before[NP];    /* whose claims joined ahead of p's, and are in line still: bits */
+byte before[NP];    /* whose claims joined ahead of p's, and are in the queue still: bits */
 byte st[NP];        /* of the client: 0 idle 1 waiting 2 holds, as it knows */
 byte used, k, resized;
 hidden byte i, j, g;
@@ -80,7 +81,7 @@ inline join(p) { i=0; do :: (i<ql && q[i]!=(p)) -> i++ :: else -> break od;
            :: else -> inline_ahead(p); q[ql]=p; ql++ fi
      :: else fi; i=0; j=0 }
 inline acquire(p) {
-#ifdef BUG_REPEAT          /* a request for a claim that is in line already is a no-op */
+#ifdef BUG_REPEAT          /* a request for a claim that is in the queue already is a no-op */
   i=0; do :: (i<ql && q[i]!=(p)) -> i++ :: else -> break od;
   if :: i<ql -> i=0 :: else -> i=0; join(p); settle() fi
 #else
@@ -125,8 +126,8 @@ inline pass(p) { h[p]=0; total();
   assert(ql==0 || used+W(q[0])>lim);          /* as after settle */
   used=0 }
 
-/* A process: asks, waits (an event may come, and may not; it polls), holds, releases. It may stop when it holds
- * nothing. With KEEPS process 0 holds at the start, and never again, and process KEEPS may hold for ever: so no
+/* A process: asks, waits (a notice may come, and may not; it polls), holds, releases. It may stop when it holds
+ * nothing. With KEEPS process 0 holds at the start, and never again, and process KEEPS may hold forever: so no
  * later command of theirs can be counted on. */
 #define INLINE(p) ((ql>0&&q[0]==p) || (ql>1&&q[1]==p) || (ql>2&&q[2]==p) || (NP>3&&ql>3&&q[NP-1]==p))
 #define REFUSED(p) (!h[p] && !INLINE(p))
@@ -144,7 +145,7 @@ proctype client(byte me) {
 #ifndef BUG_NOPOLL
   :: d_step { st[me]==1 && !h[me] -> acquire(me); st[me]=(REFUSED(me) -> 0 : 1) }
 #endif
-  :: d_step { st[me]==1 && h[me] -> st[me]=2 }   /* by the answer, or the grant event */
+  :: d_step { st[me]==1 && h[me] -> st[me]=2 }   /* by the answer, or the notice of its grant */
   :: d_step { st[me]==2 -> release(me); st[me]=0 }
   :: d_step { st[me]==2 && MINE(me) -> pass(me); st[me]=0 }
   :: st[me]==2 && me==KEEPS -> break
@@ -152,7 +153,7 @@ proctype client(byte me) {
   od }
 
 #ifdef RESIZE
-/* Somebody changes the limit: once smaller, once back. A claim in line that would not fit refuses it. */
+/* Somebody changes the limit: once smaller, once back. A claim in the queue that would not fit refuses it. */
 inline resize(n) { i=0; j=0; do :: i<ql -> if :: W(q[i])>(n) -> j=1 :: else fi; i++ :: else -> break od; i=0;
 #ifdef BUG_RESIZE
   j=0;

@@ -71,7 +71,7 @@ func TestBreakIsRefused(t *testing.T) {
 func TestBreakTellsTheHolder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
-		s, other := newSession(t, store, nil), newSession(t, store, &dsync.Options{Watch: true})
+		s, other := newSession(t, store, nil), newSession(t, store, &dsync.Options{AlwaysListen: true})
 		h := newPage(t, s, &dsynchttp.Options{Authorize: func(r *http.Request) error {
 			if r.Header.Get("Authorization") != "me" {
 				return errors.New("who are you?")

@@ -6,48 +6,78 @@
 //	defer page.Close()
 //	http.Handle("/debug/leasehold/", http.StripPrefix("/debug/leasehold", page))
 //
-// # Who may see it
+// The command leasehold serve serves the page without a program around it.
 //
-// Whoever can reach the handler sees the names of all keys, and of the hosts that
-// use them. Serve it where pprof may be served, or behind a handler that asks who
-// it is. It only reads, unless [Options].Authorize allows more.
+// # Access
+//
+// Anyone who can reach the handler sees the names of all keys, and of the hosts that
+// use them. Serve it where you would serve pprof, or behind a handler that
+// authenticates its users. The page is read-only unless [Options].Authorize is set.
 //
 // # Paths
 //
-//	./                     the session, and keys: ?prefix=, ?after=, ?n= (1 to 1,000, default 100)
-//	./key?key=…            one key: its holders, its line, and who held it last
+//	./                     the session, what it holds, keys, who waits for whom, and members
+//	./key?key=…            one key: its holders, its queue, and who held it last
 //	./events?…             either of these as a stream of server-sent events, for the page's script
 //	./break                POST key=…: Session.Break of dsync, if Options.Authorize allows it
 //
-// All but the last take ?window=1m, 10m (the default) or 1h, the time that timelines show. The page
-// needs no script; with script it is kept up to date while it is visible.
+// All but the last take ?window=1m, 10m (the default) or 1h, the time span of the
+// timelines. The page works without script; with it, it updates while it is visible. The
+// first path also takes
 //
-// What the store does not answer within 5 s is left out, and the page says so. A key
-// that the store has no record of is 404, and the 17th stream 503.
+//	prefix, contains    what the names of keys begin with, and have in them
+//	sort                key (the default), age (held for the longest time first) or waiters
+//	n                   the length of each list, 1 to 1,000; 100 by default
+//	after               the key after which the list of keys begins
+//	mine, members       the positions at which the lists of what this process holds, and of members, begin
+//
+// The store finds keys by their prefix. For contains, age and waiters a look reads up to 10,000
+// keys in their order, shows the first n of what it found, and says if there are more keys to
+// read. Who waits for whom is shown for the keys that were read. Processes that wait for
+// each other, perhaps through others, are marked as a circle. That is a deadlock if the same
+// work holds and waits; processes whose goroutines do different work can pass through one.
+//
+// Characters in keys and names that can't be seen, or that set the direction of the text around
+// them, are shown as Go escapes, in quotes. JSON has them as they are.
+//
+// What the store does not answer within 5 s is left out, and the page says so. The
+// status is 404 for a key of which the store has no record, and 503 for a 17th stream.
 //
 // # JSON
 //
-// The first two paths come as JSON with ?format=json or "Accept: application/json", an
+// The first two paths return JSON for ?format=json or "Accept: application/json": an
 // object with
 //
 //	now        the time of this host
-//	session    what the session knows of itself: id, leftMs of leaseMs, closed, and so on
+//	session    what the session knows about itself: id, left_ms of lease_ms, closed, and so on
 //	unhealthy  why it is not healthy, if it is not: see dsync.Session.Healthy
 //	mine       what this process holds and waits for, with a state: holds, lost, lingers or waits
-//	keys       of each key its kind, holders, line, and history, who held it last
+//	keys       the fields of "leasehold status --json" with the first n holders and waiters,
+//	           holder_count, and history: who held the key last
+//	read       how many keys were read to find those, and matched: how many matched
+//	next       the address of the next page of keys, if there is one
+//	waits      pairs of a waiter and a holder, the keys, and circle
 //	members    the sessions that are alive; not with ./key
-//	next       the address of the keys after these, if there are more
+//	totals     how long the lists mine and members are of which parts are shown
 //	error      why the store could not be read, if it could not
 //
-// Fields whose names end in Ms are milliseconds; a key's value is base64.
+// Fields whose names end in _ms are milliseconds.
 //
-// # What it costs
+// # Cost
 //
-// A process without anyone who looks sends no command for the page: the store is
-// read for each request, and every [Options].Refresh for each stream of events, of
-// which there may be 16. What this process itself holds is recorded all the time,
-// from the session's hooks, which costs each hold a few allocations, and what others
-// hold while somebody looks: the last 16 holds of each key, of up to 1,000 keys. So
-// the timeline of another process is true for the time in which it was looked at; a
-// hold that ended while nobody looked is drawn faint from when it was last seen.
+// What a page and its events have in bytes depends on n, not on how many keys there are or this
+// process holds. An event has what changed; ages and timelines go on by themselves. With 100,000
+// held keys a page has some 130 kB, a stream sends some 140 bytes a second while nothing changes, and
+// about 200 for each lock that is taken and released.
+//
+// The page sends commands to the store only while somebody looks at it: for each
+// request, and every [Options].Refresh for each stream of events, of which there may
+// be 16. A look that takes long is repeated after nine times as long.
+//
+// The holds of this process are recorded all the time, through the session's hooks, at the
+// price of a few allocations per hold. The holds of other processes are recorded only while
+// somebody looks. The record keeps the last 16 holds of each key, of
+// up to 1,000 keys. So the timeline of another process is complete only for the time in
+// which somebody looked; a hold that ended while nobody did is drawn faint from when it
+// was last seen.
 package dsynchttp

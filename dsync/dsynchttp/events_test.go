@@ -2,7 +2,10 @@ package dsynchttp_test
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -108,6 +111,91 @@ func TestEventsAreForAFew(t *testing.T) {
 		synctest.Wait()
 		if all := s.events(); len(all) != 1 {
 			t.Errorf("after the others have gone there are %q", all)
+		}
+		cancel()
+		<-done
+	})
+}
+
+// Events are changes of what came before. Put together they are what a stream that begins now
+// sends at once, whatever has changed: also with lines that are there many times, and with
+// characters that end a line of an event.
+func TestEventsAddUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		h := newPage(t, newSession(t, store, nil), nil)
+		url := "/events?contains=" + urlOf("k\rk") + "&window=1m"
+		ctx, cancel := context.WithCancel(background)
+		first, done := follow(h, ctx, url)
+		rnd := rand.New(rand.NewPCG(1, 2))
+		held := make(map[string]*dsync.Mutex)
+		var all []string
+		for range 60 {
+			s := newSession(t, store, &dsync.Options{Name: "name\r\n" + strings.Repeat("x", rnd.IntN(3)), TTL: time.Hour})
+			key := fmt.Sprintf("k\rk\nk%d", rnd.IntN(8))
+			if mu := held[key]; mu != nil {
+				mu.Unlock()
+				delete(held, key)
+			} else {
+				held[key] = s.Mutex(key)
+				lock(t, held[key])
+			}
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			all = append(all, first.events()...)
+			if strings.Contains(strings.Join(all, ""), "\r") {
+				t.Fatal("an event has a carriage return")
+			}
+		}
+		now, cancelNow := context.WithCancel(background)
+		second, doneNow := follow(h, now, url)
+		synctest.Wait()
+		got, want := ageless(content(t, all)), ageless(content(t, second.events()))
+		if got != want || len(all) < 50 {
+			t.Errorf("%d events add up to\n%s\nwant\n%s", len(all), got, want)
+		}
+		cancel()
+		cancelNow()
+		<-done
+		<-doneNow
+		for _, mu := range held {
+			mu.Unlock()
+		}
+	})
+}
+
+// ageless returns content without what depends on the moment as of which it was rendered.
+func ageless(content string) string {
+	return regexp.MustCompile(`<time.*?</time>|<svg class="line".*?</svg>`).ReplaceAllString(content, "")
+}
+
+// A stream without a change is silent, however old what it shows becomes: ages and
+// timelines go on in the browser. Nor does it show less than the page when it goes on for very long.
+func TestEventsGoOnForLong(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		h := newPage(t, newSession(t, store, nil), nil)
+		hold := newSession(t, store, &dsync.Options{TTL: time.Hour})
+		lock(t, hold.Mutex("k"))
+		ctx, cancel := context.WithCancel(background)
+		st, done := follow(h, ctx, "/events?window=1m&members=1")
+		time.Sleep(10*time.Minute - time.Second)
+		all := st.events()
+		n := 0
+		for _, e := range all {
+			if e != ":" {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("%d events in the 10 minutes for which one rendering holds, want 1", n)
+		}
+		if !strings.Contains(content(t, all), `width="1100.00%"`) && !strings.Contains(content(t, all), `x="100.00%" width="1000.00%"`) {
+			t.Errorf("the hold is not drawn for 10 minutes to come:\n%s", content(t, all))
+		}
+		time.Sleep(10 * time.Minute)
+		if all = append(all, st.events()...); !strings.Contains(content(t, all), `x="0.00%" width="1100.00%"`) {
+			t.Error("after them it is not drawn anew")
 		}
 		cancel()
 		<-done

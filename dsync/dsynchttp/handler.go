@@ -1,32 +1,37 @@
 package dsynchttp
 
 import (
+	"context"
+	"errors"
 	"net/http"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// A Handler serves the page of one session. Make one with [New], mount it with
-// [http.StripPrefix], and Close it when the session is closed, or before; it must
+// A Handler serves the page of one session. Create it with [New], mount it with
+// [http.StripPrefix], and close it before the session or together with it. A Handler must
 // not be copied. All methods may be called concurrently.
 type Handler struct {
 	s       *dsync.Session
 	opt     Options
 	mux     *http.ServeMux
 	history *recorder
-	viewers chan struct{} // has room for as many streams of events as there may be
+	viewers chan struct{} // a semaphore for streams of events
 	cors    *http.CrossOriginProtection
 
 	once   sync.Once
 	closed chan struct{}
-	stop   func() // what the hooks record
+	stop   func() // ends the recording
 }
 
-// maxViewers is how many streams of events there may be.
+// maxViewers is the number of streams of events that may be open at a time.
 const maxViewers = 16
 
-// New returns a handler, and begins to record what the process holds.
+// New returns a handler for s and starts to record the holds of this process. A nil opt
+// means all defaults.
 func New(s *dsync.Session, opt *Options) *Handler {
 	h := &Handler{
 		s: s, opt: opt.withDefaults(),
@@ -36,7 +41,7 @@ func New(s *dsync.Session, opt *Options) *Handler {
 		cors:    http.NewCrossOriginProtection(),
 		closed:  make(chan struct{}),
 	}
-	h.stop = s.Listen(h.history.hooks())
+	h.stop = s.AddHooks(h.history.hooks())
 	h.mux.HandleFunc("GET /{$}", h.overview)
 	h.mux.HandleFunc("GET /key", h.key)
 	h.mux.HandleFunc("GET /events", h.events)
@@ -46,9 +51,9 @@ func New(s *dsync.Session, opt *Options) *Handler {
 	return h
 }
 
-// Close ends the streams of events and the recording. The page goes on to be
-// served. For [http.Server.Shutdown], which waits for streams, register it with
-// RegisterOnShutdown. It always returns nil.
+// Close ends the streams of events and the recording; requests are still served.
+// [http.Server.Shutdown] waits for streams, so register Close with the server's
+// RegisterOnShutdown. Close always returns nil.
 func (h *Handler) Close() error {
 	h.once.Do(func() {
 		h.stop()
@@ -57,7 +62,7 @@ func (h *Handler) Close() error {
 	return nil
 }
 
-// ServeHTTP serves the page, under paths that are relative to where it is mounted.
+// ServeHTTP serves the page. Its links are relative, so it can be mounted at any path.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head := w.Header()
 	head.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "+
@@ -68,10 +73,150 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(w, r)
 }
 
-// asset serves a file of the page.
+// asset returns a handler that serves a file of the page.
 func asset(contentType, content string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)
 		_, _ = w.Write([]byte(content))
+	}
+}
+
+// Options are the settings of a [Handler]. The zero value of each field is its
+// default; a nil *Options means all defaults.
+type Options struct {
+	// Refresh is the interval at which the store is read for an open page. It is longer
+	// while reading takes more than a tenth of it.
+	// Default 2 s; less than 100 ms counts as 100 ms.
+	Refresh time.Duration
+
+	// Authorize is called before the page breaks a lock. It returns nil to allow that;
+	// an error refuses it, and the user sees its message. Cross-origin requests are
+	// refused before (see [net/http.CrossOriginProtection]), but Authorize must
+	// authenticate the user, for example by a client certificate or a header that a
+	// proxy has set. Default nil: locks can't be broken, and the page has no button for
+	// it.
+	Authorize func(*http.Request) error
+}
+
+func (o *Options) withDefaults() Options {
+	var r Options
+	if o != nil {
+		r = *o
+	}
+	if r.Refresh == 0 {
+		r.Refresh = 2 * time.Second
+	}
+	r.Refresh = max(r.Refresh, 100*time.Millisecond)
+	return r
+}
+
+// breakKey breaks the lock of the key in the form, if the request is authorised. The
+// handler's CrossOriginProtection has refused cross-origin requests before.
+func (h *Handler) breakKey(w http.ResponseWriter, r *http.Request) {
+	if h.opt.Authorize == nil {
+		http.Error(w, "breaking locks is not enabled here: see dsynchttp.Options.Authorize", http.StatusForbidden)
+		return
+	}
+	if err := h.opt.Authorize(r); err != nil {
+		http.Error(w, err.Error(), http.StatusForbidden)
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
+	if err := r.ParseForm(); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	key := r.PostForm.Get("key")
+	if err := dsync.CheckKey(key); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	// A holder that was asked gives the key up within its grace. The page that follows
+	// shows when it has.
+	ctx, cancel := context.WithTimeout(r.Context(), 3*time.Second)
+	defer cancel()
+	err := h.s.Break(ctx, key)
+	q := query{key: key, n: 100, window: windows[1]}
+	v := q.values()
+	switch {
+	case err == nil:
+	case errors.Is(err, context.DeadlineExceeded):
+		v.Set("asked", "")
+	default:
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	w.Header().Set("Location", "key?"+v.Encode())
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+// events streams the page's content whenever it has changed. The stream ends with the
+// request, the handler or the session.
+func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
+	q, err := parseQuery(r, r.URL.Query().Has("key"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	select {
+	case h.viewers <- struct{}{}:
+		defer func() { <-h.viewers }()
+	default:
+		http.Error(w, "too many open pages; this one can still be reloaded", http.StatusServiceUnavailable)
+		return
+	}
+	control := http.NewResponseController(w)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // for proxies that would buffer the stream
+	// Each write has a deadline, so that a client that has stopped reading can't block this
+	// goroutine. The server's WriteTimeout is for a whole response, and would end the stream.
+	const writeTimeout = 10 * time.Second
+	send := func(b []byte) bool {
+		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
+		_, err := w.Write(b)
+		return err == nil && control.Flush() == nil
+	}
+	wait := time.NewTimer(h.opt.Refresh)
+	defer wait.Stop()
+	var last []string // the lines of the content
+	var since anchor
+	lastSent := time.Now()
+	for first := true; ; first = false {
+		if !first {
+			select {
+			case <-wait.C:
+			case <-h.closed:
+				return
+			case <-r.Context().Done():
+				return
+			}
+		}
+		began := time.Now()
+		l := h.look(r.Context(), q, since)
+		since = l.anchor
+		rendered, err := render("content", l)
+		if err != nil || r.Context().Err() != nil {
+			return
+		}
+		content := lines(rendered)
+		switch {
+		case !slices.Equal(content, last):
+			if !send(event(last, content, time.Since(since.host), q.window)) {
+				return
+			}
+			last, lastSent = content, time.Now()
+		case time.Since(lastSent) > writeTimeout: // a comment, to find out whether the client is there
+			if !send([]byte(":\n\n")) {
+				return
+			}
+			lastSent = time.Now()
+		}
+		if l.Session.Closed {
+			return
+		}
+		// A look that takes long, since it reads many keys or the store is slow, is repeated less
+		// often: open pages cost a tenth of the time at most.
+		took := time.Since(began)
+		wait.Reset(max(h.opt.Refresh-took, 9*took))
 	}
 }

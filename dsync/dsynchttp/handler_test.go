@@ -10,9 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/leasehold-go/leasehold/internal/engine"
+
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynchttp"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
 func TestPageShowsWhatIsHeldAndWaitedFor(t *testing.T) {
@@ -33,11 +36,11 @@ func TestPageShowsWhatIsHeldAndWaitedFor(t *testing.T) {
 		synctest.Wait()
 
 		l := getJSON(t, h, "/")
-		if l.Session.ID != s.ID() || l.Session.LeaseMs == 0 || l.Session.LeftMs <= 0 || l.Session.LeftMs > l.Session.LeaseMs {
+		if l.Session.ID != s.ID() || l.Session.Lease == 0 || l.Session.Left <= 0 || l.Session.Left > l.Session.Lease {
 			t.Errorf("session %+v", l.Session)
 		}
-		if len(l.Mine) != 2 || l.Mine[0].Key != "mine" || l.Mine[0].State != "holds" || l.Mine[0].ForMs != 3000 || l.Mine[0].Token != mine.Token() ||
-			l.Mine[1].Key != "theirs" || l.Mine[1].State != "waits" || l.Mine[1].Place != 2 {
+		if len(l.Mine) != 2 || l.Mine[0].Key != "mine" || l.Mine[0].State != "holds" || l.Mine[0].For != 3000 || l.Mine[0].Token != mine.Token() ||
+			l.Mine[1].Key != "theirs" || l.Mine[1].State != "waits" || l.Mine[1].Position != 2 {
 			t.Errorf("this process: %+v", l.Mine)
 		}
 		if len(l.Keys) != 2 || !l.Keys[0].Holders[0].Mine || l.Keys[1].Holders[0].Name != "other" || l.Keys[1].Holders[0].Mine || l.Keys[1].Waiting != 2 {
@@ -47,7 +50,7 @@ func TestPageShowsWhatIsHeldAndWaitedFor(t *testing.T) {
 			t.Errorf("members: %+v", l.Members)
 		}
 		k := getJSON(t, h, "/key?key=theirs").Keys[0]
-		if k.Key != "theirs" || !k.Held || len(k.Line) != 2 || k.Line[0].Name != "third" || k.Line[1].Name != "me" {
+		if k.Key != "theirs" || !k.Held || len(k.Queue) != 2 || k.Queue[0].Name != "third" || k.Queue[1].Name != "me" {
 			t.Errorf("key: %+v", k)
 		}
 		for _, url := range []string{"/", "/key?key=theirs"} {
@@ -74,7 +77,7 @@ func TestPageEscapes(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, &dsync.Options{Name: evil, Host: evil, App: evil, Meta: map[string]string{evil: evil}})
 		h := newPage(t, s, nil)
-		hold, err := s.Hold(background, evil, dsync.KindElection)
+		hold, err := (*engine.Session)(s).Hold(background, evil, dsync.KindElection)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,6 +149,12 @@ func TestPageRefuses(t *testing.T) {
 			{"GET", "/?n=many", 400, ""},
 			{"GET", "/?n=1000", 200, ""},
 			{"GET", "/?window=2m", 400, ""},
+			{"GET", "/?sort=size", 400, ""},
+			{"GET", "/?sort=waiters", 200, ""},
+			{"GET", "/?mine=-1", 400, ""},
+			{"GET", "/?mine=100000001", 400, ""},
+			{"GET", "/?mine=100000000&members=100000000", 200, ""},
+			{"GET", "/?members=last", 400, ""},
 			{"GET", "/?window=1h", 200, ""},
 			{"GET", "/?format=xml", 400, ""},
 			{"GET", "/?format=json", 200, ""},
@@ -213,6 +222,7 @@ func TestPageWithoutTheStore(t *testing.T) {
 }
 
 func TestPagesOfKeys(t *testing.T) {
+	testkit.Large(t)
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
 		h := newPage(t, s, nil)

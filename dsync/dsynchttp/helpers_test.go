@@ -44,29 +44,34 @@ func get(h http.Handler, url string) *httptest.ResponseRecorder {
 // A look is what tests read of the page's JSON.
 type look struct {
 	Session struct {
-		ID              string
-		LeftMs, LeaseMs int64
-		Closed          bool
+		ID     string
+		Left   float64 `json:"left_ms"`
+		Lease  float64 `json:"lease_ms"`
+		Closed bool
 	}
 	Unhealthy []string
 	Mine      []struct {
 		Key, Kind, State, Lost string
-		ForMs                  int64
+		For                    float64 `json:"for_ms"`
 		Token                  int64
-		Place, Ahead           int
+		Position               int
+		WaitersAhead           int `json:"waiters_ahead"`
 	}
 	Keys []struct {
-		Key, Kind string
-		Held      bool
-		Sealed    bool
-		Waiting   int
-		Value     []byte
-		Holders   []struct {
+		Key, Kind   string
+		Held        bool
+		HolderCount int `json:"holder_count"`
+		Sealed      bool
+		Waiting     int
+		Value       string
+		Base64      []byte `json:"value_base64"`
+		Holders     []struct {
 			Name, Host, Session string
-			Token, ForMs        int64
+			Token               int64
+			For                 float64 `json:"for_ms"`
 			Mine, Lapsed        bool
 		}
-		Line    []struct{ Name string }
+		Queue   []struct{ Name string }
 		History []struct {
 			Who, Lost        string
 			Mine             bool
@@ -78,7 +83,18 @@ type look struct {
 		Session, Name string
 		Mine          bool
 	}
-	Next, Error string
+	Waits []struct {
+		Waiter, Holder struct {
+			Name string
+			Mine bool
+		}
+		Keys   []string
+		More   int
+		Circle bool
+	}
+	Read, Matched int
+	Totals        struct{ Mine, Members int }
+	Next, Error   string
 }
 
 // getJSON returns the JSON at url.

@@ -8,9 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/leasehold-go/leasehold/internal/engine"
+
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynchttp"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
 // history returns what the page tells of a key's last holders, one line each, with
@@ -74,7 +77,7 @@ func TestHistoryOfThisProcess(t *testing.T) {
 // A hold that is handed on in this process is several, with a claim that is one.
 func TestHistoryOfHandOvers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{Turn: time.Hour})
+		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{HandOffTime: time.Hour})
 		h := newPage(t, s, nil)
 		began := time.Now()
 		first, next := s.Mutex("k"), s.Mutex("k")
@@ -102,7 +105,7 @@ func TestHistoryOfOthers(t *testing.T) {
 		a := newSession(t, f, &dsync.Options{Name: "a", Host: "a"})
 		b := newSession(t, store, &dsync.Options{Name: "b", Host: "b"})
 		of := func(s *dsync.Session) string {
-			return fmt.Sprintf("process %d on %s", s.Local().PID, s.Name())
+			return fmt.Sprintf("process %d on %s", (*engine.Session)(s).Local().PID, s.Name())
 		}
 		began := time.Now()
 		first, second := a.Mutex("k"), b.Mutex("k")
@@ -154,6 +157,7 @@ func TestHistoryOfALeaseThatIsOver(t *testing.T) {
 }
 
 func TestHistoryIsBounded(t *testing.T) {
+	testkit.Large(t)
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
 		h := newPage(t, s, nil)
@@ -192,7 +196,7 @@ func TestHistoryIsBounded(t *testing.T) {
 func TestTimelineIsDrawn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
-		s := newSession(t, store, &dsync.Options{Watch: true})
+		s := newSession(t, store, &dsync.Options{AlwaysListen: true})
 		h := newPage(t, s, nil)
 		sem := s.Semaphore("sem", 3)
 		began := time.Now()
@@ -214,7 +218,7 @@ func TestTimelineIsDrawn(t *testing.T) {
 			key   string
 			parts []string
 		}{
-			{"sem", []string{`aria-label="3 holds, 0 losses in the last 1 min"`, `y="3" height="5"`, `y="8" height="5"`, `y="13" height="5"`, `class="own" x="25.00%" width="75.00%"`}},
+			{"sem", []string{`aria-label="3 holds, 0 losses in the last 1 min"`, `y="3" height="5"`, `y="8" height="5"`, `y="13" height="5"`, `class="own" x="25.00%" width="1075.00%"`}},
 			{"mu", []string{`aria-label="2 holds, 1 loss in the last 1 min"`, `class="own" x="25.00%" width="50.00%" y="3" height="16"`, `class="hand"`, `class="loss"`, "asked to give the key up"}},
 		} {
 			body := get(h, "/key?window=1m&key="+test.key).Body.String()

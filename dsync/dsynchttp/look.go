@@ -5,186 +5,264 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/statusjson"
 )
 
-// A look is what there was to see at one moment: what the page shows, and what JSON
-// has. Times of this process are its host's, those of keys the store's.
+// A look is what a request reads: the page shows it, and JSON has it. Times of this
+// process are its host's, those of keys the store's.
 type look struct {
-	Now     time.Time    `json:"now"`
-	Session sessionLook  `json:"session"`
-	Health  []string     `json:"unhealthy,omitempty"` // of dsync.Session.Healthy
-	Mine    []mineLook   `json:"mine"`                // what this process holds and waits for
-	Keys    []keyLook    `json:"keys"`
-	Next    string       `json:"next,omitempty"` // the address of the keys after these
-	Members []memberLook `json:"members,omitempty"`
-	Error   string       `json:"error,omitempty"` // the store could not be read
+	Now     statusjson.Time `json:"now"`
+	Session sessionLook     `json:"session"`
+	Health  []string        `json:"unhealthy,omitempty"` // of dsync.Session.Healthy
+	Mine    []mineLook      `json:"mine"`                // what this process holds and waits for
+	Keys    []keyLook       `json:"keys"`
+	Read    int             `json:"read"`           // keys that were read to find them
+	Matched int             `json:"matched"`        // keys of those that match
+	Next    string          `json:"next,omitempty"` // the address of the next page of keys
+	Waits   []waitLook      `json:"waits,omitempty"`
+	Members []memberLook    `json:"members,omitempty"`
+	Totals  totals          `json:"totals"`
+	Error   string          `json:"error,omitempty"` // why the store could not be read
 
-	q        query
-	canBreak bool
-	asked    bool
+	q         query
+	canBreak  bool
+	asked     bool
+	moreWaits bool
+	anchor    anchor
 }
 
-// A sessionLook is a [dsync.Local].
+// totals are the lengths of lists that are shown in part.
+type totals struct {
+	Mine    int `json:"mine"` // of those that match
+	Members int `json:"members"`
+}
+
+// A sessionLook is what the session knows about itself.
 type sessionLook struct {
-	ID        string       `json:"id,omitempty"`
-	Name      string       `json:"name,omitempty"`
-	Host      string       `json:"host,omitempty"`
-	PID       int          `json:"pid,omitempty"`
-	App       string       `json:"app,omitempty"`
-	TTL       milliseconds `json:"ttlMs"`
-	Margin    milliseconds `json:"marginMs"`
-	Grace     milliseconds `json:"graceMs"`
-	Heartbeat milliseconds `json:"heartbeatMs"`
-	Lease     milliseconds `json:"leaseMs"`
-	Left      milliseconds `json:"leftMs"`
-	Renewed   *time.Time   `json:"renewed,omitempty"`
-	Watching  bool         `json:"watching"`
-	Polling   bool         `json:"polling"`
-	Closed    bool         `json:"closed"`
+	ID        string                  `json:"id,omitempty"`
+	Name      string                  `json:"name,omitempty"`
+	Host      string                  `json:"host,omitempty"`
+	PID       int                     `json:"pid,omitempty"`
+	App       string                  `json:"app,omitempty"`
+	TTL       statusjson.Milliseconds `json:"ttl_ms"`
+	Margin    statusjson.Milliseconds `json:"margin_ms"`
+	Grace     statusjson.Milliseconds `json:"grace_ms"`
+	Heartbeat statusjson.Milliseconds `json:"heartbeat_ms"`
+	Lease     statusjson.Milliseconds `json:"lease_ms"`
+	Left      statusjson.Milliseconds `json:"left_ms"`
+	Renewed   statusjson.Time         `json:"renewed,omitzero"`
+	Listening bool                    `json:"listening"`
+	Polling   bool                    `json:"polling"`
+	Closed    bool                    `json:"closed"`
 }
 
-// A mineLook is a hold of this process, or one of its calls that waits.
+// A mineLook is a hold of this process, or one of its calls that wait.
 type mineLook struct {
-	Key       string       `json:"key"`
-	Kind      dsync.Kind   `json:"kind"`
-	State     string       `json:"state"` // "holds", "lost", "lingers" or "waits"
-	Since     time.Time    `json:"since"` // the grant, or the call that waits
-	For       milliseconds `json:"forMs"`
-	Token     int64        `json:"token,omitempty"`
-	Weight    int64        `json:"weight"`
-	Holders   int          `json:"holders,omitempty"`
-	HandOvers int          `json:"handOvers,omitempty"`
-	Place     int          `json:"place,omitempty"`
-	Ahead     int          `json:"ahead,omitempty"`
-	Lost      string       `json:"lost,omitempty"`
-	LostFor   milliseconds `json:"lostForMs,omitempty"`
+	Key          string                  `json:"key"`
+	Kind         dsync.Kind              `json:"kind"`
+	State        string                  `json:"state"` // "holds", "lost", "lingers" or "waits"
+	Since        statusjson.Time         `json:"since"` // the grant, or the call that waits
+	For          statusjson.Milliseconds `json:"for_ms"`
+	Token        int64                   `json:"token,omitempty"`
+	Weight       int64                   `json:"weight"`
+	Holders      int                     `json:"holders,omitempty"`
+	HandOffs     int                     `json:"hand_offs,omitempty"`
+	Position     int                     `json:"position,omitempty"`      // of this process in the queue
+	WaitersAhead int                     `json:"waiters_ahead,omitempty"` // in this process
+	Lost         string                  `json:"lost,omitempty"`
+	LostFor      statusjson.Milliseconds `json:"lost_for_ms,omitempty"`
+
+	age, lostAge age
 }
 
-// A keyLook is a [dsync.Status], and who held the key last.
+// A keyLook is the status of a key, and who held it last.
 type keyLook struct {
-	Key     string      `json:"key"`
-	Kind    dsync.Kind  `json:"kind,omitempty"`
-	Now     time.Time   `json:"now"`
-	Limit   int64       `json:"limit,omitempty"`
-	Token   int64       `json:"token,omitempty"`
-	Term    int64       `json:"term,omitempty"`
-	Sealed  bool        `json:"sealed,omitempty"`
-	Value   []byte      `json:"value,omitempty"` // base64
-	Held    bool        `json:"held"`
-	Holders []ownerLook `json:"holders"`
-	Waiting int         `json:"waiting"`
-	Line    []ownerLook `json:"line,omitempty"`
-	History []spanLook  `json:"history,omitempty"`
+	statusjson.Status[participantLook]
+	HolderCount int        `json:"holder_count"` // of which Holders are the first
+	History     []spanLook `json:"history,omitempty"`
 
+	value    []byte
 	timeline timeline
 }
 
-// An ownerLook is who holds a key or waits for it.
-type ownerLook struct {
-	Claim   string       `json:"claim"`
-	Session string       `json:"session"`
-	Name    string       `json:"name,omitempty"`
-	Host    string       `json:"host,omitempty"`
-	PID     int          `json:"pid,omitempty"`
-	App     string       `json:"app,omitempty"`
-	Weight  int64        `json:"weight"`
-	Token   int64        `json:"token,omitempty"`
-	Since   *time.Time   `json:"since,omitempty"`
-	For     milliseconds `json:"forMs,omitempty"`
-	Until   *time.Time   `json:"until,omitempty"`
-	Left    milliseconds `json:"leftMs,omitempty"`
-	Lapsed  bool         `json:"lapsed,omitempty"`
-	Mine    bool         `json:"mine,omitempty"`
+// A participantLook is a holder of a key, or a waiter.
+type participantLook struct {
+	statusjson.Participant
+	Mine bool `json:"mine,omitempty"`
 
 	style, use string
+	age        age
 }
 
 // A memberLook is a session that is alive.
 type memberLook struct {
-	Session string       `json:"session"`
-	Name    string       `json:"name,omitempty"`
-	Host    string       `json:"host,omitempty"`
-	PID     int          `json:"pid,omitempty"`
-	App     string       `json:"app,omitempty"`
-	Seen    time.Time    `json:"seen"`
-	Ago     milliseconds `json:"agoMs"`
-	TTL     milliseconds `json:"ttlMs"`
-	Mine    bool         `json:"mine,omitempty"`
+	statusjson.Member
+	Ago  statusjson.Milliseconds `json:"ago_ms"`
+	Mine bool                    `json:"mine,omitempty"`
 
 	style string
+	age   age // of the last heartbeat
 }
 
 // A spanLook is a span of the timeline, in this host's time.
 type spanLook struct {
-	Who     string     `json:"who"`
-	Session string     `json:"session,omitempty"`
-	Mine    bool       `json:"mine,omitempty"`
-	Token   int64      `json:"token"`
-	Start   time.Time  `json:"start"`
-	Seen    time.Time  `json:"seen"`          // when it was last known to be held
-	End     *time.Time `json:"end,omitempty"` // when it was known to be over
-	Lost    string     `json:"lost,omitempty"`
+	Who     string          `json:"who"`
+	Session string          `json:"session,omitempty"`
+	Mine    bool            `json:"mine,omitempty"`
+	Token   int64           `json:"token"`
+	Start   statusjson.Time `json:"start"`
+	Seen    statusjson.Time `json:"seen,omitzero"` // when it was last known to be held; of a hold of this process when it ended
+	End     statusjson.Time `json:"end,omitzero"`  // when it was known to be over
+	Lost    string          `json:"lost,omitempty"`
 }
 
-// look reads what q asks for. What the store does not answer in time is left out.
-func (h *Handler) look(ctx context.Context, q query) look {
+// look reads what q asks for. It leaves out what the store does not answer in time. Ages and
+// timelines are as of since, or as of now if since is zero or long ago; the look has the anchor
+// that it used.
+func (h *Handler) look(ctx context.Context, q query, since anchor) look {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	l := look{q: q, canBreak: h.opt.Authorize != nil, Keys: []keyLook{}}
-	statuses, err := h.statuses(ctx, q)
+	l.anchor = since.at(time.Now(), q.window)
+	found, err := h.scan(ctx, q)
+	now := time.Now()
+	for _, st := range found.shown {
+		h.history.see(now, st)
+		l.anchor.saw(st.Now, now)
+	}
 	var members []dsync.Member
 	var storeNow time.Time
 	if err == nil && q.key == "" {
 		members, storeNow, err = h.s.Members(ctx)
+		l.anchor.saw(storeNow, time.Now())
 	}
 	if err != nil {
 		l.Error = err.Error()
 	}
 	l.local(h.s)
-	for _, st := range statuses {
-		l.Keys = append(l.Keys, newKeyLook(st, l.Session.ID, h.history.color))
+	for _, st := range found.shown {
+		k := newKeyLook(st, q, l.Session.ID, h.history.color, l.anchor)
+		k.history(h.history, q.window, l.anchor)
+		l.Keys = append(l.Keys, k)
 	}
-	now := time.Now()
-	for i := range l.Keys {
-		k := &l.Keys[i]
-		k.history(h.history, now, q.window)
+	l.Read, l.Matched = found.read, found.matched
+	if found.next != "" {
+		next := q
+		next.after = found.next
+		l.Next = next.link()
 	}
-	for _, m := range members {
+	l.Waits, l.moreWaits = found.waits.list(q.n, l.Session.ID, h.history.color)
+	l.Totals.Members = len(members)
+	for _, m := range part(members, q.members, q.n) {
 		style := "own"
 		if m.ID != l.Session.ID {
 			style = h.history.color(m.ID)
 		}
 		l.Members = append(l.Members, memberLook{
-			Session: m.ID, Name: m.Name, Host: m.Host, PID: m.PID, App: m.App, Seen: m.At,
-			Ago: milliseconds(storeNow.Sub(m.At)), TTL: milliseconds(m.TTL), Mine: m.ID == l.Session.ID, style: style,
+			Member: statusjson.Member{
+				Process: statusjson.Process{Session: m.ID, Name: m.Name, Host: m.Host, PID: m.PID, App: m.App, Meta: m.Meta},
+				Seen:    statusjson.Time{Time: m.LastHeartbeat}, TTL: statusjson.Milliseconds(m.TTL),
+			},
+			Ago: statusjson.Milliseconds(storeNow.Sub(m.LastHeartbeat)), Mine: m.ID == l.Session.ID, style: style,
+			age: age(l.anchor.store.Sub(m.LastHeartbeat)),
 		})
-	}
-	if n := len(statuses); q.key == "" && n == q.n {
-		next := q
-		next.after = statuses[n-1].Key
-		l.Next = next.link()
 	}
 	return l
 }
 
-// statuses reads the keys that q asks for, and records who holds them.
-func (h *Handler) statuses(ctx context.Context, q query) (all []dsync.Status, err error) {
-	if q.key != "" {
-		st, err := h.s.Status(ctx, q.key)
-		if err != nil {
-			return nil, err
+// part returns up to n elements of list, from a position on.
+func part[T any](list []T, from, n int) []T {
+	list = list[min(from, len(list)):]
+	return list[:min(n, len(list))]
+}
+
+// newKeyLook returns the look of st, with up to n holders and waiters; own is the id of this
+// process's session, color returns the style of another session.
+func newKeyLook(st dsync.Status, q query, own string, color func(session string) string, a anchor) keyLook {
+	holders := len(st.Holders)
+	st.Holders, st.Queue = part(st.Holders, 0, q.n), part(st.Queue, 0, q.n)
+	return keyLook{value: st.Value, HolderCount: holders, Status: statusjson.NewStatus(st, func(p dsync.Participant, queued bool) participantLook {
+		l := participantLook{
+			Participant: statusjson.NewParticipant(p, queued, st.Now),
+			Mine:        p.Session == own, style: "own", use: st.Use(p), age: age(a.store.Sub(p.Since)),
 		}
-		h.history.see(time.Now(), st)
-		return append(all, st), nil
+		if !l.Mine {
+			l.style = color(p.Session)
+		}
+		return l
+	})}
+}
+
+// history fills in the last holders.
+func (k *keyLook) history(r *recorder, window time.Duration, a anchor) {
+	spans := r.of(k.Key)
+	for _, s := range spans {
+		k.History = append(k.History, spanLook{
+			Who: s.who, Session: s.session, Mine: s.own(), Token: s.token,
+			Start: statusjson.Time{Time: s.start}, Seen: statusjson.Time{Time: s.seen}, End: statusjson.Time{Time: s.end}, Lost: s.lost,
+		})
 	}
-	for st, err := range h.s.ListAfter(ctx, q.prefix, q.after) {
-		if err != nil {
-			return all, err
-		}
-		h.history.see(time.Now(), st)
-		if all = append(all, st); len(all) == q.n {
-			break
+	k.timeline = newTimeline(spans, time.Now(), a.host, window, r.color)
+}
+
+// local fills in what the session knows about itself.
+func (l *look) local(s *dsync.Session) {
+	o := (*engine.Session)(s).Self()
+	now := time.Now()
+	l.Now = statusjson.Time{Time: now}
+	l.Session = sessionLook{
+		ID: o.ID, Name: o.Name, Host: o.Host, PID: o.PID, App: o.App,
+		TTL: statusjson.Milliseconds(o.TTL), Margin: statusjson.Milliseconds(o.Margin), Grace: statusjson.Milliseconds(o.Grace), Heartbeat: statusjson.Milliseconds(o.Heartbeat),
+		Lease: statusjson.Milliseconds(o.Lease), Left: statusjson.Milliseconds(o.Left), Renewed: statusjson.Time{Time: o.Renewed},
+		Listening: o.Listening, Polling: o.Polling, Closed: o.Closed,
+	}
+	l.Health = messages(s.Healthy())
+	l.Mine = []mineLook{}
+	orders := map[order]engine.UsesOrder{byKey: engine.ByKey, byAge: engine.OldestFirst, byWaiters: engine.WaitingFirst}
+	uses, total := (*engine.Session)(s).Uses(engine.UsesQuery{
+		Match: l.q.matches, Order: orders[l.q.sort], From: l.q.mine, N: l.q.n,
+	})
+	l.Totals.Mine = total
+	for _, u := range uses {
+		l.Mine = append(l.Mine, newMineLook(u, now, l.anchor))
+	}
+}
+
+// newMineLook returns the look of a use at now.
+func newMineLook(u engine.Use, now time.Time, a anchor) mineLook {
+	if w := u.Wait; w != nil {
+		return mineLook{
+			Key: w.Key, Kind: w.Kind, State: "waits", Since: statusjson.Time{Time: w.Since}, For: statusjson.Milliseconds(now.Sub(w.Since)),
+			Weight: w.Weight, Position: w.Position, WaitersAhead: w.Ahead, age: age(a.host.Sub(w.Since)),
 		}
 	}
-	return all, nil
+	h := u.Hold
+	m := mineLook{
+		Key: h.Key, Kind: h.Kind, State: "holds", Since: statusjson.Time{Time: h.Since}, For: statusjson.Milliseconds(now.Sub(h.Since)),
+		Token: h.Token, Weight: h.Weight, Holders: h.Holders, HandOffs: h.HandOffs, age: age(a.host.Sub(h.Since)),
+	}
+	switch {
+	case h.Lost != nil:
+		m.State, m.Lost, m.LostFor = "lost", h.Lost.Error(), statusjson.Milliseconds(now.Sub(h.LostSince))
+		m.lostAge = age(a.host.Sub(h.LostSince))
+	case h.Holders == 0:
+		m.State = "lingers"
+	}
+	return m
+}
+
+// messages returns err's message, or those of the errors that it joins.
+func messages(err error) []string {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []string
+		for _, err := range joined.Unwrap() {
+			all = append(all, err.Error())
+		}
+		return all
+	}
+	return []string{err.Error()}
 }

@@ -1,5 +1,5 @@
-// Keeps the page up to date while it is visible. What did not change is left as it
-// is, so that the focus, what is typed and what is opened stay.
+// Updates the page while it is visible. Elements that did not change are left alone, so
+// that the focus, typed text and opened details stay.
 'use strict';
 (() => {
 	const main = document.getElementById('content');
@@ -50,6 +50,46 @@
 		live.className = 'live ' + className;
 	}
 
+	// Ages and timelines are rendered as of one moment, the anchor, for as long as a stream of
+	// events lasts, and go on from there by this page's clock.
+	let anchor = performance.now(), size = 0;
+	function age(ms) {
+		const s = Math.max(0, ms) / 1000;
+		if (s < 10 && ms % 1000 !== 0) return s.toFixed(1) + ' s';
+		if (s < 120) return Math.floor(s) + ' s';
+		if (s < 7200) return Math.floor(s / 60) + ' min';
+		if (s < 172800) return Math.floor(s / 3600) + ' h';
+		return Math.floor(s / 86400) + ' d';
+	}
+	function tick() {
+		const since = performance.now() - anchor;
+		if (size) main.style.setProperty('--drift', 100 * since / size);
+		for (const e of main.querySelectorAll('time[data-age]')) {
+			const text = age(Math.round(Number(e.dataset.age) + since));
+			if (e.firstChild.data !== text) e.firstChild.data = text;
+		}
+	}
+	setInterval(() => { if (source) tick(); }, 1000);
+
+	// The lines of the content, as of the last event: see event in patch.go.
+	let lines = [];
+	function patch(data) {
+		const [times, ...edits] = data.split('\n'), next = [];
+		for (const e of edits) {
+			if (e[0] === '+') {
+				next.push(e.slice(1));
+				continue;
+			}
+			const [from, n] = e.slice(1).split(',').map(Number);
+			for (let i = from; i < from + n; i++) next.push(lines[i]);
+		}
+		lines = next;
+		const [since, window] = times.split(' ').map(Number);
+		anchor = performance.now() - since;
+		size = window;
+		return lines.join('\n');
+	}
+
 	let source = null;
 	function follow() {
 		if (document.hidden) {
@@ -61,7 +101,8 @@
 		if (source) return;
 		source = new EventSource('events' + location.search);
 		source.addEventListener('content', e => {
-			children(main, new DOMParser().parseFromString('<main>' + e.data + '</main>', 'text/html').querySelector('main'));
+			children(main, new DOMParser().parseFromString('<main>' + patch(e.data) + '</main>', 'text/html').querySelector('main'));
+			tick();
 			say('live', 'on');
 		});
 		source.onopen = () => say('live', 'on');

@@ -11,27 +11,43 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// A query is what a request asks to see.
+// A query is what a request asks for.
 type query struct {
 	key           string // "": the overview
-	prefix, after string
-	n             int
+	prefix        string
+	contains      string
+	sort          order
+	after         string // keys from the one after this one on
+	mine, members int    // this process's list, and that of members, from this position on
+	n             int    // the length of each list
 	window        time.Duration
 	json          bool
 }
 
-// windows are the times that timelines can show.
+// An order is what lists are sorted by.
+type order string
+
+const (
+	byKey     order = ""        // in byte order
+	byAge     order = "age"     // what has been held for the longest time first
+	byWaiters order = "waiters" // keys with the most waiters first
+)
+
+// maxPosition is far beyond what a process can hold, and twice it is an int32.
+const maxPosition = 100_000_000
+
+// windows are the time spans that timelines can show.
 var windows = []time.Duration{time.Minute, 10 * time.Minute, time.Hour}
 
-// parseQuery returns what r asks for, of one key if single, or an error that says
-// what is wrong.
+// parseQuery returns what r asks for, or an error if its query is invalid. If single, it
+// must ask for one key.
 func parseQuery(r *http.Request, single bool) (query, error) {
 	q := query{n: 100, window: windows[1]}
 	v, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return q, fmt.Errorf("bad query: %w", err)
 	}
-	q.key, q.prefix, q.after = v.Get("key"), v.Get("prefix"), v.Get("after")
+	q.key, q.prefix, q.contains, q.after = v.Get("key"), v.Get("prefix"), v.Get("contains"), v.Get("after")
 	if single {
 		if err := dsync.CheckKey(q.key); err != nil {
 			return q, err
@@ -40,6 +56,20 @@ func parseQuery(r *http.Request, single bool) (query, error) {
 	if s := v.Get("n"); s != "" {
 		if q.n, err = strconv.Atoi(s); err != nil || q.n < 1 || q.n > 1000 {
 			return q, fmt.Errorf("n is %q; it must be from 1 to 1000", s)
+		}
+	}
+	switch q.sort = order(v.Get("sort")); q.sort {
+	case "key":
+		q.sort = byKey
+	case byKey, byAge, byWaiters:
+	default:
+		return q, fmt.Errorf("sort is %q; it must be key, age or waiters", q.sort)
+	}
+	for name, at := range map[string]*int{"mine": &q.mine, "members": &q.members} {
+		if s := v.Get(name); s != "" {
+			if *at, err = strconv.Atoi(s); err != nil || *at < 0 || *at > maxPosition {
+				return q, fmt.Errorf("%s is %q; it must be a position, from 0 to %d", name, s, maxPosition)
+			}
 		}
 	}
 	if s := v.Get("window"); s != "" {
@@ -81,7 +111,7 @@ func windowTitle(d time.Duration) string {
 	return fmt.Sprintf("%d h", d/time.Hour)
 }
 
-// values returns q as the query of a link.
+// values returns the query string of a link to q.
 func (q query) values() url.Values {
 	v := make(url.Values)
 	set := func(name, value string, is bool) {
@@ -91,10 +121,22 @@ func (q query) values() url.Values {
 	}
 	set("key", q.key, q.key != "")
 	set("prefix", q.prefix, q.prefix != "")
+	set("contains", q.contains, q.contains != "")
+	set("sort", string(q.sort), q.sort != byKey)
 	set("after", q.after, q.after != "")
+	set("mine", strconv.Itoa(q.mine), q.mine > 0)
+	set("members", strconv.Itoa(q.members), q.members > 0)
 	set("n", strconv.Itoa(q.n), q.n != 100)
 	set("window", windowName(q.window), q.window != windows[1])
 	return v
+}
+
+// matches reports whether q asks for key, apart from after.
+func (q query) matches(key string) bool {
+	if q.key != "" {
+		return key == q.key
+	}
+	return strings.HasPrefix(key, q.prefix) && strings.Contains(key, q.contains)
 }
 
 // link returns the relative address of what q asks for.

@@ -11,27 +11,27 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// Bounds of what is recorded.
+// The bounds of the record.
 const (
 	maxKeys  = 1000
 	maxSpans = 16 // of each key
 )
 
-// A recorder remembers the last holds of keys: of this process from its session's
-// hooks, of others from what is read for somebody who looks.
+// A recorder remembers the last holds of keys: those of this process from its session's
+// hooks, those of other processes from what is read for the page.
 type recorder struct {
 	maxKeys, maxSpans int
 
 	mu     sync.Mutex
 	tracks map[string]*list.Element // of *track, by key
-	recent list.List                // the track that changed last first
-	colors map[string]int           // by session, in the order in which they were seen
+	recent list.List                // of *track, the most recently changed first
+	colors map[string]int           // by session, numbered in the order of appearance
 }
 
-// A track is what is recorded of one key.
+// A track is the record of one key.
 type track struct {
 	key       string
-	exclusive bool   // one holds at a time
+	exclusive bool   // the key has one holder at a time
 	spans     []span // in the order in which they were recorded
 }
 
@@ -39,13 +39,13 @@ func newRecorder(maxKeys, maxSpans int) *recorder {
 	return &recorder{maxKeys: maxKeys, maxSpans: maxSpans, tracks: make(map[string]*list.Element), colors: make(map[string]int)}
 }
 
-// hooks returns what records the holds of this process.
+// hooks returns the hooks that record the holds of this process.
 func (r *recorder) hooks() *dsync.Hooks {
 	ended := func(key string, token int64, held time.Duration, lost string) {
 		now := time.Now()
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		t := r.track(key)
+		t := r.trackLocked(key)
 		for i := range t.spans {
 			if o := &t.spans[i]; o.own() && o.token == token {
 				o.end, o.seen, o.lost = now, now, lost
@@ -54,20 +54,20 @@ func (r *recorder) hooks() *dsync.Hooks {
 		}
 		o := ownSpan(token, now.Add(-held))
 		o.end, o.seen, o.lost = now, now, lost
-		r.add(t, o)
+		r.addLocked(t, o)
 	}
 	return &dsync.Hooks{
-		Granted: func(g dsync.Grant) {
+		Granted: func(g dsync.GrantedInfo) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			t := r.track(g.Key)
+			t := r.trackLocked(g.Key)
 			t.exclusive = exclusive(g.Kind)
-			r.add(t, ownSpan(g.Token, time.Now()))
+			r.addLocked(t, ownSpan(g.Token, time.Now()))
 		},
-		Released: func(o dsync.Release) { ended(o.Key, o.Token, o.Held, "") },
-		Lost: func(l dsync.Loss) {
+		Released: func(o dsync.ReleasedInfo) { ended(o.Key, o.Token, o.Held, "") },
+		Lost: func(l dsync.LostInfo) {
 			lost := l.Cause.Error()
-			if l.Drained {
+			if l.Voluntary {
 				lost = ""
 			}
 			ended(l.Key, l.Token, l.Held, lost)
@@ -82,9 +82,9 @@ func ownSpan(token int64, start time.Time) span {
 
 func ownName() string { return fmt.Sprintf("this process (%d)", os.Getpid()) }
 
-// track returns the track of key, and makes one in place of what changed least
-// recently. r.mu must be held.
-func (r *recorder) track(key string) *track {
+// trackLocked returns the track of key. If there is none it creates one, in place of the
+// least recently changed one if there are too many.
+func (r *recorder) trackLocked(key string) *track {
 	if place := r.tracks[key]; place != nil {
 		r.recent.MoveToFront(place)
 		return place.Value.(*track)
@@ -98,25 +98,25 @@ func (r *recorder) track(key string) *track {
 	return t
 }
 
-// add adds a span in place of the oldest. r.mu must be held.
-func (r *recorder) add(t *track, s span) {
+// addLocked adds a span to t, in place of the oldest if there are too many.
+func (r *recorder) addLocked(t *track, s span) {
 	if len(t.spans) >= r.maxSpans {
 		t.spans = slices.Delete(t.spans, 0, len(t.spans)-r.maxSpans+1)
 	}
 	t.spans = append(t.spans, s)
 }
 
-// see takes in the status of a key that was read at now.
+// see records the status of a key that was read at now.
 func (r *recorder) see(now time.Time, st dsync.Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.tracks[st.Key] == nil && len(st.Holders) == 0 {
 		return
 	}
-	t := r.track(st.Key)
-	local := func(at time.Time) time.Time { return now.Add(at.Sub(st.Now)) } // whatever this host's clock is
+	t := r.trackLocked(st.Key)
+	local := func(at time.Time) time.Time { return now.Add(at.Sub(st.Now)) } // store time to this host's time
 	held := make(map[string]bool)
-	next := now // when the first began of those that hold now
+	next := now // the earliest start of a current hold
 	for _, h := range st.Holders {
 		held[h.Claim] = true
 		if since := local(h.Since); since.Before(next) {
@@ -129,7 +129,7 @@ func (r *recorder) see(now time.Time, st dsync.Status) {
 			if next.Before(o.seen) || !exclusive(st.Kind) {
 				end = now
 			}
-			o.ends(end)
+			o.setEnded(end)
 		}
 	}
 	for _, h := range st.Holders {
@@ -138,20 +138,20 @@ func (r *recorder) see(now time.Time, st dsync.Status) {
 		}
 		i := slices.IndexFunc(t.spans, func(s span) bool { return s.claim == h.Claim })
 		if i < 0 {
-			r.add(t, span{who: h.String(), session: h.Session, claim: h.Claim, token: h.Token, start: local(h.Since)})
+			r.addLocked(t, span{who: h.String(), session: h.Session, claim: h.Claim, token: h.Token, start: local(h.Since)})
 			i = len(t.spans) - 1
 		}
-		t.spans[i].sees(h, now, local(h.Until))
+		t.spans[i].setHeld(h, now, local(h.Until))
 	}
 	t.exclusive = exclusive(st.Kind)
 }
 
 func exclusive(k dsync.Kind) bool { return k != dsync.KindRWMutex && k != dsync.KindSemaphore }
 
-// knows reports whether a hook told of the hold, or of one that it was handed on to
-// in this process, with one of the tokens that are left for that (see
-// [dsync.Store]).
-func (t *track) knows(h dsync.Owner) bool {
+// knows reports whether a hook has reported the hold of this process, under its token or
+// one of the tokens that the store reserves for hand-offs within the process (see
+// driver.Store).
+func (t *track) knows(h dsync.Participant) bool {
 	room := int64(1 << 10)
 	if h.Yields {
 		room = 1 << 16
@@ -159,9 +159,9 @@ func (t *track) knows(h dsync.Owner) bool {
 	return slices.ContainsFunc(t.spans, func(s span) bool { return s.own() && h.Token <= s.token && s.token < h.Token+room })
 }
 
-// of returns what is recorded of key, in the order of starts. Where one holds at a
-// time the end of each is the start of the next at the latest, however late it was
-// noticed.
+// of returns the spans of key in the order of their starts. If the key has one holder at a
+// time, each span ends at the latest when the next one starts: its end may have been
+// noticed late.
 func (r *recorder) of(key string) []span {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -180,8 +180,8 @@ func (r *recorder) of(key string) []span {
 	return all
 }
 
-// color returns the style of a session's process, the same for as long as a
-// thousand others were not seen.
+// color returns the style of a session. It stays the same until a thousand sessions have
+// been seen.
 func (r *recorder) color(session string) string {
 	const most, styles = 1000, 8
 	r.mu.Lock()
@@ -195,4 +195,68 @@ func (r *recorder) color(session string) string {
 		r.colors[session] = n
 	}
 	return fmt.Sprintf("c%d", n%styles)
+}
+
+// A span is a hold of a key as this process has seen it. Its times are this host's.
+type span struct {
+	who     string // the holder's process, for people
+	session string // "" for a hold of this process that a hook reported
+	claim   string // "" likewise
+	token   int64
+	start   time.Time
+	seen    time.Time // when the key was last known to be held
+	end     time.Time // when the hold was known to be over; zero: it goes on
+	lost    string    // why it was lost; "" if it was not, or if that is not known
+
+	lapses time.Time // when it ends, as last seen, unless its session sends another heartbeat
+	silent bool      // its session had sent no heartbeat for half of its TTL
+}
+
+// own reports whether the span is a hold of this process that a hook reported.
+func (s *span) own() bool { return s.claim == "" }
+
+// until returns the end of the span at now.
+func (s *span) until(now time.Time) time.Time {
+	if s.end.IsZero() {
+		return now
+	}
+	return s.end
+}
+
+// setHeld records that h holds the key at now; lapses is when its hold ends, on this
+// host's clock.
+func (s *span) setHeld(h dsync.Participant, now, lapses time.Time) {
+	s.seen, s.end, s.lost = now, time.Time{}, ""
+	s.lapses, s.silent = lapses, h.Renewed && lapses.Sub(now) < h.TTL/2
+	if h.Lapsed {
+		s.lapse()
+		if !h.Renewed {
+			s.lost = "its lease is over"
+		}
+	}
+}
+
+// setEnded records that the hold ended, at or before at. If its session had sent no
+// heartbeat for half of its TTL, and others got the key only after the hold had lapsed,
+// the session has expired: a release would have let them in earlier.
+func (s *span) setEnded(at time.Time) {
+	if s.end = at; s.silent && !at.Before(s.lapses) {
+		s.lapse()
+	}
+}
+
+// lapse ends the span because its session has lapsed.
+func (s *span) lapse() { s.seen, s.end, s.lost = s.lapses, s.lapses, "its session lapsed" }
+
+// String describes the span for people.
+func (s *span) String() string {
+	const clock = "15:04:05"
+	text := fmt.Sprintf("%s, token %d, from %s", s.who, s.token, s.start.Format(clock))
+	switch {
+	case s.lost != "":
+		return fmt.Sprintf("%s, lost at %s: %s", text, s.end.Format(clock), s.lost)
+	case s.end.IsZero():
+		return text + " on"
+	}
+	return fmt.Sprintf("%s to %s", text, s.end.Format(clock))
 }

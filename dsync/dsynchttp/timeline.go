@@ -5,24 +5,26 @@ import (
 	"time"
 )
 
-// maxLanes is how many holds at a time are drawn beside each other; more are drawn
-// over each other.
+// maxLanes is the number of concurrent holds that are drawn side by side; further ones
+// overlap.
 const maxLanes = 4
 
 // Lanes share a height of 16 CSS pixels, in the middle of 22.
 const lanesTop, lanesHeight = 3, 16
 
-// A timeline is what is drawn of the spans of a key. Positions in time are in
-// percent of the window, heights in pixels.
+// A timeline is the drawing of the spans of a key. Horizontal positions are in percent of
+// the window that ends at the anchor, vertical ones in pixels. What began after the anchor is
+// drawn beyond 100 %, where the script moves it into sight as time goes on; what goes on
+// is drawn up to the horizon.
 type timeline struct {
 	Label string
 	Bars  []bar
-	Hands []string // where the key was handed over
+	Hands []string // where the key went from one holder to the next
 	Losts []mark   // where a hold was lost
 }
 
-// A bar is the part of a span in which it is known to be held, or faint in which it
-// is not known.
+// A bar is the part of a span in which the key is known to be held or, drawn faint, may
+// have been held.
 type bar struct {
 	Class    string
 	X, Width string
@@ -37,12 +39,19 @@ type mark struct {
 	Title string
 }
 
-// newTimeline returns what is drawn of the spans, which are in the order of their
-// starts, for the window that ends at now; color returns the style of a session.
-func newTimeline(spans []span, now time.Time, window time.Duration, color func(session string) string) timeline {
+// newTimeline returns the drawing of those of spans, which are in the order of their starts,
+// that are in the window that ends at now; color returns the style of a session.
+func newTimeline(spans []span, now, anchor time.Time, window time.Duration, color func(session string) string) timeline {
 	from := now.Add(-window)
+	const end = 100 * (1 + horizon)
 	at := func(t time.Time) float64 {
-		return min(100, max(0, 100*float64(t.Sub(from))/float64(window)))
+		return min(end, max(0, 100+100*float64(t.Sub(anchor))/float64(window)))
+	}
+	until := func(s span) float64 {
+		if s.end.IsZero() {
+			return end
+		}
+		return at(s.end)
 	}
 	var shown []span
 	for _, s := range spans {
@@ -62,29 +71,29 @@ func newTimeline(spans []span, now time.Time, window time.Duration, color func(s
 		}
 		y := lanesTop + lane*height
 		title := s.String()
-		start, end := at(s.start), at(s.until(now))
-		solid := end
+		start, over := at(s.start), until(s)
+		solid := over
 		if !s.own() && !s.end.IsZero() && s.end.Sub(s.seen) > window/50 {
 			solid = at(s.seen)
-			t.Bars = append(t.Bars, bar{class + " faint", percent(solid), percent(end - solid), y, height, title})
+			t.Bars = append(t.Bars, bar{class + " faint", percent(solid), percent(over - solid), y, height, title})
 		}
 		t.Bars = append(t.Bars, bar{class, percent(start), percent(solid - start), y, height, title})
 		if before, ok := ended[lane]; ok && start-before < 1 && start > 0 {
 			t.Hands = append(t.Hands, percent(start))
 		}
-		ended[lane] = end
+		ended[lane] = over
 		if s.lost != "" {
-			t.Losts = append(t.Losts, mark{percent(end), y + height/2, title})
+			t.Losts = append(t.Losts, mark{percent(over), y + height/2, title})
 		}
 	}
 	t.Label = fmt.Sprintf("%s, %s in the last %s", count(len(shown), "hold"), count(len(t.Losts), "loss"), windowTitle(window))
 	return t
 }
 
-// assignLanes returns the lane of each span, such that spans at the same time have
-// different ones, and the number of lanes.
+// assignLanes returns the lane of each span and the number of lanes. Concurrent spans get
+// different lanes as far as there are enough.
 func assignLanes(spans []span, now time.Time) (lanes []int, n int) {
-	var free []time.Time // when each lane is
+	var free []time.Time // from when on each lane is free
 	for _, s := range spans {
 		lane := 0
 		for lane < len(free) && lane < maxLanes-1 && free[lane].After(s.start) {

@@ -1,17 +1,16 @@
-// Package dsynctest tests what is built on package dsync, and stores that
-// package dsync is built on.
+// Package dsynctest has what tests of programs that use package dsync, and of stores for
+// it, need.
 //
-// [Memory] is a [dsync.Store] in the memory of one process: the model of a
-// server, with a clock of its own. Programs that take a Session can be tested
-// with it without a database, and inside a bubble of testing/synctest without
-// waiting.
+// [Memory] is a [driver.Store] in the memory of one process: a model of a server, with
+// its own clock. Use it to test programs that take a Session, without a database; inside
+// a bubble of testing/synctest such tests take no time.
 //
-// [Faulty] wraps any Store and misbehaves on purpose: it delays, loses, repeats
-// and hangs requests and replies as a function of the test decides, cuts the
-// store off, and replays all that a process has ever sent.
+// [Faulty] wraps any Store and misbehaves on purpose. As a function of the test decides,
+// it delays, loses, repeats and hangs requests and replies, and delays, loses, repeats
+// and reorders notices. It can also cut the store off, and replay every request that it
+// has passed on.
 //
-// [TestStore] and [TestStoreBubble] are the conformance suite of the Store
-// interface, in the manner of testing/fstest and testing/slogtest. Who writes a
-// Store for another database needs the comments of [dsync.Store] and a call of
-// TestStore.
+// [TestStore] and [TestStoreBubble] are the conformance suite of the Store interface, in
+// the manner of testing/fstest and testing/slogtest. To write a Store for another
+// database, follow the comments of [driver.Store] and call TestStore.
 package dsynctest

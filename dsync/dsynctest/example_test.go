@@ -5,37 +5,41 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
 // A Memory is a whole store: two sessions, one key, and the release that hands
-// it over.
+// it over, with the notice for whom it was granted to.
 func ExampleMemory() {
 	ctx := context.Background()
 	store := dsynctest.NewMemory()
 
-	claims := make(map[string]dsync.Claim)
+	claims := make(map[string]driver.Claim)
 	for _, id := range []string{"ada", "bob"} {
-		now, err := store.Register(ctx, dsync.Member{ID: id, TTL: 30 * time.Second})
+		now, err := store.Register(ctx, driver.Member{ID: id, TTL: 30 * time.Second})
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
-		c := dsync.Claim{Key: "invoices", ID: id + ".1", Session: id, Kind: dsync.KindMutex, Weight: 1, Limit: 1}
+		c := driver.Claim{Key: "invoices", ID: id + ".1", Session: id, Kind: driver.KindMutex, Weight: 1, Limit: 1}
 		claims[id] = c
-		s, err := store.Acquire(ctx, c, true, nil, now.Add(time.Minute))
+		s, _, err := store.Acquire(ctx, c, true, nil, now.Add(time.Minute))
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
 		_, held := s.Holder(c.ID)
-		fmt.Printf("%s: held %t, place %d\n", id, held, s.Place)
+		fmt.Printf("%s: held %t, position %d\n", id, held, s.Position)
 	}
 
-	if _, err := store.Release(ctx, claims["ada"], dsync.Outcome{}); err != nil {
+	_, notices, err := store.Release(ctx, claims["ada"], driver.ReleaseOptions{})
+	if err != nil {
 		fmt.Println(err)
 		return
+	}
+	for _, n := range notices { // which Notify would send
+		fmt.Printf("to %s: granted %t\n", n.Session, n.Type == driver.NoticeGrant)
 	}
 	s, err := store.Load(ctx, "invoices")
 	if err != nil {
@@ -48,8 +52,9 @@ func ExampleMemory() {
 	fmt.Println(counts.Commands[dsynctest.MethodAcquire], "acquires,", counts.Writes, "writes")
 
 	// Output:
-	// ada: held true, place 0
-	// bob: held false, place 1
+	// ada: held true, position 0
+	// bob: held false, position 1
+	// to bob: granted true
 	// holder: bob
 	// 2 acquires, 5 writes
 }

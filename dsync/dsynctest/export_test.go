@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 // CaseNames returns the names of the conformance cases.
@@ -18,7 +18,7 @@ func CaseNames() []string {
 
 // RunCase runs one conformance case. It reports false if there is none of that
 // name.
-func RunCase(t testing.TB, name string, store dsync.Store) bool {
+func RunCase(t testing.TB, name string, store driver.Store) bool {
 	for _, c := range conformance() {
 		if c.name == name {
 			c.run(t, store)
@@ -34,7 +34,7 @@ func (m *Memory) Forget(unused bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for key, r := range m.keys {
-		if !unused || len(r.holders)+len(r.line) == 0 {
+		if !unused || len(r.holders)+len(r.queue) == 0 {
 			delete(m.keys, key)
 		}
 	}
@@ -45,14 +45,14 @@ func (m *Memory) ForgetSessions(age time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for id, s := range m.sessions {
-		if time.Now().Add(m.skew).Sub(s.At) > age {
+		if time.Now().Add(m.skew).Sub(s.LastHeartbeat) > age {
 			delete(m.sessions, id)
 		}
 	}
 }
 
 // Swept returns how far sweeping has come.
-func (m *Memory) Swept() dsync.SweepState {
+func (m *Memory) Swept() driver.SweepState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.swept
@@ -67,7 +67,7 @@ func (m *Memory) SweptTo(after string) {
 
 // SetUntil moves the end of a hold that has one, and reports whether there is
 // such a hold.
-func (m *Memory) SetUntil(c dsync.Claim, until time.Time) bool {
+func (m *Memory) SetUntil(c driver.Claim, until time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.keys[c.Key]; r != nil {

@@ -5,49 +5,145 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A Faulty is a [dsync.Store] that passes requests on to another and misbehaves
-// on purpose: the network between one process and the store. For several
-// processes of which some are to be cut off, wrap the store once for each.
+// A Method is the name of a method of [driver.Store], for [Counts] and
+// [Request].
+type Method string
+
+// The methods of [driver.Store].
+const (
+	MethodRegister   Method = "Register"
+	MethodHeartbeat  Method = "Heartbeat"
+	MethodExpire     Method = "Expire"
+	MethodUnregister Method = "Unregister"
+	MethodRevoke     Method = "Revoke"
+	MethodObserve    Method = "Observe"
+	MethodAcquire    Method = "Acquire"
+	MethodRelease    Method = "Release"
+	MethodExtend     Method = "Extend"
+	MethodPublish    Method = "Publish"
+	MethodResize     Method = "Resize"
+	MethodListen     Method = "Listen"
+	MethodNotify     Method = "Notify"
+	MethodLoad       Method = "Load"
+	MethodKeys       Method = "Keys"
+	MethodMembers    Method = "Members"
+	MethodLiveness   Method = "Liveness"
+	MethodObservers  Method = "Observers"
+	MethodQueue      Method = "Queue"
+	MethodSweep      Method = "Sweep"
+)
+
+// MethodNotice is not a method of the store: it stands for the delivery of one notice by
+// Listen. A [Faulty] asks for a Fault for it as for a request.
+const MethodNotice Method = "Notice"
+
+// A Request is one call of a method of the store, or one notice for a listener. A
+// [Faulty] asks its test for the [Fault] of each.
+type Request struct {
+	Seq    int // number of the request in this Faulty, from 1, in the order of arrival
+	Method Method
+
+	// Session, Claim and Key are what the request names; they are empty if the method has
+	// none. Session is that of the claim, of the listener, or of the argument (Register,
+	// Heartbeat, Expire, …). Claim and Key are those of the claim, of the revocation, or of
+	// the notice (the first one of a Notify); Key is also the argument of Load, Resize,
+	// Observers and Queue.
+	Session, Claim, Key string
+
+	Wait     bool              // of Acquire
+	Replaces string            // of Acquire: the claim that it releases
+	Notice   driver.NoticeType // of a notice; of the first one of a Notify
+}
+
+// A Fault says what happens to one [Request]. The zero Fault is none. The fields can be
+// combined.
 //
-// Requests without a fault run on the goroutine and with the ctx of their
-// caller. Delayed and repeated ones are executed on goroutines of the Faulty,
-// with a context of its own that only [Faulty.Close] ends: the caller's has
-// often ended by then.
+// A request that has arrived is executed, even if its caller has returned by then: as on
+// a network, the end of a context does not take back what was sent. So a Delay that is
+// longer than the caller waits makes a request late, and LoseReply with Again executes
+// twice a request whose caller never learns of either.
 //
-// A Faulty is made by [NewFaulty] and must not be copied. All its methods may
-// be called concurrently. At the end of a test, and of a bubble, call Close or
-// Wait.
+// A caller whose request or reply is lost waits until its ctx ends, and gets ctx's error.
+// If its ctx never ends it never returns.
+//
+// A Fault of MethodNotice concerns one notice on its way to one listener. Delay delivers
+// it late and holds up the notices behind it; Again delivers it twice; LoseRequest and
+// LoseReply lose it; LoseRequest with Again delivers it late and out of order, since the
+// notices behind it pass. A Fault of MethodNotify concerns notices on their way to the
+// store, for all listeners.
+type Fault struct {
+	// Delay is the time that the request takes to reach the store.
+	Delay time.Duration
+
+	// ReplyDelay is the time that the reply takes to reach the caller.
+	ReplyDelay time.Duration
+
+	// LoseRequest: the request never reaches the store.
+	LoseRequest bool
+
+	// LoseReply: the reply never reaches the caller. A Listen is opened, but all its
+	// notices are lost.
+	LoseReply bool
+
+	// Again, if positive: the request reaches the store once more, that long after it was
+	// sent, whatever happens to the first copy. A notice is delivered to its listener once
+	// more, and the notices behind it do not wait for that. Again has no effect on Listen.
+	Again time.Duration
+
+	// Hang, if positive, keeps the caller in the call for that long, even if the request
+	// was answered or ctx has ended. No Store should do this, but a driver may have such a
+	// bug. Hang has no effect on notices.
+	Hang time.Duration
+}
+
+// A Faulty is a [driver.Store] that passes requests on to another Store and misbehaves on
+// purpose, like a network between one process and the store. To cut off some of several
+// processes, wrap the store once for each.
+//
+// A request without a fault runs on its caller's goroutine and with its caller's ctx.
+// Delayed and repeated requests run on goroutines of the Faulty, with a context that only
+// [Faulty.Close] ends, since the caller's has often ended by then.
+//
+// Create a Faulty with [NewFaulty]; it must not be copied. All its methods may be called
+// concurrently. Call Close or Wait at the end of a test, and of a bubble.
 type Faulty struct {
-	store  dsync.Store
-	ctx    context.Context // of late requests
+	store  driver.Store
+	ctx    context.Context // of delayed and repeated requests
 	cancel context.CancelFunc
 
-	// deciding keeps decide to one call at a time, and apart from mu, so that
-	// decide may call Cut and Heal.
+	// deciding allows one call of decide at a time. It is not mu, so that decide may call
+	// Cut and Heal.
 	deciding sync.Mutex
 	decide   func(Request) Fault
 	seq      int
 
 	mu       sync.Mutex
-	cuts     int           // a reply that began under another number is lost
-	healed   chan struct{} // nil, or closed by Heal: the store is cut off
-	late     int           // goroutines
-	idle     chan struct{} // nil, or closed when late is 0
+	cuts     int           // number of Cuts; a reply is lost if it has changed since its request
+	healed   chan struct{} // not nil while the store is cut off; closed by Heal
+	late     int           // number of goroutines of delayed and repeated requests
+	idle     chan struct{} // if not nil, closed when late is 0
 	record   bool
-	recorded []func(context.Context)
+	recorded []*recorded
 }
 
-var _ dsync.Store = (*Faulty)(nil)
+// A recorded request is one that Replay can execute again.
+type recorded struct {
+	f       *Faulty
+	do      func(context.Context) // nil: it can't change the store
+	arrived bool                  // it was executed, or is lost; guarded by f.mu
+}
 
-// NewFaulty returns a Faulty in front of store. It calls decide for each request
-// when it is sent and for each event of a Watch, one call at a time, so that
-// decide can count and draw from a random source without a lock. decide must
-// not block, nor call a method of the store through this Faulty; it may call
-// Cut and Heal. A nil decide means no faults but those of Cut.
-func NewFaulty(store dsync.Store, decide func(Request) Fault) *Faulty {
+var _ driver.Store = (*Faulty)(nil)
+
+// NewFaulty returns a Faulty in front of store. It calls decide for each request that is
+// sent and for each notice that a Listen receives, one call at a time, so decide can count
+// and use a random source without a lock. decide must not block or call a method of the
+// store through this Faulty; it may call Cut and Heal. A nil decide means no faults except
+// those of Cut.
+func NewFaulty(store driver.Store, decide func(Request) Fault) *Faulty {
 	if decide == nil {
 		decide = func(Request) Fault { return Fault{} }
 	}
@@ -56,11 +152,11 @@ func NewFaulty(store dsync.Store, decide func(Request) Fault) *Faulty {
 	return f
 }
 
-// Cut cuts the store off until [Faulty.Heal]. Every request is lost that
-// arrives meanwhile, and so is the reply of every request that is under way: its
-// callers wait until their ctx ends. A delayed or repeated request that arrives
-// after Heal is executed. A Watch goes silent, and those of its events are lost
-// that come before Heal; one that is opened meanwhile waits for Heal.
+// Cut cuts the store off until [Faulty.Heal]. Requests that arrive in between are lost, and
+// so are the replies of all requests that are under way: their callers wait until their
+// ctx ends. A delayed or repeated request that arrives after Heal is executed. A Listen
+// goes on, but loses the notices that come before Heal; a Listen that is opened in between
+// waits for Heal.
 func (f *Faulty) Cut() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -70,7 +166,7 @@ func (f *Faulty) Cut() {
 	}
 }
 
-// Heal ends what [Faulty.Cut] began.
+// Heal ends a [Faulty.Cut].
 func (f *Faulty) Heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,32 +176,39 @@ func (f *Faulty) Heal() {
 	}
 }
 
-// Record makes the Faulty remember, from now on and for [Faulty.Replay], every
-// request it is asked for that can change the store, lost ones included.
+// Record makes the Faulty remember every request from now on that can change the store,
+// lost ones included, for [Faulty.Replay].
 func (f *Faulty) Record() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.record = true
 }
 
-// Replay executes every recorded request again, in the order in which they were
-// sent, with ctx and without faults, and drops the answers: requests of which
-// the network kept a copy, delivered after every later one. It may be called
-// more than once. It returns ctx's error if ctx ended before its end.
+// Replay executes every recorded request again, in the order in which they were sent, with
+// ctx and without faults, and drops the answers, as if the network had kept a copy of each
+// request and delivered it after all later ones. It leaves out requests that are still
+// being executed or delayed: the copy would come first, and get the answer that the caller
+// waits for. Replay may be called more than once. It returns ctx's error if ctx ends before
+// it is done.
 func (f *Faulty) Replay(ctx context.Context) error {
+	var arrived []*recorded
 	f.mu.Lock()
-	recorded := f.recorded[:len(f.recorded):len(f.recorded)]
+	for _, r := range f.recorded {
+		if r.arrived {
+			arrived = append(arrived, r)
+		}
+	}
 	f.mu.Unlock()
-	for _, do := range recorded {
+	for _, r := range arrived {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		do(ctx)
+		r.do(ctx)
 	}
 	return ctx.Err()
 }
 
-// Wait waits until every delayed and repeated request has been executed.
+// Wait waits until all delayed and repeated requests have been executed.
 func (f *Faulty) Wait() {
 	f.mu.Lock()
 	if f.late == 0 {
@@ -120,19 +223,18 @@ func (f *Faulty) Wait() {
 	<-idle
 }
 
-// Close drops the delayed and repeated requests that have not arrived yet,
-// aborts the context of those that are being executed, lets go of hanging
-// callers, and waits for its goroutines. From then on decide is not asked any
-// more and requests pass without faults, so that what is left of a test can end;
-// a store that is cut off stays so. More calls of Close do nothing.
+// Close drops the delayed and repeated requests and the repeated notices that have not
+// arrived yet, ends the context of requests that are being executed, releases hanging
+// callers, and waits for its goroutines. From then on it does not call decide, and requests
+// pass without faults, so that the rest of a test can end; a store that is cut off stays
+// cut off. Further calls of Close do nothing.
 func (f *Faulty) Close() {
 	f.cancel()
 	f.Wait()
 }
 
-// send takes a request up: it numbers it, asks what becomes of it, and records
-// it if do is not nil.
-func (f *Faulty) send(r Request, do func(context.Context)) Fault {
+// send numbers a request, records it if it can change the store, and returns its fault.
+func (f *Faulty) send(r Request, rec *recorded) Fault {
 	f.deciding.Lock()
 	defer f.deciding.Unlock()
 	f.seq++
@@ -141,26 +243,31 @@ func (f *Faulty) send(r Request, do func(context.Context)) Fault {
 	if f.ctx.Err() == nil {
 		fault = f.decide(r)
 	}
-	if do != nil {
-		f.mu.Lock()
-		if f.record {
-			f.recorded = append(f.recorded, do)
-		}
-		f.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.record && rec != nil && rec.do != nil {
+		f.recorded = append(f.recorded, rec)
 	}
 	return fault
 }
 
-// link returns the number of cuts so far, and nil or the channel that is closed
-// when the store is not cut off any more.
+// setArrived records that the request was executed, or is lost.
+func (r *recorded) setArrived() {
+	r.f.mu.Lock()
+	defer r.f.mu.Unlock()
+	r.arrived = true
+}
+
+// link returns the number of cuts so far and, if the store is cut off, the channel that
+// Heal closes.
 func (f *Faulty) link() (cuts int, healed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.cuts, f.healed
 }
 
-// after calls do, d from now, on a goroutine that Wait waits for, unless the
-// store is cut off then or the Faulty closed.
+// after calls do, d from now, on a goroutine that Wait waits for. It does not call do if
+// the store is cut off by then, or the Faulty closed.
 func (f *Faulty) after(d time.Duration, do func(context.Context)) {
 	f.mu.Lock()
 	f.late++
@@ -183,7 +290,7 @@ func (f *Faulty) after(d time.Duration, do func(context.Context)) {
 	}()
 }
 
-// sleep returns nil after d, or ctx's error if it ends before that.
+// sleep returns nil after d, or ctx's error if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

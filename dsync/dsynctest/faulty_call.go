@@ -6,26 +6,36 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// An answer is what a method of the store returned.
+// An answer holds the results of a method of the store.
 type answer[T any] struct {
 	value T
 	err   error
 }
 
-// call sends the request r, which do executes, through f.
+// A noticed is a result together with the notices that were returned with it.
+type noticed[T any] struct {
+	value   T
+	notices []driver.Notice
+}
+
+// call sends the request r through f; do executes it.
 func call[T any](ctx context.Context, f *Faulty, r Request, do func(context.Context) (T, error)) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
-	var record func(context.Context)
+	execute, sent := do, &recorded{f: f}
 	if r.Method.writes() {
-		record = func(ctx context.Context) { do(ctx) }
+		sent.do = func(ctx context.Context) { execute(ctx) }
 	}
-	fault := f.send(r, record)
+	fault := f.send(r, sent)
+	do = func(ctx context.Context) (T, error) {
+		defer sent.setArrived()
+		return execute(ctx)
+	}
 	if fault.Hang > 0 {
 		start := time.Now()
 		defer func() { sleep(f.ctx, fault.Hang-time.Since(start)) }()
@@ -38,12 +48,13 @@ func call[T any](ctx context.Context, f *Faulty, r Request, do func(context.Cont
 	var a answer[T]
 	switch {
 	case fault.LoseRequest || healed != nil:
+		sent.setArrived()
 		<-ctx.Done()
 		return none, ctx.Err()
 	case fault.Delay <= 0:
 		a.value, a.err = do(ctx)
 	default:
-		answers := make(chan answer[T], 1) // the caller may have gone when there is one
+		answers := make(chan answer[T], 1) // the caller may have returned before the answer
 		f.after(fault.Delay, func(ctx context.Context) {
 			v, err := do(ctx)
 			answers <- answer[T]{v, err}
@@ -64,8 +75,8 @@ func call[T any](ctx context.Context, f *Faulty, r Request, do func(context.Cont
 	return a.value, a.err
 }
 
-// sleepOrNil is sleep, but does not look at ctx if there is nothing to wait
-// for: an answer that arrived is not taken back by a ctx that ended with it.
+// sleepOrNil is sleep, but ignores ctx if d is 0: an answer that has arrived counts even
+// if ctx ended at the same time.
 func sleepOrNil(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -76,40 +87,40 @@ func sleepOrNil(ctx context.Context, d time.Duration) error {
 // writes reports whether a request of this method may change the store.
 func (m Method) writes() bool {
 	switch m {
-	case MethodWatch, MethodListen, MethodNotify, MethodLoad, MethodKeys, MethodMembers, MethodLives, MethodObservers, MethodLine:
+	case MethodListen, MethodNotify, MethodLoad, MethodKeys, MethodMembers, MethodLiveness, MethodObservers, MethodQueue:
 		return false
 	}
 	return true
 }
 
-func claimRequest(m Method, c dsync.Claim) Request {
+func claimRequest(m Method, c driver.Claim) Request {
 	return Request{Method: m, Session: c.Session, Claim: c.ID, Key: c.Key}
 }
 
-// Register implements [dsync.Store].
-func (f *Faulty) Register(ctx context.Context, m dsync.Member) (time.Time, error) {
+// Register implements [driver.Store].
+func (f *Faulty) Register(ctx context.Context, m driver.Member) (time.Time, error) {
 	m.Meta = maps.Clone(m.Meta)
 	return call(ctx, f, Request{Method: MethodRegister, Session: m.ID}, func(ctx context.Context) (time.Time, error) {
 		return f.store.Register(ctx, m)
 	})
 }
 
-// Heartbeat implements [dsync.Store].
-func (f *Faulty) Heartbeat(ctx context.Context, session string, given []dsync.Revocation) (dsync.Pulse, error) {
+// Heartbeat implements [driver.Store].
+func (f *Faulty) Heartbeat(ctx context.Context, session string, given []driver.Revocation) (driver.HeartbeatReply, error) {
 	given = slices.Clone(given)
-	return call(ctx, f, Request{Method: MethodHeartbeat, Session: session}, func(ctx context.Context) (dsync.Pulse, error) {
+	return call(ctx, f, Request{Method: MethodHeartbeat, Session: session}, func(ctx context.Context) (driver.HeartbeatReply, error) {
 		return f.store.Heartbeat(ctx, session, given)
 	})
 }
 
-// Bury implements [dsync.Store].
-func (f *Faulty) Bury(ctx context.Context, session string) (time.Duration, error) {
-	return call(ctx, f, Request{Method: MethodBury, Session: session}, func(ctx context.Context) (time.Duration, error) {
-		return f.store.Bury(ctx, session)
+// Expire implements [driver.Store].
+func (f *Faulty) Expire(ctx context.Context, session string) (time.Duration, error) {
+	return call(ctx, f, Request{Method: MethodExpire, Session: session}, func(ctx context.Context) (time.Duration, error) {
+		return f.store.Expire(ctx, session)
 	})
 }
 
-// Unregister implements [dsync.Store].
+// Unregister implements [driver.Store].
 func (f *Faulty) Unregister(ctx context.Context, session string) error {
 	_, err := call(ctx, f, Request{Method: MethodUnregister, Session: session}, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, f.store.Unregister(ctx, session)
@@ -117,15 +128,14 @@ func (f *Faulty) Unregister(ctx context.Context, session string) error {
 	return err
 }
 
-// Revoke implements [dsync.Store].
-func (f *Faulty) Revoke(ctx context.Context, session string, r dsync.Revocation) error {
-	_, err := call(ctx, f, Request{Method: MethodRevoke, Session: session, Claim: r.Claim, Key: r.Key}, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, f.store.Revoke(ctx, session, r)
+// Revoke implements [driver.Store].
+func (f *Faulty) Revoke(ctx context.Context, session string, r driver.Revocation) ([]driver.Notice, error) {
+	return call(ctx, f, Request{Method: MethodRevoke, Session: session, Claim: r.Claim, Key: r.Key}, func(ctx context.Context) ([]driver.Notice, error) {
+		return f.store.Revoke(ctx, session, r)
 	})
-	return err
 }
 
-// Observe implements [dsync.Store].
+// Observe implements [driver.Store].
 func (f *Faulty) Observe(ctx context.Context, session string, seq int64, keys []string) error {
 	keys = slices.Clone(keys)
 	_, err := call(ctx, f, Request{Method: MethodObserve, Session: session}, func(ctx context.Context) (struct{}, error) {
@@ -134,85 +144,95 @@ func (f *Faulty) Observe(ctx context.Context, session string, seq int64, keys []
 	return err
 }
 
-// Acquire implements [dsync.Store].
-func (f *Faulty) Acquire(ctx context.Context, c dsync.Claim, wait bool, dead []string, notAfter time.Time) (dsync.State, error) {
+// Acquire implements [driver.Store].
+func (f *Faulty) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 	dead = slices.Clone(dead)
 	r := claimRequest(MethodAcquire, c)
-	r.Wait = wait
-	return call(ctx, f, r, func(ctx context.Context) (dsync.State, error) {
-		return f.store.Acquire(ctx, c, wait, dead, notAfter)
+	if r.Wait = wait; c.Replaces != nil {
+		r.Replaces = c.Replaces.ID
+	}
+	s, err := call(ctx, f, r, func(ctx context.Context) (noticed[driver.State], error) {
+		s, notices, err := f.store.Acquire(ctx, c, wait, dead, notAfter)
+		return noticed[driver.State]{s, notices}, err
 	})
+	return s.value, s.notices, err
 }
 
-// Notify implements [dsync.Store].
-func (f *Faulty) Notify(ctx context.Context, session string) error {
-	_, err := call(ctx, f, Request{Method: MethodNotify, Session: session}, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, f.store.Notify(ctx, session)
+// Notify implements [driver.Store].
+func (f *Faulty) Notify(ctx context.Context, notices []driver.Notice) error {
+	notices = slices.Clone(notices)
+	r := Request{Method: MethodNotify}
+	if len(notices) > 0 {
+		n := notices[0]
+		r.Session, r.Claim, r.Key, r.Notice = n.Session, n.Claim, n.Key, n.Type
+	}
+	_, err := call(ctx, f, r, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, f.store.Notify(ctx, notices)
 	})
 	return err
 }
 
-// Release implements [dsync.Store].
-func (f *Faulty) Release(ctx context.Context, c dsync.Claim, o dsync.Outcome) (bool, error) {
+// Release implements [driver.Store].
+func (f *Faulty) Release(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
 	o.Result = slices.Clone(o.Result)
-	return call(ctx, f, claimRequest(MethodRelease, c), func(ctx context.Context) (bool, error) {
-		return f.store.Release(ctx, c, o)
+	found, err := call(ctx, f, claimRequest(MethodRelease, c), func(ctx context.Context) (noticed[bool], error) {
+		found, notices, err := f.store.Release(ctx, c, o)
+		return noticed[bool]{found, notices}, err
 	})
+	return found.value, found.notices, err
 }
 
-// Extend implements [dsync.Store].
-func (f *Faulty) Extend(ctx context.Context, c dsync.Claim) (dsync.Holder, error) {
-	return call(ctx, f, claimRequest(MethodExtend, c), func(ctx context.Context) (dsync.Holder, error) {
+// Extend implements [driver.Store].
+func (f *Faulty) Extend(ctx context.Context, c driver.Claim) (driver.Holder, error) {
+	return call(ctx, f, claimRequest(MethodExtend, c), func(ctx context.Context) (driver.Holder, error) {
 		return f.store.Extend(ctx, c)
 	})
 }
 
-// Publish implements [dsync.Store].
-func (f *Faulty) Publish(ctx context.Context, c dsync.Claim, seq int64, value []byte) error {
+// Publish implements [driver.Store].
+func (f *Faulty) Publish(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
 	value = slices.Clone(value)
-	_, err := call(ctx, f, claimRequest(MethodPublish, c), func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, f.store.Publish(ctx, c, seq, value)
+	return call(ctx, f, claimRequest(MethodPublish, c), func(ctx context.Context) ([]driver.Notice, error) {
+		return f.store.Publish(ctx, c, seq, value)
 	})
-	return err
 }
 
-// Resize implements [dsync.Store].
-func (f *Faulty) Resize(ctx context.Context, key string, kind dsync.Kind, from, limit int64) error {
-	_, err := call(ctx, f, Request{Method: MethodResize, Key: key}, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, f.store.Resize(ctx, key, kind, from, limit)
+// Resize implements [driver.Store].
+func (f *Faulty) Resize(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
+	return call(ctx, f, Request{Method: MethodResize, Key: key}, func(ctx context.Context) ([]driver.Notice, error) {
+		return f.store.Resize(ctx, key, kind, from, limit)
 	})
-	return err
 }
 
-// Load implements [dsync.Store].
-func (f *Faulty) Load(ctx context.Context, key string) (dsync.State, error) {
-	return call(ctx, f, Request{Method: MethodLoad, Key: key}, func(ctx context.Context) (dsync.State, error) {
+// Load implements [driver.Store].
+func (f *Faulty) Load(ctx context.Context, key string) (driver.State, error) {
+	return call(ctx, f, Request{Method: MethodLoad, Key: key}, func(ctx context.Context) (driver.State, error) {
 		return f.store.Load(ctx, key)
 	})
 }
 
-// Keys implements [dsync.Store].
-func (f *Faulty) Keys(ctx context.Context, prefix, after string, n int) ([]dsync.State, error) {
-	return call(ctx, f, Request{Method: MethodKeys}, func(ctx context.Context) ([]dsync.State, error) {
+// Keys implements [driver.Store].
+func (f *Faulty) Keys(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
+	return call(ctx, f, Request{Method: MethodKeys}, func(ctx context.Context) ([]driver.State, error) {
 		return f.store.Keys(ctx, prefix, after, n)
 	})
 }
 
-// Members implements [dsync.Store].
-func (f *Faulty) Members(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+// Members implements [driver.Store].
+func (f *Faulty) Members(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
 	return f.sessions(ctx, MethodMembers, f.store.Members, ids)
 }
 
-// Lives implements [dsync.Store].
-func (f *Faulty) Lives(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
-	return f.sessions(ctx, MethodLives, f.store.Lives, ids)
+// Liveness implements [driver.Store].
+func (f *Faulty) Liveness(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
+	return f.sessions(ctx, MethodLiveness, f.store.Liveness, ids)
 }
 
 // sessions reads sessions by the method.
-func (f *Faulty) sessions(ctx context.Context, m Method, read func(context.Context, ...string) ([]dsync.Member, time.Time, error),
-	ids []string) ([]dsync.Member, time.Time, error) {
+func (f *Faulty) sessions(ctx context.Context, m Method, read func(context.Context, ...string) ([]driver.Member, time.Time, error),
+	ids []string) ([]driver.Member, time.Time, error) {
 	type reading struct {
-		members []dsync.Member
+		members []driver.Member
 		now     time.Time
 	}
 	ids = slices.Clone(ids)
@@ -223,23 +243,23 @@ func (f *Faulty) sessions(ctx context.Context, m Method, read func(context.Conte
 	return r.members, r.now, err
 }
 
-// Observers implements [dsync.Store].
-func (f *Faulty) Observers(ctx context.Context, key, after string, n int) ([]dsync.Member, error) {
-	return call(ctx, f, Request{Method: MethodObservers, Key: key}, func(ctx context.Context) ([]dsync.Member, error) {
+// Observers implements [driver.Store].
+func (f *Faulty) Observers(ctx context.Context, key, after string, n int) ([]driver.Member, error) {
+	return call(ctx, f, Request{Method: MethodObservers, Key: key}, func(ctx context.Context) ([]driver.Member, error) {
 		return f.store.Observers(ctx, key, after, n)
 	})
 }
 
-// Line implements [dsync.Store].
-func (f *Faulty) Line(ctx context.Context, key string) ([]dsync.Waiter, error) {
-	return call(ctx, f, Request{Method: MethodLine, Key: key}, func(ctx context.Context) ([]dsync.Waiter, error) {
-		return f.store.Line(ctx, key)
+// Line implements [driver.Store].
+func (f *Faulty) Queue(ctx context.Context, key string) ([]driver.Waiter, error) {
+	return call(ctx, f, Request{Method: MethodQueue, Key: key}, func(ctx context.Context) ([]driver.Waiter, error) {
+		return f.store.Queue(ctx, key)
 	})
 }
 
-// Sweep implements [dsync.Store].
-func (f *Faulty) Sweep(ctx context.Context, session string, last dsync.SweepState, retention time.Duration) (dsync.SweepState, error) {
-	return call(ctx, f, Request{Method: MethodSweep, Session: session}, func(ctx context.Context) (dsync.SweepState, error) {
+// Sweep implements [driver.Store].
+func (f *Faulty) Sweep(ctx context.Context, session string, last driver.SweepState, retention time.Duration) (driver.SweepState, error) {
+	return call(ctx, f, Request{Method: MethodSweep, Session: session}, func(ctx context.Context) (driver.SweepState, error) {
 		return f.store.Sweep(ctx, session, last, retention)
 	})
 }

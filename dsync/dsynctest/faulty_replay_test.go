@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -16,12 +16,12 @@ func TestFaultyReplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := dsynctest.NewMemory()
 		f := dsynctest.NewFaulty(m, on(dsynctest.MethodUnregister, 0, dsynctest.Fault{LoseRequest: true}))
-		f.Register(t.Context(), dsync.Member{ID: "before", TTL: time.Minute}) // not recorded yet
+		f.Register(t.Context(), driver.Member{ID: "before", TTL: time.Minute}) // not recorded yet
 		f.Record()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		meta, dead, value := map[string]string{"zone": "1"}, []string{"dead"}, []byte("sent")
-		f.Register(ctx, dsync.Member{ID: "a", TTL: time.Minute, Meta: meta})
+		f.Register(ctx, driver.Member{ID: "a", TTL: time.Minute, Meta: meta})
 		f.Acquire(ctx, claim("k", "a", 1), true, dead, soon())
 		f.Load(ctx, "k")
 		f.Publish(ctx, claim("k", "a", 1), 1, value)
@@ -42,7 +42,7 @@ func TestFaultyReplay(t *testing.T) {
 			t.Errorf("replayed %v, want Register, Acquire, Publish, Unregister", got.Commands)
 		}
 		found, _, _ := m.Members(t.Context(), "a")
-		if len(found) != 1 || !found[0].Dead || found[0].Meta["zone"] != "1" {
+		if len(found) != 1 || !found[0].Expired || found[0].Meta["zone"] != "1" {
 			t.Errorf("after Replay: %+v; want it dead by the lost request, with the Meta that was sent", found)
 		}
 		if s, _ := m.Load(t.Context(), "k"); len(s.Holders) != 1 {
@@ -62,20 +62,20 @@ func TestFaultyReplaysEveryWrite(t *testing.T) {
 		m, ctx := dsynctest.NewMemory(), t.Context()
 		f := dsynctest.NewFaulty(m, nil)
 		f.Record()
-		given, result, keys := []dsync.Revocation{{Key: "k", Claim: "a.1"}}, []byte("sent"), []string{"sent"}
+		given, result, keys := []driver.Revocation{{Key: "k", Claim: "a.1"}}, []byte("sent"), []string{"sent"}
 		c := claim("k", "a", 1)
-		f.Register(ctx, dsync.Member{ID: "a", TTL: time.Minute})
+		f.Register(ctx, driver.Member{ID: "a", TTL: time.Minute})
 		f.Revoke(ctx, "a", given[0])
 		f.Heartbeat(ctx, "a", given)
 		f.Observe(ctx, "b", 1, keys) // comes before its Register
 		f.Resize(ctx, "sized", c.Kind, 1, 2)
-		f.Release(ctx, c, dsync.Outcome{Seal: true, Result: result}) // comes before its Acquire
-		given[0].Claim, result[0], keys[0] = "changed", 'x', "k"     // the caller's own
+		f.Release(ctx, c, driver.ReleaseOptions{Seal: true, Result: result}) // comes before its Acquire
+		given[0].Claim, result[0], keys[0] = "changed", 'x', "k"             // the caller's own
 		f.Keys(ctx, "", "", 10)
 		f.Observers(ctx, "k", "", 10)
-		f.Line(ctx, "k")
-		m.Register(ctx, dsync.Member{ID: "b", TTL: time.Minute})
-		m.Revoke(ctx, "a", dsync.Revocation{Key: "k", Claim: "changed"})
+		f.Queue(ctx, "k")
+		m.Register(ctx, driver.Member{ID: "b", TTL: time.Minute})
+		m.Revoke(ctx, "a", driver.Revocation{Key: "k", Claim: "changed"})
 		m.Acquire(ctx, c, true, nil, soon())
 
 		before := m.Counts()
@@ -99,6 +99,29 @@ func TestFaultyReplaysEveryWrite(t *testing.T) {
 		states, err := f.Keys(ctx, "", "", 10)
 		if err != nil || len(states) != 2 || string(states[0].Value) != "sent" || !states[0].Sealed || states[1].Limit != 2 {
 			t.Errorf("after Replay: %+v, %v; want the first sealed as it was sent, the second with limit 2", states, err)
+		}
+	})
+}
+
+// A request that has not reached the store yet has no copy that could come before it.
+func TestFaultyReplaysNothingEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, ctx := dsynctest.NewMemory(), t.Context()
+		f := dsynctest.NewFaulty(m, on(dsynctest.MethodUnregister, 0, dsynctest.Fault{Delay: time.Second}))
+		defer f.Close()
+		f.Record()
+		f.Register(ctx, driver.Member{ID: "a", TTL: time.Minute})
+		go f.Unregister(ctx, "a")
+		synctest.Wait()
+		for _, want := range []int{0, 1} {
+			before := m.Counts()
+			if err := f.Replay(ctx); err != nil {
+				t.Fatalf("Replay: %v", err)
+			}
+			if got := m.Counts().Since(before).Commands; got[dsynctest.MethodRegister] != 1 || got[dsynctest.MethodUnregister] != want {
+				t.Errorf("replayed %v, want one Register and %d Unregister", got, want)
+			}
+			time.Sleep(2 * time.Second)
 		}
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -59,7 +59,7 @@ func TestFaultyRequests(t *testing.T) {
 				defer cancel()
 				c := claim("k", "a", 1)
 				start := time.Now()
-				s, err := f.Acquire(ctx, c, true, nil, start.Add(time.Hour))
+				s, _, err := f.Acquire(ctx, c, true, nil, start.Add(time.Hour))
 				if took := time.Since(start); took != tt.after {
 					t.Errorf("returned after %v, want %v", took, tt.after)
 				}
@@ -91,57 +91,53 @@ func TestFaultyAsksAboutEveryRequest(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := claim("k", "a", 1)
 		c.Lease = time.Minute
-		f.Register(ctx, dsync.Member{ID: "a", TTL: time.Minute})
+		f.Register(ctx, driver.Member{ID: "a", TTL: time.Minute})
 		f.Heartbeat(ctx, "a", nil)
-		f.Revoke(ctx, "a", dsync.Revocation{Key: "k", Claim: "a.1"})
-		f.Bury(ctx, "b")
-		go f.Watch(ctx, "a", []string{"k"}, func(dsync.Event) {})
+		f.Revoke(ctx, "a", driver.Revocation{Key: "k", Claim: "a.1"})
+		f.Expire(ctx, "b")
+		go f.Listen(ctx, "a", []string{"k"}, func(driver.Notice) {})
 		synctest.Wait()
 		f.Acquire(ctx, c, true, nil, soon())
-		synctest.Wait()
 		f.Extend(ctx, c)
 		f.Publish(ctx, c, 1, []byte("value"))
-		synctest.Wait()
 		f.Resize(ctx, "k", c.Kind, 1, 2)
+		n, _ := f.Revoke(ctx, "a", driver.Revocation{Key: "k", Claim: "a.2"})
+		f.Notify(ctx, append(n, driver.Notice{Type: driver.NoticeChange, Key: "k"}))
 		synctest.Wait()
-		f.Revoke(ctx, "a", dsync.Revocation{Key: "k", Claim: "a.2"})
-		synctest.Wait()
-		f.Release(ctx, c, dsync.Outcome{})
-		synctest.Wait()
+		f.Notify(ctx, nil)
+		f.Release(ctx, c, driver.ReleaseOptions{})
 		f.Load(ctx, "k")
 		f.Keys(ctx, "k", "", 10)
 		f.Members(ctx, "a")
 		f.Observe(ctx, "a", 1, []string{"k"})
 		f.Observers(ctx, "k", "", 10)
-		f.Line(ctx, "k")
-		f.Sweep(ctx, "a", dsync.SweepState{}, time.Hour)
+		f.Queue(ctx, "k")
+		f.Sweep(ctx, "a", driver.SweepState{}, time.Hour)
 		f.Unregister(ctx, "a")
 		cancel()
 		want := []dsynctest.Request{
 			{Method: dsynctest.MethodRegister, Session: "a"},
 			{Method: dsynctest.MethodHeartbeat, Session: "a"},
 			{Method: dsynctest.MethodRevoke, Session: "a", Claim: "a.1", Key: "k"},
-			{Method: dsynctest.MethodBury, Session: "b"},
-			{Method: dsynctest.MethodWatch, Session: "a"},
-			{Method: dsynctest.MethodEvent, Session: "a"},
+			{Method: dsynctest.MethodExpire, Session: "b"},
+			{Method: dsynctest.MethodListen, Session: "a"},
+			{Method: dsynctest.MethodNotice, Session: "a", Notice: driver.NoticeReady},
 			{Method: dsynctest.MethodAcquire, Session: "a", Claim: "a.1", Key: "k", Wait: true},
-			{Method: dsynctest.MethodEvent, Session: "a", Claim: "a.1", Key: "k"},
-			{Method: dsynctest.MethodEvent, Session: "a", Key: "k"},
 			{Method: dsynctest.MethodExtend, Session: "a", Claim: "a.1", Key: "k"},
 			{Method: dsynctest.MethodPublish, Session: "a", Claim: "a.1", Key: "k"},
-			{Method: dsynctest.MethodEvent, Session: "a", Key: "k"},
 			{Method: dsynctest.MethodResize, Key: "k"},
-			{Method: dsynctest.MethodEvent, Session: "a", Key: "k"},
 			{Method: dsynctest.MethodRevoke, Session: "a", Claim: "a.2", Key: "k"},
-			{Method: dsynctest.MethodEvent, Session: "a", Claim: "a.2", Key: "k"},
+			{Method: dsynctest.MethodNotify, Session: "a", Claim: "a.2", Key: "k", Notice: driver.NoticeRevoke},
+			{Method: dsynctest.MethodNotice, Session: "a", Claim: "a.2", Key: "k", Notice: driver.NoticeRevoke},
+			{Method: dsynctest.MethodNotice, Session: "a", Key: "k", Notice: driver.NoticeChange},
+			{Method: dsynctest.MethodNotify},
 			{Method: dsynctest.MethodRelease, Session: "a", Claim: "a.1", Key: "k"},
-			{Method: dsynctest.MethodEvent, Session: "a", Key: "k"},
 			{Method: dsynctest.MethodLoad, Key: "k"},
 			{Method: dsynctest.MethodKeys},
 			{Method: dsynctest.MethodMembers},
 			{Method: dsynctest.MethodObserve, Session: "a"},
 			{Method: dsynctest.MethodObservers, Key: "k"},
-			{Method: dsynctest.MethodLine, Key: "k"},
+			{Method: dsynctest.MethodQueue, Key: "k"},
 			{Method: dsynctest.MethodSweep, Session: "a"},
 			{Method: dsynctest.MethodUnregister, Session: "a"},
 		}
@@ -164,7 +160,7 @@ func TestFaultyCut(t *testing.T) {
 			go func() {
 				ctx, cancel := context.WithTimeout(ctx, time.Minute)
 				defer cancel()
-				_, err := f.Acquire(ctx, claim(key, "a", 1), true, nil, soon())
+				_, _, err := f.Acquire(ctx, claim(key, "a", 1), true, nil, soon())
 				done <- err
 			}()
 			return done
@@ -215,7 +211,7 @@ func TestFaultyShortCutLosesReply(t *testing.T) {
 		}()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, err := f.Acquire(ctx, claim("k", "a", 1), true, nil, soon()); !errors.Is(err, context.DeadlineExceeded) {
+		if _, _, err := f.Acquire(ctx, claim("k", "a", 1), true, nil, soon()); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Acquire = %v, want context.DeadlineExceeded", err)
 		}
 		if s, _ := f.Load(t.Context(), "k"); len(s.Holders) != 1 {
@@ -247,7 +243,7 @@ func TestFaultyClose(t *testing.T) {
 			t.Errorf("the store saw %d requests, want the repeated one dropped", n)
 		}
 		// What is left of the test ends without faults.
-		if _, err := f.Release(t.Context(), claim("k", "a", 1), dsync.Outcome{}); err != nil || time.Since(start) > 0 {
+		if _, _, err := f.Release(t.Context(), claim("k", "a", 1), driver.ReleaseOptions{}); err != nil || time.Since(start) > 0 {
 			t.Errorf("Release after Close: %v, after %v", err, time.Since(start))
 		}
 	})

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// Listen implements [dsync.Store]. It misses nothing.
-func (m *Memory) Listen(ctx context.Context, session string, f func()) error {
+// Listen implements [driver.Store]. It neither loses nor repeats notices.
+func (m *Memory) Listen(ctx context.Context, session string, keys []string, f func(driver.Notice)) error {
 	if _, err := m.begin(ctx, MethodListen); err != nil {
 		return err
 	}
@@ -17,34 +19,132 @@ func (m *Memory) Listen(ctx context.Context, session string, f func()) error {
 		m.mu.Unlock()
 		return fmt.Errorf("dsynctest: Memory is set to polling: %w", errors.ErrUnsupported)
 	}
-	w := newWatch()
-	add(m.listens, session, w)
+	q := newNoticeQueue()
+	if session != "" {
+		add(m.listeners, session, q)
+	}
+	keys = slices.Clone(keys)
+	for _, key := range keys {
+		add(m.observers, key, q)
+	}
 	m.mu.Unlock()
 	defer func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		remove(m.listens, session, w)
+		remove(m.listeners, session, q)
+		for _, key := range keys {
+			remove(m.observers, key, q)
+		}
 	}()
-	f()
+
+	f(driver.Notice{Type: driver.NoticeReady})
 	for {
+		for _, n := range q.take() {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			f(n)
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-w.notify:
-			w.take()
-			f()
+		case <-q.wake:
 		}
 	}
 }
 
-// Notify implements [dsync.Store].
-func (m *Memory) Notify(ctx context.Context, session string) error {
+// Notify implements [driver.Store]. Notices without a listener are lost.
+func (m *Memory) Notify(ctx context.Context, notices []driver.Notice) error {
 	if _, err := m.begin(ctx, MethodNotify); err != nil {
 		return err
 	}
 	defer m.mu.Unlock()
-	for w := range m.listens[session] {
-		w.push(dsync.Event{})
+	for _, n := range notices {
+		to := m.listeners[n.Session]
+		if n.Type == driver.NoticeChange {
+			to = m.observers[n.Key]
+		}
+		for q := range to {
+			q.push(n)
+		}
 	}
 	return nil
+}
+
+func add(listeners map[string]map[*noticeQueue]bool, name string, q *noticeQueue) {
+	if listeners[name] == nil {
+		listeners[name] = make(map[*noticeQueue]bool)
+	}
+	listeners[name][q] = true
+}
+
+func remove(listeners map[string]map[*noticeQueue]bool, name string, q *noticeQueue) {
+	delete(listeners[name], q)
+	if len(listeners[name]) == 0 {
+		delete(listeners, name)
+	}
+}
+
+// A noticeQueue holds the notices for one call of [Memory.Listen]. It is unbounded: Notify
+// must not wait for a slow listener, and a slow listener must not lose notices.
+type noticeQueue struct {
+	wake chan struct{} // has a token if there may be something in notices
+
+	mu      sync.Mutex
+	notices []driver.Notice
+}
+
+func newNoticeQueue() *noticeQueue {
+	return &noticeQueue{wake: make(chan struct{}, 1)}
+}
+
+func (q *noticeQueue) push(n driver.Notice) {
+	q.mu.Lock()
+	q.notices = append(q.notices, n)
+	q.mu.Unlock()
+	select {
+	case q.wake <- struct{}{}:
+	default: // the listener has not received the last token yet, and will find both notices
+	}
+}
+
+func (q *noticeQueue) take() []driver.Notice {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := q.notices
+	q.notices = nil
+	return n
+}
+
+// The addresses of notices to sessions and to the observers of keys. A Memory ignores
+// them: it finds listeners by their session or key.
+const (
+	observersAddress = 0
+	sessionsAddress  = 1
+)
+
+// notices returns the notices about the effect of a command on a key; own is the claim
+// that the command was for, if any. In a Memory every session counts as listening, unless
+// it is Polling.
+func (m *Memory) notices(key, own string, fx effect) []driver.Notice {
+	if m.Polling {
+		return nil
+	}
+	var notices []driver.Notice
+	for _, g := range fx.granted {
+		if g.Claim != own { // its own grant is in the command's reply
+			notices = append(notices, driver.Notice{Type: driver.NoticeGrant, Session: g.Session, Key: key, Claim: g.Claim,
+				Token: g.Token, Term: g.term, Crowded: fx.crowded, Address: sessionsAddress})
+		}
+	}
+	for _, w := range fx.woken {
+		notices = append(notices, driver.Notice{Type: driver.NoticeWake, Session: w.Session, Key: key, Claim: w.Claim, Address: sessionsAddress})
+	}
+	for _, h := range fx.yielding {
+		notices = append(notices, driver.Notice{Type: driver.NoticeYield, Session: h.Session, Key: key, Claim: h.Claim, Address: sessionsAddress})
+	}
+	if fx.changed && len(m.observers[key]) > 0 {
+		notices = append(notices, driver.Notice{Type: driver.NoticeChange, Key: key, Address: observersAddress})
+	}
+	return notices
 }

@@ -7,118 +7,120 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A member is what a [Memory] keeps of one session.
+// A member is a [Memory]'s record of one session.
 type member struct {
-	dsync.Member
-	revoked []dsync.Revocation // that stand, in the order in which they came
+	driver.Member
+	revoked []driver.Revocation // not answered yet, in the order of arrival
 
 	observes []string // keys
-	list     int64    // the number of that list
+	list     int64    // the sequence number of that list
 }
 
-// Register implements [dsync.Store].
-func (m *Memory) Register(ctx context.Context, s dsync.Member) (time.Time, error) {
+// Register implements [driver.Store].
+func (m *Memory) Register(ctx context.Context, s driver.Member) (time.Time, error) {
 	now, err := m.begin(ctx, MethodRegister)
 	if err != nil {
 		return time.Time{}, err
 	}
 	defer m.mu.Unlock()
 	if m.sessions[s.ID] != nil {
-		return time.Time{}, fmt.Errorf("dsynctest: %w: %s", dsync.ErrSessionExists, s.ID)
+		return time.Time{}, fmt.Errorf("dsynctest: %w: %s", driver.ErrSessionExists, s.ID)
 	}
 	s.Meta = maps.Clone(s.Meta)
 	s.TTL = ceilMilli(s.TTL)
-	s.At, s.Dead = now, false
+	s.LastHeartbeat, s.Expired = now, false
 	m.sessions[s.ID] = &member{Member: s}
 	m.writes++
 	return now, nil
 }
 
-// Heartbeat implements [dsync.Store].
-func (m *Memory) Heartbeat(ctx context.Context, session string, given []dsync.Revocation) (dsync.Pulse, error) {
+// Heartbeat implements [driver.Store].
+func (m *Memory) Heartbeat(ctx context.Context, session string, given []driver.Revocation) (driver.HeartbeatReply, error) {
 	now, err := m.begin(ctx, MethodHeartbeat)
 	if err != nil {
-		return dsync.Pulse{}, err
+		return driver.HeartbeatReply{}, err
 	}
 	defer m.mu.Unlock()
 	s := m.sessions[session]
-	if s == nil || s.Dead {
-		return dsync.Pulse{}, deadError(session)
+	if s == nil || s.Expired {
+		return driver.HeartbeatReply{}, expiredError(session)
 	}
-	stand := without(s.revoked, func(r dsync.Revocation) bool { return slices.Contains(given, r) })
-	if !s.At.Equal(now) || len(stand) != len(s.revoked) {
-		s.At, s.revoked = now, stand
+	stand := without(s.revoked, func(r driver.Revocation) bool { return slices.Contains(given, r) })
+	if !s.LastHeartbeat.Equal(now) || len(stand) != len(s.revoked) {
+		s.LastHeartbeat, s.revoked = now, stand
 		m.writes++
 	}
-	return dsync.Pulse{Now: now, Revoked: slices.Clone(stand)}, nil
+	return driver.HeartbeatReply{Now: now, Revoked: slices.Clone(stand)}, nil
 }
 
-// Bury implements [dsync.Store].
-func (m *Memory) Bury(ctx context.Context, session string) (time.Duration, error) {
-	now, err := m.begin(ctx, MethodBury)
+// Expire implements [driver.Store].
+func (m *Memory) Expire(ctx context.Context, session string) (time.Duration, error) {
+	now, err := m.begin(ctx, MethodExpire)
 	if err != nil {
 		return 0, err
 	}
 	defer m.mu.Unlock()
-	if s := m.sessions[session]; s != nil && !s.Dead {
-		if left := s.At.Add(s.TTL).Sub(now); left > 0 {
+	if s := m.sessions[session]; s != nil && !s.Expired {
+		if left := s.LastHeartbeat.Add(s.TTL).Sub(now); left > 0 {
 			return left, nil
 		}
 	}
-	m.kill(session, now)
+	m.expire(session, now)
 	return 0, nil
 }
 
-// Unregister implements [dsync.Store].
+// Unregister implements [driver.Store].
 func (m *Memory) Unregister(ctx context.Context, session string) error {
 	now, err := m.begin(ctx, MethodUnregister)
 	if err != nil {
 		return err
 	}
 	defer m.mu.Unlock()
-	m.kill(session, now)
+	m.expire(session, now)
 	return nil
 }
 
-// kill makes a session dead, by a tombstone if it is unknown.
-func (m *Memory) kill(session string, now time.Time) {
+// expire makes a session expired; if it is unknown, it creates a record that says so.
+func (m *Memory) expire(session string, now time.Time) {
 	s := m.sessions[session]
 	switch {
 	case s == nil:
-		m.sessions[session] = &member{Member: dsync.Member{ID: session, At: now, Dead: true}}
-	case s.Dead:
+		m.sessions[session] = &member{Member: driver.Member{ID: session, LastHeartbeat: now, Expired: true}}
+	case s.Expired:
 		return
 	default:
-		s.Dead, s.revoked = true, nil
+		s.Expired, s.revoked = true, nil
 	}
 	m.writes++
 }
 
-// Revoke implements [dsync.Store].
-func (m *Memory) Revoke(ctx context.Context, session string, r dsync.Revocation) error {
+// Revoke implements [driver.Store].
+func (m *Memory) Revoke(ctx context.Context, session string, r driver.Revocation) ([]driver.Notice, error) {
 	_, err := m.begin(ctx, MethodRevoke)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer m.mu.Unlock()
 	s := m.sessions[session]
-	if s == nil || s.Dead {
-		return deadError(session)
+	if s == nil || s.Expired {
+		return nil, expiredError(session)
 	}
 	if slices.Contains(s.revoked, r) {
-		return nil
+		return nil, nil
 	}
 	s.revoked = append(s.revoked, r)
 	m.writes++
-	m.tell(session, dsync.Event{Type: dsync.EventRevoke, Key: r.Key, Claim: r.Claim})
-	return nil
+	if m.Polling {
+		return nil, nil
+	}
+	return []driver.Notice{{Type: driver.NoticeRevoke, Session: session, Key: r.Key, Claim: r.Claim, Address: sessionsAddress}}, nil
 }
 
-// Members implements [dsync.Store]. They come in the order of the ids.
-func (m *Memory) Members(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+// Members implements [driver.Store]. It returns them in the order of their ids.
+func (m *Memory) Members(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
 	now, err := m.begin(ctx, MethodMembers)
 	if err != nil {
 		return nil, time.Time{}, err
@@ -127,7 +129,7 @@ func (m *Memory) Members(ctx context.Context, ids ...string) ([]dsync.Member, ti
 	if len(ids) == 0 {
 		ids = m.living(now)
 	}
-	var found []dsync.Member
+	var found []driver.Member
 	for _, id := range ids {
 		if s := m.sessions[id]; s != nil {
 			c := s.Member
@@ -138,17 +140,17 @@ func (m *Memory) Members(ctx context.Context, ids ...string) ([]dsync.Member, ti
 	return found, now, nil
 }
 
-// Lives implements [dsync.Store]. They come in the order of the ids.
-func (m *Memory) Lives(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
-	now, err := m.begin(ctx, MethodLives)
+// Liveness implements [driver.Store]. It returns them in the order of their ids.
+func (m *Memory) Liveness(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
+	now, err := m.begin(ctx, MethodLiveness)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
 	defer m.mu.Unlock()
-	var found []dsync.Member
+	var found []driver.Member
 	for _, id := range ids {
 		if s := m.sessions[id]; s != nil {
-			found = append(found, dsync.Member{ID: id, TTL: s.TTL, At: s.At, Dead: s.Dead})
+			found = append(found, driver.Member{ID: id, TTL: s.TTL, LastHeartbeat: s.LastHeartbeat, Expired: s.Expired})
 		}
 	}
 	return found, now, nil
@@ -165,7 +167,7 @@ func (m *Memory) living(now time.Time) []string {
 	return ids
 }
 
-// Observe implements [dsync.Store].
+// Observe implements [driver.Store].
 func (m *Memory) Observe(ctx context.Context, session string, seq int64, keys []string) error {
 	_, err := m.begin(ctx, MethodObserve)
 	if err != nil {
@@ -173,8 +175,8 @@ func (m *Memory) Observe(ctx context.Context, session string, seq int64, keys []
 	}
 	defer m.mu.Unlock()
 	s := m.sessions[session]
-	if s == nil || s.Dead {
-		return deadError(session)
+	if s == nil || s.Expired {
+		return expiredError(session)
 	}
 	if seq > s.list {
 		s.list, s.observes = seq, slices.Clone(keys)
@@ -183,14 +185,14 @@ func (m *Memory) Observe(ctx context.Context, session string, seq int64, keys []
 	return nil
 }
 
-// Observers implements [dsync.Store].
-func (m *Memory) Observers(ctx context.Context, key, after string, n int) ([]dsync.Member, error) {
+// Observers implements [driver.Store].
+func (m *Memory) Observers(ctx context.Context, key, after string, n int) ([]driver.Member, error) {
 	now, err := m.begin(ctx, MethodObservers)
 	if err != nil {
 		return nil, err
 	}
 	defer m.mu.Unlock()
-	var found []dsync.Member
+	var found []driver.Member
 	for _, id := range slices.Sorted(maps.Keys(m.sessions)) {
 		s := m.sessions[id]
 		if id > after && len(found) < min(n, maxShown) && !lapsed(s, now) && slices.Contains(s.observes, key) {

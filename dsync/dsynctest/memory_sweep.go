@@ -6,17 +6,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// sweepSlice is how many records one Sweep looks at.
+// sweepSlice is the number of records that one Sweep reads.
 const sweepSlice = 100
 
-// Sweep implements [dsync.Store]. A slice is a hundred records.
-func (m *Memory) Sweep(ctx context.Context, session string, last dsync.SweepState, retention time.Duration) (dsync.SweepState, error) {
+// Sweep implements [driver.Store]. It reads 100 records.
+func (m *Memory) Sweep(ctx context.Context, session string, last driver.SweepState, retention time.Duration) (driver.SweepState, error) {
 	now, err := m.begin(ctx, MethodSweep)
 	if err != nil {
-		return dsync.SweepState{}, err
+		return driver.SweepState{}, err
 	}
 	defer m.mu.Unlock()
 	st := m.swept
@@ -43,7 +43,7 @@ func (m *Memory) Sweep(ctx context.Context, session string, last dsync.SweepStat
 	return st, nil
 }
 
-// slice returns the first records behind the cursor, in order, as "k/" + key and "s/" +
+// slice returns the first records after the cursor, in order, as "k/" + key and "s/" +
 // session.
 func (m *Memory) slice(after string) []string {
 	key, inKeys := strings.CutPrefix(after, "k/")
@@ -60,8 +60,8 @@ func (m *Memory) slice(after string) []string {
 	return ids
 }
 
-// first returns the first n keys of the map behind one, in order; where beyond is
-// false the first of all. It sorts not many more than it returns.
+// first returns the first n keys of the map after the key after, in order, or the first n
+// of all if beyond is false. It sorts few more than it returns.
 func first[T any](n int, from map[string]T, after string, beyond bool) []string {
 	var keys []string
 	last := "" // of n that were found, if there are so many
@@ -87,18 +87,18 @@ func first[T any](n int, from map[string]T, after string, beyond bool) []string 
 	return keys
 }
 
-// sweepOne deletes a record if it was idle since old, and reports whether it did.
+// sweepOne deletes a record if it has been idle since old, and reports whether it did.
 func (m *Memory) sweepOne(id string, now, old time.Time) bool {
 	if key, ok := strings.CutPrefix(id, "k/"); ok {
 		if !m.keys[key].idle(old) {
 			return false
 		}
 		delete(m.keys, key)
-		m.wrote(key, effect{})
+		m.writes++
 		return true
 	}
 	session := strings.TrimPrefix(id, "s/")
-	if s := m.sessions[session]; !lapsed(s, now) || !s.At.Before(old) {
+	if s := m.sessions[session]; !lapsed(s, now) || !s.LastHeartbeat.Before(old) {
 		return false
 	}
 	delete(m.sessions, session)
@@ -106,7 +106,7 @@ func (m *Memory) sweepOne(id string, now, old time.Time) bool {
 	return true
 }
 
-// lapsed reports whether a session is dead or could be buried.
+// lapsed reports whether a session has expired or can be expired.
 func lapsed(s *member, now time.Time) bool {
-	return s.Dead || !now.Before(s.At.Add(s.TTL))
+	return s.Expired || !now.Before(s.LastHeartbeat.Add(s.TTL))
 }

@@ -5,98 +5,99 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 const (
-	maxLine   = 10_000   // claims in the line of one key
+	maxQueue  = 10_000   // claims in the line of one key
 	maxAhead  = 8        // waiters in State.Ahead, but
-	maxShown  = 1000     // of Load, and sessions of Members, keys of Keys
-	maxWoken  = 1000     // who is told that a key was sealed
-	maxFormer = 16       // former limits, of which some may never have been
-	maxValue  = 64 << 10 // bytes of a published value, or of a result
-	tokenStep = 1024     // least distance of two tokens of a key, but
-	tokenRoom = 65_536   // after one that has all of the key and yields
+	maxShown  = 1000     // waiters in a State of Load, sessions of Members, keys of Keys
+	maxWoken  = 1000     // waiters that are notified that a key was sealed
+	maxFormer = 16       // former limits, some of which may never have been in force
+	maxValue  = 64 << 10 // bytes of a published value or a result
+	tokenStep = 1024     // least difference between two tokens of a key, but
+	tokenRoom = 65_536   // after a holder that has the whole key and yields
 )
 
-// A record is what a [Memory] keeps of one key.
+// A record is a [Memory]'s record of one key.
 type record struct {
-	kind    dsync.Kind
+	kind    driver.Kind
 	limit   int64
-	former  []int64 // limits of this kind before that, the latest last
-	token   int64   // the last one's, or one in its room
+	former  []int64 // earlier limits of this kind, the latest last
+	token   int64   // of the latest grant, or a later one that is reserved for its holder
 	term    int64   // grants while the kind was KindElection
-	holders []dsync.Holder
-	line    []waiting
-	inLine  map[string]bool // claim ids of line: joining is not linear in it
+	holders []driver.Holder
+	queue   []waiting
+	queued  map[string]bool // the claim ids in queue, so that joining takes constant time
 	used    time.Time       // of the last change
 
-	value     []byte // what the holder with the token publisher published,
-	publisher int64  // and nobody's when that holds no more
-	published int64  // how many values that one published so far
+	value     []byte // published by the holder with the token publisher; void when that
+	publisher int64  // holder has released
+	published int64  // sequence number of the value
 
 	sealed bool
 	result []byte
 }
 
-func newRecord() *record { return &record{inLine: make(map[string]bool)} }
+func newRecord() *record { return &record{queued: make(map[string]bool)} }
 
-// An effect is what a command did to a record: what those who watch are told.
+// An effect is what a command did to a record, for the notices.
 type effect struct {
 	changed  bool
 	granted  []grant
-	woken    []dsync.Waiter // who must ask once more
-	yielding []dsync.Holder // who is told of those in line
+	crowded  bool            // claims are still waiting
+	woken    []driver.Waiter // waiters that must acquire again
+	yielding []driver.Holder // holders that should yield to the first waiter
 }
 
 // A grant is a new holder with its term.
 type grant struct {
-	dsync.Holder
-	term int64 // 0 but of KindElection
+	driver.Holder
+	term int64 // 0 unless the kind is KindElection
 }
 
-// waiting is a claim in line.
+// waiting is a claim in the queue.
 type waiting struct {
-	dsync.Waiter
+	driver.Waiter
 	lease time.Duration
 	yield bool
 }
 
-// acquire is the edit of Acquire, with the settle after it. On an error it has
-// changed nothing.
-func (r *record) acquire(c dsync.Claim, wait bool, dead []string, notAfter, now time.Time) (fx effect, err error) {
+// acquire does what Acquire does to the record. If it returns an error it has changed
+// nothing.
+func (r *record) acquire(c driver.Claim, wait bool, dead []string, notAfter, now time.Time) (fx effect, err error) {
 	gone := func(session string) bool { return slices.Contains(dead, session) }
-	holders := without(r.holders, func(h dsync.Holder) bool {
+	replaced := func(claim string) bool { return c.Replaces != nil && claim == c.Replaces.ID }
+	holders := without(r.holders, func(h driver.Holder) bool {
 		if h.Until.IsZero() {
-			return gone(h.Session)
+			return gone(h.Session) || replaced(h.Claim)
 		}
-		return ended(h, now)
+		return ended(h, now) || replaced(h.Claim)
 	})
-	line := r.line
-	if len(dead) > 0 {
-		line = without(line, func(w waiting) bool { return gone(w.Session) })
+	line := r.queue
+	if len(dead) > 0 || c.Replaces != nil {
+		line = without(line, func(w waiting) bool { return gone(w.Session) || replaced(w.Claim) })
 	}
 
 	inUse := len(holders)+len(line) > 0
-	waits := r.inLine[c.ID] && !gone(c.Session)
-	holds := slices.ContainsFunc(holders, func(h dsync.Holder) bool { return h.Claim == c.ID })
+	waits := r.queued[c.ID] && !gone(c.Session)
+	holds := slices.ContainsFunc(holders, func(h driver.Holder) bool { return h.Claim == c.ID })
 	if !waits && !holds && !r.suits(c, inUse) {
 		return effect{}, r.mismatch(c.Key, c.Kind, c.Limit)
 	}
 	joins := !waits && !holds && !now.After(notAfter) && !r.sealed
-	if joins && len(line) >= maxLine {
-		return effect{}, fmt.Errorf("dsynctest: %w: %d claims wait for key %q, no more than that may", dsync.ErrRefused, maxLine, c.Key)
+	if joins && len(line) >= maxQueue {
+		return effect{}, fmt.Errorf("dsynctest: %w: %d claims wait for key %q, no more than that may", driver.ErrRefused, maxQueue, c.Key)
 	}
 
-	stood := len(r.line)
-	fx.changed = len(holders) != len(r.holders) || len(line) != stood
-	if len(line) != stood {
-		clear(r.inLine)
+	fx.changed = len(holders) != len(r.holders) || len(line) != len(r.queue)
+	if len(line) != len(r.queue) {
+		clear(r.queued)
 		for _, w := range line {
-			r.inLine[w.Claim] = true
+			r.queued[w.Claim] = true
 		}
 	}
-	r.holders, r.line = holders, line
+	r.holders, r.queue = holders, line
 	if joins {
 		r.join(c)
 	}
@@ -105,12 +106,16 @@ func (r *record) acquire(c dsync.Claim, wait bool, dead []string, notAfter, now 
 	if fx.changed = fx.changed || len(fx.granted) > 0 || joins != left; fx.changed {
 		r.used = now
 	}
-	fx.yielding = r.yielding(stood, fx.granted)
+	fx.crowded = len(r.queue) > 0
+	if fx.crowded && r.queue[0].Claim == c.ID { // on each of its requests, since a notice may be lost
+		fx.yielding = without(r.holders, func(h driver.Holder) bool { return !h.Yield })
+	}
 	return fx, nil
 }
 
-// suits reports whether a claim may join, or could if the key were not sealed.
-func (r *record) suits(c dsync.Claim, inUse bool) bool {
+// suits reports whether the claim's kind and limit match the key's, or the unused key can
+// take over the claim's. For a sealed key only the kind matters.
+func (r *record) suits(c driver.Claim, inUse bool) bool {
 	switch {
 	case r.sealed:
 		return c.Kind == r.kind
@@ -120,43 +125,43 @@ func (r *record) suits(c dsync.Claim, inUse bool) bool {
 	return !inUse
 }
 
-// knows reports whether the claim comes with the key's limit, or one it had.
-func (r *record) knows(c dsync.Claim) bool {
+// knows reports whether the claim has the key's limit or a former one.
+func (r *record) knows(c driver.Claim) bool {
 	return c.Kind == r.kind && (c.Limit == r.limit || slices.Contains(r.former, c.Limit))
 }
 
-func (r *record) mismatch(key string, kind dsync.Kind, limit int64) error {
-	return &dsync.MismatchError{Key: key, Kind: r.kind, WantKind: kind, Limit: r.limit, WantLimit: limit}
+func (r *record) mismatch(key string, kind driver.Kind, limit int64) error {
+	return &driver.MismatchError{Key: key, Kind: r.kind, WantKind: kind, Limit: r.limit, WantLimit: limit}
 }
 
-// join puts a claim that suits the key in line.
-func (r *record) join(c dsync.Claim) {
+// join adds a claim that suits the key to the queue.
+func (r *record) join(c driver.Claim) {
 	if !r.knows(c) { // the key is free
 		r.kind, r.limit, r.former = c.Kind, c.Limit, nil
 	}
-	w := waiting{dsync.Waiter{Claim: c.ID, Session: c.Session, Weight: c.Weight}, c.Lease, c.Yield}
+	w := waiting{driver.Waiter{Claim: c.ID, Session: c.Session, Weight: c.Weight}, c.Lease, c.Yield}
 	if c.First {
-		r.line = slices.Insert(r.line, 0, w)
+		r.queue = slices.Insert(r.queue, 0, w)
 	} else {
-		r.line = append(r.line, w)
+		r.queue = append(r.queue, w)
 	}
-	r.inLine[c.ID] = true
+	r.queued[c.ID] = true
 }
 
-// settle grants from the head of the line while it fits.
+// settle grants waiting claims in order, until one does not fit.
 func (r *record) settle(now time.Time) (granted []grant) {
 	var sum int64
 	for _, h := range r.holders {
 		sum += h.Weight
 	}
-	for len(r.line) > 0 && r.line[0].Weight <= r.limit-sum {
-		w := r.line[0]
-		r.line[0] = waiting{}
-		r.line = r.line[1:]
-		delete(r.inLine, w.Claim)
+	for len(r.queue) > 0 && r.queue[0].Weight <= r.limit-sum {
+		w := r.queue[0]
+		r.queue[0] = waiting{}
+		r.queue = r.queue[1:]
+		delete(r.queued, w.Claim)
 
 		r.token = max(r.token+tokenStep, now.UnixMilli()*tokenStep)
-		h := dsync.Holder{Claim: w.Claim, Session: w.Session, Weight: w.Weight, Token: r.token, Since: now, Yield: w.yield}
+		h := driver.Holder{Claim: w.Claim, Session: w.Session, Weight: w.Weight, Token: r.token, Since: now, Yield: w.yield}
 		if w.yield && w.Weight == r.limit {
 			r.token += tokenRoom - tokenStep
 		}
@@ -165,7 +170,7 @@ func (r *record) settle(now time.Time) (granted []grant) {
 		}
 		r.holders = append(r.holders, h)
 		g := grant{Holder: h}
-		if r.kind == dsync.KindElection {
+		if r.kind == driver.KindElection {
 			r.term++
 			g.term = r.term
 		}
@@ -175,38 +180,29 @@ func (r *record) settle(now time.Time) (granted []grant) {
 	return granted
 }
 
-// yielding returns the holders that are told of those in line, of whom there
-// were stood before the command.
-func (r *record) yielding(stood int, granted []grant) []dsync.Holder {
-	if len(r.line) == 0 || stood > 0 && len(granted) == 0 {
-		return nil
-	}
-	return without(r.holders, func(h dsync.Holder) bool { return !h.Yield })
-}
-
-// leave takes a claim out of the line and reports whether it was there.
+// leave removes a claim from the queue and reports whether it was there.
 func (r *record) leave(claim string) bool {
-	if !r.inLine[claim] {
+	if !r.queued[claim] {
 		return false
 	}
-	delete(r.inLine, claim)
+	delete(r.queued, claim)
 	i := r.position(claim)
-	r.line = slices.Delete(r.line, i, i+1)
+	r.queue = slices.Delete(r.queue, i, i+1)
 	return true
 }
 
-// position is the index of a claim that is in line. Who joined last is asked
-// for most often: it looks from the end.
+// position returns the index of a claim that is in the queue. It searches from the end,
+// since most calls are about a claim that has just joined.
 func (r *record) position(claim string) int {
-	i := len(r.line) - 1
-	for r.line[i].Claim != claim {
+	i := len(r.queue) - 1
+	for r.queue[i].Claim != claim {
 		i--
 	}
 	return i
 }
 
-// without returns s itself if drop is true of none of it, else a copy without
-// those: what a caller was given of s stays as it is.
+// without returns s without the elements for which drop is true: s itself if there are
+// none, else a copy, since callers may have been given parts of s.
 func without[E any](s []E, drop func(E) bool) []E {
 	if !slices.ContainsFunc(s, drop) {
 		return s
@@ -220,13 +216,180 @@ func without[E any](s []E, drop func(E) bool) []E {
 	return kept
 }
 
-// ended reports whether the end of a hold has come.
-func ended(h dsync.Holder, now time.Time) bool {
+// ended reports whether a hold with a fixed end has ended.
+func ended(h driver.Holder, now time.Time) bool {
 	return !h.Until.IsZero() && !now.Before(h.Until)
 }
 
-// ceilMilli rounds up to the millisecond, the resolution of the store's clock:
-// rounding down could make a lease of none of it, which means for ever.
+// ceilMilli rounds up to the millisecond, the resolution of the store's clock. Rounding
+// down could turn a short lease into 0, which means no end.
 func ceilMilli(d time.Duration) time.Duration {
 	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
+}
+
+// release does what Release does to the record. If it returns an error it has changed nothing.
+func (r *record) release(claim string, o driver.ReleaseOptions, now time.Time) (fx effect, found bool, err error) {
+	i := slices.IndexFunc(r.holders, func(h driver.Holder) bool { return h.Claim == claim })
+	if o.Successor != "" && o.Keep <= 0 && !o.Seal {
+		switch {
+		case i < 0:
+			return effect{}, false, nil
+		case !r.queued[o.Successor]:
+			return effect{}, false, fmt.Errorf("dsynctest: %w: claim %s, the successor of %s", driver.ErrNotWaiting, o.Successor, claim)
+		}
+		r.toHead(o.Successor)
+	}
+	switch {
+	case i < 0:
+		found = r.leave(claim)
+		fx.changed = found
+	case o.Keep > 0 && !o.Seal:
+		found, fx.changed = true, r.keep(&r.holders[i], now.Add(ceilMilli(o.Keep)))
+	default:
+		h := r.holders[i]
+		r.holders = slices.Delete(r.holders, i, i+1)
+		found, fx.changed = true, true
+		if o.Seal && !r.sealed && !ended(h, now) {
+			fx.woken = r.seal(h, o.Result)
+		}
+	}
+	if !fx.changed {
+		return effect{}, found, nil
+	}
+	r.used = now
+	fx.granted = r.settle(now)
+	fx.crowded = len(r.queue) > 0
+	if i >= 0 && o.Keep > 0 && !o.Seal && fx.crowded {
+		fx.woken = []driver.Waiter{r.queue[0].Waiter}
+	}
+	return fx, found, nil
+}
+
+// toHead moves a claim that is in the queue to its head.
+func (r *record) toHead(claim string) {
+	i := r.position(claim)
+	w := r.queue[i]
+	r.queue = slices.Insert(slices.Delete(r.queue, i, i+1), 0, w)
+}
+
+// keep sets the end of a hold, unless it has an earlier one, and reports whether it did.
+// The hold keeps its session, to show who held the key.
+func (r *record) keep(h *driver.Holder, end time.Time) bool {
+	if !h.Until.IsZero() && !end.Before(h.Until) {
+		return false
+	}
+	h.Until = end
+	return true
+}
+
+// seal seals the key with the result of h, and returns the waiters to be notified.
+func (r *record) seal(h driver.Holder, result []byte) (woken []driver.Waiter) {
+	for _, w := range r.queue[:min(len(r.queue), maxWoken)] {
+		woken = append(woken, w.Waiter)
+	}
+	r.queue = nil
+	clear(r.queued)
+	r.sealed, r.result, r.token = true, slices.Clone(result), h.Token
+	return woken
+}
+
+// publish stores the value of a claim; held reports whether the claim holds the key.
+func (r *record) publish(claim string, seq int64, value []byte, now time.Time) (held, changed bool) {
+	for _, h := range r.holders {
+		if h.Claim != claim || ended(h, now) {
+			continue
+		}
+		if r.publisher == h.Token && seq <= r.published {
+			return true, false
+		}
+		// An empty value must not be nil: nil means that nothing was published.
+		r.value, r.publisher, r.published, r.used = append([]byte{}, value...), h.Token, seq, now
+		return true, true
+	}
+	return false, false
+}
+
+// resize does what Resize does to the record. If it returns an error it has changed
+// nothing.
+func (r *record) resize(key string, kind driver.Kind, from, limit int64, now time.Time) (fx effect, err error) {
+	if kind != r.kind && (len(r.holders)+len(r.queue) > 0 || r.sealed) {
+		return effect{}, r.mismatch(key, kind, limit)
+	}
+	for _, w := range r.queue {
+		if w.Weight > limit {
+			return effect{}, fmt.Errorf("dsynctest: %w: claim %s waits for %d of key %q, which is more than limit %d",
+				driver.ErrRefused, w.Claim, w.Weight, key, limit)
+		}
+	}
+	former := r.formerWith(kind, from, limit)
+	if kind == r.kind && limit == r.limit && slices.Equal(former, r.former) {
+		return effect{}, nil
+	}
+	r.kind, r.limit, r.former, r.used = kind, limit, former, now
+	fx.changed = true
+	fx.granted = r.settle(now)
+	fx.crowded = len(r.queue) > 0
+	return fx, nil
+}
+
+// formerWith returns the former limits of a key that gets kind and limit, the latest last.
+// Limits of another kind are forgotten.
+func (r *record) formerWith(kind driver.Kind, from, limit int64) []int64 {
+	var former []int64
+	if kind == r.kind {
+		former = without(r.former, func(n int64) bool { return n == limit })
+	}
+	know := func(n int64) {
+		if n > 0 && n != limit && !slices.Contains(former, n) {
+			former = append(former[:len(former):len(former)], n)
+		}
+	}
+	if kind != r.kind || from != r.limit {
+		know(from)
+	}
+	if kind == r.kind {
+		know(r.limit)
+	}
+	return former[max(0, len(former)-maxFormer):]
+}
+
+// state returns the record's State for a claim ("": for none), with at most most waiters.
+func (r *record) state(key, claim string, now time.Time, most int) driver.State {
+	s := driver.State{
+		Key:     key,
+		Now:     now,
+		Kind:    r.kind,
+		Limit:   r.limit,
+		Token:   r.token,
+		Holders: slices.Clone(r.holders),
+		Waiting: len(r.queue),
+	}
+	if r.kind == driver.KindElection {
+		s.Term = r.term
+	}
+	if r.sealed {
+		s.Sealed, s.Value = true, append([]byte{}, r.result...)
+	} else if slices.ContainsFunc(r.holders, func(h driver.Holder) bool { return h.Token == r.publisher }) {
+		s.Value = slices.Clone(r.value)
+	}
+	from, to := 0, min(len(r.queue), most)
+	if r.queued[claim] {
+		i := r.position(claim)
+		s.Position = i + 1
+		from, to = max(0, i-most), i
+	}
+	for _, w := range r.queue[from:to] {
+		s.WaitersAhead = append(s.WaitersAhead, w.Waiter)
+	}
+	return s
+}
+
+// idle reports whether a record can be deleted. It must not be sealed, which is permanent,
+// or count terms, which would start over; nobody may hold the key or wait for it, and
+// nothing may have happened since old. The token must be that far behind the clock, too
+// (more than one grant in a millisecond lets tokens run ahead of it), so that the first
+// token of a new record is greater.
+func (r *record) idle(old time.Time) bool {
+	return !r.sealed && r.term == 0 && len(r.holders) == 0 && len(r.queue) == 0 &&
+		r.used.Before(old) && r.token+tokenStep <= old.UnixMilli()*tokenStep
 }

@@ -5,33 +5,33 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// TestStore tests that a [dsync.Store] does what the comments of the interface
-// say, each promise in a subtest named after it. Names with a number like B08
-// are known defects of such systems.
+// TestStore tests that a [driver.Store] keeps the promises in the comments of the
+// interface. Each promise has a subtest named after it. A number like B08 in a name refers
+// to a known defect of other lock systems.
 //
 //	func TestStore(t *testing.T) {
-//		dsynctest.TestStore(t, func(t *testing.T) dsync.Store { return open(t) })
+//		dsynctest.TestStore(t, func(t *testing.T) driver.Store { return open(t) })
 //	}
 //
-// It calls newStore in every subtest, which may return the same Store, or one
-// on the same data, each time: sessions and keys have names that are used once.
-// Nobody else should use that data meanwhile, as the subtests of Sweep delete
-// whatever is idle; these run first, one by one, and then the others in parallel.
+// Every subtest calls newStore, which may return the same Store each time, or another one
+// on the same data: each name of a session or key is used only once. Nothing else
+// should use that data during the test, since the subtests of Sweep delete idle records.
+// These run first, one by one; the others then run in parallel.
 //
-// It takes seconds, and up to a minute where a command takes 50 ms; go test's
-// -parallel shortens that. It depends on order and on the times that the store
-// reports, never on its speed, unless a command takes seconds. Pushed events are
-// required of a store whose Watch does not return [errors.ErrUnsupported].
+// TestStore takes seconds, and up to a minute if a command takes 50 ms; a greater
+// -parallel of go test shortens that. It checks the order of events and the times that
+// the store reports. It does not depend on the store's speed, unless a command takes
+// seconds. A store must send notices unless its Listen returns [errors.ErrUnsupported].
 //
-// What cannot be seen through the interface is not tested: that an Acquire that
-// changes nothing writes nothing, that values of ctx are not used, that what is
-// reported survives a fail-over; nor, as it would take a server minutes, that
-// not more than 10,000 claims wait in line, of which Load shows 1,000, Line all, and
-// of which 1,000 are told that the key was sealed.
-func TestStore(t *testing.T, newStore func(t *testing.T) dsync.Store) {
+// TestStore can't test what the interface does not show: that an Acquire that changes
+// nothing writes nothing, that values of ctx are not used, that committed changes survive
+// a fail-over. Nor does it test some limits that would take a server minutes: at most
+// 10,000 claims wait for a key, Load shows 1,000 of them, Queue shows all, and 1,000 are
+// notified when the key is sealed.
+func TestStore(t *testing.T, newStore func(t *testing.T) driver.Store) {
 	for _, c := range conformance() {
 		t.Run(c.name, func(t *testing.T) {
 			if !c.alone {
@@ -42,10 +42,9 @@ func TestStore(t *testing.T, newStore func(t *testing.T) dsync.Store) {
 	}
 }
 
-// TestStoreBubble is [TestStore] for stores in memory: each subtest runs in a
-// bubble of testing/synctest of its own, and so takes no time. It calls newStore
-// inside the bubble.
-func TestStoreBubble(t *testing.T, newStore func(t *testing.T) dsync.Store) {
+// TestStoreBubble is [TestStore] for stores in memory. Each subtest runs in its own bubble
+// of testing/synctest, so waiting takes no time. It calls newStore inside the bubble.
+func TestStoreBubble(t *testing.T, newStore func(t *testing.T) driver.Store) {
 	for _, c := range conformance() {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -59,44 +58,47 @@ func TestStoreBubble(t *testing.T, newStore func(t *testing.T) dsync.Store) {
 type conformanceCase struct {
 	name  string
 	test  func(*env)
-	alone bool // deletes what is idle, so other cases must not run at the same time
+	alone bool // it deletes idle records, so no other case may run at the same time
 }
 
-// conformance returns all cases, those that run alone first.
+// conformance returns all cases, first those that run alone.
 func conformance() []conformanceCase {
 	return slices.Concat(
 		sweepCases(),
 		memberCases(),
-		buryCases(),
+		expireCases(),
 		revokeCases(),
 		acquireCases(),
-		lineCases(),
+		queueCases(),
 		firstCases(),
 		yieldCases(),
 		mismatchCases(),
-		deadCases(),
+		expiredCases(),
 		releaseCases(),
+		replaceCases(),
 		keepCases(),
+		successorCases(),
 		sealCases(),
 		resizeCases(),
-		formerCases(),
+		resizeLimitCases(),
 		leaseCases(),
 		tokenCases(),
 		termCases(),
 		publishCases(),
 		keysCases(),
 		observeCases(),
-		watchCases(),
+		noticeCases(),
+		wakeCases(),
+		changeCases(),
 		listenCases(),
-		watchKeyCases(),
 		raceCases(),
 		lateCases(),
 	)
 }
 
-// run runs the case on a store. With a testing.TB of which only the failures
-// are of interest, the suite tests itself.
-func (c conformanceCase) run(t testing.TB, store dsync.Store) {
+// run runs the case on a store. It takes a testing.TB, so that tests of the suite can
+// record a case's failures.
+func (c conformanceCase) run(t testing.TB, store driver.Store) {
 	t.Helper()
 	e := newEnv(t, store)
 	defer e.close()

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 // acquireCases test Acquire of one claim, Load, and what is true of every
@@ -17,7 +17,7 @@ func acquireCases() []conformanceCase {
 		{name: "Load/AsAcquired_B25", test: testLoadAsAcquired},
 		{name: "Acquire/GrantsFreeKey", test: testAcquireGrantsFreeKey},
 		{name: "Acquire/HolderMayRepeat", test: testAcquireHolderMayRepeat},
-		{name: "Acquire/JoinsLine", test: testAcquireJoinsLine},
+		{name: "Acquire/JoinsQueue", test: testAcquireJoinsQueue},
 		{name: "Acquire/WaiterMayRepeat", test: testAcquireWaiterMayRepeat},
 		{name: "Acquire/TryIsGranted", test: testTryIsGranted},
 		{name: "Acquire/TryLeavesNothing", test: testTryLeavesNothing},
@@ -33,7 +33,7 @@ func testLoadUnused(e *env) {
 	key := newID()
 	for range 2 { // the first must not make a record
 		s := e.load(key)
-		if s.Kind != "" || s.Limit != 0 || s.Token != 0 || s.Term != 0 || s.Value != nil || len(s.Holders) != 0 || s.Waiting != 0 || s.Place != 0 || len(s.Ahead) != 0 {
+		if s.Kind != "" || s.Limit != 0 || s.Token != 0 || s.Term != 0 || s.Value != nil || len(s.Holders) != 0 || s.Waiting != 0 || s.Position != 0 || len(s.WaitersAhead) != 0 {
 			e.Fatalf("Load of a key that was never used = %+v, want the zero State but for Key and Now", s)
 		}
 	}
@@ -60,7 +60,7 @@ func testAcquireGrantsFreeKey(e *env) {
 	before := e.now()
 	s := e.acquire(c)
 	e.wantHolders(s, c)
-	e.wantLine(s)
+	e.wantQueue(s)
 	h := s.Holders[0]
 	if s.Kind != c.Kind || s.Limit != 7 || h.Weight != 3 || h.Session != session {
 		e.Errorf("state %+v, want the kind, limit, weight and session of %+v", s, c)
@@ -83,25 +83,25 @@ func testAcquireHolderMayRepeat(e *env) {
 	}
 	s := e.load(c.Key)
 	e.wantHolders(s, c)
-	e.wantLine(s)
+	e.wantQueue(s)
 	if s.Token != first.Token {
 		e.Errorf("the key's token is %d after repeats, want %d as granted", s.Token, first.Token)
 	}
 }
 
-func testAcquireJoinsLine(e *env) {
+func testAcquireJoinsQueue(e *env) {
 	key := newID()
-	var line []dsync.Claim
+	var line []driver.Claim
 	holder := e.claim(key, e.session())
 	e.hold(holder)
 	for i := range 3 {
 		c := e.claim(key, e.session())
 		s := e.acquire(c)
 		e.wantHolders(s, holder)
-		if got, want := strings.Join(ahead(s), " "), strings.Join(claimIDs(line), " "); s.Place != i+1 || s.Waiting != i+1 || got != want {
-			e.Fatalf("place %d of %d, ahead [%s]; want place %d of as many, ahead [%s]", s.Place, s.Waiting, got, i+1, want)
+		if got, want := strings.Join(ahead(s), " "), strings.Join(claimIDs(line), " "); s.Position != i+1 || s.Waiting != i+1 || got != want {
+			e.Fatalf("position %d of %d, ahead [%s]; want position %d of as many, ahead [%s]", s.Position, s.Waiting, got, i+1, want)
 		}
-		for j, w := range s.Ahead {
+		for j, w := range s.WaitersAhead {
 			if w.Session != line[j].Session || w.Weight != line[j].Weight {
 				e.Errorf("ahead %+v, want the session and weight of %+v", w, line[j])
 			}
@@ -110,7 +110,7 @@ func testAcquireJoinsLine(e *env) {
 	}
 	s := e.load(key)
 	e.wantHolders(s, holder)
-	e.wantLine(s, line...)
+	e.wantQueue(s, line...)
 }
 
 func testAcquireWaiterMayRepeat(e *env) {
@@ -120,11 +120,11 @@ func testAcquireWaiterMayRepeat(e *env) {
 	e.queue(first)
 	e.queue(second)
 	for range 3 {
-		if s := e.acquire(first); s.Place != 1 || s.Waiting != 2 || len(s.Ahead) != 0 {
-			e.Fatalf("the first in line repeats: place %d of %d, ahead %q; want 1 of 2, none", s.Place, s.Waiting, ahead(s))
+		if s := e.acquire(first); s.Position != 1 || s.Waiting != 2 || len(s.WaitersAhead) != 0 {
+			e.Fatalf("the first waiter repeats: position %d of %d, ahead %q; want 1 of 2, none", s.Position, s.Waiting, ahead(s))
 		}
 	}
-	e.wantLine(e.load(key), first, second)
+	e.wantQueue(e.load(key), first, second)
 }
 
 func testTryIsGranted(e *env) {
@@ -132,11 +132,11 @@ func testTryIsGranted(e *env) {
 	for range 2 { // repeating it is harmless
 		s := e.try(c)
 		e.wantHolders(s, c)
-		e.wantLine(s)
+		e.wantQueue(s)
 	}
 	s := e.load(c.Key)
 	e.wantHolders(s, c)
-	e.wantLine(s)
+	e.wantQueue(s)
 }
 
 func testTryLeavesNothing(e *env) {
@@ -147,12 +147,12 @@ func testTryLeavesNothing(e *env) {
 	for range 2 {
 		s := e.try(try)
 		e.wantHolders(s, holder)
-		e.wantLine(s)
+		e.wantQueue(s)
 	}
-	e.wantLine(e.load(key))
+	e.wantQueue(e.load(key))
 	e.queue(waiter)
-	e.wantLine(e.try(try), waiter)
-	e.wantLine(e.load(key), waiter)
+	e.wantQueue(e.try(try), waiter)
+	e.wantQueue(e.load(key), waiter)
 	e.releaseKeep(try, 0, false)
 	e.release(holder)
 	e.wantHolders(e.load(key), waiter)
@@ -165,9 +165,9 @@ func testNotAfterJoinsNothing(e *env) {
 	for _, wait := range []bool{true, false} {
 		late := e.claim(key, session)
 		for _, notAfter := range []time.Time{e.now().Add(-time.Millisecond), e.now().Add(-24 * time.Hour), time.Time{}} {
-			s := e.ask(late, wait, notAfter)
+			s := e.acquireAs(late, wait, notAfter)
 			e.wantHolders(s)
-			e.wantLine(s)
+			e.wantQueue(s)
 		}
 	}
 	e.wantFree(key)
@@ -175,10 +175,10 @@ func testNotAfterJoinsNothing(e *env) {
 	holder, waiter := e.claim(key, session), e.claim(key, session)
 	e.hold(holder)
 	e.queue(waiter)
-	s := e.ask(e.claim(key, session), true, e.now().Add(-time.Millisecond))
+	s := e.acquireAs(e.claim(key, session), true, e.now().Add(-time.Millisecond))
 	e.wantHolders(s, holder)
-	e.wantLine(s, waiter)
-	e.wantLine(e.load(key), waiter)
+	e.wantQueue(s, waiter)
+	e.wantQueue(e.load(key), waiter)
 }
 
 func testNotAfterReportsOwnClaim(e *env) {
@@ -187,11 +187,11 @@ func testNotAfterReportsOwnClaim(e *env) {
 	e.hold(holder)
 	e.queue(waiter)
 	past := e.now().Add(-time.Second)
-	e.wantHolders(e.ask(holder, true, past), holder)
-	if s := e.ask(waiter, true, past); s.Place != 1 || s.Waiting != 1 {
-		e.Errorf("a claim in line repeated after notAfter: place %d of %d, want 1 of 1", s.Place, s.Waiting)
+	e.wantHolders(e.acquireAs(holder, true, past), holder)
+	if s := e.acquireAs(waiter, true, past); s.Position != 1 || s.Waiting != 1 {
+		e.Errorf("a waiting claim repeated after notAfter: position %d of %d, want 1 of 1", s.Position, s.Waiting)
 	}
-	e.wantLine(e.load(key), waiter)
+	e.wantQueue(e.load(key), waiter)
 }
 
 func testKeysAreApart(e *env) {
@@ -222,30 +222,34 @@ func (e *env) everyMethod(ctx context.Context, report func(Method, error)) {
 	held := e.leased(newID(), session, long)
 	e.hold(held)
 
-	_, err := e.store.Register(ctx, dsync.Member{ID: newID(), TTL: long})
+	_, err := e.store.Register(ctx, driver.Member{ID: newID(), TTL: long})
 	report(MethodRegister, err)
 	_, err = e.store.Heartbeat(ctx, session, nil)
 	report(MethodHeartbeat, err)
-	report(MethodRevoke, e.store.Revoke(ctx, session, dsync.Revocation{Key: held.Key, Claim: held.ID}))
-	_, err = e.store.Bury(ctx, session)
-	report(MethodBury, err)
-	_, err = e.store.Acquire(ctx, e.claim(newID(), session), true, nil, e.far)
+	notices, err := e.store.Revoke(ctx, session, driver.Revocation{Key: held.Key, Claim: held.ID})
+	report(MethodRevoke, err)
+	report(MethodNotify, e.store.Notify(ctx, notices))
+	_, err = e.store.Expire(ctx, session)
+	report(MethodExpire, err)
+	_, _, err = e.store.Acquire(ctx, e.claim(newID(), session), true, nil, e.far)
 	report(MethodAcquire, err)
 	_, err = e.store.Extend(ctx, held)
 	report(MethodExtend, err)
-	report(MethodPublish, e.store.Publish(ctx, held, 1, []byte("value")))
-	report(MethodResize, e.store.Resize(ctx, newID(), held.Kind, 1, 2))
+	_, err = e.store.Publish(ctx, held, 1, []byte("value"))
+	report(MethodPublish, err)
+	_, err = e.store.Resize(ctx, newID(), held.Kind, 1, 2)
+	report(MethodResize, err)
 	_, err = e.store.Load(ctx, held.Key)
 	report(MethodLoad, err)
 	_, err = e.store.Keys(ctx, held.Key, "", 10)
 	report(MethodKeys, err)
 	_, _, err = e.store.Members(ctx, session)
 	report(MethodMembers, err)
-	_, _, err = e.store.Lives(ctx, session)
-	report(MethodLives, err)
-	_, err = e.store.Sweep(ctx, session, dsync.SweepState{}, 24*time.Hour)
+	_, _, err = e.store.Liveness(ctx, session)
+	report(MethodLiveness, err)
+	_, err = e.store.Sweep(ctx, session, driver.SweepState{}, 24*time.Hour)
 	report(MethodSweep, err)
-	_, err = e.store.Release(ctx, held, dsync.Outcome{})
+	_, _, err = e.store.Release(ctx, held, driver.ReleaseOptions{})
 	report(MethodRelease, err)
 	report(MethodUnregister, e.store.Unregister(ctx, session))
 }
@@ -263,12 +267,12 @@ func testEndedContext(e *env) {
 			}
 			start = time.Now()
 		})
-		err := e.store.Watch(ctx, newID(), []string{newID()}, func(dsync.Event) {})
+		err := e.store.Listen(ctx, newID(), []string{newID()}, func(driver.Notice) {})
 		if !errors.Is(err, ctx.Err()) && !errors.Is(err, errors.ErrUnsupported) {
-			e.Errorf("Watch with an ended ctx: error %v, want %v", err, ctx.Err())
+			e.Errorf("Listen with an ended ctx: error %v, want %v", err, ctx.Err())
 		}
 		if took := time.Since(start); took > patience/3 {
-			e.Errorf("Watch with an ended ctx took %v", took)
+			e.Errorf("Listen with an ended ctx took %v", took)
 		}
 	}
 }
@@ -277,8 +281,203 @@ func testContextValues(e *env) {
 	type key struct{}
 	ctx := context.WithValue(e.ctx, key{}, "value")
 	e.everyMethod(ctx, func(m Method, err error) {
-		if err != nil {
+		if err != nil && !(m == MethodNotify && errors.Is(err, errors.ErrUnsupported)) {
 			e.Errorf("%s with a ctx that has a value: %v", m, err)
 		}
 	})
+}
+
+// tokenCases test fencing tokens.
+func tokenCases() []conformanceCase {
+	return []conformanceCase{
+		{name: "Token/GrowsOverEveryHandOff_B08", test: testTokenGrows},
+		{name: "Token/LastOneStaysReadable", test: testTokenStays},
+	}
+}
+
+// testTokenGrows takes a key over in every way there is: check, which sees each
+// state, compares the tokens.
+func testTokenGrows(e *env) {
+	key, living := newID(), e.session()
+	var last int64
+	for i := range 24 {
+		var c driver.Claim
+		var h driver.Holder
+		switch i % 4 {
+		case 0: // after a release
+			c = e.claim(key, living)
+			h = e.hold(c)
+			e.release(c)
+		case 1: // by hand-over
+			first := e.claim(key, living)
+			c = e.claim(key, living)
+			e.hold(first)
+			e.queue(c)
+			e.release(first)
+			h, _ = e.load(key).Holder(c.ID)
+			e.release(c)
+		case 2: // from the dead
+			session := e.session()
+			e.hold(e.claim(key, session))
+			e.expire(session)
+			c = e.claim(key, living)
+			h = e.hold(c, session)
+			e.release(c)
+		case 3: // from a lapsed lease
+			e.until(e.hold(e.leased(key, living, time.Millisecond)).Until)
+			c = e.claim(key, living)
+			h = e.hold(c)
+			e.release(c)
+		}
+		if h.Token < last+1024 {
+			e.Fatalf("round %d: token %d after %d, want at least 1024 more", i, h.Token, last)
+		}
+		last = h.Token
+	}
+}
+
+func testTokenStays(e *env) {
+	c := e.claim(newID(), e.session())
+	h := e.hold(c)
+	e.release(c)
+	if s := e.load(c.Key); s.Token != h.Token {
+		e.Errorf("the free key's last token is %d, want %d", s.Token, h.Token)
+	}
+}
+
+// termCases test the number of grants of an election's key.
+func termCases() []conformanceCase {
+	return []conformanceCase{
+		{name: "Term/CountsEveryGrant", test: testTermCounts},
+		{name: "Term/OnlyGrantsCount", test: testTermOnlyGrants},
+		{name: "Term/ZeroOfOtherKinds", test: testTermOtherKinds},
+		{name: "Notice/GrantCarriesItsTerm", test: testTermNotice},
+	}
+}
+
+// candidate returns a new claim to lead.
+func (e *env) candidate(key, session string) driver.Claim {
+	c := e.claim(key, session)
+	c.Kind = driver.KindElection
+	return c
+}
+
+// wantTerm checks the term of a state and of a reading after it.
+func (e *env) wantTerm(s driver.State, want int64) {
+	e.Helper()
+	if read := e.load(s.Key); s.Term != want || read.Term != want {
+		e.Fatalf("term %d, read back as %d, want %d", s.Term, read.Term, want)
+	}
+}
+
+// testTermCounts changes the leader in every way there is.
+func testTermCounts(e *env) {
+	key, living := newID(), e.session()
+	for term := int64(0); term < 12; {
+		first, next := e.candidate(key, living), e.candidate(key, living)
+
+		e.wantTerm(e.acquire(first), term+1) // of a free key
+		e.queue(next)
+		e.release(first) // by hand-over
+		e.wantTerm(e.load(key), term+2)
+		e.wantHolders(e.load(key), next)
+		e.release(next)
+		e.wantTerm(e.load(key), term+2) // nobody leads
+
+		dead := e.session() // from the dead
+		e.wantTerm(e.acquire(e.candidate(key, dead)), term+3)
+		e.expire(dead)
+		leased := e.candidate(key, living) // from a lapsed lease
+		leased.Lease = time.Millisecond
+		s := e.acquire(leased, dead)
+		e.wantTerm(s, term+4)
+		e.until(s.Holders[0].Until)
+		first = e.candidate(key, living)
+		e.wantTerm(e.try(first), term+5)
+		e.release(first)
+		term += 5
+	}
+
+	// One command that grants several.
+	all := e.weighted(newID(), living, 3, 3)
+	all.Kind = driver.KindElection
+	e.wantTerm(e.acquire(all), 1)
+	for range 3 {
+		one := e.weighted(all.Key, living, 1, 3)
+		one.Kind = driver.KindElection
+		e.queue(one)
+	}
+	e.release(all)
+	e.wantTerm(e.load(all.Key), 4)
+}
+
+func testTermOnlyGrants(e *env) {
+	key, session := newID(), e.session()
+	late := e.acquireAs(e.candidate(key, session), true, e.now().Add(-time.Second))
+	e.wantTerm(late, 0)
+	leader, waiter := e.candidate(key, session), e.candidate(key, session)
+	e.hold(leader)
+	for range 2 {
+		e.wantTerm(e.acquire(leader), 1)
+		e.wantTerm(e.acquire(waiter), 1)
+		e.wantTerm(e.try(e.candidate(key, session)), 1)
+	}
+	e.release(waiter)
+	e.releaseKeep(leader, long, true)
+	e.wantTerm(e.load(key), 1)
+	e.publish(leader, []byte("value"))
+	e.wantTerm(e.load(key), 1)
+}
+
+func testTermOtherKinds(e *env) {
+	key, session := newID(), e.session()
+	for range 2 {
+		c := e.claim(key, session)
+		e.wantTerm(e.acquire(c), 0)
+		e.release(c)
+	}
+	c := e.candidate(key, session)
+	e.wantTerm(e.acquire(c), 1) // the mutex' grants are none
+	e.release(c)
+	c = e.claim(key, session)
+	e.wantTerm(e.acquire(c), 0)
+	e.release(c)
+	e.wantTerm(e.acquire(e.candidate(key, session)), 2)
+}
+
+// testTermNotice compares the terms, as every case does, with what Load reads.
+func testTermNotice(e *env) {
+	key, session := newID(), e.session()
+	l := e.hears()
+	if l == nil {
+		return
+	}
+	for range 3 {
+		leader, waiter := e.candidate(key, session), e.candidate(key, l.session)
+		e.hold(leader)
+		e.queue(waiter)
+		e.release(leader)
+		e.wantNotices(granted(waiter, false))
+		e.release(waiter)
+	}
+	holder, waiter := e.claim(key, session), e.claim(key, l.session) // of a key that was an election's
+	e.hold(holder)
+	e.queue(waiter)
+	e.release(holder)
+	e.wantNotices(granted(waiter, false))
+	e.release(waiter)
+
+	// Each of several that one command grants has its own.
+	all := e.weighted(newID(), session, 3, 3)
+	all.Kind = driver.KindElection
+	e.hold(all)
+	var want []driver.Notice
+	for range 3 {
+		one := e.weighted(all.Key, l.session, 1, 3)
+		one.Kind = driver.KindElection
+		e.queue(one)
+		want = append(want, granted(one, false))
+	}
+	e.release(all)
+	e.wantNotices(want...)
 }

@@ -3,52 +3,59 @@ package dsynctest
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 const (
-	// long is a TTL that does not end while a case runs, however slow a server.
+	// long is a TTL that does not end while a case runs, however slow the server is.
 	long = 10 * time.Minute
 
-	// short is a TTL or lease whose end a case waits for.
+	// short is a TTL or a lease whose end a case waits for.
 	short = 800 * time.Millisecond
 
-	// patience is how long a case waits for what should come at once.
+	// patience is how long a case waits for something that should happen at once.
 	patience = 30 * time.Second
 )
 
-// An env is what a conformance case works with. Its methods end the case when a
-// command returns an unexpected error, and check whatever State passes through
-// them for what is always true. They are for one goroutine; what runs
-// concurrently calls the store.
+// An env is the environment of a conformance case. Its methods end the case if a command
+// returns an unexpected error, and check every State they see for what must always hold.
+// Only one goroutine may call them; concurrent ones call the store directly.
 type env struct {
 	testing.TB
 	ctx    context.Context
 	cancel context.CancelFunc
-	store  dsync.Store
-	far    time.Time // a notAfter that does not come while the case runs
+	store  driver.Store
+	far    time.Time // a notAfter that does not pass while the case runs
 
-	wg     *sync.WaitGroup          // what runs until ctx ends
-	clock  string                   // a key that is never used
+	wg     *sync.WaitGroup          // the goroutines that run until ctx ends
+	clock  string                   // a key that is never used, for reading the clock
 	claims map[string]int           // by session
 	tokens map[string]*grantsOfAKey // by key
 
-	published map[string]int64 // how many values, by claim
+	published map[string]int64 // number of values, by claim
+
+	notices  []driver.Notice // that the last command returned
+	seen     time.Time       // the store's clock in the last state
+	before   time.Time       // and in the last one before that command
+	alone    map[string]bool // by claim: it was granted at once, and nobody waited
+	observed map[string]bool // keys that a listener of the case observes
 }
 
-// grantsOfAKey are the grants of a key that were seen so far.
+// grantsOfAKey are the grants of a key that the case has seen.
 type grantsOfAKey struct {
 	last    int64
-	shrunk  bool // holders may weigh more than the limit, but nobody is granted meanwhile
-	byClaim map[string]dsync.Holder
+	shrunk  bool // holders may weigh more than the limit, but then nobody is granted
+	byClaim map[string]driver.Holder
 }
 
-func newEnv(t testing.TB, store dsync.Store) *env {
+func newEnv(t testing.TB, store driver.Store) *env {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	e := &env{
 		TB:     t,
@@ -61,18 +68,20 @@ func newEnv(t testing.TB, store dsync.Store) *env {
 		tokens: make(map[string]*grantsOfAKey),
 
 		published: make(map[string]int64),
+		alone:     make(map[string]bool),
+		observed:  make(map[string]bool),
 	}
 	e.far = e.now().Add(time.Hour)
 	return e
 }
 
-// close ends what the case has started.
+// close ends the goroutines that the case has started.
 func (e *env) close() {
 	e.cancel()
 	e.wg.Wait()
 }
 
-// newID returns a name that nobody has used before.
+// newID returns a unique name.
 func newID() string { return rand.Text() }
 
 // session registers a session that does not lapse while the case runs.
@@ -86,15 +95,15 @@ func (e *env) session() string {
 func (e *env) sessionTTL(ttl time.Duration) (id string, at time.Time) {
 	e.Helper()
 	id = newID()
-	at, err := e.store.Register(e.ctx, dsync.Member{ID: id, TTL: ttl})
+	at, err := e.store.Register(e.ctx, driver.Member{ID: id, TTL: ttl})
 	if err != nil {
 		e.Fatalf("Register of a new session: %v", err)
 	}
 	return id, at
 }
 
-// kill makes a session dead.
-func (e *env) kill(session string) {
+// expire makes a session expired.
+func (e *env) expire(session string) {
 	e.Helper()
 	if err := e.store.Unregister(e.ctx, session); err != nil {
 		e.Fatalf("Unregister: %v", err)
@@ -102,55 +111,61 @@ func (e *env) kill(session string) {
 }
 
 // claim returns a new exclusive claim.
-func (e *env) claim(key, session string) dsync.Claim {
+func (e *env) claim(key, session string) driver.Claim {
 	return e.weighted(key, session, 1, 1)
 }
 
 // weighted returns a new claim of weight of limit.
-func (e *env) weighted(key, session string, weight, limit int64) dsync.Claim {
+func (e *env) weighted(key, session string, weight, limit int64) driver.Claim {
 	e.claims[session]++
-	return dsync.Claim{
+	return driver.Claim{
 		Key:     key,
 		ID:      fmt.Sprintf("%s.%d", session, e.claims[session]),
 		Session: session,
-		Kind:    dsync.KindMutex,
+		Kind:    driver.KindMutex,
 		Weight:  weight,
 		Limit:   limit,
 	}
 }
 
 // leased returns a new exclusive claim of a fixed lease.
-func (e *env) leased(key, session string, lease time.Duration) dsync.Claim {
+func (e *env) leased(key, session string, lease time.Duration) driver.Claim {
 	c := e.claim(key, session)
 	c.Lease = lease
 	return c
 }
 
-// ask is Acquire without an error.
-func (e *env) ask(c dsync.Claim, wait bool, notAfter time.Time, dead ...string) dsync.State {
+// acquireAs is Acquire; it must not fail.
+func (e *env) acquireAs(c driver.Claim, wait bool, notAfter time.Time, dead ...string) driver.State {
 	e.Helper()
-	s, err := e.store.Acquire(e.ctx, c, wait, dead, notAfter)
+	before := e.seen
+	s, notices, err := e.store.Acquire(e.ctx, c, wait, dead, notAfter)
 	if err != nil {
 		e.Fatalf("Acquire(%s, wait %t, dead %q): %v", c.ID, wait, dead, err)
 	}
+	if _, asked := e.alone[c.ID]; !asked {
+		_, held := s.Holder(c.ID)
+		e.alone[c.ID] = held && s.Waiting == 0
+	}
 	e.check(c.Key, s, 8)
+	e.noticed(c, before, notices)
 	return s
 }
 
 // acquire is an Acquire that waits.
-func (e *env) acquire(c dsync.Claim, dead ...string) dsync.State {
+func (e *env) acquire(c driver.Claim, dead ...string) driver.State {
 	e.Helper()
-	return e.ask(c, true, e.far, dead...)
+	return e.acquireAs(c, true, e.far, dead...)
 }
 
 // try is an Acquire that does not wait.
-func (e *env) try(c dsync.Claim, dead ...string) dsync.State {
+func (e *env) try(c driver.Claim, dead ...string) driver.State {
 	e.Helper()
-	return e.ask(c, false, e.far, dead...)
+	return e.acquireAs(c, false, e.far, dead...)
 }
 
 // hold is an acquire that must be granted.
-func (e *env) hold(c dsync.Claim, dead ...string) dsync.Holder {
+func (e *env) hold(c driver.Claim, dead ...string) driver.Holder {
 	e.Helper()
 	s := e.acquire(c, dead...)
 	h, ok := s.Holder(c.ID)
@@ -160,35 +175,44 @@ func (e *env) hold(c dsync.Claim, dead ...string) dsync.Holder {
 	return h
 }
 
-// queue is an acquire that must join the line at its end.
-func (e *env) queue(c dsync.Claim) {
+// queue is an acquire that must join the end of the queue.
+func (e *env) queue(c driver.Claim) {
 	e.Helper()
 	s := e.acquire(c)
-	if _, ok := s.Holder(c.ID); ok || s.Place == 0 || s.Place != s.Waiting {
-		e.Fatalf("Acquire(%s): granted %t, place %d of %d, want it at the end of the line", c.ID, ok, s.Place, s.Waiting)
+	if _, ok := s.Holder(c.ID); ok || s.Position == 0 || s.Position != s.Waiting {
+		e.Fatalf("Acquire(%s): granted %t, position %d of %d, want it at the end of the queue", c.ID, ok, s.Position, s.Waiting)
 	}
 }
 
 // release is a Release that must find the claim.
-func (e *env) release(c dsync.Claim) {
+func (e *env) release(c driver.Claim) {
 	e.Helper()
 	e.releaseKeep(c, 0, true)
 }
 
-// releaseKeep is a Release without an error, by one who knows the token.
-func (e *env) releaseKeep(c dsync.Claim, keep time.Duration, wantFound bool) {
+// releaseKeep is a Release with Keep that must not fail. The caller knows the token and
+// whether somebody waited.
+func (e *env) releaseKeep(c driver.Claim, keep time.Duration, wantFound bool) {
 	e.Helper()
 	if h, ok := e.load(c.Key).Holder(c.ID); ok {
-		c.Token = h.Token
+		c.Token, c.NoneWaiting = h.Token, e.alone[c.ID]
 	}
-	found, err := e.store.Release(e.ctx, c, dsync.Outcome{Keep: keep})
-	if err != nil || found != wantFound {
-		e.Fatalf("Release(%s, keep %v) = %t, %v; want %t, no error", c.ID, keep, found, err, wantFound)
-	}
+	e.releaseAs(c, driver.ReleaseOptions{Keep: keep}, wantFound)
 }
 
-// load is Load without an error.
-func (e *env) load(key string) dsync.State {
+// releaseAs is Release; it must not fail.
+func (e *env) releaseAs(c driver.Claim, o driver.ReleaseOptions, wantFound bool) {
+	e.Helper()
+	before := e.seen
+	found, notices, err := e.store.Release(e.ctx, c, o)
+	if err != nil || found != wantFound {
+		e.Fatalf("Release(%s, keep %v, seal %t, successor %q) = %t, %v; want %t, no error", c.ID, o.Keep, o.Seal, o.Successor, found, err, wantFound)
+	}
+	e.noticed(c, before, notices)
+}
+
+// load is Load; it must not fail.
+func (e *env) load(key string) driver.State {
 	e.Helper()
 	s, err := e.store.Load(e.ctx, key)
 	if err != nil {
@@ -219,9 +243,8 @@ func (e *env) until(t time.Time) {
 	}
 }
 
-// member reads one session until ok says that the reading, which may be stale,
-// is what is wanted.
-func (e *env) member(id, want string, ok func(dsync.Member) bool) dsync.Member {
+// member reads one session until ok is true of it: a reading may be stale.
+func (e *env) member(id, want string, ok func(driver.Member) bool) driver.Member {
 	e.Helper()
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		m, _, err := e.store.Members(e.ctx, id)
@@ -234,5 +257,117 @@ func (e *env) member(id, want string, ok func(dsync.Member) bool) dsync.Member {
 		if time.Since(start) > patience {
 			e.Fatalf("Members(%s) = %+v; want one that %s", id, m, want)
 		}
+	}
+}
+
+// wantExpired checks that a session has expired and that nothing revives it. The commands
+// that would expire it come last.
+func (e *env) wantExpired(session string) {
+	e.Helper()
+	if _, err := e.store.Heartbeat(e.ctx, session, nil); !errors.Is(err, driver.ErrSessionExpired) {
+		e.Errorf("Heartbeat of an expired session: error %v, want ErrSessionExpired", err)
+	}
+	for range 2 {
+		if _, err := e.store.Register(e.ctx, driver.Member{ID: session, TTL: long}); !errors.Is(err, driver.ErrSessionExists) {
+			e.Errorf("Register of an expired session: error %v, want ErrSessionExists", err)
+		}
+	}
+	if err := e.store.Unregister(e.ctx, session); err != nil {
+		e.Errorf("Unregister of an expired session: %v", err)
+	}
+	if left, err := e.store.Expire(e.ctx, session); left != 0 || err != nil {
+		e.Errorf("Expire of an expired session = %v, %v; want 0, no error", left, err)
+	}
+	e.member(session, "is dead", func(m driver.Member) bool { return m.Expired })
+}
+
+// wantHolders checks the holders, in the order of their grants.
+func (e *env) wantHolders(s driver.State, want ...driver.Claim) {
+	e.Helper()
+	var got []string
+	for _, h := range s.Holders {
+		got = append(got, h.Claim)
+	}
+	if !slices.Equal(got, claimIDs(want)) {
+		e.Fatalf("holders %q, want %q", got, claimIDs(want))
+	}
+}
+
+// wantQueue checks the queue of a state that is not of a waiting claim. The queue may have
+// at most 8 claims if the state is not Load's.
+func (e *env) wantQueue(s driver.State, want ...driver.Claim) {
+	e.Helper()
+	if got := ahead(s); s.Waiting != len(want) || s.Position != 0 || !slices.Equal(got, claimIDs(want)) {
+		e.Fatalf("%d waiting, position %d, queue %q; want %d, 0, %q", s.Waiting, s.Position, got, len(want), claimIDs(want))
+	}
+}
+
+// wantFree checks that nobody holds or waits for a key.
+func (e *env) wantFree(key string) {
+	e.Helper()
+	s := e.load(key)
+	e.wantHolders(s)
+	e.wantQueue(s)
+}
+
+func ahead(s driver.State) []string {
+	var ids []string
+	for _, w := range s.WaitersAhead {
+		ids = append(ids, w.Claim)
+	}
+	return ids
+}
+
+func claimIDs(claims []driver.Claim) []string {
+	var ids []string
+	for _, c := range claims {
+		ids = append(ids, c.ID)
+	}
+	return ids
+}
+
+// check checks what must hold in every state of a key; the state may show at most most
+// waiters. It must see the states in the order of their commands.
+func (e *env) check(key string, s driver.State, most int) {
+	e.Helper()
+	if s.Key != key {
+		e.Errorf("state of key %q has Key %q", key, s.Key)
+	}
+	if s.Now.IsZero() {
+		e.Errorf("state has no Now: %+v", s)
+	}
+	e.seen = s.Now
+	if len(s.WaitersAhead) > most || len(s.WaitersAhead) > s.Waiting || s.Position > s.Waiting {
+		e.Errorf("%d claims ahead of position %d of %d; want at most %d, and no more than wait", len(s.WaitersAhead), s.Position, s.Waiting, most)
+	}
+	g := e.tokens[key]
+	if g == nil {
+		g = &grantsOfAKey{byClaim: make(map[string]driver.Holder)}
+		e.tokens[key] = g
+	}
+	var sum, last int64
+	granted := false
+	for _, h := range s.Holders {
+		sum += h.Weight
+		if h.Token <= last {
+			e.Errorf("holders are not in the order of their grants: %+v", s.Holders)
+		}
+		last = h.Token
+		before, known := g.byClaim[h.Claim]
+		switch {
+		case known && (h.Token != before.Token || !h.Since.Equal(before.Since)):
+			e.Errorf("claim %s was granted with token %d at %v, now it reads %d, %v", h.Claim, before.Token, before.Since, h.Token, h.Since)
+		case !known && h.Token < g.last+1024 && g.last > 0:
+			e.Errorf("claim %s was granted with token %d after token %d; want at least 1024 more", h.Claim, h.Token, g.last)
+		}
+		granted = granted || !known
+		g.byClaim[h.Claim] = h
+		g.last = max(g.last, h.Token)
+	}
+	if s.Sealed {
+		last = 0 // the key's token is that of the claim that sealed it
+	}
+	if len(s.Holders) > 0 && (sum > s.Limit && (granted || !g.shrunk) || last > s.Token) {
+		e.Errorf("holders weigh %d of %d, last token %d of %d: %+v", sum, s.Limit, last, s.Token, s.Holders)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 // keysCases test Keys.
@@ -21,7 +21,7 @@ func keysCases() []conformanceCase {
 }
 
 // keys is Keys without an error.
-func (e *env) keys(prefix, after string, n int) []dsync.State {
+func (e *env) keys(prefix, after string, n int) []driver.State {
 	e.Helper()
 	states, err := e.store.Keys(e.ctx, prefix, after, n)
 	if err != nil {
@@ -41,7 +41,7 @@ func (e *env) keys(prefix, after string, n int) []dsync.State {
 }
 
 // key is the state of a key by Keys.
-func (e *env) key(key string) dsync.State {
+func (e *env) key(key string) driver.State {
 	e.Helper()
 	states := e.keys(key, "", 1)
 	if len(states) != 1 || states[0].Key != key {
@@ -149,7 +149,7 @@ func testKeysStates(e *env) {
 	shared.Yield, leased.Lease = true, long
 	e.hold(shared)
 	e.hold(leased)
-	var line []dsync.Claim
+	var line []driver.Claim
 	for i := range 12 {
 		c := e.weighted(base+"2", session, int64(i%3+1), 3)
 		e.queue(c)
@@ -171,11 +171,11 @@ func testKeysStates(e *env) {
 			e.Errorf("Now = %v, want from %v to %v", got.Now, before, after)
 		}
 		if got.Kind != want.Kind || got.Limit != want.Limit || got.Token != want.Token || got.Term != want.Term || got.Sealed != want.Sealed ||
-			got.Waiting != want.Waiting || got.Place != 0 || !slices.Equal(got.Ahead, want.Ahead[:min(8, len(want.Ahead))]) {
+			got.Waiting != want.Waiting || got.Position != 0 || !slices.Equal(got.WaitersAhead, want.WaitersAhead[:min(8, len(want.WaitersAhead))]) {
 			e.Errorf("Keys has %+v,\nLoad %+v", got, want)
 		}
 		e.wantValue(got, want.Value)
-		same := func(a, b dsync.Holder) bool {
+		same := func(a, b driver.Holder) bool {
 			times := a.Since.Equal(b.Since) && a.Until.Equal(b.Until)
 			a.Since, a.Until, b.Since, b.Until = before, before, before, before
 			return times && a == b
@@ -221,14 +221,14 @@ func testKeysAll(e *env) {
 func testKeysMost(e *env) {
 	const n, workers = 1010, 16
 	session, base := e.session(), newID()
-	var claims []dsync.Claim
+	var claims []driver.Claim
 	for range n {
 		claims = append(claims, e.claim(base+newID(), session))
 	}
 	errs := make([]error, workers)
 	together(workers, func(w int) {
 		for i := w; i < n && errs[w] == nil; i += workers {
-			_, errs[w] = e.store.Acquire(e.ctx, claims[i], true, nil, e.far)
+			_, _, errs[w] = e.store.Acquire(e.ctx, claims[i], true, nil, e.far)
 		}
 	})
 	if err := errors.Join(errs...); err != nil {

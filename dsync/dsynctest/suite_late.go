@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// lateCases test that what the network kept and delivers later does no harm.
+// lateCases test that requests that the network delivers late and twice do no harm.
 func lateCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Late/EveryRequestTwiceAfterEveryLaterOne_B31", test: testLateReplay},
@@ -15,7 +15,7 @@ func lateCases() []conformanceCase {
 	}
 }
 
-// A life is what one session did, and the keys that it used.
+// A life is what one session did, with the keys that it used.
 type life struct {
 	session string
 	wire    *Faulty // has a copy of each of its requests
@@ -30,7 +30,7 @@ func (e *env) live() life {
 	wire := NewFaulty(e.store, nil)
 	wire.Record()
 	other, dead := e.session(), e.session()
-	e.kill(dead)
+	e.expire(dead)
 
 	// me is the same case seen through the wire.
 	me := *e
@@ -42,10 +42,10 @@ func (e *env) live() life {
 		return l.keys[len(l.keys)-1]
 	}
 	latest := e.now()
-	ask := func(c dsync.Claim, wait bool, dead ...string) dsync.State {
+	ask := func(c driver.Claim, wait bool, dead ...string) driver.State {
 		e.Helper()
 		latest = e.now().Add(3 * time.Second)
-		return me.ask(c, wait, latest, dead...)
+		return me.acquireAs(c, wait, latest, dead...)
 	}
 	beat := func() {
 		e.Helper()
@@ -64,7 +64,7 @@ func (e *env) live() life {
 	me.release(c)
 	me.releaseKeep(c, 0, false)
 
-	held := e.claim(key(), other) // refused, then in line, then given up
+	held := e.claim(key(), other) // refused, then in the queue, then given up
 	e.hold(held)
 	ask(e.claim(held.Key, session), false)
 	c = e.claim(held.Key, session)
@@ -73,7 +73,7 @@ func (e *env) live() life {
 	me.release(c)
 	e.release(held)
 
-	held = e.claim(key(), other) // in line, granted by another's release, given back
+	held = e.claim(key(), other) // in the queue, granted by another's release, given back
 	e.hold(held)
 	c = e.claim(held.Key, session)
 	ask(c, true)
@@ -84,8 +84,8 @@ func (e *env) live() life {
 
 	held = e.claim(key(), dead) // taken from the dead
 	e.hold(held)
-	if _, err := wire.Bury(e.ctx, dead); err != nil {
-		e.Fatalf("Bury: %v", err)
+	if _, err := wire.Expire(e.ctx, dead); err != nil {
+		e.Fatalf("Expire: %v", err)
 	}
 	c = e.claim(held.Key, session)
 	e.wantHolders(ask(c, true, dead), c)
@@ -112,7 +112,7 @@ func (e *env) live() life {
 	e.release(c)
 	me.seal(c, []byte("late"), false)
 
-	held = e.claim(key(), other) // put in line first, granted, with others behind
+	held = e.claim(key(), other) // put in the queue first, granted, with others behind
 	e.hold(held)
 	behind := e.claim(held.Key, other)
 	e.queue(behind)
@@ -135,16 +135,39 @@ func (e *env) live() life {
 	me.resize(l.resized, 2, 4)
 	me.release(c)
 
-	r := dsync.Revocation{Key: c.Key, Claim: c.ID} // asked, and done
+	r := driver.Revocation{Key: c.Key, Claim: c.ID} // asked, and done
 	me.revoke(session, r)
 	me.revoke(other, r)
-	me.wantRevoked(session, []dsync.Revocation{r})
-	e.wantRevoked(other, []dsync.Revocation{r})
+	me.wantRevoked(session, []driver.Revocation{r})
+	e.wantRevoked(other, []driver.Revocation{r})
+
+	c = e.candidate(key(), session) // released to the second in the queue
+	e.wantHolders(ask(c, true), c)
+	first, second := e.candidate(c.Key, other), e.candidate(c.Key, other)
+	e.queue(first)
+	e.queue(second)
+	me.releaseAs(c, driver.ReleaseOptions{Successor: second.ID}, true)
+	e.wantHolders(e.load(c.Key), second)
+	e.release(second)
+	e.release(first)
 
 	kept := e.claim(key(), session) // one that goes on without it
 	e.wantHolders(ask(kept, true), kept)
 	me.releaseKeep(kept, short, true)
 	beat()
+
+	held = e.claim(key(), session) // replaced, with somebody ahead and without
+	e.wantHolders(ask(held, true), held)
+	behind = e.claim(held.Key, other)
+	e.queue(behind)
+	c = e.claim(held.Key, session)
+	c.Replaces = &held
+	e.wantHolders(ask(c, true), behind)
+	e.release(behind)
+	last := e.claim(c.Key, session)
+	last.Replaces = &c
+	e.wantHolders(ask(last, true), last)
+	me.release(last)
 
 	e.until(latest.Add(short + time.Millisecond)) // from here on all of it is late
 	return l
@@ -154,7 +177,7 @@ func (e *env) live() life {
 func (e *env) replayed(l life, keys ...string) {
 	e.Helper()
 	for range 2 {
-		var before []dsync.State
+		var before []driver.State
 		for _, key := range keys {
 			before = append(before, e.load(key))
 		}
@@ -200,12 +223,12 @@ func testLateReplay(e *env) {
 	e.hold(part)
 	e.queue(all)
 	e.replayed(l, append(l.keys, l.resized)...)
-	// What is revoked late can be taken off.
+	// A late revocation can be answered.
 	e.wantRevoked(l.session, e.revoked(l.session))
 }
 
-// revoked is what stands for a session.
-func (e *env) revoked(session string) []dsync.Revocation {
+// revoked returns the revocations that a session has not answered.
+func (e *env) revoked(session string) []driver.Revocation {
 	e.Helper()
 	p, err := e.store.Heartbeat(e.ctx, session, nil)
 	if err != nil {
@@ -226,5 +249,5 @@ func testLateReplayDead(e *env) {
 		}
 	}
 	e.replayed(l, append(l.keys, l.resized)...)
-	e.wantDead(l.session)
+	e.wantExpired(l.session)
 }

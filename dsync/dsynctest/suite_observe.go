@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 // observeCases test Observe, Observers and Line.
@@ -18,12 +18,12 @@ func observeCases() []conformanceCase {
 		{name: "Observe/LateOlderOneChangesNothing", test: testObserveLate},
 		{name: "Observe/StaysWithItsSession", test: testObserveStays},
 		{name: "Observe/IsNoHeartbeat", test: testObserveIsNoHeartbeat},
-		{name: "Observe/DeadOrUnknown", test: testObserveDead},
+		{name: "Observe/ExpiredOrUnknown", test: testObserveDead},
 		{name: "Observers/ComparesKeysExactly", test: testObserversExact},
 		{name: "Observers/AreTheLiving", test: testObserversLive},
 		{name: "Observers/HaveEveryField", test: testObserversFields},
 		{name: "Observers/AfterAndUpToN", test: testObserversPages},
-		{name: "Line/HasAllInTheirOrder", test: testLineAll},
+		{name: "Queue/HasAllInTheirOrder", test: testQueueAll},
 	}
 }
 
@@ -120,23 +120,21 @@ func testObserveLate(e *env) {
 func testObserveStays(e *env) {
 	a, other, key := e.session(), e.session(), newID()
 	e.observe(a, 1, key)
-	r := dsync.Revocation{Key: key, Claim: a + ".1"}
-	if err := e.store.Revoke(e.ctx, a, r); err != nil {
-		e.Fatalf("Revoke: %v", err)
-	}
+	r := driver.Revocation{Key: key, Claim: a + ".1"}
+	e.revoke(a, r)
 	e.observe(a, 2, key, newID())
-	if p, err := e.store.Heartbeat(e.ctx, a, nil); err != nil || !slices.Equal(p.Revoked, []dsync.Revocation{r}) {
+	if p, err := e.store.Heartbeat(e.ctx, a, nil); err != nil || !slices.Equal(p.Revoked, []driver.Revocation{r}) {
 		e.Errorf("Heartbeat after Observe = %v, %v; want the revocation that stands", p.Revoked, err)
 	}
 	e.wantObservers(key, a)
-	if p, err := e.store.Heartbeat(e.ctx, a, []dsync.Revocation{r}); err != nil || len(p.Revoked) > 0 {
+	if p, err := e.store.Heartbeat(e.ctx, a, []driver.Revocation{r}); err != nil || len(p.Revoked) > 0 {
 		e.Errorf("Heartbeat that takes it off = %v, %v; want none", p.Revoked, err)
 	}
 	e.wantObservers(key, a)
-	if _, err := e.store.Bury(e.ctx, a); err != nil { // it lives
-		e.Fatalf("Bury: %v", err)
+	if _, err := e.store.Expire(e.ctx, a); err != nil { // it lives
+		e.Fatalf("Expire: %v", err)
 	}
-	e.kill(other)
+	e.expire(other)
 	e.wantObservers(key, a)
 }
 
@@ -146,17 +144,17 @@ func testObserveIsNoHeartbeat(e *env) {
 	e.until(at.Add(5 * time.Millisecond))
 	e.observe(a, 1, key)
 	e.wantObservers(key, a)
-	e.member(a, "has the time of its last heartbeat", func(m dsync.Member) bool { return m.At.Equal(at) })
+	e.member(a, "has the time of its last heartbeat", func(m driver.Member) bool { return m.LastHeartbeat.Equal(at) })
 	e.wantLeft(a, at, long)
 }
 
 func testObserveDead(e *env) {
 	dead, unknown, key := e.session(), newID(), newID()
 	e.observe(dead, 1, key)
-	e.kill(dead)
+	e.expire(dead)
 	for _, id := range []string{dead, unknown} {
-		if err := e.store.Observe(e.ctx, id, 2, []string{key}); !errors.Is(err, dsync.ErrSessionDead) {
-			e.Errorf("Observe of a dead or unknown session: error %v, want ErrSessionDead", err)
+		if err := e.store.Observe(e.ctx, id, 2, []string{key}); !errors.Is(err, driver.ErrSessionExpired) {
+			e.Errorf("Observe of an expired or unknown session: error %v, want ErrSessionExpired", err)
 		}
 	}
 	e.wantObservers(key)
@@ -184,19 +182,19 @@ func testObserversExact(e *env) {
 
 func testObserversLive(e *env) {
 	key := newID()
-	living, dead, buried := e.session(), e.session(), newID()
+	living, dead, expired := e.session(), e.session(), newID()
 	lapsing, from := e.sessionTTL(short)
 	e.observe(living, 1, key)
 	e.observe(dead, 1, key)
 	e.observe(lapsing, 1, key)
-	e.kill(dead)
-	if _, err := e.store.Bury(e.ctx, buried); err != nil {
-		e.Fatalf("Bury: %v", err)
+	e.expire(dead)
+	if _, err := e.store.Expire(e.ctx, expired); err != nil {
+		e.Fatalf("Expire: %v", err)
 	}
 	e.until(from.Add(short))
 	e.wantObservers(key, living)
 	if _, err := e.store.Heartbeat(e.ctx, lapsing, nil); err != nil {
-		e.Fatalf("Heartbeat of a lapsed session that nobody buried: %v", err)
+		e.Fatalf("Heartbeat of a lapsed session that nobody expired: %v", err)
 	}
 	p, err := e.store.Observers(e.ctx, key, "", 1000)
 	if now := e.now(); err != nil || len(p) != 2 && now.Before(from.Add(2*short)) {
@@ -206,7 +204,7 @@ func testObserversLive(e *env) {
 
 func testObserversFields(e *env) {
 	key := newID()
-	want := dsync.Member{
+	want := driver.Member{
 		ID: newID(), Name: "$$NOW worker", TTL: 61234 * time.Millisecond, Host: "höst", PID: 4711, App: "$app",
 		Meta: map[string]string{"zone": "eu-1", "$c": "", "a.b": "x"},
 	}
@@ -222,7 +220,7 @@ func testObserversFields(e *env) {
 	}
 	got := found[0]
 	if got.ID != want.ID || got.Name != want.Name || got.TTL != want.TTL || got.Host != want.Host || got.PID != want.PID ||
-		got.App != want.App || !maps.Equal(got.Meta, want.Meta) || !got.At.Equal(at) || got.Dead {
+		got.App != want.App || !maps.Equal(got.Meta, want.Meta) || !got.LastHeartbeat.Equal(at) || got.Expired {
 		e.Errorf("Observers = %+v,\nwant %+v at %v", got, want, at)
 	}
 }
@@ -254,13 +252,13 @@ func testObserversPages(e *env) {
 	}
 }
 
-func testLineAll(e *env) {
+func testQueueAll(e *env) {
 	key, holder := newID(), e.claim(newID(), e.session())
 	holder.Key = key
-	want := []dsync.Waiter{}
+	want := []driver.Waiter{}
 	check := func() {
 		e.Helper()
-		got, err := e.store.Line(e.ctx, key)
+		got, err := e.store.Queue(e.ctx, key)
 		if err != nil || !slices.Equal(got, want) {
 			e.Fatalf("Line = %+v, %v;\nwant %+v", got, err, want)
 		}
@@ -274,14 +272,218 @@ func testLineAll(e *env) {
 			c.Lease = long
 		}
 		e.queue(c)
-		want = append(want, dsync.Waiter{Claim: c.ID, Session: c.Session, Weight: c.Weight})
+		want = append(want, driver.Waiter{Claim: c.ID, Session: c.Session, Weight: c.Weight})
 	}
 	first := e.claim(key, e.session())
 	first.First = true
 	e.acquire(first)
-	want = slices.Insert(want, 0, dsync.Waiter{Claim: first.ID, Session: first.Session, Weight: 1})
+	want = slices.Insert(want, 0, driver.Waiter{Claim: first.ID, Session: first.Session, Weight: 1})
 	check()
 	e.release(holder)
 	want = want[1:]
 	check()
+}
+
+// changeCases test the notices for the observers of a key.
+func changeCases() []conformanceCase {
+	return []conformanceCase{
+		{name: "Notice/EveryChangeOfAnObservedKey", test: testChangeEvery},
+		{name: "Notice/ChangesOnlyOfObservedKeys", test: testChangeOnly},
+		{name: "Notice/ChangeOfAKeyThatIsObservedLate", test: testChangeLate},
+		{name: "Notice/ChangeOfAKeyThatSeveralObserve", test: testChangeSeveral},
+		{name: "Notice/ObservingAKeyChangesNothing", test: testChangeNothing},
+	}
+}
+
+// wantChange checks that the last command has returned a change of the key.
+func (e *env) wantChange(key, what string) {
+	e.Helper()
+	if !contains(e.notices, change(key)) {
+		e.Fatalf("no notice of a change of key %q: %s; got %+v", key, what, e.notices)
+	}
+}
+
+// testChangeEvery observes a key that has no record, and then changes it in every way.
+func testChangeEvery(e *env) {
+	key, other := newID(), e.session()
+	l := e.hears(newID(), key) // nothing of it is the doing of its own session
+	if l == nil {
+		return
+	}
+	dead := e.session()
+	c, waiter, leaver, heir := e.leased(key, other, long), e.claim(key, dead), e.claim(key, other), e.claim(key, other)
+	lapsing, last := e.leased(key, other, short), e.claim(key, other)
+	for _, step := range []struct {
+		what string
+		do   func()
+	}{
+		{"granted, the first time", func() { e.hold(c) }},
+		{"published", func() { e.publish(c, []byte("value")) }},
+		{"published anew", func() { e.publish(c, []byte("another")) }},
+		{"joined", func() { e.queue(waiter) }},
+		{"joined again", func() { e.queue(leaver) }},
+		{"joined once more", func() { e.queue(heir) }},
+		{"left", func() { e.release(leaver) }},
+		{"kept", func() { e.releaseKeep(c, long/2, true) }},
+		{"handed over", func() { e.release(c) }},
+		{"taken from the dead", func() {
+			e.expire(dead)
+			e.try(e.claim(key, other), dead)
+		}},
+		{"released", func() { e.release(heir) }},
+		{"granted", func() { e.hold(lapsing) }},
+		{"taken from a lapsed lease", func() {
+			e.until(e.load(key).Holders[0].Until)
+			e.try(e.claim(key, other)) // which is granted
+		}},
+		{"resized", func() { e.resize(key, 1, 2) }},
+		{"granted once more", func() { e.hold(last) }},
+		{"sealed", func() { e.seal(last, []byte("result"), true) }},
+	} {
+		step.do()
+		e.wantChange(key, step.what)
+		e.send()
+	}
+	l.wantHeard(change(key))
+	l.wantOnly(change(key))
+}
+
+// testChangeOnly uses keys whose names are nearly the same as that of one that is
+// observed, and whom nobody does. With each command it is checked that the key is observed
+// of which a change is returned.
+func testChangeOnly(e *env) {
+	key, session := newID(), e.session()
+	l := e.hears(key)
+	if l == nil {
+		return
+	}
+	e.observe(session, 1, key+"1") // which is another thing
+	for _, other := range []string{key + "1", key[1:], strings.ToLower(key), "k/" + key, session, "s/" + session, l.session, newID()} {
+		c, waiter := e.claim(other, session), e.claim(other, session)
+		e.hold(c)
+		e.publish(c, []byte(key))
+		e.queue(waiter)
+		e.release(waiter)
+		e.resize(other, 1, 2)
+		e.release(c)
+		c = e.claim(other, session)
+		e.hold(c)
+		e.seal(c, []byte(key), true)
+	}
+}
+
+// testChangeLate has keys observed that are used already.
+func testChangeLate(e *env) {
+	session := e.session()
+	for _, step := range []struct {
+		what  string
+		lines int // how many wait
+		do    func(c driver.Claim)
+	}{
+		{"released", 0, func(c driver.Claim) { e.release(c) }},
+		{"handed over", 2, func(c driver.Claim) { e.release(c) }},
+		{"published", 0, func(c driver.Claim) { e.publish(c, []byte("value")) }},
+		{"joined", 0, func(c driver.Claim) { e.queue(e.claim(c.Key, session)) }},
+		{"kept", 1, func(c driver.Claim) { e.releaseKeep(c, long, true) }},
+		{"sealed", 0, func(c driver.Claim) { e.seal(c, []byte("result"), true) }},
+		{"resized", 0, func(c driver.Claim) { e.resize(c.Key, 1, 2) }},
+	} {
+		c := e.claim(newID(), session)
+		e.hold(c)
+		for range step.lines {
+			e.queue(e.claim(c.Key, session))
+		}
+		l := e.listen("", c.Key)
+		if l == nil {
+			return
+		}
+		step.do(c)
+		e.wantChange(c.Key, step.what)
+		e.send()
+		l.wantHeard(change(c.Key))
+	}
+}
+
+// testChangeSeveral has the listeners end one after the other.
+func testChangeSeveral(e *env) {
+	key, session := newID(), e.session()
+	var listeners []*listener
+	for i := range 3 {
+		l := e.listen([]string{"", session, newID()}[i], key, newID())
+		if l == nil {
+			return
+		}
+		listeners = append(listeners, l)
+	}
+	for len(listeners) > 0 {
+		c := e.claim(key, session)
+		e.hold(c)
+		e.wantNotices(change(key))
+		for _, l := range listeners {
+			before := l.changes(key)
+			e.send()
+			if !l.wait(func([]driver.Notice) bool { return l.changes(key) > before }) {
+				e.Fatalf("a change of key %q that was sent was not heard; heard %+v", key, l.heard())
+			}
+		}
+		e.release(c)
+		e.wantNotices(change(key))
+		listeners[0].cancel()
+		<-listeners[0].done
+		listeners = listeners[1:]
+	}
+}
+
+// changes is how many changes of a key were heard so far.
+func (l *listener) changes(key string) (n int) {
+	for _, heard := range l.heard() {
+		if heard.Type == driver.NoticeChange && heard.Key == key {
+			n++
+		}
+	}
+	return n
+}
+
+// testChangeNothing reads keys that are observed: what a store may have written for that is
+// not to be seen.
+func testChangeNothing(e *env) {
+	unused, session := newID(), e.session()
+	c, waiter := e.candidate(newID(), session), e.candidate(newID(), session)
+	waiter.Key = c.Key
+	e.hold(c)
+	e.publish(c, []byte("value"))
+	e.queue(waiter)
+	before := e.load(c.Key)
+	l := e.hears(unused, c.Key)
+	if l == nil {
+		return
+	}
+	after, none := e.load(c.Key), e.load(unused)
+	e.wantHolders(after, c)
+	e.wantQueue(after, waiter)
+	e.wantValue(after, []byte("value"))
+	if after.Token != before.Token || after.Term != 1 || after.Kind != c.Kind || after.Limit != 1 {
+		e.Errorf("a key that is observed reads %+v, before that %+v", after, before)
+	}
+	e.wantFree(unused)
+	if none.Kind != "" || none.Limit != 0 || none.Token != 0 || none.Term != 0 || none.Value != nil || none.Sealed {
+		e.Errorf("a key without a record that is observed reads %+v", none)
+	}
+	e.wantTerm(e.acquire(e.candidate(unused, session)), 1)
+}
+
+// testSweepObserved is one of sweepCases. It sweeps keys that are observed and were idle
+// for long.
+func testSweepObserved(e *env) {
+	session := e.session()
+	key, _ := e.used(session)
+	e.until(e.now().Add(3 * short))
+	l := e.hears(key, newID())
+	if l == nil {
+		return
+	}
+	e.sweep(2 * short)
+	e.hold(e.claim(key, session))
+	e.wantNotices(change(key))
+	l.wantHeard(e.send()...)
 }

@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"sync/atomic"
+	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 // publishCases test Publish.
@@ -19,27 +20,30 @@ func publishCases() []conformanceCase {
 		{name: "Publish/LateOlderOneChangesNothing", test: testPublishLate},
 		{name: "Publish/EveryClaimCountsFromOne", test: testPublishFromOne},
 		{name: "Publish/MoreThan64KiBIsRefused", test: testPublishTooLarge},
-		{name: "Race/PublishAndHandOver", test: testPublishRace},
+		{name: "Race/PublishAndHandOff", test: testPublishRace},
 	}
 }
 
 // publish is a Publish without an error, of one value more.
-func (e *env) publish(c dsync.Claim, value []byte) {
+func (e *env) publish(c driver.Claim, value []byte) {
 	e.Helper()
 	e.published[c.ID]++
 	e.publishAs(c, e.published[c.ID], value)
 }
 
 // publishAs is a Publish without an error.
-func (e *env) publishAs(c dsync.Claim, seq int64, value []byte) {
+func (e *env) publishAs(c driver.Claim, seq int64, value []byte) {
 	e.Helper()
-	if err := e.store.Publish(e.ctx, c, seq, value); err != nil {
+	before := e.seen
+	notices, err := e.store.Publish(e.ctx, c, seq, value)
+	if err != nil {
 		e.Fatalf("Publish(%s, %d, %d bytes): %v", c.ID, seq, len(value), err)
 	}
+	e.noticed(c, before, notices)
 }
 
-// wantValue checks what is published; nil is nothing, not an empty value.
-func (e *env) wantValue(s dsync.State, want []byte) {
+// wantValue checks the published value; nil means none, not an empty one.
+func (e *env) wantValue(s driver.State, want []byte) {
 	e.Helper()
 	if !bytes.Equal(s.Value, want) || (s.Value == nil) != (want == nil) {
 		e.Fatalf("the value has %d bytes (nil %t): %.40q; want %d bytes (nil %t): %.40q",
@@ -56,7 +60,7 @@ func values() [][]byte {
 }
 
 func testPublishRead(e *env) {
-	for _, c := range []dsync.Claim{
+	for _, c := range []driver.Claim{
 		e.candidate(newID(), e.session()), e.claim(newID(), e.session()), e.leased(newID(), e.session(), long),
 	} {
 		before := e.acquire(c)
@@ -74,7 +78,7 @@ func testPublishRead(e *env) {
 			other.Kind = c.Kind
 			e.wantValue(e.try(other), v)
 			e.wantHolders(read, c)
-			e.wantLine(read)
+			e.wantQueue(read)
 			h, was := read.Holders[0], before.Holders[0]
 			if h.Token != was.Token || !h.Since.Equal(was.Since) || !h.Until.Equal(was.Until) || read.Term != before.Term {
 				e.Errorf("Publish changed %+v to %+v", before, read)
@@ -95,7 +99,7 @@ func testPublishStays(e *env) {
 		func() { e.queue(second) },
 		func() { e.try(e.claim(key, session)) },
 		func() {
-			e.kill(dead)
+			e.expire(dead)
 			e.acquire(second, dead)
 		},
 		func() { e.release(second) },
@@ -117,14 +121,14 @@ func testPublishGoes(e *env) {
 	key, session, value := newID(), e.session(), []byte("value")
 	// wantGone checks it while next holds, and that what comes late from those
 	// who held before is not next's.
-	wantGone := func(next dsync.Claim, before ...dsync.Claim) {
+	wantGone := func(next driver.Claim, before ...driver.Claim) {
 		e.Helper()
 		e.wantHolders(e.load(key), next)
 		e.wantValue(e.load(key), nil)
 		e.wantValue(e.acquire(next), nil)
 		for _, c := range before {
-			if err := e.store.Publish(e.ctx, c, 100, value); !errors.Is(err, dsync.ErrNotHeld) {
-				e.Errorf("Publish of one who held before: %v, want ErrNotHeld", err)
+			if _, err := e.store.Publish(e.ctx, c, 100, value); !errors.Is(err, driver.ErrNotHeld) {
+				e.Errorf("Publish by a former holder: %v, want ErrNotHeld", err)
 			}
 		}
 		e.wantValue(e.load(key), nil)
@@ -144,7 +148,7 @@ func testPublishGoes(e *env) {
 	e.hold(third)
 	wantGone(third, first, second)
 	e.publish(third, value)
-	e.kill(third.Session)                     // the dead's
+	e.expire(third.Session)                   // the dead's
 	fourth := e.leased(key, session, 5*short) // it must last for what is done under it
 	h := e.hold(fourth, third.Session)
 	wantGone(fourth, third)
@@ -157,9 +161,9 @@ func testPublishGoes(e *env) {
 
 func testPublishNotHeld(e *env) {
 	key, session := newID(), e.session()
-	wantNotHeld := func(c dsync.Claim, what string) {
+	wantNotHeld := func(c driver.Claim, what string) {
 		e.Helper()
-		if err := e.store.Publish(e.ctx, c, 100, []byte("mine")); !errors.Is(err, dsync.ErrNotHeld) {
+		if _, err := e.store.Publish(e.ctx, c, 100, []byte("mine")); !errors.Is(err, driver.ErrNotHeld) {
 			e.Errorf("Publish of %s: %v, want ErrNotHeld", what, err)
 		}
 	}
@@ -171,11 +175,11 @@ func testPublishNotHeld(e *env) {
 	e.hold(holder)
 	e.publish(holder, []byte("theirs"))
 	e.queue(waiter)
-	wantNotHeld(waiter, "a claim in line")
+	wantNotHeld(waiter, "a claim in the queue")
 	wantNotHeld(e.claim(key, session), "a claim that never asked")
 	s := e.load(key)
 	e.wantHolders(s, holder)
-	e.wantLine(s, waiter)
+	e.wantQueue(s, waiter)
 	e.wantValue(s, []byte("theirs"))
 	e.release(holder)
 	wantNotHeld(holder, "a released claim")
@@ -188,7 +192,7 @@ func testPublishAfterEnd(e *env) {
 	c := e.leased(newID(), e.session(), short)
 	e.until(e.hold(c).Until)
 	// Nobody else has taken it, nobody has dropped it.
-	if err := e.store.Publish(e.ctx, c, 100, []byte("value")); !errors.Is(err, dsync.ErrNotHeld) {
+	if _, err := e.store.Publish(e.ctx, c, 100, []byte("value")); !errors.Is(err, driver.ErrNotHeld) {
 		e.Errorf("Publish of a lease whose end has come: %v, want ErrNotHeld", err)
 	}
 	e.wantValue(e.load(c.Key), nil)
@@ -226,7 +230,7 @@ func testPublishTooLarge(e *env) {
 	c := e.claim(newID(), e.session())
 	e.hold(c)
 	e.publish(c, []byte("value"))
-	if err := e.store.Publish(e.ctx, c, 100, make([]byte, 64<<10+1)); !errors.Is(err, dsync.ErrRefused) {
+	if _, err := e.store.Publish(e.ctx, c, 100, make([]byte, 64<<10+1)); !errors.Is(err, driver.ErrRefused) {
 		e.Errorf("Publish of 64 KiB and a byte: %v, want ErrRefused", err)
 	}
 	e.wantValue(e.load(c.Key), []byte("value"))
@@ -245,13 +249,13 @@ func testPublishRace(e *env) {
 		errs := make([]error, 8)
 		together(len(errs), func(i int) {
 			if i == len(errs)/2 {
-				_, errs[i] = e.store.Release(e.ctx, holder, dsync.Outcome{})
+				_, _, errs[i] = e.store.Release(e.ctx, holder, driver.ReleaseOptions{})
 				return
 			}
-			err := e.store.Publish(e.ctx, holder, int64(i+1), []byte{byte(i)})
+			_, err := e.store.Publish(e.ctx, holder, int64(i+1), []byte{byte(i)})
 			if err == nil {
 				published.Add(1)
-			} else if !errors.Is(err, dsync.ErrNotHeld) {
+			} else if !errors.Is(err, driver.ErrNotHeld) {
 				errs[i] = err
 			}
 		})
@@ -265,4 +269,246 @@ func testPublishRace(e *env) {
 		}
 		holder = next
 	}
+}
+
+// sealCases test Release with ReleaseOptions.Seal.
+func sealCases() []conformanceCase {
+	return []conformanceCase{
+		{name: "Seal/ResultIsReadByAll", test: testSealResult},
+		{name: "Seal/NobodyJoinsAnyMore", test: testSealJoins},
+		{name: "Seal/DropsTheQueue", test: testSealQueue},
+		{name: "Seal/NotHeld", test: testSealNotHeld},
+		{name: "Seal/NotAfterItsEnd", test: testSealAfterEnd},
+		{name: "Seal/OtherKindIsMismatch", test: testSealKind},
+		{name: "Seal/RepeatedOrLateDoesNothing", test: testSealRepeated},
+		{name: "Seal/OtherHoldersDoNotChangeTheResult", test: testSealHolders},
+		{name: "Seal/MoreThan64KiBIsRefused", test: testSealTooLarge},
+		{name: "Race/SealAndAcquire", test: testSealRace},
+	}
+}
+
+// seal is a Release that seals, without an error.
+func (e *env) seal(c driver.Claim, result []byte, wantFound bool) {
+	e.Helper()
+	e.releaseAs(c, driver.ReleaseOptions{Seal: true, Result: result}, wantFound)
+}
+
+// wantSealed checks a state of a key that a claim with the token has sealed.
+func (e *env) wantSealed(s driver.State, token int64, result []byte) {
+	e.Helper()
+	if !s.Sealed || s.Value == nil || !bytes.Equal(s.Value, result) || s.Token != token {
+		e.Fatalf("sealed %t, token %d, %d bytes (nil %t) %.40q; want true, %d, %d bytes %.40q",
+			s.Sealed, s.Token, len(s.Value), s.Value == nil, s.Value, token, len(result), result)
+	}
+}
+
+// wantNotSealed checks that a key is not sealed, and so has no value.
+func (e *env) wantNotSealed(key string) {
+	e.Helper()
+	if s := e.load(key); s.Sealed {
+		e.Fatalf("sealed: %+v", s)
+	}
+}
+
+func testSealResult(e *env) {
+	session := e.session()
+	for _, result := range append(values(), nil) {
+		c := e.claim(newID(), session)
+		c.Kind = driver.KindOnce
+		token := e.hold(c).Token
+		e.publish(c, []byte("value"))
+		if s := e.load(c.Key); s.Sealed {
+			e.Fatalf("sealed before it was: %+v", s)
+		}
+		sent := bytes.Clone(result)
+		e.seal(c, sent, true)
+		for i := range sent {
+			sent[i]++ // the caller's own
+		}
+		other := e.claim(c.Key, e.session())
+		other.Kind = c.Kind
+		for _, s := range []driver.State{e.load(c.Key), e.acquire(other), e.try(other), e.load(c.Key), e.key(c.Key)} {
+			e.wantSealed(s, token, result)
+			e.wantHolders(s)
+			e.wantQueue(s)
+			if s.Kind != c.Kind {
+				e.Errorf("kind %q, want %q", s.Kind, c.Kind)
+			}
+		}
+	}
+}
+
+func testSealJoins(e *env) {
+	key, session := newID(), e.session()
+	c := e.weighted(key, session, 1, 2)
+	token := e.hold(c).Token
+	e.seal(c, []byte("result"), true)
+	first := e.weighted(key, session, 2, 2)
+	first.First = true
+	for _, other := range []driver.Claim{c, e.weighted(key, session, 1, 2), e.weighted(key, e.session(), 2, 2), first, e.leased(key, session, long)} {
+		for range 2 {
+			for _, s := range []driver.State{e.acquire(other), e.try(other), e.acquire(other, session)} {
+				e.wantSealed(s, token, []byte("result"))
+				e.wantHolders(s)
+				e.wantQueue(s)
+			}
+		}
+		e.releaseKeep(other, 0, false)
+	}
+	e.wantFree(key)
+}
+
+func testSealQueue(e *env) {
+	key, session := newID(), e.session()
+	holder := e.claim(key, session)
+	token := e.hold(holder).Token
+	var line []driver.Claim
+	for range 12 {
+		c := e.claim(key, session)
+		e.queue(c)
+		line = append(line, c)
+	}
+	e.seal(holder, []byte("result"), true)
+	e.wantFree(key)
+	for _, c := range line {
+		e.wantSealed(e.acquire(c), token, []byte("result"))
+		e.releaseKeep(c, 0, false)
+	}
+	e.wantFree(key)
+}
+
+func testSealNotHeld(e *env) {
+	key, session := newID(), e.session()
+	never := e.claim(key, session)
+	e.seal(never, []byte("result"), false)
+	if s := e.load(key); s.Kind != "" || s.Sealed {
+		e.Fatalf("sealing a key that was never used left %+v", s)
+	}
+	holder, waiter, behind := e.claim(key, session), e.claim(key, session), e.claim(key, session)
+	e.hold(holder)
+	e.queue(waiter)
+	e.queue(behind)
+	e.seal(never, []byte("result"), false)
+	e.seal(waiter, []byte("result"), true) // it was in the queue
+	s := e.load(key)
+	e.wantHolders(s, holder)
+	e.wantQueue(s, behind)
+	e.wantNotSealed(key)
+	e.release(holder)
+	e.seal(holder, []byte("result"), false) // it holds no more
+	e.wantNotSealed(key)
+	e.wantHolders(e.load(key), behind)
+}
+
+func testSealAfterEnd(e *env) {
+	key, session := newID(), e.session()
+	c := e.leased(key, session, short)
+	e.until(e.hold(c).Until)
+	// Nobody else has taken it, nobody has dropped it.
+	if _, _, err := e.store.Release(e.ctx, c, driver.ReleaseOptions{Seal: true, Result: []byte("late")}); err != nil {
+		e.Fatalf("Release with Seal after its end: %v", err)
+	}
+	e.wantNotSealed(key)
+	e.wantFree(key)
+	e.wantValue(e.load(key), nil)
+	kept, next := e.claim(key, session), e.claim(key, session) // an end that Keep has set
+	e.hold(kept)
+	e.until(e.keep(kept, time.Millisecond).Until)
+	e.store.Release(e.ctx, kept, driver.ReleaseOptions{Seal: true, Result: []byte("late")})
+	e.wantNotSealed(key)
+	e.hold(next)
+	e.seal(kept, []byte("late"), false)
+	e.wantHolders(e.load(key), next)
+	e.wantNotSealed(key)
+	e.seal(next, []byte("result"), true)
+	e.wantValue(e.load(key), []byte("result"))
+}
+
+func testSealKind(e *env) {
+	key, session := newID(), e.session()
+	c := e.claim(key, session)
+	c.Kind = driver.KindOnce
+	token := e.hold(c).Token
+	e.seal(c, []byte("result"), true)
+	other := e.claim(key, session)
+	e.wantMismatch(other, driver.MismatchError{Key: key, Kind: c.Kind, WantKind: other.Kind, Limit: 1, WantLimit: 1})
+	if _, err := e.store.Resize(e.ctx, key, other.Kind, 1, 2); !errors.Is(err, driver.ErrMismatch) {
+		e.Errorf("Resize of a sealed key as another kind: %v, want a *MismatchError", err)
+	}
+	e.wantSealed(e.load(key), token, []byte("result"))
+	e.wantSize(key, c.Kind, 1)
+}
+
+func testSealRepeated(e *env) {
+	key, session := newID(), e.session()
+	before, c, waiter := e.claim(key, session), e.leased(key, session, long), e.claim(key, session)
+	e.hold(before)
+	e.release(before)
+	token := e.hold(c).Token
+	e.queue(waiter)
+	e.seal(c, []byte("result"), true)
+	for range 2 {
+		for _, late := range []driver.Claim{c, before, waiter} {
+			e.seal(late, []byte("another"), false)
+			e.releaseKeep(late, 0, false)
+			e.releaseKeep(late, long, false)
+			if _, err := e.store.Publish(e.ctx, late, 100, []byte("value")); !errors.Is(err, driver.ErrNotHeld) {
+				e.Errorf("Publish on a sealed key: %v, want ErrNotHeld", err)
+			}
+			e.wantSealed(e.acquire(late), token, []byte("result"))
+		}
+		e.wantNotHeld(c, "the claim that sealed the key")
+		e.wantSealed(e.load(key), token, []byte("result"))
+		e.wantFree(key)
+	}
+}
+
+func testSealHolders(e *env) {
+	key, session := newID(), e.session()
+	a, b, waiter := e.weighted(key, session, 1, 2), e.weighted(key, session, 1, 2), e.weighted(key, session, 1, 2)
+	e.hold(a)
+	token := e.hold(b).Token
+	e.queue(waiter)
+	e.seal(b, []byte("result"), true)
+	s := e.load(key)
+	e.wantSealed(s, token, []byte("result"))
+	e.wantHolders(s, a)
+	e.wantQueue(s)
+	e.store.Publish(e.ctx, a, 1, []byte("value"))
+	e.wantSealed(e.load(key), token, []byte("result"))
+	e.seal(a, []byte("another"), true)
+	e.wantSealed(e.load(key), token, []byte("result"))
+	e.wantFree(key)
+}
+
+// testSweepSealed is one of sweepCases.
+func testSweepSealed(e *env) {
+	session := e.session()
+	c := e.claim(newID(), session)
+	token := e.hold(c).Token
+	e.seal(c, []byte("result"), true)
+	e.expire(session)
+	for range 2 {
+		e.until(e.now().Add(short / 2))
+		e.sweep(short / 8)
+		e.sweep(0)
+		e.wantSealed(e.load(c.Key), token, []byte("result"))
+	}
+}
+
+func testSealTooLarge(e *env) {
+	key, session := newID(), e.session()
+	c, waiter := e.claim(key, session), e.claim(key, session)
+	token := e.hold(c).Token
+	e.queue(waiter)
+	if _, _, err := e.store.Release(e.ctx, c, driver.ReleaseOptions{Seal: true, Result: make([]byte, 64<<10+1)}); !errors.Is(err, driver.ErrRefused) {
+		e.Errorf("Release with a result of 64 KiB and a byte: %v, want ErrRefused", err)
+	}
+	s := e.load(key)
+	e.wantHolders(s, c)
+	e.wantQueue(s, waiter)
+	e.wantNotSealed(key)
+	result := bytes.Repeat([]byte{0xfe}, 64<<10)
+	e.seal(c, result, true)
+	e.wantSealed(e.load(key), token, result)
 }

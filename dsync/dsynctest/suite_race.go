@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 // raceCases test that commands which run concurrently are atomic.
@@ -19,8 +19,9 @@ func raceCases() []conformanceCase {
 		{name: "Race/RepeatsOfOneRelease", test: testRaceReleases},
 		{name: "Race/NeverMoreThanTheLimit_B01", test: testRaceLimit},
 		{name: "Race/EveryWaiterIsServed", test: testRaceWaiters},
+		{name: "Race/EveryGrantIsNotified", test: testRaceNotices},
 		{name: "Race/RegistersOfOneSession", test: testRaceRegister},
-		{name: "Race/BurialsAndHeartbeats", test: testRaceBury},
+		{name: "Race/ExpiriesAndHeartbeats", test: testRaceExpire},
 	}
 }
 
@@ -39,7 +40,7 @@ func together(n int, f func(i int)) {
 }
 
 // race makes n claims of five sessions and acquires them at the same time.
-func (e *env) race(key string, n int, wait bool) (claims []dsync.Claim, states []dsync.State) {
+func (e *env) race(key string, n int, wait bool) (claims []driver.Claim, states []driver.State) {
 	e.Helper()
 	var sessions []string
 	for range 5 {
@@ -48,10 +49,10 @@ func (e *env) race(key string, n int, wait bool) (claims []dsync.Claim, states [
 	for i := range n {
 		claims = append(claims, e.claim(key, sessions[i%len(sessions)]))
 	}
-	states = make([]dsync.State, n)
+	states = make([]driver.State, n)
 	errs := make([]error, n)
 	together(n, func(i int) {
-		states[i], errs[i] = e.store.Acquire(e.ctx, claims[i], wait, nil, e.far)
+		states[i], _, errs[i] = e.store.Acquire(e.ctx, claims[i], wait, nil, e.far)
 	})
 	if err := errors.Join(errs...); err != nil {
 		e.Fatalf("%d that Acquire at the same time: %v", n, err)
@@ -64,18 +65,18 @@ func testRaceFreshKey(e *env) {
 	for round := range 3 {
 		key := newID()
 		claims, states := e.race(key, n, true)
-		inOrder := make([]dsync.Claim, n) // by place, the holder first
+		inOrder := make([]driver.Claim, n) // by position, the holder first
 		for i, s := range states {
-			place := s.Place
+			position := s.Position
 			if _, held := s.Holder(claims[i].ID); held {
-				place = 0
-			} else if place == 0 {
+				position = 0
+			} else if position == 0 {
 				e.Fatalf("claim %s neither holds nor waits: %+v", claims[i].ID, s)
 			}
-			if len(s.Holders) != 1 || place >= n || inOrder[place].ID != "" {
-				e.Fatalf("claims %s and %s have place %d, holders %+v", claims[i].ID, inOrder[place].ID, place, s.Holders)
+			if len(s.Holders) != 1 || position >= n || inOrder[position].ID != "" {
+				e.Fatalf("claims %s and %s have position %d, holders %+v", claims[i].ID, inOrder[position].ID, position, s.Holders)
 			}
-			inOrder[place] = claims[i]
+			inOrder[position] = claims[i]
 		}
 		if round > 0 {
 			continue
@@ -96,7 +97,7 @@ func testRaceTries(e *env) {
 	for range 3 {
 		key := newID()
 		claims, states := e.race(key, 50, false)
-		var held []dsync.Claim
+		var held []driver.Claim
 		for i, s := range states {
 			if _, ok := s.Holder(claims[i].ID); ok {
 				held = append(held, claims[i])
@@ -107,7 +108,7 @@ func testRaceTries(e *env) {
 		}
 		s := e.load(key)
 		e.wantHolders(s, held...)
-		e.wantLine(s)
+		e.wantQueue(s)
 	}
 }
 
@@ -115,18 +116,18 @@ func testRaceRepeats(e *env) {
 	key, session := newID(), e.session()
 	for _, granted := range []bool{true, false} {
 		c := e.claim(key, session)
-		states := make([]dsync.State, 16)
+		states := make([]driver.State, 16)
 		errs := make([]error, len(states))
 		together(len(states), func(i int) {
-			states[i], errs[i] = e.store.Acquire(e.ctx, c, true, nil, e.far)
+			states[i], _, errs[i] = e.store.Acquire(e.ctx, c, true, nil, e.far)
 		})
 		if err := errors.Join(errs...); err != nil {
 			e.Fatalf("Acquire of one claim at the same time: %v", err)
 		}
 		for _, s := range states {
 			h, ok := s.Holder(c.ID)
-			if ok != granted || ok && h.Token != states[0].Token || !ok && (s.Place != 1 || s.Waiting != 1) {
-				e.Errorf("repeats: granted %t, token %d, place %d of %d; want granted %t, once", ok, h.Token, s.Place, s.Waiting, granted)
+			if ok != granted || ok && h.Token != states[0].Token || !ok && (s.Position != 1 || s.Waiting != 1) {
+				e.Errorf("repeats: granted %t, token %d, position %d of %d; want granted %t, once", ok, h.Token, s.Position, s.Waiting, granted)
 			}
 		}
 	}
@@ -142,7 +143,7 @@ func testRaceReleases(e *env) {
 	errs := make([]error, 16)
 	together(len(errs), func(i int) {
 		var ok bool
-		if ok, errs[i] = e.store.Release(e.ctx, c, dsync.Outcome{}); ok {
+		if ok, _, errs[i] = e.store.Release(e.ctx, c, driver.ReleaseOptions{}); ok {
 			found.Add(1)
 		}
 	})
@@ -151,7 +152,7 @@ func testRaceReleases(e *env) {
 	}
 	s := e.load(key)
 	e.wantHolders(s, next)
-	e.wantLine(s, last)
+	e.wantQueue(s, last)
 }
 
 // testRaceLimit counts holders between the reply to Acquire and the sending of
@@ -160,7 +161,7 @@ func testRaceLimit(e *env) {
 	const limit = 3
 	key, session := newID(), e.session()
 	const workers, rounds = 8, 10
-	claims := make([][]dsync.Claim, workers)
+	claims := make([][]driver.Claim, workers)
 	for i := range claims {
 		for range rounds {
 			claims[i] = append(claims[i], e.weighted(key, session, int64(i%2+1), limit))
@@ -171,7 +172,7 @@ func testRaceLimit(e *env) {
 	var tokens []int64
 	together(workers, func(i int) {
 		for _, c := range claims[i] {
-			s, err := e.store.Acquire(e.ctx, c, false, nil, e.far)
+			s, _, err := e.store.Acquire(e.ctx, c, false, nil, e.far)
 			if err != nil {
 				e.Errorf("Acquire: %v", err)
 				return
@@ -189,7 +190,7 @@ func testRaceLimit(e *env) {
 			time.Sleep(time.Millisecond)
 			held.Add(-c.Weight)
 			c.Token = h.Token
-			if found, err := e.store.Release(e.ctx, c, dsync.Outcome{}); err != nil || !found {
+			if found, _, err := e.store.Release(e.ctx, c, driver.ReleaseOptions{}); err != nil || !found {
 				e.Errorf("Release = %t, %v", found, err)
 			}
 		}
@@ -203,11 +204,11 @@ func testRaceLimit(e *env) {
 	}
 }
 
-// testRaceWaiters lets workers wait in line by asking again, each alone.
+// testRaceWaiters has workers wait by polling, each on its own.
 func testRaceWaiters(e *env) {
 	const workers, rounds = 6, 3
 	key := newID()
-	claims := make([][]dsync.Claim, workers)
+	claims := make([][]driver.Claim, workers)
 	for i := range claims {
 		session := e.session()
 		for range rounds {
@@ -218,7 +219,7 @@ func testRaceWaiters(e *env) {
 	together(workers, func(i int) {
 		for _, c := range claims[i] {
 			for {
-				s, err := e.store.Acquire(e.ctx, c, true, nil, e.far)
+				s, _, err := e.store.Acquire(e.ctx, c, true, nil, e.far)
 				if err != nil {
 					e.Errorf("Acquire: %v", err)
 					return
@@ -234,12 +235,104 @@ func testRaceWaiters(e *env) {
 			}
 			time.Sleep(time.Millisecond)
 			holders.Add(-1)
-			if found, err := e.store.Release(e.ctx, c, dsync.Outcome{}); err != nil || !found {
+			if found, _, err := e.store.Release(e.ctx, c, driver.ReleaseOptions{}); err != nil || !found {
 				e.Errorf("Release = %t, %v", found, err)
 			}
 		}
 	})
 	e.wantFree(key)
+}
+
+// testRaceNotices has workers wait for notices only; the worker whose command grants sends
+// them. The queue is often empty, so joins race with releases.
+func testRaceNotices(e *env) {
+	const workers, rounds, limit = 4, 10, 2
+	key := newID()
+	listeners, claims := make([]*listener, workers), make([][]driver.Claim, workers)
+	for i := range listeners {
+		if listeners[i] = e.hears(); listeners[i] == nil {
+			return
+		}
+		for j := range rounds {
+			claims[i] = append(claims[i], e.weighted(key, listeners[i].session, int64((i+j)%3/2+1), limit))
+		}
+	}
+	var held atomic.Int64
+	together(workers, func(i int) {
+		for j, c := range claims[i] {
+			time.Sleep(time.Duration(i*j%5) * time.Millisecond)
+			h, ok := e.await(listeners[i], c)
+			if !ok {
+				return
+			}
+			c.Token, c.NoneWaiting = h.token, h.alone
+			if sum := held.Add(c.Weight); sum > limit {
+				e.Errorf("holders weigh %d of %d", sum, limit)
+			}
+			time.Sleep(time.Millisecond)
+			held.Add(-c.Weight)
+			found, notices, err := e.store.Release(e.ctx, c, driver.ReleaseOptions{})
+			if err != nil || !found {
+				e.Errorf("Release = %t, %v", found, err)
+			}
+			if err := e.store.Notify(e.ctx, notices); err != nil {
+				e.Errorf("Notify(%+v): %v", notices, err)
+			}
+		}
+	})
+	e.wantFree(key)
+}
+
+// A learnt is what a session knows about its grant.
+type learnt struct {
+	token int64
+	alone bool // it was in the first reply, and nobody was in the queue
+}
+
+// await acquires c, and waits for the notice of its grant if it was not granted at once.
+// It repeats the request only if the listener is ready again.
+func (e *env) await(l *listener, c driver.Claim) (learnt, bool) {
+	for ready := 0; ; {
+		heard := l.heard()
+		if n := count(heard, driver.NoticeReady); n > ready {
+			s, notices, err := e.store.Acquire(e.ctx, c, true, nil, e.far)
+			if err == nil {
+				err = e.store.Notify(e.ctx, notices)
+			}
+			if err != nil {
+				e.Errorf("Acquire, Notify: %v", err)
+				return learnt{}, false
+			}
+			if h, ok := s.Holder(c.ID); ok {
+				return learnt{h.Token, ready == 0 && s.Waiting == 0}, true
+			}
+			ready = n
+		}
+		var grant driver.Notice
+		if !l.wait(func(heard []driver.Notice) bool {
+			i := slices.IndexFunc(heard, func(n driver.Notice) bool { return n.Type == driver.NoticeGrant && n.Claim == c.ID })
+			if i >= 0 {
+				grant = heard[i]
+			}
+			return i >= 0 || count(heard, driver.NoticeReady) > ready
+		}) {
+			e.Errorf("no notice for %s on key %q; heard %+v", c.ID, c.Key, l.heard())
+			return learnt{}, false
+		}
+		if grant.Claim != "" {
+			return learnt{grant.Token, false}, true
+		}
+	}
+}
+
+// count is how many notices of a type there are.
+func count(notices []driver.Notice, t driver.NoticeType) (n int) {
+	for _, o := range notices {
+		if o.Type == t {
+			n++
+		}
+	}
+	return n
 }
 
 // testRaceRegister registers sessions that have one id, as those of two processes on
@@ -248,14 +341,14 @@ func testRaceRegister(e *env) {
 	id := newID()
 	errs := make([]error, 16)
 	together(len(errs), func(i int) {
-		_, errs[i] = e.store.Register(e.ctx, dsync.Member{ID: id, TTL: long})
+		_, errs[i] = e.store.Register(e.ctx, driver.Member{ID: id, TTL: long})
 	})
 	registered := 0
 	for _, err := range errs {
 		switch {
 		case err == nil:
 			registered++
-		case !errors.Is(err, dsync.ErrSessionExists):
+		case !errors.Is(err, driver.ErrSessionExists):
 			e.Errorf("Register of one id at the same time: error %v, want ErrSessionExists", err)
 		}
 	}
@@ -267,42 +360,42 @@ func testRaceRegister(e *env) {
 	}
 }
 
-// testRaceBury buries a lapsed session while its owner's heartbeat arrives:
-// either it is dead for ever or it lives for all.
-func testRaceBury(e *env) {
+// testRaceExpire expires a lapsed session while its owner's heartbeat arrives:
+// either it stays expired, or it is alive for all of them.
+func testRaceExpire(e *env) {
 	for round := range 6 {
 		const ttl = 60 * time.Millisecond
 		id, at := e.sessionTTL(ttl)
 		e.until(at.Add(ttl))
-		var buried, beat atomic.Bool
+		var expired, beat atomic.Bool
 		errs := make([]error, 16)
 		together(len(errs), func(i int) {
 			if i%2 == round%2 { // the last one often starts first
-				left, err := e.store.Bury(e.ctx, id)
+				left, err := e.store.Expire(e.ctx, id)
 				if err == nil && left == 0 {
-					buried.Store(true)
+					expired.Store(true)
 				}
 				errs[i] = err
 				return
 			}
-			wasBuried := buried.Load()
+			wasExpired := expired.Load()
 			_, err := e.store.Heartbeat(e.ctx, id, nil)
 			if err == nil {
 				beat.Store(true)
-			} else if !errors.Is(err, dsync.ErrSessionDead) {
+			} else if !errors.Is(err, driver.ErrSessionExpired) {
 				errs[i] = err
 			}
-			if wasBuried && err == nil {
-				e.Error("a heartbeat that was sent after the burial's answer succeeded")
+			if wasExpired && err == nil {
+				e.Error("a heartbeat that was sent after the expiry's answer succeeded")
 			}
 		})
 		if err := errors.Join(errs...); err != nil {
-			e.Fatalf("Bury and Heartbeat at the same time: %v", err)
+			e.Fatalf("Expire and Heartbeat at the same time: %v", err)
 		}
-		if buried.Load() {
-			e.wantDead(id)
+		if expired.Load() {
+			e.wantExpired(id)
 		} else if !beat.Load() {
-			e.Error("neither buried nor alive")
+			e.Error("neither expired nor alive")
 		}
 	}
 }

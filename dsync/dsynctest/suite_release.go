@@ -1,17 +1,18 @@
 package dsynctest
 
 import (
+	"errors"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// releaseCases test Release without an Outcome.
+// releaseCases test Release without options.
 func releaseCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Release/HolderGrantsNext", test: testReleaseGrantsNext},
 		{name: "Release/OneOfSeveralHolders", test: testReleaseOneOfSeveral},
-		{name: "Release/FromTheLine", test: testReleaseFromLine},
+		{name: "Release/FromTheQueue", test: testReleaseFromQueue},
 		{name: "Release/AbsentIsNoError", test: testReleaseAbsent},
 		{name: "Release/FindsByIDAlone", test: testReleaseByID},
 		{name: "Release/OnlyThatID_B05", test: testReleaseOnlyThatID},
@@ -20,7 +21,7 @@ func releaseCases() []conformanceCase {
 	}
 }
 
-// keepCases test Release with Outcome.Keep.
+// keepCases test Release with ReleaseOptions.Keep.
 func keepCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Keep/EndsThatMuchLater_B35", test: testKeepEnds},
@@ -28,7 +29,7 @@ func keepCases() []conformanceCase {
 		{name: "Keep/ShorterOneShortens", test: testKeepShorter},
 		{name: "Keep/EarlierEndOfFixedLeaseStays", test: testKeepFixedLease},
 		{name: "Keep/OutlivesItsSession", test: testKeepOutlivesSession},
-		{name: "Keep/FromTheLineTakesOut", test: testKeepFromLine},
+		{name: "Keep/FromTheQueueTakesOut", test: testKeepFromQueue},
 		{name: "Keep/ReleaseEndsIt", test: testKeepThenRelease},
 		{name: "Keep/AbsentIsNoError", test: testKeepAbsent},
 	}
@@ -44,7 +45,7 @@ func testReleaseGrantsNext(e *env) {
 	e.release(holder)
 	s := e.load(key)
 	e.wantHolders(s, next)
-	e.wantLine(s, last)
+	e.wantQueue(s, last)
 	if h := s.Holders[0]; h.Session != next.Session || h.Since.Before(before) || h.Since.After(s.Now) || h.Token != s.Token {
 		e.Errorf("granted %+v between %v and %v, the key's last token is %d", h, before, s.Now, s.Token)
 	}
@@ -62,11 +63,11 @@ func testReleaseOneOfSeveral(e *env) {
 	e.wantHolders(e.load(key), a, c, next)
 }
 
-func testReleaseFromLine(e *env) {
+func testReleaseFromQueue(e *env) {
 	key, session := newID(), e.session()
 	holder := e.claim(key, session)
 	e.hold(holder)
-	var line []dsync.Claim
+	var line []driver.Claim
 	for range 3 {
 		c := e.claim(key, session)
 		e.queue(c)
@@ -75,10 +76,10 @@ func testReleaseFromLine(e *env) {
 	e.release(line[1])
 	s := e.load(key)
 	e.wantHolders(s, holder)
-	e.wantLine(s, line[0], line[2])
+	e.wantQueue(s, line[0], line[2])
 	e.release(line[0])
 	e.release(line[2])
-	e.wantLine(e.load(key))
+	e.wantQueue(e.load(key))
 	e.release(holder)
 	e.wantFree(key)
 }
@@ -103,17 +104,17 @@ func testReleaseByID(e *env) {
 	holder, waiter := e.claim(key, session), e.claim(key, session)
 	e.hold(holder)
 	e.queue(waiter)
-	e.release(dsync.Claim{Key: key, ID: waiter.ID})
-	e.release(dsync.Claim{Key: key, ID: holder.ID})
+	e.release(driver.Claim{Key: key, ID: waiter.ID})
+	e.release(driver.Claim{Key: key, ID: holder.ID})
 	e.wantFree(key)
 }
 
 // testReleaseOnlyThatID releases claims with ids and sessions that are nearly
-// those of the holder and the one in line.
+// those of the holder and the one in the queue.
 func testReleaseOnlyThatID(e *env) {
 	key, a, b := newID(), e.session(), e.session()
 	other := e.claim(key, a) // a.1
-	var holder dsync.Claim
+	var holder driver.Claim
 	for range 10 {
 		holder = e.claim(key, a) // a.11 at last
 	}
@@ -121,10 +122,10 @@ func testReleaseOnlyThatID(e *env) {
 	e.hold(holder)
 	e.queue(waiter)
 	for _, id := range []string{other.ID, a, a + ".", a + ".1", a + ".111", b + ".11", newID() + ".1", ".", ".*"} {
-		e.releaseKeep(dsync.Claim{Key: key, ID: id, Session: a, Kind: holder.Kind, Weight: 1, Limit: 1}, 0, false)
+		e.releaseKeep(driver.Claim{Key: key, ID: id, Session: a, Kind: holder.Kind, Weight: 1, Limit: 1}, 0, false)
 		s := e.load(key)
 		e.wantHolders(s, holder)
-		e.wantLine(s, waiter)
+		e.wantQueue(s, waiter)
 	}
 	elsewhere := holder
 	elsewhere.Key = newID()
@@ -147,7 +148,7 @@ func testReleaseRepeated(e *env) {
 		}
 		s := e.load(key)
 		e.wantHolders(s, newer)
-		e.wantLine(s, waiter)
+		e.wantQueue(s, waiter)
 		if !s.Holders[0].Until.IsZero() {
 			e.Errorf("a late Release gave a newer hold an end: %+v", s.Holders[0])
 		}
@@ -166,7 +167,7 @@ func testReleaseFixedLease(e *env) {
 }
 
 // keep releases a held claim with Keep and returns the hold as it is then.
-func (e *env) keep(c dsync.Claim, d time.Duration) dsync.Holder {
+func (e *env) keep(c driver.Claim, d time.Duration) driver.Holder {
 	e.Helper()
 	e.releaseKeep(c, d, true)
 	h, ok := e.load(c.Key).Holder(c.ID)
@@ -237,11 +238,11 @@ func testKeepOutlivesSession(e *env) {
 	c, next := e.claim(key, a), e.claim(key, e.session())
 	e.hold(c)
 	h := e.keep(c, 2*short)
-	e.kill(a)
+	e.expire(a)
 	e.wantLapse(next, h, a)
 }
 
-func testKeepFromLine(e *env) {
+func testKeepFromQueue(e *env) {
 	key, session := newID(), e.session()
 	holder, waiter := e.claim(key, session), e.claim(key, session)
 	e.hold(holder)
@@ -249,9 +250,9 @@ func testKeepFromLine(e *env) {
 	e.releaseKeep(waiter, long, true)
 	s := e.load(key)
 	e.wantHolders(s, holder)
-	e.wantLine(s)
+	e.wantQueue(s)
 	if !s.Holders[0].Until.IsZero() {
-		e.Errorf("keeping a claim in line gave the holder an end: %+v", s.Holders[0])
+		e.Errorf("keeping a waiting claim gave the holder an end: %+v", s.Holders[0])
 	}
 }
 
@@ -273,4 +274,189 @@ func testKeepAbsent(e *env) {
 	e.release(c)
 	e.releaseKeep(c, long, false)
 	e.wantFree(key)
+}
+
+// leaseCases test fixed leases and Extend.
+func leaseCases() []conformanceCase {
+	return []conformanceCase{
+		{name: "Lease/EndsThatLongAfterItsGrant", test: testLeaseEnd},
+		{name: "Lease/CountsFromTheGrantNotTheJoin", test: testLeaseFromGrant},
+		{name: "Lease/AnotherMayHaveItFromItsEndOn", test: testLeaseLapses},
+		{name: "Lease/LapsedIsShownUntilItIsDropped", test: testLeaseShown},
+		{name: "Lease/TinyOneHasAnEnd", test: testLeaseTiny},
+		{name: "Lease/RepeatedAcquireDoesNotProlong", test: testLeaseRepeatedAcquire},
+		{name: "Extend/MovesTheEnd_B25", test: testExtend},
+		{name: "Extend/OfASecondGrant", test: testExtendOfASecondGrant},
+		{name: "Extend/NeverShortens", test: testExtendNeverShortens},
+		{name: "Extend/NotHeld", test: testExtendNotHeld},
+		{name: "Extend/NotAfterItsEnd", test: testExtendAfterEnd},
+	}
+}
+
+func testLeaseEnd(e *env) {
+	c := e.leased(newID(), e.session(), 90*time.Second)
+	h := e.hold(c)
+	if want := h.Since.Add(c.Lease); !h.Until.Equal(want) {
+		e.Errorf("granted at %v for %v until %v, want %v", h.Since, c.Lease, h.Until, want)
+	}
+	if read, _ := e.load(c.Key).Holder(c.ID); !read.Until.Equal(h.Until) {
+		e.Errorf("Load reads the end %v, Acquire returned %v", read.Until, h.Until)
+	}
+}
+
+func testLeaseFromGrant(e *env) {
+	key, session := newID(), e.session()
+	holder, c := e.claim(key, session), e.leased(key, session, 90*time.Second)
+	e.hold(holder)
+	e.queue(c)
+	joined := e.now()
+	e.until(joined.Add(20 * time.Millisecond))
+	e.release(holder)
+	h, ok := e.load(key).Holder(c.ID)
+	if !ok || !h.Since.After(joined) || !h.Until.Equal(h.Since.Add(c.Lease)) {
+		e.Errorf("joined by %v, granted %t at %v until %v; want it granted for %v from then", joined, ok, h.Since, h.Until, c.Lease)
+	}
+}
+
+func testLeaseLapses(e *env) {
+	key, session := newID(), e.session()
+	c, next := e.leased(key, session, 2*short), e.claim(key, session)
+	e.wantLapse(next, e.hold(c))
+}
+
+func testLeaseShown(e *env) {
+	c := e.leased(newID(), e.session(), short)
+	h := e.hold(c)
+	e.until(h.Until)
+	e.wantHolders(e.load(c.Key), c)
+	// Its own Acquire, late and void, does not bring it back.
+	s := e.acquireAs(c, true, h.Since.Add(-time.Second))
+	e.wantHolders(s)
+	e.wantQueue(s)
+}
+
+func testLeaseTiny(e *env) {
+	c := e.leased(newID(), e.session(), time.Nanosecond)
+	if h := e.hold(c); h.Until.IsZero() {
+		e.Errorf("a lease of %v has no end", c.Lease)
+	}
+}
+
+func testLeaseRepeatedAcquire(e *env) {
+	c := e.leased(newID(), e.session(), long)
+	h := e.hold(c)
+	e.until(h.Since.Add(5 * time.Millisecond))
+	if again := e.hold(c); !again.Until.Equal(h.Until) {
+		e.Errorf("Acquire repeated: ends at %v, want still %v", again.Until, h.Until)
+	}
+}
+
+func testExtend(e *env) {
+	c := e.leased(newID(), e.session(), long)
+	h := e.hold(c)
+	e.until(h.Since.Add(5 * time.Millisecond))
+	before := e.now()
+	got, err := e.store.Extend(e.ctx, c)
+	after := e.now()
+	if until := got.Until; err != nil || until.Before(before.Add(c.Lease)) || until.After(after.Add(c.Lease)) {
+		e.Fatalf("Extend = %v, %v; want %v after now, which was from %v to %v", until, err, c.Lease, before, after)
+	}
+	read, _ := e.load(c.Key).Holder(c.ID)
+	if !read.Until.Equal(got.Until) || read.Token != h.Token || !read.Since.Equal(h.Since) {
+		e.Errorf("Load reads %+v; want the end %v as Extend returned, the rest as in %+v", read, got.Until, h)
+	}
+	if got.Claim != h.Claim || got.Token != h.Token || !got.Since.Equal(h.Since) {
+		e.Errorf("Extend returned %+v; want all but the end as in %+v", got, h)
+	}
+}
+
+// A claim whose end has come may be granted again by a repeated request, as one that
+// stood in the queue may. What it holds then, it holds with a token that is greater than
+// that of whoever held in between: Extend says which.
+func testExtendOfASecondGrant(e *env) {
+	c := e.leased(newID(), e.session(), 20*time.Millisecond)
+	first := e.hold(c)
+	e.until(first.Until)
+	between := e.claim(c.Key, e.session())
+	e.hold(between)
+	e.release(between)
+	c.Lease = long
+	// Not through e: that a claim is granted twice is wrong of all that lapse by nothing
+	// but their sessions.
+	s, _, err := e.store.Acquire(e.ctx, c, true, nil, e.far)
+	second, ok := s.Holder(c.ID)
+	if err != nil || !ok {
+		e.Fatalf("Acquire of a claim that has lapsed = %+v, %v; want it held", s, err)
+	}
+	got, err := e.store.Extend(e.ctx, c)
+	if err != nil || got.Token != second.Token || got.Token <= first.Token || !got.Since.Equal(second.Since) {
+		e.Errorf("Extend = %+v, %v; want the token and the time of the second grant, %+v", got, err, second)
+	}
+}
+
+func testExtendNeverShortens(e *env) {
+	c := e.leased(newID(), e.session(), long)
+	h := e.hold(c)
+	c.Lease = time.Second
+	for range 2 {
+		if got, err := e.store.Extend(e.ctx, c); err != nil || !got.Until.Equal(h.Until) {
+			e.Errorf("Extend by less = %v, %v; want the end as it was, %v", got.Until, err, h.Until)
+		}
+	}
+	if read, _ := e.load(c.Key).Holder(c.ID); !read.Until.Equal(h.Until) {
+		e.Errorf("Load reads the end %v, want %v", read.Until, h.Until)
+	}
+}
+
+// wantNotHeld checks that Extend says so.
+func (e *env) wantNotHeld(c driver.Claim, what string) {
+	e.Helper()
+	if got, err := e.store.Extend(e.ctx, c); !errors.Is(err, driver.ErrNotHeld) {
+		e.Errorf("Extend of %s = %+v, %v; want ErrNotHeld", what, got, err)
+	}
+}
+
+func testExtendNotHeld(e *env) {
+	key, session := newID(), e.session()
+	e.wantNotHeld(e.leased(key, session, long), "a claim on a key that was never used")
+
+	plain := e.claim(key, session)
+	e.hold(plain)
+	extended := plain
+	extended.Lease = long
+	e.wantNotHeld(extended, "a hold without an end")
+	waiter := e.leased(key, session, long)
+	e.queue(waiter)
+	e.wantNotHeld(waiter, "a claim in the queue")
+	e.wantNotHeld(e.leased(key, session, long), "a claim that never asked")
+
+	s := e.load(key)
+	e.wantHolders(s, plain)
+	e.wantQueue(s, waiter)
+	if !s.Holders[0].Until.IsZero() {
+		e.Errorf("Extend gave a hold without an end one: %+v", s.Holders[0])
+	}
+
+	e.release(plain)
+	h, _ := e.load(key).Holder(waiter.ID)
+	e.wantNotHeld(e.leased(key, session, long), "another claim of the holder's session")
+	if again, _ := e.load(key).Holder(waiter.ID); !again.Until.Equal(h.Until) {
+		e.Errorf("Extend of another claim moved the end from %v to %v", h.Until, again.Until)
+	}
+	e.release(waiter)
+	e.wantNotHeld(waiter, "a released claim")
+	e.wantFree(key)
+}
+
+func testExtendAfterEnd(e *env) {
+	c := e.leased(newID(), e.session(), short)
+	e.until(e.hold(c).Until)
+	// Nobody else has taken it, nobody has dropped it.
+	for range 2 {
+		e.wantNotHeld(c, "a lease whose end has come")
+	}
+	next := e.claim(c.Key, c.Session)
+	e.hold(next)
+	e.wantNotHeld(c, "a lease that another has taken")
+	e.wantHolders(e.load(c.Key), next)
 }

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 // resizeCases test Resize.
@@ -17,7 +17,7 @@ func resizeCases() []conformanceCase {
 		{name: "Resize/WaitingWeightTooGreatIsRefused", test: testResizeRefused},
 		{name: "Resize/OtherKindIsMismatch", test: testResizeKind},
 		{name: "Resize/RepeatedChangesNothing", test: testResizeRepeated},
-		{name: "Watch/ResizeGrantsAndYields", test: testResizeWatch},
+		{name: "Notice/GrantByResize", test: testResizeNotice},
 		{name: "Race/ResizeAndAcquire", test: testResizeRace},
 	}
 }
@@ -26,16 +26,19 @@ func resizeCases() []conformanceCase {
 // makes.
 func (e *env) resize(key string, from, limit int64) {
 	e.Helper()
-	if err := e.store.Resize(e.ctx, key, dsync.KindMutex, from, limit); err != nil {
+	before := e.seen
+	notices, err := e.store.Resize(e.ctx, key, driver.KindMutex, from, limit)
+	if err != nil {
 		e.Fatalf("Resize(%d, %d): %v", from, limit, err)
 	}
 	if g := e.tokens[key]; g != nil {
 		g.shrunk = true
 	}
+	e.noticed(driver.Claim{Key: key}, before, notices)
 }
 
 // wantSize checks a key's kind and limit.
-func (e *env) wantSize(key string, kind dsync.Kind, limit int64) {
+func (e *env) wantSize(key string, kind driver.Kind, limit int64) {
 	e.Helper()
 	if s := e.load(key); s.Kind != kind || s.Limit != limit {
 		e.Fatalf("kind %q, limit %d; want %q, %d", s.Kind, s.Limit, kind, limit)
@@ -47,13 +50,13 @@ func testResizeGrows(e *env) {
 	holder := e.weighted(key, session, 2, 2)
 	e.hold(holder)
 	a, b, c, d := e.weighted(key, session, 1, 2), e.weighted(key, session, 1, 2), e.weighted(key, session, 2, 2), e.weighted(key, session, 1, 2)
-	for _, w := range []dsync.Claim{a, b, c, d} {
+	for _, w := range []driver.Claim{a, b, c, d} {
 		e.queue(w)
 	}
 	e.resize(key, 2, 5)
 	s := e.load(key)
 	e.wantHolders(s, holder, a, b)
-	e.wantLine(s, c, d) // a light one does not overtake
+	e.wantQueue(s, c, d) // a light one does not overtake
 	e.wantSize(key, holder.Kind, 5)
 	e.resize(key, 5, 7)
 	e.wantHolders(e.load(key), holder, a, b, c, d)
@@ -72,13 +75,13 @@ func testResizeShrinks(e *env) {
 	e.wantSize(key, a.Kind, 2)
 	e.queue(next)
 	for _, step := range []struct {
-		leaves dsync.Claim
-		stay   []dsync.Claim
-	}{{a, []dsync.Claim{b, c}}, {c, []dsync.Claim{b}}} {
+		leaves driver.Claim
+		stay   []driver.Claim
+	}{{a, []driver.Claim{b, c}}, {c, []driver.Claim{b}}} {
 		e.release(step.leaves)
 		s := e.load(key)
 		e.wantHolders(s, step.stay...)
-		e.wantLine(s, next)
+		e.wantQueue(s, next)
 		e.wantHolders(e.try(e.weighted(key, session, 1, 2)), step.stay...)
 	}
 	e.release(b)
@@ -97,8 +100,8 @@ func testResizeHolder(e *env) {
 		if s.Holders[0].Token != h.Token {
 			e.Errorf("token %d, want %d as before Resize", s.Holders[0].Token, h.Token)
 		}
-		if s := e.acquire(waiter); s.Place != 1 || s.Waiting != 1 {
-			e.Errorf("who waits repeats: place %d of %d, want 1 of 1", s.Place, s.Waiting)
+		if s := e.acquire(waiter); s.Position != 1 || s.Waiting != 1 {
+			e.Errorf("the waiter repeats: position %d of %d, want 1 of 1", s.Position, s.Waiting)
 		}
 	}
 	e.release(holder)
@@ -112,14 +115,14 @@ func testResizeRefused(e *env) {
 	e.queue(light)
 	e.queue(heavy)
 	for _, limit := range []int64{2, 1} {
-		if err := e.store.Resize(e.ctx, key, holder.Kind, 4, limit); !errors.Is(err, dsync.ErrRefused) {
+		if _, err := e.store.Resize(e.ctx, key, holder.Kind, 4, limit); !errors.Is(err, driver.ErrRefused) {
 			e.Errorf("Resize to %d while a claim waits for 3: %v, want ErrRefused", limit, err)
 		}
 	}
 	e.wantSize(key, holder.Kind, 4)
 	s := e.load(key)
 	e.wantHolders(s, holder)
-	e.wantLine(s, light, heavy)
+	e.wantQueue(s, light, heavy)
 	e.resize(key, 4, 3) // it is as heavy as that
 	e.wantSize(key, holder.Kind, 3)
 	e.release(heavy)
@@ -134,17 +137,17 @@ func testResizeKind(e *env) {
 	e.hold(holder)
 	e.queue(waiter)
 	for range 2 { // held and waited for, then only held
-		var mismatch *dsync.MismatchError
-		err := e.store.Resize(e.ctx, key, "other", 2, 3)
-		want := dsync.MismatchError{Key: key, Kind: holder.Kind, WantKind: "other", Limit: 2, WantLimit: 3}
-		if !errors.As(err, &mismatch) || !errors.Is(err, dsync.ErrMismatch) || *mismatch != want {
+		var mismatch *driver.MismatchError
+		_, err := e.store.Resize(e.ctx, key, "other", 2, 3)
+		want := driver.MismatchError{Key: key, Kind: holder.Kind, WantKind: "other", Limit: 2, WantLimit: 3}
+		if !errors.As(err, &mismatch) || !errors.Is(err, driver.ErrMismatch) || *mismatch != want {
 			e.Errorf("Resize as another kind: %v, want %+v", err, want)
 		}
 		e.wantSize(key, holder.Kind, 2)
 		e.release(holder)
 		holder = waiter
 	}
-	if err := e.store.Resize(e.ctx, key, "other", 1, 3); err != nil { // nobody holds or waits
+	if _, err := e.store.Resize(e.ctx, key, "other", 1, 3); err != nil { // nobody holds or waits
 		e.Errorf("Resize of a free key as another kind: %v", err)
 	}
 	e.wantSize(key, "other", 3)
@@ -165,39 +168,39 @@ func testResizeRepeated(e *env) {
 		e.resize(key, 2, 3)
 		s := e.load(key)
 		e.wantHolders(s, holder, second)
-		e.wantLine(s, waiter)
+		e.wantQueue(s, waiter)
 		e.wantValue(s, []byte("value"))
 		e.wantSize(key, holder.Kind, 3)
 	}
 	e.queue(e.weighted(key, session, 1, 2)) // it is known still
 }
 
-func testResizeWatch(e *env) {
-	key, session, other := newID(), e.session(), e.session()
-	w := e.watch(session, key)
-	if w == nil {
+func testResizeNotice(e *env) {
+	key, other := newID(), e.session()
+	l := e.hears(key)
+	if l == nil {
 		return
 	}
-	waiter, held := e.weighted(key, session, 1, 1), e.yielding(key, session, 1, 1)
+	first, second, third := e.weighted(key, l.session, 1, 1), e.yielding(key, l.session, 1, 1), e.claim(key, l.session)
 	e.hold(e.claim(key, other))
-	e.queue(waiter)
-	e.queue(held)
-	e.queue(e.claim(key, other))
-	e.queue(e.claim(key, other))
-	w.wantChange(key, "resized", func() { e.resize(key, 1, 3) })
-	w.wantGrant(waiter)
-	w.wantGrant(held)
-	w.wantTold(dsync.EventYield, key, held.ID)
-	w.wantOnly(waiter, held)
-	w.wantUntold(dsync.EventYield, held)
-	w.wantChange(key, "resized, granting nothing", func() { e.resize(key, 3, 2) })
+	e.queue(first)
+	e.queue(second)
+	e.queue(third)
+	e.resize(key, 1, 3)
+	e.wantNotices(granted(first, true), granted(second, true), change(key)) // which asks the second to yield as well
+	e.resize(key, 3, 3)
+	e.wantNotices()
+	e.resize(key, 3, 4)
+	e.wantNotices(granted(third, false), change(key))
+	e.resize(key, 4, 2)
+	e.wantNotices(change(key))
 }
 
 // testResizeRace resizes to and fro while claims come with both limits.
 func testResizeRace(e *env) {
 	const workers, rounds = 6, 8
 	key, session := newID(), e.session()
-	claims := make([][]dsync.Claim, workers)
+	claims := make([][]driver.Claim, workers)
 	for i := range claims {
 		for range rounds {
 			claims[i] = append(claims[i], e.weighted(key, session, 1, int64(2+i%2)))
@@ -209,7 +212,7 @@ func testResizeRace(e *env) {
 		if i == workers {
 			for j := range rounds {
 				from := int64(3 - j%2)
-				if err := e.store.Resize(e.ctx, key, dsync.KindMutex, from, 5-from); err != nil {
+				if _, err := e.store.Resize(e.ctx, key, driver.KindMutex, from, 5-from); err != nil {
 					e.Errorf("Resize: %v", err)
 				}
 				time.Sleep(time.Millisecond)
@@ -217,7 +220,7 @@ func testResizeRace(e *env) {
 			return
 		}
 		for _, c := range claims[i] {
-			s, err := e.store.Acquire(e.ctx, c, false, nil, e.far)
+			s, _, err := e.store.Acquire(e.ctx, c, false, nil, e.far)
 			if err != nil {
 				e.Errorf("Acquire with a limit that the key has or had: %v", err)
 				return
@@ -230,10 +233,194 @@ func testResizeRace(e *env) {
 			}
 			time.Sleep(time.Millisecond)
 			held.Add(-1)
-			if found, err := e.store.Release(e.ctx, c, dsync.Outcome{}); err != nil || !found {
+			if found, _, err := e.store.Release(e.ctx, c, driver.ReleaseOptions{}); err != nil || !found {
 				e.Errorf("Release = %t, %v", found, err)
 			}
 		}
 	})
 	e.wantFree(key)
+}
+
+// resizeLimitCases test the limits that a key had.
+func resizeLimitCases() []conformanceCase {
+	return []conformanceCase{
+		{name: "Resize/FormerLimitCountsAsThePresent", test: testResizeFormerCounts},
+		{name: "Resize/FormerLimitCountsOnAFreeKey", test: testResizeFormerFree},
+		{name: "Resize/FromCountsToo", test: testResizeFormerFrom},
+		{name: "Resize/UnknownLimitIsMismatch", test: testResizeFormerUnknown},
+		{name: "Resize/UnknownLimitTakesAFreeKeyOver", test: testResizeFormerTakenOver},
+		{name: "Resize/OtherKindHadNoFormerLimits", test: testResizeFormerKind},
+		{name: "Resize/WeightAboveThePresentLimitIsMismatch", test: testResizeFormerWeight},
+		{name: "Resize/AndBack", test: testResizeFormerBack},
+		{name: "Resize/EightFormerLimitsAreKnown", test: testResizeFormerEight},
+	}
+}
+
+// wantUnknown checks that a claim with this limit joins nothing, as the key has
+// another.
+func (e *env) wantUnknown(key, session string, limit, present int64) {
+	e.Helper()
+	c := e.weighted(key, session, 1, limit)
+	e.wantMismatch(c, driver.MismatchError{Key: key, Kind: c.Kind, WantKind: c.Kind, Limit: present, WantLimit: limit})
+}
+
+func testResizeFormerCounts(e *env) {
+	key, session := newID(), e.session()
+	a := e.weighted(key, session, 2, 2)
+	e.hold(a)
+	e.resize(key, 2, 4)
+	old, young := e.weighted(key, session, 1, 2), e.weighted(key, session, 1, 4)
+	e.hold(old)
+	e.hold(young)
+	e.wantHolders(e.load(key), a, old, young)
+	e.wantSize(key, a.Kind, 4)
+	waits := e.weighted(key, session, 2, 2)
+	e.queue(waits)
+	e.wantHolders(e.try(e.weighted(key, session, 1, 2)), a, old, young)
+	e.release(a)
+	e.wantHolders(e.load(key), old, young, waits)
+}
+
+func testResizeFormerFree(e *env) {
+	key, session := newID(), e.session()
+	first := e.weighted(key, session, 1, 2)
+	e.hold(first)
+	e.resize(key, 2, 3)
+	e.release(first)
+	for range 2 {
+		a, b, c := e.weighted(key, session, 1, 2), e.weighted(key, session, 1, 2), e.weighted(key, session, 1, 3)
+		e.hold(a)
+		e.wantSize(key, a.Kind, 3) // it takes nothing over
+		e.hold(b)
+		e.hold(c)
+		e.wantHolders(e.try(e.weighted(key, session, 1, 2)), a, b, c)
+		e.release(a)
+		e.release(b)
+		e.release(c)
+		e.wantFree(key)
+	}
+}
+
+func testResizeFormerFrom(e *env) {
+	key, session := newID(), e.session()
+	e.resize(key, 1, 3) // that was never used
+	e.wantSize(key, driver.KindMutex, 3)
+	a, b, c := e.weighted(key, session, 1, 1), e.weighted(key, session, 1, 3), e.weighted(key, session, 1, 1)
+	e.hold(a)
+	e.hold(b)
+	e.hold(c)
+	e.wantSize(key, driver.KindMutex, 3)
+	e.wantUnknown(key, session, 2, 3)
+	e.resize(key, 2, 3) // the key never had it, but another may think so
+	d := e.weighted(key, session, 1, 2)
+	e.queue(d)
+	e.queue(e.weighted(key, session, 1, 1))
+	e.release(b)
+	e.wantHolders(e.load(key), a, c, d)
+}
+
+func testResizeFormerUnknown(e *env) {
+	key, session := newID(), e.session()
+	holder := e.weighted(key, session, 2, 2)
+	e.hold(holder)
+	e.resize(key, 2, 3)
+	e.wantUnknown(key, session, 7, 3)
+	waiter := e.weighted(key, session, 2, 2)
+	e.queue(waiter)
+	e.wantUnknown(key, session, 1, 3)
+	s := e.load(key)
+	e.wantHolders(s, holder)
+	e.wantQueue(s, waiter)
+	e.wantSize(key, holder.Kind, 3)
+}
+
+func testResizeFormerTakenOver(e *env) {
+	key, session := newID(), e.session()
+	first := e.weighted(key, session, 1, 2)
+	e.hold(first)
+	e.resize(key, 2, 3)
+	e.release(first)
+	c := e.weighted(key, session, 1, 7)
+	e.hold(c)
+	e.wantSize(key, c.Kind, 7)
+	e.wantUnknown(key, session, 2, 7)
+	e.wantUnknown(key, session, 3, 7)
+}
+
+func testResizeFormerKind(e *env) {
+	key, session := newID(), e.session()
+	first, other := e.weighted(key, session, 1, 2), e.weighted(key, session, 1, 2)
+	e.hold(first)
+	e.resize(key, 2, 3)
+	e.release(first)
+	other.Kind = "other"
+	e.hold(other)
+	e.wantSize(key, "other", 2)
+	third := e.weighted(key, session, 1, 3)
+	third.Kind = "other"
+	e.wantMismatch(third, driver.MismatchError{Key: key, Kind: "other", WantKind: "other", Limit: 2, WantLimit: 3})
+	e.release(other)
+	e.hold(e.weighted(key, session, 1, 2)) // nor are they remembered of the first
+	e.wantSize(key, first.Kind, 2)
+	e.wantUnknown(key, session, 3, 2)
+}
+
+func testResizeFormerWeight(e *env) {
+	key, session := newID(), e.session()
+	holder := e.weighted(key, session, 1, 4)
+	e.hold(holder)
+	e.resize(key, 4, 2)
+	heavy := e.weighted(key, session, 3, 4)
+	want := driver.MismatchError{Key: key, Kind: holder.Kind, WantKind: heavy.Kind, Limit: 2, WantLimit: 4}
+	e.wantMismatch(heavy, want)
+	e.wantQueue(e.load(key))
+	fits := e.weighted(key, session, 2, 4)
+	e.queue(fits)
+	e.release(holder)
+	e.wantHolders(e.load(key), fits)
+	e.release(fits)
+	e.wantMismatch(heavy, want) // the key is free
+	e.wantFree(key)
+	e.wantSize(key, holder.Kind, 2)
+}
+
+func testResizeFormerBack(e *env) {
+	key, session := newID(), e.session()
+	a := e.weighted(key, session, 3, 3)
+	e.hold(a)
+	e.resize(key, 3, 5)
+	e.resize(key, 5, 3)
+	e.wantSize(key, a.Kind, 3)
+	b, c := e.weighted(key, session, 1, 5), e.weighted(key, session, 1, 3)
+	e.queue(b)
+	e.queue(c)
+	e.release(a)
+	e.wantHolders(e.load(key), b, c)
+	heavy := e.weighted(key, session, 4, 5)
+	e.wantMismatch(heavy, driver.MismatchError{Key: key, Kind: a.Kind, WantKind: a.Kind, Limit: 3, WantLimit: 5})
+	e.resize(key, 3, 5)
+	e.queue(heavy)
+	e.wantSize(key, a.Kind, 5)
+}
+
+func testResizeFormerEight(e *env) {
+	key, session := newID(), e.session()
+	e.hold(e.weighted(key, session, 1, 1))
+	for limit := int64(1); limit < 9; limit++ {
+		e.resize(key, limit, limit+1)
+	}
+	for limit := int64(1); limit <= 8; limit++ {
+		e.hold(e.weighted(key, session, 1, limit))
+	}
+	e.wantSize(key, driver.KindMutex, 9)
+	e.wantHolders(e.try(e.weighted(key, session, 1, 1)), e.claimsOf(key)...)
+}
+
+// claimsOf returns the holders of a key as claims.
+func (e *env) claimsOf(key string) (claims []driver.Claim) {
+	e.Helper()
+	for _, h := range e.load(key).Holders {
+		claims = append(claims, driver.Claim{ID: h.Claim})
+	}
+	return claims
 }

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// revokeCases test Revoke and what Heartbeat says of it.
+// revokeCases test Revoke and the revocations that Heartbeat returns.
 func revokeCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Revoke/StandsUntilItIsTakenOff", test: testRevokeStands},
@@ -18,25 +18,32 @@ func revokeCases() []conformanceCase {
 		{name: "Revoke/KeysAndClaimsAreComparedExactly", test: testRevokeExact},
 		{name: "Revoke/StandsThroughARegister", test: testRevokeRegister},
 		{name: "Revoke/OfTheLapsedIsNoHeartbeat", test: testRevokeLapsed},
-		{name: "Revoke/OfTheDeadOrUnknown", test: testRevokeDead},
+		{name: "Revoke/OfExpiredOrUnknown", test: testRevokeDead},
 		{name: "Revoke/LeavesTheClaimAlone", test: testRevokeClaim},
 		{name: "Revoke/LateHeartbeatsTakeOffNoOther", test: testRevokeLate},
-		{name: "Watch/RevocationReachesItsSession", test: testRevokeWatch},
+		{name: "Notice/RevocationIsForItsSession", test: testRevokeNotice},
 		{name: "Race/RevocationsAndHeartbeats", test: testRevokeRace},
 	}
 }
 
 // revoke is a Revoke without an error.
-func (e *env) revoke(session string, r dsync.Revocation) {
+func (e *env) revoke(session string, r driver.Revocation) {
 	e.Helper()
-	if err := e.store.Revoke(e.ctx, session, r); err != nil {
+	notices, err := e.store.Revoke(e.ctx, session, r)
+	if err != nil {
 		e.Fatalf("Revoke(%s, %+v): %v", session, r, err)
+	}
+	e.notices = notices
+	for _, n := range notices {
+		if !contains([]driver.Notice{revocation(session, r)}, n) {
+			e.Errorf("Revoke(%s, %+v) returns notice %+v", session, r, n)
+		}
 	}
 }
 
 // wantRevoked checks what stands for a session after what was given up, in any
 // order.
-func (e *env) wantRevoked(session string, given []dsync.Revocation, want ...dsync.Revocation) {
+func (e *env) wantRevoked(session string, given []driver.Revocation, want ...driver.Revocation) {
 	e.Helper()
 	p, err := e.store.Heartbeat(e.ctx, session, given)
 	if err != nil {
@@ -54,44 +61,44 @@ func (e *env) wantRevoked(session string, given []dsync.Revocation, want ...dsyn
 func testRevokeStands(e *env) {
 	session := e.session()
 	e.wantRevoked(session, nil)
-	r := dsync.Revocation{Key: newID(), Claim: session + ".1"} // no such claim
+	r := driver.Revocation{Key: newID(), Claim: session + ".1"} // no such claim
 	e.revoke(session, r)
 	for range 3 {
 		e.wantRevoked(session, nil, r)
 	}
-	e.wantRevoked(session, []dsync.Revocation{r})
+	e.wantRevoked(session, []driver.Revocation{r})
 	e.wantRevoked(session, nil)
-	e.wantRevoked(session, []dsync.Revocation{r}) // it stands no more
+	e.wantRevoked(session, []driver.Revocation{r}) // it stands no more
 }
 
 func testRevokeAll(e *env) {
 	session := e.session()
-	var all []dsync.Revocation
+	var all []driver.Revocation
 	for i := range 20 {
-		r := dsync.Revocation{Key: newID(), Claim: fmt.Sprintf("%s.%d", session, i)}
+		r := driver.Revocation{Key: newID(), Claim: fmt.Sprintf("%s.%d", session, i)}
 		e.revoke(session, r)
 		all = append(all, r)
 		e.wantRevoked(session, nil, all...)
 	}
-	e.wantRevoked(session, []dsync.Revocation{all[7], all[0], all[19]}, slices.Concat(all[1:7], all[8:19])...)
+	e.wantRevoked(session, []driver.Revocation{all[7], all[0], all[19]}, slices.Concat(all[1:7], all[8:19])...)
 	e.wantRevoked(session, all)
 }
 
 func testRevokeTwice(e *env) {
 	session := e.session()
-	r, other := dsync.Revocation{Key: newID(), Claim: session + ".1"}, dsync.Revocation{Key: newID(), Claim: session + ".2"}
+	r, other := driver.Revocation{Key: newID(), Claim: session + ".1"}, driver.Revocation{Key: newID(), Claim: session + ".2"}
 	e.revoke(session, r)
 	e.revoke(session, other)
 	e.revoke(session, r)
 	e.wantRevoked(session, nil, r, other)
-	e.wantRevoked(session, []dsync.Revocation{r}, other)
+	e.wantRevoked(session, []driver.Revocation{r}, other)
 }
 
 func testRevokeExact(e *env) {
 	session, key := e.session(), newID()
 	claim := session + ".1"
-	var all []dsync.Revocation
-	for _, r := range []dsync.Revocation{
+	var all []driver.Revocation
+	for _, r := range []driver.Revocation{
 		{Key: key, Claim: claim}, {Key: key + "x", Claim: claim}, {Key: key, Claim: claim + "1"},
 		{Key: "$" + key, Claim: claim}, {Key: "$$NOW", Claim: claim}, {Key: key + ".a", Claim: claim}, {Key: `{"$gt":` + key, Claim: claim},
 	} {
@@ -102,15 +109,15 @@ func testRevokeExact(e *env) {
 	for len(all) > 0 {
 		r := all[0]
 		all = all[1:]
-		e.wantRevoked(session, []dsync.Revocation{r}, all...)
+		e.wantRevoked(session, []driver.Revocation{r}, all...)
 	}
 }
 
 func testRevokeRegister(e *env) {
 	session := e.session()
-	r := dsync.Revocation{Key: newID(), Claim: session + ".1"}
+	r := driver.Revocation{Key: newID(), Claim: session + ".1"}
 	e.revoke(session, r)
-	if _, err := e.store.Register(e.ctx, dsync.Member{ID: session, TTL: long}); !errors.Is(err, dsync.ErrSessionExists) { // a late one
+	if _, err := e.store.Register(e.ctx, driver.Member{ID: session, TTL: long}); !errors.Is(err, driver.ErrSessionExists) { // a late one
 		e.Fatalf("Register of a known id: error %v, want ErrSessionExists", err)
 	}
 	e.wantRevoked(session, nil, r)
@@ -118,36 +125,36 @@ func testRevokeRegister(e *env) {
 
 func testRevokeLapsed(e *env) {
 	const ttl = 2 * time.Second
-	r := dsync.Revocation{Key: newID(), Claim: "x.1"}
+	r := driver.Revocation{Key: newID(), Claim: "x.1"}
 	dies, at := e.sessionTTL(short)
 	lives, _ := e.sessionTTL(ttl)
 	e.until(at.Add(ttl + time.Millisecond))
 	e.revoke(dies, r)
 	e.revoke(lives, r)
-	if left, err := e.store.Bury(e.ctx, dies); left != 0 || err != nil {
-		e.Errorf("Bury of a lapsed session after Revoke = %v, %v; want 0, no error", left, err)
+	if left, err := e.store.Expire(e.ctx, dies); left != 0 || err != nil {
+		e.Errorf("Expire of a lapsed session after Revoke = %v, %v; want 0, no error", left, err)
 	}
 	e.wantRevoked(lives, nil, r)
 }
 
 func testRevokeDead(e *env) {
-	unknown, killed, buried := newID(), e.session(), newID()
-	e.revoke(killed, dsync.Revocation{Key: newID(), Claim: killed + ".1"})
-	e.kill(killed)
-	if _, err := e.store.Bury(e.ctx, buried); err != nil {
-		e.Fatalf("Bury: %v", err)
+	unknown, killed, expired := newID(), e.session(), newID()
+	e.revoke(killed, driver.Revocation{Key: newID(), Claim: killed + ".1"})
+	e.expire(killed)
+	if _, err := e.store.Expire(e.ctx, expired); err != nil {
+		e.Fatalf("Expire: %v", err)
 	}
-	for _, id := range []string{unknown, killed, buried} {
+	for _, id := range []string{unknown, killed, expired} {
 		for range 2 {
-			if err := e.store.Revoke(e.ctx, id, dsync.Revocation{Key: newID(), Claim: id + ".1"}); !errors.Is(err, dsync.ErrSessionDead) {
-				e.Errorf("Revoke of a dead or unknown session: %v, want ErrSessionDead", err)
+			if _, err := e.store.Revoke(e.ctx, id, driver.Revocation{Key: newID(), Claim: id + ".1"}); !errors.Is(err, driver.ErrSessionExpired) {
+				e.Errorf("Revoke of an expired or unknown session: %v, want ErrSessionExpired", err)
 			}
 		}
 	}
-	e.wantDead(killed)
-	e.wantDead(buried)
-	// It is unknown, not buried, and nothing stands for it.
-	if _, err := e.store.Register(e.ctx, dsync.Member{ID: unknown, TTL: long}); err != nil {
+	e.wantExpired(killed)
+	e.wantExpired(expired)
+	// It is unknown, not expired, and nothing stands for it.
+	if _, err := e.store.Register(e.ctx, driver.Member{ID: unknown, TTL: long}); err != nil {
 		e.Errorf("Register after Revoke of the unknown session: %v", err)
 	}
 	e.wantRevoked(unknown, nil)
@@ -158,47 +165,50 @@ func testRevokeClaim(e *env) {
 	holder, waiter := e.claim(key, session), e.claim(key, session)
 	e.hold(holder)
 	e.queue(waiter)
-	for _, c := range []dsync.Claim{holder, waiter} {
-		r := dsync.Revocation{Key: key, Claim: c.ID}
+	for _, c := range []driver.Claim{holder, waiter} {
+		r := driver.Revocation{Key: key, Claim: c.ID}
 		e.revoke(session, r)
 		e.wantRevoked(other, nil)
-		e.wantRevoked(session, []dsync.Revocation{r})
+		e.wantRevoked(session, []driver.Revocation{r})
 	}
 	s := e.load(key)
 	e.wantHolders(s, holder)
-	e.wantLine(s, waiter)
+	e.wantQueue(s, waiter)
 }
 
 // testRevokeLate repeats requests after later ones.
 func testRevokeLate(e *env) {
 	session := e.session()
-	first, second := dsync.Revocation{Key: newID(), Claim: session + ".1"}, dsync.Revocation{Key: newID(), Claim: session + ".2"}
+	first, second := driver.Revocation{Key: newID(), Claim: session + ".1"}, driver.Revocation{Key: newID(), Claim: session + ".2"}
 	e.revoke(session, first)
-	e.wantRevoked(session, []dsync.Revocation{first})
+	e.wantRevoked(session, []driver.Revocation{first})
 	e.revoke(session, second)
-	e.wantRevoked(session, []dsync.Revocation{first}, second) // the heartbeat again
-	e.revoke(session, first)                                  // the revocation again: it stands, and can be taken off
+	e.wantRevoked(session, []driver.Revocation{first}, second) // the heartbeat again
+	e.revoke(session, first)                                   // the revocation again: it stands, and can be taken off
 	e.wantRevoked(session, nil, first, second)
-	e.wantRevoked(session, []dsync.Revocation{first}, second)
-	e.wantRevoked(session, []dsync.Revocation{second, second, first})
+	e.wantRevoked(session, []driver.Revocation{first}, second)
+	e.wantRevoked(session, []driver.Revocation{second, second, first})
 }
 
-func testRevokeWatch(e *env) {
-	session, other := e.session(), e.session()
-	w, none := e.watch(session), e.watch(other, newID())
-	if w == nil || none == nil {
+func testRevokeNotice(e *env) {
+	l := e.hears()
+	if l == nil {
 		return
 	}
-	var all []dsync.Revocation
+	var all []driver.Revocation
 	for i := range 3 {
-		r := dsync.Revocation{Key: newID(), Claim: fmt.Sprintf("%s.%d", session, i+1)}
-		e.revoke(session, r)
-		w.wantTold(dsync.EventRevoke, r.Key, r.Claim)
+		r := driver.Revocation{Key: newID(), Claim: fmt.Sprintf("%s.%d", l.session, i+1)}
+		e.revoke(l.session, r)
+		e.wantNotices(revocation(l.session, r))
 		all = append(all, r)
 	}
-	e.wantRevoked(session, all[:2], all[2])
-	e.revoke(session, all[2])
-	none.wantUntold(dsync.EventRevoke)
+	e.wantRevoked(l.session, all[:2], all[2])
+	e.revoke(l.session, all[2]) // stands already: as if its answer had been lost
+	if len(e.notices) > 0 {
+		e.wantNotices(revocation(l.session, all[2]))
+	}
+	e.revoke(l.session, all[0]) // was taken off
+	e.wantNotices(revocation(l.session, all[0]))
 }
 
 // testRevokeRace revokes while heartbeats take off: what was not given up
@@ -206,16 +216,16 @@ func testRevokeWatch(e *env) {
 func testRevokeRace(e *env) {
 	const n = 8
 	session := e.session()
-	var stay, taken []dsync.Revocation
+	var stay, taken []driver.Revocation
 	for i := range n {
-		stay = append(stay, dsync.Revocation{Key: newID(), Claim: fmt.Sprintf("%s.%d", session, i)})
-		taken = append(taken, dsync.Revocation{Key: newID(), Claim: fmt.Sprintf("%s.%d", session, n+i)})
+		stay = append(stay, driver.Revocation{Key: newID(), Claim: fmt.Sprintf("%s.%d", session, i)})
+		taken = append(taken, driver.Revocation{Key: newID(), Claim: fmt.Sprintf("%s.%d", session, n+i)})
 		e.revoke(session, taken[i])
 	}
 	errs := make([]error, 2*n)
 	together(len(errs), func(i int) {
 		if i%2 == 0 {
-			errs[i] = e.store.Revoke(e.ctx, session, stay[i/2])
+			_, errs[i] = e.store.Revoke(e.ctx, session, stay[i/2])
 		} else {
 			_, errs[i] = e.store.Heartbeat(e.ctx, session, taken[i/2:i/2+1])
 		}

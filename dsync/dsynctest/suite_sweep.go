@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 // sweepCases test Sweep.
@@ -15,13 +15,13 @@ func sweepCases() []conformanceCase {
 		{name: "Sweep/LeavesKeysInUse_B22", alone: true, test: testSweepKeysInUse},
 		{name: "Sweep/LeavesKeysThatCountTerms", alone: true, test: testSweepTerms},
 		{name: "Sweep/LeavesSealedKeys", alone: true, test: testSweepSealed},
-		{name: "Sweep/OfAWatchedKeyIsAChange", alone: true, test: testSweepIsAChange},
-		{name: "Sweep/DeletesOldDeadSessions", alone: true, test: testSweepSessions},
+		{name: "Sweep/ObservedKeysStayObserved", alone: true, test: testSweepObserved},
+		{name: "Sweep/DeletesOldExpiredSessions", alone: true, test: testSweepSessions},
 		{name: "Sweep/LeavesWhatIsYoungerThanRetention", alone: true, test: testSweepRetention},
 		{name: "Sweep/TokensGrowOn_B08", alone: true, test: testSweepTokens},
 		{name: "Sweep/RoomStaysBehindOneThatYields", alone: true, test: testSweepRoom},
 		{name: "Sweep/CursorPassesEveryRecord", alone: true, test: testSweepCursor},
-		{name: "Sweep/TellsWhatItDid", alone: true, test: testSweepTells},
+		{name: "Sweep/ReportsWhatItDid", alone: true, test: testSweepTells},
 		{name: "Sweep/OfAnEarlierTurnChangesNothing", alone: true, test: testSweepStale},
 		{name: "Sweep/OneOfManyTakesTheTurn", alone: true, test: testSweepTogether},
 		{name: "Members/WithoutIDsAreAtMostAThousand", alone: true, test: testMembersMost},
@@ -29,9 +29,9 @@ func sweepCases() []conformanceCase {
 }
 
 // sweepState reads how far sweeping has come, by a Sweep of a turn that never was.
-func (e *env) sweepState() dsync.SweepState {
+func (e *env) sweepState() driver.SweepState {
 	e.Helper()
-	st, err := e.store.Sweep(e.ctx, "nobody", dsync.SweepState{Turn: -1}, 0)
+	st, err := e.store.Sweep(e.ctx, "nobody", driver.SweepState{Turn: -1}, 0)
 	if err != nil {
 		e.Fatalf("Sweep of turn -1: %v", err)
 	}
@@ -39,7 +39,7 @@ func (e *env) sweepState() dsync.SweepState {
 }
 
 // sweepSlice sweeps the slice that is next.
-func (e *env) sweepSlice(last dsync.SweepState, retention time.Duration) dsync.SweepState {
+func (e *env) sweepSlice(last driver.SweepState, retention time.Duration) driver.SweepState {
 	e.Helper()
 	by := newID()
 	st, err := e.store.Sweep(e.ctx, by, last, retention)
@@ -54,7 +54,7 @@ func (e *env) sweepSlice(last dsync.SweepState, retention time.Duration) dsync.S
 
 // sweepRest sweeps the rest of the round that is under way, the whole of one that
 // has not begun.
-func (e *env) sweepRest(retention time.Duration) dsync.SweepState {
+func (e *env) sweepRest(retention time.Duration) driver.SweepState {
 	e.Helper()
 	st := e.sweepState()
 	for n := 0; ; n++ {
@@ -113,10 +113,10 @@ func testSweepKeysInUse(e *env) {
 	e.until(e.now().Add(short))
 	for _, retention := range []time.Duration{short / 4, 0} {
 		e.sweep(retention)
-		for _, c := range []dsync.Claim{held, holder, leased, kept} {
+		for _, c := range []driver.Claim{held, holder, leased, kept} {
 			e.wantHolders(e.load(c.Key), c)
 		}
-		e.wantLine(e.load(waiter.Key), waiter)
+		e.wantQueue(e.load(waiter.Key), waiter)
 		if _, err := e.store.Heartbeat(e.ctx, session, nil); err != nil {
 			e.Errorf("Heartbeat after Sweep: %v", err)
 		}
@@ -142,28 +142,28 @@ func testSweepTerms(e *env) {
 	e.wantTerm(e.acquire(e.candidate(key, session)), 3)
 }
 
-// testSweepSessions looks for the records by Members: a session that Sweep has
-// deleted is unknown.
+// testSweepSessions finds the records by Members, to which a session that Sweep has deleted
+// is unknown.
 func testSweepSessions(e *env) {
 	living := e.session()
-	buried, unregistered, tombstone := newID(), e.session(), newID()
+	expired, unregistered, tombstone := newID(), e.session(), newID()
 	lapsed, at := e.sessionTTL(short / 4)
-	if _, err := e.store.Bury(e.ctx, buried); err != nil {
-		e.Fatalf("Bury: %v", err)
+	if _, err := e.store.Expire(e.ctx, expired); err != nil {
+		e.Fatalf("Expire: %v", err)
 	}
-	e.kill(unregistered)
-	e.kill(tombstone)
+	e.expire(unregistered)
+	e.expire(tombstone)
 	e.until(at.Add(short))
 	e.until(e.now().Add(short))
 	e.sweep(short / 4)
 
-	gone := []string{buried, unregistered, tombstone, lapsed}
+	gone := []string{expired, unregistered, tombstone, lapsed}
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		m, _, err := e.store.Members(e.ctx, append(gone, living)...)
 		if err != nil {
 			e.Fatalf("Members: %v", err)
 		}
-		if len(m) == 1 && m[0].ID == living && !m[0].Dead {
+		if len(m) == 1 && m[0].ID == living && !m[0].Expired {
 			break
 		}
 		if time.Since(start) > patience/3 {
@@ -181,16 +181,16 @@ func testSweepSessions(e *env) {
 func testSweepRetention(e *env) {
 	session, dead := e.session(), e.session()
 	key, token := e.used(session)
-	e.kill(dead)
+	e.expire(dead)
 	e.until(e.now().Add(short))
 	e.sweep(time.Hour)
 	if s := e.load(key); s.Token != token {
 		e.Errorf("Sweep with an hour's retention: last token of a young key is %d, want %d", s.Token, token)
 	}
-	e.wantDead(dead)
+	e.wantExpired(dead)
 }
 
-// testSweepTokens sweeps right behind each grant, without any retention.
+// testSweepTokens sweeps right after each grant, with no retention.
 func testSweepTokens(e *env) {
 	key, session := newID(), e.session()
 	var last int64
@@ -211,18 +211,18 @@ func testSweepTokens(e *env) {
 }
 
 // many makes idle keys until there are more than two slices have.
-func (e *env) many(session string) (claims []dsync.Claim) {
+func (e *env) many(session string) (claims []driver.Claim) {
 	e.Helper()
 	for len(claims) < 2400 {
-		var more []dsync.Claim
+		var more []driver.Claim
 		for range 120 {
 			more = append(more, e.claim(newID(), session))
 		}
-		e.each(more, func(c dsync.Claim) error {
-			if _, err := e.store.Acquire(e.ctx, c, true, nil, e.far); err != nil {
+		e.each(more, func(c driver.Claim) error {
+			if _, _, err := e.store.Acquire(e.ctx, c, true, nil, e.far); err != nil {
 				return err
 			}
-			_, err := e.store.Release(e.ctx, c, dsync.Outcome{})
+			_, _, err := e.store.Release(e.ctx, c, driver.ReleaseOptions{})
 			return err
 		})
 		claims = append(claims, more...)
@@ -238,7 +238,7 @@ func (e *env) many(session string) (claims []dsync.Claim) {
 }
 
 // each does something with many claims, some at a time.
-func (e *env) each(claims []dsync.Claim, do func(dsync.Claim) error) {
+func (e *env) each(claims []driver.Claim, do func(driver.Claim) error) {
 	e.Helper()
 	const workers = 12
 	errs := make([]error, workers)
@@ -257,7 +257,7 @@ func testSweepCursor(e *env) {
 	e.sweep(time.Hour) // which has to get on by itself: nothing is deleted
 	e.until(e.now().Add(short))
 	e.sweep(short / 4)
-	e.each(claims, func(c dsync.Claim) error {
+	e.each(claims, func(c driver.Claim) error {
 		s, err := e.store.Load(e.ctx, c.Key)
 		if err == nil && s.Token != 0 {
 			err = fmt.Errorf("Sweep passed by an idle key: %+v", s)
@@ -266,8 +266,8 @@ func testSweepCursor(e *env) {
 	})
 }
 
-// testSweepTells looks at two rounds of several slices: one that deletes nothing, and
-// one that deletes what was made here.
+// testSweepTells checks two rounds of several slices: one that deletes nothing, and one
+// that deletes the records that the case has created.
 func testSweepTells(e *env) {
 	made := int64(len(e.many(e.session())))
 	e.until(e.now().Add(short))
@@ -308,8 +308,8 @@ func testSweepTells(e *env) {
 	}
 }
 
-// testSweepStale sweeps by a state that is not the present one any more, as one does
-// that was frozen, or whose request comes late.
+// testSweepStale sweeps with an outdated state, as a process does that was frozen, or
+// whose request comes late.
 func testSweepStale(e *env) {
 	stale := e.sweepState()
 	e.sweepRest(time.Hour)
@@ -333,12 +333,12 @@ func testSweepStale(e *env) {
 	e.sweepSlice(now, time.Hour)
 }
 
-// testSweepTogether has many sweep at the same time by the same state.
+// testSweepTogether sweeps many times at once with the same state.
 func testSweepTogether(e *env) {
 	const n = 20
 	for range 5 {
 		last := e.sweepState()
-		states, errs := make([]dsync.SweepState, n), make([]error, n)
+		states, errs := make([]driver.SweepState, n), make([]error, n)
 		together(n, func(i int) {
 			states[i], errs[i] = e.store.Sweep(e.ctx, fmt.Sprint("sweeper ", i), last, time.Hour)
 		})

@@ -5,18 +5,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
 // E12: stores can be plugged in, and this one, that ships, passes the suite.
 func TestMemoryConforms(t *testing.T) {
-	dsynctest.TestStoreBubble(t, func(*testing.T) dsync.Store { return dsynctest.NewMemory() })
+	dsynctest.TestStoreBubble(t, func(*testing.T) driver.Store { return dsynctest.NewMemory() })
 }
 
 // B07: the host's clock decides nothing.
 func TestSkewedPollingMemoryConforms_B07(t *testing.T) {
-	dsynctest.TestStoreBubble(t, func(*testing.T) dsync.Store {
+	dsynctest.TestStoreBubble(t, func(*testing.T) driver.Store {
 		m := dsynctest.NewMemory()
 		m.Polling = true
 		m.Skew(-time.Hour)
@@ -26,11 +26,11 @@ func TestSkewedPollingMemoryConforms_B07(t *testing.T) {
 
 // The suite does not depend on the speed of a store.
 func TestSlowStoreConforms(t *testing.T) {
-	dsynctest.TestStoreBubble(t, func(t *testing.T) dsync.Store {
+	dsynctest.TestStoreBubble(t, func(t *testing.T) driver.Store {
 		random := rand.New(rand.NewPCG(1, 2))
 		f := dsynctest.NewFaulty(dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
 			fault := dsynctest.Fault{Delay: time.Duration(random.IntN(60)) * time.Millisecond}
-			if r.Method != dsynctest.MethodWatch {
+			if r.Method != dsynctest.MethodListen {
 				fault.ReplyDelay = time.Duration(random.IntN(20)) * time.Millisecond
 			}
 			return fault
@@ -46,5 +46,5 @@ func TestSharedMemoryConforms(t *testing.T) {
 		t.Skip("takes seconds")
 	}
 	m := dsynctest.NewMemory()
-	dsynctest.TestStore(t, func(*testing.T) dsync.Store { return m })
+	dsynctest.TestStore(t, func(*testing.T) driver.Store { return m })
 }

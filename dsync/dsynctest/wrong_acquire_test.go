@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -13,16 +13,16 @@ import (
 func wrongAcquires() []plant {
 	return []plant{
 		{"Load makes a record", "Load/UnusedKeyIsZero", func(m *dsynctest.Memory, w *wrong) {
-			w.load = func(ctx context.Context, key string) (dsync.State, error) {
+			w.load = func(ctx context.Context, key string) (driver.State, error) {
 				s, err := m.Load(ctx, key)
 				if s.Kind == "" {
-					s.Kind = dsync.KindMutex
+					s.Kind = driver.KindMutex
 				}
 				return s, err
 			}
 		}},
 		{"Load reads other times than Acquire returned", "Load/AsAcquired_B25", func(m *dsynctest.Memory, w *wrong) {
-			w.load = func(ctx context.Context, key string) (dsync.State, error) {
+			w.load = func(ctx context.Context, key string) (driver.State, error) {
 				s, err := m.Load(ctx, key)
 				for i := range s.Holders {
 					s.Holders[i].Since = s.Holders[i].Since.Add(time.Microsecond)
@@ -31,18 +31,19 @@ func wrongAcquires() []plant {
 			}
 		}},
 		{"the state is as before the command", "Acquire/GrantsFreeKey", staleState},
-		{"the line is as before the command", "Acquire/JoinsLine", staleState},
+		{"the line is as before the command", "Acquire/JoinsQueue", staleState},
 		{"a repeated try gives up what it was granted", "Acquire/TryIsGranted", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c dsync.Claim, wait bool, dead []string, notAfter time.Time) (dsync.State, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key); !wait && holds(s, c) {
-					m.Release(ctx, c, dsync.Outcome{})
-					return m.Load(ctx, c.Key)
+					_, n, _ := m.Release(ctx, c, driver.ReleaseOptions{})
+					s, err := m.Load(ctx, c.Key)
+					return s, n, err
 				}
 				return m.Acquire(ctx, c, wait, dead, notAfter)
 			}
 		}},
 		{"a late Acquire joins a free key", "Acquire/AfterNotAfterJoinsNothing", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c dsync.Claim, wait bool, dead []string, notAfter time.Time) (dsync.State, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key); len(s.Holders) == 0 {
 					notAfter = s.Now.Add(time.Hour)
 				}
@@ -50,22 +51,22 @@ func wrongAcquires() []plant {
 			}
 		}},
 		{"a late Acquire hides its own claim", "Acquire/AfterNotAfterReportsOwnClaim", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c dsync.Claim, wait bool, dead []string, notAfter time.Time) (dsync.State, error) {
-				s, err := m.Acquire(ctx, c, wait, dead, notAfter)
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
 				if s.Now.After(notAfter) {
-					s.Holders, s.Place = nil, 0
+					s.Holders, s.Position = nil, 0
 				}
-				return s, err
+				return s, n, err
 			}
 		}},
-		{"a try leaves its claim in line", "Acquire/TryLeavesNothing", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c dsync.Claim, _ bool, dead []string, notAfter time.Time) (dsync.State, error) {
+		{"a try leaves its claim in the queue", "Acquire/TryLeavesNothing", func(m *dsynctest.Memory, w *wrong) {
+			w.acquire = func(ctx context.Context, c driver.Claim, _ bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				return m.Acquire(ctx, c, true, dead, notAfter)
 			}
 		}},
 		{"a repeated Acquire joins twice", "Acquire/WaiterMayRepeat", func(m *dsynctest.Memory, w *wrong) {
 			asked := make(map[string]bool)
-			w.acquire = func(ctx context.Context, c dsync.Claim, wait bool, dead []string, notAfter time.Time) (dsync.State, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				if asked[c.ID] {
 					c.ID += "again"
 				}
@@ -74,13 +75,13 @@ func wrongAcquires() []plant {
 			}
 		}},
 		{"a repeated Acquire is granted again", "Acquire/HolderMayRepeat", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c dsync.Claim, wait bool, dead []string, notAfter time.Time) (dsync.State, error) {
-				m.Release(ctx, c, dsync.Outcome{})
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				m.Release(ctx, c, driver.ReleaseOptions{})
 				return m.Acquire(ctx, c, wait, dead, notAfter)
 			}
 		}},
 		{"keys fold case", "Acquire/KeysAreApart", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c dsync.Claim, wait bool, dead []string, notAfter time.Time) (dsync.State, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				c.Key = strings.ToLower(c.Key)
 				return m.Acquire(ctx, c, wait, dead, notAfter)
 			}
@@ -89,9 +90,91 @@ func wrongAcquires() []plant {
 }
 
 func staleState(m *dsynctest.Memory, w *wrong) {
-	w.acquire = func(ctx context.Context, c dsync.Claim, wait bool, dead []string, notAfter time.Time) (dsync.State, error) {
+	w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 		s, _ := m.Load(ctx, c.Key)
-		_, err := m.Acquire(ctx, c, wait, dead, notAfter)
-		return s, err
+		_, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+		return s, n, err
+	}
+}
+
+// wrongTerms are defects of the count of an election's grants.
+func wrongTerms() []plant {
+	return []plant{
+		{"hand-overs are no terms", "Term/CountsEveryGrant", func(m *dsynctest.Memory, w *wrong) {
+			terms := make(map[string]int64)
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				before, _ := m.Load(ctx, c.Key)
+				s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+				if holds(s, c) && !holds(before, c) {
+					terms[c.Key]++
+				}
+				s.Term = terms[c.Key]
+				return s, n, err
+			}
+			w.load = func(ctx context.Context, key string) (driver.State, error) {
+				s, err := m.Load(ctx, key)
+				s.Term = terms[key]
+				return s, err
+			}
+		}},
+		{"grants of one command are one term", "Term/CountsEveryGrant", seen(func(s *driver.State) {
+			s.Term -= int64(max(0, len(s.Holders)-1))
+		})},
+		{"a key that nobody leads has no term", "Term/CountsEveryGrant", seen(func(s *driver.State) {
+			if len(s.Holders) == 0 {
+				s.Term = 0
+			}
+		})},
+		{"a repeated Acquire is a term", "Term/OnlyGrantsCount", func(m *dsynctest.Memory, w *wrong) {
+			more := make(map[string]int64)
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				if s, _ := m.Load(ctx, c.Key); holds(s, c) {
+					more[c.Key]++
+				}
+				s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+				s.Term += more[c.Key]
+				return s, n, err
+			}
+		}},
+		{"waiters count", "Term/OnlyGrantsCount", seen(func(s *driver.State) { s.Term += int64(s.Waiting) })},
+		{"other kinds have terms", "Term/ZeroOfOtherKinds", seen(func(s *driver.State) {
+			if s.Kind != driver.KindElection && s.Token > 0 {
+				s.Term = 1
+			}
+		})},
+		{"another kind begins terms again", "Term/ZeroOfOtherKinds", func(m *dsynctest.Memory, w *wrong) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				if s, _ := m.Load(ctx, c.Key); s.Kind != c.Kind {
+					m.Forget(true)
+				}
+				return m.Acquire(ctx, c, wait, dead, notAfter)
+			}
+		}},
+		{"notices have no terms", "Notice/GrantCarriesItsTerm", reading(func(n *driver.Notice) { n.Term = 0 })},
+		{"notices have terms of other kinds", "Notice/GrantCarriesItsTerm", reading(func(n *driver.Notice) { n.Term = max(n.Term, 1) })},
+		{"notices of one command have one term", "Notice/GrantCarriesItsTerm", noticing(func(by command, n []driver.Notice) []driver.Notice {
+			for i := range n {
+				if n[i].Type == driver.NoticeGrant {
+					n[i].Term = by.state.Term
+				}
+			}
+			return n
+		})},
+	}
+}
+
+// seen changes every state that is returned.
+func seen(change func(*driver.State)) func(*dsynctest.Memory, *wrong) {
+	return func(m *dsynctest.Memory, w *wrong) {
+		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+			change(&s)
+			return s, n, err
+		}
+		w.load = func(ctx context.Context, key string) (driver.State, error) {
+			s, err := m.Load(ctx, key)
+			change(&s)
+			return s, err
+		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -30,67 +30,67 @@ func wrongKeys() []plant {
 			return key >= prefix && key < prefix+"\uffff" && !strings.HasPrefix(key, prefix+"\uffff")
 		})},
 		{"sessions are keys", "Keys/WithThatPrefix", func(m *dsynctest.Memory, w *wrong) {
-			w.keys = func(ctx context.Context, prefix, after string, n int) ([]dsync.State, error) {
+			w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
 				states, err := m.Keys(ctx, prefix, after, n)
 				if found, now, _ := m.Members(ctx, prefix); len(found) > 0 {
-					states = append(states, dsync.State{Key: prefix, Now: now, Kind: "session"})
+					states = append(states, driver.State{Key: prefix, Now: now, Kind: "session"})
 				}
 				return states, err
 			}
 		}},
 		{"keys are in the order of UTF-16", "Keys/InTheOrderOfTheirBytes", func(m *dsynctest.Memory, w *wrong) {
-			w.keys = func(ctx context.Context, prefix, after string, n int) ([]dsync.State, error) {
+			w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
 				states, err := m.Keys(ctx, prefix, after, n)
-				high := func(s dsync.State) bool { return strings.ContainsAny(s.Key, "\ue000\uffff") }
-				slices.SortStableFunc(states, func(a, b dsync.State) int {
+				high := func(s driver.State) bool { return strings.ContainsAny(s.Key, "\ue000\uffff") }
+				slices.SortStableFunc(states, func(a, b driver.State) int {
 					return cmp.Compare(b2i(high(a)), b2i(high(b)))
 				})
 				return states, err
 			}
 		}},
 		{"keys are in the order of a dictionary", "Keys/InTheOrderOfTheirBytes", func(m *dsynctest.Memory, w *wrong) {
-			w.keys = func(ctx context.Context, prefix, after string, n int) ([]dsync.State, error) {
+			w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
 				states, err := m.Keys(ctx, prefix, after, n)
-				slices.SortStableFunc(states, func(a, b dsync.State) int { return cmp.Compare(strings.ToLower(a.Key), strings.ToLower(b.Key)) })
+				slices.SortStableFunc(states, func(a, b driver.State) int { return cmp.Compare(strings.ToLower(a.Key), strings.ToLower(b.Key)) })
 				return states, err
 			}
 		}},
 		{"a page may have fewer that match", "Keys/AfterAndUpToN", func(m *dsynctest.Memory, w *wrong) {
-			w.keys = func(ctx context.Context, prefix, after string, n int) ([]dsync.State, error) {
+			w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
 				states, err := m.Keys(ctx, "", after, n)
-				return slices.DeleteFunc(states, func(s dsync.State) bool { return !strings.HasPrefix(s.Key, prefix) }), err
+				return slices.DeleteFunc(states, func(s driver.State) bool { return !strings.HasPrefix(s.Key, prefix) }), err
 			}
 		}},
 		{"a page begins with the last of the one before", "Keys/AfterAndUpToN", func(m *dsynctest.Memory, w *wrong) {
-			w.keys = func(ctx context.Context, prefix, after string, n int) ([]dsync.State, error) {
+			w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
 				states, err := m.Keys(ctx, prefix, "", 1000)
-				i := slices.IndexFunc(states, func(s dsync.State) bool { return s.Key >= after })
+				i := slices.IndexFunc(states, func(s driver.State) bool { return s.Key >= after })
 				states = states[max(0, i):]
 				return states[:min(n, len(states))], err
 			}
 		}},
 		{"none are all", "Keys/AfterAndUpToN", func(m *dsynctest.Memory, w *wrong) {
-			w.keys = func(ctx context.Context, prefix, after string, n int) ([]dsync.State, error) {
+			w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
 				return m.Keys(ctx, prefix, after, cmp.Or(n, 1000))
 			}
 		}},
-		{"Keys has no values", "Keys/AsLoadHasThem", listed(func(s *dsync.State) { s.Value = nil })},
-		{"Keys has no time", "Keys/AsLoadHasThem", listed(func(s *dsync.State) { s.Now = time.Time{} })},
-		{"Keys has no holders", "Keys/AsLoadHasThem", listed(func(s *dsync.State) { s.Holders = nil })},
-		{"Keys has no weights", "Keys/AsLoadHasThem", listed(func(s *dsync.State) {
+		{"Keys has no values", "Keys/AsLoadHasThem", listed(func(s *driver.State) { s.Value = nil })},
+		{"Keys has no time", "Keys/AsLoadHasThem", listed(func(s *driver.State) { s.Now = time.Time{} })},
+		{"Keys has no holders", "Keys/AsLoadHasThem", listed(func(s *driver.State) { s.Holders = nil })},
+		{"Keys has no weights", "Keys/AsLoadHasThem", listed(func(s *driver.State) {
 			for i := range s.Holders {
 				s.Holders[i].Weight = 1
 			}
 		})},
-		{"Keys has no line", "Keys/AsLoadHasThem", listed(func(s *dsync.State) { s.Ahead = nil })},
-		{"Keys has those in line that are shown", "Keys/AsLoadHasThem", listed(func(s *dsync.State) { s.Waiting = len(s.Ahead) })},
-		{"Keys has no terms", "Keys/AsLoadHasThem", listed(func(s *dsync.State) { s.Term = 0 })},
+		{"Keys has no line", "Keys/AsLoadHasThem", listed(func(s *driver.State) { s.WaitersAhead = nil })},
+		{"Keys has those in the queue that are shown", "Keys/AsLoadHasThem", listed(func(s *driver.State) { s.Waiting = len(s.WaitersAhead) })},
+		{"Keys has no terms", "Keys/AsLoadHasThem", listed(func(s *driver.State) { s.Term = 0 })},
 		{"Keys has all of the line", "Keys/AsLoadHasThem", func(m *dsynctest.Memory, w *wrong) {
-			w.keys = func(ctx context.Context, prefix, after string, n int) ([]dsync.State, error) {
+			w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
 				states, err := m.Keys(ctx, prefix, after, n)
 				for i := range states {
 					s, _ := m.Load(ctx, states[i].Key)
-					states[i].Ahead = s.Ahead
+					states[i].WaitersAhead = s.WaitersAhead
 				}
 				return states, err
 			}
@@ -99,21 +99,21 @@ func wrongKeys() []plant {
 			return prefix != "" && strings.HasPrefix(key, prefix)
 		})},
 		{"all are sessions too", "Keys/WithoutPrefixAreAll", func(m *dsynctest.Memory, w *wrong) {
-			w.keys = func(ctx context.Context, prefix, after string, n int) ([]dsync.State, error) {
+			w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
 				states, err := m.Keys(ctx, prefix, after, n)
 				if found, now, _ := m.Members(ctx); after == "" && prefix == "" {
-					states = append(states, dsync.State{Key: "\U0010ffff\U0010ffff" + found[0].ID, Now: now, Kind: "session"})
+					states = append(states, driver.State{Key: "\U0010ffff\U0010ffff" + found[0].ID, Now: now, Kind: "session"})
 				}
 				return states, err
 			}
 		}},
 		{"Keys has a hundred", "Keys/AtMostAThousand", func(m *dsynctest.Memory, w *wrong) {
-			w.keys = func(ctx context.Context, prefix, after string, n int) ([]dsync.State, error) {
+			w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
 				return m.Keys(ctx, prefix, after, min(n, 100))
 			}
 		}},
 		{"Keys has no bound", "Keys/AtMostAThousand", func(m *dsynctest.Memory, w *wrong) {
-			w.keys = func(ctx context.Context, prefix, after string, n int) ([]dsync.State, error) {
+			w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
 				states, err := m.Keys(ctx, prefix, after, n)
 				if len(states) == 1000 && n > 1000 {
 					more, _ := m.Keys(ctx, prefix, states[999].Key, n-1000)
@@ -135,18 +135,18 @@ func b2i(b bool) int {
 // matching lets Keys find others than have the prefix.
 func matching(match func(key, prefix string) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
-		w.keys = func(ctx context.Context, prefix, after string, n int) ([]dsync.State, error) {
+		w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
 			states, err := m.Keys(ctx, "", after, 1000)
-			states = slices.DeleteFunc(states, func(s dsync.State) bool { return !match(s.Key, prefix) })
+			states = slices.DeleteFunc(states, func(s driver.State) bool { return !match(s.Key, prefix) })
 			return states[:min(n, len(states))], err
 		}
 	}
 }
 
 // listed changes every state that Keys returns.
-func listed(change func(*dsync.State)) func(*dsynctest.Memory, *wrong) {
+func listed(change func(*driver.State)) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
-		w.keys = func(ctx context.Context, prefix, after string, n int) ([]dsync.State, error) {
+		w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
 			states, err := m.Keys(ctx, prefix, after, n)
 			for i := range states {
 				change(&states[i])

@@ -3,54 +3,215 @@ package dsynctest_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
 // wrongListeners are defects of Listen and Notify.
 func wrongListeners() []plant {
 	return []plant{
-		{"Listen blocks where it is not supported", "Listen/CallsWhenItHasBegunOrIsUnsupportedAtOnce", func(m *dsynctest.Memory, w *wrong) {
-			w.listen = func(context.Context, string, func()) error {
+		{"Listen is never ready", "Listen/ReadyFirstOrUnsupportedAtOnce", hearing(func(n driver.Notice) []driver.Notice {
+			if n.Type == driver.NoticeReady {
+				return nil
+			}
+			return []driver.Notice{n}
+		})},
+		{"Listen blocks where it is not supported", "Listen/ReadyFirstOrUnsupportedAtOnce", func(m *dsynctest.Memory, w *wrong) {
+			w.listen = func(context.Context, string, []string, func(driver.Notice)) error {
 				time.Sleep(20 * time.Second)
 				return errors.ErrUnsupported
 			}
 		}},
-		{"Listen does not say when it has begun", "Listen/CallsWhenItHasBegunOrIsUnsupportedAtOnce", func(m *dsynctest.Memory, w *wrong) {
-			w.listen = func(ctx context.Context, id string, f func()) error {
-				first := true
-				return m.Listen(ctx, id, func() {
-					if !first {
-						f()
-					}
-					first = false
-				})
+		{"Listen hears what was sent before it is ready", "Listen/ReadyFirstOrUnsupportedAtOnce", func(m *dsynctest.Memory, w *wrong) {
+			var sent []driver.Notice
+			w.notify = func(ctx context.Context, n []driver.Notice) error {
+				sent = append(sent, n...)
+				return m.Notify(ctx, n)
+			}
+			w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
+				for _, n := range sent {
+					f(n)
+				}
+				return m.Listen(ctx, id, keys, f)
 			}
 		}},
-		{"one of two listeners is called", "Listen/NotifyCalls", func(m *dsynctest.Memory, w *wrong) {
-			var calls []func()
-			w.listen = func(ctx context.Context, id string, f func()) error {
-				calls = append(calls, f)
-				f()
-				<-ctx.Done()
-				return ctx.Err()
+		{"Listen hears no grants", "Listen/HearsWhatIsSent", deafFor(driver.NoticeGrant)},
+		{"Listen hears no wakes", "Listen/HearsWhatIsSent", deafFor(driver.NoticeWake)},
+		{"Listen hears no yields", "Listen/HearsWhatIsSent", deafFor(driver.NoticeYield)},
+		{"Listen hears no revocations", "Listen/HearsWhatIsSent", deafFor(driver.NoticeRevoke)},
+		{"Listen hears no changes", "Listen/HearsWhatIsSent", deafFor(driver.NoticeChange)},
+		{"Listen hears no terms", "Listen/HearsWhatIsSent", hearing(func(n driver.Notice) []driver.Notice {
+			n.Term = 0
+			return []driver.Notice{n}
+		})},
+		{"Listen hears what was not sent", "Listen/HearsWhatIsSent", hearing(func(n driver.Notice) []driver.Notice {
+			if n.Type == driver.NoticeGrant {
+				return []driver.Notice{n, {Type: driver.NoticeWake, Session: n.Session, Key: n.Key, Claim: n.Claim}}
 			}
-			w.notify = func(context.Context, string) error { calls[0](); return nil }
+			return []driver.Notice{n}
+		})},
+		{"sessions hear those with the same prefix", "Listen/OnlyItsSession", routing(func(session string, keys []string, n driver.Notice) bool {
+			return session != "" && strings.HasPrefix(n.Session, session)
+		})},
+		{"sessions fold case", "Listen/OnlyItsSession", routing(func(session string, keys []string, n driver.Notice) bool {
+			return strings.EqualFold(n.Session, session)
+		})},
+		{"no keys are all keys", "Listen/OnlyItsKeys", routing(func(session string, keys []string, n driver.Notice) bool {
+			return len(keys) == 0 || slices.Contains(keys, n.Key)
+		})},
+		{"keys are prefixes", "Listen/OnlyItsKeys", routing(func(session string, keys []string, n driver.Notice) bool {
+			return slices.ContainsFunc(keys, func(key string) bool { return strings.HasPrefix(n.Key, key) })
+		})},
+		{"keys fold case", "Listen/OnlyItsKeys", routing(func(session string, keys []string, n driver.Notice) bool {
+			return slices.ContainsFunc(keys, func(key string) bool { return strings.EqualFold(n.Key, key) })
+		})},
+		{"no session is every session", "Listen/WithoutASession", routing(func(session string, keys []string, n driver.Notice) bool {
+			return session == "" || n.Session == session
+		})},
+		{"who has no session hears nothing", "Listen/WithoutASession", routing(func(session string, keys []string, n driver.Notice) bool {
+			return session != "" && n.Session == session
+		})},
+		{"who observes a key hears its grants", "Listen/WithoutASession", routing(func(session string, keys []string, n driver.Notice) bool {
+			return n.Session == session || slices.Contains(keys, n.Key)
+		})},
+		{"Listen takes a thousand keys", "Listen/ManyKeys", func(m *dsynctest.Memory, w *wrong) {
+			w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
+				return m.Listen(ctx, id, keys[:min(len(keys), 1000)], f)
+			}
 		}},
-		{"Notify calls everybody", "Listen/OnlyItsSession", func(m *dsynctest.Memory, w *wrong) {
-			w.listen = func(ctx context.Context, _ string, f func()) error { return m.Listen(ctx, "all", f) }
-			w.notify = func(ctx context.Context, _ string) error { return m.Notify(ctx, "all") }
+		{"a thousand keys are heard", "Listen/ManyKeys", routing(func(session string, keys []string, n driver.Notice) bool {
+			return slices.Contains(keys[:min(len(keys), 1000)], n.Key)
+		})},
+		{"only one Listen a session", "Listen/TwoOfOneSession", func(m *dsynctest.Memory, w *wrong) {
+			var listening atomic.Bool
+			w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
+				if listening.Swap(true) {
+					f(driver.Notice{Type: driver.NoticeReady})
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				return m.Listen(ctx, id, keys, f)
+			}
 		}},
-		{"Listen outlives its context", "Listen/EndsWithItsContext", func(m *dsynctest.Memory, w *wrong) {
-			w.listen = func(ctx context.Context, id string, f func()) error {
-				err := m.Listen(ctx, id, f)
+		{"Listen calls concurrently", "Listen/OneCallAtATime", func(m *dsynctest.Memory, w *wrong) {
+			w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
+				var wg sync.WaitGroup
+				defer wg.Wait()
+				return m.Listen(ctx, id, keys, func(n driver.Notice) { wg.Go(func() { f(n) }) })
+			}
+		}},
+		{"Listen goes on after its ctx", "Listen/EndsWithItsContext", func(m *dsynctest.Memory, w *wrong) {
+			w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
+				err := m.Listen(ctx, id, keys, f)
 				time.Sleep(time.Minute)
 				return err
 			}
 		}},
-		{"Notify of nobody fails", "Notify/NobodyListens", func(m *dsynctest.Memory, w *wrong) {
-			w.notify = func(context.Context, string) error { return errors.New("nobody listens") }
+		{"Listen hides why it ended", "Listen/EndsWithItsContext", func(m *dsynctest.Memory, w *wrong) {
+			w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
+				m.Listen(ctx, id, keys, f)
+				return errors.New("broken")
+			}
 		}},
+		{"Listen hears on after its end", "Listen/EndsWithItsContext", func(m *dsynctest.Memory, w *wrong) {
+			var last func(driver.Notice)
+			w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
+				last = f
+				return m.Listen(ctx, id, keys, f)
+			}
+			w.notify = func(ctx context.Context, n []driver.Notice) error {
+				if last != nil && len(n) > 0 {
+					last(n[0])
+				}
+				return m.Notify(ctx, n)
+			}
+		}},
+		{"Notify sends the first notice", "Notify/SeveralAtOnce", func(m *dsynctest.Memory, w *wrong) {
+			w.notify = func(ctx context.Context, n []driver.Notice) error { return m.Notify(ctx, n[:min(1, len(n))]) }
+		}},
+		{"Notify sends a session one notice", "Notify/SeveralAtOnce", func(m *dsynctest.Memory, w *wrong) {
+			w.notify = func(ctx context.Context, n []driver.Notice) error {
+				sent := make(map[string]bool)
+				return m.Notify(ctx, slices.DeleteFunc(slices.Clone(n), func(n driver.Notice) bool {
+					again := sent[n.Session]
+					sent[n.Session] = true
+					return again
+				}))
+			}
+		}},
+		{"Notify sends all to each", "Notify/SeveralAtOnce", routing(func(session string, keys []string, n driver.Notice) bool { return true })},
+		{"Notify of nobody fails", "Notify/NobodyListens", func(m *dsynctest.Memory, w *wrong) {
+			w.notify = func(context.Context, []driver.Notice) error { return errors.New("nobody listens") }
+		}},
+		{"Notify of nothing fails", "Notify/NobodyListens", func(m *dsynctest.Memory, w *wrong) {
+			w.notify = func(ctx context.Context, n []driver.Notice) error {
+				if len(n) == 0 {
+					return errors.New("must provide at least one element in input slice")
+				}
+				return m.Notify(ctx, n)
+			}
+		}},
+	}
+}
+
+// hearing changes what a Listen hears.
+func hearing(change func(n driver.Notice) []driver.Notice) func(*dsynctest.Memory, *wrong) {
+	return func(m *dsynctest.Memory, w *wrong) {
+		w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
+			return m.Listen(ctx, id, keys, func(n driver.Notice) {
+				for _, n := range change(n) {
+					f(n)
+				}
+			})
+		}
+	}
+}
+
+// deafFor has nobody hear notices of a type.
+func deafFor(t driver.NoticeType) func(*dsynctest.Memory, *wrong) {
+	return hearing(func(n driver.Notice) []driver.Notice {
+		if n.Type == t {
+			return nil
+		}
+		return []driver.Notice{n}
+	})
+}
+
+// routing sends notices to whom hears says.
+func routing(hears func(session string, keys []string, n driver.Notice) bool) func(*dsynctest.Memory, *wrong) {
+	return func(m *dsynctest.Memory, w *wrong) {
+		type listener struct {
+			session string
+			keys    []string
+			f       func(driver.Notice)
+		}
+		var mu sync.Mutex
+		var listeners []listener
+		w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
+			return m.Listen(ctx, id, keys, func(n driver.Notice) { // nothing but that it is ready
+				mu.Lock()
+				defer mu.Unlock()
+				listeners = append(listeners, listener{id, keys, f})
+				f(n)
+			})
+		}
+		w.notify = func(_ context.Context, notices []driver.Notice) error {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, l := range listeners {
+				for _, n := range notices {
+					if hears(l.session, l.keys, n) {
+						l.f(n)
+					}
+				}
+			}
+			return nil
+		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -17,13 +17,13 @@ func wrongObserves() []plant {
 		{"Observe keeps one key", "Observe/IsFoundByEachKey", observing(func(keys []string) []string { return keys[:min(1, len(keys))] })},
 		{"Observe shares its caller's list", "Observe/IsFoundByEachKey", noting(func(old, keys []string) []string { return keys })},
 		{"who holds observes", "Observe/IsFoundByEachKey", func(m *dsynctest.Memory, w *wrong) {
-			w.observers = func(ctx context.Context, key, after string, n int) ([]dsync.Member, error) {
+			w.observers = func(ctx context.Context, key, after string, n int) ([]driver.Member, error) {
 				found, err := m.Observers(ctx, key, after, n)
 				if s, _ := m.Load(ctx, key); len(s.Holders) > 0 && err == nil {
 					holder, _, _ := m.Members(ctx, s.Holders[0].Session)
 					found = append(found, holder...)
 				}
-				slices.SortFunc(found, func(a, b dsync.Member) int { return strings.Compare(a.ID, b.ID) })
+				slices.SortFunc(found, func(a, b driver.Member) int { return strings.Compare(a.ID, b.ID) })
 				return found, err
 			}
 		}},
@@ -41,7 +41,7 @@ func wrongObserves() []plant {
 		{"a late list counts", "Observe/LateOlderOneChangesNothing", noting(func(old, keys []string) []string { return slices.Clone(keys) })},
 		{"an empty list has no number", "Observe/LateOlderOneChangesNothing", noSeqOfNothing()},
 		{"Heartbeat forgets what is observed", "Observe/StaysWithItsSession", func(m *dsynctest.Memory, w *wrong) {
-			w.heartbeat = func(ctx context.Context, id string, given []dsync.Revocation) (dsync.Pulse, error) {
+			w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
 				m.Observe(ctx, id, 1<<40, nil)
 				return m.Heartbeat(ctx, id, given)
 			}
@@ -59,15 +59,15 @@ func wrongObserves() []plant {
 				return m.Observe(ctx, id, seq, keys)
 			}
 		}},
-		{"Observe registers the unknown", "Observe/DeadOrUnknown", func(m *dsynctest.Memory, w *wrong) {
+		{"Observe registers the unknown", "Observe/ExpiredOrUnknown", func(m *dsynctest.Memory, w *wrong) {
 			w.observe = func(ctx context.Context, id string, seq int64, keys []string) error {
 				if found, _, _ := m.Members(ctx, id); len(found) == 0 {
-					m.Register(ctx, dsync.Member{ID: id, TTL: time.Minute})
+					m.Register(ctx, driver.Member{ID: id, TTL: time.Minute})
 				}
 				return m.Observe(ctx, id, seq, keys)
 			}
 		}},
-		{"Observe of the dead is no error", "Observe/DeadOrUnknown", func(m *dsynctest.Memory, w *wrong) {
+		{"Observe of the dead is no error", "Observe/ExpiredOrUnknown", func(m *dsynctest.Memory, w *wrong) {
 			w.observe = func(ctx context.Context, id string, seq int64, keys []string) error {
 				m.Observe(ctx, id, seq, keys)
 				return nil
@@ -77,48 +77,48 @@ func wrongObserves() []plant {
 		{"observed keys are prefixes", "Observers/ComparesKeysExactly", comparing(strings.HasPrefix)},
 		{"Observers has the dead and the lapsed", "Observers/AreTheLiving", comparing(func(a, b string) bool { return a == b })},
 		{"Observers has ids alone", "Observers/HaveEveryField", func(m *dsynctest.Memory, w *wrong) {
-			w.observers = func(ctx context.Context, key, after string, n int) ([]dsync.Member, error) {
+			w.observers = func(ctx context.Context, key, after string, n int) ([]driver.Member, error) {
 				found, err := m.Observers(ctx, key, after, n)
 				for i := range found {
-					found[i] = dsync.Member{ID: found[i].ID}
+					found[i] = driver.Member{ID: found[i].ID}
 				}
 				return found, err
 			}
 		}},
 		{"Observers has the first page only", "Observers/AfterAndUpToN", func(m *dsynctest.Memory, w *wrong) {
-			w.observers = func(ctx context.Context, key, after string, n int) ([]dsync.Member, error) {
+			w.observers = func(ctx context.Context, key, after string, n int) ([]driver.Member, error) {
 				return m.Observers(ctx, key, "", n)
 			}
 		}},
 		{"a page of observers may be short", "Observers/AfterAndUpToN", func(m *dsynctest.Memory, w *wrong) {
-			w.observers = func(ctx context.Context, key, after string, n int) ([]dsync.Member, error) {
+			w.observers = func(ctx context.Context, key, after string, n int) ([]driver.Member, error) {
 				return m.Observers(ctx, key, after, n-1)
 			}
 		}},
 		{"Observers are a hundred", "Members/WithoutIDsAreAtMostAThousand", func(m *dsynctest.Memory, w *wrong) {
-			w.observers = func(ctx context.Context, key, after string, n int) ([]dsync.Member, error) {
+			w.observers = func(ctx context.Context, key, after string, n int) ([]driver.Member, error) {
 				return m.Observers(ctx, key, after, min(n, 100))
 			}
 		}},
-		{"Line has eight", "Line/HasAllInTheirOrder", func(m *dsynctest.Memory, w *wrong) {
-			w.line = func(ctx context.Context, key string) ([]dsync.Waiter, error) {
-				line, err := m.Line(ctx, key)
+		{"Line has eight", "Queue/HasAllInTheirOrder", func(m *dsynctest.Memory, w *wrong) {
+			w.line = func(ctx context.Context, key string) ([]driver.Waiter, error) {
+				line, err := m.Queue(ctx, key)
 				return line[:min(8, len(line))], err
 			}
 		}},
-		{"Line is in the order of ids", "Line/HasAllInTheirOrder", func(m *dsynctest.Memory, w *wrong) {
-			w.line = func(ctx context.Context, key string) ([]dsync.Waiter, error) {
-				line, err := m.Line(ctx, key)
-				slices.SortFunc(line, func(a, b dsync.Waiter) int { return strings.Compare(a.Claim, b.Claim) })
+		{"Line is in the order of ids", "Queue/HasAllInTheirOrder", func(m *dsynctest.Memory, w *wrong) {
+			w.line = func(ctx context.Context, key string) ([]driver.Waiter, error) {
+				line, err := m.Queue(ctx, key)
+				slices.SortFunc(line, func(a, b driver.Waiter) int { return strings.Compare(a.Claim, b.Claim) })
 				return line, err
 			}
 		}},
-		{"Line has the holder", "Line/HasAllInTheirOrder", func(m *dsynctest.Memory, w *wrong) {
-			w.line = func(ctx context.Context, key string) ([]dsync.Waiter, error) {
-				line, err := m.Line(ctx, key)
+		{"Line has the holder", "Queue/HasAllInTheirOrder", func(m *dsynctest.Memory, w *wrong) {
+			w.line = func(ctx context.Context, key string) ([]driver.Waiter, error) {
+				line, err := m.Queue(ctx, key)
 				if s, _ := m.Load(ctx, key); len(s.Holders) > 0 {
 					h := s.Holders[0]
-					line = append([]dsync.Waiter{{Claim: h.Claim, Session: h.Session, Weight: h.Weight}}, line...)
+					line = append([]driver.Waiter{{Claim: h.Claim, Session: h.Session, Weight: h.Weight}}, line...)
 				}
 				return line, err
 			}
@@ -147,7 +147,7 @@ func noting(next func(old, keys []string) []string) func(*dsynctest.Memory, *wro
 			lists[id] = next(lists[id], keys)
 			return nil
 		}
-		w.observers = func(ctx context.Context, key, after string, n int) ([]dsync.Member, error) {
+		w.observers = func(ctx context.Context, key, after string, n int) ([]driver.Member, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			var ids []string
@@ -172,7 +172,7 @@ func comparing(equal func(observed, key string) bool) func(*dsynctest.Memory, *w
 			lists[id] = slices.Clone(keys)
 			return m.Observe(ctx, id, seq, keys)
 		}
-		w.observers = func(ctx context.Context, key, after string, n int) ([]dsync.Member, error) {
+		w.observers = func(ctx context.Context, key, after string, n int) ([]driver.Member, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			var ids []string
@@ -187,7 +187,7 @@ func comparing(equal func(observed, key string) bool) func(*dsynctest.Memory, *w
 }
 
 // details reads the sessions in the order of their ids.
-func details(ctx context.Context, m *dsynctest.Memory, ids []string) ([]dsync.Member, error) {
+func details(ctx context.Context, m *dsynctest.Memory, ids []string) ([]driver.Member, error) {
 	if len(ids) == 0 {
 		return nil, ctx.Err()
 	}
@@ -213,5 +213,127 @@ func noSeqOfNothing() func(*dsynctest.Memory, *wrong) {
 			shift++
 			return m.Observe(ctx, id, shift, keys)
 		}
+	}
+}
+
+// wrongChanges are defects of the notices for those who observe keys.
+func wrongChanges() []plant {
+	passesBy := func(where func(by command) bool) func(*dsynctest.Memory, *wrong) {
+		return omitting(func(by command, n driver.Notice) bool { return n.Type == driver.NoticeChange && where(by) })
+	}
+	releases := func(where func(by command) bool) func(by command) bool {
+		return func(by command) bool { return by.method == dsynctest.MethodRelease && where(by) }
+	}
+	return []plant{
+		{"nothing is a change", "Notice/EveryChangeOfAnObservedKey", passesBy(func(command) bool { return true })},
+		{"what is published is no change", "Notice/EveryChangeOfAnObservedKey", passesBy(func(by command) bool {
+			return by.method == dsynctest.MethodPublish
+		})},
+		{"who joins is no change", "Notice/EveryChangeOfAnObservedKey", passesBy(func(by command) bool {
+			return by.method == dsynctest.MethodAcquire && by.state.Position > 0
+		})},
+		{"who leaves is no change", "Notice/EveryChangeOfAnObservedKey", passesBy(releases(func(by command) bool {
+			return by.claim.Token == 0 && !by.outcome.Seal
+		}))},
+		{"a hand-over is no change", "Notice/EveryChangeOfAnObservedKey", passesBy(releases(func(by command) bool {
+			return len(by.state.Holders) > 0 && by.outcome.Keep == 0
+		}))},
+		{"Keep is no change", "Notice/EveryChangeOfAnObservedKey", passesBy(releases(func(by command) bool { return by.outcome.Keep > 0 }))},
+		{"Seal is no change", "Notice/EveryChangeOfAnObservedKey", passesBy(releases(func(by command) bool { return by.outcome.Seal }))},
+		{"a take-over is no change", "Notice/EveryChangeOfAnObservedKey", passesBy(func(by command) bool {
+			_, ok := by.state.Holder(by.claim.ID)
+			return by.method == dsynctest.MethodAcquire && by.state.Position == 0 && !ok
+		})},
+		{"only keys with a record can be observed", "Notice/EveryChangeOfAnObservedKey", func(m *dsynctest.Memory, w *wrong) {
+			w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
+				return m.Listen(ctx, id, slices.DeleteFunc(keys, func(key string) bool { return !slices.Contains(m.Records(), key) }), f)
+			}
+		}},
+		{"every key is observed", "Notice/ChangesOnlyOfObservedKeys", observed(func(_, _ string) bool { return true })},
+		{"keys with the same prefix are observed", "Notice/ChangesOnlyOfObservedKeys", observed(func(key, named string) bool { return strings.HasPrefix(key, named) })},
+		{"observed keys fold case", "Notice/ChangesOnlyOfObservedKeys", observed(strings.EqualFold)},
+		{"a key is observed that Observe names", "Notice/ChangesOnlyOfObservedKeys", func(m *dsynctest.Memory, w *wrong) {
+			noticing(func(by command, n []driver.Notice) []driver.Notice {
+				if found, _ := m.Observers(context.Background(), by.key, "", 1); len(found) > 0 && len(n) == 0 {
+					n = []driver.Notice{{Type: driver.NoticeChange, Key: by.key}}
+				}
+				return n
+			})(m, w)
+		}},
+		{"who was alone looks at nobody", "Notice/ChangeOfAKeyThatIsObservedLate", passesBy(func(by command) bool { return by.claim.NoneWaiting })},
+		{"changes are returned of what was observed when it was granted", "Notice/ChangeOfAKeyThatIsObservedLate", func(m *dsynctest.Memory, w *wrong) {
+			used := make(map[string]bool)
+			w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
+				for _, key := range keys {
+					used[key] = slices.Contains(m.Records(), key)
+				}
+				return m.Listen(ctx, id, keys, f)
+			}
+			omitting(func(by command, n driver.Notice) bool { return n.Type == driver.NoticeChange && used[by.key] })(m, w)
+		}},
+		{"a key is observed until one listener ends", "Notice/ChangeOfAKeyThatSeveralObserve", func(m *dsynctest.Memory, w *wrong) {
+			var mu sync.Mutex
+			over := make(map[string]bool)
+			w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
+				err := m.Listen(ctx, id, keys, f)
+				mu.Lock()
+				defer mu.Unlock()
+				for _, key := range keys {
+					over[key] = true
+				}
+				return err
+			}
+			passesBy(func(by command) bool {
+				mu.Lock()
+				defer mu.Unlock()
+				return over[by.key]
+			})(m, w)
+		}},
+		{"who observes a key uses it", "Notice/ObservingAKeyChangesNothing", func(m *dsynctest.Memory, w *wrong) {
+			w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
+				for _, key := range keys {
+					c := driver.Claim{Key: key, ID: id + ".o", Session: id, Kind: driver.KindElection, Weight: 1, Limit: 1}
+					m.Acquire(ctx, c, false, nil, time.Now().Add(time.Minute))
+					m.Release(ctx, c, driver.ReleaseOptions{})
+				}
+				return m.Listen(ctx, id, keys, f)
+			}
+		}},
+		{"who observes a key waits for it", "Notice/ObservingAKeyChangesNothing", func(m *dsynctest.Memory, w *wrong) {
+			w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
+				for _, key := range keys {
+					if s, _ := m.Load(ctx, key); len(s.Holders) > 0 {
+						m.Acquire(ctx, driver.Claim{Key: key, ID: id + ".o", Session: id, Kind: s.Kind, Weight: 1, Limit: 1}, true, nil, time.Now().Add(time.Minute))
+					}
+				}
+				return m.Listen(ctx, id, keys, f)
+			}
+		}},
+		{"Sweep forgets who observes", "Sweep/ObservedKeysStayObserved", func(m *dsynctest.Memory, w *wrong) {
+			swept := false
+			passesBy(func(command) bool { return swept })(m, w)
+			w.sweep = func(ctx context.Context, by string, last driver.SweepState, retention time.Duration) (driver.SweepState, error) {
+				swept = true
+				return m.Sweep(ctx, by, last, retention)
+			}
+		}},
+	}
+}
+
+// observed has commands return a change of a key if one that a listener has named is
+// like it.
+func observed(like func(key, named string) bool) func(*dsynctest.Memory, *wrong) {
+	return func(m *dsynctest.Memory, w *wrong) {
+		var named []string
+		w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
+			named = append(named, keys...)
+			return m.Listen(ctx, id, keys, f)
+		}
+		noticing(func(by command, n []driver.Notice) []driver.Notice {
+			if slices.ContainsFunc(named, func(key string) bool { return like(by.key, key) }) {
+				n = append(n, driver.Notice{Type: driver.NoticeChange, Key: by.key})
+			}
+			return n
+		})(m, w)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -15,23 +15,23 @@ import (
 func wrongPublishes() []plant {
 	return []plant{
 		{"Publish stores nothing", "Publish/IsReadByAll", func(m *dsynctest.Memory, w *wrong) {
-			w.publish = func(ctx context.Context, c dsync.Claim, _ int64, _ []byte) error { return nil }
+			w.publish = func(ctx context.Context, c driver.Claim, _ int64, _ []byte) ([]driver.Notice, error) { return nil, nil }
 		}},
 		{"the first value stays", "Publish/IsReadByAll", func(m *dsynctest.Memory, w *wrong) {
-			w.publish = func(ctx context.Context, c dsync.Claim, seq int64, value []byte) error {
+			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key); s.Value != nil {
-					return nil
+					return nil, nil
 				}
 				return m.Publish(ctx, c, seq, value)
 			}
 		}},
 		{"Publish shares its caller's slice", "Publish/IsReadByAll", func(m *dsynctest.Memory, w *wrong) {
 			values := make(map[string][]byte)
-			w.publish = func(ctx context.Context, c dsync.Claim, seq int64, value []byte) error {
+			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
 				values[c.Key] = value
 				return m.Publish(ctx, c, seq, value)
 			}
-			w.load = func(ctx context.Context, key string) (dsync.State, error) {
+			w.load = func(ctx context.Context, key string) (driver.State, error) {
 				s, err := m.Load(ctx, key)
 				if s.Value != nil {
 					s.Value = values[key]
@@ -39,79 +39,79 @@ func wrongPublishes() []plant {
 				return s, err
 			}
 		}},
-		{"an empty value is none", "Publish/IsReadByAll", seen(func(s *dsync.State) {
+		{"an empty value is none", "Publish/IsReadByAll", seen(func(s *driver.State) {
 			if len(s.Value) == 0 {
 				s.Value = nil
 			}
 		})},
-		{"no value is an empty one", "Publish/IsReadByAll", seen(func(s *dsync.State) {
+		{"no value is an empty one", "Publish/IsReadByAll", seen(func(s *driver.State) {
 			if s.Value == nil {
 				s.Value = []byte{}
 			}
 		})},
-		{"values are texts", "Publish/IsReadByAll", seen(func(s *dsync.State) { s.Value = bytes.ToValidUTF8(s.Value, []byte("?")) })},
+		{"values are texts", "Publish/IsReadByAll", seen(func(s *driver.State) { s.Value = bytes.ToValidUTF8(s.Value, []byte("?")) })},
 		{"Acquire does not read the value", "Publish/IsReadByAll", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c dsync.Claim, wait bool, dead []string, notAfter time.Time) (dsync.State, error) {
-				s, err := m.Acquire(ctx, c, wait, dead, notAfter)
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
 				s.Value = nil
-				return s, err
+				return s, n, err
 			}
 		}},
 		{"Publish prolongs a fixed lease", "Publish/IsReadByAll", func(m *dsynctest.Memory, w *wrong) {
-			w.publish = func(ctx context.Context, c dsync.Claim, seq int64, value []byte) error {
+			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
 				m.SetUntil(c, time.Now().Add(time.Hour))
 				return m.Publish(ctx, c, seq, value)
 			}
 		}},
-		{"who joins takes the value away", "Publish/StaysWhileItsHolderHolds", seen(func(s *dsync.State) {
+		{"who joins takes the value away", "Publish/StaysWhileItsHolderHolds", seen(func(s *driver.State) {
 			if s.Waiting > 0 {
 				s.Value = nil
 			}
 		})},
 		{"Extend takes the value away", "Publish/StaysWhileItsHolderHolds", func(m *dsynctest.Memory, w *wrong) {
-			w.extend = func(ctx context.Context, c dsync.Claim) (dsync.Holder, error) {
+			w.extend = func(ctx context.Context, c driver.Claim) (driver.Holder, error) {
 				m.Publish(ctx, c, 1<<40, nil)
 				return m.Extend(ctx, c)
 			}
 		}},
 		{"Keep takes the value away", "Publish/StaysWhileItsHolderHolds", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c dsync.Claim, o dsync.Outcome) (bool, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
 				if o.Keep > 0 {
 					m.Publish(ctx, c, 1<<40, nil)
 				}
 				return m.Release(ctx, c, o)
 			}
 		}},
-		{"a value stays for the next holder", "Publish/GoesWithItsHolder", inherited(func(s dsync.State) bool { return len(s.Holders) > 0 })},
-		{"a value stays when nobody holds", "Publish/GoesWithItsHolder", inherited(func(s dsync.State) bool { return len(s.Holders) == 0 })},
+		{"a value stays for the next holder", "Publish/GoesWithItsHolder", inherited(func(s driver.State) bool { return len(s.Holders) > 0 })},
+		{"a value stays when nobody holds", "Publish/GoesWithItsHolder", inherited(func(s driver.State) bool { return len(s.Holders) == 0 })},
 		{"whoever publishes does so for the holder", "Publish/GoesWithItsHolder", publishForHolder},
 		{"a waiter may publish", "Publish/NotHeld", publishForHolder},
 		{"Publish of what is not held is nothing to speak of", "Publish/NotHeld", func(m *dsynctest.Memory, w *wrong) {
-			w.publish = func(ctx context.Context, c dsync.Claim, seq int64, value []byte) error {
-				if err := m.Publish(ctx, c, seq, value); !errors.Is(err, dsync.ErrNotHeld) {
-					return err
+			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
+				if n, err := m.Publish(ctx, c, seq, value); !errors.Is(err, driver.ErrNotHeld) {
+					return n, err
 				}
-				return nil
+				return nil, nil
 			}
 		}},
 		{"Publish does not look at the clock", "Publish/NotAfterItsEnd", func(m *dsynctest.Memory, w *wrong) {
-			w.publish = func(ctx context.Context, c dsync.Claim, seq int64, value []byte) error {
+			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
 				m.SetUntil(c, time.Now().Add(time.Minute))
 				return m.Publish(ctx, c, seq, value)
 			}
 		}},
 		{"the last to arrive counts", "Publish/LateOlderOneChangesNothing", func(m *dsynctest.Memory, w *wrong) {
 			arrived := int64(0)
-			w.publish = func(ctx context.Context, c dsync.Claim, _ int64, value []byte) error {
+			w.publish = func(ctx context.Context, c driver.Claim, _ int64, value []byte) ([]driver.Notice, error) {
 				arrived++
 				return m.Publish(ctx, c, arrived, value)
 			}
 		}},
 		{"an older value is an error", "Publish/LateOlderOneChangesNothing", func(m *dsynctest.Memory, w *wrong) {
 			var last int64
-			w.publish = func(ctx context.Context, c dsync.Claim, seq int64, value []byte) error {
+			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
 				if seq < last {
-					return dsync.ErrNotHeld
+					return nil, driver.ErrNotHeld
 				}
 				last = seq
 				return m.Publish(ctx, c, seq, value)
@@ -119,33 +119,33 @@ func wrongPublishes() []plant {
 		}},
 		{"the key counts what is published", "Publish/EveryClaimCountsFromOne", func(m *dsynctest.Memory, w *wrong) {
 			last := make(map[string]int64)
-			w.publish = func(ctx context.Context, c dsync.Claim, seq int64, value []byte) error {
+			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
 				if seq < last[c.Key] {
-					return nil
+					return nil, nil
 				}
 				last[c.Key] = seq
 				return m.Publish(ctx, c, seq, value)
 			}
 		}},
 		{"values are cut", "Publish/MoreThan64KiBIsRefused", func(m *dsynctest.Memory, w *wrong) {
-			w.publish = func(ctx context.Context, c dsync.Claim, seq int64, value []byte) error {
+			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
 				return m.Publish(ctx, c, seq, value[:min(len(value), 64<<10)])
 			}
 		}},
 		{"too long a value may be repeated", "Publish/MoreThan64KiBIsRefused", func(m *dsynctest.Memory, w *wrong) {
-			w.publish = func(ctx context.Context, c dsync.Claim, seq int64, value []byte) error {
+			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
 				if len(value) > 64<<10 {
-					return errors.New("message too long")
+					return nil, errors.New("message too long")
 				}
 				return m.Publish(ctx, c, seq, value)
 			}
 		}},
-		{"Publish is not atomic", "Race/PublishAndHandOver", func(m *dsynctest.Memory, w *wrong) {
-			w.publish = func(ctx context.Context, c dsync.Claim, seq int64, value []byte) error {
+		{"Publish is not atomic", "Race/PublishAndHandOff", func(m *dsynctest.Memory, w *wrong) {
+			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
 				s, _ := m.Load(ctx, c.Key)
 				time.Sleep(time.Millisecond)
 				if !holds(s, c) {
-					return dsync.ErrNotHeld
+					return nil, driver.ErrNotHeld
 				}
 				s, _ = m.Load(ctx, c.Key)
 				c.ID = s.Holders[0].Claim
@@ -157,20 +157,20 @@ func wrongPublishes() []plant {
 }
 
 // inherited lets a key keep what was published last, where that is so.
-func inherited(where func(dsync.State) bool) func(*dsynctest.Memory, *wrong) {
+func inherited(where func(driver.State) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var mu sync.Mutex
 		values := make(map[string][]byte)
-		w.publish = func(ctx context.Context, c dsync.Claim, seq int64, value []byte) error {
-			err := m.Publish(ctx, c, seq, value)
+		w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
+			n, err := m.Publish(ctx, c, seq, value)
 			if err == nil {
 				mu.Lock()
 				defer mu.Unlock()
 				values[c.Key] = value
 			}
-			return err
+			return n, err
 		}
-		w.load = func(ctx context.Context, key string) (dsync.State, error) {
+		w.load = func(ctx context.Context, key string) (driver.State, error) {
 			s, err := m.Load(ctx, key)
 			mu.Lock()
 			defer mu.Unlock()
@@ -183,12 +183,170 @@ func inherited(where func(dsync.State) bool) func(*dsynctest.Memory, *wrong) {
 }
 
 func publishForHolder(m *dsynctest.Memory, w *wrong) {
-	w.publish = func(ctx context.Context, c dsync.Claim, seq int64, value []byte) error {
-		err := m.Publish(ctx, c, seq, value)
-		if s, _ := m.Load(ctx, c.Key); errors.Is(err, dsync.ErrNotHeld) && len(s.Holders) > 0 {
+	w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
+		n, err := m.Publish(ctx, c, seq, value)
+		if s, _ := m.Load(ctx, c.Key); errors.Is(err, driver.ErrNotHeld) && len(s.Holders) > 0 {
 			c.ID = s.Holders[0].Claim
 			m.Publish(ctx, c, seq, value)
 		}
-		return err
+		return n, err
+	}
+}
+
+// wrongSeals are defects of Release with ReleaseOptions.Seal.
+func wrongSeals() []plant {
+	return []plant{
+		{"an empty result is none", "Seal/ResultIsReadByAll", seen(func(s *driver.State) {
+			if s.Sealed && len(s.Value) == 0 {
+				s.Value = nil
+			}
+		})},
+		{"sealing shares its caller's slice", "Seal/ResultIsReadByAll", resultIs(func(_ bool, _, sent []byte) []byte { return sent })},
+		{"a sealed key has another token", "Seal/ResultIsReadByAll", seen(func(s *driver.State) {
+			if s.Sealed {
+				s.Token += 1024
+			}
+		})},
+		{"what was published is the result", "Seal/ResultIsReadByAll", func(m *dsynctest.Memory, w *wrong) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+				if s, _ := m.Load(ctx, c.Key); o.Seal && s.Value != nil {
+					o.Result = s.Value
+				}
+				return m.Release(ctx, c, o)
+			}
+		}},
+		{"Acquire does not read the result", "Seal/ResultIsReadByAll", func(m *dsynctest.Memory, w *wrong) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+				if s.Sealed {
+					s.Value = nil
+				}
+				return s, n, err
+			}
+		}},
+		{"Keys does not read the result", "Seal/ResultIsReadByAll", listed(func(s *driver.State) { s.Value = nil })},
+		{"a sealed key is a free one", "Seal/NobodyJoinsAnyMore", func(m *dsynctest.Memory, w *wrong) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				if s, _ := m.Load(ctx, c.Key); s.Sealed {
+					m.Forget(true)
+				}
+				return m.Acquire(ctx, c, wait, dead, notAfter)
+			}
+		}},
+		{"a sealed key is an error", "Seal/NobodyJoinsAnyMore", func(m *dsynctest.Memory, w *wrong) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+				if s.Sealed {
+					err = driver.ErrRefused
+				}
+				return s, n, err
+			}
+		}},
+		{"who seals hands over", "Seal/DropsTheQueue", func(m *dsynctest.Memory, w *wrong) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+				if s, _ := m.Load(ctx, c.Key); s.Waiting > 0 {
+					o.Seal = false
+				}
+				return m.Release(ctx, c, o)
+			}
+		}},
+		{"a waiter can seal", "Seal/NotHeld", sealForHolder(func(s driver.State, c driver.Claim) bool { return s.Waiting > 1 })},
+		{"whoever seals is found", "Seal/NotHeld", func(m *dsynctest.Memory, w *wrong) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+				found, n, err := m.Release(ctx, c, o)
+				return found || o.Seal, n, err
+			}
+		}},
+		{"sealing does not look at the clock", "Seal/NotAfterItsEnd", func(m *dsynctest.Memory, w *wrong) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+				if o.Seal {
+					m.SetUntil(c, time.Now().Add(time.Minute))
+				}
+				return m.Release(ctx, c, o)
+			}
+		}},
+		{"a sealed key has no kind", "Seal/OtherKindIsMismatch", asked(func(s driver.State, c *driver.Claim, _ bool, _ *time.Time) {
+			if s.Sealed {
+				c.Kind = s.Kind
+			}
+		})},
+		{"the last result counts", "Seal/RepeatedOrLateDoesNothing", resultIs(func(_ bool, _, sent []byte) []byte { return sent })},
+		{"the last holder's result counts", "Seal/OtherHoldersDoNotChangeTheResult", resultIs(func(found bool, was, sent []byte) []byte {
+			if found {
+				return sent
+			}
+			return was
+		})},
+		{"results are cut", "Seal/MoreThan64KiBIsRefused", func(m *dsynctest.Memory, w *wrong) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+				o.Result = o.Result[:min(len(o.Result), 64<<10)]
+				return m.Release(ctx, c, o)
+			}
+		}},
+		{"too long a result is a release without", "Seal/MoreThan64KiBIsRefused", func(m *dsynctest.Memory, w *wrong) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+				if len(o.Result) <= 64<<10 {
+					return m.Release(ctx, c, o)
+				}
+				m.Release(ctx, c, driver.ReleaseOptions{})
+				return false, nil, driver.ErrRefused
+			}
+		}},
+		{"Sweep deletes what is sealed", "Sweep/LeavesSealedKeys", carelessSweep},
+		{"Acquire looks for the seal before it joins", "Race/SealAndAcquire", func(m *dsynctest.Memory, w *wrong) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+				time.Sleep(time.Millisecond)
+				return m.Release(ctx, c, o)
+			}
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				before, _ := m.Load(ctx, c.Key)
+				time.Sleep(2 * time.Millisecond)
+				if s, n, err := m.Acquire(ctx, c, wait, dead, notAfter); before.Sealed == s.Sealed {
+					return s, n, err
+				}
+				return before, nil, nil
+			}
+		}},
+		{"a late Release seals for another", "Late/EveryRequestTwiceAfterEveryLaterOne_B31", sealForHolder(func(s driver.State, c driver.Claim) bool {
+			return len(s.Holders) > 0 && s.Holders[0].Session != c.Session
+		})},
+	}
+}
+
+// resultIs lets a key have another result than that it was sealed with.
+func resultIs(which func(found bool, was, sent []byte) []byte) func(*dsynctest.Memory, *wrong) {
+	return func(m *dsynctest.Memory, w *wrong) {
+		var mu sync.Mutex
+		results := make(map[string][]byte)
+		w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+			found, n, err := m.Release(ctx, c, o)
+			if o.Seal {
+				mu.Lock()
+				defer mu.Unlock()
+				results[c.Key] = which(found, results[c.Key], o.Result)
+			}
+			return found, n, err
+		}
+		w.load = func(ctx context.Context, key string) (driver.State, error) {
+			s, err := m.Load(ctx, key)
+			mu.Lock()
+			defer mu.Unlock()
+			if s.Sealed {
+				s.Value = results[key]
+			}
+			return s, err
+		}
+	}
+}
+
+// sealForHolder lets who does not hold seal for who does.
+func sealForHolder(where func(driver.State, driver.Claim) bool) func(*dsynctest.Memory, *wrong) {
+	return func(m *dsynctest.Memory, w *wrong) {
+		w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+			if s, _ := m.Load(ctx, c.Key); o.Seal && !holds(s, c) && len(s.Holders) > 0 && where(s, c) {
+				c.ID = s.Holders[0].Claim
+			}
+			return m.Release(ctx, c, o)
+		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -14,7 +14,7 @@ import (
 func wrongRaces() []plant {
 	return []plant{
 		{"Acquire ignores notAfter", "Late/EveryRequestTwiceAfterEveryLaterOne_B31", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c dsync.Claim, wait bool, dead []string, _ time.Time) (dsync.State, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, _ time.Time) (driver.State, []driver.Notice, error) {
 				return m.Acquire(ctx, c, wait, dead, time.Now().Add(time.Hour))
 			}
 		}},
@@ -24,35 +24,35 @@ func wrongRaces() []plant {
 		{"waiters are let in together", "Race/EveryWaiterIsServed", notAtomic},
 		{"upserts that race fail", "Race/FiftyOnAFreshKey_B01", func(m *dsynctest.Memory, w *wrong) {
 			var running atomic.Int32
-			w.acquire = func(ctx context.Context, c dsync.Claim, wait bool, dead []string, notAfter time.Time) (dsync.State, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				defer running.Add(-1)
 				if running.Add(1) > 40 {
-					return dsync.State{}, errDuplicateKey
+					return driver.State{}, nil, errDuplicateKey
 				}
 				time.Sleep(time.Millisecond)
 				return m.Acquire(ctx, c, wait, dead, notAfter)
 			}
 		}},
 		{"repeats that race are granted twice", "Race/RepeatsOfOneClaim", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c dsync.Claim, wait bool, dead []string, notAfter time.Time) (dsync.State, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				s, _ := m.Load(ctx, c.Key)
 				time.Sleep(time.Millisecond)
 				if len(s.Holders) == 0 {
-					m.Release(ctx, c, dsync.Outcome{})
+					m.Release(ctx, c, driver.ReleaseOptions{})
 				}
 				return m.Acquire(ctx, c, wait, dead, notAfter)
 			}
 		}},
 		{"releases that race free twice", "Race/RepeatsOfOneRelease", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c dsync.Claim, o dsync.Outcome) (bool, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
 				s, _ := m.Load(ctx, c.Key)
 				time.Sleep(time.Millisecond)
-				_, err := m.Release(ctx, c, o)
-				return holds(s, c), err
+				_, n, err := m.Release(ctx, c, o)
+				return holds(s, c), n, err
 			}
 		}},
 		{"registrations that race fail", "Race/RegistersOfOneSession", func(m *dsynctest.Memory, w *wrong) {
-			w.register = func(ctx context.Context, s dsync.Member) (time.Time, error) {
+			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
 				if found, _, _ := m.Members(ctx, s.ID); len(found) > 0 {
 					return time.Time{}, errDuplicateKey
 				}
@@ -60,7 +60,7 @@ func wrongRaces() []plant {
 			}
 		}},
 		{"registrations that race succeed", "Race/RegistersOfOneSession", func(m *dsynctest.Memory, w *wrong) {
-			w.register = func(ctx context.Context, s dsync.Member) (time.Time, error) {
+			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
 				found, now, _ := m.Members(ctx, s.ID)
 				time.Sleep(time.Millisecond)
 				if at, err := m.Register(ctx, s); err == nil || len(found) > 0 {
@@ -69,31 +69,31 @@ func wrongRaces() []plant {
 				return now, nil
 			}
 		}},
-		{"a burial is told before it is known", "Race/BurialsAndHeartbeats", func(m *dsynctest.Memory, w *wrong) {
-			w.bury = func(ctx context.Context, id string) (time.Duration, error) {
+		{"an expiry is told before it is known", "Race/ExpiriesAndHeartbeats", func(m *dsynctest.Memory, w *wrong) {
+			w.expire = func(ctx context.Context, id string) (time.Duration, error) {
 				found, now, err := m.Members(ctx, id)
-				if len(found) == 1 && !now.Before(found[0].At.Add(found[0].TTL)) {
+				if len(found) == 1 && !now.Before(found[0].LastHeartbeat.Add(found[0].TTL)) {
 					return 0, err
 				}
-				return m.Bury(ctx, id)
+				return m.Expire(ctx, id)
 			}
 		}},
 		{"a late Register revives the dead", "Late/EveryRequestTwiceAfterItsSessionsEnd_B31", func(m *dsynctest.Memory, w *wrong) {
-			w.register = func(ctx context.Context, s dsync.Member) (time.Time, error) {
-				if found, _, _ := m.Members(ctx, s.ID); len(found) > 0 && found[0].Dead {
+			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
+				if found, _, _ := m.Members(ctx, s.ID); len(found) > 0 && found[0].Expired {
 					m.ForgetSessions(-1)
 				}
 				return m.Register(ctx, s)
 			}
 		}},
 		{"a late Release frees another's hold", "Late/EveryRequestTwiceAfterEveryLaterOne_B31", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c dsync.Claim, o dsync.Outcome) (bool, error) {
-				found, err := m.Release(ctx, c, o)
+			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+				found, n, err := m.Release(ctx, c, o)
 				if s, _ := m.Load(ctx, c.Key); err == nil && !found && len(s.Holders) > 0 {
 					c.ID = s.Holders[0].Claim
 					m.Release(ctx, c, o)
 				}
-				return found, err
+				return found, n, err
 			}
 		}},
 	}
@@ -103,13 +103,13 @@ var errDuplicateKey = errors.New("E11000 duplicate key")
 
 // notAtomic grants whatever fitted a millisecond ago.
 func notAtomic(m *dsynctest.Memory, w *wrong) {
-	w.acquire = func(ctx context.Context, c dsync.Claim, wait bool, dead []string, notAfter time.Time) (dsync.State, error) {
+	w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 		before, _ := m.Load(ctx, c.Key)
 		time.Sleep(time.Millisecond)
-		s, err := m.Acquire(ctx, c, wait, dead, notAfter)
+		s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
 		if len(before.Holders) == 0 && !holds(s, c) {
-			s.Holders = append(s.Holders, dsync.Holder{Claim: c.ID, Session: c.Session, Weight: c.Weight, Token: s.Token + 1024})
+			s.Holders = append(s.Holders, driver.Holder{Claim: c.ID, Session: c.Session, Weight: c.Weight, Token: s.Token + 1024})
 		}
-		return s, err
+		return s, n, err
 	}
 }

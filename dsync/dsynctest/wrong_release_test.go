@@ -2,9 +2,12 @@ package dsynctest_test
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -13,7 +16,7 @@ func wrongReleases() []plant {
 	return []plant{
 		{"the dead lose what they kept", "Keep/OutlivesItsSession", dropsLeases},
 		{"Release frees the key, not the claim", "Release/OnlyThatID_B05", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c dsync.Claim, o dsync.Outcome) (bool, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key); len(s.Holders) > 0 {
 					c.ID = s.Holders[0].Claim
 				}
@@ -21,7 +24,7 @@ func wrongReleases() []plant {
 			}
 		}},
 		{"Release frees whatever the session holds", "Release/RepeatedOrLateNeverFreesNewerHold_B28", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c dsync.Claim, o dsync.Outcome) (bool, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
 				s, _ := m.Load(ctx, c.Key)
 				for _, h := range s.Holders {
 					if h.Session == c.Session {
@@ -32,105 +35,233 @@ func wrongReleases() []plant {
 			}
 		}},
 		{"Release needs the whole claim", "Release/FindsByIDAlone", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c dsync.Claim, o dsync.Outcome) (bool, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
 				if c.Session == "" {
-					return false, nil
+					return false, nil, nil
 				}
 				return m.Release(ctx, c, o)
 			}
 		}},
 		{"Release of what is absent is an error", "Release/AbsentIsNoError", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c dsync.Claim, o dsync.Outcome) (bool, error) {
-				found, err := m.Release(ctx, c, o)
+			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+				found, n, err := m.Release(ctx, c, o)
 				if err == nil && !found {
-					err = dsync.ErrNotHeld
+					err = driver.ErrNotHeld
 				}
-				return found, err
+				return found, n, err
 			}
 		}},
-		{"Release leaves waiters in line", "Release/FromTheLine", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c dsync.Claim, o dsync.Outcome) (bool, error) {
+		{"Release leaves waiters in the queue", "Release/FromTheQueue", func(m *dsynctest.Memory, w *wrong) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key); !holds(s, c) {
-					return true, nil
+					return true, nil, nil
 				}
 				return m.Release(ctx, c, o)
 			}
 		}},
 		{"Release empties the line", "Release/HolderGrantsNext", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c dsync.Claim, o dsync.Outcome) (bool, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key); holds(s, c) {
 					m.Forget(false)
-					return true, nil
+					return true, nil, nil
 				}
 				return m.Release(ctx, c, o)
 			}
 		}},
 		{"Release frees all holders", "Release/OneOfSeveralHolders", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c dsync.Claim, o dsync.Outcome) (bool, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
 				s, _ := m.Load(ctx, c.Key)
 				for _, h := range s.Holders {
-					m.Release(ctx, dsync.Claim{Key: c.Key, ID: h.Claim}, o)
+					m.Release(ctx, driver.Claim{Key: c.Key, ID: h.Claim}, o)
 				}
-				return len(s.Holders) > 0, nil
+				return len(s.Holders) > 0, nil, nil
 			}
 		}},
 		{"fixed leases can't be released", "Release/FixedLeaseEndsAtOnce", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c dsync.Claim, o dsync.Outcome) (bool, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
 				if c.Lease > 0 {
-					return true, nil
+					return true, nil, nil
 				}
 				return m.Release(ctx, c, o)
 			}
 		}},
 		{"Keep is ignored", "Keep/EndsThatMuchLater_B35", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c dsync.Claim, _ dsync.Outcome) (bool, error) {
-				return m.Release(ctx, c, dsync.Outcome{})
+			w.release = func(ctx context.Context, c driver.Claim, _ driver.ReleaseOptions) (bool, []driver.Notice, error) {
+				return m.Release(ctx, c, driver.ReleaseOptions{})
 			}
 		}},
 		{"a repeated Keep prolongs", "Keep/RepeatingDoesNotProlong", keepMoves},
 		{"Keep prolongs a fixed lease", "Keep/EarlierEndOfFixedLeaseStays", keepMoves},
 		{"Keep only ever sets the first end", "Keep/ShorterOneShortens", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c dsync.Claim, o dsync.Outcome) (bool, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key); o.Keep > 0 {
 					if h, ok := s.Holder(c.ID); ok && !h.Until.IsZero() {
-						return true, nil
+						return true, nil, nil
 					}
 				}
 				return m.Release(ctx, c, o)
 			}
 		}},
-		{"Keep leaves waiters in line", "Keep/FromTheLineTakesOut", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c dsync.Claim, o dsync.Outcome) (bool, error) {
+		{"Keep leaves waiters in the queue", "Keep/FromTheQueueTakesOut", func(m *dsynctest.Memory, w *wrong) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key); o.Keep > 0 && !holds(s, c) {
-					return s.Waiting > 0, nil
+					return s.Waiting > 0, nil, nil
 				}
 				return m.Release(ctx, c, o)
 			}
 		}},
 		{"what is kept can't be released", "Keep/ReleaseEndsIt", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c dsync.Claim, o dsync.Outcome) (bool, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
 				s, _ := m.Load(ctx, c.Key)
 				if h, ok := s.Holder(c.ID); ok && !h.Until.IsZero() {
-					return true, nil
+					return true, nil, nil
 				}
 				return m.Release(ctx, c, o)
 			}
 		}},
 		{"Keep of what is absent finds it", "Keep/AbsentIsNoError", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c dsync.Claim, o dsync.Outcome) (bool, error) {
-				found, err := m.Release(ctx, c, o)
-				return found || o.Keep > 0, err
+			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+				found, n, err := m.Release(ctx, c, o)
+				return found || o.Keep > 0, n, err
 			}
 		}},
 	}
 }
 
 func keepMoves(m *dsynctest.Memory, w *wrong) {
-	w.release = func(ctx context.Context, c dsync.Claim, o dsync.Outcome) (bool, error) {
-		found, err := m.Release(ctx, c, o)
+	w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+		found, n, err := m.Release(ctx, c, o)
 		if o.Keep > 0 {
 			m.SetUntil(c, time.Now().Add(o.Keep))
 		}
-		return found, err
+		return found, n, err
+	}
+}
+
+// wrongLeases are defects of fixed leases.
+func wrongLeases() []plant {
+	return []plant{
+		{"leases end when the host says so", "Lease/EndsThatLongAfterItsGrant", func(m *dsynctest.Memory, w *wrong) {
+			m.Skew(-time.Hour)
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				m.Acquire(ctx, c, wait, dead, notAfter)
+				m.SetUntil(c, time.Now().Add(c.Lease))
+				return m.Acquire(ctx, c, wait, dead, notAfter)
+			}
+		}},
+		{"leases count from the join", "Lease/CountsFromTheGrantNotTheJoin", func(m *dsynctest.Memory, w *wrong) {
+			ends := make(map[string]time.Time)
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+				ends[c.ID] = s.Now.Add(c.Lease)
+				return s, n, err
+			}
+			w.load = func(ctx context.Context, key string) (driver.State, error) {
+				s, err := m.Load(ctx, key)
+				for i, h := range s.Holders {
+					s.Holders[i].Until = ends[h.Claim]
+				}
+				return s, err
+			}
+		}},
+		{"leases never lapse", "Lease/AnotherMayHaveItFromItsEndOn", neverLapse},
+		{"leases become holds without an end", "Extend/NotAfterItsEnd", neverLapse},
+		{"Load hides what has lapsed", "Lease/LapsedIsShownUntilItIsDropped", func(m *dsynctest.Memory, w *wrong) {
+			w.load = func(ctx context.Context, key string) (driver.State, error) {
+				s, err := m.Load(ctx, key)
+				s.Holders = slices.DeleteFunc(s.Holders, func(h driver.Holder) bool {
+					return !h.Until.IsZero() && !s.Now.Before(h.Until)
+				})
+				return s, err
+			}
+		}},
+		{"leases are rounded down", "Lease/TinyOneHasAnEnd", func(m *dsynctest.Memory, w *wrong) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				c.Lease = c.Lease.Truncate(time.Millisecond)
+				return m.Acquire(ctx, c, wait, dead, notAfter)
+			}
+		}},
+		{"a repeated Acquire prolongs", "Lease/RepeatedAcquireDoesNotProlong", func(m *dsynctest.Memory, w *wrong) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				m.Extend(ctx, c)
+				return m.Acquire(ctx, c, wait, dead, notAfter)
+			}
+		}},
+		{"Extend says another end than it writes", "Extend/MovesTheEnd_B25", func(m *dsynctest.Memory, w *wrong) {
+			w.extend = func(ctx context.Context, c driver.Claim) (driver.Holder, error) {
+				h, err := m.Extend(ctx, c)
+				h.Until = h.Until.Add(time.Microsecond)
+				return h, err
+			}
+		}},
+		{"Extend says no token", "Extend/MovesTheEnd_B25", func(m *dsynctest.Memory, w *wrong) {
+			w.extend = func(ctx context.Context, c driver.Claim) (driver.Holder, error) {
+				h, err := m.Extend(ctx, c)
+				h.Token = 0
+				return h, err
+			}
+		}},
+		{"Extend says the token of the first grant", "Extend/OfASecondGrant", func(m *dsynctest.Memory, w *wrong) {
+			var first atomic.Int64
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+				if h, ok := s.Holder(c.ID); ok && c.Lease > 0 {
+					first.CompareAndSwap(0, h.Token)
+				}
+				return s, n, err
+			}
+			w.extend = func(ctx context.Context, c driver.Claim) (driver.Holder, error) {
+				h, err := m.Extend(ctx, c)
+				if err == nil {
+					h.Token = first.Load()
+				}
+				return h, err
+			}
+		}},
+		{"Extend shortens", "Extend/NeverShortens", extendAlways},
+		{"Extend revives a lapsed lease", "Extend/NotAfterItsEnd", extendAlways},
+		{"Extend of what is not held succeeds", "Extend/NotHeld", func(m *dsynctest.Memory, w *wrong) {
+			w.extend = func(ctx context.Context, c driver.Claim) (driver.Holder, error) {
+				h, err := m.Extend(ctx, c)
+				if errors.Is(err, driver.ErrNotHeld) {
+					return driver.Holder{Claim: c.ID, Until: time.Now().Add(c.Lease)}, nil
+				}
+				return h, err
+			}
+		}},
+	}
+}
+
+func dropsLeases(m *dsynctest.Memory, w *wrong) {
+	w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+		s, _ := m.Load(ctx, c.Key)
+		for _, h := range s.Holders {
+			if slices.Contains(dead, h.Session) {
+				m.Release(ctx, driver.Claim{Key: c.Key, ID: h.Claim}, driver.ReleaseOptions{})
+			}
+		}
+		return m.Acquire(ctx, c, wait, dead, notAfter)
+	}
+}
+
+func extendAlways(m *dsynctest.Memory, w *wrong) {
+	w.extend = func(ctx context.Context, c driver.Claim) (driver.Holder, error) {
+		if m.SetUntil(c, time.Now().Add(c.Lease)) {
+			s, err := m.Load(ctx, c.Key)
+			h, _ := s.Holder(c.ID)
+			return h, err
+		}
+		return m.Extend(ctx, c)
+	}
+}
+
+func neverLapse(m *dsynctest.Memory, w *wrong) {
+	w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+		c.Lease = 0
+		s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+		for i := range s.Holders {
+			s.Holders[i].Until = s.Holders[i].Since.Add(100 * time.Millisecond)
+		}
+		return s, n, err
 	}
 }

@@ -7,25 +7,25 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
 // wrongRevokes are defects of Revoke and of what Heartbeat says of it.
 func wrongRevokes() []plant {
 	return []plant{
-		{"what is told stands no more", "Revoke/StandsUntilItIsTakenOff", takingOff(func(_, stand []dsync.Revocation) []dsync.Revocation { return stand })},
-		{"nothing is taken off", "Revoke/StandsUntilItIsTakenOff", takingOff(func(_, _ []dsync.Revocation) []dsync.Revocation { return nil })},
-		{"only the last revocation is told", "Revoke/AllThatStandAreListed", listing(func(r []dsync.Revocation) []dsync.Revocation {
+		{"what is told stands no more", "Revoke/StandsUntilItIsTakenOff", takingOff(func(_, stand []driver.Revocation) []driver.Revocation { return stand })},
+		{"nothing is taken off", "Revoke/StandsUntilItIsTakenOff", takingOff(func(_, _ []driver.Revocation) []driver.Revocation { return nil })},
+		{"only the last revocation is told", "Revoke/AllThatStandAreListed", listing(func(r []driver.Revocation) []driver.Revocation {
 			return r[max(0, len(r)-1):]
 		})},
 		{"a repeated revocation is another", "Revoke/IsNotAddedTwice", func(m *dsynctest.Memory, w *wrong) {
-			asked := make(map[dsync.Revocation]int)
-			w.revoke = func(ctx context.Context, id string, r dsync.Revocation) error {
+			asked := make(map[driver.Revocation]int)
+			w.revoke = func(ctx context.Context, id string, r driver.Revocation) ([]driver.Notice, error) {
 				asked[r]++
 				return m.Revoke(ctx, id, r)
 			}
-			w.heartbeat = func(ctx context.Context, id string, given []dsync.Revocation) (dsync.Pulse, error) {
+			w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
 				p, err := m.Heartbeat(ctx, id, given)
 				for _, r := range p.Revoked {
 					for range asked[r] - 1 {
@@ -35,93 +35,108 @@ func wrongRevokes() []plant {
 				return p, err
 			}
 		}},
-		{"claims are taken off on every key", "Revoke/KeysAndClaimsAreComparedExactly", takingOff(func(given, stand []dsync.Revocation) (off []dsync.Revocation) {
+		{"claims are taken off on every key", "Revoke/KeysAndClaimsAreComparedExactly", takingOff(func(given, stand []driver.Revocation) (off []driver.Revocation) {
 			for _, r := range stand {
-				if slices.ContainsFunc(given, func(g dsync.Revocation) bool { return g.Claim == r.Claim }) {
+				if slices.ContainsFunc(given, func(g driver.Revocation) bool { return g.Claim == r.Claim }) {
 					off = append(off, r)
 				}
 			}
 			return off
 		})},
 		{"keys are revoked, not claims", "Revoke/KeysAndClaimsAreComparedExactly", func(m *dsynctest.Memory, w *wrong) {
-			w.revoke = func(ctx context.Context, id string, r dsync.Revocation) error {
+			w.revoke = func(ctx context.Context, id string, r driver.Revocation) ([]driver.Notice, error) {
 				p, _ := m.Heartbeat(ctx, id, nil)
-				if slices.ContainsFunc(p.Revoked, func(s dsync.Revocation) bool { return s.Key == r.Key }) {
-					return nil
+				if slices.ContainsFunc(p.Revoked, func(s driver.Revocation) bool { return s.Key == r.Key }) {
+					return nil, nil
 				}
 				return m.Revoke(ctx, id, r)
 			}
 		}},
 		{"Register takes revocations off", "Revoke/StandsThroughARegister", func(m *dsynctest.Memory, w *wrong) {
-			w.register = func(ctx context.Context, s dsync.Member) (time.Time, error) {
+			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
 				p, _ := m.Heartbeat(ctx, s.ID, nil)
 				m.Heartbeat(ctx, s.ID, p.Revoked)
 				return m.Register(ctx, s)
 			}
 		}},
 		{"Revoke is a heartbeat", "Revoke/OfTheLapsedIsNoHeartbeat", func(m *dsynctest.Memory, w *wrong) {
-			w.revoke = func(ctx context.Context, id string, r dsync.Revocation) error {
+			w.revoke = func(ctx context.Context, id string, r driver.Revocation) ([]driver.Notice, error) {
 				m.Heartbeat(ctx, id, nil)
 				return m.Revoke(ctx, id, r)
 			}
 		}},
 		{"the lapsed are as good as dead", "Revoke/OfTheLapsedIsNoHeartbeat", func(m *dsynctest.Memory, w *wrong) {
-			w.revoke = func(ctx context.Context, id string, r dsync.Revocation) error {
-				m.Bury(ctx, id)
+			w.revoke = func(ctx context.Context, id string, r driver.Revocation) ([]driver.Notice, error) {
+				m.Expire(ctx, id)
 				return m.Revoke(ctx, id, r)
 			}
 		}},
-		{"the dead can be revoked", "Revoke/OfTheDeadOrUnknown", func(m *dsynctest.Memory, w *wrong) {
-			w.revoke = func(ctx context.Context, id string, r dsync.Revocation) error {
-				if err := m.Revoke(ctx, id, r); !errors.Is(err, dsync.ErrSessionDead) {
-					return err
+		{"the dead can be revoked", "Revoke/OfExpiredOrUnknown", func(m *dsynctest.Memory, w *wrong) {
+			w.revoke = func(ctx context.Context, id string, r driver.Revocation) ([]driver.Notice, error) {
+				if n, err := m.Revoke(ctx, id, r); !errors.Is(err, driver.ErrSessionExpired) {
+					return n, err
 				}
-				return nil
+				return nil, nil
 			}
 		}},
-		{"Revoke registers the unknown", "Revoke/OfTheDeadOrUnknown", func(m *dsynctest.Memory, w *wrong) {
-			w.revoke = func(ctx context.Context, id string, r dsync.Revocation) error {
+		{"Revoke registers the unknown", "Revoke/OfExpiredOrUnknown", func(m *dsynctest.Memory, w *wrong) {
+			w.revoke = func(ctx context.Context, id string, r driver.Revocation) ([]driver.Notice, error) {
 				if found, _, _ := m.Members(ctx, id); len(found) == 0 {
-					m.Register(ctx, dsync.Member{ID: id, TTL: time.Minute})
+					m.Register(ctx, driver.Member{ID: id, TTL: time.Minute})
 				}
 				return m.Revoke(ctx, id, r)
 			}
 		}},
 		{"Revoke releases the claim", "Revoke/LeavesTheClaimAlone", func(m *dsynctest.Memory, w *wrong) {
-			w.revoke = func(ctx context.Context, id string, r dsync.Revocation) error {
-				m.Release(ctx, dsync.Claim{Key: r.Key, ID: r.Claim}, dsync.Outcome{})
+			w.revoke = func(ctx context.Context, id string, r driver.Revocation) ([]driver.Notice, error) {
+				m.Release(ctx, driver.Claim{Key: r.Key, ID: r.Claim}, driver.ReleaseOptions{})
 				return m.Revoke(ctx, id, r)
 			}
 		}},
 		{"Revoke looks whether the claim exists", "Revoke/StandsUntilItIsTakenOff", func(m *dsynctest.Memory, w *wrong) {
-			w.revoke = func(ctx context.Context, id string, r dsync.Revocation) error {
-				if s, _ := m.Load(ctx, r.Key); !holds(s, dsync.Claim{ID: r.Claim}) {
-					return nil
+			w.revoke = func(ctx context.Context, id string, r driver.Revocation) ([]driver.Notice, error) {
+				if s, _ := m.Load(ctx, r.Key); !holds(s, driver.Claim{ID: r.Claim}) {
+					return nil, nil
 				}
 				return m.Revoke(ctx, id, r)
 			}
 		}},
-		{"whoever gives one up gives all up", "Revoke/LateHeartbeatsTakeOffNoOther", takingOff(func(given, stand []dsync.Revocation) []dsync.Revocation {
+		{"whoever gives one up gives all up", "Revoke/LateHeartbeatsTakeOffNoOther", takingOff(func(given, stand []driver.Revocation) []driver.Revocation {
 			if len(given) > 0 {
 				return stand
 			}
 			return nil
 		})},
 		{"what was taken off can't be revoked again", "Revoke/LateHeartbeatsTakeOffNoOther", func(m *dsynctest.Memory, w *wrong) {
-			asked := make(map[dsync.Revocation]bool)
-			w.revoke = func(ctx context.Context, id string, r dsync.Revocation) error {
+			asked := make(map[driver.Revocation]bool)
+			w.revoke = func(ctx context.Context, id string, r driver.Revocation) ([]driver.Notice, error) {
 				if asked[r] {
-					return nil
+					return nil, nil
 				}
 				asked[r] = true
 				return m.Revoke(ctx, id, r)
 			}
 		}},
-		{"Watch tells no revocations", "Watch/RevocationReachesItsSession", withoutEvents(dsync.EventRevoke)},
-		{"Watch tells others' revocations", "Watch/RevocationReachesItsSession", watchEverybody},
+		{"revocations make no notice", "Notice/RevocationIsForItsSession", omitting(func(_ command, n driver.Notice) bool {
+			return n.Type == driver.NoticeRevoke
+		})},
+		{"a revocation is for the session of the key's holder", "Notice/RevocationIsForItsSession", noticing(func(by command, n []driver.Notice) []driver.Notice {
+			if by.method == dsynctest.MethodRevoke {
+				n[0].Session = ""
+			}
+			return n
+		})},
+		{"what was taken off makes no notice again", "Notice/RevocationIsForItsSession", func(m *dsynctest.Memory, w *wrong) {
+			asked := make(map[string]bool)
+			omitting(func(_ command, n driver.Notice) bool {
+				again := asked[n.Claim]
+				asked[n.Claim] = true
+				return again
+			})(m, w)
+		}},
 		{"heartbeats write back what they read", "Race/RevocationsAndHeartbeats", func(m *dsynctest.Memory, w *wrong) {
 			var mu sync.Mutex // of the writes
-			w.heartbeat = func(ctx context.Context, id string, given []dsync.Revocation) (dsync.Pulse, error) {
+			w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
 				before, _ := m.Heartbeat(ctx, id, nil)
 				time.Sleep(time.Millisecond)
 				mu.Lock()
@@ -140,15 +155,15 @@ func wrongRevokes() []plant {
 }
 
 // takingOff lets heartbeats take other revocations off than they should.
-func takingOff(which func(given, stand []dsync.Revocation) []dsync.Revocation) func(*dsynctest.Memory, *wrong) {
+func takingOff(which func(given, stand []driver.Revocation) []driver.Revocation) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
-		w.heartbeat = func(ctx context.Context, id string, given []dsync.Revocation) (dsync.Pulse, error) {
+		w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
 			p, err := m.Heartbeat(ctx, id, nil)
 			if err == nil {
 				off := which(given, p.Revoked)
 				m.Heartbeat(ctx, id, off)
 				if len(given) > 0 {
-					p.Revoked = slices.DeleteFunc(p.Revoked, func(r dsync.Revocation) bool { return slices.Contains(off, r) })
+					p.Revoked = slices.DeleteFunc(p.Revoked, func(r driver.Revocation) bool { return slices.Contains(off, r) })
 				}
 			}
 			return p, err
@@ -157,25 +172,12 @@ func takingOff(which func(given, stand []dsync.Revocation) []dsync.Revocation) f
 }
 
 // listing lets heartbeats tell other revocations than stand.
-func listing(change func([]dsync.Revocation) []dsync.Revocation) func(*dsynctest.Memory, *wrong) {
+func listing(change func([]driver.Revocation) []driver.Revocation) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
-		w.heartbeat = func(ctx context.Context, id string, given []dsync.Revocation) (dsync.Pulse, error) {
+		w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
 			p, err := m.Heartbeat(ctx, id, given)
 			p.Revoked = change(p.Revoked)
 			return p, err
-		}
-	}
-}
-
-// withoutEvents lets a Watch tell nothing of a type.
-func withoutEvents(t dsync.EventType) func(*dsynctest.Memory, *wrong) {
-	return func(m *dsynctest.Memory, w *wrong) {
-		w.watch = func(ctx context.Context, id string, keys []string, f func(dsync.Event)) error {
-			return m.Watch(ctx, id, keys, func(e dsync.Event) {
-				if e.Type != t {
-					f(e)
-				}
-			})
 		}
 	}
 }

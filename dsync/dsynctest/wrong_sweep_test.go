@@ -4,28 +4,28 @@ import (
 	"context"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
 // wrongSweeps are defects of tokens and Sweep.
 func wrongSweeps() []plant {
 	return []plant{
-		{"tokens are dense", "Token/GrowsOverEveryHandOver_B08", func(m *dsynctest.Memory, w *wrong) {
-			w.load = func(ctx context.Context, key string) (dsync.State, error) {
+		{"tokens are dense", "Token/GrowsOverEveryHandOff_B08", func(m *dsynctest.Memory, w *wrong) {
+			w.load = func(ctx context.Context, key string) (driver.State, error) {
 				s, err := m.Load(ctx, key)
 				return dense(s), err
 			}
-			w.acquire = func(ctx context.Context, c dsync.Claim, wait bool, dead []string, notAfter time.Time) (dsync.State, error) {
-				s, err := m.Acquire(ctx, c, wait, dead, notAfter)
-				return dense(s), err
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+				return dense(s), n, err
 			}
 		}},
 		{"the free key forgets its last token", "Token/LastOneStaysReadable", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c dsync.Claim, o dsync.Outcome) (bool, error) {
-				found, err := m.Release(ctx, c, o)
+			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+				found, n, err := m.Release(ctx, c, o)
 				m.Forget(true)
-				return found, err
+				return found, n, err
 			}
 		}},
 		{"Sweep restarts tokens", "Sweep/TokensGrowOn_B08", carelessSweep},
@@ -35,23 +35,23 @@ func wrongSweeps() []plant {
 		})},
 		{"Sweep deletes keys in use", "Sweep/LeavesKeysInUse_B22", beforeSweep(func(m *dsynctest.Memory, _ *time.Duration) { m.Forget(false) })},
 		{"Sweep forgets terms", "Sweep/LeavesKeysThatCountTerms", carelessSweep},
-		{"Sweep deletes sessions that live", "Sweep/DeletesOldDeadSessions", beforeSweep(func(m *dsynctest.Memory, retention *time.Duration) {
+		{"Sweep deletes sessions that live", "Sweep/DeletesOldExpiredSessions", beforeSweep(func(m *dsynctest.Memory, retention *time.Duration) {
 			m.ForgetSessions(*retention)
 		})},
 		{"Sweep deletes nothing", "Sweep/DeletesIdleKeys_B22", sweepNothing},
-		{"Sweep deletes no sessions", "Sweep/DeletesOldDeadSessions", sweepNothing},
-		{"Sweep stops after one slice", "Sweep/CursorPassesEveryRecord", afterSweep(func(st *dsync.SweepState, _ string, _ dsync.SweepState) {
+		{"Sweep deletes no sessions", "Sweep/DeletesOldExpiredSessions", sweepNothing},
+		{"Sweep stops after one slice", "Sweep/CursorPassesEveryRecord", afterSweep(func(st *driver.SweepState, _ string, _ driver.SweepState) {
 			st.After = ""
 		})},
 		{"Sweep does not get on", "Sweep/CursorPassesEveryRecord", func(m *dsynctest.Memory, w *wrong) {
-			w.sweep = func(ctx context.Context, by string, last dsync.SweepState, retention time.Duration) (dsync.SweepState, error) {
+			w.sweep = func(ctx context.Context, by string, last driver.SweepState, retention time.Duration) (driver.SweepState, error) {
 				st, err := m.Sweep(ctx, by, last, retention)
 				m.SweptTo("")
 				return st, err
 			}
 		}},
 		{"Sweep passes over what is behind its slice", "Sweep/CursorPassesEveryRecord", func(m *dsynctest.Memory, w *wrong) {
-			w.sweep = func(ctx context.Context, by string, last dsync.SweepState, retention time.Duration) (dsync.SweepState, error) {
+			w.sweep = func(ctx context.Context, by string, last driver.SweepState, retention time.Duration) (driver.SweepState, error) {
 				st, err := m.Sweep(ctx, by, last, retention)
 				if st.After != "" && st.Turn != last.Turn {
 					st.After = "s/"
@@ -60,24 +60,24 @@ func wrongSweeps() []plant {
 				return st, err
 			}
 		}},
-		{"Sweep forgets how many it saw in the round", "Sweep/TellsWhatItDid", afterSweep(func(st *dsync.SweepState, _ string, _ dsync.SweepState) {
+		{"Sweep forgets how many it saw in the round", "Sweep/ReportsWhatItDid", afterSweep(func(st *driver.SweepState, _ string, _ driver.SweepState) {
 			if st.After != "" {
 				st.Round = st.Seen
 			}
 		})},
-		{"Sweep forgets how many there were", "Sweep/TellsWhatItDid", afterSweep(func(st *dsync.SweepState, _ string, _ dsync.SweepState) {
+		{"Sweep forgets how many there were", "Sweep/ReportsWhatItDid", afterSweep(func(st *driver.SweepState, _ string, _ driver.SweepState) {
 			if st.After == "" {
 				st.LastRound = st.Seen
 			}
 		})},
-		{"Sweep does not count what it deletes", "Sweep/TellsWhatItDid", afterSweep(func(st *dsync.SweepState, _ string, _ dsync.SweepState) {
+		{"Sweep does not count what it deletes", "Sweep/ReportsWhatItDid", afterSweep(func(st *driver.SweepState, _ string, _ driver.SweepState) {
 			st.Deleted = 0
 		})},
-		{"Sweep tells the time of the one before", "Sweep/TellsWhatItDid", afterSweep(func(st *dsync.SweepState, _ string, last dsync.SweepState) {
+		{"Sweep tells the time of the one before", "Sweep/ReportsWhatItDid", afterSweep(func(st *driver.SweepState, _ string, last driver.SweepState) {
 			st.At = last.At
 		})},
 		{"Sweep does not look whose turn it is", "Sweep/OfAnEarlierTurnChangesNothing", func(m *dsynctest.Memory, w *wrong) {
-			w.sweep = func(ctx context.Context, by string, last dsync.SweepState, retention time.Duration) (dsync.SweepState, error) {
+			w.sweep = func(ctx context.Context, by string, last driver.SweepState, retention time.Duration) (driver.SweepState, error) {
 				if last.Turn >= 0 {
 					last = m.Swept()
 				}
@@ -85,13 +85,13 @@ func wrongSweeps() []plant {
 			}
 		}},
 		{"Sweep deletes before it looks whose turn it is", "Sweep/OfAnEarlierTurnChangesNothing", carelessSweep},
-		{"Sweep tells everybody that it was his turn", "Sweep/OneOfManyTakesTheTurn", afterSweep(func(st *dsync.SweepState, by string, last dsync.SweepState) {
+		{"Sweep tells everybody that it was his turn", "Sweep/OneOfManyTakesTheTurn", afterSweep(func(st *driver.SweepState, by string, last driver.SweepState) {
 			if last.Turn >= 0 {
 				st.By = by
 			}
 		})},
 		{"Sweep takes as many turns as there are sweepers", "Sweep/OneOfManyTakesTheTurn", func(m *dsynctest.Memory, w *wrong) {
-			w.sweep = func(ctx context.Context, by string, last dsync.SweepState, retention time.Duration) (dsync.SweepState, error) {
+			w.sweep = func(ctx context.Context, by string, last driver.SweepState, retention time.Duration) (driver.SweepState, error) {
 				for {
 					if now := m.Swept(); last.Turn >= 0 {
 						last = now
@@ -109,7 +109,7 @@ func wrongSweeps() []plant {
 // beforeSweep plants what Sweep does first.
 func beforeSweep(do func(m *dsynctest.Memory, retention *time.Duration)) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
-		w.sweep = func(ctx context.Context, by string, last dsync.SweepState, retention time.Duration) (dsync.SweepState, error) {
+		w.sweep = func(ctx context.Context, by string, last driver.SweepState, retention time.Duration) (driver.SweepState, error) {
 			do(m, &retention)
 			return m.Sweep(ctx, by, last, retention)
 		}
@@ -117,9 +117,9 @@ func beforeSweep(do func(m *dsynctest.Memory, retention *time.Duration)) func(*d
 }
 
 // afterSweep plants what becomes of its answer.
-func afterSweep(do func(st *dsync.SweepState, by string, last dsync.SweepState)) func(*dsynctest.Memory, *wrong) {
+func afterSweep(do func(st *driver.SweepState, by string, last driver.SweepState)) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
-		w.sweep = func(ctx context.Context, by string, last dsync.SweepState, retention time.Duration) (dsync.SweepState, error) {
+		w.sweep = func(ctx context.Context, by string, last driver.SweepState, retention time.Duration) (driver.SweepState, error) {
 			st, err := m.Sweep(ctx, by, last, retention)
 			do(&st, by, last)
 			return st, err
@@ -127,7 +127,7 @@ func afterSweep(do func(st *dsync.SweepState, by string, last dsync.SweepState))
 	}
 }
 
-func dense(s dsync.State) dsync.State {
+func dense(s driver.State) driver.State {
 	s.Token /= 1024
 	for i := range s.Holders {
 		s.Holders[i].Token /= 1024

@@ -10,55 +10,55 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
 // A wrong store is right but for the methods that are not nil.
 type wrong struct {
 	*dsynctest.Memory
-	register   func(context.Context, dsync.Member) (time.Time, error)
-	heartbeat  func(context.Context, string, []dsync.Revocation) (dsync.Pulse, error)
-	bury       func(context.Context, string) (time.Duration, error)
+	register   func(context.Context, driver.Member) (time.Time, error)
+	heartbeat  func(context.Context, string, []driver.Revocation) (driver.HeartbeatReply, error)
+	expire     func(context.Context, string) (time.Duration, error)
 	unregister func(context.Context, string) error
-	revoke     func(context.Context, string, dsync.Revocation) error
+	revoke     func(context.Context, string, driver.Revocation) ([]driver.Notice, error)
 	observe    func(context.Context, string, int64, []string) error
-	acquire    func(context.Context, dsync.Claim, bool, []string, time.Time) (dsync.State, error)
-	release    func(context.Context, dsync.Claim, dsync.Outcome) (bool, error)
-	extend     func(context.Context, dsync.Claim) (dsync.Holder, error)
-	publish    func(context.Context, dsync.Claim, int64, []byte) error
-	resize     func(context.Context, string, dsync.Kind, int64, int64) error
-	watch      func(context.Context, string, []string, func(dsync.Event)) error
-	listen     func(context.Context, string, func()) error
-	notify     func(context.Context, string) error
-	load       func(context.Context, string) (dsync.State, error)
-	keys       func(context.Context, string, string, int) ([]dsync.State, error)
-	members    func(context.Context, ...string) ([]dsync.Member, time.Time, error)
-	lives      func(context.Context, ...string) ([]dsync.Member, time.Time, error)
-	observers  func(context.Context, string, string, int) ([]dsync.Member, error)
-	line       func(context.Context, string) ([]dsync.Waiter, error)
-	sweep      func(context.Context, string, dsync.SweepState, time.Duration) (dsync.SweepState, error)
+	acquire    func(context.Context, driver.Claim, bool, []string, time.Time) (driver.State, []driver.Notice, error)
+	release    func(context.Context, driver.Claim, driver.ReleaseOptions) (bool, []driver.Notice, error)
+	extend     func(context.Context, driver.Claim) (driver.Holder, error)
+	publish    func(context.Context, driver.Claim, int64, []byte) ([]driver.Notice, error)
+	resize     func(context.Context, string, driver.Kind, int64, int64) ([]driver.Notice, error)
+	listen     func(context.Context, string, []string, func(driver.Notice)) error
+	notify     func(context.Context, []driver.Notice) error
+	load       func(context.Context, string) (driver.State, error)
+	keys       func(context.Context, string, string, int) ([]driver.State, error)
+	members    func(context.Context, ...string) ([]driver.Member, time.Time, error)
+	lives      func(context.Context, ...string) ([]driver.Member, time.Time, error)
+	observers  func(context.Context, string, string, int) ([]driver.Member, error)
+	line       func(context.Context, string) ([]driver.Waiter, error)
+	sweep      func(context.Context, string, driver.SweepState, time.Duration) (driver.SweepState, error)
 }
 
-func (w *wrong) Register(ctx context.Context, m dsync.Member) (time.Time, error) {
+func (w *wrong) Register(ctx context.Context, m driver.Member) (time.Time, error) {
 	if w.register != nil {
 		return w.register(ctx, m)
 	}
 	return w.Memory.Register(ctx, m)
 }
 
-func (w *wrong) Heartbeat(ctx context.Context, id string, given []dsync.Revocation) (dsync.Pulse, error) {
+func (w *wrong) Heartbeat(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
 	if w.heartbeat != nil {
 		return w.heartbeat(ctx, id, given)
 	}
 	return w.Memory.Heartbeat(ctx, id, given)
 }
 
-func (w *wrong) Bury(ctx context.Context, id string) (time.Duration, error) {
-	if w.bury != nil {
-		return w.bury(ctx, id)
+func (w *wrong) Expire(ctx context.Context, id string) (time.Duration, error) {
+	if w.expire != nil {
+		return w.expire(ctx, id)
 	}
-	return w.Memory.Bury(ctx, id)
+	return w.Memory.Expire(ctx, id)
 }
 
 func (w *wrong) Unregister(ctx context.Context, id string) error {
@@ -68,7 +68,7 @@ func (w *wrong) Unregister(ctx context.Context, id string) error {
 	return w.Memory.Unregister(ctx, id)
 }
 
-func (w *wrong) Revoke(ctx context.Context, id string, r dsync.Revocation) error {
+func (w *wrong) Revoke(ctx context.Context, id string, r driver.Revocation) ([]driver.Notice, error) {
 	if w.revoke != nil {
 		return w.revoke(ctx, id, r)
 	}
@@ -82,105 +82,98 @@ func (w *wrong) Observe(ctx context.Context, id string, seq int64, keys []string
 	return w.Memory.Observe(ctx, id, seq, keys)
 }
 
-func (w *wrong) Acquire(ctx context.Context, c dsync.Claim, wait bool, dead []string, notAfter time.Time) (dsync.State, error) {
+func (w *wrong) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 	if w.acquire != nil {
 		return w.acquire(ctx, c, wait, dead, notAfter)
 	}
 	return w.Memory.Acquire(ctx, c, wait, dead, notAfter)
 }
 
-func (w *wrong) Release(ctx context.Context, c dsync.Claim, o dsync.Outcome) (bool, error) {
+func (w *wrong) Release(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
 	if w.release != nil {
 		return w.release(ctx, c, o)
 	}
 	return w.Memory.Release(ctx, c, o)
 }
 
-func (w *wrong) Extend(ctx context.Context, c dsync.Claim) (dsync.Holder, error) {
+func (w *wrong) Extend(ctx context.Context, c driver.Claim) (driver.Holder, error) {
 	if w.extend != nil {
 		return w.extend(ctx, c)
 	}
 	return w.Memory.Extend(ctx, c)
 }
 
-func (w *wrong) Publish(ctx context.Context, c dsync.Claim, seq int64, value []byte) error {
+func (w *wrong) Publish(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
 	if w.publish != nil {
 		return w.publish(ctx, c, seq, value)
 	}
 	return w.Memory.Publish(ctx, c, seq, value)
 }
 
-func (w *wrong) Resize(ctx context.Context, key string, kind dsync.Kind, from, limit int64) error {
+func (w *wrong) Resize(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
 	if w.resize != nil {
 		return w.resize(ctx, key, kind, from, limit)
 	}
 	return w.Memory.Resize(ctx, key, kind, from, limit)
 }
 
-func (w *wrong) Watch(ctx context.Context, id string, keys []string, f func(dsync.Event)) error {
-	if w.watch != nil {
-		return w.watch(ctx, id, keys, f)
-	}
-	return w.Memory.Watch(ctx, id, keys, f)
-}
-
-func (w *wrong) Listen(ctx context.Context, id string, f func()) error {
+func (w *wrong) Listen(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
 	if w.listen != nil {
-		return w.listen(ctx, id, f)
+		return w.listen(ctx, id, keys, f)
 	}
-	return w.Memory.Listen(ctx, id, f)
+	return w.Memory.Listen(ctx, id, keys, f)
 }
 
-func (w *wrong) Notify(ctx context.Context, id string) error {
+func (w *wrong) Notify(ctx context.Context, notices []driver.Notice) error {
 	if w.notify != nil {
-		return w.notify(ctx, id)
+		return w.notify(ctx, notices)
 	}
-	return w.Memory.Notify(ctx, id)
+	return w.Memory.Notify(ctx, notices)
 }
 
-func (w *wrong) Load(ctx context.Context, key string) (dsync.State, error) {
+func (w *wrong) Load(ctx context.Context, key string) (driver.State, error) {
 	if w.load != nil {
 		return w.load(ctx, key)
 	}
 	return w.Memory.Load(ctx, key)
 }
 
-func (w *wrong) Keys(ctx context.Context, prefix, after string, n int) ([]dsync.State, error) {
+func (w *wrong) Keys(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
 	if w.keys != nil {
 		return w.keys(ctx, prefix, after, n)
 	}
 	return w.Memory.Keys(ctx, prefix, after, n)
 }
 
-func (w *wrong) Members(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+func (w *wrong) Members(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
 	if w.members != nil {
 		return w.members(ctx, ids...)
 	}
 	return w.Memory.Members(ctx, ids...)
 }
 
-func (w *wrong) Lives(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+func (w *wrong) Liveness(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
 	if w.lives != nil {
 		return w.lives(ctx, ids...)
 	}
-	return w.Memory.Lives(ctx, ids...)
+	return w.Memory.Liveness(ctx, ids...)
 }
 
-func (w *wrong) Observers(ctx context.Context, key, after string, n int) ([]dsync.Member, error) {
+func (w *wrong) Observers(ctx context.Context, key, after string, n int) ([]driver.Member, error) {
 	if w.observers != nil {
 		return w.observers(ctx, key, after, n)
 	}
 	return w.Memory.Observers(ctx, key, after, n)
 }
 
-func (w *wrong) Line(ctx context.Context, key string) ([]dsync.Waiter, error) {
+func (w *wrong) Queue(ctx context.Context, key string) ([]driver.Waiter, error) {
 	if w.line != nil {
 		return w.line(ctx, key)
 	}
-	return w.Memory.Line(ctx, key)
+	return w.Memory.Queue(ctx, key)
 }
 
-func (w *wrong) Sweep(ctx context.Context, by string, last dsync.SweepState, retention time.Duration) (dsync.SweepState, error) {
+func (w *wrong) Sweep(ctx context.Context, by string, last driver.SweepState, retention time.Duration) (driver.SweepState, error) {
 	if w.sweep != nil {
 		return w.sweep(ctx, by, last, retention)
 	}
@@ -207,7 +200,7 @@ func (t *trial) Fatalf(format string, args ...any) { t.Errorf(format, args...); 
 func (t *trial) FailNow()                          { runtime.Goexit() }
 
 // try runs a conformance case in a bubble and returns its failures.
-func try(t *testing.T, name string, newStore func() dsync.Store) []string {
+func try(t *testing.T, name string, newStore func() driver.Store) []string {
 	var failures []string
 	synctest.Test(t, func(t *testing.T) {
 		tr := &trial{TB: t}
@@ -236,10 +229,12 @@ func plants() []plant {
 		wrongMembers(),
 		wrongRevokes(),
 		wrongAcquires(),
-		wrongLines(),
+		wrongQueues(),
 		wrongFirsts(),
 		wrongYields(),
 		wrongReleases(),
+		wrongReplaces(),
+		wrongSuccessors(),
 		wrongSeals(),
 		wrongResizes(),
 		wrongLimits(),
@@ -249,22 +244,24 @@ func plants() []plant {
 		wrongPublishes(),
 		wrongKeys(),
 		wrongObserves(),
-		wrongWatches(),
-		wrongListeners(),
+		wrongNotices(),
+		wrongWakes(),
 		wrongChanges(),
+		wrongListeners(),
 		wrongRaces(),
 	)
 }
 
-func holds(s dsync.State, c dsync.Claim) bool {
+func holds(s driver.State, c driver.Claim) bool {
 	_, ok := s.Holder(c.ID)
 	return ok
 }
 
 func TestSuiteFindsWrongStores(t *testing.T) {
+	testkit.Large(t)
 	for _, tt := range plants() {
 		t.Run(tt.defect, func(t *testing.T) {
-			failures := try(t, tt.finder, func() dsync.Store {
+			failures := try(t, tt.finder, func() driver.Store {
 				w := &wrong{Memory: dsynctest.NewMemory()}
 				tt.plant(w.Memory, w)
 				return w

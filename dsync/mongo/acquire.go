@@ -6,75 +6,99 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Acquire implements [dsync.Store]. One write grants at most 1,000 claims: where
-// more fit at once, the rest is granted by the next command on the key. On
-// servers other than MongoDB the first command on a key takes three. Who waits for a
-// key that was to be expected free, for which there is a short command, and is not,
-// takes one more, which writes nothing.
-func (s *Store) Acquire(ctx context.Context, c dsync.Claim, wait bool, dead []string, notAfter time.Time) (dsync.State, error) {
+// Acquire implements [driver.Store]. One command grants at most 1,000 claims; if more fit, the
+// next command on the key grants the rest. On servers other than MongoDB the first command on a
+// key takes three. If the key is probably free, the Acquire of a claim that may wait begins with
+// a short command; if that grants nothing, it writes nothing, and a second command follows.
+func (s *Store) Acquire(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 	if c.Weight < 1 || c.Weight > c.Limit {
-		// It could never be granted, and would block the line for ever.
-		return dsync.State{}, fmt.Errorf("mongo: acquire: %w: the claim's weight is %d; it must be from 1 to its limit, %d",
-			dsync.ErrRefused, c.Weight, c.Limit)
+		// It could never be granted, and would block the queue forever.
+		return driver.State{}, nil, fmt.Errorf("mongo: acquire: %w: the claim's weight is %d; it must be from 1 to its limit, %d",
+			driver.ErrRefused, c.Weight, c.Limit)
 	}
-	plain := simple(c) && c.Kind != dsync.KindElection // whose terms are counted
-	if wait && plain {                                 // a try is one command, also where it fails
-		st, ok, err := s.acquireQuiet(ctx, c, notAfter)
+	if c.Replaces != nil {
+		return s.replace(ctx, c, wait, expired, notAfter)
+	}
+	if wait && plain(c) { // a try takes one command, even if it fails
+		st, granted, err := s.acquireFree(ctx, c, notAfter)
 		if err != nil {
-			return dsync.State{}, failure("acquire", err)
+			return driver.State{}, nil, failure("acquire", err)
 		}
-		if ok {
-			return st, nil
+		if granted {
+			return st, nil, nil // no notices: nobody waits, and nobody observes the key
 		}
 	}
-	st, former, err := s.acquire(ctx, keyID(c.Key), c, wait, dead, notAfter)
+	r, err := s.acquire(ctx, keyID(c.Key), c, wait, expired, notAfter)
 	if err != nil {
-		return dsync.State{}, failure("acquire", err)
+		return driver.State{}, nil, failure("acquire", err)
 	}
+	st := r.state(c.Key)
 	_, held := st.Holder(c.ID)
-	if held && st.Waiting == 0 && plain {
-		s.quiet.note(c.Key, c.ID, st.Token)
+	switch {
+	case !plain(c):
+	case held && st.Waiting == 0 && r.Observed.IsZero():
+		s.lastUsed.note(c.Key, c.ID, st.Token)
+		s.contended.remove(c.Key)
+	default:
+		s.contended.add(c.Key)
 	}
-	if held || st.Place > 0 {
-		return st, nil
+	if held || st.Position > 0 {
+		return st, s.sendable(r.acquired(c)), nil
 	}
-	if mismatch(c, st, former) {
-		return dsync.State{}, fmt.Errorf("mongo: acquire: %w", &dsync.MismatchError{
+	if mismatch(c, st, r.Former) {
+		return driver.State{}, nil, fmt.Errorf("mongo: acquire: %w", &driver.MismatchError{
 			Key: c.Key, Kind: st.Kind, WantKind: c.Kind, Limit: st.Limit, WantLimit: c.Limit,
 		})
 	}
-	if st.Waiting >= maxLine {
-		return dsync.State{}, fmt.Errorf("mongo: acquire: %w: %d claims are in line for the key, which is the most there may be",
-			dsync.ErrRefused, st.Waiting)
+	if st.Waiting >= maxQueue {
+		return driver.State{}, nil, fmt.Errorf("mongo: acquire: %w: %d claims are in the queue for the key, which is the most there may be",
+			driver.ErrRefused, st.Waiting)
 	}
-	return st, nil
+	return st, s.sendable(r.acquired(c)), nil
 }
 
-// acquireQuiet tries the short command, if it is likely to do.
-func (s *Store) acquireQuiet(ctx context.Context, c dsync.Claim, notAfter time.Time) (st dsync.State, ok bool, err error) {
-	last, ok := s.quiet.take(c.Key, "")
-	if !ok {
-		return dsync.State{}, false, nil
+// replace acquires c and releases the claim that c replaces: with a short hand-over to which c is
+// added, if that is possible, and otherwise with the commands of a release and an acquire.
+func (s *Store) replace(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+	old := *c.Replaces
+	c.Replaces = nil
+	if wait && plain(c) && simple(old) && old.Kind == c.Kind && old.Token > 0 && !c.First && len(expired) == 0 {
+		s.lastUsed.take(c.Key, old.ID)
+		h, done, err := s.handOver(ctx, keyID(c.Key), old, &joiner{c, s.claimRecord(c), notAfter})
+		if err != nil {
+			return driver.State{}, nil, failure("acquire", err)
+		}
+		if done {
+			if h.First == nil && h.Before.Observed.IsZero() {
+				s.lastUsed.note(c.Key, c.ID, h.token)
+			} else {
+				s.contended.add(c.Key)
+			}
+			return h.state(c), s.sendable(append(h.grant(c), h.Before.change(c.Key)...)), nil
+		}
 	}
-	reached := s.clock.reached().Truncate(time.Millisecond) // as in the record
-	token := after(last, reached)
-	if ok, err = s.acquireShort(ctx, keyID(c.Key), c, token, reached, notAfter); !ok {
-		return dsync.State{}, false, err
+	_, released, err := s.Release(ctx, old, driver.ReleaseOptions{})
+	if err != nil {
+		return driver.State{}, nil, err
 	}
-	s.quiet.note(c.Key, c.ID, token)
-	return dsync.State{
-		Key: c.Key, Now: reached, Kind: c.Kind, Limit: c.Limit, Token: token,
-		Holders: []dsync.Holder{{Claim: c.ID, Session: c.Session, Weight: c.Weight, Token: token, Since: reached}},
-	}, true, nil
+	st, notices, err := s.Acquire(ctx, c, wait, expired, notAfter)
+	if err != nil {
+		return driver.State{}, nil, err
+	}
+	for i := range released {
+		n := &released[i]
+		n.Crowded = n.Type == driver.NoticeGrant && st.Waiting > 0 // c joined behind it
+	}
+	return st, append(released, notices...), nil
 }
 
-// mismatch reports whether that is why c, which neither holds nor is in line, is
-// not. A key that is free, and whose limit was never c's, c was only late for.
-func mismatch(c dsync.Claim, st dsync.State, former []int64) bool {
+// mismatch reports whether c, which neither holds the key nor waits for it, was refused because
+// of its kind or limit. If the key is free and c's limit is new to it, c was only too late.
+func mismatch(c driver.Claim, st driver.State, former []int64) bool {
 	known := st.Kind == c.Kind && (st.Limit == c.Limit || slices.Contains(former, c.Limit))
 	switch {
 	case st.Sealed:
@@ -85,9 +109,14 @@ func mismatch(c dsync.Claim, st dsync.State, former []int64) bool {
 	return len(st.Holders)+st.Waiting > 0
 }
 
-// acquire returns the state and the key's former limits.
-func (s *Store) acquire(ctx context.Context, id string, c dsync.Claim, wait bool, dead []string, notAfter time.Time) (st dsync.State, former []int64, err error) {
-	claim := bson.D{e("a", c.ID), e("s", c.Session), e("w", c.Weight)}
+// claimRecord returns what is recorded of every claim.
+func (s *Store) claimRecord(c driver.Claim) bson.D {
+	return s.withAddress(bson.D{e("a", c.ID), e("s", c.Session), e("w", c.Weight)}, c.Session)
+}
+
+// acquire sends the pipeline and returns the key's record from the reply.
+func (s *Store) acquire(ctx context.Context, id string, c driver.Claim, wait bool, expired []string, notAfter time.Time) (r keyRecord, err error) {
+	claim := s.claimRecord(c)
 	if c.Lease > 0 {
 		claim = append(claim, e("d", millis(c.Lease)))
 	}
@@ -98,82 +127,26 @@ func (s *Store) acquire(ctx context.Context, id string, c dsync.Claim, wait bool
 	if wait {
 		shape = s.shapes.acquireWait
 	}
-	if dead == nil {
-		dead = []string{} // a nil slice is encoded as null
+	if expired == nil {
+		expired = []string{} // a nil slice is encoded as null
 	}
-	var r keyRecord
 	_, err = s.modify(ctx, modify{
 		query: bson.D{e("_id", id)},
 		update: pipeline(shape, bson.D{
-			e("mine", c.ID), e("claim", claim), e("dead", dead),
+			e("mine", c.ID), e("claim", claim), e("dead", expired),
 			e("y", string(c.Kind)), e("c", c.Limit), e("until", notAfter), e("first", c.First),
 		}),
 		fields: s.seenBy(c.ID),
 		upsert: true,
 	}, &r)
 	if err == nil {
-		s.clock.told(r.Now)
+		s.clock.set(r.Now)
 	}
-	return r.state(c.Key), r.Former, err
+	return r, err
 }
 
-// seenBy is what a reply carries of a key's record, as the claim sees it.
-func (s *Store) seenBy(claim string) bson.D {
-	place := op("$indexOfArray", "$q.a", literal(claim))
-	return append(seen(),
-		e("place", op("$add", place, 1)),
-		e("ahead", let("place", place, s.shapes.ahead)))
-}
-
-func seen() bson.D {
-	return bson.D{
-		e("_id", 0), e("h", 1), e("t", 1), e("y", 1), e("c", 1), e("n", 1), e("v", 1), e("p", 1), e("done", 1),
-		e("now", now), e("waiting", op("$size", list("$q"))),
-	}
-}
-
-// Release implements [dsync.Store]. It takes one command more, which writes nothing,
-// for a hold of a Mutex or an election that has a claim of another sort behind it, a
-// fixed lease or one that lingers, and for a Mutex's that has published a value.
-func (s *Store) Release(ctx context.Context, c dsync.Claim, o dsync.Outcome) (found bool, err error) {
-	token, quiet := s.quiet.take(c.Key, c.ID)
-	if simple(c) && c.Token > 0 && o.Keep <= 0 && !o.Seal {
-		found, err = s.releaseShort(ctx, keyID(c.Key), c)
-		if found && quiet {
-			s.quiet.note(c.Key, "", token)
-		}
-	}
-	if err == nil && !found {
-		found, err = s.release(ctx, keyID(c.Key), c, o)
-	}
-	if err != nil {
-		return false, failure("release", err)
-	}
-	return found, nil
-}
-
-// release seals where both is asked for: what is sealed can't be held.
-func (s *Store) release(ctx context.Context, id string, c dsync.Claim, o dsync.Outcome) (found bool, err error) {
-	shape, scratch := s.shapes.release, bson.D{e("mine", c.ID), e("dead", bson.A{})}
-	switch {
-	case o.Seal && len(o.Result) > maxValue:
-		return false, fmt.Errorf("%w: the result has %d bytes; it may have %d", dsync.ErrRefused, len(o.Result), maxValue)
-	case o.Seal:
-		shape, scratch = s.shapes.seal, append(scratch, e("result", bson.Binary{Data: o.Result}))
-	case o.Keep > 0:
-		shape, scratch = s.shapes.keep, append(scratch, e("keep", millis(o.Keep)))
-	}
-	found, _, err = s.update(ctx, bson.D{
-		e("q", bson.D{e("_id", id), e("$or", bson.A{
-			bson.D{e("h.a", c.ID)}, bson.D{e("q.a", c.ID)},
-		})}),
-		e("u", pipeline(shape, scratch)),
-	})
-	return found, err
-}
-
-// update sends one update statement and reports whether it matched a record, and
-// changed it.
+// update sends one update statement and reports whether it matched or made a record, and
+// whether it changed or made it.
 func (s *Store) update(ctx context.Context, statement bson.D) (matched, changed bool, err error) {
 	raw, err := s.write(ctx, bson.D{e("update", s.collection), e("updates", bson.A{statement})})
 	if err != nil {
@@ -182,36 +155,19 @@ func (s *Store) update(ctx context.Context, statement bson.D) (matched, changed 
 	return updated(raw)
 }
 
-// updated reads the reply of an update.
+// updated decodes the reply of an update.
 func updated(raw bson.Raw) (matched, changed bool, err error) {
 	n, ok := raw.Lookup("n").AsInt64OK()
 	if !ok {
-		return false, false, fmt.Errorf("reply of update without n: %v", raw)
+		return false, false, fmt.Errorf("reply to update without n: %v", raw)
 	}
 	modified, _ := raw.Lookup("nModified").AsInt64OK()
-	return n > 0, modified > 0, nil
+	_, made := raw.Lookup("upserted").ArrayOK()
+	return n > 0, modified > 0 || made, nil
 }
 
-// Extend implements [dsync.Store].
-func (s *Store) Extend(ctx context.Context, c dsync.Claim) (dsync.Holder, error) {
-	var r keyRecord
-	_, err := s.modify(ctx, modify{
-		query:  bson.D{e("_id", keyID(c.Key)), e("h.a", c.ID)},
-		update: pipeline(s.shapes.extend, bson.D{e("mine", c.ID), e("lease", millis(c.Lease))}),
-		fields: bson.D{e("_id", 0), e("h", 1), e("now", now)},
-	}, &r)
-	if err != nil {
-		return dsync.Holder{}, failure("extend", err)
-	}
-	h, ok := r.state(c.Key).Holder(c.ID)
-	if !ok || !h.Until.After(r.Now) {
-		return dsync.Holder{}, fmt.Errorf("mongo: extend: %w", dsync.ErrNotHeld)
-	}
-	return h, nil
-}
-
-// millis rounds up: a lease that the store lets go earlier than its holder does
-// would be nobody's.
+// millis returns d in milliseconds, rounded up: the store must not end a lease before its
+// holder does.
 func millis(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }

@@ -6,18 +6,18 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// What the record says after the command decides what Acquire returns.
+// The record in the reply decides what Acquire returns.
 func TestAcquireAnswers(t *testing.T) {
-	mine := dsync.Claim{Key: "k", ID: "s.1", Session: "s", Kind: dsync.KindMutex, Weight: 1, Limit: 1}
+	mine := driver.Claim{Key: "k", ID: "s.1", Session: "s", Kind: driver.KindMutex, Weight: 1, Limit: 1}
 	holder := func(claim string) bson.E {
 		return e("h", bson.A{bson.D{e("a", claim), e("s", "x"), e("w", 1), e("t", 1024), e("at", time.Now())}})
 	}
 	sealed := e("done", bson.D{e("t", 1024), e("b", []byte{})})
-	in := func(kind dsync.Kind, limit int, more ...bson.E) bson.D {
+	in := func(kind driver.Kind, limit int, more ...bson.E) bson.D {
 		return append(bson.D{e("now", time.Now()), e("y", string(kind)), e("c", limit)}, more...)
 	}
 	cases := []struct {
@@ -26,29 +26,29 @@ func TestAcquireAnswers(t *testing.T) {
 		held   bool
 		want   error
 	}{
-		{"held", in(dsync.KindMutex, 1, holder("s.1")), true, nil},
-		{"in line", in(dsync.KindMutex, 1, holder("x.1"), e("place", 1), e("waiting", 1)), false, nil},
-		{"held by another", in(dsync.KindMutex, 1, holder("x.1")), false, nil},
+		{"held", in(driver.KindMutex, 1, holder("s.1")), true, nil},
+		{"in the queue", in(driver.KindMutex, 1, holder("x.1"), e("position", 1), e("waiting", 1)), false, nil},
+		{"held by another", in(driver.KindMutex, 1, holder("x.1")), false, nil},
 		{"late, on an idle key of another kind", in("semaphore", 5), false, nil},
-		{"another kind", in("semaphore", 1, holder("x.1")), false, dsync.ErrMismatch},
-		{"another limit", in(dsync.KindMutex, 2, holder("x.1")), false, dsync.ErrMismatch},
-		{"another kind waits", in("semaphore", 1, e("waiting", 1)), false, dsync.ErrMismatch},
-		{"a former limit", in(dsync.KindMutex, 2, holder("x.1"), e("p", bson.A{3, 1})), false, nil},
-		{"a former limit of another kind", in("semaphore", 2, holder("x.1"), e("p", bson.A{3, 1})), false, dsync.ErrMismatch},
-		{"too heavy for what was a former limit", in(dsync.KindMutex, 0, holder("x.1"), e("p", bson.A{1})), false, dsync.ErrMismatch},
-		{"too heavy on a free key", in(dsync.KindMutex, 0, e("p", bson.A{1})), false, dsync.ErrMismatch},
-		{"sealed", in(dsync.KindMutex, 1, sealed), false, nil},
-		{"sealed with another limit", in(dsync.KindMutex, 2, holder("x.1"), sealed), false, nil},
-		{"sealed as another kind", in(dsync.KindOnce, 1, sealed), false, dsync.ErrMismatch},
-		{"in line with a limit that is forgotten", in(dsync.KindMutex, 9, holder("x.1"), e("place", 1), e("waiting", 1)), false, nil},
-		{"line full", in(dsync.KindMutex, 1, holder("x.1"), e("waiting", 10_000)), false, dsync.ErrRefused},
-		{"last in the fullest line", in(dsync.KindMutex, 1, holder("x.1"), e("waiting", 10_000), e("place", 10_000)), false, nil},
+		{"another kind", in("semaphore", 1, holder("x.1")), false, driver.ErrMismatch},
+		{"another limit", in(driver.KindMutex, 2, holder("x.1")), false, driver.ErrMismatch},
+		{"another kind waits", in("semaphore", 1, e("waiting", 1)), false, driver.ErrMismatch},
+		{"a former limit", in(driver.KindMutex, 2, holder("x.1"), e("p", bson.A{3, 1})), false, nil},
+		{"a former limit of another kind", in("semaphore", 2, holder("x.1"), e("p", bson.A{3, 1})), false, driver.ErrMismatch},
+		{"too heavy for what was a former limit", in(driver.KindMutex, 0, holder("x.1"), e("p", bson.A{1})), false, driver.ErrMismatch},
+		{"too heavy on a free key", in(driver.KindMutex, 0, e("p", bson.A{1})), false, driver.ErrMismatch},
+		{"sealed", in(driver.KindMutex, 1, sealed), false, nil},
+		{"sealed with another limit", in(driver.KindMutex, 2, holder("x.1"), sealed), false, nil},
+		{"sealed as another kind", in(driver.KindOnce, 1, sealed), false, driver.ErrMismatch},
+		{"in the queue with a limit that is forgotten", in(driver.KindMutex, 9, holder("x.1"), e("position", 1), e("waiting", 1)), false, nil},
+		{"line full", in(driver.KindMutex, 1, holder("x.1"), e("waiting", 10_000)), false, driver.ErrRefused},
+		{"last in the fullest line", in(driver.KindMutex, 1, holder("x.1"), e("waiting", 10_000), e("position", 10_000)), false, nil},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newFake(t).store(nil, func(call) bson.D { return ok(e("value", tc.record)) })
-				st, err := s.Acquire(t.Context(), mine, true, nil, time.Now())
+				s := newFake(t).store(nil, func(call) bson.D { return ok(e("n", 0), e("value", tc.record)) })
+				st, _, err := s.Acquire(t.Context(), mine, true, nil, time.Now())
 				if !errors.Is(err, tc.want) {
 					t.Errorf("got error %v, want %v", err, tc.want)
 				}
@@ -61,7 +61,7 @@ func TestAcquireAnswers(t *testing.T) {
 }
 
 func TestExtendAnswers(t *testing.T) {
-	c := dsync.Claim{Key: "k", ID: "s.1", Session: "s", Kind: dsync.KindMutex, Weight: 1, Limit: 1, Lease: time.Minute}
+	c := driver.Claim{Key: "k", ID: "s.1", Session: "s", Kind: driver.KindMutex, Weight: 1, Limit: 1, Lease: time.Minute}
 	cases := []struct {
 		name  string
 		claim string
@@ -69,9 +69,9 @@ func TestExtendAnswers(t *testing.T) {
 		want  error
 	}{
 		{"held", "s.1", time.Minute, nil},
-		{"without an end", "s.1", 0, dsync.ErrNotHeld},
-		{"over", "s.1", -time.Millisecond, dsync.ErrNotHeld},
-		{"another's", "s.2", time.Minute, dsync.ErrNotHeld},
+		{"without an end", "s.1", 0, driver.ErrNotHeld},
+		{"over", "s.1", -time.Millisecond, driver.ErrNotHeld},
+		{"another's", "s.2", time.Minute, driver.ErrNotHeld},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -96,32 +96,32 @@ func TestExtendAnswers(t *testing.T) {
 	}
 }
 
-// What the record says after the command decides what Resize returns.
+// The record in the reply decides what Resize returns.
 func TestResizeAnswers(t *testing.T) {
 	cases := []struct {
 		name  string
-		kind  dsync.Kind // in the record
-		limit int64      // in the record
+		kind  driver.Kind // in the record
+		limit int64       // in the record
 		asked int64
 		want  error
 		sent  int
 	}{
-		{"done", dsync.KindSemaphore, 3, 3, nil, 1},
-		{"another kind", dsync.KindMutex, 3, 3, dsync.ErrMismatch, 1},
-		{"too heavy a claim in line", dsync.KindSemaphore, 5, 3, dsync.ErrRefused, 1},
-		{"nothing", dsync.KindSemaphore, 0, 0, dsync.ErrRefused, 0},
+		{"done", driver.KindSemaphore, 3, 3, nil, 1},
+		{"another kind", driver.KindMutex, 3, 3, driver.ErrMismatch, 1},
+		{"too heavy a claim in the queue", driver.KindSemaphore, 5, 3, driver.ErrRefused, 1},
+		{"nothing", driver.KindSemaphore, 0, 0, driver.ErrRefused, 0},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake(t)
 				s := f.store(nil, func(call) bson.D { return ok(e("value", bson.D{e("y", string(tc.kind)), e("c", tc.limit)})) })
-				err := s.Resize(t.Context(), "k", dsync.KindSemaphore, 2, tc.asked)
+				_, err := s.Resize(t.Context(), "k", driver.KindSemaphore, 2, tc.asked)
 				if !errors.Is(err, tc.want) {
 					t.Errorf("got error %v, want %v", err, tc.want)
 				}
-				var m *dsync.MismatchError
-				want := dsync.MismatchError{Key: "k", Kind: tc.kind, WantKind: dsync.KindSemaphore, Limit: tc.limit, WantLimit: tc.asked}
+				var m *driver.MismatchError
+				want := driver.MismatchError{Key: "k", Kind: tc.kind, WantKind: driver.KindSemaphore, Limit: tc.limit, WantLimit: tc.asked}
 				if errors.As(err, &m) && *m != want {
 					t.Errorf("got %+v, want %+v", *m, want)
 				}
@@ -133,14 +133,14 @@ func TestResizeAnswers(t *testing.T) {
 	}
 }
 
-// What could never be granted must not stand in line.
+// A claim that could never be granted must not join the queue.
 func TestAcquireRefusesNonsense(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		s := f.store(nil, null)
 		for _, weight := range []int64{-1, 0, 4} {
-			c := dsync.Claim{Key: "k", ID: "s.1", Session: "s", Kind: dsync.KindSemaphore, Weight: weight, Limit: 3}
-			if _, err := s.Acquire(t.Context(), c, true, nil, time.Now()); !errors.Is(err, dsync.ErrRefused) {
+			c := driver.Claim{Key: "k", ID: "s.1", Session: "s", Kind: driver.KindSemaphore, Weight: weight, Limit: 3}
+			if _, _, err := s.Acquire(t.Context(), c, true, nil, time.Now()); !errors.Is(err, driver.ErrRefused) {
 				t.Errorf("weight %d: got %v, want ErrRefused", weight, err)
 			}
 		}

@@ -6,17 +6,16 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// confirmLimit is how long a write waits for its majority where ctx has no
-// deadline to say it.
+// confirmLimit is how long a write waits for its majority if ctx has no deadline.
 const confirmLimit = 10 * time.Second
 
-// answerLimit is how long a command waits for its answer where ctx has no deadline
-// to say it: the driver would wait for ever on a connection that died without a word.
-// It is as long as the driver looks for a server by default.
+// answerLimit is how long a command waits for its reply if ctx has no deadline; on a connection
+// that died silently the driver would wait forever. It is the driver's default for finding a
+// server.
 const answerLimit = 30 * time.Second
 
 // limited returns ctx with a deadline.
@@ -27,14 +26,14 @@ func limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, answerLimit)
 }
 
-// run sends one command and returns its reply. It is always the plain command:
-// FindOneAndUpdate and its like send a transaction number for the driver's
-// retries, which costs the server a second write, and a retry is answered from a
-// stored image without what "fields" computes.
+// run sends one command and returns its reply. It always sends the plain command.
+// FindOneAndUpdate and the like would add a transaction number for the driver's retries, which
+// costs the server a second write, and a retry is answered from a stored image that lacks what
+// "fields" computes.
 //
-// The document is encoded here, with the driver's defaults, since the caller's
-// client may have a registry and options of its own (one of them makes 64-bit
-// integers 32-bit). maxTimeMS is the driver's doing, from ctx's deadline.
+// The command is encoded here, with the driver's defaults, because the caller's client may have
+// a registry and options of its own; one of them turns 64-bit integers into 32-bit ones. The
+// driver sets maxTimeMS from ctx's deadline.
 func (s *Store) run(ctx context.Context, cmd bson.D) (bson.Raw, error) {
 	raw, err := bson.Marshal(cmd)
 	if err != nil {
@@ -44,13 +43,13 @@ func (s *Store) run(ctx context.Context, cmd bson.D) (bson.Raw, error) {
 }
 
 func (s *Store) send(ctx context.Context, cmd bson.Raw) (bson.Raw, error) {
-	ctx, cancel := limited(bare{ctx})
+	ctx, cancel := limited(noValues{ctx})
 	defer cancel()
 	return s.db.RunCommand(ctx, cmd).Raw()
 }
 
-// write is run with majority acknowledgement. The database's own write concern
-// does not apply to plain commands, and the server's default may be w:1.
+// write is run with majority acknowledgement. The write concern of the database does not apply
+// to plain commands, and the server's default may be w:1.
 func (s *Store) write(ctx context.Context, cmd bson.D) (bson.Raw, error) {
 	if err := s.mayWrite(cmd[0].Key); err != nil {
 		return nil, err
@@ -58,18 +57,18 @@ func (s *Store) write(ctx context.Context, cmd bson.D) (bson.Raw, error) {
 	return s.run(ctx, append(cmd, e("writeConcern", majority(confirmWithin(ctx)))))
 }
 
-// mayWrite is nil unless the store is only to read.
+// mayWrite returns an error if the store is read-only.
 func (s *Store) mayWrite(command string) error {
 	if s.readOnly {
-		return fmt.Errorf("%w: %s would write, and the store was opened with ReadOnly", dsync.ErrRefused, command)
+		return fmt.Errorf("%w: %s would write, and the store was opened with ReadOnly", driver.ErrRefused, command)
 	}
 	return nil
 }
 
-// majority is the write concern, within milliseconds.
+// majority returns the write concern, with a limit in milliseconds.
 func majority(within any) bson.D { return bson.D{e("w", "majority"), e("wtimeout", within)} }
 
-// confirmWithin is for how many milliseconds a write waits for its majority.
+// confirmWithin returns how many milliseconds a write may wait for its majority.
 func confirmWithin(ctx context.Context) int64 {
 	limit := confirmLimit
 	if end, ok := ctx.Deadline(); ok {
@@ -78,29 +77,30 @@ func confirmWithin(ctx context.Context) int64 {
 	return limit.Milliseconds()
 }
 
-// A modify is one findAndModify of one record, which exists or not.
+// A modify is one findAndModify of one record, which may not exist yet.
 type modify struct {
-	query  bson.D // {_id: …}; an upsert with nothing else lets the server settle most races by itself
+	query  bson.D // {_id: …}; if an upsert has nothing else, the server resolves most races itself
 	update bson.A
-	fields bson.D
+	fields any // the projection, a document
 	upsert bool
+	before bool // reply with the record as it was before
 }
 
-// modify sends m and decodes the record as it is afterwards into v. found is
-// false if there is none and m does not upsert.
+// modify sends m and decodes into v the record as it is afterwards, or with m.before as it was
+// before. found is false if there is no record and m does not upsert.
 //
-// Of many upserts that race on a new _id, one or two get "duplicate key" from a
-// server that did not settle it by itself (seen on 4.4): those are sent once
-// more, at once. On servers that are not MongoDB such a race answers anything
-// (FerretDB 2.7: FailedToParse), so there the record is made first if it is
-// missing, and the command sent again: three commands, once per record.
+// If many upserts of a new _id race, one or two may get "duplicate key" from a server that did
+// not resolve the race itself (seen on 4.4). They are sent once more, at once. Servers other
+// than MongoDB may answer such a race with any error (FerretDB 2.7: FailedToParse). There a
+// missing record is created first and the command sent again, which makes three commands, once
+// per record.
 //
-// An upsert with further conditions is not sent again: its "duplicate key", and on the
-// other servers errNoMatch, say that a record is there that does not meet them.
+// An upsert with further conditions is not sent again. Its "duplicate key", or errNoMatch on
+// other servers, means that a record exists that does not meet the conditions.
 func (s *Store) modify(ctx context.Context, m modify, v any) (found bool, err error) {
 	cmd := bson.D{
 		e("findAndModify", s.collection), e("query", m.query), e("update", m.update),
-		e("new", true), e("fields", m.fields), e("upsert", m.upsert && !s.server.portable),
+		e("new", !m.before), e("fields", m.fields), e("upsert", m.upsert && !s.server.portable),
 	}
 	raw, err := s.write(ctx, cmd)
 	if err != nil && m.upsert && len(m.query) == 1 && hasCode(err, codeDuplicateKey) {
@@ -120,17 +120,17 @@ func (s *Store) modify(ctx context.Context, m modify, v any) (found bool, err er
 		return false, err
 	}
 	if found, err = value(raw, v); err == nil && !found {
-		err = fmt.Errorf("%w: %v", errNoMatch, m.query[0].Value) // or it was swept at this very moment
+		err = fmt.Errorf("%w: %v", errNoMatch, m.query[0].Value) // or it was swept just now
 	}
 	return found, err
 }
 
-// errNoMatch: the record that an upsert is for was made, or was there, and does not match.
+// errNoMatch means that the record of an upsert exists but does not meet its conditions.
 var errNoMatch = errors.New("the record does not match")
 
-// create makes a record that is empty but for the time, or leaves the one that is
-// there, whatever further conditions the query has. By the time Sweep knows what is being made from what a process left that died
-// before its next command.
+// create creates a record that is empty except for the time, or leaves an existing one,
+// whatever further conditions the query has. If the process dies before its next command, the
+// time tells Sweep how old the record is.
 func (s *Store) create(ctx context.Context, query bson.D) error {
 	record := bson.D{query[0], e("at", s.server.clock())}
 	_, err := s.write(ctx, bson.D{e("insert", s.collection), e("documents", bson.A{record})})
@@ -140,11 +140,11 @@ func (s *Store) create(ctx context.Context, query bson.D) error {
 	return nil
 }
 
-// value decodes the reply of a findAndModify.
+// value decodes the reply to a findAndModify.
 func value(reply bson.Raw, v any) (found bool, err error) {
 	r, err := reply.LookupErr("value")
 	if err != nil {
-		return false, fmt.Errorf("reply of findAndModify without a value: %w", err)
+		return false, fmt.Errorf("reply to findAndModify without a value: %w", err)
 	}
 	if r.Type == bson.TypeNull {
 		return false, nil
@@ -155,7 +155,7 @@ func value(reply bson.Raw, v any) (found bool, err error) {
 	return true, nil
 }
 
-// read is the command that reads through the pipeline.
+// read returns the command that reads through a pipeline.
 func (s *Store) read(stages []bson.D, cursor bson.D, majority bool) bson.D {
 	cmd := bson.D{e("aggregate", s.collection), e("pipeline", stages), e("cursor", cursor)}
 	if majority && s.server.majorityReads {
@@ -164,8 +164,8 @@ func (s *Store) read(stages []bson.D, cursor bson.D, majority bool) bson.D {
 	return cmd
 }
 
-// aggregate runs a pipeline whose results fit into one reply, and decodes them
-// into v, a pointer to a slice.
+// aggregate runs a pipeline whose results fit into one reply, and decodes them into v, a
+// pointer to a slice.
 func (s *Store) aggregate(ctx context.Context, v any, majority bool, stages ...bson.D) error {
 	raw, err := s.run(ctx, s.read(stages, bson.D{}, majority))
 	if err != nil {
@@ -178,10 +178,24 @@ func (s *Store) aggregate(ctx context.Context, v any, majority bool, stages ...b
 func batch(reply bson.Raw, v any) error {
 	first, err := reply.LookupErr("cursor", "firstBatch")
 	if err != nil {
-		return fmt.Errorf("reply of aggregate without a batch: %w", err)
+		return fmt.Errorf("reply to aggregate without a batch: %w", err)
 	}
 	if err := first.Unmarshal(v); err != nil {
 		return fmt.Errorf("decode the batch: %w", err)
 	}
 	return nil
+}
+
+// noValues is a context without the values of the context that it wraps; it keeps its deadline and
+// cancellation. With the values, a driver session in the caller's context would pull a lock's
+// command into the caller's transaction (mongo-driver v2.9.3, Database.RunCommand:
+// sessionFromContext), and an abort would undo it.
+type noValues struct{ context.Context }
+
+func (noValues) Value(any) any { return nil }
+
+// AfterFunc lets contexts that the driver derives from this one follow it without a goroutine
+// each, which package context would otherwise start for a type that it does not know.
+func (c noValues) AfterFunc(f func()) (stop func() bool) {
+	return context.AfterFunc(c.Context, f)
 }

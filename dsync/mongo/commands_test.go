@@ -7,11 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
@@ -23,87 +26,131 @@ const onFile = "../../docs/commands.txt"
 //
 //	LEASEHOLD_WRITE=1 go test ./dsync/mongo -run TestCommandsOnFile
 func TestCommandsOnFile(t *testing.T) {
+	testkit.Large(t)
 	const session, other = "cs9a1h2n0ckk3v5p6q70", "cs9a1h2n0ckk3v5p6q80"
-	member := dsync.Member{ID: session, TTL: 30 * time.Second, Name: "api-1", Host: "node-7", PID: 4711, App: "shop 1.2", Meta: map[string]string{"zone": "b"}}
-	claim := dsync.Claim{Key: "invoices", ID: session + ".1", Session: session, Kind: dsync.KindMutex, Weight: 1, Limit: 1}
-	part := dsync.Claim{Key: "workers", ID: session + ".1", Session: session, Kind: dsync.KindSemaphore, Weight: 2, Limit: 8}
+	member := driver.Member{ID: session, TTL: 30 * time.Second, Name: "api-1", Host: "node-7", PID: 4711, App: "shop 1.2", Meta: map[string]string{"zone": "b"}}
+	claim := driver.Claim{Key: "invoices", ID: session + ".1", Session: session, Kind: driver.KindMutex, Weight: 1, Limit: 1}
+	part := driver.Claim{Key: "workers", ID: session + ".1", Session: session, Kind: driver.KindSemaphore, Weight: 2, Limit: 8}
 	lease := claim
 	lease.Lease = time.Minute
-	revocation := dsync.Revocation{Key: claim.Key, Claim: claim.ID}
+	revocation := driver.Revocation{Key: claim.Key, Claim: claim.ID}
 	notAfter := time.UnixMilli(1_800_000_005_000)
 
 	held := claim
 	held.Token = 1_799_999_990_000 * 1024
-	release := func(o dsync.Outcome) func(context.Context, dsync.Store) error {
-		return func(ctx context.Context, s dsync.Store) error {
-			_, err := s.Release(ctx, held, o)
+	release := func(o driver.ReleaseOptions) func(context.Context, driver.Store) error {
+		return func(ctx context.Context, s driver.Store) error {
+			_, _, err := s.Release(ctx, held, o)
 			return err
 		}
 	}
-	acquire := func(wait bool) func(context.Context, dsync.Store) error {
-		return func(ctx context.Context, s dsync.Store) error {
-			_, err := s.Acquire(ctx, claim, wait, []string{other}, notAfter)
+	replacing := claim
+	replacing.ID, replacing.Replaces = session+".2", &held
+	repeated := claim
+	repeated.Repeated = true
+	acquire := func(c driver.Claim, wait bool, expired ...string) func(context.Context, driver.Store) error {
+		return func(ctx context.Context, s driver.Store) error {
+			_, _, err := s.Acquire(ctx, c, wait, expired, notAfter)
 			return err
 		}
 	}
-	quiet := func(ctx context.Context, s dsync.Store) error {
-		return errors.Join(acquire(true)(ctx, s), release(dsync.Outcome{})(ctx, s))
+	releaseOf := func(change func(*driver.Claim)) func(context.Context, driver.Store) error {
+		return func(ctx context.Context, s driver.Store) error {
+			c := held
+			change(&c)
+			_, _, err := s.Release(ctx, c, driver.ReleaseOptions{})
+			return err
+		}
+	}
+	alone := func(c *driver.Claim) { c.NoneWaiting = true }
+	listen := func(session string, keys ...string) func(context.Context, driver.Store) error {
+		return func(ctx context.Context, s driver.Store) error {
+			ctx, cancel := context.WithCancel(ctx)
+			if err := s.Listen(ctx, session, keys, func(driver.Notice) { cancel() }); !errors.Is(err, context.Canceled) {
+				return err
+			}
+			return nil
+		}
 	}
 	calls := []sending{
-		{name: "Register", do: func(ctx context.Context, s dsync.Store) error { _, err := s.Register(ctx, member); return err }},
-		{name: "Heartbeat", do: func(ctx context.Context, s dsync.Store) error { _, err := s.Heartbeat(ctx, session, nil); return err }},
-		{name: "Heartbeat that takes a revocation off", do: func(ctx context.Context, s dsync.Store) error {
-			_, err := s.Heartbeat(ctx, session, []dsync.Revocation{revocation})
+		{name: "Register", do: func(ctx context.Context, s driver.Store) error { _, err := s.Register(ctx, member); return err }},
+		{name: "Heartbeat", do: func(ctx context.Context, s driver.Store) error { _, err := s.Heartbeat(ctx, session, nil); return err }},
+		{name: "Heartbeat that takes a revocation off", do: func(ctx context.Context, s driver.Store) error {
+			_, err := s.Heartbeat(ctx, session, []driver.Revocation{revocation})
 			return err
 		}},
-		{name: "Bury", do: func(ctx context.Context, s dsync.Store) error { _, err := s.Bury(ctx, other); return err }},
-		{name: "Unregister", do: func(ctx context.Context, s dsync.Store) error { return s.Unregister(ctx, session) }},
-		{name: "Revoke", do: func(ctx context.Context, s dsync.Store) error { return s.Revoke(ctx, other, revocation) }},
-		{name: "Observe", do: func(ctx context.Context, s dsync.Store) error {
+		{name: "Expire", do: func(ctx context.Context, s driver.Store) error { _, err := s.Expire(ctx, other); return err }},
+		{name: "Unregister", do: func(ctx context.Context, s driver.Store) error { return s.Unregister(ctx, session) }},
+		{name: "Revoke", do: func(ctx context.Context, s driver.Store) error {
+			_, err := s.Revoke(ctx, other, revocation)
+			return err
+		}},
+		{name: "Observe", do: func(ctx context.Context, s driver.Store) error {
 			return s.Observe(ctx, session, 3, []string{"jobs/mails", "reports"})
 		}},
-		{name: "Observe, of nothing any more", do: func(ctx context.Context, s dsync.Store) error {
+		{name: "Observe, of nothing any more", do: func(ctx context.Context, s driver.Store) error {
 			return s.Observe(ctx, session, 4, nil)
 		}},
-		{name: "Acquire, waiting", do: acquire(true)},
-		{name: "Acquire, a try", do: acquire(false)},
-		{name: "Release", do: func(ctx context.Context, s dsync.Store) error {
-			_, err := s.Release(ctx, part, dsync.Outcome{})
+		{name: "Acquire, waiting", do: acquire(repeated, true, other)},
+		{name: "Acquire, a try", do: acquire(claim, false, other)},
+		{name: "Release", do: func(ctx context.Context, s driver.Store) error {
+			_, _, err := s.Release(ctx, part, driver.ReleaseOptions{})
 			return err
 		}},
-		{name: "Acquire, short", do: acquire(true), from: quiet},
-		{name: "Release, short", do: release(dsync.Outcome{})},
-		{name: "Release, short, of an election", do: func(ctx context.Context, s dsync.Store) error {
+		{name: "Acquire, short", do: acquire(claim, true)},
+		{name: "Release of what was alone, short", do: releaseOf(alone)},
+		{name: "Release of what was alone, short, of an election", do: releaseOf(func(c *driver.Claim) {
+			c.NoneWaiting, c.Kind = true, driver.KindElection
+		})},
+		{name: "Release of what was alone", do: releaseOf(func(c *driver.Claim) {
+			c.NoneWaiting, c.Limit = true, 8
+		})},
+		{name: "Release, a short hand-over", do: release(driver.ReleaseOptions{})},
+		{name: "Release, a short hand-over of an election", do: releaseOf(func(c *driver.Claim) { c.Kind = driver.KindElection })},
+		{name: "Acquire that replaces, a short hand-over", do: acquire(replacing, true)},
+		{name: "Release that keeps", do: release(driver.ReleaseOptions{Keep: time.Minute})},
+		{name: "Release to a successor", do: func(ctx context.Context, s driver.Store) error {
 			c := held
-			c.Kind = dsync.KindElection
-			_, err := s.Release(ctx, c, dsync.Outcome{})
+			c.ID, c.Kind = session+".2", driver.KindElection // wellAnswered has another claim hold the key
+			_, _, err := s.Release(ctx, c, driver.ReleaseOptions{Successor: other + ".4"})
 			return err
 		}},
-		{name: "Release that keeps", do: release(dsync.Outcome{Keep: time.Minute})},
-		{name: "Release that seals", do: release(dsync.Outcome{Seal: true, Result: []byte("v7")})},
-		{name: "Extend", do: func(ctx context.Context, s dsync.Store) error { _, err := s.Extend(ctx, lease); return err }},
-		{name: "Publish", do: func(ctx context.Context, s dsync.Store) error { return s.Publish(ctx, claim, 1, []byte("10.0.0.7:80")) }},
-		{name: "Resize", do: func(ctx context.Context, s dsync.Store) error {
-			return s.Resize(ctx, "workers", dsync.KindSemaphore, 4, 8)
+		{name: "Release that seals", do: release(driver.ReleaseOptions{Seal: true, Result: []byte("v7")})},
+		{name: "Extend", do: func(ctx context.Context, s driver.Store) error { _, err := s.Extend(ctx, lease); return err }},
+		{name: "Publish", do: func(ctx context.Context, s driver.Store) error {
+			_, err := s.Publish(ctx, claim, 1, []byte("10.0.0.7:80"))
+			return err
 		}},
-		{name: "Load", do: func(ctx context.Context, s dsync.Store) error { _, err := s.Load(ctx, claim.Key); return err }},
-		{name: "Keys", do: func(ctx context.Context, s dsync.Store) error { _, err := s.Keys(ctx, "inv", "", 100); return err }},
-		{name: "Members", do: func(ctx context.Context, s dsync.Store) error {
+		{name: "Resize", do: func(ctx context.Context, s driver.Store) error {
+			_, err := s.Resize(ctx, "workers", driver.KindSemaphore, 4, 8)
+			return err
+		}},
+		{name: "Listen", do: listen(session)},
+		{name: "Listen, to keys alone", do: listen("", "jobs/mails", "reports")},
+		{name: "Notify", do: func(ctx context.Context, s driver.Store) error {
+			return s.Notify(ctx, []driver.Notice{
+				{Type: driver.NoticeGrant, Session: other, Key: claim.Key, Claim: other + ".4", Token: held.Token + 1024, Crowded: true, Address: 4},
+				{Type: driver.NoticeChange, Key: claim.Key},
+			})
+		}},
+		{name: "Load", do: func(ctx context.Context, s driver.Store) error { _, err := s.Load(ctx, claim.Key); return err }},
+		{name: "Keys", do: func(ctx context.Context, s driver.Store) error { _, err := s.Keys(ctx, "inv", "", 100); return err }},
+		{name: "Members", do: func(ctx context.Context, s driver.Store) error {
 			_, _, err := s.Members(ctx, session, other)
 			return err
 		}},
-		{name: "Members, all", do: func(ctx context.Context, s dsync.Store) error { _, _, err := s.Members(ctx); return err }},
-		{name: "Lives", do: func(ctx context.Context, s dsync.Store) error {
-			_, _, err := s.Lives(ctx, session, other)
+		{name: "Members, all", do: func(ctx context.Context, s driver.Store) error { _, _, err := s.Members(ctx); return err }},
+		{name: "Liveness", do: func(ctx context.Context, s driver.Store) error {
+			_, _, err := s.Liveness(ctx, session, other)
 			return err
 		}},
-		{name: "Observers", do: func(ctx context.Context, s dsync.Store) error {
+		{name: "Observers", do: func(ctx context.Context, s driver.Store) error {
 			_, err := s.Observers(ctx, "reports", "", 1000)
 			return err
 		}},
-		{name: "Line", do: func(ctx context.Context, s dsync.Store) error { _, err := s.Line(ctx, claim.Key); return err }},
-		{name: "Sweep", do: func(ctx context.Context, s dsync.Store) error {
-			_, err := s.Sweep(ctx, session, dsync.SweepState{}, 7*24*time.Hour)
+		{name: "Queue", do: func(ctx context.Context, s driver.Store) error { _, err := s.Queue(ctx, claim.Key); return err }},
+		{name: "Sweep", do: func(ctx context.Context, s driver.Store) error {
+			_, err := s.Sweep(ctx, session, driver.SweepState{}, 7*24*time.Hour)
 			return err
 		}},
 	}
@@ -113,16 +160,17 @@ func TestCommandsOnFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		client := f.client()
+		f.script(honest)
+		if _, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil); err != nil {
+			t.Fatal(err)
+		}
+		opened := f.took() // between the first and the last are those of the probe
+		fmt.Fprintf(&got, "\n== Open\n%s", asSent(t, opened[0].cmd))
+		fmt.Fprintf(&got, "\n== Open, after a probe\n%s", asSent(t, opened[len(opened)-1].cmd))
 		for _, c := range calls {
 			f.script(nil)
 			s := f.storeOn(client, nil, wellAnswered) // each knows nothing of the others' keys
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-			if c.from != nil {
-				if err := c.from(ctx, s); err != nil {
-					t.Errorf("before %s: %v", c.name, err)
-				}
-				f.script(wellAnswered)
-			}
 			if err := c.do(ctx, s); err != nil {
 				t.Errorf("%s: %v", c.name, err)
 			}
@@ -150,12 +198,24 @@ func TestCommandsOnFile(t *testing.T) {
 // A sending is a call of a store whose commands are on file.
 type sending struct {
 	name string
-	do   func(context.Context, dsync.Store) error
-	from func(context.Context, dsync.Store) error // what comes before; nil: nothing
+	do   func(context.Context, driver.Store) error
 }
 
 // wellAnswered is what a server would say to the commands.
 func wellAnswered(c call) bson.D {
+	if c.name == "findAndModify" && shortOf(c) != "" {
+		claim := anyClaim.FindStringSubmatch(c.cmd.String())[1]
+		kind := "mutex"
+		if strings.Contains(c.cmd.String(), "$$term") {
+			kind = "election"
+		}
+		return ok(e("value", bson.D{
+			e("now", time.Now()), e("f", 1), e("y", kind), e("c", 1), e("t", int64(1_799_999_990_000*1024)), e("h", bson.A{bson.D{e("a", claim)}}),
+		}))
+	}
+	if c.name == "find" {
+		return ok(e("cursor", bson.D{e("id", int64(7)), e("ns", "app.leasehold.notices.0"), e("firstBatch", bson.A{})}))
+	}
 	if c.name == "findAndModify" {
 		held := bson.D{e("a", "cs9a1h2n0ckk3v5p6q70.1"), e("s", "s"), e("w", 1), e("t", 1024), e("e", time.Now().Add(time.Hour))}
 		return ok(e("value", bson.D{

@@ -8,13 +8,13 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
 const (
-	// contactLimit is for how long the first contact is tried where ctx has no deadline
-	// to say it, and how long one try may take: longer than a slow election.
+	// contactLimit is how long the first contact is tried if ctx has no deadline, and how long
+	// one try may take: longer than a slow election.
 	contactLimit = 30 * time.Second
 
 	// firstPause and maxPause are the pauses between tries, before jitter.
@@ -22,14 +22,14 @@ const (
 	maxPause   = time.Second
 )
 
-// contact is a probe that goes on through a fail-over: a program that starts while a
-// primary steps down waits for the next. It ends with ctx, or with an error that is no
-// passing one. Each try begins anew, on records of its own: what an interrupted one has
-// done is unknown.
+// contact repeats the probe through a fail-over, so that a program that starts while a primary
+// steps down waits for the next one. It returns when the probe succeeds, when ctx ends, or on
+// an error that is not temporary. Each try uses new records, because it is unknown what an
+// interrupted try has done.
 func (s *Store) contact(ctx context.Context) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(bare{ctx}, contactLimit)
+		ctx, cancel = context.WithTimeout(noValues{ctx}, contactLimit)
 		defer cancel()
 	}
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
@@ -52,13 +52,13 @@ func (s *Store) contact(ctx context.Context) error {
 }
 
 func (s *Store) probeWithin(ctx context.Context, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(bare{ctx}, limit)
+	ctx, cancel := context.WithTimeout(noValues{ctx}, limit)
 	defer cancel()
 	return s.probe(ctx)
 }
 
-// passingCodes are those of a server that steps down, shuts down or has just been
-// elected, and of routers in front of it.
+// passingCodes are the error codes of a server that steps down, shuts down or was just elected,
+// and of routers in front of it.
 var passingCodes = []int{
 	10107,          // NotWritablePrimary
 	13435,          // NotPrimaryNoSecondaryOk
@@ -77,10 +77,10 @@ var passingCodes = []int{
 	6, 7, 89, 9001, // HostUnreachable, HostNotFound, NetworkTimeout, SocketException: of a mongos
 }
 
-// passing reports whether an error may have passed when the command is sent again: a
-// fail-over, the network, no server in time.
+// passing reports whether an error is temporary: a fail-over, the network, or no server in
+// time.
 func passing(err error) bool {
-	if errors.Is(err, dsync.ErrRefused) {
+	if errors.Is(err, driver.ErrRefused) {
 		return false
 	}
 	if mongo.IsNetworkError(err) || mongo.IsTimeout(err) {
@@ -95,6 +95,6 @@ func passing(err error) bool {
 			return true
 		}
 	}
-	// The pool was cleared, since the server had fallen silent, or is gone.
+	// The driver cleared the pool, because the server became silent or went away.
 	return server.HasErrorLabel("TransientTransactionError")
 }

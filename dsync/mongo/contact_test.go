@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -30,8 +30,8 @@ var interruptions = map[string]func(call) bson.D{
 	},
 }
 
-// A program that starts while a primary steps down waits for the next, whichever of its
-// commands meets that.
+// A program that starts while a primary steps down waits for the next one, whichever of its
+// commands fails.
 func TestOpenWaitsForTheNextPrimary(t *testing.T) {
 	const election = 12 * time.Second
 	for name, interrupted := range interruptions {
@@ -70,8 +70,8 @@ func TestOpenWaitsForTheNextPrimary(t *testing.T) {
 	}
 }
 
-// It waits for as long as ctx says, for half a minute if that says nothing, and the error
-// has both what the server said and that time was up.
+// Open waits as long as ctx allows, or half a minute if ctx has no deadline. The error has both
+// the server's error and that time was up.
 func TestOpenWaitsNoLongerThanItMay(t *testing.T) {
 	for _, limit := range []time.Duration{0, 5 * time.Second, 2 * time.Minute} {
 		t.Run(limit.String(), func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestOpenIsCancelled(t *testing.T) {
 	})
 }
 
-// What waiting can't mend is said at once, in one try.
+// An error that waiting cannot fix is returned at once, after one try.
 func TestOpenFailsAtOnce(t *testing.T) {
 	wrong := func(c call) bson.D { return ok(e("value", bson.D{}), e("n", 1)) }
 	for name, answer := range map[string]func(call) bson.D{
@@ -136,7 +136,7 @@ func TestOpenFailsAtOnce(t *testing.T) {
 				if err == nil || errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("got %v, want what the server said", err)
 				}
-				if name != "unknown code" && !errors.Is(err, dsync.ErrRefused) {
+				if name != "unknown code" && !errors.Is(err, driver.ErrRefused) {
 					t.Errorf("got %v, want ErrRefused", err)
 				}
 				if took := time.Since(start); took != 0 {

@@ -80,7 +80,7 @@ func TestStoreContextEnds(t *testing.T) {
 	}
 }
 
-// Without a deadline, too, a connection that died without a word ends the call.
+// Without a deadline, too, a call on a connection that died silently ends.
 func TestStoreWithoutDeadline(t *testing.T) {
 	for _, m := range methods {
 		t.Run(m.name, func(t *testing.T) {

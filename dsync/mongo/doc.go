@@ -1,5 +1,5 @@
-// Package mongo keeps the locks of package dsync in MongoDB: [Store] is a
-// [dsync.Store], [Open] and [Connect] return a [dsync.Session] on one.
+// Package mongo keeps the locks of package dsync in MongoDB. [Open] and [Connect] return a
+// [dsync.Session]; [Store] is the [driver.Store] behind it.
 //
 //	locks, err := dsyncmongo.Open(ctx, client.Database("app"), nil)
 //	…
@@ -9,47 +9,72 @@
 //
 // # Servers
 //
-// MongoDB 4.4 and later, as a replica set, a sharded cluster or a standalone, and
-// servers that speak its protocol and compute the same: FerretDB 2, DocumentDB.
-// When a store is made it asks the server who it is, runs its own commands on
-// records of its own, which it removes again, and compares the results: a
-// server that computes anything else is refused with an error that says what.
+// The package works with MongoDB 4.4 and later, as a replica set, a sharded cluster or a
+// standalone, and with servers that speak its protocol and compute the same results: FerretDB
+// 2, DocumentDB. A new store asks the server who it is, runs its own commands on records of its
+// own, which it removes again, and compares the results. If the server computes anything else,
+// the error says what. If the server is MongoDB, the collection records that it has passed, and
+// later stores only check that they may write. A new version of the server is probed again, as
+// is any by a version of this package with a different probe. Other servers are probed each
+// time.
 //
-// Grants are pushed through one change stream per process, opened when somebody
-// waits for the first time. Where there are none (a standalone, FerretDB,
-// missing rights, [Options.NoWatch]) waiters poll. A process that holds something for
-// longer than a second and has no stream tails a small capped collection, in which
-// others leave a notice when they break its locks.
+// A waiter is notified by the process whose command granted its claim. That process inserts a
+// notice into a small capped collection, which the waiter tails ([Store.Listen],
+// [Store.Notify]), on replica sets, standalones and sharded clusters alike. Where that is
+// impossible (FerretDB, DocumentDB, the strict Stable API, missing rights,
+// [Options].NoNotices), waiters poll.
 //
 // # What it creates, and the rights it needs
 //
-// One collection, created implicitly, and a capped one of 1 MiB with ".notices" behind
-// its name; nothing else: no index beyond _id, no server parameter, no transaction. The
-// rights find, insert, update, remove and, for pushed grants, changeStream on the first
-// and find, insert, createCollection and convertToCapped on the second are enough, all of
-// which readWrite has; without those on the second a holder learns of force with its next
-// heartbeat. To look at what is there, with
-// [Options.ReadOnly], which writes and creates nothing, find is. All commands but those
-// on the second, which is then done without, are part of the Stable API, version 1,
-// strict.
+// It creates one collection, implicitly, and capped collections of 128 KiB each for notices.
+// Their names are the first collection's name, ".notices." and a number: 0 for the observers of
+// keys, and 1 to [Options].NoticeCollections for sessions. Each is created when a process first
+// listens in it, or sends to it. Nothing else is created or changed: no index beyond _id, no
+// server parameter, no transaction.
+//
+// The rights find, insert, update and remove on the first collection, and find, insert,
+// createCollection and convertToCapped on the others, are enough; readWrite includes them all.
+// Without the rights on the others, waiters poll, and holders learn of Break and ForceLock with
+// their next heartbeat. With [Options].ReadOnly, which writes and creates nothing, find is
+// enough. All commands are part of the Stable API, version 1, strict, except those on the
+// collections of notices.
+//
+// On a sharded cluster the first collection may be sharded by its hashed _id: every command
+// that writes, except those that sweep, is for one record and names its _id. The collections of
+// notices cannot be sharded.
 //
 // # The collection
 //
-// One record per session and one per key:
+// There is one record per session and one per key:
 //
-//	{_id: "s/<session>", at, ttl, name, host, pid, app, meta, rev, dead}
-//	{_id: "k/<key>", f, y, c, p, t, n, h: […], q: […], g, r, at, v, done}
+//	{_id: "s/<session>", at, ttl, name, host, pid, app, meta, p, rev, obs, list, dead}
+//	{_id: "k/<key>", f, y, c, p, t, n, h: […], q: […], at, v, done, o}
 //
-// h are the claims that hold the key, q is the line of those that wait, t the
-// last token or one in its room, n the number of an election's terms, y and c the
-// kind and the limit, p the limits it had before, g what the last write granted and
-// whom it woke, r who is to yield to the line, v what the holder published, done what
-// the key was sealed with and the token of who did it, f the format of the record. A
-// session's rev are its revocations. Editing the collection, dropping it or restoring
-// it under running processes voids what package dsync promises.
+// Besides these, {_id: "x/sweep"} says how far sweeping has come, and {_id: "x/probe/…", at,
+// passed} that a version of the server has passed the probe.
+//
+// In a session's record, at is the time of the last heartbeat and ttl the TTL in milliseconds;
+// p is the number of the collection that the session listens in; rev are the revocations; obs
+// are the keys that it observes, and list is the number of that list; dead is true if the
+// session has expired.
+//
+// In a key's record, f is the format of the record; y is the kind, c the limit, and p the
+// former limits; t is the last token, or one reserved with it; n is the number of an election's
+// terms; h are the claims that hold the key, and q is the queue of claims that wait, each with
+// the p of its session; at is the time of the last change, except for changes of one hold alone
+// (a release while nobody waits, an extension, a published value); v is what the holder
+// published; done is the result of a sealed key, with the token of the holder that sealed it; o
+// is the time until which somebody observes the key.
+//
+// Do not edit, drop or restore the collection while processes use it: that breaks every promise
+// of package dsync.
+//
+// A notice is {_id, to, type, k, a, t, n, c}: the session, what has happened, the key and the
+// claim; and, if it reports a grant, the token, the term, and whether others wait. For the
+// observers of a key it is {_id, k}.
 //
 // # Fences
 //
-// A [Fence] is for the application's own collections: it refuses writes that come
-// with an older fencing token than their document has seen.
+// A [Fence] protects the application's own collections: it refuses writes whose fencing token
+// is older than one that the document has seen.
 package mongo

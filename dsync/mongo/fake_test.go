@@ -2,7 +2,6 @@ package mongo_test
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -53,6 +52,18 @@ var (
 	lost   = bson.D{{Key: "lost"}}   // the connection breaks after the command arrived
 	silent = bson.D{{Key: "silent"}} // no answer ever
 )
+
+// Answers to the upsert of a short acquire.
+var (
+	made    = ok(e("n", 1), e("nModified", 0), e("upserted", bson.A{bson.D{e("index", 0), e("_id", "k/k")}}))
+	notMade = unwritten(241)   // by the pipeline
+	raced   = unwritten(11000) // another upsert was faster
+)
+
+func unwritten(code int, more ...bson.E) bson.D {
+	refused := bson.D{e("index", 0), e("code", code), e("errmsg", "as the test says")}
+	return ok(append(more, e("n", 0), e("nModified", 0), e("writeErrors", bson.A{refused}))...)
+}
 
 func ok(fields ...bson.E) bson.D { return append(bson.D(fields), e("ok", 1)) }
 
@@ -124,6 +135,13 @@ func (f *fake) script(answer func(call) bson.D) {
 	f.answer, f.calls = answer, nil
 }
 
+// say changes what the fake says of itself.
+func (f *fake) say(change func(bson.D) bson.D) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.hello = change(f.hello)
+}
+
 // took returns the commands that arrived since the last script.
 func (f *fake) took() []call {
 	f.mu.Lock()
@@ -185,7 +203,7 @@ func (f *fake) serve(conn net.Conn) {
 
 func (f *fake) handle(c call) bson.D {
 	f.mu.Lock()
-	mute := f.mute
+	mute, hello := f.mute, f.hello[:len(f.hello):len(f.hello)]
 	if at, ok := c.shortSince(); ok {
 		f.since = at
 	}
@@ -203,9 +221,9 @@ func (f *fake) handle(c call) bson.D {
 			}
 		}
 		if f.clock != nil {
-			return ok(append(f.hello[:len(f.hello):len(f.hello)], e("localTime", f.clock()))...)
+			return ok(append(hello, e("localTime", f.clock()))...)
 		}
-		return ok(f.hello...)
+		return ok(hello...)
 	case "endSessions", "killCursors":
 		return ok()
 	}
@@ -221,7 +239,8 @@ func (f *fake) handle(c call) bson.D {
 	return answer(c)
 }
 
-// honest answers a store's probe as a server would that computes everything.
+// honest answers a store's probe as a server would that computes everything, and that was not
+// probed before.
 func honest(c call) bson.D {
 	now := time.Now().Truncate(time.Millisecond)
 	token := now.UnixMilli() * 1024
@@ -238,19 +257,55 @@ func honest(c call) bson.D {
 		return err == nil
 	}
 	next := token + 65_536
-	two, three := holder("two.1", "two", 2, next), holder("three.1", "three", 1, next+1024)
+	there := func(h bson.D, term int64) bson.D { return append(h, e("p", int64(7)), e("n", term)) }
+	two, three := there(holder("two.1", "two", 2, next), 5), there(holder("three.1", "three", 1, next+1024), 6)
 	about := func(claim string) bool { return strings.Contains(c.cmd.String(), `"`+claim+`"`) }
-	updated, _ := c.cmd.Lookup("updates", "0", "q", "_id").StringValueOK()
-	switch {
-	case strings.HasSuffix(updated, "/short") && (!about("$short.2") || strings.Contains(c.cmd.String(), `"$numberLong":"1030"`)):
+	text := func(path ...string) string { s, _ := c.cmd.Lookup(path...).StringValueOK(); return s }
+	done := func(n int) bson.D { return ok(e("n", n), e("nModified", n)) }
+	changed := func(yes bool) bson.D {
+		if yes {
+			return ok(e("n", 1), e("nModified", 1))
+		}
 		return ok(e("n", 1), e("nModified", 0))
+	}
+	// What the probe's records "short" and "new" go through: see prober.short.
+	const last = `{"$numberLong":"1031"}`
+	switch shortOf(c) {
+	case "short acquire":
+		if strings.HasSuffix(text("updates", "0", "q", "_id"), "/new") {
+			if about("$short.3") {
+				return notMade
+			}
+			return made
+		}
+		return changed(about("$short.2") || about("$short.4"))
+	case "short release":
+		return changed(about("$short.2") && strings.Contains(c.cmd.String(), last))
+	case "short hand-over":
+		holds, first, t := "$short.4", "$short.5", int64(2062)
+		last := c.cmd.Lookup("update", "0", "$set", "_", "$let", "in", "$cond", "0", "$eq", "1", "$literal", "1")
+		if known, isInt := last.AsInt64OK(); isInt && about("$short.5") && known > t {
+			holds, first, t = "$short.5", "$short.6", known
+		}
+		return value(e("h", bson.A{bson.D{e("a", holds)}}), e("t", t), e("f", 1), e("y", "mutex"), e("c", 1), e("waiting", 1),
+			e("first", bson.D{e("a", first), e("s", "$mine"), e("w", 1)}))
+	}
+	switch {
+	case c.name == "update" && about("one.1"):
+		return done(0) // it is not alone
 	case c.name == "insert" || c.name == "delete" || c.name == "update":
-		return ok(e("n", 1), e("nModified", 1))
-	case strings.HasSuffix(id, "/short") && about("$short.5"):
-		return value(e("h", bson.A{holder("$short.4", "$mine", 1, token)}), e("t", token), e("y", "mutex"), e("c", 1))
-	case strings.HasSuffix(id, "/short"):
-		return value(e("h", bson.A{append(holder("$short.2", "$mine", 1, 1031)[:4], e("at", c.since))}), e("t", int64(1031)), e("y", "mutex"), e("c", 1),
-			e("place", 1), e("waiting", 1))
+		return done(1)
+	case probeRecord(c) != "":
+		return value()
+	case strings.HasSuffix(id, "/short") && asks("next") && about("$none.1"):
+		return value(e("h", bson.A{holder("$short.6", "$mine", 1, token)}), e("waiting", 1))
+	case strings.HasSuffix(id, "/short") && asks("next"):
+		return value(e("h", bson.A{holder("$short.8", "$mine", 1, token+1024)}), e("at", now), e("waiting", 0))
+	case strings.HasSuffix(id, "/short") && about("$short.7"):
+		return value(e("h", bson.A{holder("$short.6", "$mine", 1, token)}), e("t", token), e("y", "mutex"), e("c", 1))
+	case strings.HasSuffix(id, "/short") || strings.HasSuffix(id, "/new"):
+		return value(e("h", bson.A{append(holder("$short.4", "$mine", 1, 2062)[:4], e("at", c.since))}), e("t", int64(2062)), e("y", "mutex"), e("c", 1),
+			e("position", 1), e("waiting", 1))
 	case c.name == "aggregate":
 		return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", bson.A{bson.D{
 			e("now", now), e("found", bson.A{bson.D{
@@ -262,17 +317,30 @@ func honest(c call) bson.D {
 	case strings.HasSuffix(id, "/key") && asks("value"):
 		return value(e("h", bson.A{two, three}))
 	case strings.HasSuffix(id, "/key") && asks("from"):
-		return value(e("y", "election"), e("c", 3), e("p", bson.A{9, 8, 2}))
+		return value(e("y", "election"), e("c", 3), e("p", bson.A{9, 8, 2}), e("at", now))
+	case strings.HasSuffix(id, "/key") && asks("keep"):
+		kept := append(holder("one.1", "one", 2, token)[:4], e("e", now.Add(30*time.Minute)))
+		return value(e("h", bson.A{kept}), e("at", now), e("waiting", 3), e("ahead", bson.A{
+			bson.D{e("a", "two.1"), e("s", "two"), e("w", 2), e("p", int64(7))},
+		}))
+	case strings.HasSuffix(id, "/key") && asks("result"):
+		return value(e("h", bson.A{two, three}), e("ahead", bson.A{
+			bson.D{e("a", "$mine.2"), e("s", "$mine"), e("w", 2)}, bson.D{e("a", "$mine.1"), e("s", "$mine"), e("w", 2)},
+		}))
+	case strings.HasSuffix(id, "/key") && text("update", "0", "$set", "_", "$literal", "mine") == "one.1":
+		return value(e("h", bson.A{two, three}), e("at", now), e("waiting", 1))
 	case strings.HasSuffix(id, "/key") && c.cmd.Lookup("update", "0", "$set", "_", "$literal", "first").Boolean():
-		return value(e("h", bson.A{two, three}), e("t", next+1024), e("y", "election"), e("n", 6), e("c", 3),
-			e("v", bson.D{e("t", next), e("s", int64(1)), e("b", []byte("$t"))}), e("place", 1), e("waiting", 2))
+		return value(e("h", bson.A{two, three}), e("t", next+1024), e("y", "election"), e("n", 6), e("c", 3), e("at", now),
+			e("v", bson.D{e("t", next), e("s", int64(1)), e("b", []byte("$t"))}), e("position", 1), e("waiting", 2))
 	case strings.HasSuffix(id, "/key"):
 		return value(
-			e("h", bson.A{append(holder("one.1", "one", 2, token), e("e", now.Add(time.Hour)), e("l", true))}),
-			e("t", next-1024), e("y", "election"), e("n", 4), e("c", 2), e("p", bson.A{9}), e("place", 3), e("waiting", 3),
+			e("h", bson.A{there(append(holder("one.1", "one", 2, token), e("e", now.Add(time.Hour)), e("l", true)), 4)}),
+			e("t", next-1024), e("y", "election"), e("n", 4), e("c", 2), e("p", bson.A{9}), e("position", 3), e("waiting", 3), e("at", now),
 			e("ahead", bson.A{bson.D{e("a", "two.1"), e("s", "two"), e("w", 2)}, bson.D{e("a", "three.1"), e("s", "three"), e("w", 1)}}))
+	case strings.HasSuffix(id, "/living") && beat && c.cmd.Lookup("fields", "p").IsNumber(): // Revoke
+		return value(e("p", int64(3)))
 	case strings.HasSuffix(id, "/living") && beat:
-		return value(e("at", now), e("rev", "$a.11:"+base64.RawURLEncoding.EncodeToString([]byte("\u00e9 b"))+","))
+		return value(e("at", now), e("rev", bson.A{bson.D{e("k", "\u00e9 b"), e("a", "$a.11")}}))
 	case strings.HasSuffix(id, "/living") && about("$again"):
 		return refusal(11000, "DuplicateKey")
 	case strings.HasSuffix(id, "/living"):
@@ -283,6 +351,41 @@ func honest(c call) bson.D {
 		return value(e("at", now), e("dead", true))
 	}
 	return refusal(59, "CommandNotFound")
+}
+
+// probeRecord is the _id of the record of passed probes that c is for, "" if it is for another.
+func probeRecord(c call) string {
+	id, isString := c.cmd.Lookup("query", "_id").StringValueOK()
+	if !isString {
+		id, _ = c.cmd.Lookup("updates", "0", "q", "_id").StringValueOK()
+	}
+	if !strings.HasPrefix(id, "x/probe/") {
+		return ""
+	}
+	return id
+}
+
+// shortOf is which of the short commands c is, "" if none.
+func shortOf(c call) string {
+	path := []string{"update"}
+	if c.name == "update" {
+		path = []string{"updates", "0", "u"}
+	}
+	stages, isArray := c.cmd.Lookup(path...).ArrayOK()
+	if !isArray {
+		return ""
+	}
+	values := must(stages.Values())
+	text := values[0].String()
+	switch {
+	case c.name == "findAndModify" && strings.Contains(text, "$$first"):
+		return "short hand-over"
+	case c.name == "update" && len(values) == 1 && strings.Contains(text, `"$h.a"`):
+		return "short release"
+	case c.name == "update" && strings.Contains(text, `"$done"`) && len(values) == 2:
+		return "short acquire"
+	}
+	return ""
 }
 
 // sections are those of an OP_MSG: the command, and perhaps lists of documents,

@@ -11,12 +11,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// What is passed on to the driver is taken apart no further than needed: it encodes
-// it with the registry and the options of the caller's client, which can't be asked
-// for them.
+// Documents of callers are taken apart no further than needed: the driver encodes them with the
+// registry and the options of the caller's client, which cannot be read from the client.
 
-// inside is a document as it must stand inside of another, where bytes are no
-// document.
+// inside returns doc as it must be when it is part of another document, where a []byte would be
+// binary data.
 func inside(doc any) any {
 	if raw, ok := doc.([]byte); ok {
 		return bson.Raw(raw)
@@ -24,12 +23,11 @@ func inside(doc any) any {
 	return doc
 }
 
-// stamp is the stage that ends an update by a pipeline. What was in the field is no
-// greater: the filter has seen to that. So it is set, whatever the stages before made
-// of it.
+// stamp returns the stage that ends an update by a pipeline. It sets the field, whatever the
+// earlier stages made of it. The filter has checked that its value before was not greater.
 func (f *Fence) stamp(token int64) bson.D { return set(e(f.field, token)) }
 
-// stampUpdate returns the update with the token in it.
+// stampUpdate returns the update with the token added.
 func (f *Fence) stampUpdate(update any, token int64) (any, error) {
 	if isNil(update) {
 		return nil, errors.New("mongo: the update is nil")
@@ -74,20 +72,20 @@ func (f *Fence) stampOperators(operators bson.D, token int64) (any, error) {
 		stamped = append(stamped, el)
 	}
 	if !merged {
-		// Behind the others, so that the driver still sees if the first is no operator.
+		// Last, so that the driver still notices if the first key is not an operator.
 		stamped = append(stamped, e("$max", bson.D{mine}))
 	}
 	return stamped, nil
 }
 
-// checkUntouched returns an error if an operator or a stage names the fence's field.
-// It looks only where a slip would stand: operators on the same field conflict, says
-// the server, and the last stage of a pipeline is the fence's own.
+// checkUntouched returns an error if an operator or a stage names the fence's field. It checks
+// only where that can happen by mistake: the server reports two operators on the same field as
+// a conflict, and the last stage of a pipeline is the fence's own.
 func (f *Fence) checkUntouched(operator bson.E) error {
 	touches := func(path string) bool { return path == f.field || strings.HasPrefix(path, f.field+".") }
 	names := func(v any) (list []string) {
 		fields, ok := shallow(v)
-		if !ok { // a struct, perhaps; or the names that $unset has as a stage
+		if !ok { // a struct, perhaps, or the names in a $unset stage
 			if raw, err := bson.Marshal(v); err == nil {
 				fields, _ = shallow(bson.Raw(raw))
 			}
@@ -103,37 +101,38 @@ func (f *Fence) checkUntouched(operator bson.E) error {
 	var list []string
 	switch operator.Key {
 	case "$replaceWith", "$replaceRoot":
-		return nil // may have it from the document itself
+		return nil // the field may come from the document itself
 	case "$unset":
 		list = append(names(operator.Value), texts(operator.Value)...)
 	default:
 		list = names(operator.Value)
 	}
 	if slices.ContainsFunc(list, touches) {
-		return fmt.Errorf("mongo: the update's %s names the field %q, which is the fence's; leave it out, or give the fence another with FenceOptions.Field",
+		return fmt.Errorf("mongo: the update's %s names the field %q, which belongs to the fence; leave it out, or choose another with FenceOptions.Field",
 			operator.Key, f.field)
 	}
 	return nil
 }
 
-// stampDocument returns a document to be inserted with the token in it.
+// stampDocument returns a document to insert, with the token added.
 func (f *Fence) stampDocument(document any, token int64) (bson.D, error) {
 	if isNil(document) {
 		return nil, errors.New("mongo: the document is nil")
 	}
 	fields, ok := shallow(document)
 	if !ok {
-		return nil, fmt.Errorf("mongo: the document is a %T; pass a bson.D, a bson.Raw or a map, as bson.Marshal makes one", document)
+		return nil, fmt.Errorf("mongo: the document is a %T; pass a bson.D, a bson.Raw or a map; bson.Marshal makes a bson.Raw", document)
 	}
 	for _, field := range fields {
 		if field.Key == f.field {
-			return nil, fmt.Errorf("mongo: the document has a field %q, which is the fence's; leave it out, or give the fence another with FenceOptions.Field", f.field)
+			return nil, fmt.Errorf("mongo: the document has a field %q, which belongs to the fence; leave it out, or choose another with FenceOptions.Field", f.field)
 		}
 	}
 	return append(slices.Clone(fields), e(f.field, token)), nil
 }
 
-// checkReplacement refuses an update, which the server would store as it is.
+// checkReplacement returns an error if the replacement is an update: the server would store it
+// as it is.
 func checkReplacement(replacement any) error {
 	if isNil(replacement) {
 		return errors.New("mongo: the replacement is nil")
@@ -152,8 +151,8 @@ func checkReplacement(replacement any) error {
 	return nil
 }
 
-// shallow is a document as a list of its fields, with values as they are. ok is
-// false if it is of another type than those that can be taken apart without a codec.
+// shallow returns the fields of a document, with their values as they are. ok is false if its
+// type needs a codec to be taken apart.
 func shallow(doc any) (fields bson.D, ok bool) {
 	switch doc := doc.(type) {
 	case bson.D:
@@ -196,7 +195,7 @@ func shallowRaw(raw bson.Raw) (fields bson.D, ok bool) {
 	return fields, true
 }
 
-// texts are the names that a stage $unset has: one, or a list.
+// texts returns the field names in a $unset stage: one, or a list.
 func texts(v any) (list []string) {
 	if s, isText := str(v); isText {
 		return []string{s}
@@ -219,7 +218,7 @@ func texts(v any) (list []string) {
 	return list
 }
 
-// str is a string, encoded or not.
+// str returns v as a string if it is one, encoded or not.
 func str(v any) (s string, isText bool) {
 	switch v := v.(type) {
 	case string:
@@ -230,8 +229,8 @@ func str(v any) (s string, isText bool) {
 	return "", false
 }
 
-// isNil reports whether v is nil, or a pointer, a map or a slice that is: inside of
-// another document that would be null.
+// isNil reports whether v is nil, or a nil pointer, map or slice: in another document it would
+// be null.
 func isNil(v any) bool {
 	if v == nil {
 		return true

@@ -125,7 +125,7 @@ func TestFenceOneCommand(t *testing.T) {
 	}
 }
 
-// A write that matched nothing was fenced, or had nothing to match.
+// If a write matched nothing, either the document was fenced or there is none.
 func TestFenceTellsWhy(t *testing.T) {
 	cases := []struct {
 		name string
@@ -135,7 +135,7 @@ func TestFenceTellsWhy(t *testing.T) {
 	}{
 		{"no document", nil, dsyncmongo.FencedError{}, ""},
 		{"fenced", []bson.D{{e("_id", int32(7)), e("fence", int64(43))}}, dsyncmongo.FencedError{Seen: 43}, "has seen token 43, which is greater than 42"},
-		{"no number", []bson.D{{e("_id", int32(7)), e("fence", "x")}}, dsyncmongo.FencedError{}, "holds no number"},
+		{"no number", []bson.D{{e("_id", int32(7)), e("fence", "x")}}, dsyncmongo.FencedError{}, "is not a number"},
 	}
 	for _, tc := range cases {
 		for _, m := range fenceWrites {
@@ -183,7 +183,7 @@ func TestFenceTellsWhy(t *testing.T) {
 	}
 }
 
-// What Token returns after a loss writes nothing, nowhere.
+// Token returns 0 after a loss, and a write with token 0 changes nothing.
 func TestFenceWithoutToken(t *testing.T) {
 	for _, token := range []int64{0, -1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -215,7 +215,7 @@ func TestFenceRefusesNonsense(t *testing.T) {
 	type doc struct {
 		Fence int64 `bson:"fence"`
 	}
-	raw := func(d bson.D) bson.Raw { return encode(t, d) }
+	raw := func(d bson.D) bson.Raw { return mustMarshal(t, d) }
 	touch := bson.D{e("fence", 1)}
 	updates := map[string]any{
 		"$set":               bson.D{e("$set", touch)},
@@ -299,7 +299,7 @@ func TestFenceRefusesNonsense(t *testing.T) {
 	dsyncmongo.NewFence(nil, nil)
 }
 
-// Of an update's operators and stages nothing is lost.
+// No operator or stage of an update is lost.
 func TestFenceKeepsUpdates(t *testing.T) {
 	const token = `{"$numberLong":"42"}`
 	cases := []struct {
@@ -312,7 +312,7 @@ func TestFenceKeepsUpdates(t *testing.T) {
 		{"a $max", bson.D{e("$max", bson.D{e("n", "x")}), e("$set", bson.D{e("fenced", "y")})},
 			`{"$max": {"n": "x","fence": ` + token + `},"$set": {"fenced": "y"}}`},
 		{"a $max in maps", bson.M{"$max": bson.M{"n": "x"}}, `{"$max": {"n": "x","fence": ` + token + `}}`},
-		{"a $max, encoded", encode(t, bson.D{e("$max", bson.D{e("n", "x")})}), `{"$max": {"n": "x","fence": ` + token + `}}`},
+		{"a $max, encoded", mustMarshal(t, bson.D{e("$max", bson.D{e("n", "x")})}), `{"$max": {"n": "x","fence": ` + token + `}}`},
 		{"stages", bson.A{bson.D{e("$replaceWith", "$new")}, bson.M{"$unset": "a"}},
 			`[{"$replaceWith": "$new"},{"$unset": "a"},{"$set": {"fence": ` + token + `}}]`},
 	}
@@ -331,7 +331,7 @@ func TestFenceKeepsUpdates(t *testing.T) {
 	}
 }
 
-// It is the client that encodes what it is given.
+// The client encodes what it is given.
 func TestFenceEncodesLikeTheClient(t *testing.T) {
 	type order struct {
 		Paid bool `json:"jsonPaid"`
@@ -342,7 +342,7 @@ func TestFenceEncodesLikeTheClient(t *testing.T) {
 		if _, err := fence.ReplaceOne(t.Context(), 42, order{}, order{Paid: true}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := fence.UpdateOne(t.Context(), 42, []byte(encode(t, seven)), bson.M{"$set": order{Paid: true}}); err != nil {
+		if _, err := fence.UpdateOne(t.Context(), 42, []byte(mustMarshal(t, seven)), bson.M{"$set": order{Paid: true}}); err != nil {
 			t.Fatal(err)
 		}
 		for i, want := range []string{
@@ -379,7 +379,8 @@ func TestFenceInserts(t *testing.T) {
 	})
 }
 
-// A duplicate key means fenced, or that somebody was faster, or something else.
+// A duplicate key means that the document is fenced, that somebody else was faster, or
+// something else.
 func TestFenceUpsert(t *testing.T) {
 	duplicate := ok(e("n", 0), e("writeErrors", bson.A{bson.D{e("index", 0), e("code", 11000), e("errmsg", "E11000")}}))
 	fenced := bson.D{e("_id", 7), e("fence", int64(43))}
@@ -427,7 +428,7 @@ func TestFenceUpsert(t *testing.T) {
 	}
 }
 
-// What is not known to be committed, or to have failed, is not said to be fenced.
+// A write of unknown outcome is not reported as fenced.
 func TestFenceUnknownOutcome(t *testing.T) {
 	unconfirmed := ok(e("n", 0), e("writeConcernError", bson.D{e("code", 64), e("errmsg", "waiting for replication timed out")}))
 	for name, answer := range map[string]bson.D{"lost": lost, "not confirmed": unconfirmed, "refused": refusal(13, "Unauthorized")} {

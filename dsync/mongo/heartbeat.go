@@ -2,100 +2,83 @@ package mongo
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
-	"strings"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The revocations that stand for a session are one string in its record, "rev",
-// a list of what revocation returns, each with a comma: a string shows whole in
-// every event that changes it, a list does not. See decodeEvent.
-func revocation(r dsync.Revocation) string {
-	return r.Claim + ":" + base64.RawURLEncoding.EncodeToString([]byte(r.Key))
+// A revocationRecord is one element of "rev" in a session's record, its revocations.
+type revocationRecord struct {
+	Key   string `bson:"k"`
+	Claim string `bson:"a"`
 }
 
-// revocations reads such a list.
-func revocations(rev string) ([]dsync.Revocation, error) {
-	var list []dsync.Revocation
-	for entry := range strings.SplitSeq(rev, ",") {
-		if entry == "" {
-			continue
-		}
-		claim, name, ok := strings.Cut(entry, ":")
-		key, err := base64.RawURLEncoding.DecodeString(name)
-		if err != nil || !ok {
-			return nil, fmt.Errorf("revocation %q is none: was the record edited?", entry)
-		}
-		list = append(list, dsync.Revocation{Key: string(key), Claim: claim})
-	}
-	return list, nil
-}
+// revoked returns the expression for the list in the record.
+func revoked() bson.D { return list("$rev") }
 
-// entries is the list in the record as an array, the last of which is "".
-func entries() bson.D { return op("$split", op("$ifNull", "$rev", ""), ",") }
+// notExpired adds to query the condition that the session has not expired.
+func notExpired(query bson.D) bson.D { return append(query, e("dead", bson.D{e("$ne", true)})) }
 
-// notDead is the query with the condition that the session is not dead.
-func notDead(query bson.D) bson.D { return append(query, e("dead", bson.D{e("$ne", true)})) }
-
-// Heartbeat implements [dsync.Store].
-func (s *Store) Heartbeat(ctx context.Context, session string, given []dsync.Revocation) (dsync.Pulse, error) {
+// Heartbeat implements [driver.Store].
+func (s *Store) Heartbeat(ctx context.Context, session string, given []driver.Revocation) (driver.HeartbeatReply, error) {
 	return s.heartbeat(ctx, sessionQuery(session), given)
 }
 
-func (s *Store) heartbeat(ctx context.Context, query bson.D, given []dsync.Revocation) (dsync.Pulse, error) {
+func (s *Store) heartbeat(ctx context.Context, query bson.D, given []driver.Revocation) (driver.HeartbeatReply, error) {
 	beat := set(e("at", now))
 	if len(given) > 0 {
-		off := bson.A{""}
+		var off []revocationRecord
 		for _, r := range given {
-			off = append(off, revocation(r))
+			off = append(off, revocationRecord(r))
 		}
-		left := op("$reduce", bson.D{
-			e("input", filter(entries(), op("$not", op("$in", "$$x", literal(off))))), e("initialValue", ""),
-			e("in", op("$concat", "$$value", "$$this", ",")),
-		})
-		beat = set(e("at", now), e("rev", let("left", left, op("$cond", op("$eq", "$$left", ""), "$$REMOVE", "$$left"))))
+		left := filter(revoked(), op("$not", op("$in", "$$x", literal(off))))
+		beat = set(e("at", now), e("rev", let("left", left, op("$cond", op("$eq", "$$left", bson.A{}), "$$REMOVE", "$$left"))))
 	}
 	var r sessionRecord
 	found, err := s.modify(ctx, modify{
-		query:  notDead(query),
+		query:  notExpired(query),
 		update: bson.A{beat},
 		fields: bson.D{e("at", 1), e("rev", 1)},
 	}, &r)
 	switch {
 	case err != nil:
-		return dsync.Pulse{}, failure("heartbeat", err)
+		return driver.HeartbeatReply{}, failure("heartbeat", err)
 	case !found:
-		return dsync.Pulse{}, fmt.Errorf("mongo: heartbeat: %w", dsync.ErrSessionDead)
+		return driver.HeartbeatReply{}, fmt.Errorf("mongo: heartbeat: %w", driver.ErrSessionExpired)
 	}
-	s.clock.told(r.At)
-	revoked, err := revocations(r.Rev)
-	if err != nil {
-		return dsync.Pulse{}, failure("heartbeat", err)
+	s.clock.set(r.At)
+	reply := driver.HeartbeatReply{Now: r.At}
+	for _, stands := range r.Revoked {
+		reply.Revoked = append(reply.Revoked, driver.Revocation(stands))
 	}
-	return dsync.Pulse{Now: r.At, Revoked: revoked}, nil
+	return reply, nil
 }
 
-// Revoke implements [dsync.Store].
-func (s *Store) Revoke(ctx context.Context, session string, r dsync.Revocation) error {
-	return s.revoke(ctx, sessionQuery(session), r)
+// Revoke implements [driver.Store].
+func (s *Store) Revoke(ctx context.Context, session string, r driver.Revocation) ([]driver.Notice, error) {
+	address, err := s.revoke(ctx, sessionQuery(session), r)
+	if err != nil || address == 0 {
+		return nil, err
+	}
+	return s.sendable([]driver.Notice{{Type: driver.NoticeRevoke, Session: session, Key: r.Key, Claim: r.Claim, Address: address}}), nil
 }
 
-func (s *Store) revoke(ctx context.Context, query bson.D, r dsync.Revocation) error {
-	entry := revocation(r)
-	found, _, err := s.update(ctx, bson.D{
-		e("q", notDead(query)),
-		e("u", bson.A{set(e("rev", op("$cond", op("$in", literal(entry), entries()), "$rev",
-			op("$concat", op("$ifNull", "$rev", ""), literal(entry), ",")))),
-		}),
-	})
+// revoke returns the session's address, or 0 if the session does not listen.
+func (s *Store) revoke(ctx context.Context, query bson.D, r driver.Revocation) (address int, err error) {
+	entry := literal(revocationRecord(r))
+	var record sessionRecord
+	found, err := s.modify(ctx, modify{
+		query: notExpired(query),
+		update: bson.A{set(e("rev", op("$cond", op("$in", entry, revoked()), "$rev",
+			op("$concatArrays", revoked(), bson.A{entry}))))},
+		fields: bson.D{e("p", 1)},
+	}, &record)
 	switch {
 	case err != nil:
-		return failure("revoke", err)
+		return 0, failure("revoke", err)
 	case !found:
-		return fmt.Errorf("mongo: revoke: %w", dsync.ErrSessionDead)
+		return 0, fmt.Errorf("mongo: revoke: %w", driver.ErrSessionExpired)
 	}
-	return nil
+	return record.Address, nil
 }

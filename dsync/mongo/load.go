@@ -3,14 +3,16 @@ package mongo
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A facet comes with the server's time even if nothing was found. A find could
-// project the time into what it finds only.
+// facet returns stages whose result has the server's time even if nothing is found. A find
+// could add the time only to documents that it finds.
 func facet(project bson.D, find ...bson.D) []bson.D {
 	return append(find,
 		bson.D{e("$facet", bson.D{e("found", bson.A{bson.D{e("$project", project)}})})},
@@ -18,14 +20,14 @@ func facet(project bson.D, find ...bson.D) []bson.D {
 	)
 }
 
-// A reading is what a facet found, and when.
+// A reading is the result of a facet: what it found, and when.
 type reading[T any] struct {
 	Now   time.Time `bson:"now"`
 	Found []T       `bson:"found"`
 }
 
-// readFacet runs the stages of a facet. A mongos answers nothing at all as long as the
-// database does not exist; its time comes by hello then.
+// readFacet runs the stages of a facet. As long as the database does not exist, a mongos
+// returns no result at all; then the time comes from hello.
 func readFacet[T any](ctx context.Context, s *Store, majority bool, stages []bson.D) (reading[T], error) {
 	var r []reading[T]
 	if err := s.aggregate(ctx, &r, majority, stages...); err != nil {
@@ -38,29 +40,105 @@ func readFacet[T any](ctx context.Context, s *Store, majority bool, stages []bso
 	return r[0], nil
 }
 
-// Load implements [dsync.Store].
-func (s *Store) Load(ctx context.Context, key string) (dsync.State, error) {
+// Load implements [driver.Store].
+func (s *Store) Load(ctx context.Context, key string) (driver.State, error) {
 	st, err := s.load(ctx, keyID(key), key, maxShown)
 	if err != nil {
-		return dsync.State{}, failure("load", err)
+		return driver.State{}, failure("load", err)
 	}
 	return st, nil
 }
 
-func (s *Store) load(ctx context.Context, id, key string, shown int) (dsync.State, error) {
+func (s *Store) load(ctx context.Context, id, key string, shown int) (driver.State, error) {
 	project := append(seen(), e("f", 1), e("ahead", op("$slice", list("$q"), shown)))
 	r, err := readFacet[keyRecord](ctx, s, true, facet(project, bson.D{e("$match", bson.D{e("_id", id)})}))
 	if err != nil || len(r.Found) == 0 {
-		return dsync.State{Key: key, Now: r.Now}, err
+		return driver.State{Key: key, Now: r.Now}, err
 	}
 	return r.Found[0].known(key)
 }
 
-// known is the state of a record that was read. What writes guards itself.
-func (r *keyRecord) known(key string) (dsync.State, error) {
+// known returns the state of a record that was read, or an error if a later version of this
+// library wrote the record. Pipelines that write check that themselves.
+func (r *keyRecord) known(key string) (driver.State, error) {
 	if r.Format > formatVersion {
-		return dsync.State{}, fmt.Errorf("%w: the record of the key %q has format %d, and this version knows %d; use the newer version of this library that wrote it",
-			dsync.ErrRefused, key, r.Format, formatVersion)
+		return driver.State{}, fmt.Errorf("%w: the record of the key %q has format %d, and this version knows %d; use the newer version of this library that wrote it",
+			driver.ErrRefused, key, r.Format, formatVersion)
 	}
 	return r.state(key), nil
+}
+
+// maxKeys is the maximum number of keys that one Keys reads.
+const maxKeys = 1_000
+
+// Keys implements [driver.Store]. If large values were published with the keys, it may take
+// more than one command.
+func (s *Store) Keys(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
+	states, err := s.keys(ctx, prefix, after, min(n, maxKeys))
+	if err != nil {
+		return nil, failure("keys", err)
+	}
+	return states, nil
+}
+
+func (s *Store) keys(ctx context.Context, prefix, after string, n int) (states []driver.State, err error) {
+	switch {
+	case n < 1:
+		return nil, nil
+	case !utf8.ValidString(prefix) || !utf8.ValidString(after):
+		return nil, fmt.Errorf("%w: %q or %q is not UTF-8, as all keys are", driver.ErrRefused, prefix, after)
+	}
+	ctx, cancel := limited(noValues{ctx})
+	defer cancel()
+	within := bson.D{e("$gte", keyID(prefix)), e("$lt", successor(keyID(prefix))), e("$gt", keyID(after))}
+	raw, err := bson.Marshal(s.read([]bson.D{
+		// A record without a kind was created for a command that then queued nothing.
+		{e("$match", bson.D{e("_id", within), e("y", bson.D{e("$exists", true)})})},
+		{e("$sort", bson.D{e("_id", 1)})},
+		{e("$limit", n)},
+		{e("$project", append(seen()[1:], e("f", 1), e("ahead", op("$slice", list("$q"), maxAhead))))},
+	}, bson.D{e("batchSize", n+1)}, true))
+	if err != nil {
+		return nil, fmt.Errorf("encode aggregate: %w", err)
+	}
+	cursor, err := s.db.RunCommandCursor(ctx, bson.Raw(raw))
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = cursor.Close(ctx) // only after an error is there anything to close
+	}()
+	for cursor.Next(ctx) {
+		var r struct {
+			ID  string    `bson:"_id"`
+			Key keyRecord `bson:",inline"`
+		}
+		if err := bson.Unmarshal(cursor.Current, &r); err != nil {
+			return nil, fmt.Errorf("decode the record: %w", err)
+		}
+		st, err := r.Key.known(strings.TrimPrefix(r.ID, keyID("")))
+		if err != nil {
+			return nil, err
+		}
+		states = append(states, st)
+	}
+	return states, cursor.Err()
+}
+
+// successor returns the first string, in byte order, after all strings that begin with p. BSON
+// strings are UTF-8, so byte order is the order of the runes.
+func successor(p string) string {
+	for {
+		r, size := utf8.DecodeLastRuneInString(p)
+		p = p[:len(p)-size]
+		switch r {
+		case utf8.MaxRune:
+			continue // p begins with the kind of record, so some rune is smaller
+		case 0xD7FF:
+			r = 0xDFFF // skip the surrogates, which are not valid runes
+		}
+		return p + string(r+1)
+	}
 }

@@ -3,14 +3,14 @@ package mongo
 import (
 	"context"
 	"fmt"
+	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Observe implements [dsync.Store]. The keys stand in the session's record as they
-// are, the list's number beside them. In change events they may show in parts, and
-// nobody looks for them there: see decodeEvent.
+// Observe implements [driver.Store]. The session's record has the keys, for Observers, and the
+// number of the list. It is Listen that makes commands notify the session of changes.
 func (s *Store) Observe(ctx context.Context, session string, seq int64, keys []string) error {
 	newer := op("$gt", seq, op("$ifNull", "$list", int64(0)))
 	var list any = "$$REMOVE"
@@ -18,7 +18,7 @@ func (s *Store) Observe(ctx context.Context, session string, seq int64, keys []s
 		list = literal(keys)
 	}
 	found, _, err := s.update(ctx, bson.D{
-		e("q", notDead(sessionQuery(session))),
+		e("q", notExpired(sessionQuery(session))),
 		e("u", bson.A{set(
 			e("obs", op("$cond", newer, list, "$obs")),
 			e("list", op("$cond", newer, seq, "$list")),
@@ -28,15 +28,14 @@ func (s *Store) Observe(ctx context.Context, session string, seq int64, keys []s
 	case err != nil:
 		return failure("observe", err)
 	case !found:
-		return fmt.Errorf("mongo: observe: %w", dsync.ErrSessionDead)
+		return fmt.Errorf("mongo: observe: %w", driver.ErrSessionExpired)
 	}
 	return nil
 }
 
-// Observers implements [dsync.Store]. It passes over every session's record behind
-// after, those of the dead included, until it has n: an index for it would be written
-// with every heartbeat.
-func (s *Store) Observers(ctx context.Context, key, after string, n int) ([]dsync.Member, error) {
+// Observers implements [driver.Store]. It scans the records of all sessions after the id after,
+// including expired ones, until it has n: an index would be written with every heartbeat.
+func (s *Store) Observers(ctx context.Context, key, after string, n int) ([]driver.Member, error) {
 	if n = min(n, maxShown); n < 1 {
 		return nil, nil
 	}
@@ -46,7 +45,7 @@ func (s *Store) Observers(ctx context.Context, key, after string, n int) ([]dsyn
 		{e("$sort", bson.D{e("_id", 1)})},
 		{e("$limit", n)},
 		{e("$project", append(bson.D{e("at", 1), e("ttl", 1)}, shown()...))},
-	}, bson.D{e("batchSize", n+1)}, false)) // all in one batch: what a session shows is some KiB at most
+	}, bson.D{e("batchSize", n+1)}, false)) // all in one batch: a session's names and metadata are a few KiB at most
 	var found []sessionRecord
 	if err == nil {
 		err = batch(raw, &found)
@@ -57,11 +56,70 @@ func (s *Store) Observers(ctx context.Context, key, after string, n int) ([]dsyn
 	return members(found), nil
 }
 
-// Line implements [dsync.Store]: 10,000 claims are about 1 MB.
-func (s *Store) Line(ctx context.Context, key string) ([]dsync.Waiter, error) {
-	st, err := s.load(ctx, keyID(key), key, maxLine)
+// Queue implements [driver.Store]. A queue of 10,000 claims is about 1 MB.
+func (s *Store) Queue(ctx context.Context, key string) ([]driver.Waiter, error) {
+	st, err := s.load(ctx, keyID(key), key, maxQueue)
 	if err != nil {
-		return nil, failure("line", err)
+		return nil, failure("queue", err)
 	}
-	return st.Ahead, nil
+	return st.WaitersAhead, nil
+}
+
+const (
+	// observedFor is how long a mark says that a key is observed. It is renewed when less than
+	// half of that is left. The listener sends a new mark when its last one is older than
+	// markAgain; markAgain and the age of a cursor are together less than half of observedFor.
+	observedFor = 10 * time.Minute
+	markAgain   = 3 * time.Minute
+
+	// maxMarks is the maximum number of keys that one command marks.
+	maxMarks = 1_000
+)
+
+// mark marks the tail's keys as observed, unless it has done so recently. The mark, "o", is a
+// time: until then, commands that change the record return a notice of the change. Short
+// commands whose reply is not read do not apply to a record with a mark. The first command that
+// changes the record after that time removes the mark. If many observe a key, one mark serves
+// all of them as long as half of its time is left.
+//
+// A missing record is created; its time decides when it is swept.
+func (t *tail) mark(ctx context.Context) error {
+	if len(t.keys) == 0 || !t.marked.IsZero() && time.Since(t.marked) < markAgain {
+		return nil
+	}
+	asked := time.Now()
+	for begin := 0; begin < len(t.keys); begin += maxMarks {
+		if err := t.s.mark(ctx, t.keys[begin:min(begin+maxMarks, len(t.keys))]); err != nil {
+			return err
+		}
+	}
+	t.marked = asked
+	return nil
+}
+
+func (s *Store) mark(ctx context.Context, keys []string) error {
+	var marks bson.A
+	for _, key := range keys {
+		marks = append(marks, bson.D{
+			e("q", bson.D{e("_id", keyID(key))}), e("u", s.shapes.mark), e("upsert", true),
+		})
+	}
+	cmd := bson.D{e("update", s.collection), e("updates", marks), e("ordered", false)}
+	_, err := s.write(ctx, cmd)
+	if hasCode(err, codeDuplicateKey) { // upserts raced: see modify
+		_, err = s.write(ctx, cmd)
+	}
+	return err
+}
+
+// marking returns the pipeline that sets the mark. It does not touch a record in a later
+// format, in which "o" may mean something else.
+func marking() []bson.D {
+	due := op("$and",
+		op("$lt", "$o", op("$add", now, (observedFor/2).Milliseconds())),
+		op("$not", op("$gt", "$f", formatVersion)))
+	return []bson.D{set(
+		e("o", op("$cond", due, op("$add", now, observedFor.Milliseconds()), "$o")),
+		e("at", op("$cond", due, now, "$at")),
+	)}
 }

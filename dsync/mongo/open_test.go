@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
@@ -32,7 +33,9 @@ func TestOpenRefusesNonsense(t *testing.T) {
 		{"system collection", open(database("app"), &dsyncmongo.Options{Collection: "system.locks"}), "must not begin"},
 		{"dot before collection", open(database("app"), &dsyncmongo.Options{Collection: ".locks"}), "begin or end"},
 		{"dot after collection", open(database("app"), &dsyncmongo.Options{Collection: "locks."}), "begin or end"},
-		{"long namespace", open(database("app"), &dsyncmongo.Options{Collection: strings.Repeat("x", 244)}), "247"},
+		{"long namespace", open(database("app"), &dsyncmongo.Options{Collection: strings.Repeat("x", 239)}), "242"},
+		{"fewer than no collections", open(database("app"), &dsyncmongo.Options{NoticeCollections: -1}), "from 1 to 1000"},
+		{"too many collections", open(database("app"), &dsyncmongo.Options{NoticeCollections: 1001}), "from 1 to 1000"},
 		{"negative TTL", open(database("app"), &dsyncmongo.Options{Options: dsync.Options{TTL: -1}}), "at least 1s"},
 	}
 	for _, tc := range cases {
@@ -191,7 +194,7 @@ func TestOpenLosesAnAnswer(t *testing.T) {
 					return honest(c)
 				})
 				start := time.Now()
-				if _, err := dsyncmongo.Open(context.Background(), client.Database("app"), nil); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, dsync.ErrRefused) {
+				if _, err := dsyncmongo.Open(context.Background(), client.Database("app"), nil); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrRefused) {
 					t.Errorf("got %v, want context.DeadlineExceeded, and nothing refused", err)
 				}
 				if d := time.Since(start); d != 30*time.Second {

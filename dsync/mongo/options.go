@@ -3,56 +3,66 @@ package mongo
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 
 	"github.com/leasehold-go/leasehold/clockcheck"
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/internal/logs"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
 const (
 	defaultCollection = "leasehold"
 
-	// maxNamespace is what MongoDB 4.4 and later allow of "database.collection",
-	// in bytes (manual, "MongoDB Limits and Thresholds").
+	// maxNamespace is the maximum length of "database.collection" in MongoDB 4.4 and later, in
+	// bytes (manual, "MongoDB Limits and Thresholds").
 	maxNamespace = 255
 )
 
 // Options are the settings of [Open], [Connect] and [NewStore]. The zero value
 // of each field is its default; a nil *Options is all defaults.
 type Options struct {
-	// Collection is the name of the one collection that everything is kept in.
-	// All processes that share locks must use the same. Default "leasehold".
+	// Collection is the name of the collection that sessions and keys are kept in. All
+	// processes that share locks must use the same. Default "leasehold".
 	Collection string
 
-	// NoWatch does without the change stream, and without listening: waiters poll, as
-	// often as dsync.Options.Poll says, and a holder learns of Break and ForceLock with
-	// its next heartbeat. Each of both costs a connection, and every write to the replica
-	// set passes the filter of a stream.
-	NoWatch bool
+	// NoNotices turns notices off: this process neither sends notices nor listens for them. Its
+	// waiters poll at intervals of dsync.Options.PollInterval. Its holders learn of Break and
+	// ForceLock with the next heartbeat. Other processes that wait for its locks learn of a
+	// release when they poll. Listening takes a connection, and two small commands every ten
+	// seconds.
+	NoNotices bool
 
-	// ReadOnly makes a store, and a session on it, that can look and never write:
-	// [Open] and [NewStore] only ask the server who it is, nothing is tried out and
-	// nothing created, and the right to find is enough (and changeStream, to watch).
-	// What would write sends nothing, and its error is dsync.ErrRefused: the session
-	// has Status, List, Load and Members.
+	// NoticeCollections is the number of capped collections, of 128 KiB each, that the sessions
+	// of all processes listen in. A notice wakes all sessions that listen in its collection,
+	// which takes about 40 µs of the server's time for each, so more collections suit more
+	// processes, or more hand-overs a second. A session chooses its collection by its id;
+	// processes need not use the same number. Default 64; from 1 to 1,000. One more collection
+	// is for all who observe keys. Each is created when a process first listens in it, or sends
+	// to it.
+	NoticeCollections int
+
+	// ReadOnly makes a store, or a session, that never writes. It is for [Open] and [NewStore]
+	// only. They then only ask the server who it is: no command is tried out, nothing is
+	// created, and the right to find is enough. A session has Status, List and Members; methods
+	// that would write send nothing and return an error that is dsync.ErrRefused. The store
+	// cannot listen, because that marks keys as observed.
 	ReadOnly bool
 
-	// ClockCheck has [Open] and [Connect] check this host's clock with package
-	// clockcheck: an error of the check is theirs, and if the clocks of its Servers
-	// are farther apart than the lease's margin, so that a fail-over can shorten a
-	// lease, the log warns. Nil, the default: no check. Locks do not depend on host
-	// clocks: it is for programs that do. NewStore does not check.
+	// ClockCheck makes [Open] and [Connect] check this host's clock with package clockcheck.
+	// They return an error of the check as theirs. If the clocks of ClockCheck.Servers are
+	// farther apart than the session's margin, so that a fail-over can shorten a lease, the log
+	// warns. Locks do not depend on the clocks of hosts: the check is for programs that do.
+	// NewStore does not check. Default nil: no check.
 	ClockCheck *clockcheck.Options
 
-	// Options are the session's: TTL, Poll, Logger and so on. NewStore uses only
-	// the Logger of them.
+	// Options are the session's: TTL, PollInterval, Logger and so on. NewStore uses only the
+	// Logger.
 	dsync.Options
 }
 
-// withDefaults returns o with the defaults of its own fields filled in; those of
-// the session's are filled in, and checked, by dsync.New.
+// withDefaults returns o with the defaults of its own fields filled in. dsync.New fills in, and
+// checks, the session's.
 func (o *Options) withDefaults() Options {
 	var r Options
 	if o != nil {
@@ -61,14 +71,15 @@ func (o *Options) withDefaults() Options {
 	if r.Collection == "" {
 		r.Collection = defaultCollection
 	}
-	if r.Logger == nil {
-		r.Logger = slog.New(slog.DiscardHandler)
+	if r.NoticeCollections == 0 {
+		r.NoticeCollections = defaultNoticeCollections
 	}
+	r.Logger = logs.OrDefault(r.Logger)
 	return r
 }
 
-// checkNames says what is wrong with the database or the collection's name and
-// what would be right, before a server says it less clearly, or takes it.
+// checkNames says what is wrong with the name of the database or the collection, more clearly
+// than the server would, and for names that the server accepts.
 func checkNames(db *mongo.Database, collection string) error {
 	if db == nil {
 		return errors.New("mongo: the database is nil; pass one, as client.Database(\"app\")")
@@ -80,12 +91,19 @@ func checkNames(db *mongo.Database, collection string) error {
 	case strings.ContainsAny(collection, "$\x00"):
 		return fmt.Errorf("mongo: collection name %q must not contain '$' or NUL", collection)
 	case strings.HasPrefix(collection, "system."):
-		return fmt.Errorf("mongo: collection name %q must not begin with \"system.\", which is the server's", collection)
+		return fmt.Errorf("mongo: collection name %q must not begin with \"system.\", which is reserved for the server", collection)
 	case strings.HasPrefix(collection, ".") || strings.HasSuffix(collection, "."):
 		return fmt.Errorf("mongo: collection name %q must not begin or end with '.'", collection)
-	case len(db.Name())+1+len(collection)+len(noticesSuffix) > maxNamespace:
-		return fmt.Errorf("mongo: database and collection names have %d bytes with the dot between them; they may have %d",
-			len(db.Name())+1+len(collection), maxNamespace-len(noticesSuffix))
+	case len(db.Name())+1+len(collection)+longestSuffix > maxNamespace:
+		return fmt.Errorf("mongo: database and collection names have %d bytes with the dot between them; they may have at most %d",
+			len(db.Name())+1+len(collection), maxNamespace-longestSuffix)
+	}
+	return nil
+}
+
+func checkNoticeCollections(n int) error {
+	if n < 1 || n > maxNoticeCollections {
+		return fmt.Errorf("mongo: NoticeCollections is %d; it must be from 1 to %d, or 0 for %d", n, maxNoticeCollections, defaultNoticeCollections)
 	}
 	return nil
 }
@@ -95,7 +113,7 @@ func checkDatabase(name string) error {
 	case name == "":
 		return errors.New("mongo: the database's name is empty; it must have 1 to 63 bytes")
 	case len(name) > 63:
-		return fmt.Errorf("mongo: database name %q has %d bytes; it may have 63", name, len(name))
+		return fmt.Errorf("mongo: database name %q has %d bytes; it may have at most 63", name, len(name))
 	case strings.ContainsAny(name, "/\\. \"$\x00"):
 		return fmt.Errorf("mongo: database name %q must not contain any of /\\. \"$ or NUL", name)
 	}

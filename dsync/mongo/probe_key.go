@@ -1,38 +1,43 @@
 package mongo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
 const (
-	probeLease  = time.Hour
-	probeValue  = "$t"
-	probeResult = "$$NOW"
-	probeAgain  = "$again" // the name of a session whose id is known
+	probeLease   = time.Hour
+	probeValue   = "$t"
+	probeResult  = "$$NOW"
+	probeAgain   = "$again" // the name of a session that is registered twice
+	probeAddress = 7        // the address of claims that get notices
 
-	// probeToken is the first that leaves the room of one behind the record's last, 7.
+	// probeToken is the smallest token that leaves room after the record's last token, 7.
 	probeToken = 7 + tokenStep
 )
 
-// probeRevoked stands for the session from the start.
-var probeRevoked = dsync.Revocation{Key: "$a", Claim: "$a.1"}
+// farAway is the time after which a probe's requests have no effect.
+var farAway = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// insert makes the records that the other commands start from. Each has a time, by
-// which a sweep finds it if nobody is left to remove it: see leftProbes.
+// probeRevoked is in the session's record from the start.
+var probeRevoked = driver.Revocation{Key: "$a", Claim: "$a.1"}
+
+// insert creates the records that the other commands start from. Each has a time, by which a
+// sweep finds it if the process dies before it removes it: see leftProbes.
 func (p *prober) insert(ctx context.Context) error {
 	past := time.UnixMilli(1)
 	made := e("at", p.server.now)
 	record := bson.D{
-		e("_id", p.id("key")), made, e("f", formatVersion), e("y", string(dsync.KindElection)),
+		e("_id", p.id("key")), made, e("f", formatVersion), e("y", string(driver.KindElection)),
 		e("c", int64(2)), e("p", bson.A{int64(9)}),
-		e("t", int64(7)), e("n", int64(3)), e("g", "old.1:7:3,"), e("r", "dead.1,"),
+		e("t", int64(7)), e("n", int64(3)), e("o", past),
 		e("v", bson.D{e("t", int64(5)), e("s", int64(1)), e("b", bson.Binary{Data: []byte("the dead's")})}),
 		e("h", bson.A{
 			bson.D{e("a", "dead.1"), e("s", "dead"), e("w", int64(1)), e("l", true), e("t", int64(5)), e("at", past)},
@@ -40,23 +45,23 @@ func (p *prober) insert(ctx context.Context) error {
 		}),
 		e("q", bson.A{
 			bson.D{e("a", "dead.2"), e("s", "dead"), e("w", int64(1))},
-			bson.D{e("a", "one.1"), e("s", "one"), e("w", int64(2)), e("d", int64(probeLease/time.Millisecond)), e("l", true)},
-			bson.D{e("a", "two.1"), e("s", "two"), e("w", int64(2))},
-			bson.D{e("a", "three.1"), e("s", "three"), e("w", int64(1))},
+			bson.D{e("a", "one.1"), e("s", "one"), e("w", int64(2)), e("p", int64(probeAddress)), e("d", int64(probeLease/time.Millisecond)), e("l", true)},
+			bson.D{e("a", "two.1"), e("s", "two"), e("w", int64(2)), e("p", int64(probeAddress))},
+			bson.D{e("a", "three.1"), e("s", "three"), e("w", int64(1)), e("p", int64(probeAddress))},
 		}),
 	}
 	short := bson.D{
-		e("_id", p.id("short")), made, e("f", formatVersion), e("y", string(dsync.KindMutex)), e("c", int64(1)),
+		e("_id", p.id("short")), made, e("f", formatVersion), e("y", string(driver.KindMutex)), e("c", int64(1)),
 		e("t", int64(7)), e("h", bson.A{}), e("q", bson.A{}),
 	}
-	docs := bson.A{record, short, bson.D{e("_id", p.id("living")), made, e("rev", revocation(probeRevoked)+",")}}
+	docs := bson.A{record, short, bson.D{e("_id", p.id("living")), made, e("rev", bson.A{revocationRecord(probeRevoked)})}}
 	for _, name := range p.twins() {
 		docs = append(docs, bson.D{e("_id", p.id(name)), made})
 	}
 	_, err := p.write(ctx, bson.D{e("insert", p.collection), e("documents", docs)})
 	if hasCode(err, codeDuplicateKey) {
 		return fmt.Errorf("mongo: probe: %w: the collection %s has a collation that takes different keys for the same; make it without one: %w",
-			dsync.ErrRefused, p.collection, err)
+			driver.ErrRefused, p.collection, err)
 	}
 	if err != nil {
 		return failure("probe: insert", err)
@@ -64,118 +69,180 @@ func (p *prober) insert(ctx context.Context) error {
 	return nil
 }
 
-// key has one.1 hold all of the key, then two.1 and three.1 together of a greater
-// limit, of which two.1 seals it.
+// key tries the commands on a key. Claim one.1 holds all of the key; then two.1 and three.1
+// hold it together, with a greater limit; then two.1 seals it.
 func (p *prober) key(ctx context.Context) error {
 	id := p.id("key")
-	mine := dsync.Claim{Key: "probe", ID: "$mine.1", Session: "$mine", Kind: dsync.KindElection, Weight: 2, Limit: 9}
-	until := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
-	one, _, err := p.acquire(ctx, id, mine, true, []string{"dead", "$dead"}, until)
+	mine := driver.Claim{Key: "probe", ID: "$mine.1", Session: "$mine", Kind: driver.KindElection, Weight: 2, Limit: 9}
+	first, err := p.acquire(ctx, id, mine, true, []string{"dead", "$dead"}, farAway)
 	if err != nil {
 		return failure("probe: acquire", err)
 	}
-	if err := acquired(one); err != nil {
-		return wrong("acquire", err, one)
+	one := first.state("probe")
+	if err := cmp.Or(acquired(one), notified(first.grants("probe", mine.ID), one.Holders, "one.1"), dated(&first)); err != nil {
+		return wrong("acquire", err, first)
 	}
-
 	r, err := p.resize(ctx, id, mine.Kind, 8, 3)
 	if err != nil {
 		return failure("probe: resize", err)
 	}
-	if r.Kind != string(mine.Kind) || r.Limit != 3 || !slices.Equal(r.Former, []int64{9, 8, 2}) {
-		return wrong("resize", errors.New("the limit was to be 3, after 9, 8 and 2"), r)
+	if r.Kind != string(mine.Kind) || r.Limit != 3 || !slices.Equal(r.Former, []int64{9, 8, 2}) || dated(&r) != nil {
+		return wrong("resize", errors.New("want limit 3, after 9, 8 and 2"), r)
 	}
-	kept, err := p.release(ctx, id, dsync.Claim{ID: "one.1"}, dsync.Outcome{Keep: probeLease / 2})
+
+	found, next, err := p.keepAndRelease(ctx, id)
 	if err != nil {
-		return failure("probe: release", err)
+		return err
 	}
-	found, err := p.release(ctx, id, dsync.Claim{ID: "one.1"}, dsync.Outcome{})
-	if err != nil {
-		return failure("probe: release", err)
-	}
-	held, err := p.publish(ctx, id, dsync.Claim{ID: "two.1"}, 1, []byte(probeValue))
+	published, held, err := p.publish(ctx, id, driver.Claim{ID: "two.1"}, 1, []byte(probeValue))
 	if err != nil {
 		return failure("probe: publish", err)
 	}
 	mine.ID, mine.First = "$mine.2", true
-	both, _, err := p.acquire(ctx, id, mine, true, nil, until)
+	second, err := p.acquire(ctx, id, mine, true, nil, farAway)
 	if err != nil {
 		return failure("probe: acquire", err)
 	}
-	if err := released(one, both, kept && found); err != nil {
+	both := second.state("probe")
+	if err := cmp.Or(released(one, both, found), notified(next.grants("probe", "one.1"), both.Holders, "two.1", "three.1"), dated(&next)); err != nil {
 		return wrong("release", err, both)
 	}
-	if !held || string(both.Value) != probeValue {
-		return wrong("publish", fmt.Errorf("the value was to be %q of one who holds", probeValue), fmt.Sprintf("held %t, value %q", held, both.Value))
+	if !held || string(both.Value) != probeValue || !near(published.Now, next.Now) {
+		return wrong("publish", fmt.Errorf("want the value %q of a holder", probeValue), fmt.Sprintf("held %t, value %q", held, both.Value))
 	}
+	return p.seal(ctx, id, both)
+}
 
-	if found, err = p.release(ctx, id, dsync.Claim{ID: "two.1"}, dsync.Outcome{Seal: true, Result: []byte(probeResult)}); err != nil {
+// keepAndRelease makes one.1 keep the key for a while and then release it. The release for holders with
+// nobody behind them must not do that, since others wait.
+func (p *prober) keepAndRelease(ctx context.Context, id string) (found bool, next keyRecord, err error) {
+	c, o := driver.Claim{Key: "probe", ID: "one.1"}, driver.ReleaseOptions{Keep: probeLease / 2}
+	kept, found, err := p.release(ctx, id, c, o)
+	if err != nil {
+		return false, keyRecord{}, failure("probe: release", err)
+	}
+	woken := driver.Notice{Type: driver.NoticeWake, Session: "two", Key: "probe", Claim: "two.1", Address: probeAddress}
+	if got := kept.released(c, o); !found || !slices.Equal(got, []driver.Notice{woken}) {
+		return false, keyRecord{}, wrong("release", errors.New("want the first in the queue woken when a holder keeps the key"), kept)
+	}
+	alone, err := p.releaseAlone(ctx, id, c)
+	if err != nil {
+		return false, keyRecord{}, failure("probe: release", err)
+	}
+	if alone {
+		return false, keyRecord{}, wrong("release", errors.New("want nothing released, since others are in the queue"), alone)
+	}
+	if next, found, err = p.release(ctx, id, c, driver.ReleaseOptions{}); err != nil {
+		return false, keyRecord{}, failure("probe: release", err)
+	}
+	return found, next, nil
+}
+
+// seal makes two.1 seal the key, and then three.1 release it.
+func (p *prober) seal(ctx context.Context, id string, before driver.State) error {
+	was, found, err := p.release(ctx, id, driver.Claim{ID: "two.1"}, driver.ReleaseOptions{Seal: true, Result: []byte(probeResult)})
+	if err != nil {
 		return failure("probe: seal", err)
 	}
 	done, err := p.load(ctx, id, "probe", maxShown)
 	if err != nil {
 		return failure("probe: load", err)
 	}
-	if err := sealed(both, done, found); err != nil {
+	if err := sealed(before, done, found); err != nil {
 		return wrong("seal", err, done)
+	}
+	if len(was.Ahead) != 2 || was.Ahead[0].Claim != "$mine.2" || was.Ahead[1].Claim != "$mine.1" || was.Done != nil || len(was.Holders) != 2 {
+		return wrong("seal", errors.New("want the holders and the queue before it in the reply"), was)
+	}
+	if found, err = p.releaseAlone(ctx, id, driver.Claim{ID: "three.1"}); err != nil {
+		return failure("probe: release", err)
+	}
+	if !found {
+		return wrong("release", errors.New("want the only holder found"), found)
 	}
 	return nil
 }
 
-// acquired checks the state in which the claim "$mine.1" found itself.
-func acquired(st dsync.State) error {
+// notified checks that the notices are those of the holders' grants, to those claims.
+func notified(notices []driver.Notice, holders []driver.Holder, claims ...string) error {
+	ok := len(notices) == len(holders) && len(holders) == len(claims)
+	for i, n := range notices {
+		ok = ok && n.Claim == claims[i] && n.Session+".1" == n.Claim && n.Token == holders[i].Token &&
+			n.Term >= 4 && n.Crowded && n.Address == probeAddress
+	}
+	if !ok {
+		return errors.New("want the grants in the reply")
+	}
+	return nil
+}
+
+// dated checks that the record has the time of this command, and that nobody observes it any
+// more.
+func dated(r *keyRecord) error {
+	if !r.At.Equal(r.Now) || !r.Observed.IsZero() {
+		return errors.New("want the time of the change in the record")
+	}
+	return nil
+}
+
+// near reports whether the times of two commands are plausible. On a sharded cluster they may
+// come from two routers, and the clock of the second may be behind.
+func near(a, b time.Time) bool { return b.Sub(a).Abs() <= probeLease }
+
+// acquired checks the state that the reply to the Acquire of "$mine.1" has.
+func acquired(st driver.State) error {
 	if len(st.Holders) != 1 {
-		return errors.New("one holder was to be left")
+		return errors.New("want one holder")
 	}
 	h, now := st.Holders[0], st.Now
 	switch {
 	case h.Claim != "one.1" || h.Session != "one" || h.Weight != 2 || !h.Yield:
-		return errors.New("the first living claim in line was to hold")
+		return errors.New("want the key held by the first claim in the queue whose session has not expired")
 	case h.Token != now.UnixMilli()*tokenStep || st.Token != h.Token+tokenRoom-tokenStep:
-		return errors.New("the token was to be the server's time, with room behind it")
+		return errors.New("want the server's time as the token, with room behind it")
 	case !h.Since.Equal(now) || !h.Until.Equal(now.Add(probeLease)):
-		return errors.New("the lease was to begin at the server's time")
-	case st.Place != 3 || st.Waiting != 3 || st.Kind != dsync.KindElection || st.Limit != 2:
-		return errors.New("mine was to be third in line")
-	case !slices.Equal(st.Ahead, []dsync.Waiter{
+		return errors.New("want a lease that begins at the server's time")
+	case st.Position != 3 || st.Waiting != 3 || st.Kind != driver.KindElection || st.Limit != 2:
+		return errors.New("want mine third in the queue")
+	case !slices.Equal(st.WaitersAhead, []driver.Waiter{
 		{Claim: "two.1", Session: "two", Weight: 2}, {Claim: "three.1", Session: "three", Weight: 1},
 	}):
-		return errors.New("two claims were to be ahead of mine")
+		return errors.New("want two claims ahead of mine")
 	case st.Term != 4 || st.Value != nil:
-		return errors.New("the term was to be the next, and nothing published in it")
+		return errors.New("want the next term, with nothing published")
 	}
 	return nil
 }
 
-// released checks what became of that after the holder's release.
-func released(before, st dsync.State, found bool) error {
+// released checks the state after the holder's release.
+func released(before, st driver.State, found bool) error {
 	h := st.Holders
 	switch {
 	case !found:
-		return errors.New("the claim was to be found")
+		return errors.New("want the claim found")
 	case len(h) != 2 || h[0].Claim != "two.1" || h[1].Claim != "three.1":
-		return errors.New("the next two in line were to hold, once the first of them fitted")
+		return errors.New("want the key held by the next two in the queue")
 	case h[0].Token < before.Holders[0].Token+tokenRoom || h[1].Token != h[0].Token+tokenStep || st.Token != h[1].Token:
-		return errors.New("the tokens were to be greater, and to leave room")
+		return errors.New("want greater tokens, with room between them")
 	case st.Term != before.Term+2:
-		return errors.New("the term was to be the next but one")
-	case st.Waiting != 2 || st.Place != 1:
-		return errors.New("mine was to stay in line, behind another that goes first")
-	case st.Now.Before(before.Now) || st.Now.Sub(before.Now) > probeLease:
-		return errors.New("the times of two commands don't fit together")
+		return errors.New("want the term to grow by two")
+	case st.Waiting != 2 || st.Position != 1:
+		return errors.New("want mine in the queue, behind one that goes first")
+	case !near(before.Now, st.Now):
+		return errors.New("want times of two commands that are close together")
 	}
 	return nil
 }
 
-// sealed checks what became of that after the first holder's seal.
-func sealed(before, st dsync.State, found bool) error {
+// sealed checks the state after the first holder's seal.
+func sealed(before, st driver.State, found bool) error {
 	switch {
 	case !found:
-		return errors.New("the claim was to be found")
+		return errors.New("want the claim found")
 	case !st.Sealed || string(st.Value) != probeResult || st.Token != before.Holders[0].Token:
-		return fmt.Errorf("the key was to be sealed with %q and the holder's token", probeResult)
+		return fmt.Errorf("want the key sealed with %q and the holder's token", probeResult)
 	case len(st.Holders) != 1 || st.Holders[0].Claim != "three.1" || st.Waiting != 0:
-		return errors.New("the other holder was to stay, and nobody to wait")
+		return errors.New("want the other holder to stay, and an empty queue")
 	}
 	return nil
 }

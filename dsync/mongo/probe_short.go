@@ -6,100 +6,159 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// short tries the short commands on a record that they are for, and each of them
-// with what must keep it from changing anything. The time of what they grant is a late
-// one: it becomes the record's, by which a sweep would find it.
+// short tries the short commands on a record that meets their conditions, and each of them on
+// one that does not, where it must change nothing; and on MongoDB also the short Acquire of a key
+// without a record. The time of their grants is recent: it becomes the record's, and a sweep
+// goes by that.
 func (p *prober) short(ctx context.Context) error {
-	id := p.id("short")
-	since, past, until := p.server.now, time.UnixMilli(1), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
-	mine := func(claim string) dsync.Claim {
-		return dsync.Claim{Key: "probe", ID: claim, Session: "$mine", Kind: dsync.KindMutex, Weight: 1, Limit: 1}
+	past := time.UnixMilli(1)
+	steps := []shortStep{
+		{acquires, "$short.0", probeToken, past, false},
+		{acquires, "$short.1", probeToken - 1, farAway, false},
+		{acquires, "$short.2", probeToken, farAway, true},
+		{acquires, "$short.3", 2 * probeToken, farAway, false}, // it is held
+
+		{releases, "$short.3", probeToken, past, false},     // it does not hold
+		{releases, "$short.2", probeToken - 1, past, false}, // there is a later token
+		{releases, "$short.2", probeToken, past, true},
+		{acquires, "$short.4", 2 * probeToken, farAway, true}, // it is free again
+
+		{joins, "$short.5", 2 * probeToken, farAway, true},
+		{releases, "$short.4", 2 * probeToken, past, false}, // another waits
+
+		{handsOver, "$short.5", 2 * probeToken, past, false}, // it does not hold
+		{handsOver, "$short.4", 2*probeToken - 1, past, false},
+		{replaces, "$short.4", 2 * probeToken, past, false},
+		{replaces, "$short.4", 2 * probeToken, farAway, true},
+		{handsOver, "$short.5", lastHanded, past, true},
+		{tries, "$short.7", 2 * probeToken, farAway, true},
 	}
-	for _, step := range []struct {
-		claim    string
-		token    int64
-		notAfter time.Time
-		want     bool
-	}{
-		{"$short.0", probeToken, past, false},
-		{"$short.1", probeToken - 1, until, false},
-		{"$short.2", probeToken, until, true},
-		{"$short.3", 2 * probeToken, until, false}, // it is held
-	} {
-		ok, err := p.acquireShort(ctx, id, mine(step.claim), step.token, since, step.notAfter)
-		if err != nil {
-			return failure("probe: acquire", err)
+	if err := p.shortSteps(ctx, p.id("short"), steps); err != nil || p.server.portable {
+		return err
+	}
+	return p.shortSteps(ctx, p.id("new"), []shortStep{
+		{acquires, "$short.3", 2 * probeToken, past, false}, // must not make the record
+		{acquires, "$short.4", 2 * probeToken, farAway, true},
+		{joins, "$short.5", 2 * probeToken, farAway, true},
+	})
+}
+
+type shortStep struct {
+	command  string // one of the constants below
+	claim    string
+	token    int64 // or lastHanded
+	notAfter time.Time
+	want     bool
+}
+
+// lastHanded stands for the token of the last hand-over.
+const lastHanded = 0
+
+func (p *prober) shortSteps(ctx context.Context, id string, steps []shortStep) error {
+	since := p.server.now
+	var handed int64
+	for _, step := range steps {
+		c := probeShort(step.claim)
+		if c.Token = step.token; step.token == lastHanded {
+			c.Token = handed
 		}
-		if ok != step.want {
-			return wrong("a short acquire", fmt.Errorf("that %s is granted was to be %t", step.claim, step.want), ok)
+		ok, why, err := false, error(nil), error(nil)
+		var got any = &ok
+		switch step.command {
+		case acquires:
+			ok, err = p.acquireShort(ctx, id, c, step.token, since, step.notAfter)
+		case releases:
+			ok, err = p.releaseAloneShort(ctx, id, c)
+		case joins, tries:
+			var r keyRecord
+			r, err = p.acquire(ctx, id, c, step.command == joins, nil, step.notAfter)
+			if got, ok = r, true; step.command == joins {
+				why = acquiredShort(probeShort("$short.4"), since, r.state("probe"))
+			} else {
+				why = releasedShort(probeShort("$short.6"), r.state("probe"))
+			}
+		case handsOver, replaces:
+			first, joins := probeShort("$short.5"), probeShort("$short.6")
+			if step.claim == first.ID {
+				first = joins
+			}
+			var j *joiner
+			if step.command == replaces {
+				j = &joiner{joins, p.claimRecord(joins), step.notAfter}
+			}
+			var h handOver
+			if h, ok, err = p.handOver(ctx, id, c, j); ok {
+				got, why, handed = h, handedShort(first, &h), h.token
+			}
 		}
-	}
-	st, _, err := p.acquire(ctx, id, mine("$short.4"), true, nil, until)
-	if err != nil {
-		return failure("probe: acquire", err)
-	}
-	if err := acquiredShort(mine("$short.2"), since, st); err != nil {
-		return wrong("a short acquire", err, st)
-	}
-	for _, step := range []struct {
-		claim string
-		token int64
-		want  bool
-	}{
-		{"$short.3", probeToken, false},     // it does not hold
-		{"$short.2", probeToken - 1, false}, // there was a later one
-		{"$short.2", probeToken, true},      // grants the next
-	} {
-		c := mine(step.claim)
-		c.Token = step.token
-		found, err := p.releaseShort(ctx, id, c)
-		if err != nil {
-			return failure("probe: release", err)
+		switch {
+		case err != nil:
+			return failure("probe: "+step.command, err)
+		case ok != step.want:
+			return wrong(step.command, fmt.Errorf("%s: applied %t, want %t", step.claim, ok, step.want), ok)
+		case why != nil:
+			return wrong(step.command, why, got)
 		}
-		if found != step.want {
-			return wrong("a short release", fmt.Errorf("that %s is released was to be %t", step.claim, step.want), found)
-		}
-	}
-	if st, _, err = p.acquire(ctx, id, mine("$short.5"), false, nil, until); err != nil {
-		return failure("probe: acquire", err)
-	}
-	if err := releasedShort(mine("$short.4"), st); err != nil {
-		return wrong("a short release", err, st)
 	}
 	return nil
 }
 
-// acquiredShort checks the state in which another claim found c, that was behind it.
-func acquiredShort(c dsync.Claim, since time.Time, st dsync.State) error {
+// The commands of a step.
+const (
+	acquires  = "a short acquire"
+	releases  = "a short release"
+	handsOver = "a short hand-over"
+	replaces  = "a short replacement"
+	joins     = "acquire after a short one"
+	tries     = "acquire after a short hand-over"
+)
+
+func probeShort(claim string) driver.Claim {
+	return driver.Claim{Key: "probe", ID: claim, Session: "$mine", Kind: driver.KindMutex, Weight: 1, Limit: 1}
+}
+
+// handedShort checks the reply to a hand-over to c.
+func handedShort(c driver.Claim, h *handOver) error {
+	switch {
+	case h.First == nil || h.First.Claim != c.ID || h.First.Session != c.Session || h.Before.Waiting != 1:
+		return errors.New("want the claim that was in the queue in the reply")
+	case h.Before.Now.IsZero():
+		return errors.New("want the server's time in the reply")
+	}
+	return nil
+}
+
+// acquiredShort checks the state in the reply to another claim's Acquire, after c was granted.
+func acquiredShort(c driver.Claim, since time.Time, st driver.State) error {
 	h, ok := st.Holder(c.ID)
 	switch {
 	case !ok || len(st.Holders) != 1 || h.Session != c.Session || h.Weight != c.Weight:
-		return errors.New("mine was to hold")
-	case h.Token != probeToken || st.Token != h.Token:
-		return errors.New("the token was to be the one that was sent")
+		return errors.New("want the key held by mine")
+	case h.Token != 2*probeToken || st.Token != h.Token:
+		return errors.New("want the token that was sent")
 	case !h.Since.Equal(since):
-		return errors.New("the time was to be the one that was sent")
+		return errors.New("want the time that was sent")
 	case st.Kind != c.Kind || st.Limit != c.Limit:
-		return errors.New("the key's kind and limit were to stay")
-	case st.Place != 1:
-		return errors.New("another was to be first in line")
+		return errors.New("want the key's kind and limit unchanged")
+	case st.Position != 1:
+		return errors.New("want another first in the queue")
 	}
 	return nil
 }
 
-// releasedShort checks the state in which c was granted the key.
-func releasedShort(c dsync.Claim, st dsync.State) error {
+// releasedShort checks the state after c was granted the key by a hand-over.
+func releasedShort(c driver.Claim, st driver.State) error {
 	h, ok := st.Holder(c.ID)
 	switch {
 	case !ok || len(st.Holders) != 1 || h.Session != c.Session || h.Weight != c.Weight || st.Waiting != 0:
-		return errors.New("who was next was to hold")
-	case h.Token < probeToken+tokenStep || st.Token != h.Token:
-		return errors.New("the token was to be the one that was sent")
-	case h.Since.After(st.Now) || st.Now.Sub(h.Since) > probeLease:
-		return errors.New("the times of two commands don't fit together")
+		return errors.New("want the key held by the next in the queue")
+	case h.Token < 2*probeToken+tokenStep || st.Token != h.Token:
+		return errors.New("want the token that was sent")
+	case !near(h.Since, st.Now):
+		return errors.New("want times of two commands that are close together")
 	}
 	return nil
 }

@@ -9,31 +9,43 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// stepsOfAProbe are its commands in their order, as stepOf tells them apart. A server is
-// only as well tried as these are.
+// stepsOfAProbe are the commands of the first Open in their order, as stepOf tells them apart.
+// A server is only as well tried as these are.
 var stepsOfAProbe = []string{
+	"findAndModify passed",
 	"insert",
 	`acquire key $mine.1 for $mine, behind, but dead, $dead, weight 2 of 9`,
 	`resize key`,
 	`keep key one.1`,
+	`release alone key one.1`,
 	`release key one.1`,
 	`publish key two.1`,
 	`acquire key $mine.2 for $mine, first, weight 2 of 9`,
 	`seal key two.1`,
 	`aggregate key`,
+	`release alone key three.1`,
 	"short acquire short $short.0", "short acquire short $short.1", "short acquire short $short.2", "short acquire short $short.3",
-	`acquire short $short.4 for $mine, behind, weight 1 of 1`,
 	"short release short $short.3", "short release short $short.2", "short release short $short.2",
-	`try short $short.5 for $mine, behind, weight 1 of 1`,
+	"short acquire short $short.4",
+	`acquire short $short.5 for $mine, behind, weight 1 of 1`,
+	"short release short $short.4",
+	"short hand-over short $short.5", "short hand-over short $short.4", "short hand-over short $short.6", "short hand-over short $short.6",
+	"short hand-over short $short.5",
+	`try short $short.7 for $mine, behind, weight 1 of 1`,
+	"short acquire new $short.3", "short acquire new $short.4",
+	`acquire new $short.5 for $mine, behind, weight 1 of 1`,
+	`acquire short $short.8 for $mine, behind, weight 1 of 1`,
+	`succeed short $short.6`, `succeed short $short.6`,
 	"findAndModify living", "findAndModify living", // the second is to be refused
-	"update living", "findAndModify living", "findAndModify living",
+	"findAndModify living", "findAndModify living", "findAndModify living",
 	"findAndModify unknown", "findAndModify unknown",
 	"delete",
+	"update passed",
 }
 
 // shapeOf is a pipeline without its first stage, which has what differs between calls.
@@ -48,16 +60,17 @@ func shapeOf(c call) string {
 }
 
 // shapes are the names of the pipelines by what they are, learnt from a store's methods.
-func shapes(t *testing.T, s dsync.Store, f *fake) map[string]string {
+func shapes(t *testing.T, s driver.Store, f *fake) map[string]string {
 	t.Helper()
-	c := dsync.Claim{Key: "k", ID: "s.1", Session: "s", Kind: dsync.KindSemaphore, Weight: 1, Limit: 2}
+	c := driver.Claim{Key: "k", ID: "s.1", Session: "s", Kind: driver.KindSemaphore, Weight: 1, Limit: 2}
 	ctx, names := t.Context(), make(map[string]string)
 	for name, do := range map[string]func(){
 		"acquire": func() { s.Acquire(ctx, c, true, nil, time.Now()) },
 		"try":     func() { s.Acquire(ctx, c, false, nil, time.Now()) },
-		"release": func() { s.Release(ctx, c, dsync.Outcome{}) },
-		"keep":    func() { s.Release(ctx, c, dsync.Outcome{Keep: time.Hour}) },
-		"seal":    func() { s.Release(ctx, c, dsync.Outcome{Seal: true}) },
+		"release": func() { s.Release(ctx, c, driver.ReleaseOptions{}) },
+		"keep":    func() { s.Release(ctx, c, driver.ReleaseOptions{Keep: time.Hour}) },
+		"succeed": func() { s.Release(ctx, c, driver.ReleaseOptions{Successor: "t.1"}) },
+		"seal":    func() { s.Release(ctx, c, driver.ReleaseOptions{Seal: true}) },
 		"publish": func() { s.Publish(ctx, c, 1, nil) },
 		"resize":  func() { s.Resize(ctx, "k", c.Kind, 1, 2) },
 	} {
@@ -77,9 +90,12 @@ func stepOf(c call, names map[string]string) string {
 	if c.name == "insert" || c.name == "delete" {
 		return c.name
 	}
+	if probeRecord(c) != "" {
+		return c.name + " passed"
+	}
 	text := c.cmd.String()
 	record := ""
-	for _, r := range []string{"key", "short", "living", "unknown"} {
+	for _, r := range []string{"key", "short", "new", "living", "unknown"} {
 		if strings.Contains(text, "/"+r+`"`) {
 			record = " " + r
 		}
@@ -115,14 +131,13 @@ func stepOf(c call, names map[string]string) string {
 	case name == "resize":
 		return name + record
 	case isKey:
-		return name + record + " " + scratch.Document().Lookup("mine").StringValue()
-	case record == " short" && c.name == "update":
-		kind := "short acquire"
-		if strings.Contains(text, "$$first") {
-			kind = "short release"
+		if c.name == "update" {
+			name += " alone"
 		}
+		return name + record + " " + scratch.Document().Lookup("mine").StringValue()
+	case shortOf(c) != "":
 		i := strings.Index(text, "$short.")
-		return kind + record + " " + text[i:i+len("$short.0")]
+		return shortOf(c) + record + " " + text[i:i+len("$short.0")]
 	}
 	return c.name + record
 }
@@ -148,7 +163,8 @@ func TestProbeTriesEveryCommand(t *testing.T) {
 	})
 }
 
-// Whichever of its commands a server refuses, the store is not made.
+// Whichever of its commands a server refuses, the store is not made, the probe's records are
+// deleted, and the next Open probes again.
 func TestProbeFailsWithEachOfItsCommands(t *testing.T) {
 	for i, step := range stepsOfAProbe {
 		t.Run(fmt.Sprint(i+1, " ", step), func(t *testing.T) {
@@ -161,19 +177,23 @@ func TestProbeFailsWithEachOfItsCommands(t *testing.T) {
 					}
 					return honest(c)
 				})
-				if _, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil); !errors.Is(err, dsync.ErrRefused) || !strings.Contains(err.Error(), "Unauthorized") {
+				if _, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "Unauthorized") {
 					t.Errorf("got %v, want what the server said", err)
 				}
-				if calls := f.took(); calls[len(calls)-1].name != "delete" {
-					t.Errorf("the last command is %v, want the probe's records deleted", calls[len(calls)-1].cmd)
+				sent := f.took()
+				if step == "update passed" {
+					sent = sent[:len(sent)-1]
+				}
+				if last := sent[len(sent)-1]; last.name != "delete" && step != "findAndModify passed" {
+					t.Errorf("the last command is %v, want the probe's records deleted, and nothing remembered", last.cmd)
 				}
 			})
 		})
 	}
 }
 
-// What a probe makes is as old as the probe, whatever it tries with it: a Sweep that comes
-// meanwhile, of another process, leaves it alone.
+// The records of a probe are as old as the probe, whatever it does with them: a Sweep of
+// another process leaves them alone.
 func TestProbeMakesNothingOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -200,8 +220,8 @@ func TestProbeMakesNothingOld(t *testing.T) {
 				}
 			}
 		}
-		if times["short acquire"] != 4 || times["insert"] != 11 {
-			t.Errorf("got the times of %v, want those of 4 short acquires and 11 records", times)
+		if times["short acquire"] != 7 || times["insert"] != 11 {
+			t.Errorf("got the times of %v, want those of 7 short acquires and 11 records", times)
 		}
 	})
 }

@@ -25,7 +25,55 @@ func TestProbe(t *testing.T) {
 	changed := func(match string, n int) func(call) bson.D {
 		return func(c call) bson.D {
 			if c.name == "update" && strings.Contains(c.cmd.String(), match) {
-				return ok(e("n", 1), e("nModified", n))
+				return ok(e("n", n), e("nModified", n))
+			}
+			return honest(c)
+		}
+	}
+	// short changes the replies to one of the short commands, for that claim.
+	short := func(command, claim string, with func(bson.D) bson.D) func(call) bson.D {
+		return func(c call) bson.D {
+			d := honest(c)
+			if shortOf(c) == command && strings.Contains(c.cmd.String(), `"`+claim+`"`) {
+				d = with(d)
+			}
+			return d
+		}
+	}
+	// handed changes the reply to the short hand-over that is done.
+	handed := func(with func(bson.D) bson.D) func(call) bson.D {
+		return func(c call) bson.D {
+			d := honest(c)
+			if first, ok := field(d, "first").(bson.D); ok && shortOf(c) == "short hand-over" && first[0].Value == "$short.6" {
+				d = with(d)
+			}
+			return d
+		}
+	}
+	// upsert is the reply to the short acquire of that claim, of a key without a record.
+	upsert := func(claim string, reply bson.D) func(call) bson.D {
+		return func(c call) bson.D {
+			if text := c.cmd.String(); shortOf(c) == "short acquire" && strings.Contains(text, "/new") && strings.Contains(text, claim) {
+				return reply
+			}
+			return honest(c)
+		}
+	}
+	done := func(n int) func(bson.D) bson.D {
+		return func(bson.D) bson.D { return ok(e("n", 1), e("nModified", n)) }
+	}
+	drop := func(f string) func(bson.D) bson.D {
+		return func(d bson.D) bson.D { return replaced(d, f, nil) }
+	}
+	isMine := func(c call, claim, more string) bool {
+		mine, _ := c.cmd.Lookup("update", "0", "$set", "_", "$literal", "mine").StringValueOK()
+		_, err := c.cmd.LookupErr("update", "0", "$set", "_", "$literal", more)
+		return mine == claim && (err == nil || more == "")
+	}
+	reply := func(claim, more string, with func(bson.D) bson.D) func(call) bson.D {
+		return func(c call) bson.D {
+			if isMine(c, claim, more) {
+				return with(honest(c))
 			}
 			return honest(c)
 		}
@@ -41,10 +89,15 @@ func TestProbe(t *testing.T) {
 			}
 			return honest(c)
 		}, []string{"collation"}},
-		{"no right", func(c call) bson.D { return refusal(13, "Unauthorized") }, []string{"insert", "Unauthorized"}},
+		{"no right", func(c call) bson.D {
+			if c.name == "insert" {
+				return refusal(13, "Unauthorized")
+			}
+			return honest(c)
+		}, []string{"insert", "Unauthorized"}},
 		{"acquire", func(c call) bson.D {
-			return replaced(honest(c), "place", 1)
-		}, []string{"acquire", "third in line"}},
+			return replaced(honest(c), "position", 1)
+		}, []string{"acquire", "third in the queue"}},
 		{"token", func(c call) bson.D {
 			return replaced(honest(c), "t", int64(1024))
 		}, []string{"acquire", "token"}},
@@ -60,15 +113,15 @@ func TestProbe(t *testing.T) {
 			return replaced(reply, "v", bson.D{e("t", token-64_512), e("b", []byte("x"))})
 		}, []string{"acquire", "published"}},
 		{"line's head", func(c call) bson.D {
-			if d := honest(c); field(d, "place") == 1 {
-				return replaced(d, "place", 2)
+			if d := honest(c); field(d, "position") == 1 {
+				return replaced(d, "position", 2)
 			}
 			return honest(c)
 		}, []string{"goes first"}},
 		{"room behind a token", func(c call) bson.D {
 			d := honest(c)
 			h, _ := field(d, "h").(bson.A)
-			if field(d, "place") == 1 {
+			if field(d, "position") == 1 {
 				for _, h := range h { // of the token, and so of that after it
 					h.(bson.D)[3].Value = h.(bson.D)[3].Value.(int64) - 1
 				}
@@ -78,24 +131,24 @@ func TestProbe(t *testing.T) {
 		}, []string{"release", "room"}},
 		{"who holds after a release", func(c call) bson.D {
 			d := honest(c)
-			if h, _ := field(d, "h").(bson.A); field(d, "place") == 1 {
+			if h, _ := field(d, "h").(bson.A); field(d, "position") == 1 {
 				return replaced(d, "h", bson.A{h[1], h[0]})
 			}
 			return d
-		}, []string{"release", "next two in line"}},
+		}, []string{"release", "next two in the queue"}},
 		{"too few hold after a release", func(c call) bson.D {
 			d := honest(c)
-			if h, _ := field(d, "h").(bson.A); field(d, "place") == 1 {
+			if h, _ := field(d, "h").(bson.A); field(d, "position") == 1 {
 				return replaced(d, "h", h[:1])
 			}
 			return d
-		}, []string{"release", "next two in line"}},
+		}, []string{"release", "next two in the queue"}},
 		{"terms after a release", func(c call) bson.D {
-			if d := honest(c); field(d, "place") == 1 {
+			if d := honest(c); field(d, "position") == 1 {
 				return replaced(d, "n", 5)
 			}
 			return honest(c)
-		}, []string{"release", "next but one"}},
+		}, []string{"release", "grow by two"}},
 		{"resize", change(`"from"`, func(d bson.D) bson.D { return replaced(d, "p", bson.A{9, 2}) }), []string{"resize", "8"}},
 		{"seal", func(c call) bson.D {
 			d := honest(c)
@@ -105,32 +158,84 @@ func TestProbe(t *testing.T) {
 			}
 			return d
 		}, []string{"seal"}},
-		{"revocations", change(`"rev"`, func(d bson.D) bson.D { return replaced(d, "rev", "$a.1:JGE,") }), []string{"heartbeat", "revocations"}},
+		{"revocations", change(`"rev"`, func(d bson.D) bson.D { return replaced(d, "rev", bson.A{bson.D{e("k", "$a"), e("a", "$a.1")}}) }), []string{"heartbeat", "revocations"}},
 		{"publish", change(`"value"`, func(d bson.D) bson.D { return replaced(d, "h", bson.A{}) }), []string{"publish", "held false"}},
 		{"release", func(c call) bson.D {
-			if c.name == "update" {
-				return ok(e("n", 0))
+			if isMine(c, "one.1", "") && !isMine(c, "one.1", "keep") {
+				return null(c)
 			}
 			return honest(c)
 		}, []string{"release", "found"}},
-		{"late", changed(`"$short.0"`, 1), []string{"short acquire", "$short.0", "to be false"}},
-		{"token without room", changed(`"$short.1"`, 1), []string{"short acquire", "$short.1", "to be false"}},
+		{"who was granted it", reply("$mine.1", "claim", func(d bson.D) bson.D {
+			h := field(d, "h").(bson.A)[0].(bson.D)
+			return replaced(d, "h", bson.A{without("p")(h)})
+		}), []string{"acquire", "the grants"}},
+		{"the date of a change", reply("$mine.1", "claim", func(d bson.D) bson.D {
+			return replaced(d, "at", time.UnixMilli(1))
+		}), []string{"acquire", "time of the change"}},
+		{"who observes", reply("$mine.1", "claim", func(d bson.D) bson.D {
+			return replaced(d, "o", time.UnixMilli(1))
+		}), []string{"acquire", "time of the change"}},
+		{"who was granted it by a release", reply("one.1", "", func(d bson.D) bson.D {
+			return replaced(d, "waiting", 0)
+		}), []string{"release", "the grants"}},
+		{"the date of a release", reply("one.1", "", drop("at")), []string{"release", "time of the change"}},
+		{"the date of a new limit", change(`"from"`, drop("at")), []string{"resize"}},
+		{"who is woken by a keep", reply("one.1", "keep", drop("ahead")), []string{"release", "woken"}},
+		{"keep", reply("one.1", "keep", drop("h")), []string{"release", "woken"}},
+		{"alone with a line", changed(`"one.1"`, 1), []string{"release", "in the queue"}},
+		{"alone", changed(`"three.1"`, 0), []string{"release", "only holder"}},
+		{"who was in the queue before a seal", reply("two.1", "result", drop("ahead")), []string{"seal", "before it"}},
+		{"sealed before", reply("two.1", "result", func(d bson.D) bson.D {
+			return replaced(d, "done", bson.D{e("t", int64(1))})
+		}), []string{"seal", "before it"}},
+		{"late", changed(`"$short.0"`, 1), []string{"short acquire", "$short.0", "want false"}},
+		{"token without room", changed(`"$short.1"`, 1), []string{"short acquire", "$short.1", "want false"}},
 		{"short acquire", func(c call) bson.D {
 			if d := honest(c); strings.Contains(c.cmd.String(), "/short") {
 				return replaced(d, "t", int64(1))
 			}
 			return honest(c)
-		}, []string{"short acquire", "the one that was sent"}},
-		{"short acquire of what is held", changed(`"$short.3"`, 1), []string{"short acquire", "$short.3", "to be false"}},
-		{"short release by another", changed("$$first", 1), []string{"short release", "$short.3", "to be false"}},
-		{"short release", changed("$$first", 0), []string{"short release", "$short.2", "to be true"}},
-		{"bury", change("/living", func(d bson.D) bson.D { return replaced(d, "dead", true) }), []string{"bury"}},
+		}, []string{"after a short one", "token that was sent"}},
+		{"short acquire of what is held", changed(`"$short.3"`, 1), []string{"short acquire", "$short.3", "want false"}},
+		{"short release by another", short("short release", "$short.3", done(1)), []string{"short release", "$short.3", "want false"}},
+		{"short release", short("short release", "$short.2", done(0)), []string{"short release", "$short.2", "want true"}},
+		{"short release with a line", short("short release", "$short.4", done(1)), []string{"short release", "$short.4", "want false"}},
+		{"short acquire of what is free again", short("short acquire", "$short.4", done(0)), []string{"short acquire", "$short.4", "want true"}},
+		{"hand-over by another", short("short hand-over", "$short.5", func(d bson.D) bson.D {
+			return replaced(d, "h", bson.A{bson.D{e("a", "$short.5")}})
+		}), []string{"short hand-over", "$short.5", "want false"}},
+		{"replacement that is late", short("short hand-over", "$short.6", func(d bson.D) bson.D {
+			return replaced(d, "now", time.UnixMilli(1))
+		}), []string{"short replacement", "$short.4", "want false"}},
+		{"replacement", short("short hand-over", "$short.6", drop("h")), []string{"short replacement", "$short.4", "want true"}},
+		{"whom a replacement is to", short("short hand-over", "$short.6", drop("first")), []string{"short replacement", "in the queue"}},
+		{"hand-over", handed(drop("h")), []string{"short hand-over", "$short.5", "want true"}},
+		{"whom a hand-over is to", handed(drop("first")), []string{"short hand-over", "in the queue"}},
+		{"the time of a hand-over", handed(drop("now")), []string{"short hand-over", "time"}},
+		{"release to a claim that does not wait", reply("$short.6", "next", func(d bson.D) bson.D {
+			if h := field(d, "h").(bson.A); h[0].(bson.D)[0].Value == "$short.6" {
+				return replaced(d, "h", bson.A{})
+			}
+			return d
+		}), []string{"release", "does not wait"}},
+		{"release to a named claim", reply("$short.6", "next", func(d bson.D) bson.D {
+			if field(d, "waiting") == 0 {
+				return replaced(d, "waiting", 1)
+			}
+			return d
+		}), []string{"release", "that was named"}},
+		{"the date of a release to a named claim", reply("$short.6", "next", drop("at")), []string{"release", "that was named"}},
+		{"short acquire that makes a record too late", upsert("$short.3", made), []string{"short acquire", "$short.3", "want false"}},
+		{"short acquire that makes no record", upsert("$short.4", notMade), []string{"short acquire", "$short.4", "want true"}},
+		{"what a short acquire makes", change("/new", func(d bson.D) bson.D { return replaced(d, "c", 2) }), []string{"after a short one", "kind and limit"}},
+		{"expire", change("/living", func(d bson.D) bson.D { return replaced(d, "dead", true) }), []string{"expire"}},
 		{"register of a known session", change("$again", func(bson.D) bson.D {
 			return ok(e("value", bson.D{e("at", time.Now())}))
 		}), []string{"register", "known"}},
-		{"bury of an unknown session", change("/unknown", func(d bson.D) bson.D {
+		{"expire of an unknown session", change("/unknown", func(d bson.D) bson.D {
 			return replaced(replaced(d, "dead", false), "ttl", 1000)
-		}), []string{"bury"}},
+		}), []string{"expire"}},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -195,9 +300,12 @@ func TestOpenReportsTheServer(t *testing.T) {
 		opt   dsyncmongo.Options
 		want  []string
 	}{
-		{"replica set", nil, dsyncmongo.Options{}, []string{"MongoDB", "replica set", "portable=false", "change stream", "collection=leasehold"}},
-		{"switched off", nil, dsyncmongo.Options{NoWatch: true, Collection: "locks"}, []string{"NoWatch", "collection=locks"}},
-		{"not MongoDB", without("topologyVersion"), dsyncmongo.Options{}, []string{"compatible", "portable=true"}},
+		{"replica set", nil, dsyncmongo.Options{}, []string{"MongoDB", "replica set", "portable=false", "waiting=notices", "collection=leasehold"}},
+		{"reads", nil, dsyncmongo.Options{ReadOnly: true}, []string{"waiting=polling"}},
+		{"standalone", asStandalone, dsyncmongo.Options{}, []string{"standalone", "waiting=notices"}},
+		{"mongos", asMongos, dsyncmongo.Options{}, []string{"sharded cluster", "waiting=notices"}},
+		{"switched off", nil, dsyncmongo.Options{NoNotices: true, Collection: "locks"}, []string{"waiting=polling", "collection=locks"}},
+		{"not MongoDB", without("topologyVersion"), dsyncmongo.Options{}, []string{"compatible", "portable=true", "waiting=polling"}},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -208,7 +316,7 @@ func TestOpenReportsTheServer(t *testing.T) {
 				if tc.hello != nil {
 					f.hello = tc.hello(f.hello)
 				}
-				f.store(&tc.opt, nil)
+				f.storeOn(f.anyClient(), &tc.opt, nil)
 				for _, want := range tc.want {
 					if !strings.Contains(log.String(), want) {
 						t.Errorf("the log says %q, want %q in it", log.String(), want)
@@ -240,8 +348,10 @@ func TestPortableMode(t *testing.T) {
 		f.hello = append(without("topologyVersion")(f.hello), e("localTime", told))
 		made := false
 		s := f.store(nil, func(c call) bson.D {
-			if upsert, _ := c.cmd.Lookup("upsert").BooleanOK(); upsert {
-				t.Errorf("an upsert: %v", c.cmd)
+			for _, path := range [][]string{{"upsert"}, {"updates", "0", "upsert"}} {
+				if upsert, _ := c.cmd.Lookup(path...).BooleanOK(); upsert {
+					t.Errorf("an upsert: %v", c.cmd)
+				}
 			}
 			switch {
 			case c.name == "insert":
@@ -258,7 +368,7 @@ func TestPortableMode(t *testing.T) {
 		time.Sleep(time.Hour)
 		for i, want := range []string{"findAndModify insert findAndModify", "findAndModify"} {
 			f.script(f.answer)
-			if _, err := s.Acquire(t.Context(), evilClaim, true, nil, time.Now()); err != nil {
+			if _, _, err := s.Acquire(t.Context(), evilClaim, true, nil, time.Now()); err != nil {
 				t.Fatal(err)
 			}
 			var got []string

@@ -6,12 +6,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
 func TestPublishAnswers(t *testing.T) {
-	c := dsync.Claim{Key: "k", ID: "s.1", Session: "s", Kind: dsync.KindElection, Weight: 1, Limit: 1}
+	c := driver.Claim{Key: "k", ID: "s.1", Session: "s", Kind: driver.KindElection, Weight: 1, Limit: 1}
 	cases := []struct {
 		name  string
 		claim string
@@ -22,10 +22,10 @@ func TestPublishAnswers(t *testing.T) {
 	}{
 		{"held", "s.1", 0, 64 << 10, nil, 1},
 		{"held for a while", "s.1", time.Minute, 0, nil, 1},
-		{"over", "s.1", -time.Millisecond, 1, dsync.ErrNotHeld, 1},
-		{"over now", "s.1", time.Nanosecond, 1, dsync.ErrNotHeld, 1},
-		{"another's", "s.2", 0, 1, dsync.ErrNotHeld, 1},
-		{"too large", "s.1", 0, 64<<10 + 1, dsync.ErrRefused, 0},
+		{"over", "s.1", -time.Millisecond, 1, driver.ErrNotHeld, 1},
+		{"over now", "s.1", time.Nanosecond, 1, driver.ErrNotHeld, 1},
+		{"another's", "s.2", 0, 1, driver.ErrNotHeld, 1},
+		{"too large", "s.1", 0, 64<<10 + 1, driver.ErrRefused, 0},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestPublishAnswers(t *testing.T) {
 					}
 					return ok(e("value", bson.D{e("now", now), e("h", bson.A{h})}))
 				})
-				if err := s.Publish(t.Context(), c, 1, make([]byte, tc.size)); !errors.Is(err, tc.want) {
+				if _, err := s.Publish(t.Context(), c, 1, make([]byte, tc.size)); !errors.Is(err, tc.want) {
 					t.Errorf("got error %v, want %v", err, tc.want)
 				}
 				if n := len(f.took()); n != tc.sent {
@@ -57,20 +57,20 @@ func TestStateOfRecord(t *testing.T) {
 	}
 	cases := []struct {
 		name   string
-		kind   dsync.Kind
+		kind   driver.Kind
 		fields []bson.E
 		value  string // "nil" for none
 		term   int64
 		sealed bool
 	}{
-		{"nothing", dsync.KindElection, nil, "nil", 0, false},
-		{"published", dsync.KindElection, []bson.E{e("n", int64(7)), e("v", bson.D{e("t", int64(2048)), e("b", []byte("x"))})}, "x", 7, false},
-		{"empty", dsync.KindElection, []bson.E{e("n", int64(1)), e("v", bson.D{e("t", int64(2048)), e("b", []byte{})})}, "", 1, false},
-		{"by one who held before", dsync.KindElection, []bson.E{e("n", int64(8)), e("v", bson.D{e("t", int64(1024)), e("b", []byte("x"))})}, "nil", 8, false},
-		{"another kind", dsync.KindMutex, []bson.E{e("n", int64(7)), e("v", bson.D{e("t", int64(2048)), e("b", []byte("x"))})}, "x", 0, false},
-		{"sealed", dsync.KindOnce, []bson.E{sealed("y")}, "y", 0, true},
-		{"sealed with nothing", dsync.KindOnce, []bson.E{sealed("")}, "", 0, true},
-		{"sealed and published", dsync.KindOnce, []bson.E{sealed("y"), e("v", bson.D{e("t", int64(2048)), e("b", []byte("x"))})}, "y", 0, true},
+		{"nothing", driver.KindElection, nil, "nil", 0, false},
+		{"published", driver.KindElection, []bson.E{e("n", int64(7)), e("v", bson.D{e("t", int64(2048)), e("b", []byte("x"))})}, "x", 7, false},
+		{"empty", driver.KindElection, []bson.E{e("n", int64(1)), e("v", bson.D{e("t", int64(2048)), e("b", []byte{})})}, "", 1, false},
+		{"by one who held before", driver.KindElection, []bson.E{e("n", int64(8)), e("v", bson.D{e("t", int64(1024)), e("b", []byte("x"))})}, "nil", 8, false},
+		{"another kind", driver.KindMutex, []bson.E{e("n", int64(7)), e("v", bson.D{e("t", int64(2048)), e("b", []byte("x"))})}, "x", 0, false},
+		{"sealed", driver.KindOnce, []bson.E{sealed("y")}, "y", 0, true},
+		{"sealed with nothing", driver.KindOnce, []bson.E{sealed("")}, "", 0, true},
+		{"sealed and published", driver.KindOnce, []bson.E{sealed("y"), e("v", bson.D{e("t", int64(2048)), e("b", []byte("x"))})}, "y", 0, true},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {

@@ -1,14 +1,17 @@
 package mongo_test
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
@@ -17,13 +20,21 @@ import (
 type quiet struct {
 	t       *testing.T
 	f       *fake
-	s       dsync.Store
-	waiting int               // in line, as replies have it
+	s       driver.Store
+	waiting int               // in the queue, as replies have it
+	line    bson.D            // who is first there
 	instead map[string]bson.D // answers, by kind of command
+
+	observed time.Time // until then, as replies have it
 }
 
 func newQuiet(t *testing.T) *quiet {
+	return newQuietOn(t, func(hello bson.D) bson.D { return hello })
+}
+
+func newQuietOn(t *testing.T, hello func(bson.D) bson.D) *quiet {
 	q := &quiet{t: t, f: newFake(t), instead: make(map[string]bson.D)}
+	q.f.say(hello)
 	q.s = q.f.store(nil, func(c call) bson.D {
 		if answer, ok := q.instead[kindOf(c)]; ok {
 			return answer
@@ -32,27 +43,34 @@ func newQuiet(t *testing.T) *quiet {
 			return ok(e("n", 1), e("nModified", 1))
 		}
 		claim := regexp.MustCompile(`"(s\.[0-9]+)"`).FindStringSubmatch(c.cmd.String())[1]
-		return ok(e("value", bson.D{
-			e("now", time.Now()), e("y", "mutex"), e("c", 1), e("t", int64(1024)), e("waiting", q.waiting),
+		record := bson.D{
+			e("now", time.Now()), e("y", "mutex"), e("f", 1), e("c", 1), e("t", int64(1024)), e("waiting", q.waiting),
 			e("h", bson.A{bson.D{e("a", claim), e("s", "s"), e("w", 1), e("t", int64(1024))}}),
-		}))
+		}
+		if q.line != nil {
+			record = append(record, e("first", q.line))
+		}
+		if !q.observed.IsZero() {
+			record = append(record, e("o", q.observed))
+		}
+		return ok(e("value", record))
 	})
 	return q
 }
 
 // kindOf tells the short commands from the pipelines.
 func kindOf(c call) string {
-	if c.name == "findAndModify" {
-		return "acquire"
-	}
-	stages, err := c.cmd.Lookup("updates", "0", "u").Array().Values()
+	_, err := c.cmd.LookupErr("update", "0", "$set", "_", "$literal", "mine")
+	_, claims := c.cmd.LookupErr("update", "0", "$set", "_", "$literal", "claim")
 	switch {
-	case err != nil || len(stages) != 2:
+	case shortOf(c) != "":
+		return shortOf(c)
+	case c.name == "update":
+		return "release alone"
+	case err == nil && claims != nil:
 		return "release"
-	case strings.Contains(stages[0].String(), "$$first"):
-		return "short release"
 	}
-	return "short acquire"
+	return "acquire" // or any other findAndModify
 }
 
 // sent returns what was sent since it was called last.
@@ -72,64 +90,342 @@ func (q *quiet) want(what, want string) {
 	}
 }
 
-func (q *quiet) acquire(c dsync.Claim) error {
-	_, err := q.s.Acquire(q.t.Context(), c, true, nil, time.Now().Add(time.Second))
+func (q *quiet) acquire(c driver.Claim) error {
+	_, _, err := q.s.Acquire(q.t.Context(), c, true, nil, time.Now().Add(time.Second))
 	return err
 }
 
 // turn acquires and releases c.
-func (q *quiet) turn(c dsync.Claim) {
+func (q *quiet) turn(c driver.Claim) {
 	q.t.Helper()
 	if err := q.acquire(c); err != nil {
 		q.t.Error(err)
 	}
-	found, err := q.s.Release(q.t.Context(), c, dsync.Outcome{})
+	q.release(c)
+}
+
+func (q *quiet) release(c driver.Claim) []driver.Notice {
+	q.t.Helper()
+	found, notices, err := q.s.Release(q.t.Context(), c, driver.ReleaseOptions{})
 	if err != nil || !found {
 		q.t.Errorf("release: found %t, %v", found, err)
 	}
+	return notices
 }
 
-func mutexClaim(n int) dsync.Claim {
-	return dsync.Claim{Key: "k", ID: fmt.Sprint("s.", n), Session: "s", Kind: dsync.KindMutex, Weight: 1, Limit: 1, Token: 1024}
+// mutexClaim was granted with nobody in the queue, as far as its session knows.
+func mutexClaim(n int) driver.Claim {
+	return driver.Claim{Key: "k", ID: fmt.Sprint("s.", n), Session: "s", Kind: driver.KindMutex, Weight: 1, Limit: 1, Token: 1024, NoneWaiting: true}
 }
 
-// A key that nobody else uses takes two short commands a turn.
+// A key that nobody else uses takes two short commands for each acquire and release.
 func TestQuietKeyTakesShortCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQuiet(t)
-		q.turn(mutexClaim(1))
-		q.want("the first turn", "acquire, short release")
 		for i := range 3 {
-			q.turn(mutexClaim(2 + i))
-			q.want("a further turn", "short acquire, short release")
+			q.turn(mutexClaim(1 + i))
+			q.want("a turn", "short acquire, short release")
 		}
 	})
 }
 
-// Where a short command matches nothing the pipeline follows at once; and as the key
-// is not quiet then, the next turn begins with it.
+// So does a key that has no record, which the short acquire makes. If it does not, because it
+// came too late or another process was faster, the long one follows.
+func TestNewKeyTakesShortCommands(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reply bson.D
+		want  string
+	}{
+		"made":                         {made, "short acquire, short release"},
+		"too late":                     {notMade, "short acquire, acquire, short release"},
+		"made by another":              {raced, "short acquire, acquire, short release"},
+		"made, and not free any more":  {ok(e("n", 1), e("nModified", 0)), "short acquire, acquire, short release"},
+		"another process used it last": {ok(e("n", 1), e("nModified", 1)), "short acquire, short release"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQuiet(t)
+				q.instead["short acquire"] = tc.reply
+				q.turn(mutexClaim(1))
+				if upsert, _ := q.f.took()[0].cmd.Lookup("updates", "0", "upsert").BooleanOK(); !upsert {
+					t.Error("the short acquire does not make a record")
+				}
+				q.want(name, tc.want)
+			})
+		})
+	}
+}
+
+// A short acquire whose outcome is unknown is an error, and no second command follows.
+func TestNewKeyWithoutAnswer(t *testing.T) {
+	unknown := e("writeConcernError", bson.D{e("code", 64), e("errmsg", "waiting for replication timed out")})
+	for name, reply := range map[string]bson.D{
+		"made":     append(bson.D{unknown}, made...),
+		"not made": unwritten(241, unknown),
+		"raced":    unwritten(11000, unknown),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQuiet(t)
+				q.instead["short acquire"] = reply
+				if err := q.acquire(mutexClaim(1)); err == nil || errors.Is(err, driver.ErrRefused) {
+					t.Errorf("got %v, want an error that is no answer", err)
+				}
+				q.want(name, "short acquire")
+				q.turn(mutexClaim(2))
+				q.want("the next turn", "acquire, short release")
+			})
+		})
+	}
+}
+
+// The first acquire of a key that this process did not use last is short, if the key may well
+// be free.
+func TestUnknownKeyIsAcquired(t *testing.T) {
+	repeated := func(c *driver.Claim) { c.Repeated = true }
+	for name, tc := range map[string]struct {
+		change   func(*driver.Claim)
+		portable bool
+		want     string
+	}{
+		"first request":         {func(*driver.Claim) {}, false, "short acquire"},
+		"repeated request":      {repeated, false, "acquire"},
+		"of a Once":             {func(c *driver.Claim) { c.Kind = driver.KindOnce }, false, "acquire"},
+		"of another primitive":  {func(c *driver.Claim) { c.Kind = driver.KindSemaphore }, false, "short acquire"},
+		"on FerretDB":           {func(*driver.Claim) {}, true, "acquire"},
+		"repeated, on FerretDB": {repeated, true, "acquire"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hello := func(d bson.D) bson.D { return d }
+				if tc.portable {
+					hello = without("topologyVersion")
+				}
+				q := newQuietOn(t, hello)
+				c := mutexClaim(1)
+				tc.change(&c)
+				if err := q.acquire(c); err != nil {
+					t.Error(err)
+				}
+				q.want(name, tc.want)
+			})
+		})
+	}
+}
+
+// Where upserts can't be relied on, the short acquire of a key that was used before makes no
+// record.
+func TestKnownKeyIsNotMadeOnOtherServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQuietOn(t, without("topologyVersion"))
+		q.turn(mutexClaim(1))
+		q.want("the first turn", "acquire, short release")
+		if err := q.acquire(mutexClaim(2)); err != nil {
+			t.Error(err)
+		}
+		if upsert, err := q.f.took()[0].cmd.LookupErr("updates", "0", "upsert"); err == nil {
+			t.Errorf("sent with upsert: %v", upsert)
+		}
+		q.want("the next", "short acquire")
+	})
+}
+
+// Where others mostly hold the key, an acquire mostly is one command: the short one is left out
+// until the long one finds the key free, with nobody in the queue.
+func TestContendedKeyIsAcquiredWithOneCommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQuiet(t)
+		q.instead["short acquire"] = ok(e("n", 1), e("nModified", 0))
+		held := ok(e("value", bson.D{e("now", time.Now()), e("y", "mutex"), e("c", 1), e("waiting", 1), e("position", 1), e("h", bson.A{
+			bson.D{e("a", "o.1"), e("s", "o"), e("w", 1), e("t", int64(1024))},
+		})}))
+		acquire := func(n int, what, want string) {
+			t.Helper()
+			if err := q.acquire(mutexClaim(n)); err != nil {
+				t.Error(err)
+			}
+			q.want(what, want)
+		}
+		q.instead["acquire"] = held
+		acquire(1, "held by another, as nobody knew", "short acquire, acquire")
+		for i := range 3 {
+			acquire(2+i, "held by another again", "acquire")
+		}
+		delete(q.instead, "acquire")
+		acquire(5, "free", "acquire")
+		delete(q.instead, "short acquire")
+		acquire(6, "free again, though its release is not known of", "short acquire")
+	})
+}
+
+// A try that finds others, and a release that lets others in, show that the key is contended.
+func TestContendedKeyIsKnownFromAnyCommand(t *testing.T) {
+	for name, do := range map[string]func(*quiet){
+		"a try": func(q *quiet) {
+			q.waiting = 1
+			if _, _, err := q.s.Acquire(q.t.Context(), mutexClaim(1), false, nil, time.Now().Add(time.Second)); err != nil {
+				q.t.Error(err)
+			}
+		},
+		"a release": func(q *quiet) {
+			q.line = bson.D{e("a", "o.1"), e("s", "o"), e("w", 1)}
+			c := mutexClaim(1)
+			c.NoneWaiting = false
+			q.release(c)
+		},
+		"a release that keeps": func(q *quiet) {
+			if _, _, err := q.s.Release(q.t.Context(), mutexClaim(1), driver.ReleaseOptions{Keep: time.Minute}); err != nil {
+				q.t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQuiet(t)
+				do(q)
+				q.sent()
+				if err := q.acquire(mutexClaim(2)); err != nil {
+					t.Error(err)
+				}
+				q.want("after "+name, "acquire")
+			})
+		})
+	}
+}
+
+// A short acquire has no effect from a second after its token on, nor after notAfter.
+func TestShortAcquireIsVoidSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQuiet(t)
+		for i, tc := range []struct{ notAfter, want time.Duration }{
+			{time.Hour, time.Second},
+			{time.Second / 2, time.Second / 2},
+		} {
+			c := mutexClaim(i)
+			c.Key = fmt.Sprint("k", i)
+			if _, _, err := q.s.Acquire(t.Context(), c, true, nil, time.Now().Add(tc.notAfter)); err != nil {
+				t.Error(err)
+			}
+			sent := q.f.took()[i]
+			var conditions []bson.Raw
+			if err := sent.cmd.Lookup("updates", "0", "u", "0", "$set", "_", "$cond", "0", "$and").Unmarshal(&conditions); err != nil {
+				t.Fatal(err)
+			}
+			until := conditions[len(conditions)-1].Lookup("$lte", "1").Time()
+			since, _ := sent.shortSince()
+			if got := until.Sub(since); got != tc.want {
+				t.Errorf("with notAfter in %v it is void after %v, want %v", tc.notAfter, got, tc.want)
+			}
+		}
+	})
+}
+
+// If a short command changes nothing, the next command follows at once. The key is then not a
+// last-used key any more, so its next acquire begins with the pipeline.
 func TestQuietKeyIsNotQuietAnyMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQuiet(t)
 		q.turn(mutexClaim(1))
 		q.sent()
-		q.instead["short acquire"] = ok(e("n", 1), e("nModified", 0))
+		unchanged := ok(e("n", 1), e("nModified", 0))
+		q.instead["short acquire"] = unchanged
 		q.waiting = 1
 		q.turn(mutexClaim(2))
 		q.want("others hold it", "short acquire, acquire, short release")
 		q.turn(mutexClaim(3))
-		q.want("others are in line", "acquire, short release")
+		q.want("others are in the queue", "acquire, short release")
+		delete(q.instead, "short acquire")
 		q.waiting = 0
-		q.instead["short release"] = ok(e("n", 1), e("nModified", 0))
-		q.turn(mutexClaim(4))
-		q.want("a release that is not for the short one", "acquire, short release, release")
+		if err := q.acquire(mutexClaim(4)); err != nil {
+			t.Error(err)
+		}
+		q.instead["short release"] = unchanged
+		q.waiting, q.line = 1, bson.D{e("a", "o.1"), e("s", "o"), e("w", 1)}
+		q.release(mutexClaim(4))
+		q.want("others have come since", "acquire, short release, short hand-over")
+		q.waiting, q.line = 0, nil
 		q.turn(mutexClaim(5))
-		q.want("after that", "acquire, short release, release")
+		q.want("after a hand-over", "acquire, short release, short hand-over")
+		q.turn(mutexClaim(6))
+		q.want("after a hand-over to nobody", "short acquire, short release, short hand-over")
+		q.line = bson.D{e("a", "o.1"), e("s", "o"), e("w", 1), e("l", true)}
+		q.turn(mutexClaim(7))
+		q.want("others that want something else", "short acquire, short release, short hand-over, release")
+		q.turn(mutexClaim(8))
+		q.want("after that", "acquire, short release, short hand-over, release")
 	})
 }
 
-// The token of a short grant leaves the room of a step behind the last, and is as great
-// as the server's clock has it, of which the last reply told, and not the host's.
+// An observed key takes commands whose reply is read, except for the release of a process that
+// does not know that the key is observed.
+func TestQuietKeyIsObserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQuiet(t)
+		q.observed = time.Now().Add(time.Hour)
+		unchanged := ok(e("n", 1), e("nModified", 0))
+		q.instead["short acquire"], q.instead["short release"] = unchanged, unchanged
+		q.turn(mutexClaim(1))
+		q.want("an observed key", "short acquire, acquire, short release, short hand-over")
+		for range 2 {
+			q.turn(mutexClaim(1))
+			q.want("an observed key again", "acquire, short release, short hand-over")
+		}
+		if err := q.acquire(mutexClaim(2)); err != nil {
+			t.Error(err)
+		}
+		want := []driver.Notice{{Type: driver.NoticeChange, Key: "k"}}
+		if got := q.release(mutexClaim(2)); !slices.Equal(got, want) {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+		q.observed = time.Now() // has passed, and stands in the record until a pipeline changes it
+		if got := q.release(mutexClaim(2)); len(got) > 0 {
+			t.Errorf("got %+v when nobody observed it any more", got)
+		}
+		q.sent()
+		q.turn(mutexClaim(3))
+		q.want("a key that was observed", "acquire, short release, short hand-over")
+	})
+}
+
+// The release of a claim that was granted while others waited begins with the hand-over, or
+// with the pipeline if there is no short command for it.
+func TestReleaseOfWhoWasNotAlone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*driver.Claim)
+		want   string
+	}{
+		"mutex":                {func(c *driver.Claim) { c.NoneWaiting = false }, "short hand-over"},
+		"election":             {func(c *driver.Claim) { c.NoneWaiting, c.Kind = false, driver.KindElection }, "short hand-over"},
+		"lease":                {func(c *driver.Claim) { c.NoneWaiting, c.Lease = false, time.Minute }, "release"},
+		"lease, alone":         {func(c *driver.Claim) { c.Lease = time.Minute }, "release alone"},
+		"part, alone":          {func(c *driver.Claim) { c.Limit = 2 }, "release alone"},
+		"without token":        {func(c *driver.Claim) { c.NoneWaiting, c.Token = false, 0 }, "release"},
+		"without token, alone": {func(c *driver.Claim) { c.Token = 0 }, "release alone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQuiet(t)
+				c := mutexClaim(1)
+				tc.change(&c)
+				q.release(c)
+				q.want(name, tc.want)
+			})
+		})
+	}
+	t.Run("part, alone no more", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			q := newQuiet(t)
+			c := mutexClaim(1)
+			c.Limit = 2
+			q.instead["release alone"] = ok(e("n", 0))
+			q.release(c)
+			q.want("part", "release alone, release")
+		})
+	})
+}
+
+// The token of a short grant is greater than the last by at least a step, and as great as the
+// server's clock allows, by the last reply and not by the host's clock.
 func TestQuietKeyTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const last = 1024 // as the answers of newQuiet have it
@@ -148,13 +444,13 @@ func TestQuietKeyTokens(t *testing.T) {
 			return err
 		}
 		register := func() error {
-			_, err := q.s.Register(t.Context(), dsync.Member{ID: "s", TTL: time.Second})
+			_, err := q.s.Register(t.Context(), driver.Member{ID: "s", TTL: time.Second})
 			return err
 		}
 		grant := func(n int) (token int64, since time.Time) {
 			t.Helper()
 			q.sent()
-			st, err := q.s.Acquire(t.Context(), mutexClaim(n), true, nil, time.Now().Add(time.Second))
+			st, _, err := q.s.Acquire(t.Context(), mutexClaim(n), true, nil, time.Now().Add(time.Second))
 			if err != nil || len(st.Holders) != 1 {
 				t.Fatalf("got %+v, %v", st, err)
 			}
@@ -170,12 +466,14 @@ func TestQuietKeyTokens(t *testing.T) {
 				t.Errorf("sent %+v, and answered %+v", to, st)
 			}
 			q.f.script(q.f.answer)
-			if _, err := q.s.Release(t.Context(), mutexClaim(n), dsync.Outcome{}); err != nil {
+			if _, _, err := q.s.Release(t.Context(), mutexClaim(n), driver.ReleaseOptions{}); err != nil {
 				t.Error(err)
 			}
 			return to.Token, to.At
 		}
+		q.instead["short acquire"] = ok(e("n", 1), e("nModified", 0))
 		q.turn(mutexClaim(1))
+		delete(q.instead, "short acquire")
 		told(beat)
 		if token, _ := grant(2); token != last+1024 {
 			t.Errorf("with the server's clock behind: token %d after %d", token, last)
@@ -195,7 +493,7 @@ func TestQuietKeyTokens(t *testing.T) {
 	})
 }
 
-// What became of a key is unknown when a command of it was not answered.
+// If a command on a key is not answered, the state of the key is unknown.
 func TestQuietKeyIsForgottenWithoutAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQuiet(t)
@@ -215,11 +513,11 @@ func TestQuietKeyIsForgottenWithoutAnswer(t *testing.T) {
 		if err := q.acquire(c); err != nil {
 			t.Error(err)
 		}
-		if _, err := q.s.Release(t.Context(), c, dsync.Outcome{}); err == nil {
+		if _, _, err := q.s.Release(t.Context(), c, driver.ReleaseOptions{}); err == nil {
 			t.Error("no error")
 		}
 		delete(q.instead, "short release")
-		if found, err := q.s.Release(t.Context(), c, dsync.Outcome{}); err != nil || !found {
+		if found, _, err := q.s.Release(t.Context(), c, driver.ReleaseOptions{}); err != nil || !found {
 			t.Errorf("found %t, %v", found, err)
 		}
 		q.want("a release without an answer, and its repetition", "short acquire, short release, short release")
@@ -228,27 +526,27 @@ func TestQuietKeyIsForgottenWithoutAnswer(t *testing.T) {
 	})
 }
 
-// A try is one command, also where it fails: it begins with the pipeline.
+// A try is one command, even if it fails: it begins with the pipeline.
 func TestQuietKeyIsTriedWithOneCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQuiet(t)
 		q.turn(mutexClaim(1))
 		q.sent()
-		if _, err := q.s.Acquire(t.Context(), mutexClaim(2), false, nil, time.Now().Add(time.Second)); err != nil {
+		if _, _, err := q.s.Acquire(t.Context(), mutexClaim(2), false, nil, time.Now().Add(time.Second)); err != nil {
 			t.Fatal(err)
 		}
 		q.want("a try", "acquire")
 	})
 }
 
-// What needs more than a token goes by the pipeline, as does a release that keeps or
-// seals the key.
+// Claims that need more than a token use the pipeline, as does a release that keeps or seals
+// the key.
 func TestQuietKeyOnlyForSimpleClaims(t *testing.T) {
-	claims := map[string]func(*dsync.Claim){
-		"lease":    func(c *dsync.Claim) { c.Lease = time.Minute },
-		"yields":   func(c *dsync.Claim) { c.Yield = true },
-		"election": func(c *dsync.Claim) { c.Kind = dsync.KindElection },
-		"part":     func(c *dsync.Claim) { c.Limit = 2 },
+	claims := map[string]func(*driver.Claim){
+		"lease":    func(c *driver.Claim) { c.Lease = time.Minute },
+		"yields":   func(c *driver.Claim) { c.Yield = true },
+		"election": func(c *driver.Claim) { c.Kind = driver.KindElection },
+		"part":     func(c *driver.Claim) { c.Limit = 2 },
 	}
 	for name, change := range claims {
 		t.Run(name, func(t *testing.T) {
@@ -259,15 +557,15 @@ func TestQuietKeyOnlyForSimpleClaims(t *testing.T) {
 				c := mutexClaim(2)
 				change(&c)
 				q.turn(c)
-				want := "acquire, release"
-				if c.Kind == dsync.KindElection {
+				want := "acquire, release alone"
+				if c.Kind == driver.KindElection {
 					want = "acquire, short release" // that counts terms
 				}
 				q.want(name, want)
 			})
 		})
 	}
-	outcomes := map[string]dsync.Outcome{"keep": {Keep: time.Minute}, "seal": {Seal: true}}
+	outcomes := map[string]driver.ReleaseOptions{"keep": {Keep: time.Minute}, "seal": {Seal: true}}
 	for name, o := range outcomes {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -275,10 +573,10 @@ func TestQuietKeyOnlyForSimpleClaims(t *testing.T) {
 				if err := q.acquire(mutexClaim(1)); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := q.s.Release(t.Context(), mutexClaim(1), o); err != nil {
+				if _, _, err := q.s.Release(t.Context(), mutexClaim(1), o); err != nil {
 					t.Fatal(err)
 				}
-				q.want(name, "acquire, release")
+				q.want(name, "short acquire, release")
 				q.turn(mutexClaim(2))
 				q.want("after "+name, "acquire, short release")
 			})
@@ -286,27 +584,58 @@ func TestQuietKeyOnlyForSimpleClaims(t *testing.T) {
 	}
 }
 
-// Of more keys than are remembered any are asked for with the pipeline.
+// If there are more keys than are remembered, arbitrary ones are forgotten: which were contended,
+// and the last tokens of the others.
 func TestQuietKeysAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const n = 5000
-		q := newQuiet(t)
-		key := func(i int) dsync.Claim {
-			c := mutexClaim(i)
-			c.Key = fmt.Sprint("k", i)
-			return c
+	testkit.Large(t)
+	const n = 5000
+	key := func(i int) driver.Claim {
+		c := mutexClaim(i)
+		c.Key = fmt.Sprint("k", i)
+		return c
+	}
+	check := func(t *testing.T, remembered int) {
+		if remembered > 4096 || remembered < 1 {
+			t.Errorf("%d keys of %d were remembered, want some, and at most 4096", remembered, n)
 		}
-		for i := range n {
-			q.turn(key(i))
-		}
-		q.sent()
-		for i := range n {
-			if err := q.acquire(key(i)); err != nil {
-				t.Fatal(err)
+	}
+	t.Run("used last", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			q := newQuiet(t)
+			for i := range n {
+				q.turn(key(i))
 			}
-		}
-		if short := strings.Count(q.sent(), "short acquire"); short > 4096 || short < 1 {
-			t.Errorf("%d keys of %d were remembered, want some, and at most 4096", short, n)
-		}
+			q.instead["acquire"] = ok(e("value", bson.D{e("at", time.UnixMilli(0))})) // the server's clock is behind the tokens
+			if _, err := q.s.Heartbeat(t.Context(), "s", nil); err != nil {
+				t.Error(err)
+			}
+			remembered := 0
+			for i := range n {
+				st, _, err := q.s.Acquire(t.Context(), key(i), true, nil, time.Now().Add(time.Second))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if st.Token > time.Hour.Milliseconds()*1024 {
+					remembered++
+				}
+			}
+			check(t, remembered)
+		})
+	})
+	t.Run("contended", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			q := newQuiet(t)
+			q.instead["short acquire"] = ok(e("n", 1), e("nModified", 0))
+			q.waiting = 1
+			for range 2 {
+				q.sent()
+				for i := range n {
+					if err := q.acquire(key(i)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			check(t, n-strings.Count(q.sent(), "short acquire"))
+		})
 	})
 }

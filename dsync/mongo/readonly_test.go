@@ -5,13 +5,13 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A store that is only to read asks the server who it is and nothing else, refuses
-// what would write without sending it, and reads as ever.
+// A read-only store asks the server who it is and nothing else, refuses methods that would
+// write without sending anything, and reads as usual.
 func TestReadOnly(t *testing.T) {
 	for _, m := range methods {
 		t.Run(m.name, func(t *testing.T) {
@@ -22,7 +22,7 @@ func TestReadOnly(t *testing.T) {
 				if got := len(f.took()); m.writes != (got == 0) {
 					t.Errorf("%d commands were sent; the method writes: %v", got, m.writes)
 				}
-				if m.writes && !errors.Is(err, dsync.ErrRefused) {
+				if m.writes && !errors.Is(err, driver.ErrRefused) {
 					t.Errorf("got %v, want ErrRefused", err)
 				}
 				for _, c := range f.took() {
@@ -35,15 +35,15 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// So it does with what the short commands are for.
+// The same holds for claims that short commands would be used for.
 func TestReadOnlySendsNoShortCommand(t *testing.T) {
-	for _, kind := range []dsync.Kind{dsync.KindMutex, dsync.KindElection} {
+	for _, kind := range []driver.Kind{driver.KindMutex, driver.KindElection} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake(t)
 			s := f.store(&dsyncmongo.Options{ReadOnly: true}, func(call) bson.D { return ok(e("n", 1), e("nModified", 1)) })
 			c := mutexClaim(1)
 			c.Kind = kind
-			if found, err := s.Release(t.Context(), c, dsync.Outcome{}); found || !errors.Is(err, dsync.ErrRefused) {
+			if found, _, err := s.Release(t.Context(), c, driver.ReleaseOptions{}); found || !errors.Is(err, driver.ErrRefused) {
 				t.Errorf("%s: Release: found %t, %v, want ErrRefused", kind, found, err)
 			}
 			if got := f.took(); len(got) != 0 {
@@ -62,7 +62,7 @@ func TestReadOnlySession(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Mutex("k").TryLockContext(t.Context()); !errors.Is(err, dsync.ErrRefused) {
+		if err := s.Mutex("k").TryLockContext(t.Context()); !errors.Is(err, driver.ErrRefused) {
 			t.Errorf("Lock: %v, want ErrRefused", err)
 		}
 		if err := s.Close(t.Context()); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/clockcheck"
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -36,13 +37,8 @@ func TestReadsOfKeysAreCommitted(t *testing.T) {
 		want  string // read concern of what reads keys
 	}{
 		"replica set": {func(d bson.D) bson.D { return d }, "majority"},
-		"mongos":      {func(d bson.D) bson.D { return append(without("setName")(d), e("msg", "isdbgrid")) }, "majority"},
-		"standalone": {func(d bson.D) bson.D {
-			for _, field := range []string{"setName", "hosts", "me", "primary", "setVersion"} {
-				d = without(field)(d)
-			}
-			return d
-		}, ""},
+		"mongos":      {asMongos, "majority"},
+		"standalone":  {asStandalone, ""},
 		"not MongoDB": {without("topologyVersion"), ""},
 	}
 	for name, server := range servers {
@@ -50,8 +46,7 @@ func TestReadsOfKeysAreCommitted(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake(t)
 				f.hello = server.hello(f.hello)
-				client := f.clientOf(options.Client().SetHosts([]string{"fake:27017"}).SetDialer(f).SetServerMonitoringMode("poll"))
-				s := f.storeOn(client, nil, func(call) bson.D { return cursor(bson.D{e("now", time.Now()), e("found", bson.A{})}) })
+				s := f.storeOn(f.anyClient(), nil, func(call) bson.D { return cursor(bson.D{e("now", time.Now()), e("found", bson.A{})}) })
 				for _, read := range []struct {
 					name string
 					key  bool
@@ -60,7 +55,7 @@ func TestReadsOfKeysAreCommitted(t *testing.T) {
 					{"Load", true, func() error { _, err := s.Load(t.Context(), "k"); return err }},
 					{"Keys", true, func() error { _, err := s.Keys(t.Context(), "", "", 10); return err }},
 					{"Members", false, func() error { _, _, err := s.Members(t.Context()); return err }},
-					{"Lives", false, func() error { _, _, err := s.Lives(t.Context(), "s"); return err }},
+					{"Liveness", false, func() error { _, _, err := s.Liveness(t.Context(), "s"); return err }},
 				} {
 					f.script(f.answer)
 					if err := read.do(); err != nil {
@@ -90,17 +85,17 @@ func TestMembersReadsEveryField(t *testing.T) {
 				bson.D{e("_id", "s/two"), e("at", now), e("ttl", int64(1))},
 			})})
 		})
-		for name, read := range map[string]func(context.Context, ...string) ([]dsync.Member, time.Time, error){"Members": s.Members, "Lives": s.Lives} {
+		for name, read := range map[string]func(context.Context, ...string) ([]driver.Member, time.Time, error){"Members": s.Members, "Liveness": s.Liveness} {
 			m, read, err := read(t.Context(), "one", "two")
 			if err != nil || len(m) != 2 || !read.Equal(now) {
 				t.Fatalf("%s: %+v at %v, %v", name, m, read, err)
 			}
 			one, two := m[0], m[1]
-			if one.ID != "one" || !one.At.Equal(at) || one.TTL != 61_234*time.Millisecond || !one.Dead || one.Name != "n" || one.Host != "h" ||
+			if one.ID != "one" || !one.LastHeartbeat.Equal(at) || one.TTL != 61_234*time.Millisecond || !one.Expired || one.Name != "n" || one.Host != "h" ||
 				one.PID != 4711 || one.App != "a" || !maps.Equal(one.Meta, map[string]string{"$x.y": "z", "": ""}) {
 				t.Errorf("%s: %+v", name, one)
 			}
-			if two.ID != "two" || !two.At.Equal(now) || two.TTL != time.Millisecond || two.Dead || two.Name+two.Host+two.App != "" || two.PID != 0 || two.Meta != nil {
+			if two.ID != "two" || !two.LastHeartbeat.Equal(now) || two.TTL != time.Millisecond || two.Expired || two.Name+two.Host+two.App != "" || two.PID != 0 || two.Meta != nil {
 				t.Errorf("%s: %+v", name, two)
 			}
 		}
@@ -211,44 +206,20 @@ func TestOpenComparesTheSpreadWithTheMargin(t *testing.T) {
 	}
 }
 
-// A server that answers late, but does, ends no watch.
-func TestWatchOutlastsSlowAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &feed{t: t}
-		s := newFake(t).store(nil, func(c call) bson.D {
-			answer := f.answer(c)
-			if c.name == "getMore" {
-				time.Sleep(8 * time.Second) // beyond the 5 for which the server may keep it
-			}
-			return answer
-		})
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-		defer cancel()
-		if err := s.Watch(ctx, "s", nil, func(dsync.Event) {}); err == nil || ctx.Err() == nil {
-			t.Errorf("ended with %v before its ctx", err)
-		}
-		time.Sleep(10 * time.Second) // until the last answer has come
-	})
+// asMongos and asStandalone make the hello of a replica set that of others.
+func asMongos(d bson.D) bson.D { return append(without("setName")(d), e("msg", "isdbgrid")) }
+
+func asStandalone(d bson.D) bson.D {
+	for _, field := range []string{"setName", "hosts", "me", "primary", "setVersion"} {
+		d = without(field)(d)
+	}
+	return d
 }
 
-// A cursor that the server has ended ends the watch, at once: nothing would come.
-func TestWatchEndsWithItsCursor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &feed{t: t}
-		s := newFake(t).store(nil, func(c call) bson.D {
-			if c.name == "getMore" {
-				return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("nextBatch", bson.A{})}))
-			}
-			return f.answer(c)
-		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		start := time.Now()
-		err := s.Watch(ctx, "s", nil, func(dsync.Event) {})
-		if err == nil || ctx.Err() != nil || time.Since(start) > time.Second {
-			t.Errorf("ended with %v after %v, want an error of its own at once", err, time.Since(start))
-		}
-	})
+// anyClient is client for a server that need not be a replica set's.
+func (f *fake) anyClient() *mongo.Client {
+	f.t.Helper()
+	return f.clientOf(options.Client().SetHosts([]string{"fake:27017"}).SetDialer(f).SetServerMonitoringMode("poll"))
 }
 
 // clientOf is client with no options but those.

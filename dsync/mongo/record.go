@@ -3,13 +3,17 @@ package mongo
 import (
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A keyRecord is what replies carry of a key's record.
+// A keyRecord is what replies have of a key's record.
 type keyRecord struct {
 	Now    time.Time `bson:"now"`
-	Format int       `bson:"f"` // of Load only; pipelines guard themselves
+	Format int       `bson:"f"` // in some replies only; pipelines check it themselves
+
+	At       time.Time `bson:"at"` // the last change, except by short commands, Extend and Publish
+	Observed time.Time `bson:"o"`  // somebody observes the key until then: see mark
 
 	Holders []holderRecord `bson:"h"`
 	Token   int64          `bson:"t"`
@@ -20,13 +24,12 @@ type keyRecord struct {
 	Value   *valueRecord   `bson:"v"`
 	Done    *valueRecord   `bson:"done"`
 
-	Place   int            `bson:"place"`
-	Waiting int            `bson:"waiting"`
-	Ahead   []waiterRecord `bson:"ahead"`
+	Position int            `bson:"position"`
+	Waiting  int            `bson:"waiting"`
+	Ahead    []waiterRecord `bson:"ahead"` // in the queue
 }
 
-// A valueRecord is what the holder with the token published, or sealed the key
-// with.
+// A valueRecord is what the holder with the token published, or sealed the key with.
 type valueRecord struct {
 	Token int64  `bson:"t"`
 	Value []byte `bson:"b"`
@@ -40,33 +43,101 @@ type holderRecord struct {
 	Since   time.Time `bson:"at"`
 	Until   time.Time `bson:"e"`
 	Yield   bool      `bson:"l"`
+	Term    int64     `bson:"n"`
+	Address int       `bson:"p"` // of its session, 0 if it does not listen
+}
+
+func (h *holderRecord) holder() driver.Holder {
+	return driver.Holder{
+		Claim: h.Claim, Session: h.Session, Weight: h.Weight, Token: h.Token,
+		Since: h.Since, Until: h.Until, Yield: h.Yield,
+	}
 }
 
 type waiterRecord struct {
 	Claim   string `bson:"a"`
 	Session string `bson:"s"`
 	Weight  int64  `bson:"w"`
+	Lease   int64  `bson:"d"` // ms
+	Yield   bool   `bson:"l"`
+	Address int    `bson:"p"`
 }
 
-func (r *keyRecord) state(key string) dsync.State {
-	st := dsync.State{
-		Key: key, Now: r.Now, Kind: dsync.Kind(r.Kind), Limit: r.Limit, Token: r.Token,
-		Waiting: r.Waiting, Place: r.Place,
+func (r *keyRecord) state(key string) driver.State {
+	st := driver.State{
+		Key: key, Now: r.Now, Kind: driver.Kind(r.Kind), Limit: r.Limit, Token: r.Token,
+		Waiting: r.Waiting, Position: r.Position,
 	}
-	if st.Kind == dsync.KindElection {
+	if st.Kind == driver.KindElection {
 		st.Term = r.Terms
 	}
 	for _, h := range r.Holders {
-		st.Holders = append(st.Holders, dsync.Holder(h))
+		st.Holders = append(st.Holders, h.holder())
 		if r.Value != nil && r.Value.Token == h.Token {
-			st.Value = append([]byte{}, r.Value.Value...) // not nil, also if it is empty
+			st.Value = append([]byte{}, r.Value.Value...) // not nil, even if it is empty
 		}
 	}
 	if r.Done != nil {
 		st.Sealed, st.Token, st.Value = true, r.Done.Token, append([]byte{}, r.Done.Value...)
 	}
 	for _, w := range r.Ahead {
-		st.Ahead = append(st.Ahead, dsync.Waiter(w))
+		st.WaitersAhead = append(st.WaitersAhead, driver.Waiter{Claim: w.Claim, Session: w.Session, Weight: w.Weight})
 	}
 	return st
 }
+
+// The fields of a key's record in replies. "$$NOW" is the same in them as in the update.
+
+// seen are the fields of a key's state.
+func seen() bson.D {
+	return bson.D{
+		e("_id", 0), e("h", 1), e("t", 1), e("y", 1), e("c", 1), e("n", 1), e("v", 1), e("p", 1), e("done", 1),
+		e("now", now), e("waiting", waiting()),
+	}
+}
+
+// seenBy are the fields of the state as a claim sees it, and who observes the key.
+func (s *Store) seenBy(claim string) bson.D {
+	position := op("$indexOfArray", "$q.a", literal(claim))
+	return append(seen(),
+		e("at", 1), e("o", 1),
+		e("position", op("$add", position, 1)),
+		e("ahead", let("position", position, s.shapes.ahead)))
+}
+
+func waiting() bson.D { return op("$size", list("$q")) }
+
+// ahead are the claims nearest ahead in the queue.
+func ahead() bson.D {
+	return op("$cond", op("$lt", "$$position", 0),
+		op("$slice", "$q", maxAhead),
+		op("$cond", op("$eq", "$$position", 0), bson.A{},
+			op("$slice", "$q", op("$max", 0, op("$subtract", "$$position", maxAhead)), op("$min", maxAhead, "$$position"))))
+}
+
+// whom are the fields that say who observes the key, and which holders meet the condition.
+func whom(holder bson.D) bson.D {
+	return bson.D{
+		e("_id", 0), e("at", 1), e("o", 1), e("now", now), e("waiting", waiting()),
+		e("h", filter(list("$h"), holder)),
+	}
+}
+
+// granted is the condition that the command granted the holder $$x.
+func granted() bson.D { return op("$eq", "$$x.at", now) }
+
+// grantedOr is the condition that the command granted the holder $$x, or that it is the claim.
+func grantedOr(claim string) bson.D { return op("$or", granted(), op("$eq", "$$x.a", literal(claim))) }
+
+// whomKept also has the kept claim, and the first waiter.
+func whomKept(claim string) bson.D {
+	return append(whom(grantedOr(claim)), e("ahead", queueHead(1)))
+}
+
+// whomSealed has the holders and the queue, for a record as it was before a seal.
+func whomSealed() bson.D {
+	return bson.D{e("_id", 0), e("o", 1), e("now", now), e("h", 1), e("done.t", 1), e("ahead", queueHead(maxGrants))}
+}
+
+// queueHead returns the first n waiters. A "$slice" by itself would be that of find.
+func queueHead(n int) bson.D { return op("$concatArrays", op("$slice", list("$q"), n)) }

@@ -4,32 +4,48 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A server is what is known of the other side.
-type server struct {
-	topology string // "replica set", "sharded cluster" or "standalone"
+const (
+	replicaSet = "replica set"
+	sharded    = "sharded cluster"
+	standalone = "standalone"
+)
 
-	// portable says that this is not known to be MongoDB: records are made before
-	// they are changed, instead of both at once.
+// A server is what is known of the server.
+type server struct {
+	topology string // one of those above
+
+	// portable means that the server is not known to be MongoDB: records are created before
+	// they are changed, not by the same command.
 	portable bool
 
-	// majorityReads says that reads can be asked to show only what no fail-over
-	// can undo.
+	// wireVersion is the newest version of the wire protocol that the server speaks. Each
+	// release of MongoDB raises it. On a sharded cluster it is that of the mongos, which is
+	// upgraded last.
+	wireVersion int
+
+	// majorityReads means that reads can be restricted to what no fail-over can undo.
 	majorityReads bool
 
-	now   time.Time // its clock, when it was asked
-	asked time.Time // when its answer came, by this host's clock
+	// member identifies the member that answered, as the primary it is now: it differs for any
+	// other member, and for the same one after a restart, or after another member was the
+	// primary.
+	member string
+
+	now   time.Time // its clock, in the reply to hello
+	asked time.Time // when that reply arrived, by this host's clock
 }
 
-// clock is what its clock says, or said a moment ago: to judge an age by, roughly.
+// clock returns roughly what the server's clock shows: good enough to judge ages.
 func (v server) clock() time.Time { return v.now.Add(time.Since(v.asked)) }
 
-// hello asks the server what it is. That needs no privilege, and unlike
-// buildInfo it is part of the Stable API.
+// hello asks the server what it is. It needs no privilege, and unlike buildInfo it is part of
+// the Stable API.
 func (s *Store) hello(ctx context.Context) (server, error) {
 	raw, err := s.run(ctx, bson.D{e("hello", 1)})
 	if err != nil {
@@ -40,37 +56,69 @@ func (s *Store) hello(ctx context.Context) (server, error) {
 		Msg             string    `bson:"msg"`
 		TopologyVersion bson.Raw  `bson:"topologyVersion"`
 		LocalTime       time.Time `bson:"localTime"`
+		MaxWireVersion  int       `bson:"maxWireVersion"`
+
+		Me         string        `bson:"me"`
+		ElectionID bson.ObjectID `bson:"electionId"`
+		SetVersion int64         `bson:"setVersion"`
 	}
 	if err := bson.Unmarshal(raw, &r); err != nil {
 		return server{}, fmt.Errorf("decode the reply: %w", err)
 	}
-	// MongoDB 4.4 and later tell a topologyVersion. One that does not, an old
-	// mongos perhaps, is only treated with more care than it needs.
-	v := server{topology: "standalone", portable: len(r.TopologyVersion) == 0, now: r.LocalTime, asked: time.Now()}
+	// MongoDB 4.4 and later return a topologyVersion. A MongoDB that does not, perhaps an old
+	// mongos, is only treated with more care than it needs.
+	v := server{topology: standalone, portable: len(r.TopologyVersion) == 0, wireVersion: r.MaxWireVersion, now: r.LocalTime, asked: time.Now()}
 	switch {
 	case r.Msg == "isdbgrid":
-		v.topology = "sharded cluster"
+		v.topology = sharded
 	case r.SetName != "":
-		v.topology = "replica set"
+		v.topology = replicaSet
 	}
-	v.majorityReads = !v.portable && v.topology != "standalone"
+	if process, ok := r.TopologyVersion.Lookup("processId").ObjectIDOK(); ok {
+		v.member = fmt.Sprint(r.Me, r.ElectionID, r.SetVersion, process)
+	}
+	v.majorityReads = !v.portable && v.topology != standalone
 	return v, nil
 }
 
-// report says in the log what was found.
+// report logs what was found.
 func (s *Store) report() {
-	kind, watch := "MongoDB", "change stream"
+	kind, waiting := "MongoDB", "polling"
 	if s.server.portable {
-		kind, watch = "compatible with MongoDB", "change stream, if the server has any"
+		kind = "compatible with MongoDB"
 	}
-	if s.server.topology == "standalone" {
-		watch = "polling"
-	}
-	if s.noWatch {
-		watch = "polling, as NoWatch is set"
+	if s.notifies() {
+		waiting = "notices"
 	}
 	s.log.Info("leasehold: store is ready",
 		slog.String("server", kind), slog.String("topology", s.server.topology),
-		slog.Bool("portable", s.server.portable), slog.String("waiting", watch),
+		slog.Bool("portable", s.server.portable), slog.String("waiting", waiting),
 		slog.String("database", s.db.Name()), slog.String("collection", s.collection))
+}
+
+// A clock is what is known of the server's clock from the server's own replies. A session keeps
+// such a record as well, of all replies. That one would not do here: the time of a short
+// Acquire's reply is taken from this clock, so a clock made of all replies would fall behind by
+// a round trip each time.
+type clock struct {
+	mu      sync.Mutex
+	now, at time.Time // the last time that the server reported, and when that arrived
+}
+
+// set records the server's time from a reply that has just arrived.
+func (c *clock) set(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now, c.at = now, time.Now()
+}
+
+// reached returns a time that the server's clock has certainly reached, or the zero time if
+// none was reported yet. Heartbeats keep it from falling far behind.
+func (c *clock) reached() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.now.IsZero() {
+		return time.Time{}
+	}
+	return c.now.Add(time.Since(c.at))
 }

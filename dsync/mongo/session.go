@@ -9,18 +9,20 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A sessionRecord is a session's record, or what replies carry of it.
+// A sessionRecord is a session's record, or what replies have of it.
 type sessionRecord struct {
-	ID   string    `bson:"_id"`
-	Now  time.Time `bson:"now"`
-	At   time.Time `bson:"at"`
-	TTL  int64     `bson:"ttl"` // ms
-	Dead bool      `bson:"dead"`
-	Rev  string    `bson:"rev"` // see revocation
+	ID      string    `bson:"_id"`
+	Now     time.Time `bson:"now"`
+	At      time.Time `bson:"at"`
+	TTL     int64     `bson:"ttl"` // ms
+	Expired bool      `bson:"dead"`
+
+	Revoked []revocationRecord `bson:"rev"`
+	Address int                `bson:"p"` // 0 if it does not listen
 
 	Name string      `bson:"name"`
 	Host string      `bson:"host"`
@@ -29,17 +31,17 @@ type sessionRecord struct {
 	Meta []metaField `bson:"meta"`
 }
 
-// A metaField is one entry of Meta. They are kept as a list, since not every name
-// is one that a field may have: "$x" and "a.b" are not.
+// A metaField is one entry of Meta. Meta is kept as a list, because some names, such as "$x"
+// and "a.b", cannot be field names.
 type metaField struct {
 	Name  string `bson:"k"`
 	Value string `bson:"v"`
 }
 
-func (r *sessionRecord) member() dsync.Member {
-	m := dsync.Member{
+func (r *sessionRecord) member() driver.Member {
+	m := driver.Member{
 		ID: strings.TrimPrefix(r.ID, sessionID("")), TTL: time.Duration(r.TTL) * time.Millisecond,
-		Name: r.Name, Host: r.Host, PID: r.PID, App: r.App, At: r.At, Dead: r.Dead,
+		Name: r.Name, Host: r.Host, PID: r.PID, App: r.App, LastHeartbeat: r.At, Expired: r.Expired,
 	}
 	if len(r.Meta) > 0 {
 		m.Meta = make(map[string]string, len(r.Meta))
@@ -52,23 +54,23 @@ func (r *sessionRecord) member() dsync.Member {
 
 func sessionQuery(session string) bson.D { return bson.D{e("_id", sessionID(session))} }
 
-// Register implements [dsync.Store].
-func (s *Store) Register(ctx context.Context, m dsync.Member) (now time.Time, err error) {
+// Register implements [driver.Store].
+func (s *Store) Register(ctx context.Context, m driver.Member) (now time.Time, err error) {
 	return s.register(ctx, sessionQuery(m.ID), m)
 }
 
-func (s *Store) register(ctx context.Context, query bson.D, m dsync.Member) (time.Time, error) {
+func (s *Store) register(ctx context.Context, query bson.D, m driver.Member) (time.Time, error) {
 	meta := make([]metaField, 0, len(m.Meta))
 	for _, name := range slices.Sorted(maps.Keys(m.Meta)) {
 		meta = append(meta, metaField{valid(name), valid(m.Meta[name])})
 	}
-	// A known session, living or dead, does not match. The upsert then inserts a second
-	// record with its _id, which the server refuses. What create made has no ttl yet.
+	// A known session, expired or not, does not match. The upsert then inserts a second
+	// record with its _id, which the server refuses. A record from create has no ttl yet.
 	query = append(query, e("ttl", bson.D{e("$exists", false)}), e("dead", bson.D{e("$ne", true)}))
 	var r sessionRecord
 	_, err := s.modify(ctx, modify{
 		query: query,
-		update: bson.A{set(
+		update: bson.A{set(s.withAddress(bson.D{
 			e("at", now),
 			e("ttl", literal(m.TTL.Milliseconds())),
 			e("name", literal(valid(m.Name))),
@@ -76,55 +78,55 @@ func (s *Store) register(ctx context.Context, query bson.D, m dsync.Member) (tim
 			e("pid", literal(m.PID)),
 			e("app", literal(valid(m.App))),
 			e("meta", literal(meta)),
-		)},
+		}, m.ID)...)},
 		fields: bson.D{e("at", 1)},
 		upsert: true,
 	}, &r)
 	switch {
 	case hasCode(err, codeDuplicateKey), errors.Is(err, errNoMatch):
-		return time.Time{}, fmt.Errorf("mongo: register: %w: %s", dsync.ErrSessionExists, m.ID)
+		return time.Time{}, fmt.Errorf("mongo: register: %w: %s", driver.ErrSessionExists, m.ID)
 	case err != nil:
 		return time.Time{}, failure("register", err)
 	}
-	s.clock.told(r.At)
+	s.clock.set(r.At)
 	return r.At, nil
 }
 
-// valid makes text that is only shown encodable, rather than have the server
-// refuse the session for it.
+// valid makes text that is only for display encodable, so that the server does not refuse the
+// session for it.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-// Bury implements [dsync.Store]. A session that lives is not written.
-func (s *Store) Bury(ctx context.Context, session string) (left time.Duration, err error) {
-	return s.bury(ctx, sessionQuery(session))
+// Expire implements [driver.Store]. It writes nothing if the session is alive.
+func (s *Store) Expire(ctx context.Context, session string) (left time.Duration, err error) {
+	return s.expire(ctx, sessionQuery(session))
 }
 
-func (s *Store) bury(ctx context.Context, query bson.D) (left time.Duration, err error) {
+func (s *Store) expire(ctx context.Context, query bson.D) (left time.Duration, err error) {
 	end := op("$add", op("$ifNull", "$at", op("$toDate", int64(0))), op("$ifNull", "$ttl", 0))
 	var r sessionRecord
 	_, err = s.modify(ctx, modify{
 		query: query,
 		update: bson.A{set(
 			e("dead", op("$cond", op("$or", op("$eq", "$dead", true), op("$lte", end, now)), true, "$$REMOVE")),
-			e("at", op("$ifNull", "$at", now)), // what the tombstone is swept by
+			e("at", op("$ifNull", "$at", now)), // decides when an unknown session's record is swept
 		)},
 		fields: bson.D{e("at", 1), e("ttl", 1), e("dead", 1), e("now", now)},
 		upsert: true,
 	}, &r)
 	if err != nil {
-		return 0, failure("bury", err)
+		return 0, failure("expire", err)
 	}
-	if r.Dead {
+	if r.Expired {
 		return 0, nil
 	}
 	left = r.At.Add(time.Duration(r.TTL) * time.Millisecond).Sub(r.Now)
 	if left <= 0 {
-		return 0, errors.New("mongo: bury: the server left a session alive that has lapsed by its own clock")
+		return 0, errors.New("mongo: expire: the server did not expire a session that has lapsed by its own clock")
 	}
 	return left, nil
 }
 
-// Unregister implements [dsync.Store].
+// Unregister implements [driver.Store].
 func (s *Store) Unregister(ctx context.Context, session string) error {
 	var r sessionRecord
 	_, err := s.modify(ctx, modify{
@@ -139,10 +141,9 @@ func (s *Store) Unregister(ctx context.Context, session string) error {
 	return nil
 }
 
-// Members implements [dsync.Store]. Without ids it passes every session's record,
-// those of the dead of the last days included, which is for lists and not for a
-// loop.
-func (s *Store) Members(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+// Members implements [driver.Store]. Without ids it scans the records of all sessions,
+// including those that expired in the last days: it is for lists, not for a loop.
+func (s *Store) Members(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
 	find := []bson.D{
 		{e("$match", append(bson.D{prefixed(sessionID(""))}, living()...))},
 		{e("$sort", bson.D{e("_id", 1)})},
@@ -154,9 +155,9 @@ func (s *Store) Members(ctx context.Context, ids ...string) ([]dsync.Member, tim
 	return s.sessions(ctx, "members", find, append(life(), shown()...))
 }
 
-// Lives implements [dsync.Store].
-func (s *Store) Lives(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
-	return s.sessions(ctx, "lives", []bson.D{named(ids)}, life())
+// Liveness implements [driver.Store].
+func (s *Store) Liveness(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
+	return s.sessions(ctx, "liveness", []bson.D{named(ids)}, life())
 }
 
 // shown are the fields that only people read.
@@ -164,18 +165,18 @@ func shown() bson.D {
 	return bson.D{e("name", 1), e("host", 1), e("pid", 1), e("app", 1), e("meta", 1)}
 }
 
-// members are those of the records.
-func members(records []sessionRecord) (m []dsync.Member) {
+// members returns the members in the records.
+func members(records []sessionRecord) (m []driver.Member) {
 	for _, r := range records {
 		m = append(m, r.member())
 	}
 	return m
 }
 
-// life is what tells whether a session lives.
+// life are the fields that say whether a session is alive.
 func life() bson.D { return bson.D{e("at", 1), e("ttl", 1), e("dead", 1)} }
 
-// named finds the sessions with those ids.
+// named returns the stage that finds the sessions with those ids.
 func named(ids []string) bson.D {
 	in := make([]string, 0, len(ids))
 	for _, id := range ids {
@@ -184,7 +185,7 @@ func named(ids []string) bson.D {
 	return bson.D{e("$match", bson.D{e("_id", bson.D{e("$in", in)})})}
 }
 
-func (s *Store) sessions(ctx context.Context, op string, find []bson.D, project bson.D) ([]dsync.Member, time.Time, error) {
+func (s *Store) sessions(ctx context.Context, op string, find []bson.D, project bson.D) ([]driver.Member, time.Time, error) {
 	r, err := readFacet[sessionRecord](ctx, s, false, facet(project, find...))
 	if err != nil {
 		return nil, time.Time{}, failure(op, err)

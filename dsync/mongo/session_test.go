@@ -6,13 +6,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// What the record says after the command decides what Bury returns; the host's clock,
+// What the record says after the command decides what Expire returns; the host's clock,
 // here a year behind, decides nothing.
-func TestBuryAnswers(t *testing.T) {
+func TestExpireAnswers(t *testing.T) {
 	now := func() time.Time { return time.Now().Add(365 * 24 * time.Hour) }
 	cases := []struct {
 		name   string
@@ -28,8 +28,8 @@ func TestBuryAnswers(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newFake(t).store(nil, func(call) bson.D { return ok(e("value", tc.record())) })
-				if left, err := s.Bury(t.Context(), "s"); left != tc.left || err != nil {
-					t.Errorf("Bury: got %v, %v, want %v, nil", left, err, tc.left)
+				if left, err := s.Expire(t.Context(), "s"); left != tc.left || err != nil {
+					t.Errorf("Expire: got %v, %v, want %v, nil", left, err, tc.left)
 				}
 			})
 		})
@@ -37,7 +37,7 @@ func TestBuryAnswers(t *testing.T) {
 }
 
 // B31, promise 1: Register makes a record, and takes none over: it is for a record
-// that has neither a TTL nor a burial, which is one that create made or none. Where there
+// that has neither a TTL nor an expiry, which is one that create made or none. Where there
 // is another, MongoDB refuses the upsert, and a portable server matches nothing.
 func TestRegisterRefusesKnownIDs(t *testing.T) {
 	made := func(call) bson.D { return ok(e("value", bson.D{e("at", time.Now())}), e("n", 1)) }
@@ -54,10 +54,10 @@ func TestRegisterRefusesKnownIDs(t *testing.T) {
 		want     error
 	}{
 		{"unknown", false, []func(call) bson.D{made}, nil},
-		{"known", false, []func(call) bson.D{duplicate}, dsync.ErrSessionExists},
+		{"known", false, []func(call) bson.D{duplicate}, driver.ErrSessionExists},
 		{"unknown, portable", true, []func(call) bson.D{none, written, made}, nil},
-		{"made by a burial that has not come yet, portable", true, []func(call) bson.D{none, exists, made}, nil},
-		{"known, portable", true, []func(call) bson.D{none, exists, none}, dsync.ErrSessionExists},
+		{"made by an expiry that has not come yet, portable", true, []func(call) bson.D{none, exists, made}, nil},
+		{"known, portable", true, []func(call) bson.D{none, exists, none}, driver.ErrSessionExists},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestRegisterRefusesKnownIDs(t *testing.T) {
 					}
 					return tc.answers[n-1](c)
 				})
-				if _, err := s.Register(t.Context(), dsync.Member{ID: "s", TTL: attempt}); !errors.Is(err, tc.want) {
+				if _, err := s.Register(t.Context(), driver.Member{ID: "s", TTL: attempt}); !errors.Is(err, tc.want) {
 					t.Errorf("got %v, want %v", err, tc.want)
 				}
 				if n := len(f.took()); n != len(tc.answers) {
@@ -107,7 +107,7 @@ func must[T any](v T, err error) T {
 }
 
 // Only the living are written by a heartbeat, a revocation, and a list of what is
-// observed: none of them undoes a burial.
+// observed: none of them undoes an expiry.
 func TestHeartbeatIsForTheLiving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -115,13 +115,13 @@ func TestHeartbeatIsForTheLiving(t *testing.T) {
 		if _, err := s.Heartbeat(t.Context(), "s", nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Revoke(t.Context(), "s", dsync.Revocation{Key: "k", Claim: "s.1"}); err != nil {
+		if _, err := s.Revoke(t.Context(), "s", driver.Revocation{Key: "k", Claim: "s.1"}); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Observe(t.Context(), "s", 1, []string{"k"}); err != nil {
 			t.Fatal(err)
 		}
-		for i, query := range [][]string{{"query"}, {"updates", "0", "q"}, {"updates", "0", "q"}} {
+		for i, query := range [][]string{{"query"}, {"query"}, {"updates", "0", "q"}} {
 			c := f.took()[i]
 			if dead, is := c.cmd.Lookup(append(query, "dead", "$ne")...).BooleanOK(); !is || !dead {
 				t.Errorf("%s is not only for those that are not dead: %v", c.name, c.cmd)
@@ -140,20 +140,20 @@ func TestDurationsAreRoundedUp(t *testing.T) {
 		const d = time.Millisecond + time.Nanosecond
 		f := newFake(t)
 		s := f.store(nil, func(call) bson.D { return ok(e("n", 1), e("value", bson.D{e("now", time.Now())})) })
-		c := dsync.Claim{Key: "k", ID: "s.1", Session: "s", Kind: dsync.KindMutex, Weight: 1, Limit: 1, Lease: d}
-		if _, err := s.Acquire(t.Context(), c, true, nil, time.Now()); err != nil {
+		c := driver.Claim{Key: "k", ID: "s.1", Session: "s", Kind: driver.KindMutex, Weight: 1, Limit: 1, Lease: d}
+		if _, _, err := s.Acquire(t.Context(), c, true, nil, time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Extend(t.Context(), c); !errors.Is(err, dsync.ErrNotHeld) {
+		if _, err := s.Extend(t.Context(), c); !errors.Is(err, driver.ErrNotHeld) {
 			t.Fatal(err)
 		}
-		if _, err := s.Release(t.Context(), c, dsync.Outcome{Keep: d}); err != nil {
+		if _, _, err := s.Release(t.Context(), c, driver.ReleaseOptions{Keep: d}); err != nil {
 			t.Fatal(err)
 		}
 		for i, path := range [][]string{
 			{"update", "0", "$set", "_", "$literal", "claim", "d"},
 			{"update", "0", "$set", "_", "$literal", "lease"},
-			{"updates", "0", "u", "0", "$set", "_", "$literal", "keep"},
+			{"update", "0", "$set", "_", "$literal", "keep"},
 		} {
 			c := f.took()[i]
 			if ms, _ := c.cmd.Lookup(path...).AsInt64OK(); ms != 2 {
@@ -183,7 +183,7 @@ func TestReadingWithoutADatabase(t *testing.T) {
 		if members, err := s.Observers(t.Context(), "k", "", 10); err != nil || len(members) != 0 {
 			t.Errorf("Observers: %v, %v", members, err)
 		}
-		if line, err := s.Line(t.Context(), "k"); err != nil || len(line) != 0 {
+		if line, err := s.Queue(t.Context(), "k"); err != nil || len(line) != 0 {
 			t.Errorf("Line: %v, %v", line, err)
 		}
 	})

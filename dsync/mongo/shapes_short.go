@@ -2,54 +2,20 @@ package mongo
 
 import (
 	"slices"
+	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The short commands are updates with two stages. The first puts what is to become of
-// the record into "_", or null if its conditions are not met: they are one comparison of
-// lists, since that is quick, in which what is missing is null. They are not in the
-// command's filter, since a filter by _id alone is quicker than any other. The second
-// stage makes it so.
-type shortCommands struct {
-	acquire, release, resign *template
-}
+// The pipelines of the short commands. Their conditions are one comparison of lists, since
+// that is quick; a missing value counts as null. The conditions are not in the command's
+// filter, because a filter by _id alone is quicker than any other, and a sharded cluster can
+// route it. If more than one field can change, the first of two stages puts the new values into
+// "_", or null if the conditions are not met, and the second stage applies them.
 
-// The holes: five that all templates have, then those of acquire alone, and the one of
-// release and resign.
-var (
-	keyHole     = hole{bson.TypeString, 0}
-	claimHole   = hole{bson.TypeString, 1}
-	tokenHole   = hole{bson.TypeInt64, 2} // of the grant
-	toldHole    = hole{bson.TypeString, 3}
-	withinHole  = hole{bson.TypeInt64, 4} // ms
-	sessionHole = hole{bson.TypeString, 5}
-	kindHole    = hole{bson.TypeString, 6}
-	beforeHole  = hole{bson.TypeInt64, 7}
-	sinceHole   = hole{bson.TypeDateTime, 8}
-	voidHole    = hole{bson.TypeDateTime, 9} // after that
-
-	lastHole = hole{bson.TypeInt64, 5}
-)
-
-func newShortCommands(collection string) shortCommands {
-	command := func(stages ...bson.D) *template {
-		return newTemplate(bson.D{
-			e("update", collection),
-			e("updates", bson.A{bson.D{e("q", bson.D{e("_id", keyHole)}), e("u", stages)}}),
-			e("writeConcern", majority(withinHole)),
-		})
-	}
-	return shortCommands{
-		acquire: command(acquiringShort(), becoming("h", "t", "at")),
-		release: command(releasingShort(dsync.KindMutex), becoming("h", "t", "at", "q")),
-		resign:  command(releasingShort(dsync.KindElection), becoming("h", "t", "at", "q", "n")),
-	}
-}
-
-// becoming is the second stage, for what may become of those fields. A value that
-// its holder published goes with the term.
+// becoming is the second stage, for those fields. An election's published value is removed with
+// its term.
 func becoming(fields ...string) bson.D {
 	var as bson.D
 	for _, f := range fields {
@@ -58,43 +24,96 @@ func becoming(fields ...string) bson.D {
 	if slices.Contains(fields, "n") {
 		as = append(as, e("v", op("$cond", "$_", "$$REMOVE", "$v")))
 	}
-	return set(append(as, e("g", op("$cond", "$_", "$_.g", "$g")), e("_", "$$REMOVE"))...)
+	return set(append(as, e("_", "$$REMOVE"))...)
 }
 
-// acquiringShort is as joining and settle of a record without claims, for a token that is
-// at least a step ahead of its last.
-func acquiringShort() bson.D {
-	is := bson.A{"$h", "$q", "$f", "$y", "$c", "$done"}
-	want := bson.A{bson.A{}, bson.A{}, formatVersion, kindHole, int64(1), nil}
-	mine := bson.D{e("a", claimHole), e("s", sessionHole), e("w", int64(1)), e("t", tokenHole), e("at", sinceHole)}
-	return set(e("_", op("$cond",
-		op("$and", op("$eq", is, literal(want)), op("$lte", "$t", beforeHole), op("$lte", now, voidHole)),
-		literal(bson.D{e("h", bson.A{mine}), e("t", tokenHole), e("at", sinceHole), e("g", toldHole)}), nil)))
-}
-
-// releasingShort is as settle of a record whose one holder is taken out, and had the
-// key's last token.
-func releasingShort(kind dsync.Kind) bson.D {
-	is := bson.A{"$h.a", "$t", "$f", "$c", "$r", "$$first.d", "$$first.l"}
-	want := bson.A{bson.A{claimHole}, lastHole, formatVersion, int64(1), nil, nil, nil}
-	grant := bson.D{e("t", tokenHole), e("at", now)}
-	told := bson.A{"$$first.a", literal(toldHole)}
-	if kind == dsync.KindElection {
-		grant = append(grant, e("n", "$$term"))
-		told = append(told, ":", op("$toString", "$$term"), ",")
+// acquiringShort does what joining and settle do on a record without claims, for a token that
+// is at least a step greater than its last. claim is c as it waits. The key was last used as c's
+// kind and limit, or its record is missing, which here is an _id, perhaps with the time that
+// create writes.
+//
+// The reply to an update that made a record does not show what it made. So a record must not be
+// made if it is not granted: then the update fails with codeConversion, as no _id is a number.
+func acquiringShort(c driver.Claim, claim bson.D, token int64, since, until time.Time) bson.A {
+	is := bson.A{"$h", "$q", "$f", "$y", "$c", "$done", "$o"}
+	free := bson.A{bson.A{}, bson.A{}, formatVersion, string(c.Kind), c.Limit, nil, nil}
+	missing := bson.A{nil, nil, nil, nil, nil, nil, nil}
+	mine := append(claim, e("t", token), e("at", since))
+	granted := bson.D{
+		e("f", formatVersion), e("y", string(c.Kind)), e("c", c.Limit),
+		e("h", bson.A{mine}), e("q", bson.A{}), e("t", token), e("at", since),
 	}
-	next := slices.Concat(grant, bson.D{ // which has the same of the last grant
-		e("h", bson.A{op("$mergeObjects", "$$first", grant)}),
-		e("q", op("$slice", "$q", 1, maxLine)),
-		e("g", op("$concat", told...)),
-	})
-	if kind == dsync.KindElection {
-		next = let("term", op("$add", op("$ifNull", "$n", int64(0)), 1), next)
+	return bson.A{
+		set(e("_", op("$cond",
+			op("$and", op("$in", is, literal(bson.A{free, missing})), op("$lte", "$t", token-tokenStep), op("$lte", now, until)),
+			literal(granted),
+			op("$cond", "$f", nil, op("$toInt", "$_id"))))),
+		becoming("f", "y", "c", "h", "q", "t", "at"),
+	}
+}
+
+// releasingShort does what settle does when c, the one holder, which has the key's last token, is
+// removed and nobody waits.
+func releasingShort(c driver.Claim) bson.A {
+	is := bson.A{"$h.a", "$t", "$f", "$c", "$q", "$o"}
+	want := bson.A{bson.A{c.ID}, c.Token, formatVersion, c.Limit, bson.A{}, nil}
+	if c.Kind == driver.KindElection {
+		met := op("$eq", is, literal(want))
+		return bson.A{set(e("h", op("$cond", met, bson.A{}, "$h")), e("v", op("$cond", met, "$$REMOVE", "$v")))}
+	}
+	is, want = append(is, "$v"), append(want, nil)
+	return bson.A{set(e("h", op("$cond", op("$eq", is, literal(want)), bson.A{}, "$h")))}
+}
+
+// handingOver does what settle does when c, the one holder, which has the key's last token, is
+// removed: it grants the key with that token to the first waiter. If j is not nil, it does before
+// that what joining does; then there is a waiter.
+func handingOver(c driver.Claim, token int64, j *joiner) bson.A {
+	is := bson.A{"$h.a", "$t", "$f", "$c", "$$first.d", "$$first.l"}
+	want := bson.A{bson.A{c.ID}, c.Token, formatVersion, c.Limit, nil, nil}
+	grant := bson.D{e("t", token), e("at", now)}
+	fields := []string{"h", "t", "at", "q"}
+	counted := c.Kind == driver.KindElection
+	if counted {
+		grant, fields = append(grant, e("n", "$$term")), append(fields, "n")
 	} else {
 		is, want = append(is, "$v"), append(want, nil)
 	}
+	queue, met := "$q", op("$eq", is, literal(want))
+	if j != nil {
+		queue = "$$queue"
+		met = op("$and", met, op("$lte", now, j.notAfter), op("$lt", op("$size", "$q"), maxQueue))
+	}
+	next := slices.Concat(grant, bson.D{ // the record has the same fields of the last grant
+		e("h", bson.A{op("$mergeObjects", "$$first", grant)}),
+		e("q", op("$slice", queue, 1, maxQueue)),
+	})
+	if counted {
+		next = let("term", op("$add", op("$ifNull", "$n", int64(0)), 1), next)
+	}
 	free := literal(bson.D{e("h", bson.A{}), e("q", bson.A{})})
-	return set(e("_", let("first", op("$arrayElemAt", "$q", 0), op("$cond",
-		op("$eq", is, literal(want)),
-		op("$cond", "$$first", next, free), nil))))
+	becomes := let("first", op("$arrayElemAt", queue, 0), op("$cond", met, op("$cond", "$$first", next, free), nil))
+	if j != nil {
+		becomes = let("queue", op("$concatArrays", "$q", literal(bson.A{j.record})), becomes)
+	}
+	return bson.A{set(e("_", becomes)), becoming(fields...)}
+}
+
+// handedOver are the fields that the conditions of handingOver need, and the waiter that was
+// granted the key, of the record as it was before. If j is not nil, they are also those nearest
+// ahead of it.
+func handedOver(c driver.Claim, j *joiner) bson.D {
+	more := "v.t"
+	if c.Kind == driver.KindElection {
+		more = "n"
+	}
+	fields := bson.D{
+		e("_id", 0), e("h.a", 1), e("t", 1), e("f", 1), e("c", 1), e("o", 1), e(more, 1),
+		e("first", op("$arrayElemAt", "$q", 0)), e("waiting", waiting()), e("now", now),
+	}
+	if j != nil {
+		// At the top of a projection, $slice would be another operator.
+		fields = append(fields, e("ahead", op("$ifNull", op("$slice", "$q", -maxAhead), bson.A{})))
+	}
+	return fields
 }

@@ -2,67 +2,279 @@ package mongo
 
 import (
 	"context"
-	"fmt"
+	"sync"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Short commands do what the pipelines do with a record as it is most of the time,
-// for a fraction of the server's time: one simple claim is granted, and nothing is to
-// be cleaned. The conditions for that are in the commands: where they are not met
-// these change nothing, and the pipeline must follow. So they are as safe as it is
-// whenever they arrive.
+// Short commands do what the pipelines do, in the most common states of a record, for a
+// fraction of the server's time: they grant one simple claim, and clean up nothing. Their
+// conditions are part of the commands. If the conditions are not met, they change nothing, and
+// the pipeline must follow. So they are as safe as the pipeline, whenever they arrive.
 //
-// The token of what they grant is not computed from the record, but chosen here, on
-// the condition that it is greater by a step than any there was; the time of what
-// acquireShort grants is the latest that the server's clock has surely reached. So the
-// reply need not have them, and an update costs the server less than a findAndModify.
+// The token of a grant is not computed from the record but chosen here, on the condition that
+// it is greater than the last token by at least a step. The time that acquireShort writes is
+// the latest that the server's clock has certainly reached. So the reply need not have them,
+// and if nobody needs a notice, an update is enough, which costs the server less than a
+// findAndModify.
 
-// simple reports whether c has the key for itself, without an end, and without room
-// for more hand-overs than any claim has.
-func simple(c dsync.Claim) bool {
+// simple reports whether c takes all of the key, without an end, and without more room for
+// hand-offs than every claim has.
+func simple(c driver.Claim) bool {
 	return c.Weight == 1 && c.Limit == 1 && c.Lease == 0 && !c.Yield
 }
 
-// after returns a token for the grant after that of the key's last token: as great as
-// the record's next would be at a time that the server has surely reached.
+// after returns a token for the next grant after last, as great as the pipeline would give at a
+// time that the server has certainly reached.
 func after(last int64, reached time.Time) int64 {
 	return max(last+tokenStep, reached.UnixMilli()*tokenStep)
 }
 
-// acquireShort grants c, which is no election's, with the token and since then, if the
-// key was used before as what c wants it for, with tokens that leave room before this
-// one, nobody holds it and nobody waits for it.
-func (s *Store) acquireShort(ctx context.Context, id string, c dsync.Claim, token int64, since, notAfter time.Time) (granted bool, err error) {
-	told := fmt.Sprintf("%s:%d,", c.ID, token)
-	return s.sendShort(ctx, s.short.acquire, id, c.ID, token, told,
-		c.Session, string(c.Kind), token-tokenStep, since, notAfter)
+// plain reports whether c is simple and its grant needs nothing but a token. An election's
+// needs a term as well.
+func plain(c driver.Claim) bool { return simple(c) && c.Kind != driver.KindElection }
+
+// maxLag is how far the server's clock may be past the time that a short Acquire's token was
+// chosen by; after that the command has no effect. If there is no record, there is no last token
+// to compare with, and a sweep may have deleted one. But the tokens of what a sweep deletes are
+// behind the clock by the retention, which is at least two TTLs, so at least two seconds. So a
+// token that is behind by at most maxLag is greater.
+const maxLag = time.Second
+
+// acquireFree sends the short Acquire, unless it would probably be in vain. If this process was
+// the last to use the key, it knows the last token. If not, the key may have no record, or may
+// have been used by another process and be free. The short Acquire is then sent too, except
+//
+//   - for a key that was contended, and for a repeated request, which mostly is a waiter's;
+//   - for a Once, which is sealed, and so never free again, once it has succeeded;
+//   - on servers other than MongoDB, where it can't make a record.
+func (s *Store) acquireFree(ctx context.Context, c driver.Claim, notAfter time.Time) (st driver.State, granted bool, err error) {
+	reached := s.clock.reached().Truncate(time.Millisecond) // the precision of the record
+	last, known := s.lastUsed.take(c.Key, "")
+	if !known && (c.Repeated || c.Kind == driver.KindOnce || s.server.portable || s.contended.has(c.Key)) {
+		return driver.State{}, false, nil
+	}
+	token, until := after(last, reached), reached.Add(maxLag)
+	if notAfter.Before(until) {
+		until = notAfter
+	}
+	if granted, err = s.acquireShort(ctx, keyID(c.Key), c, token, reached, until); !granted {
+		s.contended.add(c.Key)
+		return driver.State{}, false, err
+	}
+	s.lastUsed.note(c.Key, c.ID, token)
+	return driver.State{
+		Key: c.Key, Now: reached, Kind: c.Kind, Limit: c.Limit, Token: token,
+		Holders: []driver.Holder{{Claim: c.ID, Session: c.Session, Weight: c.Weight, Token: token, Since: reached}},
+	}, true, nil
 }
 
-// releaseShort releases c, and grants the key to the first in line, if c alone holds
-// it, no token of it is greater than c's, c has published nothing, but for an election,
-// and who is first, if anybody, is simple as well.
-func (s *Store) releaseShort(ctx context.Context, id string, c dsync.Claim) (found bool, err error) {
-	t := s.short.release
-	token := after(c.Token, s.clock.reached())
-	told := fmt.Sprintf(":%d,", token)
-	if c.Kind == dsync.KindElection {
-		t, told = s.short.resign, fmt.Sprintf(":%d", token) // and the term
+// acquireShort grants c, which must be plain, with the given token and time. Its conditions: the
+// key has no record; or it was last used as c's kind and limit, its tokens leave room before the
+// new one, and nobody holds it, waits for it or observes it. And now is not after until.
+//
+// On MongoDB the command makes a missing record. If it is late, it fails with codeConversion
+// instead (see acquiringShort). If another upsert makes the record at the same time, it may fail
+// with codeDuplicateKey. In both cases nothing was written.
+func (s *Store) acquireShort(ctx context.Context, id string, c driver.Claim, token int64, since, until time.Time) (granted bool, err error) {
+	granted, err = s.updateShort(ctx, id, acquiringShort(c, s.claimRecord(c), token, since, until), !s.server.portable)
+	if hasCode(err, codeConversion, codeDuplicateKey) {
+		return false, nil
 	}
-	return s.sendShort(ctx, t, id, c.ID, token, told, c.Token)
+	return granted, err
 }
 
-// sendShort reports whether the command changed anything.
-func (s *Store) sendShort(ctx context.Context, t *template, id, claim string, token int64, told string, more ...any) (changed bool, err error) {
-	if err := s.mayWrite("update"); err != nil {
-		return false, err
+// releaseAloneShort releases c. Its conditions: c is the only holder, no token of the key is
+// greater than c's, nobody waits for the key or observes it, and c has published nothing,
+// unless it is an election's.
+func (s *Store) releaseAloneShort(ctx context.Context, id string, c driver.Claim) (found bool, err error) {
+	return s.updateShort(ctx, id, releasingShort(c), false)
+}
+
+// updateShort sends a short command that is an update, and reports whether it changed or made
+// the record.
+func (s *Store) updateShort(ctx context.Context, id string, pipeline bson.A, upsert bool) (changed bool, err error) {
+	statement := bson.D{e("q", bson.D{e("_id", id)}), e("u", pipeline)}
+	if upsert {
+		statement = append(statement, e("upsert", true))
 	}
-	args := append([]any{id, claim, token, told, confirmWithin(ctx)}, more...)
-	raw, err := s.send(ctx, t.fill(args...))
-	if err != nil {
-		return false, err
-	}
-	_, changed, err = updated(raw)
+	_, changed, err = s.update(ctx, statement)
 	return changed, err
+}
+
+// A handOver is what the reply to a short hand-over has of the key's record as it was before.
+type handOver struct {
+	Before keyRecord     `bson:",inline"`
+	First  *waiterRecord `bson:"first"` // in the queue, nil if it was empty
+
+	token int64 // First's, or that of the joiner, if it was granted
+	left  int   // claims that still wait afterwards
+}
+
+// A joiner is a claim that joins the queue in a short hand-over, unless that is later than
+// notAfter.
+type joiner struct {
+	claim    driver.Claim
+	record   bson.D // of the claim as it waits
+	notAfter time.Time
+}
+
+// handOver releases c and grants the key to the first waiter, if there is one. Its conditions:
+// c is the only holder, no token of the key is greater than c's, c has published nothing,
+// unless it is an election's, and the first waiter is simple as well. If j is not nil, it joins the
+// queue before that, on two more conditions: there is room in the queue, and it is not too late.
+// done says whether the conditions were met. That is judged by the record as it was before: the
+// record afterwards would not show who released c.
+func (s *Store) handOver(ctx context.Context, id string, c driver.Claim, j *joiner) (h handOver, done bool, err error) {
+	h.token = after(c.Token, s.clock.reached())
+	found, err := s.modify(ctx, modify{
+		query:  bson.D{e("_id", id)},
+		update: handingOver(c, h.token, j),
+		fields: handedOver(c, j),
+		before: true,
+	}, &h)
+	if err != nil || !found {
+		return handOver{}, false, err
+	}
+	s.clock.set(h.Before.Now)
+	if h.left = max(0, h.Before.Waiting-1); j != nil {
+		h.left = h.Before.Waiting
+	}
+	return h, h.met(c, j), nil
+}
+
+// met reports whether the conditions of handingOver were met.
+func (h *handOver) met(c driver.Claim, j *joiner) bool {
+	r := &h.Before
+	if j != nil && (r.Waiting >= maxQueue || r.Now.After(j.notAfter.Truncate(time.Millisecond))) {
+		return false
+	}
+	switch {
+	case len(r.Holders) != 1 || r.Holders[0].Claim != c.ID || r.Token != c.Token,
+		r.Format != formatVersion || r.Limit != 1,
+		r.Value != nil && c.Kind != driver.KindElection:
+		return false
+	}
+	return h.First == nil || h.First.Lease == 0 && !h.First.Yield
+}
+
+// state returns the state of the key after a hand-over in which c joined the queue.
+func (h *handOver) state(c driver.Claim) driver.State {
+	r := &h.Before
+	st := driver.State{Key: c.Key, Now: r.Now, Kind: c.Kind, Limit: c.Limit, Token: h.token, Waiting: h.left, Position: h.left}
+	next := driver.Holder{Claim: c.ID, Session: c.Session}
+	if w := h.First; w != nil {
+		next.Claim, next.Session = w.Claim, w.Session
+	}
+	next.Weight, next.Token, next.Since = 1, h.token, r.Now
+	st.Holders = []driver.Holder{next}
+	ahead := r.Ahead
+	if len(ahead) > 0 && len(ahead) == r.Waiting {
+		ahead = ahead[1:] // without First
+	}
+	for _, w := range ahead {
+		st.WaitersAhead = append(st.WaitersAhead, driver.Waiter{Claim: w.Claim, Session: w.Session, Weight: w.Weight})
+	}
+	return st
+}
+
+// grant returns the notice for the waiter that was granted the key, if there was one.
+func (h *handOver) grant(c driver.Claim) []driver.Notice {
+	w := h.First
+	if w == nil || w.Address == 0 {
+		return nil
+	}
+	n := driver.Notice{
+		Type: driver.NoticeGrant, Session: w.Session, Key: c.Key, Claim: w.Claim,
+		Token: h.token, Crowded: h.left > 0, Address: w.Address,
+	}
+	if c.Kind == driver.KindElection {
+		n.Term = h.Before.Terms + 1
+	}
+	return []driver.Notice{n}
+}
+
+// maxRemembered is the maximum number of keys that contendedKeys and lastUsedKeys remember; beyond
+// that, arbitrary ones are forgotten.
+const maxRemembered = 4096
+
+// bound forgets arbitrary keys beyond maxRemembered.
+func bound[V any](keys map[string]V) {
+	for key := range keys {
+		if len(keys) <= maxRemembered {
+			return
+		}
+		delete(keys, key)
+	}
+}
+
+// contendedKeys are the keys that were not free for a plain claim when this process last asked
+// or released them, or about which it got no answer. Each is probably not free the next time
+// either. Then the short Acquire would be a second command for nothing, so it is left out, until
+// the long one finds the key free.
+type contendedKeys struct {
+	mu   sync.Mutex
+	keys map[string]struct{}
+}
+
+func (k *contendedKeys) add(key string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.keys == nil {
+		k.keys = make(map[string]struct{})
+	}
+	k.keys[key] = struct{}{}
+	bound(k.keys)
+}
+
+func (k *contendedKeys) remove(key string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.keys, key)
+}
+
+func (k *contendedKeys) has(key string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, ok := k.keys[key]
+	return ok
+}
+
+// lastUsedKeys are the keys that this process was the last to use: it holds them, or held them
+// last, and nobody else waited when it was granted them. Of these it knows the last token.
+type lastUsedKeys struct {
+	mu   sync.Mutex
+	keys map[string]lastUsedKey
+}
+
+type lastUsedKey struct {
+	claim string // the claim that holds it, "" if none does
+	token int64  // the key's last token
+}
+
+// note records that claim holds the key, or with "" that nobody does, and the key's last token.
+func (l *lastUsedKeys) note(key, claim string, token int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.keys == nil {
+		l.keys = make(map[string]lastUsedKey)
+	}
+	l.keys[key] = lastUsedKey{claim, token}
+	bound(l.keys)
+}
+
+// take reports whether the key is remembered with claim as its holder, and returns its last
+// token. It forgets the key until the next note, since the state is unknown until the reply to
+// the next command.
+func (l *lastUsedKeys) take(key, claim string) (token int64, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k, ok := l.keys[key]
+	if !ok || k.claim != claim {
+		return 0, false
+	}
+	delete(l.keys, key)
+	return k.token, true
 }

@@ -3,41 +3,49 @@ package mongo
 import (
 	"context"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// A Store is a [dsync.Store] in one collection of a MongoDB database. Make one
-// with [NewStore]; most programs want [Open] or [Connect] instead.
+// A Store is a [driver.Store] in one collection of a MongoDB database. Make one with
+// [NewStore]; most programs use [Open] or [Connect] instead.
 //
-// Every method sends one command; where two are needed its comment says so. Writes
-// are acknowledged by a majority: a write that was applied but not confirmed so is
-// an error, since a fail-over could undo it. When a context's deadline passes, the
-// connection survives; when it is cancelled, the driver closes the connection
-// while the server may still execute the command: so cancel seldom. A command whose
-// context has no deadline waits 30 seconds for its answer.
+// Every method sends one command, unless its comment says otherwise. Writes are acknowledged by
+// a majority. A write that was applied but not confirmed by a majority is an error, since a
+// fail-over could undo it. A command whose context has no deadline waits 30 seconds for its
+// reply.
+//
+// When the deadline of a context passes, the connection survives. When a context is cancelled,
+// the driver closes the connection, and the server may still execute the command, so avoid
+// cancelling.
 //
 // All methods may be called concurrently.
 type Store struct {
-	db         *mongo.Database
-	collection string
-	noWatch    bool
-	readOnly   bool
-	log        *slog.Logger
-	shapes     *shapes
-	short      shortCommands
-	server     server
-	quiet      quietKeys
-	clock      clock
+	db                *mongo.Database
+	collection        string
+	noNotices         bool
+	readOnly          bool
+	noticeCollections int
+	log               *slog.Logger
+	shapes            *shapes
+	server            server
+	lastUsed          lastUsedKeys
+	contended         contendedKeys
+	clock             clock
+	made              createdCollections
+	listenRefused     atomic.Bool // the last Listen of a session was refused
+	warned            sync.Map    // the troubles that were logged
 }
 
-var _ dsync.Store = (*Store)(nil)
+var _ driver.Store = (*Store)(nil)
 
-// NewStore returns a store in db, which it never closes. It contacts the server,
-// tries its commands out, and refuses a server that does not compute what it
-// should (see the package's comment, and [Options].ReadOnly). ctx bounds that as it
-// does in [Open]. A nil *Options is all defaults.
+// NewStore returns a store in db. It never closes db's client. It contacts the server, tries
+// its commands out unless that server is known to have passed, and returns an error if the
+// server does not compute what it should (see the package comment, and [Options].ReadOnly). ctx
+// bounds that as in [Open]. A nil *Options is all defaults.
 func NewStore(ctx context.Context, db *mongo.Database, opt *Options) (*Store, error) {
 	s, err := newStore(db, opt)
 	if err != nil {
@@ -49,10 +57,13 @@ func NewStore(ctx context.Context, db *mongo.Database, opt *Options) (*Store, er
 	return s, nil
 }
 
-// newStore returns a store that must be probed before it is used.
+// newStore returns a store that must be probed before use.
 func newStore(db *mongo.Database, opt *Options) (*Store, error) {
 	o := opt.withDefaults()
 	if err := checkNames(db, o.Collection); err != nil {
+		return nil, err
+	}
+	if err := checkNoticeCollections(o.NoticeCollections); err != nil {
 		return nil, err
 	}
 	sh, err := newShapes()
@@ -60,12 +71,13 @@ func newStore(db *mongo.Database, opt *Options) (*Store, error) {
 		return nil, err
 	}
 	return &Store{
-		db: db, collection: o.Collection, noWatch: o.NoWatch, readOnly: o.ReadOnly, log: o.Logger,
-		shapes: sh, short: newShortCommands(o.Collection),
+		db: db, collection: o.Collection, log: o.Logger,
+		noNotices: o.NoNotices, readOnly: o.ReadOnly, noticeCollections: o.NoticeCollections,
+		shapes: sh,
 	}, nil
 }
 
-// The _id of a record begins with what it is, so that each kind is a range of the
+// The _id of a record begins with its kind, so that the records of each kind are a range of the
 // index.
 
 func keyID(key string) string { return "k/" + key }

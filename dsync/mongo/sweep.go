@@ -4,25 +4,25 @@ import (
 	"context"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
 const (
-	// sweepSlice is how many records one Sweep looks at.
+	// sweepSlice is how many records one Sweep scans.
 	sweepSlice = 512
 
-	// sweepEnd is behind every record that is swept, and sweepID is that of the one
-	// which says how far sweeping has come.
+	// sweepEnd comes after every record that is swept. sweepID is the _id of the record that
+	// says how far sweeping has progressed.
 	sweepEnd = "x/"
 	sweepID  = sweepEnd + "sweep"
 
-	// making is for how long at least a record is left that was made for a command that
-	// has not come yet (see create): longer than any is under way.
+	// making is the minimum age at which a record may be swept that was created for a command
+	// that has not come yet (see create): longer than any command takes.
 	making = time.Hour
 )
 
-// A sweepRecord says how far sweeping has come.
+// A sweepRecord says how far sweeping has progressed.
 type sweepRecord struct {
 	Now       time.Time `bson:"now"`
 	Turn      int64     `bson:"turn"`
@@ -35,38 +35,38 @@ type sweepRecord struct {
 	LastRound int64     `bson:"last"`
 }
 
-func (r sweepRecord) state() dsync.SweepState {
-	if r.Turn == 0 { // it was only made, or is not there
-		return dsync.SweepState{Now: r.Now}
+func (r sweepRecord) state() driver.SweepState {
+	if r.Turn == 0 { // it was only created, or is missing
+		return driver.SweepState{Now: r.Now}
 	}
-	return dsync.SweepState{
+	return driver.SweepState{
 		Turn: r.Turn, By: r.By, At: r.At, Now: r.Now,
 		After: r.After, Seen: r.Seen, Deleted: r.Deleted, Round: r.Round, LastRound: r.LastRound,
 	}
 }
 
-// Sweep implements [dsync.Store]. It sends three commands, and where somebody else
-// swept since only the first: one reads how far sweeping has come, the slice's end from
-// the index alone, and the server's clock; one deletes what was idle by that reading
-// (delete has no $$NOW on 4.4), with all conditions in its filter, so that a record
-// that comes to life in between is left alone; and one advances the record. That one
-// comes last: a process that dies before it costs a slice that is swept again.
+// Sweep implements [driver.Store]. It sends three commands, or only the first if somebody else
+// has swept since. The first reads how far sweeping has progressed, the end of the slice, from
+// the index alone, and the server's clock. The second deletes what was idle at that time, which
+// it needs as an argument, since delete has no $$NOW on 4.4. All conditions are in its filter,
+// so a record that is used again in between is left alone. The third advances the state. It
+// comes last, so a process that dies before it only causes the slice to be swept again.
 //
-// A key's record goes by its last token, not by its last use: the tokens of a busy
-// semaphore run ahead of the clock, and would be given a second time. What was made for
-// a command that never came goes an hour later than the rest.
-func (s *Store) Sweep(ctx context.Context, session string, last dsync.SweepState, retention time.Duration) (dsync.SweepState, error) {
+// Whether a key is idle is judged by its last token as well as by its last change: the tokens
+// of a busy semaphore run ahead of the clock, and would be granted twice. A record that was
+// created for a command that never came is deleted an hour later than others.
+func (s *Store) Sweep(ctx context.Context, session string, last driver.SweepState, retention time.Duration) (driver.SweepState, error) {
 	st, end, size, err := s.sweepSlice(ctx, last.After)
 	if err != nil {
-		return dsync.SweepState{}, failure("sweep", err)
+		return driver.SweepState{}, failure("sweep", err)
 	}
 	if st.Turn != last.Turn || st.After != last.After {
 		return st, nil
 	}
-	next := dsync.SweepState{Turn: st.Turn + 1, Seen: size, Round: st.Round + size, LastRound: st.LastRound}
+	next := driver.SweepState{Turn: st.Turn + 1, Seen: size, Round: st.Round + size, LastRound: st.LastRound}
 	if size > 0 {
 		if next.Deleted, err = s.deleteIdle(ctx, last.After, end, st.Now.Add(-retention)); err != nil {
-			return dsync.SweepState{}, failure("sweep", err)
+			return driver.SweepState{}, failure("sweep", err)
 		}
 	}
 	if size == sweepSlice {
@@ -75,13 +75,14 @@ func (s *Store) Sweep(ctx context.Context, session string, last dsync.SweepState
 		next.Round, next.LastRound = 0, next.Round
 	}
 	if st, err = s.sweepAdvance(ctx, session, next); err != nil {
-		return dsync.SweepState{}, failure("sweep", err)
+		return driver.SweepState{}, failure("sweep", err)
 	}
 	return st, nil
 }
 
-// sweepSlice reads how far sweeping has come, and the end and size of the slice after.
-func (s *Store) sweepSlice(ctx context.Context, after string) (st dsync.SweepState, end string, size int64, err error) {
+// sweepSlice reads how far sweeping has progressed, and the end and size of the slice after
+// that.
+func (s *Store) sweepSlice(ctx context.Context, after string) (st driver.SweepState, end string, size int64, err error) {
 	var rows []struct {
 		Record sweepRecord `bson:",inline"`
 		End    string      `bson:"end"`
@@ -108,9 +109,9 @@ func (s *Store) sweepSlice(ctx context.Context, after string) (st dsync.SweepSta
 	return r.state(), end, size, err
 }
 
-// deleteIdle deletes what was idle then in the slice. Each kind of record has a statement
-// of its own, with both ends of its part of the slice: of one with an $or of the kinds
-// the server may scan each kind as a whole.
+// deleteIdle deletes the records in the slice that were idle then. Each kind of record has a
+// statement of its own, with both ends of its part of the slice: with an $or of the kinds in
+// one statement, the server may scan each kind as a whole.
 func (s *Store) deleteIdle(ctx context.Context, after, end string, then time.Time) (deleted int64, err error) {
 	var deletes bson.A
 	for _, kind := range []struct {
@@ -136,7 +137,7 @@ func (s *Store) deleteIdle(ctx context.Context, after, end string, then time.Tim
 
 // sweepAdvance makes next the state in session's name, unless it was advanced already
 // since the one before, and returns what it is then.
-func (s *Store) sweepAdvance(ctx context.Context, session string, next dsync.SweepState) (dsync.SweepState, error) {
+func (s *Store) sweepAdvance(ctx context.Context, session string, next driver.SweepState) (driver.SweepState, error) {
 	mine := op("$eq", op("$ifNull", "$turn", int64(0)), next.Turn-1)
 	becomes := func(field string, v any) bson.E { return e(field, op("$cond", mine, v, "$"+field)) }
 	var r sweepRecord
@@ -156,16 +157,16 @@ func (s *Store) sweepAdvance(ctx context.Context, session string, next dsync.Swe
 	return r.state(), err
 }
 
-// prefixed is the condition that the _id begins with p, which ends in '/'.
+// prefixed is the condition that the _id begins with p, which must end in '/'.
 func prefixed(p string) bson.E {
 	return e("_id", bson.D{e("$gte", p), e("$lt", behind(p))})
 }
 
-// behind is the first string behind all those that begin with p.
+// behind returns the first string after all those that begin with p.
 func behind(p string) string { return p[:len(p)-1] + "0" } // '0' follows '/'
 
-// within is the condition that the _id begins with p and is after one _id and not behind
-// another, if any can be.
+// within returns the condition that the _id begins with p, comes after after, and not after
+// end. ok is false if there is no such _id.
 func within(p, after, end string) (part bson.E, ok bool) {
 	from, to := e("$gte", p), e("$lt", behind(p))
 	if after >= p {
@@ -177,33 +178,33 @@ func within(p, after, end string) (part bson.E, ok bool) {
 	return e("_id", bson.D{from, to}), p <= end && after < behind(p)
 }
 
-// idleKeys are records of keys in a format we know that nobody held or waited for
-// since then. A holder whose end has come holds no longer. One without h waits for
-// the command that it was made for.
+// idleKeys matches records of keys, in a known format, that nobody has held or waited for since
+// then. A holder whose end has come does not hold any more. A record without h waits for the
+// command that it was created for.
 func idleKeys(since time.Time) bson.D {
 	holding := filter(list("$h"), op("$cond", op("$ifNull", "$$x.e", false), op("$gt", "$$x.e", since), true))
 	return bson.D{
 		e("f", bson.D{e("$not", bson.D{e("$gt", formatVersion)})}),
 		e("t", bson.D{e("$not", bson.D{e("$gt", since.UnixMilli()*tokenStep)})}),
-		e("at", bson.D{e("$not", bson.D{e("$gt", since)})}), // a new limit of a key without a token
+		e("at", bson.D{e("$not", bson.D{e("$gt", since)})}), // a change without a grant, or a mark
 		e("$or", bson.A{bson.D{e("h", bson.D{e("$exists", true)})}, bson.D{e("at", bson.D{e("$lte", since.Add(-making))})}}),
 		e("q.0", bson.D{e("$exists", false)}),
-		e("done", bson.D{e("$exists", false)}), // a seal
-		e("n", bson.D{e("$exists", false)}),    // and a term are to be kept; a value is the holder's
+		e("done", bson.D{e("$exists", false)}), // keep seals
+		e("n", bson.D{e("$exists", false)}),    // and terms; a value goes with its holder
 		e("$expr", op("$eq", op("$size", holding), 0)),
 	}
 }
 
-// idleSessions are tombstones, and sessions that lapsed without being buried:
-// gone, they are unknown, and so as dead as before. One without a TTL waits for
-// the command that it was made for.
+// idleSessions matches the records of sessions that have expired, or have lapsed without being
+// expired. Once deleted they are unknown, which has the same effect as expired. A record
+// without a TTL waits for the command that it was created for.
 func idleSessions(since time.Time) bson.D {
 	ttl := op("$cond", op("$eq", "$dead", true), 0, op("$ifNull", "$ttl", making.Milliseconds()))
 	end := op("$add", op("$ifNull", "$at", op("$toDate", int64(0))), ttl)
 	return bson.D{e("$expr", op("$lte", end, since))}
 }
 
-// leftProbes are what a process left that died while it made a store.
+// leftProbes matches the records of processes that died during a probe.
 func leftProbes(since time.Time) bson.D {
 	return bson.D{e("at", bson.D{e("$lte", since)})}
 }

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
@@ -40,7 +40,7 @@ func TestSweepCommands(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name    string
-		last    dsync.SweepState
+		last    driver.SweepState
 		record  bson.D
 		size    int
 		end     string
@@ -48,40 +48,40 @@ func TestSweepCommands(t *testing.T) {
 		becomes bson.D   // of after, seen, deleted, round, last and turn; nil: nothing
 	}{
 		{
-			"never swept, and empty", dsync.SweepState{}, nil, 0, "", nil,
+			"never swept, and empty", driver.SweepState{}, nil, 0, "", nil,
 			bson.D{e("after", ""), e("seen", int64(0)), e("deleted", int64(0)), e("round", int64(0)), e("last", int64(0)), e("turn", int64(1))},
 		},
 		{
-			"the first slice", dsync.SweepState{}, nil, slice, "k/m",
+			"the first slice", driver.SweepState{}, nil, slice, "k/m",
 			[]bson.D{{e("$gte", "k/"), e("$lte", "k/m")}},
 			bson.D{e("after", "k/m"), e("seen", int64(slice)), e("deleted", int64(5)), e("round", int64(slice)), e("last", int64(0)), e("turn", int64(1))},
 		},
 		{
-			"only made", dsync.SweepState{}, bson.D{e("at", now)}, 3, "k/m",
+			"only made", driver.SweepState{}, bson.D{e("at", now)}, 3, "k/m",
 			[]bson.D{{e("$gte", "k/"), e("$lte", "k/m")}},
 			bson.D{e("after", ""), e("seen", int64(3)), e("deleted", int64(5)), e("round", int64(0)), e("last", int64(3)), e("turn", int64(1))},
 		},
 		{
-			"a slice of keys", dsync.SweepState{Turn: 7, After: "k/m"}, record(7, "k/m", 2_000), slice, "k/z",
+			"a slice of keys", driver.SweepState{Turn: 7, After: "k/m"}, record(7, "k/m", 2_000), slice, "k/z",
 			[]bson.D{{e("$gt", "k/m"), e("$lte", "k/z")}},
 			bson.D{e("after", "k/z"), e("seen", int64(slice)), e("deleted", int64(5)), e("round", int64(2_000+slice)), e("last", int64(9_000)), e("turn", int64(8))},
 		},
 		{
-			"the last slice, of all kinds", dsync.SweepState{Turn: 7, After: "k/z"}, record(7, "k/z", 2_000), 100, "s/x",
+			"the last slice, of all kinds", driver.SweepState{Turn: 7, After: "k/z"}, record(7, "k/z", 2_000), 100, "s/x",
 			[]bson.D{{e("$gt", "k/z"), e("$lt", "k0")}, {e("$gte", "p/"), e("$lt", "p0")}, {e("$gte", "s/"), e("$lte", "s/x")}},
 			bson.D{e("after", ""), e("seen", int64(100)), e("deleted", int64(5)), e("round", int64(0)), e("last", int64(2_100)), e("turn", int64(8))},
 		},
 		{
-			"a slice of sessions", dsync.SweepState{Turn: 7, After: "s/b"}, record(7, "s/b", 2_000), slice, "s/x",
+			"a slice of sessions", driver.SweepState{Turn: 7, After: "s/b"}, record(7, "s/b", 2_000), slice, "s/x",
 			[]bson.D{{e("$gt", "s/b"), e("$lte", "s/x")}},
 			bson.D{e("after", "s/x"), e("seen", int64(slice)), e("deleted", int64(5)), e("round", int64(2_000+slice)), e("last", int64(9_000)), e("turn", int64(8))},
 		},
-		{"records of another program", dsync.SweepState{Turn: 7, After: "s/x"}, record(7, "s/x", 2_000), 4, "t", []bson.D{{e("$gt", "s/x"), e("$lt", "s0")}},
+		{"records of another program", driver.SweepState{Turn: 7, After: "s/x"}, record(7, "s/x", 2_000), 4, "t", []bson.D{{e("$gt", "s/x"), e("$lt", "s0")}},
 			bson.D{e("after", ""), e("seen", int64(4)), e("deleted", int64(5)), e("round", int64(0)), e("last", int64(2_004)), e("turn", int64(8))},
 		},
-		{"another's turn", dsync.SweepState{Turn: 6, After: "k/m"}, record(7, "k/z", 2_000), slice, "k/z", nil, nil},
-		{"an earlier turn at the same place", dsync.SweepState{Turn: 6, After: "k/m"}, record(7, "k/m", 2_000), slice, "k/z", nil, nil},
-		{"a record that is gone", dsync.SweepState{Turn: 7, After: "k/m"}, nil, slice, "k/z", nil, nil},
+		{"another's turn", driver.SweepState{Turn: 6, After: "k/m"}, record(7, "k/z", 2_000), slice, "k/z", nil, nil},
+		{"an earlier turn at the same place", driver.SweepState{Turn: 6, After: "k/m"}, record(7, "k/m", 2_000), slice, "k/z", nil, nil},
+		{"a record that is gone", driver.SweepState{Turn: 7, After: "k/m"}, nil, slice, "k/z", nil, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -92,11 +92,11 @@ func TestSweepCommands(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				want := dsync.SweepState{Turn: 8, By: "b", At: now, Now: now, After: "k/z", Seen: slice, Deleted: 3, Round: 1, LastRound: 9_000}
+				want := driver.SweepState{Turn: 8, By: "b", At: now, Now: now, After: "k/z", Seen: slice, Deleted: 3, Round: 1, LastRound: 9_000}
 				if tc.becomes == nil {
-					want = dsync.SweepState{Now: now}
+					want = driver.SweepState{Now: now}
 					if tc.record != nil {
-						want = dsync.SweepState{Turn: 7, By: "b", At: now, Now: now, After: tc.record[3].Value.(string), Seen: slice, Round: 2_000, LastRound: 9_000}
+						want = driver.SweepState{Turn: 7, By: "b", At: now, Now: now, After: tc.record[3].Value.(string), Seen: slice, Round: 2_000, LastRound: 9_000}
 					}
 				}
 				if st.At, st.Now = st.At.UTC(), st.Now.UTC(); st != want {

@@ -6,12 +6,11 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
-	"github.com/leasehold-go/leasehold/examples/internal/fleet"
 )
 
 // A host has the job in its crontab.
 type host struct {
-	*fleet.Process
+	*process
 	every  time.Duration
 	offset time.Duration // by how much its clock is ahead
 	job    func(ctx context.Context, tick time.Time) error
@@ -22,7 +21,7 @@ func (h *host) now() time.Time { return time.Now().Add(h.offset) }
 
 // run waits for each tick, until ctx ends.
 func (h *host) run(ctx context.Context) error {
-	mu := h.Locks.Mutex("cron/report")
+	mu := h.locks.Mutex("cron/report")
 	for {
 		now := h.now()
 		tick := now.Truncate(h.every).Add(h.every)
@@ -37,7 +36,7 @@ func (h *host) run(ctx context.Context) error {
 
 // tick runs the job, if this host is the first.
 func (h *host) tick(ctx context.Context, mu *dsync.Mutex, tick time.Time) {
-	log := h.Log.With("tick", tick.UTC().Format(time.TimeOnly))
+	log := h.log.With("tick", tick.UTC().Format(time.TimeOnly))
 	if err := mu.TryLockContext(ctx); errors.Is(err, dsync.ErrHeld) {
 		log.Info("leaves", "to", err.Error())
 		return

@@ -25,18 +25,16 @@ import (
 	"io"
 	"os"
 	"time"
-
-	"github.com/leasehold-go/leasehold/examples/internal/fleet"
 )
 
 func main() {
-	f := fleet.Flags()
+	f := newFleet()
 	every := flag.Duration("every", 4*time.Second, "how often the job is due")
 	takes := flag.Duration("takes", 50*time.Millisecond, "how long the job takes")
 	offset := flag.Duration("offset", 500*time.Millisecond,
 		"how far this host's clock is ahead; without a server the second host's is right, and the third's as far behind")
 	flag.Parse()
-	fleet.Main(func(ctx context.Context) error {
+	untilSignal(func(ctx context.Context) error {
 		return run(ctx, f, *every, *offset, os.Stdout, func(ctx context.Context, tick time.Time) error {
 			select {
 			case <-time.After(*takes): // the job
@@ -49,10 +47,10 @@ func main() {
 }
 
 // run has the job run at each tick, until ctx ends.
-func run(ctx context.Context, f *fleet.Fleet, every, offset time.Duration, out io.Writer,
+func run(ctx context.Context, f *fleet, every, offset time.Duration, out io.Writer,
 	job func(ctx context.Context, tick time.Time) error) error {
-	return f.Run(ctx, out, func(ctx context.Context, p *fleet.Process) error {
-		h := &host{Process: p, every: every, offset: time.Duration(1-p.Index) * offset, job: job}
+	return f.run(ctx, out, func(ctx context.Context, p *process) error {
+		h := &host{process: p, every: every, offset: time.Duration(1-p.index) * offset, job: job}
 		return h.run(ctx)
 	})
 }

@@ -6,9 +6,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/leasehold-go/leasehold/examples/internal/fleet"
-	"github.com/leasehold-go/leasehold/examples/internal/fleettest"
 )
 
 // At each tick the job runs on one host, and the other two leave it to that; the
@@ -24,7 +21,7 @@ func TestOncePerTick(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), ticks*every+every/3)
 					defer cancel()
 					var out bytes.Buffer
-					f := &fleet.Fleet{TTL: 10 * time.Second, JSON: true}
+					f := &fleet{ttl: 10 * time.Second, json: true}
 					err := run(ctx, f, every, offset, &out, func(ctx context.Context, _ time.Time) error {
 						select {
 						case <-time.After(takes):
@@ -37,7 +34,7 @@ func TestOncePerTick(t *testing.T) {
 						t.Error(err)
 					}
 					runs, leaves, hosts := map[string]int{}, map[string]int{}, map[string]int{}
-					for _, l := range fleettest.Lines(t, &out) {
+					for _, l := range lines(t, &out) {
 						switch l.Msg {
 						case "runs":
 							runs[l.Tick]++
@@ -71,18 +68,18 @@ func TestOncePerTick(t *testing.T) {
 func TestLateHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		f := &fleet.Fleet{TTL: 10 * time.Second, JSON: true}
-		err := f.Run(t.Context(), &out, func(ctx context.Context, p *fleet.Process) error {
-			if p.Index > 0 {
+		f := &fleet{ttl: 10 * time.Second, json: true}
+		err := f.run(t.Context(), &out, func(ctx context.Context, p *process) error {
+			if p.index > 0 {
 				return nil
 			}
-			h := &host{Process: p, every: time.Minute, job: func(context.Context, time.Time) error {
+			h := &host{process: p, every: time.Minute, job: func(context.Context, time.Time) error {
 				t.Error("the job ran")
 				return nil
 			}}
 			tick := time.Now()
 			time.Sleep(16 * time.Second)
-			mu := p.Locks.Mutex("cron/report")
+			mu := p.locks.Mutex("cron/report")
 			h.tick(ctx, mu, tick)
 			if !mu.TryLock() {
 				t.Error("the lock was kept")

@@ -30,31 +30,30 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
-	"github.com/leasehold-go/leasehold/examples/internal/fleet"
 )
 
 func main() {
-	f := fleet.Flags()
+	f := newFleet()
 	think := flag.Duration("think", 5*time.Second, "how long it holds the lock before it writes")
 	flag.Parse()
-	fleet.Main(func(ctx context.Context) error { return run(ctx, f, *think, os.Stdout) })
+	untilSignal(func(ctx context.Context) error { return run(ctx, f, *think, os.Stdout) })
 }
 
 // run writes once.
-func run(ctx context.Context, f *fleet.Fleet, think time.Duration, out io.Writer) error {
-	if f.URI == "" {
+func run(ctx context.Context, f *fleet, think time.Duration, out io.Writer) error {
+	if f.uri == "" {
 		return errors.New("fenced: set MONGODB_URI; the fence is in MongoDB's documents, which a store in memory has not")
 	}
-	client, err := mongo.Connect(options.Client().ApplyURI(f.URI))
+	client, err := mongo.Connect(options.Client().ApplyURI(f.uri))
 	if err != nil {
 		return err
 	}
 	defer client.Disconnect(context.WithoutCancel(ctx))
-	accounts := dsyncmongo.NewFence(client.Database(f.DB).Collection("accounts"), nil)
-	return f.Run(ctx, out, func(ctx context.Context, p *fleet.Process) error {
-		w := &writer{Process: p, think: think, write: func(ctx context.Context, token int64) error {
+	accounts := dsyncmongo.NewFence(client.Database(f.db).Collection("accounts"), nil)
+	return f.run(ctx, out, func(ctx context.Context, p *process) error {
+		w := &writer{process: p, think: think, write: func(ctx context.Context, token int64) error {
 			_, err := accounts.Upsert(ctx, token, key,
-				bson.D{{Key: "$push", Value: bson.D{{Key: "log", Value: p.Name}}}})
+				bson.D{{Key: "$push", Value: bson.D{{Key: "log", Value: p.name}}}})
 			return err
 		}}
 		return w.run(ctx)

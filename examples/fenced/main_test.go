@@ -14,13 +14,11 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
-	"github.com/leasehold-go/leasehold/examples/internal/fleet"
-	"github.com/leasehold-go/leasehold/examples/internal/fleettest"
 )
 
 // Without a server the program says what it needs.
 func TestNeedsAServer(t *testing.T) {
-	err := run(t.Context(), &fleet.Fleet{TTL: time.Second}, time.Second, io.Discard)
+	err := run(t.Context(), &fleet{ttl: time.Second}, time.Second, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "MONGODB_URI") {
 		t.Errorf("got %v, want an error that names MONGODB_URI", err)
 	}
@@ -54,8 +52,8 @@ func TestLateWriteHasTheSmallerToken(t *testing.T) {
 		var doc document
 		var out bytes.Buffer
 		log := slog.New(slog.NewJSONHandler(&out, nil)) // of both: it locks what it writes to
-		anna := &writer{Process: fleettest.Process(t, "anna", link, log), think: time.Minute, write: doc.writer("anna")}
-		bert := &writer{Process: fleettest.Process(t, "bert", store, log), think: time.Second, write: doc.writer("bert")}
+		anna := &writer{process: newProcess(t, "anna", link, log), think: time.Minute, write: doc.writer("anna")}
+		bert := &writer{process: newProcess(t, "bert", store, log), think: time.Second, write: doc.writer("bert")}
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if err := anna.run(t.Context()); !errors.Is(err, dsyncmongo.ErrFenced) {
@@ -72,7 +70,7 @@ func TestLateWriteHasTheSmallerToken(t *testing.T) {
 			t.Errorf("written by %v, want bert alone", doc.log)
 		}
 		var said []string
-		for _, l := range fleettest.Lines(t, &out) {
+		for _, l := range lines(t, &out) {
 			if !strings.HasPrefix(l.Msg, "dsync: ") {
 				said = append(said, l.Process+" "+l.Msg)
 			}

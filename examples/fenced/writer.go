@@ -6,7 +6,6 @@ import (
 	"time"
 
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
-	"github.com/leasehold-go/leasehold/examples/internal/fleet"
 )
 
 // key is that of the lock, and the _id of the document that it guards.
@@ -14,20 +13,20 @@ const key = "account 7"
 
 // A writer writes under the lock.
 type writer struct {
-	*fleet.Process
+	*process
 	think time.Duration
 	write func(ctx context.Context, token int64) error
 }
 
 // run locks, thinks and writes.
 func (w *writer) run(ctx context.Context) error {
-	mu := w.Locks.Mutex(key)
+	mu := w.locks.Mutex(key)
 	if err := mu.LockContext(ctx); err != nil {
 		return err
 	}
 	defer mu.Unlock()
 	token := mu.Token()
-	w.Log.Info("holds", "token", token)
+	w.log.Info("holds", "token", token)
 
 	// A program would think, and write, under mu.Context, which ends when the lock is
 	// lost. This one is the process that has had its last look at that: it is frozen
@@ -41,9 +40,9 @@ func (w *writer) run(ctx context.Context) error {
 	err := w.write(ctx, token)
 	switch {
 	case errors.Is(err, dsyncmongo.ErrFenced):
-		w.Log.Warn("refused", "token", token, "err", err)
+		w.log.Warn("refused", "token", token, "err", err)
 	case err == nil:
-		w.Log.Info("wrote", "token", token)
+		w.log.Info("wrote", "token", token)
 	}
 	return err
 }

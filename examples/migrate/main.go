@@ -4,7 +4,7 @@
 //	go run ./examples/migrate
 //	MONGODB_URI=mongodb://localhost:27017 go run ./examples/migrate
 //
-// A Once is not for one run of a program but for ever: the second time the program
+// A Once is not for one run of a program but forever: the second time the program
 // says only what the migration's result was. Who dies while it migrates is followed,
 // when its session's TTL is over, by one that waits, which goes on where the other
 // broke off: so a migration must be such that a part of it that was done is not done
@@ -26,47 +26,46 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/leasehold-go/leasehold/dsync"
-	"github.com/leasehold-go/leasehold/examples/internal/fleet"
 )
 
 // plans are the rows of the new table.
 var plans = []string{"free", "hobby", "team", "business", "campus", "enterprise"}
 
 func main() {
-	f := fleet.Flags()
+	f := newFleet()
 	pause := flag.Duration("pause", 500*time.Millisecond, "how long a row takes")
 	flag.Parse()
-	fleet.Main(func(ctx context.Context) error {
-		if f.URI == "" {
+	untilSignal(func(ctx context.Context) error {
+		if f.uri == "" {
 			return run(ctx, f, &memory{}, *pause, os.Stdout)
 		}
-		client, err := mongo.Connect(options.Client().ApplyURI(f.URI))
+		client, err := mongo.Connect(options.Client().ApplyURI(f.uri))
 		if err != nil {
 			return err
 		}
 		defer client.Disconnect(context.WithoutCancel(ctx))
-		return run(ctx, f, &collection{client.Database(f.DB).Collection("plans")}, *pause, os.Stdout)
+		return run(ctx, f, &collection{client.Database(f.db).Collection("plans")}, *pause, os.Stdout)
 	})
 }
 
 // run has each process begin with the migration.
-func run(ctx context.Context, f *fleet.Fleet, t table, pause time.Duration, out io.Writer) error {
-	return f.Run(ctx, out, func(ctx context.Context, p *fleet.Process) error { return start(ctx, p, t, pause) })
+func run(ctx context.Context, f *fleet, t table, pause time.Duration, out io.Writer) error {
+	return f.run(ctx, out, func(ctx context.Context, p *process) error { return start(ctx, p, t, pause) })
 }
 
 // start begins a process of the service.
-func start(ctx context.Context, p *fleet.Process, t table, pause time.Duration) error {
-	result, err := p.Locks.Once("migration 7: plans").DoValue(ctx, func(ctx context.Context) ([]byte, error) {
-		p.Log.Info("migrates", "token", dsync.OnceToken(ctx))
+func start(ctx context.Context, p *process, t table, pause time.Duration) error {
+	result, err := p.locks.Once("migration 7: plans").DoValue(ctx, func(ctx context.Context) ([]byte, error) {
+		p.log.Info("migrates", "token", dsync.OnceToken(ctx))
 		if err := migrate(ctx, t, pause); err != nil {
 			return nil, err
 		}
-		return fmt.Appendf(nil, "%d plans, by %s", len(plans), p.Name), nil
+		return fmt.Appendf(nil, "%d plans, by %s", len(plans), p.name), nil
 	})
 	if err != nil {
 		return err // also ErrLost: then the run did not count, and another begins
 	}
-	p.Log.Info("starts", "migration", string(result))
+	p.log.Info("starts", "migration", string(result))
 	return nil
 }
 

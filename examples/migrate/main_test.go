@@ -13,8 +13,6 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
-	"github.com/leasehold-go/leasehold/examples/internal/fleet"
-	"github.com/leasehold-go/leasehold/examples/internal/fleettest"
 )
 
 // One process migrates, and all three start with its result.
@@ -22,7 +20,7 @@ func TestOneMigrates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		rows := &memory{}
-		f := &fleet.Fleet{TTL: 10 * time.Second, JSON: true}
+		f := &fleet{ttl: 10 * time.Second, json: true}
 		if err := run(t.Context(), f, rows, time.Second, &out); err != nil {
 			t.Error(err)
 		}
@@ -38,11 +36,11 @@ func TestToldToEnd(t *testing.T) {
 		defer cancel(nil)
 		time.AfterFunc(2500*time.Millisecond, func() { cancel(errors.New("terminated")) })
 		var out bytes.Buffer
-		f := &fleet.Fleet{TTL: 10 * time.Second, JSON: true}
+		f := &fleet{ttl: 10 * time.Second, json: true}
 		if err := run(ctx, f, &memory{}, time.Second, &out); err != nil {
 			t.Errorf("got %v, want nil", err)
 		}
-		for _, l := range fleettest.Lines(t, &out) {
+		for _, l := range lines(t, &out) {
 			if l.Msg == "starts" {
 				t.Errorf("%+v", l)
 			}
@@ -59,7 +57,7 @@ func TestAnotherGoesOn(t *testing.T) {
 		var out bytes.Buffer
 		log := slog.New(slog.NewJSONHandler(&out, nil)) // of all: it locks what it writes to
 		rows := &memory{}
-		dies := fleettest.Process(t, "dies", link, slog.New(slog.DiscardHandler))
+		dies := newProcess(t, "dies", link, slog.New(slog.DiscardHandler))
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if err := start(t.Context(), dies, rows, 4*time.Second); !errors.Is(err, dsync.ErrLost) {
@@ -69,7 +67,7 @@ func TestAnotherGoesOn(t *testing.T) {
 		time.Sleep(2500 * time.Millisecond)
 		link.Cut()
 		for _, name := range []string{"one", "two", "three"} {
-			p := fleettest.Process(t, name, store, log)
+			p := newProcess(t, name, store, log)
 			wg.Go(func() {
 				if err := start(t.Context(), p, rows, 4*time.Second); err != nil {
 					t.Error(err)
@@ -89,7 +87,7 @@ func TestAnotherGoesOn(t *testing.T) {
 func check(t *testing.T, out *bytes.Buffer, rows *memory) {
 	t.Helper()
 	began, results := 0, map[string]int{}
-	for _, l := range fleettest.Lines(t, out) {
+	for _, l := range lines(t, out) {
 		switch {
 		case l.Msg == "migrates":
 			began++

@@ -4,22 +4,21 @@ import (
 	"context"
 	"time"
 
-	"github.com/leasehold-go/leasehold/examples/internal/fleet"
 	"github.com/leasehold-go/leasehold/leader"
 )
 
 // A job is a singleton.
 type job struct {
-	*fleet.Process
-	name  string
-	every time.Duration
+	*process
+	singleton string
+	every     time.Duration
 }
 
 // run does the job while this replica has it. It ends soon after ctx, within the
 // session's grace: only then may another replica begin.
 func (j *job) run(ctx context.Context) error {
 	term, _ := leader.TermFrom(ctx)
-	log := j.Log.With("singleton", j.name, "term", term.Number)
+	log := j.log.With("singleton", j.singleton, "term", term.Number)
 	log.Info("begins")
 	defer func() { log.Info("ends", "why", context.Cause(ctx)) }()
 	tick := time.NewTicker(j.every)

@@ -27,7 +27,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/leasehold-go/leasehold/examples/internal/fleet"
 	"github.com/leasehold-go/leasehold/leader"
 )
 
@@ -35,12 +34,12 @@ import (
 var jobs = []string{"expire-sessions", "send-mails", "sync-stock"}
 
 func main() {
-	f := fleet.Flags()
+	f := newFleet()
 	every := flag.Duration("every", 2*time.Second, "how often each job has something to do")
 	listen := flag.String("listen", "", "address of the probes, such as :8080; without it there are none")
 	flag.Parse()
-	fleet.Main(func(ctx context.Context) error {
-		if *listen == "" || f.URI == "" {
+	untilSignal(func(ctx context.Context) error {
+		if *listen == "" || f.uri == "" {
 			return run(ctx, f, *every, nil, os.Stdout)
 		}
 		l, err := net.Listen("tcp", *listen)
@@ -53,22 +52,22 @@ func main() {
 
 // run has each replica run its share of the jobs, until ctx ends. Probes are served on
 // l, if it is not nil.
-func run(ctx context.Context, f *fleet.Fleet, every time.Duration, l net.Listener, out io.Writer) error {
-	return f.Run(ctx, out, func(ctx context.Context, p *fleet.Process) error {
+func run(ctx context.Context, f *fleet, every time.Duration, l net.Listener, out io.Writer) error {
+	return f.run(ctx, out, func(ctx context.Context, p *process) error {
 		tasks, ctx := errgroup.WithContext(ctx)
-		group, ctx, err := leader.NewGroup(ctx, p.Locks, "singletons", nil)
+		group, ctx, err := leader.NewGroup(ctx, p.locks, "singletons", nil)
 		if err != nil {
 			return err
 		}
 		for _, name := range jobs {
-			j := &job{Process: p, name: name, every: every}
+			j := &job{process: p, singleton: name, every: every}
 			if err := group.Go(name, j.run); err != nil {
 				return err
 			}
 		}
 		tasks.Go(group.Wait)
 		if l != nil {
-			tasks.Go(func() error { return serve(ctx, l, probes(p.Locks)) })
+			tasks.Go(func() error { return serve(ctx, l, probes(p.locks)) })
 		}
 		return tasks.Wait()
 	})

@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
-	"github.com/leasehold-go/leasehold/examples/internal/fleet"
-	"github.com/leasehold-go/leasehold/examples/internal/fleettest"
 	"github.com/leasehold-go/leasehold/leader"
 )
 
@@ -23,7 +21,7 @@ import (
 func TestEachOnOneReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		f := &fleet.Fleet{TTL: 10 * time.Second, JSON: true}
+		f := &fleet{ttl: 10 * time.Second, json: true}
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 		defer cancel()
 		if err := run(ctx, f, time.Second, nil, &out); err != nil {
@@ -31,7 +29,7 @@ func TestEachOnOneReplica(t *testing.T) {
 		}
 		terms, at, works := map[string]int64{}, map[string]string{}, map[string]int{}
 		spread := 0 // how often jobs were seen to be on a replica each
-		for _, l := range fleettest.Lines(t, &out) {
+		for _, l := range lines(t, &out) {
 			switch l.Msg {
 			case "begins":
 				if by := at[l.Singleton]; by != "" {
@@ -68,12 +66,12 @@ func TestProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)
 		defer link.Close()
-		p := fleettest.Process(t, "pod", link, slog.New(slog.DiscardHandler))
+		p := newProcess(t, "pod", link, slog.New(slog.DiscardHandler))
 		probe := func(when string, ready, live int) {
 			t.Helper()
 			for path, want := range map[string]int{"/readyz": ready, "/livez": live, "/": http.StatusNotFound} {
 				w := httptest.NewRecorder()
-				probes(p.Locks).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+				probes(p.locks).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 				if w.Code != want {
 					t.Errorf("%s: GET %s: %d %s, want %d", when, path, w.Code, w.Body, want)
 				}
@@ -83,12 +81,12 @@ func TestProbes(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		stuck := make(chan struct{})
-		group, _, err := leader.NewGroup(ctx, p.Locks, "singletons", nil)
+		group, _, err := leader.NewGroup(ctx, p.locks, "singletons", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		good := &job{Process: p, name: jobs[0], every: time.Second}
-		if err := group.Go(good.name, good.run); err != nil {
+		good := &job{process: p, singleton: jobs[0], every: time.Second}
+		if err := group.Go(good.singleton, good.run); err != nil {
 			t.Fatal(err)
 		}
 		if err := group.Go(jobs[1], func(ctx context.Context) error {

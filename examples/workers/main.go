@@ -25,12 +25,10 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/leasehold-go/leasehold/examples/internal/fleet"
 )
 
 func main() {
-	f := fleet.Flags()
+	f := newFleet()
 	size := flag.Int64("size", 3, "how many calls the service allows at a time")
 	workers := flag.Int("workers", 4, "how many workers a process has")
 	jobs := flag.Int("jobs", 10, "how many jobs a process has")
@@ -40,18 +38,18 @@ func main() {
 	if *service != "" {
 		call = func(ctx context.Context, job string) error { return get(ctx, *service, job) }
 	}
-	fleet.Main(func(ctx context.Context) error { return run(ctx, f, *size, *workers, *jobs, os.Stdout, call) })
+	untilSignal(func(ctx context.Context) error { return run(ctx, f, *size, *workers, *jobs, os.Stdout, call) })
 }
 
 // run has each process do its jobs.
-func run(ctx context.Context, f *fleet.Fleet, size int64, workers, jobs int, out io.Writer,
+func run(ctx context.Context, f *fleet, size int64, workers, jobs int, out io.Writer,
 	call func(ctx context.Context, job string) error) error {
-	return f.Run(ctx, out, func(ctx context.Context, p *fleet.Process) error {
-		w := &worker{Process: p, size: size, call: call}
+	return f.run(ctx, out, func(ctx context.Context, p *process) error {
+		w := &worker{process: p, size: size, call: call}
 		g, ctx := errgroup.WithContext(ctx)
 		g.SetLimit(workers)
 		for i := range jobs {
-			g.Go(func() error { return w.do(ctx, fmt.Sprintf("%s/%d", p.Name, i)) })
+			g.Go(func() error { return w.do(ctx, fmt.Sprintf("%s/%d", p.name, i)) })
 		}
 		return g.Wait()
 	})

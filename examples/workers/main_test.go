@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
-	"github.com/leasehold-go/leasehold/examples/internal/fleet"
-	"github.com/leasehold-go/leasehold/examples/internal/fleettest"
 )
 
 // A service knows how many calls there are, and were.
@@ -50,7 +48,7 @@ func TestNeverMoreThanTheSize(t *testing.T) {
 			const jobs = 10
 			s := &service{done: map[string]int{}}
 			var out bytes.Buffer
-			f := &fleet.Fleet{TTL: 10 * time.Second, JSON: true}
+			f := &fleet{ttl: 10 * time.Second, json: true}
 			if err := run(t.Context(), f, c.size, c.workers, jobs, &out, s.call); err != nil {
 				t.Error(err)
 			}
@@ -58,7 +56,7 @@ func TestNeverMoreThanTheSize(t *testing.T) {
 				t.Errorf("size %d, %d workers: up to %d calls at a time, want %d", c.size, c.workers, s.most, c.most)
 			}
 			done := 0
-			for _, l := range fleettest.Lines(t, &out) {
+			for _, l := range lines(t, &out) {
 				switch {
 				case l.Msg == "done":
 					done++
@@ -82,7 +80,7 @@ func TestNeverMoreThanTheSize(t *testing.T) {
 func TestCallFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("broken")
-		f := &fleet.Fleet{TTL: 10 * time.Second}
+		f := &fleet{ttl: 10 * time.Second}
 		err := run(t.Context(), f, 3, 4, 10, io.Discard, func(context.Context, string) error { return broken })
 		if !errors.Is(err, broken) {
 			t.Errorf("got %v, want the call's error", err)
@@ -107,7 +105,7 @@ func TestLostSlot(t *testing.T) {
 			calls = append(calls, what)
 			return len(calls)
 		}
-		first := &worker{Process: fleettest.Process(t, "first", link, slog.New(slog.DiscardHandler)), size: 1, call: func(ctx context.Context, job string) error {
+		first := &worker{process: newProcess(t, "first", link, slog.New(slog.DiscardHandler)), size: 1, call: func(ctx context.Context, job string) error {
 			if note("first") > 1 {
 				return nil
 			}
@@ -116,7 +114,7 @@ func TestLostSlot(t *testing.T) {
 			note("first ends")
 			return ctx.Err()
 		}}
-		second := &worker{Process: fleettest.Process(t, "second", store, slog.New(slog.DiscardHandler)), size: 1, call: func(context.Context, string) error {
+		second := &worker{process: newProcess(t, "second", store, slog.New(slog.DiscardHandler)), size: 1, call: func(context.Context, string) error {
 			note("second")
 			link.Heal()
 			return nil

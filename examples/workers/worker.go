@@ -5,12 +5,11 @@ import (
 	"errors"
 
 	"github.com/leasehold-go/leasehold/dsync"
-	"github.com/leasehold-go/leasehold/examples/internal/fleet"
 )
 
 // A worker does jobs, each of which is a call of the service.
 type worker struct {
-	*fleet.Process
+	*process
 	size int64 // of the semaphore; all processes must name the same
 	call func(ctx context.Context, job string) error
 }
@@ -18,7 +17,7 @@ type worker struct {
 // do does one job, under a slot.
 func (w *worker) do(ctx context.Context, job string) error {
 	// A value for each job, which holds one slot: so its Context ends with that one.
-	slot := w.Locks.Semaphore("service", w.size)
+	slot := w.locks.Semaphore("service", w.size)
 	for {
 		if err := slot.Acquire(ctx, 1); err != nil {
 			return err
@@ -29,10 +28,10 @@ func (w *worker) do(ctx context.Context, job string) error {
 		released := slot.ReleaseContext(context.WithoutCancel(ctx), 1)
 		switch {
 		case err == nil:
-			w.Log.Info("done", "job", job)
+			w.log.Info("done", "job", job)
 			return nil
 		case errors.Is(released, dsync.ErrLost):
-			w.Log.Warn("lost", "job", job) // and so the call failed: once more
+			w.log.Warn("lost", "job", job) // and so the call failed: once more
 		default:
 			return err
 		}

@@ -9,7 +9,7 @@ import (
 
 // A Queue calls functions in order on a goroutine of its own, which lives only
 // while there is something to call. Nobody waits for it: a hook may call Close,
-// and may block for ever. The zero Queue is ready; all methods may be called
+// and may block forever. The zero Queue is ready; all methods may be called
 // concurrently.
 type Queue struct {
 	// Logger is told of panics. Nil is silent. It must be set before first use.

@@ -16,7 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/spawn"
 )
 
-// A Member is one mongod process. Its methods may be called by one goroutine at
+// A Member is one mongod or mongos process. Its methods may be called by one goroutine at
 // a time.
 type Member struct {
 	Addr string // host:port, where it listens

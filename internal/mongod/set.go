@@ -1,6 +1,7 @@
 package mongod
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +16,11 @@ import (
 	"github.com/leasehold-go/leasehold/internal/spawn"
 )
 
-const setName = "rs0"
+// defaultName is what a replica set is called.
+const defaultName = "rs0"
+
+// key is the secret that the processes know each other by where access control is on.
+const key = "bGVhc2Vob2xk"
 
 // A Set is a standalone or a replica set of mongod processes.
 type Set struct {
@@ -45,8 +50,7 @@ func Start(ctx context.Context, path string, spec Spec) (_ *Set, err error) {
 	}
 	var keyFile string
 	if spec.Auth && spec.Members > 0 {
-		keyFile = filepath.Join(dir, "key")
-		if err := os.WriteFile(keyFile, []byte("bGVhc2Vob2xk"), 0o400); err != nil {
+		if keyFile, err = writeKey(dir); err != nil {
 			return nil, err
 		}
 	}
@@ -64,7 +68,10 @@ func Start(ctx context.Context, path string, spec Spec) (_ *Set, err error) {
 			"--dbpath", m.dir, "--logpath", filepath.Join(m.dir, "log"), "--logappend",
 		}, spec.Args...)
 		if spec.Members > 0 {
-			m.args = append(m.args, "--replSet", setName)
+			m.args = append(m.args, "--replSet", set.Name())
+		}
+		if spec.role != "" {
+			m.args = append(m.args, "--"+spec.role)
 		}
 		switch {
 		case keyFile != "":
@@ -111,7 +118,7 @@ func (s *Set) URIAs(user string) string {
 	}
 	uri := "mongodb://" + user + strings.Join(names, ",") + "/"
 	if s.spec.Members > 0 {
-		return uri + "?replicaSet=" + setName
+		return uri + "?replicaSet=" + s.Name()
 	}
 	return uri + "?directConnection=true"
 }
@@ -159,12 +166,23 @@ func (s *Set) StepDown(ctx context.Context) error {
 	return m.run(ctx, s.user(), bson.D{{Key: "replSetStepDown", Value: 30}, {Key: "secondaryCatchUpPeriodSecs", Value: 10}}, nil)
 }
 
+// Name is the replica set's.
+func (s *Set) Name() string { return cmp.Or(s.spec.name, defaultName) }
+
 // user is who may do everything, as a URI names them.
-func (s *Set) user() string {
-	if s.spec.Auth {
+func (s *Set) user() string { return root(s.spec.Auth) }
+
+func root(auth bool) string {
+	if auth {
 		return "root:root@"
 	}
 	return ""
+}
+
+// writeKey writes the key into a file in dir, whose name it returns.
+func writeKey(dir string) (string, error) {
+	file := filepath.Join(dir, "key")
+	return file, os.WriteFile(file, []byte(key), 0o400)
 }
 
 func (s *Set) initiate(ctx context.Context) error {
@@ -172,7 +190,10 @@ func (s *Set) initiate(ctx context.Context) error {
 	for i, m := range s.members {
 		members = append(members, bson.D{{Key: "_id", Value: i}, {Key: "host", Value: m.name}})
 	}
-	config := bson.D{{Key: "_id", Value: setName}, {Key: "members", Value: members}}
+	config := bson.D{{Key: "_id", Value: s.Name()}, {Key: "members", Value: members}}
+	if s.spec.role == configServer {
+		config = append(config, bson.E{Key: "configsvr", Value: true})
+	}
 	if s.spec.ElectionTimeout > 0 {
 		config = append(config, bson.E{Key: "settings", Value: bson.D{
 			{Key: "electionTimeoutMillis", Value: s.spec.ElectionTimeout.Milliseconds()},
@@ -228,9 +249,11 @@ func (s *Set) settled(ctx context.Context) error {
 }
 
 // tail is the end of the members' logs, for errors.
-func (s *Set) tail() string {
+func (s *Set) tail() string { return tail(s.members) }
+
+func tail(members []*Member) string {
 	var b strings.Builder
-	for _, m := range s.members {
+	for _, m := range members {
 		log, _ := os.ReadFile(filepath.Join(m.dir, "log"))
 		out, _ := os.ReadFile(filepath.Join(m.dir, "out"))
 		for _, text := range [][]byte{log, out} {

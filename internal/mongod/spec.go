@@ -13,4 +13,26 @@ type Spec struct {
 	// Announce, if not nil, says under which host:port the others and clients are to
 	// know the member that listens at addr: that of a proxy in front of it.
 	Announce func(addr string) string
+
+	// Of the parts of a cluster:
+	name string // of the replica set; "": defaultName
+	role string // configServer or shardServer; "": neither
+}
+
+// The roles of a mongod in a cluster, as its options name them.
+const (
+	configServer = "configsvr"
+	shardServer  = "shardsvr"
+)
+
+// A ClusterSpec says how a sharded cluster is to be started. Its config server and its
+// shards are replica sets of one member each.
+type ClusterSpec struct {
+	Shards, Routers int      // 0: two
+	Auth            bool     // access control on; the user root/root may do everything
+	Args            []string // added to the arguments of the mongods
+
+	// RouterEnv, if not nil, returns what is added to the environment of a router, of
+	// which 0 is the first.
+	RouterEnv func(router int) []string
 }

@@ -15,19 +15,20 @@ import (
 // A lab is a copy of the module in which mutants are tried, one at a time.
 type lab struct {
 	dir     string
+	runs    int // how often a mutant may survive before it counts as that
 	verbose bool
 }
 
 // newLabs returns at least one lab with copies of the module at root, which remove
 // deletes.
-func newLabs(root string, n int, verbose bool) (labs []lab, remove func(), err error) {
+func newLabs(root string, n, runs int, verbose bool) (labs []lab, remove func(), err error) {
 	dir, err := os.MkdirTemp("", "mutants-")
 	if err != nil {
 		return nil, nil, err
 	}
 	remove = func() { os.RemoveAll(dir) }
 	for i := range max(1, n) {
-		l := lab{dir: filepath.Join(dir, fmt.Sprint(i)), verbose: verbose}
+		l := lab{dir: filepath.Join(dir, fmt.Sprint(i)), runs: runs, verbose: verbose}
 		if err := copyTree(l.dir, root); err != nil {
 			remove()
 			return nil, nil, err
@@ -95,6 +96,11 @@ func (l *lab) baseline(list []mutant) error {
 func (l *lab) try(m mutant) verdict {
 	start := time.Now()
 	v, test, output := l.verdict(m)
+	for runs := 1; v == survived && runs < l.runs; runs++ {
+		if v, test, output = l.verdict(m); v == caught {
+			v = sometimes
+		}
+	}
 	line := fmt.Sprintf("%-12s %-40s %5.1f s  %s\n", v, m.Name, time.Since(start).Seconds(), test)
 	if !v.good() {
 		line += fmt.Sprintf("\t%s breaks %s\n\tgo test -short -run '%s' %s\n", m.at, m.Breaks, m.pattern(), m.Pkg)

@@ -37,7 +37,7 @@ func randomMain(args []string) error {
 	f.Parse(args)
 	d.patterns = f.Args()
 	if len(d.patterns) == 0 {
-		d.patterns = []string{"./dsync/...", "./leader/...", "./clockcheck/..."}
+		d.patterns = []string{"./dsync/...", "./internal/engine", "./leader/...", "./clockcheck/..."}
 	}
 	if d.seed == 0 {
 		d.seed = 1 + rand.Uint64N(1e6)
@@ -52,7 +52,7 @@ func randomMain(args []string) error {
 // run tries the mutants, and tells of those that survived, and of the share that
 // was caught, last.
 func (d *draw) run(root string) error {
-	labs, remove, err := newLabs(root, d.workers, d.verbose)
+	labs, remove, err := newLabs(root, d.workers, 1, d.verbose)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,8 @@ type verdict string
 const (
 	caught    verdict = "caught"      // a test failed by its own judgement
 	timedOut  verdict = "caught late" // a test did not end
-	survived  verdict = "SURVIVED"    // the tests passed
+	sometimes verdict = "sometimes"   // a test failed, after it had passed
+	survived  verdict = "SURVIVED"    // the tests passed, in every run
 	notBuilt  verdict = "NOT BUILT"   // it is no Go, or the tests are not
 	noTests   verdict = "NO TESTS"    // the pattern names none
 	crashed   verdict = "CRASHED"     // of a nil pointer, say: anything would notice
@@ -20,7 +21,7 @@ const (
 )
 
 // good reports whether the mutant is accounted for.
-func (v verdict) good() bool { return v == caught || v == timedOut }
+func (v verdict) good() bool { return v == caught || v == timedOut || v == sometimes }
 
 var (
 	panics  = regexp.MustCompile(`(?m)^panic: (.*)`)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 // breakKey breaks who holds key, and checks that those have been told and have had
@@ -15,7 +16,7 @@ func (g *goroutine) breakKey(o Op, key string) {
 	defer cancel()
 	g.mu.Lock()
 	p := g.page(key)
-	p.breakBegins()
+	g.breakBegins(p)
 	g.fault = time.Now()
 	before := slices.Clone(p.holds)
 	g.mu.Unlock()
@@ -23,13 +24,14 @@ func (g *goroutine) breakKey(o Op, key string) {
 	c.returned(err, 0)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	p.breakEnds()
+	g.breakEnds(p)
 	if err != nil {
 		return
 	}
 	for _, h := range before {
-		if !h.pooled && h.blocks(time.Now(), g.grace()) {
-			g.fail("%s: after Break %s (token %d) still has %s, lost at %v", g.name, h.who, h.token, key, g.at(h.lostAt))
+		h.look(g.now())
+		if !h.pooled && h.Free(p.rules.Grace) > g.now() {
+			g.fail("%s: after Break %s still has %s: %v", g.name, h.who, key, &h.Hold)
 		}
 	}
 }
@@ -80,14 +82,14 @@ func (g *goroutine) checkStatus(st dsync.Status) {
 		}
 		seen[h.Claim], tokens[h.Token] = true, true
 	}
-	for _, w := range st.Line {
+	for _, w := range st.Queue {
 		if seen[w.Claim] {
 			g.fail("%s: status of %s has a claim twice:\n%v", g.name, st.Key, st)
 		}
 		seen[w.Claim] = true
 	}
 	limit := st.Limit
-	if st.Kind == dsync.KindSemaphore {
+	if st.Kind == driver.KindSemaphore {
 		limit = max(limit, g.page(st.Key).limit)
 	}
 	if sum > limit {

@@ -4,29 +4,53 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/leasehold-go/leasehold/internal/rules"
 )
 
 // page returns the book of a key. r.mu must be held.
 func (r *runner) page(key string) *page {
 	p := r.pages[key]
 	if p == nil {
-		p = &page{readers: make(map[int64]*life), weighed: make(map[int64]bool), limit: semSize}
+		// Close has the store keep the rest of a grace, by a clock in milliseconds.
+		p = &page{rules: rules.Key{Grace: r.grace() - time.Millisecond}, limit: semSize}
 		p.quiet, p.held = r.began, r.began
 		r.pages[key] = p
 	}
 	return p
 }
 
+// whole is what a hold weighs that has all of a key: more than any semaphore has.
+const whole = 1 << 10
+
 // grant enters a new hold, and checks that it may be.
 func (r *runner) grant(h *hold) {
-	h.done = make(chan struct{})
+	h.over = make(chan struct{})
 	r.mu.Lock()
-	now := time.Now()
-	p := r.page(h.key)
-	r.exclusion(p, h, now)
-	r.tokens(p, h)
+	now := r.now()
+	p := r.page(h.Key)
+	r.grants++
+	h.Process, h.ID, h.What = h.life.name, r.grants, h.verb.String()
+	h.Granted, h.Live = now, now
+	switch {
+	case h.Shared:
+		h.Weight, h.Limit = 1, whole
+	case h.Weight > 0:
+		h.Limit = p.limit
+	default:
+		h.Weight, h.Limit = whole, whole
+	}
+	if h.Token == 0 && !h.pooled && h.open() {
+		r.fail("%s has %s with Lost open and no token", h.who, h.Key)
+	}
+	for _, o := range p.holds {
+		o.look(now)
+	}
+	for _, v := range p.rules.Grant(&h.Hold) {
+		r.fail("%s: %v", h.who, v)
+	}
 	p.holds = append(p.holds, h)
-	// Where nothing is pushed a key lingers for its time.
+	// Where no notice comes a key lingers for its time.
 	l := h.life
 	p.late = p.late || h.d > 0 || l.set.Linger > 0 && l.set.Polling
 	r.mu.Unlock()
@@ -35,94 +59,39 @@ func (r *runner) grant(h *hold) {
 	}
 }
 
-// exclusion checks that h goes together with what is held. r.mu must be held.
-func (r *runner) exclusion(p *page, h *hold, now time.Time) {
-	sum := h.weight
-	for _, o := range p.holds {
-		if !o.blocks(now, r.grace()) {
-			continue
-		}
-		if h.excludes(o) {
-			r.fail("%s has %s of %s (token %d), which %s still has (token %d, lost at %v)",
-				h.who, h.what, h.key, h.token, o.who, o.token, r.at(o.lostAt))
-		}
-		sum += o.weight
-	}
-	if h.weight > 0 && sum > p.limit {
-		r.fail("%s has %d of %s: together %d are held of %d", h.who, h.weight, h.key, sum, p.limit)
-	}
-	for _, k := range p.kept {
-		if k.breaks == p.breaks && now.Before(k.until.Add(-2*time.Millisecond)) {
-			r.fail("%s has %s, which %s has kept until %v", h.who, h.key, k.who, r.at(k.until))
-		}
-	}
-}
-
-// tokens checks h's token. r.mu must be held.
-func (r *runner) tokens(p *page, h *hold) {
-	if h.token == 0 {
-		// The hold ended within the moment since its grant.
-		if !h.pooled && h.live() {
-			r.fail("%s has %s with Lost open and no token", h.who, h.key)
-		}
-		return
-	}
-	switch {
-	case h.weight > 0:
-		if p.weighed[h.token] || h.token <= p.lastTurn {
-			r.fail("%s has a part of %s with token %d, which was given before", h.who, h.key, h.token)
-		}
-		p.weighed[h.token] = true
-	case h.shared:
-		if l := p.readers[h.token]; l != nil && l != h.life {
-			r.fail("%s reads %s with token %d, which another session's readers have", h.who, h.key, h.token)
-		}
-		if h.token <= p.lastTurn {
-			r.fail("%s reads %s with token %d, after a hold with %d", h.who, h.key, h.token, p.lastTurn)
-		}
-		p.readers[h.token] = h.life
-		p.lastRead = max(p.lastRead, h.token)
-	default:
-		if h.token <= p.lastTurn || h.token <= p.lastRead {
-			r.fail("%s has %s with token %d, after a hold with %d and readers with %d",
-				h.who, h.key, h.token, p.lastTurn, p.lastRead)
-		}
-		p.lastTurn = h.token
-	}
-}
-
 // watch waits for the end of h and checks that a loss has a reason.
 func (r *runner) watch(h *hold) {
 	select {
-	case <-h.done:
+	case <-h.over:
 		return
 	case <-h.lost:
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !h.ending {
+	if h.Done == 0 {
 		r.lost(h)
 	}
 }
 
 // lost notes that h ended before its holder was done. r.mu must be held.
 func (r *runner) lost(h *hold) {
-	if !h.lostAt.IsZero() {
+	if h.wasLost {
 		return
 	}
-	h.lostAt = time.Now()
-	if h.what != Once { // whose context may just have ended
-		r.note(h.who, "lost %s (token %d)", h.key, h.token)
+	h.wasLost, h.Live = true, r.now()
+	if h.verb == Once { // whose context may just have ended
+		return
 	}
-	if h.what != Once && !r.excused(h) {
-		r.fail("%s lost %s (token %d) for no reason", h.who, h.key, h.token)
+	r.note(h.who, "lost %s (token %d)", h.Key, h.Token)
+	if !r.excused(h) {
+		r.fail("%s lost %s (token %d) for no reason", h.who, h.Key, h.Token)
 	}
 }
 
 // excused reports whether h may end before its holder is done. r.mu must be held.
 func (r *runner) excused(h *hold) bool {
-	return h.life.closing || h.life.shaken || r.page(h.key).breaks > 0 ||
-		h.d > 0 && time.Since(later(h.asked, h.ext)) >= r.holdTime(h.d)
+	return h.life.closing || h.life.shaken || len(r.page(h.Key).rules.Breaks) > 0 ||
+		h.d > 0 && r.now()-max(h.Asked, h.ext) >= r.holdTime(h.d)
 }
 
 func later(a, b time.Time) time.Time {
@@ -137,12 +106,14 @@ func later(a, b time.Time) time.Time {
 func (r *runner) end(h *hold) (lost, excused bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !h.live() {
+	h.Done = r.now()
+	if h.open() {
+		h.Live = h.Done
+	} else {
 		r.lost(h)
 		lost = true
 	}
-	h.ending = true
-	close(h.done)
+	close(h.over)
 	return lost, r.excused(h)
 }
 
@@ -150,7 +121,7 @@ func (r *runner) end(h *hold) (lost, excused bool) {
 func (r *runner) ended(h *hold) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p := r.page(h.key)
+	p := r.page(h.Key)
 	p.holds = slices.DeleteFunc(p.holds, func(o *hold) bool { return o == h })
 	p.touch()
 }
@@ -185,6 +156,11 @@ func (r *runner) note(who, format string, args ...any) {
 		r.trace = append(r.trace, fmt.Sprintf("%-12v %s %s", r.at(time.Now()), who, fmt.Sprintf(format, args...)))
 	}
 }
+
+// now is the time as the rules count it: never 0, which means that something was not.
+func (r *runner) now() time.Duration { return r.since(time.Now()) }
+
+func (r *runner) since(t time.Time) time.Duration { return t.Sub(r.began) + 1 }
 
 // at returns t as the time since the start.
 func (r *runner) at(t time.Time) time.Duration {

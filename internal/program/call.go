@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 // A call is one call of dsync that is checked.
@@ -91,7 +92,7 @@ func (c *call) returned(err error, allow allowed) {
 			r.fail("%s: ErrHeld from a call that does not try: %v", c.who, err)
 		}
 	case errors.Is(err, dsync.ErrLost) && allow&lost != 0:
-	case errors.Is(err, dsync.ErrMismatch) && (c.key == r.w.Prefix+mixed || r.resized(c.key)):
+	case errors.Is(err, driver.ErrMismatch) && (c.key == r.w.Prefix+mixed || r.resized(c.key)):
 	case c.ctx != nil && c.ctx.Err() != nil && errors.Is(err, c.ctx.Err()):
 		if cause := context.Cause(c.ctx); !errors.Is(err, cause) && allow&(store|lost) == 0 {
 			r.fail("%s: the cause %q of the context's end is not in the error: %v", c.who, cause, err)
@@ -136,7 +137,7 @@ func (c *call) waits() (over func(err error)) {
 // key that was free. r.mu must be held.
 func (c *call) prompt(p *page) {
 	r := c.r
-	if !r.bubble || !r.p.Calm || r.p.polling() || p.late || p.breaks > 0 || len(p.holds) > 0 {
+	if !r.bubble || !r.p.Calm || r.p.polling() || p.late || len(p.rules.Breaks) > 0 || len(p.holds) > 0 {
 		return
 	}
 	if free := time.Since(later(p.held, c.began)); free > time.Second {

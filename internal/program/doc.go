@@ -6,11 +6,7 @@
 // store in the memory of a bubble, whose links can be cut and noisy ([InMemory]), or a
 // server, in real time. What it checks:
 //
-//   - Exclusion. At each grant no other hold of the key goes beyond its limit:
-//     none whose Lost is open, and none whose grace is running.
-//   - Tokens. Those of exclusive holds of a key grow from grant to grant, those of
-//     readers are greater than any writer's before, and none is given twice but to
-//     readers of one session.
+//   - Exclusion and tokens, by package rules. Each grant looks at all other holds of its key.
 //   - Losses have a reason: a link that was cut or noisy, a closed session, a Break, the end
 //     of a lease. Unlock tells of each.
 //   - Every call returns when its context ends, or when its documentation says, and

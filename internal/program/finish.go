@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 // finish checks what must hold when all goroutines have released what they had.
@@ -19,8 +19,7 @@ func (r *runner) finish() {
 		r.disturb(s, Heal)
 	}
 	for _, s := range r.slots {
-		// In the program what it held here itself may have kept it from asking, or it had
-		// no watch.
+		// In the program what it held here itself may have kept it from asking.
 		if s.life.replayed && !s.life.closing {
 			r.hear(s.life, r.ttl)
 		}
@@ -75,7 +74,7 @@ func (r *runner) left() string {
 	}
 	for _, key := range keys() {
 		ctx, cancel := context.WithTimeout(context.Background(), r.ttl)
-		st, err := look.Load(ctx, r.w.Prefix+key)
+		st, err := look.engine().Load(ctx, r.w.Prefix+key)
 		cancel()
 		if err != nil {
 			return err.Error()
@@ -85,7 +84,7 @@ func (r *runner) left() string {
 				return fmt.Sprintf("session %s holds %s with claim %s, token %d, until %v", h.Session, key, h.Claim, h.Token, h.Until)
 			}
 		}
-		for _, w := range st.Ahead {
+		for _, w := range st.WaitersAhead {
 			if alive[w.Session] {
 				return fmt.Sprintf("session %s waits for %s with claim %s", w.Session, key, w.Claim)
 			}
@@ -106,7 +105,7 @@ func (r *runner) turn(who string, l *life, key string) {
 	cancel := c.context(r.settle, true)
 	defer cancel()
 	err := r.lockAny(c.ctx, l, key)
-	for errors.Is(err, dsync.ErrMismatch) && c.ctx.Err() == nil {
+	for errors.Is(err, driver.ErrMismatch) && c.ctx.Err() == nil {
 		// The store has answered no release yet of what this session had as another kind.
 		time.Sleep(r.ttl / 10)
 		err = r.lockAny(c.ctx, l, key)
@@ -120,7 +119,7 @@ func (r *runner) turn(who string, l *life, key string) {
 
 // lockAny locks and unlocks key as the kind that it was used as.
 func (r *runner) lockAny(ctx context.Context, l *life, key string) error {
-	st, err := l.Load(ctx, key)
+	st, err := l.engine().Load(ctx, key)
 	if err != nil || st.Sealed {
 		return err
 	}
@@ -133,17 +132,17 @@ func (r *runner) lockAny(ctx context.Context, l *life, key string) error {
 		return unlock(end)
 	}
 	switch st.Kind {
-	case dsync.KindRWMutex:
+	case driver.KindRWMutex:
 		m := l.RWMutex(key)
 		if err := turn(m.LockContext, m.UnlockContext); err != nil {
 			return err
 		}
 		return turn(m.RLockContext, m.RUnlockContext)
-	case dsync.KindSemaphore:
+	case driver.KindSemaphore:
 		m := l.Semaphore(key, st.Limit) // whatever it has been resized to
 		return turn(func(ctx context.Context) error { return m.Acquire(ctx, st.Limit) },
 			func(ctx context.Context) error { return m.ReleaseContext(ctx, st.Limit) })
-	case dsync.KindOnce:
+	case driver.KindOnce:
 		err := l.Once(key).Do(ctx, func(context.Context) error { return errRun })
 		if !errors.Is(err, errRun) {
 			return fmt.Errorf("a run that fails: %w", err)

@@ -73,7 +73,7 @@ func (g *goroutine) begin(key string) *call {
 func (g *goroutine) wait(o Op, key string) time.Duration {
 	d := g.tempo.patience(o)
 	for _, h := range g.holds {
-		if h.key == key {
+		if h.Key == key {
 			d = min(d, g.short[3])
 		}
 	}
@@ -113,7 +113,7 @@ func (g *goroutine) do(o Op) {
 	case List:
 		g.list()
 	case Sleep:
-		time.Sleep(g.nap(o))
+		time.Sleep(g.sleepTime(o))
 	case Close:
 		g.close(g.life(), g.tempo.patience(o), g.name)
 	case Open:
@@ -156,8 +156,8 @@ func (g *goroutine) reopen() {
 }
 
 // took enters a hold that a call was granted.
-func (g *goroutine) took(c *call, h *hold, what Verb) {
-	h.key, h.what, h.who, h.life, h.asked = c.key, what, g.name, c.life, c.began
+func (g *goroutine) took(c *call, h *hold, verb Verb) {
+	h.Key, h.verb, h.who, h.life, h.Asked = c.key, verb, g.name, c.life, g.since(c.began)
 	if h.lost == nil && !h.pooled {
 		panic("program: a hold without Lost")
 	}
@@ -168,7 +168,7 @@ func (g *goroutine) took(c *call, h *hold, what Verb) {
 // releaseOne releases the oldest hold that the op can release.
 func (g *goroutine) releaseOne(o Op, key string) {
 	for _, h := range g.holds {
-		if h.key == key && releases(o.Verb, h.what) {
+		if h.Key == key && releases(o.Verb, h.verb) {
 			g.release(h, o)
 			return
 		}
@@ -197,7 +197,7 @@ func releases(v, what Verb) bool {
 }
 
 func (g *goroutine) release(h *hold, o Op) {
-	h.free(o)
+	h.release(o)
 	g.runner.ended(h)
 	for i := range g.holds {
 		if g.holds[i] == h {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/internal/rules"
 )
 
 func (g *goroutine) lease(o Op, key string) {
@@ -21,21 +22,21 @@ func (g *goroutine) lease(o Op, key string) {
 	if !g.asks(c, o, ask(c.life.Session.Acquire), ask(c.life.Session.TryAcquire)) {
 		return
 	}
-	h := &hold{token: l.Token(), lost: l.Lost(), live: func() bool { return isOpen(l.Lost()) }, l: l, d: d}
-	h.free = func(o Op) { g.unlock(h, Op{Variant: o.Variant &^ 1}, nil, l.Release) }
+	h := &hold{Hold: rules.Hold{Token: l.Token()}, lost: l.Lost(), open: func() bool { return isOpen(l.Lost()) }, l: l, d: d}
+	h.release = func(o Op) { g.unlock(h, Op{Variant: o.Variant &^ 1}, nil, l.Release) }
 	g.took(c, h, o.Verb)
 }
 
 // extend extends the oldest lease of key.
 func (g *goroutine) extend(key string) {
 	for _, h := range g.holds {
-		if h.key != key || h.l == nil {
+		if h.Key != key || h.l == nil {
 			continue
 		}
 		c := g.beginRelease(h)
 		g.mu.Lock()
 		before := h.ext
-		h.ext = c.began // it may count from now on
+		h.ext = g.since(c.began) // it may count from now on
 		g.mu.Unlock()
 		cancel := c.context(g.long, true)
 		defer cancel()
@@ -46,7 +47,7 @@ func (g *goroutine) extend(key string) {
 		if err != nil {
 			h.ext = before
 			if errors.Is(err, dsync.ErrLost) && !g.excused(h) {
-				g.fail("%s: Extend of %s (token %d): lost for no reason: %v", g.name, key, h.token, err)
+				g.fail("%s: Extend of %s (token %d): lost for no reason: %v", g.name, key, h.Token, err)
 			}
 			return
 		}

@@ -6,7 +6,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leasehold-go/leasehold/internal/engine"
+
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 // A slot is one of the program's sessions, which may be closed and opened again.
@@ -21,6 +24,7 @@ type slot struct {
 type life struct {
 	*dsync.Session
 	slot     *slot
+	name     string // no other session has it
 	set      Setting
 	first    time.Time // when it was first used
 	closing  bool      // Close was called
@@ -29,9 +33,15 @@ type life struct {
 	closed   chan struct{}
 }
 
+func (l *life) engine() *engine.Session { return (*engine.Session)(l.Session) }
+
 // open opens the session of a slot.
 func (r *runner) open(i int, s *slot) *life {
 	l := &life{slot: s, closed: make(chan struct{})}
+	r.mu.Lock()
+	r.opened++
+	l.name = fmt.Sprintf("s%d/%d", i, r.opened)
+	r.mu.Unlock()
 	var set Setting
 	if i < len(r.p.Sessions) {
 		set = r.p.Sessions[i]
@@ -40,7 +50,7 @@ func (r *runner) open(i int, s *slot) *life {
 	opt := set.Options(r.ttl)
 	opt.Linger = min(opt.Linger, r.linger)
 	if !r.bubble {
-		opt.Poll = 30 * time.Millisecond
+		opt.PollInterval = 30 * time.Millisecond
 	}
 	opt.Hooks = &dsync.Hooks{SessionLost: func(_ string, cause error) {
 		r.mu.Lock()
@@ -84,8 +94,8 @@ func (r *runner) disturb(s *slot, v Verb) {
 
 // replay delivers all that a slot has sent once more. A copy of a request that was
 // answered and has no release after it, as of a try that was refused, can join now, if it
-// comes while it still counts. A watch tells its session when that is granted; one
-// without a watch sees it when it asks for the key again, which it is made to.
+// comes while it still counts. Nobody sends the notice of what that grants: the session sees
+// it when it asks for the key again, which it is made to.
 func (r *runner) replay(s *slot) {
 	_ = r.w.Links[s.number].Replay(context.Background())
 	r.mu.Lock()
@@ -93,9 +103,7 @@ func (r *runner) replay(s *slot) {
 	l := s.life
 	l.replayed = true
 	r.mu.Unlock()
-	if l.set.Polling {
-		r.hear(l, time.Millisecond)
-	}
+	r.hear(l, time.Millisecond)
 }
 
 // hear has a session ask for the keys that it has a claim on, for as long as patience
@@ -103,7 +111,7 @@ func (r *runner) replay(s *slot) {
 func (r *runner) hear(l *life, patience time.Duration) {
 	for _, key := range keys() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		st, err := l.Load(ctx, r.w.Prefix+key)
+		st, err := l.engine().Load(ctx, r.w.Prefix+key)
 		if err == nil && concerns(st, l.ID()) {
 			_ = r.lockAny(ctx, l, r.w.Prefix+key)
 		}
@@ -112,9 +120,9 @@ func (r *runner) hear(l *life, patience time.Duration) {
 }
 
 // concerns reports whether the session has a claim in st.
-func concerns(st dsync.State, session string) bool {
-	return slices.ContainsFunc(st.Holders, func(h dsync.Holder) bool { return h.Session == session }) ||
-		slices.ContainsFunc(st.Ahead, func(w dsync.Waiter) bool { return w.Session == session })
+func concerns(st driver.State, session string) bool {
+	return slices.ContainsFunc(st.Holders, func(h driver.Holder) bool { return h.Session == session }) ||
+		slices.ContainsFunc(st.WaitersAhead, func(w driver.Waiter) bool { return w.Session == session })
 }
 
 // close closes the session of a life.

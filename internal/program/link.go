@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -14,12 +14,12 @@ import (
 type Link struct {
 	*dsynctest.Faulty
 	noisy, cut atomic.Bool
-	faults     atomic.Int64 // requests and events that had one
+	faults     atomic.Int64 // requests and notices that had one
 }
 
 // newLink returns the link of the i-th session of p. What its noise does to which
 // request depends on p alone, but for requests of the same instant.
-func newLink(store dsync.Store, p Program, i int) *Link {
+func newLink(store driver.Store, p Program, i int) *Link {
 	l := new(Link)
 	h := fnv.New64a()
 	h.Write(p.src)

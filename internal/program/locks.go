@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/internal/rules"
 )
 
 // A locker is a Mutex, or an RWMutex for writing.
@@ -70,11 +71,11 @@ func (g *goroutine) exclusive(c *call, o Op, m locker) {
 	if o.Verb == ForceLock || o.Verb == ForceWriteLock {
 		g.mu.Lock()
 		p := g.page(c.key)
-		p.breakBegins()
+		g.breakBegins(p)
 		g.mu.Unlock()
 		defer func() {
 			g.mu.Lock()
-			p.breakEnds()
+			g.breakEnds(p)
 			g.mu.Unlock()
 		}()
 		wait = m.ForceLock
@@ -82,8 +83,8 @@ func (g *goroutine) exclusive(c *call, o Op, m locker) {
 	if !g.asks(c, o, wait, m.TryLockContext) {
 		return
 	}
-	h := &hold{token: m.Token(), lost: m.Lost(), live: func() bool { return isOpen(m.Lost()) }}
-	h.free = func(o Op) {
+	h := &hold{Hold: rules.Hold{Token: m.Token()}, lost: m.Lost(), open: func() bool { return isOpen(m.Lost()) }}
+	h.release = func(o Op) {
 		if mu, ok := m.(*dsync.Mutex); ok && o.Verb == UnlockAfter {
 			g.unlockAfter(h, mu, o)
 			return
@@ -116,7 +117,7 @@ func (g *goroutine) unlock(h *hold, o Op, plain func(), ctx func(context.Context
 func (g *goroutine) beginRelease(h *hold) *call {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.call(g.name, h.life, h.key)
+	return g.call(g.name, h.life, h.Key)
 }
 
 // checkRelease checks the error of a release: that a loss is told, and that none is
@@ -128,9 +129,9 @@ func (g *goroutine) checkRelease(c *call, h *hold, err error, wasLost, excused b
 	excused = excused || g.excused(h)
 	switch told := errors.Is(err, dsync.ErrLost); {
 	case told && !excused:
-		g.fail("%s released %s (token %d) and was told that it was lost, for no reason: %v", c.who, h.key, h.token, err)
+		g.fail("%s released %s (token %d) and was told that it was lost, for no reason: %v", c.who, h.Key, h.Token, err)
 	case wasLost && !told && !h.pooled:
-		g.fail("%s released %s (token %d), which was lost, and was not told: %v", c.who, h.key, h.token, err)
+		g.fail("%s released %s (token %d), which was lost, and was not told: %v", c.who, h.Key, h.Token, err)
 	}
 }
 
@@ -138,9 +139,8 @@ func (g *goroutine) unlockAfter(h *hold, m *dsync.Mutex, o Op) {
 	c := g.beginRelease(h)
 	d := g.keep(o)
 	g.mu.Lock()
-	p := g.page(h.key)
-	k := kept{who: g.name, until: c.began.Add(d), breaks: p.breaks}
-	breaking := p.breakPends(3 * g.ttl) // what it is told by may be lost or delayed
+	p := g.page(h.Key)
+	breaking := p.breaking > 0
 	p.late = true
 	g.mu.Unlock()
 	wasLost, excused := g.end(h)
@@ -151,6 +151,6 @@ func (g *goroutine) unlockAfter(h *hold, m *dsync.Mutex, o Op) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err == nil && !breaking {
-		p.kept = append(p.kept, k)
+		h.Keep, h.Released = d, g.now() // which makes it Freed
 	}
 }

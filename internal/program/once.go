@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/internal/rules"
 )
 
 // errRun is what a run of a Once fails with, or panics with.
@@ -34,10 +35,10 @@ func (g *goroutine) once(o Op, key string) {
 	r := &run{value: fmt.Sprint("run ", g.runs), ends: onceEnds[o.Variant]}
 	g.mu.Unlock()
 
-	d := g.wait(o, key) + g.nap(o)
+	d := g.wait(o, key) + g.sleepTime(o)
 	cancel := c.context(d, o.Arg&2 == 0)
 	defer cancel()
-	c.ends = c.ends.Add(g.nap(o) + g.ttl/3) // the run doesn't look at its context; a release after it
+	c.ends = c.ends.Add(g.sleepTime(o) + g.ttl/3) // the run doesn't look at its context; a release after it
 	over := c.waits()
 	value, err, panicked := g.doOnce(c, v, o, r, over)
 	if !r.began {
@@ -107,11 +108,11 @@ func (g *goroutine) doOnce(c *call, v *dsync.Once, o Op, r *run, over func(error
 		r.began = true
 		over(nil)
 		h = &hold{
-			key: c.key, what: Once, who: g.name, life: c.life, asked: c.began, token: dsync.OnceToken(ctx),
-			lost: ctx.Done(), live: func() bool { return dsync.OnceToken(ctx) != 0 },
+			Hold: rules.Hold{Key: c.key, Asked: g.since(c.began), Token: dsync.OnceToken(ctx)},
+			verb: Once, who: g.name, life: c.life, lost: ctx.Done(), open: func() bool { return dsync.OnceToken(ctx) != 0 },
 		}
 		g.grant(h)
-		time.Sleep(g.nap(o))
+		time.Sleep(g.sleepTime(o))
 		r.wasOff, _ = g.end(h)
 		switch r.ends {
 		case "fail":

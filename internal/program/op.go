@@ -121,13 +121,13 @@ func (o Op) String() string {
 	case o.Verb == Resize:
 		s += fmt.Sprintf(" to %d", o.size())
 	case o.Verb == Sleep:
-		s += fmt.Sprintf(" %v", bubble.nap(o))
+		s += fmt.Sprintf(" %v", bubble.sleepTime(o))
 	}
 	switch o.Verb {
 	case Acquire, TryAcquire, Release:
 		s += fmt.Sprintf(" n=%d", o.n())
 	case Once:
-		s += fmt.Sprintf(", run %v, then %s", bubble.nap(o), onceEnds[o.Variant])
+		s += fmt.Sprintf(", run %v, then %s", bubble.sleepTime(o), onceEnds[o.Variant])
 	case Lease, TryLease:
 		s += fmt.Sprintf(", lease %v", bubble.lease(o))
 	}

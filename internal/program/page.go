@@ -1,6 +1,10 @@
 package program
 
-import "time"
+import (
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/rules"
+)
 
 // semSize is the size that semaphores are made with.
 const semSize = 3
@@ -12,15 +16,9 @@ type page struct {
 	quiet    time.Time // since when nobody holds or waits, if nobody does
 	held     time.Time // when somebody last held
 	late     bool      // it may be held without a holder: by a lease's rest, by UnlockAfter, by lingering
-	breaks   int       // calls of Break and ForceLock that have begun
-	breaking int       // those of them that have not returned
-	broke    time.Time // when the last of them returned
-	lastTurn int64     // greatest token of an exclusive hold
-	lastRead int64     // greatest token of a reader
-	readers  map[int64]*life
-	weighed  map[int64]bool // tokens of semaphores
-	limit    int64          // the greatest that a semaphore may have
-	kept     []kept
+	breaking int       // calls of Break and ForceLock that have not returned
+	limit    int64     // the greatest that a semaphore may have
+	rules    rules.Key
 
 	// Of a Once:
 	sealed []string // values of runs that certainly count
@@ -28,28 +26,15 @@ type page struct {
 	given  []string // values that callers were given who did not run
 }
 
-// kept is a key that UnlockAfter keeps held.
-type kept struct {
-	who    string
-	until  time.Time // it surely is until then
-	breaks int       // but for a Break
-}
-
-// breakBegins notes that Break or ForceLock is called. The runner's mu must be held.
-func (p *page) breakBegins() {
-	p.breaks++
+// breakBegins notes that Break or ForceLock is called. r.mu must be held.
+func (r *runner) breakBegins(p *page) {
 	p.breaking++
+	p.rules.Breaks = append(p.rules.Breaks, r.now())
 }
 
-// breakEnds notes that it has returned. The runner's mu must be held.
-func (p *page) breakEnds() {
+// breakEnds notes that it has returned. One that was given up stands in the store still.
+// r.mu must be held.
+func (r *runner) breakEnds(p *page) {
 	p.breaking--
-	p.broke = time.Now()
-}
-
-// breakPends reports whether a holder may still be told of a Break: one that was
-// given up within d, which stands in the store. The session hears of it with its next
-// heartbeat, within its TTL where none is lost. The runner's mu must be held.
-func (p *page) breakPends(d time.Duration) bool {
-	return p.breaking > 0 || time.Since(p.broke) < d
+	p.rules.Breaks = append(p.rules.Breaks, r.now())
 }

@@ -5,7 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/rules"
 )
 
 func (g *goroutine) readLock(o Op, key string) {
@@ -14,8 +15,8 @@ func (g *goroutine) readLock(o Op, key string) {
 		p := g.pool(c, false)
 		if p.rw == nil {
 			p.rw = c.life.RWMutex(key)
-			p.h.shared = true
-			p.h.live = func() bool { return isOpen(p.rw.RLost()) }
+			p.h.Shared = true
+			p.h.open = func() bool { return isOpen(p.rw.RLost()) }
 		}
 		if g.asks(c, o, p.rw.RLockContext, p.rw.TryRLockContext) {
 			g.add(c, p, o, 1, p.rw.RToken)
@@ -26,8 +27,8 @@ func (g *goroutine) readLock(o Op, key string) {
 	if !g.asks(c, o, m.RLockContext, m.TryRLockContext) {
 		return
 	}
-	h := &hold{shared: true, token: m.RToken(), lost: m.RLost(), live: func() bool { return isOpen(m.RLost()) }}
-	h.free = func(o Op) { g.unlock(h, o, m.RUnlock, m.RUnlockContext) }
+	h := &hold{Hold: rules.Hold{Shared: true, Token: m.RToken()}, lost: m.RLost(), open: func() bool { return isOpen(m.RLost()) }}
+	h.release = func(o Op) { g.unlock(h, o, m.RUnlock, m.RUnlockContext) }
 	g.took(c, h, o.Verb)
 }
 
@@ -38,7 +39,7 @@ func (g *goroutine) acquire(o Op, key string) {
 		p := g.pool(c, true)
 		if p.sem == nil {
 			p.sem = c.life.Semaphore(key, semSize)
-			p.h.live = func() bool { return isOpen(p.sem.Lost()) }
+			p.h.open = func() bool { return isOpen(p.sem.Lost()) }
 		}
 		if g.asks(c, o, func(ctx context.Context) error { return p.sem.Acquire(ctx, n) },
 			func(ctx context.Context) error { return p.sem.TryAcquireContext(ctx, n) }) {
@@ -51,8 +52,8 @@ func (g *goroutine) acquire(o Op, key string) {
 		func(ctx context.Context) error { return m.TryAcquireContext(ctx, n) }) {
 		return
 	}
-	h := &hold{weight: n, token: m.Token(), lost: m.Lost(), live: func() bool { return isOpen(m.Lost()) }}
-	h.free = func(o Op) {
+	h := &hold{Hold: rules.Hold{Weight: n, Token: m.Token()}, lost: m.Lost(), open: func() bool { return isOpen(m.Lost()) }}
+	h.release = func(o Op) {
 		g.unlock(h, o, func() { m.Release(n) }, func(ctx context.Context) error { return m.ReleaseContext(ctx, n) })
 	}
 	g.took(c, h, o.Verb)
@@ -69,13 +70,13 @@ func (g *goroutine) pool(c *call, sem bool) *pool {
 
 // add adds what was granted to a pool.
 func (g *goroutine) add(c *call, p *pool, o Op, n int64, token func() int64) {
-	h := &hold{key: c.key, what: o.Verb, who: g.name, life: c.life, asked: c.began, pooled: true}
-	h.shared, h.live = p.h.shared, p.h.live
-	if !h.shared {
-		h.weight = n
+	h := &hold{Hold: rules.Hold{Key: c.key, Asked: g.since(c.began), Shared: p.h.Shared}}
+	h.verb, h.who, h.life, h.pooled, h.open = o.Verb, g.name, c.life, true, p.h.open
+	if !h.Shared {
+		h.Weight = n
 	}
 	if p.n == 0 {
-		h.token = token()
+		h.Token = token()
 	}
 	g.grant(h) // checked by itself; the first one stands for all
 	p.n += n
@@ -84,8 +85,8 @@ func (g *goroutine) add(c *call, p *pool, o Op, n int64, token func() int64) {
 		return
 	}
 	g.mu.Lock()
-	p.h.weight += h.weight
-	h.ending = true
+	p.h.Weight += h.Weight
+	h.Done = g.now()
 	g.mu.Unlock()
 	g.ended(h)
 }
@@ -99,11 +100,11 @@ func (g *goroutine) drain(p *pool, o Op) {
 	c := g.beginRelease(p.h)
 	h := p.h
 	p.n -= n
-	g.mu.Lock()
-	if !h.shared {
-		h.weight -= n
-	}
 	last := p.n == 0
+	g.mu.Lock()
+	if !h.Shared && !last { // until it has ended it is a part of a semaphore
+		h.Weight -= n
+	}
 	g.mu.Unlock()
 	if last {
 		g.end(h)
@@ -122,7 +123,7 @@ func (g *goroutine) drain(p *pool, o Op) {
 	g.checkRelease(c, h, err, false, excused)
 	if last {
 		g.ended(h)
-		p.h = &hold{shared: h.shared, live: h.live}
+		p.h = &hold{Hold: rules.Hold{Shared: h.Shared}, open: h.open}
 	}
 }
 
@@ -136,7 +137,7 @@ func (g *goroutine) resize(o Op, key string) {
 	cancel := c.context(g.long, true)
 	defer cancel()
 	err := c.life.Semaphore(key, semSize).Resize(c.ctx, o.size())
-	if errors.Is(err, dsync.ErrRefused) {
+	if errors.Is(err, driver.ErrRefused) {
 		err = nil // somebody waits for more
 	}
 	c.returned(err, store)

@@ -24,6 +24,8 @@ type runner struct {
 	cuts     int       // links that are cut off or noisy
 	fault    time.Time // of the last cut, heal or replay
 	runs     int       // of Once
+	opened   int       // sessions
+	grants   int
 	failures []string
 	trace    []string
 }

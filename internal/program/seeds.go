@@ -24,7 +24,7 @@ const (
 	plain    = 0x00
 	lingers  = 0x03
 	granted  = 0x14 // no turn, no hand-over
-	watches  = 0x40
+	listens  = 0x40
 	polls    = 0x80
 	lingersP = lingers | polls
 )
@@ -41,26 +41,26 @@ func Seeds() []Seed {
 		{"hand-over while another waits", Encode(true, []byte{plain, granted},
 			op(0, 0, Lock, 0, 0, long), op(0, 1, Lock, 0, 0, long), op(0, 2, Lock, 0, 0, long), op(1, 0, Lock, 0, 0, long),
 			after(20*time.Millisecond, op(0, 0, Unlock, 0, 0, 0)), op(0, 1, Unlock, 0, 0, 0), op(0, 2, Unlock, 0, 0, 0))},
-		{"linger and yield", Encode(true, []byte{lingers, lingersP, watches},
+		{"linger and yield", Encode(true, []byte{lingers, lingersP, listens},
 			op(0, 0, Lock, 0, 0, long), op(0, 0, Unlock, 0, 0, 0), op(0, 0, Lock, 0, 0, long), op(0, 0, Unlock, 0, 0, 0),
 			after(time.Second, op(1, 0, Lock, 0, 0, long)), after(time.Second, op(1, 0, Unlock, 0, 0, 0)),
 			after(2*time.Second, op(2, 0, TryLock, 0, 0, 0)), after(4*time.Second, op(2, 0, Lock, 0, 0, long)))},
-		{"linger is cut short", Encode(true, []byte{lingers | watches, plain},
+		{"linger is cut short", Encode(true, []byte{lingers | listens, plain},
 			op(0, 0, Lock, 1, 0, long), op(0, 0, Unlock, 1, 0, 0),
 			after(2*time.Second, op(0, 0, Lock, 0, 0, long)), op(0, 0, Unlock, 0, 0, 0),
 			after(4*time.Second, op(1, 0, Lock, 0, 0, long)))},
-		{"linger and loss", Encode(false, []byte{lingers | watches, plain},
+		{"linger and loss", Encode(false, []byte{lingers | listens, plain},
 			op(0, 0, Lock, 0, 0, long), after(8*time.Second, op(0, 0, Unlock, 0, 0, 0)), op(0, 0, Cut, 0, 0, 0),
 			after(8*time.Second, op(0, 0, Lock, 0, 0, long)), after(25*time.Second, op(0, 0, Heal, 0, 0, 0)),
 			op(1, 0, Lock, 0, 0, long), after(25*time.Second, op(1, 0, Unlock, 0, 0, 0)))},
 		{"unlock after a while", Encode(true, []byte{plain, polls},
 			op(0, 0, Lock, 0, 0, long), op(0, 0, UnlockAfter, 0, 0, 9),
 			after(time.Millisecond, op(1, 0, TryLock, 0, 0, 0)), op(1, 0, Lock, 0, 0, long))},
-		{"force", Encode(true, []byte{watches, plain, lingers},
+		{"force", Encode(true, []byte{listens, plain, lingers},
 			op(0, 0, Lock, 0, 0, long), after(4*time.Second, op(0, 0, Unlock, 0, 0, 0)),
 			op(2, 0, Lock, 0, 0, long), op(2, 0, Unlock, 0, 0, 0),
 			after(time.Second, op(1, 0, ForceLock, 0, 0, long)), op(1, 1, ForceLock, 0, 1, 5))},
-		{"kept while a revocation stands", Encode(true, []byte{watches, polls},
+		{"kept while a revocation stands", Encode(true, []byte{listens, polls},
 			op(1, 0, Lock, 0, 0, long), after(7*time.Millisecond, op(0, 0, ForceLock, 0, 1, 3)),
 			after(1200*time.Millisecond, op(1, 0, UnlockAfter, 0, 0, 9)), op(1, 1, Lock, 0, 0, long))},
 		{"readers and writers", Encode(true, []byte{plain, polls, granted},
@@ -85,7 +85,7 @@ func Seeds() []Seed {
 			op(0, 0, Lease, 0, 0, 9), op(1, 0, Lease, 0, 0, long), op(1, 1, TryLease, 0, 0, 3),
 			after(2*time.Second, op(0, 0, Extend, 0, 0, 0)), after(25*time.Second, op(0, 0, EndLease, 0, 0, 0)),
 			op(1, 0, EndLease, 0, 0, 0))},
-		{"break", Encode(true, []byte{watches, plain, polls},
+		{"break", Encode(true, []byte{listens, plain, polls},
 			op(0, 0, Lock, 0, 0, long), op(0, 0, ReadLock, 0, 0, long), op(0, 0, Lease, 1, 0, long),
 			after(time.Second, op(1, 0, Break, 0, 0, 12)), op(1, 1, Break, 0, 1, 13), op(2, 0, Break, 1, 0, 8), op(2, 1, List, 0, 0, 0),
 			after(25*time.Second, op(0, 0, Unlock, 0, 0, 0)))},

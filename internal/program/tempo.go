@@ -77,5 +77,5 @@ func (m tempo) holdTime(d time.Duration) time.Duration {
 	return d - d/1000 - m.margin() - m.grace()
 }
 
-// nap is how long Sleep sleeps, or a run of a Once takes.
-func (m tempo) nap(o Op) time.Duration { return min(m.delay, delays[o.Arg]) }
+// sleepTime is how long Sleep sleeps, or a run of a Once takes.
+func (m tempo) sleepTime(o Op) time.Duration { return min(m.delay, delays[o.Arg]) }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -31,9 +32,9 @@ func InMemory(t testing.TB, p Program) World {
 }
 
 // On is InMemory on a store of the caller's.
-func On(t testing.TB, p Program, store dsync.Store) World {
+func On(t testing.TB, p Program, store driver.Store) World {
 	var w World
-	var stores []dsync.Store
+	var stores []driver.Store
 	for i := range len(p.Sessions) + 1 { // one for who looks at the end
 		f := newLink(store, p, i)
 		t.Cleanup(f.Close)
@@ -60,7 +61,7 @@ func On(t testing.TB, p Program, store dsync.Store) World {
 	return w
 }
 
-// Faults returns how many requests and events had a fault so far, those of Replay
+// Faults returns how many requests and notices had a fault so far, those of Replay
 // left out.
 func (w World) Faults() int {
 	sum := 0
@@ -70,9 +71,9 @@ func (w World) Faults() int {
 	return sum
 }
 
-// polled is a store that can't push.
-type polled struct{ dsync.Store }
+// polled is a store that can't notify this session.
+type polled struct{ driver.Store }
 
-func (polled) Watch(context.Context, string, []string, func(dsync.Event)) error {
+func (polled) Listen(context.Context, string, []string, func(driver.Notice)) error {
 	return errors.ErrUnsupported
 }

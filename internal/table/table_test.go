@@ -29,6 +29,7 @@ var folders = map[string]string{
 	"dsync":          "dsync",
 	"dsynctest":      "dsync/dsynctest",
 	"dsync/mongo":    "dsync/mongo",
+	"engine":         "internal/engine",
 	"integration":    "integration",
 	"internal/table": "internal/table",
 	"leader":         "leader",

@@ -6,11 +6,13 @@ package testkit
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -21,6 +23,16 @@ const TTL = 10 * time.Second
 // whether LEASEHOLD_LONG is set. Without it, every test does less of the same.
 func Long() bool { return os.Getenv("LEASEHOLD_LONG") != "" }
 
+// Large skips a test of sizes or counts, with thousands of goroutines, keys or hours, where
+// LEASEHOLD_REPEATED is set: the tests are repeated there for the order in which goroutines
+// wake, and that order changes nothing that such a test asserts.
+func Large(t testing.TB) {
+	t.Helper()
+	if os.Getenv("LEASEHOLD_REPEATED") != "" {
+		t.Skip("large, and LEASEHOLD_REPEATED is set")
+	}
+}
+
 // Rounds is how often a test repeats itself: long times if [Long], else short times.
 func Rounds(short, long int) int {
 	if Long() {
@@ -29,9 +41,9 @@ func Rounds(short, long int) int {
 	return short
 }
 
-// NewSession returns a session that is closed at the end of the test. Unless the test sets
+// NewSession returns a session that is closed at the end of the test, and silent. Unless the test sets
 // a Retention it never sweeps, which it would at a random time: tests count commands.
-func NewSession(t testing.TB, store dsync.Store, opt *dsync.Options) *dsync.Session {
+func NewSession(t testing.TB, store driver.Store, opt *dsync.Options) *dsync.Session {
 	t.Helper()
 	var o dsync.Options
 	if opt != nil {
@@ -43,6 +55,9 @@ func NewSession(t testing.TB, store dsync.Store, opt *dsync.Options) *dsync.Sess
 	if o.Retention == 0 {
 		o.Retention = -1
 	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	s, err := dsync.New(store, &o)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +68,7 @@ func NewSession(t testing.TB, store dsync.Store, opt *dsync.Options) *dsync.Sess
 
 // NewFaulty returns a Faulty that is closed at the end of the test, before the
 // sessions that were made with it.
-func NewFaulty(t testing.TB, store dsync.Store, decide func(dsynctest.Request) dsynctest.Fault) *dsynctest.Faulty {
+func NewFaulty(t testing.TB, store driver.Store, decide func(dsynctest.Request) dsynctest.Fault) *dsynctest.Faulty {
 	f := dsynctest.NewFaulty(store, decide)
 	t.Cleanup(f.Close)
 	return f

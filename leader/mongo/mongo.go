@@ -1,7 +1,7 @@
-// Package mongo elects leaders on a MongoDB for those who want nothing but
-// leadership: an election, or a group, straight from a *mongo.Database. Who wants
-// locks, too, or several elections, opens one session with dsync/mongo and hangs
-// them all on it with leader.New.
+// Package mongo elects leaders on MongoDB for programs that need nothing but leader election:
+// it makes an election, or a group, straight from a *mongo.Database. Programs that also need
+// locks, or several elections, should open one session with package dsync/mongo and make all of
+// them on it, elections with leader.New.
 //
 // Import it as leadermongo, since it shares its name with the driver's package.
 package mongo
@@ -21,11 +21,11 @@ import (
 // Options are the settings of [Open] and [Connect]. The zero value of each field
 // is its default; a nil *Options is all defaults.
 type Options struct {
-	// Options are the election's: the published value, hooks.
+	// Options are the election's: the published value and hooks.
 	leader.Options
 
-	// Store are the store's and the session's: collection, TTL, the identity that is
-	// shown, logger and so on.
+	// Store are the settings of the store and the session: collection, TTL, the identity that
+	// others see, logger and so on.
 	Store dsyncmongo.Options
 }
 
@@ -35,18 +35,17 @@ type Election struct {
 	s *dsync.Session
 }
 
-// Open returns the election of that name in db, on the caller's client, which it
-// uses as it is and never closes: see dsyncmongo.Open for what that means for
-// heartbeats. Close the election when it is not needed any more. Errors are those
-// of dsyncmongo.Open and leader.New.
+// Open returns the election of that name in db. It uses the caller's client as it is and never
+// closes it; see dsyncmongo.Open for what that means for heartbeats. Close the election when it
+// is no longer needed. Errors are those of dsyncmongo.Open and leader.New.
 func Open(ctx context.Context, db *mongo.Database, name string, opt *Options) (*Election, error) {
 	return open(ctx, name, opt, func(o *dsyncmongo.Options) (*dsync.Session, error) {
 		return dsyncmongo.Open(ctx, db, o)
 	})
 }
 
-// Connect is [Open] with a small client of its own, so that no slow query of the
-// application stands before a heartbeat: see dsyncmongo.Connect.
+// Connect is [Open] with a small client of its own, so that the application's slow queries
+// cannot delay heartbeats. See dsyncmongo.Connect.
 func Connect(ctx context.Context, clientOptions *options.ClientOptions, database, name string, opt *Options) (*Election, error) {
 	return open(ctx, name, opt, func(o *dsyncmongo.Options) (*dsync.Session, error) {
 		return dsyncmongo.Connect(ctx, clientOptions, database, o)
@@ -69,16 +68,14 @@ func open(ctx context.Context, name string, opt *Options, session func(*dsyncmon
 	return &Election{Election: e, s: s}, nil
 }
 
-// Session returns the election's session, on which other elections, groups and
-// locks can hang.
+// Session returns the election's session. Other elections, groups and locks can be made on it.
 func (e *Election) Session() *dsync.Session { return e.s }
 
-// Group returns a group of functions of that name on the election's session: see
-// leader.NewGroup.
+// Group returns a group of that name on the election's session: see leader.NewGroup.
 func (e *Election) Group(ctx context.Context, name string, opt *leader.GroupOptions) (*leader.Group, context.Context, error) {
 	return leader.NewGroup(ctx, e.s, name, opt)
 }
 
-// Close resigns and closes the session: see dsync.Session.Close. A leader is told,
-// and has the grace to say that its work is done.
+// Close ends the term, if this process leads, and closes the session: see dsync.Session.Close.
+// A leader is notified and has the session's grace to finish its work.
 func (e *Election) Close(ctx context.Context) error { return e.s.Close(ctx) }

@@ -9,7 +9,7 @@ import (
 )
 
 func TestContest(t *testing.T) {
-	c, err := measure.NewContest(t.Context(), &measure.Mutexes{Target: measure.Memory(), Options: dsync.Options{Turn: -1}}, 3, 2)
+	c, err := measure.NewContest(t.Context(), &measure.Mutexes{Target: measure.Memory(), Options: dsync.Options{HandOffTime: -1}}, 3, 2)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ type Cost struct {
 // HeldCost returns what a session costs that holds n locks and does nothing else, over
 // the time d, with a heartbeat every second. The target must be a server, and Counted.
 func HeldCost(ctx context.Context, t *Target, n int, d time.Duration) (Cost, error) {
-	s, err := t.Session(ctx, dsync.Options{Heartbeat: time.Second, Retention: -1})
+	s, err := t.Session(ctx, dsync.Options{HeartbeatInterval: time.Second, Retention: -1})
 	if err != nil {
 		return Cost{}, err
 	}

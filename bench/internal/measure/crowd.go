@@ -11,7 +11,7 @@ import (
 // server.
 const together = 20
 
-// A Crowd is many sessions that wait in line for one key, each with a watch of its own
+// A Crowd is many sessions that wait in the queue for one key, each with a listener of its own
 // and all with one client. They have no heartbeats and no polls for a while, as those
 // have nothing to do with a release. The target must be Counted.
 type Crowd struct {
@@ -20,11 +20,11 @@ type Crowd struct {
 	left int
 }
 
-// NewCrowd returns when all sessions are in line, but the one that has the key, and
+// NewCrowd returns when all sessions are in the queue, but the one that has the key, and
 // nobody sends anything any more.
 func NewCrowd(ctx context.Context, t *Target, sessions int) (_ *Crowd, err error) {
 	const never = 10 * time.Minute
-	m, err := newMany(ctx, t, dsync.Options{TTL: never, Poll: never, Retention: -1})
+	m, err := newMany(ctx, t, dsync.Options{TTL: never, PollInterval: never, Retention: -1})
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func NewCrowd(ctx context.Context, t *Target, sessions int) (_ *Crowd, err error
 	return c, ctx.Err()
 }
 
-// inLine waits until n sessions are in line.
+// inLine waits until n sessions are in the queue.
 func (c *Crowd) inLine(ctx context.Context, n int) error {
 	for {
 		state, err := c.many.store.Load(ctx, c.ring.key)

@@ -4,12 +4,13 @@ import (
 	"context"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 // many is a [System] like [Mutexes] whose processes share one client, so that there
 // can be a thousand of them.
 type many struct {
-	store   dsync.Store
+	store   driver.Store
 	end     func()
 	options dsync.Options
 }
@@ -17,7 +18,7 @@ type many struct {
 var _ System = (*many)(nil)
 
 func newMany(ctx context.Context, t *Target, opt dsync.Options) (*many, error) {
-	store, end, err := t.store(ctx)
+	store, end, err := t.Shared(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -30,5 +31,5 @@ func (m *many) Open(context.Context) (Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &mutexes{s}, nil
+	return &mutexes{Session: s}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -76,7 +77,7 @@ func WaiterMemory(n int, key func(int) string) (float64, error) {
 }
 
 // waitForLine waits until somebody stands in the store's line for the key.
-func waitForLine(store dsync.Store, key string) error {
+func waitForLine(store driver.Store, key string) error {
 	for {
 		st, err := store.Load(context.Background(), key)
 		if err != nil || st.Waiting > 0 {
@@ -95,7 +96,7 @@ func inUse() int64 {
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-func sessionOn(store dsync.Store) (*dsync.Session, error) {
+func sessionOn(store driver.Store) (*dsync.Session, error) {
 	return dsync.New(store, &dsync.Options{Retention: -1})
 }
 

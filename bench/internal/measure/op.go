@@ -2,6 +2,7 @@ package measure
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -15,6 +16,15 @@ func Timed(f func(context.Context) error) Op {
 		begin := time.Now()
 		err := f(ctx)
 		return time.Since(begin), err
+	}
+}
+
+// Paused is op with a pause after it that is not measured, for what op leaves behind.
+func Paused(op Op, pause time.Duration) Op {
+	return func(ctx context.Context) (time.Duration, error) {
+		took, err := op(ctx)
+		time.Sleep(pause)
+		return took, err
 	}
 }
 
@@ -36,4 +46,36 @@ func LockUnlock(l Locker) Op {
 		}
 		return l.Unlock(ctx)
 	})
+}
+
+// LockUnlockEach is the Op that locks and unlocks a key with that prefix that nobody has used.
+func LockUnlockEach(p Process, prefix string) Op {
+	n := 0
+	return func(ctx context.Context) (time.Duration, error) {
+		n++
+		l, err := p.Locker(ctx, fmt.Sprint(prefix, " ", n))
+		if err != nil {
+			return 0, err
+		}
+		return LockUnlock(l)(ctx)
+	}
+}
+
+// LockUnlockAfter is the Op by which p locks and unlocks a key with that prefix that the process
+// other was the last to use, some turns before.
+func LockUnlockAfter(other, p Process, prefix string) Op {
+	const ahead = 32
+	first, second := LockUnlockEach(other, prefix), LockUnlockEach(p, prefix)
+	ready := 0
+	return func(ctx context.Context) (time.Duration, error) {
+		if ready == 0 {
+			for ; ready < ahead; ready++ {
+				if _, err := first(ctx); err != nil {
+					return 0, err
+				}
+			}
+		}
+		ready--
+		return second(ctx)
+	}
 }

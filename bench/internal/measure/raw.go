@@ -14,17 +14,18 @@ import (
 // Raw is what the library is compared with: one small update of one document,
 // acknowledged by a majority, by RunCommand of the same driver, encoded once.
 type Raw struct {
-	db     *mongo.Database
-	update bson.Raw
+	db             *mongo.Database
+	update, notice bson.Raw
 
 	reader *mongo.Client
-	stream *mongo.ChangeStream
+	cursor *mongo.Cursor
 	cancel context.CancelFunc
-	events chan time.Time
+	heard  chan time.Time
 	done   chan struct{}
-
-	others *watchers // who watch as well
 }
+
+// rawNotices is the capped collection of [Raw.WriteAndNotice].
+const rawNotices = "raw.notices"
 
 // NewRaw returns writes of the document with that id in the target's database, on a client of its own.
 func NewRaw(t *Target, id string) (*Raw, error) {
@@ -32,7 +33,24 @@ func NewRaw(t *Target, id string) (*Raw, error) {
 	if err != nil {
 		return nil, err
 	}
-	update, err := bson.Marshal(bson.D{
+	update, err := increment(id)
+	if err != nil {
+		return nil, err
+	}
+	notice, err := bson.Marshal(bson.D{
+		{Key: "insert", Value: rawNotices},
+		{Key: "documents", Value: bson.A{bson.D{{Key: "to", Value: id}}}},
+		{Key: "writeConcern", Value: bson.D{{Key: "w", Value: 1}}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Raw{db: client.Database(t.DB.Name()), update: update, notice: notice}, nil
+}
+
+// increment is the update of the document with that id.
+func increment(id string) (bson.Raw, error) {
+	return bson.Marshal(bson.D{
 		{Key: "update", Value: "raw"},
 		{Key: "updates", Value: bson.A{bson.D{
 			{Key: "q", Value: bson.D{{Key: "_id", Value: id}}},
@@ -41,19 +59,29 @@ func NewRaw(t *Target, id string) (*Raw, error) {
 		}}},
 		{Key: "writeConcern", Value: bson.D{{Key: "w", Value: "majority"}}},
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &Raw{db: client.Database(t.DB.Name()), update: update}, nil
 }
 
 // Write writes once.
-func (r *Raw) Write(ctx context.Context) error {
+func (r *Raw) Write(ctx context.Context) error { return r.run(ctx, r.update) }
+
+// WriteTwice writes twice to the document with that id.
+func (r *Raw) WriteTwice(ctx context.Context, id string) error {
+	update, err := increment(id)
+	if err != nil {
+		return err
+	}
+	if err := r.run(ctx, update); err != nil {
+		return err
+	}
+	return r.run(ctx, update)
+}
+
+func (r *Raw) run(ctx context.Context, cmd bson.Raw) error {
 	var reply struct {
 		N                 int      `bson:"n"`
 		WriteConcernError bson.Raw `bson:"writeConcernError"`
 	}
-	if err := r.db.RunCommand(ctx, r.update).Decode(&reply); err != nil {
+	if err := r.db.RunCommand(ctx, cmd).Decode(&reply); err != nil {
 		return err
 	}
 	if reply.N != 1 || reply.WriteConcernError != nil {
@@ -62,26 +90,31 @@ func (r *Raw) Write(ctx context.Context) error {
 	return nil
 }
 
-// Read opens a change stream on a client of its own, for [Raw.WriteAndEvent].
+// Read tails a capped collection on a client of its own, for [Raw.WriteAndNotice].
 func (r *Raw) Read(ctx context.Context, t *Target) (err error) {
 	if r.reader, err = mongo.Connect(t.client()); err != nil {
 		return err
 	}
-	if err := r.Write(ctx); err != nil { // the collection must be there
+	capped := options.CreateCollection().SetCapped(true).SetSizeInBytes(1 << 20)
+	if err := r.db.CreateCollection(ctx, rawNotices, capped); err != nil {
 		return err
 	}
-	r.stream, err = r.reader.Database(t.DB.Name()).Collection("raw").
-		Watch(ctx, mongo.Pipeline{}, options.ChangeStream().SetMaxAwaitTime(5*time.Second))
+	if err := r.run(ctx, r.notice); err != nil { // an empty one can't be tailed
+		return err
+	}
+	r.cursor, err = r.reader.Database(t.DB.Name()).Collection(rawNotices).
+		Find(ctx, bson.D{}, options.Find().SetCursorType(options.TailableAwait).SetMaxAwaitTime(5*time.Second))
 	if err != nil {
 		return err
 	}
+	r.cursor.Next(ctx) // the one that was there
 	ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	r.events, r.done = make(chan time.Time), make(chan struct{})
+	r.heard, r.done = make(chan time.Time), make(chan struct{})
 	go func() {
 		defer close(r.done)
-		for r.stream.Next(ctx) {
+		for r.cursor.Next(ctx) {
 			select {
-			case r.events <- time.Now():
+			case r.heard <- time.Now():
 			case <-ctx.Done():
 			}
 		}
@@ -89,41 +122,37 @@ func (r *Raw) Read(ctx context.Context, t *Target) (err error) {
 	return nil
 }
 
-// WriteAndEvent is the [Op] from the call of Write to the reader of the change stream
-// having its event. It returns as long after that as [Ring.HandOff] does, so that whatever
-// comes next finds the machine alike.
-func (r *Raw) WriteAndEvent(ctx context.Context) (time.Duration, error) {
+// WriteAndNotice is the [Op] from the call of Write, after which a notice is inserted, to
+// the reader having that. It returns as long after that as [Ring.HandOff] does, so that
+// whatever comes next finds the machine alike.
+func (r *Raw) WriteAndNotice(ctx context.Context) (time.Duration, error) {
 	written := make(chan error, 1)
 	begin := time.Now()
-	go func() { written <- r.Write(ctx) }()
+	go func() {
+		err := r.Write(ctx)
+		if err == nil {
+			err = r.run(ctx, r.notice)
+		}
+		written <- err
+	}()
 	select {
-	case at := <-r.events:
+	case at := <-r.heard:
 		return at.Sub(begin), errors.Join(<-written, settle(ctx, settling))
 	case <-r.done:
-		return 0, errors.Join(errors.New("the change stream ended"), r.stream.Err(), <-written)
+		return 0, errors.Join(errors.New("the cursor ended"), r.cursor.Err(), <-written)
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-}
-
-// Watch has n more clients watch the collection for what never comes, as processes do
-// that wait for others' keys.
-func (r *Raw) Watch(ctx context.Context, t *Target, n int) (err error) {
-	r.others, err = newWatchers(ctx, t, "raw", n)
-	return err
 }
 
 // Close closes the clients.
 func (r *Raw) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if r.others != nil {
-		r.others.close(ctx)
-	}
 	if r.cancel != nil {
 		r.cancel()
 		<-r.done
-		r.stream.Close(ctx)
+		r.cursor.Close(ctx)
 	}
 	if r.reader != nil {
 		r.reader.Disconnect(ctx)

@@ -73,7 +73,7 @@ func (r *Ring) add(ctx context.Context) error {
 	return err
 }
 
-// settle waits for those who wait to be in line, so that it costs nobody else's time.
+// settle waits for those who wait to be in the queue, so that it costs nobody else's time.
 func settle(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -106,7 +106,7 @@ func (r *Ring) next(ctx context.Context) (time.Time, error) {
 }
 
 // HandOff is the [Op] from the call of Unlock to the next process having the key. It
-// returns when the former holder is likely to be in line again.
+// returns when the former holder is likely to be in the queue again.
 func (r *Ring) HandOff(ctx context.Context) (time.Duration, error) {
 	former, unlocked := r.holder, make(chan error, 1)
 	r.holder = -1

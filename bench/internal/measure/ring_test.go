@@ -31,9 +31,9 @@ func TestRing(t *testing.T) {
 						t.Errorf("hand-off: %v, %v; want less than a second: nobody polls", took, err)
 					}
 				}
-				// A release and a return to the line each.
-				if got := to.Commands() - before; got != 2*6 {
-					t.Errorf("%d commands for 6 hand-offs, want 12", got)
+				// A release, its notice and a return to the line each.
+				if got := to.Commands() - before; got != 3*6 {
+					t.Errorf("%d commands for 6 hand-offs, want 18", got)
 				}
 				ring.Close()
 				p, err := system(to).Open(t.Context())

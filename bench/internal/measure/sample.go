@@ -17,6 +17,15 @@ func (s Sample) Median() time.Duration {
 	return (sorted[(len(s)-1)/2] + sorted[len(s)/2]) / 2
 }
 
+// Percentile returns what p percent of the sample are at most, 0 of an empty sample.
+func (s Sample) Percentile(p float64) time.Duration {
+	if len(s) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(s))
+	return sorted[min(len(sorted)-1, int(p/100*float64(len(sorted))))]
+}
+
 // Max returns the longest, 0 of an empty sample.
 func (s Sample) Max() time.Duration {
 	if len(s) == 0 {

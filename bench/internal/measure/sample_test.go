@@ -23,5 +23,8 @@ func TestSample(t *testing.T) {
 		if got := int(tt.sample.Max()); got != tt.max {
 			t.Errorf("%v: max %d, want %d", tt.sample, got, tt.max)
 		}
+		if got := int(tt.sample.Percentile(99)); got != tt.max {
+			t.Errorf("%v: percentile 99 is %d, want %d", tt.sample, got, tt.max)
+		}
 	}
 }

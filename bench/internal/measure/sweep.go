@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 // A Sweeping is what sweeping of a store took.
@@ -27,18 +28,18 @@ func Sweep(ctx context.Context, t *Target, n int) (Sweeping, error) {
 	if t.DB == nil {
 		return Sweeping{}, errors.New("measure: to sweep the store in memory says nothing")
 	}
-	store, end, err := t.store(ctx)
+	store, end, err := t.Shared(ctx)
 	if err != nil {
 		return Sweeping{}, err
 	}
 	defer end()
 	var records [2]bson.D // of a key that is idle, and of one that is not, as it counts terms
 	for i, kind := range []dsync.Kind{dsync.KindMutex, dsync.KindElection} {
-		c := dsync.Claim{Key: string(kind), ID: "s.1", Session: "s", Kind: kind, Weight: 1, Limit: 1}
-		if _, err := store.Acquire(ctx, c, false, nil, time.Now().Add(time.Hour)); err != nil {
+		c := driver.Claim{Key: string(kind), ID: "s.1", Session: "s", Kind: kind, Weight: 1, Limit: 1}
+		if _, _, err := store.Acquire(ctx, c, false, nil, time.Now().Add(time.Hour)); err != nil {
 			return Sweeping{}, err
 		}
-		if _, err := store.Release(ctx, c, dsync.Outcome{}); err != nil {
+		if _, _, err := store.Release(ctx, c, driver.ReleaseOptions{}); err != nil {
 			return Sweeping{}, err
 		}
 		if err := t.DB.Collection("leasehold").FindOne(ctx, bson.D{{Key: "_id", Value: "k/" + c.Key}}).Decode(&records[i]); err != nil {
@@ -61,7 +62,7 @@ func Sweep(ctx context.Context, t *Target, n int) (Sweeping, error) {
 
 	var s Sweeping
 	before := t.Commands()
-	for st := (dsync.SweepState{}); st.Turn == 0 || st.After != ""; {
+	for st := (driver.SweepState{}); st.Turn == 0 || st.After != ""; {
 		begin := time.Now()
 		if st, err = store.Sweep(ctx, "bench", st, time.Millisecond); err != nil {
 			return Sweeping{}, err

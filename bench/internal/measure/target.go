@@ -3,6 +3,7 @@ package measure
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 
 	"go.mongodb.org/mongo-driver/v2/event"
@@ -10,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 )
@@ -19,12 +21,15 @@ import (
 type Target struct {
 	DB *mongo.Database // on a client of the measurement's own; nil: in memory
 
-	uri    string
-	memory *dsynctest.Memory
-	count  bool
-	sent   atomic.Int64
-	events atomic.Int64
-	wire   wire
+	// Store is what stores on a server are opened with, but for the session's part.
+	Store dsyncmongo.Options
+
+	uri     string
+	memory  *dsynctest.Memory
+	count   bool
+	sent    atomic.Int64
+	notices atomic.Int64
+	wire    wire
 }
 
 // Memory returns a target in memory.
@@ -46,8 +51,8 @@ func (t *Target) Counted() *Target {
 	return t
 }
 
-// Commands is the number of commands that were sent, without those of idle change
-// streams and of the driver's own. A target on a server must be Counted.
+// Commands is the number of commands that were sent, without those of listening, which go
+// on whatever happens, and of the driver's own. A target on a server must be Counted.
 func (t *Target) Commands() int {
 	if t.memory != nil {
 		return t.memory.Counts().Total()
@@ -55,8 +60,8 @@ func (t *Target) Commands() int {
 	return int(t.sent.Load())
 }
 
-// Events is the number of events that a Counted server pushed.
-func (t *Target) Events() int { return int(t.events.Load()) }
+// Notices is the number of notices that a Counted server pushed.
+func (t *Target) Notices() int { return int(t.notices.Load()) }
 
 // Bytes is how many bytes went to a Counted server and came from it, in all.
 func (t *Target) Bytes() int64 { return t.wire.bytes.Load() }
@@ -87,9 +92,21 @@ func (t *Target) client() *options.ClientOptions {
 }
 
 func (t *Target) started(_ context.Context, e *event.CommandStartedEvent) {
-	if e.CommandName != "getMore" {
+	if !listening(e) {
 		t.sent.Add(1)
 	}
+}
+
+// listening: waiting for notices, or how that begins, or asking who is the primary.
+func listening(e *event.CommandStartedEvent) bool {
+	switch e.CommandName {
+	case "getMore", "hello":
+		return true
+	case "find", "create":
+		name, _ := e.Command.Lookup(e.CommandName).StringValueOK()
+		return strings.Contains(name, ".notices.")
+	}
+	return false
 }
 
 func (t *Target) succeeded(_ context.Context, e *event.CommandSucceededEvent) {
@@ -98,7 +115,7 @@ func (t *Target) succeeded(_ context.Context, e *event.CommandSucceededEvent) {
 	}
 	if batch, ok := e.Reply.Lookup("cursor", "nextBatch").ArrayOK(); ok {
 		if values, err := batch.Values(); err == nil {
-			t.events.Add(int64(len(values)))
+			t.notices.Add(int64(len(values)))
 		}
 	}
 }
@@ -108,20 +125,22 @@ func (t *Target) Session(ctx context.Context, opt dsync.Options) (*dsync.Session
 	if t.memory != nil {
 		return dsync.New(t.memory, &opt)
 	}
-	return dsyncmongo.Connect(ctx, t.client(), t.DB.Name(), &dsyncmongo.Options{Options: opt})
+	o := t.Store
+	o.Options = opt
+	return dsyncmongo.Connect(ctx, t.client(), t.DB.Name(), &o)
 }
 
-// store returns a store for any number of sessions, and what ends it.
-func (t *Target) store(ctx context.Context) (dsync.Store, func(), error) {
+// Shared returns a store for any number of sessions, all on one client, and what ends it.
+func (t *Target) Shared(ctx context.Context) (driver.Store, func(), error) {
 	if t.memory != nil {
 		return t.memory, func() {}, nil
 	}
-	client, err := mongo.Connect(t.client().SetMaxPoolSize(0).SetMaxConnecting(together)) // a watch takes a connection
+	client, err := mongo.Connect(t.client().SetMaxPoolSize(0).SetMaxConnecting(together)) // a listener takes a connection
 	if err != nil {
 		return nil, nil, err
 	}
 	end := func() { client.Disconnect(context.WithoutCancel(ctx)) }
-	s, err := dsyncmongo.NewStore(ctx, client.Database(t.DB.Name()), nil)
+	s, err := dsyncmongo.NewStore(ctx, client.Database(t.DB.Name()), &t.Store)
 	if err != nil {
 		end()
 		return nil, nil, err

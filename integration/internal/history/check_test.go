@@ -57,11 +57,11 @@ func good() *story {
 	return s
 }
 
-// rules are those that a history breaks.
-func rules(t *testing.T, s *story) []string {
+// broken are the rules that a history breaks.
+func broken(t *testing.T, s *story) []string {
 	t.Helper()
 	var all []string
-	for _, v := range history.Check(s.history(t), grace) {
+	for _, v := range history.Check(s.history(t), grace, 0) {
 		t.Log(v)
 		if !slices.Contains(all, v.Rule) {
 			all = append(all, v.Rule)
@@ -72,7 +72,7 @@ func rules(t *testing.T, s *story) []string {
 }
 
 func TestGoodHistory(t *testing.T) {
-	if got := rules(t, good()); len(got) > 0 {
+	if got := broken(t, good()); len(got) > 0 {
 		t.Errorf("rules %q are broken, want none", got)
 	}
 }
@@ -151,7 +151,7 @@ func TestPlantedViolations(t *testing.T) {
 			s.line(at, 10_000, nil, "y.3", "z.3")
 			s.line(at+slot, 12_000, []history.Claim{{ID: "z.3", Token: 11_000}, {ID: "y.3", Token: 12_000, Weight: 1}})
 		}, []string{"fifo"}},
-		{"who was behind overtakes in line", func(s *story) {
+		{"who was behind overtakes in the queue", func(s *story) {
 			s.line(at, 10_000, holder("x.3", 10_000), "y.3", "z.3")
 			s.line(at+slot, 10_000, holder("x.3", 10_000), "z.3", "y.3")
 		}, []string{"fifo"}},
@@ -171,7 +171,7 @@ func TestPlantedViolations(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := good()
 			c.plant(s)
-			if got := rules(t, s); !slices.Equal(got, c.want) {
+			if got := broken(t, s); !slices.Equal(got, c.want) {
 				t.Errorf("rules %q are broken, want %q", got, c.want)
 			}
 		})
@@ -225,7 +225,7 @@ func TestUncertainIsNoViolation(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := good()
 			c.plant(s)
-			if got := rules(t, s); len(got) > 0 {
+			if got := broken(t, s); len(got) > 0 {
 				t.Errorf("rules %q are broken, want none", got)
 			}
 		})
@@ -264,7 +264,7 @@ func TestOrderIsFound(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var s story
 			c.plant(&s)
-			if got := rules(t, &s); len(got) > 0 {
+			if got := broken(t, &s); len(got) > 0 {
 				t.Errorf("rules %q are broken, want none", got)
 			}
 		})

@@ -2,12 +2,12 @@ package history
 
 // Counts are what a history has of each.
 type Counts struct {
-	Calls     int // that ask for a hold
-	Grants    int
-	HandOvers int // grants of a key to another process than the one before
-	Lost      int // holds that ended before their release, those of killed processes included
-	Writes    int // with a fencing token
-	Refused   int // of them
+	Calls    int // that ask for a hold
+	Grants   int
+	HandOffs int // grants of a key to another process than the one before
+	Lost     int // holds that ended before their release, those of killed processes included
+	Writes   int // with a fencing token
+	Refused  int // of them
 }
 
 // Counts counts.
@@ -22,7 +22,7 @@ func (h *History) Counts() Counts {
 			}
 			c.Grants++
 			if last != "" && last != o.Process {
-				c.HandOvers++
+				c.HandOffs++
 			}
 			last = o.Process
 			if !o.Freed() {

@@ -52,7 +52,7 @@ type Event struct {
 	Target string `json:"target,omitempty"`
 
 	Holders []Claim  `json:"holders,omitempty"` // in the order of their grants
-	Waiting []string `json:"waiting,omitempty"` // ids of claims, the first in line first
+	Waiting []string `json:"waiting,omitempty"` // ids of claims, the first in the queue first
 	Tokens  []int64  `json:"tokens,omitempty"`
 }
 

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/leasehold-go/leasehold/internal/rules"
 )
 
 // A History is the events of all processes, in the order of their times.
@@ -62,9 +64,6 @@ func (h *History) Write(w io.Writer) error {
 	return b.Flush()
 }
 
-// at shows a time in seconds.
-func at(t time.Duration) string { return fmt.Sprintf("%.3f s", t.Seconds()) }
-
 // who names what events with an id are about.
 type who struct {
 	process string
@@ -73,15 +72,15 @@ type who struct {
 
 // Holds returns all calls that asked for a hold, by their keys, in the order in which
 // they were granted and then asked.
-func (h *History) Holds() map[string][]*Hold {
-	all := make(map[who]*Hold)
-	byProcess := make(map[string][]*Hold)
-	byKey := make(map[string][]*Hold)
+func (h *History) Holds() map[string][]*rules.Hold {
+	all := make(map[who]*rules.Hold)
+	byProcess := make(map[string][]*rules.Hold)
+	byKey := make(map[string][]*rules.Hold)
 	for _, e := range h.Events {
 		o := all[who{e.Process, e.ID}]
 		switch e.Type {
 		case Ask:
-			o = &Hold{
+			o = &rules.Hold{
 				Process: e.Process, ID: e.ID, Key: e.Key, What: e.What,
 				Weight: e.Weight, Limit: e.Limit, Shared: e.Shared, Asked: e.At,
 			}
@@ -107,7 +106,7 @@ func (h *History) Holds() map[string][]*Hold {
 		}
 	}
 	for _, holds := range byKey {
-		slices.SortStableFunc(holds, func(a, b *Hold) int {
+		slices.SortStableFunc(holds, func(a, b *rules.Hold) int {
 			return cmp.Or(cmp.Compare(a.Granted, b.Granted), cmp.Compare(a.Asked, b.Asked))
 		})
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/leasehold-go/leasehold/internal/rules"
 )
 
 // Kinds of operations of the models.
@@ -19,7 +21,7 @@ const (
 // An input is the input of an operation of a model.
 type input struct {
 	kind   int
-	hold   *Hold
+	hold   *rules.Hold
 	token  int64
 	after  int64  // of a grant: the greatest token that it must follow
 	answer string // of a write: "", Fenced, or "?"
@@ -28,7 +30,7 @@ type input struct {
 // A lock is the state of a lock: who holds it, and the greatest tokens so far, of all
 // and of those that do not share.
 type lock struct {
-	holds          []*Hold // in the order of their grants
+	holds          []*rules.Hold // in the order of their grants
 	last, lastTurn int64
 }
 
@@ -97,7 +99,7 @@ var fenceModel = (&porcupine.NondeterministicModel{
 const patience = time.Minute
 
 // linear: the calls on each key can be put in one order that the models allow.
-func (c *checker) linear(h *History, holds map[string][]*Hold) {
+func (c *checker) linear(h *History, holds map[string][]*rules.Hold) {
 	end := int64(h.end()) + 1
 	ops := make(map[string][]porcupine.Operation)
 	add := func(key string, call, returned time.Duration, in input) {
@@ -121,7 +123,7 @@ func (c *checker) linear(h *History, holds map[string][]*Hold) {
 
 	for key, all := range holds {
 		// Without those whose grant is like one whose answer was lost.
-		granted := slices.DeleteFunc(slices.Clone(all), func(o *Hold) bool { return o.Token == 0 })
+		granted := slices.DeleteFunc(slices.Clone(all), func(o *rules.Hold) bool { return o.Token == 0 })
 		for _, o := range granted {
 			add(key, o.Asked, o.Granted, input{kind: opAcquire, hold: o, token: o.Token, after: after(o, granted)})
 			if o.Freed() {
@@ -144,7 +146,7 @@ func (c *checker) linear(h *History, holds map[string][]*Hold) {
 
 // after is the greatest token that the grant of a hold must follow: of all lesser ones,
 // or, if it shares, of those that do not.
-func after(o *Hold, granted []*Hold) (token int64) {
+func after(o *rules.Hold, granted []*rules.Hold) (token int64) {
 	for _, p := range granted {
 		if p.Token < o.Token && !(o.Shared && p.Shared) {
 			token = max(token, p.Token)

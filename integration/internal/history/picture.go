@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/leasehold-go/leasehold/internal/rules"
 )
 
 // Sizes of a picture, in pixels.
@@ -30,15 +32,15 @@ type picture struct {
 	from    time.Duration
 	stretch time.Duration // what a strip shows
 	keys    []string
-	rows    map[string][][]*Hold // of each key: holds that don't overlap
+	rows    map[string][][]*rules.Hold // of each key: holds that don't overlap
 	clients []string
 	faults  []Span
-	found   []Violation
+	found   []rules.Violation
 }
 
 // Picture writes the history as SVG, and marks what was found in it.
-func (h *History) Picture(w io.Writer, found []Violation) error {
-	p := &picture{from: h.begin(), stretch: 30 * time.Second, rows: make(map[string][][]*Hold), faults: h.Faults(), found: found}
+func (h *History) Picture(w io.Writer, found []rules.Violation) error {
+	p := &picture{from: h.begin(), stretch: 30 * time.Second, rows: make(map[string][][]*rules.Hold), faults: h.Faults(), found: found}
 	lasted := h.end() - h.begin()
 	if lasted > 5*time.Minute {
 		p.stretch = time.Minute
@@ -76,18 +78,18 @@ func client(process string) string {
 }
 
 // place puts o into the first row in which it overlaps nothing.
-func place(rows [][]*Hold, o *Hold) [][]*Hold {
+func place(rows [][]*rules.Hold, o *rules.Hold) [][]*rules.Hold {
 	for i, row := range rows {
-		if row[len(row)-1].over() <= o.Granted {
+		if over(row[len(row)-1]) <= o.Granted {
 			rows[i] = append(row, o)
 			return rows
 		}
 	}
-	return append(rows, []*Hold{o})
+	return append(rows, []*rules.Hold{o})
 }
 
 // over is when the last is seen of a hold.
-func (h *Hold) over() time.Duration {
+func over(h *rules.Hold) time.Duration {
 	return max(h.Certain(), h.Done, h.Killed)
 }
 
@@ -229,7 +231,7 @@ func (p *picture) label(x, w, y, size float64, text string) {
 	}
 }
 
-func (p *picture) hold(from time.Duration, y float64, o *Hold) {
+func (p *picture) hold(from time.Duration, y float64, o *rules.Hold) {
 	title := fmt.Sprintf("%s %s: %s of %s, token %d, weight %d\nasked %s, held %s to %s", o.Process, o.Key, o.What, o.Key, o.Token, o.Weight,
 		p.clock(o.Asked), p.clock(o.Granted), p.clock(o.Certain()))
 	attrs := fmt.Sprintf(`fill="%s" stroke="#fff" stroke-width=".5"`, p.color(o.Process))

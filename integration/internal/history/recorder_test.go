@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/integration/internal/history"
+	"github.com/leasehold-go/leasehold/internal/rules"
 )
 
 // What is recorded is read again, but for a line that a killed process broke off.
@@ -82,7 +83,7 @@ func TestPicture(t *testing.T) {
 	s.put(4*slot, "nemesis", 100, history.Healed, history.Event{})
 	s.put(40*slot, "nemesis", 101, history.Fault, history.Event{What: "client killed", Target: "c"})
 	var text strings.Builder
-	found := []history.Violation{{Rule: "told", Key: "rw", At: 20 * slot, Text: "planted"}}
+	found := []rules.Violation{{Rule: "told", Key: "rw", At: 20 * slot, Text: "planted"}}
 	if err := s.history(t).Picture(&text, found); err != nil {
 		t.Fatal(err)
 	}

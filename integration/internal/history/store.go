@@ -46,7 +46,7 @@ func (c *checker) order(before, now Event) {
 			case aheadWaits && behindHolds:
 				c.fail("fifo", now.Key, now.At, "%s was granted before %s, which was ahead of it and still waits", behind, ahead)
 			case aheadWaits && slices.Contains(now.Waiting, behind) && waits[behind] < place:
-				c.fail("fifo", now.Key, now.At, "%s has overtaken %s in line", behind, ahead)
+				c.fail("fifo", now.Key, now.At, "%s has overtaken %s in the queue", behind, ahead)
 			case behindHolds && holds[ahead] > token:
 				c.fail("fifo", now.Key, now.At, "%s was granted before %s, which was ahead of it", behind, ahead)
 			}

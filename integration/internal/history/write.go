@@ -1,6 +1,10 @@
 package history
 
-import "time"
+import (
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/rules"
+)
 
 // A write is one fenced write.
 type write struct {
@@ -34,7 +38,7 @@ func (w *write) refused() bool { return w.returned > 0 && w.err == Fenced }
 
 // fences: a document's writes have growing tokens, as far as it logged them itself and
 // as they were answered, and a certain holder's is not refused.
-func (c *checker) fences(h *History, holds map[string][]*Hold) {
+func (c *checker) fences(h *History, holds map[string][]*rules.Hold) {
 	for _, e := range h.Events {
 		if e.Type != Log {
 			continue
@@ -45,9 +49,9 @@ func (c *checker) fences(h *History, holds map[string][]*Hold) {
 			}
 		}
 	}
-	holder := make(map[string]map[int64]*Hold)
+	holder := make(map[string]map[int64]*rules.Hold)
 	for key, all := range holds {
-		holder[key] = make(map[int64]*Hold)
+		holder[key] = make(map[int64]*rules.Hold)
 		for _, o := range all {
 			holder[key][o.Token] = o
 		}

@@ -38,7 +38,7 @@ func imageFromEnv() Image {
 		if im.Tag == "" {
 			im.Tag = "8"
 		}
-		if im.Cmd == nil {
+		if len(im.Cmd) == 0 {
 			im.Cmd = []string{"--replSet", setName, "--bind_ip_all"}
 		}
 	}

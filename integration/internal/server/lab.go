@@ -25,7 +25,8 @@ import (
 // on them. Servers are looked for when the first test asks:
 //
 //  1. MONGODB_URI, as given;
-//  2. mongod on PATH: a replica set of three and a standalone are started;
+//  2. mongod on PATH: a replica set of three and a standalone are started, and a sharded
+//     cluster where there is mongos, too;
 //  3. Docker: one container of the image that the environment names.
 //
 // The first that is found is taken, unless LEASEHOLD_SERVERS says "all" or lists
@@ -34,6 +35,7 @@ type Lab struct {
 	Seed uint64
 
 	mongod string // path, "" if not on PATH
+	mongos string
 	image  Image
 
 	start   sync.Once
@@ -56,6 +58,7 @@ func New() *Lab {
 		l.Seed = seed
 	}
 	l.mongod, _ = exec.LookPath("mongod")
+	l.mongos, _ = exec.LookPath("mongos")
 	return l
 }
 
@@ -69,7 +72,7 @@ func (l *Lab) Main(m *testing.M) int {
 	if !given("test.parallel") {
 		// Tests wait more than they work; with more of them, leases of a second or two are lost
 		// on a machine that has other things to do.
-		flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0)))
+		flag.Set("test.parallel", strconv.Itoa(6*runtime.GOMAXPROCS(0)))
 	}
 	code := m.Run()
 	for _, s := range l.servers {
@@ -292,12 +295,17 @@ func (l *Lab) findKind(ctx context.Context, kind string) ([]*Server, error) {
 		if l.mongod == "" {
 			return nil, &notHere{"no mongod on PATH"}
 		}
-		var servers [2]*Server
-		var errs [2]error
-		var both sync.WaitGroup
-		both.Go(func() { servers[0], errs[0] = l.startMongod(ctx, "replset", mongod.Spec{Members: 3}) })
-		both.Go(func() { servers[1], errs[1] = l.startMongod(ctx, "standalone", mongod.Spec{}) })
-		both.Wait()
+		var servers [3]*Server
+		var errs [3]error
+		var all sync.WaitGroup
+		all.Go(func() { servers[0], errs[0] = l.startMongod(ctx, "replset", mongod.Spec{Members: 3}) })
+		all.Go(func() { servers[1], errs[1] = l.startMongod(ctx, "standalone", mongod.Spec{}) })
+		if l.mongos == "" {
+			l.looked = append(l.looked, "no mongos on PATH")
+		} else {
+			all.Go(func() { servers[2], errs[2] = l.startCluster(ctx, "sharded", mongod.ClusterSpec{}) })
+		}
+		all.Wait()
 		return slices.DeleteFunc(servers[:], func(s *Server) bool { return s == nil }), errors.Join(errs[:]...)
 
 	case "docker":
@@ -312,10 +320,7 @@ func (l *Lab) findKind(ctx context.Context, kind string) ([]*Server, error) {
 
 // startMongod starts mongods that are small: many sets run at the same time.
 func (l *Lab) startMongod(ctx context.Context, name string, spec mongod.Spec) (*Server, error) {
-	spec.Args = append([]string{
-		"--wiredTigerCacheSizeGB", "0.25",
-		"--setParameter", "diagnosticDataCollectionEnabled=false",
-	}, spec.Args...)
+	spec.Args = append(small(), spec.Args...)
 	if spec.Members > 0 {
 		spec.Args = append(spec.Args, "--oplogSize", "64")
 	}
@@ -331,6 +336,14 @@ func (l *Lab) startMongod(ctx context.Context, name string, spec mongod.Spec) (*
 		return nil, err
 	}
 	return s, nil
+}
+
+// small are the arguments of a mongod that has others beside it.
+func small() []string {
+	return []string{
+		"--wiredTigerCacheSizeGB", "0.25",
+		"--setParameter", "diagnosticDataCollectionEnabled=false",
+	}
 }
 
 func (l *Lab) startDocker(ctx context.Context, isolated bool) (*Server, *Container, error) {

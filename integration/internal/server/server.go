@@ -21,9 +21,12 @@ import (
 
 // A Need is what a test needs of a server beyond being one.
 type Need struct {
-	ChangeStream bool // change streams (and an oplog that can be read)
+	MongoDB      bool // and nothing that is compatible with it
+	Notices      bool // it pushes: nobody needs to poll
+	Oplog        bool // what it has written can be read of
 	Transactions bool
 	Standalone   bool // no replica set: what only a single node has
+	Sharded      bool // routers in front of shards
 	Members      bool // a replica set whose members a test may start and harm
 	Binary       bool // the program mongod, to be started in a way of the test's own
 	Container    bool // a container that a test may start, pause and kill
@@ -32,12 +35,18 @@ type Need struct {
 // missing says what s lacks of the need, "" if nothing.
 func (n Need) missing(s *Server) string {
 	switch {
-	case n.ChangeStream && !s.has.ChangeStream:
-		return "no change stream"
+	case n.MongoDB && s.FerretDB():
+		return "not MongoDB"
+	case n.Notices && !s.has.Notices:
+		return "no notices"
+	case n.Oplog && !s.has.Oplog:
+		return "no oplog to read"
 	case n.Transactions && !s.has.Transactions:
 		return "no transactions"
 	case n.Standalone && !s.has.Standalone:
 		return "not a standalone"
+	case n.Sharded && !s.has.Sharded:
+		return "not sharded"
 	case n.Members && !s.has.Members:
 		return "no members to harm"
 	case n.Binary && !s.has.Binary:
@@ -50,16 +59,21 @@ func (n Need) missing(s *Server) string {
 
 // A Server is one deployment that tests run on.
 type Server struct {
-	Name     string // "replset", "standalone", "docker", "uri"
+	Name     string // "replset", "standalone", "sharded", "docker", "uri"
 	Product  string // "MongoDB" or "FerretDB"
 	Version  string
-	Topology string // "replica set of 3", "standalone", "sharded"
+	Topology string // "replica set of 3", "standalone", "sharded cluster"
 	URI      string
+
+	// Skew is how far apart the clocks are that requests to it are judged by: those of the
+	// routers of a cluster. What a test reads of two of its answers may be as far apart.
+	Skew time.Duration
 
 	has  Need
 	stop func()
 
-	set *mongod.Set // of "replset" and those that [Lab.Start] started
+	set     *mongod.Set     // of "replset" and those that [Lab.Start] started
+	cluster *mongod.Cluster // of "sharded" and those that [Lab.StartCluster] started
 }
 
 func (s *Server) String() string {
@@ -69,11 +83,51 @@ func (s *Server) String() string {
 // FerretDB reports whether the server is FerretDB.
 func (s *Server) FerretDB() bool { return s.Product == "FerretDB" }
 
+// Major is the first number of the version.
+func (s *Server) Major() int {
+	first, _, _ := strings.Cut(s.Version, ".")
+	n, _ := strconv.Atoi(first)
+	return n
+}
+
+// URIAs is a connection string with "user:password@" given by the caller, of a server that
+// this run started.
+func (s *Server) URIAs(user string) string {
+	if s.cluster != nil {
+		return s.cluster.URIAs(user)
+	}
+	return s.set.URIAs(user)
+}
+
 // Has reports whether the server meets the need.
 func (s *Server) Has(n Need) bool { return n.missing(s) == "" }
 
 // Set returns the members of a server that this run started with mongod.
 func (s *Server) Set() *mongod.Set { return s.set }
+
+// Cluster returns the processes of a sharded cluster that this run started.
+func (s *Server) Cluster() *mongod.Cluster { return s.cluster }
+
+// Oplogs are connection strings of the replica sets that log what is written.
+func (s *Server) Oplogs() []string {
+	if s.cluster == nil {
+		return []string{s.URI}
+	}
+	var uris []string
+	for _, set := range s.cluster.Shards() {
+		uris = append(uris, set.URI())
+	}
+	return uris
+}
+
+// OneClock is a connection string by which all requests are judged by one clock: through
+// one router of a cluster.
+func (s *Server) OneClock() string {
+	if s.cluster == nil {
+		return s.URI
+	}
+	return "mongodb://" + s.cluster.Routers()[0].Addr + "/"
+}
 
 // Client connects to the server; the client is disconnected at the end of the
 // test. Options are merged over the server's URI.
@@ -104,7 +158,11 @@ var databases atomic.Int64
 // when the test ends.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
-	name := "leasehold_" + strconv.Itoa(os.Getpid()) + "_" + strconv.FormatInt(databases.Add(1), 10)
+	n := databases.Add(1)
+	name := "leasehold_" + strconv.Itoa(os.Getpid()) + "_" + strconv.FormatInt(n, 10)
+	if s.cluster != nil {
+		s.place(t, name, n)
+	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -175,15 +233,16 @@ func (s *Server) inspect(ctx context.Context) error {
 	}
 	switch {
 	case hello.Msg == "isdbgrid":
-		s.Topology = "sharded"
+		s.Topology = "sharded cluster"
+		s.has.Sharded = true
 	case hello.SetName != "":
 		s.Topology = fmt.Sprintf("replica set of %d", max(1, len(hello.Hosts)))
 	default:
 		s.Topology = "standalone"
 		s.has.Standalone = true
 	}
-	if !s.FerretDB() && !s.has.Standalone {
-		s.has.ChangeStream, s.has.Transactions = true, true
-	}
+	s.has.Notices = !s.FerretDB()
+	s.has.Transactions = !s.FerretDB() && !s.has.Standalone
+	s.has.Oplog = s.has.Transactions && (!s.has.Sharded || s.cluster != nil) // no router shows one
 	return nil
 }

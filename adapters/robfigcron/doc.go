@@ -1,0 +1,28 @@
+// Package robfigcron has processes with the same crontab, of github.com/robfig/cron/v3,
+// share its jobs: at each time a job runs on one of them.
+//
+//	locker, err := robfigcron.NewLocker(locks, &robfigcron.Options{AtLeast: time.Minute})
+//	c := cron.New()
+//	_, err = c.AddJob("@hourly", cron.NewChain(locker.JobWrapper("report")).Then(job))
+//	_, err = c.AddJob("@daily", locker.Job("invoices", func(ctx context.Context) { … }))
+//
+// where locks is a *dsync.Session. All processes must use the same names for the jobs.
+//
+// # AtLeast
+//
+// A job runs on the process that asks first at its time. The clocks of hosts differ, so
+// another process may ask after the first is done, and run the job again. To prevent
+// that, set [Options].AtLeast.
+//
+// # What is lost, and what is not
+//
+// A time at which no process can lock the job, because the store is unreachable, is
+// skipped. So is the rest of a run whose process dies: nobody repeats it. The next time
+// is not skipped, because the locks of a crashed process become free when its session's
+// TTL runs out.
+//
+// A run can lose its lock: when its process can't reach the store for most of the TTL, or
+// somebody uses Break. A cron.Job has no context, so a wrapped one runs on, and another
+// process may begin it after the session's grace; the loss is logged. Use [Locker.Job]
+// where that matters: its context ends with the hold, before anyone else can begin.
+package robfigcron

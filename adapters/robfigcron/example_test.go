@@ -1,0 +1,67 @@
+package robfigcron_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/robfig/cron/v3"
+
+	"github.com/leasehold-go/leasehold/adapters/robfigcron"
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// Two processes have the same job in their crontabs, and one of them runs it. A program
+// opens its session on a database, with Open of package dsync/mongo.
+func Example() {
+	store := dsynctest.NewMemory()
+	report := cron.FuncJob(func() { fmt.Println("the report is written") })
+	for range 2 {
+		locks, err := dsync.New(store, nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer locks.Close(context.Background())
+		locker, err := robfigcron.NewLocker(locks, &robfigcron.Options{AtLeast: time.Minute})
+		if err != nil {
+			log.Fatal(err)
+		}
+		c := cron.New()
+		id, err := c.AddJob("@hourly", cron.NewChain(locker.JobWrapper("report")).Then(report))
+		if err != nil {
+			log.Fatal(err)
+		}
+		c.Entry(id).WrappedJob.Run() // a program calls c.Start instead
+	}
+	// Output: the report is written
+}
+
+// A job whose context ends if its lock is lost.
+func ExampleLocker_Job() {
+	locks, err := dsync.New(dsynctest.NewMemory(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close(context.Background())
+	locker, err := robfigcron.NewLocker(locks, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	job := locker.Job("invoices", func(ctx context.Context) {
+		for n := 1; n <= 3 && ctx.Err() == nil; n++ {
+			fmt.Println("invoice", n)
+		}
+	})
+	c := cron.New()
+	id, err := c.AddJob("@daily", job)
+	if err != nil {
+		log.Fatal(err)
+	}
+	c.Entry(id).WrappedJob.Run() // a program calls c.Start instead
+	// Output:
+	// invoice 1
+	// invoice 2
+	// invoice 3
+}

@@ -1,0 +1,207 @@
+package robfigcron_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/robfig/cron/v3"
+
+	"github.com/leasehold-go/leasehold/adapters/robfigcron"
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// B35: on hosts whose clocks differ a job runs once in each period, even if it is done
+// before the other host asks. A lock alone does not achieve that.
+func TestJobRunsOncePerPeriod(t *testing.T) {
+	const period, periods = time.Minute, 20
+	tests := []struct {
+		name         string
+		apart, takes time.Duration
+		atLeast      time.Duration
+		wantRuns     int
+	}{
+		{"long job", 2 * time.Second, 5 * time.Second, 0, periods},
+		{"short job, lock held at least", 2 * time.Second, 10 * time.Millisecond, 30 * time.Second, periods},
+		{"short job, lock free at its end", 2 * time.Second, 10 * time.Millisecond, 0, 2 * periods},
+		{"long job, lock held at least", 2 * time.Second, 5 * time.Second, time.Second, periods},
+		{"at the same time", 0, 10 * time.Millisecond, 30 * time.Second, periods},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				var r runs
+				for range 2 {
+					l, _ := newLocker(t, store, robfigcron.Options{AtLeast: tt.atLeast})
+					schedule(t, period, l.JobWrapper("report")(cron.FuncJob(r.job(tt.takes))))
+					time.Sleep(tt.apart)
+				}
+				time.Sleep(periods*period + period/2)
+				n, overlap := r.count()
+				if n != tt.wantRuns {
+					t.Errorf("the job ran %d times in %d periods, want %d", n, periods, tt.wantRuns)
+				}
+				if overlap {
+					t.Error("it ran twice at the same time")
+				}
+			})
+		})
+	}
+}
+
+// Runs of one process that overlap exclude each other.
+func TestRunsOfOneProcessExcludeEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r runs
+		l, log := newLocker(t, dsynctest.NewMemory(), robfigcron.Options{})
+		schedule(t, time.Minute, l.JobWrapper("report")(cron.FuncJob(r.job(90*time.Second))))
+		time.Sleep(150 * time.Second) // begins after 1 and is still on after 2 minutes
+		if n, overlap := r.count(); n != 1 || overlap {
+			t.Errorf("the job ran %d times, overlapping: %t; want once", n, overlap)
+		}
+		log.want(t, "info skip")
+	})
+}
+
+// The store keeps the lock for AtLeast from the start of the run, even if the process
+// ends, and no longer.
+func TestLockIsHeldAtLeast(t *testing.T) {
+	for _, takes := range []time.Duration{0, 10 * time.Second, 40 * time.Second} {
+		t.Run(takes.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const atLeast = 30 * time.Second
+				store := dsynctest.NewMemory()
+				first, other := newSession(t, store), newSession(t, store)
+				l, err := robfigcron.NewLocker(first, &robfigcron.Options{AtLeast: atLeast})
+				if err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				l.JobWrapper("report")(cron.FuncJob(func() { time.Sleep(takes) })).Run()
+				first.Close(background)
+				mu := other.Mutex("cron/report")
+				mu.Lock()
+				defer mu.Unlock()
+				least := max(atLeast, takes)
+				if held := time.Since(began); held < least || held > least+time.Second {
+					t.Errorf("another process had the lock after %v, want %v", held, least)
+				}
+			})
+		})
+	}
+}
+
+// The context of a run ends at least the grace before another process has the lock.
+func TestContextEndsBeforeAnotherRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const grace = ttl / 10
+		store := dsynctest.NewMemory()
+		link := dsynctest.NewFaulty(store, nil)
+		defer link.Close()
+		first, log := newLocker(t, link, robfigcron.Options{})
+		other, _ := newLocker(t, store, robfigcron.Options{})
+		var ended time.Time
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			first.Job("report", func(ctx context.Context) {
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Hour):
+				}
+				ended = time.Now()
+				if cause := context.Cause(ctx); !errors.Is(cause, dsync.ErrLost) {
+					t.Errorf("the cause is %v, want ErrLost", cause)
+				}
+			}).Run()
+		}()
+		synctest.Wait()
+		link.Cut()
+		var began time.Time
+		job := other.Job("report", func(context.Context) { began = time.Now() })
+		for began.IsZero() {
+			job.Run()
+			time.Sleep(100 * time.Millisecond)
+		}
+		<-done
+		if before := began.Sub(ended); ended.IsZero() || before < grace {
+			t.Errorf("the context ended %v before the other process ran the job, want at least %v", before, grace)
+		}
+		log.want(t, "error unlock: lost")
+	})
+}
+
+// A job whose lock can't be had for another reason than its holder is skipped, soon, and
+// an error is logged.
+func TestUnreachableStoreSkips(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		link := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)
+		defer link.Close()
+		l, log := newLocker(t, link, robfigcron.Options{})
+		link.Cut()
+		began := time.Now()
+		l.Job("report", func(context.Context) { t.Error("the job ran") }).Run()
+		if took := time.Since(began); took > ttl {
+			t.Errorf("it was skipped after %v", took)
+		}
+		log.want(t, "error skip: other")
+	})
+}
+
+// A panic passes, and leaves no lock behind.
+func TestPanicPasses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		l, log := newLocker(t, store, robfigcron.Options{})
+		chain := cron.NewChain(cron.Recover(log), l.JobWrapper("report"))
+		chain.Then(cron.FuncJob(func() { panic("broken") })).Run()
+		log.want(t, "error panic: other")
+		if mu := newSession(t, store).Mutex("cron/report"); !mu.TryLock() {
+			t.Error("the lock is held")
+		} else {
+			mu.Unlock()
+		}
+	})
+}
+
+// Misuse is refused.
+func TestMisuse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		if _, err := robfigcron.NewLocker(nil, nil); err == nil {
+			t.Error("a nil session is taken")
+		}
+		s := newSession(t, dsynctest.NewMemory())
+		for _, d := range []time.Duration{-time.Second, time.Microsecond} {
+			if _, err := robfigcron.NewLocker(s, &robfigcron.Options{AtLeast: d}); err == nil {
+				t.Errorf("AtLeast %v is taken", d)
+			}
+		}
+		l, err := robfigcron.NewLocker(s, &robfigcron.Options{Prefix: "jobs/", Logger: cron.DiscardLogger})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, f := range map[string]func(){
+			"JobWrapper": func() { l.JobWrapper("a\x00b") },
+			"Job":        func() { l.Job("a\x00b", nil) },
+		} {
+			func() {
+				defer func() {
+					if r, _ := recover().(string); !strings.Contains(r, `"a\x00b"`) {
+						t.Errorf("%s of a name that is no key panics with %q", what, r)
+					}
+				}()
+				f()
+			}()
+		}
+		l.Job("report", func(context.Context) {
+			if st, err := s.Status(background, "jobs/report"); err != nil || !st.Held() {
+				t.Errorf("the key with the prefix is not held: %v, %v", st, err)
+			}
+		}).Run()
+	})
+}

@@ -1,0 +1,38 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Excludes returns an error unless a process waits for a key that another one holds. What is
+// measured with keys of their own would not notice: nobody else wants them.
+func Excludes(ctx context.Context, sys System) error {
+	const key, enough = "excludes", 200 * time.Millisecond
+	var locks [2]Locker
+	for i := range locks {
+		p, err := sys.Open(ctx)
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		if locks[i], err = p.Locker(ctx, key); err != nil {
+			return err
+		}
+	}
+	if err := locks[0].Lock(ctx); err != nil {
+		return err
+	}
+	waiting, cancel := context.WithTimeout(ctx, enough)
+	defer cancel()
+	begin := time.Now()
+	switch err := locks[1].Lock(waiting); {
+	case err == nil:
+		return errors.New("two have the key at a time")
+	case time.Since(begin) < enough/2: // a driver may give up shortly before the context ends
+		return fmt.Errorf("the second Lock did not wait: %w", err)
+	}
+	return locks[0].Unlock(ctx)
+}

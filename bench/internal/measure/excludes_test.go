@@ -1,0 +1,40 @@
+package measure_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/leasehold-go/leasehold/bench/internal/measure"
+)
+
+func TestExcludes(t *testing.T) {
+	if err := measure.Excludes(t.Context(), &measure.Mutexes{Target: measure.Memory()}); err != nil {
+		t.Errorf("a Mutex: %v", err)
+	}
+	if err := measure.Excludes(t.Context(), broken{}); err == nil {
+		t.Error("a lock that keeps nobody out: no error")
+	}
+	if err := measure.Excludes(t.Context(), &failing{}); !errors.Is(err, errFailed) {
+		t.Errorf("a second Lock that fails rather than waits: %v, want %v", err, errFailed)
+	}
+}
+
+var errFailed = errors.New("failed")
+
+// failing is a System of which every Lock but the first fails at once.
+type failing struct {
+	broken
+	locked bool
+}
+
+func (f *failing) Open(context.Context) (measure.Process, error)          { return f, nil }
+func (f *failing) Locker(context.Context, string) (measure.Locker, error) { return f, nil }
+
+func (f *failing) Lock(context.Context) error {
+	if f.locked {
+		return errFailed
+	}
+	f.locked = true
+	return nil
+}

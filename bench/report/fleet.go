@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/leasehold-go/leasehold/bench/internal/measure"
+)
+
+// fleet is as many sessions as this machine carries, ten of which wait for each key: what
+// they take of the server and of their own processes, and what releases cost.
+func (r *report) fleet(ctx context.Context) ([]row, error) {
+	name := func(n int) string {
+		return fmt.Sprintf("A fleet of %d sessions that wait for %d keys", n, max(1, n/10))
+	}
+	if !r.lab.here[one] || r.lab.pid == 0 {
+		line := row{name: name(r.effort.fleet[0])}
+		if r.lab.here[one] {
+			line = line.put(one, "not here", "it is not our process")
+		}
+		return []row{line}, nil
+	}
+	var rows []row
+	for _, n := range r.effort.fleet {
+		f, err := r.fleetOf(ctx, n)
+		if err != nil {
+			return rows, fmt.Errorf("%d: %w", n, err)
+		}
+		line := func(what, unit, ratio, raw string) {
+			rows = append(rows, row{name: name(n) + ": " + what, unit: unit}.put(one, ratio, raw))
+		}
+		line("waiting", "cores of the server", fmt.Sprintf("%.2f", f.idle.cores), f.idle.String())
+		line(fmt.Sprintf("with %d releases a second", priceHandOffs), "cores of the server", fmt.Sprintf("%.2f", f.busy.cores), f.busy.String())
+		line("release to grant", "median", milliseconds(f.took.Median()),
+			fmt.Sprintf("%d releases, p50 %s, p99 %s, max %s", len(f.took), milliseconds(f.took.Median()), milliseconds(f.took.Percentile(99)), milliseconds(f.took.Max())))
+		line("memory of each", "KiB, of its process and of the server", fmt.Sprintf("%d and %d", f.client>>10, f.server>>10),
+			fmt.Sprintf("%d and %d", f.client, f.server))
+	}
+	return rows, nil
+}
+
+// A load is what the server did for a while.
+type load struct {
+	cores    float64
+	commands map[string]float64 // by kind, a second
+}
+
+func (l load) String() string {
+	var parts []string
+	for _, kind := range []string{"command", "update", "insert", "query", "getmore", "delete"} {
+		parts = append(parts, fmt.Sprintf("%.0f %s", l.commands[kind], kind))
+	}
+	return fmt.Sprintf("%.3f cores; a second: %s", l.cores, strings.Join(parts, ", "))
+}
+
+// A fleet is what was seen of one.
+type fleet struct {
+	idle, busy     load
+	took           measure.Sample // from the call of Unlock to the grant, elsewhere
+	client, server int64          // bytes for each session
+}
+
+func (r *report) fleetOf(ctx context.Context, n int) (f fleet, err error) {
+	empty, err := memoryOf(r.lab.pid)
+	if err != nil {
+		return f, err
+	}
+	keys := max(1, n/10)
+	c, err := r.newCrowded(ctx, n, keys, way{collections: r.effort.fleetPlaces})
+	if err != nil {
+		return f, err
+	}
+	defer c.close(ctx)
+	time.Sleep(2 * time.Second)
+	full, err := memoryOf(r.lab.pid)
+	if err != nil {
+		return f, err
+	}
+	f.client, f.server = c.bytes, (full-empty)/int64(n)
+	if f.idle, err = r.loadOf(ctx, c.target, func(end time.Time) error {
+		time.Sleep(time.Until(end))
+		return nil
+	}); err != nil {
+		return f, err
+	}
+
+	order := rand.Perm(len(c.held))
+	begins := make(map[string]time.Time)
+	if f.busy, err = r.loadOf(ctx, c.target, func(end time.Time) error {
+		_, err := paced(ctx, func(ctx context.Context) (time.Duration, error) {
+			if len(order) == 0 {
+				return 0, nil // all are released
+			}
+			mu := c.held[order[0]]
+			order = order[1:]
+			begins[mu.Key()] = time.Now()
+			return 0, mu.UnlockContext(ctx)
+		}, time.Second/priceHandOffs, end)
+		return err
+	}); err != nil {
+		return f, err
+	}
+	time.Sleep(time.Second) // who has not heard by then will have polled, or not at all
+	f.took, err = c.granted(begins)
+	return f, err
+}
+
+// granted is how long after that the children's sessions were granted the keys. It ends the
+// children.
+func (c *crowded) granted(begins map[string]time.Time) (took measure.Sample, err error) {
+	for _, p := range c.children {
+		for _, line := range p.kill() {
+			rest, ok := strings.CutPrefix(line, "granted key ")
+			if !ok {
+				continue
+			}
+			var number, at int64
+			var well bool
+			if _, err := fmt.Sscan(rest, &number, &at, &well); err != nil {
+				return nil, fmt.Errorf("%q: %w", line, err)
+			}
+			if begin, ok := begins[keyName(int(number))]; ok && well {
+				took = append(took, time.Unix(0, at).Sub(begin))
+			}
+		}
+	}
+	c.children = nil
+	if len(took) != len(begins) {
+		err = fmt.Errorf("%d keys were released, %d granted", len(begins), len(took))
+	}
+	slices.Sort(took)
+	return took, err
+}
+
+// loadOf is what the server does until f returns, soon after the end that it is told of.
+func (r *report) loadOf(ctx context.Context, t *measure.Target, f func(end time.Time) error) (l load, err error) {
+	before, cpu, begin := map[string]int64(nil), time.Duration(0), time.Now()
+	if before, err = opcounters(ctx, t); err != nil {
+		return l, err
+	}
+	if cpu, err = cpuOf(r.lab.pid); err != nil {
+		return l, err
+	}
+	if err := f(begin.Add(r.effort.priceFor)); err != nil {
+		return l, err
+	}
+	lasted := time.Since(begin).Seconds()
+	used, err := cpuOf(r.lab.pid)
+	if err != nil {
+		return l, err
+	}
+	after, err := opcounters(ctx, t)
+	l.cores, l.commands = (used-cpu).Seconds()/lasted, make(map[string]float64)
+	for kind, n := range after {
+		l.commands[kind] = float64(n-before[kind]) / lasted
+	}
+	return l, err
+}
+
+// opcounters are how many operations of each kind the server has done. Those that are not of a
+// kind of their own are commands, findAndModify too.
+func opcounters(ctx context.Context, t *measure.Target) (map[string]int64, error) {
+	var status struct {
+		Opcounters map[string]int64 `bson:"opcounters"`
+	}
+	err := t.DB.RunCommand(ctx, bson.D{{Key: "serverStatus", Value: 1}}).Decode(&status)
+	return status.Opcounters, err
+}

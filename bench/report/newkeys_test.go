@@ -1,0 +1,36 @@
+package main
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+)
+
+// The CPU time of an op is counted, that of its warm-ups is not.
+func TestMetered(t *testing.T) {
+	for _, tt := range []struct {
+		busy        []time.Duration // the CPU time of each call
+		least, most time.Duration   // of the last two
+	}{
+		{[]time.Duration{0, 50 * time.Millisecond, 50 * time.Millisecond}, 60 * time.Millisecond, time.Hour},
+		{[]time.Duration{500 * time.Millisecond, 0, 0}, 0, 200 * time.Millisecond},
+	} {
+		m := metered{pid: os.Getpid()}
+		for _, busy := range tt.busy {
+			m.op = func(context.Context) (time.Duration, error) {
+				before, err := cpuOf(os.Getpid())
+				for after := before; err == nil && after < before+busy; {
+					after, err = cpuOf(os.Getpid())
+				}
+				return time.Second, err
+			}
+			if took, err := m.do(t.Context()); took != time.Second || err != nil {
+				t.Fatalf("got %v, %v, want what the op returns", took, err)
+			}
+		}
+		if got := total(m.last(2)); got < tt.least || got > tt.most {
+			t.Errorf("busy for %v: the last two used %v, want %v to %v", tt.busy, got, tt.least, tt.most)
+		}
+	}
+}

@@ -1,0 +1,177 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A kept is a keeper with a command that heeds no SIGTERM and has a child.
+type kept struct {
+	*keeper
+	t    *testing.T
+	file string
+}
+
+func newKept(t *testing.T, o order) kept {
+	t.Helper()
+	k := kept{t: t, file: filepath.Join(t.TempDir(), "pids")}
+	script := fmt.Sprintf(`trap 'echo term >>%s.term' TERM; (trap '' TERM; exec sleep 1000) & echo $$ $! >%s; while :; do wait; done`, k.file, k.file)
+	a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
+	var err error
+	if k.keeper, err = startKeeper(a, []string{"sh", "-c", script}, nil, false); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { k.kill(); k.wait() })
+	k.tell(o)
+	k.pgid = (<-k.reports).Started
+	eventually(t, "the command runs", func() bool { return strings.HasSuffix(read(t, k.file), "\n") })
+	return k
+}
+
+// alive reports which of the command's processes are.
+func (k kept) alive() (pids []string) {
+	for _, pid := range strings.Fields(read(k.t, k.file)) {
+		if !dead(pid) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func hour() order { return order{Stop: clock() + time.Hour, Kill: clock() + 2*time.Hour} }
+
+// A keeper that is told of no later deadline stops the command at the one it knows.
+func TestKeeperStopsAtTheDeadline(t *testing.T) {
+	k := newKept(t, hour())
+	now := clock()
+	k.tell(order{Stop: now + 50*time.Millisecond, Kill: now + 300*time.Millisecond})
+	k.tell(order{Signal: int(syscall.SIGUSR2)}) // which ends sh, but not its child
+	r := <-k.reports
+	if end := clock(); !r.Stopped && r.Status != 128+12 || end < now {
+		t.Errorf("%+v", r)
+	}
+	if left := k.alive(); len(left) > 0 {
+		t.Errorf("%v live when the end is reported", left)
+	}
+
+	k = newKept(t, hour())
+	now = clock()
+	k.tell(order{Stop: now + 50*time.Millisecond, Kill: now + 300*time.Millisecond})
+	r = <-k.reports
+	if took := clock() - now; !r.Stopped || r.Status != 128+9 || took < 300*time.Millisecond {
+		t.Errorf("%+v after %v, want that it was stopped with SIGKILL, 300ms after the order at the earliest", r, took)
+	}
+	if got := read(t, k.file+".term"); got != "term\n" {
+		t.Errorf("the command says %q of SIGTERM, want that it came once", got)
+	}
+	if left := k.alive(); len(left) > 0 {
+		t.Errorf("%v live when the end is reported", left)
+	}
+}
+
+// A command that is being stopped is stopped, whatever is ordered afterwards.
+func TestKeeperStopsForGood(t *testing.T) {
+	k := newKept(t, hour())
+	k.tell(order{Stop: clock(), Kill: clock() + 500*time.Millisecond})
+	eventually(t, "SIGTERM came", func() bool { return read(t, k.file+".term") != "" })
+	k.tell(hour())
+	if r := <-k.reports; !r.Stopped || r.Status != 128+9 {
+		t.Errorf("%+v, want that it was stopped with SIGKILL", r)
+	}
+}
+
+// A deadline that has passed before the start, as when leasehold was frozen, allows
+// for none.
+func TestKeeperStartsNothingTooLate(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ran")
+	k, err := startKeeper(&app{stdin: strings.NewReader("")}, []string{"touch", file}, nil, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.tell(order{Stop: clock(), Kill: clock() + time.Hour})
+	if r := <-k.reports; r.Started != 0 || !r.Stopped {
+		t.Errorf("%+v, want that nothing was started", r)
+	}
+	k.wait()
+	if _, err := os.Stat(file); err == nil {
+		t.Error("the command ran")
+	}
+}
+
+// The end of leasehold is the end of the group.
+func TestKeeperKillsWhenLeaseholdDies(t *testing.T) {
+	k := newKept(t, hour())
+	k.orders.Close()
+	if r := <-k.reports; r.Status != 128+9 {
+		t.Errorf("%+v, want SIGKILL", r)
+	}
+	if left := k.alive(); len(left) > 0 {
+		t.Errorf("%v live when the end is reported", left)
+	}
+}
+
+// The end of the keeper is the command's, and leasehold can kill the rest of its group,
+// also where the keeper is frozen.
+func TestKeeperKilledOrFrozen(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
+		k := newKept(t, hour())
+		k.cmd.Process.Signal(s)
+		if s == syscall.SIGKILL {
+			if r, ok := <-k.reports; ok {
+				t.Errorf("%v: %+v, want the end of reports", s, r)
+			}
+			command := strings.Fields(read(t, k.file))[0]
+			eventually(t, "the command dies with its keeper", func() bool { return dead(command) })
+		}
+		k.kill()
+		k.wait()
+		if left := k.alive(); len(left) > 0 {
+			t.Errorf("%v: %v live", s, left)
+		}
+	}
+}
+
+// A signal that is sent to all processes of a service does not end the keeper.
+func TestKeeperOutlivesSIGTERM(t *testing.T) {
+	k := newKept(t, hour())
+	k.cmd.Process.Signal(syscall.SIGTERM)
+	k.tell(order{Signal: int(syscall.SIGTERM)})
+	eventually(t, "the keeper forwards signals after SIGTERM", func() bool { return read(t, k.file+".term") != "" })
+	if len(k.alive()) != 2 {
+		t.Errorf("%v live, want both", k.alive())
+	}
+}
+
+// The keeper reports once that job control has stopped the command, until leasehold
+// continues it: leasehold may be stopped, too, and not read reports.
+func TestKeeperReportsJobControl(t *testing.T) {
+	k := newKept(t, hour())
+	shell := strings.Fields(read(t, k.file))[0]
+	k.tell(order{Signal: int(syscall.SIGTSTP)})
+	if r := <-k.reports; r != (report{Job: int(syscall.SIGTSTP)}) {
+		t.Errorf("%+v, want that SIGTSTP has stopped the command", r)
+	}
+	syscall.Kill(-k.pgid, syscall.SIGCONT)
+	eventually(t, "it goes on", func() bool { return state(t, shell) != "T" })
+	syscall.Kill(-k.pgid, syscall.SIGTSTP)
+	eventually(t, "it is stopped", func() bool { return state(t, shell) == "T" })
+	select {
+	case r := <-k.reports:
+		t.Errorf("%+v, want no report before leasehold has continued the command", r)
+	case <-time.After(100 * time.Millisecond):
+	}
+	k.tell(order{Signal: int(syscall.SIGCONT)})
+	eventually(t, "it goes on", func() bool { return state(t, shell) != "T" })
+	k.tell(order{Signal: int(syscall.SIGTSTP)})
+	if r := <-k.reports; r != (report{Job: int(syscall.SIGTSTP)}) {
+		t.Errorf("%+v, want that SIGTSTP has stopped the command again", r)
+	}
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynchttp"
+	"github.com/spf13/cobra"
+)
+
+// newServe returns the serve command.
+func newServe(a *app) *cobra.Command {
+	var listen string
+	var allowBreak bool
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve a page that shows the locks of the whole fleet",
+		Long: `Serve the page of package dsynchttp at an address: who holds which keys, who waits,
+which processes are alive, and who held each key last, as far as it was seen while
+somebody looked at the page. The page updates by itself, and returns JSON for
+?format=json. serve prints the page's URL and serves until SIGINT or SIGTERM, and then
+exits with 0.
+
+Nothing is written to the store, and the right to find is enough, except with
+--allow-break: it adds a button to the page which does what leasehold break does.
+
+Anyone who can reach the address sees the names of all keys and hosts, and with
+--allow-break can break locks. There is no login: by default only processes on this
+machine reach the page. To serve others, put a proxy in front that knows who they are.
+At a loopback address, requests must be made to localhost or that address, so that web
+pages elsewhere can't reach it through a name of their own.`,
+		Example: `  leasehold serve
+  leasehold serve --listen localhost:9000 --allow-break`,
+		Args: arguments(0, 0, "flags"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, _, err := net.SplitHostPort(listen); err != nil {
+				return usagef("--listen is %q; it must be a host and a port, such as localhost:8080 or :8080", listen)
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			context.AfterFunc(ctx, stop) // a second signal does not wait
+			return a.serve(ctx, listen, allowBreak)
+		},
+	}
+	c.Flags().StringVar(&listen, "listen", "localhost:8080", "the address to serve at; port 0: any that is free")
+	c.Flags().BoolVar(&allowBreak, "allow-break", false, "let anyone who reaches the page break locks")
+	return c
+}
+
+// serve serves the page until ctx ends.
+func (a *app) serve(ctx context.Context, listen string, allowBreak bool) error {
+	if !allowBreak {
+		return a.view(ctx, func(ctx context.Context, v *view) error {
+			return a.servePage(ctx, listen, dsynchttp.New(v.Session, nil))
+		})
+	}
+	s, err := a.connect(ctx, dsync.Options{})
+	if err != nil {
+		return err
+	}
+	defer s.Close(context.WithoutCancel(ctx)) // it holds nothing
+	everyone := func(*http.Request) error { return nil }
+	return a.servePage(ctx, listen, dsynchttp.New(s, &dsynchttp.Options{Authorize: everyone}))
+}
+
+// shutdownTime bounds how long requests may take that run when serve is asked to end.
+const shutdownTime = 5 * time.Second
+
+// servePage serves the page until ctx ends, and closes it.
+func (a *app) servePage(ctx context.Context, listen string, page *dsynchttp.Handler) error {
+	defer page.Close()
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
+	if err != nil {
+		return &failure{exitFailed, fmt.Errorf("can't serve at %s: %w", listen, err)}
+	}
+	server := newPageServer(page, l.Addr())
+	fmt.Fprintln(a.stdout, pageURL(listen, l.Addr()))
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
+	defer cancel()
+	if server.Shutdown(ctx) != nil {
+		server.Close()
+	}
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// newPageServer returns a server of the page at an address. Slow clients can't keep its
+// connections. The time-outs don't end streams of events, which set a write deadline of
+// their own for each event; http.TimeoutHandler would.
+func newPageServer(page *dsynchttp.Handler, at net.Addr) *http.Server {
+	s := &http.Server{
+		Handler:           page,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       20 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+	}
+	if isLoopback(at.String()) {
+		s.Handler = onlyLoopback(page)
+	}
+	s.RegisterOnShutdown(func() { page.Close() }) // Shutdown would wait for its streams
+	return s
+}
+
+// onlyLoopback refuses requests whose Host is not this machine's own. A web page from
+// elsewhere can make a browser here send requests to a name that it has pointed to a
+// loopback address (DNS rebinding). To the browser both are the same origin.
+func onlyLoopback(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isLoopback(r.Host) {
+			http.Error(w, "this page is served to localhost only: see leasehold serve --help", http.StatusMisdirectedRequest)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// isLoopback reports whether host, with or without a port, is localhost or a loopback
+// address.
+func isLoopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// pageURL returns the address of the page for people: the host that they gave, and the
+// port that was chosen.
+func pageURL(listen string, at net.Addr) string {
+	host, _, _ := net.SplitHostPort(listen)
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	_, port, _ := net.SplitHostPort(at.String())
+	return "http://" + net.JoinHostPort(host, port) + "/"
+}

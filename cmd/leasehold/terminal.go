@@ -1,0 +1,101 @@
+//go:build linux || darwin || freebsd
+
+package main
+
+import (
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A terminal is the controlling terminal of leasehold. Shells give it to one process group
+// at a time, the job in the foreground, and stop and continue jobs with Ctrl-Z and fg. The
+// command has a group of its own, of which the shell does not know; leasehold makes it
+// look like a part of its own job:
+//
+//   - The command starts in the background. The kernel stops it when it reads from the
+//     terminal or changes its modes (SIGTTIN, SIGTTOU). If leasehold's job is in the
+//     foreground, leasehold then puts the command's group there, and continues it. It does
+//     not do so at once: the terminal may be for another process of the job, as in
+//     "leasehold run … | less", and until then Ctrl-C interrupts the whole job.
+//   - When Ctrl-Z has stopped the command, or it needs the terminal while the job is in the
+//     background, leasehold stops its whole job, as the shell expects. The shell takes the
+//     terminal. On fg or bg it sends SIGCONT to leasehold, which forwards it.
+//
+// While leasehold is stopped it sends no heartbeats: the keeper, which is not stopped,
+// ends the command in time if it is not continued before the lease runs out.
+type terminal struct {
+	fd      int
+	job     int  // leasehold's own process group
+	command int  // the command's, 0: none
+	asked   bool // Ctrl-Z was pressed, and the command has not stopped yet
+}
+
+// openTerminal returns the controlling terminal, or nil if there is none.
+func openTerminal() *terminal {
+	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	// A group in the background that changes the foreground gets SIGTTOU.
+	signal.Ignore(syscall.SIGTTOU)
+	return &terminal{fd: fd, job: unix.Getpgrp()}
+}
+
+func (t *terminal) close() { unix.Close(t.fd) }
+
+// foreground returns the group in the foreground.
+func (t *terminal) foreground() int {
+	pgid, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
+	if err != nil {
+		return 0 // the terminal has hung up
+	}
+	return pgid
+}
+
+// give puts a group into the foreground. If that fails the terminal has hung up, or the
+// group is dead: both end what the terminal was needed for.
+func (t *terminal) give(pgid int) { _ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, pgid) }
+
+// takeBack puts leasehold's job into the foreground if the command's group was there.
+func (t *terminal) takeBack() {
+	if t != nil && t.command != 0 && t.foreground() == t.command {
+		t.give(t.job)
+	}
+}
+
+// stopped deals with a command that a signal has stopped. It reports whether the command
+// is to be continued. If not, leasehold's job is stopped, too, and SIGCONT follows.
+func (t *terminal) stopped(by syscall.Signal, command int) (goOn bool) {
+	t.command = command
+	fg := t.foreground()
+	// A command that waits for the terminal when Ctrl-Z is pressed does not stop again.
+	wants := by != syscall.SIGTSTP && !t.asked
+	t.asked = false
+	switch {
+	case wants && (fg == t.job || fg == t.command):
+		t.give(t.command)
+		return true
+	case !t.hasShell():
+		return !wants // nobody would continue it; one that wants another's terminal stays stopped
+	}
+	t.stopJob()
+	return false
+}
+
+// hasShell reports whether there is a shell that stops and continues leasehold's job. A
+// job in the group of the session's leader has none. The kernel does not stop such a job
+// on Ctrl-Z either.
+func (t *terminal) hasShell() bool {
+	sid, err := unix.Getsid(0)
+	return err == nil && sid != t.job
+}
+
+// stopJob stops leasehold's job, if a shell can continue it.
+func (t *terminal) stopJob() {
+	if t.hasShell() {
+		// Not SIGTSTP: once it was caught, Go does not restore its default.
+		syscall.Kill(0, syscall.SIGSTOP)
+	}
+}

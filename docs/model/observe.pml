@@ -1,0 +1,107 @@
+/* An observer of a key sees its last change.
+ *
+ * Stands for: internal/engine: observe.go follow (reads, waits for a change, reads), notices.go (observe, listening, changed: a
+ * channel with room for one), notifyChange (what changes while a notice is under way has another follow);
+ * dsync/mongo/listen.go, tail.go and observe.go (the cursor is opened, then the keys are marked as observed, then it is
+ * ready), notice.go change (a reply tells of the mark), release.go and shapes_short.go (a command whose reply does not
+ * tell changes nothing of a key that is marked).
+ * Abstracts from: what the changes are: each gives the record a greater number; who may read; that the mark ends ten
+ * minutes after the last renewal, which a listener that lives makes in time; breaks of the cursor (notices.pml).
+ *
+ * Checked (LTL, weak fairness): the last change is read. RELIABLE: without the poll, where no reply or notice is lost.
+ */
+#ifndef NP
+#define NP 2           /* processes that change the key */
+#endif
+#ifndef N
+#define N 2            /* changes of each */
+#endif
+byte ver, seen, made[NP];
+bit mark;              /* the record says that it is observed */
+byte ls;               /* the listener: 0 none 1 open 2 marked 3 ready */
+bit changed;           /* there is reason to read */
+bit in;                /* a notice that the cursor has before it: one stands for all */
+bit due[NP];           /* the reply is there, and says that a notice is due */
+byte snd[NP];          /* the sender: 0 none 1 is to send 2 has sent, and waits a moment */
+bit more[NP];          /* another change meanwhile */
+#ifdef RELIABLE
+#define LOSES 0
+#define POLLS 0
+#else
+#define LOSES 1
+#ifdef BUG_NOPOLL
+#define POLLS 0
+#else
+#define POLLS 1
+#endif
+#endif
+#ifdef BUG_BLIND
+#define BLIND 1
+#else
+#define BLIND (!mark)
+#endif
+proctype changer(byte p) {
+  do
+  :: made[p]<N ->
+     if
+     :: d_step { ver++; made[p]++; due[p]=mark }     /* its reply tells of the mark */
+     :: d_step { BLIND -> ver++; made[p]++ }         /* its reply tells nothing */
+     fi;
+     if
+     :: d_step { LOSES -> due[p]=0 }
+     :: d_step { due[p] -> due[p]=0;
+          if :: snd[p]==0 -> snd[p]=1
+             :: else ->
+#ifndef BUG_MERGES
+                more[p]=1
+#else
+                skip
+#endif
+          fi }
+     :: d_step { !due[p] -> skip }
+     fi
+  :: else -> break
+  od }
+proctype sender(byte p) { end: do
+  :: d_step { snd[p]==1 -> if :: ls>0 -> in=1 :: else fi; snd[p]=2 }
+  :: d_step { LOSES && snd[p]==1 -> snd[p]=2 }
+  :: d_step { snd[p]==2 -> if :: more[p] -> more[p]=0; snd[p]=1 :: else -> snd[p]=0 fi }
+  od }
+inline ready() { ls=3;
+#ifndef BUG_NO_READ
+  changed=1
+#endif
+}
+proctype listener() { end: do
+  :: d_step { ls==0 -> in=0; ls=1 }
+#ifdef BUG_MARKS_LATE
+  :: d_step { ls==1 -> ready() }
+  :: d_step { ls==3 && !mark -> mark=1 }
+#else
+  :: d_step { ls==1 -> mark=1; ls=2 }
+  :: d_step { ls==2 -> ready() }
+#endif
+  :: d_step { ls==3 && in -> in=0; changed=1 }
+  od }
+proctype observer() { byte v;
+  do
+  :: v=ver;
+#ifdef BUG_CLEARS
+     d_step { seen=v; changed=0 }
+#else
+     seen=v
+#endif
+     ;
+end: if
+     :: d_step { changed ->
+#ifndef BUG_CLEARS
+          changed=0
+#else
+          skip
+#endif
+        }
+     :: POLLS && seen!=ver -> skip      /* or for nothing */
+     fi
+  od }
+init { atomic { byte p; do :: p<NP -> run changer(p); run sender(p); p++ :: else -> break od; run listener(); run observer() } }
+ltl last { <> (seen==NP*N) }

@@ -1,0 +1,190 @@
+package docs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// The recipes for users of ShedLock in coming-from.md.
+
+// scheduled runs a task that is due, unless another process has it.
+func scheduled(ctx context.Context, locks *dsync.Session, task func(context.Context) error) (err error) {
+	mu := locks.Mutex("report")
+	if err := mu.TryLockContext(ctx); errors.Is(err, dsync.ErrHeld) {
+		return nil // another process runs it, or ran it within the last 5 minutes
+	} else if err != nil {
+		return err
+	}
+	atLeast := time.Now().Add(5 * time.Minute) // lockAtLeastFor
+	defer func() {
+		left := max(time.Until(atLeast), time.Millisecond) // UnlockAfter needs a millisecond
+		err = errors.Join(err, mu.UnlockAfter(context.WithoutCancel(ctx), left))
+	}()
+	held, cancel := mu.Context(ctx) // ends if the lock is lost
+	defer cancel()
+	return task(held)
+}
+
+// scheduledAtMost runs a task that is due, unless it was begun within 14 minutes and
+// has not ended.
+func scheduledAtMost(ctx context.Context, locks *dsync.Session, task func(context.Context) error) (err error) {
+	lease, err := locks.TryAcquire(ctx, "report", 14*time.Minute) // lockAtMostFor
+	if errors.Is(err, dsync.ErrHeld) {
+		return nil // another process runs it, or died at it
+	} else if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lease.Release(context.WithoutCancel(ctx))) }()
+	held, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-lease.Lost(): // shortly before the 14 minutes are over
+			cancel()
+		case <-held.Done():
+		}
+	}()
+	return task(held)
+}
+
+// What one process runs, the others don't: until it ends, and until 5 minutes are over. The
+// task may take as long as it needs.
+func TestShedLockAtLeastFor(t *testing.T) {
+	for _, takes := range []time.Duration{time.Second, 30 * time.Minute} {
+		t.Run(takes.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx := t.Context()
+				store := dsynctest.NewMemory()
+				a, b := process(store, "a"), process(store, "b")
+				defer a.Close(ctx)
+				defer b.Close(ctx)
+				began := time.Now()
+				done := make(chan error)
+				go func() {
+					done <- scheduled(ctx, a, func(ctx context.Context) error {
+						time.Sleep(takes)
+						return ctx.Err()
+					})
+				}()
+				synctest.Wait()
+				var again time.Time
+				for again.IsZero() {
+					if err := scheduled(ctx, b, func(context.Context) error { again = time.Now(); return nil }); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(time.Second)
+					select {
+					case err := <-done:
+						if err != nil {
+							t.Error(err)
+						}
+						done = nil
+					default:
+					}
+				}
+				least := max(takes, 5*time.Minute)
+				if after := again.Sub(began); after < least || after > least+2*time.Second {
+					t.Errorf("the task ran again after %v, want %v", after, least)
+				}
+			})
+		})
+	}
+}
+
+// The error of a task is the result, and keeps the lock all the same.
+func TestShedLockTaskFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		locks := process(dsynctest.NewMemory(), "a")
+		defer locks.Close(ctx)
+		broken := errors.New("broken")
+		fails := func(context.Context) error { return broken }
+		if err := scheduled(ctx, locks, fails); !errors.Is(err, broken) {
+			t.Errorf("got %v, want the task's error", err)
+		}
+		if err := scheduled(ctx, locks, fails); err != nil {
+			t.Errorf("the task ran again at once: %v", err)
+		}
+	})
+}
+
+// A task that takes too long is told to end in time, and one whose process dies has its
+// lock until then.
+func TestShedLockAtMostFor(t *testing.T) {
+	for name, dies := range map[string]bool{"too long": false, "dies": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx := t.Context()
+				store := dsynctest.NewMemory()
+				link := dsynctest.NewFaulty(store, nil)
+				defer link.Close()
+				a, err := dsync.New(link, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer a.Close(ctx)
+				b := process(store, "b")
+				defer b.Close(ctx)
+				began := time.Now()
+				var ended time.Time
+				done := make(chan error)
+				go func() {
+					done <- scheduledAtMost(ctx, a, func(ctx context.Context) error {
+						select {
+						case <-ctx.Done():
+						case <-time.After(time.Hour):
+						}
+						ended = time.Now()
+						return nil
+					})
+				}()
+				synctest.Wait()
+				if dies {
+					link.Cut()
+				}
+				var again time.Time
+				for again.IsZero() {
+					if err := scheduledAtMost(ctx, b, func(context.Context) error { again = time.Now(); return nil }); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(time.Second)
+				}
+				if dies {
+					link.Heal()
+				}
+				if err := <-done; !errors.Is(err, dsync.ErrLost) {
+					t.Errorf("got %v, want ErrLost", err)
+				}
+				if !ended.Before(again) {
+					t.Errorf("the task ended at %v, and began again at %v", ended, again)
+				}
+				if after := again.Sub(began); !dies && after > 14*time.Minute+2*time.Second || dies && (after < 14*time.Minute || after > 14*time.Minute+2*time.Second) {
+					t.Errorf("the task ran again after %v", after)
+				}
+			})
+		})
+	}
+}
+
+func Example_scheduled() {
+	ctx := context.Background()
+	store := dsynctest.NewMemory()
+	locks, others := process(store, "api-1"), process(store, "api-2")
+	defer locks.Close(ctx)
+	defer others.Close(ctx)
+	report := func(context.Context) error {
+		fmt.Println("the report is written")
+		return nil
+	}
+	fmt.Println(scheduled(ctx, locks, report), scheduled(ctx, others, report))
+	// Output:
+	// the report is written
+	// <nil> <nil>
+}

@@ -1,0 +1,99 @@
+package docs_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Each server that support.md says the tests ran on has logs, which name it.
+func TestRunLiveIsLogged(t *testing.T) {
+	_, section, ok := strings.Cut(pages(t)["support.md"], "\n**Run live.**")
+	if !ok {
+		t.Fatal("support.md has no such paragraph")
+	}
+	section, _, _ = strings.Cut(section, "\n**")
+	row := regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (.*) \\|$")
+	link := regexp.MustCompile(`\]\(([^)]+)\)`)
+	n := 0
+	for _, m := range row.FindAllStringSubmatch(section, -1) {
+		logs := link.FindAllStringSubmatch(m[2], -1)
+		if len(logs) == 0 {
+			t.Errorf("%s: no log", m[1])
+		}
+		for _, l := range logs {
+			n++
+			text, err := os.ReadFile(l[1])
+			if err != nil {
+				t.Error(err)
+			} else if !strings.Contains(string(text), m[1]) {
+				t.Errorf("%s does not name %q", l[1], m[1])
+			}
+		}
+	}
+	if n < 4 {
+		t.Errorf("%d logs, want more", n)
+	}
+}
+
+// Every module is known to CI, to Dependabot and, if it is published, to the page on
+// releases.
+func TestModulesAreListed(t *testing.T) {
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join("..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	var modules []string
+	for _, m := range regexp.MustCompile(`(?m)^\t\.(?:/(\S+))?$`).FindAllStringSubmatch(read("go.work"), -1) {
+		modules = append(modules, m[1])
+	}
+	slices.Sort(modules)
+	if len(modules) < 5 || modules[0] != "" {
+		t.Fatalf("go.work uses %q, want the root and others", modules)
+	}
+	// words are those between two texts, sorted; "." and "/" are the root.
+	words := func(name, begin, end string) []string {
+		_, rest, ok := strings.Cut(read(name), begin)
+		if !ok {
+			t.Fatalf("%s has no %q", name, begin)
+		}
+		rest, _, _ = strings.Cut(rest, end)
+		var all []string
+		for w := range strings.FieldsSeq(rest) {
+			if w = strings.Trim(w, "/."); w != "-" {
+				all = append(all, w)
+			}
+		}
+		slices.Sort(all)
+		return all
+	}
+	published := slices.DeleteFunc(slices.Clone(modules), func(m string) bool { return m == "integration" || m == "bench" })
+	for _, list := range []struct {
+		name, begin, end string
+		want             []string
+	}{
+		{".ci/run", "\nmodules=(", ")", modules},
+		{".ci/run", "-timeout 20m)\nfor m in ", ";", published[1:]},
+		{".ci/modules", "\npublished=(", ")", published},
+		{".github/dependabot.yml", "\n    directories:\n", "    schedule:", modules},
+		{"docs/releasing.md", "       for m in ", ";", published[1:]},
+		{"docs/releasing.md", `       for m in "" `, ";", published[1:]},
+	} {
+		if got := words(list.name, list.begin, list.end); !slices.Equal(got, list.want) {
+			t.Errorf("%s, after %q: %q, want %q", list.name, strings.TrimSpace(list.begin), got, list.want)
+		}
+	}
+}
+
+// The README is short.
+func TestLengthOfTheReadme(t *testing.T) {
+	if n := strings.Count(pages(t)["../README.md"], "\n"); n > 150 {
+		t.Errorf("%d lines, want at most 150", n)
+	}
+}

@@ -1,0 +1,71 @@
+package driver
+
+import "time"
+
+// A Kind says what a key is used as. Using a key as two kinds at the same time is a
+// [MismatchError], which names both.
+type Kind string
+
+const (
+	// KindMutex is the kind of the keys of Mutexes and Leases: exclusive holds.
+	KindMutex Kind = "mutex"
+
+	// KindRWMutex is the kind of the keys of RWMutexes: a writer takes the whole limit, a
+	// reader 1.
+	KindRWMutex Kind = "rwmutex"
+
+	// KindSemaphore is the kind of the keys of Semaphores.
+	KindSemaphore Kind = "semaphore"
+
+	// KindOnce is the kind of the keys of Onces: exclusive holds until the key is sealed.
+	KindOnce Kind = "once"
+
+	// KindElection is the kind of the keys of package leader: exclusive holds whose grants are
+	// counted as terms.
+	KindElection Kind = "election"
+)
+
+// A Claim is one attempt to hold a key. A [Store] queues claims and grants them.
+type Claim struct {
+	Key string
+
+	// ID is the session's id, a dot and a counter. It is new for every attempt to hold and
+	// never used again: not with another key, and not for a try if it was used for a wait, or
+	// the reverse.
+	ID string
+
+	// Session is the id of the session that the claim belongs to: letters, digits, '-' and '_'.
+	Session string
+
+	Kind Kind
+
+	// Weight is how much of the key's Limit the claim takes: 1 ≤ Weight ≤ Limit.
+	Weight, Limit int64
+
+	// Lease, if positive, limits the hold: it ends that long after its grant by the store's
+	// clock, unless it is extended, whatever happens to its session. While the claim waits, it
+	// lives with its session all the same. If Lease is zero, the hold lives with its session.
+	Lease time.Duration
+
+	// Yield asks the store to notify the session, by [NoticeYield], when others wait behind
+	// this hold. If nobody waits, the session may keep the hold longer than it is in use.
+	Yield bool
+
+	// First puts the claim at the head of the queue.
+	First bool
+
+	// Repeated says that the session has sent an Acquire of this claim before. It is a hint for
+	// Acquire: a claim that was asked for before mostly waits, and is rarely alone with its key.
+	// It does not change what Acquire does.
+	Repeated bool
+
+	// Replaces, if not nil, is another claim of the session on the same key, with the same Kind
+	// and Limit, which Acquire releases. The Replaces of that claim is ignored.
+	Replaces *Claim
+
+	// Token is the token that the claim was granted with, or 0 if its session does not know it.
+	// NoneWaiting says that nobody waited at that time. Both are hints for Release, which may
+	// save a store some work; they do not change what Release does.
+	Token       int64
+	NoneWaiting bool
+}

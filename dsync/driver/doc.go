@@ -1,0 +1,18 @@
+// Package driver is the interface between the locks of package dsync and a database. It has the
+// [Store] interface, the records that its methods take and return, and the errors that they
+// return. It is for authors of stores; programs that use locks need it only to pass a Store to
+// dsync.New.
+//
+// A Store decides nothing. Each of its methods is one atomic command. Waiting, retries, timing
+// and local queues are on the other side of the interface, in package dsync. Every primitive
+// there is a weighted [Claim] on a key here:
+//
+//	Mutex, Election   1 of 1
+//	RWMutex           a writer takes the whole limit, a reader 1
+//	Semaphore         n of its size
+//	Once              1 of 1, and then the key is sealed forever, with a result
+//
+// The stores of this module are dsync/mongo, on MongoDB, and dsync/dsynctest, in memory. Test
+// any other store with dsynctest.TestStore, the conformance suite of the contract that the
+// comments below state.
+package driver

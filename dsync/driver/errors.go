@@ -1,0 +1,54 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors that the methods of a [Store] return.
+var (
+	// ErrSessionExpired means that the session has expired, or, from Heartbeat, Revoke and
+	// Observe, that it is unknown.
+	ErrSessionExpired = errors.New("dsync: session expired")
+
+	// ErrSessionExists means that a session with this id is, or was, registered, or that the id
+	// has expired.
+	ErrSessionExists = errors.New("dsync: session id exists already")
+
+	// ErrMismatch means that the key is in use as another kind or with another limit. The error
+	// is a [*MismatchError].
+	ErrMismatch = errors.New("dsync: key in use as another kind or size")
+
+	// ErrNotHeld means that the claim does not hold the key, or that its hold has ended.
+	ErrNotHeld = errors.New("dsync: not held")
+
+	// ErrNotWaiting means that a Release found no claim in the queue with the id of its
+	// Successor.
+	ErrNotWaiting = errors.New("dsync: not in the queue")
+
+	// ErrRefused means that the store refused the command and did not execute it, and that
+	// repeating the command cannot help.
+	ErrRefused = errors.New("dsync: refused by the store")
+)
+
+// A MismatchError reports that a key is in use as another kind, or with another limit, than the
+// caller asked for. It matches [ErrMismatch].
+type MismatchError struct {
+	Key              string
+	Kind, WantKind   Kind  // in use, requested
+	Limit, WantLimit int64 // in use, requested
+}
+
+func (e *MismatchError) Error() string {
+	if e.Kind != e.WantKind {
+		return fmt.Sprintf("dsync: key %q is in use as a %s, not as a %s", e.Key, e.Kind, e.WantKind)
+	}
+	return fmt.Sprintf("dsync: %s %q is in use with size %d, not %d", e.Kind, e.Key, e.Limit, e.WantLimit)
+}
+
+// Is reports whether target is [ErrMismatch].
+func (e *MismatchError) Is(target error) bool { return target == ErrMismatch }
+
+// ErrHeld means that somebody else holds the key. The error is a [*HeldError]. Package dsync
+// returns it; no store does.
+var ErrHeld = errors.New("dsync: held by another")

@@ -1,0 +1,52 @@
+package driver
+
+// A Notice tells a session, or the observers of a key, what another session's command has
+// changed. Methods of [Store] that change something return the notices that are due,
+// [Store.Notify] sends them, and [Store.Listen] receives them.
+//
+// A notice is sent only after the change is committed. So it may be lost, late, repeated or out
+// of order, but it is never untrue.
+type Notice struct {
+	Type NoticeType
+
+	Session string // the recipient; "" for NoticeChange, which is for all observers of the key
+	Key     string // set for all but NoticeReady
+	Claim   string // set for all but NoticeReady and NoticeChange
+
+	// For NoticeGrant only:
+	Token   int64
+	Term    int64 // for KindElection, else 0
+	Crowded bool  // others wait behind it
+
+	// Address is where the recipients listen. Only the store interprets it: senders must pass
+	// it on as the store returned it.
+	Address int
+}
+
+// A NoticeType is the type of a [Notice].
+type NoticeType int
+
+const (
+	// NoticeReady is never sent. With it Listen reports that it receives what is sent from now
+	// on. Waiters must request their claims once more, because a notice may have been sent
+	// before.
+	NoticeReady NoticeType = iota + 1
+
+	// NoticeGrant: the claim was granted, with the token.
+	NoticeGrant
+
+	// NoticeWake: the session should request the claim once more, because what it waits for has
+	// changed. Either the holder has set an end to its hold, which is sent to the first waiter,
+	// or the key was sealed, which is sent to the first 1,000 waiters.
+	NoticeWake
+
+	// NoticeYield: the claim holds the key with Yield set, and others wait.
+	NoticeYield
+
+	// NoticeRevoke: the session was asked to give up the claim. See [Store.Revoke].
+	NoticeRevoke
+
+	// NoticeChange: the key may have changed: its holders, its published value, or its queue. A
+	// new end of a hold is not a change.
+	NoticeChange
+)

@@ -1,0 +1,76 @@
+package driver
+
+import "time"
+
+// A State is what a [Store] knows of a key at one moment.
+type State struct {
+	Key   string
+	Now   time.Time // that moment, by the store's clock
+	Kind  Kind      // "" if the key has no record
+	Limit int64
+	Token int64 // the last token granted, or one reserved with it; 0: none. For a sealed key, that of the claim that sealed it
+	Term  int64 // for KindElection, the number of grants so far; else 0
+
+	// Value is what the present holder has published, nil if nothing. It is removed when that
+	// holder's claim ends. For a sealed key it is the result, and not nil.
+	Value  []byte
+	Sealed bool
+
+	// Holders are all claims that hold the key, in the order of their grants. A claim whose end
+	// has come is among them until a command drops it.
+	Holders []Holder
+
+	// Waiting is the number of claims in the queue.
+	Waiting int
+
+	// Position is the caller's own position in the queue, 1 for the first. It is 0 if the
+	// caller is not in the queue, or if the method took no claim.
+	Position int
+
+	// WaitersAhead are up to 8 claims nearest ahead of the caller in the queue, in queue order.
+	// If Position is 0, they are the head of the queue. In a state from Load, they are the
+	// first 1,000 of the queue.
+	WaitersAhead []Waiter
+}
+
+// Holder returns the holder with the given claim id, and whether there is one.
+func (s State) Holder(claim string) (Holder, bool) {
+	for _, h := range s.Holders {
+		if h.Claim == claim {
+			return h, true
+		}
+	}
+	return Holder{}, false
+}
+
+// A Holder is a granted claim.
+type Holder struct {
+	Claim   string
+	Session string
+	Weight  int64
+	Token   int64
+	Since   time.Time // the time of the grant, by the store's clock
+	Until   time.Time // the fixed end of the hold, by the store's clock; zero: it lives with its session
+	Yield   bool      // as in [Claim]
+}
+
+// A Waiter is a claim in the queue.
+type Waiter struct {
+	Claim   string
+	Session string
+	Weight  int64
+}
+
+// A Member is the record of a session.
+type Member struct {
+	ID   string
+	Name string        // the identity shown to people, as in dsync.Options
+	TTL  time.Duration // whole milliseconds
+	Host string
+	PID  int
+	App  string            // the application's name and version, as in dsync.Options
+	Meta map[string]string // free-form, as in dsync.Options
+
+	LastHeartbeat time.Time // by the store's clock
+	Expired       bool
+}

@@ -1,0 +1,42 @@
+package dsynchttp
+
+import (
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/statusjson"
+)
+
+// An anchor is the moment as of which ages and timelines are rendered. A stream of events has
+// one for many looks, and the page's script counts on from it. If each look were rendered as of
+// its own moment, all of the page would change all the time, and be sent.
+type anchor struct {
+	host  time.Time // by this host's clock
+	store time.Time // the same moment by the store's clock; zero: not known yet
+}
+
+// horizon is how long an anchor is used, in windows of the timeline.
+const horizon = 10
+
+// at returns the anchor for a look at now: a itself, or a new one if a is too old.
+func (a anchor) at(now time.Time, window time.Duration) anchor {
+	if a.host.IsZero() || now.Sub(a.host) > horizon*window {
+		return anchor{host: now}
+	}
+	return a
+}
+
+// saw tells the store's clock at the host's time now.
+func (a *anchor) saw(store, now time.Time) {
+	if a.store.IsZero() && !store.IsZero() {
+		a.store = store.Add(a.host.Sub(now))
+	}
+}
+
+// An age is a duration that grows, as of the anchor. It is negative for what began since.
+type age time.Duration
+
+// String returns the age for people.
+func (a age) String() string { return statusjson.Milliseconds(a).String() }
+
+// MS returns the age in milliseconds, for the script.
+func (a age) MS() int64 { return time.Duration(a).Milliseconds() }

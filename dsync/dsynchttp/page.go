@@ -1,0 +1,243 @@
+package dsynchttp
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/leasehold-go/leasehold/internal/statusjson"
+)
+
+var (
+	//go:embed page.html
+	pageHTML string
+	//go:embed page.css
+	pageCSS string
+	//go:embed page.js
+	pageJS string
+
+	pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+		"clock": func(t statusjson.Time) string { return t.Format("15:04:05") },
+		"text":  text,
+		"show":  visible,
+		"plain": func(s string) string { return escaped(s, "") },
+	}).Parse(pageHTML))
+)
+
+// text returns a published value in readable form, cut if it is long.
+func text(value []byte) string {
+	const most = 2000
+	more := ""
+	if len(value) > most {
+		value, more = value[:most], fmt.Sprintf(" … (%d bytes in all)", len(value))
+	}
+	if utf8.Valid(value) {
+		return escaped(string(value), "\n\t") + more
+	}
+	return strconv.QuoteToASCII(string(value)) + more
+}
+
+func (h *Handler) overview(w http.ResponseWriter, r *http.Request) {
+	q, err := parseQuery(r, false)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	q.key = ""
+	h.show(w, r, q)
+}
+
+func (h *Handler) key(w http.ResponseWriter, r *http.Request) {
+	q, err := parseQuery(r, true)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	h.show(w, r, q)
+}
+
+// show responds with what q asks for. If the store does not answer, the response still has
+// what this process knows about itself.
+func (h *Handler) show(w http.ResponseWriter, r *http.Request, q query) {
+	l := h.look(r.Context(), q, anchor{})
+	l.asked = r.URL.Query().Has("asked")
+	status := http.StatusOK
+	if q.key != "" && l.Error == "" && l.Unknown() {
+		status = http.StatusNotFound
+	}
+	w.Header().Set("Vary", "Accept")
+	if q.json {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		_ = enc.Encode(l)
+		return
+	}
+	page, err := render("page", l)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(page)
+}
+
+func render(name string, l look) ([]byte, error) {
+	var b bytes.Buffer
+	err := pageTemplate.ExecuteTemplate(&b, name, l)
+	return b.Bytes(), err
+}
+
+// The methods that the template uses.
+
+func (l look) Key() string { return l.q.key }
+
+func (l look) Prefix() string { return l.q.prefix }
+
+func (l look) Contains() string { return l.q.contains }
+
+func (l look) After() string { return l.q.after }
+
+func (l look) MoreWaits() bool { return l.moreWaits }
+
+// Searched reports whether more keys were read than are in order of keys.
+func (l look) Searched() bool { return l.q.contains != "" || l.q.sort != byKey }
+
+func (l look) N() int { return l.q.n }
+
+func (l look) CanBreak() bool { return l.canBreak }
+
+func (l look) Asked() bool { return l.asked }
+
+func (l look) Window() string { return windowTitle(l.q.window) }
+
+func (l look) WindowName() string { return windowName(l.q.window) }
+
+func (k keyLook) Timeline() timeline { return k.timeline }
+func (k keyLook) Published() []byte  { return k.value }
+
+func (p participantLook) Style() string { return p.style }
+
+func (p participantLook) Use() string { return p.use }
+
+func (m memberLook) Style() string { return m.style }
+
+func (s sessionLook) Who() string { return who(s.Name, s.Host, "this process") }
+
+func (m memberLook) Who() string { return who(m.Name, m.Host, m.Session) }
+
+func (p participantLook) Who() string { return who(p.Name, p.Host, p.Session) }
+
+func (p partyLook) Who() string { return who(p.Name, p.Host, p.Session) }
+
+func (p partyLook) Style() string { return p.style }
+
+func (m mineLook) Age() age { return m.age }
+
+func (m mineLook) LostAge() age { return m.lostAge }
+
+func (p participantLook) Age() age { return p.age }
+
+func (m memberLook) Age() age { return m.age }
+
+// Unknown reports whether there is no record of the key that was asked for.
+func (l look) Unknown() bool { return len(l.Keys) == 1 && l.Keys[0].Kind == "" }
+
+// LeasePercent returns the part of the lease that is left.
+func (s sessionLook) LeasePercent() string {
+	return percent(100 * float64(s.Left) / float64(max(1, s.Lease)))
+}
+
+// who names a process for people.
+func who(name, host, session string) string {
+	switch {
+	case name != "":
+		return visible(name)
+	case host != "":
+		return visible(host)
+	}
+	return session
+}
+
+// KeyLink returns the address of the page about key.
+func (l look) KeyLink(key string) string { return query{key: key, n: 100, window: l.q.window}.link() }
+
+// A pager is a list that is shown in part.
+type pager struct {
+	From, To, Total int    // positions, counted from 1
+	Before, Next    string // addresses, or ""
+}
+
+// MinePages returns which part of this process's list is shown.
+func (l look) MinePages() pager {
+	return l.pages(l.q.mine, len(l.Mine), l.Totals.Mine, func(q *query, at int) { q.mine = at })
+}
+
+// MemberPages returns which part of the members is shown.
+func (l look) MemberPages() pager {
+	return l.pages(l.q.members, len(l.Members), l.Totals.Members, func(q *query, at int) { q.members = at })
+}
+
+// pages returns the pager of a list of which n elements are shown, from a position on.
+func (l look) pages(from, n, total int, set func(q *query, at int)) pager {
+	p := pager{From: from + 1, To: from + n, Total: total}
+	q := l.q
+	if from > 0 {
+		set(&q, max(0, from-l.q.n))
+		p.Before = q.link()
+	}
+	if from+n < total && n > 0 {
+		set(&q, from+n)
+		p.Next = q.link()
+	}
+	return p
+}
+
+// Sorts returns the orders that can be chosen.
+func (l look) Sorts() []choice {
+	return []choice{
+		{"key", "key", l.q.sort == byKey},
+		{"held longest", string(byAge), l.q.sort == byAge},
+		{"most waiters", string(byWaiters), l.q.sort == byWaiters},
+	}
+}
+
+// First returns the address of the first page of keys.
+func (l look) First() string {
+	q := l.q
+	q.after = ""
+	return q.link()
+}
+
+// JSON returns the address of this page as JSON.
+func (l look) JSON() string {
+	v := l.q.values()
+	v.Set("format", "json")
+	if l.q.key != "" {
+		return "key?" + v.Encode()
+	}
+	return "./?" + v.Encode()
+}
+
+// A choice is one of several: a link, or the value of an option.
+type choice struct {
+	Name, Link string
+	Is         bool
+}
+
+// Windows returns the links to the windows that timelines can show.
+func (l look) Windows() (all []choice) {
+	for _, w := range windows {
+		q := l.q
+		q.window = w
+		all = append(all, choice{windowTitle(w), q.link(), w == l.q.window})
+	}
+	return all
+}

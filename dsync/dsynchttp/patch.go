@@ -1,0 +1,47 @@
+package dsynchttp
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// event encodes content as one server-sent event. Its first line is the time since the anchor and the
+// timeline's window, in milliseconds. Each further line is one of content, after a "+", or
+// "=i,n": n lines of the content before, from line i on. So a change of one lock is sent as a few
+// lines, however long the page is.
+func event(before, content []string, since, window time.Duration) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "event: content\ndata: %d %d\n", since.Milliseconds(), window.Milliseconds())
+	known := make(map[string]int, len(before))
+	for i, line := range before {
+		known[line] = i
+	}
+	next := 0 // where the copy would go on if nothing were added or removed
+	for i := 0; i < len(content); {
+		from, ok := known[content[i]]
+		if !ok {
+			fmt.Fprintf(&b, "data: +%s\n", content[i])
+			i, next = i+1, next+1
+			continue
+		}
+		if next < len(before) && before[next] == content[i] { // many lines are there several times
+			from = next
+		}
+		n := 1
+		for i+n < len(content) && from+n < len(before) && before[from+n] == content[i+n] {
+			n++
+		}
+		fmt.Fprintf(&b, "data: =%d,%d\n", from, n)
+		i, next = i+n, from+n
+	}
+	b.WriteByte('\n')
+	return b.Bytes()
+}
+
+// lines returns the lines of content, which is HTML, without carriage returns: one would end a line
+// of an event.
+func lines(content []byte) []string {
+	return strings.Split(strings.ReplaceAll(string(content), "\r", "&#13;"), "\n")
+}

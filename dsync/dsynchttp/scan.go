@@ -1,0 +1,80 @@
+package dsynchttp
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+// maxScan is how many keys a look reads at most. The store can find keys by prefix, but a
+// substring, or the key that has been held for the longest time, only by reading all of them.
+const maxScan = 10_000
+
+// A scan is what was read of the keys that a query asks for.
+type scan struct {
+	shown   []dsync.Status // up to n
+	read    int            // keys that were read
+	matched int            // keys among them that match
+	next    string         // the key after which the next page begins, or ""
+	waits   waitGraph      // of those that match
+}
+
+// scan reads keys, up to n in the order of keys and maxScan otherwise. On an error it returns
+// what it has read until then.
+func (h *Handler) scan(ctx context.Context, q query) (r scan, err error) {
+	if q.key != "" {
+		st, err := h.s.Status(ctx, q.key)
+		if err != nil {
+			return r, err
+		}
+		r.add(st)
+		r.shown = append(r.shown, st)
+		return r, nil
+	}
+	for st, err := range h.s.ListAfter(ctx, q.prefix, q.after) {
+		if err != nil {
+			r.cut(q)
+			return r, err
+		}
+		r.read++
+		if q.matches(st.Key) {
+			r.add(st)
+			r.shown = append(r.shown, st)
+		}
+		if r.read == maxScan || q.sort == byKey && len(r.shown) == q.n {
+			r.next = st.Key
+			break
+		}
+		if len(r.shown) == 2*q.n { // so that not everything that was read is kept
+			r.cut(q)
+		}
+	}
+	r.cut(q)
+	return r, nil
+}
+
+// add counts a key that matches.
+func (r *scan) add(st dsync.Status) {
+	r.matched++
+	r.waits.add(st)
+}
+
+// cut sorts what is shown, and keeps the first n.
+func (r *scan) cut(q query) {
+	held := func(st dsync.Status) time.Duration {
+		if len(st.Holders) == 0 {
+			return -1
+		}
+		return st.Now.Sub(st.Holders[0].Since)
+	}
+	switch q.sort {
+	case byAge:
+		slices.SortStableFunc(r.shown, func(a, b dsync.Status) int { return cmp.Compare(held(b), held(a)) })
+	case byWaiters:
+		slices.SortStableFunc(r.shown, func(a, b dsync.Status) int { return cmp.Compare(b.Waiting, a.Waiting) })
+	}
+	r.shown = slices.Delete(r.shown, min(q.n, len(r.shown)), len(r.shown))
+}

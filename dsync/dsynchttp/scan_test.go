@@ -1,0 +1,159 @@
+package dsynchttp_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynchttp"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/testkit"
+)
+
+// keysOf returns the keys that the page at url shows, with a "…" where there are more.
+func keysOf(t *testing.T, h *dsynchttp.Handler, url string) string {
+	t.Helper()
+	l := getJSON(t, h, url)
+	var all []string
+	for _, k := range l.Keys {
+		all = append(all, k.Key)
+	}
+	if l.Next != "" {
+		all = append(all, "…")
+	}
+	return strings.Join(all, " ")
+}
+
+// mineOf returns the keys that the page at url shows of this process.
+func mineOf(t *testing.T, h *dsynchttp.Handler, url string) string {
+	t.Helper()
+	var all []string
+	for _, m := range getJSON(t, h, url).Mine {
+		all = append(all, m.State+":"+m.Key)
+	}
+	return strings.Join(all, " ")
+}
+
+// Keys are found by a part of their names, and sorted, and so is what this process holds and
+// waits for.
+func TestPageSearchesAndSorts(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s, other := newSession(t, store, nil), newSession(t, store, nil)
+		h := newPage(t, s, nil)
+		for _, key := range []string{"jobs/c", "jobs/A", "jobs/a", "mail/a"} {
+			lock(t, s.Mutex(key))
+			time.Sleep(time.Second)
+		}
+		lock(t, other.Mutex("jobs/b"))
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		go newSession(t, store, nil).Mutex("jobs/a").LockContext(ctx)
+		for range 2 {
+			go newSession(t, store, nil).Mutex("jobs/b").LockContext(ctx)
+		}
+		synctest.Wait()
+		go s.Mutex("jobs/b").LockContext(ctx)
+		synctest.Wait()
+		for _, test := range []struct{ query, keys, mine string }{
+			{"", "jobs/A jobs/a jobs/b jobs/c mail/a", "holds:jobs/A holds:jobs/a waits:jobs/b holds:jobs/c holds:mail/a"},
+			{"prefix=jobs", "jobs/A jobs/a jobs/b jobs/c", "holds:jobs/A holds:jobs/a waits:jobs/b holds:jobs/c"},
+			{"contains=/a", "jobs/a mail/a", "holds:jobs/a holds:mail/a"},
+			{"contains=s/&prefix=jobs&n=2", "jobs/A jobs/a …", "holds:jobs/A holds:jobs/a"},
+			{"contains=b/c", "", ""},
+			{"sort=key", "jobs/A jobs/a jobs/b jobs/c mail/a", "holds:jobs/A holds:jobs/a waits:jobs/b holds:jobs/c holds:mail/a"},
+			{"sort=age", "jobs/c jobs/A jobs/a mail/a jobs/b", "holds:jobs/c holds:jobs/A holds:jobs/a holds:mail/a waits:jobs/b"},
+			{"sort=age&n=1", "jobs/c", "holds:jobs/c"},
+			{"sort=waiters", "jobs/b jobs/a jobs/A jobs/c mail/a", "waits:jobs/b holds:jobs/c holds:jobs/A holds:jobs/a holds:mail/a"},
+			{"sort=waiters&n=2", "jobs/b jobs/a", "waits:jobs/b holds:jobs/c"},
+			{"n=2&mine=2", "jobs/A jobs/a …", "waits:jobs/b holds:jobs/c"},
+			{"n=2&mine=4", "jobs/A jobs/a …", "holds:mail/a"},
+		} {
+			if got := keysOf(t, h, "/?"+test.query); got != test.keys {
+				t.Errorf("?%s has keys %s, want %s", test.query, got, test.keys)
+			}
+			if got := mineOf(t, h, "/?"+test.query); got != test.mine {
+				t.Errorf("?%s has of this process %s, want %s", test.query, got, test.mine)
+			}
+		}
+		if got := mineOf(t, h, "/key?key=jobs/b"); got != "waits:jobs/b" {
+			t.Errorf("the page of a key has of this process %s, want what it does with that key", got)
+		}
+		body := get(h, "/?n=2&mine=2&prefix=jobs").Body.String()
+		for _, want := range []string{
+			"3 to 4 of 4", `rel="prev" href="./?n=2&amp;prefix=jobs"`, "1 to 2 of 5", `rel="next" href="./?members=2&amp;mine=2&amp;n=2&amp;prefix=jobs"`,
+		} {
+			if !strings.Contains(body, want) {
+				t.Errorf("the page lacks %s", want)
+			}
+		}
+	})
+}
+
+// A search reads at most 10,000 keys, and its next page goes on from there, so that each is
+// found at last.
+func TestPageSearchesInSteps(t *testing.T) {
+	testkit.Large(t)
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, &dsync.Options{TTL: time.Hour})
+		h := newPage(t, newSession(t, store, nil), nil)
+		for i := range 25_000 {
+			lock(t, s.Mutex(fmt.Sprintf("%05d", i)))
+		}
+		for query, want := range map[string][]int{ // the number of keys that each page shows
+			"contains=999":   {9, 7, 3, 0}, // not those below
+			"sort=age&n=10":  {10, 10, 10},
+			"contains=z":     {0, 0, 0},
+			"contains=24999": {0, 0, 1},
+		} {
+			if query == "contains=999" { // 00999, 01999 … 09990 to 09999
+				want = []int{19, 19, 14 - 9}
+			}
+			before := store.Counts()
+			found := 0
+			for i, url := 0, "/?"+query; url != ""; i++ {
+				l := getJSON(t, h, url)
+				if i >= len(want) || len(l.Keys) != want[i] || l.Read > 10_000 || l.Read == 0 {
+					t.Fatalf("page %d of ?%s shows %d keys of %d that it read, want %v of 10,000 at most", i, query, len(l.Keys), l.Read, want)
+				}
+				found++
+				url = strings.TrimPrefix(l.Next, ".")
+			}
+			if found != len(want) {
+				t.Errorf("?%s has %d pages, want %d", query, found, len(want))
+			}
+			if n := store.Counts().Since(before).Commands[dsynctest.MethodKeys]; n > 3*14 {
+				t.Errorf("?%s takes %d reads of 25,000 keys, want at most %d", query, n, 3*14)
+			}
+		}
+	})
+}
+
+// A look that takes long is repeated less often, so that it costs a tenth of the time at most.
+func TestEventsOfASlowStore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		reads := 0
+		f := testkit.NewFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method != dsynctest.MethodKeys {
+				return dsynctest.Fault{}
+			}
+			reads++
+			return dsynctest.Fault{Delay: time.Second}
+		})
+		h := newPage(t, newSession(t, f, nil), &dsynchttp.Options{Refresh: 2 * time.Second})
+		ctx, cancel := context.WithCancel(background)
+		_, done := follow(h, ctx, "/events")
+		time.Sleep(100*time.Second - time.Millisecond)
+		if reads != 10 {
+			t.Errorf("%d looks of 1 s in 100 s, want 10", reads)
+		}
+		cancel()
+		<-done
+	})
+}

@@ -1,0 +1,143 @@
+package dsynchttp_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/testkit"
+)
+
+// What the page sends depends on what it shows, not on how much there is: with 100,000 keys that
+// this process holds, and 300 members, it is as large as with a hundred keys, a stream of events
+// that tells of nothing is next to nothing, and one that tells of 10 locks a second is a few
+// lines for each.
+func TestPageIsBounded(t *testing.T) {
+	testkit.Large(t)
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		opt := &dsync.Options{TTL: time.Hour} // a heartbeat reads 100,000 claims in the memory store
+		s, other := newSession(t, store, opt), newSession(t, store, opt)
+		h := newPage(t, s, nil)
+		keys := 100_000
+		if testing.Short() {
+			keys = 20_000 // no fewer than a search reads
+		}
+		for i := range keys {
+			lock(t, s.Mutex(fmt.Sprintf("customers/%06d/invoices", i)))
+		}
+		for i := range 300 {
+			lock(t, newSession(t, store, opt).Mutex(fmt.Sprintf("one of/%d", i)))
+		}
+		for url, most := range map[string]int{
+			"/": 170 << 10, "/?format=json": 180 << 10, "/?n=10": 25 << 10,
+			"/?contains=9999": 60 << 10, "/?sort=age": 170 << 10, "/key?key=customers/000000/invoices": 8 << 10,
+		} {
+			w := get(h, url)
+			if n := w.Body.Len(); w.Code != 200 || n > most {
+				t.Errorf("GET %s is %d with %d bytes, want at most %d", url, w.Code, n, most)
+			} else {
+				t.Logf("GET %s: %d bytes", url, n)
+			}
+		}
+		ctx, cancel := context.WithCancel(background)
+		st, done := follow(h, ctx, "/events")
+		synctest.Wait()
+		if n := st.take(); n < 50<<10 || n > 190<<10 {
+			t.Errorf("the first event has %d bytes", n)
+		}
+		time.Sleep(5 * time.Second) // the other sessions begin to listen, with a heartbeat
+		synctest.Wait()
+		st.take()
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if n := st.take() / 20; n > 300 {
+			t.Errorf("%d bytes of events a second while nothing changes, want at most 300", n)
+		} else {
+			t.Logf("%d bytes of events a second while nothing changes", n)
+		}
+		for i := range 100 {
+			mu := other.Mutex(fmt.Sprintf("customers/%06d/other", i/2%50))
+			lock(t, mu)
+			mu.Unlock()
+			time.Sleep(100 * time.Millisecond)
+		}
+		synctest.Wait()
+		if n := st.take() / 10; n < 500 || n > 10<<10 {
+			t.Errorf("%d bytes of events a second with 10 locks a second, want at most 10 KiB", n)
+		} else {
+			t.Logf("%d bytes of events a second with 10 locks a second", n)
+		}
+		cancel()
+		<-done
+	})
+}
+
+// take returns how many bytes came since the last call.
+func (s *stream) take() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.body.Len()
+	s.body.Reset()
+	return n
+}
+
+// The holders of a key are shown in part, too.
+func TestManyHolders(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		h := newPage(t, s, nil)
+		sem := s.Semaphore("k", 1000)
+		for range 300 {
+			if err := sem.Acquire(background, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		k := getJSON(t, h, "/key?key=k").Keys[0]
+		if len(k.Holders) != 100 || k.HolderCount != 300 {
+			t.Errorf("%d holders of %d, want 100 of 300", len(k.Holders), k.HolderCount)
+		}
+		if body := get(h, "/key?key=k").Body.String(); !strings.Contains(body, "100 of 300") || strings.Count(body, "<tr data-id") > 130 {
+			t.Errorf("the page shows %d rows, and does not say that they are 100 of 300", strings.Count(body, "<tr data-id"))
+		}
+	})
+}
+
+// content applies events to each other, as the page's script does, and returns the content.
+func content(t *testing.T, events []string) string {
+	t.Helper()
+	var lines []string
+	for _, e := range events {
+		data, ok := strings.CutPrefix(e, "event: content\n")
+		if !ok {
+			continue // a sign of life
+		}
+		var next []string
+		for i, line := range strings.Split(data, "\n") {
+			line, ok := strings.CutPrefix(line, "data: ")
+			switch {
+			case !ok:
+				t.Fatalf("line %q of an event", line)
+			case i == 0: // times
+			case line[0] == '+':
+				next = append(next, line[1:])
+			default:
+				a, b, _ := strings.Cut(line[1:], ",")
+				from, err1 := strconv.Atoi(a)
+				n, err2 := strconv.Atoi(b)
+				if line[0] != '=' || err1 != nil || err2 != nil || n < 1 || from+n > len(lines) {
+					t.Fatalf("an event copies %q of %d lines", line, len(lines))
+				}
+				next = append(next, lines[from:from+n]...)
+			}
+		}
+		lines = next
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,39 @@
+package dsynchttp
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// visible returns a key or a name as the page shows it: as it is, or quoted with escapes if it
+// has characters that can't be seen. Without that, characters that set the direction of text make one
+// key look like another, and put what follows a key before it. What begins with a quote is
+// quoted too, so that no text looks like another.
+func visible(s string) string {
+	if strings.HasPrefix(s, `"`) || escaped(s, "") != s {
+		return strconv.Quote(s)
+	}
+	return s
+}
+
+// escaped returns s with escapes for characters that can't be seen, but for those in except.
+func escaped(s, except string) string {
+	seen := func(r rune) bool { return unicode.IsPrint(r) || strings.ContainsRune(except, r) }
+	if utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !seen(r) }) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		if seen(r) && (r != utf8.RuneError || n > 1) {
+			b.WriteString(s[:n])
+		} else {
+			quoted := strconv.QuoteToASCII(s[:n])
+			b.WriteString(quoted[1 : len(quoted)-1])
+		}
+		s = s[n:]
+	}
+	return b.String()
+}

@@ -1,0 +1,69 @@
+package dsynchttp_test
+
+import (
+	"html"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/engine"
+)
+
+var inputs = regexp.MustCompile(`<input[^>]*>`)
+
+// Characters that can't be seen, or that turn the text around them, are shown as escapes,
+// wherever the page shows what others have named. Links lead to the key as it is.
+func TestPageShowsWhatCannotBeSeen(t *testing.T) {
+	for key, shown := range map[string]string{
+		"invoices/export":            "invoices/export",
+		"päivä/日本/שלום":              "päivä/日本/שלום", // letters of scripts that go to the left stay
+		"a\u202egnp.exe":             `"a\u202egnp.exe"`,
+		"\u2066a\u2069":              `"\u2066a\u2069"`,
+		"a\u200bb":                   `"a\u200bb"`,
+		"a\u061cb":                   `"a\u061cb"`,
+		"a\u00a0b":                   `"a\u00a0b"`,
+		"a\nb":                       `"a\nb"`,
+		`a\u202eb`:                   `a\u202eb`, // is not the same as
+		"\x1b[31m":                   `"\x1b[31m"`,
+		`"a\u202eb"`:                 `"\"a\\u202eb\""`,
+		"bell\a":                     `"bell\a"`,
+		"tag\U000e0041":              `"tag\U000e0041"`,
+		"\U0001f469\u200d\U0001f52c": `"` + "\U0001f469" + `\u200d` + "\U0001f52c" + `"`,
+	} {
+		bubble(t, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			s := newSession(t, store, &dsync.Options{Name: key, Host: key, App: key})
+			h := newPage(t, s, nil)
+			hold, err := (*engine.Session)(s).Hold(background, key, dsync.KindElection)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := hold.Publish(background, []byte(key)); err != nil {
+				t.Fatal(err)
+			}
+			for _, url := range []string{"/", "/key?key=" + urlOf(key), "/?prefix=" + urlOf(key), "/?contains=" + urlOf(key+"none")} {
+				body := get(h, url).Body.String()
+				body = inputs.ReplaceAllString(body, "") // what was typed stays as it is
+				if key != shown && strings.Contains(strings.ReplaceAll(body, "\n", ""), strings.ReplaceAll(key, "\n", "")) && !strings.Contains(key, "\n") && !strings.HasPrefix(key, `"`) {
+					i := strings.Index(body, key)
+					t.Errorf("GET %s has %q as it is: %q", url, key, body[max(0, i-50):i+20])
+				}
+				if strings.HasPrefix(url, "/?contains") {
+					continue
+				}
+				if n := strings.Count(html.UnescapeString(body), shown); n < 4 {
+					t.Errorf("GET %s has %s %d times, want key, name, host and application", url, shown, n)
+				}
+			}
+			if l := getJSON(t, h, "/"); l.Keys[0].Key != key {
+				t.Errorf("JSON has %q, want %q as it is", l.Keys[0].Key, key)
+			}
+			if w := get(h, "/key?key="+urlOf(key)); w.Code != 200 {
+				t.Errorf("the page of %q is %d", key, w.Code)
+			}
+			hold.Release(background)
+		})
+	}
+}

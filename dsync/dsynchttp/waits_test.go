@@ -1,0 +1,128 @@
+package dsynchttp_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/engine"
+)
+
+// waitsOf returns who waits for whom, and for what, a line each.
+func waitsOf(l look) (all []string) {
+	for _, w := range l.Waits {
+		line := fmt.Sprintf("%s waits for %s: %s", w.Waiter.Name, w.Holder.Name, strings.Join(w.Keys, " "))
+		if w.More > 0 {
+			line += fmt.Sprintf(" and %d more", w.More)
+		}
+		if w.Circle {
+			line += ", in a circle"
+		}
+		all = append(all, line)
+	}
+	return all
+}
+
+// The page says who waits for whom, and which of them wait in a circle.
+func TestPageShowsWhoWaitsForWhom(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		process := make(map[string]*dsync.Session)
+		for _, name := range []string{"a", "b", "c", "d"} {
+			process[name] = newSession(t, store, &dsync.Options{Name: name})
+		}
+		h := newPage(t, process["a"], nil)
+		hold := func(name string, keys ...string) {
+			for _, key := range keys {
+				lock(t, process[name].Mutex(key))
+			}
+		}
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		waits := func(name string, keys ...string) {
+			for _, key := range keys {
+				go process[name].Mutex(key).LockContext(ctx)
+				synctest.Wait()
+			}
+		}
+		hold("a", "1")
+		hold("b", "2")
+		hold("c", "3", "4", "5", "6", "7")
+		waits("a", "2", "1") // the store does not see who waits for its own process
+		waits("d", "3", "4", "5", "6", "7")
+		waits("b", "3")
+		want := []string{"d waits for c: 3 4 5 and 2 more", "a waits for b: 2", "b waits for c: 3"}
+		if got := waitsOf(getJSON(t, h, "/")); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		waits("c", "1") // a, b and c
+		want = []string{"c waits for a: 1, in a circle", "a waits for b: 2, in a circle", "b waits for c: 3, in a circle", "d waits for c: 3 4 5 and 2 more"}
+		l := getJSON(t, h, "/")
+		if got := waitsOf(l); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if len(l.Waits) == 4 && (!l.Waits[0].Holder.Mine || l.Waits[0].Waiter.Mine) {
+			t.Errorf("this process is not told from others: %+v", l.Waits[0])
+		}
+		if got, want := waitsOf(getJSON(t, h, "/?n=2")), "[c waits for a: 1 a waits for b: 2]"; fmt.Sprint(got) != want {
+			t.Errorf("with n=2 %q, want %s", got, want)
+		}
+		body := get(h, "/").Body.String()
+		if n := strings.Count(body, ">circle<"); n != 3 || !strings.Contains(body, "and 2 more") {
+			t.Errorf("the page shows %d circles, want 3, and the others", n)
+		}
+		if body := get(h, "/?prefix=4").Body.String(); strings.Contains(body, ">circle<") {
+			t.Error("a circle is shown of keys that were not asked for")
+		}
+	})
+}
+
+// Candidates of an election wait for their leader, and go on with their work meanwhile.
+func TestElectionsMakeNoCircle(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a, b := newSession(t, store, &dsync.Options{Name: "a"}), newSession(t, store, &dsync.Options{Name: "b"})
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		leader, err := (*engine.Session)(a).Hold(ctx, "leader", dsync.KindElection)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lock(t, b.Mutex("k"))
+		go (*engine.Session)(b).Hold(ctx, "leader", dsync.KindElection)
+		go a.Mutex("k").LockContext(ctx)
+		synctest.Wait()
+		want := []string{"a waits for b: k", "b waits for a: leader"}
+		if got := waitsOf(getJSON(t, newPage(t, a, nil), "/")); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		leader.Release(background)
+	})
+}
+
+// Very many processes that wait are shown in part.
+func TestManyWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, nil)
+		h := newPage(t, s, nil)
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		for i := range 150 {
+			key := fmt.Sprintf("%03d", i)
+			lock(t, s.Mutex(key))
+			go newSession(t, store, nil).Mutex(key).LockContext(ctx)
+		}
+		synctest.Wait()
+		if l := getJSON(t, h, "/?sort=waiters"); len(l.Waits) != 100 {
+			t.Errorf("%d pairs are shown, want 100", len(l.Waits))
+		}
+		if body := get(h, "/?sort=waiters").Body.String(); !strings.Contains(body, "100+, for the keys that were read") {
+			t.Error("the page does not say that there are more")
+		}
+	})
+}

@@ -1,0 +1,420 @@
+package dsynctest
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+)
+
+// noticeCases test the notices of grants that commands return. That a notice is true is
+// tested with each command of every case: see noticed.
+func noticeCases() []conformanceCase {
+	return []conformanceCase{
+		{name: "Notice/GrantByRelease", test: testNoticeRelease},
+		{name: "Notice/GrantByAnyCommand", test: testNoticeWhoevers},
+		{name: "Notice/SeveralGrantsOfOneCommand", test: testNoticeSeveral},
+		{name: "Notice/OwnGrantIsInTheReply", test: testNoticeOwn},
+		{name: "Notice/OnlyOfWhatTheCommandDid", test: testNoticeOnce},
+		{name: "Notice/NoneWhereNobodyCanListen", test: testNoticeUnsupported},
+	}
+}
+
+// granted is the notice of a grant.
+func granted(c driver.Claim, crowded bool) driver.Notice {
+	return driver.Notice{Type: driver.NoticeGrant, Session: c.Session, Key: c.Key, Claim: c.ID, Crowded: crowded}
+}
+
+// wakes is the notice that c should ask once more.
+func wakes(c driver.Claim) driver.Notice {
+	return driver.Notice{Type: driver.NoticeWake, Session: c.Session, Key: c.Key, Claim: c.ID}
+}
+
+// yields is the notice that others wait behind c.
+func yields(c driver.Claim) driver.Notice {
+	return driver.Notice{Type: driver.NoticeYield, Session: c.Session, Key: c.Key, Claim: c.ID}
+}
+
+// revocation is the notice that r stands for the session.
+func revocation(session string, r driver.Revocation) driver.Notice {
+	return driver.Notice{Type: driver.NoticeRevoke, Session: session, Key: r.Key, Claim: r.Claim}
+}
+
+// change is the notice that a key may have changed.
+func change(key string) driver.Notice {
+	return driver.Notice{Type: driver.NoticeChange, Key: key}
+}
+
+// noticed takes up the notices that a command of c has returned, and checks that they
+// are true. before is what was seen of the store's clock before the command.
+func (e *env) noticed(c driver.Claim, before time.Time, notices []driver.Notice) {
+	e.Helper()
+	e.notices, e.before = notices, before
+	if len(notices) == 0 {
+		return
+	}
+	s := e.load(c.Key)
+	for _, n := range notices {
+		n.Address = 0
+		truth := driver.Notice{Type: n.Type, Key: c.Key}
+		known := false
+		i := slices.IndexFunc(s.Holders, func(h driver.Holder) bool { return h.Claim == n.Claim })
+		j := slices.IndexFunc(s.WaitersAhead, func(w driver.Waiter) bool { return w.Claim == n.Claim })
+		switch {
+		case n.Type == driver.NoticeGrant && i >= 0 && n.Claim != c.ID:
+			h := s.Holders[i]
+			known = true
+			truth.Session, truth.Claim, truth.Token, truth.Crowded = h.Session, h.Claim, h.Token, s.Waiting > 0
+			if s.Term > 0 {
+				truth.Term = s.Term - int64(len(s.Holders)-1-i)
+			}
+		case n.Type == driver.NoticeYield && i >= 0:
+			h := s.Holders[i]
+			known = h.Yield && s.Waiting > 0
+			truth.Session, truth.Claim = h.Session, h.Claim
+		case n.Type == driver.NoticeWake && j >= 0:
+			known = true
+			truth.Session, truth.Claim = s.WaitersAhead[j].Session, s.WaitersAhead[j].Claim
+		case n.Type == driver.NoticeWake && s.Sealed:
+			known = n.Session != "" && n.Claim != ""
+			truth.Session, truth.Claim = n.Session, n.Claim
+		case n.Type == driver.NoticeChange:
+			known = e.observed[c.Key]
+		}
+		if !known || n != truth {
+			e.Errorf("untrue notice %+v; the key's state is %+v", n, s)
+		}
+	}
+}
+
+// wantNotices checks which notices the last command has returned, of which noticed has
+// checked the token and the term. There may be a change that is none, and, of a command in the
+// same millisecond as the one that granted it, a grant.
+func (e *env) wantNotices(want ...driver.Notice) {
+	e.Helper()
+	var got []driver.Notice
+	for _, n := range e.notices {
+		n.Token, n.Term, n.Address = 0, 0, 0
+		got = append(got, n)
+	}
+	for _, n := range want {
+		if !slices.Contains(got, n) {
+			e.Fatalf("no notice %+v; got %+v", n, got)
+		}
+	}
+	for _, n := range got {
+		if slices.Contains(want, n) || n.Type == driver.NoticeChange ||
+			n.Type == driver.NoticeGrant && !e.tokens[n.Key].byClaim[n.Claim].Since.Before(e.before) {
+			continue
+		}
+		e.Fatalf("notice %+v, which is not due; want %+v", n, want)
+	}
+}
+
+func testNoticeRelease(e *env) {
+	key, other := newID(), e.session()
+	l := e.hears()
+	if l == nil {
+		return
+	}
+	holder, first, second := e.claim(key, other), e.claim(key, l.session), e.claim(key, l.session)
+	e.hold(holder)
+	e.wantNotices()
+	e.queue(first)
+	e.wantNotices()
+	e.queue(second)
+	e.wantNotices()
+	e.release(holder)
+	e.wantNotices(granted(first, true))
+	e.release(first) // of the same session
+	e.wantNotices(granted(second, false))
+	e.release(second)
+	e.wantNotices()
+
+	// Nobody was waiting when it was granted, but somebody is now.
+	for range 3 {
+		holder, waiter := e.claim(key, other), e.claim(key, l.session)
+		e.hold(holder)
+		e.queue(waiter)
+		e.release(holder)
+		e.wantNotices(granted(waiter, false))
+		e.release(waiter)
+	}
+}
+
+// testNoticeWhoevers grants to a waiter by each kind of command that can.
+func testNoticeWhoevers(e *env) {
+	other := e.session()
+	l := e.hears()
+	if l == nil {
+		return
+	}
+	for _, let := range []func(holder, heavy, waiter driver.Claim){
+		func(_, heavy, waiter driver.Claim) { // from the line
+			e.release(heavy)
+			e.wantNotices(granted(waiter, false))
+		},
+		func(holder, heavy, waiter driver.Claim) { // one after the other
+			e.release(holder)
+			e.release(heavy)
+			e.wantNotices(granted(waiter, false))
+		},
+		func(_, heavy, waiter driver.Claim) { // the dead
+			e.expire(heavy.Session)
+			e.try(e.weighted(heavy.Key, other, 1, 3), heavy.Session)
+			e.wantNotices(granted(waiter, false))
+		},
+		func(_, heavy, waiter driver.Claim) { // by one who joins
+			e.expire(heavy.Session)
+			e.acquire(e.weighted(heavy.Key, other, 1, 3), heavy.Session)
+			e.wantNotices(granted(waiter, true))
+		},
+		func(_, heavy, waiter driver.Claim) { // a late request that names the dead
+			e.expire(heavy.Session)
+			e.acquireAs(e.weighted(heavy.Key, other, 1, 3), true, e.now().Add(-time.Second), heavy.Session)
+			e.wantNotices(granted(waiter, false))
+		},
+	} {
+		key := newID()
+		holder, heavy, waiter := e.weighted(key, other, 2, 3), e.weighted(key, e.session(), 3, 3), e.weighted(key, l.session, 1, 3)
+		e.hold(holder)
+		e.queue(heavy)
+		e.queue(waiter)
+		let(holder, heavy, waiter)
+	}
+
+	// A lease whose end has come.
+	leased := e.leased(newID(), other, short)
+	waiter := e.claim(leased.Key, l.session)
+	h := e.hold(leased)
+	e.queue(waiter)
+	e.until(h.Until)
+	e.try(e.claim(leased.Key, other))
+	e.wantNotices(granted(waiter, false))
+}
+
+func testNoticeSeveral(e *env) {
+	key := newID()
+	a, b := e.hears(), e.hears()
+	if a == nil || b == nil {
+		return
+	}
+	writer, heavy := e.weighted(key, e.session(), 4, 4), e.weighted(key, a.session, 4, 4)
+	first, second, third := e.weighted(key, a.session, 1, 4), e.weighted(key, b.session, 1, 4), e.weighted(key, a.session, 2, 4)
+	e.hold(writer)
+	for _, c := range []driver.Claim{first, second, third, heavy} {
+		e.queue(c)
+	}
+	e.release(writer)
+	e.wantNotices(granted(first, true), granted(second, true), granted(third, true))
+	e.release(third)
+	e.wantNotices()
+	e.release(first)
+	e.wantNotices()
+	e.release(second)
+	e.wantNotices(granted(heavy, false))
+}
+
+func testNoticeOwn(e *env) {
+	key, other, dead := newID(), e.session(), e.session()
+	l := e.hears()
+	if l == nil {
+		return
+	}
+	writer := e.weighted(key, dead, 2, 2)
+	first, mine := e.weighted(key, l.session, 1, 2), e.weighted(key, other, 1, 2)
+	e.hold(writer)
+	e.queue(first)
+	e.queue(mine)
+	e.expire(dead)
+	e.hold(mine, dead)
+	e.wantNotices(granted(first, false))
+	e.release(first)
+	e.hold(e.weighted(key, l.session, 1, 2))
+	e.wantNotices()
+}
+
+// threeWaiters has three claims of a session that listens wait for the key of a holder of
+// another session. The listener is nil if the store pushes nothing.
+func (e *env) threeWaiters() (l *listener, holder driver.Claim, waiters [3]driver.Claim) {
+	e.Helper()
+	key, other := newID(), e.session()
+	if l = e.hears(); l == nil {
+		return nil, holder, waiters
+	}
+	holder = e.claim(key, other)
+	e.hold(holder)
+	for i := range waiters {
+		waiters[i] = e.claim(key, l.session)
+		e.queue(waiters[i])
+	}
+	return l, holder, waiters
+}
+
+// testNoticeOnce sends commands that change nothing, a while after a grant.
+func testNoticeOnce(e *env) {
+	l, holder, waiters := e.threeWaiters()
+	if l == nil {
+		return
+	}
+	key, other := holder.Key, holder.Session
+	first, second, third := waiters[0], waiters[1], waiters[2]
+	e.release(holder)
+	e.wantNotices(granted(first, true))
+	e.until(e.now().Add(2 * time.Millisecond))
+	for _, step := range []struct {
+		what string
+		do   func()
+	}{
+		{"a repeated Release", func() { e.releaseKeep(holder, 0, false) }},
+		{"a late Keep", func() { e.releaseKeep(holder, long, false) }},
+		{"a late Seal", func() { e.seal(holder, nil, false) }},
+		{"a repeated Acquire", func() { e.acquire(first) }},
+		{"an Acquire of the first in the queue", func() { e.acquire(second) }},
+		{"one of another in the queue", func() { e.acquire(third) }},
+		{"one that names an expired session that has nothing", func() { e.acquire(third, newID()) }},
+		{"a late Acquire", func() { e.acquireAs(e.claim(key, other), true, e.now().Add(-time.Second)) }},
+		{"a try", func() { e.try(e.claim(key, other)) }},
+		{"an Acquire that joins", func() { e.queue(e.claim(key, l.session)) }},
+		{"a Release from the line", func() { e.release(third) }},
+		{"a Publish", func() { e.publish(first, []byte("value")) }},
+		{"a Resize to the limit that it has", func() { e.resize(key, 1, 1) }},
+	} {
+		step.do()
+		if len(e.notices) > 0 {
+			e.Errorf("%s returns notices %+v", step.what, e.notices)
+		}
+	}
+}
+
+// testNoticeUnsupported tests stores whose Listen returns ErrUnsupported.
+func testNoticeUnsupported(e *env) {
+	key, session := newID(), e.session()
+	if l := e.listen(session, key, newID()); l != nil {
+		return
+	}
+	clear(e.observed)
+	holder, first, second, third := e.yielding(key, session, 1, 1), e.claim(key, session), e.claim(key, session), e.claim(key, session)
+	e.hold(holder)
+	for _, step := range []struct {
+		what string
+		do   func()
+	}{
+		{"Acquire", func() { e.queue(first) }},
+		{"Publish", func() { e.publish(holder, []byte("value")) }},
+		{"Revoke", func() { e.revoke(session, driver.Revocation{Key: key, Claim: holder.ID}) }},
+		{"Acquire of the second in the queue", func() { e.queue(second) }},
+		{"Acquire of the third", func() { e.queue(third) }},
+		{"Release", func() { e.release(holder) }},
+		{"Resize", func() { e.resize(key, 1, 2) }},
+		{"Release with Keep", func() { e.releaseKeep(second, long, true) }},
+		{"Release with Seal", func() { e.seal(first, nil, true) }},
+	} {
+		step.do()
+		if len(e.notices) > 0 {
+			e.Errorf("%s returns notices %+v, and nobody can listen", step.what, e.notices)
+		}
+	}
+	if err := e.store.Notify(e.ctx, nil); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		e.Errorf("Notify of nothing: %v", err)
+	}
+}
+
+// wakeCases test the notices that tell waiters to acquire again.
+func wakeCases() []conformanceCase {
+	return []conformanceCase{
+		{name: "Notice/SealWakesTheQueue", test: testSealNotice},
+		{name: "Notice/KeepWakesTheFirstWaiter", test: testKeepNotice},
+	}
+}
+
+// testSealRace seals while others acquire: each of them either was in the queue and no
+// longer is, or sees the result.
+func testSealRace(e *env) {
+	for range 3 {
+		key, session := newID(), e.session()
+		holder := e.claim(key, session)
+		token := e.hold(holder).Token
+		claims, states := make([]driver.Claim, 15), make([]driver.State, 15)
+		for i := range claims {
+			claims[i] = e.claim(key, session)
+		}
+		errs := make([]error, len(claims)+1)
+		together(len(errs), func(i int) {
+			if i == len(claims) {
+				_, _, errs[i] = e.store.Release(e.ctx, holder, driver.ReleaseOptions{Seal: true, Result: []byte("result")})
+				return
+			}
+			states[i], _, errs[i] = e.store.Acquire(e.ctx, claims[i], true, nil, e.far)
+		})
+		if err := errors.Join(errs...); err != nil {
+			e.Fatalf("Acquire while the key is sealed: %v", err)
+		}
+		for i, s := range states {
+			if _, ok := s.Holder(claims[i].ID); ok || s.Sealed == (s.Position > 0) {
+				e.Errorf("granted %t, sealed %t, position %d; want it waiting or sealed", ok, s.Sealed, s.Position)
+			}
+		}
+		e.wantSealed(e.load(key), token, []byte("result"))
+		e.wantFree(key)
+	}
+}
+
+// testSealNotice has as many waiters as a server accepts in a moment.
+func testSealNotice(e *env) {
+	key := newID()
+	a, b := e.hears(), e.hears()
+	if a == nil || b == nil {
+		return
+	}
+	holder := e.claim(key, a.session)
+	e.hold(holder)
+	var want []driver.Notice
+	for i := range 40 {
+		c := e.claim(key, []string{a.session, b.session}[i%2])
+		e.queue(c)
+		want = append(want, wakes(c))
+	}
+	gone := e.claim(key, a.session)
+	e.queue(gone)
+	e.release(gone)
+	e.seal(holder, nil, true)
+	e.wantNotices(want...)
+	e.seal(holder, nil, false)
+	e.wantNotices()
+
+	// Nobody waits, or the hold has ended.
+	alone, lapsed := e.claim(newID(), a.session), e.leased(newID(), a.session, time.Millisecond)
+	e.hold(alone)
+	e.seal(alone, nil, true)
+	e.wantNotices()
+	until := e.hold(lapsed).Until
+	waiter := e.claim(lapsed.Key, b.session)
+	e.until(until)
+	e.acquire(waiter) // drops it
+	e.seal(lapsed, nil, false)
+	e.wantNotices()
+}
+
+func testKeepNotice(e *env) {
+	l, holder, waiters := e.threeWaiters()
+	if l == nil {
+		return
+	}
+	first, second := waiters[0], waiters[1]
+	e.releaseKeep(holder, long/2, true)
+	e.wantNotices(wakes(first))
+	e.releaseKeep(holder, long, true) // the earlier end stays
+	e.wantNotices()
+	e.releaseKeep(first, long, true) // it was in the queue
+	e.wantNotices()
+	e.releaseKeep(holder, long/4, true)
+	e.wantNotices(wakes(second))
+
+	// Nobody waits.
+	alone := e.claim(newID(), holder.Session)
+	e.hold(alone)
+	e.releaseKeep(alone, long, true)
+	e.wantNotices()
+}

@@ -1,0 +1,609 @@
+package dsynctest
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+)
+
+// queueCases test the queue, weights, and which claims a command grants.
+func queueCases() []conformanceCase {
+	return []conformanceCase{
+		{name: "Queue/IsServedInOrder", test: testQueueInOrder},
+		{name: "Queue/ShowsTheNearestAhead", test: testQueueShowsNearestAhead},
+		{name: "Load/ShowsTheQueue", test: testLoadQueue},
+		{name: "Queue/LightDoesNotOvertakeHeavy", test: testQueueNoOvertaking},
+		{name: "Queue/TryDoesNotOvertake", test: testQueueTryDoesNotOvertake},
+		{name: "Queue/OneCommandGrantsAllThatFit", test: testQueueGrantsAllThatFit},
+		{name: "Queue/WhenTheHeavyHeadLeavesTheNextAreGranted", test: testQueueHeadLeaves},
+		{name: "Queue/WeightsNeverExceedTheLimit", test: testQueueWeights},
+	}
+}
+
+// mismatchCases test the kind and limit of a key.
+func mismatchCases() []conformanceCase {
+	return []conformanceCase{
+		{name: "Mismatch/Kind", test: testMismatchKind},
+		{name: "Mismatch/Limit", test: testMismatchLimit},
+		{name: "Mismatch/FreeKeyTakesOver", test: testMismatchFreeKey},
+	}
+}
+
+func testQueueInOrder(e *env) {
+	key, session := newID(), e.session()
+	var claims []driver.Claim
+	for i := range 6 {
+		if i%2 == 0 {
+			session = e.session() // some of one session, some of others
+		}
+		claims = append(claims, e.claim(key, session))
+	}
+	e.hold(claims[0])
+	for _, c := range claims[1:] {
+		e.queue(c)
+	}
+	for i, c := range claims {
+		s := e.load(key)
+		e.wantHolders(s, c)
+		e.wantQueue(s, claims[i+1:]...)
+		e.release(c)
+	}
+	e.wantFree(key)
+}
+
+func testQueueShowsNearestAhead(e *env) {
+	key, session := newID(), e.session()
+	e.hold(e.claim(key, session))
+	var line []driver.Claim
+	for range 12 {
+		c := e.claim(key, session)
+		e.queue(c)
+		line = append(line, c)
+	}
+	for i, c := range line {
+		s := e.acquire(c)
+		want := claimIDs(line[max(0, i-8):i])
+		if s.Position != i+1 || s.Waiting != 12 || !slices.Equal(ahead(s), want) {
+			e.Fatalf("position %d of %d, ahead %q; want %d of 12, %q", s.Position, s.Waiting, ahead(s), i+1, want)
+		}
+	}
+	want := claimIDs(line[:8])
+	if s := e.try(e.claim(key, session)); s.Position != 0 || s.Waiting != 12 || !slices.Equal(ahead(s), want) {
+		e.Errorf("not waiting: position %d of %d, ahead %q; want 0 of 12, the first waiters %q", s.Position, s.Waiting, ahead(s), want)
+	}
+}
+
+func testLoadQueue(e *env) {
+	key, session := newID(), e.session()
+	e.hold(e.weighted(key, session, 3, 3))
+	var line []driver.Claim
+	for i := range 40 {
+		c := e.weighted(key, session, int64(i%3+1), 3)
+		e.queue(c)
+		line = append(line, c)
+	}
+	s := e.load(key)
+	e.wantQueue(s, line...)
+	for i, w := range s.WaitersAhead {
+		if w.Session != session || w.Weight != line[i].Weight {
+			e.Errorf("queue %+v, want the session and weight of %+v", w, line[i])
+		}
+	}
+}
+
+func testQueueNoOvertaking(e *env) {
+	key, session := newID(), e.session()
+	first, heavy, light := e.weighted(key, session, 2, 3), e.weighted(key, session, 3, 3), e.weighted(key, session, 1, 3)
+	e.hold(first)
+	e.queue(heavy)
+	e.queue(light) // would fit
+	for range 2 {
+		s := e.acquire(light)
+		e.wantHolders(s, first)
+		if s.Position != 2 {
+			e.Fatalf("the light claim has position %d, want 2", s.Position)
+		}
+	}
+	e.release(first)
+	s := e.load(key)
+	e.wantHolders(s, heavy)
+	e.wantQueue(s, light)
+	e.release(heavy)
+	e.wantHolders(e.load(key), light)
+}
+
+func testQueueTryDoesNotOvertake(e *env) {
+	key, session := newID(), e.session()
+	first, heavy, try := e.weighted(key, session, 2, 3), e.weighted(key, session, 3, 3), e.weighted(key, session, 1, 3)
+	e.hold(first)
+	e.queue(heavy)
+	s := e.try(try)
+	e.wantHolders(s, first)
+	e.wantQueue(s, heavy)
+	e.wantQueue(e.load(key), heavy)
+}
+
+func testQueueGrantsAllThatFit(e *env) {
+	const readers = 70
+	key, session := newID(), e.session()
+	writer, last := e.weighted(key, session, 100, 100), e.weighted(key, session, 100, 100)
+	e.hold(writer)
+	var want []driver.Claim
+	for range readers {
+		c := e.weighted(key, session, 1, 100)
+		e.queue(c)
+		want = append(want, c)
+	}
+	e.queue(last)
+	e.release(writer)
+	s := e.load(key)
+	e.wantHolders(s, want...) // check compares their tokens
+	e.wantQueue(s, last)
+	for _, h := range s.Holders {
+		if !h.Since.Equal(s.Holders[0].Since) {
+			e.Errorf("granted by one command at %v and %v, want one reading of the clock", h.Since, s.Holders[0].Since)
+		}
+	}
+}
+
+func testQueueHeadLeaves(e *env) {
+	key, session := newID(), e.session()
+	first, heavy := e.weighted(key, session, 2, 3), e.weighted(key, session, 3, 3)
+	light, behind := e.weighted(key, session, 1, 3), e.weighted(key, session, 1, 3)
+	e.hold(first)
+	e.queue(heavy)
+	e.queue(light)
+	e.queue(behind)
+	e.release(heavy)
+	s := e.load(key)
+	e.wantHolders(s, first, light)
+	e.wantQueue(s, behind)
+}
+
+// testQueueWeights runs a fixed program of joins and releases and compares each
+// state with a model of the line.
+func testQueueWeights(e *env) {
+	const limit = 5
+	key, session := newID(), e.session()
+	var holders, line []driver.Claim
+	settle := func() {
+		for len(line) > 0 {
+			sum := line[0].Weight
+			for _, h := range holders {
+				sum += h.Weight
+			}
+			if sum > limit {
+				return
+			}
+			holders, line = append(holders, line[0]), line[1:]
+		}
+	}
+	for _, weight := range []int64{2, 2, 0, 5, 1, 3, 0, 0, 1, 1, 4, 0, 5, 2, 0, 0, 1, 0, 3, 0, 0} {
+		if weight == 0 && len(holders) > 0 { // the oldest holder leaves
+			e.release(holders[0])
+			holders = holders[1:]
+		} else if weight > 0 {
+			c := e.weighted(key, session, weight, limit)
+			e.acquire(c)
+			line = append(line, c)
+		}
+		settle()
+		s := e.load(key)
+		e.wantHolders(s, holders...)
+		e.wantQueue(s, line...)
+	}
+}
+
+// wantMismatch acquires c with and without waiting, and checks that the error is want.
+func (e *env) wantMismatch(c driver.Claim, want driver.MismatchError) {
+	e.Helper()
+	for _, wait := range []bool{true, false} {
+		s, _, err := e.store.Acquire(e.ctx, c, wait, nil, e.far)
+		var mismatch *driver.MismatchError
+		if !errors.Is(err, driver.ErrMismatch) || !errors.As(err, &mismatch) {
+			e.Fatalf("Acquire(wait %t) as another kind or limit = %+v, %v; want a *MismatchError", wait, s, err)
+		}
+		if *mismatch != want {
+			e.Errorf("Acquire(wait %t): %+v, want %+v", wait, *mismatch, want)
+		}
+	}
+}
+
+func testMismatchKind(e *env) {
+	key, session := newID(), e.session()
+	holder, waiter := e.claim(key, session), e.claim(key, session)
+	other := e.claim(key, session)
+	other.Kind = "other"
+	want := driver.MismatchError{Key: key, Kind: holder.Kind, WantKind: "other", Limit: 1, WantLimit: 1}
+	e.hold(holder)
+	e.wantMismatch(other, want)
+	e.queue(waiter)
+	e.wantMismatch(other, want)
+	s := e.load(key)
+	e.wantHolders(s, holder)
+	e.wantQueue(s, waiter)
+	if s.Kind != holder.Kind {
+		e.Errorf("kind %q, want it still %q", s.Kind, holder.Kind)
+	}
+}
+
+func testMismatchLimit(e *env) {
+	key, session := newID(), e.session()
+	holder, other := e.weighted(key, session, 1, 3), e.weighted(key, session, 1, 5)
+	e.hold(holder)
+	e.wantMismatch(other, driver.MismatchError{Key: key, Kind: holder.Kind, WantKind: other.Kind, Limit: 3, WantLimit: 5})
+	s := e.load(key)
+	e.wantHolders(s, holder)
+	e.wantQueue(s)
+	if s.Limit != 3 {
+		e.Errorf("limit %d, want it still 3", s.Limit)
+	}
+}
+
+func testMismatchFreeKey(e *env) {
+	key, session := newID(), e.session()
+	first := e.claim(key, session)
+	token := e.hold(first).Token
+	e.release(first)
+
+	second := e.weighted(key, session, 2, 4)
+	second.Kind = "other"
+	s := e.acquire(second)
+	e.wantHolders(s, second)
+	if s.Kind != "other" || s.Limit != 4 || s.Token < token+1024 {
+		e.Errorf("kind %q, limit %d, token %d after token %d; want those of the new claim, and a greater token", s.Kind, s.Limit, s.Token, token)
+	}
+	e.wantMismatch(e.claim(key, session), driver.MismatchError{Key: key, Kind: "other", WantKind: driver.KindMutex, Limit: 4, WantLimit: 1})
+
+	// Expired holders do not keep the key's kind and limit.
+	e.expire(session)
+	third := e.claim(key, e.session())
+	if h := e.hold(third, session); h.Token < s.Token+1024 {
+		e.Errorf("token %d after %d", h.Token, s.Token)
+	}
+}
+
+// firstCases test claims that go to the head of the queue.
+func firstCases() []conformanceCase {
+	return []conformanceCase{
+		{name: "First/GoesToTheHead", test: testFirstGoes},
+		{name: "First/WaiterKeepsItsPosition", test: testFirstStays},
+		{name: "First/HolderIsNotJoinedAgain", test: testFirstHolder},
+		{name: "First/HeavyOneHoldsUpTheQueue", test: testFirstHeavy},
+		{name: "First/TryThatFitsIsGranted", test: testFirstTry},
+		{name: "First/AfterNotAfterJoinsNothing", test: testFirstLate},
+	}
+}
+
+func testFirstGoes(e *env) {
+	key, session := newID(), e.session()
+	holder, a, b := e.claim(key, session), e.claim(key, session), e.claim(key, session)
+	first, second := e.claim(key, session), e.claim(key, e.session())
+	first.First, second.First = true, true
+	e.hold(holder)
+	e.queue(a)
+	e.queue(b)
+	if s := e.acquire(first); s.Position != 1 || s.Waiting != 3 || len(s.WaitersAhead) != 0 {
+		e.Fatalf("position %d of %d, ahead %q; want 1 of 3, none", s.Position, s.Waiting, ahead(s))
+	}
+	s := e.load(key)
+	e.wantHolders(s, holder)
+	e.wantQueue(s, first, a, b)
+	if s := e.acquire(second); s.Position != 1 || s.Waiting != 4 {
+		e.Fatalf("another: position %d of %d, want 1 of 4", s.Position, s.Waiting)
+	}
+	e.wantQueue(e.load(key), second, first, a, b)
+	e.release(holder)
+	e.release(second)
+	s = e.load(key)
+	e.wantHolders(s, first)
+	e.wantQueue(s, a, b)
+}
+
+func testFirstStays(e *env) {
+	key, session := newID(), e.session()
+	holder, a, first := e.claim(key, session), e.claim(key, session), e.claim(key, session)
+	e.hold(holder)
+	e.queue(a)
+	first.First = true
+	e.acquire(first)
+	for range 3 {
+		e.wantQueue(e.load(key), first, a)
+		if s := e.acquire(first); s.Position != 1 || s.Waiting != 2 {
+			e.Fatalf("repeated: position %d of %d, want 1 of 2", s.Position, s.Waiting)
+		}
+	}
+	a.First = true // unless it is there
+	if s := e.acquire(a); s.Position != 2 || s.Waiting != 2 {
+		e.Fatalf("a waiter asks to be first: position %d of %d, want still 2 of 2", s.Position, s.Waiting)
+	}
+	e.wantQueue(e.load(key), first, a)
+	other := e.claim(key, session)
+	other.First = true
+	e.acquire(other)
+	if s := e.acquire(first); s.Position != 2 || s.Waiting != 3 {
+		e.Fatalf("repeated behind another first: position %d of %d, want 2 of 3", s.Position, s.Waiting)
+	}
+	e.wantQueue(e.load(key), other, first, a)
+}
+
+func testFirstHolder(e *env) {
+	key, session := newID(), e.session()
+	holder, a := e.claim(key, session), e.claim(key, session)
+	holder.First = true
+	token := e.hold(holder).Token
+	e.queue(a)
+	for range 2 {
+		if again := e.hold(holder).Token; again != token {
+			e.Errorf("a holder repeats: token %d, want %d", again, token)
+		}
+	}
+	s := e.load(key)
+	e.wantHolders(s, holder)
+	e.wantQueue(s, a)
+}
+
+func testFirstHeavy(e *env) {
+	key, session := newID(), e.session()
+	holder, second := e.weighted(key, session, 1, 3), e.weighted(key, session, 1, 3)
+	waits, heavy, light := e.weighted(key, session, 2, 3), e.weighted(key, session, 3, 3), e.weighted(key, session, 1, 3)
+	e.hold(holder)
+	e.hold(second)
+	e.queue(waits)
+	heavy.First = true
+	e.acquire(heavy)
+	e.queue(light) // would fit
+	s := e.load(key)
+	e.wantHolders(s, holder, second)
+	e.wantQueue(s, heavy, waits, light)
+	e.release(holder)
+	s = e.load(key) // from here on the one behind it would
+	e.wantHolders(s, second)
+	e.wantQueue(s, heavy, waits, light)
+	e.release(second)
+	e.wantHolders(e.load(key), heavy)
+}
+
+func testFirstTry(e *env) {
+	key, session := newID(), e.session()
+	holder, heavy := e.weighted(key, session, 2, 3), e.weighted(key, session, 3, 3)
+	e.hold(holder)
+	e.queue(heavy)
+	tooHeavy, fits := e.weighted(key, session, 2, 3), e.weighted(key, session, 1, 3)
+	tooHeavy.First, fits.First = true, true
+	s := e.try(tooHeavy)
+	e.wantHolders(s, holder)
+	e.wantQueue(s, heavy)
+	e.wantQueue(e.load(key), heavy)
+	s = e.try(fits)
+	e.wantHolders(s, holder, fits)
+	e.wantQueue(s, heavy)
+}
+
+func testFirstLate(e *env) {
+	key, session := newID(), e.session()
+	holder, a, late := e.claim(key, session), e.claim(key, session), e.claim(key, session)
+	late.First = true
+	e.hold(holder)
+	e.queue(a)
+	s := e.acquireAs(late, true, e.now().Add(-time.Millisecond))
+	e.wantHolders(s, holder)
+	e.wantQueue(s, a)
+	e.wantQueue(e.load(key), a)
+}
+
+// yieldCases test claims that yield: the notices for their sessions, and the room
+// that is behind their tokens.
+func yieldCases() []conformanceCase {
+	return []conformanceCase{
+		{name: "Yield/IsShown", test: testYieldShown},
+		{name: "Notice/YieldFromTheFirstWaiter", test: testYieldFirst},
+		{name: "Notice/YieldToEachThatDoes", test: testYieldEach},
+		{name: "Notice/GrantSaysWhetherToYield", test: testYieldGrant},
+		{name: "Token/RoomBehindOneThatYields", test: testYieldRoom},
+		{name: "Token/NoRoomBehindAPart", test: testYieldPart},
+	}
+}
+
+// room is how far apart the tokens of a key are behind a claim that has all of
+// it and yields.
+const room = 65_536
+
+// yielding returns a new claim that yields.
+func (e *env) yielding(key, session string, weight, limit int64) driver.Claim {
+	c := e.weighted(key, session, weight, limit)
+	c.Yield = true
+	return c
+}
+
+func testYieldShown(e *env) {
+	key, session := newID(), e.session()
+	yields, keeps := e.yielding(key, session, 1, 3), e.weighted(key, session, 1, 3)
+	later := e.yielding(key, session, 2, 3)
+	e.hold(yields)
+	e.hold(keeps)
+	e.queue(later)
+	e.release(keeps)
+	keeps = e.weighted(key, session, 1, 3)
+	s := e.load(key)
+	e.wantHolders(s, yields, later)
+	e.release(yields)
+	asked := e.acquire(keeps)
+	for _, s := range []driver.State{s, asked, e.load(key)} {
+		for _, h := range s.Holders {
+			if h.Yield != (h.Claim != keeps.ID) {
+				e.Errorf("holder %+v yields %t, want %t", h, h.Yield, !h.Yield)
+			}
+		}
+	}
+}
+
+func testYieldFirst(e *env) {
+	key, other := newID(), e.session()
+	l := e.hears()
+	if l == nil {
+		return
+	}
+	holder, a, b, head := e.yielding(key, l.session, 1, 1), e.claim(key, other), e.claim(key, other), e.claim(key, other)
+	head.First = true
+	e.hold(holder)
+	e.wantNotices()
+	e.try(e.claim(key, other)) // is in the queue no more
+	e.wantNotices()
+	e.queue(a)
+	for range 3 { // with each of its requests
+		e.wantNotices(yields(holder))
+		e.acquire(a)
+	}
+	e.queue(b)
+	for range 2 {
+		e.wantNotices()
+		e.acquire(b)
+	}
+	e.try(e.claim(key, other))
+	e.wantNotices()
+	e.acquire(head)
+	e.wantNotices(yields(holder))
+	e.acquire(a)
+	e.wantNotices()
+	e.release(head)
+	e.wantNotices()
+	e.acquire(a)
+	e.wantNotices(yields(holder))
+	e.release(a)
+	e.wantNotices()
+	e.acquire(b)
+	e.wantNotices(yields(holder))
+	e.acquire(holder) // it holds
+	e.wantNotices()
+}
+
+// testYieldEach has a key that several hold: all that yield are notified, those of the session
+// that asks too.
+func testYieldEach(e *env) {
+	key := newID()
+	a, b := e.hears(), e.hears()
+	if a == nil || b == nil {
+		return
+	}
+	first, second, third := e.yielding(key, a.session, 1, 4), e.yielding(key, a.session, 1, 4), e.yielding(key, b.session, 1, 4)
+	e.hold(first)
+	e.hold(second)
+	e.hold(third)
+	e.hold(e.weighted(key, a.session, 1, 4))
+	e.queue(e.yielding(key, b.session, 1, 4))
+	e.wantNotices(yields(first), yields(second), yields(third))
+	e.queue(e.yielding(key, a.session, 1, 4))
+	e.wantNotices()
+}
+
+// testYieldGrant has claims that yield granted while others wait, which the notice of the
+// grant says.
+func testYieldGrant(e *env) {
+	key, other := newID(), e.session()
+	l := e.hears()
+	if l == nil {
+		return
+	}
+	holder, next, last := e.claim(key, other), e.yielding(key, l.session, 1, 1), e.claim(key, other)
+	e.hold(holder)
+	e.queue(next)
+	e.wantNotices() // holder does not
+	e.queue(last)
+	e.release(holder)
+	e.wantNotices(granted(next, true))
+	e.release(next)
+
+	// Nobody is behind this one.
+	alone := e.yielding(key, l.session, 1, 1)
+	e.queue(alone)
+	e.release(last)
+	e.wantNotices(granted(alone, false))
+	e.release(alone)
+
+	// From an expired session, by a claim that is then the first waiter.
+	dead := e.session()
+	e.hold(e.claim(key, dead))
+	next = e.yielding(key, l.session, 1, 1)
+	e.queue(next)
+	e.expire(dead)
+	e.acquire(e.claim(key, other), dead)
+	e.wantNotices(granted(next, true), yields(next))
+}
+
+// testYieldRoom lets a hold that yields go in every way there is.
+func testYieldRoom(e *env) {
+	key, living := newID(), e.session()
+	var last int64
+	for i := range 16 {
+		session := living
+		if i%4 == 2 {
+			session = e.session()
+		}
+		limit := int64(i%3 + 1)
+		c, next := e.yielding(key, session, limit, limit), e.weighted(key, living, 1, limit)
+		if i%4 == 3 {
+			c.Lease = time.Millisecond
+		}
+		s := e.acquire(c)
+		e.wantHolders(s, c)
+		token := s.Holders[0].Token
+		if token < last+1024 || s.Token < token || s.Token >= token+room {
+			e.Fatalf("token %d after %d; the key's is %d, want it in the room of %d", token, last, s.Token, room)
+		}
+		var h driver.Holder
+		switch i % 4 {
+		case 0: // after a release
+			e.release(c)
+			h = e.hold(next)
+		case 1: // by hand-over
+			e.queue(next)
+			e.release(c)
+			h, _ = e.load(key).Holder(next.ID)
+		case 2: // from the dead
+			e.expire(session)
+			h = e.hold(next, session)
+		case 3: // from a lapsed lease
+			e.until(s.Holders[0].Until)
+			h = e.hold(next)
+		}
+		if h.Token < token+room {
+			e.Fatalf("round %d: token %d after %d, which yields; want at least %d more", i, h.Token, token, room)
+		}
+		e.release(next)
+		last = h.Token
+	}
+}
+
+func testYieldPart(e *env) {
+	key, session := newID(), e.session()
+	for range 5 {
+		part, all := e.yielding(key, session, 1, 2), e.weighted(key, session, 2, 2)
+		for _, c := range []driver.Claim{part, all} {
+			h := e.hold(c)
+			if s := e.load(key); s.Token < h.Token || s.Token >= h.Token+1024 {
+				e.Errorf("claim %+v has token %d, the key %d; want it in the room of 1024", c, h.Token, s.Token)
+			}
+			e.release(c)
+		}
+	}
+}
+
+// testSweepRoom is one of sweepCases: it sweeps right behind each grant.
+func testSweepRoom(e *env) {
+	key, session := newID(), e.session()
+	var last int64
+	for i := range 12 {
+		c := e.yielding(key, session, 1, 1)
+		h := e.hold(c)
+		if i > 0 && h.Token < last+room {
+			e.Fatalf("round %d: token %d after %d, which yielded; want at least %d more", i, h.Token, last, room)
+		}
+		last = h.Token
+		e.release(c)
+		e.until(e.now().Add(time.Duration(i) * 10 * time.Millisecond)) // 64 ms are the room
+		e.sweep(0)
+	}
+}

@@ -1,0 +1,597 @@
+package dsynctest
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+)
+
+// memberCases test Register, Heartbeat and Members.
+func memberCases() []conformanceCase {
+	return []conformanceCase{
+		{name: "Register/StartsTTL", test: testRegisterStartsTTL},
+		{name: "Register/IgnoresAtAndExpired", test: testRegisterIgnoresAtAndDead},
+		{name: "Register/KnownIDIsRefused", test: testRegisterKnown},
+		{name: "Register/EveryFieldIsReadBack", test: testRegisterFields},
+		{name: "Heartbeat/RecordsNow_B25", test: testHeartbeatRecordsNow},
+		{name: "Heartbeat/RevivesLapsed", test: testHeartbeatRevivesLapsed},
+		{name: "Heartbeat/UnknownIsExpired", test: testHeartbeatUnknown},
+		{name: "Members/LeavesOutUnknown", test: testMembersLeavesOutUnknown},
+		{name: "Members/ComparesIDsExactly", test: testMembersExact},
+		{name: "Members/WithoutIDsAreTheLiving", test: testMembersAll},
+		{name: "Liveness/TellAtTTLAndExpired", test: testLives},
+		{name: "Liveness/CarryNothingElse", test: testLivesSlim},
+	}
+}
+
+// wantLeft checks that Expire returns what is left of a session's TTL.
+func (e *env) wantLeft(session string, at time.Time, ttl time.Duration) {
+	e.Helper()
+	before := e.now()
+	left, err := e.store.Expire(e.ctx, session)
+	after := e.now()
+	most, least := at.Add(ttl).Sub(before), at.Add(ttl).Sub(after)
+	if err != nil || left > most || left < least {
+		e.Errorf("Expire of a living session = %v, %v; want from %v to %v", left, err, least, most)
+	}
+}
+
+func testRegisterStartsTTL(e *env) {
+	before := e.now()
+	id, at := e.sessionTTL(long)
+	if after := e.now(); at.Before(before) || at.After(after) {
+		e.Errorf("Register = %v, want the store's time, from %v to %v", at, before, after)
+	}
+	m := e.member(id, "is there", func(driver.Member) bool { return true })
+	if !m.LastHeartbeat.Equal(at) || m.Expired {
+		e.Errorf("Members: at %v, expired %t; want %v as Register returned, false", m.LastHeartbeat, m.Expired, at)
+	}
+	e.wantLeft(id, at, long)
+}
+
+func testRegisterIgnoresAtAndDead(e *env) {
+	id := newID()
+	at, err := e.store.Register(e.ctx, driver.Member{ID: id, TTL: long, LastHeartbeat: e.now().Add(-24 * time.Hour), Expired: true})
+	if err != nil {
+		e.Fatalf("Register: %v", err)
+	}
+	m := e.member(id, "is there", func(driver.Member) bool { return true })
+	if !m.LastHeartbeat.Equal(at) || m.Expired {
+		e.Errorf("Members: at %v, expired %t; want %v, false", m.LastHeartbeat, m.Expired, at)
+	}
+	e.wantLeft(id, at, long)
+}
+
+// testRegisterKnown registers the ids of sessions that are alive, lapsed and expired: each
+// Register is refused, and the record of the session stays as it was.
+func testRegisterKnown(e *env) {
+	lives, first := e.sessionTTL(long)
+	lapses, at := e.sessionTTL(short)
+	dead := e.session()
+	e.expire(dead)
+	e.until(at.Add(short))
+	for _, id := range []string{lives, lapses, dead} {
+		for range 2 {
+			now, err := e.store.Register(e.ctx, driver.Member{ID: id, TTL: 2 * long, Name: "another"})
+			if !errors.Is(err, driver.ErrSessionExists) {
+				e.Fatalf("Register of a known id = %v, %v; want ErrSessionExists", now, err)
+			}
+		}
+		m := e.member(id, "is there", func(driver.Member) bool { return true })
+		if m.Name != "" || m.TTL == 2*long {
+			e.Errorf("after a Register that was refused: %+v; want it as it was", m)
+		}
+	}
+	e.wantLeft(lives, first, long)
+	if left, err := e.store.Expire(e.ctx, lapses); left != 0 || err != nil {
+		e.Errorf("Expire of a lapsed session after a Register that was refused = %v, %v; want 0, no error", left, err)
+	}
+}
+
+func testRegisterFields(e *env) {
+	want := driver.Member{
+		ID:   newID() + "_-z9",
+		Name: "$$NOW worker-7 {$x: 1} \"é\"",
+		TTL:  61234 * time.Millisecond,
+		Host: "höst-1.example",
+		PID:  4711,
+		App:  "$app 1.2.3 \"quoted\" \\ {$now: 1}",
+		Meta: map[string]string{"zone": "eu-1", "a.b": "$$NOW", "$c": "", "": "empty", "emoji": "🔒", "long": strings.Repeat("x", 2000)},
+	}
+	sent := want
+	sent.Meta = maps.Clone(want.Meta)
+	at, err := e.store.Register(e.ctx, sent)
+	if err != nil {
+		e.Fatalf("Register: %v", err)
+	}
+	sent.Meta["zone"] = "changed by the caller afterwards"
+	got := e.member(want.ID, "is there", func(driver.Member) bool { return true })
+	if got.Name != want.Name || got.TTL != want.TTL || got.Host != want.Host || got.PID != want.PID || got.App != want.App ||
+		!maps.Equal(got.Meta, want.Meta) || !got.LastHeartbeat.Equal(at) || got.Expired {
+		e.Errorf("Members = %+v,\nwant %+v at %v", got, want, at)
+	}
+}
+
+func testHeartbeatRecordsNow(e *env) {
+	id, last := e.sessionTTL(long)
+	for range 3 {
+		e.until(last.Add(5 * time.Millisecond))
+		before := e.now()
+		p, err := e.store.Heartbeat(e.ctx, id, nil)
+		at, after := p.Now, e.now()
+		if err != nil || at.Before(before) || at.After(after) {
+			e.Fatalf("Heartbeat = %v, %v; want from %v to %v", at, err, before, after)
+		}
+		e.member(id, "has the time that Heartbeat returned", func(m driver.Member) bool { return m.LastHeartbeat.Equal(at) && !m.Expired })
+		e.wantLeft(id, at, long)
+		last = at
+	}
+}
+
+func testHeartbeatRevivesLapsed(e *env) {
+	const ttl = 2 * time.Second
+	id, at := e.sessionTTL(ttl)
+	e.until(at.Add(ttl))
+	p, err := e.store.Heartbeat(e.ctx, id, nil)
+	if err != nil {
+		e.Fatalf("Heartbeat of a lapsed session that nobody expired: %v", err)
+	}
+	left, err := e.store.Expire(e.ctx, id)
+	if now := e.now(); err != nil || left <= 0 && now.Before(p.Now.Add(ttl)) {
+		e.Errorf("Expire after a heartbeat at %v = %v, %v; want it alive at %v", p.Now, left, err, now)
+	}
+}
+
+func testHeartbeatUnknown(e *env) {
+	id := newID()
+	for range 2 {
+		if _, err := e.store.Heartbeat(e.ctx, id, nil); !errors.Is(err, driver.ErrSessionExpired) {
+			e.Fatalf("Heartbeat of an unknown session: error %v, want ErrSessionExpired", err)
+		}
+	}
+	// It is unknown, not expired: its registration may be on the way.
+	if _, err := e.store.Register(e.ctx, driver.Member{ID: id, TTL: long}); err != nil {
+		e.Errorf("Register after Heartbeat of the unknown session: %v", err)
+	}
+}
+
+func testMembersLeavesOutUnknown(e *env) {
+	m, now, err := e.store.Members(e.ctx, newID())
+	if len(m) != 0 || err != nil {
+		e.Errorf("Members of an unknown id = %v, %v; want none", m, err)
+	}
+	if now.IsZero() {
+		e.Error("Members of an unknown id: no time of the reading")
+	}
+	a, b, dead := e.session(), e.session(), e.session()
+	e.expire(dead)
+	e.member(dead, "is dead", func(m driver.Member) bool { return m.Expired })
+	m, now, err = e.store.Members(e.ctx, b, newID(), dead, a)
+	got := make(map[string]bool)
+	for _, m := range m {
+		got[m.ID] = m.Expired
+		if m.LastHeartbeat.After(now) {
+			e.Errorf("Members: last heartbeat %v after the time of the reading %v", m.LastHeartbeat, now)
+		}
+	}
+	if want := map[string]bool{a: false, b: false, dead: true}; err != nil || len(m) != 3 || !maps.Equal(got, want) {
+		e.Errorf("Members = %+v, %v; want %v (id: expired) and no others", m, err, want)
+	}
+}
+
+func testMembersExact(e *env) {
+	upper, _ := e.sessionTTL(long)
+	lower := strings.ToLower(upper)
+	if err := e.store.Unregister(e.ctx, lower); err != nil {
+		e.Fatalf("Unregister: %v", err)
+	}
+	if _, err := e.store.Heartbeat(e.ctx, upper, nil); err != nil {
+		e.Errorf("Heartbeat of %s after %s expired: %v", upper, lower, err)
+	}
+	if _, err := e.store.Heartbeat(e.ctx, lower, nil); !errors.Is(err, driver.ErrSessionExpired) {
+		e.Errorf("Heartbeat of expired %s with %s alive: error %v, want ErrSessionExpired", lower, upper, err)
+	}
+}
+
+// all reads all sessions that live until ok says that the reading, which may be
+// stale, is what is wanted.
+func (e *env) all(want string, ok func(map[string]driver.Member) bool) {
+	e.Helper()
+	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		m, now, err := e.store.Members(e.ctx)
+		if err != nil || now.IsZero() {
+			e.Fatalf("Members of no ids: %v, read at %v", err, now)
+		}
+		got := make(map[string]driver.Member)
+		for _, m := range m {
+			if m.Expired || !now.Before(m.LastHeartbeat.Add(m.TTL)) {
+				e.Fatalf("Members of no ids at %v has %+v, which does not live", now, m)
+			}
+			got[m.ID] = m
+		}
+		if len(got) != len(m) || len(m) > 1000 {
+			e.Fatalf("Members of no ids has %d sessions, %d of them different; want at most 1,000, each once", len(m), len(got))
+		}
+		if ok(got) {
+			return
+		}
+		if time.Since(start) > patience {
+			e.Fatalf("Members of no ids has %d sessions, but not %s", len(m), want)
+		}
+	}
+}
+
+func testMembersAll(e *env) {
+	living := driver.Member{ID: newID(), Name: "name", TTL: long, Host: "host", PID: 7, App: "app", Meta: map[string]string{"zone": "1"}}
+	at, err := e.store.Register(e.ctx, living)
+	if err != nil {
+		e.Fatalf("Register: %v", err)
+	}
+	other, dead, expired := e.session(), e.session(), newID()
+	lapsing, from := e.sessionTTL(short)
+	e.all("all that live", func(m map[string]driver.Member) bool {
+		_, ok := m[dead]
+		return ok && m[living.ID].ID != "" && m[other].ID != ""
+	})
+	e.expire(dead)
+	if _, err := e.store.Expire(e.ctx, expired); err != nil {
+		e.Fatalf("Expire: %v", err)
+	}
+	e.until(from.Add(short))
+	e.all("those alone that live", func(m map[string]driver.Member) bool {
+		for _, id := range []string{dead, expired, lapsing} {
+			if _, ok := m[id]; ok {
+				return false
+			}
+		}
+		got, ok := m[living.ID]
+		if ok && (got.Name != living.Name || got.TTL != long || got.Host != living.Host || got.PID != 7 || got.App != living.App ||
+			!maps.Equal(got.Meta, living.Meta) || !got.LastHeartbeat.Equal(at)) {
+			e.Fatalf("Members of no ids has %+v,\nwant %+v at %v", got, living, at)
+		}
+		return ok && m[other].ID != ""
+	})
+}
+
+// A reader is Members or Liveness.
+type reader func(context.Context, ...string) ([]driver.Member, time.Time, error)
+
+// reads reads sessions until ok says that the reading, which may be stale, is what is
+// wanted.
+func (e *env) reads(name string, read reader, ids []string, want string, ok func([]driver.Member) bool) {
+	e.Helper()
+	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		m, now, err := read(e.ctx, ids...)
+		switch {
+		case err != nil || now.IsZero():
+			e.Fatalf("%s of %d ids: %v, read at %v", name, len(ids), err, now)
+		case ok(m):
+			return
+		case time.Since(start) > patience:
+			e.Fatalf("%s of %d ids has %d sessions, want %s", name, len(ids), len(m), want)
+		}
+	}
+}
+
+func testLives(e *env) {
+	lives, at := e.sessionTTL(long)
+	lapsed, _ := e.sessionTTL(short)
+	dead, expired := e.session(), newID()
+	e.expire(dead)
+	if _, err := e.store.Expire(e.ctx, expired); err != nil {
+		e.Fatalf("Expire: %v", err)
+	}
+	e.until(at.Add(short + time.Millisecond))
+	p, err := e.store.Heartbeat(e.ctx, lives, nil)
+	if err != nil {
+		e.Fatalf("Heartbeat: %v", err)
+	}
+	ids := []string{expired, newID(), lapsed, dead, lives}
+	e.reads("Liveness", e.store.Liveness, ids, "those that are known, with what Members says", func(m []driver.Member) bool {
+		full, _, err := e.store.Members(e.ctx, ids...)
+		if err != nil {
+			e.Fatalf("Members: %v", err)
+		}
+		want := make(map[string]driver.Member)
+		for _, f := range full {
+			want[f.ID] = f
+		}
+		for _, got := range m {
+			f, ok := want[got.ID]
+			if !ok || got.TTL != f.TTL || !got.LastHeartbeat.Equal(f.LastHeartbeat) || got.Expired != f.Expired {
+				return false
+			}
+			delete(want, got.ID)
+		}
+		return len(m) == 4 && len(want) == 0
+	})
+	e.reads("Liveness", e.store.Liveness, []string{lives}, "its last heartbeat, alive", func(m []driver.Member) bool {
+		return len(m) == 1 && m[0].LastHeartbeat.Equal(p.Now) && m[0].TTL == long && !m[0].Expired
+	})
+	e.reads("Liveness", e.store.Liveness, []string{dead}, "it dead", func(m []driver.Member) bool { return len(m) == 1 && m[0].Expired })
+	e.reads("Liveness", e.store.Liveness, nil, "none", func(m []driver.Member) bool { return len(m) == 0 })
+}
+
+func testLivesSlim(e *env) {
+	full := driver.Member{ID: newID(), Name: "name", TTL: long, Host: "host", PID: 7, App: "app", Meta: map[string]string{"zone": "1"}}
+	if _, err := e.store.Register(e.ctx, full); err != nil {
+		e.Fatalf("Register: %v", err)
+	}
+	e.reads("Liveness", e.store.Liveness, []string{full.ID}, "it without what people read", func(m []driver.Member) bool {
+		return len(m) == 1 && m[0].ID == full.ID && m[0].Name == "" && m[0].Host == "" && m[0].PID == 0 && m[0].App == "" && m[0].Meta == nil
+	})
+}
+
+// testMembersMost is one of sweepCases, which run alone: Members would return sessions of
+// other cases and leave out its own.
+func testMembersMost(e *env) {
+	const n, workers = 1010, 16
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = newID()
+	}
+	each := func(do func(id string) error) {
+		e.Helper()
+		errs := make([]error, workers)
+		together(workers, func(w int) {
+			for i := w; i < n && errs[w] == nil; i += workers {
+				errs[w] = do(ids[i])
+			}
+		})
+		if err := errors.Join(errs...); err != nil {
+			e.Fatalf("one of %d sessions: %v", n, err)
+		}
+	}
+	each(func(id string) error {
+		_, err := e.store.Register(e.ctx, driver.Member{ID: id, TTL: long})
+		return err
+	})
+	e.all("1,000 of them", func(m map[string]driver.Member) bool { return len(m) == 1000 })
+	for name, read := range map[string]reader{"Members": e.store.Members, "Liveness": e.store.Liveness} {
+		e.reads(name, read, ids[:1000], "all", func(m []driver.Member) bool { return len(m) == 1000 })
+	}
+	key := newID()
+	each(func(id string) error { return e.store.Observe(e.ctx, id, 1, []string{key}) })
+	slices.Sort(ids)
+	for _, most := range []int{1000, n, 1_000_000} {
+		first := e.observersPage(key, "", most)
+		if rest := e.observersPage(key, ids[999], most); !slices.Equal(first, ids[:1000]) || !slices.Equal(rest, ids[1000:]) {
+			e.Fatalf("Observers(%d) of %d: %d, and %d behind these; want 1,000 and the rest", most, n, len(first), len(rest))
+		}
+	}
+	each(func(id string) error { return e.store.Unregister(e.ctx, id) })
+	e.all("fewer again", func(m map[string]driver.Member) bool { return len(m) < 1000 })
+}
+
+// expireCases test how sessions die.
+func expireCases() []conformanceCase {
+	return []conformanceCase{
+		{name: "Expire/LivingIsLeftAlone", test: testExpireLiving},
+		{name: "Expire/NotBeforeItLapses", test: testExpireNotBefore},
+		{name: "Expire/LapsedStaysExpired", test: testExpireLapsed},
+		{name: "Expire/UnknownStaysExpired", test: testExpireUnknown},
+		{name: "Unregister/ExpiredAtOnce", test: testUnregister},
+		{name: "Unregister/UnknownStaysExpired", test: testUnregisterUnknown},
+		{name: "Unregister/OnlyThatSession", test: testUnregisterOnly},
+	}
+}
+
+func testExpireLiving(e *env) {
+	id, at := e.sessionTTL(long)
+	for range 3 {
+		e.wantLeft(id, at, long) // of the first heartbeat each time: it changes nothing
+	}
+	m := e.member(id, "is there", func(driver.Member) bool { return true })
+	if m.Expired || !m.LastHeartbeat.Equal(at) || m.TTL != long {
+		e.Errorf("after Expire of a living session: %+v; want at %v, alive", m, at)
+	}
+	if _, err := e.store.Heartbeat(e.ctx, id, nil); err != nil {
+		e.Errorf("Heartbeat after Expire of a living session: %v", err)
+	}
+}
+
+// testExpireNotBefore calls Expire again and again until the session has expired. That must
+// not happen before the TTL has run out.
+func testExpireNotBefore(e *env) {
+	id, at := e.sessionTTL(short)
+	end := at.Add(short)
+	for {
+		before := e.now()
+		left, err := e.store.Expire(e.ctx, id)
+		after := e.now()
+		switch {
+		case err != nil:
+			e.Fatalf("Expire: %v", err)
+		case left < 0 || left > short:
+			e.Fatalf("Expire = %v, want from 0 to the TTL %v", left, short)
+		case left == 0 && after.Before(end):
+			e.Fatalf("expired by %v, before its end %v", after, end)
+		case left > 0 && !before.Before(end):
+			e.Fatalf("alive for another %v at %v, its end was %v", left, before, end)
+		case left == 0:
+			return
+		}
+		time.Sleep(min(left, 20*time.Millisecond))
+	}
+}
+
+func testExpireLapsed(e *env) {
+	id, at := e.sessionTTL(short)
+	e.until(at.Add(short))
+	for range 2 {
+		if left, err := e.store.Expire(e.ctx, id); left != 0 || err != nil {
+			e.Fatalf("Expire of a lapsed session = %v, %v; want 0, no error", left, err)
+		}
+		e.wantExpired(id)
+	}
+}
+
+func testExpireUnknown(e *env) {
+	id := newID()
+	if left, err := e.store.Expire(e.ctx, id); left != 0 || err != nil {
+		e.Fatalf("Expire of an unknown session = %v, %v; want 0, no error", left, err)
+	}
+	e.wantExpired(id)
+}
+
+func testUnregister(e *env) {
+	id := e.session()
+	e.expire(id)
+	e.wantExpired(id)
+}
+
+func testUnregisterUnknown(e *env) {
+	id := newID()
+	e.expire(id)
+	e.wantExpired(id)
+}
+
+func testUnregisterOnly(e *env) {
+	a, b := e.session(), e.session()
+	e.expire(a)
+	e.wantExpired(a)
+	if _, err := e.store.Heartbeat(e.ctx, b, nil); err != nil {
+		e.Errorf("Heartbeat after another session was unregistered: %v", err)
+	}
+}
+
+// expiredCases test what happens to the claims of expired sessions that an Acquire
+// names.
+func expiredCases() []conformanceCase {
+	return []conformanceCase{
+		{name: "Expired/HolderIsDropped", test: testExpiredHolder},
+		{name: "Expired/FirstWaiterIsGrantedNotWhoNoticed", test: testExpiredFirstInLine},
+		{name: "Expired/WaitersAreDropped", test: testExpiredWaiters},
+		{name: "Expired/TryDropsThemToo", test: testExpiredTry},
+		{name: "Expired/LateRequestStillSettles", test: testExpiredLateRequest},
+		{name: "Expired/FixedLeaseStaysUntilItsEnd", test: testExpiredFixedLease},
+		{name: "Expired/WaiterForFixedLeaseIsDropped", test: testExpiredLeaseWaiter},
+		{name: "Expired/OnlyThoseNamed", test: testExpiredOnlyNamed},
+	}
+}
+
+func testExpiredHolder(e *env) {
+	key, a := newID(), e.session()
+	holder, next := e.claim(key, a), e.claim(key, e.session())
+	e.hold(holder)
+	e.expire(a)
+	s := e.acquire(next, a)
+	e.wantHolders(s, next)
+	e.wantQueue(s)
+	// Requests of the expired session no longer change anything.
+	e.releaseKeep(holder, 0, false)
+	e.wantHolders(e.load(key), next)
+}
+
+func testExpiredFirstInLine(e *env) {
+	key, a := newID(), e.session()
+	holder, first, noticed := e.claim(key, a), e.claim(key, e.session()), e.claim(key, e.session())
+	e.hold(holder)
+	e.queue(first)
+	e.expire(a)
+	s := e.acquire(noticed, a)
+	e.wantHolders(s, first)
+	if s.Position != 1 || s.Waiting != 1 {
+		e.Errorf("the claim that named the expired sessions has position %d of %d, want 1 of 1", s.Position, s.Waiting)
+	}
+}
+
+func testExpiredWaiters(e *env) {
+	key, a, b := newID(), e.session(), e.session()
+	holder, living := e.claim(key, e.session()), e.claim(key, e.session())
+	e.hold(holder)
+	e.queue(e.claim(key, a))
+	e.queue(e.claim(key, b))
+	e.queue(living)
+	e.queue(e.claim(key, a))
+	e.expire(a)
+	e.expire(b)
+	last := e.claim(key, e.session())
+	s := e.acquire(last, a, b)
+	e.wantHolders(s, holder)
+	if s.Position != 2 || s.Waiting != 2 || len(s.WaitersAhead) != 1 || s.WaitersAhead[0].Claim != living.ID {
+		e.Errorf("position %d of %d, ahead %q; want 2 of 2, %q", s.Position, s.Waiting, ahead(s), living.ID)
+	}
+	e.wantQueue(e.load(key), living, last)
+}
+
+func testExpiredTry(e *env) {
+	key, a := newID(), e.session()
+	holder, try := e.claim(key, a), e.claim(key, e.session())
+	e.hold(holder)
+	e.expire(a)
+	e.wantHolders(e.try(try), holder)
+	e.wantHolders(e.try(try, a), try)
+}
+
+func testExpiredLateRequest(e *env) {
+	key, a := newID(), e.session()
+	waiter := e.claim(key, e.session())
+	e.hold(e.claim(key, a))
+	e.queue(waiter)
+	e.expire(a)
+	s := e.acquireAs(e.claim(key, e.session()), true, e.now().Add(-time.Second), a)
+	e.wantHolders(s, waiter)
+	e.wantQueue(s)
+}
+
+func testExpiredFixedLease(e *env) {
+	key, a := newID(), e.session()
+	holder, waiter := e.leased(key, a, 2*short), e.claim(key, e.session())
+	h := e.hold(holder)
+	e.expire(a)
+	e.wantLapse(waiter, h, a)
+}
+
+func testExpiredLeaseWaiter(e *env) {
+	key, a := newID(), e.session()
+	holder, living := e.claim(key, e.session()), e.claim(key, e.session())
+	e.hold(holder)
+	e.queue(e.leased(key, a, long))
+	e.expire(a)
+	if s := e.acquire(living, a); s.Position != 1 || s.Waiting != 1 {
+		e.Errorf("position %d of %d behind an expired session's wait for a fixed lease, want 1 of 1", s.Position, s.Waiting)
+	}
+}
+
+func testExpiredOnlyNamed(e *env) {
+	key, a := newID(), e.session()
+	holder, waiter := e.weighted(key, e.session(), 1, 2), e.weighted(key, e.session(), 2, 2)
+	e.hold(holder)
+	e.hold(e.weighted(key, a, 1, 2))
+	e.queue(waiter)
+	e.expire(a)
+	last := e.weighted(key, e.session(), 1, 2)
+	s := e.acquire(last, newID(), a, newID())
+	e.wantHolders(s, holder)
+	if s.Position != 2 || s.Waiting != 2 {
+		e.Errorf("position %d of %d, want 2 of 2", s.Position, s.Waiting)
+	}
+}
+
+// wantLapse acquires c, naming the expired sessions, until it is granted, and checks that
+// this is not before the end of the hold h, nor later.
+func (e *env) wantLapse(c driver.Claim, h driver.Holder, dead ...string) {
+	e.Helper()
+	for {
+		s := e.acquire(c, dead...)
+		got, ok := s.Holder(c.ID)
+		if ok && got.Since.Before(h.Until) {
+			e.Fatalf("granted at %v, before the end %v of the hold before it", got.Since, h.Until)
+		}
+		if ok {
+			e.wantHolders(s, c)
+			return
+		}
+		left := h.Until.Sub(s.Now)
+		if left <= 0 {
+			e.Fatalf("not granted at %v, the end of the hold was %v: %+v", s.Now, h.Until, s)
+		}
+		time.Sleep(min(left, 50*time.Millisecond))
+	}
+}

@@ -1,0 +1,205 @@
+package dsynctest_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// wrongNotices are defects of the notices of grants.
+func wrongNotices() []plant {
+	grants := func(by func(command) bool) func(*dsynctest.Memory, *wrong) {
+		return omitting(func(c command, n driver.Notice) bool { return n.Type == driver.NoticeGrant && by(c) })
+	}
+	return []plant{
+		{"Release returns no grants", "Notice/GrantByRelease", grants(func(by command) bool { return by.method == dsynctest.MethodRelease })},
+		{"who was alone returns no grants", "Notice/GrantByRelease", grants(func(by command) bool { return by.claim.NoneWaiting })},
+		{"a session is not notified by itself", "Notice/GrantByRelease", omitting(func(by command, n driver.Notice) bool {
+			return n.Session == by.claim.Session
+		})},
+		{"who leaves the line returns no grants", "Notice/GrantByAnyCommand", grants(func(by command) bool {
+			return by.method == dsynctest.MethodRelease && by.claim.Token == 0
+		})},
+		{"tries return no grants", "Notice/GrantByAnyCommand", grants(func(by command) bool {
+			return by.method == dsynctest.MethodAcquire && !by.wait
+		})},
+		{"who joins returns no grants", "Notice/GrantByAnyCommand", grants(func(by command) bool {
+			return by.method == dsynctest.MethodAcquire && by.wait && by.state.Position > 0
+		})},
+		{"late requests return no grants", "Notice/GrantByAnyCommand", grants(func(by command) bool {
+			return by.method == dsynctest.MethodAcquire && by.wait && by.state.Position == 0
+		})},
+		{"grants have other tokens", "Notice/GrantByAnyCommand", reading(func(n *driver.Notice) { n.Token++ })},
+		{"grants are for other sessions", "Notice/GrantByRelease", reading(func(n *driver.Notice) { n.Session += "1" })},
+		{"a command returns one grant", "Notice/SeveralGrantsOfOneCommand", noticing(func(_ command, n []driver.Notice) []driver.Notice {
+			return n[:min(1, len(n))]
+		})},
+		{"the last one that is granted is not crowded", "Notice/SeveralGrantsOfOneCommand", noticing(func(_ command, n []driver.Notice) []driver.Notice {
+			if len(n) > 0 {
+				n[len(n)-1].Crowded = false
+			}
+			return n
+		})},
+		{"one's own grant is a notice too", "Notice/OwnGrantIsInTheReply", noticing(func(by command, n []driver.Notice) []driver.Notice {
+			if h, ok := by.state.Holder(by.claim.ID); ok {
+				n = append(n, grantOf(by, h))
+			}
+			return n
+		})},
+		{"who is granted with others hides them", "Notice/OwnGrantIsInTheReply", grants(func(by command) bool {
+			_, ok := by.state.Holder(by.claim.ID)
+			return ok
+		})},
+		{"whoever holds is granted anew", "Notice/OnlyOfWhatTheCommandDid", noticing(func(by command, n []driver.Notice) []driver.Notice {
+			for _, h := range by.state.Holders {
+				if by.method != dsynctest.MethodRevoke && h.Claim != by.claim.ID {
+					n = append(n, grantOf(by, h))
+				}
+			}
+			return n
+		})},
+		{"every request wakes the first in the queue", "Notice/OnlyOfWhatTheCommandDid", noticing(func(by command, n []driver.Notice) []driver.Notice {
+			if by.method == dsynctest.MethodAcquire {
+				n = append(n, wakeOf(by, 0, 1)...)
+			}
+			return n
+		})},
+		{"what nobody can hear is returned", "Notice/NoneWhereNobodyCanListen", cannotListen},
+		{"who can't notify fails to", "Notice/NoneWhereNobodyCanListen", func(m *dsynctest.Memory, w *wrong) {
+			m.Polling = true
+			w.notify = func(context.Context, []driver.Notice) error { return errors.New("not connected") }
+		}},
+		{"Release looks whom to notify before it", "Race/EveryGrantIsNotified", func(m *dsynctest.Memory, w *wrong) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+				s, _ := m.Load(ctx, c.Key)
+				time.Sleep(5 * time.Millisecond)
+				found, n, err := m.Release(ctx, c, o)
+				return found, slices.DeleteFunc(n, func(n driver.Notice) bool {
+					return !slices.ContainsFunc(s.WaitersAhead, func(w driver.Waiter) bool { return w.Claim == n.Claim })
+				}), err
+			}
+		}},
+	}
+}
+
+// wrongWakes are defects of who is woken.
+func wrongWakes() []plant {
+	nobody := omitting(func(_ command, n driver.Notice) bool { return n.Type == driver.NoticeWake })
+	return []plant{
+		{"Seal wakes nobody", "Notice/SealWakesTheQueue", nobody},
+		{"Seal wakes one of a session", "Notice/SealWakesTheQueue", noticing(func(_ command, n []driver.Notice) []driver.Notice {
+			return n[:min(2, len(n))]
+		})},
+		{"Seal wakes again and again", "Notice/SealWakesTheQueue", func(m *dsynctest.Memory, w *wrong) {
+			woken := make(map[string][]driver.Notice)
+			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+				found, n, err := m.Release(ctx, c, o)
+				if found && o.Seal {
+					woken[c.Key] = n
+				}
+				return found, append(n, woken[c.Key]...), err
+			}
+		}},
+		{"Keep wakes nobody", "Notice/KeepWakesTheFirstWaiter", nobody},
+		{"Keep wakes all", "Notice/KeepWakesTheFirstWaiter", noticing(func(by command, n []driver.Notice) []driver.Notice {
+			if by.outcome.Keep > 0 && len(n) > 0 {
+				n = append(n, wakeOf(by, 1, by.state.Waiting)...)
+			}
+			return n
+		})},
+		{"Keep wakes when it moved nothing", "Notice/KeepWakesTheFirstWaiter", noticing(func(by command, n []driver.Notice) []driver.Notice {
+			if by.outcome.Keep > 0 && len(n) == 0 {
+				n = wakeOf(by, 0, 1)
+			}
+			return n
+		})},
+	}
+}
+
+// A command is one that returned notices, with the state right behind it: what it returned
+// itself, if it is an Acquire.
+type command struct {
+	method  dsynctest.Method
+	key     string
+	claim   driver.Claim
+	wait    bool // of Acquire
+	outcome driver.ReleaseOptions
+	state   driver.State
+}
+
+// noticing changes the notices that commands return.
+func noticing(change func(by command, n []driver.Notice) []driver.Notice) func(*dsynctest.Memory, *wrong) {
+	return func(m *dsynctest.Memory, w *wrong) {
+		changed := func(by command, n []driver.Notice, err error) []driver.Notice {
+			if err != nil {
+				return n
+			}
+			if by.method != dsynctest.MethodAcquire {
+				by.state, _ = m.Load(context.Background(), by.key)
+			}
+			return change(by, n)
+		}
+		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+			return s, changed(command{method: dsynctest.MethodAcquire, key: c.Key, claim: c, wait: wait, state: s}, n, err), err
+		}
+		w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+			found, n, err := m.Release(ctx, c, o)
+			return found, changed(command{method: dsynctest.MethodRelease, key: c.Key, claim: c, outcome: o}, n, err), err
+		}
+		w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
+			n, err := m.Publish(ctx, c, seq, value)
+			return changed(command{method: dsynctest.MethodPublish, key: c.Key, claim: c}, n, err), err
+		}
+		w.resize = func(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
+			n, err := m.Resize(ctx, key, kind, from, limit)
+			return changed(command{method: dsynctest.MethodResize, key: key}, n, err), err
+		}
+		w.revoke = func(ctx context.Context, session string, r driver.Revocation) ([]driver.Notice, error) {
+			n, err := m.Revoke(ctx, session, r)
+			return changed(command{method: dsynctest.MethodRevoke, key: r.Key}, n, err), err
+		}
+	}
+}
+
+// omitting leaves notices out.
+func omitting(drop func(by command, n driver.Notice) bool) func(*dsynctest.Memory, *wrong) {
+	return noticing(func(by command, n []driver.Notice) []driver.Notice {
+		return slices.DeleteFunc(n, func(n driver.Notice) bool { return drop(by, n) })
+	})
+}
+
+// reading changes every notice of a grant.
+func reading(change func(*driver.Notice)) func(*dsynctest.Memory, *wrong) {
+	return noticing(func(_ command, n []driver.Notice) []driver.Notice {
+		for i := range n {
+			if n[i].Type == driver.NoticeGrant {
+				change(&n[i])
+			}
+		}
+		return n
+	})
+}
+
+// grantOf is the notice of a hold's grant.
+func grantOf(by command, h driver.Holder) driver.Notice {
+	return driver.Notice{Type: driver.NoticeGrant, Session: h.Session, Key: by.key, Claim: h.Claim,
+		Token: h.Token, Term: by.state.Term, Crowded: by.state.Waiting > 0}
+}
+
+// wakeOf are notices for claims in the queue.
+func wakeOf(by command, from, to int) (n []driver.Notice) {
+	ahead := by.state.WaitersAhead
+	for _, w := range ahead[min(from, len(ahead)):min(to, len(ahead))] {
+		n = append(n, driver.Notice{Type: driver.NoticeWake, Session: w.Session, Key: by.key, Claim: w.Claim})
+	}
+	return n
+}
+
+func cannotListen(m *dsynctest.Memory, w *wrong) {
+	w.listen = func(context.Context, string, []string, func(driver.Notice)) error { return errors.ErrUnsupported }
+}

@@ -1,0 +1,288 @@
+package dsynctest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// wrongMembers are defects of sessions.
+func wrongMembers() []plant {
+	return []plant{
+		{"Expire is unconditional", "Expire/NotBeforeItLapses", func(m *dsynctest.Memory, w *wrong) {
+			w.expire = func(ctx context.Context, id string) (time.Duration, error) { return 0, m.Unregister(ctx, id) }
+		}},
+		{"Expire prolongs the living", "Expire/LivingIsLeftAlone", func(m *dsynctest.Memory, w *wrong) {
+			w.expire = func(ctx context.Context, id string) (time.Duration, error) {
+				left, err := m.Expire(ctx, id)
+				time.Sleep(time.Millisecond)
+				m.Heartbeat(ctx, id, nil)
+				return left, err
+			}
+		}},
+		{"Expire is late", "Expire/NotBeforeItLapses", func(m *dsynctest.Memory, w *wrong) {
+			w.expire = func(ctx context.Context, id string) (time.Duration, error) {
+				if found, now, _ := m.Members(ctx, id); len(found) == 1 && now.Sub(found[0].LastHeartbeat) < found[0].TTL+time.Second {
+					return time.Millisecond, nil
+				}
+				return m.Expire(ctx, id)
+			}
+		}},
+		{"Expire of an unknown session leaves no tombstone", "Expire/UnknownStaysExpired", func(m *dsynctest.Memory, w *wrong) {
+			w.expire = func(ctx context.Context, id string) (time.Duration, error) {
+				if found, _, _ := m.Members(ctx, id); len(found) == 0 {
+					return 0, nil
+				}
+				return m.Expire(ctx, id)
+			}
+		}},
+		{"Unregister leaves no tombstone", "Unregister/UnknownStaysExpired", func(m *dsynctest.Memory, w *wrong) {
+			w.unregister = func(ctx context.Context, id string) error {
+				if found, _, _ := m.Members(ctx, id); len(found) == 0 {
+					return nil
+				}
+				return m.Unregister(ctx, id)
+			}
+		}},
+		{"Heartbeat revives the dead", "Expire/LapsedStaysExpired", func(m *dsynctest.Memory, w *wrong) {
+			w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
+				p, err := m.Heartbeat(ctx, id, given)
+				if errors.Is(err, driver.ErrSessionExpired) {
+					return driver.HeartbeatReply{Now: time.Now()}, nil
+				}
+				return p, err
+			}
+		}},
+		{"Register revives the dead", "Unregister/ExpiredAtOnce", func(m *dsynctest.Memory, w *wrong) {
+			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
+				m.ForgetSessions(-1)
+				return m.Register(ctx, s)
+			}
+		}},
+		{"Heartbeat expires the lapsed", "Heartbeat/RevivesLapsed", func(m *dsynctest.Memory, w *wrong) {
+			w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
+				m.Expire(ctx, id)
+				return m.Heartbeat(ctx, id, given)
+			}
+		}},
+		{"Heartbeat registers the unknown", "Heartbeat/UnknownIsExpired", func(m *dsynctest.Memory, w *wrong) {
+			w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
+				if found, _, _ := m.Members(ctx, id); len(found) == 0 {
+					m.Register(ctx, driver.Member{ID: id, TTL: time.Minute})
+				}
+				return m.Heartbeat(ctx, id, given)
+			}
+		}},
+		{"Heartbeat returns the host's time", "Heartbeat/RecordsNow_B25", func(m *dsynctest.Memory, w *wrong) {
+			m.Skew(time.Hour)
+			w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
+				p, err := m.Heartbeat(ctx, id, given)
+				p.Now = time.Now()
+				return p, err
+			}
+		}},
+		{"Register returns nanoseconds", "Register/StartsTTL", func(m *dsynctest.Memory, w *wrong) {
+			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
+				at, err := m.Register(ctx, s)
+				return at.Add(time.Nanosecond), err
+			}
+		}},
+		{"Register takes what the caller says", "Register/IgnoresAtAndExpired", func(m *dsynctest.Memory, w *wrong) {
+			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
+				at, err := m.Register(ctx, s)
+				if s.Expired {
+					m.Unregister(ctx, s.ID)
+				}
+				return at, err
+			}
+		}},
+		{"Register takes over the living", "Register/KnownIDIsRefused", takesOver(func(m driver.Member, now time.Time) bool {
+			return !m.Expired && now.Before(m.LastHeartbeat.Add(m.TTL))
+		})},
+		{"Register takes over the lapsed", "Register/KnownIDIsRefused", takesOver(func(m driver.Member, now time.Time) bool {
+			return !m.Expired && !now.Before(m.LastHeartbeat.Add(m.TTL))
+		})},
+		{"Register of a known id is a heartbeat", "Register/KnownIDIsRefused", func(m *dsynctest.Memory, w *wrong) {
+			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
+				m.Heartbeat(ctx, s.ID, nil)
+				return m.Register(ctx, s)
+			}
+		}},
+		{"Register shares its caller's map", "Register/EveryFieldIsReadBack", func(m *dsynctest.Memory, w *wrong) {
+			meta := make(map[string]map[string]string)
+			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
+				meta[s.ID] = s.Meta
+				return m.Register(ctx, s)
+			}
+			w.members = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
+				found, now, err := m.Members(ctx, ids...)
+				for i := range found {
+					found[i].Meta = meta[found[i].ID]
+				}
+				return found, now, err
+			}
+		}},
+		{"Members makes up the unknown", "Members/LeavesOutUnknown", func(m *dsynctest.Memory, w *wrong) {
+			w.members = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
+				found, now, err := m.Members(ctx, ids...)
+				for len(found) < len(ids) {
+					found = append(found, driver.Member{Expired: true})
+				}
+				return found, now, err
+			}
+		}},
+		{"Register forgets names", "Register/EveryFieldIsReadBack", func(m *dsynctest.Memory, w *wrong) {
+			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
+				s.Name = ""
+				return m.Register(ctx, s)
+			}
+		}},
+		{"Members of no ids are none", "Members/WithoutIDsAreTheLiving", func(m *dsynctest.Memory, w *wrong) {
+			w.members = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
+				return m.Members(ctx, append(ids, "nobody")...)
+			}
+		}},
+		{"Members of no ids are all there are", "Members/WithoutIDsAreTheLiving", everybody(func(driver.Member, time.Time) bool { return true })},
+		{"Members of no ids has the lapsed", "Members/WithoutIDsAreTheLiving", everybody(func(m driver.Member, _ time.Time) bool { return !m.Expired })},
+		{"Members of no ids has the dead", "Members/WithoutIDsAreTheLiving", everybody(func(m driver.Member, now time.Time) bool {
+			return now.Before(m.LastHeartbeat.Add(m.TTL))
+		})},
+		{"Members of no ids has no details", "Members/WithoutIDsAreTheLiving", func(m *dsynctest.Memory, w *wrong) {
+			w.members = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
+				found, now, err := m.Members(ctx, ids...)
+				for i := range found {
+					found[i].Meta = nil
+				}
+				return found, now, err
+			}
+		}},
+		{"Members of no ids are a hundred", "Members/WithoutIDsAreAtMostAThousand", func(m *dsynctest.Memory, w *wrong) {
+			w.members = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
+				found, now, err := m.Members(ctx, ids...)
+				return found[:min(100, len(found))], now, err
+			}
+		}},
+		{"Members of no ids has no bound", "Members/WithoutIDsAreAtMostAThousand", everybody(func(m driver.Member, now time.Time) bool {
+			return !m.Expired && now.Before(m.LastHeartbeat.Add(m.TTL))
+		})},
+		{"Members are a hundred", "Members/WithoutIDsAreAtMostAThousand", func(m *dsynctest.Memory, w *wrong) {
+			w.members = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
+				return m.Members(ctx, ids[:min(100, len(ids))]...)
+			}
+		}},
+		{"Liveness are a hundred", "Members/WithoutIDsAreAtMostAThousand", func(m *dsynctest.Memory, w *wrong) {
+			w.lives = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
+				return m.Liveness(ctx, ids[:min(100, len(ids))]...)
+			}
+		}},
+		{"Liveness of no ids are all that live", "Liveness/TellAtTTLAndExpired", wrongLives(func(m *dsynctest.Memory, ctx context.Context, found []driver.Member, ids []string) []driver.Member {
+			if len(ids) == 0 {
+				found, _, _ = m.Members(ctx)
+			}
+			return found
+		})},
+		{"Liveness leave out the dead", "Liveness/TellAtTTLAndExpired", wrongLives(func(_ *dsynctest.Memory, _ context.Context, found []driver.Member, _ []string) []driver.Member {
+			return slices.DeleteFunc(found, func(m driver.Member) bool { return m.Expired })
+		})},
+		{"Liveness leave out the lapsed", "Liveness/TellAtTTLAndExpired", wrongLives(func(_ *dsynctest.Memory, _ context.Context, found []driver.Member, _ []string) []driver.Member {
+			return slices.DeleteFunc(found, func(m driver.Member) bool { return !m.Expired && time.Since(m.LastHeartbeat) >= m.TTL })
+		})},
+		{"Liveness know no dead", "Liveness/TellAtTTLAndExpired", wrongLives(func(_ *dsynctest.Memory, _ context.Context, found []driver.Member, _ []string) []driver.Member {
+			for i := range found {
+				found[i].Expired = false
+			}
+			return found
+		})},
+		{"Liveness know no TTL", "Liveness/TellAtTTLAndExpired", wrongLives(func(_ *dsynctest.Memory, _ context.Context, found []driver.Member, _ []string) []driver.Member {
+			for i := range found {
+				found[i].TTL = 0
+			}
+			return found
+		})},
+		{"Liveness make up the unknown", "Liveness/TellAtTTLAndExpired", wrongLives(func(_ *dsynctest.Memory, _ context.Context, found []driver.Member, ids []string) []driver.Member {
+			for len(found) < len(ids) {
+				found = append(found, driver.Member{Expired: true})
+			}
+			return found
+		})},
+		{"Liveness are Members", "Liveness/CarryNothingElse", func(m *dsynctest.Memory, w *wrong) { w.lives = m.Members }},
+		{"session ids fold case", "Members/ComparesIDsExactly", func(m *dsynctest.Memory, w *wrong) {
+			w.unregister = func(ctx context.Context, id string) error { return m.Unregister(ctx, strings.ToUpper(id)) }
+		}},
+		{"Unregister takes others along", "Unregister/OnlyThatSession", func(m *dsynctest.Memory, w *wrong) {
+			w.unregister = func(ctx context.Context, id string) error {
+				m.ForgetSessions(-1)
+				return m.Unregister(ctx, id)
+			}
+		}},
+		{"Heartbeat needs its ctx's values", "Contexts/ValuesDoNotMatter", func(m *dsynctest.Memory, w *wrong) {
+			w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
+				if fmt.Sprint(ctx) != "" && strings.Contains(fmt.Sprint(ctx), "WithValue") {
+					return driver.HeartbeatReply{}, errors.New("in a transaction")
+				}
+				return m.Heartbeat(ctx, id, given)
+			}
+		}},
+		{"Heartbeat does not look at its ctx", "Contexts/EndedOneEndsEveryCall", func(m *dsynctest.Memory, w *wrong) {
+			w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
+				if ctx.Err() != nil {
+					time.Sleep(20 * time.Second)
+				}
+				return m.Heartbeat(ctx, id, given)
+			}
+		}},
+	}
+}
+
+// takesOver lets Register answer as if it had made those sessions of which ok is true.
+func takesOver(ok func(driver.Member, time.Time) bool) func(*dsynctest.Memory, *wrong) {
+	return func(m *dsynctest.Memory, w *wrong) {
+		w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
+			if found, now, _ := m.Members(ctx, s.ID); len(found) == 1 && ok(found[0], now) {
+				p, err := m.Heartbeat(ctx, s.ID, nil)
+				return p.Now, err
+			}
+			return m.Register(ctx, s)
+		}
+	}
+}
+
+// wrongLives lets Liveness answer with what change makes of the true answer.
+func wrongLives(change func(m *dsynctest.Memory, ctx context.Context, found []driver.Member, ids []string) []driver.Member) func(*dsynctest.Memory, *wrong) {
+	return func(m *dsynctest.Memory, w *wrong) {
+		w.lives = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
+			found, now, err := m.Liveness(ctx, ids...)
+			return change(m, ctx, found, ids), now, err
+		}
+	}
+}
+
+// everybody lets Members of no ids read all of which ok is true.
+func everybody(ok func(driver.Member, time.Time) bool) func(*dsynctest.Memory, *wrong) {
+	return func(m *dsynctest.Memory, w *wrong) {
+		var mu sync.Mutex
+		var all []string
+		w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, s.ID)
+			return m.Register(ctx, s)
+		}
+		w.members = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
+			if len(ids) > 0 {
+				return m.Members(ctx, ids...)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			found, now, err := m.Members(ctx, all...)
+			return slices.DeleteFunc(found, func(m driver.Member) bool { return !ok(m, now) }), now, err
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package mongo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"sync"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// The address of a session is the number of the capped collection that it listens in: an insert
+// there wakes the sessions that tail the collection, and nobody else. Address 0 is for all who
+// observe keys, the others are for sessions. A session's record and its claims name its
+// address, so processes may use different numbers of collections.
+const (
+	observersAddress = 0
+
+	// The number of collections for sessions.
+	defaultNoticeCollections = 64
+	maxNoticeCollections     = 1_000
+
+	// noticeCollectionSize is in bytes. There is room for about nine hundred notices. A cursor
+	// that is opened reads all of them.
+	noticeCollectionSize = 128 << 10
+
+	noticeSuffix = ".notices."
+)
+
+// longestSuffix is the length of the suffix of the last possible collection.
+var longestSuffix = len(noticeCollection("", maxNoticeCollections))
+
+// noticeCollection returns the name of the collection of notices with that address.
+func noticeCollection(collection string, address int) string {
+	return fmt.Sprint(collection, noticeSuffix, address)
+}
+
+// notifies reports whether this store sends notices and can listen.
+func (s *Store) notifies() bool { return !s.noNotices && !s.readOnly && !s.server.portable }
+
+// addressOf returns the session's address, or 0 if the session does not listen.
+func (s *Store) addressOf(session string) int64 {
+	if !s.notifies() || s.listenRefused.Load() {
+		return 0
+	}
+	return s.ownAddress(session)
+}
+
+// ownAddress returns the address that the session has if it listens.
+func (s *Store) ownAddress(session string) int64 {
+	h := fnv.New32a()
+	h.Write([]byte(session))
+	return int64(h.Sum32()%uint32(s.noticeCollections)) + 1
+}
+
+// withAddress adds the session's address to the record, if the session listens.
+func (s *Store) withAddress(record bson.D, session string) bson.D {
+	if address := s.addressOf(session); address > 0 {
+		return append(record, e("p", address))
+	}
+	return record
+}
+
+// createdCollections are the collections of notices that this process has created or found. An
+// error means that this process cannot create the collection.
+type createdCollections struct {
+	mu   sync.Mutex
+	made map[int]error // by address
+}
+
+func (m *createdCollections) get(address int) (err error, known bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	err, known = m.made[address]
+	return err, known
+}
+
+func (m *createdCollections) set(address int, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.made == nil {
+		m.made = make(map[int]error)
+	}
+	m.made[address] = err
+}
+
+// createNoticeCollection creates the collection, unless it exists. It is called once before the
+// first insert, because an insert would create a collection that is not capped, which nobody
+// can tail. It waits for a majority for the same reason: if a fail-over undid the collection,
+// nobody would know.
+func (s *Store) createNoticeCollection(ctx context.Context, address int) error {
+	_, err := s.run(ctx, bson.D{
+		e("create", noticeCollection(s.collection, address)), e("capped", true), e("size", noticeCollectionSize),
+		e("writeConcern", majority(confirmWithin(ctx))),
+	})
+	if hasCode(err, codeNamespaceExists) {
+		err = nil
+	}
+	if err == nil {
+		s.made.set(address, nil)
+	}
+	return s.noteRefusal(address, err)
+}
+
+// noteRefusal returns err. If trying again cannot fix it, noteRefusal first logs and records
+// it.
+func (s *Store) noteRefusal(address int, err error) error {
+	if hasCode(err, refusals...) {
+		s.warn(troubleOf(err), err)
+		s.made.set(address, err)
+	}
+	return err
+}
+
+// insertNotices inserts documents into the collection. It does not wait for a majority,
+// because notices may be lost.
+func (s *Store) insertNotices(ctx context.Context, address int, docs bson.A) error {
+	err, known := s.made.get(address)
+	if !known {
+		err = s.createNoticeCollection(ctx, address)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = s.run(ctx, bson.D{
+		e("insert", noticeCollection(s.collection, address)), e("documents", docs), e("writeConcern", bson.D{e("w", 1)}),
+	})
+	return s.noteRefusal(address, err)
+}
+
+// A trouble is a reason why notices do not work, with advice for the log.
+type trouble string
+
+const polling = ": waiters poll, and holders learn of Break and ForceLock with their next heartbeat; "
+
+const (
+	noRight    trouble = "no right to send notices, or to listen for them" + polling + "grant find, insert, createCollection and convertToCapped on the collections, or set NoNotices"
+	notCapped  trouble = "a collection of notices is not capped" + polling + "drop it and restart the processes"
+	strictAPI  trouble = "the Stable API, strict, has no capped collections" + polling + "use a client that is not strict, or set NoNotices"
+	impossible trouble = "the server refuses what notices need" + polling + "set NoNotices"
+	dropped    trouble = "a collection of notices was dropped while sessions listened; it is created again"
+)
+
+// troubleOf returns what the server's error means.
+func troubleOf(err error) trouble {
+	switch {
+	case errors.Is(err, errNotCapped):
+		return notCapped
+	case hasCode(err, codeUnauthorized, codeAtlasUnauthorized):
+		return noRight
+	case hasCode(err, codeAPIStrict):
+		return strictAPI
+	}
+	return impossible
+}
+
+// warn logs each trouble once.
+func (s *Store) warn(t trouble, err error) {
+	if _, said := s.warned.LoadOrStore(t, true); !said {
+		s.log.Warn("leasehold: "+string(t), slog.String("collections", s.collection+noticeSuffix+"*"), slog.Any("error", err))
+	}
+}

@@ -1,0 +1,94 @@
+package mongo
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// What holders do to their own hold. It makes no room, so these pipelines settle nothing.
+
+// Extend implements [driver.Store].
+func (s *Store) Extend(ctx context.Context, c driver.Claim) (driver.Holder, error) {
+	var r keyRecord
+	_, err := s.modify(ctx, modify{
+		query:  bson.D{e("_id", keyID(c.Key)), e("h.a", c.ID)},
+		update: pipeline(s.shapes.extend, bson.D{e("mine", c.ID), e("lease", millis(c.Lease))}),
+		fields: bson.D{e("_id", 0), e("h", 1), e("now", now)},
+	}, &r)
+	if err != nil {
+		return driver.Holder{}, failure("extend", err)
+	}
+	h, ok := r.state(c.Key).Holder(c.ID)
+	if !ok || !h.Until.After(r.Now) {
+		return driver.Holder{}, fmt.Errorf("mongo: extend: %w", driver.ErrNotHeld)
+	}
+	return h, nil
+}
+
+// extending moves the end of the claim to now + lease, unless it is later, if the claim has an
+// end that has not come. It makes no room, so nothing is settled.
+func extending() []bson.D {
+	end := op("$max", "$$x.e", op("$add", now, "$_.lease"))
+	mine := op("$and", op("$eq", "$$x.a", "$_.mine"),
+		op("$gt", op("$ifNull", "$$x.e", op("$toDate", int64(0))), now))
+	return []bson.D{
+		set(e("_.h", guard(op("$map", bson.D{
+			e("input", list("$h")), e("as", "x"),
+			e("in", op("$cond", mine, op("$mergeObjects", "$$x", bson.D{e("e", end)}), "$$x")),
+		})))),
+		set(e("h", "$_.h"), e("_", "$$REMOVE")),
+	}
+}
+
+// maxValue is the maximum size of a published value or a result, in bytes. It is part of the
+// key's record, and servers before 5.0 log the whole record with every change.
+const maxValue = 64 << 10
+
+// Publish implements [driver.Store].
+func (s *Store) Publish(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
+	r, held, err := s.publish(ctx, keyID(c.Key), c, seq, value)
+	switch {
+	case err != nil:
+		return nil, failure("publish", err)
+	case !held:
+		return nil, fmt.Errorf("mongo: publish: %w", driver.ErrNotHeld)
+	}
+	return s.sendable(r.change(c.Key)), nil
+}
+
+func (s *Store) publish(ctx context.Context, id string, c driver.Claim, seq int64, value []byte) (r keyRecord, held bool, err error) {
+	if len(value) > maxValue {
+		return keyRecord{}, false, fmt.Errorf("%w: the value has %d bytes; it may have at most %d", driver.ErrRefused, len(value), maxValue)
+	}
+	_, err = s.modify(ctx, modify{
+		query:  bson.D{e("_id", id), e("h.a", c.ID)},
+		update: pipeline(s.shapes.publish, bson.D{e("mine", c.ID), e("seq", seq), e("value", bson.Binary{Data: value})}),
+		fields: bson.D{e("_id", 0), e("h", 1), e("o", 1), e("now", now)},
+	}, &r)
+	if err != nil {
+		return keyRecord{}, false, err
+	}
+	h, held := r.state(c.Key).Holder(c.ID)
+	return r, held && (h.Until.IsZero() || h.Until.After(r.Now)), nil
+}
+
+// publishing stores the value, if the claim holds the key, its end has not come, and it has not
+// published a later value. It makes no room, so nothing is settled.
+func publishing() []bson.D {
+	mine := op("$and", op("$eq", "$$x.a", "$_.mine"),
+		op("$or", op("$not", op("$ifNull", "$$x.e", false)), op("$gt", "$$x.e", now)))
+	published := bson.D{e("t", "$_.t"), e("s", "$_.seq"), e("b", "$_.value")}
+	overtaken := op("$and", op("$eq", "$v.t", "$_.t"), op("$gt", "$v.s", "$_.seq"))
+	return []bson.D{
+		// The claim's token, or 0 if it does not hold the key.
+		set(e("_.t", guard(op("$sum", let("held", filter(list("$h"), mine), "$$held.t"))))),
+		set(e("_.new", op("$and", op("$gt", "$_.t", 0), op("$ne", "$v", published), op("$not", overtaken)))),
+		set(
+			e("v", op("$cond", "$_.new", published, "$v")),
+			e("_", "$$REMOVE"),
+		),
+	}
+}

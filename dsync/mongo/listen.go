@@ -1,0 +1,123 @@
+package mongo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"golang.org/x/sync/errgroup"
+)
+
+// maxListed is how many keys a Listen names in the server's filter. With more keys, it receives
+// all changes of observed keys and filters them itself.
+const maxListed = 1_000
+
+// Listen implements [driver.Store] with a tailable cursor on the capped collection of the
+// session's address, and, if there are keys, another on that of the observers. Only inserts into
+// those collections wake a cursor, and only Notify makes them, so the cost of listening does
+// not depend on what else is written. Listen needs find, insert, createCollection and
+// convertToCapped on those collections; the server requires the last to create a capped
+// collection (4.4: db/auth/authorization_session_impl.cpp, checkAuthForCreate). Listen marks
+// the keys as observed in their records, with one command for a thousand keys, and renews the
+// marks every few minutes.
+//
+// A cursor is used for five minutes, one for keys for a minute, and any cursor on a sharded
+// cluster for twenty seconds; the next one continues where it ended. That is because a cursor
+// on a member that was deposed, or cut off from the others, stays there without an error. On a
+// replica set, after each wait of 10 s without a notice, Listen also checks whether the primary
+// has changed.
+//
+// The error is errors.ErrUnsupported with [Options].NoNotices or [Options].ReadOnly, and on
+// servers other than MongoDB. It is also ErrUnsupported, with one warning in the log that says
+// what to do, if a right is missing, if a collection exists but is not capped, and with the
+// strict Stable API. After that, the session's claims no longer say that it listens.
+func (s *Store) Listen(ctx context.Context, session string, keys []string, f func(driver.Notice)) error {
+	if !s.notifies() {
+		return fmt.Errorf("mongo: listen: %w", errors.ErrUnsupported)
+	}
+	ctx = noValues{ctx}
+	var tails []*tail
+	if session != "" {
+		tails = append(tails, s.tailSession(session))
+	}
+	if len(keys) > 0 {
+		tails = append(tails, s.tailKeys(keys))
+	}
+	err := listen(ctx, tails, f, func() {
+		if session != "" {
+			s.listenRefused.Store(false)
+		}
+	})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	t, ok := cannotListen(err)
+	if !ok {
+		return fmt.Errorf("mongo: listen: %w", err)
+	}
+	s.warn(t, err)
+	if session != "" {
+		s.listenRefused.Store(true)
+	}
+	return fmt.Errorf("mongo: listen: %w: %w", errors.ErrUnsupported, err)
+}
+
+// cannotListen reports whether trying again cannot fix err, and why.
+func cannotListen(err error) (t trouble, ok bool) {
+	t = troubleOf(err)
+	return t, t == notCapped || hasCode(err, refusals...)
+}
+
+// listen opens the tails, one after the other, and then follows all of them until one breaks or
+// ctx ends.
+func listen(ctx context.Context, tails []*tail, f func(driver.Notice), opened func()) error {
+	defer func() {
+		for _, t := range tails {
+			t.close(ctx)
+		}
+	}()
+	for _, t := range tails {
+		if err := t.open(ctx); err != nil {
+			return err
+		}
+	}
+	opened()
+	f(driver.Notice{Type: driver.NoticeReady})
+	switch len(tails) {
+	case 0:
+		<-ctx.Done()
+		return ctx.Err()
+	case 1:
+		return tails[0].follow(ctx, f)
+	}
+	turn := make(chan struct{}, 1) // has a value while f runs: one call at a time
+	group, ctx := errgroup.WithContext(ctx)
+	for _, t := range tails {
+		group.Go(func() error {
+			return t.follow(ctx, func(n driver.Notice) {
+				turn <- struct{}{}
+				defer func() { <-turn }()
+				f(n)
+			})
+		})
+	}
+	return group.Wait()
+}
+
+// tailSession returns the tail for the notices to a session.
+func (s *Store) tailSession(session string) *tail {
+	return &tail{s: s, address: int(s.ownAddress(session)), filter: bson.D{e("to", session)}}
+}
+
+// tailKeys returns the tail for the changes of keys.
+func (s *Store) tailKeys(keys []string) *tail {
+	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
+	t := &tail{s: s, address: observersAddress, keys: keys}
+	if len(keys) <= maxListed {
+		t.filter = bson.D{e("k", bson.D{e("$in", keys)})}
+	}
+	return t
+}

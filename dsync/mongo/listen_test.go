@@ -1,0 +1,652 @@
+package mongo_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// A hearing is a Listen that runs, and what it has heard.
+type hearing struct {
+	t           *testing.T
+	f           *fake
+	collections *capped
+	s           *dsyncmongo.Store
+	log         *bytes.Buffer
+	address     int // of the session
+
+	mu      sync.Mutex
+	heard   []driver.Notice
+	readies int
+	running bool // f
+	ended   chan struct{}
+	err     error
+	stop    context.CancelFunc
+}
+
+// newHearing has a store, and nobody listens yet.
+func newHearing(t *testing.T, hello func(bson.D) bson.D, opt *dsyncmongo.Options) *hearing {
+	t.Helper()
+	h := &hearing{t: t, f: newFake(t), log: new(bytes.Buffer), ended: make(chan struct{})}
+	if hello != nil {
+		h.f.hello = hello(h.f.hello)
+	}
+	if opt == nil {
+		opt = new(dsyncmongo.Options)
+	}
+	opt.Logger = slog.New(slog.NewTextHandler(h.log, nil))
+	h.collections = newCapped(func(c call) bson.D {
+		if c.name == "update" {
+			return ok(e("n", 1), e("nModified", 1))
+		}
+		return ok(e("value", bson.D{e("at", time.Now()), e("now", time.Now()), e("p", int64(3))}))
+	})
+	h.s = h.f.storeOn(h.f.anyClient(), opt, h.collections.answer)
+	if !opt.ReadOnly {
+		h.address = h.addressOf("s")
+	}
+	h.f.script(h.collections.answer)
+	return h
+}
+
+// addressOf is what the session's claims say.
+func (h *hearing) addressOf(session string) int {
+	h.t.Helper()
+	c := driver.Claim{Key: "k", ID: session + ".1", Session: session, Kind: driver.KindSemaphore, Weight: 1, Limit: 2}
+	h.s.Acquire(h.t.Context(), c, true, nil, time.Now())
+	calls := h.f.took()
+	address, _ := calls[len(calls)-1].cmd.Lookup("update", "0", "$set", "_", "$literal", "claim", "p").AsInt64OK()
+	return int(address)
+}
+
+func (h *hearing) collection(address int) string { return fmt.Sprint("leasehold.notices.", address) }
+
+// listen begins to listen, and returns once that is ready or has ended.
+func (h *hearing) listen(session string, keys ...string) {
+	h.t.Helper()
+	ctx, cancel := context.WithCancel(h.t.Context())
+	h.stop = cancel
+	go func() {
+		defer close(h.ended)
+		h.err = h.s.Listen(ctx, session, keys, h.hear)
+	}()
+	h.t.Cleanup(func() { cancel(); <-h.ended })
+	synctest.Wait()
+}
+
+func (h *hearing) hear(n driver.Notice) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.running {
+		h.t.Error("it is called while a call is under way")
+	}
+	h.running = true
+	h.mu.Unlock()
+	time.Sleep(time.Millisecond)
+	h.mu.Lock()
+	h.running = false
+	if n.Type == driver.NoticeReady {
+		h.readies++
+		return
+	}
+	h.heard = append(h.heard, n)
+}
+
+// took returns what was heard since the last call, and how often it was ready.
+func (h *hearing) took() (heard []driver.Notice, readies int) {
+	time.Sleep(100 * time.Millisecond)
+	synctest.Wait()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	heard, readies = h.heard, h.readies
+	h.heard, h.readies = nil, 0
+	return heard, readies
+}
+
+func (h *hearing) want(what string, want []driver.Notice, wantReadies int) {
+	h.t.Helper()
+	if got, readies := h.took(); !slices.Equal(got, want) || readies != wantReadies {
+		h.t.Errorf("%s: heard %+v, ready %d times; want %+v, %d times", what, got, readies, want, wantReadies)
+	}
+}
+
+func (h *hearing) notify(notices ...driver.Notice) {
+	h.t.Helper()
+	if err := h.s.Notify(h.t.Context(), notices); err != nil {
+		h.t.Error(err)
+	}
+}
+
+// wake is a notice for a session that listens at that address.
+func wake(session string, n, address int) driver.Notice {
+	return driver.Notice{Type: driver.NoticeWake, Session: session, Key: "k", Claim: fmt.Sprint(session, ".", n), Address: address}
+}
+
+func change(key string) driver.Notice { return driver.Notice{Type: driver.NoticeChange, Key: key} }
+
+// A session that listens receives the notices that are sent to it as they were sent, and nobody
+// else's, once it is ready.
+func TestListenHears(t *testing.T) {
+	for name, hello := range map[string]func(bson.D) bson.D{"replica set": nil, "standalone": asStandalone, "mongos": asMongos} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHearing(t, hello, nil)
+				h.notify(wake("s", 1, h.address)) // before
+				h.listen("s")
+				h.want("at the beginning", nil, 1)
+				all := []driver.Notice{
+					{Type: driver.NoticeGrant, Session: "s", Key: "k/\u00e9\x00", Claim: "s.2", Token: 1 << 60, Crowded: true, Address: h.address},
+					{Type: driver.NoticeGrant, Session: "s", Key: "e", Claim: "s.3", Token: 1024, Term: 7, Address: h.address},
+					{Type: driver.NoticeYield, Session: "s", Key: "k", Claim: "s.4", Address: h.address},
+					{Type: driver.NoticeRevoke, Session: "s", Key: "k", Claim: "s.5", Address: h.address},
+					wake("s", 6, h.address),
+				}
+				h.notify(append([]driver.Notice{wake("o", 1, h.address), change("k")}, all...)...)
+				h.want("all kinds", all, 0)
+				time.Sleep(time.Hour)
+				h.want("nothing", nil, 0)
+				h.notify(all[0])
+				h.want("later", all[:1], 0)
+				h.stop()
+				<-h.ended
+				if !errors.Is(h.err, context.Canceled) {
+					t.Errorf("ended with %v, want context.Canceled", h.err)
+				}
+			})
+		})
+	}
+}
+
+// A missing collection is created, with a notice for nobody, since an empty collection
+// cannot be tailed.
+func TestListenCreatesItsCollection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHearing(t, nil, nil)
+		h.listen("s")
+		h.want("at the beginning", nil, 1)
+		calls := h.f.took()
+		if got, want := names(calls)[:4], []string{"find", "create", "insert", "find"}; !slices.Equal(got, want) {
+			t.Errorf("sent %v, want %v", got, want)
+		}
+		for _, c := range calls[:4] {
+			if on, _ := c.cmd.Lookup(c.name).StringValueOK(); on != h.collection(h.address) {
+				t.Errorf("%s of %s, want %s", c.name, on, h.collection(h.address))
+			}
+		}
+		create := calls[1].cmd
+		if w, _ := create.Lookup("writeConcern", "w").StringValueOK(); w != "majority" || !create.Lookup("capped").Boolean() {
+			t.Errorf("made with %v, want it capped, and known to a majority", create)
+		}
+		if n := h.collections.count("find"); n != 2 {
+			t.Errorf("%d cursors, want the one that ended at once, and one", n)
+		}
+	})
+}
+
+// names are those of the calls.
+func names(calls []call) (names []string) {
+	for _, c := range calls {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// A cursor is replaced by another every five minutes, through a mongos every twenty seconds,
+// and no notice is repeated or missed for that.
+func TestListenReplacesItsCursor(t *testing.T) {
+	for name, tc := range map[string]struct {
+		hello func(bson.D) bson.D
+		finds [2]int
+	}{
+		"replica set": {nil, [2]int{2, 3}},
+		"mongos":      {asMongos, [2]int{14, 17}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHearing(t, tc.hello, nil)
+				h.listen("s")
+				h.took()
+				var want []driver.Notice
+				for i := range 450 {
+					time.Sleep(667 * time.Millisecond)
+					if i%100 < 50 { // and long silence
+						want = append(want, wake("s", i, h.address))
+						h.notify(want[len(want)-1])
+					}
+				}
+				h.want("five minutes", want, 0)
+				if n := h.collections.count("find"); n < tc.finds[0] || n > tc.finds[1] {
+					t.Errorf("%d cursors in five minutes, want %v", n, tc.finds)
+				}
+				if h.log.Len() > 0 && strings.Contains(h.log.String(), "WARN") {
+					t.Errorf("it warns: %s", h.log)
+				}
+			})
+		})
+	}
+}
+
+// If notices may have been missed, waiters request again: after an overrun, when the collection
+// was dropped, or when the last notice that was seen is gone.
+func TestListenMissesSome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHearing(t, nil, nil)
+		h.listen("s")
+		coll := h.collection(h.address)
+		h.notify(wake("s", 1, h.address))
+		h.want("at the beginning", []driver.Notice{wake("s", 1, h.address)}, 1)
+		time.Sleep(2 * time.Second)
+
+		// Three more come while the cursor is kept, of which one is left: it is of no use
+		// to who asks again.
+		h.collections.change(func() {
+			c := h.collections.collections[coll]
+			for i := 2; i <= 4; i++ {
+				c.docs = append(c.docs, mustMarshal(t, bson.D{e("_id", bson.NewObjectID()), e("to", "s"), e("type", "wake"), e("k", "k"), e("a", fmt.Sprint("s.", i))}))
+			}
+			c.lost += len(c.docs) - 1
+			c.docs = c.docs[len(c.docs)-1:]
+		})
+		h.want("overrun", nil, 1)
+
+		time.Sleep(2 * time.Second)
+		h.notify(wake("s", 5, h.address))
+		h.took()
+		h.notify(wake("o", 1, h.address))
+		h.overrun(1) // without harm to the cursor, which has seen all
+		h.want("before the next cursor", nil, 0)
+		time.Sleep(5 * time.Minute)
+		h.want("after the next cursor", nil, 1)
+		time.Sleep(5 * time.Minute)
+		h.want("and the one after that, which knows that there was none", nil, 0)
+		h.notify(wake("s", 6, h.address))
+		h.took()
+		time.Sleep(10 * time.Minute)
+		h.want("once it has seen one", nil, 0)
+
+		for range 2 {
+			h.collections.drop(coll)
+			h.want("dropped", nil, 1)
+			h.notify(wake("s", 7, h.address))
+			h.want("made anew", []driver.Notice{wake("s", 7, h.address)}, 0)
+			time.Sleep(2 * time.Second)
+		}
+		if n := strings.Count(h.log.String(), "level=WARN"); n != 1 || !strings.Contains(h.log.String(), "dropped") {
+			t.Errorf("%d warnings, want one: %s", n, h.log)
+		}
+	})
+}
+
+func (h *hearing) overrun(n int) { h.collections.overrun(h.collection(h.address), n) }
+
+// A new primary is noticed within seconds, and no notice is lost or repeated for that.
+func TestListenFollowsThePrimary(t *testing.T) {
+	elections := map[string]func(int) func(bson.D) bson.D{
+		"election": func(n int) func(bson.D) bson.D {
+			return func(d bson.D) bson.D {
+				id := bson.ObjectID{}
+				id[11] = byte(n)
+				return append(without("electionId")(d), e("electionId", id))
+			}
+		},
+		"restart": func(int) func(bson.D) bson.D {
+			return func(d bson.D) bson.D {
+				return append(without("topologyVersion")(d), e("topologyVersion", bson.D{e("processId", bson.NewObjectID()), e("counter", int64(1))}))
+			}
+		},
+	}
+	for name, election := range elections {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHearing(t, nil, nil)
+				h.f.say(election(1))
+				h.listen("s")
+				h.notify(wake("s", 1, h.address))
+				h.took()
+				before := h.collections.count("find")
+				time.Sleep(20 * time.Second)
+				if n := h.collections.count("find"); n != before {
+					t.Errorf("%d new cursors on the same primary, want none", n-before)
+				}
+				h.f.say(election(2))
+				time.Sleep(11 * time.Second)
+				if n := h.collections.count("find"); n != before+1 {
+					t.Errorf("%d new cursors 11 s after an election, want one", n-before)
+				}
+				h.want("a new primary", nil, 1)
+				h.notify(wake("s", 2, h.address))
+				h.want("from it", []driver.Notice{wake("s", 2, h.address)}, 0)
+			})
+		})
+	}
+}
+
+// A listener to keys marks them, after it opened its cursor and before it is ready, and again
+// while it listens. It receives the changes of those keys only.
+func TestListenKeys(t *testing.T) {
+	for _, session := range []string{"s", ""} {
+		t.Run("session "+session, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHearing(t, nil, nil)
+				h.f.script(h.collections.answer)
+				h.listen(session, "b", "a", "b")
+				h.want("at the beginning", nil, 1)
+				var got []string
+				for _, c := range h.f.took() {
+					if on, _ := c.cmd.Lookup(c.name).StringValueOK(); c.name != "getMore" && !strings.HasSuffix(on, fmt.Sprint(".", h.address)) {
+						got = append(got, c.name)
+					}
+				}
+				if want := []string{"find", "create", "insert", "find", "update"}; !slices.Equal(got, want) {
+					t.Errorf("sent %v, want %v", got, want)
+				}
+				h.checkMark("k/a", "k/b")
+				h.notify(change("a"), change("c"), change("b"), change(""), wake("s", 1, h.address))
+				want := []driver.Notice{change("a"), change("b")}
+				if session == "" {
+					h.want("changes", want, 0)
+				} else {
+					heard, _ := h.took() // of two cursors
+					slices.SortFunc(heard, func(a, b driver.Notice) int { return strings.Compare(a.Session+a.Key, b.Session+b.Key) })
+					if want = append(want, wake("s", 1, h.address)); !slices.Equal(heard, want) {
+						t.Errorf("heard %+v, want %+v", heard, want)
+					}
+				}
+				h.f.script(h.collections.answer)
+				marked, longest := time.Now(), time.Duration(0)
+				for range 1200 {
+					time.Sleep(time.Second)
+					if n := len(h.marks()); n > 0 {
+						longest = max(longest, time.Since(marked))
+						marked = time.Now()
+						h.f.script(h.collections.answer)
+					}
+				}
+				if longest < 3*time.Minute || longest > 4*time.Minute+20*time.Second {
+					t.Errorf("marked again after %v, want 3 to 4 minutes", longest)
+				}
+				h.want("marks", nil, 0)
+			})
+		})
+	}
+}
+
+func (h *hearing) marks() (marks []call) {
+	for _, c := range h.f.took() {
+		if c.name == "update" {
+			marks = append(marks, c)
+		}
+	}
+	return marks
+}
+
+func (h *hearing) checkMark(ids ...string) {
+	h.t.Helper()
+	marks := h.marks()
+	if len(marks) != 1 {
+		h.t.Fatalf("%d marks, want one", len(marks))
+	}
+	var cmd struct {
+		Updates []struct {
+			Q      bson.D
+			Upsert bool
+		}
+		WriteConcern struct{ W string } `bson:"writeConcern"`
+	}
+	if err := bson.Unmarshal(marks[0].cmd, &cmd); err != nil {
+		h.t.Fatal(err)
+	}
+	var got []string
+	for _, u := range cmd.Updates {
+		got = append(got, u.Q[0].Value.(string))
+		if len(u.Q) != 1 || !u.Upsert {
+			h.t.Errorf("marked by %v, want it by _id, made if it is missing", marks[0].cmd)
+		}
+	}
+	if !slices.Equal(got, ids) || cmd.WriteConcern.W != "majority" {
+		h.t.Errorf("marked %v with %q, want %v with majority", got, cmd.WriteConcern.W, ids)
+	}
+}
+
+// If there are more keys than one command should name, they are marked in parts, and filtered
+// by the listener.
+func TestListenManyKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHearing(t, nil, nil)
+		var keys []string
+		for i := range 2500 {
+			keys = append(keys, fmt.Sprint("key", i))
+		}
+		h.listen("", keys...)
+		h.want("at the beginning", nil, 1)
+		if n := len(h.marks()); n != 3 {
+			t.Errorf("%d commands that mark, want 3", n)
+		}
+		h.notify(change("key0"), change("key"), change("key2499"), change("key2500"))
+		h.want("changes", []driver.Notice{change("key0"), change("key2499")}, 0)
+	})
+}
+
+// An upsert that raced is sent once more.
+func TestListenMarksAgainAfterARace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHearing(t, nil, nil)
+		races := 0
+		h.collections.more = func(c call) bson.D {
+			if races++; races == 1 {
+				return ok(e("n", 1), e("writeErrors", bson.A{bson.D{e("index", 0), e("code", 11000), e("errmsg", "E11000")}}))
+			}
+			return ok(e("n", 2))
+		}
+		h.listen("", "a", "b")
+		h.want("at the beginning", nil, 1)
+		if races != 2 {
+			t.Errorf("%d commands that mark, want 2", races)
+		}
+	})
+}
+
+// Without session and keys there is nothing to hear.
+func TestListenToNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHearing(t, nil, nil)
+		h.listen("")
+		time.Sleep(time.Hour)
+		h.want("nothing", nil, 1)
+		if n := len(h.f.took()); n > 0 {
+			t.Errorf("%d commands, want none", n)
+		}
+	})
+}
+
+// A temporary error does not mean "poll from now on".
+func TestListenBreaks(t *testing.T) {
+	for name, answer := range map[string]bson.D{
+		"stepping down": refusal(11602, "InterruptedDueToReplStateChange"),
+		"lost":          lost,
+		"unknown":       refusal(96, "OperationFailed"),
+		"ended":         ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.x"), e("nextBatch", bson.A{})})),
+		"overrun again": refusal(136, "CappedPositionLost"), // at once: the caller knows how to wait
+	} {
+		for _, command := range []string{"find", "getMore"} {
+			if command == "find" && name == "ended" {
+				continue
+			}
+			t.Run(name+"/"+command, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					h := newHearing(t, nil, nil)
+					h.collections.instead[command] = answer
+					h.listen("s", "k")
+					<-h.ended
+					if h.err == nil || errors.Is(h.err, errors.ErrUnsupported) {
+						t.Errorf("got %v, want an error that may pass", h.err)
+					}
+					want := map[string]int{"find": 0, "getMore": 1}[command]
+					if name == "overrun again" && command == "getMore" {
+						want = 3 // each of its cursors is replaced once
+					}
+					if _, readies := h.took(); readies != want {
+						t.Errorf("ready %d times, want %d", readies, want)
+					}
+					if strings.Contains(h.log.String(), "WARN") {
+						t.Errorf("it warns: %s", h.log)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A connection that died silently ends Listen within twenty seconds; a connection with late
+// answers does not.
+func TestListenNoticesSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHearing(t, nil, nil)
+		h.collections.instead["getMore"] = silent
+		start := time.Now()
+		h.listen("s")
+		<-h.ended
+		if d := time.Since(start); d < 20*time.Second || d > 21*time.Second || h.err == nil || errors.Is(h.err, errors.ErrUnsupported) {
+			t.Errorf("ended with %v after %v, want an error that may pass after 20 s", h.err, d)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		h := newHearing(t, nil, nil)
+		h.f.script(func(c call) bson.D {
+			if c.name == "getMore" {
+				time.Sleep(13 * time.Second) // beyond the 10 for which the server may keep it
+			}
+			return h.collections.answer(c)
+		})
+		h.listen("s")
+		time.Sleep(5 * time.Minute)
+		h.want("late answers", nil, 1)
+		h.stop()
+		time.Sleep(20 * time.Second) // until the last answer has come
+	})
+}
+
+// If listening is impossible, Listen says so at once, with one warning that says what to do,
+// and claims do not say that their session listens.
+func TestListenUnsupported(t *testing.T) {
+	refuse := func(command string, code int) func(*capped) {
+		return func(p *capped) { p.instead[command] = refusal(code, "X") }
+	}
+	cases := []struct {
+		name  string
+		opt   dsyncmongo.Options
+		hello func(bson.D) bson.D
+		meet  func(*capped)
+		warn  string // "": nothing is sent, and nothing warned of
+	}{
+		{name: "NoNotices", opt: dsyncmongo.Options{NoNotices: true}},
+		{name: "ReadOnly", opt: dsyncmongo.Options{ReadOnly: true}},
+		{name: "not MongoDB", hello: without("topologyVersion")},
+		{name: "no right to find", meet: refuse("find", 13), warn: "convertToCapped"},
+		{name: "no right to create", meet: refuse("create", 13), warn: "convertToCapped"},
+		{name: "no right to insert", meet: refuse("insert", 13), warn: "convertToCapped"},
+		{name: "no right, on Atlas", meet: refuse("find", 8000), warn: "convertToCapped"},
+		{name: "no right to mark", meet: refuse("update", 13), warn: "convertToCapped"},
+		{name: "not capped", meet: refuse("find", 2), warn: "not capped"},
+		{name: "Stable API, strict", meet: refuse("find", 323), warn: "Stable API"},
+		{name: "no such thing", meet: refuse("find", 59), warn: "NoNotices"},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHearing(t, tc.hello, &tc.opt)
+				if says := h.address > 0; says != (tc.warn != "") {
+					t.Errorf("its claims say that it listens in address %d", h.address)
+				}
+				if tc.meet != nil {
+					tc.meet(h.collections)
+				}
+				h.f.script(h.f.answer)
+				for range 2 {
+					start := time.Now()
+					err := h.s.Listen(t.Context(), "s", []string{"k"}, func(n driver.Notice) { t.Errorf("heard %+v", n) })
+					if !errors.Is(err, errors.ErrUnsupported) || time.Since(start) != 0 {
+						t.Errorf("got %v after %v, want errors.ErrUnsupported at once", err, time.Since(start))
+					}
+				}
+				if n := len(h.f.took()); (n == 0) != (tc.warn == "") {
+					t.Errorf("%d commands were sent", n)
+				}
+				warned := strings.Count(h.log.String(), "level=WARN")
+				if want := min(len(tc.warn), 1); warned != want || !strings.Contains(h.log.String(), tc.warn) {
+					t.Errorf("%d warnings, want %d that says %q: %s", warned, want, tc.warn, h.log)
+				}
+				if tc.opt.ReadOnly {
+					return // it has no claims
+				}
+				if address := h.addressOf("s"); address != 0 {
+					t.Errorf("its claims say that it listens in address %d", address)
+				}
+			})
+		})
+	}
+}
+
+// A session whose Listen failed for good listens again if a later one is ready. A Listen for
+// keys only has no effect on the session's claims.
+func TestListenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHearing(t, nil, nil)
+		h.collections.instead["find"] = refusal(13, "Unauthorized")
+		if err := h.s.Listen(t.Context(), "", []string{"k"}, nil); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("got %v, want errors.ErrUnsupported", err)
+		}
+		if h.addressOf("s") != h.address {
+			t.Error("after a Listen to keys its claims say nothing")
+		}
+		if err := h.s.Listen(t.Context(), "s", nil, nil); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("got %v, want errors.ErrUnsupported", err)
+		}
+		if h.addressOf("s") != 0 {
+			t.Error("its claims say that it listens")
+		}
+		h.collections.mu.Lock()
+		delete(h.collections.instead, "find")
+		h.collections.mu.Unlock()
+		h.listen("s")
+		h.want("at the beginning", nil, 1)
+		if h.addressOf("s") != h.address {
+			t.Error("its claims don't say that it listens")
+		}
+	})
+}
+
+// Listening and notifying take find, insert and create on their own collections, one command on
+// the other, and questions about the primary.
+func TestListenOrdinaryCommands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHearing(t, nil, &dsyncmongo.Options{Collection: "locks"})
+		h.listen("s", "k")
+		h.notify(wake("s", 1, h.address), change("k"), wake("o", 1, 16))
+		time.Sleep(10 * time.Minute)
+		for _, c := range h.f.took() {
+			on, _ := c.cmd.Lookup(c.name).StringValueOK()
+			if c.name == "getMore" {
+				on, _ = c.cmd.Lookup("collection").StringValueOK()
+			}
+			switch {
+			case c.name == "update" && on == "locks":
+			case slices.Contains([]string{"find", "getMore", "insert", "create"}, c.name) && strings.HasPrefix(on, "locks.notices."):
+			default:
+				t.Errorf("%s of %q was sent", c.name, on)
+			}
+		}
+	})
+}

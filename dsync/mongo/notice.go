@@ -1,0 +1,190 @@
+package mongo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// The functions below find out from a reply whom to notify. They are only used on replies to
+// commands that a majority has confirmed.
+
+// grants returns the notices for other claims than mine that the command granted: those held
+// since exactly the time of the command. If two commands run within a millisecond, the second
+// may repeat a notice of the first.
+func (r *keyRecord) grants(key, mine string) (notices []driver.Notice) {
+	for _, h := range r.Holders {
+		if h.Since.Equal(r.Now) && h.Claim != mine && h.Address > 0 {
+			notices = append(notices, driver.Notice{
+				Type: driver.NoticeGrant, Session: h.Session, Key: key, Claim: h.Claim,
+				Token: h.Token, Term: h.Term, Crowded: r.Waiting > 0, Address: h.Address,
+			})
+		}
+	}
+	return notices
+}
+
+// yields returns the notices for holders with Yield, at most a thousand.
+func (r *keyRecord) yields(key string) (notices []driver.Notice) {
+	for _, h := range r.Holders {
+		if h.Yield && h.Address > 0 && len(notices) < maxGrants {
+			notices = append(notices, driver.Notice{Type: driver.NoticeYield, Session: h.Session, Key: key, Claim: h.Claim, Address: h.Address})
+		}
+	}
+	return notices
+}
+
+// wakes returns the notices for waiters.
+func wakes(key string, waiters []waiterRecord) (notices []driver.Notice) {
+	for _, w := range waiters {
+		if w.Address > 0 {
+			notices = append(notices, driver.Notice{Type: driver.NoticeWake, Session: w.Session, Key: key, Claim: w.Claim, Address: w.Address})
+		}
+	}
+	return notices
+}
+
+// change returns the notice for those who observe the key, if anybody does.
+func (r *keyRecord) change(key string) []driver.Notice {
+	if !r.Observed.After(r.Now) {
+		return nil
+	}
+	return []driver.Notice{{Type: driver.NoticeChange, Key: key, Address: observersAddress}}
+}
+
+// changed is change if the command changed the record, in which case it set the record's time.
+func (r *keyRecord) changed(key string) []driver.Notice {
+	if !r.At.Equal(r.Now) {
+		return nil
+	}
+	return r.change(key)
+}
+
+// acquired returns the notices for an Acquire of c.
+func (r *keyRecord) acquired(c driver.Claim) []driver.Notice {
+	notices := append(r.grants(c.Key, c.ID), r.changed(c.Key)...)
+	if r.Position == 1 {
+		notices = append(notices, r.yields(c.Key)...)
+	}
+	return notices
+}
+
+// released returns the notices for a Release of c.
+func (r *keyRecord) released(c driver.Claim, o driver.ReleaseOptions) []driver.Notice {
+	switch {
+	case o.Seal:
+		return append(r.sealed(c), r.change(c.Key)...)
+	case o.Keep > 0:
+		return slices.Concat(r.grants(c.Key, c.ID), r.kept(c, o), r.changed(c.Key))
+	}
+	return append(r.grants(c.Key, c.ID), r.changed(c.Key)...)
+}
+
+// kept returns the notice for the first waiter, if o has set the end of c.
+func (r *keyRecord) kept(c driver.Claim, o driver.ReleaseOptions) []driver.Notice {
+	for _, h := range r.Holders {
+		if h.Claim == c.ID && h.Until.Sub(r.Now).Milliseconds() == millis(o.Keep) {
+			return wakes(c.Key, r.Ahead)
+		}
+	}
+	return nil
+}
+
+// sealed returns the notices for the claims that were in the queue when c sealed the key, or
+// nil if c did not seal it. r is the record as it was before.
+func (r *keyRecord) sealed(c driver.Claim) []driver.Notice {
+	for _, h := range r.Holders {
+		if h.Claim == c.ID && r.Done == nil && (h.Until.IsZero() || h.Until.After(r.Now)) {
+			return wakes(c.Key, r.Ahead)
+		}
+	}
+	return nil
+}
+
+// sendable returns the notices if the store sends notices, else nil.
+func (s *Store) sendable(notices []driver.Notice) []driver.Notice {
+	if !s.notifies() {
+		return nil
+	}
+	return notices
+}
+
+// A noticeRecord is a notice as it is stored. One for the observers of a key has only the key.
+type noticeRecord struct {
+	ID      bson.ObjectID `bson:"_id,omitempty"` // made by the server
+	To      string        `bson:"to,omitempty"`  // a session
+	Type    string        `bson:"type,omitempty"`
+	Key     string        `bson:"k"`
+	Claim   string        `bson:"a,omitempty"`
+	Token   int64         `bson:"t,omitempty"`
+	Term    int64         `bson:"n,omitempty"`
+	Crowded bool          `bson:"c,omitempty"`
+}
+
+var typeNames = map[driver.NoticeType]string{
+	driver.NoticeGrant:  "grant",
+	driver.NoticeWake:   "wake",
+	driver.NoticeYield:  "yield",
+	driver.NoticeRevoke: "revoke",
+}
+
+// recordOf returns the record for n. ok is false if nobody can receive n.
+func recordOf(n driver.Notice) (r noticeRecord, ok bool) {
+	if n.Type == driver.NoticeChange {
+		return noticeRecord{Key: n.Key}, n.Address == observersAddress
+	}
+	name, ok := typeNames[n.Type]
+	r = noticeRecord{
+		To: n.Session, Type: name, Key: n.Key, Claim: n.Claim,
+		Token: n.Token, Term: n.Term, Crowded: n.Crowded,
+	}
+	return r, ok && n.Address > observersAddress && n.Address <= maxNoticeCollections
+}
+
+// notice returns the notice in the record. ok is false for a type that this version does not
+// know, which a later version of this library may send.
+func (r *noticeRecord) notice(address int) (n driver.Notice, ok bool) {
+	if address == observersAddress {
+		return driver.Notice{Type: driver.NoticeChange, Key: r.Key, Address: address}, true
+	}
+	for t, name := range typeNames {
+		if name == r.Type {
+			return driver.Notice{
+				Type: t, Session: r.To, Key: r.Key, Claim: r.Claim,
+				Token: r.Token, Term: r.Term, Crowded: r.Crowded, Address: address,
+			}, true
+		}
+	}
+	return driver.Notice{}, false
+}
+
+// Notify implements [driver.Store] with one insert for each collection that it sends to. The first
+// insert of a process into a collection follows a command that creates it if it is missing. If the right to create it is missing, nothing is sent, the log warns, and the
+// error is dsync.ErrRefused.
+func (s *Store) Notify(ctx context.Context, notices []driver.Notice) error {
+	switch {
+	case s.readOnly:
+		return fmt.Errorf("mongo: notify: %w", s.mayWrite("insert"))
+	case !s.notifies():
+		return nil
+	}
+	addresses := make(map[int]bson.A)
+	for _, n := range notices {
+		if r, ok := recordOf(n); ok {
+			addresses[n.Address] = append(addresses[n.Address], r)
+		}
+	}
+	var errs []error
+	// Waiters before observers.
+	for _, address := range slices.Backward(slices.Sorted(maps.Keys(addresses))) {
+		if err := s.insertNotices(ctx, address, addresses[address]); err != nil {
+			errs = append(errs, failure("notify", err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,247 @@
+package mongo_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// The reply decides whom to notify. Sessions that do not listen have no address and get no
+// notices.
+func TestNoticesOfReplies(t *testing.T) {
+	now := time.UnixMilli(1_800_000_000_000).UTC()
+	before, after := now.Add(-time.Millisecond), now.Add(time.Millisecond)
+	const mine = "s.1"
+	holder := func(claim string, at time.Time, more ...bson.E) bson.D {
+		return append(bson.D{e("a", claim), e("s", claim[:1]), e("w", 1), e("t", int64(2048)), e("at", at)}, more...)
+	}
+	there, yields := e("p", int64(5)), e("l", true)
+	mutex := driver.Claim{Key: "k", ID: mine, Session: "s", Kind: driver.KindMutex, Weight: 1, Limit: 1, Token: 1024}
+	election, semaphore := mutex, mutex
+	election.Kind = driver.KindElection
+	semaphore.Kind, semaphore.Limit = driver.KindSemaphore, 3
+	acquire := func(c driver.Claim) func(context.Context, driver.Store) ([]driver.Notice, error) {
+		return func(ctx context.Context, s driver.Store) ([]driver.Notice, error) {
+			_, notices, err := s.Acquire(ctx, c, true, []string{"dead"}, now)
+			return notices, err
+		}
+	}
+	release := func(c driver.Claim, o driver.ReleaseOptions) func(context.Context, driver.Store) ([]driver.Notice, error) {
+		return func(ctx context.Context, s driver.Store) ([]driver.Notice, error) {
+			_, notices, err := s.Release(ctx, c, o)
+			return notices, err
+		}
+	}
+	keep, seal := driver.ReleaseOptions{Keep: time.Second}, driver.ReleaseOptions{Seal: true}
+	publish := func(ctx context.Context, s driver.Store) ([]driver.Notice, error) {
+		return s.Publish(ctx, semaphore, 1, nil)
+	}
+	resize := func(ctx context.Context, s driver.Store) ([]driver.Notice, error) {
+		return s.Resize(ctx, "k", driver.KindSemaphore, 0, 3)
+	}
+	revoke := func(ctx context.Context, s driver.Store) ([]driver.Notice, error) {
+		return s.Revoke(ctx, "a", driver.Revocation{Key: "k", Claim: "a.1"})
+	}
+	grant := func(claim string) driver.Notice {
+		return driver.Notice{Type: driver.NoticeGrant, Session: claim[:1], Key: "k", Claim: claim, Token: 2048, Address: 5}
+	}
+	crowded := func(n driver.Notice) driver.Notice { n.Crowded = true; return n }
+	term := func(n driver.Notice, term int64) driver.Notice { n.Term = term; return n }
+	token := func(n driver.Notice, token int64) driver.Notice { n.Token = token; return n }
+	yield := func(claim string) driver.Notice {
+		return driver.Notice{Type: driver.NoticeYield, Session: claim[:1], Key: "k", Claim: claim, Address: 5}
+	}
+	woken := func(claim string) driver.Notice {
+		return driver.Notice{Type: driver.NoticeWake, Session: claim[:1], Key: "k", Claim: claim, Address: 5}
+	}
+	at, observed := e("at", now), e("o", after)
+	// What all replies have; a case adds to it, or says something else.
+	base := bson.D{e("now", now), e("y", "semaphore"), e("f", 1), e("c", 3), e("t", int64(2048))}
+	// A record before a short hand-over.
+	held := func(more ...bson.E) bson.D {
+		return append(bson.D{e("f", 1), e("c", 1), e("t", int64(1024)), e("h", bson.A{bson.D{e("a", mine)}})}, more...)
+	}
+	first := func(more ...bson.E) bson.E {
+		return e("first", append(bson.D{e("a", "a.1"), e("s", "a"), e("w", 1)}, more...))
+	}
+	for _, tc := range []struct {
+		name  string
+		do    func(context.Context, driver.Store) ([]driver.Notice, error)
+		reply bson.D
+		want  []driver.Notice
+	}{
+		{"acquire that grants mine", acquire(semaphore), bson.D{at, e("h", bson.A{holder(mine, now, there)})}, nil},
+		{
+			"acquire that grants others", acquire(semaphore),
+			bson.D{at, e("h", bson.A{holder("a.1", before, there), holder("b.1", now, there), holder("c.1", now), holder(mine, now, there), holder("a.2", now, there)})},
+			[]driver.Notice{grant("b.1"), grant("a.2")},
+		},
+		{
+			"acquire of an election", acquire(election),
+			bson.D{at, e("h", bson.A{holder("a.1", now, there, e("n", int64(7)))}), e("y", "election"), e("c", 1), e("position", 2), e("waiting", 2)},
+			[]driver.Notice{term(crowded(grant("a.1")), 7)},
+		},
+		{
+			"acquire of the first in the queue", acquire(semaphore),
+			bson.D{e("h", bson.A{holder("a.1", before, there, yields), holder("b.1", before, there), holder("c.1", before, yields)}), e("position", 1), e("waiting", 1)},
+			[]driver.Notice{yield("a.1")},
+		},
+		{
+			"acquire of the second in the queue", acquire(semaphore),
+			bson.D{e("h", bson.A{holder("a.1", before, there, yields)}), e("position", 2), e("waiting", 2)}, nil,
+		},
+		{
+			"acquire behind a grant", acquire(semaphore),
+			bson.D{at, observed, e("h", bson.A{holder("a.1", now, there, yields)}), e("position", 1), e("waiting", 1)},
+			[]driver.Notice{crowded(grant("a.1")), change("k"), yield("a.1")},
+		},
+		{"acquire that changes nothing of an observed key", acquire(semaphore), bson.D{e("at", before), observed, e("position", 3), e("waiting", 3)}, nil},
+		{"acquire that joins the line of an observed key", acquire(semaphore), bson.D{at, observed, e("position", 3), e("waiting", 3)}, []driver.Notice{change("k")}},
+		{"acquire of a key that was observed", acquire(semaphore), bson.D{at, e("o", now), e("position", 3), e("waiting", 3)}, nil},
+		{
+			"acquire that mismatches", acquire(mutex),
+			bson.D{at, e("h", bson.A{holder("a.1", now, there)})}, nil,
+		},
+
+		{"hand-over", release(mutex, driver.ReleaseOptions{}), held(first(there), e("waiting", 1)), []driver.Notice{grant("a.1")}},
+		{"hand-over with others behind", release(mutex, driver.ReleaseOptions{}), held(first(there), e("waiting", 2)), []driver.Notice{crowded(grant("a.1"))}},
+		{"hand-over to who does not listen", release(mutex, driver.ReleaseOptions{}), held(first(), e("waiting", 2), observed), []driver.Notice{change("k")}},
+		{"hand-over to nobody", release(mutex, driver.ReleaseOptions{}), held(), nil},
+		{"hand-over to nobody of an observed key", release(mutex, driver.ReleaseOptions{}), held(observed), []driver.Notice{change("k")}},
+		{"hand-over of the first term", release(election, driver.ReleaseOptions{}), held(first(there)), []driver.Notice{term(grant("a.1"), 1)}},
+		{
+			"hand-over of an election", release(election, driver.ReleaseOptions{}),
+			held(first(there), e("n", int64(8)), e("v", bson.D{e("t", 1024)}), observed),
+			[]driver.Notice{term(grant("a.1"), 9), change("k")},
+		},
+
+		{
+			"release", release(semaphore, driver.ReleaseOptions{}),
+			bson.D{at, observed, e("waiting", 4), e("h", bson.A{holder("a.1", now, there), holder("b.1", now)})},
+			[]driver.Notice{crowded(grant("a.1")), change("k")},
+		},
+		{
+			"keep", release(semaphore, keep),
+			bson.D{at, e("h", bson.A{holder(mine, before, there, e("e", now.Add(time.Second)))}), e("ahead", bson.A{holder("a.1", before, there)})},
+			[]driver.Notice{woken("a.1")},
+		},
+		{
+			"keep of what ends earlier", release(semaphore, keep),
+			bson.D{at, e("h", bson.A{holder(mine, before, there, e("e", now.Add(time.Second-time.Millisecond)))}), e("ahead", bson.A{holder("a.1", before, there)})},
+			nil,
+		},
+		{
+			"keep of one that was in the queue", release(semaphore, keep),
+			bson.D{at, observed, e("h", bson.A{holder("b.1", now, there)}), e("ahead", bson.A{holder("a.1", before, there)})},
+			[]driver.Notice{grant("b.1"), change("k")},
+		},
+		{
+			"keep in front of who does not listen", release(semaphore, keep),
+			bson.D{at, e("h", bson.A{holder(mine, before, there, e("e", now.Add(time.Second)))}), e("ahead", bson.A{holder("a.1", before)})},
+			nil,
+		},
+		{
+			"release to a successor", release(election, driver.ReleaseOptions{Successor: "b.1"}),
+			bson.D{at, observed, e("waiting", 1), e("h", bson.A{holder("b.1", now, there, e("n", int64(7)))})},
+			[]driver.Notice{term(crowded(grant("b.1")), 7), change("k")},
+		},
+		{
+			"keep in front of a successor", release(semaphore, driver.ReleaseOptions{Keep: time.Second, Successor: "b.1"}),
+			bson.D{at, e("h", bson.A{holder(mine, before, there, e("e", now.Add(time.Second)))}), e("ahead", bson.A{holder("a.1", before, there)})},
+			[]driver.Notice{woken("a.1")},
+		},
+		{
+			"seal", release(semaphore, seal),
+			bson.D{observed, e("h", bson.A{holder(mine, before)}), e("ahead", bson.A{holder("a.1", before, there), holder("b.1", before), holder("c.1", before, there)})},
+			[]driver.Notice{woken("a.1"), woken("c.1"), change("k")},
+		},
+		{
+			"seal of one that holds until later", release(semaphore, seal),
+			bson.D{e("h", bson.A{holder(mine, before, e("e", after))}), e("ahead", bson.A{holder("a.1", before, there)})},
+			[]driver.Notice{woken("a.1")},
+		},
+		{
+			"seal of one whose end has come", release(semaphore, seal),
+			bson.D{e("h", bson.A{holder(mine, before, e("e", now))}), e("ahead", bson.A{holder("a.1", before, there)})}, nil,
+		},
+		{
+			"seal of one in the queue", release(semaphore, seal),
+			bson.D{e("h", bson.A{holder("b.1", before)}), e("ahead", bson.A{holder("a.1", before, there)})}, nil,
+		},
+		{
+			"seal of what is sealed", release(semaphore, seal),
+			bson.D{e("h", bson.A{holder(mine, before)}), e("done", bson.D{e("t", int64(1))}), e("ahead", bson.A{holder("a.1", before, there)})}, nil,
+		},
+
+		{"publish", publish, bson.D{e("h", bson.A{holder(mine, before)})}, nil},
+		{"publish of an observed key", publish, bson.D{observed, e("h", bson.A{holder(mine, before)})}, []driver.Notice{change("k")}},
+		{"publish of a key that was observed", publish, bson.D{e("o", now), e("h", bson.A{holder(mine, before)})}, nil},
+		{"resize", resize, bson.D{at, observed, e("h", bson.A{holder("a.1", now, there)})}, []driver.Notice{grant("a.1"), change("k")}},
+		{"resize that changes nothing", resize, bson.D{e("at", before), observed}, nil},
+		{"revoke", revoke, bson.D{e("p", int64(5))}, []driver.Notice{{Type: driver.NoticeRevoke, Session: "a", Key: "k", Claim: "a.1", Address: 5}}},
+		{"revoke of who does not listen", revoke, bson.D{}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for _, off := range []bool{false, true} {
+				synctest.Test(t, func(t *testing.T) {
+					reply := slices.Clone(tc.reply)
+					for _, f := range base {
+						if !slices.ContainsFunc(reply, func(r bson.E) bool { return r.Key == f.Key }) {
+							reply = append(reply, f)
+						}
+					}
+					s := newFake(t).store(&dsyncmongo.Options{NoNotices: off}, func(call) bson.D { return ok(e("value", reply)) })
+					got, err := tc.do(t.Context(), s)
+					if err != nil && tc.name != "acquire that mismatches" {
+						t.Fatal(err)
+					}
+					want := tc.want
+					if off {
+						want = nil
+					}
+					for i := range want { // a token of a hand-over is the sender's
+						if len(got) == len(want) && shortGrant(tc.reply) && got[i].Token >= 2048 {
+							got[i] = token(got[i], want[i].Token)
+						}
+					}
+					if !slices.Equal(got, want) {
+						t.Errorf("NoNotices %t: got %+v, want %+v", off, got, want)
+					}
+				})
+			}
+		})
+	}
+}
+
+// shortGrant says whether the reply is that of a short hand-over.
+func shortGrant(reply bson.D) bool {
+	return slices.ContainsFunc(reply, func(f bson.E) bool { return f.Key == "first" })
+}
+
+// The notice of a hand-over has the token that was sent, which is as great as the server's
+// clock allows.
+func TestNoticeOfAHandOverHasItsToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQuiet(t)
+		if err := q.acquire(mutexClaim(1)); err != nil { // tells the server's time
+			t.Fatal(err)
+		}
+		q.sent()
+		time.Sleep(time.Second)
+		q.waiting, q.line = 1, bson.D{e("a", "o.1"), e("s", "o"), e("w", 1), e("p", int64(3))}
+		q.instead["short release"] = ok(e("n", 1), e("nModified", 0))
+		got := q.release(mutexClaim(1))
+		calls := q.f.took()
+		sent := calls[len(calls)-1].cmd.Lookup("update", "0", "$set", "_", "$let", "in", "$cond", "1", "$cond", "1", "t").Int64()
+		want := []driver.Notice{{Type: driver.NoticeGrant, Session: "o", Key: "k", Claim: "o.1", Token: sent, Address: 3}}
+		if !slices.Equal(got, want) || sent != time.Now().UnixMilli()*1024 {
+			t.Errorf("got %+v, want %+v, with %d", got, want, time.Now().UnixMilli()*1024)
+		}
+	})
+}

@@ -1,0 +1,58 @@
+package mongo
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// probeVersion is the version of the probe. Raise it whenever the probe sends or checks
+// something else, so that servers that passed an earlier one are probed again.
+// TestProbeVersion fails if you forget.
+const probeVersion = 1
+
+// probeID returns the _id of the record that says that the server's version passed this
+// version of the probe. Each pair of versions has a record of its own, so that processes of two
+// releases, or behind two routers, do not make each other probe again and again. There are few
+// such pairs, so the records are never deleted; Sweep stops before them.
+func (s *Store) probeID() string {
+	return fmt.Sprintf("%sprobe/%d/%d", sweepEnd, probeVersion, s.server.wireVersion)
+}
+
+// probed reports whether the server has passed the probe before. It is a write, and an upsert,
+// so that Open still fails where the rights to find, insert and update are missing, or where no
+// majority confirms writes.
+//
+// The record is in the collection, so it is gone if the collection is dropped: a new one may
+// have a collation, which only the probe notices.
+func (s *Store) probed(ctx context.Context) (bool, error) {
+	var r struct {
+		Passed bool      `bson:"passed"`
+		Now    time.Time `bson:"now"`
+	}
+	_, err := s.modify(ctx, modify{
+		query:  bson.D{e("_id", s.probeID())},
+		update: bson.A{set(e("at", now))},
+		fields: bson.D{e("passed", 1), e("now", now)},
+		upsert: true,
+	}, &r)
+	if err != nil {
+		return false, failure("probe: findAndModify", err)
+	}
+	s.clock.set(r.Now)
+	return r.Passed, nil
+}
+
+// rememberProbe records that the server has passed the probe.
+func (s *Store) rememberProbe(ctx context.Context) error {
+	_, _, err := s.update(ctx, bson.D{
+		e("q", bson.D{e("_id", s.probeID())}),
+		e("u", bson.A{set(e("passed", true))}),
+	})
+	if err != nil {
+		return failure("probe: update", err)
+	}
+	return nil
+}

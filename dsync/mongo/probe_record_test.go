@@ -1,0 +1,214 @@
+package mongo_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// A memory answers as honest does, but keeps the records of passed probes.
+type memory struct {
+	passed map[string]bool // by collection and _id
+}
+
+func newMemory() *memory { return &memory{passed: make(map[string]bool)} }
+
+func (m *memory) answer(c call) bson.D {
+	id := probeRecord(c)
+	if id == "" {
+		return honest(c)
+	}
+	id = c.cmd.Lookup(c.name).StringValue() + " " + id
+	for _, path := range [][]string{{"update"}, {"updates", "0", "u"}} {
+		if passed, ok := c.cmd.Lookup(append(path, "0", "$set", "passed")...).BooleanOK(); ok {
+			m.passed[id] = passed
+		}
+	}
+	if m.passed[id] {
+		return ok(e("n", 1), e("value", bson.D{e("passed", true)}))
+	}
+	return ok(e("n", 1), e("value", bson.D{}))
+}
+
+// A second Open does not probe what the first one did, unless something is different.
+func TestOpenProbesOnce(t *testing.T) {
+	cases := []struct {
+		name   string
+		hello  func(bson.D) bson.D // of the second Open; nil: as before
+		opt    *dsyncmongo.Options // of the second Open
+		before func(*memory)       // the second Open
+		probes bool                // the second Open
+		always bool                // and the third
+	}{
+		{name: "the same server"},
+		{name: "an upgraded server", hello: func(d bson.D) bson.D {
+			return append(without("maxWireVersion")(d), e("maxWireVersion", 21))
+		}, probes: true},
+		{name: "not known to be MongoDB", hello: without("topologyVersion"), probes: true, always: true},
+		{name: "another collection", opt: &dsyncmongo.Options{Collection: "locks"}, probes: true},
+		{name: "the collection was dropped", before: func(m *memory) { clear(m.passed) }, probes: true},
+		{name: "an earlier version of the probe passed", before: func(m *memory) {
+			m.passed = map[string]bool{"leasehold x/probe/0/9": true}
+		}, probes: true},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, m := newFake(t), newMemory()
+				client, hello := f.client(), f.hello
+				open := func(which string, opt *dsyncmongo.Options, probes bool) {
+					f.script(m.answer)
+					if _, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), opt); err != nil {
+						t.Fatal(err)
+					}
+					if got := len(f.took()) > 1; got != probes {
+						t.Errorf("the %s Open probed: %t, want %t", which, got, probes)
+					}
+				}
+				open("first", nil, true)
+				if tc.before != nil {
+					tc.before(m)
+				}
+				if tc.hello != nil {
+					f.say(tc.hello)
+				}
+				open("second", tc.opt, tc.probes)
+				open("third", tc.opt, tc.always)
+				f.say(func(bson.D) bson.D { return hello })
+				open("last, which is like the first,", nil, false)
+			})
+		})
+	}
+}
+
+// Open costs two commands on a server that has passed.
+func TestOpenIsCheap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sent := make(chan string, 100)
+		f, m := newFake(t), newMemory()
+		client := f.client(options.Client().SetMonitor(&event.CommandMonitor{
+			Started: func(_ context.Context, e *event.CommandStartedEvent) { sent <- e.CommandName },
+		}))
+		f.script(m.answer)
+		for i, want := range []int{1 + len(stepsOfAProbe), 2, 2} {
+			s, err := dsyncmongo.Open(t.Context(), client.Database("app"), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := len(sent); got != want {
+				t.Errorf("Open %d sent %d commands, want %d", i+1, got, want)
+			}
+			if first, second := <-sent, <-sent; first != "hello" || second != "findAndModify" {
+				t.Errorf("Open %d sent %s and %s first, want hello and findAndModify", i+1, first, second)
+			}
+			if err := s.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			for len(sent) > 0 {
+				<-sent
+			}
+		}
+	})
+}
+
+// A server that has passed must still let the user write.
+func TestOpenOfAPassedServerStillWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, m := newFake(t), newMemory()
+		client := f.client()
+		f.script(m.answer)
+		if _, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil); err != nil {
+			t.Fatal(err)
+		}
+		f.script(m.answer)
+		if _, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil); err != nil {
+			t.Fatal(err)
+		}
+		c := f.took()[0]
+		if upsert := c.cmd.Lookup("upsert").Boolean(); !upsert || c.cmd.Lookup("writeConcern", "w").StringValue() != "majority" {
+			t.Errorf("it sent %v, want an upsert with a majority", c.cmd)
+		}
+		f.script(func(call) bson.D { return refusal(13, "Unauthorized") })
+		if _, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "Unauthorized") {
+			t.Errorf("got %v, want what the server said", err)
+		}
+	})
+}
+
+// Through a fail-over, Open probes again from the beginning until everything has passed, and
+// only then remembers it.
+func TestOpenRepeatsAnInterruptedProbe(t *testing.T) {
+	n := len(stepsOfAProbe)
+	for name, interrupted := range interruptions {
+		for _, nth := range []int{1, 2, n / 2, n - 1, n} {
+			t.Run(fmt.Sprint(name, " at command ", nth), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f, m := newFake(t), newMemory()
+					client := f.client()
+					f.script(func(c call) bson.D {
+						if len(f.took()) == nth {
+							return interrupted(c)
+						}
+						return m.answer(c)
+					})
+					s, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					var got []string
+					calls, remembered := f.took(), 0
+					names := shapes(t, s, f)
+					for _, c := range calls {
+						got = append(got, stepOf(c, names))
+						if got[len(got)-1] == "update passed" {
+							remembered++
+						}
+					}
+					if len(got) < n || !slices.Equal(got[len(got)-n:], stepsOfAProbe) {
+						t.Errorf("at the end it sent\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(stepsOfAProbe, "\n"))
+					}
+					if want := 1 + nth/n; remembered != want {
+						t.Errorf("remembered %d times, want %d", remembered, want)
+					}
+				})
+			})
+		}
+	}
+}
+
+// The commands of a probe are the same as when its version was raised last.
+func TestProbeVersion(t *testing.T) {
+	const version, want = "1", "d018f7340be99a49"
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		client := f.client()
+		f.script(honest)
+		if _, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil); err != nil {
+			t.Fatal(err)
+		}
+		sent := f.took()
+		if got := strings.Split(probeRecord(sent[0]), "/")[2]; got != version {
+			t.Errorf("probeVersion is %s, want %s", got, version)
+		}
+		hash := sha256.New()
+		random := regexp.MustCompile(`"p/[^/"]*/`) // made for each probe
+		for _, c := range sent[1 : len(sent)-1] {
+			fmt.Fprintln(hash, random.ReplaceAllString(asSent(t, c.cmd), `"p/`))
+		}
+		if got := fmt.Sprintf("%.8x", hash.Sum(nil)); got != want {
+			t.Errorf("the probe's commands have changed: raise probeVersion, so that servers are probed again, and name it and %q here", got)
+		}
+	})
+}

@@ -1,0 +1,32 @@
+package mongo
+
+import (
+	"context"
+	"errors"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+)
+
+// successor tries a release to a named claim, after short: $short.6 holds the record "short". First
+// the successor does not wait, and nothing must change. Then it does, and is granted the key.
+func (p *prober) successor(ctx context.Context) error {
+	id, c, next := p.id("short"), probeShort("$short.6"), probeShort("$short.8")
+	if _, err := p.acquire(ctx, id, next, true, nil, farAway); err != nil {
+		return failure("probe: acquire", err)
+	}
+	kept, _, err := p.release(ctx, id, c, driver.ReleaseOptions{Successor: "$none.1"})
+	if err != nil {
+		return failure("probe: release", err)
+	}
+	if len(kept.Holders) != 1 || kept.Holders[0].Claim != c.ID || kept.Waiting != 1 {
+		return wrong("release", errors.New("want nothing released to a claim that does not wait"), kept)
+	}
+	r, found, err := p.release(ctx, id, c, driver.ReleaseOptions{Successor: next.ID})
+	if err != nil {
+		return failure("probe: release", err)
+	}
+	if !found || len(r.Holders) != 1 || r.Holders[0].Claim != next.ID || r.Waiting != 0 || dated(&r) != nil {
+		return wrong("release", errors.New("want the key released to the claim that was named"), r)
+	}
+	return nil
+}

@@ -1,0 +1,273 @@
+package mongo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+const (
+	// awaitLimit is how long the server waits before it answers a request for notices without
+	// one. Notices are not delayed by it.
+	awaitLimit = 10 * time.Second
+
+	// silenceLimit is how much longer an answer may take before the connection counts as dead.
+	silenceLimit = 10 * time.Second
+
+	// tailAge is how long one cursor is used. tailAgeKeys is for observers, whose marks are
+	// renewed with each cursor. tailAgeSharded is for cursors through a mongos, which does not
+	// report what happened to the member that has the cursor.
+	tailAge        = 5 * time.Minute
+	tailAgeKeys    = time.Minute
+	tailAgeSharded = 20 * time.Second
+
+	// tailPause is the minimum time between two cursors that the server ended, for the next one
+	// to be opened at once. If it is less, the tail breaks, and its caller waits before it
+	// listens again.
+	tailPause = time.Second
+
+	// wholeCollection is more notices than a collection can have.
+	wholeCollection = 1_000_000
+)
+
+var (
+	// errNothing means that the collection is missing or empty, so the server ended the cursor
+	// at once.
+	errNothing = errors.New("the collection is missing or empty")
+
+	errNotCapped = errors.New("the collection is not capped")
+)
+
+// A tail is a cursor at the end of a collection of notices. From time to time it is replaced by another, which
+// continues after the last notice that was seen.
+type tail struct {
+	s       *Store
+	address int
+	filter  bson.D   // nil: all notices
+	keys    []string // to be marked as observed, sorted; notices for other keys are ignored
+
+	cursor *mongo.Cursor
+	opened time.Time
+	member string        // on which the cursor was opened
+	last   bson.ObjectID // the last notice that was seen; zero: none
+	fresh  []driver.Notice
+	marked time.Time // when the keys were last marked; zero: never
+}
+
+// open opens the first cursor, and skips the notices that are there already.
+func (t *tail) open(ctx context.Context) error {
+	if _, err := t.reopen(ctx); err != nil {
+		return err
+	}
+	t.fresh = nil
+	return nil
+}
+
+// follow calls f for all new notices, until ctx ends or the tail breaks. When notices may have
+// been missed it calls f with NoticeReady.
+func (t *tail) follow(ctx context.Context, f func(driver.Notice)) error {
+	var lost time.Time // when the server last ended a cursor early
+	for {
+		member := t.member
+		err := t.read(ctx, f)
+		missed := hasCode(err, codeCappedPositionLost, codeQueryPlanKilled, codeCursorNotFound)
+		switch {
+		case missed && (lost.IsZero() || time.Since(lost) > tailPause):
+			lost = time.Now()
+		case err != nil:
+			return err
+		}
+		if hasCode(err, codeQueryPlanKilled) {
+			t.s.warn(dropped, err)
+		}
+		t.close(ctx)
+		gap, err := t.reopen(ctx)
+		if err != nil {
+			return err
+		}
+		if missed || gap || t.member != member { // a fail-over loses notices
+			f(driver.Notice{Type: driver.NoticeReady}) // waiters request again, and need none of the fresh ones
+		} else {
+			for _, n := range t.fresh {
+				f(n)
+			}
+		}
+		t.fresh = nil
+	}
+}
+
+// read calls f for the notices that the cursor returns, until the cursor is too old or on the
+// wrong member, ctx ends, or the cursor breaks.
+func (t *tail) read(ctx context.Context, f func(driver.Notice)) error {
+	age := tailAge
+	switch {
+	case t.s.server.topology == sharded:
+		age = tailAgeSharded
+	case len(t.keys) > 0:
+		age = tailAgeKeys
+	}
+	for time.Since(t.opened) < age {
+		more, err := t.next(ctx)
+		switch {
+		case err != nil:
+			return err
+		case more:
+			if n, ok := t.seen(); ok {
+				f(n)
+			}
+		case t.deposed(ctx):
+			return nil
+		}
+	}
+	return nil
+}
+
+// next waits for one answer, with or without a notice. It has a deadline of its own, to notice
+// a connection that died silently; the driver's Next would wait on it forever.
+func (t *tail) next(parent context.Context) (more bool, err error) {
+	ctx, cancel := context.WithTimeout(parent, awaitLimit+silenceLimit)
+	defer cancel()
+	switch {
+	case t.cursor.TryNext(ctx):
+		return true, nil
+	case parent.Err() != nil:
+		return false, parent.Err()
+	case t.cursor.Err() != nil:
+		return false, t.cursor.Err()
+	case t.cursor.ID() == 0:
+		return false, errors.New("the server ended the cursor")
+	}
+	return false, nil
+}
+
+// seen returns the notice at the cursor. ok is false if it is not for this tail.
+func (t *tail) seen() (n driver.Notice, ok bool) {
+	var r noticeRecord
+	if err := bson.Unmarshal(t.cursor.Current, &r); err != nil {
+		return driver.Notice{}, false // not written by this library
+	}
+	t.last = r.ID
+	if n, ok = r.notice(t.address); ok && t.address == observersAddress {
+		_, ok = slices.BinarySearch(t.keys, n.Key)
+	}
+	return n, ok
+}
+
+// deposed reports whether the primary is no longer the member on which the cursor was opened,
+// as far as the driver knows. While the driver knows no primary it returns false.
+func (t *tail) deposed(ctx context.Context) bool {
+	member, err := t.primary(ctx)
+	return err == nil && member != t.member
+}
+
+// primary returns the primary of a replica set, or "" for other topologies.
+func (t *tail) primary(ctx context.Context) (string, error) {
+	if t.s.server.topology != replicaSet {
+		return "", nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, silenceLimit)
+	defer cancel()
+	v, err := t.s.hello(ctx)
+	return v.member, err
+}
+
+// reopen opens a cursor, and reads the notices that came after the last one that was seen. gap
+// means that that one is no longer there, so that later ones may be missing too.
+func (t *tail) reopen(ctx context.Context) (gap bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, silenceLimit)
+	defer cancel()
+	last := t.last
+	// Before find: if the primary changes in between, the cursor is only replaced once more.
+	if t.member, err = t.primary(ctx); err != nil {
+		return false, err
+	}
+	err = t.find(ctx)
+	if errors.Is(err, errNothing) {
+		gap = !t.opened.IsZero()
+		if err = t.begin(ctx); err == nil {
+			err = t.find(ctx)
+		}
+	}
+	if err != nil {
+		return false, err
+	}
+	t.opened = time.Now()
+	found, err := t.first(ctx, last)
+	if err == nil {
+		err = t.mark(ctx)
+	}
+	return gap || !found, err
+}
+
+// find opens a cursor whose first batch has all notices that are there.
+func (t *tail) find(ctx context.Context) error {
+	cmd, err := bson.Marshal(bson.D{
+		e("find", noticeCollection(t.s.collection, t.address)), e("filter", append(bson.D{}, t.filter...)),
+		e("tailable", true), e("awaitData", true), e("batchSize", wholeCollection),
+	})
+	if err != nil {
+		return err
+	}
+	cursor, err := t.s.db.RunCommandCursor(ctx, bson.Raw(cmd))
+	switch {
+	case hasCode(err, codeBadValue):
+		return fmt.Errorf("%w: %w", errNotCapped, err)
+	case err != nil:
+		return err
+	case cursor.ID() == 0:
+		return errNothing
+	}
+	cursor.SetMaxAwaitTime(awaitLimit)
+	t.cursor = cursor
+	return nil
+}
+
+// begin creates the collection if it is missing, and inserts a notice for nobody,
+// because an empty collection cannot be tailed.
+func (t *tail) begin(ctx context.Context) error {
+	if err := t.s.createNoticeCollection(ctx, t.address); err != nil {
+		return err
+	}
+	return t.s.insertNotices(ctx, t.address, bson.A{bson.D{e("to", "")}})
+}
+
+// first reads the first batch, in the order in which the notices came, and keeps the notices
+// after the last one that was seen. found is false if that one is not among them.
+func (t *tail) first(ctx context.Context, last bson.ObjectID) (found bool, err error) {
+	t.fresh, t.last, found = nil, bson.ObjectID{}, last.IsZero()
+	// The first batch is here, so next does not wait, even if it is empty.
+	for begun := false; !begun || t.cursor.RemainingBatchLength() > 0; begun = true {
+		more, err := t.next(ctx)
+		if err != nil {
+			return false, err
+		}
+		if !more {
+			break
+		}
+		n, ok := t.seen()
+		switch {
+		case !last.IsZero() && t.last == last:
+			t.fresh, found = nil, true
+		case ok:
+			t.fresh = append(t.fresh, n)
+		}
+	}
+	return found, nil
+}
+
+// close closes the cursor. The server would close the idle cursor by itself after ten minutes.
+func (t *tail) close(ctx context.Context) {
+	if t.cursor == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = t.cursor.Close(ctx)
+	t.cursor = nil
+}

@@ -1,0 +1,89 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/leasehold-go/leasehold/internal/mongod"
+)
+
+// routerSkew is by how much the second router's clock is ahead of the first's. It is less
+// than the margin of the shortest lease, 100 ms with a TTL of 1 s.
+const routerSkew = 50 * time.Millisecond
+
+// StartCluster starts a sharded cluster of the test's own. It ends with the test.
+func (l *Lab) StartCluster(t testing.TB, spec mongod.ClusterSpec) *Server {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	s, err := l.startCluster(ctx, "own", spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.stop)
+	return s
+}
+
+// startCluster starts a cluster of small processes, whose routers' clocks differ where
+// there is libfaketime.
+func (l *Lab) startCluster(ctx context.Context, name string, spec mongod.ClusterSpec) (*Server, error) {
+	spec.Args = append(small(), append(spec.Args, "--oplogSize", "64")...)
+	env, skewed := FakeClock(routerSkew)
+	spec.RouterEnv = func(router int) []string {
+		if router == 0 {
+			return nil
+		}
+		return env
+	}
+	cluster, err := mongod.StartCluster(ctx, l.mongod, l.mongos, spec)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Name: name, URI: cluster.URI(), cluster: cluster, stop: cluster.Stop}
+	s.has.Binary = true
+	if err := s.inspect(ctx); err != nil {
+		cluster.Stop()
+		return nil, err
+	}
+	s.Topology += fmt.Sprintf(" of %d shards and %d routers", len(cluster.Shards()), len(cluster.Routers()))
+	if skewed {
+		s.Skew = routerSkew
+		s.Topology += fmt.Sprintf(" whose clocks are %v apart", s.Skew)
+	} else {
+		s.Topology += ", whose clocks agree: " + NoFakeClock
+	}
+	return s, nil
+}
+
+// place makes the database, on the one shard or on the other.
+func (s *Server) place(t testing.TB, name string, n int64) {
+	t.Helper()
+	shards := s.cluster.Shards()
+	s.admin(t, bson.D{
+		{Key: "enableSharding", Value: name},
+		{Key: "primaryShard", Value: shards[int(n)%len(shards)].Name()}, // taken from 4.2.2 on
+	})
+}
+
+// Shard shards a collection of the database, which must be empty, by its hashed _id.
+func (s *Server) Shard(t testing.TB, database, collection string) {
+	t.Helper()
+	s.admin(t, bson.D{{Key: "enableSharding", Value: database}})
+	s.admin(t, bson.D{
+		{Key: "shardCollection", Value: database + "." + collection},
+		{Key: "key", Value: bson.D{{Key: "_id", Value: "hashed"}}},
+	})
+}
+
+func (s *Server) admin(t testing.TB, cmd bson.D) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := s.Client(t).Database("admin").RunCommand(ctx, cmd).Err(); err != nil {
+		t.Fatalf("%s: %v", cmd[0].Key, err)
+	}
+}

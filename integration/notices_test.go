@@ -1,0 +1,225 @@
+package integration_test
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// notices are the collections of notices that are there.
+func (r *room) notices() []*mongo.Collection {
+	r.t.Helper()
+	db := r.Client(r.t).Database(r.DB)
+	names, err := db.ListCollectionNames(r.t.Context(), bson.D{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var colls []*mongo.Collection
+	for _, name := range names {
+		if strings.HasPrefix(name, collection+".notices.") {
+			colls = append(colls, db.Collection(name))
+		}
+	}
+	return colls
+}
+
+// A warned is a log of warnings.
+type warned struct{ syncBuffer }
+
+func (w *warned) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// once fails the test unless there is one warning with those words in it, and no other.
+func (w *warned) once(t *testing.T, words ...string) {
+	t.Helper()
+	text := w.String()
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if len(lines) != 1 || slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(lines[0], word) }) {
+		t.Errorf("want one warning, with %q, not\n%s", words, text)
+	}
+}
+
+// listening locks m, which somebody else holds, and returns when its session listens.
+func (r *room) listening(t *testing.T, m *dsync.Mutex, mon *monitor) <-chan grant {
+	t.Helper()
+	mon.reset()
+	ch := locking(t.Context(), m)
+	eventually(t, 10*time.Second, "the waiter listens", func() bool { return len(mon.commands(awaits)) > 0 })
+	time.Sleep(500 * time.Millisecond) // and has asked once more
+	return ch
+}
+
+// A listener whose collection was overrun while it was not looking opens another cursor
+// and asks: the notice of its grant was among what is overwritten.
+func TestNoticesOverrun(t *testing.T) {
+	t.Parallel()
+	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		p := r.proxy()
+		mon := newMonitor(r.DB)
+		opt := quiet()
+		opt.TTL = 2 * time.Minute
+		holder, waiting := warm(t, r.session(opt), "key"), r.via(p, opt, mon.client())
+		warm(t, waiting, "other")
+		lock(t, holder, 10*time.Second)
+		ch := r.listening(t, waiting.Mutex("key"), mon)
+
+		p.Hang()
+		time.Sleep(6 * time.Second) // the server has answered what it was asked
+		unlock(t, holder)
+		notice := bson.D{{Key: "to", Value: waiting.ID()}, {Key: "k", Value: "key"}}
+		var place *mongo.Collection
+		eventually(t, 10*time.Second, "the notice was sent", func() bool {
+			for _, coll := range r.notices() {
+				if n, err := coll.CountDocuments(t.Context(), notice); err == nil && n > 0 {
+					place = coll
+				}
+			}
+			return place != nil
+		})
+		junk := bson.D{{Key: "to", Value: "nobody"}, {Key: "junk", Value: make([]byte, 64<<10)}}
+		for range 32 { // twice as much as there is room for
+			if _, err := place.InsertOne(t.Context(), junk); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n, err := place.CountDocuments(t.Context(), notice); err != nil || n != 0 {
+			t.Fatalf("%d notices are there after the overrun, %v", n, err)
+		}
+		begin := time.Now()
+		p.Heal()
+		g := granted(t, ch, 20*time.Second) // a poll would be later
+		lab.Note(t, "granted %v after the server could be reached again", g.at.Sub(begin).Round(time.Millisecond))
+		unlock(t, g.m)
+	})
+}
+
+// A listener whose collection was dropped makes it anew.
+func TestNoticesDropped(t *testing.T) {
+	t.Parallel()
+	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		mon := newMonitor(r.DB)
+		var log warned
+		opt := quiet()
+		opt.TTL = 2 * time.Minute
+		holder := warm(t, r.session(opt), "key")
+		opt.Logger = log.logger()
+		waiter := r.session(opt, mon.client()).Mutex("key")
+		lock(t, holder, 10*time.Second)
+		ch := r.listening(t, waiter, mon)
+
+		mon.reset()
+		dropped := r.notices()
+		for _, coll := range dropped {
+			if err := coll.Drop(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(dropped) == 0 {
+			t.Fatal("there was no collection of notices")
+		}
+		eventually(t, 20*time.Second, "the waiter listens again", func() bool {
+			for i, c := range mon.commands(nil) {
+				if awaits(c) && slices.ContainsFunc(mon.commands(nil)[:i], func(c command) bool { return onNotices(c) && c.name == "find" }) {
+					return true
+				}
+			}
+			return false
+		})
+		time.Sleep(500 * time.Millisecond)
+		unlock(t, holder)
+		g := granted(t, ch, 20*time.Second) // a poll would be later
+		unlock(t, g.m)
+		log.once(t, "dropped")
+	})
+}
+
+// Where nobody can listen, there is one warning that says what to do, and polling.
+func (r *room) polls(t *testing.T, log *warned, o dsyncmongo.Options, client *mongo.Client) {
+	t.Helper()
+	o.TTL, o.Logger = 20*time.Second, log.logger()
+	open := func(o dsyncmongo.Options) *dsync.Session {
+		s, err := dsyncmongo.Open(t.Context(), client.Database(r.DB), &o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close(t.Context()) })
+		return s
+	}
+	waiter := open(o).Mutex("key")
+	o.Logger = r.logger()
+	holder := open(o).Mutex("key")
+	store := r.store()
+	for range 3 {
+		lock(t, holder, 10*time.Second)
+		ch := locking(t.Context(), waiter)
+		eventually(t, 10*time.Second, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
+		time.Sleep(600 * time.Millisecond)
+		unlock(t, holder)
+		granted(t, ch, 10*time.Second) // by the default poll of a store that can't notify
+		unlock(t, waiter)
+	}
+}
+
+// Collections of notices that somebody has made by hand, and not capped.
+func TestNoticesNotCapped(t *testing.T) {
+	t.Parallel()
+	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		db := r.Client(t).Database(r.DB)
+		for address := range addresses {
+			if err := db.CreateCollection(t.Context(), noticesOf(address)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var log warned
+		r.polls(t, &log, dsyncmongo.Options{}, r.Client(t))
+		log.once(t, "not capped", "drop")
+	})
+}
+
+// addresses is how many collections of notices there are by default: one for those who
+// observe keys, and Options.NoticeCollections.
+const addresses = 65
+
+// The Stable API, strict, knows no tailable cursors.
+func TestNoticesStrict(t *testing.T) {
+	t.Parallel()
+	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
+		if s.Major() < 5 {
+			lab.Skip(t, s, "no Stable API before 5.0")
+		}
+		r := newRoom(t, s)
+		strict := options.Client().SetServerAPIOptions(options.ServerAPI(options.ServerAPIVersion1).SetStrict(true))
+		var log warned
+		r.polls(t, &log, dsyncmongo.Options{}, r.Client(t, strict))
+		log.once(t, "Stable API", "not strict")
+	})
+}
+
+// Without notices on purpose there is no warning.
+func TestNoNotices(t *testing.T) {
+	t.Parallel()
+	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		var log warned
+		r.polls(t, &log, dsyncmongo.Options{NoNotices: true}, r.Client(t))
+		if text := log.String(); text != "" {
+			t.Errorf("warnings:\n%s", text)
+		}
+		if colls := r.notices(); len(colls) > 0 {
+			t.Errorf("%d collections of notices are there", len(colls))
+		}
+	})
+}

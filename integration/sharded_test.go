@@ -1,0 +1,66 @@
+package integration_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// The collection sharded by its hashed _id does all that it does on one shard. Those of
+// notices are not sharded: a capped collection can't be.
+func TestStoreSharded(t *testing.T) {
+	lab.Each(t, server.Need{Sharded: true}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		s.Shard(t, r.DB, collection)
+		store := r.exactStore()
+		dsynctest.TestStore(t, func(*testing.T) driver.Store { return store })
+
+		if s.Cluster() == nil {
+			return // nobody knows its shards' addresses
+		}
+		for _, uri := range s.Oplogs() {
+			coll := server.Connect(t, uri).Database(r.DB).Collection(collection)
+			if n, err := coll.CountDocuments(t.Context(), bson.D{}); err != nil || n == 0 {
+				t.Errorf("%d records on %s, %v: want some on every shard", n, uri, err)
+			}
+		}
+	})
+}
+
+// The collection sharded by its hashed _id: a mutex passes from session to session, by
+// notice, whichever shard its record is on.
+func TestHandOffSharded(t *testing.T) {
+	t.Parallel()
+	const keys = 8
+	lab.Each(t, server.Need{Sharded: true}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		s.Shard(t, r.DB, collection)
+		opt := quiet()
+		opt.TTL = 2 * time.Minute
+		a, b := r.session(opt), r.session(opt)
+		store := r.store()
+		var took time.Duration
+		for n := range keys {
+			key := string(rune('a' + n))
+			ma, mb := a.Mutex(key), b.Mutex(key)
+			lock(t, ma, 10*time.Second)
+			first := ma.Token()
+			ch := locking(t.Context(), mb)
+			eventually(t, 10*time.Second, "the other is queued", func() bool { return load(t, store, key).Waiting == 1 })
+			time.Sleep(500 * time.Millisecond) // it listens
+			begin := time.Now()
+			unlock(t, ma)
+			g := granted(t, ch, 20*time.Second) // a poll would be later
+			took += g.at.Sub(begin)
+			if g.token <= first {
+				t.Errorf("token %d after %d", g.token, first)
+			}
+			unlock(t, mb)
+		}
+		lab.Note(t, "granted %v after the call of Unlock, on average of %d", (took / keys).Round(100*time.Microsecond), keys)
+	})
+}

@@ -1,0 +1,57 @@
+package integration_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A stallMeter measures how late the machine lets this process run. During a stall nobody can
+// be notified: the process is frozen, and no promise covers that.
+type stallMeter struct {
+	late atomic.Int64 // the longest stall, in ns
+	end  chan struct{}
+}
+
+func newStallMeter(t testing.TB) *stallMeter {
+	m := &stallMeter{end: make(chan struct{})}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		const interval = 2 * time.Millisecond
+		for {
+			begin := time.Now()
+			select {
+			case <-time.After(interval):
+			case <-m.end:
+				return
+			}
+			m.late.Store(max(m.late.Load(), int64(time.Since(begin)-interval)))
+		}
+	}()
+	t.Cleanup(func() {
+		close(m.end)
+		<-done
+	})
+	return m
+}
+
+// worst returns the longest stall since the last call.
+func (m *stallMeter) worst() time.Duration { return time.Duration(m.late.Swap(0)) }
+
+// atLeast fails the test if what happened gap after a holder was notified happened before the
+// grace was over, stalls since the last call of worst aside. It returns the gap, or the grace if
+// only stalls made the gap too short.
+func (m *stallMeter) atLeast(t testing.TB, what string, gap, grace time.Duration) time.Duration {
+	t.Helper()
+	stalled := m.worst()
+	switch {
+	case gap >= grace:
+		return gap
+	case gap+stalled < grace:
+		t.Errorf("%s %v after the holder was notified, want the grace of %v; the process stalled for %v", what, gap, grace, stalled)
+	default:
+		t.Logf("%s %v after the holder was notified: the process stalled for %v", what, gap, stalled)
+	}
+	return grace
+}

@@ -1,0 +1,242 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// What has an end is not taken before it from a process that is gone, and at once from
+// one that is there.
+func TestBreakOfWhatHasAnEnd(t *testing.T) {
+	const d = 90 * time.Second
+	for _, test := range []struct {
+		name  string
+		hold  func(t *testing.T, s *dsync.Session)
+		after func(s *dsync.Session, f *dsynctest.Faulty) // then
+		want  time.Duration                               // since the hold
+	}{
+		{"unlocked after, living", unlockAfter(d), func(*dsync.Session, *dsynctest.Faulty) {}, time.Second},
+		{"unlocked after, closed", unlockAfter(d), func(s *dsync.Session, _ *dsynctest.Faulty) { s.Close(background) }, d},
+		{"unlocked after, cut off", unlockAfter(d), func(_ *dsync.Session, f *dsynctest.Faulty) { f.Cut() }, d},
+		{"unlocked after, session lost since", unlockAfter(d), func(_ *dsync.Session, f *dsynctest.Faulty) {
+			f.Cut()
+			time.Sleep(2 * ttl)
+			f.Heal()
+		}, d},
+		{"lease, living", holdLease(d), func(*dsync.Session, *dsynctest.Faulty) {}, time.Second + grace},
+		{"lease, cut off", holdLease(d), func(_ *dsync.Session, f *dsynctest.Faulty) { f.Cut() }, d},
+		{"lease, cut off and lapsed", holdLease(d), func(_ *dsync.Session, f *dsynctest.Faulty) {
+			f.Cut()
+			time.Sleep(2 * ttl)
+		}, d},
+		{"lease, over", holdLease(d), func(_ *dsync.Session, f *dsynctest.Faulty) { f.Cut(); time.Sleep(d) }, d + time.Second},
+	} {
+		for _, force := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, force %t", test.name, force), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					store := dsynctest.NewMemory()
+					faulty := newFaulty(t, store, nil)
+					a, b := newSession(t, faulty, &dsync.Options{AlwaysListen: true}), newSession(t, store, nil)
+					test.hold(t, a)
+					began := time.Now()
+					time.Sleep(time.Second)
+					test.after(a, faulty)
+					next := b.Mutex("k")
+					if force {
+						if err := next.ForceLock(background); err != nil {
+							t.Fatal(err)
+						}
+					} else if err := errors.Join(b.Break(background, "k"), next.TryLockContext(background)); err != nil {
+						t.Fatal(err)
+					}
+					if got := time.Since(began); got < test.want || got > test.want+30*time.Millisecond {
+						t.Errorf("free after %v, want after %v", got, test.want)
+					}
+					next.Unlock()
+				})
+			})
+		}
+	}
+}
+
+func unlockAfter(d time.Duration) func(*testing.T, *dsync.Session) {
+	return func(t *testing.T, s *dsync.Session) {
+		mu := s.Mutex("k")
+		lock(t, mu)
+		if err := mu.UnlockAfter(background, d); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func holdLease(d time.Duration) func(*testing.T, *dsync.Session) {
+	return func(t *testing.T, s *dsync.Session) {
+		if _, err := s.Acquire(background, "k", d); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What UnlockAfter and Once leave behind when their hold was broken: nothing.
+func TestBrokenHoldLeavesNoEndAndNoSeal(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a, b := newSession(t, store, &dsync.Options{AlwaysListen: true}), newSession(t, store, nil)
+		mu := a.Mutex("k")
+		lock(t, mu)
+		broken := breakKey(b)
+		<-mu.Lost()
+		wantErr(t, "UnlockAfter", mu.UnlockAfter(background, time.Hour), dsync.ErrLost, dsync.ErrRevoked)
+		if e := <-broken; e.err != nil || time.Since(e.at) > 0 || len(holders(t, store, "k")) != 0 {
+			t.Errorf("Break: %v; holders %v", e.err, holders(t, store, "k"))
+		}
+
+		o := a.Once("o")
+		err := o.Do(background, func(ctx context.Context) error {
+			go b.Break(background, "o")
+			<-ctx.Done()
+			wantErr(t, "cause", context.Cause(ctx), dsync.ErrLost, dsync.ErrRevoked)
+			return nil
+		})
+		wantErr(t, "Do", err, dsync.ErrLost, dsync.ErrRevoked)
+		if st := status(t, b, "o"); st.Sealed || st.Held() {
+			t.Errorf("a run that did not count sealed the key:\n%s", st)
+		}
+	})
+}
+
+// A revocation that comes while UnlockAfter's release is under way counts.
+func TestBreakDuringUnlockAfter(t *testing.T) {
+	for _, delay := range []time.Duration{0, 400 * time.Millisecond} {
+		t.Run(fmt.Sprint("request under way for ", delay), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				faulty := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
+					if r.Method == dsynctest.MethodRelease {
+						return dsynctest.Fault{Delay: delay, ReplyDelay: 500*time.Millisecond - delay}
+					}
+					return dsynctest.Fault{}
+				})
+				a, b := newSession(t, faulty, &dsync.Options{AlwaysListen: true}), newSession(t, store, nil)
+				mu := a.Mutex("k")
+				lock(t, mu)
+				unlocked := async(func() error { return mu.UnlockAfter(background, time.Hour) })
+				time.Sleep(100 * time.Millisecond)
+				ctx, cancel := context.WithTimeout(background, ttl)
+				defer cancel()
+				if err := b.Break(ctx, "k"); err != nil {
+					t.Errorf("Break: %v", err)
+				}
+				if e := <-unlocked; e.err != nil {
+					t.Errorf("UnlockAfter: %v", e.err)
+				}
+				time.Sleep(ttl)
+				if n := revocations(t, store, a.ID()); n != 0 {
+					t.Errorf("%d revocations stand", n)
+				}
+			})
+		})
+	}
+}
+
+// B29: Close with a ctx that has ended leaves the holder the rest of its grace, also
+// from those that break its key, before, meanwhile and after.
+func TestBreakDuringCloseLeavesTheGrace(t *testing.T) {
+	for _, at := range []time.Duration{-100, -10, -1, 0, 1, 5, 10, 15, 20, 25, 30, 40, 50, 60, 100} {
+		for _, step := range []time.Duration{1, 7, 20} { // how long a request takes
+			at, step := at*time.Millisecond, step*time.Millisecond
+			t.Run(fmt.Sprintf("%v after, requests take %v", at, step), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					store := dsynctest.NewMemory()
+					slow := func(dsynctest.Request) dsynctest.Fault {
+						return dsynctest.Fault{Delay: step / 2, ReplyDelay: step / 2}
+					}
+					a := newSession(t, newFaulty(t, store, slow), &dsync.Options{AlwaysListen: true})
+					b := newSession(t, newFaulty(t, store, slow), nil)
+					lock(t, b.Mutex("warm"))
+					mu := a.Mutex("k")
+					lock(t, mu)
+					lost := closedAt(mu.Lost())
+					time.Sleep(ttl)
+					closed := make(chan ended, 1)
+					time.AfterFunc(200*time.Millisecond, func() {
+						ctx, cancel := context.WithCancel(background)
+						cancel()
+						err := a.Close(ctx)
+						closed <- ended{err, time.Now()}
+					})
+					time.Sleep(200*time.Millisecond + at)
+					next := b.Mutex("k")
+					if err := next.ForceLock(background); err != nil {
+						t.Fatal(err)
+					}
+					if d := time.Since(<-lost); d < grace {
+						t.Errorf("taken %v after Lost closed, want at least the grace of %v", d, grace)
+					}
+					<-closed
+					next.Unlock()
+				})
+			})
+		}
+	}
+}
+
+// The same for Break, which drops what the dead held.
+func TestBreakDuringCloseTakesNothingInItsGrace(t *testing.T) {
+	for ms := range time.Duration(60) {
+		bubble(t, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			slow := func(dsynctest.Request) dsynctest.Fault {
+				return dsynctest.Fault{Delay: 5 * time.Millisecond, ReplyDelay: 5 * time.Millisecond}
+			}
+			a := newSession(t, newFaulty(t, store, slow), nil)
+			b := newSession(t, newFaulty(t, store, slow), nil)
+			lock(t, b.Mutex("warm"))
+			mu := a.Mutex("k")
+			lock(t, mu)
+			lost := closedAt(mu.Lost())
+			broken := breakKey(b)
+			time.Sleep(ms * time.Millisecond)
+			ctx, cancel := context.WithCancel(background)
+			cancel()
+			a.Close(ctx)
+			e := <-broken
+			if e.err != nil {
+				t.Fatal(e.err)
+			}
+			if d := e.at.Sub(<-lost); d < grace {
+				t.Errorf("Close %dms after Break began: free %v after Lost closed, want at least the grace of %v", ms, d, grace)
+			}
+		})
+	}
+}
+
+// A lease of this process that outlived its session is known here: it is notified at once.
+func TestBreakHereOfALeaseOfTheFormerSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		faulty := newFaulty(t, store, nil)
+		s := newSession(t, faulty, nil)
+		l, err := s.Acquire(background, "k", time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		faulty.Cut()
+		time.Sleep(2 * ttl)
+		faulty.Heal()
+		lock(t, s.Mutex("other"))
+		if isClosed(l.Lost()) {
+			t.Fatal("the lease ended with the session")
+		}
+		began := time.Now()
+		if err := s.Break(background, "k"); err != nil || time.Since(began) != grace || !isClosed(l.Lost()) {
+			t.Errorf("Break: %v after %v", err, time.Since(began))
+		}
+	})
+}

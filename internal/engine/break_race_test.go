@@ -1,0 +1,302 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// Break of a grant that its process has not learnt of: it gives that up and asks
+// again, at the end of the line.
+func TestBreakOfAGrantUnderWay(t *testing.T) {
+	for _, try := range []bool{false, true} {
+		t.Run(fmt.Sprint("try ", try), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				faulty := newFaulty(t, store, func(r dsynctest.Request) (f dsynctest.Fault) {
+					if r.Method == dsynctest.MethodAcquire && r.Key == "k" {
+						f.ReplyDelay = time.Second
+					}
+					return f
+				})
+				a, b := newSession(t, faulty, &dsync.Options{AlwaysListen: true}), newSession(t, store, nil)
+				lock(t, a.Mutex("warm"))
+				time.Sleep(time.Second)
+				var lost atomic.Int64
+				a.AddHooks(&dsync.Hooks{Lost: func(dsync.LostInfo) { lost.Add(1) }})
+				mu := a.Mutex("k")
+				began := time.Now()
+				locked := async(func() error {
+					if try {
+						return mu.TryLockContext(background)
+					}
+					return mu.LockContext(background)
+				})
+				time.Sleep(5 * time.Millisecond)
+				if h := holders(t, store, "k"); len(h) != 1 || h[0].Session != a.ID() {
+					t.Fatalf("holders are %v", h)
+				}
+				if err := b.Break(background, "k"); err != nil {
+					t.Fatal(err)
+				}
+				// Given up as soon as its process learnt of it, without a grace: nobody held it.
+				if d := time.Since(began); d > 1100*time.Millisecond {
+					t.Errorf("broken after %v", d)
+				}
+				next := b.Mutex("k")
+				err := next.TryLockContext(background)
+				if err == nil {
+					time.Sleep(time.Second)
+					if h := holders(t, store, "k"); len(h) != 1 || h[0].Session != b.ID() {
+						t.Errorf("holders are %v", h)
+					}
+					next.Unlock()
+				}
+				e := <-locked
+				switch {
+				case try && e.err != nil:
+					wantErr(t, "TryLockContext", e.err, dsync.ErrHeld)
+				case e.err != nil:
+					t.Errorf("LockContext: %v", e.err)
+				case isClosed(mu.Lost()):
+					t.Error("the hold that came after the break is lost")
+				default:
+					mu.Unlock()
+				}
+				time.Sleep(ttl)
+				if h, n := holders(t, store, "k"), revocations(t, store, a.ID()); len(h) != 0 || n != 0 || lost.Load() != 0 {
+					t.Errorf("left: holders %v, %d revocations; %d losses were reported", h, n, lost.Load())
+				}
+			})
+		})
+	}
+}
+
+// Break of a hold that is being released waits for the release, and for a hand-over
+// that overtook it.
+func TestBreakOfAHoldThatIsReleased(t *testing.T) {
+	for _, handed := range []bool{false, true} {
+		t.Run(fmt.Sprint("handed on ", handed), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				faulty := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
+					if r.Method == dsynctest.MethodRelease {
+						return dsynctest.Fault{Delay: time.Second}
+					}
+					return dsynctest.Fault{}
+				})
+				a, b := newSession(t, faulty, &dsync.Options{AlwaysListen: true}), newSession(t, store, nil)
+				lock(t, b.Mutex("warm"))
+				mu, other := a.Mutex("k"), a.Mutex("k")
+				lock(t, mu)
+				var second <-chan ended
+				if handed {
+					second = async(func() error { return other.LockContext(background) })
+					synctest.Wait()
+				}
+				go mu.Unlock()
+				synctest.Wait()
+				began := time.Now()
+				broken := breakKey(b)
+				want := time.Second
+				if handed {
+					<-second
+					lost := closedAt(other.Lost())
+					if d := (<-lost).Sub(began); d > 0 {
+						t.Errorf("who it was handed on to was notified after %v", d)
+					}
+					want += grace
+				}
+				if e := <-broken; e.err != nil || e.at.Sub(began) != want {
+					t.Errorf("Break: %v after %v, want %v", e.err, e.at.Sub(began), want)
+				}
+				if handed {
+					wantErr(t, "unlock", other.UnlockContext(background), dsync.ErrRevoked)
+				}
+				time.Sleep(ttl)
+				if n := revocations(t, store, a.ID()); n != 0 {
+					t.Errorf("%d revocations stand", n)
+				}
+			})
+		})
+	}
+}
+
+// Twice at once is once, and so is a hundred times: who holds is notified once, and each
+// Break returns when the key is free.
+func TestBreakTwice(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a, b, c := newSession(t, store, &dsync.Options{AlwaysListen: true}), newSession(t, store, nil), newSession(t, store, nil)
+		var lost atomic.Int64
+		a.AddHooks(&dsync.Hooks{Lost: func(dsync.LostInfo) { lost.Add(1) }})
+		mu := a.Mutex("k")
+		lock(t, mu)
+		time.Sleep(time.Second)
+		var all []<-chan ended
+		began := time.Now()
+		for range 50 {
+			all = append(all, breakKey(b), breakKey(c))
+		}
+		for _, e := range all {
+			if e := <-e; e.err != nil || e.at.Sub(began) != grace {
+				t.Errorf("Break: %v after %v", e.err, e.at.Sub(began))
+			}
+		}
+		mu.Unlock()
+		if n := lost.Load(); n != 1 {
+			t.Errorf("%d losses", n)
+		}
+		if n := store.Counts().Commands[dsynctest.MethodRelease]; n != 1 {
+			t.Errorf("%d releases, want 1", n)
+		}
+	})
+}
+
+// Break is about those that hold the key when it is called, not about those that come
+// after them; and it needs no second process.
+func TestBreakHere(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, nil)
+		first, second, later := s.Mutex("k"), s.Mutex("k"), newSession(t, store, nil).Mutex("k")
+		lock(t, first)
+		waits := async(func() error { return second.LockContext(background) })
+		synctest.Wait()
+		elsewhere := inLine(t, store, "k", 1, later.LockContext, background)
+		began := time.Now()
+		if err := s.Break(background, "k"); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(began); d != grace {
+			t.Errorf("Break of a hold of this process that is not unlocked took %v, want the grace of %v", d, grace)
+		}
+		// B32: who waits here waits for the Unlock; who waits elsewhere does not.
+		if err := <-elsewhere; err != nil || isClosed(later.Lost()) {
+			t.Errorf("who was in the queue elsewhere: %v", err)
+		}
+		later.Unlock()
+		time.Sleep(3 * ttl)
+		if len(waits) > 0 {
+			t.Fatal("locked here before the broken Mutex was unlocked")
+		}
+		if s.Mutex("k").TryLock() {
+			t.Fatal("tried here before the broken Mutex was unlocked")
+		}
+		if first.Owned() || first.Token() != 0 || !isClosed(first.Lost()) {
+			t.Error("a broken Mutex is owned")
+		}
+		wantErr(t, "late unlock", first.UnlockContext(background), dsync.ErrLost, dsync.ErrRevoked)
+		if e := <-waits; e.err != nil || isClosed(second.Lost()) {
+			t.Errorf("who waited here: %v", e.err)
+		}
+		if n := store.Counts().Commands[dsynctest.MethodRevoke]; n != 0 {
+			t.Errorf("%d revocations were written, of a hold of this process", n)
+		}
+
+		// In the holder's own goroutine.
+		if err := s.Break(background, "k"); err != nil {
+			t.Errorf("by the holder itself: %v", err)
+		}
+		wantErr(t, "unlock", second.UnlockContext(background), dsync.ErrRevoked)
+	})
+}
+
+// Several holders, of several processes: each has its own notice and grace, and Break
+// waits for the last.
+func TestBreakOfSeveralReaders(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		cut := newFaulty(t, store, nil)
+		b := newSession(t, store, nil)
+		var readers []*dsync.RWMutex
+		var lost []<-chan time.Time
+		sessions := []*dsync.Session{
+			newSession(t, store, &dsync.Options{AlwaysListen: true}), newSession(t, store, nil), newSession(t, cut, nil), b,
+		}
+		for _, s := range sessions {
+			for range 2 { // of which the first's are one hold in the store
+				rw := s.RWMutex("k")
+				rw.RLock()
+				readers = append(readers, rw)
+				lost = append(lost, closedAt(rw.RLost()))
+			}
+		}
+		cut.Cut()
+		began := time.Now()
+		writer := newSession(t, store, nil).RWMutex("k")
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		waits := inLine(t, store, "k", 1, writer.LockContext, ctx)
+		broken := breakKey(b)
+		time.Sleep(grace / 2)
+		readers[0].RUnlock()
+		if len(holders(t, store, "k")) != len(sessions) {
+			t.Errorf("a hold that two readers share was released by one: %v", holders(t, store, "k"))
+		}
+		readers[1].RUnlock()
+		if len(holders(t, store, "k")) != len(sessions)-1 {
+			t.Errorf("after both have unlocked: %v", holders(t, store, "k"))
+		}
+		e := <-broken
+		if e.err != nil {
+			t.Fatal(e.err)
+		}
+		if err := <-waits; err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(began); d < ttl || d > ttl+20*time.Millisecond {
+			t.Errorf("broken after %v, want when the process that was cut off lapsed", d)
+		}
+		for i, at := range lost {
+			if d := time.Since(<-at); d < grace && i > 1 {
+				t.Errorf("reader %d was notified %v before", i, d)
+			}
+		}
+		cut.Heal()
+		for _, rw := range readers[2:] {
+			wantErr(t, "late unlock", rw.RUnlockContext(background), dsync.ErrLost)
+		}
+		if isClosed(writer.Lost()) {
+			t.Error("the writer was told too")
+		}
+		// New readers of the sessions that were notified read as before.
+		writer.Unlock()
+		for _, s := range sessions {
+			rw := s.RWMutex("k")
+			rw.RLock()
+			if isClosed(rw.RLost()) {
+				t.Error("a new reader's hold is lost")
+			}
+			rw.RUnlock()
+		}
+	})
+}
+
+// A Semaphore's holder that releases in parts is done with the last of them.
+func TestBreakOfAPartlyReleasedSemaphore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		m := newSession(t, store, &dsync.Options{AlwaysListen: true}).Semaphore("k", 10)
+		if err := m.Acquire(background, 6); err != nil {
+			t.Fatal(err)
+		}
+		broken := breakKey(newSession(t, store, nil))
+		<-m.Lost()
+		m.Release(4)
+		time.Sleep(grace / 2)
+		if len(broken) > 0 || len(holders(t, store, "k")) != 1 {
+			t.Error("released before its holder was done")
+		}
+		wantErr(t, "the last release", m.ReleaseContext(background, 2), dsync.ErrRevoked)
+		if e := <-broken; e.err != nil || time.Since(e.at) > 0 {
+			t.Error(e)
+		}
+	})
+}

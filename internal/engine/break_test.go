@@ -1,0 +1,229 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// Break goes on through the loss of its own session, and of the store.
+func TestBreakOutlivesItsSession(t *testing.T) {
+	for _, mine := range []bool{false, true} {
+		t.Run(fmt.Sprint("of its own hold ", mine), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				faulty, other := newFaulty(t, store, nil), newFaulty(t, store, nil)
+				b := newSession(t, faulty, nil)
+				holder := b
+				if !mine {
+					holder = newSession(t, other, nil)
+				}
+				mu := holder.Mutex("k")
+				lock(t, mu)
+				lock(t, b.Mutex("warm"))
+				id := b.ID()
+				if !mine {
+					other.Cut()
+					time.Sleep(ttl / 2)
+				}
+				faulty.Cut()
+				ctx, cancel := context.WithTimeout(background, 10*ttl)
+				defer cancel()
+				broken := async(func() error { return b.Break(ctx, "k") })
+				time.Sleep(2 * ttl)
+				if len(broken) > 0 {
+					t.Fatalf("Break ended without a store: %v", (<-broken).err)
+				}
+				faulty.Heal()
+				healed := time.Now()
+				if e := <-broken; e.err != nil || e.at.Sub(healed) > ttl {
+					t.Errorf("Break: %v, %v after the store was back", e.err, e.at.Sub(healed))
+				}
+				if b.ID() == id || len(holders(t, store, "k")) != 0 || !isClosed(mu.Lost()) {
+					t.Errorf("session %s, before it %s; holders are %v", b.ID(), id, holders(t, store, "k"))
+				}
+			})
+		})
+	}
+	// The same while it waits for one that is notified and does not stop.
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		faulty := newFaulty(t, store, nil)
+		a, b := newSession(t, store, &dsync.Options{TTL: 100 * time.Second, Grace: 40 * time.Second}), newSession(t, faulty, &dsync.Options{PollInterval: time.Minute})
+		mu := a.Mutex("k")
+		lock(t, mu)
+		broken := breakKey(b)
+		<-mu.Lost()
+		id := b.ID()
+		began := time.Now()
+		faulty.Cut()
+		time.Sleep(ttl)
+		faulty.Heal()
+		e := <-broken
+		if d := e.at.Sub(began); e.err != nil || d < 40*time.Second || d > 41*time.Second {
+			t.Errorf("Break: %v after %v, want after the grace of 40s", e.err, d)
+		}
+		if b.ID() == id {
+			t.Error("the session was not lost")
+		}
+	})
+}
+
+// Errors of the store are waited out; when ctx ends, its error and the store's last.
+func TestBreakErrors(t *testing.T) {
+	for _, method := range []dsynctest.Method{
+		dsynctest.MethodLoad, dsynctest.MethodRevoke, dsynctest.MethodMembers, dsynctest.MethodExpire,
+	} {
+		t.Run(string(method), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				broken := errors.New("the store is broken")
+				store := &adminStore{Memory: dsynctest.NewMemory()}
+				faulty := newFaulty(t, store, nil)
+				a, b := newSession(t, faulty, nil), newSession(t, store, nil)
+				lock(t, a.Mutex("k"))
+				faulty.Cut()
+				store.fail(method, broken)
+				ctx, cancel := context.WithTimeout(background, 2*ttl)
+				defer cancel()
+				err := b.Break(ctx, "k")
+				wantErr(t, "Break of a broken store", err, context.DeadlineExceeded, broken)
+				if !strings.HasPrefix(err.Error(), `dsync: break "k": `) {
+					t.Errorf("error is %q", err)
+				}
+				e := breakKey(b)
+				time.Sleep(ttl)
+				if len(e) > 0 {
+					t.Errorf("Break of a broken store: %v", (<-e).err)
+				}
+				store.fail(method, nil)
+				if e := <-e; e.err != nil {
+					t.Errorf("Break when the store is back: %v", e.err)
+				}
+			})
+		})
+	}
+
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		faulty := newFaulty(t, store, nil)
+		a, b := newSession(t, faulty, nil), newSession(t, store, nil)
+		lock(t, a.Mutex("k"))
+		faulty.Cut()
+		cause := errors.New("never mind")
+		ctx, cancel := context.WithCancelCause(background)
+		time.AfterFunc(time.Second, func() { cancel(cause) })
+		wantErr(t, "Break when ctx ends", b.Break(ctx, "k"), context.Canceled, cause)
+		wantErr(t, "Break of an ended ctx", b.Break(ctx, "k"), context.Canceled)
+		wantErr(t, "Break of an empty key", b.Break(background, ""), dsync.ErrKey)
+		wantErr(t, "Break of a bad key", b.Break(background, "a\x00"), dsync.ErrKey)
+
+		closes := breakKey(b)
+		time.Sleep(time.Second)
+		go b.Close(background)
+		wantErr(t, "Break when the session closes", (<-closes).err, dsync.ErrClosed)
+		time.Sleep(time.Second)
+		wantErr(t, "Break on a closed session", b.Break(background, "k"), dsync.ErrClosed)
+		wantErr(t, "ForceLock on a closed session", b.Mutex("k").ForceLock(background), dsync.ErrClosed)
+	})
+}
+
+// Who was asked to give the key up will, also when ctx ended the wait for it.
+func TestBreakIsAskedForOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a, b := newSession(t, store, nil), newSession(t, store, nil)
+		mu := a.Mutex("k")
+		lock(t, mu)
+		ctx, cancel := context.WithTimeout(background, 100*time.Millisecond)
+		defer cancel()
+		wantErr(t, "Break", b.Break(ctx, "k"), context.DeadlineExceeded)
+		if isClosed(mu.Lost()) {
+			t.Fatal("told at once without a listener")
+		}
+		time.Sleep(ttl/2 + grace)
+		if !isClosed(mu.Lost()) || len(holders(t, store, "k")) != 0 {
+			t.Error("not given up")
+		}
+	})
+}
+
+// What nobody holds is one reading: a free key, one that was never used, one whose
+// holders' time is over.
+func TestBreakOfAFreeKey(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a, b := newSession(t, store, unswept()), newSession(t, store, unswept())
+		turn(a.Mutex("free"))
+		if _, err := a.Acquire(background, "over", ttl); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(ttl)
+		for _, key := range []string{"free", "never used", "over"} {
+			before, began := store.Counts(), time.Now()
+			if err := b.Break(background, key); err != nil {
+				t.Errorf("Break of %q: %v", key, err)
+			}
+			if d := store.Counts().Since(before); time.Since(began) > 0 || d.Total() != 1 || d.Writes != 0 {
+				t.Errorf("Break of %q took %v and the commands %v", key, time.Since(began), d.Commands)
+			}
+		}
+	})
+}
+
+// Promise 7: what a Break costs, and what it costs the holder: no command more than its
+// heartbeats, the release, and the notice of it to whoever breaks.
+func TestBreakCost(t *testing.T) {
+	for _, listen := range []bool{false, true} {
+		t.Run(fmt.Sprint("holder listens ", listen), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				var begun atomic.Bool
+				var sent []dsynctest.Method // by the holder, since then
+				spied := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
+					if begun.Load() && r.Method != dsynctest.MethodHeartbeat && r.Method != dsynctest.MethodNotice {
+						sent = append(sent, r.Method)
+					}
+					return dsynctest.Fault{}
+				})
+				opt := unswept()
+				opt.AlwaysListen = listen
+				a, b := newSession(t, spied, opt), newSession(t, store, unswept())
+				lock(t, b.Mutex("warm"))
+				mu := a.Mutex("k")
+				lock(t, mu)
+				time.Sleep(ttl / 2)
+				begun.Store(true)
+				before := store.Counts()
+				if err := b.Break(background, "k"); err != nil {
+					t.Fatal(err)
+				}
+				mu.Unlock()
+				d := store.Counts().Since(before)
+				time.Sleep(3 * ttl)
+				synctest.Wait()
+				if want := []dsynctest.Method{dsynctest.MethodRelease, dsynctest.MethodNotify}; !slices.Equal(sent, want) {
+					t.Errorf("the holder sent %v, want %v", sent, want)
+				}
+				delete(d.Commands, dsynctest.MethodHeartbeat)
+				want := map[dsynctest.Method]int{
+					dsynctest.MethodLoad: 4, dsynctest.MethodRevoke: 1, dsynctest.MethodMembers: 1,
+					dsynctest.MethodNotify: 2, dsynctest.MethodListen: 1, dsynctest.MethodRelease: 1,
+				}
+				for m, n := range d.Commands {
+					if n > want[m] {
+						t.Errorf("%d %ss, want %d", n, m, want[m])
+					}
+				}
+			})
+		})
+	}
+}

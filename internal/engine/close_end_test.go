@@ -1,0 +1,196 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/engine"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// A closableStore has a Close, and counts the commands that are under way.
+type closableStore struct {
+	driver.Store
+	closes   atomic.Int64
+	closeCtx error // of the ctx of Close, when it was called
+	err      error // what Close returns
+	running  atomic.Int64
+	early    atomic.Int64 // commands under way when Close was called
+}
+
+func (s *closableStore) Close(ctx context.Context) error {
+	s.closes.Add(1)
+	s.closeCtx = ctx.Err()
+	s.early.Store(s.running.Load())
+	return s.err
+}
+
+func (s *closableStore) Load(ctx context.Context, key string) (driver.State, error) {
+	s.running.Add(1)
+	defer s.running.Add(-1)
+	time.Sleep(time.Second) // it does not mind ctx
+	return s.Store.Load(ctx, key)
+}
+
+// Close closes the store after all that the session sent to it has returned, with a ctx
+// that goes on when Close's has ended: there is a connection to be closed in good order.
+func TestCloseClosesTheStoreLast(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &closableStore{Store: dsynctest.NewMemory()}
+		s, err := dsync.New(store, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		turn(s.Mutex("k"))
+		loaded := make(chan error, 1)
+		go func() { _, err := (*engine.Session)(s).Load(background, "k"); loaded <- err }()
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(background)
+		cancel()
+		if err := s.Close(ctx); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if n := store.running.Load() + store.early.Load(); n != 0 {
+			t.Error("Close did not wait for a command of the session")
+		}
+		if store.closeCtx != nil {
+			t.Errorf("the store was closed under a ctx with %v", store.closeCtx)
+		}
+		wantErr(t, "Load", <-loaded, dsync.ErrClosed)
+	})
+}
+
+// A second Close waits for the first and returns its error, and closes nothing again.
+func TestSecondCloseReturnsTheSame(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		failed := errors.New("the store did not close")
+		store := &closableStore{Store: dsynctest.NewMemory(), err: failed}
+		s, err := dsync.New(store, &dsync.Options{TTL: ttl})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mu := s.Mutex("k")
+		lock(t, mu)
+		var done [2]time.Duration
+		start := time.Now()
+		var wg sync.WaitGroup
+		for i := range done {
+			wg.Go(func() {
+				wantErr(t, "Close", s.Close(background), failed)
+				done[i] = time.Since(start)
+			})
+		}
+		wg.Wait()
+		if done[0] != grace || done[1] != grace {
+			t.Errorf("returned after %v, want both when the grace of the holder was over", done)
+		}
+		wantErr(t, "a late Close", s.Close(background), failed)
+		if n := store.closes.Load(); n != 1 {
+			t.Errorf("the store was closed %d times", n)
+		}
+		mu.UnlockContext(background)
+	})
+}
+
+// A registration that is under way when Close begins leaves no session behind.
+func TestCloseDuringARegistration(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		slow := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodRegister {
+				return dsynctest.Fault{Delay: time.Second, ReplyDelay: time.Second / 2}
+			}
+			return dsynctest.Fault{}
+		})
+		s := newSession(t, slow, nil)
+		locked := make(chan error, 1)
+		go func() { locked <- s.Mutex("k").LockContext(background) }()
+		time.Sleep(time.Second / 2)
+		if err := s.Close(background); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		wantErr(t, "LockContext", <-locked, dsync.ErrClosed)
+		slow.Wait() // for what is under way
+		if m, _, err := memory.Members(background); err != nil || len(m) != 0 {
+			t.Errorf("long after Close the members are %v (%v), want none", m, err)
+		}
+		if id := s.ID(); id != "" {
+			t.Errorf("after Close the session has the id %s", id)
+		}
+	})
+}
+
+// Close with a ctx that has ended does not wait for a grace that Break gave a holder a
+// moment ago, either.
+func TestCloseAfterABreakDoesNotWaitForTheGrace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		s, other := newSession(t, memory, &dsync.Options{AlwaysListen: true}), newSession(t, memory, nil)
+		mu := s.Mutex("k")
+		lock(t, mu)
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(background, time.Millisecond)
+		defer cancel()
+		wantErr(t, "Break", other.Break(ctx, "k"), context.DeadlineExceeded)
+		if !isClosed(mu.Lost()) {
+			t.Fatal("the holder was not notified")
+		}
+		start := time.Now()
+		if err := s.Close(ctx); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if d := time.Since(start); d > grace/10 {
+			t.Errorf("Close took %v of a grace of %v", d, grace)
+		}
+		mu.UnlockContext(background)
+	})
+}
+
+// Close releases some keys at a time: not one after the other, nor thousands at once.
+func TestCloseReleasesSomeAtATime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const keys = 300
+		memory := dsynctest.NewMemory()
+		store := &peakStore{Memory: memory}
+		s := newSession(t, store, nil)
+		for i := range keys {
+			mu := s.Mutex(fmt.Sprint(i))
+			lock(t, mu)
+		}
+		ctx, cancel := context.WithCancel(background)
+		cancel()
+		if err := s.Close(ctx); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if n := store.peak.Load(); n < 8 || n > 64 {
+			t.Errorf("%d releases at once, want some", n)
+		}
+		if n := memory.Counts().Commands[dsynctest.MethodRelease]; n != keys {
+			t.Errorf("%d releases, want %d", n, keys)
+		}
+	})
+}
+
+// A peakStore takes a while for a release, and counts how many there are at once.
+type peakStore struct {
+	*dsynctest.Memory
+	now, peak atomic.Int64
+}
+
+func (s *peakStore) Release(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+	n := s.now.Add(1)
+	defer s.now.Add(-1)
+	for p := s.peak.Load(); n > p && !s.peak.CompareAndSwap(p, n); p = s.peak.Load() {
+	}
+	time.Sleep(10 * time.Millisecond)
+	return s.Memory.Release(ctx, c, o)
+}

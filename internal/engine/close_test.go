@@ -1,0 +1,189 @@
+package engine_test
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// A session that is lost while it is closed is left to lapse: its holders' grace is
+// running, and an Unregister would end it.
+func TestCloseNeverUnregistersTheLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		f := newFaulty(t, memory, nil)
+		s := newSession(t, f, nil)
+		mu := s.Mutex("k")
+		lock(t, mu)
+		id := s.ID()
+		f.Cut()
+		time.Sleep(lease - grace/4)
+		time.AfterFunc(grace/2, f.Heal)
+		ctx, cancel := context.WithTimeout(background, grace*3/4)
+		defer cancel()
+		s.Close(ctx) // its holder is notified, and then lost
+		m, _, err := memory.Members(background, id)
+		if err != nil || len(m) != 1 || m[0].Expired {
+			t.Errorf("within the grace of its holder the session is %+v (%v)", m, err)
+		}
+		mu.UnlockContext(background)
+	})
+}
+
+// The heartbeat is awaited before the session is unregistered: one that arrived later
+// would be a sign of life of what is dead.
+func TestUnregisterAwaitsTheHeartbeat(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var beating, early atomic.Bool
+		store := &beatStore{Memory: dsynctest.NewMemory(), beating: &beating, early: &early}
+		s := newSession(t, store, nil)
+		turn(s.Mutex("k"))
+		for !beating.Load() {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if err := s.Close(background); err != nil {
+			t.Error(err)
+		}
+		if early.Load() {
+			t.Error("unregistered while a heartbeat was under way")
+		}
+	})
+}
+
+// An error of Close may be only that the session was not unregistered: all that it
+// held is free by then, and it is a member until it lapses.
+func TestCloseFailsToUnregister(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		f := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+			return dsynctest.Fault{LoseRequest: r.Method == dsynctest.MethodUnregister}
+		})
+		s, other := newSession(t, f, nil), newSession(t, memory, nil)
+		lock(t, s.Mutex("k"))
+		id := s.ID()
+		members := func() int {
+			all, _, err := other.Members(background)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(slices.DeleteFunc(all, func(m dsync.Member) bool { return m.ID != id }))
+		}
+		wantErr(t, "Close", s.Close(background), context.DeadlineExceeded)
+		wantErr(t, "LockContext after Close", s.Mutex("k").LockContext(background), dsync.ErrClosed)
+		if !other.Mutex("k").TryLock() {
+			t.Error("what it held is not free")
+		}
+		if n := members(); n != 1 {
+			t.Errorf("listed %d times after Close, want once, until it lapses", n)
+		}
+		time.Sleep(ttl)
+		if n := members(); n != 0 {
+			t.Errorf("listed %d times a TTL later", n)
+		}
+	})
+}
+
+// A beatStore takes a second for a heartbeat, and notes an Unregister meanwhile.
+type beatStore struct {
+	*dsynctest.Memory
+	beating, early *atomic.Bool
+}
+
+func (s *beatStore) Heartbeat(ctx context.Context, session string, given []driver.Revocation) (driver.HeartbeatReply, error) {
+	s.beating.Store(true)
+	defer s.beating.Store(false)
+	time.Sleep(time.Second)
+	return s.Memory.Heartbeat(ctx, session, given)
+}
+
+func (s *beatStore) Unregister(ctx context.Context, session string) error {
+	if s.beating.Load() {
+		s.early.Store(true)
+	}
+	return s.Memory.Unregister(ctx, session)
+}
+
+// What waiters have begun to release is released when Close returns.
+func TestCloseAwaitsReleases(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		f := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodRelease {
+				return dsynctest.Fault{Delay: time.Second}
+			}
+			return dsynctest.Fault{}
+		})
+		s, other := newSession(t, f, nil), newSession(t, memory, nil)
+		lock(t, other.Mutex("k"))
+		go s.Mutex("k").LockContext(background)
+		synctest.Wait()
+		if n := line(t, memory, "k"); n != 1 {
+			t.Fatalf("%d in the queue, want 1", n)
+		}
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if n := line(t, memory, "k"); n != 0 {
+			t.Errorf("%d in the queue after Close", n)
+		}
+	})
+}
+
+// B29: what Close leaves behind for the rest of a holder's grace is kept for that long
+// though the store's clock is moved ahead by less than the margin.
+func TestCloseLeavesTheWholeGrace_B29(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		s, other := newSession(t, memory, nil), newSession(t, memory, nil).Mutex("k")
+		mu := s.Mutex("k")
+		lock(t, mu)
+		granted := make(chan time.Time, 1)
+		go func() {
+			other.Lock()
+			granted <- time.Now()
+		}()
+		synctest.Wait()
+		told := make(chan time.Time, 1)
+		lost := mu.Lost()
+		go func() {
+			<-lost
+			told <- time.Now()
+		}()
+		ended, cancel := context.WithCancel(background)
+		cancel()
+		if err := s.Close(ended); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		memory.Skew(margin - 10*time.Millisecond)
+		if d := (<-granted).Sub(<-told); d < grace {
+			t.Errorf("granted to another %v after Lost closed, the grace is %v", d, grace)
+		}
+	})
+}
+
+// A fixed lease that runs out while Close waits for its holder is no error of Close.
+func TestCloseDuringTheEndOfALease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		s := newSession(t, memory, nil)
+		l, err := s.Acquire(background, "k", 4*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(500 * time.Millisecond)
+		if _, err := l.Extend(background); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(1700 * time.Millisecond) // 300 ms before its first end, 800 ms before the second
+		if err := s.Close(background); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+}

@@ -1,0 +1,141 @@
+package engine_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// crashed returns a session that locks, then waits for keys, and is cut off from the
+// store by crash: to the store its process has died.
+func crashed(t *testing.T, store driver.Store, held []string, awaited ...string) (crash func()) {
+	t.Helper()
+	f := newFaulty(t, store, nil)
+	s := newSession(t, f, nil)
+	for _, key := range held {
+		lock(t, s.Mutex(key))
+	}
+	for _, key := range awaited {
+		go s.Mutex(key).LockContext(background)
+	}
+	time.Sleep(20 * time.Millisecond)
+	return f.Cut
+}
+
+// B06: one process waits for a hundred keys of one that dies. It has each of them by the
+// last heartbeat + TTL + one wake-up: the waiter that finds the session expired has all
+// the others go on.
+func TestEveryKeyOfTheDeadIsFreeInTime_B06(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const n = 100
+		memory := dsynctest.NewMemory()
+		var keys []string
+		for i := range n {
+			keys = append(keys, fmt.Sprint("k", i))
+		}
+		crash := crashed(t, memory, keys)
+		const trip = 10 * time.Millisecond
+		s := newSession(t, newFaulty(t, memory, func(dsynctest.Request) dsynctest.Fault {
+			return dsynctest.Fault{ReplyDelay: trip}
+		}), nil)
+		began := time.Now()
+		var wg sync.WaitGroup
+		for _, key := range keys {
+			wg.Go(func() {
+				lock(t, s.Mutex(key))
+				// To expire it, and to acquire, 8 at a time.
+				if d := time.Since(began); d > ttl+(1+n/8+1)*trip {
+					t.Errorf("%s was had %v after the last heartbeat, the TTL is %v", key, d, ttl)
+				}
+			})
+		}
+		time.Sleep(ttl / 20) // all are queued, and no heartbeat has been sent
+		before := memory.Counts().Commands[dsynctest.MethodExpire]
+		crash()
+		wg.Wait()
+		if n := memory.Counts().Commands[dsynctest.MethodExpire] - before; n != 1 {
+			t.Errorf("%d commands to expire one session, want 1", n)
+		}
+	})
+}
+
+// B06: who waits behind others that die in the queue is not later for that, nor for waiting
+// for keys of theirs at the same time.
+func TestKeyBehindDeadWaitersIsFreeInTime_B06(t *testing.T) {
+	for _, dead := range []int{1, 2, 5} {
+		t.Run(fmt.Sprint(dead), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory := dsynctest.NewMemory()
+				crash := []func(){crashed(t, memory, []string{"k", "own0"})}
+				for i := range dead {
+					crash = append(crash, crashed(t, memory, []string{fmt.Sprint("own", i+1)}, "k"))
+				}
+				s := newSession(t, memory, nil)
+				began := time.Now()
+				for _, c := range crash {
+					c()
+				}
+				var wg sync.WaitGroup
+				wait := func(key string) {
+					wg.Go(func() {
+						lock(t, s.Mutex(key))
+						if d := time.Since(began); d > ttl+time.Millisecond {
+							t.Errorf("%s was had %v after the crash, the TTL is %v", key, d, ttl)
+						}
+					})
+				}
+				wait("k")
+				for i := range dead + 1 {
+					wait(fmt.Sprint("own", i))
+				}
+				wg.Wait()
+			})
+		})
+	}
+}
+
+// A try gets over any number of dead waiters, of which a reply shows only the nearest.
+func TestTryGetsOverManyDead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		crash := []func(){crashed(t, memory, []string{"k"})}
+		for range 29 {
+			crash = append(crash, crashed(t, memory, nil, "k"))
+		}
+		for _, c := range crash {
+			c()
+		}
+		time.Sleep(2 * ttl)
+		if err := newSession(t, memory, nil).Mutex("k").TryLockContext(background); err != nil {
+			t.Errorf("try of a key whose holder and 29 waiters are dead: %v", err)
+		}
+	})
+}
+
+// Two tries that meet over the same dead holder share what they find, and neither takes
+// the dead one for a holder because the other is still asking.
+func TestTriesAtOnceGetOverTheSameDead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		crash := crashed(t, memory, []string{"k", "l"})
+		crash()
+		time.Sleep(2 * ttl)
+		slow := newFaulty(t, memory, func(dsynctest.Request) dsynctest.Fault {
+			return dsynctest.Fault{ReplyDelay: 10 * time.Millisecond}
+		})
+		s := newSession(t, slow, nil)
+		var wg sync.WaitGroup
+		for _, key := range []string{"k", "l"} {
+			wg.Go(func() {
+				if err := s.Mutex(key).TryLockContext(background); err != nil {
+					t.Errorf("try of %s: %v", key, err)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}

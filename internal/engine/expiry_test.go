@@ -1,0 +1,236 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/testkit"
+)
+
+// A staleStore reads sessions from a copy that has not heard of them yet, or says
+// that they are dead.
+type staleStore struct {
+	*dsynctest.Memory
+	dead bool
+}
+
+func (s *staleStore) Members(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+	m, now, err := s.Memory.Members(ctx, ids...)
+	if !s.dead {
+		return nil, now, err
+	}
+	for i := range m {
+		m[i].Expired = true
+	}
+	return m, now, err
+}
+
+// Promise 3: that a session is not there, or dead, by a reading that may be stale
+// makes it suspected; only an expiry makes it dead.
+func TestStaleReadingBuriesNobody(t *testing.T) {
+	for _, dead := range []bool{false, true} {
+		t.Run(fmt.Sprint("dead ", dead), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory := dsynctest.NewMemory()
+				a, b := newSession(t, memory, nil), newSession(t, &staleStore{memory, dead}, nil)
+				mu, other := a.Mutex("k"), b.Mutex("k")
+				lock(t, mu)
+				wantErr(t, "TryLockContext", other.TryLockContext(background), dsync.ErrHeld)
+				ctx, cancel := context.WithTimeout(background, 2*ttl)
+				defer cancel()
+				wantErr(t, "LockContext", other.LockContext(ctx), context.DeadlineExceeded)
+				if h := holders(t, memory, "k"); len(h) != 1 || h[0].Token != mu.Token() {
+					t.Errorf("held by %v", h)
+				}
+				mu.Unlock()
+			})
+		})
+	}
+}
+
+// The further back in the queue, the later a waiter looks whether the holder has died: a
+// crash does not make all of them call at once.
+func TestCrashIsLookedAtInTurn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		var expiries atomic.Int64
+		count := func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodExpire {
+				expiries.Add(1)
+			}
+			return dsynctest.Fault{}
+		}
+		crashed := newFaulty(t, memory, nil)
+		c := newSession(t, crashed, nil)
+		lock(t, c.Mutex("k"))
+		lapse := time.Now().Add(ttl)
+		crashed.Cut()
+		ctx, cancel := context.WithCancel(background)
+		var wg sync.WaitGroup
+		var first *dsync.Mutex
+		for range 50 {
+			mu := newSession(t, newFaulty(t, memory, count), nil).Mutex("k")
+			wg.Go(func() {
+				if mu.LockContext(ctx) == nil {
+					first = mu
+				}
+			})
+			synctest.Wait()
+		}
+		time.Sleep(time.Until(lapse.Add(ttl / 200)))
+		if n := expiries.Load(); n < 1 || n > 3 {
+			t.Errorf("%d of 50 waiters tried to expire the session when it lapsed, want the first", n)
+		}
+		cancel()
+		wg.Wait()
+		if first == nil {
+			t.Fatal("nobody locked it")
+		}
+		first.Unlock()
+	})
+}
+
+// A narrowStore answers as a server whose replies carry 16 MB, and which is asked about
+// at most 1,000 sessions at a time. It counts what it is asked.
+type narrowStore struct {
+	*dsynctest.Memory
+	full, slim atomic.Int64
+}
+
+func (s *narrowStore) Members(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+	s.full.Add(1)
+	return narrow(ids, s.Memory.Members)(ctx)
+}
+
+func (s *narrowStore) Liveness(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+	s.slim.Add(1)
+	return narrow(ids, s.Memory.Liveness)(ctx)
+}
+
+type reader func(context.Context, ...string) ([]dsync.Member, time.Time, error)
+
+func narrow(ids []string, read reader) func(context.Context) ([]dsync.Member, time.Time, error) {
+	return func(ctx context.Context) ([]dsync.Member, time.Time, error) {
+		found, now, err := read(ctx, ids...)
+		size := 0
+		for _, m := range found {
+			size += 200 + len(m.Name) + len(m.Host) + len(m.App)
+			for k, v := range m.Meta {
+				size += len(k) + len(v)
+			}
+		}
+		if size > 16<<20 || len(ids) > 1000 {
+			return nil, time.Time{}, fmt.Errorf("BSONObjectTooLarge: %d bytes about %d sessions", size, len(ids))
+		}
+		return found, now, err
+	}
+}
+
+// crowded returns a store where n sessions, each with all the Meta that it may have,
+// hold one part of the semaphore "k" of size n each, and the last of them does not live
+// for longer than the ttl.
+func crowded(t *testing.T, n int) *narrowStore {
+	store := &narrowStore{Memory: dsynctest.NewMemory()}
+	meta := map[string]string{"about": strings.Repeat("x", 4000)}
+	for i := range n {
+		id := fmt.Sprintf("s%05d", i)
+		life := time.Hour
+		if i == n-1 {
+			life = ttl
+		}
+		if _, err := store.Register(background, dsync.Member{ID: id, TTL: life, Host: "host of " + id, PID: 1 + i, Meta: meta}); err != nil {
+			t.Fatal(err)
+		}
+		c := driver.Claim{Key: "k", ID: id + ".1", Session: id, Kind: dsync.KindSemaphore, Weight: 1, Limit: int64(n)}
+		if _, _, err := store.Acquire(background, c, true, nil, time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return store
+}
+
+// That thousands hold a key, with much to tell about each, keeps nobody from finding the
+// one of them that is dead.
+func TestDeadIsFoundAmongThousands(t *testing.T) {
+	testkit.Large(t)
+	bubble(t, func(t *testing.T) {
+		const n = 4500
+		store := crowded(t, n)
+		var log strings.Builder
+		s := newSession(t, store, &dsync.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		k := s.Semaphore("k", n)
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(background, time.Minute)
+		defer cancel()
+		if err := k.Acquire(ctx, 1); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took > ttl+ttl/5 {
+			t.Errorf("its place was taken after %v, want it soon after its TTL of %v", took, ttl)
+		}
+		if slim, full := store.slim.Load(), store.full.Load(); slim < 5 || full > 3 {
+			t.Errorf("%d readings of lives and %d of all that is told, want one of each thousand lives, and all of a few alone", slim, full)
+		}
+		k.Release(1)
+		synctest.Wait() // who was dead is read for the log, in the background
+		if err := s.Close(background); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait() // for the log
+		if want := fmt.Sprintf(`session=s%05d host="host of s%05d" pid=%d`, n-1, n-1, n); !strings.Contains(log.String(), want) {
+			t.Errorf("the log does not say who was dead, want %q:\n%s", want, log.String())
+		}
+	})
+}
+
+// Who holds the key is told, however many hold it, and read once.
+func TestHolderAmongThousandsIsNamed(t *testing.T) {
+	testkit.Large(t)
+	bubble(t, func(t *testing.T) {
+		const n = 4500
+		store := crowded(t, n)
+		k := newSession(t, store, nil).Semaphore("k", n)
+		for try := range 3 {
+			var held *dsync.HeldError
+			if err := k.TryAcquireContext(background, 1); !errors.As(err, &held) || held.Host != "host of s00000" || held.PID != 1 {
+				t.Errorf("try %d: %v, want that process 1 on the host of s00000 holds it", try, err)
+			}
+		}
+		if full := store.full.Load(); full != 1 {
+			t.Errorf("%d readings of all that is told, want 1", full)
+		}
+	})
+}
+
+// Members takes as many ids as there are.
+func TestMembersOfThousands(t *testing.T) {
+	testkit.Large(t)
+	bubble(t, func(t *testing.T) {
+		const n = 4500
+		store := crowded(t, n)
+		var ids []string
+		for i := range n {
+			ids = append(ids, fmt.Sprintf("s%05d", i))
+		}
+		members, now, err := newSession(t, store, nil).Members(background, ids...)
+		if err != nil || len(members) != n || now.IsZero() {
+			t.Fatalf("%d members at %v, %v; want %d", len(members), now, err, n)
+		}
+		for i, m := range members {
+			if m.ID != ids[i] || m.PID != 1+i {
+				t.Fatalf("member %d is %s, process %d", i, m.ID, m.PID)
+			}
+		}
+	})
+}

@@ -1,0 +1,44 @@
+package engine
+
+import (
+	"time"
+	"unsafe"
+)
+
+// Sleep has the process see what it sees after the machine slept for d: its wall
+// clock and CLOCK_BOOTTIME have gone on, CLOCK_MONOTONIC stood still, and so did all
+// timers. Not in a bubble, where times have no monotonic part.
+func (s *Session) Sleep(d time.Duration) {
+	s.Step(d)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lease.sent.slept -= sleepMark(d)
+	for _, c := range s.claims {
+		if c.grant != nil {
+			c.grant.sent.slept -= sleepMark(d)
+		}
+	}
+}
+
+// Step has the process see what it sees after its wall clock was set ahead by d.
+func (s *Session) Step(d time.Duration) {
+	// What is known of package time since Go 1.9: a time with a monotonic part has
+	// that in its second word.
+	earlier := func(t time.Time) time.Time {
+		t = t.Add(-d)
+		(*struct {
+			wall uint64
+			mono int64
+			loc  *time.Location
+		})(unsafe.Pointer(&t)).mono += int64(d)
+		return t
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lease.sent.t = earlier(s.lease.sent.t)
+	for _, c := range s.claims {
+		if c.grant != nil {
+			c.grant.sent.t = earlier(c.grant.sent.t)
+		}
+	}
+}

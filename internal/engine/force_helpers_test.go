@@ -1,0 +1,218 @@
+package engine_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/engine"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// A party is one way to hold the key "k", all of it or a part.
+type party struct {
+	name  string
+	hold  func(ctx context.Context, s *dsync.Session) (*holding, error) // waits
+	force func(s *dsync.Session) func(context.Context) (*holding, error)
+}
+
+// A holding is what a party holds.
+type holding struct {
+	lost <-chan struct{}
+	done func() error // unlocks; the error tells how the hold ended
+}
+
+func ofMutex(s *dsync.Session, lock func(*dsync.Mutex, context.Context) error) func(context.Context) (*holding, error) {
+	return func(ctx context.Context) (*holding, error) {
+		mu := s.Mutex("k")
+		if err := lock(mu, ctx); err != nil {
+			return nil, err
+		}
+		return &holding{mu.Lost(), func() error { return mu.UnlockContext(background) }}, nil
+	}
+}
+
+func ofWriter(s *dsync.Session, lock func(*dsync.RWMutex, context.Context) error) func(context.Context) (*holding, error) {
+	return func(ctx context.Context) (*holding, error) {
+		rw := s.RWMutex("k")
+		if err := lock(rw, ctx); err != nil {
+			return nil, err
+		}
+		return &holding{rw.Lost(), func() error { return rw.UnlockContext(background) }}, nil
+	}
+}
+
+func forceMutex(s *dsync.Session) func(context.Context) (*holding, error) {
+	return ofMutex(s, (*dsync.Mutex).ForceLock)
+}
+
+func forceWriter(s *dsync.Session) func(context.Context) (*holding, error) {
+	return ofWriter(s, (*dsync.RWMutex).ForceLock)
+}
+
+var parties = []party{
+	{"mutex", func(ctx context.Context, s *dsync.Session) (*holding, error) {
+		return ofMutex(s, (*dsync.Mutex).LockContext)(ctx)
+	}, forceMutex},
+	{"lease", func(ctx context.Context, s *dsync.Session) (*holding, error) {
+		l, err := s.Acquire(ctx, "k", 5*time.Minute)
+		if err != nil {
+			return nil, err
+		}
+		return &holding{l.Lost(), func() error { return l.Release(background) }}, nil
+	}, forceMutex},
+	{"writer", func(ctx context.Context, s *dsync.Session) (*holding, error) {
+		return ofWriter(s, (*dsync.RWMutex).LockContext)(ctx)
+	}, forceWriter},
+	{"reader", func(ctx context.Context, s *dsync.Session) (*holding, error) {
+		rw := s.RWMutex("k")
+		if err := rw.RLockContext(ctx); err != nil {
+			return nil, err
+		}
+		return &holding{rw.RLost(), func() error { return rw.RUnlockContext(background) }}, nil
+	}, forceWriter},
+	{"semaphore", func(ctx context.Context, s *dsync.Session) (*holding, error) {
+		m := s.Semaphore("k", 3)
+		if err := m.Acquire(ctx, 3); err != nil {
+			return nil, err
+		}
+		return &holding{m.Lost(), func() error { return m.ReleaseContext(background, 3) }}, nil
+	}, nil},
+	{"once", func(ctx context.Context, s *dsync.Session) (*holding, error) {
+		runs, over := make(chan context.Context, 1), make(chan error, 1)
+		stop := make(chan struct{})
+		go func() {
+			over <- s.Once("k").Do(ctx, func(ctx context.Context) error {
+				runs <- ctx
+				<-stop
+				return nil
+			})
+		}()
+		select {
+		case c := <-runs:
+			return &holding{c.Done(), func() error { close(stop); return <-over }}, nil
+		case err := <-over:
+			return nil, err
+		}
+	}, nil},
+	{"hold", func(ctx context.Context, s *dsync.Session) (*holding, error) {
+		h, err := (*engine.Session)(s).Hold(ctx, "k", dsync.KindElection)
+		if err != nil {
+			return nil, err
+		}
+		return &holding{h.Lost(), func() error { return h.Release(background) }}, nil
+	}, nil},
+}
+
+// take holds "k" by p, within five minutes.
+func (p party) take(t testing.TB, s *dsync.Session) *holding {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(background), 5*time.Minute)
+	if p.name != "once" { // whose run ends with its ctx
+		defer cancel()
+	} else {
+		t.Cleanup(cancel)
+	}
+	h, err := p.hold(ctx, s)
+	if err != nil {
+		t.Fatalf("%s: %v", p.name, err)
+	}
+	return h
+}
+
+// async calls f on a goroutine; the channel gets its error, and the time.
+type ended struct {
+	err error
+	at  time.Time
+}
+
+func async(f func() error) <-chan ended {
+	done := make(chan ended, 1)
+	go func() {
+		err := f()
+		done <- ended{err, time.Now()}
+	}()
+	return done
+}
+
+func breakKey(s *dsync.Session) <-chan ended {
+	return async(func() error { return s.Break(background, "k") })
+}
+
+// closedAt tells when c was closed.
+func closedAt(c <-chan struct{}) <-chan time.Time {
+	at := make(chan time.Time, 1)
+	go func() { <-c; at <- time.Now() }()
+	return at
+}
+
+// revocations returns what stands for the session in the store.
+func revocations(t testing.TB, store driver.Store, session string) int {
+	t.Helper()
+	p, err := store.Heartbeat(background, session, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(p.Revoked)
+}
+
+// An adminStore fails the methods it is told to.
+type adminStore struct {
+	*dsynctest.Memory
+	mu   sync.Mutex
+	errs map[dsynctest.Method]error
+}
+
+func (s *adminStore) fail(method dsynctest.Method, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.errs == nil {
+		s.errs = make(map[dsynctest.Method]error)
+	}
+	s.errs[method] = err
+}
+
+func (s *adminStore) broken(method dsynctest.Method) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.errs[method]
+}
+
+func (s *adminStore) Load(ctx context.Context, key string) (driver.State, error) {
+	if err := s.broken(dsynctest.MethodLoad); err != nil {
+		return driver.State{}, err
+	}
+	return s.Memory.Load(ctx, key)
+}
+
+func (s *adminStore) Keys(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
+	if err := s.broken(dsynctest.MethodKeys); err != nil {
+		return nil, err
+	}
+	return s.Memory.Keys(ctx, prefix, after, n)
+}
+
+func (s *adminStore) Members(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+	if err := s.broken(dsynctest.MethodMembers); err != nil {
+		return nil, time.Time{}, err
+	}
+	return s.Memory.Members(ctx, ids...)
+}
+
+func (s *adminStore) Revoke(ctx context.Context, session string, r driver.Revocation) ([]driver.Notice, error) {
+	if err := s.broken(dsynctest.MethodRevoke); err != nil {
+		return nil, err
+	}
+	return s.Memory.Revoke(ctx, session, r)
+}
+
+func (s *adminStore) Expire(ctx context.Context, session string) (time.Duration, error) {
+	if err := s.broken(dsynctest.MethodExpire); err != nil {
+		return 0, err
+	}
+	return s.Memory.Expire(ctx, session)
+}

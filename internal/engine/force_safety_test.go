@@ -1,0 +1,259 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// Promise 9, B29, L5: whoever holds the key, however its process is notified, and whether
+// it stops in time or not at all: it is notified first, and the next holds when it has
+// unlocked, or when its grace is over, and not before.
+func TestForceTellsFirst(t *testing.T) {
+	// How the holder's process is notified, and how soon at the latest.
+	notices := []struct {
+		name    string
+		polling bool
+		opt     dsync.Options
+		waits   bool
+		soon    time.Duration
+	}{
+		{name: "watch", opt: dsync.Options{AlwaysListen: true}},
+		{name: "waits elsewhere", waits: true},
+		{name: "heartbeat", soon: ttl * 4 / 10},
+		{name: "polling", polling: true, soon: ttl * 4 / 10},
+		{name: "polling with Listen", polling: true, opt: dsync.Options{AlwaysListen: true}, soon: ttl * 4 / 10},
+	}
+	for _, p := range parties {
+		for _, notice := range notices {
+			for _, forces := range []string{"Break", "ForceLock"} {
+				for _, stops := range []bool{true, false} {
+					if forces == "ForceLock" && p.force == nil {
+						continue
+					}
+					t.Run(fmt.Sprintf("%s of a %s, %s, stops %t", forces, p.name, notice.name, stops), func(t *testing.T) {
+						bubble(t, func(t *testing.T) {
+							store := dsynctest.NewMemory()
+							store.Polling = notice.polling
+							var hooked []dsync.LostInfo
+							opt := notice.opt
+							opt.Hooks = &dsync.Hooks{Lost: func(l dsync.LostInfo) { hooked = append(hooked, l) }}
+							a, b := newSession(t, store, &opt), newSession(t, store, nil)
+							other := newSession(t, store, nil).Mutex("other")
+							lock(t, other)
+							if notice.waits {
+								ctx, cancel := context.WithCancel(background)
+								w := inLine(t, store, "other", 1, a.Mutex("other").LockContext, ctx)
+								defer func() { cancel(); <-w }()
+							}
+							h := p.take(t, a)
+							time.Sleep(rand.N(ttl))
+							lost := closedAt(h.lost)
+
+							var next *holding
+							var won <-chan ended
+							began := time.Now()
+							if forces == "Break" {
+								won = async(func() (err error) {
+									ctx, cancel := context.WithTimeout(background, 5*time.Minute)
+									defer cancel()
+									get := p.hold
+									if p.name == "reader" { // next to whom another could read
+										get = parties[2].hold
+									}
+									wait := async(func() (err error) { next, err = get(context.WithoutCancel(ctx), b); return })
+									time.Sleep(20 * time.Millisecond)
+									began = time.Now()
+									if err := newSession(t, store, nil).Break(ctx, "k"); err != nil {
+										return err
+									}
+									return (<-wait).err
+								})
+							} else {
+								won = async(func() (err error) { next, err = p.force(b)(background); return })
+							}
+
+							told := <-lost
+							if d := told.Sub(began); d > notice.soon {
+								t.Errorf("notified after %v, want within %v", d, notice.soon)
+							}
+							free := told.Add(grace)
+							if stops {
+								free = told.Add(grace / 3)
+								time.Sleep(grace / 3)
+								wantErr(t, "unlock", h.done(), dsync.ErrLost, dsync.ErrRevoked)
+							}
+							w := <-won
+							if w.err != nil {
+								t.Fatal(w.err)
+							}
+							late := 10 * time.Millisecond
+							if notice.polling {
+								late = 600 * time.Millisecond
+							}
+							if d := w.at.Sub(free); d < 0 || d > late {
+								t.Errorf("the next holds %v after the key was to be free", d)
+							}
+							if isClosed(next.lost) {
+								t.Error("the next was notified as well")
+							}
+							if !stops {
+								wantErr(t, "late unlock", h.done(), dsync.ErrLost, dsync.ErrRevoked)
+								if isClosed(next.lost) || len(holders(t, store, "k")) != 1 {
+									t.Error("the late unlock freed the next one's hold")
+								}
+							}
+							synctest.Wait()
+							if len(hooked) != 1 || hooked[0].Key != "k" || hooked[0].Token == 0 ||
+								!errors.Is(hooked[0].Cause, dsync.ErrLost) || !errors.Is(hooked[0].Cause, dsync.ErrRevoked) {
+								t.Errorf("Hooks.Lost was called with %+v, want once", hooked)
+							}
+							if err := next.done(); err != nil {
+								t.Errorf("unlock of the next: %v", err)
+							}
+							// The session goes on, and is asked no more.
+							time.Sleep(ttl)
+							if a.ID() == "" || revocations(t, store, a.ID()) != 0 {
+								t.Errorf("session %q has %d revocations", a.ID(), revocations(t, store, a.ID()))
+							}
+							if p.name != "once" { // sealed by now
+								again := p.take(t, a)
+								time.Sleep(ttl)
+								if isClosed(again.lost) {
+									t.Error("a later hold was notified as well")
+								}
+								again.done()
+							}
+						})
+					})
+				}
+			}
+		}
+	}
+}
+
+// Promise 9: of a holder that can't be notified nothing is taken before its session has
+// lapsed, and its Lost has closed a grace before that by itself.
+func TestForceWaitsForTheUnreachable(t *testing.T) {
+	for _, forces := range []string{"Break", "ForceLock"} {
+		for _, expired := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, known to be dead %t", forces, expired), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					store := dsynctest.NewMemory()
+					faulty := newFaulty(t, store, nil)
+					a := newSession(t, faulty, &dsync.Options{AlwaysListen: true})
+					b := newSession(t, store, nil)
+					mu := a.Mutex("k")
+					lock(t, mu)
+					lock(t, a.Mutex("other"))
+					lost := closedAt(mu.Lost())
+					time.Sleep(rand.N(ttl))
+					faulty.Cut()
+					m, _, err := store.Members(background, a.ID())
+					if err != nil {
+						t.Fatal(err)
+					}
+					lapses := m[0].LastHeartbeat.Add(ttl)
+					if expired { // by b, for another key
+						lock(t, b.Mutex("other"))
+						lapses = time.Now()
+					}
+					next := b.Mutex("k")
+					if forces == "Break" {
+						if err := b.Break(background, "k"); err != nil {
+							t.Fatal(err)
+						}
+						if err := next.TryLockContext(background); err != nil {
+							t.Errorf("after Break: %v", err)
+						}
+					} else if err := next.ForceLock(background); err != nil {
+						t.Fatal(err)
+					}
+					if d := time.Since(lapses); d < 0 || d > 20*time.Millisecond {
+						t.Errorf("taken %v after the holder's session lapsed", d)
+					}
+					if d := time.Since(<-lost); d < grace {
+						t.Errorf("taken %v after Lost closed, want at least the grace of %v", d, grace)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Promise 9, whatever the network does to the holder's process and to the one that
+// forces: Lost closes at least the grace before anyone else holds the key.
+func TestForceNeverTakesUntold(t *testing.T) {
+	for i := range trials() {
+		seed := uint64(i)
+		bubble(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 0))
+			store := dsynctest.NewMemory()
+			store.Polling = r.IntN(4) == 0
+			bad := func(n uint64) *dsynctest.Faulty {
+				r := rand.New(rand.NewPCG(seed, n))
+				begin, one := time.Now().Add(ttl/10), 3+r.IntN(5)
+				return newFaulty(t, store, func(q dsynctest.Request) dsynctest.Fault {
+					f := dsynctest.Fault{Delay: time.Duration(r.Int64N(int64(ttl / 20)))}
+					if time.Now().After(begin) {
+						f.LoseRequest, f.LoseReply = r.IntN(one) == 0, r.IntN(one) == 0
+						if r.IntN(one) == 0 {
+							f.Again = time.Duration(r.Int64N(int64(ttl)))
+						}
+					}
+					return f
+				})
+			}
+			fa, fb := bad(1), bad(2)
+			a := newSession(t, fa, &dsync.Options{AlwaysListen: r.IntN(2) == 0})
+			b := newSession(t, fb, nil)
+			mu := a.Mutex("k")
+			lock(t, mu)
+			lost := closedAt(mu.Lost())
+			time.Sleep(time.Duration(r.Int64N(int64(ttl))))
+			if r.IntN(4) == 0 {
+				fa.Cut()
+			}
+			next := b.Mutex("k")
+			if r.IntN(2) == 0 {
+				if err := next.ForceLock(background); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				broken := breakKey(b)
+				next.Lock() // which takes minutes on the worst of these networks
+				defer func() { <-broken }()
+			}
+			taken := time.Now()
+			synctest.Wait()
+			select {
+			case at := <-lost:
+				if d := taken.Sub(at); d < grace {
+					t.Errorf("seed %d: taken %v after Lost closed, want at least %v", seed, d, grace)
+				}
+			default:
+				t.Errorf("seed %d: taken while Lost was open", seed)
+			}
+			fa.Heal()
+			mu.Unlock()
+			if h := holders(t, store, "k"); len(h) != 1 || h[0].Session == a.ID() {
+				t.Errorf("seed %d: holders are %v", seed, h)
+			}
+			fa.Close()
+			fb.Close()
+			next.Unlock()
+			time.Sleep(2 * ttl)
+			// What sessions that were lost have left behind is nobody's.
+			if err := newSession(t, store, nil).Mutex("k").TryLockContext(background); err != nil {
+				t.Errorf("seed %d: left behind: %v", seed, err)
+			}
+		})
+	}
+}

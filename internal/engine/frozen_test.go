@@ -1,0 +1,229 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/engine"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// Promise 1: from the first instruction after a freeze on, before any timer runs,
+// every look says that the hold is lost.
+func TestFirstLookAfterFreezeSaysLost(t *testing.T) {
+	type hold struct {
+		lost   func() <-chan struct{}
+		token  func() int64
+		unlock func(context.Context) error
+		err    func() error // of a context that ends with it, if it has one
+	}
+	kinds := map[string]func(t *testing.T, s *dsync.Session) hold{
+		"mutex": func(t *testing.T, s *dsync.Session) hold {
+			mu := s.Mutex("k")
+			lock(t, mu)
+			return hold{mu.Lost, mu.Token, mu.UnlockContext, nil}
+		},
+		"lease": func(t *testing.T, s *dsync.Session) hold {
+			l, err := s.Acquire(background, "k", ttl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return hold{l.Lost, l.Token, l.Release, nil}
+		},
+		"reader": func(t *testing.T, s *dsync.Session) hold {
+			rw := s.RWMutex("k")
+			rw.RLock()
+			return hold{rw.RLost, rw.RToken, rw.RUnlockContext, nil}
+		},
+		"semaphore": func(t *testing.T, s *dsync.Session) hold {
+			sem := s.Semaphore("k", 3)
+			if err := sem.Acquire(background, 2); err != nil {
+				t.Fatal(err)
+			}
+			return hold{sem.Lost, sem.Token, func(ctx context.Context) error { return sem.ReleaseContext(ctx, 2) }, nil}
+		},
+		"election": func(t *testing.T, s *dsync.Session) hold {
+			h, err := (*engine.Session)(s).Hold(background, "k", dsync.KindElection)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, _ := h.Context(background)
+			return hold{h.Lost, h.Token, h.Release, ctx.Err}
+		},
+	}
+	looks := map[string]func(hold) bool{
+		"Lost":   func(h hold) bool { return isClosed(h.lost()) },
+		"Token":  func(h hold) bool { return h.token() == 0 },
+		"Unlock": func(h hold) bool { return errors.Is(h.unlock(background), dsync.ErrLost) },
+		"Err":    func(h hold) bool { return h.err == nil || h.err() != nil },
+	}
+	for kind, begin := range kinds {
+		for look, saysLost := range looks {
+			t.Run(kind+" "+look, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					store := dsynctest.NewMemory()
+					s := newSession(t, store, nil)
+					h := begin(t, s)
+					(*engine.Session)(s).Freeze(ttl)
+					if !saysLost(h) {
+						t.Error("the first look says that the hold goes on")
+					}
+					if look != "Unlock" {
+						h.unlock(background)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Promise 1: what was frozen past its deadline is handed to nobody here: not by an
+// Unlock, not because it lingers, and not to one more reader.
+func TestNothingIsHandedOnAfterFreeze(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, lingering())
+		id := func() string { return s.ID() }
+		fresh := func(what, old string) {
+			t.Helper()
+			if id() == old {
+				t.Errorf("%s: it went on under the session that was lost", what)
+			}
+		}
+
+		mu, next := s.Mutex("mutex"), s.Mutex("mutex")
+		lock(t, mu)
+		var wg sync.WaitGroup
+		wg.Go(func() { lock(t, next) })
+		synctest.Wait()
+		old := id()
+		(*engine.Session)(s).Freeze(ttl)
+		wantErr(t, "UnlockContext", mu.UnlockContext(background), dsync.ErrLost)
+		wg.Wait()
+		fresh("a hand-over", old)
+		if isClosed(next.Lost()) {
+			t.Error("what was handed on is lost")
+		}
+		next.Unlock()
+
+		watched(s.Mutex("lingers"))
+		old = id()
+		(*engine.Session)(s).Freeze(ttl)
+		lock(t, s.Mutex("lingers"))
+		fresh("a key that lingered", old)
+
+		a, b := s.RWMutex("rw"), s.RWMutex("rw")
+		a.RLock()
+		old = id()
+		(*engine.Session)(s).Freeze(ttl)
+		b.RLock()
+		fresh("a second reader", old)
+		if isClosed(b.RLost()) || !isClosed(a.RLost()) {
+			t.Error("the second reader shares what was lost")
+		}
+		a.RUnlock()
+		b.RUnlock()
+		time.Sleep(ttl)
+	})
+}
+
+// Once lost, no heartbeat is sent, whatever the store would say: also not when its
+// timer runs first after a freeze, before that of the deadline.
+func TestNoHeartbeatAfterFreeze(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, nil)
+		mu := s.Mutex("k")
+		lock(t, mu)
+		before := store.Counts()
+		synctest.Wait() // the keeper has set its timers
+		(*engine.Session)(s).Freeze(ttl)
+		time.Sleep(ttl / 2) // the heartbeat was due after a third, the deadline is not yet
+		if n := store.Counts().Since(before).Commands[dsynctest.MethodHeartbeat]; n != 0 {
+			t.Errorf("%d heartbeats were sent after the deadline", n)
+		}
+		if !isClosed(mu.Lost()) {
+			t.Error("Lost is open")
+		}
+		mu.UnlockContext(background)
+	})
+}
+
+// A grant that is learnt when the deadline is over is none: Lock goes on, under the
+// next session.
+func TestGrantLearntTooLateIsNone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		asked := 0
+		f := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodAcquire {
+				if asked++; asked == 1 {
+					return dsynctest.Fault{ReplyDelay: time.Second}
+				}
+			}
+			return dsynctest.Fault{}
+		})
+		s := newSession(t, f, nil)
+		time.AfterFunc(time.Second/2, func() { (*engine.Session)(s).Freeze(ttl) })
+		mu := s.Mutex("k")
+		lock(t, mu)
+		if mu.Token() == 0 || asked < 2 {
+			t.Errorf("locked with token %d after %d attempts, of which the first was granted too late", mu.Token(), asked)
+		}
+		mu.Unlock()
+	})
+}
+
+// No reader shares what was frozen past its deadline, also if it is the end of
+// another's wait that would let it in.
+func TestReaderDoesNotJoinAfterFreeze(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		reads, writes, late := s.RWMutex("k"), s.RWMutex("k"), s.RWMutex("k")
+		reads.RLock()
+		ctx, cancel := context.WithCancel(background)
+		var wg sync.WaitGroup
+		wg.Go(func() { wantErr(t, "LockContext", writes.LockContext(ctx), context.Canceled) })
+		synctest.Wait()
+		in := make(chan struct{})
+		wg.Go(func() { late.RLock(); close(in) })
+		synctest.Wait()
+		(*engine.Session)(s).Freeze(ttl)
+		cancel()
+		<-in
+		if late.RToken() == 0 || !isClosed(reads.RLost()) {
+			t.Error("a reader shares what is lost")
+		}
+		wg.Wait()
+		reads.RUnlock()
+		late.RUnlock()
+	})
+}
+
+// The context of a semaphore ends with a loss, at the first look after a freeze too, and
+// not with the Release of a part.
+func TestSemaphoreContextEndsWithALoss(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		m := s.Semaphore("k", 3)
+		acquire(t, m, 1)
+		ctx, cancel := m.Context(background)
+		defer cancel()
+		acquire(t, m, 1)
+		m.Release(1)
+		if err := ctx.Err(); err != nil {
+			t.Errorf("after the Release of a part: %v", err)
+		}
+		(*engine.Session)(s).Freeze(ttl)
+		if ctx.Err() == nil {
+			t.Error("the first look after a freeze says that it is held")
+		}
+		wantErr(t, "cause", context.Cause(ctx), dsync.ErrLost)
+		m.Release(1)
+	})
+}

@@ -1,0 +1,75 @@
+package engine_test
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"testing/synctest"
+
+	"github.com/leasehold-go/leasehold/internal/program"
+	"github.com/leasehold-go/leasehold/internal/testkit"
+)
+
+// runProgram runs the program that the bytes are, in a bubble and a store of its own.
+func runProgram(t *testing.T, b []byte) {
+	t.Helper()
+	p := program.Decode(b)
+	synctest.Test(t, func(t *testing.T) { program.Run(t, program.InMemory(t, p), p) })
+}
+
+// FuzzPrograms runs what bytes say as a program of locks, and checks what is promised
+// of them: see package program.
+func FuzzPrograms(f *testing.F) {
+	for _, s := range program.Seeds() {
+		f.Add(s.Bytes)
+	}
+	f.Fuzz(runProgram)
+}
+
+// The seeds of FuzzPrograms by their names, and random programs, the same in every
+// run: what a run of the tests without -fuzz has of it.
+func TestPrograms(t *testing.T) {
+	testkit.Large(t)
+	for _, s := range program.Seeds() {
+		t.Run(s.Name, func(t *testing.T) { runProgram(t, s.Bytes) })
+	}
+	n := testkit.Rounds(3000, 30_000)
+	if testing.Short() {
+		n = 300
+	}
+	const seed = 1
+	for i := range n {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			runProgram(t, program.Random(rand.New(rand.NewPCG(seed, uint64(i)))))
+		})
+		if t.Failed() {
+			return // one program to look at is enough
+		}
+	}
+}
+
+// Random programs over noisy links: requests and replies lost, late and repeated by
+// the thousand.
+func TestProgramsUnderFaults(t *testing.T) {
+	testkit.Large(t)
+	want := testkit.Rounds(30_000, 300_000)
+	if testing.Short() {
+		want = 2_000
+	}
+	const seed = 2
+	faults, programs := 0, 0
+	for ; faults < want && !t.Failed(); programs++ {
+		t.Run(strconv.Itoa(programs), func(t *testing.T) {
+			p := program.Noisy(rand.New(rand.NewPCG(seed, uint64(programs))))
+			synctest.Test(t, func(t *testing.T) {
+				w := program.InMemory(t, p)
+				program.Run(t, w, p)
+				faults += w.Faults()
+			})
+		})
+		if programs > want {
+			t.Fatalf("%d programs had %d faults, want %d: is there noise at all?", programs, faults, want)
+		}
+	}
+	t.Logf("%d faults in %d programs, seed %d", faults, programs, seed)
+}

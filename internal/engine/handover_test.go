@@ -1,0 +1,381 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// tokens checks that those of one key grow, in the order of its holds. What it has
+// is guarded by the lock.
+type tokens struct {
+	t    *testing.T
+	last int64
+	n    int
+}
+
+func (k *tokens) next(token int64) {
+	k.t.Helper()
+	if token <= k.last {
+		k.t.Errorf("hold %d has token %d, after %d", k.n, token, k.last)
+	}
+	k.last = token
+	k.n++
+}
+
+// B02, B26, promise 8: goroutines of one process hand a hold on without a command,
+// each with a greater token.
+func TestHandOverTakesNoCommand(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		var local int
+		opt := unswept()
+		opt.Hooks = &dsync.Hooks{Granted: func(g dsync.GrantedInfo) {
+			if g.Local {
+				local++
+			}
+		}}
+		s := newSession(t, store, opt)
+		turn(s.Mutex("warm"))
+		before := store.Counts()
+		first := s.Mutex("k")
+		lock(t, first)
+		const goroutines = 500
+		seen := tokens{t: t}
+		var wg sync.WaitGroup
+		for range goroutines {
+			wg.Go(func() {
+				mu := s.Mutex("k")
+				mu.Lock()
+				lost := mu.Lost()
+				if isClosed(lost) || !mu.Owned() {
+					t.Error("the hold is over before its Unlock")
+				}
+				seen.next(mu.Token())
+				mu.Unlock()
+				if !isClosed(lost) {
+					t.Error("Lost is open after Unlock")
+				}
+			})
+		}
+		synctest.Wait()
+		seen.last = first.Token()
+		first.Unlock()
+		wg.Wait()
+		synctest.Wait()
+		if d := store.Counts().Since(before); seen.n != goroutines || d.Total() != 2 || d.Writes != 2 {
+			t.Errorf("%d holds took %v and %d writes, want an Acquire and a Release", seen.n, d.Commands, d.Writes)
+		}
+		if local != goroutines {
+			t.Errorf("the hook saw %d local hand-overs, want %d", local, goroutines)
+		}
+	})
+}
+
+// Promise 2, B08: over 1,000 cycles of two processes, with local hand-overs and
+// clean-up in between, tokens grow strictly, in the order of holds.
+func TestHandOverTokensGrowThroughCleanUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		opt := dsync.Options{TTL: 5 * time.Minute, Retention: time.Hour}
+		a, b := newSession(t, store, &opt), newSession(t, store, &opt)
+		seen := tokens{t: t}
+		cleaned := 0
+		for i := range 1000 {
+			var wg sync.WaitGroup
+			for _, s := range []*dsync.Session{a, a, a, b, b} {
+				wg.Go(func() {
+					mu := s.Mutex("k")
+					mu.Lock()
+					seen.next(mu.Token())
+					mu.Unlock()
+				})
+			}
+			wg.Wait()
+			if i%100 == 99 {
+				time.Sleep(3 * time.Hour)
+				if len(store.Records()) == 0 {
+					cleaned++
+				}
+			}
+		}
+		if seen.n != 5000 || cleaned != 10 {
+			t.Errorf("%d holds, cleaned up %d times, want 5000 and 10", seen.n, cleaned)
+		}
+	})
+}
+
+// Promise 8: other processes get their turn after MaxHandOffs hand-offs, or HandOffTime.
+func TestHandOverIsBounded(t *testing.T) {
+	const hour = time.Hour
+	for _, c := range []struct {
+		name      string
+		turn      time.Duration
+		handOvers int
+		want      int // holds here before the other's
+	}{
+		{"by count", hour, 4, 5},
+		{"by time", 95 * time.Millisecond, 0, 10},
+		{"none by count", hour, -1, 1},
+		{"none by time", -1, 0, 1},
+		{"by the token's room", hour, 0, 1024},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				opt := unswept()
+				opt.TTL, opt.HandOffTime, opt.MaxHandOffs = hour, c.turn, c.handOvers
+				here, there := newSession(t, store, opt), newSession(t, store, nil)
+				var wg sync.WaitGroup
+				var holds, before int
+				for range 1100 {
+					wg.Go(func() {
+						mu := here.Mutex("k")
+						mu.Lock()
+						holds++
+						time.Sleep(10 * time.Millisecond)
+						mu.Unlock()
+					})
+				}
+				synctest.Wait()
+				wg.Go(func() {
+					mu := there.Mutex("k")
+					mu.Lock()
+					before = holds
+					mu.Unlock()
+				})
+				wg.Wait()
+				if before != c.want {
+					t.Errorf("the other process got its turn after %d holds, want %d", before, c.want)
+				}
+			})
+		})
+	}
+}
+
+// Promise 8: processes whose goroutines hand on get equal shares.
+func TestHandOverSharesAreEven(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		const processes = 4
+		var shares [processes]int
+		stop := time.Now().Add(time.Minute)
+		var wg sync.WaitGroup
+		for i := range processes {
+			s := newSession(t, store, unswept())
+			for range 4 * (i + 1) {
+				wg.Go(func() {
+					mu := s.Mutex("k")
+					for time.Now().Before(stop) {
+						mu.Lock()
+						shares[i]++
+						time.Sleep(time.Millisecond)
+						mu.Unlock()
+					}
+				})
+			}
+		}
+		wg.Wait()
+		lo, hi := shares[0], shares[0]
+		for _, n := range shares {
+			lo, hi = min(lo, n), max(hi, n)
+		}
+		if hi == 0 || float64(lo)/float64(hi) < 0.8 {
+			t.Errorf("shares are %v: not within 0.8", shares)
+		}
+	})
+}
+
+// Promise 1, 8: a hold that was handed on ends with the session, at least the grace
+// before anyone else holds the key, and its late Unlock frees nothing: B05, B32.
+func TestHandedOnHoldIsLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		f := newFaulty(t, store, nil)
+		a, b := newSession(t, f, nil), newSession(t, store, nil)
+		first, second := a.Mutex("k"), a.Mutex("k")
+		lock(t, first)
+		var wg sync.WaitGroup
+		var lostAt, taken time.Time
+		wg.Go(func() {
+			lock(t, second)
+			<-second.Lost()
+			lostAt = time.Now()
+			if second.Token() != 0 || second.Owned() {
+				t.Error("a lost hold has a token")
+			}
+			time.Sleep(2 * ttl)
+			wantErr(t, "late UnlockContext", second.UnlockContext(background), dsync.ErrLost)
+		})
+		synctest.Wait()
+		first.Unlock()
+		synctest.Wait()
+		f.Cut()
+		other := b.Mutex("k")
+		wg.Go(func() {
+			lock(t, other)
+			taken = time.Now()
+		})
+		wg.Wait()
+		if d := taken.Sub(lostAt); d < grace {
+			t.Errorf("taken %v after the loss, want at least %v", d, grace)
+		}
+		if !other.Owned() || len(holders(t, store, "k")) != 1 {
+			t.Error("the late Unlock freed somebody else's hold")
+		}
+		f.Heal()
+		other.Unlock()
+	})
+}
+
+// B36, promise 8: who gives up just when the hold is handed to it passes it on.
+func TestHandOverToOneThatGaveUp(t *testing.T) {
+	for range 30 {
+		bubble(t, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			s := newSession(t, store, nil)
+			mu := s.Mutex("k")
+			lock(t, mu)
+			ctx, cancel := context.WithCancel(background)
+			var wg sync.WaitGroup
+			for range 3 {
+				wg.Go(func() {
+					mu := s.Mutex("k")
+					if err := mu.LockContext(ctx); err == nil {
+						mu.Unlock()
+					} else if !errors.Is(err, context.Canceled) {
+						t.Error(err)
+					}
+				})
+			}
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				turn(s.Mutex("k"))
+			}()
+			synctest.Wait()
+			cancel()
+			mu.Unlock() // before those that wait have seen that ctx ended, mostly
+			wg.Wait()
+			<-done
+			synctest.Wait()
+			if h := holders(t, store, "k"); len(h) != 0 {
+				t.Errorf("left behind: %v", h)
+			}
+		})
+	}
+}
+
+// B31: duplicates of all requests, each after all later ones, change nothing while
+// a claim is handed on.
+func TestReplayedRequestsChangeNothingToHandOvers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		f := newFaulty(t, store, nil)
+		f.Record()
+		a := newSession(t, f, unswept())
+		seen := tokens{t: t}
+		for range 3 {
+			var wg sync.WaitGroup
+			for range 10 {
+				wg.Go(func() {
+					mu := a.Mutex("k")
+					mu.Lock()
+					seen.next(mu.Token())
+					mu.Unlock()
+				})
+			}
+			wg.Wait()
+			time.Sleep(ttl)
+			if err := f.Replay(background); err != nil {
+				t.Fatal(err)
+			}
+			if h := holders(t, store, "k"); len(h) != 0 || line(t, store, "k") != 0 {
+				t.Fatalf("a replay left %v", h)
+			}
+		}
+	})
+}
+
+// What is not alike is never handed on: a lease, a try, an election's hold.
+func TestOnlyLikesAreHandedOn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, unswept())
+		mu := s.Mutex("k")
+		lock(t, mu)
+		var l *dsync.Lease
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			var err error
+			if l, err = s.Acquire(background, "k", time.Minute); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		before := store.Counts()
+		mu.Unlock()
+		wg.Wait()
+		if h := holders(t, store, "k"); len(h) != 1 || h[0].Until.IsZero() || h[0].Token != l.Token() {
+			t.Errorf("the lease's hold in the store is %+v", h)
+		}
+		if d := store.Counts().Since(before); d.Commands[dsynctest.MethodRelease] != 1 || d.Commands[dsynctest.MethodAcquire] != 1 {
+			t.Errorf("sent %v, want a Release and an Acquire", d.Commands)
+		}
+		wg.Go(func() { turn(mu) })
+		synctest.Wait()
+		l.Release(background)
+		wg.Wait()
+	})
+}
+
+// Close tells a hold that was handed on, and those in the local queue.
+func TestCloseWhileHandingOn(t *testing.T) {
+	for range trials() / 20 {
+		bubble(t, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			s := newSession(t, store, nil)
+			var wg sync.WaitGroup
+			for i := range 20 {
+				wg.Go(func() {
+					mu := s.Mutex("k")
+					for {
+						if err := mu.LockContext(background); errors.Is(err, dsync.ErrClosed) {
+							return
+						} else if err != nil {
+							t.Errorf("%d: %v", i, err)
+							return
+						}
+						time.Sleep(time.Millisecond)
+						mu.Unlock()
+					}
+				})
+			}
+			time.Sleep(30*time.Millisecond + 500*time.Microsecond)
+			if err := s.Close(background); err != nil {
+				t.Error(err)
+			}
+			wg.Wait()
+			if h := holders(t, store, "k"); len(h) != 0 {
+				t.Errorf("left behind: %v", h)
+			}
+		})
+	}
+}
+
+// Options that can't be.
+func TestHandOverOptions(t *testing.T) {
+	store := dsynctest.NewMemory()
+	for _, opt := range []dsync.Options{{MaxHandOffs: 1024}, {Linger: -1}} {
+		if _, err := dsync.New(store, &opt); err == nil {
+			t.Errorf("%s: no error", fmt.Sprintf("%+v", opt))
+		}
+	}
+}

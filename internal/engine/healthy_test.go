@@ -1,0 +1,278 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/engine"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// late is how long after an acknowledged heartbeat a session is not healthy, if it
+// holds or waits.
+const late = ttl/3 + ttl/30 + ttl/6
+
+// wantHealthy fails the test if the session's health is not want, nil for none.
+func wantHealthy(t *testing.T, when string, s *dsync.Session, want error) {
+	t.Helper()
+	got := s.Healthy()
+	if !errors.Is(got, want) || (got == nil) != (want == nil) {
+		t.Errorf("%s: Healthy returns %v, want %v", when, got, want)
+	}
+}
+
+// cutOff returns a session that has heartbeats right away, and what cuts it off.
+func cutOff(t *testing.T) (*dsync.Session, *dsynctest.Faulty) {
+	f := newFaulty(t, dsynctest.NewMemory(), nil)
+	return newSession(t, f, nil), f
+}
+
+func TestHealthyUntilAHeartbeatIsOverdue(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, f := cutOff(t)
+		wantHealthy(t, "unused", s, nil)
+		mu := s.Mutex("k")
+		lock(t, mu)
+		time.Sleep(time.Hour)
+		wantHealthy(t, "after an hour", s, nil)
+		f.Cut()
+		renewed := (*engine.Session)(s).Local().Renewed
+		time.Sleep(time.Until(renewed.Add(late)))
+		wantHealthy(t, "when the heartbeat may still be answered", s, nil)
+		time.Sleep(time.Millisecond)
+		wantHealthy(t, "after that", s, dsync.ErrNotRenewed)
+		if isClosed(mu.Lost()) {
+			t.Error("the lock is lost before the session is unhealthy")
+		}
+		f.Heal()
+		time.Sleep(late)
+		wantHealthy(t, "after Heal", s, nil)
+		mu.Unlock()
+	})
+}
+
+// A single heartbeat that fails is made up for by the next.
+func TestHealthyThroughOneFailedHeartbeat(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &failsOften{Store: dsynctest.NewMemory()}
+		s := newSession(t, store, nil)
+		lock(t, s.Mutex("k"))
+		for range 1000 {
+			time.Sleep(100 * time.Millisecond)
+			wantHealthy(t, "with every other heartbeat failing", s, nil)
+		}
+		if n := store.beats.Load(); n < 10 {
+			t.Errorf("%d heartbeats were sent; the test has shown nothing", n)
+		}
+	})
+}
+
+// A failsOften store fails every other heartbeat at once.
+type failsOften struct {
+	driver.Store
+	beats atomic.Int64
+}
+
+func (f *failsOften) Heartbeat(ctx context.Context, session string, given []driver.Revocation) (driver.HeartbeatReply, error) {
+	if f.beats.Add(1)%2 == 1 {
+		return driver.HeartbeatReply{}, errors.New("no")
+	}
+	return f.Store.Heartbeat(ctx, session, given)
+}
+
+// A session that neither holds nor waits has nothing to renew, nor has one that only
+// has a fixed lease.
+func TestHealthyWithoutNeedOfTheStore(t *testing.T) {
+	uses := map[string]func(t *testing.T, s *dsync.Session){
+		"nothing": func(t *testing.T, s *dsync.Session) { turn(s.Mutex("k")) },
+		"lease": func(t *testing.T, s *dsync.Session) {
+			if _, err := s.Acquire(background, "k", time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	for name, use := range uses {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s, f := cutOff(t)
+				use(t, s)
+				time.Sleep(time.Minute)
+				f.Cut()
+				for range 100 {
+					time.Sleep(time.Second)
+					wantHealthy(t, "cut off", s, nil)
+				}
+			})
+		})
+	}
+}
+
+// Who waits needs a session: one that can't register is as little healthy as one that
+// can't renew, and there is no moment of health between the two.
+func TestNotHealthyWhileAWaiterCantRegister(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, f := cutOff(t)
+		f.Cut()
+		ctx, cancel := context.WithCancel(background)
+		go s.Mutex("k").LockContext(ctx)
+		time.Sleep(late)
+		wantHealthy(t, "when the registration may still be answered", s, nil)
+		time.Sleep(time.Millisecond)
+		wantHealthy(t, "after that", s, dsync.ErrNotRenewed)
+		cancel()
+		synctest.Wait()
+		wantHealthy(t, "when nobody waits any more", s, nil)
+		f.Heal()
+
+		mu := s.Mutex("k")
+		lock(t, mu)
+		f.Cut()
+		renewed := (*engine.Session)(s).Local().Renewed
+		go func() { // who lost a lock asks again
+			<-mu.Lost()
+			mu.Unlock()
+			mu.Lock()
+		}()
+		time.Sleep(time.Until(renewed.Add(late + time.Millisecond)))
+		for time.Since(renewed) < 5*ttl {
+			wantHealthy(t, "cut off", s, dsync.ErrNotRenewed)
+			time.Sleep(ttl / 100)
+			synctest.Wait()
+		}
+		if s.ID() != "" {
+			t.Error("the session was not lost")
+		}
+		f.Heal()
+		time.Sleep(late)
+		wantHealthy(t, "after Heal", s, nil)
+		mu.Unlock()
+	})
+}
+
+// Whatever was lost is overdue when its grace is over, until its holder is done.
+func TestOverstayedUntilTheHolderIsDone(t *testing.T) {
+	uses := map[string]func(t *testing.T, s *dsync.Session) (done func()){
+		"mutex": func(t *testing.T, s *dsync.Session) func() {
+			mu := s.Mutex("k")
+			lock(t, mu)
+			return mu.Unlock
+		},
+		"readers": func(t *testing.T, s *dsync.Session) func() {
+			rw := s.RWMutex("k")
+			rw.RLock()
+			rw.RLock()
+			return func() {
+				rw.RUnlock()
+				wantHealthy(t, "with a reader left", s, dsync.ErrOverstayed)
+				rw.RUnlock()
+			}
+		},
+		"semaphore": func(t *testing.T, s *dsync.Session) func() {
+			sem := s.Semaphore("k", 3)
+			for _, n := range []int64{1, 2} {
+				if err := sem.Acquire(background, n); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return func() {
+				sem.Release(2)
+				wantHealthy(t, "with one of two left", s, dsync.ErrOverstayed)
+				sem.Release(1)
+			}
+		},
+		"once": func(t *testing.T, s *dsync.Session) func() {
+			end := make(chan struct{})
+			go s.Once("k").Do(background, func(context.Context) error { <-end; return nil })
+			return func() { close(end) }
+		},
+		"hold": func(t *testing.T, s *dsync.Session) func() {
+			h, err := (*engine.Session)(s).Hold(background, "k", dsync.KindElection)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return func() { h.Release(background) }
+		},
+	}
+	losses := map[string]func(t *testing.T, s *dsync.Session, f *dsynctest.Faulty){
+		"cut off": func(t *testing.T, s *dsync.Session, f *dsynctest.Faulty) {
+			f.Cut()
+			time.Sleep(time.Until((*engine.Session)(s).Local().Renewed.Add(lease)))
+			synctest.Wait()
+			f.Heal()
+		},
+		"broken": func(t *testing.T, s *dsync.Session, f *dsynctest.Faulty) {
+			go s.Break(background, "k")
+			synctest.Wait()
+		},
+	}
+	for use, begin := range uses {
+		for loss, lose := range losses {
+			t.Run(use+"/"+loss, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					s, f := cutOff(t)
+					done := begin(t, s)
+					synctest.Wait()
+					lose(t, s, f)
+					for _, h := range (*engine.Session)(s).Local().Holds {
+						if h.Lost == nil {
+							t.Errorf("not lost: %+v", h)
+						}
+					}
+					time.Sleep(grace)
+					wantHealthy(t, "in the grace", s, nil)
+					time.Sleep(time.Millisecond)
+					wantHealthy(t, "after the grace", s, dsync.ErrOverstayed)
+					time.Sleep(time.Hour)
+					wantHealthy(t, "an hour later", s, dsync.ErrOverstayed)
+					done()
+					synctest.Wait()
+					wantHealthy(t, "when the holder is done", s, nil)
+					if l := (*engine.Session)(s).Local(); len(l.Holds) != 0 {
+						t.Errorf("holds %+v, want none", l.Holds)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Frozen past its deadline, the first thing that a process asks may be its health.
+func TestHealthyAfterFreeze(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, _ := cutOff(t)
+		mu := s.Mutex("k")
+		lock(t, mu)
+		(*engine.Session)(s).Freeze(lease)
+		wantHealthy(t, "at the first look", s, nil) // it was told this moment
+		mu.Unlock()
+	})
+}
+
+// Close is not what a holder may outlast either.
+func TestHealthyOfAClosedSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, _ := cutOff(t)
+		mu := s.Mutex("k")
+		lock(t, mu)
+		go s.Close(background)
+		time.Sleep(grace)
+		wantHealthy(t, "while it closes", s, dsync.ErrClosed)
+		if err := s.Healthy(); errors.Is(err, dsync.ErrOverstayed) {
+			t.Errorf("in the grace: %v", err)
+		}
+		time.Sleep(time.Second)
+		wantHealthy(t, "closed, with a lock in use", s, dsync.ErrClosed)
+		wantHealthy(t, "closed, with a lock in use", s, dsync.ErrOverstayed)
+		mu.Unlock()
+		if err := s.Healthy(); errors.Is(err, dsync.ErrOverstayed) {
+			t.Errorf("after Unlock: %v", err)
+		}
+	})
+}

@@ -1,0 +1,65 @@
+package engine_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/testkit"
+)
+
+// Timing of the sessions in these tests, but where a test says otherwise.
+const (
+	ttl    = testkit.TTL
+	margin = 500 * time.Millisecond
+	grace  = time.Second
+	lease  = ttl - ttl/1000 - margin - grace // from the send of a heartbeat to the deadline
+)
+
+var background = context.Background()
+
+var (
+	newSession = testkit.NewSession
+	newFaulty  = testkit.NewFaulty
+	lock       = testkit.Lock
+	wantErr    = testkit.WantErr
+	bubble     = synctest.Test
+)
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// turn locks and unlocks m.
+func turn(m sync.Locker) {
+	m.Lock()
+	defer m.Unlock()
+}
+
+// holders returns who holds key in the store.
+func holders(t testing.TB, store driver.Store, key string) []driver.Holder {
+	t.Helper()
+	st, err := store.Load(background, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st.Holders
+}
+
+// line returns how many wait for key in the store.
+func line(t testing.TB, store driver.Store, key string) int {
+	t.Helper()
+	st, err := store.Load(background, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st.Waiting
+}

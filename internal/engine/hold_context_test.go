@@ -1,0 +1,112 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/engine"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// The context of a hold ends with what it was made from, with the hold, and by its
+// cancel; there is none of what is not held.
+func TestContextEndsWithTheHold(t *testing.T) {
+	type lock struct {
+		lock, unlock func()
+		context      func(context.Context) (context.Context, context.CancelFunc)
+	}
+	for name, make := range map[string]func(*dsync.Session) lock{
+		"Mutex": func(s *dsync.Session) lock {
+			m := s.Mutex("k")
+			return lock{m.Lock, m.Unlock, m.Context}
+		},
+		"Semaphore": func(s *dsync.Session) lock {
+			m := s.Semaphore("k", 2)
+			return lock{func() { m.TryAcquire(1) }, func() { m.Release(1) }, m.Context}
+		},
+	} {
+		for how, c := range map[string]struct {
+			end   func(link *dsynctest.Faulty, l lock, stop, cancel func())
+			cause error
+		}{
+			"loss":     {func(link *dsynctest.Faulty, _ lock, _, _ func()) { link.Cut() }, dsync.ErrLost},
+			"release":  {func(_ *dsynctest.Faulty, l lock, _, _ func()) { l.unlock() }, context.Canceled},
+			"its ctx":  {func(_ *dsynctest.Faulty, _ lock, stop, _ func()) { stop() }, context.Canceled},
+			"cancel":   {func(_ *dsynctest.Faulty, _ lock, _, cancel func()) { cancel() }, context.Canceled},
+			"not held": {nil, dsync.ErrLost},
+		} {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					link := newFaulty(t, dsynctest.NewMemory(), nil)
+					l := make(newSession(t, link, nil))
+					type key struct{}
+					parent, stop := context.WithCancel(context.WithValue(background, key{}, 7))
+					defer stop()
+					if c.end != nil {
+						l.lock()
+					}
+					ctx, cancel := l.context(parent)
+					defer cancel()
+					if ctx.Value(key{}) != 7 {
+						t.Error("the values of ctx are gone")
+					}
+					if c.end != nil {
+						synctest.Wait()
+						if err := ctx.Err(); err != nil {
+							t.Fatalf("ended with %v while the hold goes on", err)
+						}
+						c.end(link, l, stop, cancel)
+						select {
+						case <-ctx.Done():
+						case <-time.After(2 * ttl):
+							t.Fatal("it goes on")
+						}
+					}
+					wantErr(t, "the context's error", ctx.Err(), context.Canceled)
+					wantErr(t, "the context's cause", context.Cause(ctx), c.cause)
+				})
+			})
+		}
+	}
+}
+
+// A second Release returns at once, also while the first waits for the store: ctx bounds
+// every call.
+func TestSecondReleaseDoesNotWait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodRelease {
+				return dsynctest.Fault{Delay: time.Second}
+			}
+			return dsynctest.Fault{}
+		})
+		h, err := (*engine.Session)(newSession(t, f, nil)).Hold(background, "k", dsync.KindMutex)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		first := make(chan time.Duration)
+		go func() {
+			if err := h.Release(background); err != nil {
+				t.Errorf("Release: %v", err)
+			}
+			first <- time.Since(start)
+		}()
+		time.Sleep(time.Millisecond)
+		if err := h.Release(background); err != nil || time.Since(start) != time.Millisecond {
+			t.Errorf("the second Release: %v, after %v", err, time.Since(start))
+		}
+		select {
+		case <-h.Finished():
+			t.Error("passed on before the store has answered")
+		default:
+		}
+		if d := <-first; d != time.Second {
+			t.Errorf("the first Release returned after %v, want with the store's answer", d)
+		}
+	})
+}

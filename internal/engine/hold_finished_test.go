@@ -1,0 +1,68 @@
+package engine_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/engine"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// Finished tells when the store has the key back, and not when the release is sent.
+func TestFinishedAfterTheRelease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		f := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodRelease {
+				return dsynctest.Fault{Delay: time.Second}
+			}
+			return dsynctest.Fault{}
+		})
+		s := newSession(t, f, nil)
+		for _, done := range []bool{true, false} { // the holder is done, or its grace runs out
+			h, err := (*engine.Session)(s).Hold(background, "k", dsync.KindElection)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.WindDown(errors.New("voluntary"))
+			if done {
+				go h.Release(background)
+			}
+			<-h.Finished()
+			if n := len(holders(t, memory, "k")); n > 0 {
+				t.Errorf("done %t: passed on, and the store has %d holder", done, n)
+			}
+			h.Release(background)
+		}
+	})
+}
+
+// Finished is told of a hold that was lost, too: when its holder is done, else when its
+// grace is over.
+func TestFinishedAfterALoss(t *testing.T) {
+	for _, done := range []bool{true, false} {
+		bubble(t, func(t *testing.T) {
+			f := newFaulty(t, dsynctest.NewMemory(), nil)
+			s := newSession(t, f, nil)
+			h, err := (*engine.Session)(s).Hold(background, "k", dsync.KindElection)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.Cut()
+			<-h.Lost()
+			lost := time.Now()
+			want := grace
+			if done {
+				want = 0
+				h.Release(background)
+			}
+			<-h.Finished()
+			if d := time.Since(lost); d != want {
+				t.Errorf("done %t: passed %v after the loss, want %v", done, d, want)
+			}
+		})
+	}
+}

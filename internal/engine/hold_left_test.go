@@ -1,0 +1,79 @@
+package engine_test
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/engine"
+)
+
+// What Left says is left until the hold ends: less and less of it while no heartbeat is
+// acknowledged, and nothing once it has ended, whichever way.
+func TestHoldLeftIsWhatIsLeft(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		end  func(*engine.Hold)
+	}{
+		{"lost", func(h *engine.Hold) { <-h.Lost() }},
+		{"voluntary", func(h *engine.Hold) { h.WindDown(errors.New("enough")) }},
+		{"released", func(h *engine.Hold) { h.Release(background) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var cut atomic.Bool
+				f := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
+					return dsynctest.Fault{LoseRequest: cut.Load() && r.Method == dsynctest.MethodHeartbeat}
+				})
+				h, err := (*engine.Session)(newSession(t, f, nil)).Hold(background, "k", dsync.KindMutex)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := h.Left(); got != lease {
+					t.Errorf("%v left of a new hold, want %v", got, lease)
+				}
+				time.Sleep(3 * ttl)
+				if got, least := h.Left(), lease-ttl/2; got < least || got > lease {
+					t.Errorf("%v left while heartbeats are answered, want %v to %v", got, least, lease)
+				}
+
+				cut.Store(true)
+				begin, left := time.Now(), h.Left()
+				time.Sleep(left / 2)
+				if got := h.Left(); got != left-left/2 {
+					t.Errorf("%v left after half of %v", got, left)
+				}
+				c.end(h)
+				if c.name == "lost" && time.Since(begin) != left {
+					t.Errorf("lost after %v, want %v", time.Since(begin), left)
+				}
+				if got := h.Left(); got != 0 {
+					t.Errorf("%v left of a hold that is over", got)
+				}
+				h.Release(background)
+			})
+		})
+	}
+}
+
+// The first look after a freeze says that nothing is left.
+func TestHoldLeftAfterFreeze(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		h, err := (*engine.Session)(s).Hold(background, "k", dsync.KindMutex)
+		if err != nil {
+			t.Fatal(err)
+		}
+		(*engine.Session)(s).Freeze(lease)
+		if got := h.Left(); got != 0 {
+			t.Errorf("%v left after the deadline", got)
+		}
+		if !isClosed(h.Lost()) {
+			t.Error("Lost is open though nothing is left")
+		}
+		h.Release(background)
+	})
+}

@@ -1,0 +1,268 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/engine"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// told is what the hooks told of holds, in order.
+type told struct {
+	mu     sync.Mutex
+	events []string
+}
+
+func (o *told) add(format string, args ...any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.events = append(o.events, fmt.Sprintf(format, args...))
+}
+
+// hooks tells a hold's end with how long it was held.
+func (o *told) hooks() *dsync.Hooks {
+	return &dsync.Hooks{
+		Granted:  func(g dsync.GrantedInfo) { o.add("granted") },
+		Released: func(r dsync.ReleasedInfo) { o.add("released %v", r.Held) },
+		Lost: func(l dsync.LostInfo) {
+			how := "lost"
+			switch {
+			case l.Voluntary:
+				how = "voluntary"
+			case errors.Is(l.Cause, dsync.ErrRevoked):
+				how = "revoked"
+			case errors.Is(l.Cause, dsync.ErrClosed):
+				how = "closed"
+			}
+			o.add("%s %v", how, l.Held)
+		},
+	}
+}
+
+// Each hold of which Granted told ends by one Released or one Lost, which tell for
+// how long it was held.
+func TestHooksTellOneEndOfEachHold(t *testing.T) {
+	const second = time.Second
+	tests := []struct {
+		name string
+		do   func(t *testing.T, s *dsync.Session, cut, heal func())
+		want string
+	}{
+		{"unlock", func(t *testing.T, s *dsync.Session, _, _ func()) {
+			mu := s.Mutex("k")
+			lock(t, mu)
+			time.Sleep(3 * second)
+			mu.Unlock()
+		}, "granted, released 3s"},
+		{"unlock after", func(t *testing.T, s *dsync.Session, _, _ func()) {
+			mu := s.Mutex("k")
+			lock(t, mu)
+			time.Sleep(second)
+			mu.UnlockAfter(background, time.Minute)
+		}, "granted, released 1s"},
+		{"hand-over", func(t *testing.T, s *dsync.Session, _, _ func()) {
+			first, second := s.Mutex("k"), s.Mutex("k")
+			lock(t, first)
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				lock(t, second)
+				time.Sleep(20 * time.Millisecond)
+				second.Unlock()
+			})
+			synctest.Wait()
+			time.Sleep(10 * time.Millisecond)
+			first.Unlock()
+			wg.Wait()
+		}, "granted, released 10ms, granted, released 20ms"},
+		{"hand-over to who has given up", func(t *testing.T, s *dsync.Session, _, _ func()) {
+			mu := s.Mutex("k")
+			lock(t, mu)
+			ctx, cancel := context.WithCancel(background)
+			var wg sync.WaitGroup
+			wg.Go(func() { s.Mutex("k").LockContext(ctx) })
+			synctest.Wait()
+			cancel()
+			mu.Unlock()
+			wg.Wait()
+		}, ""}, // whichever comes first
+		{"semaphore in parts", func(t *testing.T, s *dsync.Session, _, _ func()) {
+			sem := s.Semaphore("k", 5)
+			if err := sem.Acquire(background, 3); err != nil {
+				t.Fatal(err)
+			}
+			sem.Release(1)
+			time.Sleep(second)
+			sem.Release(2)
+		}, "granted, released 1s"},
+		{"readers that share", func(t *testing.T, s *dsync.Session, _, _ func()) {
+			rw := s.RWMutex("k")
+			rw.RLock()
+			rw.RLock()
+			time.Sleep(second)
+			rw.RUnlock()
+			time.Sleep(second)
+			rw.RUnlock()
+		}, "granted, released 2s"},
+		{"once", func(t *testing.T, s *dsync.Session, _, _ func()) {
+			once := s.Once("k")
+			once.Do(background, func(context.Context) error { return errors.New("not yet") })
+			once.Do(background, func(context.Context) error { time.Sleep(second); return nil })
+			once.Do(background, func(context.Context) error { return nil })
+		}, "granted, released 0s, granted, released 1s"},
+		{"hold", func(t *testing.T, s *dsync.Session, _, _ func()) {
+			h, err := (*engine.Session)(s).Hold(background, "k", dsync.KindElection)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.Release(background)
+			h.Release(background)
+			h.WindDown(context.Canceled)
+		}, "granted, released 0s"},
+		{"hold that its holder ends", func(t *testing.T, s *dsync.Session, _, _ func()) {
+			h, err := (*engine.Session)(s).Hold(background, "k", dsync.KindElection)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(second)
+			h.WindDown(context.Canceled)
+			time.Sleep(grace / 2)
+			h.Release(background)
+		}, "granted, voluntary 1s"},
+		{"lease that is released", func(t *testing.T, s *dsync.Session, _, _ func()) {
+			l, err := s.Acquire(background, "k", time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * second)
+			l.Release(background)
+			l.Release(background)
+		}, "granted, released 2s"},
+		{"lease that lapses", func(t *testing.T, s *dsync.Session, _, _ func()) {
+			l, err := s.Acquire(background, "k", 10*second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-l.Lost()
+			l.Release(background)
+		}, "granted, lost " + lease.String()},
+		{"loss", func(t *testing.T, s *dsync.Session, cut, heal func()) {
+			mu := s.Mutex("k")
+			lock(t, mu)
+			cut()
+			<-mu.Lost()
+			heal()
+			time.Sleep(ttl)
+			mu.UnlockContext(background)
+		}, "granted, lost " + lease.String()},
+		{"break", func(t *testing.T, s *dsync.Session, _, _ func()) {
+			mu := s.Mutex("k")
+			lock(t, mu)
+			var wg sync.WaitGroup
+			wg.Go(func() { s.Break(background, "k") })
+			<-mu.Lost()
+			mu.UnlockContext(background)
+			wg.Wait()
+		}, "granted, revoked 0s"},
+		{"close", func(t *testing.T, s *dsync.Session, _, _ func()) {
+			mu := s.Mutex("k")
+			lock(t, mu)
+			time.Sleep(second)
+			s.Close(background)
+			mu.UnlockContext(background)
+		}, "granted, closed 1s"},
+		{"no grant", func(t *testing.T, s *dsync.Session, _, _ func()) {
+			mu := s.Mutex("k")
+			lock(t, mu)
+			s.Mutex("k").TryLock()
+			ctx, cancel := context.WithTimeout(background, second)
+			defer cancel()
+			s.Mutex("k").LockContext(ctx)
+			mu.Unlock()
+		}, "granted, released 1s"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var got told
+				faulty := newFaulty(t, dsynctest.NewMemory(), nil)
+				s := newSession(t, faulty, &dsync.Options{Hooks: got.hooks()})
+				tt.do(t, s, faulty.Cut, faulty.Heal)
+				synctest.Wait()
+				if events := strings.Join(got.events, ", "); tt.want != "" && events != tt.want {
+					t.Errorf("the hooks told: %s\nwant: %s", events, tt.want)
+				}
+				grants := slices.DeleteFunc(slices.Clone(got.events), func(e string) bool { return e != "granted" })
+				if len(got.events) != 2*len(grants) {
+					t.Errorf("%d holds have %d ends: %q", len(grants), len(got.events)-len(grants), got.events)
+				}
+			})
+		})
+	}
+}
+
+// A key that lingers between its holds is nobody's: each hold is told by itself.
+func TestHooksTellHoldsOfAKeyThatLingers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var got told
+		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{Linger: time.Minute, Hooks: got.hooks()})
+		mu := s.Mutex("k")
+		for range 3 {
+			lock(t, mu)
+			time.Sleep(10 * time.Millisecond)
+			mu.Unlock()
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		want := slices.Repeat([]string{"granted", "released 10ms"}, 3)
+		if !slices.Equal(got.events, want) {
+			t.Errorf("the hooks told %q, want %q", got.events, want)
+		}
+	})
+}
+
+// Who listens after the grant is told of the end, and not of a time that nobody
+// measured.
+func TestHooksThatListenLate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var got told
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		mu := s.Mutex("k")
+		lock(t, mu)
+		s.AddHooks(got.hooks())
+		time.Sleep(time.Second)
+		mu.Unlock()
+		synctest.Wait()
+		if want := []string{"released 0s"}; !slices.Equal(got.events, want) {
+			t.Errorf("the hooks told %q, want %q", got.events, want)
+		}
+	})
+}
+
+// Who sets no hooks of holds pays nothing for them: a hold that is handed on takes one
+// allocation, itself.
+func TestHooksThatAreNotSetCostNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		opt := unswept()
+		opt.Linger = time.Minute
+		s := newSession(t, dsynctest.NewMemory(), opt)
+		mu := s.Mutex("k")
+		for range 2 { // until the claim is one that lingers
+			turn(mu)
+			time.Sleep(5 * time.Second)
+		}
+		turn(mu)
+		if n := testing.AllocsPerRun(200, func() { turn(mu) }); n > 1 {
+			t.Errorf("a hold that is handed on takes %v allocations, want 1", n)
+		}
+	})
+}

@@ -1,0 +1,39 @@
+package engine
+
+import (
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// A sleepMark is how long the machine has slept since it was started: CLOCK_BOOTTIME minus
+// CLOCK_MONOTONIC (clock_gettime(2)).
+type sleepMark time.Duration
+
+func markSleep() sleepMark {
+	const monotonic, boottime = 1, 7
+	for range 4 {
+		m1, b, m2 := clockGettime(monotonic), clockGettime(boottime), clockGettime(monotonic)
+		// If the thread was stopped between the readings, their difference means nothing.
+		if m2-m1 < time.Millisecond {
+			return sleepMark(b - m2)
+		}
+	}
+	return sleepMark(clockGettime(boottime) - clockGettime(monotonic))
+}
+
+// since returns how long the machine has slept since m. It ignores less than a millisecond, which
+// is the noise of reading two clocks.
+func (m sleepMark) since(_, _ time.Time) time.Duration {
+	d := time.Duration(markSleep() - m)
+	if d < time.Millisecond {
+		return 0
+	}
+	return d
+}
+
+func clockGettime(clock uintptr) time.Duration {
+	var ts syscall.Timespec
+	syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clock, uintptr(unsafe.Pointer(&ts)), 0)
+	return time.Duration(ts.Nano())
+}

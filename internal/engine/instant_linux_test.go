@@ -1,0 +1,64 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/engine"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// What the machine slept counts: Go's monotonic clock stands still in suspend, leases
+// don't. That the wall clock was set ahead is no sleep. (In real time: in a bubble
+// times have no monotonic part.)
+func TestSleepOfTheMachineCounts(t *testing.T) {
+	for _, slept := range []bool{true, false} {
+		const ttl = time.Hour
+		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{TTL: ttl})
+		mu := s.Mutex("mutex")
+		lock(t, mu)
+		l, err := s.Acquire(background, "lease", ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slept {
+			(*engine.Session)(s).Sleep(ttl)
+		} else {
+			(*engine.Session)(s).Step(ttl)
+		}
+		if lost := l.Token() == 0; lost != slept {
+			t.Errorf("slept %t: the lease is lost: %t", slept, lost)
+		}
+		if lost := mu.Token() == 0; lost != slept {
+			t.Errorf("slept %t: the mutex is lost: %t", slept, lost)
+		}
+		l.Release(background)
+		mu.UnlockContext(background)
+	}
+}
+
+// A goroutine that waits for Lost is told soon after the machine woke up, and not when a
+// timer has run that stood still meanwhile.
+func TestLostIsToldAfterSleep(t *testing.T) {
+	const ttl = time.Minute
+	s := newSession(t, dsynctest.NewMemory(), &dsync.Options{TTL: ttl, Grace: 200 * time.Millisecond})
+	mu := s.Mutex("mutex")
+	lock(t, mu)
+	l, err := s.Acquire(background, "lease", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost, leaseLost := mu.Lost(), l.Lost()
+	(*engine.Session)(s).Sleep(2 * time.Hour)
+	for name, c := range map[string]<-chan struct{}{"mutex": lost, "lease": leaseLost} {
+		select {
+		case <-c:
+		case <-time.After(ttl / 4):
+			t.Errorf("the loss of the %s is not told", name)
+		}
+	}
+	mu.UnlockContext(background)
+	l.Release(background)
+}

@@ -1,0 +1,164 @@
+package engine_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// lateNotices delivers every notice of a listener so much later.
+func lateNotices(t *testing.T, store driver.Store, late time.Duration) driver.Store {
+	return newFaulty(t, store, func(r dsynctest.Request) (f dsynctest.Fault) {
+		if r.Method == dsynctest.MethodNotice {
+			f.Delay = late
+		}
+		return f
+	})
+}
+
+// B35: what UnlockAfter keeps is kept, though the notice of its grant comes when the
+// session has long forgotten the claim.
+func TestLateNoticeDoesNotFreeWhatIsKept_B35(t *testing.T) {
+	for _, late := range []time.Duration{ttl / 2, 2 * ttl, 5 * ttl} {
+		t.Run(late.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				const keep = 12 * ttl
+				memory := dsynctest.NewMemory()
+				a, c := newSession(t, memory, nil).Mutex("k"), newSession(t, memory, nil).Mutex("k")
+				b := newSession(t, lateNotices(t, memory, late), nil).Mutex("k")
+				lock(t, a)
+				time.AfterFunc(time.Second, a.Unlock)
+				lock(t, b) // learnt by polling
+				if err := b.UnlockAfter(background, keep); err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				lock(t, c)
+				if d := time.Since(began); d < keep-time.Millisecond { // the resolution of the clock
+					t.Errorf("kept for %v, want %v", d, keep)
+				}
+			})
+		})
+	}
+}
+
+// What UnlockAfter keeps is given up by force, also by the session that kept it.
+func TestBreakFreesWhatIsKept(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		s := newSession(t, memory, nil)
+		mu := s.Mutex("k")
+		lock(t, mu)
+		if err := mu.UnlockAfter(background, 100*ttl); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := newSession(t, memory, nil).Break(background, "k"); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(began); d > ttl {
+			t.Errorf("broken after %v", d)
+		}
+	})
+}
+
+// A fixed lease that lapsed before its grant was learnt, and was granted once more, has
+// the token of its second grant, which is greater than those of all who held in between;
+// the late notice of the first one does not make it less.
+func TestLeaseGrantedTwiceHasTheSecondToken(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const d = 3500 * time.Millisecond // less than a poll
+		memory := dsynctest.NewMemory()
+		a := newSession(t, memory, nil).Mutex("k")
+		lock(t, a)
+		store := &lateGrant{Memory: memory}
+		s := newSession(t, store, nil)
+		leased := make(chan *dsync.Lease, 1)
+		go func() {
+			l, err := s.Acquire(background, "k", d)
+			if err != nil {
+				t.Error(err)
+			}
+			leased <- l
+		}()
+		synctest.Wait()
+		a.Unlock() // grants to s, which does not hear of it
+		time.Sleep(d)
+		lock(t, a)
+		between := a.Token()
+		a.Unlock()
+		// s asks again by itself: its claim is granted once more.
+		if token := (<-leased).Token(); token <= between {
+			t.Errorf("leased with token %d, after another held with %d", token, between)
+		}
+	})
+}
+
+// A lateGrant delivers the notice of a grant to a listener when the session asks for the same
+// key once more, whose answer it loses.
+type lateGrant struct {
+	*dsynctest.Memory
+	mu      sync.Mutex
+	deliver func()
+}
+
+func (s *lateGrant) Listen(ctx context.Context, session string, keys []string, f func(driver.Notice)) error {
+	return s.Memory.Listen(ctx, session, keys, func(e driver.Notice) {
+		if e.Type != driver.NoticeGrant {
+			f(e)
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.deliver == nil {
+			s.deliver = func() { f(e) }
+		}
+	})
+}
+
+func (s *lateGrant) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+	st, notices, err := s.Memory.Acquire(ctx, c, wait, dead, notAfter)
+	s.mu.Lock()
+	deliver := s.deliver
+	s.mu.Unlock()
+	if deliver == nil {
+		return st, notices, err
+	}
+	deliver()
+	<-ctx.Done()
+	return driver.State{}, nil, ctx.Err()
+}
+
+// An Extend that finds another grant than its own under the claim's id says that the
+// lease was lost, and gives that grant up.
+func TestExtendOfAnotherGrantIsLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		s := newSession(t, memory, nil)
+		l, err := s.Acquire(background, "k", ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := holders(t, memory, "k")[0]
+		memory.Skew(2 * ttl) // the store's clock goes ahead, and the lease is over there
+		again := driver.Claim{Key: "k", ID: h.Claim, Session: h.Session, Kind: dsync.KindMutex, Weight: 1, Limit: 1, Lease: 100 * ttl}
+		if _, _, err := memory.Acquire(background, again, false, nil, time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		_, err = l.Extend(background)
+		wantErr(t, "Extend", err, dsync.ErrLost)
+		if l.Token() != 0 || !isClosed(l.Lost()) {
+			t.Error("it is held still")
+		}
+		time.Sleep(2 * grace)
+		if h := holders(t, memory, "k"); len(h) > 0 {
+			t.Errorf("held by %v", h)
+		}
+	})
+}

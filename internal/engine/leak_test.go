@@ -1,0 +1,140 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"weak"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// heap returns how many bytes are in use.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// A lease that has lapsed, or was released, is forgotten after its grace, for as long as
+// the session lives.
+func TestLeasesThatAreOverAreForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const d = 4 * time.Second
+		s := newSession(t, dsynctest.NewMemory(), unswept())
+		lapse := func(n int) {
+			for range n {
+				l, err := s.Acquire(background, "k", d)
+				if err != nil {
+					t.Fatal(err)
+				}
+				<-l.Lost()
+				time.Sleep(d)
+			}
+		}
+		lapse(10)
+		before := heap()
+		const leases = 2000
+		lapse(leases)
+		if n := heap() - before; n > leases*200 {
+			t.Errorf("%d leases that are over have left %d bytes", leases, n)
+		}
+	})
+}
+
+// What is known of other sessions is forgotten when it has been of no use for a while.
+func TestSessionsOfOthersAreForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &crowdStore{Memory: dsynctest.NewMemory()}
+		s := newSession(t, store, unswept())
+		lock(t, s.Mutex("mine")) // so that it sends heartbeats
+		try := func(n int) {
+			for range n {
+				wantErr(t, "TryLockContext", s.Mutex("k").TryLockContext(background), dsync.ErrHeld)
+				time.Sleep(ttl)
+			}
+		}
+		try(30)
+		before := heap()
+		const sessions = 1000
+		try(sessions)
+		if n := heap() - before; n > sessions*metaSize/4 {
+			t.Errorf("%d sessions, each with %d bytes of Meta, have left %d bytes", sessions, metaSize, n)
+		}
+	})
+}
+
+const metaSize = 4000
+
+// In a crowdStore the key k is held by another session each time.
+type crowdStore struct {
+	*dsynctest.Memory
+	n int
+}
+
+func (s *crowdStore) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+	if c.Key != "k" {
+		return s.Memory.Acquire(ctx, c, wait, dead, notAfter)
+	}
+	s.n++
+	id, now := fmt.Sprintf("s%d", s.n), time.Now()
+	return driver.State{
+		Key: c.Key, Now: now, Kind: c.Kind, Limit: c.Limit, Token: 1,
+		Holders: []driver.Holder{{Claim: id + ".1", Session: id, Weight: 1, Token: 1, Since: now}},
+	}, nil, nil
+}
+
+func (s *crowdStore) Members(ctx context.Context, ids ...string) (m []dsync.Member, now time.Time, err error) {
+	now = time.Now()
+	for _, id := range ids {
+		m = append(m, dsync.Member{ID: id, TTL: ttl, LastHeartbeat: now, Meta: map[string]string{"m": strings.Repeat("m", metaSize)}})
+	}
+	return m, now, nil
+}
+
+// A context that was made for a hold, and cancelled, is free at once, and not when the
+// hold ends: a leader may lead for months, and make one for every piece of work.
+func TestContextsThatAreDoneAreFree(t *testing.T) {
+	type key struct{}
+	type value [1 << 10]byte
+	for _, how := range []string{"cancel", "parent"} {
+		t.Run(how, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				mu := newSession(t, dsynctest.NewMemory(), nil).Mutex("k")
+				lock(t, mu)
+				use := func() weak.Pointer[value] {
+					v := new(value)
+					parent, cancelParent := context.WithCancel(context.WithValue(background, key{}, v))
+					defer cancelParent()
+					c, cancel := mu.Context(parent)
+					if c.Err() != nil {
+						t.Fatal(c.Err())
+					}
+					if how == "cancel" {
+						cancel()
+					}
+					return weak.Make(v)
+				}
+				kept := use()
+				synctest.Wait()
+				runtime.GC()
+				runtime.GC()
+				if kept.Value() != nil {
+					t.Error("the hold keeps it")
+				}
+				if !mu.Owned() {
+					t.Error("the hold has ended")
+				}
+				mu.Unlock()
+			})
+		})
+	}
+}

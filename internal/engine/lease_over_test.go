@@ -1,0 +1,192 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// errDown is what stores that can be down fail with, at once.
+var errDown = errors.New("the store is down")
+
+// An Extend that the store answers with "it does not hold" ends the lease here, too.
+func TestExtendOfWhatTheStoreHasDroppedIsALoss(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		s := newSession(t, memory, nil)
+		l, err := s.Acquire(background, "k", ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lost := l.Lost()
+		memory.Skew(ttl) // its end has come by the store's clock
+		_, err = l.Extend(background)
+		wantErr(t, "Extend", err, dsync.ErrLost, driver.ErrNotHeld)
+		if !isClosed(lost) || l.Token() != 0 {
+			t.Errorf("Lost closed is %t and the token is %d, want true and 0", isClosed(lost), l.Token())
+		}
+		_, err = l.Extend(background)
+		wantErr(t, "a second Extend", err, dsync.ErrLost)
+	})
+}
+
+// A Lease that was broken gives its place in this process back by itself: it needs no
+// Release, so nobody here may wait for one.
+func TestBrokenLeaseGivesItsPlaceBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		a, b := newSession(t, memory, nil), newSession(t, memory, nil)
+		l, err := a.Acquire(background, "k", 100*ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Break(background, "k"); err != nil {
+			t.Fatal(err)
+		}
+		if !isClosed(l.Lost()) {
+			t.Error("it was not notified")
+		}
+		ctx, cancel := context.WithTimeout(background, ttl)
+		defer cancel()
+		if err := a.Mutex("k").LockContext(ctx); err != nil {
+			t.Errorf("LockContext in the same process after the break: %v", err)
+		}
+	})
+}
+
+// A Lease outlives its session, and so does its release. While the store does not
+// answer, it is tried again with pauses, as before the session was lost.
+func TestReleaseOfALeaseAfterALossIsSpaced(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &deafStore{Memory: dsynctest.NewMemory()}
+		s := newSession(t, store, nil)
+		other := s.Mutex("other")
+		lock(t, other)
+		l, err := s.Acquire(background, "k", 100*ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.down.Store(true)
+		<-other.Lost()
+		ctx, cancel := context.WithTimeout(background, ttl)
+		defer cancel()
+		wantErr(t, "Release", l.Release(ctx), context.DeadlineExceeded)
+		// Back-off up to a twelfth of the TTL: twelve to twenty-four, and some at first.
+		if n := store.releases.Load(); n < 10 || n > 40 {
+			t.Errorf("%d releases within a TTL, want a few dozen at the most", n)
+		}
+		store.down.Store(false)
+		time.Sleep(ttl)
+		if h := holders(t, store.Memory, "k"); len(h) != 0 {
+			t.Errorf("held by %v after the store is back", h)
+		}
+		other.UnlockContext(background)
+	})
+}
+
+// A deafStore can fail each heartbeat and each release at once.
+type deafStore struct {
+	*dsynctest.Memory
+	down     atomic.Bool
+	releases atomic.Int64
+}
+
+func (s *deafStore) Heartbeat(ctx context.Context, session string, given []driver.Revocation) (driver.HeartbeatReply, error) {
+	if s.down.Load() {
+		return driver.HeartbeatReply{}, errDown
+	}
+	return s.Memory.Heartbeat(ctx, session, given)
+}
+
+func (s *deafStore) Release(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+	if !s.down.Load() {
+		return s.Memory.Release(ctx, c, o)
+	}
+	if s.releases.Add(1) > 5000 {
+		panic("more than 5,000 releases")
+	}
+	return false, nil, errDown
+}
+
+// A grant of a lease that was over before it could be dated is none: Acquire asks again,
+// with another claim, and returns a lease that goes on.
+func TestLeaseThatIsOverBeforeItIsDatedIsAskedForAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const d = 4 * time.Second
+		store := &lateExtend{Memory: dsynctest.NewMemory(), d: d}
+		s := newSession(t, store, nil)
+		held := newSession(t, store.Memory, nil).Mutex("k")
+		lock(t, held)
+		time.AfterFunc(time.Second, held.Unlock)
+		l, err := s.Acquire(background, "k", d) // granted by the Unlock, so an Extend has to date it
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := store.extends.Load(); n < 1 {
+			t.Fatalf("dated by %d Extends, want 1 at least", n)
+		}
+		if h := holders(t, store.Memory, "k"); l.Token() == 0 || len(h) != 1 || h[0].Token != l.Token() {
+			t.Errorf("the lease has the token %d, and the store says %v", l.Token(), h)
+		}
+	})
+}
+
+// A lateExtend has the store's clock go on by d before the first Extend.
+type lateExtend struct {
+	*dsynctest.Memory
+	d       time.Duration
+	extends atomic.Int64
+}
+
+func (s *lateExtend) Extend(ctx context.Context, c driver.Claim) (driver.Holder, error) {
+	if s.extends.Add(1) == 1 {
+		s.Skew(s.d)
+	}
+	return s.Memory.Extend(ctx, c)
+}
+
+// Of two Extends at a time that are answered in the other order the later end counts, here
+// as in the store.
+func TestExtendsAnsweredOutOfOrder(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		extends := 0
+		slow := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodExtend {
+				if extends++; extends == 1 {
+					return dsynctest.Fault{ReplyDelay: 1500 * time.Millisecond}
+				}
+			}
+			return dsynctest.Fault{}
+		})
+		l, err := newSession(t, slow, nil).Acquire(background, "k", ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := make(chan error, 1)
+		go func() { _, err := l.Extend(background); first <- err }()
+		time.Sleep(time.Second)
+		sent := time.Now()
+		until, err := l.Extend(background)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := <-first; err != nil { // with an end that is a second earlier
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got := l.Until(); !got.Equal(until) {
+			t.Errorf("Until is %v, want %v", got, until)
+		}
+		<-l.Lost()
+		if d := time.Since(sent); d != lease {
+			t.Errorf("it lapsed %v after the later Extend was sent, want %v", d, lease)
+		}
+	})
+}

@@ -1,0 +1,249 @@
+package engine_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// L7, B25: a lease lapses by itself, Extend prolongs it and returns the end that
+// the store has, and after its end it says so.
+func TestLeaseExtendAndLapse(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const d = 20 * time.Second
+		store := dsynctest.NewMemory()
+		a, b := newSession(t, store, nil), newSession(t, store, nil)
+		l, err := a.Acquire(background, "k", d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check := func(until time.Time) {
+			t.Helper()
+			if h := holders(t, store, "k")[0]; !h.Until.Equal(until) || !l.Until().Equal(until) || h.Token != l.Token() {
+				t.Errorf("the store has %+v; Until is %v, Token %d, want until %v", h, l.Until(), l.Token(), until)
+			}
+		}
+		check(l.Until())
+		time.Sleep(d / 2)
+		until, err := l.Extend(background)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(until)
+		start := time.Now()
+		if b.Mutex("k").TryLock() {
+			t.Fatal("locked while leased elsewhere")
+		}
+		<-l.Lost()
+		if took, want := time.Since(start), d-d/1000-margin-grace; took != want {
+			t.Errorf("lost %v after Extend, want %v", took, want)
+		}
+		_, err = l.Extend(background)
+		wantErr(t, "Extend after the end", err, dsync.ErrLost)
+		if l.Token() != 0 {
+			t.Error("a token after the end")
+		}
+		mu := b.Mutex("k")
+		lock(t, mu)
+		if took := time.Since(start); took < d || took > d+50*time.Millisecond {
+			t.Errorf("taken %v after Extend, want %v", took, d)
+		}
+		wantErr(t, "Release after the end", l.Release(background), dsync.ErrLost)
+		time.Sleep(time.Second)
+		if isClosed(mu.Lost()) || len(holders(t, store, "k")) != 1 {
+			t.Error("the late Release freed somebody's lock")
+		}
+		mu.Unlock()
+	})
+}
+
+// A lease is excluded with mutexes and leases of its key, here and elsewhere, and
+// a lapsed one needs no Release.
+func TestLeaseExcludes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const d = 20 * time.Second
+		store := dsynctest.NewMemory()
+		a, b := newSession(t, store, nil), newSession(t, store, nil)
+		if _, err := a.Acquire(background, "k", d); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []*dsync.Session{a, b} {
+			_, err := s.TryAcquire(background, "k", d)
+			wantErr(t, "TryAcquire", err, dsync.ErrHeld)
+			wantErr(t, "TryLockContext", s.Mutex("k").TryLockContext(background), dsync.ErrHeld)
+		}
+		l, err := b.Acquire(background, "k", d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Release(background); err != nil {
+			t.Errorf("Release: %v", err)
+		}
+		if err := l.Release(background); err != nil {
+			t.Errorf("second Release: %v", err)
+		}
+		if l, err = a.TryAcquire(background, "k", d); err != nil {
+			t.Errorf("TryAcquire after the first lapsed and the second was released: %v", err)
+		}
+		l.Release(background)
+	})
+}
+
+// A lease lives on when its session dies, and ends when it is to end.
+func TestLeaseOutlivesItsSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const d = 5 * ttl
+		memory := dsynctest.NewMemory()
+		faulty := newFaulty(t, memory, nil)
+		a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
+		l, err := a.Acquire(background, "k", d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		until := l.Until()
+		faulty.Cut()
+		time.Sleep(3 * ttl)
+		if isClosed(l.Lost()) || l.Token() == 0 {
+			t.Error("lost with its session")
+		}
+		lock(t, b.Mutex("k"))
+		if !isClosed(l.Lost()) {
+			t.Error("taken while Lost is open")
+		}
+		if since := holders(t, memory, "k")[0].Since; since.Before(until) || since.Sub(until) > 50*time.Millisecond {
+			t.Errorf("taken at %v, want at the end %v", since, until)
+		}
+	})
+}
+
+// Promise 1 for leases: however the grant was learnt (by a notice, a repeat, a
+// late reply), Lost closes at least the grace before anyone else acquires.
+func TestLeaseLostBeforeTaken(t *testing.T) {
+	for i := range trials() {
+		bubble(t, func(t *testing.T) {
+			const d = 4 * time.Second
+			r := rand.New(rand.NewPCG(uint64(i), 0))
+			memory := dsynctest.NewMemory()
+			slow := newFaulty(t, memory, func(q dsynctest.Request) dsynctest.Fault {
+				f := dsynctest.Fault{Delay: rand.N(200 * time.Millisecond), ReplyDelay: rand.N(1500 * time.Millisecond)}
+				f.LoseReply = q.Method == dsynctest.MethodAcquire && rand.IntN(2) == 0
+				return f
+			})
+			a, b, c := newSession(t, slow, nil), newSession(t, memory, nil), newSession(t, memory, nil)
+			first := c.Mutex("k")
+			lock(t, first)
+			time.AfterFunc(time.Duration(r.Int64N(int64(time.Second))), first.Unlock)
+			l, err := a.Acquire(background, "k", d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var lost time.Time
+			told := make(chan struct{})
+			go func() {
+				<-l.Lost()
+				lost = time.Now()
+				close(told)
+			}()
+			if r.IntN(2) == 0 {
+				go l.Extend(background)
+			}
+			mu := b.Mutex("k")
+			lock(t, mu)
+			synctest.Wait()
+			if !isClosed(told) {
+				t.Fatalf("trial %d: taken while Lost is open", i)
+			}
+			if gap := time.Since(lost); gap < grace {
+				t.Errorf("trial %d: taken %v after Lost closed, want at least %v", i, gap, grace)
+			}
+			mu.Unlock()
+		})
+	}
+}
+
+func TestLeaseArguments(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		for _, d := range []time.Duration{0, -1, 2 * (margin + grace), time.Minute + time.Microsecond} {
+			if _, err := s.Acquire(background, "k", d); err == nil {
+				t.Errorf("Acquire took %v", d)
+			}
+			if _, err := s.TryAcquire(background, "k", d); err == nil {
+				t.Errorf("TryAcquire took %v", d)
+			}
+		}
+		_, err := s.Acquire(background, "", time.Minute)
+		wantErr(t, "Acquire of an empty key", err, dsync.ErrKey)
+	})
+}
+
+// Close tells the holder of a lease, and frees it when the grace is over.
+func TestCloseEndsLeases(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s, other := newSession(t, store, nil), newSession(t, store, nil)
+		l, err := s.Acquire(background, "k", time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if err := s.Close(background); err != nil {
+			t.Fatal(err)
+		}
+		if !isClosed(l.Lost()) {
+			t.Error("Lost is open after Close")
+		}
+		ctx, cancel := context.WithTimeout(background, time.Minute)
+		defer cancel()
+		if err := other.Mutex("k").LockContext(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(start); d < grace || d > grace+50*time.Millisecond {
+			t.Errorf("free %v after Close, want the grace of %v", d, grace)
+		}
+	})
+}
+
+// A lease that has lapsed for its holder is in its grace: a Break and a ForceLock of
+// its own session, and a revocation by another, leave it that, and the store frees it
+// at its end.
+func TestLapsedLeaseHasItsGrace(t *testing.T) {
+	for _, who := range []string{"own ForceLock", "own Break", "another's Break"} {
+		t.Run(who, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				opt := &dsync.Options{AlwaysListen: true}
+				s, other := newSession(t, store, opt), newSession(t, store, opt)
+				lock(t, other.Mutex("another"))
+				l, err := s.Acquire(background, "k", 20*time.Second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				<-l.Lost()
+				lost := time.Now()
+				time.Sleep(grace / 4)
+				switch who {
+				case "own ForceLock":
+					err = s.Mutex("k").ForceLock(background)
+				case "own Break":
+					err = s.Break(background, "k")
+				default:
+					err = other.Break(background, "k")
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if d := time.Since(lost); d < grace {
+					t.Errorf("taken %v after Lost closed, want at least the grace of %v", d, grace)
+				} else if d > margin+grace+time.Second {
+					t.Errorf("taken %v after Lost closed, want little more than margin and grace", d)
+				}
+			})
+		})
+	}
+}

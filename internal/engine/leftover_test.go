@@ -1,0 +1,210 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// A refusing store answers ErrRefused while it is told to.
+type refusing struct {
+	driver.Store
+	acquire, release atomic.Bool
+}
+
+func (s *refusing) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+	if s.acquire.Load() {
+		return driver.State{}, nil, fmt.Errorf("not authorized: %w", dsync.ErrRefused)
+	}
+	return s.Store.Acquire(ctx, c, wait, dead, notAfter)
+}
+
+func (s *refusing) Release(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+	if s.release.Load() {
+		return false, nil, fmt.Errorf("not authorized: %w", dsync.ErrRefused)
+	}
+	return s.Store.Release(ctx, c, o)
+}
+
+// A TryAcquire that took over from a dead holder, and was given up before it could date
+// its lease, leaves nothing in the store, neither when its ctx ends nor when its session
+// closes.
+func TestTryAcquireGivenUpLeavesNoLease(t *testing.T) {
+	for _, closes := range []bool{false, true} {
+		t.Run(fmt.Sprint("closes ", closes), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory := dsynctest.NewMemory()
+				crash := crashed(t, memory, []string{"k"})
+				crash()
+				time.Sleep(2 * ttl)
+				f := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+					return dsynctest.Fault{LoseRequest: r.Method == dsynctest.MethodExtend}
+				})
+				s := newSession(t, f, nil)
+				ctx, cancel := context.WithTimeout(background, time.Second)
+				defer cancel()
+				if closes {
+					time.AfterFunc(time.Second/2, func() { s.Close(background) })
+				}
+				if _, err := s.TryAcquire(ctx, "k", 24*time.Hour); err == nil {
+					t.Fatal("TryAcquire succeeded without a date")
+				}
+				time.Sleep(time.Second)
+				if h := holders(t, memory, "k"); len(h) > 0 {
+					t.Errorf("held by %v", h)
+				}
+			})
+		})
+	}
+}
+
+// A waiter that the store refuses once, after it stood in the queue, leaves the line.
+func TestRefusedWaiterLeavesTheLine(t *testing.T) {
+	for _, polling := range []bool{false, true} {
+		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory := dsynctest.NewMemory()
+				memory.Polling = polling
+				mu := newSession(t, memory, nil).Mutex("k")
+				lock(t, mu)
+				r := &refusing{Store: memory}
+				s := newSession(t, r, nil)
+				lock(t, s.Mutex("what keeps the session alive"))
+				got := make(chan error, 1)
+				go func() { got <- s.Mutex("k").LockContext(background) }()
+				time.Sleep(time.Second)
+				r.acquire.Store(true)
+				wantErr(t, "LockContext", <-got, dsync.ErrRefused)
+				time.Sleep(time.Second)
+				if n := line(t, memory, "k"); n > 0 {
+					t.Errorf("%d in the queue after the waiter gave up", n)
+				}
+				mu.Unlock()
+			})
+		})
+	}
+}
+
+// A release that the store refuses is said by Unlock, by the hook and by Healthy, and
+// goes on until the store takes it.
+func TestRefusedReleaseGoesOn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		r := &refusing{Store: memory}
+		var told atomic.Int64
+		s := newSession(t, r, &dsync.Options{Hooks: &dsync.Hooks{StoreError: func(op string, err error) {
+			if op == "Release" && errors.Is(err, dsync.ErrRefused) {
+				told.Add(1)
+			}
+		}}})
+		mu := s.Mutex("k")
+		lock(t, mu)
+		r.release.Store(true)
+		began := time.Now()
+		wantErr(t, "UnlockContext", mu.UnlockContext(background), dsync.ErrRefused)
+		if d := time.Since(began); d > 0 {
+			t.Errorf("UnlockContext waited for %v, though it was refused at once", d)
+		}
+		time.Sleep(time.Minute)
+		wantErr(t, "Healthy", s.Healthy(), dsync.ErrNotReleased, dsync.ErrRefused)
+		if n := told.Load(); n < 10 || n > 600 {
+			t.Errorf("told %d times in a minute that the release is refused", n)
+		}
+		r.release.Store(false)
+		time.Sleep(time.Second)
+		if h := holders(t, memory, "k"); len(h) > 0 {
+			t.Errorf("held by %v after the store takes releases again", h)
+		}
+		if err := s.Healthy(); err != nil {
+			t.Errorf("Healthy: %v", err)
+		}
+	})
+}
+
+// One lost reply to a Release costs this process a heartbeat's round trip, not a period
+// of heartbeats.
+func TestLostReplyOfARelease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		n := 0
+		f := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodRelease {
+				n++
+				return dsynctest.Fault{LoseReply: n == 1}
+			}
+			return dsynctest.Fault{}
+		})
+		s := newSession(t, f, &dsync.Options{TTL: 30 * time.Second, HandOffTime: -1})
+		mu := s.Mutex("k")
+		lock(t, mu)
+		got := make(chan time.Time, 1)
+		go func() {
+			if _, err := s.Acquire(background, "k", ttl); err != nil { // a Mutex would release in its Acquire
+				t.Error(err)
+			}
+			got <- time.Now()
+		}()
+		time.Sleep(time.Second)
+		began := time.Now()
+		mu.Unlock()
+		// The attempt that is not answered takes a sixth of the TTL.
+		if d := (<-got).Sub(began); d > 30*time.Second/6+100*time.Millisecond {
+			t.Errorf("the next goroutine has the key %v after Unlock", d)
+		}
+	})
+}
+
+// A try of a key that nobody holds or waits for is never ErrHeld, also when its request
+// came too late to count: after the store's clock went ahead, or because requests and
+// replies are slow.
+func TestLateTryOfAFreeKeyIsNotHeld(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		s := newSession(t, memory, nil)
+		turn(s.Mutex("what has the session know the store's clock"))
+		memory.Skew(ttl / 5)
+		if err := s.Mutex("k").TryLockContext(background); err != nil {
+			t.Errorf("after the clock went ahead: %v", err)
+		}
+		if err := s.Semaphore("s", 3).TryAcquireContext(background, 2); err != nil {
+			t.Errorf("of a semaphore: %v", err)
+		}
+	})
+	bubble(t, func(t *testing.T) {
+		f := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
+			switch r.Method {
+			case dsynctest.MethodRegister:
+				return dsynctest.Fault{ReplyDelay: ttl / 10}
+			case dsynctest.MethodAcquire:
+				return dsynctest.Fault{Delay: ttl / 10}
+			}
+			return dsynctest.Fault{}
+		})
+		if err := newSession(t, f, nil).Mutex("k").TryLockContext(background); err != nil {
+			t.Errorf("with slow requests: %v", err)
+		}
+	})
+	bubble(t, func(t *testing.T) {
+		f := newFaulty(t, dsynctest.NewMemory(), nil)
+		s := newSession(t, f, nil)
+		turn(s.Mutex("what has the session know the store's clock"))
+		late := &alwaysLate{Store: f}
+		if err := newSession(t, late, nil).Mutex("k").TryLockContext(background); err == nil || errors.Is(err, dsync.ErrHeld) {
+			t.Errorf("where every request is late: %v, want an error that is not ErrHeld", err)
+		}
+	})
+}
+
+// An alwaysLate store gets every request to join too late.
+type alwaysLate struct{ driver.Store }
+
+func (s *alwaysLate) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, _ time.Time) (driver.State, []driver.Notice, error) {
+	return s.Store.Acquire(ctx, c, wait, dead, time.Unix(0, 0))
+}

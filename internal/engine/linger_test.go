@@ -1,0 +1,441 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/engine"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/testkit"
+)
+
+const linger = time.Minute
+
+func lingering() *dsync.Options { return &dsync.Options{Retention: -1, Linger: linger} }
+
+// watched locks and unlocks m, so that it lingers by a claim that was asked for when
+// the listener was open: the first is given back then, as others may have come before.
+func watched(m *dsync.Mutex) {
+	turn(m)
+	synctest.Wait()
+	turn(m)
+}
+
+// A key that lingers is locked again without a command, each time with a greater
+// token, for as long as nobody else asks for it.
+func TestLingerTakesNoCommand(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, lingering())
+		mu := s.Mutex("k")
+		watched(mu)
+		seen := tokens{t: t}
+		before := store.Counts()
+		for range 1000 {
+			mu.Lock()
+			seen.next(mu.Token())
+			mu.Unlock()
+		}
+		if d := store.Counts().Since(before); d.Total() != 0 {
+			t.Errorf("1,000 times Lock and Unlock of a key that lingers sent %v", d.Commands)
+		}
+		if !mu.TryLock() {
+			t.Fatal("TryLock of a key that lingers here failed")
+		}
+		mu.Unlock()
+
+		time.Sleep(linger)
+		synctest.Wait()
+		if h := holders(t, store, "k"); len(h) != 0 {
+			t.Errorf("after the linger the key is held by %v", h)
+		}
+	})
+}
+
+// A key does not linger if others may have come before the listener was ready, also if that
+// was after the grant and before its reply arrived.
+func TestLingerYieldsToWhoCameBeforeTheReply(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		slow := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+			switch r.Method {
+			case dsynctest.MethodAcquire:
+				return dsynctest.Fault{ReplyDelay: 300 * time.Millisecond}
+			case dsynctest.MethodListen:
+				return dsynctest.Fault{Delay: 200 * time.Millisecond}
+			}
+			return dsynctest.Fault{}
+		})
+		mu, other := newSession(t, slow, lingering()).Mutex("k"), newSession(t, memory, nil).Mutex("k")
+		begin := time.Now()
+		go func() {
+			time.Sleep(100 * time.Millisecond)
+			lock(t, other)
+			if took := time.Since(begin); took > time.Second {
+				t.Errorf("a key that others wait for lingered: they got it after %v", took)
+			}
+			other.Unlock()
+		}()
+		lock(t, mu)
+		mu.Unlock()
+		time.Sleep(2 * linger)
+	})
+}
+
+// A key that lingers goes to who asks for it: at once where the store pushes, else
+// when the linger is over, also if it is locked all the time.
+func TestLingerYields(t *testing.T) {
+	for _, polling := range []bool{false, true} {
+		for _, used := range []bool{false, true} {
+			name, limit := map[bool]string{false: "pushed", true: "polled"}[polling], 110*time.Millisecond
+			if polling {
+				limit = 2*linger + time.Second
+			}
+			if used {
+				name += " in use"
+			}
+			t.Run(name, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					store := dsynctest.NewMemory()
+					store.Polling = polling
+					a, b := newSession(t, store, lingering()), newSession(t, store, unswept())
+					mu := a.Mutex("k")
+					watched(mu)
+					stop := make(chan struct{})
+					var wg sync.WaitGroup
+					if used {
+						wg.Go(func() {
+							for !isClosed(stop) {
+								mu.Lock()
+								time.Sleep(100 * time.Millisecond)
+								mu.Unlock()
+								time.Sleep(100 * time.Millisecond)
+							}
+						})
+					}
+					time.Sleep(time.Second)
+					start := time.Now()
+					other := b.Mutex("k")
+					lock(t, other)
+					if d := time.Since(start); d > limit {
+						t.Errorf("locked elsewhere after %v, want at most %v", d, limit)
+					}
+					if mu.Owned() {
+						t.Error("both have it")
+					}
+					other.Unlock()
+					close(stop)
+					wg.Wait()
+				})
+			})
+		}
+	}
+}
+
+// A missed notice costs latency, never progress: promise 5.
+func TestLingerYieldsWithoutNotices(t *testing.T) {
+	for _, used := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			f := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
+				return dsynctest.Fault{LoseRequest: r.Method == dsynctest.MethodNotice && r.Claim != ""}
+			})
+			a, b := newSession(t, f, lingering()), newSession(t, store, nil)
+			mu := a.Mutex("k")
+			watched(mu)
+			ctx, cancel := context.WithCancel(background)
+			var wg sync.WaitGroup
+			if used {
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						mu.Lock()
+						time.Sleep(100 * time.Millisecond)
+						mu.Unlock()
+						time.Sleep(100 * time.Millisecond)
+					}
+				})
+			}
+			start := time.Now()
+			other := b.Mutex("k")
+			lock(t, other)
+			if d := time.Since(start); d > 2*linger+5*time.Second {
+				t.Errorf("in use %v: locked elsewhere after %v", used, d)
+			}
+			cancel()
+			other.Unlock()
+			wg.Wait()
+		})
+	}
+}
+
+// A try elsewhere finds the key held as long as it lingers, and changes nothing.
+func TestTryMeetsLinger(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a, b := newSession(t, store, lingering()), newSession(t, store, nil)
+		watched(a.Mutex("k"))
+		wantErr(t, "a try", b.Mutex("k").TryLockContext(background), dsync.ErrHeld)
+		before := store.Counts()
+		turn(a.Mutex("k"))
+		if d := store.Counts().Since(before); d.Commands[dsynctest.MethodAcquire] != 0 {
+			t.Errorf("after a try elsewhere it took %v", d.Commands)
+		}
+		time.Sleep(linger + time.Second)
+		if err := b.Mutex("k").TryLockContext(background); err != nil {
+			t.Errorf("after the linger: %v", err)
+		}
+	})
+}
+
+// What lingers is lost with its session, without a word: nobody had it. The next
+// Lock asks anew.
+func TestLingeringKeyIsLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		f := newFaulty(t, store, nil)
+		opt := lingering()
+		lost := 0
+		opt.Hooks = &dsync.Hooks{Lost: func(dsync.LostInfo) { lost++ }}
+		a := newSession(t, f, opt)
+		mu := a.Mutex("k")
+		watched(mu)
+		mu.Lock()
+		first, id := mu.Token(), a.ID()
+		mu.Unlock()
+		f.Cut()
+		time.Sleep(lease) // its end comes with the deadline's timer
+		if mu.TryLock() {
+			t.Error("locked a key that lingered beyond the deadline")
+			mu.Unlock()
+		}
+		time.Sleep(ttl)
+		other := newSession(t, store, nil).Mutex("k")
+		lock(t, other)
+		f.Heal()
+		other.Unlock()
+		lock(t, mu)
+		if mu.Token() <= first || a.ID() == id {
+			t.Errorf("token %d after %d, session %s after %s", mu.Token(), first, a.ID(), id)
+		}
+		mu.Unlock()
+		synctest.Wait()
+		if lost != 0 {
+			t.Errorf("hook Lost was called %d times", lost)
+		}
+	})
+}
+
+// Close frees what lingers.
+func TestCloseFreesWhatLingers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, lingering())
+		watched(s.Mutex("k"))
+		if h := holders(t, store, "k"); len(h) != 1 || !h[0].Yield {
+			t.Errorf("a key that lingers is held by %v", h)
+		}
+		start := time.Now()
+		if err := s.Close(background); err != nil {
+			t.Error(err)
+		}
+		if h := holders(t, store, "k"); len(h) != 0 || time.Since(start) > time.Second {
+			t.Errorf("%v after Close the key is held by %v", time.Since(start), h)
+		}
+	})
+}
+
+// What lingers gives way to a hold of another shape in the same process.
+func TestLingerGivesWayHere(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, lingering())
+		watched(s.Mutex("k"))
+		l, err := s.Acquire(background, "k", time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h := holders(t, store, "k"); len(h) != 1 || h[0].Token != l.Token() {
+			t.Errorf("held by %v", h)
+		}
+		l.Release(background)
+		rw := s.RWMutex("rw")
+		rw.Lock()
+		if rw.Token() == 0 {
+			t.Error("not locked")
+		}
+		rw.Unlock()
+		rw.RLock()
+		if rw.RToken() == 0 || isClosed(rw.RLost()) {
+			t.Error("not read-locked")
+		}
+		rw.RUnlock()
+		turn(s.Mutex("k"))
+		// UnlockAfter is no plain unlock: the key must not linger beyond it.
+		mu := s.Mutex("k")
+		mu.Lock()
+		if err := mu.UnlockAfter(background, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if h := holders(t, store, "k"); len(h) != 1 || h[0].Until.IsZero() {
+			t.Errorf("after UnlockAfter it is held by %v", h)
+		}
+	})
+}
+
+// So it does for a try, as nobody has it, in the time of one more command.
+func TestTryTakesWhatLingersHere(t *testing.T) {
+	lease := func(s *dsync.Session) error {
+		_, err := s.TryAcquire(background, "mutex", time.Hour)
+		return err
+	}
+	reader := func(s *dsync.Session) error { return s.RWMutex("rwmutex").TryRLockContext(background) }
+	for name, try := range map[string]func(*dsync.Session) error{"a lease": lease, "a reader": reader} {
+		for _, silent := range []bool{false, true} {
+			if silent {
+				name += ", no release is answered"
+			}
+			t.Run(name, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					var lose atomic.Bool
+					memory := dsynctest.NewMemory()
+					store := dsynctest.NewFaulty(memory, func(r dsynctest.Request) dsynctest.Fault {
+						return dsynctest.Fault{LoseReply: lose.Load() && r.Method == dsynctest.MethodRelease}
+					})
+					s := newSession(t, store, lingering())
+					rw := s.RWMutex("rwmutex")
+					for range 2 {
+						turn(s.Mutex("mutex"))
+						turn(rw)
+						synctest.Wait() // the first is given back: see watched
+					}
+					for _, key := range []string{"mutex", "rwmutex"} {
+						if h := holders(t, memory, key); len(h) != 1 {
+							t.Fatalf("%s is held by %v, want what lingers", key, h)
+						}
+					}
+					lose.Store(silent)
+					start := time.Now()
+					err := try(s)
+					if got := errors.Is(err, dsync.ErrHeld); got != silent || err != nil && !got {
+						t.Errorf("got %v", err)
+					}
+					if d := time.Since(start); silent && d != s.TTL()/6 {
+						t.Errorf("it took %v, want the time that a command may take, %v", d, s.TTL()/6)
+					}
+					lose.Store(false)
+				})
+			})
+		}
+	}
+}
+
+// Promise 2: tokens of a key that lingers never meet those of the next grant,
+// also when their room is used up.
+func TestLingerTokensHaveRoom(t *testing.T) {
+	testkit.Large(t)
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a, b := newSession(t, store, lingering()), newSession(t, store, unswept())
+		mu := a.Mutex("k")
+		watched(mu)
+		seen := tokens{t: t}
+		before := store.Counts()
+		for range 200_000 {
+			mu.Lock()
+			seen.next(mu.Token())
+			mu.Unlock()
+		}
+		if d := store.Counts().Since(before); d.Total() < 6 || d.Total() > 10 {
+			t.Errorf("200,000 holds, with room for 65,536, sent %v", d.Commands)
+		}
+		other := b.Mutex("k")
+		lock(t, other)
+		seen.next(other.Token())
+		other.Unlock()
+	})
+}
+
+// A listener that was opened anew may have missed that others wait.
+func TestLingerEndsWithItsListener(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a := newSession(t, store, lingering())
+		mu := a.Mutex("k")
+		watched(mu)
+		if len(holders(t, store, "k")) != 1 {
+			t.Fatal("it does not linger")
+		}
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		(*engine.Session)(a).Observe(ctx, "another", func(driver.State, error) {}, func() {}) // the listener must have this key, too
+		time.Sleep(time.Second)
+		if h := holders(t, store, "k"); len(h) != 0 {
+			t.Errorf("held by %v though the listener was opened anew", h)
+		}
+	})
+}
+
+// Who stands in the queue before the listener is open, of whom it does not tell, gets a
+// key that would linger as soon as it is unlocked.
+func TestLingerYieldsToWhoCameBeforeTheListener(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		slow := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodListen {
+				return dsynctest.Fault{Delay: time.Second}
+			}
+			return dsynctest.Fault{}
+		})
+		mu, next := newSession(t, slow, lingering()).Mutex("k"), newSession(t, store, unswept()).Mutex("k")
+		lock(t, mu)
+		start := time.Now()
+		passed := make(chan struct{})
+		go func() {
+			defer close(passed)
+			turn(next)
+		}()
+		time.Sleep(2 * time.Second)
+		mu.Unlock()
+		<-passed
+		if d := time.Since(start); d > 3*time.Second {
+			t.Errorf("locked elsewhere after %v", d)
+		}
+	})
+}
+
+// Without a listener nobody tells that others wait: a key that is in use all the time
+// is given back when it was kept for the linger.
+func TestLingerIsBoundedWithoutListener(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		store.Polling = true
+		a, b := newSession(t, store, &dsync.Options{Linger: time.Second}), newSession(t, store, nil)
+		ctx, cancel := context.WithCancel(background)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			mu := a.Mutex("k")
+			for ctx.Err() == nil {
+				turn(mu)
+				time.Sleep(100 * time.Millisecond)
+			}
+		})
+		time.Sleep(11500 * time.Millisecond)
+		start := time.Now()
+		mu := b.Mutex("k")
+		lock(t, mu)
+		if d := time.Since(start); d > 1500*time.Millisecond {
+			t.Errorf("locked elsewhere after %v", d)
+		}
+		cancel()
+		mu.Unlock()
+		wg.Wait()
+	})
+}

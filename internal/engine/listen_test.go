@@ -1,0 +1,180 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// Promise 9: a holder that has waited for nothing, with the default options, hears of
+// force in a round trip or two, and not with its next heartbeat.
+func TestForceReachesAnIdleHolderAtOnce(t *testing.T) {
+	const trip = 10 * time.Millisecond
+	force := map[string]func(*dsync.Session) error{
+		"Break":     func(s *dsync.Session) error { return s.Break(background, "k") },
+		"ForceLock": func(s *dsync.Session) error { return s.Mutex("k").ForceLock(background) },
+	}
+	for name, force := range force {
+		for _, held := range []time.Duration{100 * time.Millisecond, 25 * time.Second} {
+			t.Run(fmt.Sprintf("%s after %v", name, held), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					memory := dsynctest.NewMemory()
+					slow := newFaulty(t, memory, func(dsynctest.Request) dsynctest.Fault {
+						return dsynctest.Fault{Delay: trip / 2, ReplyDelay: trip / 2}
+					})
+					s, other := newSession(t, slow, &dsync.Options{TTL: 30 * time.Second}), newSession(t, slow, nil)
+					mu := s.Mutex("k")
+					lock(t, mu)
+					lost := mu.Lost()
+					go func() {
+						<-lost
+						mu.Unlock()
+					}()
+					turn(other.Mutex("what has the other registered"))
+					time.Sleep(held)
+					began := time.Now()
+					if err := force(other); err != nil {
+						t.Fatal(err)
+					}
+					// A hold of less than a second is heard of when the session listens.
+					most := 12 * trip
+					if held < time.Second {
+						most += time.Second
+					}
+					if d := time.Since(began); d > most {
+						t.Errorf("took %v, with round trips of %v", d, trip)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A notice that is lost, late or repeated, or a listener that breaks, costs time: the next
+// heartbeat tells as well.
+func TestForceInBadNetworks(t *testing.T) {
+	faults := map[string]func(dsynctest.Request) dsynctest.Fault{
+		"lost": func(r dsynctest.Request) dsynctest.Fault {
+			return dsynctest.Fault{LoseReply: r.Method == dsynctest.MethodNotice}
+		},
+		"late and twice": func(r dsynctest.Request) (f dsynctest.Fault) {
+			if r.Method == dsynctest.MethodNotice {
+				f.Delay, f.Again = time.Minute, time.Second
+			}
+			return f
+		},
+		"never listens": func(r dsynctest.Request) dsynctest.Fault {
+			return dsynctest.Fault{LoseRequest: r.Method == dsynctest.MethodListen}
+		},
+		"not notified": func(r dsynctest.Request) dsynctest.Fault {
+			return dsynctest.Fault{LoseRequest: r.Method == dsynctest.MethodNotify}
+		},
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory := dsynctest.NewMemory()
+				f := newFaulty(t, memory, fault)
+				s, other := newSession(t, f, nil), newSession(t, f, nil)
+				mu := s.Mutex("k")
+				lock(t, mu)
+				time.Sleep(5 * time.Second)
+				lost := mu.Lost()
+				go func() {
+					<-lost
+					mu.Unlock()
+				}()
+				began := time.Now()
+				if err := other.Break(background, "k"); err != nil {
+					t.Fatal(err)
+				}
+				if d := time.Since(began); d > ttl*12/10+grace {
+					t.Errorf("Break took %v", d)
+				}
+			})
+		})
+	}
+}
+
+// Only a session that has held something for a while listens; it ends a TTL after that,
+// and with the session.
+func TestListensWhileItHolds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &listenCounter{Memory: dsynctest.NewMemory()}
+		s := newSession(t, store, nil)
+		mu := s.Mutex("k")
+		for range 1000 {
+			turn(mu)
+			time.Sleep(7 * time.Millisecond) // never a second after a Lock
+		}
+		synctest.Wait()
+		if n := store.begun.Load(); n > 0 {
+			t.Errorf("listened %d times for what was never held for long", n)
+		}
+		lock(t, mu)
+		time.Sleep(2 * time.Second)
+		if n := store.open.Load(); n != 1 {
+			t.Errorf("%d listen while it holds, want 1", n)
+		}
+		time.Sleep(5 * ttl)
+		if n := store.begun.Load(); n != 1 {
+			t.Errorf("listened %d times in one hold, want 1", n)
+		}
+		mu.Unlock()
+		time.Sleep(2*ttl + time.Second)
+		if n := store.open.Load(); n != 0 {
+			t.Errorf("%d listen two TTLs after the last hold", n)
+		}
+		lock(t, mu)
+		time.Sleep(2 * time.Second)
+		s.Close(background)
+		if n := store.open.Load(); n != 0 {
+			t.Errorf("%d listen after Close", n)
+		}
+	})
+}
+
+// A store that can't notify is asked once; a listener that breaks at once is no storm.
+func TestListenerThatBreaks(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		most int64
+	}{{errors.ErrUnsupported, 1}, {errors.New("broken"), 200}} {
+		bubble(t, func(t *testing.T) {
+			store := &listenCounter{Memory: dsynctest.NewMemory(), err: tc.err}
+			mu := newSession(t, store, nil).Mutex("k")
+			lock(t, mu)
+			time.Sleep(time.Minute)
+			if n := store.begun.Load(); n < 1 || n > tc.most {
+				t.Errorf("%v: listened %d times in a minute, want at most %d", tc.err, n, tc.most)
+			}
+			mu.Unlock()
+		})
+	}
+}
+
+// A listenCounter counts who listens; with err it breaks at once.
+type listenCounter struct {
+	*dsynctest.Memory
+	open, begun atomic.Int64
+	err         error
+}
+
+func (s *listenCounter) Listen(ctx context.Context, session string, keys []string, f func(driver.Notice)) error {
+	s.begun.Add(1)
+	s.open.Add(1)
+	defer s.open.Add(-1)
+	if s.err != nil {
+		f(driver.Notice{Type: driver.NoticeReady})
+		return s.err
+	}
+	return s.Memory.Listen(ctx, session, keys, f)
+}

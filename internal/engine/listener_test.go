@@ -1,0 +1,140 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// Promise 5: a grant that came before the listener was open is learnt when it is, and not
+// by the next poll.
+func TestGrantBeforeTheListenerIsReady(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		slow := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodListen {
+				return dsynctest.Fault{Delay: time.Second}
+			}
+			return dsynctest.Fault{}
+		})
+		held := newSession(t, memory, nil).Mutex("k")
+		mu := newSession(t, slow, &dsync.Options{PollInterval: time.Hour}).Mutex("k")
+		lock(t, held)
+		time.AfterFunc(time.Second/2, held.Unlock)
+		start := time.Now()
+		lock(t, mu)
+		if d := time.Since(start); d > 2*time.Second {
+			t.Errorf("locked after %v, want when the listener was ready", d)
+		}
+		mu.Unlock()
+	})
+}
+
+// Promise 5: a notice that comes while an attempt is under way, of which the answer
+// was true before, is not lost.
+func TestNoticeDuringAnAttemptIsNotLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const poll = time.Minute
+		memory := dsynctest.NewMemory()
+		asked, succeed := 0, make(chan struct{})
+		slow := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method != dsynctest.MethodAcquire || r.Key != "k" {
+				return dsynctest.Fault{}
+			}
+			if asked++; asked == 2 { // the first joins, this one polls
+				time.AfterFunc(time.Second/2, func() { close(succeed) })
+			}
+			return dsynctest.Fault{ReplyDelay: time.Second}
+		})
+		a, b := newSession(t, memory, nil), newSession(t, slow, &dsync.Options{PollInterval: poll, AlwaysListen: true})
+		run := make(chan error, 1)
+		go func() {
+			run <- a.Once("k").Do(background, func(context.Context) error { <-succeed; return nil })
+		}()
+		lock(t, b.Mutex("warm"))
+		synctest.Wait()
+		var sealed time.Time
+		go func() { <-succeed; sealed = time.Now() }()
+		if err := b.Once("k").Do(background, unwanted(t)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if d := time.Since(sealed); d > poll/2 {
+			t.Errorf("learnt %v after it was done, want at once", d)
+		}
+		if err := <-run; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A listener that breaks is opened anew.
+func TestBrokenListenerIsOpenedAnew(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &breakingStore{Memory: dsynctest.NewMemory()}
+		held := newSession(t, store.Memory, nil).Mutex("k")
+		mu := newSession(t, store, &dsync.Options{PollInterval: time.Hour}).Mutex("k")
+		lock(t, held)
+		time.AfterFunc(time.Second, held.Unlock)
+		start := time.Now()
+		lock(t, mu)
+		if d := time.Since(start); d > 2*time.Second || store.opened != 2 {
+			t.Errorf("locked after %v by listener %d, want by the second", d, store.opened)
+		}
+		mu.Unlock()
+	})
+}
+
+// A breakingStore has its first listener break when it is open.
+type breakingStore struct {
+	*dsynctest.Memory
+	opened int
+}
+
+func (s *breakingStore) Listen(ctx context.Context, session string, keys []string, f func(driver.Notice)) error {
+	if s.opened++; s.opened == 1 {
+		f(driver.Notice{Type: driver.NoticeReady})
+		return errors.New("the connection broke")
+	}
+	return s.Memory.Listen(ctx, session, keys, f)
+}
+
+// A listener that opens and breaks at once is opened less and less often: each time every
+// waiter asks again, and a heartbeat is sent.
+func TestBrittleListenerIsNoStorm(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		held := newSession(t, memory, nil).Mutex("k")
+		lock(t, held)
+		s := newSession(t, brittle{memory}, &dsync.Options{TTL: 30 * time.Second})
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		go s.Mutex("k").LockContext(ctx)
+		time.Sleep(10 * time.Second)
+		before := memory.Counts().Commands
+		time.Sleep(time.Minute)
+		after := memory.Counts().Commands
+		// The back-off is at most a twelfth of the TTL and at least half of that.
+		const most = 60 / (30.0 / 24)
+		for _, m := range []dsynctest.Method{dsynctest.MethodListen, dsynctest.MethodHeartbeat, dsynctest.MethodAcquire} {
+			if n := after[m] - before[m]; n > 2*most {
+				t.Errorf("%d %s in a minute, want at most about %v", n, m, most)
+			}
+		}
+	})
+}
+
+// A brittle store's listeners open, and break at once.
+type brittle struct{ *dsynctest.Memory }
+
+func (b brittle) Listen(_ context.Context, _ string, _ []string, f func(driver.Notice)) error {
+	f(driver.Notice{Type: driver.NoticeReady})
+	time.Sleep(2 * time.Millisecond)
+	return errors.New("broken")
+}

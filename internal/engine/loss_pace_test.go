@@ -1,0 +1,66 @@
+package engine_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/engine"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// Who waits when the session is lost goes on under the next one at once, and the loss is no
+// error of the store.
+func TestWaiterGoesOnAtOnceAfterALoss(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		f, registered := timesOf(t, memory, dsynctest.MethodRegister)
+		var lost time.Time
+		s := newSession(t, f, &dsync.Options{Hooks: &dsync.Hooks{SessionLost: func(string, error) { lost = time.Now() }}})
+		held := newSession(t, memory, nil).Mutex("k")
+		lock(t, held)
+		ctx, cancel := context.WithTimeout(background, ttl)
+		defer cancel()
+		waited := make(chan error, 1)
+		go func() { waited <- s.Mutex("k").LockContext(ctx) }()
+		synctest.Wait()
+		if err := memory.Unregister(background, s.ID()); err != nil { // as if others had found it expired
+			t.Fatal(err)
+		}
+		err := <-waited
+		wantErr(t, "LockContext", err, context.DeadlineExceeded)
+		if strings.Contains(err.Error(), "last error") {
+			t.Errorf("LockContext: %v, and the store has failed in nothing", err)
+		}
+		synctest.Wait() // for the hook that notes when it was lost
+		if all := registered(); len(all) != 2 || !all[1].Equal(lost) {
+			t.Errorf("registered at %v, want again when the session was lost, at %v", all, lost)
+		}
+		held.Unlock()
+	})
+}
+
+// A session that was found lost by a look at the clock, before any timer of it ran, can be
+// closed at once.
+func TestCloseAfterALossThatALookFound(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		mu := s.Mutex("k")
+		lock(t, mu)
+		time.Sleep(time.Second / 2) // between two heartbeats, and before the session listens, which wakes the keeper
+		(*engine.Session)(s).Freeze(ttl)
+		if mu.Owned() {
+			t.Fatal("owned after the freeze")
+		}
+		mu.UnlockContext(background)
+		start := time.Now()
+		s.Close(background)
+		if d := time.Since(start); d != 0 {
+			t.Errorf("Close took %v, and there was nothing to wait for", d)
+		}
+	})
+}

@@ -1,0 +1,499 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+var _ interface {
+	sync.Locker
+	TryLock() bool
+} = (*dsync.Mutex)(nil)
+
+// B01: many start at once, and never are there two holders.
+func TestMutexExcludesProcesses(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		const processes, rounds = 50, 4
+		var (
+			inside, total int
+			tokens        = map[int64]bool{}
+			wg            sync.WaitGroup
+		)
+		for range processes {
+			mu := newSession(t, store, nil).Mutex("k")
+			wg.Go(func() {
+				for range rounds {
+					mu.Lock()
+					if inside++; inside != 1 {
+						t.Errorf("%d inside at once", inside)
+					}
+					if tokens[mu.Token()] {
+						t.Errorf("token %d given twice", mu.Token())
+					}
+					tokens[mu.Token()] = true
+					time.Sleep(time.Millisecond)
+					total++
+					inside--
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		if total != processes*rounds || len(tokens) != total {
+			t.Errorf("%d holds with %d tokens, want %d", total, len(tokens), processes*rounds)
+		}
+	})
+}
+
+// B01 for those that only try: of 50 at once exactly one succeeds.
+func TestTryLockOneOfMany(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		var mus []*dsync.Mutex
+		for range 50 {
+			mus = append(mus, newSession(t, store, nil).Mutex("k"))
+		}
+		for range 20 {
+			var wg sync.WaitGroup
+			won := make(chan *dsync.Mutex, len(mus))
+			for _, mu := range mus {
+				wg.Go(func() {
+					if mu.TryLock() {
+						won <- mu
+					}
+				})
+			}
+			wg.Wait()
+			if len(won) != 1 {
+				t.Fatalf("%d of %d tries succeeded, want 1", len(won), len(mus))
+			}
+			(<-won).Unlock()
+		}
+	})
+}
+
+// B26, promise 8: mutexes of one session on one key exclude each other, and one
+// of them at a time stands in the store's line.
+func TestMutexExcludesGoroutines(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, nil)
+		elsewhere := newSession(t, store, nil).Mutex("k")
+		elsewhere.Lock()
+		var wg sync.WaitGroup
+		inside := 0
+		for range 1000 {
+			wg.Go(func() {
+				mu := s.Mutex("k")
+				mu.Lock()
+				defer mu.Unlock()
+				if inside++; inside != 1 {
+					t.Errorf("%d inside at once", inside)
+				}
+				inside--
+			})
+		}
+		synctest.Wait()
+		if n := line(t, store, "k"); n != 1 {
+			t.Errorf("1000 goroutines of one process have %d places in the queue, want 1", n)
+		}
+		if s.Mutex("k").TryLock() {
+			t.Error("TryLock succeeded while others wait")
+		}
+		elsewhere.Unlock()
+		wg.Wait()
+	})
+}
+
+// Promise 6.
+func TestMutexServesInOrder(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		first := newSession(t, store, nil).Mutex("k")
+		first.Lock()
+		var order []int
+		var wg sync.WaitGroup
+		for i := range 10 {
+			mu := newSession(t, store, nil).Mutex("k")
+			wg.Go(func() {
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+			})
+			time.Sleep(10 * time.Millisecond)
+		}
+		first.Unlock()
+		wg.Wait()
+		for i, got := range order {
+			if got != i {
+				t.Fatalf("served in the order %v", order)
+			}
+		}
+	})
+}
+
+// L2: of a session that holds the key itself, or waits for it, the error says that, and
+// names it, not another.
+func TestHeldErrorNamesThisProcess(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, &dsync.Options{Host: "a.example"})
+		try := func(key string) *dsync.HeldError {
+			t.Helper()
+			err := s.Mutex(key).TryLockContext(background)
+			var held *dsync.HeldError
+			if !errors.As(err, &held) || !errors.Is(err, dsync.ErrHeld) {
+				t.Fatalf("error is %v, want a *HeldError", err)
+			}
+			if !held.Here || held.Key != key || held.Host != "a.example" || held.PID != os.Getpid() || strings.Contains(err.Error(), "another") {
+				t.Errorf("error %q is %+v, want one that names this process, %d on a.example", err, held, os.Getpid())
+			}
+			return held
+		}
+		lock(t, s.Mutex("mine"))
+		if held := try("mine"); held.Session != s.ID() || held.Since.IsZero() || !strings.Contains(held.Error(), "held by this process") {
+			t.Errorf("of a key that it holds: %+v: %v", held, held)
+		}
+		lock(t, newSession(t, store, nil).Mutex("theirs"))
+		ctx, cancel := context.WithCancel(background)
+		go s.Mutex("theirs").LockContext(ctx)
+		synctest.Wait()
+		if held := try("theirs"); held.Session != "" || !strings.Contains(held.Error(), "waited for by this process") {
+			t.Errorf("of a key that it waits for: %+v: %v", held, held)
+		}
+		cancel()
+	})
+}
+
+// L1, L2, B25: the record and the error name who holds, and since when.
+func TestHeldErrorNamesHolder(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a := newSession(t, store, &dsync.Options{Host: "a.example", App: "v1", Meta: map[string]string{"zone": "x"}})
+		b := newSession(t, store, &dsync.Options{Host: "b.example"})
+		lock(t, a.Mutex("k"))
+
+		err := b.Mutex("k").TryLockContext(background)
+		wantErr(t, "TryLockContext", err, dsync.ErrHeld)
+		var held *dsync.HeldError
+		if !errors.As(err, &held) {
+			t.Fatalf("error is %T, want *HeldError", err)
+		}
+		h := holders(t, store, "k")[0]
+		if held.Key != "k" || held.Host != "a.example" || held.PID != os.Getpid() || held.Session != a.ID() || !held.Since.Equal(h.Since) {
+			t.Errorf("error is %+v; the holder is %+v", held, h)
+		}
+		for _, part := range []string{"k", "a.example", fmt.Sprint(os.Getpid()), h.Since.UTC().Format(time.RFC3339Nano)} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("error %q does not name %q", err, part)
+			}
+		}
+		if held.Here {
+			t.Errorf("the error says that the session that tried holds the key itself: %+v", held)
+		}
+		m, now, err := store.Members(background, h.Session)
+		if err != nil || len(m) != 1 {
+			t.Fatalf("Members: %v, %v", m, err)
+		}
+		if m[0].App != "v1" || m[0].Meta["zone"] != "x" || m[0].TTL != ttl || now.Sub(m[0].LastHeartbeat) > ttl {
+			t.Errorf("the holder's record is %+v", m[0])
+		}
+
+		// Held for a fixed time, by a session that lives.
+		if _, err := a.Acquire(background, "leased", time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		kept := a.Mutex("kept")
+		lock(t, kept)
+		if err := kept.UnlockAfter(background, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		c := newSession(t, store, nil) // knows of nobody yet
+		for _, key := range []string{"leased", "kept"} {
+			err := c.Mutex(key).TryLockContext(background)
+			if !errors.As(err, &held) || held.Host != "a.example" || held.PID != os.Getpid() || held.Until.IsZero() {
+				t.Errorf("%s: error is %+v", key, err)
+			}
+		}
+		if err := a.Mutex("kept").TryLockContext(background); !errors.As(err, &held) || held.Host != "a.example" {
+			t.Errorf("kept by this very process: error is %+v", err)
+		}
+
+		// Held in this very process.
+		err = a.Mutex("k").TryLockContext(background)
+		if !errors.As(err, &held) || held.Host != "a.example" || held.Session != a.ID() {
+			t.Errorf("held here: error is %+v", err)
+		}
+	})
+}
+
+// L3, B27: a wait ends with its holder, or at its limit with an error of its own;
+// the limit of the wait is none of the hold.
+func TestLockContextBoundsTheWaitOnly(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a, b := newSession(t, store, nil).Mutex("k"), newSession(t, store, nil).Mutex("k")
+		ctx, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		if err := a.LockContext(ctx); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		err := b.LockContext(ctx)
+		wantErr(t, "LockContext at its limit", err, context.DeadlineExceeded)
+		if errors.Is(err, dsync.ErrHeld) {
+			t.Errorf("a wait's limit is ErrHeld: %v", err)
+		}
+		if d := time.Since(start); d > time.Second {
+			t.Errorf("waited %v, want until the limit of 1s", d)
+		}
+		time.Sleep(5 * ttl)
+		if isClosed(a.Lost()) || a.Token() == 0 {
+			t.Error("the end of LockContext's ctx ended the hold")
+		}
+		cause := errors.New("never mind")
+		cctx, ccancel := context.WithCancelCause(background)
+		time.AfterFunc(time.Second, func() { ccancel(cause) })
+		wantErr(t, "LockContext cancelled", b.LockContext(cctx), context.Canceled, cause)
+
+		time.AfterFunc(time.Second, a.Unlock)
+		lock(t, b)
+		b.Unlock()
+	})
+}
+
+func TestMutexMisuse(t *testing.T) {
+	s := newSession(t, dsynctest.NewMemory(), nil)
+	for _, test := range []struct {
+		name, want string
+		f          func()
+	}{
+		{"unlock of unlocked", "dsync: unlock of unlocked mutex \"k\"", func() { s.Mutex("k").Unlock() }},
+		{"unlock twice", "unlocked", func() { m := s.Mutex("k"); turn(m); m.Unlock() }},
+		{"zero Lock", "Session.Mutex", func() { new(dsync.Mutex).Lock() }},
+		{"zero Unlock", "Session.Mutex", func() { new(dsync.Mutex).Unlock() }},
+		{"zero Lost", "Session.Mutex", func() { new(dsync.Mutex).Lost() }},
+		{"zero TryLock", "Session.Mutex", func() { new(dsync.Mutex).TryLock() }},
+		{"empty key", dsync.CheckKey("").Error(), func() { s.Mutex("") }},
+		{"long key", dsync.CheckKey(strings.Repeat("x", 513)).Error(), func() { s.Mutex(strings.Repeat("x", 513)) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			defer func() {
+				if r := fmt.Sprint(recover()); !strings.Contains(r, test.want) {
+					t.Errorf("panic is %q, want one with %q", r, test.want)
+				}
+			}()
+			test.f()
+		})
+	}
+}
+
+func TestCheckKey(t *testing.T) {
+	for _, test := range []struct {
+		key string
+		ok  bool
+	}{
+		{"", false}, {strings.Repeat("x", 512), true}, {strings.Repeat("x", 513), false},
+		{"a\xffb", false}, {"a\x00b", false}, {"$where", true}, {"a.b/c:d e", true}, {"ключ", true},
+	} {
+		err := dsync.CheckKey(test.key)
+		if (err == nil) != test.ok || err != nil && !errors.Is(err, dsync.ErrKey) {
+			t.Errorf("CheckKey(%q) = %v, want ok: %t", test.key, err, test.ok)
+		}
+	}
+}
+
+func TestUnlockedMutex(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		mu := newSession(t, dsynctest.NewMemory(), nil).Mutex("k")
+		if !isClosed(mu.Lost()) || mu.Token() != 0 {
+			t.Error("an unlocked mutex has an open Lost or a token")
+		}
+		mu.Lock()
+		lost, token := mu.Lost(), mu.Token()
+		if isClosed(lost) || token == 0 {
+			t.Error("a locked mutex has a closed Lost or no token")
+		}
+		mu.Unlock()
+		if !isClosed(lost) {
+			t.Error("Unlock left Lost open")
+		}
+		mu.Lock()
+		if isClosed(mu.Lost()) || mu.Token() <= token {
+			t.Errorf("the next hold has a closed Lost, or token %d after %d", mu.Token(), token)
+		}
+		mu.Unlock()
+	})
+}
+
+// Lost closes just before the release is sent: nobody can hold while it is open.
+func TestLostClosesBeforeRelease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		var mu *dsync.Mutex
+		var lost <-chan struct{}
+		store := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodRelease && !isClosed(lost) {
+				t.Error("the release was sent before Lost closed")
+			}
+			return dsynctest.Fault{}
+		})
+		mu = newSession(t, store, nil).Mutex("k")
+		mu.Lock()
+		lost = mu.Lost()
+		mu.Unlock()
+	})
+}
+
+// L10: Do releases on return, panic and Goexit.
+func TestDoReleases(t *testing.T) {
+	for name, f := range map[string]func(context.Context) error{
+		"return": func(context.Context) error { return nil },
+		"error":  func(context.Context) error { return errors.ErrUnsupported },
+		"panic":  func(context.Context) error { panic("f panics") },
+		"Goexit": func(context.Context) error { runtime.Goexit(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				s := newSession(t, store, nil)
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					defer func() {
+						if r := recover(); (r != nil) != (name == "panic") {
+							t.Errorf("recovered %v", r)
+						}
+					}()
+					err := s.Mutex("k").Do(background, f)
+					if (err != nil) != (name == "error") || err != nil && !errors.Is(err, errors.ErrUnsupported) {
+						t.Errorf("Do returned %v", err)
+					}
+				}()
+				<-done
+				if h := holders(t, store, "k"); len(h) != 0 {
+					t.Errorf("still held after Do: %v", h)
+				}
+				if !s.Mutex("k").TryLock() {
+					t.Error("still held here after Do")
+				}
+			})
+		})
+	}
+}
+
+func TestDoContextEndsOnLoss(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := newFaulty(t, dsynctest.NewMemory(), nil)
+		s := newSession(t, store, nil)
+		wrong := errors.New("work failed")
+		type key struct{}
+		err := s.Mutex("k").Do(context.WithValue(background, key{}, 7), func(ctx context.Context) error {
+			if ctx.Value(key{}) != 7 {
+				t.Error("the values of ctx are gone")
+			}
+			store.Cut()
+			<-ctx.Done()
+			wantErr(t, "cause of f's ctx", context.Cause(ctx), dsync.ErrLost)
+			wantErr(t, "error of f's ctx", ctx.Err(), context.Canceled)
+			store.Heal()
+			return wrong
+		})
+		wantErr(t, "Do", err, wrong, dsync.ErrLost)
+
+		ctx, cancel := context.WithCancel(background)
+		err = s.Mutex("k").Do(ctx, func(ctx context.Context) error {
+			cancel()
+			<-ctx.Done()
+			return nil
+		})
+		if err != nil {
+			t.Errorf("Do after its ctx was cancelled inside: %v, want f's nil", err)
+		}
+	})
+}
+
+// B35: a short job runs once on hosts whose clocks differ, also when its process
+// and session end meanwhile.
+func TestUnlockAfterKeepsTheKey(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a, err := dsync.New(store, &dsync.Options{TTL: ttl})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := newSession(t, store, nil)
+		mu := a.Mutex("k")
+		mu.Lock()
+		lost := mu.Lost()
+		if err := mu.UnlockAfter(background, 0); err == nil {
+			t.Error("UnlockAfter took 0")
+		}
+		if err := mu.UnlockAfter(background, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if !isClosed(lost) {
+			t.Error("UnlockAfter left Lost open")
+		}
+		time.Sleep(2 * time.Second)
+		if b.Mutex("k").TryLock() || a.Mutex("k").TryLock() {
+			t.Fatal("locked while the key was to be kept")
+		}
+		if err := a.Close(background); err != nil {
+			t.Fatal(err)
+		}
+		next := b.Mutex("k")
+		lock(t, next)
+		if d := time.Since(start); d < time.Minute || d > time.Minute+100*time.Millisecond {
+			t.Errorf("locked %v after UnlockAfter(1m)", d)
+		}
+		next.Unlock()
+	})
+}
+
+// B08, B22: tokens grow through releases and clean-up of idle documents; what is
+// held is not cleaned up.
+func TestTokensGrowThroughCleanUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, &dsync.Options{TTL: 5 * time.Minute, Retention: time.Hour})
+		kept := s.Mutex("kept")
+		kept.Lock()
+		mu := s.Mutex("k")
+		var last int64
+		cleaned := 0
+		for i := range 1000 {
+			mu.Lock()
+			if mu.Token() <= last {
+				t.Fatalf("cycle %d: token %d after %d", i, mu.Token(), last)
+			}
+			last = mu.Token()
+			mu.Unlock()
+			if i%100 == 99 {
+				time.Sleep(3 * time.Hour)
+				if len(store.Records()) == 1 {
+					cleaned++
+				}
+			}
+		}
+		if cleaned != 10 {
+			t.Errorf("the idle key was cleaned up %d of 10 times", cleaned)
+		}
+		if isClosed(kept.Lost()) || len(holders(t, store, "kept")) != 1 {
+			t.Error("the key that was held is gone")
+		}
+	})
+}

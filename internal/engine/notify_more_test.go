@@ -1,0 +1,551 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/engine"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// onNotify lets each Notify have a fault.
+func onNotify(fault func() dsynctest.Fault) func(dsynctest.Request) dsynctest.Fault {
+	return func(r dsynctest.Request) dsynctest.Fault {
+		if r.Method == dsynctest.MethodNotify {
+			return fault()
+		}
+		return dsynctest.Fault{}
+	}
+}
+
+// seldom are options under which what is learnt in time is learnt by a notice.
+func seldom() *dsync.Options { return &dsync.Options{Retention: -1, PollInterval: time.Hour} }
+
+// standInLine registers a session that does nothing by itself, and puts a claim of it in the queue.
+func standInLine(t *testing.T, store driver.Store, session, key string) driver.Claim {
+	t.Helper()
+	c := driver.Claim{Key: key, ID: session + ".1", Session: session, Kind: dsync.KindMutex, Weight: 1, Limit: 1}
+	_, err := store.Register(background, dsync.Member{ID: session, TTL: 100 * ttl})
+	_, _, err2 := store.Acquire(background, c, true, nil, time.Now().Add(time.Hour))
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// heard listens for the session until the test ends, and returns where the last notice is.
+func heard(t *testing.T, store driver.Store, session string) *atomic.Pointer[driver.Notice] {
+	var last atomic.Pointer[driver.Notice]
+	ctx, cancel := context.WithCancel(background)
+	t.Cleanup(cancel)
+	go store.Listen(ctx, session, nil, func(n driver.Notice) { last.Store(&n) })
+	synctest.Wait()
+	return &last
+}
+
+// The notice of a grant that was learnt by a poll costs no command when it comes after the
+// claim has ended, by a heartbeat and a half at the most.
+func TestGrantNoticeAfterTheEndCostsNothing(t *testing.T) {
+	const period, poll = 3 * time.Second, 100 * time.Millisecond
+	for _, late := range []time.Duration{period / 4, period * 3 / 4, period * 9 / 10} {
+		t.Run(late.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory := dsynctest.NewMemory()
+				held := newSession(t, memory, unswept()).Mutex("k")
+				s := newSession(t, lateNotices(t, memory, late), &dsync.Options{Retention: -1, PollInterval: poll, HeartbeatInterval: period})
+				for range 20 { // at any time between two heartbeats
+					lock(t, held)
+					before := memory.Counts()
+					time.AfterFunc(time.Second, held.Unlock)
+					turn(s.Mutex("k"))
+					time.Sleep(late + poll)
+					if n := memory.Counts().Since(before).Commands[dsynctest.MethodRelease]; n != 2 {
+						t.Fatalf("two holds cost %d releases, want 2", n)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A store that can't be reached, or refuses to notify, is not asked on and on.
+func TestNotifyIsTriedForAMoment(t *testing.T) {
+	for err, most := range map[error]int64{errDown: 3, dsync.ErrRefused: 1} {
+		t.Run(err.Error(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := &mute{Memory: dsynctest.NewMemory(), err: err}
+				held, next := newSession(t, store, nil).Mutex("k"), newSession(t, store.Memory, nil).Mutex("k")
+				lock(t, held)
+				time.AfterFunc(time.Second, held.Unlock)
+				lock(t, next)
+				time.Sleep(10 * ttl)
+				if n := store.asked.Load(); n < 1 || n > most {
+					t.Errorf("asked %d times to send one notice, want at most %d", n, most)
+				}
+				next.Unlock()
+			})
+		})
+	}
+}
+
+// A mute store fails each Notify.
+type mute struct {
+	*dsynctest.Memory
+	err   error
+	asked atomic.Int64
+}
+
+func (s *mute) Notify(context.Context, []driver.Notice) error {
+	s.asked.Add(1)
+	return s.err
+}
+
+// Who observes a key sees at once that somebody has joined the line, and whom a try that
+// gets over the dead has let in.
+func TestObserveSeesTheLine(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		observer := newSession(t, memory, seldom())
+		f := newFaulty(t, memory, nil)
+		held := newSession(t, f, nil).Mutex("k")
+		lock(t, held)
+		var last atomic.Pointer[driver.State]
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		(*engine.Session)(observer).Observe(ctx, "k", func(st driver.State, _ error) { last.Store(&st) }, func() {})
+		time.Sleep(time.Second)
+		wait, stop := context.WithTimeout(background, time.Second)
+		defer stop()
+		go newSession(t, memory, seldom()).Mutex("k").LockContext(wait)
+		time.Sleep(500 * time.Millisecond)
+		if n := last.Load().Waiting; n != 1 {
+			t.Errorf("observed %d in the queue, want 1", n)
+		}
+		time.Sleep(time.Second)
+		c := standInLine(t, memory, "w", "k")
+		f.Cut()
+		time.Sleep(2 * ttl)
+		if newSession(t, memory, nil).Mutex("k").TryLock() {
+			t.Fatal("locked before who was in the queue")
+		}
+		synctest.Wait()
+		if st := last.Load(); len(st.Holders) != 1 || st.Holders[0].Claim != c.ID {
+			t.Errorf("observed %+v, want that %s holds", st.Holders, c.ID)
+		}
+		cancel()
+		held.Unlock()
+	})
+}
+
+// Who observes a key sees at once what its holder publishes.
+func TestObserveSeesWhatIsPublished(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		var value string
+		(*engine.Session)(newSession(t, memory, seldom())).Observe(ctx, "k", func(st driver.State, _ error) { value = string(st.Value) }, func() {})
+		h, err := (*engine.Session)(newSession(t, memory, nil)).Hold(background, "k", dsync.KindElection)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if err := h.Publish(background, []byte("address")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if value != "address" {
+			t.Errorf("observed %q, want what was published", value)
+		}
+		h.Release(background)
+	})
+}
+
+// A store may say that an observed key has changed though it has not: polls and tries that fail
+// tell nobody.
+func TestNeedlessChangesAreNotSent(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const poll = 100 * time.Millisecond
+		store := &restless{Memory: dsynctest.NewMemory()}
+		s, held := newSession(t, store, &dsync.Options{Retention: -1, PollInterval: poll}), newSession(t, store.Memory, nil).Mutex("k")
+		lock(t, held)
+		ctx, cancel := context.WithTimeout(background, time.Minute)
+		defer cancel()
+		waited := make(chan error, 1)
+		go func() { waited <- s.Mutex("k").LockContext(ctx) }()
+		time.Sleep(time.Second)
+		for what, do := range map[string]func(){
+			"polls":       func() { time.Sleep(20 * poll) },
+			"failed try":  func() { newSession(t, store, nil).Mutex("k").TryLock() },
+			"another try": func() { s.Mutex("k").TryLock() },
+		} {
+			before := store.Counts()
+			do()
+			synctest.Wait()
+			if n := store.Counts().Since(before).Commands[dsynctest.MethodNotify]; n != 0 {
+				t.Errorf("%s: %d notices", what, n)
+			}
+		}
+		cancel()
+		wantErr(t, "LockContext", <-waited, context.Canceled)
+		held.Unlock()
+	})
+}
+
+// A restless store says with each Acquire that the key has changed, and that it is observed.
+type restless struct{ *dsynctest.Memory }
+
+func (s *restless) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+	st, notices, err := s.Memory.Acquire(ctx, c, wait, dead, notAfter)
+	return st, append(notices, driver.Notice{Type: driver.NoticeChange, Key: c.Key}), err
+}
+
+// Break notifies whom it lets in by dropping the claims of the dead.
+func TestBreakNotifiesWhomItLetsIn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		f := newFaulty(t, memory, nil)
+		held := newSession(t, f, nil).Mutex("k")
+		lock(t, held)
+		c := standInLine(t, memory, "w", "k")
+		last := heard(t, memory, "w")
+		f.Cut()
+		if err := newSession(t, memory, nil).Break(background, "k"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n := last.Load(); n.Type != driver.NoticeGrant || n.Claim != c.ID {
+			t.Errorf("heard %+v, want the grant of %s", n, c.ID)
+		}
+		held.Unlock()
+	})
+}
+
+// Close waits for the notices of whatever came before it.
+func TestCloseWaitsForTheNoticesOfAResize(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		slow := newFaulty(t, memory, onNotify(func() dsynctest.Fault { return dsynctest.Fault{Delay: time.Second} }))
+		held, next := newSession(t, memory, nil).Semaphore("k", 1), newSession(t, memory, seldom()).Semaphore("k", 1)
+		acquire(t, held, 1)
+		acquired := acquiring(next, 1)
+		synctest.Wait()
+		began, s := time.Now(), newSession(t, slow, nil)
+		resize(t, s.Semaphore("k", 1), 2)
+		if err := s.Close(background); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-acquired; err != nil || time.Since(began) != time.Second {
+			t.Errorf("acquired after %v, want when the notice comes (%v)", time.Since(began), err)
+		}
+		next.Release(1)
+		held.Release(1)
+	})
+}
+
+// A key that would linger, and was granted while others were in the queue, goes to them with the
+// Unlock, though nobody tells of them once more: a notice of the grant says so, or, where that
+// is lost, the reply.
+func TestCrowdedGrantDoesNotLinger(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		t.Run(fmt.Sprint("notice lost ", lost), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory := dsynctest.NewMemory()
+				f := newFaulty(t, memory, onNotify(func() dsynctest.Fault { return dsynctest.Fault{LoseRequest: lost} }))
+				first := newSession(t, f, nil).Mutex("k")
+				mu := newSession(t, memory, lingering()).Mutex("k")
+				lock(t, first)
+				locked, next := make(chan struct{}), make(chan time.Time, 1)
+				go func() {
+					mu.Lock()
+					close(locked)
+				}()
+				time.Sleep(time.Second)
+				last := newSession(t, memory, seldom()).Mutex("k")
+				go func() {
+					last.Lock()
+					next <- time.Now()
+				}()
+				time.Sleep(time.Second)
+				first.Unlock()
+				<-locked
+				began := time.Now()
+				mu.Unlock()
+				if d := (<-next).Sub(began); d > 0 {
+					t.Errorf("locked %v after the Unlock", d)
+				}
+				last.Unlock()
+			})
+		})
+	}
+}
+
+// A holder that did not hear that it should yield hears it with the next poll of the first
+// in the queue.
+func TestYieldIsSaidAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const poll = time.Second
+		memory := dsynctest.NewMemory()
+		began := time.Now()
+		f := newFaulty(t, memory, onNotify(func() dsynctest.Fault {
+			return dsynctest.Fault{LoseRequest: time.Since(began) < poll/2}
+		}))
+		watched(newSession(t, memory, lingering()).Mutex("k"))
+		mu := newSession(t, f, &dsync.Options{PollInterval: poll}).Mutex("k")
+		lock(t, mu)
+		if d := time.Since(began); d < poll/2 || d > poll*3/2 { // what was lost is sent again later
+			t.Errorf("locked after %v, want with the first poll, after %v", d, poll)
+		}
+		mu.Unlock()
+	})
+}
+
+// A release says that its claim was alone only if the first answer granted it, and nobody
+// was in the queue then: else it may overlook whom it lets in.
+func TestWhoWasAlone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fault func(asked int) dsynctest.Fault // of each Acquire
+		lock  func(*testing.T, driver.Store, *dsync.Mutex)
+		want  bool
+	}{
+		"alone": {want: true},
+		"by a repeat": {fault: func(asked int) dsynctest.Fault {
+			return dsynctest.Fault{LoseReply: asked == 1}
+		}},
+		"by a notice": {lock: func(t *testing.T, store driver.Store, mu *dsync.Mutex) {
+			held := newSession(t, store, nil).Mutex("k")
+			lock(t, held)
+			time.AfterFunc(time.Second, held.Unlock)
+			lock(t, mu)
+		}},
+		"before others": {lock: func(t *testing.T, store driver.Store, mu *dsync.Mutex) {
+			first := newSession(t, store, nil).Mutex("k")
+			lock(t, first)
+			if err := first.UnlockAfter(background, time.Second); err != nil {
+				t.Fatal(err)
+			}
+			standInLine(t, store, "w", "k")
+			time.Sleep(2 * time.Second) // over, and nobody has granted on
+			if err := mu.ForceLock(background); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := &aloneStore{Memory: dsynctest.NewMemory()}
+				asked := 0
+				f := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
+					if r.Method != dsynctest.MethodAcquire || tc.fault == nil {
+						return dsynctest.Fault{}
+					}
+					asked++
+					return tc.fault(asked)
+				})
+				mu := newSession(t, f, nil).Mutex("k")
+				if tc.lock == nil {
+					lock(t, mu)
+				} else {
+					tc.lock(t, store.Memory, mu)
+				}
+				mu.Unlock()
+				if got := store.alone.Load(); got != tc.want {
+					t.Errorf("Alone is %t, want %t", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// An aloneStore keeps what the last Release says of its claim.
+type aloneStore struct {
+	*dsynctest.Memory
+	alone atomic.Bool
+}
+
+func (s *aloneStore) Release(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+	s.alone.Store(c.NoneWaiting)
+	return s.Memory.Release(ctx, c, o)
+}
+
+// Promise 5: a change that came before the listener was open is seen when it is.
+func TestObserveSeesAChangeBeforeTheListenerIsReady(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		slow := newFaulty(t, memory, func(r dsynctest.Request) (f dsynctest.Fault) {
+			if r.Method == dsynctest.MethodListen {
+				f.Delay = time.Second
+			}
+			return f
+		})
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		o := observe(ctx, newSession(t, slow, seldom()), "k")
+		time.Sleep(time.Second / 2)
+		mu := newSession(t, memory, nil).Mutex("k")
+		lock(t, mu)
+		time.Sleep(time.Second)
+		if n := o.holders.Load(); n != 1 {
+			t.Errorf("%d hold it as observed, want 1", n)
+		}
+		mu.Unlock()
+	})
+}
+
+// Keys that are observed one after the other are listened for together.
+func TestKeysAreListenedForTogether(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		s := newSession(t, memory, nil)
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		for i := range 100 {
+			observe(ctx, s, fmt.Sprint(i))
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+		if n := memory.Counts().Commands[dsynctest.MethodListen]; n != 1 {
+			t.Errorf("%d listeners for 100 keys, want 1", n)
+		}
+	})
+}
+
+// A long wait has one listener from its beginning to its end.
+func TestListenerLastsAsLongAsTheWait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := newListenerCount()
+		held, s := newSession(t, store.Memory, nil).Mutex("k"), newSession(t, store, seldom())
+		lock(t, held)
+		ctx, cancel := context.WithTimeout(background, 10*ttl)
+		defer cancel()
+		time.AfterFunc(10*ttl-1, func() { store.wantListeners(t, "at the end of the wait", 1) })
+		wantErr(t, "LockContext", s.Mutex("k").LockContext(ctx), context.DeadlineExceeded)
+		held.Unlock()
+	})
+}
+
+// Who holds listens for as long as it does.
+func TestListensAsLongAsItHolds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := newListenerCount()
+		mu := newSession(t, store, nil).Mutex("k")
+		lock(t, mu)
+		time.Sleep(10 * ttl)
+		store.wantListeners(t, "ten TTLs after the Lock", 1)
+		mu.Unlock()
+	})
+}
+
+// A lease that was waited for, and lapsed, needs no listener any more.
+func TestListenerEndsWithTheLease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := newListenerCount()
+		held := newSession(t, store.Memory, nil).Mutex("k")
+		lock(t, held)
+		time.AfterFunc(time.Second, held.Unlock)
+		l, err := newSession(t, store, nil).Acquire(background, "k", ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.wantListeners(t, "while the lease is held", 1)
+		<-l.Lost()
+		time.Sleep(5 * ttl)
+		store.wantListeners(t, "long after the lease", 0)
+	})
+}
+
+// What a listener says that was closed before it was ready does not count: the next may not
+// hear yet.
+func TestClosedListenerIsNotHeard(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, &lateReady{Memory: dsynctest.NewMemory()}, &dsync.Options{AlwaysListen: true})
+		turn(s.Mutex("k"))
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		observe(ctx, s, "k") // needs another
+		time.Sleep(time.Second)
+		if (*engine.Session)(s).Local().Listening {
+			t.Error("it listens, and no listener of its is open")
+		}
+	})
+}
+
+// A lateReady store's listeners are ready when they have ended.
+type lateReady struct{ *dsynctest.Memory }
+
+func (s *lateReady) Listen(ctx context.Context, _ string, _ []string, f func(driver.Notice)) error {
+	<-ctx.Done()
+	f(driver.Notice{Type: driver.NoticeReady})
+	return ctx.Err()
+}
+
+// UnlockAfter keeps the key for d from the call on, though a poll is under way, whose answer
+// the release waits for.
+func TestUnlockAfterCountsFromTheCallDuringAPoll(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const d = time.Minute
+		memory := dsynctest.NewMemory()
+		asked := 0
+		f := newFaulty(t, memory, func(r dsynctest.Request) (f dsynctest.Fault) {
+			if r.Method == dsynctest.MethodAcquire {
+				if asked++; asked == 2 { // when it listens
+					f.ReplyDelay = time.Second
+				}
+			}
+			return f
+		})
+		held, mu := newSession(t, memory, nil).Mutex("k"), newSession(t, f, nil).Mutex("k")
+		lock(t, held)
+		time.AfterFunc(time.Second/2, held.Unlock)
+		lock(t, mu) // by a notice
+		called := time.Now()
+		if err := mu.UnlockAfter(background, d); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(called); took != time.Second/2 {
+			t.Fatalf("released after %v, want when the poll was answered", took)
+		}
+		if got := holders(t, memory, "k")[0].Until.Sub(called); got < d-time.Millisecond || got > d+time.Millisecond {
+			t.Errorf("kept until %v after UnlockAfter, want %v", got, d)
+		}
+	})
+}
+
+// B29: what Close leaves behind for the rest of a holder's grace is kept for that long though
+// the store's clock is moved ahead by less than the margin, of which who waits hears with its
+// next poll.
+func TestCloseLeavesTheWholeGraceToWhoPolls_B29(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const poll = 50 * time.Millisecond
+		memory := dsynctest.NewMemory()
+		s, other := newSession(t, memory, nil), newSession(t, memory, &dsync.Options{PollInterval: poll}).Mutex("k")
+		mu := s.Mutex("k")
+		lock(t, mu)
+		granted := make(chan time.Time, 1)
+		go func() {
+			other.Lock()
+			granted <- time.Now()
+		}()
+		synctest.Wait()
+		ended, cancel := context.WithCancel(background)
+		cancel()
+		began := time.Now()
+		if err := s.Close(ended); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		memory.Skew(margin - 10*time.Millisecond)
+		if d := (<-granted).Sub(began); d < grace || d > grace+2*poll {
+			t.Errorf("granted to another %v after Close, the grace is %v", d, grace)
+		}
+		other.Unlock()
+	})
+}

@@ -1,0 +1,261 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/engine"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/testkit"
+)
+
+// onNotices lets each notice, on its way to the store or from it, have a fault.
+func onNotices(fault func() dsynctest.Fault) func(dsynctest.Request) dsynctest.Fault {
+	return func(r dsynctest.Request) dsynctest.Fault {
+		if r.Method == dsynctest.MethodNotify || r.Method == dsynctest.MethodNotice {
+			return fault()
+		}
+		return dsynctest.Fault{}
+	}
+}
+
+// Promise 5: whatever becomes of notices, no promise breaks, and nobody waits for longer
+// than the poll.
+func TestNoticesLostLateDoubledAndReordered(t *testing.T) {
+	const poll, hold = ttl, 100 * time.Millisecond
+	late := func() time.Duration { return rand.N(20 * time.Second) }
+	faults := map[string]func() dsynctest.Fault{
+		"lost":    func() dsynctest.Fault { return dsynctest.Fault{LoseRequest: true} },
+		"late":    func() dsynctest.Fault { return dsynctest.Fault{Delay: 10 * time.Second} },
+		"doubled": func() dsynctest.Fault { return dsynctest.Fault{Again: 1 + late()} },
+		"reordered": func() dsynctest.Fault {
+			return dsynctest.Fault{LoseRequest: rand.IntN(2) == 0, Again: 1 + late()}
+		},
+	}
+	for name, fault := range faults {
+		for _, linger := range []time.Duration{0, time.Second} {
+			t.Run(fmt.Sprintf("%s, Linger %v", name, linger), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					const processes, rounds = 4, 30
+					memory := dsynctest.NewMemory()
+					var holding atomic.Int64
+					var last atomic.Int64
+					var wg sync.WaitGroup
+					for range processes {
+						s := newSession(t, newFaulty(t, memory, onNotices(fault)), &dsync.Options{Linger: linger})
+						wg.Go(func() {
+							mu := s.Mutex("k")
+							for range rounds {
+								began := time.Now()
+								mu.Lock()
+								if holding.Add(1) != 1 {
+									t.Error("two hold the key")
+								}
+								if token := mu.Token(); token <= last.Swap(token) {
+									t.Errorf("token %d after a greater one", token)
+								}
+								// The line has at most three others, of whom each may be found only by
+								// its poll, and a key that lingers by that of the first in the queue.
+								if d := time.Since(began); d > 2*processes*poll {
+									t.Errorf("waited %v", d)
+								}
+								time.Sleep(hold)
+								holding.Add(-1)
+								mu.Unlock()
+							}
+						})
+					}
+					wg.Wait()
+					time.Sleep(10 * ttl)
+					if h := holders(t, memory, "k"); len(h) > 0 {
+						t.Errorf("held in the end by %v", h)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A waiter whose one notice is lost has the key when it polls, and not later.
+func TestLostNoticeCostsAPoll(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		lost := newFaulty(t, memory, onNotices(func() dsynctest.Fault { return dsynctest.Fault{LoseRequest: true} }))
+		held, mu := newSession(t, lost, nil).Mutex("k"), newSession(t, memory, nil).Mutex("k")
+		lock(t, held)
+		time.AfterFunc(time.Minute, held.Unlock)
+		began := time.Now()
+		lock(t, mu)
+		if d := time.Since(began) - time.Minute; d > ttl*12/10 {
+			t.Errorf("locked %v after the Unlock, want at most a poll", d)
+		}
+		mu.Unlock()
+	})
+}
+
+// Unlock does not wait for the notice; Close does, so that a process that ends well leaves
+// nobody waiting.
+func TestWhoWaitsForTheNotice(t *testing.T) {
+	const slow = 200 * time.Millisecond
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		f := newFaulty(t, memory, func(r dsynctest.Request) (f dsynctest.Fault) {
+			if r.Method == dsynctest.MethodNotify {
+				f.Delay = slow
+			}
+			return f
+		})
+		s := newSession(t, f, nil)
+		held := s.Mutex("k")
+		lock(t, held)
+		mu := newSession(t, memory, &dsync.Options{PollInterval: time.Hour}).Mutex("k")
+		locked := make(chan time.Time, 1)
+		go func() {
+			mu.Lock()
+			locked <- time.Now()
+		}()
+		time.Sleep(time.Second)
+		began := time.Now()
+		held.Unlock()
+		if d := time.Since(began); d > 0 {
+			t.Errorf("Unlock took %v", d)
+		}
+		if err := s.Close(background); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(began); d < slow {
+			t.Errorf("Close took %v, and sending the notice takes %v", d, slow)
+		}
+		if d := (<-locked).Sub(began); d != slow {
+			t.Errorf("locked %v after Unlock, want %v", d, slow)
+		}
+		mu.Unlock()
+	})
+}
+
+// A notice that could not be sent is sent again, for a moment.
+func TestNotifyIsTriedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		tries := 0
+		f := newFaulty(t, memory, func(r dsynctest.Request) (f dsynctest.Fault) {
+			if r.Method == dsynctest.MethodNotify {
+				tries++
+				f.LoseRequest = tries == 1
+			}
+			return f
+		})
+		held := newSession(t, f, nil).Mutex("k")
+		mu := newSession(t, memory, &dsync.Options{PollInterval: time.Hour}).Mutex("k")
+		lock(t, held)
+		time.AfterFunc(time.Second, held.Unlock)
+		lock(t, mu)
+		if tries != 2 {
+			t.Errorf("sent %d times, want 2", tries)
+		}
+		mu.Unlock()
+	})
+}
+
+// Two claims of one session need no notice: it grants the one by releasing the other.
+func TestOwnNoticesAreNotSent(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, unswept())
+		a, b := s.Semaphore("k", 2), s.Semaphore("k", 2)
+		acquire(t, a, 2)
+		acquired := make(chan struct{})
+		go func() {
+			acquire(t, b, 1)
+			close(acquired)
+		}()
+		synctest.Wait()
+		before := store.Counts()
+		a.Release(2)
+		<-acquired
+		synctest.Wait()
+		if d := store.Counts().Since(before); d.Commands[dsynctest.MethodNotify] != 0 || d.Total() != 1 {
+			t.Errorf("commands %v, want one Release", d.Commands)
+		}
+		b.Release(1)
+	})
+}
+
+// An observed key that changes all the time costs a bounded number of notices, and observers
+// see the last change.
+func TestChangesAreMerged(t *testing.T) {
+	testkit.Large(t)
+	bubble(t, func(t *testing.T) {
+		const turns = 10_000
+		memory := dsynctest.NewMemory()
+		slow := newFaulty(t, memory, func(dsynctest.Request) dsynctest.Fault {
+			return dsynctest.Fault{Delay: time.Millisecond / 2, ReplyDelay: time.Millisecond / 2}
+		})
+		observer, s := newSession(t, memory, nil), newSession(t, slow, &dsync.Options{HandOffTime: -1})
+		ctx, cancel := context.WithCancel(background)
+		var seen driver.State
+		ended := make(chan struct{})
+		(*engine.Session)(observer).Observe(ctx, "k", func(st driver.State, _ error) { seen = st }, func() { close(ended) })
+		time.Sleep(time.Second)
+		mu := s.Mutex("k")
+		before, began := memory.Counts(), time.Now()
+		for range turns {
+			turn(mu)
+		}
+		lock(t, mu)
+		took := time.Since(began)
+		time.Sleep(time.Second)
+		d := memory.Counts().Since(before)
+		if n, most := d.Commands[dsynctest.MethodNotify], int(took/(20*time.Millisecond))+2; n > most || n < most/2 {
+			t.Errorf("%d notices of %d changes in %v, want about %d", n, 2*turns, took, most)
+		}
+		mu.Unlock()
+		time.Sleep(5 * time.Millisecond)
+		lock(t, mu) // within the gap after the notice of the Unlock
+		time.Sleep(time.Second)
+		cancel()
+		<-ended
+		if len(seen.Holders) != 1 || seen.Holders[0].Token != mu.Token() {
+			t.Errorf("the last that was seen is %v", seen.Holders)
+		}
+		mu.Unlock()
+	})
+}
+
+// A waiter that only asks again costs those who observe the key nothing.
+func TestPollsAreNoChange(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		observer, s := newSession(t, memory, unswept()), newSession(t, memory, &dsync.Options{Retention: -1, PollInterval: 100 * time.Millisecond})
+		held := newSession(t, memory, unswept()).Mutex("k")
+		lock(t, held)
+		ctx, cancel := context.WithCancel(background)
+		ended := make(chan struct{})
+		(*engine.Session)(observer).Observe(ctx, "k", func(driver.State, error) {}, func() { close(ended) })
+		wait, stop := context.WithTimeout(background, time.Minute)
+		defer stop()
+		time.AfterFunc(3*time.Second, func() {
+			before := memory.Counts()
+			time.Sleep(10 * time.Second)
+			if s.Mutex("k").TryLock() {
+				t.Error("locked what is held")
+			}
+			if d := memory.Counts().Since(before).Commands; d[dsynctest.MethodNotify] != 0 || d[dsynctest.MethodAcquire] < 50 {
+				t.Errorf("commands %v, want polls and no notices", d)
+			}
+		})
+		wantErr(t, "LockContext", s.Mutex("k").LockContext(wait), context.DeadlineExceeded)
+		cancel()
+		<-ended
+		held.Unlock()
+	})
+}

@@ -1,0 +1,249 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+)
+
+// Load returns what the store knows of key. The error is ctx's, [ErrClosed], [ErrKey] or the
+// store's.
+func (s *Session) Load(ctx context.Context, key string) (driver.State, error) {
+	if err := CheckKey(key); err != nil {
+		return driver.State{}, err
+	}
+	return await(ctx, s, call(s, "Load", func(ctx context.Context) (driver.State, error) {
+		return s.store.Load(ctx, key)
+	}))
+}
+
+// maxRead is the most sessions that one command reads.
+const maxRead = 1000
+
+// Members returns the sessions with the given ids, and the store's time of the reading. Unknown
+// ids are left out. Without ids it returns all sessions that are alive, but at most 1,000. More
+// than 1,000 ids take several readings; now is the time of the last.
+func (s *Session) Members(ctx context.Context, ids ...string) (members []driver.Member, now time.Time, err error) {
+	for some := 0; some == 0 || some < len(ids); some += maxRead {
+		m, at, err := s.readBatch(ctx, "Members", s.store.Members, ids[some:min(some+maxRead, len(ids))])
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		members, now = append(members, m...), at
+	}
+	return members, now, nil
+}
+
+// readBatch reads up to maxRead sessions with one command.
+func (s *Session) readBatch(ctx context.Context, op string, read func(context.Context, ...string) ([]driver.Member, time.Time, error),
+	ids []string) ([]driver.Member, time.Time, error) {
+	type reading struct {
+		members []driver.Member
+		now     time.Time
+	}
+	r, err := await(ctx, s, call(s, op, func(ctx context.Context) (reading, error) {
+		m, now, err := read(ctx, ids...)
+		return reading{m, now}, err
+	}))
+	return r.members, r.now, err
+}
+
+// Observe calls f, one call at a time, with the state of key: first with the present state, then
+// after each change, and from time to time without one. Fast changes are merged, but f always
+// gets the latest state. Where the store notifies, f sees a change within a round trip or two;
+// elsewhere Observe polls every [Options].PollInterval. If an error occurs, f gets it with the last
+// known state.
+//
+// Observe returns at once. It calls end when it will not call f again, which is soon after ctx or
+// the session has ended. For Observe the session registers with the store, and
+// [Session.Observers] lists it in the meantime. f and end must not wait for the session's end.
+//
+// A background command tells the store which keys the session observes. Keys that are added or
+// removed at about the same time share one command. The list of keys is part of the session's
+// record. MongoDB 4.4 logs the whole record with each heartbeat, so there the length of the keys
+// adds to the cost of a heartbeat.
+func (s *Session) Observe(ctx context.Context, key string, f func(driver.State, error), end func()) {
+	if !s.spawn(func() {
+		defer end()
+		s.note(key, 1)
+		defer s.note(key, -1)
+		s.observe(ctx, key, f)
+	}) {
+		end()
+	}
+}
+
+// Observers returns all sessions that are alive and observe key, ordered by id. It reads a
+// thousand at a time, and the store scans the records of all its sessions for that. The error is
+// ctx's, [ErrClosed], [ErrKey] or the store's.
+func (s *Session) Observers(ctx context.Context, key string) ([]driver.Member, error) {
+	const page = 1000
+	if err := CheckKey(key); err != nil {
+		return nil, err
+	}
+	var all []driver.Member
+	for after := ""; ; {
+		found, err := await(ctx, s, call(s, "Observers", func(ctx context.Context) ([]driver.Member, error) {
+			return s.store.Observers(ctx, key, after, page)
+		}))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+		if len(found) < page {
+			return all, nil
+		}
+		after = found[page-1].ID
+	}
+}
+
+// Queue returns all claims in the queue for key, in FIFO order. [Session.Load] returns only the
+// first 1,000. Errors are those of Load.
+func (s *Session) Queue(ctx context.Context, key string) ([]driver.Waiter, error) {
+	if err := CheckKey(key); err != nil {
+		return nil, err
+	}
+	return await(ctx, s, call(s, "Queue", func(ctx context.Context) ([]driver.Waiter, error) {
+		return s.store.Queue(ctx, key)
+	}))
+}
+
+func (s *Session) observe(ctx context.Context, key string, f func(driver.State, error)) {
+	retry := s.backoff()
+	var st driver.State
+	for {
+		sl, err := s.registered(ctx)
+		if err == nil {
+			sl.announce()
+			err = sl.follow(ctx, key, func(now driver.State) {
+				retry.reset()
+				st = now
+				f(st, nil)
+			})
+			if errors.Is(err, errOver) {
+				continue
+			}
+		}
+		if ctx.Err() != nil || errors.Is(err, ErrClosed) {
+			return
+		}
+		f(st, err)
+		if s.sleep(ctx, retry.next()) != nil {
+			return
+		}
+	}
+}
+
+// follow calls f with the state of key until an error ends it. The error errOver means that the
+// session lease was lost.
+func (sl *sessionLease) follow(ctx context.Context, key string, f func(driver.State)) error {
+	changed := sl.observe(key)
+	defer sl.unobserve(key, changed)
+	for d := time.Duration(0); ; {
+		if err := sl.s.pause(ctx, changed, sl.over, d); err != nil {
+			return err
+		}
+		st, err := sl.s.Load(ctx, key)
+		if err != nil {
+			return err
+		}
+		f(st)
+		sl.s.mu.Lock()
+		d = sl.pollTime(1)
+		sl.s.mu.Unlock()
+	}
+}
+
+// Keys returns the states of up to n keys that begin with prefix and come after the key after, in
+// byte order. The error is ctx's, [ErrClosed] or the store's.
+func (s *Session) Keys(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
+	return await(ctx, s, call(s, "Keys", func(ctx context.Context) ([]driver.State, error) {
+		return s.store.Keys(ctx, prefix, after, n)
+	}))
+}
+
+// observed records the keys that a session observes, for [driver.Store.Observe]. The session's mu
+// guards it.
+type observed struct {
+	calls  map[string]int // number of running calls of Observe, by key
+	change int64          // counts changes of the set of keys
+}
+
+// note counts a call of Observe that begins (d is 1) or ends (d is -1).
+func (s *Session) note(key string, d int) {
+	s.mu.Lock()
+	o := &s.observed
+	before := o.calls[key]
+	if o.calls == nil {
+		o.calls = make(map[string]int)
+	}
+	if o.calls[key] += d; o.calls[key] == 0 {
+		delete(o.calls, key)
+	}
+	if before == 0 || before+d == 0 {
+		o.change++
+	}
+	sl := s.lease
+	s.mu.Unlock()
+	if sl != nil {
+		sl.announce()
+	}
+}
+
+// announce starts a goroutine that tells the store what the session observes, unless the store
+// knows or such a goroutine runs already. The goroutine waits briefly, so that keys that are
+// observed one after another share a command.
+func (sl *sessionLease) announce() {
+	const gather = 5 * time.Millisecond
+	s := sl.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sl.announcing || sl.announced == s.observed.change || sl.cause != nil || s.finished {
+		return
+	}
+	sl.announcing = true
+	s.workers.do(func() {
+		retry := s.backoff()
+		for wait := gather; s.pause(s.base, nil, sl.over, wait) == nil; {
+			told, err := sl.recordObserved()
+			switch {
+			case told:
+				return
+			case err == nil:
+				retry.reset()
+				wait = gather // then check whether the set has changed in the meantime
+			case isAnswer(err):
+				return // the answer would be the same for as long as this session lease lasts
+			default:
+				wait = retry.next()
+			}
+		}
+	})
+}
+
+// recordObserved tells the store what the session observes. If the store knows already, it returns
+// true, and the next change makes announce start a new goroutine.
+func (sl *sessionLease) recordObserved() (told bool, err error) {
+	s := sl.s
+	s.mu.Lock()
+	change, keys := s.observed.change, slices.Sorted(maps.Keys(s.observed.calls))
+	if sl.announced == change {
+		sl.announcing = false
+		s.mu.Unlock()
+		return true, nil
+	}
+	s.mu.Unlock()
+	a := command(s, "Observe", func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, s.store.Observe(ctx, sl.id, change, keys)
+	})
+	if a.err == nil {
+		s.mu.Lock()
+		sl.announced = change
+		s.mu.Unlock()
+	}
+	return false, a.err
+}

@@ -1,0 +1,143 @@
+package engine_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/engine"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// An observed is what Observe told last, and how often.
+type observed struct {
+	states, errs, ends atomic.Int64
+	holders            atomic.Int64
+	withError          atomic.Pointer[driver.State] // that came with the last error
+}
+
+func observe(ctx context.Context, s *dsync.Session, key string) *observed {
+	o := &observed{}
+	(*engine.Session)(s).Observe(ctx, key, func(st driver.State, err error) {
+		if err != nil {
+			o.errs.Add(1)
+			o.withError.Store(&st)
+			return
+		}
+		o.states.Add(1)
+		o.holders.Store(int64(len(st.Holders)))
+	}, func() { o.ends.Add(1) })
+	return o
+}
+
+// A change that comes while the state is being read is seen at once, and not by the next
+// poll: the reading may be from before it.
+func TestObserveSeesAChangeDuringAReading(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		slow := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodLoad {
+				return dsynctest.Fault{ReplyDelay: time.Second}
+			}
+			return dsynctest.Fault{}
+		})
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		o := observe(ctx, newSession(t, slow, &dsync.Options{PollInterval: time.Hour}), "k")
+		time.Sleep(ttl)
+		mu := newSession(t, memory, nil).Mutex("k")
+		lock(t, mu)
+		time.Sleep(time.Second / 2)
+		mu.Unlock() // while the Lock is being read
+		time.Sleep(2 * time.Second)
+		if n := o.holders.Load(); n != 0 {
+			t.Errorf("%d hold it as observed 2 s after the Unlock", n)
+		}
+	})
+}
+
+// An error of the store is passed on with the last state that was known, once for each
+// attempt, and the observation goes on.
+func TestObservePassesErrorsOn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &loadStore{Memory: dsynctest.NewMemory()}
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		o := observe(ctx, newSession(t, store, nil), "k")
+		mu := newSession(t, store.Memory, nil).Mutex("k")
+		lock(t, mu)
+		time.Sleep(ttl)
+		if o.holders.Load() != 1 || o.errs.Load() != 0 {
+			t.Fatalf("%d hold it as observed, with %d errors", o.holders.Load(), o.errs.Load())
+		}
+		store.down.Store(true)
+		time.Sleep(2 * ttl)
+		// The back-off's cap is a twelfth of the TTL: 24 to 48, and some at first.
+		if n := o.errs.Load(); n < 10 || n > 80 {
+			t.Errorf("told of %d errors in 2 TTLs, want some dozens", n)
+		}
+		if st := o.withError.Load(); st == nil || len(st.Holders) != 1 || st.Holders[0].Token != mu.Token() {
+			t.Errorf("the error came with %+v, want the last state that was known", st)
+		}
+		store.down.Store(false)
+		mu.Unlock()
+		time.Sleep(ttl)
+		if n := o.holders.Load(); n != 0 {
+			t.Errorf("%d hold it as observed after the Unlock", n)
+		}
+		if n := o.ends.Load(); n != 0 {
+			t.Error("it has ended")
+		}
+	})
+}
+
+// A loadStore can fail each Load at once.
+type loadStore struct {
+	*dsynctest.Memory
+	down atomic.Bool
+}
+
+func (s *loadStore) Load(ctx context.Context, key string) (driver.State, error) {
+	if s.down.Load() {
+		return driver.State{}, errDown
+	}
+	return s.Memory.Load(ctx, key)
+}
+
+// end is called once, whatever ends the observation: on a session that is closed, too,
+// where nothing is ever observed.
+func TestObserveEnds(t *testing.T) {
+	for _, how := range []string{"ctx", "Close", "after Close"} {
+		t.Run(how, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := newSession(t, dsynctest.NewMemory(), nil)
+				turn(s.Mutex("k"))
+				if how == "after Close" {
+					s.Close(background)
+				}
+				ctx, cancel := context.WithCancel(background)
+				defer cancel()
+				o := observe(ctx, s, "k")
+				time.Sleep(time.Second)
+				switch how {
+				case "ctx":
+					cancel()
+				case "Close":
+					s.Close(background)
+				}
+				synctest.Wait()
+				if n := o.ends.Load(); n != 1 {
+					t.Errorf("end was called %d times, want once", n)
+				}
+				if n := o.states.Load(); (n > 0) != (how != "after Close") || o.errs.Load() > 0 {
+					t.Errorf("told of %d states and %d errors", n, o.errs.Load())
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,61 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/engine"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// Who observes a key, and who is in the queue for it, can be asked for by every session.
+func TestObserversAndLine(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a, b := newSession(t, store, &dsync.Options{Name: "a"}), newSession(t, store, nil)
+		ctx, cancel := context.WithCancel(background)
+		ended := make(chan struct{})
+		(*engine.Session)(a).Observe(ctx, "k", func(driver.State, error) {}, func() { close(ended) })
+		mu := b.Mutex("k")
+		lock(t, mu)
+		for range 3 {
+			other := newSession(t, store, nil).Mutex("k")
+			go other.LockContext(ctx)
+			time.Sleep(time.Second)
+		}
+		check := func(when string, observers, waiting int) {
+			t.Helper()
+			found, err := (*engine.Session)(b).Observers(background, "k")
+			line, err2 := (*engine.Session)(b).Queue(background, "k")
+			if err := errors.Join(err, err2); err != nil || len(found) != observers || len(line) != waiting {
+				t.Errorf("%s: observers %+v, line %+v, %v; want %d and %d", when, found, line, err, observers, waiting)
+			}
+			if len(found) > 0 && found[0].Name != "a" {
+				t.Errorf("%s: observed by %+v, want a", when, found)
+			}
+		}
+		check("while one observes and three wait", 1, 3)
+		cancel()
+		<-ended
+		time.Sleep(time.Second)
+		check("later", 0, 0)
+
+		for _, key := range []string{"", "a\x00b"} {
+			_, err := (*engine.Session)(b).Observers(background, key)
+			_, err2 := (*engine.Session)(b).Queue(background, key)
+			wantErr(t, fmt.Sprintf("Observers of %q", key), err, dsync.ErrKey)
+			wantErr(t, fmt.Sprintf("Line of %q", key), err2, dsync.ErrKey)
+		}
+		b.Close(background)
+		_, err := (*engine.Session)(b).Observers(background, "k")
+		wantErr(t, "Observers of a closed session", err, dsync.ErrClosed)
+		_, err = (*engine.Session)(b).Queue(background, "k")
+		wantErr(t, "Line of a closed session", err, dsync.ErrClosed)
+	})
+}

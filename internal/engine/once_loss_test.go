@@ -1,0 +1,387 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// A run whose process has crashed or was cut off is followed by the next, when the
+// store may know its session dead, and its late success does not count.
+func TestLostRunIsFollowed(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		same bool // who is next is of the process whose run was lost
+	}{{"by another process", false}, {"by the same process", true}} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory := dsynctest.NewMemory()
+				faulty := newFaulty(t, memory, nil)
+				a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
+				if c.same {
+					b = a
+				}
+				var (
+					lost, next time.Time
+					token      int64
+					finish     = make(chan struct{})
+					first      = make(chan error, 1)
+				)
+				go func() {
+					value, err := a.Once("k").DoValue(background, func(ctx context.Context) ([]byte, error) {
+						token = dsync.OnceToken(ctx)
+						<-ctx.Done()
+						lost = time.Now()
+						if cause := context.Cause(ctx); !errors.Is(cause, dsync.ErrLost) || dsync.OnceToken(ctx) != 0 {
+							t.Errorf("the run's context ended with %v and the token %d", cause, dsync.OnceToken(ctx))
+						}
+						<-finish
+						return []byte("late"), nil
+					})
+					if value != nil {
+						t.Errorf("the lost run returned %q", value)
+					}
+					first <- err
+				}()
+				synctest.Wait()
+				faulty.Cut()
+				second := make(chan error, 1)
+				go func() {
+					_, err := b.Once("k").DoValue(background, func(ctx context.Context) ([]byte, error) {
+						next = time.Now()
+						if tok := dsync.OnceToken(ctx); tok <= token {
+							t.Errorf("token %d after %d", tok, token)
+						}
+						return []byte("v"), nil
+					})
+					second <- err
+				}()
+				time.Sleep(2 * ttl)
+				faulty.Heal()
+				time.Sleep(ttl)
+				synctest.Wait()
+				if c.same != next.IsZero() {
+					t.Errorf("the next run has begun: %t; want within a process only after the lost one returned", !next.IsZero())
+				}
+				close(finish)
+				err := <-first
+				wantErr(t, "the lost run", err, dsync.ErrLost)
+				if err := <-second; err != nil {
+					t.Errorf("the next: %v", err)
+				}
+				if d := next.Sub(lost); lost.IsZero() || d < grace {
+					t.Errorf("the next run began %v after the lost one was notified, want at least the grace of %v", d, grace)
+				}
+				time.Sleep(ttl)
+				wantDone(t, a.Once("k"), "v")
+				wantDone(t, newSession(t, memory, nil).Once("k"), "v")
+			})
+		})
+	}
+}
+
+// A lost run that ends before anyone followed it does not count either, and its
+// error is that of the function, too.
+func TestLostRunDoesNotCount(t *testing.T) {
+	failed := errors.New("failed")
+	for _, fail := range []error{nil, failed} {
+		t.Run(fmt.Sprint(fail), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory := dsynctest.NewMemory()
+				faulty := newFaulty(t, memory, nil)
+				o := newSession(t, faulty, nil).Once("k")
+				err := o.Do(background, func(ctx context.Context) error {
+					faulty.Cut()
+					<-ctx.Done()
+					faulty.Heal()
+					return fail
+				})
+				wantErr(t, "Do", err, dsync.ErrLost)
+				if fail != nil {
+					wantErr(t, "Do", err, fail)
+				}
+				if _, done, err := o.Value(background); done || err != nil {
+					t.Errorf("Value: %t, %v", done, err)
+				}
+				sealed(t, o, "v")
+			})
+		})
+	}
+}
+
+// B09: the seal counts once, whatever becomes of its request and its reply; and of
+// the requests of the run none counts later.
+func TestSealWhoseReplyIsLost(t *testing.T) {
+	for _, fault := range []dsynctest.Fault{
+		{LoseReply: true}, {LoseRequest: true}, {LoseReply: true, Again: ttl}, {Delay: ttl / 4}, {LoseRequest: true, Again: ttl / 3},
+	} {
+		t.Run(fmt.Sprintf("%+v", fault), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory := dsynctest.NewMemory()
+				seals := 0
+				faulty := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+					if r.Method == dsynctest.MethodRelease {
+						if seals++; seals == 1 {
+							return fault
+						}
+					}
+					return dsynctest.Fault{}
+				})
+				s := newSession(t, faulty, nil)
+				o := s.Once("k")
+				sealed(t, o, "v")
+				if seals < 2 {
+					t.Fatalf("%d releases were sent", seals)
+				}
+				if h, n := holders(t, memory, "k"), line(t, memory, "k"); len(h)+n != 0 {
+					t.Errorf("left behind: holders %v and %d in the queue", h, n)
+				}
+				time.Sleep(2 * ttl)
+				wantDone(t, s.Once("k"), "v")
+				wantDone(t, newSession(t, memory, nil).Once("k"), "v")
+			})
+		})
+	}
+}
+
+// While the store can't be reached the seal is not confirmed: Do says so when ctx
+// ends, and not that it is done.
+func TestSealNotConfirmed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		faulty := newFaulty(t, memory, nil)
+		o := newSession(t, faulty, nil).Once("k")
+		ctx, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		value, err := o.DoValue(ctx, func(context.Context) ([]byte, error) {
+			faulty.Cut()
+			return []byte("v"), nil
+		})
+		wantErr(t, "DoValue", err, context.DeadlineExceeded)
+		if value != nil || errors.Is(err, dsync.ErrLost) {
+			t.Errorf("DoValue: %q, %v", value, err)
+		}
+		if _, done, _ := newSession(t, memory, nil).Once("k").Value(background); done {
+			t.Fatal("sealed by a request that was lost")
+		}
+		faulty.Heal()
+		time.Sleep(ttl / 2) // it goes on in the background
+		wantDone(t, o, "v")
+	})
+}
+
+// A seal that is not confirmed before the session is lost may count: Do says that the
+// hold is lost, and the next tells what became of it.
+func TestSealNotConfirmedBeforeTheLoss(t *testing.T) {
+	for _, counts := range []bool{false, true} {
+		t.Run(fmt.Sprint("counts ", counts), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory := dsynctest.NewMemory()
+				var lossy atomic.Bool
+				faulty := newFaulty(t, memory, func(dsynctest.Request) dsynctest.Fault {
+					return dsynctest.Fault{LoseReply: lossy.Load() && counts, LoseRequest: lossy.Load() && !counts}
+				})
+				o := newSession(t, faulty, nil).Once("k")
+				value, err := o.DoValue(background, func(context.Context) ([]byte, error) {
+					lossy.Store(true)
+					return []byte("v"), nil
+				})
+				wantErr(t, "DoValue", err, dsync.ErrLost)
+				if value != nil {
+					t.Errorf("DoValue: %q", value)
+				}
+				lossy.Store(false)
+				if _, done, err := o.Value(background); done != counts || err != nil {
+					t.Errorf("Value: %t, %v", done, err)
+				}
+				if !counts {
+					sealed(t, o, "v")
+				}
+				wantDone(t, o, "v")
+			})
+		})
+	}
+}
+
+// A waiter whose ctx ends, here or in the store's line, gives up without a trace;
+// those behind it and the run go on.
+func TestOnceWaiterGivesUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a, b := newSession(t, store, nil), newSession(t, store, nil)
+		finish := make(chan struct{})
+		first := make(chan error, 1)
+		go func() {
+			first <- a.Once("k").Do(background, func(context.Context) error { <-finish; return nil })
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(background)
+		errs := make(chan error, 3)
+		for _, s := range []*dsync.Session{a, b, b} {
+			go func() { errs <- s.Once("k").Do(ctx, unwanted(t)) }()
+			synctest.Wait()
+		}
+		last := make(chan error, 1)
+		go func() { last <- b.Once("k").Do(background, unwanted(t)) }()
+		synctest.Wait()
+		cancel()
+		for range 3 {
+			wantErr(t, "Do", <-errs, context.Canceled)
+		}
+		wantErr(t, "Do", a.Once("k").Do(ctx, unwanted(t)), context.Canceled)
+		synctest.Wait()
+		if n := line(t, store, "k"); n != 1 || len(last) != 0 {
+			t.Errorf("%d in the queue, want the one that did not give up", n)
+		}
+		close(finish)
+		if err := errors.Join(<-first, <-last); err != nil {
+			t.Errorf("Do: %v", err)
+		}
+		wantDone(t, b.Once("k"), "")
+	})
+}
+
+// A run's context ends with the caller's, and what it returns then counts: it is the
+// function that decides. Only the seal's confirmation is not waited for.
+func TestOnceCallersContextEnds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		o := newSession(t, store, nil).Once("k")
+		ctx, cancel := context.WithCancel(background)
+		err := o.Do(ctx, func(c context.Context) error {
+			cancel()
+			<-c.Done()
+			return c.Err()
+		})
+		wantErr(t, "Do", err, context.Canceled)
+		if _, done, _ := o.Value(background); done || errors.Is(err, dsync.ErrLost) {
+			t.Errorf("done: %t, %v", done, err)
+		}
+		sealed(t, o, "v")
+	})
+}
+
+// B10: an error of the store is not success, and begins no run.
+func TestOnceReturnsStoreError(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		broken := errors.New("the store is broken")
+		store := &brokenStore{Memory: dsynctest.NewMemory()}
+		o := newSession(t, store, nil).Once("k")
+		store.fail(broken)
+		ctx, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		wantErr(t, "Do", o.Do(ctx, unwanted(t)), context.DeadlineExceeded, broken)
+		store.fail(nil)
+		sealed(t, o, "v")
+	})
+}
+
+// One key as two kinds is an error that names both, sealed or not, forever.
+func TestOnceKeyOfAnotherKind(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s, other := newSession(t, store, nil), newSession(t, store, nil)
+		check := func(when string) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(background, time.Minute)
+			defer cancel()
+			for where, o := range map[string]*dsync.Session{"here": s, "elsewhere": other} {
+				for what, err := range map[string]error{
+					"mutex":     o.Mutex("k").LockContext(ctx),
+					"rwmutex":   o.RWMutex("k").TryRLockContext(ctx),
+					"semaphore": o.Semaphore("k", 3).Acquire(ctx, 1),
+				} {
+					wantErr(t, when+" "+where, err, dsync.ErrMismatch)
+					if msg := fmt.Sprint(err); !strings.Contains(msg, "as a once") || !strings.Contains(msg, "as a "+what) {
+						t.Errorf("%s %s: %q does not name both kinds", when, where, msg)
+					}
+				}
+			}
+			wantErr(t, when, other.Semaphore("k", 3).Resize(background, 4), dsync.ErrMismatch)
+		}
+		err := s.Once("k").Do(background, func(context.Context) error { check("running"); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		check("sealed")
+		time.Sleep(time.Hour)
+		check("long sealed")
+		wantDone(t, other.Once("k"), "")
+
+		mu := s.Mutex("m")
+		lock(t, mu)
+		ctx, cancel := context.WithTimeout(background, time.Minute)
+		defer cancel()
+		for where, o := range map[string]*dsync.Session{"here": s, "elsewhere": other} {
+			wantErr(t, where, o.Once("m").Do(ctx, unwanted(t)), dsync.ErrMismatch)
+		}
+		mu.Unlock()
+	})
+}
+
+func TestOnceMisuse(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		wantPanic(t, "Once", func() { s.Once("") }, "1 to 512 bytes")
+		var zero dsync.Once
+		for what, f := range map[string]func(){
+			"Do":      func() { zero.Do(background, nil) },
+			"DoValue": func() { zero.DoValue(background, nil) },
+			"Value":   func() { zero.Value(background) },
+		} {
+			wantPanic(t, what, f, "zero Once", "Session.Once")
+		}
+	})
+}
+
+// Promise 9: a run that was asked to give its hold up does not count any more, even if
+// it returns within the grace.
+func TestRevokedRunDoesNotCount(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, &dsync.Options{AlwaysListen: true})
+		first := make(chan error, 1)
+		go func() {
+			first <- s.Once("k").Do(background, func(ctx context.Context) error { <-ctx.Done(); return nil })
+		}()
+		time.Sleep(time.Second)
+		if err := newSession(t, store, nil).Break(background, "k"); err != nil {
+			t.Errorf("Break: %v", err)
+		}
+		wantErr(t, "the run", <-first, dsync.ErrLost, dsync.ErrRevoked)
+		sealed(t, s.Once("k"), "v")
+	})
+}
+
+// Close tells the run, which does not count any more, and ends who waits.
+func TestCloseTellsTheRun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, nil)
+		first, waiting := make(chan error, 1), make(chan error, 1)
+		go func() {
+			first <- s.Once("k").Do(background, func(ctx context.Context) error { <-ctx.Done(); return nil })
+		}()
+		synctest.Wait()
+		go func() { waiting <- s.Once("k").Do(background, unwanted(t)) }()
+		synctest.Wait()
+		start := time.Now()
+		if err := s.Close(background); err != nil || time.Since(start) != 0 {
+			t.Errorf("Close: %v after %v", err, time.Since(start))
+		}
+		wantErr(t, "the run", <-first, dsync.ErrLost, dsync.ErrClosed)
+		wantErr(t, "who waits", <-waiting, dsync.ErrClosed)
+		if h := holders(t, store, "k"); len(h) != 0 {
+			t.Errorf("left behind: %v", h)
+		}
+		sealed(t, newSession(t, store, nil).Once("k"), "v")
+	})
+}

@@ -1,0 +1,390 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/testkit"
+)
+
+// sealed runs o to its end with value.
+func sealed(t testing.TB, o *dsync.Once, value string) {
+	t.Helper()
+	got, err := o.DoValue(background, func(context.Context) ([]byte, error) { return []byte(value), nil })
+	if err != nil || string(got) != value {
+		t.Fatalf("DoValue: %.20q, %v; want %.20q", got, err, value)
+	}
+}
+
+// unwanted is a function that must not be called.
+func unwanted(t testing.TB) func(context.Context) error {
+	return func(context.Context) error {
+		t.Error("a second run began")
+		return nil
+	}
+}
+
+// wantDone checks that o is done with value.
+func wantDone(t testing.TB, o *dsync.Once, value string) {
+	t.Helper()
+	got, err := o.DoValue(background, func(context.Context) ([]byte, error) {
+		t.Error("a second run began")
+		return nil, nil
+	})
+	if err != nil || got == nil || string(got) != value {
+		t.Errorf("DoValue: %.20q, %v; want %.20q", got, err, value)
+	}
+	got, done, err := o.Value(background)
+	if err != nil || !done || got == nil || string(got) != value {
+		t.Errorf("Value: %.20q, %t, %v; want %.20q", got, done, err, value)
+	}
+}
+
+// Among many goroutines of many processes one run begins, all wait for it, and all
+// have its result.
+func TestOnceRunsOnce(t *testing.T) {
+	for name, polling := range pushes {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				store.Polling = polling
+				const processes, goroutines = 20, 5
+				var (
+					mu   sync.Mutex
+					runs int
+					done bool
+					wg   sync.WaitGroup
+				)
+				for range processes {
+					s := newSession(t, store, nil)
+					shared := s.Once("k")
+					for g := range goroutines {
+						o := shared
+						if g%2 == 0 {
+							o = s.Once("k")
+						}
+						wg.Go(func() {
+							value, err := o.DoValue(background, func(ctx context.Context) ([]byte, error) {
+								mu.Lock()
+								runs++
+								mu.Unlock()
+								time.Sleep(3 * ttl)
+								mu.Lock()
+								done = true
+								mu.Unlock()
+								return []byte("v"), ctx.Err()
+							})
+							mu.Lock()
+							defer mu.Unlock()
+							if err != nil || string(value) != "v" || !done {
+								t.Errorf("DoValue: %q, %v, with the run done: %t", value, err, done)
+							}
+						})
+					}
+				}
+				wg.Wait()
+				if runs != 1 {
+					t.Errorf("%d runs, want 1", runs)
+				}
+				if h, n := holders(t, store, "k"), line(t, store, "k"); len(h)+n != 0 {
+					t.Errorf("left behind: holders %v and %d in the queue", h, n)
+				}
+			})
+		})
+	}
+}
+
+// Promise 5: those who wait return as soon as it is done, without time passing
+// where the store pushes; and in a process one of them asks.
+func TestOnceWakesWhoWaits(t *testing.T) {
+	for name, polling := range pushes {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				store.Polling = polling
+				runner := newSession(t, store, unswept())
+				run, sealedAt := make(chan struct{}), time.Time{}
+				go runner.Once("k").Do(background, func(context.Context) error {
+					<-run
+					sealedAt = time.Now()
+					return nil
+				})
+				synctest.Wait()
+				const processes, goroutines = 10, 100
+				var wg sync.WaitGroup
+				for i := range processes + 1 {
+					s := runner
+					if i > 0 {
+						s = newSession(t, store, unswept())
+					}
+					for range goroutines {
+						wg.Go(func() {
+							if err := s.Once("k").Do(background, unwanted(t)); err != nil {
+								t.Errorf("Do: %v", err)
+							}
+							if d := time.Since(sealedAt); !polling && d > 0 || d > 1500*time.Millisecond {
+								t.Errorf("returned %v after it was done", d)
+							}
+						})
+					}
+				}
+				synctest.Wait()
+				before := store.Counts()
+				close(run)
+				wg.Wait()
+				d := store.Counts().Since(before)
+				if n := d.Commands[dsynctest.MethodAcquire]; !polling && n > processes+1 || n > 5*(processes+1) {
+					t.Errorf("%d processes with %d waiters each asked %d times", processes+1, goroutines, n)
+				}
+				if n := d.Commands[dsynctest.MethodRelease]; n != 1 {
+					t.Errorf("%d releases, want 1", n)
+				}
+			})
+		})
+	}
+}
+
+// Promise 7: a Once that is done costs one command the first time, and none after.
+func TestDoneOnceCost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		sealed(t, newSession(t, store, unswept()).Once("k"), "v")
+		s := newSession(t, store, unswept())
+		lock(t, s.Mutex("warm"))
+		o := s.Once("k")
+		for want := 1; want >= 0; want-- {
+			before := store.Counts()
+			wantDone(t, o, "v")
+			if d := store.Counts().Since(before); d.Total() != want || d.Writes != 0 {
+				t.Errorf("Do of what is done: %v and %d writes, want %d commands", d.Commands, d.Writes, want)
+			}
+		}
+		viaValue := s.Once("k")
+		before := store.Counts()
+		if _, done, err := viaValue.Value(background); !done || err != nil {
+			t.Errorf("Value: %t, %v", done, err)
+		}
+		wantDone(t, viaValue, "v")
+		if d := store.Counts().Since(before); d.Total() != 1 {
+			t.Errorf("Value, then Do: %v, want 1 command", d.Commands)
+		}
+	})
+}
+
+// A run that fails, by its error, a panic or Goexit, does not count: the next who
+// asked runs its function, with a greater token.
+func TestFailedRunIsFollowed(t *testing.T) {
+	failed := errors.New("failed")
+	fails := map[string]func() error{
+		"error":  func() error { return failed },
+		"panic":  func() error { panic("boom") },
+		"Goexit": func() error { runtime.Goexit(); return nil },
+	}
+	for name, fail := range fails {
+		for _, same := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s same process %t", name, same), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					store := dsynctest.NewMemory()
+					a, b := newSession(t, store, nil), newSession(t, store, nil)
+					if same {
+						b = a
+					}
+					run := make(chan struct{})
+					var token int64
+					first := make(chan error, 1)
+					go func() {
+						err, finished := error(nil), false
+						defer func() {
+							if r := recover(); r != nil {
+								err = fmt.Errorf("panic: %v", r)
+							} else if !finished {
+								err = errors.New("Goexit")
+							}
+							first <- err
+						}()
+						err = a.Once("k").Do(background, func(ctx context.Context) error {
+							token = dsync.OnceToken(ctx)
+							<-run
+							return fail()
+						})
+						finished = true
+					}()
+					synctest.Wait()
+					second := make(chan error, 1)
+					ran := false
+					go func() {
+						second <- b.Once("k").Do(within(t), func(ctx context.Context) error {
+							ran = true
+							if next := dsync.OnceToken(ctx); token == 0 || next <= token {
+								t.Errorf("token %d after %d", next, token)
+							}
+							return nil
+						})
+					}()
+					synctest.Wait()
+					if ran {
+						t.Fatal("two runs at once")
+					}
+					close(run)
+					err := <-first
+					if name == "error" {
+						wantErr(t, "Do", err, failed)
+						if errors.Is(err, dsync.ErrLost) || !strings.Contains(err.Error(), `"k"`) {
+							t.Errorf("Do: %v", err)
+						}
+					} else if err == nil {
+						t.Error("the panic or Goexit did not pass")
+					}
+					if err := <-second; err != nil || !ran {
+						t.Errorf("the next: %v, ran %t", err, ran)
+					}
+					if err := a.Once("k").Do(background, unwanted(t)); err != nil {
+						t.Errorf("Do: %v", err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// The result is kept: whatever its bytes, up to 64 KiB, for later sessions, and
+// after the store was swept; and it is nobody's to change.
+func TestOnceKeepsItsResult(t *testing.T) {
+	testkit.Large(t)
+	for name, value := range map[string][]byte{
+		"nil": nil, "empty": {}, "bytes": []byte("a\x00\xff"), "64 KiB": bytes.Repeat([]byte("x"), 64<<10),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				first, err := dsync.New(store, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				o := first.Once("k")
+				want := string(value)
+				got, err := o.DoValue(background, func(context.Context) ([]byte, error) { return value, nil })
+				if err != nil || got == nil || string(got) != want {
+					t.Fatalf("DoValue: %d bytes, %v, want %d", len(got), err, len(want))
+				}
+				for _, b := range [][]byte{got, value} {
+					if len(b) > 0 {
+						b[0] = 'y'
+					}
+				}
+				wantDone(t, o, want)
+				if err := first.Close(background); err != nil {
+					t.Error(err)
+				}
+				s := newSession(t, store, &dsync.Options{Retention: 2 * ttl})
+				lock(t, s.Mutex("warm"))
+				time.Sleep(time.Hour)
+				if records := store.Records(); len(records) != 2 {
+					t.Errorf("records of %q", records)
+				}
+				o = s.Once("k")
+				if got, _, err := o.Value(background); err != nil || string(got) != want {
+					t.Errorf("Value: %d bytes, %v", len(got), err)
+				} else if len(got) > 0 {
+					got[0] = 'z'
+				}
+				wantDone(t, o, want)
+				wantDone(t, s.Once("k"), want)
+			})
+		})
+	}
+}
+
+// A result that is too big is an error that says so, and does not count.
+func TestOnceResultTooBig(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		o := newSession(t, store, nil).Once("k")
+		value, err := o.DoValue(background, func(context.Context) ([]byte, error) { return make([]byte, 64<<10+1), nil })
+		if err == nil || value != nil || !strings.Contains(err.Error(), "65537 bytes; it may have at most 65536") {
+			t.Errorf("DoValue: %d bytes, %v", len(value), err)
+		}
+		if _, done, err := o.Value(background); done || err != nil {
+			t.Errorf("Value: %t, %v", done, err)
+		}
+		if h := holders(t, store, "k"); len(h) != 0 {
+			t.Errorf("held by %v", h)
+		}
+		sealed(t, o, "v")
+	})
+}
+
+// Value of what is not done, or not a Once, says that it is not done.
+func TestOnceValueBefore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, nil)
+		o := s.Once("k")
+		check := func(when string) {
+			t.Helper()
+			if value, done, err := o.Value(background); value != nil || done || err != nil {
+				t.Errorf("%s: %q, %t, %v", when, value, done, err)
+			}
+		}
+		check("never used")
+		mu := s.Mutex("k")
+		lock(t, mu)
+		check("a mutex")
+		mu.Unlock()
+		err := o.Do(background, func(context.Context) error {
+			check("running")
+			return errors.New("failed")
+		})
+		if err == nil {
+			t.Error("no error")
+		}
+		check("failed")
+		s.Close(background)
+		_, _, err = o.Value(background)
+		wantErr(t, "Value", err, dsync.ErrClosed)
+	})
+}
+
+// The token and the context of a run are those of its hold.
+func TestOnceToken(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		type own struct{}
+		parent, cancel := context.WithCancel(context.WithValue(background, own{}, "v"))
+		defer cancel()
+		if dsync.OnceToken(parent) != 0 {
+			t.Error("a token without a run")
+		}
+		var kept context.Context
+		err := newSession(t, store, nil).Once("k").Do(parent, func(ctx context.Context) error {
+			kept = ctx
+			if h := holders(t, store, "k"); len(h) != 1 || dsync.OnceToken(ctx) != h[0].Token {
+				t.Errorf("token %d, holders %v", dsync.OnceToken(ctx), h)
+			}
+			if ctx.Value(own{}) != "v" {
+				t.Error("the caller's values are not the run's")
+			}
+			return ctx.Err()
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		if dsync.OnceToken(kept) != 0 || kept.Err() == nil {
+			t.Error("the token or the context outlived the run")
+		}
+		// A sealed key's token is that of the run which counted.
+		if st, _ := store.Load(background, "k"); st.Token == 0 {
+			t.Error("no token of a sealed key")
+		}
+	})
+}

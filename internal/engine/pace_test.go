@@ -1,0 +1,312 @@
+package engine_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/engine"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// gaps returns the times between what happened at the times.
+func gaps(times []time.Time) []time.Duration {
+	var all []time.Duration
+	for i := 1; i < len(times); i++ {
+		all = append(all, times[i].Sub(times[i-1]))
+	}
+	return all
+}
+
+// wantJittered reports what is not between low and high, and if all of it is within a
+// small part of that.
+func wantJittered(t *testing.T, what string, all []time.Duration, low, high time.Duration) {
+	t.Helper()
+	if len(all) < 20 {
+		t.Fatalf("%s: %d of them, too few to judge", what, len(all))
+	}
+	least, most := slices.Min(all), slices.Max(all)
+	if least < low || most > high {
+		t.Errorf("%s are between %v and %v, want between %v and %v", what, least, most, low, high)
+	}
+	if most-least < (high-low)/4 {
+		t.Errorf("%s are between %v and %v: no jitter, want some of it between %v and %v", what, least, most, low, high)
+	}
+}
+
+// timesOf returns a Faulty that notes when it is asked for the method.
+func timesOf(t *testing.T, store driver.Store, method dsynctest.Method) (f *dsynctest.Faulty, times func() []time.Time) {
+	var mu sync.Mutex
+	var all []time.Time
+	f = newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
+		if r.Method == method {
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, time.Now())
+		}
+		return dsynctest.Fault{}
+	})
+	return f, func() []time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(all)
+	}
+}
+
+// Heartbeats come every period ±10 %, so that a fleet that was started at once does not
+// go on to send them at once.
+func TestHeartbeatsAreJittered(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, times := timesOf(t, dsynctest.NewMemory(), dsynctest.MethodHeartbeat)
+		mu := newSession(t, f, nil).Mutex("k")
+		lock(t, mu)
+		time.Sleep(50 * ttl)
+		wantJittered(t, "periods", gaps(times()), ttl/3*9/10, ttl/3*11/10)
+		mu.Unlock()
+	})
+}
+
+// Retries begin soon, come ever more seldom, to a twelfth of the TTL, and are jittered.
+func TestRetriesAreSpacedAndJittered(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &brokenStore{Memory: dsynctest.NewMemory()}
+		f, times := timesOf(t, store, dsynctest.MethodAcquire)
+		s := newSession(t, f, nil)
+		turn(s.Mutex("warm"))
+		store.fail(errDown)
+		n := len(times())
+		ctx, cancel := context.WithTimeout(background, 10*ttl)
+		defer cancel()
+		wantErr(t, "LockContext", s.Mutex("k").LockContext(ctx), context.DeadlineExceeded, errDown)
+		all := gaps(times()[n:])
+		if all[0] > 20*time.Millisecond {
+			t.Errorf("the first retry comes after %v, want 20 ms at the most", all[0])
+		}
+		wantJittered(t, "later retries", all[10:], ttl/24, ttl/12)
+	})
+}
+
+// Polls of the waiter at place n come every n times the step, up to four times, ±20 %.
+func TestPollsAreJittered(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const step = 250 * time.Millisecond
+		memory := dsynctest.NewMemory()
+		memory.Polling = true
+		held := newSession(t, memory, nil).Mutex("k")
+		lock(t, held)
+		ctx, cancel := context.WithCancel(background)
+		var waiters sync.WaitGroup
+		var polls []func() []time.Time
+		for range 6 {
+			f, times := timesOf(t, memory, dsynctest.MethodAcquire)
+			s := newSession(t, f, nil)
+			waiters.Go(func() { s.Mutex("k").LockContext(ctx) })
+			synctest.Wait()
+			polls = append(polls, times)
+		}
+		time.Sleep(10 * ttl)
+		for i, times := range polls {
+			d := step * time.Duration(min(i+1, 4))
+			wantJittered(t, "polls", gaps(times()), d*8/10, d*12/10+time.Millisecond)
+		}
+		cancel()
+		waiters.Wait()
+		held.Unlock()
+	})
+}
+
+// When a holder expires the waiter at place n tries to expire it n-1 to 2(n-1) steps of a
+// hundredth of the TTL later, so that those in front have done it by then.
+func TestLooksAfterACrashAreJittered(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const waiters = 40
+		memory := dsynctest.NewMemory()
+		crashed := newFaulty(t, memory, nil)
+		mu := newSession(t, crashed, nil).Mutex("k")
+		lock(t, mu)
+		crashed.Cut()
+		expiry := time.Now().Add(ttl)
+		var guard sync.Mutex
+		first := make(map[int]time.Duration)
+		ctx, cancel := context.WithCancel(background)
+		var wg sync.WaitGroup
+		for i := range waiters {
+			f := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+				if r.Method != dsynctest.MethodExpire {
+					return dsynctest.Fault{}
+				}
+				guard.Lock()
+				defer guard.Unlock()
+				if _, ok := first[i]; !ok {
+					first[i] = time.Since(expiry)
+				}
+				return dsynctest.Fault{LoseRequest: true} // so that all of them come to try
+			})
+			s := newSession(t, f, &dsync.Options{PollInterval: time.Hour})
+			wg.Go(func() { s.Mutex("k").LockContext(ctx) })
+			synctest.Wait()
+		}
+		time.Sleep(2 * ttl)
+		guard.Lock()
+		var parts []time.Duration // of a step, for each place behind the first
+		for i, d := range first {
+			if back := time.Duration(i); back > 0 {
+				parts = append(parts, d/back)
+			} else if d > time.Millisecond {
+				t.Errorf("the first looks %v after the expiry, want at once", d)
+			}
+		}
+		guard.Unlock()
+		if len(parts) != waiters-1 {
+			t.Errorf("%d of %d have tried", len(parts)+1, waiters)
+		}
+		wantJittered(t, "delays by place", parts, ttl/100, 2*ttl/100+time.Millisecond)
+		cancel()
+		wg.Wait()
+		mu.UnlockContext(background)
+	})
+}
+
+// Several sessions that stand ahead, and may have expired at once by what is known of
+// them, are read with one command, and those that are alive cost no other.
+func TestLivingSessionsAheadAreReadTogether(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const size = 8
+		store := dsynctest.NewMemory()
+		var held []*dsync.Semaphore
+		for range size {
+			sem := newSession(t, store, unswept()).Semaphore("k", size)
+			acquire(t, sem, 1)
+			held = append(held, sem)
+		}
+		f, expired := timesOf(t, store, dsynctest.MethodExpire)
+		ctx, cancel := context.WithTimeout(background, ttl*3/2)
+		defer cancel()
+		before := store.Counts()
+		wantErr(t, "Acquire", newSession(t, f, unswept()).Semaphore("k", size).Acquire(ctx, 1), context.DeadlineExceeded)
+		if n := len(expired()); n != 0 {
+			t.Errorf("%d sessions that are alive were tried to be expired", n)
+		}
+		if n := store.Counts().Since(before).Commands[dsynctest.MethodMembers]; n < 2 || n > 3 {
+			t.Errorf("read %d times within a TTL and a half, want twice", n)
+		}
+		for _, sem := range held {
+			sem.Release(1)
+		}
+	})
+}
+
+// A key lingers from its last Unlock, not from its first.
+func TestLingerCountsFromTheLastUnlock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		mu := newSession(t, store, lingering()).Mutex("k")
+		watched(mu)
+		time.Sleep(linger / 2)
+		turn(mu)
+		time.Sleep(linger * 3 / 4)
+		if h := holders(t, store, "k"); len(h) != 1 {
+			t.Errorf("held by %v after three quarters of the linger, want by the process still", h)
+		}
+		time.Sleep(linger/4 + time.Millisecond)
+		synctest.Wait()
+		if h := holders(t, store, "k"); len(h) != 0 {
+			t.Errorf("held by %v when the linger is over", h)
+		}
+	})
+}
+
+// Readers go on to share their hold when the listener comes to be open: a writer elsewhere,
+// of whom it may not have told, waits for their turn at the most.
+func TestReadersShareThroughTheOpeningOfAListener(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		slow := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodListen {
+				return dsynctest.Fault{Delay: 20 * time.Millisecond}
+			}
+			return dsynctest.Fault{}
+		})
+		s := newSession(t, slow, &dsync.Options{Retention: -1, AlwaysListen: true})
+		rw := s.RWMutex("k")
+		rw.RLock()
+		time.Sleep(30 * time.Millisecond)
+		if !(*engine.Session)(s).Local().Listening {
+			t.Fatal("the listener is not open")
+		}
+		rw.RLock()
+		if n := memory.Counts().Commands[dsynctest.MethodAcquire]; n != 1 {
+			t.Errorf("two readers within a turn asked the store %d times, want once", n)
+		}
+		rw.RUnlock()
+		rw.RUnlock()
+	})
+}
+
+// Who has to step aside before it has asked the store costs it nothing.
+func TestSteppingAsideUnaskedCostsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		slow := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodRegister {
+				return dsynctest.Fault{Delay: time.Second}
+			}
+			return dsynctest.Fault{}
+		})
+		s := newSession(t, slow, unswept())
+		locked := make(chan struct{})
+		mu := s.Mutex("k")
+		go func() {
+			defer close(locked)
+			mu.Lock() // waits for the registration
+		}()
+		time.Sleep(time.Second / 2)
+		forced := s.Mutex("k")
+		if err := forced.ForceLock(background); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n := memory.Counts().Commands[dsynctest.MethodRelease]; n != 0 {
+			t.Errorf("%d releases before anybody unlocked", n)
+		}
+		forced.Unlock()
+		<-locked
+		mu.Unlock()
+	})
+}
+
+// What a Once knows it asks nobody for: its own run, another's, or a Value that it read.
+func TestOnceThatIsKnownCostsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, unswept())
+		ran, waited, read := s.Once("k"), s.Once("k"), s.Once("k")
+		if err := ran.Do(background, func(context.Context) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if err := waited.Do(background, unwanted(t)); err != nil {
+			t.Fatal(err)
+		}
+		if _, done, err := read.Value(background); !done || err != nil {
+			t.Fatal(done, err)
+		}
+		before := store.Counts()
+		for _, once := range []*dsync.Once{ran, waited, read} {
+			if err := once.Do(background, unwanted(t)); err != nil {
+				t.Error(err)
+			}
+			if _, done, err := once.Value(background); !done || err != nil {
+				t.Error(done, err)
+			}
+		}
+		if d := store.Counts().Since(before); d.Total() != 0 {
+			t.Errorf("they sent %v", d.Commands)
+		}
+	})
+}

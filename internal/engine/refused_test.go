@@ -1,0 +1,221 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// A key that this process uses is refused as another kind by an error that names both
+// kinds, without asking the store.
+func TestMismatchHereNamesBothKinds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, unswept())
+		mu, rw := s.Mutex("k"), s.RWMutex("l")
+		lock(t, mu)
+		rw.Lock()
+		before := store.Counts()
+		for _, c := range []struct {
+			what         string
+			do           func() error
+			kind, wanted dsync.Kind
+		}{
+			{"RWMutex.LockContext", func() error { return s.RWMutex("k").LockContext(background) }, dsync.KindMutex, dsync.KindRWMutex},
+			{"RWMutex.TryLockContext", func() error { return s.RWMutex("k").TryLockContext(background) }, dsync.KindMutex, dsync.KindRWMutex},
+			{"Semaphore.Acquire", func() error { return s.Semaphore("l", 2).Acquire(background, 1) }, dsync.KindRWMutex, dsync.KindSemaphore},
+			{"Acquire", func() error { _, err := s.Acquire(background, "l", ttl); return err }, dsync.KindRWMutex, dsync.KindMutex},
+		} {
+			err := c.do()
+			wantErr(t, c.what, err, dsync.ErrMismatch)
+			var e *dsync.MismatchError
+			if !errors.As(err, &e) || e.Kind != c.kind || e.WantKind != c.wanted {
+				t.Errorf("%s: %v, want one that says in use as %s, not as %s", c.what, err, c.kind, c.wanted)
+			}
+		}
+		if d := store.Counts().Since(before); d.Total() != 0 {
+			t.Errorf("the store was sent %v", d.Commands)
+		}
+		mu.Unlock()
+		rw.Unlock()
+	})
+}
+
+// A holder whose session is dead has lapsed, however recent its last heartbeat was; one
+// whose session only lapses has when its end has come, not a millisecond earlier.
+func TestStatusTellsWhoHasLapsed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		s := newSession(t, memory, nil)
+		held := func() bool {
+			st, err := s.Status(background, "k")
+			if err != nil || len(st.Holders) != 1 {
+				t.Fatalf("%v, %v", st, err)
+			}
+			if st.Held() == st.Holders[0].Lapsed {
+				t.Errorf("Held is %t and Lapsed %t", st.Held(), st.Holders[0].Lapsed)
+			}
+			return st.Held()
+		}
+		register := func(id string) {
+			now, err := memory.Register(background, dsync.Member{ID: id, TTL: ttl})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := driver.Claim{Key: "k", ID: id + ".1", Session: id, Kind: dsync.KindMutex, Weight: 1, Limit: 1}
+			if _, _, err := memory.Acquire(background, c, true, []string{"a"}, now.Add(time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		register("a")
+		time.Sleep(ttl - time.Millisecond)
+		if !held() {
+			t.Error("not held a millisecond before the end")
+		}
+		time.Sleep(time.Millisecond)
+		if held() {
+			t.Error("held when the end has come")
+		}
+		if left, err := memory.Expire(background, "a"); left > 0 || err != nil {
+			t.Fatal(left, err)
+		}
+		register("b")
+		if !held() {
+			t.Error("not held by the living")
+		}
+		if err := memory.Unregister(background, "b"); err != nil {
+			t.Fatal(err)
+		}
+		if held() {
+			t.Error("held by the dead")
+		}
+	})
+}
+
+// Do waits for its release for at most a third of the TTL: when the store can't be reached
+// the result is that of f.
+func TestDoDoesNotWaitForAStoreThatIsCutOff(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFaulty(t, dsynctest.NewMemory(), nil)
+		mu := newSession(t, f, nil).Mutex("k")
+		failed := errors.New("the work failed")
+		for _, want := range []error{nil, failed} {
+			var cut time.Time
+			err := mu.Do(background, func(context.Context) error {
+				f.Cut()
+				cut = time.Now()
+				return want
+			})
+			if d := time.Since(cut); d > ttl/3 {
+				t.Errorf("Do returned %v after f, want %v at the most", d, ttl/3)
+			}
+			if err != want {
+				t.Errorf("Do: %v, want %v", err, want)
+			}
+			f.Heal()
+			time.Sleep(ttl)
+		}
+	})
+}
+
+// What the store's clock seems to jump by because a reply, or a request, was slow is no
+// jump; of one that is, no more is told than is certain.
+func TestClockJumpIsNotOverstated(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const slow, back = 1500 * time.Millisecond, 5 * time.Second
+		memory := dsynctest.NewMemory()
+		var jumps []time.Duration
+		beats := 0
+		f := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method != dsynctest.MethodHeartbeat {
+				return dsynctest.Fault{}
+			}
+			if beats++; beats%2 == 1 {
+				return dsynctest.Fault{Delay: slow} // recorded late
+			}
+			return dsynctest.Fault{ReplyDelay: slow} // recorded early
+		})
+		s := newSession(t, f, &dsync.Options{Hooks: &dsync.Hooks{ClockJump: func(d time.Duration) { jumps = append(jumps, d) }}})
+		mu := s.Mutex("k")
+		lock(t, mu)
+		time.Sleep(10 * ttl)
+		synctest.Wait()
+		if len(jumps) > 0 {
+			t.Fatalf("told of jumps %v, and there was none", jumps)
+		}
+		for range 10 {
+			memory.Skew(-back)
+			time.Sleep(ttl)
+		}
+		synctest.Wait()
+		if len(jumps) != 10 {
+			t.Errorf("told of %d jumps, want 10", len(jumps))
+		}
+		for _, d := range jumps {
+			if d >= 0 || d < -back-2*time.Millisecond {
+				t.Errorf("told of a jump by %v, want up to %v", d, -back)
+			}
+		}
+		mu.Unlock()
+	})
+}
+
+// Nonsense in Options is refused, each for itself, at the boundary that its comment names.
+func TestOptionsBoundaries(t *testing.T) {
+	for name, c := range map[string]struct {
+		opt dsync.Options
+		ok  bool
+	}{
+		"Retention of two TTLs":         {dsync.Options{TTL: ttl, Retention: 2 * ttl}, true},
+		"Retention below":               {dsync.Options{TTL: ttl, Retention: 2*ttl - time.Millisecond}, false},
+		"Retention negative":            {dsync.Options{TTL: ttl, Retention: -1}, true},
+		"anonymous":                     {dsync.Options{Anonymous: true}, true},
+		"anonymous with Name":           {dsync.Options{Anonymous: true, Name: "n"}, false},
+		"anonymous with Host":           {dsync.Options{Anonymous: true, Host: "h"}, false},
+		"anonymous with App":            {dsync.Options{Anonymous: true, App: "a"}, false},
+		"anonymous with Meta":           {dsync.Options{Anonymous: true, Meta: map[string]string{"k": "v"}}, false},
+		"Poll of 10 ms":                 {dsync.Options{PollInterval: 10 * time.Millisecond}, true},
+		"Poll below":                    {dsync.Options{PollInterval: 9 * time.Millisecond}, false},
+		"Linger negative":               {dsync.Options{Linger: -1}, false},
+		"TTL of a second":               {dsync.Options{TTL: time.Second}, true},
+		"TTL below":                     {dsync.Options{TTL: 999 * time.Millisecond}, false},
+		"MaxHandOffs that fill a grant": {dsync.Options{MaxHandOffs: 1023}, true},
+		"MaxHandOffs beyond":            {dsync.Options{MaxHandOffs: 1024}, false},
+	} {
+		s, err := dsync.New(dsynctest.NewMemory(), &c.opt)
+		if (err == nil) != c.ok {
+			t.Errorf("%s: %v, want an error: %t", name, err, !c.ok)
+		}
+		if err == nil {
+			s.Close(background)
+		}
+	}
+}
+
+// Meta is as it was given to New, whatever its map is used for later: after a loss the
+// session registers with it again.
+func TestMetaIsCopied(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		f := newFaulty(t, memory, nil)
+		meta := map[string]string{"zone": "a"}
+		s := newSession(t, f, &dsync.Options{Meta: meta})
+		meta["zone"] = "b"
+		for range 2 {
+			turn(s.Mutex("k"))
+			m, _, err := memory.Members(background, s.ID())
+			if err != nil || len(m) != 1 || m[0].Meta["zone"] != "a" {
+				t.Errorf("registered as %+v (%v), want zone a", m, err)
+			}
+			f.Cut()
+			time.Sleep(2 * ttl)
+			f.Heal()
+		}
+	})
+}

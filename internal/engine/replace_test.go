@@ -1,0 +1,239 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// waiters starts n goroutines of s that lock and unlock k, and waits until they wait.
+func waiters(t *testing.T, s *dsync.Session, n int, each func()) (done func()) {
+	t.Helper()
+	ended := make(chan struct{})
+	for range n {
+		go func() {
+			mu := s.Mutex("k")
+			mu.Lock()
+			each()
+			mu.Unlock()
+			ended <- struct{}{}
+		}()
+	}
+	synctest.Wait()
+	return func() {
+		for range n {
+			<-ended
+		}
+	}
+}
+
+// An Unlock requests the key for the next caller of its process in the command that releases it:
+// one command for each hold, whether others wait or not, and turns go round as before.
+func TestUnlockRequestsForTheNext(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		opt := unswept()
+		opt.HandOffTime = -1
+		opt.TTL, opt.AlwaysListen = time.Hour, true // neither a heartbeat nor a request since a listener is ready
+		a, b := newSession(t, store, opt), newSession(t, store, opt)
+		turn(a.Mutex("warm"))
+		turn(b.Mutex("warm"))
+		first := a.Mutex("k")
+		lock(t, first)
+
+		// One process alone.
+		before := store.Counts()
+		seen := tokens{t: t, last: first.Token()}
+		held := func(s *dsync.Session) func() {
+			return func() {
+				h := holders(t, store, "k")
+				if len(h) != 1 || h[0].Session != s.ID() {
+					t.Errorf("held by %v, want %s", h, s.ID())
+				}
+				seen.next(h[0].Token)
+			}
+		}
+		done := waiters(t, a, 10, held(a))
+		first.Unlock()
+		done()
+		if d := store.Counts().Since(before).Commands; d[dsynctest.MethodAcquire] != 10 || d[dsynctest.MethodRelease] != 1 {
+			t.Errorf("10 holds after one took %v, want an Acquire each and the last one's Release", d)
+		}
+
+		// Two processes.
+		lock(t, first)
+		seen.last = first.Token()
+		doneA := waiters(t, a, 3, held(a))
+		doneB := waiters(t, b, 3, held(b))
+		before = store.Counts()
+		first.Unlock()
+		doneA()
+		doneB()
+		// b's first waits in the store already, and each process has nobody to request for in
+		// its last Unlock.
+		if d := store.Counts().Since(before).Commands; d[dsynctest.MethodAcquire] != 5 || d[dsynctest.MethodRelease] != 2 {
+			t.Errorf("6 holds of two processes took %v, want 5 Acquires and 2 Releases", d)
+		}
+	})
+}
+
+// Turns go round: the next caller of a process joins the queue behind the other process.
+func TestNextCallerJoinsBehindOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		opt := &dsync.Options{HandOffTime: -1}
+		a, b := newSession(t, store, opt), newSession(t, store, opt)
+		first := a.Mutex("k")
+		lock(t, first)
+		var order []string
+		doneA := waiters(t, a, 3, func() { order = append(order, "a") })
+		doneB := waiters(t, b, 3, func() { order = append(order, "b") })
+		first.Unlock()
+		doneA()
+		doneB()
+		if got := len(order); got != 6 {
+			t.Fatalf("%d holds, want 6", got)
+		}
+		for i, who := range order {
+			if want := []string{"b", "a"}[i%2]; who != want {
+				t.Fatalf("holds were of %v, want of b and a in turn", order)
+			}
+		}
+	})
+}
+
+// Whatever happens to the command that releases one claim and requests another: both get what they
+// asked for, and nothing is left.
+func TestReplacingIsLost(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		fault dsynctest.Fault
+	}{
+		{"request lost", dsynctest.Fault{LoseRequest: true}},
+		{"reply lost", dsynctest.Fault{LoseReply: true}},
+		{"late", dsynctest.Fault{Delay: ttl}},
+		{"twice", dsynctest.Fault{Again: ttl / 2}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				n := 0
+				f := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
+					if r.Replaces == "" {
+						return dsynctest.Fault{}
+					}
+					n++
+					return c.fault
+				})
+				s := newSession(t, f, &dsync.Options{HandOffTime: -1})
+				first := s.Mutex("k")
+				lock(t, first)
+				inside, most := 0, 0
+				done := waiters(t, s, 3, func() {
+					inside++
+					most = max(most, inside)
+					time.Sleep(time.Millisecond)
+					inside--
+				})
+				if err := first.UnlockContext(background); err != nil {
+					t.Errorf("UnlockContext: %v", err)
+				}
+				done()
+				if most != 1 {
+					t.Errorf("%d held at once", most)
+				}
+				if n == 0 {
+					t.Error("no claim was replaced")
+				}
+				time.Sleep(2 * ttl)
+				if h, q := holders(t, store, "k"), line(t, store, "k"); len(h) > 0 || q > 0 {
+					t.Errorf("held by %v with %d in the queue, after all have unlocked", h, q)
+				}
+				if id := s.ID(); id == "" {
+					t.Error("the session was lost")
+				}
+			})
+		})
+	}
+}
+
+// The caller for whom an Unlock requests gives up while the command is under way, or its session is
+// closed: nothing is left in the store.
+func TestNextCallerGivesUpMeanwhile(t *testing.T) {
+	for _, how := range []string{"cancelled", "cancelled and lost", "closed"} {
+		t.Run(how, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				f := newFaulty(t, store, func(r dsynctest.Request) (fault dsynctest.Fault) {
+					if r.Replaces != "" {
+						fault.Delay, fault.ReplyDelay = 100*time.Millisecond, 100*time.Millisecond
+						fault.LoseRequest = how == "cancelled and lost"
+					}
+					return fault
+				})
+				s := newSession(t, f, &dsync.Options{HandOffTime: -1})
+				first := s.Mutex("k")
+				lock(t, first)
+				ctx, cancel := context.WithCancel(background)
+				defer cancel()
+				got := make(chan error, 1)
+				go func() { got <- s.Mutex("k").LockContext(ctx) }()
+				synctest.Wait()
+				unlocked := make(chan error, 1)
+				go func() { unlocked <- first.UnlockContext(background) }()
+				time.Sleep(50 * time.Millisecond)
+				want := dsync.ErrClosed
+				if how == "closed" {
+					s.Close(background)
+				} else {
+					want = context.Canceled
+					cancel()
+				}
+				if err := <-got; !errors.Is(err, want) {
+					t.Errorf("LockContext: %v, want %v", err, want)
+				}
+				if err := <-unlocked; err != nil {
+					t.Errorf("UnlockContext: %v", err)
+				}
+				time.Sleep(ttl)
+				if h, q := holders(t, store, "k"), line(t, store, "k"); len(h) > 0 || q > 0 {
+					t.Errorf("held by %v with %d in the queue", h, q)
+				}
+			})
+		})
+	}
+}
+
+// The caller for whom an Unlock requests gives up in the same moment.
+func TestNextCallerGivesUpAtThatMoment(t *testing.T) {
+	for range 100 { // the caller may look at its context before Unlock, or after it
+		bubble(t, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			s := newSession(t, store, &dsync.Options{HandOffTime: -1})
+			first := s.Mutex("k")
+			lock(t, first)
+			ctx, cancel := context.WithCancel(background)
+			got := make(chan error, 1)
+			second := s.Mutex("k")
+			go func() { got <- second.LockContext(ctx) }()
+			synctest.Wait()
+			cancel()
+			first.Unlock()
+			if <-got == nil {
+				second.Unlock()
+			}
+			time.Sleep(time.Second)
+			if h, q := holders(t, store, "k"), line(t, store, "k"); len(h) > 0 || q > 0 {
+				t.Fatalf("held by %v with %d in the queue", h, q)
+			}
+			if err := s.Mutex("k").TryLockContext(background); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}

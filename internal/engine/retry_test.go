@@ -1,0 +1,255 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// A downStore refuses the connection for heartbeats, at once, while it is down.
+type downStore struct {
+	*dsynctest.Memory
+	down  atomic.Bool
+	beats chan time.Time // of each heartbeat
+}
+
+func newDownStore() *downStore {
+	return &downStore{Memory: dsynctest.NewMemory(), beats: make(chan time.Time, 1000)}
+}
+
+func (s *downStore) Heartbeat(ctx context.Context, session string, given []driver.Revocation) (driver.HeartbeatReply, error) {
+	s.beats <- time.Now()
+	if s.down.Load() {
+		return driver.HeartbeatReply{}, errors.New("connection refused")
+	}
+	return s.Memory.Heartbeat(ctx, session, given)
+}
+
+// Retries are capped by a twelfth of the TTL: an outage that is over so long before
+// the deadline costs nothing.
+func TestOutageWithinTheLeaseCostsNothing(t *testing.T) {
+	for range 20 {
+		bubble(t, func(t *testing.T) {
+			store := newDownStore()
+			mu := newSession(t, store, nil).Mutex("k")
+			lock(t, mu)
+			store.down.Store(true)
+			time.Sleep(lease - ttl/12 - time.Millisecond)
+			store.down.Store(false)
+			time.Sleep(ttl)
+			if isClosed(mu.Lost()) {
+				t.Error("lost, though the outage was over before the deadline")
+			}
+			mu.UnlockContext(background)
+		})
+	}
+}
+
+// Success starts the retries anew: the next error is followed by a quick one.
+func TestRetriesBeginAnewAfterSuccess(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := newDownStore()
+		mu := newSession(t, store, nil).Mutex("k")
+		lock(t, mu)
+		store.down.Store(true)
+		time.Sleep(lease * 3 / 4)
+		store.down.Store(false)
+		time.Sleep(ttl / 12)
+		for len(store.beats) > 0 {
+			<-store.beats
+		}
+		store.down.Store(true)
+		first := <-store.beats
+		if d := (<-store.beats).Sub(first); d > 20*time.Millisecond {
+			t.Errorf("the first retry comes after %v, want 20ms at the most", d)
+		}
+		store.down.Store(false)
+		mu.Unlock()
+	})
+}
+
+// What the store calls dead is lost with the next heartbeat, not at the deadline.
+func TestExpiredSessionIsLostAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, nil)
+		mu := s.Mutex("k")
+		start := time.Now()
+		lock(t, mu)
+		id := s.ID()
+		if err := store.Unregister(background, id); err != nil {
+			t.Fatal(err)
+		}
+		<-mu.Lost()
+		if d := time.Since(start); d > ttl/2 {
+			t.Errorf("notified after %v, want with the next heartbeat", d)
+		}
+		mu.UnlockContext(background)
+		lock(t, mu)
+		if s.ID() == id {
+			t.Error("it goes on under the id that is dead")
+		}
+		mu.Unlock()
+	})
+}
+
+// B09: a registration that was not answered may stand in the store, and is not
+// repeated under the same id.
+func TestRegistrationIsNotRepeatedUnderItsID(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		ids := map[string]int{}
+		f := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method != dsynctest.MethodRegister {
+				return dsynctest.Fault{}
+			}
+			ids[r.Session]++
+			return dsynctest.Fault{LoseReply: len(ids) < 3 && ids[r.Session] < 3}
+		})
+		mu := newSession(t, f, nil).Mutex("k")
+		lock(t, mu)
+		mu.Unlock()
+		for id, n := range ids {
+			if n != 1 {
+				t.Errorf("registered as %s %d times", id, n)
+			}
+		}
+	})
+}
+
+// A release that was not answered is given up with its session: nothing is sent for a
+// claim of one that is lost.
+func TestNoReleaseAfterTheLoss(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var lost atomic.Bool
+		var late []string
+		store := dsynctest.NewMemory()
+		f := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
+			if lost.Load() && strings.HasPrefix(string(r.Method), string(dsynctest.MethodRelease)) {
+				late = append(late, r.Claim)
+			}
+			return dsynctest.Fault{}
+		})
+		mu := newSession(t, f, nil).Mutex("k")
+		lock(t, mu)
+		f.Cut()
+		ctx, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		wantErr(t, "UnlockContext", mu.UnlockContext(ctx), context.DeadlineExceeded)
+		time.Sleep(lease)
+		synctest.Wait()
+		lost.Store(true)
+		f.Heal()
+		time.Sleep(ttl)
+		if len(late) != 0 {
+			t.Errorf("released after the loss: %v", late)
+		}
+	})
+}
+
+// B31: the answer to one attempt says nothing of another, which arrives after the
+// release and joins.
+func TestAnswerToOneAttemptIsNoneToAnother(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &slowResetStore{resetStore{Memory: dsynctest.NewMemory()}}
+		s := newSession(t, store, nil)
+		lock(t, s.Mutex("warm"))
+		store.resets.Store(1) // the first attempt fails at once; the second is answered late
+		ctx, cancel := context.WithTimeout(background, slowReset/2)
+		defer cancel()
+		wantErr(t, "LockContext", s.Mutex("k").LockContext(ctx), context.DeadlineExceeded)
+		time.Sleep(ttl)
+		if !isClosed(store.late) {
+			t.Fatal("the late request did not arrive")
+		}
+		if h, n := holders(t, store, "k"), line(t, store, "k"); len(h)+n != 0 {
+			t.Errorf("left behind under a living session: holders %v and %d in the queue", h, n)
+		}
+	})
+}
+
+const slowReset = 200 * time.Millisecond
+
+// A slowResetStore is a resetStore that answers slowly what it answers.
+type slowResetStore struct{ resetStore }
+
+func (s *slowResetStore) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+	st, notices, err := s.resetStore.Acquire(ctx, c, wait, dead, notAfter)
+	if err == nil {
+		time.Sleep(slowReset)
+	}
+	return st, notices, err
+}
+
+// Who waits registers anew at the loss of its session, whenever it would have asked
+// next.
+func TestLossWakesWhoWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		other := newSession(t, memory, nil)
+		if _, err := other.Acquire(background, "k", 24*time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		faulty := newFaulty(t, memory, nil)
+		s := newSession(t, faulty, &dsync.Options{PollInterval: time.Hour})
+		ctx, cancel := context.WithCancel(background)
+		done := make(chan error)
+		go func() { done <- s.Mutex("k").LockContext(ctx) }()
+		synctest.Wait()
+		id := s.ID()
+		faulty.Cut()
+		time.Sleep(lease)
+		faulty.Heal()
+		time.Sleep(ttl / 2)
+		if now := s.ID(); now == "" || now == id {
+			t.Errorf("the session is %q %v after the loss of %q", now, ttl/2, id)
+		}
+		cancel()
+		wantErr(t, "LockContext", <-done, context.Canceled)
+	})
+}
+
+// A lease whose grant came as a notice is dated by an Extend. While the store refuses
+// that it is repeated as all else is, and not at once.
+func TestDatingALeaseIsRepeatedWithPauses(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		other := newSession(t, memory, nil).Mutex("k")
+		lock(t, other)
+		store := &undated{Store: memory}
+		ctx, cancel := context.WithCancel(background)
+		done := make(chan error)
+		go func() {
+			_, err := newSession(t, store, nil).Acquire(ctx, "k", time.Minute)
+			done <- err
+		}()
+		synctest.Wait()
+		other.Unlock()
+		time.Sleep(time.Second)
+		cancel()
+		wantErr(t, "Acquire", <-done, context.Canceled)
+		if n := store.asked.Load(); n < 3 || n > 20 {
+			t.Errorf("%d Extends within a second, want 3 to 20", n)
+		}
+	})
+}
+
+// An undated store is out of order for Extend. Asked far too often it does not answer.
+type undated struct {
+	driver.Store
+	asked atomic.Int64
+}
+
+func (u *undated) Extend(ctx context.Context, _ driver.Claim) (driver.Holder, error) {
+	if u.asked.Add(1) > 100 {
+		<-ctx.Done()
+	}
+	return driver.Holder{}, errors.New("out of order")
+}

@@ -1,0 +1,226 @@
+package engine_test
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// Promise 7: readers of one process share one claim and one token; all but the
+// first of them cost nothing, however many values name the key.
+func TestReadersOfOneProcessShareOneClaim(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, unswept())
+		first := s.RWMutex("k")
+		rlock(t, first)
+		before := store.Counts()
+		rws := []*dsync.RWMutex{first}
+		for i := range 100 {
+			rw := first
+			if i%2 == 0 {
+				rw = s.RWMutex("k")
+			}
+			if i%3 == 0 {
+				rlock(t, rw)
+			} else if !rw.TryRLock() {
+				t.Fatal("TryRLock failed beside a reader")
+			}
+			if rw.RToken() != first.RToken() {
+				t.Errorf("token %d beside %d", rw.RToken(), first.RToken())
+			}
+			rws = append(rws, rw)
+		}
+		if h := holders(t, store, "k"); len(h) != 1 || h[0].Token != first.RToken() {
+			t.Errorf("101 readers of one process hold as %v", h)
+		}
+		for i, rw := range rws {
+			if isClosed(rw.RLost()) {
+				t.Fatal("Lost closed with a reader in")
+			}
+			if i == len(rws)-1 {
+				break
+			}
+			rw.RUnlock()
+		}
+		if d := store.Counts().Since(before); d.Writes != 0 || d.Total() != 1 { // the test's Load
+			t.Errorf("100 times RLock and RUnlock beside a reader took %v", d.Commands)
+		}
+		last := rws[len(rws)-1]
+		lost := last.RLost()
+		last.RUnlock()
+		if !isClosed(lost) || len(holders(t, store, "k")) != 0 || !isClosed(last.RLost()) || last.RToken() != 0 {
+			t.Error("still held after the last RUnlock")
+		}
+	})
+}
+
+// Promise 7: first readers that come together, too, ask once.
+func TestReadersWhoComeTogetherAskOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		slow := newFaulty(t, store, func(dsynctest.Request) dsynctest.Fault {
+			return dsynctest.Fault{Delay: 5 * time.Millisecond}
+		})
+		rw := newSession(t, slow, unswept()).RWMutex("k")
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() {
+				rw.RLock()
+				time.Sleep(10 * time.Millisecond)
+				rw.RUnlock()
+			})
+		}
+		wg.Wait()
+		if n := store.Counts().Commands[dsynctest.MethodAcquire]; n != 1 {
+			t.Errorf("50 readers who came together sent %d Acquires, want 1", n)
+		}
+	})
+}
+
+// Where the store pushes, readers who overlap for long share a hold for seconds at
+// a time; where it can't, for a turn. Neither is ever without one.
+func TestOverlappingReadersCost(t *testing.T) {
+	for name, polling := range pushes {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				store.Polling = polling
+				rw := newSession(t, store, unswept()).RWMutex("k")
+				rlock(t, rw)
+				before := store.Counts()
+				const seconds = 60
+				for range seconds * 100 {
+					rlock(t, rw)
+					time.Sleep(10 * time.Millisecond)
+					rw.RUnlock()
+				}
+				asked := store.Counts().Since(before).Commands[dsynctest.MethodAcquire]
+				if most := seconds/5 + 3; !polling && asked > most {
+					t.Errorf("readers who overlap for %d s asked %d times, want at most %d", seconds, asked, most)
+				}
+				// A turn is 50ms.
+				if least, most := seconds*10, seconds*20; polling && (asked < least || asked > most) {
+					t.Errorf("readers who overlap for %d s asked %d times, want %d to %d", seconds, asked, least, most)
+				}
+				rw.RUnlock()
+				if h := holders(t, store, "k"); len(h) != 0 {
+					t.Errorf("left behind: %v", h)
+				}
+			})
+		})
+	}
+}
+
+// Readers who could share a hold don't while a writer of another process waits: at
+// once where the store pushes, after a turn where it can't.
+func TestReadersYieldToAWriterElsewhere(t *testing.T) {
+	for name, polling := range pushes {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				store.Polling = polling
+				rs := newSession(t, store, &dsync.Options{AlwaysListen: true})
+				rw, late := rs.RWMutex("k"), rs.RWMutex("k")
+				rlock(t, rs.RWMutex("warm"))
+				synctest.Wait() // the listener is ready
+				rlock(t, rw)
+				time.Sleep(30 * time.Millisecond)
+				writer := newSession(t, store, nil).RWMutex("k")
+				locked := make(chan struct{})
+				go func() { writer.Lock(); close(locked) }()
+				synctest.Wait()
+				switch shared := late.TryRLock(); {
+				case shared && !polling:
+					t.Error("shared a hold for which a writer waits")
+					late.RUnlock()
+				case !shared && polling:
+					t.Error("within its turn a hold was not shared, though nobody can tell of the writer")
+				case shared:
+					late.RUnlock()
+				}
+				time.Sleep(30 * time.Millisecond)
+				if late.TryRLock() {
+					t.Error("after its turn a hold was shared for which a writer waits")
+					late.RUnlock()
+				}
+				got := make(chan int64)
+				go func() { late.RLock(); got <- late.RToken() }()
+				synctest.Wait()
+				if isClosed(locked) || late.RToken() != 0 {
+					t.Error("a writer or a late reader is in with a reader and a writer before them")
+				}
+				before := rw.RToken()
+				rw.RUnlock()
+				<-locked
+				wtoken := writer.Token()
+				time.Sleep(time.Second)
+				if late.RToken() != 0 {
+					t.Error("a reader is in with a writer")
+				}
+				writer.Unlock()
+				if token := <-got; before >= wtoken || wtoken >= token {
+					t.Errorf("tokens of a reader, a writer, a reader: %d, %d, %d", before, wtoken, token)
+				}
+				late.RUnlock()
+			})
+		})
+	}
+}
+
+// With the negative turn that asks the store for every hold, readers don't share.
+func TestReadersWithoutATurn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, &dsync.Options{HandOffTime: -1, AlwaysListen: true})
+		rlock(t, s.RWMutex("warm"))
+		synctest.Wait() // the listener is ready
+		rw := s.RWMutex("k")
+		rlock(t, rw)
+		rlock(t, rw)
+		if n := len(holders(t, store, "k")); n != 2 {
+			t.Errorf("two readers without a turn hold %d claims, want 2", n)
+		}
+		if a := rw.RToken(); a == 0 {
+			t.Error("no token")
+		} else {
+			rw.RUnlock() // the older
+			if b := rw.RToken(); b <= a {
+				t.Errorf("tokens %d, then %d: want that of the older hold first", a, b)
+			}
+		}
+		rw.RUnlock()
+	})
+}
+
+// A listener that was opened after the claim was asked for may have missed that a writer
+// waits: it is no reason to share the hold beyond its turn.
+func TestReadersDoNotTrustALaterListener(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		slow := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodListen {
+				return dsynctest.Fault{Delay: time.Second}
+			}
+			return dsynctest.Fault{}
+		})
+		s := newSession(t, slow, &dsync.Options{AlwaysListen: true})
+		rw, late := s.RWMutex("k"), s.RWMutex("k")
+		rlock(t, rw)
+		writer := newSession(t, store, nil).RWMutex("k")
+		locked := make(chan struct{})
+		go func() { writer.Lock(); close(locked) }()
+		time.Sleep(2 * time.Second) // the listener is ready
+		if late.TryRLock() {
+			t.Error("after its turn a hold was shared for which a writer waits")
+			late.RUnlock()
+		}
+		rw.RUnlock()
+		<-locked
+		writer.Unlock()
+	})
+}

@@ -1,0 +1,433 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+var _ interface {
+	sync.Locker
+	TryLock() bool
+	RLock()
+	RUnlock()
+	TryRLock() bool
+	RLocker() sync.Locker
+} = (*dsync.RWMutex)(nil)
+
+// rlock read-locks rw within five minutes.
+func rlock(t testing.TB, rw *dsync.RWMutex) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(background, 5*time.Minute)
+	defer cancel()
+	if err := rw.RLockContext(ctx); err != nil {
+		t.Fatalf("RLockContext: %v", err)
+	}
+}
+
+// wlock locks rw for writing within five minutes.
+func wlock(t testing.TB, rw *dsync.RWMutex) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(background, 5*time.Minute)
+	defer cancel()
+	if err := rw.LockContext(ctx); err != nil {
+		t.Fatalf("LockContext: %v", err)
+	}
+}
+
+// within returns a context that ends in five minutes, for waits that must end.
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(background, 5*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// wantPanic calls f, which must panic with a message that contains each of want.
+func wantPanic(t testing.TB, what string, f func(), want ...string) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		msg := fmt.Sprint(recover())
+		for _, w := range want {
+			if !strings.Contains(msg, w) {
+				t.Errorf("%s: panic %q, want one that says %q", what, msg, w)
+			}
+		}
+	}()
+	f()
+}
+
+// pushes are the ways in which a store tells of grants.
+var pushes = map[string]bool{"push": false, "polling": true}
+
+// Readers of many processes are in at once, and no writer is while one of them is.
+func TestReadersAreInTogether(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		const processes, goroutines = 20, 5
+		var rws []*dsync.RWMutex
+		for range processes {
+			rw := newSession(t, store, nil).RWMutex("k")
+			for range goroutines {
+				rlock(t, rw)
+				rws = append(rws, rw)
+			}
+		}
+		writer := newSession(t, store, nil).RWMutex("k")
+		locked := make(chan struct{})
+		ctx := within(t)
+		go func() {
+			if err := writer.LockContext(ctx); err != nil {
+				t.Errorf("the writer: %v", err)
+			}
+			close(locked)
+		}()
+		for _, rw := range rws {
+			time.Sleep(ttl / 10)
+			if isClosed(locked) {
+				t.Fatal("a writer is in with readers")
+			}
+			if isClosed(rw.RLost()) || rw.RToken() == 0 {
+				t.Fatal("a reader's hold is over")
+			}
+			rw.RUnlock()
+		}
+		<-locked
+		for _, rw := range rws {
+			if rw.TryRLock() || rw.TryLock() {
+				t.Fatal("locked while a writer is in")
+			}
+		}
+		writer.Unlock()
+	})
+}
+
+// Readers and writers of several goroutines of several processes at random: a
+// writer is alone, and its token is greater than every earlier one.
+func TestRWMutexExcludes(t *testing.T) {
+	for name, polling := range pushes {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				store.Polling = polling
+				var (
+					mu               sync.Mutex
+					readers, writers int
+					most             int
+					written          int64 // greatest token of a writer
+					given            int64 // greatest token of anybody
+					wg               sync.WaitGroup
+				)
+				for p := range 4 {
+					s := newSession(t, store, nil)
+					shared := s.RWMutex("k")
+					for g := range 4 {
+						wg.Go(func() {
+							for i := range 20 {
+								rw := shared
+								if g%2 == 0 {
+									rw = s.RWMutex("k")
+								}
+								if (p+g+i)%3 == 0 {
+									rw = s.RWMutex("k") // Token is that of a value
+									rw.Lock()
+									mu.Lock()
+									if writers++; writers != 1 || readers != 0 {
+										t.Errorf("a writer is in with %d writers and %d readers", writers-1, readers)
+									}
+									if rw.Token() <= given {
+										t.Errorf("a writer's token %d after %d", rw.Token(), given)
+									}
+									written = max(written, rw.Token())
+									given = max(given, rw.Token())
+									mu.Unlock()
+									time.Sleep(time.Millisecond)
+									mu.Lock()
+									writers--
+									mu.Unlock()
+									rw.Unlock()
+									continue
+								}
+								rw.RLock()
+								mu.Lock()
+								readers++
+								most = max(most, readers)
+								if writers != 0 {
+									t.Error("a reader is in with a writer")
+								}
+								if rw.RToken() <= written {
+									t.Errorf("a reader's token %d after a writer's %d", rw.RToken(), written)
+								}
+								given = max(given, rw.RToken())
+								mu.Unlock()
+								time.Sleep(time.Millisecond)
+								mu.Lock()
+								readers--
+								mu.Unlock()
+								rw.RUnlock()
+							}
+						})
+					}
+				}
+				wg.Wait()
+				if most < 2 {
+					t.Errorf("at most %d readers were in at once", most)
+				}
+				if h, n := holders(t, store, "k"), line(t, store, "k"); len(h)+n != 0 {
+					t.Errorf("left behind: holders %v and %d in the queue", h, n)
+				}
+			})
+		})
+	}
+}
+
+// Try forms: errors tell who holds the key from what the store didn't answer.
+func TestRWMutexTry(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a := newSession(t, store, &dsync.Options{Host: "a"}).RWMutex("k")
+		bs := newSession(t, store, &dsync.Options{Host: "b"})
+		b := bs.RWMutex("k")
+		wantHeld := func(what string, err error, host string) {
+			t.Helper()
+			var h *dsync.HeldError
+			if !errors.As(err, &h) || !errors.Is(err, dsync.ErrHeld) || h.Host != host || h.Key != "k" || h.Since.IsZero() {
+				t.Errorf("%s: %v, want that it is held by %s", what, err, host)
+			}
+		}
+		if err := a.TryLockContext(background); err != nil {
+			t.Fatal(err)
+		}
+		wantHeld("TryLockContext", b.TryLockContext(background), "a")
+		wantHeld("TryRLockContext", b.TryRLockContext(background), "a")
+		wantHeld("TryRLockContext here", a.TryRLockContext(background), "a")
+		a.Unlock()
+		if err := b.TryRLockContext(background); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := a.TryRLockContext(background); err != nil {
+				t.Errorf("TryRLockContext beside a reader: %v", err)
+			}
+		}
+		wantHeld("TryLockContext", a.TryLockContext(background), "a") // here first
+		a.RUnlock()
+		a.RUnlock()
+		wantHeld("TryLockContext", a.TryLockContext(background), "b")
+		b.RUnlock()
+		ctx, cancel := context.WithCancel(background)
+		cancel()
+		wantErr(t, "TryRLockContext", a.TryRLockContext(ctx), context.Canceled)
+		wantErr(t, "RLockContext", a.RLockContext(ctx), context.Canceled)
+		if locked, err := b.Locked(background); locked || err != nil {
+			t.Errorf("Locked: %t, %v", locked, err)
+		}
+	})
+}
+
+// B10 for readers: an error of the store is neither success nor contention.
+func TestReadLockReturnsStoreError(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		broken := errors.New("the store is broken")
+		store := &brokenStore{Memory: dsynctest.NewMemory()}
+		rw := newSession(t, store, nil).RWMutex("k")
+		store.fail(broken)
+		err := rw.TryRLockContext(background)
+		wantErr(t, "TryRLockContext", err, broken)
+		if errors.Is(err, dsync.ErrHeld) || rw.TryRLock() {
+			t.Errorf("a broken store is ErrHeld, or success: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		wantErr(t, "RLockContext", rw.RLockContext(ctx), context.DeadlineExceeded, broken)
+		locked := make(chan struct{})
+		go func() { rw.RLock(); close(locked) }()
+		time.Sleep(5 * time.Second)
+		if isClosed(locked) {
+			t.Fatal("read-locked in a broken store")
+		}
+		store.fail(nil)
+		<-locked
+		rw.RUnlock()
+	})
+}
+
+// A waiter that is cancelled, in its process or in the store's line, leaves
+// nothing, and those behind it go on.
+func TestCancelledReadersAndWritersLeaveNothing(t *testing.T) {
+	for _, sessions := range []int{1, 2, 3} {
+		t.Run(fmt.Sprint(sessions, " sessions"), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				var rws []*dsync.RWMutex
+				for range sessions {
+					rws = append(rws, newSession(t, store, nil).RWMutex("k"))
+				}
+				of := func(i int) *dsync.RWMutex { return rws[i%sessions] }
+				rlock(t, of(0))
+				time.Sleep(100 * time.Millisecond) // longer than a turn, in which of(0) would share it
+				wctx, wcancel := context.WithCancel(background)
+				rctx, rcancel := context.WithCancel(background)
+				writer, reader, behind := make(chan error), make(chan error), make(chan error)
+				go func() { writer <- of(1).LockContext(wctx) }()
+				synctest.Wait()
+				go func() { reader <- of(2).RLockContext(rctx) }()
+				synctest.Wait()
+				go func() { behind <- of(2).RLockContext(within(t)) }()
+				synctest.Wait()
+				rcancel()
+				wantErr(t, "the reader", <-reader, context.Canceled)
+				wcancel()
+				wantErr(t, "the writer", <-writer, context.Canceled)
+				if err := <-behind; err != nil { // nobody is in its way any more
+					t.Errorf("the reader behind: %v", err)
+				}
+				of(2).RUnlock()
+				of(0).RUnlock()
+				synctest.Wait()
+				if h, n := holders(t, store, "k"), line(t, store, "k"); len(h)+n != 0 {
+					t.Errorf("left behind: holders %v and %d in the queue", h, n)
+				}
+				wlock(t, of(0))
+				of(0).Unlock()
+			})
+		})
+	}
+}
+
+// One key as two kinds is an error that names both, here and elsewhere.
+func TestRWMutexKeyOfAnotherKind(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s, other := newSession(t, store, nil), newSession(t, store, nil)
+		rw := s.RWMutex("k")
+		rlock(t, rw)
+		ctx, cancel := context.WithTimeout(background, time.Minute)
+		defer cancel()
+		for where, o := range map[string]*dsync.Session{"here": s, "elsewhere": other} {
+			for what, err := range map[string]error{
+				"mutex":     o.Mutex("k").LockContext(ctx),
+				"semaphore": o.Semaphore("k", 3).TryAcquireContext(ctx, 1),
+				"once":      o.Once("k").Do(ctx, nil),
+			} {
+				wantErr(t, where, err, dsync.ErrMismatch)
+				if msg := fmt.Sprint(err); !strings.Contains(msg, "as a rwmutex") || !strings.Contains(msg, "as a "+what) {
+					t.Errorf("%s: %q does not name both kinds", where, msg)
+				}
+			}
+		}
+		rw.RUnlock()
+		mu := other.Mutex("k") // a free key takes another kind over
+		lock(t, mu)
+		for where, o := range map[string]*dsync.Session{"here": other, "elsewhere": s} {
+			wantErr(t, where, o.RWMutex("k").RLockContext(ctx), dsync.ErrMismatch)
+			wantErr(t, where, o.RWMutex("k").TryLockContext(background), dsync.ErrMismatch)
+		}
+		mu.Unlock()
+	})
+}
+
+func TestRWMutexMisuse(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		rw := s.RWMutex("k")
+		rlock(t, rw)
+		rw.RUnlock()
+		wantPanic(t, "RUnlock", rw.RUnlock, "not read-locked", `"k"`)
+		wantPanic(t, "RUnlockContext", func() { rw.RUnlockContext(background) }, "not read-locked")
+		rlock(t, rw)
+		wantPanic(t, "Unlock", rw.Unlock, "unlocked rwmutex")
+		rw.RUnlock()
+		wlock(t, rw)
+		wantPanic(t, "RUnlock", rw.RUnlock, "not read-locked")
+		rw.Unlock()
+		wantPanic(t, "RWMutex", func() { s.RWMutex("") }, "1 to 512 bytes")
+		var zero dsync.RWMutex
+		for what, f := range map[string]func(){
+			"Lock":            zero.Lock,
+			"TryLock":         func() { zero.TryLock() },
+			"ForceLock":       func() { zero.ForceLock(background) },
+			"Unlock":          zero.Unlock,
+			"UnlockContext":   func() { zero.UnlockContext(background) },
+			"Lost":            func() { zero.Lost() },
+			"Token":           func() { zero.Token() },
+			"Owned":           func() { zero.Owned() },
+			"Locked":          func() { zero.Locked(background) },
+			"Do":              func() { zero.Do(background, nil) },
+			"RLock":           zero.RLock,
+			"RLockContext":    func() { zero.RLockContext(background) },
+			"TryRLock":        func() { zero.TryRLock() },
+			"RUnlock":         zero.RUnlock,
+			"RLost":           func() { zero.RLost() },
+			"RToken":          func() { zero.RToken() },
+			"RLocker().Lock":  func() { zero.RLocker().Lock() },
+			"TryRLockContext": func() { zero.TryRLockContext(background) },
+		} {
+			wantPanic(t, what, f, "zero RWMutex", "Session.RWMutex")
+		}
+	})
+}
+
+func TestRLocker(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		rw, other := newSession(t, store, nil).RWMutex("k"), newSession(t, store, nil).RWMutex("k")
+		r := rw.RLocker()
+		r.Lock()
+		if rw.RToken() == 0 || rw.Token() != 0 || other.TryLock() || !other.TryRLock() {
+			t.Error("RLocker's Lock did not lock for reading")
+		}
+		other.RUnlock()
+		r.Unlock()
+		if !other.TryLock() {
+			t.Error("RLocker's Unlock did not unlock")
+		}
+		other.Unlock()
+	})
+}
+
+// Writers of one process hand the key on, each with a greater token, and readers
+// after them have a greater one still.
+func TestWritersHandOnWithGreaterTokens(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, unswept())
+		var (
+			tokens []int64
+			wg     sync.WaitGroup
+		)
+		first := s.RWMutex("k")
+		wlock(t, first)
+		tokens = append(tokens, first.Token())
+		for range 50 {
+			rw := s.RWMutex("k")
+			wg.Go(func() {
+				rw.Lock()
+				tokens = append(tokens, rw.Token())
+				rw.Unlock()
+			})
+		}
+		synctest.Wait()
+		before := store.Counts()
+		first.Unlock()
+		wg.Wait()
+		if d := store.Counts().Since(before); d.Total() != 1 {
+			t.Errorf("50 hand-overs and a release took %v", d.Commands)
+		}
+		rlock(t, first)
+		tokens = append(tokens, first.RToken())
+		first.RUnlock()
+		if len(tokens) != 52 || !slices.IsSorted(tokens) || len(slices.Compact(slices.Clone(tokens))) != len(tokens) {
+			t.Errorf("tokens %v, want 52 that increase", tokens)
+		}
+	})
+}

@@ -1,0 +1,740 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// trials is how often the randomized tests draw.
+func trials() int {
+	if testing.Short() {
+		return 20
+	}
+	return 1000
+}
+
+// Promise 1, B02, B03, B07, B09, B21: whatever goes wrong between the holder and
+// the store, its Lost closes at least the grace before anyone else acquires.
+func TestMutexLostBeforeTaken(t *testing.T) {
+	type fault func(r *rand.Rand, f *dsynctest.Faulty, begun func() bool) func(dsynctest.Request) dsynctest.Fault
+	faults := map[string]fault{
+		"partition": func(r *rand.Rand, f *dsynctest.Faulty, _ func() bool) func(dsynctest.Request) dsynctest.Fault {
+			return nil // by Cut
+		},
+		"hung heartbeat": func(r *rand.Rand, _ *dsynctest.Faulty, begun func() bool) func(dsynctest.Request) dsynctest.Fault {
+			return func(q dsynctest.Request) dsynctest.Fault {
+				if begun() && q.Method == dsynctest.MethodHeartbeat {
+					return dsynctest.Fault{Hang: 3 * ttl}
+				}
+				return dsynctest.Fault{}
+			}
+		},
+		"replies lost": func(r *rand.Rand, _ *dsynctest.Faulty, begun func() bool) func(dsynctest.Request) dsynctest.Fault {
+			return func(q dsynctest.Request) dsynctest.Fault {
+				return dsynctest.Fault{LoseReply: begun()}
+			}
+		},
+		"requests late": func(r *rand.Rand, _ *dsynctest.Faulty, begun func() bool) func(dsynctest.Request) dsynctest.Fault {
+			return func(q dsynctest.Request) dsynctest.Fault {
+				if begun() {
+					return dsynctest.Fault{Delay: time.Duration(r.Int64N(int64(2 * ttl)))}
+				}
+				return dsynctest.Fault{}
+			}
+		},
+		"a bad network": func(r *rand.Rand, _ *dsynctest.Faulty, begun func() bool) func(dsynctest.Request) dsynctest.Fault {
+			return func(q dsynctest.Request) dsynctest.Fault {
+				f := dsynctest.Fault{Delay: time.Duration(r.Int64N(int64(ttl / 10)))}
+				if begun() {
+					f.LoseRequest = r.IntN(3) == 0
+					f.LoseReply = r.IntN(3) == 0
+					if r.IntN(3) == 0 {
+						f.Again = time.Duration(r.Int64N(int64(ttl)))
+					}
+				}
+				return f
+			}
+		},
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			for i := range trials() / len(faults) {
+				lostBeforeTaken(t, uint64(i), func(r *rand.Rand, memory *dsynctest.Memory) *dsynctest.Faulty {
+					var f *dsynctest.Faulty
+					begin := time.Now().Add(ttl/10 + time.Duration(r.Int64N(int64(ttl))))
+					f = dsynctest.NewFaulty(memory, fault(r, f, func() bool { return time.Now().After(begin) }))
+					if name == "partition" {
+						time.AfterFunc(time.Until(begin), f.Cut)
+					}
+					return f
+				})
+			}
+		})
+	}
+}
+
+func lostBeforeTaken(t *testing.T, seed uint64, network func(*rand.Rand, *dsynctest.Memory) *dsynctest.Faulty) {
+	bubble(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		memory := dsynctest.NewMemory()
+		memory.Skew(time.Duration(r.Int64N(int64(2*time.Hour))) - time.Hour)
+		faulty := network(rand.New(rand.NewPCG(seed, 1)), memory)
+		defer faulty.Close()
+		a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
+		mu := a.Mutex("k")
+		if err := mu.LockContext(background); err != nil {
+			t.Fatal(err)
+		}
+		token := mu.Token()
+
+		var lost time.Time
+		told := make(chan struct{})
+		go func() {
+			defer close(told)
+			select {
+			case <-mu.Lost():
+				lost = time.Now()
+			case <-time.After(10 * ttl): // this network was not bad enough
+				lost = time.Now().Add(-grace)
+				go mu.Unlock()
+			}
+		}()
+		// A step of the store's clock within the margin.
+		step := time.Duration(r.Int64N(int64(2*margin-4*time.Millisecond))) - margin + 2*time.Millisecond
+		time.AfterFunc(time.Duration(r.Int64N(int64(2*ttl))), func() { memory.Skew(step) })
+		time.Sleep(time.Duration(r.Int64N(int64(2 * ttl))))
+		next := b.Mutex("k")
+		lock(t, next)
+		taken := time.Now()
+		if next.Token() <= token {
+			t.Errorf("seed %d: token %d after %d", seed, next.Token(), token)
+		}
+		synctest.Wait()
+		if !isClosed(told) {
+			t.Fatalf("seed %d: taken while Lost was open", seed)
+		}
+		if d := taken.Sub(lost); d < grace {
+			t.Errorf("seed %d: taken %v after Lost closed, want at least the grace of %v", seed, d, grace)
+		}
+
+		// B05, B32: the late Unlock frees nobody's hold.
+		if isClosed(mu.Lost()) && mu.Token() == 0 {
+			faulty.Heal()
+			func() {
+				defer func() { recover() }() // unlocked above
+				wantErr(t, "late Unlock", mu.UnlockContext(background), dsync.ErrLost)
+			}()
+		}
+		time.Sleep(2 * ttl)
+		if h := holders(t, memory, "k"); len(h) != 1 || h[0].Token != next.Token() || isClosed(next.Lost()) {
+			t.Errorf("seed %d: after the late Unlock the holders are %v, want the one with token %d", seed, h, next.Token())
+		}
+		next.Unlock()
+	})
+}
+
+// Promise 1, B06, B19, L13: a crashed holder's lock is granted at its last
+// heartbeat + TTL by the store's clock, not before, and one wake-up later at the
+// most.
+func TestCrashedHolderIsFollowedAtExpiry(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for range 20 {
+			memory := dsynctest.NewMemory()
+			faulty := newFaulty(t, memory, nil)
+			a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
+			lock(t, a.Mutex("k"))
+			time.Sleep(rand.N(ttl))
+			faulty.Cut() // to the store the same as a crash
+			m, _, err := memory.Members(background, a.ID())
+			if err != nil {
+				t.Fatal(err)
+			}
+			mu := b.Mutex("k")
+			lock(t, mu)
+			h := holders(t, memory, "k")[0]
+			if d := h.Since.Sub(m[0].LastHeartbeat.Add(ttl)); d < 0 || d > 10*time.Millisecond {
+				t.Errorf("granted %v after the crashed holder's last heartbeat + TTL", d)
+			}
+			mu.Unlock()
+		}
+	})
+}
+
+// L13 for those that only try: nobody waits, so the try itself gets over a crash.
+func TestTryLockTakesALapsedHold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		faulty := newFaulty(t, memory, nil)
+		a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
+		lock(t, a.Mutex("k"))
+		faulty.Cut()
+		mu := b.Mutex("k")
+		wantErr(t, "try before expiry", mu.TryLockContext(background), dsync.ErrHeld)
+		time.Sleep(ttl)
+		if err := mu.TryLockContext(background); err != nil {
+			t.Errorf("try after expiry: %v", err)
+		}
+	})
+}
+
+// B03: a timer tells, whether or not a heartbeat hangs forever.
+func TestHungHeartbeatIsToldByTimer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodHeartbeat {
+				return dsynctest.Fault{Hang: time.Hour}
+			}
+			return dsynctest.Fault{}
+		})
+		mu := newSession(t, store, nil).Mutex("k")
+		start := time.Now()
+		mu.Lock()
+		<-mu.Lost()
+		if d := time.Since(start); d != lease {
+			t.Errorf("notified %v after the registration was sent, want %v", d, lease)
+		}
+	})
+}
+
+// B21: of a request that hangs, the next is not delayed past the deadline.
+func TestOneHungHeartbeatCostsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := 0
+		store := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodHeartbeat {
+				if n++; n%2 == 1 {
+					return dsynctest.Fault{LoseReply: true}
+				}
+			}
+			return dsynctest.Fault{}
+		})
+		mu := newSession(t, store, nil).Mutex("k")
+		mu.Lock()
+		time.Sleep(20 * ttl)
+		if isClosed(mu.Lost()) {
+			t.Error("lost, though every second heartbeat was answered")
+		}
+		mu.Unlock()
+	})
+}
+
+// B02: the deadline counts from before the send, of the registration and of each
+// heartbeat, so a slow answer shortens what is left.
+func TestDeadlineCountsFromTheSend(t *testing.T) {
+	for _, beats := range []int{0, 1, 5} {
+		t.Run(fmt.Sprint(beats, " heartbeats"), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				const slow = time.Second
+				var (
+					sent = make(chan time.Time, 100) // of the registration and the heartbeats
+					n    atomic.Int64
+				)
+				faulty := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
+					f := dsynctest.Fault{ReplyDelay: slow}
+					switch r.Method {
+					case dsynctest.MethodHeartbeat:
+						if n.Add(1) > int64(beats) {
+							f.LoseReply = true
+							return f
+						}
+						fallthrough
+					case dsynctest.MethodRegister:
+						sent <- time.Now()
+					}
+					return f
+				})
+				mu := newSession(t, faulty, nil).Mutex("k")
+				mu.Lock()
+				<-mu.Lost()
+				var last time.Time
+				for range beats + 1 {
+					last = <-sent
+				}
+				if d := time.Since(last); d != lease {
+					t.Errorf("notified %v after the last acknowledged heartbeat was sent, want %v", d, lease)
+				}
+			})
+		})
+	}
+}
+
+// B09: the reply of each command lost once: no lock is lost by it, none is left
+// behind, and all goes on.
+func TestLostReplyHarmsNothing(t *testing.T) {
+	for _, method := range []dsynctest.Method{
+		dsynctest.MethodRegister, dsynctest.MethodAcquire, dsynctest.MethodHeartbeat,
+		dsynctest.MethodRelease, dsynctest.MethodExpire, dsynctest.MethodMembers,
+	} {
+		for _, request := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s request %t", method, request), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					memory := dsynctest.NewMemory()
+					crashed := newFaulty(t, memory, nil)
+					c := newSession(t, crashed, nil)
+					lock(t, c.Mutex("k"))
+					crashed.Cut()
+
+					var seen atomic.Int64
+					faulty := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+						if r.Method != method {
+							return dsynctest.Fault{}
+						}
+						first := seen.Add(1) == 1
+						return dsynctest.Fault{LoseReply: first && !request, LoseRequest: first && request}
+					})
+					mu := newSession(t, faulty, nil).Mutex("k")
+					lock(t, mu)
+					time.Sleep(3 * ttl)
+					if isClosed(mu.Lost()) {
+						t.Error("lost for one reply")
+					}
+					mu.Unlock()
+					time.Sleep(ttl)
+					if seen.Load() == 0 {
+						t.Fatalf("no %s was sent", method)
+					}
+					if h, n := holders(t, memory, "k"), line(t, memory, "k"); len(h)+n != 0 {
+						t.Errorf("left behind: holders %v and %d in the queue", h, n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// B09, B31, promise 4: a try or a wait whose reply is lost and whose caller has
+// gone leaves nothing that outlives the attempt, also if the request comes late.
+func TestAbandonedRequestLeavesNothing(t *testing.T) {
+	for _, fault := range []dsynctest.Fault{
+		{LoseReply: true},
+		{LoseRequest: true, Again: ttl / 12},
+		{LoseReply: true, Again: ttl / 7},
+		{Delay: ttl / 7},
+		{Delay: ttl},
+		{Delay: ttl / 20, Again: 2 * ttl},
+	} {
+		for _, try := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%+v try %t", fault, try), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					memory := dsynctest.NewMemory()
+					faulty := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+						if r.Method == dsynctest.MethodAcquire && r.Key == "k" {
+							return fault
+						}
+						return dsynctest.Fault{}
+					})
+					s := newSession(t, faulty, nil)
+					lock(t, s.Mutex("other"))
+					ctx, cancel := context.WithTimeout(background, time.Millisecond)
+					defer cancel()
+					mu := s.Mutex("k")
+					if try {
+						wantErr(t, "try", mu.TryLockContext(ctx), context.DeadlineExceeded)
+					} else {
+						wantErr(t, "wait", mu.LockContext(ctx), context.DeadlineExceeded)
+					}
+					time.Sleep(5 * ttl)
+					if h, n := holders(t, memory, "k"), line(t, memory, "k"); len(h)+n != 0 {
+						t.Errorf("left behind under a living session: holders %v and %d in the queue", h, n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// B31: an attempt that fails at once, as when its connection breaks, and arrives
+// all the same, after the release that followed, is released once more.
+func TestRequestThatOvertakesItsReleaseIsReleasedAgain(t *testing.T) {
+	for _, unlocked := range []bool{false, true} {
+		t.Run(fmt.Sprint("granted and unlocked ", unlocked), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := &resetStore{Memory: dsynctest.NewMemory()}
+				s := newSession(t, store, nil)
+				lock(t, s.Mutex("warm"))
+				store.resets.Store(1)
+				mu := s.Mutex("k")
+				if unlocked {
+					lock(t, mu)
+					mu.Unlock()
+				} else if err := mu.TryLockContext(background); err == nil || errors.Is(err, dsync.ErrHeld) {
+					t.Errorf("TryLockContext: %v, want the store's error", err)
+				}
+				time.Sleep(ttl)
+				if !isClosed(store.late) {
+					t.Fatal("the late request did not arrive")
+				}
+				if h, n := holders(t, store, "k"), line(t, store, "k"); len(h)+n != 0 {
+					t.Errorf("left behind under a living session: holders %v and %d in the queue", h, n)
+				}
+			})
+		})
+	}
+}
+
+// A resetStore fails the next Acquires at once, and executes them later.
+type resetStore struct {
+	*dsynctest.Memory
+	resets atomic.Int64
+	late   chan struct{} // closed when one was executed
+}
+
+func (s *resetStore) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+	if s.resets.Add(-1) < 0 {
+		return s.Memory.Acquire(ctx, c, wait, dead, notAfter)
+	}
+	late := make(chan struct{})
+	s.late = late
+	time.AfterFunc(ttl/10, func() {
+		// As if it waited, so that a try leaves something as well.
+		s.Memory.Acquire(background, c, true, dead, notAfter)
+		close(late)
+	})
+	return driver.State{}, nil, errors.New("connection reset")
+}
+
+// B31: every request of a session, delivered again after every later one, joins
+// nothing and frees nothing.
+func TestReplayedRequestsChangeNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		faulty := newFaulty(t, memory, nil)
+		faulty.Record()
+		a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
+		for range 3 {
+			for _, key := range []string{"free", "taken", "mine"} {
+				mu := a.Mutex(key)
+				lock(t, mu)
+				mu.Unlock()
+			}
+		}
+		wantErr(t, "a wait", func() error {
+			lock(t, b.Mutex("taken"))
+			ctx, cancel := context.WithTimeout(background, time.Second)
+			defer cancel()
+			return a.Mutex("taken").LockContext(ctx)
+		}(), context.DeadlineExceeded)
+		mine := a.Mutex("mine")
+		lock(t, mine)
+		time.Sleep(ttl)
+		check := func(when string) {
+			t.Helper()
+			if h, n := holders(t, memory, "free"), line(t, memory, "free"); len(h)+n != 0 {
+				t.Errorf("%s: the free key has holders %v and %d in the queue", when, h, n)
+			}
+			for key, id := range map[string]string{"taken": b.ID(), "mine": a.ID()} {
+				if h, n := holders(t, memory, key), line(t, memory, key); len(h) != 1 || h[0].Session != id || n != 0 {
+					t.Errorf("%s: key %q has holders %v and %d in the queue, want %s alone", when, key, h, n, id)
+				}
+			}
+			if isClosed(mine.Lost()) {
+				t.Errorf("%s: lost", when)
+			}
+		}
+		check("before")
+		for range 2 {
+			if err := faulty.Replay(background); err != nil {
+				t.Fatal(err)
+			}
+			check("replayed")
+			time.Sleep(ttl)
+			check("later")
+		}
+		// After the end of the session, too.
+		mine.Unlock()
+		if err := a.Close(background); err != nil {
+			t.Fatal(err)
+		}
+		faulty.Replay(background)
+		mu := b.Mutex("mine")
+		lock(t, mu)
+		mu.Unlock()
+		if m, _, _ := memory.Members(background, holders(t, memory, "taken")[0].Session); len(m) != 1 || m[0].Expired {
+			t.Errorf("the other session is %v", m)
+		}
+	})
+}
+
+// B28: an Unlock that is repeated, since its reply was lost, frees no newer lock.
+func TestRepeatedUnlockFreesNoNewerLock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		faulty := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodRelease {
+				return dsynctest.Fault{LoseReply: true, Again: 2 * time.Second}
+			}
+			return dsynctest.Fault{}
+		})
+		a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
+		mu, next := a.Mutex("k"), b.Mutex("k")
+		mu.Lock()
+		ctx, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		if err := mu.UnlockContext(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("UnlockContext: %v, want the end of ctx", err)
+		}
+		lock(t, next)
+		time.Sleep(5 * ttl)
+		if isClosed(next.Lost()) || len(holders(t, memory, "k")) != 1 {
+			t.Error("a repeated release freed the next holder's lock")
+		}
+		next.Unlock()
+	})
+}
+
+// B05, B32, L6: the value stays locked in its process until the late Unlock, which
+// frees nobody's newer hold, not even one of this process.
+func TestLostMutexStaysLockedHere(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		faulty := newFaulty(t, memory, nil)
+		s := newSession(t, faulty, nil)
+		mu, other := s.Mutex("k"), s.Mutex("k")
+		mu.Lock()
+		faulty.Cut()
+		<-mu.Lost()
+		faulty.Heal()
+		locked := make(chan struct{})
+		go func() {
+			other.Lock()
+			close(locked)
+		}()
+		time.Sleep(5 * ttl)
+		if isClosed(locked) {
+			t.Fatal("locked by another goroutine before the Unlock of the lost hold")
+		}
+		if other.TryLock() || mu.TryLock() {
+			t.Fatal("TryLock succeeded before the Unlock of the lost hold")
+		}
+		wantErr(t, "late Unlock", mu.UnlockContext(background), dsync.ErrLost)
+		<-locked
+		time.Sleep(ttl)
+		if isClosed(other.Lost()) || len(holders(t, memory, "k")) != 1 {
+			t.Error("the late Unlock freed the next hold")
+		}
+		other.Unlock()
+	})
+}
+
+// B26: nor does a try succeed, though the store would let it in, and nobody waits.
+func TestTryFindsTheLostHoldHere(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		faulty := newFaulty(t, dsynctest.NewMemory(), nil)
+		s := newSession(t, faulty, nil)
+		mu, other := s.Mutex("k"), s.Mutex("k")
+		lock(t, mu)
+		faulty.Cut()
+		<-mu.Lost()
+		faulty.Heal()
+		time.Sleep(2 * ttl)
+		wantErr(t, "TryLockContext", other.TryLockContext(background), dsync.ErrHeld)
+		wantErr(t, "late Unlock", mu.UnlockContext(background), dsync.ErrLost)
+		if err := other.TryLockContext(background); err != nil {
+			t.Fatal(err)
+		}
+		other.Unlock()
+	})
+}
+
+// B36: waiters that are cancelled, or whose process dies, drop out of the line,
+// and the next is served.
+func TestDeadAndCancelledWaitersDropOut(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		holder := newSession(t, memory, nil).Mutex("k")
+		lock(t, holder)
+		cut := newFaulty(t, memory, nil)
+		dying := newSession(t, cut, nil)
+		dctx, dcancel := context.WithCancel(background)
+		defer dcancel()
+		go dying.Mutex("k").LockContext(dctx)
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(background)
+		cancelled := make(chan error)
+		go func() { cancelled <- newSession(t, memory, nil).Mutex("k").LockContext(ctx) }()
+		synctest.Wait()
+		last := newSession(t, memory, nil).Mutex("k")
+		served := make(chan struct{})
+		go func() { last.Lock(); close(served) }()
+		synctest.Wait()
+		if n := line(t, memory, "k"); n != 3 {
+			t.Fatalf("%d in the queue, want 3", n)
+		}
+		cut.Cut()
+		cancel()
+		wantErr(t, "cancelled waiter", <-cancelled, context.Canceled)
+		synctest.Wait()
+		if n := line(t, memory, "k"); n != 2 {
+			t.Errorf("%d in the queue after one was cancelled, want 2", n)
+		}
+		time.Sleep(3 * ttl)
+		if n := line(t, memory, "k"); n != 1 {
+			t.Errorf("%d in the queue after one died, want 1", n)
+		}
+		holder.Unlock()
+		<-served
+		last.Unlock()
+	})
+}
+
+// Promise 4: a claim of one's own that nobody here knows, as a request that the
+// network repeats can leave one, is released as soon as it is heard of: in a notice, or
+// in a reply.
+func TestUnknownClaimIsReleasedAtOnce(t *testing.T) {
+	for _, polling := range []bool{false, true} {
+		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				store.Polling = polling
+				s, other := newSession(t, store, nil), newSession(t, store, nil)
+				lock(t, other.Mutex("taken"))
+				ctx, cancel := context.WithCancel(background)
+				waited := make(chan struct{})
+				go func() { // so that the session listens
+					defer close(waited)
+					s.Mutex("taken").LockContext(ctx)
+				}()
+				time.Sleep(time.Second)
+				mu := other.Mutex("k")
+				if !polling {
+					lock(t, mu) // both wait, and are granted by who unlocks
+				}
+				for _, id := range []string{".1000000", ".1000001"} {
+					unknown := driver.Claim{
+						Key: "k", ID: s.ID() + id, Session: s.ID(),
+						Kind: dsync.KindMutex, Weight: 1, Limit: 1,
+					}
+					if _, _, err := store.Acquire(background, unknown, true, nil, time.Now().Add(time.Hour)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if polling {
+					s.Mutex("k").TryLock() // its reply names both: one holds, one waits
+				} else {
+					mu.Unlock()
+				}
+				synctest.Wait()
+				if h := holders(t, store, "k"); len(h) != 0 {
+					t.Errorf("held by a claim that nobody knows: %v", h)
+				}
+				cancel()
+				<-waited
+			})
+		})
+	}
+}
+
+// A grant notice that comes after its hold has ended well costs no command.
+func TestLateNoticesCostNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		slow := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodNotice {
+				return dsynctest.Fault{Delay: time.Second}
+			}
+			return dsynctest.Fault{}
+		})
+		s := newSession(t, slow, unswept())
+		lock(t, newSession(t, memory, unswept()).Mutex("taken"))
+		ctx, cancel := context.WithCancel(background)
+		waited := make(chan struct{})
+		go func() { // so that the session listens
+			defer close(waited)
+			s.Mutex("taken").LockContext(ctx)
+		}()
+		time.Sleep(time.Second)
+		before := memory.Counts()
+		for range 10 {
+			turn(s.Mutex("k"))
+		}
+		time.Sleep(1500 * time.Millisecond)
+		if n := memory.Counts().Since(before).Commands[dsynctest.MethodRelease]; n != 10 {
+			t.Errorf("10 locks cost %d releases", n)
+		}
+		cancel()
+		<-waited
+	})
+}
+
+// A reply that was on its way when another claim of the session ended may still have
+// that one: it is not unknown, and not released once more.
+func TestLateRepliesCostNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		memory.Polling = true
+		slow := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodAcquire {
+				return dsynctest.Fault{ReplyDelay: time.Second}
+			}
+			return dsynctest.Fault{}
+		})
+		sem := newSession(t, slow, &dsync.Options{Retention: -1, PollInterval: time.Minute}).Semaphore("k", 2)
+		acquire(t, sem, 1)
+		ctx, cancel := context.WithCancel(background)
+		go sem.Acquire(ctx, 2) // stands in the queue behind the first
+		time.Sleep(3500 * time.Millisecond)
+		before := memory.Counts()
+		asked := acquiring(sem, 1)
+		time.Sleep(500 * time.Millisecond) // the reply, with both, is on its way
+		cancel()
+		sem.Release(1)
+		if err := <-asked; err != nil {
+			t.Error(err)
+		}
+		time.Sleep(3 * time.Second)
+		if n := memory.Counts().Since(before).Commands[dsynctest.MethodRelease]; n != 2 {
+			t.Errorf("two claims that ended cost %d releases", n)
+		}
+		sem.Release(1)
+	})
+}
+
+// That a claim which was held is not there is believed when it is said twice, the
+// second time after an acknowledged heartbeat: a deposed primary may say it.
+func TestAbsentHoldIsReleasedAgain(t *testing.T) {
+	for _, lies := range []int64{1, 2} {
+		t.Run(fmt.Sprint(lies, " times absent"), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := &deposedStore{Memory: dsynctest.NewMemory()}
+				s := newSession(t, store, nil)
+				mu := s.Mutex("k")
+				lock(t, mu)
+				store.lies.Store(lies)
+				before := store.Counts()
+				err := mu.UnlockContext(background)
+				if told := lies == 2; told != errors.Is(err, dsync.ErrLost) || !told && err != nil {
+					t.Errorf("UnlockContext: %v", err)
+				}
+				if beats := store.Counts().Since(before).Commands[dsynctest.MethodHeartbeat]; beats == 0 {
+					t.Error("believed without a heartbeat in between")
+				}
+				if h := holders(t, store, "k"); lies == 1 && len(h) != 0 {
+					t.Errorf("still held: %v", h)
+				}
+			})
+		})
+	}
+}
+
+// A deposedStore says of the next releases that the claim is not there.
+type deposedStore struct {
+	*dsynctest.Memory
+	lies atomic.Int64
+}
+
+func (s *deposedStore) Release(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+	if s.lies.Add(-1) >= 0 {
+		return false, nil, nil
+	}
+	return s.Memory.Release(ctx, c, o)
+}

@@ -1,0 +1,251 @@
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// resize sets m's size.
+func resize(t testing.TB, m *dsync.Semaphore, size int64) {
+	t.Helper()
+	if err := m.Resize(background, size); err != nil {
+		t.Fatalf("Resize(%d): %v", size, err)
+	}
+	if m.Size() != size {
+		t.Errorf("Size is %d after Resize(%d)", m.Size(), size)
+	}
+}
+
+// A greater size lets those in who wait, here and elsewhere.
+func TestResizeUpLetsWaitersIn(t *testing.T) {
+	for name, polling := range pushes {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				store.Polling = polling
+				s := newSession(t, store, nil)
+				m, here := s.Semaphore("k", 2), s.Semaphore("k", 2)
+				elsewhere := newSession(t, store, nil).Semaphore("k", 2)
+				acquire(t, m, 2)
+				var waiting []<-chan error
+				for range 2 {
+					waiting = append(waiting, acquiring(here, 1), acquiring(elsewhere, 2))
+				}
+				resize(t, m, 5)
+				time.Sleep(2 * time.Second)
+				for i, in := range []int{1, 1, 0, 0} { // 2 + 1 + 2
+					if len(waiting[i]) != in {
+						t.Errorf("waiter %d: in %d, want %d", i, len(waiting[i]), in)
+					}
+				}
+				resize(t, elsewhere, 8)
+				for i, w := range waiting {
+					if err := <-w; err != nil {
+						t.Errorf("waiter %d: %v", i, err)
+					}
+				}
+				if n := sum(t, store, "k"); n != 8 {
+					t.Errorf("%d are held, want all of the new size", n)
+				}
+				m.Release(2)
+				here.Release(2)
+				elsewhere.Release(4)
+			})
+		})
+	}
+}
+
+// A smaller size takes effect as what is held is released, and takes nothing from
+// anybody.
+func TestResizeDownTakesEffectAsReleased(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		m, other := newSession(t, store, nil).Semaphore("k", 6), newSession(t, store, nil).Semaphore("k", 6)
+		for range 6 {
+			acquire(t, m, 1)
+		}
+		resize(t, m, 2)
+		waiting := acquiring(other, 1)
+		for held := int64(5); held >= 2; held-- {
+			m.Release(1)
+			time.Sleep(ttl)
+			if n := sum(t, store, "k"); len(waiting) != 0 || n != held || isClosed(m.Lost()) {
+				t.Errorf("let in beyond the new size, or something was taken: %d are held", n)
+			}
+		}
+		m.Release(1)
+		if err := <-waiting; err != nil {
+			t.Errorf("Acquire: %v", err)
+		}
+		if n := sum(t, store, "k"); n != 2 {
+			t.Errorf("%d are held, want 2", n)
+		}
+		// Of the old size, but more than there can be any more.
+		wantErr(t, "Acquire", other.TryAcquireContext(background, 5), dsync.ErrMismatch)
+		m.Release(1)
+		other.Release(1)
+	})
+}
+
+// Processes of the old size and of the new go on side by side, with all of the new
+// size between them, and each in one process too; one of a third does not.
+func TestOldSizeGoesOnAfterResize(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		old, olds := newSession(t, store, nil).Semaphore("k", 2), newSession(t, store, nil)
+		acquire(t, old, 1)
+		resize(t, newSession(t, store, nil).Semaphore("k", 2), 5)
+		fresh := newSession(t, store, nil).Semaphore("k", 5)
+		acquire(t, fresh, 1)
+		other := olds.Semaphore("k", 2)
+		if !other.TryAcquire(1) || !other.TryAcquire(2) {
+			t.Error("a process of the old size can't have more than the old size of the new")
+		}
+		wantErr(t, "TryAcquireContext", old.TryAcquireContext(background, 1), dsync.ErrHeld)
+		err := newSession(t, store, nil).Semaphore("k", 7).TryAcquireContext(background, 1)
+		wantErr(t, "a third size", err, dsync.ErrMismatch)
+		other.Release(3)
+		old.Release(1)
+		fresh.Release(1)
+		// On the free key as well: the old size counts as the new.
+		acquire(t, old, 2)
+		acquire(t, fresh, 3)
+		old.Release(2)
+		fresh.Release(3)
+	})
+}
+
+// Resize may be repeated, on a free key or one that was never used, and back.
+func TestResizeRepeated(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		m := newSession(t, store, unswept()).Semaphore("k", 2)
+		for range 3 {
+			resize(t, m, 4)
+		}
+		before := store.Counts()
+		resize(t, m, 4)
+		if d := store.Counts().Since(before); d.Writes != 0 || d.Total() != 1 {
+			t.Errorf("a repeated Resize took %v and %d writes", d.Commands, d.Writes)
+		}
+		old := newSession(t, store, unswept()).Semaphore("k", 2)
+		acquire(t, old, 2)
+		acquire(t, m, 2)
+		resize(t, m, 2)
+		resize(t, old, 4)
+		resize(t, m, 2)
+		old.Release(2)
+		if m.TryAcquire(1) {
+			t.Error("let in beyond the size")
+		}
+		m.Release(2)
+		for size := int64(10); size < 18; size++ { // the last 8 former sizes are known
+			resize(t, m, size)
+		}
+		acquire(t, newSession(t, store, unswept()).Semaphore("k", 10), 10)
+	})
+}
+
+// Resize is refused while somebody waits for more than the new size, and changes
+// nothing then.
+func TestResizeRefusedForAWaiter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		m, other := newSession(t, store, nil).Semaphore("k", 5), newSession(t, store, nil).Semaphore("k", 5)
+		acquire(t, m, 3)
+		waiting := acquiring(other, 4)
+		wantErr(t, "Resize", m.Resize(background, 3), dsync.ErrRefused)
+		if m.Size() != 5 {
+			t.Errorf("Size is %d after a Resize that was refused", m.Size())
+		}
+		resize(t, m, 4)
+		m.Release(3)
+		if err := <-waiting; err != nil {
+			t.Errorf("Acquire: %v", err)
+		}
+		other.Release(4)
+	})
+}
+
+// A resize that meets who waits in this process behind another, for more than the
+// new size, ends that wait with an error instead of blocking those behind.
+func TestResizeMeetsAWaiterHere(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, nil)
+		m := s.Semaphore("k", 5)
+		acquire(t, m, 4)
+		first := acquiring(s.Semaphore("k", 5), 2) // in the store's line
+		heavy := acquiring(s.Semaphore("k", 5), 5) // here
+		light := acquiring(s.Semaphore("k", 5), 1)
+		resize(t, m, 4)
+		m.Release(4)
+		synctest.Wait()
+		if len(first) != 1 || len(heavy) != 1 || len(light) != 1 {
+			t.Fatalf("of those who wait for 2, 5 and 1 ended: %d, %d, %d", len(first), len(heavy), len(light))
+		}
+		wantErr(t, "Acquire of more than the size", <-heavy, dsync.ErrMismatch)
+	})
+}
+
+// Within a process, too, who asks first for all of it is served first, with
+// tokens in that order, whatever becomes of the size meanwhile.
+func TestFullAcquiresKeepTheirOrder(t *testing.T) {
+	for _, size := range []int64{1, 3} {
+		for _, resized := range []bool{false, true} {
+			t.Run(fmt.Sprintf("size %d resized %t", size, resized), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					store := dsynctest.NewMemory()
+					s := newSession(t, store, &dsync.Options{Linger: time.Second})
+					var (
+						mu     sync.Mutex
+						order  []int
+						tokens []int64
+						at     []time.Time
+						wg     sync.WaitGroup
+					)
+					for i := range 8 {
+						m := s.Semaphore("k", size)
+						wg.Go(func() {
+							acquire(t, m, size)
+							mu.Lock()
+							order, tokens, at = append(order, i), append(tokens, m.Token()), append(at, time.Now())
+							mu.Unlock()
+							time.Sleep(10 * time.Millisecond)
+							m.Release(size)
+						})
+						synctest.Wait()
+					}
+					if resized {
+						resize(t, newSession(t, store, nil).Semaphore("k", size), 3*size)
+					}
+					wg.Wait()
+					if !resized && !slices.IsSorted(order) {
+						t.Errorf("served in the order %v", order)
+					}
+					for i := range tokens {
+						for j := range tokens {
+							if at[i].Before(at[j]) && tokens[i] >= tokens[j] {
+								t.Errorf("token %d, and later %d", tokens[i], tokens[j])
+							}
+						}
+					}
+					// Whoever comes now has a greater token than all.
+					m := s.Semaphore("k", size)
+					acquire(t, m, size)
+					if m.Token() <= slices.Max(tokens) {
+						t.Errorf("token %d after %v", m.Token(), tokens)
+					}
+					m.Release(size)
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,357 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+var _ interface {
+	Acquire(ctx context.Context, n int64) error
+	TryAcquire(n int64) bool
+	Release(n int64)
+} = (*dsync.Semaphore)(nil)
+
+// acquire acquires n of m within five minutes.
+func acquire(t testing.TB, m *dsync.Semaphore, n int64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(background, 5*time.Minute)
+	defer cancel()
+	if err := m.Acquire(ctx, n); err != nil {
+		t.Fatalf("Acquire(%d): %v", n, err)
+	}
+}
+
+// acquiring acquires n of m in the background; the channel gets the error.
+func acquiring(m *dsync.Semaphore, n int64) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- m.Acquire(background, n) }()
+	synctest.Wait()
+	return done
+}
+
+// sum returns the sum of the weights that hold key in the store.
+func sum(t testing.TB, store driver.Store, key string) (n int64) {
+	t.Helper()
+	for _, h := range holders(t, store, key) {
+		n += h.Weight
+	}
+	return n
+}
+
+// The holders never have more than the size together, and at times all of it.
+func TestSemaphoreHoldsAtMostItsSize(t *testing.T) {
+	for name, polling := range pushes {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				store.Polling = polling
+				const size = 5
+				var (
+					mu      sync.Mutex
+					in, top int64
+					wg      sync.WaitGroup
+				)
+				for p := range 5 {
+					s := newSession(t, store, nil)
+					shared := s.Semaphore("k", size)
+					for g := range 4 {
+						r := rand.New(rand.NewPCG(uint64(p), uint64(g)))
+						wg.Go(func() {
+							for range 20 {
+								m := shared
+								if r.IntN(2) == 0 {
+									m = s.Semaphore("k", size)
+								}
+								n := 1 + r.Int64N(size)
+								acquire(t, m, n)
+								mu.Lock()
+								if in += n; in > size {
+									t.Errorf("%d of %d are held", in, size)
+								}
+								top = max(top, in)
+								mu.Unlock()
+								time.Sleep(time.Duration(r.IntN(5)) * time.Millisecond)
+								mu.Lock()
+								in -= n
+								mu.Unlock()
+								m.Release(n)
+							}
+						})
+					}
+				}
+				wg.Wait()
+				if top != size {
+					t.Errorf("at most %d of %d were held at once", top, size)
+				}
+				if h, n := holders(t, store, "k"), line(t, store, "k"); len(h)+n != 0 {
+					t.Errorf("left behind: holders %v and %d in the queue", h, n)
+				}
+			})
+		})
+	}
+}
+
+// Promise 6: who asks for much is not overtaken by who asks for little, here or
+// elsewhere, and is let in as soon as it fits.
+func TestSemaphoreServesInOrder(t *testing.T) {
+	for _, sessions := range []int{1, 2, 5} {
+		t.Run(fmt.Sprint(sessions, " sessions"), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				var all []*dsync.Semaphore
+				for range sessions {
+					all = append(all, newSession(t, store, nil).Semaphore("k", 4))
+				}
+				of := func(i int) *dsync.Semaphore { return all[i%sessions] }
+				acquire(t, of(0), 2)
+				acquire(t, of(1), 1)
+				heavy := acquiring(of(2), 3) // 1 is free
+				light := acquiring(of(3), 1)
+				if of(4).TryAcquire(1) {
+					t.Error("TryAcquire overtook who waits")
+				}
+				time.Sleep(ttl)
+				if len(heavy)+len(light) != 0 {
+					t.Fatal("a light one overtook a heavy one, or there was too little room")
+				}
+				of(1).Release(1)
+				synctest.Wait()
+				if len(heavy)+len(light) != 0 {
+					t.Fatal("a light one overtook a heavy one, or there was too little room")
+				}
+				of(0).Release(2)
+				synctest.Wait()
+				if len(heavy) != 1 || len(light) != 1 {
+					t.Errorf("with all of it free, of 3 and 1: %d and %d were let in", len(heavy), len(light))
+				}
+				of(2).Release(3)
+				of(3).Release(1)
+			})
+		})
+	}
+}
+
+// Bad input is refused with what would be right.
+func TestSemaphoreMisuse(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, nil)
+		m := s.Semaphore("k", 3)
+		before := store.Counts()
+		for _, n := range []int64{0, -1, 4, -1 << 63, 1<<63 - 1} {
+			for what, err := range map[string]error{
+				"Acquire":           m.Acquire(background, n),
+				"TryAcquireContext": m.TryAcquireContext(background, n),
+			} {
+				if msg := fmt.Sprint(err); !strings.Contains(msg, "from 1 to its size 3") || !strings.Contains(msg, fmt.Sprint(n)) || !strings.Contains(msg, `"k"`) {
+					t.Errorf("%s(%d): %v", what, n, err)
+				}
+			}
+			if m.TryAcquire(n) {
+				t.Errorf("TryAcquire(%d) succeeded", n)
+			}
+		}
+		for _, size := range []int64{0, -1} {
+			wantPanic(t, "Semaphore", func() { s.Semaphore("k", size) }, "at least 1", fmt.Sprint(size), `"k"`)
+			if err := m.Resize(background, size); err == nil || !strings.Contains(err.Error(), "at least 1") {
+				t.Errorf("Resize(%d): %v", size, err)
+			}
+		}
+		if d := store.Counts().Since(before); d.Total() != 0 {
+			t.Errorf("bad input cost %v", d.Commands)
+		}
+		wantPanic(t, "Semaphore", func() { s.Semaphore("", 1) }, "1 to 512 bytes")
+		wantPanic(t, "Release of nothing", func() { m.Release(1) }, "more than it holds", `"k"`)
+		acquire(t, m, 2)
+		other := s.Semaphore("k", 3)
+		for _, n := range []int64{0, -1, 3} {
+			wantPanic(t, "Release", func() { m.Release(n) }, "more than it holds, or less than 1")
+		}
+		wantPanic(t, "Release of another's", func() { other.ReleaseContext(background, 1) }, "more than it holds")
+		if isClosed(m.Lost()) || sum(t, store, "k") != 2 {
+			t.Error("a Release that panicked released something")
+		}
+		m.Release(2)
+
+		var zero dsync.Semaphore
+		for what, f := range map[string]func(){
+			"Acquire":        func() { zero.Acquire(background, 1) },
+			"TryAcquire":     func() { zero.TryAcquire(1) },
+			"Release":        func() { zero.Release(1) },
+			"ReleaseContext": func() { zero.ReleaseContext(background, 1) },
+			"Lost":           func() { zero.Lost() },
+			"Token":          func() { zero.Token() },
+			"Resize":         func() { zero.Resize(background, 1) },
+		} {
+			wantPanic(t, what, f, "zero Semaphore", "Session.Semaphore")
+		}
+	})
+}
+
+// Processes that name different sizes get an error that names both.
+func TestSemaphoreSizesDiffer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s, other := newSession(t, store, nil), newSession(t, store, nil)
+		m := s.Semaphore("k", 30)
+		acquire(t, m, 1)
+		for where, o := range map[string]*dsync.Session{"here": s, "elsewhere": other} {
+			for _, err := range []error{
+				o.Semaphore("k", 50).Acquire(background, 1),
+				o.Semaphore("k", 50).TryAcquireContext(background, 1),
+			} {
+				wantErr(t, where, err, dsync.ErrMismatch)
+				var mismatch *dsync.MismatchError
+				if msg := fmt.Sprint(err); !errors.As(err, &mismatch) || !strings.Contains(msg, "30") || !strings.Contains(msg, "50") || !strings.Contains(msg, `"k"`) {
+					t.Errorf("%s: %q does not name both sizes", where, msg)
+				}
+			}
+		}
+		if h := holders(t, store, "k"); len(h) != 1 || isClosed(m.Lost()) {
+			t.Errorf("held by %v after errors", h)
+		}
+		m.Release(1)
+		big := other.Semaphore("k", 50) // a free key takes another size over
+		acquire(t, big, 50)
+		wantErr(t, "Acquire", m.Acquire(background, 1), dsync.ErrMismatch)
+		big.Release(50)
+	})
+}
+
+// One key as two kinds is an error that names both.
+func TestSemaphoreKeyOfAnotherKind(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s, other := newSession(t, store, nil), newSession(t, store, nil)
+		m := s.Semaphore("k", 1)
+		acquire(t, m, 1)
+		for where, o := range map[string]*dsync.Session{"here": s, "elsewhere": other} {
+			err := o.Mutex("k").TryLockContext(background)
+			wantErr(t, where, err, dsync.ErrMismatch)
+			if msg := fmt.Sprint(err); !strings.Contains(msg, "as a semaphore") || !strings.Contains(msg, "as a mutex") {
+				t.Errorf("%s: %q does not name both kinds", where, msg)
+			}
+		}
+		m.Release(1)
+		rw := other.RWMutex("k")
+		rlock(t, rw)
+		wantErr(t, "Acquire", m.Acquire(background, 1), dsync.ErrMismatch)
+		wantErr(t, "Resize", m.Resize(background, 4), dsync.ErrMismatch)
+		rw.RUnlock()
+	})
+}
+
+// Release may come in other portions than Acquire; what one Acquire acquired is
+// free for others when all of it was released.
+func TestReleaseInOtherPortions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		m := newSession(t, store, nil).Semaphore("k", 10)
+		acquire(t, m, 5)
+		acquire(t, m, 3)
+		acquire(t, m, 2)
+		for _, c := range []struct{ release, held int64 }{
+			{3, 7}, // just that one
+			{1, 7}, // of the oldest
+			{3, 7},
+			{1, 2}, // its rest
+			{2, 0},
+		} {
+			if err := m.ReleaseContext(background, c.release); err != nil {
+				t.Errorf("ReleaseContext(%d): %v", c.release, err)
+			}
+			if n := sum(t, store, "k"); n != c.held {
+				t.Errorf("%d are held in the store after Release(%d), want %d", n, c.release, c.held)
+			}
+		}
+		acquire(t, m, 4)
+		acquire(t, m, 6)
+		m.Release(9)
+		if n := sum(t, store, "k"); n != 6 {
+			t.Errorf("%d are held in the store, want the 6 of which 1 is not released", n)
+		}
+		wantPanic(t, "Release", func() { m.Release(2) }, "more than it holds")
+		m.Release(1)
+		if isClosed(m.Lost()) == false || m.Token() != 0 || sum(t, store, "k") != 0 {
+			t.Error("held after the release of all of it")
+		}
+	})
+}
+
+// Goroutines of one process hold at once, each a claim with a token of its own,
+// and one of them at a time stands in the store's line.
+func TestSemaphoreWithinAProcess(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, nil)
+		var tokens []int64
+		var held []*dsync.Semaphore
+		for range 3 {
+			m := s.Semaphore("k", 3)
+			acquire(t, m, 1)
+			tokens = append(tokens, m.Token())
+			held = append(held, m)
+		}
+		if n := len(holders(t, store, "k")); n != 3 || !slices.IsSorted(tokens) || tokens[0] == tokens[1] || tokens[1] == tokens[2] {
+			t.Errorf("%d holders with tokens %v, want 3 that increase", n, tokens)
+		}
+		wantErr(t, "TryAcquireContext", s.Semaphore("k", 3).TryAcquireContext(background, 1), dsync.ErrHeld)
+		var wg sync.WaitGroup
+		for range 100 {
+			m := s.Semaphore("k", 3)
+			wg.Go(func() {
+				acquire(t, m, 1)
+				m.Release(1)
+			})
+		}
+		synctest.Wait()
+		if n := line(t, store, "k"); n > 1 {
+			t.Errorf("100 goroutines of one process have %d places in the queue, want at most 1", n)
+		}
+		for _, m := range held {
+			m.Release(1)
+		}
+		wg.Wait()
+	})
+}
+
+// Token is that of the oldest hold; Lost is closed by the last Release, not by one of
+// several.
+func TestSemaphoreLostAndToken(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		m := newSession(t, store, nil).Semaphore("k", 3)
+		if !isClosed(m.Lost()) || m.Token() != 0 {
+			t.Error("held before Acquire")
+		}
+		acquire(t, m, 1)
+		first, lost := m.Token(), m.Lost()
+		acquire(t, m, 2)
+		if m.Token() != first || m.Lost() != lost {
+			t.Error("Lost and Token are not those of the oldest hold")
+		}
+		m.Release(1)
+		if isClosed(lost) || m.Lost() != lost {
+			t.Error("Lost was closed by the Release of one hold of two")
+		}
+		if second := m.Token(); second <= first {
+			t.Errorf("token %d after %d", second, first)
+		}
+		m.Release(2)
+		if !isClosed(lost) || !isClosed(m.Lost()) {
+			t.Error("Lost is open after the last Release")
+		}
+	})
+}

@@ -1,0 +1,569 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/engine"
+)
+
+// L11: nonsense is refused at construction, with words that say what is right.
+func TestOptionsThatCanNotWork(t *testing.T) {
+	for _, test := range []struct {
+		name, want string
+		opt        dsync.Options
+	}{
+		{"negative TTL", "at least 1s", dsync.Options{TTL: -1}},
+		{"small TTL", "at least 1s", dsync.Options{TTL: 999 * time.Millisecond}},
+		{"TTL in microseconds", "whole milliseconds", dsync.Options{TTL: time.Second + time.Microsecond}},
+		{"negative margin", "must be positive", dsync.Options{Margin: -1}},
+		{"negative grace", "must be positive", dsync.Options{Grace: -1}},
+		{"heartbeat too seldom", "must be at most", dsync.Options{TTL: 10 * time.Second, HeartbeatInterval: 7 * time.Second}},
+		{"heartbeat too often", "at least 10ms", dsync.Options{HeartbeatInterval: time.Millisecond}},
+		{"grace eats the lease", "must be at most", dsync.Options{TTL: 10 * time.Second, Grace: 8 * time.Second}},
+		{"small poll", "at least 10ms", dsync.Options{PollInterval: time.Microsecond}},
+		{"short retention", "two TTLs", dsync.Options{Retention: time.Second}},
+		{"large metadata", "4096", dsync.Options{Meta: map[string]string{"k": strings.Repeat("x", 4097)}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s, err := dsync.New(dsynctest.NewMemory(), &test.opt)
+			if s != nil || err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("New returned %v, %v; want an error with %q", s, err, test.want)
+			}
+		})
+	}
+	if _, err := dsync.New(nil, nil); err == nil {
+		t.Error("New took a nil store")
+	}
+	for _, opt := range []dsync.Options{{}, {TTL: time.Second}, {TTL: 1500 * time.Millisecond}, {TTL: time.Hour, HeartbeatInterval: time.Second}} {
+		s, err := dsync.New(dsynctest.NewMemory(), &opt)
+		if err != nil {
+			t.Errorf("New(%+v): %v", opt, err)
+			continue
+		}
+		s.Close(background)
+	}
+}
+
+// When the session is lost, it goes on under a new identity: waiters ask again,
+// and the lost one is left to lapse, never unregistered, never heard of again.
+func TestLostSessionGoesOnUnderNewIdentity(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		var mu sync.Mutex
+		sent := map[string][]string{} // by session, after its loss
+		lostID := ""
+		faulty := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+			mu.Lock()
+			defer mu.Unlock()
+			if lostID != "" && r.Method != dsynctest.MethodExpire && (r.Session == lostID || strings.HasPrefix(r.Claim, lostID+".")) {
+				sent[r.Session] = append(sent[r.Session], string(r.Method))
+			}
+			return dsynctest.Fault{}
+		})
+		s := newSession(t, faulty, nil)
+		held := s.Mutex("held")
+		lock(t, held)
+		other := newSession(t, memory, nil).Mutex("awaited")
+		lock(t, other)
+		waited := make(chan struct{})
+		awaited := s.Mutex("awaited")
+		go func() { awaited.Lock(); close(waited) }()
+		synctest.Wait()
+		id := s.ID()
+
+		faulty.Cut()
+		<-held.Lost()
+		synctest.Wait()
+		mu.Lock()
+		lostID = id
+		mu.Unlock()
+		faulty.Heal()
+		time.Sleep(ttl / 2)
+		if s.ID() == id || s.ID() == "" {
+			t.Errorf("the identity is %q after the loss of %q", s.ID(), id)
+		}
+		if m, now, err := memory.Members(background, id); err != nil || len(m) != 1 || m[0].Expired && now.Before(m[0].LastHeartbeat.Add(ttl)) {
+			t.Errorf("the lost session is %+v (%v): it must lapse by itself", m, err)
+		}
+		other.Unlock()
+		<-waited
+		awaited.Unlock()
+		held.Unlock()
+		time.Sleep(ttl)
+		mu.Lock()
+		defer mu.Unlock()
+		if len(sent) != 0 {
+			t.Errorf("sent under the lost identity: %v", sent)
+		}
+	})
+}
+
+// B24, S1: identities are made up here, never given, and are never the same; what is
+// shown of processes may be.
+func TestIdentitiesAreDistinct(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		opt := dsync.Options{Host: "same", App: "same"}
+		ids, tokens := map[string]bool{}, map[int64]bool{}
+		for range 100 {
+			o := opt
+			s := newSession(t, store, &o)
+			mu := s.Mutex("k")
+			lock(t, mu)
+			if ids[s.ID()] || s.ID() == "" || tokens[mu.Token()] {
+				t.Fatalf("identity %q or token %d twice", s.ID(), mu.Token())
+			}
+			ids[s.ID()], tokens[mu.Token()] = true, true
+			mu.Unlock()
+		}
+	})
+}
+
+// B14: Close takes a round trip or two, and leaves everything free, also with a
+// context that has ended.
+func TestCloseFreesEverything(t *testing.T) {
+	for _, cancelled := range []bool{false, true} {
+		t.Run(fmt.Sprint("cancelled ", cancelled), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				const trip = 10 * time.Millisecond
+				memory := dsynctest.NewMemory()
+				slow := newFaulty(t, memory, func(dsynctest.Request) dsynctest.Fault { return dsynctest.Fault{ReplyDelay: trip} })
+				s, other := newSession(t, slow, nil), newSession(t, memory, nil)
+				mu := s.Mutex("k")
+				lock(t, mu)
+				held := other.Mutex("awaited")
+				lock(t, held)
+				waiting := make(chan error)
+				go func() { waiting <- s.Mutex("awaited").LockContext(background) }()
+				time.Sleep(time.Second)
+				go func() {
+					<-mu.Lost()
+					mu.Unlock()
+				}()
+				ctx, cancel := context.WithCancel(background)
+				defer cancel()
+				if cancelled {
+					cancel()
+				}
+				id := s.ID()
+				go func() { wantErr(t, "the waiter", <-waiting, dsync.ErrClosed) }()
+				start := time.Now()
+				if err := s.Close(ctx); err != nil {
+					t.Errorf("Close: %v", err)
+				}
+				if d := time.Since(start); d > 2*trip {
+					t.Errorf("Close took %v, want a release and an unregister of %v each", d, trip)
+				}
+				if h, n := holders(t, memory, "k"), line(t, memory, "awaited"); !cancelled && len(h) != 0 || n != 0 {
+					t.Errorf("after Close: holders %v, %d in the queue", h, n)
+				}
+				if m, _, _ := memory.Members(background, id); len(m) != 1 || !m[0].Expired {
+					t.Errorf("after Close the session is %+v, want dead", m)
+				}
+				lock(t, other.Mutex("k"))
+				if d := time.Since(start); d > grace+margin+100*time.Millisecond {
+					t.Errorf("free %v after Close", d)
+				}
+				wantErr(t, "LockContext on a closed session", s.Mutex("x").LockContext(background), dsync.ErrClosed)
+				wantErr(t, "TryLockContext on a closed session", s.Mutex("x").TryLockContext(background), dsync.ErrClosed)
+				if err := s.Close(background); err != nil {
+					t.Errorf("second Close: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// B29, promise 1: Close gives holders their grace, also when its context ends
+// before: nobody else is granted what a holder that was notified is still busy with.
+func TestCloseGrantsTheGrace(t *testing.T) {
+	for _, limit := range []time.Duration{0, grace / 2, time.Hour} {
+		t.Run(fmt.Sprint("ctx of ", limit), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory := dsynctest.NewMemory()
+				s, other := newSession(t, memory, nil), newSession(t, memory, nil)
+				mu := s.Mutex("k")
+				lock(t, mu)
+				ctx, cancel := context.WithTimeout(background, limit)
+				defer cancel()
+				var told time.Time
+				go func() {
+					<-mu.Lost()
+					told = time.Now()
+				}()
+				taken := make(chan time.Time, 1)
+				go func() {
+					lock(t, other.Mutex("k"))
+					taken <- time.Now()
+				}()
+				synctest.Wait()
+				if err := s.Close(ctx); err != nil {
+					t.Errorf("Close: %v", err)
+				}
+				synctest.Wait()
+				if d := time.Since(told); d > min(limit, grace) {
+					t.Errorf("Close took %v, want %v", d, min(limit, grace))
+				}
+				// When ctx cut the wait short, the key frees itself: that makes no notice.
+				late := 50 * time.Millisecond
+				if limit < grace {
+					late = 6 * time.Second // the poll
+				}
+				if d := (<-taken).Sub(told); d < grace || d > grace+late {
+					t.Errorf("taken %v after the holder was notified, want the grace of %v", d, grace)
+				}
+				wantErr(t, "Unlock after Close", mu.UnlockContext(background), dsync.ErrLost, dsync.ErrClosed)
+			})
+		})
+	}
+}
+
+// Close with an unreachable store ends, says so, and leaves what lapses.
+func TestCloseWithoutStore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		faulty := newFaulty(t, memory, nil)
+		s, other := newSession(t, faulty, nil), newSession(t, memory, nil)
+		mu := s.Mutex("k")
+		lock(t, mu)
+		faulty.Cut()
+		start := time.Now()
+		ctx, cancel := context.WithCancel(background)
+		cancel()
+		if err := s.Close(ctx); err == nil {
+			t.Error("Close without a store returned nil")
+		}
+		if d := time.Since(start); d > ttl/3 {
+			t.Errorf("Close took %v", d)
+		}
+		lock(t, other.Mutex("k"))
+		if d := time.Since(start); d < grace || d > ttl+100*time.Millisecond {
+			t.Errorf("taken %v after Close, want between the grace and the TTL", d)
+		}
+	})
+}
+
+// When the release that is to keep a busy holder's grace is not answered, the
+// session is not unregistered: its claims could be dropped at once.
+func TestCloseLeavesAGraceThatIsUnconfirmed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		faulty := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+			return dsynctest.Fault{LoseRequest: r.Method == dsynctest.MethodRelease}
+		})
+		const grace = 3 * time.Second // longer than an attempt
+		s, other := newSession(t, faulty, &dsync.Options{Grace: grace}), newSession(t, memory, nil)
+		lock(t, s.Mutex("k"))
+		start := time.Now()
+		ctx, cancel := context.WithCancel(background)
+		cancel()
+		if err := s.Close(ctx); err == nil {
+			t.Error("Close returned nil though a release was not answered")
+		}
+		for other.Mutex("k").TryLockContext(background) != nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if d := time.Since(start); d < grace {
+			t.Errorf("taken %v after the holder was notified, want at least the grace of %v", d, grace)
+		}
+	})
+}
+
+// Lock panics for what waiting cannot fix: a closed session, and a key in use as another kind.
+func TestLockPanics(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		s, other := newSession(t, memory, nil), newSession(t, memory, nil)
+		mu := other.Mutex("k")
+		lock(t, mu)
+		closed := newSession(t, memory, nil)
+		closed.Close(background)
+		for name, tc := range map[string]struct {
+			lock func()
+			want string
+		}{
+			"closed":                {closed.Mutex("k").Lock, "closed"},
+			"closed, readers":       {closed.RWMutex("k").RLock, "closed"},
+			"kind here":             {other.RWMutex("k").Lock, "mutex"},
+			"kind in another":       {s.RWMutex("k").Lock, "mutex"},
+			"kind, RLocker":         {s.RWMutex("k").RLocker().Lock, "mutex"},
+			"kind here, for reader": {other.RWMutex("k").RLock, "mutex"},
+		} {
+			func() {
+				defer func() {
+					if r := fmt.Sprint(recover()); !strings.Contains(r, `"k"`) || !strings.Contains(r, tc.want) {
+						t.Errorf("%s: panic %q, want one that says %q", name, r, tc.want)
+					}
+				}()
+				limit := time.AfterFunc(time.Minute, func() { panic(name + ": Lock waits") })
+				defer limit.Stop()
+				tc.lock()
+				t.Errorf("%s: locked", name)
+			}()
+		}
+		mu.Unlock()
+	})
+}
+
+// A Lock that waits when the session is closed never returns: a panic would end a program while
+// it shuts down. (Not in a bubble: what blocks forever can't end there.)
+func TestLockThatWaitsOnAClosedSession(t *testing.T) {
+	s, err := dsync.New(dsynctest.NewMemory(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mu := s.Mutex("k")
+	mu.Lock()
+	defer mu.Unlock()
+	locked := make(chan struct{})
+	go func() { s.Mutex("k").Lock(); close(locked) }()
+	for len((*engine.Session)(s).Local().Waits) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	ended, cancel := context.WithCancel(background)
+	cancel()
+	s.Close(ended)
+	select {
+	case <-locked:
+		t.Error("Lock returned on a closed session")
+	case <-time.After(50 * time.Millisecond):
+	}
+}
+
+// B12, B13: hooks that block, panic, exit or call Close delay no heartbeat.
+func TestHooksDisturbNothing(t *testing.T) {
+	for _, name := range []string{"sleep", "panic", "close", "lock", "none"} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				var s *dsync.Session
+				var count atomic.Int64
+				closed := make(chan struct{})
+				hook := func() {
+					calls := count.Add(1)
+					switch name {
+					case "sleep":
+						time.Sleep(5 * ttl)
+					case "panic":
+						panic("a hook panics")
+					case "lock":
+						mu := s.Mutex(fmt.Sprint("hook ", calls))
+						mu.Lock()
+						mu.Unlock()
+					case "close":
+						if calls == 3 {
+							if err := s.Close(background); err != nil {
+								t.Errorf("Close in a hook: %v", err)
+							}
+							close(closed)
+						}
+					}
+				}
+				opt := &dsync.Options{Logger: slog.New(slog.DiscardHandler)}
+				if name != "none" {
+					opt.Hooks = &dsync.Hooks{
+						Heartbeat:      func(time.Duration, time.Duration, error) { hook() },
+						SessionStarted: func(string) { hook() },
+					}
+				}
+				s = newSession(t, store, opt)
+				mu := s.Mutex("k")
+				lock(t, mu)
+				if name == "close" {
+					<-mu.Lost()
+					mu.Unlock()
+					<-closed
+					return
+				}
+				time.Sleep(20 * ttl)
+				if isClosed(mu.Lost()) {
+					t.Error("a hook cost the lock")
+				}
+				mu.Unlock()
+				if count.Load() == 0 && name != "none" {
+					t.Error("no hook was called")
+				}
+				s.Close(background)
+				time.Sleep(10 * ttl) // the hook that sleeps
+			})
+		})
+	}
+}
+
+// B04, E1: exactly one Lost per hold that ended before its release, none for a
+// release, and they come in order.
+func TestHooksTellGrantsAndLosses(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		faulty := newFaulty(t, dsynctest.NewMemory(), nil)
+		var events []string
+		add := func(format string, args ...any) { events = append(events, fmt.Sprintf(format, args...)) }
+		s := newSession(t, faulty, &dsync.Options{Hooks: &dsync.Hooks{
+			Granted: func(g dsync.GrantedInfo) { add("granted %s %t", g.Key, g.Token > 0) },
+			Lost: func(l dsync.LostInfo) {
+				add("lost %s %t %t", l.Key, errors.Is(l.Cause, dsync.ErrLost), errors.Is(l.Cause, dsync.ErrClosed))
+			},
+			SessionStarted: func(string) { add("started") },
+			SessionLost:    func(string, error) { add("session lost") },
+		}})
+		mu := s.Mutex("k")
+		lock(t, mu)
+		mu.Unlock()
+		lock(t, mu)
+		faulty.Cut()
+		<-mu.Lost()
+		faulty.Heal()
+		mu.Lost()
+		mu.UnlockContext(background)
+		lock(t, mu)
+		time.AfterFunc(time.Millisecond, func() { mu.UnlockContext(background) })
+		s.Close(background)
+		synctest.Wait()
+		want := []string{
+			"started", "granted k true", "granted k true", "lost k true false", "session lost",
+			"started", "granted k true", "lost k true true",
+		}
+		if strings.Join(events, ", ") != strings.Join(want, ", ") {
+			t.Errorf("hooks were called for\n%q, want\n%q", events, want)
+		}
+	})
+}
+
+func TestClockJumpIsTold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		var jumps []time.Duration
+		s := newSession(t, store, &dsync.Options{Hooks: &dsync.Hooks{ClockJump: func(d time.Duration) { jumps = append(jumps, d) }}})
+		lock(t, s.Mutex("k"))
+		for _, d := range []time.Duration{margin / 2, 2 * time.Second, -margin / 2, -time.Minute} {
+			time.Sleep(ttl)
+			store.Skew(d)
+		}
+		time.Sleep(ttl)
+		synctest.Wait()
+		if len(jumps) != 2 || (jumps[0]-2*time.Second).Abs() > 2*time.Millisecond || (jumps[1]+time.Minute).Abs() > 2*time.Millisecond {
+			t.Errorf("told of jumps %v, want 2s and -1m", jumps)
+		}
+	})
+}
+
+// A kind that differs is an error that names both, and no wait.
+func TestKindMismatchIsReturned(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		now := time.Now().Add(time.Hour)
+		if _, err := store.Register(background, dsync.Member{ID: "x", TTL: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		c := driver.Claim{Key: "k", ID: "x.1", Session: "x", Kind: "semaphore", Weight: 1, Limit: 3}
+		if _, _, err := store.Acquire(background, c, true, nil, now); err != nil {
+			t.Fatal(err)
+		}
+		s := newSession(t, store, nil)
+		for what, err := range map[string]error{
+			"LockContext":    s.Mutex("k").LockContext(background),
+			"TryLockContext": s.Mutex("k").TryLockContext(background),
+		} {
+			wantErr(t, what, err, dsync.ErrMismatch)
+			if err != nil && (!strings.Contains(err.Error(), "semaphore") || !strings.Contains(err.Error(), "mutex")) {
+				t.Errorf("%s: %q does not name both kinds", what, err)
+			}
+		}
+	})
+}
+
+// B19: those that held or waited as another kind, and died, stand in nobody's way.
+func TestKindOfTheDeadIsForgotten(t *testing.T) {
+	for _, try := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			f := newFaulty(t, store, nil)
+			gone, s := newSession(t, f, nil), newSession(t, store, nil)
+			sem := gone.Semaphore("k", 3)
+			if err := sem.Acquire(background, 2); err != nil {
+				t.Fatal(err)
+			}
+			go gone.Semaphore("k", 3).Acquire(background, 2)
+			synctest.Wait()
+			f.Cut()
+			wantErr(t, "while it may live", s.Mutex("k").LockContext(background), dsync.ErrMismatch)
+			time.Sleep(ttl)
+			mu := s.Mutex("k")
+			var err error
+			if try {
+				err = mu.TryLockContext(background)
+			} else {
+				err = mu.LockContext(background)
+			}
+			if err != nil {
+				t.Errorf("try %v: %v", try, err)
+			}
+			if !isClosed(sem.Lost()) {
+				t.Error("taken before Lost closed")
+			}
+			f.Heal()
+		})
+	}
+}
+
+// B33: the values of the caller's context, such as a transaction, do not reach
+// the store, nor does its end.
+func TestCommandsHaveContextsOfTheirOwn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		type key struct{}
+		store := &valueStore{Memory: dsynctest.NewMemory(), key: key{}}
+		s := newSession(t, store, nil)
+		ctx := context.WithValue(background, key{}, "a transaction")
+		mu := s.Mutex("k")
+		if err := mu.LockContext(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := mu.UnlockContext(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := mu.TryLockContext(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := mu.UnlockAfter(ctx, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if store.seen {
+			t.Error("the caller's values reached the store")
+		}
+		if !store.bounded {
+			t.Error("a command had no deadline")
+		}
+	})
+}
+
+type valueStore struct {
+	*dsynctest.Memory
+	key           any
+	seen, bounded bool
+}
+
+func (s *valueStore) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+	s.look(ctx)
+	return s.Memory.Acquire(ctx, c, wait, dead, notAfter)
+}
+
+func (s *valueStore) Release(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+	s.look(ctx)
+	return s.Memory.Release(ctx, c, o)
+}
+
+func (s *valueStore) look(ctx context.Context) {
+	s.seen = s.seen || ctx.Value(s.key) != nil
+	_, s.bounded = ctx.Deadline()
+}

@@ -1,0 +1,57 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/engine"
+)
+
+// A hold with a successor is released to it, though a goroutine of this process waits for the
+// key and would otherwise get it by a hand-off.
+func TestReleaseToIsNotHandedOff(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a, b := (*engine.Session)(newSession(t, store, nil)), (*engine.Session)(newSession(t, store, nil))
+		h, err := a.Hold(background, "k", driver.KindElection)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		here, there := make(chan *engine.Hold, 1), make(chan *engine.Hold, 1)
+		for s, held := range map[*engine.Session]chan *engine.Hold{a: here, b: there} {
+			go func() {
+				if h, err := s.Hold(ctx, "k", driver.KindElection); err == nil {
+					held <- h
+				}
+			}()
+		}
+		time.Sleep(time.Millisecond) // less than HandOffTime
+		st, err := store.Load(background, "k")
+		if err != nil || st.Waiting != 1 {
+			t.Fatalf("%d wait (%v), want 1", st.Waiting, err)
+		}
+		if !h.ReleaseTo(st.WaitersAhead[0].Claim) || h.ReleaseTo("another.1") {
+			t.Error("want ReleaseTo true of a live hold, once")
+		}
+		if err := h.Release(background); err != nil {
+			t.Errorf("Release: %v", err)
+		}
+		select {
+		case <-there:
+		case <-here:
+			t.Fatal("it was handed off in the process")
+		}
+		<-h.Finished()
+		if err := h.Succession(); err != nil {
+			t.Errorf("Succession: %v", err)
+		}
+		if h.ReleaseTo("another.1") {
+			t.Error("ReleaseTo is true of a hold that is over")
+		}
+	})
+}

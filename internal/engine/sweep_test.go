@@ -1,0 +1,397 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/testkit"
+)
+
+// use holds a key once, as a session does that was never registered.
+func use(t testing.TB, store driver.Store, key string, kind dsync.Kind) {
+	t.Helper()
+	c := driver.Claim{Key: key, ID: "user.1", Session: "user", Kind: kind, Weight: 1, Limit: 1}
+	if _, _, err := store.Acquire(background, c, false, nil, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := store.Release(background, c, driver.ReleaseOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// records is how many there are.
+func records(store *dsynctest.Memory) int { return len(store.Records()) + len(store.Sessions()) }
+
+// swept reads how far sweeping has come.
+func swept(t testing.TB, store driver.Store) driver.SweepState {
+	t.Helper()
+	st, err := store.Sweep(background, "", driver.SweepState{Turn: -1}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+// replaced keeps n sessions of a fleet alive, each of which is replaced by a new one after
+// life, not all at the same time. It returns what ends that.
+func replaced(t testing.TB, store driver.Store, n int, life time.Duration, opt dsync.Options) (end func()) {
+	ctx, cancel := context.WithCancel(background)
+	done := make(chan bool)
+	for i := range n {
+		go func() {
+			defer func() { done <- true }()
+			for left := life * time.Duration(i+1) / time.Duration(n); ctx.Err() == nil; left = life {
+				o := opt
+				s, err := dsync.New(store, &o)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				turn(s.Mutex(fmt.Sprint("own ", i)))
+				wait, cancel := context.WithTimeout(ctx, left)
+				<-wait.Done()
+				cancel()
+				s.Close(background)
+			}
+		}()
+	}
+	return func() {
+		cancel()
+		for range n {
+			<-done
+		}
+	}
+}
+
+// B22: at a hundred new keys a second the store has what the retention asks for and
+// little more, whatever the keys' names are and though no process lives for long.
+func TestStoreStaysBounded(t *testing.T) {
+	testkit.Large(t)
+	const (
+		perSecond = 100
+		seconds   = 600
+		retention = 2 * time.Minute
+		kept      = perSecond * int(retention/time.Second)
+	)
+	for _, tc := range []struct {
+		name  string
+		key   func(n int) string
+		fleet int
+		life  time.Duration
+	}{
+		{"names without order", func(int) string { return fmt.Sprintf("order %016x", rand.Uint64()) }, 3, 2 * time.Minute},
+		{"rising names", func(n int) string { return fmt.Sprintf("order %09d", n) }, 3, 2 * time.Minute},
+		{"falling names", func(n int) string { return fmt.Sprintf("order %09d", 999_999_999-n) }, 3, 2 * time.Minute},
+		{"processes of seconds", func(int) string { return fmt.Sprintf("order %016x", rand.Uint64()) }, 4, 15 * time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				end := replaced(t, store, tc.fleet, tc.life, dsync.Options{TTL: 10 * time.Second, Retention: retention})
+				most := 0
+				for second := range seconds {
+					for i := range perSecond {
+						use(t, store, tc.key(second*perSecond+i), dsync.KindMutex)
+					}
+					time.Sleep(time.Second)
+					most = max(most, records(store))
+				}
+				end()
+				t.Logf("%d records at the most, of %d that were made; the retention asks for %d", most, seconds*perSecond, kept)
+				if most > kept*2 {
+					t.Errorf("there were %d records, want at most twice the %d that the retention asks for", most, kept)
+				}
+			})
+		})
+	}
+}
+
+// B22: where every process is short-lived they sweep all the same, and mostly send
+// nothing for it.
+func TestShortLivedProcessesSweep(t *testing.T) {
+	testkit.Large(t)
+	for _, tc := range []struct {
+		name               string
+		runs, kept         int
+		life, every        time.Duration
+		most, sweepsPerRun float64 // of what is kept
+	}{
+		{"a minute each hour", 300, 12, 50 * time.Second, time.Hour, 4, 2},
+		{"two seconds each minute", 3000, 120, 2 * time.Second, time.Minute, 6, 0.3},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				for run := range tc.runs {
+					s, err := dsync.New(store, &dsync.Options{Retention: time.Duration(tc.kept) * tc.every})
+					if err != nil {
+						t.Fatal(err)
+					}
+					turn(s.Mutex(fmt.Sprint("run ", run)))
+					time.Sleep(tc.life)
+					began := time.Now()
+					if err := s.Close(background); err != nil || time.Since(began) > 0 {
+						t.Errorf("Close: %v after %v", err, time.Since(began))
+					}
+					time.Sleep(tc.every - tc.life)
+				}
+				if n := len(store.Records()); n > int(tc.most*float64(tc.kept)) {
+					t.Errorf("%d processes left %d keys, want about the %d of the retention", tc.runs, n, tc.kept)
+				}
+				if n := store.Counts().Commands[dsynctest.MethodSweep]; n > int(tc.sweepsPerRun*float64(tc.runs)) {
+					t.Errorf("%d processes sent %d Sweeps", tc.runs, n)
+				}
+			})
+		})
+	}
+}
+
+// B22: what stands behind many records that are kept forever is reached, though
+// processes are replaced now and then.
+func TestSweepReachesWhatIsBehindTheKept(t *testing.T) {
+	testkit.Large(t)
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		for i := range 2000 {
+			use(t, store, fmt.Sprintf("election %04d", i), dsync.KindElection)
+		}
+		end := replaced(t, store, 50, 8*time.Hour, dsync.Options{TTL: 10 * time.Minute, Retention: time.Hour})
+		time.Sleep(48 * time.Hour)
+		var dead int
+		for _, id := range store.Sessions() {
+			m, now, err := store.Members(background, id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m[0].Expired && now.Sub(m[0].LastHeartbeat) > 2*time.Hour {
+				dead++
+			}
+		}
+		end()
+		if dead > 0 {
+			t.Errorf("%d sessions are dead for twice as long as the retention of 1h, and not swept", dead)
+		}
+		if n := len(store.Records()); n < 2000 {
+			t.Errorf("of 2,000 keys that count terms %d are left", n)
+		}
+	})
+}
+
+// B22, promise 7: a fleet with nothing to sweep sends about one Sweep a minute in all.
+func TestFleetSweepsOnceAMinute(t *testing.T) {
+	testkit.Large(t)
+	for _, fleet := range []int{1, 20, 200} {
+		t.Run(fmt.Sprint(fleet), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				for i := range fleet {
+					lock(t, newSession(t, store, &dsync.Options{TTL: 5 * time.Minute, Retention: 7 * 24 * time.Hour}).Mutex(fmt.Sprint(i)))
+				}
+				time.Sleep(2 * time.Hour)
+				turn, before := swept(t, store).Turn, store.Counts()
+				time.Sleep(10 * time.Hour)
+				if n := swept(t, store).Turn - turn; n < 500 || n > 800 {
+					t.Errorf("%d slices were swept in 10 hours, want about 600", n)
+				}
+				// Each session looks three or four times in that time whether the sweeper is there.
+				if n := store.Counts().Since(before).Commands[dsynctest.MethodSweep]; n < 500 || n > 800+4*fleet {
+					t.Errorf("%d sessions swept %d times in 10 hours, want about 600", fleet, n)
+				}
+			})
+		})
+	}
+}
+
+// A session with a negative Retention never sweeps.
+func TestNoSweepWithoutRetention(t *testing.T) {
+	testkit.Large(t)
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		lock(t, newSession(t, store, &dsync.Options{Retention: -1}).Mutex("k"))
+		time.Sleep(10 * time.Hour)
+		if n := store.Counts().Commands[dsynctest.MethodSweep]; n > 0 {
+			t.Errorf("it sent %d Sweeps", n)
+		}
+	})
+}
+
+// A sweeping is a store whose Sweep is the test's.
+type sweeping struct {
+	*dsynctest.Memory
+	sweep func(session string, last driver.SweepState) (driver.SweepState, error)
+}
+
+func (s *sweeping) Sweep(_ context.Context, session string, last driver.SweepState, _ time.Duration) (driver.SweepState, error) {
+	return s.sweep(session, last)
+}
+
+// How long a sweeper rests depends on what the store tells.
+func TestPauseBetweenSlices(t *testing.T) {
+	testkit.Large(t)
+	const quarter = 42 * time.Hour
+	for _, tc := range []struct {
+		name   string
+		answer driver.SweepState
+		took   time.Duration
+		want   time.Duration
+	}{
+		{"a small store", driver.SweepState{Seen: 40, LastRound: 40}, 0, time.Minute},
+		{"nothing at all", driver.SweepState{}, 0, time.Minute},
+		{"a slice of many", driver.SweepState{After: "k/m", Seen: 500, Deleted: 124, Round: 9_000, LastRound: 30_000}, 0, time.Minute},
+		{"a backlog", driver.SweepState{After: "k/m", Seen: 500, Deleted: 125, Round: 9_000, LastRound: 30_000}, 0, 100 * time.Millisecond},
+		{"the last of a round that deleted some", driver.SweepState{Seen: 40, Deleted: 30, LastRound: 30_000}, 0, time.Minute},
+		{"a first round", driver.SweepState{After: "k/m", Seen: 500, Round: 500}, 0, time.Second},
+		{"a first round of a large store", driver.SweepState{After: "k/m", Seen: 500, Round: 120_000_000}, 0, quarter * 500 / 120_000_000},
+		{"a large store", driver.SweepState{After: "k/m", Seen: 500, Round: 500, LastRound: 60_000_000}, 0, quarter * 500 / 60_000_000},
+		{"one that has grown", driver.SweepState{After: "k/m", Seen: 500, Round: 60_000_000, LastRound: 500}, 0, quarter * 500 / 60_000_000},
+		{"one too large", driver.SweepState{After: "k/m", Seen: 500, Round: 500, LastRound: 6_000_000_000}, 0, 100 * time.Millisecond},
+		{"a slow server", driver.SweepState{After: "k/m", Seen: 500, Deleted: 500, Round: 500, LastRound: 500}, 2 * time.Second, 8 * time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var gaps []time.Duration
+				var answered time.Time
+				store := &sweeping{Memory: dsynctest.NewMemory()}
+				store.sweep = func(session string, last driver.SweepState) (driver.SweepState, error) {
+					if !answered.IsZero() {
+						gaps = append(gaps, time.Since(answered))
+					}
+					time.Sleep(tc.took)
+					answered = time.Now()
+					st := tc.answer
+					st.Turn, st.By, st.At, st.Now = last.Turn+1, session, answered, answered
+					return st, nil
+				}
+				s := newSession(t, store, &dsync.Options{TTL: time.Minute, Retention: 4 * quarter})
+				lock(t, s.Mutex("k"))
+				time.Sleep(20*time.Minute + 20*tc.want)
+				if err := s.Close(background); err != nil {
+					t.Error(err)
+				}
+				if len(gaps) < 5 || slices.Min(gaps) < tc.want*89/100 || slices.Max(gaps) > tc.want*111/100 {
+					t.Errorf("%d pauses from %v to %v, want %v", len(gaps), slices.Min(gaps), slices.Max(gaps), tc.want)
+				}
+			})
+		})
+	}
+}
+
+// One that finds another at work stays away for longer and longer, as it does where
+// Sweep fails, and takes over at once from one that is late.
+func TestSweepersStayAway(t *testing.T) {
+	testkit.Large(t)
+	const retention = 7 * 24 * time.Hour
+	for _, tc := range []struct {
+		name     string
+		turn     func(sweeps int, last int64) int64
+		ago      time.Duration
+		err      error
+		min, max int // Sweeps in two days
+	}{
+		{"another sweeps", func(n int, _ int64) int64 { return int64(n) }, 30 * time.Second, nil, 6, 16},
+		{"another swept long ago", func(_ int, last int64) int64 { return max(7, last) }, 3 * time.Minute, nil, 6, 17},
+		{"a store that has no state", func(int, int64) int64 { return 0 }, 0, nil, 6, 16},
+		{"refused", func(int, int64) int64 { return 0 }, 0, dsync.ErrRefused, 6, 16},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var sent atomic.Int32
+				store := &sweeping{Memory: dsynctest.NewMemory()}
+				store.sweep = func(_ string, last driver.SweepState) (driver.SweepState, error) {
+					n := int(sent.Add(1))
+					if n > 1000 {
+						time.Sleep(time.Hour) // that is enough to see
+					}
+					return driver.SweepState{Turn: tc.turn(n, last.Turn), By: "another", At: time.Now().Add(-tc.ago), Now: time.Now(), Seen: 1, LastRound: 1}, tc.err
+				}
+				lock(t, newSession(t, store, &dsync.Options{TTL: time.Hour, Retention: retention}).Mutex("k"))
+				time.Sleep(48 * time.Hour)
+				if n := int(sent.Load()); n < tc.min || n > tc.max {
+					t.Errorf("it sent %d Sweeps in two days, want from %d to %d", n, tc.min, tc.max)
+				}
+			})
+		})
+	}
+}
+
+// When the session that sweeps is cut off, another goes on where it stopped, soon.
+func TestSweeperIsReplaced(t *testing.T) {
+	testkit.Large(t)
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		for i := range 5000 {
+			use(t, memory, fmt.Sprintf("election %04d", i), dsync.KindElection)
+		}
+		var turns []driver.SweepState
+		opt := &dsync.Options{Retention: 4 * time.Hour} // a round of 50 slices takes an hour
+		for range 8 {
+			f := newFaulty(t, memory, nil)
+			lock(t, newSession(t, f, opt).Mutex(fmt.Sprint("own ", time.Now().UnixNano())))
+			for began := time.Now(); time.Since(began) < 20*time.Minute; time.Sleep(time.Second) {
+				if st := swept(t, memory); len(turns) == 0 || st.Turn != turns[len(turns)-1].Turn {
+					turns = append(turns, st)
+				}
+			}
+			f.Cut()
+		}
+		synctest.Wait()
+		by := make(map[string]bool)
+		for i := 2; i < len(turns); i++ { // the first is none
+			last, st := turns[i-1], turns[i]
+			by[st.By] = true
+			if st.After != "" && st.After <= last.After {
+				t.Errorf("turn %d of %s ends at %q, after %q: not where %s stopped", st.Turn, st.By, st.After, last.After, last.By)
+			}
+			// A session's first check is exponentially distributed with a mean of a minute: it is
+			// later than a quarter of an hour once in three million times.
+			if d := st.At.Sub(last.At); d > 18*time.Minute {
+				t.Errorf("%v between turn %d and %d", d, last.Turn, st.Turn)
+			}
+		}
+		if len(by) < 8 || len(turns) < 80 {
+			t.Errorf("%d sessions swept %d slices in 160 minutes, want 8 and about 130", len(by), len(turns))
+		}
+	})
+}
+
+// A Sweep that hangs delays neither heartbeats nor Close.
+func TestHungSweepDelaysNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var swept, beats atomic.Int32 // heartbeats since the Sweep was sent
+		f := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) (fault dsynctest.Fault) {
+			if r.Method == dsynctest.MethodSweep {
+				swept.Add(1)
+				fault.Delay = time.Hour
+			}
+			if r.Method == dsynctest.MethodHeartbeat && swept.Load() > 0 {
+				beats.Add(1)
+			}
+			return fault
+		})
+		opt := &dsync.Options{TTL: time.Hour, HeartbeatInterval: time.Second, Retention: 4 * time.Hour} // an attempt may take ten minutes
+		s := newSession(t, f, opt)
+		m := s.Mutex("k")
+		lock(t, m)
+		for swept.Load() == 0 {
+			time.Sleep(time.Second)
+		}
+		time.Sleep(time.Minute)
+		if err := s.Healthy(); err != nil || swept.Load() > 1 || beats.Load() < 50 {
+			t.Errorf("while a Sweep hangs: Healthy is %v, %d heartbeats in a minute, %d Sweeps", err, beats.Load(), swept.Load())
+		}
+		m.Unlock()
+		began := time.Now()
+		if err := s.Close(background); err != nil || time.Since(began) > 0 {
+			t.Errorf("Close: %v after %v, want nil at once", err, time.Since(began))
+		}
+	})
+}

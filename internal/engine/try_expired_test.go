@@ -1,0 +1,29 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// After a crash TryLock gets every key of the process that died, not the first only: that
+// its session is known to have expired by then is no reason to say that the key is held.
+func TestTryTakesEveryKeyOfTheExpired(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		crashed := newFaulty(t, memory, nil)
+		a, b := newSession(t, crashed, nil), newSession(t, memory, nil)
+		keys := []string{"a", "b", "c"}
+		for _, k := range keys {
+			lock(t, a.Mutex(k))
+		}
+		crashed.Cut()
+		time.Sleep(ttl)
+		for _, k := range keys {
+			if err := b.Mutex(k).TryLockContext(background); err != nil {
+				t.Errorf("TryLockContext of %q after the expiry: %v", k, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,57 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"runtime"
+	"testing"
+	"testing/synctest"
+)
+
+// However many things were done at a time, few goroutines wait for more, which do
+// them, and none is left in the end.
+func TestWorkersAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const others = 10 // goroutines of the process that come and go
+		before := runtime.NumGoroutine()
+		ctx, cancel := context.WithCancel(t.Context())
+		w := newWorkers(ctx)
+		for range 3 {
+			begin, done := make(chan struct{}), make(chan int, 100)
+			for i := range 100 {
+				w.do(func() { <-begin; done <- i })
+			}
+			synctest.Wait()
+			close(begin)
+			synctest.Wait()
+			if len(done) != 100 {
+				t.Errorf("%d of 100 things were done", len(done))
+			}
+			n := runtime.NumGoroutine() - before
+			for i := 0; n > maxIdle+others && i < 5_000_000; i++ {
+				runtime.Gosched() // those that have ended may be counted for a moment
+				n = runtime.NumGoroutine() - before
+			}
+			if n > maxIdle+others {
+				t.Errorf("%d goroutines wait, want at most %d", n, maxIdle)
+			}
+		}
+		used := make(map[string]bool)
+		for range 100 {
+			w.do(func() { used[goroutine()] = true })
+			synctest.Wait()
+		}
+		if len(used) > maxIdle {
+			t.Errorf("100 things were done, one after the other, on %d goroutines, want those %d that wait", len(used), maxIdle)
+		}
+		cancel()
+		w.wg.Wait()
+	})
+}
+
+// goroutine names the goroutine that it is called on.
+func goroutine() string {
+	stack := make([]byte, 64)
+	name, _, _ := bytes.Cut(stack[:runtime.Stack(stack, false)], []byte(" ["))
+	return string(name)
+}

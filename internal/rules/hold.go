@@ -1,0 +1,61 @@
+package rules
+
+import (
+	"fmt"
+	"time"
+)
+
+// A Hold is one call that asked for a hold, and what came of it.
+type Hold struct {
+	Process string
+	ID      int
+	Key     string
+	What    string
+	Weight  int64
+	Limit   int64
+	Shared  bool
+
+	Asked   time.Duration
+	Ended   time.Duration // when the call returned; 0: never
+	Granted time.Duration // Ended, if it was granted
+	Token   int64         // 0: over before it could be asked for
+	Term    int64
+
+	Live     time.Duration // the last moment that is certain
+	Done     time.Duration // when its release was called; 0: never
+	Released time.Duration // when that returned; 0: never
+	Keep     time.Duration
+	Err      string // of the release
+
+	Killed time.Duration // when its process was killed in the midst of it; 0: it was not
+}
+
+// Exclusive reports whether nobody else can have the key.
+func (h *Hold) Exclusive() bool { return h.Weight == h.Limit }
+
+// Freed reports whether the hold went on until its release was called.
+func (h *Hold) Freed() bool { return h.Released > 0 && h.Err == "" }
+
+// Certain is until when the hold was certainly held.
+func (h *Hold) Certain() time.Duration {
+	if h.Freed() {
+		return h.Done
+	}
+	return h.Live
+}
+
+// Free is the earliest time at which the store may have given to others what the hold
+// had: its grace is over, or its holder said that it was done.
+func (h *Hold) Free(grace time.Duration) time.Duration {
+	switch {
+	case h.Freed():
+		return h.Done
+	case h.Done > 0:
+		return min(h.Live+grace, h.Done)
+	}
+	return h.Live + grace
+}
+
+func (h *Hold) String() string {
+	return fmt.Sprintf("%s#%d (%s, token %d, %v to %v)", h.Process, h.ID, h.What, h.Token, at(h.Granted), at(h.Certain()))
+}

@@ -1,0 +1,166 @@
+// Package statusjson is the JSON form of what the store says about keys and sessions,
+// for the command leasehold and the page of dsync/dsynchttp. Names are in snake_case,
+// and those of durations end in their unit, _ms.
+package statusjson
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+// A Status is a [dsync.Status]. P is a [Participant], or a type that embeds it.
+type Status[P any] struct {
+	Key    string     `json:"key"`
+	Now    Time       `json:"now"`
+	Kind   dsync.Kind `json:"kind"`
+	Held   bool       `json:"held"`
+	Sealed bool       `json:"sealed"`
+	Limit  int64      `json:"limit"`
+	Token  int64      `json:"token"`
+	Term   int64      `json:"term"`
+	Value
+	Holders []P `json:"holders"`
+	Waiting int `json:"waiting"`
+	Queue   []P `json:"queue"`
+}
+
+// NewStatus returns st with its holders and its queue as participant returns them;
+// queued is false for a holder.
+func NewStatus[P any](st dsync.Status, participant func(p dsync.Participant, queued bool) P) Status[P] {
+	s := Status[P]{
+		Key: st.Key, Now: Time{st.Now}, Kind: st.Kind, Held: st.Held(), Sealed: st.Sealed,
+		Limit: st.Limit, Token: st.Token, Term: st.Term, Value: NewValue(st.Value), Waiting: st.Waiting,
+		Holders: []P{}, Queue: []P{},
+	}
+	for _, h := range st.Holders {
+		s.Holders = append(s.Holders, participant(h, false))
+	}
+	for _, w := range st.Queue {
+		s.Queue = append(s.Queue, participant(w, true))
+	}
+	return s
+}
+
+// A Value is what was published: Text if it is UTF-8, else Base64. Both are nil if
+// nothing was.
+type Value struct {
+	Text   *string `json:"value,omitempty"`
+	Base64 []byte  `json:"value_base64,omitempty"`
+}
+
+// NewValue returns the JSON form of a published value.
+func NewValue(value []byte) (v Value) {
+	switch {
+	case value == nil:
+	case utf8.Valid(value):
+		text := string(value)
+		v.Text = &text
+	default:
+		v.Base64 = value
+	}
+	return v
+}
+
+// A Process is what a process has said about itself.
+type Process struct {
+	Session string            `json:"session"`
+	Name    string            `json:"name"`
+	Host    string            `json:"host"`
+	PID     int               `json:"pid"`
+	App     string            `json:"app"`
+	Meta    map[string]string `json:"meta,omitempty"`
+}
+
+// A Participant is a holder of a key, or a waiter in its queue.
+type Participant struct {
+	Claim string `json:"claim"`
+	Process
+	Weight int64        `json:"weight"`
+	Seen   Time         `json:"seen,omitzero"`
+	TTL    Milliseconds `json:"ttl_ms,omitzero"`
+	*Hold               // nil for a waiter
+}
+
+// A Hold is what a holder has and a waiter has not.
+type Hold struct {
+	Token   int64        `json:"token"`
+	Since   Time         `json:"since"`
+	For     Milliseconds `json:"for_ms"`
+	Until   Time         `json:"until,omitzero"`
+	Left    Milliseconds `json:"left_ms"`
+	Renewed bool         `json:"renewed"`
+	Lapsed  bool         `json:"lapsed"`
+	Yields  bool         `json:"yields"`
+}
+
+// NewParticipant returns the JSON form of p at the store's time now.
+func NewParticipant(p dsync.Participant, queued bool, now time.Time) Participant {
+	r := Participant{
+		Claim: p.Claim, Process: Process{p.Session, p.Name, p.Host, p.PID, p.App, p.Meta},
+		Weight: p.Weight, Seen: Time{p.Seen}, TTL: Milliseconds(p.TTL),
+	}
+	if !queued {
+		r.Hold = &Hold{
+			Token: p.Token, Since: Time{p.Since}, For: Milliseconds(now.Sub(p.Since)),
+			Until: Time{p.Until}, Renewed: p.Renewed, Lapsed: p.Lapsed, Yields: p.Yields,
+		}
+		if !p.Until.IsZero() {
+			r.Left = Milliseconds(max(0, p.Until.Sub(now)))
+		}
+	}
+	return r
+}
+
+// A Member is a session, or a member of an election.
+type Member struct {
+	Process
+	Role string       `json:"role,omitempty"` // in the election
+	Seen Time         `json:"seen"`           // its last heartbeat
+	TTL  Milliseconds `json:"ttl_ms,omitzero"`
+}
+
+// A Time is a time that is in UTC and has milliseconds in JSON, RFC 3339.
+type Time struct{ time.Time }
+
+// String returns what JSON has, "" for the zero time.
+func (t Time) String() string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
+}
+
+// MarshalJSON implements [encoding/json.Marshaler].
+func (t Time) MarshalJSON() ([]byte, error) { return strconv.AppendQuote(nil, t.String()), nil }
+
+// Milliseconds is a duration that is a number of milliseconds in JSON, to the
+// microsecond.
+type Milliseconds time.Duration
+
+// MarshalJSON implements [encoding/json.Marshaler].
+func (d Milliseconds) MarshalJSON() ([]byte, error) {
+	us := time.Duration(d).Round(time.Microsecond).Microseconds()
+	return strconv.AppendFloat(nil, float64(us)/1000, 'f', -1, 64), nil
+}
+
+// String returns the duration for people, in one unit.
+func (d Milliseconds) String() string {
+	switch t := time.Duration(d); {
+	case t < 0:
+		return "0 s"
+	case t < 10*time.Second && t%time.Second != 0:
+		return fmt.Sprintf("%.1f s", t.Seconds())
+	case t < 2*time.Minute:
+		return fmt.Sprintf("%d s", t/time.Second)
+	case t < 2*time.Hour:
+		return fmt.Sprintf("%d min", t/time.Minute)
+	case t < 48*time.Hour:
+		return fmt.Sprintf("%d h", t/time.Hour)
+	default:
+		return fmt.Sprintf("%d d", t/(24*time.Hour))
+	}
+}

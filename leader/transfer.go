@@ -1,0 +1,84 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+)
+
+// Transfer resigns like [Election.Resign], and hands the leadership over to the given candidate:
+// the write that releases it elects that candidate, ahead of all that have waited longer. The
+// others keep their order behind it. Take the member from [Election.Members]; only its Session is
+// used.
+//
+// First Transfer checks that the member is alive and campaigns. If not, the error is [ErrGone] or
+// [ErrNotCandidate], and this process still leads. It also still leads if the error is that of a
+// read. If this process does not lead, the error is [ErrNotLeader].
+//
+// Then the term ends, with the cause [ErrResigned], and Transfer waits like Resign until its work
+// is done and the store has elected the member. If the member stops campaigning before that, or its
+// session expires, the first candidate in the queue is elected instead, and the error is both
+// ErrNotCandidate and ErrResigned. But a process that dies is a candidate until its session has
+// expired. If the member dies after the check, it is therefore elected all the same, and somebody
+// else leads when its lease is over, within one TTL, as after the death of any leader. The error
+// is nil in that case: it only says whom the store has elected.
+//
+// If the term is lost before it is released, the error is [ErrLost], and who leads next is up to
+// the queue. A reply that is lost does no harm: the request is repeated, elects nobody else, and
+// ends no other term. If ctx ends, Transfer returns its error, and the transfer goes on. If ctx is
+// the term's own or made from it, as inside Run's function, Transfer returns nil without waiting
+// once the term has ended.
+//
+// Like Resign, Transfer does not keep this process from campaigning again. Election.Run does so,
+// behind those that wait.
+func (e *Election) Transfer(ctx context.Context, to Member) error {
+	t := e.present()
+	if t.over() {
+		return fmt.Errorf("leader: transfer of %q: %w", e.name, ErrNotLeader)
+	}
+	claim, err := e.candidate(ctx, to.Session)
+	if err != nil {
+		return fmt.Errorf("leader: transfer of %q to session %q: %w", e.name, to.Session, err)
+	}
+	if !t.hold.ReleaseTo(claim) { // it has ended meanwhile, or another Transfer was faster
+		return fmt.Errorf("leader: transfer of %q: %w", e.name, ErrNotLeader)
+	}
+	err = t.resign(ctx)
+	if err == nil && !t.contains(ctx) {
+		err = t.hold.Succession()
+	}
+	if errors.Is(err, driver.ErrNotWaiting) {
+		err = fmt.Errorf("%w any more, and this process has resigned: %w: %w", ErrNotCandidate, ErrResigned, err)
+	}
+	if err != nil {
+		return fmt.Errorf("leader: transfer of %q to session %q: %w", e.name, to.Session, err)
+	}
+	return nil
+}
+
+// candidate returns the id of the claim with which the session waits to be elected.
+func (e *Election) candidate(ctx context.Context, session string) (claim string, err error) {
+	alive, err := e.alive(ctx, []string{session})
+	if err != nil {
+		return "", err
+	}
+	if _, ok := alive[session]; !ok {
+		return "", ErrGone
+	}
+	st, err := e.s.Load(ctx, e.name)
+	if err != nil {
+		return "", err
+	}
+	queue, err := e.queue(ctx, st)
+	if err != nil {
+		return "", err
+	}
+	for _, w := range queue {
+		if w.Session == session {
+			return w.Claim, nil
+		}
+	}
+	return "", ErrNotCandidate
+}

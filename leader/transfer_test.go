@@ -1,0 +1,433 @@
+package leader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// named returns the election of a new session with that name.
+func named(t *testing.T, store driver.Store, name string) *leader.Election {
+	t.Helper()
+	return electionOf(t, newSession(t, store, &dsync.Options{Name: name}), nil)
+}
+
+// A candidacy is a call of Campaign in the background.
+type candidacy struct {
+	*leader.Election
+	elected chan context.Context
+	stop    context.CancelFunc
+}
+
+// candidates makes sessions with those names campaign, one after the other.
+func candidates(t *testing.T, store driver.Store, names ...string) map[string]*candidacy {
+	t.Helper()
+	all := make(map[string]*candidacy)
+	for _, name := range names {
+		ctx, cancel := context.WithCancel(background)
+		c := &candidacy{named(t, store, name), make(chan context.Context, 1), cancel}
+		go func() {
+			if ctx, err := c.Campaign(ctx); err == nil {
+				c.elected <- ctx
+			}
+		}()
+		time.Sleep(time.Second)
+		all[name] = c
+	}
+	return all
+}
+
+// member returns the member of that name.
+func member(t *testing.T, e *leader.Election, name string) leader.Member {
+	t.Helper()
+	members, err := e.Members(background)
+	if err != nil {
+		t.Fatalf("Members: %v", err)
+	}
+	i := slices.IndexFunc(members, func(m leader.Member) bool { return m.Name == name })
+	if i < 0 {
+		t.Fatalf("no member %q among %+v", name, members)
+	}
+	return members[i]
+}
+
+// wantRoles checks who leads and who waits, in the order of the queue.
+func wantRoles(t *testing.T, e *leader.Election, want ...string) {
+	t.Helper()
+	if got := roles(t, e); !slices.Equal(got, want) {
+		t.Errorf("the members are %q, want %q", got, want)
+	}
+}
+
+// wantNumber checks that the store has that many terms.
+func wantNumber(t *testing.T, store driver.Store, want int64) {
+	t.Helper()
+	if st, err := store.Load(background, "e"); err != nil || st.Term != want {
+		t.Errorf("there were %d terms (%v), want %d", st.Term, err, want)
+	}
+}
+
+// The candidate that is named is elected in the write that ends the leader's term, whatever its
+// position. The others keep their order.
+func TestTransfer(t *testing.T) {
+	for _, name := range []string{"b", "c", "d"} {
+		for _, polling := range []bool{false, true} {
+			t.Run(fmt.Sprintf("to %s, polling %t", name, polling), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					store := dsynctest.NewMemory()
+					store.Polling = polling
+					a := named(t, store, "a")
+					term1 := campaign(t, a)
+					all := candidates(t, store, "b", "c", "d")
+					to := member(t, a, name)
+					before := store.Counts()
+					if err := a.Transfer(background, to); err != nil {
+						t.Fatalf("Transfer: %v", err)
+					}
+					d := store.Counts().Since(before)
+					if n := d.Commands[dsynctest.MethodRelease]; n != 1 {
+						t.Errorf("Transfer cost %d releases: %v", n, d.Commands)
+					}
+					rest := slices.DeleteFunc([]string{"b candidate", "c candidate", "d candidate"}, func(s string) bool { return s == name+" candidate" })
+					wantRoles(t, a, append([]string{name + " leader"}, rest...)...)
+					if a.IsLeader() || context.Cause(term1) != leader.ErrResigned {
+						t.Errorf("a leads: %t, its term ended with %v", a.IsLeader(), context.Cause(term1))
+					}
+					if got := term(t, <-all[name].elected); got.Number != 2 || got.Name != name {
+						t.Errorf("elected: %+v", got)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Run's function has its grace before anybody else is elected, and Run campaigns again behind
+// those that wait.
+func TestTransferFromRun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a := named(t, store, "a")
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		var returned time.Time
+		go a.Run(ctx, func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(grace / 2)
+			returned = time.Now()
+			return nil
+		})
+		time.Sleep(time.Second)
+		all := candidates(t, store, "b", "c")
+		start := time.Now()
+		if err := a.Transfer(background, member(t, a, "c")); err != nil {
+			t.Fatalf("Transfer: %v", err)
+		}
+		if d := time.Since(start); d != grace/2 {
+			t.Errorf("Transfer returned after %v, want %v", d, grace/2)
+		}
+		now := <-all["c"].elected
+		if tm := term(t, now); tm.Number != 2 || returned.IsZero() || now.Err() != nil {
+			t.Errorf("elected %+v, the function had returned at %v", tm, returned)
+		}
+		time.Sleep(time.Second)
+		wantRoles(t, a, "c leader", "b candidate", "a candidate")
+	})
+}
+
+// Inside of Run's function, Transfer does not wait for it.
+func TestTransferInsideRun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a := named(t, store, "a")
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		ready := make(chan leader.Member)
+		go a.Run(ctx, func(ctx context.Context) error {
+			start := time.Now()
+			to := <-ready
+			asked := time.Now()
+			if err := a.Transfer(ctx, to); err != nil || !time.Now().Equal(asked) {
+				t.Errorf("Transfer: %v after %v", err, time.Since(start))
+			}
+			return ctx.Err()
+		})
+		time.Sleep(time.Second)
+		all := candidates(t, store, "b", "c")
+		ready <- member(t, a, "c")
+		<-all["c"].elected
+		time.Sleep(time.Second)
+		wantRoles(t, a, "c leader", "b candidate", "a candidate")
+	})
+}
+
+// What Transfer refuses costs no leadership and writes nothing.
+func TestTransferRefused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		f := newFaulty(t, store, nil)
+		a, gone := named(t, store, "a"), named(t, f, "gone")
+		ctx := campaign(t, a)
+		go gone.Campaign(background)
+		time.Sleep(time.Second)
+		all := candidates(t, store, "b", "left")
+		all["b"].Observe(background) // elsewhere: a candidate that observes is one
+		observer := named(t, store, "observer")
+		observer.Observe(background)
+		time.Sleep(time.Second)
+		dead, left, b := member(t, a, "gone"), member(t, a, "left"), member(t, a, "b")
+		f.Cut()
+		all["left"].stop()
+		time.Sleep(ttl)
+
+		before := store.Counts()
+		for _, tt := range []struct {
+			name string
+			e    *leader.Election
+			to   leader.Member
+			want error
+		}{
+			{"a dead session", a, dead, leader.ErrGone},
+			{"an unknown session", a, leader.Member{Session: "nobody"}, leader.ErrGone},
+			{"no session", a, leader.Member{Name: "b"}, leader.ErrGone},
+			{"a candidate that has stopped", a, left, leader.ErrNotCandidate},
+			{"an observer", a, member(t, a, "observer"), leader.ErrNotCandidate},
+			{"the leader itself", a, member(t, a, "a"), leader.ErrNotCandidate},
+			{"by a candidate", all["b"].Election, b, leader.ErrNotLeader},
+			{"by an observer", observer, b, leader.ErrNotLeader},
+		} {
+			if err := tt.e.Transfer(background, tt.to); !errors.Is(err, tt.want) || errors.Is(err, leader.ErrResigned) {
+				t.Errorf("Transfer to %s: %v, want %v", tt.name, err, tt.want)
+			}
+		}
+		if d := store.Counts().Since(before); d.Commands[dsynctest.MethodRelease] != 0 {
+			t.Errorf("refused, and released: %v", d.Commands)
+		}
+		if ctx.Err() != nil || !a.IsLeader() {
+			t.Errorf("a does not lead any more: %v", context.Cause(ctx))
+		}
+		cut := newFaulty(t, store, nil)
+		blind := named(t, cut, "blind")
+		if err := a.Resign(background); err != nil {
+			t.Fatal(err)
+		}
+		<-all["b"].elected
+		if err := all["b"].Resign(background); err != nil {
+			t.Fatal(err)
+		}
+		campaign(t, blind)
+		go a.Campaign(background)
+		time.Sleep(time.Second)
+		to := member(t, a, "a")
+		cut.Cut()
+		short, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		wantErr(t, "Transfer without the store", blind.Transfer(short, to), context.DeadlineExceeded)
+		if !blind.IsLeader() {
+			t.Error("a read that failed has cost the leadership")
+		}
+	})
+}
+
+// A candidate that leaves the queue while the leader's work winds down is not elected, and the
+// error says that this process does not lead any more, either.
+func TestTransferToOneThatLeaves(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a := named(t, store, "a")
+		begin(t, a, true)
+		all := candidates(t, store, "b", "c", "d")
+		to := member(t, a, "c")
+		time.AfterFunc(grace/4, all["c"].stop)
+		err := a.Transfer(background, to)
+		if !errors.Is(err, leader.ErrNotCandidate) || !errors.Is(err, leader.ErrResigned) || errors.Is(err, leader.ErrLost) {
+			t.Errorf("Transfer: %v", err)
+		}
+		<-all["b"].elected
+		wantRoles(t, a, "b leader", "d candidate")
+		wantNumber(t, store, 2)
+	})
+}
+
+// A candidate that dies while the leader's work winds down is elected, and somebody else leads
+// when its lease is over.
+func TestTransferToOneThatDies(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		f := newFaulty(t, store, nil)
+		a := named(t, store, "a")
+		begin(t, a, true)
+		all := candidates(t, store, "b")
+		go named(t, f, "c").Campaign(background)
+		time.Sleep(time.Second)
+		to := member(t, a, "c")
+		start := time.Now()
+		time.AfterFunc(grace/4, f.Cut)
+		if err := a.Transfer(background, to); err != nil {
+			t.Errorf("Transfer: %v", err)
+		}
+		if st, err := store.Load(background, "e"); err != nil || len(st.Holders) != 1 || st.Holders[0].Session != to.Session {
+			t.Errorf("the store has %+v (%v), want session %s", st.Holders, err, to.Session)
+		}
+		<-all["b"].elected
+		if d := time.Since(start); d > ttl+grace {
+			t.Errorf("somebody leads after %v, want within %v", d, ttl)
+		}
+	})
+}
+
+// Whatever happens to the requests and replies of the release, exactly the candidate that was
+// named is elected, once.
+func TestTransferWithFaults(t *testing.T) {
+	for name, fault := range map[string]dsynctest.Fault{
+		"request lost":                    {LoseRequest: true},
+		"reply lost":                      {LoseReply: true},
+		"reply lost, executed twice":      {LoseReply: true, Again: 3 * time.Second},
+		"late":                            {Delay: ttl / 2},
+		"executed again after a while":    {Again: time.Minute},
+		"executed again at another's end": {LoseReply: true, Again: ttl},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				releases := 0
+				f := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
+					if r.Method != dsynctest.MethodRelease {
+						return dsynctest.Fault{}
+					}
+					if releases++; releases > 2 {
+						return dsynctest.Fault{}
+					}
+					return fault
+				})
+				a := named(t, f, "a")
+				campaign(t, a)
+				all := candidates(t, store, "b", "c", "d")
+				if err := a.Transfer(background, member(t, a, "d")); err != nil {
+					t.Fatalf("Transfer: %v", err)
+				}
+				select {
+				case <-all["d"].elected:
+				case <-time.After(time.Minute):
+					t.Fatal("d is not elected within a minute")
+				}
+				time.Sleep(2 * time.Minute) // what is late arrives
+				wantRoles(t, a, "d leader", "b candidate", "c candidate")
+				wantNumber(t, store, 2)
+				if err := all["d"].Resign(background); err != nil {
+					t.Fatal(err)
+				}
+				<-all["b"].elected
+				wantRoles(t, a, "b leader", "c candidate")
+			})
+		})
+	}
+}
+
+// A term that is lost before its release is transferred to nobody.
+func TestTransferOfALostTerm(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		f := newFaulty(t, store, nil)
+		a := named(t, f, "a")
+		begin(t, a, true)
+		all := candidates(t, store, "b", "c")
+		to := member(t, a, "c")
+		time.AfterFunc(grace/4, f.Cut)
+		err := a.Transfer(background, to)
+		if !errors.Is(err, leader.ErrLost) || errors.Is(err, leader.ErrNotCandidate) {
+			t.Errorf("Transfer: %v, want %v", err, leader.ErrLost)
+		}
+		<-all["b"].elected
+		wantNumber(t, store, 2)
+	})
+}
+
+// Transfer returns ctx's error if ctx ends before the release, which goes on.
+func TestTransferWithinItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a := named(t, newFaulty(t, store, slowRelease), "a")
+		campaign(t, a)
+		all := candidates(t, store, "b", "c")
+		to := member(t, a, "c")
+		ctx, cancel := context.WithTimeout(background, grace/4)
+		defer cancel()
+		start := time.Now()
+		wantErr(t, "Transfer", a.Transfer(ctx, to), context.DeadlineExceeded)
+		if d := time.Since(start); d != grace/4 {
+			t.Errorf("Transfer returned after %v, want %v", d, grace/4)
+		}
+		<-all["c"].elected
+	})
+}
+
+// Of two Transfers at once, one elects its candidate, and the other one does not lead any more.
+func TestTransferTwice(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a := named(t, newFaulty(t, store, slowRelease), "a")
+		campaign(t, a)
+		all := candidates(t, store, "b", "c", "d")
+		errs := make(map[string]chan error)
+		for _, name := range []string{"c", "d"} {
+			to, err := member(t, a, name), make(chan error, 1)
+			errs[name] = err
+			go func() { err <- a.Transfer(background, to) }()
+		}
+		synctest.Wait()
+		won, lost := "c", "d"
+		err := <-errs[won]
+		if err != nil {
+			won, lost = lost, won
+		} else {
+			err = <-errs[lost]
+		}
+		wantErr(t, "the other Transfer", err, leader.ErrNotLeader)
+		<-all[won].elected
+		wantRoles(t, a, won+" leader", "b candidate", lost+" candidate")
+		wantNumber(t, store, 2)
+	})
+}
+
+// A process that waits for the leadership in a second call of Campaign does not get it by a
+// hand-off in the process instead of the one that was named.
+func TestTransferPassesLocalCandidates(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a := named(t, store, "a")
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		go a.Run(ctx, func(ctx context.Context) error {
+			<-ctx.Done()
+			return nil // at once: its release races with the end of the hold
+		})
+		time.Sleep(time.Second)
+		second := make(chan context.Context, 1)
+		go func() {
+			c, _ := a.Campaign(ctx)
+			second <- c
+		}()
+		all := candidates(t, store, "b", "c")
+		if err := a.Transfer(background, member(t, a, "c")); err != nil {
+			t.Fatalf("Transfer: %v", err)
+		}
+		if tm := term(t, <-all["c"].elected); tm.Number != 2 {
+			t.Errorf("c was elected for term %d, want 2", tm.Number)
+		}
+		select {
+		case c := <-second:
+			t.Errorf("a is elected again: %v", term(t, c))
+		case <-time.After(time.Second):
+		}
+	})
+}
