@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// waiters starts n goroutines of s that lock and unlock k, and waits until they wait.
+// waiters starts n goroutines of s that lock and unlock k, and returns when they wait.
 func waiters(t *testing.T, s *dsync.Session, n int, each func()) (done func()) {
 	t.Helper()
 	ended := make(chan struct{})
@@ -24,12 +25,21 @@ func waiters(t *testing.T, s *dsync.Session, n int, each func()) (done func()) {
 			ended <- struct{}{}
 		}()
 	}
-	synctest.Wait()
+	time.Sleep(time.Second)
 	return func() {
 		for range n {
 			<-ended
 		}
 	}
+}
+
+// slow returns store with replies that take a while. So a process has the reply to its own command
+// before a later command of another process notifies it. In the other order it can't replace a claim: one of the
+// claim's own attempts may still be under way.
+func slow(t *testing.T, store *dsynctest.Memory) driver.Store {
+	return newFaulty(t, store, func(dsynctest.Request) dsynctest.Fault {
+		return dsynctest.Fault{Delay: time.Millisecond}
+	})
 }
 
 // An Unlock requests the key for the next caller of its process in the command that releases it:
@@ -40,7 +50,7 @@ func TestUnlockRequestsForTheNext(t *testing.T) {
 		opt := unswept()
 		opt.HandOffTime = -1
 		opt.TTL, opt.AlwaysListen = time.Hour, true // neither a heartbeat nor a request since a listener is ready
-		a, b := newSession(t, store, opt), newSession(t, store, opt)
+		a, b := newSession(t, slow(t, store), opt), newSession(t, slow(t, store), opt)
 		turn(a.Mutex("warm"))
 		turn(b.Mutex("warm"))
 		first := a.Mutex("k")
@@ -87,7 +97,7 @@ func TestNextCallerJoinsBehindOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		opt := &dsync.Options{HandOffTime: -1}
-		a, b := newSession(t, store, opt), newSession(t, store, opt)
+		a, b := newSession(t, slow(t, store), opt), newSession(t, slow(t, store), opt)
 		first := a.Mutex("k")
 		lock(t, first)
 		var order []string
