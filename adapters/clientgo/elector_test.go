@@ -1,0 +1,163 @@
+package clientgo_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/leaderelection"
+
+	"github.com/leasehold-go/leasehold/adapters/clientgo"
+)
+
+// The durations of the electors. They are as the package comment says that they must be.
+const (
+	lease    = 6 * time.Second
+	deadline = 3 * time.Second
+	retry    = 200 * time.Millisecond
+	timeout  = 700 * time.Millisecond
+)
+
+// A contest is electors of one election. It counts who leads.
+type contest struct {
+	*place
+	started chan *candidate // who begins to lead
+
+	mu       sync.Mutex
+	leading  int
+	overlaps int
+}
+
+// A candidate is an elector, with a client of its own.
+type candidate struct {
+	*contest
+	net     network
+	lock    *clientgo.Lock
+	endWork context.CancelFunc // ends the leader's work
+	worked  chan struct{}      // closed when it has ended
+	endRun  context.CancelFunc // ends Run
+	ran     chan struct{}      // closed when Run has returned
+}
+
+// candidate starts one.
+func (c *contest) candidate(t *testing.T) *candidate {
+	t.Helper()
+	e := &candidate{contest: c, worked: make(chan struct{}), ran: make(chan struct{})}
+	var err error
+	e.lock, err = clientgo.New(c.client(t, &e.net).Database(c.db), "e", &clientgo.Options{Timeout: timeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	work, endWork := context.WithCancel(context.Background())
+	run, endRun := context.WithCancel(context.Background())
+	e.endWork, e.endRun = endWork, endRun
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock:            e.lock,
+		LeaseDuration:   lease,
+		RenewDeadline:   deadline,
+		RetryPeriod:     retry,
+		ReleaseOnCancel: true,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(ctx context.Context) {
+				defer close(e.worked)
+				c.count(1)
+				c.started <- e
+				select {
+				case <-ctx.Done():
+				case <-work.Done():
+				}
+				c.count(-1)
+			},
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(e.ran)
+		elector.Run(run)
+	}()
+	t.Cleanup(func() {
+		endWork()
+		endRun()
+		<-e.ran
+	})
+	return e
+}
+
+func (c *contest) count(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leading += n; c.leading > 1 {
+		c.overlaps++
+	}
+}
+
+// next waits for the next leader.
+func (c *contest) next(t *testing.T, within time.Duration) *candidate {
+	t.Helper()
+	select {
+	case e := <-c.started:
+		return e
+	case <-time.After(within):
+		t.Fatalf("nobody leads within %v", within)
+		return nil
+	}
+}
+
+// stop ends the work of the leader, and then its elector, which releases.
+func (e *candidate) stop(t *testing.T) {
+	t.Helper()
+	e.endWork()
+	<-e.worked
+	e.endRun()
+	<-e.ran
+}
+
+// One of three processes leads at any time: another does soon after an orderly stop, and after
+// the lease when the leader is cut off, which by then has stopped.
+func TestElectors(t *testing.T) {
+	const slack = 20 * time.Second // of a busy machine
+	c := &contest{place: newPlace(t), started: make(chan *candidate, 10)}
+	for range 3 {
+		c.candidate(t)
+	}
+	first := c.next(t, slack)
+	if r, _ := get(t, c.place.lock(t, nil)); r.HolderIdentity != first.lock.Identity() {
+		t.Errorf("the record is of %q, but %q leads", r.HolderIdentity, first.lock.Identity())
+	}
+
+	time.Sleep(lease + deadline) // it renews
+	select {
+	case <-first.worked:
+		t.Fatal("the leader does not lead any more")
+	default:
+	}
+
+	first.stop(t)
+	begin := time.Now()
+	second := c.next(t, lease+slack)
+	if took := time.Since(begin); took > lease/2 {
+		t.Errorf("the next process led %v after the release", took)
+	}
+
+	second.net.cut()
+	begin = time.Now()
+	third := c.next(t, lease+slack)
+	if took := time.Since(begin); took < lease-deadline {
+		t.Errorf("the next process led %v after the leader was cut off, want about %v", took, lease)
+	}
+	<-second.worked
+
+	third.stop(t)
+	if r, _ := get(t, c.place.lock(t, nil)); r.HolderIdentity != "" || r.LeaderTransitions != 2 {
+		t.Errorf("in the end the record is %+v, want it released after 2 transitions", r)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.overlaps != 0 {
+		t.Errorf("two processes led at the same time, %d times", c.overlaps)
+	}
+}

@@ -1,0 +1,63 @@
+package clientgo_test
+
+import (
+	"context"
+	"log"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"k8s.io/client-go/tools/leaderelection"
+
+	"github.com/leasehold-go/leasehold/adapters/clientgo"
+	leadermongo "github.com/leasehold-go/leasehold/leader/mongo"
+)
+
+// A controller whose work runs on the process that leads. It is compiled, and not run, because it
+// needs a server.
+func Example() {
+	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:27017"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	lock, err := clientgo.New(client.Database("app"), "controller", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	work := func(ctx context.Context) { <-ctx.Done() }
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock:            lock,
+		LeaseDuration:   20 * time.Second, // more than RenewDeadline + RetryPeriod + 3 · Options.Timeout
+		RenewDeadline:   10 * time.Second,
+		RetryPeriod:     2 * time.Second,
+		ReleaseOnCancel: true,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: work,
+			OnStoppedLeading: func() { log.Print("not the leader any more") },
+			OnNewLeader:      func(identity string) { log.Print("the leader is ", identity) },
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	elector.Run(context.Background())
+}
+
+// What new code uses instead: the work's context ends before another process can lead, and
+// the term has a fencing token.
+func Example_leader() {
+	ctx := context.Background()
+	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:27017"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	election, err := leadermongo.Open(ctx, client.Database("app"), "controller", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer election.Close(ctx)
+	work := func(ctx context.Context) error { <-ctx.Done(); return nil }
+	if err := election.Run(ctx, work); err != nil {
+		log.Fatal(err)
+	}
+}

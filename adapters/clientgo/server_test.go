@@ -1,0 +1,260 @@
+package clientgo_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/leasehold-go/leasehold/adapters/clientgo"
+)
+
+// The tests on a server, which MONGODB_URI names. integration.TestClientGo runs them on each of
+// its servers.
+
+// A place is a database of a test's own.
+type place struct {
+	uri, db string
+}
+
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	p := &place{os.Getenv("MONGODB_URI"), "leasehold_clientgo_" + bson.NewObjectID().Hex()}
+	if p.uri == "" {
+		t.Skip("no server to test on: MONGODB_URI is not set")
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		client, err := mongo.Connect(options.Client().ApplyURI(p.uri))
+		if err != nil {
+			return
+		}
+		defer client.Disconnect(ctx)
+		client.Database(p.db).Drop(ctx)
+	})
+	return p
+}
+
+// client connects to the server, through n if that is not nil.
+func (p *place) client(t *testing.T, n *network) *mongo.Client {
+	t.Helper()
+	opt := options.Client().ApplyURI(p.uri).SetHeartbeatInterval(500 * time.Millisecond)
+	if n != nil {
+		opt.SetDialer(n).SetRetryWrites(false) // the driver's retry would find a lost reply again
+	}
+	client, err := mongo.Connect(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		defer cancel()
+		client.Disconnect(ctx)
+	})
+	return client
+}
+
+// lock returns a lock on a client of its own. It has time: a test server may be busy.
+func (p *place) lock(t *testing.T, n *network) *clientgo.Lock {
+	t.Helper()
+	l, err := clientgo.New(p.client(t, n).Database(p.db), "e", &clientgo.Options{Timeout: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// record is one of a holder.
+func record(holder string) resourcelock.LeaderElectionRecord {
+	now := time.Now().Truncate(time.Millisecond)
+	return resourcelock.LeaderElectionRecord{
+		HolderIdentity: holder, LeaseDurationSeconds: 15, LeaderTransitions: 3,
+		AcquireTime: metav1.NewTime(now.Add(-time.Minute)), RenewTime: metav1.NewTime(now),
+		Strategy: "OldestEmulationVersion", PreferredHolder: "another",
+	}
+}
+
+// same reports whether two records say the same, in whatever time zone.
+func same(a, b resourcelock.LeaderElectionRecord) bool {
+	times := a.AcquireTime.Equal(&b.AcquireTime) && a.RenewTime.Equal(&b.RenewTime)
+	a.AcquireTime, a.RenewTime = b.AcquireTime, b.RenewTime
+	return times && a == b
+}
+
+// get is Get, which must succeed.
+func get(t *testing.T, l *clientgo.Lock) (resourcelock.LeaderElectionRecord, []byte) {
+	t.Helper()
+	r, raw, err := l.Get(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *r, raw
+}
+
+// A record is missing, created once, and read as it was written.
+func TestRecord(t *testing.T) {
+	p := newPlace(t)
+	a, b := p.lock(t, nil), p.lock(t, nil)
+	for range 2 {
+		if _, _, err := a.Get(t.Context()); !apierrors.IsNotFound(err) {
+			t.Fatalf("Get of what is not there: %v, want NotFound", err)
+		}
+	}
+	want := record("a")
+	if err := a.Create(t.Context(), want); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Create(t.Context(), record("b")); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("Create of what is there: %v, want AlreadyExists", err)
+	}
+	got, raw := get(t, b)
+	if !same(got, want) {
+		t.Errorf("read %+v, want %+v", got, want)
+	}
+	// The same record again is a change, which candidates must see.
+	if err := a.Update(t.Context(), want); err != nil {
+		t.Errorf("Update after Create: %v", err)
+	}
+	if _, again := get(t, b); bytes.Equal(raw, again) {
+		t.Error("the document is the same after an update")
+	}
+	released := resourcelock.LeaderElectionRecord{LeaseDurationSeconds: 1}
+	if err := a.Update(t.Context(), released); err != nil {
+		t.Errorf("Update after Update: %v", err)
+	}
+	if got, _ := get(t, b); !same(got, released) {
+		t.Errorf("read %+v, want %+v", got, released)
+	}
+}
+
+// Of several locks that have read the same record, one can change it.
+func TestUpdateIsCompareAndSet(t *testing.T) {
+	p := newPlace(t)
+	locks := []*clientgo.Lock{p.lock(t, nil), p.lock(t, nil), p.lock(t, nil), p.lock(t, nil)}
+	if err := locks[0].Create(t.Context(), record("nobody")); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 10 {
+		errs := make([]error, len(locks))
+		for _, l := range locks {
+			get(t, l)
+		}
+		var all sync.WaitGroup
+		for i, l := range locks {
+			all.Go(func() { errs[i] = l.Update(t.Context(), record(l.Identity())) })
+		}
+		all.Wait()
+		var winners []string
+		for i, l := range locks {
+			switch err := errs[i]; {
+			case err == nil:
+				winners = append(winners, l.Identity())
+			case !apierrors.IsConflict(err):
+				t.Errorf("Update of another's record: %v, want Conflict", err)
+			default:
+				if err := l.Update(t.Context(), record(l.Identity())); err == nil {
+					t.Error("Update after a conflict, without a Get, succeeded")
+				}
+			}
+		}
+		if len(winners) != 1 {
+			t.Fatalf("round %d: %d locks changed the record, want one", round, len(winners))
+		}
+		if got, _ := get(t, locks[0]); got.HolderIdentity != winners[0] {
+			t.Errorf("the record is of %q, but %q changed it", got.HolderIdentity, winners[0])
+		}
+	}
+}
+
+// After a write whose reply is lost, Update fails until a Get.
+func TestLostReply(t *testing.T) {
+	for command, write := range map[string]func(*clientgo.Lock, context.Context, resourcelock.LeaderElectionRecord) error{
+		"insert": (*clientgo.Lock).Create,
+		"update": (*clientgo.Lock).Update,
+	} {
+		t.Run(command, func(t *testing.T) {
+			p := newPlace(t)
+			n := &network{}
+			a, b := p.lock(t, n), p.lock(t, nil)
+			if command == "update" {
+				if err := a.Create(t.Context(), record("a")); err != nil {
+					t.Fatal(err)
+				}
+			} else if _, _, err := a.Get(t.Context()); !apierrors.IsNotFound(err) { // connects
+				t.Fatal(err)
+			}
+			want := record("a, again")
+			n.loseReply(command)
+			if err := write(a, t.Context(), want); err == nil {
+				t.Error("no error, although the reply was lost")
+			}
+			if got, _ := get(t, b); !same(got, want) {
+				t.Fatalf("the record is %+v, want the one whose reply was lost", got)
+			}
+			if err := a.Update(t.Context(), record("a, once more")); err == nil {
+				t.Error("Update succeeded without a Get")
+			}
+			get(t, a)
+			if err := a.Update(t.Context(), record("a, at last")); err != nil {
+				t.Errorf("Update after a Get: %v", err)
+			}
+			if err := b.Update(t.Context(), record("b")); !apierrors.IsConflict(err) {
+				t.Errorf("Update of what was read before: %v, want Conflict", err)
+			}
+		})
+	}
+}
+
+// After an Update that failed, even if it was not sent, Update fails until a Get.
+func TestFailedUpdateNeedsGet(t *testing.T) {
+	l := newPlace(t).lock(t, nil)
+	if err := l.Create(t.Context(), record("a")); err != nil {
+		t.Fatal(err)
+	}
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := l.Update(done, record("a")); !errors.Is(err, context.Canceled) {
+		t.Errorf("Update with a context that is done: %v, want Canceled", err)
+	}
+	if err := l.Update(t.Context(), record("a")); err == nil {
+		t.Error("Update succeeded without a Get")
+	}
+	get(t, l)
+	if err := l.Update(t.Context(), record("a")); err != nil {
+		t.Errorf("Update after a Get: %v", err)
+	}
+}
+
+// A context that carries a transaction does not make the lock's commands part of it.
+func TestTransactionIsNotJoined(t *testing.T) {
+	p := newPlace(t)
+	client := p.client(t, nil)
+	l, err := clientgo.New(client.Database(p.db), "e", &clientgo.Options{Timeout: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := client.StartSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.EndSession(t.Context())
+	if err := session.StartTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Create(mongo.NewSessionContext(t.Context(), session), record("a")); err != nil {
+		t.Fatal(err)
+	}
+	session.AbortTransaction(t.Context())
+	get(t, l)
+}
