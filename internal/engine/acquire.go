@@ -384,6 +384,7 @@ func (c *claim) send(leave func()) {
 				request.Replaces = &replaces
 			}
 			st, notices, err := s.store.Acquire(ctx, request, !c.try, dead, a.notAfter)
+			// There may be notices with an error: old may have been released in a step of its own.
 			if st.Position > 0 && joined || c.try && !holds(&st, c.request.ID) {
 				notices = unchanged(notices)
 			}
