@@ -373,8 +373,8 @@ func (c *claim) send(leave func()) {
 	if sl.listener.ready {
 		c.listener = sl.listener.number
 	}
-	old := c.replaces
-	c.replaces = nil
+	old, replaced := c.replaces, c.replaced
+	c.replaces, c.replaced = nil, nil // so that a claim does not keep all those before it
 	s.workers.do(func() {
 		r := attempt(s, "Acquire", func(ctx context.Context) (*driver.State, error) {
 			request := c.request
@@ -395,8 +395,8 @@ func (c *claim) send(leave func()) {
 		c.answered(a, r.v, r.err)
 		s.mu.Unlock()
 		leave()
-		if old != nil {
-			c.replaced(r.err)
+		if replaced != nil {
+			replaced(r.err)
 		}
 	})
 }
