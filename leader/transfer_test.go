@@ -431,3 +431,27 @@ func TestTransferPassesLocalCandidates(t *testing.T) {
 		}
 	})
 }
+
+// A session that is closed before the leader's work is done leaves the leadership to expire in the
+// store. Then the first in the queue leads, and Transfer must not say that the member does.
+func TestTransferOfATermThatIsLeftToExpire(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, &dsync.Options{Name: "a"})
+		a := electionOf(t, s, nil)
+		begin(t, a, true)
+		all := candidates(t, store, "b", "c")
+		to := member(t, a, "c")
+		time.AfterFunc(grace/4, func() {
+			ended, cancel := context.WithCancel(background)
+			cancel()
+			s.Close(ended)
+		})
+		wantErr(t, "Transfer", a.Transfer(background, to), leader.ErrLost)
+		select {
+		case <-all["b"].elected:
+		case <-all["c"].elected:
+			t.Error("c is elected, want the first in the queue")
+		}
+	})
+}

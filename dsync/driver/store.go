@@ -61,7 +61,8 @@ import (
 // its claims is concerned. The claim that the command is about gets none, because the reply
 // says what happened to it. If the reply of a command is lost and the command is repeated, the
 // repetition returns no notices for what the first one did. A NoticeChange may be returned
-// though nothing has changed. With an error no notices are returned.
+// though nothing has changed. With an error no notices are returned, except by an Acquire of a claim
+// with Replaces.
 //
 // Durations are rounded up to the store's resolution, so that a positive duration never becomes
 // zero, which means "without end".
@@ -124,7 +125,8 @@ type Store interface {
 	// If c.Replaces is not nil, Acquire first releases that claim, as Release does without
 	// options, even if now is after notAfter. It does so in the same step, or in one before it;
 	// then others may come between. If it returns an error, the claim may have been released or
-	// not.
+	// not. If it is known to have been released, in a step of its own, the notices of that
+	// release are returned with the error.
 	//
 	// So repeating it is harmless, it adds nothing to the queue once the store's clock has
 	// passed notAfter, and an Acquire that changes nothing writes nothing. The grant of a claim

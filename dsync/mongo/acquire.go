@@ -87,7 +87,7 @@ func (s *Store) replace(ctx context.Context, c driver.Claim, wait bool, expired 
 	}
 	st, notices, err := s.Acquire(ctx, c, wait, expired, notAfter)
 	if err != nil {
-		return driver.State{}, nil, err
+		return driver.State{}, released, err // a repeated release would not have these notices
 	}
 	for i := range released {
 		n := &released[i]

@@ -245,3 +245,33 @@ func TestNoticeOfAHandOverHasItsToken(t *testing.T) {
 		}
 	})
 }
+
+// An Acquire that releases another claim by a command of its own, and then fails, has the notices
+// of that release: nobody else knows whom it granted the key to.
+func TestNoticesOfAReplacementThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		acquires := 0
+		s := f.store(nil, func(c call) bson.D {
+			if kindOf(c) == "acquire" {
+				acquires++
+				return lost
+			}
+			now := time.Now()
+			return ok(e("value", bson.D{e("now", now), e("at", now), e("h", bson.A{
+				bson.D{e("a", "b.1"), e("s", "b"), e("w", 3), e("t", int64(2048)), e("at", now), e("p", int64(5))},
+			})}))
+		})
+		old := driver.Claim{Key: "k", ID: "s.1", Session: "s", Kind: driver.KindRWMutex, Weight: 3, Limit: 3, Token: 1024}
+		next := old
+		next.ID, next.Token, next.Replaces = "s.2", 0, &old
+		_, notices, err := s.Acquire(t.Context(), next, true, nil, time.Now().Add(time.Second))
+		if err == nil || acquires != 1 {
+			t.Fatalf("got %v after %d tries to join, want an error after one", err, acquires)
+		}
+		want := driver.Notice{Type: driver.NoticeGrant, Session: "b", Key: "k", Claim: "b.1", Token: 2048, Address: 5}
+		if len(notices) != 1 || notices[0] != want {
+			t.Errorf("notices %+v, want %+v", notices, want)
+		}
+	})
+}

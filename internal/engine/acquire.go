@@ -373,8 +373,8 @@ func (c *claim) send(leave func()) {
 	if sl.listener.ready {
 		c.listener = sl.listener.number
 	}
-	old := c.replaces
-	c.replaces = nil
+	old, replaced := c.replaces, c.replaced
+	c.replaces, c.replaced = nil, nil // so that a claim does not keep all those before it
 	s.workers.do(func() {
 		r := attempt(s, "Acquire", func(ctx context.Context) (*driver.State, error) {
 			request := c.request
@@ -384,6 +384,7 @@ func (c *claim) send(leave func()) {
 				request.Replaces = &replaces
 			}
 			st, notices, err := s.store.Acquire(ctx, request, !c.try, dead, a.notAfter)
+			// There may be notices with an error: old may have been released in a step of its own.
 			if st.Position > 0 && joined || c.try && !holds(&st, c.request.ID) {
 				notices = unchanged(notices)
 			}
@@ -394,8 +395,8 @@ func (c *claim) send(leave func()) {
 		c.answered(a, r.v, r.err)
 		s.mu.Unlock()
 		leave()
-		if old != nil {
-			c.replaced(r.err)
+		if replaced != nil {
+			replaced(r.err)
 		}
 	})
 }

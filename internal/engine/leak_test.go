@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,4 +138,44 @@ func TestContextsThatAreDoneAreFree(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Claims that were released by the request for the next one are forgotten, also where there is
+// always a next one.
+func TestReplacedClaimsAreForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const warm, holds = 100, 2000
+		store := dsynctest.NewMemory()
+		opt := unswept()
+		opt.HandOffTime = -1
+		s := newSession(t, slow(t, store), opt)
+		var before, after int64
+		n := 0
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				for mu := s.Mutex("k"); ; {
+					mu.Lock()
+					switch n++; n {
+					case warm:
+						before = heap()
+					case warm + holds:
+						after = heap()
+					}
+					over := n >= warm+holds
+					mu.Unlock()
+					if over {
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if n := after - before; n > holds*200 {
+			t.Errorf("%d claims that were replaced have left %d bytes", holds, n)
+		}
+		if n := store.Counts().Commands[dsynctest.MethodRelease]; n > holds/10 {
+			t.Errorf("%d releases, want that most claims are replaced", n)
+		}
+	})
 }

@@ -204,7 +204,7 @@ func (c *claim) sendRelease(o driver.ReleaseOptions, answered chan<- error) (not
 		if refused {
 			c.setRefused(nil)
 		}
-		if err == nil && o.Successor != "" {
+		if err == nil && o.Successor != "" && !special(o) { // a claim that is kept has no successor
 			c.succeeds(nil)
 		}
 		say(err)

@@ -247,3 +247,37 @@ func TestNextCallerGivesUpAtThatMoment(t *testing.T) {
 		})
 	}
 }
+
+// A twoStep releases the claim that an Acquire replaces in a step of its own, and fails after it.
+type twoStep struct{ *dsynctest.Memory }
+
+func (s twoStep) Acquire(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+	if c.Replaces == nil {
+		return s.Memory.Acquire(ctx, c, wait, expired, notAfter)
+	}
+	_, notices, err := s.Release(ctx, *c.Replaces, driver.ReleaseOptions{})
+	return driver.State{}, notices, errors.Join(err, errors.New("the connection broke"))
+}
+
+// The process that a failed replacement let in is notified all the same.
+func TestFailedReplacementNotifies(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		opt := &dsync.Options{HandOffTime: -1}
+		a, b := newSession(t, twoStep{store}, opt), newSession(t, slow(t, store), opt)
+		first := a.Mutex("k")
+		lock(t, first)
+		var taken time.Time
+		doneB := waiters(t, b, 1, func() { taken = time.Now() })
+		doneA := waiters(t, a, 1, func() {})
+		start := time.Now()
+		if err := first.UnlockContext(background); err != nil {
+			t.Errorf("UnlockContext: %v", err)
+		}
+		doneB()
+		doneA()
+		if d := taken.Sub(start); d > 100*time.Millisecond {
+			t.Errorf("the other process has the key after %v, want at once", d)
+		}
+	})
+}
