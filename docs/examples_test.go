@@ -370,3 +370,23 @@ func Example_status() {
 	}
 	// Output: invoices/7 mutex api-1 0
 }
+
+func Example_register() {
+	ctx := context.Background()
+	locks := process(dsynctest.NewMemory(), "node-1")
+	defer locks.Close(ctx)
+	fmt.Println("before the first use:", locks.ID() == "")
+
+	id, err := locks.Register(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	logger := slog.With("session", id) // as others see it, until the session is lost
+
+	logger.Debug("registered")
+	fmt.Println("registered:", locks.ID() == id)
+	// Output:
+	// before the first use: true
+	// registered: true
+}
