@@ -51,8 +51,8 @@ func trimmed(code string) string {
 }
 
 // B23: every block of Go is the program examples/quickstart, or in the body of a function of
-// examples_test.go or shedlock_test.go, which are compiled, and run if they are Examples or tests call them.
-// Blocks of other libraries say that they are "theirs".
+// examples_test.go or shedlock_test.go, or in a file of integration/recipes, which are compiled, and run
+// if they are Examples or tests call them. Blocks of other libraries say that they are "theirs".
 func TestCodeIsFromExamples(t *testing.T) {
 	quickstart, err := os.ReadFile("../examples/quickstart/main.go")
 	if err != nil {
@@ -74,6 +74,17 @@ func TestCodeIsFromExamples(t *testing.T) {
 				bodies = append(bodies, trimmed(string(source[fset.Position(fn.Body.Lbrace).Offset+1:fset.Position(fn.Body.Rbrace).Offset])))
 			}
 		}
+	}
+	recipes, err := filepath.Glob("../integration/recipes/*_test.go")
+	if err != nil || len(recipes) == 0 {
+		t.Fatalf("no recipes: %v", err)
+	}
+	for _, name := range recipes {
+		source, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bodies = append(bodies, trimmed(string(source)))
 	}
 	block := regexp.MustCompile("(?s)```go\n(.*?)```")
 	n := 0

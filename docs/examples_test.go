@@ -226,27 +226,31 @@ func Example_singletons() {
 	locks := process(dsynctest.NewMemory(), "node-1")
 	defer locks.Close(ctx)
 
-	singletons, _, err := leader.NewGroup(ctx, locks, "singletons", &leader.GroupOptions{
-		Started: func(t leader.Term) { log.Print("start of ", t.Election) },
-		Stopped: func(t leader.Term, err error) { log.Print("stop of ", t.Election) },
-	})
+	singletons, _, err := leader.NewGroup(ctx, locks, "singletons", nil)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	started := make(chan string, 1)
-	if err := singletons.Go("build", func(ctx context.Context) error {
+	build, err := singletons.Go("build", func(ctx context.Context) error {
 		started <- "build"
 		<-ctx.Done() // until it is removed, or another process runs it
 		return nil
-	}); err != nil {
+	})
+	if err != nil {
 		fmt.Println(err)
+		return
 	}
+	build.AddHooks( // at any time, any number
+		func(t leader.Term) { log.Print("start of ", t.Election) },
+		func(t leader.Term, err error) { log.Print("stop of ", t.Election) },
+	)
 	fmt.Println("started:", <-started)
 	for _, s := range singletons.List() {
-		fmt.Println(s.Name, "runs here:", s.Running)
-		singletons.Remove(ctx, s.Name) // returns when it has stopped
+		fmt.Println(s.Name, "runs here:", s.Running())
 	}
+	build.Remove(ctx) // returns when it has stopped
+	<-build.Done()    // closed when it has left the group, for whatever reason
 	fmt.Println("left:", len(singletons.List()))
 	// Output:
 	// started: build
@@ -263,6 +267,7 @@ func Example_background() {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
+		defer close(ended)
 		ended <- election.Run(ctx, func(ctx context.Context) error {
 			elected <- ctx
 			<-ctx.Done()
@@ -369,4 +374,50 @@ func Example_status() {
 		}
 	}
 	// Output: invoices/7 mutex api-1 0
+}
+
+func Example_register() {
+	ctx := context.Background()
+	locks := process(dsynctest.NewMemory(), "node-1")
+	defer locks.Close(ctx)
+	fmt.Println("before the first use:", locks.ID() == "")
+
+	id, err := locks.Register(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	logger := slog.With("session", id) // as others see it, until the session is lost
+
+	logger.Debug("registered")
+	fmt.Println("registered:", locks.ID() == id)
+	// Output:
+	// before the first use: true
+	// registered: true
+}
+
+func Example_pause() {
+	locks := process(dsynctest.NewMemory(), "node-1")
+	defer locks.Close(context.Background())
+	election, _ := leader.New(locks, "all-cron-jobs", nil)
+	ctx, err := election.Campaign(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	resumed := make(chan struct{})
+	close(resumed)
+
+	select {
+	case <-resumed: // paused, and leading still
+	case <-ctx.Done():
+		return // leadership has ended
+	}
+
+	if err := election.Pause(context.Background()); err != nil { // another process leads
+		fmt.Println(err)
+	}
+	election.Resume() // campaigns take part again
+	fmt.Println("leading:", election.IsLeader())
+	// Output: leading: false
 }

@@ -38,8 +38,21 @@ func (s *Session) engine() *engine.Session { return (*engine.Session)(s) }
 func CheckKey(key string) error { return engine.CheckKey(key) }
 
 // ID returns the id under which the session is registered now, or "" if it is not registered.
-// The id changes when the session is lost.
+// The id changes when the session is lost. Before the first use of the session, [Session.Register]
+// returns one.
 func (s *Session) ID() string { return s.engine().ID() }
+
+// Register registers the session now, instead of when the first lock is requested, and returns
+// its id. If the session is registered already, Register sends nothing. It is for programs that
+// need the id first, for their logs for example. The session is listed by Members from then on,
+// and its heartbeats begin. The id is not for good: after a loss the session has another, of
+// which Hooks.SessionStarted is told, or none until it is used again.
+//
+// Register tries once, for at most a sixth of the TTL; ctx bounds only the wait. The error is
+// that of ctx, [ErrClosed], [ErrRefused], or the store's.
+func (s *Session) Register(ctx context.Context) (id string, err error) {
+	return s.engine().Register(ctx)
+}
 
 // Name returns the identity that others see: see [Options].Name.
 func (s *Session) Name() string { return s.engine().Name() }

@@ -454,7 +454,7 @@ func TestGroupOfThree(t *testing.T) {
 			groups = append(groups, g)
 			for f := range functions {
 				name := fmt.Sprint("f", f)
-				err := g.Go(name, func(ctx context.Context) error {
+				_, err := g.Go(name, func(ctx context.Context) error {
 					count(i, name, 1)
 					defer count(i, name, -1)
 					<-ctx.Done()

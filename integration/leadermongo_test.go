@@ -47,7 +47,7 @@ func TestS5ElectionStraightFromADatabase(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := g.Go("job", func(context.Context) error { return nil }); err != nil {
+		if _, err := g.Go("job", func(context.Context) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 		if err := g.Wait(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -42,7 +43,7 @@ type Group struct {
 
 	mu   sync.Mutex
 	err  error // the first
-	runs map[string]*single
+	runs map[string]*Singleton
 }
 
 // GroupOptions are the settings of a [Group]. The zero value of each field is its
@@ -62,20 +63,98 @@ type GroupOptions struct {
 	Election *Options
 }
 
-// A single is one function of a group.
-type single struct {
-	name     string
-	election *Election
-	cancel   context.CancelCauseFunc
-	running  bool
-	done     chan struct{} // closed when it has left the group
-}
-
-// A Singleton describes a function in [Group.List].
+// A Singleton is a function in a [Group] on this process, from [Group.Go] until it has left the
+// group. Go and [Group.List] return it; it must not be copied. All methods may be called
+// concurrently.
 type Singleton struct {
 	Name     string    // as given to Go
-	Running  bool      // on this process
 	Election *Election // its hooks NewLeader, Cycle, StoreError, Joined and Left are called until the function leaves the group
+
+	g      *Group
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed when it has left the group
+
+	// Guarded by g.mu:
+	running bool
+	term    Term // while it runs
+	hooks   []singletonHooks
+}
+
+type singletonHooks struct {
+	started func(t Term)
+	stopped func(t Term, err error)
+}
+
+// Running reports whether the function runs on this process: it was called and has not returned.
+func (s *Singleton) Running() bool {
+	s.g.mu.Lock()
+	defer s.g.mu.Unlock()
+	return s.running
+}
+
+// Done returns a channel that is closed when the function has left the group: it returned during
+// its term, it was removed, or the group has ended. It does not run then and never will.
+func (s *Singleton) Done() <-chan struct{} { return s.done }
+
+// AddHooks has started called when the function has started on this process, and stopped when it
+// has stopped, with what it returned; either may be nil. It may be called at any time and as often
+// as you like. If the function runs already, started is called now, so that each call of stopped
+// follows one of started. Starts and stops before that are not reported. The calls are made like
+// those of hooks of an [Election], after those of [GroupOptions].
+func (s *Singleton) AddHooks(started func(t Term), stopped func(t Term, err error)) {
+	s.g.mu.Lock()
+	defer s.g.mu.Unlock()
+	s.hooks = append(s.hooks, singletonHooks{started, stopped})
+	if t := s.term; s.running && started != nil {
+		s.g.hooks.Add(func() { started(t) })
+	}
+}
+
+// start records and reports that the function starts.
+func (s *Singleton) start(t Term) {
+	s.g.mu.Lock()
+	defer s.g.mu.Unlock()
+	s.running, s.term = true, t
+	for _, h := range append([]singletonHooks{{started: s.g.opt.Started}}, s.hooks...) {
+		if h.started != nil {
+			s.g.hooks.Add(func() { h.started(t) })
+		}
+	}
+}
+
+// stop records and reports that the function has returned err.
+func (s *Singleton) stop(t Term, err error) {
+	s.g.mu.Lock()
+	defer s.g.mu.Unlock()
+	s.running = false
+	for _, h := range append([]singletonHooks{{stopped: s.g.opt.Stopped}}, s.hooks...) {
+		if h.stopped != nil {
+			s.g.hooks.Add(func() { h.stopped(t, err) })
+		}
+	}
+}
+
+// Remove removes the function from the group on this process, so that another process can run it.
+// If the function is running, Remove waits until it has returned or ctx ends. It reports whether
+// the function was in the group. A function that removes itself must pass its own context, or a
+// context made from it; Remove then does not wait.
+func (s *Singleton) Remove(ctx context.Context) bool {
+	s.g.mu.Lock()
+	in := s.g.runs[s.Name] == s
+	s.g.mu.Unlock()
+	if !in {
+		return false
+	}
+	inside, ok := TermFrom(ctx)
+	s.cancel(errRemoved)
+	if ok && inside.Election == s.Election.Name() {
+		return true
+	}
+	select {
+	case <-s.done:
+	case <-ctx.Done():
+	}
+	return true
 }
 
 // errRemoved is the cause of a function's context when the function is removed.
@@ -92,7 +171,7 @@ func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOpti
 	if err := dsync.CheckKey(name); err != nil {
 		return nil, nil, fmt.Errorf("leader: name of the group: %w", err)
 	}
-	g := &Group{s: (*engine.Session)(s), name: name, runs: make(map[string]*single), balanced: make(chan struct{})}
+	g := &Group{s: (*engine.Session)(s), name: name, runs: make(map[string]*Singleton), balanced: make(chan struct{})}
 	if opt != nil {
 		g.opt = *opt
 	}
@@ -113,25 +192,25 @@ func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOpti
 // process may run it. If it returns an error before its context ends, the group's context ends,
 // and [Group.Wait] returns the first such error.
 //
-// Go returns an error if the name is already in the group or cannot be used, or if the group
+// Go returns the function's handle. It returns an error if the name is already in the group or cannot be used, or if the group
 // has ended, which [Group.Wait] also causes.
-func (g *Group) Go(name string, f func(context.Context) error) error {
+func (g *Group) Go(name string, f func(context.Context) error) (*Singleton, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.ctx.Err() != nil {
-		return fmt.Errorf("leader: group %q has ended: %w", g.name, context.Cause(g.ctx))
+		return nil, fmt.Errorf("leader: group %q has ended: %w", g.name, context.Cause(g.ctx))
 	}
 	if g.runs[name] != nil {
-		return fmt.Errorf("leader: group %q has a function %q already", g.name, name)
+		return nil, fmt.Errorf("leader: group %q has a function %q already", g.name, name)
 	}
 	heard, leave := context.WithCancel(context.Background()) // not made from g.ctx: hooks report how the group ends
 	election, err := newElection(heard, g.s, g.name+"/"+name, g.opt.Election)
 	if err != nil {
 		leave()
-		return err
+		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(g.ctx)
-	r := &single{name: name, election: election, cancel: cancel, done: make(chan struct{})}
+	r := &Singleton{Name: name, Election: election, g: g, cancel: cancel, done: make(chan struct{})}
 	g.runs[name] = r
 	go func() {
 		var err error
@@ -149,10 +228,10 @@ func (g *Group) Go(name string, f func(context.Context) error) error {
 		}()
 		err = g.run(ctx, r, f)
 	}()
-	return nil
+	return r, nil
 }
 
-func (g *Group) run(ctx context.Context, r *single, f func(context.Context) error) error {
+func (g *Group) run(ctx context.Context, r *Singleton, f func(context.Context) error) error {
 	// Processes that start together join the queues in different orders.
 	if g.opt.Balance > 0 {
 		t := time.NewTimer(rand.N(g.opt.Balance / 10))
@@ -162,26 +241,12 @@ func (g *Group) run(ctx context.Context, r *single, f func(context.Context) erro
 		case <-ctx.Done():
 		}
 	}
-	return r.election.Run(ctx, func(ctx context.Context) (err error) {
+	return r.Election.Run(ctx, func(ctx context.Context) (err error) {
 		t, _ := TermFrom(ctx)
-		g.started(r, true)
-		if s := g.opt.Started; s != nil {
-			g.hooks.Add(func() { s(t) })
-		}
-		defer func() {
-			g.started(r, false)
-			if s := g.opt.Stopped; s != nil {
-				g.hooks.Add(func() { s(t, err) })
-			}
-		}()
+		r.start(t)
+		defer func() { r.stop(t, err) }()
 		return f(ctx)
 	})
-}
-
-func (g *Group) started(r *single, running bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	r.running = running
 }
 
 // Wait waits until all functions have left the group, ends the group's context, and returns the
@@ -206,7 +271,7 @@ func (g *Group) Wait() error {
 // next returns a function that is in the group. If there is none, it ends the group and returns
 // nil. A sync.WaitGroup would not do: its Add must not run concurrently with a Wait at zero,
 // but Go may.
-func (g *Group) next() *single {
+func (g *Group) next() *Singleton {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, r := range g.runs {
@@ -216,39 +281,20 @@ func (g *Group) next() *single {
 	return nil
 }
 
-// Remove removes a function from the group on this process, so that another process can run it.
-// If the function is running, Remove waits until it has returned or ctx ends. It reports
-// whether the group had such a function. A function that removes itself must pass its own
-// context, or a context made from it; Remove then does not wait.
+// Remove removes the function of that name from the group on this process, like
+// [Singleton.Remove]. It reports whether the group had such a function.
 func (g *Group) Remove(ctx context.Context, name string) bool {
 	g.mu.Lock()
 	r := g.runs[name]
 	g.mu.Unlock()
-	if r == nil {
-		return false
-	}
-	inside, ok := TermFrom(ctx)
-	r.cancel(errRemoved)
-	if ok && inside.Election == r.election.Name() {
-		return true
-	}
-	select {
-	case <-r.done:
-	case <-ctx.Done():
-	}
-	return true
+	return r != nil && r.Remove(ctx)
 }
 
 // List returns the functions that are in the group on this process, sorted by name.
-func (g *Group) List() []Singleton {
+func (g *Group) List() []*Singleton {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var list []Singleton
-	for _, r := range g.runs {
-		list = append(list, Singleton{Name: r.name, Running: r.running, Election: r.election})
-	}
-	slices.SortFunc(list, func(a, b Singleton) int { return strings.Compare(a.Name, b.Name) })
-	return list
+	return slices.SortedFunc(maps.Values(g.runs), func(a, b *Singleton) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // balance calls shed at intervals of Balance ± 50 %.
@@ -274,7 +320,7 @@ func (g *Group) balance() {
 // function are this one and those that wait for it.
 func (g *Group) shed() {
 	g.mu.Lock()
-	var running []*single
+	var running []*Singleton
 	all := len(g.runs)
 	for _, r := range g.runs {
 		if r.running {
@@ -286,12 +332,12 @@ func (g *Group) shed() {
 		return
 	}
 	r := running[rand.N(len(running))]
-	st, err := g.s.Load(g.ctx, r.election.Name())
+	st, err := g.s.Load(g.ctx, r.Election.Name())
 	if err != nil || st.Waiting == 0 {
 		return
 	}
 	processes := 1 + st.Waiting
 	if share := (all + processes - 1) / processes; len(running) > share {
-		_ = r.election.Resign(g.ctx)
+		_ = r.Election.Resign(g.ctx)
 	}
 }

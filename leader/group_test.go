@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -70,7 +71,7 @@ func (f *fleet) group(process string, store driver.Store, functions int) (*leade
 	}
 	for i := range functions {
 		name := fmt.Sprint("f", i)
-		if err := g.Go(name, f.work(process, name)); err != nil {
+		if _, err := g.Go(name, f.work(process, name)); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -180,16 +181,16 @@ func TestGroupListAndRemove(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		})
-		if err := g.Go("kept", f.work("a", "kept")); err == nil {
+		if _, err := g.Go("kept", f.work("a", "kept")); err == nil {
 			t.Error("Go took a name twice")
 		}
-		if err := g.Go(string([]byte{0}), nil); err == nil {
+		if _, err := g.Go(string([]byte{0}), nil); err == nil {
 			t.Error("Go took NUL")
 		}
 		time.Sleep(2 * time.Second)
 		var names []string
 		for _, s := range g.List() {
-			names = append(names, fmt.Sprint(s.Name, " ", s.Running, " ", s.Election.IsLeader()))
+			names = append(names, fmt.Sprint(s.Name, " ", s.Running(), " ", s.Election.IsLeader()))
 		}
 		if got, want := fmt.Sprint(names), "[kept true true leaves true true removed true true]"; got != want {
 			t.Errorf("List: %s, want %s", got, want)
@@ -213,7 +214,7 @@ func TestGroupListAndRemove(t *testing.T) {
 		wantErr(t, "Wait", g.Wait(), context.Canceled)
 		wantErr(t, "Wait", other.Wait(), context.Canceled)
 		stop()
-		if err := g.Go("late", nil); err == nil {
+		if _, err := g.Go("late", nil); err == nil {
 			t.Error("Go on a group that has ended")
 		}
 		time.Sleep(time.Second)
@@ -290,7 +291,8 @@ func TestGroupWaitWithoutFunctions(t *testing.T) {
 		if err := g.Wait(); err != nil || time.Since(start) != 0 || ctx.Err() == nil {
 			t.Errorf("Wait: %v after %v; the context's Err is %v", err, time.Since(start), ctx.Err())
 		}
-		wantErr(t, "Go after Wait", g.Go("late", func(context.Context) error { return nil }), context.Canceled)
+		_, err = g.Go("late", func(context.Context) error { return nil })
+		wantErr(t, "Go after Wait", err, context.Canceled)
 
 		g, _, _ = leader.NewGroup(background, s, "g", nil)
 		g.Go("exits", func(context.Context) error {
@@ -306,10 +308,11 @@ func TestGroupWaitWithoutFunctions(t *testing.T) {
 			ran := make(chan bool, 1)
 			added := make(chan error)
 			go func() {
-				added <- g.Go("f", func(context.Context) error {
+				_, err := g.Go("f", func(context.Context) error {
 					ran <- true
 					return nil
 				})
+				added <- err
 			}()
 			werr := g.Wait()
 			if err := <-added; werr != nil || (err == nil) != (len(ran) == 1) {
@@ -341,13 +344,13 @@ func TestGroupForgetsWhatHasLeft(t *testing.T) {
 		time.Sleep(ttl)
 		before := runtime.NumGoroutine()
 		for range 20 {
-			if err := g.Go("is removed", work); err != nil {
+			if _, err := g.Go("is removed", work); err != nil {
 				t.Fatal(err)
 			}
-			if err := g.Go("returns", func(context.Context) error { return nil }); err != nil {
+			if _, err := g.Go("returns", func(context.Context) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
-			if err := g.Go("stays", work); err == nil {
+			if _, err := g.Go("stays", work); err == nil {
 				t.Fatal("Go took a name twice")
 			}
 			time.Sleep(2 * time.Second)
@@ -397,8 +400,8 @@ func TestGroupListsWhatRuns(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			list := g.List()
-			if len(list) != 1 || list[0].Name != "f" || list[0].Running != running || !list[0].Election.Running() {
-				t.Errorf("%s: the list is %+v, want f, running %t", when, list, running)
+			if len(list) != 1 || list[0].Name != "f" || list[0].Running() != running || !list[0].Election.Running() {
+				t.Errorf("%s: the list has %d functions, want f, running %t", when, len(list), running)
 			}
 		}
 		check("elected", a, true)
@@ -419,5 +422,84 @@ func TestGroupListsWhatRuns(t *testing.T) {
 		f.Heal()
 		stopA()
 		stopB()
+	})
+}
+
+// S3: each function has events of its own, for listeners that are added at any time, and can be
+// removed by its handle. The handle of a function that has left does nothing to its successor.
+func TestSingletonHandle(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var log []string
+		note := func(who, what string, tm leader.Term) {
+			mu.Lock()
+			defer mu.Unlock()
+			log = append(log, fmt.Sprint(who, " ", what, " ", tm.Number))
+		}
+		want := func(when string, want ...string) {
+			t.Helper()
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			if !slices.Equal(log, want) {
+				t.Errorf("%s: %q, want %q", when, log, want)
+			}
+			log = nil
+		}
+		listen := func(s *leader.Singleton, who string) {
+			s.AddHooks(func(tm leader.Term) { note(who, "start", tm) }, func(tm leader.Term, err error) {
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("stopped with %v", err)
+				}
+				note(who, "stop", tm)
+			})
+		}
+		g, _, err := leader.NewGroup(t.Context(), newSession(t, dsynctest.NewMemory(), nil), "g", &leader.GroupOptions{
+			Balance: -1,
+			Started: func(tm leader.Term) { note("group", "start", tm) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := newFleet(t)
+		one, err := g.Go("one", f.work("a", "one"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		listen(one, "first")
+		want("started", "group start 1", "first start 1")
+		g.Go("other", f.work("a", "other"))
+		want("another function", "group start 1")
+		listen(one, "late")
+		one.AddHooks(nil, nil)
+		want("a late listener", "late start 1")
+		if !one.Running() || g.List()[0] != one {
+			t.Error("the list has another handle, or it does not run")
+		}
+		one.Election.Resign(background)
+		want("again", "first stop 1", "late stop 1", "group start 2", "first start 2", "late start 2")
+		select {
+		case <-one.Done():
+			t.Error("Done between two terms")
+		default:
+		}
+		if !one.Remove(background) || one.Running() || f.load("a") != 1 {
+			t.Errorf("Remove: it runs: %t; %d run, want the other", one.Running(), f.load("a"))
+		}
+		<-one.Done()
+		want("removed", "first stop 2", "late stop 2")
+		again, err := g.Go("one", f.work("a", "one"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want("its successor", "group start 3")
+		if one.Remove(background) || !again.Running() {
+			t.Error("the first handle removed its successor")
+		}
+		again.Remove(background)
+		g.Remove(background, "other")
+		if err := g.Wait(); err != nil {
+			t.Error(err)
+		}
 	})
 }

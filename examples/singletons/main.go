@@ -61,7 +61,7 @@ func run(ctx context.Context, f *fleet, every time.Duration, l net.Listener, out
 		}
 		for _, name := range jobs {
 			j := &job{process: p, singleton: name, every: every}
-			if err := group.Go(name, j.run); err != nil {
+			if _, err := group.Go(name, j.run); err != nil {
 				return err
 			}
 		}

@@ -86,10 +86,10 @@ func TestProbes(t *testing.T) {
 			t.Fatal(err)
 		}
 		good := &job{process: p, singleton: jobs[0], every: time.Second}
-		if err := group.Go(good.singleton, good.run); err != nil {
+		if _, err := group.Go(good.singleton, good.run); err != nil {
 			t.Fatal(err)
 		}
-		if err := group.Go(jobs[1], func(ctx context.Context) error {
+		if _, err := group.Go(jobs[1], func(ctx context.Context) error {
 			<-stuck
 			return ctx.Err()
 		}); err != nil {

@@ -102,3 +102,85 @@ func TestSessionTakesAnotherIDWhereItsIsTaken(t *testing.T) {
 		}
 	})
 }
+
+// A session that is used for nothing has no id. Register gives it the one under which it then
+// holds locks, and sends nothing the next time.
+func TestRegisterBeforeFirstUse(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		var started []string
+		s := newSession(t, store, &dsync.Options{Hooks: &dsync.Hooks{SessionStarted: func(id string) { started = append(started, id) }}})
+		if id := s.ID(); id != "" {
+			t.Errorf("id before the first use: %q", id)
+		}
+		const goroutines = 5
+		ids := make(chan string, goroutines)
+		for range goroutines {
+			go func() {
+				id, err := s.Register(background)
+				if err != nil {
+					t.Error(err)
+				}
+				ids <- id
+			}()
+		}
+		id := <-ids
+		for range goroutines - 1 {
+			if other := <-ids; other != id {
+				t.Errorf("two ids: %q and %q", id, other)
+			}
+		}
+		if n := store.Counts().Commands[dsynctest.MethodRegister]; n != 1 || id == "" || s.ID() != id {
+			t.Errorf("%d commands; registered as %q, ID is %q", n, id, s.ID())
+		}
+		time.Sleep(10 * ttl)
+		mu := s.Mutex("k")
+		lock(t, mu)
+		if h := holders(t, store, "k"); len(h) != 1 || h[0].Session != id {
+			t.Errorf("held by %v, want the session %q", h, id)
+		}
+		mu.Unlock()
+		members, _, err := s.Members(background)
+		if err != nil || len(members) != 1 || members[0].ID != id {
+			t.Errorf("members %v, %v; want %q", members, err, id)
+		}
+		synctest.Wait()
+		if len(started) != 1 || started[0] != id {
+			t.Errorf("SessionStarted was told of %q", started)
+		}
+		s.Close(background)
+		if _, err := s.Register(background); !errors.Is(err, dsync.ErrClosed) {
+			t.Errorf("after Close: %v, want ErrClosed", err)
+		}
+	})
+}
+
+// Register after a loss returns another id; while the store does not answer it returns an error
+// within a sixth of a TTL, or when ctx ends.
+func TestRegisterAfterALoss(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFaulty(t, dsynctest.NewMemory(), nil)
+		s := newSession(t, f, nil)
+		id, err := s.Register(background)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Cut()
+		time.Sleep(ttl)
+		begin := time.Now()
+		if id, err := s.Register(background); err == nil || id != "" || time.Since(begin) > ttl/6 {
+			t.Errorf("in an outage: %q, %v after %v", id, err, time.Since(begin))
+		}
+		ctx, cancel := context.WithTimeout(background, ttl/100)
+		defer cancel()
+		if _, err := s.Register(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("ctx ended: %v", err)
+		}
+		time.Sleep(ttl)
+		f.Heal()
+		again, err := s.Register(background)
+		if err != nil || again == id || again != s.ID() {
+			t.Errorf("after the outage: %q, %v; before it was %q", again, err, id)
+		}
+	})
+}

@@ -100,6 +100,16 @@ func (s *Session) ID() string {
 	return s.lease.id
 }
 
+// Register registers the session unless it is registered, and returns its id. It tries once. The
+// error is ctx's, [ErrClosed], or the store's.
+func (s *Session) Register(ctx context.Context) (id string, err error) {
+	sl, err := s.registered(ctx)
+	if err != nil {
+		return "", fmt.Errorf("dsync: register: %w", err)
+	}
+	return sl.id, nil
+}
+
 // Name returns the identity that others see: [Options].Name.
 func (s *Session) Name() string { return s.opt.Name }
 

@@ -1,0 +1,172 @@
+package recipes_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// schedule enqueues periodic tasks while this process leads.
+func schedule(ctx context.Context, election *leader.Election, redis asynq.RedisConnOpt, opt *asynq.SchedulerOpts) error {
+	return election.Run(ctx, func(ctx context.Context) error {
+		scheduler := asynq.NewScheduler(redis, opt) // one for each term: it can't be started twice
+		if _, err := scheduler.Register("* * * * *", asynq.NewTask("report", nil)); err != nil {
+			return err // the spec is wrong: Run returns this
+		}
+		if err := scheduler.Start(); err != nil {
+			return err
+		}
+		<-ctx.Done()         // until leadership ends, for whatever reason
+		scheduler.Shutdown() // waits for the task that is being enqueued
+		return nil           // now another process may lead
+	})
+}
+
+// oneAtATime handles one task of a type at a time, in the whole fleet.
+func oneAtATime(locks *dsync.Session) asynq.MiddlewareFunc {
+	return func(next asynq.Handler) asynq.Handler {
+		return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+			mu := locks.Mutex("tasks/" + task.Type())
+			if err := mu.TryLockContext(ctx); err != nil {
+				return err // asynq tries again later
+			}
+			defer mu.Unlock()
+			ctx, cancel := mu.Context(ctx) // ends if the lock is lost
+			defer cancel()
+			return next.ProcessTask(ctx, task)
+		})
+	}
+}
+
+// isFailure is an asynq.Config.IsFailure: a task that must wait uses up no retry.
+func isFailure(err error) bool { return !errors.Is(err, dsync.ErrHeld) }
+
+// inBubble are connections to a Redis in memory.
+type inBubble struct{ m *miniredis.Miniredis }
+
+func (r inBubble) MakeRedisClient() any {
+	return redis.NewClient(&redis.Options{
+		Addr:   "127.0.0.1:6379", // never dialled; go-redis looks names up, which no bubble may
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return r.m.Dial() },
+	})
+}
+
+func newRedis(t testing.TB) inBubble {
+	m := miniredis.NewMiniRedis()
+	m.ClockTTL(true)
+	t.Cleanup(m.Close)
+	return inBubble{m}
+}
+
+// Each minute one task is enqueued, by the leader. With a leader that is cut off at most one is
+// lost, and the next leader's scheduler is a new one.
+func TestAsynqSchedulerRunsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		link := cuttable(t, store)
+		redis := newRedis(t)
+		type tick struct {
+			process string
+			minute  time.Time
+		}
+		var mu sync.Mutex
+		var ticks []tick
+		start := func(process string, e *leader.Election) (stop func() error) {
+			ctx, cancel := context.WithCancel(context.Background())
+			ended := make(chan error, 1)
+			opt := &asynq.SchedulerOpts{LogLevel: asynq.FatalLevel, PostEnqueueFunc: func(_ *asynq.TaskInfo, err error) {
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				ticks = append(ticks, tick{process, time.Now().Truncate(time.Minute)})
+			}}
+			go func() { ended <- schedule(ctx, e, redis, opt) }()
+			return func() error { cancel(); return <-ended }
+		}
+		check := func(when, process string, atLeast, atMost int) {
+			t.Helper()
+			mu.Lock()
+			defer mu.Unlock()
+			if n := len(ticks); n < atLeast || n > atMost {
+				t.Errorf("%s: %d ticks, want %d to %d", when, n, atLeast, atMost)
+			}
+			for i, k := range ticks {
+				if k.process != process {
+					t.Errorf("%s: enqueued by %s", when, k.process)
+				}
+				if i > 0 && !k.minute.After(ticks[i-1].minute) {
+					t.Errorf("%s: two ticks in one minute: %v", when, ticks)
+				}
+			}
+			ticks = nil
+		}
+		a, b := elect(t, process(t, link, "a"), "schedule"), elect(t, process(t, store, "b"), "schedule")
+		stopA := start("a", a)
+		synctest.Wait()
+		stopB := start("b", b)
+		time.Sleep(10*time.Minute + time.Second)
+		check("a leads", "a", 10, 10)
+		link.Cut()
+		time.Sleep(10 * time.Minute)
+		check("a is cut off", "b", 9, 10)
+		link.Heal()
+		time.Sleep(2 * time.Minute)
+		check("a is back", "b", 2, 2)
+		if err := stopB(); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		time.Sleep(3 * time.Minute)
+		check("b has stopped", "a", 3, 3)
+		if err := stopA(); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		time.Sleep(5 * time.Minute)
+		check("both have stopped", "", 0, 0)
+	})
+}
+
+// Of two tasks of one type one is handled; the other is tried again later, and that is no failure.
+func TestAsynqHandlesOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		var runs atomic.Int64
+		handler := asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
+			runs.Add(1)
+			time.Sleep(5 * time.Minute)
+			return nil
+		})
+		a, b := oneAtATime(process(t, store, "a"))(handler), oneAtATime(process(t, store, "b"))(handler)
+		task := asynq.NewTask("report", nil)
+		done := make(chan error)
+		go func() { done <- a.ProcessTask(t.Context(), task) }()
+		synctest.Wait()
+		err := b.ProcessTask(t.Context(), task)
+		if !errors.Is(err, dsync.ErrHeld) || isFailure(err) || runs.Load() != 1 {
+			t.Errorf("%v after %d runs, want ErrHeld", err, runs.Load())
+		}
+		if !isFailure(errors.New("broken")) {
+			t.Error("other errors are no failure")
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if err := b.ProcessTask(t.Context(), task); err != nil || runs.Load() != 2 {
+			t.Errorf("when it is free: %v, %d runs", err, runs.Load())
+		}
+	})
+}

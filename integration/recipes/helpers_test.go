@@ -1,0 +1,55 @@
+// Package recipes_test is the code of docs/recipes.md, and its tests, which need no server. Each
+// recipe is a file; see docs.TestCodeIsFromExamples.
+package recipes_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// process returns a session, as a process has one, on a store that others share.
+func process(t testing.TB, store driver.Store, name string) *dsync.Session {
+	t.Helper()
+	s, err := dsync.New(store, &dsync.Options{Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close(context.Background()) })
+	return s
+}
+
+// cuttable returns a link to the store that a test can cut, as a crash does.
+func cuttable(t testing.TB, store driver.Store) *dsynctest.Faulty {
+	f := dsynctest.NewFaulty(store, nil)
+	t.Cleanup(f.Close)
+	return f
+}
+
+func elect(t testing.TB, locks *dsync.Session, name string) *leader.Election {
+	t.Helper()
+	e, err := leader.New(locks, name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// nobody checks that no session has left anything in the store. Call it in a bubble.
+func nobody(t testing.TB, store driver.Store, key string) {
+	t.Helper()
+	synctest.Wait()
+	st, err := store.Load(context.Background(), key)
+	if err != nil || len(st.Holders) != 0 || st.Waiting != 0 {
+		t.Errorf("%q is held by %v, and %d wait; error %v", key, st.Holders, st.Waiting, err)
+	}
+	members, _, err := store.Members(context.Background())
+	if err != nil || len(members) != 0 {
+		t.Errorf("registered: %v, error %v", members, err)
+	}
+}

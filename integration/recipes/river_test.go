@@ -1,0 +1,193 @@
+package recipes_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/riverqueue/river"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+type ReportArgs struct {
+	Region string `json:"region"`
+}
+
+func (ReportArgs) Kind() string { return "report" }
+
+// A ReportWorker makes one report of a region at a time, in the whole fleet.
+type ReportWorker struct {
+	river.WorkerDefaults[ReportArgs]
+	Locks  *dsync.Session
+	Report func(ctx context.Context, region string) error
+}
+
+func (w *ReportWorker) Work(ctx context.Context, job *river.Job[ReportArgs]) error {
+	mu := w.Locks.Mutex("report/" + job.Args.Region)
+	if err := mu.TryLockContext(ctx); errors.Is(err, dsync.ErrHeld) {
+		return river.JobSnooze(time.Minute) // it is being made; return nil instead to skip this run
+	} else if err != nil {
+		return err // River tries again
+	}
+	defer mu.Unlock()
+	ctx, cancel := mu.Context(ctx) // ends if the lock is lost
+	defer cancel()
+	return w.Report(ctx, job.Args.Region)
+}
+
+// whileLeading returns a constructor that inserts a job only on the process that leads.
+func whileLeading(election *leader.Election, args river.JobArgs) river.PeriodicJobConstructor {
+	return func() (river.JobArgs, *river.InsertOpts) {
+		if !election.IsLeader() { // compares the clock: never blocks
+			return nil, nil // nothing is inserted
+		}
+		return args, nil
+	}
+}
+
+func job(region string) *river.Job[ReportArgs] {
+	return &river.Job[ReportArgs]{Args: ReportArgs{Region: region}}
+}
+
+// Two jobs for one region never run at once. The second is snoozed; another region's runs.
+func TestRiverWorkerRunsOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		var running, runs atomic.Int64
+		report := func(context.Context, string) error {
+			running.Add(1)
+			defer running.Add(-1)
+			runs.Add(1)
+			time.Sleep(5 * time.Minute) // longer than a TTL
+			return nil
+		}
+		a := &ReportWorker{Locks: process(t, store, "a"), Report: report}
+		b := &ReportWorker{Locks: process(t, store, "b"), Report: report}
+		done := make(chan error)
+		go func() { done <- a.Work(t.Context(), job("eu")) }()
+		synctest.Wait()
+		var snooze *river.JobSnoozeError
+		if err := b.Work(t.Context(), job("eu")); !errors.As(err, &snooze) || snooze.Duration != time.Minute {
+			t.Errorf("the second job: %v, want a snooze of a minute", err)
+		}
+		other := make(chan error)
+		go func() { other <- b.Work(t.Context(), job("us")) }()
+		synctest.Wait()
+		if n := running.Load(); n != 2 {
+			t.Errorf("%d run, want one for each region", n)
+		}
+		if err := <-other; err != nil {
+			t.Error(err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if err := b.Work(t.Context(), job("eu")); err != nil || runs.Load() != 3 {
+			t.Errorf("when it is free: %v; %d runs, want 3", err, runs.Load())
+		}
+	})
+}
+
+// When the process of a job is cut off, the job's context ends before another process gets the
+// lock, which is a TTL later at most.
+func TestRiverWorkerThatIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		link := cuttable(t, store)
+		ended := make(chan time.Time, 1)
+		a := &ReportWorker{Locks: process(t, link, "a"), Report: func(ctx context.Context, _ string) error {
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Hour):
+			}
+			ended <- time.Now()
+			return context.Cause(ctx)
+		}}
+		b := &ReportWorker{Locks: process(t, store, "b"), Report: func(context.Context, string) error { return nil }}
+		done := make(chan error, 1)
+		go func() { done <- a.Work(t.Context(), job("eu")) }()
+		synctest.Wait()
+		link.Cut()
+		begin := time.Now()
+		for b.Work(t.Context(), job("eu")) != nil {
+			time.Sleep(time.Second)
+		}
+		if took := time.Since(begin); took > 31*time.Second || len(ended) == 0 || time.Since(<-ended) < 3*time.Second {
+			t.Errorf("the next run began after %v; the first must have ended the grace before, and has: %t", took, len(ended) == 1)
+		}
+		if err := <-done; !errors.Is(err, dsync.ErrLost) {
+			t.Errorf("the cut-off job: %v, want ErrLost", err)
+		}
+		link.Heal()
+	})
+}
+
+// Only the leader inserts, and after a crash of the leader another process does.
+func TestRiverConstructorOfTheLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		link := cuttable(t, store)
+		a, b := elect(t, process(t, link, "a"), "reports"), elect(t, process(t, store, "b"), "reports")
+		ofA, ofB := whileLeading(a, ReportArgs{}), whileLeading(b, ReportArgs{})
+		inserted := func() string {
+			argsA, _ := ofA()
+			argsB, _ := ofB()
+			return fmt.Sprint(argsA != nil, argsB != nil)
+		}
+		if got := inserted(); got != "false false" {
+			t.Errorf("before the election: %s", got)
+		}
+		a.Campaign(t.Context())
+		elected := b.CampaignChan(t.Context())
+		synctest.Wait()
+		if got := inserted(); got != "true false" {
+			t.Errorf("a leads: %s", got)
+		}
+		link.Cut()
+		for range 60 {
+			time.Sleep(time.Second)
+			if inserted() == "true true" {
+				t.Fatal("both insert")
+			}
+		}
+		<-elected
+		if got := inserted(); got != "false true" {
+			t.Errorf("b leads: %s", got)
+		}
+		link.Heal()
+	})
+}
+
+// As in a program.
+func Example_river() {
+	locks, err := dsync.New(dsynctest.NewMemory(), nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close(context.Background())
+	election, err := leader.New(locks, "reports", nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	workers := river.NewWorkers()
+	river.AddWorker(workers, &ReportWorker{Locks: locks, Report: func(context.Context, string) error { return nil }})
+	config := &river.Config{
+		Workers: workers,
+		PeriodicJobs: []*river.PeriodicJob{
+			river.NewPeriodicJob(river.PeriodicInterval(15*time.Minute), whileLeading(election, ReportArgs{Region: "eu"}), nil),
+		},
+	}
+
+	fmt.Println(len(config.PeriodicJobs), "periodic job")
+	// Output: 1 periodic job
+}
