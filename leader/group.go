@@ -192,8 +192,8 @@ func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOpti
 // process may run it. If it returns an error before its context ends, the group's context ends,
 // and [Group.Wait] returns the first such error.
 //
-// Go returns the function's handle. It returns an error if the name is already in the group or cannot be used, or if the group
-// has ended, which [Group.Wait] also causes.
+// Go returns the function's handle. It returns an error if the name is already in the group or
+// cannot be used, or if the group has ended, which [Group.Wait] also causes.
 func (g *Group) Go(name string, f func(context.Context) error) (*Singleton, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -55,8 +55,9 @@ type admission struct {
 
 // enter waits until w has the turn to request the key from the store, or gets a hold of this
 // process, shared or handed off. With the turn it also returns the claim to request, if it did
-// not have to wait and the session is registered already, or if the claim replaces another. The caller must end its turn with
-// [claim.begin] or [Session.leaveTurn]. The error is ctx's, ErrClosed, or a *MismatchError.
+// not have to wait and the session is registered already, or if the claim replaces another. The
+// caller must end its turn with [claim.begin] or [Session.leaveTurn]. The error is ctx's,
+// ErrClosed, or a *MismatchError.
 func (s *Session) enter(ctx context.Context, w *Want) (*Hold, *claim, error) {
 	s.mu.Lock()
 	q, err := s.queue(w)
