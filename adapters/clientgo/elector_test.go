@@ -107,11 +107,20 @@ func (c *contest) next(t *testing.T, within time.Duration) *candidate {
 	}
 }
 
-// stop ends the work of the leader, and then its elector, which releases.
+// stop ends the work of the leader, and then its elector, which releases. It does so after a
+// renewal: one that is under way would be cut off, and could make the release fail.
 func (e *candidate) stop(t *testing.T) {
 	t.Helper()
 	e.endWork()
 	<-e.worked
+	lock := e.place.lock(t, nil)
+	before, _ := get(t, lock)
+	for {
+		if now, _ := get(t, lock); !now.RenewTime.Equal(&before.RenewTime) {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
 	e.endRun()
 	<-e.ran
 }
