@@ -125,6 +125,7 @@ func (n *nemesis) clean() {
 	if _, err := n.room.raw().UpdateMany(ctx, made, ago); err != nil {
 		t.Fatal(err)
 	}
+	time.Sleep(50*time.Millisecond + n.room.Skew) // records have an age, in milliseconds, by any router's clock
 	sweep(t, n.store, time.Millisecond)
 	cur, err := n.room.raw().Find(ctx, bson.D{}, options.Find().SetProjection(bson.D{{Key: "_id", Value: 1}}))
 	if err != nil {
