@@ -44,9 +44,9 @@ func (s *Session) ID() string { return s.engine().ID() }
 
 // Register registers the session now, instead of when the first lock is requested, and returns
 // its id. If the session is registered already, Register sends nothing. It is for programs that
-// need the id first, for their logs for example. The session is listed by Members from then on,
-// and its heartbeats begin. The id is not for good: after a loss the session has another, of
-// which Hooks.SessionStarted is told, or none until it is used again.
+// need the id first, for their logs for example. From then on Members lists the session, and it
+// sends heartbeats. The id is not permanent: a session that was lost gets another one, which
+// Hooks.SessionStarted reports, when it is used again or somebody waits for a lock.
 //
 // Register tries once, for at most a sixth of the TTL; ctx bounds only the wait. The error is
 // that of ctx, [ErrClosed], [ErrRefused], or the store's.
