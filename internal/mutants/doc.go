@@ -2,7 +2,7 @@
 // demands that the test named for each fails under it: so that no promise, timing
 // rule or defect from elsewhere (B01 to B36) is one whose breaking goes unnoticed.
 //
-//	go run ./internal/mutants [-run regexp] [-list] [-v] [-count n]
+//	go run ./internal/mutants [-run regexp] [-part k/n] [-list] [-v] [-count n]
 //	go run ./internal/mutants random [-n mutants] [-seed number] [-p workers] [package ...]
 //
 // The mutants are in testdata; README.md says how to add one. None needs a server.

@@ -24,21 +24,26 @@ func main() {
 		return
 	}
 	only := flag.String("run", "", "only mutants whose name matches this `regexp`")
+	part := flag.String("part", "1/1", "only the `k/n`th part of those: each n-th, from the k-th on")
 	list := flag.Bool("list", false, "list the mutants, and run none")
 	verbose := flag.Bool("v", false, "show what the tests print")
 	count := flag.Int("count", 1, "have each mutant caught `n` times, for a new one whose test draws at random")
 	workers := flag.Int("p", runtime.NumCPU(), "try `n` mutants at once, each in a copy of its own")
 	flag.Parse()
-	if err := run(*only, *list, *verbose, *count, *workers); err != nil {
+	if err := run(*only, *part, *list, *verbose, *count, *workers); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run(only string, list, verbose bool, count, workers int) error {
+func run(only, part string, list, verbose bool, count, workers int) error {
 	re, err := regexp.Compile(only)
 	if err != nil {
 		return err
+	}
+	var k, n int
+	if _, err := fmt.Sscanf(part, "%d/%d", &k, &n); err != nil || k < 1 || k > n {
+		return fmt.Errorf("-part is %q, want 1/3, 2/3 or 3/3, for example", part)
 	}
 	root, err := moduleRoot()
 	if err != nil {
@@ -49,14 +54,19 @@ func run(only string, list, verbose bool, count, workers int) error {
 		return err
 	}
 	var chosen []mutant
+	matched := 0
 	for _, m := range all {
-		if re.MatchString(m.Name) {
+		if !re.MatchString(m.Name) {
+			continue
+		}
+		if matched%n == k-1 {
 			chosen = append(chosen, m)
 		}
+		matched++
 	}
 	switch {
 	case len(chosen) == 0:
-		return fmt.Errorf("no mutant has a name that matches %q", only)
+		return fmt.Errorf("no mutant of part %s has a name that matches %q", part, only)
 	case list:
 		return show(chosen)
 	}
