@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -138,20 +139,20 @@ func TestPageSearchesInSteps(t *testing.T) {
 func TestEventsOfASlowStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
-		reads := 0
+		var reads atomic.Int64
 		f := testkit.NewFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
 			if r.Method != dsynctest.MethodKeys {
 				return dsynctest.Fault{}
 			}
-			reads++
+			reads.Add(1)
 			return dsynctest.Fault{Delay: time.Second}
 		})
 		h := newPage(t, newSession(t, f, nil), &dsynchttp.Options{Refresh: 2 * time.Second})
 		ctx, cancel := context.WithCancel(background)
 		_, done := follow(h, ctx, "/events")
 		time.Sleep(100*time.Second - time.Millisecond)
-		if reads != 10 {
-			t.Errorf("%d looks of 1 s in 100 s, want 10", reads)
+		if n := reads.Load(); n != 10 {
+			t.Errorf("%d looks of 1 s in 100 s, want 10", n)
 		}
 		cancel()
 		<-done
