@@ -44,6 +44,7 @@ func TestPrograms(t *testing.T) {
 				}()
 				program.Run(t, program.World{
 					Prefix: fmt.Sprintf("p%d.", i),
+					Skew:   s.Skew,
 					Open: func(_ int, set program.Setting, opt dsync.Options) *dsync.Session {
 						s, err := dsyncmongo.Open(t.Context(), client.Database(r.DB),
 							&dsyncmongo.Options{Options: opt, NoNotices: set.Polling})

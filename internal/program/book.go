@@ -13,7 +13,7 @@ func (r *runner) page(key string) *page {
 	p := r.pages[key]
 	if p == nil {
 		// Close has the store keep the rest of a grace, by a clock in milliseconds.
-		p = &page{rules: rules.Key{Grace: r.grace() - time.Millisecond}, limit: semSize}
+		p = &page{rules: rules.Key{Grace: r.grace() - time.Millisecond, Skew: r.w.Skew}, limit: semSize}
 		p.quiet, p.held = r.began, r.began
 		r.pages[key] = p
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -22,6 +23,10 @@ type World struct {
 
 	// Prefix is put before each key.
 	Prefix string
+
+	// Skew is how far apart the clocks are by which the store judges: more than 0 on a
+	// sharded cluster whose routers' clocks differ.
+	Skew time.Duration
 }
 
 // InMemory returns a World for p, to be used within a bubble. Its links are closed
