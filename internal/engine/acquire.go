@@ -283,11 +283,13 @@ func (c *claim) attempt(ctx context.Context) (h *Hold, st *driver.State, err err
 	case !c.try && !c.request.First && c.queue.forceWaits():
 		err = errAside
 	default:
-		c.send(leave)
-		leave = func() {}
+		c.send(nil, func(error) { leave() })
+		sent = true
 	}
 	s.mu.Unlock()
-	leave()
+	if !sent {
+		leave()
+	}
 	for h == nil && st == nil && err == nil {
 		select {
 		case <-c.wake:
@@ -358,9 +360,9 @@ func (c *claim) date(ctx context.Context) (*Hold, error) {
 	}
 }
 
-// send sends an attempt in the background, which calls leave when it was answered or has failed.
-// s.mu must be held.
-func (c *claim) send(leave func()) {
+// send sends an attempt in the background. If old is not nil, the attempt also releases that
+// claim. When it was answered or has failed, done is called with the error. s.mu must be held.
+func (c *claim) send(old *claim, done func(error)) {
 	s, sl := c.s, c.lease
 	a := &acquireAttempt{
 		sent: instantNow(), moment: sl.recent.requestSent(), notAfter: sl.storeClock().Add(s.attemptTime()),
@@ -373,8 +375,6 @@ func (c *claim) send(leave func()) {
 	if sl.listener.ready {
 		c.listener = sl.listener.number
 	}
-	old, replaced := c.replaces, c.replaced
-	c.replaces, c.replaced = nil, nil // so that a claim does not keep all those before it
 	s.workers.do(func() {
 		r := attempt(s, "Acquire", func(ctx context.Context) (*driver.State, error) {
 			request := c.request
@@ -394,10 +394,7 @@ func (c *claim) send(leave func()) {
 		s.mu.Lock()
 		c.answered(a, r.v, r.err)
 		s.mu.Unlock()
-		leave()
-		if replaced != nil {
-			replaced(r.err)
-		}
+		done(r.err)
 	})
 }
 

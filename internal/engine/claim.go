@@ -35,9 +35,7 @@ type claim struct {
 
 	// While the claim is pending:
 	attempts     int             // number of attempts sent
-	requested    bool            // the first attempt was sent by another caller's Unlock; the requester's
-	replaces     *claim          // the claim that the first attempt releases; nil: none
-	replaced     func(error)     // called with the outcome of that attempt, without s.mu
+	requested    bool            // another caller's Unlock has sent the first attempt; the requester must not
 	inflight     *acquireAttempt // the attempt that is not answered yet
 	reply        *acquireReply   // to the last attempt; nil if there is none, or the requester has read it
 	again        bool            // since the last attempt was sent, something called for another

@@ -286,7 +286,7 @@ func (s *Session) notify(notices []driver.Notice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.finished {
-		s.sending(func() { s.sendNotices(notices) })
+		s.finishing(func() { s.sendNotices(notices) })
 	}
 }
 
@@ -315,9 +315,10 @@ func (s *Session) sendNotices(notices []driver.Notice) {
 	}
 }
 
-// sending calls f, which sends notices, on a goroutine. While Close gives up the holds it waits
-// for these goroutines, so that it does not cut the notices off. s.mu must be held.
-func (s *Session) sending(f func()) {
+// finishing calls f, which releases a claim or sends notices, on a goroutine. While Close gives up
+// the holds it waits for these goroutines, so that it does not cut off what they send. A late
+// notice can still cause one after that. s.mu must be held.
+func (s *Session) finishing(f func()) {
 	if s.holdsGivenUp {
 		s.workers.do(f)
 		return
@@ -368,7 +369,7 @@ func (s *Session) notifyChange(n driver.Notice) {
 		s.changes[n.Key] = true
 	default:
 		s.changes[n.Key] = false
-		s.sending(func() {
+		s.finishing(func() {
 			for more := true; more; {
 				s.send([]driver.Notice{n})
 				_ = s.sleep(s.base, changeGap)

@@ -370,9 +370,7 @@ func (c *claim) replace() <-chan error {
 	q.turn = turn{e.w.began, e.w.Weight}
 	next := c.lease.newClaim(q, &e.w)
 	c.queue, q.holder = nil, nil // its slot is the next claim's
-	answered := c.releaseWith(next)
-	next.send(func() { <-s.lanes })
-	next.requested = true
+	answered := c.releaseWith(next, func() { <-s.lanes })
 	e.ready <- admission{c: next}
 	return answered
 }

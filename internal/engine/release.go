@@ -110,35 +110,23 @@ func (c *claim) release(o driver.ReleaseOptions) <-chan error {
 		c.tellReleased()
 		return answered
 	}
-	awaited := !s.holdsGivenUp // a late notice of an unknown claim can still cause a release after that
-	if awaited {
-		s.releases.Add(1)
-	}
-	s.workers.do(func() {
-		if awaited {
-			defer s.releases.Done()
-		}
-		c.runRelease(o, answered)
-	})
+	s.finishing(func() { c.runRelease(o, answered) })
 	return answered
 }
 
-// releaseWith has the first attempt of next release the claim. If that attempt fails, the claim is
-// released by itself. It returns a channel that gets the outcome; nobody has to receive it. s.mu
-// must be held.
-func (c *claim) releaseWith(next *claim) <-chan error {
+// releaseWith sends the first attempt of next, which also releases the claim, and calls leave when
+// it was answered or has failed. If it fails, the claim is released by itself. It returns a channel
+// that gets the outcome; nobody has to receive it. The session must not be closing. s.mu must be
+// held.
+func (c *claim) releaseWith(next *claim, leave func()) <-chan error {
 	s := c.s
 	c.become(releasing)
 	answered := make(chan error, 1)
-	awaited := !s.holdsGivenUp
-	if awaited {
-		s.releases.Add(1)
-	}
-	next.replaces = c
-	next.replaced = func(err error) {
-		if awaited {
-			defer s.releases.Done()
-		}
+	s.releases.Add(1)
+	next.requested = true
+	next.send(c, func(err error) {
+		leave()
+		defer s.releases.Done()
 		if err != nil {
 			c.mayBeReleased = true
 			c.runRelease(driver.ReleaseOptions{}, answered)
@@ -146,7 +134,7 @@ func (c *claim) releaseWith(next *claim) <-chan error {
 		}
 		answered <- nil
 		c.forget(driver.ReleaseOptions{})
-	}
+	})
 	return answered
 }
 
