@@ -3,7 +3,6 @@ package dsync
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -18,19 +17,17 @@ import (
 // The holder sees the lease end before the store grants the key to anyone else, earlier by the
 // session's margin and grace, as with a lost hold. All methods may be called concurrently.
 type Lease struct {
-	h    *engine.Hold
-	once sync.Once
+	h *engine.Hold
 }
 
 // Acquire waits for key and holds it for d, which must be whole milliseconds and more than
 // twice the session's margin and grace. For the holder the lease is shorter than d by margin
 // and grace. ctx bounds the wait only. Errors are [ErrKey] and those of [Mutex.LockContext].
 func (s *Session) Acquire(ctx context.Context, key string, d time.Duration) (*Lease, error) {
-	if err := s.checkLease(key, d); err != nil {
+	w, err := s.wantLease(key, d)
+	if err != nil {
 		return nil, err
 	}
-	w := engine.Whole(key, driver.KindMutex)
-	w.Lease = d
 	h, err := s.engine().Acquire(ctx, w)
 	if err != nil {
 		return nil, fmt.Errorf("dsync: acquire %q: %w", key, err)
@@ -41,11 +38,10 @@ func (s *Session) Acquire(ctx context.Context, key string, d time.Duration) (*Le
 // TryAcquire holds key for d if that is possible without waiting. The rules for d are those of
 // [Session.Acquire]. Errors are [ErrKey] and those of [Mutex.TryLockContext].
 func (s *Session) TryAcquire(ctx context.Context, key string, d time.Duration) (*Lease, error) {
-	if err := s.checkLease(key, d); err != nil {
+	w, err := s.wantLease(key, d)
+	if err != nil {
 		return nil, err
 	}
-	w := engine.Whole(key, driver.KindMutex)
-	w.Lease = d
 	h, err := s.engine().TryAcquire(ctx, w)
 	if err != nil {
 		return nil, engine.TryError("acquire", key, err)
@@ -53,17 +49,20 @@ func (s *Session) TryAcquire(ctx context.Context, key string, d time.Duration) (
 	return &Lease{h: h}, nil
 }
 
-func (s *Session) checkLease(key string, d time.Duration) error {
+// wantLease returns a request to hold key for d.
+func (s *Session) wantLease(key string, d time.Duration) (engine.Want, error) {
+	w := engine.Whole(key, driver.KindMutex)
+	w.Lease = d
 	if err := CheckKey(key); err != nil {
-		return err
+		return w, err
 	}
 	if least := 2 * (s.engine().Margin() + s.engine().Grace()); d <= least {
-		return fmt.Errorf("dsync: acquire %q for %v: it must be more than %v, twice the session's margin and grace", key, d, least)
+		return w, fmt.Errorf("dsync: acquire %q for %v: it must be more than %v, twice the session's margin and grace", key, d, least)
 	}
 	if d%time.Millisecond != 0 {
-		return fmt.Errorf("dsync: acquire %q for %v: it must be whole milliseconds", key, d)
+		return w, fmt.Errorf("dsync: acquire %q for %v: it must be whole milliseconds", key, d)
 	}
-	return nil
+	return w, nil
 }
 
 // Key returns the key.
@@ -78,9 +77,7 @@ func (l *Lease) Token() int64 { return l.h.Token() }
 
 // Until returns the end of the lease by the store's clock, as the store last reported it. Lost
 // closes earlier than that, by margin and grace.
-func (l *Lease) Until() time.Time {
-	return l.h.Until()
-}
+func (l *Lease) Until() time.Time { return l.h.Until() }
 
 // Extend renews the lease for its duration d, counted from now by the store's clock, and
 // returns the new end. It makes one attempt. The error is [ErrLost] if the hold is over. After
@@ -95,10 +92,10 @@ func (l *Lease) Extend(ctx context.Context) (until time.Time, err error) {
 
 // Release releases the key before the lease is over. ctx bounds only the wait for the store's
 // answer; the release goes on in the background. The error is [ErrLost] if the hold had ended
-// before, ctx's error, or [ErrRefused]. A second Release does nothing.
-func (l *Lease) Release(ctx context.Context) (err error) {
-	l.once.Do(func() { err = l.h.Unlock(driver.ReleaseOptions{}).Wait(ctx) })
-	if err != nil {
+// before, ctx's error, or [ErrRefused]. A second Release does nothing,
+// and does not wait for the first.
+func (l *Lease) Release(ctx context.Context) error {
+	if err := l.h.Release(ctx); err != nil {
 		return fmt.Errorf("dsync: release %q: %w", l.h.Key(), err)
 	}
 	return nil

@@ -194,7 +194,7 @@ func (m *Mutex) Lost() <-chan struct{} {
 func (m *Mutex) Context(ctx context.Context) (_ context.Context, cancel context.CancelFunc) {
 	h := m.hold()
 	if h == nil {
-		return engine.EndedContext(ctx), func() {}
+		return engine.EndedContext(ctx, engine.ErrLost), func() {}
 	}
 	c, end := h.Context(ctx)
 	return c, func() { end(context.Canceled) }

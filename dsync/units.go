@@ -126,7 +126,7 @@ func (p *heldUnits) context(ctx context.Context) (context.Context, context.Cance
 // ctxLocked returns p.ctx, made if there is none, or an ended context without holds.
 func (p *heldUnits) ctxLocked() context.Context {
 	if len(p.list) == 0 {
-		return engine.EndedContext(context.Background())
+		return engine.EndedContext(context.Background(), engine.ErrLost)
 	}
 	if p.ctx == nil {
 		p.ctx, p.end = context.WithCancelCause(context.Background())

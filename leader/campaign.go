@@ -30,7 +30,7 @@ import (
 func (e *Election) Campaign(ctx context.Context) (context.Context, error) {
 	t, err := e.campaign(ctx, how{})
 	if err != nil {
-		return ended(ctx, err), err
+		return engine.EndedContext(ctx, err), err
 	}
 	return t.ctx, nil
 }
@@ -65,16 +65,9 @@ func (e *Election) CampaignChan(ctx context.Context) <-chan context.Context {
 func (e *Election) TryCampaign(ctx context.Context) (context.Context, error) {
 	t, err := e.campaign(ctx, how{try: true})
 	if err != nil {
-		return ended(ctx, err), err
+		return engine.EndedContext(ctx, err), err
 	}
 	return t.ctx, nil
-}
-
-// ended returns a context made from ctx that has ended with the cause err.
-func ended(ctx context.Context, err error) context.Context {
-	c, cancel := context.WithCancelCause(ctx)
-	cancel(err)
-	return c
 }
 
 // how says in what way a process campaigns.
@@ -156,7 +149,7 @@ func (e *Election) begin(ctx context.Context, hold *engine.Hold, run bool) *term
 	if before := e.term; before != nil && !before.run {
 		// A caller that campaigns again is done with its last term, and need not have
 		// resigned it.
-		_ = before.hold.Release(ended(ctx, nil))
+		_ = before.hold.Release(engine.EndedContext(ctx, nil))
 	}
 	t := &term{
 		Term: Term{

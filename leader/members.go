@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -50,6 +51,31 @@ func (e *Election) Members(ctx context.Context) ([]Member, error) {
 	}
 	return members, nil
 }
+
+// ObserveMembers returns a channel that receives the members of the election, in the order of
+// [Election.Members]: the present ones first, and then all of them each time somebody joins,
+// leaves, dies, or takes another role or place in the queue. A new heartbeat alone is no change, so
+// LastSeen is as old as the last change. Each slice is the receiver's own.
+//
+// Like that of [Election.Observe], the channel has room for one value, and a newer value replaces
+// one that was not received in time. It is closed when ctx or the session ends. Until then this
+// process is a member itself. The hooks Joined and Left report the same changes one by one.
+//
+// A change of the leader or the queue is noticed when it happens. A death, and a change among
+// processes that only observe, is noticed when the election is next read, within
+// dsync.Options.PollInterval. Each reading costs as much as Members.
+func (e *Election) ObserveMembers(ctx context.Context) <-chan []Member {
+	var last []Member
+	return observe(ctx, e, e.members, func(now []Member) bool {
+		before := last
+		last = slices.Clone(now)
+		return !slices.EqualFunc(now, before, sameMember)
+	})
+}
+
+// sameMember reports whether a and b are the same session in the same role. All else that others
+// see of a session, except its heartbeats, never changes.
+func sameMember(a, b Member) bool { return a.Session == b.Session && a.Role == b.Role }
 
 func (e *Election) members(ctx context.Context, st driver.State) (members []Member, err error) {
 	queue, err := e.queue(ctx, st)

@@ -45,16 +45,14 @@ func (e *Election) leader(ctx context.Context, st driver.State) (Leader, error) 
 		return Leader{}, nil
 	}
 	h := st.Holders[0]
-	members, now, err := e.s.Members(ctx, h.Session)
-	switch {
-	case err != nil:
+	alive, err := e.alive(ctx, []string{h.Session})
+	if err != nil {
 		return Leader{}, err
-	case !h.Until.IsZero() && !now.Before(h.Until):
-		return Leader{}, nil
-	case len(members) == 0 || members[0].Expired || !now.Before(members[0].LastHeartbeat.Add(members[0].TTL)):
+	}
+	m, ok := alive[h.Session]
+	if !ok || !h.Until.IsZero() && !st.Now.Before(h.Until) {
 		return Leader{}, nil
 	}
-	m := members[0]
 	return Leader{
 		Term: st.Term, Token: h.Token, Session: h.Session,
 		Name: m.Name, Host: m.Host, PID: m.PID, Since: h.Since, Value: st.Value,
@@ -70,31 +68,36 @@ func (e *Election) leader(ctx context.Context, st driver.State) (Leader, error) 
 // log a session's record with every heartbeat, as MongoDB 4.4 does, the length of the
 // election's name adds to the cost of each heartbeat.
 func (e *Election) Observe(ctx context.Context) <-chan Leader {
+	var last Leader
+	return observe(ctx, e, e.leader, func(l Leader) bool {
+		before := last
+		last = l
+		return !same(l, before)
+	})
+}
+
+// observe returns a channel that receives what read returns for the election's state: the first
+// value, and then each that has changed. changed is called with every value, from one goroutine.
+func observe[T any](ctx context.Context, e *Election, read func(context.Context, driver.State) (T, error), changed func(T) bool) <-chan T {
 	e.observeForHooks()
-	ch := make(chan Leader, 1)
-	first, last := true, Leader{}
+	ch := make(chan T, 1)
+	first := true
 	e.s.Observe(ctx, e.name, func(st driver.State, err error) {
 		if err != nil {
 			return // observing goes on, and StoreError reported it
 		}
-		l, err := e.leader(ctx, st)
-		if err != nil || !first && same(l, last) {
+		v, err := read(ctx, st)
+		if err != nil || !changed(v) && !first {
 			return
 		}
-		first, last = false, l
-		replace(ch, l)
+		first = false
+		select {
+		case <-ch: // v takes the place of a value that was not received
+		default:
+		}
+		ch <- v // does not block: nobody else sends
 	}, func() { close(ch) })
 	return ch
-}
-
-// replace sends v to ch, which has room for one value, in place of a value that was not received.
-// Only one goroutine may send to ch.
-func replace[T any](ch chan T, v T) {
-	select {
-	case <-ch:
-	default:
-	}
-	ch <- v // does not block: nobody else sends
 }
 
 // same reports whether the leader, its term and its value are the same. The token stands for

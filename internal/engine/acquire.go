@@ -127,7 +127,7 @@ func (s *Session) acquire(ctx context.Context, w *Want, c *claim) (h *Hold, err 
 // when something happens to it.
 func (s *Session) retryLater(ctx context.Context, c *claim, d time.Duration) error {
 	if c == nil {
-		return s.sleep(ctx, d)
+		return s.wait(ctx, d)
 	}
 	_, err := c.wait(ctx, d)
 	return err
@@ -176,7 +176,7 @@ func (c *claim) tryOnce(ctx context.Context) (*Hold, error) {
 		case h != nil:
 			return h, nil
 		case errors.Is(err, errLate) && !late:
-			late = true // try once more: the reply told the store's clock
+			late = true // try once more: the store's clock is known from the reply
 			continue
 		case errors.Is(err, driver.ErrMismatch) && !mismatched:
 			mismatched = true
@@ -337,7 +337,7 @@ func (c *claim) date(ctx context.Context) (*Hold, error) {
 	retry := s.backoff()
 	for {
 		sent := instantNow()
-		o, err := await(ctx, s, c.extend())
+		o, err := c.extend(ctx)
 		if err == nil {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -368,9 +368,9 @@ func (c *claim) send(old *claim, done func(error)) {
 		sent: instantNow(), moment: sl.recent.requestSent(), notAfter: sl.storeClock().Add(s.attemptTime()),
 		first: c.attempts == 0, done: make(chan struct{}),
 	}
-	dead, joined := s.pickExpired(c.ahead), c.joined
+	expired, joined := s.pickExpired(c.ahead), c.joined
 	c.attempts++
-	c.inflight, c.reply, c.again, c.namedExpired = a, nil, false, dead
+	c.inflight, c.reply, c.again, c.namedExpired = a, nil, false, expired
 	c.listener = 0
 	if sl.listener.ready {
 		c.listener = sl.listener.number
@@ -383,7 +383,7 @@ func (c *claim) send(old *claim, done func(error)) {
 				replaces := old.releaseRequest()
 				request.Replaces = &replaces
 			}
-			st, notices, err := s.store.Acquire(ctx, request, !c.try, dead, a.notAfter)
+			st, notices, err := s.store.Acquire(ctx, request, !c.try, expired, a.notAfter)
 			// There may be notices with an error: old may have been released in a step of its own.
 			if st.Position > 0 && joined || c.try && !holds(&st, c.request.ID) {
 				notices = unchanged(notices)
@@ -544,20 +544,20 @@ func (c *claim) waitInQueue(ctx context.Context, st *driver.State) error {
 	if err := s.readUnknown(ctx, c.ahead); err != nil {
 		return err
 	}
-	poll := instantNow()
+	began := instantNow()
 	s.mu.Lock()
-	pause := sl.pollTime(st.Position)
+	d := sl.pollTime(st.Position)
 	if c.asked != nil {
-		pause = min(pause, 5*time.Second) // another forced claim may be granted first; its session must be asked too
+		d = min(d, 5*time.Second) // another forced claim may be granted first; its session must be asked too
 	}
 	for _, o := range st.Holders {
 		if !o.Until.IsZero() {
-			pause = min(pause, max(0, o.Until.Sub(sl.storeClock()))+s.stagger(st.Position))
+			d = min(d, max(0, o.Until.Sub(sl.storeClock()))+s.stagger(st.Position))
 		}
 	}
 	s.mu.Unlock()
 	for stagger := s.stagger(st.Position); ; {
-		left := pause - poll.elapsed()
+		left := d - began.elapsed()
 		if left <= 0 {
 			return nil
 		}
@@ -645,7 +645,7 @@ func (s *Session) persist(ctx context.Context, f func() error) error {
 			return err
 		}
 		last = err
-		if err := s.sleep(ctx, retry.next()); errors.Is(err, ErrClosed) {
+		if err := s.wait(ctx, retry.next()); errors.Is(err, ErrClosed) {
 			return err
 		}
 	}

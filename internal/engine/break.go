@@ -29,9 +29,9 @@ type breaking struct {
 	asked   map[string]bool // claims whose sessions were asked to give up the key
 }
 
-// left reads the state of the key. Of its holders it returns only the targets that have not given
+// holders reads the state of the key. Of its holders it returns only the targets that have not given
 // up the key yet.
-func (b *breaking) left(ctx context.Context, s *Session) (driver.State, error) {
+func (b *breaking) holders(ctx context.Context, s *Session) (driver.State, error) {
 	st, err := s.Load(ctx, b.key)
 	if err != nil {
 		return st, err
@@ -55,7 +55,7 @@ func (b *breaking) left(ctx context.Context, s *Session) (driver.State, error) {
 // breakHolders waits until none of the targets holds the key. If nobody holds it, the session
 // does not register.
 func (s *Session) breakHolders(ctx context.Context, b *breaking) error {
-	st, err := b.left(ctx, s)
+	st, err := b.holders(ctx, s)
 	if err != nil || len(st.Holders) == 0 {
 		return err
 	}
@@ -73,7 +73,7 @@ func (sl *sessionLease) breakHolders(ctx context.Context, b *breaking) error {
 	changed := sl.observe(b.key)
 	defer sl.unobserve(b.key, changed)
 	for {
-		st, err := b.left(ctx, s)
+		st, err := b.holders(ctx, s)
 		if err != nil || len(st.Holders) == 0 {
 			return err
 		}
@@ -84,8 +84,8 @@ func (sl *sessionLease) breakHolders(ctx context.Context, b *breaking) error {
 		if err := s.expireLapsed(ctx, ids); err != nil {
 			return err
 		}
-		if dead := s.expiredAmong(ids); len(dead) > 0 {
-			if err := sl.drop(ctx, st, dead); err != nil {
+		if expired := s.expiredAmong(ids); len(expired) > 0 {
+			if err := sl.drop(ctx, st, expired); err != nil {
 				return err
 			}
 			continue
@@ -100,16 +100,16 @@ func (sl *sessionLease) breakHolders(ctx context.Context, b *breaking) error {
 // a notAfter long past so that the attempt itself cannot join. Releasing each claim would be
 // wrong: since st was read, a holder may have closed its session and left its claim in the store
 // for the rest of its grace.
-func (sl *sessionLease) drop(ctx context.Context, st driver.State, dead []string) error {
+func (sl *sessionLease) drop(ctx context.Context, st driver.State, expired []string) error {
 	s := sl.s
 	s.mu.Lock()
 	c := driver.Claim{Key: st.Key, ID: sl.claimID(), Session: sl.id, Kind: st.Kind, Weight: 1, Limit: st.Limit}
 	s.mu.Unlock()
-	_, err := await(ctx, s, call(s, "Acquire", func(ctx context.Context) (driver.State, error) {
-		st, notices, err := s.store.Acquire(ctx, c, false, dead, time.Unix(0, 0))
+	_, err := request(ctx, s, "Acquire", func(ctx context.Context) (driver.State, error) {
+		st, notices, err := s.store.Acquire(ctx, c, false, expired, time.Unix(0, 0))
 		s.notify(notices)
 		return st, err
-	}))
+	})
 	if errors.Is(err, driver.ErrMismatch) {
 		return nil // the key is in use as another kind by now
 	}
@@ -128,15 +128,15 @@ func (sl *sessionLease) waitForHolders(ctx context.Context, changed <-chan struc
 		}
 	}
 	s.mu.Unlock()
-	return s.pause(ctx, changed, sl.over, s.untilLapse(ids, d))
+	return s.waitFor(ctx, changed, sl.over, s.untilLapse(ids, d))
 }
 
 // revokeHolders asks the sessions of the holders in st to give up the key, except for claims in
-// pressed, whose sessions were already asked.
-func (sl *sessionLease) revokeHolders(ctx context.Context, st *driver.State, pressed map[string]bool) error {
+// asked, whose sessions were already asked.
+func (sl *sessionLease) revokeHolders(ctx context.Context, st *driver.State, asked map[string]bool) error {
 	s := sl.s
 	for _, h := range st.Holders {
-		if pressed[h.Claim] {
+		if asked[h.Claim] {
 			continue
 		}
 		r := driver.Revocation{Key: st.Key, Claim: h.Claim}
@@ -147,16 +147,16 @@ func (sl *sessionLease) revokeHolders(ctx context.Context, st *driver.State, pre
 		}
 		s.mu.Unlock()
 		if !here {
-			_, err := await(ctx, s, call(s, "Revoke", func(ctx context.Context) (struct{}, error) {
+			_, err := request(ctx, s, "Revoke", func(ctx context.Context) (struct{}, error) {
 				notices, err := s.store.Revoke(ctx, h.Session, r)
 				s.notify(notices)
 				return struct{}{}, err
-			}))
+			})
 			if err != nil && !errors.Is(err, driver.ErrSessionExpired) {
 				return err
 			}
 		}
-		pressed[h.Claim] = true
+		asked[h.Claim] = true
 	}
 	return nil
 }
@@ -207,10 +207,10 @@ func (sl *sessionLease) revocationsDone() []driver.Revocation {
 
 // Resize changes the key's limit from from to limit. It makes one attempt.
 func (s *Session) Resize(ctx context.Context, key string, kind driver.Kind, from, limit int64) error {
-	_, err := await(ctx, s, call(s, "Resize", func(ctx context.Context) (struct{}, error) {
+	_, err := request(ctx, s, "Resize", func(ctx context.Context) (struct{}, error) {
 		notices, err := s.store.Resize(ctx, key, kind, from, limit)
 		s.notify(notices)
 		return struct{}{}, err
-	}))
+	})
 	return err
 }

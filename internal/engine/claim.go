@@ -208,7 +208,7 @@ func (c *claim) begin() (*Hold, error) {
 	}
 	c.become(granted)
 	// If the listener became ready after the send, others may have come without a notice.
-	missed := c.lease.listener.ready && !c.hearsOfOthers() && c.request.Yield && !c.shares
+	missed := c.lease.listener.ready && !c.notifiedOfOthers() && c.request.Yield && !c.shares
 	c.othersWait = c.othersWait || g.othersWait || missed
 	c.ahead, c.namedExpired = nil, nil
 	g.start = time.Now()
@@ -309,8 +309,8 @@ func (c *claim) freeSlot() {
 	q.leave(c.request.Weight)
 }
 
-// tellReleased closes c.released, if it exists and is open. s.mu must be held.
-func (c *claim) tellReleased() {
+// signalReleased closes c.released, if it exists and is open. s.mu must be held.
+func (c *claim) signalReleased() {
 	if c.released == nil {
 		return
 	}

@@ -32,21 +32,29 @@ type answer[T any] struct {
 	err error
 }
 
-// call runs one command to the store, as [command] does, on a goroutine of the session. So a caller
-// that gives up does not cancel the command. The channel has capacity for the answer, so nobody
-// has to receive it; it is never closed.
-func call[T any](s *Session, op string, f func(context.Context) (T, error)) <-chan answer[T] {
-	return background(s, func() answer[T] { return command(s, op, f) })
+// request sends one command, as [command] does, on a goroutine of the session. It returns the store's
+// answer, ctx's error, or ErrClosed. A caller that gives up does not cancel the command.
+func request[T any](ctx context.Context, s *Session, op string, f func(context.Context) (T, error)) (T, error) {
+	var none T
+	if err := ctx.Err(); err != nil {
+		return none, err
+	}
+	select {
+	case a := <-background(s, command, op, f):
+		return a.v, a.err
+	case <-ctx.Done():
+		return none, ctx.Err()
+	case <-s.closing:
+		return none, ErrClosed
+	}
 }
 
-// callNow is call without the wait for a lane.
-func callNow[T any](s *Session, op string, f func(context.Context) (T, error)) <-chan answer[T] {
-	return background(s, func() answer[T] { return attempt(s, op, f) })
-}
-
-func background[T any](s *Session, f func() answer[T]) <-chan answer[T] {
+// background sends one command with send, which is [command] or [attempt], on a goroutine of the
+// session. The channel has capacity for the answer, so nobody has to receive it; it is never closed.
+func background[T any](s *Session, send func(*Session, string, func(context.Context) (T, error)) answer[T],
+	op string, f func(context.Context) (T, error)) <-chan answer[T] {
 	ch := make(chan answer[T], 1)
-	if !s.spawn(func() { ch <- f() }) {
+	if !s.spawn(func() { ch <- send(s, op, f) }) {
 		ch <- answer[T]{err: ErrClosed}
 	}
 	return ch
@@ -166,7 +174,7 @@ func (s *Session) Forever(key string, f func(context.Context) error) {
 			panic(err)
 		}
 		s.Warn("dsync: Lock goes on waiting", "key", key, "err", err)
-		if s.sleep(context.Background(), retry.next()) != nil {
+		if s.wait(context.Background(), retry.next()) != nil {
 			select {}
 		}
 	}

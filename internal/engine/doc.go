@@ -93,6 +93,7 @@
 //	break.go      Break, revocations, Resize
 //	observe.go    observers of a key
 //	status.go     what a session reports about itself
+//	uses.go       what this process holds and waits for
 //	sweep.go      clean-up of the store
 //	command.go    one command to the store: its lane, its time, its retries
 package engine

@@ -71,16 +71,16 @@ func (s *Session) readUnknown(ctx context.Context, ids []string) error {
 	return s.readOthers(ctx, unknown)
 }
 
-// wholePeers is the most sessions whose whole records are read where only their liveness matters.
+// maxWhole is the most sessions whose whole records are read where only their liveness matters.
 // A mutex has one holder and up to 8 waiters ahead, and reading them whole also tells who they
 // are. For the thousands that a semaphore can have, whole records would be megabytes.
-const wholePeers = 16
+const maxWhole = 16
 
 // readOthers reads the sessions and records how long they cannot be expired. A session that is
 // missing or expired in this reading is only suspected to have expired, because the reading may
 // be stale. Only the answer to startExpiry decides.
 func (s *Session) readOthers(ctx context.Context, ids []string) error {
-	whole := len(ids) <= wholePeers
+	whole := len(ids) <= maxWhole
 	op, read := "Liveness", s.store.Liveness
 	if whole {
 		op, read = "Members", s.store.Members
@@ -201,9 +201,9 @@ func (s *Session) startExpiry(id string) *expiry {
 	s.workers.do(func() {
 		a := command(s, "Expire", func(ctx context.Context) (time.Duration, error) { return s.store.Expire(ctx, id) })
 		b.err = a.err
-		dead := s.expiryAnswered(id, p, a.v, a.err)
+		expired := s.expiryAnswered(id, p, a.v, a.err)
 		close(b.done)
-		if dead {
+		if expired {
 			m := s.memberOf(s.base, id)
 			s.info("dsync: expired a session that had lapsed", "session", id, "host", m.Host, "pid", m.PID)
 		}
@@ -213,7 +213,7 @@ func (s *Session) startExpiry(id string) *expiry {
 
 // expiryAnswered records the store's answer and reports whether the session has expired. If so,
 // every waiter of this process behind it requests again and names it.
-func (s *Session) expiryAnswered(id string, p *otherSession, left time.Duration, err error) (dead bool) {
+func (s *Session) expiryAnswered(id string, p *otherSession, left time.Duration, err error) (expired bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p.expiry = nil
@@ -256,13 +256,13 @@ func (s *Session) expiredAmong(ids []string) []string {
 
 // pickExpired is expiredAmong for a caller that holds s.mu.
 func (s *Session) pickExpired(ids []string) []string {
-	var dead []string
+	var expired []string
 	for _, id := range ids {
 		if p := s.others[id]; p != nil && p.expired {
-			dead = append(dead, id)
+			expired = append(expired, id)
 		}
 	}
-	return dead
+	return expired
 }
 
 // untilLapse returns the time until the first of the sessions may have lapsed, but at most limit.
@@ -275,20 +275,4 @@ func (s *Session) untilLapse(ids []string, limit time.Duration) time.Duration {
 		}
 	}
 	return limit
-}
-
-// await waits for an answer, ctx or the end of the session.
-func await[T any](ctx context.Context, s *Session, ch <-chan answer[T]) (T, error) {
-	var none T
-	if err := ctx.Err(); err != nil {
-		return none, err // though there may be an answer by now
-	}
-	select {
-	case a := <-ch:
-		return a.v, a.err
-	case <-ctx.Done():
-		return none, ctx.Err()
-	case <-s.closing:
-		return none, ErrClosed
-	}
 }

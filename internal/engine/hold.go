@@ -108,7 +108,7 @@ func (h *Hold) windDown(cause error, voluntary bool) {
 		return // Unlock does the rest
 	}
 	if s.finished {
-		c.tellReleased()
+		c.signalReleased()
 		return
 	}
 	s.workers.wg.Go(h.afterGrace)
@@ -140,7 +140,7 @@ func (h *Hold) afterGrace() {
 		c.freeSlot()
 	}
 	if c.state == gone {
-		c.tellReleased() // in other states runRelease calls it
+		c.signalReleased() // in other states runRelease calls it
 	}
 }
 
@@ -332,11 +332,11 @@ func (h *Hold) Publish(ctx context.Context, value []byte) error {
 	}
 	s := h.c.s
 	seq := h.published.Add(1)
-	_, err := await(ctx, s, call(s, "Publish", func(ctx context.Context) (struct{}, error) {
+	_, err := request(ctx, s, "Publish", func(ctx context.Context) (struct{}, error) {
 		notices, err := s.store.Publish(ctx, h.c.request, seq, value)
 		s.notify(notices)
 		return struct{}{}, err
-	}))
+	})
 	return err
 }
 
@@ -349,7 +349,7 @@ func (h *Hold) Extend(ctx context.Context) (until time.Time, err error) {
 	}
 	c := h.c
 	sent := instantNow()
-	o, err := await(ctx, c.s, c.extend())
+	o, err := c.extend(ctx)
 	if err != nil && !errors.Is(err, driver.ErrNotHeld) {
 		return time.Time{}, err
 	}
@@ -372,8 +372,8 @@ func (h *Hold) Extend(ctx context.Context) (until time.Time, err error) {
 }
 
 // extend sends one Extend command.
-func (c *claim) extend() <-chan answer[driver.Holder] {
-	return call(c.s, "Extend", func(ctx context.Context) (driver.Holder, error) {
+func (c *claim) extend(ctx context.Context) (driver.Holder, error) {
+	return request(ctx, c.s, "Extend", func(ctx context.Context) (driver.Holder, error) {
 		return c.s.store.Extend(ctx, c.request)
 	})
 }
@@ -431,10 +431,9 @@ func (h *Hold) Context(ctx context.Context) (_ context.Context, cancel context.C
 	return Scoped(ctx, h.Ended(), h.Live)
 }
 
-// EndedContext returns a context derived from ctx that has already ended, for a lock that is not
-// held.
-func EndedContext(ctx context.Context) context.Context {
+// EndedContext returns a context made from ctx that has ended with the given cause.
+func EndedContext(ctx context.Context, cause error) context.Context {
 	c, cancel := context.WithCancelCause(ctx)
-	cancel(ErrLost)
+	cancel(cause)
 	return c
 }

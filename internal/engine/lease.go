@@ -38,8 +38,8 @@ type sessionLease struct {
 	recent   recentClaims
 	listener listener
 
-	announced  int64 // the value of observed.change that the store was last told
-	announcing bool  // a goroutine is telling it, or has given up for good
+	announced  int64 // the value of observed.change that the store last received
+	announcing bool  // a goroutine is sending it, or has given up for good
 }
 
 // A registration is one attempt to register. Each has an id of its own: an attempt that was not
@@ -231,10 +231,10 @@ func (sl *sessionLease) keep() {
 	s.mu.Lock()
 	left := sl.left()
 	s.mu.Unlock()
-	beat, deadline := time.NewTimer(sl.period()), time.NewTimer(left)
+	heartbeat, deadline := time.NewTimer(sl.period()), time.NewTimer(left)
 	sweeper := sweeper{session: sl.id, retention: s.opt.Retention}
 	sweep := time.NewTimer(sweeper.first())
-	defer beat.Stop()
+	defer heartbeat.Stop()
 	defer deadline.Stop()
 	defer sweep.Stop()
 	if s.opt.Retention < 0 {
@@ -242,53 +242,53 @@ func (sl *sessionLease) keep() {
 	}
 	retry := s.backoff()
 	var (
-		sent  instant // before the send of the heartbeat under way
-		given []driver.Revocation
-		beats <-chan answer[driver.HeartbeatReply]
-		swept <-chan answer[driver.SweepState]
-		began instant // before the send of the Sweep under way
-		again bool    // another heartbeat was asked for while one was under way
+		sent    instant                              // before the send of the heartbeat under way
+		removes []driver.Revocation                  // what that heartbeat removes from the store
+		reply   <-chan answer[driver.HeartbeatReply] // to that heartbeat; nil: none is under way
+		swept   <-chan answer[driver.SweepState]
+		began   instant // before the send of the Sweep under way
+		again   bool    // another heartbeat is due at once when this one is answered
 	)
 	for {
 		select {
-		case <-beat.C:
+		case <-heartbeat.C:
 			// If the process was frozen past the deadline, this timer may fire first.
 			s.mu.Lock()
 			over := sl.expired()
-			given = sl.revocationsDone()
+			removes = sl.revocationsDone()
 			s.mu.Unlock()
 			if over {
 				return
 			}
 			sent = instantNow()
-			beats = callNow(s, "Heartbeat", func(ctx context.Context) (driver.HeartbeatReply, error) {
-				return s.store.Heartbeat(ctx, sl.id, given)
+			reply = background(s, attempt, "Heartbeat", func(ctx context.Context) (driver.HeartbeatReply, error) {
+				return s.store.Heartbeat(ctx, sl.id, removes)
 			})
 
-		case a := <-beats:
-			beats = nil
+		case a := <-reply:
+			reply = nil
 			if errors.Is(a.err, driver.ErrSessionExpired) {
 				s.mu.Lock()
 				sl.lose(a.err)
 				s.mu.Unlock()
 				return
 			}
-			left := sl.heartbeatAnswered(sent, given, a)
+			left := sl.heartbeatAnswered(sent, removes, a)
 			if a.err != nil {
-				beat.Reset(retry.next())
+				heartbeat.Reset(retry.next())
 			} else {
 				retry.reset()
-				beat.Reset(max(0, sl.period()-sent.elapsed()))
+				heartbeat.Reset(max(0, sl.period()-sent.elapsed()))
 				deadline.Reset(left)
 				if again {
 					again = false
-					beat.Reset(0)
+					heartbeat.Reset(0)
 				}
 			}
 
 		case <-sl.heartbeatDue:
-			if again = beats != nil; !again {
-				beat.Reset(0)
+			if again = reply != nil; !again {
+				heartbeat.Reset(0)
 			}
 
 		case <-deadline.C:
@@ -303,7 +303,7 @@ func (sl *sessionLease) keep() {
 		case <-sweep.C:
 			began = instantNow()
 			last := sweeper.last
-			swept = call(s, "Sweep", func(ctx context.Context) (driver.SweepState, error) {
+			swept = background(s, command, "Sweep", func(ctx context.Context) (driver.SweepState, error) {
 				return s.store.Sweep(ctx, sl.id, last, s.opt.Retention)
 			})
 
@@ -316,8 +316,8 @@ func (sl *sessionLease) keep() {
 
 		case <-sl.quit:
 			// Otherwise the heartbeat under way could arrive after Unregister.
-			if beats != nil {
-				<-beats
+			if reply != nil {
+				<-reply
 			}
 			return
 		}
@@ -327,8 +327,8 @@ func (sl *sessionLease) keep() {
 func (sl *sessionLease) period() time.Duration { return jitter(sl.s.opt.HeartbeatInterval, 0.1) }
 
 // heartbeatAnswered records the answer to the heartbeat that was sent at sent and removed the
-// revocations in given. It returns what is left of the lease.
-func (sl *sessionLease) heartbeatAnswered(sent instant, given []driver.Revocation, a answer[driver.HeartbeatReply]) time.Duration {
+// revocations in removed. It returns what is left of the lease.
+func (sl *sessionLease) heartbeatAnswered(sent instant, removed []driver.Revocation, a answer[driver.HeartbeatReply]) time.Duration {
 	s := sl.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -342,7 +342,7 @@ func (sl *sessionLease) heartbeatAnswered(sent instant, given []driver.Revocatio
 		sl.acknowledged = make(chan struct{})
 		sl.recent.tick()
 		sl.tickListener()
-		for _, r := range given {
+		for _, r := range removed {
 			delete(sl.revoked, r)
 		}
 		for _, r := range a.v.Revoked {

@@ -247,3 +247,30 @@ func TestLapsedLeaseHasItsGrace(t *testing.T) {
 		})
 	}
 }
+
+// A second Release of a lease does nothing. In particular it does not wait, beyond its ctx, for a
+// first one that the store has not answered.
+func TestSecondReleaseOfALeaseDoesNotWait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodRelease {
+				return dsynctest.Fault{ReplyDelay: ttl / 10}
+			}
+			return dsynctest.Fault{}
+		})
+		l, err := newSession(t, store, nil).Acquire(background, "k", 20*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := make(chan error, 1)
+		go func() { first <- l.Release(background) }()
+		synctest.Wait()
+		began := time.Now()
+		if err := l.Release(background); err != nil || time.Since(began) != 0 {
+			t.Errorf("the second Release returned %v after %v, want nil at once", err, time.Since(began))
+		}
+		if err := <-first; err != nil || time.Since(began) != ttl/10 {
+			t.Errorf("the first Release returned %v after %v, want nil after %v", err, time.Since(began), ttl/10)
+		}
+	})
+}

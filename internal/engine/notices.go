@@ -92,7 +92,7 @@ func (sl *sessionLease) startListening(after time.Duration) {
 	ctx, cancel := context.WithCancel(s.base)
 	l.cancel = cancel
 	s.workers.wg.Go(func() {
-		if after == 0 || s.sleep(ctx, after) == nil {
+		if after == 0 || s.wait(ctx, after) == nil {
 			sl.listen(ctx)
 		}
 	})
@@ -166,7 +166,7 @@ func (sl *sessionLease) listen(ctx context.Context) {
 		err := s.store.Listen(ctx, sl.id, keys, func(n driver.Notice) {
 			s.mu.Lock()
 			if ctx.Err() == nil {
-				sl.hear(n)
+				sl.handle(n)
 			}
 			s.mu.Unlock()
 			runtime.Gosched() // let the woken waiter run before this goroutine asks the store for more notices
@@ -189,14 +189,14 @@ func (sl *sessionLease) listen(ctx context.Context) {
 		if opened.elapsed() > retry.cap {
 			retry.reset() // only if it has lived for a while: each new listener makes every waiter request again
 		}
-		if s.sleep(ctx, retry.next()) != nil {
+		if s.wait(ctx, retry.next()) != nil {
 			return
 		}
 	}
 }
 
-// hear handles a notice. s.mu must be held.
-func (sl *sessionLease) hear(n driver.Notice) {
+// handle handles a notice. s.mu must be held.
+func (sl *sessionLease) handle(n driver.Notice) {
 	if sl.cause != nil {
 		return
 	}
@@ -301,7 +301,7 @@ func (s *Session) sendNotices(notices []driver.Notice) {
 		sl := s.lease
 		switch {
 		case sl != nil && n.Session == sl.id:
-			sl.hear(n)
+			sl.handle(n)
 		case n.Type == driver.NoticeChange:
 			s.notifyChange(n)
 		default:
@@ -341,7 +341,7 @@ func (s *Session) send(notices []driver.Notice) {
 		if a.err == nil || isAnswer(a.err) {
 			return
 		}
-		if s.sleep(s.base, retry.next()) != nil {
+		if s.wait(s.base, retry.next()) != nil {
 			return
 		}
 	}
@@ -372,7 +372,7 @@ func (s *Session) notifyChange(n driver.Notice) {
 		s.finishing(func() {
 			for more := true; more; {
 				s.send([]driver.Notice{n})
-				_ = s.sleep(s.base, changeGap)
+				_ = s.wait(s.base, changeGap)
 				s.mu.Lock()
 				if more = s.changes[n.Key]; more {
 					s.changes[n.Key] = false

@@ -16,9 +16,9 @@ func (s *Session) Load(ctx context.Context, key string) (driver.State, error) {
 	if err := CheckKey(key); err != nil {
 		return driver.State{}, err
 	}
-	return await(ctx, s, call(s, "Load", func(ctx context.Context) (driver.State, error) {
+	return request(ctx, s, "Load", func(ctx context.Context) (driver.State, error) {
 		return s.store.Load(ctx, key)
-	}))
+	})
 }
 
 // maxRead is the most sessions that one command reads.
@@ -45,10 +45,10 @@ func (s *Session) readBatch(ctx context.Context, op string, read func(context.Co
 		members []driver.Member
 		now     time.Time
 	}
-	r, err := await(ctx, s, call(s, op, func(ctx context.Context) (reading, error) {
+	r, err := request(ctx, s, op, func(ctx context.Context) (reading, error) {
 		m, now, err := read(ctx, ids...)
 		return reading{m, now}, err
-	}))
+	})
 	return r.members, r.now, err
 }
 
@@ -87,9 +87,9 @@ func (s *Session) Observers(ctx context.Context, key string) ([]driver.Member, e
 	}
 	var all []driver.Member
 	for after := ""; ; {
-		found, err := await(ctx, s, call(s, "Observers", func(ctx context.Context) ([]driver.Member, error) {
+		found, err := request(ctx, s, "Observers", func(ctx context.Context) ([]driver.Member, error) {
 			return s.store.Observers(ctx, key, after, page)
-		}))
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -107,9 +107,9 @@ func (s *Session) Queue(ctx context.Context, key string) ([]driver.Waiter, error
 	if err := CheckKey(key); err != nil {
 		return nil, err
 	}
-	return await(ctx, s, call(s, "Queue", func(ctx context.Context) ([]driver.Waiter, error) {
+	return request(ctx, s, "Queue", func(ctx context.Context) ([]driver.Waiter, error) {
 		return s.store.Queue(ctx, key)
-	}))
+	})
 }
 
 func (s *Session) observe(ctx context.Context, key string, f func(driver.State, error)) {
@@ -132,7 +132,7 @@ func (s *Session) observe(ctx context.Context, key string, f func(driver.State, 
 			return
 		}
 		f(st, err)
-		if s.sleep(ctx, retry.next()) != nil {
+		if s.wait(ctx, retry.next()) != nil {
 			return
 		}
 	}
@@ -144,7 +144,7 @@ func (sl *sessionLease) follow(ctx context.Context, key string, f func(driver.St
 	changed := sl.observe(key)
 	defer sl.unobserve(key, changed)
 	for d := time.Duration(0); ; {
-		if err := sl.s.pause(ctx, changed, sl.over, d); err != nil {
+		if err := sl.s.waitFor(ctx, changed, sl.over, d); err != nil {
 			return err
 		}
 		st, err := sl.s.Load(ctx, key)
@@ -161,9 +161,9 @@ func (sl *sessionLease) follow(ctx context.Context, key string, f func(driver.St
 // Keys returns the states of up to n keys that begin with prefix and come after the key after, in
 // byte order. The error is ctx's, [ErrClosed] or the store's.
 func (s *Session) Keys(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
-	return await(ctx, s, call(s, "Keys", func(ctx context.Context) ([]driver.State, error) {
+	return request(ctx, s, "Keys", func(ctx context.Context) ([]driver.State, error) {
 		return s.store.Keys(ctx, prefix, after, n)
-	}))
+	})
 }
 
 // observed records the keys that a session observes, for [driver.Store.Observe]. The session's mu
@@ -208,10 +208,10 @@ func (sl *sessionLease) announce() {
 	sl.announcing = true
 	s.workers.do(func() {
 		retry := s.backoff()
-		for wait := gather; s.pause(s.base, nil, sl.over, wait) == nil; {
-			told, err := sl.recordObserved()
+		for wait := gather; s.waitFor(s.base, nil, sl.over, wait) == nil; {
+			known, err := sl.recordObserved()
 			switch {
-			case told:
+			case known:
 				return
 			case err == nil:
 				retry.reset()
@@ -227,7 +227,7 @@ func (sl *sessionLease) announce() {
 
 // recordObserved tells the store what the session observes. If the store knows already, it returns
 // true, and the next change makes announce start a new goroutine.
-func (sl *sessionLease) recordObserved() (told bool, err error) {
+func (sl *sessionLease) recordObserved() (known bool, err error) {
 	s := sl.s
 	s.mu.Lock()
 	change, keys := s.observed.change, slices.Sorted(maps.Keys(s.observed.calls))

@@ -79,7 +79,7 @@ func (o *Options) withDefaults() (Options, error) {
 	if r.HeartbeatInterval < 10*time.Millisecond {
 		return r, fmt.Errorf("dsync: HeartbeatInterval is %v; it must be at least 10ms (0 means TTL/3)", r.HeartbeatInterval)
 	}
-	lease, need := holdTime(r.TTL, r.Margin, r.Grace), r.beatTime()
+	lease, need := holdTime(r.TTL, r.Margin, r.Grace), r.heartbeatTime()
 	if need > lease {
 		return r, fmt.Errorf("dsync: HeartbeatInterval %v leaves no time for a second heartbeat: 1.1·HeartbeatInterval + TTL/6 = %v must be at most TTL·0.999 − Margin − Grace = %v; raise TTL (%v) or lower HeartbeatInterval, Margin (%v) or Grace (%v)",
 			r.HeartbeatInterval, need, lease, r.TTL, r.Margin, r.Grace)
@@ -129,9 +129,9 @@ func (o *Options) withDefaults() (Options, error) {
 	return r, nil
 }
 
-// beatTime returns the longest time from the send of one heartbeat to the answer of the next if
+// heartbeatTime returns the longest time from the send of one heartbeat to the answer of the next if
 // nothing fails: the longest interval plus one attempt.
-func (o *Options) beatTime() time.Duration {
+func (o *Options) heartbeatTime() time.Duration {
 	return o.HeartbeatInterval + o.HeartbeatInterval/10 + o.TTL/6
 }
 

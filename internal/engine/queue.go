@@ -96,9 +96,8 @@ func (s *Session) enter(ctx context.Context, w *Want) (*Hold, *claim, error) {
 		// ctx or the session ended first. Release the hold or the turn that came after that.
 		s.mu.Unlock()
 		if a.h != nil {
-			ended, cancel := context.WithCancel(context.Background())
-			cancel()
-			_ = a.h.Unlock(driver.ReleaseOptions{}).Wait(ended) // the release goes on in the background
+			// The release goes on in the background.
+			_ = a.h.Unlock(driver.ReleaseOptions{}).Wait(EndedContext(context.Background(), err))
 			break
 		}
 		if a.c != nil {
@@ -171,7 +170,7 @@ func (s *Session) tryEnter(ctx context.Context, w *Want) (h, holder *Hold, ok bo
 		}
 		idle.released = make(chan struct{})
 		s.mu.Unlock()
-		if err := s.pause(ctx, idle.released, nil, s.attemptTime()); err != nil {
+		if err := s.waitFor(ctx, idle.released, nil, s.attemptTime()); err != nil {
 			return nil, nil, false, err
 		}
 	}
@@ -270,9 +269,9 @@ func (q *queue) next() {
 	}
 }
 
-// heardTurn is how long a claim may be kept beyond its turn if the session would be notified of
+// notifiedTurn is how long a claim may be kept beyond its turn if the session would be notified of
 // others that wait. It bounds what a lost notice costs them.
-const heardTurn = 5 * time.Second
+const notifiedTurn = 5 * time.Second
 
 // The number of tokens that a grant leaves for hand-offs: see [driver.Store].
 const (
@@ -280,21 +279,21 @@ const (
 	yieldRoom = 1 << 16
 )
 
-// hearsOfOthers reports whether the session would be notified if others waited.
-func (c *claim) hearsOfOthers() bool {
+// notifiedOfOthers reports whether the session would be notified if others waited.
+func (c *claim) notifiedOfOthers() bool {
 	l := &c.lease.listener
 	return c.listener != 0 && l.ready && c.listener == l.number
 }
 
 // mayKeep reports whether the claim may be kept for another use in this process. It may be kept
-// until d after its grant, or for at least heardTurn if the session would be notified of others
+// until d after its grant, or for at least notifiedTurn if the session would be notified of others
 // that wait, but not once they do.
 func (c *claim) mayKeep(d time.Duration, now time.Time) bool {
 	if c.othersWait {
 		return false
 	}
-	if c.hearsOfOthers() {
-		d = max(d, heardTurn)
+	if c.notifiedOfOthers() {
+		d = max(d, notifiedTurn)
 	}
 	return now.Sub(c.grant.start) < d
 }

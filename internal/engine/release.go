@@ -41,7 +41,7 @@ func (h *Hold) Unlock(o driver.ReleaseOptions) Releasing {
 	case c.state != granted:
 		c.freeSlot()
 		if c.state == gone { // else runRelease calls it, when the store has answered
-			c.tellReleased()
+			c.signalReleased()
 		}
 		return Releasing{err: h.cause}
 	case !goesOn && (o.Seal || h.voluntary):
@@ -107,7 +107,7 @@ func (c *claim) release(o driver.ReleaseOptions) <-chan error {
 	answered := make(chan error, 1)
 	if s.finished {
 		answered <- ErrClosed
-		c.tellReleased()
+		c.signalReleased()
 		return answered
 	}
 	s.finishing(func() { c.runRelease(o, answered) })
@@ -158,7 +158,7 @@ func (c *claim) runRelease(o driver.ReleaseOptions, answered chan<- error) {
 	if c.hold == nil || c.hold.state == done {
 		c.freeSlot()
 	}
-	c.tellReleased()
+	c.signalReleased()
 	s.mu.Unlock()
 	s.sendNotices(notices) // on this goroutine: a new one would start later
 	o.Successor = ""       // a late joiner is just removed
@@ -220,7 +220,7 @@ func (c *claim) sendRelease(o driver.ReleaseOptions, answered chan<- error) (not
 			// primary may say so, so believe it only if it is repeated after an
 			// acknowledged heartbeat, which is sent now.
 			absent = true
-			if err := c.pause(sl.heartbeatSoon(), sl.s.opt.TTL); err != nil {
+			if err := c.waitReleasing(sl.heartbeatSoon(), sl.s.opt.TTL); err != nil {
 				return nil, err
 			}
 		case errors.Is(a.err, driver.ErrNotWaiting):
@@ -233,12 +233,12 @@ func (c *claim) sendRelease(o driver.ReleaseOptions, answered chan<- error) (not
 			refused = true
 			c.setRefused(a.err)
 			say(a.err)
-			if err := c.pause(nil, retry.next()); err != nil {
+			if err := c.waitReleasing(nil, retry.next()); err != nil {
 				return nil, errors.Join(err, a.err)
 			}
 		default:
 			unknown = true
-			if err := c.pause(nil, retry.next()); err != nil {
+			if err := c.waitReleasing(nil, retry.next()); err != nil {
 				return nil, errors.Join(err, a.err)
 			}
 		}
@@ -280,14 +280,14 @@ func (c *claim) whyNotRelease() error {
 	return nil
 }
 
-// pause waits until ready is closed or d has passed. The error says why a further release would
+// waitReleasing waits until ready is closed or d has passed. The error says why a further release would
 // be useless.
-func (c *claim) pause(ready <-chan struct{}, d time.Duration) error {
+func (c *claim) waitReleasing(ready <-chan struct{}, d time.Duration) error {
 	over := c.lease.over
 	if c.fixed() {
 		over = nil // whyNotRelease looks in time
 	}
-	if err := c.s.pause(context.Background(), ready, over, d); errors.Is(err, ErrClosed) {
+	if err := c.s.waitFor(context.Background(), ready, over, d); errors.Is(err, ErrClosed) {
 		return err
 	}
 	return c.whyNotRelease()
@@ -308,7 +308,7 @@ func (c *claim) awaitVoid() bool {
 		if left < 0 {
 			return true
 		}
-		if c.pause(nil, left+time.Millisecond) != nil {
+		if c.waitReleasing(nil, left+time.Millisecond) != nil {
 			return false
 		}
 	}

@@ -212,12 +212,14 @@ func (s *Session) record(level slog.Level, msg string, args []any) {
 	}
 }
 
-// sleep waits for d. It returns an error if ctx or the session ends first.
-func (s *Session) sleep(ctx context.Context, d time.Duration) error { return s.pause(ctx, nil, nil, d) }
+// wait waits for d. It returns an error if ctx or the session ends first.
+func (s *Session) wait(ctx context.Context, d time.Duration) error {
+	return s.waitFor(ctx, nil, nil, d)
+}
 
-// pause is sleep that ends early when ready is closed, without an error, or when over is closed,
+// waitFor is wait that ends early when ready is closed, without an error, or when over is closed,
 // with errOver. Either may be nil.
-func (s *Session) pause(ctx context.Context, ready, over <-chan struct{}, d time.Duration) error {
+func (s *Session) waitFor(ctx context.Context, ready, over <-chan struct{}, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

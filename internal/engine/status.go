@@ -1,12 +1,10 @@
 package engine
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -89,27 +87,14 @@ func (s *Session) Local() Local {
 	defer s.mu.Unlock()
 	now := time.Now()
 	l := s.selfAt(now)
-	positions := make(map[*queue]int)
-	for _, c := range s.claims {
-		switch {
-		case c.state == pending:
-			positions[c.queue] = max(positions[c.queue], c.position) // a try has no position
-		case c.lingers():
-			l.Holds = append(l.Holds, c.local(0))
-		case c.state == granted && c.hold.check(now):
-			l.Holds = append(l.Holds, c.local(max(1, c.hold.sharers)))
+	uses, _ := s.uses(UsesQuery{N: math.MaxInt32}, now)
+	for _, u := range uses {
+		if u.Hold != nil {
+			l.Holds = append(l.Holds, *u.Hold)
+		} else {
+			l.Waits = append(l.Waits, *u.Wait)
 		}
 	}
-	for h, since := range s.overdue {
-		l.Holds = append(l.Holds, h.lostLocal(since))
-	}
-	for _, q := range s.queues {
-		l.Waits = append(l.Waits, q.local(positions[q])...)
-	}
-	slices.SortFunc(l.Holds, func(a, b LocalHold) int {
-		return cmp.Or(strings.Compare(a.Key, b.Key), cmp.Compare(a.Token, b.Token))
-	})
-	slices.SortStableFunc(l.Waits, func(a, b LocalWait) int { return strings.Compare(a.Key, b.Key) })
 	return l
 }
 
@@ -227,7 +212,7 @@ func (s *Session) overstayed(now time.Time) error {
 // unrenewed returns an error if the session needs a lease and could not get or renew one in time.
 // s.mu must be held.
 func (s *Session) unrenewed(now time.Time) error {
-	late := s.opt.beatTime()
+	late := s.opt.heartbeatTime()
 	if sl := s.lease; sl != nil {
 		if since := sl.sent.until(now); since > late && s.lives() {
 			return fmt.Errorf("%w: no heartbeat was acknowledged for %v; everything it holds will be lost in %v", ErrNotRenewed,

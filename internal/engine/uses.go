@@ -33,13 +33,19 @@ const (
 // for a page of a process that holds many keys: it keeps and describes only what it returns. It
 // compares the clock, and the session can do nothing else meanwhile.
 func (s *Session) Uses(q UsesQuery) (uses []Use, total int) {
-	first := firstUses{order: q.Order, n: max(0, q.From) + max(0, q.N)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	if s.lease != nil {
 		s.lease.expiredAt(now)
 	}
+	return s.uses(q, now)
+}
+
+// uses is Uses for a caller that has just read the clock and compared it with the lease. s.mu must
+// be held.
+func (s *Session) uses(q UsesQuery, now time.Time) (uses []Use, total int) {
+	first := firstUses{order: q.Order, n: max(0, q.From) + max(0, q.N)}
 	matches := func(key string) bool { return q.Match == nil || q.Match(key) }
 	positions := make(map[*queue]int)
 	for _, c := range s.claims {
@@ -57,10 +63,11 @@ func (s *Session) Uses(q UsesQuery) (uses []Use, total int) {
 		}
 	}
 	for _, w := range s.queues {
-		if matches(w.key) {
-			for _, l := range w.local(positions[w]) {
-				first.add(useRef{key: w.key, since: l.Since, wait: &l})
-			}
+		if !matches(w.key) {
+			continue
+		}
+		for _, l := range w.local(positions[w]) {
+			first.add(useRef{key: w.key, since: l.Since, wait: &l})
 		}
 	}
 	for _, r := range first.sorted()[min(max(0, q.From), len(first.refs)):] {
@@ -114,20 +121,14 @@ func (s *Session) use(r *useRef) Use {
 	case r.wait != nil:
 		return Use{Wait: r.wait}
 	case r.overdue != nil:
-		h = r.overdue.lostLocal(s.overdue[r.overdue])
+		h = r.overdue.c.local(max(1, r.overdue.sharers))
+		h.Lost, h.LostSince = r.overdue.cause, s.overdue[r.overdue]
 	case c.lingers():
 		h = c.local(0)
 	default:
 		h = c.local(max(1, c.hold.sharers))
 	}
 	return Use{Hold: &h}
-}
-
-// lostLocal describes a lost hold whose holder was notified at since. s.mu must be held.
-func (h *Hold) lostLocal(since time.Time) LocalHold {
-	o := h.c.local(max(1, h.sharers))
-	o.Lost, o.LostSince = h.cause, since
-	return o
 }
 
 // compare orders uses. Of what is equal otherwise, a queue's calls keep their order.
