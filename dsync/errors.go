@@ -44,3 +44,10 @@ var (
 	// repeating the command cannot help.
 	ErrRefused = driver.ErrRefused
 )
+
+// A MismatchError reports that a key is in use as another kind, or with another limit, than the
+// caller asked for. It matches [ErrMismatch].
+type MismatchError = driver.MismatchError
+
+// A HeldError reports who holds the key that a try failed to acquire. It matches [ErrHeld].
+type HeldError = driver.HeldError

@@ -60,6 +60,9 @@ func (m *Mutex) session() *engine.Session {
 // Key returns the key.
 func (m *Mutex) Key() string { return m.key }
 
+// String returns the kind and the key, such as `mutex "invoices"`.
+func (m *Mutex) String() string { return fmt.Sprintf("%s %q", m.kind, m.key) }
+
 // Lock locks m. If the key is held, in this process or another, Lock waits until it is free.
 // While the store cannot be reached or refuses, Lock logs and keeps waiting. It panics for what
 // waiting cannot fix and [Mutex.LockContext] returns as an error: if the session is closed, and

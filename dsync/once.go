@@ -35,6 +35,9 @@ type Once struct {
 // Key returns the key.
 func (o *Once) Key() string { return o.key }
 
+// String returns the kind and the key, such as `once "schema v7"`.
+func (o *Once) String() string { return fmt.Sprintf("%s %q", driver.KindOnce, o.key) }
+
 // Do calls f unless the key is sealed, and seals the key when f returns nil. While another run
 // is in progress, here or elsewhere, Do waits for it: if that run succeeds, Do returns nil
 // without calling f; if it fails, Do may run f next. ctx bounds the wait. The context passed to

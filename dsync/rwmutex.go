@@ -47,6 +47,9 @@ func (rw *RWMutex) writer() *Mutex {
 // Key returns the key.
 func (rw *RWMutex) Key() string { return rw.w.Key() }
 
+// String returns the kind and the key, such as `rwmutex "invoices"`.
+func (rw *RWMutex) String() string { return rw.w.String() }
+
 // Lock locks rw for writing, like [Mutex.Lock].
 func (rw *RWMutex) Lock() { rw.writer().Lock() }
 

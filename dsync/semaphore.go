@@ -39,6 +39,9 @@ func (m *Semaphore) session() *engine.Session {
 // Key returns the key.
 func (m *Semaphore) Key() string { return m.key }
 
+// String returns the kind and the key, such as `semaphore "workers"`.
+func (m *Semaphore) String() string { return fmt.Sprintf("%s %q", driver.KindSemaphore, m.key) }
+
 // Size returns the size that m uses: the one passed to [Session.Semaphore], or the last that
 // [Semaphore.Resize] set through m.
 func (m *Semaphore) Size() int64 { return m.size.Load() }

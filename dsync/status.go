@@ -10,6 +10,23 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
+// A Kind says what a key is used as. Using a key as two kinds at the same time is a
+// [MismatchError], which names both.
+type Kind = driver.Kind
+
+// The kinds of keys. KindMutex is also the kind of a [Lease]; KindElection is that of package
+// leader.
+const (
+	KindMutex     = driver.KindMutex
+	KindRWMutex   = driver.KindRWMutex
+	KindSemaphore = driver.KindSemaphore
+	KindOnce      = driver.KindOnce
+	KindElection  = driver.KindElection
+)
+
+// A Member is the record of a session, as [Session.Members] returns it.
+type Member = driver.Member
+
 // A Status is what the store knows of a key at one moment: its state, its holders and its
 // waiters. All times are the store's, not this host's.
 type Status struct {
