@@ -268,9 +268,10 @@ type acquireReply struct {
 // by this attempt or otherwise, and else the state of the key.
 func (c *claim) attempt(ctx context.Context) (h *Hold, st *driver.State, err error) {
 	s := c.s
-	sent, leave := c.requested, func() {}
+	var lanes []chan struct{}
+	sent := c.requested
 	if c.requested = false; !sent {
-		if leave, err = c.enterLane(ctx); err != nil {
+		if lanes, err = c.enterLanes(ctx); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -283,13 +284,12 @@ func (c *claim) attempt(ctx context.Context) (h *Hold, st *driver.State, err err
 	case !c.try && !c.request.First && c.queue.forceWaits():
 		err = errAside
 	default:
-		c.send(nil, func(error) { leave() })
-		sent = true
+		entered := lanes
+		c.send(nil, func(error) { leaveLanes(entered) })
+		lanes = nil
 	}
 	s.mu.Unlock()
-	if !sent {
-		leave()
-	}
+	leaveLanes(lanes) // if nothing was sent
 	for h == nil && st == nil && err == nil {
 		select {
 		case <-c.wake:
@@ -452,43 +452,37 @@ func (c *claim) read(a *acquireAttempt, st *driver.State) error {
 	return nil
 }
 
-// enterLane waits until an attempt may be sent, and returns a function that leaves the lanes. A
-// repeated attempt needs a lane for polls first, and then a general one. enterLane returns
-// early if the claim has an outcome.
-func (c *claim) enterLane(ctx context.Context) (leave func(), err error) {
+// enterLanes waits until an attempt may be sent, and returns the lanes that it has entered. A repeated
+// attempt needs a lane for polls first, and then a general one. enterLanes returns early if the claim
+// has an outcome.
+func (c *claim) enterLanes(ctx context.Context) (entered []chan struct{}, err error) {
 	s := c.s
+	lanes, n := []chan struct{}{s.pollLanes, s.lanes}, 0
 	if c.attempts == 0 {
-		return c.lane(ctx, s.lanes)
+		lanes = lanes[1:]
 	}
-	leavePolls, err := c.lane(ctx, s.pollLanes)
-	if err != nil {
-		return nil, err
-	}
-	leaveAll, err := c.lane(ctx, s.lanes)
-	if err != nil {
-		leavePolls()
-		return nil, err
-	}
-	return func() { leaveAll(); leavePolls() }, nil
-}
-
-func (c *claim) lane(ctx context.Context, lanes chan struct{}) (leave func(), err error) {
-	s := c.s
-	for {
+	for n < len(lanes) {
 		select {
-		case lanes <- struct{}{}:
-			return func() { <-lanes }, nil
+		case lanes[n] <- struct{}{}:
+			n++
 		case <-ctx.Done():
+			leaveLanes(lanes[:n])
 			return nil, ctx.Err()
 		case <-c.wake:
 			s.mu.Lock()
 			over := c.grant != nil || c.ended() != nil
 			s.mu.Unlock()
 			if over {
-				c.wakeUp() // for the second lane, too
-				return func() {}, nil
+				return lanes[:n], nil
 			}
 		}
+	}
+	return lanes, nil
+}
+
+func leaveLanes(entered []chan struct{}) {
+	for _, l := range entered {
+		<-l
 	}
 }
 
