@@ -95,9 +95,9 @@ func (s *lookedAt) Register(ctx context.Context, m dsync.Member) (time.Time, err
 	return s.Store.Register(ctx, m)
 }
 
-func (s *lookedAt) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+func (s *lookedAt) Acquire(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 	s.wrote.Add(1)
-	return s.Store.Acquire(ctx, c, wait, dead, notAfter)
+	return s.Store.Acquire(ctx, c, wait, expired, notAfter)
 }
 
 func (s *lookedAt) Expire(ctx context.Context, id string) (time.Duration, error) {

@@ -53,7 +53,7 @@ func TestMemoryCountsCommandsAndWrites(t *testing.T) {
 			{"observe again", func() { m.Observe(ctx, "a", 2, []string{"k"}) }, dsynctest.MethodObserve, 0},
 			{"observe what is older", func() { m.Observe(ctx, "a", 1, nil) }, dsynctest.MethodObserve, 0},
 			{"observers", func() { m.Observers(ctx, "k", "", 10) }, dsynctest.MethodObservers, 0},
-			{"line", func() { m.Queue(ctx, "k") }, dsynctest.MethodQueue, 0},
+			{"queue", func() { m.Queue(ctx, "k") }, dsynctest.MethodQueue, 0},
 			{"notify", func() { m.Notify(ctx, []driver.Notice{{Type: driver.NoticeChange, Key: "k"}}) }, dsynctest.MethodNotify, 0},
 			{"keys", func() { m.Keys(ctx, "", "", 10) }, dsynctest.MethodKeys, 0},
 			{"load", func() { m.Load(ctx, "k") }, dsynctest.MethodLoad, 0},
@@ -68,7 +68,7 @@ func TestMemoryCountsCommandsAndWrites(t *testing.T) {
 			{"all members", func() { m.Members(ctx) }, dsynctest.MethodMembers, 0},
 			{"expire the living", func() { m.Expire(ctx, "a") }, dsynctest.MethodExpire, 0},
 			{"heartbeat", func() { time.Sleep(time.Second); m.Heartbeat(ctx, "a", nil) }, dsynctest.MethodHeartbeat, 1},
-			{"hand over", func() { m.Release(ctx, mine, driver.ReleaseOptions{}) }, dsynctest.MethodRelease, 1},
+			{"release with waiters", func() { m.Release(ctx, mine, driver.ReleaseOptions{}) }, dsynctest.MethodRelease, 1},
 			{"release again", func() { m.Release(ctx, mine, driver.ReleaseOptions{}) }, dsynctest.MethodRelease, 0},
 			{"keep", func() { m.Release(ctx, waiter, driver.ReleaseOptions{Keep: time.Second}) }, dsynctest.MethodRelease, 1},
 			{"keep again", func() { m.Release(ctx, waiter, driver.ReleaseOptions{Keep: time.Minute}) }, dsynctest.MethodRelease, 0},
@@ -86,7 +86,7 @@ func TestMemoryCountsCommandsAndWrites(t *testing.T) {
 			{"unregister", func() { m.Unregister(ctx, "a") }, dsynctest.MethodUnregister, 1},
 			{"unregister again", func() { m.Unregister(ctx, "a") }, dsynctest.MethodUnregister, 0},
 			{"expire the unknown", func() { m.Expire(ctx, "c") }, dsynctest.MethodExpire, 1},
-			{"expire the dead", func() { m.Expire(ctx, "c") }, dsynctest.MethodExpire, 0},
+			{"expire a session", func() { m.Expire(ctx, "c") }, dsynctest.MethodExpire, 0},
 			{"sweep", func() { time.Sleep(time.Minute); m.Sweep(ctx, "a", swept, time.Second) }, dsynctest.MethodSweep, 4},
 			{"ended", func() { m.Acquire(ended, mine, true, nil, soon()) }, "", 0},
 		} {
@@ -160,8 +160,8 @@ func TestMemoryLineLimit(t *testing.T) {
 	if s, err := m.Load(ctx, "k"); err != nil || s.Waiting != limit || len(s.WaitersAhead) != 1000 || s.WaitersAhead[999].Claim != "a.1000" {
 		t.Errorf("Load shows %d of %d in the queue, %v; want the first 1,000", len(s.WaitersAhead), s.Waiting, err)
 	}
-	if line, err := m.Queue(ctx, "k"); err != nil || len(line) != limit || line[limit-1].Claim != claim("k", "a", limit).ID {
-		t.Errorf("Line shows %d of %d in the queue, %v; want all", len(line), limit, err)
+	if queue, err := m.Queue(ctx, "k"); err != nil || len(queue) != limit || queue[limit-1].Claim != claim("k", "a", limit).ID {
+		t.Errorf("Queue shows %d of %d in the queue, %v; want all", len(queue), limit, err)
 	}
 	m.Release(ctx, claim("k", "a", 0), driver.ReleaseOptions{})
 	if s, _, err := m.Acquire(ctx, claim("k", "b", 2), true, nil, soon()); err != nil || s.Position != limit {
@@ -169,7 +169,7 @@ func TestMemoryLineLimit(t *testing.T) {
 	}
 }
 
-// A claim that can never be granted would block the line forever.
+// A claim that can never be granted would block the queue forever.
 func TestMemoryRefusesImpossibleWeight(t *testing.T) {
 	m := dsynctest.NewMemory()
 	for _, weight := range []int64{-1, 0, 4} {
