@@ -295,7 +295,7 @@ func TestCostOfWaiting(t *testing.T) {
 // A release with 64 sessions in the queue is one command and one notice, and wakes one session.
 // It is two commands where nobody was in the queue when the releaser was granted the key: it
 // tries first what is cheaper where that is still so.
-func TestCostOfReleaseWithALine(t *testing.T) {
+func TestCostOfReleaseWithAQueue(t *testing.T) {
 	const line = 64
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)

@@ -293,7 +293,7 @@ func TestElectionStepDown(t *testing.T) {
 // the notice, without waiting for a poll; and so do observers see it. B16: the
 // same identity leads again at once after Close, and after a crash when the old
 // session has lapsed.
-func TestB16HandOverAndRestart(t *testing.T) {
+func TestB16ResignAndRestart(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)

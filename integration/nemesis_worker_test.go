@@ -184,7 +184,7 @@ func (w *nemesisWorker) once(h *nemesisHold) {
 		ctx, cancel = context.WithTimeout(ctx, w.upTo(3*w.TTL))
 	}
 	defer cancel()
-	a := w.rec.Ask(h.Event)
+	a := w.rec.Request(h.Event)
 	if err := h.take(ctx); err != nil {
 		a.Refused(err.Error())
 		return

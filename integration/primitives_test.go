@@ -206,7 +206,7 @@ func TestOnce(t *testing.T) {
 
 // Promises 2 and 8: goroutines of a process hand holds on without commands, other
 // processes get their turns, and tokens grow strictly over all.
-func TestHandOver(t *testing.T) {
+func TestHandOff(t *testing.T) {
 	const processes, goroutines, rounds = 3, 8, 200
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)

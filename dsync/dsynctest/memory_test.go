@@ -132,7 +132,7 @@ func TestMemoryEndedContextDoesNothing(t *testing.T) {
 	})
 }
 
-func TestMemoryLineLimit(t *testing.T) {
+func TestMemoryQueueLimit(t *testing.T) {
 	testkit.Large(t)
 	const limit = 10_000
 	m, ctx := dsynctest.NewMemory(), t.Context()

@@ -91,7 +91,7 @@ func (r *runner) lost(h *hold) {
 // excused reports whether h may end before its holder is done. r.mu must be held.
 func (r *runner) excused(h *hold) bool {
 	return h.life.closing || h.life.shaken || len(r.page(h.Key).rules.Breaks) > 0 ||
-		h.d > 0 && r.now()-max(h.Asked, h.ext) >= r.holdTime(h.d)
+		h.d > 0 && r.now()-max(h.Requested, h.ext) >= r.holdTime(h.d)
 }
 
 func later(a, b time.Time) time.Time {

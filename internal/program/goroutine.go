@@ -157,7 +157,7 @@ func (g *goroutine) reopen() {
 
 // took enters a hold that a call was granted.
 func (g *goroutine) took(c *call, h *hold, verb Verb) {
-	h.Key, h.verb, h.who, h.life, h.Asked = c.key, verb, g.name, c.life, g.since(c.began)
+	h.Key, h.verb, h.who, h.life, h.Requested = c.key, verb, g.name, c.life, g.since(c.began)
 	if h.lost == nil && !h.pooled {
 		panic("program: a hold without Lost")
 	}

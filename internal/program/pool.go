@@ -70,7 +70,7 @@ func (g *goroutine) pool(c *call, sem bool) *pool {
 
 // add adds what was granted to a pool.
 func (g *goroutine) add(c *call, p *pool, o Op, n int64, token func() int64) {
-	h := &hold{Hold: rules.Hold{Key: c.key, Asked: g.since(c.began), Shared: p.h.Shared}}
+	h := &hold{Hold: rules.Hold{Key: c.key, Requested: g.since(c.began), Shared: p.h.Shared}}
 	h.verb, h.who, h.life, h.pooled, h.open = o.Verb, g.name, c.life, true, p.h.open
 	if !h.Shared {
 		h.Weight = n

@@ -55,7 +55,7 @@ func (k *Key) Grant(o *Hold) []Violation {
 			same = b
 		}
 		// Of two that exclude each other, the one whose call returned first was granted first.
-		ordered := b.Exclusive() || o.Exclusive() || b.Granted < o.Asked && !(b.Shared && o.Shared)
+		ordered := b.Exclusive() || o.Exclusive() || b.Granted < o.Requested && !(b.Shared && o.Shared)
 		if ordered && (newest == nil || b.Token > newest.Token) {
 			newest = b
 		}
@@ -64,7 +64,7 @@ func (k *Key) Grant(o *Hold) []Violation {
 	case certain > o.Limit:
 		fail("overlap", "%v was granted, and together %d of %d are held: %v", o, certain, o.Limit, others)
 	case all > o.Limit:
-		fail("told", "%v was granted, and together %d of %d are held or in their grace of %v: %v", o, all, o.Limit, k.Grace, others)
+		fail("grace", "%v was granted, and together %d of %d are held or in their grace of %v: %v", o, all, o.Limit, k.Grace, others)
 	}
 	switch {
 	case o.Token == 0: // it is not known

@@ -2,7 +2,7 @@ package history
 
 import "time"
 
-// An Attempt is one call that asks for a hold, and that hold. It is for one goroutine.
+// An Attempt is one call that requests a hold, and that hold. It is for one goroutine.
 type Attempt struct {
 	r       *Recorder
 	id      int
@@ -29,10 +29,10 @@ func (a *Attempt) Granted(token, term func() int64) int64 {
 	return e.Token
 }
 
-// often is how often a look is written: in case the process is killed.
+// often is the interval at which Live writes an event, in case the process is killed.
 const often = 250 * time.Millisecond
 
-// Live looks whether the hold goes on, and reports it.
+// Live checks whether the hold goes on, and records and returns the result.
 func (a *Attempt) Live(open func() bool) bool {
 	at := Now()
 	if !open() {
@@ -40,7 +40,7 @@ func (a *Attempt) Live(open func() bool) bool {
 	}
 	a.live = at
 	if at-a.written > often {
-		a.r.Put(Event{Type: Look, ID: a.id, Key: a.key, Live: a.live})
+		a.r.Put(Event{Type: Held, ID: a.id, Key: a.key, Live: a.live})
 		a.written = at
 	}
 	return true

@@ -51,7 +51,7 @@ func (c *checker) ends(holds []*rules.Hold) {
 		switch {
 		case o.Killed > 0:
 		case o.Ended == 0:
-			c.fail("ends", o.Key, o.Asked, "%v asked and was never answered", o)
+			c.fail("ends", o.Key, o.Requested, "%v was requested and never answered", o)
 		case o.Granted > 0 && o.Released == 0:
 			c.fail("ends", o.Key, o.Granted, "the release of %v never returned", o)
 		}

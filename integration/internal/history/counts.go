@@ -2,7 +2,7 @@ package history
 
 // Counts are what a history has of each.
 type Counts struct {
-	Calls    int // that ask for a hold
+	Calls    int // that request a hold
 	Grants   int
 	HandOffs int // grants of a key to another process than the one before
 	Lost     int // holds that ended before their release, those of killed processes included

@@ -60,10 +60,10 @@ func (r *Recorder) begin(e Event) int {
 	return e.ID
 }
 
-// Ask records that a call is about to ask for a hold: e has Key, What, Weight and
+// Request records that a call is about to request a hold: e has Key, What, Weight and
 // Limit, and Shared.
-func (r *Recorder) Ask(e Event) *Attempt {
-	e.Type = Ask
+func (r *Recorder) Request(e Event) *Attempt {
+	e.Type = Request
 	return &Attempt{r: r, id: r.begin(e), key: e.Key}
 }
 

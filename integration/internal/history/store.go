@@ -2,12 +2,12 @@ package history
 
 import "slices"
 
-// store: what snapshots of the store's record say. Also fifo, of which they are the
-// only witness: nobody else knows who joined the line before whom.
+// store checks the snapshots of the store's records. It also checks fifo, since only the
+// snapshots show in which order claims joined the queue.
 func (c *checker) store(h *History) {
 	last := make(map[string]Event)
 	for _, e := range h.Events {
-		if e.Type == Line {
+		if e.Type == Record {
 			var sum, token int64
 			for _, o := range e.Holders {
 				sum += o.Weight
@@ -29,7 +29,7 @@ func (c *checker) store(h *History) {
 	}
 }
 
-// order compares the line before with what became of it.
+// order compares the queue before with the queue and the holders now.
 func (c *checker) order(before, now Event) {
 	waits, holds := make(map[string]int), make(map[string]int64)
 	for i, id := range now.Waiting {
@@ -39,13 +39,13 @@ func (c *checker) order(before, now Event) {
 		holds[o.ID] = o.Token
 	}
 	for i, ahead := range before.Waiting {
-		place, aheadWaits := waits[ahead]
+		position, aheadWaits := waits[ahead]
 		for _, behind := range before.Waiting[i+1:] {
 			token, behindHolds := holds[behind]
 			switch {
 			case aheadWaits && behindHolds:
 				c.fail("fifo", now.Key, now.At, "%s was granted before %s, which was ahead of it and still waits", behind, ahead)
-			case aheadWaits && slices.Contains(now.Waiting, behind) && waits[behind] < place:
+			case aheadWaits && slices.Contains(now.Waiting, behind) && waits[behind] < position:
 				c.fail("fifo", now.Key, now.At, "%s has overtaken %s in the queue", behind, ahead)
 			case behindHolds && holds[ahead] > token:
 				c.fail("fifo", now.Key, now.At, "%s was granted before %s, which was ahead of it", behind, ahead)

@@ -12,7 +12,7 @@ import (
 
 // B36: of those in the queue one gives up, one is killed, one is frozen: the next is
 // served, nothing of them stays, and the frozen one gets its turn when it thaws.
-func TestB36LeavingTheLine(t *testing.T) {
+func TestB36LeavingTheQueue(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)

@@ -17,7 +17,7 @@ import (
 
 // The commands that look, look only: on a collection with holders, a line and the
 // dead, and on a server where there is none, which they don't make.
-func TestLookingWritesNothing(t *testing.T) {
+func TestReadOnlyCommandsWriteNothing(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -43,11 +43,11 @@ func TestLookingWritesNothing(t *testing.T) {
 				if len(spy.took("")) == 0 {
 					t.Errorf("%v sent nothing, so nothing was shown", args)
 				}
-				spy.onlyLooked(fmt.Sprint(args))
+				spy.wroteNothing(fmt.Sprint(args))
 			}
 			begin := time.Now()
 			spy.interrupted(func(out string) bool { return time.Since(begin) > 3*time.Second && (!found || out != "") }, "watch", "--interval", "100ms")
-			spy.onlyLooked("watch")
+			spy.wroteNothing("watch")
 		}
 		look(false)
 		if names, err := r.Client(t).Database(r.DB).ListCollectionNames(t.Context(), bson.D{}); err != nil || len(names) > 0 {

@@ -13,7 +13,7 @@ import (
 
 // B02, B03: however the holder is cut off, its Lost closes at least the grace
 // before the store grants to anyone else.
-func TestB02ToldBeforeTaken(t *testing.T) {
+func TestB02LostBeforeTaken(t *testing.T) {
 	t.Parallel()
 	lanes, rounds := testkit.Rounds(5, 8), testkit.Rounds(1, 5)
 	faults := []struct {
