@@ -116,7 +116,7 @@ func TestCostOfUnknownKeys(t *testing.T) {
 	})
 }
 
-// Where others hold a key each time, the first Lock tries the short command in vain. Few others
+// If others hold a key each time, the first Lock sends the short command for nothing. Few others
 // do: those after a request that was repeated just when the key was granted, and found it held.
 func TestCostOfContendedKey(t *testing.T) {
 	const n = 10
@@ -237,7 +237,7 @@ func TestCostOfManyLocks(t *testing.T) {
 					t.Errorf("commands other than heartbeats: %v", sent)
 				}
 				// To begin with it may find no collection, and make it. Then one is answered after
-				// 5 s, and one asks who is the primary; a router is asked anew every 20 s.
+				// 5 s, and one asks which member is the primary; a router gets a new cursor every 20 s.
 				listens := mon.commands(aboutNotices)
 				if begins, most := 4, 4*(int(periods*opt.HeartbeatInterval/(5*time.Second))+1); len(listens) > begins+most {
 					t.Errorf("commands of a listener: %v, want at most %d and %d to begin with", listens, most, begins)
@@ -263,7 +263,7 @@ func TestCostOfWaiting(t *testing.T) {
 		holder := warm(t, holding, "awaited")
 		lock(t, holder, 10*time.Second)
 		opt := quiet()
-		opt.PollInterval = 100 * time.Millisecond // many asks while in the queue, none of which may write
+		opt.PollInterval = 100 * time.Millisecond // many requests while in the queue; none may write
 		waiter := warm(t, r.session(opt), "other")
 		_ = waiter
 		mon := newMonitor(r.DB)
@@ -343,7 +343,7 @@ func TestCostOfReleaseWithAQueue(t *testing.T) {
 			if sent := releasing.commands(notifies); len(sent) != 1 {
 				t.Errorf("%d commands that notify, want 1: %v", len(sent), sent)
 			}
-			// The one that was woken may have to ask; nobody else has been.
+			// The one that was woken may request again; nobody else was woken.
 			if sent := waiting.commands(func(c command) bool { return !listening(c) }); len(sent) > 1 {
 				t.Errorf("%d commands of those in the queue, want at most 1: %v", len(sent), sent)
 			}

@@ -18,7 +18,7 @@ type nemesisWorker struct {
 	draw *rand.Rand
 }
 
-// A nemesisHold is something that a worker can take, look at and release.
+// A nemesisHold is something that a worker can acquire, check and release.
 type nemesisHold struct {
 	history.Event // as it is asked for
 
@@ -191,7 +191,7 @@ func (w *nemesisWorker) once(h *nemesisHold) {
 	}
 	token := a.Granted(h.token, h.term)
 	if !w.have(h, a, token) && w.draw.IntN(2) == 0 {
-		// One that has not looked: its write must be refused once another's was not.
+		// It did not check the hold: its write must be refused once another's was not.
 		if h.fenced && token > 0 {
 			w.write(h.Key, token)
 		}
@@ -210,7 +210,7 @@ func (w *nemesisWorker) once(h *nemesisHold) {
 	}
 }
 
-// have looks and writes for a while, and reports whether the hold goes on.
+// have checks and writes for a while, and reports whether the hold goes on.
 func (w *nemesisWorker) have(h *nemesisHold, a *history.Attempt, token int64) bool {
 	long := w.upTo(200 * time.Millisecond)
 	switch w.draw.IntN(10) {
@@ -224,7 +224,7 @@ func (w *nemesisWorker) have(h *nemesisHold, a *history.Attempt, token int64) bo
 	defer writing.Wait()
 	defer close(end)
 	if h.fenced && token > 0 {
-		// On its own: a write that hangs must not keep from looking.
+		// On its own goroutine: a write that hangs must not delay the checks.
 		writes := &nemesisWorker{nemesisClient: w.nemesisClient, draw: rand.New(rand.NewPCG(w.draw.Uint64(), 0))}
 		writing.Go(func() {
 			for {

@@ -59,8 +59,8 @@ func (r *room) listening(t *testing.T, m *dsync.Mutex, mon *monitor) <-chan gran
 	return ch
 }
 
-// A listener whose collection was overrun while it was not looking opens another cursor
-// and asks: the notice of its grant was among what is overwritten.
+// A listener whose collection was overrun while it was not reading opens another cursor, and the
+// waiter requests again: the notice of its grant may have been overwritten.
 func TestNoticesOverrun(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {

@@ -7,9 +7,9 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// Promise 5: where the server notifies, a standalone and a cluster included, who waits is
-// told: it asks for the key once, and once more when it has just begun to listen. Who
-// polls would have asked again three times, and these would do so a minute later.
+// Promise 5: where the server notifies, a standalone and a cluster included, a waiter is
+// notified. It requests the key once, and once more if it has just begun to listen. With the
+// short poll of other tests it would request three times more; here the poll is a minute away.
 func TestWaiterIsNotified(t *testing.T) {
 	t.Parallel()
 	const rounds, hold = 6, 800 * time.Millisecond
@@ -22,7 +22,7 @@ func TestWaiterIsNotified(t *testing.T) {
 		waiter := warm(t, r.session(opt, mons[1].client()), "pushed")
 		store := r.store()
 		lock(t, holder, 10*time.Second)
-		asked, listens := 0, 0
+		requested, listens := 0, 0
 		var took time.Duration
 		for round := range rounds {
 			mon := mons[(round+1)%2] // the waiter's
@@ -36,15 +36,15 @@ func TestWaiterIsNotified(t *testing.T) {
 			took += g.at.Sub(begin)
 
 			// Not the short one, by which it tries whether a key that it was the last to hold is free.
-			asks := mon.commands(func(c command) bool { return c.name == "findAndModify" && c.id == "k/pushed" && acquire(c.body) })
+			requests := mon.commands(func(c command) bool { return c.name == "findAndModify" && c.id == "k/pushed" && acquire(c.body) })
 			most := 1
 			if round < len(mons) {
 				most = 2 // it has just begun to listen
 			}
-			if len(asks) > most {
-				t.Errorf("round %d: asked %d times, want at most %d: %v", round, len(asks), most, asks)
+			if len(requests) > most {
+				t.Errorf("round %d: requested %d times, want at most %d: %v", round, len(requests), most, requests)
 			}
-			asked += len(asks)
+			requested += len(requests)
 			listens += len(mon.commands(awaits))
 			holder, waiter = waiter, holder
 		}
@@ -52,6 +52,6 @@ func TestWaiterIsNotified(t *testing.T) {
 		if listens == 0 {
 			t.Error("nobody listened, so nothing was shown")
 		}
-		lab.Note(t, "%d waits of %v: asked %d times; granted %v after the call of Unlock, on average", rounds, hold, asked, (took / rounds).Round(100*time.Microsecond))
+		lab.Note(t, "%d waits of %v: requested %d times; granted %v after the call of Unlock, on average", rounds, hold, requested, (took / rounds).Round(100*time.Microsecond))
 	})
 }

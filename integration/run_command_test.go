@@ -232,7 +232,7 @@ func TestRunDeadBeforeTaken(t *testing.T) {
 					return true
 				})
 				eventually(t, time.Minute, "the key is free", func() bool {
-					// Nobody waits, so that nobody drops the dead: a try does.
+					// Nobody waits, so nobody drops claims of expired sessions; a try does.
 					m := r.session(r.short(patient)).Mutex(o.key)
 					defer func() {
 						if m.Owned() {
@@ -246,8 +246,8 @@ func TestRunDeadBeforeTaken(t *testing.T) {
 	})
 }
 
-// ended waits for the end of leasehold and looks at its status, and at what it says. A
-// lease may always be lost.
+// ended waits for the end of leasehold and checks its status and its output. A lease may always
+// be lost.
 func (r *runner) ended(fault string, status int) {
 	t := r.ordeal.t
 	t.Helper()

@@ -57,7 +57,7 @@ func TestServeCommand(t *testing.T) {
 	})
 }
 
-// checkPage asks the page at a URL for the key that a process holds, and asks it to break that.
+// checkPage gets the page at a URL, with the key that a process holds, and tries to break it.
 func checkPage(t *testing.T, at string, pid int) {
 	t.Helper()
 	get := func(url string) string {

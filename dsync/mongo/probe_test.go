@@ -183,7 +183,7 @@ func TestProbe(t *testing.T) {
 		{"the date of a new limit", change(`"from"`, drop("at")), []string{"resize"}},
 		{"who is woken by a keep", reply("one.1", "keep", drop("ahead")), []string{"release", "woken"}},
 		{"keep", reply("one.1", "keep", drop("h")), []string{"release", "woken"}},
-		{"alone with a line", changed(`"one.1"`, 1), []string{"release", "in the queue"}},
+		{"alone with a queue", changed(`"one.1"`, 1), []string{"release", "in the queue"}},
 		{"alone", changed(`"three.1"`, 0), []string{"release", "only holder"}},
 		{"who was in the queue before a seal", reply("two.1", "result", drop("ahead")), []string{"seal", "before it"}},
 		{"sealed before", reply("two.1", "result", func(d bson.D) bson.D {
@@ -200,7 +200,7 @@ func TestProbe(t *testing.T) {
 		{"short acquire of what is held", changed(`"$short.3"`, 1), []string{"short acquire", "$short.3", "want false"}},
 		{"short release by another", short("short release", "$short.3", done(1)), []string{"short release", "$short.3", "want false"}},
 		{"short release", short("short release", "$short.2", done(0)), []string{"short release", "$short.2", "want true"}},
-		{"short release with a line", short("short release", "$short.4", done(1)), []string{"short release", "$short.4", "want false"}},
+		{"short release with a queue", short("short release", "$short.4", done(1)), []string{"short release", "$short.4", "want false"}},
 		{"short acquire of what is free again", short("short acquire", "$short.4", done(0)), []string{"short acquire", "$short.4", "want true"}},
 		{"hand-over by another", short("short hand-over", "$short.5", func(d bson.D) bson.D {
 			return replaced(d, "h", bson.A{bson.D{e("a", "$short.5")}})
