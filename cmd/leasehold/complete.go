@@ -13,8 +13,8 @@ const (
 	completionTime = 2 * time.Second // someone has pressed Tab, and waits
 )
 
-// completeKeys completes each of the first most arguments with the keys that are wanted.
-// For later arguments it returns the directive later. It reads the store as the status
+// completeKeys completes each of the first most arguments with the keys for which wanted is
+// true. For later arguments it returns the directive later. It reads the store as the status
 // command does, and writes nothing.
 func (a *app) completeKeys(most int, later cobra.ShellCompDirective, wanted func(dsync.Status) bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) (keys []string, _ cobra.ShellCompDirective) {

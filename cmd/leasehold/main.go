@@ -3,7 +3,7 @@
 //
 //	leasehold run KEY -- command args…      run a command while holding a lock
 //	leasehold elect NAME -- command args…   run a command while being the leader
-//	leasehold status [PREFIX]               show who holds which keys, and who waits
+//	leasehold status [PREFIX]               show the holders and waiters of keys
 //	leasehold watch [PREFIX…]               show what happens to keys, as it happens
 //	leasehold break KEY                     make the holders of a key give it up
 //	leasehold members [NAME]                show the processes that are alive, or an election's members
@@ -99,7 +99,7 @@ func newRoot(a *app) *cobra.Command {
 		Use:   "leasehold",
 		Short: "Distributed locks and leader election on MongoDB, for shells, cron and Kubernetes",
 		Long: `leasehold runs commands under locks that a whole fleet respects, or on the one
-machine that is elected, and shows who holds what. It needs a MongoDB, and the rights
+machine that is elected, and shows the holders. It needs a MongoDB, and the rights
 to find, insert, update and remove on one collection. With readWrite on the database it
 can also notify waiters at once; without, they poll.
 
@@ -108,7 +108,7 @@ All processes that share locks must use the same --uri, --db and --collection.`,
   leasehold run invoices -- ./invoices.sh        # one at a time in the fleet
   leasehold run --try nightly -- ./backup.sh     # or not at all
   leasehold elect reports -- ./reportd           # on one machine, and on another if it dies
-  leasehold status                               # who holds what, and who waits`,
+  leasehold status                               # the holders and waiters of all keys`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -151,8 +151,8 @@ All processes that share locks must use the same --uri, --db and --collection.`,
 	return root
 }
 
-// arguments returns a check that a command line has least to most arguments; what
-// describes them in the error.
+// arguments returns a check that a command line has least to most arguments, which the error
+// calls what.
 func arguments(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) >= least && len(args) <= most {

@@ -8,8 +8,8 @@ import (
 )
 
 // version describes this build: the module's version, and what it was built with and for.
-// The go command sets the module's version, from the commit if it builds a repository
-// (unless told not to, by -buildvcs=false).
+// The go command sets the module's version, from the commit if it builds a repository (unless
+// -buildvcs=false).
 func version() string {
 	var module string
 	if info, ok := debug.ReadBuildInfo(); ok {
