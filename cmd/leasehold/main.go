@@ -44,11 +44,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -160,4 +163,15 @@ func arguments(least, most int, what string) cobra.PositionalArgs {
 		}
 		return fmt.Errorf("%s takes %s and nothing else, not %d arguments; see %s --help", cmd.Name(), what, len(args), cmd.CommandPath())
 	}
+}
+
+// version describes this build: the module's version, and what it was built with and for.
+// The go command sets the module's version, from the commit if it builds a repository (unless
+// -buildvcs=false).
+func version() string {
+	var module string
+	if info, ok := debug.ReadBuildInfo(); ok {
+		module = info.Main.Version
+	}
+	return fmt.Sprintf("%s (%s, %s/%s)", cmp.Or(module, "(devel)"), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

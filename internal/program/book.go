@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/internal/rules"
 )
 
@@ -168,4 +169,69 @@ func (r *runner) at(t time.Time) time.Duration {
 		return -1
 	}
 	return t.Sub(r.began)
+}
+
+// semSize is the size that semaphores are made with.
+const semSize = 3
+
+// A page is the book of one key. It is guarded by the runner's mu.
+type page struct {
+	holds    []*hold
+	waits    int       // calls that wait for it
+	quiet    time.Time // since when nobody holds or waits, if nobody does
+	held     time.Time // when somebody last held
+	late     bool      // it may be held without a holder: by a lease's rest, by UnlockAfter, by lingering
+	breaking int       // calls of Break and ForceLock that have not returned
+	limit    int64     // the greatest that a semaphore may have
+	rules    rules.Key
+
+	// Of a Once:
+	sealed []string // values of runs that certainly count
+	maybe  []string // of runs that may count
+	given  []string // values that callers were given who did not run
+}
+
+// breakBegins notes that Break or ForceLock is called. r.mu must be held.
+func (r *runner) breakBegins(p *page) {
+	p.breaking++
+	p.rules.Breaks = append(p.rules.Breaks, r.now())
+}
+
+// breakEnds notes that it has returned. One that was given up stands in the store still.
+// r.mu must be held.
+func (r *runner) breakEnds(p *page) {
+	p.breaking--
+	p.rules.Breaks = append(p.rules.Breaks, r.now())
+}
+
+// A hold is what a goroutine was granted, from then until its release returned.
+// Its fields are guarded by the runner's mu, but for those that are set when it is
+// made.
+type hold struct {
+	rules.Hold
+	verb    Verb // that asked for it
+	who     string
+	life    *life
+	pooled  bool // of a value that has several holds
+	lost    <-chan struct{}
+	open    func() bool // looks whether Lost is open
+	release func(Op)
+
+	l   *dsync.Lease
+	d   time.Duration // its lease
+	ext time.Duration // before the last Extend that succeeded
+
+	wasLost bool          // Lost was seen closed, before the holder was done
+	over    chan struct{} // closed when the holder is done
+}
+
+// look brings h up to date. Until its loss is noted it counts as held.
+func (h *hold) look(now time.Duration) {
+	switch {
+	case h.Done > 0 || h.wasLost:
+	case h.pooled && !h.open():
+		h.Live = -time.Hour // some of it is lost, it can't be told what
+	default:
+		h.Live = now
+	}
 }

@@ -15,11 +15,11 @@ type Hold struct {
 	Limit   int64
 	Shared  bool
 
-	Requested   time.Duration
-	Ended   time.Duration // when the call returned; 0: never
-	Granted time.Duration // Ended, if it was granted
-	Token   int64         // 0: the hold was over before its token could be read
-	Term    int64
+	Requested time.Duration
+	Ended     time.Duration // when the call returned; 0: never
+	Granted   time.Duration // Ended, if it was granted
+	Token     int64         // 0: the hold was over before its token could be read
+	Term      int64
 
 	Live     time.Duration // the last moment that is certain
 	Done     time.Duration // when its release was called; 0: never

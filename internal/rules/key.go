@@ -84,3 +84,18 @@ func (k *Key) keeps(b *Hold, at time.Duration) bool {
 	return b.Done < at && at < until &&
 		!slices.ContainsFunc(k.Breaks, func(t time.Duration) bool { return late < t && t <= at })
 }
+
+// A Violation is what breaks a rule.
+type Violation struct {
+	Rule string
+	Key  string
+	At   time.Duration
+	Text string
+}
+
+func (v Violation) String() string {
+	return fmt.Sprintf("%s: key %q, at %s: %s", v.Rule, v.Key, at(v.At), v.Text)
+}
+
+// at shows a time in seconds.
+func at(t time.Duration) string { return fmt.Sprintf("%.3f s", t.Seconds()) }

@@ -1,10 +1,28 @@
 package measure
 
-import "context"
+import (
+	"context"
+)
 
 // A System is what locks are asked of: this library on a store, or a peer on its
 // server.
 type System interface {
 	// Open returns a process with a client of its own, although in this one.
 	Open(ctx context.Context) (Process, error)
+}
+
+// A Process is what a process is to a [System]: its clients, and whatever it has to
+// be present with.
+type Process interface {
+	// Locker returns a lock of the key, for one goroutine.
+	Locker(ctx context.Context, key string) (Locker, error)
+
+	// Close gives up whatever the process has.
+	Close() error
+}
+
+// A Locker is one goroutine's lock of one key.
+type Locker interface {
+	Lock(ctx context.Context) error
+	Unlock(ctx context.Context) error
 }
