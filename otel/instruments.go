@@ -59,7 +59,7 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 	}
 	i := &instruments{
 		acquire:       histogram("leasehold.acquire.duration", "Time from the call to the grant of a hold.", quick()),
-		grants:        counter("leasehold.grants", "{grant}", "Holds that began, granted by the store or handed on within the process."),
+		grants:        counter("leasehold.grants", "{grant}", "Holds that began, granted by the store or handed off within the process."),
 		holds:         upDown("leasehold.hold.active", "{hold}", "Holds of this process."),
 		hold:          histogram("leasehold.hold.duration", "Time from the grant of a hold to its end.", slow()),
 		losses:        counter("leasehold.hold.losses", "{hold}", "Holds that ended before their holder ended them."),
@@ -74,7 +74,7 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 	}
 	var err error
 	i.remaining, err = m.Float64ObservableGauge("leasehold.lease.remaining", seconds,
-		metric.WithDescription("What is left of the session's lease."))
+		metric.WithDescription("Time left of the session's lease."))
 	errs = append(errs, err)
 	i.queue, err = m.Int64ObservableGauge("leasehold.queue.length", metric.WithUnit("{claim}"),
 		metric.WithDescription("Claims that wait in the queue for a key, of all processes."))
@@ -93,8 +93,8 @@ const (
 	errorAttr     = attribute.Key("error.type")
 )
 
-// ended returns the error.type of what ended a hold, a session or a term that its
-// holder has not ended.
+// ended returns the error.type of the end of a hold, a session or a term that its holder did not
+// end.
 func ended(cause error) attribute.KeyValue {
 	switch {
 	case errors.Is(cause, dsync.ErrRevoked):
@@ -107,8 +107,8 @@ func ended(cause error) attribute.KeyValue {
 	return errorAttr.String("expired")
 }
 
-// failed returns the error.type of a command that failed, nothing if it did not: the
-// type of the innermost error, since what it is wrapped in says nothing.
+// failed returns the error.type of a command that failed, or nothing if it succeeded: the type
+// of the innermost error, since the types of wrappers say nothing.
 func failed(err error) []attribute.KeyValue {
 	switch {
 	case err == nil:

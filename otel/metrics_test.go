@@ -32,7 +32,7 @@ func TestMetricsOfHolds(t *testing.T) {
 		synctest.Wait()
 		r.want("leasehold.hold.active", "leasehold.hold.active{leasehold.kind=mutex} 1")
 		time.Sleep(25 * time.Millisecond)
-		mu.Unlock() // within the turn: it is handed on
+		mu.Unlock() // within the turn: it is handed off
 		wg.Wait()
 		rw := s.RWMutex("rw")
 		rw.RLock()
@@ -121,7 +121,7 @@ func TestMetricsOfLosses(t *testing.T) {
 	}
 }
 
-// What is left of the lease falls while heartbeats fail, and is read at any time.
+// The time left of the lease falls while heartbeats fail, and can be read at any time.
 func TestMetricsOfTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faulty := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)

@@ -16,8 +16,8 @@ const defaultPrefix = "certmagic/"
 // Options are the settings of a [Locker]. The zero value of each field is its default;
 // a nil *Options is all defaults.
 type Options struct {
-	// Prefix comes before the name of a lock in its key, so that it is no other
-	// program's. Processes that share a storage have the same. Default "certmagic/".
+	// Prefix comes before the name of a lock in its key, to keep these keys apart from other
+	// programs'. Processes that share a storage must use the same. Default "certmagic/".
 	Prefix string
 }
 
@@ -122,7 +122,7 @@ func (l *Locker) RenewLockLease(ctx context.Context, name string, _ time.Duratio
 // storage is another Storage with the locks of a Locker in place of its own.
 type storage struct {
 	*Locker
-	other // one deeper than the Locker, whose methods go before its own
+	other // one level deeper than the Locker, whose methods take precedence
 }
 
 type other struct{ certmagic.Storage }

@@ -90,7 +90,7 @@ func TestLockIsHeldAtLeast(t *testing.T) {
 	}
 }
 
-// What a scheduler is told where it can't have a lock.
+// The errors that a scheduler gets if it can't have a lock.
 func TestLockerErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if _, err := dsyncgocron.NewLocker(nil, nil); err == nil {

@@ -15,7 +15,7 @@ func (r *runner) page(key string) *page {
 	if p == nil {
 		// Close has the store keep the rest of a grace, by a clock in milliseconds.
 		p = &page{rules: rules.Key{Grace: r.grace() - time.Millisecond, Skew: r.w.Skew}, limit: semSize}
-		p.quiet, p.held = r.began, r.began
+		p.unused, p.held = r.began, r.began
 		r.pages[key] = p
 	}
 	return p
@@ -45,7 +45,7 @@ func (r *runner) grant(h *hold) {
 		r.fail("%s has %s with Lost open and no token", h.who, h.Key)
 	}
 	for _, o := range p.holds {
-		o.look(now)
+		o.check(now)
 	}
 	for _, v := range p.rules.Grant(&h.Hold) {
 		r.fail("%s: %v", h.who, v)
@@ -128,7 +128,7 @@ func (r *runner) ended(h *hold) {
 }
 
 // touch notes that the key was in use until now.
-func (p *page) touch() { p.held, p.quiet = time.Now(), time.Now() }
+func (p *page) touch() { p.held, p.unused = time.Now(), time.Now() }
 
 // idle reports for how long nobody has held the key, with no fault since; and, if
 // line, nobody waited. r.mu must be held.
@@ -139,7 +139,7 @@ func (r *runner) idle(key string, line bool) time.Duration {
 	}
 	since := p.held
 	if line {
-		since = p.quiet
+		since = p.unused
 	}
 	return time.Since(later(since, r.fault))
 }
@@ -178,7 +178,7 @@ const semSize = 3
 type page struct {
 	holds    []*hold
 	waits    int       // calls that wait for it
-	quiet    time.Time // since when nobody holds or waits, if nobody does
+	unused   time.Time // since when nobody holds or waits, if nobody does
 	held     time.Time // when somebody last held
 	late     bool      // it may be held without a holder: by a lease's rest, by UnlockAfter, by lingering
 	breaking int       // calls of Break and ForceLock that have not returned
@@ -209,12 +209,12 @@ func (r *runner) breakEnds(p *page) {
 // made.
 type hold struct {
 	rules.Hold
-	verb    Verb // that asked for it
+	verb    Verb // that requested it
 	who     string
 	life    *life
 	pooled  bool // of a value that has several holds
 	lost    <-chan struct{}
-	open    func() bool // looks whether Lost is open
+	open    func() bool // reports whether Lost is open
 	release func(Op)
 
 	l   *dsync.Lease
@@ -225,12 +225,12 @@ type hold struct {
 	over    chan struct{} // closed when the holder is done
 }
 
-// look brings h up to date. Until its loss is noted it counts as held.
-func (h *hold) look(now time.Duration) {
+// check brings h up to date. Until its loss is noted it counts as held.
+func (h *hold) check(now time.Duration) {
 	switch {
 	case h.Done > 0 || h.wasLost:
 	case h.pooled && !h.open():
-		h.Live = -time.Hour // some of it is lost, it can't be told what
+		h.Live = -time.Hour // some of it is lost, and it is unknown what
 	default:
 		h.Live = now
 	}

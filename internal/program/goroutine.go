@@ -50,7 +50,7 @@ func (g *goroutine) run(ops []Op) {
 	}
 	for _, p := range g.pools {
 		for p.n > 0 {
-			g.drain(p, Op{Arg: 15})
+			g.releaseSome(p, Op{Arg: 15})
 		}
 	}
 }
@@ -175,7 +175,7 @@ func (g *goroutine) releaseOne(o Op, key string) {
 	}
 	for k, p := range g.pools {
 		if k.key == key && p.n > 0 && (p.sem != nil) == (o.Verb == Release) && (o.Verb == Release || o.Verb == ReadUnlock) {
-			g.drain(p, o)
+			g.releaseSome(p, o)
 			return
 		}
 	}

@@ -46,9 +46,9 @@ func (g *goroutine) writeLock(o Op, key string) {
 	g.exclusive(c, o, c.life.RWMutex(key))
 }
 
-// asks runs a call that asks for a hold, in one of three ways, and reports whether
-// it was granted.
-func (g *goroutine) asks(c *call, o Op, wait, try func(context.Context) error) bool {
+// requests runs a call that requests a hold, in one of three ways, and reports whether it was
+// granted.
+func (g *goroutine) requests(c *call, o Op, wait, try func(context.Context) error) bool {
 	if !o.Verb.waits() {
 		// A try is bounded by its session's attempts.
 		cancel := c.context(g.long, o.Variant&1 == 0)
@@ -81,7 +81,7 @@ func (g *goroutine) exclusive(c *call, o Op, m locker) {
 		}()
 		wait = m.ForceLock
 	}
-	if !g.asks(c, o, wait, m.TryLockContext) {
+	if !g.requests(c, o, wait, m.TryLockContext) {
 		return
 	}
 	h := &hold{Hold: rules.Hold{Token: m.Token()}, lost: m.Lost(), open: func() bool { return isOpen(m.Lost()) }}
@@ -121,18 +121,17 @@ func (g *goroutine) beginRelease(h *hold) *call {
 	return g.call(g.name, h.life, h.Key)
 }
 
-// checkRelease checks the error of a release: that a loss is told, and that none is
-// that can't have been.
+// checkRelease checks the error of a release: it must report a loss, and only a possible one.
 func (g *goroutine) checkRelease(c *call, h *hold, err error, wasLost, excused bool) {
 	c.returned(err, lost)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	excused = excused || g.excused(h)
-	switch told := errors.Is(err, dsync.ErrLost); {
-	case told && !excused:
-		g.fail("%s released %s (token %d) and was told that it was lost, for no reason: %v", c.who, h.Key, h.Token, err)
-	case wasLost && !told && !h.pooled:
-		g.fail("%s released %s (token %d), which was lost, and was not told: %v", c.who, h.Key, h.Token, err)
+	switch reported := errors.Is(err, dsync.ErrLost); {
+	case reported && !excused:
+		g.fail("%s released %s (token %d), and the error reports a loss for no reason: %v", c.who, h.Key, h.Token, err)
+	case wasLost && !reported && !h.pooled:
+		g.fail("%s released %s (token %d), which was lost, and the error does not report it: %v", c.who, h.Key, h.Token, err)
 	}
 }
 
@@ -160,13 +159,13 @@ func (g *goroutine) lease(o Op, key string) {
 	c := g.begin(key)
 	d := g.tempo.lease(o)
 	var l *dsync.Lease
-	ask := func(f func(context.Context, string, time.Duration) (*dsync.Lease, error)) func(context.Context) error {
+	request := func(f func(context.Context, string, time.Duration) (*dsync.Lease, error)) func(context.Context) error {
 		return func(ctx context.Context) (err error) {
 			l, err = f(ctx, key, d)
 			return err
 		}
 	}
-	if !g.asks(c, o, ask(c.life.Session.Acquire), ask(c.life.Session.TryAcquire)) {
+	if !g.requests(c, o, request(c.life.Session.Acquire), request(c.life.Session.TryAcquire)) {
 		return
 	}
 	h := &hold{Hold: rules.Hold{Token: l.Token()}, lost: l.Lost(), open: func() bool { return isOpen(l.Lost()) }, l: l, d: d}
