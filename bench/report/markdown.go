@@ -34,7 +34,7 @@ driver; figures are ratios of medians (p99: of 99th percentiles) of times that w
 in one loop, those of peers by the unit of the first column. Not alike: mongo-lock's locks
 (square/mongo-lock on the server of the first column, with its indexes and majority writes)
 have no lease, which is its default, and no token; etcd syncs every write; Redis
-syncs its log once a second, and its library (redislock) asks again every 100 ms, as in
+syncs its log once a second, and its library (redislock) tries again every 100 ms, as in
 its example; PostgreSQL's advisory locks are in memory only and have neither a lease
 nor a token. "Processes" of hand-offs and contention are sessions with clients of their own
 in one process; those that are killed or counted as client processes are real ones.

@@ -37,7 +37,7 @@ type event struct {
 	token  int64  // with "has"
 }
 
-// A part of the tour: what its workers do, and how it is told.
+// A part of the tour: what its workers do, and the texts around it.
 type part struct {
 	name   string
 	work   func(ctx context.Context, s *dsync.Session, tell func(event))
@@ -45,7 +45,7 @@ type part struct {
 	has    string // what a worker that has it does
 	frees  string
 	turns  int // after how many turns the part ends
-	fatal  int // in which turn who has it is killed
+	fatal  int // the turn in which the holder is killed
 	ending string
 }
 
