@@ -24,7 +24,7 @@ func TestL5Break(t *testing.T) {
 				opt := r.short(ttl)
 				opt.AlwaysListen, opt.Retention = listens, -1
 				if listens {
-					opt.TTL, opt.Grace = quiet().TTL, ttl/10 // no heartbeat would tell in time
+					opt.TTL, opt.Grace = idleOptions().TTL, ttl/10 // no heartbeat would tell in time
 				}
 				var beats atomic.Int64
 				opt.Hooks = &dsync.Hooks{Heartbeat: func(time.Duration, time.Duration, error) { beats.Add(1) }}

@@ -14,9 +14,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// quiet are options with which a session sends nothing of its own accord for ten
+// idleOptions are options with which a session sends nothing of its own accord for ten
 // seconds: neither heartbeats, nor polls, nor sweeps.
-func quiet() dsync.Options {
+func idleOptions() dsync.Options {
 	return dsync.Options{TTL: 36 * time.Second, PollInterval: time.Minute, Retention: -1}
 }
 
@@ -36,7 +36,7 @@ func TestCostOfOpen(t *testing.T) {
 		r := newRoom(t, s)
 		for i, want := range []int{3 + probe, 2, 2} {
 			mon := newMonitor(r.DB)
-			r.session(quiet(), mon.client())
+			r.session(idleOptions(), mon.client())
 			if sent := mon.commands(nil); len(sent) != want && !s.FerretDB() || len(sent) <= probe && s.FerretDB() {
 				t.Errorf("Open %d sent %d commands, want %d, or more than %d if the server is not MongoDB: %v", i+1, len(sent), want, probe, sent)
 			}
@@ -50,7 +50,7 @@ func TestCostUncontended(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		mon := newMonitor(r.DB)
-		m := warm(t, r.session(quiet(), mon.client()), "uncontended")
+		m := warm(t, r.session(idleOptions(), mon.client()), "uncontended")
 		var log *oplog
 		if s.Has(server.Need{Oplog: true}) {
 			log = newOplog(t, r)
@@ -80,9 +80,9 @@ func TestCostOfUnknownKeys(t *testing.T) {
 	lab.Each(t, server.Need{MongoDB: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		mon := newMonitor(r.DB)
-		session := r.session(quiet(), mon.client())
+		session := r.session(idleOptions(), mon.client())
 		warm(t, session, "warm")
-		other := r.session(quiet())
+		other := r.session(idleOptions())
 		for _, c := range []struct {
 			name string
 			key  func(i int) string
@@ -123,11 +123,11 @@ func TestCostOfContendedKey(t *testing.T) {
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		mon := newMonitor(r.DB)
-		opt := quiet()
+		opt := idleOptions()
 		opt.AlwaysListen = true
 		session := r.session(opt, mon.client())
 		warm(t, session, "warm")
-		holder, store := r.session(quiet()).Mutex("contended"), r.store()
+		holder, store := r.session(idleOptions()).Mutex("contended"), r.store()
 		contended := session.Mutex("contended")
 		mon.reset()
 		for range n {
@@ -153,9 +153,9 @@ func TestCostFailedTry(t *testing.T) {
 	const n = 20
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		holder := warm(t, r.session(quiet()), "tried")
+		holder := warm(t, r.session(idleOptions()), "tried")
 		mon := newMonitor(r.DB)
-		tries := warm(t, r.session(quiet(), mon.client()), "tried")
+		tries := warm(t, r.session(idleOptions(), mon.client()), "tried")
 		lock(t, holder, 10*time.Second)
 		var log *oplog
 		if s.Has(server.Need{Oplog: true}) {
@@ -259,10 +259,10 @@ func TestCostOfWaiting(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Oplog: true, Notices: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		holding := r.session(quiet())
+		holding := r.session(idleOptions())
 		holder := warm(t, holding, "awaited")
 		lock(t, holder, 10*time.Second)
-		opt := quiet()
+		opt := idleOptions()
 		opt.PollInterval = 100 * time.Millisecond // many requests while in the queue; none may write
 		waiter := warm(t, r.session(opt), "other")
 		_ = waiter
@@ -300,7 +300,7 @@ func TestCostOfReleaseWithAQueue(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		releasing, waiting := newMonitor(r.DB), newMonitor(r.DB)
-		opt := quiet()
+		opt := idleOptions()
 		opt.TTL = 5 * time.Minute // to open as many takes a busy server longer than a period of heartbeats
 		holder := warm(t, r.session(opt, releasing.client()), "line")
 		lock(t, holder, 10*time.Second)

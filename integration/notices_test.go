@@ -67,7 +67,7 @@ func TestNoticesOverrun(t *testing.T) {
 		r := newRoom(t, s)
 		p := r.proxy()
 		mon := newMonitor(r.DB)
-		opt := quiet()
+		opt := idleOptions()
 		opt.TTL = 2 * time.Minute
 		holder, waiting := warm(t, r.session(opt), "key"), r.via(p, opt, mon.client())
 		warm(t, waiting, "other")
@@ -111,7 +111,7 @@ func TestNoticesDropped(t *testing.T) {
 		r := newRoom(t, s)
 		mon := newMonitor(r.DB)
 		var log warned
-		opt := quiet()
+		opt := idleOptions()
 		opt.TTL = 2 * time.Minute
 		holder := warm(t, r.session(opt), "key")
 		opt.Logger = log.logger()
@@ -232,7 +232,7 @@ func TestWaiterIsNotified(t *testing.T) {
 	const rounds, hold = 6, 800 * time.Millisecond
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		opt := quiet()
+		opt := idleOptions()
 		opt.TTL = 2 * time.Minute
 		mons := []*monitor{newMonitor(r.DB), newMonitor(r.DB)}
 		holder := warm(t, r.session(opt, mons[0].client()), "pushed")

@@ -265,7 +265,7 @@ func TestLinger(t *testing.T) {
 		r := newRoom(t, s)
 		pushes := s.Has(server.Need{Notices: true})
 		mon := newMonitor(r.DB)
-		linger, plain := quiet(), quiet()
+		linger, plain := idleOptions(), idleOptions()
 		linger.Linger = time.Minute
 		if !pushes {
 			linger.Linger, plain.PollInterval = 8*time.Second, 50*time.Millisecond

@@ -194,7 +194,7 @@ func TestShortCommandsAreConditional(t *testing.T) {
 			}, []string{"s.2"}, false},
 		}
 		for i, tc := range cases {
-			key := fmt.Sprint("quiet", i)
+			key := fmt.Sprint("short", i)
 			name := tc.what + ": " + tc.name
 			first := acquire(mine, claim(key, 1), time.Hour)
 			release(mine, claim(key, 1), driver.ReleaseOptions{})
