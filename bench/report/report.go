@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A report is what was measured.
+// A report is the result of all measurements.
 type report struct {
 	lab    *lab
 	effort effort
@@ -20,7 +20,7 @@ type report struct {
 	rows  []row
 }
 
-// A measurement is some rows, of which those columns can have a figure.
+// A measurement is some rows, with the columns that can have a figure.
 type measurement struct {
 	name    string
 	columns []column
@@ -95,7 +95,7 @@ func (r *report) fill(row row) row {
 	return row
 }
 
-// A column is what is measured on.
+// A column is one system on one kind of server.
 type column int
 
 const (
