@@ -90,9 +90,9 @@ func TestBoundHoldsTheTruth(t *testing.T) {
 	}
 }
 
-// What is said of steps of a server's clock: one of more than 2 ms and two round
-// trips is seen, and never said to be larger than it was; one that is not seen
-// shifts the result by itself at most.
+// A step of a server's clock by more than 2 ms and two round trips is detected, and never
+// reported as larger than it was. One that is not detected shifts the result by its own size at
+// most.
 func TestServerStepIsSeenOrSmall(t *testing.T) {
 	seen, unseen := 0, 0
 	for seed := range trials(t, 100_000) {
@@ -212,7 +212,7 @@ func TestCheckCosts(t *testing.T) {
 		if err := client.Ping(t.Context(), nil); err != nil { // connected
 			t.Fatal(err)
 		}
-		c.asked("a:27017")
+		c.received("a:27017")
 		for _, tc := range []struct {
 			servers *options.ClientOptions
 			want    map[string]int
@@ -232,7 +232,7 @@ func TestCheckCosts(t *testing.T) {
 			}
 			for addr, want := range tc.want {
 				n := 0
-				for _, cmd := range c.asked(addr) {
+				for _, cmd := range c.received(addr) {
 					switch first, _ := cmd.IndexErr(0); first.Key() {
 					case "hello":
 						n++

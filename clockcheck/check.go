@@ -13,14 +13,13 @@ import (
 
 // Check measures the difference between the host's clock and that of the server that
 // client talks to (the primary, a mongos, a standalone); with [Options].Servers, also
-// that of every other server whose clock can come to matter. A nil opt means all
-// defaults.
+// that of every other server whose clock can matter. A nil opt means all defaults.
 //
 // The error is [ErrOffset] or [ErrUndecided] if the host's clock is not certainly
 // within [Options].Limit of every server that was measured; the result is complete
 // then. It is [ErrStepped] if a clock was stepped during the check. Any other error
 // means that nothing was measured: the server that client talks to did not answer, ctx
-// ended, or opt is invalid. It is no error if one of the other servers did not answer;
+// ended, or opt is invalid. It is not an error if one of the other servers did not answer;
 // see [Result].Unmeasured.
 //
 // ctx bounds the whole check, [Options].Timeout each server's part of it. A
@@ -318,13 +317,13 @@ type Options struct {
 	// round-trip time plus 1 ms/Samples. Default 8, at most 1,000.
 	Samples int
 
-	// Servers makes the check measure every server whose clock can come to matter, each
-	// over a connection of its own: the members of the replica set that can become
-	// primary, as listed by the server that the client talks to; on a sharded cluster
-	// every mongos that Servers.Hosts lists. Pass the options that the client was made
-	// with. Of these the check uses what concerns the connection (authentication, TLS,
-	// dialer, time-outs, API version) and the monitors of commands and pools. Default:
-	// only the server that the client talks to is measured.
+	// Servers makes the check measure every server whose clock can matter, each over a
+	// connection of its own: the members of the replica set that can become primary, as
+	// listed by the server that the client talks to; on a sharded cluster every mongos that
+	// Servers.Hosts lists. Pass the options that the client was made with. The check uses
+	// those that concern the connection (authentication, TLS, dialer, time-outs, API version)
+	// and the monitors of commands and pools. Default: only the server that the client talks
+	// to is measured.
 	Servers *options.ClientOptions
 
 	// DriftRate is how much faster or slower than the host's clock a server's clock may

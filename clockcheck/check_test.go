@@ -32,7 +32,7 @@ func TestLimit(t *testing.T) {
 		{"slow way, clock off", -2 * time.Second, 600 * time.Millisecond, &clockcheck.Options{Timeout: time.Minute}, off},
 		{"own limit, within", 900 * time.Millisecond, time.Millisecond, &clockcheck.Options{Limit: time.Second}, nil},
 		{"own limit, beyond", 20 * time.Millisecond, time.Millisecond, &clockcheck.Options{Limit: 10 * time.Millisecond}, off},
-		{"finer than can be told", 0, time.Millisecond, &clockcheck.Options{Limit: time.Microsecond}, open},
+		{"finer than can be measured", 0, time.Millisecond, &clockcheck.Options{Limit: time.Microsecond}, open},
 		{"no limit", time.Hour, 600 * time.Millisecond, &clockcheck.Options{NoLimit: true, Timeout: time.Minute}, nil},
 	}
 	for _, tc := range cases {
@@ -105,7 +105,7 @@ func TestOptionsRejected(t *testing.T) {
 				if _, err := clockcheck.Monitor(t.Context(), client, time.Minute, &tc.opt); err == nil || !strings.Contains(err.Error(), tc.want) {
 					t.Errorf("Monitor: got %v, want an error that says %q", err, tc.want)
 				}
-				if n := len(c.asked("db:27017")); n > 0 {
+				if n := len(c.received("db:27017")); n > 0 {
 					t.Errorf("%d commands were sent", n)
 				}
 			}, "db:27017")
@@ -198,8 +198,8 @@ func TestCheckIgnoresTheCallersSession(t *testing.T) {
 		if _, err := clockcheck.Check(mongo.NewSessionContext(t.Context(), sess), client, nil); err != nil {
 			t.Fatal(err)
 		}
-		asked := c.asked("db:27017")
-		for _, cmd := range asked {
+		received := c.received("db:27017")
+		for _, cmd := range received {
 			for _, field := range []string{"txnNumber", "autocommit", "startTransaction"} {
 				if _, err := cmd.LookupErr(field); err == nil {
 					t.Errorf("part of the caller's transaction: %v", cmd)
@@ -209,7 +209,7 @@ func TestCheckIgnoresTheCallersSession(t *testing.T) {
 				t.Errorf("with the caller's session: %v", cmd)
 			}
 		}
-		if len(asked) == 0 {
+		if len(received) == 0 {
 			t.Error("no command was sent")
 		}
 	}, "db:27017")
@@ -263,8 +263,8 @@ func TestHostStepped(t *testing.T) {
 	}
 }
 
-// A wall clock that is slewed away from the monotonic one is not stepped, and it
-// is its offset that is asked for.
+// A wall clock that is slewed away from the monotonic one is not stepped: the check returns
+// its offset.
 func TestHostSlewed(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		c.servers["db:27017"].out = always(50 * time.Millisecond)

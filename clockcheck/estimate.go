@@ -96,9 +96,9 @@ func drift(rate float64, d time.Duration) time.Duration {
 	return time.Duration(math.Ceil(rate * float64(d)))
 }
 
-// A hostClock reads the host's two clocks: the wall clock, which is what is being
-// checked and which anybody may step, and the monotonic clock, which nobody can step
-// and by which everything else is measured.
+// A hostClock reads the host's two clocks: the wall clock, which is being checked and which
+// anybody may step, and the monotonic clock, which nobody can step and by which everything else
+// is measured.
 type hostClock struct {
 	read func() (wall time.Time, mono time.Duration)
 	rate float64
@@ -133,8 +133,7 @@ func tick() time.Duration {
 	return 0
 }
 
-// before returns a lower bound of the monotonic clock. Call it before the event that
-// is to be timed.
+// before returns a lower bound of the monotonic clock. Call it before the timed event.
 func (c *hostClock) before() time.Duration {
 	_, mono := c.read()
 	return mono

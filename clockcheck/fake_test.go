@@ -26,8 +26,7 @@ type cluster struct {
 	wg      sync.WaitGroup
 }
 
-// A fake is a server that has a clock and speaks enough of the wire protocol to
-// tell it.
+// A fake is a server that has a clock and speaks enough of the wire protocol to report it.
 type fake struct {
 	// Set before the first connection, or under the cluster's lock.
 	clock     func() time.Time
@@ -36,8 +35,8 @@ type fake struct {
 	down      bool                 // refuses connections
 	silent    bool                 // answers no hello but the driver's own
 
-	asked []bson.Raw // every command but the driver's own
-	dials int
+	received []bson.Raw // every command but the driver's own
+	dials    int
 }
 
 func e(key string, value any) bson.E { return bson.E{Key: key, Value: value} }
@@ -94,13 +93,13 @@ func (c *cluster) change(f func()) {
 	f()
 }
 
-// asked returns the commands that the server at addr got since the last call.
-func (c *cluster) asked(addr string) []bson.Raw {
+// received returns the commands that the server at addr got since the last call.
+func (c *cluster) received(addr string) []bson.Raw {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	asked := c.servers[addr].asked
-	c.servers[addr].asked = nil
-	return asked
+	received := c.servers[addr].received
+	c.servers[addr].received = nil
+	return received
 }
 
 // dials returns how many connections to the server at addr were made.
@@ -162,7 +161,7 @@ func (c *cluster) handle(f *fake, cmd bson.Raw) (bson.D, bool) {
 	_, err := cmd.LookupErr("lsid")
 	own := err != nil
 	if !own {
-		f.asked = append(f.asked, cmd)
+		f.received = append(f.received, cmd)
 	}
 	c.mu.Unlock()
 	if first, _ := cmd.IndexErr(0); first.Key() == "endSessions" {
@@ -262,7 +261,7 @@ func ahead(d time.Duration) func() time.Time {
 // hesitation is how much later than usual a new client may be ready. The driver registers
 // an operation that waits for a server after it has read which servers there are
 // (v2.9.3, Topology.Subscribe), so a server found between the two is not seen before the
-// next look at it, half a second later. That happens once in some thousand runs.
+// next poll, half a second later. That happens once in some thousand runs.
 const hesitation = 510 * time.Millisecond
 
 // always is a delay.

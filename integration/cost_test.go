@@ -336,7 +336,7 @@ func TestCostOfReleaseWithAQueue(t *testing.T) {
 		default:
 		}
 		if sent := releasing.commands(func(c command) bool { return !aboutNotices(c) }); len(sent) > 2 {
-			t.Errorf("%d commands for a release by who was alone, want at most 2: %v", len(sent), sent)
+			t.Errorf("%d commands for a release by a holder without waiters, want at most 2: %v", len(sent), sent)
 		}
 		left := line - 1
 		if s.Has(server.Need{Notices: true}) {
@@ -354,7 +354,7 @@ func TestCostOfReleaseWithAQueue(t *testing.T) {
 			time.Sleep(time.Second)
 			isRelease := func(c command) bool { return c.id == "k/line" && !acquire(c.body) }
 			if sent := waiting.commands(isRelease); len(sent) != 1 {
-				t.Errorf("%d commands for a release by who was not alone, want 1: %v", len(sent), sent)
+				t.Errorf("%d commands for a release by a holder with waiters, want 1: %v", len(sent), sent)
 			}
 			if sent := waiting.commands(func(c command) bool { return !listening(c) && !isRelease(c) && !notifies(c) }); len(sent) > 1 {
 				t.Errorf("%d commands of those in the queue, want at most 1: %v", len(sent), sent)

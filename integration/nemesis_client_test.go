@@ -57,7 +57,7 @@ type nemesisClient struct {
 	election *leader.Election
 	rec      *history.Recorder
 	fence    *dsyncmongo.Fence
-	finish   chan struct{} // closed when it is to finish
+	finish   chan struct{} // closed when it must finish
 }
 
 // nemesisWork is the child: several goroutines that take, hold and release. It reports

@@ -31,7 +31,7 @@ type nemesisHold struct {
 	fenced  bool          // there is a document that it guards
 }
 
-// run takes and releases until the client is to finish. Only one worker of a process
+// run takes and releases until the client finishes. Only one worker of a process
 // campaigns: the term is the process's.
 func (w *nemesisWorker) run(campaigns bool) {
 	for !w.finishing() {

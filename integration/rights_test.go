@@ -79,7 +79,7 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 		client := server.Connect(t, uri, mon.client())
 		logs := make([]warned, 2)
 		open := func(log *warned) *dsync.Session {
-			// As where nobody can listen: not to be asked to poll is part of what is tested.
+			// The default, as without notices: the test must not need to set PollInterval.
 			return r.open(client, dsync.Options{TTL: 20 * time.Second, Logger: log.logger()})
 		}
 		a, b := open(&logs[0]), open(&logs[1])

@@ -54,7 +54,7 @@ func (e *MismatchError) Is(target error) bool { return target == ErrMismatch }
 // returns it; no store does.
 var ErrHeld = errors.New("dsync: held by another")
 
-// A HeldError reports who holds the key that a try failed to acquire. It matches [ErrHeld].
+// A HeldError names the holder of the key that a try failed to acquire. It matches [ErrHeld].
 type HeldError struct {
 	Key     string
 	Here    bool      // the session that tried holds the key itself, or waits for it; then Session is ""

@@ -76,10 +76,10 @@ type mineView struct {
 	age, lostAge age
 }
 
-// A keyView is the status of a key, and who held it last.
+// A keyView is the status of a key, and its last holders.
 type keyView struct {
 	statusjson.Status[participantView]
-	HolderCount int        `json:"holder_count"` // of which Holders are the first
+	HolderCount int        `json:"holder_count"` // Holders has the first of them
 	History     []spanView `json:"history,omitempty"`
 
 	value    []byte

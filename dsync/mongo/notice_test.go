@@ -142,7 +142,7 @@ func TestNoticesOfReplies(t *testing.T) {
 			[]driver.Notice{grant("b.1"), change("k")},
 		},
 		{
-			"keep in front of who does not listen", release(semaphore, keep),
+			"keep in front of a session that does not listen", release(semaphore, keep),
 			bson.D{at, e("h", bson.A{holder(mine, before, there, e("e", now.Add(time.Second)))}), e("ahead", bson.A{holder("a.1", before)})},
 			nil,
 		},
@@ -185,7 +185,7 @@ func TestNoticesOfReplies(t *testing.T) {
 		{"resize", resize, bson.D{at, observed, e("h", bson.A{holder("a.1", now, there)})}, []driver.Notice{grant("a.1"), change("k")}},
 		{"resize that changes nothing", resize, bson.D{e("at", before), observed}, nil},
 		{"revoke", revoke, bson.D{e("p", int64(5))}, []driver.Notice{{Type: driver.NoticeRevoke, Session: "a", Key: "k", Claim: "a.1", Address: 5}}},
-		{"revoke of who does not listen", revoke, bson.D{}, nil},
+		{"revoke of a session that does not listen", revoke, bson.D{}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			for _, off := range []bool{false, true} {

@@ -96,7 +96,7 @@ func seen() bson.D {
 	}
 }
 
-// seenBy are the fields of the state as a claim sees it, and who observes the key.
+// seenBy are the fields of the state as a claim sees it, and of the key's observers.
 func (s *Store) seenBy(claim string) bson.D {
 	position := op("$indexOfArray", "$q.a", literal(claim))
 	return append(seen(),

@@ -188,7 +188,7 @@ type page struct {
 	// Of a Once:
 	sealed []string // values of runs that certainly count
 	maybe  []string // of runs that may count
-	given  []string // values that callers were given who did not run
+	given  []string // values of callers whose function did not run
 }
 
 // breakBegins notes that Break or ForceLock is called. r.mu must be held.

@@ -64,7 +64,7 @@ func (h *History) Write(w io.Writer) error {
 	return b.Flush()
 }
 
-// who names what events with an id are about.
+// who identifies the acquisition, write or fault of events with an id.
 type who struct {
 	process string
 	id      int

@@ -27,7 +27,7 @@ type input struct {
 	answer string // of a write: "", Fenced, or "?"
 }
 
-// A lock is the state of a lock: who holds it, and the greatest tokens so far, of all
+// A lock is the state of a lock: its holders, and the greatest tokens so far, of all
 // and of those that do not share.
 type lock struct {
 	holds          []*rules.Hold // in the order of their grants
