@@ -17,7 +17,7 @@ type hold struct {
 }
 
 // Hooks returns the hooks to make the session with: dsync.Options.Hooks. If the session has
-// others already, session.Listen adds these; call it before the first lock, so that every end
+// others already, session.AddHooks adds these; call it before the first lock, so that every end
 // that is counted has a beginning.
 func (t *Telemetry) Hooks() *dsync.Hooks {
 	ctx := context.Background()

@@ -110,7 +110,7 @@ func TestElectorLosesTheLead(t *testing.T) {
 	})
 }
 
-// What can't be mended ends Run.
+// An error that waiting can't fix ends Run.
 func TestElectorRunEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if _, err := dsyncgocron.NewElector(nil); err == nil {
