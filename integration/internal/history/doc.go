@@ -20,5 +20,5 @@
 //     never go back;
 //   - ends: every call that began has returned, unless its process was killed;
 //   - linear: what was called and answered can be put in one order in which a lock
-//     and a fence would have answered so: see [Linear].
+//     and a fence would have answered so: see linear.go.
 package history
