@@ -8,8 +8,7 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// memory is what is promised to take at most so many bytes of the process's memory,
-// stacks included.
+// memory lists the promised maximum sizes in the process's memory, stacks included.
 var memory = []struct {
 	name, unit string
 	most       float64

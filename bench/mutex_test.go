@@ -50,7 +50,7 @@ func BenchmarkLockUnlock(b *testing.B) {
 func BenchmarkLinger(b *testing.B) {
 	onEach(b, func(b *testing.B, to *measure.Target) {
 		op := measure.LockUnlock(locker(b, to, dsync.Options{Linger: time.Second}))
-		for range 3 { // until it listens, and the claim was asked for with it
+		for range 3 { // until it listens, and has requested the claim since
 			do(b, op)
 			time.Sleep(1100 * time.Millisecond)
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// BenchmarkSweep is the deletion of one key of 20,000 with names in no order, two of nine
-// of which are idle: the mean, with the look at those that stay.
+// BenchmarkSweep is the deletion of one key of 20,000 with names in no order, if two of nine are
+// idle: the mean, including the check of those that stay.
 func BenchmarkSweep(b *testing.B) {
 	onEach(b, func(b *testing.B, to *measure.Target) {
 		if to.DB == nil {

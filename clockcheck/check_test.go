@@ -32,7 +32,7 @@ func TestLimit(t *testing.T) {
 		{"slow way, clock off", -2 * time.Second, 600 * time.Millisecond, &clockcheck.Options{Timeout: time.Minute}, off},
 		{"own limit, within", 900 * time.Millisecond, time.Millisecond, &clockcheck.Options{Limit: time.Second}, nil},
 		{"own limit, beyond", 20 * time.Millisecond, time.Millisecond, &clockcheck.Options{Limit: 10 * time.Millisecond}, off},
-		{"finer than can be told", 0, time.Millisecond, &clockcheck.Options{Limit: time.Microsecond}, open},
+		{"finer than can be measured", 0, time.Millisecond, &clockcheck.Options{Limit: time.Microsecond}, open},
 		{"no limit", time.Hour, 600 * time.Millisecond, &clockcheck.Options{NoLimit: true, Timeout: time.Minute}, nil},
 	}
 	for _, tc := range cases {
@@ -105,7 +105,7 @@ func TestOptionsRejected(t *testing.T) {
 				if _, err := clockcheck.Monitor(t.Context(), client, time.Minute, &tc.opt); err == nil || !strings.Contains(err.Error(), tc.want) {
 					t.Errorf("Monitor: got %v, want an error that says %q", err, tc.want)
 				}
-				if n := len(c.asked("db:27017")); n > 0 {
+				if n := len(c.received("db:27017")); n > 0 {
 					t.Errorf("%d commands were sent", n)
 				}
 			}, "db:27017")
@@ -198,8 +198,8 @@ func TestCheckIgnoresTheCallersSession(t *testing.T) {
 		if _, err := clockcheck.Check(mongo.NewSessionContext(t.Context(), sess), client, nil); err != nil {
 			t.Fatal(err)
 		}
-		asked := c.asked("db:27017")
-		for _, cmd := range asked {
+		received := c.received("db:27017")
+		for _, cmd := range received {
 			for _, field := range []string{"txnNumber", "autocommit", "startTransaction"} {
 				if _, err := cmd.LookupErr(field); err == nil {
 					t.Errorf("part of the caller's transaction: %v", cmd)
@@ -209,8 +209,100 @@ func TestCheckIgnoresTheCallersSession(t *testing.T) {
 				t.Errorf("with the caller's session: %v", cmd)
 			}
 		}
-		if len(asked) == 0 {
+		if len(received) == 0 {
 			t.Error("no command was sent")
+		}
+	}, "db:27017")
+}
+
+func TestServerStepped(t *testing.T) {
+	for _, by := range []time.Duration{5 * time.Millisecond, -5 * time.Millisecond, time.Hour, -time.Hour} {
+		t.Run(by.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, c *cluster) {
+				f := c.servers["db:27017"]
+				n := 0
+				f.clock = func() time.Time {
+					if n++; n > 6 { // the driver's own among them
+						return time.Now().Add(by)
+					}
+					return time.Now()
+				}
+				_, err := clockcheck.Check(t.Context(), connect(t, c.options("db:27017")), nil)
+				var step *clockcheck.StepError
+				if !errors.Is(err, clockcheck.ErrStepped) || !errors.As(err, &step) {
+					t.Fatalf("got %v, want ErrStepped", err)
+				}
+				if step.Host || step.By.Abs() > by.Abs() || (by-step.By).Abs() > 2*time.Millisecond {
+					t.Errorf("got %v, want the server's clock stepped by %v", err, by)
+				}
+			}, "db:27017")
+		})
+	}
+}
+
+func TestHostStepped(t *testing.T) {
+	for _, by := range []time.Duration{20 * time.Microsecond, -20 * time.Microsecond, time.Hour, -time.Hour} {
+		t.Run(by.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, c *cluster) {
+				begin := time.Now()
+				opt := clockcheck.Options{DriftRate: 1e-6}
+				opt.SetHostClock(func() (time.Time, time.Duration) {
+					now, mono := time.Now(), time.Since(begin)
+					if mono > 500*time.Microsecond {
+						now = now.Add(by)
+					}
+					return now, mono
+				})
+				_, err := clockcheck.Check(t.Context(), connect(t, c.options("db:27017")), &opt)
+				var step *clockcheck.StepError
+				if !errors.As(err, &step) || !step.Host || (by-step.By).Abs() > time.Microsecond {
+					t.Errorf("got %v, want the host's clock stepped by %v", err, by)
+				}
+			}, "db:27017")
+		})
+	}
+}
+
+// A wall clock that is slewed away from the monotonic one is not stepped: the check returns
+// its offset.
+func TestHostSlewed(t *testing.T) {
+	bubble(t, func(t *testing.T, c *cluster) {
+		c.servers["db:27017"].out = always(50 * time.Millisecond)
+		begin := time.Now()
+		slewed := func(now time.Time) time.Time { return now.Add(now.Sub(begin) / 25) }
+		opt := clockcheck.Options{DriftRate: 0.05}
+		opt.SetHostClock(func() (time.Time, time.Duration) { return slewed(time.Now()), time.Since(begin) })
+		r := check(t, connect(t, c.options("db:27017")), &opt)
+		if truth := time.Since(r.At); r.At != slewed(time.Now()) || !holds(truth, r.Offset, r.Bound) {
+			t.Errorf("%v, the truth is %v", r, truth)
+		}
+	}, "db:27017")
+}
+
+// The monotonic clock stands still while the machine is suspended; the wall clock
+// does not, and neither does the server's.
+func TestHostSlept(t *testing.T) {
+	bubble(t, func(t *testing.T, c *cluster) {
+		const slept = time.Minute
+		begin := time.Now()
+		opt := clockcheck.Options{}
+		opt.SetHostClock(func() (time.Time, time.Duration) {
+			mono := time.Since(begin)
+			if mono > 500*time.Microsecond {
+				return time.Now().Add(slept), mono
+			}
+			return time.Now(), mono
+		})
+		c.servers["db:27017"].clock = func() time.Time {
+			if time.Since(begin) > 500*time.Microsecond {
+				return time.Now().Add(slept)
+			}
+			return time.Now()
+		}
+		_, err := clockcheck.Check(t.Context(), connect(t, c.options("db:27017")), &opt)
+		var step *clockcheck.StepError
+		if !errors.As(err, &step) || !step.Host || !strings.Contains(err.Error(), "slept") {
+			t.Errorf("got %v, want an error that says that the host slept", err)
 		}
 	}, "db:27017")
 }

@@ -46,7 +46,7 @@
 // driver's own monitor, and sends eight hello commands there. hello reads nothing from
 // disk, takes no lock and needs no privilege, not even a user.
 //
-// # What is not here
+// # Limits
 //
 // The package does not set clocks: that is NTP's job. It trusts no single sample and
 // gives no estimate without a bound. It does not measure hidden or priority-0 members,

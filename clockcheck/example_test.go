@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// A program that stamps its data with its host's clock refuses to run where that
+// A program that timestamps its data with its host's clock refuses to run if that clock
 // is off. The servers stand in for a replica set here, whose clocks are an hour
 // ahead; a program's options come from its connection string.
 func Example() {

@@ -25,7 +25,7 @@ type Result struct {
 	// client talks to.
 	Servers []Server
 
-	// Unmeasured lists the servers that [Options].Servers asks for and that could not be
+	// Unmeasured lists the servers that [Options].Servers selects and that could not be
 	// measured. Spread does not cover them.
 	Unmeasured []Unmeasured
 
@@ -125,7 +125,7 @@ func direction(offset time.Duration, addr string) string {
 	return fmt.Sprintf("%v behind %s", readable(offset), addr)
 }
 
-// An Unmeasured is a server whose clock can come to matter and could not be measured.
+// An Unmeasured is a server whose clock can matter and could not be measured.
 type Unmeasured struct {
 	Addr string // host:port
 	Err  error  // the reason; ErrStepped if the server's clock was stepped

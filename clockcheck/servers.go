@@ -22,9 +22,9 @@ const (
 	disconnectTimeout = time.Second
 )
 
-// others measures the other servers whose clocks can come to matter, each over a client
-// of its own. A replica set lists its members. A mongos does not know the others, so
-// they are the ones that the caller has listed. A standalone has no others.
+// others measures the other servers whose clocks can matter, each over a client of its own.
+// A replica set lists its members. A mongos does not know the others, so the caller must list
+// them. A standalone has no others.
 func (c *check) others(ctx context.Context, own *measured) ([]*measured, []Unmeasured) {
 	var addrs []string
 	switch {

@@ -13,7 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// found returns what was measured of the server at addr.
+// found returns the measurement of the server at addr.
 func found(t testing.TB, r clockcheck.Result, addr string) clockcheck.Server {
 	t.Helper()
 	for _, s := range r.Servers {
@@ -205,7 +205,7 @@ func TestRoutersAreKeptApart(t *testing.T) {
 			r := check(t, client, nil)
 			asked := 0
 			for _, addr := range hosts {
-				asked += len(c.asked(addr))
+				asked += len(c.received(addr))
 			}
 			if asked > 4*8 {
 				t.Errorf("%d commands were sent, want at most %d", asked, 4*8)
@@ -260,7 +260,7 @@ func TestFailoverDuringCheck(t *testing.T) {
 			return time.Now()
 		}
 		r := check(t, connect(t, c.options("db:27017")), &clockcheck.Options{NoLimit: true})
-		if !holds(time.Minute, r.Offset, r.Bound) || r.Servers[0].Samples != 8 || len(c.asked("db:27017")) != 12 {
+		if !holds(time.Minute, r.Offset, r.Bound) || r.Servers[0].Samples != 8 || len(c.received("db:27017")) != 12 {
 			t.Errorf("got %+v, want eight samples of the second server after four of the first", r)
 		}
 	}, "db:27017")

@@ -1,6 +1,6 @@
-// Package docs_test checks docs/*.md: their code is that of Examples, their links lead
-// somewhere, and the texts of errors that they explain are those of the code. That the
-// tests exist that they name is checked by internal/table.
+// Package docs_test checks docs/*.md: their code is that of Examples, their links lead somewhere,
+// and the error texts that they explain are those of the code. internal/table checks that the
+// tests exist that they name.
 package docs_test
 
 import (

@@ -140,7 +140,7 @@ func Example_force() {
 	theirs := others.Mutex("my-resource")
 	theirs.Lock()
 	go func() {
-		<-theirs.Lost() // told, and given the grace to stop
+		<-theirs.Lost() // notified, with the grace to stop
 		theirs.Unlock()
 	}()
 	mu := locks.Mutex("my-resource")
@@ -167,7 +167,7 @@ func Example_run() {
 	}
 	err = election.Run(ctx, func(ctx context.Context) error {
 		fmt.Println("started leading")
-		stop()       // here: the program is told to end
+		stop()       // here: the program gets SIGTERM
 		<-ctx.Done() // until leadership ends, for whatever reason
 		fmt.Println("stopped leading")
 		return nil

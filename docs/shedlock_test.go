@@ -115,7 +115,7 @@ func TestShedLockTaskFails(t *testing.T) {
 	})
 }
 
-// A task that takes too long is told to end in time, and one whose process dies has its
+// The context of a task that takes too long ends in time, and one whose process dies has its
 // lock until then.
 func TestShedLockAtMostFor(t *testing.T) {
 	for name, dies := range map[string]bool{"too long": false, "dies": true} {

@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// L5, promise 9: who breaks a lock gets it when its holder was notified and is done, or
-// had its grace. A holder that listens is notified at once, without a heartbeat.
+// L5, promise 9: ForceLock gets a lock when its holder was notified and is done, or had its
+// grace. A holder that listens is notified at once, without a heartbeat.
 func TestL5Break(t *testing.T) {
 	for _, listens := range []bool{true, false} {
 		t.Run(fmt.Sprint("listens ", listens), func(t *testing.T) {
@@ -24,7 +24,7 @@ func TestL5Break(t *testing.T) {
 				opt := r.short(ttl)
 				opt.AlwaysListen, opt.Retention = listens, -1
 				if listens {
-					opt.TTL, opt.Grace = quiet().TTL, ttl/10 // no heartbeat would tell in time
+					opt.TTL, opt.Grace = idleOptions().TTL, ttl/10 // no heartbeat would tell in time
 				}
 				var beats atomic.Int64
 				opt.Hooks = &dsync.Hooks{Heartbeat: func(time.Duration, time.Duration, error) { beats.Add(1) }}
@@ -35,11 +35,11 @@ func TestL5Break(t *testing.T) {
 					eventually(t, 10*time.Second, "it listens", func() bool { return len(mon.commands(awaits)) > 0 })
 					time.Sleep(500 * time.Millisecond) // and has asked what it may have missed
 				}
-				told := make(chan time.Time, 1)
+				notified := make(chan time.Time, 1)
 				lost := holder.Lost()
 				go func() {
 					<-lost
-					told <- time.Now()
+					notified <- time.Now()
 				}()
 				begin := beats.Load()
 				next := r.session(r.short(patient)).Mutex("broken")
@@ -50,7 +50,7 @@ func TestL5Break(t *testing.T) {
 				}
 				at := time.Now()
 				select {
-				case lostAt := <-told:
+				case lostAt := <-notified:
 					if d := at.Sub(lostAt); d < ttl/10 {
 						t.Errorf("taken %v after Lost closed, want at least the grace of %v", d, ttl/10)
 					}
@@ -73,9 +73,9 @@ func TestL5Break(t *testing.T) {
 	}
 }
 
-// L5: with default options, an idle holder is notified of force by a notice, a second after it
-// was granted the key at the latest, and who forces hears as soon that it has given way:
-// neither a poll (5 s) nor a heartbeat (10 s) is between.
+// L5: with default options, a holder learns of ForceLock by a notice from a second after its
+// grant on, and ForceLock learns as soon that the holder has released: neither waits for a poll
+// (5 s) or a heartbeat (10 s).
 func TestForceIsQuick(t *testing.T) {
 	t.Parallel()
 	forces := map[string]func(ctx context.Context, s *dsync.Session, key string) error{
@@ -124,8 +124,7 @@ func TestForceIsQuick(t *testing.T) {
 	})
 }
 
-// L8, L9: who holds a key, who waits, since when and until when; and a list of
-// keys.
+// L8, L9: the holders and waiters of a key, since when and until when; and a list of keys.
 func TestL9Status(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -153,7 +152,7 @@ func TestL9Status(t *testing.T) {
 			t.Errorf("Status: %+v", st)
 		}
 		if st.Queue[0].Session != b.ID() {
-			t.Errorf("the line is %+v", st.Queue)
+			t.Errorf("the queue is %+v", st.Queue)
 		}
 		if locked, err := mb.Locked(t.Context()); !locked || err != nil || !ma.Owned() || mb.Owned() {
 			t.Errorf("a held key: %v, %v", locked, err)

@@ -98,7 +98,7 @@ func turns(env *proc.Env) {
 	env.Emit(proc.Event{Name: "done"})
 }
 
-// worker does what it is told to, one order after the other:
+// worker obeys orders, one after the other:
 //
 //	lock, unlock   events of the same name when done
 //	close          closes the session
@@ -139,9 +139,8 @@ func worker(env *proc.Env) {
 }
 
 // frozen locks the key, spins until it notices that it has been frozen for a
-// while, takes one look, as a.How says, and then unlocks; as often as it is
-// ordered to. On one thread nothing gets to run between its thaw and its look
-// but what the library's call does itself.
+// while, checks the hold once, as a.How says, and then unlocks; as often as it is ordered to.
+// On one thread nothing but the library's own call runs between the thaw and the check.
 func frozen(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)
@@ -150,9 +149,9 @@ func frozen(env *proc.Env) {
 	env.Emit(proc.Event{Name: "ready"})
 	for o := range env.Orders() {
 		m := s.Mutex(a.Key)
-		var looked proc.Event
+		var checked proc.Event
 		f := func(ctx context.Context) error {
-			looked = proc.Event{Name: "look", Text: o.Do}
+			checked = proc.Event{Name: "check", Text: o.Do}
 			env.Emit(proc.Event{Name: "locked", Token: m.Token(), Text: s.ID()})
 			last := time.Now()
 			for {
@@ -160,19 +159,19 @@ func frozen(env *proc.Env) {
 				gap := now.Sub(last)
 				last = now
 				if gap > a.TTL {
-					looked.Took = gap
+					checked.Took = gap
 					break
 				}
 			}
 			switch o.Do {
 			case "lost":
-				looked.Lost = closed(m.Lost())
+				checked.Lost = closed(m.Lost())
 			case "token":
-				looked.Lost = m.Token() == 0
+				checked.Lost = m.Token() == 0
 			case "err":
-				looked.Lost = ctx.Err() != nil
+				checked.Lost = ctx.Err() != nil
 			}
-			env.Emit(looked)
+			env.Emit(checked)
 			return nil
 		}
 		var err error

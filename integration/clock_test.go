@@ -61,10 +61,10 @@ func TestB07HourApart(t *testing.T) {
 				m := r.via(px, opt).Mutex("cut")
 				lock(t, m, 10*time.Second)
 				lost := m.Lost()
-				told := make(chan time.Time, 1)
+				notified := make(chan time.Time, 1)
 				go func() {
 					<-lost
-					told <- time.Now()
+					notified <- time.Now()
 				}()
 				ch = locking(t.Context(), waiter.Mutex("cut"))
 				eventually(t, 10*time.Second, "the waiter is queued", func() bool { return load(t, store, "cut").Waiting == 1 })
@@ -76,7 +76,7 @@ func TestB07HourApart(t *testing.T) {
 				px.Hang()
 				g = granted(t, ch, 2*opt.TTL+10*time.Second)
 				select {
-				case at := <-told:
+				case at := <-notified:
 					if gap := g.at.Sub(at); gap < opt.TTL/10 {
 						t.Errorf("notified %v before the next holder, want the grace of %v", gap, opt.TTL/10)
 					}

@@ -237,8 +237,8 @@ func TestClockCheckUnreachable(t *testing.T) {
 	}
 }
 
-// L12: Open refuses to run where the clock is off, or can't be told, if it is asked
-// to look; it is off by default.
+// L12: with Options.ClockCheck, Open fails if the clock is off, or if that is undecided. Without
+// it, Open does not check.
 func TestOpenChecksTheClock(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -259,7 +259,7 @@ func TestOpenChecksTheClock(t *testing.T) {
 		if err := open(10 * time.Second); err != nil {
 			t.Errorf("Open with a clock that is right: %v", err)
 		}
-		// No clock is that right, nor could it be told.
+		// No clock is that right, and no check could decide that one is.
 		if err := open(1); !errors.Is(err, clockcheck.ErrOffset) && !errors.Is(err, clockcheck.ErrUndecided) {
 			t.Errorf("Open with a limit of 1ns: %v", err)
 		}

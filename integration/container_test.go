@@ -29,8 +29,8 @@ func TestPausedServer(t *testing.T) {
 		begin := time.Now()
 		select {
 		case <-ma.Lost():
-			if told := time.Since(begin); told > opt.TTL {
-				t.Errorf("notified after %v, want less than the TTL of %v", told, opt.TTL)
+			if took := time.Since(begin); took > opt.TTL {
+				t.Errorf("notified after %v, want less than the TTL of %v", took, opt.TTL)
 			}
 		case <-time.After(2 * opt.TTL):
 			t.Error("the holder was not notified")

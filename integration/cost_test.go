@@ -14,9 +14,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// quiet are options with which a session sends nothing of its own accord for ten
+// idleOptions are options with which a session sends nothing of its own accord for ten
 // seconds: neither heartbeats, nor polls, nor sweeps.
-func quiet() dsync.Options {
+func idleOptions() dsync.Options {
 	return dsync.Options{TTL: 36 * time.Second, PollInterval: time.Minute, Retention: -1}
 }
 
@@ -36,7 +36,7 @@ func TestCostOfOpen(t *testing.T) {
 		r := newRoom(t, s)
 		for i, want := range []int{3 + probe, 2, 2} {
 			mon := newMonitor(r.DB)
-			r.session(quiet(), mon.client())
+			r.session(idleOptions(), mon.client())
 			if sent := mon.commands(nil); len(sent) != want && !s.FerretDB() || len(sent) <= probe && s.FerretDB() {
 				t.Errorf("Open %d sent %d commands, want %d, or more than %d if the server is not MongoDB: %v", i+1, len(sent), want, probe, sent)
 			}
@@ -50,7 +50,7 @@ func TestCostUncontended(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		mon := newMonitor(r.DB)
-		m := warm(t, r.session(quiet(), mon.client()), "uncontended")
+		m := warm(t, r.session(idleOptions(), mon.client()), "uncontended")
 		var log *oplog
 		if s.Has(server.Need{Oplog: true}) {
 			log = newOplog(t, r)
@@ -80,9 +80,9 @@ func TestCostOfUnknownKeys(t *testing.T) {
 	lab.Each(t, server.Need{MongoDB: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		mon := newMonitor(r.DB)
-		session := r.session(quiet(), mon.client())
+		session := r.session(idleOptions(), mon.client())
 		warm(t, session, "warm")
-		other := r.session(quiet())
+		other := r.session(idleOptions())
 		for _, c := range []struct {
 			name string
 			key  func(i int) string
@@ -116,18 +116,18 @@ func TestCostOfUnknownKeys(t *testing.T) {
 	})
 }
 
-// Where others hold a key each time, the first Lock tries the short command in vain. Few others
+// If others hold a key each time, the first Lock sends the short command for nothing. Few others
 // do: those after a request that was repeated just when the key was granted, and found it held.
 func TestCostOfContendedKey(t *testing.T) {
 	const n = 10
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		mon := newMonitor(r.DB)
-		opt := quiet()
+		opt := idleOptions()
 		opt.AlwaysListen = true
 		session := r.session(opt, mon.client())
 		warm(t, session, "warm")
-		holder, store := r.session(quiet()).Mutex("contended"), r.store()
+		holder, store := r.session(idleOptions()).Mutex("contended"), r.store()
 		contended := session.Mutex("contended")
 		mon.reset()
 		for range n {
@@ -153,9 +153,9 @@ func TestCostFailedTry(t *testing.T) {
 	const n = 20
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		holder := warm(t, r.session(quiet()), "tried")
+		holder := warm(t, r.session(idleOptions()), "tried")
 		mon := newMonitor(r.DB)
-		tries := warm(t, r.session(quiet(), mon.client()), "tried")
+		tries := warm(t, r.session(idleOptions(), mon.client()), "tried")
 		lock(t, holder, 10*time.Second)
 		var log *oplog
 		if s.Has(server.Need{Oplog: true}) {
@@ -237,7 +237,7 @@ func TestCostOfManyLocks(t *testing.T) {
 					t.Errorf("commands other than heartbeats: %v", sent)
 				}
 				// To begin with it may find no collection, and make it. Then one is answered after
-				// 5 s, and one asks who is the primary; a router is asked anew every 20 s.
+				// 5 s, and one asks which member is the primary; a router gets a new cursor every 20 s.
 				listens := mon.commands(aboutNotices)
 				if begins, most := 4, 4*(int(periods*opt.HeartbeatInterval/(5*time.Second))+1); len(listens) > begins+most {
 					t.Errorf("commands of a listener: %v, want at most %d and %d to begin with", listens, most, begins)
@@ -259,11 +259,11 @@ func TestCostOfWaiting(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Oplog: true, Notices: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		holding := r.session(quiet())
+		holding := r.session(idleOptions())
 		holder := warm(t, holding, "awaited")
 		lock(t, holder, 10*time.Second)
-		opt := quiet()
-		opt.PollInterval = 100 * time.Millisecond // many asks while in the queue, none of which may write
+		opt := idleOptions()
+		opt.PollInterval = 100 * time.Millisecond // many requests while in the queue; none may write
 		waiter := warm(t, r.session(opt), "other")
 		_ = waiter
 		mon := newMonitor(r.DB)
@@ -295,12 +295,12 @@ func TestCostOfWaiting(t *testing.T) {
 // A release with 64 sessions in the queue is one command and one notice, and wakes one session.
 // It is two commands where nobody was in the queue when the releaser was granted the key: it
 // tries first what is cheaper where that is still so.
-func TestCostOfReleaseWithALine(t *testing.T) {
+func TestCostOfReleaseWithAQueue(t *testing.T) {
 	const line = 64
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		releasing, waiting := newMonitor(r.DB), newMonitor(r.DB)
-		opt := quiet()
+		opt := idleOptions()
 		opt.TTL = 5 * time.Minute // to open as many takes a busy server longer than a period of heartbeats
 		holder := warm(t, r.session(opt, releasing.client()), "line")
 		lock(t, holder, 10*time.Second)
@@ -336,14 +336,14 @@ func TestCostOfReleaseWithALine(t *testing.T) {
 		default:
 		}
 		if sent := releasing.commands(func(c command) bool { return !aboutNotices(c) }); len(sent) > 2 {
-			t.Errorf("%d commands for a release by who was alone, want at most 2: %v", len(sent), sent)
+			t.Errorf("%d commands for a release by a holder without waiters, want at most 2: %v", len(sent), sent)
 		}
 		left := line - 1
 		if s.Has(server.Need{Notices: true}) {
 			if sent := releasing.commands(notifies); len(sent) != 1 {
 				t.Errorf("%d commands that notify, want 1: %v", len(sent), sent)
 			}
-			// The one that was woken may have to ask; nobody else has been.
+			// The one that was woken may request again; nobody else was woken.
 			if sent := waiting.commands(func(c command) bool { return !listening(c) }); len(sent) > 1 {
 				t.Errorf("%d commands of those in the queue, want at most 1: %v", len(sent), sent)
 			}
@@ -354,7 +354,7 @@ func TestCostOfReleaseWithALine(t *testing.T) {
 			time.Sleep(time.Second)
 			isRelease := func(c command) bool { return c.id == "k/line" && !acquire(c.body) }
 			if sent := waiting.commands(isRelease); len(sent) != 1 {
-				t.Errorf("%d commands for a release by who was not alone, want 1: %v", len(sent), sent)
+				t.Errorf("%d commands for a release by a holder with waiters, want 1: %v", len(sent), sent)
 			}
 			if sent := waiting.commands(func(c command) bool { return !listening(c) && !isRelease(c) && !notifies(c) }); len(sent) > 1 {
 				t.Errorf("%d commands of those in the queue, want at most 1: %v", len(sent), sent)

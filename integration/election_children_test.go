@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// candidate takes part in the election a.Key, and does what it is told to:
+// candidate takes part in the election a.Key, and obeys these orders:
 //
 //	run      campaigns from now on, by Run
 //	resign   gives the leadership up, and stays a candidate
@@ -73,7 +73,7 @@ func candidate(env *proc.Env) {
 }
 
 // frozenLeader campaigns for the election a.Key, spins until it notices that it has
-// been frozen, and takes one look at its context: as often as it is ordered to.
+// been frozen, and checks its context once: as often as it is ordered to.
 func frozenLeader(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)
@@ -100,7 +100,7 @@ func frozenLeader(env *proc.Env) {
 				break
 			}
 		}
-		env.Emit(proc.Event{Name: "look", Lost: ctx.Err() != nil, Is: sentinel(context.Cause(ctx))})
+		env.Emit(proc.Event{Name: "check", Lost: ctx.Err() != nil, Is: sentinel(context.Cause(ctx))})
 		if err := e.Resign(context.Background()); err != nil {
 			env.Fatal(err)
 		}

@@ -133,10 +133,10 @@ func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					told := make(chan time.Time, 1)
+					notified := make(chan time.Time, 1)
 					go func() {
 						<-ctx.Done()
-						told <- time.Now()
+						notified <- time.Now()
 					}()
 					led := campaigning(t.Context(), eb)
 					stalls.worst()
@@ -148,7 +148,7 @@ func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
 					}
 					var at time.Time
 					select {
-					case at = <-told:
+					case at = <-notified:
 					case <-time.After(ttl + 5*time.Second):
 						t.Fatal("the leader was never notified")
 					}
@@ -174,8 +174,8 @@ func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
 	})
 }
 
-// After SIGSTOP of the leader for two TTLs and SIGCONT, its first look at the
-// context's Err says that it is over: 6 times, or 20.
+// After SIGSTOP of the leader for two TTLs and SIGCONT, its first call of the context's Err
+// says that the term is over: 6 times, or 20.
 func TestFrozenLeader(t *testing.T) {
 	t.Parallel()
 	processes, rounds := testkit.Rounds(3, 5), testkit.Rounds(2, 4)
@@ -202,8 +202,8 @@ func TestFrozenLeader(t *testing.T) {
 					}
 					time.Sleep(time.Until(stopped.Add(2 * opt.TTL)))
 					p.Cont()
-					if look := p.Await("look", 10*time.Second); !look.Lost || look.Is != "lost" {
-						t.Errorf("round %d: the first look says %+v, want lost", round, look)
+					if check := p.Await("check", 10*time.Second); !check.Lost || check.Is != "lost" {
+						t.Errorf("round %d: the first check says %+v, want lost", round, check)
 					}
 					p.Await("resigned", 10*time.Second)
 					if !e.IsLeader() {
@@ -289,11 +289,10 @@ func TestElectionStepDown(t *testing.T) {
 	})
 }
 
-// Clean hand-over: where the server notifies, the next leader's Campaign returns with
-// the notice, without waiting for a poll; and so do observers see it. B16: the
-// same identity leads again at once after Close, and after a crash when the old
-// session has lapsed.
-func TestB16HandOverAndRestart(t *testing.T) {
+// Where the server notifies, the next leader's Campaign returns as soon as the leader has
+// resigned, without waiting for a poll, and observers see the new leader as soon. B16: the same
+// identity leads again at once after Close, and after a crash when the old session has lapsed.
+func TestB16ResignAndRestart(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -408,8 +407,8 @@ func TestHundredElections(t *testing.T) {
 	})
 }
 
-// S3: the functions of a group spread over three sessions, each runs once, and a
-// crash moves those of the crashed.
+// S3: the functions of a group spread over three sessions, each runs once, and those of a
+// crashed process move to the others.
 func TestGroupOfThree(t *testing.T) {
 	t.Parallel()
 	const functions = 30

@@ -107,7 +107,7 @@ func TestExampleManifest(t *testing.T) {
 		t.Errorf("the manifest gives %q, the program reads %q", given, read)
 	}
 
-	// Probes: on the port that the program is told to listen on.
+	// Probes: on the port that the manifest has the program listen on.
 	ports := map[string]int{}
 	for _, p := range c.Ports {
 		ports[p.Name] = p.ContainerPort

@@ -115,7 +115,7 @@ func running(all map[string][]stint) map[string]string {
 }
 
 // Each singleton runs on one pod of the deployment at a time; they spread; those of a pod
-// that is killed move, and those of one that is told to end at once. The probes of the
+// that is killed move, and those of one that gets SIGTERM move at once. The probes of the
 // manifest are served.
 func exampleSingletons(t *testing.T, r *room, path string) {
 	const singletons = 3
@@ -148,13 +148,13 @@ func exampleSingletons(t *testing.T, r *room, path string) {
 	begin := time.Now()
 	pods[1].signal(syscall.SIGTERM)
 	if err := pods[1].ended(time.Duration(d.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second); err != nil {
-		t.Errorf("%s, told to end: %v", pods[1].name, err)
+		t.Errorf("%s, after SIGTERM: %v", pods[1].name, err)
 	}
 	took := time.Since(begin)
 	at := on("the singletons run on the pod that is left", 1, pods)
 	pods[2].signal(syscall.SIGTERM)
 	if err := pods[2].ended(time.Minute); err != nil {
-		t.Errorf("%s, told to end: %v", pods[2].name, err)
+		t.Errorf("%s, after SIGTERM: %v", pods[2].name, err)
 	}
 
 	n := 0

@@ -92,7 +92,7 @@ func exampleWorkers(t *testing.T, r *room, path string) {
 		answered := 1
 		select {
 		case <-time.After(300 * time.Millisecond):
-		case <-q.Context().Done(): // the caller has died, or was told to stop
+		case <-q.Context().Done(): // the caller has died, or was stopped
 			answered = 0
 		}
 		mu.Lock()

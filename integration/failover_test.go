@@ -10,7 +10,7 @@ import (
 )
 
 // A lock outlives the loss of the primary when half the TTL is longer than the
-// election, and is handed over afterwards as ever.
+// election, and is granted to the next waiter afterwards as usual.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(t *testing.T, set *mongod.Set){

@@ -301,7 +301,7 @@ func TestFenceInTransaction(t *testing.T) {
 
 // fenced locks the key, spins until it notices that it has been frozen for a while,
 // and then does the next thing it would have done: it writes, with the token that it
-// had (order "write"), or with what the mutex says now (order "look"). Its other
+// had (order "write"), or with the one that the mutex returns now (order "check"). Its other
 // goroutines get no chance to notice anything first.
 func fenced(env *proc.Env) {
 	var a childArgs
@@ -338,7 +338,7 @@ func fenced(env *proc.Env) {
 				break
 			}
 		}
-		if o.Do == "look" {
+		if o.Do == "check" {
 			token = m.Token()
 		}
 		write("after")
@@ -366,7 +366,7 @@ func TestFenceFrozenHolder(t *testing.T) {
 				p := proc.Start(t, "fenced", a)
 				p.Await("ready", 30*time.Second)
 				for round := range rounds {
-					how := []string{"write", "look"}[(i+round)%2]
+					how := []string{"write", "check"}[(i+round)%2]
 					p.Tell(proc.Order{Do: how})
 					first := p.Await("wrote", 30*time.Second)
 					if first.Err != "" {

@@ -10,12 +10,12 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// B05, B28, B32: a holder that was frozen for two TTLs sees with its first look
-// that the lock is lost, and its late Unlock changes nothing: 6 times, or 20.
+// B05, B28, B32: to a holder that was frozen for two TTLs, its first call of Lost, Token or Err
+// says that the lock is lost, and its late Unlock changes nothing: 6 times, or 20.
 func TestB05FrozenHolder(t *testing.T) {
 	t.Parallel()
 	processes, rounds := testkit.Rounds(3, 5), testkit.Rounds(2, 4)
-	looks := []string{"lost", "token", "err"}
+	checks := []string{"lost", "token", "err"}
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(time.Second)
@@ -29,7 +29,7 @@ func TestB05FrozenHolder(t *testing.T) {
 				p := proc.Start(t, "frozen", a)
 				p.Await("ready", 30*time.Second)
 				for round := range rounds {
-					how := looks[(i+round)%len(looks)]
+					how := checks[(i+round)%len(checks)]
 					p.Tell(proc.Order{Do: how})
 					locked := p.Await("locked", 30*time.Second)
 					time.Sleep(20 * time.Millisecond) // it spins now
@@ -44,8 +44,8 @@ func TestB05FrozenHolder(t *testing.T) {
 					time.Sleep(time.Until(stopped.Add(2 * opt.TTL)))
 					p.Cont()
 
-					if look := p.Await("look", 10*time.Second); !look.Lost {
-						t.Errorf("round %d: after %v the first look (%s) does not say lost", round, look.Took, how)
+					if check := p.Await("check", 10*time.Second); !check.Lost {
+						t.Errorf("round %d: after %v the first check (%s) does not say lost", round, check.Took, how)
 					}
 					if un := p.Await("unlocked", 10*time.Second); un.Is != "lost" {
 						t.Errorf("round %d: late Unlock returned %q, want ErrLost", round, un.Err)

@@ -71,8 +71,8 @@ func TestB08TokensGrow(t *testing.T) {
 	})
 }
 
-// B22: of several slices of records of every kind exactly those go that are idle, and each
-// is looked at once.
+// B22: of several slices with records of every kind, Sweep deletes exactly the idle ones, and
+// examines each once.
 func TestB22SweepsExactlyTheIdle(t *testing.T) {
 	const each, retention = 120, time.Hour
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -146,7 +146,7 @@ func TestB22SweepsExactlyTheIdle(t *testing.T) {
 			t.Errorf("%d records are left, want %d: of the first of each kind\n%q, want\n%q", len(left), len(want), firsts(left), firsts(want))
 		}
 		st, err := store.Sweep(t.Context(), "", driver.SweepState{Turn: -1}, 0)
-		if err != nil || st.LastRound != int64(len(docs)-each) { // those behind all of ours are not looked at
+		if err != nil || st.LastRound != int64(len(docs)-each) { // those behind all of ours are not examined
 			t.Errorf("a round saw %d records, %v, want %d", st.LastRound, err, len(docs)-each)
 		}
 	})

@@ -68,7 +68,7 @@ func TestB06KilledHolder(t *testing.T) {
 	})
 }
 
-// A program that only ever tries gets over a crash too.
+// A program that only ever tries gets the key of a crashed holder, too.
 func TestTryAfterCrash(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {

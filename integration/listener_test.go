@@ -15,9 +15,9 @@ import (
 // is whenever it has heard nothing for 10 s.
 const finding = 25 * time.Second
 
-// Whatever becomes of the primary where a waiter listens, it hears of its grant within
-// seconds: a cursor goes on, without an error, at a member that has stepped down, and at
-// one that is cut off from the other members and does not hear of new notices any more.
+// Whatever happens to the primary on which a waiter listens, the waiter learns of its grant within
+// seconds. A cursor stays, without an error, on a member that has stepped down, and on one that
+// is cut off from the other members and gets no new notices any more.
 func TestListenerFindsThePrimary(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(t *testing.T, own *server.Server, net *proxy.Network){

@@ -73,7 +73,7 @@ func (f fault) hit(t *testing.T, hit <-chan struct{}) {
 	select {
 	case <-hit:
 	case <-time.After(10 * time.Second):
-		t.Fatal("the proxy never saw the command that it was to lose")
+		t.Fatal("the proxy never saw the command that it should lose")
 	}
 }
 

@@ -128,7 +128,7 @@ func noticesOf(address int) string { return fmt.Sprint(collection, ".notices.", 
 // aboutNotices: listening, or sending.
 func aboutNotices(c command) bool { return listening(c) || notifies(c) }
 
-// listening: waiting for notices, or how that begins, or asking now and then who is the
+// listening: waiting for notices, or how that begins, or asking now and then which member is the
 // primary. It goes on for as long as anything is held.
 func listening(c command) bool { return c.name == "hello" || onNotices(c) && c.name != "insert" }
 

@@ -49,7 +49,7 @@ const (
 // fencedColl has the documents that fenced writes go to, one for each key.
 const fencedColl = "fenced"
 
-// A nemesisClient does random work until it is told to finish.
+// A nemesisClient does random work until it is ordered to finish.
 type nemesisClient struct {
 	nemesisArgs
 	session  *dsync.Session
@@ -57,7 +57,7 @@ type nemesisClient struct {
 	election *leader.Election
 	rec      *history.Recorder
 	fence    *dsyncmongo.Fence
-	finish   chan struct{} // closed when it is to finish
+	finish   chan struct{} // closed when it must finish
 }
 
 // nemesisWork is the child: several goroutines that take, hold and release. It reports
@@ -130,7 +130,7 @@ func (c *nemesisClient) open(client *mongo.Client) (*dsync.Session, error) {
 // noticeDraws is the source of the faults of notices; those of workers are numbered from 0.
 const noticeDraws = 1 << 10
 
-// finishing reports whether the client was told to finish.
+// finishing reports whether the client was ordered to finish.
 func (c *nemesisClient) finishing() bool { return closed(c.finish) }
 
 // write writes to the key's document with a token.

@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/history"
 )
 
-// judge checks the history, and leaves it where it can be looked at.
+// judge checks the history, and keeps it for inspection.
 func (n *nemesis) judge(took time.Duration) {
 	t := n.t
 	h, err := history.Read(n.dir)

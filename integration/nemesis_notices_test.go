@@ -92,7 +92,7 @@ func TestNoticesUnderFaults(t *testing.T) {
 	})
 }
 
-// If every notice is lost, who waits has the key with its next poll.
+// If every notice is lost, a waiter gets the key with its next poll.
 func TestNoticesLost(t *testing.T) {
 	t.Parallel()
 	const poll = 400 * time.Millisecond

@@ -18,7 +18,7 @@ type nemesisWorker struct {
 	draw *rand.Rand
 }
 
-// A nemesisHold is something that a worker can take, look at and release.
+// A nemesisHold is something that a worker can acquire, check and release.
 type nemesisHold struct {
 	history.Event // as it is asked for
 
@@ -31,7 +31,7 @@ type nemesisHold struct {
 	fenced  bool          // there is a document that it guards
 }
 
-// run takes and releases until the client is to finish. Only one worker of a process
+// run takes and releases until the client finishes. Only one worker of a process
 // campaigns: the term is the process's.
 func (w *nemesisWorker) run(campaigns bool) {
 	for !w.finishing() {
@@ -184,14 +184,14 @@ func (w *nemesisWorker) once(h *nemesisHold) {
 		ctx, cancel = context.WithTimeout(ctx, w.upTo(3*w.TTL))
 	}
 	defer cancel()
-	a := w.rec.Ask(h.Event)
+	a := w.rec.Request(h.Event)
 	if err := h.take(ctx); err != nil {
 		a.Refused(err.Error())
 		return
 	}
 	token := a.Granted(h.token, h.term)
 	if !w.have(h, a, token) && w.draw.IntN(2) == 0 {
-		// One that has not looked: its write must be refused once another's was not.
+		// It did not check the hold: its write must be refused once another's was not.
 		if h.fenced && token > 0 {
 			w.write(h.Key, token)
 		}
@@ -210,7 +210,7 @@ func (w *nemesisWorker) once(h *nemesisHold) {
 	}
 }
 
-// have looks and writes for a while, and reports whether the hold goes on.
+// have checks and writes for a while, and reports whether the hold goes on.
 func (w *nemesisWorker) have(h *nemesisHold, a *history.Attempt, token int64) bool {
 	long := w.upTo(200 * time.Millisecond)
 	switch w.draw.IntN(10) {
@@ -224,7 +224,7 @@ func (w *nemesisWorker) have(h *nemesisHold, a *history.Attempt, token int64) bo
 	defer writing.Wait()
 	defer close(end)
 	if h.fenced && token > 0 {
-		// On its own: a write that hangs must not keep from looking.
+		// On its own goroutine: a write that hangs must not delay the checks.
 		writes := &nemesisWorker{nemesisClient: w.nemesisClient, draw: rand.New(rand.NewPCG(w.draw.Uint64(), 0))}
 		writing.Go(func() {
 			for {

@@ -106,8 +106,8 @@ func TestB20ExpiredReadersAndWriters(t *testing.T) {
 	})
 }
 
-// Holders of a semaphore have up to its size together; processes that name another
-// size are told both, until one resizes it.
+// Holders of a semaphore have up to its size together. Processes that name another size get an
+// error with both sizes, until one resizes it.
 func TestSemaphore(t *testing.T) {
 	const processes, goroutines, rounds = 3, 4, 5
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -204,9 +204,9 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// Promises 2 and 8: goroutines of a process hand holds on without commands, other
-// processes get their turns, and tokens grow strictly over all.
-func TestHandOver(t *testing.T) {
+// Promises 2 and 8: goroutines of a process hand holds off without commands, other processes
+// get their turns, and tokens grow strictly over all holds.
+func TestHandOff(t *testing.T) {
 	const processes, goroutines, rounds = 3, 8, 200
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -219,7 +219,7 @@ func TestHandOver(t *testing.T) {
 			session := r.session(r.short(20*time.Second), mon.client())
 			warm(t, session, fmt.Sprint("warm ", i))
 			for range goroutines {
-				mu := session.Mutex("handed on")
+				mu := session.Mutex("handed off")
 				wg.Go(func() {
 					for range rounds {
 						mu.Lock()
@@ -241,14 +241,14 @@ func TestHandOver(t *testing.T) {
 		mon.reset()
 		wg.Wait()
 		const holds = processes * goroutines * rounds
-		n := len(mon.commands(onKeyName("handed on")))
+		n := len(mon.commands(onKeyName("handed off")))
 		if n > holds/5 {
 			t.Errorf("%d commands for %d holds", n, holds)
 		}
 		if passed < 2*processes {
 			t.Errorf("the key passed from process to process only %d times", passed)
 		}
-		lab.Note(t, "%d holds of %d processes: %d commands, passed on %d times", holds, processes, n, passed)
+		lab.Note(t, "%d holds of %d processes: %d commands, handed off %d times", holds, processes, n, passed)
 	})
 }
 
@@ -257,15 +257,15 @@ func onKeyName(key string) func(command) bool {
 	return func(c command) bool { return c.id == "k/"+key }
 }
 
-// A key that lingers is locked again without a command, and moves when somebody else
-// asks for it: where the store pushes, before any poll or heartbeat.
+// A key that lingers is locked again without a command, and is released when another process
+// requests it: where the store notifies, before any poll or heartbeat.
 func TestLinger(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		pushes := s.Has(server.Need{Notices: true})
 		mon := newMonitor(r.DB)
-		linger, plain := quiet(), quiet()
+		linger, plain := idleOptions(), idleOptions()
 		linger.Linger = time.Minute
 		if !pushes {
 			linger.Linger, plain.PollInterval = 8*time.Second, 50*time.Millisecond

@@ -17,8 +17,8 @@ import (
 
 // B17: find, insert, update and remove on the one collection, and find, insert,
 // createCollection and convertToCapped on those of notices, are enough for everything, and
-// nothing else is even tried. Without those on the latter all works by polling, a holder is
-// told of force with its next heartbeat, and each process's log says once what to grant.
+// nothing else is even tried. Without the rights on the latter all works by polling, a holder
+// learns of ForceLock with its next heartbeat, and each process's log says once what to grant.
 func TestB17OrdinaryRights(t *testing.T) {
 	t.Parallel()
 	for name, rights := range map[string][]string{
@@ -79,7 +79,7 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 		client := server.Connect(t, uri, mon.client())
 		logs := make([]warned, 2)
 		open := func(log *warned) *dsync.Session {
-			// As where nobody can listen: not to be asked to poll is part of what is tested.
+			// The default, as without notices: the test must not need to set PollInterval.
 			return r.open(client, dsync.Options{TTL: 20 * time.Second, Logger: log.logger()})
 		}
 		a, b := open(&logs[0]), open(&logs[1])

@@ -30,8 +30,8 @@ const collection = "leasehold"
 // two, on a machine that is busy with other things.
 const wakeUp = 1500 * time.Millisecond
 
-// patient is the TTL of those who only wait in a test: longer than a server that
-// is busy with other tests makes a heartbeat wait.
+// patient is the TTL of sessions that only wait in a test: longer than a server that is busy
+// with other tests delays a heartbeat.
 const patient = 6 * time.Second
 
 // A room is a database of a test's own on a server.
@@ -278,7 +278,7 @@ func (l *losses) none(t testing.TB) {
 	}
 }
 
-// The kinds of commands, told apart by what they are about.
+// The kinds of commands, recognized by what they are about.
 func onKey(key string) func(proxy.Command) bool {
 	return func(c proxy.Command) bool { return c.ID() == "k/"+key }
 }
@@ -295,8 +295,8 @@ func releases(key string) func(proxy.Command) bool {
 	}
 }
 
-// acquire tells a request for a key, by the pipeline, or by the one update that grants the
-// key to who sends it.
+// acquire reports whether c requests a key: by the pipeline, or by the short update that grants
+// the key to its sender.
 func acquire(command bson.Raw) bool {
 	for _, path := range [][]string{
 		{"update", "0", "$set", "_", "$literal", "claim"},

@@ -40,7 +40,7 @@ func TestServeCommand(t *testing.T) {
 		state, _, bad := spy.interrupted(func(out string) bool {
 			if at := strings.TrimSpace(out); strings.HasSuffix(out, "\n") && !asked {
 				asked = true
-				lookAtPage(t, at, holder.Process.Pid)
+				checkPage(t, at, holder.Process.Pid)
 			}
 			return asked
 		}, "serve", "--listen", "localhost:0")
@@ -50,15 +50,15 @@ func TestServeCommand(t *testing.T) {
 		if len(spy.took("")) == 0 {
 			t.Error("serve sent nothing, so nothing was shown")
 		}
-		spy.onlyLooked("serve")
+		spy.wroteNothing("serve")
 		if st := load(t, store, "fleet/key"); len(st.Holders) != 1 {
 			t.Errorf("the key is held by %v, want the other process", st.Holders)
 		}
 	})
 }
 
-// lookAtPage asks the page at a URL for the key that a process holds, and asks it to break that.
-func lookAtPage(t *testing.T, at string, pid int) {
+// checkPage gets the page at a URL, with the key that a process holds, and tries to break it.
+func checkPage(t *testing.T, at string, pid int) {
 	t.Helper()
 	get := func(url string) string {
 		t.Helper()

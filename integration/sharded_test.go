@@ -39,7 +39,7 @@ func TestHandOffSharded(t *testing.T) {
 	lab.Each(t, server.Need{Sharded: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		s.Shard(t, r.DB, collection)
-		opt := quiet()
+		opt := idleOptions()
 		opt.TTL = 2 * time.Minute
 		a, b := r.session(opt), r.session(opt)
 		store := r.store()

@@ -101,9 +101,8 @@ func TestShortCommandsAreConditional(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// Of what is sent again, the short acquire of s.2, the release of s.2 where it was
-		// alone, or its hand-over, the condition on the token would mostly do: but for
-		// three cases it is met.
+		// The command that is sent again is the short acquire of s.2, its short release as the only
+		// claim, or its hand-over. In most cases the condition on the token alone would refuse it.
 		const (
 			grant    = "acquire"
 			alone    = "release"
@@ -124,7 +123,7 @@ func TestShortCommandsAreConditional(t *testing.T) {
 			{grant, "in time for a free key", func(key) {}, []string{"s.2"}, true},
 			{grant, "late", func(key) { time.Sleep(2 * soon) }, nil, false},
 			{grant, "held by another", func(k key) { acquire(other, claim(k, 3), time.Hour) }, []string{"s.3"}, false},
-			{grant, "held, with a line", func(k key) {
+			{grant, "held, with a queue", func(k key) {
 				acquire(other, claim(k, 3), time.Hour)
 				acquire(other, claim(k, 4), time.Hour)
 			}, []string{"s.3"}, false},
@@ -148,11 +147,11 @@ func TestShortCommandsAreConditional(t *testing.T) {
 			{alone, later, func(k key) { acquire(other, claim(k, 2), time.Hour) }, []string{"s.2"}, false},
 			{alone, "of one that holds no more", func(k key) { acquire(other, claim(k, 3), time.Hour) }, []string{"s.3"}, false},
 			{alone, "of one that holds again", func(k key) { acquire(other, claim(k, 2), time.Hour) }, nil, true},
-			{alone, "with a line", func(k key) {
+			{alone, "with a queue", func(k key) {
 				acquire(other, claim(k, 2), time.Hour)
 				acquire(other, claim(k, 3), time.Hour)
 			}, []string{"s.2"}, false},
-			{alone, "by one who is in the queue", func(k key) {
+			{alone, "of a waiter", func(k key) {
 				acquire(other, claim(k, 3), time.Hour)
 				acquire(other, claim(k, 2), time.Hour)
 			}, []string{"s.3"}, false},
@@ -173,17 +172,17 @@ func TestShortCommandsAreConditional(t *testing.T) {
 			}, []string{"s.2"}, false},
 			{handOver, "by one that holds no more", func(k key) { acquire(other, claim(k, 3), time.Hour) }, []string{"s.3"}, false},
 			{handOver, "by one that holds again", func(k key) { acquire(other, claim(k, 2), time.Hour) }, nil, true},
-			{handOver, "with a line", func(k key) {
+			{handOver, "with a queue", func(k key) {
 				acquire(other, claim(k, 2), time.Hour)
 				acquire(other, claim(k, 3), time.Hour)
 			}, []string{"s.3"}, true},
-			{handOver, "with a line that is not for it", func(k key) {
+			{handOver, "with a queue of another sort", func(k key) {
 				acquire(other, claim(k, 2), time.Hour)
 				lease := claim(k, 3)
 				lease.Lease = time.Minute
 				acquire(other, lease, time.Hour)
 			}, []string{"s.2"}, false},
-			{handOver, "by one who is in the queue", func(k key) {
+			{handOver, "by a waiter", func(k key) {
 				acquire(other, claim(k, 3), time.Hour)
 				acquire(other, claim(k, 2), time.Hour)
 			}, []string{"s.3"}, false},
@@ -195,7 +194,7 @@ func TestShortCommandsAreConditional(t *testing.T) {
 			}, []string{"s.2"}, false},
 		}
 		for i, tc := range cases {
-			key := fmt.Sprint("quiet", i)
+			key := fmt.Sprint("short", i)
 			name := tc.what + ": " + tc.name
 			first := acquire(mine, claim(key, 1), time.Hour)
 			release(mine, claim(key, 1), driver.ReleaseOptions{})
@@ -294,6 +293,20 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 			}
 		}
 		field := func(name string, v any) bson.E { return bson.E{Key: name, Value: v} }
+		// freeSince inserts the record of a free key whose last token is that much smaller.
+		freeSince := func(room int64) func(string, bson.D) {
+			return func(key string, was bson.D) {
+				for i := range was {
+					switch was[i].Key {
+					case "h":
+						was[i].Value = bson.A{}
+					case "t":
+						was[i].Value = was[i].Value.(int64) - room
+					}
+				}
+				insert(key, was[1:]...)
+			}
+		}
 		for i, tc := range []struct {
 			name  string
 			meet  func(key string, was bson.D) // with no record
@@ -315,28 +328,8 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 				hold(other, claim(key, 2))
 				free(other, claim(key, 2))
 			}, "", false, true}, // whose token is the later one
-			{"free after another, of an earlier token", func(key string, was bson.D) {
-				for i := range was {
-					switch was[i].Key {
-					case "h":
-						was[i].Value = bson.A{}
-					case "t":
-						was[i].Value = was[i].Value.(int64) - 1024
-					}
-				}
-				insert(key, was[1:]...)
-			}, "s.1", false, true},
-			{"free after another, without room for the token", func(key string, was bson.D) {
-				for i := range was {
-					switch was[i].Key {
-					case "h":
-						was[i].Value = bson.A{}
-					case "t":
-						was[i].Value = was[i].Value.(int64) - 1023
-					}
-				}
-				insert(key, was[1:]...)
-			}, "", false, true},
+			{"free after another, of an earlier token", freeSince(1024), "s.1", false, true},
+			{"free after another, without room for the token", freeSince(1023), "", false, true},
 			{"of a later format", func(key string, was bson.D) {
 				insert(key, field("f", 2), field("x", "y"))
 			}, "", false, true},
@@ -490,16 +483,16 @@ func leaveTheSame(t *testing.T, kind dsync.Kind) {
 		each("acquire of a free key", acquire(2))
 		each("release by who may not be alone", release(2, false))
 		each("acquire of a free key again", acquire(2))
-		each("joining the line", acquire(3))
-		each("joining the line behind it", acquire(4))
+		each("joining the queue", acquire(3))
+		each("joining the queue behind it", acquire(4))
 		if kind == dsync.KindElection {
 			each("publishing", func(key string) error {
 				_, err := store.Publish(ctx, claim(key, 2), 1, []byte("x"))
 				return err
 			})
 		}
-		each("release with a line of two", release(2, false))
-		each("release with a line of one", release(3, false))
+		each("release with two waiters", release(2, false))
+		each("release with one waiter", release(3, false))
 		each("release of the last", release(4, true))
 	})
 }

@@ -143,8 +143,8 @@ func (s *spy) interrupted(until func(out string) bool, args ...string) (state *o
 	return cmd.ProcessState, printed(), bad.String()
 }
 
-// onlyLooked fails the test if anything was sent that could write.
-func (s *spy) onlyLooked(what string) {
+// wroteNothing fails the test if a command was sent that could write.
+func (s *spy) wroteNothing(what string) {
 	s.t.Helper()
 	for _, c := range s.took("") {
 		switch c.Name {

@@ -215,7 +215,7 @@ func TestStoreResizedIsKept(t *testing.T) {
 	})
 }
 
-// What limits a semaphore had is nothing to the lock that takes its key over.
+// The former limits of a semaphore do not apply to the lock that takes its key over.
 func TestStoreResizeByAnotherKind(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -324,8 +324,8 @@ func TestB22SweptWhileOpening(t *testing.T) {
 	})
 }
 
-// What is made for a command that is under way is left alone, however short the
-// retention, and what a process left that died before that command goes in the end.
+// A record that was created for a command that is under way is kept, however short the
+// retention. One whose process died before that command is deleted in the end.
 func TestStoreSweepsNothingThatIsMade(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)

@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// The leader hands over to the last of three candidates, who leads the next term as soon as a
-// release can tell it; the others keep their order. One that does not campaign is refused.
+// The leader transfers leadership to the last of three candidates, which leads the next term as
+// soon as it is notified; the others keep their order. One that does not campaign is refused.
 func TestTransfer(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {

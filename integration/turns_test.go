@@ -87,7 +87,7 @@ func TestB01ProcessesTakeTurns(t *testing.T) {
 		if passed == 0 {
 			t.Error("the lock never passed from one process to another")
 		}
-		lab.Note(t, "%d turns of %d processes in %.1f s, %d of them passed on", processes*rounds, processes, took.Seconds(), passed)
+		lab.Note(t, "%d turns of %d processes in %.1f s, %d of them handed off", processes*rounds, processes, took.Seconds(), passed)
 	})
 }
 

@@ -10,8 +10,8 @@ import (
 	dsyncotel "github.com/leasehold-go/leasehold/otel"
 )
 
-// BenchmarkHold is what the recording of one hold takes, from its grant to its end,
-// on the goroutine of the hooks.
+// BenchmarkHold is the recording of one hold, from its grant to its end, on the goroutine of the
+// hooks.
 func BenchmarkHold(b *testing.B) {
 	telemetry, err := dsyncotel.New(&dsyncotel.Options{
 		MeterProvider: metric.NewMeterProvider(metric.WithReader(metric.NewManualReader())),

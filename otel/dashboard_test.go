@@ -74,8 +74,8 @@ func readDashboard(t *testing.T) (d dashboard) {
 	return d
 }
 
-// Every query is of a metric that there is and labels that it has, and every metric is
-// on the dashboard.
+// Every query is about an existing metric and labels that it has, and every metric is on the
+// dashboard.
 func TestDashboardShowsTheMetrics(t *testing.T) {
 	labels, of := prometheusSeries(t)
 	selector := regexp.MustCompile(`([a-z_:][a-z0-9_:]*)\{([^}]*)\}`)
@@ -144,8 +144,8 @@ func TestDashboardShowsTheMetrics(t *testing.T) {
 	}
 }
 
-// What Grafana asks of a dashboard beyond JSON: ids that are unique, and panels of
-// known types that have a place of their own on a grid that is 24 wide.
+// Grafana's requirements beyond JSON: unique ids, and panels of known types that do not overlap on
+// a grid that is 24 wide.
 func TestDashboardCanBeLoaded(t *testing.T) {
 	d := readDashboard(t)
 	if d.Title == "" || d.UID == "" || d.SchemaVersion < 36 {

@@ -1,6 +1,6 @@
-// Package otel turns what a session of package dsync and an election of package
-// leader tell of themselves into OpenTelemetry metrics and spans. Files that use
-// go.opentelemetry.io/otel too import it as dsyncotel.
+// Package otel records the hooks of a session of package dsync, and of elections of package
+// leader, as OpenTelemetry metrics and spans. Files that also use go.opentelemetry.io/otel
+// import it as dsyncotel.
 //
 //	telemetry, err := dsyncotel.New(nil)
 //	locks, err := dsyncmongo.Open(ctx, db, &dsyncmongo.Options{
@@ -13,12 +13,12 @@
 // All times are in seconds. A histogram's count is the number of what it measures.
 //
 //	leasehold.acquire.duration      histogram        from the call to the grant               kind, source, key
-//	leasehold.grants                counter          holds that began, hand-overs among them  kind, source, key
+//	leasehold.grants                counter          holds that began, local hand-offs too    kind, source, key
 //	leasehold.hold.active           up-down counter  holds of this process, now               kind, key
 //	leasehold.hold.duration         histogram        from the grant to the end                kind, key, error.type
 //	leasehold.hold.losses           counter          holds that were lost                     kind, key, error.type
 //	leasehold.heartbeat.duration    histogram        heartbeats, also failed ones             error.type
-//	leasehold.lease.remaining       gauge            what is left of the lease, now
+//	leasehold.lease.remaining       gauge            the time left of the lease, now
 //	leasehold.session.starts        counter          identities in the store
 //	leasehold.session.losses        counter          identities that were lost                error.type
 //	leasehold.store.errors          counter          commands that failed                     operation, error.type
@@ -29,22 +29,20 @@
 //	leasehold.leader.term.duration  histogram        from the election to the end             key, error.type
 //
 // The attributes are leasehold.kind (mutex, rwmutex, semaphore, once, election),
-// leasehold.grant.source (local: handed on within the process; store: granted by the
+// leasehold.grant.source (local: handed off within the process; store: granted by the
 // store), leasehold.key, leasehold.store.operation, leasehold.clock.direction (ahead,
-// back) and error.type. Of holds, sessions and terms that is what ended them: expired
-// (no heartbeat got through in time, or a fixed lease was over), session_expired (another
-// process found that the session had expired), revoked (somebody used Break or ForceLock) or closed (Session.Close came
-// before its holder was done). What its holder ended has no error.type: a release,
-// but also a leader that resigned or whose context has ended. Of heartbeats and
-// commands it is timeout or the type of the error.
+// back) and error.type. For holds, sessions and terms error.type is the reason for their end:
+// expired (no heartbeat got through in time, or a fixed lease was over), session_expired
+// (another process found that the session had expired), revoked (somebody used Break or
+// ForceLock) or closed (Session.Close came before the holder was done). It is missing if the
+// holder ended the hold: by a release, or a leader by resigning or by the end of its context.
+// For heartbeats and commands it is timeout or the type of the error.
 //
-// leasehold.key is left out except for leasehold.queue.length: keys can be many, and each
-// value makes time series of its own. [Options].Key lets it in, as it is or cut down
-// to what is worth counting.
+// leasehold.key is left out except for leasehold.queue.length: there can be many keys, and each
+// value makes its own time series. [Options].Key adds it, as it is or shortened.
 //
-// leasehold.lease.remaining is read when the metrics are collected, so that it falls
-// while a heartbeat hangs, too. It is there from the first heartbeat on. At 0 every
-// hold is lost.
+// leasehold.lease.remaining is read when the metrics are collected, so it also falls while a
+// heartbeat hangs. It exists from the first heartbeat on. At 0 every hold is lost.
 //
 // The file grafana/leasehold.json is a Grafana dashboard of just these metrics, under
 // the names that Prometheus gives them. The file prometheus/alerts.yml has alert rules
@@ -57,14 +55,14 @@
 // the caller's span: the one in the context that was given to LockContext, Do, Acquire or
 // Campaign. The span of a plain Lock, which has no context, is the root of a trace of its
 // own. The attributes are those above, always with the key, and leasehold.fencing_token. A
-// loss sets the span's status. A term of an election is a span "lead", a child of
-// Campaign's caller too, with leasehold.leader.term.number. Spans begin and end when the
-// hooks are called, a moment after what they tell of, and can end after their parent.
+// loss sets the span's status. A term of an election is a span "lead", also a child of
+// Campaign's caller, with leasehold.leader.term.number. Spans begin and end when the hooks are
+// called, a moment after the event, and can end after their parent.
 //
 // # Cost
 //
-// Hooks are called on a goroutine of their own: no lock waits for them. But none of
-// the reports of a hold is dropped, so they queue up where holds are handed on within
-// the process for long at a faster rate than is recorded: BenchmarkHold says what
-// that is, some hundred thousand holds in a second.
+// Hooks are called on a goroutine of their own: no lock waits for them. But no report of a hold
+// is dropped, so reports queue up if holds are handed off within the process faster than they
+// are recorded for a long time. BenchmarkHold measures that rate: some hundred thousand holds
+// a second.
 package otel

@@ -29,7 +29,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	// Hooks of one's own go beside them. They are called a moment after what they tell.
+	// A program's own hooks go beside them. They are called a moment after the event.
 	recorded := make(chan struct{}, 3)
 	locks.AddHooks(&dsync.Hooks{Released: func(dsync.ReleasedInfo) { recorded <- struct{}{} }})
 

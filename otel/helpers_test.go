@@ -28,7 +28,7 @@ const (
 
 var background = context.Background()
 
-// recorded is a Telemetry and what it has recorded.
+// recorded is a Telemetry and its recordings.
 type recorded struct {
 	*dsyncotel.Telemetry
 	t      testing.TB
@@ -63,7 +63,7 @@ func newSession(t testing.TB, store driver.Store, opt *dsync.Options) *dsync.Ses
 	return s
 }
 
-// metrics returns what was recorded.
+// metrics returns the recorded metrics.
 func (r *recorded) metrics() []metricdata.Metrics {
 	r.t.Helper()
 	var all metricdata.ResourceMetrics
@@ -76,7 +76,7 @@ func (r *recorded) metrics() []metricdata.Metrics {
 	return all.ScopeMetrics[0].Metrics
 }
 
-// read returns what was recorded under the names that begin with prefix, a line for
+// read returns the recorded metrics whose names begin with prefix, a line for
 // each time series: a value, or the count and the sum of a histogram.
 func (r *recorded) read(prefix string) string {
 	r.t.Helper()

@@ -10,15 +10,15 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// A hold is how a hold is told from all others: no token of a key is granted twice.
+// A hold identifies a hold: no token of a key is granted twice.
 type hold struct {
 	key   string
 	token int64
 }
 
-// Hooks returns the hooks to make the session with: dsync.Options.Hooks. Where there
-// are others already, session.Listen adds these to them; it is called before the first
-// lock is asked for, so that every end that is counted has a beginning.
+// Hooks returns the hooks to make the session with: dsync.Options.Hooks. If the session has
+// others already, session.AddHooks adds these; call it before the first lock, so that every end
+// that is counted has a beginning.
 func (t *Telemetry) Hooks() *dsync.Hooks {
 	ctx := context.Background()
 	return &dsync.Hooks{
@@ -52,7 +52,7 @@ func (t *Telemetry) Hooks() *dsync.Hooks {
 	}
 }
 
-// leaseLeft notes what is left of the session's lease.
+// leaseLeft records the time left of the session's lease.
 func (t *Telemetry) leaseLeft(left time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -73,19 +73,19 @@ func (t *Telemetry) granted(g dsync.GrantedInfo) {
 	t.grants.Add(ctx, 1, with)
 }
 
-// trace starts the span of a hold, if there are to be spans, and returns a context
-// that carries it. Its parent is the span of the call that the hold was granted to.
+// trace starts the span of a hold, if spans are recorded, and returns a context that carries it.
+// Its parent is the span of the call that the hold was granted to.
 func (t *Telemetry) trace(g dsync.GrantedInfo, source attribute.KeyValue) context.Context {
 	if t.tracer == nil {
 		return spanOnly(g.Context)
 	}
 	now, kind := time.Now(), string(g.Kind)
-	asked := trace.WithTimestamp(now.Add(-g.Wait))
+	requested := trace.WithTimestamp(now.Add(-g.Wait))
 	attrs := trace.WithAttributes(append([]attribute.KeyValue{
 		keyAttr.String(g.Key), kindAttr.String(kind), tokenAttr.Int64(g.Token), source,
 	}, t.opt.Attributes...)...)
-	ctx, _ := t.tracer.Start(g.Context, "lock "+kind, asked, attrs)
-	_, wait := t.tracer.Start(ctx, "acquire "+kind, asked, attrs)
+	ctx, _ := t.tracer.Start(g.Context, "lock "+kind, requested, attrs)
+	_, wait := t.tracer.Start(ctx, "acquire "+kind, requested, attrs)
 	wait.End(trace.WithTimestamp(now))
 	ctx = spanOnly(ctx)
 	t.spans.begin(hold{g.Key, g.Token}, ctx)

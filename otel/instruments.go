@@ -1,8 +1,13 @@
 package otel
 
 import (
+	"context"
 	"errors"
+	"fmt"
 
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 )
 
@@ -54,7 +59,7 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 	}
 	i := &instruments{
 		acquire:       histogram("leasehold.acquire.duration", "Time from the call to the grant of a hold.", quick()),
-		grants:        counter("leasehold.grants", "{grant}", "Holds that began, granted by the store or handed on within the process."),
+		grants:        counter("leasehold.grants", "{grant}", "Holds that began, granted by the store or handed off within the process."),
 		holds:         upDown("leasehold.hold.active", "{hold}", "Holds of this process."),
 		hold:          histogram("leasehold.hold.duration", "Time from the grant of a hold to its end.", slow()),
 		losses:        counter("leasehold.hold.losses", "{hold}", "Holds that ended before their holder ended them."),
@@ -69,10 +74,50 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 	}
 	var err error
 	i.remaining, err = m.Float64ObservableGauge("leasehold.lease.remaining", seconds,
-		metric.WithDescription("What is left of the session's lease."))
+		metric.WithDescription("Time left of the session's lease."))
 	errs = append(errs, err)
 	i.queue, err = m.Int64ObservableGauge("leasehold.queue.length", metric.WithUnit("{claim}"),
 		metric.WithDescription("Claims that wait in the queue for a key, of all processes."))
 	errs = append(errs, err)
 	return i, errors.Join(errs...)
+}
+
+const (
+	keyAttr       = attribute.Key("leasehold.key")
+	kindAttr      = attribute.Key("leasehold.kind")
+	sourceAttr    = attribute.Key("leasehold.grant.source")
+	tokenAttr     = attribute.Key("leasehold.fencing_token")
+	termAttr      = attribute.Key("leasehold.leader.term.number")
+	operationAttr = attribute.Key("leasehold.store.operation")
+	directionAttr = attribute.Key("leasehold.clock.direction")
+	errorAttr     = attribute.Key("error.type")
+)
+
+// ended returns the error.type of the end of a hold, a session or a term that its holder did not
+// end.
+func ended(cause error) attribute.KeyValue {
+	switch {
+	case errors.Is(cause, dsync.ErrRevoked):
+		return errorAttr.String("revoked")
+	case errors.Is(cause, dsync.ErrClosed):
+		return errorAttr.String("closed")
+	case errors.Is(cause, driver.ErrSessionExpired):
+		return errorAttr.String("session_expired")
+	}
+	return errorAttr.String("expired")
+}
+
+// failed returns the error.type of a command that failed, or nothing if it succeeded: the type
+// of the innermost error, since the types of wrappers say nothing.
+func failed(err error) []attribute.KeyValue {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return []attribute.KeyValue{errorAttr.String("timeout")}
+	}
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
+		err = inner
+	}
+	return []attribute.KeyValue{errorAttr.String(fmt.Sprintf("%T", err))}
 }

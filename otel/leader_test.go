@@ -59,7 +59,7 @@ func TestMetricsOfTerms(t *testing.T) {
 	}
 }
 
-// Own hooks of an election are called as well, and its name is let in as a key is.
+// Own hooks of an election are called as well, and its name is treated like a key.
 func TestOwnHooksOfAnElection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(t, dsyncotel.Options{Key: func(key string) string { return key }})

@@ -32,7 +32,7 @@ func TestMetricsOfHolds(t *testing.T) {
 		synctest.Wait()
 		r.want("leasehold.hold.active", "leasehold.hold.active{leasehold.kind=mutex} 1")
 		time.Sleep(25 * time.Millisecond)
-		mu.Unlock() // within the turn: it is handed on
+		mu.Unlock() // within the turn: it is handed off
 		wg.Wait()
 		rw := s.RWMutex("rw")
 		rw.RLock()
@@ -52,7 +52,7 @@ func TestMetricsOfHolds(t *testing.T) {
 	})
 }
 
-// Each cause of a loss has a name of its own, and what a holder ended itself is none.
+// Each cause of a loss has its own name; a hold that its holder ended is no loss.
 func TestMetricsOfLosses(t *testing.T) {
 	tests := []struct {
 		cause string // "": none
@@ -121,7 +121,7 @@ func TestMetricsOfLosses(t *testing.T) {
 	}
 }
 
-// What is left of the lease falls while heartbeats fail, and is read at any time.
+// The time left of the lease falls while heartbeats fail, and can be read at any time.
 func TestMetricsOfTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faulty := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)
@@ -198,7 +198,7 @@ func TestMetricsOfClockJumps(t *testing.T) {
 }
 
 // The queue is that of all processes.
-func TestMetricsOfLines(t *testing.T) {
+func TestMetricsOfQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		r := record(t, dsyncotel.Options{Attributes: []attribute.KeyValue{attribute.String("shard", "a")}})
@@ -265,7 +265,7 @@ func TestKeysAreCutDown(t *testing.T) {
 	})
 }
 
-// A user's own hooks are called too, and what they do is theirs.
+// A user's own hooks are called too.
 func TestOwnHooksBesideTelemetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(t, dsyncotel.Options{})

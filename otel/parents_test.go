@@ -98,7 +98,7 @@ func TestSpansHaveTheCallerAsParent(t *testing.T) {
 }
 
 // A hold that is handed off in the process belongs to the call that gets it, not to the one
-// that asked the store.
+// that requested it from the store.
 func TestSpansOfHandOffsHaveTheirOwnParents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spans, caller, tracers := export(t)
@@ -135,8 +135,8 @@ func TestSpansOfHandOffsHaveTheirOwnParents(t *testing.T) {
 	})
 }
 
-// What a campaign leads to, the hold and the term, are children of its caller's span, also
-// when the context has ended by the time that the hooks are called.
+// The hold and the term of a campaign are children of its caller's span, even if the context has
+// ended by the time that the hooks are called.
 func TestSpansOfCampaignsHaveTheCallerAsParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spans, caller, tracers := export(t)
@@ -161,8 +161,8 @@ func TestSpansOfCampaignsHaveTheCallerAsParent(t *testing.T) {
 	})
 }
 
-// Measurements are made in a context that has the span, so that their exemplars lead to it,
-// but not what else the caller's context carries, nor its end.
+// Measurements are made in a context that has the span, so that their exemplars lead to it, but
+// neither the other values of the caller's context nor its end.
 func TestMeasurementsKeepOnlyTheSpan(t *testing.T) {
 	type valueKey struct{}
 	for name, traced := range map[string]bool{"the caller's span": false, "the hold's span": true} {

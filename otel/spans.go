@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// spans are what has begun and not ended: holds, by hold, and terms, by leader.Term.
+// spans are the holds and terms that have not ended, by hold and by leader.Term.
 type spans struct {
 	mu   sync.Mutex
 	open map[any]open
@@ -33,7 +33,7 @@ func (s *spans) begin(what any, ctx context.Context) {
 	s.open[what] = open{ctx, time.Now()}
 }
 
-// end ends what has begun; loss is why its holder did not end it, nil if it did. The
+// end ends a hold or a term; loss is why its holder did not end it, nil if it did. The
 // context is for measurements: it carries the span, if there is one.
 func (s *spans) end(what any, loss error) (ctx context.Context, lasted time.Duration) {
 	s.mu.Lock()

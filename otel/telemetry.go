@@ -8,19 +8,17 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
-
-	"github.com/leasehold-go/leasehold/dsync"
 )
 
 const scope = "github.com/leasehold-go/leasehold/otel"
 
-// A Telemetry records what one [dsync.Session] and the elections on it tell. Make one
-// with [New] for each session; it must not be copied. All methods may be called
-// concurrently.
+// A Telemetry records the hooks of one [dsync.Session] and of the elections on it. Make one with
+// [New] for each session; it must not be copied. All methods may be called concurrently.
 type Telemetry struct {
 	opt    Options
 	meter  metric.Meter
@@ -33,7 +31,7 @@ type Telemetry struct {
 	leaseEnds time.Time // of the session; zero: not known
 }
 
-// New returns a Telemetry. Errors are those of the providers.
+// New returns a Telemetry. Its errors are those of the providers.
 func New(opt *Options) (*Telemetry, error) {
 	t := &Telemetry{spans: spans{open: make(map[any]open)}}
 	if opt != nil {
@@ -58,8 +56,8 @@ func New(opt *Options) (*Telemetry, error) {
 	return t, nil
 }
 
-// Close ends the recording of leasehold.lease.remaining, which nobody else would end:
-// call it when the session has been closed. More calls do nothing.
+// Close ends the recording of leasehold.lease.remaining. Call it when the session has been
+// closed. Further calls do nothing.
 func (t *Telemetry) Close() error { return t.registered.Unregister() }
 
 func (t *Telemetry) observeLease(_ context.Context, o metric.Observer) error {
@@ -74,8 +72,8 @@ func (t *Telemetry) observeLease(_ context.Context, o metric.Observer) error {
 
 // ObserveQueues adds the number of waiters for keys, in all processes, as
 // leasehold.queue.length. Each key is read from the store, by s, every time that metrics
-// are collected, and its attribute leasehold.key is the key itself: it is for a few
-// keys that matter. It ends with stop, or when s is closed.
+// are collected, and its attribute leasehold.key is the key itself, so use it for a few important
+// keys. It ends with stop, or when s is closed.
 func (t *Telemetry) ObserveQueues(s *dsync.Session, keys ...string) (stop func() error, err error) {
 	for _, key := range keys {
 		if err := dsync.CheckKey(key); err != nil {
@@ -104,12 +102,12 @@ func (t *Telemetry) ObserveQueues(s *dsync.Session, keys ...string) (stop func()
 	return r.Unregister, nil
 }
 
-// with returns attrs and those of all measurements.
+// with returns attrs and the attributes of all measurements.
 func (t *Telemetry) with(attrs ...attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(slices.Concat(attrs, t.opt.Attributes)...))
 }
 
-// key returns the attribute of a key, if there is to be one.
+// key returns the attribute of a key, or nothing if it is left out.
 func (t *Telemetry) key(key string) []attribute.KeyValue {
 	if t.opt.Key == nil {
 		return nil
@@ -118,4 +116,24 @@ func (t *Telemetry) key(key string) []attribute.KeyValue {
 		return []attribute.KeyValue{keyAttr.String(v)}
 	}
 	return nil
+}
+
+// Options are the settings of a [Telemetry]. The zero value of each field is its
+// default; a nil *Options is all defaults.
+type Options struct {
+	// MeterProvider makes the instruments. Default: the global one.
+	MeterProvider metric.MeterProvider
+
+	// TracerProvider makes the spans. Default nil: no spans.
+	TracerProvider trace.TracerProvider
+
+	// Key returns the attribute leasehold.key of a metric for a key or an election's name; with
+	// "" it is left out. Each value makes its own time series, so if there are many keys it
+	// should shorten them, for example to a prefix. It may be called concurrently. Default nil:
+	// the attribute is left out.
+	Key func(key string) string
+
+	// Attributes are added to every measurement and span, for example to distinguish several
+	// sessions of one process. Default: none.
+	Attributes []attribute.KeyValue
 }

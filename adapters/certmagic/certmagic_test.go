@@ -51,8 +51,8 @@ func TestOneCertificateForAllProcesses(t *testing.T) {
 	})
 }
 
-// A process that loses its lock while it obtains a certificate, and fails, takes the
-// lock anew before it tries again, and finds what another has obtained.
+// A process that loses its lock while it obtains a certificate, and fails, acquires the lock
+// again before it tries again, and finds the certificate that another has obtained.
 func TestRetryAfterALossFindsTheCertificate(t *testing.T) {
 	path := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -80,8 +80,8 @@ func TestRetryAfterALossFindsTheCertificate(t *testing.T) {
 		time.Sleep(2 * ttl)
 		faulty.Heal() // before the first tries again, while the other is at it
 		wg.Wait()
-		if first.asked[name] != 1 || other.issued[name] != 1 {
-			t.Errorf("the first asked %d times and the other obtained %d, want 1 and 1", first.asked[name], other.issued[name])
+		if first.requests[name] != 1 || other.issued[name] != 1 {
+			t.Errorf("the first asked %d times and the other obtained %d, want 1 and 1", first.requests[name], other.issued[name])
 		}
 	})
 }

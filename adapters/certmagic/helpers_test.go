@@ -40,7 +40,7 @@ func newLocker(t testing.TB, store driver.Store) *dsynccertmagic.Locker {
 	return l
 }
 
-// files is a storage whose own locks are not to be used.
+// files is a storage whose own locks must not be used.
 type files struct {
 	*certmagic.FileStorage
 	t testing.TB
@@ -78,10 +78,10 @@ type authority struct {
 	takes time.Duration
 	fail  func(ctx context.Context) error // before it issues one; nil: it does not
 
-	mu      sync.Mutex
-	asked   map[string]int // by name
-	issued  map[string]int
-	running map[string]bool
+	mu       sync.Mutex
+	requests map[string]int // by name
+	issued   map[string]int
+	running  map[string]bool
 }
 
 func (a *authority) IssuerKey() string { return "test" }
@@ -89,10 +89,10 @@ func (a *authority) IssuerKey() string { return "test" }
 func (a *authority) Issue(ctx context.Context, csr *x509.CertificateRequest) (*certmagic.IssuedCertificate, error) {
 	name := csr.DNSNames[0]
 	a.mu.Lock()
-	if a.asked == nil {
-		a.asked, a.issued, a.running = make(map[string]int), make(map[string]int), make(map[string]bool)
+	if a.requests == nil {
+		a.requests, a.issued, a.running = make(map[string]int), make(map[string]int), make(map[string]bool)
 	}
-	a.asked[name]++
+	a.requests[name]++
 	if a.running[name] {
 		a.t.Errorf("two certificates for %q are asked for at the same time", name)
 	}
@@ -115,7 +115,7 @@ func (a *authority) Issue(ctx context.Context, csr *x509.CertificateRequest) (*c
 	return &certmagic.IssuedCertificate{Certificate: certificate(a.t, csr)}, nil
 }
 
-// certificate returns one for csr that is signed by nobody who is trusted.
+// certificate returns one for csr, signed by an untrusted authority.
 func certificate(t testing.TB, csr *x509.CertificateRequest) []byte {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

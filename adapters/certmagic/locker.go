@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/certmagic"
-
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
@@ -17,8 +16,8 @@ const defaultPrefix = "certmagic/"
 // Options are the settings of a [Locker]. The zero value of each field is its default;
 // a nil *Options is all defaults.
 type Options struct {
-	// Prefix comes before the name of a lock in its key, so that it is no other
-	// program's. Processes that share a storage have the same. Default "certmagic/".
+	// Prefix comes before the name of a lock in its key, to keep these keys apart from other
+	// programs'. Processes that share a storage must use the same. Default "certmagic/".
 	Prefix string
 }
 
@@ -119,3 +118,15 @@ func (l *Locker) RenewLockLease(ctx context.Context, name string, _ time.Duratio
 	}
 	return l.Lock(ctx, name)
 }
+
+// storage is another Storage with the locks of a Locker in place of its own.
+type storage struct {
+	*Locker
+	other // one level deeper than the Locker, whose methods take precedence
+}
+
+type other struct{ certmagic.Storage }
+
+// Storage returns s with the locks of l in place of its own. It is a
+// certmagic.TryLocker and a certmagic.LockLeaseRenewer, too.
+func (l *Locker) Storage(s certmagic.Storage) certmagic.Storage { return storage{l, other{s}} }

@@ -24,7 +24,7 @@ func TestLockerWaitsAndTries(t *testing.T) {
 		}
 		for _, l := range []*dsynccertmagic.Locker{a, b} {
 			if ok, err := l.TryLock(background, "n"); ok || err != nil {
-				t.Errorf("TryLock of what is locked: %t, %v", ok, err)
+				t.Errorf("TryLock of a locked name: %t, %v", ok, err)
 			}
 		}
 		ctx, cancel := context.WithTimeout(background, time.Second)
@@ -50,7 +50,7 @@ func TestLockerWaitsAndTries(t *testing.T) {
 			t.Error(err)
 		}
 		if ok, err := a.TryLock(background, "n"); !ok || err != nil {
-			t.Errorf("TryLock of what is free: %t, %v", ok, err)
+			t.Errorf("TryLock of a free name: %t, %v", ok, err)
 		}
 		if err := a.Unlock(background, "n"); err != nil {
 			t.Error(err)
@@ -64,8 +64,8 @@ func TestLockerWaitsAndTries(t *testing.T) {
 	})
 }
 
-// A lock that is held needs no renewal; one that was lost is taken anew, after who has
-// it; and its Unlock frees nobody else's.
+// A lock that is held needs no renewal. One that was lost is acquired again, after its present
+// holder, and its Unlock does not release anybody else's lock.
 func TestRenewalOfALostLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -109,7 +109,7 @@ func TestRenewalOfALostLock(t *testing.T) {
 		}
 		wg.Wait()
 		if ok, _ := b.TryLock(background, "n"); ok {
-			t.Error("what was renewed is free")
+			t.Error("a renewed lock is free")
 		}
 
 		faulty.Cut()
@@ -138,7 +138,7 @@ func TestStorageHasTheLocks(t *testing.T) {
 		if try, ok := storage.(certmagic.TryLocker); !ok {
 			t.Error("the storage is no TryLocker")
 		} else if got, err := try.TryLock(background, "n"); got || err != nil {
-			t.Errorf("TryLock of what is locked: %t, %v", got, err)
+			t.Errorf("TryLock of a locked name: %t, %v", got, err)
 		}
 		if renew, ok := storage.(certmagic.LockLeaseRenewer); !ok {
 			t.Error("the storage is no LockLeaseRenewer")

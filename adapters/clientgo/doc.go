@@ -21,13 +21,13 @@
 // New code should use leader.Election of this project instead, which is not limited as
 // described below.
 //
-// # What this gives, and what it does not
+// # Guarantees and limits
 //
 // The algorithm is client-go's; this package stores the record. A write succeeds only if the
 // record is still the one that the lock has read, and is acknowledged by a majority. So of
 // several candidates that try at the same time, one wins.
 //
-// Everything else rests on time, as with Leases of Kubernetes:
+// Everything else depends on time, as with Leases of Kubernetes:
 //
 //   - Each process measures with its own clock for how long the record has not changed. Clocks
 //     may differ, but must run at about the same rate. A process that was frozen, or whose host

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// A document is what is stored of an election. Its times are for display, as in client-go, and
+// A document is the stored state of an election. Its times are for display, as in client-go, and
 // have milliseconds.
 type document struct {
 	Name            string        `bson:"_id"`

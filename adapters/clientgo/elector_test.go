@@ -19,7 +19,7 @@ const (
 	timeout  = 700 * time.Millisecond
 )
 
-// A contest is electors of one election. It counts who leads.
+// A contest is the electors of one election. It counts the leaders.
 type contest struct {
 	*place
 	started chan *candidate // who begins to lead

@@ -28,7 +28,7 @@ const (
 	defaultTimeout    = 2 * time.Second
 )
 
-// resource is what errors call the documents.
+// resource is the name of the documents in errors.
 var resource = schema.GroupResource{Resource: "elections"}
 
 // Options are the settings of a [Lock]. The zero value of each field is its default; a nil

@@ -14,7 +14,7 @@ var errCut = errors.New("the network is cut")
 type network struct {
 	mu    sync.Mutex
 	isCut bool
-	lose  string // the command of which the next reply is lost; "": none
+	lose  string // the command whose next reply is lost; "": none
 	conns []net.Conn
 }
 
@@ -73,7 +73,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Read returns what the server sends. A reply that is to be lost has arrived, so the server
+// Read returns what the server sends. A reply that gets lost has arrived, so the server
 // has done the command.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)

@@ -108,7 +108,7 @@ func TestRecord(t *testing.T) {
 	a, b := p.lock(t, nil), p.lock(t, nil)
 	for range 2 {
 		if _, _, err := a.Get(t.Context()); !apierrors.IsNotFound(err) {
-			t.Fatalf("Get of what is not there: %v, want NotFound", err)
+			t.Fatalf("Get of a missing document: %v, want NotFound", err)
 		}
 	}
 	want := record("a")
@@ -116,7 +116,7 @@ func TestRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := b.Create(t.Context(), record("b")); !apierrors.IsAlreadyExists(err) {
-		t.Errorf("Create of what is there: %v, want AlreadyExists", err)
+		t.Errorf("Create of an existing document: %v, want AlreadyExists", err)
 	}
 	got, raw := get(t, b)
 	if !same(got, want) {
@@ -210,7 +210,7 @@ func TestLostReply(t *testing.T) {
 				t.Errorf("Update after a Get: %v", err)
 			}
 			if err := b.Update(t.Context(), record("b")); !apierrors.IsConflict(err) {
-				t.Errorf("Update of what was read before: %v, want Conflict", err)
+				t.Errorf("Update of an outdated reading: %v, want Conflict", err)
 			}
 		})
 	}

@@ -1,6 +1,6 @@
-// Package gocron has schedulers of github.com/go-co-op/gocron/v2 in several processes
-// share their jobs: by a lock for each job, or by electing the one that runs them all.
-// Files that use that library's package too import this one as dsyncgocron.
+// Package gocron lets schedulers of github.com/go-co-op/gocron/v2 in several processes
+// share their jobs: by a lock for each job, or by electing the process that runs them all.
+// Files that also use that library's package import this one as dsyncgocron.
 //
 //	locker, err := dsyncgocron.NewLocker(locks, &dsyncgocron.LockerOptions{AtLeast: time.Minute})
 //	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
@@ -12,21 +12,21 @@
 //	g.Go(func() error { return elector.Run(ctx) })
 //
 // where locks is a *dsync.Session and election a *leader.Election. All schedulers must
-// use the same of the two, with the same names.
+// use the same one of the two, with the same names.
 //
-// # Which of them
+// # Locker or Elector
 //
-// With a Locker a job runs on whichever process asks first at its time. Clocks of hosts
-// differ, so another may ask when the first is done: that is what AtLeast is for. With
-// an Elector all jobs run on one process, and no clock matters; but what comes due
-// while nobody leads, for up to a TTL after the leader's crash, is skipped.
+// With a Locker a job runs on the process that requests its lock first. The clocks of hosts
+// differ, so another process may request the lock after the first is done, and run the job
+// again; AtLeast prevents that. With an Elector all jobs run on one process, and no clock
+// matters; but jobs that are due while nobody leads, for up to a TTL after the leader's crash,
+// are skipped.
 //
-// # What is given up
+// # Limits
 //
-// gocron's interfaces can't carry a loss. A job that runs when its lock or the
-// leadership is lost runs on, while another process may begin it after the grace; a
-// lock that is lost is told only by dsync.Hooks.Lost and the log. Nor do they carry the
-// fencing token, so what a job writes can't be checked. A job for which that matters
-// uses dsync.Mutex.Do, or leader.Election.Run, in its own function: there the context
-// ends with the loss, and the token is at hand.
+// gocron's interfaces can't report a loss. A job that runs when its lock or the leadership is
+// lost runs on, while another process may begin it after the grace; only dsync.Hooks.Lost and
+// the log report the loss. Nor do the interfaces pass the fencing token, so the job's writes
+// can't be fenced. A job for which that matters uses dsync.Mutex.Do, or leader.Election.Run, in
+// its own function: there the context ends with the loss, and the token is available.
 package gocron

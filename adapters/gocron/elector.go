@@ -13,7 +13,7 @@ import (
 var ErrNotLeader = errors.New("gocron: this process does not lead")
 
 // An Elector is a gocron.Elector: it runs jobs on the process that leads an election.
-// Give it to gocron.WithDistributedElector, and call [Elector.Run]. Make one with
+// Pass it to gocron.WithDistributedElector, and call [Elector.Run]. Make one with
 // [NewElector]; all methods may be called concurrently.
 type Elector struct {
 	election *leader.Election
@@ -21,8 +21,8 @@ type Elector struct {
 
 var _ gocron.Elector = (*Elector)(nil)
 
-// NewElector returns an Elector on an election, in which nobody else in this process
-// campaigns. It refuses a nil election.
+// NewElector returns an Elector on an election, in which nothing else in this process may
+// campaign. It refuses a nil election.
 func NewElector(election *leader.Election) (*Elector, error) {
 	if election == nil {
 		return nil, errors.New("gocron: the election is nil; make one with leader.New")
@@ -35,8 +35,8 @@ func NewElector(election *leader.Election) (*Elector, error) {
 // down first, which waits for them. After a loss the leadership is kept from others for
 // the session's grace.
 //
-// The error is ctx's, or one of leader.Election.Campaign that waiting can't mend. It is
-// made for errgroup.Group.Go.
+// The error is ctx's, or one of leader.Election.Campaign that waiting can't fix. Run is made for
+// errgroup.Group.Go.
 func (e *Elector) Run(ctx context.Context) error {
 	for {
 		term, err := e.election.Campaign(ctx)

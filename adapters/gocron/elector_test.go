@@ -62,7 +62,7 @@ func TestElectorRunsJobsOnTheLeader(t *testing.T) {
 			t.Errorf("the job ran %d times on the leader and %d on the other, want 59 and none", on0, on1)
 		}
 		if err := b.elector.IsLeader(background); !errors.Is(err, dsyncgocron.ErrNotLeader) {
-			t.Errorf("who does not lead says %v", err)
+			t.Errorf("an Elector that does not lead: %v", err)
 		}
 		a.shutdown()
 		a.stop()
@@ -110,7 +110,7 @@ func TestElectorLosesTheLead(t *testing.T) {
 	})
 }
 
-// What can't be mended ends Run.
+// An error that waiting can't fix ends Run.
 func TestElectorRunEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if _, err := dsyncgocron.NewElector(nil); err == nil {

@@ -16,23 +16,23 @@ const defaultPrefix = "gocron/"
 // LockerOptions are the settings of a [Locker]. The zero value of each field is its
 // default; a nil *LockerOptions is all defaults.
 type LockerOptions struct {
-	// AtLeast is for how long a job's lock is held from its start on, even if the job
-	// ends before: no other process runs it within that time. It should be more than
-	// clocks of hosts differ, and less than the job's period by as much. It is kept by
-	// the store, also when this process has ended, but not if it dies during the job.
-	// Default 0: the lock is free when the job ends, and a short job may run once on
-	// each of several hosts. Else it is at least a millisecond.
+	// AtLeast is the time for which a job's lock is held from the start of the job, even if the
+	// job ends earlier. No other process runs the job within that time. It should exceed the
+	// difference between the hosts' clocks, and be less than the job's period by as much. The
+	// store keeps the lock, also after this process has ended, but not if it dies during the job.
+	// It is 0 or at least a millisecond. Default 0: the lock is free when the job ends, and a
+	// short job may run once on each of several hosts.
 	AtLeast time.Duration
 
-	// Prefix comes before the name of a job in the key of its lock, so that it is no
-	// other lock's. Default "gocron/".
+	// Prefix comes before the name of a job in the key of its lock, to keep these keys apart from
+	// those of other locks. Default "gocron/".
 	Prefix string
 }
 
-// A Locker is a gocron.Locker: it runs a job where its lock is got without a wait. Give
-// it to gocron.WithDistributedLocker or gocron.WithDistributedJobLocker, and jobs the
-// same names in all processes (gocron.WithName). Make one with [NewLocker]; all methods
-// may be called concurrently.
+// A Locker is a gocron.Locker: a job runs on the process that gets its lock without waiting.
+// Pass it to gocron.WithDistributedLocker or gocron.WithDistributedJobLocker, and give jobs the
+// same names in all processes (gocron.WithName). Make one with [NewLocker]; all methods may be
+// called concurrently.
 type Locker struct {
 	s   *dsync.Session
 	opt LockerOptions
@@ -59,9 +59,9 @@ func NewLocker(s *dsync.Session, opt *LockerOptions) (*Locker, error) {
 	return l, nil
 }
 
-// Lock locks the job of that name, or returns an error, with which the job is not run:
-// a *dsync.HeldError if another process has it, or the store's. It does not wait for
-// the other: the job would then run twice.
+// Lock locks the job of that name. If it returns an error, gocron does not run the job: a
+// *dsync.HeldError if another process holds the lock, or the store's error. It does not wait for
+// the other process: the job would then run twice.
 func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	key := l.opt.Prefix + name
 	if err := dsync.CheckKey(key); err != nil {
@@ -74,14 +74,14 @@ func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	return &lock{mu: mu, until: time.Now().Add(l.opt.AtLeast)}, nil
 }
 
-// A lock is that of a job that runs.
+// A lock is the lock of a running job.
 type lock struct {
 	mu    *dsync.Mutex
-	until time.Time // it is held at least
+	until time.Time // it is held at least until then
 }
 
-// Unlock frees the lock, then or when its time has come. The error is dsync.ErrLost if
-// it was lost before, or ctx's; gocron ignores it.
+// Unlock releases the lock, at once or at until. The error is dsync.ErrLost if it was lost
+// before, or ctx's; gocron ignores it.
 func (l *lock) Unlock(ctx context.Context) error {
 	if left := time.Until(l.until); left > 0 {
 		return l.mu.UnlockAfter(ctx, left+time.Millisecond) // the store has whole ones

@@ -14,7 +14,7 @@ import (
 )
 
 // B35: two schedulers whose clocks are apart run a job once in each period, also one
-// that is done before the other asks; a lock alone does not do that.
+// that is done before the other requests the lock; a lock alone does not do that.
 func TestLockerRunsAJobOncePerPeriod(t *testing.T) {
 	const period, periods = time.Minute, 20
 	tests := []struct {
@@ -90,7 +90,7 @@ func TestLockIsHeldAtLeast(t *testing.T) {
 	}
 }
 
-// What a scheduler is told where it can't have a lock.
+// The errors that a scheduler gets if it can't have a lock.
 func TestLockerErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if _, err := dsyncgocron.NewLocker(nil, nil); err == nil {

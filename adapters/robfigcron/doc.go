@@ -1,5 +1,5 @@
-// Package robfigcron has processes with the same crontab, of github.com/robfig/cron/v3,
-// share its jobs: at each time a job runs on one of them.
+// Package robfigcron lets processes with the same crontab, of github.com/robfig/cron/v3,
+// share its jobs: at each of its times a job runs on one of them.
 //
 //	locker, err := robfigcron.NewLocker(locks, &robfigcron.Options{AtLeast: time.Minute})
 //	c := cron.New()
@@ -10,11 +10,11 @@
 //
 // # AtLeast
 //
-// A job runs on the process that asks first at its time. The clocks of hosts differ, so
-// another process may ask after the first is done, and run the job again. To prevent
-// that, set [Options].AtLeast.
+// A job runs on the process that requests its lock first. The clocks of hosts differ, so
+// another process may request the lock after the first is done, and run the job again. To
+// prevent that, set [Options].AtLeast.
 //
-// # What is lost, and what is not
+// # Skipped and lost runs
 //
 // A time at which no process can lock the job, because the store is unreachable, is
 // skipped. So is the rest of a run whose process dies: nobody repeats it. The next time

@@ -69,7 +69,7 @@ func (b *book) add(line string) {
 	b.lines = append(b.lines, line)
 }
 
-// want checks what was logged.
+// want checks the log.
 func (b *book) want(t testing.TB, lines ...string) {
 	t.Helper()
 	b.mu.Lock()

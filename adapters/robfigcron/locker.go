@@ -70,8 +70,8 @@ func NewLocker(s *dsync.Session, opt *Options) (*Locker, error) {
 	return l, nil
 }
 
-// JobWrapper returns a wrapper for the job of that name. The wrapped job runs if nobody
-// holds its lock, which is not waited for; otherwise that run is skipped. Two runs that
+// JobWrapper returns a wrapper for the job of that name. If somebody holds its lock, the wrapped
+// job does not wait for it, and that run is skipped. Two runs that
 // overlap in one process exclude each other, too. A wrapper is for one job; two jobs with
 // one name would exclude each other. JobWrapper panics if the name, with the prefix, is
 // not a valid key: see dsync.CheckKey.
@@ -101,7 +101,7 @@ func (l *Locker) checkName(name string) {
 
 // run calls f if the lock of that name is free.
 func (l *Locker) run(name string, f func(context.Context)) {
-	// A Mutex of its own for each run: an earlier one of this process may still be on.
+	// Each run has its own Mutex: an earlier run in this process may not have ended.
 	mu := l.s.Mutex(l.opt.Prefix + name)
 	ctx := context.Background()
 	if err := mu.TryLockContext(ctx); errors.Is(err, dsync.ErrHeld) {

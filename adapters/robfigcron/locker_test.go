@@ -16,7 +16,7 @@ import (
 )
 
 // B35: on hosts whose clocks differ a job runs once in each period, even if it is done
-// before the other host asks. A lock alone does not achieve that.
+// before the other host requests the lock. A lock alone does not achieve that.
 func TestJobRunsOncePerPeriod(t *testing.T) {
 	const period, periods = time.Minute, 20
 	tests := []struct {

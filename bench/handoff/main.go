@@ -29,7 +29,7 @@ func main() {
 		uri      = flag.String("uri", os.Getenv("MONGODB_URI"), "the server")
 		name     = flag.String("name", "", "what this version is called in the samples")
 		kinds    = flag.String("kinds", "mutex,leader,alone", "what to measure")
-		sessions = flag.String("sessions", "2,8,64", "how many of them, one of which has the key")
+		sessions = flag.String("sessions", "2,8,64", "how many of them; one has the key")
 		writes   = flag.String("writes", "0,300", "majority writes a second of an application beside")
 		count    = flag.Int("count", 100, "hand-offs")
 		tail     = flag.Bool("tail", false, "read the oplog meanwhile, as a secondary or a change stream does: a member alone may answer a majority write up to 1 ms later if nobody does")

@@ -147,8 +147,8 @@ func alone(ctx context.Context, r *run, l locker, c *counter, count int) error {
 
 // handOffs has all sessions want the key all the time.
 func handOffs(ctx context.Context, r *run, lockers []locker, count int) error {
-	// settle is how long who had the key is given to be in the queue again.
-	const settle = 25 * time.Millisecond
+	// requeue is the time for the former holder to be in the queue again.
+	const requeue = 25 * time.Millisecond
 	type grant struct {
 		by  int
 		at  time.Time
@@ -180,7 +180,7 @@ func handOffs(ctx context.Context, r *run, lockers []locker, count int) error {
 	}
 	for i := 1; i < len(lockers); i++ {
 		wait(i)
-		time.Sleep(settle)
+		time.Sleep(requeue)
 	}
 	time.Sleep(2 * time.Second) // until all listen
 	for i := range warmUps + count {
@@ -199,7 +199,7 @@ func handOffs(ctx context.Context, r *run, lockers []locker, count int) error {
 			r.Took = append(r.Took, holder.at.Sub(begin))
 		}
 		wait(former)
-		time.Sleep(settle)
+		time.Sleep(requeue)
 	}
 	return lockers[holder.by].unlock(ctx)
 }

@@ -106,21 +106,21 @@ func (r *report) killedEtcd(ctx context.Context, round int) (late time.Duration,
 	if err != nil {
 		return 0, err
 	}
-	var beat time.Time
+	var renewed time.Time
 	_, at, err := r.victim(ctx, job{Do: "hold etcd", Addr: r.lab.etcd.Addr, Key: key}, l.Lock, func(line string) {
-		if text, ok := strings.CutPrefix(line, "beat "); ok {
+		if text, ok := strings.CutPrefix(line, "renewed "); ok {
 			if ns, err := strconv.ParseInt(text, 10, 64); err == nil {
-				beat = time.Unix(0, ns)
+				renewed = time.Unix(0, ns)
 			}
 		}
 	})
 	if err != nil {
 		return 0, err
 	}
-	if beat.IsZero() {
-		return 0, errors.New("the child told of no renewal after it had the lock")
+	if renewed.IsZero() {
+		return 0, errors.New("the child reported no renewal after it had the lock")
 	}
-	return at.Sub(beat.Add(r.effort.crashTTL)), l.Unlock(ctx)
+	return at.Sub(renewed.Add(r.effort.crashTTL)), l.Unlock(ctx)
 }
 
 // victim starts a child that holds a lock, has somebody wait for it, and kills the child

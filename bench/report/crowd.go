@@ -38,7 +38,7 @@ func (r *report) crowd(ctx context.Context) ([]row, error) {
 		}
 		took = append(took, d)
 	}
-	time.Sleep(time.Second) // who was woken for nothing
+	time.Sleep(time.Second) // to count sessions that were woken for nothing
 	commands, notices = t.Commands()-commands, t.Notices()-notices
 	log, err := logged()
 	if err != nil {

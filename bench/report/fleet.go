@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// fleet is as many sessions as this machine carries, ten of which wait for each key: what
-// they take of the server and of their own processes, and what releases cost.
+// fleet is as many sessions as this machine carries, ten waiting for each key: their cost to the
+// server and to their own processes, and the cost of releases.
 func (r *report) fleet(ctx context.Context) ([]row, error) {
 	name := func(n int) string {
 		return fmt.Sprintf("A fleet of %d sessions that wait for %d keys", n, max(1, n/10))
@@ -106,7 +106,7 @@ func (r *report) fleetOf(ctx context.Context, n int) (f fleet, err error) {
 	}); err != nil {
 		return f, err
 	}
-	time.Sleep(time.Second) // who has not heard by then will have polled, or not at all
+	time.Sleep(time.Second) // a session that has no notice by then will have polled, or not at all
 	f.took, err = c.granted(begins)
 	return f, err
 }
@@ -138,7 +138,7 @@ func (c *crowded) granted(begins map[string]time.Time) (took measure.Sample, err
 	return took, err
 }
 
-// loadOf is what the server does until f returns, soon after the end that it is told of.
+// loadOf is what the server does until f returns, which is soon after the end that it gets.
 func (r *report) loadOf(ctx context.Context, t *measure.Target, f func(end time.Time) error) (l load, err error) {
 	before, cpu, begin := map[string]int64(nil), time.Duration(0), time.Now()
 	if before, err = opcounters(ctx, t); err != nil {

@@ -41,7 +41,7 @@ func (r *report) rings(ctx context.Context, line row, system func(*measure.Targe
 	u := units{}
 	var cs []contender
 	for _, p := range ps {
-		if p.column == redis { // asks all the time: not beside the others
+		if p.column == redis { // polls all the time: not beside the others
 			if line, err = r.compare(ctx, line, times, u, cs...); err != nil {
 				return line, err
 			}

@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// jobs are what children do; told is closed when the parent says "go".
-var jobs = map[string]func(j job, told <-chan struct{}) error{
+// jobs are what children do; start is closed when the parent says "go".
+var jobs = map[string]func(j job, start <-chan struct{}) error{
 	"hold":      hold,
 	"hold etcd": holdEtcd,
 	"turns":     turns,
@@ -62,16 +62,16 @@ func holdEtcd(j job, _ <-chan struct{}) error {
 		return err
 	}
 	<-renewals
-	fmt.Println("beat", time.Now().UnixNano())
+	fmt.Println("renewed", time.Now().UnixNano())
 	fmt.Println("held")
 	for range renewals {
-		fmt.Println("beat", time.Now().UnixNano())
+		fmt.Println("renewed", time.Now().UnixNano())
 	}
 	return fmt.Errorf("the lease of %v is over", s.Lease())
 }
 
 // turns locks and unlocks a key as often as it can.
-func turns(j job, told <-chan struct{}) error {
+func turns(j job, start <-chan struct{}) error {
 	t, err := measure.Server(j.Addr, j.Database)
 	if err != nil {
 		return err
@@ -86,11 +86,11 @@ func turns(j job, told <-chan struct{}) error {
 	if err != nil {
 		return err
 	}
-	return often(j, told, measure.LockUnlock(l))
+	return often(j, start, measure.LockUnlock(l))
 }
 
 // writes does two raw writes as often as it can, each time to a document of its own.
-func writes(j job, told <-chan struct{}) error {
+func writes(j job, start <-chan struct{}) error {
 	t, err := measure.Server(j.Addr, j.Database)
 	if err != nil {
 		return err
@@ -100,12 +100,12 @@ func writes(j job, told <-chan struct{}) error {
 		return err
 	}
 	defer raw.Close()
-	return often(j, told, measure.Twice(raw.Write))
+	return often(j, start, measure.Twice(raw.Write))
 }
 
-// often warms up, says that it is ready, waits to be told, and then says how often it
+// often warms up, says that it is ready, waits for start, and then says how often it
 // did op in the job's time.
-func often(j job, told <-chan struct{}, op measure.Op) error {
+func often(j job, start <-chan struct{}, op measure.Op) error {
 	ctx := context.Background()
 	for range 5 {
 		if _, err := op(ctx); err != nil {
@@ -113,7 +113,7 @@ func often(j job, told <-chan struct{}, op measure.Op) error {
 		}
 	}
 	fmt.Println("ready")
-	<-told
+	<-start
 	n := 0
 	for end := time.Now().Add(j.For); time.Now().Before(end); n++ {
 		if _, err := op(ctx); err != nil {

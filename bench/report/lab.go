@@ -132,7 +132,7 @@ func (l *lab) target(c column) (*measure.Target, error) {
 	return measure.Server(l.uris[c], fmt.Sprintf("leasehold_report_%d_%d", os.Getpid(), l.targets.Add(1)))
 }
 
-// stop ends what was started.
+// stop ends the servers that were started.
 func (l *lab) stop() {
 	for _, stop := range l.stops {
 		stop()

@@ -34,7 +34,7 @@ driver; figures are ratios of medians (p99: of 99th percentiles) of times that w
 in one loop, those of peers by the unit of the first column. Not alike: mongo-lock's locks
 (square/mongo-lock on the server of the first column, with its indexes and majority writes)
 have no lease, which is its default, and no token; etcd syncs every write; Redis
-syncs its log once a second, and its library (redislock) asks again every 100 ms, as in
+syncs its log once a second, and its library (redislock) tries again every 100 ms, as in
 its example; PostgreSQL's advisory locks are in memory only and have neither a lease
 nor a token. "Processes" of hand-offs and contention are sessions with clients of their own
 in one process; those that are killed or counted as client processes are real ones.
@@ -67,4 +67,24 @@ func (r *report) table(b *strings.Builder, text func(cell) string) {
 		}
 		b.WriteString("\n")
 	}
+}
+
+// The table in the README is between these lines.
+const (
+	tableBegin = "<!-- bench:begin -->\n"
+	tableEnd   = "<!-- bench:end -->\n"
+)
+
+// replaceTable replaces the table in the file.
+func replaceTable(path, table string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	before, rest, ok := strings.Cut(string(text), tableBegin)
+	_, after, end := strings.Cut(rest, tableEnd)
+	if !ok || !end {
+		return fmt.Errorf("%s has no line %q followed by one %q", path, strings.TrimSpace(tableBegin), strings.TrimSpace(tableEnd))
+	}
+	return os.WriteFile(path, []byte(before+tableBegin+"\n"+table+"\n"+tableEnd+after), 0o644)
 }

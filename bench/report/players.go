@@ -17,9 +17,9 @@ type player struct {
 	target *measure.Target
 }
 
-// etcdSettle is longer, as etcd sends what happened to a watch that begins in the past,
+// etcdRequeue is longer, as etcd sends what happened to a watch that begins in the past,
 // as its locks' do, only every 100 ms.
-const etcdSettle = 150 * time.Millisecond
+const etcdRequeue = 150 * time.Millisecond
 
 // ring returns n processes that want the key.
 func (p player) ring(ctx context.Context, key string, n int) (*measure.Ring, error) {
@@ -28,7 +28,7 @@ func (p player) ring(ctx context.Context, key string, n int) (*measure.Ring, err
 		return nil, fmt.Errorf("%v: %w", p.column, err)
 	}
 	if p.column == etcd {
-		ring.Settle = etcdSettle
+		ring.Requeue = etcdRequeue
 	}
 	return ring, nil
 }

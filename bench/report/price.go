@@ -36,7 +36,7 @@ func (r *report) price(ctx context.Context) ([]row, error) {
 		}
 		return []row{line}, nil
 	}
-	holds := way{name: "none of which waits", holds: true, collections: 64}
+	holds := way{name: "that do not wait", holds: true, collections: 64}
 	polls := way{name: "polling", polls: true}
 	notices := func(n int) way {
 		return way{name: fmt.Sprintf("notices in %d collections", n), collections: n}
@@ -64,7 +64,7 @@ func (r *report) price(ctx context.Context) ([]row, error) {
 	return rows, nil
 }
 
-// A price is what was seen of the server for some seconds.
+// A price is the load of the server for some seconds.
 type price struct {
 	cores    float64 // of the server
 	writes   float64 // of the application, a second

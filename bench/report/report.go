@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A report is what was measured.
+// A report is the result of all measurements.
 type report struct {
 	lab    *lab
 	effort effort
@@ -20,7 +20,7 @@ type report struct {
 	rows  []row
 }
 
-// A measurement is some rows, of which those columns can have a figure.
+// A measurement is some rows, with the columns that can have a figure.
 type measurement struct {
 	name    string
 	columns []column
@@ -93,4 +93,39 @@ func (r *report) fill(row row) row {
 		}
 	}
 	return row
+}
+
+// A column is one system on one kind of server.
+type column int
+
+const (
+	one column = iota // this library, on one member or on MONGODB_URI
+	three
+	mongoLock // github.com/square/mongo-lock, on the same server as one
+	etcd
+	postgres
+	redis
+	columns
+)
+
+func (c column) String() string {
+	return [columns]string{"one member", "three members", "mongo-lock", "etcd", "PostgreSQL", "Redis"}[c]
+}
+
+// A row is one figure, on each column.
+type row struct {
+	measure string // the name of the measurement
+	name    string
+	unit    string   // what the ratios are of
+	can     []column // those that can have a figure, nil: those of the measurement
+	cells   [columns]cell
+}
+
+// A cell is what came out: a ratio or count, and the raw figures behind it.
+type cell struct{ ratio, raw string }
+
+// put returns the row with a cell.
+func (r row) put(c column, ratio, raw string) row {
+	r.cells[c] = cell{ratio, raw}
+	return r
 }

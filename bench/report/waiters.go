@@ -73,7 +73,7 @@ func wait(j job, _ <-chan struct{}) error {
 				defer out.Unlock()
 				fmt.Println("granted", mu.Key(), at.UnixNano(), err == nil)
 			}()
-			return inLine(ctx, store, mu.Key(), s)
+			return queued(ctx, store, mu.Key(), s)
 		})
 	}
 	if err := open.Wait(); err != nil {
@@ -86,8 +86,8 @@ func wait(j job, _ <-chan struct{}) error {
 	select {}
 }
 
-// inLine waits until the session stands in the key's line.
-func inLine(ctx context.Context, store driver.Store, key string, s *dsync.Session) error {
+// queued waits until the session is in the key's queue.
+func queued(ctx context.Context, store driver.Store, key string, s *dsync.Session) error {
 	for {
 		if id := s.ID(); id != "" {
 			st, err := store.Load(ctx, key)

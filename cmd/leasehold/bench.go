@@ -24,7 +24,7 @@ import (
 // measureTimeout bounds each single measurement.
 const measureTimeout = time.Minute
 
-// A benchJSON is one measure for programs: see bench's help.
+// A benchJSON is one measure as JSON: see bench's help.
 type benchJSON struct {
 	Measure string                  `json:"measure"`
 	Count   int                     `json:"count"`
@@ -80,7 +80,7 @@ none), spread_ms and verdict.`,
 			return a.bench(ctx, count, asJSON)
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, an object per measure and line")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, one line per measure")
 	c.Flags().IntVar(&count, "count", 200, "the number of writes, and of Locks with Unlock; a tenth as many hand-offs")
 	return c
 }
@@ -291,8 +291,8 @@ func handOff(ctx context.Context, from, to *dsync.Session) (time.Duration, error
 	return r.at.Sub(begin), errors.Join(err, r.err)
 }
 
-// awaitWaiter waits until somebody waits for the key. It repeats a reading that fails, as
-// one may if a short TTL leaves it little time.
+// awaitWaiter waits until the key has a waiter. It repeats a reading that fails, because a short
+// TTL may leave it too little time.
 func awaitWaiter(ctx context.Context, s *dsync.Session, key string) error {
 	for {
 		if st, err := s.Status(ctx, key); err == nil && st.Waiting > 0 {
@@ -310,7 +310,7 @@ func awaitWaiter(ctx context.Context, s *dsync.Session, key string) error {
 // a session sends a heartbeat every TTL/3, and an attempt may take TTL/6; the margin,
 // TTL/10 up to 500 ms, must exceed the differences between the servers' clocks.
 type verdict struct {
-	ttl    time.Duration // that is asked for
+	ttl    time.Duration // of the flags
 	write  time.Duration // the slowest majority write
 	spread time.Duration // of the servers' clocks, its bound included
 	set    bool          // a replica set: it can fail over

@@ -27,8 +27,8 @@ A process learns of the request at once if the server can notify and it has held
 key for a second, else with its next heartbeat. If break is interrupted, or its
 --timeout runs out, it stops waiting, but the holders still give up the key.
 
-It exits with 0 if no former holder holds the key any more, or nobody did, with 113 if
-the --timeout ran out first, and else as "leasehold help exit-status" says.`,
+It exits with 0 if no former holder holds the key any more, or nobody did; with 113 if
+--timeout ran out first; otherwise see "leasehold help exit-status".`,
 		Example: `  leasehold break invoices
   leasehold break --timeout 1m nightly`,
 		Args:              arguments(1, 1, "one KEY"),
@@ -110,7 +110,7 @@ func (a *app) breakKey(ctx context.Context, before dsync.Status, timeout time.Du
 // stillHolds is the fate of a holder that has not given the key up yet.
 const stillHolds = "still holds it"
 
-// fate describes what became of a holder that was asked.
+// fate says whether a holder that was asked to give the key up has done so.
 func fate(ctx context.Context, s *dsync.Session, h dsync.Participant, after dsync.Status) (string, error) {
 	for _, now := range after.Holders {
 		if now.Claim == h.Claim {
@@ -133,7 +133,7 @@ func describe(o dsync.Participant) string {
 	return fmt.Sprintf("%s (process %s on %s)", w[0], w[2], w[1])
 }
 
-// holders describes who holds the key.
+// holders describes the holders of the key.
 func holders(st dsync.Status) string {
 	switch {
 	case !st.Held():

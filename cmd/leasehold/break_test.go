@@ -51,7 +51,7 @@ func alone(t *testing.T, store driver.Store, ids ...string) {
 	}
 }
 
-// A holder is told, gives the key up, and break says so of whom; the next in the queue has
+// A holder is notified, gives the key up, and break says which one; the next in the queue has
 // it then. Break leaves nothing behind.
 func TestBreak(t *testing.T) {
 	for _, polling := range []bool{false, true} {
@@ -122,8 +122,8 @@ func TestBreakTimesOut(t *testing.T) {
 	})
 }
 
-// A holder that died is waited for until its session has lapsed, and its end is told
-// apart from one that was told.
+// break waits until the session of a crashed holder has lapsed, and does not say that the holder
+// gave the key up.
 func TestBreakOfTheDead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newScene(t)

@@ -60,7 +60,7 @@ bound_ms, rtt_ms, or error; the last has spread_ms, bound_ms and verdict.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.clock(cmd.Context(), opt, asJSON) },
 	}
 	f := c.Flags()
-	f.BoolVar(&asJSON, "json", false, "print JSON, an object per server and line")
+	f.BoolVar(&asJSON, "json", false, "print JSON, one line per server")
 	f.DurationVar(&opt.Limit, "limit", 500*time.Millisecond, "how far the clocks may be apart")
 	f.IntVar(&opt.Samples, "samples", 8, "number of requests to each server, at most 1000")
 	return c

@@ -154,7 +154,7 @@ func (j *job) turn(ctx context.Context, a *app, s *dsync.Session, sig *signals, 
 }
 
 // campaignsAgain reports whether another turn follows one that ended with err: in an
-// election, if the leadership was lost and leasehold itself was not asked to end.
+// election, if the leadership was lost and leasehold itself got no signal to end.
 func (j *job) campaignsAgain(err error, sig *signals) bool {
 	var f *failure
 	return j.kind == dsync.KindElection && errors.As(err, &f) && f.status == exitLost && !sig.last.ends()
@@ -198,7 +198,7 @@ func (j *job) hold(ctx context.Context, s *dsync.Session) (*engine.Hold, error) 
 	return h, err
 }
 
-// holder describes who holds the key, or returns err's message if that is unknown.
+// holder describes the key's holder, or returns err's message if it is unknown.
 func (j *job) holder(ctx context.Context, s *dsync.Session, err error) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -250,7 +250,7 @@ func (w *work) do() error {
 			}
 		case s := <-w.signals.c:
 			if s == syscall.SIGTSTP {
-				terminal.asked = true
+				terminal.stopRequested = true
 			}
 			k.tell(order{Signal: int(w.signals.note(s))})
 		case <-lost:

@@ -177,7 +177,7 @@ type keep struct {
 	reports    *json.Encoder
 	stop, kill time.Duration // see order
 	stopping   bool
-	suspended  bool // leasehold was told that job control has stopped the command
+	suspended  bool // the keeper has reported that job control has stopped the command
 }
 
 // run runs the command until all of its group is dead.

@@ -48,7 +48,7 @@ func (k kept) alive() (pids []string) {
 
 func hour() order { return order{Stop: clock() + time.Hour, Kill: clock() + 2*time.Hour} }
 
-// A keeper that is told of no later deadline stops the command at the one it knows.
+// A keeper that receives no later deadline stops the command at the last one.
 func TestKeeperStopsAtTheDeadline(t *testing.T) {
 	k := newKept(t, hour())
 	now := clock()

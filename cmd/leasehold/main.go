@@ -3,7 +3,7 @@
 //
 //	leasehold run KEY -- command args…      run a command while holding a lock
 //	leasehold elect NAME -- command args…   run a command while being the leader
-//	leasehold status [PREFIX]               show who holds which keys, and who waits
+//	leasehold status [PREFIX]               show the holders and waiters of keys
 //	leasehold watch [PREFIX…]               show what happens to keys, as it happens
 //	leasehold break KEY                     make the holders of a key give it up
 //	leasehold members [NAME]                show the processes that are alive, or an election's members
@@ -44,11 +44,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -99,7 +102,7 @@ func newRoot(a *app) *cobra.Command {
 		Use:   "leasehold",
 		Short: "Distributed locks and leader election on MongoDB, for shells, cron and Kubernetes",
 		Long: `leasehold runs commands under locks that a whole fleet respects, or on the one
-machine that is elected, and shows who holds what. It needs a MongoDB, and the rights
+machine that is elected, and shows the holders. It needs a MongoDB, and the rights
 to find, insert, update and remove on one collection. With readWrite on the database it
 can also notify waiters at once; without, they poll.
 
@@ -108,7 +111,7 @@ All processes that share locks must use the same --uri, --db and --collection.`,
   leasehold run invoices -- ./invoices.sh        # one at a time in the fleet
   leasehold run --try nightly -- ./backup.sh     # or not at all
   leasehold elect reports -- ./reportd           # on one machine, and on another if it dies
-  leasehold status                               # who holds what, and who waits`,
+  leasehold status                               # the holders and waiters of all keys`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -151,8 +154,8 @@ All processes that share locks must use the same --uri, --db and --collection.`,
 	return root
 }
 
-// arguments returns a check that a command line has least to most arguments; what
-// describes them in the error.
+// arguments returns a check that a command line has least to most arguments, which the error
+// calls what.
 func arguments(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) >= least && len(args) <= most {
@@ -160,4 +163,15 @@ func arguments(least, most int, what string) cobra.PositionalArgs {
 		}
 		return fmt.Errorf("%s takes %s and nothing else, not %d arguments; see %s --help", cmd.Name(), what, len(args), cmd.CommandPath())
 	}
+}
+
+// version describes this build: the module's version, and what it was built with and for.
+// The go command sets the module's version, from the commit if it builds a repository (unless
+// -buildvcs=false).
+func version() string {
+	var module string
+	if info, ok := debug.ReadBuildInfo(); ok {
+		module = info.Main.Version
+	}
+	return fmt.Sprintf("%s (%s, %s/%s)", cmp.Or(module, "(devel)"), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

@@ -68,7 +68,7 @@ func dead(pid string) bool {
 	return err != nil || strings.Contains(string(text), ") Z ")
 }
 
-func TestRunPassesOn(t *testing.T) {
+func TestRunForwardsOutputAndStatus(t *testing.T) {
 	for _, c := range []struct {
 		command []string
 		status  int
@@ -312,8 +312,8 @@ func TestElectCampaignsAgain(t *testing.T) {
 	free(t, store, "e")
 }
 
-// Who is asked to end while the command is stopped does not campaign again.
-func TestElectEndsWhenTold(t *testing.T) {
+// A signal that ends elect while the command is stopped keeps it from campaigning again.
+func TestElectEndsOnSignal(t *testing.T) {
 	store := dsynctest.NewMemory()
 	out, end := start(t.Context(), store, "elect", "--ttl", "6s", "--grace", "1s", "e", "--",
 		"sh", "-c", `trap 'echo stopping' TERM; echo ready; while :; do sleep 0.01; done`)

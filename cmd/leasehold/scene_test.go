@@ -119,11 +119,11 @@ func (s scene) wrote(before dsynctest.Counts) {
 		switch method {
 		case dsynctest.MethodLoad, dsynctest.MethodKeys, dsynctest.MethodMembers, dsynctest.MethodObservers:
 		default:
-			s.t.Errorf("%d commands %s were sent by one who only looks", n, method)
+			s.t.Errorf("%d commands %s were sent by a read-only command", n, method)
 		}
 	}
 	if d.Writes != 0 {
-		s.t.Errorf("%d records were written by one who only looks", d.Writes)
+		s.t.Errorf("%d records were written by a read-only command", d.Writes)
 	}
 }
 

@@ -24,18 +24,17 @@ func newServe(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve a page that shows the locks of the whole fleet",
-		Long: `Serve the page of package dsynchttp at an address: who holds which keys, who waits,
-which processes are alive, and who held each key last, as far as it was seen while
-somebody looked at the page. The page updates by itself, and returns JSON for
-?format=json. serve prints the page's URL and serves until SIGINT or SIGTERM, and then
-exits with 0.
+		Long: `Serve the page of package dsynchttp at an address: the holders and waiters of keys,
+the processes that are alive, and the last holders of each key, as far as they were seen
+while the page was open. The page updates by itself, and returns JSON for ?format=json.
+serve prints the page's URL and serves until SIGINT or SIGTERM, and then exits with 0.
 
 Nothing is written to the store, and the right to find is enough, except with
 --allow-break: it adds a button to the page which does what leasehold break does.
 
 Anyone who can reach the address sees the names of all keys and hosts, and with
 --allow-break can break locks. There is no login: by default only processes on this
-machine reach the page. To serve others, put a proxy in front that knows who they are.
+machine reach the page. To serve others, put a proxy in front that authenticates them.
 At a loopback address, requests must be made to localhost or that address, so that web
 pages elsewhere can't reach it through a name of their own.`,
 		Example: `  leasehold serve
@@ -72,7 +71,7 @@ func (a *app) serve(ctx context.Context, listen string, allowBreak bool) error {
 	return a.servePage(ctx, listen, dsynchttp.New(s, &dsynchttp.Options{Authorize: everyone}))
 }
 
-// shutdownTime bounds how long requests may take that run when serve is asked to end.
+// shutdownTime bounds how long running requests may take when serve ends.
 const shutdownTime = 5 * time.Second
 
 // servePage serves the page until ctx ends, and closes it.

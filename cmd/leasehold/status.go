@@ -19,7 +19,7 @@ func newStatus(a *app) *cobra.Command {
 	var asJSON, exact bool
 	c := &cobra.Command{
 		Use:   "status [PREFIX]",
-		Short: "Show who holds which keys, and who waits",
+		Short: "Show the holders and waiters of keys",
 		Long: `Show all keys that begin with PREFIX, in the order of their bytes, or with --exact
 just that key: a line for each holder and each of the first waiters. Keys are shown
 while they are read. Times are the server's, in UTC. Nothing is written to the
@@ -54,7 +54,7 @@ store, and the right to find is enough.
 			})
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, an object per key and line")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, one line per key")
 	c.Flags().BoolVar(&exact, "exact", false, "show only the key PREFIX, with its first 1000 waiters")
 	return c
 }
@@ -209,7 +209,7 @@ leader, candidate or observer.`,
 			})
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, an object per process and line")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, one line per process")
 	return c
 }
 
@@ -299,8 +299,8 @@ be renamed or removed.
   limit           the total weight of holders: 1 for a mutex, a semaphore's size
   token           the latest fencing token, 0 if there was none
   term            of an election: the number of terms so far
-  value           what a leader published or a once returned, if it is UTF-8, or
-  value_base64    if it is not; neither if there is nothing
+  value           the value that a leader published or a once returned, if it is UTF-8, or
+  value_base64    if it is not; neither if there is none
   waiting         the number of waiters
   holders, queue  the holders, and the first 8 waiters (1000 with --exact), in order:
       claim, session, weight      ids in the store; the part of limit that it uses
@@ -311,7 +311,7 @@ be renamed or removed.
       until, left_ms              when its hold ends, and the time until then; no
                                   until if its session's record is gone
       renewed                     until moves on with each heartbeat
-      lapsed                      until has passed: the next to ask gets the key
+      lapsed                      until has passed: the next request gets the key
       yields                      it may be kept without being in use
 `
 

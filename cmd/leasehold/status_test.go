@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// What status prints for people and programs, of every kind of key: a change of it is
-// to be seen, and not to be made by the way.
+// The output of status for every kind of key, as a table and as JSON. A change of it should be
+// seen, and not made by accident.
 func TestStatusGolden(t *testing.T) {
 	for _, c := range []struct {
 		file string
@@ -122,7 +122,7 @@ func TestStatusStreams(t *testing.T) {
 	}
 }
 
-// What was read is shown before the error, which is one line.
+// The keys that were read are shown before the error, which is one line.
 func TestStatusThatBreaks(t *testing.T) {
 	for _, args := range [][]string{{"status"}, {"status", "--json"}} {
 		store := manyKeys(t, 400)
@@ -137,8 +137,8 @@ func TestStatusThatBreaks(t *testing.T) {
 	}
 }
 
-// Bad input is one line, has the status of bad input, and asks the store nothing.
-func TestLookingRefusesNonsense(t *testing.T) {
+// Bad input is reported in one line, with its own status, without a command to the store.
+func TestReadOnlyCommandsRefuseBadInput(t *testing.T) {
 	long := strings.Repeat("x", 513)
 	for _, args := range [][]string{
 		{"status", "a", "b"}, {"status", "--exact"}, {"status", "--exact", long}, {"status", "--yaml"},
@@ -161,7 +161,7 @@ func TestLookingRefusesNonsense(t *testing.T) {
 }
 
 // A server that is not there: one line that says so, soon, of every command.
-func TestLookingAtNoServer(t *testing.T) {
+func TestNoServer(t *testing.T) {
 	for _, args := range [][]string{
 		{"status"}, {"status", "--json"}, {"status", "--exact", "k"}, {"members"}, {"members", "k"}, {"watch"}, {"break", "k"}, {"clock"}, {"bench"}, {"serve", "--listen", "localhost:0"}, {"serve", "--allow-break", "--listen", "localhost:0"},
 	} {

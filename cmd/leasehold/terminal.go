@@ -11,8 +11,8 @@ import (
 
 // A terminal is the controlling terminal of leasehold. Shells give it to one process group
 // at a time, the job in the foreground, and stop and continue jobs with Ctrl-Z and fg. The
-// command has a group of its own, of which the shell does not know; leasehold makes it
-// look like a part of its own job:
+// command has a group of its own, which the shell does not know; leasehold makes it look like a
+// part of its own job:
 //
 //   - The command starts in the background. The kernel stops it when it reads from the
 //     terminal or changes its modes (SIGTTIN, SIGTTOU). If leasehold's job is in the
@@ -26,10 +26,10 @@ import (
 // While leasehold is stopped it sends no heartbeats: the keeper, which is not stopped,
 // ends the command in time if it is not continued before the lease runs out.
 type terminal struct {
-	fd      int
-	job     int  // leasehold's own process group
-	command int  // the command's, 0: none
-	asked   bool // Ctrl-Z was pressed, and the command has not stopped yet
+	fd            int
+	job           int  // leasehold's own process group
+	command       int  // the command's, 0: none
+	stopRequested bool // Ctrl-Z was pressed, and the command has not stopped yet
 }
 
 // openTerminal returns the controlling terminal, or nil if there is none.
@@ -65,14 +65,14 @@ func (t *terminal) takeBack() {
 	}
 }
 
-// stopped deals with a command that a signal has stopped. It reports whether the command
-// is to be continued. If not, leasehold's job is stopped, too, and SIGCONT follows.
+// stopped handles a command that a signal has stopped. It reports whether the command must be
+// continued now. If not, leasehold's job is stopped, too, and SIGCONT follows.
 func (t *terminal) stopped(by syscall.Signal, command int) (goOn bool) {
 	t.command = command
 	fg := t.foreground()
 	// A command that waits for the terminal when Ctrl-Z is pressed does not stop again.
-	wants := by != syscall.SIGTSTP && !t.asked
-	t.asked = false
+	wants := by != syscall.SIGTSTP && !t.stopRequested
+	t.stopRequested = false
 	switch {
 	case wants && (fg == t.job || fg == t.command):
 		t.give(t.command)

@@ -65,8 +65,8 @@ func newTTY(t *testing.T, flags, script string) *tty {
 	return y
 }
 
-// want waits until the terminal shows what matches, and returns the submatches. What is
-// shown before is not looked at again.
+// want waits until the terminal shows a match, and returns the submatches. The next call searches
+// only behind it.
 func (y *tty) want(pattern string) (found []string) {
 	y.t.Helper()
 	re := regexp.MustCompile(pattern)
@@ -167,7 +167,7 @@ func TestTerminalSuspend(t *testing.T) {
 	}
 }
 
-// A command that is suspended for longer than the lease is dead when that ends, though
+// A command that is suspended for longer than the lease is dead when the lease ends, though
 // leasehold is stopped.
 func TestTerminalSuspendedTooLong(t *testing.T) {
 	y := newTTY(t, "-mc", `"$0" run --ttl 2s k -- sh -c 'echo pid $$; read x'; echo suspended; read x; fg; echo "status $?"`)

@@ -25,14 +25,14 @@ Times are the server's, in UTC: for a grant, the time when it was made, else the
 when the change was seen. Nothing is written to the store, and the right to find is
 enough.
 
-All keys are read every --interval. What comes and goes between two readings is not
-seen.
+All keys are read every --interval. Changes that are undone between two readings are
+not shown.
 
   held       somebody held the key when the watch began
   granted    somebody holds the key; the time is that of the grant
   ended      somebody no longer holds the key: released, broken, or expired
-  lapsed     a holder's time has run out; whoever asks next gets the key
-  revived    a holder that had lapsed goes on, since nobody asked
+  lapsed     a holder's time has run out; the next request gets the key
+  revived    a holder that had lapsed goes on, since nobody requested the key
   queue      the number of waiters has changed
   published  a leader has published a value
   done       a once is done, permanently
@@ -73,7 +73,7 @@ of a holder in "leasehold status --json".`,
 			})
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, an object per change and line")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, one line per change")
 	c.Flags().BoolVar(&exact, "exact", false, "watch only the named keys, not all that begin with the names")
 	c.Flags().DurationVar(&every, "interval", time.Second, "how often to read all keys")
 	return c
@@ -179,7 +179,7 @@ type change struct {
 const (
 	changeHeld      = "held"      // when the watch began
 	changeGranted   = "granted"   // somebody holds it now
-	changeLapsed    = "lapsed"    // a holder's time has run out, and nobody has asked since
+	changeLapsed    = "lapsed"    // a holder's time has run out, and nobody has requested the key since
 	changeRevived   = "revived"   // a holder that had lapsed has sent a heartbeat
 	changeEnded     = "ended"     // somebody no longer holds it
 	changeQueue     = "queue"     // the number of waiters has changed

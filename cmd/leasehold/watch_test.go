@@ -15,8 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// happenings are what can become of keys, one by one: what is between two of them is
-// seen between two readings.
+// happenings are the changes of keys, one by one: each is shown by one reading.
 func happenings(s scene) []func() {
 	first, second := claim("k", "a.1", dsync.KindMutex, 1, 1), claim("k", "b.1", dsync.KindMutex, 1, 1)
 	elected := claim("e", "a.2", dsync.KindElection, 1, 1)
@@ -63,7 +62,7 @@ func TestWatchGolden(t *testing.T) {
 				s.acquire(claim("k0", "a.9", dsync.KindMutex, 1, 1)) // before the watch began
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				watched := &lookedAt{Store: s.Memory}
+				watched := &writeCounter{Store: s.Memory}
 				_, end := start(ctx, watched, c.args...)
 				time.Sleep(100 * time.Millisecond)
 				for _, happens := range happenings(s) {
@@ -84,34 +83,34 @@ func TestWatchGolden(t *testing.T) {
 	}
 }
 
-// A lookedAt store counts what it is sent that is more than a look.
-type lookedAt struct {
+// A writeCounter counts the commands that could write.
+type writeCounter struct {
 	driver.Store
 	wrote atomic.Int64
 }
 
-func (s *lookedAt) Register(ctx context.Context, m dsync.Member) (time.Time, error) {
+func (s *writeCounter) Register(ctx context.Context, m dsync.Member) (time.Time, error) {
 	s.wrote.Add(1)
 	return s.Store.Register(ctx, m)
 }
 
-func (s *lookedAt) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+func (s *writeCounter) Acquire(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 	s.wrote.Add(1)
-	return s.Store.Acquire(ctx, c, wait, dead, notAfter)
+	return s.Store.Acquire(ctx, c, wait, expired, notAfter)
 }
 
-func (s *lookedAt) Expire(ctx context.Context, id string) (time.Duration, error) {
+func (s *writeCounter) Expire(ctx context.Context, id string) (time.Duration, error) {
 	s.wrote.Add(1)
 	return s.Store.Expire(ctx, id)
 }
 
-func (s *lookedAt) Unregister(ctx context.Context, id string) error {
+func (s *writeCounter) Unregister(ctx context.Context, id string) error {
 	s.wrote.Add(1)
 	return s.Store.Unregister(ctx, id)
 }
 
-// A store that does not answer for a while is said once and endured; what happened
-// meanwhile is shown after.
+// While the store does not answer, watch says so once and goes on; afterwards it shows the
+// changes of that time.
 func TestWatchEnduresAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
@@ -158,7 +157,7 @@ func (s *outage) Keys(ctx context.Context, prefix, after string, n int) ([]drive
 	return s.Memory.Keys(ctx, prefix, after, n)
 }
 
-// A reader that has gone ends the watch.
+// The end of its reader ends the watch.
 func TestWatchEndsWithItsReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)

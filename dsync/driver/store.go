@@ -146,8 +146,9 @@ type Store interface {
 	// key grants more.
 	//
 	// The notices are for the sessions of other claims that this command granted (NoticeGrant);
-	// for those that a Release of c.Replaces has; after every Acquire that leaves c first in the queue, for the sessions of all holders
-	// that have Yield (NoticeYield); and for those who observe the key (NoticeChange).
+	// for the sessions of all holders that have Yield, after every Acquire that leaves c first
+	// in the queue (NoticeYield); and for those who observe the key (NoticeChange). With
+	// c.Replaces they include the notices of its Release.
 	Acquire(ctx context.Context, c Claim, wait bool, expired []string, notAfter time.Time) (State, []Notice, error)
 
 	// Release removes c, found by c.ID alone, from the queue or the holders, and settles the

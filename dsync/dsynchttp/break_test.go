@@ -132,7 +132,7 @@ func TestBreakDoesNotWaitForLong(t *testing.T) {
 		if page := get(h, "/key"+to); !strings.Contains(page.Body.String(), "not given up within 3 seconds") {
 			t.Errorf("the page %q does not say so: %s", to, page.Body)
 		}
-		lock(t, other.Mutex("k")) // in the end it is free, and passed on
+		lock(t, other.Mutex("k")) // in the end it is free
 		mu.Unlock()
 	})
 }

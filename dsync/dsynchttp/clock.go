@@ -6,9 +6,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/statusjson"
 )
 
-// An anchor is the moment as of which ages and timelines are rendered. A stream of events has
-// one for many looks, and the page's script counts on from it. If each look were rendered as of
-// its own moment, all of the page would change all the time, and be sent.
+// An anchor is the time at which ages and timelines are rendered. A stream of events keeps one
+// for many readings, and the page's script counts on from it. If each reading had its own, the
+// whole page would change with each event, and be sent.
 type anchor struct {
 	host  time.Time // by this host's clock
 	store time.Time // the same moment by the store's clock; zero: not known yet
@@ -17,7 +17,7 @@ type anchor struct {
 // horizon is how long an anchor is used, in windows of the timeline.
 const horizon = 10
 
-// at returns the anchor for a look at now: a itself, or a new one if a is too old.
+// at returns the anchor for a reading at now: a itself, or a new one if a is too old.
 func (a anchor) at(now time.Time, window time.Duration) anchor {
 	if a.host.IsZero() || now.Sub(a.host) > horizon*window {
 		return anchor{host: now}
@@ -25,14 +25,14 @@ func (a anchor) at(now time.Time, window time.Duration) anchor {
 	return a
 }
 
-// saw tells the store's clock at the host's time now.
+// saw records what the store's clock showed at the host's time now.
 func (a *anchor) saw(store, now time.Time) {
 	if a.store.IsZero() && !store.IsZero() {
 		a.store = store.Add(a.host.Sub(now))
 	}
 }
 
-// An age is a duration that grows, as of the anchor. It is negative for what began since.
+// An age is a growing duration at the time of the anchor. It is negative for what began later.
 type age time.Duration
 
 // String returns the age for people.

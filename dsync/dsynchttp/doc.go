@@ -1,6 +1,6 @@
 // Package dsynchttp serves a page about the locks of a process, in the manner of
 // net/http/pprof: its session, what it holds and waits for, the keys and members
-// in the store, and who held each key last.
+// in the store, and the last holders of each key.
 //
 //	page := dsynchttp.New(locks, nil)
 //	defer page.Close()
@@ -16,8 +16,8 @@
 //
 // # Paths
 //
-//	./                     the session, what it holds, keys, who waits for whom, and members
-//	./key?key=…            one key: its holders, its queue, and who held it last
+//	./                     the session, what it holds, keys, waiting processes, and members
+//	./key?key=…            one key: its holders, its queue, and its last holders
 //	./events?…             either of these as a stream of server-sent events, for the page's script
 //	./break                POST key=…: Session.Break of dsync, if Options.Authorize allows it
 //
@@ -31,17 +31,17 @@
 //	after               the key after which the list of keys begins
 //	mine, members       the positions at which the lists of what this process holds, and of members, begin
 //
-// The store finds keys by their prefix. For contains, age and waiters a look reads up to 10,000
-// keys in their order, shows the first n of what it found, and says if there are more keys to
-// read. Who waits for whom is shown for the keys that were read. Processes that wait for
-// each other, perhaps through others, are marked as a circle. That is a deadlock if the same
-// work holds and waits; processes whose goroutines do different work can pass through one.
+// The store finds keys by their prefix. For contains, age and waiters a request reads up to
+// 10,000 keys in their order, shows the first n that it found, and says if there are more keys
+// to read. Waiting processes, with those that they wait for, are shown for the keys that were
+// read. Processes that wait for each other, perhaps through others, are marked as a cycle. That
+// is a deadlock if the same work holds and waits; if different goroutines do, it can resolve.
 //
 // Characters in keys and names that can't be seen, or that set the direction of the text around
 // them, are shown as Go escapes, in quotes. JSON has them as they are.
 //
 // What the store does not answer within 5 s is left out, and the page says so. The
-// status is 404 for a key of which the store has no record, and 503 for a 17th stream.
+// status is 404 for a key without a record in the store, and 503 for a 17th stream.
 //
 // # JSON
 //
@@ -53,12 +53,12 @@
 //	unhealthy  why it is not healthy, if it is not: see dsync.Session.Healthy
 //	mine       what this process holds and waits for, with a state: holds, lost, lingers or waits
 //	keys       the fields of "leasehold status --json" with the first n holders and waiters,
-//	           holder_count, and history: who held the key last
+//	           holder_count, and history: the last holders
 //	read       how many keys were read to find those, and matched: how many matched
 //	next       the address of the next page of keys, if there is one
-//	waits      pairs of a waiter and a holder, the keys, and circle
+//	waits      pairs of a waiter and a holder, the keys, and cycle
 //	members    the sessions that are alive; not with ./key
-//	totals     how long the lists mine and members are of which parts are shown
+//	totals     the full lengths of the lists mine and members, which are shown in part
 //	error      why the store could not be read, if it could not
 //
 // Fields whose names end in _ms are milliseconds.
@@ -70,14 +70,13 @@
 // held keys a page has some 130 kB, a stream sends some 140 bytes a second while nothing changes, and
 // about 200 for each lock that is taken and released.
 //
-// The page sends commands to the store only while somebody looks at it: for each
-// request, and every [Options].Refresh for each stream of events, of which there may
-// be 16. A look that takes long is repeated after nine times as long.
+// The page sends commands to the store only while somebody has it open: for each request, and
+// every [Options].Refresh for each stream of events. There may be 16 streams. A reading that
+// takes long is followed by a pause of nine times its length.
 //
 // The holds of this process are recorded all the time, through the session's hooks, at the
 // price of a few allocations per hold. The holds of other processes are recorded only while
-// somebody looks. The record keeps the last 16 holds of each key, of
-// up to 1,000 keys. So the timeline of another process is complete only for the time in
-// which somebody looked; a hold that ended while nobody did is drawn faint from when it
-// was last seen.
+// the page is open. The record keeps the last 16 holds of each key, of up to 1,000 keys. So the
+// timeline of another process is complete only for the time in which the page was open; a hold
+// that ended at another time is drawn faint from when it was last seen.
 package dsynchttp

@@ -33,7 +33,7 @@ func TestEventsTellOfChanges(t *testing.T) {
 				t.Errorf("a line of the event is %q", line)
 			}
 		}
-		time.Sleep(7 * time.Second) // never at the moment of a look
+		time.Sleep(7 * time.Second) // never at the moment of a reading
 		if all = s.events(); len(all) != 0 {
 			t.Errorf("without a change there are %q", all)
 		}
@@ -110,7 +110,7 @@ func TestEventsAreForAFew(t *testing.T) {
 		s, done := follow(h, ctx, "/events")
 		synctest.Wait()
 		if all := s.events(); len(all) != 1 {
-			t.Errorf("after the others have gone there are %q", all)
+			t.Errorf("after the others have ended there are %q", all)
 		}
 		cancel()
 		<-done
@@ -164,7 +164,7 @@ func TestEventsAddUp(t *testing.T) {
 	})
 }
 
-// ageless returns content without what depends on the moment as of which it was rendered.
+// ageless returns content without the parts that depend on the anchor.
 func ageless(content string) string {
 	return regexp.MustCompile(`<time.*?</time>|<svg class="line".*?</svg>`).ReplaceAllString(content, "")
 }

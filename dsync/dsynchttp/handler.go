@@ -131,8 +131,8 @@ func (h *Handler) breakKey(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	// A holder that was asked gives the key up within its grace. The page that follows
-	// shows when it has.
+	// A holder that was notified gives the key up within its grace. The next page shows when it
+	// has.
 	ctx, cancel := context.WithTimeout(r.Context(), 3*time.Second)
 	defer cancel()
 	err := h.s.Break(ctx, key)
@@ -192,7 +192,7 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		began := time.Now()
-		l := h.look(r.Context(), q, since)
+		l := h.read(r.Context(), q, since)
 		since = l.anchor
 		rendered, err := render("content", l)
 		if err != nil || r.Context().Err() != nil {
@@ -214,8 +214,8 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 		if l.Session.Closed {
 			return
 		}
-		// A look that takes long, since it reads many keys or the store is slow, is repeated less
-		// often: open pages cost a tenth of the time at most.
+		// If reading takes long, because there are many keys or the store is slow, it is repeated
+		// less often: open pages cost a tenth of the time at most.
 		took := time.Since(began)
 		wait.Reset(max(h.opt.Refresh-took, 9*took))
 	}

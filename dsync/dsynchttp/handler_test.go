@@ -96,7 +96,7 @@ func TestPageEscapes(t *testing.T) {
 			}
 			body := w.Body.String()
 			if html && (strings.Contains(body, "<script>") || strings.Contains(body, "<img") || strings.Contains(body, `alert("`)) {
-				t.Errorf("GET %s has what is not escaped:\n%s", url, body)
+				t.Errorf("GET %s has unescaped text:\n%s", url, body)
 			}
 		}
 		ctx, cancel := context.WithCancel(background)
@@ -176,7 +176,7 @@ func TestPageRefuses(t *testing.T) {
 	})
 }
 
-// Who asks for JSON gets it, and browsers don't.
+// A request gets JSON if it accepts JSON and not HTML; browsers get HTML.
 func TestPageNegotiates(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newPage(t, newSession(t, dsynctest.NewMemory(), nil), nil)
@@ -249,8 +249,8 @@ func TestPagesOfKeys(t *testing.T) {
 	})
 }
 
-// A page that nobody looks at costs the store nothing.
-func TestPageReadsOnlyForWhoLooks(t *testing.T) {
+// A page that nobody has open costs the store nothing.
+func TestPageReadsOnlyWhileOpen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, nil)
@@ -262,7 +262,7 @@ func TestPageReadsOnlyForWhoLooks(t *testing.T) {
 		}
 		get(h, "/")
 		if d := store.Counts().Since(before); d.Commands[dsynctest.MethodKeys] != 1 || d.Total() > 2 {
-			t.Errorf("commands of a look: %v", d.Commands)
+			t.Errorf("commands of one reading: %v", d.Commands)
 		}
 		before = store.Counts()
 		ctx, cancel := context.WithCancel(background)

@@ -41,8 +41,8 @@ func get(h http.Handler, url string) *httptest.ResponseRecorder {
 	return w
 }
 
-// A look is what tests read of the page's JSON.
-type look struct {
+// A view is what tests read of the page's JSON.
+type view struct {
 	Session struct {
 		ID     string
 		Left   float64 `json:"left_ms"`
@@ -88,9 +88,9 @@ type look struct {
 			Name string
 			Mine bool
 		}
-		Keys   []string
-		More   int
-		Circle bool
+		Keys  []string
+		More  int
+		Cycle bool
 	}
 	Read, Matched int
 	Totals        struct{ Mine, Members int }
@@ -98,7 +98,7 @@ type look struct {
 }
 
 // getJSON returns the JSON at url.
-func getJSON(t *testing.T, h http.Handler, url string) (l look) {
+func getJSON(t *testing.T, h http.Handler, url string) (l view) {
 	t.Helper()
 	r := httptest.NewRequest("GET", url, nil)
 	r.Header.Set("Accept", "application/json")

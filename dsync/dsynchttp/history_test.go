@@ -42,7 +42,7 @@ func wantHistory(t *testing.T, h *dsynchttp.Handler, key string, began time.Time
 	}
 }
 
-// What this process holds is known from its hooks, whether or not anybody looks.
+// What this process holds is known from its hooks, whether or not the page is open.
 func TestHistoryOfThisProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)
@@ -74,8 +74,8 @@ func TestHistoryOfThisProcess(t *testing.T) {
 	})
 }
 
-// A hold that is handed on in this process is several, with a claim that is one.
-func TestHistoryOfHandOvers(t *testing.T) {
+// A claim that is handed off in this process is shown as several holds.
+func TestHistoryOfHandOffs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{HandOffTime: time.Hour})
 		h := newPage(t, s, nil)
@@ -93,8 +93,8 @@ func TestHistoryOfHandOvers(t *testing.T) {
 	})
 }
 
-// What others hold is known from what is read for who looks. The end of a hold is the
-// beginning of the next, however late that is seen; clocks of hosts don't matter.
+// What others hold is known from what is read while the page is open. A hold ends when the next
+// begins, however late that is seen; clocks of hosts don't matter.
 func TestHistoryOfOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -120,7 +120,7 @@ func TestHistoryOfOthers(t *testing.T) {
 		time.Sleep(time.Second)
 		wantHistory(t, h, "k", began, of(a)+" 0s-1s", of(b)+" 1s-3s") // noticed a second late
 
-		// Who has died is told from who released: nobody was let in before it lapsed.
+		// A crash is distinguished from a release: nobody was granted the key before it lapsed.
 		lock(t, first)
 		f.Cut()
 		ctx, cancel := context.WithTimeout(background, time.Hour)
@@ -236,9 +236,9 @@ func TestTimelineIsDrawn(t *testing.T) {
 	})
 }
 
-// A holder that has released is not taken for one that has died: neither one that was
-// silent for a while, nor one that nobody looked at for long.
-func TestHistoryOfWhoReleased(t *testing.T) {
+// A release is not taken for a crash: neither that of a holder that was silent for a while, nor
+// one while the page was closed for long.
+func TestHistoryOfReleases(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		f := dsynctest.NewFaulty(store, nil)
@@ -266,10 +266,10 @@ func TestHistoryOfWhoReleased(t *testing.T) {
 		}
 		l := getJSON(t, h, "/").Keys[0].History[1]
 		if l.End.Sub(l.Seen) < time.Hour/2 {
-			t.Errorf("it was seen last at %v, and known to be over at %v; nobody looked in between", l.Seen, l.End)
+			t.Errorf("it was seen last at %v, and known to be over at %v; the page was closed in between", l.Seen, l.End)
 		}
 		if body := get(h, "/key?key=k&window=1h").Body.String(); !strings.Contains(body, " faint") {
-			t.Error("what is not known is not drawn faint")
+			t.Error("the unknown part is not drawn faint")
 		}
 	})
 }

@@ -61,10 +61,10 @@ func (h *Handler) key(w http.ResponseWriter, r *http.Request) {
 	h.show(w, r, q)
 }
 
-// show responds with what q asks for. If the store does not answer, the response still has
+// show responds to q. If the store does not answer, the response still has
 // what this process knows about itself.
 func (h *Handler) show(w http.ResponseWriter, r *http.Request, q query) {
-	l := h.look(r.Context(), q, anchor{})
+	l := h.read(r.Context(), q, anchor{})
 	l.asked = r.URL.Query().Has("asked")
 	status := http.StatusOK
 	if q.key != "" && l.Error == "" && l.Unknown() {
@@ -89,7 +89,7 @@ func (h *Handler) show(w http.ResponseWriter, r *http.Request, q query) {
 	_, _ = w.Write(page)
 }
 
-func render(name string, l look) ([]byte, error) {
+func render(name string, l view) ([]byte, error) {
 	var b bytes.Buffer
 	err := pageTemplate.ExecuteTemplate(&b, name, l)
 	return b.Bytes(), err
@@ -97,61 +97,61 @@ func render(name string, l look) ([]byte, error) {
 
 // The methods that the template uses.
 
-func (l look) Key() string { return l.q.key }
+func (l view) Key() string { return l.q.key }
 
-func (l look) Prefix() string { return l.q.prefix }
+func (l view) Prefix() string { return l.q.prefix }
 
-func (l look) Contains() string { return l.q.contains }
+func (l view) Contains() string { return l.q.contains }
 
-func (l look) After() string { return l.q.after }
+func (l view) After() string { return l.q.after }
 
-func (l look) MoreWaits() bool { return l.moreWaits }
+func (l view) MoreWaits() bool { return l.moreWaits }
 
 // Searched reports whether more keys were read than are in order of keys.
-func (l look) Searched() bool { return l.q.contains != "" || l.q.sort != byKey }
+func (l view) Searched() bool { return l.q.contains != "" || l.q.sort != byKey }
 
-func (l look) N() int { return l.q.n }
+func (l view) N() int { return l.q.n }
 
-func (l look) CanBreak() bool { return l.canBreak }
+func (l view) CanBreak() bool { return l.canBreak }
 
-func (l look) Asked() bool { return l.asked }
+func (l view) Asked() bool { return l.asked }
 
-func (l look) Window() string { return windowTitle(l.q.window) }
+func (l view) Window() string { return windowTitle(l.q.window) }
 
-func (l look) WindowName() string { return windowName(l.q.window) }
+func (l view) WindowName() string { return windowName(l.q.window) }
 
-func (k keyLook) Timeline() timeline { return k.timeline }
-func (k keyLook) Published() []byte  { return k.value }
+func (k keyView) Timeline() timeline { return k.timeline }
+func (k keyView) Published() []byte  { return k.value }
 
-func (p participantLook) Style() string { return p.style }
+func (p participantView) Style() string { return p.style }
 
-func (p participantLook) Use() string { return p.use }
+func (p participantView) Use() string { return p.use }
 
-func (m memberLook) Style() string { return m.style }
+func (m memberView) Style() string { return m.style }
 
-func (s sessionLook) Who() string { return who(s.Name, s.Host, "this process") }
+func (s sessionView) Who() string { return who(s.Name, s.Host, "this process") }
 
-func (m memberLook) Who() string { return who(m.Name, m.Host, m.Session) }
+func (m memberView) Who() string { return who(m.Name, m.Host, m.Session) }
 
-func (p participantLook) Who() string { return who(p.Name, p.Host, p.Session) }
+func (p participantView) Who() string { return who(p.Name, p.Host, p.Session) }
 
-func (p partyLook) Who() string { return who(p.Name, p.Host, p.Session) }
+func (p partyView) Who() string { return who(p.Name, p.Host, p.Session) }
 
-func (p partyLook) Style() string { return p.style }
+func (p partyView) Style() string { return p.style }
 
-func (m mineLook) Age() age { return m.age }
+func (m mineView) Age() age { return m.age }
 
-func (m mineLook) LostAge() age { return m.lostAge }
+func (m mineView) LostAge() age { return m.lostAge }
 
-func (p participantLook) Age() age { return p.age }
+func (p participantView) Age() age { return p.age }
 
-func (m memberLook) Age() age { return m.age }
+func (m memberView) Age() age { return m.age }
 
-// Unknown reports whether there is no record of the key that was asked for.
-func (l look) Unknown() bool { return len(l.Keys) == 1 && l.Keys[0].Kind == "" }
+// Unknown reports whether the page is about one key, and the store has no record of it.
+func (l view) Unknown() bool { return len(l.Keys) == 1 && l.Keys[0].Kind == "" }
 
 // LeasePercent returns the part of the lease that is left.
-func (s sessionLook) LeasePercent() string {
+func (s sessionView) LeasePercent() string {
 	return percent(100 * float64(s.Left) / float64(max(1, s.Lease)))
 }
 
@@ -167,7 +167,7 @@ func who(name, host, session string) string {
 }
 
 // KeyLink returns the address of the page about key.
-func (l look) KeyLink(key string) string { return query{key: key, n: 100, window: l.q.window}.link() }
+func (l view) KeyLink(key string) string { return query{key: key, n: 100, window: l.q.window}.link() }
 
 // A pager is a list that is shown in part.
 type pager struct {
@@ -176,17 +176,17 @@ type pager struct {
 }
 
 // MinePages returns which part of this process's list is shown.
-func (l look) MinePages() pager {
+func (l view) MinePages() pager {
 	return l.pages(l.q.mine, len(l.Mine), l.Totals.Mine, func(q *query, at int) { q.mine = at })
 }
 
 // MemberPages returns which part of the members is shown.
-func (l look) MemberPages() pager {
+func (l view) MemberPages() pager {
 	return l.pages(l.q.members, len(l.Members), l.Totals.Members, func(q *query, at int) { q.members = at })
 }
 
-// pages returns the pager of a list of which n elements are shown, from a position on.
-func (l look) pages(from, n, total int, set func(q *query, at int)) pager {
+// pages returns the pager of a list that shows n elements, from a position on.
+func (l view) pages(from, n, total int, set func(q *query, at int)) pager {
 	p := pager{From: from + 1, To: from + n, Total: total}
 	q := l.q
 	if from > 0 {
@@ -201,7 +201,7 @@ func (l look) pages(from, n, total int, set func(q *query, at int)) pager {
 }
 
 // Sorts returns the orders that can be chosen.
-func (l look) Sorts() []choice {
+func (l view) Sorts() []choice {
 	return []choice{
 		{"key", "key", l.q.sort == byKey},
 		{"held longest", string(byAge), l.q.sort == byAge},
@@ -210,14 +210,14 @@ func (l look) Sorts() []choice {
 }
 
 // First returns the address of the first page of keys.
-func (l look) First() string {
+func (l view) First() string {
 	q := l.q
 	q.after = ""
 	return q.link()
 }
 
 // JSON returns the address of this page as JSON.
-func (l look) JSON() string {
+func (l view) JSON() string {
 	v := l.q.values()
 	v.Set("format", "json")
 	if l.q.key != "" {
@@ -233,7 +233,7 @@ type choice struct {
 }
 
 // Windows returns the links to the windows that timelines can show.
-func (l look) Windows() (all []choice) {
+func (l view) Windows() (all []choice) {
 	for _, w := range windows {
 		q := l.q
 		q.window = w

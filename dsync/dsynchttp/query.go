@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// A query is what a request asks for.
+// A query is a decoded request.
 type query struct {
 	key           string // "": the overview
 	prefix        string
@@ -39,8 +39,8 @@ const maxPosition = 100_000_000
 // windows are the time spans that timelines can show.
 var windows = []time.Duration{time.Minute, 10 * time.Minute, time.Hour}
 
-// parseQuery returns what r asks for, or an error if its query is invalid. If single, it
-// must ask for one key.
+// parseQuery decodes r, or returns an error if its query is invalid. If single, it must name one
+// key.
 func parseQuery(r *http.Request, single bool) (query, error) {
 	q := query{n: 100, window: windows[1]}
 	v, err := url.ParseQuery(r.URL.RawQuery)
@@ -131,7 +131,7 @@ func (q query) values() url.Values {
 	return v
 }
 
-// matches reports whether q asks for key, apart from after.
+// matches reports whether q selects key, apart from after.
 func (q query) matches(key string) bool {
 	if q.key != "" {
 		return key == q.key
@@ -139,7 +139,7 @@ func (q query) matches(key string) bool {
 	return strings.HasPrefix(key, q.prefix) && strings.Contains(key, q.contains)
 }
 
-// link returns the relative address of what q asks for.
+// link returns the relative address of q.
 func (q query) link() string {
 	path := "./"
 	if q.key != "" {

@@ -165,11 +165,11 @@ func (t *track) knows(h dsync.Participant) bool {
 func (r *recorder) of(key string) []span {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	place := r.tracks[key]
-	if place == nil {
+	element := r.tracks[key]
+	if element == nil {
 		return nil
 	}
-	t := place.Value.(*track)
+	t := element.Value.(*track)
 	all := slices.Clone(t.spans)
 	slices.SortStableFunc(all, func(a, b span) int { return a.start.Compare(b.start) })
 	for i := range all[:max(0, len(all)-1)] {

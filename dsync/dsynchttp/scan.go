@@ -9,11 +9,11 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// maxScan is how many keys a look reads at most. The store can find keys by prefix, but a
+// maxScan is how many keys a request reads at most. The store can find keys by prefix, but a
 // substring, or the key that has been held for the longest time, only by reading all of them.
 const maxScan = 10_000
 
-// A scan is what was read of the keys that a query asks for.
+// A scan is the result of reading the keys that a query selects.
 type scan struct {
 	shown   []dsync.Status // up to n
 	read    int            // keys that were read

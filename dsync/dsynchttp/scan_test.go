@@ -135,7 +135,7 @@ func TestPageSearchesInSteps(t *testing.T) {
 	})
 }
 
-// A look that takes long is repeated less often, so that it costs a tenth of the time at most.
+// If reading takes long, it is repeated less often, so that it costs a tenth of the time at most.
 func TestEventsOfASlowStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -152,7 +152,7 @@ func TestEventsOfASlowStore(t *testing.T) {
 		_, done := follow(h, ctx, "/events")
 		time.Sleep(100*time.Second - time.Millisecond)
 		if n := reads.Load(); n != 10 {
-			t.Errorf("%d looks of 1 s in 100 s, want 10", n)
+			t.Errorf("%d readings of 1 s in 100 s, want 10", n)
 		}
 		cancel()
 		<-done

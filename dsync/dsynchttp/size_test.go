@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// What the page sends depends on what it shows, not on how much there is: with 100,000 keys that
+// The size of the page depends on what it shows, not on how much there is: with 100,000 keys that
 // this process holds, and 300 members, it is as large as with a hundred keys, a stream of events
 // that tells of nothing is next to nothing, and one that tells of 10 locks a second is a few
 // lines for each.

@@ -8,9 +8,9 @@ import (
 )
 
 // visible returns a key or a name as the page shows it: as it is, or quoted with escapes if it
-// has characters that can't be seen. Without that, characters that set the direction of text make one
-// key look like another, and put what follows a key before it. What begins with a quote is
-// quoted too, so that no text looks like another.
+// has characters that can't be seen. Without escapes, characters that set the direction of text
+// make one key look like another, and show what follows a key before it. Text that begins with a
+// quote is quoted too, so that no two texts look the same.
 func visible(s string) string {
 	if strings.HasPrefix(s, `"`) || escaped(s, "") != s {
 		return strconv.Quote(s)
@@ -18,7 +18,7 @@ func visible(s string) string {
 	return s
 }
 
-// escaped returns s with escapes for characters that can't be seen, but for those in except.
+// escaped returns s with escapes for characters that can't be seen, except those in except.
 func escaped(s, except string) string {
 	seen := func(r rune) bool { return unicode.IsPrint(r) || strings.ContainsRune(except, r) }
 	if utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !seen(r) }) < 0 {

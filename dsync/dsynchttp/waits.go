@@ -7,32 +7,33 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// The bounds of the list of who waits for whom.
+// The bounds of the list of waiting processes.
 const (
 	maxWaits       = 1000 // pairs of processes
 	maxWaitHolders = 8    // of a key; Session.List returns as many of its waiters
 	maxWaitKeys    = 3    // named for each pair
 )
 
-// A waitGraph has an edge from each process that waits to each that holds what it waits for.
+// A waitGraph is a wait-for graph: it has an edge from each waiting process to each process that
+// holds the key.
 type waitGraph struct {
-	edges map[[2]string]*waitLook // by waiter and holder
+	edges map[[2]string]*waitView // by waiter and holder
 	full  bool                    // there were more
 }
 
-// A waitLook is an edge: a process waits for another, or for itself.
-type waitLook struct {
-	Waiter partyLook `json:"waiter"`
-	Holder partyLook `json:"holder"`
-	Keys   []string  `json:"keys"`             // the first of those that it waits for
-	More   int       `json:"more,omitempty"`   // the number of the others
-	Circle bool      `json:"circle,omitempty"` // the holder waits for the waiter, perhaps through others
+// A waitView is an edge: one process waits for another, or for itself.
+type waitView struct {
+	Waiter partyView `json:"waiter"`
+	Holder partyView `json:"holder"`
+	Keys   []string  `json:"keys"`            // the first of those that it waits for
+	More   int       `json:"more,omitempty"`  // the number of the others
+	Cycle  bool      `json:"cycle,omitempty"` // the holder waits for the waiter, perhaps through others
 
 	blocks bool // it waits for a key other than an election's: a candidate works on while it waits
 }
 
-// A partyLook is a process that waits or holds.
-type partyLook struct {
+// A partyView is a process that waits or holds.
+type partyView struct {
 	Session string `json:"session"`
 	Name    string `json:"name,omitempty"`
 	Host    string `json:"host,omitempty"`
@@ -42,7 +43,7 @@ type partyLook struct {
 	style string
 }
 
-// add adds who waits for the holders of a key.
+// add adds the edges of a key: from each of its waiters to each of its holders.
 func (g *waitGraph) add(st dsync.Status) {
 	for _, w := range st.Queue[:min(len(st.Queue), maxWaitHolders)] {
 		for _, o := range st.Holders[:min(len(st.Holders), maxWaitHolders)] {
@@ -54,9 +55,9 @@ func (g *waitGraph) add(st dsync.Status) {
 				continue
 			case e == nil:
 				if g.edges == nil {
-					g.edges = make(map[[2]string]*waitLook)
+					g.edges = make(map[[2]string]*waitView)
 				}
-				e = &waitLook{Waiter: newPartyLook(w), Holder: newPartyLook(o)}
+				e = &waitView{Waiter: newPartyView(w), Holder: newPartyView(o)}
 				g.edges[between] = e
 			}
 			e.blocks = e.blocks || st.Kind != dsync.KindElection
@@ -71,13 +72,13 @@ func (g *waitGraph) add(st dsync.Status) {
 	}
 }
 
-func newPartyLook(p dsync.Participant) partyLook {
-	return partyLook{Session: p.Session, Name: p.Name, Host: p.Host, PID: p.PID}
+func newPartyView(p dsync.Participant) partyView {
+	return partyView{Session: p.Session, Name: p.Name, Host: p.Host, PID: p.PID}
 }
 
-// list returns up to n edges: those of circles first, then those of the most keys. own is the
+// list returns up to n edges: those of cycles first, then those of the most keys. own is the
 // id of this process's session, color returns the style of another session.
-func (g *waitGraph) list(n int, own string, color func(session string) string) (all []waitLook, more bool) {
+func (g *waitGraph) list(n int, own string, color func(session string) string) (all []waitView, more bool) {
 	to := make(map[string][]string)
 	for between, e := range g.edges {
 		if e.blocks && between[0] != between[1] {
@@ -85,23 +86,23 @@ func (g *waitGraph) list(n int, own string, color func(session string) string) (
 		}
 	}
 	for between, e := range g.edges {
-		e.Circle = e.blocks && between[0] != between[1] && reaches(to, between[1], between[0])
+		e.Cycle = e.blocks && between[0] != between[1] && reaches(to, between[1], between[0])
 		all = append(all, *e)
 	}
-	circle := func(w waitLook) int {
-		if w.Circle {
+	cycle := func(w waitView) int {
+		if w.Cycle {
 			return 0
 		}
 		return 1
 	}
-	slices.SortFunc(all, func(a, b waitLook) int {
-		return cmp.Or(circle(a)-circle(b), cmp.Compare(b.More, a.More), cmp.Compare(len(b.Keys), len(a.Keys)),
+	slices.SortFunc(all, func(a, b waitView) int {
+		return cmp.Or(cycle(a)-cycle(b), cmp.Compare(b.More, a.More), cmp.Compare(len(b.Keys), len(a.Keys)),
 			cmp.Compare(a.Keys[0], b.Keys[0]), cmp.Compare(a.Waiter.Session, b.Waiter.Session), cmp.Compare(a.Holder.Session, b.Holder.Session))
 	})
 	more = g.full || len(all) > n
 	all = all[:min(n, len(all))]
 	for i := range all {
-		for _, p := range []*partyLook{&all[i].Waiter, &all[i].Holder} {
+		for _, p := range []*partyView{&all[i].Waiter, &all[i].Holder} {
 			if p.Mine, p.style = p.Session == own, "own"; !p.Mine {
 				p.style = color(p.Session)
 			}

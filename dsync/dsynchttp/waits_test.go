@@ -12,23 +12,23 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// waitsOf returns who waits for whom, and for what, a line each.
-func waitsOf(l look) (all []string) {
+// waitsOf returns a line for each process that waits for another, with the keys.
+func waitsOf(l view) (all []string) {
 	for _, w := range l.Waits {
 		line := fmt.Sprintf("%s waits for %s: %s", w.Waiter.Name, w.Holder.Name, strings.Join(w.Keys, " "))
 		if w.More > 0 {
 			line += fmt.Sprintf(" and %d more", w.More)
 		}
-		if w.Circle {
-			line += ", in a circle"
+		if w.Cycle {
+			line += ", in a cycle"
 		}
 		all = append(all, line)
 	}
 	return all
 }
 
-// The page says who waits for whom, and which of them wait in a circle.
-func TestPageShowsWhoWaitsForWhom(t *testing.T) {
+// The page shows which process waits for which, and which of them wait in a cycle.
+func TestPageShowsWaitingProcesses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		process := make(map[string]*dsync.Session)
@@ -52,7 +52,7 @@ func TestPageShowsWhoWaitsForWhom(t *testing.T) {
 		hold("a", "1")
 		hold("b", "2")
 		hold("c", "3", "4", "5", "6", "7")
-		waits("a", "2", "1") // the store does not see who waits for its own process
+		waits("a", "2", "1") // the store does not see waiters for their own process
 		waits("d", "3", "4", "5", "6", "7")
 		waits("b", "3")
 		want := []string{"d waits for c: 3 4 5 and 2 more", "a waits for b: 2", "b waits for c: 3"}
@@ -60,29 +60,29 @@ func TestPageShowsWhoWaitsForWhom(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 		waits("c", "1") // a, b and c
-		want = []string{"c waits for a: 1, in a circle", "a waits for b: 2, in a circle", "b waits for c: 3, in a circle", "d waits for c: 3 4 5 and 2 more"}
+		want = []string{"c waits for a: 1, in a cycle", "a waits for b: 2, in a cycle", "b waits for c: 3, in a cycle", "d waits for c: 3 4 5 and 2 more"}
 		l := getJSON(t, h, "/")
 		if got := waitsOf(l); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%q, want %q", got, want)
 		}
 		if len(l.Waits) == 4 && (!l.Waits[0].Holder.Mine || l.Waits[0].Waiter.Mine) {
-			t.Errorf("this process is not told from others: %+v", l.Waits[0])
+			t.Errorf("this process is not distinguished from others: %+v", l.Waits[0])
 		}
 		if got, want := waitsOf(getJSON(t, h, "/?n=2")), "[c waits for a: 1 a waits for b: 2]"; fmt.Sprint(got) != want {
 			t.Errorf("with n=2 %q, want %s", got, want)
 		}
 		body := get(h, "/").Body.String()
-		if n := strings.Count(body, ">circle<"); n != 3 || !strings.Contains(body, "and 2 more") {
-			t.Errorf("the page shows %d circles, want 3, and the others", n)
+		if n := strings.Count(body, ">cycle<"); n != 3 || !strings.Contains(body, "and 2 more") {
+			t.Errorf("the page shows %d cycles, want 3, and the others", n)
 		}
-		if body := get(h, "/?prefix=4").Body.String(); strings.Contains(body, ">circle<") {
-			t.Error("a circle is shown of keys that were not asked for")
+		if body := get(h, "/?prefix=4").Body.String(); strings.Contains(body, ">cycle<") {
+			t.Error("a cycle is shown of keys that the query does not select")
 		}
 	})
 }
 
 // Candidates of an election wait for their leader, and go on with their work meanwhile.
-func TestElectionsMakeNoCircle(t *testing.T) {
+func TestElectionsMakeNoCycle(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a, b := newSession(t, store, &dsync.Options{Name: "a"}), newSession(t, store, &dsync.Options{Name: "b"})

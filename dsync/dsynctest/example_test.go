@@ -9,8 +9,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A Memory is a whole store: two sessions, one key, and the release that hands
-// it over, with the notice for whom it was granted to.
+// A Memory is a whole store: two sessions, one key, and a release that grants the key to the
+// waiter, with the notice for the waiter's session.
 func ExampleMemory() {
 	ctx := context.Background()
 	store := dsynctest.NewMemory()

@@ -145,14 +145,14 @@ func (f *Faulty) Observe(ctx context.Context, session string, seq int64, keys []
 }
 
 // Acquire implements [driver.Store].
-func (f *Faulty) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-	dead = slices.Clone(dead)
+func (f *Faulty) Acquire(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+	expired = slices.Clone(expired)
 	r := claimRequest(MethodAcquire, c)
 	if r.Wait = wait; c.Replaces != nil {
 		r.Replaces = c.Replaces.ID
 	}
 	s, err := call(ctx, f, r, func(ctx context.Context) (noticed[driver.State], error) {
-		s, notices, err := f.store.Acquire(ctx, c, wait, dead, notAfter)
+		s, notices, err := f.store.Acquire(ctx, c, wait, expired, notAfter)
 		return noticed[driver.State]{s, notices}, err
 	})
 	return s.value, s.notices, err
@@ -250,7 +250,7 @@ func (f *Faulty) Observers(ctx context.Context, key, after string, n int) ([]dri
 	})
 }
 
-// Line implements [driver.Store].
+// Queue implements [driver.Store].
 func (f *Faulty) Queue(ctx context.Context, key string) ([]driver.Waiter, error) {
 	return call(ctx, f, Request{Method: MethodQueue, Key: key}, func(ctx context.Context) ([]driver.Waiter, error) {
 		return f.store.Queue(ctx, key)

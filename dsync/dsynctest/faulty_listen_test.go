@@ -160,7 +160,7 @@ func TestFaultyListenCallsOneAtATime(t *testing.T) {
 	}
 }
 
-// What decides on the request that sends a notice decides for all who listen.
+// The fault of a Notify concerns all listeners.
 func TestFaultyNotify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := dsynctest.NewMemory()

@@ -20,13 +20,13 @@ func TestFaultyReplay(t *testing.T) {
 		f.Record()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		meta, dead, value := map[string]string{"zone": "1"}, []string{"dead"}, []byte("sent")
+		meta, expired, value := map[string]string{"zone": "1"}, []string{"dead"}, []byte("sent")
 		f.Register(ctx, driver.Member{ID: "a", TTL: time.Minute, Meta: meta})
-		f.Acquire(ctx, claim("k", "a", 1), true, dead, soon())
+		f.Acquire(ctx, claim("k", "a", 1), true, expired, soon())
 		f.Load(ctx, "k")
 		f.Publish(ctx, claim("k", "a", 1), 1, value)
-		f.Unregister(ctx, "a")                 // lost
-		meta["zone"], dead[0] = "changed", "a" // the caller's own
+		f.Unregister(ctx, "a")                    // lost
+		meta["zone"], expired[0] = "changed", "a" // the caller's own
 		value[0] = 'b'
 		<-ctx.Done() // the recorded requests don't end with it
 		if s, _ := m.Load(t.Context(), "k"); len(s.Holders) != 1 {
@@ -43,10 +43,10 @@ func TestFaultyReplay(t *testing.T) {
 		}
 		found, _, _ := m.Members(t.Context(), "a")
 		if len(found) != 1 || !found[0].Expired || found[0].Meta["zone"] != "1" {
-			t.Errorf("after Replay: %+v; want it dead by the lost request, with the Meta that was sent", found)
+			t.Errorf("after Replay: %+v; want it expired by the lost request, with the Meta that was sent", found)
 		}
 		if s, _ := m.Load(t.Context(), "k"); len(s.Holders) != 1 {
-			t.Errorf("after Replay: holders %+v; want the dead that were named when it was sent", s.Holders)
+			t.Errorf("after Replay: holders %+v; want the sessions that were named when it was sent", s.Holders)
 		} else if string(s.Value) != "sent" {
 			t.Errorf("after Replay: value %q, want the one that was sent", s.Value)
 		}

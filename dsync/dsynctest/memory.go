@@ -100,7 +100,7 @@ func expiredError(session string) error {
 }
 
 // Acquire implements [driver.Store].
-func (m *Memory) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+func (m *Memory) Acquire(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 	now, err := m.begin(ctx, MethodAcquire)
 	if err != nil {
 		return driver.State{}, nil, err
@@ -115,7 +115,7 @@ func (m *Memory) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []
 	if r == nil {
 		r = newRecord()
 	}
-	fx, err := r.acquire(c, wait, dead, notAfter, now)
+	fx, err := r.acquire(c, wait, expired, notAfter, now)
 	if err != nil {
 		return driver.State{}, nil, err
 	}
@@ -236,7 +236,7 @@ func (m *Memory) Load(ctx context.Context, key string) (driver.State, error) {
 	return r.state(key, "", now, maxShown), nil
 }
 
-// Line implements [driver.Store].
+// Queue implements [driver.Store].
 func (m *Memory) Queue(ctx context.Context, key string) ([]driver.Waiter, error) {
 	now, err := m.begin(ctx, MethodQueue)
 	if err != nil {

@@ -30,8 +30,8 @@ func TestMemorySealWakesAThousand(t *testing.T) {
 	}
 }
 
-// What changes nothing notifies nobody, but for the yields of the first in the queue, and
-// what Revoke is told again is not news.
+// A command that changes nothing returns no notices, except that the first in the queue makes
+// holders yield. A repeated Revoke returns none either.
 func TestMemoryNotifiesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, ctx := dsynctest.NewMemory(), t.Context()
@@ -89,8 +89,8 @@ func TestMemoryNotifiesOnce(t *testing.T) {
 	})
 }
 
-// A listener that has ended is forgotten with its keys, of which the caller may have
-// changed the slice and named one twice.
+// A listener that has ended is forgotten, with all its keys, even if the caller has changed the
+// slice since, or named a key twice.
 func TestMemoryForgetsListeners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := dsynctest.NewMemory()
@@ -151,7 +151,7 @@ func TestMemoryListenQueues(t *testing.T) {
 	})
 }
 
-// What is asked of a Memory that polls.
+// A Memory with Polling refuses to listen, and its commands return no notices.
 func TestMemoryPolling(t *testing.T) {
 	m, ctx := dsynctest.NewMemory(), t.Context()
 	m.Polling = true

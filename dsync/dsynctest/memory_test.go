@@ -53,7 +53,7 @@ func TestMemoryCountsCommandsAndWrites(t *testing.T) {
 			{"observe again", func() { m.Observe(ctx, "a", 2, []string{"k"}) }, dsynctest.MethodObserve, 0},
 			{"observe what is older", func() { m.Observe(ctx, "a", 1, nil) }, dsynctest.MethodObserve, 0},
 			{"observers", func() { m.Observers(ctx, "k", "", 10) }, dsynctest.MethodObservers, 0},
-			{"line", func() { m.Queue(ctx, "k") }, dsynctest.MethodQueue, 0},
+			{"queue", func() { m.Queue(ctx, "k") }, dsynctest.MethodQueue, 0},
 			{"notify", func() { m.Notify(ctx, []driver.Notice{{Type: driver.NoticeChange, Key: "k"}}) }, dsynctest.MethodNotify, 0},
 			{"keys", func() { m.Keys(ctx, "", "", 10) }, dsynctest.MethodKeys, 0},
 			{"load", func() { m.Load(ctx, "k") }, dsynctest.MethodLoad, 0},
@@ -68,7 +68,7 @@ func TestMemoryCountsCommandsAndWrites(t *testing.T) {
 			{"all members", func() { m.Members(ctx) }, dsynctest.MethodMembers, 0},
 			{"expire the living", func() { m.Expire(ctx, "a") }, dsynctest.MethodExpire, 0},
 			{"heartbeat", func() { time.Sleep(time.Second); m.Heartbeat(ctx, "a", nil) }, dsynctest.MethodHeartbeat, 1},
-			{"hand over", func() { m.Release(ctx, mine, driver.ReleaseOptions{}) }, dsynctest.MethodRelease, 1},
+			{"release with waiters", func() { m.Release(ctx, mine, driver.ReleaseOptions{}) }, dsynctest.MethodRelease, 1},
 			{"release again", func() { m.Release(ctx, mine, driver.ReleaseOptions{}) }, dsynctest.MethodRelease, 0},
 			{"keep", func() { m.Release(ctx, waiter, driver.ReleaseOptions{Keep: time.Second}) }, dsynctest.MethodRelease, 1},
 			{"keep again", func() { m.Release(ctx, waiter, driver.ReleaseOptions{Keep: time.Minute}) }, dsynctest.MethodRelease, 0},
@@ -86,7 +86,7 @@ func TestMemoryCountsCommandsAndWrites(t *testing.T) {
 			{"unregister", func() { m.Unregister(ctx, "a") }, dsynctest.MethodUnregister, 1},
 			{"unregister again", func() { m.Unregister(ctx, "a") }, dsynctest.MethodUnregister, 0},
 			{"expire the unknown", func() { m.Expire(ctx, "c") }, dsynctest.MethodExpire, 1},
-			{"expire the dead", func() { m.Expire(ctx, "c") }, dsynctest.MethodExpire, 0},
+			{"expire a session", func() { m.Expire(ctx, "c") }, dsynctest.MethodExpire, 0},
 			{"sweep", func() { time.Sleep(time.Minute); m.Sweep(ctx, "a", swept, time.Second) }, dsynctest.MethodSweep, 4},
 			{"ended", func() { m.Acquire(ended, mine, true, nil, soon()) }, "", 0},
 		} {
@@ -132,7 +132,7 @@ func TestMemoryEndedContextDoesNothing(t *testing.T) {
 	})
 }
 
-func TestMemoryLineLimit(t *testing.T) {
+func TestMemoryQueueLimit(t *testing.T) {
 	testkit.Large(t)
 	const limit = 10_000
 	m, ctx := dsynctest.NewMemory(), t.Context()
@@ -160,8 +160,8 @@ func TestMemoryLineLimit(t *testing.T) {
 	if s, err := m.Load(ctx, "k"); err != nil || s.Waiting != limit || len(s.WaitersAhead) != 1000 || s.WaitersAhead[999].Claim != "a.1000" {
 		t.Errorf("Load shows %d of %d in the queue, %v; want the first 1,000", len(s.WaitersAhead), s.Waiting, err)
 	}
-	if line, err := m.Queue(ctx, "k"); err != nil || len(line) != limit || line[limit-1].Claim != claim("k", "a", limit).ID {
-		t.Errorf("Line shows %d of %d in the queue, %v; want all", len(line), limit, err)
+	if queue, err := m.Queue(ctx, "k"); err != nil || len(queue) != limit || queue[limit-1].Claim != claim("k", "a", limit).ID {
+		t.Errorf("Queue shows %d of %d in the queue, %v; want all", len(queue), limit, err)
 	}
 	m.Release(ctx, claim("k", "a", 0), driver.ReleaseOptions{})
 	if s, _, err := m.Acquire(ctx, claim("k", "b", 2), true, nil, soon()); err != nil || s.Position != limit {
@@ -169,7 +169,7 @@ func TestMemoryLineLimit(t *testing.T) {
 	}
 }
 
-// A claim that can never be granted would block the line forever.
+// A claim that can never be granted would block the queue forever.
 func TestMemoryRefusesImpossibleWeight(t *testing.T) {
 	m := dsynctest.NewMemory()
 	for _, weight := range []int64{-1, 0, 4} {
@@ -263,5 +263,74 @@ func BenchmarkMemoryLockUnlock(b *testing.B) {
 				m.Release(ctx, c, driver.ReleaseOptions{})
 			}
 		})
+	}
+}
+
+func TestMemoryValuesAreCopies(t *testing.T) {
+	m, ctx := dsynctest.NewMemory(), t.Context()
+	c, sent := claim("k", "a", 1), []byte("value")
+	m.Acquire(ctx, c, true, nil, soon())
+	m.Publish(ctx, c, 1, sent)
+	sent[0] = 'x'
+	s, _ := m.Load(ctx, "k")
+	s.Value[1] = 'x'
+	if again, _ := m.Load(ctx, "k"); string(again.Value) != "value" {
+		t.Errorf("a caller changed the store's value to %q", again.Value)
+	}
+}
+
+// What a caller was given does not change with the store.
+func TestMemoryStatesAreCopies(t *testing.T) {
+	m, ctx := dsynctest.NewMemory(), t.Context()
+	var claims []driver.Claim
+	for i := range 3 {
+		c := claim("k", "a", i)
+		c.Limit = 2
+		claims = append(claims, c)
+	}
+	m.Acquire(ctx, claims[0], true, nil, soon())
+	m.Acquire(ctx, claims[1], true, nil, soon())
+	s, _, _ := m.Acquire(ctx, claims[2], true, nil, soon())
+	m.Release(ctx, claims[0], driver.ReleaseOptions{})
+	if s.Holders[0].Claim != claims[0].ID || s.Holders[1].Claim != claims[1].ID {
+		t.Errorf("a release changed an earlier state to %+v", s.Holders)
+	}
+	m.Register(ctx, driver.Member{ID: "a", TTL: time.Minute, Meta: map[string]string{"zone": "1"}})
+	first, _, _ := m.Members(ctx, "a")
+	first[0].Meta["zone"] = "2"
+	if again, _, _ := m.Members(ctx, "a"); again[0].Meta["zone"] != "1" {
+		t.Errorf("a caller changed the store's record to %v", again[0].Meta)
+	}
+	keys := []string{"k"}
+	m.Observe(ctx, "a", 1, keys)
+	keys[0] = "changed"
+	found, _ := m.Observers(ctx, "k", "", 1)
+	found[0].Meta["zone"] = "2"
+	if again, _ := m.Observers(ctx, "k", "", 1); len(again) != 1 || again[0].Meta["zone"] != "1" {
+		t.Errorf("a caller changed what is observed, or the store's record, to %+v", again)
+	}
+}
+
+// What a caller was given or gave does not change with the store.
+func TestMemoryResultsAreCopies(t *testing.T) {
+	m, ctx := dsynctest.NewMemory(), t.Context()
+	c, sent := claim("k", "a", 1), []byte("result")
+	m.Acquire(ctx, c, true, nil, soon())
+	m.Release(ctx, c, driver.ReleaseOptions{Seal: true, Result: sent})
+	sent[0] = 'x'
+	s, _ := m.Load(ctx, "k")
+	s.Value[1] = 'x'
+	if again, _ := m.Load(ctx, "k"); string(again.Value) != "result" {
+		t.Errorf("a caller changed the store's result to %q", again.Value)
+	}
+
+	m.Register(ctx, driver.Member{ID: "a", TTL: 1 << 40})
+	for _, claim := range []string{"a.1", "a.2"} {
+		m.Revoke(ctx, "a", driver.Revocation{Key: "k", Claim: claim})
+	}
+	p, _ := m.Heartbeat(ctx, "a", nil)
+	p.Revoked[0].Claim = "changed"
+	if again, _ := m.Heartbeat(ctx, "a", nil); len(again.Revoked) != 2 || again.Revoked[0].Claim != "a.1" {
+		t.Errorf("a caller changed the store's revocations to %+v", again.Revoked)
 	}
 }

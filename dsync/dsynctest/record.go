@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	maxQueue  = 10_000   // claims in the line of one key
-	maxAhead  = 8        // waiters in State.Ahead, but
+	maxQueue  = 10_000   // claims in the queue of one key
+	maxAhead  = 8        // waiters in State.WaitersAhead, but
 	maxShown  = 1000     // waiters in a State of Load, sessions of Members, keys of Keys
 	maxWoken  = 1000     // waiters that are notified that a key was sealed
-	maxFormer = 16       // former limits, some of which may never have been in force
+	maxFormer = 16       // former limits, including those that were never in force
 	maxValue  = 64 << 10 // bytes of a published value or a result
 	tokenStep = 1024     // least difference between two tokens of a key, but
 	tokenRoom = 65_536   // after a holder that has the whole key and yields
@@ -31,8 +31,8 @@ type record struct {
 	queued  map[string]bool // the claim ids in queue, so that joining takes constant time
 	used    time.Time       // of the last change
 
-	value     []byte // published by the holder with the token publisher; void when that
-	publisher int64  // holder has released
+	value     []byte // published by the holder with the token publisher, for as long as
+	publisher int64  // that holder holds
 	published int64  // sequence number of the value
 
 	sealed bool
@@ -65,39 +65,39 @@ type waiting struct {
 
 // acquire does what Acquire does to the record. If it returns an error it has changed
 // nothing.
-func (r *record) acquire(c driver.Claim, wait bool, dead []string, notAfter, now time.Time) (fx effect, err error) {
-	gone := func(session string) bool { return slices.Contains(dead, session) }
+func (r *record) acquire(c driver.Claim, wait bool, expired []string, notAfter, now time.Time) (fx effect, err error) {
+	hasExpired := func(session string) bool { return slices.Contains(expired, session) }
 	replaced := func(claim string) bool { return c.Replaces != nil && claim == c.Replaces.ID }
 	holders := without(r.holders, func(h driver.Holder) bool {
 		if h.Until.IsZero() {
-			return gone(h.Session) || replaced(h.Claim)
+			return hasExpired(h.Session) || replaced(h.Claim)
 		}
 		return ended(h, now) || replaced(h.Claim)
 	})
-	line := r.queue
-	if len(dead) > 0 || c.Replaces != nil {
-		line = without(line, func(w waiting) bool { return gone(w.Session) || replaced(w.Claim) })
+	queue := r.queue
+	if len(expired) > 0 || c.Replaces != nil {
+		queue = without(queue, func(w waiting) bool { return hasExpired(w.Session) || replaced(w.Claim) })
 	}
 
-	inUse := len(holders)+len(line) > 0
-	waits := r.queued[c.ID] && !gone(c.Session)
+	inUse := len(holders)+len(queue) > 0
+	waits := r.queued[c.ID] && !hasExpired(c.Session)
 	holds := slices.ContainsFunc(holders, func(h driver.Holder) bool { return h.Claim == c.ID })
 	if !waits && !holds && !r.suits(c, inUse) {
 		return effect{}, r.mismatch(c.Key, c.Kind, c.Limit)
 	}
 	joins := !waits && !holds && !now.After(notAfter) && !r.sealed
-	if joins && len(line) >= maxQueue {
+	if joins && len(queue) >= maxQueue {
 		return effect{}, fmt.Errorf("dsynctest: %w: %d claims wait for key %q, no more than that may", driver.ErrRefused, maxQueue, c.Key)
 	}
 
-	fx.changed = len(holders) != len(r.holders) || len(line) != len(r.queue)
-	if len(line) != len(r.queue) {
+	fx.changed = len(holders) != len(r.holders) || len(queue) != len(r.queue)
+	if len(queue) != len(r.queue) {
 		clear(r.queued)
-		for _, w := range line {
+		for _, w := range queue {
 			r.queued[w.Claim] = true
 		}
 	}
-	r.holders, r.queue = holders, line
+	r.holders, r.queue = holders, queue
 	if joins {
 		r.join(c)
 	}

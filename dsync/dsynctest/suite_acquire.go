@@ -91,26 +91,26 @@ func testAcquireHolderMayRepeat(e *env) {
 
 func testAcquireJoinsQueue(e *env) {
 	key := newID()
-	var line []driver.Claim
+	var queue []driver.Claim
 	holder := e.claim(key, e.session())
 	e.hold(holder)
 	for i := range 3 {
 		c := e.claim(key, e.session())
 		s := e.acquire(c)
 		e.wantHolders(s, holder)
-		if got, want := strings.Join(ahead(s), " "), strings.Join(claimIDs(line), " "); s.Position != i+1 || s.Waiting != i+1 || got != want {
+		if got, want := strings.Join(ahead(s), " "), strings.Join(claimIDs(queue), " "); s.Position != i+1 || s.Waiting != i+1 || got != want {
 			e.Fatalf("position %d of %d, ahead [%s]; want position %d of as many, ahead [%s]", s.Position, s.Waiting, got, i+1, want)
 		}
 		for j, w := range s.WaitersAhead {
-			if w.Session != line[j].Session || w.Weight != line[j].Weight {
-				e.Errorf("ahead %+v, want the session and weight of %+v", w, line[j])
+			if w.Session != queue[j].Session || w.Weight != queue[j].Weight {
+				e.Errorf("ahead %+v, want the session and weight of %+v", w, queue[j])
 			}
 		}
-		line = append(line, c)
+		queue = append(queue, c)
 	}
 	s := e.load(key)
 	e.wantHolders(s, holder)
-	e.wantQueue(s, line...)
+	e.wantQueue(s, queue...)
 }
 
 func testAcquireWaiterMayRepeat(e *env) {
@@ -295,8 +295,8 @@ func tokenCases() []conformanceCase {
 	}
 }
 
-// testTokenGrows takes a key over in every way there is: check, which sees each
-// state, compares the tokens.
+// testTokenGrows takes a key over in every way there is; check compares the tokens of all
+// states.
 func testTokenGrows(e *env) {
 	key, living := newID(), e.session()
 	var last int64
@@ -308,7 +308,7 @@ func testTokenGrows(e *env) {
 			c = e.claim(key, living)
 			h = e.hold(c)
 			e.release(c)
-		case 1: // by hand-over
+		case 1: // by a release
 			first := e.claim(key, living)
 			c = e.claim(key, living)
 			e.hold(first)
@@ -316,7 +316,7 @@ func testTokenGrows(e *env) {
 			e.release(first)
 			h, _ = e.load(key).Holder(c.ID)
 			e.release(c)
-		case 2: // from the dead
+		case 2: // from an expired session
 			session := e.session()
 			e.hold(e.claim(key, session))
 			e.expire(session)
@@ -378,18 +378,18 @@ func testTermCounts(e *env) {
 
 		e.wantTerm(e.acquire(first), term+1) // of a free key
 		e.queue(next)
-		e.release(first) // by hand-over
+		e.release(first) // by a release
 		e.wantTerm(e.load(key), term+2)
 		e.wantHolders(e.load(key), next)
 		e.release(next)
 		e.wantTerm(e.load(key), term+2) // nobody leads
 
-		dead := e.session() // from the dead
-		e.wantTerm(e.acquire(e.candidate(key, dead)), term+3)
-		e.expire(dead)
+		expired := e.session() // from an expired session
+		e.wantTerm(e.acquire(e.candidate(key, expired)), term+3)
+		e.expire(expired)
 		leased := e.candidate(key, living) // from a lapsed lease
 		leased.Lease = time.Millisecond
-		s := e.acquire(leased, dead)
+		s := e.acquire(leased, expired)
 		e.wantTerm(s, term+4)
 		e.until(s.Holders[0].Until)
 		first = e.candidate(key, living)

@@ -136,12 +136,12 @@ func (e *env) leased(key, session string, lease time.Duration) driver.Claim {
 }
 
 // acquireAs is Acquire; it must not fail.
-func (e *env) acquireAs(c driver.Claim, wait bool, notAfter time.Time, dead ...string) driver.State {
+func (e *env) acquireAs(c driver.Claim, wait bool, notAfter time.Time, expired ...string) driver.State {
 	e.Helper()
 	before := e.seen
-	s, notices, err := e.store.Acquire(e.ctx, c, wait, dead, notAfter)
+	s, notices, err := e.store.Acquire(e.ctx, c, wait, expired, notAfter)
 	if err != nil {
-		e.Fatalf("Acquire(%s, wait %t, dead %q): %v", c.ID, wait, dead, err)
+		e.Fatalf("Acquire(%s, wait %t, expired %q): %v", c.ID, wait, expired, err)
 	}
 	if _, asked := e.alone[c.ID]; !asked {
 		_, held := s.Holder(c.ID)
@@ -153,24 +153,24 @@ func (e *env) acquireAs(c driver.Claim, wait bool, notAfter time.Time, dead ...s
 }
 
 // acquire is an Acquire that waits.
-func (e *env) acquire(c driver.Claim, dead ...string) driver.State {
+func (e *env) acquire(c driver.Claim, expired ...string) driver.State {
 	e.Helper()
-	return e.acquireAs(c, true, e.far, dead...)
+	return e.acquireAs(c, true, e.far, expired...)
 }
 
 // try is an Acquire that does not wait.
-func (e *env) try(c driver.Claim, dead ...string) driver.State {
+func (e *env) try(c driver.Claim, expired ...string) driver.State {
 	e.Helper()
-	return e.acquireAs(c, false, e.far, dead...)
+	return e.acquireAs(c, false, e.far, expired...)
 }
 
 // hold is an acquire that must be granted.
-func (e *env) hold(c driver.Claim, dead ...string) driver.Holder {
+func (e *env) hold(c driver.Claim, expired ...string) driver.Holder {
 	e.Helper()
-	s := e.acquire(c, dead...)
+	s := e.acquire(c, expired...)
 	h, ok := s.Holder(c.ID)
 	if !ok {
-		e.Fatalf("Acquire(%s, dead %q) was not granted: %+v", c.ID, dead, s)
+		e.Fatalf("Acquire(%s, expired %q) was not granted: %+v", c.ID, expired, s)
 	}
 	return h
 }
@@ -278,7 +278,7 @@ func (e *env) wantExpired(session string) {
 	if left, err := e.store.Expire(e.ctx, session); left != 0 || err != nil {
 		e.Errorf("Expire of an expired session = %v, %v; want 0, no error", left, err)
 	}
-	e.member(session, "is dead", func(m driver.Member) bool { return m.Expired })
+	e.member(session, "has expired", func(m driver.Member) bool { return m.Expired })
 }
 
 // wantHolders checks the holders, in the order of their grants.

@@ -149,11 +149,11 @@ func testKeysStates(e *env) {
 	shared.Yield, leased.Lease = true, long
 	e.hold(shared)
 	e.hold(leased)
-	var line []driver.Claim
+	var queue []driver.Claim
 	for i := range 12 {
 		c := e.weighted(base+"2", session, int64(i%3+1), 3)
 		e.queue(c)
-		line = append(line, c)
+		queue = append(queue, c)
 	}
 	sealed := e.claim(base+"3", session)
 	e.hold(sealed)
@@ -184,8 +184,8 @@ func testKeysStates(e *env) {
 			e.Errorf("Keys has holders %+v,\nLoad %+v", got.Holders, want.Holders)
 		}
 	}
-	if s := states[1]; s.Waiting != 12 || !slices.Equal(ahead(s), claimIDs(line[:8])) {
-		e.Errorf("%d waiting, the first %q; want 12, %q", s.Waiting, ahead(s), claimIDs(line[:8]))
+	if s := states[1]; s.Waiting != 12 || !slices.Equal(ahead(s), claimIDs(queue[:8])) {
+		e.Errorf("%d waiting, the first %q; want 12, %q", s.Waiting, ahead(s), claimIDs(queue[:8]))
 	}
 }
 

@@ -20,17 +20,17 @@ type life struct {
 	session string
 	wire    *Faulty // has a copy of each of its requests
 	keys    []string
-	sealed  string // of which it sealed one
-	resized string // and this one has another limit, which is not among keys
+	sealed  string // the one of keys that it sealed
+	resized string // a key whose limit it changed; not in keys
 }
 
-// live lets a session do what sessions do, everything over in the end.
+// live has a session send every kind of request. In the end it holds and waits for nothing.
 func (e *env) live() life {
 	e.Helper()
 	wire := NewFaulty(e.store, nil)
 	wire.Record()
-	other, dead := e.session(), e.session()
-	e.expire(dead)
+	other, expired := e.session(), e.session()
+	e.expire(expired)
 
 	// me is the same case seen through the wire.
 	me := *e
@@ -42,10 +42,10 @@ func (e *env) live() life {
 		return l.keys[len(l.keys)-1]
 	}
 	latest := e.now()
-	ask := func(c driver.Claim, wait bool, dead ...string) driver.State {
+	ask := func(c driver.Claim, wait bool, expired ...string) driver.State {
 		e.Helper()
 		latest = e.now().Add(3 * time.Second)
-		return me.acquireAs(c, wait, latest, dead...)
+		return me.acquireAs(c, wait, latest, expired...)
 	}
 	beat := func() {
 		e.Helper()
@@ -54,17 +54,17 @@ func (e *env) live() life {
 		}
 	}
 
-	c := e.claim(key(), session) // granted at once, given back
+	c := e.claim(key(), session) // granted at once, released
 	e.wantHolders(ask(c, true), c)
 	me.release(c)
 	beat()
 
-	c = e.claim(key(), session) // a try, given back twice
+	c = e.claim(key(), session) // a try, released twice
 	e.wantHolders(ask(c, false), c)
 	me.release(c)
 	me.releaseKeep(c, 0, false)
 
-	held := e.claim(key(), other) // refused, then in the queue, then given up
+	held := e.claim(key(), other) // refused, then in the queue, then released
 	e.hold(held)
 	ask(e.claim(held.Key, session), false)
 	c = e.claim(held.Key, session)
@@ -73,7 +73,7 @@ func (e *env) live() life {
 	me.release(c)
 	e.release(held)
 
-	held = e.claim(key(), other) // in the queue, granted by another's release, given back
+	held = e.claim(key(), other) // in the queue, granted by another's release, released
 	e.hold(held)
 	c = e.claim(held.Key, session)
 	ask(c, true)
@@ -82,16 +82,16 @@ func (e *env) live() life {
 	me.release(c)
 	beat()
 
-	held = e.claim(key(), dead) // taken from the dead
+	held = e.claim(key(), expired) // taken from an expired session
 	e.hold(held)
-	if _, err := wire.Expire(e.ctx, dead); err != nil {
+	if _, err := wire.Expire(e.ctx, expired); err != nil {
 		e.Fatalf("Expire: %v", err)
 	}
 	c = e.claim(held.Key, session)
-	e.wantHolders(ask(c, true, dead), c)
+	e.wantHolders(ask(c, true, expired), c)
 	me.release(c)
 
-	c = e.leased(key(), session, long) // a fixed lease, given back early
+	c = e.leased(key(), session, long) // a fixed lease, released early
 	e.wantHolders(ask(c, true), c)
 	if _, err := wire.Extend(e.ctx, c); err != nil {
 		e.Fatalf("Extend: %v", err)
@@ -107,7 +107,7 @@ func (e *env) live() life {
 	me.publish(c, []byte("value"))
 	me.release(c)
 
-	c = e.claim(key(), session) // given back, so that it seals nothing
+	c = e.claim(key(), session) // released, so that it seals nothing
 	e.wantHolders(ask(c, true), c)
 	e.release(c)
 	me.seal(c, []byte("late"), false)
@@ -135,7 +135,7 @@ func (e *env) live() life {
 	me.resize(l.resized, 2, 4)
 	me.release(c)
 
-	r := driver.Revocation{Key: c.Key, Claim: c.ID} // asked, and done
+	r := driver.Revocation{Key: c.Key, Claim: c.ID} // requested and fulfilled
 	me.revoke(session, r)
 	me.revoke(other, r)
 	me.wantRevoked(session, []driver.Revocation{r})

@@ -79,7 +79,7 @@ func (l *listener) heard() []driver.Notice {
 	return l.notices[:len(l.notices):len(l.notices)]
 }
 
-// wait waits until ok is true of the notices, of which there are some, and
+// wait waits until there are notices and ok is true of them, and
 // reports whether it became true before the Listen ended or patience did.
 func (l *listener) wait(ok func([]driver.Notice) bool) bool {
 	timeout := time.NewTimer(patience)
@@ -166,7 +166,7 @@ func listenCases() []conformanceCase {
 	}
 }
 
-// handOver has a claim of the session granted by the release of another's, and
+// handOff has a claim of the session granted by the release of another session's claim, and
 // returns it. The notices are those of the release.
 func (e *env) handOff(key, session string) driver.Claim {
 	e.Helper()

@@ -26,7 +26,7 @@ func granted(c driver.Claim, crowded bool) driver.Notice {
 	return driver.Notice{Type: driver.NoticeGrant, Session: c.Session, Key: c.Key, Claim: c.ID, Crowded: crowded}
 }
 
-// wakes is the notice that c should ask once more.
+// wakes is the notice that c should be requested once more.
 func wakes(c driver.Claim) driver.Notice {
 	return driver.Notice{Type: driver.NoticeWake, Session: c.Session, Key: c.Key, Claim: c.ID}
 }
@@ -88,9 +88,9 @@ func (e *env) noticed(c driver.Claim, before time.Time, notices []driver.Notice)
 	}
 }
 
-// wantNotices checks which notices the last command has returned, of which noticed has
-// checked the token and the term. There may be a change that is none, and, of a command in the
-// same millisecond as the one that granted it, a grant.
+// wantNotices checks which notices the last command has returned; noticed has already
+// checked their tokens and terms. It tolerates a change notice although nothing has changed, and
+// a repeated grant notice by a command in the same millisecond as the one that granted.
 func (e *env) wantNotices(want ...driver.Notice) {
 	e.Helper()
 	var got []driver.Notice
@@ -151,7 +151,7 @@ func testNoticeWhoevers(e *env) {
 		return
 	}
 	for _, let := range []func(holder, heavy, waiter driver.Claim){
-		func(_, heavy, waiter driver.Claim) { // from the line
+		func(_, heavy, waiter driver.Claim) { // from the queue
 			e.release(heavy)
 			e.wantNotices(granted(waiter, false))
 		},
@@ -160,7 +160,7 @@ func testNoticeWhoevers(e *env) {
 			e.release(heavy)
 			e.wantNotices(granted(waiter, false))
 		},
-		func(_, heavy, waiter driver.Claim) { // the dead
+		func(_, heavy, waiter driver.Claim) { // its session has expired
 			e.expire(heavy.Session)
 			e.try(e.weighted(heavy.Key, other, 1, 3), heavy.Session)
 			e.wantNotices(granted(waiter, false))
@@ -170,7 +170,7 @@ func testNoticeWhoevers(e *env) {
 			e.acquire(e.weighted(heavy.Key, other, 1, 3), heavy.Session)
 			e.wantNotices(granted(waiter, true))
 		},
-		func(_, heavy, waiter driver.Claim) { // a late request that names the dead
+		func(_, heavy, waiter driver.Claim) { // a late request that names its session
 			e.expire(heavy.Session)
 			e.acquireAs(e.weighted(heavy.Key, other, 1, 3), true, e.now().Add(-time.Second), heavy.Session)
 			e.wantNotices(granted(waiter, false))
@@ -217,18 +217,18 @@ func testNoticeSeveral(e *env) {
 }
 
 func testNoticeOwn(e *env) {
-	key, other, dead := newID(), e.session(), e.session()
+	key, other, expired := newID(), e.session(), e.session()
 	l := e.hears()
 	if l == nil {
 		return
 	}
-	writer := e.weighted(key, dead, 2, 2)
+	writer := e.weighted(key, expired, 2, 2)
 	first, mine := e.weighted(key, l.session, 1, 2), e.weighted(key, other, 1, 2)
 	e.hold(writer)
 	e.queue(first)
 	e.queue(mine)
-	e.expire(dead)
-	e.hold(mine, dead)
+	e.expire(expired)
+	e.hold(mine, expired)
 	e.wantNotices(granted(first, false))
 	e.release(first)
 	e.hold(e.weighted(key, l.session, 1, 2))
@@ -277,7 +277,7 @@ func testNoticeOnce(e *env) {
 		{"a late Acquire", func() { e.acquireAs(e.claim(key, other), true, e.now().Add(-time.Second)) }},
 		{"a try", func() { e.try(e.claim(key, other)) }},
 		{"an Acquire that joins", func() { e.queue(e.claim(key, l.session)) }},
-		{"a Release from the line", func() { e.release(third) }},
+		{"a Release from the queue", func() { e.release(third) }},
 		{"a Publish", func() { e.publish(first, []byte("value")) }},
 		{"a Resize to the limit that it has", func() { e.resize(key, 1, 1) }},
 	} {

@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// observeCases test Observe, Observers and Line.
+// observeCases test Observe, Observers and Queue.
 func observeCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Observe/IsFoundByEachKey", test: testObserveFound},
@@ -149,10 +149,10 @@ func testObserveIsNoHeartbeat(e *env) {
 }
 
 func testObserveDead(e *env) {
-	dead, unknown, key := e.session(), newID(), newID()
-	e.observe(dead, 1, key)
-	e.expire(dead)
-	for _, id := range []string{dead, unknown} {
+	expired, unknown, key := e.session(), newID(), newID()
+	e.observe(expired, 1, key)
+	e.expire(expired)
+	for _, id := range []string{expired, unknown} {
 		if err := e.store.Observe(e.ctx, id, 2, []string{key}); !errors.Is(err, driver.ErrSessionExpired) {
 			e.Errorf("Observe of an expired or unknown session: error %v, want ErrSessionExpired", err)
 		}
@@ -182,13 +182,13 @@ func testObserversExact(e *env) {
 
 func testObserversLive(e *env) {
 	key := newID()
-	living, dead, expired := e.session(), e.session(), newID()
+	living, expired, unknown := e.session(), e.session(), newID()
 	lapsing, from := e.sessionTTL(short)
 	e.observe(living, 1, key)
-	e.observe(dead, 1, key)
+	e.observe(expired, 1, key)
 	e.observe(lapsing, 1, key)
-	e.expire(dead)
-	if _, err := e.store.Expire(e.ctx, expired); err != nil {
+	e.expire(expired)
+	if _, err := e.store.Expire(e.ctx, unknown); err != nil {
 		e.Fatalf("Expire: %v", err)
 	}
 	e.until(from.Add(short))
@@ -260,7 +260,7 @@ func testQueueAll(e *env) {
 		e.Helper()
 		got, err := e.store.Queue(e.ctx, key)
 		if err != nil || !slices.Equal(got, want) {
-			e.Fatalf("Line = %+v, %v;\nwant %+v", got, err, want)
+			e.Fatalf("Queue = %+v, %v;\nwant %+v", got, err, want)
 		}
 	}
 	check() // of a key without a record
@@ -310,8 +310,8 @@ func testChangeEvery(e *env) {
 	if l == nil {
 		return
 	}
-	dead := e.session()
-	c, waiter, leaver, heir := e.leased(key, other, long), e.claim(key, dead), e.claim(key, other), e.claim(key, other)
+	expired := e.session()
+	c, waiter, leaver, heir := e.leased(key, other, long), e.claim(key, expired), e.claim(key, other), e.claim(key, other)
 	lapsing, last := e.leased(key, other, short), e.claim(key, other)
 	for _, step := range []struct {
 		what string
@@ -325,10 +325,10 @@ func testChangeEvery(e *env) {
 		{"joined once more", func() { e.queue(heir) }},
 		{"left", func() { e.release(leaver) }},
 		{"kept", func() { e.releaseKeep(c, long/2, true) }},
-		{"handed over", func() { e.release(c) }},
-		{"taken from the dead", func() {
-			e.expire(dead)
-			e.try(e.claim(key, other), dead)
+		{"released with waiters", func() { e.release(c) }},
+		{"taken from an expired session", func() {
+			e.expire(expired)
+			e.try(e.claim(key, other), expired)
 		}},
 		{"released", func() { e.release(heir) }},
 		{"granted", func() { e.hold(lapsing) }},
@@ -348,9 +348,8 @@ func testChangeEvery(e *env) {
 	l.wantOnly(change(key))
 }
 
-// testChangeOnly uses keys whose names are nearly the same as that of one that is
-// observed, and whom nobody does. With each command it is checked that the key is observed
-// of which a change is returned.
+// testChangeOnly uses keys that nobody observes, with nearly the same names as an observed key.
+// Each command checks that the key of a returned change is observed.
 func testChangeOnly(e *env) {
 	key, session := newID(), e.session()
 	l := e.hears(key)
@@ -376,12 +375,12 @@ func testChangeOnly(e *env) {
 func testChangeLate(e *env) {
 	session := e.session()
 	for _, step := range []struct {
-		what  string
-		lines int // how many wait
-		do    func(c driver.Claim)
+		what    string
+		waiters int
+		do      func(c driver.Claim)
 	}{
 		{"released", 0, func(c driver.Claim) { e.release(c) }},
-		{"handed over", 2, func(c driver.Claim) { e.release(c) }},
+		{"released with waiters", 2, func(c driver.Claim) { e.release(c) }},
 		{"published", 0, func(c driver.Claim) { e.publish(c, []byte("value")) }},
 		{"joined", 0, func(c driver.Claim) { e.queue(e.claim(c.Key, session)) }},
 		{"kept", 1, func(c driver.Claim) { e.releaseKeep(c, long, true) }},
@@ -390,7 +389,7 @@ func testChangeLate(e *env) {
 	} {
 		c := e.claim(newID(), session)
 		e.hold(c)
-		for range step.lines {
+		for range step.waiters {
 			e.queue(e.claim(c.Key, session))
 		}
 		l := e.listen("", c.Key)

@@ -88,19 +88,19 @@ func testPublishRead(e *env) {
 }
 
 func testPublishStays(e *env) {
-	key, session, dead := newID(), e.session(), e.session()
+	key, session, expired := newID(), e.session(), e.session()
 	c, value := e.leased(key, session, long), []byte("value")
 	e.hold(c)
 	e.publish(c, value)
-	first, second := e.claim(key, dead), e.claim(key, session)
+	first, second := e.claim(key, expired), e.claim(key, session)
 	for _, step := range []func(){
 		func() { e.acquire(c) },
 		func() { e.queue(first) },
 		func() { e.queue(second) },
 		func() { e.try(e.claim(key, session)) },
 		func() {
-			e.expire(dead)
-			e.acquire(second, dead)
+			e.expire(expired)
+			e.acquire(second, expired)
 		},
 		func() { e.release(second) },
 		func() {
@@ -137,7 +137,7 @@ func testPublishGoes(e *env) {
 	e.hold(first)
 	e.publish(first, value)
 	e.queue(second)
-	e.release(first) // hand-over
+	e.release(first) // by a release
 	wantGone(second, first)
 	e.publish(second, value)
 	e.release(second) // and then nobody
@@ -148,7 +148,7 @@ func testPublishGoes(e *env) {
 	e.hold(third)
 	wantGone(third, first, second)
 	e.publish(third, value)
-	e.expire(third.Session)                   // the dead's
+	e.expire(third.Session)                   // the expired session's
 	fourth := e.leased(key, session, 5*short) // it must last for what is done under it
 	h := e.hold(fourth, third.Session)
 	wantGone(fourth, third)
@@ -176,7 +176,7 @@ func testPublishNotHeld(e *env) {
 	e.publish(holder, []byte("theirs"))
 	e.queue(waiter)
 	wantNotHeld(waiter, "a claim in the queue")
-	wantNotHeld(e.claim(key, session), "a claim that never asked")
+	wantNotHeld(e.claim(key, session), "a claim that was never requested")
 	s := e.load(key)
 	e.wantHolders(s, holder)
 	e.wantQueue(s, waiter)
@@ -362,15 +362,15 @@ func testSealQueue(e *env) {
 	key, session := newID(), e.session()
 	holder := e.claim(key, session)
 	token := e.hold(holder).Token
-	var line []driver.Claim
+	var queue []driver.Claim
 	for range 12 {
 		c := e.claim(key, session)
 		e.queue(c)
-		line = append(line, c)
+		queue = append(queue, c)
 	}
 	e.seal(holder, []byte("result"), true)
 	e.wantFree(key)
-	for _, c := range line {
+	for _, c := range queue {
 		e.wantSealed(e.acquire(c), token, []byte("result"))
 		e.releaseKeep(c, 0, false)
 	}

@@ -56,20 +56,20 @@ func testQueueInOrder(e *env) {
 func testQueueShowsNearestAhead(e *env) {
 	key, session := newID(), e.session()
 	e.hold(e.claim(key, session))
-	var line []driver.Claim
+	var queue []driver.Claim
 	for range 12 {
 		c := e.claim(key, session)
 		e.queue(c)
-		line = append(line, c)
+		queue = append(queue, c)
 	}
-	for i, c := range line {
+	for i, c := range queue {
 		s := e.acquire(c)
-		want := claimIDs(line[max(0, i-8):i])
+		want := claimIDs(queue[max(0, i-8):i])
 		if s.Position != i+1 || s.Waiting != 12 || !slices.Equal(ahead(s), want) {
 			e.Fatalf("position %d of %d, ahead %q; want %d of 12, %q", s.Position, s.Waiting, ahead(s), i+1, want)
 		}
 	}
-	want := claimIDs(line[:8])
+	want := claimIDs(queue[:8])
 	if s := e.try(e.claim(key, session)); s.Position != 0 || s.Waiting != 12 || !slices.Equal(ahead(s), want) {
 		e.Errorf("not waiting: position %d of %d, ahead %q; want 0 of 12, the first waiters %q", s.Position, s.Waiting, ahead(s), want)
 	}
@@ -78,17 +78,17 @@ func testQueueShowsNearestAhead(e *env) {
 func testLoadQueue(e *env) {
 	key, session := newID(), e.session()
 	e.hold(e.weighted(key, session, 3, 3))
-	var line []driver.Claim
+	var queue []driver.Claim
 	for i := range 40 {
 		c := e.weighted(key, session, int64(i%3+1), 3)
 		e.queue(c)
-		line = append(line, c)
+		queue = append(queue, c)
 	}
 	s := e.load(key)
-	e.wantQueue(s, line...)
+	e.wantQueue(s, queue...)
 	for i, w := range s.WaitersAhead {
-		if w.Session != session || w.Weight != line[i].Weight {
-			e.Errorf("queue %+v, want the session and weight of %+v", w, line[i])
+		if w.Session != session || w.Weight != queue[i].Weight {
+			e.Errorf("queue %+v, want the session and weight of %+v", w, queue[i])
 		}
 	}
 }
@@ -163,21 +163,21 @@ func testQueueHeadLeaves(e *env) {
 }
 
 // testQueueWeights runs a fixed program of joins and releases and compares each
-// state with a model of the line.
+// state with a model of the queue.
 func testQueueWeights(e *env) {
 	const limit = 5
 	key, session := newID(), e.session()
-	var holders, line []driver.Claim
+	var holders, queue []driver.Claim
 	settle := func() {
-		for len(line) > 0 {
-			sum := line[0].Weight
+		for len(queue) > 0 {
+			sum := queue[0].Weight
 			for _, h := range holders {
 				sum += h.Weight
 			}
 			if sum > limit {
 				return
 			}
-			holders, line = append(holders, line[0]), line[1:]
+			holders, queue = append(holders, queue[0]), queue[1:]
 		}
 	}
 	for _, weight := range []int64{2, 2, 0, 5, 1, 3, 0, 0, 1, 1, 4, 0, 5, 2, 0, 0, 1, 0, 3, 0, 0} {
@@ -187,12 +187,12 @@ func testQueueWeights(e *env) {
 		} else if weight > 0 {
 			c := e.weighted(key, session, weight, limit)
 			e.acquire(c)
-			line = append(line, c)
+			queue = append(queue, c)
 		}
 		settle()
 		s := e.load(key)
 		e.wantHolders(s, holders...)
-		e.wantQueue(s, line...)
+		e.wantQueue(s, queue...)
 	}
 }
 
@@ -317,7 +317,7 @@ func testFirstStays(e *env) {
 	}
 	a.First = true // unless it is there
 	if s := e.acquire(a); s.Position != 2 || s.Waiting != 2 {
-		e.Fatalf("a waiter asks to be first: position %d of %d, want still 2 of 2", s.Position, s.Waiting)
+		e.Fatalf("a waiter requests to be first: position %d of %d, want still 2 of 2", s.Position, s.Waiting)
 	}
 	e.wantQueue(e.load(key), first, a)
 	other := e.claim(key, session)
@@ -400,7 +400,7 @@ func yieldCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Yield/IsShown", test: testYieldShown},
 		{name: "Notice/YieldFromTheFirstWaiter", test: testYieldFirst},
-		{name: "Notice/YieldToEachThatDoes", test: testYieldEach},
+		{name: "Notice/YieldToEveryHolderThatYields", test: testYieldEach},
 		{name: "Notice/GrantSaysWhetherToYield", test: testYieldGrant},
 		{name: "Token/RoomBehindOneThatYields", test: testYieldRoom},
 		{name: "Token/NoRoomBehindAPart", test: testYieldPart},
@@ -480,8 +480,8 @@ func testYieldFirst(e *env) {
 	e.wantNotices()
 }
 
-// testYieldEach has a key that several hold: all that yield are notified, those of the session
-// that asks too.
+// testYieldEach has a key with several holders: all that yield are notified, those of the
+// requester's own session too.
 func testYieldEach(e *env) {
 	key := newID()
 	a, b := e.hears(), e.hears()
@@ -524,12 +524,12 @@ func testYieldGrant(e *env) {
 	e.release(alone)
 
 	// From an expired session, by a claim that is then the first waiter.
-	dead := e.session()
-	e.hold(e.claim(key, dead))
+	expired := e.session()
+	e.hold(e.claim(key, expired))
 	next = e.yielding(key, l.session, 1, 1)
 	e.queue(next)
-	e.expire(dead)
-	e.acquire(e.claim(key, other), dead)
+	e.expire(expired)
+	e.acquire(e.claim(key, other), expired)
 	e.wantNotices(granted(next, true), yields(next))
 }
 
@@ -558,11 +558,11 @@ func testYieldRoom(e *env) {
 		case 0: // after a release
 			e.release(c)
 			h = e.hold(next)
-		case 1: // by hand-over
+		case 1: // by a release
 			e.queue(next)
 			e.release(c)
 			h, _ = e.load(key).Holder(next.ID)
-		case 2: // from the dead
+		case 2: // from an expired session
 			e.expire(session)
 			h = e.hold(next, session)
 		case 3: // from a lapsed lease

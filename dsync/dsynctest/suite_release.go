@@ -29,7 +29,7 @@ func keepCases() []conformanceCase {
 		{name: "Keep/ShorterOneShortens", test: testKeepShorter},
 		{name: "Keep/EarlierEndOfFixedLeaseStays", test: testKeepFixedLease},
 		{name: "Keep/OutlivesItsSession", test: testKeepOutlivesSession},
-		{name: "Keep/FromTheQueueTakesOut", test: testKeepFromQueue},
+		{name: "Keep/FromTheQueueReleases", test: testKeepFromQueue},
 		{name: "Keep/ReleaseEndsIt", test: testKeepThenRelease},
 		{name: "Keep/AbsentIsNoError", test: testKeepAbsent},
 	}
@@ -67,18 +67,18 @@ func testReleaseFromQueue(e *env) {
 	key, session := newID(), e.session()
 	holder := e.claim(key, session)
 	e.hold(holder)
-	var line []driver.Claim
+	var queue []driver.Claim
 	for range 3 {
 		c := e.claim(key, session)
 		e.queue(c)
-		line = append(line, c)
+		queue = append(queue, c)
 	}
-	e.release(line[1])
+	e.release(queue[1])
 	s := e.load(key)
 	e.wantHolders(s, holder)
-	e.wantQueue(s, line[0], line[2])
-	e.release(line[0])
-	e.release(line[2])
+	e.wantQueue(s, queue[0], queue[2])
+	e.release(queue[0])
+	e.release(queue[2])
 	e.wantQueue(e.load(key))
 	e.release(holder)
 	e.wantFree(key)
@@ -428,7 +428,7 @@ func testExtendNotHeld(e *env) {
 	waiter := e.leased(key, session, long)
 	e.queue(waiter)
 	e.wantNotHeld(waiter, "a claim in the queue")
-	e.wantNotHeld(e.leased(key, session, long), "a claim that never asked")
+	e.wantNotHeld(e.leased(key, session, long), "a claim that was never requested")
 
 	s := e.load(key)
 	e.wantHolders(s, plain)

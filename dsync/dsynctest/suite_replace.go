@@ -16,7 +16,7 @@ func replaceCases() []conformanceCase {
 		{name: "Replace/LateOnlyReleases", test: testReplaceLate},
 		{name: "Replace/MayRepeat", test: testReplaceRepeated},
 		{name: "Replace/OfAnySort", test: testReplaceSorts},
-		{name: "Replace/OfWhatIsReleased", test: testReplaceAbsent},
+		{name: "Replace/OfAReleasedClaim", test: testReplaceAbsent},
 	}
 }
 
@@ -84,19 +84,19 @@ func testReplaceBehind(e *env) {
 	key, session := newID(), e.session()
 	old := e.claim(key, session)
 	e.hold(old)
-	var line []driver.Claim
+	var queue []driver.Claim
 	for range 11 {
 		c := e.claim(key, e.session())
 		e.queue(c)
-		line = append(line, c)
+		queue = append(queue, c)
 	}
 	next := e.claim(key, session)
 	s := e.replace(old, next, e.far)
-	e.wantHolders(s, line[0])
-	if got, want := strings.Join(ahead(s), " "), strings.Join(claimIDs(line[3:]), " "); s.Position != 11 || s.Waiting != 11 || got != want {
+	e.wantHolders(s, queue[0])
+	if got, want := strings.Join(ahead(s), " "), strings.Join(claimIDs(queue[3:]), " "); s.Position != 11 || s.Waiting != 11 || got != want {
 		e.Errorf("position %d of %d, behind [%s]; want 11 of as many, behind [%s]", s.Position, s.Waiting, got, want)
 	}
-	e.wantQueue(e.load(key), append(line[1:], next)...)
+	e.wantQueue(e.load(key), append(queue[1:], next)...)
 }
 
 func testReplaceLate(e *env) {

@@ -12,7 +12,7 @@ import (
 // revokeCases test Revoke and the revocations that Heartbeat returns.
 func revokeCases() []conformanceCase {
 	return []conformanceCase{
-		{name: "Revoke/StandsUntilItIsTakenOff", test: testRevokeStands},
+		{name: "Revoke/StandsUntilAHeartbeatRemovesIt", test: testRevokeStands},
 		{name: "Revoke/AllThatStandAreListed", test: testRevokeAll},
 		{name: "Revoke/IsNotAddedTwice", test: testRevokeTwice},
 		{name: "Revoke/KeysAndClaimsAreComparedExactly", test: testRevokeExact},
@@ -20,7 +20,7 @@ func revokeCases() []conformanceCase {
 		{name: "Revoke/OfTheLapsedIsNoHeartbeat", test: testRevokeLapsed},
 		{name: "Revoke/OfExpiredOrUnknown", test: testRevokeDead},
 		{name: "Revoke/LeavesTheClaimAlone", test: testRevokeClaim},
-		{name: "Revoke/LateHeartbeatsTakeOffNoOther", test: testRevokeLate},
+		{name: "Revoke/LateHeartbeatsRemoveNoOther", test: testRevokeLate},
 		{name: "Notice/RevocationIsForItsSession", test: testRevokeNotice},
 		{name: "Race/RevocationsAndHeartbeats", test: testRevokeRace},
 	}

@@ -15,7 +15,7 @@ import (
 func memberCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Register/StartsTTL", test: testRegisterStartsTTL},
-		{name: "Register/IgnoresAtAndExpired", test: testRegisterIgnoresAtAndDead},
+		{name: "Register/IgnoresLastHeartbeatAndExpired", test: testRegisterIgnoresAtAndDead},
 		{name: "Register/KnownIDIsRefused", test: testRegisterKnown},
 		{name: "Register/EveryFieldIsReadBack", test: testRegisterFields},
 		{name: "Heartbeat/RecordsNow_B25", test: testHeartbeatRecordsNow},
@@ -24,8 +24,8 @@ func memberCases() []conformanceCase {
 		{name: "Members/LeavesOutUnknown", test: testMembersLeavesOutUnknown},
 		{name: "Members/ComparesIDsExactly", test: testMembersExact},
 		{name: "Members/WithoutIDsAreTheLiving", test: testMembersAll},
-		{name: "Liveness/TellAtTTLAndExpired", test: testLives},
-		{name: "Liveness/CarryNothingElse", test: testLivesSlim},
+		{name: "Liveness/HasLastHeartbeatTTLAndExpired", test: testLives},
+		{name: "Liveness/HasNothingElse", test: testLivesSlim},
 	}
 }
 
@@ -72,10 +72,10 @@ func testRegisterIgnoresAtAndDead(e *env) {
 func testRegisterKnown(e *env) {
 	lives, first := e.sessionTTL(long)
 	lapses, at := e.sessionTTL(short)
-	dead := e.session()
-	e.expire(dead)
+	expired := e.session()
+	e.expire(expired)
 	e.until(at.Add(short))
-	for _, id := range []string{lives, lapses, dead} {
+	for _, id := range []string{lives, lapses, expired} {
 		for range 2 {
 			now, err := e.store.Register(e.ctx, driver.Member{ID: id, TTL: 2 * long, Name: "another"})
 			if !errors.Is(err, driver.ErrSessionExists) {
@@ -168,10 +168,10 @@ func testMembersLeavesOutUnknown(e *env) {
 	if now.IsZero() {
 		e.Error("Members of an unknown id: no time of the reading")
 	}
-	a, b, dead := e.session(), e.session(), e.session()
-	e.expire(dead)
-	e.member(dead, "is dead", func(m driver.Member) bool { return m.Expired })
-	m, now, err = e.store.Members(e.ctx, b, newID(), dead, a)
+	a, b, expired := e.session(), e.session(), e.session()
+	e.expire(expired)
+	e.member(expired, "has expired", func(m driver.Member) bool { return m.Expired })
+	m, now, err = e.store.Members(e.ctx, b, newID(), expired, a)
 	got := make(map[string]bool)
 	for _, m := range m {
 		got[m.ID] = m.Expired
@@ -179,7 +179,7 @@ func testMembersLeavesOutUnknown(e *env) {
 			e.Errorf("Members: last heartbeat %v after the time of the reading %v", m.LastHeartbeat, now)
 		}
 	}
-	if want := map[string]bool{a: false, b: false, dead: true}; err != nil || len(m) != 3 || !maps.Equal(got, want) {
+	if want := map[string]bool{a: false, b: false, expired: true}; err != nil || len(m) != 3 || !maps.Equal(got, want) {
 		e.Errorf("Members = %+v, %v; want %v (id: expired) and no others", m, err, want)
 	}
 }
@@ -232,19 +232,19 @@ func testMembersAll(e *env) {
 	if err != nil {
 		e.Fatalf("Register: %v", err)
 	}
-	other, dead, expired := e.session(), e.session(), newID()
+	other, expired, unknown := e.session(), e.session(), newID()
 	lapsing, from := e.sessionTTL(short)
 	e.all("all that live", func(m map[string]driver.Member) bool {
-		_, ok := m[dead]
+		_, ok := m[expired]
 		return ok && m[living.ID].ID != "" && m[other].ID != ""
 	})
-	e.expire(dead)
-	if _, err := e.store.Expire(e.ctx, expired); err != nil {
+	e.expire(expired)
+	if _, err := e.store.Expire(e.ctx, unknown); err != nil {
 		e.Fatalf("Expire: %v", err)
 	}
 	e.until(from.Add(short))
 	e.all("those alone that live", func(m map[string]driver.Member) bool {
-		for _, id := range []string{dead, expired, lapsing} {
+		for _, id := range []string{expired, unknown, lapsing} {
 			if _, ok := m[id]; ok {
 				return false
 			}
@@ -281,9 +281,9 @@ func (e *env) reads(name string, read reader, ids []string, want string, ok func
 func testLives(e *env) {
 	lives, at := e.sessionTTL(long)
 	lapsed, _ := e.sessionTTL(short)
-	dead, expired := e.session(), newID()
-	e.expire(dead)
-	if _, err := e.store.Expire(e.ctx, expired); err != nil {
+	expired, unknown := e.session(), newID()
+	e.expire(expired)
+	if _, err := e.store.Expire(e.ctx, unknown); err != nil {
 		e.Fatalf("Expire: %v", err)
 	}
 	e.until(at.Add(short + time.Millisecond))
@@ -291,7 +291,7 @@ func testLives(e *env) {
 	if err != nil {
 		e.Fatalf("Heartbeat: %v", err)
 	}
-	ids := []string{expired, newID(), lapsed, dead, lives}
+	ids := []string{unknown, newID(), lapsed, expired, lives}
 	e.reads("Liveness", e.store.Liveness, ids, "those that are known, with what Members says", func(m []driver.Member) bool {
 		full, _, err := e.store.Members(e.ctx, ids...)
 		if err != nil {
@@ -313,7 +313,7 @@ func testLives(e *env) {
 	e.reads("Liveness", e.store.Liveness, []string{lives}, "its last heartbeat, alive", func(m []driver.Member) bool {
 		return len(m) == 1 && m[0].LastHeartbeat.Equal(p.Now) && m[0].TTL == long && !m[0].Expired
 	})
-	e.reads("Liveness", e.store.Liveness, []string{dead}, "it dead", func(m []driver.Member) bool { return len(m) == 1 && m[0].Expired })
+	e.reads("Liveness", e.store.Liveness, []string{expired}, "that it has expired", func(m []driver.Member) bool { return len(m) == 1 && m[0].Expired })
 	e.reads("Liveness", e.store.Liveness, nil, "none", func(m []driver.Member) bool { return len(m) == 0 })
 }
 
@@ -368,7 +368,7 @@ func testMembersMost(e *env) {
 	e.all("fewer again", func(m map[string]driver.Member) bool { return len(m) < 1000 })
 }
 
-// expireCases test how sessions die.
+// expireCases test how sessions expire.
 func expireCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Expire/LivingIsLeftAlone", test: testExpireLiving},
@@ -465,7 +465,7 @@ func testUnregisterOnly(e *env) {
 func expiredCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Expired/HolderIsDropped", test: testExpiredHolder},
-		{name: "Expired/FirstWaiterIsGrantedNotWhoNoticed", test: testExpiredFirstInLine},
+		{name: "Expired/FirstWaiterIsGrantedNotTheCaller", test: testExpiredFirstInLine},
 		{name: "Expired/WaitersAreDropped", test: testExpiredWaiters},
 		{name: "Expired/TryDropsThemToo", test: testExpiredTry},
 		{name: "Expired/LateRequestStillSettles", test: testExpiredLateRequest},
@@ -576,10 +576,10 @@ func testExpiredOnlyNamed(e *env) {
 
 // wantLapse acquires c, naming the expired sessions, until it is granted, and checks that
 // this is not before the end of the hold h, nor later.
-func (e *env) wantLapse(c driver.Claim, h driver.Holder, dead ...string) {
+func (e *env) wantLapse(c driver.Claim, h driver.Holder, expired ...string) {
 	e.Helper()
 	for {
-		s := e.acquire(c, dead...)
+		s := e.acquire(c, expired...)
 		got, ok := s.Holder(c.ID)
 		if ok && got.Since.Before(h.Until) {
 			e.Fatalf("granted at %v, before the end %v of the hold before it", got.Since, h.Until)

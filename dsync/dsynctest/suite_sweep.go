@@ -179,15 +179,15 @@ func testSweepSessions(e *env) {
 }
 
 func testSweepRetention(e *env) {
-	session, dead := e.session(), e.session()
+	session, expired := e.session(), e.session()
 	key, token := e.used(session)
-	e.expire(dead)
+	e.expire(expired)
 	e.until(e.now().Add(short))
 	e.sweep(time.Hour)
 	if s := e.load(key); s.Token != token {
 		e.Errorf("Sweep with an hour's retention: last token of a young key is %d, want %d", s.Token, token)
 	}
-	e.wantExpired(dead)
+	e.wantExpired(expired)
 }
 
 // testSweepTokens sweeps right after each grant, with no retention.
@@ -351,7 +351,7 @@ func testSweepTogether(e *env) {
 		}
 		for i, st := range states {
 			if st.Turn != now.Turn || st.By != now.By || st.After != now.After {
-				e.Errorf("sweeper %d was told of turn %d by %q, after %q; want %d by %q, after %q", i, st.Turn, st.By, st.After, now.Turn, now.By, now.After)
+				e.Errorf("sweeper %d was given turn %d by %q, after %q; want %d by %q, after %q", i, st.Turn, st.By, st.After, now.Turn, now.By, now.After)
 			}
 		}
 	}

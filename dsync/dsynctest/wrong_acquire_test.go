@@ -31,28 +31,28 @@ func wrongAcquires() []plant {
 			}
 		}},
 		{"the state is as before the command", "Acquire/GrantsFreeKey", staleState},
-		{"the line is as before the command", "Acquire/JoinsQueue", staleState},
+		{"the queue is as before the command", "Acquire/JoinsQueue", staleState},
 		{"a repeated try gives up what it was granted", "Acquire/TryIsGranted", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key); !wait && holds(s, c) {
 					_, n, _ := m.Release(ctx, c, driver.ReleaseOptions{})
 					s, err := m.Load(ctx, c.Key)
 					return s, n, err
 				}
-				return m.Acquire(ctx, c, wait, dead, notAfter)
+				return m.Acquire(ctx, c, wait, expired, notAfter)
 			}
 		}},
 		{"a late Acquire joins a free key", "Acquire/AfterNotAfterJoinsNothing", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key); len(s.Holders) == 0 {
 					notAfter = s.Now.Add(time.Hour)
 				}
-				return m.Acquire(ctx, c, wait, dead, notAfter)
+				return m.Acquire(ctx, c, wait, expired, notAfter)
 			}
 		}},
 		{"a late Acquire hides its own claim", "Acquire/AfterNotAfterReportsOwnClaim", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
 				if s.Now.After(notAfter) {
 					s.Holders, s.Position = nil, 0
 				}
@@ -60,39 +60,39 @@ func wrongAcquires() []plant {
 			}
 		}},
 		{"a try leaves its claim in the queue", "Acquire/TryLeavesNothing", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, _ bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				return m.Acquire(ctx, c, true, dead, notAfter)
+			w.acquire = func(ctx context.Context, c driver.Claim, _ bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				return m.Acquire(ctx, c, true, expired, notAfter)
 			}
 		}},
 		{"a repeated Acquire joins twice", "Acquire/WaiterMayRepeat", func(m *dsynctest.Memory, w *wrong) {
 			asked := make(map[string]bool)
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				if asked[c.ID] {
 					c.ID += "again"
 				}
 				asked[c.ID] = true
-				return m.Acquire(ctx, c, wait, dead, notAfter)
+				return m.Acquire(ctx, c, wait, expired, notAfter)
 			}
 		}},
 		{"a repeated Acquire is granted again", "Acquire/HolderMayRepeat", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				m.Release(ctx, c, driver.ReleaseOptions{})
-				return m.Acquire(ctx, c, wait, dead, notAfter)
+				return m.Acquire(ctx, c, wait, expired, notAfter)
 			}
 		}},
 		{"keys fold case", "Acquire/KeysAreApart", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				c.Key = strings.ToLower(c.Key)
-				return m.Acquire(ctx, c, wait, dead, notAfter)
+				return m.Acquire(ctx, c, wait, expired, notAfter)
 			}
 		}},
 	}
 }
 
 func staleState(m *dsynctest.Memory, w *wrong) {
-	w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+	w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 		s, _ := m.Load(ctx, c.Key)
-		_, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+		_, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
 		return s, n, err
 	}
 }
@@ -100,11 +100,11 @@ func staleState(m *dsynctest.Memory, w *wrong) {
 // wrongTerms are defects of the count of an election's grants.
 func wrongTerms() []plant {
 	return []plant{
-		{"hand-overs are no terms", "Term/CountsEveryGrant", func(m *dsynctest.Memory, w *wrong) {
+		{"grants by a release are no terms", "Term/CountsEveryGrant", func(m *dsynctest.Memory, w *wrong) {
 			terms := make(map[string]int64)
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				before, _ := m.Load(ctx, c.Key)
-				s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+				s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
 				if holds(s, c) && !holds(before, c) {
 					terms[c.Key]++
 				}
@@ -127,11 +127,11 @@ func wrongTerms() []plant {
 		})},
 		{"a repeated Acquire is a term", "Term/OnlyGrantsCount", func(m *dsynctest.Memory, w *wrong) {
 			more := make(map[string]int64)
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key); holds(s, c) {
 					more[c.Key]++
 				}
-				s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+				s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
 				s.Term += more[c.Key]
 				return s, n, err
 			}
@@ -143,11 +143,11 @@ func wrongTerms() []plant {
 			}
 		})},
 		{"another kind begins terms again", "Term/ZeroOfOtherKinds", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key); s.Kind != c.Kind {
 					m.Forget(true)
 				}
-				return m.Acquire(ctx, c, wait, dead, notAfter)
+				return m.Acquire(ctx, c, wait, expired, notAfter)
 			}
 		}},
 		{"notices have no terms", "Notice/GrantCarriesItsTerm", reading(func(n *driver.Notice) { n.Term = 0 })},
@@ -166,8 +166,8 @@ func wrongTerms() []plant {
 // seen changes every state that is returned.
 func seen(change func(*driver.State)) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
-		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-			s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
 			change(&s)
 			return s, n, err
 		}

@@ -82,10 +82,10 @@ func wrongKeys() []plant {
 				s.Holders[i].Weight = 1
 			}
 		})},
-		{"Keys has no line", "Keys/AsLoadHasThem", listed(func(s *driver.State) { s.WaitersAhead = nil })},
+		{"Keys has no queue", "Keys/AsLoadHasThem", listed(func(s *driver.State) { s.WaitersAhead = nil })},
 		{"Keys has those in the queue that are shown", "Keys/AsLoadHasThem", listed(func(s *driver.State) { s.Waiting = len(s.WaitersAhead) })},
 		{"Keys has no terms", "Keys/AsLoadHasThem", listed(func(s *driver.State) { s.Term = 0 })},
-		{"Keys has all of the line", "Keys/AsLoadHasThem", func(m *dsynctest.Memory, w *wrong) {
+		{"Keys has all of the queue", "Keys/AsLoadHasThem", func(m *dsynctest.Memory, w *wrong) {
 			w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
 				states, err := m.Keys(ctx, prefix, after, n)
 				for i := range states {

@@ -74,10 +74,10 @@ func wrongListeners() []plant {
 		{"no session is every session", "Listen/WithoutASession", routing(func(session string, keys []string, n driver.Notice) bool {
 			return session == "" || n.Session == session
 		})},
-		{"who has no session hears nothing", "Listen/WithoutASession", routing(func(session string, keys []string, n driver.Notice) bool {
+		{"Listen without a session hears nothing", "Listen/WithoutASession", routing(func(session string, keys []string, n driver.Notice) bool {
 			return session != "" && n.Session == session
 		})},
-		{"who observes a key hears its grants", "Listen/WithoutASession", routing(func(session string, keys []string, n driver.Notice) bool {
+		{"observers of a key hear its grants", "Listen/WithoutASession", routing(func(session string, keys []string, n driver.Notice) bool {
 			return n.Session == session || slices.Contains(keys, n.Key)
 		})},
 		{"Listen takes a thousand keys", "Listen/ManyKeys", func(m *dsynctest.Memory, w *wrong) {
@@ -183,7 +183,7 @@ func deafFor(t driver.NoticeType) func(*dsynctest.Memory, *wrong) {
 	})
 }
 
-// routing sends notices to whom hears says.
+// routing sends each notice to the sessions for which hears returns true.
 func routing(hears func(session string, keys []string, n driver.Notice) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		type listener struct {

@@ -17,17 +17,17 @@ func wrongNotices() []plant {
 	}
 	return []plant{
 		{"Release returns no grants", "Notice/GrantByRelease", grants(func(by command) bool { return by.method == dsynctest.MethodRelease })},
-		{"who was alone returns no grants", "Notice/GrantByRelease", grants(func(by command) bool { return by.claim.NoneWaiting })},
+		{"Release with NoneWaiting returns no grants", "Notice/GrantByRelease", grants(func(by command) bool { return by.claim.NoneWaiting })},
 		{"a session is not notified by itself", "Notice/GrantByRelease", omitting(func(by command, n driver.Notice) bool {
 			return n.Session == by.claim.Session
 		})},
-		{"who leaves the line returns no grants", "Notice/GrantByAnyCommand", grants(func(by command) bool {
+		{"a release from the queue returns no grants", "Notice/GrantByAnyCommand", grants(func(by command) bool {
 			return by.method == dsynctest.MethodRelease && by.claim.Token == 0
 		})},
 		{"tries return no grants", "Notice/GrantByAnyCommand", grants(func(by command) bool {
 			return by.method == dsynctest.MethodAcquire && !by.wait
 		})},
-		{"who joins returns no grants", "Notice/GrantByAnyCommand", grants(func(by command) bool {
+		{"an Acquire that joins returns no grants", "Notice/GrantByAnyCommand", grants(func(by command) bool {
 			return by.method == dsynctest.MethodAcquire && by.wait && by.state.Position > 0
 		})},
 		{"late requests return no grants", "Notice/GrantByAnyCommand", grants(func(by command) bool {
@@ -50,11 +50,11 @@ func wrongNotices() []plant {
 			}
 			return n
 		})},
-		{"who is granted with others hides them", "Notice/OwnGrantIsInTheReply", grants(func(by command) bool {
+		{"a granted Acquire hides other grants", "Notice/OwnGrantIsInTheReply", grants(func(by command) bool {
 			_, ok := by.state.Holder(by.claim.ID)
 			return ok
 		})},
-		{"whoever holds is granted anew", "Notice/OnlyOfWhatTheCommandDid", noticing(func(by command, n []driver.Notice) []driver.Notice {
+		{"holders are notified of their grants again", "Notice/OnlyOfWhatTheCommandDid", noticing(func(by command, n []driver.Notice) []driver.Notice {
 			for _, h := range by.state.Holders {
 				if by.method != dsynctest.MethodRevoke && h.Claim != by.claim.ID {
 					n = append(n, grantOf(by, h))
@@ -68,12 +68,12 @@ func wrongNotices() []plant {
 			}
 			return n
 		})},
-		{"what nobody can hear is returned", "Notice/NoneWhereNobodyCanListen", cannotListen},
-		{"who can't notify fails to", "Notice/NoneWhereNobodyCanListen", func(m *dsynctest.Memory, w *wrong) {
+		{"notices are returned although nobody can listen", "Notice/NoneWhereNobodyCanListen", cannotListen},
+		{"Notify fails where nobody can listen", "Notice/NoneWhereNobodyCanListen", func(m *dsynctest.Memory, w *wrong) {
 			m.Polling = true
 			w.notify = func(context.Context, []driver.Notice) error { return errors.New("not connected") }
 		}},
-		{"Release looks whom to notify before it", "Race/EveryGrantIsNotified", func(m *dsynctest.Memory, w *wrong) {
+		{"Release decides whom to notify before it releases", "Race/EveryGrantIsNotified", func(m *dsynctest.Memory, w *wrong) {
 			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
 				s, _ := m.Load(ctx, c.Key)
 				time.Sleep(5 * time.Millisecond)
@@ -86,7 +86,7 @@ func wrongNotices() []plant {
 	}
 }
 
-// wrongWakes are defects of who is woken.
+// wrongWakes are defects of NoticeWake.
 func wrongWakes() []plant {
 	nobody := omitting(func(_ command, n driver.Notice) bool { return n.Type == driver.NoticeWake })
 	return []plant{
@@ -143,8 +143,8 @@ func noticing(change func(by command, n []driver.Notice) []driver.Notice) func(*
 			}
 			return change(by, n)
 		}
-		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-			s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
 			return s, changed(command{method: dsynctest.MethodAcquire, key: c.Key, claim: c, wait: wait, state: s}, n, err), err
 		}
 		w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {

@@ -11,12 +11,12 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// wrongObserves are defects of Observe, Observers and Line.
+// wrongObserves are defects of Observe, Observers and Queue.
 func wrongObserves() []plant {
 	return []plant{
 		{"Observe keeps one key", "Observe/IsFoundByEachKey", observing(func(keys []string) []string { return keys[:min(1, len(keys))] })},
 		{"Observe shares its caller's list", "Observe/IsFoundByEachKey", noting(func(old, keys []string) []string { return keys })},
-		{"who holds observes", "Observe/IsFoundByEachKey", func(m *dsynctest.Memory, w *wrong) {
+		{"holders count as observers", "Observe/IsFoundByEachKey", func(m *dsynctest.Memory, w *wrong) {
 			w.observers = func(ctx context.Context, key, after string, n int) ([]driver.Member, error) {
 				found, err := m.Observers(ctx, key, after, n)
 				if s, _ := m.Load(ctx, key); len(s.Holders) > 0 && err == nil {
@@ -46,7 +46,7 @@ func wrongObserves() []plant {
 				return m.Heartbeat(ctx, id, given)
 			}
 		}},
-		{"Observe takes revocations off", "Observe/StaysWithItsSession", func(m *dsynctest.Memory, w *wrong) {
+		{"Observe removes revocations", "Observe/StaysWithItsSession", func(m *dsynctest.Memory, w *wrong) {
 			w.observe = func(ctx context.Context, id string, seq int64, keys []string) error {
 				p, _ := m.Heartbeat(ctx, id, nil)
 				m.Heartbeat(ctx, id, p.Revoked)
@@ -67,7 +67,7 @@ func wrongObserves() []plant {
 				return m.Observe(ctx, id, seq, keys)
 			}
 		}},
-		{"Observe of the dead is no error", "Observe/ExpiredOrUnknown", func(m *dsynctest.Memory, w *wrong) {
+		{"Observe of an expired session is no error", "Observe/ExpiredOrUnknown", func(m *dsynctest.Memory, w *wrong) {
 			w.observe = func(ctx context.Context, id string, seq int64, keys []string) error {
 				m.Observe(ctx, id, seq, keys)
 				return nil
@@ -75,7 +75,7 @@ func wrongObserves() []plant {
 		}},
 		{"observed keys fold case", "Observers/ComparesKeysExactly", comparing(strings.EqualFold)},
 		{"observed keys are prefixes", "Observers/ComparesKeysExactly", comparing(strings.HasPrefix)},
-		{"Observers has the dead and the lapsed", "Observers/AreTheLiving", comparing(func(a, b string) bool { return a == b })},
+		{"Observers has expired and lapsed sessions", "Observers/AreTheLiving", comparing(func(a, b string) bool { return a == b })},
 		{"Observers has ids alone", "Observers/HaveEveryField", func(m *dsynctest.Memory, w *wrong) {
 			w.observers = func(ctx context.Context, key, after string, n int) ([]driver.Member, error) {
 				found, err := m.Observers(ctx, key, after, n)
@@ -100,27 +100,27 @@ func wrongObserves() []plant {
 				return m.Observers(ctx, key, after, min(n, 100))
 			}
 		}},
-		{"Line has eight", "Queue/HasAllInTheirOrder", func(m *dsynctest.Memory, w *wrong) {
-			w.line = func(ctx context.Context, key string) ([]driver.Waiter, error) {
-				line, err := m.Queue(ctx, key)
-				return line[:min(8, len(line))], err
+		{"Queue has eight", "Queue/HasAllInTheirOrder", func(m *dsynctest.Memory, w *wrong) {
+			w.queue = func(ctx context.Context, key string) ([]driver.Waiter, error) {
+				queue, err := m.Queue(ctx, key)
+				return queue[:min(8, len(queue))], err
 			}
 		}},
-		{"Line is in the order of ids", "Queue/HasAllInTheirOrder", func(m *dsynctest.Memory, w *wrong) {
-			w.line = func(ctx context.Context, key string) ([]driver.Waiter, error) {
-				line, err := m.Queue(ctx, key)
-				slices.SortFunc(line, func(a, b driver.Waiter) int { return strings.Compare(a.Claim, b.Claim) })
-				return line, err
+		{"Queue is in the order of ids", "Queue/HasAllInTheirOrder", func(m *dsynctest.Memory, w *wrong) {
+			w.queue = func(ctx context.Context, key string) ([]driver.Waiter, error) {
+				queue, err := m.Queue(ctx, key)
+				slices.SortFunc(queue, func(a, b driver.Waiter) int { return strings.Compare(a.Claim, b.Claim) })
+				return queue, err
 			}
 		}},
-		{"Line has the holder", "Queue/HasAllInTheirOrder", func(m *dsynctest.Memory, w *wrong) {
-			w.line = func(ctx context.Context, key string) ([]driver.Waiter, error) {
-				line, err := m.Queue(ctx, key)
+		{"Queue has the holder", "Queue/HasAllInTheirOrder", func(m *dsynctest.Memory, w *wrong) {
+			w.queue = func(ctx context.Context, key string) ([]driver.Waiter, error) {
+				queue, err := m.Queue(ctx, key)
 				if s, _ := m.Load(ctx, key); len(s.Holders) > 0 {
 					h := s.Holders[0]
-					line = append([]driver.Waiter{{Claim: h.Claim, Session: h.Session, Weight: h.Weight}}, line...)
+					queue = append([]driver.Waiter{{Claim: h.Claim, Session: h.Session, Weight: h.Weight}}, queue...)
 				}
-				return line, err
+				return queue, err
 			}
 		}},
 	}
@@ -229,13 +229,13 @@ func wrongChanges() []plant {
 		{"what is published is no change", "Notice/EveryChangeOfAnObservedKey", passesBy(func(by command) bool {
 			return by.method == dsynctest.MethodPublish
 		})},
-		{"who joins is no change", "Notice/EveryChangeOfAnObservedKey", passesBy(func(by command) bool {
+		{"joining the queue is no change", "Notice/EveryChangeOfAnObservedKey", passesBy(func(by command) bool {
 			return by.method == dsynctest.MethodAcquire && by.state.Position > 0
 		})},
-		{"who leaves is no change", "Notice/EveryChangeOfAnObservedKey", passesBy(releases(func(by command) bool {
+		{"leaving the queue is no change", "Notice/EveryChangeOfAnObservedKey", passesBy(releases(func(by command) bool {
 			return by.claim.Token == 0 && !by.outcome.Seal
 		}))},
-		{"a hand-over is no change", "Notice/EveryChangeOfAnObservedKey", passesBy(releases(func(by command) bool {
+		{"a grant by a release is no change", "Notice/EveryChangeOfAnObservedKey", passesBy(releases(func(by command) bool {
 			return len(by.state.Holders) > 0 && by.outcome.Keep == 0
 		}))},
 		{"Keep is no change", "Notice/EveryChangeOfAnObservedKey", passesBy(releases(func(by command) bool { return by.outcome.Keep > 0 }))},
@@ -260,7 +260,7 @@ func wrongChanges() []plant {
 				return n
 			})(m, w)
 		}},
-		{"who was alone looks at nobody", "Notice/ChangeOfAKeyThatIsObservedLate", passesBy(func(by command) bool { return by.claim.NoneWaiting })},
+		{"Release with NoneWaiting ignores observers", "Notice/ChangeOfAKeyThatIsObservedLate", passesBy(func(by command) bool { return by.claim.NoneWaiting })},
 		{"changes are returned of what was observed when it was granted", "Notice/ChangeOfAKeyThatIsObservedLate", func(m *dsynctest.Memory, w *wrong) {
 			used := make(map[string]bool)
 			w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
@@ -289,7 +289,7 @@ func wrongChanges() []plant {
 				return over[by.key]
 			})(m, w)
 		}},
-		{"who observes a key uses it", "Notice/ObservingAKeyChangesNothing", func(m *dsynctest.Memory, w *wrong) {
+		{"observing a key sets its kind", "Notice/ObservingAKeyChangesNothing", func(m *dsynctest.Memory, w *wrong) {
 			w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
 				for _, key := range keys {
 					c := driver.Claim{Key: key, ID: id + ".o", Session: id, Kind: driver.KindElection, Weight: 1, Limit: 1}
@@ -299,7 +299,7 @@ func wrongChanges() []plant {
 				return m.Listen(ctx, id, keys, f)
 			}
 		}},
-		{"who observes a key waits for it", "Notice/ObservingAKeyChangesNothing", func(m *dsynctest.Memory, w *wrong) {
+		{"observers count as waiters", "Notice/ObservingAKeyChangesNothing", func(m *dsynctest.Memory, w *wrong) {
 			w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
 				for _, key := range keys {
 					if s, _ := m.Load(ctx, key); len(s.Holders) > 0 {
@@ -309,7 +309,7 @@ func wrongChanges() []plant {
 				return m.Listen(ctx, id, keys, f)
 			}
 		}},
-		{"Sweep forgets who observes", "Sweep/ObservedKeysStayObserved", func(m *dsynctest.Memory, w *wrong) {
+		{"Sweep forgets observers", "Sweep/ObservedKeysStayObserved", func(m *dsynctest.Memory, w *wrong) {
 			swept := false
 			passesBy(func(command) bool { return swept })(m, w)
 			w.sweep = func(ctx context.Context, by string, last driver.SweepState, retention time.Duration) (driver.SweepState, error) {

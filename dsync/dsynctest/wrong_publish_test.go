@@ -51,8 +51,8 @@ func wrongPublishes() []plant {
 		})},
 		{"values are texts", "Publish/IsReadByAll", seen(func(s *driver.State) { s.Value = bytes.ToValidUTF8(s.Value, []byte("?")) })},
 		{"Acquire does not read the value", "Publish/IsReadByAll", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
 				s.Value = nil
 				return s, n, err
 			}
@@ -63,18 +63,18 @@ func wrongPublishes() []plant {
 				return m.Publish(ctx, c, seq, value)
 			}
 		}},
-		{"who joins takes the value away", "Publish/StaysWhileItsHolderHolds", seen(func(s *driver.State) {
+		{"joining the queue removes the value", "Publish/StaysWhileItsHolderHolds", seen(func(s *driver.State) {
 			if s.Waiting > 0 {
 				s.Value = nil
 			}
 		})},
-		{"Extend takes the value away", "Publish/StaysWhileItsHolderHolds", func(m *dsynctest.Memory, w *wrong) {
+		{"Extend removes the value", "Publish/StaysWhileItsHolderHolds", func(m *dsynctest.Memory, w *wrong) {
 			w.extend = func(ctx context.Context, c driver.Claim) (driver.Holder, error) {
 				m.Publish(ctx, c, 1<<40, nil)
 				return m.Extend(ctx, c)
 			}
 		}},
-		{"Keep takes the value away", "Publish/StaysWhileItsHolderHolds", func(m *dsynctest.Memory, w *wrong) {
+		{"Keep removes the value", "Publish/StaysWhileItsHolderHolds", func(m *dsynctest.Memory, w *wrong) {
 			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
 				if o.Keep > 0 {
 					m.Publish(ctx, c, 1<<40, nil)
@@ -84,9 +84,9 @@ func wrongPublishes() []plant {
 		}},
 		{"a value stays for the next holder", "Publish/GoesWithItsHolder", inherited(func(s driver.State) bool { return len(s.Holders) > 0 })},
 		{"a value stays when nobody holds", "Publish/GoesWithItsHolder", inherited(func(s driver.State) bool { return len(s.Holders) == 0 })},
-		{"whoever publishes does so for the holder", "Publish/GoesWithItsHolder", publishForHolder},
+		{"anybody can publish for the holder", "Publish/GoesWithItsHolder", publishForHolder},
 		{"a waiter may publish", "Publish/NotHeld", publishForHolder},
-		{"Publish of what is not held is nothing to speak of", "Publish/NotHeld", func(m *dsynctest.Memory, w *wrong) {
+		{"Publish without a hold is no error", "Publish/NotHeld", func(m *dsynctest.Memory, w *wrong) {
 			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
 				if n, err := m.Publish(ctx, c, seq, value); !errors.Is(err, driver.ErrNotHeld) {
 					return n, err
@@ -94,7 +94,7 @@ func wrongPublishes() []plant {
 				return nil, nil
 			}
 		}},
-		{"Publish does not look at the clock", "Publish/NotAfterItsEnd", func(m *dsynctest.Memory, w *wrong) {
+		{"Publish ignores the clock", "Publish/NotAfterItsEnd", func(m *dsynctest.Memory, w *wrong) {
 			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
 				m.SetUntil(c, time.Now().Add(time.Minute))
 				return m.Publish(ctx, c, seq, value)
@@ -156,7 +156,7 @@ func wrongPublishes() []plant {
 	}
 }
 
-// inherited lets a key keep what was published last, where that is so.
+// inherited lets a key keep the value that was published last, where that is so.
 func inherited(where func(driver.State) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var mu sync.Mutex
@@ -216,8 +216,8 @@ func wrongSeals() []plant {
 			}
 		}},
 		{"Acquire does not read the result", "Seal/ResultIsReadByAll", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
 				if s.Sealed {
 					s.Value = nil
 				}
@@ -226,23 +226,23 @@ func wrongSeals() []plant {
 		}},
 		{"Keys does not read the result", "Seal/ResultIsReadByAll", listed(func(s *driver.State) { s.Value = nil })},
 		{"a sealed key is a free one", "Seal/NobodyJoinsAnyMore", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key); s.Sealed {
 					m.Forget(true)
 				}
-				return m.Acquire(ctx, c, wait, dead, notAfter)
+				return m.Acquire(ctx, c, wait, expired, notAfter)
 			}
 		}},
 		{"a sealed key is an error", "Seal/NobodyJoinsAnyMore", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
 				if s.Sealed {
 					err = driver.ErrRefused
 				}
 				return s, n, err
 			}
 		}},
-		{"who seals hands over", "Seal/DropsTheQueue", func(m *dsynctest.Memory, w *wrong) {
+		{"Seal grants the first waiter", "Seal/DropsTheQueue", func(m *dsynctest.Memory, w *wrong) {
 			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key); s.Waiting > 0 {
 					o.Seal = false
@@ -251,13 +251,13 @@ func wrongSeals() []plant {
 			}
 		}},
 		{"a waiter can seal", "Seal/NotHeld", sealForHolder(func(s driver.State, c driver.Claim) bool { return s.Waiting > 1 })},
-		{"whoever seals is found", "Seal/NotHeld", func(m *dsynctest.Memory, w *wrong) {
+		{"Seal always finds the claim", "Seal/NotHeld", func(m *dsynctest.Memory, w *wrong) {
 			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
 				found, n, err := m.Release(ctx, c, o)
 				return found || o.Seal, n, err
 			}
 		}},
-		{"sealing does not look at the clock", "Seal/NotAfterItsEnd", func(m *dsynctest.Memory, w *wrong) {
+		{"Seal ignores the clock", "Seal/NotAfterItsEnd", func(m *dsynctest.Memory, w *wrong) {
 			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
 				if o.Seal {
 					m.SetUntil(c, time.Now().Add(time.Minute))
@@ -293,15 +293,15 @@ func wrongSeals() []plant {
 			}
 		}},
 		{"Sweep deletes what is sealed", "Sweep/LeavesSealedKeys", carelessSweep},
-		{"Acquire looks for the seal before it joins", "Race/SealAndAcquire", func(m *dsynctest.Memory, w *wrong) {
+		{"Acquire checks for the seal before it joins", "Race/SealAndAcquire", func(m *dsynctest.Memory, w *wrong) {
 			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
 				time.Sleep(time.Millisecond)
 				return m.Release(ctx, c, o)
 			}
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				before, _ := m.Load(ctx, c.Key)
 				time.Sleep(2 * time.Millisecond)
-				if s, n, err := m.Acquire(ctx, c, wait, dead, notAfter); before.Sealed == s.Sealed {
+				if s, n, err := m.Acquire(ctx, c, wait, expired, notAfter); before.Sealed == s.Sealed {
 					return s, n, err
 				}
 				return before, nil, nil
@@ -339,7 +339,7 @@ func resultIs(which func(found bool, was, sent []byte) []byte) func(*dsynctest.M
 	}
 }
 
-// sealForHolder lets who does not hold seal for who does.
+// sealForHolder lets a claim that does not hold the key seal it for the holder.
 func sealForHolder(where func(driver.State, driver.Claim) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// wrongQueues are defects of the line, kinds and the dead.
+// wrongQueues are defects of the queue, of kinds and of expired sessions.
 func wrongQueues() []plant {
 	return []plant{
 		{"a command grants 64 claims at most", "Queue/OneCommandGrantsAllThatFit", func(m *dsynctest.Memory, w *wrong) {
@@ -19,7 +19,7 @@ func wrongQueues() []plant {
 				return s, err
 			}
 		}},
-		{"who leaves the line lets nobody in", "Queue/WhenTheHeavyHeadLeavesTheNextAreGranted", func(m *dsynctest.Memory, w *wrong) {
+		{"a release from the queue grants to nobody", "Queue/WhenTheHeavyHeadLeavesTheNextAreGranted", func(m *dsynctest.Memory, w *wrong) {
 			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key); s.Waiting > 0 && !holds(s, c) {
 					return true, nil, nil
@@ -28,48 +28,48 @@ func wrongQueues() []plant {
 			}
 		}},
 		{"all weights are one", "Queue/WeightsNeverExceedTheLimit", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				c.Weight = 1
-				return m.Acquire(ctx, c, wait, dead, notAfter)
+				return m.Acquire(ctx, c, wait, expired, notAfter)
 			}
 		}},
 		{"a late Acquire does nothing at all", "Expired/LateRequestStillSettles", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				if s, err := m.Load(ctx, c.Key); s.Now.After(notAfter) {
 					return s, nil, err
 				}
-				return m.Acquire(ctx, c, wait, dead, notAfter)
+				return m.Acquire(ctx, c, wait, expired, notAfter)
 			}
 		}},
 		{"light claims overtake", "Queue/LightDoesNotOvertakeHeavy", overtaking},
 		{"light tries overtake", "Queue/TryDoesNotOvertake", overtaking},
-		{"who names the dead is granted first", "Expired/FirstWaiterIsGrantedNotWhoNoticed", func(m *dsynctest.Memory, w *wrong) {
+		{"a claim that names expired sessions is granted first", "Expired/FirstWaiterIsGrantedNotTheCaller", func(m *dsynctest.Memory, w *wrong) {
 			claims := make(map[string]driver.Claim)
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				claims[c.ID] = c
-				if len(dead) > 0 {
+				if len(expired) > 0 {
 					s, _ := m.Load(ctx, c.Key)
 					for _, w := range s.WaitersAhead {
 						m.Release(ctx, claims[w.Claim], driver.ReleaseOptions{})
 					}
 				}
-				return m.Acquire(ctx, c, wait, dead, notAfter)
+				return m.Acquire(ctx, c, wait, expired, notAfter)
 			}
 		}},
-		{"the line is last in, first out", "Queue/IsServedInOrder", func(m *dsynctest.Memory, w *wrong) {
+		{"the queue is last in, first out", "Queue/IsServedInOrder", func(m *dsynctest.Memory, w *wrong) {
 			claims := make(map[string]driver.Claim)
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				claims[c.ID] = c
-				s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+				s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
 				if s.Position > 1 {
 					return jump(ctx, m, c, claims, s)
 				}
 				return s, n, err
 			}
 		}},
-		{"Ahead is the head of the line", "Queue/ShowsTheNearestAhead", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+		{"WaitersAhead is the head of the queue", "Queue/ShowsTheNearestAhead", func(m *dsynctest.Memory, w *wrong) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
 				head, _ := m.Load(ctx, c.Key)
 				if s.Position > len(s.WaitersAhead) {
 					s.WaitersAhead = head.WaitersAhead
@@ -77,7 +77,7 @@ func wrongQueues() []plant {
 				return s, n, err
 			}
 		}},
-		{"Load shows as much of the line as Acquire", "Load/ShowsTheQueue", func(m *dsynctest.Memory, w *wrong) {
+		{"Load shows as much of the queue as Acquire", "Load/ShowsTheQueue", func(m *dsynctest.Memory, w *wrong) {
 			w.load = func(ctx context.Context, key string) (driver.State, error) {
 				s, err := m.Load(ctx, key)
 				s.WaitersAhead = s.WaitersAhead[:min(8, len(s.WaitersAhead))]
@@ -87,33 +87,32 @@ func wrongQueues() []plant {
 		{"kinds don't matter", "Mismatch/Kind", anyKind},
 		{"limits don't matter", "Mismatch/Limit", anyKind},
 		{"a key keeps its kind forever", "Mismatch/FreeKeyTakesOver", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key); s.Kind != "" && s.Kind != c.Kind {
 					return driver.State{}, nil, &driver.MismatchError{Key: c.Key, Kind: s.Kind, WantKind: c.Kind, Limit: s.Limit, WantLimit: c.Limit}
 				}
-				return m.Acquire(ctx, c, wait, dead, notAfter)
+				return m.Acquire(ctx, c, wait, expired, notAfter)
 			}
 		}},
-		{"the dead are not dropped", "Expired/HolderIsDropped", deafTo(func(bool) bool { return true })},
-		{"a try does not drop the dead", "Expired/TryDropsThemToo", deafTo(func(wait bool) bool { return !wait })},
-		{"dead waiters stay in the queue", "Expired/WaitersAreDropped", deafTo(func(bool) bool { return true })},
-		{"the dead lose their fixed leases", "Expired/FixedLeaseStaysUntilItsEnd", dropsLeases},
-		{"the dead wait on for fixed leases", "Expired/WaiterForFixedLeaseIsDropped", deafTo(func(bool) bool { return true })},
-		{"whoever names one dead session drops all others", "Expired/OnlyThoseNamed", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key); len(dead) > 0 {
+		{"claims of expired sessions are not dropped", "Expired/HolderIsDropped", deafTo(func(bool) bool { return true })},
+		{"a try does not drop claims of expired sessions", "Expired/TryDropsThemToo", deafTo(func(wait bool) bool { return !wait })},
+		{"waiters of expired sessions stay in the queue", "Expired/WaitersAreDropped", deafTo(func(bool) bool { return true })},
+		{"expired sessions lose their fixed leases", "Expired/FixedLeaseStaysUntilItsEnd", dropsLeases},
+		{"expired sessions wait on for fixed leases", "Expired/WaiterForFixedLeaseIsDropped", deafTo(func(bool) bool { return true })},
+		{"naming one expired session drops all others", "Expired/OnlyThoseNamed", func(m *dsynctest.Memory, w *wrong) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				if s, _ := m.Load(ctx, c.Key); len(expired) > 0 {
 					for _, h := range s.Holders {
-						dead = append(slices.Clone(dead), h.Session)
+						expired = append(slices.Clone(expired), h.Session)
 					}
 				}
-				return m.Acquire(ctx, c, wait, dead, notAfter)
+				return m.Acquire(ctx, c, wait, expired, notAfter)
 			}
 		}},
 	}
 }
 
-// jump puts c, which waits, before all others in the queue, of which claims has the
-// claims by id.
+// jump moves c to the head of the queue. claims has the claims of the queue by id.
 func jump(ctx context.Context, m *dsynctest.Memory, c driver.Claim, claims map[string]driver.Claim, s driver.State) (driver.State, []driver.Notice, error) {
 	for _, w := range s.WaitersAhead {
 		m.Release(ctx, claims[w.Claim], driver.ReleaseOptions{})
@@ -127,9 +126,9 @@ func jump(ctx context.Context, m *dsynctest.Memory, c driver.Claim, claims map[s
 
 func overtaking(m *dsynctest.Memory, w *wrong) {
 	claims := make(map[string]driver.Claim)
-	w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+	w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 		claims[c.ID] = c
-		s, n, err := m.Acquire(ctx, c, true, dead, notAfter)
+		s, n, err := m.Acquire(ctx, c, true, expired, notAfter)
 		sum := c.Weight
 		for _, h := range s.Holders {
 			sum += h.Weight
@@ -138,42 +137,42 @@ func overtaking(m *dsynctest.Memory, w *wrong) {
 			return jump(ctx, m, c, claims, s)
 		}
 		if !wait {
-			return m.Acquire(ctx, c, false, dead, notAfter)
+			return m.Acquire(ctx, c, false, expired, notAfter)
 		}
 		return s, n, err
 	}
 }
 
 func anyKind(m *dsynctest.Memory, w *wrong) {
-	w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+	w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 		if s, _ := m.Load(ctx, c.Key); s.Kind != "" {
 			c.Kind, c.Limit = s.Kind, s.Limit
 		}
-		return m.Acquire(ctx, c, wait, dead, notAfter)
+		return m.Acquire(ctx, c, wait, expired, notAfter)
 	}
 }
 
 func deafTo(which func(wait bool) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
-		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 			if which(wait) {
-				dead = nil
+				expired = nil
 			}
-			return m.Acquire(ctx, c, wait, dead, notAfter)
+			return m.Acquire(ctx, c, wait, expired, notAfter)
 		}
 	}
 }
 
-// An acquiring changes what an Acquire asks for, knowing the key's state before.
+// An acquiring changes the request of an Acquire, knowing the key's state before.
 type acquiring func(s driver.State, c *driver.Claim, wait bool, notAfter *time.Time)
 
-// asked lets Acquire do something else than it was asked for.
+// asked lets Acquire execute another request than its caller's.
 func asked(change acquiring) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
-		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 			s, _ := m.Load(ctx, c.Key)
 			change(s, &c, wait, &notAfter)
-			return m.Acquire(ctx, c, wait, dead, notAfter)
+			return m.Acquire(ctx, c, wait, expired, notAfter)
 		}
 	}
 }
@@ -181,11 +180,11 @@ func asked(change acquiring) func(*dsynctest.Memory, *wrong) {
 // joinsAnew lets a claim that is known join once more.
 func joinsAnew(known func(s driver.State, c driver.Claim) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
-		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 			if s, _ := m.Load(ctx, c.Key); c.First && known(s, c) {
 				m.Release(ctx, c, driver.ReleaseOptions{})
 			}
-			return m.Acquire(ctx, c, wait, dead, notAfter)
+			return m.Acquire(ctx, c, wait, expired, notAfter)
 		}
 	}
 }
@@ -197,33 +196,33 @@ func weight(s driver.State) (sum int64) {
 	return sum
 }
 
-// wrongFirsts are defects of claims that go to the head of the line.
+// wrongFirsts are defects of claims that go to the head of the queue.
 func wrongFirsts() []plant {
 	return []plant{
 		{"nobody is first", "First/GoesToTheHead", asked(func(_ driver.State, c *driver.Claim, _ bool, _ *time.Time) { c.First = false })},
 		{"first are second behind others that are", "First/GoesToTheHead", func(m *dsynctest.Memory, w *wrong) {
 			first := make(map[string]bool)
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				s, _ := m.Load(ctx, c.Key)
 				c.First = c.First && (len(s.WaitersAhead) == 0 || !first[s.WaitersAhead[0].Claim])
 				first[c.ID] = c.First
-				return m.Acquire(ctx, c, wait, dead, notAfter)
+				return m.Acquire(ctx, c, wait, expired, notAfter)
 			}
 		}},
-		{"who repeats is first again", "First/WaiterKeepsItsPosition", joinsAnew(func(s driver.State, c driver.Claim) bool { return !holds(s, c) })},
+		{"a repeated request goes first again", "First/WaiterKeepsItsPosition", joinsAnew(func(s driver.State, c driver.Claim) bool { return !holds(s, c) })},
 		{"a holder may be first too", "First/HolderIsNotJoinedAgain", joinsAnew(holds)},
-		{"who is first but does not fit is last", "First/HeavyOneHoldsUpTheQueue", asked(func(s driver.State, c *driver.Claim, _ bool, _ *time.Time) {
+		{"a first claim that does not fit goes last", "First/HeavyOneHoldsUpTheQueue", asked(func(s driver.State, c *driver.Claim, _ bool, _ *time.Time) {
 			c.First = c.First && weight(s)+c.Weight <= s.Limit
 		})},
 		{"tries are never first", "First/TryThatFitsIsGranted", asked(func(_ driver.State, c *driver.Claim, wait bool, _ *time.Time) {
 			c.First = c.First && wait
 		})},
 		{"first tries stay in the queue", "First/TryThatFitsIsGranted", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				return m.Acquire(ctx, c, wait || c.First, dead, notAfter)
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				return m.Acquire(ctx, c, wait || c.First, expired, notAfter)
 			}
 		}},
-		{"who is first is never late", "First/AfterNotAfterJoinsNothing", asked(func(_ driver.State, c *driver.Claim, _ bool, notAfter *time.Time) {
+		{"a first claim ignores notAfter", "First/AfterNotAfterJoinsNothing", asked(func(_ driver.State, c *driver.Claim, _ bool, notAfter *time.Time) {
 			if c.First {
 				*notAfter = time.Now().Add(time.Hour)
 			}
@@ -246,8 +245,8 @@ func wrongYields() []plant {
 	return []plant{
 		{"nobody yields", "Yield/IsShown", nobodyYields},
 		{"everybody yields", "Yield/IsShown", everybodyYields},
-		{"nobody is asked to yield", "Notice/YieldFromTheFirstWaiter", omitting(func(_ command, n driver.Notice) bool { return n.Type == driver.NoticeYield })},
-		{"a claim is asked to yield once", "Notice/YieldFromTheFirstWaiter", func(m *dsynctest.Memory, w *wrong) {
+		{"no holder is notified to yield", "Notice/YieldFromTheFirstWaiter", omitting(func(_ command, n driver.Notice) bool { return n.Type == driver.NoticeYield })},
+		{"a holder is notified to yield once", "Notice/YieldFromTheFirstWaiter", func(m *dsynctest.Memory, w *wrong) {
 			asked := make(map[string]bool)
 			omitting(func(_ command, n driver.Notice) bool {
 				again := asked[n.Claim]
@@ -255,40 +254,40 @@ func wrongYields() []plant {
 				return n.Type == driver.NoticeYield && again
 			})(m, w)
 		}},
-		{"whoever waits asks others to yield", "Notice/YieldFromTheFirstWaiter", noticing(func(by command, n []driver.Notice) []driver.Notice {
+		{"every waiter makes holders yield", "Notice/YieldFromTheFirstWaiter", noticing(func(by command, n []driver.Notice) []driver.Notice {
 			if by.method == dsynctest.MethodAcquire && by.state.Position > 1 {
 				return append(n, yieldAll(by)...)
 			}
 			return n
 		})},
-		{"tries ask others to yield", "Notice/YieldFromTheFirstWaiter", noticing(func(by command, n []driver.Notice) []driver.Notice {
+		{"tries make holders yield", "Notice/YieldFromTheFirstWaiter", noticing(func(by command, n []driver.Notice) []driver.Notice {
 			if by.method == dsynctest.MethodAcquire && !by.wait && by.state.Position == 0 {
 				return append(n, yieldAll(by)...)
 			}
 			return n
 		})},
-		{"first that join ask nobody to yield", "Notice/YieldFromTheFirstWaiter", omitting(func(by command, n driver.Notice) bool {
+		{"joining at the head makes nobody yield", "Notice/YieldFromTheFirstWaiter", omitting(func(by command, n driver.Notice) bool {
 			return n.Type == driver.NoticeYield && by.claim.First
 		})},
-		{"Release asks to yield", "Notice/YieldFromTheFirstWaiter", noticing(func(by command, n []driver.Notice) []driver.Notice {
+		{"Release makes holders yield", "Notice/YieldFromTheFirstWaiter", noticing(func(by command, n []driver.Notice) []driver.Notice {
 			if by.method == dsynctest.MethodRelease && by.state.Waiting > 0 {
 				return append(n, yieldAll(by)...)
 			}
 			return n
 		})},
-		{"everybody is asked to yield", "Notice/YieldToEachThatDoes", everybodyYields},
-		{"one of a session is asked to yield", "Notice/YieldToEachThatDoes", noticing(func(_ command, n []driver.Notice) []driver.Notice {
+		{"every holder is notified to yield", "Notice/YieldToEveryHolderThatYields", everybodyYields},
+		{"one holder of a session is notified to yield", "Notice/YieldToEveryHolderThatYields", noticing(func(_ command, n []driver.Notice) []driver.Notice {
 			return slices.CompactFunc(n, func(a, b driver.Notice) bool {
 				return a.Type == driver.NoticeYield && a.Session == b.Session && b.Type == a.Type
 			})
 		})},
-		{"nobody asks its own session to yield", "Notice/YieldToEachThatDoes", omitting(func(by command, n driver.Notice) bool {
+		{"a waiter's own session is not notified to yield", "Notice/YieldToEveryHolderThatYields", omitting(func(by command, n driver.Notice) bool {
 			return n.Type == driver.NoticeYield && n.Session == by.claim.Session
 		})},
-		{"who yields is granted as if nobody waited", "Notice/GrantSaysWhetherToYield", reading(func(n *driver.Notice) { n.Crowded = false })},
-		{"who yields is granted as if others waited", "Notice/GrantSaysWhetherToYield", reading(func(n *driver.Notice) { n.Crowded = true })},
+		{"a grant with Yield never says that others wait", "Notice/GrantSaysWhetherToYield", reading(func(n *driver.Notice) { n.Crowded = false })},
+		{"a grant with Yield always says that others wait", "Notice/GrantSaysWhetherToYield", reading(func(n *driver.Notice) { n.Crowded = true })},
 		{"there is no room for hand-overs", "Token/RoomBehindOneThatYields", nobodyYields},
-		{"the room is told as used", "Token/RoomBehindOneThatYields", seen(func(s *driver.State) {
+		{"the reserved tokens count as used", "Token/RoomBehindOneThatYields", seen(func(s *driver.State) {
 			if len(s.Holders) > 0 && s.Holders[0].Yield {
 				s.Token += 1024
 			}
@@ -298,7 +297,7 @@ func wrongYields() []plant {
 				s.Token = s.Holders[0].Token + 64512
 			}
 		})},
-		{"who does not yield has the room", "Token/NoRoomBehindAPart", everybodyYields},
+		{"holders without Yield have the room", "Token/NoRoomBehindAPart", everybodyYields},
 		{"Sweep forgets the room", "Sweep/RoomStaysBehindOneThatYields", carelessSweep},
 	}
 }

@@ -14,8 +14,8 @@ import (
 func wrongRaces() []plant {
 	return []plant{
 		{"Acquire ignores notAfter", "Late/EveryRequestTwiceAfterEveryLaterOne_B31", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, _ time.Time) (driver.State, []driver.Notice, error) {
-				return m.Acquire(ctx, c, wait, dead, time.Now().Add(time.Hour))
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, _ time.Time) (driver.State, []driver.Notice, error) {
+				return m.Acquire(ctx, c, wait, expired, time.Now().Add(time.Hour))
 			}
 		}},
 		{"take-over is not atomic", "Race/FiftyOnAFreshKey_B01", notAtomic},
@@ -24,23 +24,23 @@ func wrongRaces() []plant {
 		{"waiters are let in together", "Race/EveryWaiterIsServed", notAtomic},
 		{"upserts that race fail", "Race/FiftyOnAFreshKey_B01", func(m *dsynctest.Memory, w *wrong) {
 			var running atomic.Int32
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				defer running.Add(-1)
 				if running.Add(1) > 40 {
 					return driver.State{}, nil, errDuplicateKey
 				}
 				time.Sleep(time.Millisecond)
-				return m.Acquire(ctx, c, wait, dead, notAfter)
+				return m.Acquire(ctx, c, wait, expired, notAfter)
 			}
 		}},
 		{"repeats that race are granted twice", "Race/RepeatsOfOneClaim", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				s, _ := m.Load(ctx, c.Key)
 				time.Sleep(time.Millisecond)
 				if len(s.Holders) == 0 {
 					m.Release(ctx, c, driver.ReleaseOptions{})
 				}
-				return m.Acquire(ctx, c, wait, dead, notAfter)
+				return m.Acquire(ctx, c, wait, expired, notAfter)
 			}
 		}},
 		{"releases that race free twice", "Race/RepeatsOfOneRelease", func(m *dsynctest.Memory, w *wrong) {
@@ -69,7 +69,7 @@ func wrongRaces() []plant {
 				return now, nil
 			}
 		}},
-		{"an expiry is told before it is known", "Race/ExpiriesAndHeartbeats", func(m *dsynctest.Memory, w *wrong) {
+		{"Expire returns before the session has expired", "Race/ExpiriesAndHeartbeats", func(m *dsynctest.Memory, w *wrong) {
 			w.expire = func(ctx context.Context, id string) (time.Duration, error) {
 				found, now, err := m.Members(ctx, id)
 				if len(found) == 1 && !now.Before(found[0].LastHeartbeat.Add(found[0].TTL)) {
@@ -78,7 +78,7 @@ func wrongRaces() []plant {
 				return m.Expire(ctx, id)
 			}
 		}},
-		{"a late Register revives the dead", "Late/EveryRequestTwiceAfterItsSessionsEnd_B31", func(m *dsynctest.Memory, w *wrong) {
+		{"a late Register revives an expired session", "Late/EveryRequestTwiceAfterItsSessionsEnd_B31", func(m *dsynctest.Memory, w *wrong) {
 			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
 				if found, _, _ := m.Members(ctx, s.ID); len(found) > 0 && found[0].Expired {
 					m.ForgetSessions(-1)
@@ -103,10 +103,10 @@ var errDuplicateKey = errors.New("E11000 duplicate key")
 
 // notAtomic grants whatever fitted a millisecond ago.
 func notAtomic(m *dsynctest.Memory, w *wrong) {
-	w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+	w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 		before, _ := m.Load(ctx, c.Key)
 		time.Sleep(time.Millisecond)
-		s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+		s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
 		if len(before.Holders) == 0 && !holds(s, c) {
 			s.Holders = append(s.Holders, driver.Holder{Claim: c.ID, Session: c.Session, Weight: c.Weight, Token: s.Token + 1024})
 		}

@@ -14,7 +14,7 @@ import (
 // wrongReleases are defects of Release.
 func wrongReleases() []plant {
 	return []plant{
-		{"the dead lose what they kept", "Keep/OutlivesItsSession", dropsLeases},
+		{"expired sessions lose what they kept", "Keep/OutlivesItsSession", dropsLeases},
 		{"Release frees the key, not the claim", "Release/OnlyThatID_B05", func(m *dsynctest.Memory, w *wrong) {
 			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key); len(s.Holders) > 0 {
@@ -59,7 +59,7 @@ func wrongReleases() []plant {
 				return m.Release(ctx, c, o)
 			}
 		}},
-		{"Release empties the line", "Release/HolderGrantsNext", func(m *dsynctest.Memory, w *wrong) {
+		{"Release empties the queue", "Release/HolderGrantsNext", func(m *dsynctest.Memory, w *wrong) {
 			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key); holds(s, c) {
 					m.Forget(false)
@@ -102,7 +102,7 @@ func wrongReleases() []plant {
 				return m.Release(ctx, c, o)
 			}
 		}},
-		{"Keep leaves waiters in the queue", "Keep/FromTheQueueTakesOut", func(m *dsynctest.Memory, w *wrong) {
+		{"Keep leaves waiters in the queue", "Keep/FromTheQueueReleases", func(m *dsynctest.Memory, w *wrong) {
 			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key); o.Keep > 0 && !holds(s, c) {
 					return s.Waiting > 0, nil, nil
@@ -143,16 +143,16 @@ func wrongLeases() []plant {
 	return []plant{
 		{"leases end when the host says so", "Lease/EndsThatLongAfterItsGrant", func(m *dsynctest.Memory, w *wrong) {
 			m.Skew(-time.Hour)
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				m.Acquire(ctx, c, wait, dead, notAfter)
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				m.Acquire(ctx, c, wait, expired, notAfter)
 				m.SetUntil(c, time.Now().Add(c.Lease))
-				return m.Acquire(ctx, c, wait, dead, notAfter)
+				return m.Acquire(ctx, c, wait, expired, notAfter)
 			}
 		}},
 		{"leases count from the join", "Lease/CountsFromTheGrantNotTheJoin", func(m *dsynctest.Memory, w *wrong) {
 			ends := make(map[string]time.Time)
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
 				ends[c.ID] = s.Now.Add(c.Lease)
 				return s, n, err
 			}
@@ -176,15 +176,15 @@ func wrongLeases() []plant {
 			}
 		}},
 		{"leases are rounded down", "Lease/TinyOneHasAnEnd", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				c.Lease = c.Lease.Truncate(time.Millisecond)
-				return m.Acquire(ctx, c, wait, dead, notAfter)
+				return m.Acquire(ctx, c, wait, expired, notAfter)
 			}
 		}},
 		{"a repeated Acquire prolongs", "Lease/RepeatedAcquireDoesNotProlong", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				m.Extend(ctx, c)
-				return m.Acquire(ctx, c, wait, dead, notAfter)
+				return m.Acquire(ctx, c, wait, expired, notAfter)
 			}
 		}},
 		{"Extend says another end than it writes", "Extend/MovesTheEnd_B25", func(m *dsynctest.Memory, w *wrong) {
@@ -203,8 +203,8 @@ func wrongLeases() []plant {
 		}},
 		{"Extend says the token of the first grant", "Extend/OfASecondGrant", func(m *dsynctest.Memory, w *wrong) {
 			var first atomic.Int64
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
 				if h, ok := s.Holder(c.ID); ok && c.Lease > 0 {
 					first.CompareAndSwap(0, h.Token)
 				}
@@ -233,14 +233,14 @@ func wrongLeases() []plant {
 }
 
 func dropsLeases(m *dsynctest.Memory, w *wrong) {
-	w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+	w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 		s, _ := m.Load(ctx, c.Key)
 		for _, h := range s.Holders {
-			if slices.Contains(dead, h.Session) {
+			if slices.Contains(expired, h.Session) {
 				m.Release(ctx, driver.Claim{Key: c.Key, ID: h.Claim}, driver.ReleaseOptions{})
 			}
 		}
-		return m.Acquire(ctx, c, wait, dead, notAfter)
+		return m.Acquire(ctx, c, wait, expired, notAfter)
 	}
 }
 
@@ -256,9 +256,9 @@ func extendAlways(m *dsynctest.Memory, w *wrong) {
 }
 
 func neverLapse(m *dsynctest.Memory, w *wrong) {
-	w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+	w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 		c.Lease = 0
-		s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+		s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
 		for i := range s.Holders {
 			s.Holders[i].Until = s.Holders[i].Since.Add(100 * time.Millisecond)
 		}

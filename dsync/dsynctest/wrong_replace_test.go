@@ -13,11 +13,11 @@ func wrongReplaces() []plant {
 	// acquire changes each such request.
 	acquire := func(change func(m *dsynctest.Memory, c *driver.Claim, notAfter *time.Time)) func(*dsynctest.Memory, *wrong) {
 		return func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				if c.Replaces != nil {
 					change(m, &c, &notAfter)
 				}
-				return m.Acquire(ctx, c, wait, dead, notAfter)
+				return m.Acquire(ctx, c, wait, expired, notAfter)
 			}
 		}
 	}
@@ -50,16 +50,16 @@ func wrongReplaces() []plant {
 			}
 		})},
 		{"a value outlives a replacement", "Replace/OfAnySort", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				before, _ := m.Load(ctx, c.Key)
-				s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+				s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
 				if c.Replaces != nil {
 					s.Value = before.Value
 				}
 				return s, n, err
 			}
 		}},
-		{"a replacement releases whatever the session holds", "Replace/OfWhatIsReleased", acquire(func(m *dsynctest.Memory, c *driver.Claim, _ *time.Time) {
+		{"a replacement releases whatever the session holds", "Replace/OfAReleasedClaim", acquire(func(m *dsynctest.Memory, c *driver.Claim, _ *time.Time) {
 			s, _ := m.Load(context.Background(), c.Key)
 			for _, h := range s.Holders {
 				if h.Session == c.Session {

@@ -20,11 +20,11 @@ func wrongResizes() []plant {
 				grow[key] = func() { m.Resize(ctx, key, kind, from, limit) }
 				return nil, nil
 			}
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				if f := grow[c.Key]; f != nil {
 					f()
 				}
-				return m.Acquire(ctx, c, wait, dead, notAfter)
+				return m.Acquire(ctx, c, wait, expired, notAfter)
 			}
 		}},
 		{"Resize can't shrink", "Resize/ShrinksAndBlocksUntilTheyFit", resized(func(m *dsynctest.Memory) resizing {
@@ -35,7 +35,7 @@ func wrongResizes() []plant {
 				return m.Resize(ctx, key, kind, from, limit)
 			}
 		})},
-		{"Resize drops who does not fit", "Resize/ShrinksAndBlocksUntilTheyFit", resized(func(m *dsynctest.Memory) resizing {
+		{"Resize drops holders that do not fit", "Resize/ShrinksAndBlocksUntilTheyFit", resized(func(m *dsynctest.Memory) resizing {
 			return func(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
 				s, _ := m.Load(ctx, key)
 				for sum := weight(s); sum > limit; s.Holders = s.Holders[1:] {
@@ -56,7 +56,7 @@ func wrongResizes() []plant {
 			}
 		}},
 		{"holders above the limit can't repeat", "Resize/HolderMayRepeat", refusing(func(s driver.State, c driver.Claim) bool { return c.Weight > s.Limit })},
-		{"Resize drops the heavy from the line", "Resize/WaitingWeightTooGreatIsRefused", resized(func(m *dsynctest.Memory) resizing {
+		{"Resize drops the heavy from the queue", "Resize/WaitingWeightTooGreatIsRefused", resized(func(m *dsynctest.Memory) resizing {
 			return func(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
 				s, _ := m.Load(ctx, key)
 				for _, w := range s.WaitersAhead {
@@ -75,7 +75,7 @@ func wrongResizes() []plant {
 				return nil, nil
 			}
 		})},
-		{"Resize does not look at the kind", "Resize/OtherKindIsMismatch", resized(func(m *dsynctest.Memory) resizing {
+		{"Resize ignores the kind", "Resize/OtherKindIsMismatch", resized(func(m *dsynctest.Memory) resizing {
 			return func(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
 				if s, _ := m.Load(ctx, key); s.Kind != "" {
 					kind = s.Kind
@@ -91,7 +91,7 @@ func wrongResizes() []plant {
 				return m.Resize(ctx, key, kind, from, limit)
 			}
 		})},
-		{"Resize repeated drops the line", "Resize/RepeatedChangesNothing", resized(func(m *dsynctest.Memory) resizing {
+		{"Resize repeated drops the queue", "Resize/RepeatedChangesNothing", resized(func(m *dsynctest.Memory) resizing {
 			return func(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
 				if s, _ := m.Load(ctx, key); s.Limit == limit {
 					for _, w := range s.WaitersAhead {
@@ -114,13 +114,13 @@ func wrongResizes() []plant {
 			return by.method == dsynctest.MethodResize && n.Type == driver.NoticeGrant
 		})},
 		{"limits that change are at times unknown", "Race/ResizeAndAcquire", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				before, _ := m.Load(ctx, c.Key)
 				time.Sleep(time.Millisecond)
 				if now, _ := m.Load(ctx, c.Key); now.Limit != before.Limit {
 					return driver.State{}, nil, driver.ErrMismatch
 				}
-				return m.Acquire(ctx, c, wait, dead, notAfter)
+				return m.Acquire(ctx, c, wait, expired, notAfter)
 			}
 		}},
 	}
@@ -131,19 +131,19 @@ func wrongLimits() []plant {
 	return []plant{
 		{"former limits count no more", "Resize/FormerLimitCountsAsThePresent", refusing(func(s driver.State, c driver.Claim) bool { return c.Limit != s.Limit })},
 		{"a free key takes former limits over", "Resize/FormerLimitCountsOnAFreeKey", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key); len(s.Holders) == 0 && s.Limit != c.Limit {
 					m.Resize(ctx, c.Key, c.Kind, 0, c.Limit)
 				}
-				return m.Acquire(ctx, c, wait, dead, notAfter)
+				return m.Acquire(ctx, c, wait, expired, notAfter)
 			}
 		}},
-		{"Resize does not look at from", "Resize/FromCountsToo", resized(func(m *dsynctest.Memory) resizing {
+		{"Resize ignores from", "Resize/FromCountsToo", resized(func(m *dsynctest.Memory) resizing {
 			return func(ctx context.Context, key string, kind driver.Kind, _, limit int64) ([]driver.Notice, error) {
 				return m.Resize(ctx, key, kind, 0, limit)
 			}
 		})},
-		{"a Resize that is there already does not look at from", "Resize/FromCountsToo", resized(func(m *dsynctest.Memory) resizing {
+		{"a Resize to the present limit ignores from", "Resize/FromCountsToo", resized(func(m *dsynctest.Memory) resizing {
 			return func(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
 				if s, _ := m.Load(ctx, key); s.Limit == limit {
 					return nil, nil
@@ -157,12 +157,12 @@ func wrongLimits() []plant {
 				c.Limit = s.Limit
 			}
 		})},
-		{"who takes over keeps former limits", "Resize/UnknownLimitTakesAFreeKeyOver", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+		{"taking over a free key keeps former limits", "Resize/UnknownLimitTakesAFreeKeyOver", func(m *dsynctest.Memory, w *wrong) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key); s.Limit > 0 && len(s.Holders) == 0 {
 					m.Resize(ctx, c.Key, c.Kind, 0, c.Limit)
 				}
-				return m.Acquire(ctx, c, wait, dead, notAfter)
+				return m.Acquire(ctx, c, wait, expired, notAfter)
 			}
 		}},
 		{"another kind has the same limit", "Resize/OtherKindHadNoFormerLimits", asked(func(s driver.State, c *driver.Claim, _ bool, _ *time.Time) {
@@ -171,9 +171,9 @@ func wrongLimits() []plant {
 			}
 		})},
 		{"another kind keeps former limits", "Resize/OtherKindHadNoFormerLimits", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				before, _ := m.Load(ctx, c.Key)
-				s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+				s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
 				if err == nil && before.Kind != s.Kind && before.Limit > 0 {
 					m.Resize(ctx, c.Key, c.Kind, before.Limit, s.Limit)
 				}
@@ -186,15 +186,15 @@ func wrongLimits() []plant {
 			}
 		})},
 		{"a mismatch names the present limit alone", "Resize/WeightAboveThePresentLimitIsMismatch", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
 				if mismatch := new(driver.MismatchError); errors.As(err, &mismatch) {
 					mismatch.WantLimit = mismatch.Limit
 				}
 				return s, n, err
 			}
 		}},
-		{"who resizes back forgets", "Resize/AndBack", refusing(func(s driver.State, c driver.Claim) bool { return c.Limit > s.Limit })},
+		{"resizing back forgets former limits", "Resize/AndBack", refusing(func(s driver.State, c driver.Claim) bool { return c.Limit > s.Limit })},
 		{"four former limits are known", "Resize/EightFormerLimitsAreKnown", refusing(func(s driver.State, c driver.Claim) bool { return c.Limit < s.Limit-4 })},
 	}
 }
@@ -203,14 +203,14 @@ func resized(f func(*dsynctest.Memory) resizing) func(*dsynctest.Memory, *wrong)
 	return func(m *dsynctest.Memory, w *wrong) { w.resize = f(m) }
 }
 
-// refusing lets Acquire say that there is a mismatch.
+// refusing lets Acquire return a mismatch.
 func refusing(where func(driver.State, driver.Claim) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
-		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 			if s, _ := m.Load(ctx, c.Key); len(s.Holders) > 0 && where(s, c) {
 				return driver.State{}, nil, &driver.MismatchError{Key: c.Key, Kind: s.Kind, WantKind: c.Kind, Limit: s.Limit, WantLimit: c.Limit}
 			}
-			return m.Acquire(ctx, c, wait, dead, notAfter)
+			return m.Acquire(ctx, c, wait, expired, notAfter)
 		}
 	}
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// wrongRevokes are defects of Revoke and of what Heartbeat says of it.
+// wrongRevokes are defects of Revoke and of the revocations that Heartbeat returns.
 func wrongRevokes() []plant {
 	return []plant{
-		{"what is told stands no more", "Revoke/StandsUntilItIsTakenOff", takingOff(func(_, stand []driver.Revocation) []driver.Revocation { return stand })},
-		{"nothing is taken off", "Revoke/StandsUntilItIsTakenOff", takingOff(func(_, _ []driver.Revocation) []driver.Revocation { return nil })},
-		{"only the last revocation is told", "Revoke/AllThatStandAreListed", listing(func(r []driver.Revocation) []driver.Revocation {
+		{"a revocation is removed when it is returned", "Revoke/StandsUntilAHeartbeatRemovesIt", takingOff(func(_, stand []driver.Revocation) []driver.Revocation { return stand })},
+		{"Heartbeat removes no revocation", "Revoke/StandsUntilAHeartbeatRemovesIt", takingOff(func(_, _ []driver.Revocation) []driver.Revocation { return nil })},
+		{"only the last revocation is returned", "Revoke/AllThatStandAreListed", listing(func(r []driver.Revocation) []driver.Revocation {
 			return r[max(0, len(r)-1):]
 		})},
 		{"a repeated revocation is another", "Revoke/IsNotAddedTwice", func(m *dsynctest.Memory, w *wrong) {
@@ -35,7 +35,7 @@ func wrongRevokes() []plant {
 				return p, err
 			}
 		}},
-		{"claims are taken off on every key", "Revoke/KeysAndClaimsAreComparedExactly", takingOff(func(given, stand []driver.Revocation) (off []driver.Revocation) {
+		{"Heartbeat ignores the key of a revocation", "Revoke/KeysAndClaimsAreComparedExactly", takingOff(func(given, stand []driver.Revocation) (off []driver.Revocation) {
 			for _, r := range stand {
 				if slices.ContainsFunc(given, func(g driver.Revocation) bool { return g.Claim == r.Claim }) {
 					off = append(off, r)
@@ -52,7 +52,7 @@ func wrongRevokes() []plant {
 				return m.Revoke(ctx, id, r)
 			}
 		}},
-		{"Register takes revocations off", "Revoke/StandsThroughARegister", func(m *dsynctest.Memory, w *wrong) {
+		{"Register removes revocations", "Revoke/StandsThroughARegister", func(m *dsynctest.Memory, w *wrong) {
 			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
 				p, _ := m.Heartbeat(ctx, s.ID, nil)
 				m.Heartbeat(ctx, s.ID, p.Revoked)
@@ -65,13 +65,13 @@ func wrongRevokes() []plant {
 				return m.Revoke(ctx, id, r)
 			}
 		}},
-		{"the lapsed are as good as dead", "Revoke/OfTheLapsedIsNoHeartbeat", func(m *dsynctest.Memory, w *wrong) {
+		{"a lapsed session is treated as expired", "Revoke/OfTheLapsedIsNoHeartbeat", func(m *dsynctest.Memory, w *wrong) {
 			w.revoke = func(ctx context.Context, id string, r driver.Revocation) ([]driver.Notice, error) {
 				m.Expire(ctx, id)
 				return m.Revoke(ctx, id, r)
 			}
 		}},
-		{"the dead can be revoked", "Revoke/OfExpiredOrUnknown", func(m *dsynctest.Memory, w *wrong) {
+		{"an expired session can be revoked", "Revoke/OfExpiredOrUnknown", func(m *dsynctest.Memory, w *wrong) {
 			w.revoke = func(ctx context.Context, id string, r driver.Revocation) ([]driver.Notice, error) {
 				if n, err := m.Revoke(ctx, id, r); !errors.Is(err, driver.ErrSessionExpired) {
 					return n, err
@@ -93,7 +93,7 @@ func wrongRevokes() []plant {
 				return m.Revoke(ctx, id, r)
 			}
 		}},
-		{"Revoke looks whether the claim exists", "Revoke/StandsUntilItIsTakenOff", func(m *dsynctest.Memory, w *wrong) {
+		{"Revoke checks whether the claim exists", "Revoke/StandsUntilAHeartbeatRemovesIt", func(m *dsynctest.Memory, w *wrong) {
 			w.revoke = func(ctx context.Context, id string, r driver.Revocation) ([]driver.Notice, error) {
 				if s, _ := m.Load(ctx, r.Key); !holds(s, driver.Claim{ID: r.Claim}) {
 					return nil, nil
@@ -101,13 +101,13 @@ func wrongRevokes() []plant {
 				return m.Revoke(ctx, id, r)
 			}
 		}},
-		{"whoever gives one up gives all up", "Revoke/LateHeartbeatsTakeOffNoOther", takingOff(func(given, stand []driver.Revocation) []driver.Revocation {
+		{"giving one up removes all revocations", "Revoke/LateHeartbeatsRemoveNoOther", takingOff(func(given, stand []driver.Revocation) []driver.Revocation {
 			if len(given) > 0 {
 				return stand
 			}
 			return nil
 		})},
-		{"what was taken off can't be revoked again", "Revoke/LateHeartbeatsTakeOffNoOther", func(m *dsynctest.Memory, w *wrong) {
+		{"a removed revocation can't be added again", "Revoke/LateHeartbeatsRemoveNoOther", func(m *dsynctest.Memory, w *wrong) {
 			asked := make(map[driver.Revocation]bool)
 			w.revoke = func(ctx context.Context, id string, r driver.Revocation) ([]driver.Notice, error) {
 				if asked[r] {
@@ -126,7 +126,7 @@ func wrongRevokes() []plant {
 			}
 			return n
 		})},
-		{"what was taken off makes no notice again", "Notice/RevocationIsForItsSession", func(m *dsynctest.Memory, w *wrong) {
+		{"a removed revocation makes no notice again", "Notice/RevocationIsForItsSession", func(m *dsynctest.Memory, w *wrong) {
 			asked := make(map[string]bool)
 			omitting(func(_ command, n driver.Notice) bool {
 				again := asked[n.Claim]
@@ -154,7 +154,7 @@ func wrongRevokes() []plant {
 	}
 }
 
-// takingOff lets heartbeats take other revocations off than they should.
+// takingOff lets heartbeats remove other revocations than they should.
 func takingOff(which func(given, stand []driver.Revocation) []driver.Revocation) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
@@ -171,7 +171,7 @@ func takingOff(which func(given, stand []driver.Revocation) []driver.Revocation)
 	}
 }
 
-// listing lets heartbeats tell other revocations than stand.
+// listing lets heartbeats return other revocations than there are.
 func listing(change func([]driver.Revocation) []driver.Revocation) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {

@@ -51,7 +51,7 @@ func wrongMembers() []plant {
 				return m.Unregister(ctx, id)
 			}
 		}},
-		{"Heartbeat revives the dead", "Expire/LapsedStaysExpired", func(m *dsynctest.Memory, w *wrong) {
+		{"Heartbeat revives an expired session", "Expire/LapsedStaysExpired", func(m *dsynctest.Memory, w *wrong) {
 			w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
 				p, err := m.Heartbeat(ctx, id, given)
 				if errors.Is(err, driver.ErrSessionExpired) {
@@ -60,7 +60,7 @@ func wrongMembers() []plant {
 				return p, err
 			}
 		}},
-		{"Register revives the dead", "Unregister/ExpiredAtOnce", func(m *dsynctest.Memory, w *wrong) {
+		{"Register revives an expired session", "Unregister/ExpiredAtOnce", func(m *dsynctest.Memory, w *wrong) {
 			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
 				m.ForgetSessions(-1)
 				return m.Register(ctx, s)
@@ -94,7 +94,7 @@ func wrongMembers() []plant {
 				return at.Add(time.Nanosecond), err
 			}
 		}},
-		{"Register takes what the caller says", "Register/IgnoresAtAndExpired", func(m *dsynctest.Memory, w *wrong) {
+		{"Register takes what the caller says", "Register/IgnoresLastHeartbeatAndExpired", func(m *dsynctest.Memory, w *wrong) {
 			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
 				at, err := m.Register(ctx, s)
 				if s.Expired {
@@ -129,7 +129,7 @@ func wrongMembers() []plant {
 				return found, now, err
 			}
 		}},
-		{"Members makes up the unknown", "Members/LeavesOutUnknown", func(m *dsynctest.Memory, w *wrong) {
+		{"Members makes up unknown sessions", "Members/LeavesOutUnknown", func(m *dsynctest.Memory, w *wrong) {
 			w.members = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
 				found, now, err := m.Members(ctx, ids...)
 				for len(found) < len(ids) {
@@ -151,7 +151,7 @@ func wrongMembers() []plant {
 		}},
 		{"Members of no ids are all there are", "Members/WithoutIDsAreTheLiving", everybody(func(driver.Member, time.Time) bool { return true })},
 		{"Members of no ids has the lapsed", "Members/WithoutIDsAreTheLiving", everybody(func(m driver.Member, _ time.Time) bool { return !m.Expired })},
-		{"Members of no ids has the dead", "Members/WithoutIDsAreTheLiving", everybody(func(m driver.Member, now time.Time) bool {
+		{"Members of no ids has expired sessions", "Members/WithoutIDsAreTheLiving", everybody(func(m driver.Member, now time.Time) bool {
 			return now.Before(m.LastHeartbeat.Add(m.TTL))
 		})},
 		{"Members of no ids has no details", "Members/WithoutIDsAreTheLiving", func(m *dsynctest.Memory, w *wrong) {
@@ -172,51 +172,51 @@ func wrongMembers() []plant {
 		{"Members of no ids has no bound", "Members/WithoutIDsAreAtMostAThousand", everybody(func(m driver.Member, now time.Time) bool {
 			return !m.Expired && now.Before(m.LastHeartbeat.Add(m.TTL))
 		})},
-		{"Members are a hundred", "Members/WithoutIDsAreAtMostAThousand", func(m *dsynctest.Memory, w *wrong) {
+		{"Members has a hundred", "Members/WithoutIDsAreAtMostAThousand", func(m *dsynctest.Memory, w *wrong) {
 			w.members = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
 				return m.Members(ctx, ids[:min(100, len(ids))]...)
 			}
 		}},
-		{"Liveness are a hundred", "Members/WithoutIDsAreAtMostAThousand", func(m *dsynctest.Memory, w *wrong) {
+		{"Liveness has a hundred", "Members/WithoutIDsAreAtMostAThousand", func(m *dsynctest.Memory, w *wrong) {
 			w.lives = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
 				return m.Liveness(ctx, ids[:min(100, len(ids))]...)
 			}
 		}},
-		{"Liveness of no ids are all that live", "Liveness/TellAtTTLAndExpired", wrongLives(func(m *dsynctest.Memory, ctx context.Context, found []driver.Member, ids []string) []driver.Member {
+		{"Liveness of no ids are all that live", "Liveness/HasLastHeartbeatTTLAndExpired", wrongLives(func(m *dsynctest.Memory, ctx context.Context, found []driver.Member, ids []string) []driver.Member {
 			if len(ids) == 0 {
 				found, _, _ = m.Members(ctx)
 			}
 			return found
 		})},
-		{"Liveness leave out the dead", "Liveness/TellAtTTLAndExpired", wrongLives(func(_ *dsynctest.Memory, _ context.Context, found []driver.Member, _ []string) []driver.Member {
+		{"Liveness leaves out expired sessions", "Liveness/HasLastHeartbeatTTLAndExpired", wrongLives(func(_ *dsynctest.Memory, _ context.Context, found []driver.Member, _ []string) []driver.Member {
 			return slices.DeleteFunc(found, func(m driver.Member) bool { return m.Expired })
 		})},
-		{"Liveness leave out the lapsed", "Liveness/TellAtTTLAndExpired", wrongLives(func(_ *dsynctest.Memory, _ context.Context, found []driver.Member, _ []string) []driver.Member {
+		{"Liveness leaves out lapsed sessions", "Liveness/HasLastHeartbeatTTLAndExpired", wrongLives(func(_ *dsynctest.Memory, _ context.Context, found []driver.Member, _ []string) []driver.Member {
 			return slices.DeleteFunc(found, func(m driver.Member) bool { return !m.Expired && time.Since(m.LastHeartbeat) >= m.TTL })
 		})},
-		{"Liveness know no dead", "Liveness/TellAtTTLAndExpired", wrongLives(func(_ *dsynctest.Memory, _ context.Context, found []driver.Member, _ []string) []driver.Member {
+		{"Liveness does not report expiry", "Liveness/HasLastHeartbeatTTLAndExpired", wrongLives(func(_ *dsynctest.Memory, _ context.Context, found []driver.Member, _ []string) []driver.Member {
 			for i := range found {
 				found[i].Expired = false
 			}
 			return found
 		})},
-		{"Liveness know no TTL", "Liveness/TellAtTTLAndExpired", wrongLives(func(_ *dsynctest.Memory, _ context.Context, found []driver.Member, _ []string) []driver.Member {
+		{"Liveness has no TTL", "Liveness/HasLastHeartbeatTTLAndExpired", wrongLives(func(_ *dsynctest.Memory, _ context.Context, found []driver.Member, _ []string) []driver.Member {
 			for i := range found {
 				found[i].TTL = 0
 			}
 			return found
 		})},
-		{"Liveness make up the unknown", "Liveness/TellAtTTLAndExpired", wrongLives(func(_ *dsynctest.Memory, _ context.Context, found []driver.Member, ids []string) []driver.Member {
+		{"Liveness makes up unknown sessions", "Liveness/HasLastHeartbeatTTLAndExpired", wrongLives(func(_ *dsynctest.Memory, _ context.Context, found []driver.Member, ids []string) []driver.Member {
 			for len(found) < len(ids) {
 				found = append(found, driver.Member{Expired: true})
 			}
 			return found
 		})},
-		{"Liveness are Members", "Liveness/CarryNothingElse", func(m *dsynctest.Memory, w *wrong) { w.lives = m.Members }},
+		{"Liveness is Members", "Liveness/HasNothingElse", func(m *dsynctest.Memory, w *wrong) { w.lives = m.Members }},
 		{"session ids fold case", "Members/ComparesIDsExactly", func(m *dsynctest.Memory, w *wrong) {
 			w.unregister = func(ctx context.Context, id string) error { return m.Unregister(ctx, strings.ToUpper(id)) }
 		}},
-		{"Unregister takes others along", "Unregister/OnlyThatSession", func(m *dsynctest.Memory, w *wrong) {
+		{"Unregister expires other sessions", "Unregister/OnlyThatSession", func(m *dsynctest.Memory, w *wrong) {
 			w.unregister = func(ctx context.Context, id string) error {
 				m.ForgetSessions(-1)
 				return m.Unregister(ctx, id)
@@ -230,7 +230,7 @@ func wrongMembers() []plant {
 				return m.Heartbeat(ctx, id, given)
 			}
 		}},
-		{"Heartbeat does not look at its ctx", "Contexts/EndedOneEndsEveryCall", func(m *dsynctest.Memory, w *wrong) {
+		{"Heartbeat ignores its ctx", "Contexts/EndedOneEndsEveryCall", func(m *dsynctest.Memory, w *wrong) {
 			w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
 				if ctx.Err() != nil {
 					time.Sleep(20 * time.Second)
@@ -241,7 +241,7 @@ func wrongMembers() []plant {
 	}
 }
 
-// takesOver lets Register answer as if it had made those sessions of which ok is true.
+// takesOver lets Register answer as if it had made the sessions for which ok is true.
 func takesOver(ok func(driver.Member, time.Time) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
@@ -264,7 +264,7 @@ func wrongLives(change func(m *dsynctest.Memory, ctx context.Context, found []dr
 	}
 }
 
-// everybody lets Members of no ids read all of which ok is true.
+// everybody lets Members of no ids read all sessions for which ok is true.
 func everybody(ok func(driver.Member, time.Time) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var mu sync.Mutex

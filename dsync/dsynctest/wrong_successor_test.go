@@ -106,7 +106,7 @@ func wrongSuccessors() []plant {
 				return found, n, err
 			}
 		})},
-		{"what is kept is handed over", "Successor/NotWithKeep", toSuccessors(func(m *dsynctest.Memory) releaseFunc {
+		{"the successor is granted what is kept", "Successor/NotWithKeep", toSuccessors(func(m *dsynctest.Memory) releaseFunc {
 			return func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
 				o.Keep = 0
 				return m.Release(ctx, c, o)
@@ -118,7 +118,7 @@ func wrongSuccessors() []plant {
 				return found, nil, err
 			}
 		})},
-		{"a late Release hands over what others hold", "Late/EveryRequestTwiceAfterEveryLaterOne_B31", toSuccessors(func(m *dsynctest.Memory) releaseFunc {
+		{"a late Release grants the successor what others hold", "Late/EveryRequestTwiceAfterEveryLaterOne_B31", toSuccessors(func(m *dsynctest.Memory) releaseFunc {
 			return func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
 				found, n, err := m.Release(ctx, c, o)
 				if s, _ := m.Load(ctx, c.Key); err == nil && !found && len(s.Holders) > 0 {

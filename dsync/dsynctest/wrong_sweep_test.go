@@ -16,8 +16,8 @@ func wrongSweeps() []plant {
 				s, err := m.Load(ctx, key)
 				return dense(s), err
 			}
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				s, n, err := m.Acquire(ctx, c, wait, dead, notAfter)
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
 				return dense(s), n, err
 			}
 		}},
@@ -43,7 +43,7 @@ func wrongSweeps() []plant {
 		{"Sweep stops after one slice", "Sweep/CursorPassesEveryRecord", afterSweep(func(st *driver.SweepState, _ string, _ driver.SweepState) {
 			st.After = ""
 		})},
-		{"Sweep does not get on", "Sweep/CursorPassesEveryRecord", func(m *dsynctest.Memory, w *wrong) {
+		{"Sweep's cursor stays where it is", "Sweep/CursorPassesEveryRecord", func(m *dsynctest.Memory, w *wrong) {
 			w.sweep = func(ctx context.Context, by string, last driver.SweepState, retention time.Duration) (driver.SweepState, error) {
 				st, err := m.Sweep(ctx, by, last, retention)
 				m.SweptTo("")
@@ -73,10 +73,10 @@ func wrongSweeps() []plant {
 		{"Sweep does not count what it deletes", "Sweep/ReportsWhatItDid", afterSweep(func(st *driver.SweepState, _ string, _ driver.SweepState) {
 			st.Deleted = 0
 		})},
-		{"Sweep tells the time of the one before", "Sweep/ReportsWhatItDid", afterSweep(func(st *driver.SweepState, _ string, last driver.SweepState) {
+		{"Sweep reports the time of the slice before", "Sweep/ReportsWhatItDid", afterSweep(func(st *driver.SweepState, _ string, last driver.SweepState) {
 			st.At = last.At
 		})},
-		{"Sweep does not look whose turn it is", "Sweep/OfAnEarlierTurnChangesNothing", func(m *dsynctest.Memory, w *wrong) {
+		{"Sweep ignores whose turn it is", "Sweep/OfAnEarlierTurnChangesNothing", func(m *dsynctest.Memory, w *wrong) {
 			w.sweep = func(ctx context.Context, by string, last driver.SweepState, retention time.Duration) (driver.SweepState, error) {
 				if last.Turn >= 0 {
 					last = m.Swept()
@@ -84,8 +84,8 @@ func wrongSweeps() []plant {
 				return m.Sweep(ctx, by, last, retention)
 			}
 		}},
-		{"Sweep deletes before it looks whose turn it is", "Sweep/OfAnEarlierTurnChangesNothing", carelessSweep},
-		{"Sweep tells everybody that it was his turn", "Sweep/OneOfManyTakesTheTurn", afterSweep(func(st *driver.SweepState, by string, last driver.SweepState) {
+		{"Sweep deletes before it checks whose turn it is", "Sweep/OfAnEarlierTurnChangesNothing", carelessSweep},
+		{"Sweep reports its turn to everybody", "Sweep/OneOfManyTakesTheTurn", afterSweep(func(st *driver.SweepState, by string, last driver.SweepState) {
 			if last.Turn >= 0 {
 				st.By = by
 			}

@@ -36,7 +36,7 @@ type wrong struct {
 	members    func(context.Context, ...string) ([]driver.Member, time.Time, error)
 	lives      func(context.Context, ...string) ([]driver.Member, time.Time, error)
 	observers  func(context.Context, string, string, int) ([]driver.Member, error)
-	line       func(context.Context, string) ([]driver.Waiter, error)
+	queue      func(context.Context, string) ([]driver.Waiter, error)
 	sweep      func(context.Context, string, driver.SweepState, time.Duration) (driver.SweepState, error)
 }
 
@@ -82,11 +82,11 @@ func (w *wrong) Observe(ctx context.Context, id string, seq int64, keys []string
 	return w.Memory.Observe(ctx, id, seq, keys)
 }
 
-func (w *wrong) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+func (w *wrong) Acquire(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 	if w.acquire != nil {
-		return w.acquire(ctx, c, wait, dead, notAfter)
+		return w.acquire(ctx, c, wait, expired, notAfter)
 	}
-	return w.Memory.Acquire(ctx, c, wait, dead, notAfter)
+	return w.Memory.Acquire(ctx, c, wait, expired, notAfter)
 }
 
 func (w *wrong) Release(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
@@ -167,8 +167,8 @@ func (w *wrong) Observers(ctx context.Context, key, after string, n int) ([]driv
 }
 
 func (w *wrong) Queue(ctx context.Context, key string) ([]driver.Waiter, error) {
-	if w.line != nil {
-		return w.line(ctx, key)
+	if w.queue != nil {
+		return w.queue(ctx, key)
 	}
 	return w.Memory.Queue(ctx, key)
 }

@@ -43,7 +43,7 @@ func newCapped(more func(call) bson.D) *capped {
 	}
 }
 
-// change does something to the collections, and has all cursors look.
+// change does something to the collections, and has all cursors check.
 func (s *capped) change(do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +61,7 @@ func (s *capped) overrun(name string, n int) {
 	})
 }
 
-// drop drops a collection, as of which all cursors on it end with an error.
+// drop drops a collection; then all cursors on it end with an error.
 func (s *capped) drop(name string) {
 	s.change(func() {
 		delete(s.collections, name)

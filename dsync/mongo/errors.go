@@ -46,7 +46,7 @@ var refusals = []int{
 
 // failure turns an error of the driver into one of the store. It matches ErrRefused if the
 // server refused the command for good. Otherwise it matches none of the errors that are
-// answers, which means that the outcome is unknown.
+// answers, which means that it is unknown whether the command was applied.
 func failure(op string, err error) error {
 	switch {
 	case hasCode(err, codeConversion):

@@ -30,7 +30,7 @@ type fake struct {
 	wg     sync.WaitGroup
 	done   chan struct{}
 	hello  bson.D
-	clock  func() time.Time // told in hello, if set
+	clock  func() time.Time // the time in hello, if set
 	mute   bool             // answers nothing at all
 	since  time.Time        // of the last short acquire
 }
@@ -42,7 +42,7 @@ type call struct {
 	since time.Time // of the last short acquire, up to this one
 }
 
-// shortSince is the time that a short acquire is to be dated by.
+// shortSince is the time that a short acquire writes.
 func (c call) shortSince() (at time.Time, ok bool) {
 	return c.cmd.Lookup("updates", "0", "u", "0", "$set", "_", "$cond", "1", "$literal", "at").TimeOK()
 }
@@ -251,7 +251,7 @@ func honest(c call) bson.D {
 	id, _ := c.cmd.Lookup("query", "_id").StringValueOK()
 	_, alive := c.cmd.Lookup("query", "dead").DocumentOK()
 	_, known := c.cmd.Lookup("query", "ttl").DocumentOK()
-	beat := alive && !known // not a Register
+	heartbeat := alive && !known // not a Register
 	asks := func(field string) bool {
 		_, err := c.cmd.LookupErr("update", "0", "$set", "_", "$literal", field)
 		return err == nil
@@ -337,15 +337,15 @@ func honest(c call) bson.D {
 			e("h", bson.A{there(append(holder("one.1", "one", 2, token), e("e", now.Add(time.Hour)), e("l", true)), 4)}),
 			e("t", next-1024), e("y", "election"), e("n", 4), e("c", 2), e("p", bson.A{9}), e("position", 3), e("waiting", 3), e("at", now),
 			e("ahead", bson.A{bson.D{e("a", "two.1"), e("s", "two"), e("w", 2)}, bson.D{e("a", "three.1"), e("s", "three"), e("w", 1)}}))
-	case strings.HasSuffix(id, "/living") && beat && c.cmd.Lookup("fields", "p").IsNumber(): // Revoke
+	case strings.HasSuffix(id, "/living") && heartbeat && c.cmd.Lookup("fields", "p").IsNumber(): // Revoke
 		return value(e("p", int64(3)))
-	case strings.HasSuffix(id, "/living") && beat:
+	case strings.HasSuffix(id, "/living") && heartbeat:
 		return value(e("at", now), e("rev", bson.A{bson.D{e("k", "\u00e9 b"), e("a", "$a.11")}}))
 	case strings.HasSuffix(id, "/living") && about("$again"):
 		return refusal(11000, "DuplicateKey")
 	case strings.HasSuffix(id, "/living"):
 		return value(e("at", now), e("ttl", time.Hour.Milliseconds()))
-	case strings.HasSuffix(id, "/unknown") && beat:
+	case strings.HasSuffix(id, "/unknown") && heartbeat:
 		return ok(e("value", nil))
 	case strings.HasSuffix(id, "/unknown"):
 		return value(e("at", now), e("dead", true))

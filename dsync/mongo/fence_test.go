@@ -22,8 +22,7 @@ var (
 	paying = bson.D{e("$set", bson.D{e("paid", true)})}
 )
 
-// fenceWrites are the methods that look at what is there, and how many documents
-// they found.
+// fenceWrites are the methods that write existing documents, and how many they found.
 var fenceWrites = []struct {
 	name string
 	call func(context.Context, *dsyncmongo.Fence, int64) (int64, error)

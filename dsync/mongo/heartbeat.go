@@ -26,19 +26,19 @@ func (s *Store) Heartbeat(ctx context.Context, session string, given []driver.Re
 }
 
 func (s *Store) heartbeat(ctx context.Context, query bson.D, given []driver.Revocation) (driver.HeartbeatReply, error) {
-	beat := set(e("at", now))
+	update := set(e("at", now))
 	if len(given) > 0 {
 		var off []revocationRecord
 		for _, r := range given {
 			off = append(off, revocationRecord(r))
 		}
 		left := filter(revoked(), op("$not", op("$in", "$$x", literal(off))))
-		beat = set(e("at", now), e("rev", let("left", left, op("$cond", op("$eq", "$$left", bson.A{}), "$$REMOVE", "$$left"))))
+		update = set(e("at", now), e("rev", let("left", left, op("$cond", op("$eq", "$$left", bson.A{}), "$$REMOVE", "$$left"))))
 	}
 	var r sessionRecord
 	found, err := s.modify(ctx, modify{
 		query:  notExpired(query),
-		update: bson.A{beat},
+		update: bson.A{update},
 		fields: bson.D{e("at", 1), e("rev", 1)},
 	}, &r)
 	switch {

@@ -8,7 +8,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// What holders do to their own hold. It makes no room, so these pipelines settle nothing.
+// Extend and Publish change only the caller's own hold. That makes no room for waiters, so these
+// pipelines do not settle the key.
 
 // Extend implements [driver.Store].
 func (s *Store) Extend(ctx context.Context, c driver.Claim) (driver.Holder, error) {
@@ -29,7 +30,7 @@ func (s *Store) Extend(ctx context.Context, c driver.Claim) (driver.Holder, erro
 }
 
 // extending moves the end of the claim to now + lease, unless it is later, if the claim has an
-// end that has not come. It makes no room, so nothing is settled.
+// end that has not come.
 func extending() []bson.D {
 	end := op("$max", "$$x.e", op("$add", now, "$_.lease"))
 	mine := op("$and", op("$eq", "$$x.a", "$_.mine"),
@@ -76,7 +77,7 @@ func (s *Store) publish(ctx context.Context, id string, c driver.Claim, seq int6
 }
 
 // publishing stores the value, if the claim holds the key, its end has not come, and it has not
-// published a later value. It makes no room, so nothing is settled.
+// published a later value.
 func publishing() []bson.D {
 	mine := op("$and", op("$eq", "$$x.a", "$_.mine"),
 		op("$or", op("$not", op("$ifNull", "$$x.e", false)), op("$gt", "$$x.e", now)))

@@ -18,7 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A hearing is a Listen that runs, and what it has heard.
+// A hearing is a running Listen and the notices that it has received.
 type hearing struct {
 	t           *testing.T
 	f           *fake
@@ -239,7 +239,7 @@ func TestListenReplacesItsCursor(t *testing.T) {
 }
 
 // If notices may have been missed, waiters request again: after an overrun, when the collection
-// was dropped, or when the last notice that was seen is gone.
+// was dropped, or when the last notice that was seen is no longer there.
 func TestListenMissesSome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHearing(t, nil, nil)
@@ -249,8 +249,8 @@ func TestListenMissesSome(t *testing.T) {
 		h.want("at the beginning", []driver.Notice{wake("s", 1, h.address)}, 1)
 		time.Sleep(2 * time.Second)
 
-		// Three more come while the cursor is kept, of which one is left: it is of no use
-		// to who asks again.
+		// Three more come while the cursor is kept. One of them is left, which a waiter that
+		// requests again does not need.
 		h.collections.change(func() {
 			c := h.collections.collections[coll]
 			for i := 2; i <= 4; i++ {

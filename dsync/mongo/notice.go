@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The functions below find out from a reply whom to notify. They are only used on replies to
-// commands that a majority has confirmed.
+// The functions below find out from a reply which sessions to notify. They are only used on
+// replies to commands that a majority has confirmed.
 
 // grants returns the notices for other claims than mine that the command granted: those held
 // since exactly the time of the command. If two commands run within a millisecond, the second
@@ -163,9 +163,10 @@ func (r *noticeRecord) notice(address int) (n driver.Notice, ok bool) {
 	return driver.Notice{}, false
 }
 
-// Notify implements [driver.Store] with one insert for each collection that it sends to. The first
-// insert of a process into a collection follows a command that creates it if it is missing. If the right to create it is missing, nothing is sent, the log warns, and the
-// error is dsync.ErrRefused.
+// Notify implements [driver.Store] with one insert for each collection that it sends to. Before
+// the first insert of this process into a collection, Notify creates the collection if it is
+// missing. Without the right to do that, it sends nothing, logs a warning and returns
+// dsync.ErrRefused.
 func (s *Store) Notify(ctx context.Context, notices []driver.Notice) error {
 	switch {
 	case s.readOnly:
@@ -180,7 +181,7 @@ func (s *Store) Notify(ctx context.Context, notices []driver.Notice) error {
 		}
 	}
 	var errs []error
-	// Waiters before observers.
+	// The observers' address, 0, comes last: waiters need their notices sooner.
 	for _, address := range slices.Backward(slices.Sorted(maps.Keys(addresses))) {
 		if err := s.insertNotices(ctx, address, addresses[address]); err != nil {
 			errs = append(errs, failure("notify", err))

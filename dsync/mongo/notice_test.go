@@ -102,7 +102,7 @@ func TestNoticesOfReplies(t *testing.T) {
 			[]driver.Notice{crowded(grant("a.1")), change("k"), yield("a.1")},
 		},
 		{"acquire that changes nothing of an observed key", acquire(semaphore), bson.D{e("at", before), observed, e("position", 3), e("waiting", 3)}, nil},
-		{"acquire that joins the line of an observed key", acquire(semaphore), bson.D{at, observed, e("position", 3), e("waiting", 3)}, []driver.Notice{change("k")}},
+		{"acquire that joins the queue of an observed key", acquire(semaphore), bson.D{at, observed, e("position", 3), e("waiting", 3)}, []driver.Notice{change("k")}},
 		{"acquire of a key that was observed", acquire(semaphore), bson.D{at, e("o", now), e("position", 3), e("waiting", 3)}, nil},
 		{
 			"acquire that mismatches", acquire(mutex),
@@ -111,7 +111,7 @@ func TestNoticesOfReplies(t *testing.T) {
 
 		{"hand-over", release(mutex, driver.ReleaseOptions{}), held(first(there), e("waiting", 1)), []driver.Notice{grant("a.1")}},
 		{"hand-over with others behind", release(mutex, driver.ReleaseOptions{}), held(first(there), e("waiting", 2)), []driver.Notice{crowded(grant("a.1"))}},
-		{"hand-over to who does not listen", release(mutex, driver.ReleaseOptions{}), held(first(), e("waiting", 2), observed), []driver.Notice{change("k")}},
+		{"hand-over to a session that does not listen", release(mutex, driver.ReleaseOptions{}), held(first(), e("waiting", 2), observed), []driver.Notice{change("k")}},
 		{"hand-over to nobody", release(mutex, driver.ReleaseOptions{}), held(), nil},
 		{"hand-over to nobody of an observed key", release(mutex, driver.ReleaseOptions{}), held(observed), []driver.Notice{change("k")}},
 		{"hand-over of the first term", release(election, driver.ReleaseOptions{}), held(first(there)), []driver.Notice{term(grant("a.1"), 1)}},
@@ -142,7 +142,7 @@ func TestNoticesOfReplies(t *testing.T) {
 			[]driver.Notice{grant("b.1"), change("k")},
 		},
 		{
-			"keep in front of who does not listen", release(semaphore, keep),
+			"keep in front of a session that does not listen", release(semaphore, keep),
 			bson.D{at, e("h", bson.A{holder(mine, before, there, e("e", now.Add(time.Second)))}), e("ahead", bson.A{holder("a.1", before)})},
 			nil,
 		},
@@ -185,7 +185,7 @@ func TestNoticesOfReplies(t *testing.T) {
 		{"resize", resize, bson.D{at, observed, e("h", bson.A{holder("a.1", now, there)})}, []driver.Notice{grant("a.1"), change("k")}},
 		{"resize that changes nothing", resize, bson.D{e("at", before), observed}, nil},
 		{"revoke", revoke, bson.D{e("p", int64(5))}, []driver.Notice{{Type: driver.NoticeRevoke, Session: "a", Key: "k", Claim: "a.1", Address: 5}}},
-		{"revoke of who does not listen", revoke, bson.D{}, nil},
+		{"revoke of a session that does not listen", revoke, bson.D{}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			for _, off := range []bool{false, true} {
@@ -228,13 +228,13 @@ func shortGrant(reply bson.D) bool {
 // clock allows.
 func TestNoticeOfAHandOverHasItsToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQuiet(t)
+		q := newShortServer(t)
 		if err := q.acquire(mutexClaim(1)); err != nil { // tells the server's time
 			t.Fatal(err)
 		}
 		q.sent()
 		time.Sleep(time.Second)
-		q.waiting, q.line = 1, bson.D{e("a", "o.1"), e("s", "o"), e("w", 1), e("p", int64(3))}
+		q.waiting, q.first = 1, bson.D{e("a", "o.1"), e("s", "o"), e("w", 1), e("p", int64(3))}
 		q.instead["short release"] = ok(e("n", 1), e("nModified", 0))
 		got := q.release(mutexClaim(1))
 		calls := q.f.took()

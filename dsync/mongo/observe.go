@@ -87,13 +87,13 @@ func (t *tail) mark(ctx context.Context) error {
 	if len(t.keys) == 0 || !t.marked.IsZero() && time.Since(t.marked) < markAgain {
 		return nil
 	}
-	asked := time.Now()
+	sent := time.Now()
 	for begin := 0; begin < len(t.keys); begin += maxMarks {
 		if err := t.s.mark(ctx, t.keys[begin:min(begin+maxMarks, len(t.keys))]); err != nil {
 			return err
 		}
 	}
-	t.marked = asked
+	t.marked = sent
 	return nil
 }
 

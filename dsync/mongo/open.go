@@ -19,8 +19,8 @@ import (
 
 const (
 	// ownPool is the number of connections that a session can use at a time: 32 for its
-	// commands, one for heartbeats, which so never wait for another command, two to listen, for
-	// the session and for keys, and one to register or unregister. The driver makes them when
+	// commands, one for heartbeats, so that they never wait for another command, two to listen (for
+	// the session and for keys), and one to register or unregister. The driver opens them when
 	// they are needed.
 	ownPool = 36
 
@@ -93,22 +93,22 @@ func Connect(ctx context.Context, clientOptions *options.ClientOptions, database
 // ownClient returns the client options that a lease needs. The driver's defaults suit
 // applications that can wait: a silent primary is noticed after 40 s, a connection attempt
 // takes up to 30 s, and idle connections that died silently are kept, and tried one after the
-// other for the length of an attempt (TTL/6) each. With these a lease of 30 s did not survive a
-// network that swallows everything for 5 s.
+// other for the length of an attempt (TTL/6) each. With these defaults a lease of 30 s did not
+// survive a network that swallows everything for 5 s.
 //
 // So they are cut to fractions of the TTL. A silent primary is noticed after TTL/4, and
 // connections that were idle for longer than a heartbeat's may be are not used again. The time
 // to find a server need not be cut, because each attempt has a deadline. Nor does it help to
 // make more connections at a time (MaxConnecting), once none of them takes 30 s.
 func ownClient(opt *Options) *options.ClientOptions {
-	ttl, beat := defaultTTL, time.Duration(0)
+	ttl, interval := defaultTTL, time.Duration(0)
 	if opt != nil {
-		ttl, beat = cmp.Or(opt.TTL, ttl), opt.HeartbeatInterval
+		ttl, interval = cmp.Or(opt.TTL, ttl), opt.HeartbeatInterval
 	}
 	return options.Client().SetMaxPoolSize(ownPool).SetAppName("leasehold").
 		SetConnectTimeout(min(max(ttl/12, minConnect), driverConnect)).
 		SetHeartbeatInterval(min(max(ttl/6, minMonitor), driverMonitor)).
-		SetMaxConnIdleTime(max(ttl/2, beat*3/2))
+		SetMaxConnIdleTime(max(ttl/2, interval*3/2))
 }
 
 // open makes the session before it contacts the server, so that invalid options are reported

@@ -43,16 +43,16 @@ type Options struct {
 	NoticeCollections int
 
 	// ReadOnly makes a store, or a session, that never writes. It is for [Open] and [NewStore]
-	// only. They then only ask the server who it is: no command is tried out, nothing is
-	// created, and the right to find is enough. A session has Status, List and Members; methods
-	// that would write send nothing and return an error that is dsync.ErrRefused. The store
-	// cannot listen, because that marks keys as observed.
+	// only. They then only identify the server: no command is tried out, nothing is created, and
+	// the right to find is enough. A session has Status, List and Members; methods that would
+	// write send nothing and return dsync.ErrRefused. The store cannot listen, because that marks
+	// keys as observed.
 	ReadOnly bool
 
-	// ClockCheck makes [Open] and [Connect] check this host's clock with package clockcheck.
-	// They return an error of the check as theirs. If the clocks of ClockCheck.Servers are
-	// farther apart than the session's margin, so that a fail-over can shorten a lease, the log
-	// warns. Locks do not depend on the clocks of hosts: the check is for programs that do.
+	// ClockCheck makes [Open] and [Connect] check this host's clock with package clockcheck, and
+	// fail if the check fails. If the clocks of ClockCheck.Servers are farther apart than the
+	// session's margin, so that a fail-over can shorten a lease, they log a warning. Locks do not
+	// depend on the clocks of hosts: the check is for programs that do.
 	// NewStore does not check. Default nil: no check.
 	ClockCheck *clockcheck.Options
 

@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// short tries the short commands on a record that meets their conditions, and each of them on
+// short tries the short commands on a record that meets their conditions, and each on
 // one that does not, where it must change nothing; and on MongoDB also the short Acquire of a key
 // without a record. The time of their grants is recent: it becomes the record's, and a sweep
 // goes by that.

@@ -14,7 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// stepsOfAProbe are the commands of the first Open in their order, as stepOf tells them apart.
+// stepsOfAProbe are the commands of the first Open in their order, as stepOf names them.
 // A server is only as well tried as these are.
 var stepsOfAProbe = []string{
 	"findAndModify passed",
@@ -41,7 +41,7 @@ var stepsOfAProbe = []string{
 	`acquire new $short.5 for $mine, behind, weight 1 of 1`,
 	`acquire short $short.8 for $mine, behind, weight 1 of 1`,
 	`succeed short $short.6`, `succeed short $short.6`,
-	"findAndModify living", "findAndModify living", // the second is to be refused
+	"findAndModify living", "findAndModify living", // the second must be refused
 	"findAndModify living", "findAndModify living", "findAndModify living",
 	"findAndModify unknown", "findAndModify unknown",
 	"delete",
@@ -85,7 +85,7 @@ func shapes(t *testing.T, s driver.Store, f *fake) map[string]string {
 	return names
 }
 
-// stepOf names a command of a probe, the record that it is for, and what it asks for.
+// stepOf names a command of a probe, its record, and its arguments.
 func stepOf(c call, names map[string]string) string {
 	if c.name == "insert" || c.name == "delete" {
 		return c.name

@@ -104,7 +104,7 @@ func TestProbe(t *testing.T) {
 		{"term", func(c call) bson.D {
 			return replaced(honest(c), "n", int64(3))
 		}, []string{"acquire", "term"}},
-		{"value of one who is gone", func(c call) bson.D {
+		{"value of a former holder", func(c call) bson.D {
 			if got, _ := c.cmd.Lookup("query", "_id").StringValueOK(); !strings.HasSuffix(got, "/key") {
 				return honest(c)
 			}
@@ -183,7 +183,7 @@ func TestProbe(t *testing.T) {
 		{"the date of a new limit", change(`"from"`, drop("at")), []string{"resize"}},
 		{"who is woken by a keep", reply("one.1", "keep", drop("ahead")), []string{"release", "woken"}},
 		{"keep", reply("one.1", "keep", drop("h")), []string{"release", "woken"}},
-		{"alone with a line", changed(`"one.1"`, 1), []string{"release", "in the queue"}},
+		{"alone with a queue", changed(`"one.1"`, 1), []string{"release", "in the queue"}},
 		{"alone", changed(`"three.1"`, 0), []string{"release", "only holder"}},
 		{"who was in the queue before a seal", reply("two.1", "result", drop("ahead")), []string{"seal", "before it"}},
 		{"sealed before", reply("two.1", "result", func(d bson.D) bson.D {
@@ -200,7 +200,7 @@ func TestProbe(t *testing.T) {
 		{"short acquire of what is held", changed(`"$short.3"`, 1), []string{"short acquire", "$short.3", "want false"}},
 		{"short release by another", short("short release", "$short.3", done(1)), []string{"short release", "$short.3", "want false"}},
 		{"short release", short("short release", "$short.2", done(0)), []string{"short release", "$short.2", "want true"}},
-		{"short release with a line", short("short release", "$short.4", done(1)), []string{"short release", "$short.4", "want false"}},
+		{"short release with a queue", short("short release", "$short.4", done(1)), []string{"short release", "$short.4", "want false"}},
 		{"short acquire of what is free again", short("short acquire", "$short.4", done(0)), []string{"short acquire", "$short.4", "want true"}},
 		{"hand-over by another", short("short hand-over", "$short.5", func(d bson.D) bson.D {
 			return replaced(d, "h", bson.A{bson.D{e("a", "$short.5")}})
@@ -209,9 +209,9 @@ func TestProbe(t *testing.T) {
 			return replaced(d, "now", time.UnixMilli(1))
 		}), []string{"short replacement", "$short.4", "want false"}},
 		{"replacement", short("short hand-over", "$short.6", drop("h")), []string{"short replacement", "$short.4", "want true"}},
-		{"whom a replacement is to", short("short hand-over", "$short.6", drop("first")), []string{"short replacement", "in the queue"}},
+		{"the waiter that a replacement grants", short("short hand-over", "$short.6", drop("first")), []string{"short replacement", "in the queue"}},
 		{"hand-over", handed(drop("h")), []string{"short hand-over", "$short.5", "want true"}},
-		{"whom a hand-over is to", handed(drop("first")), []string{"short hand-over", "in the queue"}},
+		{"the waiter that a hand-over grants", handed(drop("first")), []string{"short hand-over", "in the queue"}},
 		{"the time of a hand-over", handed(drop("now")), []string{"short hand-over", "time"}},
 		{"release to a claim that does not wait", reply("$short.6", "next", func(d bson.D) bson.D {
 			if h := field(d, "h").(bson.A); h[0].(bson.D)[0].Value == "$short.6" {
@@ -344,8 +344,8 @@ func without(field string) func(bson.D) bson.D {
 func TestPortableMode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		told := time.Now().Add(365 * 24 * time.Hour).UTC()
-		f.hello = append(without("topologyVersion")(f.hello), e("localTime", told))
+		serverTime := time.Now().Add(365 * 24 * time.Hour).UTC()
+		f.hello = append(without("topologyVersion")(f.hello), e("localTime", serverTime))
 		made := false
 		s := f.store(nil, func(c call) bson.D {
 			for _, path := range [][]string{{"upsert"}, {"updates", "0", "upsert"}} {
@@ -356,8 +356,8 @@ func TestPortableMode(t *testing.T) {
 			switch {
 			case c.name == "insert":
 				made = true
-				if at := c.cmd.Lookup("documents", "0", "at"); at.DateTime() != told.Add(time.Hour).UnixMilli() {
-					t.Errorf("made at %v, want the server's time, %v", at, told.Add(time.Hour))
+				if at := c.cmd.Lookup("documents", "0", "at"); at.DateTime() != serverTime.Add(time.Hour).UnixMilli() {
+					t.Errorf("made at %v, want the server's time, %v", at, serverTime.Add(time.Hour))
 				}
 				return ok(e("writeErrors", bson.A{bson.D{e("code", 11000)}})) // somebody else was faster
 			case !made:

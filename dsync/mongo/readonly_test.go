@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A read-only store asks the server who it is and nothing else, refuses methods that would
+// A read-only store identifies the server and does nothing else, refuses methods that would
 // write without sending anything, and reads as usual.
 func TestReadOnly(t *testing.T) {
 	for _, m := range methods {

@@ -29,8 +29,8 @@ func cursor(docs ...bson.D) bson.D {
 	return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", batch)}))
 }
 
-// What is shown of a key is what a majority has, where the server can be asked for that;
-// lists of sessions, which only set timers, never wait for it.
+// Readings of keys show what a majority has, if the server can read that. Lists of sessions, which
+// only set timers, never wait for a majority.
 func TestReadsOfKeysAreCommitted(t *testing.T) {
 	servers := map[string]struct {
 		hello func(bson.D) bson.D
@@ -133,7 +133,7 @@ func TestKeysEndBehindThePrefix(t *testing.T) {
 
 // A write whose time is nearly over waits for its majority as long as that, and never
 // without an end, which a wtimeout of 0 means.
-func TestMajorityIsNeverAwaitedForEver(t *testing.T) {
+func TestMajorityWaitAlwaysEnds(t *testing.T) {
 	for _, left := range []time.Duration{time.Nanosecond, 100 * time.Microsecond, 999 * time.Microsecond, 1500 * time.Microsecond} {
 		for _, m := range methods {
 			if !m.writes {

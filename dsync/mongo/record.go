@@ -96,7 +96,7 @@ func seen() bson.D {
 	}
 }
 
-// seenBy are the fields of the state as a claim sees it, and who observes the key.
+// seenBy are the fields of the state as a claim sees it, and of the key's observers.
 func (s *Store) seenBy(claim string) bson.D {
 	position := op("$indexOfArray", "$q.a", literal(claim))
 	return append(seen(),
@@ -115,7 +115,8 @@ func ahead() bson.D {
 			op("$slice", "$q", op("$max", 0, op("$subtract", "$$position", maxAhead)), op("$min", maxAhead, "$$position"))))
 }
 
-// whom are the fields that say who observes the key, and which holders meet the condition.
+// whom returns the fields that say whether the key is observed, and which holders meet the
+// condition.
 func whom(holder bson.D) bson.D {
 	return bson.D{
 		e("_id", 0), e("at", 1), e("o", 1), e("now", now), e("waiting", waiting()),
@@ -129,7 +130,7 @@ func granted() bson.D { return op("$eq", "$$x.at", now) }
 // grantedOr is the condition that the command granted the holder $$x, or that it is the claim.
 func grantedOr(claim string) bson.D { return op("$or", granted(), op("$eq", "$$x.a", literal(claim))) }
 
-// whomKept also has the kept claim, and the first waiter.
+// whomKept also has the kept claim and the first waiter.
 func whomKept(claim string) bson.D {
 	return append(whom(grantedOr(claim)), e("ahead", queueHead(1)))
 }

@@ -37,12 +37,12 @@ type server struct {
 	// primary.
 	member string
 
-	now   time.Time // its clock, in the reply to hello
-	asked time.Time // when that reply arrived, by this host's clock
+	now time.Time // its clock, in the reply to hello
+	at  time.Time // when that reply arrived, by this host's clock
 }
 
 // clock returns roughly what the server's clock shows: good enough to judge ages.
-func (v server) clock() time.Time { return v.now.Add(time.Since(v.asked)) }
+func (v server) clock() time.Time { return v.now.Add(time.Since(v.at)) }
 
 // hello asks the server what it is. It needs no privilege, and unlike buildInfo it is part of
 // the Stable API.
@@ -67,7 +67,7 @@ func (s *Store) hello(ctx context.Context) (server, error) {
 	}
 	// MongoDB 4.4 and later return a topologyVersion. A MongoDB that does not, perhaps an old
 	// mongos, is only treated with more care than it needs.
-	v := server{topology: standalone, portable: len(r.TopologyVersion) == 0, wireVersion: r.MaxWireVersion, now: r.LocalTime, asked: time.Now()}
+	v := server{topology: standalone, portable: len(r.TopologyVersion) == 0, wireVersion: r.MaxWireVersion, now: r.LocalTime, at: time.Now()}
 	switch {
 	case r.Msg == "isdbgrid":
 		v.topology = sharded

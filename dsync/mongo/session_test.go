@@ -91,7 +91,7 @@ func TestRegisterRefusesKnownIDs(t *testing.T) {
 					hasTTL, isTTL := query.Lookup("ttl", "$exists").BooleanOK()
 					dead, isDead := query.Lookup("dead", "$ne").BooleanOK()
 					if id != "s/s" || !isTTL || hasTTL || !isDead || !dead {
-						t.Errorf("sent for %v, want only a record without ttl that is not dead", query)
+						t.Errorf("sent for %v, want only a record without ttl that has not expired", query)
 					}
 				}
 			})
@@ -106,8 +106,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// Only the living are written by a heartbeat, a revocation, and a list of what is
-// observed: none of them undoes an expiry.
+// A heartbeat, a revocation and a list of observed keys write only records of sessions that have
+// not expired: none of them undoes an expiry.
 func TestHeartbeatIsForTheLiving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -124,7 +124,7 @@ func TestHeartbeatIsForTheLiving(t *testing.T) {
 		for i, query := range [][]string{{"query"}, {"query"}, {"updates", "0", "q"}} {
 			c := f.took()[i]
 			if dead, is := c.cmd.Lookup(append(query, "dead", "$ne")...).BooleanOK(); !is || !dead {
-				t.Errorf("%s is not only for those that are not dead: %v", c.name, c.cmd)
+				t.Errorf("%s is not only for sessions that have not expired: %v", c.name, c.cmd)
 			}
 			if up, _ := c.cmd.Lookup("upsert").BooleanOK(); up {
 				t.Errorf("%s makes a session: %v", c.name, c.cmd)
@@ -184,7 +184,7 @@ func TestReadingWithoutADatabase(t *testing.T) {
 			t.Errorf("Observers: %v, %v", members, err)
 		}
 		if line, err := s.Queue(t.Context(), "k"); err != nil || len(line) != 0 {
-			t.Errorf("Line: %v, %v", line, err)
+			t.Errorf("Queue: %v, %v", line, err)
 		}
 	})
 }

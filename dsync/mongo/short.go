@@ -43,7 +43,7 @@ func plain(c driver.Claim) bool { return simple(c) && c.Kind != driver.KindElect
 // token that is behind by at most maxLag is greater.
 const maxLag = time.Second
 
-// acquireFree sends the short Acquire, unless it would probably be in vain. If this process was
+// acquireFree sends the short Acquire, unless that would probably fail. If this process was
 // the last to use the key, it knows the last token. If not, the key may have no record, or may
 // have been used by another process and be free. The short Acquire is then sent too, except
 //
@@ -210,10 +210,10 @@ func bound[V any](keys map[string]V) {
 	}
 }
 
-// contendedKeys are the keys that were not free for a plain claim when this process last asked
+// contendedKeys are the keys that were not free for a plain claim when this process last requested
 // or released them, or about which it got no answer. Each is probably not free the next time
-// either. Then the short Acquire would be a second command for nothing, so it is left out, until
-// the long one finds the key free.
+// either, and the short Acquire would be a second command for nothing. So it is left out until
+// the pipeline finds the key free.
 type contendedKeys struct {
 	mu   sync.Mutex
 	keys map[string]struct{}
@@ -243,7 +243,7 @@ func (k *contendedKeys) has(key string) bool {
 }
 
 // lastUsedKeys are the keys that this process was the last to use: it holds them, or held them
-// last, and nobody else waited when it was granted them. Of these it knows the last token.
+// last, and nobody else waited when it was granted them. It knows their last tokens.
 type lastUsedKeys struct {
 	mu   sync.Mutex
 	keys map[string]lastUsedKey

@@ -17,8 +17,8 @@ import (
 )
 
 // A wire is a network in front of a fake that can swallow everything without a word, as
-// a firewall does that forgot its connections: those that are there stay silent for
-// ever, and those that are being made meanwhile are never answered.
+// a firewall does that forgot its connections: those that are there stay silent
+// forever, and those that are being made meanwhile are never answered.
 type wire struct {
 	f *fake
 
@@ -155,7 +155,7 @@ func silence(s *dsync.Session, w *wire, before, silent time.Duration) (lost bool
 }
 
 // A network that swallows everything for up to half a TTL costs no lock, whenever it
-// begins, and who waits goes on soon after it. With the driver's own time-outs every lock
+// begins, and waiters go on soon after it. With the driver's own time-outs every lock
 // was lost after 5 s of it, with a TTL of 30 s: the connections that had died without a
 // word were tried one after the other, each for the length of an attempt.
 func TestSilenceCostsNoLock(t *testing.T) {
@@ -209,11 +209,11 @@ func TestConnectTakesTheCallersTimeouts(t *testing.T) {
 
 // A Heartbeat that is longer than most finds its connection where it left it.
 func TestConnectKeepsTheHeartbeatsConnection(t *testing.T) {
-	for _, beat := range []time.Duration{0, 20 * time.Second} {
-		t.Run(fmt.Sprint(beat), func(t *testing.T) {
+	for _, interval := range []time.Duration{0, 20 * time.Second} {
+		t.Run(fmt.Sprint(interval), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake(t)
-				s, err := dsyncmongo.Connect(t.Context(), f.clientOptions(), "app", &dsyncmongo.Options{NoNotices: true, Options: dsync.Options{HeartbeatInterval: beat, TTL: 40 * time.Second}})
+				s, err := dsyncmongo.Connect(t.Context(), f.clientOptions(), "app", &dsyncmongo.Options{NoNotices: true, Options: dsync.Options{HeartbeatInterval: interval, TTL: 40 * time.Second}})
 				if err != nil {
 					t.Fatal(err)
 				}

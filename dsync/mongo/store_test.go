@@ -113,7 +113,7 @@ var methods = []struct {
 		_, err := s.Observers(ctx, evil, evil, 10)
 		return err
 	}},
-	{"Line", false, func(ctx context.Context, s driver.Store) error {
+	{"Queue", false, func(ctx context.Context, s driver.Store) error {
 		_, err := s.Queue(ctx, evil)
 		return err
 	}},

@@ -44,8 +44,8 @@ var (
 	errNotCapped = errors.New("the collection is not capped")
 )
 
-// A tail is a cursor at the end of a collection of notices. From time to time it is replaced by another, which
-// continues after the last notice that was seen.
+// A tail follows the notices in one collection with a tailable cursor. From time to time it opens
+// another cursor, which continues after the last notice that was seen.
 type tail struct {
 	s       *Store
 	address int
@@ -92,7 +92,7 @@ func (t *tail) follow(ctx context.Context, f func(driver.Notice)) error {
 			return err
 		}
 		if missed || gap || t.member != member { // a fail-over loses notices
-			f(driver.Notice{Type: driver.NoticeReady}) // waiters request again, and need none of the fresh ones
+			f(driver.Notice{Type: driver.NoticeReady}) // waiters request again, so they need no fresh notices
 		} else {
 			for _, n := range t.fresh {
 				f(n)

@@ -57,8 +57,8 @@ func (h *host) tick(ctx context.Context, mu *dsync.Mutex, tick time.Time) {
 	if err != nil {
 		log.Error("failed", "err", err)
 	}
-	// The job is done, and the others are yet to come. UnlockAfter takes no less than
-	// a millisecond, which is what a job gets that took longer than it is to be kept.
+	// The job is done, and the other hosts may come later. UnlockAfter takes at least a
+	// millisecond; that is enough if the job took longer than the lock must be kept.
 	keep := max(h.every/2-time.Since(began), time.Millisecond)
 	if err := mu.UnlockAfter(context.WithoutCancel(ctx), keep); err != nil {
 		log.Error("can't keep the lock", "err", err)

@@ -4,16 +4,15 @@
 //	go run ./examples/cron
 //	MONGODB_URI=mongodb://localhost:27017 go run ./examples/cron -offset 300ms
 //
-// Each host tries to lock at the tick; who finds the lock held leaves the job to its
-// holder. That the holder unlocks when the job is done would not be enough: the job
-// takes a moment, and the clocks of the hosts are farther apart than that, so the next
-// host would come later, find the lock free, and run the job again. UnlockAfter keeps
-// it locked for half of the period since the job began, by the server's clock, also
-// when the process that ran the job ends or dies.
+// Each host tries to lock at the tick; a host that finds the lock held leaves the job to its
+// holder. An Unlock when the job is done would not be enough: the job takes a moment, and the
+// clocks of the hosts are farther apart than that, so the next host would come later, find the
+// lock free, and run the job again. UnlockAfter keeps it locked for half of the period since
+// the job began, by the server's clock, also when the process that ran the job ends or dies.
 //
 // So the clocks may be a quarter of the period apart, and a host that comes more than
-// another quarter late, because it was busy or asleep, leaves the tick out. What a lock
-// can't do is to run a job again whose host has died: at a tick it runs at most once.
+// another quarter late, because it was busy or asleep, leaves the tick out. A lock can't run a
+// job again after its host has died: at each tick the job runs at most once.
 //
 // Without a server three hosts are played in this process. With one, start the program
 // several times, and kill some.

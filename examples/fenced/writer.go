@@ -29,8 +29,7 @@ func (w *writer) run(ctx context.Context) error {
 	w.log.Info("holds", "token", token)
 
 	// A program would think, and write, under mu.Context, which ends when the lock is
-	// lost. This one is the process that has had its last look at that: it is frozen
-	// between the look and the write.
+	// lost. This one is frozen between its last check of that context and the write.
 	select {
 	case <-time.After(w.think):
 	case <-ctx.Done():

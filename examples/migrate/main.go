@@ -4,11 +4,10 @@
 //	go run ./examples/migrate
 //	MONGODB_URI=mongodb://localhost:27017 go run ./examples/migrate
 //
-// A Once is not for one run of a program but forever: the second time the program
-// says only what the migration's result was. Who dies while it migrates is followed,
-// when its session's TTL is over, by one that waits, which goes on where the other
-// broke off: so a migration must be such that a part of it that was done is not done
-// again. Here each row is inserted unless it is there, and bears the token of the run.
+// A Once is not for one run of a program but forever: the second time, the program only prints
+// the migration's result. If the migrating process dies, a waiting one goes on where it stopped,
+// when the dead process's TTL is over. So a migration must not do again what was done already.
+// Here each row is inserted unless it exists, and has the token of the run.
 //
 // Without a server three processes are played in this one. With one, start the program
 // several times, and kill the one that migrates.

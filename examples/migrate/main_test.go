@@ -28,7 +28,7 @@ func TestOneMigrates(t *testing.T) {
 	})
 }
 
-// A fleet that is told to end while it migrates does, without an error and without a
+// A fleet that is stopped while it migrates ends, without an error and without a
 // result.
 func TestToldToEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

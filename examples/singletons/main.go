@@ -1,5 +1,5 @@
-// Singletons is a service of several replicas with background jobs, of which each runs
-// on one replica: on Kubernetes a Deployment, see singletons.yaml.
+// Singletons is a service of several replicas with background jobs, each of which runs on one
+// replica. On Kubernetes it is a Deployment, see singletons.yaml.
 //
 //	go run ./examples/singletons
 //	MONGODB_URI=mongodb://localhost:27017 go run ./examples/singletons -listen :8080
@@ -9,10 +9,10 @@
 // its session's TTL is over; when it can't reach the server, before others begin.
 //
 // With -listen it serves two probes. /readyz fails when this replica can't renew its
-// leases: whoever rolls out a new version sees that it does not get at the database.
-// /livez fails only when a job goes on after it was told to end and its grace is over,
-// as one that is stuck and does not heed its context: then it may run on two replicas,
-// and a restart ends it. That the database can't be reached is no reason to restart.
+// leases: a rollout then shows that the new version can't reach the database. /livez fails only
+// when a job goes on after its context and its grace have ended, as one that is stuck does. Then
+// it may run on two replicas, and a restart ends it. An unreachable database is no reason to
+// restart.
 //
 // Without a server three replicas are played in this process, without probes.
 package main
@@ -30,7 +30,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// jobs are what is to run on one replica each.
+// jobs are the background jobs; each runs on one replica.
 var jobs = []string{"expire-sessions", "send-mails", "sync-stock"}
 
 func main() {

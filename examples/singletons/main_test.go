@@ -61,7 +61,7 @@ func TestEachOnOneReplica(t *testing.T) {
 }
 
 // What the probes say while all is well, while the database can't be reached, and while
-// a job goes on although it was told to end.
+// a job goes on although its context has ended.
 func TestProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)

@@ -1,13 +1,12 @@
-// The tour shows a mutex being passed around by several workers, each with a
-// session of its own, one of which is killed while it holds it; then the workers
-// elect a leader, which resigns, and is killed.
+// The tour shows several workers, each with its own session, taking turns with a mutex. One
+// is killed while it holds the mutex. Then the workers elect a leader, which resigns, and is
+// killed.
 //
 //	go run ./examples/tour
 //	go run ./examples/tour -uri mongodb://localhost:27017/?replicaSet=rs0
 //
-// Without -uri the workers are goroutines on a store in memory, and to be killed
-// is to be cut off from it. With -uri they are processes on a real server, and
-// one is killed with SIGKILL.
+// Without -uri the workers are goroutines on a store in memory, and a killed one is cut off from
+// it. With -uri they are processes on a real server, and one is killed with SIGKILL.
 package main
 
 import (
@@ -37,7 +36,7 @@ type event struct {
 	token  int64  // with "has"
 }
 
-// A part of the tour: what its workers do, and how it is told.
+// A part of the tour: what its workers do, and the texts around it.
 type part struct {
 	name   string
 	work   func(ctx context.Context, s *dsync.Session, tell func(event))
@@ -45,7 +44,7 @@ type part struct {
 	has    string // what a worker that has it does
 	frees  string
 	turns  int // after how many turns the part ends
-	fatal  int // in which turn who has it is killed
+	fatal  int // the turn in which the holder is killed
 	ending string
 }
 

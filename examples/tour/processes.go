@@ -26,7 +26,7 @@ type processes struct {
 type process struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
-	told  chan struct{} // closed when its output has ended
+	ended chan struct{} // closed when its output has ended
 }
 
 func newProcesses(uri string) *processes {
@@ -51,10 +51,10 @@ func (c *processes) start(name string, p part, tell func(event)) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	w := &process{cmd: cmd, stdin: in, told: make(chan struct{})}
+	w := &process{cmd: cmd, stdin: in, ended: make(chan struct{})}
 	c.workers[name] = w
 	go func() {
-		defer close(w.told)
+		defer close(w.ended)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			e := event{worker: name}
 			if _, err := fmt.Sscan(lines.Text(), &e.what, &e.token); err == nil {
@@ -69,7 +69,7 @@ func (c *processes) kill(name string) error {
 	w := c.workers[name]
 	delete(c.workers, name)
 	err := w.cmd.Process.Kill()
-	<-w.told
+	<-w.ended
 	w.cmd.Wait() // says that it was killed
 	return err
 }
@@ -80,7 +80,7 @@ func (c *processes) stop() error {
 	}
 	var errs []error
 	for name, w := range c.workers {
-		<-w.told
+		<-w.ended
 		if err := w.cmd.Wait(); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 		}

@@ -1,14 +1,14 @@
-// Workers is a pool of workers, in several processes, that call a service which
-// allows only so many calls at a time from all of them together.
+// Workers is a pool of workers, in several processes, that call a service which allows only a
+// limited number of calls at a time.
 //
 //	go run ./examples/workers
 //	MONGODB_URI=mongodb://localhost:27017 go run ./examples/workers
 //
 // Within a process an errgroup limits the workers; among all processes the slots of a
-// semaphore do. Who waits for a slot gets it in the order of asking. The slots of a
-// process that dies are free again when its session's TTL is over. A worker whose
-// process can't reach the server for that long loses its slot, and is told before
-// another can have it: its call is ended, and made again with the next slot.
+// semaphore do. Waiters get slots in FIFO order. The slots of a process that dies are free
+// again when its session's TTL is over. A worker whose process can't reach the server for that
+// long loses its slot, and is notified before another gets it: its call is ended, and made
+// again with the next slot.
 //
 // Without a server three processes are played in this one. With one, start the program
 // several times, and kill some; each has jobs of its own.

@@ -12,7 +12,7 @@ import (
 // and may block forever. The zero Queue is ready; all methods may be called
 // concurrently.
 type Queue struct {
-	// Logger is told of panics. Nil is silent. It must be set before first use.
+	// Logger logs panics. Nil is silent. It must be set before first use.
 	Logger *slog.Logger
 
 	mu      sync.Mutex
@@ -25,11 +25,10 @@ type call struct {
 	conflate bool
 }
 
-// Add has f called after all that were added before.
+// Add has f called after all functions that were added before.
 func (q *Queue) Add(f func()) { q.add(call{f, false}) }
 
-// AddLatest is Add, but if the last that waits was added by AddLatest too, f
-// replaces it.
+// AddLatest is Add, but if the last waiting function was also added by AddLatest, f replaces it.
 func (q *Queue) AddLatest(f func()) { q.add(call{f, true}) }
 
 func (q *Queue) add(c call) {
@@ -69,7 +68,7 @@ func (q *Queue) call(f func()) {
 				q.Logger.Error("leasehold: a hook panicked", "panic", r)
 			}
 		} else if !finished {
-			// runtime.Goexit ends the goroutine; the calls left need another.
+			// runtime.Goexit ends the goroutine; the remaining calls need another.
 			go q.run()
 		}
 	}()

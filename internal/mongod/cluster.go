@@ -58,7 +58,7 @@ func StartCluster(ctx context.Context, mongod, mongos string, spec ClusterSpec) 
 		}
 	}
 	for _, m := range c.routers {
-		// A router learns of shards now and then, by itself or when it is told to.
+		// A router learns of shards now and then, by itself or by this command.
 		if err := m.run(ctx, c.user(), bson.D{{Key: "flushRouterConfig", Value: 1}}, nil); err != nil {
 			return nil, fmt.Errorf("flushRouterConfig: %w", err)
 		}
@@ -146,7 +146,7 @@ func (c *Cluster) Stop() {
 	for _, m := range c.routers {
 		all.Go(m.Kill)
 	}
-	all.Wait() // or they would log that the others are gone
+	all.Wait() // or they would log that the others have ended
 	for _, s := range append([]*Set{c.config}, c.shards...) {
 		if s != nil {
 			all.Go(s.Stop)
@@ -156,5 +156,5 @@ func (c *Cluster) Stop() {
 	os.RemoveAll(c.dir)
 }
 
-// user is who may do everything, as a URI names them.
+// user returns the user with all rights, as part of a URI.
 func (c *Cluster) user() string { return root(c.spec.Auth) }

@@ -19,7 +19,7 @@ import (
 // defaultName is what a replica set is called.
 const defaultName = "rs0"
 
-// key is the secret that the processes know each other by where access control is on.
+// key is the secret by which the processes authenticate each other if access control is on.
 const key = "bGVhc2Vob2xk"
 
 // A Set is a standalone or a replica set of mongod processes.
@@ -100,7 +100,7 @@ func Start(ctx context.Context, path string, spec Spec) (_ *Set, err error) {
 		}
 	}
 	if spec.Members > 0 {
-		if err := set.settled(ctx); err != nil {
+		if err := set.ready(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -169,7 +169,7 @@ func (s *Set) StepDown(ctx context.Context) error {
 // Name is the replica set's.
 func (s *Set) Name() string { return cmp.Or(s.spec.name, defaultName) }
 
-// user is who may do everything, as a URI names them.
+// user returns the user with all rights, as part of a URI.
 func (s *Set) user() string { return root(s.spec.Auth) }
 
 func root(auth bool) string {
@@ -219,9 +219,9 @@ func (s *Set) createRoot(ctx context.Context) error {
 	}, nil)
 }
 
-// settled waits until every member is primary or secondary, so that a majority
+// ready waits until every member is primary or secondary, so that a majority
 // is one of all.
-func (s *Set) settled(ctx context.Context) error {
+func (s *Set) ready(ctx context.Context) error {
 	for {
 		var status struct {
 			Members []struct {

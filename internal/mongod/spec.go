@@ -2,7 +2,7 @@ package mongod
 
 import "time"
 
-// A Spec says how mongod is to be started.
+// A Spec says how to start mongod.
 type Spec struct {
 	Members         int           // of the replica set; 0: a standalone
 	ElectionTimeout time.Duration // 0: the server's default, 10 s
@@ -10,8 +10,8 @@ type Spec struct {
 	Args            []string      // added to the arguments of the processes
 	Env             []string      // added to the environment of the processes
 
-	// Announce, if not nil, says under which host:port the others and clients are to
-	// know the member that listens at addr: that of a proxy in front of it.
+	// Announce, if not nil, returns the host:port by which the other members and clients know
+	// the member that listens at addr: that of a proxy in front of it.
 	Announce func(addr string) string
 
 	// Of the parts of a cluster:
@@ -25,14 +25,13 @@ const (
 	shardServer  = "shardsvr"
 )
 
-// A ClusterSpec says how a sharded cluster is to be started. Its config server and its
-// shards are replica sets of one member each.
+// A ClusterSpec says how to start a sharded cluster. Its config server and its shards are
+// replica sets of one member each.
 type ClusterSpec struct {
 	Shards, Routers int      // 0: two
 	Auth            bool     // access control on; the user root/root may do everything
 	Args            []string // added to the arguments of the mongods
 
-	// RouterEnv, if not nil, returns what is added to the environment of a router, of
-	// which 0 is the first.
+	// RouterEnv, if not nil, returns additions to the environment of a router; 0 is the first.
 	RouterEnv func(router int) []string
 }

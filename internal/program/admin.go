@@ -8,8 +8,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// breakKey breaks who holds key, and checks that those have been told and have had
-// their grace.
+// breakKey breaks key, and checks that its holders have been notified and have had their grace.
 func (g *goroutine) breakKey(o Op, key string) {
 	c := g.begin(key)
 	cancel := c.context(g.tempo.patience(o), o.Variant&1 == 0)
@@ -29,7 +28,7 @@ func (g *goroutine) breakKey(o Op, key string) {
 		return
 	}
 	for _, h := range before {
-		h.look(g.now())
+		h.check(g.now())
 		if !h.pooled && h.Free(p.rules.Grace) > g.now() {
 			g.fail("%s: after Break %s still has %s: %v", g.name, h.who, key, &h.Hold)
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/internal/rules"
 )
 
@@ -14,7 +15,7 @@ func (r *runner) page(key string) *page {
 	if p == nil {
 		// Close has the store keep the rest of a grace, by a clock in milliseconds.
 		p = &page{rules: rules.Key{Grace: r.grace() - time.Millisecond, Skew: r.w.Skew}, limit: semSize}
-		p.quiet, p.held = r.began, r.began
+		p.unused, p.held = r.began, r.began
 		r.pages[key] = p
 	}
 	return p
@@ -44,7 +45,7 @@ func (r *runner) grant(h *hold) {
 		r.fail("%s has %s with Lost open and no token", h.who, h.Key)
 	}
 	for _, o := range p.holds {
-		o.look(now)
+		o.check(now)
 	}
 	for _, v := range p.rules.Grant(&h.Hold) {
 		r.fail("%s: %v", h.who, v)
@@ -91,7 +92,7 @@ func (r *runner) lost(h *hold) {
 // excused reports whether h may end before its holder is done. r.mu must be held.
 func (r *runner) excused(h *hold) bool {
 	return h.life.closing || h.life.shaken || len(r.page(h.Key).rules.Breaks) > 0 ||
-		h.d > 0 && r.now()-max(h.Asked, h.ext) >= r.holdTime(h.d)
+		h.d > 0 && r.now()-max(h.Requested, h.ext) >= r.holdTime(h.d)
 }
 
 func later(a, b time.Time) time.Time {
@@ -127,7 +128,7 @@ func (r *runner) ended(h *hold) {
 }
 
 // touch notes that the key was in use until now.
-func (p *page) touch() { p.held, p.quiet = time.Now(), time.Now() }
+func (p *page) touch() { p.held, p.unused = time.Now(), time.Now() }
 
 // idle reports for how long nobody has held the key, with no fault since; and, if
 // line, nobody waited. r.mu must be held.
@@ -138,7 +139,7 @@ func (r *runner) idle(key string, line bool) time.Duration {
 	}
 	since := p.held
 	if line {
-		since = p.quiet
+		since = p.unused
 	}
 	return time.Since(later(since, r.fault))
 }
@@ -168,4 +169,69 @@ func (r *runner) at(t time.Time) time.Duration {
 		return -1
 	}
 	return t.Sub(r.began)
+}
+
+// semSize is the size that semaphores are made with.
+const semSize = 3
+
+// A page is the book of one key. It is guarded by the runner's mu.
+type page struct {
+	holds    []*hold
+	waits    int       // calls that wait for it
+	unused   time.Time // since when nobody holds or waits, if nobody does
+	held     time.Time // when somebody last held
+	late     bool      // it may be held without a holder: by a lease's rest, by UnlockAfter, by lingering
+	breaking int       // calls of Break and ForceLock that have not returned
+	limit    int64     // the greatest that a semaphore may have
+	rules    rules.Key
+
+	// Of a Once:
+	sealed []string // values of runs that certainly count
+	maybe  []string // of runs that may count
+	given  []string // values of callers whose function did not run
+}
+
+// breakBegins notes that Break or ForceLock is called. r.mu must be held.
+func (r *runner) breakBegins(p *page) {
+	p.breaking++
+	p.rules.Breaks = append(p.rules.Breaks, r.now())
+}
+
+// breakEnds notes that it has returned. One that was given up stands in the store still.
+// r.mu must be held.
+func (r *runner) breakEnds(p *page) {
+	p.breaking--
+	p.rules.Breaks = append(p.rules.Breaks, r.now())
+}
+
+// A hold is what a goroutine was granted, from then until its release returned.
+// Its fields are guarded by the runner's mu, but for those that are set when it is
+// made.
+type hold struct {
+	rules.Hold
+	verb    Verb // that requested it
+	who     string
+	life    *life
+	pooled  bool // of a value that has several holds
+	lost    <-chan struct{}
+	open    func() bool // reports whether Lost is open
+	release func(Op)
+
+	l   *dsync.Lease
+	d   time.Duration // its lease
+	ext time.Duration // before the last Extend that succeeded
+
+	wasLost bool          // Lost was seen closed, before the holder was done
+	over    chan struct{} // closed when the holder is done
+}
+
+// check brings h up to date. Until its loss is noted it counts as held.
+func (h *hold) check(now time.Duration) {
+	switch {
+	case h.Done > 0 || h.wasLost:
+	case h.pooled && !h.open():
+		h.Live = -time.Hour // some of it is lost, and it is unknown what
+	default:
+		h.Live = now
+	}
 }

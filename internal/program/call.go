@@ -121,7 +121,7 @@ func (c *call) waits() (over func(err error)) {
 		defer r.mu.Unlock()
 		p := r.page(c.key)
 		p.waits--
-		p.quiet = time.Now()
+		p.unused = time.Now()
 		if ctx := c.ctx.Err(); err == nil || ctx != nil && errors.Is(err, ctx) {
 			c.prompt(p)
 		}
@@ -133,7 +133,7 @@ func (c *call) waits() (over func(err error)) {
 	}
 }
 
-// prompt checks, where everybody is told of everything, that a call did not wait for a
+// prompt checks, where every session is notified of every change, that a call did not wait for a
 // key that was free. r.mu must be held.
 func (c *call) prompt(p *page) {
 	r := c.r

@@ -6,13 +6,13 @@
 // store in the memory of a bubble, whose links can be cut and noisy ([InMemory]), or a
 // server, in real time. What it checks:
 //
-//   - Exclusion and tokens, by package rules. Each grant looks at all other holds of its key.
+//   - Exclusion and tokens, by package rules. Each grant is checked with all holds of its key.
 //   - Losses have a reason: a link that was cut or noisy, a closed session, a Break, the end
-//     of a lease. Unlock tells of each.
+//     of a lease. Unlock reports each.
 //   - Every call returns when its context ends, or when its documentation says, and
 //     with an error that its documentation allows for what has happened.
 //   - Nobody waits, and no try fails, for a key that has long been free; where every
-//     session is told of everything, not for a second.
+//     session is notified of every change, not for a second.
 //   - Once: at most one run succeeds, it is sealed if one does, and every caller is
 //     given that run's value.
 //   - In the end, when everything was unlocked, no living session has a claim left;

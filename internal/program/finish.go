@@ -19,7 +19,7 @@ func (r *runner) finish() {
 		r.disturb(s, Heal)
 	}
 	for _, s := range r.slots {
-		// In the program what it held here itself may have kept it from asking.
+		// In the program its own holds may have kept it from requesting.
 		if s.life.replayed && !s.life.closing {
 			r.hear(s.life, r.ttl)
 		}
@@ -49,9 +49,9 @@ func (r *runner) clean(who string) {
 		if left == "" {
 			return
 		}
-		if time.Since(began) > r.settle {
+		if time.Since(began) > r.cleanBy {
 			r.mu.Lock()
-			r.fail("%s: %v after everything was unlocked: %s", who, r.settle, left)
+			r.fail("%s: %v after everything was unlocked: %s", who, r.cleanBy, left)
 			r.mu.Unlock()
 			return
 		}
@@ -62,19 +62,19 @@ func (r *runner) clean(who string) {
 // left says what claims living sessions have, or that somebody keeps a key.
 func (r *runner) left() string {
 	alive := make(map[string]bool)
-	var look *life
+	var reader *life
 	for _, s := range r.slots {
 		if !s.life.closing {
-			look = s.life
+			reader = s.life
 			alive[s.life.ID()] = true
 		}
 	}
-	if look == nil {
+	if reader == nil {
 		return ""
 	}
 	for _, key := range keys() {
 		ctx, cancel := context.WithTimeout(context.Background(), r.ttl)
-		st, err := look.engine().Load(ctx, r.w.Prefix+key)
+		st, err := reader.engine().Load(ctx, r.w.Prefix+key)
 		cancel()
 		if err != nil {
 			return err.Error()
@@ -93,7 +93,7 @@ func (r *runner) left() string {
 	return ""
 }
 
-// turn locks and unlocks a key, which nobody else asks for.
+// turn locks and unlocks a key that nobody else requests.
 func (r *runner) turn(who string, l *life, key string) {
 	if l.closing {
 		return
@@ -102,7 +102,7 @@ func (r *runner) turn(who string, l *life, key string) {
 	c := r.call(who, l, key)
 	r.note(who, "%s by s%d", key, l.slot.number)
 	r.mu.Unlock()
-	cancel := c.context(r.settle, true)
+	cancel := c.context(r.cleanBy, true)
 	defer cancel()
 	err := r.lockAny(c.ctx, l, key)
 	for errors.Is(err, driver.ErrMismatch) && c.ctx.Err() == nil {
@@ -113,7 +113,7 @@ func (r *runner) turn(who string, l *life, key string) {
 	if err != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.fail("%s: s%d can't have %s within %v, which nobody has: %v", who, l.slot.number, key, r.settle, err)
+		r.fail("%s: s%d can't have %s within %v, which nobody has: %v", who, l.slot.number, key, r.cleanBy, err)
 	}
 }
 
@@ -153,7 +153,7 @@ func (r *runner) lockAny(ctx context.Context, l *life, key string) error {
 	return turn(m.LockContext, m.UnlockContext)
 }
 
-// audit looks with a session of its own at what the others have left behind.
+// audit checks, with a session of its own, what the others have left behind.
 func (r *runner) audit(who string) {
 	shaken := false
 	for _, s := range r.slots {
@@ -163,7 +163,7 @@ func (r *runner) audit(who string) {
 		time.Sleep(2 * r.ttl) // a session that was cut off may have been left to lapse
 	}
 	last := r.open(len(r.p.Sessions), &slot{number: len(r.p.Sessions)})
-	ctx, cancel := context.WithTimeout(context.Background(), r.settle)
+	ctx, cancel := context.WithTimeout(context.Background(), r.cleanBy)
 	defer cancel()
 	for _, name := range keys() {
 		key := r.w.Prefix + name

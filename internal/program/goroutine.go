@@ -50,7 +50,7 @@ func (g *goroutine) run(ops []Op) {
 	}
 	for _, p := range g.pools {
 		for p.n > 0 {
-			g.drain(p, Op{Arg: 15})
+			g.releaseSome(p, Op{Arg: 15})
 		}
 	}
 }
@@ -157,7 +157,7 @@ func (g *goroutine) reopen() {
 
 // took enters a hold that a call was granted.
 func (g *goroutine) took(c *call, h *hold, verb Verb) {
-	h.Key, h.verb, h.who, h.life, h.Asked = c.key, verb, g.name, c.life, g.since(c.began)
+	h.Key, h.verb, h.who, h.life, h.Requested = c.key, verb, g.name, c.life, g.since(c.began)
 	if h.lost == nil && !h.pooled {
 		panic("program: a hold without Lost")
 	}
@@ -175,7 +175,7 @@ func (g *goroutine) releaseOne(o Op, key string) {
 	}
 	for k, p := range g.pools {
 		if k.key == key && p.n > 0 && (p.sem != nil) == (o.Verb == Release) && (o.Verb == Release || o.Verb == ReadUnlock) {
-			g.drain(p, o)
+			g.releaseSome(p, o)
 			return
 		}
 	}

@@ -95,7 +95,7 @@ func (r *runner) disturb(s *slot, v Verb) {
 // replay delivers all that a slot has sent once more. A copy of a request that was
 // answered and has no release after it, as of a try that was refused, can join now, if it
 // comes while it still counts. Nobody sends the notice of what that grants: the session sees
-// it when it asks for the key again, which it is made to.
+// it when it requests the key again, which hear makes it do.
 func (r *runner) replay(s *slot) {
 	_ = r.w.Links[s.number].Replay(context.Background())
 	r.mu.Lock()
@@ -106,8 +106,8 @@ func (r *runner) replay(s *slot) {
 	r.hear(l, time.Millisecond)
 }
 
-// hear has a session ask for the keys that it has a claim on, for as long as patience
-// each, so that it hears of claims that it knows nothing of.
+// hear has a session request the keys that it has a claim on, for as long as patience each, so
+// that it learns of claims that it does not know.
 func (r *runner) hear(l *life, patience time.Duration) {
 	for _, key := range keys() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)

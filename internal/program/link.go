@@ -72,7 +72,7 @@ func noise(draw *rand.Rand, m dsynctest.Method) dsynctest.Fault {
 	case 4:
 		if m == dsynctest.MethodAcquire {
 			// Connections deliver once, and drivers repeat what was not answered: a copy
-			// of a request that was comes when it is void.
+			// of an answered request comes after its notAfter.
 			late += bubble.ttl
 		}
 		return dsynctest.Fault{Again: late}

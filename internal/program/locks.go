@@ -3,6 +3,7 @@ package program
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/internal/rules"
@@ -45,9 +46,9 @@ func (g *goroutine) writeLock(o Op, key string) {
 	g.exclusive(c, o, c.life.RWMutex(key))
 }
 
-// asks runs a call that asks for a hold, in one of three ways, and reports whether
-// it was granted.
-func (g *goroutine) asks(c *call, o Op, wait, try func(context.Context) error) bool {
+// requests runs a call that requests a hold, in one of three ways, and reports whether it was
+// granted.
+func (g *goroutine) requests(c *call, o Op, wait, try func(context.Context) error) bool {
 	if !o.Verb.waits() {
 		// A try is bounded by its session's attempts.
 		cancel := c.context(g.long, o.Variant&1 == 0)
@@ -80,7 +81,7 @@ func (g *goroutine) exclusive(c *call, o Op, m locker) {
 		}()
 		wait = m.ForceLock
 	}
-	if !g.asks(c, o, wait, m.TryLockContext) {
+	if !g.requests(c, o, wait, m.TryLockContext) {
 		return
 	}
 	h := &hold{Hold: rules.Hold{Token: m.Token()}, lost: m.Lost(), open: func() bool { return isOpen(m.Lost()) }}
@@ -120,18 +121,17 @@ func (g *goroutine) beginRelease(h *hold) *call {
 	return g.call(g.name, h.life, h.Key)
 }
 
-// checkRelease checks the error of a release: that a loss is told, and that none is
-// that can't have been.
+// checkRelease checks the error of a release: it must report a loss, and only a possible one.
 func (g *goroutine) checkRelease(c *call, h *hold, err error, wasLost, excused bool) {
 	c.returned(err, lost)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	excused = excused || g.excused(h)
-	switch told := errors.Is(err, dsync.ErrLost); {
-	case told && !excused:
-		g.fail("%s released %s (token %d) and was told that it was lost, for no reason: %v", c.who, h.Key, h.Token, err)
-	case wasLost && !told && !h.pooled:
-		g.fail("%s released %s (token %d), which was lost, and was not told: %v", c.who, h.Key, h.Token, err)
+	switch reported := errors.Is(err, dsync.ErrLost); {
+	case reported && !excused:
+		g.fail("%s released %s (token %d), and the error reports a loss for no reason: %v", c.who, h.Key, h.Token, err)
+	case wasLost && !reported && !h.pooled:
+		g.fail("%s released %s (token %d), which was lost, and the error does not report it: %v", c.who, h.Key, h.Token, err)
 	}
 }
 
@@ -152,5 +152,55 @@ func (g *goroutine) unlockAfter(h *hold, m *dsync.Mutex, o Op) {
 	defer g.mu.Unlock()
 	if err == nil && !breaking {
 		h.Keep, h.Released = d, g.now() // which makes it Freed
+	}
+}
+
+func (g *goroutine) lease(o Op, key string) {
+	c := g.begin(key)
+	d := g.tempo.lease(o)
+	var l *dsync.Lease
+	request := func(f func(context.Context, string, time.Duration) (*dsync.Lease, error)) func(context.Context) error {
+		return func(ctx context.Context) (err error) {
+			l, err = f(ctx, key, d)
+			return err
+		}
+	}
+	if !g.requests(c, o, request(c.life.Session.Acquire), request(c.life.Session.TryAcquire)) {
+		return
+	}
+	h := &hold{Hold: rules.Hold{Token: l.Token()}, lost: l.Lost(), open: func() bool { return isOpen(l.Lost()) }, l: l, d: d}
+	h.release = func(o Op) { g.unlock(h, Op{Variant: o.Variant &^ 1}, nil, l.Release) }
+	g.took(c, h, o.Verb)
+}
+
+// extend extends the oldest lease of key.
+func (g *goroutine) extend(key string) {
+	for _, h := range g.holds {
+		if h.Key != key || h.l == nil {
+			continue
+		}
+		c := g.beginRelease(h)
+		g.mu.Lock()
+		before := h.ext
+		h.ext = g.since(c.began) // it may count from now on
+		g.mu.Unlock()
+		cancel := c.context(g.long, true)
+		defer cancel()
+		until, err := h.l.Extend(c.ctx)
+		c.returned(err, lost|store)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if err != nil {
+			h.ext = before
+			if errors.Is(err, dsync.ErrLost) && !g.excused(h) {
+				g.fail("%s: Extend of %s (token %d): lost for no reason: %v", g.name, key, h.Token, err)
+			}
+			return
+		}
+		// In a bubble the store's clock is this one.
+		if least := c.began.Add(h.d - time.Millisecond); g.bubble && until.Before(least) {
+			g.fail("%s: Extend of %s by %v: until %v, want at least %v", g.name, key, h.d, g.at(until), g.at(least))
+		}
+		return
 	}
 }

@@ -38,7 +38,7 @@ func (g *goroutine) once(o Op, key string) {
 	d := g.wait(o, key) + g.sleepTime(o)
 	cancel := c.context(d, o.Arg&2 == 0)
 	defer cancel()
-	c.ends = c.ends.Add(g.sleepTime(o) + g.ttl/3) // the run doesn't look at its context; a release after it
+	c.ends = c.ends.Add(g.sleepTime(o) + g.ttl/3) // the run ignores its context; a release after it
 	over := c.waits()
 	value, err, panicked := g.doOnce(c, v, o, r, over)
 	if !r.began {
@@ -86,7 +86,7 @@ func (g *goroutine) judge(key string, r *run, value []byte, err error) {
 			g.fail("%s: the hold of a run of %s ended before it returned, and the error is %v", g.name, key, err)
 		}
 	default:
-		p.maybe = append(p.maybe, r.value) // it can't be told whether the seal was made
+		p.maybe = append(p.maybe, r.value) // it is unknown whether the seal was made
 	}
 }
 
@@ -108,7 +108,7 @@ func (g *goroutine) doOnce(c *call, v *dsync.Once, o Op, r *run, over func(error
 		r.began = true
 		over(nil)
 		h = &hold{
-			Hold: rules.Hold{Key: c.key, Asked: g.since(c.began), Token: dsync.OnceToken(ctx)},
+			Hold: rules.Hold{Key: c.key, Requested: g.since(c.began), Token: dsync.OnceToken(ctx)},
 			verb: Once, who: g.name, life: c.life, lost: ctx.Done(), open: func() bool { return dsync.OnceToken(ctx) != 0 },
 		}
 		g.grant(h)
@@ -126,7 +126,7 @@ func (g *goroutine) doOnce(c *call, v *dsync.Once, o Op, r *run, over func(error
 }
 
 // checkOnce checks in the end that the key is sealed if and only if a run counts,
-// with its result, and that this is what everybody was told.
+// with its result, and that every caller got that result.
 func (r *runner) checkOnce(key string, value []byte, done bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

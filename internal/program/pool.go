@@ -18,13 +18,13 @@ func (g *goroutine) readLock(o Op, key string) {
 			p.h.Shared = true
 			p.h.open = func() bool { return isOpen(p.rw.RLost()) }
 		}
-		if g.asks(c, o, p.rw.RLockContext, p.rw.TryRLockContext) {
+		if g.requests(c, o, p.rw.RLockContext, p.rw.TryRLockContext) {
 			g.add(c, p, o, 1, p.rw.RToken)
 		}
 		return
 	}
 	m := c.life.RWMutex(key)
-	if !g.asks(c, o, m.RLockContext, m.TryRLockContext) {
+	if !g.requests(c, o, m.RLockContext, m.TryRLockContext) {
 		return
 	}
 	h := &hold{Hold: rules.Hold{Shared: true, Token: m.RToken()}, lost: m.RLost(), open: func() bool { return isOpen(m.RLost()) }}
@@ -41,14 +41,14 @@ func (g *goroutine) acquire(o Op, key string) {
 			p.sem = c.life.Semaphore(key, semSize)
 			p.h.open = func() bool { return isOpen(p.sem.Lost()) }
 		}
-		if g.asks(c, o, func(ctx context.Context) error { return p.sem.Acquire(ctx, n) },
+		if g.requests(c, o, func(ctx context.Context) error { return p.sem.Acquire(ctx, n) },
 			func(ctx context.Context) error { return p.sem.TryAcquireContext(ctx, n) }) {
 			g.add(c, p, o, n, p.sem.Token)
 		}
 		return
 	}
 	m := c.life.Semaphore(key, semSize)
-	if !g.asks(c, o, func(ctx context.Context) error { return m.Acquire(ctx, n) },
+	if !g.requests(c, o, func(ctx context.Context) error { return m.Acquire(ctx, n) },
 		func(ctx context.Context) error { return m.TryAcquireContext(ctx, n) }) {
 		return
 	}
@@ -70,7 +70,7 @@ func (g *goroutine) pool(c *call, sem bool) *pool {
 
 // add adds what was granted to a pool.
 func (g *goroutine) add(c *call, p *pool, o Op, n int64, token func() int64) {
-	h := &hold{Hold: rules.Hold{Key: c.key, Asked: g.since(c.began), Shared: p.h.Shared}}
+	h := &hold{Hold: rules.Hold{Key: c.key, Requested: g.since(c.began), Shared: p.h.Shared}}
 	h.verb, h.who, h.life, h.pooled, h.open = o.Verb, g.name, c.life, true, p.h.open
 	if !h.Shared {
 		h.Weight = n
@@ -91,8 +91,8 @@ func (g *goroutine) add(c *call, p *pool, o Op, n int64, token func() int64) {
 	g.ended(h)
 }
 
-// drain releases some of a pool.
-func (g *goroutine) drain(p *pool, o Op) {
+// releaseSome releases some of a pool.
+func (g *goroutine) releaseSome(p *pool, o Op) {
 	n := int64(1)
 	if p.sem != nil {
 		n = min(p.n, o.n())
@@ -132,7 +132,7 @@ func (g *goroutine) resize(o Op, key string) {
 	g.mu.Lock()
 	p := g.page(key)
 	p.limit = max(p.limit, o.size())
-	g.fault = time.Now() // who waits for more may have to go on waiting
+	g.fault = time.Now() // waiters for more may have to go on waiting
 	g.mu.Unlock()
 	cancel := c.context(g.long, true)
 	defer cancel()

@@ -44,7 +44,7 @@ var themes = [][]Verb{
 }
 
 // Noisy returns a random program whose sessions all begin with a noisy link. It has no
-// Replay, which repeats also what was answered a moment ago and is not void yet: noise
+// Replay, which also repeats requests whose notAfter has not passed: noise
 // has repeats of its own.
 func Noisy(r *rand.Rand) Program {
 	b := Random(r)

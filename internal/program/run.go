@@ -57,7 +57,7 @@ func Run(t testing.TB, w World, p Program) {
 	}
 }
 
-// verdict says what has failed. The program and that come last: where one looks first.
+// verdict says what has failed. The program and the failures come last, where people look first.
 func (r *runner) verdict() string {
 	return fmt.Sprintf("What happened:\n%s\n\n%v\n%s", strings.Join(r.trace, "\n"), r.p, strings.Join(r.failures, "\n"))
 }

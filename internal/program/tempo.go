@@ -5,17 +5,17 @@ import "time"
 // A tempo is how fast a program runs: that of a bubble, where time costs nothing,
 // or that of a server.
 type tempo struct {
-	bubble bool
-	ttl    time.Duration
-	delay  time.Duration // the longest
-	linger time.Duration // the longest
-	step   time.Duration // of keeps and leases beyond the least
-	short  [7]time.Duration
-	long   time.Duration // patience of who waits for as long as it takes
-	slack  time.Duration // how late a call may return
-	idle   time.Duration // after which nobody may wait for a key that is free
-	settle time.Duration // within which all is clean after the end: beyond the longest Linger
-	limit  time.Duration // of the whole program
+	bubble  bool
+	ttl     time.Duration
+	delay   time.Duration // the longest
+	linger  time.Duration // the longest
+	step    time.Duration // of keeps and leases beyond the least
+	short   [7]time.Duration
+	long    time.Duration // of waits that should end by a grant
+	slack   time.Duration // how late a call may return
+	idle    time.Duration // after which nobody may wait for a key that is free
+	cleanBy time.Duration // within which all is clean after the end: beyond the longest Linger
+	limit   time.Duration // of the whole program
 }
 
 var (
@@ -27,11 +27,11 @@ var (
 		step:   700 * time.Millisecond,
 		short: [7]time.Duration{0, time.Millisecond, 50 * time.Millisecond, time.Second,
 			3 * time.Second, 11 * time.Second, 30 * time.Second},
-		long:   100 * time.Second,
-		slack:  10 * time.Millisecond,
-		idle:   60 * time.Second,
-		settle: 60 * time.Second,
-		limit:  6 * time.Hour,
+		long:    100 * time.Second,
+		slack:   10 * time.Millisecond,
+		idle:    60 * time.Second,
+		cleanBy: 60 * time.Second,
+		limit:   6 * time.Hour,
 	}
 
 	// wall is for servers that are slow, on machines that are busy.
@@ -42,11 +42,11 @@ var (
 		step:   50 * time.Millisecond,
 		short: [7]time.Duration{0, time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond,
 			200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond},
-		long:   2 * time.Second,
-		slack:  10 * time.Second,
-		idle:   time.Hour,
-		settle: 40 * time.Second,
-		limit:  3 * time.Minute,
+		long:    2 * time.Second,
+		slack:   10 * time.Second,
+		idle:    time.Hour,
+		cleanBy: 40 * time.Second,
+		limit:   3 * time.Minute,
 	}
 )
 

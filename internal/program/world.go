@@ -40,7 +40,7 @@ func InMemory(t testing.TB, p Program) World {
 func On(t testing.TB, p Program, store driver.Store) World {
 	var w World
 	var stores []driver.Store
-	for i := range len(p.Sessions) + 1 { // one for who looks at the end
+	for i := range len(p.Sessions) + 1 { // one for the audit at the end
 		f := newLink(store, p, i)
 		t.Cleanup(f.Close)
 		w.Links = append(w.Links, f)

@@ -5,18 +5,18 @@
 //
 // # What is certain
 //
-// A hold is certain from the return of the call that asked for it, if it has a token
+// A hold is certain from the return of the call that requested it, if it has a token
 // then. It is certain until the call of Unlock, if Unlock returns nil, and otherwise until
-// its holder's last look that found Lost open. A look counts from the moment before it. So
-// a process that was frozen is certain of nothing after its last look: the library can't
-// notify it in time. But if its first look afterwards wrongly finds Lost open, that counts.
+// its holder's last check that found Lost open. A check counts from the moment before it. So
+// a process that was frozen is certain of nothing after its last check: the library can't
+// notify it in time. But if its first check afterwards wrongly finds Lost open, that counts.
 //
 // # What is checked
 //
 // The rules of [Check] and [Key.Grant]:
 //
 //   - overlap: no hold is granted while the certain holds of others leave no room for it;
-//   - told: nor in the grace after the last certain moment of a hold that was lost, unless
+//   - grace: nor in the grace after the last certain moment of a hold that was lost, unless
 //     its holder has said that it is done;
 //   - token: tokens grow from grant to grant, and only readers of one process share one;
 //   - kept: a key that was unlocked with Keep is granted to nobody before that time is over.

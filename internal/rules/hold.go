@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Hold is one call that asked for a hold, and what came of it.
+// A Hold is one call that requested a hold, and its result.
 type Hold struct {
 	Process string
 	ID      int
@@ -15,11 +15,11 @@ type Hold struct {
 	Limit   int64
 	Shared  bool
 
-	Asked   time.Duration
-	Ended   time.Duration // when the call returned; 0: never
-	Granted time.Duration // Ended, if it was granted
-	Token   int64         // 0: over before it could be asked for
-	Term    int64
+	Requested time.Duration
+	Ended     time.Duration // when the call returned; 0: never
+	Granted   time.Duration // Ended, if it was granted
+	Token     int64         // 0: the hold was over before its token could be read
+	Term      int64
 
 	Live     time.Duration // the last moment that is certain
 	Done     time.Duration // when its release was called; 0: never

@@ -55,7 +55,7 @@ func (k *Key) Grant(o *Hold) []Violation {
 			same = b
 		}
 		// Of two that exclude each other, the one whose call returned first was granted first.
-		ordered := b.Exclusive() || o.Exclusive() || b.Granted < o.Asked && !(b.Shared && o.Shared)
+		ordered := b.Exclusive() || o.Exclusive() || b.Granted < o.Requested && !(b.Shared && o.Shared)
 		if ordered && (newest == nil || b.Token > newest.Token) {
 			newest = b
 		}
@@ -64,7 +64,7 @@ func (k *Key) Grant(o *Hold) []Violation {
 	case certain > o.Limit:
 		fail("overlap", "%v was granted, and together %d of %d are held: %v", o, certain, o.Limit, others)
 	case all > o.Limit:
-		fail("told", "%v was granted, and together %d of %d are held or in their grace of %v: %v", o, all, o.Limit, k.Grace, others)
+		fail("grace", "%v was granted, and together %d of %d are held or in their grace of %v: %v", o, all, o.Limit, k.Grace, others)
 	}
 	switch {
 	case o.Token == 0: // it is not known
@@ -84,3 +84,18 @@ func (k *Key) keeps(b *Hold, at time.Duration) bool {
 	return b.Done < at && at < until &&
 		!slices.ContainsFunc(k.Breaks, func(t time.Duration) bool { return late < t && t <= at })
 }
+
+// A Violation is what breaks a rule.
+type Violation struct {
+	Rule string
+	Key  string
+	At   time.Duration
+	Text string
+}
+
+func (v Violation) String() string {
+	return fmt.Sprintf("%s: key %q, at %s: %s", v.Rule, v.Key, at(v.At), v.Text)
+}
+
+// at shows a time in seconds.
+func at(t time.Duration) string { return fmt.Sprintf("%.3f s", t.Seconds()) }

@@ -13,12 +13,12 @@ const (
 	grace = 300 * ms
 )
 
-// lock is a hold of all, asked for at a time, granted 10 ms and unlocked 500 ms later.
+// lock is a hold of all, requested at a time, granted 10 ms and unlocked 500 ms later.
 func lock(at time.Duration, token int64) *rules.Hold { return part(at, token, 1, 1) }
 
 func part(at time.Duration, token, weight, limit int64) *rules.Hold {
 	return &rules.Hold{
-		Asked: at, Granted: at + 10*ms, Live: at + 490*ms, Done: at + 500*ms, Released: at + 510*ms,
+		Requested: at, Granted: at + 10*ms, Live: at + 490*ms, Done: at + 500*ms, Released: at + 510*ms,
 		Token: token, Weight: weight, Limit: limit,
 	}
 }
@@ -29,7 +29,7 @@ func read(process string, at time.Duration, token int64) *rules.Hold {
 	return h
 }
 
-// lost makes h one that was lost after its last look, and whose holder does not know.
+// lost makes h one that was lost after its last check, and whose holder does not know.
 func lost(h *rules.Hold) *rules.Hold {
 	h.Err, h.Done, h.Released = "lost", 0, 0
 	return h
@@ -40,16 +40,16 @@ func kept(h *rules.Hold) *rules.Hold {
 	return h
 }
 
-func asked(at time.Duration, h *rules.Hold) *rules.Hold {
-	h.Asked = at
+func requested(at time.Duration, h *rules.Hold) *rules.Hold {
+	h.Requested = at
 	return h
 }
 
 func TestCheck(t *testing.T) {
 	done := lost(lock(0, 1))
 	done.Done = 520 * ms
-	told := kept(lock(0, 1))
-	told.Err = "lost"
+	released := kept(lock(0, 1))
+	released.Err = "lost"
 	for _, c := range []struct {
 		name   string
 		breaks []time.Duration
@@ -58,9 +58,9 @@ func TestCheck(t *testing.T) {
 	}{
 		{"one after the other", nil, "", []*rules.Hold{lock(0, 1), lock(500*ms, 2)}},
 		{"two at once", nil, "overlap", []*rules.Hold{lock(0, 1), lock(200*ms, 2)}},
-		{"two at once after the last look", nil, "overlap", []*rules.Hold{lock(0, 1), lock(485*ms, 2)}},
+		{"two at once after the last check", nil, "overlap", []*rules.Hold{lock(0, 1), lock(485*ms, 2)}},
 		{"lost, two at once", nil, "overlap", []*rules.Hold{lost(lock(0, 1)), lock(480*ms, 2)}},
-		{"in the grace", nil, "told", []*rules.Hold{lost(lock(0, 1)), lock(770*ms, 2)}},
+		{"in the grace", nil, "grace", []*rules.Hold{lost(lock(0, 1)), lock(770*ms, 2)}},
 		{"after the grace", nil, "", []*rules.Hold{lost(lock(0, 1)), lock(780*ms, 2)}},
 		{"the holder said that it was done", nil, "", []*rules.Hold{done, lock(510*ms, 2)}},
 		{"parts that fit", nil, "", []*rules.Hold{part(0, 1, 2, 3), part(100*ms, 2, 1, 3)}},
@@ -73,14 +73,14 @@ func TestCheck(t *testing.T) {
 		{"readers of two processes with a token", nil, "token", []*rules.Hold{read("a", 0, 1), read("b", 100*ms, 1)}},
 		{"a smaller token", nil, "token", []*rules.Hold{lock(0, 3), part(time.Second, 2, 1, 3)}},
 		{"not the greatest token", nil, "token", []*rules.Hold{lock(0, 1), lock(time.Second, 3), lock(2*time.Second, 2)}},
-		{"a smaller token, and both waited", nil, "token", []*rules.Hold{asked(0, lock(100*ms, 3)), asked(0, lock(time.Second, 2))}},
-		{"a reader's smaller than a writer's", nil, "token", []*rules.Hold{part(0, 3, 9, 9), asked(0, read("a", time.Second, 2))}},
-		{"a writer's smaller than a reader's", nil, "token", []*rules.Hold{read("a", 0, 3), asked(0, part(time.Second, 2, 9, 9))}},
+		{"a smaller token, and both waited", nil, "token", []*rules.Hold{requested(0, lock(100*ms, 3)), requested(0, lock(time.Second, 2))}},
+		{"a reader's smaller than a writer's", nil, "token", []*rules.Hold{part(0, 3, 9, 9), requested(0, read("a", time.Second, 2))}},
+		{"a writer's smaller than a reader's", nil, "token", []*rules.Hold{read("a", 0, 3), requested(0, part(time.Second, 2, 9, 9))}},
 		{"a reader's smaller than a reader's", nil, "", []*rules.Hold{read("a", 0, 3), read("b", time.Second, 2)}},
 		{"a reader's smaller than a part's", nil, "token", []*rules.Hold{part(0, 3, 1, 3), read("a", time.Second, 2)}},
 		{"a part's smaller", nil, "token", []*rules.Hold{part(0, 4, 1, 3), part(100*ms, 5, 1, 3), part(200*ms, 3, 1, 3)}},
-		{"a part's smaller, and both waited", nil, "", []*rules.Hold{part(0, 3, 1, 3), asked(0, part(100*ms, 2, 1, 3))}},
-		{"over before its token was asked for", nil, "", []*rules.Hold{lock(0, 3), lock(time.Second, 0)}},
+		{"a part's smaller, and both waited", nil, "", []*rules.Hold{part(0, 3, 1, 3), requested(0, part(100*ms, 2, 1, 3))}},
+		{"over before its token was read", nil, "", []*rules.Hold{lock(0, 3), lock(time.Second, 0)}},
 
 		{"kept", nil, "kept", []*rules.Hold{kept(lock(0, 1)), lock(1487*ms, 2)}},
 		{"no longer kept", nil, "", []*rules.Hold{kept(lock(0, 1)), lock(1488*ms, 2)}},
@@ -88,7 +88,7 @@ func TestCheck(t *testing.T) {
 		{"kept and broken later", []time.Duration{1300 * ms}, "kept", []*rules.Hold{kept(lock(0, 1)), lock(1100*ms, 2)}},
 		{"kept and broken before", []time.Duration{2 * time.Second}, "", []*rules.Hold{kept(lock(10*time.Second, 1)), lock(11*time.Second, 2)}},
 		{"kept and broken long before", []time.Duration{1400 * ms}, "kept", []*rules.Hold{kept(lock(10*time.Second, 1)), lock(11*time.Second, 2)}},
-		{"lost and not kept", nil, "", []*rules.Hold{told, lock(600*ms, 2)}},
+		{"lost and not kept", nil, "", []*rules.Hold{released, lock(600*ms, 2)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got, want []string

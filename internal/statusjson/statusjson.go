@@ -1,6 +1,6 @@
-// Package statusjson is the JSON form of what the store says about keys and sessions,
-// for the command leasehold and the page of dsync/dsynchttp. Names are in snake_case,
-// and those of durations end in their unit, _ms.
+// Package statusjson is the JSON form of the status of keys and sessions, for the command
+// leasehold and the page of dsync/dsynchttp. Names are in snake_case, and those of durations end
+// in their unit, _ms.
 package statusjson
 
 import (
@@ -45,8 +45,7 @@ func NewStatus[P any](st dsync.Status, participant func(p dsync.Participant, que
 	return s
 }
 
-// A Value is what was published: Text if it is UTF-8, else Base64. Both are nil if
-// nothing was.
+// A Value is a published value: Text if it is UTF-8, else Base64. Both are nil if there is none.
 type Value struct {
 	Text   *string `json:"value,omitempty"`
 	Base64 []byte  `json:"value_base64,omitempty"`
@@ -65,7 +64,7 @@ func NewValue(value []byte) (v Value) {
 	return v
 }
 
-// A Process is what a process has said about itself.
+// A Process is a process's description of itself.
 type Process struct {
 	Session string            `json:"session"`
 	Name    string            `json:"name"`
@@ -85,7 +84,7 @@ type Participant struct {
 	*Hold               // nil for a waiter
 }
 
-// A Hold is what a holder has and a waiter has not.
+// A Hold has the fields of a holder that a waiter lacks.
 type Hold struct {
 	Token   int64        `json:"token"`
 	Since   Time         `json:"since"`

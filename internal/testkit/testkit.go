@@ -19,7 +19,7 @@ import (
 // TTL is that of the sessions of [NewSession], unless a test gives them another.
 const TTL = 10 * time.Second
 
-// Long reports whether tests are to take the time that a whole proof takes, as in CI:
+// Long reports whether tests should take the time that a whole proof takes, as in CI:
 // whether LEASEHOLD_LONG is set. Without it, every test does less of the same.
 func Long() bool { return os.Getenv("LEASEHOLD_LONG") != "" }
 

@@ -20,8 +20,8 @@ type Crowd struct {
 	left int
 }
 
-// NewCrowd returns when all sessions are in the queue, but the one that has the key, and
-// nobody sends anything any more.
+// NewCrowd returns when all sessions but the holder are in the queue, and nobody sends anything
+// any more.
 func NewCrowd(ctx context.Context, t *Target, sessions int) (_ *Crowd, err error) {
 	const never = 10 * time.Minute
 	m, err := newMany(ctx, t, dsync.Options{TTL: never, PollInterval: never, Retention: -1})
@@ -41,7 +41,7 @@ func NewCrowd(ctx context.Context, t *Target, sessions int) (_ *Crowd, err error
 			return nil, err
 		}
 		if i%together == 0 || i == c.left {
-			if err := c.inLine(ctx, i); err != nil {
+			if err := c.queued(ctx, i); err != nil {
 				return nil, err
 			}
 		}
@@ -52,8 +52,8 @@ func NewCrowd(ctx context.Context, t *Target, sessions int) (_ *Crowd, err error
 	return c, ctx.Err()
 }
 
-// inLine waits until n sessions are in the queue.
-func (c *Crowd) inLine(ctx context.Context, n int) error {
+// queued waits until n sessions are in the queue.
+func (c *Crowd) queued(ctx context.Context, n int) error {
 	for {
 		state, err := c.many.store.Load(ctx, c.ring.key)
 		if err != nil || state.Waiting == n {
@@ -66,8 +66,8 @@ func (c *Crowd) inLine(ctx context.Context, n int) error {
 // Left is how many wait.
 func (c *Crowd) Left() int { return c.left }
 
-// Release is the [Op] from the call of Unlock to the next having the key. Who had it
-// leaves.
+// Release is the [Op] from the call of Unlock until the next session has the key. The former
+// holder leaves.
 func (c *Crowd) Release(ctx context.Context) (time.Duration, error) {
 	c.left--
 	return c.ring.HandOff(ctx)

@@ -7,8 +7,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// Elections is this library's elections as a [System]: to lock is to be elected, to
-// unlock is to resign.
+// Elections is this library's elections as a [System]: Lock campaigns, Unlock resigns.
 type Elections struct {
 	Target  *Target
 	Options dsync.Options

@@ -22,7 +22,7 @@ func TestExcludes(t *testing.T) {
 
 var errFailed = errors.New("failed")
 
-// failing is a System of which every Lock but the first fails at once.
+// failing is a System whose Locks fail at once, except the first.
 type failing struct {
 	broken
 	locked bool

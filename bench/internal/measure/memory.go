@@ -12,9 +12,9 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// HeldMemory returns the bytes that each of n held locks takes of the process's
-// memory, stacks included: what is in use with them less what is left without. Its
-// holder in the store is in it, some 200 bytes, as the store is in the same memory.
+// HeldMemory returns the bytes of the process's memory, stacks included, that each of n held
+// locks takes: the difference between the memory in use with and without them. It includes the
+// holder's entry in the store, some 200 bytes, because the store is in the same memory.
 func HeldMemory(n int) (float64, error) {
 	s, err := sessionOn(dsynctest.NewMemory())
 	if err != nil {
@@ -65,19 +65,19 @@ func WaiterMemory(n int, key func(int) string) (float64, error) {
 	without := inUse()
 	for i := range n {
 		wg.Go(func() { s.Mutex(key(i)).LockContext(ctx) })
-		if err = waitForLine(store, key(i)); err != nil {
+		if err = awaitWaiter(store, key(i)); err != nil {
 			break
 		}
 	}
-	time.Sleep(time.Second) // who waits in the process has no sign in the store
+	time.Sleep(time.Second) // waiters within the process do not show in the store
 	bytes := float64(inUse()-without) / float64(n)
 	cancel()
 	wg.Wait()
 	return bytes, err
 }
 
-// waitForLine waits until somebody stands in the store's line for the key.
-func waitForLine(store driver.Store, key string) error {
+// awaitWaiter waits until somebody is in the store's queue for the key.
+func awaitWaiter(store driver.Store, key string) error {
 	for {
 		st, err := store.Load(context.Background(), key)
 		if err != nil || st.Waiting > 0 {

@@ -10,7 +10,7 @@ import (
 // measured. It is not called concurrently.
 type Op func(ctx context.Context) (time.Duration, error)
 
-// Timed is the Op of which all is measured.
+// Timed is an Op that is measured as a whole.
 func Timed(f func(context.Context) error) Op {
 	return func(ctx context.Context) (time.Duration, error) {
 		begin := time.Now()

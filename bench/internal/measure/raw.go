@@ -137,7 +137,7 @@ func (r *Raw) WriteAndNotice(ctx context.Context) (time.Duration, error) {
 	}()
 	select {
 	case at := <-r.heard:
-		return at.Sub(begin), errors.Join(<-written, settle(ctx, settling))
+		return at.Sub(begin), errors.Join(<-written, awaitRequeue(ctx, requeueTime))
 	case <-r.done:
 		return 0, errors.Join(errors.New("the cursor ended"), r.cursor.Err(), <-written)
 	case <-ctx.Done():

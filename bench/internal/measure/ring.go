@@ -9,16 +9,16 @@ import (
 
 // A Ring is processes that all want one key: one has it, the others wait.
 type Ring struct {
-	// Settle is how long after each hand-off it takes who had the key, at the most, to
-	// wait for it again in earnest: settling.
-	Settle time.Duration
+	// Requeue is the time after each hand-off within which the former holder is in the queue
+	// again. Default requeueTime.
+	Requeue time.Duration
 
-	Leave bool // who had the key does not wait for it again
+	Leave bool // the former holder does not wait for the key again
 
 	sys    System
 	key    string
 	cancel context.CancelFunc
-	ctx    context.Context // of those that wait
+	ctx    context.Context // of the waiters
 	procs  []Process
 	locks  []Locker
 	got    chan grant
@@ -33,7 +33,7 @@ type grant struct {
 }
 
 // NewRing opens n processes, one after the other, and returns when one has the key
-// and the others have asked for it.
+// and the others have requested it.
 func NewRing(ctx context.Context, sys System, key string, n int) (*Ring, error) {
 	r := newRing(ctx, sys, key, n)
 	for range n {
@@ -42,19 +42,19 @@ func NewRing(ctx context.Context, sys System, key string, n int) (*Ring, error) 
 			return nil, err
 		}
 	}
-	return r, settle(ctx, r.Settle)
+	return r, awaitRequeue(ctx, r.Requeue)
 }
 
-const settling = 25 * time.Millisecond
+const requeueTime = 25 * time.Millisecond
 
 // newRing returns a ring without a process, which has room for n.
 func newRing(ctx context.Context, sys System, key string, n int) *Ring {
-	r := &Ring{Settle: settling, sys: sys, key: key, got: make(chan grant, n), holder: -1}
+	r := &Ring{Requeue: requeueTime, sys: sys, key: key, got: make(chan grant, n), holder: -1}
 	r.ctx, r.cancel = context.WithCancel(ctx)
 	return r
 }
 
-// add opens a process. The first gets the key; the others are about to ask for it.
+// add opens a process. The first gets the key; the others are about to request it.
 func (r *Ring) add(ctx context.Context) error {
 	p, err := r.sys.Open(ctx)
 	if err != nil {
@@ -73,8 +73,8 @@ func (r *Ring) add(ctx context.Context) error {
 	return err
 }
 
-// settle waits for those who wait to be in the queue, so that it costs nobody else's time.
-func settle(ctx context.Context, d time.Duration) error {
+// awaitRequeue gives waiters the time to be in the queue, so that it is not measured.
+func awaitRequeue(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
 		return nil
@@ -123,7 +123,7 @@ func (r *Ring) HandOff(ctx context.Context) (time.Duration, error) {
 		return at.Sub(begin), nil
 	}
 	r.wait(former)
-	return at.Sub(begin), settle(ctx, r.Settle)
+	return at.Sub(begin), awaitRequeue(ctx, r.Requeue)
 }
 
 // Close has the processes give up waiting, and closes them.

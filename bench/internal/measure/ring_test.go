@@ -31,7 +31,7 @@ func TestRing(t *testing.T) {
 						t.Errorf("hand-off: %v, %v; want less than a second: nobody polls", took, err)
 					}
 				}
-				// A release, its notice and a return to the line each.
+				// A release, its notice and a return to the queue each.
 				if got := to.Commands() - before; got != 3*6 {
 					t.Errorf("%d commands for 6 hand-offs, want 18", got)
 				}

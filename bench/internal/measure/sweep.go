@@ -21,9 +21,9 @@ type Sweeping struct {
 	Commands      int
 }
 
-// Sweep makes n keys with names in no order, two of nine of which are idle, and sweeps
-// once. So much is idle in a slice where a round takes a quarter of the retention. The
-// target must be a server, Counted, and empty.
+// Sweep makes n keys with names in no order, two of nine of them idle, and sweeps once. That is
+// the share of idle keys in a slice if a round takes a quarter of the retention. The target must
+// be a server, Counted, and empty.
 func Sweep(ctx context.Context, t *Target, n int) (Sweeping, error) {
 	if t.DB == nil {
 		return Sweeping{}, errors.New("measure: to sweep the store in memory says nothing")

@@ -97,7 +97,7 @@ func (t *Target) started(_ context.Context, e *event.CommandStartedEvent) {
 	}
 }
 
-// listening: waiting for notices, or how that begins, or asking who is the primary.
+// listening: waiting for notices, or how that begins, or asking which member is the primary.
 func listening(e *event.CommandStartedEvent) bool {
 	switch e.CommandName {
 	case "getMore", "hello":

@@ -1,3 +1,3 @@
-// Package peer has other systems that lock as [measure.System], each by the library
-// that its users take.
+// Package peer has other locking systems as a [measure.System], each through the library that its
+// users take.
 package peer

@@ -14,7 +14,7 @@ import (
 // Etcd is etcd's own package concurrency, as a [measure.System].
 type Etcd struct {
 	Addr      string // host:port
-	Elections bool   // to lock is to be elected, to unlock to resign
+	Elections bool   // Lock campaigns, Unlock resigns
 }
 
 var _ measure.System = (*Etcd)(nil)

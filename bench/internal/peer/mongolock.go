@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// mongoLockRetry is how long Lock waits before it asks again for a key that is taken: that is
-// left to the caller, and the documentation does not say how long. It is redislock's.
+// mongoLockRetry is how long Lock waits before it tries again to get a held key. The library leaves
+// that to its callers, and does not say how long. The value is redislock's.
 const mongoLockRetry = redisRetry
 
 // MongoLock is github.com/square/mongo-lock, as a [measure.System], used as its README says:

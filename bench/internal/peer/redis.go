@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// redisRetry is how often redislock asks again in its own example; it has no
+	// redisRetry is how often redislock tries again in its own example; it has no
 	// default.
 	redisRetry = 100 * time.Millisecond
 

@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/history"
 )
 
-// holder is the store's record of one who holds all.
+// holder is the store's record of an exclusive holder.
 func holder(id string, token int64) []history.Claim {
 	return []history.Claim{{ID: id, Token: token, Weight: 1}}
 }
@@ -29,7 +29,7 @@ func good() *story {
 	kept := s.lock(7*slot, "a", 6000)
 	kept.Done().Keep = slot
 	s.lock(8*slot+600*ms, "b", 7000)
-	frozen := s.lock(10*slot, "a", 8000).lose() // it looks again when another has had it
+	frozen := s.lock(10*slot, "a", 8000).lose() // it checks again when another has had it
 	frozen.Done().At, frozen.Released().At = 13*slot, 13*slot+5*ms
 	frozen.Done().Live = 10*slot + 300*ms
 	s.lock(11*slot, "b", 9000)
@@ -46,13 +46,13 @@ func good() *story {
 	s.hold(20*slot, "a", "sem", 100, 2, 3, false)
 	s.hold(20*slot+100*ms, "b", "sem", 200, 1, 3, false)
 
-	// Terms, and a line.
+	// Terms, and a queue.
 	for i := range int64(3) {
 		s.hold(30*slot+time.Duration(i)*slot, "a", "leader", 1000+i, 1, 1, false).Granted().Term = 1 + i
 	}
-	s.line(40*slot, 9000, holder("x.1", 9000), "y.1", "z.1")
-	s.line(41*slot, 9500, holder("y.1", 9500), "z.1", "x.2")
-	s.line(42*slot, 9900, holder("z.1", 9900), "x.2")
+	s.record(40*slot, 9000, holder("x.1", 9000), "y.1", "z.1")
+	s.record(41*slot, 9500, holder("y.1", 9500), "z.1", "x.2")
+	s.record(42*slot, 9900, holder("z.1", 9900), "x.2")
 	s.put(50*slot, "nemesis", 0, history.Log, history.Event{Key: "k", Tokens: []int64{2000, 2000, 9000}})
 	return s
 }
@@ -90,23 +90,23 @@ func TestPlantedViolations(t *testing.T) {
 			s.lock(at, "a", 10_000)
 			s.lock(at+200*ms, "b", 11_000)
 		}, []string{"linear", "overlap"}},
-		{"the first look after a freeze says that it is held", func(s *story) {
+		{"the first check after a freeze says that it is held", func(s *story) {
 			p := s.lock(at, "a", 10_000)
 			p.Done().At, p.Done().Live, p.Released().At = at+2*slot, at+2*slot-ms, at+2*slot+ms
 			p.lose()
 			s.lock(at+slot, "b", 11_000)
 		}, []string{"linear", "overlap"}},
-		{"granted in the grace of who was told", func(s *story) {
+		{"granted in the grace of a lost hold", func(s *story) {
 			p := s.lock(at, "a", 10_000).lose()
 			p.Done().At, p.Released().At = at+2*slot, at+2*slot+ms
-			s.lock(at+600*ms, "b", 11_000) // told at 490 to 500 ms
-		}, []string{"linear", "told"}},
-		{"granted in the grace of who was killed", func(s *story) {
+			s.lock(at+600*ms, "b", 11_000) // notified at 490 to 500 ms
+		}, []string{"grace", "linear"}},
+		{"granted in the grace of a killed process", func(s *story) {
 			p := s.lock(at, "c", 10_000)
 			s.events = s.events[:p.done]
 			s.put(at+310*ms, "nemesis", 0, history.Killed, history.Event{Target: "c"})
 			s.lock(at+400*ms, "b", 11_000)
-		}, []string{"linear", "told"}},
+		}, []string{"grace", "linear"}},
 		{"readers and a writer", func(s *story) {
 			s.hold(at, "a", "rw", 1000, 1, 9, true)
 			s.hold(at+200*ms, "b", "rw", 1100, 9, 9, false)
@@ -143,22 +143,22 @@ func TestPlantedViolations(t *testing.T) {
 			p.Done().Keep = slot
 			s.lock(at+slot, "b", 11_000)
 		}, []string{"kept"}},
-		{"who was behind is granted first, one waits", func(s *story) {
-			s.line(at, 10_000, holder("x.3", 10_000), "y.3", "z.3")
-			s.line(at+slot, 11_000, holder("z.3", 11_000), "y.3")
+		{"granted out of order, the one ahead waits", func(s *story) {
+			s.record(at, 10_000, holder("x.3", 10_000), "y.3", "z.3")
+			s.record(at+slot, 11_000, holder("z.3", 11_000), "y.3")
 		}, []string{"fifo"}},
-		{"who was behind is granted first, both hold", func(s *story) {
-			s.line(at, 10_000, nil, "y.3", "z.3")
-			s.line(at+slot, 12_000, []history.Claim{{ID: "z.3", Token: 11_000}, {ID: "y.3", Token: 12_000, Weight: 1}})
+		{"granted out of order, both hold", func(s *story) {
+			s.record(at, 10_000, nil, "y.3", "z.3")
+			s.record(at+slot, 12_000, []history.Claim{{ID: "z.3", Token: 11_000}, {ID: "y.3", Token: 12_000, Weight: 1}})
 		}, []string{"fifo"}},
-		{"who was behind overtakes in the queue", func(s *story) {
-			s.line(at, 10_000, holder("x.3", 10_000), "y.3", "z.3")
-			s.line(at+slot, 10_000, holder("x.3", 10_000), "z.3", "y.3")
+		{"overtaken in the queue", func(s *story) {
+			s.record(at, 10_000, holder("x.3", 10_000), "y.3", "z.3")
+			s.record(at+slot, 10_000, holder("x.3", 10_000), "z.3", "y.3")
 		}, []string{"fifo"}},
 		{"the store has two holders", func(s *story) {
-			s.line(at, 11_000, append(holder("x.3", 10_000), holder("y.3", 11_000)...))
+			s.record(at, 11_000, append(holder("x.3", 10_000), holder("y.3", 11_000)...))
 		}, []string{"store"}},
-		{"the store's token goes back", func(s *story) { s.line(at, 9_800, nil) }, []string{"store"}},
+		{"the store's token goes back", func(s *story) { s.record(at, 9_800, nil) }, []string{"store"}},
 		{"a call that never returns", func(s *story) {
 			p := s.lock(at, "a", 10_000)
 			s.events = s.events[:p.granted]
@@ -217,9 +217,9 @@ func TestUncertainIsNoViolation(t *testing.T) {
 			s.events = s.events[:p.granted]
 			s.put(at+slot, "nemesis", 0, history.Killed, history.Event{Target: "c"})
 		}},
-		{"who was ahead has left the line", func(s *story) {
-			s.line(at, 10_000, holder("x.3", 10_000), "y.3", "z.3")
-			s.line(at+slot, 11_000, holder("z.3", 11_000))
+		{"the one ahead has left the queue", func(s *story) {
+			s.record(at, 10_000, holder("x.3", 10_000), "y.3", "z.3")
+			s.record(at+slot, 11_000, holder("z.3", 11_000))
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -232,14 +232,14 @@ func TestUncertainIsNoViolation(t *testing.T) {
 	}
 }
 
-// An order is found also where there are many that won't do: in each of these the
-// search would last for hours if it went through all.
+// An order is found even if almost all orders are wrong: in each of these cases a search
+// through all of them would last for hours.
 func TestOrderIsFound(t *testing.T) {
 	const at, many = 100 * slot, 16
-	readers := func(s *story, at, asked time.Duration, token int64, each func(part)) {
+	readers := func(s *story, at, requested time.Duration, token int64, each func(part)) {
 		for i := range int64(many) {
 			p := s.hold(at+time.Duration(i)*ms, fmt.Sprintf("r%d", i), "rw", token+i, 1, 100, true)
-			p.Ask().At = asked + time.Duration(i)*ms
+			p.Request().At = requested + time.Duration(i)*ms
 			each(p)
 		}
 	}
@@ -247,7 +247,7 @@ func TestOrderIsFound(t *testing.T) {
 	// reader, too, but for what comes later.
 	wait := func(s *story) {
 		s.hold(at-slot, "r", "rw", 9000, 1, 100, true)
-		s.hold(at, "w", "rw", 10_000, 100, 100, false).Ask().At = at - 900*ms
+		s.hold(at, "w", "rw", 10_000, 100, 100, false).Request().At = at - 900*ms
 		readers(s, at+slot, at-800*ms, 11_000, func(part) {})
 		s.hold(at+2*slot, "w", "rw", 12_000, 100, 100, false)
 	}

@@ -10,15 +10,15 @@
 //
 // The rules of [Check]:
 //
-//   - overlap, told, token, kept: those of package rules, which also says what of a hold
-//     is certain;
+//   - overlap, grace, token, kept: those of package rules, which also says when a hold is
+//     certain;
 //   - term: the numbers of an election's terms grow with its tokens;
 //   - fence: documents take no write with an older token than they have seen, and
 //     refuse none of a certain holder;
-//   - fifo: who is ahead in the queue is granted before who is behind;
+//   - fifo: claims are granted in the order of the queue;
 //   - store: the store's own record never has more holders than fit, and its tokens
 //     never go back;
 //   - ends: every call that began has returned, unless its process was killed;
 //   - linear: what was called and answered can be put in one order in which a lock
-//     and a fence would have answered so: see [Linear].
+//     and a fence would have answered so: see linear.go.
 package history

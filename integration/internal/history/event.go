@@ -7,10 +7,10 @@ type Type string
 
 // The types of events. ID ties those of one acquisition, write or fault together.
 const (
-	Ask      Type = "ask"      // a call that asks for a hold begins
+	Request  Type = "request"  // a call that requests a hold begins
 	Refused  Type = "refused"  // … has returned without one: Err
 	Granted  Type = "granted"  // … has returned with one
-	Look     Type = "look"     // Lost was found open: Live is when
+	Held     Type = "held"     // Lost was found open: Live is when
 	Done     Type = "done"     // the call that releases begins: Live, and Keep if it is to be kept
 	Released Type = "released" // … has returned: Err, "lost" if the hold had ended before
 
@@ -21,8 +21,8 @@ const (
 	Fault  Type = "fault"  // a fault begins: What, and Target if it is a process
 	Healed Type = "healed" // … ends
 
-	Killed Type = "killed" // the process Target has ended without being asked
-	Line   Type = "line"   // the store's record of a key: Holders and Waiting
+	Killed Type = "killed" // the process Target was killed
+	Record Type = "record" // the store's record of a key: Holders and Waiting
 	Log    Type = "log"    // tokens of a document's writes in the order of the server: Tokens
 )
 
@@ -34,17 +34,17 @@ type Event struct {
 	ID      int           `json:"id,omitempty"`
 	Key     string        `json:"key,omitempty"`
 
-	// Of Ask; Limit also of Line.
+	// Of Request; Limit also of Record.
 	What   string `json:"what,omitempty"`   // the call, or the kind of a fault
 	Weight int64  `json:"weight,omitempty"` // what it takes of Limit
 	Limit  int64  `json:"limit,omitempty"`
 	Shared bool   `json:"shared,omitempty"` // holds of one session may have one token
 
-	// Of Granted, Write and Line.
-	Token int64 `json:"token,omitempty"` // 0: the hold was over before it could be asked for
+	// Of Granted, Write and Record.
+	Token int64 `json:"token,omitempty"` // 0: the hold was over before its token could be read
 	Term  int64 `json:"term,omitempty"`
 
-	// Of Look and Done: the last moment at which the hold certainly went on.
+	// Of Held and Done: the last moment at which the hold certainly went on.
 	Live time.Duration `json:"live,omitempty"`
 	Keep time.Duration `json:"keep,omitempty"`
 

@@ -64,14 +64,14 @@ func (h *History) Write(w io.Writer) error {
 	return b.Flush()
 }
 
-// who names what events with an id are about.
+// who identifies the acquisition, write or fault of events with an id.
 type who struct {
 	process string
 	id      int
 }
 
-// Holds returns all calls that asked for a hold, by their keys, in the order in which
-// they were granted and then asked.
+// Holds returns all calls that requested a hold, by their keys, in the order in which
+// they were granted and then requested.
 func (h *History) Holds() map[string][]*rules.Hold {
 	all := make(map[who]*rules.Hold)
 	byProcess := make(map[string][]*rules.Hold)
@@ -79,10 +79,10 @@ func (h *History) Holds() map[string][]*rules.Hold {
 	for _, e := range h.Events {
 		o := all[who{e.Process, e.ID}]
 		switch e.Type {
-		case Ask:
+		case Request:
 			o = &rules.Hold{
 				Process: e.Process, ID: e.ID, Key: e.Key, What: e.What,
-				Weight: e.Weight, Limit: e.Limit, Shared: e.Shared, Asked: e.At,
+				Weight: e.Weight, Limit: e.Limit, Shared: e.Shared, Requested: e.At,
 			}
 			all[who{e.Process, e.ID}] = o
 			byProcess[e.Process] = append(byProcess[e.Process], o)
@@ -91,7 +91,7 @@ func (h *History) Holds() map[string][]*rules.Hold {
 			o.Ended = e.At
 		case Granted:
 			o.Ended, o.Granted, o.Live, o.Token, o.Term = e.At, e.At, e.At, e.Token, e.Term
-		case Look:
+		case Held:
 			o.Live = e.Live
 		case Done:
 			o.Live, o.Done, o.Keep = e.Live, e.At, e.Keep
@@ -107,7 +107,7 @@ func (h *History) Holds() map[string][]*rules.Hold {
 	}
 	for _, holds := range byKey {
 		slices.SortStableFunc(holds, func(a, b *rules.Hold) int {
-			return cmp.Or(cmp.Compare(a.Granted, b.Granted), cmp.Compare(a.Asked, b.Asked))
+			return cmp.Or(cmp.Compare(a.Granted, b.Granted), cmp.Compare(a.Requested, b.Requested))
 		})
 	}
 	return byKey
@@ -142,4 +142,49 @@ func (h *History) end() time.Duration {
 		return 0
 	}
 	return h.Events[len(h.Events)-1].At
+}
+
+// A Span is a fault from its begin to its end.
+type Span struct {
+	What, Target string
+	From, To     time.Duration
+}
+
+// Counts are what a history has of each.
+type Counts struct {
+	Calls    int // that request a hold
+	Grants   int
+	HandOffs int // grants of a key to another process than the one before
+	Lost     int // holds that ended before their release, those of killed processes included
+	Writes   int // with a fencing token
+	Refused  int // of them
+}
+
+// Counts counts.
+func (h *History) Counts() Counts {
+	var c Counts
+	for _, holds := range h.Holds() {
+		last := ""
+		for _, o := range holds {
+			c.Calls++
+			if o.Granted == 0 {
+				continue
+			}
+			c.Grants++
+			if last != "" && last != o.Process {
+				c.HandOffs++
+			}
+			last = o.Process
+			if !o.Freed() {
+				c.Lost++
+			}
+		}
+	}
+	for _, w := range h.writes() {
+		c.Writes++
+		if w.refused() {
+			c.Refused++
+		}
+	}
+	return c
 }

@@ -27,16 +27,15 @@ type input struct {
 	answer string // of a write: "", Fenced, or "?"
 }
 
-// A lock is the state of a lock: who holds it, and the greatest tokens so far, of all
+// A lock is the state of a lock: its holders, and the greatest tokens so far, of all
 // and of those that do not share.
 type lock struct {
 	holds          []*rules.Hold // in the order of their grants
 	last, lastTurn int64
 }
 
-// lockModel: grants fit, and each follows the one before in the order of tokens, so
-// that a wrong turn of the search ends at once; only who holds can release, or be
-// dropped.
+// lockModel: grants fit, and each follows the one before in the order of tokens, so that a
+// wrong turn of the search ends at once; only a holder can release, or be dropped.
 var lockModel = porcupine.Model{
 	Init: func() any { return lock{} },
 	Step: func(state, in, _ any) (bool, any) {
@@ -125,7 +124,7 @@ func (c *checker) linear(h *History, holds map[string][]*rules.Hold) {
 		// Without those whose grant is like one whose answer was lost.
 		granted := slices.DeleteFunc(slices.Clone(all), func(o *rules.Hold) bool { return o.Token == 0 })
 		for _, o := range granted {
-			add(key, o.Asked, o.Granted, input{kind: opAcquire, hold: o, token: o.Token, after: after(o, granted)})
+			add(key, o.Requested, o.Granted, input{kind: opAcquire, hold: o, token: o.Token, after: after(o, granted)})
 			if o.Freed() {
 				add(key, o.Done, o.Released, input{kind: opRelease, hold: o})
 			} else {

@@ -102,7 +102,7 @@ func (p *picture) height() int {
 	return h + len(p.clients)*(2*faultRow+rowGap)
 }
 
-// colors of clients, told apart also by who sees few colors.
+// colors of clients, which colour-blind people can tell apart as well.
 var colors = []string{"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#666666"}
 
 func (p *picture) color(process string) string {
@@ -233,7 +233,7 @@ func (p *picture) label(x, w, y, size float64, text string) {
 
 func (p *picture) hold(from time.Duration, y float64, o *rules.Hold) {
 	title := fmt.Sprintf("%s %s: %s of %s, token %d, weight %d\nasked %s, held %s to %s", o.Process, o.Key, o.What, o.Key, o.Token, o.Weight,
-		p.clock(o.Asked), p.clock(o.Granted), p.clock(o.Certain()))
+		p.clock(o.Requested), p.clock(o.Granted), p.clock(o.Certain()))
 	attrs := fmt.Sprintf(`fill="%s" stroke="#fff" stroke-width=".5"`, p.color(o.Process))
 	if !o.Freed() {
 		title += ", then lost"

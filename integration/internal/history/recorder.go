@@ -6,6 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // suffix is that of the files that [Read] reads.
@@ -60,10 +63,10 @@ func (r *Recorder) begin(e Event) int {
 	return e.ID
 }
 
-// Ask records that a call is about to ask for a hold: e has Key, What, Weight and
+// Request records that a call is about to request a hold: e has Key, What, Weight and
 // Limit, and Shared.
-func (r *Recorder) Ask(e Event) *Attempt {
-	e.Type = Ask
+func (r *Recorder) Request(e Event) *Attempt {
+	e.Type = Request
 	return &Attempt{r: r, id: r.begin(e), key: e.Key}
 }
 
@@ -79,4 +82,68 @@ func (r *Recorder) Fault(what, target string) (heal func()) {
 func (r *Recorder) Write(key string, token int64) (returned func(err string)) {
 	id := r.begin(Event{Type: Write, Key: key, Token: token})
 	return func(err string) { r.Put(Event{Type: Wrote, ID: id, Key: key, Token: token, Err: err}) }
+}
+
+// An Attempt is one call that requests a hold, and that hold. It is for one goroutine.
+type Attempt struct {
+	r       *Recorder
+	id      int
+	key     string
+	live    time.Duration
+	written time.Duration // what of live was written
+}
+
+// Refused records that the call has returned without a hold.
+func (a *Attempt) Refused(err string) {
+	a.r.Put(Event{Type: Refused, ID: a.id, Key: a.key, Err: err})
+}
+
+// Granted records that the call has returned with a hold. token is called for its
+// fencing token, which is returned, and term, if it is not nil, for its number.
+func (a *Attempt) Granted(token, term func() int64) int64 {
+	e := Event{Type: Granted, ID: a.id, Key: a.key, At: Now()}
+	e.Token = token()
+	if term != nil {
+		e.Term = term()
+	}
+	a.live, a.written = e.At, e.At
+	a.r.Put(e)
+	return e.Token
+}
+
+// often is the interval at which Live writes an event, in case the process is killed.
+const often = 250 * time.Millisecond
+
+// Live checks whether the hold goes on, and records and returns the result.
+func (a *Attempt) Live(open func() bool) bool {
+	at := Now()
+	if !open() {
+		return false
+	}
+	a.live = at
+	if at-a.written > often {
+		a.r.Put(Event{Type: Held, ID: a.id, Key: a.key, Live: a.live})
+		a.written = at
+	}
+	return true
+}
+
+// Done records that the call that releases is about to begin, and that it is to keep
+// the key for a while if keep is positive.
+func (a *Attempt) Done(keep time.Duration) {
+	a.r.Put(Event{Type: Done, ID: a.id, Key: a.key, Live: a.live, Keep: keep})
+}
+
+// Released records that the call that releases has returned.
+func (a *Attempt) Released(err string) {
+	a.r.Put(Event{Type: Released, ID: a.id, Key: a.key, Err: err})
+}
+
+// Now is the time of CLOCK_MONOTONIC.
+func Now() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic(err) // every kernel has the clock
+	}
+	return time.Duration(ts.Nano())
 }

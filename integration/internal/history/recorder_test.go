@@ -25,15 +25,15 @@ func TestRecorder(t *testing.T) {
 	number := func(n int64) func() int64 { return func() int64 { return n } }
 	before := history.Now()
 	heal := r.Fault("client stopped", "b")
-	one := r.Ask(history.Event{Key: "k", What: "mutex", Weight: 1, Limit: 1})
+	one := r.Request(history.Event{Key: "k", What: "mutex", Weight: 1, Limit: 1})
 	one.Granted(number(7), number(2))
 	if !one.Live(func() bool { return true }) || one.Live(func() bool { return false }) {
-		t.Error("Live does not tell what was looked at")
+		t.Error("Live does not return what it checked")
 	}
 	r.Write("k", 7)(history.Fenced)
 	one.Done(slot)
 	one.Released(history.Lost)
-	r.Ask(history.Event{Key: "k", What: "mutex", Weight: 1, Limit: 1}).Refused("time-out")
+	r.Request(history.Event{Key: "k", What: "mutex", Weight: 1, Limit: 1}).Refused("time-out")
 	heal()
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func TestRecorder(t *testing.T) {
 		t.Error("a second recorder of the same name")
 	}
 	name := filepath.Join(dir, "b.history.jsonl")
-	if err := os.WriteFile(name, []byte(`{"type":"ask","at":1,"process":"b","id":1,"key":"k"}`+"\n"+`{"type":"gra`), 0o600); err != nil {
+	if err := os.WriteFile(name, []byte(`{"type":"request","at":1,"process":"b","id":1,"key":"k"}`+"\n"+`{"type":"gra`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 
@@ -61,7 +61,7 @@ func TestRecorder(t *testing.T) {
 	if o.Token != 7 || o.Term != 2 || o.Keep != slot || o.Err != history.Lost || o.Freed() {
 		t.Errorf("the hold: %+v", o)
 	}
-	if times := []time.Duration{before, o.Asked, o.Granted, o.Live, o.Done, o.Released}; !slices.IsSorted(times) || o.Live == o.Granted {
+	if times := []time.Duration{before, o.Requested, o.Granted, o.Live, o.Done, o.Released}; !slices.IsSorted(times) || o.Live == o.Granted {
 		t.Errorf("times are not in order: %+v", o)
 	}
 	if f := h.Faults(); len(f) != 1 || f[0].What != "client stopped" || f[0].Target != "b" || f[0].To <= o.Released {
@@ -83,7 +83,7 @@ func TestPicture(t *testing.T) {
 	s.put(4*slot, "nemesis", 100, history.Healed, history.Event{})
 	s.put(40*slot, "nemesis", 101, history.Fault, history.Event{What: "client killed", Target: "c"})
 	var text strings.Builder
-	found := []rules.Violation{{Rule: "told", Key: "rw", At: 20 * slot, Text: "planted"}}
+	found := []rules.Violation{{Rule: "grace", Key: "rw", At: 20 * slot, Text: "planted"}}
 	if err := s.history(t).Picture(&text, found); err != nil {
 		t.Fatal(err)
 	}

@@ -31,18 +31,18 @@ func (s *story) put(at time.Duration, process string, id int, t history.Type, e 
 
 // A part is the events of one hold, to be spoiled.
 type part struct {
-	s                         *story
-	process                   string
-	id                        int
-	ask, granted, done, freed int // places of the events
+	s                             *story
+	process                       string
+	id                            int
+	request, granted, done, freed int // indexes of the events
 }
 
-func (p part) Ask() *history.Event      { return &p.s.events[p.ask] }
+func (p part) Request() *history.Event  { return &p.s.events[p.request] }
 func (p part) Granted() *history.Event  { return &p.s.events[p.granted] }
 func (p part) Done() *history.Event     { return &p.s.events[p.done] }
 func (p part) Released() *history.Event { return &p.s.events[p.freed] }
 
-// hold is one of weight of limit, asked for at the time, granted 10 ms and unlocked 500
+// hold is one of weight of limit, requested at that time, granted 10 ms and unlocked 500
 // ms later.
 func (s *story) hold(at time.Duration, process, key string, token, weight, limit int64, shared bool) part {
 	s.ids++
@@ -52,9 +52,9 @@ func (s *story) hold(at time.Duration, process, key string, token, weight, limit
 		s.put(at, process, p.id, t, e)
 		return len(s.events) - 1
 	}
-	p.ask = add(at, history.Ask, history.Event{What: "mutex", Weight: weight, Limit: limit, Shared: shared})
+	p.request = add(at, history.Request, history.Event{What: "mutex", Weight: weight, Limit: limit, Shared: shared})
 	p.granted = add(at+10*ms, history.Granted, history.Event{Token: token})
-	add(at+300*ms, history.Look, history.Event{Live: at + 300*ms})
+	add(at+300*ms, history.Held, history.Event{Live: at + 300*ms})
 	p.done = add(at+500*ms, history.Done, history.Event{Live: at + 490*ms})
 	p.freed = add(at+510*ms, history.Released, history.Event{})
 	return p
@@ -65,7 +65,7 @@ func (s *story) lock(at time.Duration, process string, token int64) part {
 	return s.hold(at, process, "k", token, 1, 1, false)
 }
 
-// lose makes the part one that was lost after its last look.
+// lose makes the part one that was lost after its last check.
 func (p part) lose() part {
 	p.Released().Err = history.Lost
 	return p
@@ -77,9 +77,9 @@ func (s *story) write(at time.Duration, process string, token int64, err string)
 	s.put(at+5*ms, process, s.ids, history.Wrote, history.Event{Key: "k", Token: token, Err: err})
 }
 
-// line is a snapshot of the store's record of "k".
-func (s *story) line(at time.Duration, token int64, holders []history.Claim, waiting ...string) {
-	s.put(at, "nemesis", 0, history.Line, history.Event{Key: "k", Token: token, Limit: 1, Holders: holders, Waiting: waiting})
+// record is a snapshot of the store's record of "k".
+func (s *story) record(at time.Duration, token int64, holders []history.Claim, waiting ...string) {
+	s.put(at, "nemesis", 0, history.Record, history.Event{Key: "k", Token: token, Limit: 1, Holders: holders, Waiting: waiting})
 }
 
 // history writes the story as recorders do, a file for each process, and reads it.

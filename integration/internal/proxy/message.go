@@ -77,8 +77,8 @@ func (m message) documentAt(i int) bson.Raw {
 	return bson.Raw(m[i : i+size])
 }
 
-// sender is what the first message of a connection tells of who sends: the application
-// name of a client, or the port of a mongod; "" if neither.
+// sender returns who sent the first message of a connection: the application name of a client,
+// or the port of a mongod; "" if neither.
 func (m message) sender() string {
 	hello := m.body()
 	if host, ok := hello.Lookup("hostInfo").StringValueOK(); ok {

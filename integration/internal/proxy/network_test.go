@@ -12,8 +12,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Who sends is told by clients and members, in each form that a first message has: what
-// comes of one sender is on its link, and on no other's.
+// Clients and members say who they are in each form of a first message: the messages of one
+// sender are on its link, and on no other's.
 func TestNetworkKnowsSenders(t *testing.T) {
 	upstream := echo(t)
 	for _, c := range []struct {

@@ -83,7 +83,7 @@ func (p *Proxy) serve(down net.Conn) {
 	}
 	defer c.leave()
 	// A server of MongoDB's never speaks first: nothing is due to it or from it before
-	// the sender has told who it is.
+	// the sender has said who it is.
 	first, err := read(down)
 	if err != nil || !c.join(p.net.Link(first.sender())) {
 		return

@@ -273,7 +273,7 @@ func (l *Lab) find() {
 	}
 }
 
-// notHere: the kind of server is not to be had on this machine.
+// notHere is the error of a kind of server that this machine does not have.
 type notHere struct{ why string }
 
 func (e *notHere) Error() string { return e.why }

@@ -1,5 +1,5 @@
 // Package server finds or starts the servers that the integration tests run on,
-// and keeps the book of which suite ran on which.
+// and records which suite ran on which server.
 package server
 
 import (

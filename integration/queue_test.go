@@ -10,16 +10,16 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// B36: of those in the queue one gives up, one is killed, one is frozen: the next is
-// served, nothing of them stays, and the frozen one gets its turn when it thaws.
-func TestB36LeavingTheLine(t *testing.T) {
+// B36: of the waiters one gives up, one is killed and one is frozen. The next one is served,
+// their claims are dropped, and the frozen one gets its turn when it thaws.
+func TestB36LeavingTheQueue(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(patient)
 		store := r.store()
-		const key = "line"
-		inLine := func(n int) {
+		const key = "queue"
+		queued := func(n int) {
 			t.Helper()
 			eventually(t, 10*time.Second, "they are queued", func() bool { return load(t, store, key).Waiting == n })
 		}
@@ -37,22 +37,22 @@ func TestB36LeavingTheLine(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		quits := locking(ctx, r.session(opt).Mutex(key))
-		inLine(1)
+		queued(1)
 		killed.Tell(proc.Order{Do: "lock", Key: key})
-		inLine(2)
+		queued(2)
 		frozen.Tell(proc.Order{Do: "lock", Key: key})
-		inLine(3)
+		queued(3)
 		next := locking(t.Context(), r.session(opt).Mutex(key))
-		inLine(4)
+		queued(4)
 
 		cancel()
 		if g := <-quits; sentinel(g.err) != "canceled" {
 			t.Errorf("the one that gives up: %v, want context.Canceled", g.err)
 		}
-		inLine(3) // at once, not when a session lapses
+		queued(3) // at once, not when a session lapses
 		killed.Kill()
 		frozen.Stop()
-		unlock(t, holder) // grants to the killed one, which is not known to be dead yet
+		unlock(t, holder) // grants to the killed one, whose session has not expired yet
 		begin := time.Now()
 		g := granted(t, next, 4*opt.TTL)
 		took := time.Since(begin)

@@ -15,14 +15,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The commands that look, look only: on a collection with holders, a line and the
-// dead, and on a server where there is none, which they don't make.
-func TestLookingWritesNothing(t *testing.T) {
+// Read-only commands write nothing: neither on a collection with holders, a queue and an expired
+// session, nor on a server without the collection, which they don't create.
+func TestReadOnlyCommandsWriteNothing(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		spy := newSpy(r)
-		look := func(found bool) {
+		run := func(found bool) {
 			t.Helper()
 			for _, args := range [][]string{
 				{"status"}, {"status", "--json"}, {"status", "he"}, {"status", "--exact", "held"},
@@ -43,20 +43,20 @@ func TestLookingWritesNothing(t *testing.T) {
 				if len(spy.took("")) == 0 {
 					t.Errorf("%v sent nothing, so nothing was shown", args)
 				}
-				spy.onlyLooked(fmt.Sprint(args))
+				spy.wroteNothing(fmt.Sprint(args))
 			}
 			begin := time.Now()
 			spy.interrupted(func(out string) bool { return time.Since(begin) > 3*time.Second && (!found || out != "") }, "watch", "--interval", "100ms")
-			spy.onlyLooked("watch")
+			spy.wroteNothing("watch")
 		}
-		look(false)
+		run(false)
 		if names, err := r.Client(t).Database(r.DB).ListCollectionNames(t.Context(), bson.D{}); err != nil || len(names) > 0 {
 			t.Errorf("collections %v, %v, want none", names, err)
 		}
 
-		// A record of each sort, and nobody alive who writes: it holds for an hour.
+		// A record of each sort, of sessions with a TTL of an hour that nobody renews.
 		store := r.store()
-		for i, id := range []string{"first", "second", "dead"} {
+		for i, id := range []string{"first", "second", "expired"} {
 			if _, err := store.Register(t.Context(), dsync.Member{ID: id, TTL: time.Hour, Host: "here", PID: 7}); err != nil {
 				t.Fatal(err)
 			}
@@ -65,11 +65,11 @@ func TestLookingWritesNothing(t *testing.T) {
 				t.Fatal(i, err)
 			}
 		}
-		if err := store.Unregister(t.Context(), "dead"); err != nil {
+		if err := store.Unregister(t.Context(), "expired"); err != nil {
 			t.Fatal(err)
 		}
 		before := spy.documents()
-		look(true)
+		run(true)
 		if after := spy.documents(); !maps.Equal(before, after) {
 			t.Errorf("the collection was\n%v\nand is\n%v", before, after)
 		}

@@ -13,7 +13,7 @@ import (
 
 // B02, B03: however the holder is cut off, its Lost closes at least the grace
 // before the store grants to anyone else.
-func TestB02ToldBeforeTaken(t *testing.T) {
+func TestB02LostBeforeTaken(t *testing.T) {
 	t.Parallel()
 	lanes, rounds := testkit.Rounds(5, 8), testkit.Rounds(1, 5)
 	faults := []struct {
@@ -45,16 +45,16 @@ func TestB02ToldBeforeTaken(t *testing.T) {
 				next := r.session(r.short(patient))
 				for round := range rounds {
 					f := faults[(lane+round)%len(faults)]
-					key := fmt.Sprintf("told %d", round)
+					key := fmt.Sprintf("cut off %d", round)
 					p := r.proxy()
 					holder := r.via(p, opt)
 					m := holder.Mutex(key)
 					lock(t, m, 10*time.Second)
-					told := make(chan time.Time, 1)
+					notified := make(chan time.Time, 1)
 					lost := m.Lost()
 					go func() {
 						<-lost
-						told <- time.Now()
+						notified <- time.Now()
 					}()
 					mn := next.Mutex(key)
 					ch := locking(t.Context(), mn)
@@ -69,7 +69,7 @@ func TestB02ToldBeforeTaken(t *testing.T) {
 
 					var at time.Time
 					select {
-					case at = <-told:
+					case at = <-notified:
 					case <-time.After(ttl + 5*time.Second):
 						t.Fatalf("%s: the holder was never notified", f.name)
 					}
@@ -85,8 +85,8 @@ func TestB02ToldBeforeTaken(t *testing.T) {
 						since = load(t, store, key).Holders[0].Since
 					}
 					gap := stalls.atLeast(t, f.name+": granted", since.Sub(at), grace)
-					if told := at.Sub(begin); told > ttl {
-						t.Errorf("%s: notified %v after the fault, want less than the TTL", f.name, told)
+					if took := at.Sub(begin); took > ttl {
+						t.Errorf("%s: notified %v after the fault, want less than the TTL", f.name, took)
 					}
 					if err := m.UnlockContext(t.Context()); sentinel(err) != "lost" {
 						t.Errorf("%s: late Unlock: %v, want ErrLost", f.name, err)

@@ -15,25 +15,25 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A quiet is a key of a store whose server is asked with commands, which are told
-// apart, and answers them as a free key would unless the test says else.
-type quiet struct {
+// A shortServer recognizes the commands on a key, and answers them as if the key were free, unless
+// the test says otherwise.
+type shortServer struct {
 	t       *testing.T
 	f       *fake
 	s       driver.Store
-	waiting int               // in the queue, as replies have it
-	line    bson.D            // who is first there
+	waiting int               // the number of waiters in replies
+	first   bson.D            // the first waiter
 	instead map[string]bson.D // answers, by kind of command
 
 	observed time.Time // until then, as replies have it
 }
 
-func newQuiet(t *testing.T) *quiet {
-	return newQuietOn(t, func(hello bson.D) bson.D { return hello })
+func newShortServer(t *testing.T) *shortServer {
+	return newShortServerOn(t, func(hello bson.D) bson.D { return hello })
 }
 
-func newQuietOn(t *testing.T, hello func(bson.D) bson.D) *quiet {
-	q := &quiet{t: t, f: newFake(t), instead: make(map[string]bson.D)}
+func newShortServerOn(t *testing.T, hello func(bson.D) bson.D) *shortServer {
+	q := &shortServer{t: t, f: newFake(t), instead: make(map[string]bson.D)}
 	q.f.say(hello)
 	q.s = q.f.store(nil, func(c call) bson.D {
 		if answer, ok := q.instead[kindOf(c)]; ok {
@@ -47,8 +47,8 @@ func newQuietOn(t *testing.T, hello func(bson.D) bson.D) *quiet {
 			e("now", time.Now()), e("y", "mutex"), e("f", 1), e("c", 1), e("t", int64(1024)), e("waiting", q.waiting),
 			e("h", bson.A{bson.D{e("a", claim), e("s", "s"), e("w", 1), e("t", int64(1024))}}),
 		}
-		if q.line != nil {
-			record = append(record, e("first", q.line))
+		if q.first != nil {
+			record = append(record, e("first", q.first))
 		}
 		if !q.observed.IsZero() {
 			record = append(record, e("o", q.observed))
@@ -58,7 +58,7 @@ func newQuietOn(t *testing.T, hello func(bson.D) bson.D) *quiet {
 	return q
 }
 
-// kindOf tells the short commands from the pipelines.
+// kindOf names a command: one of the short ones, or of the pipelines.
 func kindOf(c call) string {
 	_, err := c.cmd.LookupErr("update", "0", "$set", "_", "$literal", "mine")
 	_, claims := c.cmd.LookupErr("update", "0", "$set", "_", "$literal", "claim")
@@ -74,7 +74,7 @@ func kindOf(c call) string {
 }
 
 // sent returns what was sent since it was called last.
-func (q *quiet) sent() string {
+func (q *shortServer) sent() string {
 	var kinds []string
 	for _, c := range q.f.took() {
 		kinds = append(kinds, kindOf(c))
@@ -83,20 +83,20 @@ func (q *quiet) sent() string {
 	return strings.Join(kinds, ", ")
 }
 
-func (q *quiet) want(what, want string) {
+func (q *shortServer) want(what, want string) {
 	q.t.Helper()
 	if got := q.sent(); got != want {
 		q.t.Errorf("%s: sent %q, want %q", what, got, want)
 	}
 }
 
-func (q *quiet) acquire(c driver.Claim) error {
+func (q *shortServer) acquire(c driver.Claim) error {
 	_, _, err := q.s.Acquire(q.t.Context(), c, true, nil, time.Now().Add(time.Second))
 	return err
 }
 
 // turn acquires and releases c.
-func (q *quiet) turn(c driver.Claim) {
+func (q *shortServer) turn(c driver.Claim) {
 	q.t.Helper()
 	if err := q.acquire(c); err != nil {
 		q.t.Error(err)
@@ -104,7 +104,7 @@ func (q *quiet) turn(c driver.Claim) {
 	q.release(c)
 }
 
-func (q *quiet) release(c driver.Claim) []driver.Notice {
+func (q *shortServer) release(c driver.Claim) []driver.Notice {
 	q.t.Helper()
 	found, notices, err := q.s.Release(q.t.Context(), c, driver.ReleaseOptions{})
 	if err != nil || !found {
@@ -119,9 +119,9 @@ func mutexClaim(n int) driver.Claim {
 }
 
 // A key that nobody else uses takes two short commands for each acquire and release.
-func TestQuietKeyTakesShortCommands(t *testing.T) {
+func TestLastUsedKeyTakesShortCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQuiet(t)
+		q := newShortServer(t)
 		for i := range 3 {
 			q.turn(mutexClaim(1 + i))
 			q.want("a turn", "short acquire, short release")
@@ -144,7 +144,7 @@ func TestNewKeyTakesShortCommands(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				q := newQuiet(t)
+				q := newShortServer(t)
 				q.instead["short acquire"] = tc.reply
 				q.turn(mutexClaim(1))
 				if upsert, _ := q.f.took()[0].cmd.Lookup("updates", "0", "upsert").BooleanOK(); !upsert {
@@ -156,7 +156,7 @@ func TestNewKeyTakesShortCommands(t *testing.T) {
 	}
 }
 
-// A short acquire whose outcome is unknown is an error, and no second command follows.
+// A short acquire without an answer is an error, and no second command follows.
 func TestNewKeyWithoutAnswer(t *testing.T) {
 	unknown := e("writeConcernError", bson.D{e("code", 64), e("errmsg", "waiting for replication timed out")})
 	for name, reply := range map[string]bson.D{
@@ -166,7 +166,7 @@ func TestNewKeyWithoutAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				q := newQuiet(t)
+				q := newShortServer(t)
 				q.instead["short acquire"] = reply
 				if err := q.acquire(mutexClaim(1)); err == nil || errors.Is(err, driver.ErrRefused) {
 					t.Errorf("got %v, want an error that is no answer", err)
@@ -201,7 +201,7 @@ func TestUnknownKeyIsAcquired(t *testing.T) {
 				if tc.portable {
 					hello = without("topologyVersion")
 				}
-				q := newQuietOn(t, hello)
+				q := newShortServerOn(t, hello)
 				c := mutexClaim(1)
 				tc.change(&c)
 				if err := q.acquire(c); err != nil {
@@ -217,7 +217,7 @@ func TestUnknownKeyIsAcquired(t *testing.T) {
 // record.
 func TestKnownKeyIsNotMadeOnOtherServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQuietOn(t, without("topologyVersion"))
+		q := newShortServerOn(t, without("topologyVersion"))
 		q.turn(mutexClaim(1))
 		q.want("the first turn", "acquire, short release")
 		if err := q.acquire(mutexClaim(2)); err != nil {
@@ -230,11 +230,11 @@ func TestKnownKeyIsNotMadeOnOtherServers(t *testing.T) {
 	})
 }
 
-// Where others mostly hold the key, an acquire mostly is one command: the short one is left out
+// If others usually hold the key, an acquire usually takes one command: the short one is left out
 // until the long one finds the key free, with nobody in the queue.
 func TestContendedKeyIsAcquiredWithOneCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQuiet(t)
+		q := newShortServer(t)
 		q.instead["short acquire"] = ok(e("n", 1), e("nModified", 0))
 		held := ok(e("value", bson.D{e("now", time.Now()), e("y", "mutex"), e("c", 1), e("waiting", 1), e("position", 1), e("h", bson.A{
 			bson.D{e("a", "o.1"), e("s", "o"), e("w", 1), e("t", int64(1024))},
@@ -258,22 +258,22 @@ func TestContendedKeyIsAcquiredWithOneCommand(t *testing.T) {
 	})
 }
 
-// A try that finds others, and a release that lets others in, show that the key is contended.
+// A try that is refused, and a release that grants the key to others, show that it is contended.
 func TestContendedKeyIsKnownFromAnyCommand(t *testing.T) {
-	for name, do := range map[string]func(*quiet){
-		"a try": func(q *quiet) {
+	for name, do := range map[string]func(*shortServer){
+		"a try": func(q *shortServer) {
 			q.waiting = 1
 			if _, _, err := q.s.Acquire(q.t.Context(), mutexClaim(1), false, nil, time.Now().Add(time.Second)); err != nil {
 				q.t.Error(err)
 			}
 		},
-		"a release": func(q *quiet) {
-			q.line = bson.D{e("a", "o.1"), e("s", "o"), e("w", 1)}
+		"a release": func(q *shortServer) {
+			q.first = bson.D{e("a", "o.1"), e("s", "o"), e("w", 1)}
 			c := mutexClaim(1)
 			c.NoneWaiting = false
 			q.release(c)
 		},
-		"a release that keeps": func(q *quiet) {
+		"a release that keeps": func(q *shortServer) {
 			if _, _, err := q.s.Release(q.t.Context(), mutexClaim(1), driver.ReleaseOptions{Keep: time.Minute}); err != nil {
 				q.t.Error(err)
 			}
@@ -281,7 +281,7 @@ func TestContendedKeyIsKnownFromAnyCommand(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				q := newQuiet(t)
+				q := newShortServer(t)
 				do(q)
 				q.sent()
 				if err := q.acquire(mutexClaim(2)); err != nil {
@@ -294,9 +294,9 @@ func TestContendedKeyIsKnownFromAnyCommand(t *testing.T) {
 }
 
 // A short acquire has no effect from a second after its token on, nor after notAfter.
-func TestShortAcquireIsVoidSoon(t *testing.T) {
+func TestShortAcquireExpiresSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQuiet(t)
+		q := newShortServer(t)
 		for i, tc := range []struct{ notAfter, want time.Duration }{
 			{time.Hour, time.Second},
 			{time.Second / 2, time.Second / 2},
@@ -314,7 +314,7 @@ func TestShortAcquireIsVoidSoon(t *testing.T) {
 			until := conditions[len(conditions)-1].Lookup("$lte", "1").Time()
 			since, _ := sent.shortSince()
 			if got := until.Sub(since); got != tc.want {
-				t.Errorf("with notAfter in %v it is void after %v, want %v", tc.notAfter, got, tc.want)
+				t.Errorf("with notAfter in %v it has no effect after %v, want %v", tc.notAfter, got, tc.want)
 			}
 		}
 	})
@@ -322,9 +322,9 @@ func TestShortAcquireIsVoidSoon(t *testing.T) {
 
 // If a short command changes nothing, the next command follows at once. The key is then not a
 // last-used key any more, so its next acquire begins with the pipeline.
-func TestQuietKeyIsNotQuietAnyMore(t *testing.T) {
+func TestShortCommandsEndWhenOthersCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQuiet(t)
+		q := newShortServer(t)
 		q.turn(mutexClaim(1))
 		q.sent()
 		unchanged := ok(e("n", 1), e("nModified", 0))
@@ -340,15 +340,15 @@ func TestQuietKeyIsNotQuietAnyMore(t *testing.T) {
 			t.Error(err)
 		}
 		q.instead["short release"] = unchanged
-		q.waiting, q.line = 1, bson.D{e("a", "o.1"), e("s", "o"), e("w", 1)}
+		q.waiting, q.first = 1, bson.D{e("a", "o.1"), e("s", "o"), e("w", 1)}
 		q.release(mutexClaim(4))
 		q.want("others have come since", "acquire, short release, short hand-over")
-		q.waiting, q.line = 0, nil
+		q.waiting, q.first = 0, nil
 		q.turn(mutexClaim(5))
 		q.want("after a hand-over", "acquire, short release, short hand-over")
 		q.turn(mutexClaim(6))
 		q.want("after a hand-over to nobody", "short acquire, short release, short hand-over")
-		q.line = bson.D{e("a", "o.1"), e("s", "o"), e("w", 1), e("l", true)}
+		q.first = bson.D{e("a", "o.1"), e("s", "o"), e("w", 1), e("l", true)}
 		q.turn(mutexClaim(7))
 		q.want("others that want something else", "short acquire, short release, short hand-over, release")
 		q.turn(mutexClaim(8))
@@ -358,9 +358,9 @@ func TestQuietKeyIsNotQuietAnyMore(t *testing.T) {
 
 // An observed key takes commands whose reply is read, except for the release of a process that
 // does not know that the key is observed.
-func TestQuietKeyIsObserved(t *testing.T) {
+func TestObservedKeyTakesCommandsWithReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQuiet(t)
+		q := newShortServer(t)
 		q.observed = time.Now().Add(time.Hour)
 		unchanged := ok(e("n", 1), e("nModified", 0))
 		q.instead["short acquire"], q.instead["short release"] = unchanged, unchanged
@@ -389,7 +389,7 @@ func TestQuietKeyIsObserved(t *testing.T) {
 
 // The release of a claim that was granted while others waited begins with the hand-over, or
 // with the pipeline if there is no short command for it.
-func TestReleaseOfWhoWasNotAlone(t *testing.T) {
+func TestReleaseBehindWaiters(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*driver.Claim)
 		want   string
@@ -404,7 +404,7 @@ func TestReleaseOfWhoWasNotAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				q := newQuiet(t)
+				q := newShortServer(t)
 				c := mutexClaim(1)
 				tc.change(&c)
 				q.release(c)
@@ -414,7 +414,7 @@ func TestReleaseOfWhoWasNotAlone(t *testing.T) {
 	}
 	t.Run("part, alone no more", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			q := newQuiet(t)
+			q := newShortServer(t)
 			c := mutexClaim(1)
 			c.Limit = 2
 			q.instead["release alone"] = ok(e("n", 0))
@@ -426,20 +426,20 @@ func TestReleaseOfWhoWasNotAlone(t *testing.T) {
 
 // The token of a short grant is greater than the last by at least a step, and as great as the
 // server's clock allows, by the last reply and not by the host's clock.
-func TestQuietKeyTokens(t *testing.T) {
+func TestShortGrantTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const last = 1024 // as the answers of newQuiet have it
-		q := newQuiet(t)
+		const last = 1024 // as the answers of newShortServer have it
+		q := newShortServer(t)
 		server := time.UnixMilli(0)
-		told := func(ask func() error) {
+		answer := func(send func() error) {
 			t.Helper()
 			q.instead["acquire"] = ok(e("value", bson.D{e("at", server)})) // any findAndModify
-			if err := ask(); err != nil {
+			if err := send(); err != nil {
 				t.Error(err)
 			}
 			delete(q.instead, "acquire")
 		}
-		beat := func() error {
+		heartbeat := func() error {
 			_, err := q.s.Heartbeat(t.Context(), "s", nil)
 			return err
 		}
@@ -474,16 +474,16 @@ func TestQuietKeyTokens(t *testing.T) {
 		q.instead["short acquire"] = ok(e("n", 1), e("nModified", 0))
 		q.turn(mutexClaim(1))
 		delete(q.instead, "short acquire")
-		told(beat)
+		answer(heartbeat)
 		if token, _ := grant(2); token != last+1024 {
 			t.Errorf("with the server's clock behind: token %d after %d", token, last)
 		}
 		if token, _ := grant(3); token != last+2*1024 {
 			t.Errorf("with the server's clock behind: token %d after %d", token, last+1024)
 		}
-		for i, ask := range []func() error{beat, register} {
+		for i, send := range []func() error{heartbeat, register} {
 			server = server.Add(5000 * time.Second)
-			told(ask)
+			answer(send)
 			time.Sleep(time.Second)
 			want := server.Add(time.Second).UnixMilli()
 			if token, since := grant(4 + i); token != want*1024 || since.UnixMilli() != want {
@@ -494,9 +494,9 @@ func TestQuietKeyTokens(t *testing.T) {
 }
 
 // If a command on a key is not answered, the state of the key is unknown.
-func TestQuietKeyIsForgottenWithoutAnswer(t *testing.T) {
+func TestLastUsedKeyIsForgottenWithoutAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQuiet(t)
+		q := newShortServer(t)
 		q.turn(mutexClaim(1))
 		q.sent()
 		unknown := e("writeConcernError", bson.D{e("code", 64), e("errmsg", "waiting for replication timed out")})
@@ -527,9 +527,9 @@ func TestQuietKeyIsForgottenWithoutAnswer(t *testing.T) {
 }
 
 // A try is one command, even if it fails: it begins with the pipeline.
-func TestQuietKeyIsTriedWithOneCommand(t *testing.T) {
+func TestTryTakesOneCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQuiet(t)
+		q := newShortServer(t)
 		q.turn(mutexClaim(1))
 		q.sent()
 		if _, _, err := q.s.Acquire(t.Context(), mutexClaim(2), false, nil, time.Now().Add(time.Second)); err != nil {
@@ -541,7 +541,7 @@ func TestQuietKeyIsTriedWithOneCommand(t *testing.T) {
 
 // Claims that need more than a token use the pipeline, as does a release that keeps or seals
 // the key.
-func TestQuietKeyOnlyForSimpleClaims(t *testing.T) {
+func TestShortCommandsOnlyForSimpleClaims(t *testing.T) {
 	claims := map[string]func(*driver.Claim){
 		"lease":    func(c *driver.Claim) { c.Lease = time.Minute },
 		"yields":   func(c *driver.Claim) { c.Yield = true },
@@ -551,7 +551,7 @@ func TestQuietKeyOnlyForSimpleClaims(t *testing.T) {
 	for name, change := range claims {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				q := newQuiet(t)
+				q := newShortServer(t)
 				q.turn(mutexClaim(1))
 				q.sent()
 				c := mutexClaim(2)
@@ -569,7 +569,7 @@ func TestQuietKeyOnlyForSimpleClaims(t *testing.T) {
 	for name, o := range outcomes {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				q := newQuiet(t)
+				q := newShortServer(t)
 				if err := q.acquire(mutexClaim(1)); err != nil {
 					t.Fatal(err)
 				}
@@ -586,7 +586,7 @@ func TestQuietKeyOnlyForSimpleClaims(t *testing.T) {
 
 // If there are more keys than are remembered, arbitrary ones are forgotten: which were contended,
 // and the last tokens of the others.
-func TestQuietKeysAreBounded(t *testing.T) {
+func TestLastUsedKeysAreBounded(t *testing.T) {
 	testkit.Large(t)
 	const n = 5000
 	key := func(i int) driver.Claim {
@@ -601,7 +601,7 @@ func TestQuietKeysAreBounded(t *testing.T) {
 	}
 	t.Run("used last", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			q := newQuiet(t)
+			q := newShortServer(t)
 			for i := range n {
 				q.turn(key(i))
 			}
@@ -624,7 +624,7 @@ func TestQuietKeysAreBounded(t *testing.T) {
 	})
 	t.Run("contended", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			q := newQuiet(t)
+			q := newShortServer(t)
 			q.instead["short acquire"] = ok(e("n", 1), e("nModified", 0))
 			q.waiting = 1
 			for range 2 {

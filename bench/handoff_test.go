@@ -10,13 +10,13 @@ import (
 )
 
 // BenchmarkContended is 4 processes with 16 goroutines each that lock one key as
-// often as they can: with hand-overs inside the processes, and with every hold
+// often as they can: with hand-offs inside the processes, and with every hold
 // granted by the store. An op is one acquisition. "share" is the smallest share of a
 // process by the largest; a token that is not greater than the one before fails it.
 // The shares mean something where it runs for seconds: -benchtime 10s.
 func BenchmarkContended(b *testing.B) {
 	onEach(b, func(b *testing.B, to *measure.Target) {
-		b.Run("handed on", func(b *testing.B) { contend(b, to, dsync.Options{Retention: -1}) })
+		b.Run("handed off", func(b *testing.B) { contend(b, to, dsync.Options{Retention: -1}) })
 		b.Run("granted by the store", func(b *testing.B) { contend(b, to, dsync.Options{Retention: -1, HandOffTime: -1}) })
 	})
 }

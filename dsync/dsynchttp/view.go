@@ -9,19 +9,19 @@ import (
 	"github.com/leasehold-go/leasehold/internal/statusjson"
 )
 
-// A look is what a request reads: the page shows it, and JSON has it. Times of this
-// process are its host's, those of keys the store's.
-type look struct {
+// A view is the result of a request, which is shown as HTML or JSON. The times of this process
+// are its host's, those of keys the store's.
+type view struct {
 	Now     statusjson.Time `json:"now"`
-	Session sessionLook     `json:"session"`
+	Session sessionView     `json:"session"`
 	Health  []string        `json:"unhealthy,omitempty"` // of dsync.Session.Healthy
-	Mine    []mineLook      `json:"mine"`                // what this process holds and waits for
-	Keys    []keyLook       `json:"keys"`
+	Mine    []mineView      `json:"mine"`                // what this process holds and waits for
+	Keys    []keyView       `json:"keys"`
 	Read    int             `json:"read"`           // keys that were read to find them
 	Matched int             `json:"matched"`        // keys of those that match
 	Next    string          `json:"next,omitempty"` // the address of the next page of keys
-	Waits   []waitLook      `json:"waits,omitempty"`
-	Members []memberLook    `json:"members,omitempty"`
+	Waits   []waitView      `json:"waits,omitempty"`
+	Members []memberView    `json:"members,omitempty"`
 	Totals  totals          `json:"totals"`
 	Error   string          `json:"error,omitempty"` // why the store could not be read
 
@@ -38,8 +38,8 @@ type totals struct {
 	Members int `json:"members"`
 }
 
-// A sessionLook is what the session knows about itself.
-type sessionLook struct {
+// A sessionView is what the session knows about itself.
+type sessionView struct {
 	ID        string                  `json:"id,omitempty"`
 	Name      string                  `json:"name,omitempty"`
 	Host      string                  `json:"host,omitempty"`
@@ -57,8 +57,8 @@ type sessionLook struct {
 	Closed    bool                    `json:"closed"`
 }
 
-// A mineLook is a hold of this process, or one of its calls that wait.
-type mineLook struct {
+// A mineView is a hold of this process, or one of its calls that wait.
+type mineView struct {
 	Key          string                  `json:"key"`
 	Kind         dsync.Kind              `json:"kind"`
 	State        string                  `json:"state"` // "holds", "lost", "lingers" or "waits"
@@ -76,18 +76,18 @@ type mineLook struct {
 	age, lostAge age
 }
 
-// A keyLook is the status of a key, and who held it last.
-type keyLook struct {
-	statusjson.Status[participantLook]
-	HolderCount int        `json:"holder_count"` // of which Holders are the first
-	History     []spanLook `json:"history,omitempty"`
+// A keyView is the status of a key, and its last holders.
+type keyView struct {
+	statusjson.Status[participantView]
+	HolderCount int        `json:"holder_count"` // Holders has the first of them
+	History     []spanView `json:"history,omitempty"`
 
 	value    []byte
 	timeline timeline
 }
 
-// A participantLook is a holder of a key, or a waiter.
-type participantLook struct {
+// A participantView is a holder of a key, or a waiter.
+type participantView struct {
 	statusjson.Participant
 	Mine bool `json:"mine,omitempty"`
 
@@ -95,8 +95,8 @@ type participantLook struct {
 	age        age
 }
 
-// A memberLook is a session that is alive.
-type memberLook struct {
+// A memberView is a session that is alive.
+type memberView struct {
 	statusjson.Member
 	Ago  statusjson.Milliseconds `json:"ago_ms"`
 	Mine bool                    `json:"mine,omitempty"`
@@ -105,8 +105,8 @@ type memberLook struct {
 	age   age // of the last heartbeat
 }
 
-// A spanLook is a span of the timeline, in this host's time.
-type spanLook struct {
+// A spanView is a span of the timeline, in this host's time.
+type spanView struct {
 	Who     string          `json:"who"`
 	Session string          `json:"session,omitempty"`
 	Mine    bool            `json:"mine,omitempty"`
@@ -117,13 +117,13 @@ type spanLook struct {
 	Lost    string          `json:"lost,omitempty"`
 }
 
-// look reads what q asks for. It leaves out what the store does not answer in time. Ages and
-// timelines are as of since, or as of now if since is zero or long ago; the look has the anchor
-// that it used.
-func (h *Handler) look(ctx context.Context, q query, since anchor) look {
+// read reads what q queries. It leaves out what the store does not answer in time. Ages and
+// timelines are as of since, or as of now if since is zero or long ago; the view has the anchor
+// that was used.
+func (h *Handler) read(ctx context.Context, q query, since anchor) view {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	l := look{q: q, canBreak: h.opt.Authorize != nil, Keys: []keyLook{}}
+	l := view{q: q, canBreak: h.opt.Authorize != nil, Keys: []keyView{}}
 	l.anchor = since.at(time.Now(), q.window)
 	found, err := h.scan(ctx, q)
 	now := time.Now()
@@ -142,7 +142,7 @@ func (h *Handler) look(ctx context.Context, q query, since anchor) look {
 	}
 	l.local(h.s)
 	for _, st := range found.shown {
-		k := newKeyLook(st, q, l.Session.ID, h.history.color, l.anchor)
+		k := newKeyView(st, q, l.Session.ID, h.history.color, l.anchor)
 		k.history(h.history, q.window, l.anchor)
 		l.Keys = append(l.Keys, k)
 	}
@@ -159,7 +159,7 @@ func (h *Handler) look(ctx context.Context, q query, since anchor) look {
 		if m.ID != l.Session.ID {
 			style = h.history.color(m.ID)
 		}
-		l.Members = append(l.Members, memberLook{
+		l.Members = append(l.Members, memberView{
 			Member: statusjson.Member{
 				Process: statusjson.Process{Session: m.ID, Name: m.Name, Host: m.Host, PID: m.PID, App: m.App, Meta: m.Meta},
 				Seen:    statusjson.Time{Time: m.LastHeartbeat}, TTL: statusjson.Milliseconds(m.TTL),
@@ -177,13 +177,13 @@ func part[T any](list []T, from, n int) []T {
 	return list[:min(n, len(list))]
 }
 
-// newKeyLook returns the look of st, with up to n holders and waiters; own is the id of this
+// newKeyView returns the view of st, with up to n holders and waiters; own is the id of this
 // process's session, color returns the style of another session.
-func newKeyLook(st dsync.Status, q query, own string, color func(session string) string, a anchor) keyLook {
+func newKeyView(st dsync.Status, q query, own string, color func(session string) string, a anchor) keyView {
 	holders := len(st.Holders)
 	st.Holders, st.Queue = part(st.Holders, 0, q.n), part(st.Queue, 0, q.n)
-	return keyLook{value: st.Value, HolderCount: holders, Status: statusjson.NewStatus(st, func(p dsync.Participant, queued bool) participantLook {
-		l := participantLook{
+	return keyView{value: st.Value, HolderCount: holders, Status: statusjson.NewStatus(st, func(p dsync.Participant, queued bool) participantView {
+		l := participantView{
 			Participant: statusjson.NewParticipant(p, queued, st.Now),
 			Mine:        p.Session == own, style: "own", use: st.Use(p), age: age(a.store.Sub(p.Since)),
 		}
@@ -195,10 +195,10 @@ func newKeyLook(st dsync.Status, q query, own string, color func(session string)
 }
 
 // history fills in the last holders.
-func (k *keyLook) history(r *recorder, window time.Duration, a anchor) {
+func (k *keyView) history(r *recorder, window time.Duration, a anchor) {
 	spans := r.of(k.Key)
 	for _, s := range spans {
-		k.History = append(k.History, spanLook{
+		k.History = append(k.History, spanView{
 			Who: s.who, Session: s.session, Mine: s.own(), Token: s.token,
 			Start: statusjson.Time{Time: s.start}, Seen: statusjson.Time{Time: s.seen}, End: statusjson.Time{Time: s.end}, Lost: s.lost,
 		})
@@ -207,38 +207,38 @@ func (k *keyLook) history(r *recorder, window time.Duration, a anchor) {
 }
 
 // local fills in what the session knows about itself.
-func (l *look) local(s *dsync.Session) {
+func (l *view) local(s *dsync.Session) {
 	o := (*engine.Session)(s).Self()
 	now := time.Now()
 	l.Now = statusjson.Time{Time: now}
-	l.Session = sessionLook{
+	l.Session = sessionView{
 		ID: o.ID, Name: o.Name, Host: o.Host, PID: o.PID, App: o.App,
 		TTL: statusjson.Milliseconds(o.TTL), Margin: statusjson.Milliseconds(o.Margin), Grace: statusjson.Milliseconds(o.Grace), Heartbeat: statusjson.Milliseconds(o.Heartbeat),
 		Lease: statusjson.Milliseconds(o.Lease), Left: statusjson.Milliseconds(o.Left), Renewed: statusjson.Time{Time: o.Renewed},
 		Listening: o.Listening, Polling: o.Polling, Closed: o.Closed,
 	}
 	l.Health = messages(s.Healthy())
-	l.Mine = []mineLook{}
+	l.Mine = []mineView{}
 	orders := map[order]engine.UsesOrder{byKey: engine.ByKey, byAge: engine.OldestFirst, byWaiters: engine.WaitingFirst}
 	uses, total := (*engine.Session)(s).Uses(engine.UsesQuery{
 		Match: l.q.matches, Order: orders[l.q.sort], From: l.q.mine, N: l.q.n,
 	})
 	l.Totals.Mine = total
 	for _, u := range uses {
-		l.Mine = append(l.Mine, newMineLook(u, now, l.anchor))
+		l.Mine = append(l.Mine, newMineView(u, now, l.anchor))
 	}
 }
 
-// newMineLook returns the look of a use at now.
-func newMineLook(u engine.Use, now time.Time, a anchor) mineLook {
+// newMineView returns the view of a use at now.
+func newMineView(u engine.Use, now time.Time, a anchor) mineView {
 	if w := u.Wait; w != nil {
-		return mineLook{
+		return mineView{
 			Key: w.Key, Kind: w.Kind, State: "waits", Since: statusjson.Time{Time: w.Since}, For: statusjson.Milliseconds(now.Sub(w.Since)),
 			Weight: w.Weight, Position: w.Position, WaitersAhead: w.Ahead, age: age(a.host.Sub(w.Since)),
 		}
 	}
 	h := u.Hold
-	m := mineLook{
+	m := mineView{
 		Key: h.Key, Kind: h.Kind, State: "holds", Since: statusjson.Time{Time: h.Since}, For: statusjson.Milliseconds(now.Sub(h.Since)),
 		Token: h.Token, Weight: h.Weight, Holders: h.Holders, HandOffs: h.HandOffs, age: age(a.host.Sub(h.Since)),
 	}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/spf13/pflag"
+)
+
+func TestUsageIsOneLine(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"frobnicate"}, `unknown command "frobnicate"; see leasehold --help`},
+		{[]string{"completio"}, `unknown command "completio"; did you mean completion?`},
+	} {
+		got := command(t, nil, c.args...)
+		if got.status != exitUsage {
+			t.Errorf("%q: exit status %d, want %d", c.args, got.status, exitUsage)
+		}
+		if !strings.HasPrefix(got.err, "leasehold: "+c.want) || strings.Count(got.err, "\n") != 1 {
+			t.Errorf("%q: %q on standard error, want one line that begins with %q", c.args, got.err, "leasehold: "+c.want)
+		}
+		if got.out != "" {
+			t.Errorf("%q: %q on standard output, want nothing", c.args, got.out)
+		}
+	}
+}
+
+func TestHelpAndCompletion(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{}, "--collection"},
+		{[]string{"--help"}, "--collection"},
+		{[]string{"help", "exit-status"}, "112  held"},
+		{[]string{"completion", "bash"}, "bash completion V2 for leasehold"},
+		{[]string{"completion", "zsh"}, "#compdef leasehold"},
+		{[]string{"completion", "fish"}, "fish completion for leasehold"},
+	} {
+		got := command(t, nil, c.args...)
+		if got.status != 0 || got.err != "" || !strings.Contains(got.out, c.want) {
+			t.Errorf("%q: exit status %d, %q on standard error, want %q in\n%s", c.args, got.status, got.err, c.want, got.out)
+		}
+	}
+}
+
+// Too few or too many arguments: what is right, and where to read on.
+func TestWrongArguments(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"break"}, "leasehold: break takes one KEY and nothing else, not 0 arguments; see leasehold break --help\n"},
+		{[]string{"break", "a", "b"}, "leasehold: break takes one KEY and nothing else, not 2 arguments; see leasehold break --help\n"},
+		{[]string{"status", "a", "b"}, "leasehold: status takes one PREFIX at most and nothing else, not 2 arguments; see leasehold status --help\n"},
+		{[]string{"members", "a", "b"}, "leasehold: members takes one NAME at most and nothing else, not 2 arguments; see leasehold members --help\n"},
+		{[]string{"clock", "a"}, "leasehold: clock takes flags and nothing else, not 1 arguments; see leasehold clock --help\n"},
+		{[]string{"man"}, "leasehold: man takes one DIR and nothing else, not 0 arguments; see leasehold man --help\n"},
+	} {
+		if got := command(t, nil, c.args...); got != (result{exitUsage, "", c.want}) {
+			t.Errorf("%q: %+v, want %q", c.args, got, c.want)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	got := command(t, nil, "--version")
+	want := regexp.MustCompile(`^leasehold \S+ \(` + regexp.QuoteMeta(runtime.Version()) + `, \w+/\w+\)\n$`)
+	if got.status != 0 || got.err != "" || !want.MatchString(got.out) {
+		t.Errorf("%+v, want the output %q", got, want)
+	}
+}
+
+// The errors about flags say what is wrong, and what would be right.
+func TestFlagErrors(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--frobnicate"}, "leasehold has no flag --frobnicate; see leasehold --help"},
+		{[]string{"status", "--frobnicate"}, "leasehold status has no flag --frobnicate; see leasehold status --help"},
+		{[]string{"status", "-xyz"}, "leasehold status has no flag -x; see leasehold status --help"},
+		{[]string{"status", "--=x"}, "bad flag syntax: --=x; see leasehold status --help"},
+		{[]string{"break", "k", "--timeout"}, "--timeout needs a value; see leasehold break --help"},
+		{[]string{"--ttl", "soon"}, `--ttl is "soon"; it must be a duration, such as 30s or 1m30s`},
+		{[]string{"bench", "--count", "1k"}, `--count is "1k"; it must be a number`},
+		{[]string{"status", "--json=maybe"}, `--json is "maybe"; it must be true or false`},
+	} {
+		if got := command(t, nil, c.args...); got != (result{exitUsage, "", "leasehold: " + c.want + "\n"}) {
+			t.Errorf("%q: %+v, want %q", c.args, got, c.want)
+		}
+	}
+}
+
+// No command takes a negative duration, be it that the flag has no meaning for it.
+func TestNegativeDurations(t *testing.T) {
+	checked := 0
+	for _, c := range newRoot(&app{}).Commands() {
+		if c.Hidden || c.RunE == nil {
+			continue
+		}
+		args := map[string][]string{"break": {"k"}, "man": {t.TempDir()}, "run": {"k", "--", "true"}, "elect": {"k", "--", "true"}}[c.Name()]
+		check := func(f *pflag.Flag) {
+			if f.Value.Type() != "duration" {
+				return
+			}
+			checked++
+			want := "leasehold: --" + f.Name + " is -1ns; it must not be negative\n"
+			if got := command(t, nil, append([]string{c.Name(), "--" + f.Name, "-1ns"}, args...)...); got != (result{exitUsage, "", want}) {
+				t.Errorf("%s: %+v, want %q", c.Name(), got, want)
+			}
+		}
+		c.InheritedFlags().VisitAll(check)
+		c.LocalNonPersistentFlags().VisitAll(check)
+	}
+	if checked < 20 {
+		t.Errorf("%d flags were checked, want all of them", checked)
+	}
+}
+
+// Keys that make sense as an argument are completed, and nothing is written for it.
+func TestCompletion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.allKinds()
+		s.acquire(claim("l:b", "a.20", dsync.KindMutex, 1, 1))
+		s.acquire(claim("l b", "a.21", dsync.KindMutex, 1, 1))
+		before := s.Counts()
+		for _, c := range []struct {
+			args []string
+			want string
+		}{
+			{[]string{"status", ""}, "done elected free l:b lapsed lease once rw sem :4"},
+			{[]string{"status", "l"}, "l:b lapsed lease :4"},
+			{[]string{"status", "rw", ""}, ":4"},
+			{[]string{"watch", "rw", "se"}, "sem :4"},
+			{[]string{"break", "--timeout", "1m", ""}, "elected l:b lease once rw sem :4"},
+			{[]string{"members", ""}, "elected :4"},
+			{[]string{"members", "elected", ""}, ":4"},
+			{[]string{"run", ""}, "free l:b lapsed lease :4"},
+			{[]string{"run", "--try", "le"}, "lease :4"},
+			{[]string{"run", "free", "--", ""}, ":0"},
+			{[]string{"elect", ""}, "elected :4"},
+			{[]string{"elect", "elected", "--", "e"}, ":0"},
+		} {
+			got := command(t, s.Memory, append([]string{"__complete"}, c.args...)...)
+			if words := strings.Join(strings.Fields(got.out), " "); got.status != 0 || words != c.want {
+				t.Errorf("%q: %+v, want %q", c.args, got, c.want)
+			}
+		}
+		s.wrote(before)
+	})
+}
+
+// Where there is no server, nothing is completed: no error is printed among the
+// completions, nor are files offered for keys.
+func TestCompletionWithoutServer(t *testing.T) {
+	for _, uri := range []string{"", "mongodb://127.0.0.1:9/"} {
+		got := command(t, nil, "__complete", "--uri", uri, "--connect-timeout", "100ms", "status", "")
+		if got.status != 0 || got.out != ":1\n" {
+			t.Errorf("%q: %+v, want the directive for an error alone", uri, got)
+		}
+	}
+}
