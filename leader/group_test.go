@@ -324,7 +324,7 @@ func TestGroupWaitWithoutFunctions(t *testing.T) {
 
 // Functions that come and go leave nothing behind: no goroutine that observes their elections,
 // and no hook that is called for a function that has left or was refused.
-func TestGroupForgetsWhatHasLeft(t *testing.T) {
+func TestGroupForgetsRemovedFunctions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var failing, told, cycles atomic.Int64
 		f := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
@@ -376,7 +376,7 @@ func TestGroupForgetsWhatHasLeft(t *testing.T) {
 
 // S4: the list says of each function whether it runs on this process: not while it
 // waits for its election, nor when it has stopped.
-func TestGroupListsWhatRuns(t *testing.T) {
+func TestGroupListsRunningFunctions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		f := newFaulty(t, store, nil)

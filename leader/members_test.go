@@ -75,7 +75,7 @@ func roles(t *testing.T, e *leader.Election) []string {
 
 // E8: members of an election are those that take part in it or observe it, by Observe or
 // for their hooks, for as long as they do, under whichever session.
-func TestMembersAreOfTheElection(t *testing.T) {
+func TestMembersBelongToTheElection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		f := newFaulty(t, store, nil)
@@ -200,7 +200,7 @@ func TestMembersOfMany(t *testing.T) {
 }
 
 // Joined and Left report the members of the election, and no other session.
-func TestJoinedAndLeftAreOfTheElection(t *testing.T) {
+func TestJoinedAndLeftReportOnlyMembers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		var mu sync.Mutex

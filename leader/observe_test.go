@@ -98,7 +98,7 @@ func TestObserveLatestWins(t *testing.T) {
 
 // If the store notifies, a new leader is seen without waiting for a poll, and so is one's own
 // election.
-func TestChangesArePushed(t *testing.T) {
+func TestChangesAreNotified(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a, b := newElection(t, store, nil), newElection(t, store, nil)
@@ -180,7 +180,7 @@ func TestHooksOfTheFleet(t *testing.T) {
 
 // E5: Cycle is called again and again on leaders and followers, with what is so then,
 // also when it has failed before.
-func TestCycleTellsTheState(t *testing.T) {
+func TestCycleReportsTheState(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		f := newFaulty(t, store, nil)
@@ -240,7 +240,7 @@ func TestCycleTellsTheState(t *testing.T) {
 }
 
 // A leader that died without anyone to follow it leads until its lease is over.
-func TestDeadLeaderIsNobody(t *testing.T) {
+func TestNoLeaderAfterItsLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		f := newFaulty(t, store, nil)
@@ -267,7 +267,7 @@ func TestDeadLeaderIsNobody(t *testing.T) {
 
 // Changes of an election that is observed later are pushed, too: the listener is opened again
 // for it.
-func TestEveryObservedElectionIsPushed(t *testing.T) {
+func TestEveryObservedElectionIsNotified(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		observer, other := newSession(t, store, nil), newSession(t, store, nil)
@@ -295,7 +295,7 @@ func TestEveryObservedElectionIsPushed(t *testing.T) {
 
 // A leader that leads again, in another term, is reported as a new leader, even if nobody saw
 // that it did not lead in between.
-func TestLeaderThatLeadsAgainIsNew(t *testing.T) {
+func TestReelectedLeaderIsReportedAsNew(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		store.Polling = true

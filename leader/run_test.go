@@ -339,7 +339,7 @@ func TestRunThatEndsAtItsElection(t *testing.T) {
 }
 
 // Resign inside the work of another election, or of an earlier term, waits for f.
-func TestResignInsideOfAnotherTerm(t *testing.T) {
+func TestResignInsideAnotherTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
 		e := electionOf(t, s, nil)

@@ -434,7 +434,7 @@ func TestTransferPassesLocalCandidates(t *testing.T) {
 
 // A session that is closed before the leader's work is done leaves the leadership to expire in the
 // store. Then the first in the queue leads, and Transfer must not say that the member does.
-func TestTransferOfATermThatIsLeftToExpire(t *testing.T) {
+func TestTransferOfATermLeftToExpire(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, &dsync.Options{Name: "a"})

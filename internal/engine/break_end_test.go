@@ -13,7 +13,7 @@ import (
 
 // What has an end is not taken before it from a process that is gone, and at once from
 // one that is there.
-func TestBreakOfWhatHasAnEnd(t *testing.T) {
+func TestBreakOfAHoldWithAnEnd(t *testing.T) {
 	const d = 90 * time.Second
 	for _, test := range []struct {
 		name  string
@@ -218,7 +218,7 @@ func TestBreakDuringCloseTakesNothingInItsGrace(t *testing.T) {
 }
 
 // A lease of this process that outlived its session is known here: it is notified at once.
-func TestBreakHereOfALeaseOfTheFormerSession(t *testing.T) {
+func TestBreakOfALeaseOfThePreviousSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		faulty := newFaulty(t, store, nil)

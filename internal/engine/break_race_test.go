@@ -80,7 +80,7 @@ func TestBreakOfAGrantUnderWay(t *testing.T) {
 
 // Break of a hold that is being released waits for the release, and for a hand-over
 // that overtook it.
-func TestBreakOfAHoldThatIsReleased(t *testing.T) {
+func TestBreakOfAHoldBeingReleased(t *testing.T) {
 	for _, handed := range []bool{false, true} {
 		t.Run(fmt.Sprint("handed on ", handed), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestBreakTwice(t *testing.T) {
 
 // Break is about those that hold the key when it is called, not about those that come
 // after them; and it needs no second process.
-func TestBreakHere(t *testing.T) {
+func TestBreakInTheSameProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, nil)

@@ -137,7 +137,7 @@ func TestBreakErrors(t *testing.T) {
 }
 
 // Who was asked to give the key up will, also when ctx ended the wait for it.
-func TestBreakIsAskedForOnce(t *testing.T) {
+func TestRevocationStandsAfterBreakTimesOut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a, b := newSession(t, store, nil), newSession(t, store, nil)

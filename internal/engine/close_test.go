@@ -15,7 +15,7 @@ import (
 
 // A session that is lost while it is closed is left to lapse: its holders' grace is
 // running, and an Unregister would end it.
-func TestCloseNeverUnregistersTheLost(t *testing.T) {
+func TestCloseNeverUnregistersALostSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		f := newFaulty(t, memory, nil)
@@ -39,7 +39,7 @@ func TestCloseNeverUnregistersTheLost(t *testing.T) {
 
 // The heartbeat is awaited before the session is unregistered: one that arrived later
 // would be a sign of life of what is dead.
-func TestUnregisterAwaitsTheHeartbeat(t *testing.T) {
+func TestUnregisterWaitsForTheHeartbeat(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var beating, early atomic.Bool
 		store := &beatStore{Memory: dsynctest.NewMemory(), beating: &beating, early: &early}
@@ -111,7 +111,7 @@ func (s *beatStore) Unregister(ctx context.Context, session string) error {
 }
 
 // What waiters have begun to release is released when Close returns.
-func TestCloseAwaitsReleases(t *testing.T) {
+func TestCloseWaitsForReleases(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		f := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
@@ -124,13 +124,13 @@ func TestCloseAwaitsReleases(t *testing.T) {
 		lock(t, other.Mutex("k"))
 		go s.Mutex("k").LockContext(background)
 		synctest.Wait()
-		if n := line(t, memory, "k"); n != 1 {
+		if n := queueLength(t, memory, "k"); n != 1 {
 			t.Fatalf("%d in the queue, want 1", n)
 		}
 		if err := s.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
-		if n := line(t, memory, "k"); n != 0 {
+		if n := queueLength(t, memory, "k"); n != 0 {
 			t.Errorf("%d in the queue after Close", n)
 		}
 	})

@@ -205,7 +205,7 @@ func TestReleaseWakesOne(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if n := line(t, store, "k"); n != waiters {
+		if n := queueLength(t, store, "k"); n != waiters {
 			t.Fatalf("%d in the queue, want %d", n, waiters)
 		}
 		before := store.Counts()

@@ -34,7 +34,7 @@ func TestExtendCountsFromTheSend(t *testing.T) {
 }
 
 // A lease is not dated by an attempt that only tells of a grant to an earlier one.
-func TestLeaseIsNotDatedByARepeat(t *testing.T) {
+func TestLeaseIsNotDatedByARepeatedRequest(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		asked := 0
 		f := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {

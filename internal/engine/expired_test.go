@@ -29,7 +29,7 @@ func crashed(t *testing.T, store driver.Store, held []string, awaited ...string)
 // B06: one process waits for a hundred keys of one that dies. It has each of them by the
 // last heartbeat + TTL + one wake-up: the waiter that finds the session expired has all
 // the others go on.
-func TestEveryKeyOfTheDeadIsFreeInTime_B06(t *testing.T) {
+func TestEveryKeyOfACrashedProcessIsFreeInTime_B06(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n = 100
 		memory := dsynctest.NewMemory()
@@ -65,7 +65,7 @@ func TestEveryKeyOfTheDeadIsFreeInTime_B06(t *testing.T) {
 
 // B06: who waits behind others that die in the queue is not later for that, nor for waiting
 // for keys of theirs at the same time.
-func TestKeyBehindDeadWaitersIsFreeInTime_B06(t *testing.T) {
+func TestKeyBehindCrashedWaitersIsFreeInTime_B06(t *testing.T) {
 	for _, dead := range []int{1, 2, 5} {
 		t.Run(fmt.Sprint(dead), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestKeyBehindDeadWaitersIsFreeInTime_B06(t *testing.T) {
 }
 
 // A try gets over any number of dead waiters, of which a reply shows only the nearest.
-func TestTryGetsOverManyDead(t *testing.T) {
+func TestTryExpiresManySessions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		crash := []func(){crashed(t, memory, []string{"k"})}
@@ -118,7 +118,7 @@ func TestTryGetsOverManyDead(t *testing.T) {
 
 // Two tries that meet over the same dead holder share what they find, and neither takes
 // the dead one for a holder because the other is still asking.
-func TestTriesAtOnceGetOverTheSameDead(t *testing.T) {
+func TestConcurrentTriesExpireTheSameSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		crash := crashed(t, memory, []string{"k", "l"})

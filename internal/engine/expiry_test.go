@@ -38,7 +38,7 @@ func (s *staleStore) Members(ctx context.Context, ids ...string) ([]dsync.Member
 
 // Promise 3: that a session is not there, or dead, by a reading that may be stale
 // makes it suspected; only an expiry makes it dead.
-func TestStaleReadingBuriesNobody(t *testing.T) {
+func TestStaleReadingExpiresNobody(t *testing.T) {
 	for _, dead := range []bool{false, true} {
 		t.Run(fmt.Sprint("dead ", dead), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestStaleReadingBuriesNobody(t *testing.T) {
 
 // The further back in the queue, the later a waiter looks whether the holder has died: a
 // crash does not make all of them call at once.
-func TestCrashIsLookedAtInTurn(t *testing.T) {
+func TestCrashIsCheckedInTurn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		var expiries atomic.Int64
@@ -162,7 +162,7 @@ func crowded(t *testing.T, n int) *narrowStore {
 
 // That thousands hold a key, with much to tell about each, keeps nobody from finding the
 // one of them that is dead.
-func TestDeadIsFoundAmongThousands(t *testing.T) {
+func TestExpiredSessionIsFoundAmongThousands(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {
 		const n = 4500

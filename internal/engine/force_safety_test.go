@@ -16,7 +16,7 @@ import (
 // Promise 9, B29, L5: whoever holds the key, however its process is notified, and whether
 // it stops in time or not at all: it is notified first, and the next holds when it has
 // unlocked, or when its grace is over, and not before.
-func TestForceTellsFirst(t *testing.T) {
+func TestForceNotifiesFirst(t *testing.T) {
 	// How the holder's process is notified, and how soon at the latest.
 	notices := []struct {
 		name    string
@@ -141,7 +141,7 @@ func TestForceTellsFirst(t *testing.T) {
 
 // Promise 9: of a holder that can't be notified nothing is taken before its session has
 // lapsed, and its Lost has closed a grace before that by itself.
-func TestForceWaitsForTheUnreachable(t *testing.T) {
+func TestForceWaitsForAnUnreachableHolder(t *testing.T) {
 	for _, forces := range []string{"Break", "ForceLock"} {
 		for _, expired := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, known to be dead %t", forces, expired), func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestForceWaitsForTheUnreachable(t *testing.T) {
 
 // Promise 9, whatever the network does to the holder's process and to the one that
 // forces: Lost closes at least the grace before anyone else holds the key.
-func TestForceNeverTakesUntold(t *testing.T) {
+func TestForceNeverTakesWithoutNotifying(t *testing.T) {
 	for i := range trials() {
 		seed := uint64(i)
 		bubble(t, func(t *testing.T) {

@@ -66,7 +66,7 @@ func TestForceLockIsFirst(t *testing.T) {
 		if isClosed(forced.Lost()) {
 			t.Error("the forced hold is lost")
 		}
-		if n := line(t, store, "k"); n != 4 {
+		if n := queueLength(t, store, "k"); n != 4 {
 			t.Errorf("%d in the queue, want 4 of other processes", n)
 		}
 		forced.Unlock()
@@ -191,7 +191,7 @@ func TestForceLockGivenUp(t *testing.T) {
 		defer cancel()
 		wantErr(t, "ForceLock", b.Mutex("k").ForceLock(ctx), context.DeadlineExceeded)
 		time.Sleep(time.Second)
-		if n := line(t, store, "k"); n != 2 {
+		if n := queueLength(t, store, "k"); n != 2 {
 			t.Errorf("%d in the queue, want 2 that wait on", n)
 		}
 		if err := <-waits; err != nil {
@@ -207,7 +207,7 @@ func TestForceLockGivenUp(t *testing.T) {
 }
 
 // It asks nobody for nothing: with a ctx that has ended, or for a key of another kind.
-func TestForceLockThatCannotBe(t *testing.T) {
+func TestForceLockThatFailsRevokesNobody(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s, other := newSession(t, store, &dsync.Options{AlwaysListen: true}), newSession(t, store, nil)

@@ -16,7 +16,7 @@ import (
 
 // Promise 1: from the first instruction after a freeze on, before any timer runs,
 // every look says that the hold is lost.
-func TestFirstLookAfterFreezeSaysLost(t *testing.T) {
+func TestFirstCheckAfterFreezeSaysLost(t *testing.T) {
 	type hold struct {
 		lost   func() <-chan struct{}
 		token  func() int64
@@ -85,7 +85,7 @@ func TestFirstLookAfterFreezeSaysLost(t *testing.T) {
 
 // Promise 1: what was frozen past its deadline is handed to nobody here: not by an
 // Unlock, not because it lingers, and not to one more reader.
-func TestNothingIsHandedOnAfterFreeze(t *testing.T) {
+func TestNothingIsHandedOffAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, lingering())
@@ -157,7 +157,7 @@ func TestNoHeartbeatAfterFreeze(t *testing.T) {
 
 // A grant that is learnt when the deadline is over is none: Lock goes on, under the
 // next session.
-func TestGrantLearntTooLateIsNone(t *testing.T) {
+func TestGrantLearnedTooLateIsDropped(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		asked := 0
 		f := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {

@@ -36,7 +36,7 @@ func TestGivingUpDuringARequestCostsOneRelease(t *testing.T) {
 			if all := released(); len(all) != 1 || all[0].Sub(start) < time.Second {
 				t.Errorf("released at %v, want once, after %v", all, start.Add(time.Second))
 			}
-			if n := len(holders(t, memory, "k")) + line(t, memory, "k"); held != (n == 1) || n > 1 {
+			if n := len(holders(t, memory, "k")) + queueLength(t, memory, "k"); held != (n == 1) || n > 1 {
 				t.Errorf("%d claims are left, held elsewhere: %t", n, held)
 			}
 			if held {

@@ -32,7 +32,7 @@ func (k *tokens) next(token int64) {
 
 // B02, B26, promise 8: goroutines of one process hand a hold on without a command,
 // each with a greater token.
-func TestHandOverTakesNoCommand(t *testing.T) {
+func TestHandOffTakesNoCommand(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		var local int
@@ -81,7 +81,7 @@ func TestHandOverTakesNoCommand(t *testing.T) {
 
 // Promise 2, B08: over 1,000 cycles of two processes, with local hand-overs and
 // clean-up in between, tokens grow strictly, in the order of holds.
-func TestHandOverTokensGrowThroughCleanUp(t *testing.T) {
+func TestHandOffTokensGrowThroughCleanUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		opt := dsync.Options{TTL: 5 * time.Minute, Retention: time.Hour}
@@ -113,7 +113,7 @@ func TestHandOverTokensGrowThroughCleanUp(t *testing.T) {
 }
 
 // Promise 8: other processes get their turn after MaxHandOffs hand-offs, or HandOffTime.
-func TestHandOverIsBounded(t *testing.T) {
+func TestHandOffIsBounded(t *testing.T) {
 	const hour = time.Hour
 	for _, c := range []struct {
 		name      string
@@ -161,7 +161,7 @@ func TestHandOverIsBounded(t *testing.T) {
 }
 
 // Promise 8: processes whose goroutines hand on get equal shares.
-func TestHandOverSharesAreEven(t *testing.T) {
+func TestHandOffSharesAreEven(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		const processes = 4
@@ -195,7 +195,7 @@ func TestHandOverSharesAreEven(t *testing.T) {
 
 // Promise 1, 8: a hold that was handed on ends with the session, at least the grace
 // before anyone else holds the key, and its late Unlock frees nothing: B05, B32.
-func TestHandedOnHoldIsLost(t *testing.T) {
+func TestHandedOffHoldIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		f := newFaulty(t, store, nil)
@@ -236,7 +236,7 @@ func TestHandedOnHoldIsLost(t *testing.T) {
 }
 
 // B36, promise 8: who gives up just when the hold is handed to it passes it on.
-func TestHandOverToOneThatGaveUp(t *testing.T) {
+func TestHandOffToACancelledWaiter(t *testing.T) {
 	for range 30 {
 		bubble(t, func(t *testing.T) {
 			store := dsynctest.NewMemory()
@@ -275,7 +275,7 @@ func TestHandOverToOneThatGaveUp(t *testing.T) {
 
 // B31: duplicates of all requests, each after all later ones, change nothing while
 // a claim is handed on.
-func TestReplayedRequestsChangeNothingToHandOvers(t *testing.T) {
+func TestReplayedRequestsDoNotAffectHandOffs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		f := newFaulty(t, store, nil)
@@ -297,7 +297,7 @@ func TestReplayedRequestsChangeNothingToHandOvers(t *testing.T) {
 			if err := f.Replay(background); err != nil {
 				t.Fatal(err)
 			}
-			if h := holders(t, store, "k"); len(h) != 0 || line(t, store, "k") != 0 {
+			if h := holders(t, store, "k"); len(h) != 0 || queueLength(t, store, "k") != 0 {
 				t.Fatalf("a replay left %v", h)
 			}
 		}
@@ -305,7 +305,7 @@ func TestReplayedRequestsChangeNothingToHandOvers(t *testing.T) {
 }
 
 // What is not alike is never handed on: a lease, a try, an election's hold.
-func TestOnlyLikesAreHandedOn(t *testing.T) {
+func TestOnlyPlainHoldsAreHandedOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, unswept())
@@ -337,7 +337,7 @@ func TestOnlyLikesAreHandedOn(t *testing.T) {
 }
 
 // Close tells a hold that was handed on, and those in the local queue.
-func TestCloseWhileHandingOn(t *testing.T) {
+func TestCloseDuringHandOffs(t *testing.T) {
 	for range trials() / 20 {
 		bubble(t, func(t *testing.T) {
 			store := dsynctest.NewMemory()
@@ -371,7 +371,7 @@ func TestCloseWhileHandingOn(t *testing.T) {
 }
 
 // Options that can't be.
-func TestHandOverOptions(t *testing.T) {
+func TestHandOffOptions(t *testing.T) {
 	store := dsynctest.NewMemory()
 	for _, opt := range []dsync.Options{{MaxHandOffs: 1024}, {Linger: -1}} {
 		if _, err := dsync.New(store, &opt); err == nil {

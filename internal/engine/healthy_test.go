@@ -89,7 +89,7 @@ func (f *failsOften) Heartbeat(ctx context.Context, session string, given []driv
 
 // A session that neither holds nor waits has nothing to renew, nor has one that only
 // has a fixed lease.
-func TestHealthyWithoutNeedOfTheStore(t *testing.T) {
+func TestHealthyWhenTheStoreIsNotNeeded(t *testing.T) {
 	uses := map[string]func(t *testing.T, s *dsync.Session){
 		"nothing": func(t *testing.T, s *dsync.Session) { turn(s.Mutex("k")) },
 		"lease": func(t *testing.T, s *dsync.Session) {

@@ -54,8 +54,8 @@ func holders(t testing.TB, store driver.Store, key string) []driver.Holder {
 	return st.Holders
 }
 
-// line returns how many wait for key in the store.
-func line(t testing.TB, store driver.Store, key string) int {
+// queueLength returns the number of waiters for key in the store.
+func queueLength(t testing.TB, store driver.Store, key string) int {
 	t.Helper()
 	st, err := store.Load(background, key)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 // What Left says is left until the hold ends: less and less of it while no heartbeat is
 // acknowledged, and nothing once it has ended, whichever way.
-func TestHoldLeftIsWhatIsLeft(t *testing.T) {
+func TestHoldLeftIsTheTimeToItsEnd(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		end  func(*engine.Hold)

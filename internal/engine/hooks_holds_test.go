@@ -51,7 +51,7 @@ func (o *told) hooks() *dsync.Hooks {
 
 // Each hold of which Granted told ends by one Released or one Lost, which tell for
 // how long it was held.
-func TestHooksTellOneEndOfEachHold(t *testing.T) {
+func TestHooksReportOneEndOfEachHold(t *testing.T) {
 	const second = time.Second
 	tests := []struct {
 		name string
@@ -211,7 +211,7 @@ func TestHooksTellOneEndOfEachHold(t *testing.T) {
 }
 
 // A key that lingers between its holds is nobody's: each hold is told by itself.
-func TestHooksTellHoldsOfAKeyThatLingers(t *testing.T) {
+func TestHooksReportHoldsOfALingeringKey(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var got told
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{Linger: time.Minute, Hooks: got.hooks()})
@@ -232,7 +232,7 @@ func TestHooksTellHoldsOfAKeyThatLingers(t *testing.T) {
 
 // Who listens after the grant is told of the end, and not of a time that nobody
 // measured.
-func TestHooksThatListenLate(t *testing.T) {
+func TestHooksAddedAfterTheGrant(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var got told
 		s := newSession(t, dsynctest.NewMemory(), nil)
@@ -250,7 +250,7 @@ func TestHooksThatListenLate(t *testing.T) {
 
 // Who sets no hooks of holds pays nothing for them: a hold that is handed on takes one
 // allocation, itself.
-func TestHooksThatAreNotSetCostNothing(t *testing.T) {
+func TestUnsetHooksCostNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		opt := unswept()
 		opt.Linger = time.Minute

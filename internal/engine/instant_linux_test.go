@@ -41,7 +41,7 @@ func TestSleepOfTheMachineCounts(t *testing.T) {
 
 // A goroutine that waits for Lost is told soon after the machine woke up, and not when a
 // timer has run that stood still meanwhile.
-func TestLostIsToldAfterSleep(t *testing.T) {
+func TestLossIsReportedAfterSleep(t *testing.T) {
 	const ttl = time.Minute
 	s := newSession(t, dsynctest.NewMemory(), &dsync.Options{TTL: ttl, Grace: 200 * time.Millisecond})
 	mu := s.Mutex("mutex")

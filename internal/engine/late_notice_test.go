@@ -24,7 +24,7 @@ func lateNotices(t *testing.T, store driver.Store, late time.Duration) driver.St
 
 // B35: what UnlockAfter keeps is kept, though the notice of its grant comes when the
 // session has long forgotten the claim.
-func TestLateNoticeDoesNotFreeWhatIsKept_B35(t *testing.T) {
+func TestLateNoticeDoesNotFreeAKeptKey_B35(t *testing.T) {
 	for _, late := range []time.Duration{ttl / 2, 2 * ttl, 5 * ttl} {
 		t.Run(late.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestLateNoticeDoesNotFreeWhatIsKept_B35(t *testing.T) {
 }
 
 // What UnlockAfter keeps is given up by force, also by the session that kept it.
-func TestBreakFreesWhatIsKept(t *testing.T) {
+func TestBreakFreesAKeyKeptByUnlockAfter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		s := newSession(t, memory, nil)

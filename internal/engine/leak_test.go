@@ -27,7 +27,7 @@ func heap() int64 {
 
 // A lease that has lapsed, or was released, is forgotten after its grace, for as long as
 // the session lives.
-func TestLeasesThatAreOverAreForgotten(t *testing.T) {
+func TestEndedLeasesAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = 4 * time.Second
 		s := newSession(t, dsynctest.NewMemory(), unswept())
@@ -103,7 +103,7 @@ func (s *crowdStore) Members(ctx context.Context, ids ...string) (m []dsync.Memb
 
 // A context that was made for a hold, and cancelled, is free at once, and not when the
 // hold ends: a leader may lead for months, and make one for every piece of work.
-func TestContextsThatAreDoneAreFree(t *testing.T) {
+func TestCancelledContextsAreFreed(t *testing.T) {
 	type key struct{}
 	type value [1 << 10]byte
 	for _, how := range []string{"cancel", "parent"} {

@@ -17,7 +17,7 @@ import (
 var errDown = errors.New("the store is down")
 
 // An Extend that the store answers with "it does not hold" ends the lease here, too.
-func TestExtendOfWhatTheStoreHasDroppedIsALoss(t *testing.T) {
+func TestExtendOfADroppedLeaseIsALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		s := newSession(t, memory, nil)
@@ -39,7 +39,7 @@ func TestExtendOfWhatTheStoreHasDroppedIsALoss(t *testing.T) {
 
 // A Lease that was broken gives its place in this process back by itself: it needs no
 // Release, so nobody here may wait for one.
-func TestBrokenLeaseGivesItsPlaceBack(t *testing.T) {
+func TestBrokenLeaseFreesItsTurn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		a, b := newSession(t, memory, nil), newSession(t, memory, nil)
@@ -117,7 +117,7 @@ func (s *deafStore) Release(ctx context.Context, c driver.Claim, o driver.Releas
 
 // A grant of a lease that was over before it could be dated is none: Acquire asks again,
 // with another claim, and returns a lease that goes on.
-func TestLeaseThatIsOverBeforeItIsDatedIsAskedForAgain(t *testing.T) {
+func TestLeaseThatEndsBeforeItIsDatedIsRequestedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = 4 * time.Second
 		store := &lateExtend{Memory: dsynctest.NewMemory(), d: d}

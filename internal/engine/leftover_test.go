@@ -36,7 +36,7 @@ func (s *refusing) Release(ctx context.Context, c driver.Claim, o driver.Release
 // A TryAcquire that took over from a dead holder, and was given up before it could date
 // its lease, leaves nothing in the store, neither when its ctx ends nor when its session
 // closes.
-func TestTryAcquireGivenUpLeavesNoLease(t *testing.T) {
+func TestAbandonedTryAcquireLeavesNoLease(t *testing.T) {
 	for _, closes := range []bool{false, true} {
 		t.Run(fmt.Sprint("closes ", closes), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestTryAcquireGivenUpLeavesNoLease(t *testing.T) {
 }
 
 // A waiter that the store refuses once, after it stood in the queue, leaves the line.
-func TestRefusedWaiterLeavesTheLine(t *testing.T) {
+func TestRefusedWaiterLeavesTheQueue(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestRefusedWaiterLeavesTheLine(t *testing.T) {
 				r.acquire.Store(true)
 				wantErr(t, "LockContext", <-got, dsync.ErrRefused)
 				time.Sleep(time.Second)
-				if n := line(t, memory, "k"); n > 0 {
+				if n := queueLength(t, memory, "k"); n > 0 {
 					t.Errorf("%d in the queue after the waiter gave up", n)
 				}
 				mu.Unlock()
@@ -94,7 +94,7 @@ func TestRefusedWaiterLeavesTheLine(t *testing.T) {
 
 // A release that the store refuses is said by Unlock, by the hook and by Healthy, and
 // goes on until the store takes it.
-func TestRefusedReleaseGoesOn(t *testing.T) {
+func TestRefusedReleaseIsRetried(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		r := &refusing{Store: memory}

@@ -62,7 +62,7 @@ func TestLingerTakesNoCommand(t *testing.T) {
 
 // A key does not linger if others may have come before the listener was ready, also if that
 // was after the grant and before its reply arrived.
-func TestLingerYieldsToWhoCameBeforeTheReply(t *testing.T) {
+func TestLingerYieldsToWaitersBeforeTheReply(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		slow := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
@@ -234,7 +234,7 @@ func TestLingeringKeyIsLost(t *testing.T) {
 }
 
 // Close frees what lingers.
-func TestCloseFreesWhatLingers(t *testing.T) {
+func TestCloseFreesLingeringKeys(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, lingering())
@@ -253,7 +253,7 @@ func TestCloseFreesWhatLingers(t *testing.T) {
 }
 
 // What lingers gives way to a hold of another shape in the same process.
-func TestLingerGivesWayHere(t *testing.T) {
+func TestLingeringKeyYieldsInTheSameProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, lingering())
@@ -291,7 +291,7 @@ func TestLingerGivesWayHere(t *testing.T) {
 }
 
 // So it does for a try, as nobody has it, in the time of one more command.
-func TestTryTakesWhatLingersHere(t *testing.T) {
+func TestTryTakesALocallyLingeringKey(t *testing.T) {
 	lease := func(s *dsync.Session) error {
 		_, err := s.TryAcquire(background, "mutex", time.Hour)
 		return err
@@ -385,7 +385,7 @@ func TestLingerEndsWithItsListener(t *testing.T) {
 
 // Who stands in the queue before the listener is open, of whom it does not tell, gets a
 // key that would linger as soon as it is unlocked.
-func TestLingerYieldsToWhoCameBeforeTheListener(t *testing.T) {
+func TestLingerYieldsToWaitersBeforeTheListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		slow := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {

@@ -40,7 +40,7 @@ func (s *listenerCount) wantListeners(t *testing.T, when string, n int64) {
 
 // A listener costs the store something, so none is open longer than somebody needs it: not
 // for who has what it waited for, nor for a key that lingered, nor for who observed.
-func TestListenerEndsWithWhoNeedsIt(t *testing.T) {
+func TestListenerEndsWhenNobodyNeedsIt(t *testing.T) {
 	t.Run("waits", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			store := newListenerCount()
@@ -220,7 +220,7 @@ func (s *breakableStore) breakFor(d time.Duration) {
 
 // Who comes while the listener of a holder is broken gets a key that would linger when it is
 // unlocked, though nobody told the holder: it does not trust a listener that was opened since.
-func TestLingerYieldsToWhoCameWhileTheListenerWasBroken(t *testing.T) {
+func TestLingerYieldsToWaitersWhileTheListenerWasBroken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &breakableStore{Memory: dsynctest.NewMemory()}
 		s := newSession(t, store, lingering())

@@ -75,7 +75,7 @@ func TestNoticeDuringAnAttemptIsNotLost(t *testing.T) {
 }
 
 // A listener that breaks is opened anew.
-func TestBrokenListenerIsOpenedAnew(t *testing.T) {
+func TestBrokenListenerIsReopened(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &breakingStore{Memory: dsynctest.NewMemory()}
 		held := newSession(t, store.Memory, nil).Mutex("k")
@@ -107,7 +107,7 @@ func (s *breakingStore) Listen(ctx context.Context, session string, keys []strin
 
 // A listener that opens and breaks at once is opened less and less often: each time every
 // waiter asks again, and a heartbeat is sent.
-func TestBrittleListenerIsNoStorm(t *testing.T) {
+func TestReopeningAListenerBacksOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		held := newSession(t, memory, nil).Mutex("k")

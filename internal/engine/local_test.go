@@ -46,7 +46,7 @@ func TestLocalOfTheSession(t *testing.T) {
 	})
 }
 
-func TestLocalSaysWhetherTheStorePushes(t *testing.T) {
+func TestLocalSaysWhetherTheStoreNotifies(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprintf("polling %v", polling), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestLocalListsHoldsAndWaits(t *testing.T) {
 	})
 }
 
-func TestLocalListsWhatLingers(t *testing.T) {
+func TestLocalListsLingeringKeys(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{Linger: time.Minute})
 		mu := s.Mutex("k")

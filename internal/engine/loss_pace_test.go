@@ -46,7 +46,7 @@ func TestWaiterGoesOnAtOnceAfterALoss(t *testing.T) {
 
 // A session that was found lost by a look at the clock, before any timer of it ran, can be
 // closed at once.
-func TestCloseAfterALossThatALookFound(t *testing.T) {
+func TestCloseAfterALossFoundByACheck(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
 		mu := s.Mutex("k")

@@ -106,7 +106,7 @@ func TestMutexExcludesGoroutines(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if n := line(t, store, "k"); n != 1 {
+		if n := queueLength(t, store, "k"); n != 1 {
 			t.Errorf("1000 goroutines of one process have %d places in the queue, want 1", n)
 		}
 		if s.Mutex("k").TryLock() {

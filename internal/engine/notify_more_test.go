@@ -77,7 +77,7 @@ func TestGrantNoticeAfterTheEndCostsNothing(t *testing.T) {
 }
 
 // A store that can't be reached, or refuses to notify, is not asked on and on.
-func TestNotifyIsTriedForAMoment(t *testing.T) {
+func TestNotifyRetriesAreBounded(t *testing.T) {
 	for err, most := range map[error]int64{errDown: 3, dsync.ErrRefused: 1} {
 		t.Run(err.Error(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -110,7 +110,7 @@ func (s *mute) Notify(context.Context, []driver.Notice) error {
 
 // Who observes a key sees at once that somebody has joined the line, and whom a try that
 // gets over the dead has let in.
-func TestObserveSeesTheLine(t *testing.T) {
+func TestObserveSeesTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		observer := newSession(t, memory, seldom())
@@ -146,7 +146,7 @@ func TestObserveSeesTheLine(t *testing.T) {
 }
 
 // Who observes a key sees at once what its holder publishes.
-func TestObserveSeesWhatIsPublished(t *testing.T) {
+func TestObserveSeesPublishedValues(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		ctx, cancel := context.WithCancel(background)
@@ -209,7 +209,7 @@ func (s *restless) Acquire(ctx context.Context, c driver.Claim, wait bool, dead 
 }
 
 // Break notifies whom it lets in by dropping the claims of the dead.
-func TestBreakNotifiesWhomItLetsIn(t *testing.T) {
+func TestBreakNotifiesNewHolders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		f := newFaulty(t, memory, nil)
@@ -290,7 +290,7 @@ func TestCrowdedGrantDoesNotLinger(t *testing.T) {
 
 // A holder that did not hear that it should yield hears it with the next poll of the first
 // in the queue.
-func TestYieldIsSaidAgain(t *testing.T) {
+func TestYieldIsRequestedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const poll = time.Second
 		memory := dsynctest.NewMemory()
@@ -310,7 +310,7 @@ func TestYieldIsSaidAgain(t *testing.T) {
 
 // A release says that its claim was alone only if the first answer granted it, and nobody
 // was in the queue then: else it may overlook whom it lets in.
-func TestWhoWasAlone(t *testing.T) {
+func TestReleaseSaysWhetherItsClaimWasAlone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fault func(asked int) dsynctest.Fault // of each Acquire
 		lock  func(*testing.T, driver.Store, *dsync.Mutex)
@@ -401,7 +401,7 @@ func TestObserveSeesAChangeBeforeTheListenerIsReady(t *testing.T) {
 }
 
 // Keys that are observed one after the other are listened for together.
-func TestKeysAreListenedForTogether(t *testing.T) {
+func TestObservedKeysShareOneListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		s := newSession(t, memory, nil)
@@ -433,7 +433,7 @@ func TestListenerLastsAsLongAsTheWait(t *testing.T) {
 }
 
 // Who holds listens for as long as it does.
-func TestListensAsLongAsItHolds(t *testing.T) {
+func TestListensAsLongAsASessionHolds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newListenerCount()
 		mu := newSession(t, store, nil).Mutex("k")
@@ -464,7 +464,7 @@ func TestListenerEndsWithTheLease(t *testing.T) {
 
 // What a listener says that was closed before it was ready does not count: the next may not
 // hear yet.
-func TestClosedListenerIsNotHeard(t *testing.T) {
+func TestNoticesOfAClosedListenerAreIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, &lateReady{Memory: dsynctest.NewMemory()}, &dsync.Options{AlwaysListen: true})
 		turn(s.Mutex("k"))
@@ -523,7 +523,7 @@ func TestUnlockAfterCountsFromTheCallDuringAPoll(t *testing.T) {
 // B29: what Close leaves behind for the rest of a holder's grace is kept for that long though
 // the store's clock is moved ahead by less than the margin, of which who waits hears with its
 // next poll.
-func TestCloseLeavesTheWholeGraceToWhoPolls_B29(t *testing.T) {
+func TestCloseLeavesTheWholeGraceWithShortPolls_B29(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const poll = 50 * time.Millisecond
 		memory := dsynctest.NewMemory()

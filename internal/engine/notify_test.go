@@ -104,7 +104,7 @@ func TestLostNoticeCostsAPoll(t *testing.T) {
 
 // Unlock does not wait for the notice; Close does, so that a process that ends well leaves
 // nobody waiting.
-func TestWhoWaitsForTheNotice(t *testing.T) {
+func TestCloseWaitsForNoticesButUnlockDoesNot(t *testing.T) {
 	const slow = 200 * time.Millisecond
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -143,7 +143,7 @@ func TestWhoWaitsForTheNotice(t *testing.T) {
 }
 
 // A notice that could not be sent is sent again, for a moment.
-func TestNotifyIsTriedAgain(t *testing.T) {
+func TestNotifyIsRetried(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		tries := 0

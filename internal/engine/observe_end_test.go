@@ -63,7 +63,7 @@ func TestObserveSeesAChangeDuringAReading(t *testing.T) {
 
 // An error of the store is passed on with the last state that was known, once for each
 // attempt, and the observation goes on.
-func TestObservePassesErrorsOn(t *testing.T) {
+func TestObserveReportsErrors(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &loadStore{Memory: dsynctest.NewMemory()}
 		ctx, cancel := context.WithCancel(background)

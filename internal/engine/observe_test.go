@@ -15,7 +15,7 @@ import (
 )
 
 // Who observes a key, and who is in the queue for it, can be asked for by every session.
-func TestObserversAndLine(t *testing.T) {
+func TestObserversAndQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a, b := newSession(t, store, &dsync.Options{Name: "a"}), newSession(t, store, nil)

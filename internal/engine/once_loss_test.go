@@ -141,7 +141,7 @@ func TestSealWhoseReplyIsLost(t *testing.T) {
 				if seals < 2 {
 					t.Fatalf("%d releases were sent", seals)
 				}
-				if h, n := holders(t, memory, "k"), line(t, memory, "k"); len(h)+n != 0 {
+				if h, n := holders(t, memory, "k"), queueLength(t, memory, "k"); len(h)+n != 0 {
 					t.Errorf("left behind: holders %v and %d in the queue", h, n)
 				}
 				time.Sleep(2 * ttl)
@@ -238,7 +238,7 @@ func TestOnceWaiterGivesUp(t *testing.T) {
 		}
 		wantErr(t, "Do", a.Once("k").Do(ctx, unwanted(t)), context.Canceled)
 		synctest.Wait()
-		if n := line(t, store, "k"); n != 1 || len(last) != 0 {
+		if n := queueLength(t, store, "k"); n != 1 || len(last) != 0 {
 			t.Errorf("%d in the queue, want the one that did not give up", n)
 		}
 		close(finish)
@@ -362,7 +362,7 @@ func TestRevokedRunDoesNotCount(t *testing.T) {
 }
 
 // Close tells the run, which does not count any more, and ends who waits.
-func TestCloseTellsTheRun(t *testing.T) {
+func TestCloseEndsARunOfOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, nil)

@@ -96,7 +96,7 @@ func TestOnceRunsOnce(t *testing.T) {
 				if runs != 1 {
 					t.Errorf("%d runs, want 1", runs)
 				}
-				if h, n := holders(t, store, "k"), line(t, store, "k"); len(h)+n != 0 {
+				if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
 					t.Errorf("left behind: holders %v and %d in the queue", h, n)
 				}
 			})
@@ -106,7 +106,7 @@ func TestOnceRunsOnce(t *testing.T) {
 
 // Promise 5: those who wait return as soon as it is done, without time passing
 // where the store pushes; and in a process one of them asks.
-func TestOnceWakesWhoWaits(t *testing.T) {
+func TestOnceWakesWaiters(t *testing.T) {
 	for name, polling := range pushes {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

@@ -123,7 +123,7 @@ func TestPollsAreJittered(t *testing.T) {
 
 // When a holder expires the waiter at place n tries to expire it n-1 to 2(n-1) steps of a
 // hundredth of the TTL later, so that those in front have done it by then.
-func TestLooksAfterACrashAreJittered(t *testing.T) {
+func TestChecksAfterACrashAreJittered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const waiters = 40
 		memory := dsynctest.NewMemory()
@@ -175,7 +175,7 @@ func TestLooksAfterACrashAreJittered(t *testing.T) {
 
 // Several sessions that stand ahead, and may have expired at once by what is known of
 // them, are read with one command, and those that are alive cost no other.
-func TestLivingSessionsAheadAreReadTogether(t *testing.T) {
+func TestLiveSessionsAheadAreReadTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const size = 8
 		store := dsynctest.NewMemory()
@@ -250,7 +250,7 @@ func TestReadersShareThroughTheOpeningOfAListener(t *testing.T) {
 }
 
 // Who has to step aside before it has asked the store costs it nothing.
-func TestSteppingAsideUnaskedCostsNothing(t *testing.T) {
+func TestSteppingAsideBeforeTheFirstRequestCostsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		slow := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
@@ -282,7 +282,7 @@ func TestSteppingAsideUnaskedCostsNothing(t *testing.T) {
 }
 
 // What a Once knows it asks nobody for: its own run, another's, or a Value that it read.
-func TestOnceThatIsKnownCostsNothing(t *testing.T) {
+func TestKnownOnceCostsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, unswept())

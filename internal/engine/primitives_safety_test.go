@@ -271,7 +271,7 @@ func TestPrimitivesReplayedRequestsChangeNothing(t *testing.T) {
 			for key, want := range map[string]int64{
 				"rw": 0, "sem": 0, "once": 0, "sealed": 0, "rw taken": 1 << 30, "sem taken": 2, "rw taken 2": 1, "write": 1 << 30, "part": 3,
 			} {
-				if got, n := sum(t, memory, key), line(t, memory, key); got != want || n != 0 {
+				if got, n := sum(t, memory, key), queueLength(t, memory, key); got != want || n != 0 {
 					t.Errorf("%s: of key %q %d are held and %d in the queue, want %d and 0", when, key, got, n, want)
 				}
 			}

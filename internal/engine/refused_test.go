@@ -14,7 +14,7 @@ import (
 
 // A key that this process uses is refused as another kind by an error that names both
 // kinds, without asking the store.
-func TestMismatchHereNamesBothKinds(t *testing.T) {
+func TestLocalMismatchNamesBothKinds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, unswept())
@@ -49,7 +49,7 @@ func TestMismatchHereNamesBothKinds(t *testing.T) {
 
 // A holder whose session is dead has lapsed, however recent its last heartbeat was; one
 // whose session only lapses has when its end has come, not a millisecond earlier.
-func TestStatusTellsWhoHasLapsed(t *testing.T) {
+func TestStatusShowsLapsedSessions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		s := newSession(t, memory, nil)
@@ -100,7 +100,7 @@ func TestStatusTellsWhoHasLapsed(t *testing.T) {
 
 // Do waits for its release for at most a third of the TTL: when the store can't be reached
 // the result is that of f.
-func TestDoDoesNotWaitForAStoreThatIsCutOff(t *testing.T) {
+func TestDoDoesNotWaitForAnUnreachableStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)
 		mu := newSession(t, f, nil).Mutex("k")

@@ -77,7 +77,7 @@ func (s *takenStore) Register(ctx context.Context, m dsync.Member) (time.Time, e
 
 // An id that somebody has is not taken over: the next attempt takes another, and who
 // waits goes on.
-func TestSessionTakesAnotherIDWhereItsIsTaken(t *testing.T) {
+func TestSessionTakesAnotherIDIfItsOwnIsTaken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &takenStore{Memory: dsynctest.NewMemory(), taken: 2}
 		var failed []error

@@ -119,7 +119,7 @@ func TestNextCallerJoinsBehindOthers(t *testing.T) {
 
 // Whatever happens to the command that releases one claim and requests another: both get what they
 // asked for, and nothing is left.
-func TestReplacingIsLost(t *testing.T) {
+func TestReplacingCommandIsLost(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		fault dsynctest.Fault
@@ -161,7 +161,7 @@ func TestReplacingIsLost(t *testing.T) {
 					t.Error("no claim was replaced")
 				}
 				time.Sleep(2 * ttl)
-				if h, q := holders(t, store, "k"), line(t, store, "k"); len(h) > 0 || q > 0 {
+				if h, q := holders(t, store, "k"), queueLength(t, store, "k"); len(h) > 0 || q > 0 {
 					t.Errorf("held by %v with %d in the queue, after all have unlocked", h, q)
 				}
 				if id := s.ID(); id == "" {
@@ -174,7 +174,7 @@ func TestReplacingIsLost(t *testing.T) {
 
 // The caller for whom an Unlock requests gives up while the command is under way, or its session is
 // closed: nothing is left in the store.
-func TestNextCallerGivesUpMeanwhile(t *testing.T) {
+func TestNextCallerGivesUpDuringTheCommand(t *testing.T) {
 	for _, how := range []string{"cancelled", "cancelled and lost", "closed"} {
 		t.Run(how, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestNextCallerGivesUpMeanwhile(t *testing.T) {
 					t.Errorf("UnlockContext: %v", err)
 				}
 				time.Sleep(ttl)
-				if h, q := holders(t, store, "k"), line(t, store, "k"); len(h) > 0 || q > 0 {
+				if h, q := holders(t, store, "k"), queueLength(t, store, "k"); len(h) > 0 || q > 0 {
 					t.Errorf("held by %v with %d in the queue", h, q)
 				}
 			})
@@ -220,7 +220,7 @@ func TestNextCallerGivesUpMeanwhile(t *testing.T) {
 }
 
 // The caller for whom an Unlock requests gives up in the same moment.
-func TestNextCallerGivesUpAtThatMoment(t *testing.T) {
+func TestNextCallerGivesUpDuringUnlock(t *testing.T) {
 	for range 100 { // the caller may look at its context before Unlock, or after it
 		bubble(t, func(t *testing.T) {
 			store := dsynctest.NewMemory()
@@ -238,7 +238,7 @@ func TestNextCallerGivesUpAtThatMoment(t *testing.T) {
 				second.Unlock()
 			}
 			time.Sleep(time.Second)
-			if h, q := holders(t, store, "k"), line(t, store, "k"); len(h) > 0 || q > 0 {
+			if h, q := holders(t, store, "k"), queueLength(t, store, "k"); len(h) > 0 || q > 0 {
 				t.Fatalf("held by %v with %d in the queue", h, q)
 			}
 			if err := s.Mutex("k").TryLockContext(background); err != nil {

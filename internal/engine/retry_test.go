@@ -54,7 +54,7 @@ func TestOutageWithinTheLeaseCostsNothing(t *testing.T) {
 }
 
 // Success starts the retries anew: the next error is followed by a quick one.
-func TestRetriesBeginAnewAfterSuccess(t *testing.T) {
+func TestBackoffResetsAfterSuccess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newDownStore()
 		mu := newSession(t, store, nil).Mutex("k")
@@ -169,7 +169,7 @@ func TestAnswerToOneAttemptIsNoneToAnother(t *testing.T) {
 		if !isClosed(store.late) {
 			t.Fatal("the late request did not arrive")
 		}
-		if h, n := holders(t, store, "k"), line(t, store, "k"); len(h)+n != 0 {
+		if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
 			t.Errorf("left behind under a living session: holders %v and %d in the queue", h, n)
 		}
 	})
@@ -190,7 +190,7 @@ func (s *slowResetStore) Acquire(ctx context.Context, c driver.Claim, wait bool,
 
 // Who waits registers anew at the loss of its session, whenever it would have asked
 // next.
-func TestLossWakesWhoWaits(t *testing.T) {
+func TestLossWakesWaiters(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		other := newSession(t, memory, nil)

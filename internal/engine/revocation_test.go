@@ -14,7 +14,7 @@ import (
 )
 
 // A hundred breaks leave nothing behind in the session's record, nor for long.
-func TestRevocationsAreTakenOff(t *testing.T) {
+func TestRevocationsAreRemoved(t *testing.T) {
 	for _, watch := range []bool{false, true} {
 		t.Run(fmt.Sprint("watch ", watch), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestRevocationsAreTakenOff(t *testing.T) {
 
 // A heartbeat that was sent before the release and answered after it tells of the
 // revocation again: that costs nothing.
-func TestRevocationToldTwice(t *testing.T) {
+func TestRepeatedRevocation(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		faulty := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
@@ -76,7 +76,7 @@ func TestRevocationToldTwice(t *testing.T) {
 }
 
 // A lost notice costs latency, never progress: the next heartbeat tells.
-func TestMissedRevocationIsToldByTheHeartbeat(t *testing.T) {
+func TestMissedRevocationComesWithTheHeartbeat(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		deaf := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {

@@ -212,7 +212,7 @@ func TestLocalReadersWaitForLostWriter(t *testing.T) {
 
 // Promise 9: readers are notified by ForceLock and by Break like any holder, and have
 // the grace, or until the last of them is done.
-func TestForceLockTellsReaders(t *testing.T) {
+func TestForceLockNotifiesReaders(t *testing.T) {
 	for _, done := range []bool{false, true} {
 		t.Run(fmt.Sprint("done ", done), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -249,7 +249,7 @@ func TestForceLockTellsReaders(t *testing.T) {
 }
 
 // Close tells readers, and waits until the last of them is done; what waits ends.
-func TestCloseTellsReaders(t *testing.T) {
+func TestCloseNotifiesReaders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, nil)
@@ -287,7 +287,7 @@ func TestCloseTellsReaders(t *testing.T) {
 
 // One reader's RUnlock tells the others nothing, though they have holds of their own: a
 // loss does, and the last RUnlock.
-func TestReadersAreToldOfLossesOnly(t *testing.T) {
+func TestReadersAreNotifiedOfLossesOnly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)
 		s := newSession(t, f, &dsync.Options{HandOffTime: -1})

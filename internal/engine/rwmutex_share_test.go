@@ -60,7 +60,7 @@ func TestReadersOfOneProcessShareOneClaim(t *testing.T) {
 }
 
 // Promise 7: first readers that come together, too, ask once.
-func TestReadersWhoComeTogetherAskOnce(t *testing.T) {
+func TestConcurrentReadersRequestOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		slow := newFaulty(t, store, func(dsynctest.Request) dsynctest.Fault {

@@ -182,7 +182,7 @@ func TestRWMutexExcludes(t *testing.T) {
 				if most < 2 {
 					t.Errorf("at most %d readers were in at once", most)
 				}
-				if h, n := holders(t, store, "k"), line(t, store, "k"); len(h)+n != 0 {
+				if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
 					t.Errorf("left behind: holders %v and %d in the queue", h, n)
 				}
 			})
@@ -294,7 +294,7 @@ func TestCancelledReadersAndWritersLeaveNothing(t *testing.T) {
 				of(2).RUnlock()
 				of(0).RUnlock()
 				synctest.Wait()
-				if h, n := holders(t, store, "k"), line(t, store, "k"); len(h)+n != 0 {
+				if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
 					t.Errorf("left behind: holders %v and %d in the queue", h, n)
 				}
 				wlock(t, of(0))
@@ -397,7 +397,7 @@ func TestRLocker(t *testing.T) {
 
 // Writers of one process hand the key on, each with a greater token, and readers
 // after them have a greater one still.
-func TestWritersHandOnWithGreaterTokens(t *testing.T) {
+func TestWritersHandOffWithGreaterTokens(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, unswept())

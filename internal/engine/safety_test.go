@@ -188,7 +188,7 @@ func TestTryLockTakesALapsedHold(t *testing.T) {
 }
 
 // B03: a timer tells, whether or not a heartbeat hangs forever.
-func TestHungHeartbeatIsToldByTimer(t *testing.T) {
+func TestTimerReportsLossDuringAHungHeartbeat(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
 			if r.Method == dsynctest.MethodHeartbeat {
@@ -303,7 +303,7 @@ func TestLostReplyHarmsNothing(t *testing.T) {
 					if seen.Load() == 0 {
 						t.Fatalf("no %s was sent", method)
 					}
-					if h, n := holders(t, memory, "k"), line(t, memory, "k"); len(h)+n != 0 {
+					if h, n := holders(t, memory, "k"), queueLength(t, memory, "k"); len(h)+n != 0 {
 						t.Errorf("left behind: holders %v and %d in the queue", h, n)
 					}
 				})
@@ -344,7 +344,7 @@ func TestAbandonedRequestLeavesNothing(t *testing.T) {
 						wantErr(t, "wait", mu.LockContext(ctx), context.DeadlineExceeded)
 					}
 					time.Sleep(5 * ttl)
-					if h, n := holders(t, memory, "k"), line(t, memory, "k"); len(h)+n != 0 {
+					if h, n := holders(t, memory, "k"), queueLength(t, memory, "k"); len(h)+n != 0 {
 						t.Errorf("left behind under a living session: holders %v and %d in the queue", h, n)
 					}
 				})
@@ -374,7 +374,7 @@ func TestRequestThatOvertakesItsReleaseIsReleasedAgain(t *testing.T) {
 				if !isClosed(store.late) {
 					t.Fatal("the late request did not arrive")
 				}
-				if h, n := holders(t, store, "k"), line(t, store, "k"); len(h)+n != 0 {
+				if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
 					t.Errorf("left behind under a living session: holders %v and %d in the queue", h, n)
 				}
 			})
@@ -429,11 +429,11 @@ func TestReplayedRequestsChangeNothing(t *testing.T) {
 		time.Sleep(ttl)
 		check := func(when string) {
 			t.Helper()
-			if h, n := holders(t, memory, "free"), line(t, memory, "free"); len(h)+n != 0 {
+			if h, n := holders(t, memory, "free"), queueLength(t, memory, "free"); len(h)+n != 0 {
 				t.Errorf("%s: the free key has holders %v and %d in the queue", when, h, n)
 			}
 			for key, id := range map[string]string{"taken": b.ID(), "mine": a.ID()} {
-				if h, n := holders(t, memory, key), line(t, memory, key); len(h) != 1 || h[0].Session != id || n != 0 {
+				if h, n := holders(t, memory, key), queueLength(t, memory, key); len(h) != 1 || h[0].Session != id || n != 0 {
 					t.Errorf("%s: key %q has holders %v and %d in the queue, want %s alone", when, key, h, n, id)
 				}
 			}
@@ -527,7 +527,7 @@ func TestLostMutexStaysLockedHere(t *testing.T) {
 }
 
 // B26: nor does a try succeed, though the store would let it in, and nobody waits.
-func TestTryFindsTheLostHoldHere(t *testing.T) {
+func TestTryFailsUntilALostHoldIsUnlocked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		faulty := newFaulty(t, dsynctest.NewMemory(), nil)
 		s := newSession(t, faulty, nil)
@@ -548,7 +548,7 @@ func TestTryFindsTheLostHoldHere(t *testing.T) {
 
 // B36: waiters that are cancelled, or whose process dies, drop out of the line,
 // and the next is served.
-func TestDeadAndCancelledWaitersDropOut(t *testing.T) {
+func TestExpiredAndCancelledWaitersLeave(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		holder := newSession(t, memory, nil).Mutex("k")
@@ -567,18 +567,18 @@ func TestDeadAndCancelledWaitersDropOut(t *testing.T) {
 		served := make(chan struct{})
 		go func() { last.Lock(); close(served) }()
 		synctest.Wait()
-		if n := line(t, memory, "k"); n != 3 {
+		if n := queueLength(t, memory, "k"); n != 3 {
 			t.Fatalf("%d in the queue, want 3", n)
 		}
 		cut.Cut()
 		cancel()
 		wantErr(t, "cancelled waiter", <-cancelled, context.Canceled)
 		synctest.Wait()
-		if n := line(t, memory, "k"); n != 2 {
+		if n := queueLength(t, memory, "k"); n != 2 {
 			t.Errorf("%d in the queue after one was cancelled, want 2", n)
 		}
 		time.Sleep(3 * ttl)
-		if n := line(t, memory, "k"); n != 1 {
+		if n := queueLength(t, memory, "k"); n != 1 {
 			t.Errorf("%d in the queue after one died, want 1", n)
 		}
 		holder.Unlock()

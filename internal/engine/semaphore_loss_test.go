@@ -69,7 +69,7 @@ func TestTryAcquireTakesALapsedPart(t *testing.T) {
 
 // A Release pays off first what was lost, and frees nothing of what was acquired
 // since; Lost and Token tell of the loss until then.
-func TestReleasePaysOffTheLostFirst(t *testing.T) {
+func TestReleaseTakesLostUnitsFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		faulty := newFaulty(t, memory, nil)
@@ -110,7 +110,7 @@ func TestReleasePaysOffTheLostFirst(t *testing.T) {
 }
 
 // The same where what was lost is not the oldest.
-func TestReleasePaysOffTheRevokedFirst(t *testing.T) {
+func TestReleaseTakesRevokedUnitsFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, &dsync.Options{AlwaysListen: true, HandOffTime: -1})
@@ -241,7 +241,7 @@ func TestCancelledAcquireLeavesNothing(t *testing.T) {
 			wantErr(t, "ended ctx", m.TryAcquireContext(ctx, 1), context.Canceled)
 			others[2].Release(1)
 			m.Release(2)
-			if h, n := holders(t, store, "k"), line(t, store, "k"); len(h)+n != 0 {
+			if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
 				t.Errorf("same process %t: left behind: holders %v and %d in the queue", same, h, n)
 			}
 		})
@@ -250,7 +250,7 @@ func TestCancelledAcquireLeavesNothing(t *testing.T) {
 
 // Close tells the holders, waits for each until all it has was released, and ends
 // who waits.
-func TestCloseTellsSemaphoreHolders(t *testing.T) {
+func TestCloseNotifiesSemaphoreHolders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, nil)

@@ -176,7 +176,7 @@ func TestResizeRefusedForAWaiter(t *testing.T) {
 
 // A resize that meets who waits in this process behind another, for more than the
 // new size, ends that wait with an error instead of blocking those behind.
-func TestResizeMeetsAWaiterHere(t *testing.T) {
+func TestResizeFailsALocalWaiter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, nil)

@@ -95,7 +95,7 @@ func TestSemaphoreHoldsAtMostItsSize(t *testing.T) {
 				if top != size {
 					t.Errorf("at most %d of %d were held at once", top, size)
 				}
-				if h, n := holders(t, store, "k"), line(t, store, "k"); len(h)+n != 0 {
+				if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
 					t.Errorf("left behind: holders %v and %d in the queue", h, n)
 				}
 			})
@@ -255,7 +255,7 @@ func TestSemaphoreKeyOfAnotherKind(t *testing.T) {
 
 // Release may come in other portions than Acquire; what one Acquire acquired is
 // free for others when all of it was released.
-func TestReleaseInOtherPortions(t *testing.T) {
+func TestReleaseInOtherParts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		m := newSession(t, store, nil).Semaphore("k", 10)
@@ -317,7 +317,7 @@ func TestSemaphoreWithinAProcess(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if n := line(t, store, "k"); n > 1 {
+		if n := queueLength(t, store, "k"); n > 1 {
 			t.Errorf("100 goroutines of one process have %d places in the queue, want at most 1", n)
 		}
 		for _, m := range held {

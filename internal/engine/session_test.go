@@ -19,7 +19,7 @@ import (
 )
 
 // L11: nonsense is refused at construction, with words that say what is right.
-func TestOptionsThatCanNotWork(t *testing.T) {
+func TestOptionsThatCannotWork(t *testing.T) {
 	for _, test := range []struct {
 		name, want string
 		opt        dsync.Options
@@ -166,7 +166,7 @@ func TestCloseFreesEverything(t *testing.T) {
 				if d := time.Since(start); d > 2*trip {
 					t.Errorf("Close took %v, want a release and an unregister of %v each", d, trip)
 				}
-				if h, n := holders(t, memory, "k"), line(t, memory, "awaited"); !cancelled && len(h) != 0 || n != 0 {
+				if h, n := holders(t, memory, "k"), queueLength(t, memory, "awaited"); !cancelled && len(h) != 0 || n != 0 {
 					t.Errorf("after Close: holders %v, %d in the queue", h, n)
 				}
 				if m, _, _ := memory.Members(background, id); len(m) != 1 || !m[0].Expired {
@@ -404,7 +404,7 @@ func TestHooksDisturbNothing(t *testing.T) {
 
 // B04, E1: exactly one Lost per hold that ended before its release, none for a
 // release, and they come in order.
-func TestHooksTellGrantsAndLosses(t *testing.T) {
+func TestHooksReportGrantsAndLosses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		faulty := newFaulty(t, dsynctest.NewMemory(), nil)
 		var events []string
@@ -440,7 +440,7 @@ func TestHooksTellGrantsAndLosses(t *testing.T) {
 	})
 }
 
-func TestClockJumpIsTold(t *testing.T) {
+func TestClockJumpIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		var jumps []time.Duration
@@ -484,7 +484,7 @@ func TestKindMismatchIsReturned(t *testing.T) {
 }
 
 // B19: those that held or waited as another kind, and died, stand in nobody's way.
-func TestKindOfTheDeadIsForgotten(t *testing.T) {
+func TestKindOfAnExpiredSessionIsForgotten(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
 			store := dsynctest.NewMemory()

@@ -37,7 +37,7 @@ func inLine(t testing.TB, store driver.Store, key string, n int, locked func(con
 	done := make(chan error, 1)
 	go func() { done <- locked(ctx) }()
 	time.Sleep(50 * time.Millisecond)
-	if got := line(t, store, key); got != n {
+	if got := queueLength(t, store, key); got != n {
 		t.Fatalf("%d in the queue for %q, want %d", got, key, n)
 	}
 	return done
@@ -187,7 +187,7 @@ func TestStatusOfEachKind(t *testing.T) {
 
 // Those in the queue in their order, with who they are; holders in the order of their
 // grants, several of one process among them.
-func TestStatusShowsTheLine(t *testing.T) {
+func TestStatusShowsTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		host := func(name string) *dsync.Session { return newSession(t, store, &dsync.Options{Host: name}) }

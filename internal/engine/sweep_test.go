@@ -157,7 +157,7 @@ func TestShortLivedProcessesSweep(t *testing.T) {
 
 // B22: what stands behind many records that are kept forever is reached, though
 // processes are replaced now and then.
-func TestSweepReachesWhatIsBehindTheKept(t *testing.T) {
+func TestSweepReachesRecordsBehindThoseKept(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

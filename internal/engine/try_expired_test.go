@@ -9,7 +9,7 @@ import (
 
 // After a crash TryLock gets every key of the process that died, not the first only: that
 // its session is known to have expired by then is no reason to say that the key is held.
-func TestTryTakesEveryKeyOfTheExpired(t *testing.T) {
+func TestTryTakesEveryKeyOfAnExpiredSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		crashed := newFaulty(t, memory, nil)
