@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A session that is lost while it is closed is left to lapse: its holders' grace is
-// running, and an Unregister would end it.
+// A session that is lost during Close is left to lapse: its holders' grace is running, and an
+// Unregister would end it.
 func TestCloseNeverUnregistersALostSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -37,8 +37,8 @@ func TestCloseNeverUnregistersALostSession(t *testing.T) {
 	})
 }
 
-// The heartbeat is awaited before the session is unregistered: one that arrived later
-// would be a sign of life of what is dead.
+// Close waits for the heartbeat before it unregisters the session: a heartbeat that arrived later
+// would be from a session that has ended.
 func TestUnregisterWaitsForTheHeartbeat(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var beating, early atomic.Bool
@@ -57,8 +57,8 @@ func TestUnregisterWaitsForTheHeartbeat(t *testing.T) {
 	})
 }
 
-// An error of Close may be only that the session was not unregistered: all that it
-// held is free by then, and it is a member until it lapses.
+// If Close fails to unregister the session, all it held is free nevertheless, and it is a member
+// until it lapses.
 func TestCloseFailsToUnregister(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -90,7 +90,7 @@ func TestCloseFailsToUnregister(t *testing.T) {
 	})
 }
 
-// A beatStore takes a second for a heartbeat, and notes an Unregister meanwhile.
+// A beatStore delays each heartbeat by a second, and notes an Unregister that arrives meanwhile.
 type beatStore struct {
 	*dsynctest.Memory
 	beating, early *atomic.Bool
@@ -110,7 +110,7 @@ func (s *beatStore) Unregister(ctx context.Context, session string) error {
 	return s.Memory.Unregister(ctx, session)
 }
 
-// What waiters have begun to release is released when Close returns.
+// Releases that waiters have begun are finished when Close returns.
 func TestCloseWaitsForReleases(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -136,8 +136,8 @@ func TestCloseWaitsForReleases(t *testing.T) {
 	})
 }
 
-// B29: what Close leaves behind for the rest of a holder's grace is kept for that long
-// though the store's clock is moved ahead by less than the margin.
+// B29: a holder has the rest of its grace after Close, even if the store's clock jumps ahead by
+// less than the margin.
 func TestCloseLeavesTheWholeGrace_B29(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

@@ -13,11 +13,11 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Promise 9, B29, L5: whoever holds the key, however its process is notified, and whether
-// it stops in time or not at all: it is notified first, and the next holds when it has
-// unlocked, or when its grace is over, and not before.
+// Promise 9, B29, L5: in whatever way the key is held, however its holder is notified, and whether
+// or not it stops in time: it is notified first, and the next holds the key when it has unlocked or
+// its grace is over, and not before.
 func TestForceNotifiesFirst(t *testing.T) {
-	// How the holder's process is notified, and how soon at the latest.
+	// The ways in which the holder's process is notified, and the latest time for each.
 	notices := []struct {
 		name    string
 		polling bool
@@ -65,7 +65,7 @@ func TestForceNotifiesFirst(t *testing.T) {
 									ctx, cancel := context.WithTimeout(background, 5*time.Minute)
 									defer cancel()
 									get := p.hold
-									if p.name == "reader" { // next to whom another could read
+									if p.name == "reader" { // another reader could hold beside it
 										get = parties[2].hold
 									}
 									wait := async(func() (err error) { next, err = get(context.WithoutCancel(ctx), b); return })
@@ -118,7 +118,7 @@ func TestForceNotifiesFirst(t *testing.T) {
 							if err := next.done(); err != nil {
 								t.Errorf("unlock of the next: %v", err)
 							}
-							// The session goes on, and is asked no more.
+							// The session continues, and is not revoked again.
 							time.Sleep(ttl)
 							if a.ID() == "" || revocations(t, store, a.ID()) != 0 {
 								t.Errorf("session %q has %d revocations", a.ID(), revocations(t, store, a.ID()))
@@ -139,8 +139,8 @@ func TestForceNotifiesFirst(t *testing.T) {
 	}
 }
 
-// Promise 9: of a holder that can't be notified nothing is taken before its session has
-// lapsed, and its Lost has closed a grace before that by itself.
+// Promise 9: nothing is taken from an unreachable holder before its session has lapsed. Its own
+// Lost has closed at least a grace before that.
 func TestForceWaitsForAnUnreachableHolder(t *testing.T) {
 	for _, forces := range []string{"Break", "ForceLock"} {
 		for _, expired := range []bool{false, true} {
@@ -188,8 +188,8 @@ func TestForceWaitsForAnUnreachableHolder(t *testing.T) {
 	}
 }
 
-// Promise 9, whatever the network does to the holder's process and to the one that
-// forces: Lost closes at least the grace before anyone else holds the key.
+// Promise 9: whatever the network does to the process that holds and to the one that forces, Lost
+// closes at least the grace before anyone else holds the key.
 func TestForceNeverTakesWithoutNotifying(t *testing.T) {
 	for i := range trials() {
 		seed := uint64(i)
@@ -228,7 +228,7 @@ func TestForceNeverTakesWithoutNotifying(t *testing.T) {
 				}
 			} else {
 				broken := breakKey(b)
-				next.Lock() // which takes minutes on the worst of these networks
+				next.Lock() // it takes minutes on the worst of these networks
 				defer func() { <-broken }()
 			}
 			taken := time.Now()
@@ -250,7 +250,7 @@ func TestForceNeverTakesWithoutNotifying(t *testing.T) {
 			fb.Close()
 			next.Unlock()
 			time.Sleep(2 * ttl)
-			// What sessions that were lost have left behind is nobody's.
+			// Whatever the lost sessions have left behind blocks nobody.
 			if err := newSession(t, store, nil).Mutex("k").TryLockContext(background); err != nil {
 				t.Errorf("seed %d: left behind: %v", seed, err)
 			}

@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// tokens checks that those of one key grow, in the order of its holds. What it has
-// is guarded by the lock.
+// tokens checks that the tokens of one key grow in the order of its holds. Its fields are guarded
+// by the lock under test.
 type tokens struct {
 	t    *testing.T
 	last int64
@@ -30,8 +30,8 @@ func (k *tokens) next(token int64) {
 	k.n++
 }
 
-// B02, B26, promise 8: goroutines of one process hand a hold on without a command,
-// each with a greater token.
+// B02, B26, promise 8: goroutines of one process hand off a hold without a command, each with a
+// greater token.
 func TestHandOffTakesNoCommand(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -79,8 +79,8 @@ func TestHandOffTakesNoCommand(t *testing.T) {
 	})
 }
 
-// Promise 2, B08: over 1,000 cycles of two processes, with local hand-overs and
-// clean-up in between, tokens grow strictly, in the order of holds.
+// Promise 2, B08: over 1,000 cycles of two processes, with local hand-offs and clean-up in between,
+// tokens grow strictly in the order of holds.
 func TestHandOffTokensGrowThroughCleanUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -112,14 +112,14 @@ func TestHandOffTokensGrowThroughCleanUp(t *testing.T) {
 	})
 }
 
-// Promise 8: other processes get their turn after MaxHandOffs hand-offs, or HandOffTime.
+// Promise 8: other processes get their turn after MaxHandOffs hand-offs, or after HandOffTime.
 func TestHandOffIsBounded(t *testing.T) {
 	const hour = time.Hour
 	for _, c := range []struct {
 		name      string
 		turn      time.Duration
 		handOvers int
-		want      int // holds here before the other's
+		want      int // local holds before the other process's
 	}{
 		{"by count", hour, 4, 5},
 		{"by time", 95 * time.Millisecond, 0, 10},
@@ -160,7 +160,7 @@ func TestHandOffIsBounded(t *testing.T) {
 	}
 }
 
-// Promise 8: processes whose goroutines hand on get equal shares.
+// Promise 8: processes whose goroutines hand off the key get equal shares.
 func TestHandOffSharesAreEven(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -193,8 +193,8 @@ func TestHandOffSharesAreEven(t *testing.T) {
 	})
 }
 
-// Promise 1, 8: a hold that was handed on ends with the session, at least the grace
-// before anyone else holds the key, and its late Unlock frees nothing: B05, B32.
+// Promises 1 and 8, B05, B32: a hold that was handed off ends with the session, at least the grace
+// before anyone else holds the key. Its late Unlock frees nothing.
 func TestHandedOffHoldIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -235,7 +235,7 @@ func TestHandedOffHoldIsLost(t *testing.T) {
 	})
 }
 
-// B36, promise 8: who gives up just when the hold is handed to it passes it on.
+// B36, promise 8: a waiter that gives up at the moment of a hand-off passes the hold to the next.
 func TestHandOffToACancelledWaiter(t *testing.T) {
 	for range 30 {
 		bubble(t, func(t *testing.T) {
@@ -262,7 +262,7 @@ func TestHandOffToACancelledWaiter(t *testing.T) {
 			}()
 			synctest.Wait()
 			cancel()
-			mu.Unlock() // before those that wait have seen that ctx ended, mostly
+			mu.Unlock() // mostly before the waiters have seen that ctx ended
 			wg.Wait()
 			<-done
 			synctest.Wait()
@@ -273,8 +273,8 @@ func TestHandOffToACancelledWaiter(t *testing.T) {
 	}
 }
 
-// B31: duplicates of all requests, each after all later ones, change nothing while
-// a claim is handed on.
+// B31: duplicates of all requests, each delivered after all later ones, change nothing while a
+// claim is handed off.
 func TestReplayedRequestsDoNotAffectHandOffs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -304,7 +304,7 @@ func TestReplayedRequestsDoNotAffectHandOffs(t *testing.T) {
 	})
 }
 
-// What is not alike is never handed on: a lease, a try, an election's hold.
+// Only plain holds are handed off: a lease, a try and an election's hold are not.
 func TestOnlyPlainHoldsAreHandedOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -336,7 +336,7 @@ func TestOnlyPlainHoldsAreHandedOff(t *testing.T) {
 	})
 }
 
-// Close tells a hold that was handed on, and those in the local queue.
+// Close notifies a holder that got the key by a hand-off, and ends the waits in the local queue.
 func TestCloseDuringHandOffs(t *testing.T) {
 	for range trials() / 20 {
 		bubble(t, func(t *testing.T) {
@@ -370,7 +370,7 @@ func TestCloseDuringHandOffs(t *testing.T) {
 	}
 }
 
-// Options that can't be.
+// Invalid options of hand-offs are refused.
 func TestHandOffOptions(t *testing.T) {
 	store := dsynctest.NewMemory()
 	for _, opt := range []dsync.Options{{MaxHandOffs: 1024}, {Linger: -1}} {

@@ -17,7 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// told is what the hooks told of holds, in order.
+// told records the calls of the hooks of holds, in order.
 type told struct {
 	mu     sync.Mutex
 	events []string
@@ -29,7 +29,7 @@ func (o *told) add(format string, args ...any) {
 	o.events = append(o.events, fmt.Sprintf(format, args...))
 }
 
-// hooks tells a hold's end with how long it was held.
+// hooks returns hooks that record a hold's end with how long it was held.
 func (o *told) hooks() *dsync.Hooks {
 	return &dsync.Hooks{
 		Granted:  func(g dsync.GrantedInfo) { o.add("granted") },
@@ -49,8 +49,8 @@ func (o *told) hooks() *dsync.Hooks {
 	}
 }
 
-// Each hold of which Granted told ends by one Released or one Lost, which tell for
-// how long it was held.
+// Each hold reported by Granted ends with one Released or one Lost, which report how long it was
+// held.
 func TestHooksReportOneEndOfEachHold(t *testing.T) {
 	const second = time.Second
 	tests := []struct {
@@ -210,7 +210,7 @@ func TestHooksReportOneEndOfEachHold(t *testing.T) {
 	}
 }
 
-// A key that lingers between its holds is nobody's: each hold is told by itself.
+// Between two holds a lingering key belongs to nobody: each hold is reported separately.
 func TestHooksReportHoldsOfALingeringKey(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var got told
@@ -230,8 +230,8 @@ func TestHooksReportHoldsOfALingeringKey(t *testing.T) {
 	})
 }
 
-// Who listens after the grant is told of the end, and not of a time that nobody
-// measured.
+// A hook that is added after the grant is called for the end, without a duration, because nobody
+// measured one.
 func TestHooksAddedAfterTheGrant(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var got told
@@ -248,15 +248,15 @@ func TestHooksAddedAfterTheGrant(t *testing.T) {
 	})
 }
 
-// Who sets no hooks of holds pays nothing for them: a hold that is handed on takes one
-// allocation, itself.
+// Hooks of holds cost nothing if none are set: a hold that is handed off takes one allocation, for
+// itself.
 func TestUnsetHooksCostNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		opt := unswept()
 		opt.Linger = time.Minute
 		s := newSession(t, dsynctest.NewMemory(), opt)
 		mu := s.Mutex("k")
-		for range 2 { // until the claim is one that lingers
+		for range 2 { // until the claim lingers
 			turn(mu)
 			time.Sleep(5 * time.Second)
 		}

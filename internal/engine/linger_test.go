@@ -21,16 +21,17 @@ const linger = time.Minute
 
 func lingering() *dsync.Options { return &dsync.Options{Retention: -1, Linger: linger} }
 
-// watched locks and unlocks m, so that it lingers by a claim that was asked for when
-// the listener was open: the first is given back then, as others may have come before.
+// watched locks and unlocks m twice, so that it lingers with a claim requested after the listener
+// was open. The first claim is released at its Unlock, because others may have joined the queue
+// before the listener was open.
 func watched(m *dsync.Mutex) {
 	turn(m)
 	synctest.Wait()
 	turn(m)
 }
 
-// A key that lingers is locked again without a command, each time with a greater
-// token, for as long as nobody else asks for it.
+// A lingering key is locked again without a command, each time with a greater token, as long as no
+// other process requests it.
 func TestLingerTakesNoCommand(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -60,8 +61,8 @@ func TestLingerTakesNoCommand(t *testing.T) {
 	})
 }
 
-// A key does not linger if others may have come before the listener was ready, also if that
-// was after the grant and before its reply arrived.
+// A key does not linger if other processes may have requested it before the listener was ready,
+// even between the grant and its reply.
 func TestLingerYieldsToWaitersBeforeTheReply(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -90,8 +91,8 @@ func TestLingerYieldsToWaitersBeforeTheReply(t *testing.T) {
 	})
 }
 
-// A key that lingers goes to who asks for it: at once where the store pushes, else
-// when the linger is over, also if it is locked all the time.
+// A lingering key goes to the next requester: at once where the store notifies, otherwise when the
+// linger time is over, even if the key is in constant use.
 func TestLingerYields(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		for _, used := range []bool{false, true} {
@@ -140,7 +141,7 @@ func TestLingerYields(t *testing.T) {
 	}
 }
 
-// A missed notice costs latency, never progress: promise 5.
+// Promise 5: a missed notice costs latency, never progress.
 func TestLingerYieldsWithoutNotices(t *testing.T) {
 	for _, used := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -176,7 +177,7 @@ func TestLingerYieldsWithoutNotices(t *testing.T) {
 	}
 }
 
-// A try elsewhere finds the key held as long as it lingers, and changes nothing.
+// A try elsewhere finds a lingering key held, and changes nothing.
 func TestTryMeetsLinger(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -195,8 +196,8 @@ func TestTryMeetsLinger(t *testing.T) {
 	})
 }
 
-// What lingers is lost with its session, without a word: nobody had it. The next
-// Lock asks anew.
+// A lingering key is lost with its session without a report, because nobody held it. The next Lock
+// requests it again.
 func TestLingeringKeyIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -211,7 +212,7 @@ func TestLingeringKeyIsLost(t *testing.T) {
 		first, id := mu.Token(), a.ID()
 		mu.Unlock()
 		f.Cut()
-		time.Sleep(lease) // its end comes with the deadline's timer
+		time.Sleep(lease) // the deadline's timer ends it
 		if mu.TryLock() {
 			t.Error("locked a key that lingered beyond the deadline")
 			mu.Unlock()
@@ -233,7 +234,7 @@ func TestLingeringKeyIsLost(t *testing.T) {
 	})
 }
 
-// Close frees what lingers.
+// Close frees lingering keys.
 func TestCloseFreesLingeringKeys(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -252,7 +253,7 @@ func TestCloseFreesLingeringKeys(t *testing.T) {
 	})
 }
 
-// What lingers gives way to a hold of another shape in the same process.
+// A lingering key yields to a hold of another shape in the same process.
 func TestLingeringKeyYieldsInTheSameProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -278,7 +279,7 @@ func TestLingeringKeyYieldsInTheSameProcess(t *testing.T) {
 		}
 		rw.RUnlock()
 		turn(s.Mutex("k"))
-		// UnlockAfter is no plain unlock: the key must not linger beyond it.
+		// UnlockAfter is not a plain unlock: the key must not linger beyond its time.
 		mu := s.Mutex("k")
 		mu.Lock()
 		if err := mu.UnlockAfter(background, time.Second); err != nil {
@@ -290,7 +291,7 @@ func TestLingeringKeyYieldsInTheSameProcess(t *testing.T) {
 	})
 }
 
-// So it does for a try, as nobody has it, in the time of one more command.
+// A locally lingering key also yields to a try of another shape, at the cost of one more command.
 func TestTryTakesALocallyLingeringKey(t *testing.T) {
 	lease := func(s *dsync.Session) error {
 		_, err := s.TryAcquire(background, "mutex", time.Hour)
@@ -314,7 +315,7 @@ func TestTryTakesALocallyLingeringKey(t *testing.T) {
 					for range 2 {
 						turn(s.Mutex("mutex"))
 						turn(rw)
-						synctest.Wait() // the first is given back: see watched
+						synctest.Wait() // the first claim is released: see watched
 					}
 					for _, key := range []string{"mutex", "rwmutex"} {
 						if h := holders(t, memory, key); len(h) != 1 {
@@ -337,8 +338,8 @@ func TestTryTakesALocallyLingeringKey(t *testing.T) {
 	}
 }
 
-// Promise 2: tokens of a key that lingers never meet those of the next grant,
-// also when their room is used up.
+// Promise 2: the tokens of a lingering key never reach those of the next grant, even if their gap
+// is used up.
 func TestLingerTokensHaveRoom(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {
@@ -363,7 +364,7 @@ func TestLingerTokensHaveRoom(t *testing.T) {
 	})
 }
 
-// A listener that was opened anew may have missed that others wait.
+// A listener that was reopened may have missed the notice that others wait.
 func TestLingerEndsWithItsListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -375,7 +376,7 @@ func TestLingerEndsWithItsListener(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
-		(*engine.Session)(a).Observe(ctx, "another", func(driver.State, error) {}, func() {}) // the listener must have this key, too
+		(*engine.Session)(a).Observe(ctx, "another", func(driver.State, error) {}, func() {}) // the listener must be reopened with this key
 		time.Sleep(time.Second)
 		if h := holders(t, store, "k"); len(h) != 0 {
 			t.Errorf("held by %v though the listener was opened anew", h)
@@ -383,8 +384,8 @@ func TestLingerEndsWithItsListener(t *testing.T) {
 	})
 }
 
-// Who stands in the queue before the listener is open, of whom it does not tell, gets a
-// key that would linger as soon as it is unlocked.
+// A session that joined the queue before the holder's listener was open gets the key at the next
+// Unlock, although no notice tells the holder of it.
 func TestLingerYieldsToWaitersBeforeTheListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -411,8 +412,8 @@ func TestLingerYieldsToWaitersBeforeTheListener(t *testing.T) {
 	})
 }
 
-// Without a listener nobody tells that others wait: a key that is in use all the time
-// is given back when it was kept for the linger.
+// Without a listener no notice says that others wait: a key in constant use is released when it was
+// kept for the linger time.
 func TestLingerIsBoundedWithoutListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

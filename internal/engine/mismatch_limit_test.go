@@ -8,7 +8,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// The limits in a mismatch are that in use and that asked for, whether this process or the
+// A mismatch error names the limit in use and the requested limit, whether this process or the
 // store has found it.
 func TestMismatchNamesBothLimits(t *testing.T) {
 	for _, where := range []string{"here", "elsewhere"} {

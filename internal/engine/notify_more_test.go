@@ -26,10 +26,10 @@ func onNotify(fault func() dsynctest.Fault) func(dsynctest.Request) dsynctest.Fa
 	}
 }
 
-// seldom are options under which what is learnt in time is learnt by a notice.
+// seldom returns options with such rare polls that only a notice can be in time.
 func seldom() *dsync.Options { return &dsync.Options{Retention: -1, PollInterval: time.Hour} }
 
-// standInLine registers a session that does nothing by itself, and puts a claim of it in the queue.
+// standInLine registers a session that does nothing by itself, and adds a claim of it to the queue.
 func standInLine(t *testing.T, store driver.Store, session, key string) driver.Claim {
 	t.Helper()
 	c := driver.Claim{Key: key, ID: session + ".1", Session: session, Kind: dsync.KindMutex, Weight: 1, Limit: 1}
@@ -41,7 +41,7 @@ func standInLine(t *testing.T, store driver.Store, session, key string) driver.C
 	return c
 }
 
-// heard listens for the session until the test ends, and returns where the last notice is.
+// heard listens for the session until the test ends, and returns the pointer to its last notice.
 func heard(t *testing.T, store driver.Store, session string) *atomic.Pointer[driver.Notice] {
 	var last atomic.Pointer[driver.Notice]
 	ctx, cancel := context.WithCancel(background)
@@ -51,8 +51,8 @@ func heard(t *testing.T, store driver.Store, session string) *atomic.Pointer[dri
 	return &last
 }
 
-// The notice of a grant that was learnt by a poll costs no command when it comes after the
-// claim has ended, by a heartbeat and a half at the most.
+// The notice of a grant that was learned by a poll costs no command if it arrives after the end of
+// the claim, up to a heartbeat and a half later.
 func TestGrantNoticeAfterTheEndCostsNothing(t *testing.T) {
 	const period, poll = 3 * time.Second, 100 * time.Millisecond
 	for _, late := range []time.Duration{period / 4, period * 3 / 4, period * 9 / 10} {
@@ -61,7 +61,7 @@ func TestGrantNoticeAfterTheEndCostsNothing(t *testing.T) {
 				memory := dsynctest.NewMemory()
 				held := newSession(t, memory, unswept()).Mutex("k")
 				s := newSession(t, lateNotices(t, memory, late), &dsync.Options{Retention: -1, PollInterval: poll, HeartbeatInterval: period})
-				for range 20 { // at any time between two heartbeats
+				for range 20 { // at different times between two heartbeats
 					lock(t, held)
 					before := memory.Counts()
 					time.AfterFunc(time.Second, held.Unlock)
@@ -76,7 +76,7 @@ func TestGrantNoticeAfterTheEndCostsNothing(t *testing.T) {
 	}
 }
 
-// A store that can't be reached, or refuses to notify, is not asked on and on.
+// Notify is not retried endlessly if the store is unreachable or refuses it.
 func TestNotifyRetriesAreBounded(t *testing.T) {
 	for err, most := range map[error]int64{errDown: 3, dsync.ErrRefused: 1} {
 		t.Run(err.Error(), func(t *testing.T) {
@@ -108,8 +108,8 @@ func (s *mute) Notify(context.Context, []driver.Notice) error {
 	return s.err
 }
 
-// Who observes a key sees at once that somebody has joined the line, and whom a try that
-// gets over the dead has let in.
+// An observer sees at once that a waiter has joined the queue, and which waiter was granted the key
+// when a try expired its holder.
 func TestObserveSeesTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -145,7 +145,7 @@ func TestObserveSeesTheQueue(t *testing.T) {
 	})
 }
 
-// Who observes a key sees at once what its holder publishes.
+// An observer of a key sees at once what its holder publishes.
 func TestObserveSeesPublishedValues(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -169,8 +169,8 @@ func TestObserveSeesPublishedValues(t *testing.T) {
 	})
 }
 
-// A store may say that an observed key has changed though it has not: polls and tries that fail
-// tell nobody.
+// If a store reports a change of an observed key where there was none, polls and failed tries
+// notify nobody of it.
 func TestNeedlessChangesAreNotSent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const poll = 100 * time.Millisecond
@@ -200,7 +200,7 @@ func TestNeedlessChangesAreNotSent(t *testing.T) {
 	})
 }
 
-// A restless store says with each Acquire that the key has changed, and that it is observed.
+// A restless store reports with each Acquire that the key has changed and is observed.
 type restless struct{ *dsynctest.Memory }
 
 func (s *restless) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
@@ -208,7 +208,7 @@ func (s *restless) Acquire(ctx context.Context, c driver.Claim, wait bool, dead 
 	return st, append(notices, driver.Notice{Type: driver.NoticeChange, Key: c.Key}), err
 }
 
-// Break notifies whom it lets in by dropping the claims of the dead.
+// Break notifies the new holders that it lets in by dropping the claims of expired sessions.
 func TestBreakNotifiesNewHolders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -229,7 +229,7 @@ func TestBreakNotifiesNewHolders(t *testing.T) {
 	})
 }
 
-// Close waits for the notices of whatever came before it.
+// Close waits for the notices of earlier calls.
 func TestCloseWaitsForTheNoticesOfAResize(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -251,9 +251,9 @@ func TestCloseWaitsForTheNoticesOfAResize(t *testing.T) {
 	})
 }
 
-// A key that would linger, and was granted while others were in the queue, goes to them with the
-// Unlock, though nobody tells of them once more: a notice of the grant says so, or, where that
-// is lost, the reply.
+// A key that would linger goes to the next waiter with the Unlock if others were in the queue when
+// it was granted, although they send no further notice: the notice of the grant says that they
+// wait, or, if it is lost, the reply.
 func TestCrowdedGrantDoesNotLinger(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprint("notice lost ", lost), func(t *testing.T) {
@@ -288,8 +288,8 @@ func TestCrowdedGrantDoesNotLinger(t *testing.T) {
 	}
 }
 
-// A holder that did not hear that it should yield hears it with the next poll of the first
-// in the queue.
+// A holder that missed the notice to yield receives it again with the next poll of the first in the
+// queue.
 func TestYieldIsRequestedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const poll = time.Second
@@ -301,18 +301,18 @@ func TestYieldIsRequestedAgain(t *testing.T) {
 		watched(newSession(t, memory, lingering()).Mutex("k"))
 		mu := newSession(t, f, &dsync.Options{PollInterval: poll}).Mutex("k")
 		lock(t, mu)
-		if d := time.Since(began); d < poll/2 || d > poll*3/2 { // what was lost is sent again later
+		if d := time.Since(began); d < poll/2 || d > poll*3/2 { // a lost notice is sent again later
 			t.Errorf("locked after %v, want with the first poll, after %v", d, poll)
 		}
 		mu.Unlock()
 	})
 }
 
-// A release says that its claim was alone only if the first answer granted it, and nobody
-// was in the queue then: else it may overlook whom it lets in.
+// A release says that its claim was alone only if the first reply granted it and nobody was in the
+// queue then. Otherwise it could overlook the waiters that it lets in.
 func TestReleaseSaysWhetherItsClaimWasAlone(t *testing.T) {
 	for name, tc := range map[string]struct {
-		fault func(asked int) dsynctest.Fault // of each Acquire
+		fault func(asked int) dsynctest.Fault // for each Acquire
 		lock  func(*testing.T, driver.Store, *dsync.Mutex)
 		want  bool
 	}{
@@ -333,7 +333,7 @@ func TestReleaseSaysWhetherItsClaimWasAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 			standInLine(t, store, "w", "k")
-			time.Sleep(2 * time.Second) // over, and nobody has granted on
+			time.Sleep(2 * time.Second) // the hold has ended, and nobody has granted the key to w
 			if err := mu.ForceLock(background); err != nil {
 				t.Fatal(err)
 			}
@@ -365,7 +365,7 @@ func TestReleaseSaysWhetherItsClaimWasAlone(t *testing.T) {
 	}
 }
 
-// An aloneStore keeps what the last Release says of its claim.
+// An aloneStore records what the last Release says of its claim.
 type aloneStore struct {
 	*dsynctest.Memory
 	alone atomic.Bool
@@ -376,7 +376,7 @@ func (s *aloneStore) Release(ctx context.Context, c driver.Claim, o driver.Relea
 	return s.Memory.Release(ctx, c, o)
 }
 
-// Promise 5: a change that came before the listener was open is seen when it is.
+// Promise 5: a change made before the listener was open is seen when it opens.
 func TestObserveSeesAChangeBeforeTheListenerIsReady(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -400,7 +400,7 @@ func TestObserveSeesAChangeBeforeTheListenerIsReady(t *testing.T) {
 	})
 }
 
-// Keys that are observed one after the other are listened for together.
+// Keys that are observed one after the other share one listener.
 func TestObservedKeysShareOneListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -418,7 +418,7 @@ func TestObservedKeysShareOneListener(t *testing.T) {
 	})
 }
 
-// A long wait has one listener from its beginning to its end.
+// A long wait has one listener from beginning to end.
 func TestListenerLastsAsLongAsTheWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newListenerCount()
@@ -432,7 +432,7 @@ func TestListenerLastsAsLongAsTheWait(t *testing.T) {
 	})
 }
 
-// Who holds listens for as long as it does.
+// A session listens as long as it holds something.
 func TestListensAsLongAsASessionHolds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newListenerCount()
@@ -444,7 +444,7 @@ func TestListensAsLongAsASessionHolds(t *testing.T) {
 	})
 }
 
-// A lease that was waited for, and lapsed, needs no listener any more.
+// A lease that was waited for and has lapsed needs no listener any more.
 func TestListenerEndsWithTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newListenerCount()
@@ -462,8 +462,8 @@ func TestListenerEndsWithTheLease(t *testing.T) {
 	})
 }
 
-// What a listener says that was closed before it was ready does not count: the next may not
-// hear yet.
+// A notice that the listener is ready does not count if it was closed meanwhile: its successor may
+// not be ready yet.
 func TestNoticesOfAClosedListenerAreIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, &lateReady{Memory: dsynctest.NewMemory()}, &dsync.Options{AlwaysListen: true})
@@ -471,7 +471,7 @@ func TestNoticesOfAClosedListenerAreIgnored(t *testing.T) {
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
-		observe(ctx, s, "k") // needs another
+		observe(ctx, s, "k") // needs another listener
 		time.Sleep(time.Second)
 		if (*engine.Session)(s).Local().Listening {
 			t.Error("it listens, and no listener of its is open")
@@ -479,7 +479,7 @@ func TestNoticesOfAClosedListenerAreIgnored(t *testing.T) {
 	})
 }
 
-// A lateReady store's listeners are ready when they have ended.
+// A lateReady store reports a listener as ready when it has ended.
 type lateReady struct{ *dsynctest.Memory }
 
 func (s *lateReady) Listen(ctx context.Context, _ string, _ []string, f func(driver.Notice)) error {
@@ -488,8 +488,8 @@ func (s *lateReady) Listen(ctx context.Context, _ string, _ []string, f func(dri
 	return ctx.Err()
 }
 
-// UnlockAfter keeps the key for d from the call on, though a poll is under way, whose answer
-// the release waits for.
+// UnlockAfter keeps the key for d from the call, even if its release must wait for the reply to a
+// poll.
 func TestUnlockAfterCountsFromTheCallDuringAPoll(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = time.Minute
@@ -497,7 +497,7 @@ func TestUnlockAfterCountsFromTheCallDuringAPoll(t *testing.T) {
 		asked := 0
 		f := newFaulty(t, memory, func(r dsynctest.Request) (f dsynctest.Fault) {
 			if r.Method == dsynctest.MethodAcquire {
-				if asked++; asked == 2 { // when it listens
+				if asked++; asked == 2 { // the poll when the listener is ready
 					f.ReplyDelay = time.Second
 				}
 			}
@@ -520,9 +520,8 @@ func TestUnlockAfterCountsFromTheCallDuringAPoll(t *testing.T) {
 	})
 }
 
-// B29: what Close leaves behind for the rest of a holder's grace is kept for that long though
-// the store's clock is moved ahead by less than the margin, of which who waits hears with its
-// next poll.
+// B29: a holder has the rest of its grace after Close, even if the store's clock jumps ahead by
+// less than the margin and a waiter's frequent polls learn of that soon.
 func TestCloseLeavesTheWholeGraceWithShortPolls_B29(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const poll = 50 * time.Millisecond

@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Who observes a key, and who is in the queue for it, can be asked for by every session.
+// Every session can ask who observes a key, and who is in the queue for it.
 func TestObserversAndQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A key that this process uses is refused as another kind by an error that names both
-// kinds, without asking the store.
+// A key in use by this process is refused as another kind without a command, by an error that names
+// both kinds.
 func TestLocalMismatchNamesBothKinds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -47,8 +47,8 @@ func TestLocalMismatchNamesBothKinds(t *testing.T) {
 	})
 }
 
-// A holder whose session is dead has lapsed, however recent its last heartbeat was; one
-// whose session only lapses has when its end has come, not a millisecond earlier.
+// A holder whose session has expired has lapsed, however recent its last heartbeat was. One whose
+// session merely lapses has lapsed exactly at its end, not a millisecond earlier.
 func TestStatusShowsLapsedSessions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -98,8 +98,8 @@ func TestStatusShowsLapsedSessions(t *testing.T) {
 	})
 }
 
-// Do waits for its release for at most a third of the TTL: when the store can't be reached
-// the result is that of f.
+// Do waits for its release for at most a third of the TTL: if the store can't be reached, Do
+// returns the result of f.
 func TestDoDoesNotWaitForAnUnreachableStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)
@@ -124,8 +124,8 @@ func TestDoDoesNotWaitForAnUnreachableStore(t *testing.T) {
 	})
 }
 
-// What the store's clock seems to jump by because a reply, or a request, was slow is no
-// jump; of one that is, no more is told than is certain.
+// A slow request or reply is not reported as a jump of the store's clock. Of a real jump, no more
+// is reported than is certain.
 func TestClockJumpIsNotOverstated(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const slow, back = 1500 * time.Millisecond, 5 * time.Second
@@ -166,7 +166,7 @@ func TestClockJumpIsNotOverstated(t *testing.T) {
 	})
 }
 
-// Nonsense in Options is refused, each for itself, at the boundary that its comment names.
+// Each invalid option is refused, at the boundary that its comment names.
 func TestOptionsBoundaries(t *testing.T) {
 	for name, c := range map[string]struct {
 		opt dsync.Options
@@ -198,8 +198,8 @@ func TestOptionsBoundaries(t *testing.T) {
 	}
 }
 
-// Meta is as it was given to New, whatever its map is used for later: after a loss the
-// session registers with it again.
+// Meta is copied by New, so that later changes of the map have no effect when the session registers
+// again after a loss.
 func TestMetaIsCopied(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

@@ -12,9 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// B20, L13: a reader or a writer whose process has crashed is followed at its last
-// heartbeat + TTL, not before, and one wake-up later at the most; by a writer only
-// when the living readers have gone as well.
+// B20, L13: a crashed reader or writer is followed at its last heartbeat + TTL, not before, and at
+// most one wake-up later. A writer must also wait for the live readers.
 func TestCrashedReaderOrWriterIsFollowedAtExpiry(t *testing.T) {
 	for _, c := range []struct {
 		name           string
@@ -66,8 +65,8 @@ func TestCrashedReaderOrWriterIsFollowedAtExpiry(t *testing.T) {
 	}
 }
 
-// B20: a reader that has crashed among living ones neither lets a writer in before
-// they have gone nor keeps it out after.
+// B20: a crashed reader among live ones neither lets a writer in before they have unlocked nor
+// keeps it out afterwards.
 func TestCrashedReaderAmongLivingOnes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -95,7 +94,7 @@ func TestCrashedReaderAmongLivingOnes(t *testing.T) {
 	})
 }
 
-// B20 for those that only try.
+// B20 for tries.
 func TestTryTakesALapsedReadersHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -111,8 +110,8 @@ func TestTryTakesALapsedReadersHold(t *testing.T) {
 	})
 }
 
-// What of a reader's hold is lost is undone first, whichever goroutine does it,
-// and without harm to the reader's next hold.
+// RUnlock undoes lost holds of a reader first, whichever goroutine calls it, and does no harm to
+// the reader's next hold.
 func TestLostReadLockIsUndoneFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -127,7 +126,7 @@ func TestLostReadLockIsUndoneFirst(t *testing.T) {
 			t.Error("a lost hold has a token")
 		}
 		faulty.Heal()
-		rlock(t, rw) // a new hold beside the lost one, in the line behind it or not
+		rlock(t, rw) // a new hold beside the lost one
 		if !isClosed(rw.RLost()) || rw.RToken() != 0 {
 			t.Error("RLost is open while a hold that was lost is not undone")
 		}
@@ -150,8 +149,8 @@ func TestLostReadLockIsUndoneFirst(t *testing.T) {
 	})
 }
 
-// B32, promise 8: within a process a writer waits for the RUnlock of every reader,
-// also of a hold that was lost; new readers do not.
+// B32, promise 8: within a process a writer waits for the RUnlock of every reader, even of a lost
+// hold. New readers do not wait.
 func TestLocalWriterWaitsForLostReaders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -184,8 +183,8 @@ func TestLocalWriterWaitsForLostReaders(t *testing.T) {
 	})
 }
 
-// The same of a lost writer: readers of its process wait for its Unlock, those of
-// others don't.
+// The same for a lost writer: readers of its process wait for its Unlock, other processes' readers
+// don't.
 func TestLocalReadersWaitForLostWriter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -210,8 +209,8 @@ func TestLocalReadersWaitForLostWriter(t *testing.T) {
 	})
 }
 
-// Promise 9: readers are notified by ForceLock and by Break like any holder, and have
-// the grace, or until the last of them is done.
+// Promise 9: readers are notified by ForceLock and Break like any holder, and have the grace, or
+// until the last of them has unlocked.
 func TestForceLockNotifiesReaders(t *testing.T) {
 	for _, done := range []bool{false, true} {
 		t.Run(fmt.Sprint("done ", done), func(t *testing.T) {
@@ -248,7 +247,7 @@ func TestForceLockNotifiesReaders(t *testing.T) {
 	}
 }
 
-// Close tells readers, and waits until the last of them is done; what waits ends.
+// Close notifies readers, waits until the last of them has unlocked, and ends the waits.
 func TestCloseNotifiesReaders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -285,8 +284,8 @@ func TestCloseNotifiesReaders(t *testing.T) {
 	})
 }
 
-// One reader's RUnlock tells the others nothing, though they have holds of their own: a
-// loss does, and the last RUnlock.
+// An RUnlock of one reader does not notify the others, even if each has a hold of its own. A loss
+// does, and so does the last RUnlock.
 func TestReadersAreNotifiedOfLossesOnly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)

@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Promise 7: readers of one process share one claim and one token; all but the
-// first of them cost nothing, however many values name the key.
+// Promise 7: readers of one process share one claim and one token. All but the first of them cost
+// nothing, however many values name the key.
 func TestReadersOfOneProcessShareOneClaim(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -59,7 +59,7 @@ func TestReadersOfOneProcessShareOneClaim(t *testing.T) {
 	})
 }
 
-// Promise 7: first readers that come together, too, ask once.
+// Promise 7: readers that come at once share one request, even if none of them holds the key yet.
 func TestConcurrentReadersRequestOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -82,8 +82,8 @@ func TestConcurrentReadersRequestOnce(t *testing.T) {
 	})
 }
 
-// Where the store pushes, readers who overlap for long share a hold for seconds at
-// a time; where it can't, for a turn. Neither is ever without one.
+// Overlapping readers share a hold for seconds at a time where the store notifies, and for a turn
+// where it can't. They are never without a hold.
 func TestOverlappingReadersCost(t *testing.T) {
 	for name, polling := range pushes {
 		t.Run(name, func(t *testing.T) {
@@ -116,8 +116,8 @@ func TestOverlappingReadersCost(t *testing.T) {
 	}
 }
 
-// Readers who could share a hold don't while a writer of another process waits: at
-// once where the store pushes, after a turn where it can't.
+// Readers that could share a hold don't while a writer of another process waits: at once where the
+// store notifies, after a turn where it can't.
 func TestReadersYieldToAWriterElsewhere(t *testing.T) {
 	for name, polling := range pushes {
 		t.Run(name, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestReadersYieldToAWriterElsewhere(t *testing.T) {
 	}
 }
 
-// With the negative turn that asks the store for every hold, readers don't share.
+// With a negative HandOffTime, which means a request for every hold, readers don't share.
 func TestReadersWithoutATurn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -188,7 +188,7 @@ func TestReadersWithoutATurn(t *testing.T) {
 		if a := rw.RToken(); a == 0 {
 			t.Error("no token")
 		} else {
-			rw.RUnlock() // the older
+			rw.RUnlock() // the older hold
 			if b := rw.RToken(); b <= a {
 				t.Errorf("tokens %d, then %d: want that of the older hold first", a, b)
 			}
@@ -197,8 +197,8 @@ func TestReadersWithoutATurn(t *testing.T) {
 	})
 }
 
-// A listener that was opened after the claim was asked for may have missed that a writer
-// waits: it is no reason to share the hold beyond its turn.
+// A listener that was opened after the claim was requested may have missed a waiting writer, so the
+// hold is not shared beyond its turn.
 func TestReadersDoNotTrustALaterListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// L13: what a crashed process held is free at its last heartbeat + TTL, not before,
-// and one wake-up later at the most; what others hold stays theirs.
+// L13: what a crashed process held is free at its last heartbeat + TTL, not before, and at most one
+// wake-up later. What others hold stays theirs.
 func TestCrashedHoldersPartIsFreeAtExpiry(t *testing.T) {
 	for name, polling := range pushes {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestCrashedHoldersPartIsFreeAtExpiry(t *testing.T) {
 	}
 }
 
-// A try takes what a crashed process held.
+// A try takes over what a crashed process held.
 func TestTryAcquireTakesALapsedPart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -67,8 +67,8 @@ func TestTryAcquireTakesALapsedPart(t *testing.T) {
 	})
 }
 
-// A Release pays off first what was lost, and frees nothing of what was acquired
-// since; Lost and Token tell of the loss until then.
+// Release takes lost units first, and frees none of those acquired since. Lost and Token report the
+// loss until then.
 func TestReleaseTakesLostUnitsFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -81,7 +81,7 @@ func TestReleaseTakesLostUnitsFirst(t *testing.T) {
 		faulty.Heal()
 		acquire(t, m, 1)
 		acquire(t, m, 2)
-		for _, n := range []int64{1, 1} { // as much as one of the new ones, but it isn't that
+		for _, n := range []int64{1, 1} { // as many as one of the new holds, which it must not release
 			if err := m.ReleaseContext(background, n); err != nil {
 				t.Errorf("ReleaseContext of a part: %v", err)
 			}
@@ -98,7 +98,7 @@ func TestReleaseTakesLostUnitsFirst(t *testing.T) {
 			t.Errorf("token %d after %d", m.Token(), token)
 		}
 		if h := holders(t, memory, "k"); len(h) != 1 && len(h) != 2 || h[len(h)-1].Weight != 2 || h[len(h)-1].Token != m.Token() {
-			t.Errorf("held by %v, want by the new hold of 2", h) // and by the lost one, of which nobody asked
+			t.Errorf("held by %v, want by the new hold of 2", h) // the lost one may still be there, because nobody requested it
 		}
 		if err := m.ReleaseContext(background, 2); err != nil {
 			t.Errorf("ReleaseContext: %v", err)
@@ -109,7 +109,7 @@ func TestReleaseTakesLostUnitsFirst(t *testing.T) {
 	})
 }
 
-// The same where what was lost is not the oldest.
+// The same if the lost hold is not the oldest.
 func TestReleaseTakesRevokedUnitsFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -118,7 +118,7 @@ func TestReleaseTakesRevokedUnitsFirst(t *testing.T) {
 		acquire(t, m, 1)
 		acquire(t, m, 2)
 		rlock(t, rw)
-		rlock(t, rw) // without a turn, so not shared
+		rlock(t, rw) // without a turn, so readers don't share
 		synctest.Wait()
 		token, rtoken := m.Token(), rw.RToken()
 		for _, key := range []string{"k", "rw"} {
@@ -150,8 +150,8 @@ func TestReleaseTakesRevokedUnitsFirst(t *testing.T) {
 	})
 }
 
-// Nobody waits for the Release of what was lost, not even in its process: it is
-// free when the store knows the lost session dead, which is after the grace.
+// Nobody waits for the Release of lost units, not even in the same process: they are free when the
+// lost session is expired, which is after the grace.
 func TestSemaphoreLostPartIsFreeHere(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -176,7 +176,7 @@ func TestSemaphoreLostPartIsFreeHere(t *testing.T) {
 	})
 }
 
-// Promise 9: the same of what was asked for by force.
+// Promise 9: the same for units lost by a Break.
 func TestBreakFreesASemaphore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -206,8 +206,8 @@ func TestBreakFreesASemaphore(t *testing.T) {
 	})
 }
 
-// A waiter that is cancelled, here or in the store's line, leaves nothing, and
-// those behind it go on at once.
+// A cancelled waiter, local or in the store's queue, leaves nothing behind, and the waiters behind
+// it continue at once.
 func TestCancelledAcquireLeavesNothing(t *testing.T) {
 	for _, same := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -248,8 +248,7 @@ func TestCancelledAcquireLeavesNothing(t *testing.T) {
 	}
 }
 
-// Close tells the holders, waits for each until all it has was released, and ends
-// who waits.
+// Close notifies the holders, waits for each until it has released everything, and ends the waits.
 func TestCloseNotifiesSemaphoreHolders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

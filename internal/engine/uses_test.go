@@ -14,14 +14,14 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// Uses returns the same as Local, a part at a time, in any order.
+// Uses returns the same as Local, in parts, in any order.
 func TestUses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s, other := (*engine.Session)(newSession(t, store, nil)), (*engine.Session)(newSession(t, store, nil))
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		for i := range 50 { // the last key is held for the longest time
+		for i := range 50 { // the last key is held longest
 			key := fmt.Sprintf("a/%02d", 49-i)
 			if _, err := s.Acquire(ctx, engine.Whole(key, driver.KindMutex)); err != nil {
 				t.Fatal(err)
@@ -37,7 +37,7 @@ func TestUses(t *testing.T) {
 			synctest.Wait()
 			time.Sleep(time.Second)
 		}
-		var local []string // in the order of keys
+		var local []string // in key order
 		l := s.Local()
 		for _, h := range l.Holds {
 			local = append(local, name(engine.Use{Hold: &h}))
