@@ -21,7 +21,7 @@ func TestBreakOfAHoldWithAnEnd(t *testing.T) {
 		after func(s *dsync.Session, f *dsynctest.Faulty) // runs a second after the hold
 		want  time.Duration                               // since the hold
 	}{
-		{"unlocked after, living", unlockAfter(d), func(*dsync.Session, *dsynctest.Faulty) {}, time.Second},
+		{"unlocked after, live", unlockAfter(d), func(*dsync.Session, *dsynctest.Faulty) {}, time.Second},
 		{"unlocked after, closed", unlockAfter(d), func(s *dsync.Session, _ *dsynctest.Faulty) { s.Close(background) }, d},
 		{"unlocked after, cut off", unlockAfter(d), func(_ *dsync.Session, f *dsynctest.Faulty) { f.Cut() }, d},
 		{"unlocked after, session lost since", unlockAfter(d), func(_ *dsync.Session, f *dsynctest.Faulty) {
@@ -29,7 +29,7 @@ func TestBreakOfAHoldWithAnEnd(t *testing.T) {
 			time.Sleep(2 * ttl)
 			f.Heal()
 		}, d},
-		{"lease, living", holdLease(d), func(*dsync.Session, *dsynctest.Faulty) {}, time.Second + grace},
+		{"lease, live", holdLease(d), func(*dsync.Session, *dsynctest.Faulty) {}, time.Second + grace},
 		{"lease, cut off", holdLease(d), func(_ *dsync.Session, f *dsynctest.Faulty) { f.Cut() }, d},
 		{"lease, cut off and lapsed", holdLease(d), func(_ *dsync.Session, f *dsynctest.Faulty) {
 			f.Cut()

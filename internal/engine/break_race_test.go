@@ -83,7 +83,7 @@ func TestBreakOfAGrantUnderWay(t *testing.T) {
 // a hand-off before the release was sent.
 func TestBreakOfAHoldBeingReleased(t *testing.T) {
 	for _, handed := range []bool{false, true} {
-		t.Run(fmt.Sprint("handed on ", handed), func(t *testing.T) {
+		t.Run(fmt.Sprint("handed off ", handed), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
 				faulty := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
@@ -110,7 +110,7 @@ func TestBreakOfAHoldBeingReleased(t *testing.T) {
 					<-second
 					lost := closedAt(other.Lost())
 					if d := (<-lost).Sub(began); d > 0 {
-						t.Errorf("who it was handed on to was notified after %v", d)
+						t.Errorf("the next holder was notified after %v", d)
 					}
 					want += grace
 				}
@@ -170,7 +170,7 @@ func TestBreakInTheSameProcess(t *testing.T) {
 		lock(t, first)
 		waits := async(func() error { return second.LockContext(background) })
 		synctest.Wait()
-		elsewhere := inLine(t, store, "k", 1, later.LockContext, background)
+		elsewhere := waitAt(t, store, "k", 1, later.LockContext, background)
 		began := time.Now()
 		if err := s.Break(background, "k"); err != nil {
 			t.Fatal(err)
@@ -180,7 +180,7 @@ func TestBreakInTheSameProcess(t *testing.T) {
 		}
 		// B32: a waiter in the holder's process waits for the Unlock, a waiter elsewhere does not.
 		if err := <-elsewhere; err != nil || isClosed(later.Lost()) {
-			t.Errorf("who was in the queue elsewhere: %v", err)
+			t.Errorf("the waiter elsewhere: %v", err)
 		}
 		later.Unlock()
 		time.Sleep(3 * ttl)
@@ -195,7 +195,7 @@ func TestBreakInTheSameProcess(t *testing.T) {
 		}
 		wantErr(t, "late unlock", first.UnlockContext(background), dsync.ErrLost, dsync.ErrRevoked)
 		if e := <-waits; e.err != nil || isClosed(second.Lost()) {
-			t.Errorf("who waited here: %v", e.err)
+			t.Errorf("the local waiter: %v", e.err)
 		}
 		if n := store.Counts().Commands[dsynctest.MethodRevoke]; n != 0 {
 			t.Errorf("%d revocations were written, of a hold of this process", n)
@@ -234,7 +234,7 @@ func TestBreakOfSeveralReaders(t *testing.T) {
 		writer := newSession(t, store, nil).RWMutex("k")
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
-		waits := inLine(t, store, "k", 1, writer.LockContext, ctx)
+		waits := waitAt(t, store, "k", 1, writer.LockContext, ctx)
 		broken := breakKey(b)
 		time.Sleep(grace / 2)
 		readers[0].RUnlock()
@@ -265,7 +265,7 @@ func TestBreakOfSeveralReaders(t *testing.T) {
 			wantErr(t, "late unlock", rw.RUnlockContext(background), dsync.ErrLost)
 		}
 		if isClosed(writer.Lost()) {
-			t.Error("the writer was told too")
+			t.Error("the writer was notified as well")
 		}
 		// New readers of the notified sessions can read as before.
 		writer.Unlock()

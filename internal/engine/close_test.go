@@ -150,11 +150,11 @@ func TestCloseLeavesTheWholeGrace_B29(t *testing.T) {
 			granted <- time.Now()
 		}()
 		synctest.Wait()
-		told := make(chan time.Time, 1)
+		notified := make(chan time.Time, 1)
 		lost := mu.Lost()
 		go func() {
 			<-lost
-			told <- time.Now()
+			notified <- time.Now()
 		}()
 		ended, cancel := context.WithCancel(background)
 		cancel()
@@ -162,7 +162,7 @@ func TestCloseLeavesTheWholeGrace_B29(t *testing.T) {
 			t.Errorf("Close: %v", err)
 		}
 		memory.Skew(margin - 10*time.Millisecond)
-		if d := (<-granted).Sub(<-told); d < grace {
+		if d := (<-granted).Sub(<-notified); d < grace {
 			t.Errorf("granted to another %v after Lost closed, the grace is %v", d, grace)
 		}
 	})

@@ -97,7 +97,7 @@ func TestFailedTryCost(t *testing.T) {
 			t.Errorf("%d readings of sessions in %d TTLs", n, ttls)
 		}
 		if n := d.Commands[dsynctest.MethodHeartbeat]; d.Writes != n {
-			t.Errorf("%d writes, of which %d are heartbeats", d.Writes, n)
+			t.Errorf("%d writes, but %d heartbeats", d.Writes, n)
 		}
 		// Within one TTL there are only the tries.
 		before = store.Counts()
@@ -175,7 +175,7 @@ func TestWaitingWritesNothing(t *testing.T) {
 				time.Sleep(10 * ttl)
 				d := store.Counts().Since(before)
 				if n := d.Commands[dsynctest.MethodHeartbeat]; d.Writes != n {
-					t.Errorf("%d writes while 10 wait, of which %d are heartbeats", d.Writes, n)
+					t.Errorf("%d writes while 10 wait, but %d heartbeats", d.Writes, n)
 				}
 				held.Unlock()
 				wg.Wait()
@@ -268,7 +268,7 @@ func TestPollCanBeSet(t *testing.T) {
 			}
 			n := store.Counts().Since(before).Commands[dsynctest.MethodAcquire]
 			if lo, hi := int(ttl/want*8/10)-1, int(ttl/want*12/10)+3; n < lo || n > hi {
-				t.Errorf("Poll %v: asked %d times in %v, want about %d", poll, n, ttl, ttl/want)
+				t.Errorf("Poll %v: polled %d times in %v, want about %d", poll, n, ttl, ttl/want)
 			}
 			held.Unlock()
 		}

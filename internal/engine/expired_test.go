@@ -111,7 +111,7 @@ func TestTryExpiresManySessions(t *testing.T) {
 		}
 		time.Sleep(2 * ttl)
 		if err := newSession(t, memory, nil).Mutex("k").TryLockContext(background); err != nil {
-			t.Errorf("try of a key whose holder and 29 waiters are dead: %v", err)
+			t.Errorf("try of a key whose holder and 29 waiters have crashed: %v", err)
 		}
 	})
 }

@@ -40,7 +40,7 @@ func (s *staleStore) Members(ctx context.Context, ids ...string) ([]dsync.Member
 // Only an Expire makes it expired.
 func TestStaleReadingExpiresNobody(t *testing.T) {
 	for _, dead := range []bool{false, true} {
-		t.Run(fmt.Sprint("dead ", dead), func(t *testing.T) {
+		t.Run(fmt.Sprint("expired ", dead), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				memory := dsynctest.NewMemory()
 				a, b := newSession(t, memory, nil), newSession(t, &staleStore{memory, dead}, nil)
@@ -176,10 +176,10 @@ func TestExpiredSessionIsFoundAmongThousands(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(start); took > ttl+ttl/5 {
-			t.Errorf("its place was taken after %v, want it soon after its TTL of %v", took, ttl)
+			t.Errorf("its unit was acquired after %v, want it soon after its TTL of %v", took, ttl)
 		}
 		if slim, full := store.slim.Load(), store.full.Load(); slim < 5 || full > 3 {
-			t.Errorf("%d readings of lives and %d of all that is told, want one of each thousand lives, and all of a few alone", slim, full)
+			t.Errorf("%d short readings and %d full ones, want a short one for each thousand sessions, and full ones of a few sessions only", slim, full)
 		}
 		k.Release(1)
 		synctest.Wait() // the expired session is read for the log, in the background
@@ -188,7 +188,7 @@ func TestExpiredSessionIsFoundAmongThousands(t *testing.T) {
 		}
 		synctest.Wait() // for the log
 		if want := fmt.Sprintf(`session=s%05d host="host of s%05d" pid=%d`, n-1, n-1, n); !strings.Contains(log.String(), want) {
-			t.Errorf("the log does not say who was dead, want %q:\n%s", want, log.String())
+			t.Errorf("the log does not name the expired session, want %q:\n%s", want, log.String())
 		}
 	})
 }
@@ -207,7 +207,7 @@ func TestHolderAmongThousandsIsNamed(t *testing.T) {
 			}
 		}
 		if full := store.full.Load(); full != 1 {
-			t.Errorf("%d readings of all that is told, want 1", full)
+			t.Errorf("%d full readings, want 1", full)
 		}
 	})
 }

@@ -50,7 +50,7 @@ func TestForceNotifiesFirst(t *testing.T) {
 							lock(t, other)
 							if notice.waits {
 								ctx, cancel := context.WithCancel(background)
-								w := inLine(t, store, "other", 1, a.Mutex("other").LockContext, ctx)
+								w := waitAt(t, store, "other", 1, a.Mutex("other").LockContext, ctx)
 								defer func() { cancel(); <-w }()
 							}
 							h := p.take(t, a)
@@ -80,13 +80,13 @@ func TestForceNotifiesFirst(t *testing.T) {
 								won = async(func() (err error) { next, err = p.force(b)(background); return })
 							}
 
-							told := <-lost
-							if d := told.Sub(began); d > notice.soon {
+							notified := <-lost
+							if d := notified.Sub(began); d > notice.soon {
 								t.Errorf("notified after %v, want within %v", d, notice.soon)
 							}
-							free := told.Add(grace)
+							free := notified.Add(grace)
 							if stops {
-								free = told.Add(grace / 3)
+								free = notified.Add(grace / 3)
 								time.Sleep(grace / 3)
 								wantErr(t, "unlock", h.done(), dsync.ErrLost, dsync.ErrRevoked)
 							}
@@ -144,7 +144,7 @@ func TestForceNotifiesFirst(t *testing.T) {
 func TestForceWaitsForAnUnreachableHolder(t *testing.T) {
 	for _, forces := range []string{"Break", "ForceLock"} {
 		for _, expired := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, known to be dead %t", forces, expired), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, known to have expired %t", forces, expired), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					store := dsynctest.NewMemory()
 					faulty := newFaulty(t, store, nil)

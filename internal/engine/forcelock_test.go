@@ -117,7 +117,7 @@ func TestForceLockTwice(t *testing.T) {
 				time.Sleep(ttl)
 				// Whoever holds is revoked by the other; the last one stays.
 				if len(first)+len(second) != 1 || inside.Load() != 1 {
-					t.Errorf("%d have gone, %d inside", len(first)+len(second), inside.Load())
+					t.Errorf("%d have finished, %d inside", len(first)+len(second), inside.Load())
 				}
 				if err := newSession(t, store, nil).Break(background, "k"); err != nil {
 					t.Error(err)
@@ -185,9 +185,9 @@ func TestForceLockGivenUp(t *testing.T) {
 		lock(t, held)
 		cut.Cut() // it can't be notified
 		b := newSession(t, store, nil)
-		waits := inLine(t, store, "k", 1, newSession(t, store, nil).Mutex("k").LockContext, background)
+		waits := waitAt(t, store, "k", 1, newSession(t, store, nil).Mutex("k").LockContext, background)
 		mine := b.Mutex("k")
-		local := inLine(t, store, "k", 2, mine.LockContext, background)
+		local := waitAt(t, store, "k", 2, mine.LockContext, background)
 		ctx, cancel := context.WithTimeout(background, time.Second)
 		defer cancel()
 		wantErr(t, "ForceLock", b.Mutex("k").ForceLock(ctx), context.DeadlineExceeded)
@@ -202,7 +202,7 @@ func TestForceLockGivenUp(t *testing.T) {
 			t.Error(err)
 		}
 		if err := <-local; err != nil || isClosed(mine.Lost()) {
-			t.Errorf("who stepped aside: %v", err)
+			t.Errorf("the waiter that stepped aside: %v", err)
 		}
 	})
 }
@@ -222,7 +222,7 @@ func TestForceLockThatFailsRevokesNobody(t *testing.T) {
 		}
 		time.Sleep(ttl)
 		if isClosed(mu.Lost()) {
-			t.Error("the holder was asked")
+			t.Error("the holder was revoked")
 		}
 		mu.Unlock()
 	})
@@ -241,7 +241,7 @@ func TestForceLockOutlivesItsSession(t *testing.T) {
 		mu := b.Mutex("k")
 		won := async(func() error { return mu.ForceLock(background) })
 		time.Sleep(time.Second)
-		waits := inLine(t, store, "k", 2, newSession(t, store, nil).Mutex("k").LockContext, background)
+		waits := waitAt(t, store, "k", 2, newSession(t, store, nil).Mutex("k").LockContext, background)
 		id := b.ID()
 		faulty.Cut()
 		time.Sleep(2 * ttl)
@@ -275,7 +275,7 @@ func TestForceOfALingeringKey(t *testing.T) {
 		here    bool
 		most    time.Duration
 	}{
-		{"pushed", false, false, 10 * time.Millisecond}, // Break opens a listener of the key
+		{"notified", false, false, 10 * time.Millisecond}, // Break opens a listener of the key
 		{"polled", true, false, ttl*4/10 + 600*time.Millisecond},
 		{"here", false, true, 10 * time.Millisecond},
 		{"here, polled", true, true, 0},
@@ -292,7 +292,7 @@ func TestForceOfALingeringKey(t *testing.T) {
 						b = a
 					}
 					lock(t, b.Mutex("warm"))
-					watched(a.Mutex("k"))
+					makeLinger(a.Mutex("k"))
 					time.Sleep(time.Second)
 					if len(holders(t, store, "k")) != 1 {
 						t.Fatal("does not linger")

@@ -72,7 +72,7 @@ func TestFirstCheckAfterFreezeSaysLost(t *testing.T) {
 					h := begin(t, s)
 					(*engine.Session)(s).Freeze(ttl)
 					if !saysLost(h) {
-						t.Error("the first look says that the hold goes on")
+						t.Error("the first check says that the key is held")
 					}
 					if look != "Unlock" {
 						h.unlock(background)
@@ -106,13 +106,13 @@ func TestNothingIsHandedOffAfterFreeze(t *testing.T) {
 		(*engine.Session)(s).Freeze(ttl)
 		wantErr(t, "UnlockContext", mu.UnlockContext(background), dsync.ErrLost)
 		wg.Wait()
-		fresh("a hand-over", old)
+		fresh("a hand-off", old)
 		if isClosed(next.Lost()) {
-			t.Error("what was handed on is lost")
+			t.Error("the hold that was handed off is lost")
 		}
 		next.Unlock()
 
-		watched(s.Mutex("lingers"))
+		makeLinger(s.Mutex("lingers"))
 		old = id()
 		(*engine.Session)(s).Freeze(ttl)
 		lock(t, s.Mutex("lingers"))
@@ -172,7 +172,7 @@ func TestGrantLearnedTooLateIsDropped(t *testing.T) {
 		mu := s.Mutex("k")
 		lock(t, mu)
 		if mu.Token() == 0 || asked < 2 {
-			t.Errorf("locked with token %d after %d attempts, of which the first was granted too late", mu.Token(), asked)
+			t.Errorf("locked with token %d after %d attempts; the first was granted too late", mu.Token(), asked)
 		}
 		mu.Unlock()
 	})
@@ -220,7 +220,7 @@ func TestSemaphoreContextEndsWithALoss(t *testing.T) {
 		}
 		(*engine.Session)(s).Freeze(ttl)
 		if ctx.Err() == nil {
-			t.Error("the first look after a freeze says that it is held")
+			t.Error("the first check after a freeze says that it is held")
 		}
 		wantErr(t, "cause", context.Cause(ctx), dsync.ErrLost)
 		m.Release(1)

@@ -249,7 +249,7 @@ func TestHealthyAfterFreeze(t *testing.T) {
 		mu := s.Mutex("k")
 		lock(t, mu)
 		(*engine.Session)(s).Freeze(lease)
-		wantHealthy(t, "at the first look", s, nil) // the holder's grace begins now
+		wantHealthy(t, "at the first check", s, nil) // the holder's grace begins now
 		mu.Unlock()
 	})
 }

@@ -52,7 +52,7 @@ func TestContextEndsWithTheHold(t *testing.T) {
 					ctx, cancel := l.context(parent)
 					defer cancel()
 					if ctx.Value(key{}) != 7 {
-						t.Error("the values of ctx are gone")
+						t.Error("the values of ctx are lost")
 					}
 					if c.end != nil {
 						synctest.Wait()
@@ -102,7 +102,7 @@ func TestSecondReleaseDoesNotWait(t *testing.T) {
 		}
 		select {
 		case <-h.Finished():
-			t.Error("passed on before the store has answered")
+			t.Error("finished before the store has answered")
 		default:
 		}
 		if d := <-first; d != time.Second {

@@ -33,7 +33,7 @@ func TestFinishedAfterTheRelease(t *testing.T) {
 			}
 			<-h.Finished()
 			if n := len(holders(t, memory, "k")); n > 0 {
-				t.Errorf("done %t: passed on, and the store has %d holder", done, n)
+				t.Errorf("done %t: finished, but the store has %d holder", done, n)
 			}
 			h.Release(background)
 		}

@@ -17,20 +17,20 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// told records the calls of the hooks of holds, in order.
-type told struct {
+// hookLog records the calls of the hooks of holds, in order.
+type hookLog struct {
 	mu     sync.Mutex
 	events []string
 }
 
-func (o *told) add(format string, args ...any) {
+func (o *hookLog) add(format string, args ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.events = append(o.events, fmt.Sprintf(format, args...))
 }
 
 // hooks returns hooks that record a hold's end with how long it was held.
-func (o *told) hooks() *dsync.Hooks {
+func (o *hookLog) hooks() *dsync.Hooks {
 	return &dsync.Hooks{
 		Granted:  func(g dsync.GrantedInfo) { o.add("granted") },
 		Released: func(r dsync.ReleasedInfo) { o.add("released %v", r.Held) },
@@ -70,7 +70,7 @@ func TestHooksReportOneEndOfEachHold(t *testing.T) {
 			time.Sleep(second)
 			mu.UnlockAfter(background, time.Minute)
 		}, "granted, released 1s"},
-		{"hand-over", func(t *testing.T, s *dsync.Session, _, _ func()) {
+		{"hand-off", func(t *testing.T, s *dsync.Session, _, _ func()) {
 			first, second := s.Mutex("k"), s.Mutex("k")
 			lock(t, first)
 			var wg sync.WaitGroup
@@ -84,7 +84,7 @@ func TestHooksReportOneEndOfEachHold(t *testing.T) {
 			first.Unlock()
 			wg.Wait()
 		}, "granted, released 10ms, granted, released 20ms"},
-		{"hand-over to who has given up", func(t *testing.T, s *dsync.Session, _, _ func()) {
+		{"hand-off to a cancelled waiter", func(t *testing.T, s *dsync.Session, _, _ func()) {
 			mu := s.Mutex("k")
 			lock(t, mu)
 			ctx, cancel := context.WithCancel(background)
@@ -193,13 +193,13 @@ func TestHooksReportOneEndOfEachHold(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				var got told
+				var got hookLog
 				faulty := newFaulty(t, dsynctest.NewMemory(), nil)
 				s := newSession(t, faulty, &dsync.Options{Hooks: got.hooks()})
 				tt.do(t, s, faulty.Cut, faulty.Heal)
 				synctest.Wait()
 				if events := strings.Join(got.events, ", "); tt.want != "" && events != tt.want {
-					t.Errorf("the hooks told: %s\nwant: %s", events, tt.want)
+					t.Errorf("the hooks reported: %s\nwant: %s", events, tt.want)
 				}
 				grants := slices.DeleteFunc(slices.Clone(got.events), func(e string) bool { return e != "granted" })
 				if len(got.events) != 2*len(grants) {
@@ -213,7 +213,7 @@ func TestHooksReportOneEndOfEachHold(t *testing.T) {
 // Between two holds a lingering key belongs to nobody: each hold is reported separately.
 func TestHooksReportHoldsOfALingeringKey(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var got told
+		var got hookLog
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{Linger: time.Minute, Hooks: got.hooks()})
 		mu := s.Mutex("k")
 		for range 3 {
@@ -225,7 +225,7 @@ func TestHooksReportHoldsOfALingeringKey(t *testing.T) {
 		synctest.Wait()
 		want := slices.Repeat([]string{"granted", "released 10ms"}, 3)
 		if !slices.Equal(got.events, want) {
-			t.Errorf("the hooks told %q, want %q", got.events, want)
+			t.Errorf("the hooks reported %q, want %q", got.events, want)
 		}
 	})
 }
@@ -234,7 +234,7 @@ func TestHooksReportHoldsOfALingeringKey(t *testing.T) {
 // measured one.
 func TestHooksAddedAfterTheGrant(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var got told
+		var got hookLog
 		s := newSession(t, dsynctest.NewMemory(), nil)
 		mu := s.Mutex("k")
 		lock(t, mu)
@@ -243,7 +243,7 @@ func TestHooksAddedAfterTheGrant(t *testing.T) {
 		mu.Unlock()
 		synctest.Wait()
 		if want := []string{"released 0s"}; !slices.Equal(got.events, want) {
-			t.Errorf("the hooks told %q, want %q", got.events, want)
+			t.Errorf("the hooks reported %q, want %q", got.events, want)
 		}
 	})
 }
@@ -262,7 +262,7 @@ func TestUnsetHooksCostNothing(t *testing.T) {
 		}
 		turn(mu)
 		if n := testing.AllocsPerRun(200, func() { turn(mu) }); n > 1 {
-			t.Errorf("a hold that is handed on takes %v allocations, want 1", n)
+			t.Errorf("a hold that is handed off takes %v allocations, want 1", n)
 		}
 	})
 }

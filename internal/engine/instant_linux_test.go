@@ -55,7 +55,7 @@ func TestLossIsReportedAfterSleep(t *testing.T) {
 		select {
 		case <-c:
 		case <-time.After(ttl / 4):
-			t.Errorf("the loss of the %s is not told", name)
+			t.Errorf("the loss of the %s is not reported", name)
 		}
 	}
 	mu.UnlockContext(background)

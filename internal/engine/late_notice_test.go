@@ -154,7 +154,7 @@ func TestExtendOfAnotherGrantIsLost(t *testing.T) {
 		_, err = l.Extend(background)
 		wantErr(t, "Extend", err, dsync.ErrLost)
 		if l.Token() != 0 || !isClosed(l.Lost()) {
-			t.Error("it is held still")
+			t.Error("it is still held")
 		}
 		time.Sleep(2 * grace)
 		if h := holders(t, memory, "k"); len(h) > 0 {

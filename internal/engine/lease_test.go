@@ -143,11 +143,11 @@ func TestLeaseLostBeforeTaken(t *testing.T) {
 				t.Fatal(err)
 			}
 			var lost time.Time
-			told := make(chan struct{})
+			notified := make(chan struct{})
 			go func() {
 				<-l.Lost()
 				lost = time.Now()
-				close(told)
+				close(notified)
 			}()
 			if r.IntN(2) == 0 {
 				go l.Extend(background)
@@ -155,7 +155,7 @@ func TestLeaseLostBeforeTaken(t *testing.T) {
 			mu := b.Mutex("k")
 			lock(t, mu)
 			synctest.Wait()
-			if !isClosed(told) {
+			if !isClosed(notified) {
 				t.Fatalf("trial %d: taken while Lost is open", i)
 			}
 			if gap := time.Since(lost); gap < grace {

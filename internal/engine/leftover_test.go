@@ -97,10 +97,10 @@ func TestRefusedReleaseIsRetried(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		r := &refusing{Store: memory}
-		var told atomic.Int64
+		var notified atomic.Int64
 		s := newSession(t, r, &dsync.Options{Hooks: &dsync.Hooks{StoreError: func(op string, err error) {
 			if op == "Release" && errors.Is(err, dsync.ErrRefused) {
-				told.Add(1)
+				notified.Add(1)
 			}
 		}}})
 		mu := s.Mutex("k")
@@ -113,8 +113,8 @@ func TestRefusedReleaseIsRetried(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		wantErr(t, "Healthy", s.Healthy(), dsync.ErrNotReleased, dsync.ErrRefused)
-		if n := told.Load(); n < 10 || n > 600 {
-			t.Errorf("told %d times in a minute that the release is refused", n)
+		if n := notified.Load(); n < 10 || n > 600 {
+			t.Errorf("the refused release was reported %d times in a minute", n)
 		}
 		r.release.Store(false)
 		time.Sleep(time.Second)

@@ -21,10 +21,10 @@ const linger = time.Minute
 
 func lingering() *dsync.Options { return &dsync.Options{Retention: -1, Linger: linger} }
 
-// watched locks and unlocks m twice, so that it lingers with a claim requested after the listener
+// makeLinger locks and unlocks m twice, so that it lingers with a claim requested after the listener
 // was open. The first claim is released at its Unlock, because others may have joined the queue
 // before the listener was open.
-func watched(m *dsync.Mutex) {
+func makeLinger(m *dsync.Mutex) {
 	turn(m)
 	synctest.Wait()
 	turn(m)
@@ -37,7 +37,7 @@ func TestLingerTakesNoCommand(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, lingering())
 		mu := s.Mutex("k")
-		watched(mu)
+		makeLinger(mu)
 		seen := tokens{t: t}
 		before := store.Counts()
 		for range 1000 {
@@ -81,7 +81,7 @@ func TestLingerYieldsToWaitersBeforeTheReply(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			lock(t, other)
 			if took := time.Since(begin); took > time.Second {
-				t.Errorf("a key that others wait for lingered: they got it after %v", took)
+				t.Errorf("the key lingered although another waited, and was locked after %v", took)
 			}
 			other.Unlock()
 		}()
@@ -96,7 +96,7 @@ func TestLingerYieldsToWaitersBeforeTheReply(t *testing.T) {
 func TestLingerYields(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		for _, used := range []bool{false, true} {
-			name, limit := map[bool]string{false: "pushed", true: "polled"}[polling], 110*time.Millisecond
+			name, limit := map[bool]string{false: "notified", true: "polled"}[polling], 110*time.Millisecond
 			if polling {
 				limit = 2*linger + time.Second
 			}
@@ -109,7 +109,7 @@ func TestLingerYields(t *testing.T) {
 					store.Polling = polling
 					a, b := newSession(t, store, lingering()), newSession(t, store, unswept())
 					mu := a.Mutex("k")
-					watched(mu)
+					makeLinger(mu)
 					stop := make(chan struct{})
 					var wg sync.WaitGroup
 					if used {
@@ -151,7 +151,7 @@ func TestLingerYieldsWithoutNotices(t *testing.T) {
 			})
 			a, b := newSession(t, f, lingering()), newSession(t, store, nil)
 			mu := a.Mutex("k")
-			watched(mu)
+			makeLinger(mu)
 			ctx, cancel := context.WithCancel(background)
 			var wg sync.WaitGroup
 			if used {
@@ -182,7 +182,7 @@ func TestTryMeetsLinger(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a, b := newSession(t, store, lingering()), newSession(t, store, nil)
-		watched(a.Mutex("k"))
+		makeLinger(a.Mutex("k"))
 		wantErr(t, "a try", b.Mutex("k").TryLockContext(background), dsync.ErrHeld)
 		before := store.Counts()
 		turn(a.Mutex("k"))
@@ -207,7 +207,7 @@ func TestLingeringKeyIsLost(t *testing.T) {
 		opt.Hooks = &dsync.Hooks{Lost: func(dsync.LostInfo) { lost++ }}
 		a := newSession(t, f, opt)
 		mu := a.Mutex("k")
-		watched(mu)
+		makeLinger(mu)
 		mu.Lock()
 		first, id := mu.Token(), a.ID()
 		mu.Unlock()
@@ -239,7 +239,7 @@ func TestCloseFreesLingeringKeys(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, lingering())
-		watched(s.Mutex("k"))
+		makeLinger(s.Mutex("k"))
 		if h := holders(t, store, "k"); len(h) != 1 || !h[0].Yield {
 			t.Errorf("a key that lingers is held by %v", h)
 		}
@@ -258,7 +258,7 @@ func TestLingeringKeyYieldsInTheSameProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, lingering())
-		watched(s.Mutex("k"))
+		makeLinger(s.Mutex("k"))
 		l, err := s.Acquire(background, "k", time.Hour)
 		if err != nil {
 			t.Fatal(err)
@@ -315,7 +315,7 @@ func TestTryTakesALocallyLingeringKey(t *testing.T) {
 					for range 2 {
 						turn(s.Mutex("mutex"))
 						turn(rw)
-						synctest.Wait() // the first claim is released: see watched
+						synctest.Wait() // the first claim is released: see makeLinger
 					}
 					for _, key := range []string{"mutex", "rwmutex"} {
 						if h := holders(t, memory, key); len(h) != 1 {
@@ -346,7 +346,7 @@ func TestLingerTokensHaveRoom(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a, b := newSession(t, store, lingering()), newSession(t, store, unswept())
 		mu := a.Mutex("k")
-		watched(mu)
+		makeLinger(mu)
 		seen := tokens{t: t}
 		before := store.Counts()
 		for range 200_000 {
@@ -370,7 +370,7 @@ func TestLingerEndsWithItsListener(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a := newSession(t, store, lingering())
 		mu := a.Mutex("k")
-		watched(mu)
+		makeLinger(mu)
 		if len(holders(t, store, "k")) != 1 {
 			t.Fatal("it does not linger")
 		}
@@ -379,7 +379,7 @@ func TestLingerEndsWithItsListener(t *testing.T) {
 		(*engine.Session)(a).Observe(ctx, "another", func(driver.State, error) {}, func() {}) // the listener must be reopened with this key
 		time.Sleep(time.Second)
 		if h := holders(t, store, "k"); len(h) != 0 {
-			t.Errorf("held by %v though the listener was opened anew", h)
+			t.Errorf("held by %v although the listener was reopened", h)
 		}
 	})
 }

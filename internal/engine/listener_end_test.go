@@ -71,7 +71,7 @@ func TestListenerEndsWhenNobodyNeedsIt(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			store := newListenerCount()
 			mu := newSession(t, store, lingering()).Mutex("k")
-			watched(mu)
+			makeLinger(mu)
 			store.wantListeners(t, "while the key lingers", 1)
 			time.Sleep(linger + 5*ttl)
 			store.wantListeners(t, "long after it was released", 0)
@@ -224,7 +224,7 @@ func TestLingerYieldsToWaitersWhileTheListenerWasBroken(t *testing.T) {
 		store := &breakableStore{Memory: dsynctest.NewMemory()}
 		s := newSession(t, store, lingering())
 		mu, next := s.Mutex("k"), newSession(t, store.Memory, unswept()).Mutex("k")
-		watched(mu)
+		makeLinger(mu)
 		mu.Lock()
 		locked := make(chan time.Time)
 		go func() {

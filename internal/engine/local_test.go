@@ -143,7 +143,7 @@ func TestLocalListsHoldsAndWaits(t *testing.T) {
 		wantLocal(t, "with one more for m", s, "mutex m 1 for 22s by 1 after 0", "mutex m 1 waits for 0s at 0 behind 0")
 		token := mu.Token()
 		mu.Unlock()
-		wantLocal(t, "handed on", s, "mutex m 1 for 22s by 1 after 1")
+		wantLocal(t, "handed off", s, "mutex m 1 for 22s by 1 after 1")
 		if l := (*engine.Session)(s).Local(); l.Holds[0].Token != token+1 {
 			t.Errorf("token is %d, want %d", l.Holds[0].Token, token+1)
 		}
@@ -164,7 +164,7 @@ func TestLocalListsLingeringKeys(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{Linger: time.Minute})
 		mu := s.Mutex("k")
-		watched(mu)
+		makeLinger(mu)
 		time.Sleep(time.Minute + time.Second) // the wait has ended, and the listener is open
 		turn(mu)
 		time.Sleep(time.Second)

@@ -25,7 +25,7 @@ func TestMismatchNamesBothLimits(t *testing.T) {
 				err := other.Semaphore("k", 5).Acquire(background, 1)
 				var e *dsync.MismatchError
 				if !errors.As(err, &e) || e.Limit != 1 || e.WantLimit != 5 {
-					t.Errorf("error %#v, want one with the limits 1 in use and 5 asked for", e)
+					t.Errorf("error %#v, want one with the limits 1 in use and 5 requested", e)
 				}
 				mu.Unlock()
 			})

@@ -107,7 +107,7 @@ func TestMutexExcludesGoroutines(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := queueLength(t, store, "k"); n != 1 {
-			t.Errorf("1000 goroutines of one process have %d places in the queue, want 1", n)
+			t.Errorf("1000 goroutines of one process have %d claims in the queue, want 1", n)
 		}
 		if s.Mutex("k").TryLock() {
 			t.Error("TryLock succeeded while others wait")
@@ -403,7 +403,7 @@ func TestDoContextEndsOnLoss(t *testing.T) {
 		type key struct{}
 		err := s.Mutex("k").Do(context.WithValue(background, key{}, 7), func(ctx context.Context) error {
 			if ctx.Value(key{}) != 7 {
-				t.Error("the values of ctx are gone")
+				t.Error("the values of ctx are lost")
 			}
 			store.Cut()
 			<-ctx.Done()
@@ -494,7 +494,7 @@ func TestTokensGrowThroughCleanUp(t *testing.T) {
 			t.Errorf("the idle key was cleaned up %d of 10 times", cleaned)
 		}
 		if isClosed(kept.Lost()) || len(holders(t, store, "kept")) != 1 {
-			t.Error("the key that was held is gone")
+			t.Error("the held key was swept")
 		}
 	})
 }

@@ -29,8 +29,8 @@ func onNotify(fault func() dsynctest.Fault) func(dsynctest.Request) dsynctest.Fa
 // seldom returns options with such rare polls that only a notice can be in time.
 func seldom() *dsync.Options { return &dsync.Options{Retention: -1, PollInterval: time.Hour} }
 
-// standInLine registers a session that does nothing by itself, and adds a claim of it to the queue.
-func standInLine(t *testing.T, store driver.Store, session, key string) driver.Claim {
+// enqueue registers a session that does nothing by itself, and adds a claim of it to the queue.
+func enqueue(t *testing.T, store driver.Store, session, key string) driver.Claim {
 	t.Helper()
 	c := driver.Claim{Key: key, ID: session + ".1", Session: session, Kind: dsync.KindMutex, Weight: 1, Limit: 1}
 	_, err := store.Register(background, dsync.Member{ID: session, TTL: 100 * ttl})
@@ -41,8 +41,8 @@ func standInLine(t *testing.T, store driver.Store, session, key string) driver.C
 	return c
 }
 
-// heard listens for the session until the test ends, and returns the pointer to its last notice.
-func heard(t *testing.T, store driver.Store, session string) *atomic.Pointer[driver.Notice] {
+// lastNotice listens for the session until the test ends, and returns the pointer to its last notice.
+func lastNotice(t *testing.T, store driver.Store, session string) *atomic.Pointer[driver.Notice] {
 	var last atomic.Pointer[driver.Notice]
 	ctx, cancel := context.WithCancel(background)
 	t.Cleanup(cancel)
@@ -88,7 +88,7 @@ func TestNotifyRetriesAreBounded(t *testing.T) {
 				lock(t, next)
 				time.Sleep(10 * ttl)
 				if n := store.asked.Load(); n < 1 || n > most {
-					t.Errorf("asked %d times to send one notice, want at most %d", n, most)
+					t.Errorf("%d attempts to send one notice, want at most %d", n, most)
 				}
 				next.Unlock()
 			})
@@ -130,11 +130,11 @@ func TestObserveSeesTheQueue(t *testing.T) {
 			t.Errorf("observed %d in the queue, want 1", n)
 		}
 		time.Sleep(time.Second)
-		c := standInLine(t, memory, "w", "k")
+		c := enqueue(t, memory, "w", "k")
 		f.Cut()
 		time.Sleep(2 * ttl)
 		if newSession(t, memory, nil).Mutex("k").TryLock() {
-			t.Fatal("locked before who was in the queue")
+			t.Fatal("locked before the waiter in the queue")
 		}
 		synctest.Wait()
 		if st := last.Load(); len(st.Holders) != 1 || st.Holders[0].Claim != c.ID {
@@ -215,15 +215,15 @@ func TestBreakNotifiesNewHolders(t *testing.T) {
 		f := newFaulty(t, memory, nil)
 		held := newSession(t, f, nil).Mutex("k")
 		lock(t, held)
-		c := standInLine(t, memory, "w", "k")
-		last := heard(t, memory, "w")
+		c := enqueue(t, memory, "w", "k")
+		last := lastNotice(t, memory, "w")
 		f.Cut()
 		if err := newSession(t, memory, nil).Break(background, "k"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		if n := last.Load(); n.Type != driver.NoticeGrant || n.Claim != c.ID {
-			t.Errorf("heard %+v, want the grant of %s", n, c.ID)
+			t.Errorf("received %+v, want the grant of %s", n, c.ID)
 		}
 		held.Unlock()
 	})
@@ -298,7 +298,7 @@ func TestYieldIsRequestedAgain(t *testing.T) {
 		f := newFaulty(t, memory, onNotify(func() dsynctest.Fault {
 			return dsynctest.Fault{LoseRequest: time.Since(began) < poll/2}
 		}))
-		watched(newSession(t, memory, lingering()).Mutex("k"))
+		makeLinger(newSession(t, memory, lingering()).Mutex("k"))
 		mu := newSession(t, f, &dsync.Options{PollInterval: poll}).Mutex("k")
 		lock(t, mu)
 		if d := time.Since(began); d < poll/2 || d > poll*3/2 { // a lost notice is sent again later
@@ -332,7 +332,7 @@ func TestReleaseSaysWhetherItsClaimWasAlone(t *testing.T) {
 			if err := first.UnlockAfter(background, time.Second); err != nil {
 				t.Fatal(err)
 			}
-			standInLine(t, store, "w", "k")
+			enqueue(t, store, "w", "k")
 			time.Sleep(2 * time.Second) // the hold has ended, and nobody has granted the key to w
 			if err := mu.ForceLock(background); err != nil {
 				t.Fatal(err)
@@ -462,8 +462,8 @@ func TestListenerEndsWithTheLease(t *testing.T) {
 	})
 }
 
-// A notice that the listener is ready does not count if it was closed meanwhile: its successor may
-// not be ready yet.
+// The ready notice of a listener that was closed before it was ready does not count: the next
+// listener may not be ready yet.
 func TestNoticesOfAClosedListenerAreIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, &lateReady{Memory: dsynctest.NewMemory()}, &dsync.Options{AlwaysListen: true})
@@ -474,7 +474,7 @@ func TestNoticesOfAClosedListenerAreIgnored(t *testing.T) {
 		observe(ctx, s, "k") // needs another listener
 		time.Sleep(time.Second)
 		if (*engine.Session)(s).Local().Listening {
-			t.Error("it listens, and no listener of its is open")
+			t.Error("the session says that it listens, but no listener is open")
 		}
 	})
 }

@@ -80,7 +80,7 @@ func TestObserveReportsErrors(t *testing.T) {
 		// The back-off's cap is a twelfth of the TTL: 24 to 48 retries, and a few quick ones at
 		// first.
 		if n := o.errs.Load(); n < 10 || n > 80 {
-			t.Errorf("told of %d errors in 2 TTLs, want some dozens", n)
+			t.Errorf("%d errors were reported in 2 TTLs, want a few dozen", n)
 		}
 		if st := o.withError.Load(); st == nil || len(st.Holders) != 1 || st.Holders[0].Token != mu.Token() {
 			t.Errorf("the error came with %+v, want the last state that was known", st)
@@ -136,7 +136,7 @@ func TestObserveEnds(t *testing.T) {
 					t.Errorf("end was called %d times, want once", n)
 				}
 				if n := o.states.Load(); (n > 0) != (how != "after Close") || o.errs.Load() > 0 {
-					t.Errorf("told of %d states and %d errors", n, o.errs.Load())
+					t.Errorf("%d states and %d errors were reported", n, o.errs.Load())
 				}
 			})
 		})

@@ -34,7 +34,7 @@ func TestObserversAndQueue(t *testing.T) {
 			found, err := (*engine.Session)(b).Observers(background, "k")
 			line, err2 := (*engine.Session)(b).Queue(background, "k")
 			if err := errors.Join(err, err2); err != nil || len(found) != observers || len(line) != waiting {
-				t.Errorf("%s: observers %+v, line %+v, %v; want %d and %d", when, found, line, err, observers, waiting)
+				t.Errorf("%s: observers %+v, queue %+v, %v; want %d and %d", when, found, line, err, observers, waiting)
 			}
 			if len(found) > 0 && found[0].Name != "a" {
 				t.Errorf("%s: observed by %+v, want a", when, found)

@@ -249,8 +249,8 @@ func TestOnceWaiterGivesUp(t *testing.T) {
 	})
 }
 
-// A run's context ends with the caller's ctx. The function decides whether the run counts: if it
-// returns nil, only the confirmation of the seal is not waited for.
+// A run's context ends with the caller's ctx. The function's result still decides whether the run
+// counts, but Do does not wait for the confirmation of the seal.
 func TestOnceCallersContextEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -377,7 +377,7 @@ func TestCloseEndsARunOfOnce(t *testing.T) {
 			t.Errorf("Close: %v after %v", err, time.Since(start))
 		}
 		wantErr(t, "the run", <-first, dsync.ErrLost, dsync.ErrClosed)
-		wantErr(t, "who waits", <-waiting, dsync.ErrClosed)
+		wantErr(t, "the waiter", <-waiting, dsync.ErrClosed)
 		if h := holders(t, store, "k"); len(h) != 0 {
 			t.Errorf("left behind: %v", h)
 		}

@@ -52,7 +52,7 @@ func wantDone(t testing.TB, o *dsync.Once, value string) {
 
 // Among many goroutines of many processes one run begins; all wait for it and get its result.
 func TestOnceRunsOnce(t *testing.T) {
-	for name, polling := range pushes {
+	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
@@ -106,7 +106,7 @@ func TestOnceRunsOnce(t *testing.T) {
 // Promise 5: waiters return as soon as the Once is done, with no delay where the store notifies,
 // and in each process only one of them sends requests.
 func TestOnceWakesWaiters(t *testing.T) {
-	for name, polling := range pushes {
+	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
@@ -143,7 +143,7 @@ func TestOnceWakesWaiters(t *testing.T) {
 				wg.Wait()
 				d := store.Counts().Since(before)
 				if n := d.Commands[dsynctest.MethodAcquire]; !polling && n > processes+1 || n > 5*(processes+1) {
-					t.Errorf("%d processes with %d waiters each asked %d times", processes+1, goroutines, n)
+					t.Errorf("%d processes with %d waiters each sent %d requests", processes+1, goroutines, n)
 				}
 				if n := d.Commands[dsynctest.MethodRelease]; n != 1 {
 					t.Errorf("%d releases, want 1", n)

@@ -159,7 +159,7 @@ func TestChecksAfterACrashAreJittered(t *testing.T) {
 			if back := time.Duration(i); back > 0 {
 				parts = append(parts, d/back)
 			} else if d > time.Millisecond {
-				t.Errorf("the first looks %v after the expiry, want at once", d)
+				t.Errorf("the first checks %v after the expiry, want at once", d)
 			}
 		}
 		guard.Unlock()
@@ -207,7 +207,7 @@ func TestLingerCountsFromTheLastUnlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		mu := newSession(t, store, lingering()).Mutex("k")
-		watched(mu)
+		makeLinger(mu)
 		time.Sleep(linger / 2)
 		turn(mu)
 		time.Sleep(linger * 3 / 4)
@@ -242,7 +242,7 @@ func TestReadersShareThroughTheOpeningOfAListener(t *testing.T) {
 		}
 		rw.RLock()
 		if n := memory.Counts().Commands[dsynctest.MethodAcquire]; n != 1 {
-			t.Errorf("two readers within a turn asked the store %d times, want once", n)
+			t.Errorf("two readers within a turn sent %d requests, want 1", n)
 		}
 		rw.RUnlock()
 		rw.RUnlock()

@@ -159,13 +159,13 @@ func primitiveLostBeforeTaken(t *testing.T, seed int, r *rand.Rand, memory *dsyn
 	token := mine.token()
 
 	var (
-		lost    time.Time
-		tooGood bool // this network was not bad enough
-		told    = make(chan struct{})
+		lost     time.Time
+		tooGood  bool // this network was not bad enough
+		notified = make(chan struct{})
 	)
 	watched := mine.lost()
 	go func() {
-		defer close(told)
+		defer close(notified)
 		select {
 		case <-watched:
 			lost = time.Now()
@@ -186,7 +186,7 @@ func primitiveLostBeforeTaken(t *testing.T, seed int, r *rand.Rand, memory *dsyn
 	}
 	taken := time.Now()
 	synctest.Wait()
-	if !isClosed(told) {
+	if !isClosed(notified) {
 		t.Fatalf("seed %d: taken while Lost was open", seed)
 	}
 	if d := taken.Sub(lost); d < grace {

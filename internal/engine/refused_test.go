@@ -87,13 +87,13 @@ func TestStatusShowsLapsedSessions(t *testing.T) {
 		}
 		register("b")
 		if !held() {
-			t.Error("not held by the living")
+			t.Error("not held by a live session")
 		}
 		if err := memory.Unregister(background, "b"); err != nil {
 			t.Fatal(err)
 		}
 		if held() {
-			t.Error("held by the dead")
+			t.Error("held by an expired session")
 		}
 	})
 }
@@ -147,7 +147,7 @@ func TestClockJumpIsNotOverstated(t *testing.T) {
 		time.Sleep(10 * ttl)
 		synctest.Wait()
 		if len(jumps) > 0 {
-			t.Fatalf("told of jumps %v, and there was none", jumps)
+			t.Fatalf("jumps %v were reported, but there was none", jumps)
 		}
 		for range 10 {
 			memory.Skew(-back)
@@ -155,11 +155,11 @@ func TestClockJumpIsNotOverstated(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(jumps) != 10 {
-			t.Errorf("told of %d jumps, want 10", len(jumps))
+			t.Errorf("%d jumps were reported, want 10", len(jumps))
 		}
 		for _, d := range jumps {
 			if d >= 0 || d < -back-2*time.Millisecond {
-				t.Errorf("told of a jump by %v, want up to %v", d, -back)
+				t.Errorf("a jump by %v was reported, want up to %v", d, -back)
 			}
 		}
 		mu.Unlock()

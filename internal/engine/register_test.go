@@ -85,7 +85,7 @@ func TestSessionTakesAnotherIDIfItsOwnIsTaken(t *testing.T) {
 		wantErr(t, "TryLockContext", mu.TryLockContext(background), driver.ErrSessionExists)
 		lock(t, mu)
 		if len(store.ids) != 3 || s.ID() != store.ids[2] || store.ids[0] == store.ids[1] || store.ids[1] == store.ids[2] {
-			t.Errorf("registered as %q, asked for %q; want the third, and all different", s.ID(), store.ids)
+			t.Errorf("registered as %q of the requested %q; want the third, and all different", s.ID(), store.ids)
 		}
 		members, _, err := store.Members(background, store.ids[:2]...)
 		if err != nil || len(members) != 2 || members[0].Name != "another" || members[1].Name != "another" {
@@ -97,7 +97,7 @@ func TestSessionTakesAnotherIDIfItsOwnIsTaken(t *testing.T) {
 		}
 		synctest.Wait() // for the hooks
 		if len(failed) != 2 || !errors.Is(errors.Join(failed...), driver.ErrSessionExists) {
-			t.Errorf("StoreError told of %v, want the two that were refused", failed)
+			t.Errorf("StoreError was called with %v, want the two that were refused", failed)
 		}
 	})
 }
@@ -145,7 +145,7 @@ func TestRegisterBeforeFirstUse(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(started) != 1 || started[0] != id {
-			t.Errorf("SessionStarted was told of %q", started)
+			t.Errorf("SessionStarted was called with %q", started)
 		}
 		s.Close(background)
 		if _, err := s.Register(background); !errors.Is(err, dsync.ErrClosed) {

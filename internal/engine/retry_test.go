@@ -95,7 +95,7 @@ func TestExpiredSessionIsLostAtOnce(t *testing.T) {
 		mu.UnlockContext(background)
 		lock(t, mu)
 		if s.ID() == id {
-			t.Error("it goes on under the id that is dead")
+			t.Error("it continues under the id that has expired")
 		}
 		mu.Unlock()
 	})
@@ -169,7 +169,7 @@ func TestAnswerToOneAttemptIsNoneToAnother(t *testing.T) {
 			t.Fatal("the late request did not arrive")
 		}
 		if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
-			t.Errorf("left behind under a living session: holders %v and %d in the queue", h, n)
+			t.Errorf("left behind under a live session: holders %v and %d in the queue", h, n)
 		}
 	})
 }

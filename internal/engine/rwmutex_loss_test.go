@@ -23,7 +23,7 @@ func TestCrashedReaderOrWriterIsFollowedAtExpiry(t *testing.T) {
 		{"a writer by a reader", "writer", "reader"},
 		{"a writer by a writer", "writer", "writer"},
 	} {
-		for name, polling := range pushes {
+		for name, polling := range deliveries {
 			t.Run(c.name+" "+name, func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					for range 10 {
@@ -80,10 +80,10 @@ func TestCrashedReaderAmongLivingOnes(t *testing.T) {
 		go func() { writer.Lock(); close(locked) }()
 		time.Sleep(5 * ttl)
 		if isClosed(locked) || isClosed(living.RLost()) {
-			t.Fatal("a writer is in with a living reader")
+			t.Fatal("a writer holds the key beside a live reader")
 		}
 		if n := len(holders(t, memory, "k")); n != 1 {
-			t.Errorf("%d holders, of which one has crashed long ago", n)
+			t.Errorf("%d holders, including one that crashed long ago", n)
 		}
 		living.RUnlock()
 		synctest.Wait()
@@ -222,9 +222,9 @@ func TestForceLockNotifiesReaders(t *testing.T) {
 				time.Sleep(time.Second)
 				writer := newSession(t, store, nil).RWMutex("k")
 				locked := make(chan struct{})
-				told, start := readers.RLost(), time.Now()
+				notified, start := readers.RLost(), time.Now()
 				go func() { writer.ForceLock(background); close(locked) }()
-				<-told
+				<-notified
 				want := grace
 				if done {
 					time.Sleep(grace / 4)

@@ -52,7 +52,7 @@ func TestRWMutexServesInOrder(t *testing.T) {
 					time.Sleep(10 * time.Millisecond)
 				}
 				if late := all[0].RWMutex("k"); late.TryRLock() {
-					t.Error("TryRLock succeeded, before a writer who waits")
+					t.Error("TryRLock succeeded before a waiting writer")
 					late.RUnlock()
 				}
 				first.RUnlock()
@@ -92,7 +92,7 @@ func wantNoStarving(t *testing.T, polling bool, one sync.Locker, d time.Duration
 		// At most it waits for those that hold the key or have their turn. Without notices, also
 		// for those that come within a turn, and for the poll interval.
 		if w := time.Since(start); !polling && w > 100*time.Millisecond || w > 1500*time.Millisecond {
-			t.Errorf("waited %v for %d who have it for %v each", w, len(crowd), d)
+			t.Errorf("waited %v for %d that hold it for %v each", w, len(crowd), d)
 		}
 		one.Unlock()
 		time.Sleep(time.Second)
@@ -104,7 +104,7 @@ func wantNoStarving(t *testing.T, polling bool, one sync.Locker, d time.Duration
 // Readers that overlap continuously don't starve a writer, whether they are of its process, of
 // another, or of many.
 func TestWriterIsNotStarved(t *testing.T) {
-	for name, polling := range pushes {
+	for name, polling := range deliveries {
 		for _, readers := range []string{"same process", "one other process", "many processes"} {
 			t.Run(name+" "+readers, func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestWriterIsNotStarved(t *testing.T) {
 
 // Writers that lock continuously, in the reader's process or others, don't starve a reader.
 func TestReaderIsNotStarved(t *testing.T) {
-	for name, polling := range pushes {
+	for name, polling := range deliveries {
 		for _, same := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s same process %t", name, same), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {

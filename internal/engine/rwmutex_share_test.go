@@ -77,7 +77,7 @@ func TestConcurrentReadersRequestOnce(t *testing.T) {
 		}
 		wg.Wait()
 		if n := store.Counts().Commands[dsynctest.MethodAcquire]; n != 1 {
-			t.Errorf("50 readers who came together sent %d Acquires, want 1", n)
+			t.Errorf("50 readers that came at once sent %d Acquires, want 1", n)
 		}
 	})
 }
@@ -85,7 +85,7 @@ func TestConcurrentReadersRequestOnce(t *testing.T) {
 // Overlapping readers share a hold for seconds at a time where the store notifies, and for a turn
 // where it can't. They are never without a hold.
 func TestOverlappingReadersCost(t *testing.T) {
-	for name, polling := range pushes {
+	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
@@ -101,11 +101,11 @@ func TestOverlappingReadersCost(t *testing.T) {
 				}
 				asked := store.Counts().Since(before).Commands[dsynctest.MethodAcquire]
 				if most := seconds/5 + 3; !polling && asked > most {
-					t.Errorf("readers who overlap for %d s asked %d times, want at most %d", seconds, asked, most)
+					t.Errorf("readers that overlap for %d s sent %d requests, want at most %d", seconds, asked, most)
 				}
 				// A turn is 50ms.
 				if least, most := seconds*10, seconds*20; polling && (asked < least || asked > most) {
-					t.Errorf("readers who overlap for %d s asked %d times, want %d to %d", seconds, asked, least, most)
+					t.Errorf("readers that overlap for %d s sent %d requests, want %d to %d", seconds, asked, least, most)
 				}
 				rw.RUnlock()
 				if h := holders(t, store, "k"); len(h) != 0 {
@@ -119,7 +119,7 @@ func TestOverlappingReadersCost(t *testing.T) {
 // Readers that could share a hold don't while a writer of another process waits: at once where the
 // store notifies, after a turn where it can't.
 func TestReadersYieldToAWriterElsewhere(t *testing.T) {
-	for name, polling := range pushes {
+	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
@@ -139,13 +139,13 @@ func TestReadersYieldToAWriterElsewhere(t *testing.T) {
 					t.Error("shared a hold for which a writer waits")
 					late.RUnlock()
 				case !shared && polling:
-					t.Error("within its turn a hold was not shared, though nobody can tell of the writer")
+					t.Error("within its turn a hold was not shared, although nobody can know of the writer")
 				case shared:
 					late.RUnlock()
 				}
 				time.Sleep(30 * time.Millisecond)
 				if late.TryRLock() {
-					t.Error("after its turn a hold was shared for which a writer waits")
+					t.Error("after its turn a hold was shared while a writer waited")
 					late.RUnlock()
 				}
 				got := make(chan int64)
@@ -216,7 +216,7 @@ func TestReadersDoNotTrustALaterListener(t *testing.T) {
 		go func() { writer.Lock(); close(locked) }()
 		time.Sleep(2 * time.Second) // the listener is ready
 		if late.TryRLock() {
-			t.Error("after its turn a hold was shared for which a writer waits")
+			t.Error("after its turn a hold was shared while a writer waited")
 			late.RUnlock()
 		}
 		rw.RUnlock()

@@ -66,8 +66,8 @@ func wantPanic(t testing.TB, what string, f func(), want ...string) {
 	f()
 }
 
-// pushes are the ways in which a store tells of grants.
-var pushes = map[string]bool{"push": false, "polling": true}
+// deliveries are the ways in which waiters learn of grants.
+var deliveries = map[string]bool{"notices": false, "polling": true}
 
 // Readers of many processes hold the key at once, and no writer does while one of them holds it.
 func TestReadersAreInTogether(t *testing.T) {
@@ -114,7 +114,7 @@ func TestReadersAreInTogether(t *testing.T) {
 // Readers and writers in several goroutines of several processes at random: a writer is alone, and
 // its token is greater than every earlier one.
 func TestRWMutexExcludes(t *testing.T) {
-	for name, polling := range pushes {
+	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()

@@ -98,9 +98,9 @@ func lostBeforeTaken(t *testing.T, seed uint64, network func(*rand.Rand, *dsynct
 		token := mu.Token()
 
 		var lost time.Time
-		told := make(chan struct{})
+		notified := make(chan struct{})
 		go func() {
-			defer close(told)
+			defer close(notified)
 			select {
 			case <-mu.Lost():
 				lost = time.Now()
@@ -120,7 +120,7 @@ func lostBeforeTaken(t *testing.T, seed uint64, network func(*rand.Rand, *dsynct
 			t.Errorf("seed %d: token %d after %d", seed, next.Token(), token)
 		}
 		synctest.Wait()
-		if !isClosed(told) {
+		if !isClosed(notified) {
 			t.Fatalf("seed %d: taken while Lost was open", seed)
 		}
 		if d := taken.Sub(lost); d < grace {
@@ -344,7 +344,7 @@ func TestAbandonedRequestLeavesNothing(t *testing.T) {
 					}
 					time.Sleep(5 * ttl)
 					if h, n := holders(t, memory, "k"), queueLength(t, memory, "k"); len(h)+n != 0 {
-						t.Errorf("left behind under a living session: holders %v and %d in the queue", h, n)
+						t.Errorf("left behind under a live session: holders %v and %d in the queue", h, n)
 					}
 				})
 			})
@@ -374,7 +374,7 @@ func TestRequestThatOvertakesItsReleaseIsReleasedAgain(t *testing.T) {
 					t.Fatal("the late request did not arrive")
 				}
 				if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
-					t.Errorf("left behind under a living session: holders %v and %d in the queue", h, n)
+					t.Errorf("left behind under a live session: holders %v and %d in the queue", h, n)
 				}
 			})
 		})
@@ -578,7 +578,7 @@ func TestExpiredAndCancelledWaitersLeave(t *testing.T) {
 		}
 		time.Sleep(3 * ttl)
 		if n := queueLength(t, memory, "k"); n != 1 {
-			t.Errorf("%d in the queue after one died, want 1", n)
+			t.Errorf("%d in the queue after one crashed, want 1", n)
 		}
 		holder.Unlock()
 		<-served
@@ -710,7 +710,7 @@ func TestAbsentHoldIsReleasedAgain(t *testing.T) {
 				store.lies.Store(lies)
 				before := store.Counts()
 				err := mu.UnlockContext(background)
-				if told := lies == 2; told != errors.Is(err, dsync.ErrLost) || !told && err != nil {
+				if lost := lies == 2; lost != errors.Is(err, dsync.ErrLost) || !lost && err != nil {
 					t.Errorf("UnlockContext: %v", err)
 				}
 				if beats := store.Counts().Since(before).Commands[dsynctest.MethodHeartbeat]; beats == 0 {

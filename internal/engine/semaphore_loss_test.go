@@ -16,7 +16,7 @@ import (
 // L13: what a crashed process held is free at its last heartbeat + TTL, not before, and at most one
 // wake-up later. What others hold stays theirs.
 func TestCrashedHoldersPartIsFreeAtExpiry(t *testing.T) {
-	for name, polling := range pushes {
+	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				for range 10 {
@@ -58,7 +58,7 @@ func TestTryAcquireTakesALapsedPart(t *testing.T) {
 		acquire(t, a, 3)
 		faulty.Cut()
 		if !b.TryAcquire(2) || b.TryAcquire(1) {
-			t.Error("not just the rest is free before expiry")
+			t.Error("more or less than the rest is free before expiry")
 		}
 		time.Sleep(ttl)
 		if err := b.TryAcquireContext(background, 3); err != nil {
@@ -86,11 +86,11 @@ func TestReleaseTakesLostUnitsFirst(t *testing.T) {
 				t.Errorf("ReleaseContext of a part: %v", err)
 			}
 			if !isClosed(m.Lost()) || m.Token() != 0 {
-				t.Error("Lost does not tell of what was lost")
+				t.Error("Lost is open, or Token is not 0, while lost units are not released")
 			}
 		}
 		if h := holders(t, memory, "k"); h[len(h)-2].Weight != 1 || h[len(h)-1].Weight != 2 {
-			t.Errorf("held by %v: a part of what was lost was paid off by what was not", h)
+			t.Errorf("held by %v: a hold that was not lost was released in place of a lost one", h)
 		}
 		time.Sleep(2 * ttl)
 		wantErr(t, "ReleaseContext of the rest, and more", m.ReleaseContext(background, 2), dsync.ErrLost)
@@ -136,7 +136,7 @@ func TestReleaseTakesRevokedUnitsFirst(t *testing.T) {
 		}
 		synctest.Wait()
 		if !isClosed(m.Lost()) || m.Token() != 0 || !isClosed(rw.RLost()) || rw.RToken() != 0 {
-			t.Error("Lost does not tell of what was lost")
+			t.Error("Lost is open, or Token is not 0, while lost units are not released")
 		}
 		m.Release(1) // a part of the 2
 		wantErr(t, "ReleaseContext", m.ReleaseContext(background, 1), dsync.ErrLost, dsync.ErrRevoked)
@@ -161,10 +161,10 @@ func TestSemaphoreLostPartIsFreeHere(t *testing.T) {
 		acquire(t, lost, 3)
 		faulty.Cut()
 		<-lost.Lost()
-		told := time.Now()
+		notified := time.Now()
 		faulty.Heal()
 		acquire(t, next, 3)
-		if d := time.Since(told); d < grace || d > 2*ttl {
+		if d := time.Since(notified); d < grace || d > 2*ttl {
 			t.Errorf("free %v after it was lost, want at least the grace of %v, and soon after", d, grace)
 		}
 		wantErr(t, "late Release", lost.ReleaseContext(background, 3), dsync.ErrLost)
@@ -235,7 +235,7 @@ func TestCancelledAcquireLeavesNothing(t *testing.T) {
 			wantErr(t, "Acquire", <-errs, context.Canceled)
 			synctest.Wait()
 			if len(light) != 1 {
-				t.Errorf("same process %t: who was behind the cancelled is not in", same)
+				t.Errorf("same process %t: the waiter behind the cancelled one is not in", same)
 			}
 			wantErr(t, "ended ctx", m.Acquire(ctx, 1), context.Canceled)
 			wantErr(t, "ended ctx", m.TryAcquireContext(ctx, 1), context.Canceled)

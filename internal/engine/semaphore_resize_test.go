@@ -25,7 +25,7 @@ func resize(t testing.TB, m *dsync.Semaphore, size int64) {
 
 // A greater size lets waiters in, here and elsewhere.
 func TestResizeUpLetsWaitersIn(t *testing.T) {
-	for name, polling := range pushes {
+	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
@@ -105,7 +105,7 @@ func TestOldSizeGoesOnAfterResize(t *testing.T) {
 		acquire(t, fresh, 1)
 		other := olds.Semaphore("k", 2)
 		if !other.TryAcquire(1) || !other.TryAcquire(2) {
-			t.Error("a process of the old size can't have more than the old size of the new")
+			t.Error("a process with the old size can't acquire more than that of the new size")
 		}
 		wantErr(t, "TryAcquireContext", old.TryAcquireContext(background, 1), dsync.ErrHeld)
 		err := newSession(t, store, nil).Semaphore("k", 7).TryAcquireContext(background, 1)
@@ -187,7 +187,7 @@ func TestResizeFailsALocalWaiter(t *testing.T) {
 		m.Release(4)
 		synctest.Wait()
 		if len(first) != 1 || len(heavy) != 1 || len(light) != 1 {
-			t.Fatalf("of those who wait for 2, 5 and 1 ended: %d, %d, %d", len(first), len(heavy), len(light))
+			t.Fatalf("waits for 2, 5 and 1 that ended: %d, %d, %d", len(first), len(heavy), len(light))
 		}
 		wantErr(t, "Acquire of more than the size", <-heavy, dsync.ErrMismatch)
 	})

@@ -52,7 +52,7 @@ func sum(t testing.TB, store driver.Store, key string) (n int64) {
 
 // The holders never have more than the size together, and sometimes all of it.
 func TestSemaphoreHoldsAtMostItsSize(t *testing.T) {
-	for name, polling := range pushes {
+	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
@@ -120,7 +120,7 @@ func TestSemaphoreServesInOrder(t *testing.T) {
 				heavy := acquiring(of(2), 3) // 1 is free
 				light := acquiring(of(3), 1)
 				if of(4).TryAcquire(1) {
-					t.Error("TryAcquire overtook who waits")
+					t.Error("TryAcquire overtook a waiter")
 				}
 				time.Sleep(ttl)
 				if len(heavy)+len(light) != 0 {
@@ -280,7 +280,7 @@ func TestReleaseInOtherParts(t *testing.T) {
 		acquire(t, m, 6)
 		m.Release(9)
 		if n := sum(t, store, "k"); n != 6 {
-			t.Errorf("%d are held in the store, want the 6 of which 1 is not released", n)
+			t.Errorf("%d are held in the store, want the 6 until the last of them is released", n)
 		}
 		wantPanic(t, "Release", func() { m.Release(2) }, "more than it holds")
 		m.Release(1)

@@ -169,7 +169,7 @@ func TestCloseFreesEverything(t *testing.T) {
 					t.Errorf("after Close: holders %v, %d in the queue", h, n)
 				}
 				if m, _, _ := memory.Members(background, id); len(m) != 1 || !m[0].Expired {
-					t.Errorf("after Close the session is %+v, want dead", m)
+					t.Errorf("after Close the session is %+v, want none", m)
 				}
 				lock(t, other.Mutex("k"))
 				if d := time.Since(start); d > grace+margin+100*time.Millisecond {
@@ -197,10 +197,10 @@ func TestCloseGrantsTheGrace(t *testing.T) {
 				lock(t, mu)
 				ctx, cancel := context.WithTimeout(background, limit)
 				defer cancel()
-				var told time.Time
+				var notified time.Time
 				go func() {
 					<-mu.Lost()
-					told = time.Now()
+					notified = time.Now()
 				}()
 				taken := make(chan time.Time, 1)
 				go func() {
@@ -212,7 +212,7 @@ func TestCloseGrantsTheGrace(t *testing.T) {
 					t.Errorf("Close: %v", err)
 				}
 				synctest.Wait()
-				if d := time.Since(told); d > min(limit, grace) {
+				if d := time.Since(notified); d > min(limit, grace) {
 					t.Errorf("Close took %v, want %v", d, min(limit, grace))
 				}
 				// If ctx cut the wait short, the key frees itself at its end, without a notice.
@@ -220,7 +220,7 @@ func TestCloseGrantsTheGrace(t *testing.T) {
 				if limit < grace {
 					late = 6 * time.Second // the poll interval
 				}
-				if d := (<-taken).Sub(told); d < grace || d > grace+late {
+				if d := (<-taken).Sub(notified); d < grace || d > grace+late {
 					t.Errorf("taken %v after the holder was notified, want the grace of %v", d, grace)
 				}
 				wantErr(t, "Unlock after Close", mu.UnlockContext(background), dsync.ErrLost, dsync.ErrClosed)
@@ -452,7 +452,7 @@ func TestClockJumpIsReported(t *testing.T) {
 		time.Sleep(ttl)
 		synctest.Wait()
 		if len(jumps) != 2 || (jumps[0]-2*time.Second).Abs() > 2*time.Millisecond || (jumps[1]+time.Minute).Abs() > 2*time.Millisecond {
-			t.Errorf("told of jumps %v, want 2s and -1m", jumps)
+			t.Errorf("jumps %v were reported, want 2s and -1m", jumps)
 		}
 	})
 }

@@ -30,9 +30,9 @@ func status(t testing.TB, s *dsync.Session, key string) dsync.Status {
 	return st
 }
 
-// inLine calls locked on a goroutine, and checks that it is then the n-th in the queue for key. The
+// waitAt calls locked on a goroutine, and checks that it is then the n-th in the queue for key. The
 // channel receives the error when it returns.
-func inLine(t testing.TB, store driver.Store, key string, n int, locked func(context.Context) error, ctx context.Context) <-chan error {
+func waitAt(t testing.TB, store driver.Store, key string, n int, locked func(context.Context) error, ctx context.Context) <-chan error {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- locked(ctx) }()
@@ -117,7 +117,7 @@ func TestStatusOfEachKind(t *testing.T) {
 			}
 		}, use{limit: 1, held: true, value: "address", term: 3, holders: []dsync.Participant{renewed(1)}}},
 		{"lingers", dsync.KindMutex, func(t *testing.T, s *dsync.Session) {
-			watched(s.Mutex("k"))
+			makeLinger(s.Mutex("k"))
 		}, use{limit: 1, held: true, holders: []dsync.Participant{{Weight: 1, Renewed: true, Yields: true}}}},
 		{"never used", "", func(*testing.T, *dsync.Session) {}, use{}},
 	} {
@@ -205,7 +205,7 @@ func TestStatusShowsTheQueue(t *testing.T) {
 			if i%2 == 1 {
 				locked = rw.RLockContext
 			}
-			waiting = append(waiting, inLine(t, store, "k", i+1, locked, ctx))
+			waiting = append(waiting, waitAt(t, store, "k", i+1, locked, ctx))
 			want = append(want, name)
 		}
 		s := newSession(t, store, nil)
@@ -224,7 +224,7 @@ func TestStatusShowsTheQueue(t *testing.T) {
 			}
 		}
 		if !slices.Equal(got, want) || st.Waiting != 20 {
-			t.Errorf("%d wait; holders and line are\n%q, want\n%q", st.Waiting, got, want)
+			t.Errorf("%d wait; holders and queue are\n%q, want\n%q", st.Waiting, got, want)
 		}
 		for st, err := range s.List(background, "") {
 			if err != nil || st.Waiting != 20 || len(st.Queue) != 8 || st.Queue[7].Host != "waiter-13" {
@@ -377,8 +377,8 @@ func TestStatusInWords(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(background)
-		first := inLine(t, store, "seats", 1, func(ctx context.Context) error { return b.Semaphore("seats", 7).Acquire(ctx, 5) }, ctx)
-		second := inLine(t, store, "seats", 2, func(ctx context.Context) error { return anonymous.Semaphore("seats", 7).Acquire(ctx, 1) }, ctx)
+		first := waitAt(t, store, "seats", 1, func(ctx context.Context) error { return b.Semaphore("seats", 7).Acquire(ctx, 5) }, ctx)
+		second := waitAt(t, store, "seats", 2, func(ctx context.Context) error { return anonymous.Semaphore("seats", 7).Acquire(ctx, 1) }, ctx)
 		time.Sleep(1900 * time.Millisecond)
 		if _, err := b.Acquire(background, "slot", 90*time.Second); err != nil {
 			t.Fatal(err)

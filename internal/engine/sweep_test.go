@@ -106,9 +106,9 @@ func TestStoreStaysBounded(t *testing.T) {
 					most = max(most, records(store))
 				}
 				end()
-				t.Logf("%d records at the most, of %d that were made; the retention asks for %d", most, seconds*perSecond, kept)
+				t.Logf("at most %d records of %d that were made; the retention requires %d", most, seconds*perSecond, kept)
 				if most > kept*2 {
-					t.Errorf("there were %d records, want at most twice the %d that the retention asks for", most, kept)
+					t.Errorf("there were %d records, want at most twice the %d that the retention requires", most, kept)
 				}
 			})
 		})
@@ -178,7 +178,7 @@ func TestSweepReachesRecordsBehindThoseKept(t *testing.T) {
 		}
 		end()
 		if dead > 0 {
-			t.Errorf("%d sessions are dead for twice as long as the retention of 1h, and not swept", dead)
+			t.Errorf("%d sessions expired twice the retention of 1h ago, and were not swept", dead)
 		}
 		if n := len(store.Records()); n < 2000 {
 			t.Errorf("of 2,000 keys that count terms %d are left", n)

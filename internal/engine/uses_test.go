@@ -75,7 +75,7 @@ func TestUses(t *testing.T) {
 		}
 		uses, total := s.Uses(engine.UsesQuery{Match: func(key string) bool { return strings.HasSuffix(key, "7") }, N: 3})
 		if got := fmt.Sprint(name(uses[0]), name(uses[1]), name(uses[2])); got != "a/07 helda/07 waits 0a/07 waits 1" || total != 8 {
-			t.Errorf("%q of %d match, want a/07 and who waits for it of 8", got, total)
+			t.Errorf("%q of %d match, want a/07 and its waiter of 8", got, total)
 		}
 		if uses, total := s.Uses(engine.UsesQuery{From: 100, N: 10}); len(uses) != 0 || total != 56 {
 			t.Errorf("%d of %d beyond the end, want 0 of 56", len(uses), total)

@@ -25,7 +25,7 @@ func TestWorkersAreFew(t *testing.T) {
 			close(begin)
 			synctest.Wait()
 			if len(done) != 100 {
-				t.Errorf("%d of 100 things were done", len(done))
+				t.Errorf("%d of 100 functions ran", len(done))
 			}
 			n := runtime.NumGoroutine() - before
 			for i := 0; n > maxIdle+others && i < 5_000_000; i++ {
@@ -42,7 +42,7 @@ func TestWorkersAreFew(t *testing.T) {
 			synctest.Wait()
 		}
 		if len(used) > maxIdle {
-			t.Errorf("100 things were done, one after the other, on %d goroutines, want those %d that wait", len(used), maxIdle)
+			t.Errorf("100 functions ran one after the other on %d goroutines, want the %d that wait", len(used), maxIdle)
 		}
 		cancel()
 		w.wg.Wait()
