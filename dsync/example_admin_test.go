@@ -119,7 +119,7 @@ func ExampleSession_Break() {
 		defer close(stopped)
 		<-mu.Lost()
 		err := mu.UnlockContext(ctx) // within its grace
-		fmt.Println("told:", errors.Is(err, dsync.ErrRevoked))
+		fmt.Println("revoked:", errors.Is(err, dsync.ErrRevoked))
 	}()
 
 	err := operator.Break(ctx, "report")
@@ -128,7 +128,7 @@ func ExampleSession_Break() {
 	locked, _ := mu.Locked(ctx)
 	fmt.Println("locked:", locked)
 	// Output:
-	// told: true
+	// revoked: true
 	// broken: true
 	// locked: false
 }
@@ -146,7 +146,7 @@ func ExampleMutex_ForceLock() {
 	go func() {
 		stopped <- locks.Mutex("report").Do(ctx, func(ctx context.Context) error {
 			close(started)
-			<-ctx.Done() // writes the report until it is told to stop
+			<-ctx.Done() // writes the report until it is stopped
 			return nil
 		})
 	}()

@@ -15,9 +15,9 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// Promise 9, B04, B29: breaking the key of an election, which is its name, deposes the leader.
-// The leader is notified at once if it listens, else with its next heartbeat, and has its
-// grace, or until it says that it is done. Then the next candidate leads.
+// Promise 9, B04, B29: Break of the key of an election, which is its name, deposes the leader. The
+// leader is notified at once if it listens, otherwise with its next heartbeat, and has its grace,
+// or until it says that it is done. Then the next candidate leads.
 func TestBreakDeposes(t *testing.T) {
 	for _, watch := range []bool{true, false} {
 		for _, done := range []bool{true, false} {
@@ -54,19 +54,19 @@ func TestBreakDeposes(t *testing.T) {
 					go func() { broken <- operator.Break(background, e.Name()) }()
 
 					<-ctx.Done()
-					told := time.Now()
+					notified := time.Now()
 					most := time.Duration(0)
 					if !watch {
 						most = ttl * 4 / 10
 					}
-					if d := told.Sub(began); d > most {
+					if d := notified.Sub(began); d > most {
 						t.Errorf("notified after %v, want within %v", d, most)
 					}
 					wantErr(t, "cause", context.Cause(ctx), leader.ErrLost, dsync.ErrRevoked)
 					if errors.Is(context.Cause(ctx), leader.ErrResigned) || e.IsLeader() {
 						t.Errorf("it still leads, or has resigned: %v", context.Cause(ctx))
 					}
-					free := told.Add(grace)
+					free := notified.Add(grace)
 					if done {
 						time.Sleep(grace / 3)
 						free = time.Now()
@@ -107,8 +107,8 @@ func TestBreakDeposes(t *testing.T) {
 	}
 }
 
-// B15, B29: the function of a deposed leader's Run has its grace and is waited for, and its
-// process campaigns again, behind those that wait. Nobody's work overlaps.
+// B15, B29: the function of a deposed leader's Run has its grace and is waited for. Its process
+// then campaigns again, behind the waiting candidates. Nobody's work overlaps.
 func TestBreakOfRun(t *testing.T) {
 	for _, wind := range []time.Duration{grace / 4, 5 * grace} { // how long f takes to return
 		t.Run(wind.String(), func(t *testing.T) {
@@ -117,9 +117,9 @@ func TestBreakOfRun(t *testing.T) {
 				ctx, stop := context.WithCancel(background)
 				defer stop()
 				type work struct {
-					who         int
-					began, told time.Time
-					cause       error
+					who             int
+					began, notified time.Time
+					cause           error
 				}
 				var all []work
 				var mu sync.Mutex // guards all
@@ -133,7 +133,7 @@ func TestBreakOfRun(t *testing.T) {
 						ended <- e.Run(ctx, func(ctx context.Context) error {
 							w := work{who: i, began: time.Now()}
 							<-ctx.Done()
-							w.told, w.cause = time.Now(), context.Cause(ctx)
+							w.notified, w.cause = time.Now(), context.Cause(ctx)
 							time.Sleep(wind)
 							if e.IsLeader() {
 								t.Error("it leads after it was notified")
@@ -170,8 +170,8 @@ func TestBreakOfRun(t *testing.T) {
 						wantErr(t, "cause", w.cause, leader.ErrLost, dsync.ErrRevoked)
 					}
 					if i > 0 {
-						if d := w.began.Sub(all[i-1].told); d < min(wind, grace) {
-							t.Errorf("work %d began %v after work %d was told to stop", i, d, i-1)
+						if d := w.began.Sub(all[i-1].notified); d < min(wind, grace) {
+							t.Errorf("work %d began %v after work %d was notified", i, d, i-1)
 						}
 					}
 				}
@@ -190,11 +190,11 @@ func TestResignAfterBreak(t *testing.T) {
 		e := electionOf(t, newSession(t, store, &dsync.Options{AlwaysListen: true}), nil)
 		ctx, stop := context.WithCancel(background)
 		defer stop()
-		told, run := make(chan time.Time, 1), make(chan error, 1)
+		notified, run := make(chan time.Time, 1), make(chan error, 1)
 		go func() {
 			run <- e.Run(ctx, func(ctx context.Context) error {
 				<-ctx.Done()
-				told <- time.Now()
+				notified <- time.Now()
 				time.Sleep(grace / 2)
 				stop()
 				return nil
@@ -204,7 +204,7 @@ func TestResignAfterBreak(t *testing.T) {
 		operator := newSession(t, store, nil)
 		broken := make(chan error, 1)
 		go func() { broken <- operator.Break(background, "e") }()
-		at := <-told
+		at := <-notified
 		if err := e.Resign(background); err != nil {
 			t.Errorf("Resign: %v", err)
 		}
@@ -218,7 +218,7 @@ func TestResignAfterBreak(t *testing.T) {
 	})
 }
 
-// A leader that cannot be notified is deposed when its session has lapsed, and not before.
+// A leader that can't be notified is deposed when its session has lapsed, and not before.
 func TestBreakOfAnUnreachableLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -115,8 +115,7 @@ func TestCauseOfTheEnd(t *testing.T) {
 	}
 }
 
-// On error the context is not nil, and has ended.
-// A channel of a campaign stands in a select. It receives the term's context, or is closed; what
+// CampaignChan in a select: the channel receives the term's context, or is closed. A term that
 // nobody received is released.
 func TestCampaignChan(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -149,7 +148,7 @@ func TestCampaignChan(t *testing.T) {
 		unreceived := first.CampaignChan(unread)
 		time.Sleep(time.Second)
 		if !first.IsLeader() {
-			t.Fatal("not elected though nobody led")
+			t.Fatal("not elected although nobody led")
 		}
 		cancel()
 		synctest.Wait()
@@ -164,6 +163,7 @@ func TestCampaignChan(t *testing.T) {
 	})
 }
 
+// If Campaign returns an error, its context is not nil and has ended.
 func TestCampaignErrors(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -228,8 +228,8 @@ func TestNewRefusesNonsense(t *testing.T) {
 	}
 }
 
-// Promise 1, B02, B03, B29: the leader's context is cancelled at least the grace
-// before another's Campaign returns, whatever goes wrong between it and the store.
+// Promise 1, B02, B03, B29: whatever goes wrong between the leader and the store, its context is
+// cancelled at least the grace before another's Campaign returns.
 func TestContextEndsBeforeTheNextLeads(t *testing.T) {
 	n := 1000
 	if testing.Short() {
@@ -260,17 +260,17 @@ func TestContextEndsBeforeTheNextLeads(t *testing.T) {
 			defer f.Close()
 			a, b := newElection(t, f, nil), newElection(t, memory, nil)
 			ctx := campaign(t, a)
-			var told time.Time
+			var notified time.Time
 			go func() {
 				<-ctx.Done()
-				told = time.Now()
+				notified = time.Now()
 			}()
 			time.Sleep(time.Duration(r.Int64N(int64(ttl))))
 			next := campaign(t, b)
 			led := time.Now()
 			synctest.Wait()
-			if told.IsZero() || led.Sub(told) < grace {
-				t.Errorf("trial %d: another leads %v after the context ended, want at least %v", i, led.Sub(told), grace)
+			if notified.IsZero() || led.Sub(notified) < grace {
+				t.Errorf("trial %d: another leads %v after the context ended, want at least %v", i, led.Sub(notified), grace)
 			}
 			if term(t, next).Number != term(t, ctx).Number+1 {
 				t.Errorf("trial %d: term %d after %d", i, term(t, next).Number, term(t, ctx).Number)
@@ -279,8 +279,7 @@ func TestContextEndsBeforeTheNextLeads(t *testing.T) {
 	}
 }
 
-// B29: on every other path, too, the leadership is kept until Resign, or for the
-// grace.
+// B29: however a term ends, the leadership is kept until Resign, or for the grace.
 func TestWorkNeverOverlaps(t *testing.T) {
 	for _, resigns := range []time.Duration{0, grace / 2, time.Hour} {
 		t.Run(fmt.Sprint("done after ", resigns), func(t *testing.T) {
@@ -311,8 +310,8 @@ func TestWorkNeverOverlaps(t *testing.T) {
 	}
 }
 
-// E3: after Resign another leads at once; B16: so does the same process, and a
-// restarted one after Close, and after a crash when the old session has lapsed.
+// E3, B16: after Resign another process leads at once, or the same one again. So does a restarted
+// process after Close, and after a crash when the old session has lapsed.
 func TestAnotherLeadsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -349,7 +348,7 @@ func TestAnotherLeadsAtOnce(t *testing.T) {
 	})
 }
 
-// E4, B06: after a crash another leads by the last heartbeat + TTL, not before.
+// E4, B06: after a crash another leads at the last heartbeat + TTL, not before.
 func TestCrashedLeaderIsFollowed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -374,7 +373,7 @@ func TestCrashedLeaderIsFollowed(t *testing.T) {
 	})
 }
 
-// E7: leadership can be given up without leaving the election; pause and resume.
+// E7: a leader can give up the leadership without leaving the election. Pause and Resume.
 func TestPauseAndResume(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -403,7 +402,7 @@ func TestPauseAndResume(t *testing.T) {
 		}
 		a.Resume()
 		<-again
-		// Paused in the queue: it leaves it.
+		// A candidate paused in the queue leaves the queue.
 		go func() { campaign(t, b) }()
 		synctest.Wait()
 		b.Pause(background)
@@ -417,7 +416,7 @@ func TestPauseAndResume(t *testing.T) {
 		if !b.IsLeader() {
 			t.Error("not elected after Resume")
 		}
-		// Paused while it waits behind another of its own process.
+		// A candidate paused while it waits behind another one of its own process.
 		second := make(chan struct{})
 		go func() { campaign(t, b); close(second) }()
 		synctest.Wait()
@@ -443,7 +442,7 @@ func TestHundredElections(t *testing.T) {
 				t.Errorf("the first term of election %d is %d", i, tm.Number)
 			}
 		}
-		time.Sleep(2 * time.Second) // until it listens
+		time.Sleep(2 * time.Second) // until the session listens
 		before := store.Counts()
 		time.Sleep(30 * ttl / 3)
 		d := store.Counts().Since(before)
@@ -453,7 +452,7 @@ func TestHundredElections(t *testing.T) {
 	})
 }
 
-// E10, B30: errors of the store are reported, and campaigning goes on.
+// E10, B30: errors of the store are reported, and the campaign continues.
 func TestStoreErrorsAreReported(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, listen := range []bool{true, false} {
@@ -476,7 +475,8 @@ func TestStoreErrorsAreReported(t *testing.T) {
 	})
 }
 
-// B12: a hook that blocks for leases, panics, or calls anything, costs nothing.
+// B12: a hook that blocks for several leases, panics or calls any method does not cost the
+// leadership.
 func TestHooksCostNoLeadership(t *testing.T) {
 	for _, name := range []string{"sleep", "panic", "resign", "close", "campaign", "pause"} {
 		t.Run(name, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// A fleet counts what runs where.
+// A fleet counts which functions run in which process.
 type fleet struct {
 	t       *testing.T
 	mu      sync.Mutex
@@ -81,8 +81,8 @@ func (f *fleet) group(process string, store driver.Store, functions int) (*leade
 	}
 }
 
-// S3: each function runs on one process; they spread over the fleet, also over
-// one that grows and shrinks.
+// S3: each function runs on one process. The functions spread evenly, even if the fleet grows and
+// shrinks.
 func TestGroupSpreads(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		functions := 30
@@ -127,8 +127,7 @@ func TestGroupSpreads(t *testing.T) {
 	})
 }
 
-// In a fleet in which each process has its share nothing moves, not even if the shares are
-// equal.
+// In a fleet in which each process has its share, no function moves, even if the shares are equal.
 func TestGroupSettles(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -146,8 +145,8 @@ func TestGroupSettles(t *testing.T) {
 	})
 }
 
-// S3, S4: list, remove by name and by the function itself, start and stop observed;
-// another process runs what was removed.
+// S3, S4: functions are listed, removed by name and from inside, and their starts and stops are
+// observed. Another process runs a function that was removed.
 func TestGroupListAndRemove(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -250,8 +249,8 @@ func TestGroupWaitReturnsTheFirstError(t *testing.T) {
 	})
 }
 
-// A group in which all functions are done ends without an error. B15: an outage
-// ends none.
+// A group in which all functions are done ends without an error. B15: an outage does not end a
+// function.
 func TestGroupSurvivesAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		faulty := newFaulty(t, dsynctest.NewMemory(), nil)
@@ -278,8 +277,8 @@ func TestGroupSurvivesAnOutage(t *testing.T) {
 	})
 }
 
-// Wait on a group without functions ends it at once, as errgroup's does with its
-// context, and Go says so. The two may meet.
+// Wait on a group without functions ends the group at once, as errgroup's does with its context,
+// and a later Go returns an error. Go and Wait may be called at the same time.
 func TestGroupWaitWithoutFunctions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
@@ -322,18 +321,18 @@ func TestGroupWaitWithoutFunctions(t *testing.T) {
 	})
 }
 
-// Functions that come and go leave nothing behind: no goroutine that observes their elections,
-// and no hook that is called for a function that has left or was refused.
-func TestGroupForgetsWhatHasLeft(t *testing.T) {
+// Functions that are added and removed leave nothing behind: no goroutine that observes their
+// elections, and no hook that is called for a function that was removed or refused.
+func TestGroupForgetsRemovedFunctions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var failing, told, cycles atomic.Int64
+		var failing, notified, cycles atomic.Int64
 		f := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
 			lose := r.Method == dsynctest.MethodHeartbeat && failing.Add(-1) == 0
 			return dsynctest.Fault{LoseReply: lose}
 		})
 		ctx, cancel := context.WithCancel(background)
 		g, _, err := leader.NewGroup(ctx, newSession(t, f, nil), "g", &leader.GroupOptions{Election: &leader.Options{Hooks: &leader.Hooks{
-			StoreError: func(string, error) { told.Add(1) },
+			StoreError: func(string, error) { notified.Add(1) },
 			Cycle:      func(leader.Status) { cycles.Add(1) },
 		}}})
 		if err != nil {
@@ -357,13 +356,13 @@ func TestGroupForgetsWhatHasLeft(t *testing.T) {
 			g.Remove(background, "is removed")
 		}
 		time.Sleep(time.Minute)
-		if after := runtime.NumGoroutine(); after > before+10 { // some idle ones are the session's
+		if after := runtime.NumGoroutine(); after > before+10 { // some idle ones belong to the session
 			t.Errorf("%d goroutines, and %d after 40 functions that came and went", before, after)
 		}
 		cycles.Store(0)
 		failing.Store(1)
 		time.Sleep(time.Minute)
-		if n := told.Load(); n != 1 {
+		if n := notified.Load(); n != 1 {
 			t.Errorf("one failed heartbeat was reported %d times, want once, to the function that stays", n)
 		}
 		if n := cycles.Load(); n < 5 || n > 30 {
@@ -374,9 +373,9 @@ func TestGroupForgetsWhatHasLeft(t *testing.T) {
 	})
 }
 
-// S4: the list says of each function whether it runs on this process: not while it
-// waits for its election, nor when it has stopped.
-func TestGroupListsWhatRuns(t *testing.T) {
+// S4: the list says of each function whether it runs on this process: it does not while it waits
+// for its election, or when it has stopped.
+func TestGroupListsRunningFunctions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		f := newFaulty(t, store, nil)
@@ -425,8 +424,9 @@ func TestGroupListsWhatRuns(t *testing.T) {
 	})
 }
 
-// S3: each function has events of its own, for listeners that are added at any time, and can be
-// removed by its handle. The handle of a function that has left does nothing to its successor.
+// S3: each function has events of its own for listeners, which can be added at any time, and can be
+// removed by its handle. The handle of a removed function does nothing to a later function of that
+// name.
 func TestSingletonHandle(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var mu sync.Mutex

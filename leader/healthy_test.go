@@ -35,7 +35,7 @@ func TestFunctionThatOutlivesItsTermIsUnhealthy(t *testing.T) {
 		f.Heal()
 		synctest.Wait()
 		if err := s.Healthy(); !errors.Is(err, dsync.ErrOverstayed) {
-			t.Errorf("while the function goes on: %v, want %v", err, dsync.ErrOverstayed)
+			t.Errorf("while the function runs: %v, want %v", err, dsync.ErrOverstayed)
 		}
 		close(end)
 		synctest.Wait()

@@ -17,8 +17,8 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// E8: Members returns every member with its role; those that died disappear within a TTL; names
-// and metadata can be hidden.
+// E8: Members returns every member with its role. Crashed members disappear within a TTL. Names and
+// metadata can be hidden.
 func TestMembers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -59,7 +59,7 @@ func TestMembers(t *testing.T) {
 	})
 }
 
-// roles are the members as text: name and role each, and only the role of many.
+// roles returns the members as text, with name and role.
 func roles(t *testing.T, e *leader.Election) []string {
 	t.Helper()
 	members, err := e.Members(background)
@@ -73,9 +73,9 @@ func roles(t *testing.T, e *leader.Election) []string {
 	return list
 }
 
-// E8: members of an election are those that take part in it or observe it, by Observe or
-// for their hooks, for as long as they do, under whichever session.
-func TestMembersAreOfTheElection(t *testing.T) {
+// E8: the members of an election are the sessions that take part in it or observe it, by Observe or
+// for their hooks, for as long as they do, across changes of session.
+func TestMembersBelongToTheElection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		f := newFaulty(t, store, nil)
@@ -113,7 +113,7 @@ func TestMembersAreOfTheElection(t *testing.T) {
 		time.Sleep(time.Second)
 		want("observed no more", a, "a leader")
 
-		// With hooks that look it is a member also when it is not in the queue any more.
+		// With hooks that observe, it is a member even when it has left the queue.
 		if _, err := looks.TryCampaign(background); err == nil {
 			t.Fatal("two lead")
 		}
@@ -135,8 +135,8 @@ func TestMembersAreOfTheElection(t *testing.T) {
 	})
 }
 
-// E8: all of them, the leader first, also where the store has more sessions, the line
-// more claims, and the election more observers, than one reply has.
+// E8: Members returns all of them, the leader first, even if the store has more sessions, the queue
+// more claims and the election more observers than fit in one reply.
 func TestMembersOfMany(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const strangers, observers, candidates = 1100, 1050, 1020
@@ -155,13 +155,13 @@ func TestMembersOfMany(t *testing.T) {
 			}
 		}
 		for i := range strangers {
-			register(fmt.Sprintf("!%04d", i)) // before all others
+			register(fmt.Sprintf("!%04d", i)) // sorted before all others
 		}
 		claim(register("the leader"), 1)
 		want := []string{"the leader leader"}
 		for i := range candidates {
-			// Not in the order of their ids; some have more than one claim, as after a request
-			// that arrived twice, and every third observes, too.
+			// Not in the order of their ids. Some have more than one claim, as after a request that
+			// arrived twice, and every third one observes as well.
 			id := register(fmt.Sprintf("c%04d", i*7%candidates))
 			claim(id, 1)
 			if i%10 == 0 {
@@ -190,26 +190,26 @@ func TestMembersOfMany(t *testing.T) {
 		store.Unregister(background, "the leader")
 		store.Unregister(background, "c0007")
 		if got := roles(t, e); len(got) != len(want)-2 || got[0] != "c0000 candidate" || got[1] != "c0014 candidate" {
-			t.Errorf("without two that have gone: %d, %q first", len(got), got[:2])
+			t.Errorf("without two that have left: %d, %q first", len(got), got[:2])
 		}
 		time.Sleep(2 * time.Hour)
 		if got := roles(t, e); len(got) != 0 {
-			t.Errorf("when all have lapsed, and nobody has said so: %d", len(got))
+			t.Errorf("when all have lapsed, but nobody has expired them: %d", len(got))
 		}
 	})
 }
 
-// Joined and Left report the members of the election, and no other session.
-func TestJoinedAndLeftAreOfTheElection(t *testing.T) {
+// Joined and Left report the members of the election, and no other sessions.
+func TestJoinedAndLeftReportOnlyMembers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		var mu sync.Mutex
-		var told []string
+		var notified []string
 		note := func(what string) func(leader.Member) {
 			return func(m leader.Member) {
 				mu.Lock()
 				defer mu.Unlock()
-				told = append(told, fmt.Sprint(what, m.Name, " ", m.Role))
+				notified = append(notified, fmt.Sprint(what, m.Name, " ", m.Role))
 			}
 		}
 		want := func(when string, want ...string) {
@@ -217,10 +217,10 @@ func TestJoinedAndLeftAreOfTheElection(t *testing.T) {
 			time.Sleep(2 * ttl)
 			mu.Lock()
 			defer mu.Unlock()
-			if !slices.Equal(told, want) {
-				t.Errorf("%s: told %q, want %q", when, told, want)
+			if !slices.Equal(notified, want) {
+				t.Errorf("%s: reported %q, want %q", when, notified, want)
 			}
-			told = nil
+			notified = nil
 		}
 		electionOf(t, newSession(t, store, &dsync.Options{Name: "o"}), &leader.Options{Hooks: &leader.Hooks{
 			Joined: note("+"), Left: note("-"),
@@ -244,15 +244,15 @@ func TestJoinedAndLeftAreOfTheElection(t *testing.T) {
 	})
 }
 
-// A list of observed keys that is lost or arrives late is sent again: in the end the store has
-// what the process observes.
+// A list of observed keys that is lost or late is sent again: in the end the store has the keys
+// that the process observes.
 func TestObserversInBadNetworks(t *testing.T) {
 	for name, fault := range map[string]func(n int) dsynctest.Fault{
 		"lost":     func(n int) dsynctest.Fault { return dsynctest.Fault{LoseRequest: n%3 != 0} },
 		"no reply": func(n int) dsynctest.Fault { return dsynctest.Fault{LoseReply: n%2 == 1} },
 		"late": func(n int) dsynctest.Fault {
 			if n%2 == 1 {
-				return dsynctest.Fault{Delay: ttl / 2} // the caller has given up by then
+				return dsynctest.Fault{Delay: ttl / 2} // the caller has timed out by then
 			}
 			return dsynctest.Fault{}
 		},
@@ -290,7 +290,7 @@ func TestObserversInBadNetworks(t *testing.T) {
 	}
 }
 
-// Observing costs a write when the set of observed keys changes, one for all that begin
+// Observing costs one write when the set of observed keys changes, even if many observations begin
 // together, and nothing while it stays the same.
 func TestObserversCostAWriteForAChange(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -312,7 +312,7 @@ func TestObserversCostAWriteForAChange(t *testing.T) {
 		}
 		before := lists()
 		again, end := context.WithCancel(background)
-		e.Observe(again) // as it is already
+		e.Observe(again) // as before
 		time.Sleep(10 * ttl)
 		end()
 		time.Sleep(time.Second)

@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// The channel has the members first, and then again whenever somebody joins, leaves, dies, is
+// The channel has the members first, and then again whenever somebody joins, leaves, crashes, is
 // elected or resigns, and nothing in between. It is closed with its context.
 func TestObserveMembers(t *testing.T) {
 	for _, polling := range []bool{false, true} {
@@ -75,7 +75,7 @@ func TestObserveMembers(t *testing.T) {
 	}
 }
 
-// The latest list replaces one that was not received, and belongs to the receiver.
+// The latest list replaces one that was not received. The receiver owns the list.
 func TestObserveMembersLatestWins(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -86,11 +86,11 @@ func TestObserveMembersLatestWins(t *testing.T) {
 		if len(members) != 4 || members[0].Name != "a" || members[2].Name != "c" {
 			t.Fatalf("received %+v, want a, b, c and o", members)
 		}
-		clear(members) // must not pass for a change
+		clear(members) // must not count as a change
 		time.Sleep(10 * time.Minute)
 		select {
 		case got := <-seen:
-			t.Errorf("received %+v, though nothing has changed", got)
+			t.Errorf("received %+v, although nothing has changed", got)
 		default:
 		}
 		all["b"].stop()

@@ -16,7 +16,8 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// E2, S1, S2: everyone sees who leads, what it has published, and whether anyone does.
+// E2, S1, S2: every process sees who leads, what the leader has published, and whether there is a
+// leader.
 func TestObserve(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
@@ -56,7 +57,7 @@ func TestObserve(t *testing.T) {
 					t.Errorf("observed %+v after Resign, want nobody", l)
 				}
 				wantErr(t, "Publish without leading", a.Publish(background, nil), leader.ErrLost)
-				// The value is gone with its term.
+				// The value disappears with its term.
 				campaign(t, observer)
 				time.Sleep(time.Second)
 				if l := <-seen; l.Term != 2 || l.Value != nil {
@@ -71,7 +72,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// Observe's channel holds the latest, and is closed with the session.
+// Observe's channel holds the latest leader, and is closed with the session.
 func TestObserveLatestWins(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -96,9 +97,9 @@ func TestObserveLatestWins(t *testing.T) {
 	})
 }
 
-// If the store notifies, a new leader is seen without waiting for a poll, and so is one's own
-// election.
-func TestChangesArePushed(t *testing.T) {
+// If the store notifies, a change of leader is seen without waiting for a poll, and a candidate
+// learns of its own election as fast.
+func TestChangesAreNotified(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a, b := newElection(t, store, nil), newElection(t, store, nil)
@@ -122,8 +123,8 @@ func TestChangesArePushed(t *testing.T) {
 	})
 }
 
-// E2, E5: NewLeader on every candidate and observer with both identities; Cycle on
-// all, again and again; Joined and Left.
+// E2, E5: NewLeader is called on every candidate and observer with both leaders, Cycle on all
+// periodically, and Joined and Left for the members.
 func TestHooksOfTheFleet(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -163,7 +164,7 @@ func TestHooksOfTheFleet(t *testing.T) {
 		defer mu.Unlock()
 		for _, name := range []string{"b", "o"} {
 			got := changes[name]
-			// Between the two, nobody led for a moment, which may be seen or not.
+			// Between the two there was a moment without a leader, which may be seen or not.
 			got = slices.DeleteFunc(slices.Clone(got), func(c string) bool { return c == "a>" })
 			if len(got) != 2 || got[0] != ">a" || got[1] != "a>b" && got[1] != ">b" {
 				t.Errorf("%s was notified of the changes %q", name, changes[name])
@@ -178,9 +179,9 @@ func TestHooksOfTheFleet(t *testing.T) {
 	})
 }
 
-// E5: Cycle is called again and again on leaders and followers, with what is so then,
-// also when it has failed before.
-func TestCycleTellsTheState(t *testing.T) {
+// E5: Cycle is called periodically on leaders and followers with the current state, even after an
+// error.
+func TestCycleReportsTheState(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		f := newFaulty(t, store, nil)
@@ -195,7 +196,7 @@ func TestCycleTellsTheState(t *testing.T) {
 				panic("a hook panics")
 			}}})
 		}
-		// check waits, and checks the last cycle of those meanwhile.
+		// check waits for d, and checks each election's last cycle of that time.
 		check := func(when string, d time.Duration, want map[string]leader.Status) {
 			t.Helper()
 			mu.Lock()
@@ -227,7 +228,7 @@ func TestCycleTellsTheState(t *testing.T) {
 		f.Cut()
 		check("the other is cut off", ttl/2, map[string]leader.Status{
 			"a": {Leader: leads("a"), IsLeader: true},
-			"b": {Leader: leads("a"), Err: os.ErrDeadlineExceeded}, // or another
+			"b": {Leader: leads("a"), Err: os.ErrDeadlineExceeded}, // or another error
 		})
 		f.Heal()
 		time.Sleep(ttl)
@@ -239,8 +240,8 @@ func TestCycleTellsTheState(t *testing.T) {
 	})
 }
 
-// A leader that died without anyone to follow it leads until its lease is over.
-func TestDeadLeaderIsNobody(t *testing.T) {
+// A crashed leader that nobody follows is reported as the leader until its lease ends.
+func TestNoLeaderAfterItsLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		f := newFaulty(t, store, nil)
@@ -265,9 +266,8 @@ func TestDeadLeaderIsNobody(t *testing.T) {
 	})
 }
 
-// Changes of an election that is observed later are pushed, too: the listener is opened again
-// for it.
-func TestEveryObservedElectionIsPushed(t *testing.T) {
+// An election that is observed later is notified of as well: the listener is reopened with its key.
+func TestEveryObservedElectionIsNotified(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		observer, other := newSession(t, store, nil), newSession(t, store, nil)
@@ -293,9 +293,9 @@ func TestEveryObservedElectionIsPushed(t *testing.T) {
 	})
 }
 
-// A leader that leads again, in another term, is reported as a new leader, even if nobody saw
-// that it did not lead in between.
-func TestLeaderThatLeadsAgainIsNew(t *testing.T) {
+// A leader that is elected again, in another term, is reported as a new leader, even if nobody saw
+// the time between the terms.
+func TestReelectedLeaderIsReportedAsNew(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		store.Polling = true
@@ -320,7 +320,7 @@ func TestLeaderThatLeadsAgainIsNew(t *testing.T) {
 		}
 		synctest.Wait() // for the hook
 		if got := fmt.Sprint(changes); got != "[0>1 false 1>2 true]" {
-			t.Errorf("told of %s", got)
+			t.Errorf("%s was reported", got)
 		}
 	})
 }

@@ -64,7 +64,7 @@ func TestPauseAtTheElection(t *testing.T) {
 					go b.Resign(background)
 					paused := make(chan struct{})
 					go func() {
-						for range rand.N(20) { // so that it meets each step of the election
+						for range rand.N(20) { // to meet each step of the election
 							runtime.Gosched()
 						}
 						a.Pause(background)

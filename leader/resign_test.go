@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// slowRelease is a store on which a Release arrives after a second.
+// slowRelease delays the arrival of a Release by a second.
 func slowRelease(r dsynctest.Request) dsynctest.Fault {
 	if r.Method == dsynctest.MethodRelease {
 		return dsynctest.Fault{Delay: time.Second}
@@ -18,7 +18,7 @@ func slowRelease(r dsynctest.Request) dsynctest.Fault {
 	return dsynctest.Fault{}
 }
 
-// begin campaigns, or has Run run a function that winds down for half the grace.
+// begin campaigns, or makes Run call a function that winds down for half the grace.
 func begin(t *testing.T, e *leader.Election, run bool) {
 	t.Helper()
 	if !run {
@@ -35,8 +35,8 @@ func begin(t *testing.T, e *leader.Election, run bool) {
 	time.Sleep(time.Second)
 }
 
-// When Resign or Pause has returned nil, the leadership is released in the store, even if that
-// takes a while, whoever calls it, and however often.
+// When Resign or Pause has returned nil, the leadership has been released in the store, however
+// long that takes, whoever calls it, and however often.
 func TestResignReturnsAfterTheRelease(t *testing.T) {
 	for name, resign := range map[string]func(*leader.Election) error{
 		"Resign": func(e *leader.Election) error { return e.Resign(background) },
@@ -73,10 +73,10 @@ func TestResignReturnsAfterTheRelease(t *testing.T) {
 	}
 }
 
-// Resign returns ctx's error if ctx ends before the release, which goes on.
+// Resign returns ctx's error if ctx ends before the release. The release continues.
 func TestResignWithinItsContext(t *testing.T) {
 	for _, run := range []bool{false, true} {
-		for _, limit := range []time.Duration{grace / 4, 3 * grace / 4} { // in the grace, and while it is released
+		for _, limit := range []time.Duration{grace / 4, 3 * grace / 4} { // within the grace, and during the release
 			t.Run(fmt.Sprint("run ", run, " within ", limit), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					store := dsynctest.NewMemory()
@@ -99,7 +99,8 @@ func TestResignWithinItsContext(t *testing.T) {
 	}
 }
 
-// That is so, too, if Run's function returns after its grace, while the release is under way.
+// Resign also waits for the release if Run's function returns after its grace, while the release is
+// under way.
 func TestResignReturnsAfterTheReleaseOfALateFunction(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

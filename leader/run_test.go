@@ -76,8 +76,8 @@ func TestRunResignsOnPanicAndExit(t *testing.T) {
 	}
 }
 
-// B15: after an outage of three leases it campaigns again by itself, and what f
-// returned after the loss goes to the hook. B04: one Lost per Elected.
+// B15: after an outage of three leases Run campaigns again by itself, and the error that f returned
+// after the loss goes to the hook. B04: one Lost per Elected.
 func TestRunGoesOnAfterAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)
@@ -123,8 +123,8 @@ func TestRunGoesOnAfterAnOutage(t *testing.T) {
 	})
 }
 
-// Resign inside f does not wait for f; from outside it gives f the grace. Either
-// way Run is a candidate again, behind the others.
+// Resign inside f does not wait for f. From outside, it gives f the grace. Either way Run is a
+// candidate again, behind the others.
 func TestResignFromRun(t *testing.T) {
 	for _, inside := range []bool{true, false} {
 		t.Run(fmt.Sprint("inside ", inside), func(t *testing.T) {
@@ -247,7 +247,7 @@ func TestRunningOfRun(t *testing.T) {
 	})
 }
 
-// E6: Running is true for Campaign until its term ends, or it returns an error.
+// E6: Running is true from the call of Campaign until its term ends or it returns an error.
 func TestRunningOfCampaign(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)
@@ -290,7 +290,7 @@ func TestRunningOfCampaign(t *testing.T) {
 	})
 }
 
-// When f has returned, its context has ended, and the cause is that the process resigned.
+// When f has returned, its context has ended, with the cause that the process resigned.
 func TestContextEndsWithTheFunction(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var causes []error
@@ -339,7 +339,7 @@ func TestRunThatEndsAtItsElection(t *testing.T) {
 }
 
 // Resign inside the work of another election, or of an earlier term, waits for f.
-func TestResignInsideOfAnotherTerm(t *testing.T) {
+func TestResignInsideAnotherTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
 		e := electionOf(t, s, nil)

@@ -15,8 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// E6: it runs in the background, leads, and is done only when the leadership was
-// released.
+// E6: Run works in the background, leads, and is done only when the leadership has been released.
 func TestRunIsDoneAfterTheRelease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -42,8 +41,8 @@ func TestRunIsDoneAfterTheRelease(t *testing.T) {
 	})
 }
 
-// E11: TTLs differ between processes and restarts, with nothing to migrate; a
-// combination that can't work is refused at construction.
+// E11: TTLs can differ between processes and restarts without a migration. A combination that can't
+// work is refused by New.
 func TestTTLsMayChange(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -58,12 +57,12 @@ func TestTTLsMayChange(t *testing.T) {
 			}
 		}
 		if _, err := dsync.New(store, &dsync.Options{TTL: time.Second, HeartbeatInterval: time.Second}); err == nil {
-			t.Error("a heartbeat as seldom as the TTL was taken")
+			t.Error("a heartbeat interval as long as the TTL was accepted")
 		}
 	})
 }
 
-// E14: the logger can be replaced; B12: one that blocks costs nothing.
+// E14: the logger can be replaced. B12: a logger that blocks costs nothing.
 func TestLogger(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)
@@ -104,7 +103,7 @@ func (w *slowWriter) String() string {
 	return w.text.String()
 }
 
-// E15: the periods of heartbeats and of polls can be set.
+// E15: the heartbeat interval and the poll interval can be set.
 func TestPeriodsCanBeSet(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, period := range []time.Duration{time.Second, 3 * time.Second} {
@@ -126,14 +125,14 @@ func TestPeriodsCanBeSet(t *testing.T) {
 				t.Errorf("period %v: %d heartbeats of two sessions in 30s, want about %d", period, beats, want)
 			}
 			if want := 10 * int(30*time.Second/period); asks < want*8/10 || asks > want*12/10 {
-				t.Errorf("poll %v: asked %d times in 30s, want about %d", period/10, asks, want)
+				t.Errorf("poll %v: polled %d times in 30s, want about %d", period/10, asks, want)
 			}
 			s.Close(background)
 		}
 	})
 }
 
-// E7: a cycle can be driven by hand: try, read, resign.
+// E7: an application can drive the cycle itself: try, read, resign.
 func TestCycleByHand(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

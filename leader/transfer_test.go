@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// named returns the election of a new session with that name.
+// named returns the election of a new session with the given name.
 func named(t *testing.T, store driver.Store, name string) *leader.Election {
 	t.Helper()
 	return electionOf(t, newSession(t, store, &dsync.Options{Name: name}), nil)
@@ -28,7 +28,7 @@ type candidacy struct {
 	stop    context.CancelFunc
 }
 
-// candidates makes sessions with those names campaign, one after the other.
+// candidates makes sessions with the given names campaign, one after the other.
 func candidates(t *testing.T, store driver.Store, names ...string) map[string]*candidacy {
 	t.Helper()
 	all := make(map[string]*candidacy)
@@ -46,7 +46,7 @@ func candidates(t *testing.T, store driver.Store, names ...string) map[string]*c
 	return all
 }
 
-// member returns the member of that name.
+// member returns the member with the given name.
 func member(t *testing.T, e *leader.Election, name string) leader.Member {
 	t.Helper()
 	members, err := e.Members(background)
@@ -60,7 +60,7 @@ func member(t *testing.T, e *leader.Election, name string) leader.Member {
 	return members[i]
 }
 
-// wantRoles checks who leads and who waits, in the order of the queue.
+// wantRoles checks the leader and the candidates, in the order of the queue.
 func wantRoles(t *testing.T, e *leader.Election, want ...string) {
 	t.Helper()
 	if got := roles(t, e); !slices.Equal(got, want) {
@@ -68,7 +68,7 @@ func wantRoles(t *testing.T, e *leader.Election, want ...string) {
 	}
 }
 
-// wantNumber checks that the store has that many terms.
+// wantNumber checks the number of terms in the store.
 func wantNumber(t *testing.T, store driver.Store, want int64) {
 	t.Helper()
 	if st, err := store.Load(background, "e"); err != nil || st.Term != want {
@@ -76,8 +76,8 @@ func wantNumber(t *testing.T, store driver.Store, want int64) {
 	}
 }
 
-// The candidate that is named is elected in the write that ends the leader's term, whatever its
-// position. The others keep their order.
+// The named candidate is elected in the write that ends the leader's term, whatever its position in
+// the queue. The others keep their order.
 func TestTransfer(t *testing.T) {
 	for _, name := range []string{"b", "c", "d"} {
 		for _, polling := range []bool{false, true} {
@@ -111,8 +111,8 @@ func TestTransfer(t *testing.T) {
 	}
 }
 
-// Run's function has its grace before anybody else is elected, and Run campaigns again behind
-// those that wait.
+// Run's function has its grace before anybody else is elected. Run then campaigns again behind the
+// waiting candidates.
 func TestTransferFromRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -144,7 +144,7 @@ func TestTransferFromRun(t *testing.T) {
 	})
 }
 
-// Inside of Run's function, Transfer does not wait for it.
+// Inside Run's function, Transfer does not wait for the function.
 func TestTransferInsideRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -170,7 +170,7 @@ func TestTransferInsideRun(t *testing.T) {
 	})
 }
 
-// What Transfer refuses costs no leadership and writes nothing.
+// A Transfer that is refused does not cost the leadership and writes nothing.
 func TestTransferRefused(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -180,7 +180,7 @@ func TestTransferRefused(t *testing.T) {
 		go gone.Campaign(background)
 		time.Sleep(time.Second)
 		all := candidates(t, store, "b", "left")
-		all["b"].Observe(background) // elsewhere: a candidate that observes is one
+		all["b"].Observe(background) // observes from another process: a candidate that observes remains a candidate
 		observer := named(t, store, "observer")
 		observer.Observe(background)
 		time.Sleep(time.Second)
@@ -196,7 +196,7 @@ func TestTransferRefused(t *testing.T) {
 			to   leader.Member
 			want error
 		}{
-			{"a dead session", a, dead, leader.ErrGone},
+			{"a lapsed session", a, dead, leader.ErrGone},
 			{"an unknown session", a, leader.Member{Session: "nobody"}, leader.ErrGone},
 			{"no session", a, leader.Member{Name: "b"}, leader.ErrGone},
 			{"a candidate that has stopped", a, left, leader.ErrNotCandidate},
@@ -238,8 +238,8 @@ func TestTransferRefused(t *testing.T) {
 	})
 }
 
-// A candidate that leaves the queue while the leader's work winds down is not elected, and the
-// error says that this process does not lead any more, either.
+// A candidate that leaves the queue while the leader's work winds down is not elected. The error
+// also says that this process does not lead any more.
 func TestTransferToOneThatLeaves(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -258,7 +258,7 @@ func TestTransferToOneThatLeaves(t *testing.T) {
 	})
 }
 
-// A candidate that dies while the leader's work winds down is elected, and somebody else leads
+// A candidate that crashes while the leader's work winds down is elected, and another one leads
 // when its lease is over.
 func TestTransferToOneThatDies(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -285,8 +285,8 @@ func TestTransferToOneThatDies(t *testing.T) {
 	})
 }
 
-// Whatever happens to the requests and replies of the release, exactly the candidate that was
-// named is elected, once.
+// Whatever happens to the requests and replies of the release, exactly the named candidate is
+// elected, once.
 func TestTransferWithFaults(t *testing.T) {
 	for name, fault := range map[string]dsynctest.Fault{
 		"request lost":                    {LoseRequest: true},
@@ -320,7 +320,7 @@ func TestTransferWithFaults(t *testing.T) {
 				case <-time.After(time.Minute):
 					t.Fatal("d is not elected within a minute")
 				}
-				time.Sleep(2 * time.Minute) // what is late arrives
+				time.Sleep(2 * time.Minute) // until late requests have arrived
 				wantRoles(t, a, "d leader", "b candidate", "c candidate")
 				wantNumber(t, store, 2)
 				if err := all["d"].Resign(background); err != nil {
@@ -352,7 +352,7 @@ func TestTransferOfALostTerm(t *testing.T) {
 	})
 }
 
-// Transfer returns ctx's error if ctx ends before the release, which goes on.
+// Transfer returns ctx's error if ctx ends before the release. The release continues.
 func TestTransferWithinItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -371,7 +371,8 @@ func TestTransferWithinItsContext(t *testing.T) {
 	})
 }
 
-// Of two Transfers at once, one elects its candidate, and the other one does not lead any more.
+// Of two Transfers at once, one elects its candidate, and the other reports that the process does
+// not lead any more.
 func TestTransferTwice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -399,8 +400,8 @@ func TestTransferTwice(t *testing.T) {
 	})
 }
 
-// A process that waits for the leadership in a second call of Campaign does not get it by a
-// hand-off in the process instead of the one that was named.
+// A second call of Campaign that waits in the leader's process does not get the leadership by a
+// hand-off in place of the named candidate.
 func TestTransferPassesLocalCandidates(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -432,9 +433,9 @@ func TestTransferPassesLocalCandidates(t *testing.T) {
 	})
 }
 
-// A session that is closed before the leader's work is done leaves the leadership to expire in the
-// store. Then the first in the queue leads, and Transfer must not say that the member does.
-func TestTransferOfATermThatIsLeftToExpire(t *testing.T) {
+// If the session is closed before the leader's work is done, the leadership is left to expire in
+// the store and goes to the first in the queue. Then Transfer must not report success.
+func TestTransferOfATermLeftToExpire(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, &dsync.Options{Name: "a"})

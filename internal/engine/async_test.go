@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// With AsyncUnlock nothing that unlocks without a context waits for the store, and whatever
-// follows does: the next Lock here, a Lock elsewhere, and Close.
+// With AsyncUnlock, an unlock without a context does not wait for the store. Whatever follows it
+// does: the next Lock in this process, a Lock elsewhere, and Close.
 func TestAsyncUnlock(t *testing.T) {
 	const slow = 500 * time.Millisecond // less than an attempt may take
 	write := func(s *dsync.Session) func() {
@@ -71,7 +71,7 @@ func TestAsyncUnlock(t *testing.T) {
 						}
 					}},
 				} {
-					time.Sleep(2 * slow) // for the release of the one before
+					time.Sleep(2 * slow) // for the release before it
 					unlock := test.lock(s)
 					begin := time.Now()
 					unlock()
@@ -91,7 +91,7 @@ func TestAsyncUnlock(t *testing.T) {
 	}
 }
 
-// UnlockContext is for who wants to know that the key is free.
+// With AsyncUnlock, UnlockContext still waits until the key is free.
 func TestAsyncUnlockContextWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -109,7 +109,7 @@ func TestAsyncUnlockContextWaits(t *testing.T) {
 	})
 }
 
-// An Unlock that could not release in time says so, though nobody waits for it.
+// With AsyncUnlock, an Unlock that could not release in time is logged.
 func TestAsyncUnlockLogs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -122,7 +122,7 @@ func TestAsyncUnlockLogs(t *testing.T) {
 		mu.Unlock()
 		time.Sleep(ttl)
 		s.Close(background)
-		synctest.Wait() // for what is logged in the background
+		synctest.Wait() // for the log of the background release
 		if got := log.String(); !strings.Contains(got, `"dsync: Unlock"`) || !strings.Contains(got, "key=k") {
 			t.Errorf("logged %q, want that the release of k was not answered", got)
 		}

@@ -11,17 +11,17 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// What has an end is not taken before it from a process that is gone, and at once from
-// one that is there.
-func TestBreakOfWhatHasAnEnd(t *testing.T) {
+// A hold with an end (UnlockAfter or a fixed lease) is broken at once if its process is reachable.
+// Otherwise it lasts until its end.
+func TestBreakOfAHoldWithAnEnd(t *testing.T) {
 	const d = 90 * time.Second
 	for _, test := range []struct {
 		name  string
 		hold  func(t *testing.T, s *dsync.Session)
-		after func(s *dsync.Session, f *dsynctest.Faulty) // then
+		after func(s *dsync.Session, f *dsynctest.Faulty) // runs a second after the hold
 		want  time.Duration                               // since the hold
 	}{
-		{"unlocked after, living", unlockAfter(d), func(*dsync.Session, *dsynctest.Faulty) {}, time.Second},
+		{"unlocked after, live", unlockAfter(d), func(*dsync.Session, *dsynctest.Faulty) {}, time.Second},
 		{"unlocked after, closed", unlockAfter(d), func(s *dsync.Session, _ *dsynctest.Faulty) { s.Close(background) }, d},
 		{"unlocked after, cut off", unlockAfter(d), func(_ *dsync.Session, f *dsynctest.Faulty) { f.Cut() }, d},
 		{"unlocked after, session lost since", unlockAfter(d), func(_ *dsync.Session, f *dsynctest.Faulty) {
@@ -29,7 +29,7 @@ func TestBreakOfWhatHasAnEnd(t *testing.T) {
 			time.Sleep(2 * ttl)
 			f.Heal()
 		}, d},
-		{"lease, living", holdLease(d), func(*dsync.Session, *dsynctest.Faulty) {}, time.Second + grace},
+		{"lease, live", holdLease(d), func(*dsync.Session, *dsynctest.Faulty) {}, time.Second + grace},
 		{"lease, cut off", holdLease(d), func(_ *dsync.Session, f *dsynctest.Faulty) { f.Cut() }, d},
 		{"lease, cut off and lapsed", holdLease(d), func(_ *dsync.Session, f *dsynctest.Faulty) {
 			f.Cut()
@@ -83,7 +83,7 @@ func holdLease(d time.Duration) func(*testing.T, *dsync.Session) {
 	}
 }
 
-// What UnlockAfter and Once leave behind when their hold was broken: nothing.
+// After a Break, UnlockAfter leaves no end behind, and Once leaves no seal.
 func TestBrokenHoldLeavesNoEndAndNoSeal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -111,7 +111,7 @@ func TestBrokenHoldLeavesNoEndAndNoSeal(t *testing.T) {
 	})
 }
 
-// A revocation that comes while UnlockAfter's release is under way counts.
+// A revocation counts even if it arrives while UnlockAfter's release is under way.
 func TestBreakDuringUnlockAfter(t *testing.T) {
 	for _, delay := range []time.Duration{0, 400 * time.Millisecond} {
 		t.Run(fmt.Sprint("request under way for ", delay), func(t *testing.T) {
@@ -145,8 +145,8 @@ func TestBreakDuringUnlockAfter(t *testing.T) {
 	}
 }
 
-// B29: Close with a ctx that has ended leaves the holder the rest of its grace, also
-// from those that break its key, before, meanwhile and after.
+// B29: Close with a ctx that has ended leaves the holder the rest of its grace, even if others
+// break its key before, during or after the Close.
 func TestBreakDuringCloseLeavesTheGrace(t *testing.T) {
 	for _, at := range []time.Duration{-100, -10, -1, 0, 1, 5, 10, 15, 20, 25, 30, 40, 50, 60, 100} {
 		for _, step := range []time.Duration{1, 7, 20} { // how long a request takes
@@ -187,7 +187,8 @@ func TestBreakDuringCloseLeavesTheGrace(t *testing.T) {
 	}
 }
 
-// The same for Break, which drops what the dead held.
+// Break drops the claims of expired sessions, but not of a session that has just closed while its
+// holders' grace is running.
 func TestBreakDuringCloseTakesNothingInItsGrace(t *testing.T) {
 	for ms := range time.Duration(60) {
 		bubble(t, func(t *testing.T) {
@@ -217,8 +218,9 @@ func TestBreakDuringCloseTakesNothingInItsGrace(t *testing.T) {
 	}
 }
 
-// A lease of this process that outlived its session is known here: it is notified at once.
-func TestBreakHereOfALeaseOfTheFormerSession(t *testing.T) {
+// A lease that outlived its session is still known to its process, and its holder is notified at
+// once.
+func TestBreakOfALeaseOfThePreviousSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		faulty := newFaulty(t, store, nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Break of a grant that its process has not learnt of: it gives that up and asks
-// again, at the end of the line.
+// Break of a grant that its process has not learned of yet: the process gives the grant up and
+// requests again, at the end of the queue.
 func TestBreakOfAGrantUnderWay(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		t.Run(fmt.Sprint("try ", try), func(t *testing.T) {
@@ -45,7 +45,8 @@ func TestBreakOfAGrantUnderWay(t *testing.T) {
 				if err := b.Break(background, "k"); err != nil {
 					t.Fatal(err)
 				}
-				// Given up as soon as its process learnt of it, without a grace: nobody held it.
+				// The process gives it up as soon as it learns of it, without a grace, because
+				// nobody held it.
 				if d := time.Since(began); d > 1100*time.Millisecond {
 					t.Errorf("broken after %v", d)
 				}
@@ -78,11 +79,11 @@ func TestBreakOfAGrantUnderWay(t *testing.T) {
 	}
 }
 
-// Break of a hold that is being released waits for the release, and for a hand-over
-// that overtook it.
-func TestBreakOfAHoldThatIsReleased(t *testing.T) {
+// Break of a hold that is being released waits for the release, or for the hold that got the key by
+// a hand-off before the release was sent.
+func TestBreakOfAHoldBeingReleased(t *testing.T) {
 	for _, handed := range []bool{false, true} {
-		t.Run(fmt.Sprint("handed on ", handed), func(t *testing.T) {
+		t.Run(fmt.Sprint("handed off ", handed), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
 				faulty := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
@@ -109,7 +110,7 @@ func TestBreakOfAHoldThatIsReleased(t *testing.T) {
 					<-second
 					lost := closedAt(other.Lost())
 					if d := (<-lost).Sub(began); d > 0 {
-						t.Errorf("who it was handed on to was notified after %v", d)
+						t.Errorf("the next holder was notified after %v", d)
 					}
 					want += grace
 				}
@@ -128,7 +129,7 @@ func TestBreakOfAHoldThatIsReleased(t *testing.T) {
 	}
 }
 
-// Twice at once is once, and so is a hundred times: who holds is notified once, and each
+// Two Breaks at once, or a hundred, have the effect of one: the holder is notified once, and each
 // Break returns when the key is free.
 func TestBreakTwice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -159,9 +160,9 @@ func TestBreakTwice(t *testing.T) {
 	})
 }
 
-// Break is about those that hold the key when it is called, not about those that come
-// after them; and it needs no second process.
-func TestBreakHere(t *testing.T) {
+// Break affects the holders at the time of the call, not those that come later. It works within a
+// single process.
+func TestBreakInTheSameProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, nil)
@@ -169,7 +170,7 @@ func TestBreakHere(t *testing.T) {
 		lock(t, first)
 		waits := async(func() error { return second.LockContext(background) })
 		synctest.Wait()
-		elsewhere := inLine(t, store, "k", 1, later.LockContext, background)
+		elsewhere := waitAt(t, store, "k", 1, later.LockContext, background)
 		began := time.Now()
 		if err := s.Break(background, "k"); err != nil {
 			t.Fatal(err)
@@ -177,9 +178,9 @@ func TestBreakHere(t *testing.T) {
 		if d := time.Since(began); d != grace {
 			t.Errorf("Break of a hold of this process that is not unlocked took %v, want the grace of %v", d, grace)
 		}
-		// B32: who waits here waits for the Unlock; who waits elsewhere does not.
+		// B32: a waiter in the holder's process waits for the Unlock, a waiter elsewhere does not.
 		if err := <-elsewhere; err != nil || isClosed(later.Lost()) {
-			t.Errorf("who was in the queue elsewhere: %v", err)
+			t.Errorf("the waiter elsewhere: %v", err)
 		}
 		later.Unlock()
 		time.Sleep(3 * ttl)
@@ -194,13 +195,13 @@ func TestBreakHere(t *testing.T) {
 		}
 		wantErr(t, "late unlock", first.UnlockContext(background), dsync.ErrLost, dsync.ErrRevoked)
 		if e := <-waits; e.err != nil || isClosed(second.Lost()) {
-			t.Errorf("who waited here: %v", e.err)
+			t.Errorf("the local waiter: %v", e.err)
 		}
 		if n := store.Counts().Commands[dsynctest.MethodRevoke]; n != 0 {
 			t.Errorf("%d revocations were written, of a hold of this process", n)
 		}
 
-		// In the holder's own goroutine.
+		// Break in the holder's own goroutine.
 		if err := s.Break(background, "k"); err != nil {
 			t.Errorf("by the holder itself: %v", err)
 		}
@@ -208,8 +209,8 @@ func TestBreakHere(t *testing.T) {
 	})
 }
 
-// Several holders, of several processes: each has its own notice and grace, and Break
-// waits for the last.
+// With several holders in several processes, each has its own notice and grace, and Break waits for
+// the last of them.
 func TestBreakOfSeveralReaders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -221,7 +222,7 @@ func TestBreakOfSeveralReaders(t *testing.T) {
 			newSession(t, store, &dsync.Options{AlwaysListen: true}), newSession(t, store, nil), newSession(t, cut, nil), b,
 		}
 		for _, s := range sessions {
-			for range 2 { // of which the first's are one hold in the store
+			for range 2 { // the first session's two are one hold in the store
 				rw := s.RWMutex("k")
 				rw.RLock()
 				readers = append(readers, rw)
@@ -233,7 +234,7 @@ func TestBreakOfSeveralReaders(t *testing.T) {
 		writer := newSession(t, store, nil).RWMutex("k")
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
-		waits := inLine(t, store, "k", 1, writer.LockContext, ctx)
+		waits := waitAt(t, store, "k", 1, writer.LockContext, ctx)
 		broken := breakKey(b)
 		time.Sleep(grace / 2)
 		readers[0].RUnlock()
@@ -264,9 +265,9 @@ func TestBreakOfSeveralReaders(t *testing.T) {
 			wantErr(t, "late unlock", rw.RUnlockContext(background), dsync.ErrLost)
 		}
 		if isClosed(writer.Lost()) {
-			t.Error("the writer was told too")
+			t.Error("the writer was notified as well")
 		}
-		// New readers of the sessions that were notified read as before.
+		// New readers of the notified sessions can read as before.
 		writer.Unlock()
 		for _, s := range sessions {
 			rw := s.RWMutex("k")
@@ -279,7 +280,7 @@ func TestBreakOfSeveralReaders(t *testing.T) {
 	})
 }
 
-// A Semaphore's holder that releases in parts is done with the last of them.
+// Break of a Semaphore whose holder releases in parts waits for the last part.
 func TestBreakOfAPartlyReleasedSemaphore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

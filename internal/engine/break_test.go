@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Break goes on through the loss of its own session, and of the store.
+// Break continues when its own session is lost, and when the store is unreachable.
 func TestBreakOutlivesItsSession(t *testing.T) {
 	for _, mine := range []bool{false, true} {
 		t.Run(fmt.Sprint("of its own hold ", mine), func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestBreakOutlivesItsSession(t *testing.T) {
 			})
 		})
 	}
-	// The same while it waits for one that is notified and does not stop.
+	// The same while Break waits for a holder that is notified and does not stop.
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		faulty := newFaulty(t, store, nil)
@@ -78,7 +78,8 @@ func TestBreakOutlivesItsSession(t *testing.T) {
 	})
 }
 
-// Errors of the store are waited out; when ctx ends, its error and the store's last.
+// Break retries errors of the store. When ctx ends, it returns ctx's error and the store's last
+// one.
 func TestBreakErrors(t *testing.T) {
 	for _, method := range []dsynctest.Method{
 		dsynctest.MethodLoad, dsynctest.MethodRevoke, dsynctest.MethodMembers, dsynctest.MethodExpire,
@@ -136,8 +137,8 @@ func TestBreakErrors(t *testing.T) {
 	})
 }
 
-// Who was asked to give the key up will, also when ctx ended the wait for it.
-func TestBreakIsAskedForOnce(t *testing.T) {
+// A revocation stands when the ctx of Break has ended: the holder still gives up the key.
+func TestRevocationStandsAfterBreakTimesOut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a, b := newSession(t, store, nil), newSession(t, store, nil)
@@ -147,7 +148,7 @@ func TestBreakIsAskedForOnce(t *testing.T) {
 		defer cancel()
 		wantErr(t, "Break", b.Break(ctx, "k"), context.DeadlineExceeded)
 		if isClosed(mu.Lost()) {
-			t.Fatal("told at once without a listener")
+			t.Fatal("notified at once without a listener")
 		}
 		time.Sleep(ttl/2 + grace)
 		if !isClosed(mu.Lost()) || len(holders(t, store, "k")) != 0 {
@@ -156,8 +157,8 @@ func TestBreakIsAskedForOnce(t *testing.T) {
 	})
 }
 
-// What nobody holds is one reading: a free key, one that was never used, one whose
-// holders' time is over.
+// Break of a key without a holder costs one reading: a free key, one that was never used, and one
+// whose holder's time is over.
 func TestBreakOfAFreeKey(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -179,15 +180,15 @@ func TestBreakOfAFreeKey(t *testing.T) {
 	})
 }
 
-// Promise 7: what a Break costs, and what it costs the holder: no command more than its
-// heartbeats, the release, and the notice of it to whoever breaks.
+// Promise 7: the cost of a Break. The holder sends nothing but its heartbeats, the release, and the
+// notice of the release to the caller of Break.
 func TestBreakCost(t *testing.T) {
 	for _, listen := range []bool{false, true} {
 		t.Run(fmt.Sprint("holder listens ", listen), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
 				var begun atomic.Bool
-				var sent []dsynctest.Method // by the holder, since then
+				var sent []dsynctest.Method // by the holder, once begun is set
 				spied := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
 					if begun.Load() && r.Method != dsynctest.MethodHeartbeat && r.Method != dsynctest.MethodNotice {
 						sent = append(sent, r.Method)

@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// locks are what can be locked through a channel, with what LockChan and Unlock are for it.
+// locks are the locks with LockChan, each with its LockChan and Unlock.
 var locks = map[string]func(s *dsync.Session) (lock func(context.Context) <-chan bool, unlock func(), held func() bool){
 	"Mutex": func(s *dsync.Session) (func(context.Context) <-chan bool, func(), func() bool) {
 		m := s.Mutex("k")
@@ -34,7 +34,7 @@ var locks = map[string]func(s *dsync.Session) (lock func(context.Context) <-chan
 	},
 }
 
-// A channel of a lock stands in a select: it receives when the key is held, and not before.
+// LockChan in a select: the channel receives when the key is held, and not before.
 func TestLockChan(t *testing.T) {
 	for name, of := range locks {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +79,7 @@ func holder(t *testing.T, s *dsync.Session, name string) (func(context.Context) 
 	return lock, held, unlock
 }
 
-// What nobody received is released when its ctx ends, and the channel is closed.
+// A lock that nobody received is released when its ctx ends, and the channel is closed.
 func TestUnreceivedLockIsReleased(t *testing.T) {
 	for name, of := range locks {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestUnreceivedLockIsReleased(t *testing.T) {
 	}
 }
 
-// A channel of what will not be locked is closed, and the log says why, unless ctx ended.
+// The channel of a lock that fails is closed, and the log says why unless ctx ended.
 func TestLockChanThatFails(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -139,7 +139,7 @@ func TestLockChanThatFails(t *testing.T) {
 	})
 }
 
-// RDo reads under a context that ends with the hold, and unlocks.
+// RDo calls its function with a context that ends with the read lock, and then unlocks.
 func TestRDo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)

@@ -21,7 +21,7 @@ import (
 type closableStore struct {
 	driver.Store
 	closes   atomic.Int64
-	closeCtx error // of the ctx of Close, when it was called
+	closeCtx error // the error of Close's ctx at the time of the call
 	err      error // what Close returns
 	running  atomic.Int64
 	early    atomic.Int64 // commands under way when Close was called
@@ -37,12 +37,13 @@ func (s *closableStore) Close(ctx context.Context) error {
 func (s *closableStore) Load(ctx context.Context, key string) (driver.State, error) {
 	s.running.Add(1)
 	defer s.running.Add(-1)
-	time.Sleep(time.Second) // it does not mind ctx
+	time.Sleep(time.Second) // whether or not ctx ends
 	return s.Store.Load(ctx, key)
 }
 
-// Close closes the store after all that the session sent to it has returned, with a ctx
-// that goes on when Close's has ended: there is a connection to be closed in good order.
+// Close closes the store after everything that the session sent has returned. It passes a ctx that
+// is still valid when Close's own has ended, so that the store can close its connections in good
+// order.
 func TestCloseClosesTheStoreLast(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &closableStore{Store: dsynctest.NewMemory()}
@@ -69,7 +70,7 @@ func TestCloseClosesTheStoreLast(t *testing.T) {
 	})
 }
 
-// A second Close waits for the first and returns its error, and closes nothing again.
+// A second Close waits for the first, returns its error, and closes nothing again.
 func TestSecondCloseReturnsTheSame(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		failed := errors.New("the store did not close")
@@ -119,7 +120,7 @@ func TestCloseDuringARegistration(t *testing.T) {
 			t.Errorf("Close: %v", err)
 		}
 		wantErr(t, "LockContext", <-locked, dsync.ErrClosed)
-		slow.Wait() // for what is under way
+		slow.Wait() // for commands under way
 		if m, _, err := memory.Members(background); err != nil || len(m) != 0 {
 			t.Errorf("long after Close the members are %v (%v), want none", m, err)
 		}
@@ -129,8 +130,8 @@ func TestCloseDuringARegistration(t *testing.T) {
 	})
 }
 
-// Close with a ctx that has ended does not wait for a grace that Break gave a holder a
-// moment ago, either.
+// Close with a ctx that has ended does not wait for the grace that Break has just given a holder,
+// either.
 func TestCloseAfterABreakDoesNotWaitForTheGrace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -155,7 +156,7 @@ func TestCloseAfterABreakDoesNotWaitForTheGrace(t *testing.T) {
 	})
 }
 
-// Close releases some keys at a time: not one after the other, nor thousands at once.
+// Close releases several keys at a time: neither one after the other nor thousands at once.
 func TestCloseReleasesSomeAtATime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const keys = 300
@@ -180,7 +181,7 @@ func TestCloseReleasesSomeAtATime(t *testing.T) {
 	})
 }
 
-// A peakStore takes a while for a release, and counts how many there are at once.
+// A peakStore delays each release, and counts how many are under way at once.
 type peakStore struct {
 	*dsynctest.Memory
 	now, peak atomic.Int64

@@ -13,9 +13,9 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A session that is lost while it is closed is left to lapse: its holders' grace is
-// running, and an Unregister would end it.
-func TestCloseNeverUnregistersTheLost(t *testing.T) {
+// A session that is lost during Close is left to lapse: its holders' grace is running, and an
+// Unregister would end it.
+func TestCloseNeverUnregistersALostSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		f := newFaulty(t, memory, nil)
@@ -37,9 +37,9 @@ func TestCloseNeverUnregistersTheLost(t *testing.T) {
 	})
 }
 
-// The heartbeat is awaited before the session is unregistered: one that arrived later
-// would be a sign of life of what is dead.
-func TestUnregisterAwaitsTheHeartbeat(t *testing.T) {
+// Close waits for the heartbeat before it unregisters the session: a heartbeat that arrived later
+// would be from a session that has ended.
+func TestUnregisterWaitsForTheHeartbeat(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var beating, early atomic.Bool
 		store := &beatStore{Memory: dsynctest.NewMemory(), beating: &beating, early: &early}
@@ -57,8 +57,8 @@ func TestUnregisterAwaitsTheHeartbeat(t *testing.T) {
 	})
 }
 
-// An error of Close may be only that the session was not unregistered: all that it
-// held is free by then, and it is a member until it lapses.
+// If Close fails to unregister the session, all it held is free nevertheless, and it is a member
+// until it lapses.
 func TestCloseFailsToUnregister(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -90,7 +90,7 @@ func TestCloseFailsToUnregister(t *testing.T) {
 	})
 }
 
-// A beatStore takes a second for a heartbeat, and notes an Unregister meanwhile.
+// A beatStore delays each heartbeat by a second, and notes an Unregister that arrives meanwhile.
 type beatStore struct {
 	*dsynctest.Memory
 	beating, early *atomic.Bool
@@ -110,8 +110,8 @@ func (s *beatStore) Unregister(ctx context.Context, session string) error {
 	return s.Memory.Unregister(ctx, session)
 }
 
-// What waiters have begun to release is released when Close returns.
-func TestCloseAwaitsReleases(t *testing.T) {
+// Releases that waiters have begun are finished when Close returns.
+func TestCloseWaitsForReleases(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		f := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
@@ -124,20 +124,20 @@ func TestCloseAwaitsReleases(t *testing.T) {
 		lock(t, other.Mutex("k"))
 		go s.Mutex("k").LockContext(background)
 		synctest.Wait()
-		if n := line(t, memory, "k"); n != 1 {
+		if n := queueLength(t, memory, "k"); n != 1 {
 			t.Fatalf("%d in the queue, want 1", n)
 		}
 		if err := s.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
-		if n := line(t, memory, "k"); n != 0 {
+		if n := queueLength(t, memory, "k"); n != 0 {
 			t.Errorf("%d in the queue after Close", n)
 		}
 	})
 }
 
-// B29: what Close leaves behind for the rest of a holder's grace is kept for that long
-// though the store's clock is moved ahead by less than the margin.
+// B29: a holder has the rest of its grace after Close, even if the store's clock jumps ahead by
+// less than the margin.
 func TestCloseLeavesTheWholeGrace_B29(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -150,11 +150,11 @@ func TestCloseLeavesTheWholeGrace_B29(t *testing.T) {
 			granted <- time.Now()
 		}()
 		synctest.Wait()
-		told := make(chan time.Time, 1)
+		notified := make(chan time.Time, 1)
 		lost := mu.Lost()
 		go func() {
 			<-lost
-			told <- time.Now()
+			notified <- time.Now()
 		}()
 		ended, cancel := context.WithCancel(background)
 		cancel()
@@ -162,7 +162,7 @@ func TestCloseLeavesTheWholeGrace_B29(t *testing.T) {
 			t.Errorf("Close: %v", err)
 		}
 		memory.Skew(margin - 10*time.Millisecond)
-		if d := (<-granted).Sub(<-told); d < grace {
+		if d := (<-granted).Sub(<-notified); d < grace {
 			t.Errorf("granted to another %v after Lost closed, the grace is %v", d, grace)
 		}
 	})

@@ -18,7 +18,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// unswept are options under which nothing but locks costs commands.
+// unswept returns options with which only locks cost commands.
 func unswept() *dsync.Options { return &dsync.Options{Retention: -1} }
 
 // Promise 7: an uncontended Lock and Unlock are two commands and two writes.
@@ -38,8 +38,8 @@ func TestUncontendedLockCost(t *testing.T) {
 	})
 }
 
-// Promise 7: what a session holds costs one command and one write per period,
-// one lock or ten thousand.
+// Promise 7: what a session holds costs one command and one write per period, whether it is one
+// lock or ten thousand.
 func TestHeldLocksCost(t *testing.T) {
 	testkit.Large(t)
 	for _, locks := range []int{1, 10_000} {
@@ -73,8 +73,8 @@ func TestHeldLocksCost(t *testing.T) {
 	}
 }
 
-// Promise 7, B11: a try that fails is one command, and one reading of the
-// holder's session once per TTL at the most; it writes nothing.
+// Promise 7, B11: a failed try is one command, plus at most one reading of the holder's session per
+// TTL. It writes nothing.
 func TestFailedTryCost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -97,9 +97,9 @@ func TestFailedTryCost(t *testing.T) {
 			t.Errorf("%d readings of sessions in %d TTLs", n, ttls)
 		}
 		if n := d.Commands[dsynctest.MethodHeartbeat]; d.Writes != n {
-			t.Errorf("%d writes, of which %d are heartbeats", d.Writes, n)
+			t.Errorf("%d writes, but %d heartbeats", d.Writes, n)
 		}
-		// Within one TTL there is nothing but tries.
+		// Within one TTL there are only the tries.
 		before = store.Counts()
 		for range 100 {
 			b.Mutex("k").TryLock()
@@ -112,7 +112,7 @@ func TestFailedTryCost(t *testing.T) {
 	})
 }
 
-// Each request of a claim but its first says that it is repeated, so that a store need not take
+// Every request of a claim except its first says that it is repeated, so that a store need not take
 // a waiter for a newcomer.
 func TestRepeatedRequestsSaySo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestRepeatedRequestsSaySo(t *testing.T) {
 	})
 }
 
-// A repeatStore keeps which requests of a claim were repeated, as they say.
+// A repeatStore records which requests of a claim say that they are repeated.
 type repeatStore struct {
 	*dsynctest.Memory
 	mu       sync.Mutex
@@ -175,7 +175,7 @@ func TestWaitingWritesNothing(t *testing.T) {
 				time.Sleep(10 * ttl)
 				d := store.Counts().Since(before)
 				if n := d.Commands[dsynctest.MethodHeartbeat]; d.Writes != n {
-					t.Errorf("%d writes while 10 wait, of which %d are heartbeats", d.Writes, n)
+					t.Errorf("%d writes while 10 wait, but %d heartbeats", d.Writes, n)
 				}
 				held.Unlock()
 				wg.Wait()
@@ -205,7 +205,7 @@ func TestReleaseWakesOne(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if n := line(t, store, "k"); n != waiters {
+		if n := queueLength(t, store, "k"); n != waiters {
 			t.Fatalf("%d in the queue, want %d", n, waiters)
 		}
 		before := store.Counts()
@@ -227,7 +227,7 @@ func TestReleaseWakesOne(t *testing.T) {
 
 // Promise 5: a missed notice costs latency, never progress.
 func TestLostNoticesCostNoProgress(t *testing.T) {
-	for _, ready := range []bool{false, true} { // the listener says that it is
+	for _, ready := range []bool{false, true} { // whether the listener reports that it is ready
 		t.Run(fmt.Sprint("ready ", ready), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				memory := dsynctest.NewMemory()
@@ -250,7 +250,7 @@ func TestLostNoticesCostNoProgress(t *testing.T) {
 	}
 }
 
-// L4, promise 5: where there is no push, the step of the poll can be set.
+// L4, promise 5: where the store cannot notify, the poll interval can be set.
 func TestPollCanBeSet(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, poll := range []time.Duration{0, 50 * time.Millisecond, 2 * time.Second} {
@@ -268,15 +268,15 @@ func TestPollCanBeSet(t *testing.T) {
 			}
 			n := store.Counts().Since(before).Commands[dsynctest.MethodAcquire]
 			if lo, hi := int(ttl/want*8/10)-1, int(ttl/want*12/10)+3; n < lo || n > hi {
-				t.Errorf("Poll %v: asked %d times in %v, want about %d", poll, n, ttl, ttl/want)
+				t.Errorf("Poll %v: polled %d times in %v, want about %d", poll, n, ttl, ttl/want)
 			}
 			held.Unlock()
 		}
 	})
 }
 
-// One listener per session, opened with the first waiter, closed a while after the
-// last; none for what is held for less than a second.
+// A session has one listener, opened with the first waiter and closed a while after the last. A
+// hold of less than a second opens none.
 func TestListensOnlyWhileSomeoneWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -346,7 +346,7 @@ func TestStoreErrorIsReturned(t *testing.T) {
 // A brokenStore fails every Acquire.
 type brokenStore struct {
 	*dsynctest.Memory
-	err atomic.Value // of failure
+	err atomic.Value // error
 }
 
 type failure struct{ err error }

@@ -7,7 +7,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Deadlines count from before the request: that of an Extend, too.
+// The deadline after an Extend also counts from before the request.
 func TestExtendCountsFromTheSend(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
@@ -33,8 +33,9 @@ func TestExtendCountsFromTheSend(t *testing.T) {
 	})
 }
 
-// A lease is not dated by an attempt that only tells of a grant to an earlier one.
-func TestLeaseIsNotDatedByARepeat(t *testing.T) {
+// A lease is not dated by a repeated request, whose reply only says that an earlier one was
+// granted.
+func TestLeaseIsNotDatedByARepeatedRequest(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		asked := 0
 		f := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {

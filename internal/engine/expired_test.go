@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// crashed returns a session that locks, then waits for keys, and is cut off from the
-// store by crash: to the store its process has died.
+// crashed returns a session that locks a key, waits for others, and is cut off from the store by
+// crash: to the store, its process has crashed.
 func crashed(t *testing.T, store driver.Store, held []string, awaited ...string) (crash func()) {
 	t.Helper()
 	f := newFaulty(t, store, nil)
@@ -26,10 +26,10 @@ func crashed(t *testing.T, store driver.Store, held []string, awaited ...string)
 	return f.Cut
 }
 
-// B06: one process waits for a hundred keys of one that dies. It has each of them by the
-// last heartbeat + TTL + one wake-up: the waiter that finds the session expired has all
-// the others go on.
-func TestEveryKeyOfTheDeadIsFreeInTime_B06(t *testing.T) {
+// B06: one process waits for a hundred keys of a process that crashes. It has all of them by the
+// last heartbeat + TTL + one wake-up, because the waiter that finds the session expired wakes all
+// the others.
+func TestEveryKeyOfACrashedProcessIsFreeInTime_B06(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n = 100
 		memory := dsynctest.NewMemory()
@@ -47,7 +47,7 @@ func TestEveryKeyOfTheDeadIsFreeInTime_B06(t *testing.T) {
 		for _, key := range keys {
 			wg.Go(func() {
 				lock(t, s.Mutex(key))
-				// To expire it, and to acquire, 8 at a time.
+				// To expire the session and to acquire the keys, 8 at a time.
 				if d := time.Since(began); d > ttl+(1+n/8+1)*trip {
 					t.Errorf("%s was had %v after the last heartbeat, the TTL is %v", key, d, ttl)
 				}
@@ -63,9 +63,9 @@ func TestEveryKeyOfTheDeadIsFreeInTime_B06(t *testing.T) {
 	})
 }
 
-// B06: who waits behind others that die in the queue is not later for that, nor for waiting
-// for keys of theirs at the same time.
-func TestKeyBehindDeadWaitersIsFreeInTime_B06(t *testing.T) {
+// B06: a waiter behind others that crash in the queue gets the key no later, even if it waits for
+// other keys of theirs at the same time.
+func TestKeyBehindCrashedWaitersIsFreeInTime_B06(t *testing.T) {
 	for _, dead := range []int{1, 2, 5} {
 		t.Run(fmt.Sprint(dead), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -98,8 +98,8 @@ func TestKeyBehindDeadWaitersIsFreeInTime_B06(t *testing.T) {
 	}
 }
 
-// A try gets over any number of dead waiters, of which a reply shows only the nearest.
-func TestTryGetsOverManyDead(t *testing.T) {
+// A try expires any number of lapsed waiters, although a reply shows only the nearest ones.
+func TestTryExpiresManySessions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		crash := []func(){crashed(t, memory, []string{"k"})}
@@ -111,14 +111,14 @@ func TestTryGetsOverManyDead(t *testing.T) {
 		}
 		time.Sleep(2 * ttl)
 		if err := newSession(t, memory, nil).Mutex("k").TryLockContext(background); err != nil {
-			t.Errorf("try of a key whose holder and 29 waiters are dead: %v", err)
+			t.Errorf("try of a key whose holder and 29 waiters have crashed: %v", err)
 		}
 	})
 }
 
-// Two tries that meet over the same dead holder share what they find, and neither takes
-// the dead one for a holder because the other is still asking.
-func TestTriesAtOnceGetOverTheSameDead(t *testing.T) {
+// Two tries that meet the same lapsed holder share what they find. Neither reports it as a holder
+// while the other is still expiring it.
+func TestConcurrentTriesExpireTheSameSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		crash := crashed(t, memory, []string{"k", "l"})

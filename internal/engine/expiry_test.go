@@ -18,8 +18,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// A staleStore reads sessions from a copy that has not heard of them yet, or says
-// that they are dead.
+// A staleStore reads sessions from a copy that does not contain them yet, or that says they have
+// expired.
 type staleStore struct {
 	*dsynctest.Memory
 	dead bool
@@ -36,11 +36,11 @@ func (s *staleStore) Members(ctx context.Context, ids ...string) ([]dsync.Member
 	return m, now, err
 }
 
-// Promise 3: that a session is not there, or dead, by a reading that may be stale
-// makes it suspected; only an expiry makes it dead.
-func TestStaleReadingBuriesNobody(t *testing.T) {
+// Promise 3: a session that is missing or expired by a reading that may be stale is only suspected.
+// Only an Expire makes it expired.
+func TestStaleReadingExpiresNobody(t *testing.T) {
 	for _, dead := range []bool{false, true} {
-		t.Run(fmt.Sprint("dead ", dead), func(t *testing.T) {
+		t.Run(fmt.Sprint("expired ", dead), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				memory := dsynctest.NewMemory()
 				a, b := newSession(t, memory, nil), newSession(t, &staleStore{memory, dead}, nil)
@@ -59,9 +59,9 @@ func TestStaleReadingBuriesNobody(t *testing.T) {
 	}
 }
 
-// The further back in the queue, the later a waiter looks whether the holder has died: a
-// crash does not make all of them call at once.
-func TestCrashIsLookedAtInTurn(t *testing.T) {
+// The further back a waiter is in the queue, the later it checks whether the holder has lapsed, so
+// that a crash does not make all waiters call at once.
+func TestCrashIsCheckedInTurn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		var expiries atomic.Int64
@@ -101,8 +101,8 @@ func TestCrashIsLookedAtInTurn(t *testing.T) {
 	})
 }
 
-// A narrowStore answers as a server whose replies carry 16 MB, and which is asked about
-// at most 1,000 sessions at a time. It counts what it is asked.
+// A narrowStore behaves like a server whose replies are limited to 16 MB and which can be asked
+// about at most 1,000 sessions at a time. It counts the readings.
 type narrowStore struct {
 	*dsynctest.Memory
 	full, slim atomic.Int64
@@ -137,9 +137,8 @@ func narrow(ids []string, read reader) func(context.Context) ([]dsync.Member, ti
 	}
 }
 
-// crowded returns a store where n sessions, each with all the Meta that it may have,
-// hold one part of the semaphore "k" of size n each, and the last of them does not live
-// for longer than the ttl.
+// crowded returns a store in which n sessions, each with as much Meta as is allowed, hold one unit
+// each of the semaphore "k" of size n. The last of them lapses after ttl.
 func crowded(t *testing.T, n int) *narrowStore {
 	store := &narrowStore{Memory: dsynctest.NewMemory()}
 	meta := map[string]string{"about": strings.Repeat("x", 4000)}
@@ -160,9 +159,9 @@ func crowded(t *testing.T, n int) *narrowStore {
 	return store
 }
 
-// That thousands hold a key, with much to tell about each, keeps nobody from finding the
-// one of them that is dead.
-func TestDeadIsFoundAmongThousands(t *testing.T) {
+// Even if thousands of sessions with much metadata hold a key, a waiter finds the one that has
+// lapsed.
+func TestExpiredSessionIsFoundAmongThousands(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {
 		const n = 4500
@@ -177,24 +176,24 @@ func TestDeadIsFoundAmongThousands(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(start); took > ttl+ttl/5 {
-			t.Errorf("its place was taken after %v, want it soon after its TTL of %v", took, ttl)
+			t.Errorf("its unit was acquired after %v, want it soon after its TTL of %v", took, ttl)
 		}
 		if slim, full := store.slim.Load(), store.full.Load(); slim < 5 || full > 3 {
-			t.Errorf("%d readings of lives and %d of all that is told, want one of each thousand lives, and all of a few alone", slim, full)
+			t.Errorf("%d short readings and %d full ones, want a short one for each thousand sessions, and full ones of a few sessions only", slim, full)
 		}
 		k.Release(1)
-		synctest.Wait() // who was dead is read for the log, in the background
+		synctest.Wait() // the expired session is read for the log, in the background
 		if err := s.Close(background); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait() // for the log
 		if want := fmt.Sprintf(`session=s%05d host="host of s%05d" pid=%d`, n-1, n-1, n); !strings.Contains(log.String(), want) {
-			t.Errorf("the log does not say who was dead, want %q:\n%s", want, log.String())
+			t.Errorf("the log does not name the expired session, want %q:\n%s", want, log.String())
 		}
 	})
 }
 
-// Who holds the key is told, however many hold it, and read once.
+// The error names the holder even if there are thousands, and reads it once.
 func TestHolderAmongThousandsIsNamed(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {
@@ -208,12 +207,12 @@ func TestHolderAmongThousandsIsNamed(t *testing.T) {
 			}
 		}
 		if full := store.full.Load(); full != 1 {
-			t.Errorf("%d readings of all that is told, want 1", full)
+			t.Errorf("%d full readings, want 1", full)
 		}
 	})
 }
 
-// Members takes as many ids as there are.
+// Members accepts any number of ids.
 func TestMembersOfThousands(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {

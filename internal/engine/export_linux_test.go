@@ -5,9 +5,9 @@ import (
 	"unsafe"
 )
 
-// Sleep has the process see what it sees after the machine slept for d: its wall
-// clock and CLOCK_BOOTTIME have gone on, CLOCK_MONOTONIC stood still, and so did all
-// timers. Not in a bubble, where times have no monotonic part.
+// Sleep shows the process what it would see after the machine slept for d: its wall clock and
+// CLOCK_BOOTTIME have advanced, CLOCK_MONOTONIC and all timers stood still. It does not work in a
+// bubble, where times have no monotonic part.
 func (s *Session) Sleep(d time.Duration) {
 	s.Step(d)
 	s.mu.Lock()
@@ -20,10 +20,10 @@ func (s *Session) Sleep(d time.Duration) {
 	}
 }
 
-// Step has the process see what it sees after its wall clock was set ahead by d.
+// Step shows the process what it would see after its wall clock was set ahead by d.
 func (s *Session) Step(d time.Duration) {
-	// What is known of package time since Go 1.9: a time with a monotonic part has
-	// that in its second word.
+	// An implementation detail of package time since Go 1.9: a time with a monotonic part stores it
+	// in its second word.
 	earlier := func(t time.Time) time.Time {
 		t = t.Add(-d)
 		(*struct {

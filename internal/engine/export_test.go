@@ -2,8 +2,8 @@ package engine
 
 import "time"
 
-// Freeze has the process see what it sees after it was frozen for d: the clocks
-// have gone on, and no timer has run yet.
+// Freeze shows the process what it would see after it was frozen for d: the clocks have advanced,
+// and no timer has run yet.
 func (s *Session) Freeze(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

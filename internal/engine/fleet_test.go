@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// A fleet of ten thousand processes that wait for a thousand keys: what a release costs, and
-// what waiting costs. The counts are what docs/operations.md says.
+// A fleet of ten thousand processes waits for a thousand keys: the cost of a release, and of
+// waiting. The counts are those in docs/operations.md.
 func TestFleetOfTenThousand(t *testing.T) {
 	testkit.Large(t)
 	sessions, keys := 10_000, 1000
@@ -64,7 +64,7 @@ func TestFleetOfTenThousand(t *testing.T) {
 
 		const quiet = time.Minute
 		start := store.Counts()
-		time.Sleep(quiet + time.Millisecond/2) // the store's times are of whole milliseconds
+		time.Sleep(quiet + time.Millisecond/2) // the store's times are in whole milliseconds
 		d := store.Counts().Since(start)
 		all := sessions + keys
 		beats, asks := d.Commands[dsynctest.MethodHeartbeat], d.Commands[dsynctest.MethodAcquire]
@@ -74,7 +74,7 @@ func TestFleetOfTenThousand(t *testing.T) {
 		if most := all * 7; beats > most {
 			t.Errorf("%d heartbeats, want at most %d", beats, most)
 		}
-		if most := sessions * 3; asks > most { // one in a TTL
+		if most := sessions * 3; asks > most { // one per TTL
 			t.Errorf("%d polls, want at most %d", asks, most)
 		}
 		if d.Writes != beats {

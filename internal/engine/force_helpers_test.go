@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A party is one way to hold the key "k", all of it or a part.
+// A party is one way to hold the key "k", or a part of it.
 type party struct {
 	name  string
 	hold  func(ctx context.Context, s *dsync.Session) (*holding, error) // waits
@@ -23,7 +23,7 @@ type party struct {
 // A holding is what a party holds.
 type holding struct {
 	lost <-chan struct{}
-	done func() error // unlocks; the error tells how the hold ended
+	done func() error // unlocks; the error says how the hold ended
 }
 
 func ofMutex(s *dsync.Session, lock func(*dsync.Mutex, context.Context) error) func(context.Context) (*holding, error) {
@@ -108,7 +108,7 @@ var parties = []party{
 	}, nil},
 }
 
-// take holds "k" by p, within five minutes.
+// take holds "k" as p does, within five minutes.
 func (p party) take(t testing.TB, s *dsync.Session) *holding {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(background), 5*time.Minute)
@@ -124,7 +124,7 @@ func (p party) take(t testing.TB, s *dsync.Session) *holding {
 	return h
 }
 
-// async calls f on a goroutine; the channel gets its error, and the time.
+// async calls f on a goroutine; the channel receives its error and the time.
 type ended struct {
 	err error
 	at  time.Time
@@ -143,14 +143,14 @@ func breakKey(s *dsync.Session) <-chan ended {
 	return async(func() error { return s.Break(background, "k") })
 }
 
-// closedAt tells when c was closed.
+// closedAt reports when c was closed.
 func closedAt(c <-chan struct{}) <-chan time.Time {
 	at := make(chan time.Time, 1)
 	go func() { <-c; at <- time.Now() }()
 	return at
 }
 
-// revocations returns what stands for the session in the store.
+// revocations returns the revocations of the session that the store has.
 func revocations(t testing.TB, store driver.Store, session string) int {
 	t.Helper()
 	p, err := store.Heartbeat(background, session, nil)
@@ -160,7 +160,7 @@ func revocations(t testing.TB, store driver.Store, session string) int {
 	return len(p.Revoked)
 }
 
-// An adminStore fails the methods it is told to.
+// An adminStore fails the chosen methods.
 type adminStore struct {
 	*dsynctest.Memory
 	mu   sync.Mutex

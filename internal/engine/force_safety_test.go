@@ -13,11 +13,11 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Promise 9, B29, L5: whoever holds the key, however its process is notified, and whether
-// it stops in time or not at all: it is notified first, and the next holds when it has
-// unlocked, or when its grace is over, and not before.
-func TestForceTellsFirst(t *testing.T) {
-	// How the holder's process is notified, and how soon at the latest.
+// Promise 9, B29, L5: in whatever way the key is held, however its holder is notified, and whether
+// or not it stops in time: it is notified first, and the next holds the key when it has unlocked or
+// its grace is over, and not before.
+func TestForceNotifiesFirst(t *testing.T) {
+	// The ways in which the holder's process is notified, and the latest time for each.
 	notices := []struct {
 		name    string
 		polling bool
@@ -50,7 +50,7 @@ func TestForceTellsFirst(t *testing.T) {
 							lock(t, other)
 							if notice.waits {
 								ctx, cancel := context.WithCancel(background)
-								w := inLine(t, store, "other", 1, a.Mutex("other").LockContext, ctx)
+								w := waitAt(t, store, "other", 1, a.Mutex("other").LockContext, ctx)
 								defer func() { cancel(); <-w }()
 							}
 							h := p.take(t, a)
@@ -65,7 +65,7 @@ func TestForceTellsFirst(t *testing.T) {
 									ctx, cancel := context.WithTimeout(background, 5*time.Minute)
 									defer cancel()
 									get := p.hold
-									if p.name == "reader" { // next to whom another could read
+									if p.name == "reader" { // another reader could hold beside it
 										get = parties[2].hold
 									}
 									wait := async(func() (err error) { next, err = get(context.WithoutCancel(ctx), b); return })
@@ -80,13 +80,13 @@ func TestForceTellsFirst(t *testing.T) {
 								won = async(func() (err error) { next, err = p.force(b)(background); return })
 							}
 
-							told := <-lost
-							if d := told.Sub(began); d > notice.soon {
+							notified := <-lost
+							if d := notified.Sub(began); d > notice.soon {
 								t.Errorf("notified after %v, want within %v", d, notice.soon)
 							}
-							free := told.Add(grace)
+							free := notified.Add(grace)
 							if stops {
-								free = told.Add(grace / 3)
+								free = notified.Add(grace / 3)
 								time.Sleep(grace / 3)
 								wantErr(t, "unlock", h.done(), dsync.ErrLost, dsync.ErrRevoked)
 							}
@@ -118,7 +118,7 @@ func TestForceTellsFirst(t *testing.T) {
 							if err := next.done(); err != nil {
 								t.Errorf("unlock of the next: %v", err)
 							}
-							// The session goes on, and is asked no more.
+							// The session continues, and is not revoked again.
 							time.Sleep(ttl)
 							if a.ID() == "" || revocations(t, store, a.ID()) != 0 {
 								t.Errorf("session %q has %d revocations", a.ID(), revocations(t, store, a.ID()))
@@ -139,12 +139,12 @@ func TestForceTellsFirst(t *testing.T) {
 	}
 }
 
-// Promise 9: of a holder that can't be notified nothing is taken before its session has
-// lapsed, and its Lost has closed a grace before that by itself.
-func TestForceWaitsForTheUnreachable(t *testing.T) {
+// Promise 9: nothing is taken from an unreachable holder before its session has lapsed. Its own
+// Lost has closed at least a grace before that.
+func TestForceWaitsForAnUnreachableHolder(t *testing.T) {
 	for _, forces := range []string{"Break", "ForceLock"} {
 		for _, expired := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, known to be dead %t", forces, expired), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, known to have expired %t", forces, expired), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					store := dsynctest.NewMemory()
 					faulty := newFaulty(t, store, nil)
@@ -188,9 +188,9 @@ func TestForceWaitsForTheUnreachable(t *testing.T) {
 	}
 }
 
-// Promise 9, whatever the network does to the holder's process and to the one that
-// forces: Lost closes at least the grace before anyone else holds the key.
-func TestForceNeverTakesUntold(t *testing.T) {
+// Promise 9: whatever the network does to the process that holds and to the one that forces, Lost
+// closes at least the grace before anyone else holds the key.
+func TestForceNeverTakesWithoutNotifying(t *testing.T) {
 	for i := range trials() {
 		seed := uint64(i)
 		bubble(t, func(t *testing.T) {
@@ -228,7 +228,7 @@ func TestForceNeverTakesUntold(t *testing.T) {
 				}
 			} else {
 				broken := breakKey(b)
-				next.Lock() // which takes minutes on the worst of these networks
+				next.Lock() // it takes minutes on the worst of these networks
 				defer func() { <-broken }()
 			}
 			taken := time.Now()
@@ -250,7 +250,7 @@ func TestForceNeverTakesUntold(t *testing.T) {
 			fb.Close()
 			next.Unlock()
 			time.Sleep(2 * ttl)
-			// What sessions that were lost have left behind is nobody's.
+			// Whatever the lost sessions have left behind blocks nobody.
 			if err := newSession(t, store, nil).Mutex("k").TryLockContext(background); err != nil {
 				t.Errorf("seed %d: left behind: %v", seed, err)
 			}

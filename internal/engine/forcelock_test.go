@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// L5: who forces is before all that wait, and leaves them in their order.
+// L5: ForceLock is served before all waiters, and leaves them in their order.
 func TestForceLockIsFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -28,7 +28,7 @@ func TestForceLockIsFirst(t *testing.T) {
 		for i := range 5 {
 			s := newSession(t, store, nil)
 			if i == 2 {
-				s = b // the one that forces has a waiter of its own in the store's line
+				s = b // the session that forces has a waiter of its own in the store's queue
 			}
 			wg.Go(func() {
 				mu := s.Mutex("k")
@@ -39,7 +39,7 @@ func TestForceLockIsFirst(t *testing.T) {
 			})
 			time.Sleep(10 * time.Millisecond)
 		}
-		for i := range 3 { // and some that wait behind that one
+		for i := range 3 { // and some more behind that one
 			wg.Go(func() {
 				mu := b.Mutex("k")
 				mu.Lock()
@@ -66,19 +66,20 @@ func TestForceLockIsFirst(t *testing.T) {
 		if isClosed(forced.Lost()) {
 			t.Error("the forced hold is lost")
 		}
-		if n := line(t, store, "k"); n != 4 {
+		if n := queueLength(t, store, "k"); n != 4 {
 			t.Errorf("%d in the queue, want 4 of other processes", n)
 		}
 		forced.Unlock()
 		wg.Wait()
-		// Its own waiter stepped aside for it, and came to the end of the line.
+		// The waiter of the same session stepped aside for ForceLock, and moved to the end of the
+		// queue.
 		if want := []string{"0", "1", "3", "4", "2", "local 0", "local 1", "local 2"}; !slices.Equal(order, want) {
 			t.Errorf("after it came %q, want %q", order, want)
 		}
 	})
 }
 
-// Of two that force the later is before the earlier, and either asks whoever holds.
+// Of two ForceLocks the later is served before the earlier, and each revokes the current holder.
 func TestForceLockTwice(t *testing.T) {
 	for _, here := range []bool{false, true} {
 		t.Run(fmt.Sprint("in one process ", here), func(t *testing.T) {
@@ -114,9 +115,9 @@ func TestForceLockTwice(t *testing.T) {
 				time.Sleep(grace)
 				held.Unlock()
 				time.Sleep(ttl)
-				// Whoever is in is asked by the other; the last one stays.
+				// Whoever holds is revoked by the other; the last one stays.
 				if len(first)+len(second) != 1 || inside.Load() != 1 {
-					t.Errorf("%d have gone, %d inside", len(first)+len(second), inside.Load())
+					t.Errorf("%d have finished, %d inside", len(first)+len(second), inside.Load())
 				}
 				if err := newSession(t, store, nil).Break(background, "k"); err != nil {
 					t.Error(err)
@@ -131,8 +132,8 @@ func TestForceLockTwice(t *testing.T) {
 	}
 }
 
-// A waiter of the process that forces, granted while it was to step aside, or a try:
-// it is notified as others are, so that who forces does not wait forever.
+// ForceLock meets a grant of its own process: a waiter that was granted while it should have
+// stepped aside, or a try. It is notified like any holder, so that ForceLock does not wait forever.
 func TestForceLockMeetsAGrantHere(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		t.Run(fmt.Sprint("try ", try), func(t *testing.T) {
@@ -153,7 +154,7 @@ func TestForceLockMeetsAGrantHere(t *testing.T) {
 					}
 					return mu.LockContext(background)
 				})
-				time.Sleep(100 * time.Millisecond) // granted; the answer is under way
+				time.Sleep(100 * time.Millisecond) // granted; the reply is under way
 				forced := s.Mutex("k")
 				won := async(func() error { return forced.ForceLock(background) })
 				if e := <-locked; e.err != nil {
@@ -173,8 +174,8 @@ func TestForceLockMeetsAGrantHere(t *testing.T) {
 	}
 }
 
-// B36: a ForceLock whose ctx ends leaves nothing in the queue, here and in the store; the
-// others go on as they were.
+// B36: a ForceLock whose ctx ends leaves nothing in the queue, neither locally nor in the store.
+// The others continue as before.
 func TestForceLockGivenUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -184,14 +185,14 @@ func TestForceLockGivenUp(t *testing.T) {
 		lock(t, held)
 		cut.Cut() // it can't be notified
 		b := newSession(t, store, nil)
-		waits := inLine(t, store, "k", 1, newSession(t, store, nil).Mutex("k").LockContext, background)
+		waits := waitAt(t, store, "k", 1, newSession(t, store, nil).Mutex("k").LockContext, background)
 		mine := b.Mutex("k")
-		local := inLine(t, store, "k", 2, mine.LockContext, background)
+		local := waitAt(t, store, "k", 2, mine.LockContext, background)
 		ctx, cancel := context.WithTimeout(background, time.Second)
 		defer cancel()
 		wantErr(t, "ForceLock", b.Mutex("k").ForceLock(ctx), context.DeadlineExceeded)
 		time.Sleep(time.Second)
-		if n := line(t, store, "k"); n != 2 {
+		if n := queueLength(t, store, "k"); n != 2 {
 			t.Errorf("%d in the queue, want 2 that wait on", n)
 		}
 		if err := <-waits; err != nil {
@@ -201,13 +202,13 @@ func TestForceLockGivenUp(t *testing.T) {
 			t.Error(err)
 		}
 		if err := <-local; err != nil || isClosed(mine.Lost()) {
-			t.Errorf("who stepped aside: %v", err)
+			t.Errorf("the waiter that stepped aside: %v", err)
 		}
 	})
 }
 
-// It asks nobody for nothing: with a ctx that has ended, or for a key of another kind.
-func TestForceLockThatCannotBe(t *testing.T) {
+// A ForceLock that fails, because its ctx has ended or the key is of another kind, revokes nobody.
+func TestForceLockThatFailsRevokesNobody(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s, other := newSession(t, store, &dsync.Options{AlwaysListen: true}), newSession(t, store, nil)
@@ -221,13 +222,13 @@ func TestForceLockThatCannotBe(t *testing.T) {
 		}
 		time.Sleep(ttl)
 		if isClosed(mu.Lost()) {
-			t.Error("the holder was asked")
+			t.Error("the holder was revoked")
 		}
 		mu.Unlock()
 	})
 }
 
-// A ForceLock goes on through the loss of its session.
+// A ForceLock continues through the loss of its session.
 func TestForceLockOutlivesItsSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -240,7 +241,7 @@ func TestForceLockOutlivesItsSession(t *testing.T) {
 		mu := b.Mutex("k")
 		won := async(func() error { return mu.ForceLock(background) })
 		time.Sleep(time.Second)
-		waits := inLine(t, store, "k", 2, newSession(t, store, nil).Mutex("k").LockContext, background)
+		waits := waitAt(t, store, "k", 2, newSession(t, store, nil).Mutex("k").LockContext, background)
 		id := b.ID()
 		faulty.Cut()
 		time.Sleep(2 * ttl)
@@ -265,8 +266,8 @@ func TestForceLockOutlivesItsSession(t *testing.T) {
 	})
 }
 
-// A key that lingers, here or elsewhere, is had at once where the store pushes, without
-// anyone being told of a loss.
+// ForceLock gets a lingering key, here or elsewhere, at once where the store notifies, and nobody
+// is notified of a loss.
 func TestForceOfALingeringKey(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -274,7 +275,7 @@ func TestForceOfALingeringKey(t *testing.T) {
 		here    bool
 		most    time.Duration
 	}{
-		{"pushed", false, false, 10 * time.Millisecond}, // Break opens a listener of the key
+		{"notified", false, false, 10 * time.Millisecond}, // Break opens a listener of the key
 		{"polled", true, false, ttl*4/10 + 600*time.Millisecond},
 		{"here", false, true, 10 * time.Millisecond},
 		{"here, polled", true, true, 0},
@@ -291,7 +292,7 @@ func TestForceOfALingeringKey(t *testing.T) {
 						b = a
 					}
 					lock(t, b.Mutex("warm"))
-					watched(a.Mutex("k"))
+					makeLinger(a.Mutex("k"))
 					time.Sleep(time.Second)
 					if len(holders(t, store, "k")) != 1 {
 						t.Fatal("does not linger")
@@ -322,7 +323,7 @@ func TestForceOfALingeringKey(t *testing.T) {
 	}
 }
 
-// A hold of this process is notified, and must be unlocked first, also when it was lost.
+// A hold of the same process is notified, and must be unlocked first even if it was lost.
 func TestForceLockWaitsForUnlockHere(t *testing.T) {
 	for _, p := range parties {
 		if p.force == nil || p.name == "lease" {
@@ -356,7 +357,7 @@ func TestForceLockWaitsForUnlockHere(t *testing.T) {
 	}
 }
 
-// Who forces and is granted is first among equals no more: another's force counts.
+// A hold that was forced has no special rights: another ForceLock can revoke it.
 func TestForcedHoldCanBeForced(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

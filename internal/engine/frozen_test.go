@@ -14,9 +14,9 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Promise 1: from the first instruction after a freeze on, before any timer runs,
-// every look says that the hold is lost.
-func TestFirstLookAfterFreezeSaysLost(t *testing.T) {
+// Promise 1: from the first instruction after a freeze, before any timer runs, every check says
+// that the hold is lost.
+func TestFirstCheckAfterFreezeSaysLost(t *testing.T) {
 	type hold struct {
 		lost   func() <-chan struct{}
 		token  func() int64
@@ -72,7 +72,7 @@ func TestFirstLookAfterFreezeSaysLost(t *testing.T) {
 					h := begin(t, s)
 					(*engine.Session)(s).Freeze(ttl)
 					if !saysLost(h) {
-						t.Error("the first look says that the hold goes on")
+						t.Error("the first check says that the key is held")
 					}
 					if look != "Unlock" {
 						h.unlock(background)
@@ -83,9 +83,9 @@ func TestFirstLookAfterFreezeSaysLost(t *testing.T) {
 	}
 }
 
-// Promise 1: what was frozen past its deadline is handed to nobody here: not by an
-// Unlock, not because it lingers, and not to one more reader.
-func TestNothingIsHandedOnAfterFreeze(t *testing.T) {
+// Promise 1: a hold that was frozen past its deadline is handed to nobody in its process: not by an
+// Unlock, not as a lingering key, and not to another reader.
+func TestNothingIsHandedOffAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, lingering())
@@ -106,13 +106,13 @@ func TestNothingIsHandedOnAfterFreeze(t *testing.T) {
 		(*engine.Session)(s).Freeze(ttl)
 		wantErr(t, "UnlockContext", mu.UnlockContext(background), dsync.ErrLost)
 		wg.Wait()
-		fresh("a hand-over", old)
+		fresh("a hand-off", old)
 		if isClosed(next.Lost()) {
-			t.Error("what was handed on is lost")
+			t.Error("the hold that was handed off is lost")
 		}
 		next.Unlock()
 
-		watched(s.Mutex("lingers"))
+		makeLinger(s.Mutex("lingers"))
 		old = id()
 		(*engine.Session)(s).Freeze(ttl)
 		lock(t, s.Mutex("lingers"))
@@ -133,8 +133,8 @@ func TestNothingIsHandedOnAfterFreeze(t *testing.T) {
 	})
 }
 
-// Once lost, no heartbeat is sent, whatever the store would say: also not when its
-// timer runs first after a freeze, before that of the deadline.
+// After a loss no heartbeat is sent, whatever the store would answer, even if the heartbeat's timer
+// runs before the deadline's after a freeze.
 func TestNoHeartbeatAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -142,7 +142,7 @@ func TestNoHeartbeatAfterFreeze(t *testing.T) {
 		mu := s.Mutex("k")
 		lock(t, mu)
 		before := store.Counts()
-		synctest.Wait() // the keeper has set its timers
+		synctest.Wait() // the session has set its timers
 		(*engine.Session)(s).Freeze(ttl)
 		time.Sleep(ttl / 2) // the heartbeat was due after a third, the deadline is not yet
 		if n := store.Counts().Since(before).Commands[dsynctest.MethodHeartbeat]; n != 0 {
@@ -155,9 +155,8 @@ func TestNoHeartbeatAfterFreeze(t *testing.T) {
 	})
 }
 
-// A grant that is learnt when the deadline is over is none: Lock goes on, under the
-// next session.
-func TestGrantLearntTooLateIsNone(t *testing.T) {
+// A grant that is learned after the deadline does not count: Lock continues under the next session.
+func TestGrantLearnedTooLateIsDropped(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		asked := 0
 		f := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
@@ -173,14 +172,14 @@ func TestGrantLearntTooLateIsNone(t *testing.T) {
 		mu := s.Mutex("k")
 		lock(t, mu)
 		if mu.Token() == 0 || asked < 2 {
-			t.Errorf("locked with token %d after %d attempts, of which the first was granted too late", mu.Token(), asked)
+			t.Errorf("locked with token %d after %d attempts; the first was granted too late", mu.Token(), asked)
 		}
 		mu.Unlock()
 	})
 }
 
-// No reader shares what was frozen past its deadline, also if it is the end of
-// another's wait that would let it in.
+// No reader shares a hold that was frozen past its deadline, even if it was waiting and the end of
+// another wait lets it in.
 func TestReaderDoesNotJoinAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
@@ -205,8 +204,8 @@ func TestReaderDoesNotJoinAfterFreeze(t *testing.T) {
 	})
 }
 
-// The context of a semaphore ends with a loss, at the first look after a freeze too, and
-// not with the Release of a part.
+// The context of a semaphore ends with a loss, also at the first check after a freeze, and not with
+// the Release of a part.
 func TestSemaphoreContextEndsWithALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
@@ -221,7 +220,7 @@ func TestSemaphoreContextEndsWithALoss(t *testing.T) {
 		}
 		(*engine.Session)(s).Freeze(ttl)
 		if ctx.Err() == nil {
-			t.Error("the first look after a freeze says that it is held")
+			t.Error("the first check after a freeze says that it is held")
 		}
 		wantErr(t, "cause", context.Cause(ctx), dsync.ErrLost)
 		m.Release(1)

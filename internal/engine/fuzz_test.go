@@ -10,15 +10,15 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// runProgram runs the program that the bytes are, in a bubble and a store of its own.
+// runProgram runs the program that the bytes encode, in a bubble and with a store of its own.
 func runProgram(t *testing.T, b []byte) {
 	t.Helper()
 	p := program.Decode(b)
 	synctest.Test(t, func(t *testing.T) { program.Run(t, program.InMemory(t, p), p) })
 }
 
-// FuzzPrograms runs what bytes say as a program of locks, and checks what is promised
-// of them: see package program.
+// FuzzPrograms runs its input as a program of locks, and checks the promises on it: see package
+// program.
 func FuzzPrograms(f *testing.F) {
 	for _, s := range program.Seeds() {
 		f.Add(s.Bytes)
@@ -26,8 +26,8 @@ func FuzzPrograms(f *testing.F) {
 	f.Fuzz(runProgram)
 }
 
-// The seeds of FuzzPrograms by their names, and random programs, the same in every
-// run: what a run of the tests without -fuzz has of it.
+// TestPrograms runs the seeds of FuzzPrograms by name, and random programs that are the same in
+// every run. It is the part of FuzzPrograms that runs without -fuzz.
 func TestPrograms(t *testing.T) {
 	testkit.Large(t)
 	for _, s := range program.Seeds() {
@@ -43,13 +43,12 @@ func TestPrograms(t *testing.T) {
 			runProgram(t, program.Random(rand.New(rand.NewPCG(seed, uint64(i)))))
 		})
 		if t.Failed() {
-			return // one program to look at is enough
+			return // one program is enough to debug
 		}
 	}
 }
 
-// Random programs over noisy links: requests and replies lost, late and repeated by
-// the thousand.
+// Random programs over noisy links: thousands of requests and replies are lost, late or repeated.
 func TestProgramsUnderFaults(t *testing.T) {
 	testkit.Large(t)
 	want := testkit.Rounds(30_000, 300_000)

@@ -8,8 +8,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Who gives up while a request is under way that is answered after all costs one release,
-// sent after the answer: nothing of the request can come later.
+// A waiter that gives up while a request is under way costs one release if the request is answered.
+// The release is sent after the answer, when nothing of the request can arrive any more.
 func TestGivingUpDuringARequestCostsOneRelease(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestGivingUpDuringARequestCostsOneRelease(t *testing.T) {
 			if all := released(); len(all) != 1 || all[0].Sub(start) < time.Second {
 				t.Errorf("released at %v, want once, after %v", all, start.Add(time.Second))
 			}
-			if n := len(holders(t, memory, "k")) + line(t, memory, "k"); held != (n == 1) || n > 1 {
+			if n := len(holders(t, memory, "k")) + queueLength(t, memory, "k"); held != (n == 1) || n > 1 {
 				t.Errorf("%d claims are left, held elsewhere: %t", n, held)
 			}
 			if held {

@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// tokens checks that those of one key grow, in the order of its holds. What it has
-// is guarded by the lock.
+// tokens checks that the tokens of one key grow in the order of its holds. Its fields are guarded
+// by the lock under test.
 type tokens struct {
 	t    *testing.T
 	last int64
@@ -30,9 +30,9 @@ func (k *tokens) next(token int64) {
 	k.n++
 }
 
-// B02, B26, promise 8: goroutines of one process hand a hold on without a command,
-// each with a greater token.
-func TestHandOverTakesNoCommand(t *testing.T) {
+// B02, B26, promise 8: goroutines of one process hand off a hold without a command, each with a
+// greater token.
+func TestHandOffTakesNoCommand(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		var local int
@@ -79,9 +79,9 @@ func TestHandOverTakesNoCommand(t *testing.T) {
 	})
 }
 
-// Promise 2, B08: over 1,000 cycles of two processes, with local hand-overs and
-// clean-up in between, tokens grow strictly, in the order of holds.
-func TestHandOverTokensGrowThroughCleanUp(t *testing.T) {
+// Promise 2, B08: over 1,000 cycles of two processes, with local hand-offs and clean-up in between,
+// tokens grow strictly in the order of holds.
+func TestHandOffTokensGrowThroughCleanUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		opt := dsync.Options{TTL: 5 * time.Minute, Retention: time.Hour}
@@ -112,14 +112,14 @@ func TestHandOverTokensGrowThroughCleanUp(t *testing.T) {
 	})
 }
 
-// Promise 8: other processes get their turn after MaxHandOffs hand-offs, or HandOffTime.
-func TestHandOverIsBounded(t *testing.T) {
+// Promise 8: other processes get their turn after MaxHandOffs hand-offs, or after HandOffTime.
+func TestHandOffIsBounded(t *testing.T) {
 	const hour = time.Hour
 	for _, c := range []struct {
 		name      string
 		turn      time.Duration
 		handOvers int
-		want      int // holds here before the other's
+		want      int // local holds before the other process's
 	}{
 		{"by count", hour, 4, 5},
 		{"by time", 95 * time.Millisecond, 0, 10},
@@ -160,8 +160,8 @@ func TestHandOverIsBounded(t *testing.T) {
 	}
 }
 
-// Promise 8: processes whose goroutines hand on get equal shares.
-func TestHandOverSharesAreEven(t *testing.T) {
+// Promise 8: processes whose goroutines hand off the key get equal shares.
+func TestHandOffSharesAreEven(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		const processes = 4
@@ -193,9 +193,9 @@ func TestHandOverSharesAreEven(t *testing.T) {
 	})
 }
 
-// Promise 1, 8: a hold that was handed on ends with the session, at least the grace
-// before anyone else holds the key, and its late Unlock frees nothing: B05, B32.
-func TestHandedOnHoldIsLost(t *testing.T) {
+// Promises 1 and 8, B05, B32: a hold that was handed off ends with the session, at least the grace
+// before anyone else holds the key. Its late Unlock frees nothing.
+func TestHandedOffHoldIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		f := newFaulty(t, store, nil)
@@ -235,8 +235,8 @@ func TestHandedOnHoldIsLost(t *testing.T) {
 	})
 }
 
-// B36, promise 8: who gives up just when the hold is handed to it passes it on.
-func TestHandOverToOneThatGaveUp(t *testing.T) {
+// B36, promise 8: a waiter that gives up at the moment of a hand-off passes the hold to the next.
+func TestHandOffToACancelledWaiter(t *testing.T) {
 	for range 30 {
 		bubble(t, func(t *testing.T) {
 			store := dsynctest.NewMemory()
@@ -262,7 +262,7 @@ func TestHandOverToOneThatGaveUp(t *testing.T) {
 			}()
 			synctest.Wait()
 			cancel()
-			mu.Unlock() // before those that wait have seen that ctx ended, mostly
+			mu.Unlock() // mostly before the waiters have seen that ctx ended
 			wg.Wait()
 			<-done
 			synctest.Wait()
@@ -273,9 +273,9 @@ func TestHandOverToOneThatGaveUp(t *testing.T) {
 	}
 }
 
-// B31: duplicates of all requests, each after all later ones, change nothing while
-// a claim is handed on.
-func TestReplayedRequestsChangeNothingToHandOvers(t *testing.T) {
+// B31: duplicates of all requests, each delivered after all later ones, change nothing while a
+// claim is handed off.
+func TestReplayedRequestsDoNotAffectHandOffs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		f := newFaulty(t, store, nil)
@@ -297,15 +297,15 @@ func TestReplayedRequestsChangeNothingToHandOvers(t *testing.T) {
 			if err := f.Replay(background); err != nil {
 				t.Fatal(err)
 			}
-			if h := holders(t, store, "k"); len(h) != 0 || line(t, store, "k") != 0 {
+			if h := holders(t, store, "k"); len(h) != 0 || queueLength(t, store, "k") != 0 {
 				t.Fatalf("a replay left %v", h)
 			}
 		}
 	})
 }
 
-// What is not alike is never handed on: a lease, a try, an election's hold.
-func TestOnlyLikesAreHandedOn(t *testing.T) {
+// Only plain holds are handed off: a lease, a try and an election's hold are not.
+func TestOnlyPlainHoldsAreHandedOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, unswept())
@@ -336,8 +336,8 @@ func TestOnlyLikesAreHandedOn(t *testing.T) {
 	})
 }
 
-// Close tells a hold that was handed on, and those in the local queue.
-func TestCloseWhileHandingOn(t *testing.T) {
+// Close notifies a holder that got the key by a hand-off, and ends the waits in the local queue.
+func TestCloseDuringHandOffs(t *testing.T) {
 	for range trials() / 20 {
 		bubble(t, func(t *testing.T) {
 			store := dsynctest.NewMemory()
@@ -370,8 +370,8 @@ func TestCloseWhileHandingOn(t *testing.T) {
 	}
 }
 
-// Options that can't be.
-func TestHandOverOptions(t *testing.T) {
+// Invalid options of hand-offs are refused.
+func TestHandOffOptions(t *testing.T) {
 	store := dsynctest.NewMemory()
 	for _, opt := range []dsync.Options{{MaxHandOffs: 1024}, {Linger: -1}} {
 		if _, err := dsync.New(store, &opt); err == nil {

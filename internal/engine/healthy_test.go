@@ -15,11 +15,10 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// late is how long after an acknowledged heartbeat a session is not healthy, if it
-// holds or waits.
+// late is how long after an acknowledged heartbeat a session that holds or waits becomes unhealthy.
 const late = ttl/3 + ttl/30 + ttl/6
 
-// wantHealthy fails the test if the session's health is not want, nil for none.
+// wantHealthy checks the session's health; want is nil for a healthy one.
 func wantHealthy(t *testing.T, when string, s *dsync.Session, want error) {
 	t.Helper()
 	got := s.Healthy()
@@ -28,7 +27,7 @@ func wantHealthy(t *testing.T, when string, s *dsync.Session, want error) {
 	}
 }
 
-// cutOff returns a session that has heartbeats right away, and what cuts it off.
+// cutOff returns a session that sends heartbeats at once, and the store that can cut it off.
 func cutOff(t *testing.T) (*dsync.Session, *dsynctest.Faulty) {
 	f := newFaulty(t, dsynctest.NewMemory(), nil)
 	return newSession(t, f, nil), f
@@ -58,7 +57,7 @@ func TestHealthyUntilAHeartbeatIsOverdue(t *testing.T) {
 	})
 }
 
-// A single heartbeat that fails is made up for by the next.
+// One heartbeat that fails does not matter if the next one succeeds.
 func TestHealthyThroughOneFailedHeartbeat(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &failsOften{Store: dsynctest.NewMemory()}
@@ -87,9 +86,9 @@ func (f *failsOften) Heartbeat(ctx context.Context, session string, given []driv
 	return f.Store.Heartbeat(ctx, session, given)
 }
 
-// A session that neither holds nor waits has nothing to renew, nor has one that only
-// has a fixed lease.
-func TestHealthyWithoutNeedOfTheStore(t *testing.T) {
+// A session that neither holds nor waits, or that has only a fixed lease, has nothing to renew and
+// is healthy.
+func TestHealthyWhenTheStoreIsNotNeeded(t *testing.T) {
 	uses := map[string]func(t *testing.T, s *dsync.Session){
 		"nothing": func(t *testing.T, s *dsync.Session) { turn(s.Mutex("k")) },
 		"lease": func(t *testing.T, s *dsync.Session) {
@@ -114,8 +113,8 @@ func TestHealthyWithoutNeedOfTheStore(t *testing.T) {
 	}
 }
 
-// Who waits needs a session: one that can't register is as little healthy as one that
-// can't renew, and there is no moment of health between the two.
+// A waiter needs a session: a session that can't register is unhealthy like one that can't renew,
+// and it is not healthy for a moment between the two.
 func TestNotHealthyWhileAWaiterCantRegister(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, f := cutOff(t)
@@ -135,7 +134,7 @@ func TestNotHealthyWhileAWaiterCantRegister(t *testing.T) {
 		lock(t, mu)
 		f.Cut()
 		renewed := (*engine.Session)(s).Local().Renewed
-		go func() { // who lost a lock asks again
+		go func() { // the holder of a lost lock locks again
 			<-mu.Lost()
 			mu.Unlock()
 			mu.Lock()
@@ -156,7 +155,7 @@ func TestNotHealthyWhileAWaiterCantRegister(t *testing.T) {
 	})
 }
 
-// Whatever was lost is overdue when its grace is over, until its holder is done.
+// A lost hold makes the session unhealthy when its grace is over, until its holder is done.
 func TestOverstayedUntilTheHolderIsDone(t *testing.T) {
 	uses := map[string]func(t *testing.T, s *dsync.Session) (done func()){
 		"mutex": func(t *testing.T, s *dsync.Session) func() {
@@ -243,19 +242,19 @@ func TestOverstayedUntilTheHolderIsDone(t *testing.T) {
 	}
 }
 
-// Frozen past its deadline, the first thing that a process asks may be its health.
+// After a freeze past the deadline, a call of Healthy may be the first to notice the loss.
 func TestHealthyAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, _ := cutOff(t)
 		mu := s.Mutex("k")
 		lock(t, mu)
 		(*engine.Session)(s).Freeze(lease)
-		wantHealthy(t, "at the first look", s, nil) // it was told this moment
+		wantHealthy(t, "at the first check", s, nil) // the holder's grace begins now
 		mu.Unlock()
 	})
 }
 
-// Close is not what a holder may outlast either.
+// A holder must not outlast Close, either.
 func TestHealthyOfAClosedSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, _ := cutOff(t)

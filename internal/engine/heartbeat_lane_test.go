@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// A pool is a store behind so many connections, first come first served, each of whose
-// commands takes so long.
+// A pool is a store behind a fixed number of connections. They are served first come, first served,
+// and each command takes a fixed time.
 type pool struct {
 	driver.Store
 	conns chan struct{}
@@ -55,9 +55,8 @@ func (p *pool) Heartbeat(ctx context.Context, s string, given []driver.Revocatio
 	return p.Store.Heartbeat(ctx, s, given)
 }
 
-// Heartbeats do not wait behind what else the session asks for: neither behind a
-// thousand waiters that poll nor behind as many that come at once. Nor does an Unlock
-// wait behind polls.
+// Heartbeats do not queue behind other commands of their session: neither behind a thousand waiters
+// that poll, nor behind a thousand new requests. Nor does an Unlock queue behind polls.
 func TestPollsDontDelayHeartbeats(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {
@@ -110,8 +109,8 @@ func TestPollsDontDelayHeartbeats(t *testing.T) {
 	})
 }
 
-// A waiter that can't poll yet, since as many commands are under way as may be, is done as
-// soon as the session is closed.
+// A waiter that can't poll yet, because the maximum of commands is under way, returns as soon as
+// the session is closed.
 func TestCloseEndsTheWaitForALane(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const waiters, others = 20, 24
@@ -134,7 +133,7 @@ func TestCloseEndsTheWaitForALane(t *testing.T) {
 		}
 		synctest.Wait()
 		slow.Store(true)
-		time.Sleep(2 * time.Second) // some hang in a poll, others would poll
+		time.Sleep(2 * time.Second) // some polls hang, the other waiters have yet to poll
 		for range others {
 			go s.Status(background, "k")
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// Timing of the sessions in these tests, but where a test says otherwise.
+// Timing of the sessions in these tests, unless a test says otherwise.
 const (
 	ttl    = testkit.TTL
 	margin = 500 * time.Millisecond
@@ -44,7 +44,7 @@ func turn(m sync.Locker) {
 	defer m.Unlock()
 }
 
-// holders returns who holds key in the store.
+// holders returns the holders of key in the store.
 func holders(t testing.TB, store driver.Store, key string) []driver.Holder {
 	t.Helper()
 	st, err := store.Load(background, key)
@@ -54,8 +54,8 @@ func holders(t testing.TB, store driver.Store, key string) []driver.Holder {
 	return st.Holders
 }
 
-// line returns how many wait for key in the store.
-func line(t testing.TB, store driver.Store, key string) int {
+// queueLength returns the number of waiters for key in the store.
+func queueLength(t testing.TB, store driver.Store, key string) int {
 	t.Helper()
 	st, err := store.Load(background, key)
 	if err != nil {

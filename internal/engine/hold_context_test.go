@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// The context of a hold ends with what it was made from, with the hold, and by its
-// cancel; there is none of what is not held.
+// The context of a hold ends with its parent, with the hold, or by its cancel. There is none for a
+// lock that is not held.
 func TestContextEndsWithTheHold(t *testing.T) {
 	type lock struct {
 		lock, unlock func()
@@ -52,7 +52,7 @@ func TestContextEndsWithTheHold(t *testing.T) {
 					ctx, cancel := l.context(parent)
 					defer cancel()
 					if ctx.Value(key{}) != 7 {
-						t.Error("the values of ctx are gone")
+						t.Error("the values of ctx are lost")
 					}
 					if c.end != nil {
 						synctest.Wait()
@@ -74,8 +74,8 @@ func TestContextEndsWithTheHold(t *testing.T) {
 	}
 }
 
-// A second Release returns at once, also while the first waits for the store: ctx bounds
-// every call.
+// A second Release returns at once, even while the first waits for the store: ctx bounds every
+// call.
 func TestSecondReleaseDoesNotWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
@@ -102,7 +102,7 @@ func TestSecondReleaseDoesNotWait(t *testing.T) {
 		}
 		select {
 		case <-h.Finished():
-			t.Error("passed on before the store has answered")
+			t.Error("finished before the store has answered")
 		default:
 		}
 		if d := <-first; d != time.Second {

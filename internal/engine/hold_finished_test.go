@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Finished tells when the store has the key back, and not when the release is sent.
+// Finished is closed when the store has the key back, not when the release is sent.
 func TestFinishedAfterTheRelease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -22,7 +22,7 @@ func TestFinishedAfterTheRelease(t *testing.T) {
 			return dsynctest.Fault{}
 		})
 		s := newSession(t, f, nil)
-		for _, done := range []bool{true, false} { // the holder is done, or its grace runs out
+		for _, done := range []bool{true, false} { // false: its grace runs out
 			h, err := (*engine.Session)(s).Hold(background, "k", dsync.KindElection)
 			if err != nil {
 				t.Fatal(err)
@@ -33,15 +33,14 @@ func TestFinishedAfterTheRelease(t *testing.T) {
 			}
 			<-h.Finished()
 			if n := len(holders(t, memory, "k")); n > 0 {
-				t.Errorf("done %t: passed on, and the store has %d holder", done, n)
+				t.Errorf("done %t: finished, but the store has %d holder", done, n)
 			}
 			h.Release(background)
 		}
 	})
 }
 
-// Finished is told of a hold that was lost, too: when its holder is done, else when its
-// grace is over.
+// Finished is also closed after a loss: when the holder is done, or else when its grace is over.
 func TestFinishedAfterALoss(t *testing.T) {
 	for _, done := range []bool{true, false} {
 		bubble(t, func(t *testing.T) {

@@ -11,9 +11,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// What Left says is left until the hold ends: less and less of it while no heartbeat is
-// acknowledged, and nothing once it has ended, whichever way.
-func TestHoldLeftIsWhatIsLeft(t *testing.T) {
+// Left returns the time until the hold ends: it falls while no heartbeat is acknowledged, and is
+// zero once the hold has ended, in whatever way.
+func TestHoldLeftIsTheTimeToItsEnd(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		end  func(*engine.Hold)
@@ -59,7 +59,7 @@ func TestHoldLeftIsWhatIsLeft(t *testing.T) {
 	}
 }
 
-// The first look after a freeze says that nothing is left.
+// The first check after a freeze says that no time is left.
 func TestHoldLeftAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)

@@ -17,20 +17,20 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// told is what the hooks told of holds, in order.
-type told struct {
+// hookLog records the calls of the hooks of holds, in order.
+type hookLog struct {
 	mu     sync.Mutex
 	events []string
 }
 
-func (o *told) add(format string, args ...any) {
+func (o *hookLog) add(format string, args ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.events = append(o.events, fmt.Sprintf(format, args...))
 }
 
-// hooks tells a hold's end with how long it was held.
-func (o *told) hooks() *dsync.Hooks {
+// hooks returns hooks that record a hold's end with how long it was held.
+func (o *hookLog) hooks() *dsync.Hooks {
 	return &dsync.Hooks{
 		Granted:  func(g dsync.GrantedInfo) { o.add("granted") },
 		Released: func(r dsync.ReleasedInfo) { o.add("released %v", r.Held) },
@@ -49,9 +49,9 @@ func (o *told) hooks() *dsync.Hooks {
 	}
 }
 
-// Each hold of which Granted told ends by one Released or one Lost, which tell for
-// how long it was held.
-func TestHooksTellOneEndOfEachHold(t *testing.T) {
+// Each hold reported by Granted ends with one Released or one Lost, which report how long it was
+// held.
+func TestHooksReportOneEndOfEachHold(t *testing.T) {
 	const second = time.Second
 	tests := []struct {
 		name string
@@ -70,7 +70,7 @@ func TestHooksTellOneEndOfEachHold(t *testing.T) {
 			time.Sleep(second)
 			mu.UnlockAfter(background, time.Minute)
 		}, "granted, released 1s"},
-		{"hand-over", func(t *testing.T, s *dsync.Session, _, _ func()) {
+		{"hand-off", func(t *testing.T, s *dsync.Session, _, _ func()) {
 			first, second := s.Mutex("k"), s.Mutex("k")
 			lock(t, first)
 			var wg sync.WaitGroup
@@ -84,7 +84,7 @@ func TestHooksTellOneEndOfEachHold(t *testing.T) {
 			first.Unlock()
 			wg.Wait()
 		}, "granted, released 10ms, granted, released 20ms"},
-		{"hand-over to who has given up", func(t *testing.T, s *dsync.Session, _, _ func()) {
+		{"hand-off to a cancelled waiter", func(t *testing.T, s *dsync.Session, _, _ func()) {
 			mu := s.Mutex("k")
 			lock(t, mu)
 			ctx, cancel := context.WithCancel(background)
@@ -193,13 +193,13 @@ func TestHooksTellOneEndOfEachHold(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				var got told
+				var got hookLog
 				faulty := newFaulty(t, dsynctest.NewMemory(), nil)
 				s := newSession(t, faulty, &dsync.Options{Hooks: got.hooks()})
 				tt.do(t, s, faulty.Cut, faulty.Heal)
 				synctest.Wait()
 				if events := strings.Join(got.events, ", "); tt.want != "" && events != tt.want {
-					t.Errorf("the hooks told: %s\nwant: %s", events, tt.want)
+					t.Errorf("the hooks reported: %s\nwant: %s", events, tt.want)
 				}
 				grants := slices.DeleteFunc(slices.Clone(got.events), func(e string) bool { return e != "granted" })
 				if len(got.events) != 2*len(grants) {
@@ -210,10 +210,10 @@ func TestHooksTellOneEndOfEachHold(t *testing.T) {
 	}
 }
 
-// A key that lingers between its holds is nobody's: each hold is told by itself.
-func TestHooksTellHoldsOfAKeyThatLingers(t *testing.T) {
+// Between two holds a lingering key belongs to nobody: each hold is reported separately.
+func TestHooksReportHoldsOfALingeringKey(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var got told
+		var got hookLog
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{Linger: time.Minute, Hooks: got.hooks()})
 		mu := s.Mutex("k")
 		for range 3 {
@@ -225,16 +225,16 @@ func TestHooksTellHoldsOfAKeyThatLingers(t *testing.T) {
 		synctest.Wait()
 		want := slices.Repeat([]string{"granted", "released 10ms"}, 3)
 		if !slices.Equal(got.events, want) {
-			t.Errorf("the hooks told %q, want %q", got.events, want)
+			t.Errorf("the hooks reported %q, want %q", got.events, want)
 		}
 	})
 }
 
-// Who listens after the grant is told of the end, and not of a time that nobody
-// measured.
-func TestHooksThatListenLate(t *testing.T) {
+// A hook that is added after the grant is called for the end, without a duration, because nobody
+// measured one.
+func TestHooksAddedAfterTheGrant(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var got told
+		var got hookLog
 		s := newSession(t, dsynctest.NewMemory(), nil)
 		mu := s.Mutex("k")
 		lock(t, mu)
@@ -243,26 +243,26 @@ func TestHooksThatListenLate(t *testing.T) {
 		mu.Unlock()
 		synctest.Wait()
 		if want := []string{"released 0s"}; !slices.Equal(got.events, want) {
-			t.Errorf("the hooks told %q, want %q", got.events, want)
+			t.Errorf("the hooks reported %q, want %q", got.events, want)
 		}
 	})
 }
 
-// Who sets no hooks of holds pays nothing for them: a hold that is handed on takes one
-// allocation, itself.
-func TestHooksThatAreNotSetCostNothing(t *testing.T) {
+// Hooks of holds cost nothing if none are set: a hold that is handed off takes one allocation, for
+// itself.
+func TestUnsetHooksCostNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		opt := unswept()
 		opt.Linger = time.Minute
 		s := newSession(t, dsynctest.NewMemory(), opt)
 		mu := s.Mutex("k")
-		for range 2 { // until the claim is one that lingers
+		for range 2 { // until the claim lingers
 			turn(mu)
 			time.Sleep(5 * time.Second)
 		}
 		turn(mu)
 		if n := testing.AllocsPerRun(200, func() { turn(mu) }); n > 1 {
-			t.Errorf("a hold that is handed on takes %v allocations, want 1", n)
+			t.Errorf("a hold that is handed off takes %v allocations, want 1", n)
 		}
 	})
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// What the machine slept counts: Go's monotonic clock stands still in suspend, leases
-// don't. That the wall clock was set ahead is no sleep. (In real time: in a bubble
-// times have no monotonic part.)
+// Time in suspend counts: Go's monotonic clock stands still, leases don't. Setting the wall clock
+// ahead does not count as sleep. (In real time: in a bubble times have no monotonic part.)
 func TestSleepOfTheMachineCounts(t *testing.T) {
 	for _, slept := range []bool{true, false} {
 		const ttl = time.Hour
@@ -39,9 +38,9 @@ func TestSleepOfTheMachineCounts(t *testing.T) {
 	}
 }
 
-// A goroutine that waits for Lost is told soon after the machine woke up, and not when a
-// timer has run that stood still meanwhile.
-func TestLostIsToldAfterSleep(t *testing.T) {
+// A goroutine that waits for Lost is woken soon after the machine wakes up, without waiting for a
+// timer that stood still meanwhile.
+func TestLossIsReportedAfterSleep(t *testing.T) {
 	const ttl = time.Minute
 	s := newSession(t, dsynctest.NewMemory(), &dsync.Options{TTL: ttl, Grace: 200 * time.Millisecond})
 	mu := s.Mutex("mutex")
@@ -56,7 +55,7 @@ func TestLostIsToldAfterSleep(t *testing.T) {
 		select {
 		case <-c:
 		case <-time.After(ttl / 4):
-			t.Errorf("the loss of the %s is not told", name)
+			t.Errorf("the loss of the %s is not reported", name)
 		}
 	}
 	mu.UnlockContext(background)

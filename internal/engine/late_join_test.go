@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A request that came too late to count, since the store's clock is ahead of what was known
-// of it, is repeated at once: its answer tells the clock. So a fail-over to a server whose
+// A request that arrives too late to count, because the store's clock is ahead of the session's
+// estimate, is repeated at once with the time from its reply. So a fail-over to a server whose
 // clock is ahead delays nobody until the next poll.
 func TestRequestThatCameTooLateIsRepeatedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -30,9 +30,9 @@ func TestRequestThatCameTooLateIsRepeatedAtOnce(t *testing.T) {
 	})
 }
 
-// UnlockAfter keeps the key for d from the call on, also where the release has to be sent
-// once more since a request for the key was never answered: not for longer, as the second
-// one is later, and not for less.
+// UnlockAfter keeps the key for d from the call, even if it must release twice because a request
+// for the key was never answered. The later release does not prolong that time, and does not
+// shorten it.
 func TestUnlockAfterCountsFromTheCall(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = time.Minute

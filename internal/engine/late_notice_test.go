@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// lateNotices delivers every notice of a listener so much later.
+// lateNotices returns store with every notice to a listener delayed by d.
 func lateNotices(t *testing.T, store driver.Store, late time.Duration) driver.Store {
 	return newFaulty(t, store, func(r dsynctest.Request) (f dsynctest.Fault) {
 		if r.Method == dsynctest.MethodNotice {
@@ -22,9 +22,9 @@ func lateNotices(t *testing.T, store driver.Store, late time.Duration) driver.St
 	})
 }
 
-// B35: what UnlockAfter keeps is kept, though the notice of its grant comes when the
-// session has long forgotten the claim.
-func TestLateNoticeDoesNotFreeWhatIsKept_B35(t *testing.T) {
+// B35: a key kept by UnlockAfter stays held even if the notice of its grant arrives long after the
+// session has forgotten the claim.
+func TestLateNoticeDoesNotFreeAKeptKey_B35(t *testing.T) {
 	for _, late := range []time.Duration{ttl / 2, 2 * ttl, 5 * ttl} {
 		t.Run(late.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestLateNoticeDoesNotFreeWhatIsKept_B35(t *testing.T) {
 				b := newSession(t, lateNotices(t, memory, late), nil).Mutex("k")
 				lock(t, a)
 				time.AfterFunc(time.Second, a.Unlock)
-				lock(t, b) // learnt by polling
+				lock(t, b) // learned by polling
 				if err := b.UnlockAfter(background, keep); err != nil {
 					t.Fatal(err)
 				}
@@ -48,8 +48,8 @@ func TestLateNoticeDoesNotFreeWhatIsKept_B35(t *testing.T) {
 	}
 }
 
-// What UnlockAfter keeps is given up by force, also by the session that kept it.
-func TestBreakFreesWhatIsKept(t *testing.T) {
+// Break frees a key kept by UnlockAfter, also for the session that kept it.
+func TestBreakFreesAKeyKeptByUnlockAfter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		s := newSession(t, memory, nil)
@@ -68,12 +68,12 @@ func TestBreakFreesWhatIsKept(t *testing.T) {
 	})
 }
 
-// A fixed lease that lapsed before its grant was learnt, and was granted once more, has
-// the token of its second grant, which is greater than those of all who held in between;
-// the late notice of the first one does not make it less.
+// A fixed lease that lapsed before its grant was learned, and was granted again, has the token of
+// its second grant, which is greater than those of all holders in between. The late notice of the
+// first grant does not lower it.
 func TestLeaseGrantedTwiceHasTheSecondToken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const d = 3500 * time.Millisecond // less than a poll
+		const d = 3500 * time.Millisecond // less than a poll interval
 		memory := dsynctest.NewMemory()
 		a := newSession(t, memory, nil).Mutex("k")
 		lock(t, a)
@@ -88,20 +88,20 @@ func TestLeaseGrantedTwiceHasTheSecondToken(t *testing.T) {
 			leased <- l
 		}()
 		synctest.Wait()
-		a.Unlock() // grants to s, which does not hear of it
+		a.Unlock() // grants to s, which does not receive the notice
 		time.Sleep(d)
 		lock(t, a)
 		between := a.Token()
 		a.Unlock()
-		// s asks again by itself: its claim is granted once more.
+		// s requests again by itself, and its claim is granted once more.
 		if token := (<-leased).Token(); token <= between {
 			t.Errorf("leased with token %d, after another held with %d", token, between)
 		}
 	})
 }
 
-// A lateGrant delivers the notice of a grant to a listener when the session asks for the same
-// key once more, whose answer it loses.
+// A lateGrant delivers the notice of a grant when the session requests the same key again, and
+// loses the reply to that request.
 type lateGrant struct {
 	*dsynctest.Memory
 	mu      sync.Mutex
@@ -135,8 +135,8 @@ func (s *lateGrant) Acquire(ctx context.Context, c driver.Claim, wait bool, dead
 	return driver.State{}, nil, ctx.Err()
 }
 
-// An Extend that finds another grant than its own under the claim's id says that the
-// lease was lost, and gives that grant up.
+// An Extend that finds a different grant under the claim's id reports that the lease was lost, and
+// releases that grant.
 func TestExtendOfAnotherGrantIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -146,7 +146,7 @@ func TestExtendOfAnotherGrantIsLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := holders(t, memory, "k")[0]
-		memory.Skew(2 * ttl) // the store's clock goes ahead, and the lease is over there
+		memory.Skew(2 * ttl) // the store's clock jumps ahead, and the lease ends there
 		again := driver.Claim{Key: "k", ID: h.Claim, Session: h.Session, Kind: dsync.KindMutex, Weight: 1, Limit: 1, Lease: 100 * ttl}
 		if _, _, err := memory.Acquire(background, again, false, nil, time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
@@ -154,7 +154,7 @@ func TestExtendOfAnotherGrantIsLost(t *testing.T) {
 		_, err = l.Extend(background)
 		wantErr(t, "Extend", err, dsync.ErrLost)
 		if l.Token() != 0 || !isClosed(l.Lost()) {
-			t.Error("it is held still")
+			t.Error("it is still held")
 		}
 		time.Sleep(2 * grace)
 		if h := holders(t, memory, "k"); len(h) > 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// heap returns how many bytes are in use.
+// heap returns the number of bytes in use.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -25,9 +25,9 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// A lease that has lapsed, or was released, is forgotten after its grace, for as long as
-// the session lives.
-func TestLeasesThatAreOverAreForgotten(t *testing.T) {
+// A lease that has lapsed or was released is forgotten after its grace, even if the session lives
+// on.
+func TestEndedLeasesAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = 4 * time.Second
 		s := newSession(t, dsynctest.NewMemory(), unswept())
@@ -51,7 +51,7 @@ func TestLeasesThatAreOverAreForgotten(t *testing.T) {
 	})
 }
 
-// What is known of other sessions is forgotten when it has been of no use for a while.
+// What a session knows of other sessions is forgotten when it has not been needed for a while.
 func TestSessionsOfOthersAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &crowdStore{Memory: dsynctest.NewMemory()}
@@ -101,9 +101,9 @@ func (s *crowdStore) Members(ctx context.Context, ids ...string) (m []dsync.Memb
 	return m, now, nil
 }
 
-// A context that was made for a hold, and cancelled, is free at once, and not when the
-// hold ends: a leader may lead for months, and make one for every piece of work.
-func TestContextsThatAreDoneAreFree(t *testing.T) {
+// A context made from a hold is freed when it is cancelled, not when the hold ends: a leader may
+// lead for months, and make one for every piece of work.
+func TestCancelledContextsAreFreed(t *testing.T) {
 	type key struct{}
 	type value [1 << 10]byte
 	for _, how := range []string{"cancel", "parent"} {
@@ -140,8 +140,8 @@ func TestContextsThatAreDoneAreFree(t *testing.T) {
 	}
 }
 
-// Claims that were released by the request for the next one are forgotten, also where there is
-// always a next one.
+// Claims released by the request for the next one are forgotten, even if there is always a next
+// one.
 func TestReplacedClaimsAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const warm, holds = 100, 2000

@@ -13,11 +13,12 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// errDown is what stores that can be down fail with, at once.
+// errDown is the error of stores while they are down.
 var errDown = errors.New("the store is down")
 
-// An Extend that the store answers with "it does not hold" ends the lease here, too.
-func TestExtendOfWhatTheStoreHasDroppedIsALoss(t *testing.T) {
+// An Extend to which the store replies that the lease is not held ends the lease in its process as
+// well.
+func TestExtendOfADroppedLeaseIsALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		s := newSession(t, memory, nil)
@@ -26,7 +27,7 @@ func TestExtendOfWhatTheStoreHasDroppedIsALoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		lost := l.Lost()
-		memory.Skew(ttl) // its end has come by the store's clock
+		memory.Skew(ttl) // the lease has ended by the store's clock
 		_, err = l.Extend(background)
 		wantErr(t, "Extend", err, dsync.ErrLost, driver.ErrNotHeld)
 		if !isClosed(lost) || l.Token() != 0 {
@@ -37,9 +38,9 @@ func TestExtendOfWhatTheStoreHasDroppedIsALoss(t *testing.T) {
 	})
 }
 
-// A Lease that was broken gives its place in this process back by itself: it needs no
-// Release, so nobody here may wait for one.
-func TestBrokenLeaseGivesItsPlaceBack(t *testing.T) {
+// A Lease that was broken frees its turn in this process without a Release, because a holder need
+// not call it and local waiters would wait forever.
+func TestBrokenLeaseFreesItsTurn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		a, b := newSession(t, memory, nil), newSession(t, memory, nil)
@@ -61,8 +62,8 @@ func TestBrokenLeaseGivesItsPlaceBack(t *testing.T) {
 	})
 }
 
-// A Lease outlives its session, and so does its release. While the store does not
-// answer, it is tried again with pauses, as before the session was lost.
+// A Lease outlives its session, and so does its release. While the store does not answer, the
+// release is retried with back-off, as before the loss.
 func TestReleaseOfALeaseAfterALossIsSpaced(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &deafStore{Memory: dsynctest.NewMemory()}
@@ -78,7 +79,7 @@ func TestReleaseOfALeaseAfterALossIsSpaced(t *testing.T) {
 		ctx, cancel := context.WithTimeout(background, ttl)
 		defer cancel()
 		wantErr(t, "Release", l.Release(ctx), context.DeadlineExceeded)
-		// Back-off up to a twelfth of the TTL: twelve to twenty-four, and some at first.
+		// Back-off is up to a twelfth of the TTL: 12 to 24 retries, and a few quick ones at first.
 		if n := store.releases.Load(); n < 10 || n > 40 {
 			t.Errorf("%d releases within a TTL, want a few dozen at the most", n)
 		}
@@ -115,9 +116,9 @@ func (s *deafStore) Release(ctx context.Context, c driver.Claim, o driver.Releas
 	return false, nil, errDown
 }
 
-// A grant of a lease that was over before it could be dated is none: Acquire asks again,
-// with another claim, and returns a lease that goes on.
-func TestLeaseThatIsOverBeforeItIsDatedIsAskedForAgain(t *testing.T) {
+// The grant of a lease that ended before it could be dated does not count: Acquire requests again
+// with another claim, and returns a lease that has not ended.
+func TestLeaseThatEndsBeforeItIsDatedIsRequestedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = 4 * time.Second
 		store := &lateExtend{Memory: dsynctest.NewMemory(), d: d}
@@ -138,7 +139,7 @@ func TestLeaseThatIsOverBeforeItIsDatedIsAskedForAgain(t *testing.T) {
 	})
 }
 
-// A lateExtend has the store's clock go on by d before the first Extend.
+// A lateExtend advances the store's clock by d before the first Extend.
 type lateExtend struct {
 	*dsynctest.Memory
 	d       time.Duration
@@ -152,8 +153,8 @@ func (s *lateExtend) Extend(ctx context.Context, c driver.Claim) (driver.Holder,
 	return s.Memory.Extend(ctx, c)
 }
 
-// Of two Extends at a time that are answered in the other order the later end counts, here
-// as in the store.
+// If two concurrent Extends are answered in reverse order, the later end counts, in the process as
+// in the store.
 func TestExtendsAnsweredOutOfOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		extends := 0
@@ -177,7 +178,7 @@ func TestExtendsAnsweredOutOfOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := <-first; err != nil { // with an end that is a second earlier
+		if err := <-first; err != nil { // with an end a second earlier
 			t.Fatal(err)
 		}
 		synctest.Wait()

@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// L7, B25: a lease lapses by itself, Extend prolongs it and returns the end that
-// the store has, and after its end it says so.
+// L7, B25: a lease lapses by itself. Extend prolongs it and returns the store's end for it, and
+// after that end it fails.
 func TestLeaseExtendAndLapse(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = 20 * time.Second
@@ -62,8 +62,8 @@ func TestLeaseExtendAndLapse(t *testing.T) {
 	})
 }
 
-// A lease is excluded with mutexes and leases of its key, here and elsewhere, and
-// a lapsed one needs no Release.
+// A lease excludes mutexes and leases of its key, here and elsewhere. A lapsed one needs no
+// Release.
 func TestLeaseExcludes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = 20 * time.Second
@@ -94,7 +94,7 @@ func TestLeaseExcludes(t *testing.T) {
 	})
 }
 
-// A lease lives on when its session dies, and ends when it is to end.
+// A lease outlives its session, and ends at its own end.
 func TestLeaseOutlivesItsSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = 5 * ttl
@@ -121,8 +121,8 @@ func TestLeaseOutlivesItsSession(t *testing.T) {
 	})
 }
 
-// Promise 1 for leases: however the grant was learnt (by a notice, a repeat, a
-// late reply), Lost closes at least the grace before anyone else acquires.
+// Promise 1 for leases: however the grant was learned (by a notice, a repeated request, a late
+// reply), Lost closes at least the grace before anyone else acquires the key.
 func TestLeaseLostBeforeTaken(t *testing.T) {
 	for i := range trials() {
 		bubble(t, func(t *testing.T) {
@@ -143,11 +143,11 @@ func TestLeaseLostBeforeTaken(t *testing.T) {
 				t.Fatal(err)
 			}
 			var lost time.Time
-			told := make(chan struct{})
+			notified := make(chan struct{})
 			go func() {
 				<-l.Lost()
 				lost = time.Now()
-				close(told)
+				close(notified)
 			}()
 			if r.IntN(2) == 0 {
 				go l.Extend(background)
@@ -155,7 +155,7 @@ func TestLeaseLostBeforeTaken(t *testing.T) {
 			mu := b.Mutex("k")
 			lock(t, mu)
 			synctest.Wait()
-			if !isClosed(told) {
+			if !isClosed(notified) {
 				t.Fatalf("trial %d: taken while Lost is open", i)
 			}
 			if gap := time.Since(lost); gap < grace {
@@ -182,7 +182,7 @@ func TestLeaseArguments(t *testing.T) {
 	})
 }
 
-// Close tells the holder of a lease, and frees it when the grace is over.
+// Close notifies the holder of a lease, and frees the key when the grace is over.
 func TestCloseEndsLeases(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -209,9 +209,8 @@ func TestCloseEndsLeases(t *testing.T) {
 	})
 }
 
-// A lease that has lapsed for its holder is in its grace: a Break and a ForceLock of
-// its own session, and a revocation by another, leave it that, and the store frees it
-// at its end.
+// A lease that has lapsed for its holder is in its grace: Break and ForceLock of its own session
+// and a revocation by another all leave it that grace, and the store frees it at its end.
 func TestLapsedLeaseHasItsGrace(t *testing.T) {
 	for _, who := range []string{"own ForceLock", "own Break", "another's Break"} {
 		t.Run(who, func(t *testing.T) {
@@ -248,7 +247,7 @@ func TestLapsedLeaseHasItsGrace(t *testing.T) {
 	}
 }
 
-// A second Release of a lease does nothing. In particular it does not wait, beyond its ctx, for a
+// A second Release of a lease does nothing. In particular, it does not wait beyond its ctx for a
 // first one that the store has not answered.
 func TestSecondReleaseOfALeaseDoesNotWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {

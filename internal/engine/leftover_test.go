@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A refusing store answers ErrRefused while it is told to.
+// A refusing store answers ErrRefused to the chosen methods.
 type refusing struct {
 	driver.Store
 	acquire, release atomic.Bool
@@ -33,10 +33,9 @@ func (s *refusing) Release(ctx context.Context, c driver.Claim, o driver.Release
 	return s.Store.Release(ctx, c, o)
 }
 
-// A TryAcquire that took over from a dead holder, and was given up before it could date
-// its lease, leaves nothing in the store, neither when its ctx ends nor when its session
-// closes.
-func TestTryAcquireGivenUpLeavesNoLease(t *testing.T) {
+// A TryAcquire that expired a holder, and was abandoned before it could date its lease, leaves
+// nothing in the store, whether its ctx or its session ended.
+func TestAbandonedTryAcquireLeavesNoLease(t *testing.T) {
 	for _, closes := range []bool{false, true} {
 		t.Run(fmt.Sprint("closes ", closes), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -65,8 +64,8 @@ func TestTryAcquireGivenUpLeavesNoLease(t *testing.T) {
 	}
 }
 
-// A waiter that the store refuses once, after it stood in the queue, leaves the line.
-func TestRefusedWaiterLeavesTheLine(t *testing.T) {
+// A waiter that the store refuses once it is in the queue leaves the queue.
+func TestRefusedWaiterLeavesTheQueue(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -83,7 +82,7 @@ func TestRefusedWaiterLeavesTheLine(t *testing.T) {
 				r.acquire.Store(true)
 				wantErr(t, "LockContext", <-got, dsync.ErrRefused)
 				time.Sleep(time.Second)
-				if n := line(t, memory, "k"); n > 0 {
+				if n := queueLength(t, memory, "k"); n > 0 {
 					t.Errorf("%d in the queue after the waiter gave up", n)
 				}
 				mu.Unlock()
@@ -92,16 +91,16 @@ func TestRefusedWaiterLeavesTheLine(t *testing.T) {
 	}
 }
 
-// A release that the store refuses is said by Unlock, by the hook and by Healthy, and
-// goes on until the store takes it.
-func TestRefusedReleaseGoesOn(t *testing.T) {
+// A release that the store refuses is reported by Unlock, by the hook and by Healthy, and is
+// retried until the store accepts it.
+func TestRefusedReleaseIsRetried(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		r := &refusing{Store: memory}
-		var told atomic.Int64
+		var notified atomic.Int64
 		s := newSession(t, r, &dsync.Options{Hooks: &dsync.Hooks{StoreError: func(op string, err error) {
 			if op == "Release" && errors.Is(err, dsync.ErrRefused) {
-				told.Add(1)
+				notified.Add(1)
 			}
 		}}})
 		mu := s.Mutex("k")
@@ -114,8 +113,8 @@ func TestRefusedReleaseGoesOn(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		wantErr(t, "Healthy", s.Healthy(), dsync.ErrNotReleased, dsync.ErrRefused)
-		if n := told.Load(); n < 10 || n > 600 {
-			t.Errorf("told %d times in a minute that the release is refused", n)
+		if n := notified.Load(); n < 10 || n > 600 {
+			t.Errorf("the refused release was reported %d times in a minute", n)
 		}
 		r.release.Store(false)
 		time.Sleep(time.Second)
@@ -128,8 +127,8 @@ func TestRefusedReleaseGoesOn(t *testing.T) {
 	})
 }
 
-// One lost reply to a Release costs this process a heartbeat's round trip, not a period
-// of heartbeats.
+// One lost reply to a Release costs this process a heartbeat's round trip, not a heartbeat
+// interval.
 func TestLostReplyOfARelease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -146,7 +145,7 @@ func TestLostReplyOfARelease(t *testing.T) {
 		lock(t, mu)
 		got := make(chan time.Time, 1)
 		go func() {
-			if _, err := s.Acquire(background, "k", ttl); err != nil { // a Mutex would release in its Acquire
+			if _, err := s.Acquire(background, "k", ttl); err != nil { // a Mutex would release within its Acquire
 				t.Error(err)
 			}
 			got <- time.Now()
@@ -154,16 +153,16 @@ func TestLostReplyOfARelease(t *testing.T) {
 		time.Sleep(time.Second)
 		began := time.Now()
 		mu.Unlock()
-		// The attempt that is not answered takes a sixth of the TTL.
+		// The unanswered attempt takes a sixth of the TTL.
 		if d := (<-got).Sub(began); d > 30*time.Second/6+100*time.Millisecond {
 			t.Errorf("the next goroutine has the key %v after Unlock", d)
 		}
 	})
 }
 
-// A try of a key that nobody holds or waits for is never ErrHeld, also when its request
-// came too late to count: after the store's clock went ahead, or because requests and
-// replies are slow.
+// A try of a key that nobody holds or waits for never returns ErrHeld, even if its request arrived
+// too late to count: because the store's clock jumped ahead, or because requests and replies are
+// slow.
 func TestLateTryOfAFreeKeyIsNotHeld(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -202,7 +201,7 @@ func TestLateTryOfAFreeKeyIsNotHeld(t *testing.T) {
 	})
 }
 
-// An alwaysLate store gets every request to join too late.
+// An alwaysLate store receives every request to join too late.
 type alwaysLate struct{ driver.Store }
 
 func (s *alwaysLate) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, _ time.Time) (driver.State, []driver.Notice, error) {

@@ -21,22 +21,23 @@ const linger = time.Minute
 
 func lingering() *dsync.Options { return &dsync.Options{Retention: -1, Linger: linger} }
 
-// watched locks and unlocks m, so that it lingers by a claim that was asked for when
-// the listener was open: the first is given back then, as others may have come before.
-func watched(m *dsync.Mutex) {
+// makeLinger locks and unlocks m twice, so that it lingers with a claim requested after the listener
+// was open. The first claim is released at its Unlock, because others may have joined the queue
+// before the listener was open.
+func makeLinger(m *dsync.Mutex) {
 	turn(m)
 	synctest.Wait()
 	turn(m)
 }
 
-// A key that lingers is locked again without a command, each time with a greater
-// token, for as long as nobody else asks for it.
+// A lingering key is locked again without a command, each time with a greater token, as long as no
+// other process requests it.
 func TestLingerTakesNoCommand(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, lingering())
 		mu := s.Mutex("k")
-		watched(mu)
+		makeLinger(mu)
 		seen := tokens{t: t}
 		before := store.Counts()
 		for range 1000 {
@@ -60,9 +61,9 @@ func TestLingerTakesNoCommand(t *testing.T) {
 	})
 }
 
-// A key does not linger if others may have come before the listener was ready, also if that
-// was after the grant and before its reply arrived.
-func TestLingerYieldsToWhoCameBeforeTheReply(t *testing.T) {
+// A key does not linger if other processes may have requested it before the listener was ready,
+// even between the grant and its reply.
+func TestLingerYieldsToWaitersBeforeTheReply(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		slow := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
@@ -80,7 +81,7 @@ func TestLingerYieldsToWhoCameBeforeTheReply(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			lock(t, other)
 			if took := time.Since(begin); took > time.Second {
-				t.Errorf("a key that others wait for lingered: they got it after %v", took)
+				t.Errorf("the key lingered although another waited, and was locked after %v", took)
 			}
 			other.Unlock()
 		}()
@@ -90,12 +91,12 @@ func TestLingerYieldsToWhoCameBeforeTheReply(t *testing.T) {
 	})
 }
 
-// A key that lingers goes to who asks for it: at once where the store pushes, else
-// when the linger is over, also if it is locked all the time.
+// A lingering key goes to the next requester: at once where the store notifies, otherwise when the
+// linger time is over, even if the key is in constant use.
 func TestLingerYields(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		for _, used := range []bool{false, true} {
-			name, limit := map[bool]string{false: "pushed", true: "polled"}[polling], 110*time.Millisecond
+			name, limit := map[bool]string{false: "notified", true: "polled"}[polling], 110*time.Millisecond
 			if polling {
 				limit = 2*linger + time.Second
 			}
@@ -108,7 +109,7 @@ func TestLingerYields(t *testing.T) {
 					store.Polling = polling
 					a, b := newSession(t, store, lingering()), newSession(t, store, unswept())
 					mu := a.Mutex("k")
-					watched(mu)
+					makeLinger(mu)
 					stop := make(chan struct{})
 					var wg sync.WaitGroup
 					if used {
@@ -140,7 +141,7 @@ func TestLingerYields(t *testing.T) {
 	}
 }
 
-// A missed notice costs latency, never progress: promise 5.
+// Promise 5: a missed notice costs latency, never progress.
 func TestLingerYieldsWithoutNotices(t *testing.T) {
 	for _, used := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -150,7 +151,7 @@ func TestLingerYieldsWithoutNotices(t *testing.T) {
 			})
 			a, b := newSession(t, f, lingering()), newSession(t, store, nil)
 			mu := a.Mutex("k")
-			watched(mu)
+			makeLinger(mu)
 			ctx, cancel := context.WithCancel(background)
 			var wg sync.WaitGroup
 			if used {
@@ -176,12 +177,12 @@ func TestLingerYieldsWithoutNotices(t *testing.T) {
 	}
 }
 
-// A try elsewhere finds the key held as long as it lingers, and changes nothing.
+// A try elsewhere finds a lingering key held, and changes nothing.
 func TestTryMeetsLinger(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a, b := newSession(t, store, lingering()), newSession(t, store, nil)
-		watched(a.Mutex("k"))
+		makeLinger(a.Mutex("k"))
 		wantErr(t, "a try", b.Mutex("k").TryLockContext(background), dsync.ErrHeld)
 		before := store.Counts()
 		turn(a.Mutex("k"))
@@ -195,8 +196,8 @@ func TestTryMeetsLinger(t *testing.T) {
 	})
 }
 
-// What lingers is lost with its session, without a word: nobody had it. The next
-// Lock asks anew.
+// A lingering key is lost with its session without a report, because nobody held it. The next Lock
+// requests it again.
 func TestLingeringKeyIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -206,12 +207,12 @@ func TestLingeringKeyIsLost(t *testing.T) {
 		opt.Hooks = &dsync.Hooks{Lost: func(dsync.LostInfo) { lost++ }}
 		a := newSession(t, f, opt)
 		mu := a.Mutex("k")
-		watched(mu)
+		makeLinger(mu)
 		mu.Lock()
 		first, id := mu.Token(), a.ID()
 		mu.Unlock()
 		f.Cut()
-		time.Sleep(lease) // its end comes with the deadline's timer
+		time.Sleep(lease) // the deadline's timer ends it
 		if mu.TryLock() {
 			t.Error("locked a key that lingered beyond the deadline")
 			mu.Unlock()
@@ -233,12 +234,12 @@ func TestLingeringKeyIsLost(t *testing.T) {
 	})
 }
 
-// Close frees what lingers.
-func TestCloseFreesWhatLingers(t *testing.T) {
+// Close frees lingering keys.
+func TestCloseFreesLingeringKeys(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, lingering())
-		watched(s.Mutex("k"))
+		makeLinger(s.Mutex("k"))
 		if h := holders(t, store, "k"); len(h) != 1 || !h[0].Yield {
 			t.Errorf("a key that lingers is held by %v", h)
 		}
@@ -252,12 +253,12 @@ func TestCloseFreesWhatLingers(t *testing.T) {
 	})
 }
 
-// What lingers gives way to a hold of another shape in the same process.
-func TestLingerGivesWayHere(t *testing.T) {
+// A lingering key yields to a hold of another shape in the same process.
+func TestLingeringKeyYieldsInTheSameProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, lingering())
-		watched(s.Mutex("k"))
+		makeLinger(s.Mutex("k"))
 		l, err := s.Acquire(background, "k", time.Hour)
 		if err != nil {
 			t.Fatal(err)
@@ -278,7 +279,7 @@ func TestLingerGivesWayHere(t *testing.T) {
 		}
 		rw.RUnlock()
 		turn(s.Mutex("k"))
-		// UnlockAfter is no plain unlock: the key must not linger beyond it.
+		// UnlockAfter is not a plain unlock: the key must not linger beyond its time.
 		mu := s.Mutex("k")
 		mu.Lock()
 		if err := mu.UnlockAfter(background, time.Second); err != nil {
@@ -290,8 +291,8 @@ func TestLingerGivesWayHere(t *testing.T) {
 	})
 }
 
-// So it does for a try, as nobody has it, in the time of one more command.
-func TestTryTakesWhatLingersHere(t *testing.T) {
+// A locally lingering key also yields to a try of another shape, at the cost of one more command.
+func TestTryTakesALocallyLingeringKey(t *testing.T) {
 	lease := func(s *dsync.Session) error {
 		_, err := s.TryAcquire(background, "mutex", time.Hour)
 		return err
@@ -314,7 +315,7 @@ func TestTryTakesWhatLingersHere(t *testing.T) {
 					for range 2 {
 						turn(s.Mutex("mutex"))
 						turn(rw)
-						synctest.Wait() // the first is given back: see watched
+						synctest.Wait() // the first claim is released: see makeLinger
 					}
 					for _, key := range []string{"mutex", "rwmutex"} {
 						if h := holders(t, memory, key); len(h) != 1 {
@@ -337,15 +338,15 @@ func TestTryTakesWhatLingersHere(t *testing.T) {
 	}
 }
 
-// Promise 2: tokens of a key that lingers never meet those of the next grant,
-// also when their room is used up.
+// Promise 2: the tokens of a lingering key never reach those of the next grant, even if their gap
+// is used up.
 func TestLingerTokensHaveRoom(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a, b := newSession(t, store, lingering()), newSession(t, store, unswept())
 		mu := a.Mutex("k")
-		watched(mu)
+		makeLinger(mu)
 		seen := tokens{t: t}
 		before := store.Counts()
 		for range 200_000 {
@@ -363,29 +364,29 @@ func TestLingerTokensHaveRoom(t *testing.T) {
 	})
 }
 
-// A listener that was opened anew may have missed that others wait.
+// A listener that was reopened may have missed the notice that others wait.
 func TestLingerEndsWithItsListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a := newSession(t, store, lingering())
 		mu := a.Mutex("k")
-		watched(mu)
+		makeLinger(mu)
 		if len(holders(t, store, "k")) != 1 {
 			t.Fatal("it does not linger")
 		}
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
-		(*engine.Session)(a).Observe(ctx, "another", func(driver.State, error) {}, func() {}) // the listener must have this key, too
+		(*engine.Session)(a).Observe(ctx, "another", func(driver.State, error) {}, func() {}) // the listener must be reopened with this key
 		time.Sleep(time.Second)
 		if h := holders(t, store, "k"); len(h) != 0 {
-			t.Errorf("held by %v though the listener was opened anew", h)
+			t.Errorf("held by %v although the listener was reopened", h)
 		}
 	})
 }
 
-// Who stands in the queue before the listener is open, of whom it does not tell, gets a
-// key that would linger as soon as it is unlocked.
-func TestLingerYieldsToWhoCameBeforeTheListener(t *testing.T) {
+// A session that joined the queue before the holder's listener was open gets the key at the next
+// Unlock, although no notice tells the holder of it.
+func TestLingerYieldsToWaitersBeforeTheListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		slow := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
@@ -411,8 +412,8 @@ func TestLingerYieldsToWhoCameBeforeTheListener(t *testing.T) {
 	})
 }
 
-// Without a listener nobody tells that others wait: a key that is in use all the time
-// is given back when it was kept for the linger.
+// Without a listener no notice says that others wait: a key in constant use is released when it was
+// kept for the linger time.
 func TestLingerIsBoundedWithoutListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

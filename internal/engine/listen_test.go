@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Promise 9: a holder that has waited for nothing, with the default options, hears of
-// force in a round trip or two, and not with its next heartbeat.
+// Promise 9: an idle holder with the default options learns of a Break or ForceLock within a round
+// trip or two, not with its next heartbeat.
 func TestForceReachesAnIdleHolderAtOnce(t *testing.T) {
 	const trip = 10 * time.Millisecond
 	force := map[string]func(*dsync.Session) error{
@@ -44,7 +44,8 @@ func TestForceReachesAnIdleHolderAtOnce(t *testing.T) {
 					if err := force(other); err != nil {
 						t.Fatal(err)
 					}
-					// A hold of less than a second is heard of when the session listens.
+					// A hold of less than a second receives notices only when the session listens
+					// already.
 					most := 12 * trip
 					if held < time.Second {
 						most += time.Second
@@ -58,8 +59,8 @@ func TestForceReachesAnIdleHolderAtOnce(t *testing.T) {
 	}
 }
 
-// A notice that is lost, late or repeated, or a listener that breaks, costs time: the next
-// heartbeat tells as well.
+// A lost, late or repeated notice, or a broken listener, only costs time: the next heartbeat's
+// reply has the revocation, too.
 func TestForceInBadNetworks(t *testing.T) {
 	faults := map[string]func(dsynctest.Request) dsynctest.Fault{
 		"lost": func(r dsynctest.Request) dsynctest.Fault {
@@ -104,8 +105,8 @@ func TestForceInBadNetworks(t *testing.T) {
 	}
 }
 
-// Only a session that has held something for a while listens; it ends a TTL after that,
-// and with the session.
+// Only a session that has held something for a while listens. The listener ends a TTL after the
+// hold, or with the session.
 func TestListensWhileItHolds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &listenCounter{Memory: dsynctest.NewMemory()}
@@ -113,7 +114,7 @@ func TestListensWhileItHolds(t *testing.T) {
 		mu := s.Mutex("k")
 		for range 1000 {
 			turn(mu)
-			time.Sleep(7 * time.Millisecond) // never a second after a Lock
+			time.Sleep(7 * time.Millisecond) // less than a second after a Lock
 		}
 		synctest.Wait()
 		if n := store.begun.Load(); n > 0 {
@@ -142,7 +143,8 @@ func TestListensWhileItHolds(t *testing.T) {
 	})
 }
 
-// A store that can't notify is asked once; a listener that breaks at once is no storm.
+// Listen is called once if the store can't notify, and with back-off if the listener breaks at
+// once.
 func TestListenerThatBreaks(t *testing.T) {
 	for _, tc := range []struct {
 		err  error
@@ -161,7 +163,7 @@ func TestListenerThatBreaks(t *testing.T) {
 	}
 }
 
-// A listenCounter counts who listens; with err it breaks at once.
+// A listenCounter counts calls of Listen; with err it breaks at once.
 type listenCounter struct {
 	*dsynctest.Memory
 	open, begun atomic.Int64

@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A listenerCount counts the listeners that are open.
+// A listenerCount counts the open listeners.
 type listenerCount struct {
 	*dsynctest.Memory
 	open atomic.Int64
@@ -29,7 +29,7 @@ func (s *listenerCount) Listen(ctx context.Context, session string, keys []strin
 
 func newListenerCount() *listenerCount { return &listenerCount{Memory: dsynctest.NewMemory()} }
 
-// wantListeners reports if not n listeners are open.
+// wantListeners checks that n listeners are open.
 func (s *listenerCount) wantListeners(t *testing.T, when string, n int64) {
 	t.Helper()
 	synctest.Wait()
@@ -38,9 +38,9 @@ func (s *listenerCount) wantListeners(t *testing.T, when string, n int64) {
 	}
 }
 
-// A listener costs the store something, so none is open longer than somebody needs it: not
-// for who has what it waited for, nor for a key that lingered, nor for who observed.
-func TestListenerEndsWithWhoNeedsIt(t *testing.T) {
+// A listener costs the store something, so none stays open longer than it is needed: neither after
+// a wait, nor after a linger, nor after an observation.
+func TestListenerEndsWhenNobodyNeedsIt(t *testing.T) {
 	t.Run("waits", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			store := newListenerCount()
@@ -71,7 +71,7 @@ func TestListenerEndsWithWhoNeedsIt(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			store := newListenerCount()
 			mu := newSession(t, store, lingering()).Mutex("k")
-			watched(mu)
+			makeLinger(mu)
 			store.wantListeners(t, "while the key lingers", 1)
 			time.Sleep(linger + 5*ttl)
 			store.wantListeners(t, "long after it was released", 0)
@@ -98,8 +98,8 @@ func TestListenerEndsWithWhoNeedsIt(t *testing.T) {
 	})
 }
 
-// Between waits the listener is kept for a TTL, so that who waits often does not open one each
-// time; with Options.AlwaysListen as long as the session lives.
+// Between waits the listener is kept for a TTL, so that frequent waits do not open one each time.
+// With Options.AlwaysListen it is kept as long as the session lives.
 func TestListenerIsKeptBetweenWaits(t *testing.T) {
 	for _, always := range []bool{false, true} {
 		t.Run(fmt.Sprint("Listen ", always), func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestListenerIsKeptBetweenWaits(t *testing.T) {
 				held, s := newSession(t, store.Memory, nil).Mutex("k"), newSession(t, store, &dsync.Options{AlwaysListen: always})
 				lock(t, held)
 				time.Sleep(5 * ttl)
-				before := store.Counts().Commands[dsynctest.MethodListen] // of who holds
+				before := store.Counts().Commands[dsynctest.MethodListen] // those of the holder
 				for range 10 {
 					ctx, cancel := context.WithTimeout(background, time.Second)
 					wantErr(t, "LockContext", s.Mutex("k").LockContext(ctx), context.DeadlineExceeded)
@@ -128,7 +128,7 @@ func TestListenerIsKeptBetweenWaits(t *testing.T) {
 	}
 }
 
-// A session that is lost leaves no listener behind: the next one has its own.
+// A session that is lost leaves no listener behind: the next session has its own.
 func TestListenerEndsWithItsSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newListenerCount()
@@ -151,8 +151,8 @@ func TestListenerEndsWithItsSession(t *testing.T) {
 	})
 }
 
-// While a broken listener can't be opened again, waiters poll as often as where the store
-// can't notify.
+// While a broken listener can't be reopened, waiters poll as often as with a store that can't
+// notify.
 func TestWaitersPollWhileTheListenerIsBroken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &breakableStore{Memory: dsynctest.NewMemory()}
@@ -163,7 +163,7 @@ func TestWaitersPollWhileTheListenerIsBroken(t *testing.T) {
 		waited := make(chan error, 1)
 		go func() { waited <- s.Mutex("k").LockContext(ctx) }()
 		polls := func() int {
-			time.Sleep(ttl) // of what was decided before
+			time.Sleep(ttl) // for polls that were scheduled before
 			before := store.Counts()
 			time.Sleep(ttl)
 			return store.Counts().Since(before).Commands[dsynctest.MethodAcquire]
@@ -191,8 +191,7 @@ func TestWaitersPollWhileTheListenerIsBroken(t *testing.T) {
 	})
 }
 
-// A breakableStore has its listener break when stop is called, and opens none while it is
-// broken.
+// A breakableStore breaks its listener when stop is called, and opens none while it is broken.
 type breakableStore struct {
 	*dsynctest.Memory
 	broken atomic.Bool
@@ -210,7 +209,7 @@ func (s *breakableStore) Listen(ctx context.Context, session string, keys []stri
 	return errDown
 }
 
-// breakFor has the listener break, and open again after d.
+// breakFor breaks the listener, and lets it open again after d.
 func (s *breakableStore) breakFor(d time.Duration) {
 	s.broken.Store(true)
 	(*s.stop.Load())()
@@ -218,14 +217,14 @@ func (s *breakableStore) breakFor(d time.Duration) {
 	s.broken.Store(false)
 }
 
-// Who comes while the listener of a holder is broken gets a key that would linger when it is
-// unlocked, though nobody told the holder: it does not trust a listener that was opened since.
-func TestLingerYieldsToWhoCameWhileTheListenerWasBroken(t *testing.T) {
+// A waiter that comes while the holder's listener is broken gets the key at its Unlock, although no
+// notice reached the holder: a listener that was opened after the grant is not trusted.
+func TestLingerYieldsToWaitersWhileTheListenerWasBroken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &breakableStore{Memory: dsynctest.NewMemory()}
 		s := newSession(t, store, lingering())
 		mu, next := s.Mutex("k"), newSession(t, store.Memory, unswept()).Mutex("k")
-		watched(mu)
+		makeLinger(mu)
 		mu.Lock()
 		locked := make(chan time.Time)
 		go func() {
@@ -247,7 +246,7 @@ func TestLingerYieldsToWhoCameWhileTheListenerWasBroken(t *testing.T) {
 	})
 }
 
-// A grant notice that comes one heartbeat after the claim has ended still means nothing.
+// A grant notice that arrives one heartbeat after the end of its claim is still ignored.
 func TestNoticesLateByAHeartbeatCostNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const period = 3 * time.Second
@@ -261,7 +260,7 @@ func TestNoticesLateByAHeartbeatCostNothing(t *testing.T) {
 		s := newSession(t, slow, &dsync.Options{Retention: -1, AlwaysListen: true, HeartbeatInterval: period})
 		lock(t, s.Mutex("held"))
 		time.Sleep(ttl)
-		for range 20 { // at any time between two heartbeats
+		for range 20 { // at different times between two heartbeats
 			before := memory.Counts()
 			turn(s.Mutex("k"))
 			time.Sleep(period*3/4 + period/10)

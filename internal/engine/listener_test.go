@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Promise 5: a grant that came before the listener was open is learnt when it is, and not
-// by the next poll.
+// Promise 5: a grant made before the listener was open is learned when it opens, not with the next
+// poll.
 func TestGrantBeforeTheListenerIsReady(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -36,8 +36,8 @@ func TestGrantBeforeTheListenerIsReady(t *testing.T) {
 	})
 }
 
-// Promise 5: a notice that comes while an attempt is under way, of which the answer
-// was true before, is not lost.
+// Promise 5: a notice that arrives while an attempt is under way is not lost, even if the attempt's
+// reply is from before it.
 func TestNoticeDuringAnAttemptIsNotLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const poll = time.Minute
@@ -47,7 +47,7 @@ func TestNoticeDuringAnAttemptIsNotLost(t *testing.T) {
 			if r.Method != dsynctest.MethodAcquire || r.Key != "k" {
 				return dsynctest.Fault{}
 			}
-			if asked++; asked == 2 { // the first joins, this one polls
+			if asked++; asked == 2 { // the first joins the queue, this one polls
 				time.AfterFunc(time.Second/2, func() { close(succeed) })
 			}
 			return dsynctest.Fault{ReplyDelay: time.Second}
@@ -74,8 +74,8 @@ func TestNoticeDuringAnAttemptIsNotLost(t *testing.T) {
 	})
 }
 
-// A listener that breaks is opened anew.
-func TestBrokenListenerIsOpenedAnew(t *testing.T) {
+// A listener that breaks is reopened.
+func TestBrokenListenerIsReopened(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &breakingStore{Memory: dsynctest.NewMemory()}
 		held := newSession(t, store.Memory, nil).Mutex("k")
@@ -91,7 +91,7 @@ func TestBrokenListenerIsOpenedAnew(t *testing.T) {
 	})
 }
 
-// A breakingStore has its first listener break when it is open.
+// A breakingStore breaks its first listener once it is open.
 type breakingStore struct {
 	*dsynctest.Memory
 	opened int
@@ -105,9 +105,9 @@ func (s *breakingStore) Listen(ctx context.Context, session string, keys []strin
 	return s.Memory.Listen(ctx, session, keys, f)
 }
 
-// A listener that opens and breaks at once is opened less and less often: each time every
-// waiter asks again, and a heartbeat is sent.
-func TestBrittleListenerIsNoStorm(t *testing.T) {
+// A listener that breaks as soon as it is open is reopened with back-off, because each opening
+// makes every waiter request again and sends a heartbeat.
+func TestReopeningAListenerBacksOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		held := newSession(t, memory, nil).Mutex("k")
@@ -120,7 +120,7 @@ func TestBrittleListenerIsNoStorm(t *testing.T) {
 		before := memory.Counts().Commands
 		time.Sleep(time.Minute)
 		after := memory.Counts().Commands
-		// The back-off is at most a twelfth of the TTL and at least half of that.
+		// The back-off is between a twenty-fourth and a twelfth of the TTL.
 		const most = 60 / (30.0 / 24)
 		for _, m := range []dsynctest.Method{dsynctest.MethodListen, dsynctest.MethodHeartbeat, dsynctest.MethodAcquire} {
 			if n := after[m] - before[m]; n > 2*most {

@@ -46,7 +46,7 @@ func TestLocalOfTheSession(t *testing.T) {
 	})
 }
 
-func TestLocalSaysWhetherTheStorePushes(t *testing.T) {
+func TestLocalSaysWhetherTheStoreNotifies(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprintf("polling %v", polling), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestLocalSaysWhetherTheStorePushes(t *testing.T) {
 	}
 }
 
-// summary is what tests compare of a Local, one line each.
+// summary returns the parts of a Local that tests compare, one line each.
 func summary(l engine.Local) (all []string) {
 	for _, h := range l.Holds {
 		lost := ""
@@ -121,7 +121,7 @@ func TestLocalListsHoldsAndWaits(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		wantLocal(t, "released and lapsed", s, "mutex m 1 for 21s by 1 after 0")
 
-		// Two wait here for what a waiter elsewhere stands before them for.
+		// Two goroutines wait for one turn, the first behind a waiter of another process.
 		ctx, cancel := context.WithCancel(background)
 		held := other.Mutex("o")
 		lock(t, held)
@@ -137,17 +137,17 @@ func TestLocalListsHoldsAndWaits(t *testing.T) {
 		cancel()
 		wantLocal(t, "given up", s, "mutex m 1 for 22s by 1 after 0")
 
-		// It is handed on.
+		// The key is handed off.
 		next := s.Mutex("m")
 		go next.Lock()
 		wantLocal(t, "with one more for m", s, "mutex m 1 for 22s by 1 after 0", "mutex m 1 waits for 0s at 0 behind 0")
 		token := mu.Token()
 		mu.Unlock()
-		wantLocal(t, "handed on", s, "mutex m 1 for 22s by 1 after 1")
+		wantLocal(t, "handed off", s, "mutex m 1 for 22s by 1 after 1")
 		if l := (*engine.Session)(s).Local(); l.Holds[0].Token != token+1 {
 			t.Errorf("token is %d, want %d", l.Holds[0].Token, token+1)
 		}
-		// Who comes to stand in the store's line has waited all the time before that.
+		// A waiter that joins the store's queue late has its whole wait counted.
 		ctx, cancel = context.WithCancel(background)
 		go s.Mutex("m").LockContext(ctx)
 		time.Sleep(2 * time.Minute)
@@ -160,20 +160,20 @@ func TestLocalListsHoldsAndWaits(t *testing.T) {
 	})
 }
 
-func TestLocalListsWhatLingers(t *testing.T) {
+func TestLocalListsLingeringKeys(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{Linger: time.Minute})
 		mu := s.Mutex("k")
-		watched(mu)
-		time.Sleep(time.Minute + time.Second) // it has ended, and the listener is open
+		makeLinger(mu)
+		time.Sleep(time.Minute + time.Second) // the wait has ended, and the listener is open
 		turn(mu)
 		time.Sleep(time.Second)
 		wantLocal(t, "lingering", s, "mutex k 1 for 1s by 0 after 0")
 	})
 }
 
-// What was lost is listed until it is unlocked; who waits keeps the time since it
-// asked.
+// A lost hold is listed until it is unlocked. A waiter's time continues to count from its first
+// request.
 func TestLocalThroughALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -200,7 +200,7 @@ func TestLocalThroughALoss(t *testing.T) {
 	})
 }
 
-// Frozen past its deadline, a process sees no hold in the moment before its timers run.
+// After a freeze past its deadline, a process lists no hold as live even before its timers run.
 func TestLocalAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)

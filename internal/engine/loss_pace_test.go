@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Who waits when the session is lost goes on under the next one at once, and the loss is no
-// error of the store.
+// A waiter whose session is lost continues at once under the next one, and the loss is not reported
+// as an error of the store.
 func TestWaiterGoesOnAtOnceAfterALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -28,7 +28,7 @@ func TestWaiterGoesOnAtOnceAfterALoss(t *testing.T) {
 		waited := make(chan error, 1)
 		go func() { waited <- s.Mutex("k").LockContext(ctx) }()
 		synctest.Wait()
-		if err := memory.Unregister(background, s.ID()); err != nil { // as if others had found it expired
+		if err := memory.Unregister(background, s.ID()); err != nil { // as if others had expired it
 			t.Fatal(err)
 		}
 		err := <-waited
@@ -44,14 +44,14 @@ func TestWaiterGoesOnAtOnceAfterALoss(t *testing.T) {
 	})
 }
 
-// A session that was found lost by a look at the clock, before any timer of it ran, can be
-// closed at once.
-func TestCloseAfterALossThatALookFound(t *testing.T) {
+// A session whose loss was found by a check of the clock, before any timer of it ran, can be closed
+// at once.
+func TestCloseAfterALossFoundByACheck(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
 		mu := s.Mutex("k")
 		lock(t, mu)
-		time.Sleep(time.Second / 2) // between two heartbeats, and before the session listens, which wakes the keeper
+		time.Sleep(time.Second / 2) // between two heartbeats, and before the session listens, which would wake its goroutine
 		(*engine.Session)(s).Freeze(ttl)
 		if mu.Owned() {
 			t.Fatal("owned after the freeze")

@@ -8,7 +8,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// The limits in a mismatch are that in use and that asked for, whether this process or the
+// A mismatch error names the limit in use and the requested limit, whether this process or the
 // store has found it.
 func TestMismatchNamesBothLimits(t *testing.T) {
 	for _, where := range []string{"here", "elsewhere"} {
@@ -25,7 +25,7 @@ func TestMismatchNamesBothLimits(t *testing.T) {
 				err := other.Semaphore("k", 5).Acquire(background, 1)
 				var e *dsync.MismatchError
 				if !errors.As(err, &e) || e.Limit != 1 || e.WantLimit != 5 {
-					t.Errorf("error %#v, want one with the limits 1 in use and 5 asked for", e)
+					t.Errorf("error %#v, want one with the limits 1 in use and 5 requested", e)
 				}
 				mu.Unlock()
 			})

@@ -21,7 +21,7 @@ var _ interface {
 	TryLock() bool
 } = (*dsync.Mutex)(nil)
 
-// B01: many start at once, and never are there two holders.
+// B01: many start at once, and there are never two holders.
 func TestMutexExcludesProcesses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -57,7 +57,7 @@ func TestMutexExcludesProcesses(t *testing.T) {
 	})
 }
 
-// B01 for those that only try: of 50 at once exactly one succeeds.
+// B01 for tries: of 50 at once exactly one succeeds.
 func TestTryLockOneOfMany(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -84,8 +84,8 @@ func TestTryLockOneOfMany(t *testing.T) {
 	})
 }
 
-// B26, promise 8: mutexes of one session on one key exclude each other, and one
-// of them at a time stands in the store's line.
+// B26, promise 8: mutexes of one session on one key exclude each other, and only one of them at a
+// time is in the store's queue.
 func TestMutexExcludesGoroutines(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -106,8 +106,8 @@ func TestMutexExcludesGoroutines(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if n := line(t, store, "k"); n != 1 {
-			t.Errorf("1000 goroutines of one process have %d places in the queue, want 1", n)
+		if n := queueLength(t, store, "k"); n != 1 {
+			t.Errorf("1000 goroutines of one process have %d claims in the queue, want 1", n)
 		}
 		if s.Mutex("k").TryLock() {
 			t.Error("TryLock succeeded while others wait")
@@ -117,7 +117,7 @@ func TestMutexExcludesGoroutines(t *testing.T) {
 	})
 }
 
-// Promise 6.
+// Promise 6: waiters are served in FIFO order.
 func TestMutexServesInOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -144,8 +144,8 @@ func TestMutexServesInOrder(t *testing.T) {
 	})
 }
 
-// L2: of a session that holds the key itself, or waits for it, the error says that, and
-// names it, not another.
+// L2: if this session itself holds the key or waits for it, the error says so, and names it and no
+// other session.
 func TestHeldErrorNamesThisProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -177,7 +177,7 @@ func TestHeldErrorNamesThisProcess(t *testing.T) {
 	})
 }
 
-// L1, L2, B25: the record and the error name who holds, and since when.
+// L1, L2, B25: the record and the error name the holder, and since when it holds the key.
 func TestHeldErrorNamesHolder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -211,7 +211,7 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 			t.Errorf("the holder's record is %+v", m[0])
 		}
 
-		// Held for a fixed time, by a session that lives.
+		// Held for a fixed time, by a live session.
 		if _, err := a.Acquire(background, "leased", time.Minute); err != nil {
 			t.Fatal(err)
 		}
@@ -220,7 +220,7 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 		if err := kept.UnlockAfter(background, time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		c := newSession(t, store, nil) // knows of nobody yet
+		c := newSession(t, store, nil) // has not seen any other session yet
 		for _, key := range []string{"leased", "kept"} {
 			err := c.Mutex(key).TryLockContext(background)
 			if !errors.As(err, &held) || held.Host != "a.example" || held.PID != os.Getpid() || held.Until.IsZero() {
@@ -231,7 +231,7 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 			t.Errorf("kept by this very process: error is %+v", err)
 		}
 
-		// Held in this very process.
+		// Held in this process.
 		err = a.Mutex("k").TryLockContext(background)
 		if !errors.As(err, &held) || held.Host != "a.example" || held.Session != a.ID() {
 			t.Errorf("held here: error is %+v", err)
@@ -239,8 +239,8 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 	})
 }
 
-// L3, B27: a wait ends with its holder, or at its limit with an error of its own;
-// the limit of the wait is none of the hold.
+// L3, B27: a wait ends when the holder unlocks, or at its limit with an error of its own. The limit
+// of the wait does not limit the hold.
 func TestLockContextBoundsTheWaitOnly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -338,7 +338,8 @@ func TestUnlockedMutex(t *testing.T) {
 	})
 }
 
-// Lost closes just before the release is sent: nobody can hold while it is open.
+// Lost closes just before the release is sent, so that nobody else can hold the key while it is
+// open.
 func TestLostClosesBeforeRelease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -402,7 +403,7 @@ func TestDoContextEndsOnLoss(t *testing.T) {
 		type key struct{}
 		err := s.Mutex("k").Do(context.WithValue(background, key{}, 7), func(ctx context.Context) error {
 			if ctx.Value(key{}) != 7 {
-				t.Error("the values of ctx are gone")
+				t.Error("the values of ctx are lost")
 			}
 			store.Cut()
 			<-ctx.Done()
@@ -425,8 +426,8 @@ func TestDoContextEndsOnLoss(t *testing.T) {
 	})
 }
 
-// B35: a short job runs once on hosts whose clocks differ, also when its process
-// and session end meanwhile.
+// B35: a short job runs once on hosts whose clocks differ, even if its process and session end
+// meanwhile.
 func TestUnlockAfterKeepsTheKey(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -464,8 +465,8 @@ func TestUnlockAfterKeepsTheKey(t *testing.T) {
 	})
 }
 
-// B08, B22: tokens grow through releases and clean-up of idle documents; what is
-// held is not cleaned up.
+// B08, B22: tokens grow through releases and the clean-up of idle records. A held key is not
+// cleaned up.
 func TestTokensGrowThroughCleanUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -493,7 +494,7 @@ func TestTokensGrowThroughCleanUp(t *testing.T) {
 			t.Errorf("the idle key was cleaned up %d of 10 times", cleaned)
 		}
 		if isClosed(kept.Lost()) || len(holders(t, store, "kept")) != 1 {
-			t.Error("the key that was held is gone")
+			t.Error("the held key was swept")
 		}
 	})
 }

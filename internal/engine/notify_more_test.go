@@ -26,11 +26,11 @@ func onNotify(fault func() dsynctest.Fault) func(dsynctest.Request) dsynctest.Fa
 	}
 }
 
-// seldom are options under which what is learnt in time is learnt by a notice.
+// seldom returns options with such rare polls that only a notice can be in time.
 func seldom() *dsync.Options { return &dsync.Options{Retention: -1, PollInterval: time.Hour} }
 
-// standInLine registers a session that does nothing by itself, and puts a claim of it in the queue.
-func standInLine(t *testing.T, store driver.Store, session, key string) driver.Claim {
+// enqueue registers a session that does nothing by itself, and adds a claim of it to the queue.
+func enqueue(t *testing.T, store driver.Store, session, key string) driver.Claim {
 	t.Helper()
 	c := driver.Claim{Key: key, ID: session + ".1", Session: session, Kind: dsync.KindMutex, Weight: 1, Limit: 1}
 	_, err := store.Register(background, dsync.Member{ID: session, TTL: 100 * ttl})
@@ -41,8 +41,8 @@ func standInLine(t *testing.T, store driver.Store, session, key string) driver.C
 	return c
 }
 
-// heard listens for the session until the test ends, and returns where the last notice is.
-func heard(t *testing.T, store driver.Store, session string) *atomic.Pointer[driver.Notice] {
+// lastNotice listens for the session until the test ends, and returns the pointer to its last notice.
+func lastNotice(t *testing.T, store driver.Store, session string) *atomic.Pointer[driver.Notice] {
 	var last atomic.Pointer[driver.Notice]
 	ctx, cancel := context.WithCancel(background)
 	t.Cleanup(cancel)
@@ -51,8 +51,8 @@ func heard(t *testing.T, store driver.Store, session string) *atomic.Pointer[dri
 	return &last
 }
 
-// The notice of a grant that was learnt by a poll costs no command when it comes after the
-// claim has ended, by a heartbeat and a half at the most.
+// The notice of a grant that was learned by a poll costs no command if it arrives after the end of
+// the claim, up to a heartbeat and a half later.
 func TestGrantNoticeAfterTheEndCostsNothing(t *testing.T) {
 	const period, poll = 3 * time.Second, 100 * time.Millisecond
 	for _, late := range []time.Duration{period / 4, period * 3 / 4, period * 9 / 10} {
@@ -61,7 +61,7 @@ func TestGrantNoticeAfterTheEndCostsNothing(t *testing.T) {
 				memory := dsynctest.NewMemory()
 				held := newSession(t, memory, unswept()).Mutex("k")
 				s := newSession(t, lateNotices(t, memory, late), &dsync.Options{Retention: -1, PollInterval: poll, HeartbeatInterval: period})
-				for range 20 { // at any time between two heartbeats
+				for range 20 { // at different times between two heartbeats
 					lock(t, held)
 					before := memory.Counts()
 					time.AfterFunc(time.Second, held.Unlock)
@@ -76,8 +76,8 @@ func TestGrantNoticeAfterTheEndCostsNothing(t *testing.T) {
 	}
 }
 
-// A store that can't be reached, or refuses to notify, is not asked on and on.
-func TestNotifyIsTriedForAMoment(t *testing.T) {
+// Notify is not retried endlessly if the store is unreachable or refuses it.
+func TestNotifyRetriesAreBounded(t *testing.T) {
 	for err, most := range map[error]int64{errDown: 3, dsync.ErrRefused: 1} {
 		t.Run(err.Error(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestNotifyIsTriedForAMoment(t *testing.T) {
 				lock(t, next)
 				time.Sleep(10 * ttl)
 				if n := store.asked.Load(); n < 1 || n > most {
-					t.Errorf("asked %d times to send one notice, want at most %d", n, most)
+					t.Errorf("%d attempts to send one notice, want at most %d", n, most)
 				}
 				next.Unlock()
 			})
@@ -108,9 +108,9 @@ func (s *mute) Notify(context.Context, []driver.Notice) error {
 	return s.err
 }
 
-// Who observes a key sees at once that somebody has joined the line, and whom a try that
-// gets over the dead has let in.
-func TestObserveSeesTheLine(t *testing.T) {
+// An observer sees at once that a waiter has joined the queue, and which waiter was granted the key
+// when a try expired its holder.
+func TestObserveSeesTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		observer := newSession(t, memory, seldom())
@@ -130,11 +130,11 @@ func TestObserveSeesTheLine(t *testing.T) {
 			t.Errorf("observed %d in the queue, want 1", n)
 		}
 		time.Sleep(time.Second)
-		c := standInLine(t, memory, "w", "k")
+		c := enqueue(t, memory, "w", "k")
 		f.Cut()
 		time.Sleep(2 * ttl)
 		if newSession(t, memory, nil).Mutex("k").TryLock() {
-			t.Fatal("locked before who was in the queue")
+			t.Fatal("locked before the waiter in the queue")
 		}
 		synctest.Wait()
 		if st := last.Load(); len(st.Holders) != 1 || st.Holders[0].Claim != c.ID {
@@ -145,8 +145,8 @@ func TestObserveSeesTheLine(t *testing.T) {
 	})
 }
 
-// Who observes a key sees at once what its holder publishes.
-func TestObserveSeesWhatIsPublished(t *testing.T) {
+// An observer of a key sees at once what its holder publishes.
+func TestObserveSeesPublishedValues(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		ctx, cancel := context.WithCancel(background)
@@ -169,8 +169,8 @@ func TestObserveSeesWhatIsPublished(t *testing.T) {
 	})
 }
 
-// A store may say that an observed key has changed though it has not: polls and tries that fail
-// tell nobody.
+// If a store reports a change of an observed key where there was none, polls and failed tries
+// notify nobody of it.
 func TestNeedlessChangesAreNotSent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const poll = 100 * time.Millisecond
@@ -200,7 +200,7 @@ func TestNeedlessChangesAreNotSent(t *testing.T) {
 	})
 }
 
-// A restless store says with each Acquire that the key has changed, and that it is observed.
+// A restless store reports with each Acquire that the key has changed and is observed.
 type restless struct{ *dsynctest.Memory }
 
 func (s *restless) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
@@ -208,28 +208,28 @@ func (s *restless) Acquire(ctx context.Context, c driver.Claim, wait bool, dead 
 	return st, append(notices, driver.Notice{Type: driver.NoticeChange, Key: c.Key}), err
 }
 
-// Break notifies whom it lets in by dropping the claims of the dead.
-func TestBreakNotifiesWhomItLetsIn(t *testing.T) {
+// Break notifies the new holders that it lets in by dropping the claims of expired sessions.
+func TestBreakNotifiesNewHolders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		f := newFaulty(t, memory, nil)
 		held := newSession(t, f, nil).Mutex("k")
 		lock(t, held)
-		c := standInLine(t, memory, "w", "k")
-		last := heard(t, memory, "w")
+		c := enqueue(t, memory, "w", "k")
+		last := lastNotice(t, memory, "w")
 		f.Cut()
 		if err := newSession(t, memory, nil).Break(background, "k"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		if n := last.Load(); n.Type != driver.NoticeGrant || n.Claim != c.ID {
-			t.Errorf("heard %+v, want the grant of %s", n, c.ID)
+			t.Errorf("received %+v, want the grant of %s", n, c.ID)
 		}
 		held.Unlock()
 	})
 }
 
-// Close waits for the notices of whatever came before it.
+// Close waits for the notices of earlier calls.
 func TestCloseWaitsForTheNoticesOfAResize(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -251,9 +251,9 @@ func TestCloseWaitsForTheNoticesOfAResize(t *testing.T) {
 	})
 }
 
-// A key that would linger, and was granted while others were in the queue, goes to them with the
-// Unlock, though nobody tells of them once more: a notice of the grant says so, or, where that
-// is lost, the reply.
+// A key that would linger goes to the next waiter with the Unlock if others were in the queue when
+// it was granted, although they send no further notice: the notice of the grant says that they
+// wait, or, if it is lost, the reply.
 func TestCrowdedGrantDoesNotLinger(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprint("notice lost ", lost), func(t *testing.T) {
@@ -288,9 +288,9 @@ func TestCrowdedGrantDoesNotLinger(t *testing.T) {
 	}
 }
 
-// A holder that did not hear that it should yield hears it with the next poll of the first
-// in the queue.
-func TestYieldIsSaidAgain(t *testing.T) {
+// A holder that missed the notice to yield receives it again with the next poll of the first in the
+// queue.
+func TestYieldIsRequestedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const poll = time.Second
 		memory := dsynctest.NewMemory()
@@ -298,21 +298,21 @@ func TestYieldIsSaidAgain(t *testing.T) {
 		f := newFaulty(t, memory, onNotify(func() dsynctest.Fault {
 			return dsynctest.Fault{LoseRequest: time.Since(began) < poll/2}
 		}))
-		watched(newSession(t, memory, lingering()).Mutex("k"))
+		makeLinger(newSession(t, memory, lingering()).Mutex("k"))
 		mu := newSession(t, f, &dsync.Options{PollInterval: poll}).Mutex("k")
 		lock(t, mu)
-		if d := time.Since(began); d < poll/2 || d > poll*3/2 { // what was lost is sent again later
+		if d := time.Since(began); d < poll/2 || d > poll*3/2 { // a lost notice is sent again later
 			t.Errorf("locked after %v, want with the first poll, after %v", d, poll)
 		}
 		mu.Unlock()
 	})
 }
 
-// A release says that its claim was alone only if the first answer granted it, and nobody
-// was in the queue then: else it may overlook whom it lets in.
-func TestWhoWasAlone(t *testing.T) {
+// A release says that its claim was alone only if the first reply granted it and nobody was in the
+// queue then. Otherwise it could overlook the waiters that it lets in.
+func TestReleaseSaysWhetherItsClaimWasAlone(t *testing.T) {
 	for name, tc := range map[string]struct {
-		fault func(asked int) dsynctest.Fault // of each Acquire
+		fault func(asked int) dsynctest.Fault // for each Acquire
 		lock  func(*testing.T, driver.Store, *dsync.Mutex)
 		want  bool
 	}{
@@ -332,8 +332,8 @@ func TestWhoWasAlone(t *testing.T) {
 			if err := first.UnlockAfter(background, time.Second); err != nil {
 				t.Fatal(err)
 			}
-			standInLine(t, store, "w", "k")
-			time.Sleep(2 * time.Second) // over, and nobody has granted on
+			enqueue(t, store, "w", "k")
+			time.Sleep(2 * time.Second) // the hold has ended, and nobody has granted the key to w
 			if err := mu.ForceLock(background); err != nil {
 				t.Fatal(err)
 			}
@@ -365,7 +365,7 @@ func TestWhoWasAlone(t *testing.T) {
 	}
 }
 
-// An aloneStore keeps what the last Release says of its claim.
+// An aloneStore records what the last Release says of its claim.
 type aloneStore struct {
 	*dsynctest.Memory
 	alone atomic.Bool
@@ -376,7 +376,7 @@ func (s *aloneStore) Release(ctx context.Context, c driver.Claim, o driver.Relea
 	return s.Memory.Release(ctx, c, o)
 }
 
-// Promise 5: a change that came before the listener was open is seen when it is.
+// Promise 5: a change made before the listener was open is seen when it opens.
 func TestObserveSeesAChangeBeforeTheListenerIsReady(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -400,8 +400,8 @@ func TestObserveSeesAChangeBeforeTheListenerIsReady(t *testing.T) {
 	})
 }
 
-// Keys that are observed one after the other are listened for together.
-func TestKeysAreListenedForTogether(t *testing.T) {
+// Keys that are observed one after the other share one listener.
+func TestObservedKeysShareOneListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		s := newSession(t, memory, nil)
@@ -418,7 +418,7 @@ func TestKeysAreListenedForTogether(t *testing.T) {
 	})
 }
 
-// A long wait has one listener from its beginning to its end.
+// A long wait has one listener from beginning to end.
 func TestListenerLastsAsLongAsTheWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newListenerCount()
@@ -432,8 +432,8 @@ func TestListenerLastsAsLongAsTheWait(t *testing.T) {
 	})
 }
 
-// Who holds listens for as long as it does.
-func TestListensAsLongAsItHolds(t *testing.T) {
+// A session listens as long as it holds something.
+func TestListensAsLongAsASessionHolds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newListenerCount()
 		mu := newSession(t, store, nil).Mutex("k")
@@ -444,7 +444,7 @@ func TestListensAsLongAsItHolds(t *testing.T) {
 	})
 }
 
-// A lease that was waited for, and lapsed, needs no listener any more.
+// A lease that was waited for and has lapsed needs no listener any more.
 func TestListenerEndsWithTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newListenerCount()
@@ -462,24 +462,24 @@ func TestListenerEndsWithTheLease(t *testing.T) {
 	})
 }
 
-// What a listener says that was closed before it was ready does not count: the next may not
-// hear yet.
-func TestClosedListenerIsNotHeard(t *testing.T) {
+// The ready notice of a listener that was closed before it was ready does not count: the next
+// listener may not be ready yet.
+func TestNoticesOfAClosedListenerAreIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, &lateReady{Memory: dsynctest.NewMemory()}, &dsync.Options{AlwaysListen: true})
 		turn(s.Mutex("k"))
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
-		observe(ctx, s, "k") // needs another
+		observe(ctx, s, "k") // needs another listener
 		time.Sleep(time.Second)
 		if (*engine.Session)(s).Local().Listening {
-			t.Error("it listens, and no listener of its is open")
+			t.Error("the session says that it listens, but no listener is open")
 		}
 	})
 }
 
-// A lateReady store's listeners are ready when they have ended.
+// A lateReady store reports a listener as ready when it has ended.
 type lateReady struct{ *dsynctest.Memory }
 
 func (s *lateReady) Listen(ctx context.Context, _ string, _ []string, f func(driver.Notice)) error {
@@ -488,8 +488,8 @@ func (s *lateReady) Listen(ctx context.Context, _ string, _ []string, f func(dri
 	return ctx.Err()
 }
 
-// UnlockAfter keeps the key for d from the call on, though a poll is under way, whose answer
-// the release waits for.
+// UnlockAfter keeps the key for d from the call, even if its release must wait for the reply to a
+// poll.
 func TestUnlockAfterCountsFromTheCallDuringAPoll(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = time.Minute
@@ -497,7 +497,7 @@ func TestUnlockAfterCountsFromTheCallDuringAPoll(t *testing.T) {
 		asked := 0
 		f := newFaulty(t, memory, func(r dsynctest.Request) (f dsynctest.Fault) {
 			if r.Method == dsynctest.MethodAcquire {
-				if asked++; asked == 2 { // when it listens
+				if asked++; asked == 2 { // the poll when the listener is ready
 					f.ReplyDelay = time.Second
 				}
 			}
@@ -520,10 +520,9 @@ func TestUnlockAfterCountsFromTheCallDuringAPoll(t *testing.T) {
 	})
 }
 
-// B29: what Close leaves behind for the rest of a holder's grace is kept for that long though
-// the store's clock is moved ahead by less than the margin, of which who waits hears with its
-// next poll.
-func TestCloseLeavesTheWholeGraceToWhoPolls_B29(t *testing.T) {
+// B29: a holder has the rest of its grace after Close, even if the store's clock jumps ahead by
+// less than the margin and a waiter's frequent polls learn of that soon.
+func TestCloseLeavesTheWholeGraceWithShortPolls_B29(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const poll = 50 * time.Millisecond
 		memory := dsynctest.NewMemory()

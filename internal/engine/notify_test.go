@@ -18,7 +18,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// onNotices lets each notice, on its way to the store or from it, have a fault.
+// onNotices can give each notice a fault, on its way to the store or from it.
 func onNotices(fault func() dsynctest.Fault) func(dsynctest.Request) dsynctest.Fault {
 	return func(r dsynctest.Request) dsynctest.Fault {
 		if r.Method == dsynctest.MethodNotify || r.Method == dsynctest.MethodNotice {
@@ -28,8 +28,8 @@ func onNotices(fault func() dsynctest.Fault) func(dsynctest.Request) dsynctest.F
 	}
 }
 
-// Promise 5: whatever becomes of notices, no promise breaks, and nobody waits for longer
-// than the poll.
+// Promise 5: whatever happens to notices, no promise breaks, and nobody waits longer than for the
+// polls.
 func TestNoticesLostLateDoubledAndReordered(t *testing.T) {
 	const poll, hold = ttl, 100 * time.Millisecond
 	late := func() time.Duration { return rand.N(20 * time.Second) }
@@ -63,8 +63,9 @@ func TestNoticesLostLateDoubledAndReordered(t *testing.T) {
 								if token := mu.Token(); token <= last.Swap(token) {
 									t.Errorf("token %d after a greater one", token)
 								}
-								// The line has at most three others, of whom each may be found only by
-								// its poll, and a key that lingers by that of the first in the queue.
+								// The queue has at most three others. Each may learn of its grant
+								// only by its own poll, and a lingering key yields only to a poll
+								// of the first in the queue.
 								if d := time.Since(began); d > 2*processes*poll {
 									t.Errorf("waited %v", d)
 								}
@@ -85,7 +86,7 @@ func TestNoticesLostLateDoubledAndReordered(t *testing.T) {
 	}
 }
 
-// A waiter whose one notice is lost has the key when it polls, and not later.
+// A waiter whose notice is lost has the key with its next poll, and no later.
 func TestLostNoticeCostsAPoll(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -102,9 +103,9 @@ func TestLostNoticeCostsAPoll(t *testing.T) {
 	})
 }
 
-// Unlock does not wait for the notice; Close does, so that a process that ends well leaves
-// nobody waiting.
-func TestWhoWaitsForTheNotice(t *testing.T) {
+// Unlock does not wait for the notice. Close does, so that a process that ends in good order leaves
+// nobody waiting for a poll.
+func TestCloseWaitsForNoticesButUnlockDoesNot(t *testing.T) {
 	const slow = 200 * time.Millisecond
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -142,8 +143,8 @@ func TestWhoWaitsForTheNotice(t *testing.T) {
 	})
 }
 
-// A notice that could not be sent is sent again, for a moment.
-func TestNotifyIsTriedAgain(t *testing.T) {
+// A notice that could not be sent is sent again for a short time.
+func TestNotifyIsRetried(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		tries := 0
@@ -166,7 +167,7 @@ func TestNotifyIsTriedAgain(t *testing.T) {
 	})
 }
 
-// Two claims of one session need no notice: it grants the one by releasing the other.
+// Two claims of one session need no notice when the session grants one by releasing the other.
 func TestOwnNoticesAreNotSent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -190,8 +191,8 @@ func TestOwnNoticesAreNotSent(t *testing.T) {
 	})
 }
 
-// An observed key that changes all the time costs a bounded number of notices, and observers
-// see the last change.
+// An observed key that changes constantly costs a bounded number of notices, and observers see the
+// last change.
 func TestChangesAreMerged(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {
@@ -231,7 +232,7 @@ func TestChangesAreMerged(t *testing.T) {
 	})
 }
 
-// A waiter that only asks again costs those who observe the key nothing.
+// A waiter that only polls causes no notices to the observers of the key.
 func TestPollsAreNoChange(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

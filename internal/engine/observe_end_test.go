@@ -14,11 +14,11 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// An observed is what Observe told last, and how often.
+// An observed records the last call of Observe's functions, and their number.
 type observed struct {
 	states, errs, ends atomic.Int64
 	holders            atomic.Int64
-	withError          atomic.Pointer[driver.State] // that came with the last error
+	withError          atomic.Pointer[driver.State] // the state with the last error
 }
 
 func observe(ctx context.Context, s *dsync.Session, key string) *observed {
@@ -35,8 +35,8 @@ func observe(ctx context.Context, s *dsync.Session, key string) *observed {
 	return o
 }
 
-// A change that comes while the state is being read is seen at once, and not by the next
-// poll: the reading may be from before it.
+// A change while the state is being read is seen at once, and not with the next poll: the reading
+// may be from before it.
 func TestObserveSeesAChangeDuringAReading(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -53,7 +53,7 @@ func TestObserveSeesAChangeDuringAReading(t *testing.T) {
 		mu := newSession(t, memory, nil).Mutex("k")
 		lock(t, mu)
 		time.Sleep(time.Second / 2)
-		mu.Unlock() // while the Lock is being read
+		mu.Unlock() // while the observer reads the state after the Lock
 		time.Sleep(2 * time.Second)
 		if n := o.holders.Load(); n != 0 {
 			t.Errorf("%d hold it as observed 2 s after the Unlock", n)
@@ -61,9 +61,9 @@ func TestObserveSeesAChangeDuringAReading(t *testing.T) {
 	})
 }
 
-// An error of the store is passed on with the last state that was known, once for each
-// attempt, and the observation goes on.
-func TestObservePassesErrorsOn(t *testing.T) {
+// An error of the store is reported with the last known state, once for each attempt, and the
+// observation continues.
+func TestObserveReportsErrors(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &loadStore{Memory: dsynctest.NewMemory()}
 		ctx, cancel := context.WithCancel(background)
@@ -77,9 +77,10 @@ func TestObservePassesErrorsOn(t *testing.T) {
 		}
 		store.down.Store(true)
 		time.Sleep(2 * ttl)
-		// The back-off's cap is a twelfth of the TTL: 24 to 48, and some at first.
+		// The back-off's cap is a twelfth of the TTL: 24 to 48 retries, and a few quick ones at
+		// first.
 		if n := o.errs.Load(); n < 10 || n > 80 {
-			t.Errorf("told of %d errors in 2 TTLs, want some dozens", n)
+			t.Errorf("%d errors were reported in 2 TTLs, want a few dozen", n)
 		}
 		if st := o.withError.Load(); st == nil || len(st.Holders) != 1 || st.Holders[0].Token != mu.Token() {
 			t.Errorf("the error came with %+v, want the last state that was known", st)
@@ -109,8 +110,8 @@ func (s *loadStore) Load(ctx context.Context, key string) (driver.State, error) 
 	return s.Memory.Load(ctx, key)
 }
 
-// end is called once, whatever ends the observation: on a session that is closed, too,
-// where nothing is ever observed.
+// The observation's end function is called once, whatever ends the observation, even on a closed
+// session, where the observation never begins.
 func TestObserveEnds(t *testing.T) {
 	for _, how := range []string{"ctx", "Close", "after Close"} {
 		t.Run(how, func(t *testing.T) {
@@ -135,7 +136,7 @@ func TestObserveEnds(t *testing.T) {
 					t.Errorf("end was called %d times, want once", n)
 				}
 				if n := o.states.Load(); (n > 0) != (how != "after Close") || o.errs.Load() > 0 {
-					t.Errorf("told of %d states and %d errors", n, o.errs.Load())
+					t.Errorf("%d states and %d errors were reported", n, o.errs.Load())
 				}
 			})
 		})

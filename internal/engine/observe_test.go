@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Who observes a key, and who is in the queue for it, can be asked for by every session.
-func TestObserversAndLine(t *testing.T) {
+// Every session can ask who observes a key, and who is in the queue for it.
+func TestObserversAndQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a, b := newSession(t, store, &dsync.Options{Name: "a"}), newSession(t, store, nil)
@@ -34,7 +34,7 @@ func TestObserversAndLine(t *testing.T) {
 			found, err := (*engine.Session)(b).Observers(background, "k")
 			line, err2 := (*engine.Session)(b).Queue(background, "k")
 			if err := errors.Join(err, err2); err != nil || len(found) != observers || len(line) != waiting {
-				t.Errorf("%s: observers %+v, line %+v, %v; want %d and %d", when, found, line, err, observers, waiting)
+				t.Errorf("%s: observers %+v, queue %+v, %v; want %d and %d", when, found, line, err, observers, waiting)
 			}
 			if len(found) > 0 && found[0].Name != "a" {
 				t.Errorf("%s: observed by %+v, want a", when, found)

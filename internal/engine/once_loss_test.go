@@ -14,12 +14,12 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A run whose process has crashed or was cut off is followed by the next, when the
-// store may know its session dead, and its late success does not count.
+// A run whose process has crashed or was cut off is followed by the next as soon as its session can
+// be expired, and its late success does not count.
 func TestLostRunIsFollowed(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		same bool // who is next is of the process whose run was lost
+		same bool // the next is of the process whose run was lost
 	}{{"by another process", false}, {"by the same process", true}} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -88,8 +88,8 @@ func TestLostRunIsFollowed(t *testing.T) {
 	}
 }
 
-// A lost run that ends before anyone followed it does not count either, and its
-// error is that of the function, too.
+// A lost run that ends before another has begun does not count either. The error of Do also wraps
+// that of the function.
 func TestLostRunDoesNotCount(t *testing.T) {
 	failed := errors.New("failed")
 	for _, fail := range []error{nil, failed} {
@@ -117,8 +117,8 @@ func TestLostRunDoesNotCount(t *testing.T) {
 	}
 }
 
-// B09: the seal counts once, whatever becomes of its request and its reply; and of
-// the requests of the run none counts later.
+// B09: the seal takes effect once, whatever happens to its request and its reply, and no request of
+// the run takes effect later.
 func TestSealWhoseReplyIsLost(t *testing.T) {
 	for _, fault := range []dsynctest.Fault{
 		{LoseReply: true}, {LoseRequest: true}, {LoseReply: true, Again: ttl}, {Delay: ttl / 4}, {LoseRequest: true, Again: ttl / 3},
@@ -141,7 +141,7 @@ func TestSealWhoseReplyIsLost(t *testing.T) {
 				if seals < 2 {
 					t.Fatalf("%d releases were sent", seals)
 				}
-				if h, n := holders(t, memory, "k"), line(t, memory, "k"); len(h)+n != 0 {
+				if h, n := holders(t, memory, "k"), queueLength(t, memory, "k"); len(h)+n != 0 {
 					t.Errorf("left behind: holders %v and %d in the queue", h, n)
 				}
 				time.Sleep(2 * ttl)
@@ -152,8 +152,8 @@ func TestSealWhoseReplyIsLost(t *testing.T) {
 	}
 }
 
-// While the store can't be reached the seal is not confirmed: Do says so when ctx
-// ends, and not that it is done.
+// While the store can't be reached the seal is not confirmed: when ctx ends, Do says so, and does
+// not claim success.
 func TestSealNotConfirmed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -173,13 +173,13 @@ func TestSealNotConfirmed(t *testing.T) {
 			t.Fatal("sealed by a request that was lost")
 		}
 		faulty.Heal()
-		time.Sleep(ttl / 2) // it goes on in the background
+		time.Sleep(ttl / 2) // the seal is retried in the background
 		wantDone(t, o, "v")
 	})
 }
 
-// A seal that is not confirmed before the session is lost may count: Do says that the
-// hold is lost, and the next tells what became of it.
+// A seal that is not confirmed before the session is lost may have taken effect: Do says that the
+// hold is lost, and the next call shows what became of it.
 func TestSealNotConfirmedBeforeTheLoss(t *testing.T) {
 	for _, counts := range []bool{false, true} {
 		t.Run(fmt.Sprint("counts ", counts), func(t *testing.T) {
@@ -211,8 +211,8 @@ func TestSealNotConfirmedBeforeTheLoss(t *testing.T) {
 	}
 }
 
-// A waiter whose ctx ends, here or in the store's line, gives up without a trace;
-// those behind it and the run go on.
+// A waiter whose ctx ends, here or in the store's queue, leaves no trace. The waiters behind it and
+// the run continue.
 func TestOnceWaiterGivesUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -238,7 +238,7 @@ func TestOnceWaiterGivesUp(t *testing.T) {
 		}
 		wantErr(t, "Do", a.Once("k").Do(ctx, unwanted(t)), context.Canceled)
 		synctest.Wait()
-		if n := line(t, store, "k"); n != 1 || len(last) != 0 {
+		if n := queueLength(t, store, "k"); n != 1 || len(last) != 0 {
 			t.Errorf("%d in the queue, want the one that did not give up", n)
 		}
 		close(finish)
@@ -249,8 +249,8 @@ func TestOnceWaiterGivesUp(t *testing.T) {
 	})
 }
 
-// A run's context ends with the caller's, and what it returns then counts: it is the
-// function that decides. Only the seal's confirmation is not waited for.
+// A run's context ends with the caller's ctx. The function's result still decides whether the run
+// counts, but Do does not wait for the confirmation of the seal.
 func TestOnceCallersContextEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -269,7 +269,7 @@ func TestOnceCallersContextEnds(t *testing.T) {
 	})
 }
 
-// B10: an error of the store is not success, and begins no run.
+// B10: an error of the store is not success, and starts no run.
 func TestOnceReturnsStoreError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		broken := errors.New("the store is broken")
@@ -284,7 +284,7 @@ func TestOnceReturnsStoreError(t *testing.T) {
 	})
 }
 
-// One key as two kinds is an error that names both, sealed or not, forever.
+// Using one key as two kinds is an error that names both, whether or not the Once is sealed.
 func TestOnceKeyOfAnotherKind(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -342,8 +342,7 @@ func TestOnceMisuse(t *testing.T) {
 	})
 }
 
-// Promise 9: a run that was asked to give its hold up does not count any more, even if
-// it returns within the grace.
+// Promise 9: a run whose hold was revoked does not count, even if it returns within the grace.
 func TestRevokedRunDoesNotCount(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -361,8 +360,8 @@ func TestRevokedRunDoesNotCount(t *testing.T) {
 	})
 }
 
-// Close tells the run, which does not count any more, and ends who waits.
-func TestCloseTellsTheRun(t *testing.T) {
+// Close ends the context of the run, which does not count any more, and the waits.
+func TestCloseEndsARunOfOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, nil)
@@ -378,7 +377,7 @@ func TestCloseTellsTheRun(t *testing.T) {
 			t.Errorf("Close: %v after %v", err, time.Since(start))
 		}
 		wantErr(t, "the run", <-first, dsync.ErrLost, dsync.ErrClosed)
-		wantErr(t, "who waits", <-waiting, dsync.ErrClosed)
+		wantErr(t, "the waiter", <-waiting, dsync.ErrClosed)
 		if h := holders(t, store, "k"); len(h) != 0 {
 			t.Errorf("left behind: %v", h)
 		}

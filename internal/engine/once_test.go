@@ -17,7 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// sealed runs o to its end with value.
+// sealed runs o to completion with value.
 func sealed(t testing.TB, o *dsync.Once, value string) {
 	t.Helper()
 	got, err := o.DoValue(background, func(context.Context) ([]byte, error) { return []byte(value), nil })
@@ -34,7 +34,7 @@ func unwanted(t testing.TB) func(context.Context) error {
 	}
 }
 
-// wantDone checks that o is done with value.
+// wantDone checks that o is done, with value.
 func wantDone(t testing.TB, o *dsync.Once, value string) {
 	t.Helper()
 	got, err := o.DoValue(background, func(context.Context) ([]byte, error) {
@@ -50,10 +50,9 @@ func wantDone(t testing.TB, o *dsync.Once, value string) {
 	}
 }
 
-// Among many goroutines of many processes one run begins, all wait for it, and all
-// have its result.
+// Among many goroutines of many processes one run begins; all wait for it and get its result.
 func TestOnceRunsOnce(t *testing.T) {
-	for name, polling := range pushes {
+	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
@@ -96,7 +95,7 @@ func TestOnceRunsOnce(t *testing.T) {
 				if runs != 1 {
 					t.Errorf("%d runs, want 1", runs)
 				}
-				if h, n := holders(t, store, "k"), line(t, store, "k"); len(h)+n != 0 {
+				if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
 					t.Errorf("left behind: holders %v and %d in the queue", h, n)
 				}
 			})
@@ -104,10 +103,10 @@ func TestOnceRunsOnce(t *testing.T) {
 	}
 }
 
-// Promise 5: those who wait return as soon as it is done, without time passing
-// where the store pushes; and in a process one of them asks.
-func TestOnceWakesWhoWaits(t *testing.T) {
-	for name, polling := range pushes {
+// Promise 5: waiters return as soon as the Once is done, with no delay where the store notifies,
+// and in each process only one of them sends requests.
+func TestOnceWakesWaiters(t *testing.T) {
+	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
@@ -144,7 +143,7 @@ func TestOnceWakesWhoWaits(t *testing.T) {
 				wg.Wait()
 				d := store.Counts().Since(before)
 				if n := d.Commands[dsynctest.MethodAcquire]; !polling && n > processes+1 || n > 5*(processes+1) {
-					t.Errorf("%d processes with %d waiters each asked %d times", processes+1, goroutines, n)
+					t.Errorf("%d processes with %d waiters each sent %d requests", processes+1, goroutines, n)
 				}
 				if n := d.Commands[dsynctest.MethodRelease]; n != 1 {
 					t.Errorf("%d releases, want 1", n)
@@ -154,7 +153,7 @@ func TestOnceWakesWhoWaits(t *testing.T) {
 	}
 }
 
-// Promise 7: a Once that is done costs one command the first time, and none after.
+// Promise 7: a Once that is done costs one command the first time, and none afterwards.
 func TestDoneOnceCost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -181,8 +180,8 @@ func TestDoneOnceCost(t *testing.T) {
 	})
 }
 
-// A run that fails, by its error, a panic or Goexit, does not count: the next who
-// asked runs its function, with a greater token.
+// A run that fails by an error, a panic or Goexit does not count: the next waiter runs its own
+// function, with a greater token.
 func TestFailedRunIsFollowed(t *testing.T) {
 	failed := errors.New("failed")
 	fails := map[string]func() error{
@@ -257,8 +256,8 @@ func TestFailedRunIsFollowed(t *testing.T) {
 	}
 }
 
-// The result is kept: whatever its bytes, up to 64 KiB, for later sessions, and
-// after the store was swept; and it is nobody's to change.
+// The result is kept: any bytes up to 64 KiB, for later sessions, and through sweeps of the store.
+// Callers cannot change it.
 func TestOnceKeepsItsResult(t *testing.T) {
 	testkit.Large(t)
 	for name, value := range map[string][]byte{
@@ -305,7 +304,7 @@ func TestOnceKeepsItsResult(t *testing.T) {
 	}
 }
 
-// A result that is too big is an error that says so, and does not count.
+// A result that is too big is an error that says so, and the run does not count.
 func TestOnceResultTooBig(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -324,7 +323,7 @@ func TestOnceResultTooBig(t *testing.T) {
 	})
 }
 
-// Value of what is not done, or not a Once, says that it is not done.
+// Value of a key that is not done, or not a Once, returns false.
 func TestOnceValueBefore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -355,7 +354,7 @@ func TestOnceValueBefore(t *testing.T) {
 	})
 }
 
-// The token and the context of a run are those of its hold.
+// A run has the token and the context of its hold.
 func TestOnceToken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -382,7 +381,7 @@ func TestOnceToken(t *testing.T) {
 		if dsync.OnceToken(kept) != 0 || kept.Err() == nil {
 			t.Error("the token or the context outlived the run")
 		}
-		// A sealed key's token is that of the run which counted.
+		// A sealed key's token is that of the run that counted.
 		if st, _ := store.Load(background, "k"); st.Token == 0 {
 			t.Error("no token of a sealed key")
 		}

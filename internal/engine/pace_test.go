@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// gaps returns the times between what happened at the times.
+// gaps returns the time between each of the times and the next.
 func gaps(times []time.Time) []time.Duration {
 	var all []time.Duration
 	for i := 1; i < len(times); i++ {
@@ -24,8 +24,8 @@ func gaps(times []time.Time) []time.Duration {
 	return all
 }
 
-// wantJittered reports what is not between low and high, and if all of it is within a
-// small part of that.
+// wantJittered checks that all values are between low and high, and that they are not all close
+// together.
 func wantJittered(t *testing.T, what string, all []time.Duration, low, high time.Duration) {
 	t.Helper()
 	if len(all) < 20 {
@@ -40,7 +40,7 @@ func wantJittered(t *testing.T, what string, all []time.Duration, low, high time
 	}
 }
 
-// timesOf returns a Faulty that notes when it is asked for the method.
+// timesOf returns a Faulty that records the times of the method's calls.
 func timesOf(t *testing.T, store driver.Store, method dsynctest.Method) (f *dsynctest.Faulty, times func() []time.Time) {
 	var mu sync.Mutex
 	var all []time.Time
@@ -59,8 +59,8 @@ func timesOf(t *testing.T, store driver.Store, method dsynctest.Method) (f *dsyn
 	}
 }
 
-// Heartbeats come every period ±10 %, so that a fleet that was started at once does not
-// go on to send them at once.
+// Heartbeats come every period ±10 %, so that the heartbeats of a fleet that was started at once
+// spread out.
 func TestHeartbeatsAreJittered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, times := timesOf(t, dsynctest.NewMemory(), dsynctest.MethodHeartbeat)
@@ -72,7 +72,7 @@ func TestHeartbeatsAreJittered(t *testing.T) {
 	})
 }
 
-// Retries begin soon, come ever more seldom, to a twelfth of the TTL, and are jittered.
+// Retries begin quickly, back off to a twelfth of the TTL, and are jittered.
 func TestRetriesAreSpacedAndJittered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &brokenStore{Memory: dsynctest.NewMemory()}
@@ -92,7 +92,7 @@ func TestRetriesAreSpacedAndJittered(t *testing.T) {
 	})
 }
 
-// Polls of the waiter at place n come every n times the step, up to four times, ±20 %.
+// The waiter at position n polls every n steps, up to four, with ±20 % of jitter.
 func TestPollsAreJittered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const step = 250 * time.Millisecond
@@ -121,9 +121,9 @@ func TestPollsAreJittered(t *testing.T) {
 	})
 }
 
-// When a holder expires the waiter at place n tries to expire it n-1 to 2(n-1) steps of a
+// When a holder lapses, the waiter at position n tries to expire it n-1 to 2(n-1) steps of a
 // hundredth of the TTL later, so that those in front have done it by then.
-func TestLooksAfterACrashAreJittered(t *testing.T) {
+func TestChecksAfterACrashAreJittered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const waiters = 40
 		memory := dsynctest.NewMemory()
@@ -146,7 +146,7 @@ func TestLooksAfterACrashAreJittered(t *testing.T) {
 				if _, ok := first[i]; !ok {
 					first[i] = time.Since(expiry)
 				}
-				return dsynctest.Fault{LoseRequest: true} // so that all of them come to try
+				return dsynctest.Fault{LoseRequest: true} // so that every waiter tries
 			})
 			s := newSession(t, f, &dsync.Options{PollInterval: time.Hour})
 			wg.Go(func() { s.Mutex("k").LockContext(ctx) })
@@ -154,12 +154,12 @@ func TestLooksAfterACrashAreJittered(t *testing.T) {
 		}
 		time.Sleep(2 * ttl)
 		guard.Lock()
-		var parts []time.Duration // of a step, for each place behind the first
+		var parts []time.Duration // of a step, for each position behind the first
 		for i, d := range first {
 			if back := time.Duration(i); back > 0 {
 				parts = append(parts, d/back)
 			} else if d > time.Millisecond {
-				t.Errorf("the first looks %v after the expiry, want at once", d)
+				t.Errorf("the first checks %v after the expiry, want at once", d)
 			}
 		}
 		guard.Unlock()
@@ -173,9 +173,9 @@ func TestLooksAfterACrashAreJittered(t *testing.T) {
 	})
 }
 
-// Several sessions that stand ahead, and may have expired at once by what is known of
-// them, are read with one command, and those that are alive cost no other.
-func TestLivingSessionsAheadAreReadTogether(t *testing.T) {
+// If several sessions ahead may have lapsed, they are read with one command, and those that are
+// alive cost no other.
+func TestLiveSessionsAheadAreReadTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const size = 8
 		store := dsynctest.NewMemory()
@@ -207,7 +207,7 @@ func TestLingerCountsFromTheLastUnlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		mu := newSession(t, store, lingering()).Mutex("k")
-		watched(mu)
+		makeLinger(mu)
 		time.Sleep(linger / 2)
 		turn(mu)
 		time.Sleep(linger * 3 / 4)
@@ -222,8 +222,8 @@ func TestLingerCountsFromTheLastUnlock(t *testing.T) {
 	})
 }
 
-// Readers go on to share their hold when the listener comes to be open: a writer elsewhere,
-// of whom it may not have told, waits for their turn at the most.
+// Readers continue to share their hold when the listener opens: a writer elsewhere that joined
+// before that waits at most until the end of their turn.
 func TestReadersShareThroughTheOpeningOfAListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -242,15 +242,15 @@ func TestReadersShareThroughTheOpeningOfAListener(t *testing.T) {
 		}
 		rw.RLock()
 		if n := memory.Counts().Commands[dsynctest.MethodAcquire]; n != 1 {
-			t.Errorf("two readers within a turn asked the store %d times, want once", n)
+			t.Errorf("two readers within a turn sent %d requests, want 1", n)
 		}
 		rw.RUnlock()
 		rw.RUnlock()
 	})
 }
 
-// Who has to step aside before it has asked the store costs it nothing.
-func TestSteppingAsideUnaskedCostsNothing(t *testing.T) {
+// A waiter that steps aside before its first request causes no release.
+func TestSteppingAsideBeforeTheFirstRequestCostsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		slow := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
@@ -281,8 +281,9 @@ func TestSteppingAsideUnaskedCostsNothing(t *testing.T) {
 	})
 }
 
-// What a Once knows it asks nobody for: its own run, another's, or a Value that it read.
-func TestOnceThatIsKnownCostsNothing(t *testing.T) {
+// Do of a Once sends nothing if the value knows that it is done: from its own run, from another's,
+// or from a call of Value.
+func TestKnownOnceCostsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, unswept())

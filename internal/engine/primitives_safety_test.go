@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A locked is one hold of a primitive, as the tests of this file look at it.
+// A locked is one hold of a primitive, with the operations that these tests need.
 type locked struct {
 	lock   func(context.Context) error
 	unlock func(context.Context) error
@@ -44,7 +44,7 @@ func acquired(n int64) func(s *dsync.Session) locked {
 	}
 }
 
-// run is a run of a Once, that lasts until it is unlocked.
+// run is a run of a Once that lasts until it is unlocked.
 func run(s *dsync.Session) locked {
 	o := s.Once("k")
 	var (
@@ -88,13 +88,13 @@ var excluding = []struct {
 	{"a run", run, run},
 }
 
-// Promise 1, B02, B03, B07, B09, B20, B21 for the other primitives: whatever goes
-// wrong between the holder and the store, it is notified at least the grace before
-// anyone acquires what can't be held beside it.
+// Promise 1, B02, B03, B07, B09, B20, B21 for the other primitives: whatever goes wrong between the
+// holder and the store, the holder is notified at least the grace before anyone acquires what it
+// excludes.
 func TestPrimitivesLostBeforeTaken(t *testing.T) {
 	type network func(r *rand.Rand, begun bool, q dsynctest.Request) dsynctest.Fault
 	networks := map[string]network{
-		"partition": nil, // by Cut
+		"partition": nil, // uses Cut
 		"hung heartbeat": func(_ *rand.Rand, begun bool, q dsynctest.Request) (f dsynctest.Fault) {
 			if begun && q.Method == dsynctest.MethodHeartbeat {
 				f.Hang = 3 * ttl
@@ -159,13 +159,13 @@ func primitiveLostBeforeTaken(t *testing.T, seed int, r *rand.Rand, memory *dsyn
 	token := mine.token()
 
 	var (
-		lost    time.Time
-		tooGood bool // this network was not bad enough
-		told    = make(chan struct{})
+		lost     time.Time
+		tooGood  bool // this network was not bad enough
+		notified = make(chan struct{})
 	)
 	watched := mine.lost()
 	go func() {
-		defer close(told)
+		defer close(notified)
 		select {
 		case <-watched:
 			lost = time.Now()
@@ -174,7 +174,7 @@ func primitiveLostBeforeTaken(t *testing.T, seed int, r *rand.Rand, memory *dsyn
 			go mine.unlock(background)
 		}
 	}()
-	// A step of the store's clock within the margin.
+	// The store's clock steps within the margin.
 	step := time.Duration(r.Int64N(int64(2*margin-4*time.Millisecond))) - margin + 2*time.Millisecond
 	time.AfterFunc(time.Duration(r.Int64N(int64(2*ttl))), func() { memory.Skew(step) })
 	time.Sleep(time.Duration(r.Int64N(int64(2 * ttl))))
@@ -186,7 +186,7 @@ func primitiveLostBeforeTaken(t *testing.T, seed int, r *rand.Rand, memory *dsyn
 	}
 	taken := time.Now()
 	synctest.Wait()
-	if !isClosed(told) {
+	if !isClosed(notified) {
 		t.Fatalf("seed %d: taken while Lost was open", seed)
 	}
 	if d := taken.Sub(lost); d < grace {
@@ -200,7 +200,7 @@ func primitiveLostBeforeTaken(t *testing.T, seed int, r *rand.Rand, memory *dsyn
 		t.Errorf("seed %d: a hold that is over has a token", seed)
 	}
 
-	// B05: the late unlock frees nobody's hold.
+	// B05: the late unlock does not free anybody else's hold.
 	faulty.Heal()
 	if !tooGood {
 		wantErr(t, fmt.Sprintf("seed %d: late unlock", seed), mine.unlock(background), dsync.ErrLost)
@@ -212,8 +212,8 @@ func primitiveLostBeforeTaken(t *testing.T, seed int, r *rand.Rand, memory *dsyn
 	theirs.unlock(background)
 }
 
-// B31 for the other primitives: every request of a session, delivered again after
-// every later one, joins nothing, frees nothing and seals nothing.
+// B31 for the other primitives: every request of a session, delivered again after all later ones,
+// joins nothing, frees nothing and seals nothing.
 func TestPrimitivesReplayedRequestsChangeNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -238,11 +238,11 @@ func TestPrimitivesReplayedRequestsChangeNothing(t *testing.T) {
 		}
 		sealed(t, a.Once("sealed"), "v")
 
-		// Taken by others since, and waited for in vain.
+		// Taken by others since, with an unsuccessful wait.
 		var wg sync.WaitGroup
 		ctx, cancel := context.WithTimeout(background, time.Second)
 		for _, key := range []string{"rw taken", "sem taken"} {
-			rlock(t, a.RWMutex(key+" 2")) // in use while all goes on
+			rlock(t, a.RWMutex(key+" 2")) // in use all the time
 			if key == "rw taken" {
 				mine, theirs := a.RWMutex(key), b.RWMutex(key)
 				rlock(t, mine)
@@ -260,7 +260,7 @@ func TestPrimitivesReplayedRequestsChangeNothing(t *testing.T) {
 		wg.Wait()
 		cancel()
 
-		// Held still.
+		// Still held.
 		write, part := a.RWMutex("write"), a.Semaphore("part", 5)
 		wlock(t, write)
 		acquire(t, part, 1)
@@ -271,7 +271,7 @@ func TestPrimitivesReplayedRequestsChangeNothing(t *testing.T) {
 			for key, want := range map[string]int64{
 				"rw": 0, "sem": 0, "once": 0, "sealed": 0, "rw taken": 1 << 30, "sem taken": 2, "rw taken 2": 1, "write": 1 << 30, "part": 3,
 			} {
-				if got, n := sum(t, memory, key), line(t, memory, key); got != want || n != 0 {
+				if got, n := sum(t, memory, key), queueLength(t, memory, key); got != want || n != 0 {
 					t.Errorf("%s: of key %q %d are held and %d in the queue, want %d and 0", when, key, got, n, want)
 				}
 			}
@@ -292,7 +292,7 @@ func TestPrimitivesReplayedRequestsChangeNothing(t *testing.T) {
 			time.Sleep(ttl)
 			check("later")
 		}
-		// After the end of the session, too.
+		// The same after the end of the session.
 		write.Unlock()
 		part.Release(3)
 		if err := a.Close(background); err != nil {

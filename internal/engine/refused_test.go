@@ -12,9 +12,9 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A key that this process uses is refused as another kind by an error that names both
-// kinds, without asking the store.
-func TestMismatchHereNamesBothKinds(t *testing.T) {
+// A key in use by this process is refused as another kind without a command, by an error that names
+// both kinds.
+func TestLocalMismatchNamesBothKinds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, unswept())
@@ -47,9 +47,9 @@ func TestMismatchHereNamesBothKinds(t *testing.T) {
 	})
 }
 
-// A holder whose session is dead has lapsed, however recent its last heartbeat was; one
-// whose session only lapses has when its end has come, not a millisecond earlier.
-func TestStatusTellsWhoHasLapsed(t *testing.T) {
+// A holder whose session has expired has lapsed, however recent its last heartbeat was. One whose
+// session merely lapses has lapsed exactly at its end, not a millisecond earlier.
+func TestStatusShowsLapsedSessions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		s := newSession(t, memory, nil)
@@ -87,20 +87,20 @@ func TestStatusTellsWhoHasLapsed(t *testing.T) {
 		}
 		register("b")
 		if !held() {
-			t.Error("not held by the living")
+			t.Error("not held by a live session")
 		}
 		if err := memory.Unregister(background, "b"); err != nil {
 			t.Fatal(err)
 		}
 		if held() {
-			t.Error("held by the dead")
+			t.Error("held by an expired session")
 		}
 	})
 }
 
-// Do waits for its release for at most a third of the TTL: when the store can't be reached
-// the result is that of f.
-func TestDoDoesNotWaitForAStoreThatIsCutOff(t *testing.T) {
+// Do waits for its release for at most a third of the TTL: if the store can't be reached, Do
+// returns the result of f.
+func TestDoDoesNotWaitForAnUnreachableStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)
 		mu := newSession(t, f, nil).Mutex("k")
@@ -124,8 +124,8 @@ func TestDoDoesNotWaitForAStoreThatIsCutOff(t *testing.T) {
 	})
 }
 
-// What the store's clock seems to jump by because a reply, or a request, was slow is no
-// jump; of one that is, no more is told than is certain.
+// A slow request or reply is not reported as a jump of the store's clock. Of a real jump, no more
+// is reported than is certain.
 func TestClockJumpIsNotOverstated(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const slow, back = 1500 * time.Millisecond, 5 * time.Second
@@ -147,7 +147,7 @@ func TestClockJumpIsNotOverstated(t *testing.T) {
 		time.Sleep(10 * ttl)
 		synctest.Wait()
 		if len(jumps) > 0 {
-			t.Fatalf("told of jumps %v, and there was none", jumps)
+			t.Fatalf("jumps %v were reported, but there was none", jumps)
 		}
 		for range 10 {
 			memory.Skew(-back)
@@ -155,18 +155,18 @@ func TestClockJumpIsNotOverstated(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(jumps) != 10 {
-			t.Errorf("told of %d jumps, want 10", len(jumps))
+			t.Errorf("%d jumps were reported, want 10", len(jumps))
 		}
 		for _, d := range jumps {
 			if d >= 0 || d < -back-2*time.Millisecond {
-				t.Errorf("told of a jump by %v, want up to %v", d, -back)
+				t.Errorf("a jump by %v was reported, want up to %v", d, -back)
 			}
 		}
 		mu.Unlock()
 	})
 }
 
-// Nonsense in Options is refused, each for itself, at the boundary that its comment names.
+// Each invalid option is refused, at the boundary that its comment names.
 func TestOptionsBoundaries(t *testing.T) {
 	for name, c := range map[string]struct {
 		opt dsync.Options
@@ -198,8 +198,8 @@ func TestOptionsBoundaries(t *testing.T) {
 	}
 }
 
-// Meta is as it was given to New, whatever its map is used for later: after a loss the
-// session registers with it again.
+// Meta is copied by New, so that later changes of the map have no effect when the session registers
+// again after a loss.
 func TestMetaIsCopied(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

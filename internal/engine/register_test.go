@@ -15,14 +15,14 @@ import (
 	"github.com/rs/xid"
 )
 
-// Two sessions whose xids are equal, as those of two containers with process 1 and
-// the same machine id can be, don't share an id: at least 64 random bits follow.
+// Two sessions with equal xids, as two containers with process 1 and the same machine id can have,
+// don't share an id: at least 64 random bits follow the xid.
 func TestSessionsWithOneXIDHaveTheirOwnIDs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const sessions = 300
 		store := dsynctest.NewMemory()
 		seen := make(map[string]bool)
-		var at []map[rune]bool // which characters were seen at each place behind the xid
+		var at []map[rune]bool // the characters seen at each position behind the xid
 		for range sessions {
 			s := newSession(t, store, nil)
 			mu := s.Mutex("k")
@@ -57,11 +57,10 @@ func TestSessionsWithOneXIDHaveTheirOwnIDs(t *testing.T) {
 	})
 }
 
-// A takenStore has a session of somebody else's under each of the first ids that are
-// registered.
+// A takenStore has another process's session under each of the first ids that are registered.
 type takenStore struct {
 	*dsynctest.Memory
-	ids   []string // that were asked for
+	ids   []string // the ids of all requests
 	taken int
 }
 
@@ -75,9 +74,9 @@ func (s *takenStore) Register(ctx context.Context, m dsync.Member) (time.Time, e
 	return s.Memory.Register(ctx, m)
 }
 
-// An id that somebody has is not taken over: the next attempt takes another, and who
-// waits goes on.
-func TestSessionTakesAnotherIDWhereItsIsTaken(t *testing.T) {
+// An id in use by another session is not taken over: the next attempt uses a new id, and the waiter
+// continues.
+func TestSessionTakesAnotherIDIfItsOwnIsTaken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &takenStore{Memory: dsynctest.NewMemory(), taken: 2}
 		var failed []error
@@ -86,7 +85,7 @@ func TestSessionTakesAnotherIDWhereItsIsTaken(t *testing.T) {
 		wantErr(t, "TryLockContext", mu.TryLockContext(background), driver.ErrSessionExists)
 		lock(t, mu)
 		if len(store.ids) != 3 || s.ID() != store.ids[2] || store.ids[0] == store.ids[1] || store.ids[1] == store.ids[2] {
-			t.Errorf("registered as %q, asked for %q; want the third, and all different", s.ID(), store.ids)
+			t.Errorf("registered as %q of the requested %q; want the third, and all different", s.ID(), store.ids)
 		}
 		members, _, err := store.Members(background, store.ids[:2]...)
 		if err != nil || len(members) != 2 || members[0].Name != "another" || members[1].Name != "another" {
@@ -98,13 +97,13 @@ func TestSessionTakesAnotherIDWhereItsIsTaken(t *testing.T) {
 		}
 		synctest.Wait() // for the hooks
 		if len(failed) != 2 || !errors.Is(errors.Join(failed...), driver.ErrSessionExists) {
-			t.Errorf("StoreError told of %v, want the two that were refused", failed)
+			t.Errorf("StoreError was called with %v, want the two that were refused", failed)
 		}
 	})
 }
 
-// A session that is used for nothing has no id. Register gives it the one under which it then
-// holds locks, and sends nothing the next time.
+// A session that has not been used has no id. Register gives it the id under which it then holds
+// locks. A second Register sends nothing.
 func TestRegisterBeforeFirstUse(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -146,7 +145,7 @@ func TestRegisterBeforeFirstUse(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(started) != 1 || started[0] != id {
-			t.Errorf("SessionStarted was told of %q", started)
+			t.Errorf("SessionStarted was called with %q", started)
 		}
 		s.Close(background)
 		if _, err := s.Register(background); !errors.Is(err, dsync.ErrClosed) {
@@ -155,7 +154,7 @@ func TestRegisterBeforeFirstUse(t *testing.T) {
 	})
 }
 
-// Register after a loss returns another id; while the store does not answer it returns an error
+// Register after a loss returns a new id. While the store does not answer, it returns an error
 // within a sixth of a TTL, or when ctx ends.
 func TestRegisterAfterALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {

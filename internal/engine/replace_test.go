@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// waiters starts n goroutines of s that lock and unlock k, and returns when they wait.
+// waiters starts n goroutines of s that lock and unlock k, and returns when all of them wait.
 func waiters(t *testing.T, s *dsync.Session, n int, each func()) (done func()) {
 	t.Helper()
 	ended := make(chan struct{})
@@ -33,23 +33,23 @@ func waiters(t *testing.T, s *dsync.Session, n int, each func()) (done func()) {
 	}
 }
 
-// slow returns store with replies that take a while. So a process has the reply to its own command
-// before a later command of another process notifies it. In the other order it can't replace a claim: one of the
-// claim's own attempts may still be under way.
+// slow returns store with slow replies, so that a process has the reply to its own command before a
+// later command of another process notifies it. In the other order it can't replace a claim,
+// because one of the claim's own attempts may still be under way.
 func slow(t *testing.T, store *dsynctest.Memory) driver.Store {
 	return newFaulty(t, store, func(dsynctest.Request) dsynctest.Fault {
 		return dsynctest.Fault{Delay: time.Millisecond}
 	})
 }
 
-// An Unlock requests the key for the next caller of its process in the command that releases it:
-// one command for each hold, whether others wait or not, and turns go round as before.
+// An Unlock requests the key for the next local caller in the command that releases it: one command
+// for each hold, whether or not others wait, and processes still take turns.
 func TestUnlockRequestsForTheNext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		opt := unswept()
 		opt.HandOffTime = -1
-		opt.TTL, opt.AlwaysListen = time.Hour, true // neither a heartbeat nor a request since a listener is ready
+		opt.TTL, opt.AlwaysListen = time.Hour, true // no heartbeats, and no requests because a listener has become ready
 		a, b := newSession(t, slow(t, store), opt), newSession(t, slow(t, store), opt)
 		turn(a.Mutex("warm"))
 		turn(b.Mutex("warm"))
@@ -84,15 +84,15 @@ func TestUnlockRequestsForTheNext(t *testing.T) {
 		first.Unlock()
 		doneA()
 		doneB()
-		// b's first waits in the store already, and each process has nobody to request for in
-		// its last Unlock.
+		// b's first waiter is in the store's queue already, and each process's last Unlock has no
+		// next caller.
 		if d := store.Counts().Since(before).Commands; d[dsynctest.MethodAcquire] != 5 || d[dsynctest.MethodRelease] != 2 {
 			t.Errorf("6 holds of two processes took %v, want 5 Acquires and 2 Releases", d)
 		}
 	})
 }
 
-// Turns go round: the next caller of a process joins the queue behind the other process.
+// Processes take turns: the next local caller joins the queue behind the other process.
 func TestNextCallerJoinsBehindOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -117,9 +117,9 @@ func TestNextCallerJoinsBehindOthers(t *testing.T) {
 	})
 }
 
-// Whatever happens to the command that releases one claim and requests another: both get what they
-// asked for, and nothing is left.
-func TestReplacingIsLost(t *testing.T) {
+// Whatever happens to the command that releases one claim and requests another, both callers get
+// what they asked for, and nothing is left behind.
+func TestReplacingCommandIsLost(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		fault dsynctest.Fault
@@ -161,7 +161,7 @@ func TestReplacingIsLost(t *testing.T) {
 					t.Error("no claim was replaced")
 				}
 				time.Sleep(2 * ttl)
-				if h, q := holders(t, store, "k"), line(t, store, "k"); len(h) > 0 || q > 0 {
+				if h, q := holders(t, store, "k"), queueLength(t, store, "k"); len(h) > 0 || q > 0 {
 					t.Errorf("held by %v with %d in the queue, after all have unlocked", h, q)
 				}
 				if id := s.ID(); id == "" {
@@ -172,9 +172,9 @@ func TestReplacingIsLost(t *testing.T) {
 	}
 }
 
-// The caller for whom an Unlock requests gives up while the command is under way, or its session is
-// closed: nothing is left in the store.
-func TestNextCallerGivesUpMeanwhile(t *testing.T) {
+// The caller for whom an Unlock requests the key gives up while the command is under way, or its
+// session is closed: nothing is left in the store.
+func TestNextCallerGivesUpDuringTheCommand(t *testing.T) {
 	for _, how := range []string{"cancelled", "cancelled and lost", "closed"} {
 		t.Run(how, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestNextCallerGivesUpMeanwhile(t *testing.T) {
 					t.Errorf("UnlockContext: %v", err)
 				}
 				time.Sleep(ttl)
-				if h, q := holders(t, store, "k"), line(t, store, "k"); len(h) > 0 || q > 0 {
+				if h, q := holders(t, store, "k"), queueLength(t, store, "k"); len(h) > 0 || q > 0 {
 					t.Errorf("held by %v with %d in the queue", h, q)
 				}
 			})
@@ -219,8 +219,8 @@ func TestNextCallerGivesUpMeanwhile(t *testing.T) {
 	}
 }
 
-// The caller for whom an Unlock requests gives up in the same moment.
-func TestNextCallerGivesUpAtThatMoment(t *testing.T) {
+// The caller for whom an Unlock requests the key gives up at the same moment.
+func TestNextCallerGivesUpDuringUnlock(t *testing.T) {
 	for range 100 { // the caller may look at its context before Unlock, or after it
 		bubble(t, func(t *testing.T) {
 			store := dsynctest.NewMemory()
@@ -238,7 +238,7 @@ func TestNextCallerGivesUpAtThatMoment(t *testing.T) {
 				second.Unlock()
 			}
 			time.Sleep(time.Second)
-			if h, q := holders(t, store, "k"), line(t, store, "k"); len(h) > 0 || q > 0 {
+			if h, q := holders(t, store, "k"), queueLength(t, store, "k"); len(h) > 0 || q > 0 {
 				t.Fatalf("held by %v with %d in the queue", h, q)
 			}
 			if err := s.Mutex("k").TryLockContext(background); err != nil {
@@ -248,7 +248,7 @@ func TestNextCallerGivesUpAtThatMoment(t *testing.T) {
 	}
 }
 
-// A twoStep releases the claim that an Acquire replaces in a step of its own, and fails after it.
+// A twoStep releases the claim that an Acquire replaces in a separate step, and fails after it.
 type twoStep struct{ *dsynctest.Memory }
 
 func (s twoStep) Acquire(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
@@ -259,7 +259,7 @@ func (s twoStep) Acquire(ctx context.Context, c driver.Claim, wait bool, expired
 	return driver.State{}, notices, errors.Join(err, errors.New("the connection broke"))
 }
 
-// The process that a failed replacement let in is notified all the same.
+// The process that a failed replacement let in is still notified.
 func TestFailedReplacementNotifies(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

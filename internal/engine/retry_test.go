@@ -14,11 +14,11 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A downStore refuses the connection for heartbeats, at once, while it is down.
+// A downStore refuses heartbeats at once while it is down.
 type downStore struct {
 	*dsynctest.Memory
 	down  atomic.Bool
-	beats chan time.Time // of each heartbeat
+	beats chan time.Time // the time of each heartbeat
 }
 
 func newDownStore() *downStore {
@@ -33,8 +33,8 @@ func (s *downStore) Heartbeat(ctx context.Context, session string, given []drive
 	return s.Memory.Heartbeat(ctx, session, given)
 }
 
-// Retries are capped by a twelfth of the TTL: an outage that is over so long before
-// the deadline costs nothing.
+// Back-off is capped at a twelfth of the TTL: an outage that ends that long before the deadline
+// costs nothing.
 func TestOutageWithinTheLeaseCostsNothing(t *testing.T) {
 	for range 20 {
 		bubble(t, func(t *testing.T) {
@@ -53,8 +53,8 @@ func TestOutageWithinTheLeaseCostsNothing(t *testing.T) {
 	}
 }
 
-// Success starts the retries anew: the next error is followed by a quick one.
-func TestRetriesBeginAnewAfterSuccess(t *testing.T) {
+// Success resets the back-off: the first retry after the next error is quick.
+func TestBackoffResetsAfterSuccess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newDownStore()
 		mu := newSession(t, store, nil).Mutex("k")
@@ -76,7 +76,7 @@ func TestRetriesBeginAnewAfterSuccess(t *testing.T) {
 	})
 }
 
-// What the store calls dead is lost with the next heartbeat, not at the deadline.
+// A session that has expired in the store is lost with the next heartbeat, not at the deadline.
 func TestExpiredSessionIsLostAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -95,14 +95,13 @@ func TestExpiredSessionIsLostAtOnce(t *testing.T) {
 		mu.UnlockContext(background)
 		lock(t, mu)
 		if s.ID() == id {
-			t.Error("it goes on under the id that is dead")
+			t.Error("it continues under the id that has expired")
 		}
 		mu.Unlock()
 	})
 }
 
-// B09: a registration that was not answered may stand in the store, and is not
-// repeated under the same id.
+// B09: an unanswered registration may exist in the store, and is not repeated under the same id.
 func TestRegistrationIsNotRepeatedUnderItsID(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		ids := map[string]int{}
@@ -124,8 +123,8 @@ func TestRegistrationIsNotRepeatedUnderItsID(t *testing.T) {
 	})
 }
 
-// A release that was not answered is given up with its session: nothing is sent for a
-// claim of one that is lost.
+// An unanswered release is abandoned with its session: nothing is sent for a claim of a lost
+// session.
 func TestNoReleaseAfterTheLoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var lost atomic.Bool
@@ -154,8 +153,8 @@ func TestNoReleaseAfterTheLoss(t *testing.T) {
 	})
 }
 
-// B31: the answer to one attempt says nothing of another, which arrives after the
-// release and joins.
+// B31: the answer to one attempt says nothing about another, which can arrive after the release and
+// join the queue.
 func TestAnswerToOneAttemptIsNoneToAnother(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &slowResetStore{resetStore{Memory: dsynctest.NewMemory()}}
@@ -169,15 +168,15 @@ func TestAnswerToOneAttemptIsNoneToAnother(t *testing.T) {
 		if !isClosed(store.late) {
 			t.Fatal("the late request did not arrive")
 		}
-		if h, n := holders(t, store, "k"), line(t, store, "k"); len(h)+n != 0 {
-			t.Errorf("left behind under a living session: holders %v and %d in the queue", h, n)
+		if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
+			t.Errorf("left behind under a live session: holders %v and %d in the queue", h, n)
 		}
 	})
 }
 
 const slowReset = 200 * time.Millisecond
 
-// A slowResetStore is a resetStore that answers slowly what it answers.
+// A slowResetStore is a resetStore with slow replies.
 type slowResetStore struct{ resetStore }
 
 func (s *slowResetStore) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
@@ -188,9 +187,8 @@ func (s *slowResetStore) Acquire(ctx context.Context, c driver.Claim, wait bool,
 	return st, notices, err
 }
 
-// Who waits registers anew at the loss of its session, whenever it would have asked
-// next.
-func TestLossWakesWhoWaits(t *testing.T) {
+// A waiter registers a new session when its own is lost, whenever its next poll is due.
+func TestLossWakesWaiters(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		other := newSession(t, memory, nil)
@@ -216,8 +214,8 @@ func TestLossWakesWhoWaits(t *testing.T) {
 	})
 }
 
-// A lease whose grant came as a notice is dated by an Extend. While the store refuses
-// that it is repeated as all else is, and not at once.
+// A lease whose grant came as a notice is dated by an Extend. While the store refuses the Extend,
+// it is retried with back-off.
 func TestDatingALeaseIsRepeatedWithPauses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -241,7 +239,7 @@ func TestDatingALeaseIsRepeatedWithPauses(t *testing.T) {
 	})
 }
 
-// An undated store is out of order for Extend. Asked far too often it does not answer.
+// An undated store fails Extend, and stops answering after far too many calls.
 type undated struct {
 	driver.Store
 	asked atomic.Int64

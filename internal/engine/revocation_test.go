@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A hundred breaks leave nothing behind in the session's record, nor for long.
-func TestRevocationsAreTakenOff(t *testing.T) {
+// A hundred Breaks leave nothing in the session's record for long.
+func TestRevocationsAreRemoved(t *testing.T) {
 	for _, watch := range []bool{false, true} {
 		t.Run(fmt.Sprint("watch ", watch), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestRevocationsAreTakenOff(t *testing.T) {
 						t.Fatal(e.err)
 					}
 				}
-				// By the next heartbeats, of which each takes off what was done before.
+				// The next heartbeats remove them: each removes the revocations handled before it.
 				time.Sleep(ttl)
 				if n := revocations(t, store, a.ID()); n != 0 {
 					t.Errorf("%d of 100 revocations stand after a TTL", n)
@@ -40,9 +40,9 @@ func TestRevocationsAreTakenOff(t *testing.T) {
 	}
 }
 
-// A heartbeat that was sent before the release and answered after it tells of the
-// revocation again: that costs nothing.
-func TestRevocationToldTwice(t *testing.T) {
+// A heartbeat sent before the release and answered after it reports the revocation again, which
+// costs nothing.
+func TestRepeatedRevocation(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		faulty := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
@@ -75,8 +75,8 @@ func TestRevocationToldTwice(t *testing.T) {
 	})
 }
 
-// A lost notice costs latency, never progress: the next heartbeat tells.
-func TestMissedRevocationIsToldByTheHeartbeat(t *testing.T) {
+// A lost notice costs latency, never progress: the next heartbeat's reply has the revocation.
+func TestMissedRevocationComesWithTheHeartbeat(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		deaf := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
@@ -99,8 +99,8 @@ func TestMissedRevocationIsToldByTheHeartbeat(t *testing.T) {
 	})
 }
 
-// A revocation that comes while the listener is being opened is not missed until the next
-// heartbeat comes by itself.
+// A revocation that arrives while the listener is being opened is learned at once, and not with the
+// next regular heartbeat.
 func TestRevocationBeforeTheListenerIsReady(t *testing.T) {
 	for _, slow := range []bool{false, true} { // a heartbeat is under way
 		t.Run(fmt.Sprint("heartbeat under way ", slow), func(t *testing.T) {
@@ -138,8 +138,8 @@ func TestRevocationBeforeTheListenerIsReady(t *testing.T) {
 	}
 }
 
-// A session with Listen has one from the start, keeps it while it is idle, and opens one
-// for each new identity.
+// A session with AlwaysListen has a listener from the start, keeps it while idle, and opens one for
+// each new session id.
 func TestListenerIsKept(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

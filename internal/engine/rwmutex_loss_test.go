@@ -12,9 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// B20, L13: a reader or a writer whose process has crashed is followed at its last
-// heartbeat + TTL, not before, and one wake-up later at the most; by a writer only
-// when the living readers have gone as well.
+// B20, L13: a crashed reader or writer is followed at its last heartbeat + TTL, not before, and at
+// most one wake-up later. A writer must also wait for the live readers.
 func TestCrashedReaderOrWriterIsFollowedAtExpiry(t *testing.T) {
 	for _, c := range []struct {
 		name           string
@@ -24,7 +23,7 @@ func TestCrashedReaderOrWriterIsFollowedAtExpiry(t *testing.T) {
 		{"a writer by a reader", "writer", "reader"},
 		{"a writer by a writer", "writer", "writer"},
 	} {
-		for name, polling := range pushes {
+		for name, polling := range deliveries {
 			t.Run(c.name+" "+name, func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					for range 10 {
@@ -66,8 +65,8 @@ func TestCrashedReaderOrWriterIsFollowedAtExpiry(t *testing.T) {
 	}
 }
 
-// B20: a reader that has crashed among living ones neither lets a writer in before
-// they have gone nor keeps it out after.
+// B20: a crashed reader among live ones neither lets a writer in before they have unlocked nor
+// keeps it out afterwards.
 func TestCrashedReaderAmongLivingOnes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -81,10 +80,10 @@ func TestCrashedReaderAmongLivingOnes(t *testing.T) {
 		go func() { writer.Lock(); close(locked) }()
 		time.Sleep(5 * ttl)
 		if isClosed(locked) || isClosed(living.RLost()) {
-			t.Fatal("a writer is in with a living reader")
+			t.Fatal("a writer holds the key beside a live reader")
 		}
 		if n := len(holders(t, memory, "k")); n != 1 {
-			t.Errorf("%d holders, of which one has crashed long ago", n)
+			t.Errorf("%d holders, including one that crashed long ago", n)
 		}
 		living.RUnlock()
 		synctest.Wait()
@@ -95,7 +94,7 @@ func TestCrashedReaderAmongLivingOnes(t *testing.T) {
 	})
 }
 
-// B20 for those that only try.
+// B20 for tries.
 func TestTryTakesALapsedReadersHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -111,8 +110,8 @@ func TestTryTakesALapsedReadersHold(t *testing.T) {
 	})
 }
 
-// What of a reader's hold is lost is undone first, whichever goroutine does it,
-// and without harm to the reader's next hold.
+// RUnlock undoes lost holds of a reader first, whichever goroutine calls it, and does no harm to
+// the reader's next hold.
 func TestLostReadLockIsUndoneFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -127,7 +126,7 @@ func TestLostReadLockIsUndoneFirst(t *testing.T) {
 			t.Error("a lost hold has a token")
 		}
 		faulty.Heal()
-		rlock(t, rw) // a new hold beside the lost one, in the line behind it or not
+		rlock(t, rw) // a new hold beside the lost one
 		if !isClosed(rw.RLost()) || rw.RToken() != 0 {
 			t.Error("RLost is open while a hold that was lost is not undone")
 		}
@@ -150,8 +149,8 @@ func TestLostReadLockIsUndoneFirst(t *testing.T) {
 	})
 }
 
-// B32, promise 8: within a process a writer waits for the RUnlock of every reader,
-// also of a hold that was lost; new readers do not.
+// B32, promise 8: within a process a writer waits for the RUnlock of every reader, even of a lost
+// hold. New readers do not wait.
 func TestLocalWriterWaitsForLostReaders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -184,8 +183,8 @@ func TestLocalWriterWaitsForLostReaders(t *testing.T) {
 	})
 }
 
-// The same of a lost writer: readers of its process wait for its Unlock, those of
-// others don't.
+// The same for a lost writer: readers of its process wait for its Unlock, other processes' readers
+// don't.
 func TestLocalReadersWaitForLostWriter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -210,9 +209,9 @@ func TestLocalReadersWaitForLostWriter(t *testing.T) {
 	})
 }
 
-// Promise 9: readers are notified by ForceLock and by Break like any holder, and have
-// the grace, or until the last of them is done.
-func TestForceLockTellsReaders(t *testing.T) {
+// Promise 9: readers are notified by ForceLock and Break like any holder, and have the grace, or
+// until the last of them has unlocked.
+func TestForceLockNotifiesReaders(t *testing.T) {
 	for _, done := range []bool{false, true} {
 		t.Run(fmt.Sprint("done ", done), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -223,9 +222,9 @@ func TestForceLockTellsReaders(t *testing.T) {
 				time.Sleep(time.Second)
 				writer := newSession(t, store, nil).RWMutex("k")
 				locked := make(chan struct{})
-				told, start := readers.RLost(), time.Now()
+				notified, start := readers.RLost(), time.Now()
 				go func() { writer.ForceLock(background); close(locked) }()
-				<-told
+				<-notified
 				want := grace
 				if done {
 					time.Sleep(grace / 4)
@@ -248,8 +247,8 @@ func TestForceLockTellsReaders(t *testing.T) {
 	}
 }
 
-// Close tells readers, and waits until the last of them is done; what waits ends.
-func TestCloseTellsReaders(t *testing.T) {
+// Close notifies readers, waits until the last of them has unlocked, and ends the waits.
+func TestCloseNotifiesReaders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, nil)
@@ -285,9 +284,9 @@ func TestCloseTellsReaders(t *testing.T) {
 	})
 }
 
-// One reader's RUnlock tells the others nothing, though they have holds of their own: a
-// loss does, and the last RUnlock.
-func TestReadersAreToldOfLossesOnly(t *testing.T) {
+// An RUnlock of one reader does not notify the others, even if each has a hold of its own. A loss
+// does, and so does the last RUnlock.
+func TestReadersAreNotifiedOfLossesOnly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)
 		s := newSession(t, f, &dsync.Options{HandOffTime: -1})

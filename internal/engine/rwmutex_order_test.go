@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Promise 6: who asks first is served first, readers and writers alike; readers
-// who stand next to each other are in together.
+// Promise 6: waiters are served in FIFO order, readers and writers alike. Adjacent readers hold the
+// key together.
 func TestRWMutexServesInOrder(t *testing.T) {
 	for _, sessions := range []int{1, 7} {
 		t.Run(fmt.Sprint(sessions, " sessions"), func(t *testing.T) {
@@ -52,12 +52,12 @@ func TestRWMutexServesInOrder(t *testing.T) {
 					time.Sleep(10 * time.Millisecond)
 				}
 				if late := all[0].RWMutex("k"); late.TryRLock() {
-					t.Error("TryRLock succeeded, before a writer who waits")
+					t.Error("TryRLock succeeded before a waiting writer")
 					late.RUnlock()
 				}
 				first.RUnlock()
 				wg.Wait()
-				// Which of the two readers is in first is open.
+				// Either of the two readers may be first.
 				got := strings.Replace(strings.Join(order, " "), "+r2 +r1", "+r1 +r2", 1)
 				if want := "+w0 -w0 +r1 +r2 -r1 -r2 +w3 -w3 +w4 -w4 +r5 -r5"; got != want {
 					t.Errorf("served in the order %s, want %s", got, want)
@@ -67,8 +67,8 @@ func TestRWMutexServesInOrder(t *testing.T) {
 	}
 }
 
-// wantNoStarving has crowd use a lock without end, each for d at a time, and checks that one
-// who locks it now and then does not wait for long.
+// wantNoStarving has every member of crowd lock and unlock continuously, each for d at a time, and
+// checks that one, which locks now and then, does not wait long.
 func wantNoStarving(t *testing.T, polling bool, one sync.Locker, d time.Duration, crowd []sync.Locker) {
 	t.Helper()
 	stop := make(chan struct{})
@@ -89,10 +89,10 @@ func wantNoStarving(t *testing.T, polling bool, one sync.Locker, d time.Duration
 		start := time.Now()
 		one.Lock()
 		starved.Stop()
-		// Those who are in or have their turn, and where nobody is notified, those who come
-		// within a turn, and the steps of the poll.
+		// At most it waits for those that hold the key or have their turn. Without notices, also
+		// for those that come within a turn, and for the poll interval.
 		if w := time.Since(start); !polling && w > 100*time.Millisecond || w > 1500*time.Millisecond {
-			t.Errorf("waited %v for %d who have it for %v each", w, len(crowd), d)
+			t.Errorf("waited %v for %d that hold it for %v each", w, len(crowd), d)
 		}
 		one.Unlock()
 		time.Sleep(time.Second)
@@ -101,10 +101,10 @@ func wantNoStarving(t *testing.T, polling bool, one sync.Locker, d time.Duration
 	wg.Wait()
 }
 
-// Readers who overlap without end, of the writer's process, of another, or of
-// many, don't starve a writer.
+// Readers that overlap continuously don't starve a writer, whether they are of its process, of
+// another, or of many.
 func TestWriterIsNotStarved(t *testing.T) {
-	for name, polling := range pushes {
+	for name, polling := range deliveries {
 		for _, readers := range []string{"same process", "one other process", "many processes"} {
 			t.Run(name+" "+readers, func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
@@ -129,10 +129,9 @@ func TestWriterIsNotStarved(t *testing.T) {
 	}
 }
 
-// Writers without end, of the reader's process or of others, don't starve a
-// reader.
+// Writers that lock continuously, in the reader's process or others, don't starve a reader.
 func TestReaderIsNotStarved(t *testing.T) {
-	for name, polling := range pushes {
+	for name, polling := range deliveries {
 		for _, same := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s same process %t", name, same), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Promise 7: readers of one process share one claim and one token; all but the
-// first of them cost nothing, however many values name the key.
+// Promise 7: readers of one process share one claim and one token. All but the first of them cost
+// nothing, however many values name the key.
 func TestReadersOfOneProcessShareOneClaim(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -59,8 +59,8 @@ func TestReadersOfOneProcessShareOneClaim(t *testing.T) {
 	})
 }
 
-// Promise 7: first readers that come together, too, ask once.
-func TestReadersWhoComeTogetherAskOnce(t *testing.T) {
+// Promise 7: readers that come at once share one request, even if none of them holds the key yet.
+func TestConcurrentReadersRequestOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		slow := newFaulty(t, store, func(dsynctest.Request) dsynctest.Fault {
@@ -77,15 +77,15 @@ func TestReadersWhoComeTogetherAskOnce(t *testing.T) {
 		}
 		wg.Wait()
 		if n := store.Counts().Commands[dsynctest.MethodAcquire]; n != 1 {
-			t.Errorf("50 readers who came together sent %d Acquires, want 1", n)
+			t.Errorf("50 readers that came at once sent %d Acquires, want 1", n)
 		}
 	})
 }
 
-// Where the store pushes, readers who overlap for long share a hold for seconds at
-// a time; where it can't, for a turn. Neither is ever without one.
+// Overlapping readers share a hold for seconds at a time where the store notifies, and for a turn
+// where it can't. They are never without a hold.
 func TestOverlappingReadersCost(t *testing.T) {
-	for name, polling := range pushes {
+	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
@@ -101,11 +101,11 @@ func TestOverlappingReadersCost(t *testing.T) {
 				}
 				asked := store.Counts().Since(before).Commands[dsynctest.MethodAcquire]
 				if most := seconds/5 + 3; !polling && asked > most {
-					t.Errorf("readers who overlap for %d s asked %d times, want at most %d", seconds, asked, most)
+					t.Errorf("readers that overlap for %d s sent %d requests, want at most %d", seconds, asked, most)
 				}
 				// A turn is 50ms.
 				if least, most := seconds*10, seconds*20; polling && (asked < least || asked > most) {
-					t.Errorf("readers who overlap for %d s asked %d times, want %d to %d", seconds, asked, least, most)
+					t.Errorf("readers that overlap for %d s sent %d requests, want %d to %d", seconds, asked, least, most)
 				}
 				rw.RUnlock()
 				if h := holders(t, store, "k"); len(h) != 0 {
@@ -116,10 +116,10 @@ func TestOverlappingReadersCost(t *testing.T) {
 	}
 }
 
-// Readers who could share a hold don't while a writer of another process waits: at
-// once where the store pushes, after a turn where it can't.
+// Readers that could share a hold don't while a writer of another process waits: at once where the
+// store notifies, after a turn where it can't.
 func TestReadersYieldToAWriterElsewhere(t *testing.T) {
-	for name, polling := range pushes {
+	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
@@ -139,13 +139,13 @@ func TestReadersYieldToAWriterElsewhere(t *testing.T) {
 					t.Error("shared a hold for which a writer waits")
 					late.RUnlock()
 				case !shared && polling:
-					t.Error("within its turn a hold was not shared, though nobody can tell of the writer")
+					t.Error("within its turn a hold was not shared, although nobody can know of the writer")
 				case shared:
 					late.RUnlock()
 				}
 				time.Sleep(30 * time.Millisecond)
 				if late.TryRLock() {
-					t.Error("after its turn a hold was shared for which a writer waits")
+					t.Error("after its turn a hold was shared while a writer waited")
 					late.RUnlock()
 				}
 				got := make(chan int64)
@@ -172,7 +172,7 @@ func TestReadersYieldToAWriterElsewhere(t *testing.T) {
 	}
 }
 
-// With the negative turn that asks the store for every hold, readers don't share.
+// With a negative HandOffTime, which means a request for every hold, readers don't share.
 func TestReadersWithoutATurn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -188,7 +188,7 @@ func TestReadersWithoutATurn(t *testing.T) {
 		if a := rw.RToken(); a == 0 {
 			t.Error("no token")
 		} else {
-			rw.RUnlock() // the older
+			rw.RUnlock() // the older hold
 			if b := rw.RToken(); b <= a {
 				t.Errorf("tokens %d, then %d: want that of the older hold first", a, b)
 			}
@@ -197,8 +197,8 @@ func TestReadersWithoutATurn(t *testing.T) {
 	})
 }
 
-// A listener that was opened after the claim was asked for may have missed that a writer
-// waits: it is no reason to share the hold beyond its turn.
+// A listener that was opened after the claim was requested may have missed a waiting writer, so the
+// hold is not shared beyond its turn.
 func TestReadersDoNotTrustALaterListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -216,7 +216,7 @@ func TestReadersDoNotTrustALaterListener(t *testing.T) {
 		go func() { writer.Lock(); close(locked) }()
 		time.Sleep(2 * time.Second) // the listener is ready
 		if late.TryRLock() {
-			t.Error("after its turn a hold was shared for which a writer waits")
+			t.Error("after its turn a hold was shared while a writer waited")
 			late.RUnlock()
 		}
 		rw.RUnlock()

@@ -66,10 +66,10 @@ func wantPanic(t testing.TB, what string, f func(), want ...string) {
 	f()
 }
 
-// pushes are the ways in which a store tells of grants.
-var pushes = map[string]bool{"push": false, "polling": true}
+// deliveries are the ways in which waiters learn of grants.
+var deliveries = map[string]bool{"notices": false, "polling": true}
 
-// Readers of many processes are in at once, and no writer is while one of them is.
+// Readers of many processes hold the key at once, and no writer does while one of them holds it.
 func TestReadersAreInTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -111,10 +111,10 @@ func TestReadersAreInTogether(t *testing.T) {
 	})
 }
 
-// Readers and writers of several goroutines of several processes at random: a
-// writer is alone, and its token is greater than every earlier one.
+// Readers and writers in several goroutines of several processes at random: a writer is alone, and
+// its token is greater than every earlier one.
 func TestRWMutexExcludes(t *testing.T) {
-	for name, polling := range pushes {
+	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
@@ -138,7 +138,7 @@ func TestRWMutexExcludes(t *testing.T) {
 									rw = s.RWMutex("k")
 								}
 								if (p+g+i)%3 == 0 {
-									rw = s.RWMutex("k") // Token is that of a value
+									rw = s.RWMutex("k") // Token belongs to a value
 									rw.Lock()
 									mu.Lock()
 									if writers++; writers != 1 || readers != 0 {
@@ -182,7 +182,7 @@ func TestRWMutexExcludes(t *testing.T) {
 				if most < 2 {
 					t.Errorf("at most %d readers were in at once", most)
 				}
-				if h, n := holders(t, store, "k"), line(t, store, "k"); len(h)+n != 0 {
+				if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
 					t.Errorf("left behind: holders %v and %d in the queue", h, n)
 				}
 			})
@@ -190,7 +190,7 @@ func TestRWMutexExcludes(t *testing.T) {
 	}
 }
 
-// Try forms: errors tell who holds the key from what the store didn't answer.
+// The errors of tries distinguish a held key from a store that did not answer.
 func TestRWMutexTry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -219,7 +219,7 @@ func TestRWMutexTry(t *testing.T) {
 				t.Errorf("TryRLockContext beside a reader: %v", err)
 			}
 		}
-		wantHeld("TryLockContext", a.TryLockContext(background), "a") // here first
+		wantHeld("TryLockContext", a.TryLockContext(background), "a") // a local holder is named first
 		a.RUnlock()
 		a.RUnlock()
 		wantHeld("TryLockContext", a.TryLockContext(background), "b")
@@ -261,8 +261,8 @@ func TestReadLockReturnsStoreError(t *testing.T) {
 	})
 }
 
-// A waiter that is cancelled, in its process or in the store's line, leaves
-// nothing, and those behind it go on.
+// A cancelled waiter, in its process or in the store's queue, leaves nothing behind, and the
+// waiters behind it continue.
 func TestCancelledReadersAndWritersLeaveNothing(t *testing.T) {
 	for _, sessions := range []int{1, 2, 3} {
 		t.Run(fmt.Sprint(sessions, " sessions"), func(t *testing.T) {
@@ -274,7 +274,7 @@ func TestCancelledReadersAndWritersLeaveNothing(t *testing.T) {
 				}
 				of := func(i int) *dsync.RWMutex { return rws[i%sessions] }
 				rlock(t, of(0))
-				time.Sleep(100 * time.Millisecond) // longer than a turn, in which of(0) would share it
+				time.Sleep(100 * time.Millisecond) // longer than a turn, during which of(0) would share the hold
 				wctx, wcancel := context.WithCancel(background)
 				rctx, rcancel := context.WithCancel(background)
 				writer, reader, behind := make(chan error), make(chan error), make(chan error)
@@ -288,13 +288,13 @@ func TestCancelledReadersAndWritersLeaveNothing(t *testing.T) {
 				wantErr(t, "the reader", <-reader, context.Canceled)
 				wcancel()
 				wantErr(t, "the writer", <-writer, context.Canceled)
-				if err := <-behind; err != nil { // nobody is in its way any more
+				if err := <-behind; err != nil { // nothing blocks it any more
 					t.Errorf("the reader behind: %v", err)
 				}
 				of(2).RUnlock()
 				of(0).RUnlock()
 				synctest.Wait()
-				if h, n := holders(t, store, "k"), line(t, store, "k"); len(h)+n != 0 {
+				if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
 					t.Errorf("left behind: holders %v and %d in the queue", h, n)
 				}
 				wlock(t, of(0))
@@ -304,7 +304,7 @@ func TestCancelledReadersAndWritersLeaveNothing(t *testing.T) {
 	}
 }
 
-// One key as two kinds is an error that names both, here and elsewhere.
+// Using one key as two kinds is an error that names both, here and elsewhere.
 func TestRWMutexKeyOfAnotherKind(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -326,7 +326,7 @@ func TestRWMutexKeyOfAnotherKind(t *testing.T) {
 			}
 		}
 		rw.RUnlock()
-		mu := other.Mutex("k") // a free key takes another kind over
+		mu := other.Mutex("k") // a free key can change its kind
 		lock(t, mu)
 		for where, o := range map[string]*dsync.Session{"here": other, "elsewhere": s} {
 			wantErr(t, where, o.RWMutex("k").RLockContext(ctx), dsync.ErrMismatch)
@@ -395,9 +395,9 @@ func TestRLocker(t *testing.T) {
 	})
 }
 
-// Writers of one process hand the key on, each with a greater token, and readers
-// after them have a greater one still.
-func TestWritersHandOnWithGreaterTokens(t *testing.T) {
+// Writers of one process hand off the key, each with a greater token, and the readers after them
+// have a greater one still.
+func TestWritersHandOffWithGreaterTokens(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, unswept())

@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// trials is how often the randomized tests draw.
+// trials is the number of random trials in each randomized test.
 func trials() int {
 	if testing.Short() {
 		return 20
@@ -23,13 +23,13 @@ func trials() int {
 	return 1000
 }
 
-// Promise 1, B02, B03, B07, B09, B21: whatever goes wrong between the holder and
-// the store, its Lost closes at least the grace before anyone else acquires.
+// Promise 1, B02, B03, B07, B09, B21: whatever goes wrong between the holder and the store, its
+// Lost closes at least the grace before anyone else acquires.
 func TestMutexLostBeforeTaken(t *testing.T) {
 	type fault func(r *rand.Rand, f *dsynctest.Faulty, begun func() bool) func(dsynctest.Request) dsynctest.Fault
 	faults := map[string]fault{
 		"partition": func(r *rand.Rand, f *dsynctest.Faulty, _ func() bool) func(dsynctest.Request) dsynctest.Fault {
-			return nil // by Cut
+			return nil // uses Cut
 		},
 		"hung heartbeat": func(r *rand.Rand, _ *dsynctest.Faulty, begun func() bool) func(dsynctest.Request) dsynctest.Fault {
 			return func(q dsynctest.Request) dsynctest.Fault {
@@ -98,9 +98,9 @@ func lostBeforeTaken(t *testing.T, seed uint64, network func(*rand.Rand, *dsynct
 		token := mu.Token()
 
 		var lost time.Time
-		told := make(chan struct{})
+		notified := make(chan struct{})
 		go func() {
-			defer close(told)
+			defer close(notified)
 			select {
 			case <-mu.Lost():
 				lost = time.Now()
@@ -109,7 +109,7 @@ func lostBeforeTaken(t *testing.T, seed uint64, network func(*rand.Rand, *dsynct
 				go mu.Unlock()
 			}
 		}()
-		// A step of the store's clock within the margin.
+		// The store's clock steps within the margin.
 		step := time.Duration(r.Int64N(int64(2*margin-4*time.Millisecond))) - margin + 2*time.Millisecond
 		time.AfterFunc(time.Duration(r.Int64N(int64(2*ttl))), func() { memory.Skew(step) })
 		time.Sleep(time.Duration(r.Int64N(int64(2 * ttl))))
@@ -120,14 +120,14 @@ func lostBeforeTaken(t *testing.T, seed uint64, network func(*rand.Rand, *dsynct
 			t.Errorf("seed %d: token %d after %d", seed, next.Token(), token)
 		}
 		synctest.Wait()
-		if !isClosed(told) {
+		if !isClosed(notified) {
 			t.Fatalf("seed %d: taken while Lost was open", seed)
 		}
 		if d := taken.Sub(lost); d < grace {
 			t.Errorf("seed %d: taken %v after Lost closed, want at least the grace of %v", seed, d, grace)
 		}
 
-		// B05, B32: the late Unlock frees nobody's hold.
+		// B05, B32: the late Unlock does not free anybody else's hold.
 		if isClosed(mu.Lost()) && mu.Token() == 0 {
 			faulty.Heal()
 			func() {
@@ -143,9 +143,8 @@ func lostBeforeTaken(t *testing.T, seed uint64, network func(*rand.Rand, *dsynct
 	})
 }
 
-// Promise 1, B06, B19, L13: a crashed holder's lock is granted at its last
-// heartbeat + TTL by the store's clock, not before, and one wake-up later at the
-// most.
+// Promise 1, B06, B19, L13: a crashed holder's lock is granted at its last heartbeat + TTL by the
+// store's clock, not before, and at most one wake-up later.
 func TestCrashedHolderIsFollowedAtExpiry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for range 20 {
@@ -154,7 +153,7 @@ func TestCrashedHolderIsFollowedAtExpiry(t *testing.T) {
 			a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
 			lock(t, a.Mutex("k"))
 			time.Sleep(rand.N(ttl))
-			faulty.Cut() // to the store the same as a crash
+			faulty.Cut() // looks like a crash to the store
 			m, _, err := memory.Members(background, a.ID())
 			if err != nil {
 				t.Fatal(err)
@@ -170,7 +169,7 @@ func TestCrashedHolderIsFollowedAtExpiry(t *testing.T) {
 	})
 }
 
-// L13 for those that only try: nobody waits, so the try itself gets over a crash.
+// L13 for tries: nobody waits, so the try itself expires the crashed holder.
 func TestTryLockTakesALapsedHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -187,8 +186,8 @@ func TestTryLockTakesALapsedHold(t *testing.T) {
 	})
 }
 
-// B03: a timer tells, whether or not a heartbeat hangs forever.
-func TestHungHeartbeatIsToldByTimer(t *testing.T) {
+// B03: a timer reports the loss even if a heartbeat hangs forever.
+func TestTimerReportsLossDuringAHungHeartbeat(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
 			if r.Method == dsynctest.MethodHeartbeat {
@@ -206,7 +205,7 @@ func TestHungHeartbeatIsToldByTimer(t *testing.T) {
 	})
 }
 
-// B21: of a request that hangs, the next is not delayed past the deadline.
+// B21: a heartbeat that hangs does not delay the next one past the deadline.
 func TestOneHungHeartbeatCostsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := 0
@@ -228,8 +227,8 @@ func TestOneHungHeartbeatCostsNothing(t *testing.T) {
 	})
 }
 
-// B02: the deadline counts from before the send, of the registration and of each
-// heartbeat, so a slow answer shortens what is left.
+// B02: the deadline counts from before the registration or heartbeat is sent, so a slow reply
+// shortens the remaining time.
 func TestDeadlineCountsFromTheSend(t *testing.T) {
 	for _, beats := range []int{0, 1, 5} {
 		t.Run(fmt.Sprint(beats, " heartbeats"), func(t *testing.T) {
@@ -268,8 +267,8 @@ func TestDeadlineCountsFromTheSend(t *testing.T) {
 	}
 }
 
-// B09: the reply of each command lost once: no lock is lost by it, none is left
-// behind, and all goes on.
+// B09: the reply to each command is lost once. No lock is lost, nothing is left behind, and
+// everything continues.
 func TestLostReplyHarmsNothing(t *testing.T) {
 	for _, method := range []dsynctest.Method{
 		dsynctest.MethodRegister, dsynctest.MethodAcquire, dsynctest.MethodHeartbeat,
@@ -303,7 +302,7 @@ func TestLostReplyHarmsNothing(t *testing.T) {
 					if seen.Load() == 0 {
 						t.Fatalf("no %s was sent", method)
 					}
-					if h, n := holders(t, memory, "k"), line(t, memory, "k"); len(h)+n != 0 {
+					if h, n := holders(t, memory, "k"), queueLength(t, memory, "k"); len(h)+n != 0 {
 						t.Errorf("left behind: holders %v and %d in the queue", h, n)
 					}
 				})
@@ -312,8 +311,8 @@ func TestLostReplyHarmsNothing(t *testing.T) {
 	}
 }
 
-// B09, B31, promise 4: a try or a wait whose reply is lost and whose caller has
-// gone leaves nothing that outlives the attempt, also if the request comes late.
+// B09, B31, promise 4: a try or a wait whose reply is lost and whose caller has given up leaves
+// nothing that outlives the attempt, even if the request arrives late.
 func TestAbandonedRequestLeavesNothing(t *testing.T) {
 	for _, fault := range []dsynctest.Fault{
 		{LoseReply: true},
@@ -344,8 +343,8 @@ func TestAbandonedRequestLeavesNothing(t *testing.T) {
 						wantErr(t, "wait", mu.LockContext(ctx), context.DeadlineExceeded)
 					}
 					time.Sleep(5 * ttl)
-					if h, n := holders(t, memory, "k"), line(t, memory, "k"); len(h)+n != 0 {
-						t.Errorf("left behind under a living session: holders %v and %d in the queue", h, n)
+					if h, n := holders(t, memory, "k"), queueLength(t, memory, "k"); len(h)+n != 0 {
+						t.Errorf("left behind under a live session: holders %v and %d in the queue", h, n)
 					}
 				})
 			})
@@ -353,8 +352,8 @@ func TestAbandonedRequestLeavesNothing(t *testing.T) {
 	}
 }
 
-// B31: an attempt that fails at once, as when its connection breaks, and arrives
-// all the same, after the release that followed, is released once more.
+// B31: an attempt that fails at once, as when its connection breaks, but arrives after the release
+// that followed it, is released once more.
 func TestRequestThatOvertakesItsReleaseIsReleasedAgain(t *testing.T) {
 	for _, unlocked := range []bool{false, true} {
 		t.Run(fmt.Sprint("granted and unlocked ", unlocked), func(t *testing.T) {
@@ -374,8 +373,8 @@ func TestRequestThatOvertakesItsReleaseIsReleasedAgain(t *testing.T) {
 				if !isClosed(store.late) {
 					t.Fatal("the late request did not arrive")
 				}
-				if h, n := holders(t, store, "k"), line(t, store, "k"); len(h)+n != 0 {
-					t.Errorf("left behind under a living session: holders %v and %d in the queue", h, n)
+				if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
+					t.Errorf("left behind under a live session: holders %v and %d in the queue", h, n)
 				}
 			})
 		})
@@ -386,7 +385,7 @@ func TestRequestThatOvertakesItsReleaseIsReleasedAgain(t *testing.T) {
 type resetStore struct {
 	*dsynctest.Memory
 	resets atomic.Int64
-	late   chan struct{} // closed when one was executed
+	late   chan struct{} // closed when one has been executed
 }
 
 func (s *resetStore) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
@@ -396,15 +395,15 @@ func (s *resetStore) Acquire(ctx context.Context, c driver.Claim, wait bool, dea
 	late := make(chan struct{})
 	s.late = late
 	time.AfterFunc(ttl/10, func() {
-		// As if it waited, so that a try leaves something as well.
+		// As if it waited, so that a try leaves something behind as well.
 		s.Memory.Acquire(background, c, true, dead, notAfter)
 		close(late)
 	})
 	return driver.State{}, nil, errors.New("connection reset")
 }
 
-// B31: every request of a session, delivered again after every later one, joins
-// nothing and frees nothing.
+// B31: every request of a session, delivered again after all later ones, joins nothing and frees
+// nothing.
 func TestReplayedRequestsChangeNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -429,11 +428,11 @@ func TestReplayedRequestsChangeNothing(t *testing.T) {
 		time.Sleep(ttl)
 		check := func(when string) {
 			t.Helper()
-			if h, n := holders(t, memory, "free"), line(t, memory, "free"); len(h)+n != 0 {
+			if h, n := holders(t, memory, "free"), queueLength(t, memory, "free"); len(h)+n != 0 {
 				t.Errorf("%s: the free key has holders %v and %d in the queue", when, h, n)
 			}
 			for key, id := range map[string]string{"taken": b.ID(), "mine": a.ID()} {
-				if h, n := holders(t, memory, key), line(t, memory, key); len(h) != 1 || h[0].Session != id || n != 0 {
+				if h, n := holders(t, memory, key), queueLength(t, memory, key); len(h) != 1 || h[0].Session != id || n != 0 {
 					t.Errorf("%s: key %q has holders %v and %d in the queue, want %s alone", when, key, h, n, id)
 				}
 			}
@@ -450,7 +449,7 @@ func TestReplayedRequestsChangeNothing(t *testing.T) {
 			time.Sleep(ttl)
 			check("later")
 		}
-		// After the end of the session, too.
+		// The same after the end of the session.
 		mine.Unlock()
 		if err := a.Close(background); err != nil {
 			t.Fatal(err)
@@ -465,7 +464,7 @@ func TestReplayedRequestsChangeNothing(t *testing.T) {
 	})
 }
 
-// B28: an Unlock that is repeated, since its reply was lost, frees no newer lock.
+// B28: an Unlock that is repeated because its reply was lost does not free a newer lock.
 func TestRepeatedUnlockFreesNoNewerLock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -492,8 +491,8 @@ func TestRepeatedUnlockFreesNoNewerLock(t *testing.T) {
 	})
 }
 
-// B05, B32, L6: the value stays locked in its process until the late Unlock, which
-// frees nobody's newer hold, not even one of this process.
+// B05, B32, L6: after a loss the lock stays locked in its process until the late Unlock. That
+// Unlock does not free anybody's newer hold, not even one of the same process.
 func TestLostMutexStaysLockedHere(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -526,8 +525,8 @@ func TestLostMutexStaysLockedHere(t *testing.T) {
 	})
 }
 
-// B26: nor does a try succeed, though the store would let it in, and nobody waits.
-func TestTryFindsTheLostHoldHere(t *testing.T) {
+// B26: until then a try fails as well, although the store would grant it and nobody waits.
+func TestTryFailsUntilALostHoldIsUnlocked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		faulty := newFaulty(t, dsynctest.NewMemory(), nil)
 		s := newSession(t, faulty, nil)
@@ -546,9 +545,9 @@ func TestTryFindsTheLostHoldHere(t *testing.T) {
 	})
 }
 
-// B36: waiters that are cancelled, or whose process dies, drop out of the line,
-// and the next is served.
-func TestDeadAndCancelledWaitersDropOut(t *testing.T) {
+// B36: waiters that are cancelled, or whose process crashes, leave the queue, and the next is
+// served.
+func TestExpiredAndCancelledWaitersLeave(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		holder := newSession(t, memory, nil).Mutex("k")
@@ -567,19 +566,19 @@ func TestDeadAndCancelledWaitersDropOut(t *testing.T) {
 		served := make(chan struct{})
 		go func() { last.Lock(); close(served) }()
 		synctest.Wait()
-		if n := line(t, memory, "k"); n != 3 {
+		if n := queueLength(t, memory, "k"); n != 3 {
 			t.Fatalf("%d in the queue, want 3", n)
 		}
 		cut.Cut()
 		cancel()
 		wantErr(t, "cancelled waiter", <-cancelled, context.Canceled)
 		synctest.Wait()
-		if n := line(t, memory, "k"); n != 2 {
+		if n := queueLength(t, memory, "k"); n != 2 {
 			t.Errorf("%d in the queue after one was cancelled, want 2", n)
 		}
 		time.Sleep(3 * ttl)
-		if n := line(t, memory, "k"); n != 1 {
-			t.Errorf("%d in the queue after one died, want 1", n)
+		if n := queueLength(t, memory, "k"); n != 1 {
+			t.Errorf("%d in the queue after one crashed, want 1", n)
 		}
 		holder.Unlock()
 		<-served
@@ -587,9 +586,8 @@ func TestDeadAndCancelledWaitersDropOut(t *testing.T) {
 	})
 }
 
-// Promise 4: a claim of one's own that nobody here knows, as a request that the
-// network repeats can leave one, is released as soon as it is heard of: in a notice, or
-// in a reply.
+// Promise 4: a claim of this session that it does not know, such as a request repeated by the
+// network can leave, is released as soon as a notice or a reply names it.
 func TestUnknownClaimIsReleasedAtOnce(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
@@ -600,14 +598,14 @@ func TestUnknownClaimIsReleasedAtOnce(t *testing.T) {
 				lock(t, other.Mutex("taken"))
 				ctx, cancel := context.WithCancel(background)
 				waited := make(chan struct{})
-				go func() { // so that the session listens
+				go func() { // to make the session listen
 					defer close(waited)
 					s.Mutex("taken").LockContext(ctx)
 				}()
 				time.Sleep(time.Second)
 				mu := other.Mutex("k")
 				if !polling {
-					lock(t, mu) // both wait, and are granted by who unlocks
+					lock(t, mu) // both wait, and are granted by the Unlock
 				}
 				for _, id := range []string{".1000000", ".1000001"} {
 					unknown := driver.Claim{
@@ -619,7 +617,7 @@ func TestUnknownClaimIsReleasedAtOnce(t *testing.T) {
 					}
 				}
 				if polling {
-					s.Mutex("k").TryLock() // its reply names both: one holds, one waits
+					s.Mutex("k").TryLock() // the reply names both: one holds, one waits
 				} else {
 					mu.Unlock()
 				}
@@ -634,7 +632,7 @@ func TestUnknownClaimIsReleasedAtOnce(t *testing.T) {
 	}
 }
 
-// A grant notice that comes after its hold has ended well costs no command.
+// A grant notice that arrives after the end of its hold costs no command.
 func TestLateNoticesCostNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -648,7 +646,7 @@ func TestLateNoticesCostNothing(t *testing.T) {
 		lock(t, newSession(t, memory, unswept()).Mutex("taken"))
 		ctx, cancel := context.WithCancel(background)
 		waited := make(chan struct{})
-		go func() { // so that the session listens
+		go func() { // to make the session listen
 			defer close(waited)
 			s.Mutex("taken").LockContext(ctx)
 		}()
@@ -666,8 +664,8 @@ func TestLateNoticesCostNothing(t *testing.T) {
 	})
 }
 
-// A reply that was on its way when another claim of the session ended may still have
-// that one: it is not unknown, and not released once more.
+// A reply that was under way when another claim of the session ended may still name that claim. It
+// is not unknown, and is not released again.
 func TestLateRepliesCostNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -681,11 +679,11 @@ func TestLateRepliesCostNothing(t *testing.T) {
 		sem := newSession(t, slow, &dsync.Options{Retention: -1, PollInterval: time.Minute}).Semaphore("k", 2)
 		acquire(t, sem, 1)
 		ctx, cancel := context.WithCancel(background)
-		go sem.Acquire(ctx, 2) // stands in the queue behind the first
+		go sem.Acquire(ctx, 2) // joins the queue behind the first
 		time.Sleep(3500 * time.Millisecond)
 		before := memory.Counts()
 		asked := acquiring(sem, 1)
-		time.Sleep(500 * time.Millisecond) // the reply, with both, is on its way
+		time.Sleep(500 * time.Millisecond) // the reply, which names both, is under way
 		cancel()
 		sem.Release(1)
 		if err := <-asked; err != nil {
@@ -699,8 +697,8 @@ func TestLateRepliesCostNothing(t *testing.T) {
 	})
 }
 
-// That a claim which was held is not there is believed when it is said twice, the
-// second time after an acknowledged heartbeat: a deposed primary may say it.
+// A reply that a held claim is absent is believed the second time, after an acknowledged heartbeat:
+// the first may come from a deposed primary.
 func TestAbsentHoldIsReleasedAgain(t *testing.T) {
 	for _, lies := range []int64{1, 2} {
 		t.Run(fmt.Sprint(lies, " times absent"), func(t *testing.T) {
@@ -712,7 +710,7 @@ func TestAbsentHoldIsReleasedAgain(t *testing.T) {
 				store.lies.Store(lies)
 				before := store.Counts()
 				err := mu.UnlockContext(background)
-				if told := lies == 2; told != errors.Is(err, dsync.ErrLost) || !told && err != nil {
+				if lost := lies == 2; lost != errors.Is(err, dsync.ErrLost) || !lost && err != nil {
 					t.Errorf("UnlockContext: %v", err)
 				}
 				if beats := store.Counts().Since(before).Commands[dsynctest.MethodHeartbeat]; beats == 0 {
@@ -726,7 +724,7 @@ func TestAbsentHoldIsReleasedAgain(t *testing.T) {
 	}
 }
 
-// A deposedStore says of the next releases that the claim is not there.
+// A deposedStore replies to the next releases that the claim is absent.
 type deposedStore struct {
 	*dsynctest.Memory
 	lies atomic.Int64

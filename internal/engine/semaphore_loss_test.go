@@ -13,10 +13,10 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// L13: what a crashed process held is free at its last heartbeat + TTL, not before,
-// and one wake-up later at the most; what others hold stays theirs.
+// L13: what a crashed process held is free at its last heartbeat + TTL, not before, and at most one
+// wake-up later. What others hold stays theirs.
 func TestCrashedHoldersPartIsFreeAtExpiry(t *testing.T) {
-	for name, polling := range pushes {
+	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				for range 10 {
@@ -49,7 +49,7 @@ func TestCrashedHoldersPartIsFreeAtExpiry(t *testing.T) {
 	}
 }
 
-// A try takes what a crashed process held.
+// A try takes over what a crashed process held.
 func TestTryAcquireTakesALapsedPart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -58,7 +58,7 @@ func TestTryAcquireTakesALapsedPart(t *testing.T) {
 		acquire(t, a, 3)
 		faulty.Cut()
 		if !b.TryAcquire(2) || b.TryAcquire(1) {
-			t.Error("not just the rest is free before expiry")
+			t.Error("more or less than the rest is free before expiry")
 		}
 		time.Sleep(ttl)
 		if err := b.TryAcquireContext(background, 3); err != nil {
@@ -67,9 +67,9 @@ func TestTryAcquireTakesALapsedPart(t *testing.T) {
 	})
 }
 
-// A Release pays off first what was lost, and frees nothing of what was acquired
-// since; Lost and Token tell of the loss until then.
-func TestReleasePaysOffTheLostFirst(t *testing.T) {
+// Release takes lost units first, and frees none of those acquired since. Lost and Token report the
+// loss until then.
+func TestReleaseTakesLostUnitsFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		faulty := newFaulty(t, memory, nil)
@@ -81,16 +81,16 @@ func TestReleasePaysOffTheLostFirst(t *testing.T) {
 		faulty.Heal()
 		acquire(t, m, 1)
 		acquire(t, m, 2)
-		for _, n := range []int64{1, 1} { // as much as one of the new ones, but it isn't that
+		for _, n := range []int64{1, 1} { // as many as one of the new holds, which it must not release
 			if err := m.ReleaseContext(background, n); err != nil {
 				t.Errorf("ReleaseContext of a part: %v", err)
 			}
 			if !isClosed(m.Lost()) || m.Token() != 0 {
-				t.Error("Lost does not tell of what was lost")
+				t.Error("Lost is open, or Token is not 0, while lost units are not released")
 			}
 		}
 		if h := holders(t, memory, "k"); h[len(h)-2].Weight != 1 || h[len(h)-1].Weight != 2 {
-			t.Errorf("held by %v: a part of what was lost was paid off by what was not", h)
+			t.Errorf("held by %v: a hold that was not lost was released in place of a lost one", h)
 		}
 		time.Sleep(2 * ttl)
 		wantErr(t, "ReleaseContext of the rest, and more", m.ReleaseContext(background, 2), dsync.ErrLost)
@@ -98,7 +98,7 @@ func TestReleasePaysOffTheLostFirst(t *testing.T) {
 			t.Errorf("token %d after %d", m.Token(), token)
 		}
 		if h := holders(t, memory, "k"); len(h) != 1 && len(h) != 2 || h[len(h)-1].Weight != 2 || h[len(h)-1].Token != m.Token() {
-			t.Errorf("held by %v, want by the new hold of 2", h) // and by the lost one, of which nobody asked
+			t.Errorf("held by %v, want by the new hold of 2", h) // the lost one may still be there, because nobody requested it
 		}
 		if err := m.ReleaseContext(background, 2); err != nil {
 			t.Errorf("ReleaseContext: %v", err)
@@ -109,8 +109,8 @@ func TestReleasePaysOffTheLostFirst(t *testing.T) {
 	})
 }
 
-// The same where what was lost is not the oldest.
-func TestReleasePaysOffTheRevokedFirst(t *testing.T) {
+// The same if the lost hold is not the oldest.
+func TestReleaseTakesRevokedUnitsFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, &dsync.Options{AlwaysListen: true, HandOffTime: -1})
@@ -118,7 +118,7 @@ func TestReleasePaysOffTheRevokedFirst(t *testing.T) {
 		acquire(t, m, 1)
 		acquire(t, m, 2)
 		rlock(t, rw)
-		rlock(t, rw) // without a turn, so not shared
+		rlock(t, rw) // without a turn, so readers don't share
 		synctest.Wait()
 		token, rtoken := m.Token(), rw.RToken()
 		for _, key := range []string{"k", "rw"} {
@@ -136,7 +136,7 @@ func TestReleasePaysOffTheRevokedFirst(t *testing.T) {
 		}
 		synctest.Wait()
 		if !isClosed(m.Lost()) || m.Token() != 0 || !isClosed(rw.RLost()) || rw.RToken() != 0 {
-			t.Error("Lost does not tell of what was lost")
+			t.Error("Lost is open, or Token is not 0, while lost units are not released")
 		}
 		m.Release(1) // a part of the 2
 		wantErr(t, "ReleaseContext", m.ReleaseContext(background, 1), dsync.ErrLost, dsync.ErrRevoked)
@@ -150,8 +150,8 @@ func TestReleasePaysOffTheRevokedFirst(t *testing.T) {
 	})
 }
 
-// Nobody waits for the Release of what was lost, not even in its process: it is
-// free when the store knows the lost session dead, which is after the grace.
+// Nobody waits for the Release of lost units, not even in the same process: they are free when the
+// lost session is expired, which is after the grace.
 func TestSemaphoreLostPartIsFreeHere(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -161,10 +161,10 @@ func TestSemaphoreLostPartIsFreeHere(t *testing.T) {
 		acquire(t, lost, 3)
 		faulty.Cut()
 		<-lost.Lost()
-		told := time.Now()
+		notified := time.Now()
 		faulty.Heal()
 		acquire(t, next, 3)
-		if d := time.Since(told); d < grace || d > 2*ttl {
+		if d := time.Since(notified); d < grace || d > 2*ttl {
 			t.Errorf("free %v after it was lost, want at least the grace of %v, and soon after", d, grace)
 		}
 		wantErr(t, "late Release", lost.ReleaseContext(background, 3), dsync.ErrLost)
@@ -176,7 +176,7 @@ func TestSemaphoreLostPartIsFreeHere(t *testing.T) {
 	})
 }
 
-// Promise 9: the same of what was asked for by force.
+// Promise 9: the same for units lost by a Break.
 func TestBreakFreesASemaphore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -206,8 +206,8 @@ func TestBreakFreesASemaphore(t *testing.T) {
 	})
 }
 
-// A waiter that is cancelled, here or in the store's line, leaves nothing, and
-// those behind it go on at once.
+// A cancelled waiter, local or in the store's queue, leaves nothing behind, and the waiters behind
+// it continue at once.
 func TestCancelledAcquireLeavesNothing(t *testing.T) {
 	for _, same := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -235,22 +235,21 @@ func TestCancelledAcquireLeavesNothing(t *testing.T) {
 			wantErr(t, "Acquire", <-errs, context.Canceled)
 			synctest.Wait()
 			if len(light) != 1 {
-				t.Errorf("same process %t: who was behind the cancelled is not in", same)
+				t.Errorf("same process %t: the waiter behind the cancelled one is not in", same)
 			}
 			wantErr(t, "ended ctx", m.Acquire(ctx, 1), context.Canceled)
 			wantErr(t, "ended ctx", m.TryAcquireContext(ctx, 1), context.Canceled)
 			others[2].Release(1)
 			m.Release(2)
-			if h, n := holders(t, store, "k"), line(t, store, "k"); len(h)+n != 0 {
+			if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
 				t.Errorf("same process %t: left behind: holders %v and %d in the queue", same, h, n)
 			}
 		})
 	}
 }
 
-// Close tells the holders, waits for each until all it has was released, and ends
-// who waits.
-func TestCloseTellsSemaphoreHolders(t *testing.T) {
+// Close notifies the holders, waits for each until it has released everything, and ends the waits.
+func TestCloseNotifiesSemaphoreHolders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, nil)

@@ -23,9 +23,9 @@ func resize(t testing.TB, m *dsync.Semaphore, size int64) {
 	}
 }
 
-// A greater size lets those in who wait, here and elsewhere.
+// A greater size lets waiters in, here and elsewhere.
 func TestResizeUpLetsWaitersIn(t *testing.T) {
-	for name, polling := range pushes {
+	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
@@ -62,8 +62,7 @@ func TestResizeUpLetsWaitersIn(t *testing.T) {
 	}
 }
 
-// A smaller size takes effect as what is held is released, and takes nothing from
-// anybody.
+// A smaller size takes effect as holders release, and takes nothing from anybody.
 func TestResizeDownTakesEffectAsReleased(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -87,15 +86,15 @@ func TestResizeDownTakesEffectAsReleased(t *testing.T) {
 		if n := sum(t, store, "k"); n != 2 {
 			t.Errorf("%d are held, want 2", n)
 		}
-		// Of the old size, but more than there can be any more.
+		// It fits the old size, but not the new one.
 		wantErr(t, "Acquire", other.TryAcquireContext(background, 5), dsync.ErrMismatch)
 		m.Release(1)
 		other.Release(1)
 	})
 }
 
-// Processes of the old size and of the new go on side by side, with all of the new
-// size between them, and each in one process too; one of a third does not.
+// Processes with the old and the new size continue side by side. Together they can use all of the
+// new size, and one process can, too. A process with a third size gets an error.
 func TestOldSizeGoesOnAfterResize(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -106,7 +105,7 @@ func TestOldSizeGoesOnAfterResize(t *testing.T) {
 		acquire(t, fresh, 1)
 		other := olds.Semaphore("k", 2)
 		if !other.TryAcquire(1) || !other.TryAcquire(2) {
-			t.Error("a process of the old size can't have more than the old size of the new")
+			t.Error("a process with the old size can't acquire more than that of the new size")
 		}
 		wantErr(t, "TryAcquireContext", old.TryAcquireContext(background, 1), dsync.ErrHeld)
 		err := newSession(t, store, nil).Semaphore("k", 7).TryAcquireContext(background, 1)
@@ -114,7 +113,7 @@ func TestOldSizeGoesOnAfterResize(t *testing.T) {
 		other.Release(3)
 		old.Release(1)
 		fresh.Release(1)
-		// On the free key as well: the old size counts as the new.
+		// On a free key, the old size still counts as the new one.
 		acquire(t, old, 2)
 		acquire(t, fresh, 3)
 		old.Release(2)
@@ -122,7 +121,7 @@ func TestOldSizeGoesOnAfterResize(t *testing.T) {
 	})
 }
 
-// Resize may be repeated, on a free key or one that was never used, and back.
+// Resize may be repeated, undone, and called on a free key or one that was never used.
 func TestResizeRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -146,15 +145,14 @@ func TestResizeRepeated(t *testing.T) {
 			t.Error("let in beyond the size")
 		}
 		m.Release(2)
-		for size := int64(10); size < 18; size++ { // the last 8 former sizes are known
+		for size := int64(10); size < 18; size++ { // the last 8 former sizes are remembered
 			resize(t, m, size)
 		}
 		acquire(t, newSession(t, store, unswept()).Semaphore("k", 10), 10)
 	})
 }
 
-// Resize is refused while somebody waits for more than the new size, and changes
-// nothing then.
+// Resize is refused, and changes nothing, while somebody waits for more than the new size.
 func TestResizeRefusedForAWaiter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -174,29 +172,29 @@ func TestResizeRefusedForAWaiter(t *testing.T) {
 	})
 }
 
-// A resize that meets who waits in this process behind another, for more than the
-// new size, ends that wait with an error instead of blocking those behind.
-func TestResizeMeetsAWaiterHere(t *testing.T) {
+// If a local waiter behind another wants more than the new size, its wait ends with an error
+// instead of blocking those behind it.
+func TestResizeFailsALocalWaiter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, nil)
 		m := s.Semaphore("k", 5)
 		acquire(t, m, 4)
-		first := acquiring(s.Semaphore("k", 5), 2) // in the store's line
-		heavy := acquiring(s.Semaphore("k", 5), 5) // here
+		first := acquiring(s.Semaphore("k", 5), 2) // in the store's queue
+		heavy := acquiring(s.Semaphore("k", 5), 5) // in the local queue
 		light := acquiring(s.Semaphore("k", 5), 1)
 		resize(t, m, 4)
 		m.Release(4)
 		synctest.Wait()
 		if len(first) != 1 || len(heavy) != 1 || len(light) != 1 {
-			t.Fatalf("of those who wait for 2, 5 and 1 ended: %d, %d, %d", len(first), len(heavy), len(light))
+			t.Fatalf("waits for 2, 5 and 1 that ended: %d, %d, %d", len(first), len(heavy), len(light))
 		}
 		wantErr(t, "Acquire of more than the size", <-heavy, dsync.ErrMismatch)
 	})
 }
 
-// Within a process, too, who asks first for all of it is served first, with
-// tokens in that order, whatever becomes of the size meanwhile.
+// Acquires of the full size are served in FIFO order within a process as well, with tokens in that
+// order, whatever happens to the size meanwhile.
 func TestFullAcquiresKeepTheirOrder(t *testing.T) {
 	for _, size := range []int64{1, 3} {
 		for _, resized := range []bool{false, true} {
@@ -237,7 +235,7 @@ func TestFullAcquiresKeepTheirOrder(t *testing.T) {
 							}
 						}
 					}
-					// Whoever comes now has a greater token than all.
+					// The next holder has a greater token than all of these.
 					m := s.Semaphore("k", size)
 					acquire(t, m, size)
 					if m.Token() <= slices.Max(tokens) {

@@ -33,7 +33,7 @@ func acquire(t testing.TB, m *dsync.Semaphore, n int64) {
 	}
 }
 
-// acquiring acquires n of m in the background; the channel gets the error.
+// acquiring acquires n of m in the background; the channel receives the error.
 func acquiring(m *dsync.Semaphore, n int64) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- m.Acquire(background, n) }()
@@ -50,9 +50,9 @@ func sum(t testing.TB, store driver.Store, key string) (n int64) {
 	return n
 }
 
-// The holders never have more than the size together, and at times all of it.
+// The holders never have more than the size together, and sometimes all of it.
 func TestSemaphoreHoldsAtMostItsSize(t *testing.T) {
-	for name, polling := range pushes {
+	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
@@ -95,7 +95,7 @@ func TestSemaphoreHoldsAtMostItsSize(t *testing.T) {
 				if top != size {
 					t.Errorf("at most %d of %d were held at once", top, size)
 				}
-				if h, n := holders(t, store, "k"), line(t, store, "k"); len(h)+n != 0 {
+				if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
 					t.Errorf("left behind: holders %v and %d in the queue", h, n)
 				}
 			})
@@ -103,8 +103,8 @@ func TestSemaphoreHoldsAtMostItsSize(t *testing.T) {
 	}
 }
 
-// Promise 6: who asks for much is not overtaken by who asks for little, here or
-// elsewhere, and is let in as soon as it fits.
+// Promise 6: a waiter for many units is not overtaken by one for few, here or elsewhere, and is let
+// in as soon as it fits.
 func TestSemaphoreServesInOrder(t *testing.T) {
 	for _, sessions := range []int{1, 2, 5} {
 		t.Run(fmt.Sprint(sessions, " sessions"), func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestSemaphoreServesInOrder(t *testing.T) {
 				heavy := acquiring(of(2), 3) // 1 is free
 				light := acquiring(of(3), 1)
 				if of(4).TryAcquire(1) {
-					t.Error("TryAcquire overtook who waits")
+					t.Error("TryAcquire overtook a waiter")
 				}
 				time.Sleep(ttl)
 				if len(heavy)+len(light) != 0 {
@@ -143,7 +143,7 @@ func TestSemaphoreServesInOrder(t *testing.T) {
 	}
 }
 
-// Bad input is refused with what would be right.
+// Invalid arguments are refused with an error that says what would be right.
 func TestSemaphoreMisuse(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -200,7 +200,7 @@ func TestSemaphoreMisuse(t *testing.T) {
 	})
 }
 
-// Processes that name different sizes get an error that names both.
+// Processes that use different sizes get an error that names both.
 func TestSemaphoreSizesDiffer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -223,14 +223,14 @@ func TestSemaphoreSizesDiffer(t *testing.T) {
 			t.Errorf("held by %v after errors", h)
 		}
 		m.Release(1)
-		big := other.Semaphore("k", 50) // a free key takes another size over
+		big := other.Semaphore("k", 50) // a free key can change its size
 		acquire(t, big, 50)
 		wantErr(t, "Acquire", m.Acquire(background, 1), dsync.ErrMismatch)
 		big.Release(50)
 	})
 }
 
-// One key as two kinds is an error that names both.
+// Using one key as two kinds is an error that names both.
 func TestSemaphoreKeyOfAnotherKind(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -253,9 +253,9 @@ func TestSemaphoreKeyOfAnotherKind(t *testing.T) {
 	})
 }
 
-// Release may come in other portions than Acquire; what one Acquire acquired is
-// free for others when all of it was released.
-func TestReleaseInOtherPortions(t *testing.T) {
+// Release may split units differently from Acquire. The units of one Acquire become free for others
+// when all of them are released.
+func TestReleaseInOtherParts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		m := newSession(t, store, nil).Semaphore("k", 10)
@@ -263,10 +263,10 @@ func TestReleaseInOtherPortions(t *testing.T) {
 		acquire(t, m, 3)
 		acquire(t, m, 2)
 		for _, c := range []struct{ release, held int64 }{
-			{3, 7}, // just that one
+			{3, 7}, // exactly that hold
 			{1, 7}, // of the oldest
 			{3, 7},
-			{1, 2}, // its rest
+			{1, 2}, // the rest of it
 			{2, 0},
 		} {
 			if err := m.ReleaseContext(background, c.release); err != nil {
@@ -280,7 +280,7 @@ func TestReleaseInOtherPortions(t *testing.T) {
 		acquire(t, m, 6)
 		m.Release(9)
 		if n := sum(t, store, "k"); n != 6 {
-			t.Errorf("%d are held in the store, want the 6 of which 1 is not released", n)
+			t.Errorf("%d are held in the store, want the 6 until the last of them is released", n)
 		}
 		wantPanic(t, "Release", func() { m.Release(2) }, "more than it holds")
 		m.Release(1)
@@ -290,8 +290,8 @@ func TestReleaseInOtherPortions(t *testing.T) {
 	})
 }
 
-// Goroutines of one process hold at once, each a claim with a token of its own,
-// and one of them at a time stands in the store's line.
+// Goroutines of one process hold units at once, each with a claim and a token of its own. Only one
+// of them at a time is in the store's queue.
 func TestSemaphoreWithinAProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -317,7 +317,7 @@ func TestSemaphoreWithinAProcess(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if n := line(t, store, "k"); n > 1 {
+		if n := queueLength(t, store, "k"); n > 1 {
 			t.Errorf("100 goroutines of one process have %d places in the queue, want at most 1", n)
 		}
 		for _, m := range held {
@@ -327,8 +327,7 @@ func TestSemaphoreWithinAProcess(t *testing.T) {
 	})
 }
 
-// Token is that of the oldest hold; Lost is closed by the last Release, not by one of
-// several.
+// Token is that of the oldest hold. Lost is closed by the last Release, not by one of several.
 func TestSemaphoreLostAndToken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

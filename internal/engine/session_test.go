@@ -18,8 +18,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// L11: nonsense is refused at construction, with words that say what is right.
-func TestOptionsThatCanNotWork(t *testing.T) {
+// L11: invalid options are refused by New, with an error that says what would be right.
+func TestOptionsThatCannotWork(t *testing.T) {
 	for _, test := range []struct {
 		name, want string
 		opt        dsync.Options
@@ -56,13 +56,13 @@ func TestOptionsThatCanNotWork(t *testing.T) {
 	}
 }
 
-// When the session is lost, it goes on under a new identity: waiters ask again,
-// and the lost one is left to lapse, never unregistered, never heard of again.
+// When the session is lost, it continues under a new id: waiters request again. The lost session is
+// left to lapse; it is never unregistered, and nothing more is sent under its id.
 func TestLostSessionGoesOnUnderNewIdentity(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		var mu sync.Mutex
-		sent := map[string][]string{} // by session, after its loss
+		sent := map[string][]string{} // by session, after the loss
 		lostID := ""
 		faulty := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
 			mu.Lock()
@@ -110,8 +110,8 @@ func TestLostSessionGoesOnUnderNewIdentity(t *testing.T) {
 	})
 }
 
-// B24, S1: identities are made up here, never given, and are never the same; what is
-// shown of processes may be.
+// B24, S1: ids are generated here, never given, and never repeat. Names shown for processes may
+// repeat.
 func TestIdentitiesAreDistinct(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -131,8 +131,7 @@ func TestIdentitiesAreDistinct(t *testing.T) {
 	})
 }
 
-// B14: Close takes a round trip or two, and leaves everything free, also with a
-// context that has ended.
+// B14: Close takes a round trip or two and frees everything, even with a context that has ended.
 func TestCloseFreesEverything(t *testing.T) {
 	for _, cancelled := range []bool{false, true} {
 		t.Run(fmt.Sprint("cancelled ", cancelled), func(t *testing.T) {
@@ -166,11 +165,11 @@ func TestCloseFreesEverything(t *testing.T) {
 				if d := time.Since(start); d > 2*trip {
 					t.Errorf("Close took %v, want a release and an unregister of %v each", d, trip)
 				}
-				if h, n := holders(t, memory, "k"), line(t, memory, "awaited"); !cancelled && len(h) != 0 || n != 0 {
+				if h, n := holders(t, memory, "k"), queueLength(t, memory, "awaited"); !cancelled && len(h) != 0 || n != 0 {
 					t.Errorf("after Close: holders %v, %d in the queue", h, n)
 				}
 				if m, _, _ := memory.Members(background, id); len(m) != 1 || !m[0].Expired {
-					t.Errorf("after Close the session is %+v, want dead", m)
+					t.Errorf("after Close the session is %+v, want none", m)
 				}
 				lock(t, other.Mutex("k"))
 				if d := time.Since(start); d > grace+margin+100*time.Millisecond {
@@ -186,8 +185,8 @@ func TestCloseFreesEverything(t *testing.T) {
 	}
 }
 
-// B29, promise 1: Close gives holders their grace, also when its context ends
-// before: nobody else is granted what a holder that was notified is still busy with.
+// B29, promise 1: Close gives holders their grace even if its context ends earlier: nobody else is
+// granted a key that a notified holder still works with.
 func TestCloseGrantsTheGrace(t *testing.T) {
 	for _, limit := range []time.Duration{0, grace / 2, time.Hour} {
 		t.Run(fmt.Sprint("ctx of ", limit), func(t *testing.T) {
@@ -198,10 +197,10 @@ func TestCloseGrantsTheGrace(t *testing.T) {
 				lock(t, mu)
 				ctx, cancel := context.WithTimeout(background, limit)
 				defer cancel()
-				var told time.Time
+				var notified time.Time
 				go func() {
 					<-mu.Lost()
-					told = time.Now()
+					notified = time.Now()
 				}()
 				taken := make(chan time.Time, 1)
 				go func() {
@@ -213,15 +212,15 @@ func TestCloseGrantsTheGrace(t *testing.T) {
 					t.Errorf("Close: %v", err)
 				}
 				synctest.Wait()
-				if d := time.Since(told); d > min(limit, grace) {
+				if d := time.Since(notified); d > min(limit, grace) {
 					t.Errorf("Close took %v, want %v", d, min(limit, grace))
 				}
-				// When ctx cut the wait short, the key frees itself: that makes no notice.
+				// If ctx cut the wait short, the key frees itself at its end, without a notice.
 				late := 50 * time.Millisecond
 				if limit < grace {
-					late = 6 * time.Second // the poll
+					late = 6 * time.Second // the poll interval
 				}
-				if d := (<-taken).Sub(told); d < grace || d > grace+late {
+				if d := (<-taken).Sub(notified); d < grace || d > grace+late {
 					t.Errorf("taken %v after the holder was notified, want the grace of %v", d, grace)
 				}
 				wantErr(t, "Unlock after Close", mu.UnlockContext(background), dsync.ErrLost, dsync.ErrClosed)
@@ -230,7 +229,7 @@ func TestCloseGrantsTheGrace(t *testing.T) {
 	}
 }
 
-// Close with an unreachable store ends, says so, and leaves what lapses.
+// Close with an unreachable store returns with an error, and leaves the session to lapse.
 func TestCloseWithoutStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -255,8 +254,8 @@ func TestCloseWithoutStore(t *testing.T) {
 	})
 }
 
-// When the release that is to keep a busy holder's grace is not answered, the
-// session is not unregistered: its claims could be dropped at once.
+// If the release that keeps the grace of a busy holder is not answered, the session is not
+// unregistered, because its claims could be dropped at once.
 func TestCloseLeavesAGraceThatIsUnconfirmed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -281,7 +280,7 @@ func TestCloseLeavesAGraceThatIsUnconfirmed(t *testing.T) {
 	})
 }
 
-// Lock panics for what waiting cannot fix: a closed session, and a key in use as another kind.
+// Lock panics for what waiting cannot fix: a closed session, or a key in use as another kind.
 func TestLockPanics(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -317,8 +316,8 @@ func TestLockPanics(t *testing.T) {
 	})
 }
 
-// A Lock that waits when the session is closed never returns: a panic would end a program while
-// it shuts down. (Not in a bubble: what blocks forever can't end there.)
+// A Lock that waits when the session is closed never returns, because a panic would crash a program
+// that is shutting down. (Not in a bubble: a goroutine blocked forever can't end there.)
 func TestLockThatWaitsOnAClosedSession(t *testing.T) {
 	s, err := dsync.New(dsynctest.NewMemory(), nil)
 	if err != nil {
@@ -402,9 +401,9 @@ func TestHooksDisturbNothing(t *testing.T) {
 	}
 }
 
-// B04, E1: exactly one Lost per hold that ended before its release, none for a
-// release, and they come in order.
-func TestHooksTellGrantsAndLosses(t *testing.T) {
+// B04, E1: exactly one Lost for each hold that ended before its release, none for a release, and
+// all in order.
+func TestHooksReportGrantsAndLosses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		faulty := newFaulty(t, dsynctest.NewMemory(), nil)
 		var events []string
@@ -440,7 +439,7 @@ func TestHooksTellGrantsAndLosses(t *testing.T) {
 	})
 }
 
-func TestClockJumpIsTold(t *testing.T) {
+func TestClockJumpIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		var jumps []time.Duration
@@ -453,12 +452,12 @@ func TestClockJumpIsTold(t *testing.T) {
 		time.Sleep(ttl)
 		synctest.Wait()
 		if len(jumps) != 2 || (jumps[0]-2*time.Second).Abs() > 2*time.Millisecond || (jumps[1]+time.Minute).Abs() > 2*time.Millisecond {
-			t.Errorf("told of jumps %v, want 2s and -1m", jumps)
+			t.Errorf("jumps %v were reported, want 2s and -1m", jumps)
 		}
 	})
 }
 
-// A kind that differs is an error that names both, and no wait.
+// A kind mismatch is an error that names both kinds, and does not wait.
 func TestKindMismatchIsReturned(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -483,8 +482,8 @@ func TestKindMismatchIsReturned(t *testing.T) {
 	})
 }
 
-// B19: those that held or waited as another kind, and died, stand in nobody's way.
-func TestKindOfTheDeadIsForgotten(t *testing.T) {
+// B19: expired sessions that held or waited as another kind block nobody.
+func TestKindOfAnExpiredSessionIsForgotten(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
 			store := dsynctest.NewMemory()
@@ -517,8 +516,8 @@ func TestKindOfTheDeadIsForgotten(t *testing.T) {
 	}
 }
 
-// B33: the values of the caller's context, such as a transaction, do not reach
-// the store, nor does its end.
+// B33: the values of the caller's context, such as a transaction, do not reach the store, and
+// neither does its end.
 func TestCommandsHaveContextsOfTheirOwn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		type key struct{}

@@ -30,23 +30,22 @@ func status(t testing.TB, s *dsync.Session, key string) dsync.Status {
 	return st
 }
 
-// inLine waits for locked on a goroutine until ctx ends, and until it stands in the queue
-// for key as the n-th. The channel gets its error.
-func inLine(t testing.TB, store driver.Store, key string, n int, locked func(context.Context) error, ctx context.Context) <-chan error {
+// waitAt calls locked on a goroutine, and checks that it is then the n-th in the queue for key. The
+// channel receives the error when it returns.
+func waitAt(t testing.TB, store driver.Store, key string, n int, locked func(context.Context) error, ctx context.Context) <-chan error {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- locked(ctx) }()
 	time.Sleep(50 * time.Millisecond)
-	if got := line(t, store, key); got != n {
+	if got := queueLength(t, store, key); got != n {
 		t.Fatalf("%d in the queue for %q, want %d", got, key, n)
 	}
 	return done
 }
 
-// L1, L9: who holds the key, on which host, as which process, since when and until
-// when, of each kind of key.
+// L1, L9: who holds a key of each kind, on which host, as which process, since when and until when.
 func TestStatusOfEachKind(t *testing.T) {
-	const wait = 4 * time.Second // between the grant and the look; one heartbeat falls into it
+	const wait = 4 * time.Second // between the grant and the reading; one heartbeat falls into it
 	type use struct {
 		limit   int64
 		held    bool
@@ -118,7 +117,7 @@ func TestStatusOfEachKind(t *testing.T) {
 			}
 		}, use{limit: 1, held: true, value: "address", term: 3, holders: []dsync.Participant{renewed(1)}}},
 		{"lingers", dsync.KindMutex, func(t *testing.T, s *dsync.Session) {
-			watched(s.Mutex("k"))
+			makeLinger(s.Mutex("k"))
 		}, use{limit: 1, held: true, holders: []dsync.Participant{{Weight: 1, Renewed: true, Yields: true}}}},
 		{"never used", "", func(*testing.T, *dsync.Session) {}, use{}},
 	} {
@@ -185,9 +184,9 @@ func TestStatusOfEachKind(t *testing.T) {
 	}
 }
 
-// Those in the queue in their order, with who they are; holders in the order of their
-// grants, several of one process among them.
-func TestStatusShowsTheLine(t *testing.T) {
+// Waiters are shown in the order of the queue, with their processes; holders in the order of their
+// grants, including several of one process.
+func TestStatusShowsTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		host := func(name string) *dsync.Session { return newSession(t, store, &dsync.Options{Host: name}) }
@@ -206,7 +205,7 @@ func TestStatusShowsTheLine(t *testing.T) {
 			if i%2 == 1 {
 				locked = rw.RLockContext
 			}
-			waiting = append(waiting, inLine(t, store, "k", i+1, locked, ctx))
+			waiting = append(waiting, waitAt(t, store, "k", i+1, locked, ctx))
 			want = append(want, name)
 		}
 		s := newSession(t, store, nil)
@@ -225,7 +224,7 @@ func TestStatusShowsTheLine(t *testing.T) {
 			}
 		}
 		if !slices.Equal(got, want) || st.Waiting != 20 {
-			t.Errorf("%d wait; holders and line are\n%q, want\n%q", st.Waiting, got, want)
+			t.Errorf("%d wait; holders and queue are\n%q, want\n%q", st.Waiting, got, want)
 		}
 		for st, err := range s.List(background, "") {
 			if err != nil || st.Waiting != 20 || len(st.Queue) != 8 || st.Queue[7].Host != "waiter-13" {
@@ -249,11 +248,11 @@ func TestStatusShowsTheLine(t *testing.T) {
 	})
 }
 
-// L8: locked, owned and the present holder, of a key that is free, mine, another's,
-// and of holders whose time is over though nobody dropped them yet.
+// L8: locked, owned and the present holder of a key that is free, mine or another's, and of a key
+// whose holder has lapsed but has not been dropped yet.
 func TestLockedOwnedAndHolder(t *testing.T) {
 	type want struct {
-		owned, locked bool // by mu of the session that asks
+		owned, locked bool // by the asking session's mu
 		holder        string
 		lapsed        bool
 	}
@@ -298,7 +297,7 @@ func TestLockedOwnedAndHolder(t *testing.T) {
 			lock(t, mu)
 			cut()
 			<-mu.Lost()
-		}, want{locked: true, holder: "here"}}, // to the others, until it lapses
+		}, want{locked: true, holder: "here"}}, // for others it is held until it lapses
 		{"a lease", func(t *testing.T, _ *dsync.Mutex, _, there *dsync.Session, _ func()) {
 			if _, err := there.Acquire(background, "k", time.Minute); err != nil {
 				t.Fatal(err)
@@ -348,7 +347,7 @@ func TestLockedOwnedAndHolder(t *testing.T) {
 	}
 }
 
-// A holder whose session's record is gone is shown, as lapsed.
+// A holder whose session has no record is shown as lapsed.
 func TestStatusWithoutTheSessionsRecord(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -366,7 +365,7 @@ func TestStatusWithoutTheSessionsRecord(t *testing.T) {
 	})
 }
 
-// What people read names units and time zones.
+// Status texts for people name units and time zones.
 func TestStatusInWords(t *testing.T) {
 	bubble(t, func(t *testing.T) { // its time begins at 2000-01-01T00:00:00Z
 		store := dsynctest.NewMemory()
@@ -378,8 +377,8 @@ func TestStatusInWords(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(background)
-		first := inLine(t, store, "seats", 1, func(ctx context.Context) error { return b.Semaphore("seats", 7).Acquire(ctx, 5) }, ctx)
-		second := inLine(t, store, "seats", 2, func(ctx context.Context) error { return anonymous.Semaphore("seats", 7).Acquire(ctx, 1) }, ctx)
+		first := waitAt(t, store, "seats", 1, func(ctx context.Context) error { return b.Semaphore("seats", 7).Acquire(ctx, 5) }, ctx)
+		second := waitAt(t, store, "seats", 2, func(ctx context.Context) error { return anonymous.Semaphore("seats", 7).Acquire(ctx, 1) }, ctx)
 		time.Sleep(1900 * time.Millisecond)
 		if _, err := b.Acquire(background, "slot", 90*time.Second); err != nil {
 			t.Fatal(err)
@@ -467,7 +466,7 @@ func collect(list iter.Seq2[dsync.Status, error]) (keys []string, err error) {
 	return keys, err
 }
 
-// Keys of any characters, in the order of their bytes, by prefix.
+// List returns keys with any characters, in byte order, by prefix.
 func TestListByPrefix(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
@@ -498,8 +497,8 @@ func TestListByPrefix(t *testing.T) {
 	})
 }
 
-// A list is read while it is iterated over, a hundred keys and one reading of their
-// sessions at first, and twice as many each time, up to a thousand.
+// A list is read as it is iterated: first a hundred keys and one reading of their sessions, then
+// twice as many each time, up to a thousand.
 func TestListCost(t *testing.T) {
 	testkit.Large(t)
 	for _, test := range []struct{ keys, take, pages int }{
@@ -553,8 +552,8 @@ func TestListCost(t *testing.T) {
 	}
 }
 
-// An error comes last, after what was read before it; keys that come and go meanwhile
-// do no harm.
+// An error comes last, after what was read before it. Keys that are added or removed meanwhile do
+// no harm.
 func TestListErrorComesLast(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		broken := errors.New("the store is broken")
@@ -602,7 +601,7 @@ func TestListErrorComesLast(t *testing.T) {
 			t.Errorf("%d steps, want 100 statuses and the error", n)
 		}
 
-		// One moment per page: what is new behind it comes, what is new before it not.
+		// One moment per page: a new key behind it is listed, a new key before it is not.
 		var keys []string
 		for st, err := range s.List(background, "") {
 			if err != nil {
@@ -620,7 +619,7 @@ func TestListErrorComesLast(t *testing.T) {
 	})
 }
 
-// More sessions than are read at a time.
+// Status of a key with more sessions than one reading returns.
 func TestStatusOfManySessions(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// use holds a key once, as a session does that was never registered.
+// use holds a key once, like a session that was never registered.
 func use(t testing.TB, store driver.Store, key string, kind dsync.Kind) {
 	t.Helper()
 	c := driver.Claim{Key: key, ID: "user.1", Session: "user", Kind: kind, Weight: 1, Limit: 1}
@@ -28,10 +28,10 @@ func use(t testing.TB, store driver.Store, key string, kind dsync.Kind) {
 	}
 }
 
-// records is how many there are.
+// records returns the number of records in the store.
 func records(store *dsynctest.Memory) int { return len(store.Records()) + len(store.Sessions()) }
 
-// swept reads how far sweeping has come.
+// swept reads the progress of sweeping.
 func swept(t testing.TB, store driver.Store) driver.SweepState {
 	t.Helper()
 	st, err := store.Sweep(background, "", driver.SweepState{Turn: -1}, 0)
@@ -41,8 +41,8 @@ func swept(t testing.TB, store driver.Store) driver.SweepState {
 	return st
 }
 
-// replaced keeps n sessions of a fleet alive, each of which is replaced by a new one after
-// life, not all at the same time. It returns what ends that.
+// replaced keeps n sessions of a fleet alive. Each is replaced by a new one after life, at
+// different times. It returns a function that ends the fleet.
 func replaced(t testing.TB, store driver.Store, n int, life time.Duration, opt dsync.Options) (end func()) {
 	ctx, cancel := context.WithCancel(background)
 	done := make(chan bool)
@@ -72,8 +72,8 @@ func replaced(t testing.TB, store driver.Store, n int, life time.Duration, opt d
 	}
 }
 
-// B22: at a hundred new keys a second the store has what the retention asks for and
-// little more, whatever the keys' names are and though no process lives for long.
+// B22: at a hundred new keys per second the store has little more than the retention requires,
+// whatever the names of the keys are, and even if no process lives for long.
 func TestStoreStaysBounded(t *testing.T) {
 	testkit.Large(t)
 	const (
@@ -106,24 +106,24 @@ func TestStoreStaysBounded(t *testing.T) {
 					most = max(most, records(store))
 				}
 				end()
-				t.Logf("%d records at the most, of %d that were made; the retention asks for %d", most, seconds*perSecond, kept)
+				t.Logf("at most %d records of %d that were made; the retention requires %d", most, seconds*perSecond, kept)
 				if most > kept*2 {
-					t.Errorf("there were %d records, want at most twice the %d that the retention asks for", most, kept)
+					t.Errorf("there were %d records, want at most twice the %d that the retention requires", most, kept)
 				}
 			})
 		})
 	}
 }
 
-// B22: where every process is short-lived they sweep all the same, and mostly send
-// nothing for it.
+// B22: even if every process is short-lived the store is swept, and most processes send nothing for
+// it.
 func TestShortLivedProcessesSweep(t *testing.T) {
 	testkit.Large(t)
 	for _, tc := range []struct {
 		name               string
 		runs, kept         int
 		life, every        time.Duration
-		most, sweepsPerRun float64 // of what is kept
+		most, sweepsPerRun float64 // per record kept
 	}{
 		{"a minute each hour", 300, 12, 50 * time.Second, time.Hour, 4, 2},
 		{"two seconds each minute", 3000, 120, 2 * time.Second, time.Minute, 6, 0.3},
@@ -155,9 +155,9 @@ func TestShortLivedProcessesSweep(t *testing.T) {
 	}
 }
 
-// B22: what stands behind many records that are kept forever is reached, though
-// processes are replaced now and then.
-func TestSweepReachesWhatIsBehindTheKept(t *testing.T) {
+// B22: a sweep gets past many records that are kept forever, even though processes are replaced now
+// and then.
+func TestSweepReachesRecordsBehindThoseKept(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -178,7 +178,7 @@ func TestSweepReachesWhatIsBehindTheKept(t *testing.T) {
 		}
 		end()
 		if dead > 0 {
-			t.Errorf("%d sessions are dead for twice as long as the retention of 1h, and not swept", dead)
+			t.Errorf("%d sessions expired twice the retention of 1h ago, and were not swept", dead)
 		}
 		if n := len(store.Records()); n < 2000 {
 			t.Errorf("of 2,000 keys that count terms %d are left", n)
@@ -202,7 +202,8 @@ func TestFleetSweepsOnceAMinute(t *testing.T) {
 				if n := swept(t, store).Turn - turn; n < 500 || n > 800 {
 					t.Errorf("%d slices were swept in 10 hours, want about 600", n)
 				}
-				// Each session looks three or four times in that time whether the sweeper is there.
+				// Each session checks three or four times in that time whether the sweeper is
+				// alive.
 				if n := store.Counts().Since(before).Commands[dsynctest.MethodSweep]; n < 500 || n > 800+4*fleet {
 					t.Errorf("%d sessions swept %d times in 10 hours, want about 600", fleet, n)
 				}
@@ -224,7 +225,7 @@ func TestNoSweepWithoutRetention(t *testing.T) {
 	})
 }
 
-// A sweeping is a store whose Sweep is the test's.
+// A sweeping is a store whose Sweep is set by the test.
 type sweeping struct {
 	*dsynctest.Memory
 	sweep func(session string, last driver.SweepState) (driver.SweepState, error)
@@ -234,7 +235,7 @@ func (s *sweeping) Sweep(_ context.Context, session string, last driver.SweepSta
 	return s.sweep(session, last)
 }
 
-// How long a sweeper rests depends on what the store tells.
+// The pause between two slices depends on the store's reply.
 func TestPauseBetweenSlices(t *testing.T) {
 	testkit.Large(t)
 	const quarter = 42 * time.Hour
@@ -285,8 +286,8 @@ func TestPauseBetweenSlices(t *testing.T) {
 	}
 }
 
-// One that finds another at work stays away for longer and longer, as it does where
-// Sweep fails, and takes over at once from one that is late.
+// A session that finds another one sweeping checks less and less often, as it does if Sweep fails,
+// and takes over at once from one that is late.
 func TestSweepersStayAway(t *testing.T) {
 	testkit.Large(t)
 	const retention = 7 * 24 * time.Hour
@@ -309,7 +310,7 @@ func TestSweepersStayAway(t *testing.T) {
 				store.sweep = func(_ string, last driver.SweepState) (driver.SweepState, error) {
 					n := int(sent.Add(1))
 					if n > 1000 {
-						time.Sleep(time.Hour) // that is enough to see
+						time.Sleep(time.Hour) // long enough to see it
 					}
 					return driver.SweepState{Turn: tc.turn(n, last.Turn), By: "another", At: time.Now().Add(-tc.ago), Now: time.Now(), Seen: 1, LastRound: 1}, tc.err
 				}
@@ -323,7 +324,7 @@ func TestSweepersStayAway(t *testing.T) {
 	}
 }
 
-// When the session that sweeps is cut off, another goes on where it stopped, soon.
+// When the session that sweeps is cut off, another soon continues where it stopped.
 func TestSweeperIsReplaced(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {
@@ -345,7 +346,7 @@ func TestSweeperIsReplaced(t *testing.T) {
 		}
 		synctest.Wait()
 		by := make(map[string]bool)
-		for i := 2; i < len(turns); i++ { // the first is none
+		for i := 2; i < len(turns); i++ { // the first has no predecessor
 			last, st := turns[i-1], turns[i]
 			by[st.By] = true
 			if st.After != "" && st.After <= last.After {

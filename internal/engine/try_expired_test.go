@@ -7,9 +7,9 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// After a crash TryLock gets every key of the process that died, not the first only: that
-// its session is known to have expired by then is no reason to say that the key is held.
-func TestTryTakesEveryKeyOfTheExpired(t *testing.T) {
+// After a crash TryLock gets every key of the crashed process, not only the first, although it
+// knows by then that the session has expired.
+func TestTryTakesEveryKeyOfAnExpiredSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		crashed := newFaulty(t, memory, nil)

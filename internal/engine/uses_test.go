@@ -14,14 +14,14 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// Uses returns the same as Local, a part at a time, in any order.
+// Uses returns the same as Local, in parts, in any order.
 func TestUses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s, other := (*engine.Session)(newSession(t, store, nil)), (*engine.Session)(newSession(t, store, nil))
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		for i := range 50 { // the last key is held for the longest time
+		for i := range 50 { // the last key is held longest
 			key := fmt.Sprintf("a/%02d", 49-i)
 			if _, err := s.Acquire(ctx, engine.Whole(key, driver.KindMutex)); err != nil {
 				t.Fatal(err)
@@ -37,7 +37,7 @@ func TestUses(t *testing.T) {
 			synctest.Wait()
 			time.Sleep(time.Second)
 		}
-		var local []string // in the order of keys
+		var local []string // in key order
 		l := s.Local()
 		for _, h := range l.Holds {
 			local = append(local, name(engine.Use{Hold: &h}))
@@ -75,7 +75,7 @@ func TestUses(t *testing.T) {
 		}
 		uses, total := s.Uses(engine.UsesQuery{Match: func(key string) bool { return strings.HasSuffix(key, "7") }, N: 3})
 		if got := fmt.Sprint(name(uses[0]), name(uses[1]), name(uses[2])); got != "a/07 helda/07 waits 0a/07 waits 1" || total != 8 {
-			t.Errorf("%q of %d match, want a/07 and who waits for it of 8", got, total)
+			t.Errorf("%q of %d match, want a/07 and its waiter of 8", got, total)
 		}
 		if uses, total := s.Uses(engine.UsesQuery{From: 100, N: 10}); len(uses) != 0 || total != 56 {
 			t.Errorf("%d of %d beyond the end, want 0 of 56", len(uses), total)

@@ -8,11 +8,11 @@ import (
 	"testing/synctest"
 )
 
-// However many things were done at a time, few goroutines wait for more, which do
-// them, and none is left in the end.
+// However many functions ran at a time, only a few goroutines stay to run more, and none is left in
+// the end.
 func TestWorkersAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const others = 10 // goroutines of the process that come and go
+		const others = 10 // unrelated goroutines that come and go
 		before := runtime.NumGoroutine()
 		ctx, cancel := context.WithCancel(t.Context())
 		w := newWorkers(ctx)
@@ -25,11 +25,11 @@ func TestWorkersAreFew(t *testing.T) {
 			close(begin)
 			synctest.Wait()
 			if len(done) != 100 {
-				t.Errorf("%d of 100 things were done", len(done))
+				t.Errorf("%d of 100 functions ran", len(done))
 			}
 			n := runtime.NumGoroutine() - before
 			for i := 0; n > maxIdle+others && i < 5_000_000; i++ {
-				runtime.Gosched() // those that have ended may be counted for a moment
+				runtime.Gosched() // goroutines that have ended may be counted for a moment
 				n = runtime.NumGoroutine() - before
 			}
 			if n > maxIdle+others {
@@ -42,7 +42,7 @@ func TestWorkersAreFew(t *testing.T) {
 			synctest.Wait()
 		}
 		if len(used) > maxIdle {
-			t.Errorf("100 things were done, one after the other, on %d goroutines, want those %d that wait", len(used), maxIdle)
+			t.Errorf("100 functions ran one after the other on %d goroutines, want the %d that wait", len(used), maxIdle)
 		}
 		cancel()
 		w.wg.Wait()
