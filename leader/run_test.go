@@ -78,7 +78,7 @@ func TestRunResignsOnPanicAndExit(t *testing.T) {
 
 // B15: after an outage of three leases Run campaigns again by itself, and the error that f returned
 // after the loss goes to the hook. B04: one Lost per Elected.
-func TestRunGoesOnAfterAnOutage(t *testing.T) {
+func TestRunContinuesAfterAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)
 		wrong := errors.New("the database is gone")

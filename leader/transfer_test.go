@@ -240,7 +240,7 @@ func TestTransferRefused(t *testing.T) {
 
 // A candidate that leaves the queue while the leader's work winds down is not elected. The error
 // also says that this process does not lead any more.
-func TestTransferToOneThatLeaves(t *testing.T) {
+func TestTransferToACandidateThatLeaves(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a := named(t, store, "a")
@@ -260,7 +260,7 @@ func TestTransferToOneThatLeaves(t *testing.T) {
 
 // A candidate that crashes while the leader's work winds down is elected, and another one leads
 // when its lease is over.
-func TestTransferToOneThatDies(t *testing.T) {
+func TestTransferToACandidateThatCrashes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		f := newFaulty(t, store, nil)
@@ -402,7 +402,7 @@ func TestTransferTwice(t *testing.T) {
 
 // A second call of Campaign that waits in the leader's process does not get the leadership by a
 // hand-off in place of the named candidate.
-func TestTransferPassesLocalCandidates(t *testing.T) {
+func TestTransferSkipsLocalCandidates(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a := named(t, store, "a")

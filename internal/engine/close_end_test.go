@@ -71,7 +71,7 @@ func TestCloseClosesTheStoreLast(t *testing.T) {
 }
 
 // A second Close waits for the first, returns its error, and closes nothing again.
-func TestSecondCloseReturnsTheSame(t *testing.T) {
+func TestSecondCloseReturnsTheSameError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		failed := errors.New("the store did not close")
 		store := &closableStore{Store: dsynctest.NewMemory(), err: failed}

@@ -134,7 +134,7 @@ func TestForceLockTwice(t *testing.T) {
 
 // ForceLock meets a grant of its own process: a waiter that was granted while it should have
 // stepped aside, or a try. It is notified like any holder, so that ForceLock does not wait forever.
-func TestForceLockMeetsAGrantHere(t *testing.T) {
+func TestForceLockMeetsALocalGrant(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		t.Run(fmt.Sprint("try ", try), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -324,7 +324,7 @@ func TestForceOfALingeringKey(t *testing.T) {
 }
 
 // A hold of the same process is notified, and must be unlocked first even if it was lost.
-func TestForceLockWaitsForUnlockHere(t *testing.T) {
+func TestForceLockWaitsForALocalUnlock(t *testing.T) {
 	for _, p := range parties {
 		if p.force == nil || p.name == "lease" {
 			continue

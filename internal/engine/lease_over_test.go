@@ -64,7 +64,7 @@ func TestBrokenLeaseFreesItsTurn(t *testing.T) {
 
 // A Lease outlives its session, and so does its release. While the store does not answer, the
 // release is retried with back-off, as before the loss.
-func TestReleaseOfALeaseAfterALossIsSpaced(t *testing.T) {
+func TestReleaseOfALeaseAfterALossBacksOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &deafStore{Memory: dsynctest.NewMemory()}
 		s := newSession(t, store, nil)

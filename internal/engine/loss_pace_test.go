@@ -15,7 +15,7 @@ import (
 
 // A waiter whose session is lost continues at once under the next one, and the loss is not reported
 // as an error of the store.
-func TestWaiterGoesOnAtOnceAfterALoss(t *testing.T) {
+func TestWaiterContinuesAtOnceAfterALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		f, registered := timesOf(t, memory, dsynctest.MethodRegister)

@@ -233,7 +233,7 @@ func TestChangesAreMerged(t *testing.T) {
 }
 
 // A waiter that only polls causes no notices to the observers of the key.
-func TestPollsAreNoChange(t *testing.T) {
+func TestPollsAreNotChanges(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		observer, s := newSession(t, memory, unswept()), newSession(t, memory, &dsync.Options{Retention: -1, PollInterval: 100 * time.Millisecond})

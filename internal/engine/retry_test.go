@@ -155,7 +155,7 @@ func TestNoReleaseAfterTheLoss(t *testing.T) {
 
 // B31: the answer to one attempt says nothing about another, which can arrive after the release and
 // join the queue.
-func TestAnswerToOneAttemptIsNoneToAnother(t *testing.T) {
+func TestAnswerToOneAttemptDoesNotCountForAnother(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &slowResetStore{resetStore{Memory: dsynctest.NewMemory()}}
 		s := newSession(t, store, nil)
@@ -216,7 +216,7 @@ func TestLossWakesWaiters(t *testing.T) {
 
 // A lease whose grant came as a notice is dated by an Extend. While the store refuses the Extend,
 // it is retried with back-off.
-func TestDatingALeaseIsRepeatedWithPauses(t *testing.T) {
+func TestDatingALeaseIsRetriedWithBackoff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		other := newSession(t, memory, nil).Mutex("k")

@@ -70,7 +70,7 @@ func wantPanic(t testing.TB, what string, f func(), want ...string) {
 var deliveries = map[string]bool{"notices": false, "polling": true}
 
 // Readers of many processes hold the key at once, and no writer does while one of them holds it.
-func TestReadersAreInTogether(t *testing.T) {
+func TestReadersHoldTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		const processes, goroutines = 20, 5

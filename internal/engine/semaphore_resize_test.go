@@ -95,7 +95,7 @@ func TestResizeDownTakesEffectAsReleased(t *testing.T) {
 
 // Processes with the old and the new size continue side by side. Together they can use all of the
 // new size, and one process can, too. A process with a third size gets an error.
-func TestOldSizeGoesOnAfterResize(t *testing.T) {
+func TestOldSizeStillWorksAfterResize(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		old, olds := newSession(t, store, nil).Semaphore("k", 2), newSession(t, store, nil)

@@ -58,7 +58,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 
 // When the session is lost, it continues under a new id: waiters request again. The lost session is
 // left to lapse; it is never unregistered, and nothing more is sent under its id.
-func TestLostSessionGoesOnUnderNewIdentity(t *testing.T) {
+func TestLostSessionContinuesUnderANewID(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		var mu sync.Mutex
