@@ -116,8 +116,8 @@ func mustKey(key string) {
 func (s *Session) Break(ctx context.Context, key string) error { return s.engine().Break(ctx, key) }
 
 // Members returns the sessions with the given ids, and the store's time of the reading. Unknown
-// ids are left out. Without ids it returns all sessions that are alive, but at most 1,000. More
-// than 1,000 ids take several readings; now is the time of the last.
+// ids are left out. Without ids it returns all sessions that are alive, in the order of their ids.
+// Each 1,000 sessions take a reading; now is not before any heartbeat that was read.
 func (s *Session) Members(ctx context.Context, ids ...string) (members []Member, now time.Time, err error) {
 	return s.engine().Members(ctx, ids...)
 }

@@ -53,6 +53,9 @@ type container struct {
 
 type probe struct {
 	HTTPGet                       struct{ Path, Port string } `yaml:"httpGet"`
+	PeriodSeconds                 int                         `yaml:"periodSeconds"`
+	TimeoutSeconds                int                         `yaml:"timeoutSeconds"`   // 1 if it is not set
+	FailureThreshold              int                         `yaml:"failureThreshold"` // 3 if it is not set
 	TerminationGracePeriodSeconds int                         `yaml:"terminationGracePeriodSeconds"`
 }
 
@@ -118,11 +121,20 @@ func TestExampleManifest(t *testing.T) {
 			t.Errorf("%s probe: GET %q on port %q, the arguments are %q", name, probe.HTTPGet.Path, probe.HTTPGet.Port, c.Args)
 		}
 	}
+	// One answer that is slow, as from a process without CPU time, ends no container.
+	for name, probe := range map[string]probe{"readiness": c.ReadinessProbe, "liveness": c.LivenessProbe} {
+		if probe.TimeoutSeconds < 5 || probe.FailureThreshold < 2 {
+			t.Errorf("%s probe: an answer may take %d s, and failure %d counts; want at least 5 s and the second", name, probe.TimeoutSeconds, probe.FailureThreshold)
+		}
+	}
 	if c.ReadinessProbe.HTTPGet.Path == c.LivenessProbe.HTTPGet.Path {
 		t.Errorf("a database that can't be reached restarts every pod: both probes are GET %s", c.LivenessProbe.HTTPGet.Path)
 	}
 
-	// A job that goes on although it may be running elsewhere gets no time to end.
+	// A job that goes on although it may be running elsewhere is found soon, and gets no time to end.
+	if p := c.LivenessProbe; p.PeriodSeconds*p.FailureThreshold > 5 {
+		t.Errorf("the liveness probe finds an overstayed job in %d s, want at most 5", p.PeriodSeconds*p.FailureThreshold)
+	}
 	if got := c.LivenessProbe.TerminationGracePeriodSeconds; got != 1 {
 		t.Errorf("%d s to end after the liveness probe has failed, want 1; 0 is that of the pod", got)
 	}

@@ -19,7 +19,7 @@ func (n *nemesis) watch(ctx context.Context) {
 	for i := 0; ctx.Err() == nil; i++ {
 		for _, key := range nemesisKeys() {
 			if st, err := n.load(ctx, key); err == nil {
-				e := history.Event{Type: history.Record, Key: key, Token: st.Token, Limit: st.Limit}
+				e := history.Event{Type: history.Record, Key: key, Token: st.Token, Term: st.Term, Limit: st.Limit}
 				for _, h := range st.Holders {
 					e.Holders = append(e.Holders, history.Claim{ID: h.Claim, Token: h.Token, Weight: h.Weight})
 				}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,6 +30,8 @@ type nemesisHold struct {
 	release func(ctx context.Context) error
 	keep    time.Duration // that release keeps it for
 	fenced  bool          // there is a document that it guards
+
+	handOff func(ctx context.Context, a *history.Attempt) error // release to another; nil: it can't be
 }
 
 // run takes and releases until the client finishes. Only one worker of a process
@@ -156,6 +159,17 @@ func (w *nemesisWorker) campaign(try bool) *nemesisHold {
 		}
 		return term.Done()
 	}
+	h.handOff = func(ctx context.Context, a *history.Attempt) error {
+		switch err := w.transfer(ctx, a); {
+		case err == nil, errors.Is(err, leader.ErrResigned): // the latter: to the first in the queue
+			end()
+			return nil
+		case errors.Is(err, leader.ErrLost):
+			end()
+			return dsync.ErrLost
+		}
+		return h.release(ctx)
+	}
 	h.release = func(ctx context.Context) error {
 		defer end()
 		lost := term.Err() != nil // it compares the clock
@@ -168,6 +182,26 @@ func (w *nemesisWorker) campaign(try bool) *nemesisHold {
 		return nil
 	}
 	return h
+}
+
+// transfer hands the leadership over to any of the candidates.
+func (w *nemesisWorker) transfer(ctx context.Context, a *history.Attempt) error {
+	members, err := w.election.Members(ctx)
+	if err != nil {
+		return err
+	}
+	members = slices.DeleteFunc(members, func(m leader.Member) bool { return m.Role != leader.RoleCandidate })
+	if len(members) == 0 {
+		return leader.ErrNotCandidate
+	}
+	to := members[w.draw.IntN(len(members))]
+	returned := a.Transfer(to.Name, to.Session)
+	if err := w.election.Transfer(ctx, to); err != nil {
+		returned(err.Error())
+		return err
+	}
+	returned("")
+	return nil
 }
 
 // over is a Lost of what is over.
@@ -200,7 +234,11 @@ func (w *nemesisWorker) once(h *nemesisHold) {
 	end, cancel := context.WithTimeout(context.Background(), w.TTL)
 	defer cancel()
 	a.Done(h.keep)
-	switch err := h.release(end); {
+	release := h.release
+	if h.handOff != nil && w.draw.IntN(4) > 0 {
+		release = func(ctx context.Context) error { return h.handOff(ctx, a) }
+	}
+	switch err := release(end); {
 	case errors.Is(err, dsync.ErrLost):
 		a.Released(history.Lost)
 	case err != nil:

@@ -12,7 +12,10 @@ import "context"
 // kept.
 //
 // NewLeader, Cycle, Joined and Left are called on every process that campaigns or observes,
-// from its first call of Campaign, TryCampaign, Run or Observe until its session ends.
+// from its first call of Campaign, TryCampaign, Run or Observe until its session ends. For them
+// the process reads the election after every change, also when a candidate joins or leaves. With
+// more than some hundred candidates, set these four hooks in a few processes only. The other
+// hooks cost nothing.
 type Hooks struct {
 	// Elected is called when a term of this process begins. ctx is the context that
 	// [Election.Campaign] returns: it has the values of Campaign's ctx, such as a tracer's span,

@@ -456,3 +456,28 @@ func TestTransferOfATermLeftToExpire(t *testing.T) {
 		}
 	})
 }
+
+// A candidate that is far back in the queue, beyond what one reply of the store has, can be named too.
+func TestTransferToTheLastOfMany(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const n = 1100
+		store := dsynctest.NewMemory()
+		a := named(t, store, "a")
+		campaign(t, a)
+		for i := range n {
+			id := fmt.Sprintf("c%04d", i)
+			c := driver.Claim{Key: "e", ID: id + ".1", Session: id, Kind: dsync.KindElection, Weight: 1, Limit: 1}
+			_, err := store.Register(background, driver.Member{ID: id, Name: id, TTL: time.Hour})
+			_, _, err2 := store.Acquire(background, c, true, nil, time.Now().Add(time.Hour))
+			if err := errors.Join(err, err2); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := a.Transfer(background, member(t, a, "c1099")); err != nil {
+			t.Fatal(err)
+		}
+		if got := roles(t, a); len(got) != n || got[0] != "c1099 leader" || got[1] != "c0000 candidate" {
+			t.Errorf("%d members, the first are %q", len(got), got[:min(2, len(got))])
+		}
+	})
+}

@@ -171,16 +171,13 @@ func who(o dsync.Participant) []string {
 	return []string{name, plain(o.Host), pid}
 }
 
-// manyMembers is the number of sessions that a store lists at most.
-const manyMembers = 1000
-
 // newMembers returns the members command.
 func newMembers(a *app) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "members [NAME]",
 		Short: "Show the processes that are alive, or the members of an election",
-		Long: `Show the processes that are alive and have a session in the store, 1000 at most.
+		Long: `Show the processes that are alive and have a session in the store.
 With NAME, show all members of that election: the leader first, then the candidates
 in the order in which they will lead, then observers, who don't campaign.
 Times are the server's, in UTC. Nothing is written to the store.
@@ -244,9 +241,6 @@ func (v *view) election(ctx context.Context, name string) ([]statusjson.Member, 
 }
 
 func (a *app) printMembers(all []statusjson.Member, asJSON, roles bool) error {
-	if len(all) == manyMembers && !roles {
-		fmt.Fprintf(a.stderr, "leasehold: only the first %d members are shown\n", manyMembers)
-	}
 	if asJSON {
 		for _, m := range all {
 			if err := printJSON(a.stdout, m); err != nil {

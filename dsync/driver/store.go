@@ -231,8 +231,8 @@ type Store interface {
 
 	// Members returns the sessions with the given ids, up to 1,000, and the time of the
 	// reading. Unknown ids are left out; expired sessions are included. Without ids it returns
-	// all sessions that are alive, at most 1,000. The reading may be stale: it serves to set
-	// timers and for display, never to decide.
+	// the first 1,000 of all sessions that are alive, in byte order of their ids; Observers reads
+	// the rest. The reading may be stale: it serves to set timers and for display, never to decide.
 	Members(ctx context.Context, ids ...string) (m []Member, now time.Time, err error)
 
 	// Liveness is Members, but sets only the fields ID, LastHeartbeat, TTL and Expired. Without
@@ -240,8 +240,9 @@ type Store interface {
 	Liveness(ctx context.Context, ids ...string) (m []Member, now time.Time, err error)
 
 	// Observers returns up to n sessions, at most 1,000, that observe key, are alive, and whose
-	// ids come after the id after, in byte order. The reading may be stale, as with Members. It
-	// may scan the records of all sessions.
+	// ids come after the id after, in byte order. With key "" it returns those of all sessions,
+	// whatever they observe. The reading may be stale, as with Members. It may scan the records of
+	// all sessions.
 	Observers(ctx context.Context, key, after string, n int) ([]Member, error)
 
 	// Queue returns all claims in the queue for key, in order. Load returns only the first

@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynchttp"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/testkit"
@@ -67,6 +68,37 @@ func TestPageShowsWhatIsHeldAndWaitedFor(t *testing.T) {
 		cancel()
 		theirs.Unlock()
 		mine.Unlock()
+	})
+}
+
+// The pages of the members have all of them, also those beyond the thousand that the store returns
+// at a time.
+func TestPagesOfManyMembers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const n = 2300
+		store := dsynctest.NewMemory()
+		for i := range n {
+			if _, err := store.Register(background, driver.Member{ID: fmt.Sprintf("id%d", i), TTL: time.Hour}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h := newPage(t, newSession(t, store, nil), nil)
+		seen := make(map[string]bool)
+		for from := 0; from < n; from += 1000 {
+			l := getJSON(t, h, fmt.Sprintf("/?n=1000&members=%d", from))
+			for _, m := range l.Members {
+				seen[m.Session] = true
+			}
+			if l.Totals.Members != n {
+				t.Errorf("from %d: %d in all, want %d", from, l.Totals.Members, n)
+			}
+		}
+		if len(seen) != n {
+			t.Errorf("the pages have %d members, want %d", len(seen), n)
+		}
+		if body := get(h, "/?members=2200").Body.String(); !strings.Contains(body, "2201 to 2300 of 2300") {
+			t.Error("the last page does not say so")
+		}
 	})
 }
 

@@ -195,7 +195,7 @@ func (m *Memory) Observers(ctx context.Context, key, after string, n int) ([]dri
 	var found []driver.Member
 	for _, id := range slices.Sorted(maps.Keys(m.sessions)) {
 		s := m.sessions[id]
-		if id > after && len(found) < min(n, maxShown) && !lapsed(s, now) && slices.Contains(s.observes, key) {
+		if id > after && len(found) < min(n, maxShown) && !lapsed(s, now) && (key == "" || slices.Contains(s.observes, key)) {
 			c := s.Member
 			c.Meta = maps.Clone(s.Meta)
 			found = append(found, c)

@@ -217,6 +217,9 @@ func (e *env) all(want string, ok func(map[string]driver.Member) bool) {
 		if len(got) != len(m) || len(m) > 1000 {
 			e.Fatalf("Members of no ids has %d sessions, %d of them different; want at most 1,000, each once", len(m), len(got))
 		}
+		if !slices.IsSortedFunc(m, func(a, b driver.Member) int { return strings.Compare(a.ID, b.ID) }) {
+			e.Fatalf("Members of no ids has %+v; want them in the order of their ids", m)
+		}
 		if ok(got) {
 			return
 		}
@@ -355,9 +358,11 @@ func testMembersMost(e *env) {
 	for name, read := range map[string]reader{"Members": e.store.Members, "Liveness": e.store.Liveness} {
 		e.reads(name, read, ids[:1000], "all", func(m []driver.Member) bool { return len(m) == 1000 })
 	}
+	slices.Sort(ids)
+	e.pages(ids)
 	key := newID()
 	each(func(id string) error { return e.store.Observe(e.ctx, id, 1, []string{key}) })
-	slices.Sort(ids)
+	e.pages(ids)
 	for _, most := range []int{1000, n, 1_000_000} {
 		first := e.observersPage(key, "", most)
 		if rest := e.observersPage(key, ids[999], most); !slices.Equal(first, ids[:1000]) || !slices.Equal(rest, ids[1000:]) {
@@ -366,6 +371,29 @@ func testMembersMost(e *env) {
 	}
 	each(func(id string) error { return e.store.Unregister(e.ctx, id) })
 	e.all("fewer again", func(m map[string]driver.Member) bool { return len(m) < 1000 })
+}
+
+// pages reads all sessions, which are more than a page, until the sorted ids are among them: the
+// reading may be stale.
+func (e *env) pages(ids []string) {
+	e.Helper()
+	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		all := e.observersPage("", "", 1_000_000)
+		for page := all; len(page) == 1000; {
+			page = e.observersPage("", page[999], 1000)
+			all = append(all, page...)
+		}
+		missing := slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
+			_, found := slices.BinarySearch(all, id)
+			return found
+		})
+		if len(missing) == 0 {
+			return
+		}
+		if time.Since(start) > patience {
+			e.Fatalf("Observers of no key has %d sessions in all, and not %d of those that are alive: %q", len(all), len(missing), missing)
+		}
+	}
 }
 
 // expireCases test how sessions expire.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -98,6 +99,28 @@ func wrongObserves() []plant {
 		{"Observers are a hundred", "Members/WithoutIDsAreAtMostAThousand", func(m *dsynctest.Memory, w *wrong) {
 			w.observers = func(ctx context.Context, key, after string, n int) ([]driver.Member, error) {
 				return m.Observers(ctx, key, after, min(n, 100))
+			}
+		}},
+		{"no key is observed by those that observe some", "Members/WithoutIDsAreAtMostAThousand", func(m *dsynctest.Memory, w *wrong) {
+			var some atomic.Bool
+			w.observe = func(ctx context.Context, id string, seq int64, keys []string) error {
+				some.Store(true)
+				return m.Observe(ctx, id, seq, keys)
+			}
+			w.observers = func(ctx context.Context, key, after string, n int) ([]driver.Member, error) {
+				if key == "" && !some.Load() {
+					return nil, ctx.Err()
+				}
+				return m.Observers(ctx, key, after, n)
+			}
+		}},
+		{"Members of no ids are in no order", "Members/WithoutIDsAreTheLiving", func(m *dsynctest.Memory, w *wrong) {
+			w.members = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
+				found, now, err := m.Members(ctx, ids...)
+				if len(ids) == 0 {
+					slices.Reverse(found)
+				}
+				return found, now, err
 			}
 		}},
 		{"Queue has eight", "Queue/HasAllInTheirOrder", func(m *dsynctest.Memory, w *wrong) {

@@ -281,6 +281,7 @@ func everybody(ok func(driver.Member, time.Time) bool) func(*dsynctest.Memory, *
 			}
 			mu.Lock()
 			defer mu.Unlock()
+			slices.Sort(all)
 			found, now, err := m.Members(ctx, all...)
 			return slices.DeleteFunc(found, func(m driver.Member) bool { return !ok(m, now) }), now, err
 		}

@@ -39,9 +39,12 @@ func (s *Store) Observers(ctx context.Context, key, after string, n int) ([]driv
 	if n = min(n, maxShown); n < 1 {
 		return nil, nil
 	}
-	behind := bson.D{e("$gt", sessionID(after)), e("$lt", successor(sessionID("")))}
+	match := bson.D{e("_id", bson.D{e("$gt", sessionID(after)), e("$lt", successor(sessionID("")))})}
+	if key != "" {
+		match = append(match, e("obs", key))
+	}
 	raw, err := s.run(ctx, s.read([]bson.D{
-		{e("$match", append(bson.D{e("_id", behind), e("obs", key)}, living()...))},
+		{e("$match", append(match, living()...))},
 		{e("$sort", bson.D{e("_id", 1)})},
 		{e("$limit", n)},
 		{e("$project", append(bson.D{e("at", 1), e("ttl", 1)}, shown()...))},

@@ -25,8 +25,8 @@ func (s *Session) Load(ctx context.Context, key string) (driver.State, error) {
 const maxRead = 1000
 
 // Members returns the sessions with the given ids, and the store's time of the reading. Unknown
-// ids are left out. Without ids it returns all sessions that are alive, but at most 1,000. More
-// than 1,000 ids take several readings; now is the time of the last.
+// ids are left out. Without ids it returns all sessions that are alive, in the order of their ids.
+// Each 1,000 sessions take a reading; now is not before any heartbeat that was read.
 func (s *Session) Members(ctx context.Context, ids ...string) (members []driver.Member, now time.Time, err error) {
 	for some := 0; some == 0 || some < len(ids); some += maxRead {
 		m, at, err := s.readBatch(ctx, "Members", s.store.Members, ids[some:min(some+maxRead, len(ids))])
@@ -35,7 +35,19 @@ func (s *Session) Members(ctx context.Context, ids ...string) (members []driver.
 		}
 		members, now = append(members, m...), at
 	}
-	return members, now, nil
+	if len(ids) > 0 || len(members) < maxRead {
+		return members, now, nil
+	}
+	rest, err := s.observersAfter(ctx, "", members[maxRead-1].ID)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	for _, m := range rest {
+		if m.LastHeartbeat.After(now) {
+			now = m.LastHeartbeat
+		}
+	}
+	return append(members, rest...), now, nil
 }
 
 // readBatch reads up to maxRead sessions with one command.
@@ -81,23 +93,27 @@ func (s *Session) Observe(ctx context.Context, key string, f func(driver.State, 
 // thousand at a time, and the store scans the records of all its sessions for that. The error is
 // ctx's, [ErrClosed], [ErrKey] or the store's.
 func (s *Session) Observers(ctx context.Context, key string) ([]driver.Member, error) {
-	const page = 1000
 	if err := CheckKey(key); err != nil {
 		return nil, err
 	}
-	var all []driver.Member
-	for after := ""; ; {
+	return s.observersAfter(ctx, key, "")
+}
+
+// observersAfter returns the observers of key, or with key "" all sessions that are alive, whose ids
+// come after the id after.
+func (s *Session) observersAfter(ctx context.Context, key, after string) (all []driver.Member, err error) {
+	for {
 		found, err := request(ctx, s, "Observers", func(ctx context.Context) ([]driver.Member, error) {
-			return s.store.Observers(ctx, key, after, page)
+			return s.store.Observers(ctx, key, after, maxRead)
 		})
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, found...)
-		if len(found) < page {
+		if len(found) < maxRead {
 			return all, nil
 		}
-		after = found[page-1].ID
+		after = found[maxRead-1].ID
 	}
 }
 

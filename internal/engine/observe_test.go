@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -13,6 +15,48 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
+
+// Members without ids are all sessions that are alive, in the order of their ids, for a reading
+// each 1,000.
+func TestMembersOfMoreThanAPage(t *testing.T) {
+	for _, n := range []int{999, 1000, 1001, 2100} {
+		t.Run(strconv.Itoa(n), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				var want []string
+				for i := range n {
+					id := fmt.Sprintf("%05d", i*17%n)
+					if _, err := store.Register(background, driver.Member{ID: id, TTL: time.Hour, Host: id}); err != nil {
+						t.Fatal(err)
+					}
+					want = append(want, id)
+				}
+				slices.Sort(want)
+				s := newSession(t, newFaulty(t, store, func(r dsynctest.Request) (f dsynctest.Fault) {
+					if r.Method == dsynctest.MethodObservers {
+						f.Delay = time.Second
+					}
+					return f
+				}), nil)
+				time.AfterFunc(time.Second/2, func() { store.Heartbeat(background, want[n-1], nil) }) // between two readings
+				before := store.Counts()
+				all, now, err := s.Members(background)
+				if err != nil || len(all) != n {
+					t.Fatalf("Members: %d, %v; want %d", len(all), err, n)
+				}
+				for i, m := range all {
+					if m.ID != want[i] || m.Host != want[i] || now.Before(m.LastHeartbeat) {
+						t.Fatalf("number %d is %+v, read at %v; want %s", i, m, now, want[i])
+					}
+				}
+				d := store.Counts().Since(before).Commands
+				if sum := d[dsynctest.MethodMembers] + d[dsynctest.MethodObservers]; sum != n/1000+1 {
+					t.Errorf("it cost %v, want %d readings", d, n/1000+1)
+				}
+			})
+		})
+	}
+}
 
 // Every session can ask who observes a key, and who is in the queue for it.
 func TestObserversAndQueue(t *testing.T) {

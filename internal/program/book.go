@@ -14,7 +14,7 @@ func (r *runner) page(key string) *page {
 	p := r.pages[key]
 	if p == nil {
 		// Close has the store keep the rest of a grace, by a clock in milliseconds.
-		p = &page{rules: rules.Key{Grace: r.grace() - time.Millisecond, Skew: r.w.Skew}, limit: semSize}
+		p = &page{leads: make(map[int64]string), named: make(map[int64]string), rules: rules.Key{Grace: r.grace() - time.Millisecond, Skew: r.w.Skew}, limit: semSize}
 		p.unused, p.held = r.began, r.began
 		r.pages[key] = p
 	}
@@ -91,7 +91,7 @@ func (r *runner) lost(h *hold) {
 
 // excused reports whether h may end before its holder is done. r.mu must be held.
 func (r *runner) excused(h *hold) bool {
-	return h.life.closing || h.life.shaken || len(r.page(h.Key).rules.Breaks) > 0 ||
+	return h.brief || h.life.closing || h.life.shaken || len(r.page(h.Key).rules.Breaks) > 0 ||
 		h.d > 0 && r.now()-max(h.Requested, h.ext) >= r.holdTime(h.d)
 }
 
@@ -189,6 +189,10 @@ type page struct {
 	sealed []string // values of runs that certainly count
 	maybe  []string // of runs that may count
 	given  []string // values of callers whose function did not run
+
+	// Of an election, by term:
+	leads map[int64]string // the session that leads, or led
+	named map[int64]string // the session that the term was transferred to
 }
 
 // breakBegins notes that Break or ForceLock is called. r.mu must be held.
@@ -213,6 +217,7 @@ type hold struct {
 	who     string
 	life    *life
 	pooled  bool // of a value that has several holds
+	brief   bool // it may have ended by its own context
 	lost    <-chan struct{}
 	open    func() bool // reports whether Lost is open
 	release func(Op)

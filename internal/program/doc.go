@@ -1,5 +1,5 @@
-// Package program turns bytes into programs that use locks, runs them and checks
-// what package dsync promises while they run: fuzzing of dsync by its public face.
+// Package program turns bytes into programs that use locks and elections, runs them and
+// checks what packages dsync and leader promise while they run: fuzzing by the public API.
 //
 // A [Program] is what some goroutines of some sessions do with a few keys. Any
 // bytes are one ([Decode]); short ones are small. [Run] runs it in a [World]: a
@@ -15,6 +15,8 @@
 //     session is notified of every change, not for a second.
 //   - Once: at most one run succeeds, it is sealed if one does, and every caller is
 //     given that run's value.
+//   - Elections: a term has one leader. After a Transfer that returned nil, the candidate that
+//     it named leads the next term; one that was refused ends no term.
 //   - In the end, when everything was unlocked, no living session has a claim left;
 //     each can still have each key; after they were closed nobody holds a key or
 //     waits for one.

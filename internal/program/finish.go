@@ -149,6 +149,10 @@ func (r *runner) lockAny(ctx context.Context, l *life, key string) error {
 		}
 		return nil
 	}
+	if st.Kind == driver.KindElection {
+		e := newElection(l, key)
+		return turn(func(ctx context.Context) error { _, err := e.Campaign(ctx); return err }, e.Resign)
+	}
 	m := l.Mutex(key)
 	return turn(m.LockContext, m.UnlockContext)
 }

@@ -98,7 +98,9 @@ func (g *goroutine) do(o Op) {
 		g.acquire(o, key)
 	case Lease, TryLease:
 		g.lease(o, key)
-	case Unlock, UnlockAfter, WriteUnlock, ReadUnlock, Release, EndLease:
+	case Campaign, TryCampaign:
+		g.campaign(o, key)
+	case Unlock, UnlockAfter, WriteUnlock, ReadUnlock, Release, EndLease, Resign, Transfer:
 		g.releaseOne(o, key)
 	case Resize:
 		g.resize(o, key)
@@ -192,6 +194,8 @@ func releases(v, what Verb) bool {
 		return v == ReadUnlock
 	case Acquire, TryAcquire:
 		return v == Release
+	case Campaign, TryCampaign:
+		return v == Resign || v == Transfer
 	}
 	return v == EndLease
 }

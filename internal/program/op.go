@@ -42,6 +42,10 @@ const (
 	TryLease
 	Extend
 	EndLease
+	Campaign
+	TryCampaign
+	Resign
+	Transfer
 	Break
 	Status
 	List
@@ -64,6 +68,7 @@ var verbNames = [verbs]string{
 	"ReadLock", "TryReadLock", "ReadUnlock",
 	"Acquire", "TryAcquire", "Release", "Resize", "Once",
 	"Lease", "TryLease", "Extend", "EndLease",
+	"Campaign", "TryCampaign", "Resign", "Transfer",
 	"Break", "Status", "List", "Sleep", "Close", "Open", "Cut", "Heal", "Replay", "Noise",
 }
 
@@ -81,13 +86,15 @@ func (o Op) key() string {
 		family = "sem"
 	case Once:
 		family = "once"
+	case Campaign, TryCampaign, Resign, Transfer:
+		family = "election"
 	case Break, Status:
 		family = families[o.Arg%len(families)]
 	}
 	return keyName(family, o.Key)
 }
 
-var families = []string{"mutex", "rw", "sem", "once"}
+var families = []string{"mutex", "rw", "sem", "once", "election"}
 
 // mixed is the key that is used as every kind.
 const mixed = "mixed"
@@ -137,7 +144,7 @@ func (o Op) String() string {
 // waits reports whether the verb's call has a context that bounds a wait.
 func (v Verb) waits() bool {
 	switch v {
-	case Lock, ForceLock, WriteLock, ForceWriteLock, ReadLock, Acquire, Once, Lease, Break:
+	case Lock, ForceLock, WriteLock, ForceWriteLock, ReadLock, Acquire, Once, Lease, Campaign, Break:
 		return true
 	}
 	return false

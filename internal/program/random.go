@@ -38,6 +38,8 @@ var themes = [][]Verb{
 	{Acquire, Acquire, TryAcquire, Release, Release, Resize, Sleep},
 	{Once, Once, Once, Break, Cut, Heal, Sleep},
 	{Lease, TryLease, Extend, EndLease, Lock, Unlock, Break},
+	{Campaign, Campaign, Campaign, TryCampaign, Resign, Transfer, Transfer, Break, Sleep},
+	{Campaign, Campaign, Resign, Transfer, Transfer, Cut, Heal, Close, Open, Noise, Replay},
 	{Lock, Unlock, Lease, EndLease, Cut, Heal, Close, Open, Break, Replay},
 	{Lock, Unlock, ReadLock, ReadUnlock, WriteLock, WriteUnlock, Cut, Heal, Replay, Sleep},
 	{Lock, Unlock, TryLock, Acquire, Release, Lease, Extend, Once, Noise, Noise, Heal, Sleep},

@@ -12,8 +12,9 @@ import (
 
 // A checker collects violations.
 type checker struct {
-	grace time.Duration
-	found []rules.Violation
+	grace     time.Duration
+	transfers map[termOf]transfer
+	found     []rules.Violation
 }
 
 func (c *checker) fail(rule, key string, at time.Duration, format string, args ...any) {
@@ -26,6 +27,7 @@ func (c *checker) fail(rule, key string, at time.Duration, format string, args .
 func Check(h *History, grace, skew time.Duration) []rules.Violation {
 	c := &checker{grace: grace}
 	holds := h.Holds()
+	c.transfers = h.transfers(holds)
 	breaks := make(map[string][]time.Duration)
 	for _, e := range h.Events {
 		if e.Type == Break {
@@ -40,6 +42,7 @@ func Check(h *History, grace, skew time.Duration) []rules.Violation {
 	}
 	c.fences(h, holds)
 	c.store(h)
+	c.transferred(h, holds)
 	c.linear(h, holds)
 	slices.SortStableFunc(c.found, func(a, b rules.Violation) int { return cmp.Compare(a.At, b.At) })
 	return c.found
@@ -105,11 +108,14 @@ func (c *checker) order(before, now Event) {
 	for _, o := range now.Holders {
 		holds[o.ID] = o.Token
 	}
+	transfer, named := c.transfers[termOf{now.Key, now.Term - 1}]
 	for i, ahead := range before.Waiting {
 		position, aheadWaits := waits[ahead]
 		for _, behind := range before.Waiting[i+1:] {
 			token, behindHolds := holds[behind]
 			switch {
+			case behindHolds && named && transfer.elected(behind):
+				// the leader has named it
 			case aheadWaits && behindHolds:
 				c.fail("fifo", now.Key, now.At, "%s was granted before %s, which was ahead of it and still waits", behind, ahead)
 			case aheadWaits && slices.Contains(now.Waiting, behind) && waits[behind] < position:

@@ -50,6 +50,12 @@ func good() *story {
 	for i := range int64(3) {
 		s.hold(30*slot+time.Duration(i)*slot, "a", "leader", 1000+i, 1, 1, false).Granted().Term = 1 + i
 	}
+	s.transfer(s.hold(35*slot, "a", "leader", 2000, 1, 1, false), 4, "b", "b1", "")
+	s.hold(36*slot, "b", "leader", 2500, 1, 1, false).Granted().Term = 5
+	s.transfer(s.hold(37*slot, "b", "leader", 3000, 1, 1, false), 6, "a", "a1", "it has left")
+	s.hold(38*slot, "c", "leader", 3500, 1, 1, false).Granted().Term = 7
+	s.leads(35*slot+ms, 4, "a1.1", "c1.1", "b1.1")
+	s.leads(36*slot, 5, "b1.1", "c1.1") // the leader has named it
 	s.record(40*slot, 9000, holder("x.1", 9000), "y.1", "z.1")
 	s.record(41*slot, 9500, holder("y.1", 9500), "z.1", "x.2")
 	s.record(42*slot, 9900, holder("z.1", 9900), "x.2")
@@ -125,8 +131,27 @@ func TestPlantedViolations(t *testing.T) {
 			s.hold(at, "a", "rw", 250, 1, 9, true)
 		}, []string{"linear", "token"}},
 		{"a term twice", func(s *story) {
-			s.hold(at, "a", "leader", 2000, 1, 1, false).Granted().Term = 3
+			s.hold(at, "a", "leader", 4000, 1, 1, false).Granted().Term = 7
 		}, []string{"term"}},
+		{"somebody else leads after a transfer", func(s *story) {
+			s.transfer(s.hold(at, "a", "leader", 4000, 1, 1, false), 8, "b", "b1", "")
+			s.hold(at+slot, "c", "leader", 5000, 1, 1, false).Granted().Term = 9
+		}, []string{"transfer"}},
+		{"the store elects somebody else than who was named", func(s *story) {
+			s.transfer(s.hold(at, "a", "leader", 4000, 1, 1, false), 8, "b", "b1", "")
+			s.leads(at, 8, "a1.1", "c1.1", "b1.1")
+			s.leads(at+slot, 9, "c1.1", "b1.1")
+		}, []string{"transfer"}},
+		{"who was behind leads, and somebody else was named", func(s *story) {
+			s.transfer(s.hold(at, "a", "leader", 4000, 1, 1, false), 8, "d", "d1", "time-out")
+			s.leads(at, 8, "a1.1", "c1.1", "b1.1", "d1.1")
+			s.leads(at+slot, 9, "b1.1", "c1.1", "d1.1")
+		}, []string{"fifo"}},
+		{"who was behind leads, and an earlier leader has named it", func(s *story) {
+			s.transfer(s.hold(at, "a", "leader", 4000, 1, 1, false), 8, "b", "b1", "time-out")
+			s.leads(at, 9, "d1.1", "c1.1", "b1.1")
+			s.leads(at+slot, 10, "b1.1", "c1.1")
+		}, []string{"fifo"}},
 		{"a write after a newer one", func(s *story) { s.write(at, "a", 8000, "") }, []string{"linear"}},
 		{"a write is refused for no reason", func(s *story) {
 			s.write(at, "a", 9000, history.Fenced)

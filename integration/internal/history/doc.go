@@ -15,7 +15,9 @@
 //   - term: the numbers of an election's terms grow with its tokens;
 //   - fence: documents take no write with an older token than they have seen, and
 //     refuse none of a certain holder;
-//   - fifo: claims are granted in the order of the queue;
+//   - fifo: claims are granted in the order of the queue, unless a Transfer names one;
+//   - transfer: after a Transfer that has succeeded, nobody but the candidate that it names
+//     has the next term;
 //   - store: the store's own record never has more holders than fit, and its tokens
 //     never go back;
 //   - ends: every call that began has returned, unless its process was killed;

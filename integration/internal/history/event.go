@@ -14,6 +14,9 @@ const (
 	Done     Type = "done"     // the call that releases begins: Live, and Keep if it is to be kept
 	Released Type = "released" // … has returned: Err, "lost" if the hold had ended before
 
+	Transfer    Type = "transfer"    // the release is to hand over to the process Target and its Session
+	Transferred Type = "transferred" // … has returned: Err
+
 	Write Type = "write" // a write with a fencing token begins
 	Wrote Type = "wrote" // … has returned: Err, "fenced" if it was refused
 
@@ -48,8 +51,9 @@ type Event struct {
 	Live time.Duration `json:"live,omitempty"`
 	Keep time.Duration `json:"keep,omitempty"`
 
-	Err    string `json:"err,omitempty"`
-	Target string `json:"target,omitempty"`
+	Err     string `json:"err,omitempty"`
+	Target  string `json:"target,omitempty"`
+	Session string `json:"session,omitempty"`
 
 	Holders []Claim  `json:"holders,omitempty"` // in the order of their grants
 	Waiting []string `json:"waiting,omitempty"` // ids of claims, the first in the queue first

@@ -152,18 +152,25 @@ type Span struct {
 
 // Counts are what a history has of each.
 type Counts struct {
-	Calls    int // that request a hold
-	Grants   int
-	HandOffs int // grants of a key to another process than the one before
-	Lost     int // holds that ended before their release, those of killed processes included
-	Writes   int // with a fencing token
-	Refused  int // of them
+	Calls     int // that request a hold
+	Grants    int
+	Transfers int // of terms, that have succeeded
+	HandOffs  int // grants of a key to another process than the one before
+	Lost      int // holds that ended before their release, those of killed processes included
+	Writes    int // with a fencing token
+	Refused   int // of them
 }
 
 // Counts counts.
 func (h *History) Counts() Counts {
 	var c Counts
-	for _, holds := range h.Holds() {
+	all := h.Holds()
+	for _, t := range h.transfers(all) {
+		if t.returned > 0 && t.err == "" {
+			c.Transfers++
+		}
+	}
+	for _, holds := range all {
 		last := ""
 		for _, o := range holds {
 			c.Calls++

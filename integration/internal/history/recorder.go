@@ -134,6 +134,13 @@ func (a *Attempt) Done(keep time.Duration) {
 	a.r.Put(Event{Type: Done, ID: a.id, Key: a.key, Live: a.live, Keep: keep})
 }
 
+// Transfer records that the term is about to be handed over to a session of a process. returned
+// records the answer: "", or an error.
+func (a *Attempt) Transfer(process, session string) (returned func(err string)) {
+	a.r.Put(Event{Type: Transfer, ID: a.id, Key: a.key, Target: process, Session: session})
+	return func(err string) { a.r.Put(Event{Type: Transferred, ID: a.id, Key: a.key, Err: err}) }
+}
+
 // Released records that the call that releases has returned.
 func (a *Attempt) Released(err string) {
 	a.r.Put(Event{Type: Released, ID: a.id, Key: a.key, Err: err})

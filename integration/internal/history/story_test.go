@@ -82,6 +82,18 @@ func (s *story) record(at time.Duration, token int64, holders []history.Claim, w
 	s.put(at, "nemesis", 0, history.Record, history.Event{Key: "k", Token: token, Limit: 1, Holders: holders, Waiting: waiting})
 }
 
+// transfer makes the part a term that is handed over to a session of a process.
+func (s *story) transfer(p part, term int64, process, session, err string) {
+	p.Granted().Term = term
+	s.put(p.Done().At+ms, p.process, p.id, history.Transfer, history.Event{Key: "leader", Target: process, Session: session})
+	s.put(p.Done().At+5*ms, p.process, p.id, history.Transferred, history.Event{Key: "leader", Err: err})
+}
+
+// leads is a snapshot of the store's record of "leader".
+func (s *story) leads(at time.Duration, term int64, claim string, waiting ...string) {
+	s.put(at, "nemesis", 0, history.Record, history.Event{Key: "leader", Term: term, Token: 1000 * term, Limit: 1, Holders: holder(claim, 1000*term), Waiting: waiting})
+}
+
 // history writes the story as recorders do, a file for each process, and reads it.
 func (s *story) history(t *testing.T) *history.History {
 	t.Helper()

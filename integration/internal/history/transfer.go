@@ -1,0 +1,75 @@
+package history
+
+import (
+	"strings"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/rules"
+)
+
+// A transfer is one call of Election.Transfer.
+type transfer struct {
+	of          *rules.Hold // the term that it hands over
+	to, session string      // the process and the session that it names
+	returned    time.Duration
+	err         string
+}
+
+// String names the transfer by its term.
+func (t transfer) String() string { return t.of.String() + " was transferred to " + t.to }
+
+// elected reports whether the claim is one of the session that t names.
+func (t transfer) elected(claim string) bool { return strings.HasPrefix(claim, t.session+".") }
+
+// A termOf names a term of an election.
+type termOf struct {
+	key  string
+	term int64
+}
+
+// transfers returns the last transfer of each term that was to be transferred.
+func (h *History) transfers(holds map[string][]*rules.Hold) map[termOf]transfer {
+	all := make(map[who]*rules.Hold)
+	for _, some := range holds {
+		for _, o := range some {
+			all[who{o.Process, o.ID}] = o
+		}
+	}
+	found := make(map[termOf]transfer)
+	for _, e := range h.Events {
+		o := all[who{e.Process, e.ID}]
+		switch e.Type {
+		case Transfer:
+			found[termOf{e.Key, o.Term}] = transfer{of: o, to: e.Target, session: e.Session}
+		case Transferred:
+			t := found[termOf{e.Key, o.Term}]
+			t.returned, t.err = e.At, e.Err
+			found[termOf{e.Key, o.Term}] = t
+		}
+	}
+	return found
+}
+
+// transferred: if a Transfer has succeeded, nobody but the candidate that it named had the next
+// term, neither in the store nor by any process's own account.
+func (c *checker) transferred(h *History, holds map[string][]*rules.Hold) {
+	before := func(key string, term int64) (transfer, bool) {
+		t, ok := c.transfers[termOf{key, term - 1}]
+		return t, ok && t.returned > 0 && t.err == ""
+	}
+	for key, all := range holds {
+		for _, o := range all {
+			if t, ok := before(key, o.Term); ok && o.Process != t.to {
+				c.fail("transfer", key, o.Granted, "%v, and %v had the next term", t, o)
+			}
+		}
+	}
+	for _, e := range h.Events {
+		if e.Type != Record || len(e.Holders) == 0 {
+			continue
+		}
+		if t, ok := before(e.Key, e.Term); ok && !t.elected(e.Holders[0].ID) {
+			c.fail("transfer", e.Key, e.At, "%v, and the store gave the next term to %s", t, e.Holders[0].ID)
+		}
+	}
+}
