@@ -123,20 +123,15 @@ func (s *Store) acquire(ctx context.Context, id string, c driver.Claim, wait boo
 	if c.Yield {
 		claim = append(claim, e("l", true))
 	}
-	shape := s.shapes.acquireTry
-	if wait {
-		shape = s.shapes.acquireWait
+	scratch := bson.D{e("claim", claim), e("y", string(c.Kind)), e("c", c.Limit), e("until", notAfter)}
+	if len(expired) > 0 {
+		scratch = append(scratch, e("dead", expired))
 	}
-	if expired == nil {
-		expired = []string{} // a nil slice is encoded as null
-	}
+	shape := s.shapes.acquire[acquiring{expired: len(expired) > 0, first: c.First, try: !wait}]
 	_, err = s.modify(ctx, modify{
-		query: bson.D{e("_id", id)},
-		update: pipeline(shape, bson.D{
-			e("mine", c.ID), e("claim", claim), e("dead", expired),
-			e("y", string(c.Kind)), e("c", c.Limit), e("until", notAfter), e("first", c.First),
-		}),
-		fields: s.seenBy(c.ID),
+		query:  bson.D{e("_id", id)},
+		update: pipeline(shape, scratch),
+		fields: seenBy(c.ID),
 		upsert: true,
 	}, &r)
 	if err == nil {

