@@ -114,7 +114,9 @@ func (s *Store) claimRecord(c driver.Claim) bson.D {
 	return s.withAddress(bson.D{e("a", c.ID), e("s", c.Session), e("w", c.Weight)}, c.Session)
 }
 
-// acquire sends the pipeline and returns the key's record from the reply.
+// acquire sends the pipeline and returns the key's record from the reply. For a claim that probably
+// waits, it tries the pipeline of a poll before that, which cannot let it join, and has no effect if
+// it is not there.
 func (s *Store) acquire(ctx context.Context, id string, c driver.Claim, wait bool, expired []string, notAfter time.Time) (r keyRecord, err error) {
 	claim := s.claimRecord(c)
 	if c.Lease > 0 {
@@ -123,11 +125,27 @@ func (s *Store) acquire(ctx context.Context, id string, c driver.Claim, wait boo
 	if c.Yield {
 		claim = append(claim, e("l", true))
 	}
-	scratch := bson.D{e("claim", claim), e("y", string(c.Kind)), e("c", c.Limit), e("until", notAfter)}
+	var dead bson.D
 	if len(expired) > 0 {
-		scratch = append(scratch, e("dead", expired))
+		dead = bson.D{e("dead", expired)}
+	}
+	// A claim that was requested before mostly waits. There are two exceptions. A Once is mostly sealed
+	// by then. And a poll could remove a fixed lease that has ended and grant the key to others,
+	// whom the reply to the next command would not name.
+	if wait && c.Repeated && c.Kind != driver.KindOnce && c.Lease == 0 {
+		shape := s.shapes.acquire[acquiring{expired: len(expired) > 0, poll: true}]
+		found, err := s.modify(ctx, modify{query: about(id, c.ID), update: pipeline(shape, dead), fields: seenBy(c.ID)}, &r)
+		if err != nil {
+			return keyRecord{}, err
+		}
+		if found && r.has(c.ID) {
+			s.clock.set(r.Now)
+			return r, nil
+		}
+		r = keyRecord{}
 	}
 	shape := s.shapes.acquire[acquiring{expired: len(expired) > 0, first: c.First, try: !wait}]
+	scratch := append(bson.D{e("claim", claim), e("y", string(c.Kind)), e("c", c.Limit), e("until", notAfter)}, dead...)
 	_, err = s.modify(ctx, modify{
 		query:  bson.D{e("_id", id)},
 		update: pipeline(shape, scratch),
@@ -138,6 +156,16 @@ func (s *Store) acquire(ctx context.Context, id string, c driver.Claim, wait boo
 		s.clock.set(r.Now)
 	}
 	return r, err
+}
+
+// about returns the query for the record of a key that the claim holds or waits for.
+func about(id, claim string) bson.D {
+	return bson.D{e("_id", id), e("$or", bson.A{bson.D{e("h.a", claim)}, bson.D{e("q.a", claim)}})}
+}
+
+// has reports whether the claim holds the key or waits for it.
+func (r *keyRecord) has(claim string) bool {
+	return r.Position > 0 || slices.ContainsFunc(r.Holders, func(h holderRecord) bool { return h.Claim == claim })
 }
 
 // update sends one update statement and reports whether it matched or made a record, and

@@ -149,3 +149,46 @@ func TestAcquireRefusesNonsense(t *testing.T) {
 		}
 	})
 }
+
+// A repeated request is a poll, which cannot join. If the claim is not there any more, the request
+// that lets it join follows.
+func TestRepeatedRequestOfWhatIsGone(t *testing.T) {
+	there := ok(e("value", bson.D{e("now", time.Now()), e("position", 1), e("waiting", 1)}))
+	for name, tc := range map[string]struct {
+		first bson.D
+		wait  bool
+		want  int // commands
+	}{
+		"there":                {there, true, 1},
+		"no record has it":     {null(call{}), true, 2},
+		"the poll removed it":  {ok(e("value", bson.D{e("now", time.Now()), e("waiting", 1)})), true, 2},
+		"a try never is there": {there, false, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				s := f.store(nil, nil)
+				f.script(func(call) bson.D {
+					if len(f.took()) == 1 {
+						return tc.first
+					}
+					return there
+				})
+				c := mutexClaim(1)
+				c.Repeated = true
+				st, _, err := s.Acquire(t.Context(), c, tc.wait, nil, time.Now())
+				if err != nil || st.Position != 1 {
+					t.Errorf("got position %d, %v, want 1", st.Position, err)
+				}
+				sent := f.took()
+				if len(sent) != tc.want {
+					t.Errorf("sent %d commands, want %d", len(sent), tc.want)
+				}
+				last := sent[len(sent)-1].cmd.Lookup("update", "0", "$set", "_", "$literal", "claim").IsZero()
+				if poll := tc.wait && tc.want == 1; last != poll {
+					t.Errorf("the last one brings no claim: %t, want %t", last, poll)
+				}
+			})
+		})
+	}
+}

@@ -75,6 +75,7 @@ type acquiring struct {
 	expired bool // it names expired sessions
 	first   bool // the claim joins at the head of the queue
 	try     bool // a claim that is not granted leaves the queue again, and so changes nothing
+	poll    bool // the claim is there, as the filter says, and need not join
 }
 
 func newShapes() (*shapes, error) {
@@ -104,8 +105,11 @@ func newShapes() (*shapes, error) {
 		sealed:   encode([]bson.D{whomSealed()})[0],
 		resized:  encode([]bson.D{append(whom(granted()), e("y", 1), e("c", 1), e("p", 1))})[0],
 	}
-	for i := range 8 {
-		a := acquiring{expired: i&1 > 0, first: i&2 > 0, try: i&4 > 0}
+	for i := range 16 {
+		a := acquiring{expired: i&1 > 0, first: i&2 > 0, try: i&4 > 0, poll: i&8 > 0}
+		if a.poll && (a.first || a.try) {
+			continue
+		}
 		var rest any
 		if a.try {
 			rest = op("$ne", "$$this.a", "$_.claim.a")
@@ -115,10 +119,12 @@ func newShapes() (*shapes, error) {
 	return sh, err
 }
 
-// pipeline returns the pipeline with the arguments of a call.
+// pipeline returns the pipeline with the arguments of a call, if there are any.
 func pipeline(shape []bson.Raw, scratch bson.D) bson.A {
 	a := make(bson.A, 0, 1+len(shape))
-	a = append(a, set(e("_", literal(scratch))))
+	if len(scratch) > 0 {
+		a = append(a, set(e("_", literal(scratch))))
+	}
 	for _, stage := range shape {
 		a = append(a, stage)
 	}

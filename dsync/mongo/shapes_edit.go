@@ -10,9 +10,17 @@ import "go.mongodb.org/mongo-driver/v2/bson"
 // given up leaves nothing behind. While anybody holds or waits, the record's kind and limit
 // apply; a former limit is as good as the present one.
 func joining(a acquiring) []bson.D {
-	h, q := filter(list("$h"), holds()), list("$q")
+	var h, q any = list("$h"), list("$q")
+	if a.poll {
+		h, q = "$h", "$q"
+	}
 	if a.expired {
-		h, q = filter(list("$h"), alive()), filter(q, waits())
+		h, q = filter(h, alive()), filter(q, waits())
+	} else {
+		h = filter(h, holds())
+	}
+	if a.poll {
+		return []bson.D{clean(h, q, was(claims()))}
 	}
 	known := op("$and",
 		op("$eq", "$y", "$_.y"),
