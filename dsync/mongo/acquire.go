@@ -115,8 +115,7 @@ func (s *Store) claimRecord(c driver.Claim) bson.D {
 }
 
 // acquire sends the pipeline and returns the key's record from the reply. For a claim that probably
-// waits, it tries the pipeline of a poll before that, which cannot let it join, and has no effect if
-// it is not there.
+// waits, it tries the pipeline of a poll before that, which cannot let it join.
 func (s *Store) acquire(ctx context.Context, id string, c driver.Claim, wait bool, expired []string, notAfter time.Time) (r keyRecord, err error) {
 	claim := s.claimRecord(c)
 	if c.Lease > 0 {
@@ -129,12 +128,13 @@ func (s *Store) acquire(ctx context.Context, id string, c driver.Claim, wait boo
 	if len(expired) > 0 {
 		dead = bson.D{e("dead", expired)}
 	}
-	// A claim that was requested before mostly waits. There are two exceptions. A Once is mostly sealed
-	// by then. And a poll could remove a fixed lease that has ended and grant the key to others,
-	// whom the reply to the next command would not name.
-	if wait && c.Repeated && c.Kind != driver.KindOnce && c.Lease == 0 {
+	var early []driver.Notice
+	// A claim that was requested before mostly waits, but a Once is mostly sealed by then. The filter is
+	// the _id alone, though the claim may not be there: any other filter costs the server more than
+	// the pipeline saves.
+	if wait && c.Repeated && c.Kind != driver.KindOnce {
 		shape := s.shapes.acquire[acquiring{expired: len(expired) > 0, poll: true}]
-		found, err := s.modify(ctx, modify{query: about(id, c.ID), update: pipeline(shape, dead), fields: seenBy(c.ID)}, &r)
+		found, err := s.modify(ctx, modify{query: bson.D{e("_id", id)}, update: pipeline(shape, dead), fields: seenBy(c.ID)}, &r)
 		if err != nil {
 			return keyRecord{}, err
 		}
@@ -142,6 +142,7 @@ func (s *Store) acquire(ctx context.Context, id string, c driver.Claim, wait boo
 			s.clock.set(r.Now)
 			return r, nil
 		}
+		early = append(r.grants(c.Key, c.ID), r.changed(c.Key)...)
 		r = keyRecord{}
 	}
 	shape := s.shapes.acquire[acquiring{expired: len(expired) > 0, first: c.First, try: !wait}]
@@ -155,6 +156,7 @@ func (s *Store) acquire(ctx context.Context, id string, c driver.Claim, wait boo
 	if err == nil {
 		s.clock.set(r.Now)
 	}
+	r.early = early
 	return r, err
 }
 

@@ -2,6 +2,7 @@ package mongo_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -153,7 +154,11 @@ func TestAcquireRefusesNonsense(t *testing.T) {
 // A repeated request is a poll, which cannot join. If the claim is not there any more, the request
 // that lets it join follows.
 func TestRepeatedRequestOfWhatIsGone(t *testing.T) {
-	there := ok(e("value", bson.D{e("now", time.Now()), e("position", 1), e("waiting", 1)}))
+	now := time.Now()
+	there := ok(e("value", bson.D{e("now", now), e("position", 1), e("waiting", 1)}))
+	removed := ok(e("value", bson.D{e("now", now), e("waiting", 1), e("h", bson.A{
+		bson.D{e("a", "o.1"), e("s", "o"), e("w", 1), e("t", int64(1024)), e("at", now), e("p", 3)},
+	})}))
 	for name, tc := range map[string]struct {
 		first bson.D
 		wait  bool
@@ -161,7 +166,7 @@ func TestRepeatedRequestOfWhatIsGone(t *testing.T) {
 	}{
 		"there":                {there, true, 1},
 		"no record has it":     {null(call{}), true, 2},
-		"the poll removed it":  {ok(e("value", bson.D{e("now", time.Now()), e("waiting", 1)})), true, 2},
+		"the poll removed it":  {removed, true, 2},
 		"a try never is there": {there, false, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +181,10 @@ func TestRepeatedRequestOfWhatIsGone(t *testing.T) {
 				})
 				c := mutexClaim(1)
 				c.Repeated = true
-				st, _, err := s.Acquire(t.Context(), c, tc.wait, nil, time.Now())
+				st, notices, err := s.Acquire(t.Context(), c, tc.wait, nil, time.Now())
+				if granted := strings.HasPrefix(name, "the poll removed"); granted != (len(notices) == 1) {
+					t.Errorf("got the notices %v, want one of whom the poll granted the key", notices)
+				}
 				if err != nil || st.Position != 1 {
 					t.Errorf("got position %d, %v, want 1", st.Position, err)
 				}

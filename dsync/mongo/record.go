@@ -27,6 +27,8 @@ type keyRecord struct {
 	Position int            `bson:"position"`
 	Waiting  int            `bson:"waiting"`
 	Ahead    []waiterRecord `bson:"ahead"` // in the queue
+
+	early []driver.Notice // of the poll before an Acquire
 }
 
 // A valueRecord is what the holder with the token published, or sealed the key with.

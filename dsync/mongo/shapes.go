@@ -75,7 +75,7 @@ type acquiring struct {
 	expired bool // it names expired sessions
 	first   bool // the claim joins at the head of the queue
 	try     bool // a claim that is not granted leaves the queue again, and so changes nothing
-	poll    bool // the claim is there, as the filter says, and need not join
+	poll    bool // the claim mostly is there, and does not join if it is not
 }
 
 func newShapes() (*shapes, error) {

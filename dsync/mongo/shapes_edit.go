@@ -10,10 +10,7 @@ import "go.mongodb.org/mongo-driver/v2/bson"
 // given up leaves nothing behind. While anybody holds or waits, the record's kind and limit
 // apply; a former limit is as good as the present one.
 func joining(a acquiring) []bson.D {
-	var h, q any = list("$h"), list("$q")
-	if a.poll {
-		h, q = "$h", "$q"
-	}
+	h, q := list("$h"), list("$q")
 	if a.expired {
 		h, q = filter(h, alive()), filter(q, waits())
 	} else {
