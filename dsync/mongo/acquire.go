@@ -114,7 +114,8 @@ func (s *Store) claimRecord(c driver.Claim) bson.D {
 	return s.withAddress(bson.D{e("a", c.ID), e("s", c.Session), e("w", c.Weight)}, c.Session)
 }
 
-// acquire sends the pipeline and returns the key's record from the reply.
+// acquire sends the pipeline and returns the key's record from the reply. For a claim that probably
+// waits, it tries the pipeline of a poll before that, which cannot let it join.
 func (s *Store) acquire(ctx context.Context, id string, c driver.Claim, wait bool, expired []string, notAfter time.Time) (r keyRecord, err error) {
 	claim := s.claimRecord(c)
 	if c.Lease > 0 {
@@ -123,26 +124,50 @@ func (s *Store) acquire(ctx context.Context, id string, c driver.Claim, wait boo
 	if c.Yield {
 		claim = append(claim, e("l", true))
 	}
-	shape := s.shapes.acquireTry
-	if wait {
-		shape = s.shapes.acquireWait
+	var dead bson.D
+	if len(expired) > 0 {
+		dead = bson.D{e("dead", expired)}
 	}
-	if expired == nil {
-		expired = []string{} // a nil slice is encoded as null
+	var early []driver.Notice
+	// A claim that was requested before mostly waits, but a Once is mostly sealed by then. The filter is
+	// the _id alone, though the claim may not be there: any other filter costs the server more than
+	// the pipeline saves.
+	if wait && c.Repeated && c.Kind != driver.KindOnce {
+		shape := s.shapes.acquire[acquiring{expired: len(expired) > 0, poll: true}]
+		found, err := s.modify(ctx, modify{query: bson.D{e("_id", id)}, update: pipeline(shape, dead), fields: seenBy(c.ID)}, &r)
+		if err != nil {
+			return keyRecord{}, err
+		}
+		if found && r.has(c.ID) {
+			s.clock.set(r.Now)
+			return r, nil
+		}
+		early = append(r.grants(c.Key, c.ID), r.changed(c.Key)...)
+		r = keyRecord{}
 	}
+	shape := s.shapes.acquire[acquiring{expired: len(expired) > 0, first: c.First, try: !wait}]
+	scratch := append(bson.D{e("claim", claim), e("y", string(c.Kind)), e("c", c.Limit), e("until", notAfter)}, dead...)
 	_, err = s.modify(ctx, modify{
-		query: bson.D{e("_id", id)},
-		update: pipeline(shape, bson.D{
-			e("mine", c.ID), e("claim", claim), e("dead", expired),
-			e("y", string(c.Kind)), e("c", c.Limit), e("until", notAfter), e("first", c.First),
-		}),
-		fields: s.seenBy(c.ID),
+		query:  bson.D{e("_id", id)},
+		update: pipeline(shape, scratch),
+		fields: seenBy(c.ID),
 		upsert: true,
 	}, &r)
 	if err == nil {
 		s.clock.set(r.Now)
 	}
+	r.early = early
 	return r, err
+}
+
+// about returns the query for the record of a key that the claim holds or waits for.
+func about(id, claim string) bson.D {
+	return bson.D{e("_id", id), e("$or", bson.A{bson.D{e("h.a", claim)}, bson.D{e("q.a", claim)}})}
+}
+
+// has reports whether the claim holds the key or waits for it.
+func (r *keyRecord) has(claim string) bool {
+	return r.Position > 0 || slices.ContainsFunc(r.Holders, func(h holderRecord) bool { return h.Claim == claim })
 }
 
 // update sends one update statement and reports whether it matched or made a record, and

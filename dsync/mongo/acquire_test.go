@@ -2,6 +2,7 @@ package mongo_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,4 +149,54 @@ func TestAcquireRefusesNonsense(t *testing.T) {
 			t.Errorf("%d commands were sent, want none", n)
 		}
 	})
+}
+
+// A repeated request is a poll, which cannot join. If the claim is not there any more, the request
+// that lets it join follows.
+func TestRepeatedRequestOfWhatIsGone(t *testing.T) {
+	now := time.Now()
+	there := ok(e("value", bson.D{e("now", now), e("position", 1), e("waiting", 1)}))
+	removed := ok(e("value", bson.D{e("now", now), e("waiting", 1), e("h", bson.A{
+		bson.D{e("a", "o.1"), e("s", "o"), e("w", 1), e("t", int64(1024)), e("at", now), e("p", 3)},
+	})}))
+	for name, tc := range map[string]struct {
+		first bson.D
+		wait  bool
+		want  int // commands
+	}{
+		"there":                {there, true, 1},
+		"no record has it":     {null(call{}), true, 2},
+		"the poll removed it":  {removed, true, 2},
+		"a try never is there": {there, false, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				s := f.store(nil, nil)
+				f.script(func(call) bson.D {
+					if len(f.took()) == 1 {
+						return tc.first
+					}
+					return there
+				})
+				c := mutexClaim(1)
+				c.Repeated = true
+				st, notices, err := s.Acquire(t.Context(), c, tc.wait, nil, time.Now())
+				if granted := strings.HasPrefix(name, "the poll removed"); granted != (len(notices) == 1) {
+					t.Errorf("got the notices %v, want one of whom the poll granted the key", notices)
+				}
+				if err != nil || st.Position != 1 {
+					t.Errorf("got position %d, %v, want 1", st.Position, err)
+				}
+				sent := f.took()
+				if len(sent) != tc.want {
+					t.Errorf("sent %d commands, want %d", len(sent), tc.want)
+				}
+				last := sent[len(sent)-1].cmd.Lookup("update", "0", "$set", "_", "$literal", "claim").IsZero()
+				if poll := tc.wait && tc.want == 1; last != poll {
+					t.Errorf("the last one brings no claim: %t, want %t", last, poll)
+				}
+			})
+		})
+	}
 }

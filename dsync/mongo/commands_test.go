@@ -48,6 +48,8 @@ func TestCommandsOnFile(t *testing.T) {
 	replacing.ID, replacing.Replaces = session+".2", &held
 	repeated := claim
 	repeated.Repeated = true
+	first := claim
+	first.First = true
 	acquire := func(c driver.Claim, wait bool, expired ...string) func(context.Context, driver.Store) error {
 		return func(ctx context.Context, s driver.Store) error {
 			_, _, err := s.Acquire(ctx, c, wait, expired, notAfter)
@@ -91,8 +93,11 @@ func TestCommandsOnFile(t *testing.T) {
 		{name: "Observe, of nothing any more", do: func(ctx context.Context, s driver.Store) error {
 			return s.Observe(ctx, session, 4, nil)
 		}},
-		{name: "Acquire, waiting", do: acquire(repeated, true, other)},
-		{name: "Acquire, a try", do: acquire(claim, false, other)},
+		{name: "Acquire, waiting", do: acquire(part, true)},
+		{name: "Acquire, waiting, that names an expired session", do: acquire(part, true, other)},
+		{name: "Acquire, repeated", do: acquire(repeated, true)},
+		{name: "Acquire, repeated, that names an expired session", do: acquire(repeated, true, other)},
+		{name: "Acquire, a try, at the head of the queue", do: acquire(first, false)},
 		{name: "Release", do: func(ctx context.Context, s driver.Store) error {
 			_, _, err := s.Release(ctx, part, driver.ReleaseOptions{})
 			return err

@@ -327,9 +327,9 @@ func honest(c call) bson.D {
 		return value(e("h", bson.A{two, three}), e("ahead", bson.A{
 			bson.D{e("a", "$mine.2"), e("s", "$mine"), e("w", 2)}, bson.D{e("a", "$mine.1"), e("s", "$mine"), e("w", 2)},
 		}))
-	case strings.HasSuffix(id, "/key") && text("update", "0", "$set", "_", "$literal", "mine") == "one.1":
+	case strings.HasSuffix(id, "/key") && mineOf(c) == "one.1":
 		return value(e("h", bson.A{two, three}), e("at", now), e("waiting", 1))
-	case strings.HasSuffix(id, "/key") && c.cmd.Lookup("update", "0", "$set", "_", "$literal", "first").Boolean():
+	case strings.HasSuffix(id, "/key") && about("$mine.2"):
 		return value(e("h", bson.A{two, three}), e("t", next+1024), e("y", "election"), e("n", 6), e("c", 3), e("at", now),
 			e("v", bson.D{e("t", next), e("s", int64(1)), e("b", []byte("$t"))}), e("position", 1), e("waiting", 2))
 	case strings.HasSuffix(id, "/key"):
@@ -351,6 +351,17 @@ func honest(c call) bson.D {
 		return value(e("at", now), e("dead", true))
 	}
 	return refusal(59, "CommandNotFound")
+}
+
+// mineOf is the claim that a pipeline of c is for, "" if there is none.
+func mineOf(c call) string {
+	scratch := []string{"update", "0", "$set", "_", "$literal"}
+	for _, name := range [][]string{{"mine"}, {"claim", "a"}} {
+		if mine, ok := c.cmd.Lookup(append(scratch, name...)...).StringValueOK(); ok {
+			return mine
+		}
+	}
+	return ""
 }
 
 // probeRecord is the _id of the record of passed probes that c is for, "" if it is for another.

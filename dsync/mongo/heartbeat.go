@@ -32,7 +32,7 @@ func (s *Store) heartbeat(ctx context.Context, query bson.D, given []driver.Revo
 		for _, r := range given {
 			off = append(off, revocationRecord(r))
 		}
-		left := filter(revoked(), op("$not", op("$in", "$$x", literal(off))))
+		left := filter(revoked(), op("$not", op("$in", "$$this", literal(off))))
 		update = set(e("at", now), e("rev", let("left", left, op("$cond", op("$eq", "$$left", bson.A{}), "$$REMOVE", "$$left"))))
 	}
 	var r sessionRecord

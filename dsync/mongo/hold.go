@@ -32,16 +32,12 @@ func (s *Store) Extend(ctx context.Context, c driver.Claim) (driver.Holder, erro
 // extending moves the end of the claim to now + lease, unless it is later, if the claim has an
 // end that has not come.
 func extending() []bson.D {
-	end := op("$max", "$$x.e", op("$add", now, "$_.lease"))
-	mine := op("$and", op("$eq", "$$x.a", "$_.mine"),
-		op("$gt", op("$ifNull", "$$x.e", op("$toDate", int64(0))), now))
-	return []bson.D{
-		set(e("_.h", guard(op("$map", bson.D{
-			e("input", list("$h")), e("as", "x"),
-			e("in", op("$cond", mine, op("$mergeObjects", "$$x", bson.D{e("e", end)}), "$$x")),
-		})))),
-		set(e("h", "$_.h"), e("_", "$$REMOVE")),
-	}
+	end := op("$max", "$$this.e", op("$add", now, "$_.lease"))
+	return []bson.D{set(
+		e("h", guard(each("$h", op("$cond", op("$and", mine(), op("$gt", "$$this.e", now)),
+			op("$mergeObjects", "$$this", bson.D{e("e", end)}), "$$this")))),
+		e("_", "$$REMOVE"),
+	)}
 }
 
 // maxValue is the maximum size of a published value or a result, in bytes. It is part of the
@@ -79,16 +75,12 @@ func (s *Store) publish(ctx context.Context, id string, c driver.Claim, seq int6
 // publishing stores the value, if the claim holds the key, its end has not come, and it has not
 // published a later value.
 func publishing() []bson.D {
-	mine := op("$and", op("$eq", "$$x.a", "$_.mine"),
-		op("$or", op("$not", op("$ifNull", "$$x.e", false)), op("$gt", "$$x.e", now)))
-	published := bson.D{e("t", "$_.t"), e("s", "$_.seq"), e("b", "$_.value")}
 	overtaken := op("$and", op("$eq", "$v.t", "$_.t"), op("$gt", "$v.s", "$_.seq"))
 	return []bson.D{
-		// The claim's token, or 0 if it does not hold the key.
-		set(e("_.t", guard(op("$sum", let("held", filter(list("$h"), mine), "$$held.t"))))),
-		set(e("_.new", op("$and", op("$gt", "$_.t", 0), op("$ne", "$v", published), op("$not", overtaken)))),
+		set(e("_.t", guard(ownToken()))),
 		set(
-			e("v", op("$cond", "$_.new", published, "$v")),
+			e("v", op("$cond", op("$and", "$_.t", op("$not", overtaken)),
+				bson.D{e("t", "$_.t"), e("s", "$_.seq"), e("b", "$_.value")}, "$v")),
 			e("_", "$$REMOVE"),
 		),
 	}

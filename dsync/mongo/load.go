@@ -50,7 +50,7 @@ func (s *Store) Load(ctx context.Context, key string) (driver.State, error) {
 }
 
 func (s *Store) load(ctx context.Context, id, key string, shown int) (driver.State, error) {
-	project := append(seen(), e("f", 1), e("ahead", op("$slice", list("$q"), shown)))
+	project := append(seen(waiting()), e("f", 1), e("ahead", op("$slice", list("$q"), shown)))
 	r, err := readFacet[keyRecord](ctx, s, true, facet(project, bson.D{e("$match", bson.D{e("_id", id)})}))
 	if err != nil || len(r.Found) == 0 {
 		return driver.State{Key: key, Now: r.Now}, err
@@ -96,7 +96,7 @@ func (s *Store) keys(ctx context.Context, prefix, after string, n int) (states [
 		{e("$match", bson.D{e("_id", within), e("y", bson.D{e("$exists", true)})})},
 		{e("$sort", bson.D{e("_id", 1)})},
 		{e("$limit", n)},
-		{e("$project", append(seen()[1:], e("f", 1), e("ahead", op("$slice", list("$q"), maxAhead))))},
+		{e("$project", append(seen(waiting())[1:], e("f", 1), e("ahead", op("$slice", list("$q"), maxAhead))))},
 	}, bson.D{e("batchSize", n+1)}, true))
 	if err != nil {
 		return nil, fmt.Errorf("encode aggregate: %w", err)

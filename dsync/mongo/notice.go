@@ -67,7 +67,7 @@ func (r *keyRecord) changed(key string) []driver.Notice {
 
 // acquired returns the notices for an Acquire of c.
 func (r *keyRecord) acquired(c driver.Claim) []driver.Notice {
-	notices := append(r.grants(c.Key, c.ID), r.changed(c.Key)...)
+	notices := slices.Concat(r.early, r.grants(c.Key, c.ID), r.changed(c.Key))
 	if r.Position == 1 {
 		notices = append(notices, r.yields(c.Key)...)
 	}

@@ -201,7 +201,7 @@ func TestAddressesAreWritten(t *testing.T) {
 			}
 			for n := 1; n <= 2; n++ {
 				c := mutexClaim(n)
-				c.Repeated = n == 1 // which takes the long command
+				c.Limit = int64(3 - n) // with 2 it takes the long command
 				if _, _, err := s.Acquire(ctx, c, true, nil, time.Now()); err != nil {
 					t.Fatal(err)
 				}

@@ -82,7 +82,7 @@ const (
 // mark marks the tail's keys as observed, unless it has done so recently. The mark, "o", is a
 // time: until then, commands that change the record return a notice of the change. Short
 // commands whose reply is not read do not apply to a record with a mark. The first command that
-// changes the record after that time removes the mark. If many observe a key, one mark serves
+// settles after that time removes the mark. If many observe a key, one mark serves
 // all of them as long as half of its time is left.
 //
 // A missing record is created; its time decides when it is swept.

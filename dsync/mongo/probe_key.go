@@ -23,9 +23,6 @@ const (
 	probeToken = 7 + tokenStep
 )
 
-// farAway is the time after which a probe's requests have no effect.
-var farAway = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
-
 // probeRevoked is in the session's record from the start.
 var probeRevoked = driver.Revocation{Key: "$a", Claim: "$a.1"}
 
@@ -74,7 +71,7 @@ func (p *prober) insert(ctx context.Context) error {
 func (p *prober) key(ctx context.Context) error {
 	id := p.id("key")
 	mine := driver.Claim{Key: "probe", ID: "$mine.1", Session: "$mine", Kind: driver.KindElection, Weight: 2, Limit: 9}
-	first, err := p.acquire(ctx, id, mine, true, []string{"dead", "$dead"}, farAway)
+	first, err := p.acquire(ctx, id, mine, true, []string{"dead", "$dead"}, never)
 	if err != nil {
 		return failure("probe: acquire", err)
 	}
@@ -99,7 +96,7 @@ func (p *prober) key(ctx context.Context) error {
 		return failure("probe: publish", err)
 	}
 	mine.ID, mine.First = "$mine.2", true
-	second, err := p.acquire(ctx, id, mine, true, nil, farAway)
+	second, err := p.acquire(ctx, id, mine, true, nil, never)
 	if err != nil {
 		return failure("probe: acquire", err)
 	}

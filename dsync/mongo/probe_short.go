@@ -17,32 +17,32 @@ func (p *prober) short(ctx context.Context) error {
 	past := time.UnixMilli(1)
 	steps := []shortStep{
 		{acquires, "$short.0", probeToken, past, false},
-		{acquires, "$short.1", probeToken - 1, farAway, false},
-		{acquires, "$short.2", probeToken, farAway, true},
-		{acquires, "$short.3", 2 * probeToken, farAway, false}, // it is held
+		{acquires, "$short.1", probeToken - 1, never, false},
+		{acquires, "$short.2", probeToken, never, true},
+		{acquires, "$short.3", 2 * probeToken, never, false}, // it is held
 
 		{releases, "$short.3", probeToken, past, false},     // it does not hold
 		{releases, "$short.2", probeToken - 1, past, false}, // there is a later token
 		{releases, "$short.2", probeToken, past, true},
-		{acquires, "$short.4", 2 * probeToken, farAway, true}, // it is free again
+		{acquires, "$short.4", 2 * probeToken, never, true}, // it is free again
 
-		{joins, "$short.5", 2 * probeToken, farAway, true},
+		{joins, "$short.5", 2 * probeToken, never, true},
 		{releases, "$short.4", 2 * probeToken, past, false}, // another waits
 
 		{handsOver, "$short.5", 2 * probeToken, past, false}, // it does not hold
 		{handsOver, "$short.4", 2*probeToken - 1, past, false},
 		{replaces, "$short.4", 2 * probeToken, past, false},
-		{replaces, "$short.4", 2 * probeToken, farAway, true},
+		{replaces, "$short.4", 2 * probeToken, never, true},
 		{handsOver, "$short.5", lastHanded, past, true},
-		{tries, "$short.7", 2 * probeToken, farAway, true},
+		{tries, "$short.7", 2 * probeToken, never, true},
 	}
 	if err := p.shortSteps(ctx, p.id("short"), steps); err != nil || p.server.portable {
 		return err
 	}
 	return p.shortSteps(ctx, p.id("new"), []shortStep{
 		{acquires, "$short.3", 2 * probeToken, past, false}, // must not make the record
-		{acquires, "$short.4", 2 * probeToken, farAway, true},
-		{joins, "$short.5", 2 * probeToken, farAway, true},
+		{acquires, "$short.4", 2 * probeToken, never, true},
+		{joins, "$short.5", 2 * probeToken, never, true},
 	})
 }
 

@@ -19,27 +19,27 @@ import (
 var stepsOfAProbe = []string{
 	"findAndModify passed",
 	"insert",
-	`acquire key $mine.1 for $mine, behind, but dead, $dead, weight 2 of 9`,
+	`acquire after the expired dead, $dead key, $mine.1 for $mine, weight 2 of 9`,
 	`resize key`,
 	`keep key one.1`,
 	`release alone key one.1`,
 	`release key one.1`,
 	`publish key two.1`,
-	`acquire key $mine.2 for $mine, first, weight 2 of 9`,
+	`acquire at the head key, $mine.2 for $mine, weight 2 of 9`,
 	`seal key two.1`,
 	`aggregate key`,
 	`release alone key three.1`,
 	"short acquire short $short.0", "short acquire short $short.1", "short acquire short $short.2", "short acquire short $short.3",
 	"short release short $short.3", "short release short $short.2", "short release short $short.2",
 	"short acquire short $short.4",
-	`acquire short $short.5 for $mine, behind, weight 1 of 1`,
+	`acquire short, $short.5 for $mine, weight 1 of 1`,
 	"short release short $short.4",
 	"short hand-over short $short.5", "short hand-over short $short.4", "short hand-over short $short.6", "short hand-over short $short.6",
 	"short hand-over short $short.5",
-	`try short $short.7 for $mine, behind, weight 1 of 1`,
+	`try short, $short.7 for $mine, weight 1 of 1`,
 	"short acquire new $short.3", "short acquire new $short.4",
-	`acquire new $short.5 for $mine, behind, weight 1 of 1`,
-	`acquire short $short.8 for $mine, behind, weight 1 of 1`,
+	`acquire new, $short.5 for $mine, weight 1 of 1`,
+	`acquire short, $short.8 for $mine, weight 1 of 1`,
 	`succeed short $short.6`, `succeed short $short.6`,
 	"findAndModify living", "findAndModify living", // the second must be refused
 	"findAndModify living", "findAndModify living", "findAndModify living",
@@ -65,7 +65,13 @@ func shapes(t *testing.T, s driver.Store, f *fake) map[string]string {
 	c := driver.Claim{Key: "k", ID: "s.1", Session: "s", Kind: driver.KindSemaphore, Weight: 1, Limit: 2}
 	ctx, names := t.Context(), make(map[string]string)
 	for name, do := range map[string]func(){
-		"acquire": func() { s.Acquire(ctx, c, true, nil, time.Now()) },
+		"acquire":                   func() { s.Acquire(ctx, c, true, nil, time.Now()) },
+		"acquire after the expired": func() { s.Acquire(ctx, c, true, []string{"t"}, time.Now()) },
+		"acquire at the head": func() {
+			c := c
+			c.First = true
+			s.Acquire(ctx, c, true, nil, time.Now())
+		},
 		"try":     func() { s.Acquire(ctx, c, false, nil, time.Now()) },
 		"release": func() { s.Release(ctx, c, driver.ReleaseOptions{}) },
 		"keep":    func() { s.Release(ctx, c, driver.ReleaseOptions{Keep: time.Hour}) },
@@ -106,28 +112,22 @@ func stepOf(c call, names map[string]string) string {
 		scratch = c.cmd.Lookup("updates", "0", "u", "0", "$set", "_", "$literal")
 	}
 	switch {
-	case name == "acquire" || name == "try":
+	case strings.HasPrefix(name, "acquire") || name == "try":
 		var asked struct {
-			Mine  string
 			Dead  []string
-			First bool
 			C     int64
 			Claim struct {
-				S string
-				W int64
+				A, S string
+				W    int64
 			}
 		}
 		if err := scratch.Unmarshal(&asked); err != nil {
 			return err.Error()
 		}
-		where := "behind"
-		if asked.First {
-			where = "first"
-		}
 		if len(asked.Dead) > 0 {
-			where += ", but " + strings.Join(asked.Dead, ", ")
+			name += " " + strings.Join(asked.Dead, ", ")
 		}
-		return fmt.Sprintf("%s%s %s for %s, %s, weight %d of %d", name, record, asked.Mine, asked.Claim.S, where, asked.Claim.W, asked.C)
+		return fmt.Sprintf("%s%s, %s for %s, weight %d of %d", name, record, asked.Claim.A, asked.Claim.S, asked.Claim.W, asked.C)
 	case name == "resize":
 		return name + record
 	case isKey:

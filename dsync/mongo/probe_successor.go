@@ -11,7 +11,7 @@ import (
 // the successor does not wait, and nothing must change. Then it does, and is granted the key.
 func (p *prober) successor(ctx context.Context) error {
 	id, c, next := p.id("short"), probeShort("$short.6"), probeShort("$short.8")
-	if _, err := p.acquire(ctx, id, next, true, nil, farAway); err != nil {
+	if _, err := p.acquire(ctx, id, next, true, nil, never); err != nil {
 		return failure("probe: acquire", err)
 	}
 	kept, _, err := p.release(ctx, id, c, driver.ReleaseOptions{Successor: "$none.1"})

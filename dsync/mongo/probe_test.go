@@ -66,7 +66,7 @@ func TestProbe(t *testing.T) {
 		return func(d bson.D) bson.D { return replaced(d, f, nil) }
 	}
 	isMine := func(c call, claim, more string) bool {
-		mine, _ := c.cmd.Lookup("update", "0", "$set", "_", "$literal", "mine").StringValueOK()
+		mine := mineOf(c)
 		_, err := c.cmd.LookupErr("update", "0", "$set", "_", "$literal", more)
 		return mine == claim && (err == nil || more == "")
 	}

@@ -27,6 +27,8 @@ type keyRecord struct {
 	Position int            `bson:"position"`
 	Waiting  int            `bson:"waiting"`
 	Ahead    []waiterRecord `bson:"ahead"` // in the queue
+
+	early []driver.Notice // of the poll before an Acquire
 }
 
 // A valueRecord is what the holder with the token published, or sealed the key with.
@@ -88,47 +90,45 @@ func (r *keyRecord) state(key string) driver.State {
 
 // The fields of a key's record in replies. "$$NOW" is the same in them as in the update.
 
-// seen are the fields of a key's state.
-func seen() bson.D {
+// seen are the fields of a key's state. waiting is the length of its queue.
+func seen(waiting any) bson.D {
 	return bson.D{
 		e("_id", 0), e("h", 1), e("t", 1), e("y", 1), e("c", 1), e("n", 1), e("v", 1), e("p", 1), e("done", 1),
-		e("now", now), e("waiting", waiting()),
+		e("now", now), e("waiting", waiting),
 	}
 }
 
-// seenBy are the fields of the state as a claim sees it, and of the key's observers.
-func (s *Store) seenBy(claim string) bson.D {
-	position := op("$indexOfArray", "$q.a", literal(claim))
-	return append(seen(),
+// seenBy are the fields of the state as a claim sees it after a command that writes the queue, and of
+// the key's observers. Ahead are the claims nearest ahead of it, or if it does not wait, the head of
+// the queue.
+func seenBy(claim string) bson.D {
+	position := op("$indexOfArray", "$q.a", literal(claim)) // from 0, or -1
+	return append(seen(op("$size", "$q")),
 		e("at", 1), e("o", 1),
 		e("position", op("$add", position, 1)),
-		e("ahead", let("position", position, s.shapes.ahead)))
+		e("ahead", let("n", position, op("$slice",
+			op("$slice", "$q", op("$cond", op("$lt", "$$n", 0), maxAhead, "$$n")), -maxAhead))))
 }
 
+// waiting is the length of the queue of a record that may have none.
 func waiting() bson.D { return op("$size", list("$q")) }
 
-// ahead are the claims nearest ahead in the queue.
-func ahead() bson.D {
-	return op("$cond", op("$lt", "$$position", 0),
-		op("$slice", "$q", maxAhead),
-		op("$cond", op("$eq", "$$position", 0), bson.A{},
-			op("$slice", "$q", op("$max", 0, op("$subtract", "$$position", maxAhead)), op("$min", maxAhead, "$$position"))))
-}
-
 // whom returns the fields that say whether the key is observed, and which holders meet the
-// condition.
+// condition, after a command that settled.
 func whom(holder bson.D) bson.D {
 	return bson.D{
-		e("_id", 0), e("at", 1), e("o", 1), e("now", now), e("waiting", waiting()),
-		e("h", filter(list("$h"), holder)),
+		e("_id", 0), e("at", 1), e("o", 1), e("now", now), e("waiting", op("$size", "$q")),
+		e("h", filter("$h", holder)),
 	}
 }
 
-// granted is the condition that the command granted the holder $$x.
-func granted() bson.D { return op("$eq", "$$x.at", now) }
+// granted is the condition that the command granted the holder $$this.
+func granted() bson.D { return op("$eq", "$$this.at", now) }
 
-// grantedOr is the condition that the command granted the holder $$x, or that it is the claim.
-func grantedOr(claim string) bson.D { return op("$or", granted(), op("$eq", "$$x.a", literal(claim))) }
+// grantedOr is the condition that the command granted the holder $$this, or that it is the claim.
+func grantedOr(claim string) bson.D {
+	return op("$or", granted(), op("$eq", "$$this.a", literal(claim)))
+}
 
 // whomKept also has the kept claim and the first waiter.
 func whomKept(claim string) bson.D {
@@ -141,4 +141,4 @@ func whomSealed() bson.D {
 }
 
 // queueHead returns the first n waiters. A "$slice" by itself would be that of find.
-func queueHead(n int) bson.D { return op("$concatArrays", op("$slice", list("$q"), n)) }
+func queueHead(n int) bson.D { return op("$concatArrays", op("$slice", "$q", n)) }

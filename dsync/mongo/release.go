@@ -79,7 +79,7 @@ func (s *Store) releaseAlone(ctx context.Context, id string, c driver.Claim) (fo
 	missing := bson.D{e("$exists", false)}
 	found, _, err = s.update(ctx, bson.D{
 		e("q", bson.D{e("_id", id), e("h.a", c.ID), e("q.0", missing), e("o", missing)}),
-		e("u", pipeline(s.shapes.release, bson.D{e("mine", c.ID), e("dead", bson.A{})})),
+		e("u", pipeline(s.shapes.release, bson.D{e("mine", c.ID)})),
 	})
 	return found, err
 }
@@ -88,12 +88,10 @@ func (s *Store) releaseAlone(ctx context.Context, id string, c driver.Claim) (fo
 // held.
 func (s *Store) release(ctx context.Context, id string, c driver.Claim, o driver.ReleaseOptions) (r keyRecord, found bool, err error) {
 	m := modify{
-		query: bson.D{e("_id", id), e("$or", bson.A{
-			bson.D{e("h.a", c.ID)}, bson.D{e("q.a", c.ID)},
-		})},
+		query:  about(id, c.ID),
 		fields: s.shapes.released,
 	}
-	shape, scratch := s.shapes.release, bson.D{e("mine", c.ID), e("dead", bson.A{})}
+	shape, scratch := s.shapes.release, bson.D{e("mine", c.ID)}
 	switch {
 	case o.Seal && len(o.Result) > maxValue:
 		return keyRecord{}, false, fmt.Errorf("%w: the result has %d bytes; it may have at most %d", driver.ErrRefused, len(o.Result), maxValue)

@@ -29,11 +29,13 @@ func (s *Store) Resize(ctx context.Context, key string, kind driver.Kind, from, 
 }
 
 func (s *Store) resize(ctx context.Context, id string, kind driver.Kind, from, limit int64) (r keyRecord, err error) {
+	former := []int64{}
+	if from > 0 && from != limit {
+		former = append(former, from)
+	}
 	_, err = s.modify(ctx, modify{
-		query: bson.D{e("_id", id)},
-		update: pipeline(s.shapes.resize, bson.D{
-			e("dead", bson.A{}), e("y", string(kind)), e("c", limit), e("from", from),
-		}),
+		query:  bson.D{e("_id", id)},
+		update: pipeline(s.shapes.resize, bson.D{e("y", string(kind)), e("c", limit), e("from", former)}),
 		fields: s.shapes.resized,
 		upsert: true,
 	}, &r)
@@ -44,36 +46,27 @@ func (s *Store) resize(ctx context.Context, id string, kind driver.Kind, from, l
 // the latest last. It changes nothing if the key is in use as another kind or a waiter needs
 // more.
 func resizing() []bson.D {
-	same := op("$eq", "$y", "$_.y")
-	free := op("$and", op("$eq", size("$h", "$q"), 0), op("$not", op("$ifNull", "$done", false)))
-	from := op("$cond", op("$or", op("$lt", "$_.from", 1), op("$in", "$_.from", bson.A{"$_.c", "$_.was.c"})),
-		bson.A{}, bson.A{"$_.from"})
-	had := op("$cond", op("$and", op("$ne", "$_.was.c", nil), op("$ne", "$_.was.c", "$_.c")), bson.A{"$_.was.c"}, bson.A{})
-	former := let("more", op("$concatArrays", from, had), op("$cond",
-		// Known limits stay where they are, or a repeated command would write.
-		op("$and", op("$eq", "$_.was.c", "$_.c"), op("$setIsSubset", "$$more", "$_.was.p")),
-		"$_.was.p",
+	had := op("$cond", op("$and", "$_.same", op("$ne", "$c", "$_.c")), bson.A{"$c"}, bson.A{})
+	former := op("$cond", op("$setIsSubset", "$_.more", "$_.p"),
+		"$_.p", // known limits stay where they are, or a repeated command would write
 		op("$slice", op("$concatArrays",
-			filter("$_.was.p", op("$not", op("$or", op("$eq", "$$x", "$_.c"), op("$in", "$$x", "$$more")))),
-			"$$more"), -maxFormer)))
-	record := bson.D{e("y", "$y"), e("c", "$c"), e("p", list("$p"))}
+			filter("$_.p", op("$not", op("$in", "$$this", op("$concatArrays", "$_.more", bson.A{"$_.c"})))),
+			"$_.more"), -maxFormer))
 	return []bson.D{
+		clean(filter(list("$h"), holds()), list("$q"), was(limits()), e("_.same", op("$eq", "$y", "$_.y"))),
 		set(
-			cleaned(),
-			e("_.ok", op("$and", op("$or", same, free),
-				op("$lte", op("$ifNull", op("$max", "$q.w"), int64(0)), "$_.c"))),
-			e("_.old", record),
+			e("_.ok", op("$and",
+				op("$or", "$_.same", op("$and", op("$eq", claims(), bson.A{bson.A{}, bson.A{}}), op("$not", "$done"))),
+				op("$lte", op("$max", "$q.w"), "$_.c"))),
 			// The limits of another kind do not apply to this one.
-			e("_.was.c", op("$cond", same, op("$ifNull", "$c", nil), nil)),
-			e("_.was.p", op("$cond", same, list("$p"), bson.A{})),
+			e("_.p", op("$cond", "$_.same", list("$p"), bson.A{})),
+			e("_.more", op("$concatArrays", op("$setDifference", "$_.from", had), had)),
 		),
 		set(
 			e("y", op("$cond", "$_.ok", "$_.y", "$y")),
 			e("c", op("$cond", "$_.ok", "$_.c", "$c")),
 			e("p", op("$cond", "$_.ok", let("former", former,
 				op("$cond", op("$eq", "$$former", bson.A{}), "$$REMOVE", "$$former")), "$p")),
-			e("f", op("$cond", "$_.ok", formatVersion, "$f")),
 		),
-		set(e("_.resized", op("$ne", "$_.old", record))),
 	}
 }

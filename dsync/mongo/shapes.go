@@ -3,6 +3,7 @@ package mongo
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -49,8 +50,17 @@ const (
 //	clean   drop the claims of expired sessions, and holders whose end has come
 //	edit    queue or remove the command's own claim, move its end, seal, resize
 //	settle  while the first claim in the queue fits, grant it
+//
+// To parse a pipeline and dispose of it takes the server longer than to run it, so what counts is
+// the number of expressions. Three things save many:
+//
+//   - Options that the client knows choose the pipeline, and are no conditions in it.
+//   - Every write that queues or grants a claim writes both h and q. So only where the record may
+//     be a new one is a missing list replaced by an empty one.
+//   - A missing value is less than any other, is false as a condition, and is ignored by $min and
+//     $max.
 type shapes struct {
-	acquireWait, acquireTry []bson.Raw
+	acquire                 map[acquiring][]bson.Raw
 	release, keep, seal     []bson.Raw
 	succeed                 []bson.Raw
 	extend, publish, resize []bson.Raw
@@ -58,10 +68,14 @@ type shapes struct {
 
 	// released, sealed and resized are the fields of the record in the replies.
 	released, sealed, resized bson.Raw
+}
 
-	// ahead is the expression for the claims nearest ahead of position "$$position" in the queue,
-	// which counts from 0. If that is negative, they are the head of the queue.
-	ahead bson.Raw
+// acquiring is what tells the pipelines of Acquires apart.
+type acquiring struct {
+	expired bool // it names expired sessions
+	first   bool // the claim joins at the head of the queue
+	try     bool // a claim that is not granted leaves the queue again, and so changes nothing
+	poll    bool // the claim mostly is there, and does not join if it is not
 }
 
 func newShapes() (*shapes, error) {
@@ -77,70 +91,84 @@ func newShapes() (*shapes, error) {
 		}
 		return raw
 	}
-	// A try that is not granted leaves the queue again, and so changes nothing.
 	sh := &shapes{
-		acquireWait: encode(clean(alive(), waits()), joining(), settle(settling{changed: op("$or", "$_.cleaned", "$_.join")})),
-		acquireTry:  encode(clean(alive(), waits()), joining(), settle(settling{changed: "$_.cleaned", leave: true})),
-		release:     encode(clean(op("$and", alive(), other()), other()), settle(settling{changed: true})),
-		keep:        encode(clean(alive(), other()), keeping(), settle(settling{changed: op("$or", "$_.cleaned", "$_.moved")})),
-		seal:        encode(clean(alive(), other()), sealing(), settle(settling{changed: true})),
-		succeed:     encode(clean(op("$or", alive(), op("$not", other())), true), succeeding(), settle(settling{changed: op("$or", "$_.cleaned", "$_.moved")})),
-		extend:      encode(extending()),
-		publish:     encode(publishing()),
-		resize:      encode(clean(alive(), waits()), resizing(), settle(settling{changed: op("$or", "$_.cleaned", "$_.resized")})),
-		mark:        encode(marking()),
-		ahead:       encode([]bson.D{ahead()})[0],
-		released:    encode([]bson.D{whom(granted())})[0],
-		sealed:      encode([]bson.D{whomSealed()})[0],
-		resized:     encode([]bson.D{append(whom(granted()), e("y", 1), e("c", 1), e("p", 1))})[0],
+		acquire:  make(map[acquiring][]bson.Raw),
+		release:  encode(releasing(), settle(nil, nil)),
+		keep:     encode(keeping(), settle(claims(), nil)),
+		seal:     encode(sealing(), settle(nil, nil)),
+		succeed:  encode(succeeding(), settle(claims(), nil)),
+		extend:   encode(extending()),
+		publish:  encode(publishing()),
+		resize:   encode(resizing(), settle(limits(), nil)),
+		mark:     encode(marking()),
+		released: encode([]bson.D{whom(granted())})[0],
+		sealed:   encode([]bson.D{whomSealed()})[0],
+		resized:  encode([]bson.D{append(whom(granted()), e("y", 1), e("c", 1), e("p", 1))})[0],
+	}
+	for i := range 16 {
+		a := acquiring{expired: i&1 > 0, first: i&2 > 0, try: i&4 > 0, poll: i&8 > 0}
+		if a.poll && (a.first || a.try) {
+			continue
+		}
+		var rest any
+		if a.try {
+			rest = op("$ne", "$$this.a", "$_.claim.a")
+		}
+		sh.acquire[a] = encode(joining(a), settle(claims(), rest))
 	}
 	return sh, err
 }
 
-// pipeline returns the pipeline with the arguments of a call.
+// pipeline returns the pipeline with the arguments of a call, if there are any.
 func pipeline(shape []bson.Raw, scratch bson.D) bson.A {
 	a := make(bson.A, 0, 1+len(shape))
-	a = append(a, set(e("_", literal(scratch))))
+	if len(scratch) > 0 {
+		a = append(a, set(e("_", literal(scratch))))
+	}
 	for _, stage := range shape {
 		a = append(a, stage)
 	}
 	return a
 }
 
-// Conditions on a claim $$x. The scratch has mine, the id of the command's own claim, and
+// Conditions on a claim "$$this". The scratch has mine, the id of the command's own claim, and
 // dead, the ids of sessions that are known to have expired.
 
-func other() bson.D { return op("$ne", "$$x.a", "$_.mine") }
+func mine() bson.D  { return op("$eq", "$$this.a", "$_.mine") }
+func other() bson.D { return op("$ne", "$$this.a", "$_.mine") }
 
-func waits() bson.D { return op("$not", op("$in", "$$x.s", "$_.dead")) }
+func waits() bson.D { return op("$not", op("$in", "$$this.s", "$_.dead")) }
+
+// holds is true of a holder until its end, if it has one.
+func holds() bson.D { return op("$gt", op("$ifNull", "$$this.e", never), now) }
+
+// never is later than any time of the server's clock. A claim without an end of its own ends then.
+var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // alive is true of a holder with an end of its own until that end, whatever happens to its
 // session, since UnlockAfter must outlive its process.
-func alive() bson.D {
-	return op("$cond", op("$ifNull", "$$x.e", false), op("$gt", "$$x.e", now), waits())
+func alive() bson.D { return op("$cond", "$$this.e", op("$gt", "$$this.e", now), waits()) }
+
+// claims are the fields that a command changes if it changes anything. limits are those of a
+// command that changes the limit too.
+func claims() bson.A { return bson.A{"$h", "$q"} }
+func limits() bson.A { return append(claims(), "$y", "$c", "$p") }
+
+// clean is the first stage of a pipeline that settles. It leaves these holders and these waiters,
+// and gives a new record its format.
+func clean(h, q any, scratch ...bson.E) bson.D {
+	return set(append([]bson.E{e("f", guard(formatVersion)), e("h", h), e("q", q)}, scratch...)...)
 }
 
-// size returns the number of claims in the record.
-func size(h, q any) bson.D { return op("$add", op("$size", h), op("$size", q)) }
-
-// cleaned says whether the stage before, which must be clean, dropped any claims.
-func cleaned() bson.E { return e("_.cleaned", op("$ne", "$_.size", size("$h", "$q"))) }
-
-// clean keeps the holders and the waiters that satisfy the conditions.
-func clean(holder, waiter any) []bson.D {
-	return []bson.D{set(
-		e("h", filter(list("$h"), holder)),
-		e("q", filter(list("$q"), waiter)),
-		e("_.size", guard(size(list("$h"), list("$q")))),
-	)}
-}
+// was keeps what the record was, for settle.
+func was(fields bson.A) bson.E { return e("_.was", fields) }
 
 // guard returns v, or an error that undoes the whole command if a later version of this library
-// wrote the record. A filter cannot do that: if it does not match, an upsert tries to insert a
-// second record, and fails with a duplicate key, which means something else.
+// wrote the record: no _id is a number, so the conversion fails (see failure). A filter cannot do
+// that: if it does not match, an upsert tries to insert a second record, and fails with a duplicate
+// key, which means something else.
 func guard(v any) bson.D {
-	return op("$cond", op("$gt", "$f", formatVersion),
-		op("$toInt", op("$concat", "record format ", op("$toString", "$f"))), v)
+	return op("$cond", op("$gt", "$f", formatVersion), op("$toInt", "$_id"), v)
 }
 
 // now is the server's clock, read once per command. On a sharded cluster mongos supplies it,
@@ -168,8 +196,13 @@ func literal(v any) bson.D { return op("$literal", v) }
 // list returns the array at path, or an empty one if it is missing.
 func list(path string) bson.D { return op("$ifNull", path, bson.A{}) }
 
+// each returns the array with each element "$$this" replaced by in.
+func each(input, in any) bson.D {
+	return op("$map", bson.D{e("input", input), e("in", in)})
+}
+
 func filter(input, cond any) bson.D {
-	return op("$filter", bson.D{e("input", input), e("as", "x"), e("cond", cond)})
+	return op("$filter", bson.D{e("input", input), e("cond", cond)}) // of "$$this"
 }
 
 func let(name string, value, in any) bson.D {

@@ -2,78 +2,92 @@ package mongo
 
 import "go.mongodb.org/mongo-driver/v2/bson"
 
-// Edits: what a command does to a key's record between clean and settle.
+// Edits: what a command does to a key's record before it settles it, and clean, which is the first
+// stage of each.
 
 // joining puts the claim at the end of the queue, or at its head, if it may join and is not
 // there. It has no effect after "until", so that a request that arrives after its claim was
 // given up leaves nothing behind. While anybody holds or waits, the record's kind and limit
 // apply; a former limit is as good as the present one.
-func joining() []bson.D {
+func joining(a acquiring) []bson.D {
+	h, q := list("$h"), list("$q")
+	if a.expired {
+		h, q = filter(h, alive()), filter(q, waits())
+	} else {
+		h = filter(h, holds())
+	}
+	if a.poll {
+		return []bson.D{clean(h, q, was(claims()))}
+	}
 	known := op("$and",
 		op("$eq", "$y", "$_.y"),
 		op("$or", op("$eq", "$c", "$_.c"), op("$in", "$_.c", list("$p"))))
+	joined := op("$concatArrays", "$q", bson.A{"$_.claim"})
+	if a.first {
+		joined = op("$concatArrays", bson.A{"$_.claim"}, "$q")
+	}
 	return []bson.D{
-		set(
-			cleaned(),
-			e("_.known", known),
-			e("_.free", op("$eq", size("$h", "$q"), 0)),
-		),
+		clean(h, q, was(claims()), e("_.known", known)),
 		set(e("_.join", op("$and",
 			op("$lte", now, "$_.until"),
-			op("$not", op("$ifNull", "$done", false)),
-			op("$not", op("$in", "$_.mine", "$h.a")),
-			op("$not", op("$in", "$_.mine", "$q.a")),
+			op("$not", op("$or", "$done", op("$in", "$_.claim.a", op("$concatArrays", "$h.a", "$q.a")))),
 			op("$lt", op("$size", "$q"), maxQueue),
-			op("$cond", "$_.known", op("$lte", "$_.claim.w", "$c"), "$_.free"),
+			op("$cond", "$_.known",
+				op("$lte", "$_.claim.w", "$c"),
+				op("$eq", claims(), bson.A{bson.A{}, bson.A{}})),
 		))),
 		set(
-			e("q", op("$cond", "$_.join", op("$cond", "$_.first",
-				op("$concatArrays", bson.A{"$_.claim"}, "$q"),
-				op("$concatArrays", "$q", bson.A{"$_.claim"})), "$q")),
-			e("y", op("$cond", "$_.join", "$_.y", "$y")),
+			e("q", op("$cond", "$_.join", joined, "$q")),
+			e("y", op("$cond", "$_.join", "$_.y", "$y")), // if it is known, it is the same
 			e("c", op("$cond", op("$and", "$_.join", op("$not", "$_.known")), "$_.c", "$c")),
 			e("p", op("$cond", op("$and", "$_.join", op("$not", "$_.known")), "$$REMOVE", "$p")),
-			e("f", op("$cond", "$_.join", formatVersion, "$f")),
 		),
 	}
 }
 
-// keeping sets the end of the claim to now + keep, unless its end is earlier.
+// releasing removes the claim.
+func releasing() []bson.D {
+	return []bson.D{clean(filter("$h", op("$and", other(), holds())), filter("$q", other()))}
+}
+
+// keeping sets the end of the claim to now + keep, unless its end is earlier. From the queue it
+// removes the claim.
 func keeping() []bson.D {
-	end := op("$min", "$$x.e", op("$add", now, "$_.keep")) // $min ignores missing values
-	return []bson.D{
-		set(cleaned(), e("_.h", op("$map", bson.D{
-			e("input", "$h"), e("as", "x"),
-			e("in", op("$cond", other(), "$$x", op("$mergeObjects", "$$x", bson.D{e("e", end)}))),
-		}))),
-		set(e("_.moved", op("$ne", "$_.h", "$h")), e("h", "$_.h")),
-	}
+	end := op("$min", "$$this.e", op("$add", now, "$_.keep"))
+	return []bson.D{clean(
+		each(filter("$h", holds()), op("$cond", mine(), op("$mergeObjects", "$$this", bson.D{e("e", end)}), "$$this")),
+		filter("$q", other()),
+		was(claims()),
+	)}
 }
 
-// succeeding removes the claim and moves its successor to the head of the queue, if the claim
-// holds the key and the successor waits for it.
+// succeeding removes the claim and moves its successor to the head of the queue, if the successor
+// waits for the key. That the claim holds it is in the command's filter.
 func succeeding() []bson.D {
-	successor := op("$eq", "$$x.a", "$_.next")
+	stays := op("$not", op("$in", "$_.next", "$q.a"))
+	return []bson.D{clean(
+		filter("$h", op("$cond", mine(), stays, holds())),
+		op("$concatArrays",
+			filter("$q", op("$eq", "$$this.a", "$_.next")),
+			filter("$q", op("$ne", "$$this.a", "$_.next"))),
+		was(claims()),
+	)}
+}
+
+// sealing removes the claim. If it held the key until now, sealing also seals the
+// key and empties the queue. The first seal stays.
+func sealing() []bson.D {
 	return []bson.D{
-		set(cleaned(), e("_.moved", op("$and", op("$in", "$_.mine", "$h.a"), op("$in", "$_.next", "$q.a")))),
+		clean(filter("$h", op("$and", other(), holds())), filter("$q", other()),
+			e("_.t", op("$cond", "$done", int64(0), ownToken()))),
 		set(
-			e("h", op("$cond", "$_.moved", filter("$h", other()), "$h")),
-			e("q", op("$cond", "$_.moved",
-				op("$concatArrays", filter("$q", successor), filter("$q", op("$not", successor))), "$q")),
+			e("q", op("$cond", "$_.t", bson.A{}, "$q")),
+			e("done", op("$cond", "$_.t", bson.D{e("t", "$_.t"), e("b", "$_.result")}, "$done")),
 		),
 	}
 }
 
-// sealing removes the claim. If it held the key, and clean has not dropped it because its end
-// has come, sealing also seals the key and empties the queue. The first seal stays.
-func sealing() []bson.D {
-	token := op("$sum", let("held", filter("$h", op("$not", other())), "$$held.t")) // 0 if mine does not hold
-	return []bson.D{
-		set(e("_.t", op("$cond", op("$ifNull", "$done", false), int64(0), token))),
-		set(
-			e("h", filter("$h", other())),
-			e("q", op("$cond", op("$gt", "$_.t", 0), bson.A{}, "$q")),
-			e("done", op("$cond", op("$gt", "$_.t", 0), bson.D{e("t", "$_.t"), e("b", "$_.result")}, "$done")),
-		),
-	}
+// ownToken is the token of the claim, or 0 if it does not hold the key.
+func ownToken() bson.D {
+	return op("$sum", each("$h", op("$cond", op("$and", mine(), holds()), "$$this.t", int64(0))))
 }

@@ -182,7 +182,7 @@ func within(p, after, end string) (part bson.E, ok bool) {
 // then. A holder whose end has come does not hold any more. A record without h waits for the
 // command that it was created for.
 func idleKeys(since time.Time) bson.D {
-	holding := filter(list("$h"), op("$cond", op("$ifNull", "$$x.e", false), op("$gt", "$$x.e", since), true))
+	holding := filter(list("$h"), op("$cond", op("$ifNull", "$$this.e", false), op("$gt", "$$this.e", since), true))
 	return bson.D{
 		e("f", bson.D{e("$not", bson.D{e("$gt", formatVersion)})}),
 		e("t", bson.D{e("$not", bson.D{e("$gt", since.UnixMilli()*tokenStep)})}),

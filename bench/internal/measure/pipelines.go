@@ -92,6 +92,11 @@ func Pipelines(ctx context.Context, t *Target) ([]Pipeline, error) {
 		do   func() error
 	}{
 		{"Acquire", func() error {
+			c, err := held(driver.KindSemaphore, 2, 1)
+			c.ID = c.ID + ".0"
+			return errors.Join(err, acquire(c, true))
+		}},
+		{"Acquire, repeated", func() error {
 			c, err := held(driver.KindMutex, 1, 1)
 			c.ID, c.Repeated = c.ID+".0", true
 			return errors.Join(err, acquire(c, true))
