@@ -115,7 +115,7 @@ func (s *Store) claimRecord(c driver.Claim) bson.D {
 }
 
 // acquire sends the pipeline and returns the key's record from the reply. For a claim that probably
-// waits, it tries the pipeline of a poll before that, which cannot let it join.
+// waits, it tries a poll before that.
 func (s *Store) acquire(ctx context.Context, id string, c driver.Claim, wait bool, expired []string, notAfter time.Time) (r keyRecord, err error) {
 	claim := s.claimRecord(c)
 	if c.Lease > 0 {
@@ -129,21 +129,13 @@ func (s *Store) acquire(ctx context.Context, id string, c driver.Claim, wait boo
 		dead = bson.D{e("dead", expired)}
 	}
 	var early []driver.Notice
-	// A claim that was requested before mostly waits, but a Once is mostly sealed by then. The filter is
-	// the _id alone, though the claim may not be there: any other filter costs the server more than
-	// the pipeline saves.
+	// A claim that was requested before mostly waits, but a Once is mostly sealed by then.
 	if wait && c.Repeated && c.Kind != driver.KindOnce {
-		shape := s.shapes.acquire[acquiring{expired: len(expired) > 0, poll: true}]
-		found, err := s.modify(ctx, modify{query: bson.D{e("_id", id)}, update: pipeline(shape, dead), fields: seenBy(c.ID)}, &r)
-		if err != nil {
-			return keyRecord{}, err
+		r, found, err := s.poll(ctx, id, c, dead)
+		if err != nil || found {
+			return r, err
 		}
-		if found && r.has(c.ID) {
-			s.clock.set(r.Now)
-			return r, nil
-		}
-		early = append(r.grants(c.Key, c.ID), r.changed(c.Key)...)
-		r = keyRecord{}
+		early = r.acquired(c)
 	}
 	shape := s.shapes.acquire[acquiring{expired: len(expired) > 0, first: c.First, try: !wait}]
 	scratch := append(bson.D{e("claim", claim), e("y", string(c.Kind)), e("c", c.Limit), e("until", notAfter)}, dead...)
@@ -160,14 +152,18 @@ func (s *Store) acquire(ctx context.Context, id string, c driver.Claim, wait boo
 	return r, err
 }
 
-// about returns the query for the record of a key that the claim holds or waits for.
-func about(id, claim string) bson.D {
-	return bson.D{e("_id", id), e("$or", bson.A{bson.D{e("h.a", claim)}, bson.D{e("q.a", claim)}})}
-}
-
-// has reports whether the claim holds the key or waits for it.
-func (r *keyRecord) has(claim string) bool {
-	return r.Position > 0 || slices.ContainsFunc(r.Holders, func(h holderRecord) bool { return h.Claim == claim })
+// poll sends the pipeline for a claim that waits already, which cannot let it join. It reports
+// whether the claim holds the key or waits for it. The filter is the _id alone, though the claim may
+// not be there: any other filter costs the server more than the pipeline saves.
+func (s *Store) poll(ctx context.Context, id string, c driver.Claim, dead bson.D) (r keyRecord, found bool, err error) {
+	shape := s.shapes.acquire[acquiring{expired: len(dead) > 0, poll: true}]
+	found, err = s.modify(ctx, modify{query: bson.D{e("_id", id)}, update: pipeline(shape, dead), fields: seenBy(c.ID)}, &r)
+	if err != nil || !found {
+		return r, false, err
+	}
+	s.clock.set(r.Now)
+	holds := slices.ContainsFunc(r.Holders, func(h holderRecord) bool { return h.Claim == c.ID })
+	return r, holds || r.Position > 0, nil
 }
 
 // update sends one update statement and reports whether it matched or made a record, and

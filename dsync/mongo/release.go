@@ -88,7 +88,7 @@ func (s *Store) releaseAlone(ctx context.Context, id string, c driver.Claim) (fo
 // held.
 func (s *Store) release(ctx context.Context, id string, c driver.Claim, o driver.ReleaseOptions) (r keyRecord, found bool, err error) {
 	m := modify{
-		query:  about(id, c.ID),
+		query:  bson.D{e("_id", id), e("$or", bson.A{bson.D{e("h.a", c.ID)}, bson.D{e("q.a", c.ID)}})},
 		fields: s.shapes.released,
 	}
 	shape, scratch := s.shapes.release, bson.D{e("mine", c.ID)}
