@@ -92,8 +92,8 @@ func (l *Lease) Extend(ctx context.Context) (until time.Time, err error) {
 
 // Release releases the key before the lease is over. ctx bounds only the wait for the store's
 // answer; the release goes on in the background. The error is [ErrLost] if the hold had ended
-// before, ctx's error, or [ErrRefused]. A second Release does nothing,
-// and does not wait for the first.
+// before, ctx's error, or [ErrRefused]. A second Release does nothing, and does not wait for the
+// first.
 func (l *Lease) Release(ctx context.Context) error {
 	if err := l.h.Release(ctx); err != nil {
 		return fmt.Errorf("dsync: release %q: %w", l.h.Key(), err)

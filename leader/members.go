@@ -66,10 +66,11 @@ func (e *Election) Members(ctx context.Context) ([]Member, error) {
 // dsync.Options.PollInterval. Each reading costs as much as Members.
 func (e *Election) ObserveMembers(ctx context.Context) <-chan []Member {
 	var last []Member
-	return observe(ctx, e, e.members, func(now []Member) bool {
-		before := last
-		last = slices.Clone(now)
-		return !slices.EqualFunc(now, before, sameMember)
+	return observe(ctx, e, e.members, func(now []Member) (changed bool) {
+		if changed = !slices.EqualFunc(now, last, sameMember); changed {
+			last = slices.Clone(now)
+		}
+		return changed
 	})
 }
 

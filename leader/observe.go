@@ -69,10 +69,9 @@ func (e *Election) leader(ctx context.Context, st driver.State) (Leader, error) 
 // election's name adds to the cost of each heartbeat.
 func (e *Election) Observe(ctx context.Context) <-chan Leader {
 	var last Leader
-	return observe(ctx, e, e.leader, func(l Leader) bool {
-		before := last
-		last = l
-		return !same(l, before)
+	return observe(ctx, e, e.leader, func(now Leader) (changed bool) {
+		changed, last = !same(now, last), now
+		return changed
 	})
 }
 
