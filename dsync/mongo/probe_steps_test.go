@@ -211,7 +211,7 @@ func TestProbeMakesNothingOld(t *testing.T) {
 			}
 		}
 		for _, c := range f.took() {
-			if at, ok := c.shortSince(); ok {
+			if at, ok := c.shortGrant("at").TimeOK(); ok {
 				note("short acquire", at)
 			}
 			if docs, ok := c.cmd.Lookup("documents").ArrayOK(); ok {

@@ -11,20 +11,26 @@ import (
 // The pipelines of the short commands. Their conditions are one comparison of lists, since
 // that is quick; a missing value counts as null. The conditions are not in the command's
 // filter, because a filter by _id alone is quicker than any other, and a sharded cluster can
-// route it. If more than one field can change, the first of two stages puts the new values into
-// "_", or null if the conditions are not met, and the second stage applies them.
+// route it.
 
-// becoming is the second stage, for those fields. An election's published value is removed with
-// its term.
-func becoming(fields ...string) bson.D {
-	var as bson.D
+// merged returns the stages that set these fields as the expression changes has them, unless it
+// is null. On MongoDB one stage does it, which takes the server less than a condition for each
+// field. FerretDB 2.7 gives a record a second _id in that stage, and counts each record as modified.
+func (s *Store) merged(changes any, fields ...string) bson.A {
+	if !s.server.portable {
+		return bson.A{bson.D{e("$replaceWith", op("$mergeObjects", "$$ROOT", changes))}}
+	}
+	last := bson.D{e("_", "$$REMOVE")}
 	for _, f := range fields {
-		as = append(as, e(f, op("$ifNull", "$_."+f, "$"+f)))
+		last = append(last, e(f, op("$ifNull", "$_."+f, "$"+f)))
 	}
-	if slices.Contains(fields, "n") {
-		as = append(as, e("v", op("$cond", "$_", "$$REMOVE", "$v")))
-	}
-	return set(append(as, e("_", "$$REMOVE"))...)
+	return bson.A{set(e("_", changes)), set(last...)}
+}
+
+// unpublished is the stage that removes the value of a leader that is gone. The record can be one
+// that has nothing yet but the time that create writes.
+func unpublished() bson.D {
+	return set(e("v", op("$cond", op("$in", "$v.t", list("$h.t")), "$v", "$$REMOVE")))
 }
 
 // acquiringShort does what joining and settle do on a record without claims, for a token that
@@ -34,7 +40,7 @@ func becoming(fields ...string) bson.D {
 //
 // The reply to an update that made a record does not show what it made. So a record must not be
 // made if it is not granted: then the update fails with codeConversion, as no _id is a number.
-func acquiringShort(c driver.Claim, claim bson.D, token int64, since, until time.Time) bson.A {
+func (s *Store) acquiringShort(c driver.Claim, claim bson.D, token int64, since, until time.Time) bson.A {
 	is := bson.A{"$h", "$q", "$f", "$y", "$c", "$done", "$o"}
 	free := bson.A{bson.A{}, bson.A{}, formatVersion, string(c.Kind), c.Limit, nil, nil}
 	missing := bson.A{nil, nil, nil, nil, nil, nil, nil}
@@ -43,13 +49,10 @@ func acquiringShort(c driver.Claim, claim bson.D, token int64, since, until time
 		e("f", formatVersion), e("y", string(c.Kind)), e("c", c.Limit),
 		e("h", bson.A{mine}), e("q", bson.A{}), e("t", token), e("at", since),
 	}
-	return bson.A{
-		set(e("_", op("$cond",
-			op("$and", op("$in", is, literal(bson.A{free, missing})), op("$lte", "$t", token-tokenStep), op("$lte", now, until)),
-			literal(granted),
-			op("$cond", "$f", nil, op("$toInt", "$_id"))))),
-		becoming("f", "y", "c", "h", "q", "t", "at"),
-	}
+	return s.merged(op("$cond",
+		op("$and", op("$in", is, literal(bson.A{free, missing})), op("$lte", "$t", token-tokenStep), op("$lte", now, until)),
+		literal(granted),
+		op("$cond", "$f", nil, op("$toInt", "$_id"))), "f", "y", "c", "h", "q", "t", "at")
 }
 
 // releasingShort does what settle does when c, the one holder, which has the key's last token, is
@@ -57,25 +60,27 @@ func acquiringShort(c driver.Claim, claim bson.D, token int64, since, until time
 func releasingShort(c driver.Claim) bson.A {
 	is := bson.A{"$h.a", "$t", "$f", "$c", "$q", "$o"}
 	want := bson.A{bson.A{c.ID}, c.Token, formatVersion, c.Limit, bson.A{}, nil}
+	var then bson.A
 	if c.Kind == driver.KindElection {
-		met := op("$eq", is, literal(want))
-		return bson.A{set(e("h", op("$cond", met, bson.A{}, "$h")), e("v", op("$cond", met, "$$REMOVE", "$v")))}
+		then = bson.A{unpublished()}
+	} else {
+		is, want = append(is, "$v"), append(want, nil)
 	}
-	is, want = append(is, "$v"), append(want, nil)
-	return bson.A{set(e("h", op("$cond", op("$eq", is, literal(want)), bson.A{}, "$h")))}
+	released := set(e("h", op("$cond", op("$eq", is, literal(want)), bson.A{}, "$h")))
+	return append(bson.A{released}, then...)
 }
 
 // handingOver does what settle does when c, the one holder, which has the key's last token, is
 // removed: it grants the key with that token to the first waiter. If j is not nil, it does before
 // that what joining does; then there is a waiter.
-func handingOver(c driver.Claim, token int64, j *joiner) bson.A {
+func (s *Store) handingOver(c driver.Claim, token int64, j *joiner) bson.A {
 	is := bson.A{"$h.a", "$t", "$f", "$c", "$$first.d", "$$first.l"}
 	want := bson.A{bson.A{c.ID}, c.Token, formatVersion, c.Limit, nil, nil}
 	grant := bson.D{e("t", token), e("at", now)}
-	fields := []string{"h", "t", "at", "q"}
+	var then bson.A
 	counted := c.Kind == driver.KindElection
 	if counted {
-		grant, fields = append(grant, e("n", "$$term")), append(fields, "n")
+		grant, then = append(grant, e("n", "$$term")), bson.A{unpublished()}
 	} else {
 		is, want = append(is, "$v"), append(want, nil)
 	}
@@ -96,7 +101,7 @@ func handingOver(c driver.Claim, token int64, j *joiner) bson.A {
 	if j != nil {
 		becomes = let("queue", op("$concatArrays", "$q", literal(bson.A{j.record})), becomes)
 	}
-	return bson.A{set(e("_", becomes)), becoming(fields...)}
+	return append(s.merged(becomes, "h", "q", "t", "at", "n"), then...)
 }
 
 // handedOver are the fields that the conditions of handingOver need, and the waiter that was

@@ -79,7 +79,7 @@ func (s *Store) acquireFree(ctx context.Context, c driver.Claim, notAfter time.T
 // instead (see acquiringShort). If another upsert makes the record at the same time, it may fail
 // with codeDuplicateKey. In both cases nothing was written.
 func (s *Store) acquireShort(ctx context.Context, id string, c driver.Claim, token int64, since, until time.Time) (granted bool, err error) {
-	granted, err = s.updateShort(ctx, id, acquiringShort(c, s.claimRecord(c), token, since, until), !s.server.portable)
+	granted, err = s.updateShort(ctx, id, s.acquiringShort(c, s.claimRecord(c), token, since, until), !s.server.portable)
 	if hasCode(err, codeConversion, codeDuplicateKey) {
 		return false, nil
 	}
@@ -131,7 +131,7 @@ func (s *Store) handOver(ctx context.Context, id string, c driver.Claim, j *join
 	h.token = after(c.Token, s.clock.reached())
 	found, err := s.modify(ctx, modify{
 		query:  bson.D{e("_id", id)},
-		update: handingOver(c, h.token, j),
+		update: s.handingOver(c, h.token, j),
 		fields: handedOver(c, j),
 		before: true,
 	}, &h)

@@ -230,6 +230,37 @@ func TestKnownKeyIsNotMadeOnOtherServers(t *testing.T) {
 	})
 }
 
+// A stage that FerretDB computes otherwise is not sent to other servers.
+func TestShortCommandsElsewhere(t *testing.T) {
+	for name, elsewhere := range map[string]bool{"MongoDB": false, "another": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newShortServer(t)
+				if elsewhere {
+					q = newShortServerOn(t, without("topologyVersion"))
+				}
+				q.turn(mutexClaim(1))
+				if err := q.acquire(mutexClaim(2)); err != nil {
+					t.Fatal(err)
+				}
+				c := mutexClaim(2)
+				c.NoneWaiting = false
+				q.release(c)
+				calls := q.f.took()
+				for i, want := range []string{"short acquire", "short hand-over"} {
+					c := calls[len(calls)-2+i]
+					if shortOf(c) != want {
+						t.Errorf("sent %v, want a %s", c.cmd, want)
+					}
+					if strings.Contains(c.cmd.String(), "$replaceWith") == elsewhere {
+						t.Errorf("sent %v", c.cmd)
+					}
+				}
+			})
+		})
+	}
+}
+
 // If others usually hold the key, an acquire usually takes one command: the short one is left out
 // until the long one finds the key free, with nobody in the queue.
 func TestContendedKeyIsAcquiredWithOneCommand(t *testing.T) {
@@ -308,11 +339,11 @@ func TestShortAcquireExpiresSoon(t *testing.T) {
 			}
 			sent := q.f.took()[i]
 			var conditions []bson.Raw
-			if err := sent.cmd.Lookup("updates", "0", "u", "0", "$set", "_", "$cond", "0", "$and").Unmarshal(&conditions); err != nil {
+			if err := sent.cmd.Lookup("updates", "0", "u", "0", "$replaceWith", "$mergeObjects", "1", "$cond", "0", "$and").Unmarshal(&conditions); err != nil {
 				t.Fatal(err)
 			}
 			until := conditions[len(conditions)-1].Lookup("$lte", "1").Time()
-			since, _ := sent.shortSince()
+			since, _ := sent.shortGrant("at").TimeOK()
 			if got := until.Sub(since); got != tc.want {
 				t.Errorf("with notAfter in %v it has no effect after %v, want %v", tc.notAfter, got, tc.want)
 			}
@@ -454,7 +485,7 @@ func TestShortGrantTokens(t *testing.T) {
 			if err != nil || len(st.Holders) != 1 {
 				t.Fatalf("got %+v, %v", st, err)
 			}
-			sent := q.f.took()[0].cmd.Lookup("updates", "0", "u", "0", "$set", "_", "$cond", "1", "$literal")
+			sent := q.f.took()[0].shortGrant()
 			var to struct {
 				Token int64     `bson:"t"`
 				At    time.Time `bson:"at"`
