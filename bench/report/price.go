@@ -43,17 +43,20 @@ func (r *report) price(ctx context.Context) ([]row, error) {
 	}
 	var rows []row
 	for _, n := range r.effort.price {
-		ways := []way{holds, notices(64)}
+		ways := []way{holds, notices(64), polls}
+		most := n == slices.Max(r.effort.price)
 		switch {
 		case n == 0:
 			ways = ways[:1]
-		case n >= r.effort.priceAll:
-			ways = append(ways, notices(1), notices(32), polls)
-		default:
-			ways = append(ways, polls)
+		case most:
+			ways = append(ways, notices(1), notices(32))
 		}
-		for _, w := range ways {
-			p, err := r.priceOf(ctx, n, w)
+		for i, w := range ways {
+			lasts := r.effort.priceFor
+			if most && i < 3 {
+				lasts = r.effort.pricePolled
+			}
+			p, err := r.priceOf(ctx, n, w, lasts)
 			if err != nil {
 				return rows, fmt.Errorf("%d, %s: %w", n, w.name, err)
 			}
@@ -78,7 +81,8 @@ func (p price) String() string {
 		len(p.handOffs), milliseconds(p.handOffs.Median()), milliseconds(p.handOffs.Percentile(99)))
 }
 
-func (r *report) priceOf(ctx context.Context, n int, w way) (p price, err error) {
+// priceOf measures for that long.
+func (r *report) priceOf(ctx context.Context, n int, w way, lasts time.Duration) (p price, err error) {
 	c, err := r.newCrowded(ctx, n, max(1, n), w)
 	if err != nil {
 		return p, err
@@ -112,10 +116,6 @@ func (r *report) priceOf(ctx context.Context, n int, w way) (p price, err error)
 	}
 	time.Sleep(2 * time.Second) // what follows the opening
 
-	lasts := r.effort.priceFor
-	if n == slices.Max(r.effort.price) {
-		lasts = r.effort.pricePolled
-	}
 	app.Took()
 	before, err := cpuOf(r.lab.pid)
 	if err != nil {

@@ -65,9 +65,10 @@ func (s *Session) readBatch(ctx context.Context, op string, read func(context.Co
 }
 
 // Observe calls f, one call at a time, with the state of key: first with the present state, then
-// after each change, and from time to time without one. Fast changes are merged, but f always
-// gets the latest state. Where the store notifies, f sees a change within a round trip or two;
-// elsewhere Observe polls every [Options].PollInterval. If an error occurs, f gets it with the last
+// after each change, and from time to time without one. Fast changes are merged: after 8 at once, f
+// sees those of each tenth of a second together, but it always gets the latest state. Where the
+// store notifies, f sees other changes within a round trip or two; elsewhere Observe polls every
+// [Options].PollInterval. If an error occurs, f gets it with the last
 // known state.
 //
 // Observe returns at once. It calls end when it will not call f again, which is soon after ctx or
@@ -159,9 +160,19 @@ func (s *Session) observe(ctx context.Context, key string, f func(driver.State, 
 func (sl *sessionLease) follow(ctx context.Context, key string, f func(driver.State)) error {
 	changed := sl.observe(key)
 	defer sl.unobserve(key, changed)
+	p := newPace(sl.s.opt.PollInterval)
 	for d := time.Duration(0); ; {
 		if err := sl.s.waitFor(ctx, changed, sl.over, d); err != nil {
 			return err
+		}
+		if d := p.next(time.Now()); d > 0 {
+			if err := sl.s.waitFor(ctx, nil, sl.over, d); err != nil {
+				return err
+			}
+			select {
+			case <-changed: // the reading will show this change too
+			default:
+			}
 		}
 		st, err := sl.s.Load(ctx, key)
 		if err != nil {
@@ -172,6 +183,33 @@ func (sl *sessionLease) follow(ctx context.Context, key string, f func(driver.St
 		d = sl.pollTime(1)
 		sl.s.mu.Unlock()
 	}
+}
+
+// A pace limits how often an observer reads. The first changes are read at once. If they go on,
+// as when a fleet starts, each further reading shows those of the last gap: N processes that join and
+// observe make N²/2 notices, but not as many readings. (This is the generic cell rate algorithm.)
+type pace struct {
+	gap time.Duration
+	due time.Time // when the next reading would be, if all had been a gap apart
+}
+
+// newPace returns a pace for an observer that polls at that interval, or at the default if it is 0.
+func newPace(poll time.Duration) pace {
+	const gap = 100 * time.Millisecond
+	if poll > 0 {
+		return pace{gap: min(gap, poll)}
+	}
+	return pace{gap: gap}
+}
+
+// next returns how long after now the next reading must wait.
+func (p *pace) next(now time.Time) time.Duration {
+	const atOnce = 8
+	if p.due.Before(now) {
+		p.due = now
+	}
+	p.due = p.due.Add(p.gap)
+	return p.due.Sub(now) - atOnce*p.gap
 }
 
 // Keys returns the states of up to n keys that begin with prefix and come after the key after, in

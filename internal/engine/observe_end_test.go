@@ -35,6 +35,41 @@ func observe(ctx context.Context, s *dsync.Session, key string) *observed {
 	return o
 }
 
+// An observer reads the first changes at once, and then at most ten times a second, so that the
+// start of a fleet does not make as many readings as notices. It still ends with the latest state.
+func TestObserveReadsAtAPace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		o := observe(t.Context(), newSession(t, store, &dsync.Options{PollInterval: time.Hour}), "k")
+		time.Sleep(ttl)
+		mu := newSession(t, store, nil).Mutex("k")
+		readings := func(what string, changes int, at, atMost int64) {
+			t.Helper()
+			before := o.states.Load()
+			for i := range changes {
+				if i%2 == 0 {
+					lock(t, mu)
+				} else {
+					mu.Unlock()
+				}
+				time.Sleep(25 * time.Millisecond) // those within 20 ms are one notice
+			}
+			time.Sleep(90 * time.Millisecond) // the last reading can be a tenth of a second late
+			if n := o.states.Load() - before; n < at || n > atMost {
+				t.Errorf("%s: read %d times, want %d to %d", what, n, at, atMost)
+			}
+			if n := o.holders.Load(); n != int64(changes%2) {
+				t.Errorf("%s: %d hold the key as observed", what, n)
+			}
+		}
+		readings("six changes", 6, 6, 6)
+		time.Sleep(time.Second)
+		readings("100 changes in 2.5 s", 100, 25, 8+26)
+		time.Sleep(time.Second)
+		readings("later", 6, 6, 6)
+	})
+}
+
 // A change while the state is being read is seen at once, and not with the next poll: the reading
 // may be from before it.
 func TestObserveSeesAChangeDuringAReading(t *testing.T) {
