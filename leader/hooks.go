@@ -13,9 +13,9 @@ import "context"
 //
 // NewLeader, Cycle, Joined and Left are called on every process that campaigns or observes,
 // from its first call of Campaign, TryCampaign, Run or Observe until its session ends. For them
-// the process reads the election after every change, also when a candidate joins or leaves. With
-// more than some hundred candidates, set these four hooks in a few processes only. The other
-// hooks cost nothing.
+// the process reads the election after every change, also when a candidate joins or leaves; if more
+// than 8 changes come at once, it reads ten times a second. With more than some hundred candidates,
+// set these four hooks in a few processes only. The other hooks cost nothing.
 type Hooks struct {
 	// Elected is called when a term of this process begins. ctx is the context that
 	// [Election.Campaign] returns: it has the values of Campaign's ctx, such as a tracer's span,
@@ -30,7 +30,7 @@ type Hooks struct {
 	// is the zero Leader if nobody led, or nobody leads.
 	NewLeader func(before, now Leader)
 
-	// Cycle is called each time the election was read: after every change, and every
+	// Cycle is called each time the election was read: after changes, and every
 	// dsync.Options.PollInterval.
 	Cycle func(Status)
 
