@@ -300,7 +300,8 @@ func releases(key string) func(proxy.Command) bool {
 func acquire(command bson.Raw) bool {
 	for _, path := range [][]string{
 		{"update", "0", "$set", "_", "$literal", "claim"},
-		{"updates", "0", "u", "0", "$replaceWith"},
+		{"updates", "0", "u", "0", "$replaceWith"}, // on MongoDB
+		{"updates", "0", "u", "0", "$set", "_", "$cond"},
 	} {
 		if _, err := command.LookupErr(path...); err == nil {
 			return true
