@@ -28,14 +28,10 @@ func (r *report) contest(ctx context.Context, line row, system func(*measure.Tar
 		return line, err
 	}
 	defer end()
-	u := units{}
+	u, rates, shares := units{}, make(map[column]float64), make(map[column]float64)
 	for _, p := range ps {
-		if p.raw != nil {
-			samples, err := measure.Interleave(ctx, 50, measure.Timed(p.raw.Write))
-			if err != nil {
-				return line, err
-			}
-			u[p.column] = samples[0]
+		if err := r.rawWrites(ctx, u, ps); err != nil {
+			return line, err
 		}
 		c, err := measure.NewContest(ctx, p.system, processes, goroutines)
 		if err != nil {
@@ -47,11 +43,33 @@ func (r *report) contest(ctx context.Context, line row, system func(*measure.Tar
 		if err != nil {
 			return line, fmt.Errorf("%v: %w", p.column, err)
 		}
+		rates[p.column], shares[p.column] = c.Rate(), c.Share
+	}
+	if err := r.rawWrites(ctx, u, ps); err != nil {
+		return line, err
+	}
+	for c, rate := range rates {
 		inTime := "no unit"
-		if write := u.of(p.column).Median(); write > 0 {
-			inTime = fmt.Sprintf("%.2f", c.Rate()*write.Seconds())
+		if write := u.of(c).Median(); write > 0 {
+			inTime = fmt.Sprintf("%.2f", rate*write.Seconds())
 		}
-		line = line.put(p.column, fmt.Sprintf("%s (%.2f)", inTime, c.Share), fmt.Sprintf("%.0f/s%s", c.Rate(), by(median, u[p.column])))
+		line = line.put(c, fmt.Sprintf("%s (%.2f)", inTime, shares[c]), fmt.Sprintf("%.0f/s%s", rate, by(median, u[c])))
 	}
 	return line, nil
+}
+
+// rawWrites adds raw writes of each player to the units' samples: before each contest and after the
+// last, since their time changes within seconds.
+func (r *report) rawWrites(ctx context.Context, u units, ps []player) error {
+	var cs []contender
+	for _, p := range ps {
+		if p.raw != nil {
+			cs = append(cs, contender{column: p.column, op: measure.Timed(p.raw.Write)})
+		}
+	}
+	took, err := interleave(ctx, r.effort.turns/8, units{}, cs...)
+	for c, s := range took {
+		u[c] = append(u[c], s...)
+	}
+	return err
 }

@@ -2,7 +2,7 @@ package main
 
 import "time"
 
-// An effort is how much is measured. With all servers here, full takes some 14 minutes.
+// An effort is how much is measured. With all servers here, full takes some 15 minutes.
 type effort struct {
 	turns, handOffs, resigns int // repetitions
 	rings                    []int
@@ -19,7 +19,7 @@ type effort struct {
 	pipelines                int   // how often each is sent
 	price                    []int // processes that wait
 	priceFor                 time.Duration
-	pricePolled              time.Duration // with the most processes: a waiter polls every 30 s
+	pricePolled              time.Duration // with the most processes, if they hold or listen: each polls every 30 s
 	fleet                    []int
 	fleetPlaces              int
 }

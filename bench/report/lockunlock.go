@@ -8,6 +8,9 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
+// released is a pause in which a release that goes on in the background is over.
+const released = 10 * time.Millisecond
+
 // lockUnlock is a Lock and Unlock where nobody waits, by two raw writes: the medians, and
 // the 99th percentiles of the same samples.
 func (r *report) lockUnlock(ctx context.Context) ([]row, error) {
@@ -16,17 +19,18 @@ func (r *report) lockUnlock(ctx context.Context) ([]row, error) {
 		name   string
 		system func(*measure.Target) measure.System
 		op     func(context.Context, opener) (measure.Op, error)
+		pause  time.Duration
 		can    []column
 	}{
-		{"Lock and Unlock, uncontended", mutexes, sameKey, append([]column{mongoLock}, everywhere...)},
-		{"Lock and Unlock, uncontended, with `AsyncUnlock`", unawaited, sameKeyPaused, []column{one, three}},
-		{"Lock and Unlock of a key without a record", mutexes, newKeys, []column{one, three, mongoLock}},
-		{"Lock and Unlock of a key that another process used last", mutexes, usedKeys, []column{one, three, mongoLock}},
+		{"Lock and Unlock, uncontended", mutexes, sameKey, 0, append([]column{mongoLock}, everywhere...)},
+		{"Lock and Unlock, uncontended, with `AsyncUnlock`", unawaited, sameKey, released, []column{one, three}},
+		{"Lock and Unlock of a key without a record", mutexes, newKeys, 0, []column{one, three, mongoLock}},
+		{"Lock and Unlock of a key that another process used last", mutexes, usedKeys, 0, []column{one, three, mongoLock}},
 	} {
 		line := row{name: part.name, unit: "two raw writes", can: part.can}
 		tail := row{name: part.name + ": p99", unit: "p99 of two raw writes", can: part.can}
 		u := units{}
-		took, err := r.uncontended(ctx, u, part.system, part.op, part.can)
+		took, err := r.uncontended(ctx, u, part.system, part.op, part.pause, part.can)
 		if err != nil {
 			return rows, err
 		}
@@ -49,7 +53,7 @@ func (r *report) unconditional(ctx context.Context) (row, error) {
 	defer end()
 	var cs []contender
 	for _, p := range ps {
-		cs = append(cs, contender{p.column, measure.Timed(p.raw.GrantAndRelease), measure.Twice(p.raw.Write)})
+		cs = append(cs, contender{p.column, measure.Timed(p.raw.GrantAndRelease), measure.Twice(measure.Timed(p.raw.Write))})
 	}
 	return r.compare(ctx, line, r.effort.turns, units{}, cs...)
 }
@@ -57,9 +61,10 @@ func (r *report) unconditional(ctx context.Context) (row, error) {
 // An opener opens a process that ends with its row.
 type opener func() (measure.Process, error)
 
-// uncontended samples what op makes of the processes that it opens, and two raw writes.
+// uncontended samples what op makes of the processes that it opens, and two raw writes, with
+// a pause that is not measured after each of the three.
 func (r *report) uncontended(ctx context.Context, u units, system func(*measure.Target) measure.System,
-	op func(context.Context, opener) (measure.Op, error), can []column) (map[column]measure.Sample, error) {
+	op func(context.Context, opener) (measure.Op, error), pause time.Duration, can []column) (map[column]measure.Sample, error) {
 	ps, end, err := r.players(ctx, system, can...)
 	if err != nil {
 		return nil, err
@@ -77,7 +82,7 @@ func (r *report) uncontended(ctx context.Context, u units, system func(*measure.
 			return nil, fmt.Errorf("%v: %w", p.column, err)
 		}
 		c := contender{column: p.column}
-		c.op, err = op(ctx, func() (measure.Process, error) {
+		lockUnlock, err := op(ctx, func() (measure.Process, error) {
 			process, err := p.system.Open(ctx)
 			if err == nil {
 				opened = append(opened, process)
@@ -87,8 +92,9 @@ func (r *report) uncontended(ctx context.Context, u units, system func(*measure.
 		if err != nil {
 			return nil, fmt.Errorf("%v: %w", p.column, err)
 		}
+		c.op = measure.Paused(lockUnlock, pause)
 		if p.raw != nil {
-			c.unit = measure.Twice(p.raw.Write)
+			c.unit = measure.Twice(measure.Paused(measure.Timed(p.raw.Write), pause))
 		}
 		cs = append(cs, c)
 	}
@@ -105,12 +111,6 @@ func sameKey(ctx context.Context, open opener) (measure.Op, error) {
 		return nil, err
 	}
 	return measure.LockUnlock(l), nil
-}
-
-// sameKeyPaused pauses until the release is over that goes on in the background.
-func sameKeyPaused(ctx context.Context, open opener) (measure.Op, error) {
-	op, err := sameKey(ctx, open)
-	return measure.Paused(op, 20*time.Millisecond), err
 }
 
 func newKeys(_ context.Context, open opener) (measure.Op, error) {

@@ -53,7 +53,7 @@ func (r *report) price(ctx context.Context) ([]row, error) {
 		}
 		for i, w := range ways {
 			lasts := r.effort.priceFor
-			if most && i < 3 {
+			if most && i < 2 {
 				lasts = r.effort.pricePolled
 			}
 			p, err := r.priceOf(ctx, n, w, lasts)

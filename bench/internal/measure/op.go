@@ -28,14 +28,16 @@ func Paused(op Op, pause time.Duration) Op {
 	}
 }
 
-// Twice is the Op that does f two times in a row.
-func Twice(f func(context.Context) error) Op {
-	return Timed(func(ctx context.Context) error {
-		if err := f(ctx); err != nil {
-			return err
+// Twice is the Op that does op two times in a row, and takes as long as both.
+func Twice(op Op) Op {
+	return func(ctx context.Context) (time.Duration, error) {
+		first, err := op(ctx)
+		if err != nil {
+			return 0, err
 		}
-		return f(ctx)
-	})
+		second, err := op(ctx)
+		return first + second, err
+	}
 }
 
 // LockUnlock is the Op that locks and unlocks.

@@ -56,6 +56,22 @@ func TestInterleave(t *testing.T) {
 	}
 }
 
+func TestTwice(t *testing.T) {
+	n := time.Duration(0)
+	op := measure.Twice(func(context.Context) (time.Duration, error) {
+		n++
+		return n, nil
+	})
+	if took, err := op(t.Context()); took != 1+2 || err != nil {
+		t.Errorf("took %d, %v, want 3", took, err)
+	}
+	want := errors.New("broken")
+	op = measure.Twice(func(context.Context) (time.Duration, error) { return 0, want })
+	if _, err := op(t.Context()); !errors.Is(err, want) {
+		t.Errorf("got %v, want %v", err, want)
+	}
+}
+
 func TestInterleaveFails(t *testing.T) {
 	want := errors.New("broken")
 	op := func(context.Context) (time.Duration, error) { return 0, want }
