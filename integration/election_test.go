@@ -68,8 +68,8 @@ func TestElectionOfProcesses(t *testing.T) {
 			case "resign", "close":
 				start := time.Now()
 				p.Tell(proc.Order{Do: harm})
-				// The hook runs on a goroutine of its own.
-				if e := p.AwaitAll(10*time.Second, "lost", harm)["lost"]; e.Token != now.token {
+				p.Await(harm, 10*time.Second)
+				if e := p.Await("lost", 10*time.Second); e.Token != now.token {
 					t.Errorf("lost %+v", e)
 				}
 				follower(t, store, a.Key, now.token, 10*time.Second)

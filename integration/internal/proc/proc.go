@@ -114,6 +114,7 @@ type Proc struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	events chan Event
+	kept   []Event // received by Await, which waited for another
 	done   chan struct{}
 }
 
@@ -173,13 +174,21 @@ func (p *Proc) Tell(o Order) {
 	}
 }
 
-// Events are what the child reports; the channel closes at its end.
+// Events are what the child reports, without what [Proc.Await] has received. The channel closes at
+// the child's end.
 func (p *Proc) Events() <-chan Event { return p.events }
 
-// Await returns the next event with the name, passing over others, and fails
-// the test if there is none within d: the child's stacks are printed then.
+// Await returns the first event with the name that it has not returned yet. It waits up to d, and
+// then fails the test and prints the child's stacks. Events with other names are kept for later
+// calls, since the events of a child's goroutines come in any order.
 func (p *Proc) Await(name string, d time.Duration) Event {
 	p.t.Helper()
+	named := func(ev Event) bool { return ev.Name == name }
+	if i := slices.IndexFunc(p.kept, named); i >= 0 {
+		ev := p.kept[i]
+		p.kept = slices.Delete(p.kept, i, i+1)
+		return ev
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for {
@@ -188,40 +197,18 @@ func (p *Proc) Await(name string, d time.Duration) Event {
 			switch {
 			case !ok:
 				p.t.Fatalf("%s %d ended before %q: %v", p.name, p.PID(), name, p.cmd.ProcessState)
-			case ev.Name == name:
+			case named(ev):
 				return ev
 			case ev.Name == "garbage":
 				p.t.Logf("%s %d printed %q", p.name, p.PID(), ev.Text)
+			default:
+				p.kept = append(p.kept, ev)
 			}
 		case <-timer.C:
 			p.quit()
 			p.t.Fatalf("%s %d: no %q within %v", p.name, p.PID(), name, d)
 		}
 	}
-}
-
-// AwaitAll is [Proc.Await] for events that come in any order. It returns the first
-// of each.
-func (p *Proc) AwaitAll(d time.Duration, names ...string) map[string]Event {
-	p.t.Helper()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	got := make(map[string]Event)
-	for len(got) < len(names) {
-		select {
-		case ev, ok := <-p.events:
-			if !ok {
-				p.t.Fatalf("%s %d ended before %q, after %v: %v", p.name, p.PID(), names, got, p.cmd.ProcessState)
-			}
-			if _, again := got[ev.Name]; !again && slices.Contains(names, ev.Name) {
-				got[ev.Name] = ev
-			}
-		case <-timer.C:
-			p.quit()
-			p.t.Fatalf("%s %d: of %q only %v within %v", p.name, p.PID(), names, got, d)
-		}
-	}
-	return got
 }
 
 // quit ends the process with SIGQUIT, at which the Go runtime prints all stacks.
