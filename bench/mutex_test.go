@@ -26,13 +26,13 @@ func BenchmarkLockUnlock(b *testing.B) {
 			return
 		}
 		b.Run("two raw majority writes", func(b *testing.B) {
-			op := measure.Twice(measure.Timed(raw(b, to).Write))
+			op := measure.Twice(raw(b, to).Write)
 			for b.Loop() {
 				do(b, op)
 			}
 		})
 		b.Run("in turn", func(b *testing.B) {
-			lock, write := measure.LockUnlock(locker(b, to, dsync.Options{})), measure.Twice(measure.Timed(raw(b, to).Write))
+			lock, write := measure.LockUnlock(locker(b, to, dsync.Options{})), measure.Twice(raw(b, to).Write)
 			do(b, lock)
 			do(b, write)
 			var locks, writes measure.Sample

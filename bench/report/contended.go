@@ -28,7 +28,7 @@ func (r *report) contest(ctx context.Context, line row, system func(*measure.Tar
 		return line, err
 	}
 	defer end()
-	u, rates, shares := units{}, make(map[column]float64), make(map[column]float64)
+	u, contests := units{}, make(map[column]*measure.Contest)
 	for _, p := range ps {
 		if err := r.rawWrites(ctx, u, ps); err != nil {
 			return line, err
@@ -43,17 +43,17 @@ func (r *report) contest(ctx context.Context, line row, system func(*measure.Tar
 		if err != nil {
 			return line, fmt.Errorf("%v: %w", p.column, err)
 		}
-		rates[p.column], shares[p.column] = c.Rate(), c.Share
+		contests[p.column] = c
 	}
 	if err := r.rawWrites(ctx, u, ps); err != nil {
 		return line, err
 	}
-	for c, rate := range rates {
+	for c, contest := range contests {
 		inTime := "no unit"
 		if write := u.of(c).Median(); write > 0 {
-			inTime = fmt.Sprintf("%.2f", rate*write.Seconds())
+			inTime = fmt.Sprintf("%.2f", contest.Rate()*write.Seconds())
 		}
-		line = line.put(c, fmt.Sprintf("%s (%.2f)", inTime, shares[c]), fmt.Sprintf("%.0f/s%s", rate, by(median, u[c])))
+		line = line.put(c, fmt.Sprintf("%s (%.2f)", inTime, contest.Share), fmt.Sprintf("%.0f/s%s", contest.Rate(), by(median, u[c])))
 	}
 	return line, nil
 }
@@ -64,7 +64,7 @@ func (r *report) rawWrites(ctx context.Context, u units, ps []player) error {
 	var cs []contender
 	for _, p := range ps {
 		if p.raw != nil {
-			cs = append(cs, contender{column: p.column, op: measure.Timed(p.raw.Write)})
+			cs = append(cs, contender{column: p.column, op: p.raw.Write})
 		}
 	}
 	took, err := interleave(ctx, r.effort.turns/8, units{}, cs...)

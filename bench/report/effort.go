@@ -19,7 +19,7 @@ type effort struct {
 	pipelines                int   // how often each is sent
 	price                    []int // processes that wait
 	priceFor                 time.Duration
-	pricePolled              time.Duration // with the most processes, if they hold or listen: each polls every 30 s
+	pricePolled              time.Duration // with the most processes, if they hold, or listen in 64 collections: each polls every 30 s
 	fleet                    []int
 	fleetPlaces              int
 }

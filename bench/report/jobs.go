@@ -100,7 +100,7 @@ func writes(j job, start <-chan struct{}) error {
 		return err
 	}
 	defer raw.Close()
-	return often(j, start, measure.Twice(measure.Timed(raw.Write)))
+	return often(j, start, measure.Twice(raw.Write))
 }
 
 // often warms up, says that it is ready, waits for start, and then says how often it

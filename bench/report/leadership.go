@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/leasehold-go/leasehold/bench/internal/measure"
 	"github.com/leasehold-go/leasehold/bench/internal/peer"
 )
 
@@ -47,7 +46,7 @@ func (r *report) resign(ctx context.Context) (row, error) {
 		defer ring.Close()
 		c := contender{column: p.column, op: ring.HandOff}
 		if p.raw != nil {
-			c.unit = measure.Timed(p.raw.Write)
+			c.unit = p.raw.Write
 		}
 		cs = append(cs, c)
 	}

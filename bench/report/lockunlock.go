@@ -53,7 +53,7 @@ func (r *report) unconditional(ctx context.Context) (row, error) {
 	defer end()
 	var cs []contender
 	for _, p := range ps {
-		cs = append(cs, contender{p.column, measure.Timed(p.raw.GrantAndRelease), measure.Twice(measure.Timed(p.raw.Write))})
+		cs = append(cs, contender{p.column, measure.Timed(p.raw.GrantAndRelease), measure.Twice(p.raw.Write)})
 	}
 	return r.compare(ctx, line, r.effort.turns, units{}, cs...)
 }
@@ -94,7 +94,7 @@ func (r *report) uncontended(ctx context.Context, u units, system func(*measure.
 		}
 		c.op = measure.Paused(lockUnlock, pause)
 		if p.raw != nil {
-			c.unit = measure.Twice(measure.Paused(measure.Timed(p.raw.Write), pause))
+			c.unit = measure.Twice(measure.Paused(p.raw.Write, pause))
 		}
 		cs = append(cs, c)
 	}

@@ -41,9 +41,10 @@ func (r *report) price(ctx context.Context) ([]row, error) {
 	notices := func(n int) way {
 		return way{name: fmt.Sprintf("notices in %d collections", n), collections: n}
 	}
+	listens := notices(64)
 	var rows []row
 	for _, n := range r.effort.price {
-		ways := []way{holds, notices(64), polls}
+		ways := []way{holds, listens, polls}
 		most := n == slices.Max(r.effort.price)
 		switch {
 		case n == 0:
@@ -51,9 +52,9 @@ func (r *report) price(ctx context.Context) ([]row, error) {
 		case most:
 			ways = append(ways, notices(1), notices(32))
 		}
-		for i, w := range ways {
+		for _, w := range ways {
 			lasts := r.effort.priceFor
-			if most && i < 2 {
+			if most && (w == holds || w == listens) {
 				lasts = r.effort.pricePolled
 			}
 			p, err := r.priceOf(ctx, n, w, lasts)

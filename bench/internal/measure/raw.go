@@ -66,8 +66,12 @@ func updateOf(id string, update any) (bson.Raw, error) {
 	})
 }
 
-// Write writes once.
-func (r *Raw) Write(ctx context.Context) error { return r.run(ctx, r.update) }
+// Write is the [Op] that writes once.
+func (r *Raw) Write(ctx context.Context) (time.Duration, error) {
+	begin := time.Now()
+	err := r.run(ctx, r.update)
+	return time.Since(begin), err
+}
 
 // WriteTwice writes twice to the document with that id.
 func (r *Raw) WriteTwice(ctx context.Context, id string) error {
@@ -161,7 +165,7 @@ func (r *Raw) WriteAndNotice(ctx context.Context) (time.Duration, error) {
 	written := make(chan error, 1)
 	begin := time.Now()
 	go func() {
-		err := r.Write(ctx)
+		err := r.run(ctx, r.update)
 		if err == nil {
 			err = r.run(ctx, r.notice)
 		}
