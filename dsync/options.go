@@ -29,7 +29,7 @@ type Options struct {
 
 	// HeartbeatInterval is the time between two heartbeats, jittered by ±10 %. Default
 	// TTL/3. After a heartbeat that fails there must be time for another:
-	// 1.1·HeartbeatInterval + TTL/6 ≤ TTL·0.999 − Margin − Grace.
+	// 1.1·HeartbeatInterval + min(TTL/6, 5 s) ≤ TTL·0.999 − Margin − Grace.
 	HeartbeatInterval time.Duration
 
 	// PollInterval is how often a waiter asks the store again although no notice came,

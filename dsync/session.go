@@ -126,7 +126,7 @@ func (s *Session) Members(ctx context.Context, ids ...string) (members []Member,
 // errors.Is tells which of these it is; several may be joined:
 //
 //   - [ErrNotRenewed]: the session holds or waits for something, and no heartbeat was
-//     acknowledged for 1.1·HeartbeatInterval + TTL/6, so its lease is running out. That is
+//     acknowledged for 1.1·HeartbeatInterval + min(TTL/6, 5 s), so its lease is running out. That is
 //     the longest that one interval and one attempt take when nothing fails. It is also
 //     returned if somebody waits and the session could not register for that long, for the
 //     first time or after a loss. A failed heartbeat that the next one makes up for in time

@@ -1,6 +1,6 @@
 /* Nobody waits forever: what is left in the store of requests that come late or never.
  *
- * Stands for: internal/engine: release.go runRelease and awaitVoid (a claim with an attempt that was not answered is released once
+ * Stands for: internal/engine: discard.go (a claim with an attempt that was not answered is released once
  * more when that is void), acquire.go send (notAfter) and rest (a waiter requests again, and expires sessions ahead), expiry.go;
  * dsync/mongo/shapes_edit.go joining (nothing joins after notAfter); shapes_short.go, the short commands.
  * Abstracts from: as core.pml; the waiter expires whoever stands ahead, at once where the code staggers it.

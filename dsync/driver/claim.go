@@ -42,9 +42,9 @@ type Claim struct {
 	// Weight is how much of the key's Limit the claim takes: 1 ≤ Weight ≤ Limit.
 	Weight, Limit int64
 
-	// Lease, if positive, limits the hold: it ends that long after its grant by the store's
-	// clock, unless it is extended, whatever happens to its session. While the claim waits, it
-	// lives with its session all the same. If Lease is zero, the hold lives with its session.
+	// Lease, if positive, is for how long [Store].Extend extends the hold, by the store's clock.
+	// From the first Extend on, the hold ends at that time, whatever happens to its session. Until
+	// then, and if Lease is zero, the claim lives with its session.
 	Lease time.Duration
 
 	// Yield asks the store to notify the session, by [NoticeYield], when others wait behind
@@ -64,8 +64,8 @@ type Claim struct {
 	Replaces *Claim
 
 	// Token is the token that the claim was granted with, or 0 if its session does not know it.
-	// NoneWaiting says that nobody waited at that time. Both are hints for Release, which may
-	// save a store some work; they do not change what Release does.
+	// Extend needs it. NoneWaiting says that nobody waited at that time. For Release both are
+	// hints, which may save a store some work; they do not change what Release does.
 	Token       int64
 	NoneWaiting bool
 }

@@ -20,6 +20,10 @@ type State struct {
 	// has come is among them until a command drops it.
 	Holders []Holder
 
+	// Final, in the reply to an Acquire, says that no copy of that request can make its claim join
+	// again. A store that does not know leaves it false.
+	Final bool
+
 	// Waiting is the number of claims in the queue.
 	Waiting int
 

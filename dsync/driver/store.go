@@ -129,9 +129,14 @@ type Store interface {
 	// release are returned with the error.
 	//
 	// So repeating it is harmless, it adds nothing to the queue once the store's clock has
-	// passed notAfter, and an Acquire that changes nothing writes nothing. The grant of a claim
-	// whose Lease is positive sets its end to now + Lease. The grant of a claim of KindElection
-	// increments the key's term.
+	// passed notAfter, and an Acquire that changes nothing writes nothing. A claim whose Lease is
+	// positive lives with its session, like every other, until Extend sets its end: until then
+	// nobody may know that it was granted. The grant of a claim of KindElection increments the
+	// key's term.
+	//
+	// A copy of a request that the network delivers after its claim has left makes the claim join
+	// again, until now is after notAfter. The caller then removes the claim with Discard. It need
+	// not if the state has Final.
 	//
 	// If others hold the key or wait for it with another kind or limit than c's, c does not
 	// join and the error is a [*MismatchError]. If nobody does, the key takes the kind and
@@ -175,11 +180,18 @@ type Store interface {
 	// There is no NoticeYield: if others still wait, the grant's notice has Crowded set.
 	Release(ctx context.Context, c Claim, o ReleaseOptions) (found bool, notices []Notice, err error)
 
-	// Extend moves the end of a held claim with a positive Lease to now + c.Lease, unless its
-	// end is later already, and returns the hold as it is then. Its Token is that of the
-	// present grant: a claim whose end had come may have been granted again by a repeated
-	// Acquire. The error is ErrNotHeld if c does not hold the key, has no end, or its end has
-	// come, even if nobody else has held the key since.
+	// Discard removes claims that were released or given up, in case a copy of a request has made
+	// them join again: each in a step of its own, as Release does without options. It leaves
+	// holders that have an end, because a release has left them there on purpose. Mostly there is
+	// nothing to remove; then Discard writes nothing. Only Key, ID and Session of the claims are
+	// used. The notices are those of the releases.
+	Discard(ctx context.Context, claims []Claim) ([]Notice, error)
+
+	// Extend sets the end of a held claim with a positive Lease to now + c.Lease, unless its end
+	// is later already, and returns the hold as it is then. From the first Extend on, the claim
+	// ends then, whatever happens to its session. The error is ErrNotHeld if c does not hold the
+	// key with the token c.Token, or its end has come, even if nobody else has held the key since.
+	// With another token, the claim has left and joined again.
 	Extend(ctx context.Context, c Claim) (Holder, error)
 
 	// Publish stores value, up to 64 KiB, for all to read as long as c holds the key. seq

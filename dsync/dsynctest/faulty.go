@@ -22,6 +22,7 @@ const (
 	MethodObserve    Method = "Observe"
 	MethodAcquire    Method = "Acquire"
 	MethodRelease    Method = "Release"
+	MethodDiscard    Method = "Discard"
 	MethodExtend     Method = "Extend"
 	MethodPublish    Method = "Publish"
 	MethodResize     Method = "Resize"

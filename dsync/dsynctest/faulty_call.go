@@ -182,6 +182,18 @@ func (f *Faulty) Release(ctx context.Context, c driver.Claim, o driver.ReleaseOp
 	return found.value, found.notices, err
 }
 
+// Discard implements [driver.Store]. Its Request names the first of the claims.
+func (f *Faulty) Discard(ctx context.Context, claims []driver.Claim) ([]driver.Notice, error) {
+	claims = slices.Clone(claims)
+	r := Request{Method: MethodDiscard}
+	if len(claims) > 0 {
+		r = claimRequest(MethodDiscard, claims[0])
+	}
+	return call(ctx, f, r, func(ctx context.Context) ([]driver.Notice, error) {
+		return f.store.Discard(ctx, claims)
+	})
+}
+
 // Extend implements [driver.Store].
 func (f *Faulty) Extend(ctx context.Context, c driver.Claim) (driver.Holder, error) {
 	return call(ctx, f, claimRequest(MethodExtend, c), func(ctx context.Context) (driver.Holder, error) {

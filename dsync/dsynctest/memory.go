@@ -157,20 +157,42 @@ func (m *Memory) Extend(ctx context.Context, c driver.Claim) (driver.Holder, err
 		return driver.Holder{}, err
 	}
 	defer m.mu.Unlock()
-	if r := m.keys[c.Key]; r != nil && c.Lease > 0 {
-		for i := range r.holders {
-			h := &r.holders[i]
-			if h.Claim != c.ID || h.Until.IsZero() || !now.Before(h.Until) {
-				continue
-			}
-			if end := now.Add(ceilMilli(c.Lease)); end.After(h.Until) {
-				h.Until, r.used = end, now
-				m.writes++
-			}
-			return *h, nil
-		}
+	r := m.keys[c.Key]
+	if r == nil || c.Lease <= 0 {
+		return driver.Holder{}, notHeldError(c)
 	}
-	return driver.Holder{}, notHeldError(c)
+	h, changed, held := r.extend(c, now)
+	if !held {
+		return driver.Holder{}, notHeldError(c)
+	}
+	if changed {
+		m.writes++
+	}
+	return h, nil
+}
+
+// Discard implements [driver.Store].
+func (m *Memory) Discard(ctx context.Context, claims []driver.Claim) (notices []driver.Notice, err error) {
+	now, err := m.begin(ctx, MethodDiscard)
+	if err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	for _, c := range claims {
+		r := m.keys[c.Key]
+		if r == nil || slices.ContainsFunc(r.holders, func(h driver.Holder) bool { return h.Claim == c.ID && !h.Until.IsZero() }) {
+			continue
+		}
+		fx, _, err := r.release(c.ID, driver.ReleaseOptions{}, now)
+		if err != nil {
+			return nil, err
+		}
+		if fx.changed {
+			m.writes++
+		}
+		notices = append(notices, m.notices(c.Key, c.ID, fx)...)
+	}
+	return notices, nil
 }
 
 // Publish implements [driver.Store].

@@ -59,7 +59,6 @@ type grant struct {
 // waiting is a claim in the queue.
 type waiting struct {
 	driver.Waiter
-	lease time.Duration
 	yield bool
 }
 
@@ -139,7 +138,7 @@ func (r *record) join(c driver.Claim) {
 	if !r.knows(c) { // the key is free
 		r.kind, r.limit, r.former = c.Kind, c.Limit, nil
 	}
-	w := waiting{driver.Waiter{Claim: c.ID, Session: c.Session, Weight: c.Weight}, c.Lease, c.Yield}
+	w := waiting{driver.Waiter{Claim: c.ID, Session: c.Session, Weight: c.Weight}, c.Yield}
 	if c.First {
 		r.queue = slices.Insert(r.queue, 0, w)
 	} else {
@@ -164,9 +163,6 @@ func (r *record) settle(now time.Time) (granted []grant) {
 		h := driver.Holder{Claim: w.Claim, Session: w.Session, Weight: w.Weight, Token: r.token, Since: now, Yield: w.yield}
 		if w.yield && w.Weight == r.limit {
 			r.token += tokenRoom - tokenStep
-		}
-		if w.lease > 0 {
-			h.Until = now.Add(ceilMilli(w.lease))
 		}
 		r.holders = append(r.holders, h)
 		g := grant{Holder: h}
@@ -291,6 +287,22 @@ func (r *record) seal(h driver.Holder, result []byte) (woken []driver.Waiter) {
 	clear(r.queued)
 	r.sealed, r.result, r.token = true, slices.Clone(result), h.Token
 	return woken
+}
+
+// extend does what Extend does to the record: it returns the claim's hold as it is then, and
+// whether it changed. held is false if the claim does not hold the key with its token.
+func (r *record) extend(c driver.Claim, now time.Time) (h driver.Holder, changed, held bool) {
+	for i := range r.holders {
+		h := &r.holders[i]
+		if h.Claim != c.ID || h.Token != c.Token || ended(*h, now) {
+			continue
+		}
+		if end := now.Add(ceilMilli(c.Lease)); end.After(h.Until) {
+			h.Until, r.used, changed = end, now, true
+		}
+		return *h, changed, true
+	}
+	return driver.Holder{}, false, false
 }
 
 // publish stores the value of a claim; held reports whether the claim holds the key.

@@ -92,6 +92,7 @@ func conformance() []conformanceCase {
 		changeCases(),
 		listenCases(),
 		raceCases(),
+		discardCases(),
 		lateCases(),
 	)
 }

@@ -220,7 +220,7 @@ func testKeysAreApart(e *env) {
 func (e *env) everyMethod(ctx context.Context, report func(Method, error)) {
 	session := e.session()
 	held := e.leased(newID(), session, long)
-	e.hold(held)
+	held.Token = e.hold(held).Token
 
 	_, err := e.store.Register(ctx, driver.Member{ID: newID(), TTL: long})
 	report(MethodRegister, err)
@@ -389,9 +389,8 @@ func testTermCounts(e *env) {
 		e.expire(expired)
 		leased := e.candidate(key, living) // from a lapsed lease
 		leased.Lease = time.Millisecond
-		s := e.acquire(leased, expired)
-		e.wantTerm(s, term+4)
-		e.until(s.Holders[0].Until)
+		e.wantTerm(e.acquire(leased, expired), term+4)
+		e.until(e.extend(leased).Until)
 		first = e.candidate(key, living)
 		e.wantTerm(e.try(first), term+5)
 		e.release(first)

@@ -164,7 +164,7 @@ func (e *env) try(c driver.Claim, expired ...string) driver.State {
 	return e.acquireAs(c, false, e.far, expired...)
 }
 
-// hold is an acquire that must be granted.
+// hold is an acquire that must be granted. A fixed lease is extended, so that it has an end.
 func (e *env) hold(c driver.Claim, expired ...string) driver.Holder {
 	e.Helper()
 	s := e.acquire(c, expired...)
@@ -172,7 +172,29 @@ func (e *env) hold(c driver.Claim, expired ...string) driver.Holder {
 	if !ok {
 		e.Fatalf("Acquire(%s, expired %q) was not granted: %+v", c.ID, expired, s)
 	}
+	if c.Lease > 0 && h.Until.IsZero() {
+		return e.extend(c)
+	}
 	return h
+}
+
+// extend is an Extend of a claim that holds.
+func (e *env) extend(c driver.Claim) driver.Holder {
+	e.Helper()
+	h, err := e.extendAs(c)
+	if err != nil {
+		e.Fatalf("Extend(%s): %v", c.ID, err)
+	}
+	return h
+}
+
+// extendAs is Extend with the token of the hold, if the claim holds.
+func (e *env) extendAs(c driver.Claim) (driver.Holder, error) {
+	e.Helper()
+	if h, ok := e.load(c.Key).Holder(c.ID); ok {
+		c.Token = h.Token
+	}
+	return e.store.Extend(e.ctx, c)
 }
 
 // queue is an acquire that must join the end of the queue.

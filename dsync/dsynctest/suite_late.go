@@ -93,13 +93,12 @@ func (e *env) live() life {
 
 	c = e.leased(key(), session, long) // a fixed lease, released early
 	e.wantHolders(ask(c, true), c)
-	if _, err := wire.Extend(e.ctx, c); err != nil {
-		e.Fatalf("Extend: %v", err)
-	}
+	me.extend(c)
 	me.release(c)
 
 	lapses := e.leased(key(), session, short) // one that lapses
 	e.wantHolders(ask(lapses, true), lapses)
+	me.extend(lapses)
 
 	c = e.candidate(key(), session) // a term, with a value
 	e.wantHolders(ask(c, true), c)

@@ -63,7 +63,8 @@ func testPublishRead(e *env) {
 	for _, c := range []driver.Claim{
 		e.candidate(newID(), e.session()), e.claim(newID(), e.session()), e.leased(newID(), e.session(), long),
 	} {
-		before := e.acquire(c)
+		e.hold(c)
+		before := e.load(c.Key)
 		e.wantValue(before, nil)
 		for _, v := range values() {
 			sent := bytes.Clone(v)
@@ -104,9 +105,7 @@ func testPublishStays(e *env) {
 		},
 		func() { e.release(second) },
 		func() {
-			if _, err := e.store.Extend(e.ctx, c); err != nil {
-				e.Errorf("Extend: %v", err)
-			}
+			e.extend(c)
 		},
 		func() { e.releaseKeep(c, long/2, true) },
 	} {

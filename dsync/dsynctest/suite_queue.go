@@ -566,7 +566,7 @@ func testYieldRoom(e *env) {
 			e.expire(session)
 			h = e.hold(next, session)
 		case 3: // from a lapsed lease
-			e.until(s.Holders[0].Until)
+			e.until(e.extend(c).Until)
 			h = e.hold(next)
 		}
 		if h.Token < token+room {

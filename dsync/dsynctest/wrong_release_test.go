@@ -143,25 +143,28 @@ func wrongLeases() []plant {
 	return []plant{
 		{"leases end when the host says so", "Lease/EndsThatLongAfterItsGrant", func(m *dsynctest.Memory, w *wrong) {
 			m.Skew(-time.Hour)
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				m.Acquire(ctx, c, wait, expired, notAfter)
+			w.extend = func(ctx context.Context, c driver.Claim) (driver.Holder, error) {
+				m.Extend(ctx, c)
 				m.SetUntil(c, time.Now().Add(c.Lease))
-				return m.Acquire(ctx, c, wait, expired, notAfter)
+				return m.Extend(ctx, c)
 			}
 		}},
-		{"leases count from the join", "Lease/CountsFromTheGrantNotTheJoin", func(m *dsynctest.Memory, w *wrong) {
-			ends := make(map[string]time.Time)
+		{"a grant sets the end of a lease", "Lease/LivesWithItsSessionUntilItIsExtended", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
-				ends[c.ID] = s.Now.Add(c.Lease)
+				if h, ok := s.Holder(c.ID); ok && h.Until.IsZero() {
+					c.Token = h.Token
+					m.Extend(ctx, c)
+				}
 				return s, n, err
 			}
-			w.load = func(ctx context.Context, key string) (driver.State, error) {
-				s, err := m.Load(ctx, key)
-				for i, h := range s.Holders {
-					s.Holders[i].Until = ends[h.Claim]
-				}
-				return s, err
+		}},
+		{"Extend is for whatever grant there is", "Extend/OfASecondGrant", func(m *dsynctest.Memory, w *wrong) {
+			w.extend = func(ctx context.Context, c driver.Claim) (driver.Holder, error) {
+				st, _ := m.Load(ctx, c.Key)
+				h, _ := st.Holder(c.ID)
+				c.Token = h.Token
+				return m.Extend(ctx, c)
 			}
 		}},
 		{"leases never lapse", "Lease/AnotherMayHaveItFromItsEndOn", neverLapse},
@@ -176,13 +179,19 @@ func wrongLeases() []plant {
 			}
 		}},
 		{"leases are rounded down", "Lease/TinyOneHasAnEnd", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				c.Lease = c.Lease.Truncate(time.Millisecond)
-				return m.Acquire(ctx, c, wait, expired, notAfter)
+			w.extend = func(ctx context.Context, c driver.Claim) (driver.Holder, error) {
+				h, err := m.Extend(ctx, c)
+				if c.Lease < time.Millisecond {
+					h.Until = time.Time{}
+				}
+				return h, err
 			}
 		}},
 		{"a repeated Acquire prolongs", "Lease/RepeatedAcquireDoesNotProlong", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				st, _ := m.Load(ctx, c.Key)
+				h, _ := st.Holder(c.ID)
+				c.Token = h.Token
 				m.Extend(ctx, c)
 				return m.Acquire(ctx, c, wait, expired, notAfter)
 			}

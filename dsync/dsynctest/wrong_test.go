@@ -26,6 +26,7 @@ type wrong struct {
 	observe    func(context.Context, string, int64, []string) error
 	acquire    func(context.Context, driver.Claim, bool, []string, time.Time) (driver.State, []driver.Notice, error)
 	release    func(context.Context, driver.Claim, driver.ReleaseOptions) (bool, []driver.Notice, error)
+	discard    func(context.Context, []driver.Claim) ([]driver.Notice, error)
 	extend     func(context.Context, driver.Claim) (driver.Holder, error)
 	publish    func(context.Context, driver.Claim, int64, []byte) ([]driver.Notice, error)
 	resize     func(context.Context, string, driver.Kind, int64, int64) ([]driver.Notice, error)
@@ -94,6 +95,13 @@ func (w *wrong) Release(ctx context.Context, c driver.Claim, o driver.ReleaseOpt
 		return w.release(ctx, c, o)
 	}
 	return w.Memory.Release(ctx, c, o)
+}
+
+func (w *wrong) Discard(ctx context.Context, claims []driver.Claim) ([]driver.Notice, error) {
+	if w.discard != nil {
+		return w.discard(ctx, claims)
+	}
+	return w.Memory.Discard(ctx, claims)
 }
 
 func (w *wrong) Extend(ctx context.Context, c driver.Claim) (driver.Holder, error) {
@@ -249,6 +257,7 @@ func plants() []plant {
 		wrongChanges(),
 		wrongListeners(),
 		wrongRaces(),
+		wrongDiscards(),
 	)
 }
 

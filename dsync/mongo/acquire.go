@@ -29,6 +29,7 @@ func (s *Store) Acquire(ctx context.Context, c driver.Claim, wait bool, expired 
 			return driver.State{}, nil, failure("acquire", err)
 		}
 		if granted {
+			st.Final = true     // by now the key has this token, so a copy grants nothing
 			return st, nil, nil // no notices: nobody waits, and nobody observes the key
 		}
 	}
@@ -37,6 +38,7 @@ func (s *Store) Acquire(ctx context.Context, c driver.Claim, wait bool, expired 
 		return driver.State{}, nil, failure("acquire", err)
 	}
 	st := r.state(c.Key)
+	st.Final = r.polled || st.Sealed
 	_, held := st.Holder(c.ID)
 	switch {
 	case !plain(c):
@@ -78,7 +80,9 @@ func (s *Store) replace(ctx context.Context, c driver.Claim, wait bool, expired 
 			} else {
 				s.contended.add(c.Key)
 			}
-			return h.state(c), s.sendable(append(h.grant(c), h.Before.change(c.Key)...)), nil
+			st := h.state(c)
+			st.Final = true // of a copy: old is gone, so its condition is not met
+			return st, s.sendable(append(h.grant(c), h.Before.change(c.Key)...)), nil
 		}
 	}
 	_, released, err := s.Release(ctx, old, driver.ReleaseOptions{})
@@ -133,6 +137,7 @@ func (s *Store) acquire(ctx context.Context, id string, c driver.Claim, wait boo
 	if wait && c.Repeated && c.Kind != driver.KindOnce {
 		r, found, err := s.poll(ctx, id, c, dead)
 		if err != nil || found {
+			r.polled = true
 			return r, err
 		}
 		early = r.acquired(c)

@@ -62,24 +62,26 @@ func TestAcquireAnswers(t *testing.T) {
 }
 
 func TestExtendAnswers(t *testing.T) {
-	c := driver.Claim{Key: "k", ID: "s.1", Session: "s", Kind: driver.KindMutex, Weight: 1, Limit: 1, Lease: time.Minute}
+	c := driver.Claim{Key: "k", ID: "s.1", Session: "s", Kind: driver.KindMutex, Weight: 1, Limit: 1, Lease: time.Minute, Token: 1024}
 	cases := []struct {
 		name  string
 		claim string
+		token int64
 		end   time.Duration // from now; 0: none
 		want  error
 	}{
-		{"held", "s.1", time.Minute, nil},
-		{"without an end", "s.1", 0, driver.ErrNotHeld},
-		{"over", "s.1", -time.Millisecond, driver.ErrNotHeld},
-		{"another's", "s.2", time.Minute, driver.ErrNotHeld},
+		{"held", "s.1", 1024, time.Minute, nil},
+		{"without an end", "s.1", 1024, 0, driver.ErrNotHeld},
+		{"over", "s.1", 1024, -time.Millisecond, driver.ErrNotHeld},
+		{"another's", "s.2", 1024, time.Minute, driver.ErrNotHeld},
+		{"another grant", "s.1", 2048, time.Minute, driver.ErrNotHeld},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				now := time.Now().Add(365 * 24 * time.Hour) // the host's clock is a year behind
 				s := newFake(t).store(nil, func(call) bson.D {
-					h := bson.D{e("a", tc.claim), e("s", "s"), e("w", 1), e("t", 1024), e("at", now)}
+					h := bson.D{e("a", tc.claim), e("s", "s"), e("w", 1), e("t", tc.token), e("at", now)}
 					if tc.end != 0 {
 						h = append(h, e("e", now.Add(tc.end)))
 					}

@@ -32,7 +32,7 @@ func TestCommandsOnFile(t *testing.T) {
 	claim := driver.Claim{Key: "invoices", ID: session + ".1", Session: session, Kind: driver.KindMutex, Weight: 1, Limit: 1}
 	part := driver.Claim{Key: "workers", ID: session + ".1", Session: session, Kind: driver.KindSemaphore, Weight: 2, Limit: 8}
 	lease := claim
-	lease.Lease = time.Minute
+	lease.Lease, lease.Token = time.Minute, 1024
 	revocation := driver.Revocation{Key: claim.Key, Claim: claim.ID}
 	notAfter := time.UnixMilli(1_800_000_005_000)
 
@@ -121,6 +121,12 @@ func TestCommandsOnFile(t *testing.T) {
 			return err
 		}},
 		{name: "Release that seals", do: release(driver.ReleaseOptions{Seal: true, Result: []byte("v7")})},
+		{name: "Discard", do: func(ctx context.Context, s driver.Store) error {
+			more := part
+			more.ID = session + ".7"
+			_, err := s.Discard(ctx, []driver.Claim{part, more})
+			return err
+		}},
 		{name: "Extend", do: func(ctx context.Context, s driver.Store) error { _, err := s.Extend(ctx, lease); return err }},
 		{name: "Publish", do: func(ctx context.Context, s driver.Store) error {
 			_, err := s.Publish(ctx, claim, 1, []byte("10.0.0.7:80"))

@@ -347,7 +347,7 @@ func honest(c call) bson.D {
 			e("v", bson.D{e("t", next), e("s", int64(1)), e("b", []byte("$t"))}), e("position", 1), e("waiting", 2))
 	case strings.HasSuffix(id, "/key"):
 		return value(
-			e("h", bson.A{there(append(holder("one.1", "one", 2, token), e("e", now.Add(time.Hour)), e("l", true)), 4)}),
+			e("h", bson.A{there(append(holder("one.1", "one", 2, token), e("l", true)), 4)}),
 			e("t", next-1024), e("y", "election"), e("n", 4), e("c", 2), e("p", bson.A{9}), e("position", 3), e("waiting", 3), e("at", now),
 			e("ahead", bson.A{bson.D{e("a", "two.1"), e("s", "two"), e("w", 2)}, bson.D{e("a", "three.1"), e("s", "three"), e("w", 1)}}))
 	case strings.HasSuffix(id, "/living") && heartbeat && c.cmd.Lookup("fields", "p").IsNumber(): // Revoke

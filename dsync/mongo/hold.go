@@ -15,27 +15,31 @@ import (
 // Extend implements [driver.Store].
 func (s *Store) Extend(ctx context.Context, c driver.Claim) (driver.Holder, error) {
 	var r keyRecord
-	_, err := s.modify(ctx, modify{
-		query:  bson.D{e("_id", keyID(c.Key))},
-		update: pipeline(s.shapes.extend, bson.D{e("mine", c.ID), e("lease", millis(c.Lease))}),
-		fields: bson.D{e("_id", 0), e("h", 1), e("now", now)},
-	}, &r)
+	var err error
+	if c.Lease > 0 {
+		_, err = s.modify(ctx, modify{
+			query:  bson.D{e("_id", keyID(c.Key))},
+			update: pipeline(s.shapes.extend, bson.D{e("mine", c.ID), e("t", c.Token), e("lease", millis(c.Lease))}),
+			fields: bson.D{e("_id", 0), e("h", 1), e("now", now)},
+		}, &r)
+	}
 	if err != nil {
 		return driver.Holder{}, failure("extend", err)
 	}
 	h, ok := r.state(c.Key).Holder(c.ID)
-	if !ok || !h.Until.After(r.Now) {
+	if !ok || h.Token != c.Token || !h.Until.After(r.Now) {
 		return driver.Holder{}, fmt.Errorf("mongo: extend: %w", driver.ErrNotHeld)
 	}
 	return h, nil
 }
 
-// extending moves the end of the claim to now + lease, unless it is later, if the claim has an
-// end that has not come.
+// extending moves the end of the claim to now + lease, unless it is later, if the claim holds the
+// key with that token and no end of it has come.
 func extending() []bson.D {
 	end := op("$max", "$$this.e", op("$add", now, "$_.lease"))
+	granted := op("$eq", "$$this.t", "$_.t")
 	return []bson.D{set(
-		e("h", guard(op("$ifNull", each("$h", op("$cond", op("$and", mine(), op("$gt", "$$this.e", now)),
+		e("h", guard(op("$ifNull", each("$h", op("$cond", op("$and", mine(), granted, holds()),
 			op("$mergeObjects", "$$this", bson.D{e("e", end)}), "$$this")), "$$REMOVE"))),
 		e("_", "$$REMOVE"),
 	)}

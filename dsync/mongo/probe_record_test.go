@@ -190,7 +190,7 @@ func TestOpenRepeatsAnInterruptedProbe(t *testing.T) {
 
 // The commands of a probe are the same as when its version was raised last.
 func TestProbeVersion(t *testing.T) {
-	const version, want = "1", "956fa9906e934094"
+	const version, want = "2", "ad489b0f2f080baa"
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		client := f.client()

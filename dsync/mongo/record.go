@@ -28,7 +28,8 @@ type keyRecord struct {
 	Waiting  int            `bson:"waiting"`
 	Ahead    []waiterRecord `bson:"ahead"` // in the queue
 
-	early []driver.Notice // of the poll before an Acquire
+	early  []driver.Notice // of the poll before an Acquire
+	polled bool            // the reply is that of a poll, which lets nobody join
 }
 
 // A valueRecord is what the holder with the token published, or sealed the key with.

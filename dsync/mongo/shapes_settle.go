@@ -23,7 +23,6 @@ func settle(fields bson.A, rest any) []bson.D {
 		e("at", now),
 		e("n", op("$cond", op("$eq", "$y", string(driver.KindElection)),
 			op("$sum", "$$value.n", int64(1)), "$$REMOVE")), // $sum ignores missing values
-		e("e", op("$ifNull", op("$add", now, "$$this.d"), "$$REMOVE")),
 	})
 	// A claim that takes all of the key is the last, and the only one, to be granted.
 	room := op("$cond", op("$and", "$$this.l", op("$gte", "$$this.w", "$c")),

@@ -271,7 +271,12 @@ func (c *claim) attempt(ctx context.Context) (h *Hold, st *driver.State, err err
 	var lanes []chan struct{}
 	sent := c.requested
 	if c.requested = false; !sent {
-		if lanes, err = c.enterLanes(ctx); err != nil {
+		// A notice may have granted the claim. Then it must not wait for a lane, behind the
+		// requests for other keys.
+		if !c.over() {
+			lanes, err = c.enterLanes(ctx)
+		}
+		if err != nil {
 			return nil, nil, err
 		}
 	}
@@ -311,7 +316,7 @@ func (c *claim) attempt(ctx context.Context) (h *Hold, st *driver.State, err err
 // three are nil. s.mu must be held.
 func (c *claim) outcome() (h *Hold, st *driver.State, err error) {
 	switch ended := c.ended(); {
-	case c.grant != nil && c.fixed() && !c.grant.dated:
+	case c.grant != nil && c.fixed() && c.grant.until.IsZero():
 		return nil, nil, errUndated
 	case c.grant != nil:
 		h, err = c.begin()
@@ -326,12 +331,13 @@ func (c *claim) outcome() (h *Hold, st *driver.State, err error) {
 	return nil, nil, nil
 }
 
-// errUndated means that the claim has a lease of its own whose beginning is not known here.
+// errUndated means that the claim was granted for a lease of its own, which has no end yet.
 var errUndated = errors.New("dsync: the lease is not dated")
 
-// date begins the hold of a claim with a lease of its own if it was not granted by the reply to
-// its first attempt. Then the claim does not know when the lease began, so date extends the
-// lease and counts it from the send of that Extend.
+// date begins the hold of a claim with a lease of its own. It extends the lease, which sets its
+// first end, and counts it from the send of that Extend. Until then the claim lives with its
+// session. If the grant set the end, a grant that nobody learned of would close its key for the
+// whole lease, long after the session has expired.
 func (c *claim) date(ctx context.Context) (*Hold, error) {
 	s := c.s
 	retry := s.backoff()
@@ -341,11 +347,7 @@ func (c *claim) date(ctx context.Context) (*Hold, error) {
 		if err == nil {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			// The lease may have ended and the claim been granted again in the meantime. Use
-			// what the store has now.
-			g := *c.grant
-			g.token, g.since, g.until, g.sent, g.dated = o.Token, o.Since, o.Until, sent, true
-			c.grant = &g
+			c.grant.since, c.grant.until, c.grant.sent = o.Since, o.Until, sent
 			return c.begin()
 		}
 		switch {
@@ -380,7 +382,7 @@ func (c *claim) send(old *claim, done func(error)) {
 			request := c.request
 			request.Repeated = !a.first
 			if old != nil {
-				replaces := old.releaseRequest()
+				replaces := old.withGrant()
 				request.Replaces = &replaces
 			}
 			st, notices, err := s.store.Acquire(ctx, request, !c.try, expired, a.notAfter)
@@ -407,7 +409,11 @@ func (c *claim) answered(a *acquireAttempt, st *driver.State, err error) {
 	close(a.done)
 	if err == nil {
 		sl.sawClock(st.Now)
-	} else if !isAnswer(err) && a.notAfter.After(c.requestsVoid) {
+	}
+	if err == nil || isAnswer(err) {
+		c.answers++
+	}
+	if (err != nil || !st.Final) && a.notAfter.After(c.requestsVoid) {
 		c.requestsVoid = a.notAfter
 	}
 	if c.state != pending || c.grant != nil || sl.cause != nil {
@@ -428,10 +434,7 @@ func (c *claim) read(a *acquireAttempt, st *driver.State) error {
 		o := &st.Holders[i]
 		if o.Claim == c.request.ID {
 			crowded := st.Waiting > 0
-			c.grantBy(&grant{
-				token: o.Token, term: st.Term, since: o.Since, until: o.Until, othersWait: crowded,
-				sent: a.sent, dated: a.first, alone: a.first && !crowded,
-			})
+			c.grantBy(&grant{token: o.Token, term: st.Term, since: o.Since, othersWait: crowded, alone: a.first && !crowded})
 		} else if o.Until.IsZero() {
 			sl.releaseUnknown(st.Key, o.Session, o.Claim, a.moment)
 		}
@@ -469,15 +472,19 @@ func (c *claim) enterLanes(ctx context.Context) (entered []chan struct{}, err er
 			leaveLanes(lanes[:n])
 			return nil, ctx.Err()
 		case <-c.wake:
-			s.mu.Lock()
-			over := c.grant != nil || c.ended() != nil
-			s.mu.Unlock()
-			if over {
+			if c.over() {
 				return lanes[:n], nil
 			}
 		}
 	}
 	return lanes, nil
+}
+
+// over reports whether the claim needs no further attempt: it was granted, or no longer can be.
+func (c *claim) over() bool {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	return c.grant != nil || c.ended() != nil
 }
 
 func leaveLanes(entered []chan struct{}) {

@@ -35,6 +35,7 @@ type claim struct {
 
 	// While the claim is pending:
 	attempts     int             // number of attempts sent
+	answers      int             // number of those that the store has answered
 	requested    bool            // another caller's Unlock has sent the first attempt; the requester must not
 	inflight     *acquireAttempt // the attempt that is not answered yet
 	reply        *acquireReply   // to the last attempt; nil if there is none, or the requester has read it
@@ -45,7 +46,7 @@ type claim struct {
 	namedExpired []string        // sessions that the last attempt named as expired
 	listens      bool            // counted in listener.waiters
 	asked        map[string]bool // claims whose sessions were asked to give up the key; nil: do not ask any
-	requestsVoid time.Time       // by the store's clock, when failed attempts can no longer join; zero: none failed
+	requestsVoid time.Time       // by the store's clock, when attempts, or copies of them, can no longer join; zero: none can
 
 	// Once the grant is known:
 	grant      *grant
@@ -55,7 +56,6 @@ type claim struct {
 	handOffs   int
 	listener   int  // number of the listener that was ready when the last attempt was sent; 0: none
 	othersWait bool // others wait or may wait: by the grant or, for a claim that can yield, a later notice
-	kept       bool // the holder is done and left the claim in the store until a fixed time
 	timer      *time.Timer
 
 	mayBeReleased bool   // an attempt of another claim was to release this one and failed
@@ -83,9 +83,8 @@ type grant struct {
 	othersWait bool      // others were waiting at the time
 	alone      bool      // the reply to the first attempt granted it, and nobody was waiting
 	since      time.Time // by the store's clock; zero if unknown
-	until      time.Time // end of a fixed lease
-	sent       instant   // before the send of the command whose reply had until; zero if unknown
-	dated      bool      // a fixed lease can be counted from sent
+	until      time.Time // end of a fixed lease; zero until it has one
+	sent       instant   // before the send of the Extend whose reply had until
 	start      time.Time // when the first hold began here
 }
 
@@ -144,6 +143,9 @@ func (c *claim) become(to claimState) {
 		})
 	case to == gone:
 		delete(c.s.claims, c.request.ID)
+	}
+	if to == gone {
+		c.lease.discardLater(c)
 	}
 }
 
@@ -240,7 +242,7 @@ func (c *claim) abandon() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.queue = nil
-	if c.joined || c.inflight != nil || !c.requestsVoid.IsZero() {
+	if c.joined || c.answers < c.attempts {
 		c.release(driver.ReleaseOptions{})
 	} else {
 		c.become(gone)

@@ -20,11 +20,20 @@ const (
 	maxPolls    = 8
 )
 
+// The longest that one command, and the pause before a retry, may take however long the TTL is. A
+// request that a silent network has swallowed is repeated after that time.
+const (
+	maxAttemptTime = 5 * time.Second
+	maxBackoff     = 2500 * time.Millisecond
+)
+
 // attemptTime returns how long one command may take.
-func (s *Session) attemptTime() time.Duration { return s.opt.TTL / 6 }
+func (o *Options) attemptTime() time.Duration { return min(o.TTL/6, maxAttemptTime) }
+
+func (s *Session) attemptTime() time.Duration { return s.opt.attemptTime() }
 
 // backoff returns a new backoff for retries of a command.
-func (s *Session) backoff() backoff { return backoff{cap: s.opt.TTL / 12} }
+func (s *Session) backoff() backoff { return backoff{cap: min(s.opt.TTL/12, maxBackoff)} }
 
 // An answer is what one command returned.
 type answer[T any] struct {
@@ -164,7 +173,7 @@ func (s *Session) Forever(key string, f func(context.Context) error) {
 	if s.ends() {
 		panic(fmt.Sprintf("dsync: lock %q: the session is closed", key))
 	}
-	retry := backoff{cap: s.opt.TTL / 2}
+	retry := backoff{cap: min(s.opt.TTL/2, 6*maxBackoff)}
 	for {
 		err := f(context.Background())
 		switch {

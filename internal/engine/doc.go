@@ -51,11 +51,10 @@
 // be rolled back. A notice may be lost, late, repeated or out of order. So every waiter also
 // requests again from time to time, and when a session ahead of it may have expired.
 //
-// Every request to join carries a time of the store's clock after which it does not count. If
-// a request was never answered, its claim is released once more after that time, so that a late
-// request leaves nothing behind. A second copy of an answered request could still join until
-// then, although no driver sends one and no connection delivers one. The session releases such
-// a claim as soon as a notice or a reply names it; otherwise the claim ends with the session.
+// Every request to join carries a time of the store's clock after which it does not count. Until
+// then a request that was never answered, or a copy of one that was, can make its claim join after
+// it was released. So after that time the session discards the claims that have left, many with one
+// command. It releases such a claim earlier if a notice or a reply names it.
 //
 // Within one process, callers of one key first queue here, however many mutexes name the key.
 // One at a time has the turn to request the key from the store. What the process holds can be
@@ -87,6 +86,7 @@
 //	claim.go      the claim and its states
 //	hold.go       the hold and its states
 //	release.go    Unlock, releases, and claims that are remembered after their end
+//	discard.go    claims that a late copy of a request may have put back
 //	successor.go  a release to a named claim
 //	notices.go    the listener; receiving and sending notices
 //	expiry.go     what is known of other sessions, and how they are expired

@@ -357,10 +357,6 @@ func (h *Hold) Extend(ctx context.Context) (until time.Time, err error) {
 	switch {
 	case err != nil:
 		c.lose(err)
-	case o.Token != h.token:
-		// The lease expired, and a late request of the claim was then granted. That is
-		// another hold, and nobody here knows of it.
-		h.windDown(driver.ErrNotHeld, true)
 	case h.state == live && !o.Until.Before(c.grant.until):
 		c.grant.sent, c.grant.until = sent, o.Until // claim.expire resets the timer
 	}
@@ -374,7 +370,7 @@ func (h *Hold) Extend(ctx context.Context) (until time.Time, err error) {
 // extend sends one Extend command.
 func (c *claim) extend(ctx context.Context) (driver.Holder, error) {
 	return request(ctx, c.s, "Extend", func(ctx context.Context) (driver.Holder, error) {
-		return c.s.store.Extend(ctx, c.request)
+		return c.s.store.Extend(ctx, c.withGrant())
 	})
 }
 

@@ -1,10 +1,7 @@
 package engine_test
 
 import (
-	"context"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -68,75 +65,8 @@ func TestBreakFreesAKeyKeptByUnlockAfter(t *testing.T) {
 	})
 }
 
-// A fixed lease that lapsed before its grant was learned, and was granted again, has the token of
-// its second grant, which is greater than those of all holders in between. The late notice of the
-// first grant does not lower it.
-func TestLeaseGrantedTwiceHasTheSecondToken(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		const d = 3500 * time.Millisecond // less than a poll interval
-		memory := dsynctest.NewMemory()
-		a := newSession(t, memory, nil).Mutex("k")
-		lock(t, a)
-		store := &lateGrant{Memory: memory}
-		s := newSession(t, store, nil)
-		leased := make(chan *dsync.Lease, 1)
-		go func() {
-			l, err := s.Acquire(background, "k", d)
-			if err != nil {
-				t.Error(err)
-			}
-			leased <- l
-		}()
-		synctest.Wait()
-		a.Unlock() // grants to s, which does not receive the notice
-		time.Sleep(d)
-		lock(t, a)
-		between := a.Token()
-		a.Unlock()
-		// s requests again by itself, and its claim is granted once more.
-		if token := (<-leased).Token(); token <= between {
-			t.Errorf("leased with token %d, after another held with %d", token, between)
-		}
-	})
-}
-
-// A lateGrant delivers the notice of a grant when the session requests the same key again, and
-// loses the reply to that request.
-type lateGrant struct {
-	*dsynctest.Memory
-	mu      sync.Mutex
-	deliver func()
-}
-
-func (s *lateGrant) Listen(ctx context.Context, session string, keys []string, f func(driver.Notice)) error {
-	return s.Memory.Listen(ctx, session, keys, func(e driver.Notice) {
-		if e.Type != driver.NoticeGrant {
-			f(e)
-			return
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.deliver == nil {
-			s.deliver = func() { f(e) }
-		}
-	})
-}
-
-func (s *lateGrant) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-	st, notices, err := s.Memory.Acquire(ctx, c, wait, dead, notAfter)
-	s.mu.Lock()
-	deliver := s.deliver
-	s.mu.Unlock()
-	if deliver == nil {
-		return st, notices, err
-	}
-	deliver()
-	<-ctx.Done()
-	return driver.State{}, nil, ctx.Err()
-}
-
-// An Extend that finds a different grant under the claim's id reports that the lease was lost, and
-// releases that grant.
+// An Extend that finds a different grant under the claim's id reports that the lease was lost. That
+// grant is of a copy of the request; it is discarded when no further copy can join.
 func TestExtendOfAnotherGrantIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -156,7 +86,7 @@ func TestExtendOfAnotherGrantIsLost(t *testing.T) {
 		if l.Token() != 0 || !isClosed(l.Lost()) {
 			t.Error("it is still held")
 		}
-		time.Sleep(2 * grace)
+		time.Sleep(ttl)
 		if h := holders(t, memory, "k"); len(h) > 0 {
 			t.Errorf("held by %v", h)
 		}

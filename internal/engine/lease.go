@@ -36,6 +36,7 @@ type sessionLease struct {
 	revoked      map[driver.Revocation]bool // revocations that are recorded in the store
 
 	recent   recentClaims
+	discards []discard // those that come first first
 	listener listener
 
 	announced  int64 // the value of observed.change that the store last received

@@ -116,41 +116,33 @@ func (s *deafStore) Release(ctx context.Context, c driver.Claim, o driver.Releas
 	return false, nil, errDown
 }
 
-// The grant of a lease that ended before it could be dated does not count: Acquire requests again
-// with another claim, and returns a lease that has not ended.
-func TestLeaseThatEndsBeforeItIsDatedIsRequestedAgain(t *testing.T) {
+// The grant of a lease whose session is lost before the lease has an end does not count: Acquire
+// requests again under the next session, and returns a lease that the store has.
+func TestLeaseOfALostSessionIsRequestedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const d = 4 * time.Second
-		store := &lateExtend{Memory: dsynctest.NewMemory(), d: d}
-		s := newSession(t, store, nil)
-		held := newSession(t, store.Memory, nil).Mutex("k")
-		lock(t, held)
-		time.AfterFunc(time.Second, held.Unlock)
-		l, err := s.Acquire(background, "k", d) // granted by the Unlock, so an Extend has to date it
-		if err != nil {
+		memory := dsynctest.NewMemory()
+		var first atomic.Bool
+		f := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+			return dsynctest.Fault{LoseRequest: r.Method == dsynctest.MethodExtend && !first.Swap(true)}
+		})
+		s := newSession(t, f, nil)
+		leased := make(chan *dsync.Lease, 1)
+		go func() {
+			l, err := s.Acquire(background, "k", 100*ttl)
+			if err != nil {
+				t.Error(err)
+			}
+			leased <- l
+		}()
+		synctest.Wait() // it was granted, and its Extend is lost
+		if err := memory.Unregister(background, s.ID()); err != nil {
 			t.Fatal(err)
 		}
-		if n := store.extends.Load(); n < 1 {
-			t.Fatalf("dated by %d Extends, want 1 at least", n)
-		}
-		if h := holders(t, store.Memory, "k"); l.Token() == 0 || len(h) != 1 || h[0].Token != l.Token() {
-			t.Errorf("the lease has the token %d, and the store says %v", l.Token(), h)
+		l := <-leased
+		if h := holders(t, memory, "k"); l.Token() == 0 || len(h) != 1 || h[0].Token != l.Token() || !h[0].Until.Equal(l.Until()) {
+			t.Errorf("the lease has the token %d until %v, and the store says %v", l.Token(), l.Until(), h)
 		}
 	})
-}
-
-// A lateExtend advances the store's clock by d before the first Extend.
-type lateExtend struct {
-	*dsynctest.Memory
-	d       time.Duration
-	extends atomic.Int64
-}
-
-func (s *lateExtend) Extend(ctx context.Context, c driver.Claim) (driver.Holder, error) {
-	if s.extends.Add(1) == 1 {
-		s.Skew(s.d)
-	}
-	return s.Memory.Extend(ctx, c)
 }
 
 // If two concurrent Extends are answered in reverse order, the later end counts, in the process as

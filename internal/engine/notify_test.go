@@ -260,3 +260,52 @@ func TestPollsAreNotChanges(t *testing.T) {
 		held.Unlock()
 	})
 }
+
+// Promise 5: a waiter to which a notice brings its grant waits for nothing else, however many requests
+// for other keys are under way.
+func TestGrantedWaiterDoesNotWaitForOtherRequests(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const polls = 100 // many more than may be under way at once
+		memory := dsynctest.NewMemory()
+		var hang atomic.Bool
+		slow := newFaulty(t, memory, func(r dsynctest.Request) (f dsynctest.Fault) {
+			if r.Method == dsynctest.MethodAcquire && r.Key != "k" && hang.Load() {
+				f.Delay = ttl / 7
+			}
+			return f
+		})
+		a, b := newSession(t, memory, nil), newSession(t, slow, nil)
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		var others []*dsync.Mutex
+		for i := range polls {
+			mu := a.Mutex(fmt.Sprint("other ", i))
+			lock(t, mu)
+			others = append(others, mu)
+			go b.Mutex(mu.Key()).LockContext(ctx)
+		}
+		mine, theirs := a.Mutex("k"), b.Mutex("k")
+		lock(t, mine)
+		locked := make(chan struct{})
+		go func() {
+			defer close(locked)
+			lock(t, theirs)
+		}()
+		time.Sleep(time.Second)
+		hang.Store(true)
+		for _, mu := range others {
+			if err := mu.UnlockAfter(background, time.Hour); err != nil { // wakes its waiter, which requests again
+				t.Error(err)
+			}
+		}
+		synctest.Wait()
+		began := time.Now()
+		mine.Unlock()
+		<-locked
+		if d := time.Since(began); d > 0 {
+			t.Errorf("locked %v after Unlock", d)
+		}
+		theirs.Unlock()
+		hang.Store(false)
+	})
+}

@@ -81,7 +81,7 @@ func (o *Options) withDefaults() (Options, error) {
 	}
 	lease, need := holdTime(r.TTL, r.Margin, r.Grace), r.heartbeatTime()
 	if need > lease {
-		return r, fmt.Errorf("dsync: HeartbeatInterval %v leaves no time for a second heartbeat: 1.1·HeartbeatInterval + TTL/6 = %v must be at most TTL·0.999 − Margin − Grace = %v; raise TTL (%v) or lower HeartbeatInterval, Margin (%v) or Grace (%v)",
+		return r, fmt.Errorf("dsync: HeartbeatInterval %v leaves no time for a second heartbeat: 1.1·HeartbeatInterval + an attempt's time (TTL/6, at most 5s) = %v must be at most TTL·0.999 − Margin − Grace = %v; raise TTL (%v) or lower HeartbeatInterval, Margin (%v) or Grace (%v)",
 			r.HeartbeatInterval, need, lease, r.TTL, r.Margin, r.Grace)
 	}
 	if r.PollInterval != 0 && r.PollInterval < 10*time.Millisecond {
@@ -132,7 +132,7 @@ func (o *Options) withDefaults() (Options, error) {
 // heartbeatTime returns the longest time from the send of one heartbeat to the answer of the next if
 // nothing fails: the longest interval plus one attempt.
 func (o *Options) heartbeatTime() time.Duration {
-	return o.HeartbeatInterval + o.HeartbeatInterval/10 + o.TTL/6
+	return o.HeartbeatInterval + o.HeartbeatInterval/10 + o.attemptTime()
 }
 
 // holdTime returns how long, by the local clock, a grant of d lasts for its holder, counted from

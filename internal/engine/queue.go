@@ -353,7 +353,7 @@ func (c *claim) reuse(now time.Time) bool {
 func (c *claim) replace() <-chan error {
 	s, q := c.s, c.queue
 	elem := q.waiting.Front()
-	if elem == nil || c.lease != s.lease || s.ends() || c.inflight != nil || !c.requestsVoid.IsZero() {
+	if elem == nil || c.lease != s.lease || s.ends() || c.inflight != nil {
 		return nil
 	}
 	e := elem.Value.(*entrant)

@@ -47,7 +47,6 @@ func (h *Hold) Unlock(o driver.ReleaseOptions) Releasing {
 	case !goesOn && (o.Seal || h.voluntary):
 		o = driver.ReleaseOptions{} // a lost hold must not seal, and a revoked key must not be kept
 	}
-	c.kept = o.Keep > 0
 	return Releasing{c, c.release(o), h.cause}
 }
 
@@ -121,6 +120,7 @@ func (c *claim) release(o driver.ReleaseOptions) <-chan error {
 func (c *claim) releaseWith(next *claim, leave func()) <-chan error {
 	s := c.s
 	c.become(releasing)
+	c.requestsAreVoid()
 	answered := make(chan error, 1)
 	s.releases.Add(1)
 	next.requested = true
@@ -138,9 +138,7 @@ func (c *claim) releaseWith(next *claim, leave func()) <-chan error {
 	return answered
 }
 
-// runRelease sends releases until the store has answered. If attempts of the claim failed, it
-// releases once more when they can no longer join: an attempt that arrived after the first
-// release would join, and the claim would be held as long as the session lives.
+// runRelease sends releases until the store has answered.
 func (c *claim) runRelease(o driver.ReleaseOptions, answered chan<- error) {
 	s := c.s
 	began := instantNow()
@@ -153,7 +151,10 @@ func (c *claim) runRelease(o driver.ReleaseOptions, answered chan<- error) {
 	if o.Keep > 0 {
 		o.Keep = max(0, o.Keep-began.elapsed()) // Keep counts from the call
 	}
-	notices, err := c.sendRelease(o, answered)
+	s.mu.Lock()
+	c.requestsAreVoid()
+	s.mu.Unlock()
+	notices, _ := c.sendRelease(o, answered)
 	s.mu.Lock()
 	if c.hold == nil || c.hold.state == done {
 		c.freeSlot()
@@ -161,16 +162,6 @@ func (c *claim) runRelease(o driver.ReleaseOptions, answered chan<- error) {
 	c.signalReleased()
 	s.mu.Unlock()
 	s.sendNotices(notices) // on this goroutine: a new one would start later
-	o.Successor = ""       // a late joiner is just removed
-	if err == nil && c.awaitVoid() {
-		// A claim that was kept still ends when it would have: the store does not replace
-		// an earlier end. If that end has passed, a late joiner is released at once.
-		if began.elapsed() > o.Keep+s.opt.Margin {
-			o.Keep = 0
-		}
-		notices, _ = c.sendRelease(o, nil)
-		s.sendNotices(notices)
-	}
 	c.forget(o)
 }
 
@@ -201,7 +192,7 @@ func (c *claim) sendRelease(o driver.ReleaseOptions, answered chan<- error) (not
 	if err := c.whyNotRelease(); err != nil {
 		return nil, err
 	}
-	request := c.releaseRequest()
+	request := c.withGrant()
 	for {
 		a := command(s, "Release", func(ctx context.Context) (found bool, err error) {
 			found, due, err := s.store.Release(ctx, request, o)
@@ -245,8 +236,8 @@ func (c *claim) sendRelease(o driver.ReleaseOptions, answered chan<- error) (not
 	}
 }
 
-// releaseRequest returns the claim as Release is to have it.
-func (c *claim) releaseRequest() driver.Claim {
+// withGrant returns the request with what the grant adds to it, for Release and Extend.
+func (c *claim) withGrant() driver.Claim {
 	request := c.request
 	if c.grant != nil {
 		request.Token, request.NoneWaiting = c.grant.token, c.grant.alone
@@ -293,27 +284,6 @@ func (c *claim) waitReleasing(ready <-chan struct{}, d time.Duration) error {
 	return c.whyNotRelease()
 }
 
-// awaitVoid waits until no failed attempt of the claim can join any more. It reports whether
-// there was one and a release is still useful.
-func (c *claim) awaitVoid() bool {
-	s, sl := c.s, c.lease
-	for {
-		s.mu.Lock()
-		void := c.requestsVoid
-		left := void.Sub(sl.storeClock())
-		s.mu.Unlock()
-		if void.IsZero() {
-			return false
-		}
-		if left < 0 {
-			return true
-		}
-		if c.waitReleasing(nil, left+time.Millisecond) != nil {
-			return false
-		}
-	}
-}
-
 // forget ends a claim that was released with o.
 func (c *claim) forget(o driver.ReleaseOptions) {
 	s, sl := c.s, c.lease
@@ -328,7 +298,7 @@ func (c *claim) forget(o driver.ReleaseOptions) {
 		token = max(token, c.grant.token)
 	}
 	sl.recent.note(c.request.ID, token, sl.listener.cancel != nil)
-	if c.kept && c.revoked {
+	if o.Keep > 0 && c.revoked {
 		sl.orphan(c.request)
 	}
 }
@@ -415,10 +385,10 @@ func (sl *sessionLease) releaseUnknown(key, session, claim string, moment uint64
 }
 
 // orphan releases a claim of this session lease that nobody here knows. A request that arrived
-// twice can leave such a claim. s.mu must be held.
+// twice can leave such a claim, and a third copy may still come. s.mu must be held.
 func (sl *sessionLease) orphan(request driver.Claim) {
 	s := sl.s
-	c := &claim{s: s, lease: sl, request: request}
+	c := &claim{s: s, lease: sl, request: request, requestsVoid: sl.storeClock().Add(s.attemptTime())}
 	s.claims[request.ID] = c
 	s.info("dsync: releasing a claim that nobody here knows", "claim", request.ID, "key", request.Key)
 	c.release(driver.ReleaseOptions{})

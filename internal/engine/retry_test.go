@@ -251,3 +251,22 @@ func (u *undated) Extend(ctx context.Context, _ driver.Claim) (driver.Holder, er
 	}
 	return driver.Holder{}, errors.New("out of order")
 }
+
+// However long the TTL is, a request that a silent network has swallowed is repeated within seconds.
+func TestAttemptsAreShortWhateverTheTTL(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var f *dsynctest.Faulty
+		f = newFaulty(t, dsynctest.NewMemory(), nil)
+		s := newSession(t, f, &dsync.Options{TTL: time.Hour})
+		mu := s.Mutex("k")
+		turn(mu)
+		f.Cut()
+		time.AfterFunc(5*time.Second, f.Heal)
+		began := time.Now()
+		lock(t, mu)
+		if took := time.Since(began); took > 15*time.Second {
+			t.Errorf("Lock of a free key took %v, and the network was silent for 5s", took)
+		}
+		mu.Unlock()
+	})
+}

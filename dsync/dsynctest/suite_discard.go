@@ -1,0 +1,109 @@
+package dsynctest
+
+import "github.com/leasehold-go/leasehold/dsync/driver"
+
+// discardCases test what becomes of claims that a copy of their request has made join again.
+func discardCases() []conformanceCase {
+	return []conformanceCase{
+		{name: "Discard/LetsTheNextIn", test: testDiscardHolder},
+		{name: "Discard/FromTheQueue", test: testDiscardWaiter},
+		{name: "Discard/OfWhatIsGoneChangesNothing", test: testDiscardGone},
+		{name: "Discard/LeavesWhatWasKept", test: testDiscardKept},
+	}
+}
+
+// discard is Discard; it must not fail.
+func (e *env) discard(claims ...driver.Claim) []driver.Notice {
+	e.Helper()
+	var named []driver.Claim
+	for _, c := range claims {
+		named = append(named, driver.Claim{Key: c.Key, ID: c.ID, Session: c.Session})
+	}
+	notices, err := e.store.Discard(e.ctx, named)
+	if err != nil {
+		e.Fatalf("Discard(%q): %v", claimIDs(claims), err)
+	}
+	return notices
+}
+
+// again requests a claim that has left once more, as a copy of its request would. It returns the
+// hold, if the claim was granted.
+func (e *env) again(c driver.Claim) driver.Holder {
+	e.Helper()
+	s, _, err := e.store.Acquire(e.ctx, c, true, nil, e.far) // not through e, for which each claim is granted once
+	if err != nil {
+		e.Fatalf("Acquire of %s again: %v", c.ID, err)
+	}
+	h, _ := s.Holder(c.ID)
+	delete(e.tokens[c.Key].byClaim, c.ID)
+	return h
+}
+
+func testDiscardHolder(e *env) {
+	session, other := e.session(), e.session()
+	var claims, waiters []driver.Claim
+	for range 3 {
+		c, waiter := e.claim(newID(), session), e.claim(newID(), other)
+		waiter.Key = c.Key
+		e.hold(c)
+		e.release(c)
+		e.again(c)
+		e.queue(waiter)
+		claims, waiters = append(claims, c), append(waiters, waiter)
+	}
+	kept := e.claim(claims[0].Key, session) // of the same session and key, and not named
+	e.queue(kept)
+	e.discard(claims...)
+	for i, w := range waiters {
+		s := e.load(w.Key)
+		e.wantHolders(s, w)
+		if i == 0 {
+			e.wantQueue(s, kept)
+		}
+	}
+}
+
+func testDiscardWaiter(e *env) {
+	key, session := newID(), e.session()
+	holder, first, second := e.claim(key, session), e.claim(key, session), e.claim(key, session)
+	e.hold(holder)
+	for _, c := range []driver.Claim{first, second} {
+		e.queue(c)
+		e.release(c)
+		e.again(c)
+	}
+	e.discard(second, first)
+	s := e.load(key)
+	e.wantHolders(s, holder)
+	e.wantQueue(s)
+}
+
+func testDiscardKept(e *env) {
+	session := e.session()
+	kept, leased := e.claim(newID(), session), e.leased(newID(), session, long)
+	e.hold(kept)
+	e.releaseKeep(kept, long, true)
+	e.hold(leased)
+	e.discard(kept, leased)
+	e.wantHolders(e.load(kept.Key), kept)
+	e.wantHolders(e.load(leased.Key), leased)
+}
+
+func testDiscardGone(e *env) {
+	key, session := newID(), e.session()
+	gone, holder, waiter := e.claim(key, session), e.claim(key, session), e.claim(key, session)
+	e.hold(gone)
+	e.release(gone)
+	e.hold(holder)
+	e.queue(waiter)
+	never := e.claim(newID(), session)
+	if notices := e.discard(gone, never); len(notices) > 0 {
+		e.Errorf("Discard of claims that are not there returned %v", notices)
+	}
+	s := e.load(key)
+	e.wantHolders(s, holder)
+	e.wantQueue(s, waiter)
+	if s := e.load(never.Key); s.Kind != "" {
+		e.Errorf("Discard made a record: %+v", s)
+	}
+}

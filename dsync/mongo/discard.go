@@ -1,0 +1,78 @@
+package mongo
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// Discard implements [driver.Store] with one update, which changes nothing and counts the records
+// that have one of the claims. Mostly none has. An update is used rather than a read, because it
+// waits for a majority: a primary that was deposed cannot say that the claims are gone. If there are
+// any, they are then found by a read and released.
+func (s *Store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.Notice, error) {
+	byKey := make(map[string][]string)
+	for _, c := range claims {
+		id := keyID(c.Key)
+		byKey[id] = append(byKey[id], c.ID)
+	}
+	var keys []string
+	var statements bson.A
+	for id, ids := range byKey {
+		keys = append(keys, id)
+		statements = append(statements, bson.D{e("q", append(bson.D{e("_id", id)}, among(ids)...)), e("u", bson.A{set(e("f", "$f"))})})
+	}
+	raw, err := s.write(ctx, bson.D{e("update", s.collection), e("updates", statements), e("ordered", false)})
+	if err == nil {
+		err = statementsDone(raw)
+	}
+	if err != nil {
+		return nil, failure("discard", err)
+	}
+	if there, _, err := updated(raw); err != nil || !there {
+		return nil, err
+	}
+	var found []struct {
+		ID      string         `bson:"_id"`
+		Holders []holderRecord `bson:"h"`
+		Queue   []waiterRecord `bson:"q"`
+	}
+	match := bson.D{e("$match", bson.D{e("_id", bson.D{e("$in", keys)})})}
+	if err := s.aggregate(ctx, &found, false, match); err != nil {
+		return nil, failure("discard", err)
+	}
+	var notices []driver.Notice
+	for _, c := range claims {
+		for _, r := range found {
+			there := r.ID == keyID(c.Key) && (slices.ContainsFunc(r.Holders, func(h holderRecord) bool { return h.Claim == c.ID && h.Until.IsZero() }) ||
+				slices.ContainsFunc(r.Queue, func(w waiterRecord) bool { return w.Claim == c.ID }))
+			if !there {
+				continue
+			}
+			_, due, err := s.Release(ctx, driver.Claim{Key: c.Key, ID: c.ID, Session: c.Session}, driver.ReleaseOptions{})
+			if err != nil {
+				return notices, err
+			}
+			notices = append(notices, due...)
+		}
+	}
+	return notices, nil
+}
+
+// among is a filter for records in which one of the claims holds without an end, or waits.
+func among(ids []string) bson.D {
+	in := bson.D{e("$in", ids)}
+	held := bson.D{e("$elemMatch", bson.D{e("a", in), e("e", bson.D{e("$exists", false)})})}
+	return bson.D{e("$or", bson.A{bson.D{e("h", held)}, bson.D{e("q.a", in)}})}
+}
+
+// statementsDone returns the first error of a statement of an update that has several.
+func statementsDone(reply bson.Raw) error {
+	if v, err := reply.LookupErr("writeErrors", "0"); err == nil {
+		return fmt.Errorf("a statement failed: %v", v)
+	}
+	return nil
+}

@@ -1,0 +1,215 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// again returns a store to which the network delivers each Acquire for which it is true of it once
+// more, that long after it was sent.
+func again(t *testing.T, store driver.Store, after time.Duration, of func(dsynctest.Request) bool) *dsynctest.Faulty {
+	return newFaulty(t, store, func(r dsynctest.Request) (f dsynctest.Fault) {
+		if r.Method == dsynctest.MethodAcquire && of(r) {
+			f.Again = after
+		}
+		return f
+	})
+}
+
+// Promise 4: a request that the network delivers once more, after its claim was released or given
+// up, does not leave the key held by a claim that nobody owns. The session is never used again.
+func TestCopyOfARequestHoldsNothing(t *testing.T) {
+	const after = ttl / 10 // less than an attempt may take
+	always := func(dsynctest.Request) bool { return true }
+	cases := []struct {
+		name string
+		of   func(dsynctest.Request) bool
+		opt  dsync.Options
+		use  func(t *testing.T, s, other *dsync.Session)
+	}{
+		{"Unlock", always, dsync.Options{AlwaysListen: true}, func(t *testing.T, s, _ *dsync.Session) { turn(s.Mutex("k")) }},
+		{"RUnlock", always, dsync.Options{}, func(t *testing.T, s, _ *dsync.Session) { turn(s.RWMutex("k").RLocker()) }},
+		{"a lease's Release", always, dsync.Options{}, func(t *testing.T, s, _ *dsync.Session) {
+			l, err := s.Acquire(background, "k", time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Release(background); err != nil {
+				t.Error(err)
+			}
+		}},
+		{"a try that failed", always, dsync.Options{}, func(t *testing.T, s, other *dsync.Session) {
+			mu := other.Mutex("k")
+			lock(t, mu)
+			if s.Mutex("k").TryLock() {
+				t.Error("locked while another holds it")
+			}
+			mu.Unlock()
+		}},
+		{"a wait that was given up", always, dsync.Options{}, func(t *testing.T, s, other *dsync.Session) {
+			mu := other.Mutex("k")
+			lock(t, mu)
+			ctx, cancel := context.WithTimeout(background, after/2)
+			defer cancel()
+			wantErr(t, "LockContext", s.Mutex("k").LockContext(ctx), context.DeadlineExceeded)
+			mu.Unlock()
+		}},
+		{"UnlockAfter a moment", always, dsync.Options{}, func(t *testing.T, s, _ *dsync.Session) {
+			mu := s.Mutex("k")
+			lock(t, mu)
+			if err := mu.UnlockAfter(background, after/2); err != nil {
+				t.Error(err)
+			}
+		}},
+		{"a request that replaces another", func(r dsynctest.Request) bool { return r.Replaces != "" }, dsync.Options{HandOffTime: -1},
+			func(t *testing.T, s, _ *dsync.Session) {
+				mu := s.Mutex("k")
+				lock(t, mu)
+				done := make(chan struct{})
+				go func() { defer close(done); turn(s.Mutex("k")) }()
+				synctest.Wait()
+				mu.Unlock()
+				<-done
+			}},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory := dsynctest.NewMemory()
+				s, other := newSession(t, again(t, memory, after, tc.of), &tc.opt), newSession(t, memory, nil)
+				if _, err := s.Register(background); err != nil {
+					t.Fatal(err)
+				}
+				tc.use(t, s, other)
+				time.Sleep(ttl)
+				for _, h := range holders(t, memory, "k") {
+					t.Errorf("held by claim %s, which nobody owns", h.Claim)
+				}
+				if n := queueLength(t, memory, "k"); n > 0 {
+					t.Errorf("%d claims in the queue", n)
+				}
+			})
+		})
+	}
+}
+
+// Claims are discarded together, one command for all that are due, whatever their keys; and not
+// those that were held for so long that no copy of their request can join any more.
+func TestClaimsAreDiscardedTogether(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		s := newSession(t, memory, nil)
+		long := s.Mutex("long")
+		lock(t, long)
+		time.Sleep(ttl)
+		before := memory.Counts()
+		long.Unlock()
+		for i := range 50 {
+			turn(s.Mutex(string(rune('a' + i))))
+			time.Sleep(ttl / 600)
+		}
+		time.Sleep(ttl)
+		got := memory.Counts().Since(before)
+		if n := got.Commands[dsynctest.MethodDiscard]; n != 1 {
+			t.Errorf("%d Discards for 50 claims that were released within a twelfth of the TTL, want 1", n)
+		}
+		if want := 2*50 + 1 + got.Commands[dsynctest.MethodHeartbeat]; got.Writes != want {
+			t.Errorf("%d writes, want %d: none for what is not there", got.Writes, want)
+		}
+	})
+}
+
+// A claim that need not be discarded is not: the store says that no copy of its request can join, or
+// it was held for longer than that.
+func TestFinalRequestsAreNotDiscarded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		s := newSession(t, finalStore{memory}, nil)
+		turn(s.Mutex("k"))
+		time.Sleep(2 * ttl)
+		if n := memory.Counts().Commands[dsynctest.MethodDiscard]; n != 0 {
+			t.Errorf("%d Discards, want 0", n)
+		}
+	})
+}
+
+// A finalStore says of all requests that they are final.
+type finalStore struct{ *dsynctest.Memory }
+
+func (s finalStore) Acquire(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+	st, notices, err := s.Memory.Acquire(ctx, c, wait, expired, notAfter)
+	st.Final = true
+	return st, notices, err
+}
+
+// A Discard is repeated until the store has answered it.
+func TestDiscardIsRepeated(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &failingDiscard{Memory: dsynctest.NewMemory()}
+		s := newSession(t, again(t, store, ttl/10, func(dsynctest.Request) bool { return true }), nil)
+		turn(s.Mutex("k"))
+		time.Sleep(2 * ttl)
+		if len(holders(t, store, "k")) == 0 {
+			t.Fatal("the copy of the request did not come")
+		}
+		store.up.Store(true)
+		time.Sleep(ttl / 6)
+		if h := holders(t, store, "k"); len(h) > 0 {
+			t.Errorf("held by %v", h)
+		}
+	})
+}
+
+// A failingDiscard fails each Discard until it is up.
+type failingDiscard struct {
+	*dsynctest.Memory
+	up atomic.Bool
+}
+
+func (s *failingDiscard) Discard(ctx context.Context, claims []driver.Claim) ([]driver.Notice, error) {
+	if !s.up.Load() {
+		return nil, errors.New("connection refused")
+	}
+	return s.Memory.Discard(ctx, claims)
+}
+
+// A step of the store's clock back, within the margin, does not let a late request in: its claim is
+// discarded only when the request is void whatever the clock did.
+func TestClockGoesBackBesideALateRequest(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		var late atomic.Bool
+		f := newFaulty(t, memory, func(r dsynctest.Request) (f dsynctest.Fault) {
+			if r.Method == dsynctest.MethodAcquire && late.Swap(false) {
+				f.Delay = ttl/6 + margin*2/5 // void, but for the step
+			}
+			return f
+		})
+		s := newSession(t, f, &dsync.Options{HeartbeatInterval: ttl / 2}) // no reply tells it the clock meanwhile
+		// This claim is discarded two attempts and the margin from here on, with all others that are
+		// due by then. Without the margin that would be before the late request comes.
+		turn(s.Mutex("discarded before"))
+		time.Sleep(ttl * 4 / 25)
+		late.Store(true)
+		ctx, cancel := context.WithTimeout(background, ttl/20)
+		defer cancel()
+		time.AfterFunc(ttl/30, func() { memory.Skew(-margin * 9 / 10) })
+		wantErr(t, "LockContext", s.Mutex("k").LockContext(ctx), context.DeadlineExceeded)
+		time.Sleep(ttl/6 + margin*2/5 - ttl/20 + time.Millisecond) // the request has joined
+		if len(holders(t, memory, "k")) == 0 {
+			t.Fatal("the late request did not join, so this tests nothing")
+		}
+		time.Sleep(ttl)
+		if h := holders(t, memory, "k"); len(h) > 0 {
+			t.Errorf("held by %v", h)
+		}
+	})
+}
