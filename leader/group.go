@@ -50,8 +50,12 @@ type Group struct {
 // default; a nil *GroupOptions is all defaults.
 type GroupOptions struct {
 	// Balance is how often a process checks whether it runs more than its share, jittered by
-	// ±50 %. Default: a third of the session's TTL. Negative: never, so a process keeps every
-	// function that it is elected for.
+	// ±50 %. It must be at least 10 ms and at most a hundred years. Default: a third of the
+	// session's TTL. Negative: never, so a process keeps every function that it is elected for.
+	//
+	// Unless Balance is negative, each function's candidacy begins at a random time within a
+	// tenth of Balance after Go, but at most a thirtieth of the TTL: processes that start
+	// together then share the functions from the beginning.
 	Balance time.Duration
 
 	// Started and Stopped are called when a function has started or stopped on this process,
@@ -62,6 +66,13 @@ type GroupOptions struct {
 	// Election are the options of each function's election.
 	Election *Options
 }
+
+// The bounds of a positive Balance. Below minBalance a process would do little else than read its
+// elections; above maxBalance the sums with its jitter could overflow.
+const (
+	minBalance = 10 * time.Millisecond
+	maxBalance = 100 * 365 * 24 * time.Hour
+)
 
 // A Singleton is a function in a [Group] on this process, from [Group.Go] until it has left the
 // group. Go and [Group.List] return it; it must not be copied. All methods may be called
@@ -163,7 +174,7 @@ var errRemoved = errors.New("leader: removed from the group")
 // NewGroup returns a group of that name on s, and a context made from ctx. As in
 // errgroup.WithContext, the context ends with the first error of a function, or when Wait
 // returns. The functions run under contexts made from it. NewGroup returns an error if s is
-// nil, or if dsync.CheckKey returns an error for name.
+// nil, if dsync.CheckKey returns an error for name, or if Balance is too short or too long.
 func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOptions) (*Group, context.Context, error) {
 	if s == nil {
 		return nil, nil, errors.New("leader: the session is nil; make one with Open or Connect of dsync/mongo, or dsync.New")
@@ -175,8 +186,12 @@ func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOpti
 	if opt != nil {
 		g.opt = *opt
 	}
-	if g.opt.Balance == 0 {
+	switch b := g.opt.Balance; {
+	case b == 0:
 		g.opt.Balance = s.TTL() / 3
+	case b > 0 && b < minBalance || b > maxBalance:
+		return nil, nil, fmt.Errorf("leader: Balance is %v; it must be at least %v and at most %v (0: a third of the session's TTL; negative: never)",
+			b, minBalance, maxBalance)
 	}
 	g.ctx, g.cancel = context.WithCancelCause(ctx)
 	go g.balance()
@@ -232,9 +247,10 @@ func (g *Group) Go(name string, f func(context.Context) error) (*Singleton, erro
 }
 
 func (g *Group) run(ctx context.Context, r *Singleton, f func(context.Context) error) error {
-	// Processes that start together join the queues in different orders.
+	// Processes that start together join the queues in different orders. A group that is
+	// balanced rarely needs no more time for that than others.
 	if g.opt.Balance > 0 {
-		t := time.NewTimer(rand.N(g.opt.Balance / 10))
+		t := time.NewTimer(rand.N(min(g.opt.Balance, g.s.TTL()/3) / 10))
 		defer t.Stop()
 		select {
 		case <-t.C:

@@ -503,3 +503,38 @@ func TestSingletonHandle(t *testing.T) {
 		}
 	})
 }
+
+// Balance delays the first start of a function by less than a thirtieth of the TTL, however rarely the
+// group is balanced.
+func TestGroupStartsSoon(t *testing.T) {
+	for _, balance := range []time.Duration{0, -1, 10 * time.Millisecond, 24 * time.Hour, 100 * 365 * 24 * time.Hour} {
+		t.Run(fmt.Sprint(balance), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(background)
+				g, _, err := leader.NewGroup(ctx, newSession(t, dsynctest.NewMemory(), nil), "g", &leader.GroupOptions{Balance: balance})
+				if err != nil {
+					t.Fatal(err)
+				}
+				begin := time.Now()
+				const n = 50
+				var started atomic.Int64
+				var last atomic.Int64 // how long after begin
+				for i := range n {
+					g.Go(fmt.Sprint("f", i), func(ctx context.Context) error {
+						last.Store(int64(time.Since(begin)))
+						started.Add(1)
+						<-ctx.Done()
+						return nil
+					})
+				}
+				time.Sleep(ttl)
+				d := time.Duration(last.Load())
+				if started.Load() != n || d >= ttl/30 || d == 0 && balance >= 0 || d > 0 && balance < 0 {
+					t.Errorf("%d of %d functions have started, the last after %v", started.Load(), n, d)
+				}
+				cancel()
+				wantErr(t, "Wait", g.Wait(), context.Canceled)
+			})
+		})
+	}
+}
