@@ -28,7 +28,9 @@ import (
 // be able to end, and to begin again on another process.
 //
 // Each function has an [Election], whose name is the group's name, a slash and the function's
-// name. The function "mails" of group "jobs" is shown, observed and broken as "jobs/mails".
+// name. The function "mails" of group "jobs" is shown, observed and broken as "jobs/mails". The
+// function's name may contain slashes, the group's may not, so that no two groups have an election
+// in common.
 //
 // Make a Group with [NewGroup]; it must not be copied. All methods may be called concurrently.
 type Group struct {
@@ -174,13 +176,18 @@ var errRemoved = errors.New("leader: removed from the group")
 // NewGroup returns a group of that name on s, and a context made from ctx. As in
 // errgroup.WithContext, the context ends with the first error of a function, or when Wait
 // returns. The functions run under contexts made from it. NewGroup returns an error if s is
-// nil, if dsync.CheckKey returns an error for name, or if Balance is too short or too long.
+// nil or if Balance is too short or too long. It returns one that matches dsync.ErrKey if name
+// contains a slash or dsync.CheckKey returns an error for it.
 func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOptions) (*Group, context.Context, error) {
 	if s == nil {
 		return nil, nil, errors.New("leader: the session is nil; make one with Open or Connect of dsync/mongo, or dsync.New")
 	}
 	if err := dsync.CheckKey(name); err != nil {
 		return nil, nil, fmt.Errorf("leader: name of the group: %w", err)
+	}
+	if strings.Contains(name, "/") { // a function's name may: it is more often made by a program
+		return nil, nil, fmt.Errorf("leader: name of the group: %w: %q contains a slash, which separates the group from the function; use another character",
+			dsync.ErrKey, name)
 	}
 	g := &Group{s: (*engine.Session)(s), name: name, runs: make(map[string]*Singleton), balanced: make(chan struct{})}
 	if opt != nil {

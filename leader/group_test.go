@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/leader"
@@ -537,4 +539,38 @@ func TestGroupStartsSoon(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Groups and functions with different names have different elections.
+func TestFunctionsOfGroupsAreDistinct(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		names := make(map[string]string) // of elections: the group and the function
+		for _, group := range []string{"a", "a/b", "a/", "/a", "/", "b", "a b"} {
+			ctx, cancel := context.WithCancel(background)
+			defer cancel()
+			g, _, err := leader.NewGroup(ctx, s, group, nil)
+			if strings.Contains(group, "/") {
+				wantErr(t, fmt.Sprintf("NewGroup %q", group), err, dsync.ErrKey)
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range []string{"c", "b/c", "/c", "/", "b/"} {
+				r, err := g.Go(f, func(context.Context) error { return nil })
+				if err != nil {
+					t.Fatal(err)
+				}
+				name, pair := r.Election.Name(), fmt.Sprintf("%q of %q", f, group)
+				if names[name] != "" || name != group+"/"+f {
+					t.Errorf("the election of %s is %q, as is that of %s", pair, name, names[name])
+				}
+				names[name] = pair
+			}
+			if err := g.Wait(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }
