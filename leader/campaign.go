@@ -78,7 +78,7 @@ type how struct {
 
 func (e *Election) campaign(ctx context.Context, how how) (*term, error) {
 	defer e.enter()()
-	e.observeForHooks()
+	e.attachHooks()
 	for {
 		hold, err := e.hold(ctx, how.try)
 		if err == ErrPaused && !how.try {
