@@ -57,6 +57,19 @@ func newElection(heard context.Context, s *engine.Session, name string, opt *Opt
 // Name returns the election's name.
 func (e *Election) Name() string { return e.name }
 
+// String returns the name and whether this process leads, such as `election "jobs/mails": leading,
+// term 7`, `election "jobs/mails": not leading` or `election "jobs/mails": not leading, paused`.
+// Like [Election.IsLeader] it checks the clock and sends no command.
+func (e *Election) String() string {
+	state := "not leading"
+	if t := e.present(); !t.over() {
+		state = fmt.Sprintf("leading, term %d", t.Number)
+	} else if e.Paused() {
+		state += ", paused"
+	}
+	return fmt.Sprintf("election %q: %s", e.name, state)
+}
+
 // IsLeader reports whether this process leads. It checks the clock, so it never returns true
 // after the end of the lease. But leadership may end a moment later, so work under the context
 // of [Election.Campaign].

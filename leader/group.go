@@ -105,6 +105,21 @@ func (s *Singleton) Running() bool {
 	return s.running
 }
 
+// String returns the names of function and group and the state, such as `function "mails" of group
+// "jobs": running, term 7`, or "not running" or "left the group" in place of "running".
+func (s *Singleton) String() string {
+	s.g.mu.Lock()
+	defer s.g.mu.Unlock()
+	state := "not running"
+	switch {
+	case s.running:
+		state = fmt.Sprintf("running, term %d", s.term.Number)
+	case s.g.runs[s.Name] != s:
+		state = "left the group"
+	}
+	return fmt.Sprintf("function %q of group %q: %s", s.Name, s.g.name, state)
+}
+
 // Done returns a channel that is closed when the function has left the group: it returned during
 // its term, it was removed, or the group has ended. It does not run then and never will.
 func (s *Singleton) Done() <-chan struct{} { return s.done }
@@ -318,6 +333,23 @@ func (g *Group) List() []*Singleton {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.SortedFunc(maps.Values(g.runs), func(a, b *Singleton) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// String returns the name and how many functions this process has and runs, such as `group "jobs": 2
+// of 5 functions running`, or `group "jobs": ended`.
+func (g *Group) String() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.runs) == 0 && g.ctx.Err() != nil {
+		return fmt.Sprintf("group %q: ended", g.name)
+	}
+	running := 0
+	for _, r := range g.runs {
+		if r.running {
+			running++
+		}
+	}
+	return fmt.Sprintf("group %q: %d of %d functions running", g.name, running, len(g.runs))
 }
 
 // balance calls shed at intervals of Balance ± 50 %.
