@@ -68,6 +68,15 @@ func (s *Session) wantLease(key string, d time.Duration) (engine.Want, error) {
 // Key returns the key.
 func (l *Lease) Key() string { return l.h.Key() }
 
+// String returns the key and the state, such as `lease "invoices": held until 2026-03-01T12:00:00Z`,
+// by the store's clock, or `lease "invoices": over`. It checks the clock and sends no command.
+func (l *Lease) String() string {
+	if !l.h.Live() {
+		return fmt.Sprintf("lease %q: over", l.Key())
+	}
+	return fmt.Sprintf("lease %q: held until %s", l.Key(), l.Until().UTC().Format(time.RFC3339Nano))
+}
+
 // Lost returns a channel that is closed when the hold ends: when the lease is over, and just
 // before Release releases the key.
 func (l *Lease) Lost() <-chan struct{} { return l.h.Lost() }

@@ -57,6 +57,15 @@ func (s *Session) Register(ctx context.Context) (id string, err error) {
 // Name returns the identity that others see: see [Options].Name.
 func (s *Session) Name() string { return s.engine().Name() }
 
+// String returns the name and the state, such as `session "pod-7": registered as ` and the id, or
+// `session "pod-7": not registered`.
+func (s *Session) String() string {
+	if id := s.ID(); id != "" {
+		return fmt.Sprintf("session %q: registered as %s", s.Name(), id)
+	}
+	return fmt.Sprintf("session %q: not registered", s.Name())
+}
+
 // TTL returns the session's [Options].TTL.
 func (s *Session) TTL() time.Duration { return s.engine().TTL() }
 

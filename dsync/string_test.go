@@ -3,6 +3,8 @@ package dsync_test
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
@@ -27,4 +29,35 @@ func TestString(t *testing.T) {
 			t.Errorf("got %s, want %s", got, tc.want)
 		}
 	}
+}
+
+// The String of a session and of a lease says in what state they are, and sends no command.
+func TestStringOfSessionAndLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s, err := dsync.New(store, &dsync.Options{Name: "pod 7"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close(t.Context())
+		want := func(value fmt.Stringer, want string) {
+			t.Helper()
+			before := store.Counts()
+			if got := fmt.Sprint(value); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+			if n := store.Counts().Since(before).Total(); n != 0 {
+				t.Errorf("String of %s sent %d commands", want, n)
+			}
+		}
+		want(s, `session "pod 7": not registered`)
+		l, err := s.Acquire(t.Context(), "a b", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(s, fmt.Sprintf(`session "pod 7": registered as %s`, s.ID()))
+		want(l, `lease "a b": held until 2000-01-01T00:01:00Z`)
+		time.Sleep(time.Minute)
+		want(l, `lease "a b": over`)
+	})
 }

@@ -38,10 +38,20 @@ func TestS5ElectionStraightFromADatabase(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := b.Leader(t.Context())
-		if err != nil || l.Name != "a" || string(l.Value) != "here I am" || l.Term != 1 {
-			t.Errorf("Leader: %+v, %v", l, err)
+		observed, stop := context.WithTimeout(t.Context(), time.Minute)
+		for l := range b.Observe(observed) {
+			if l.Value == nil {
+				continue // it is published in the background
+			}
+			if l.Name != "a" || string(l.Value) != "here I am" || l.Term != 1 {
+				t.Errorf("observed %+v", l)
+			}
+			break
 		}
+		if observed.Err() != nil {
+			t.Error("no value was observed within a minute")
+		}
+		stop()
 		next := campaigning(t.Context(), b.Election)
 		g, _, err := b.Group(t.Context(), "jobs", nil)
 		if err != nil {

@@ -78,7 +78,7 @@ type how struct {
 
 func (e *Election) campaign(ctx context.Context, how how) (*term, error) {
 	defer e.enter()()
-	e.observeForHooks()
+	e.attachHooks()
 	for {
 		hold, err := e.hold(ctx, how.try)
 		if err == ErrPaused && !how.try {
@@ -91,10 +91,6 @@ func (e *Election) campaign(ctx context.Context, how how) (*term, error) {
 			return nil, fmt.Errorf("leader: campaign for %q: %w", e.name, err)
 		}
 		if t := e.begin(ctx, hold, how.run); t != nil {
-			if e.opt.Value != nil {
-				// A failure costs no leadership; Hooks.StoreError reports it.
-				_ = hold.Publish(ctx, e.opt.Value)
-			}
 			return t, nil
 		}
 		// Paused since the election.
@@ -160,7 +156,11 @@ func (e *Election) begin(ctx context.Context, hold *engine.Hold, run bool) *term
 		run:  run,
 	}
 	t.ctx, t.cancel = hold.Context(context.WithValue(ctx, termKey{}, t.Term))
-	e.term = t
+	if e.opt.Value != nil {
+		// The work does not wait for it: the process leads whether or not this succeeds.
+		hold.PublishLater(e.opt.Value)
+	}
+	e.term = t // from here on, Publish can replace the value
 	if f := e.opt.Hooks.Elected; f != nil {
 		e.hooks.Add(func() { f(t.ctx, t.Term) })
 	}

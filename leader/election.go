@@ -22,13 +22,13 @@ type Election struct {
 	hooks calls.Queue
 	heard context.Context // when it ends, the session stops calling the hooks
 
-	mu        sync.Mutex
-	term      *term         // this process's present or last term
-	paused    chan struct{} // closed by Resume; nil: not paused
-	waits     map[*context.CancelCauseFunc]bool
-	calls     int  // calls of Run, Campaign and TryCampaign that have not returned
-	observing bool // the session observes the election for the hooks
-	seen      seen // what was last reported to the hooks
+	mu       sync.Mutex
+	term     *term         // this process's present or last term
+	paused   chan struct{} // closed by Resume; nil: not paused
+	waits    map[*context.CancelCauseFunc]bool
+	calls    int  // calls of Run, Campaign and TryCampaign that have not returned
+	attached bool // the session calls the hooks, and observes the election for them
+	seen     seen // what was last reported to the hooks
 }
 
 // New returns the election of that name on s. It does not contact the store. Elections of
@@ -51,16 +51,24 @@ func newElection(heard context.Context, s *engine.Session, name string, opt *Opt
 	if err != nil {
 		return nil, err
 	}
-	e := &Election{s: s, name: name, opt: o, heard: heard, waits: make(map[*context.CancelCauseFunc]bool)}
-	if f := o.Hooks.StoreError; f != nil {
-		stop := s.AddHooks(&engine.Hooks{StoreError: f})
-		context.AfterFunc(heard, stop)
-	}
-	return e, nil
+	return &Election{s: s, name: name, opt: o, heard: heard, waits: make(map[*context.CancelCauseFunc]bool)}, nil
 }
 
 // Name returns the election's name.
 func (e *Election) Name() string { return e.name }
+
+// String returns the name and whether this process leads, such as `election "jobs/mails": leading,
+// term 7`, `election "jobs/mails": not leading` or `election "jobs/mails": not leading, paused`.
+// Like [Election.IsLeader] it checks the clock and sends no command.
+func (e *Election) String() string {
+	state := "not leading"
+	if t := e.present(); !t.over() {
+		state = fmt.Sprintf("leading, term %d", t.Number)
+	} else if e.Paused() {
+		state += ", paused"
+	}
+	return fmt.Sprintf("election %q: %s", e.name, state)
+}
 
 // IsLeader reports whether this process leads. It checks the clock, so it never returns true
 // after the end of the lease. But leadership may end a moment later, so work under the context

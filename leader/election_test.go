@@ -213,6 +213,13 @@ func heldError(t *testing.T, err error) *dsync.HeldError {
 	return held
 }
 
+func groupBalancedEvery(s *dsync.Session, d time.Duration) func() error {
+	return func() error {
+		_, _, err := leader.NewGroup(background, s, "g", &leader.GroupOptions{Balance: d})
+		return err
+	}
+}
+
 func TestNewRefusesNonsense(t *testing.T) {
 	s := newSession(t, dsynctest.NewMemory(), nil)
 	for name, f := range map[string]func() error{
@@ -221,6 +228,10 @@ func TestNewRefusesNonsense(t *testing.T) {
 		"long value":              func() error { _, err := leader.New(s, "e", &leader.Options{Value: make([]byte, 1<<17)}); return err },
 		"group without a session": func() error { _, _, err := leader.NewGroup(background, nil, "g", nil); return err },
 		"group without a name":    func() error { _, _, err := leader.NewGroup(background, s, "", nil); return err },
+		"group with a slash":      func() error { _, _, err := leader.NewGroup(background, s, "a/b", nil); return err },
+		"balance of 9 ns":         groupBalancedEvery(s, 9),
+		"balance of under 10 ms":  groupBalancedEvery(s, 10*time.Millisecond-1),
+		"balance of 200 years":    groupBalancedEvery(s, 200*365*24*time.Hour),
 	} {
 		if err := f(); err == nil {
 			t.Errorf("%s: no error", name)

@@ -28,7 +28,9 @@ import (
 // be able to end, and to begin again on another process.
 //
 // Each function has an [Election], whose name is the group's name, a slash and the function's
-// name. The function "mails" of group "jobs" is shown, observed and broken as "jobs/mails".
+// name. The function "mails" of group "jobs" is shown, observed and broken as "jobs/mails". The
+// function's name may contain slashes, the group's may not, so that no two groups have an election
+// in common.
 //
 // Make a Group with [NewGroup]; it must not be copied. All methods may be called concurrently.
 type Group struct {
@@ -50,8 +52,12 @@ type Group struct {
 // default; a nil *GroupOptions is all defaults.
 type GroupOptions struct {
 	// Balance is how often a process checks whether it runs more than its share, jittered by
-	// ±50 %. Default: a third of the session's TTL. Negative: never, so a process keeps every
-	// function that it is elected for.
+	// ±50 %. It must be at least 10 ms and at most a hundred years. Default: a third of the
+	// session's TTL. Negative: never, so a process keeps every function that it is elected for.
+	//
+	// Unless Balance is negative, each function's candidacy begins at a random time within a
+	// tenth of Balance after Go, but at most a thirtieth of the TTL: processes that start
+	// together then share the functions from the beginning.
 	Balance time.Duration
 
 	// Started and Stopped are called when a function has started or stopped on this process,
@@ -62,6 +68,13 @@ type GroupOptions struct {
 	// Election are the options of each function's election.
 	Election *Options
 }
+
+// The bounds of a positive Balance. Below minBalance a process would do little else than read its
+// elections; above maxBalance the sums with its jitter could overflow.
+const (
+	minBalance = 10 * time.Millisecond
+	maxBalance = 100 * 365 * 24 * time.Hour
+)
 
 // A Singleton is a function in a [Group] on this process, from [Group.Go] until it has left the
 // group. Go and [Group.List] return it; it must not be copied. All methods may be called
@@ -90,6 +103,21 @@ func (s *Singleton) Running() bool {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	return s.running
+}
+
+// String returns the names of function and group and the state, such as `function "mails" of group
+// "jobs": running, term 7`, or "not running" or "left the group" in place of "running".
+func (s *Singleton) String() string {
+	s.g.mu.Lock()
+	defer s.g.mu.Unlock()
+	state := "not running"
+	switch {
+	case s.running:
+		state = fmt.Sprintf("running, term %d", s.term.Number)
+	case s.g.runs[s.Name] != s:
+		state = "left the group"
+	}
+	return fmt.Sprintf("function %q of group %q: %s", s.Name, s.g.name, state)
 }
 
 // Done returns a channel that is closed when the function has left the group: it returned during
@@ -163,7 +191,8 @@ var errRemoved = errors.New("leader: removed from the group")
 // NewGroup returns a group of that name on s, and a context made from ctx. As in
 // errgroup.WithContext, the context ends with the first error of a function, or when Wait
 // returns. The functions run under contexts made from it. NewGroup returns an error if s is
-// nil, or if dsync.CheckKey returns an error for name.
+// nil or if Balance is too short or too long. It returns one that matches dsync.ErrKey if name
+// contains a slash or dsync.CheckKey returns an error for it.
 func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOptions) (*Group, context.Context, error) {
 	if s == nil {
 		return nil, nil, errors.New("leader: the session is nil; make one with Open or Connect of dsync/mongo, or dsync.New")
@@ -171,12 +200,20 @@ func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOpti
 	if err := dsync.CheckKey(name); err != nil {
 		return nil, nil, fmt.Errorf("leader: name of the group: %w", err)
 	}
+	if strings.Contains(name, "/") { // a function's name may: it is more often made by a program
+		return nil, nil, fmt.Errorf("leader: name of the group: %w: %q contains a slash, which separates the group from the function; use another character",
+			dsync.ErrKey, name)
+	}
 	g := &Group{s: (*engine.Session)(s), name: name, runs: make(map[string]*Singleton), balanced: make(chan struct{})}
 	if opt != nil {
 		g.opt = *opt
 	}
-	if g.opt.Balance == 0 {
+	switch b := g.opt.Balance; {
+	case b == 0:
 		g.opt.Balance = s.TTL() / 3
+	case b > 0 && b < minBalance || b > maxBalance:
+		return nil, nil, fmt.Errorf("leader: Balance is %v; it must be at least %v and at most %v (0: a third of the session's TTL; negative: never)",
+			b, minBalance, maxBalance)
 	}
 	g.ctx, g.cancel = context.WithCancelCause(ctx)
 	go g.balance()
@@ -232,9 +269,10 @@ func (g *Group) Go(name string, f func(context.Context) error) (*Singleton, erro
 }
 
 func (g *Group) run(ctx context.Context, r *Singleton, f func(context.Context) error) error {
-	// Processes that start together join the queues in different orders.
+	// Processes that start together join the queues in different orders. A group that is
+	// balanced rarely needs no more time for that than others.
 	if g.opt.Balance > 0 {
-		t := time.NewTimer(rand.N(g.opt.Balance / 10))
+		t := time.NewTimer(rand.N(min(g.opt.Balance, g.s.TTL()/3) / 10))
 		defer t.Stop()
 		select {
 		case <-t.C:
@@ -295,6 +333,23 @@ func (g *Group) List() []*Singleton {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.SortedFunc(maps.Values(g.runs), func(a, b *Singleton) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// String returns the name and how many functions this process has and runs, such as `group "jobs": 2
+// of 5 functions running`, or `group "jobs": ended`.
+func (g *Group) String() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.runs) == 0 && g.ctx.Err() != nil {
+		return fmt.Sprintf("group %q: ended", g.name)
+	}
+	running := 0
+	for _, r := range g.runs {
+		if r.running {
+			running++
+		}
+	}
+	return fmt.Sprintf("group %q: %d of %d functions running", g.name, running, len(g.runs))
 }
 
 // balance calls shed at intervals of Balance ± 50 %.

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/leader"
@@ -500,6 +502,75 @@ func TestSingletonHandle(t *testing.T) {
 		g.Remove(background, "other")
 		if err := g.Wait(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// Balance delays the first start of a function by less than a thirtieth of the TTL, however rarely the
+// group is balanced.
+func TestGroupStartsSoon(t *testing.T) {
+	for _, balance := range []time.Duration{0, -1, 10 * time.Millisecond, 24 * time.Hour, 100 * 365 * 24 * time.Hour} {
+		t.Run(fmt.Sprint(balance), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(background)
+				g, _, err := leader.NewGroup(ctx, newSession(t, dsynctest.NewMemory(), nil), "g", &leader.GroupOptions{Balance: balance})
+				if err != nil {
+					t.Fatal(err)
+				}
+				begin := time.Now()
+				const n = 50
+				var started atomic.Int64
+				var last atomic.Int64 // how long after begin
+				for i := range n {
+					g.Go(fmt.Sprint("f", i), func(ctx context.Context) error {
+						last.Store(int64(time.Since(begin)))
+						started.Add(1)
+						<-ctx.Done()
+						return nil
+					})
+				}
+				time.Sleep(ttl)
+				d := time.Duration(last.Load())
+				if started.Load() != n || d >= ttl/30 || d == 0 && balance >= 0 || d > 0 && balance < 0 {
+					t.Errorf("%d of %d functions have started, the last after %v", started.Load(), n, d)
+				}
+				cancel()
+				wantErr(t, "Wait", g.Wait(), context.Canceled)
+			})
+		})
+	}
+}
+
+// Groups and functions with different names have different elections.
+func TestFunctionsOfGroupsAreDistinct(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		names := make(map[string]string) // of elections: the group and the function
+		for _, group := range []string{"a", "a/b", "a/", "/a", "/", "b", "a b"} {
+			ctx, cancel := context.WithCancel(background)
+			defer cancel()
+			g, _, err := leader.NewGroup(ctx, s, group, nil)
+			if strings.Contains(group, "/") {
+				wantErr(t, fmt.Sprintf("NewGroup %q", group), err, dsync.ErrKey)
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range []string{"c", "b/c", "/c", "/", "b/"} {
+				r, err := g.Go(f, func(context.Context) error { return nil })
+				if err != nil {
+					t.Fatal(err)
+				}
+				name, pair := r.Election.Name(), fmt.Sprintf("%q of %q", f, group)
+				if names[name] != "" || name != group+"/"+f {
+					t.Errorf("the election of %s is %q, as is that of %s", pair, name, names[name])
+				}
+				names[name] = pair
+			}
+			if err := g.Wait(); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }

@@ -11,11 +11,11 @@ import "context"
 // NewLeader are never dropped. If Cycle reports queue up behind a slow hook, only the latest is
 // kept.
 //
-// NewLeader, Cycle, Joined and Left are called on every process that campaigns or observes,
-// from its first call of Campaign, TryCampaign, Run or Observe until its session ends. For them
-// the process reads the election after every change, also when a candidate joins or leaves; if more
-// than 8 changes come at once, it reads ten times a second. With more than some hundred candidates,
-// set these four hooks in a few processes only. The other hooks cost nothing.
+// NewLeader, Cycle, Joined, Left and StoreError are called on every process that campaigns or
+// observes, from its first call of Campaign, TryCampaign, Run or Observe until its session ends.
+// For the first four the process reads the election after every change, also when a candidate joins
+// or leaves; if more than 8 changes come at once, it reads ten times a second. With more than some
+// hundred candidates, set these four hooks in a few processes only. The other hooks cost nothing.
 type Hooks struct {
 	// Elected is called when a term of this process begins. ctx is the context that
 	// [Election.Campaign] returns: it has the values of Campaign's ctx, such as a tracer's span,

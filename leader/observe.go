@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
 // A Leader describes who leads. The zero Leader, without a Session, means that nobody does.
@@ -78,7 +79,7 @@ func (e *Election) Observe(ctx context.Context) <-chan Leader {
 // observe returns a channel that receives what read returns for the election's state: the first
 // value, and then each that has changed. changed is called with every value, from one goroutine.
 func observe[T any](ctx context.Context, e *Election, read func(context.Context, driver.State) (T, error), changed func(T) bool) <-chan T {
-	e.observeForHooks()
+	e.attachHooks()
 	ch := make(chan T, 1)
 	first := true
 	e.s.Observe(ctx, e.name, func(st driver.State, err error) {
@@ -111,18 +112,23 @@ type seen struct {
 	members map[string]Member // by session; nil before the first reading
 }
 
-// observeForHooks makes the session observe the election, if there are hooks that need it, from
-// the first call until the session or e.heard ends.
-func (e *Election) observeForHooks() {
-	h := e.opt.Hooks
-	if h.NewLeader == nil && h.Cycle == nil && h.Joined == nil && h.Left == nil {
+// attachHooks makes the session call the hooks, and observe the election if there are hooks that
+// need it, from the first call until the session or e.heard ends. New does not do so: elections
+// that are made and never used would stay with the session.
+func (e *Election) attachHooks() {
+	e.mu.Lock()
+	before := e.attached
+	e.attached = true
+	e.mu.Unlock()
+	if before {
 		return
 	}
-	e.mu.Lock()
-	before := e.observing
-	e.observing = true
-	e.mu.Unlock()
-	if !before {
+	h := e.opt.Hooks
+	if f := h.StoreError; f != nil {
+		stop := e.s.AddHooks(&engine.Hooks{StoreError: f})
+		context.AfterFunc(e.heard, stop)
+	}
+	if h.NewLeader != nil || h.Cycle != nil || h.Joined != nil || h.Left != nil {
 		e.s.Observe(e.heard, e.name, e.read, func() {})
 	}
 }

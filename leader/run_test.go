@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/leader"
 )
@@ -316,18 +317,18 @@ func TestContextEndsWithTheFunction(t *testing.T) {
 func TestRunThatEndsAtItsElection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
-		f := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
-			if r.Method == dsynctest.MethodPublish { // which comes after the election and before f
-				return dsynctest.Fault{Delay: time.Second}
-			}
-			return dsynctest.Fault{}
-		})
-		s := newSession(t, f, nil)
-		e := electionOf(t, s, &leader.Options{Value: []byte("v")})
-		ctx, cancel := context.WithTimeout(background, grace/2)
-		defer cancel()
-		err := e.Run(ctx, func(context.Context) error { t.Error("f was called"); return nil })
-		wantErr(t, "Run", err, context.DeadlineExceeded)
+		s := newSession(t, store, nil)
+		elected := 0
+		e := electionOf(t, s, &leader.Options{Hooks: &leader.Hooks{
+			Elected: func(context.Context, leader.Term) { elected++ },
+		}})
+		ctx, cancel := context.WithCancel(background)
+		err := e.Run(endsWhenHeld{ctx, cancel, store}, func(context.Context) error { t.Error("f was called"); return nil })
+		wantErr(t, "Run", err, context.Canceled)
+		synctest.Wait()
+		if elected != 1 {
+			t.Errorf("elected %d times, want once", elected)
+		}
 		if _, err := newElection(t, store, nil).TryCampaign(background); err != nil {
 			t.Errorf("after Run: %v", err)
 		}
@@ -336,6 +337,21 @@ func TestRunThatEndsAtItsElection(t *testing.T) {
 			t.Errorf("after Run: Healthy %v, running %t", err, e.Running())
 		}
 	})
+}
+
+// endsWhenHeld is a context that ends when the term's context is made from it: at the first call of
+// Value since the store has granted the election.
+type endsWhenHeld struct {
+	context.Context
+	end   context.CancelFunc
+	store driver.Store
+}
+
+func (c endsWhenHeld) Value(key any) any {
+	if st, err := c.store.Load(background, "e"); err == nil && len(st.Holders) > 0 {
+		c.end()
+	}
+	return c.Context.Value(key)
 }
 
 // Resign inside the work of another election, or of an earlier term, waits for f.

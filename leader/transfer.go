@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
@@ -23,7 +25,9 @@ import (
 // ErrNotCandidate and ErrResigned. But a process that dies is a candidate until its session has
 // expired. If the member dies after the check, it is therefore elected all the same, and somebody
 // else leads when its lease is over, within one TTL, as after the death of any leader. The error
-// is nil in that case: it only says whom the store has elected.
+// is nil in that case: it only says whom the store has elected. Likewise a member that has just
+// stopped campaigning is a candidate until the store has the release of its claim. If it is elected
+// before that, the first in the queue leads when the release arrives.
 //
 // If the term is lost before it is released, the error is [ErrLost], and who leads next is up to
 // the queue. A reply that is lost does no harm: the request is repeated, elects nobody else, and
@@ -58,7 +62,9 @@ func (e *Election) Transfer(ctx context.Context, to Member) error {
 	return nil
 }
 
-// candidate returns the id of the claim with which the session waits to be elected.
+// candidate returns the id of the claim with which the session waits to be elected. This is the
+// latest of its claims in the queue. The first may be one that it has given up, if it campaigned
+// again before the store had the release.
 func (e *Election) candidate(ctx context.Context, session string) (claim string, err error) {
 	alive, err := e.alive(ctx, []string{session})
 	if err != nil {
@@ -75,10 +81,22 @@ func (e *Election) candidate(ctx context.Context, session string) (claim string,
 	if err != nil {
 		return "", err
 	}
+	var latest uint64
 	for _, w := range queue {
-		if w.Session == session {
-			return w.Claim, nil
+		if n := claimNumber(w); w.Session == session && n >= latest {
+			claim, latest = w.Claim, n
 		}
 	}
-	return "", ErrNotCandidate
+	if claim == "" {
+		return "", ErrNotCandidate
+	}
+	return claim, nil
+}
+
+// claimNumber returns the counter in the id of w's claim. It grows with each claim of the session.
+// The order of the queue is not that of the claims: a delayed request joins behind later ones.
+func claimNumber(w driver.Waiter) uint64 {
+	_, counter, _ := strings.Cut(w.Claim, ".")
+	n, _ := strconv.ParseUint(counter, 10, 64) // 0 if no session of this library made the claim
+	return n
 }

@@ -481,3 +481,70 @@ func TestTransferToTheLastOfMany(t *testing.T) {
 		}
 	})
 }
+
+// A candidate that gave up and campaigns again has two claims in the queue until the store has the release
+// of the first. It is elected with the one with which it campaigns.
+func TestTransferToACandidateThatCampaignsAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a := named(t, store, "a")
+		campaign(t, a)
+		b := named(t, newFaulty(t, store, slowRelease), "b")
+		ctx, giveUp := context.WithCancel(background)
+		go b.Campaign(ctx)
+		time.Sleep(time.Second)
+		all := candidates(t, store, "c")
+		giveUp()
+		go b.Campaign(background)
+		time.Sleep(100 * time.Millisecond)
+		if queue, err := store.Queue(background, "e"); err != nil || len(queue) != 3 {
+			t.Fatalf("the queue is %v (%v), want b, c and b again", queue, err)
+		}
+		if err := a.Transfer(background, member(t, a, "b")); err != nil {
+			t.Fatalf("Transfer: %v", err)
+		}
+		time.Sleep(5 * time.Second) // until the release of b's first claim has arrived
+		if !b.IsLeader() || all["c"].IsLeader() {
+			t.Errorf("b leads: %t, c leads: %t", b.IsLeader(), all["c"].IsLeader())
+		}
+		wantNumber(t, store, 2)
+	})
+}
+
+// Of a candidate's claims, the latest is elected, in whatever order they came into the queue.
+func TestTransferToTheLatestClaim(t *testing.T) {
+	for _, tt := range []struct {
+		queue []string
+		want  string
+	}{
+		{[]string{"b.1", "c.1", "b.2"}, "b.2"},
+		{[]string{"b.9", "c.1", "b.10"}, "b.10"},
+		{[]string{"b.10", "c.1", "b.9"}, "b.10"},
+		{[]string{"c.11", "b.10", "b.9", "b.8"}, "b.10"},
+	} {
+		t.Run(fmt.Sprint(tt.queue), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				a := named(t, store, "a")
+				campaign(t, a)
+				for _, id := range []string{"b", "c"} {
+					if _, err := store.Register(background, driver.Member{ID: id, Name: id, TTL: time.Hour}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for _, id := range tt.queue {
+					c := driver.Claim{Key: "e", ID: id, Session: id[:1], Kind: dsync.KindElection, Weight: 1, Limit: 1}
+					if _, _, err := store.Acquire(background, c, true, nil, time.Now().Add(time.Hour)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := a.Transfer(background, member(t, a, "b")); err != nil {
+					t.Fatalf("Transfer: %v", err)
+				}
+				if st, err := store.Load(background, "e"); err != nil || len(st.Holders) != 1 || st.Holders[0].Claim != tt.want {
+					t.Errorf("elected: %+v (%v), want %s", st.Holders, err, tt.want)
+				}
+			})
+		})
+	}
+}

@@ -29,9 +29,9 @@ const (
 type Claim struct {
 	Key string
 
-	// ID is the session's id, a dot and a counter. It is new for every attempt to hold and
-	// never used again: not with another key, and not for a try if it was used for a wait, or
-	// the reverse.
+	// ID is the session's id, a dot and a decimal counter that grows with each of the session's
+	// claims. It is new for every attempt to hold and never used again: not with another key,
+	// and not for a try if it was used for a wait, or the reverse.
 	ID string
 
 	// Session is the id of the session that the claim belongs to: letters, digits, '-' and '_'.

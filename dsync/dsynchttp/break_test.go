@@ -2,6 +2,7 @@ package dsynchttp_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -63,6 +64,28 @@ func TestBreakIsRefused(t *testing.T) {
 					t.Error("the lock is lost")
 				}
 				mu.Unlock()
+			})
+		})
+	}
+}
+
+// Authorize may read the body, for example a token in the form. It can't read more of it than the page does.
+func TestAuthorizeReadsALimitedBody(t *testing.T) {
+	for key, tooLarge := range map[string]bool{"k": false, strings.Repeat("k", 1<<20): true} {
+		t.Run(fmt.Sprint(len(key), " bytes"), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := newSession(t, dsynctest.NewMemory(), nil)
+				w := post(newPage(t, s, &dsynchttp.Options{Authorize: func(r *http.Request) error {
+					err := r.ParseForm()
+					var limit *http.MaxBytesError
+					if errors.As(err, &limit) != tooLarge || (r.PostForm.Get("key") == key) == tooLarge {
+						t.Errorf("ParseForm in Authorize: %v, and a key of %d bytes", err, len(r.PostForm.Get("key")))
+					}
+					return err
+				}}), key)
+				if want := map[bool]int{false: 303, true: 403}[tooLarge]; w.Code != want {
+					t.Errorf("it is answered with %d: %s; want %d", w.Code, w.Body, want)
+				}
 			})
 		})
 	}

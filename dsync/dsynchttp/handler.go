@@ -93,8 +93,8 @@ type Options struct {
 	// an error refuses it, and the user sees its message. Cross-origin requests are
 	// refused before (see [net/http.CrossOriginProtection]), but Authorize must
 	// authenticate the user, for example by a client certificate or a header that a
-	// proxy has set. Default nil: locks can't be broken, and the page has no button for
-	// it.
+	// proxy has set. It may parse the form; more than 16 KiB of a body can't be read.
+	// Default nil: locks can't be broken, and the page has no button for it.
 	Authorize func(*http.Request) error
 }
 
@@ -117,11 +117,11 @@ func (h *Handler) breakKey(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "breaking locks is not enabled here: see dsynchttp.Options.Authorize", http.StatusForbidden)
 		return
 	}
+	r.Body = http.MaxBytesReader(w, r.Body, 16<<10) // before Authorize, which may parse the form
 	if err := h.opt.Authorize(r); err != nil {
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
 	if err := r.ParseForm(); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return

@@ -33,7 +33,7 @@ type Hold struct {
 	done      chan struct{} // closed when the holder is done; made when first needed
 
 	released  atomic.Bool  // Release was called
-	published atomic.Int64 // number of calls of Publish
+	published atomic.Int64 // number of values that were to be published
 }
 
 type holdState int
@@ -330,14 +330,38 @@ func (h *Hold) Publish(ctx context.Context, value []byte) error {
 	if !h.Live() {
 		return h.Err()
 	}
-	s := h.c.s
-	seq := h.published.Add(1)
-	_, err := request(ctx, s, "Publish", func(ctx context.Context) (struct{}, error) {
+	_, err := request(ctx, h.c.s, "Publish", h.publish(value))
+	return err
+}
+
+// PublishLater publishes value in the background. It tries until the store has answered or the hold
+// is over. A value for which Publish is called afterwards takes its place, also if that reaches the
+// store first.
+func (h *Hold) PublishLater(value []byte) {
+	s, over, publish := h.c.s, h.Lost(), h.publish(value)
+	s.spawn(func() {
+		retry := s.backoff()
+		for h.Live() {
+			a := command(s, "Publish", publish)
+			if errors.Is(a.err, driver.ErrRefused) { // an answer, which is reported to nobody else
+				s.storeError("Publish", a.err)
+			}
+			if a.err == nil || isAnswer(a.err) || s.waitFor(s.base, nil, over, retry.next()) != nil {
+				return
+			}
+		}
+	})
+}
+
+// publish returns the command that publishes value. Values take effect in the order of the calls of
+// publish.
+func (h *Hold) publish(value []byte) func(context.Context) (struct{}, error) {
+	s, seq := h.c.s, h.published.Add(1)
+	return func(ctx context.Context) (struct{}, error) {
 		notices, err := s.store.Publish(ctx, h.c.request, seq, value)
 		s.notify(notices)
 		return struct{}{}, err
-	})
-	return err
+	}
 }
 
 // Extend renews a fixed lease for its duration, counted from now by the store's clock, and

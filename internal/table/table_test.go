@@ -33,6 +33,7 @@ var folders = map[string]string{
 	"integration":    "integration",
 	"internal/table": "internal/table",
 	"leader":         "leader",
+	"leader/mongo":   "leader/mongo",
 }
 
 // suite is the test whose cases have names of their own.
@@ -258,6 +259,7 @@ func TestExamplesAreRun(t *testing.T) {
 	// These need a server, and are compiled.
 	notRun := map[string]bool{
 		"dsync/mongo ExampleOpen": true, "dsync/mongo ExampleConnect": true,
+		"leader/mongo ExampleOpen": true, "leader/mongo ExampleConnect": true, "leader/mongo ExampleElection_Group": true,
 		"adapters/clientgo Example": true, "adapters/clientgo Example_leader": true,
 	}
 	n := 0

@@ -9,6 +9,7 @@ package mongo
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -53,6 +54,9 @@ func Connect(ctx context.Context, clientOptions *options.ClientOptions, database
 }
 
 func open(ctx context.Context, name string, opt *Options, session func(*dsyncmongo.Options) (*dsync.Session, error)) (*Election, error) {
+	if err := dsync.CheckKey(name); err != nil { // before the server is waited for
+		return nil, fmt.Errorf("leader: name of the election: %w", err)
+	}
 	var o Options
 	if opt != nil {
 		o = *opt

@@ -1,0 +1,173 @@
+package mongo_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/leader"
+	leadermongo "github.com/leasehold-go/leasehold/leader/mongo"
+)
+
+// newClient returns a client of f that ends with the test.
+func newClient(t *testing.T, f *fake) *mongo.Client {
+	t.Helper()
+	client, err := mongo.Connect(f.clientOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.Disconnect(context.Background()); err != nil {
+			t.Errorf("Disconnect of the caller's client: %v", err)
+		}
+	})
+	return client
+}
+
+// A way is Open, or, if own is true, Connect.
+type way struct{ own bool }
+
+func (w way) open(ctx context.Context, t *testing.T, f *fake, name string, opt *leadermongo.Options) (*leadermongo.Election, error) {
+	t.Helper()
+	if w.own {
+		return leadermongo.Connect(ctx, f.clientOptions(), "app", name, opt)
+	}
+	return leadermongo.Open(ctx, newClient(t, f).Database("app"), name, opt)
+}
+
+// each runs test in a bubble for Open and for Connect. At its end no goroutine may be left.
+func each(t *testing.T, test func(t *testing.T, w way)) {
+	t.Run("Open", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { test(t, way{own: false}) })
+	})
+	t.Run("Connect", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { test(t, way{own: true}) })
+	})
+}
+
+// What cannot work is refused at once, with what would be right, also if the server cannot be reached.
+func TestNonsenseIsRefused(t *testing.T) {
+	each(t, func(t *testing.T, w way) {
+		for _, tt := range []struct {
+			what, name string
+			opt        *leadermongo.Options
+			want       string
+		}{
+			{"no name", "", nil, "1 to 512 bytes"},
+			{"a long name", strings.Repeat("x", 513), nil, "at most 512"},
+			{"NUL in the name", "a\x00b", nil, "NUL"},
+			{"a TTL", "e", &leadermongo.Options{Store: dsyncmongo.Options{Options: dsync.Options{TTL: 1}}}, "at least 1s"},
+			{"a collection", "e", &leadermongo.Options{Store: dsyncmongo.Options{Collection: "a$b"}}, "must not contain"},
+		} {
+			start := time.Now()
+			e, err := w.open(t.Context(), t, &fake{down: true}, tt.name, tt.opt)
+			if e != nil || err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%s: got %v, %v, want an error that says %q", tt.what, e, err, tt.want)
+			}
+			if d := time.Since(start); d != 0 {
+				t.Errorf("%s: refused after %v", tt.what, d)
+			}
+		}
+	})
+}
+
+func TestMissingArgumentsAreRefused(t *testing.T) {
+	if e, err := leadermongo.Open(t.Context(), nil, "e", nil); e != nil || err == nil || !strings.Contains(err.Error(), "client.Database(") {
+		t.Errorf("Open without a database: %v, %v", e, err)
+	}
+	if e, err := leadermongo.Connect(t.Context(), nil, "app", "e", nil); e != nil || err == nil || !strings.Contains(err.Error(), "ApplyURI") {
+		t.Errorf("Connect without client options: %v, %v", e, err)
+	}
+	if e, err := leadermongo.Connect(t.Context(), options.Client(), "", "e", nil); e != nil || err == nil || !strings.Contains(err.Error(), "1 to 63 bytes") {
+		t.Errorf("Connect without the name of a database: %v, %v", e, err)
+	}
+}
+
+// Without a server, the error comes when ctx ends.
+func TestServerThatCannotBeReached(t *testing.T) {
+	each(t, func(t *testing.T, w way) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		start := time.Now()
+		e, err := w.open(ctx, t, &fake{down: true}, "e", nil)
+		if e != nil || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, %v, want %v", e, err, context.DeadlineExceeded)
+		}
+		if d := time.Since(start); d > 5*time.Second {
+			t.Errorf("it took %v, want at most 5s", d)
+		}
+	})
+}
+
+// readOnly are options with which hello is all that the server is asked.
+func readOnly(value []byte) *leadermongo.Options {
+	return &leadermongo.Options{
+		Options: leader.Options{Value: value},
+		Store:   dsyncmongo.Options{ReadOnly: true, Options: dsync.Options{Name: "pod-7"}},
+	}
+}
+
+// If the election is refused, the session is closed, with the client that Connect made. That of the
+// caller is left as it was.
+func TestFailureClosesTheSession(t *testing.T) {
+	each(t, func(t *testing.T, w way) {
+		f := &fake{}
+		const tooLong = 64<<10 + 1
+		e, err := w.open(t.Context(), t, f, "e", readOnly(make([]byte, tooLong)))
+		if e != nil || err == nil || !strings.Contains(err.Error(), "at most 65536") {
+			t.Errorf("got %v, %v, want an error about the value", e, err)
+		}
+		synctest.Wait()
+		if n := f.connections(); (n == 0) != w.own {
+			t.Errorf("%d connections are open", n)
+		}
+	})
+}
+
+// The election has a session of its own with the given settings, and ends with it.
+func TestElectionHasASession(t *testing.T) {
+	each(t, func(t *testing.T, w way) {
+		f := &fake{}
+		e, err := w.open(t.Context(), t, f, "e", readOnly(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Name() != "e" || e.Session().Name() != "pod-7" {
+			t.Errorf("election %q on session %q", e.Name(), e.Session().Name())
+		}
+		g, ctx, err := e.Group(t.Context(), "jobs", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Wait(); err != nil || ctx.Err() == nil {
+			t.Errorf("Wait: %v, the group's context: %v", err, ctx.Err())
+		}
+		if _, _, err := e.Group(t.Context(), "", nil); !errors.Is(err, dsync.ErrKey) {
+			t.Errorf("a group without a name: %v, want %v", err, dsync.ErrKey)
+		}
+		if _, err := e.TryCampaign(t.Context()); !errors.Is(err, dsync.ErrRefused) {
+			t.Errorf("TryCampaign on a read-only session: %v, want %v", err, dsync.ErrRefused)
+		}
+		if err := e.Close(t.Context()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if _, err := e.Campaign(t.Context()); !errors.Is(err, dsync.ErrClosed) {
+			t.Errorf("Campaign after Close: %v, want %v", err, dsync.ErrClosed)
+		}
+		synctest.Wait()
+		if n := f.connections(); (n == 0) != w.own {
+			t.Errorf("%d connections are open after Close", n)
+		}
+		if n := f.commands(); n != 0 {
+			t.Errorf("%d commands were sent, want none but hello", n)
+		}
+	})
+}

@@ -1,0 +1,165 @@
+package leader_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// faultOfPublish gives each Publish the fault, as long as it may.
+func faultOfPublish(fault dsynctest.Fault, may func() bool) func(dsynctest.Request) dsynctest.Fault {
+	return func(r dsynctest.Request) dsynctest.Fault {
+		if r.Method == dsynctest.MethodPublish && may() {
+			return fault
+		}
+		return dsynctest.Fault{}
+	}
+}
+
+// wantValue checks the value that the store has.
+func wantValue(t *testing.T, store driver.Store, want string) {
+	t.Helper()
+	if st, err := store.Load(background, "e"); err != nil || string(st.Value) != want {
+		t.Errorf("published: %q (%v), want %q", st.Value, err, want)
+	}
+}
+
+// The work starts at the election, whatever happens to the publishing of Options.Value, and Resign does
+// not wait for it. The value is published once the store is reached.
+func TestWorkDoesNotWaitForItsValue(t *testing.T) {
+	for name, fault := range map[string]dsynctest.Fault{
+		"request lost": {LoseRequest: true},
+		"reply lost":   {LoseReply: true},
+		"slow":         {Delay: ttl / 10, ReplyDelay: ttl / 20},
+		"hangs":        {Hang: 10 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				start := time.Now()
+				f := newFaulty(t, store, faultOfPublish(fault, func() bool { return time.Since(start) < ttl }))
+				e := newElection(t, f, &leader.Options{Value: []byte("address")})
+				for name, work := range map[string]func(){
+					"Campaign":     func() { campaign(t, e) },
+					"TryCampaign":  func() { e.TryCampaign(background) },
+					"CampaignChan": func() { <-e.CampaignChan(background) },
+					"Run":          func() { e.Run(background, func(context.Context) error { return nil }) },
+				} {
+					work()
+					if err := e.Resign(background); err != nil || !time.Now().Equal(start) {
+						t.Fatalf("%s and Resign: %v after %v", name, err, time.Since(start))
+					}
+				}
+				campaign(t, e)
+				time.Sleep(2 * ttl)
+				wantValue(t, store, "address")
+				if !e.IsLeader() {
+					t.Error("the leadership is lost")
+				}
+			})
+		})
+	}
+}
+
+// A value that the user publishes replaces Options.Value, also if that reaches the store later.
+func TestPublishWinsOverTheFirstValue(t *testing.T) {
+	for name, fault := range map[string]dsynctest.Fault{
+		"late":              {Delay: time.Second},
+		"lost":              {LoseRequest: true},
+		"lost, but arrives": {LoseRequest: true, Again: ttl},
+	} {
+		for _, by := range []string{"caller", "hook"} {
+			t.Run(name+", by the "+by, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					store := dsynctest.NewMemory()
+					first := 3
+					f := newFaulty(t, store, faultOfPublish(fault, func() bool { first--; return first >= 0 }))
+					var e *leader.Election
+					publish := func() {
+						for e.Publish(background, []byte("new")) != nil {
+						}
+					}
+					opt := &leader.Options{Value: []byte("old")}
+					if by == "hook" {
+						opt.Hooks = &leader.Hooks{Elected: func(context.Context, leader.Term) { publish() }}
+					}
+					e = newElection(t, f, opt)
+					campaign(t, e)
+					if by == "caller" {
+						publish()
+					}
+					time.Sleep(3 * ttl)
+					wantValue(t, store, "new")
+				})
+			})
+		}
+	}
+}
+
+// Publishing is tried again as long as the term lasts, each failure is reported, and nothing of it
+// remains after the term.
+func TestPublishingEndsWithTheTerm(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		sent := 0
+		f := newFaulty(t, store, faultOfPublish(dsynctest.Fault{LoseRequest: true}, func() bool { sent++; return true }))
+		var failed []string
+		e := newElection(t, f, &leader.Options{
+			Value: []byte("address"),
+			Hooks: &leader.Hooks{StoreError: func(op string, _ error) { failed = append(failed, op) }},
+		})
+		campaign(t, e)
+		time.Sleep(3 * ttl)
+		if err := e.Resign(background); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(ttl / 2)
+		synctest.Wait()
+		before := sent
+		if before < 9 || before > 3*20 { // an attempt takes a sixth of the TTL
+			t.Errorf("%d attempts in three TTLs", before)
+		}
+		time.Sleep(ttl)
+		synctest.Wait()
+		if sent != before {
+			t.Errorf("%d attempts after the term", sent-before)
+		}
+		if len(failed) != sent || slices.ContainsFunc(failed, func(op string) bool { return op != "Publish" }) {
+			t.Errorf("%d attempts, and StoreError was called for %q", sent, failed)
+		}
+	})
+}
+
+// A store that refuses to publish is asked once per term, and StoreError reports it.
+func TestPublishingIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &refusesToPublish{Store: dsynctest.NewMemory()}
+		var failed []string
+		e := newElection(t, store, &leader.Options{
+			Value: []byte("address"),
+			Hooks: &leader.Hooks{StoreError: func(op string, _ error) { failed = append(failed, op) }},
+		})
+		campaign(t, e)
+		time.Sleep(2 * ttl)
+		synctest.Wait()
+		if !e.IsLeader() || store.asked != 1 || !slices.Equal(failed, []string{"Publish"}) {
+			t.Errorf("leads: %t, asked %d times, reported %q", e.IsLeader(), store.asked, failed)
+		}
+	})
+}
+
+type refusesToPublish struct {
+	driver.Store
+	asked int
+}
+
+func (s *refusesToPublish) Publish(context.Context, driver.Claim, int64, []byte) ([]driver.Notice, error) {
+	s.asked++
+	return nil, driver.ErrRefused
+}
