@@ -18,13 +18,6 @@ func (r *runner) finish() {
 	for _, s := range r.slots {
 		r.disturb(s, Heal)
 	}
-	for _, s := range r.slots {
-		// In the program its own holds may have kept it from requesting.
-		if s.life.replayed && !s.life.closing {
-			r.hear(s.life, r.ttl)
-		}
-	}
-
 	r.clean(who)
 	for _, s := range r.slots {
 		for _, key := range keys() {

@@ -94,6 +94,8 @@ func (g *goroutine) do(o Op) {
 		g.writeLock(o, key)
 	case ReadLock, TryReadLock:
 		g.readLock(o, key)
+	case Readers:
+		g.readers(o, key)
 	case Acquire, TryAcquire:
 		g.acquire(o, key)
 	case Lease, TryLease:
@@ -127,6 +129,10 @@ func (g *goroutine) do(o Op) {
 	case Replay:
 		if g.w.Links != nil {
 			g.replay(g.slot)
+		}
+	case Step:
+		if g.w.Step != nil {
+			g.step(g.clock(o))
 		}
 	}
 }
@@ -190,7 +196,7 @@ func releases(v, what Verb) bool {
 		return v == Unlock || v == UnlockAfter
 	case WriteLock, TryWriteLock, ForceWriteLock:
 		return v == WriteUnlock
-	case ReadLock, TryReadLock:
+	case ReadLock, TryReadLock, Readers:
 		return v == ReadUnlock
 	case Acquire, TryAcquire:
 		return v == Release

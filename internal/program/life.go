@@ -3,13 +3,11 @@ package program
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/engine"
 
 	"github.com/leasehold-go/leasehold/dsync"
-	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 // A slot is one of the program's sessions, which may be closed and opened again.
@@ -23,14 +21,13 @@ type slot struct {
 // A life is a session of dsync. Its fields but s are guarded by the runner's mu.
 type life struct {
 	*dsync.Session
-	slot     *slot
-	name     string // no other session has it
-	set      Setting
-	first    time.Time // when it was first used
-	closing  bool      // Close was called
-	shaken   bool      // its link was cut once, or the server lost it
-	replayed bool      // its requests were delivered once more
-	closed   chan struct{}
+	slot    *slot
+	name    string // no other session has it
+	set     Setting
+	first   time.Time // when it was first used
+	closing bool      // Close was called
+	shaken  bool      // its link was cut once, or the server lost it
+	closed  chan struct{}
 }
 
 func (l *life) engine() *engine.Session { return (*engine.Session)(l.Session) }
@@ -92,37 +89,22 @@ func (r *runner) disturb(s *slot, v Verb) {
 	s.life.shaken = true
 }
 
-// replay delivers all that a slot has sent once more. A copy of a request that was
-// answered and has no release after it, as of a try that was refused, can join now, if it
-// comes while it still counts. Nobody sends the notice of what that grants: the session sees
-// it when it requests the key again, which hear makes it do.
+// replay delivers all that a slot has sent once more. A copy of a request can join now, if it comes
+// while it still counts: the session has to give that claim up by itself.
 func (r *runner) replay(s *slot) {
 	_ = r.w.Links[s.number].Replay(context.Background())
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.fault = time.Now()
-	l := s.life
-	l.replayed = true
-	r.mu.Unlock()
-	r.hear(l, time.Millisecond)
 }
 
-// hear has a session request the keys that it has a claim on, for as long as patience each, so
-// that it learns of claims that it does not know.
-func (r *runner) hear(l *life, patience time.Duration) {
-	for _, key := range keys() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		st, err := l.engine().Load(ctx, r.w.Prefix+key)
-		if err == nil && concerns(st, l.ID()) {
-			_ = r.lockAny(ctx, l, r.w.Prefix+key)
-		}
-		cancel()
-	}
-}
-
-// concerns reports whether the session has a claim in st.
-func concerns(st driver.State, session string) bool {
-	return slices.ContainsFunc(st.Holders, func(h driver.Holder) bool { return h.Session == session }) ||
-		slices.ContainsFunc(st.WaitersAhead, func(w driver.Waiter) bool { return w.Session == session })
+// step sets the store's clock to its time shifted by d.
+func (r *runner) step(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.w.Step(d - r.skew)
+	r.skew = d
+	r.fault = time.Now()
 }
 
 // close closes the session of a life.

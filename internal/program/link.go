@@ -30,7 +30,7 @@ func newLink(store driver.Store, p Program, i int) *Link {
 			l.faults.Add(1)
 		case l.noisy.Load() && draw.IntN(3) == 0:
 			l.faults.Add(1)
-			return noise(draw, r.Method)
+			return noise(draw)
 		}
 		return dsynctest.Fault{}
 	})
@@ -57,7 +57,7 @@ func (l *Link) Heal() {
 // latest is how late noise makes a request: past the TTL of a bubble.
 const latest = 12 * time.Second
 
-func noise(draw *rand.Rand, m dsynctest.Method) dsynctest.Fault {
+func noise(draw *rand.Rand) dsynctest.Fault {
 	late := []time.Duration{time.Millisecond, time.Second, latest}[draw.IntN(3)]
 	late = 1 + time.Duration(draw.Int64N(int64(late)))
 	switch draw.IntN(7) {
@@ -70,11 +70,6 @@ func noise(draw *rand.Rand, m dsynctest.Method) dsynctest.Fault {
 	case 3:
 		return dsynctest.Fault{ReplyDelay: late}
 	case 4:
-		if m == dsynctest.MethodAcquire {
-			// Connections deliver once, and drivers repeat what was not answered: a copy
-			// of an answered request comes after its notAfter.
-			late += bubble.ttl
-		}
 		return dsynctest.Fault{Again: late}
 	case 5:
 		return dsynctest.Fault{Delay: late, LoseReply: true}

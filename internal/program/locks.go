@@ -197,8 +197,8 @@ func (g *goroutine) extend(key string) {
 			}
 			return
 		}
-		// In a bubble the store's clock is this one.
-		if least := c.began.Add(h.d - time.Millisecond); g.bubble && until.Before(least) {
+		// In a bubble the store's clock is this one, but for its steps.
+		if least := c.began.Add(h.d - time.Millisecond - g.w.Skew); g.bubble && until.Before(least) {
 			g.fail("%s: Extend of %s by %v: until %v, want at least %v", g.name, key, h.d, g.at(until), g.at(least))
 		}
 		return

@@ -33,6 +33,7 @@ const (
 	ReadLock
 	TryReadLock
 	ReadUnlock
+	Readers
 	Acquire
 	TryAcquire
 	Release
@@ -58,6 +59,7 @@ const (
 	Heal
 	Replay
 	Noise
+	Step
 
 	verbs
 )
@@ -65,11 +67,11 @@ const (
 var verbNames = [verbs]string{
 	"Lock", "TryLock", "Unlock", "UnlockAfter", "ForceLock",
 	"WriteLock", "TryWriteLock", "WriteUnlock", "ForceWriteLock",
-	"ReadLock", "TryReadLock", "ReadUnlock",
+	"ReadLock", "TryReadLock", "ReadUnlock", "Readers",
 	"Acquire", "TryAcquire", "Release", "Resize", "Once",
 	"Lease", "TryLease", "Extend", "EndLease",
 	"Campaign", "TryCampaign", "Resign", "Transfer",
-	"Break", "Status", "List", "Sleep", "Close", "Open", "Cut", "Heal", "Replay", "Noise",
+	"Break", "Status", "List", "Sleep", "Close", "Open", "Cut", "Heal", "Replay", "Noise", "Step",
 }
 
 func (v Verb) String() string { return verbNames[v] }
@@ -80,7 +82,7 @@ func (o Op) key() string {
 	switch o.Verb {
 	case Lock, TryLock, Unlock, UnlockAfter, ForceLock, Lease, TryLease, Extend, EndLease:
 		family = "mutex"
-	case WriteLock, TryWriteLock, WriteUnlock, ForceWriteLock, ReadLock, TryReadLock, ReadUnlock:
+	case WriteLock, TryWriteLock, WriteUnlock, ForceWriteLock, ReadLock, TryReadLock, ReadUnlock, Readers:
 		family = "rw"
 	case Acquire, TryAcquire, Release, Resize:
 		family = "sem"
@@ -129,6 +131,8 @@ func (o Op) String() string {
 		s += fmt.Sprintf(" to %d", o.size())
 	case o.Verb == Sleep:
 		s += fmt.Sprintf(" %v", bubble.sleepTime(o))
+	case o.Verb == Step:
+		s += fmt.Sprintf(" the store's clock to %v", bubble.clock(o))
 	}
 	switch o.Verb {
 	case Acquire, TryAcquire, Release:
@@ -144,7 +148,7 @@ func (o Op) String() string {
 // waits reports whether the verb's call has a context that bounds a wait.
 func (v Verb) waits() bool {
 	switch v {
-	case Lock, ForceLock, WriteLock, ForceWriteLock, ReadLock, Acquire, Once, Lease, Campaign, Break:
+	case Lock, ForceLock, WriteLock, ForceWriteLock, ReadLock, Readers, Acquire, Once, Lease, Campaign, Break:
 		return true
 	}
 	return false

@@ -3,6 +3,8 @@ package program
 import (
 	"context"
 	"errors"
+	"runtime"
+	"sync"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -30,6 +32,40 @@ func (g *goroutine) readLock(o Op, key string) {
 	h := &hold{Hold: rules.Hold{Shared: true, Token: m.RToken()}, lost: m.RLost(), open: func() bool { return isOpen(m.RLost()) }}
 	h.release = func(o Op) { g.unlock(h, o, m.RUnlock, m.RUnlockContext) }
 	g.took(c, h, o.Verb)
+}
+
+// readers holds key for reading, and meanwhile has many readers of this process use RDo, which share
+// the hold. They leave nothing behind.
+func (g *goroutine) readers(o Op, key string) {
+	c := g.begin(key)
+	m := c.life.RWMutex(key)
+	if !g.requests(c, o, m.RLockContext, m.TryRLockContext) {
+		return
+	}
+	h := &hold{Hold: rules.Hold{Shared: true, Token: m.RToken()}, lost: m.RLost(), open: func() bool { return isOpen(m.RLost()) }}
+	h.release = func(o Op) { g.unlock(h, o, m.RUnlock, m.RUnlockContext) }
+	g.took(c, h, o.Verb)
+
+	const atOnce, each = 20, 50
+	before := runtime.NumGoroutine()
+	ctx, cancel := context.WithTimeout(context.Background(), g.ttl/5)
+	defer cancel()
+	crowd := c.life.RWMutex(key)
+	var all sync.WaitGroup
+	for i := range atOnce {
+		all.Go(func() {
+			for n := 0; n < each && ctx.Err() == nil; n++ {
+				_ = crowd.RDo(ctx, func(context.Context) error {
+					time.Sleep(time.Duration(1+(i+n)%3) * time.Millisecond)
+					return nil
+				})
+			}
+		})
+	}
+	all.Wait()
+	if n := runtime.NumGoroutine() - before; n > atOnce*each/4 {
+		g.report("%s: %d goroutines more after %d calls of RDo", g.name, n, atOnce*each)
+	}
 }
 
 func (g *goroutine) acquire(o Op, key string) {

@@ -54,7 +54,7 @@ func TestSeedsHaveEveryVerb(t *testing.T) {
 			seen[o.Verb] = true
 		}
 	}
-	for v := program.Lock; v <= program.Noise; v++ {
+	for v := program.Lock; v <= program.Step; v++ {
 		if !seen[v] {
 			t.Errorf("no seed has %v", v)
 		}

@@ -35,6 +35,7 @@ var themes = [][]Verb{
 	nil,
 	{Lock, Lock, TryLock, Unlock, Unlock, UnlockAfter, ForceLock, Sleep},
 	{WriteLock, TryWriteLock, WriteUnlock, ReadLock, ReadLock, TryReadLock, ReadUnlock, ReadUnlock, ForceWriteLock},
+	{WriteLock, TryWriteLock, WriteUnlock, ReadLock, ReadUnlock, Readers, Readers},
 	{Acquire, Acquire, TryAcquire, Release, Release, Resize, Sleep},
 	{Once, Once, Once, Break, Cut, Heal, Sleep},
 	{Lease, TryLease, Extend, EndLease, Lock, Unlock, Break},
@@ -43,11 +44,10 @@ var themes = [][]Verb{
 	{Lock, Unlock, Lease, EndLease, Cut, Heal, Close, Open, Break, Replay},
 	{Lock, Unlock, ReadLock, ReadUnlock, WriteLock, WriteUnlock, Cut, Heal, Replay, Sleep},
 	{Lock, Unlock, TryLock, Acquire, Release, Lease, Extend, Once, Noise, Noise, Heal, Sleep},
+	{Lock, Unlock, TryLock, UnlockAfter, Lease, EndLease, Step, Step, Replay, Noise, Heal, Cut},
 }
 
-// Noisy returns a random program whose sessions all begin with a noisy link. It has no
-// Replay, which also repeats requests whose notAfter has not passed: noise
-// has repeats of its own.
+// Noisy returns a random program whose sessions all begin with a noisy link.
 func Noisy(r *rand.Rand) Program {
 	b := Random(r)
 	b[0] &^= 4 // not calm
@@ -57,7 +57,7 @@ func Noisy(r *rand.Rand) Program {
 		ops = append(ops, Op{Session: i, Verb: Noise})
 	}
 	for _, o := range p.Ops {
-		if o.Verb != Replay && len(ops) < MaxOps {
+		if len(ops) < MaxOps {
 			ops = append(ops, o)
 		}
 	}

@@ -21,10 +21,11 @@ type runner struct {
 	mu       sync.Mutex // guards all below, and what is said to be guarded by it
 	slots    []*slot
 	pages    map[string]*page
-	cuts     int       // links that are cut off or noisy
-	fault    time.Time // of the last cut, heal or replay
-	runs     int       // of Once
-	opened   int       // sessions
+	cuts     int           // links that are cut off or noisy
+	skew     time.Duration // how far the store's clock was stepped
+	fault    time.Time     // of the last cut, heal, replay or step
+	runs     int           // of Once
+	opened   int           // sessions
 	grants   int
 	failures []string
 	trace    []string

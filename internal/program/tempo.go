@@ -77,5 +77,9 @@ func (m tempo) holdTime(d time.Duration) time.Duration {
 	return d - d/1000 - m.margin() - m.grace()
 }
 
+// clock is how far behind Step sets the store's clock: less than the margin, so all that is promised
+// holds.
+func (m tempo) clock(o Op) time.Duration { return -m.margin() * time.Duration(o.Arg) / 16 }
+
 // sleepTime is how long Sleep sleeps, or a run of a Once takes.
 func (m tempo) sleepTime(o Op) time.Duration { return min(m.delay, delays[o.Arg]) }

@@ -25,15 +25,23 @@ type World struct {
 	Prefix string
 
 	// Skew is how far apart the clocks are by which the store judges: more than 0 on a
-	// sharded cluster whose routers' clocks differ.
+	// sharded cluster whose routers' clocks differ, and where the clock is stepped.
 	Skew time.Duration
+
+	// Step steps the store's clock by d; nil where that can't be done.
+	Step func(d time.Duration)
 }
 
 // InMemory returns a World for p, to be used within a bubble. Its links are closed
 // by a Cleanup of t.
 func InMemory(t testing.TB, p Program) World {
 	store := dsynctest.NewMemory()
-	return On(t, p, store)
+	w := On(t, p, store)
+	w.Step = store.Skew
+	if p.has(Step) {
+		w.Skew = bubble.margin()
+	}
+	return w
 }
 
 // On is InMemory on a store of the caller's.
