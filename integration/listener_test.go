@@ -1,22 +1,28 @@
 package integration_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/integration/internal/proxy"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"github.com/leasehold-go/leasehold/internal/mongod"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// finding is how long a listener may go on at a former primary: it asks who the primary
-// is whenever it has heard nothing for 10 s.
-const finding = 25 * time.Second
+// asking is how long a listener may go on at a former primary without a PrimaryWatch: it asks who
+// the primary is every 10 s. watching is the same with one: less than it would take to ask.
+const (
+	asking   = 25 * time.Second
+	watching = 5 * time.Second
+)
 
-// Whatever happens to the primary on which a waiter listens, the waiter learns of its grant within
-// seconds. A cursor stays, without an error, on a member that has stepped down, and on one that
+// Whatever happens to the primary on which a waiter listens, the waiter learns of its grant by a
+// notice, at once or within seconds. A cursor stays, without an error, on a member that has stepped down, and on one that
 // is cut off from the other members and gets no new notices any more.
 func TestListenerFindsThePrimary(t *testing.T) {
 	t.Parallel()
@@ -44,6 +50,14 @@ func TestListenerFindsThePrimary(t *testing.T) {
 			}
 		},
 	}
+	// How the waiter's session is opened, and within which time it has the grant.
+	sessions := map[string]struct {
+		open   func(*room, dsync.Options, *monitor) *dsync.Session
+		within time.Duration
+	}{
+		"Open":    {func(r *room, o dsync.Options, mon *monitor) *dsync.Session { return r.session(o, mon.client()) }, asking},
+		"Connect": {(*room).connect, watching},
+	}
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
 		for name, harm := range cases {
 			t.Run(name, func(t *testing.T) {
@@ -55,23 +69,51 @@ func TestListenerFindsThePrimary(t *testing.T) {
 				})
 				r := newRoom(t, own)
 				opt := dsync.Options{TTL: 2 * time.Minute, PollInterval: 2 * time.Minute, Retention: -1}
-				mon := newMonitor(r.DB)
-				holder := warm(t, r.session(opt), "key")
-				lock(t, holder, 20*time.Second)
-				ch := r.listening(t, r.session(opt, mon.client()).Mutex("key"), mon)
+				holding := r.session(opt)
+				held, waiting := make(map[string]*dsync.Mutex), make(map[string]<-chan grant)
+				for how, session := range sessions {
+					mon := newMonitor(r.DB)
+					held[how] = warm(t, holding, how)
+					lock(t, held[how], 20*time.Second)
+					waiting[how] = r.listening(t, session.open(r, opt, mon).Mutex(how), mon)
+				}
 
 				old := primary(t, own.Set())
 				harm(t, own, net)
 				eventually(t, 60*time.Second, "there is another primary", func() bool { return primary(t, own.Set()) != old })
-				mon.reset()
-				unlock(t, holder)
 				begin := time.Now()
-				g := granted(t, ch, finding)
-				lab.Note(t, "%s: granted %v after Unlock", name, g.at.Sub(begin).Round(time.Millisecond))
-				unlock(t, g.m)
+				for _, m := range held {
+					unlock(t, m)
+				}
+				for how, ch := range waiting {
+					g := granted(t, ch, asking+time.Second) // a poll would be later
+					d := g.at.Sub(begin).Round(time.Millisecond)
+					if within := sessions[how].within; d > within {
+						t.Errorf("%s: granted %v after Unlock, want %v at most", how, d, within)
+					}
+					lab.Note(t, "%s, %s: granted %v after Unlock", name, how, d)
+					unlock(t, g.m)
+				}
 			})
 		}
 	})
+}
+
+// connect is session with a client that the store makes.
+func (r *room) connect(o dsync.Options, mon *monitor) *dsync.Session {
+	r.t.Helper()
+	o.Logger = r.logger()
+	client := options.MergeClientOptions(options.Client().ApplyURI(r.URI), mon.client())
+	s, err := dsyncmongo.Connect(r.t.Context(), client, r.DB, &dsyncmongo.Options{Options: o})
+	if err != nil {
+		r.t.Fatalf("Connect: %v", err)
+	}
+	r.t.Cleanup(func() {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		s.Close(ended)
+	})
+	return s
 }
 
 // ofMembers are the commands that members of a set send to each other.

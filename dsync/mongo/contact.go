@@ -34,7 +34,10 @@ func (s *Store) contact(ctx context.Context) error {
 	}
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		err := s.probeWithin(ctx, contactLimit)
-		if err == nil || ctx.Err() == nil && !passing(err) {
+		switch {
+		case err == nil:
+			return s.checkWatch()
+		case ctx.Err() == nil && !passing(err):
 			return err
 		}
 		timer := time.NewTimer(pause/2 + rand.N(pause))
@@ -49,6 +52,15 @@ func (s *Store) contact(ctx context.Context) error {
 			return fmt.Errorf("%w (%w)", err, ctx.Err())
 		}
 	}
+}
+
+// checkWatch returns an error if the watch cannot see the primary. By then the driver has found
+// the server, and has called the client's monitor.
+func (s *Store) checkWatch() error {
+	if s.primary != nil && !s.primary.attached() {
+		return errors.New("mongo: PrimaryWatch is not a monitor of the client; make the client with SetServerMonitor(watch.ServerMonitor(nil))")
+	}
+	return nil
 }
 
 func (s *Store) probeWithin(ctx context.Context, limit time.Duration) error {

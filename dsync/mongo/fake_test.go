@@ -33,6 +33,7 @@ type fake struct {
 	hello  bson.D
 	clock  func() time.Time // the time in hello, if set
 	mute   bool             // answers nothing at all
+	keeps  string           // the name of a command that it never answers
 	since  time.Time        // of the last short acquire
 }
 
@@ -214,7 +215,7 @@ func (f *fake) serve(conn net.Conn) {
 
 func (f *fake) handle(c call) bson.D {
 	f.mu.Lock()
-	mute, hello := f.mute, f.hello[:len(f.hello):len(f.hello)]
+	mute, hello := f.mute || c.name == f.keeps, f.hello[:len(f.hello):len(f.hello)]
 	if at, ok := c.shortGrant("at").TimeOK(); ok {
 		f.since = at
 	}

@@ -22,6 +22,7 @@ func notExpired(query bson.D) bson.D { return append(query, e("dead", bson.D{e("
 
 // Heartbeat implements [driver.Store].
 func (s *Store) Heartbeat(ctx context.Context, session string, given []driver.Revocation) (driver.HeartbeatReply, error) {
+	defer s.heartbeats.send()
 	return s.heartbeat(ctx, sessionQuery(session), given)
 }
 

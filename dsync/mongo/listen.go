@@ -27,8 +27,11 @@ const maxListed = 1_000
 // A cursor is used for five minutes, one for keys for a minute, and any cursor on a sharded
 // cluster for twenty seconds; the next one continues where it ended. That is because a cursor
 // on a member that was deposed, or cut off from the others, stays there without an error. On a
-// replica set, after each wait of 10 s without a notice, Listen also checks whether the primary
-// has changed.
+// replica set, Listen also follows the primary. With a [PrimaryWatch], which [Connect] has, it
+// opens a cursor on a new primary as soon as the driver knows it, but one a second at most.
+// Without one, it asks who the primary is after each Heartbeat of the store, and at least every
+// 10 s. Once the new cursor is open it calls f with driver.NoticeReady, because notices may have
+// been missed.
 //
 // The error is errors.ErrUnsupported with [Options].NoNotices or [Options].ReadOnly, and on
 // servers other than MongoDB. It is also ErrUnsupported, with one warning in the log that says

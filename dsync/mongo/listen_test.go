@@ -16,6 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
 // A hearing is a running Listen and the notices that it has received.
@@ -37,7 +38,7 @@ type hearing struct {
 }
 
 // newHearing has a store, and nobody listens yet.
-func newHearing(t *testing.T, hello func(bson.D) bson.D, opt *dsyncmongo.Options) *hearing {
+func newHearing(t *testing.T, hello func(bson.D) bson.D, opt *dsyncmongo.Options, client ...*options.ClientOptions) *hearing {
 	t.Helper()
 	h := &hearing{t: t, f: newFake(t), log: new(bytes.Buffer), ended: make(chan struct{})}
 	if hello != nil {
@@ -53,7 +54,7 @@ func newHearing(t *testing.T, hello func(bson.D) bson.D, opt *dsyncmongo.Options
 		}
 		return ok(e("value", bson.D{e("at", time.Now()), e("now", time.Now()), e("p", int64(3))}))
 	})
-	h.s = h.f.storeOn(h.f.anyClient(), opt, h.collections.answer)
+	h.s = h.f.storeOn(h.f.anyClient(client...), opt, h.collections.answer)
 	if !opt.ReadOnly {
 		h.address = h.addressOf("s")
 	}
@@ -294,13 +295,7 @@ func (h *hearing) overrun(n int) { h.collections.overrun(h.collection(h.address)
 // A new primary is noticed within seconds, and no notice is lost or repeated for that.
 func TestListenFollowsThePrimary(t *testing.T) {
 	elections := map[string]func(int) func(bson.D) bson.D{
-		"election": func(n int) func(bson.D) bson.D {
-			return func(d bson.D) bson.D {
-				id := bson.ObjectID{}
-				id[11] = byte(n)
-				return append(without("electionId")(d), e("electionId", id))
-			}
-		},
+		"election": elected,
 		"restart": func(int) func(bson.D) bson.D {
 			return func(d bson.D) bson.D {
 				return append(without("topologyVersion")(d), e("topologyVersion", bson.D{e("processId", bson.NewObjectID()), e("counter", int64(1))}))

@@ -54,6 +54,11 @@ const (
 // The session's heartbeats share the client's connection pool with the application. If slow
 // queries occupy all connections (maxPoolSize), heartbeats are delayed, and if that lasts,
 // locks are lost. Make the pool large enough, or use [Connect].
+//
+// On a replica set, a session of Open does not learn of a new primary as soon as the driver does,
+// because a finished client can't have another monitor. After a fail-over, its waiters get no
+// notices until its next heartbeat (TTL/3 by default), for up to ten seconds. Use [Connect], or
+// set [Options].PrimaryWatch.
 func Open(ctx context.Context, db *mongo.Database, opt *Options) (*dsync.Session, error) {
 	s, err := newStore(db, opt)
 	if err != nil {
@@ -63,14 +68,15 @@ func Open(ctx context.Context, db *mongo.Database, opt *Options) (*dsync.Session
 }
 
 // Connect is [Open] with a client of its own, so that the application's slow queries cannot
-// delay heartbeats. The client is made from clientOptions, and is closed when the session is
+// delay heartbeats, and so that waiters get notices as soon as the driver knows a new primary
+// (see [PrimaryWatch]). The client is made from clientOptions, and is closed when the session is
 // closed.
 //
 // Unless clientOptions say otherwise, the client has at most 36 connections, which is enough
 // that a heartbeat always finds one, and the application name "leasehold". Its time-outs are
 // made for the TTL: it gives up connecting after TTL/12 (1 s to 30 s), checks the servers every
-// TTL/6 (500 ms to 10 s), and closes connections that were idle for TTL/2. The database's name
-// is not taken from a connection string.
+// TTL/6 (500 ms to 10 s), and closes connections that were idle for TTL/2. The functions of a
+// ServerMonitor are called as usual. The database's name is not taken from a connection string.
 func Connect(ctx context.Context, clientOptions *options.ClientOptions, database string, opt *Options) (*dsync.Session, error) {
 	if clientOptions == nil {
 		return nil, errors.New("mongo: the client options are nil; pass some, as options.Client().ApplyURI(\"mongodb://…\")")
@@ -78,7 +84,9 @@ func Connect(ctx context.Context, clientOptions *options.ClientOptions, database
 	if err := checkDatabase(database); err != nil {
 		return nil, err
 	}
-	client, err := mongo.Connect(options.MergeClientOptions(ownClient(opt), clientOptions))
+	merged, watch := options.MergeClientOptions(ownClient(opt), clientOptions), new(PrimaryWatch)
+	merged.SetServerMonitor(watch.ServerMonitor(merged.ServerMonitor))
+	client, err := mongo.Connect(merged)
 	if err != nil {
 		return nil, fmt.Errorf("mongo: connect: %w", err)
 	}
@@ -87,6 +95,7 @@ func Connect(ctx context.Context, clientOptions *options.ClientOptions, database
 	if err != nil {
 		return nil, errors.Join(err, own.Close(noValues{ctx}))
 	}
+	s.primary = watch
 	return open(ctx, own, s, opt)
 }
 

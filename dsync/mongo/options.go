@@ -29,8 +29,8 @@ type Options struct {
 	// NoNotices turns notices off: this process neither sends notices nor listens for them. Its
 	// waiters poll at intervals of dsync.Options.PollInterval. Its holders learn of Break and
 	// ForceLock with the next heartbeat. Other processes that wait for its locks learn of a
-	// release when they poll. Listening takes a connection, and two small commands every ten
-	// seconds.
+	// release when they poll. Listening takes a connection, and a small command or two every
+	// ten seconds.
 	NoNotices bool
 
 	// NoticeCollections is the number of capped collections, of 128 KiB each, that the sessions
@@ -41,6 +41,13 @@ type Options struct {
 	// is for all who observe keys. Each is created when a process first listens in it, or sends
 	// to it.
 	NoticeCollections int
+
+	// PrimaryWatch tells listeners of a new primary as soon as the driver knows it, if it is the
+	// server monitor of the client: see [PrimaryWatch]. It is for [Open] and [NewStore] only, which
+	// return an error if the driver has not called its monitor; [Connect] has its own. Default nil:
+	// a listener on a replica set asks for the primary with each heartbeat, and at least every ten
+	// seconds. Until it has asked, its waiters get no notices from a new primary.
+	PrimaryWatch *PrimaryWatch
 
 	// ReadOnly makes a store, or a session, that never writes. It is for [Open] and [NewStore]
 	// only. They then only identify the server: no command is tried out, nothing is created, and

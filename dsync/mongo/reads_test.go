@@ -217,9 +217,10 @@ func asStandalone(d bson.D) bson.D {
 }
 
 // anyClient is client for a server that need not be a replica set's.
-func (f *fake) anyClient() *mongo.Client {
+func (f *fake) anyClient(opts ...*options.ClientOptions) *mongo.Client {
 	f.t.Helper()
-	return f.clientOf(options.Client().SetHosts([]string{"fake:27017"}).SetDialer(f).SetServerMonitoringMode("poll"))
+	any := options.Client().SetHosts([]string{"fake:27017"}).SetDialer(f).SetServerMonitoringMode("poll")
+	return f.clientOf(options.MergeClientOptions(append(opts, any)...))
 }
 
 // clientOf is client with no options but those.

@@ -36,8 +36,10 @@ type Store struct {
 	contended         contendedKeys
 	clock             clock
 	made              createdCollections
-	listenRefused     atomic.Bool // the last Listen of a session was refused
-	warned            sync.Map    // the troubles that were logged
+	primary           *PrimaryWatch // nil: none
+	heartbeats        signal        // with each Heartbeat that has ended
+	listenRefused     atomic.Bool   // the last Listen of a session was refused
+	warned            sync.Map      // the troubles that were logged
 }
 
 var _ driver.Store = (*Store)(nil)
@@ -73,7 +75,7 @@ func newStore(db *mongo.Database, opt *Options) (*Store, error) {
 	return &Store{
 		db: db, collection: o.Collection, log: o.Logger,
 		noNotices: o.NoNotices, readOnly: o.ReadOnly, noticeCollections: o.NoticeCollections,
-		shapes: sh,
+		shapes: sh, primary: o.PrimaryWatch,
 	}, nil
 }
 

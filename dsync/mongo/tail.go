@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -29,7 +30,8 @@ const (
 
 	// tailPause is the minimum time between two cursors that the server ended, for the next one
 	// to be opened at once. If it is less, the tail breaks, and its caller waits before it
-	// listens again.
+	// listens again. It is also how long a cursor is used at least before a new primary ends it,
+	// since with each new cursor on another primary every waiter requests again.
 	tailPause = time.Second
 
 	// wholeCollection is more notices than a collection can have.
@@ -42,6 +44,9 @@ var (
 	errNothing = errors.New("the collection is missing or empty")
 
 	errNotCapped = errors.New("the collection is not capped")
+
+	// errDeposed is the cause of a context that ended because there is a new primary.
+	errDeposed = errors.New("there is a new primary")
 )
 
 // A tail follows the notices in one collection with a tailable cursor. From time to time it opens
@@ -54,10 +59,13 @@ type tail struct {
 
 	cursor *mongo.Cursor
 	opened time.Time
-	member string        // on which the cursor was opened
-	last   bson.ObjectID // the last notice that was seen; zero: none
+	member string          // on which the cursor was opened
+	moved  <-chan struct{} // closed if the driver has found another primary since; nil: no watch
+	last   bson.ObjectID   // the last notice that was seen; zero: none
 	fresh  []driver.Notice
 	marked time.Time // when the keys were last marked; zero: never
+
+	closing sync.WaitGroup // of former cursors
 }
 
 // open opens the first cursor, and skips the notices that are there already.
@@ -86,8 +94,12 @@ func (t *tail) follow(ctx context.Context, f func(driver.Notice)) error {
 		if hasCode(err, codeQueryPlanKilled) {
 			t.s.warn(dropped, err)
 		}
-		t.close(ctx)
+		former := t.cursor
 		gap, err := t.reopen(ctx)
+		if t.cursor != former {
+			// Beside the new one, since the member may not answer any more.
+			t.closing.Go(func() { discard(ctx, former) })
+		}
 		if err != nil {
 			return err
 		}
@@ -112,20 +124,68 @@ func (t *tail) read(ctx context.Context, f func(driver.Notice)) error {
 	case len(t.keys) > 0:
 		age = tailAgeKeys
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		if t.awaitPrimary(ctx) == nil {
+			cancel(errDeposed) // also ends a wait for the server's answer, which can take awaitLimit
+		}
+	})
+	defer watching.Wait()
+	defer cancel(nil)
 	for time.Since(t.opened) < age {
 		more, err := t.next(ctx)
 		switch {
+		case context.Cause(ctx) == errDeposed && err != nil:
+			return nil
 		case err != nil:
 			return err
 		case more:
 			if n, ok := t.seen(); ok {
 				f(n)
 			}
-		case t.deposed(ctx):
-			return nil
 		}
 	}
 	return nil
+}
+
+// awaitPrimary returns nil when the primary is no longer the member on which the cursor was
+// opened, as far as the driver knows. Until the driver knows a new one, the cursor is kept: it
+// could not be replaced. With a watch the driver says so, else awaitPrimary asks. Otherwise it
+// returns the error of ctx.
+func (t *tail) awaitPrimary(ctx context.Context) error {
+	if t.s.server.topology != replicaSet {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	timer := time.NewTimer(awaitLimit)
+	defer timer.Stop()
+	if t.moved != nil {
+		select {
+		case <-t.moved:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		timer.Reset(time.Until(t.opened.Add(tailPause)))
+		select {
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	for {
+		select {
+		case <-t.s.heartbeats.next():
+		case <-timer.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if t.deposed(ctx) {
+			return nil
+		}
+		timer.Reset(awaitLimit)
+	}
 }
 
 // next waits for one answer, with or without a notice. It has a deadline of its own, to notice
@@ -184,6 +244,9 @@ func (t *tail) reopen(ctx context.Context) (gap bool, err error) {
 	defer cancel()
 	last := t.last
 	// Before find: if the primary changes in between, the cursor is only replaced once more.
+	if t.s.primary != nil {
+		t.moved = t.s.primary.changed.next()
+	}
 	if t.member, err = t.primary(ctx); err != nil {
 		return false, err
 	}
@@ -261,13 +324,19 @@ func (t *tail) first(ctx context.Context, last bson.ObjectID) (found bool, err e
 	return found, nil
 }
 
-// close closes the cursor. The server would close the idle cursor by itself after ten minutes.
+// close closes the cursor, and waits until former ones are closed.
 func (t *tail) close(ctx context.Context) {
-	if t.cursor == nil {
-		return
+	if t.cursor != nil {
+		discard(ctx, t.cursor)
+		t.cursor = nil
 	}
+	t.closing.Wait()
+}
+
+// discard closes a cursor. It takes at most a second. The server would close the idle cursor by
+// itself after ten minutes.
+func discard(ctx context.Context, cursor *mongo.Cursor) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	_ = t.cursor.Close(ctx)
-	t.cursor = nil
+	_ = cursor.Close(ctx)
 }

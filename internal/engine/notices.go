@@ -330,20 +330,33 @@ func (s *Session) finishing(f func()) {
 	})
 }
 
-// send sends the notices. It tries three times.
+// notifyTime is how long sending a notice is tried: longer than an election takes with MongoDB's
+// default settings, about twelve seconds. A grant just before an election is then learned right
+// after it. Later a notice is of little use, since waiters poll.
+const notifyTime = 15 * time.Second
+
+// send sends the notices, and tries again for notifyTime. Like repeated attempts to acquire, repeated
+// attempts to notify need a lane for polls first: during an outage they must not occupy the lanes that
+// releases need after it. Once Close has begun, nothing is tried again.
 func (s *Session) send(notices []driver.Notice) {
-	const tries = 3
-	retry := s.backoff()
-	for range tries {
-		a := command(s, "Notify", func(ctx context.Context) (struct{}, error) {
+	notify := func() error {
+		return command(s, "Notify", func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, s.store.Notify(ctx, notices)
-		})
-		if a.err == nil || isAnswer(a.err) {
-			return
-		}
+		}).err
+	}
+	began, retry := instantNow(), s.backoff()
+	err := notify()
+	for err != nil && !isAnswer(err) && began.elapsed() < notifyTime {
 		if s.wait(s.base, retry.next()) != nil {
 			return
 		}
+		select {
+		case s.pollLanes <- struct{}{}:
+		case <-s.closing:
+			return
+		}
+		err = notify()
+		<-s.pollLanes
 	}
 }
 

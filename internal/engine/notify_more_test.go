@@ -76,12 +76,14 @@ func TestGrantNoticeAfterTheEndCostsNothing(t *testing.T) {
 	}
 }
 
-// Notify is not retried endlessly if the store is unreachable or refuses it.
+// Notify is tried again for 15 s at most if the store is unreachable, and not at all if the store
+// refuses it.
 func TestNotifyRetriesAreBounded(t *testing.T) {
-	for err, most := range map[error]int64{errDown: 3, dsync.ErrRefused: 1} {
+	const most = int64(15 * time.Second / (ttl / 24)) // half the longest pause between two
+	for err, most := range map[error]int64{errDown: most, dsync.ErrRefused: 1} {
 		t.Run(err.Error(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				store := &mute{Memory: dsynctest.NewMemory(), err: err}
+				store := &mute{Memory: dsynctest.NewMemory(), err: err, began: time.Now()}
 				held, next := newSession(t, store, nil).Mutex("k"), newSession(t, store.Memory, nil).Mutex("k")
 				lock(t, held)
 				time.AfterFunc(time.Second, held.Unlock)
@@ -89,6 +91,9 @@ func TestNotifyRetriesAreBounded(t *testing.T) {
 				time.Sleep(10 * ttl)
 				if n := store.asked.Load(); n < 1 || n > most {
 					t.Errorf("%d attempts to send one notice, want at most %d", n, most)
+				}
+				if d := time.Duration(store.last.Load()); d > time.Second+15*time.Second+ttl/12 {
+					t.Errorf("the last attempt after %v", d)
 				}
 				next.Unlock()
 			})
@@ -100,11 +105,14 @@ func TestNotifyRetriesAreBounded(t *testing.T) {
 type mute struct {
 	*dsynctest.Memory
 	err   error
+	began time.Time
 	asked atomic.Int64
+	last  atomic.Int64 // since began, a time.Duration
 }
 
 func (s *mute) Notify(context.Context, []driver.Notice) error {
 	s.asked.Add(1)
+	s.last.Store(int64(time.Since(s.began)))
 	return s.err
 }
 

@@ -167,6 +167,110 @@ func TestNotifyIsRetried(t *testing.T) {
 	})
 }
 
+// A notice is tried again for as long as an election can take, so a waiter need not poll for a grant
+// that was made just before one. At that time other releases, and Close, do not wait for the notice.
+func TestNotifyOutlastsAnElection(t *testing.T) {
+	cases := map[time.Duration]int{ // the number of notices, by the TTL
+		time.Second: 40,
+		ttl:         40, // more than there are lanes
+		time.Minute: 30, // fewer, since the first attempts take ten seconds
+	}
+	for ttl, notices := range cases {
+		t.Run("TTL "+ttl.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				const election = 12 * time.Second
+				store := &electing{Memory: dsynctest.NewMemory()}
+				s := newSession(t, store, &dsync.Options{TTL: ttl})
+				held, waits := make([]*dsync.Mutex, notices), make([]*dsync.Mutex, notices)
+				var wg sync.WaitGroup
+				other := newSession(t, store.Memory, &dsync.Options{PollInterval: time.Hour})
+				for i := range held {
+					held[i], waits[i] = s.Mutex(fmt.Sprint("k", i)), other.Mutex(fmt.Sprint("k", i))
+					lock(t, held[i])
+				}
+				began := time.Now()
+				for i := range held {
+					wg.Go(func() {
+						waits[i].Lock()
+						if d := time.Since(began) - election; d < 0 || d > ttl/12 {
+							t.Errorf("locked %v after the election", d)
+						}
+					})
+				}
+				time.Sleep(500 * time.Millisecond)
+				store.until(began.Add(election))
+				for i := range held {
+					held[i].Unlock()
+				}
+				time.Sleep(4 * time.Second) // while all those notices are tried again
+				for range 10 {
+					asked := time.Now()
+					mu := s.Mutex("another")
+					lock(t, mu)
+					mu.Unlock()
+					if d := time.Since(asked); d > 0 {
+						t.Errorf("Lock and Unlock took %v", d)
+					}
+				}
+				wg.Wait()
+			})
+		})
+	}
+}
+
+// Close waits for the attempt that is under way, and not until a notice is sent that was tried
+// again.
+func TestCloseDoesNotWaitUntilANoticeIsTriedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &electing{Memory: dsynctest.NewMemory()}
+		s, other := newSession(t, store, nil), newSession(t, store.Memory, nil)
+		for i := range 20 {
+			key := fmt.Sprint("k", i)
+			mu := s.Mutex(key)
+			lock(t, mu)
+			go other.Mutex(key).Lock()
+			synctest.Wait()
+			store.until(time.Now().Add(time.Hour))
+			mu.Unlock()
+		}
+		time.Sleep(3 * time.Second)
+		began := time.Now()
+		if err := s.Close(background); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(began); d > ttl/6 {
+			t.Errorf("Close took %v, want at most one attempt, %v", d, ttl/6)
+		}
+		time.Sleep(2 * ttl) // until all are granted by polls
+	})
+}
+
+// An electing store can't send notices while there is no primary: an attempt fails when its time is
+// over, or succeeds when there is one.
+type electing struct {
+	*dsynctest.Memory
+	mu  sync.Mutex
+	end time.Time
+}
+
+func (s *electing) until(end time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end = end
+}
+
+func (s *electing) Notify(ctx context.Context, notices []driver.Notice) error {
+	s.mu.Lock()
+	end := s.end
+	s.mu.Unlock()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(time.Until(end)):
+		return s.Memory.Notify(ctx, notices)
+	}
+}
+
 // Two claims of one session need no notice when the session grants one by releasing the other.
 func TestOwnNoticesAreNotSent(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -37,8 +37,8 @@ type Election struct {
 }
 
 // Open returns the election of that name in db. It uses the caller's client as it is and never
-// closes it; see dsyncmongo.Open for what that means for heartbeats. Close the election when it
-// is no longer needed. Errors are those of dsyncmongo.Open and leader.New.
+// closes it; see dsyncmongo.Open for what that means for heartbeats, and for how soon candidates
+// are notified after a fail-over. Close the election when it is no longer needed. Errors are those of dsyncmongo.Open and leader.New.
 func Open(ctx context.Context, db *mongo.Database, name string, opt *Options) (*Election, error) {
 	return open(ctx, name, opt, func(o *dsyncmongo.Options) (*dsync.Session, error) {
 		return dsyncmongo.Open(ctx, db, o)

@@ -1,0 +1,107 @@
+package mongo
+
+import (
+	"fmt"
+	"sync"
+
+	"go.mongodb.org/mongo-driver/v2/event"
+)
+
+// A PrimaryWatch knows which member of a replica set is the primary, as far as the driver knows.
+// With it a listener moves to a new primary as soon as the driver has found that. A cursor on a
+// deposed member stays open without an error, and without notices, so the listener must be told.
+//
+// [Connect] has one of its own. For [Open] and [NewStore], whose client exists already, make one
+// and set it in both the client's options and [Options].PrimaryWatch:
+//
+//	watch := new(dsyncmongo.PrimaryWatch)
+//	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetServerMonitor(watch.ServerMonitor(nil)))
+//	…
+//	locks, err := dsyncmongo.Open(ctx, client.Database("app"), &dsyncmongo.Options{PrimaryWatch: watch})
+//
+// A PrimaryWatch is for one client, and for any number of stores on it. The zero value is ready
+// to use. It must not be copied. All methods may be called concurrently.
+type PrimaryWatch struct {
+	changed signal
+
+	mu      sync.Mutex
+	seen    bool   // an event
+	primary string // the last known; kept while the driver knows none
+}
+
+// ServerMonitor returns a monitor for the options of the client. It also calls the functions of
+// next, which is not changed and may be nil.
+func (w *PrimaryWatch) ServerMonitor(next *event.ServerMonitor) *event.ServerMonitor {
+	var m event.ServerMonitor
+	if next != nil {
+		m = *next
+	}
+	then := m.TopologyDescriptionChanged
+	m.TopologyDescriptionChanged = func(e *event.TopologyDescriptionChangedEvent) {
+		w.see(e.NewDescription)
+		if then != nil {
+			then(e)
+		}
+	}
+	return &m
+}
+
+// see compares the primary with the last one known. That one counts while there is none, and
+// when the driver finds the same one again after a broken connection, so most events change
+// nothing. The driver holds a lock meanwhile, so see must not wait.
+func (w *PrimaryWatch) see(d event.TopologyDescription) {
+	primary := primaryOf(d)
+	w.mu.Lock()
+	w.seen = true
+	changed := primary != "" && primary != w.primary
+	if changed {
+		w.primary = primary
+	}
+	w.mu.Unlock()
+	if changed {
+		w.changed.send()
+	}
+}
+
+// primaryOf identifies the primary of a replica set as the primary it is now: see server.member.
+// It is "" if there is none.
+func primaryOf(d event.TopologyDescription) string {
+	for _, s := range d.Servers {
+		if s.Kind == "RSPrimary" {
+			return fmt.Sprint(s.Addr, s.ElectionID, s.TopologyVersionProcessID)
+		}
+	}
+	return ""
+}
+
+// attached reports whether the driver has called the monitor.
+func (w *PrimaryWatch) attached() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.seen
+}
+
+// A signal can be awaited by any number of goroutines.
+type signal struct {
+	mu sync.Mutex
+	c  chan struct{} // nil: nobody waits
+}
+
+// next returns a channel that the next send closes.
+func (s *signal) next() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.c == nil {
+		s.c = make(chan struct{})
+	}
+	return s.c
+}
+
+func (s *signal) send() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.c != nil {
+		close(s.c)
+		s.c = nil
+	}
+}

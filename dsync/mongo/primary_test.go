@@ -1,0 +1,208 @@
+package mongo_test
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// checks is how often the driver of these tests checks the server: the least that it accepts.
+const checks = 500 * time.Millisecond
+
+// newWatched is newHearing with a PrimaryWatch.
+func newWatched(t *testing.T, hello func(bson.D) bson.D) *hearing {
+	t.Helper()
+	watch := new(dsyncmongo.PrimaryWatch)
+	client := options.Client().SetHeartbeatInterval(checks).SetServerMonitor(watch.ServerMonitor(nil))
+	return newHearing(t, hello, &dsyncmongo.Options{PrimaryWatch: watch}, client)
+}
+
+// elected says that a primary was elected, the n-th.
+func elected(n int) func(bson.D) bson.D {
+	return func(d bson.D) bson.D {
+		id := bson.ObjectID{}
+		id[11] = byte(n)
+		return append(without("electionId")(d), e("electionId", id))
+	}
+}
+
+// deposed says that the member is no longer the primary, and that there is none.
+func deposed(d bson.D) bson.D {
+	for _, field := range []string{"isWritablePrimary", "ismaster", "primary", "electionId"} {
+		d = without(field)(d)
+	}
+	return append(d, e("isWritablePrimary", false), e("ismaster", false), e("secondary", true))
+}
+
+// electedAgain ends what deposed began.
+func electedAgain(n int) func(bson.D) bson.D {
+	return func(d bson.D) bson.D {
+		for _, field := range []string{"isWritablePrimary", "ismaster", "secondary"} {
+			d = without(field)(d)
+		}
+		return elected(n)(append(d, e("isWritablePrimary", true), e("ismaster", true), e("primary", "fake:27017")))
+	}
+}
+
+// A listener is on the new primary within a second of the driver knowing it, though the cursor on
+// the former one stays open, and its waiters request again. Meanwhile it keeps its cursor.
+func TestListenFollowsThePrimaryAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newWatched(t, elected(1))
+		h.listen("s")
+		h.want("at the beginning", nil, 1)
+		before := h.collections.count("find")
+		time.Sleep(3 * time.Second)
+		for n := 2; n < 5; n++ {
+			h.f.say(deposed)
+			time.Sleep(4 * time.Second)
+			if n := h.collections.count("find"); n != before {
+				t.Errorf("%d new cursors during the election, want none", n-before)
+			}
+			h.want("no primary", nil, 0)
+			h.f.say(electedAgain(n))
+			time.Sleep(checks + time.Second)
+			h.want("a new primary", nil, 1)
+			h.notify(wake("s", n, h.address))
+			h.want("from it", []driver.Notice{wake("s", n, h.address)}, 0)
+			if got := h.collections.count("find"); got != before+1 {
+				t.Errorf("%d new cursors, want one", got-before)
+			}
+			before = h.collections.count("find")
+		}
+	})
+}
+
+// What the driver reports of the same primary opens no cursor, and primaries that follow each
+// other quickly open one a second at most.
+func TestListenIsNotFloodedByEvents(t *testing.T) {
+	const during = 20 * time.Second
+	cases := map[string]struct {
+		change func(n int) func(bson.D) bson.D
+		most   int // cursors
+	}{
+		"the same primary": {func(n int) func(bson.D) bson.D {
+			return func(d bson.D) bson.D {
+				return append(without("tags")(d), e("tags", bson.D{e("n", string(rune('a'+n%26)))}))
+			}
+		}, 0},
+		"elections": {elected, int(during/time.Second) + 1},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newWatched(t, elected(1))
+				h.listen("s")
+				h.took()
+				before := h.collections.count("find")
+				for n := range int(during / checks) {
+					h.f.say(tc.change(n + 2))
+					time.Sleep(checks)
+				}
+				time.Sleep(time.Second)
+				_, readies := h.took()
+				if n := h.collections.count("find") - before; n > tc.most || readies > n || readies == 0 && tc.most > 0 {
+					t.Errorf("%d new cursors, ready %d times, want at most %d", n, readies, tc.most)
+				}
+			})
+		})
+	}
+}
+
+// Without a PrimaryWatch, each heartbeat has the listener ask who is the primary.
+func TestListenAsksForThePrimaryWithHeartbeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHearing(t, elected(1), nil)
+		h.listen("s")
+		h.took()
+		time.Sleep(time.Second)
+		h.f.say(elected(2))
+		time.Sleep(time.Second)
+		h.want("before a heartbeat", nil, 0)
+		if _, err := h.s.Heartbeat(t.Context(), "s", nil); err != nil {
+			t.Fatal(err)
+		}
+		h.want("after a heartbeat", nil, 1)
+	})
+}
+
+// A member that never answers again does not delay the cursor on the new primary.
+func TestListenDoesNotWaitForTheFormerPrimary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newWatched(t, elected(1))
+		h.f.keeps = "killCursors"
+		h.listen("s")
+		h.took()
+		time.Sleep(3 * time.Second)
+		h.f.say(elected(2))
+		time.Sleep(checks)
+		h.want("a new primary", nil, 1)
+	})
+}
+
+// Connect watches the primary by itself, and the caller's monitor is called as before.
+func TestConnectFollowsThePrimary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		f.say(elected(1))
+		var topologies, servers atomic.Int64
+		monitor := &event.ServerMonitor{
+			TopologyDescriptionChanged: func(*event.TopologyDescriptionChangedEvent) { topologies.Add(1) },
+			ServerDescriptionChanged:   func(*event.ServerDescriptionChangedEvent) { servers.Add(1) },
+		}
+		client := f.clientOptions().SetHeartbeatInterval(checks).SetServerMonitor(monitor)
+		s, err := dsyncmongo.Connect(t.Context(), client, "app", &dsyncmongo.Options{
+			Options: dsync.Options{TTL: time.Minute, AlwaysListen: true},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.wait()
+		defer s.Close(t.Context())
+		if client.ServerMonitor != monitor {
+			t.Error("the caller's client options were changed")
+		}
+		collections := newCapped(func(call) bson.D {
+			return ok(e("value", bson.D{e("at", time.Now()), e("now", time.Now())}), e("n", 1), e("nModified", 1))
+		})
+		f.script(collections.answer)
+		if _, err := s.Register(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(25 * time.Second) // until a heartbeat has started the listener
+		before := collections.count("find")
+		if before == 0 {
+			t.Fatal("nobody listens")
+		}
+		topologies.Store(0)
+		servers.Store(0)
+		f.say(elected(2))
+		time.Sleep(checks + 100*time.Millisecond)
+		if n := collections.count("find") - before; n != 1 {
+			t.Errorf("%d new cursors, want one", n)
+		}
+		if topologies.Load() == 0 || servers.Load() == 0 {
+			t.Errorf("the caller's monitor was called %d and %d times", topologies.Load(), servers.Load())
+		}
+	})
+}
+
+// A PrimaryWatch that would never see anything is refused.
+func TestPrimaryWatchOfAnotherClientIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		_, err := dsyncmongo.NewStore(t.Context(), f.client().Database("app"), &dsyncmongo.Options{PrimaryWatch: new(dsyncmongo.PrimaryWatch)})
+		if err == nil || !strings.Contains(err.Error(), "SetServerMonitor") {
+			t.Errorf("got %v, want an error that says SetServerMonitor", err)
+		}
+	})
+}
