@@ -150,12 +150,15 @@ func (m *Mutex) UnlockContext(ctx context.Context) error {
 
 // UnlockAfter unlocks m in this process but keeps the key held for d from now, by the store's
 // clock. The key stays held even if this process ends. Use it for a job that must not run twice
-// within d although hosts' clocks differ. d must be at least a millisecond; if it is less,
+// within d although hosts' clocks differ. d must be from 1 ms to [MaxDuration]; otherwise
 // UnlockAfter returns an error and m stays locked. If UnlockAfter returns any other error, the
 // key may be released as soon as the session ends. Errors are those of UnlockContext.
 func (m *Mutex) UnlockAfter(ctx context.Context, d time.Duration) error {
 	if d < time.Millisecond {
 		return fmt.Errorf("dsync: unlock %q after %v: it must be at least 1ms; Unlock frees it now", m.key, d)
+	}
+	if d > MaxDuration {
+		return fmt.Errorf("dsync: unlock %q after %v: it must be at most %v", m.key, d, MaxDuration)
 	}
 	return m.unlocked(ctx, driver.ReleaseOptions{Keep: d})
 }

@@ -65,7 +65,7 @@ import (
 // with Replaces.
 //
 // Durations are rounded up to the store's resolution, so that a positive duration never becomes
-// zero, which means "without end".
+// zero, which means "without end". No duration is longer than [MaxDuration].
 //
 // A method makes one attempt, without a loop, a timer or a wait of its own, and returns soon
 // after ctx ends. Values of ctx are never used. All methods may be called concurrently.

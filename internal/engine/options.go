@@ -55,6 +55,17 @@ func (o *Options) withDefaults() (Options, error) {
 	if o != nil {
 		r = *o
 	}
+	for _, setting := range []struct {
+		name string
+		d    time.Duration
+	}{
+		{"TTL", r.TTL}, {"Margin", r.Margin}, {"Grace", r.Grace}, {"HeartbeatInterval", r.HeartbeatInterval},
+		{"PollInterval", r.PollInterval}, {"HandOffTime", r.HandOffTime}, {"Linger", r.Linger}, {"Retention", r.Retention},
+	} {
+		if setting.d > driver.MaxDuration {
+			return r, fmt.Errorf("dsync: %s is %v; it must be at most %v", setting.name, setting.d, driver.MaxDuration)
+		}
+	}
 	if r.TTL == 0 {
 		r.TTL = defaultTTL
 	}
