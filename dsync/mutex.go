@@ -78,7 +78,8 @@ func (m *Mutex) Lock() { m.session().Forever(m.key, m.LockContext) }
 // finds both; [ErrClosed]; [ErrMismatch] if the key is in use as another kind; or [ErrRefused].
 // LockContext keeps trying after other errors of the store.
 func (m *Mutex) LockContext(ctx context.Context) error {
-	return m.lock(ctx, m.want())
+	_, err := m.lock(ctx, m.want())
+	return err
 }
 
 // ForceLock locks m ahead of all waiters, and asks the present holders to give up the key. A
@@ -92,16 +93,17 @@ func (m *Mutex) LockContext(ctx context.Context) error {
 func (m *Mutex) ForceLock(ctx context.Context) error {
 	w := m.want()
 	w.First = true
-	return m.lock(ctx, w)
+	_, err := m.lock(ctx, w)
+	return err
 }
 
-func (m *Mutex) lock(ctx context.Context, w engine.Want) error {
+func (m *Mutex) lock(ctx context.Context, w engine.Want) (*engine.Hold, error) {
 	h, err := m.session().Acquire(ctx, w)
 	if err != nil {
-		return fmt.Errorf("dsync: lock %q: %w", w.Key, err)
+		return nil, fmt.Errorf("dsync: lock %q: %w", w.Key, err)
 	}
 	m.locked(h)
-	return nil
+	return h, nil
 }
 
 // TryLock tries to lock m and reports whether it succeeded. It returns false if the key is

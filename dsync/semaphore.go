@@ -51,16 +51,21 @@ func (m *Semaphore) Size() int64 { return m.size.Load() }
 // [Mutex.LockContext]; if the key is in use with another size, the error is [ErrMismatch] and
 // names both sizes.
 func (m *Semaphore) Acquire(ctx context.Context, n int64) error {
+	_, err := m.acquire(ctx, n)
+	return err
+}
+
+func (m *Semaphore) acquire(ctx context.Context, n int64) (*engine.Hold, error) {
 	w, err := m.want(n)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	h, err := m.s.Acquire(ctx, w)
 	if err != nil {
-		return fmt.Errorf("dsync: acquire %d of semaphore %q: %w", n, m.key, err)
+		return nil, fmt.Errorf("dsync: acquire %d of semaphore %q: %w", n, m.key, err)
 	}
 	m.holds.add(h, n)
-	return nil
+	return h, nil
 }
 
 // TryAcquire acquires n units if that is possible without waiting, and reports whether it did.
