@@ -101,11 +101,9 @@ func (m *Semaphore) want(n int64) (engine.Want, error) {
 // Release releases n units, those of lost holds first. n need not match one Acquire, but the
 // units of one Acquire become free for others only together, when the last of them is released.
 // Release panics if n is less than 1 or more than m holds. It waits for the store like
-// [Mutex.Unlock].
+// [Mutex.Unlock], for at most a third of the TTL in all.
 func (m *Semaphore) Release(n int64) {
-	for _, r := range m.release(n) {
-		r.Finish(m.s, m.key)
-	}
+	engine.FinishAll(m.session(), m.key, m.release(n))
 }
 
 // ReleaseContext releases n units like Release. ctx bounds only the wait for the store's
