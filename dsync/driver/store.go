@@ -30,8 +30,8 @@ import (
 // command makes room, that command grants the next claim.
 //
 // Tokens: every grant of a key has a token that is greater than every earlier token of that key
-// by at least 1,024. If the earlier claim has Yield and takes the whole limit (Weight = Limit),
-// it is greater by at least 65,536. The values between two grants are reserved for hand-offs
+// by at least [TokenStep]. If the earlier claim has Yield and takes the whole limit (Weight =
+// Limit), it is greater by at least [TokenRoom]. The values between two grants are reserved for hand-offs
 // within one process. This holds also after [Store.Sweep] deleted the key's record, and after a
 // fail-over.
 //

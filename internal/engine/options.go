@@ -102,10 +102,10 @@ func (o *Options) withDefaults() (Options, error) {
 		r.HandOffTime = defaultTurn
 	}
 	if r.MaxHandOffs == 0 {
-		r.MaxHandOffs = tokenRoom - 1
+		r.MaxHandOffs = driver.TokenStep - 1
 	}
-	if r.MaxHandOffs >= tokenRoom {
-		return r, fmt.Errorf("dsync: MaxHandOffs is %d; it must be at most %d (0 means %[2]d; negative: no hand-offs)", r.MaxHandOffs, tokenRoom-1)
+	if r.MaxHandOffs >= driver.TokenStep {
+		return r, fmt.Errorf("dsync: MaxHandOffs is %d; it must be at most %d (0 means %[2]d; negative: no hand-offs)", r.MaxHandOffs, driver.TokenStep-1)
 	}
 	if r.Linger < 0 {
 		return r, fmt.Errorf("dsync: Linger is %v; it must not be negative (0: keys do not linger)", r.Linger)

@@ -282,12 +282,6 @@ func (q *queue) next() {
 // others that wait. It bounds what a lost notice costs them.
 const notifiedTurn = 5 * time.Second
 
-// The number of tokens that a grant leaves for hand-offs: see [driver.Store].
-const (
-	tokenRoom = 1 << 10
-	yieldRoom = 1 << 16
-)
-
 // notifiedOfOthers reports whether the session would be notified if others waited.
 func (c *claim) notifiedOfOthers() bool {
 	l := &c.lease.listener
