@@ -22,10 +22,12 @@ import (
 // The log says so if it is not ctx that ended.
 //
 // The channel is unbuffered. If nobody receives the value before ctx ends, m is unlocked again.
-// So end ctx when you no longer receive. Each call locks m once, so call LockChan before a loop,
+// So end ctx when you no longer receive. If the hold is lost before somebody receives the value,
+// m is unlocked and locked again, in the background; after that, a loss is as for any hold. Each call locks m once, so call LockChan before a loop,
 // not in it.
 func (m *Mutex) LockChan(ctx context.Context) <-chan bool {
-	return offer(ctx, m.session(), m.key, m.LockContext, m.Unlock)
+	lock := func(ctx context.Context) (*engine.Hold, error) { return m.lock(ctx, m.want()) }
+	return offer(ctx, m.session(), m.key, lock, m.Unlock)
 }
 
 // LockChan is [Mutex.LockChan] for writing.
@@ -33,33 +35,41 @@ func (rw *RWMutex) LockChan(ctx context.Context) <-chan bool { return rw.writer(
 
 // RLockChan is [Mutex.LockChan] for reading. If nobody receives the value, rw is read-unlocked.
 func (rw *RWMutex) RLockChan(ctx context.Context) <-chan bool {
-	return offer(ctx, rw.writer().s, rw.Key(), rw.RLockContext, rw.RUnlock)
+	return offer(ctx, rw.writer().s, rw.Key(), rw.rlock, rw.RUnlock)
 }
 
 // AcquireChan acquires n units like [Semaphore.Acquire], but in the background: see
 // [Mutex.LockChan]. If nobody receives the value, the units are released. The channel is also
 // closed without a value if n is less than 1 or more than the size.
 func (m *Semaphore) AcquireChan(ctx context.Context, n int64) <-chan bool {
-	acquire := func(ctx context.Context) error { return m.Acquire(ctx, n) }
+	acquire := func(ctx context.Context) (*engine.Hold, error) { return m.acquire(ctx, n) }
 	return offer(ctx, m.session(), m.key, acquire, func() { m.Release(n) })
 }
 
 // offer acquires in the background. It offers the success on the channel until ctx ends, and
-// then releases.
-func offer(ctx context.Context, s *engine.Session, key string, acquire func(context.Context) error, release func()) <-chan bool {
+// then releases. If the hold ends first, it releases and acquires again: what it offered would no
+// longer be true, and another process may hold the key by now.
+func offer(ctx context.Context, s *engine.Session, key string, acquire func(context.Context) (*engine.Hold, error), release func()) <-chan bool {
 	ch := make(chan bool)
 	go func() {
 		defer close(ch)
-		if err := acquire(ctx); err != nil {
-			if ctx.Err() == nil {
-				s.Warn("dsync: not locked", "key", key, "err", err)
+		for {
+			h, err := acquire(ctx)
+			if err != nil {
+				if ctx.Err() == nil {
+					s.Warn("dsync: not locked", "key", key, "err", err)
+				}
+				return
 			}
-			return
-		}
-		select {
-		case ch <- true:
-		case <-ctx.Done():
-			release()
+			select {
+			case ch <- true:
+				return
+			case <-ctx.Done():
+				release()
+				return
+			case <-h.Lost():
+				release()
+			}
 		}
 	}()
 	return ch

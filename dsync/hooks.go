@@ -14,7 +14,7 @@ import (
 // hook that blocks or panics delays later hooks, but no heartbeat, no lock and no loss signal.
 // A hook may call anything, including [Session.Close], which does not wait for a running hook.
 // A panic in a hook is logged and recovered. Granted, Released and Lost are never dropped. If
-// Heartbeat reports queue up behind a slow hook, only the latest is kept.
+// Heartbeat reports queue up behind a slow hook, only the latest is kept for each [Hooks].
 type Hooks struct {
 	// Granted is called when a hold begins. Readers of one process that share a hold in the
 	// store have one hold.

@@ -20,9 +20,9 @@ type Lease struct {
 	h *engine.Hold
 }
 
-// Acquire waits for key and holds it for d, which must be whole milliseconds and more than
-// twice the session's margin and grace. For the holder the lease is shorter than d by margin
-// and grace. ctx bounds the wait only. Errors are [ErrKey] and those of [Mutex.LockContext].
+// Acquire waits for key and holds it for d, which must be whole milliseconds, more than twice
+// the session's margin and grace, and at most [MaxDuration]. For the holder the lease is shorter
+// than d by margin and grace. ctx bounds the wait only. Errors are [ErrKey] and those of [Mutex.LockContext].
 func (s *Session) Acquire(ctx context.Context, key string, d time.Duration) (*Lease, error) {
 	w, err := s.wantLease(key, d)
 	if err != nil {
@@ -58,6 +58,9 @@ func (s *Session) wantLease(key string, d time.Duration) (engine.Want, error) {
 	}
 	if least := 2 * (s.engine().Margin() + s.engine().Grace()); d <= least {
 		return w, fmt.Errorf("dsync: acquire %q for %v: it must be more than %v, twice the session's margin and grace", key, d, least)
+	}
+	if d > MaxDuration {
+		return w, fmt.Errorf("dsync: acquire %q for %v: it must be at most %v", key, d, MaxDuration)
 	}
 	if d%time.Millisecond != 0 {
 		return w, fmt.Errorf("dsync: acquire %q for %v: it must be whole milliseconds", key, d)

@@ -78,7 +78,8 @@ func (m *Mutex) Lock() { m.session().Forever(m.key, m.LockContext) }
 // finds both; [ErrClosed]; [ErrMismatch] if the key is in use as another kind; or [ErrRefused].
 // LockContext keeps trying after other errors of the store.
 func (m *Mutex) LockContext(ctx context.Context) error {
-	return m.lock(ctx, m.want())
+	_, err := m.lock(ctx, m.want())
+	return err
 }
 
 // ForceLock locks m ahead of all waiters, and asks the present holders to give up the key. A
@@ -92,16 +93,17 @@ func (m *Mutex) LockContext(ctx context.Context) error {
 func (m *Mutex) ForceLock(ctx context.Context) error {
 	w := m.want()
 	w.First = true
-	return m.lock(ctx, w)
+	_, err := m.lock(ctx, w)
+	return err
 }
 
-func (m *Mutex) lock(ctx context.Context, w engine.Want) error {
+func (m *Mutex) lock(ctx context.Context, w engine.Want) (*engine.Hold, error) {
 	h, err := m.session().Acquire(ctx, w)
 	if err != nil {
-		return fmt.Errorf("dsync: lock %q: %w", w.Key, err)
+		return nil, fmt.Errorf("dsync: lock %q: %w", w.Key, err)
 	}
 	m.locked(h)
-	return nil
+	return h, nil
 }
 
 // TryLock tries to lock m and reports whether it succeeded. It returns false if the key is
@@ -150,12 +152,15 @@ func (m *Mutex) UnlockContext(ctx context.Context) error {
 
 // UnlockAfter unlocks m in this process but keeps the key held for d from now, by the store's
 // clock. The key stays held even if this process ends. Use it for a job that must not run twice
-// within d although hosts' clocks differ. d must be at least a millisecond; if it is less,
+// within d although hosts' clocks differ. d must be from 1 ms to [MaxDuration]; otherwise
 // UnlockAfter returns an error and m stays locked. If UnlockAfter returns any other error, the
 // key may be released as soon as the session ends. Errors are those of UnlockContext.
 func (m *Mutex) UnlockAfter(ctx context.Context, d time.Duration) error {
 	if d < time.Millisecond {
 		return fmt.Errorf("dsync: unlock %q after %v: it must be at least 1ms; Unlock frees it now", m.key, d)
+	}
+	if d > MaxDuration {
+		return fmt.Errorf("dsync: unlock %q after %v: it must be at most %v", m.key, d, MaxDuration)
 	}
 	return m.unlocked(ctx, driver.ReleaseOptions{Keep: d})
 }

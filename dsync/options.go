@@ -4,11 +4,16 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
+// MaxDuration is the longest duration that this package takes, in [Options] and elsewhere: 50 years
+// of 365 days (438,000 hours).
+const MaxDuration = driver.MaxDuration
+
 // Options are the settings of a [Session]. The zero value of each field is its
-// default; a nil *Options is all defaults.
+// default; a nil *Options is all defaults. No duration may be longer than [MaxDuration].
 type Options struct {
 	// TTL is how long a session lives without a heartbeat, by the store's clock. The locks
 	// of a crashed process become free that long after its last heartbeat. Default 30 s; at

@@ -99,12 +99,17 @@ func (rw *RWMutex) RLock() { rw.writer().s.Forever(rw.Key(), rw.RLockContext) }
 // RLockContext locks rw for reading. ctx bounds the wait only. Errors are those of
 // [Mutex.LockContext].
 func (rw *RWMutex) RLockContext(ctx context.Context) error {
+	_, err := rw.rlock(ctx)
+	return err
+}
+
+func (rw *RWMutex) rlock(ctx context.Context) (*engine.Hold, error) {
 	h, err := rw.writer().s.Acquire(ctx, rw.read())
 	if err != nil {
-		return fmt.Errorf("dsync: read-lock %q: %w", rw.Key(), err)
+		return nil, fmt.Errorf("dsync: read-lock %q: %w", rw.Key(), err)
 	}
 	rw.readers.add(h, 1)
-	return nil
+	return h, nil
 }
 
 // TryRLock tries to lock rw for reading and reports whether it succeeded. It returns false if

@@ -51,16 +51,21 @@ func (m *Semaphore) Size() int64 { return m.size.Load() }
 // [Mutex.LockContext]; if the key is in use with another size, the error is [ErrMismatch] and
 // names both sizes.
 func (m *Semaphore) Acquire(ctx context.Context, n int64) error {
+	_, err := m.acquire(ctx, n)
+	return err
+}
+
+func (m *Semaphore) acquire(ctx context.Context, n int64) (*engine.Hold, error) {
 	w, err := m.want(n)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	h, err := m.s.Acquire(ctx, w)
 	if err != nil {
-		return fmt.Errorf("dsync: acquire %d of semaphore %q: %w", n, m.key, err)
+		return nil, fmt.Errorf("dsync: acquire %d of semaphore %q: %w", n, m.key, err)
 	}
 	m.holds.add(h, n)
-	return nil
+	return h, nil
 }
 
 // TryAcquire acquires n units if that is possible without waiting, and reports whether it did.
@@ -96,11 +101,9 @@ func (m *Semaphore) want(n int64) (engine.Want, error) {
 // Release releases n units, those of lost holds first. n need not match one Acquire, but the
 // units of one Acquire become free for others only together, when the last of them is released.
 // Release panics if n is less than 1 or more than m holds. It waits for the store like
-// [Mutex.Unlock].
+// [Mutex.Unlock], for at most a third of the TTL in all.
 func (m *Semaphore) Release(n int64) {
-	for _, r := range m.release(n) {
-		r.Finish(m.s, m.key)
-	}
+	engine.FinishAll(m.session(), m.key, m.release(n))
 }
 
 // ReleaseContext releases n units like Release. ctx bounds only the wait for the store's

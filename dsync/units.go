@@ -17,6 +17,16 @@ type heldUnits struct {
 	// somebody needs it, and again once the lost units, or all, are released.
 	ctx context.Context
 	end context.CancelCauseFunc
+
+	// watched are the holds in list, while ctx is not nil.
+	watched map[*engine.Hold]*watch
+}
+
+// A watch ends a heldUnits' ctx when a hold is lost. There is one for each hold, not for each
+// acquisition: readers that share a hold may come and go by the thousands while it lasts.
+type watch struct {
+	acquisitions int // of the hold, in the list
+	stop         func() bool
 }
 
 // units are what remains of one acquisition.
@@ -30,7 +40,7 @@ func (p *heldUnits) add(h *engine.Hold, weight int64) {
 	defer p.mu.Unlock()
 	p.list = append(p.list, units{h, weight})
 	if p.ctx != nil {
-		p.followLocked(h)
+		p.watchLocked(h)
 	}
 }
 
@@ -54,12 +64,16 @@ func (p *heldUnits) take(n int64) (done []*engine.Hold, ok bool) {
 		n -= part
 		if p.list[i].remaining == 0 {
 			done = append(done, p.list[i].h)
+			p.unwatchLocked(p.list[i].h)
 			p.list = append(p.list[:i], p.list[i+1:]...)
 		}
 	}
 	if p.ctx != nil && (len(p.list) == 0 || p.ctx.Err() != nil && p.firstEndedLocked() < 0) {
 		p.end(context.Canceled) // no effect if it ended with a loss, whose units are now released
-		p.ctx, p.end = nil, nil
+		for _, w := range p.watched {
+			w.stop()
+		}
+		p.ctx, p.end, p.watched = nil, nil, nil
 	}
 	return done, true
 }
@@ -130,8 +144,9 @@ func (p *heldUnits) ctxLocked() context.Context {
 	}
 	if p.ctx == nil {
 		p.ctx, p.end = context.WithCancelCause(context.Background())
+		p.watched = make(map[*engine.Hold]*watch)
 		for _, u := range p.list {
-			p.followLocked(u.h)
+			p.watchLocked(u.h)
 		}
 	}
 	p.checkClockLocked(p.ctx)
@@ -150,12 +165,29 @@ func (p *heldUnits) checkClockLocked(ctx context.Context) {
 	}
 }
 
-// followLocked ends p.ctx when h is lost.
-func (p *heldUnits) followLocked(h *engine.Hold) {
-	end := p.end
-	context.AfterFunc(h.Ended(), func() {
-		if cause := h.Cause(); cause != nil {
-			end(cause)
-		}
-	})
+// watchLocked ends p.ctx when h, of which there is one more acquisition in the list, is lost.
+func (p *heldUnits) watchLocked(h *engine.Hold) {
+	w := p.watched[h]
+	if w == nil {
+		end := p.end
+		w = &watch{stop: context.AfterFunc(h.Ended(), func() {
+			if cause := h.Cause(); cause != nil {
+				end(cause)
+			}
+		})}
+		p.watched[h] = w
+	}
+	w.acquisitions++
+}
+
+// unwatchLocked undoes a watchLocked of h, if there was one.
+func (p *heldUnits) unwatchLocked(h *engine.Hold) {
+	w := p.watched[h]
+	if w == nil {
+		return
+	}
+	if w.acquisitions--; w.acquisitions == 0 {
+		w.stop()
+		delete(p.watched, h)
+	}
 }

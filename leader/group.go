@@ -52,7 +52,7 @@ type Group struct {
 // default; a nil *GroupOptions is all defaults.
 type GroupOptions struct {
 	// Balance is how often a process checks whether it runs more than its share, jittered by
-	// ±50 %. It must be at least 10 ms and at most a hundred years. Default: a third of the
+	// ±50 %. It must be at least 10 ms and at most dsync.MaxDuration. Default: a third of the
 	// session's TTL. Negative: never, so a process keeps every function that it is elected for.
 	//
 	// Unless Balance is negative, each function's candidacy begins at a random time within a
@@ -69,12 +69,9 @@ type GroupOptions struct {
 	Election *Options
 }
 
-// The bounds of a positive Balance. Below minBalance a process would do little else than read its
-// elections; above maxBalance the sums with its jitter could overflow.
-const (
-	minBalance = 10 * time.Millisecond
-	maxBalance = 100 * 365 * 24 * time.Hour
-)
+// minBalance is the least positive Balance. With less, a process would do little else than read its
+// elections.
+const minBalance = 10 * time.Millisecond
 
 // A Singleton is a function in a [Group] on this process, from [Group.Go] until it has left the
 // group. Go and [Group.List] return it; it must not be copied. All methods may be called
@@ -211,9 +208,9 @@ func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOpti
 	switch b := g.opt.Balance; {
 	case b == 0:
 		g.opt.Balance = s.TTL() / 3
-	case b > 0 && b < minBalance || b > maxBalance:
+	case b > 0 && b < minBalance || b > dsync.MaxDuration:
 		return nil, nil, fmt.Errorf("leader: Balance is %v; it must be at least %v and at most %v (0: a third of the session's TTL; negative: never)",
-			b, minBalance, maxBalance)
+			b, minBalance, dsync.MaxDuration)
 	}
 	g.ctx, g.cancel = context.WithCancelCause(ctx)
 	go g.balance()

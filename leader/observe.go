@@ -154,7 +154,7 @@ func (e *Election) read(st driver.State, err error) {
 	}
 	if f := h.Cycle; f != nil {
 		s := Status{Leader: e.seen.leader, IsLeader: e.IsLeader(), Err: err}
-		e.hooks.AddLatest(func() { f(s) })
+		e.hooks.AddLatest("Cycle", func() { f(s) })
 	}
 }
 

@@ -20,7 +20,7 @@ type LockerOptions struct {
 	// job ends earlier. No other process runs the job within that time. It should exceed the
 	// difference between the hosts' clocks, and be less than the job's period by as much. The
 	// store keeps the lock, also after this process has ended, but not if it dies during the job.
-	// It is 0 or at least a millisecond. Default 0: the lock is free when the job ends, and a
+	// It is 0 or from 1 ms to dsync.MaxDuration. Default 0: the lock is free when the job ends, and a
 	// short job may run once on each of several hosts.
 	AtLeast time.Duration
 
@@ -41,7 +41,7 @@ type Locker struct {
 var _ gocron.Locker = (*Locker)(nil)
 
 // NewLocker returns a Locker on s. It does not contact the store. It refuses a nil
-// session, and an AtLeast that is neither 0 nor at least a millisecond.
+// session, and an AtLeast that is neither 0 nor from 1 ms to dsync.MaxDuration.
 func NewLocker(s *dsync.Session, opt *LockerOptions) (*Locker, error) {
 	if s == nil {
 		return nil, errors.New("gocron: the session is nil; make one with Open or Connect of dsync/mongo, or dsync.New")
@@ -50,8 +50,8 @@ func NewLocker(s *dsync.Session, opt *LockerOptions) (*Locker, error) {
 	if opt != nil {
 		l.opt = *opt
 	}
-	if d := l.opt.AtLeast; d != 0 && d < time.Millisecond {
-		return nil, fmt.Errorf("gocron: AtLeast is %v; it must be at least 1ms (0: not at all)", d)
+	if d := l.opt.AtLeast; d != 0 && (d < time.Millisecond || d > dsync.MaxDuration) {
+		return nil, fmt.Errorf("gocron: AtLeast is %v; it must be from 1ms to %v (0: not at all)", d, dsync.MaxDuration)
 	}
 	if l.opt.Prefix == "" {
 		l.opt.Prefix = defaultPrefix
@@ -84,7 +84,7 @@ type lock struct {
 // before, or ctx's; gocron ignores it.
 func (l *lock) Unlock(ctx context.Context) error {
 	if left := time.Until(l.until); left > 0 {
-		return l.mu.UnlockAfter(ctx, left+time.Millisecond) // the store has whole ones
+		return l.mu.UnlockAfter(ctx, min(left+time.Millisecond, dsync.MaxDuration)) // the store has whole ones
 	}
 	return l.mu.UnlockContext(ctx)
 }

@@ -98,7 +98,7 @@ func TestLockerErrors(t *testing.T) {
 		}
 		store := dsynctest.NewMemory()
 		s := newSession(t, store)
-		for _, d := range []time.Duration{-time.Second, time.Microsecond} {
+		for _, d := range []time.Duration{-time.Second, time.Microsecond, dsync.MaxDuration + 1} {
 			if _, err := dsyncgocron.NewLocker(s, &dsyncgocron.LockerOptions{AtLeast: d}); err == nil {
 				t.Errorf("AtLeast %v is taken", d)
 			}

@@ -26,7 +26,7 @@ type Options struct {
 	// if the run ends earlier. No other process begins the job within that time. It
 	// should exceed the difference between the hosts' clocks, and be less than the job's
 	// period by as much. The store keeps the lock, also after this process has ended,
-	// but not if it dies during the run. It is 0 or at least a millisecond. Default 0:
+	// but not if it dies during the run. It is 0 or from 1 ms to dsync.MaxDuration. Default 0:
 	// the lock is free when the run ends, and a short job may run once on each of
 	// several hosts.
 	AtLeast time.Duration
@@ -49,7 +49,7 @@ type Locker struct {
 }
 
 // NewLocker returns a Locker on s. It does not contact the store. It refuses a nil
-// session, and an AtLeast that is neither 0 nor at least a millisecond.
+// session, and an AtLeast that is neither 0 nor from 1 ms to dsync.MaxDuration.
 func NewLocker(s *dsync.Session, opt *Options) (*Locker, error) {
 	if s == nil {
 		return nil, errors.New("robfigcron: the session is nil; make one with Open or Connect of dsync/mongo, or dsync.New")
@@ -58,8 +58,8 @@ func NewLocker(s *dsync.Session, opt *Options) (*Locker, error) {
 	if opt != nil {
 		l.opt = *opt
 	}
-	if d := l.opt.AtLeast; d != 0 && d < time.Millisecond {
-		return nil, fmt.Errorf("robfigcron: AtLeast is %v; it must be at least 1ms (0: not at all)", d)
+	if d := l.opt.AtLeast; d != 0 && (d < time.Millisecond || d > dsync.MaxDuration) {
+		return nil, fmt.Errorf("robfigcron: AtLeast is %v; it must be from 1ms to %v (0: not at all)", d, dsync.MaxDuration)
 	}
 	if l.opt.Prefix == "" {
 		l.opt.Prefix = defaultPrefix
@@ -127,7 +127,7 @@ func unlock(mu *dsync.Mutex, until time.Time) error {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseWait)
 	defer cancel()
 	if left := time.Until(until); left > 0 {
-		return mu.UnlockAfter(ctx, left+time.Millisecond) // the store counts whole ones
+		return mu.UnlockAfter(ctx, min(left+time.Millisecond, dsync.MaxDuration)) // the store counts whole ones
 	}
 	return mu.UnlockContext(ctx)
 }

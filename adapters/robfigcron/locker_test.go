@@ -176,7 +176,7 @@ func TestMisuse(t *testing.T) {
 			t.Error("a nil session is taken")
 		}
 		s := newSession(t, dsynctest.NewMemory())
-		for _, d := range []time.Duration{-time.Second, time.Microsecond} {
+		for _, d := range []time.Duration{-time.Second, time.Microsecond, dsync.MaxDuration + 1} {
 			if _, err := robfigcron.NewLocker(s, &robfigcron.Options{AtLeast: d}); err == nil {
 				t.Errorf("AtLeast %v is taken", d)
 			}

@@ -30,8 +30,8 @@ import (
 // command makes room, that command grants the next claim.
 //
 // Tokens: every grant of a key has a token that is greater than every earlier token of that key
-// by at least 1,024. If the earlier claim has Yield and takes the whole limit (Weight = Limit),
-// it is greater by at least 65,536. The values between two grants are reserved for hand-offs
+// by at least [TokenStep]. If the earlier claim has Yield and takes the whole limit (Weight =
+// Limit), it is greater by at least [TokenRoom]. The values between two grants are reserved for hand-offs
 // within one process. This holds also after [Store.Sweep] deleted the key's record, and after a
 // fail-over.
 //
@@ -65,7 +65,7 @@ import (
 // with Replaces.
 //
 // Durations are rounded up to the store's resolution, so that a positive duration never becomes
-// zero, which means "without end".
+// zero, which means "without end". No duration is longer than [MaxDuration].
 //
 // A method makes one attempt, without a loop, a timer or a wait of its own, and returns soon
 // after ctx ends. Values of ctx are never used. All methods may be called concurrently.
@@ -106,7 +106,8 @@ type Store interface {
 	// session's lists: if a list with a greater seq is recorded, Observe changes nothing. The
 	// error is ErrSessionExpired if the session has expired or is unknown.
 	//
-	// The list is part of the session's record until the record is deleted. Where a heartbeat
+	// The list has at most [MaxObserved] bytes: of a session that observes more, some keys are
+	// left out. It is part of the session's record until the record is deleted. Where a heartbeat
 	// writes or logs the whole record, as on MongoDB 4.4, every heartbeat costs more by the
 	// length of the list.
 	Observe(ctx context.Context, session string, seq int64, keys []string) error

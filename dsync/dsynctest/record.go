@@ -15,8 +15,6 @@ const (
 	maxWoken  = 1000     // waiters that are notified that a key was sealed
 	maxFormer = 16       // former limits, including those that were never in force
 	maxValue  = 64 << 10 // bytes of a published value or a result
-	tokenStep = 1024     // least difference between two tokens of a key, but
-	tokenRoom = 65_536   // after a holder that has the whole key and yields
 )
 
 // A record is a [Memory]'s record of one key.
@@ -159,10 +157,10 @@ func (r *record) settle(now time.Time) (granted []grant) {
 		r.queue = r.queue[1:]
 		delete(r.queued, w.Claim)
 
-		r.token = max(r.token+tokenStep, now.UnixMilli()*tokenStep)
+		r.token = max(r.token+driver.TokenStep, now.UnixMilli()*driver.TokenStep)
 		h := driver.Holder{Claim: w.Claim, Session: w.Session, Weight: w.Weight, Token: r.token, Since: now, Yield: w.yield}
 		if w.yield && w.Weight == r.limit {
-			r.token += tokenRoom - tokenStep
+			r.token += driver.TokenRoom - driver.TokenStep
 		}
 		r.holders = append(r.holders, h)
 		g := grant{Holder: h}
@@ -403,5 +401,5 @@ func (r *record) state(key, claim string, now time.Time, most int) driver.State 
 // token of a new record is greater.
 func (r *record) idle(old time.Time) bool {
 	return !r.sealed && r.term == 0 && len(r.holders) == 0 && len(r.queue) == 0 &&
-		r.used.Before(old) && r.token+tokenStep <= old.UnixMilli()*tokenStep
+		r.used.Before(old) && r.token+driver.TokenStep <= old.UnixMilli()*driver.TokenStep
 }

@@ -329,8 +329,8 @@ func testTokenGrows(e *env) {
 			h = e.hold(c)
 			e.release(c)
 		}
-		if h.Token < last+1024 {
-			e.Fatalf("round %d: token %d after %d, want at least 1024 more", i, h.Token, last)
+		if h.Token < last+driver.TokenStep {
+			e.Fatalf("round %d: token %d after %d, want at least %d more", i, h.Token, last, driver.TokenStep)
 		}
 		last = h.Token
 	}

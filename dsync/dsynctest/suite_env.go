@@ -379,8 +379,8 @@ func (e *env) check(key string, s driver.State, most int) {
 		switch {
 		case known && (h.Token != before.Token || !h.Since.Equal(before.Since)):
 			e.Errorf("claim %s was granted with token %d at %v, now it reads %d, %v", h.Claim, before.Token, before.Since, h.Token, h.Since)
-		case !known && h.Token < g.last+1024 && g.last > 0:
-			e.Errorf("claim %s was granted with token %d after token %d; want at least 1024 more", h.Claim, h.Token, g.last)
+		case !known && h.Token < g.last+driver.TokenStep && g.last > 0:
+			e.Errorf("claim %s was granted with token %d after token %d; want at least %d more", h.Claim, h.Token, g.last, driver.TokenStep)
 		}
 		granted = granted || !known
 		g.byClaim[h.Claim] = h

@@ -252,7 +252,7 @@ func testMismatchFreeKey(e *env) {
 	second.Kind = "other"
 	s := e.acquire(second)
 	e.wantHolders(s, second)
-	if s.Kind != "other" || s.Limit != 4 || s.Token < token+1024 {
+	if s.Kind != "other" || s.Limit != 4 || s.Token < token+driver.TokenStep {
 		e.Errorf("kind %q, limit %d, token %d after token %d; want those of the new claim, and a greater token", s.Kind, s.Limit, s.Token, token)
 	}
 	e.wantMismatch(e.claim(key, session), driver.MismatchError{Key: key, Kind: "other", WantKind: driver.KindMutex, Limit: 4, WantLimit: 1})
@@ -260,7 +260,7 @@ func testMismatchFreeKey(e *env) {
 	// Expired holders do not keep the key's kind and limit.
 	e.expire(session)
 	third := e.claim(key, e.session())
-	if h := e.hold(third, session); h.Token < s.Token+1024 {
+	if h := e.hold(third, session); h.Token < s.Token+driver.TokenStep {
 		e.Errorf("token %d after %d", h.Token, s.Token)
 	}
 }
@@ -407,10 +407,6 @@ func yieldCases() []conformanceCase {
 	}
 }
 
-// room is how far apart the tokens of a key are behind a claim that has all of
-// it and yields.
-const room = 65_536
-
 // yielding returns a new claim that yields.
 func (e *env) yielding(key, session string, weight, limit int64) driver.Claim {
 	c := e.weighted(key, session, weight, limit)
@@ -550,8 +546,8 @@ func testYieldRoom(e *env) {
 		s := e.acquire(c)
 		e.wantHolders(s, c)
 		token := s.Holders[0].Token
-		if token < last+1024 || s.Token < token || s.Token >= token+room {
-			e.Fatalf("token %d after %d; the key's is %d, want it in the room of %d", token, last, s.Token, room)
+		if token < last+driver.TokenStep || s.Token < token || s.Token >= token+driver.TokenRoom {
+			e.Fatalf("token %d after %d; the key's is %d, want it in the room of %d", token, last, s.Token, driver.TokenRoom)
 		}
 		var h driver.Holder
 		switch i % 4 {
@@ -569,8 +565,8 @@ func testYieldRoom(e *env) {
 			e.until(e.extend(c).Until)
 			h = e.hold(next)
 		}
-		if h.Token < token+room {
-			e.Fatalf("round %d: token %d after %d, which yields; want at least %d more", i, h.Token, token, room)
+		if h.Token < token+driver.TokenRoom {
+			e.Fatalf("round %d: token %d after %d, which yields; want at least %d more", i, h.Token, token, driver.TokenRoom)
 		}
 		e.release(next)
 		last = h.Token
@@ -583,8 +579,8 @@ func testYieldPart(e *env) {
 		part, all := e.yielding(key, session, 1, 2), e.weighted(key, session, 2, 2)
 		for _, c := range []driver.Claim{part, all} {
 			h := e.hold(c)
-			if s := e.load(key); s.Token < h.Token || s.Token >= h.Token+1024 {
-				e.Errorf("claim %+v has token %d, the key %d; want it in the room of 1024", c, h.Token, s.Token)
+			if s := e.load(key); s.Token < h.Token || s.Token >= h.Token+driver.TokenStep {
+				e.Errorf("claim %+v has token %d, the key %d; want it in the room of %d", c, h.Token, s.Token, driver.TokenStep)
 			}
 			e.release(c)
 		}
@@ -598,8 +594,8 @@ func testSweepRoom(e *env) {
 	for i := range 12 {
 		c := e.yielding(key, session, 1, 1)
 		h := e.hold(c)
-		if i > 0 && h.Token < last+room {
-			e.Fatalf("round %d: token %d after %d, which yielded; want at least %d more", i, h.Token, last, room)
+		if i > 0 && h.Token < last+driver.TokenRoom {
+			e.Fatalf("round %d: token %d after %d, which yielded; want at least %d more", i, h.Token, last, driver.TokenRoom)
 		}
 		last = h.Token
 		e.release(c)

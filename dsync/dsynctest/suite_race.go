@@ -198,8 +198,8 @@ func testRaceLimit(e *env) {
 	e.wantFree(key)
 	slices.Sort(tokens)
 	for i := 1; i < len(tokens); i++ {
-		if tokens[i] < tokens[i-1]+1024 {
-			e.Errorf("tokens %d and %d, want them at least 1024 apart", tokens[i-1], tokens[i])
+		if tokens[i] < tokens[i-1]+driver.TokenStep {
+			e.Errorf("tokens %d and %d, want them at least %d apart", tokens[i-1], tokens[i], driver.TokenStep)
 		}
 	}
 }

@@ -284,6 +284,7 @@ func leaseCases() []conformanceCase {
 		{name: "Lease/AnotherMayHaveItFromItsEndOn", test: testLeaseLapses},
 		{name: "Lease/LapsedIsShownUntilItIsDropped", test: testLeaseShown},
 		{name: "Lease/TinyOneHasAnEnd", test: testLeaseTiny},
+		{name: "Lease/LongestDurations", test: testLongestDurations},
 		{name: "Lease/RepeatedAcquireDoesNotProlong", test: testLeaseRepeatedAcquire},
 		{name: "Extend/MovesTheEnd_B25", test: testExtend},
 		{name: "Extend/OfASecondGrant", test: testExtendOfASecondGrant},
@@ -358,6 +359,27 @@ func testLeaseTiny(e *env) {
 	c := e.leased(newID(), e.session(), time.Nanosecond)
 	if h := e.hold(c); h.Until.IsZero() {
 		e.Errorf("a lease of %v has no end", c.Lease)
+	}
+}
+
+// testLongestDurations gives the store the longest duration in each place: a lease, its extension,
+// and what is kept.
+func testLongestDurations(e *env) {
+	session := e.session()
+	c := e.leased(newID(), session, driver.MaxDuration)
+	if h := e.hold(c); !h.Until.Equal(h.Since.Add(c.Lease)) {
+		e.Errorf("granted at %v for %v until %v, want %v", h.Since, c.Lease, h.Until, h.Since.Add(c.Lease))
+	}
+	before := e.now()
+	if h, err := e.store.Extend(e.ctx, c); err != nil || h.Until.Before(before.Add(c.Lease)) {
+		e.Errorf("extended by %v at %v until %v, %v", c.Lease, before, h.Until, err)
+	}
+	kept := e.claim(newID(), session)
+	e.hold(kept)
+	before = e.now()
+	e.releaseKeep(kept, driver.MaxDuration, true)
+	if h, _ := e.load(kept.Key).Holder(kept.ID); h.Until.Before(before.Add(driver.MaxDuration)) {
+		e.Errorf("kept for %v at %v until %v", driver.MaxDuration, before, h.Until)
 	}
 }
 

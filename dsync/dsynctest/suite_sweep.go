@@ -197,8 +197,8 @@ func testSweepTokens(e *env) {
 	for i := range 12 {
 		a, b := e.weighted(key, session, 1, 2), e.weighted(key, session, 1, 2)
 		first, second := e.hold(a).Token, e.hold(b).Token
-		if first < last+1024 || second < first+1024 {
-			e.Fatalf("round %d: tokens %d and %d after %d, want each at least 1024 more", i, first, second, last)
+		if first < last+driver.TokenStep || second < first+driver.TokenStep {
+			e.Fatalf("round %d: tokens %d and %d after %d, want each at least %d more", i, first, second, last, driver.TokenStep)
 		}
 		last = second
 		e.release(a)

@@ -187,6 +187,18 @@ func wrongLeases() []plant {
 				return h, err
 			}
 		}},
+		{"leases are counted in 32 bits of milliseconds", "Lease/LongestDurations", func(m *dsynctest.Memory, w *wrong) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				c.Lease = time.Duration(int32(c.Lease.Milliseconds())) * time.Millisecond
+				return m.Acquire(ctx, c, wait, expired, notAfter)
+			}
+		}},
+		{"what is kept is kept for a year at most", "Lease/LongestDurations", func(m *dsynctest.Memory, w *wrong) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+				o.Keep = min(o.Keep, 365*24*time.Hour)
+				return m.Release(ctx, c, o)
+			}
+		}},
 		{"a repeated Acquire prolongs", "Lease/RepeatedAcquireDoesNotProlong", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				st, _ := m.Load(ctx, c.Key)

@@ -20,7 +20,7 @@ const (
 	probeAddress = 7        // the address of claims that get notices
 
 	// probeToken is the smallest token that leaves room after the record's last token, 7.
-	probeToken = 7 + tokenStep
+	probeToken = 7 + driver.TokenStep
 )
 
 // probeRevoked is in the session's record from the start.
@@ -195,7 +195,7 @@ func acquired(st driver.State) error {
 	switch {
 	case h.Claim != "one.1" || h.Session != "one" || h.Weight != 2 || !h.Yield:
 		return errors.New("want the key held by the first claim in the queue whose session has not expired")
-	case h.Token != now.UnixMilli()*tokenStep || st.Token != h.Token+tokenRoom-tokenStep:
+	case h.Token != now.UnixMilli()*driver.TokenStep || st.Token != h.Token+driver.TokenRoom-driver.TokenStep:
 		return errors.New("want the server's time as the token, with room behind it")
 	case !h.Since.Equal(now) || !h.Until.IsZero():
 		return errors.New("want a hold that begins at the server's time, without an end")
@@ -219,7 +219,7 @@ func released(before, st driver.State, found bool) error {
 		return errors.New("want the claim found")
 	case len(h) != 2 || h[0].Claim != "two.1" || h[1].Claim != "three.1":
 		return errors.New("want the key held by the next two in the queue")
-	case h[0].Token < before.Holders[0].Token+tokenRoom || h[1].Token != h[0].Token+tokenStep || st.Token != h[1].Token:
+	case h[0].Token < before.Holders[0].Token+driver.TokenRoom || h[1].Token != h[0].Token+driver.TokenStep || st.Token != h[1].Token:
 		return errors.New("want greater tokens, with room between them")
 	case st.Term != before.Term+2:
 		return errors.New("want the term to grow by two")

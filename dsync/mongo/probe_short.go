@@ -155,7 +155,7 @@ func releasedShort(c driver.Claim, st driver.State) error {
 	switch {
 	case !ok || len(st.Holders) != 1 || h.Session != c.Session || h.Weight != c.Weight || st.Waiting != 0:
 		return errors.New("want the key held by the next in the queue")
-	case h.Token < 2*probeToken+tokenStep || st.Token != h.Token:
+	case h.Token < 2*probeToken+driver.TokenStep || st.Token != h.Token:
 		return errors.New("want the token that was sent")
 	case !near(h.Since, st.Now):
 		return errors.New("want times of two commands that are close together")

@@ -29,15 +29,6 @@ const (
 
 	// maxFormer is how many former limits of a key are known.
 	maxFormer = 16
-
-	// tokenStep is the distance between the tokens of two grants, for hand-offs within a
-	// process. Tokens are at least the server's clock in ms times tokenStep, so they keep
-	// growing after an idle record was deleted.
-	tokenStep = 1024
-
-	// tokenRoom is the distance after the token of a claim that takes all of the key and yields
-	// it: its process may hand it off many times.
-	tokenRoom = 65_536
 )
 
 // shapes are the update pipelines for key records, encoded once. They are static: the arguments

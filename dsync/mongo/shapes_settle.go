@@ -18,15 +18,15 @@ func settle(fields bson.A, rest any) []bson.D {
 	// which is also greater than any token from before the record was swept and created again.
 	grant := op("$mergeObjects", "$$this", bson.D{
 		e("t", op("$max",
-			op("$add", "$$value.t", int64(tokenStep)),
-			op("$multiply", op("$toLong", now), int64(tokenStep)))),
+			op("$add", "$$value.t", int64(driver.TokenStep)),
+			op("$multiply", op("$toLong", now), int64(driver.TokenStep)))),
 		e("at", now),
 		e("n", op("$cond", op("$eq", "$y", string(driver.KindElection)),
 			op("$sum", "$$value.n", int64(1)), "$$REMOVE")), // $sum ignores missing values
 	})
 	// A claim that takes all of the key is the last, and the only one, to be granted.
 	room := op("$cond", op("$and", "$$this.l", op("$gte", "$$this.w", "$c")),
-		int64(tokenRoom-tokenStep), int64(0))
+		int64(driver.TokenRoom-driver.TokenStep), int64(0))
 	granted := let("x", grant, bson.D{
 		e("h", op("$concatArrays", "$$value.h", bson.A{"$$x"})),
 		e("t", op("$add", "$$x.t", room)),

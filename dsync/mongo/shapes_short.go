@@ -50,7 +50,7 @@ func (s *Store) acquiringShort(c driver.Claim, claim bson.D, token int64, since,
 		e("h", bson.A{mine}), e("q", bson.A{}), e("t", token), e("at", since),
 	}
 	return s.merged(op("$cond",
-		op("$and", op("$in", is, literal(bson.A{free, missing})), op("$lte", "$t", token-tokenStep), op("$lte", now, until)),
+		op("$and", op("$in", is, literal(bson.A{free, missing})), op("$lte", "$t", token-driver.TokenStep), op("$lte", now, until)),
 		literal(granted),
 		op("$cond", "$f", nil, op("$toInt", "$_id"))), "f", "y", "c", "h", "q", "t", "at")
 }

@@ -29,7 +29,7 @@ func simple(c driver.Claim) bool {
 // after returns a token for the next grant after last, as great as the pipeline would give at a
 // time that the server has certainly reached.
 func after(last int64, reached time.Time) int64 {
-	return max(last+tokenStep, reached.UnixMilli()*tokenStep)
+	return max(last+driver.TokenStep, reached.UnixMilli()*driver.TokenStep)
 }
 
 // plain reports whether c is simple and its grant needs nothing but a token. An election's

@@ -185,7 +185,7 @@ func idleKeys(since time.Time) bson.D {
 	holding := filter(list("$h"), op("$cond", op("$ifNull", "$$this.e", false), op("$gt", "$$this.e", since), true))
 	return bson.D{
 		e("f", bson.D{e("$not", bson.D{e("$gt", formatVersion)})}),
-		e("t", bson.D{e("$not", bson.D{e("$gt", since.UnixMilli()*tokenStep)})}),
+		e("t", bson.D{e("$not", bson.D{e("$gt", since.UnixMilli()*driver.TokenStep)})}),
 		e("at", bson.D{e("$not", bson.D{e("$gt", since)})}), // a change without a grant, or a mark
 		e("$or", bson.A{bson.D{e("h", bson.D{e("$exists", true)})}, bson.D{e("at", bson.D{e("$lte", since.Add(-making))})}}),
 		e("q.0", bson.D{e("$exists", false)}),

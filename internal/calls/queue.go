@@ -21,21 +21,23 @@ type Queue struct {
 }
 
 type call struct {
-	f        func()
-	conflate bool
+	f   func()
+	key any // of AddLatest; nil: the call was added by Add
 }
 
 // Add has f called after all functions that were added before.
-func (q *Queue) Add(f func()) { q.add(call{f, false}) }
+func (q *Queue) Add(f func()) { q.add(call{f: f}) }
 
-// AddLatest is Add, but if the last waiting function was also added by AddLatest, f replaces it.
-func (q *Queue) AddLatest(f func()) { q.add(call{f, true}) }
+// AddLatest is Add, but f replaces a waiting function of the same key if no function of Add
+// waits in between. So a slow function delays at most one report for each key. key must be
+// comparable and not nil.
+func (q *Queue) AddLatest(key any, f func()) { q.add(call{f, key}) }
 
 func (q *Queue) add(c call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if n := len(q.calls); c.conflate && n > 0 && q.calls[n-1].conflate {
-		q.calls[n-1] = c
+	if i := q.sameLocked(c.key); i >= 0 {
+		q.calls[i] = c
 	} else {
 		q.calls = append(q.calls, c)
 	}
@@ -43,6 +45,16 @@ func (q *Queue) add(c call) {
 		q.running = true
 		go q.run()
 	}
+}
+
+// sameLocked returns the index of the call that a call of key replaces, or -1.
+func (q *Queue) sameLocked(key any) int {
+	for i := len(q.calls) - 1; i >= 0 && q.calls[i].key != nil; i-- {
+		if q.calls[i].key == key {
+			return i
+		}
+	}
+	return -1
 }
 
 func (q *Queue) run() {

@@ -37,9 +37,9 @@ func TestQueueGoesOn(t *testing.T) {
 	}
 }
 
-// Of calls of AddLatest that wait one behind the other only the last is made; none
-// of Add's is left out.
-func TestQueueKeepsTheLatest(t *testing.T) {
+// Of the calls of AddLatest with one key that wait one behind the other only the last is made.
+// None of Add's is left out.
+func TestQueueKeepsTheLatestOfEachKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q calls.Queue
 		var got []string
@@ -50,13 +50,14 @@ func TestQueueKeepsTheLatest(t *testing.T) {
 		synctest.Wait()
 		for i := range 3 {
 			for k := range 5 {
-				q.AddLatest(note("latest %d.%d", i, k))
+				q.AddLatest("a", note("a %d.%d", i, k))
+				q.AddLatest("b", note("b %d.%d", i, k))
 			}
 			q.Add(note("each %d", i))
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		want := []string{"latest 0.4", "each 0", "latest 1.4", "each 1", "latest 2.4", "each 2"}
+		want := []string{"a 0.4", "b 0.4", "each 0", "a 1.4", "b 1.4", "each 1", "a 2.4", "b 2.4", "each 2"}
 		if !slices.Equal(got, want) {
 			t.Errorf("called %q, want %q", got, want)
 		}

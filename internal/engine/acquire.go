@@ -682,11 +682,11 @@ func fits(c *driver.Claim, st *driver.State) bool {
 	if st.Waiting > 0 {
 		return false
 	}
-	used := c.Weight
+	free := st.Limit // counted down: the sum of the weights can overflow
 	for _, h := range st.Holders {
-		used += h.Weight
+		free -= h.Weight
 	}
-	return len(st.Holders) == 0 || used <= st.Limit
+	return len(st.Holders) == 0 || c.Weight <= free
 }
 
 // A SealedError is the answer to a request for a sealed key.

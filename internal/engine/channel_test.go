@@ -112,6 +112,68 @@ func TestUnreceivedLockIsReleased(t *testing.T) {
 	}
 }
 
+// If the hold is lost before anybody receives, the channel receives only when the key is held
+// again. Meanwhile another process can hold it.
+func TestUnreceivedLockIsLost(t *testing.T) {
+	for name, of := range locks {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory := dsynctest.NewMemory()
+				faulty := newFaulty(t, memory, nil)
+				lock, unlock, held := of(newSession(t, faulty, nil))
+				locked := lock(background)
+				time.Sleep(time.Second)
+				faulty.Cut()
+				time.Sleep(2 * ttl)
+				faulty.Heal()
+				_, _, release := holder(t, newSession(t, memory, nil), name)
+				select {
+				case <-locked:
+					t.Error("received although the hold was lost and another process holds the key")
+				case <-time.After(time.Minute):
+				}
+				release()
+				if ok := <-locked; !ok || !held() {
+					t.Errorf("received %t, held %t after the key was free again, want both true", ok, held())
+				}
+				unlock()
+				if held() {
+					t.Error("held after Unlock")
+				}
+			})
+		})
+	}
+}
+
+// An unreceived lock gives way to Break like any holder, and when its session closes the channel is
+// closed without a value.
+func TestUnreceivedLockGivesWay(t *testing.T) {
+	for name, of := range locks {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory := dsynctest.NewMemory()
+				s, other := newSession(t, memory, nil), newSession(t, memory, nil)
+				lock, _, held := of(s)
+				locked := lock(background)
+				time.Sleep(2 * time.Second)
+				if err := other.Break(background, "k"); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				if !held() {
+					t.Error("not acquired again after a Break")
+				}
+				if err := s.Close(background); err != nil {
+					t.Fatal(err)
+				}
+				if ok, open := <-locked; ok || open {
+					t.Errorf("received %t, open %t after Close, want a closed channel", ok, open)
+				}
+			})
+		})
+	}
+}
+
 // The channel of a lock that fails is closed, and the log says why unless ctx ended.
 func TestLockChanThatFails(t *testing.T) {
 	bubble(t, func(t *testing.T) {

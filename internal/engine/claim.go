@@ -214,9 +214,9 @@ func (c *claim) begin() (*Hold, error) {
 	c.othersWait = c.othersWait || g.othersWait || missed
 	c.ahead, c.namedExpired = nil, nil
 	g.start = time.Now()
-	c.lastToken = g.token + tokenRoom - 1
+	c.lastToken = g.token + driver.TokenStep - 1
 	if c.request.Yield {
-		c.lastToken = g.token + yieldRoom - 1
+		c.lastToken = g.token + driver.TokenRoom - 1
 	}
 	h := c.newHold(c.ctx, c.began, g.token, false)
 	c.ctx = nil // a hold can outlive its caller's request by far

@@ -355,7 +355,7 @@ func (sl *sessionLease) heartbeatAnswered(sent instant, removed []driver.Revocat
 	took := sent.elapsed()
 	s.each(func(h *Hooks) {
 		if h.Heartbeat != nil {
-			s.hooks.AddLatest(func() { h.Heartbeat(took, left, a.err) })
+			s.hooks.AddLatest(h, func() { h.Heartbeat(took, left, a.err) })
 		}
 	})
 	if jump != 0 {

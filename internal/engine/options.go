@@ -55,6 +55,17 @@ func (o *Options) withDefaults() (Options, error) {
 	if o != nil {
 		r = *o
 	}
+	for _, setting := range []struct {
+		name string
+		d    time.Duration
+	}{
+		{"TTL", r.TTL}, {"Margin", r.Margin}, {"Grace", r.Grace}, {"HeartbeatInterval", r.HeartbeatInterval},
+		{"PollInterval", r.PollInterval}, {"HandOffTime", r.HandOffTime}, {"Linger", r.Linger}, {"Retention", r.Retention},
+	} {
+		if setting.d > driver.MaxDuration {
+			return r, fmt.Errorf("dsync: %s is %v; it must be at most %v", setting.name, setting.d, driver.MaxDuration)
+		}
+	}
 	if r.TTL == 0 {
 		r.TTL = defaultTTL
 	}
@@ -91,10 +102,10 @@ func (o *Options) withDefaults() (Options, error) {
 		r.HandOffTime = defaultTurn
 	}
 	if r.MaxHandOffs == 0 {
-		r.MaxHandOffs = tokenRoom - 1
+		r.MaxHandOffs = driver.TokenStep - 1
 	}
-	if r.MaxHandOffs >= tokenRoom {
-		return r, fmt.Errorf("dsync: MaxHandOffs is %d; it must be at most %d (0 means %[2]d; negative: no hand-offs)", r.MaxHandOffs, tokenRoom-1)
+	if r.MaxHandOffs >= driver.TokenStep {
+		return r, fmt.Errorf("dsync: MaxHandOffs is %d; it must be at most %d (0 means %[2]d; negative: no hand-offs)", r.MaxHandOffs, driver.TokenStep-1)
 	}
 	if r.Linger < 0 {
 		return r, fmt.Errorf("dsync: Linger is %v; it must not be negative (0: keys do not linger)", r.Linger)

@@ -18,7 +18,7 @@ type queue struct {
 	key           string
 	kind          driver.Kind
 	limit         int64     // as given by the first caller
-	used          int64     // total weight of admitted callers, which request or hold, and of a lingering claim
+	used          int64     // shares of admitted callers, which request or hold, and of a lingering claim: see share
 	turn          turn      // to request the key from the store
 	readersWaited bool      // readers had to wait because a shared hold had used up its time, not because others waited
 	holder        *Hold     // the last hold; nil when its slot is free, or its claim lingers
@@ -212,11 +212,11 @@ func (q *queue) admit(w *Want) (h *Hold, ok bool) {
 	}
 	// Only the store knows how much of a semaphore is left, because its size can change. And
 	// a caller that waits there for holds of this process keeps its position among processes.
-	full := w.Kind != driver.KindSemaphore && q.used > 0 && q.used+w.Weight > w.Limit
+	full := w.Kind != driver.KindSemaphore && q.used > 0 && w.Weight > w.Limit-q.used
 	if full || !w.try && q.turn.taken() {
 		return nil, false
 	}
-	q.used += w.Weight
+	q.used += q.share(w.Weight)
 	if !w.try {
 		q.turn = turn{w.began, w.Weight}
 	}
@@ -243,10 +243,19 @@ func (s *Session) leaveTurn(w *Want, err error) {
 	q.leave(w.Weight)
 }
 
-// leave frees the weight of a caller that was admitted. s.mu must be held.
+// leave frees what a caller of that weight took when it was admitted. s.mu must be held.
 func (q *queue) leave(weight int64) {
-	q.used -= weight
+	q.used -= q.share(weight)
 	q.next()
+}
+
+// share returns how much of the queue a caller of that weight takes. A semaphore's queue admits all
+// callers and counts them, because the sum of their weights can overflow.
+func (q *queue) share(weight int64) int64 {
+	if q.kind == driver.KindSemaphore {
+		return 1
+	}
+	return weight
 }
 
 // next admits callers from the front of the queue, as long as they can be admitted. s.mu must be
@@ -272,12 +281,6 @@ func (q *queue) next() {
 // notifiedTurn is how long a claim may be kept beyond its turn if the session would be notified of
 // others that wait. It bounds what a lost notice costs them.
 const notifiedTurn = 5 * time.Second
-
-// The number of tokens that a grant leaves for hand-offs: see [driver.Store].
-const (
-	tokenRoom = 1 << 10
-	yieldRoom = 1 << 16
-)
 
 // notifiedOfOthers reports whether the session would be notified if others waited.
 func (c *claim) notifiedOfOthers() bool {

@@ -66,7 +66,11 @@ func (r Releasing) Wait(ctx context.Context) (err error) {
 	select {
 	case err = <-r.answered:
 	case <-ctx.Done():
-		err = fmt.Errorf("the release goes on in the background: %w", ctx.Err())
+		select {
+		case err = <-r.answered: // while the caller waited for another release
+		default:
+			err = fmt.Errorf("the release goes on in the background: %w", ctx.Err())
+		}
 	}
 	r.c.s.mu.Lock()
 	r.c.freeSlot()
@@ -76,18 +80,27 @@ func (r Releasing) Wait(ctx context.Context) (err error) {
 
 // Finish waits like Wait, for at most a third of the TTL, and logs the error. With
 // [Options].AsyncUnlock it does so in the background. A Mutex's Unlock uses it.
-func (r Releasing) Finish(s *Session, key string) {
-	if r.answered != nil && s.opt.AsyncUnlock && s.spawn(func() { r.finish(s, key) }) {
-		return
+func (r Releasing) Finish(s *Session, key string) { r.finish(s, key, time.Now().Add(s.opt.TTL/3)) }
+
+// FinishAll is Finish for several releases. The third of a TTL is for all of them together.
+func FinishAll(s *Session, key string, all []Releasing) {
+	deadline := time.Now().Add(s.opt.TTL / 3)
+	for _, r := range all {
+		r.finish(s, key, deadline)
 	}
-	r.finish(s, key)
 }
 
-func (r Releasing) finish(s *Session, key string) {
+func (r Releasing) finish(s *Session, key string, deadline time.Time) {
+	if r.answered == nil || !s.opt.AsyncUnlock || !s.spawn(func() { r.waitAndLog(s, key, deadline) }) {
+		r.waitAndLog(s, key, deadline)
+	}
+}
+
+func (r Releasing) waitAndLog(s *Session, key string, deadline time.Time) {
 	if r.answered == nil && r.err == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.opt.TTL/3)
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
 	if err := r.Wait(ctx); err != nil {
 		s.Warn("dsync: Unlock", "key", key, "err", err)

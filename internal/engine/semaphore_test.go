@@ -1,9 +1,11 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -286,6 +288,43 @@ func TestReleaseInOtherParts(t *testing.T) {
 		m.Release(1)
 		if isClosed(m.Lost()) == false || m.Token() != 0 || sum(t, store, "k") != 0 {
 			t.Error("held after the release of all of it")
+		}
+	})
+}
+
+// Release of several acquisitions waits for the store for a third of the TTL in all. It logs those
+// that were not answered by then, and no others.
+func TestReleaseOfSeveralWaitsOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var log bytes.Buffer
+		const n, hung = 20, 3
+		var claims []string // in the order of their releases
+		store := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) (f dsynctest.Fault) {
+			if r.Method == dsynctest.MethodRelease {
+				if !slices.Contains(claims, r.Claim) {
+					claims = append(claims, r.Claim)
+				}
+				if slices.Index(claims, r.Claim) < hung {
+					f.Hang = time.Minute
+				}
+			}
+			return f
+		})
+		s := newSession(t, store, &dsync.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		m := s.Semaphore("k", n)
+		for range n {
+			if err := m.Acquire(background, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		start := time.Now()
+		m.Release(n)
+		if took := time.Since(start); took > ttl/3 {
+			t.Errorf("Release of %d acquisitions took %v, want at most a third of the TTL: %v", n, took, ttl/3)
+		}
+		synctest.Wait() // for the log
+		if got := strings.Count(log.String(), "goes on in the background"); got != hung {
+			t.Errorf("logged %d releases that were not answered, want %d:\n%s", got, hung, &log)
 		}
 	})
 }

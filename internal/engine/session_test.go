@@ -401,6 +401,29 @@ func TestHooksDisturbNothing(t *testing.T) {
 	}
 }
 
+// The hooks of Options and those of AddHooks are all called for each heartbeat, although reports
+// behind a slow hook are conflated.
+func TestEveryHeartbeatHookIsCalled(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		calls := make([]int, 3)
+		hooks := func(i int) *dsync.Hooks {
+			return &dsync.Hooks{Heartbeat: func(time.Duration, time.Duration, error) { calls[i]++ }}
+		}
+		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{Hooks: hooks(0)})
+		s.AddHooks(hooks(1))
+		s.AddHooks(hooks(2))
+		if _, err := s.Register(background); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * ttl)
+		synctest.Wait()
+		if calls[0] < 20 || calls[1] != calls[0] || calls[2] != calls[0] {
+			t.Errorf("in 10 TTLs the hooks were called %d times; they must be called equally often, about 30 times", calls)
+		}
+		s.Close(background)
+	})
+}
+
 // B04, E1: exactly one Lost for each hold that ended before its release, none for a release, and
 // all in order.
 func TestHooksReportGrantsAndLosses(t *testing.T) {

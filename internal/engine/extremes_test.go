@@ -1,0 +1,148 @@
+package engine_test
+
+import (
+	"context"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// Durations above dsync.MaxDuration are refused wherever they are given: sums and multiples of
+// them would overflow.
+func TestDurationsAboveTheMaximumAreRefused(t *testing.T) {
+	for _, d := range []time.Duration{dsync.MaxDuration + time.Millisecond, math.MaxInt64 / 2, time.Duration(math.MaxInt64).Truncate(time.Millisecond), math.MaxInt64} {
+		wantRefused := func(what string, err error) {
+			t.Helper()
+			if err == nil || !strings.Contains(err.Error(), "it must be at most") || !strings.Contains(err.Error(), d.String()) {
+				t.Errorf("%s took %v, or its error does not say what would be right: %v", what, d, err)
+			}
+		}
+		for name, opt := range map[string]dsync.Options{
+			"TTL":               {TTL: d},
+			"Margin":            {Margin: d},
+			"Grace":             {Grace: d},
+			"HeartbeatInterval": {HeartbeatInterval: d},
+			"PollInterval":      {PollInterval: d},
+			"HandOffTime":       {HandOffTime: d},
+			"Linger":            {Linger: d},
+			"Retention":         {Retention: d},
+		} {
+			_, err := dsync.New(dsynctest.NewMemory(), &opt)
+			wantRefused(name, err)
+		}
+		bubble(t, func(t *testing.T) {
+			s := newSession(t, dsynctest.NewMemory(), nil)
+			_, err := s.Acquire(background, "k", d)
+			wantRefused("Acquire", err)
+			_, err = s.TryAcquire(background, "k", d)
+			wantRefused("TryAcquire", err)
+			mu := s.Mutex("k")
+			lock(t, mu)
+			wantRefused("UnlockAfter", mu.UnlockAfter(background, d))
+			if !mu.Owned() {
+				t.Error("m was unlocked by an UnlockAfter that was refused")
+			}
+			mu.Unlock()
+		})
+	}
+}
+
+// Durations of dsync.MaxDuration do what they say.
+func TestLongestDurations(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a, b := newSession(t, store, nil), newSession(t, store, nil)
+		l, err := a.Acquire(background, "lease", dsync.MaxDuration)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := a.Mutex("kept")
+		lock(t, kept)
+		if err := kept.UnlockAfter(background, dsync.MaxDuration); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		for _, key := range []string{"lease", "kept"} {
+			wantErr(t, "TryLock of "+key, b.Mutex(key).TryLockContext(background), dsync.ErrHeld)
+		}
+		if isClosed(l.Lost()) {
+			t.Error("the lease was lost within an hour")
+		}
+	})
+}
+
+// A waiter far back in the queue waits up to four times as long as PollInterval for its next
+// request, also if that is as long as can be.
+func TestPollSeldom(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		faulty := newFaulty(t, store, func(dsynctest.Request) dsynctest.Fault { return dsynctest.Fault{Delay: 10 * time.Millisecond} })
+		lock(t, newSession(t, store, nil).Mutex("k"))
+		ctx, cancel := context.WithTimeout(background, time.Minute)
+		defer cancel()
+		const n = 6
+		done := make(chan error, n)
+		for range n {
+			s := newSession(t, faulty, &dsync.Options{PollInterval: dsync.MaxDuration})
+			go func() { done <- s.Mutex("k").LockContext(ctx) }()
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		before := store.Counts()
+		for range n {
+			<-done
+		}
+		if sent := store.Counts().Since(before).Commands[dsynctest.MethodAcquire]; sent > 0 {
+			t.Errorf("within a minute, waiters that poll every %v sent %d requests", dsync.MaxDuration, sent)
+		}
+	})
+}
+
+// A try for all of the largest semaphore is ErrHeld if somebody holds a part.
+func TestTryAllOfTheLargestSemaphore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a, b := newSession(t, store, nil).Semaphore("k", math.MaxInt64), newSession(t, store, nil).Semaphore("k", math.MaxInt64)
+		if err := a.Acquire(background, 1); err != nil {
+			t.Fatal(err)
+		}
+		wantErr(t, "a try for all", b.TryAcquireContext(background, math.MaxInt64), dsync.ErrHeld)
+		a.Release(1)
+		if err := b.TryAcquireContext(background, math.MaxInt64); err != nil {
+			t.Errorf("a try for all of the free semaphore: %v", err)
+		}
+		b.Release(math.MaxInt64)
+	})
+}
+
+// Goroutines of one process whose weights add up to more than an int64 has, here to 0 once one is done,
+// each get their answer.
+func TestWeightsThatAddUpToZero(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		faulty := newFaulty(t, dsynctest.NewMemory(), func(dsynctest.Request) dsynctest.Fault {
+			return dsynctest.Fault{Delay: 10 * time.Millisecond}
+		})
+		sem := newSession(t, faulty, nil).Semaphore("k", math.MaxInt64)
+		const n, weight = 5, 1 << 62
+		errs := make(chan error, n)
+		for range n {
+			go func() { errs <- sem.TryAcquireContext(background, weight) }()
+		}
+		got := 0
+		for range n {
+			if err := <-errs; err == nil {
+				got++
+			} else {
+				wantErr(t, "TryAcquire", err, dsync.ErrHeld)
+			}
+		}
+		if got != 1 {
+			t.Errorf("%d of %d tries for more than half succeeded, want 1", got, n)
+		}
+		sem.Release(weight)
+	})
+}

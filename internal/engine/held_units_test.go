@@ -1,0 +1,58 @@
+package engine_test
+
+import (
+	"runtime"
+	"testing"
+	"testing/synctest"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// Readers that come and go while a hold lasts leave nothing behind, although RLost, RContext or
+// RDo is in use: not for a reader, nor for an RWMutex whose readers are gone.
+func TestReadersLeaveNothingBehind(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		last func(first *dsync.RWMutex, s *dsync.Session) *dsync.RWMutex // the RWMutex of those that come and go
+	}{
+		{"of one RWMutex", func(first *dsync.RWMutex, s *dsync.Session) *dsync.RWMutex { return first }},
+		{"of another RWMutex", func(first *dsync.RWMutex, s *dsync.Session) *dsync.RWMutex { return s.RWMutex("k") }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := newSession(t, dsynctest.NewMemory(), nil)
+				first := s.RWMutex("k")
+				first.RLock()
+				token := first.RToken()
+				rw := test.last(first, s)
+				read := func() {
+					rw.RLock()
+					if rw.RToken() != token || isClosed(rw.RLost()) {
+						t.Error("the readers do not share a hold")
+					}
+					rw.RUnlock()
+				}
+				const readers = 10_000
+				read()
+				before := objects()
+				for range readers {
+					read()
+				}
+				if n := objects() - before; n > readers/2 {
+					t.Errorf("%d readers that are gone left %d objects in memory", readers, n)
+				}
+				first.RUnlock()
+			})
+		})
+	}
+}
+
+// objects returns the number of objects in memory that are in use.
+func objects() int {
+	synctest.Wait() // for goroutines that are about to end
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapObjects)
+}
