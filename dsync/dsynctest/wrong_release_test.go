@@ -188,9 +188,9 @@ func wrongLeases() []plant {
 			}
 		}},
 		{"leases are counted in 32 bits of milliseconds", "Lease/LongestDurations", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+			w.extend = func(ctx context.Context, c driver.Claim) (driver.Holder, error) {
 				c.Lease = time.Duration(int32(c.Lease.Milliseconds())) * time.Millisecond
-				return m.Acquire(ctx, c, wait, expired, notAfter)
+				return m.Extend(ctx, c)
 			}
 		}},
 		{"what is kept is kept for a year at most", "Lease/LongestDurations", func(m *dsynctest.Memory, w *wrong) {
