@@ -20,7 +20,8 @@ const (
 )
 
 // A Member is a process that takes part in an election or observes it, by [Election.Observe] or
-// because it has [Hooks] that are called on every process.
+// because it has [Hooks] that are called on every process. A process that observes so many elections
+// that their names have more than 256 KiB together is no observer of the last ones, in byte order.
 type Member struct {
 	Session  string // the session's id, which changes after a loss
 	Name     string // this and the next four are as in dsync.Options; zero if not shown

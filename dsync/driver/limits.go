@@ -7,6 +7,11 @@ import "time"
 // sum of five.
 const MaxDuration = 50 * 365 * 24 * time.Hour
 
+// MaxObserved is how many bytes the keys have together that a session gives to [Store.Observe]. They
+// are part of the session's record, which has to stay small: MongoDB refuses records of more than 16
+// MiB, and some stores log the record with every heartbeat.
+const MaxObserved = 256 << 10
+
 // How far apart the tokens of two grants of a key are, at least. The values between are for hand-offs
 // within one process.
 const (

@@ -106,7 +106,8 @@ type Store interface {
 	// session's lists: if a list with a greater seq is recorded, Observe changes nothing. The
 	// error is ErrSessionExpired if the session has expired or is unknown.
 	//
-	// The list is part of the session's record until the record is deleted. Where a heartbeat
+	// The list has at most [MaxObserved] bytes: of a session that observes more, some keys are
+	// left out. It is part of the session's record until the record is deleted. Where a heartbeat
 	// writes or logs the whole record, as on MongoDB 4.4, every heartbeat costs more by the
 	// length of the list.
 	Observe(ctx context.Context, session string, seq int64, keys []string) error

@@ -78,7 +78,9 @@ func (s *Session) readBatch(ctx context.Context, op string, read func(context.Co
 // A background command tells the store which keys the session observes. Keys that are added or
 // removed at about the same time share one command. The list of keys is part of the session's
 // record. MongoDB 4.4 logs the whole record with each heartbeat, so there the length of the keys
-// adds to the cost of a heartbeat.
+// adds to the cost of a heartbeat. The list has at most [driver.MaxObserved] bytes. The keys that do
+// not fit, the last ones in byte order, are observed all the same, but Observers does not list the
+// session for them, and the log has a warning.
 func (s *Session) Observe(ctx context.Context, key string, f func(driver.State, error), end func()) {
 	if !s.spawn(func() {
 		defer end()
@@ -223,8 +225,26 @@ func (s *Session) Keys(ctx context.Context, prefix, after string, n int) ([]driv
 // observed records the keys that a session observes, for [driver.Store.Observe]. The session's mu
 // guards it.
 type observed struct {
-	calls  map[string]int // number of running calls of Observe, by key
-	change int64          // counts changes of the set of keys
+	calls    map[string]int // number of running calls of Observe, by key
+	change   int64          // counts changes of the set of keys
+	unlisted int            // number of keys that did not fit into the last list
+}
+
+// list returns the keys in order, as far as they fit. It reports how many do not, if the list
+// before had room for all.
+func (o *observed) list() (keys []string, newlyUnlisted int) {
+	keys = slices.Sorted(maps.Keys(o.calls))
+	n, size := 0, 0
+	for n < len(keys) && size+len(keys[n]) <= driver.MaxObserved {
+		size += len(keys[n])
+		n++
+	}
+	before := o.unlisted
+	o.unlisted = len(keys) - n
+	if before == 0 {
+		newlyUnlisted = o.unlisted
+	}
+	return keys[:n], newlyUnlisted
 }
 
 // note counts a call of Observe that begins (d is 1) or ends (d is -1).
@@ -284,13 +304,18 @@ func (sl *sessionLease) announce() {
 func (sl *sessionLease) recordObserved() (known bool, err error) {
 	s := sl.s
 	s.mu.Lock()
-	change, keys := s.observed.change, slices.Sorted(maps.Keys(s.observed.calls))
+	change := s.observed.change
 	if sl.announced == change {
 		sl.announcing = false
 		s.mu.Unlock()
 		return true, nil
 	}
+	keys, unlisted := s.observed.list()
 	s.mu.Unlock()
+	if unlisted > 0 {
+		s.Warn("dsync: the session observes more keys than its record has room for, and is not listed as an observer of the rest",
+			"listed", len(keys), "unlisted", unlisted, "bytes", driver.MaxObserved)
+	}
 	a := command(s, "Observe", func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, s.store.Observe(ctx, sl.id, change, keys)
 	})
