@@ -44,7 +44,7 @@ const (
 // ctx bounds the first contact with the server; without a deadline the bound is 30 seconds.
 // Open asks the server who it is, and writes a record to see that it may. If the server is
 // MongoDB, and its version has been tried out on this collection before, these two commands are
-// all. Otherwise Open tries its own commands out (see the package comment), which takes about
+// all. Otherwise Open tries its own commands out (see the package comment), which takes
 // forty-two more.
 //
 // Open waits for a server that can be reached, and tries again through a fail-over. What

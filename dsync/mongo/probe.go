@@ -52,7 +52,7 @@ func (s *Store) tryCommandsOnce(ctx context.Context) error {
 }
 
 // tryCommands tries the store's own commands on records that it creates and removes. One pass
-// of forty-one commands covers a little of everything: a holder that has expired, one whose
+// covers a little of everything: a holder that has expired, one whose
 // end has come, an expired waiter, a fixed lease, weights, a queue that may be overtaken only
 // at its head, a named successor, terms, a value, a new limit, a seal, a revocation, and the cases
 // of the short commands.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -121,6 +122,29 @@ func TestOpenIsCheap(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What documentation says of the number of commands of Open is what Open sends.
+func TestDocsCountTheProbe(t *testing.T) {
+	first := 1 + len(stepsOfAProbe) // hello is not one of the steps
+	probe := first - len([]string{"hello", "findAndModify of the record", "update that sets passed"})
+	if first-2 != 42 {
+		t.Errorf("the first Open sends %d commands more than two; the comment of Open says forty-two", first-2)
+	}
+	for name, want := range map[string][]string{
+		"operations.md": {fmt.Sprintf("takes %d small commands", first), fmt.Sprintf("at least %d each time", 1+probe)},
+		"protocol.md":   {fmt.Sprintf("the probe follows, %d commands", probe)},
+	} {
+		text, err := os.ReadFile("../../docs/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range want {
+			if !strings.Contains(strings.Join(strings.Fields(string(text)), " "), w) {
+				t.Errorf("docs/%s does not say %q", name, w)
+			}
+		}
+	}
 }
 
 // A server that has passed must still let the user write.
