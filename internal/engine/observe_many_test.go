@@ -35,6 +35,7 @@ func TestObserveManyKeys(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if size := len(strings.Join(store.list, "")); len(store.list) != driver.MaxObserved/512 || size > driver.MaxObserved {
 			t.Errorf("the list has %d keys of %d bytes, want as many as fit into %d", len(store.list), size, driver.MaxObserved)
 		}
@@ -43,6 +44,7 @@ func TestObserveManyKeys(t *testing.T) {
 			mu := newSession(t, store, nil).Mutex(key(i))
 			lock(t, mu)
 			time.Sleep(time.Second)
+			synctest.Wait()
 			if seen[i] == before {
 				t.Errorf("a change of key %d of %d was not observed", i+1, n)
 			}
