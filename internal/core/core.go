@@ -54,6 +54,7 @@ type Core struct {
 	others  map[string]other  // what is known of other sessions, by id
 	sent    map[uint64]sent   // commands under way
 
+	discard uint64 // the Discard under way; 0: none
 	closing bool
 	closed  bool
 	last    struct{ claim, hold, command uint64 } // the last numbers that were given
@@ -114,7 +115,9 @@ func (c *Core) Next() Instant {
 		next = min(c.deadline(), c.session.due)
 	}
 	for _, cl := range c.claims {
-		next = min(next, cl.due)
+		if cl.state != left || c.mayDiscard() {
+			next = min(next, cl.due)
+		}
 	}
 	if c.session.registerAt > 0 {
 		next = min(next, c.session.registerAt)
@@ -126,7 +129,7 @@ func (c *Core) Next() Instant {
 func (c *Core) due() {
 	c.sessionDue()
 	for _, cl := range c.inOrder() {
-		if cl.due <= c.now {
+		if cl.due <= c.now && cl.state != left {
 			cl.due = never
 			c.move(cl, timer)
 		}
@@ -174,7 +177,7 @@ func (c *Core) reply(r Reply) {
 		c.session.unregistering = false
 		c.lose()
 	case Discard:
-		c.discarded(s, r)
+		c.discarded(r)
 	case Join, Release:
 		if cl := c.claims[s.claim]; cl != nil && cl.command == r.Command {
 			cl.command = 0

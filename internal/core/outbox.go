@@ -60,39 +60,42 @@ func (c *Core) releaseAnswered(cl *claim, r Reply) {
 	}
 }
 
-// discardDue discards, with one command, all claims that have left and whose requests are void.
+// discardDue discards, with one command, all claims that have left and whose requests are void, when one
+// of them is due.
 func (c *Core) discardDue() {
-	if c.session.id == "" {
+	if !c.mayDiscard() {
 		return
 	}
-	for _, s := range c.sent {
-		if s.op == Discard {
-			return
-		}
-	}
 	var claims []driver.Claim
+	due := false
 	for _, cl := range c.inOrder() {
-		if cl.state != left {
-			continue
-		}
-		if c.void(cl.void) {
-			cl.due = never
+		switch {
+		case cl.state != left:
+		case c.void(cl.void) && cl.due != never:
 			claims = append(claims, driver.Claim{Key: cl.key, ID: cl.id, Session: cl.session})
-		} else if cl.due == never {
+			due = due || cl.due <= c.now
+		case cl.due == never || cl.due <= c.now: // it has just left, or the store's clock went back
 			// One attempt's time longer than this one needs, so that later ones share the command.
-			cl.due = c.now.Add(cl.void.Sub(c.storeClock()) + c.cfg.Margin + c.cfg.Attempt)
+			cl.due = c.now.Add(max(0, cl.void.Sub(c.storeClock())+c.cfg.Margin) + c.cfg.Attempt)
 		}
 	}
-	if len(claims) > 0 && !c.closing {
-		c.send(Command{Op: Discard, Session: c.session.id, Claims: claims}, 0)
-		for _, d := range claims {
-			c.byID(d.ID).command = c.last.command
-		}
+	if !due {
+		return
+	}
+	c.discard = c.send(Command{Op: Discard, Session: c.session.id, Claims: claims}, 0)
+	for _, d := range claims {
+		cl := c.byID(d.ID)
+		cl.command, cl.due = c.discard, never
 	}
 }
 
+// mayDiscard reports whether claims can be discarded now: one command at a time, and none when the session
+// closes, with which they end.
+func (c *Core) mayDiscard() bool { return c.session.id != "" && c.discard == 0 && !c.closing }
+
 // discarded forgets the claims of the Discard, or has them discarded again.
-func (c *Core) discarded(s sent, r Reply) {
+func (c *Core) discarded(r Reply) {
+	c.discard = 0
 	for _, cl := range c.inOrder() {
 		if cl.state != left || cl.command != r.Command {
 			continue

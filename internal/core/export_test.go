@@ -1,0 +1,9 @@
+package core
+
+// ClaimState returns the state of the claim with that number, or "gone".
+func (c *Core) ClaimState(number uint64) string {
+	if cl := c.claims[number]; cl != nil {
+		return cl.state.String()
+	}
+	return "gone"
+}
