@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // happenings are the changes of keys, one by one: each is shown by one reading.
@@ -23,15 +24,15 @@ func happenings(s scene) []func() {
 	return []func(){
 		func() { s.acquire(first) },
 		func() { s.acquire(second) },
-		func() { s.release(first, driver.ReleaseOptions{}) },
-		func() { s.release(second, driver.ReleaseOptions{}) },
+		func() { s.release(first, driver.Leave{}) },
+		func() { s.release(second, driver.Leave{}) },
 		func() { s.acquire(elected) },
 		func() { s.publish(elected, 1, "there") },
 		func() { s.acquire(once) },
-		func() { s.release(once, driver.ReleaseOptions{Seal: true, Result: []byte("42")}) },
+		func() { s.release(once, driver.Leave{Seal: true, Result: []byte("42")}) },
 		func() { s.acquire(claim("s", "b.3", dsync.KindSemaphore, 2, 5)) },
 		func() {
-			if _, err := s.Resize(s.t.Context(), "s", dsync.KindSemaphore, 5, 7); err != nil {
+			if _, err := storecmd.Resize(s.t.Context(), s, "s", dsync.KindSemaphore, 5, 7); err != nil {
 				s.t.Fatal(err)
 			}
 		},
@@ -94,19 +95,14 @@ func (s *writeCounter) Register(ctx context.Context, m dsync.Member) (time.Time,
 	return s.Store.Register(ctx, m)
 }
 
-func (s *writeCounter) Acquire(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+func (s *writeCounter) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
 	s.wrote.Add(1)
-	return s.Store.Acquire(ctx, c, wait, expired, notAfter)
+	return s.Store.Edit(ctx, e)
 }
 
-func (s *writeCounter) Expire(ctx context.Context, id string) (time.Duration, error) {
+func (s *writeCounter) Expire(ctx context.Context, id string, owner bool) (time.Duration, error) {
 	s.wrote.Add(1)
-	return s.Store.Expire(ctx, id)
-}
-
-func (s *writeCounter) Unregister(ctx context.Context, id string) error {
-	s.wrote.Add(1)
-	return s.Store.Unregister(ctx, id)
+	return s.Store.Expire(ctx, id, owner)
 }
 
 // While the store does not answer, watch says so once and goes on; afterwards it shows the
@@ -122,7 +118,7 @@ func TestWatchEnduresAnOutage(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		store.down.Store(true)
 		time.Sleep(10 * time.Second)
-		s.release(claim("k", "a.1", dsync.KindMutex, 1, 1), driver.ReleaseOptions{})
+		s.release(claim("k", "a.1", dsync.KindMutex, 1, 1), driver.Leave{})
 		time.Sleep(10 * time.Second)
 		store.down.Store(false)
 		time.Sleep(10*time.Second + 500*time.Millisecond)

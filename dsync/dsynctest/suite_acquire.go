@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // acquireCases test Acquire of one claim, Load, and what is true of every
@@ -229,29 +230,29 @@ func (e *env) everyMethod(ctx context.Context, report func(Method, error)) {
 	notices, err := e.store.Revoke(ctx, session, driver.Revocation{Key: held.Key, Claim: held.ID})
 	report(MethodRevoke, err)
 	report(MethodNotify, e.store.Notify(ctx, notices))
-	_, err = e.store.Expire(ctx, session)
+	_, err = e.store.Expire(ctx, session, false)
 	report(MethodExpire, err)
-	_, _, err = e.store.Acquire(ctx, e.claim(newID(), session), true, nil, e.far)
+	_, _, err = storecmd.Acquire(ctx, e.store, e.claim(newID(), session), true, nil, e.far)
 	report(MethodAcquire, err)
-	_, err = e.store.Extend(ctx, held)
+	_, err = storecmd.Extend(ctx, e.store, held)
 	report(MethodExtend, err)
-	_, err = e.store.Publish(ctx, held, 1, []byte("value"))
+	_, err = storecmd.Publish(ctx, e.store, held, 1, []byte("value"))
 	report(MethodPublish, err)
-	_, err = e.store.Resize(ctx, newID(), held.Kind, 1, 2)
+	_, err = storecmd.Resize(ctx, e.store, newID(), held.Kind, 1, 2)
 	report(MethodResize, err)
-	_, err = e.store.Load(ctx, held.Key)
+	_, err = e.store.Load(ctx, held.Key, 1000)
 	report(MethodLoad, err)
 	_, err = e.store.Keys(ctx, held.Key, "", 10)
 	report(MethodKeys, err)
-	_, _, err = e.store.Members(ctx, session)
+	_, _, err = storecmd.Members(ctx, e.store, session)
 	report(MethodMembers, err)
-	_, _, err = e.store.Liveness(ctx, session)
+	_, _, err = storecmd.Liveness(ctx, e.store, session)
 	report(MethodLiveness, err)
 	_, err = e.store.Sweep(ctx, session, driver.SweepState{}, 24*time.Hour)
 	report(MethodSweep, err)
-	_, _, err = e.store.Release(ctx, held, driver.ReleaseOptions{})
+	_, _, err = storecmd.Release(ctx, e.store, held, driver.Leave{})
 	report(MethodRelease, err)
-	report(MethodUnregister, e.store.Unregister(ctx, session))
+	report(MethodUnregister, storecmd.Unregister(ctx, e.store, session))
 }
 
 func testEndedContext(e *env) {

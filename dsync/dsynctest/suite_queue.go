@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // queueCases test the queue, weights, and which claims a command grants.
@@ -200,7 +201,7 @@ func testQueueWeights(e *env) {
 func (e *env) wantMismatch(c driver.Claim, want driver.MismatchError) {
 	e.Helper()
 	for _, wait := range []bool{true, false} {
-		s, _, err := e.store.Acquire(e.ctx, c, wait, nil, e.far)
+		s, _, err := storecmd.Acquire(e.ctx, e.store, c, wait, nil, e.far)
 		var mismatch *driver.MismatchError
 		if !errors.Is(err, driver.ErrMismatch) || !errors.As(err, &mismatch) {
 			e.Fatalf("Acquire(wait %t) as another kind or limit = %+v, %v; want a *MismatchError", wait, s, err)

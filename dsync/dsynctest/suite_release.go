@@ -5,9 +5,10 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// releaseCases test Release without options.
+// releaseCases test Leave without options.
 func releaseCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Release/HolderGrantsNext", test: testReleaseGrantsNext},
@@ -21,7 +22,7 @@ func releaseCases() []conformanceCase {
 	}
 }
 
-// keepCases test Release with ReleaseOptions.Keep.
+// keepCases test Leave with Keep.
 func keepCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Keep/EndsThatMuchLater_B35", test: testKeepEnds},
@@ -421,7 +422,7 @@ func testExtendOfASecondGrant(e *env) {
 		e.Fatalf("Acquire of a claim that has lapsed: held with token %d, after %d", second.Token, first.Token)
 	}
 	c.Token = first.Token
-	if got, err := e.store.Extend(e.ctx, c); !errors.Is(err, driver.ErrNotHeld) {
+	if got, err := storecmd.Extend(e.ctx, e.store, c); !errors.Is(err, driver.ErrNotHeld) {
 		e.Errorf("Extend with the token of the first grant = %+v, %v; want ErrNotHeld", got, err)
 	}
 	if h, ok := e.load(c.Key).Holder(c.ID); !ok || !h.Until.IsZero() {

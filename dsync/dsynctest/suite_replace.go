@@ -7,7 +7,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// replaceCases test Acquire with Claim.Replaces.
+// replaceCases test edits with Leave and Join.
 func replaceCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Replace/GrantsTheFirstWaiter", test: testReplaceGrants},
@@ -20,14 +20,13 @@ func replaceCases() []conformanceCase {
 	}
 }
 
-// replace is an Acquire of next that replaces old. Its caller knows the token of old.
+// replace makes old leave and next join in one edit. Its caller knows the token of old.
 func (e *env) replace(old, next driver.Claim, notAfter time.Time) driver.State {
 	e.Helper()
 	if h, ok := e.load(old.Key).Holder(old.ID); ok {
 		old.Token, old.NoneWaiting = h.Token, e.alone[old.ID]
 	}
-	next.Replaces = &old
-	return e.acquireAs(next, true, notAfter)
+	return e.join(driver.Edit{Leave: &driver.Leave{Claim: old}, Join: &driver.Join{Claim: next, Wait: true, NotAfter: notAfter}})
 }
 
 func testReplaceGrants(e *env) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // resizeCases test Resize.
@@ -27,7 +28,7 @@ func resizeCases() []conformanceCase {
 func (e *env) resize(key string, from, limit int64) {
 	e.Helper()
 	before := e.seen
-	notices, err := e.store.Resize(e.ctx, key, driver.KindMutex, from, limit)
+	notices, err := storecmd.Resize(e.ctx, e.store, key, driver.KindMutex, from, limit)
 	if err != nil {
 		e.Fatalf("Resize(%d, %d): %v", from, limit, err)
 	}
@@ -115,7 +116,7 @@ func testResizeRefused(e *env) {
 	e.queue(light)
 	e.queue(heavy)
 	for _, limit := range []int64{2, 1} {
-		if _, err := e.store.Resize(e.ctx, key, holder.Kind, 4, limit); !errors.Is(err, driver.ErrRefused) {
+		if _, err := storecmd.Resize(e.ctx, e.store, key, holder.Kind, 4, limit); !errors.Is(err, driver.ErrRefused) {
 			e.Errorf("Resize to %d while a claim waits for 3: %v, want ErrRefused", limit, err)
 		}
 	}
@@ -138,7 +139,7 @@ func testResizeKind(e *env) {
 	e.queue(waiter)
 	for range 2 { // held and waited for, then only held
 		var mismatch *driver.MismatchError
-		_, err := e.store.Resize(e.ctx, key, "other", 2, 3)
+		_, err := storecmd.Resize(e.ctx, e.store, key, "other", 2, 3)
 		want := driver.MismatchError{Key: key, Kind: holder.Kind, WantKind: "other", Limit: 2, WantLimit: 3}
 		if !errors.As(err, &mismatch) || !errors.Is(err, driver.ErrMismatch) || *mismatch != want {
 			e.Errorf("Resize as another kind: %v, want %+v", err, want)
@@ -147,7 +148,7 @@ func testResizeKind(e *env) {
 		e.release(holder)
 		holder = waiter
 	}
-	if _, err := e.store.Resize(e.ctx, key, "other", 1, 3); err != nil { // nobody holds or waits
+	if _, err := storecmd.Resize(e.ctx, e.store, key, "other", 1, 3); err != nil { // nobody holds or waits
 		e.Errorf("Resize of a free key as another kind: %v", err)
 	}
 	e.wantSize(key, "other", 3)
@@ -212,7 +213,7 @@ func testResizeRace(e *env) {
 		if i == workers {
 			for j := range rounds {
 				from := int64(3 - j%2)
-				if _, err := e.store.Resize(e.ctx, key, driver.KindMutex, from, 5-from); err != nil {
+				if _, err := storecmd.Resize(e.ctx, e.store, key, driver.KindMutex, from, 5-from); err != nil {
 					e.Errorf("Resize: %v", err)
 				}
 				time.Sleep(time.Millisecond)
@@ -220,7 +221,7 @@ func testResizeRace(e *env) {
 			return
 		}
 		for _, c := range claims[i] {
-			s, _, err := e.store.Acquire(e.ctx, c, false, nil, e.far)
+			s, _, err := storecmd.Acquire(e.ctx, e.store, c, false, nil, e.far)
 			if err != nil {
 				e.Errorf("Acquire with a limit that the key has or had: %v", err)
 				return
@@ -233,7 +234,7 @@ func testResizeRace(e *env) {
 			}
 			time.Sleep(time.Millisecond)
 			held.Add(-1)
-			if found, _, err := e.store.Release(e.ctx, c, driver.ReleaseOptions{}); err != nil || !found {
+			if found, _, err := storecmd.Release(e.ctx, e.store, c, driver.Leave{}); err != nil || !found {
 				e.Errorf("Release = %t, %v", found, err)
 			}
 		}

@@ -4,9 +4,10 @@ import (
 	"errors"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// successorCases test Release with ReleaseOptions.Successor.
+// successorCases test Leave with Successor.
 func successorCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Successor/GrantedInTheSameCommand", test: testSuccessor},
@@ -26,7 +27,7 @@ func (e *env) releaseTo(c, successor driver.Claim, wantFound bool) {
 	if h, ok := e.load(c.Key).Holder(c.ID); ok {
 		c.Token, c.NoneWaiting = h.Token, e.alone[c.ID]
 	}
-	e.releaseAs(c, driver.ReleaseOptions{Successor: successor.ID}, wantFound)
+	e.releaseAs(c, driver.Leave{Successor: successor.ID}, wantFound)
 }
 
 // electing returns a key of an election with a leader that has published something, and n
@@ -77,8 +78,8 @@ func testSuccessorNotWaiting(e *env) {
 	strangers := []driver.Claim{c[1], leader, e.candidate(leader.Key, c[0].Session), e.candidate(newID(), e.session())}
 	held := e.load(leader.Key)
 	for _, stranger := range strangers {
-		o := driver.ReleaseOptions{Successor: stranger.ID}
-		found, notices, err := e.store.Release(e.ctx, leader, o)
+		o := driver.Leave{Successor: stranger.ID}
+		found, notices, err := storecmd.Release(e.ctx, e.store, leader, o)
 		if !errors.Is(err, driver.ErrNotWaiting) || len(notices) > 0 {
 			e.Errorf("Release to %s, which does not wait = %t, %+v, %v; want ErrNotWaiting", stranger.ID, found, notices, err)
 		}
@@ -143,7 +144,7 @@ func testSuccessorFits(e *env) {
 
 func testSuccessorWithKeep(e *env) {
 	leader, c := e.electing(2)
-	e.releaseAs(leader, driver.ReleaseOptions{Keep: long, Successor: c[1].ID}, true)
+	e.releaseAs(leader, driver.Leave{Keep: long, Successor: c[1].ID}, true)
 	s := e.load(leader.Key)
 	e.wantHolders(s, leader)
 	e.wantQueue(s, c...)

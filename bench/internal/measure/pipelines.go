@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // A Pipeline is a command of a store that updates by a pipeline.
@@ -61,7 +62,7 @@ func Pipelines(ctx context.Context, t *Target) ([]Pipeline, error) {
 	}
 	until := time.Now().Add(time.Hour)
 	acquire := func(c driver.Claim, wait bool) error {
-		_, _, err := store.Acquire(ctx, c, wait, nil, until)
+		_, _, err := storecmd.Acquire(ctx, store, c, wait, nil, until)
 		return err
 	}
 	// held returns a claim that holds its key, with that many that wait.
@@ -74,15 +75,15 @@ func Pipelines(ctx context.Context, t *Target) ([]Pipeline, error) {
 			w.ID = fmt.Sprintf("%s.%d", c.ID, i)
 			err = errors.Join(err, acquire(w, true))
 		}
-		st, bad := store.Load(ctx, c.Key)
+		st, bad := store.Load(ctx, c.Key, 1000)
 		c.Token = st.Token
 		return c, errors.Join(err, bad)
 	}
-	release := func(o driver.ReleaseOptions, limit int64, waiting int, alone bool) func() error {
+	release := func(o driver.Leave, limit int64, waiting int, alone bool) func() error {
 		return func() error {
 			c, err := held(driver.KindMutex, limit, waiting)
 			c.NoneWaiting = alone
-			_, _, bad := store.Release(ctx, c, o)
+			_, _, bad := storecmd.Release(ctx, store, c, o)
 			return errors.Join(err, bad)
 		}
 	}
@@ -98,36 +99,38 @@ func Pipelines(ctx context.Context, t *Target) ([]Pipeline, error) {
 		}},
 		{"Acquire, repeated", func() error {
 			c, err := held(driver.KindMutex, 1, 1)
-			c.ID, c.Repeated = c.ID+".0", true
-			return errors.Join(err, acquire(c, true))
+			c.ID = c.ID + ".0"
+			_, bad := store.Edit(ctx, driver.Edit{Join: &driver.Join{Claim: c, Wait: true, NotAfter: until, Repeated: true}})
+			return errors.Join(err, bad)
 		}},
 		{"Acquire, a try", func() error { return acquire(claim(driver.KindMutex, 1), false) }},
 		{"Acquire, short", func() error { return acquire(claim(driver.KindMutex, 1), true) }},
 		{"Acquire that replaces, short", func() error {
 			old, err := held(driver.KindMutex, 1, 1)
 			next := old
-			next.ID, next.Replaces = old.ID+".next", &old
-			return errors.Join(err, acquire(next, true))
+			next.ID = old.ID + ".next"
+			_, bad := store.Edit(ctx, driver.Edit{Leave: &driver.Leave{Claim: old}, Join: &driver.Join{Claim: next, Wait: true, NotAfter: until}})
+			return errors.Join(err, bad)
 		}},
-		{"Release", release(driver.ReleaseOptions{}, 2, 1, false)},
-		{"Release, short", release(driver.ReleaseOptions{}, 1, 0, true)},
-		{"Release, short hand-over", release(driver.ReleaseOptions{}, 1, 1, false)},
-		{"Release that keeps", release(driver.ReleaseOptions{Keep: time.Hour}, 1, 1, false)},
-		{"Release that seals", release(driver.ReleaseOptions{Seal: true}, 1, 1, false)},
+		{"Release", release(driver.Leave{}, 2, 1, false)},
+		{"Release, short", release(driver.Leave{}, 1, 0, true)},
+		{"Release, short hand-over", release(driver.Leave{}, 1, 1, false)},
+		{"Release that keeps", release(driver.Leave{Keep: time.Hour}, 1, 1, false)},
+		{"Release that seals", release(driver.Leave{Seal: true}, 1, 1, false)},
 		{"Extend", func() error {
 			c := claim(driver.KindMutex, 1)
 			c.Lease = time.Hour
 			err := acquire(c, true)
-			_, bad := store.Extend(ctx, c)
+			_, bad := storecmd.Extend(ctx, store, c)
 			return errors.Join(err, bad)
 		}},
 		{"Publish", func() error {
 			c, err := held(driver.KindMutex, 1, 0)
-			_, bad := store.Publish(ctx, c, 1, []byte("value"))
+			_, bad := storecmd.Publish(ctx, store, c, 1, []byte("value"))
 			return errors.Join(err, bad)
 		}},
 		{"Resize", func() error {
-			_, err := store.Resize(ctx, "resized", driver.KindSemaphore, 2, 3)
+			_, err := storecmd.Resize(ctx, store, "resized", driver.KindSemaphore, 2, 3)
 			return err
 		}},
 	} {
