@@ -94,6 +94,7 @@ func conformance() []conformanceCase {
 		raceCases(),
 		discardCases(),
 		editCases(),
+		scriptCases(),
 		lateCases(),
 	)
 }

@@ -43,6 +43,7 @@ type env struct {
 	published map[string]int64 // number of values, by claim
 
 	notices  []driver.Notice // that the last command returned
+	left     bool            // as the last Leave with a Join returned
 	seen     time.Time       // the store's clock in the last state
 	before   time.Time       // and in the last one before that command
 	alone    map[string]bool // by claim: it was granted at once, and nobody waited
@@ -156,6 +157,7 @@ func (e *env) join(edit driver.Edit) driver.State {
 		e.alone[c.ID] = held && s.Waiting == 0
 	}
 	e.check(c.Key, s, 8)
+	e.left = done.Left
 	e.noticed(c, before, done.Notices)
 	return s
 }

@@ -12,12 +12,7 @@ import (
 // resizeCases test Resize.
 func resizeCases() []conformanceCase {
 	return []conformanceCase{
-		{name: "Resize/GrowsAndGrants", test: testResizeGrows},
-		{name: "Resize/ShrinksAndBlocksUntilTheyFit", test: testResizeShrinks},
-		{name: "Resize/HolderMayRepeat", test: testResizeHolder},
-		{name: "Resize/WaitingWeightTooGreatIsRefused", test: testResizeRefused},
 		{name: "Resize/OtherKindIsMismatch", test: testResizeKind},
-		{name: "Resize/RepeatedChangesNothing", test: testResizeRepeated},
 		{name: "Notice/GrantByResize", test: testResizeNotice},
 		{name: "Race/ResizeAndAcquire", test: testResizeRace},
 	}
@@ -46,92 +41,6 @@ func (e *env) wantSize(key string, kind driver.Kind, limit int64) {
 	}
 }
 
-func testResizeGrows(e *env) {
-	key, session := newID(), e.session()
-	holder := e.weighted(key, session, 2, 2)
-	e.hold(holder)
-	a, b, c, d := e.weighted(key, session, 1, 2), e.weighted(key, session, 1, 2), e.weighted(key, session, 2, 2), e.weighted(key, session, 1, 2)
-	for _, w := range []driver.Claim{a, b, c, d} {
-		e.queue(w)
-	}
-	e.resize(key, 2, 5)
-	s := e.load(key)
-	e.wantHolders(s, holder, a, b)
-	e.wantQueue(s, c, d) // a light one does not overtake
-	e.wantSize(key, holder.Kind, 5)
-	e.resize(key, 5, 7)
-	e.wantHolders(e.load(key), holder, a, b, c, d)
-}
-
-func testResizeShrinks(e *env) {
-	key, session := newID(), e.session()
-	a, b, c := e.weighted(key, session, 2, 5), e.weighted(key, session, 2, 5), e.weighted(key, session, 1, 5)
-	next := e.weighted(key, session, 1, 5)
-	e.hold(a)
-	e.hold(b)
-	e.hold(c)
-	e.load(key)
-	e.resize(key, 5, 2)
-	e.wantHolders(e.load(key), a, b, c) // they keep what they have
-	e.wantSize(key, a.Kind, 2)
-	e.queue(next)
-	for _, step := range []struct {
-		leaves driver.Claim
-		stay   []driver.Claim
-	}{{a, []driver.Claim{b, c}}, {c, []driver.Claim{b}}} {
-		e.release(step.leaves)
-		s := e.load(key)
-		e.wantHolders(s, step.stay...)
-		e.wantQueue(s, next)
-		e.wantHolders(e.try(e.weighted(key, session, 1, 2)), step.stay...)
-	}
-	e.release(b)
-	e.wantHolders(e.load(key), next)
-}
-
-func testResizeHolder(e *env) {
-	key, session := newID(), e.session()
-	holder, waiter := e.weighted(key, session, 4, 4), e.weighted(key, session, 1, 4)
-	h := e.hold(holder)
-	e.queue(waiter)
-	e.resize(key, 4, 2)
-	for range 2 {
-		s := e.acquire(holder)
-		e.wantHolders(s, holder)
-		if s.Holders[0].Token != h.Token {
-			e.Errorf("token %d, want %d as before Resize", s.Holders[0].Token, h.Token)
-		}
-		if s := e.acquire(waiter); s.Position != 1 || s.Waiting != 1 {
-			e.Errorf("the waiter repeats: position %d of %d, want 1 of 1", s.Position, s.Waiting)
-		}
-	}
-	e.release(holder)
-	e.wantHolders(e.load(key), waiter)
-}
-
-func testResizeRefused(e *env) {
-	key, session := newID(), e.session()
-	holder, light, heavy := e.weighted(key, session, 4, 4), e.weighted(key, session, 1, 4), e.weighted(key, session, 3, 4)
-	e.hold(holder)
-	e.queue(light)
-	e.queue(heavy)
-	for _, limit := range []int64{2, 1} {
-		if _, err := storecmd.Resize(e.ctx, e.store, key, holder.Kind, 4, limit); !errors.Is(err, driver.ErrRefused) {
-			e.Errorf("Resize to %d while a claim waits for 3: %v, want ErrRefused", limit, err)
-		}
-	}
-	e.wantSize(key, holder.Kind, 4)
-	s := e.load(key)
-	e.wantHolders(s, holder)
-	e.wantQueue(s, light, heavy)
-	e.resize(key, 4, 3) // it is as heavy as that
-	e.wantSize(key, holder.Kind, 3)
-	e.release(heavy)
-	e.resize(key, 3, 1)
-	e.release(holder)
-	e.wantHolders(e.load(key), light)
-}
-
 func testResizeKind(e *env) {
 	key, session := newID(), e.session()
 	holder, waiter := e.weighted(key, session, 2, 2), e.weighted(key, session, 2, 2)
@@ -156,24 +65,6 @@ func testResizeKind(e *env) {
 	c.Kind = "other"
 	e.wantHolders(e.acquire(c), c)
 	e.wantSize(key, "other", 3)
-}
-
-func testResizeRepeated(e *env) {
-	key, session := newID(), e.session()
-	holder, second, waiter := e.weighted(key, session, 1, 2), e.weighted(key, session, 1, 2), e.weighted(key, session, 2, 2)
-	e.hold(holder)
-	e.hold(second)
-	e.publish(holder, []byte("value"))
-	e.queue(waiter)
-	for range 3 {
-		e.resize(key, 2, 3)
-		s := e.load(key)
-		e.wantHolders(s, holder, second)
-		e.wantQueue(s, waiter)
-		e.wantValue(s, []byte("value"))
-		e.wantSize(key, holder.Kind, 3)
-	}
-	e.queue(e.weighted(key, session, 1, 2)) // it is known still
 }
 
 func testResizeNotice(e *env) {
