@@ -81,10 +81,10 @@ func TestListenerFindsThePrimary(t *testing.T) {
 				old := primary(t, own.Set())
 				harm(t, own, net)
 				eventually(t, 60*time.Second, "there is another primary", func() bool { return primary(t, own.Set()) != old })
-				begin := time.Now()
 				for _, m := range held {
-					unlock(t, m)
+					unlock(t, m) // it may have to wait for an attempt that went to the former primary
 				}
+				begin := time.Now()
 				for how, ch := range waiting {
 					g := granted(t, ch, asking+time.Second) // a poll would be later
 					d := g.at.Sub(begin).Round(time.Millisecond)

@@ -72,8 +72,10 @@ func TestRepeatedRequestsDoTheSame(t *testing.T) {
 			}, nil, "held by mine.1"},
 			{"its own end has come", func(k string) {
 				c := claim(k, "mine")
-				c.Lease = lease
-				acquire(c)
+				c.Lease, c.Token = lease, acquire(c).Token
+				if _, err := storecmd.Extend(ctx, store, c); err != nil {
+					t.Fatal(err)
+				}
 				acquire(claim(k, "a"))
 				time.Sleep(3 * lease)
 			}, nil, "held by a.1, 1 waiting, at 1"},
