@@ -70,7 +70,6 @@ func conformance() []conformanceCase {
 		revokeCases(),
 		acquireCases(),
 		queueCases(),
-		firstCases(),
 		yieldCases(),
 		mismatchCases(),
 		expiredCases(),

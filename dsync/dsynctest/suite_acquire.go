@@ -17,13 +17,8 @@ func acquireCases() []conformanceCase {
 		{name: "Load/UnusedKeyIsZero", test: testLoadUnused},
 		{name: "Load/AsAcquired_B25", test: testLoadAsAcquired},
 		{name: "Acquire/GrantsFreeKey", test: testAcquireGrantsFreeKey},
-		{name: "Acquire/HolderMayRepeat", test: testAcquireHolderMayRepeat},
 		{name: "Acquire/JoinsQueue", test: testAcquireJoinsQueue},
-		{name: "Acquire/WaiterMayRepeat", test: testAcquireWaiterMayRepeat},
-		{name: "Acquire/TryIsGranted", test: testTryIsGranted},
-		{name: "Acquire/TryLeavesNothing", test: testTryLeavesNothing},
 		{name: "Acquire/AfterNotAfterJoinsNothing", test: testNotAfterJoinsNothing},
-		{name: "Acquire/AfterNotAfterReportsOwnClaim", test: testNotAfterReportsOwnClaim},
 		{name: "Acquire/KeysAreApart", test: testKeysAreApart},
 		{name: "Contexts/EndedOneEndsEveryCall", test: testEndedContext},
 		{name: "Contexts/ValuesDoNotMatter", test: testContextValues},
@@ -74,22 +69,6 @@ func testAcquireGrantsFreeKey(e *env) {
 	}
 }
 
-func testAcquireHolderMayRepeat(e *env) {
-	c := e.claim(newID(), e.session())
-	first := e.hold(c)
-	for range 3 {
-		if again := e.hold(c); again.Token != first.Token || !again.Since.Equal(first.Since) {
-			e.Errorf("repeated: token %d since %v, at first %d, %v", again.Token, again.Since, first.Token, first.Since)
-		}
-	}
-	s := e.load(c.Key)
-	e.wantHolders(s, c)
-	e.wantQueue(s)
-	if s.Token != first.Token {
-		e.Errorf("the key's token is %d after repeats, want %d as granted", s.Token, first.Token)
-	}
-}
-
 func testAcquireJoinsQueue(e *env) {
 	key := newID()
 	var queue []driver.Claim
@@ -114,53 +93,6 @@ func testAcquireJoinsQueue(e *env) {
 	e.wantQueue(s, queue...)
 }
 
-func testAcquireWaiterMayRepeat(e *env) {
-	key, session := newID(), e.session()
-	holder, first, second := e.claim(key, session), e.claim(key, session), e.claim(key, session)
-	e.hold(holder)
-	e.queue(first)
-	e.queue(second)
-	for range 3 {
-		if s := e.acquire(first); s.Position != 1 || s.Waiting != 2 || len(s.WaitersAhead) != 0 {
-			e.Fatalf("the first waiter repeats: position %d of %d, ahead %q; want 1 of 2, none", s.Position, s.Waiting, ahead(s))
-		}
-	}
-	e.wantQueue(e.load(key), first, second)
-}
-
-func testTryIsGranted(e *env) {
-	c := e.claim(newID(), e.session())
-	for range 2 { // repeating it is harmless
-		s := e.try(c)
-		e.wantHolders(s, c)
-		e.wantQueue(s)
-	}
-	s := e.load(c.Key)
-	e.wantHolders(s, c)
-	e.wantQueue(s)
-}
-
-func testTryLeavesNothing(e *env) {
-	key, session := newID(), e.session()
-	holder, waiter := e.claim(key, session), e.claim(key, session)
-	e.hold(holder)
-	try := e.claim(key, e.session())
-	for range 2 {
-		s := e.try(try)
-		e.wantHolders(s, holder)
-		e.wantQueue(s)
-	}
-	e.wantQueue(e.load(key))
-	e.queue(waiter)
-	e.wantQueue(e.try(try), waiter)
-	e.wantQueue(e.load(key), waiter)
-	e.releaseKeep(try, 0, false)
-	e.release(holder)
-	e.wantHolders(e.load(key), waiter)
-	e.release(waiter)
-	e.wantFree(key)
-}
-
 func testNotAfterJoinsNothing(e *env) {
 	key, session := newID(), e.session()
 	for _, wait := range []bool{true, false} {
@@ -179,19 +111,6 @@ func testNotAfterJoinsNothing(e *env) {
 	s := e.acquireAs(e.claim(key, session), true, e.now().Add(-time.Millisecond))
 	e.wantHolders(s, holder)
 	e.wantQueue(s, waiter)
-	e.wantQueue(e.load(key), waiter)
-}
-
-func testNotAfterReportsOwnClaim(e *env) {
-	key, session := newID(), e.session()
-	holder, waiter := e.claim(key, session), e.claim(key, session)
-	e.hold(holder)
-	e.queue(waiter)
-	past := e.now().Add(-time.Second)
-	e.wantHolders(e.acquireAs(holder, true, past), holder)
-	if s := e.acquireAs(waiter, true, past); s.Position != 1 || s.Waiting != 1 {
-		e.Errorf("a waiting claim repeated after notAfter: position %d of %d, want 1 of 1", s.Position, s.Waiting)
-	}
 	e.wantQueue(e.load(key), waiter)
 }
 

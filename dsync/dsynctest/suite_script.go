@@ -18,6 +18,7 @@ import (
 //	leave a by id         a Leave that has only the key and the id of a
 //	leave a to c          a Leave with the successor c
 //	join e; try e         a Join that waits, and one that doesn't
+//	join e first late     a Join at the head of the queue, after its NotAfter; for try, too
 //	e for a               a Leave of a with a Join of e
 //	e for a late          the same, after the NotAfter of the Join
 //	resize 5; publish a   a Resize to 5, and a Publish by a
@@ -26,6 +27,24 @@ import (
 // who is notified, the position of a claim that joins.
 func scripts() []scriptRow {
 	return []scriptRow{
+		{"Acquire/HolderMayRepeat", driver.KindMutex, 1, "a |; join a; a |; join a; a |; join a; a |"},
+		{"Acquire/WaiterMayRepeat", driver.KindMutex, 1, "a | b c; join b; a | b c; join b; a | b c; join b; a | b c"},
+		{"Acquire/TryIsGranted", driver.KindMutex, 1, "|; try a; a |; try a; a |"},
+		{"Acquire/TryLeavesNothing", driver.KindMutex, 1, "a |; try b; a |; try b; a |; join c; a | c; try b; a | c; leave b; a | c; leave a; c |; leave c; |"},
+		{"Acquire/AfterNotAfterReportsOwnClaim", driver.KindMutex, 1, "a | b; join a late; a | b; join b late; a | b"},
+
+		{"First/GoesToTheHead", driver.KindMutex, 1, "a | b c; join d first; a | d b c; join e first; a | e d b c; leave a; e | d b c; leave e; d | b c"},
+		{"First/WaiterKeepsItsPosition", driver.KindMutex, 1, "a | b; join c first; a | c b; join c first; a | c b; join c first; a | c b; " +
+			"join b first; a | c b; join d first; a | d c b; join c first; a | d c b"},
+		{"First/HolderIsNotJoinedAgain", driver.KindMutex, 1, "|; join a first; a |; join b; a | b; join a first; a | b; join a first; a | b"},
+		{"First/HeavyOneHoldsUpTheQueue", driver.KindMutex, 3, "a b | c2; join d3 first; a b | d3 c2; join e; a b | d3 c2 e; leave a; b | d3 c2 e; leave b; d3 | c2 e"},
+		{"First/TryThatFitsIsGranted", driver.KindMutex, 3, "a2 | b3; try c2 first; a2 | b3; try d first; a2 d | b3"},
+		{"First/AfterNotAfterJoinsNothing", driver.KindMutex, 1, "a | b; join c first late; a | b"},
+
+		{"Queue/LightDoesNotOvertakeHeavy", driver.KindMutex, 3, "a2 | b3 c; join c; a2 | b3 c; join c; a2 | b3 c; leave a; b3 | c; leave b; c |"},
+		{"Queue/TryDoesNotOvertake", driver.KindMutex, 3, "a2 | b3; try c; a2 | b3"},
+		{"Queue/WhenTheHeavyHeadLeavesTheNextAreGranted", driver.KindMutex, 3, "a2 | b3 c d; leave b; a2 c | d"},
+
 		{"Release/HolderGrantsNext", driver.KindMutex, 1, "a | b c; leave a; b | c"},
 		{"Release/OneOfSeveralHolders", driver.KindMutex, 3, "a b c | d; leave b; a c d |"},
 		{"Release/FromTheQueue", driver.KindMutex, 1, "a | b c d; leave c; a | b d; leave b; a | d; leave d; a |; leave a; |"},
@@ -202,7 +221,12 @@ func (s *stage) edit(words []string) (joined driver.Claim, st *driver.State) {
 		}
 		s.releaseAs(l.Claim, l, left)
 	case "join", "try":
-		state := s.acquireAs(c, words[0] == "join", s.far)
+		notAfter := s.far
+		if slices.Contains(words, "late") {
+			notAfter = s.state.Now.Add(-time.Second)
+		}
+		c.First = slices.Contains(words, "first")
+		state := s.acquireAs(c, words[0] == "join", notAfter)
 		return c, &state
 	case "resize":
 		limit, _ := strconv.ParseInt(words[1], 10, 64)
