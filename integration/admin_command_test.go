@@ -46,9 +46,6 @@ func TestReadOnlyCommandsWriteNothing(t *testing.T) {
 				}
 				spy.wroteNothing(fmt.Sprint(args))
 			}
-			begin := time.Now()
-			spy.interrupted(func(out string) bool { return time.Since(begin) > 3*time.Second && (!found || out != "") }, "watch", "--interval", "100ms")
-			spy.wroteNothing("watch")
 		}
 		run(false)
 		if names, err := r.Client(t).Database(r.DB).ListCollectionNames(t.Context(), bson.D{}); err != nil || len(names) > 0 {
@@ -77,38 +74,6 @@ func TestReadOnlyCommandsWriteNothing(t *testing.T) {
 	})
 }
 
-// watch shows a grant and its end while they happen, and ends when it is interrupted.
-func TestWatchCommand(t *testing.T) {
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
-		r := newRoom(t, s)
-		m := r.session(dsync.Options{Name: "holder"}).Mutex("key")
-		lock(t, m, 20*time.Second)
-		token, stage := m.Token(), 0
-		state, out, bad := newSpy(r).interrupted(func(out string) bool {
-			switch {
-			case stage == 0 && strings.Contains(out, "key  held: holder on "):
-				unlock(t, m)
-				stage++
-			case stage == 1 && strings.Contains(out, "key  ended: holder on "):
-				lock(t, m, 20*time.Second)
-				stage++
-			}
-			return stage == 2 && strings.Contains(out, fmt.Sprintf("key  granted: holder on %s", hostOf(out))) && strings.Contains(out, fmt.Sprint("token ", token))
-		}, "watch", "--interval", "200ms")
-		if state.Success() || bad != "" {
-			t.Errorf("it ended with %v, %q; it printed\n%s", state, bad, out)
-		}
-		unlock(t, m)
-	})
-}
-
-// hostOf is the host that watch's first line names.
-func hostOf(out string) string {
-	_, host, _ := strings.Cut(out, "held: holder on ")
-	host, _, _ = strings.Cut(host, ",")
-	return host
-}
-
 // break has a holder elsewhere give a key up, and leaves no session behind.
 func TestBreakCommand(t *testing.T) {
 	t.Parallel()
@@ -128,44 +93,6 @@ func TestBreakCommand(t *testing.T) {
 		members, _, err := holder.Members(t.Context())
 		if err != nil || len(members) != 1 || members[0].ID != holder.ID() {
 			t.Errorf("members %+v, %v, want the holder alone", members, err)
-		}
-	})
-}
-
-// bench measures, says so, and drops what it has made, also when it is interrupted.
-func TestBenchCommand(t *testing.T) {
-	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
-		r := newRoom(t, s)
-		spy := newSpy(r)
-		status, out, bad := spy.run("bench", "--count", "20")
-		if status != 0 && status != 118 || status == 0 && bad != "" { // 118: this machine is busy with other tests
-			t.Errorf("exit status %d, %q", status, bad)
-		}
-		for _, want := range []string{"majority write   20 ", "Lock and Unlock  20 ", "hand-off         2 ", "good enough for a TTL of 30s"} {
-			if !strings.Contains(out, want) {
-				t.Errorf("%q is not in\n%s", want, out)
-			}
-		}
-		lab.Note(t, "%s", strings.ReplaceAll(out, "\n", "; "))
-		collections := func() []string {
-			names, err := r.Client(t).Database(r.DB).ListCollectionNames(t.Context(), bson.D{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return names
-		}
-		if left := collections(); len(left) > 0 {
-			t.Errorf("it has left %v", left)
-		}
-		made := func(string) bool { return len(spy.took("update")) > 20 }
-		spy.forget()
-		state, _, bad := spy.interrupted(made, "bench", "--count", "1000000")
-		if state.ExitCode() != 130 || bad != "" {
-			t.Errorf("interrupted: exit status %d, %q", state.ExitCode(), bad)
-		}
-		if left := collections(); len(left) > 0 {
-			t.Errorf("interrupted, it has left %v", left)
 		}
 	})
 }

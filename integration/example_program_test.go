@@ -15,15 +15,14 @@ import (
 	"github.com/leasehold-go/leasehold/internal/spawn"
 )
 
-// A logLine is what a program of examples/ logs with -json. Fields that the line does
+// A logLine is what a program of examples/ logs. Fields that the line does
 // not have are zero.
 type logLine struct {
 	Time    time.Time
 	Msg     string
-	Process string
+	Process string `json:"-"` // that logged it
 
 	Tick      string // of cron
-	Job       string // of workers
 	Migration string // of migrate
 	Singleton string // of singletons
 	Term      int64
@@ -58,7 +57,7 @@ func buildExamples(t testing.TB) (folder string) {
 // runExample starts the program in the room. It is killed at the end of the test.
 func (r *room) runExample(path, name string, args ...string) *example {
 	r.t.Helper()
-	cmd := exec.Command(path, append([]string{"-json", "-db", r.DB, "-name", name}, args...)...)
+	cmd := exec.Command(path, append([]string{"-db", r.DB}, args...)...)
 	cmd.Env = append(os.Environ(), "MONGODB_URI="+r.URI)
 	return startExample(r.t, name, cmd)
 }
@@ -81,6 +80,7 @@ func startExample(t testing.TB, name string, cmd *exec.Cmd) *example {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			var l logLine
 			if json.Unmarshal(lines.Bytes(), &l) == nil { // the last line of one that was killed may be half a line
+				l.Process = name
 				p.mu.Lock()
 				p.log = append(p.log, l)
 				p.mu.Unlock()

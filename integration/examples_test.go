@@ -36,13 +36,13 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// Three hosts with clocks apart run the job once per tick. The one that runs it first
-// is killed while the lock is kept; the others go on.
+// Three hosts run the job once per tick. One that ran it is killed while the lock is kept; the
+// others go on.
 func exampleCron(t *testing.T, r *room, path string) {
 	const every, ticks = 4 * time.Second, 3
 	var hosts []*example
-	for _, offset := range []string{"300ms", "0s", "-300ms"} {
-		hosts = append(hosts, r.runExample(path, "host "+offset, "-every", every.String(), "-offset", offset))
+	for _, name := range []string{"one", "two", "three"} {
+		hosts = append(hosts, r.runExample(path, name, "-every", every.String()))
 	}
 	ran := func(alive []*example) int { return len(saidAll(alive, "runs")) }
 	eventually(t, 2*time.Minute, "a tick that one host runs and two leave to it", func() bool {
@@ -52,16 +52,22 @@ func exampleCron(t *testing.T, r *room, path string) {
 		}
 		return slices.ContainsFunc(saidAll(hosts, "runs"), func(l logLine) bool { return left[l.Tick] == 2 })
 	})
-	ahead := hosts[0]
-	seen := len(ahead.said("runs"))
-	eventually(t, 2*time.Minute, "another tick that the host whose clock is ahead runs, and another leaves to it", func() bool {
-		runs := ahead.said("runs")
-		return len(runs) > seen && slices.ContainsFunc(saidAll(hosts[1:], "leaves"), func(l logLine) bool { return l.Tick == runs[len(runs)-1].Tick })
+	seen := ran(hosts)
+	var runner *example
+	eventually(t, 2*time.Minute, "another tick that one host runs", func() bool {
+		runs := saidAll(hosts, "runs")
+		if len(runs) == seen {
+			return false
+		}
+		last := slices.MaxFunc(runs, func(a, b logLine) int { return a.Time.Compare(b.Time) })
+		runner = hosts[slices.IndexFunc(hosts, func(p *example) bool { return p.name == last.Process })]
+		return true
 	})
-	ahead.kill()
+	runner.kill()
+	others := slices.DeleteFunc(slices.Clone(hosts), func(p *example) bool { return p == runner })
 	// A tick at which all are late, on a machine that is busy, has no run.
-	more := ran(hosts[1:]) + ticks
-	eventually(t, 3*time.Minute, "the others run the job", func() bool { return ran(hosts[1:]) >= more })
+	more := ran(others) + ticks
+	eventually(t, 3*time.Minute, "the others run the job", func() bool { return ran(others) >= more })
 	at := map[string][]string{}
 	for _, l := range saidAll(hosts, "runs") {
 		at[l.Tick] = append(at[l.Tick], l.Process)
@@ -102,12 +108,17 @@ func exampleWorkers(t *testing.T, r *room, path string) {
 		mu.Unlock()
 	}))
 	defer service.Close()
-	args := []string{"-size", fmt.Sprint(size), "-workers", "2", "-service", service.URL}
-	victim := r.runExample(path, "victim", append(args, "-jobs", "1000")...)
+	urls := func(name string, jobs int) (urls []string) {
+		for i := range jobs {
+			urls = append(urls, fmt.Sprintf("%s?job=%s/%d", service.URL, name, i))
+		}
+		return urls
+	}
+	victim := r.runExample(path, "victim", urls("victim", 1000)...)
 	eventually(t, time.Minute, "the victim calls", func() bool { return len(victim.said("done")) > 0 })
 	var pool []*example
 	for _, name := range []string{"one", "two", "three"} {
-		pool = append(pool, r.runExample(path, name, append(args, "-jobs", fmt.Sprint(jobs))...))
+		pool = append(pool, r.runExample(path, name, urls(name, jobs)...))
 	}
 	eventually(t, time.Minute, "the victim calls beside others", func() bool {
 		mu.Lock()
@@ -157,12 +168,11 @@ func exampleMigrate(t *testing.T, r *room, path string) {
 		}
 		return all
 	}
-	args := []string{"-ttl", "15s", "-pause"}
-	victim := r.runExample(path, "victim", append(args, "1h")...)
+	victim := r.runExample(path, "victim", "-pause", "1h")
 	eventually(t, time.Minute, "the first row", func() bool { return len(read()) > 0 })
 	var fleet []*example
 	for _, name := range []string{"one", "two", "three"} {
-		fleet = append(fleet, r.runExample(path, name, append(args, "100ms")...))
+		fleet = append(fleet, r.runExample(path, name, "-pause", "100ms"))
 	}
 	store := r.store()
 	eventually(t, time.Minute, "three wait", func() bool { return load(t, store, "migration 7: plans").Waiting == 3 })
@@ -175,7 +185,7 @@ func exampleMigrate(t *testing.T, r *room, path string) {
 			t.Errorf("%s: %v", p.name, err)
 		}
 	}
-	if late := r.runExample(path, "late", append(args, "1h")...); late.ended(time.Minute) == nil {
+	if late := r.runExample(path, "late", "-pause", "1h"); late.ended(time.Minute) == nil {
 		fleet = append(fleet, late)
 	}
 	runs := saidAll(fleet, "migrates")
@@ -187,7 +197,7 @@ func exampleMigrate(t *testing.T, r *room, path string) {
 		t.Errorf("%d have started, want 4", len(starts))
 	}
 	for _, l := range starts {
-		if want := "6 plans, by " + runs[0].Process; l.Migration != want {
+		if want := fmt.Sprintf("6 plans, with token %d", runs[0].Token); l.Migration != want {
 			t.Errorf("%s started with %q, want %q", l.Process, l.Migration, want)
 		}
 	}
@@ -204,10 +214,10 @@ func exampleMigrate(t *testing.T, r *room, path string) {
 // A writer is frozen while it holds; another writes; when the first goes on its write is
 // refused, and leaves no trace.
 func exampleFenced(t *testing.T, r *room, path string) {
-	anna := r.runExample(path, "anna", "-ttl", "2s", "-think", "8s")
+	anna := r.runExample(path, "anna", "-name", "anna", "-ttl", "2s", "-think", "8s")
 	eventually(t, time.Minute, "anna holds", func() bool { return len(anna.said("holds")) == 1 })
 	anna.signal(syscall.SIGSTOP)
-	bert := r.runExample(path, "bert", "-ttl", "6s", "-think", "0s")
+	bert := r.runExample(path, "bert", "-name", "bert", "-ttl", "6s", "-think", "0s")
 	if err := bert.ended(time.Minute); err != nil {
 		t.Errorf("bert: %v", err)
 	}

@@ -21,7 +21,7 @@ type job struct {
 	Addr     string // of MongoDB, a connection string
 	Database string
 	Key      string
-	TTL, For time.Duration
+	TTL      time.Duration
 
 	Crowd crowdJob // of "wait"
 }
@@ -30,7 +30,6 @@ type job struct {
 // process, since its standard input does then.
 type child struct {
 	cmd   *exec.Cmd
-	in    io.WriteCloser
 	lines chan string // closed at its end
 }
 
@@ -47,7 +46,7 @@ func startChild(ctx context.Context, j job) (*child, error) {
 	c := &child{cmd: exec.CommandContext(ctx, self), lines: make(chan string, 1000)}
 	c.cmd.Env = append(os.Environ(), jobVariable+"="+string(text))
 	c.cmd.Stderr = os.Stderr
-	if c.in, err = c.cmd.StdinPipe(); err != nil {
+	if _, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
 	out, err := c.cmd.StdoutPipe()
@@ -103,20 +102,11 @@ func childMain() {
 	var j job
 	err := json.Unmarshal([]byte(text), &j)
 	if err == nil {
-		in := bufio.NewReader(os.Stdin)
-		ctx, cancel := context.WithCancel(context.Background())
 		go func() {
-			for {
-				line, err := in.ReadString('\n')
-				if err != nil {
-					os.Exit(3) // the end of the parent
-				}
-				if line == "go\n" {
-					cancel()
-				}
-			}
+			io.Copy(io.Discard, os.Stdin)
+			os.Exit(3) // the end of the parent
 		}()
-		err = jobs[j.Do](j, ctx.Done())
+		err = jobs[j.Do](j)
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "report: child %d: %v\n", os.Getpid(), err)

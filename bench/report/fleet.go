@@ -13,6 +13,9 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
+// fleetReleases is how many keys are released in a second.
+const fleetReleases = 20
+
 // fleet is as many sessions as this machine carries, ten waiting for each key: their cost to the
 // server and to their own processes, and the cost of releases.
 func (r *report) fleet(ctx context.Context) ([]row, error) {
@@ -36,7 +39,7 @@ func (r *report) fleet(ctx context.Context) ([]row, error) {
 			rows = append(rows, row{name: name(n) + ": " + what, unit: unit}.put(one, ratio, raw))
 		}
 		line("waiting", "cores of the server", fmt.Sprintf("%.2f", f.idle.cores), f.idle.String())
-		line(fmt.Sprintf("with %d releases a second", priceHandOffs), "cores of the server", fmt.Sprintf("%.2f", f.busy.cores), f.busy.String())
+		line(fmt.Sprintf("with %d releases a second", fleetReleases), "cores of the server", fmt.Sprintf("%.2f", f.busy.cores), f.busy.String())
 		line("release to grant", "median", milliseconds(f.took.Median()),
 			fmt.Sprintf("%d releases, p50 %s, p99 %s, max %s", len(f.took), milliseconds(f.took.Median()), milliseconds(f.took.Percentile(99)), milliseconds(f.took.Max())))
 		line("memory of each", "KiB, of its process and of the server", fmt.Sprintf("%d and %d", f.client>>10, f.server>>10),
@@ -72,7 +75,7 @@ func (r *report) fleetOf(ctx context.Context, n int) (f fleet, err error) {
 		return f, err
 	}
 	keys := max(1, n/10)
-	c, err := r.newCrowded(ctx, n, keys, way{collections: r.effort.fleetPlaces})
+	c, err := r.newCrowded(ctx, n, keys, r.effort.fleetPlaces)
 	if err != nil {
 		return f, err
 	}
@@ -93,16 +96,19 @@ func (r *report) fleetOf(ctx context.Context, n int) (f fleet, err error) {
 	order := rand.Perm(len(c.held))
 	begins := make(map[string]time.Time)
 	if f.busy, err = r.loadOf(ctx, c.target, func(end time.Time) error {
-		_, err := paced(ctx, func(ctx context.Context) (time.Duration, error) {
-			if len(order) == 0 {
-				return 0, nil // all are released
-			}
+		turn := time.NewTicker(time.Second / fleetReleases)
+		defer turn.Stop()
+		for len(order) > 0 && time.Now().Before(end) {
+			<-turn.C
 			mu := c.held[order[0]]
 			order = order[1:]
 			begins[mu.Key()] = time.Now()
-			return 0, mu.UnlockContext(ctx)
-		}, time.Second/priceHandOffs, end)
-		return err
+			if err := mu.UnlockContext(ctx); err != nil {
+				return err
+			}
+		}
+		time.Sleep(time.Until(end))
+		return nil
 	}); err != nil {
 		return f, err
 	}
@@ -147,7 +153,7 @@ func (r *report) loadOf(ctx context.Context, t *measure.Target, f func(end time.
 	if cpu, err = cpuOf(r.lab.pid); err != nil {
 		return l, err
 	}
-	if err := f(begin.Add(r.effort.priceFor)); err != nil {
+	if err := f(begin.Add(r.effort.fleetFor)); err != nil {
 		return l, err
 	}
 	lasted := time.Since(begin).Seconds()

@@ -8,13 +8,16 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
+// writesBeside is how often an application beside the locks writes in a second.
+const writesBeside = 300
+
 // handOff is from the call of Unlock to the next of n processes having the key, by a raw
 // write and the notice that follows it; and the same beside an application that writes.
 func (r *report) handOff(ctx context.Context) ([]row, error) {
 	var rows []row
 	for _, n := range r.effort.rings {
 		idle := row{name: fmt.Sprintf("Hand-off between %d processes", n), unit: "a raw write and its notice"}
-		busy := row{name: fmt.Sprintf("%s, beside %d writes a second", idle.name, priceWrites), unit: idle.unit, can: []column{one, three}}
+		busy := row{name: fmt.Sprintf("%s, beside %d writes a second", idle.name, writesBeside), unit: idle.unit, can: []column{one, three}}
 		for _, line := range []row{idle, busy} {
 			line, err := r.rings(ctx, line, mutexes, n, r.effort.handOffs)
 			rows = append(rows, line)
@@ -60,7 +63,7 @@ func (r *report) rings(ctx context.Context, line row, system func(*measure.Targe
 			c.unit = p.raw.WriteAndNotice
 		}
 		if busy {
-			app, err := measure.NewApplication(ctx, p.target, priceWrites)
+			app, err := measure.NewApplication(ctx, p.target, writesBeside)
 			if err != nil {
 				return line, fmt.Errorf("%v: %w", p.column, err)
 			}

@@ -18,7 +18,7 @@ func (r *report) leadership(ctx context.Context) ([]row, error) {
 			return rows, err
 		}
 		line := row{
-			name: fmt.Sprintf("Hand-over of leadership between %d processes, beside %d writes a second", n, priceWrites),
+			name: fmt.Sprintf("Hand-over of leadership between %d processes, beside %d writes a second", n, writesBeside),
 			unit: "a raw write and its notice", can: []column{one, three},
 		}
 		line, err = r.rings(ctx, line, elections, n, r.effort.resigns)

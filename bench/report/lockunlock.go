@@ -36,26 +36,7 @@ func (r *report) lockUnlock(ctx context.Context) ([]row, error) {
 		}
 		rows = append(rows, line.compared(median, took, u), tail.compared(p99, took, u))
 	}
-	floor, err := r.unconditional(ctx)
-	return append(rows, floor), err
-}
-
-// unconditional is what a server needs for two pipelines that write such records, whatever they decide.
-func (r *report) unconditional(ctx context.Context) (row, error) {
-	line := row{
-		name: "The same writes as of a Lock and Unlock, by pipelines that have no condition",
-		unit: "two raw writes", can: []column{one, three},
-	}
-	ps, end, err := r.players(ctx, mutexes, line.can...)
-	if err != nil {
-		return line, err
-	}
-	defer end()
-	var cs []contender
-	for _, p := range ps {
-		cs = append(cs, contender{p.column, measure.Timed(p.raw.GrantAndRelease), measure.Twice(p.raw.Write)})
-	}
-	return r.compare(ctx, line, r.effort.turns, units{}, cs...)
+	return rows, nil
 }
 
 // An opener opens a process that ends with its row.

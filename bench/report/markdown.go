@@ -37,7 +37,7 @@ have no lease, which is its default, and no token; etcd syncs every write; Redis
 syncs its log once a second, and its library (redislock) tries again every 100 ms, as in
 its example; PostgreSQL's advisory locks are in memory only and have neither a lease
 nor a token. "Processes" of hand-offs and contention are sessions with clients of their own
-in one process; those that are killed or counted as client processes are real ones.
+in one process; those that are killed are real ones.
 `
 
 func (r *report) here() string {

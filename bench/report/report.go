@@ -40,12 +40,9 @@ var (
 		{"fail-over after a crash", []column{one, three, etcd}, (*report).crash},
 		{"held locks", []column{one}, (*report).held},
 		{"release with many waiters", []column{one}, (*report).crowd},
-		{"client processes", []column{one}, (*report).clients},
 		{"keys", []column{one}, (*report).keys},
 		{"new keys", []column{one, mongoLock}, (*report).newKeys},
-		{"pipelines", []column{one}, (*report).pipelines},
 		{"sweep", []column{one}, (*report).sweep},
-		{"price", []column{one}, (*report).price},
 		{"fleet", []column{one}, (*report).fleet},
 	}
 )

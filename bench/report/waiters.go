@@ -12,39 +12,25 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
-	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 )
-
-// A way is how sessions learn that they were granted what they wait for.
-type way struct {
-	name        string
-	holds       bool // they don't wait: each holds the key that it would wait for, and does not listen
-	polls       bool // they don't listen
-	collections int  // of notices, for those who listen
-}
-
-func (w way) store() dsyncmongo.Options {
-	return dsyncmongo.Options{NoNotices: w.holds || w.polls, NoticeCollections: w.collections}
-}
 
 // A crowdJob is many sessions in one child, all with one client, each of which listens on
 // a connection of its own.
 type crowdJob struct {
 	From, Sessions int // their numbers
 	Keys           int // session i waits for key i modulo that
-	Holds, Polls   bool
-	Collections    int
+	Collections    int // of notices
 }
 
 // wait has many sessions wait, says "ready" and how many bytes of memory each takes when
 // all of them are in the queue, and "granted", a key and the time whenever one is granted its.
-func wait(j job, _ <-chan struct{}) error {
+func wait(j job) error {
 	ctx, c := context.Background(), j.Crowd
 	t, err := measure.Server(j.Addr, j.Database)
 	if err != nil {
 		return err
 	}
-	t.Store = way{holds: c.Holds, polls: c.Polls, collections: c.Collections}.store()
+	t.Store.NoticeCollections = c.Collections
 	store, end, err := t.Shared(ctx)
 	if err != nil {
 		return err
@@ -63,9 +49,6 @@ func wait(j job, _ <-chan struct{}) error {
 				return err
 			}
 			mu := s.Mutex(keyName(i % c.Keys))
-			if c.Holds {
-				return mu.LockContext(ctx)
-			}
 			go func() {
 				err := mu.LockContext(ctx)
 				at := time.Now()
@@ -129,7 +112,7 @@ type crowded struct {
 const perChild = 250
 
 // newCrowded has n sessions wait for as many keys, or for fewer.
-func (r *report) newCrowded(ctx context.Context, n, keys int, w way) (_ *crowded, err error) {
+func (r *report) newCrowded(ctx context.Context, n, keys, collections int) (_ *crowded, err error) {
 	c := &crowded{}
 	ctx, c.cancel = context.WithCancel(ctx)
 	defer func() {
@@ -140,26 +123,24 @@ func (r *report) newCrowded(ctx context.Context, n, keys int, w way) (_ *crowded
 	if c.target, err = r.lab.target(one); err != nil {
 		return nil, err
 	}
-	c.target.Store = w.store()
+	c.target.Store.NoticeCollections = collections
 	if c.holder, err = c.target.Session(ctx, dsync.Options{}); err != nil {
 		return nil, err
 	}
-	if !w.holds {
-		var g errgroup.Group
-		g.SetLimit(6)
-		for i := range min(n, keys) {
-			mu := c.holder.Mutex(keyName(i))
-			c.held = append(c.held, mu)
-			g.Go(func() error { return mu.LockContext(ctx) })
-		}
-		if err := g.Wait(); err != nil {
-			return nil, err
-		}
+	var g errgroup.Group
+	g.SetLimit(6)
+	for i := range min(n, keys) {
+		mu := c.holder.Mutex(keyName(i))
+		c.held = append(c.held, mu)
+		g.Go(func() error { return mu.LockContext(ctx) })
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
 	}
 	for from := 0; from < n; from += perChild {
 		p, err := startChild(ctx, job{
 			Do: "wait", Addr: r.lab.uris[one], Database: c.target.DB.Name(),
-			Crowd: crowdJob{From: from, Sessions: min(perChild, n-from), Keys: keys, Holds: w.holds, Polls: w.polls, Collections: w.collections},
+			Crowd: crowdJob{From: from, Sessions: min(perChild, n-from), Keys: keys, Collections: collections},
 		})
 		if err != nil {
 			return nil, err

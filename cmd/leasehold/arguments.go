@@ -57,12 +57,12 @@ const (
 	completionTime = 2 * time.Second // someone has pressed Tab, and waits
 )
 
-// completeKeys completes each of the first most arguments with the keys for which wanted is
-// true. For later arguments it returns the directive later. It reads the store as the status
+// completeKeys completes the first argument with the keys for which wanted is true.
+// For later arguments it returns the directive later. It reads the store as the status
 // command does, and writes nothing.
-func (a *app) completeKeys(most int, later cobra.ShellCompDirective, wanted func(dsync.Status) bool) cobra.CompletionFunc {
+func (a *app) completeKeys(later cobra.ShellCompDirective, wanted func(dsync.Status) bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) (keys []string, _ cobra.ShellCompDirective) {
-		if len(args) >= most {
+		if len(args) > 0 {
 			return nil, later
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)

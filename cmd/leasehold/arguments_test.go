@@ -90,7 +90,7 @@ func TestFlagErrors(t *testing.T) {
 		{[]string{"status", "--=x"}, "bad flag syntax: --=x; see leasehold status --help"},
 		{[]string{"break", "k", "--timeout"}, "--timeout needs a value; see leasehold break --help"},
 		{[]string{"--ttl", "soon"}, `--ttl is "soon"; it must be a duration, such as 30s or 1m30s`},
-		{[]string{"bench", "--count", "1k"}, `--count is "1k"; it must be a number`},
+		{[]string{"clock", "--samples", "1k"}, `--samples is "1k"; it must be a number`},
 		{[]string{"status", "--json=maybe"}, `--json is "maybe"; it must be true or false`},
 	} {
 		if got := command(t, nil, c.args...); got != (result{exitUsage, "", "leasehold: " + c.want + "\n"}) {
@@ -140,7 +140,6 @@ func TestCompletion(t *testing.T) {
 			{[]string{"status", ""}, "done elected free l:b lapsed lease once rw sem :4"},
 			{[]string{"status", "l"}, "l:b lapsed lease :4"},
 			{[]string{"status", "rw", ""}, ":4"},
-			{[]string{"watch", "rw", "se"}, "sem :4"},
 			{[]string{"break", "--timeout", "1m", ""}, "elected l:b lease once rw sem :4"},
 			{[]string{"members", ""}, "elected :4"},
 			{[]string{"members", "elected", ""}, ":4"},

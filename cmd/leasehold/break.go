@@ -32,7 +32,7 @@ It exits with 0 if no former holder holds the key any more, or nobody did; with 
 		Example: `  leasehold break invoices
   leasehold break --timeout 1m nightly`,
 		Args:              arguments(1, 1, "one KEY"),
-		ValidArgsFunction: a.completeKeys(1, cobra.ShellCompDirectiveNoFileComp, dsync.Status.Held),
+		ValidArgsFunction: a.completeKeys(cobra.ShellCompDirectiveNoFileComp, dsync.Status.Held),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := dsync.CheckKey(args[0]); err != nil {
 				return err

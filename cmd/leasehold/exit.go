@@ -19,7 +19,6 @@ const (
 	exitUnreachable = 115 // no server
 	exitRefused     = 116 // the server refuses: no rights, say
 	exitClock       = 117 // clock: a clock is off, or may be
-	exitBench       = 118 // bench: the server is not good enough
 	exitNotRunnable = 126 // the command can't be run, as for env(1) and every shell
 	exitNotFound    = 127 // there is no such command, likewise
 	exitSignal      = 128 // + the number of the signal that ended the command, or leasehold itself
@@ -39,12 +38,11 @@ as a shell does. The other statuses are leasehold's own:
   115  unreachable: no server answers, or its name can't be looked up
   116  refused: the server answers, and refuses (no rights, wrong password, …)
   117  clock: a clock is off, or may be
-  118  bench: the server can't carry the TTL
   126  the command can't be run (it is not executable, say)
   127  the command was not found
   130  interrupted (128+2); 143 terminated (128+15)
 
-A command may exit with any of these itself, but hardly any uses 110 to 118:
+A command may exit with any of these itself, but hardly any uses 110 to 117:
 sysexits(3) has 64 to 78, timeout(1) and env(1) have 124 to 127, shells 126 to 165,
 systemd 200 and above. If the status is leasehold's own, standard error has one line
 that begins with "leasehold: ".

@@ -4,12 +4,10 @@
 //	leasehold run KEY -- command args…      run a command while holding a lock
 //	leasehold elect NAME -- command args…   run a command while being the leader
 //	leasehold status [PREFIX]               show the holders and waiters of keys
-//	leasehold watch [PREFIX…]               show what happens to keys, as it happens
 //	leasehold break KEY                     make the holders of a key give it up
 //	leasehold members [NAME]                show the processes that are alive, or an election's members
 //	leasehold serve                         serve a page that shows all of this
 //	leasehold clock                         measure how far the clocks are apart
-//	leasehold bench                         measure whether a server is good enough
 //	leasehold completion SHELL              print a script that completes commands, flags and keys
 //
 // --uri or MONGODB_URI names the server. See each command's --help for details.
@@ -144,7 +142,7 @@ All processes that share locks must use the same --uri, --db and --collection.`,
 	f.StringVar(&a.target.name, "name", "", "name that others see (default: the host's name)")
 	f.DurationVar(&a.target.timeout, "connect-timeout", 10*time.Second, "how long to try to reach the server at the start")
 
-	root.AddCommand(newStatus(a), newWatch(a), newMembers(a), newServe(a), newBreak(a), newClock(a), newBench(a), newMan())
+	root.AddCommand(newStatus(a), newMembers(a), newServe(a), newBreak(a), newClock(a), newMan())
 	root.AddCommand(runners(a)...)
 	for _, c := range root.Commands() {
 		run := c.RunE

@@ -25,7 +25,7 @@ The command's environment has
   leasehold run --timeout 5m --ttl 1m --grace 10s db -- make migrate
   leasehold run deploy -- sh -c 'kubectl apply -f . && echo "token $LEASEHOLD_TOKEN"'`,
 		Args:                  j.parse,
-		ValidArgsFunction:     a.completeKeys(1, cobra.ShellCompDirectiveDefault, func(st dsync.Status) bool { return st.Kind == dsync.KindMutex }),
+		ValidArgsFunction:     a.completeKeys(cobra.ShellCompDirectiveDefault, func(st dsync.Status) bool { return st.Kind == dsync.KindMutex }),
 		DisableFlagsInUseLine: true,
 		RunE:                  func(cmd *cobra.Command, _ []string) error { return j.run(cmd.Context(), a) },
 	}
@@ -97,7 +97,7 @@ The command's environment has
 		Example: `  leasehold elect reports -- ./reportd
   leasehold elect --name "$POD_NAME" --ttl 15s --grace 2s scheduler -- ./scheduler --port 8080`,
 		Args:                  j.parse,
-		ValidArgsFunction:     a.completeKeys(1, cobra.ShellCompDirectiveDefault, isElection),
+		ValidArgsFunction:     a.completeKeys(cobra.ShellCompDirectiveDefault, isElection),
 		DisableFlagsInUseLine: true,
 		RunE:                  func(cmd *cobra.Command, _ []string) error { return j.run(cmd.Context(), a) },
 	}

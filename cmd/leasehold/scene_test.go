@@ -98,7 +98,14 @@ func (s scene) allKinds() {
 	s.release(claim("free", "a.2", dsync.KindMutex, 1, 1), driver.Leave{})
 	lease := claim("lease", "b.2", dsync.KindMutex, 1, 1)
 	lease.Lease = time.Minute
-	s.acquire(lease)
+	st, _, err := storecmd.Acquire(s.t.Context(), s, lease, true, nil, time.Now().Add(time.Hour))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	lease.Token = st.Token
+	if _, err := storecmd.Extend(s.t.Context(), s, lease); err != nil { // it lives with its session until then
+		s.t.Fatal(err)
+	}
 	s.acquire(claim("lapsed", "c.1", dsync.KindMutex, 1, 1))
 	time.Sleep(12 * time.Second)
 	for _, id := range []string{"a.3", "b.3", "a.4", "b.4", "a.5", "b.5", "a.6", "b.6", "a.7", "b.7", "a.8"} {

@@ -29,9 +29,10 @@ store, and the right to find is enough.
 		Example: `  leasehold status
   leasehold status invoices/
   leasehold status --exact nightly
+  watch -n1 leasehold status invoices/    # again every second
   leasehold status --json | jq -r 'select(.held) | [.key, .holders[0].host] | @tsv'`,
 		Args:              arguments(0, 1, "one PREFIX at most"),
-		ValidArgsFunction: a.completeKeys(1, cobra.ShellCompDirectiveNoFileComp, anyKey),
+		ValidArgsFunction: a.completeKeys(cobra.ShellCompDirectiveNoFileComp, anyKey),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			prefix := ""
 			if len(args) > 0 {
@@ -189,7 +190,7 @@ leader, candidate or observer.`,
   leasehold members reports
   leasehold members reports --json | jq -r 'select(.role == "leader") | .host'`,
 		Args:              arguments(0, 1, "one NAME at most"),
-		ValidArgsFunction: a.completeKeys(1, cobra.ShellCompDirectiveNoFileComp, isElection),
+		ValidArgsFunction: a.completeKeys(cobra.ShellCompDirectiveNoFileComp, isElection),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.view(cmd.Context(), func(ctx context.Context, v *view) error {
 				var all []statusjson.Member

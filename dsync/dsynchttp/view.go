@@ -208,7 +208,7 @@ func (k *keyView) history(r *recorder, window time.Duration, a anchor) {
 
 // local fills in what the session knows about itself.
 func (l *view) local(s *dsync.Session) {
-	o := (*engine.Session)(s).Self()
+	o := (*engine.Session)(s).Local()
 	now := time.Now()
 	l.Now = statusjson.Time{Time: now}
 	l.Session = sessionView{
@@ -219,37 +219,11 @@ func (l *view) local(s *dsync.Session) {
 	}
 	l.Health = messages(s.Healthy())
 	l.Mine = []mineView{}
-	orders := map[order]engine.UsesOrder{byKey: engine.ByKey, byAge: engine.OldestFirst, byWaiters: engine.WaitingFirst}
-	uses, total := (*engine.Session)(s).Uses(engine.UsesQuery{
-		Match: l.q.matches, Order: orders[l.q.sort], From: l.q.mine, N: l.q.n,
-	})
-	l.Totals.Mine = total
-	for _, u := range uses {
+	uses := l.q.uses(o)
+	l.Totals.Mine = len(uses)
+	for _, u := range part(uses, l.q.mine, l.q.n) {
 		l.Mine = append(l.Mine, newMineView(u, now, l.anchor))
 	}
-}
-
-// newMineView returns the view of a use at now.
-func newMineView(u engine.Use, now time.Time, a anchor) mineView {
-	if w := u.Wait; w != nil {
-		return mineView{
-			Key: w.Key, Kind: w.Kind, State: "waits", Since: statusjson.Time{Time: w.Since}, For: statusjson.Milliseconds(now.Sub(w.Since)),
-			Weight: w.Weight, Position: w.Position, WaitersAhead: w.Ahead, age: age(a.host.Sub(w.Since)),
-		}
-	}
-	h := u.Hold
-	m := mineView{
-		Key: h.Key, Kind: h.Kind, State: "holds", Since: statusjson.Time{Time: h.Since}, For: statusjson.Milliseconds(now.Sub(h.Since)),
-		Token: h.Token, Weight: h.Weight, Holders: h.Holders, HandOffs: h.HandOffs, age: age(a.host.Sub(h.Since)),
-	}
-	switch {
-	case h.Lost != nil:
-		m.State, m.Lost, m.LostFor = "lost", h.Lost.Error(), statusjson.Milliseconds(now.Sub(h.LostSince))
-		m.lostAge = age(a.host.Sub(h.LostSince))
-	case h.Holders == 0:
-		m.State = "lingers"
-	}
-	return m
 }
 
 // messages returns err's message, or those of the errors that it joins.

@@ -1,55 +1,76 @@
-// Cron is a fleet of hosts that have the same crontab: a job is due on every host at
-// every tick, by the host's own clock, and runs on one.
+// Cron is a job that is due on every host of a fleet, by each host's own clock, and runs on one.
+// Start it several times, and kill some:
 //
-//	go run ./examples/cron
-//	MONGODB_URI=mongodb://localhost:27017 go run ./examples/cron -offset 300ms
+//	MONGODB_URI=mongodb://localhost:27017 go run ./examples/cron
 //
-// Each host tries to lock at the tick; a host that finds the lock held leaves the job to its
-// holder. An Unlock when the job is done would not be enough: the job takes a moment, and the
-// clocks of the hosts are farther apart than that, so the next host would come later, find the
-// lock free, and run the job again. UnlockAfter keeps it locked for half of the period since
-// the job began, by the server's clock, also when the process that ran the job ends or dies.
-//
-// So the clocks may be a quarter of the period apart, and a host that comes more than
-// another quarter late, because it was busy or asleep, leaves the tick out. A lock can't run a
-// job again after its host has died: at each tick the job runs at most once.
-//
-// Without a server three hosts are played in this process. With one, start the program
-// several times, and kill some.
+// Each host tries to lock at the tick. If the host that got the lock unlocked it when the job is
+// done, a host whose clock is behind would find it free and run the job again. UnlockAfter keeps it
+// locked for half of the period, by the server's clock, even if the process dies. So the clocks
+// may be a quarter of the period apart, and a host that is more than a quarter late skips the tick.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
-	"io"
+	"log"
+	"log/slog"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
 func main() {
-	f := newFleet()
+	db := flag.String("db", "leasehold_examples", "the database")
 	every := flag.Duration("every", 4*time.Second, "how often the job is due")
-	takes := flag.Duration("takes", 50*time.Millisecond, "how long the job takes")
-	offset := flag.Duration("offset", 500*time.Millisecond,
-		"how far this host's clock is ahead; without a server the second host's is right, and the third's as far behind")
 	flag.Parse()
-	untilSignal(func(ctx context.Context) error {
-		return run(ctx, f, *every, *offset, os.Stdout, func(ctx context.Context, tick time.Time) error {
-			select {
-			case <-time.After(*takes): // the job
-				return nil
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-		})
+	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, nil)))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	locks, err := dsyncmongo.Connect(ctx, options.Client().ApplyURI(os.Getenv("MONGODB_URI")), *db, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close(context.WithoutCancel(ctx))
+	run(ctx, locks, *every, time.Now, func(_ context.Context, tick time.Time) {
+		slog.Info("runs", "tick", tick.UTC().Format(time.TimeOnly)) // the job
 	})
 }
 
-// run has the job run at each tick, until ctx ends.
-func run(ctx context.Context, f *fleet, every, offset time.Duration, out io.Writer,
-	job func(ctx context.Context, tick time.Time) error) error {
-	return f.run(ctx, out, func(ctx context.Context, p *process) error {
-		h := &host{process: p, every: every, offset: time.Duration(1-p.index) * offset, job: job}
-		return h.run(ctx)
-	})
+// run calls job at each tick at which this host is the first, until ctx ends. now is the host's clock.
+func run(ctx context.Context, locks *dsync.Session, every time.Duration, now func() time.Time,
+	job func(context.Context, time.Time)) {
+	mu := locks.Mutex("cron/report")
+	for {
+		tick := now().Truncate(every).Add(every)
+		select {
+		case <-time.After(tick.Sub(now())):
+		case <-ctx.Done():
+			return
+		}
+		if err := mu.TryLockContext(ctx); errors.Is(err, dsync.ErrHeld) {
+			slog.Info("leaves", "tick", tick.UTC().Format(time.TimeOnly), "to", err)
+			continue
+		} else if err != nil {
+			slog.Error("can't lock", "err", err)
+			continue
+		}
+		began := time.Now()
+		if now().Sub(tick) > every/4 { // another may have run it, so long ago that the lock is free again
+			mu.Unlock()
+			continue
+		}
+		held, cancel := mu.Context(ctx) // ends when the lock is lost
+		job(held, tick)
+		cancel()
+		keep := max(every/2-time.Since(began), time.Millisecond)
+		if err := mu.UnlockAfter(context.WithoutCancel(ctx), keep); err != nil {
+			slog.Error("can't keep the lock", "err", err)
+		}
+	}
 }

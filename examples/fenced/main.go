@@ -1,5 +1,5 @@
-// Fenced is a process that writes to a document under a lock, and is frozen before the
-// write: no lock can stop that write, but the document can.
+// Fenced writes to a document under a lock, and is frozen before the write. No lock can stop
+// that write, but the document can:
 //
 //	export MONGODB_URI=mongodb://localhost:27017
 //	go build -o /tmp/fenced ./examples/fenced
@@ -7,55 +7,78 @@
 //	/tmp/fenced -name bert     # in another terminal: it waits for anna's lease, and writes
 //	fg                         # anna goes on, and her write is refused
 //
-// Anna's process took its token when it locked. While it was frozen its lease ran out
-// and bert locked, with a greater token, and left that in the document by his write. The
-// write that anna's process sends when it goes on comes with the smaller one: ErrFenced,
-// and the document is as bert left it. Who decides by what the document says should
-// call Fence.Raise before reading it, so that no older write comes between the two.
-//
-// It needs a MongoDB: the fence is in its documents. Without a server see ExampleFence
-// in dsync/mongo.
+// While anna's process was frozen its lease ran out and bert locked, with a greater token, which
+// his write left in the document. Anna's write comes with the smaller one: ErrFenced. If what you
+// write depends on what the document says, call Fence.Raise before you read it, so that no
+// older write comes between the two.
 package main
 
 import (
 	"context"
-	"errors"
 	"flag"
-	"io"
+	"log"
+	"log/slog"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-
-	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 )
 
+const key = "account 7" // of the lock, and the _id of the document that it guards
+
 func main() {
-	f := newFleet()
+	db := flag.String("db", "leasehold_examples", "the database")
+	name := flag.String("name", "", "the name of this process")
+	ttl := flag.Duration("ttl", 10*time.Second, "how long after its last heartbeat a process is considered dead")
 	think := flag.Duration("think", 5*time.Second, "how long it holds the lock before it writes")
 	flag.Parse()
-	untilSignal(func(ctx context.Context) error { return run(ctx, f, *think, os.Stdout) })
+	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, nil)))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	client, err := mongo.Connect(options.Client().ApplyURI(os.Getenv("MONGODB_URI")))
+	if err != nil {
+		log.Fatal(err)
+	}
+	locks, err := dsyncmongo.Open(ctx, client.Database(*db), &dsyncmongo.Options{Options: dsync.Options{Name: *name, TTL: *ttl}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	accounts := dsyncmongo.NewFence(client.Database(*db).Collection("accounts"), nil)
+	err = run(ctx, locks, *think, func(ctx context.Context, token int64) error {
+		_, err := accounts.Upsert(ctx, token, key, bson.D{{Key: "$push", Value: bson.D{{Key: "log", Value: *name}}}})
+		return err
+	})
+	locks.Close(context.WithoutCancel(ctx))
+	if err != nil {
+		log.Fatal(err)
+	}
 }
 
-// run writes once.
-func run(ctx context.Context, f *fleet, think time.Duration, out io.Writer) error {
-	if f.uri == "" {
-		return errors.New("fenced: set MONGODB_URI; the fence is in MongoDB's documents, which a store in memory has not")
-	}
-	client, err := mongo.Connect(options.Client().ApplyURI(f.uri))
-	if err != nil {
+// run locks, thinks and writes. A program of yours would do that under mu.Context, which ends when
+// the lock is lost. This one is frozen between its last check of that context and the write.
+func run(ctx context.Context, locks *dsync.Session, think time.Duration, write func(context.Context, int64) error) error {
+	mu := locks.Mutex(key)
+	if err := mu.LockContext(ctx); err != nil {
 		return err
 	}
-	defer client.Disconnect(context.WithoutCancel(ctx))
-	accounts := dsyncmongo.NewFence(client.Database(f.db).Collection("accounts"), nil)
-	return f.run(ctx, out, func(ctx context.Context, p *process) error {
-		w := &writer{process: p, think: think, write: func(ctx context.Context, token int64) error {
-			_, err := accounts.Upsert(ctx, token, key,
-				bson.D{{Key: "$push", Value: bson.D{{Key: "log", Value: p.name}}}})
-			return err
-		}}
-		return w.run(ctx)
-	})
+	defer mu.Unlock()
+	token := mu.Token()
+	slog.Info("holds", "token", token)
+	select {
+	case <-time.After(think):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := write(ctx, token); err != nil {
+		slog.Warn("refused", "token", token, "err", err)
+		return err
+	}
+	slog.Info("wrote", "token", token)
+	return nil
 }

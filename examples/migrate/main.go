@@ -1,85 +1,80 @@
-// Migrate is a service whose processes begin with a migration of the database: one of
-// them migrates, the others wait for its result, and those that start later find it.
+// Migrate is a service whose processes begin with a migration of the database: one migrates, the
+// others wait for its result, and those that start later find it. Start it several times, and kill
+// the one that migrates:
 //
-//	go run ./examples/migrate
 //	MONGODB_URI=mongodb://localhost:27017 go run ./examples/migrate
 //
-// A Once is not for one run of a program but forever: the second time, the program only prints
-// the migration's result. If the migrating process dies, a waiting one goes on where it stopped,
-// when the dead process's TTL is over. So a migration must not do again what was done already.
-// Here each row is inserted unless it exists, and has the token of the run.
-//
-// Without a server three processes are played in this one. With one, start the program
-// several times, and kill the one that migrates.
+// A Once runs once for all time: the second time, the program only prints the result. If the process
+// that migrates dies, a waiting one goes on where it stopped, after the TTL. So a migration must not
+// repeat what was done: here a row is inserted unless it exists, with the token of the run.
 package main
 
 import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
+	"log"
+	"log/slog"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-
-	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// plans are the rows of the new table.
-var plans = []string{"free", "hobby", "team", "business", "campus", "enterprise"}
+var plans = []string{"free", "hobby", "team", "business", "campus", "enterprise"} // the new rows
 
 func main() {
-	f := newFleet()
+	db := flag.String("db", "leasehold_examples", "the database")
 	pause := flag.Duration("pause", 500*time.Millisecond, "how long a row takes")
 	flag.Parse()
-	untilSignal(func(ctx context.Context) error {
-		if f.uri == "" {
-			return run(ctx, f, &memory{}, *pause, os.Stdout)
-		}
-		client, err := mongo.Connect(options.Client().ApplyURI(f.uri))
-		if err != nil {
-			return err
-		}
-		defer client.Disconnect(context.WithoutCancel(ctx))
-		return run(ctx, f, &collection{client.Database(f.db).Collection("plans")}, *pause, os.Stdout)
-	})
-}
-
-// run has each process begin with the migration.
-func run(ctx context.Context, f *fleet, t table, pause time.Duration, out io.Writer) error {
-	return f.run(ctx, out, func(ctx context.Context, p *process) error { return start(ctx, p, t, pause) })
-}
-
-// start begins a process of the service.
-func start(ctx context.Context, p *process, t table, pause time.Duration) error {
-	result, err := p.locks.Once("migration 7: plans").DoValue(ctx, func(ctx context.Context) ([]byte, error) {
-		p.log.Info("migrates", "token", dsync.OnceToken(ctx))
-		if err := migrate(ctx, t, pause); err != nil {
-			return nil, err
-		}
-		return fmt.Appendf(nil, "%d plans, by %s", len(plans), p.name), nil
-	})
+	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, nil)))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	client, err := mongo.Connect(options.Client().ApplyURI(os.Getenv("MONGODB_URI")))
 	if err != nil {
-		return err // also ErrLost: then the run did not count, and another begins
+		log.Fatal(err)
 	}
-	p.log.Info("starts", "migration", string(result))
-	return nil
+	locks, err := dsyncmongo.Open(ctx, client.Database(*db), &dsyncmongo.Options{Options: dsync.Options{TTL: 15 * time.Second}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	rows := client.Database(*db).Collection("plans")
+	result, err := migrate(ctx, locks, *pause, func(ctx context.Context, plan string, token int64) error {
+		_, err := rows.UpdateOne(ctx, bson.D{{Key: "_id", Value: plan}},
+			bson.D{{Key: "$setOnInsert", Value: bson.D{{Key: "token", Value: token}}}}, options.UpdateOne().SetUpsert(true))
+		return err
+	})
+	locks.Close(context.WithoutCancel(ctx))
+	if err != nil {
+		log.Fatal(err)
+	}
+	slog.Info("starts", "migration", result)
 }
 
-// migrate fills the table. ctx ends when the hold is lost, at least the session's grace
-// before another can begin.
-func migrate(ctx context.Context, t table, pause time.Duration) error {
-	for _, plan := range plans {
-		if err := t.insert(ctx, plan, dsync.OnceToken(ctx)); err != nil {
-			return err
+// migrate inserts the rows, unless that was done, and returns the result. If the error is ErrLost
+// the run did not count, and another process begins.
+func migrate(ctx context.Context, locks *dsync.Session, pause time.Duration,
+	insert func(ctx context.Context, plan string, token int64) error) (string, error) {
+	result, err := locks.Once("migration 7: plans").DoValue(ctx, func(ctx context.Context) ([]byte, error) {
+		token := dsync.OnceToken(ctx)
+		slog.Info("migrates", "token", token)
+		for _, plan := range plans {
+			if err := insert(ctx, plan, token); err != nil {
+				return nil, err
+			}
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done(): // the hold is lost; another can begin when the session's grace is over
+				return nil, context.Cause(ctx)
+			}
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	return nil
+		return fmt.Appendf(nil, "%d plans, with token %d", len(plans), token), nil
+	})
+	return string(result), err
 }

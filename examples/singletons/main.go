@@ -1,74 +1,88 @@
 // Singletons is a service of several replicas with background jobs, each of which runs on one
-// replica. On Kubernetes it is a Deployment, see singletons.yaml.
+// replica. On Kubernetes it is a Deployment: see singletons.yaml.
 //
-//	go run ./examples/singletons
-//	MONGODB_URI=mongodb://localhost:27017 go run ./examples/singletons -listen :8080
+//	MONGODB_URI=mongodb://localhost:27017 go run ./examples/singletons
 //
-// The jobs spread over the replicas. When a replica ends, by SIGTERM as in an update or
-// when it is scaled down, its jobs end and begin on others at once; when it dies, when
-// its session's TTL is over; when it can't reach the server, before others begin.
+// The jobs spread over the replicas. When a replica gets SIGTERM, its jobs end and begin on others at
+// once; when it dies, after its TTL; when it can't reach the server, it ends them before others begin.
 //
-// With -listen it serves two probes. /readyz fails when this replica can't renew its
-// leases: a rollout then shows that the new version can't reach the database. /livez fails only
-// when a job goes on after its context and its grace have ended, as one that is stuck does. Then
-// it may run on two replicas, and a restart ends it. An unreachable database is no reason to
-// restart.
-//
-// Without a server three replicas are played in this process, without probes.
+// The probe /readyz fails while this replica can't renew its leases, so a rollout shows that a new
+// version can't reach the database. /livez fails only if a job goes on after its context and its grace
+// have ended: it may run elsewhere too, and a restart ends it. A restart is no help against
+// an unreachable database.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
-	"io"
-	"net"
+	"log"
+	"log/slog"
+	"net/http"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/leasehold-go/leasehold/dsync"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/leader"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// jobs are the background jobs; each runs on one replica.
-var jobs = []string{"expire-sessions", "send-mails", "sync-stock"}
-
 func main() {
-	f := newFleet()
-	every := flag.Duration("every", 2*time.Second, "how often each job has something to do")
-	listen := flag.String("listen", "", "address of the probes, such as :8080; without it there are none")
+	db := flag.String("db", "leasehold_examples", "the database")
+	ttl := flag.Duration("ttl", 15*time.Second, "how long after its last heartbeat a replica is considered dead")
+	listen := flag.String("listen", "localhost:8080", "address of the probes")
 	flag.Parse()
-	untilSignal(func(ctx context.Context) error {
-		if *listen == "" || f.uri == "" {
-			return run(ctx, f, *every, nil, os.Stdout)
-		}
-		l, err := net.Listen("tcp", *listen)
-		if err != nil {
-			return err
-		}
-		return run(ctx, f, *every, l, os.Stdout)
-	})
+	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, nil)))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	locks, err := dsyncmongo.Connect(ctx, options.Client().ApplyURI(os.Getenv("MONGODB_URI")), *db,
+		&dsyncmongo.Options{Options: dsync.Options{TTL: *ttl, Name: os.Getenv("POD_NAME")}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	go func() { log.Fatal(http.ListenAndServe(*listen, probes(locks))) }()
+	err = run(ctx, locks, "expire-sessions", "send-mails", "sync-stock")
+	locks.Close(context.WithoutCancel(ctx))
+	if err != nil && ctx.Err() == nil {
+		log.Fatal(err)
+	}
 }
 
-// run has each replica run its share of the jobs, until ctx ends. Probes are served on
-// l, if it is not nil.
-func run(ctx context.Context, f *fleet, every time.Duration, l net.Listener, out io.Writer) error {
-	return f.run(ctx, out, func(ctx context.Context, p *process) error {
-		tasks, ctx := errgroup.WithContext(ctx)
-		group, ctx, err := leader.NewGroup(ctx, p.locks, "singletons", nil)
-		if err != nil {
+// run runs this replica's share of the jobs, until ctx ends.
+func run(ctx context.Context, locks *dsync.Session, jobs ...string) error {
+	group, _, err := leader.NewGroup(ctx, locks, "singletons", nil)
+	if err != nil {
+		return err
+	}
+	for _, name := range jobs {
+		if _, err := group.Go(name, func(ctx context.Context) error {
+			term, _ := leader.TermFrom(ctx)
+			log := slog.With("singleton", name, "term", term.Number)
+			log.Info("begins")
+			<-ctx.Done() // the job. It must end soon after ctx, within the session's grace
+			log.Info("ends", "why", context.Cause(ctx))
+			return ctx.Err()
+		}); err != nil {
 			return err
 		}
-		for _, name := range jobs {
-			j := &job{process: p, singleton: name, every: every}
-			if _, err := group.Go(name, j.run); err != nil {
-				return err
+	}
+	return group.Wait()
+}
+
+// probes answers the probes of Kubernetes.
+func probes(locks *dsync.Session) http.Handler {
+	mux := http.NewServeMux()
+	probe := func(fails func(error) bool) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			if err := locks.Healthy(); fails(err) {
+				http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			}
 		}
-		tasks.Go(group.Wait)
-		if l != nil {
-			tasks.Go(func() error { return serve(ctx, l, probes(p.locks)) })
-		}
-		return tasks.Wait()
-	})
+	}
+	mux.Handle("GET /readyz", probe(func(err error) bool { return err != nil }))
+	mux.Handle("GET /livez", probe(func(err error) bool { return errors.Is(err, dsync.ErrOverstayed) }))
+	return mux
 }

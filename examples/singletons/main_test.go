@@ -1,99 +1,105 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"log/slog"
-	"maps"
 	"net/http"
 	"net/http/httptest"
-	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// Each job runs on one replica at a time, one term after the other; in the end each
-// replica has one of the three.
+func session(t *testing.T, store driver.Store) *dsync.Session {
+	t.Helper()
+	locks, err := dsync.New(store, &dsync.Options{TTL: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { locks.Close(context.Background()) })
+	return locks
+}
+
+// Each of three jobs runs on one of three replicas, in the end on one each, and moves when one ends.
 func TestEachOnOneReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		f := &fleet{ttl: 10 * time.Second, json: true}
-		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-		defer cancel()
-		if err := run(ctx, f, time.Second, nil, &out); err != nil {
-			t.Error(err)
+		jobs := []string{"a", "b", "c"}
+		store := dsynctest.NewMemory()
+		var replicas sync.WaitGroup
+		defer replicas.Wait()
+		var stop context.CancelFunc // of the last
+		for range 3 {
+			locks := session(t, store)
+			var ctx context.Context
+			ctx, stop = context.WithCancel(t.Context())
+			defer stop()
+			replicas.Go(func() {
+				if err := run(ctx, locks, jobs...); err != nil && ctx.Err() == nil {
+					t.Error(err)
+				}
+			})
 		}
-		terms, at, works := map[string]int64{}, map[string]string{}, map[string]int{}
-		spread := 0 // how often jobs were seen to be on a replica each
-		for _, l := range lines(t, &out) {
-			switch l.Msg {
-			case "begins":
-				if by := at[l.Singleton]; by != "" {
-					t.Errorf("%v: %s begins on %s and has not ended on %s", l.Time, l.Singleton, l.Process, by)
+		viewer := session(t, store)
+		leaders := func() int {
+			t.Helper()
+			by := map[string]bool{}
+			for _, job := range jobs {
+				st, err := viewer.Status(t.Context(), "singletons/"+job)
+				if err != nil || len(st.Holders) != 1 {
+					t.Fatalf("%s: %+v, %v, want one holder", job, st, err)
 				}
-				at[l.Singleton] = l.Process
-				if l.Term <= terms[l.Singleton] {
-					t.Errorf("%s: term %d of %s after %d", l.Process, l.Term, l.Singleton, terms[l.Singleton])
-				}
-				terms[l.Singleton] = l.Term
-				if len(slices.Compact(slices.Sorted(maps.Values(at)))) == len(jobs) {
-					spread++
-				}
-			case "ends":
-				delete(at, l.Singleton)
-			case "works":
-				works[l.Singleton]++
+				by[st.Holders[0].Session] = true
 			}
+			return len(by)
 		}
-		for _, name := range jobs {
-			if works[name] < 200 {
-				t.Errorf("%s worked %d times in 240 s", name, works[name])
-			}
+		time.Sleep(4 * time.Minute)
+		if n := leaders(); n != 3 {
+			t.Errorf("the jobs are on %d replicas, want 3", n)
 		}
-		if spread == 0 {
-			t.Error("the jobs never were on a replica each")
+		stop()
+		time.Sleep(time.Second)
+		if n := leaders(); n != 2 {
+			t.Errorf("with one replica less the jobs are on %d, want 2", n)
 		}
 	})
 }
 
-// What the probes say while all is well, while the database can't be reached, and while
-// a job goes on although its context has ended.
+// What the probes say while all is well, while the database can't be reached, and while a job
+// goes on although its context has ended.
 func TestProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)
 		defer link.Close()
-		p := newProcess(t, "pod", link, slog.New(slog.DiscardHandler))
+		locks := session(t, link)
 		probe := func(when string, ready, live int) {
 			t.Helper()
 			for path, want := range map[string]int{"/readyz": ready, "/livez": live, "/": http.StatusNotFound} {
 				w := httptest.NewRecorder()
-				probes(p.locks).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+				probes(locks).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 				if w.Code != want {
 					t.Errorf("%s: GET %s: %d %s, want %d", when, path, w.Code, w.Body, want)
 				}
 			}
 		}
-		probe("before the first job", 200, 200)
+		stuck := make(chan struct{})
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		stuck := make(chan struct{})
-		group, _, err := leader.NewGroup(ctx, p.locks, "singletons", nil)
+		group, _, err := leader.NewGroup(ctx, locks, "singletons", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		good := &job{process: p, singleton: jobs[0], every: time.Second}
-		if _, err := group.Go(good.singleton, good.run); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := group.Go(jobs[1], func(ctx context.Context) error {
-			<-stuck
-			return ctx.Err()
-		}); err != nil {
-			t.Fatal(err)
+		for name, job := range map[string]func(context.Context) error{
+			"good":  func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+			"stuck": func(context.Context) error { <-stuck; return nil },
+		} {
+			if _, err := group.Go(name, job); err != nil {
+				t.Fatal(err)
+			}
 		}
 		time.Sleep(time.Minute)
 		probe("at work", 200, 200)

@@ -1,73 +1,76 @@
-// Workers is a pool of workers, in several processes, that call a service which allows only a
-// limited number of calls at a time.
+// Workers calls the URLs of its arguments, from a service that allows the whole fleet only three
+// calls at a time. Start it several times, and kill some:
 //
-//	go run ./examples/workers
-//	MONGODB_URI=mongodb://localhost:27017 go run ./examples/workers
+//	MONGODB_URI=mongodb://localhost:27017 go run ./examples/workers URL…
 //
-// Within a process an errgroup limits the workers; among all processes the slots of a
-// semaphore do. Waiters get slots in FIFO order. The slots of a process that dies are free
-// again when its session's TTL is over. A worker whose process can't reach the server for that
-// long loses its slot, and is notified before another gets it: its call is ended, and made
-// again with the next slot.
-//
-// Without a server three processes are played in this one. With one, start the program
-// several times, and kill some; each has jobs of its own.
+// An errgroup limits the workers within the process, a semaphore the calls of all processes.
+// Waiters get slots in FIFO order. The slots of a process that dies are free after its TTL. A worker
+// that can't reach the server for that long loses its slot: its call ends before another gets
+// the slot, and is made again with the next.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
-	"io"
+	"log"
+	"log/slog"
 	"net/http"
-	"net/url"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"golang.org/x/sync/errgroup"
 )
 
 func main() {
-	f := newFleet()
-	size := flag.Int64("size", 3, "how many calls the service allows at a time")
-	workers := flag.Int("workers", 4, "how many workers a process has")
-	jobs := flag.Int("jobs", 10, "how many jobs a process has")
-	service := flag.String("service", "", "URL of the service, which is called with ?job=…; without it a call takes 300ms and does nothing")
+	db := flag.String("db", "leasehold_examples", "the database")
 	flag.Parse()
-	call := idle
-	if *service != "" {
-		call = func(ctx context.Context, job string) error { return get(ctx, *service, job) }
+	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, nil)))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	locks, err := dsyncmongo.Connect(ctx, options.Client().ApplyURI(os.Getenv("MONGODB_URI")), *db,
+		&dsyncmongo.Options{Options: dsync.Options{TTL: 10 * time.Second}})
+	if err != nil {
+		log.Fatal(err)
 	}
-	untilSignal(func(ctx context.Context) error { return run(ctx, f, *size, *workers, *jobs, os.Stdout, call) })
+	workers, ctx := errgroup.WithContext(ctx)
+	workers.SetLimit(4)
+	for _, url := range flag.Args() {
+		workers.Go(func() error { return work(ctx, locks, 3, func(ctx context.Context) error { return get(ctx, url) }) })
+	}
+	err = workers.Wait()
+	locks.Close(context.WithoutCancel(ctx))
+	if err != nil {
+		log.Fatal(err)
+	}
 }
 
-// run has each process do its jobs.
-func run(ctx context.Context, f *fleet, size int64, workers, jobs int, out io.Writer,
-	call func(ctx context.Context, job string) error) error {
-	return f.run(ctx, out, func(ctx context.Context, p *process) error {
-		w := &worker{process: p, size: size, call: call}
-		g, ctx := errgroup.WithContext(ctx)
-		g.SetLimit(workers)
-		for i := range jobs {
-			g.Go(func() error { return w.do(ctx, fmt.Sprintf("%s/%d", p.name, i)) })
+// work makes a call under a slot of the service. All processes must name the same number of slots.
+func work(ctx context.Context, locks *dsync.Session, slots int64, call func(context.Context) error) error {
+	slot := locks.Semaphore("service", slots) // one value for each call, so its Context ends with that slot
+	for {
+		if err := slot.Acquire(ctx, 1); err != nil {
+			return err
 		}
-		return g.Wait()
-	})
-}
-
-// idle stands in for a service.
-func idle(ctx context.Context, _ string) error {
-	select {
-	case <-time.After(300 * time.Millisecond):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+		held, cancel := slot.Context(ctx)
+		err := call(held)
+		cancel()
+		released := slot.ReleaseContext(context.WithoutCancel(ctx), 1)
+		if err == nil || !errors.Is(released, dsync.ErrLost) {
+			return err
+		}
+		slog.Warn("lost the slot: the call is made again", "err", err)
 	}
 }
 
-// get calls the service.
-func get(ctx context.Context, service, job string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, service+"?job="+url.QueryEscape(job), nil)
+func get(ctx context.Context, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
@@ -75,12 +78,10 @@ func get(ctx context.Context, service, job string) error {
 	if err != nil {
 		return err
 	}
-	defer res.Body.Close()
-	if _, err := io.Copy(io.Discard, res.Body); err != nil {
-		return err
-	}
+	res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("job %s: %s", job, res.Status)
+		return fmt.Errorf("%s: %s", url, res.Status)
 	}
+	slog.Info("done", "job", url)
 	return nil
 }

@@ -3,6 +3,8 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,8 +65,10 @@ func TestLocalSaysWhetherTheStoreNotifies(t *testing.T) {
 	}
 }
 
-// summary returns the parts of a Local that tests compare, one line each.
+// summary returns the parts of a Local that tests compare, one line each, ordered by key.
 func summary(l engine.Local) (all []string) {
+	slices.SortFunc(l.Holds, func(a, b engine.LocalHold) int { return strings.Compare(a.Key, b.Key) })
+	slices.SortStableFunc(l.Waits, func(a, b engine.LocalWait) int { return strings.Compare(a.Key, b.Key) })
 	for _, h := range l.Holds {
 		lost := ""
 		if h.Lost != nil {

@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"time"
 
@@ -36,8 +35,8 @@ type Local struct {
 
 	Closed bool // Close has begun
 
-	Holds []LocalHold // what this process holds, ordered by key
-	Waits []LocalWait // what it waits for, ordered by key and then by position
+	Holds []LocalHold // what this process holds, in no order
+	Waits []LocalWait // what it waits for: the calls for a key in their order, keys in none
 }
 
 // A LocalHold is a key that this process holds.
@@ -81,31 +80,36 @@ type LocalWait struct {
 
 // Local returns what the session knows of itself. It sends no command to the store. It compares
 // the clock, as every method that reports on a lock does. The session can do nothing else while
-// Local lists what it holds and waits for: see [Session.Uses] for a few of many.
+// Local copies what it holds and waits for.
 func (s *Session) Local() Local {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	l := s.selfAt(now)
-	uses, _ := s.uses(UsesQuery{N: math.MaxInt32}, now)
-	for _, u := range uses {
-		if u.Hold != nil {
-			l.Holds = append(l.Holds, *u.Hold)
-		} else {
-			l.Waits = append(l.Waits, *u.Wait)
+	positions := make(map[*queue]int)
+	for _, c := range s.claims {
+		switch {
+		case c.state == pending:
+			positions[c.queue] = max(positions[c.queue], c.position) // a try has no position
+		case c.lingers():
+			l.Holds = append(l.Holds, c.local(0))
+		case c.state == granted && c.hold.check(now):
+			l.Holds = append(l.Holds, c.local(max(1, c.hold.sharers)))
 		}
+	}
+	for h, since := range s.overdue {
+		o := h.c.local(max(1, h.sharers))
+		o.Lost, o.LostSince = h.cause, since
+		l.Holds = append(l.Holds, o)
+	}
+	for _, q := range s.queues {
+		l.Waits = append(l.Waits, q.local(positions[q])...)
 	}
 	return l
 }
 
-// Self returns what Local does, without Holds and Waits.
-func (s *Session) Self() Local {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.selfAt(time.Now())
-}
-
-// selfAt is Self for a caller that has just read the clock. s.mu must be held.
+// selfAt returns what Local does, without Holds and Waits, for a caller that has just read the clock.
+// s.mu must be held.
 func (s *Session) selfAt(now time.Time) Local {
 	l := Local{
 		Name: s.opt.Name, Host: s.opt.Host, App: s.opt.App,

@@ -18,9 +18,6 @@ type Application struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error // of the first write that failed, to be read when done is closed
-
-	mu   sync.Mutex
-	took Sample
 }
 
 const (
@@ -78,26 +75,11 @@ func (a *Application) run(ctx context.Context, perSecond int) {
 		}
 		writes.Go(func() {
 			defer func() { <-room }()
-			begin := time.Now()
-			err := a.raw.run(context.WithoutCancel(ctx), a.writes[i%documents])
-			if err != nil {
+			if err := a.raw.run(context.WithoutCancel(ctx), a.writes[i%documents]); err != nil {
 				first.Do(func() { a.err = err })
-				return
 			}
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			a.took = append(a.took, time.Since(begin))
 		})
 	}
-}
-
-// Took returns what the writes took that have ended since the last call.
-func (a *Application) Took() Sample {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	took := a.took
-	a.took = nil
-	return took
 }
 
 // Close ends it, and returns the error of the first write that failed.

@@ -48,18 +48,13 @@ func NewRaw(t *Target, id string) (*Raw, error) {
 	return &Raw{db: client.Database(t.DB.Name()), update: update, notice: notice}, nil
 }
 
-// increment is the update of the document with that id.
+// increment is the update of the document with that id, which may not exist yet.
 func increment(id string) (bson.Raw, error) {
-	return updateOf(id, bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: 1}}}})
-}
-
-// updateOf is that update of the document with that id, which may not exist yet.
-func updateOf(id string, update any) (bson.Raw, error) {
 	return bson.Marshal(bson.D{
 		{Key: "update", Value: "raw"},
 		{Key: "updates", Value: bson.A{bson.D{
 			{Key: "q", Value: bson.D{{Key: "_id", Value: id}}},
-			{Key: "u", Value: update},
+			{Key: "u", Value: bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: 1}}}}},
 			{Key: "upsert", Value: true},
 		}}},
 		{Key: "writeConcern", Value: bson.D{{Key: "w", Value: "majority"}}},
@@ -83,33 +78,6 @@ func (r *Raw) WriteTwice(ctx context.Context, id string) error {
 		return err
 	}
 	return r.run(ctx, update)
-}
-
-// GrantAndRelease writes twice to a record like that of a key, with pipelines, as Lock and Unlock do, but
-// without a condition: a second process would be granted the key as well.
-func (r *Raw) GrantAndRelease(ctx context.Context) error {
-	now := time.Now()
-	token := now.UnixNano()
-	const session = "cs9a1h2n0ckk3v5p6q70"
-	holder := bson.D{{Key: "a", Value: session + ".1"}, {Key: "s", Value: session}, {Key: "w", Value: int64(1)},
-		{Key: "p", Value: int64(42)}, {Key: "t", Value: token}, {Key: "at", Value: now}}
-	for _, fields := range []bson.D{
-		{
-			{Key: "f", Value: 1}, {Key: "y", Value: "mutex"}, {Key: "c", Value: int64(1)},
-			{Key: "h", Value: bson.D{{Key: "$literal", Value: bson.A{holder}}}}, {Key: "q", Value: bson.A{}},
-			{Key: "t", Value: token}, {Key: "at", Value: now},
-		},
-		{{Key: "h", Value: bson.A{}}},
-	} {
-		update, err := updateOf("grant", bson.A{bson.D{{Key: "$set", Value: fields}}})
-		if err != nil {
-			return err
-		}
-		if err := r.run(ctx, update); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (r *Raw) run(ctx context.Context, cmd bson.Raw) error {

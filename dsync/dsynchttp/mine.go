@@ -1,0 +1,79 @@
+package dsynchttp
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/statusjson"
+)
+
+// A use is a key that this process holds, or a call that waits for one: hold or wait is set.
+type use struct {
+	key      string
+	since    time.Time
+	position int64 // among those of the key: the token of a hold, the calls ahead of one that waits
+	hold     *engine.LocalHold
+	wait     *engine.LocalWait
+}
+
+// waits is 1 if the use is a call that waits, else 0.
+func (u use) waits() int {
+	if u.wait != nil {
+		return 1
+	}
+	return 0
+}
+
+// uses returns the uses of this process that match, in the order of the query.
+func (q query) uses(l engine.Local) (all []use) {
+	for i := range l.Holds {
+		if h := &l.Holds[i]; q.matches(h.Key) {
+			all = append(all, use{h.Key, h.Since, h.Token, h, nil})
+		}
+	}
+	for i := range l.Waits {
+		if w := &l.Waits[i]; q.matches(w.Key) {
+			all = append(all, use{w.Key, w.Since, int64(w.Ahead), nil, w})
+		}
+	}
+	slices.SortFunc(all, func(a, b use) int {
+		byWait, order := a.waits()-b.waits(), 0
+		switch q.sort {
+		case byAge:
+			order = a.since.Compare(b.since)
+		case byWaiters:
+			order = cmp.Or(-byWait, a.since.Compare(b.since))
+		}
+		if order != 0 {
+			return order
+		}
+		return cmp.Or(strings.Compare(a.key, b.key), byWait, cmp.Compare(a.position, b.position))
+	})
+	return all
+}
+
+// newMineView returns the view of a use at now.
+func newMineView(u use, now time.Time, a anchor) mineView {
+	if w := u.wait; w != nil {
+		return mineView{
+			Key: w.Key, Kind: w.Kind, State: "waits", Since: statusjson.Time{Time: w.Since}, For: statusjson.Milliseconds(now.Sub(w.Since)),
+			Weight: w.Weight, Position: w.Position, WaitersAhead: w.Ahead, age: age(a.host.Sub(w.Since)),
+		}
+	}
+	h := u.hold
+	m := mineView{
+		Key: h.Key, Kind: h.Kind, State: "holds", Since: statusjson.Time{Time: h.Since}, For: statusjson.Milliseconds(now.Sub(h.Since)),
+		Token: h.Token, Weight: h.Weight, Holders: h.Holders, HandOffs: h.HandOffs, age: age(a.host.Sub(h.Since)),
+	}
+	switch {
+	case h.Lost != nil:
+		m.State, m.Lost, m.LostFor = "lost", h.Lost.Error(), statusjson.Milliseconds(now.Sub(h.LostSince))
+		m.lostAge = age(a.host.Sub(h.LostSince))
+	case h.Holders == 0:
+		m.State = "lingers"
+	}
+	return m
+}
