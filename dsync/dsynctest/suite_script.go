@@ -1,6 +1,7 @@
 package dsynctest
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strconv"
@@ -23,72 +24,78 @@ import (
 //	e for a late          the same, after the NotAfter of the Join
 //	resize 5; publish a   a Resize to 5, and a Publish by a
 //
-// What the reply has to say follows from the states: whether the claim of a Leave was there, errors,
-// who is notified, the position of a claim that joins.
+// Two slashes begin another script, on a key of its own. What the reply has to say follows from the
+// states: whether the claim of a Leave was there, errors, who is notified, the position of a claim that
+// joins.
 func scripts() []scriptRow {
 	return []scriptRow{
-		{"Acquire/HolderMayRepeat", driver.KindMutex, 1, "a |; join a; a |; join a; a |; join a; a |"},
-		{"Acquire/WaiterMayRepeat", driver.KindMutex, 1, "a | b c; join b; a | b c; join b; a | b c; join b; a | b c"},
-		{"Acquire/TryIsGranted", driver.KindMutex, 1, "|; try a; a |; try a; a |"},
-		{"Acquire/TryLeavesNothing", driver.KindMutex, 1, "a |; try b; a |; try b; a |; join c; a | c; try b; a | c; leave b; a | c; leave a; c |; leave c; |"},
-		{"Acquire/AfterNotAfterReportsOwnClaim", driver.KindMutex, 1, "a | b; join a late; a | b; join b late; a | b"},
+		{name: "Acquire/HolderMayRepeat", text: "a |; join a; a |; join a; a |; join a; a |"},
+		{name: "Acquire/WaiterMayRepeat", text: "a | b c; join b; a | b c; join b; a | b c; join b; a | b c"},
+		{name: "Acquire/TryIsGranted", text: "|; try a; a |; try a; a |"},
+		{name: "Acquire/TryLeavesNothing", text: "a |; try b; a |; try b; a |; join c; a | c; try b; a | c; leave b; " +
+			"a | c; leave a; c |; leave c; |"},
+		{name: "Acquire/AfterNotAfterReportsOwnClaim", text: "a | b; join a late; a | b; join b late; a | b"},
 
-		{"First/GoesToTheHead", driver.KindMutex, 1, "a | b c; join d first; a | d b c; join e first; a | e d b c; leave a; e | d b c; leave e; d | b c"},
-		{"First/WaiterKeepsItsPosition", driver.KindMutex, 1, "a | b; join c first; a | c b; join c first; a | c b; join c first; a | c b; " +
-			"join b first; a | c b; join d first; a | d c b; join c first; a | d c b"},
-		{"First/HolderIsNotJoinedAgain", driver.KindMutex, 1, "|; join a first; a |; join b; a | b; join a first; a | b; join a first; a | b"},
-		{"First/HeavyOneHoldsUpTheQueue", driver.KindMutex, 3, "a b | c2; join d3 first; a b | d3 c2; join e; a b | d3 c2 e; leave a; b | d3 c2 e; leave b; d3 | c2 e"},
-		{"First/TryThatFitsIsGranted", driver.KindMutex, 3, "a2 | b3; try c2 first; a2 | b3; try d first; a2 d | b3"},
-		{"First/AfterNotAfterJoinsNothing", driver.KindMutex, 1, "a | b; join c first late; a | b"},
+		{name: "First/GoesToTheHead", text: "a | b c; join d first; a | d b c; join e first; a | e d b c; leave a; " +
+			"e | d b c; leave e; d | b c"},
+		{name: "First/WaiterKeepsItsPosition", text: "a | b; join c first; a | c b; join c first; a | c b; join c first; " +
+			"a | c b; join b first; a | c b; join d first; a | d c b; join c first; a | d c b"},
+		{name: "First/HolderIsNotJoinedAgain", text: "|; join a first; a |; join b; a | b; join a first; a | b; join a first; a | b"},
+		{name: "First/HeavyOneHoldsUpTheQueue", limit: 3, text: "a b | c2; join d3 first; a b | d3 c2; join e; " +
+			"a b | d3 c2 e; leave a; b | d3 c2 e; leave b; d3 | c2 e"},
+		{name: "First/TryThatFitsIsGranted", limit: 3, text: "a2 | b3; try c2 first; a2 | b3; try d first; a2 d | b3"},
+		{name: "First/AfterNotAfterJoinsNothing", text: "a | b; join c first late; a | b"},
 
-		{"Queue/LightDoesNotOvertakeHeavy", driver.KindMutex, 3, "a2 | b3 c; join c; a2 | b3 c; join c; a2 | b3 c; leave a; b3 | c; leave b; c |"},
-		{"Queue/TryDoesNotOvertake", driver.KindMutex, 3, "a2 | b3; try c; a2 | b3"},
-		{"Queue/WhenTheHeavyHeadLeavesTheNextAreGranted", driver.KindMutex, 3, "a2 | b3 c d; leave b; a2 c | d"},
+		{name: "Queue/LightDoesNotOvertakeHeavy", limit: 3, text: "a2 | b3 c; join c; a2 | b3 c; join c; a2 | b3 c; " +
+			"leave a; b3 | c; leave b; c |"},
+		{name: "Queue/TryDoesNotOvertake", limit: 3, text: "a2 | b3; try c; a2 | b3"},
+		{name: "Queue/WhenTheHeavyHeadLeavesTheNextAreGranted", limit: 3, text: "a2 | b3 c d; leave b; a2 c | d"},
 
-		{"Release/HolderGrantsNext", driver.KindMutex, 1, "a | b c; leave a; b | c"},
-		{"Release/OneOfSeveralHolders", driver.KindMutex, 3, "a b c | d; leave b; a c d |"},
-		{"Release/FromTheQueue", driver.KindMutex, 1, "a | b c d; leave c; a | b d; leave b; a | d; leave d; a |; leave a; |"},
-		{"Release/AbsentIsNoError", driver.KindMutex, 1, "|; leave a; |"}, // of a key that was never used
-		{"Release/AbsentIsNoError", driver.KindMutex, 1, "a |; leave a; |; leave a; |; leave a; |; leave b; |"},
-		{"Release/FindsByIDAlone", driver.KindMutex, 1, "a | b; leave b by id; a |; leave a by id; |"},
+		{name: "Release/HolderGrantsNext", text: "a | b c; leave a; b | c"},
+		{name: "Release/OneOfSeveralHolders", limit: 3, text: "a b c | d; leave b; a c d |"},
+		{name: "Release/FromTheQueue", text: "a | b c d; leave c; a | b d; leave b; a | d; leave d; a |; leave a; |"},
+		{name: "Release/AbsentIsNoError", text: "|; leave a; | // a |; leave a; |; leave a; |; leave a; |; leave b; |"},
+		{name: "Release/FindsByIDAlone", text: "a | b; leave b by id; a |; leave a by id; |"},
 
-		{"Keep/FromTheQueueReleases", driver.KindMutex, 1, "a | b c; keep b; a | c; leave a; c |"},
-		{"Keep/AbsentIsNoError", driver.KindMutex, 1, "|; keep a; |"},
-		{"Keep/AbsentIsNoError", driver.KindMutex, 1, "a |; leave a; |; keep a; |; keep b; |; join c; c |; keep a; c |"},
+		{name: "Keep/FromTheQueueReleases", text: "a | b c; keep b; a | c; leave a; c |"},
+		{name: "Keep/AbsentIsNoError", text: "|; keep a; | // a |; leave a; |; keep a; |; keep b; |; join c; c |; keep a; c |"},
 
-		{"Replace/GrantsTheFirstWaiter", driver.KindMutex, 1, "a | b; c for a; b | c; leave b; c |; leave c; |"},
-		{"Replace/GrantsItselfIfNobodyWaits", driver.KindMutex, 1, "a |; b for a; b |; c for b; c |; d for c; d |; leave d; |"},
-		{"Replace/JoinsBehindAll", driver.KindMutex, 1, "a | b c d e f g h i j k l; m for a; b | c d e f g h i j k l m"},
-		{"Replace/LateOnlyReleases", driver.KindMutex, 1, "a |; b for a late; |"},
-		{"Replace/LateOnlyReleases", driver.KindMutex, 1, "a | b; c for a late; b |; leave b; |"},
-		{"Replace/MayRepeat", driver.KindMutex, 1, "a | b; c for a; b | c; c for a; b | c; c for a; b | c; leave b; c |; c for a; c |; leave c; |"},
-		{"Replace/OfAReleasedClaim", driver.KindMutex, 1, "a |; leave a; |; join b; b |; c for a; b | c; leave c; b |; leave b; |"},
+		{name: "Replace/GrantsTheFirstWaiter", text: "a | b; c for a; b | c; leave b; c |; leave c; |"},
+		{name: "Replace/GrantsItselfIfNobodyWaits", text: "a |; b for a; b |; c for b; c |; d for c; d |; leave d; |"},
+		{name: "Replace/JoinsBehindAll", text: "a | b c d e f g h i j k l; m for a; b | c d e f g h i j k l m"},
+		{name: "Replace/LateOnlyReleases", text: "a |; b for a late; | // a | b; c for a late; b |; leave b; |"},
+		{name: "Replace/MayRepeat", text: "a | b; c for a; b | c; c for a; b | c; c for a; b | c; leave b; c |; c for a; " +
+			"c |; leave c; |"},
+		{name: "Replace/OfAReleasedClaim", text: "a |; leave a; |; join b; b |; c for a; b | c; leave c; b |; leave b; |"},
 
-		{"Successor/GrantedInTheSameCommand", driver.KindElection, 1, "a | b c d e; publish a; a | b c d e; leave a to d; d | b c e; leave d; b | c e"},
-		{"Successor/FirstInTheQueue", driver.KindElection, 1, "a | b c; leave a to b; b | c; leave b to c; c |"},
-		{"Successor/NotWaiting", driver.KindElection, 1, "a | b c d; publish a; a | b c d; leave c; a | b d; leave a to c; a | b d; " +
-			"leave a to a; a | b d; leave a to x; a | b d; leave a; b | d"},
-		{"Successor/OnlyFromAHolder", driver.KindElection, 1, "a | b c d; publish a; a | b c d; leave b to d; a | b c d; leave x to d; a | b c d"},
-		{"Successor/OnlyFromAHolder", driver.KindElection, 1, "|; leave a to b; |"},
-		{"Successor/RepeatedOrLatePrefersNobody", driver.KindElection, 1, "a | b c d e; leave a to d; d | b c e; leave a to d; d | b c e; " +
-			"leave a to e; d | b c e; leave a to d; d | b c e; leave d; b | c e; leave a to e; b | c e"},
-		{"Successor/FitsOrWaitsAtTheHead", driver.KindMutex, 3, "a b2 | c d3; leave a to d; b2 | d3 c; leave b; d3 | c"},
+		{name: "Successor/GrantedInTheSameCommand", kind: driver.KindElection, text: "a | b c d e; publish a; " +
+			"a | b c d e; leave a to d; d | b c e; leave d; b | c e"},
+		{name: "Successor/FirstInTheQueue", kind: driver.KindElection, text: "a | b c; leave a to b; b | c; leave b to c; c |"},
+		{name: "Successor/NotWaiting", kind: driver.KindElection, text: "a | b c d; publish a; a | b c d; leave c; " +
+			"a | b d; leave a to c; a | b d; leave a to a; a | b d; leave a to x; a | b d; leave a; b | d"},
+		{name: "Successor/OnlyFromAHolder", kind: driver.KindElection, text: "a | b c d; publish a; a | b c d; " +
+			"leave b to d; a | b c d; leave x to d; a | b c d // |; leave a to b; |"},
+		{name: "Successor/RepeatedOrLatePrefersNobody", kind: driver.KindElection, text: "a | b c d e; leave a to d; " +
+			"d | b c e; leave a to d; d | b c e; leave a to e; d | b c e; leave a to d; d | b c e; leave d; b | c e; leave a to e; b | c e"},
+		{name: "Successor/FitsOrWaitsAtTheHead", limit: 3, text: "a b2 | c d3; leave a to d; b2 | d3 c; leave b; d3 | c"},
 
-		{"Resize/GrowsAndGrants", driver.KindMutex, 2, "a2 | b c d2 e; resize 5; a2 b c | d2 e; resize 7; a2 b c d2 e |"},
-		{"Resize/ShrinksAndBlocksUntilTheyFit", driver.KindMutex, 5, "a2 b2 c |; resize 2; a2 b2 c |; join d; a2 b2 c | d; " +
-			"leave a; b2 c | d; try e; b2 c | d; leave c; b2 | d; try f; b2 | d; leave b; d |"},
-		{"Resize/HolderMayRepeat", driver.KindMutex, 4, "a4 | b; resize 2; a4 | b; join a; a4 | b; join b; a4 | b; join a; a4 | b; leave a; b |"},
-		{"Resize/WaitingWeightTooGreatIsRefused", driver.KindMutex, 4, "a4 | b c3; resize 2; a4 | b c3; resize 1; a4 | b c3; " +
-			"resize 3; a4 | b c3; leave c; a4 | b; resize 1; a4 | b; leave a; b |"},
-		{"Resize/RepeatedChangesNothing", driver.KindMutex, 2, "a b | c2; publish a; a b | c2; resize 3; a b | c2; resize 3; a b | c2; resize 3; a b | c2"},
+		{name: "Resize/GrowsAndGrants", limit: 2, text: "a2 | b c d2 e; resize 5; a2 b c | d2 e; resize 7; a2 b c d2 e |"},
+		{name: "Resize/ShrinksAndBlocksUntilTheyFit", limit: 5, text: "a2 b2 c |; resize 2; a2 b2 c |; join d; " +
+			"a2 b2 c | d; leave a; b2 c | d; try e; b2 c | d; leave c; b2 | d; try f; b2 | d; leave b; d |"},
+		{name: "Resize/HolderMayRepeat", limit: 4, text: "a4 | b; resize 2; a4 | b; join a; a4 | b; join b; a4 | b; " +
+			"join a; a4 | b; leave a; b |"},
+		{name: "Resize/WaitingWeightTooGreatIsRefused", limit: 4, text: "a4 | b c3; resize 2; a4 | b c3; resize 1; " +
+			"a4 | b c3; resize 3; a4 | b c3; leave c; a4 | b; resize 1; a4 | b; leave a; b |"},
+		{name: "Resize/RepeatedChangesNothing", limit: 2, text: "a b | c2; publish a; a b | c2; resize 3; a b | c2; " +
+			"resize 3; a b | c2; resize 3; a b | c2"},
 	}
 }
 
-// A scriptRow is a script, of a case that may have several.
+// A scriptRow is a case of one or more scripts.
 type scriptRow struct {
 	name  string
-	kind  driver.Kind
-	limit int64
+	kind  driver.Kind // default KindMutex
+	limit int64       // default 1
 	text  string
 }
 
@@ -96,13 +103,12 @@ type scriptRow struct {
 func scriptCases() []conformanceCase {
 	var cases []conformanceCase
 	for _, row := range scripts() {
-		run := func(e *env) { e.script(row) }
-		if i := slices.IndexFunc(cases, func(c conformanceCase) bool { return c.name == row.name }); i >= 0 {
-			before := cases[i].test
-			cases[i].test = func(e *env) { before(e); run(e) }
-		} else {
-			cases = append(cases, conformanceCase{name: row.name, test: run})
-		}
+		kind, limit := cmp.Or(row.kind, driver.KindMutex), cmp.Or(row.limit, 1)
+		cases = append(cases, conformanceCase{name: row.name, test: func(e *env) {
+			for text := range strings.SplitSeq(row.text, "//") {
+				e.script(kind, limit, text)
+			}
+		}})
 	}
 	return cases
 }
@@ -126,16 +132,16 @@ type stage struct {
 }
 
 // script runs a script on a key of its own.
-func (e *env) script(row scriptRow) {
+func (e *env) script(kind driver.Kind, limit int64, text string) {
 	e.Helper()
-	s := &stage{env: e, key: newID(), kind: row.kind, limit: row.limit, names: make(map[string]driver.Claim)}
+	s := &stage{env: e, key: newID(), kind: kind, limit: limit, names: make(map[string]driver.Claim)}
 	l := e.hears()
 	if l != nil {
 		s.by = l.session
 	} else {
 		s.by = e.session()
 	}
-	steps := strings.Split(row.text, ";")
+	steps := strings.Split(text, ";")
 	s.holding, s.waiting = s.parse(steps[0])
 	for _, c := range s.holding {
 		e.hold(c)
