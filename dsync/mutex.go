@@ -141,13 +141,13 @@ func (m *Mutex) hold() *engine.Hold {
 // Unlock unlocks m. It panics if m is not locked. If the hold was lost, Unlock sends nothing to
 // the store. Unlock waits for the store's answer for at most a third of the TTL; after that, or
 // at once with [Options].AsyncUnlock, the release goes on in the background.
-func (m *Mutex) Unlock() { m.unlock(driver.ReleaseOptions{}).Finish(m.s, m.key) }
+func (m *Mutex) Unlock() { m.unlock(driver.Leave{}).Finish(m.s, m.key) }
 
 // UnlockContext unlocks m like Unlock. ctx bounds only the wait for the store's answer; the
 // release goes on in the background until the store has answered. The error is [ErrLost] if the
 // hold had ended before, that of ctx, or [ErrRefused].
 func (m *Mutex) UnlockContext(ctx context.Context) error {
-	return m.unlocked(ctx, driver.ReleaseOptions{})
+	return m.unlocked(ctx, driver.Leave{})
 }
 
 // UnlockAfter unlocks m in this process but keeps the key held for d from now, by the store's
@@ -162,10 +162,10 @@ func (m *Mutex) UnlockAfter(ctx context.Context, d time.Duration) error {
 	if d > MaxDuration {
 		return fmt.Errorf("dsync: unlock %q after %v: it must be at most %v", m.key, d, MaxDuration)
 	}
-	return m.unlocked(ctx, driver.ReleaseOptions{Keep: d})
+	return m.unlocked(ctx, driver.Leave{Keep: d})
 }
 
-func (m *Mutex) unlock(o driver.ReleaseOptions) engine.Releasing {
+func (m *Mutex) unlock(o driver.Leave) engine.Releasing {
 	m.session()
 	m.mu.Lock()
 	h := m.h
@@ -177,7 +177,7 @@ func (m *Mutex) unlock(o driver.ReleaseOptions) engine.Releasing {
 	return h.Unlock(o)
 }
 
-func (m *Mutex) unlocked(ctx context.Context, o driver.ReleaseOptions) error {
+func (m *Mutex) unlocked(ctx context.Context, o driver.Leave) error {
 	if err := m.unlock(o).Wait(ctx); err != nil {
 		return fmt.Errorf("dsync: unlock %q: %w", m.key, err)
 	}

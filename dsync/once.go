@@ -11,9 +11,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// maxResult is the maximum size of a Once's result, in bytes.
-const maxResult = 64 << 10
-
 // A Once runs a function once among all processes: a migration, for example. The first run that
 // succeeds seals the key, and the store keeps the seal and the result forever.
 //
@@ -78,19 +75,19 @@ func (o *Once) DoValue(ctx context.Context, f func(context.Context) ([]byte, err
 	defer func() {
 		cancel(context.Canceled)
 		if !returned {
-			h.Unlock(driver.ReleaseOptions{}).Finish(s, o.key)
+			h.Unlock(driver.Leave{}).Finish(s, o.key)
 		}
 	}()
 	value, err = f(c)
-	if err == nil && len(value) > maxResult {
-		err = fmt.Errorf("the result has %d bytes; it may have at most %d", len(value), maxResult)
+	if err == nil && len(value) > driver.MaxValue {
+		err = fmt.Errorf("the result has %d bytes; it may have at most %d", len(value), driver.MaxValue)
 	}
 	returned = true
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("dsync: once %q: %w", o.key, err), o.release(h))
 	}
 	done = &engine.SealedError{Value: bytes.Clone(value)} // f may keep the slice
-	if err := h.Unlock(driver.ReleaseOptions{Seal: true, Result: done.Value}).Wait(ctx); err != nil {
+	if err := h.Unlock(driver.Leave{Seal: true, Result: done.Value}).Wait(ctx); err != nil {
 		return nil, fmt.Errorf("dsync: once %q: seal: %w", o.key, err)
 	}
 	o.learn(done)
@@ -102,7 +99,7 @@ func (o *Once) DoValue(ctx context.Context, f func(context.Context) ([]byte, err
 func (o *Once) release(h *engine.Hold) error {
 	ctx, cancel := context.WithTimeout(context.Background(), o.s.TTL()/3)
 	defer cancel()
-	if err := h.Unlock(driver.ReleaseOptions{}).Wait(ctx); errors.Is(err, ErrLost) {
+	if err := h.Unlock(driver.Leave{}).Wait(ctx); errors.Is(err, ErrLost) {
 		return err
 	}
 	return nil

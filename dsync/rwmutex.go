@@ -152,7 +152,7 @@ func (rw *RWMutex) runlock() engine.Releasing {
 	if !ok {
 		panic(fmt.Sprintf("dsync: read-unlock of rwmutex %q that is not read-locked", rw.Key()))
 	}
-	return done[0].Unlock(driver.ReleaseOptions{})
+	return done[0].Unlock(driver.Leave{})
 }
 
 // RLost returns a channel that is closed when a hold of rw's readers is lost, and when the last

@@ -126,7 +126,7 @@ func (m *Semaphore) release(n int64) []engine.Releasing {
 	}
 	var all []engine.Releasing
 	for _, h := range done {
-		all = append(all, h.Unlock(driver.ReleaseOptions{}))
+		all = append(all, h.Unlock(driver.Leave{}))
 	}
 	return all
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
@@ -58,11 +59,11 @@ func TestReadOnlyCommandsWriteNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := driver.Claim{Key: "held", ID: id + ".1", Session: id, Kind: dsync.KindElection, Weight: 1, Limit: 1}
-			if _, _, err := store.Acquire(t.Context(), c, true, nil, time.Now().Add(time.Hour)); err != nil {
+			if _, _, err := storecmd.Acquire(t.Context(), store, c, true, nil, time.Now().Add(time.Hour)); err != nil {
 				t.Fatal(i, err)
 			}
 		}
-		if err := store.Unregister(t.Context(), "expired"); err != nil {
+		if err := storecmd.Unregister(t.Context(), store, "expired"); err != nil {
 			t.Fatal(err)
 		}
 		before := spy.documents()

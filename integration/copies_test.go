@@ -12,6 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -85,20 +86,25 @@ func TestB31CopiesOfRequests(t *testing.T) {
 			n++
 			return driver.Claim{Key: key, ID: fmt.Sprint("s.", n), Session: "s", Kind: kind, Weight: 1, Limit: 1}
 		}
-		acquire := func(t *testing.T, a driver.Claim, wait bool) driver.State {
+		join := func(t *testing.T, j driver.Join, leave *driver.Leave) driver.State {
 			t.Helper()
-			st, _, err := c.Acquire(t.Context(), a, wait, nil, time.Now().Add(time.Hour))
+			j.NotAfter = time.Now().Add(time.Hour)
+			done, err := c.Edit(t.Context(), driver.Edit{Leave: leave, Join: &j})
 			if err != nil {
 				t.Fatal(err)
 			}
-			return st
+			return done.State
+		}
+		acquire := func(t *testing.T, a driver.Claim, wait bool) driver.State {
+			t.Helper()
+			return join(t, driver.Join{Claim: a, Wait: wait}, nil)
 		}
 		release := func(t *testing.T, a driver.Claim) {
 			t.Helper()
 			if h, ok := load(t, c, a.Key).Holder(a.ID); ok {
 				a.Token, a.NoneWaiting = h.Token, true
 			}
-			if _, _, err := c.Release(t.Context(), a, driver.ReleaseOptions{}); err != nil {
+			if _, _, err := storecmd.Release(t.Context(), c, a, driver.Leave{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -159,8 +165,7 @@ func TestB31CopiesOfRequests(t *testing.T) {
 				acquire(t, holder, true)
 				acquire(t, a, true)
 				c.took()
-				a.Repeated = true
-				st := acquire(t, a, true)
+				st := join(t, driver.Join{Claim: a, Wait: true, Repeated: true}, nil)
 				sent := c.took()
 				release(t, holder)
 				c.mu.Lock()
@@ -172,9 +177,8 @@ func TestB31CopiesOfRequests(t *testing.T) {
 				old, a := claim(dsync.KindMutex, key), claim(dsync.KindMutex, key)
 				st := acquire(t, old, true)
 				old.Token = st.Token
-				a.Replaces = &old
 				c.took()
-				return a, acquire(t, a, true)
+				return a, join(t, driver.Join{Claim: a, Wait: true}, &driver.Leave{Claim: old})
 			}},
 		}
 		final := make(map[string]bool)
@@ -186,7 +190,6 @@ func TestB31CopiesOfRequests(t *testing.T) {
 				if len(copies) == 0 {
 					t.Fatal("no command was seen")
 				}
-				a.Replaces = nil
 				release(t, a)
 				c.again(t, copies)
 				_, joined := load(t, c, key).Holder(a.ID)

@@ -9,6 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/integration/internal/history"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"github.com/leasehold-go/leasehold/leader"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -39,7 +40,7 @@ func (n *nemesis) watch(ctx context.Context) {
 func (n *nemesis) load(ctx context.Context, key string) (driver.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.ttl)
 	defer cancel()
-	return n.store.Load(ctx, key)
+	return n.store.Load(ctx, key, 1000)
 }
 
 // logs records what documents say of their writes.
@@ -112,7 +113,7 @@ func (n *nemesis) clean() {
 	var now time.Time
 	eventually(t, 10*n.ttl, "no session is alive", func() bool {
 		var alive []dsync.Member
-		alive, now, err = n.store.Members(ctx)
+		alive, now, err = storecmd.Members(ctx, n.store)
 		return err == nil && len(alive) == 0
 	})
 	// A record of a session that was made for a Register that never came, on a server

@@ -8,6 +8,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // A repeated request does what the same request does that does not say so, though its first
@@ -19,17 +20,22 @@ func TestRepeatedRequestsDoTheSame(t *testing.T) {
 		claim := func(key, session string) driver.Claim {
 			return driver.Claim{Key: key, ID: session + ".1", Session: session, Kind: dsync.KindSemaphore, Weight: 1, Limit: 1}
 		}
-		acquire := func(c driver.Claim, expired ...string) driver.State {
+		join := func(j driver.Join) driver.State {
 			t.Helper()
-			st, _, err := store.Acquire(ctx, c, true, expired, load(t, store, c.Key).Now.Add(time.Hour))
+			j.Wait, j.NotAfter = true, load(t, store, j.Claim.Key).Now.Add(time.Hour)
+			done, err := store.Edit(ctx, driver.Edit{Join: &j})
 			if err != nil {
 				t.Fatal(err)
 			}
-			return st
+			return done.State
 		}
-		release := func(c driver.Claim, o driver.ReleaseOptions) {
+		acquire := func(c driver.Claim) driver.State {
 			t.Helper()
-			if found, _, err := store.Release(ctx, c, o); err != nil || !found {
+			return join(driver.Join{Claim: c})
+		}
+		release := func(c driver.Claim, o driver.Leave) {
+			t.Helper()
+			if found, _, err := storecmd.Release(ctx, store, c, o); err != nil || !found {
 				t.Fatalf("release of %s: found %t, %v", c.ID, found, err)
 			}
 		}
@@ -61,13 +67,13 @@ func TestRepeatedRequestsDoTheSame(t *testing.T) {
 			{"waits behind an end that has come", func(k string) {
 				acquire(claim(k, "a"))
 				acquire(claim(k, "mine"))
-				release(claim(k, "a"), driver.ReleaseOptions{Keep: lease})
+				release(claim(k, "a"), driver.Leave{Keep: lease})
 				time.Sleep(3 * lease)
 			}, nil, "held by mine.1"},
 			{"its own end has come", func(k string) {
 				c := claim(k, "mine")
 				c.Lease, c.Token = lease, acquire(c).Token
-				if _, err := store.Extend(ctx, c); err != nil {
+				if _, err := storecmd.Extend(ctx, store, c); err != nil {
 					t.Fatal(err)
 				}
 				acquire(claim(k, "a"))
@@ -76,21 +82,19 @@ func TestRepeatedRequestsDoTheSame(t *testing.T) {
 			{"was released", func(k string) {
 				acquire(claim(k, "mine"))
 				acquire(claim(k, "a"))
-				release(claim(k, "mine"), driver.ReleaseOptions{})
+				release(claim(k, "mine"), driver.Leave{})
 			}, nil, "held by a.1, 1 waiting, at 1"},
 			{"of a key that was sealed", func(k string) {
 				acquire(claim(k, "a"))
 				acquire(claim(k, "mine"))
-				release(claim(k, "a"), driver.ReleaseOptions{Seal: true})
+				release(claim(k, "a"), driver.Leave{Seal: true})
 			}, nil, "sealed"},
 		}
 		for i, tc := range cases {
 			for _, repeated := range []bool{false, true} {
 				key := fmt.Sprint("poll ", i, repeated)
 				tc.meet(key)
-				c := claim(key, "mine")
-				c.Repeated = repeated
-				if got := told(acquire(c, tc.expired...)); got != tc.want {
+				if got := told(join(driver.Join{Claim: claim(key, "mine"), Expired: tc.expired, Repeated: repeated})); got != tc.want {
 					t.Errorf("%s, repeated %t: got %q, want %q", tc.name, repeated, got, tc.want)
 				}
 			}

@@ -17,6 +17,7 @@ import (
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/integration/internal/proxy"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -165,7 +166,7 @@ func (r *room) forgetProbe() {
 // load reads a key's state.
 func load(t testing.TB, s driver.Store, key string) driver.State {
 	t.Helper()
-	st, err := s.Load(t.Context(), key)
+	st, err := s.Load(t.Context(), key, 1000)
 	if err != nil {
 		t.Fatalf("Load %q: %v", key, err)
 	}
@@ -175,7 +176,7 @@ func load(t testing.TB, s driver.Store, key string) driver.State {
 // member reads a session's record.
 func member(t testing.TB, s driver.Store, id string) dsync.Member {
 	t.Helper()
-	m, _, err := s.Members(t.Context(), id)
+	m, _, err := storecmd.Members(t.Context(), s, id)
 	if err != nil || len(m) != 1 {
 		t.Fatalf("Members(%q) = %v, %v", id, m, err)
 	}

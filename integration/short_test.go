@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -72,25 +73,25 @@ func TestShortCommandsAreConditional(t *testing.T) {
 		}
 		acquire := func(store driver.Store, c driver.Claim, limit time.Duration) driver.State {
 			t.Helper()
-			before, err := store.Load(ctx, c.Key)
+			before, err := store.Load(ctx, c.Key, 1000)
 			if err != nil {
 				t.Fatal(err)
 			}
-			st, _, err := store.Acquire(ctx, c, true, nil, before.Now.Add(limit))
+			st, _, err := storecmd.Acquire(ctx, store, c, true, nil, before.Now.Add(limit))
 			if err != nil {
 				t.Fatal(err)
 			}
 			return st
 		}
-		release := func(store driver.Store, c driver.Claim, o driver.ReleaseOptions) {
+		release := func(store driver.Store, c driver.Claim, o driver.Leave) {
 			t.Helper()
-			st, err := store.Load(ctx, c.Key)
+			st, err := store.Load(ctx, c.Key, 1000)
 			if err != nil {
 				t.Fatal(err)
 			}
 			h, _ := st.Holder(c.ID)
 			c.Token = h.Token
-			if found, _, err := store.Release(ctx, c, o); err != nil || !found {
+			if found, _, err := storecmd.Release(ctx, store, c, o); err != nil || !found {
 				t.Fatalf("release of %s: found %t, %v", c.ID, found, err)
 			}
 		}
@@ -118,7 +119,7 @@ func TestShortCommandsAreConditional(t *testing.T) {
 		}{
 			{grant, later, func(k key) {
 				acquire(other, claim(k, 3), time.Hour)
-				release(other, claim(k, 3), driver.ReleaseOptions{})
+				release(other, claim(k, 3), driver.Leave{})
 			}, nil, false},
 			{grant, "in time for a free key", func(key) {}, []string{"s.2"}, true},
 			{grant, "late", func(key) { time.Sleep(2 * soon) }, nil, false},
@@ -129,16 +130,16 @@ func TestShortCommandsAreConditional(t *testing.T) {
 			}, []string{"s.3"}, false},
 			{grant, "sealed", func(k key) {
 				acquire(other, claim(k, 3), time.Hour)
-				release(other, claim(k, 3), driver.ReleaseOptions{Seal: true})
+				release(other, claim(k, 3), driver.Leave{Seal: true})
 			}, nil, false},
 			{grant, "used as another kind", func(k key) {
 				c := claim(k, 3)
 				c.Kind = dsync.KindElection
 				acquire(other, c, time.Hour)
-				release(other, c, driver.ReleaseOptions{})
+				release(other, c, driver.Leave{})
 			}, nil, false},
 			{grant, "of another limit", func(k key) {
-				if _, err := other.Resize(ctx, k, dsync.KindMutex, 1, 2); err != nil {
+				if _, err := storecmd.Resize(ctx, other, k, dsync.KindMutex, 1, 2); err != nil {
 					t.Fatal(err)
 				}
 			}, nil, false},
@@ -157,7 +158,7 @@ func TestShortCommandsAreConditional(t *testing.T) {
 			}, []string{"s.3"}, false},
 			{alone, "of one that has published", func(k key) {
 				acquire(other, claim(k, 2), time.Hour)
-				if _, err := other.Publish(ctx, claim(k, 2), 1, []byte("x")); err != nil {
+				if _, err := storecmd.Publish(ctx, other, claim(k, 2), 1, []byte("x")); err != nil {
 					t.Fatal(err)
 				}
 			}, []string{"s.2"}, false},
@@ -188,7 +189,7 @@ func TestShortCommandsAreConditional(t *testing.T) {
 			}, []string{"s.3"}, false},
 			{handOver, "by one that has published", func(k key) {
 				acquire(other, claim(k, 2), time.Hour)
-				if _, err := other.Publish(ctx, claim(k, 2), 1, []byte("x")); err != nil {
+				if _, err := storecmd.Publish(ctx, other, claim(k, 2), 1, []byte("x")); err != nil {
 					t.Fatal(err)
 				}
 			}, []string{"s.2"}, false},
@@ -197,7 +198,7 @@ func TestShortCommandsAreConditional(t *testing.T) {
 			key := fmt.Sprint("short", i)
 			name := tc.what + ": " + tc.name
 			first := acquire(mine, claim(key, 1), time.Hour)
-			release(mine, claim(key, 1), driver.ReleaseOptions{})
+			release(mine, claim(key, 1), driver.Leave{})
 			second := acquire(mine, claim(key, 2), soon)
 			again := tape.last()
 			if again[0].Key != "update" {
@@ -208,7 +209,7 @@ func TestShortCommandsAreConditional(t *testing.T) {
 			}
 			mineToo := claim(key, 2)
 			mineToo.NoneWaiting = tc.what == alone
-			release(mine, mineToo, driver.ReleaseOptions{})
+			release(mine, mineToo, driver.Leave{})
 			if tc.what != grant {
 				again = tape.last()
 			}
@@ -233,7 +234,7 @@ func TestShortCommandsAreConditional(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			st, err := other.Load(ctx, key)
+			st, err := other.Load(ctx, key, 1000)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -270,8 +271,11 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 		}
 		hold := func(store driver.Store, c driver.Claim) driver.State {
 			t.Helper()
-			c.Repeated = store == other // the long command, whose token is by the server's clock
-			st, _, err := store.Acquire(ctx, c, true, nil, load(t, other, c.Key).Now.Add(soon))
+			done, err := store.Edit(ctx, driver.Edit{Join: &driver.Join{
+				Claim: c, Wait: true, NotAfter: load(t, other, c.Key).Now.Add(soon),
+				Repeated: store == other, // the long command, whose token is by the server's clock
+			}})
+			st := done.State
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -282,7 +286,7 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 		}
 		free := func(store driver.Store, c driver.Claim) {
 			t.Helper()
-			if found, _, err := store.Release(ctx, c, driver.ReleaseOptions{}); err != nil || !found {
+			if found, _, err := storecmd.Release(ctx, store, c, driver.Leave{}); err != nil || !found {
 				t.Fatalf("release of %s: found %t, %v", c.ID, found, err)
 			}
 		}
@@ -458,20 +462,20 @@ func leaveTheSame(t *testing.T, kind dsync.Kind) {
 		}
 		acquire := func(n int) func(string) error {
 			return func(key string) error {
-				_, _, err := store.Acquire(ctx, claim(key, n), true, nil, until)
+				_, _, err := storecmd.Acquire(ctx, store, claim(key, n), true, nil, until)
 				return err
 			}
 		}
 		release := func(n int, alone bool) func(string) error {
 			return func(key string) error {
 				c := claim(key, n)
-				st, err := store.Load(ctx, key)
+				st, err := store.Load(ctx, key, 1000)
 				if err != nil {
 					return err
 				}
 				h, _ := st.Holder(c.ID)
 				c.Token, c.NoneWaiting = h.Token, alone
-				found, _, err := store.Release(ctx, c, driver.ReleaseOptions{})
+				found, _, err := storecmd.Release(ctx, store, c, driver.Leave{})
 				if err == nil && !found {
 					err = errors.New("not found")
 				}
@@ -487,7 +491,7 @@ func leaveTheSame(t *testing.T, kind dsync.Kind) {
 		each("joining the queue behind it", acquire(4))
 		if kind == dsync.KindElection {
 			each("publishing", func(key string) error {
-				_, err := store.Publish(ctx, claim(key, 2), 1, []byte("x"))
+				_, err := storecmd.Publish(ctx, store, claim(key, 2), 1, []byte("x"))
 				return err
 			})
 		}

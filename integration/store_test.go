@@ -15,6 +15,7 @@ import (
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/integration/internal/proxy"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -38,19 +39,19 @@ func TestStoreNoOpsWriteNothing(t *testing.T) {
 			return driver.Claim{Key: "k", ID: fmt.Sprint("s.", n), Session: "s", Kind: dsync.KindSemaphore, Weight: weight, Limit: limit, Yield: true}
 		}
 		acquire := func(c driver.Claim, wait bool) error {
-			_, _, err := store.Acquire(ctx, c, wait, []string{"dead"}, until)
+			_, _, err := storecmd.Acquire(ctx, store, c, wait, []string{"dead"}, until)
 			return err
 		}
-		release := func(c driver.Claim, o driver.ReleaseOptions) error {
-			_, _, err := store.Release(ctx, c, o)
+		release := func(c driver.Claim, o driver.Leave) error {
+			_, _, err := storecmd.Release(ctx, store, c, o)
 			return err
 		}
 		publish := func(seq int64, value string) error {
-			_, err := store.Publish(ctx, claim(1, 3, 3), seq, []byte(value))
+			_, err := storecmd.Publish(ctx, store, claim(1, 3, 3), seq, []byte(value))
 			return err
 		}
 		resize := func(kind dsync.Kind, from, limit int64) error {
-			_, err := store.Resize(ctx, "k", kind, from, limit)
+			_, err := storecmd.Resize(ctx, store, "k", kind, from, limit)
 			return err
 		}
 		revoke := func() error {
@@ -73,10 +74,10 @@ func TestStoreNoOpsWriteNothing(t *testing.T) {
 		must(acquire(claim(2, 1, 2), true))
 		must(acquire(claim(3, 1, 3), true))
 		must(publish(2, "x"))
-		must(release(claim(1, 3, 3), driver.ReleaseOptions{Keep: time.Minute}))
+		must(release(claim(1, 3, 3), driver.Leave{Keep: time.Minute}))
 		must(revoke())
 		must(acquire(once, true))
-		must(release(once, driver.ReleaseOptions{Seal: true, Result: []byte("r")}))
+		must(release(once, driver.Leave{Seal: true, Result: []byte("r")}))
 
 		noOps := []struct {
 			name string
@@ -92,19 +93,19 @@ func TestStoreNoOpsWriteNothing(t *testing.T) {
 			{"acquire of another limit", func() error { return acquire(claim(4, 1, 8), true) }, dsync.ErrMismatch},
 			{"acquire too heavy", func() error { return acquire(claim(4, 4, 9), true) }, dsync.ErrMismatch},
 			{"late acquire", func() error {
-				_, _, err := store.Acquire(ctx, claim(4, 1, 3), true, nil, time.UnixMilli(1))
+				_, _, err := storecmd.Acquire(ctx, store, claim(4, 1, 3), true, nil, time.UnixMilli(1))
 				return err
 			}, nil},
-			{"keep again", func() error { return release(claim(1, 3, 3), driver.ReleaseOptions{Keep: time.Hour}) }, nil},
-			{"release of nothing", func() error { return release(claim(5, 1, 3), driver.ReleaseOptions{}) }, nil},
+			{"keep again", func() error { return release(claim(1, 3, 3), driver.Leave{Keep: time.Hour}) }, nil},
+			{"release of nothing", func() error { return release(claim(5, 1, 3), driver.Leave{}) }, nil},
 			{"publish again", func() error { return publish(2, "x") }, nil},
 			{"publish overtaken", func() error { return publish(1, "y") }, nil},
 			{"resize again", func() error { return resize(dsync.KindSemaphore, 2, 3) }, nil},
 			{"resize as another kind", func() error { return resize(dsync.KindMutex, 1, 1) }, dsync.ErrMismatch},
 			{"revoke again", revoke, nil},
 			{"acquire of what is sealed", func() error { c := once; c.ID = "s.10"; return acquire(c, true) }, nil},
-			{"seal again", func() error { return release(once, driver.ReleaseOptions{Seal: true, Result: []byte("other")}) }, nil},
-			{"expire", func() error { _, err := store.Expire(ctx, "s"); return err }, nil},
+			{"seal again", func() error { return release(once, driver.Leave{Seal: true, Result: []byte("other")}) }, nil},
+			{"expire", func() error { _, err := store.Expire(ctx, "s", false); return err }, nil},
 		}
 		log := newOplog(t, r)
 		for _, op := range noOps {
@@ -116,7 +117,7 @@ func TestStoreNoOpsWriteNothing(t *testing.T) {
 			}
 			log.reset(t)
 		}
-		must(release(claim(1, 3, 3), driver.ReleaseOptions{})) // an oplog that showed nothing would be no witness
+		must(release(claim(1, 3, 3), driver.Leave{})) // an oplog that showed nothing would be no witness
 		if n := log.writes(t, "k/k"); n != 1 {
 			t.Errorf("%d entries of a release, want 1", n)
 		}
@@ -155,7 +156,7 @@ func TestStoreKeysOfMany(t *testing.T) {
 			}
 		}
 		for _, key := range []string{"a", "b", "c"} {
-			if _, err := store.Resize(t.Context(), key, "x", 0, 1); err != nil {
+			if _, err := storecmd.Resize(t.Context(), store, key, "x", 0, 1); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -199,7 +200,7 @@ func TestStoreResizedIsKept(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		store := r.store()
-		if _, err := store.Resize(t.Context(), "k", dsync.KindSemaphore, 2, 3); err != nil {
+		if _, err := storecmd.Resize(t.Context(), store, "k", dsync.KindSemaphore, 2, 3); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(20*time.Millisecond + s.Skew)
@@ -224,7 +225,7 @@ func TestStoreResizeByAnotherKind(t *testing.T) {
 			kind     dsync.Kind
 			from, to int64
 		}{{dsync.KindSemaphore, 5, 4}, {dsync.KindSemaphore, 4, 3}, {dsync.KindRWMutex, 6, 7}} {
-			if _, err := store.Resize(t.Context(), "k", limits.kind, limits.from, limits.to); err != nil {
+			if _, err := storecmd.Resize(t.Context(), store, "k", limits.kind, limits.from, limits.to); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -233,7 +234,7 @@ func TestStoreResizeByAnotherKind(t *testing.T) {
 			want  error
 		}{{7, nil}, {6, nil}, {5, dsync.ErrMismatch}, {4, dsync.ErrMismatch}, {3, dsync.ErrMismatch}} {
 			claim := driver.Claim{Key: "k", ID: fmt.Sprint("s.", n), Session: "s", Kind: dsync.KindRWMutex, Weight: 1, Limit: c.limit}
-			if _, _, err := store.Acquire(t.Context(), claim, true, nil, time.Now().Add(time.Hour)); !errors.Is(err, c.want) {
+			if _, _, err := storecmd.Acquire(t.Context(), store, claim, true, nil, time.Now().Add(time.Hour)); !errors.Is(err, c.want) {
 				t.Errorf("with limit %d: got %v, want %v", c.limit, err, c.want)
 			}
 		}
@@ -357,20 +358,20 @@ func TestStoreSweepsNothingThatIsMade(t *testing.T) {
 		held.Token, held.Lease = 1024, time.Minute
 		elected := held
 		elected.Lease, elected.Kind, elected.NoneWaiting = 0, dsync.KindElection, true
-		if _, err := store.Extend(t.Context(), held); !errors.Is(err, driver.ErrNotHeld) {
+		if _, err := storecmd.Extend(t.Context(), store, held); !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("Extend: %v", err)
 		}
-		if _, err := store.Publish(t.Context(), elected, 1, []byte("value")); !errors.Is(err, driver.ErrNotHeld) {
+		if _, err := storecmd.Publish(t.Context(), store, elected, 1, []byte("value")); !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("Publish: %v", err)
 		}
-		if found, _, err := store.Release(t.Context(), elected, driver.ReleaseOptions{}); found || err != nil {
+		if found, _, err := storecmd.Release(t.Context(), store, elected, driver.Leave{}); found || err != nil {
 			t.Errorf("Release: %t, %v", found, err)
 		}
 		var record bson.D
 		if err := r.raw().FindOne(t.Context(), bson.D{{Key: "_id", Value: "k/new"}}).Decode(&record); err != nil || len(record) != 2 {
 			t.Errorf("the record is %v, %v, want its id and time only", record, err)
 		}
-		if st, _, err := store.Acquire(t.Context(), c, true, nil, now.Add(time.Hour)); err != nil || len(st.Holders) != 1 {
+		if st, _, err := storecmd.Acquire(t.Context(), store, c, true, nil, now.Add(time.Hour)); err != nil || len(st.Holders) != 1 {
 			t.Errorf("Acquire: %+v, %v", st, err)
 		}
 	})

@@ -84,7 +84,7 @@ func awaitWaiting(t *testing.T, r *room, n int) {
 	t.Helper()
 	store := r.store()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		st, err := store.Load(t.Context(), "e")
+		st, err := store.Load(t.Context(), "e", 1000)
 		if err == nil && st.Waiting == n {
 			return
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"github.com/leasehold-go/leasehold/leader"
 )
 
@@ -229,7 +230,7 @@ func TestBreakOfAnUnreachableLeader(t *testing.T) {
 		context.AfterFunc(ctx, func() { ended <- time.Now() })
 		time.Sleep(ttl / 4)
 		f.Cut()
-		m, _, err := store.Members(background, a.ID())
+		m, _, err := storecmd.Members(background, store, a.ID())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"github.com/leasehold-go/leasehold/leader"
 )
 
@@ -369,7 +370,7 @@ func TestCrashedLeaderIsFollowed(t *testing.T) {
 		b := newElection(t, memory, nil)
 		time.Sleep(7 * time.Second)
 		f.Cut()
-		m, _, err := memory.Members(background, s.ID())
+		m, _, err := storecmd.Members(background, memory, s.ID())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -400,7 +401,7 @@ func TestPauseAndResume(t *testing.T) {
 		again := make(chan struct{})
 		go func() { campaign(t, a); close(again) }()
 		synctest.Wait()
-		st, err := store.Load(background, "e")
+		st, err := store.Load(background, "e", 1000)
 		if err != nil || st.Waiting != 0 {
 			t.Errorf("%d in the queue while paused (%v)", st.Waiting, err)
 		}
@@ -418,7 +419,7 @@ func TestPauseAndResume(t *testing.T) {
 		synctest.Wait()
 		b.Pause(background)
 		synctest.Wait()
-		if st, _ := store.Load(background, "e"); st.Waiting != 0 {
+		if st, _ := store.Load(background, "e", 1000); st.Waiting != 0 {
 			t.Errorf("%d in the queue after Pause", st.Waiting)
 		}
 		b.Resume()

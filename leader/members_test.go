@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"github.com/leasehold-go/leasehold/internal/testkit"
 	"github.com/leasehold-go/leasehold/leader"
 )
@@ -150,7 +151,7 @@ func TestMembersOfMany(t *testing.T) {
 		}
 		claim := func(session string, n int) {
 			c := driver.Claim{Key: "e", ID: fmt.Sprint(session, ".", n), Session: session, Kind: dsync.KindElection, Weight: 1, Limit: 1}
-			if _, _, err := store.Acquire(background, c, true, nil, time.Now().Add(time.Hour)); err != nil {
+			if _, _, err := storecmd.Acquire(background, store, c, true, nil, time.Now().Add(time.Hour)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -187,8 +188,8 @@ func TestMembersOfMany(t *testing.T) {
 			}
 			t.Fatalf("%d members, want %d", len(got), len(want))
 		}
-		store.Unregister(background, "the leader")
-		store.Unregister(background, "c0007")
+		storecmd.Unregister(background, store, "the leader")
+		storecmd.Unregister(background, store, "c0007")
 		if got := roles(t, e); len(got) != len(want)-2 || got[0] != "c0000 candidate" || got[1] != "c0014 candidate" {
 			t.Errorf("without two that have left: %d, %q first", len(got), got[:2])
 		}
@@ -335,32 +336,18 @@ type unable struct {
 
 var errUnable = errors.New("the store is not able to")
 
-func (u *unable) Load(ctx context.Context, key string) (driver.State, error) {
-	if u.method == dsynctest.MethodLoad {
+func (u *unable) Load(ctx context.Context, key string, waiters int) (driver.State, error) {
+	if u.method == dsynctest.MethodLoad && waiters < driver.MaxQueue || u.method == dsynctest.MethodQueue && waiters == driver.MaxQueue {
 		return driver.State{}, errUnable
 	}
-	return u.Memory.Load(ctx, key)
+	return u.Memory.Load(ctx, key, waiters)
 }
 
-func (u *unable) Members(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
-	if u.method == dsynctest.MethodMembers {
+func (u *unable) Sessions(ctx context.Context, q driver.SessionQuery) ([]dsync.Member, time.Time, error) {
+	if u.method == dsynctest.MethodMembers && q.Observing == "" || u.method == dsynctest.MethodObservers && q.After != "" {
 		return nil, time.Time{}, errUnable
 	}
-	return u.Memory.Members(ctx, ids...)
-}
-
-func (u *unable) Observers(ctx context.Context, key, after string, n int) ([]dsync.Member, error) {
-	if u.method == dsynctest.MethodObservers && after != "" {
-		return nil, errUnable
-	}
-	return u.Memory.Observers(ctx, key, after, n)
-}
-
-func (u *unable) Queue(ctx context.Context, key string) ([]driver.Waiter, error) {
-	if u.method == dsynctest.MethodQueue {
-		return nil, errUnable
-	}
-	return u.Memory.Queue(ctx, key)
+	return u.Memory.Sessions(ctx, q)
 }
 
 // Members returns an error of any of its commands, and no incomplete list.
@@ -373,7 +360,7 @@ func TestMembersErrors(t *testing.T) {
 			u.Register(background, dsync.Member{ID: id, TTL: time.Hour})
 			u.Observe(background, id, 1, []string{"e"})
 			c := driver.Claim{Key: "e", ID: id + ".1", Session: id, Kind: dsync.KindElection, Weight: 1, Limit: 1}
-			u.Acquire(background, c, true, nil, time.Now().Add(time.Hour))
+			storecmd.Acquire(background, u, c, true, nil, time.Now().Add(time.Hour))
 		}
 		for _, m := range []dsynctest.Method{dsynctest.MethodLoad, dsynctest.MethodMembers, dsynctest.MethodObservers, dsynctest.MethodQueue} {
 			u.method = m

@@ -25,7 +25,7 @@ func faultOfPublish(fault dsynctest.Fault, may func() bool) func(dsynctest.Reque
 // wantValue checks the value that the store has.
 func wantValue(t *testing.T, store driver.Store, want string) {
 	t.Helper()
-	if st, err := store.Load(background, "e"); err != nil || string(st.Value) != want {
+	if st, err := store.Load(background, "e", 1000); err != nil || string(st.Value) != want {
 		t.Errorf("published: %q (%v), want %q", st.Value, err, want)
 	}
 }
@@ -159,7 +159,10 @@ type refusesToPublish struct {
 	asked int
 }
 
-func (s *refusesToPublish) Publish(context.Context, driver.Claim, int64, []byte) ([]driver.Notice, error) {
+func (s *refusesToPublish) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+	if e.Publish == nil {
+		return s.Store.Edit(ctx, e)
+	}
 	s.asked++
-	return nil, driver.ErrRefused
+	return driver.Edited{}, driver.ErrRefused
 }

@@ -52,7 +52,7 @@ func TestResignReturnsAfterTheRelease(t *testing.T) {
 					for range 2 {
 						go func() {
 							err := resign(e)
-							if st, lerr := store.Load(background, "e"); lerr != nil || len(st.Holders) != 0 {
+							if st, lerr := store.Load(background, "e", 1000); lerr != nil || len(st.Holders) != 0 {
 								t.Errorf("%s has returned %v, and it is held by %+v (%v)", name, err, st.Holders, lerr)
 							}
 							done <- err
@@ -90,7 +90,7 @@ func TestResignWithinItsContext(t *testing.T) {
 						t.Errorf("Resign returned after %v, want %v", d, limit)
 					}
 					time.Sleep(2 * time.Second)
-					if st, err := store.Load(background, "e"); err != nil || len(st.Holders) != 0 {
+					if st, err := store.Load(background, "e", 1000); err != nil || len(st.Holders) != 0 {
 						t.Errorf("later it is held by %+v (%v)", st.Holders, err)
 					}
 				})
@@ -123,7 +123,7 @@ func TestResignReturnsAfterTheReleaseOfALateFunction(t *testing.T) {
 		if d, want := time.Since(start), grace+time.Second; d != want {
 			t.Errorf("Resign returned after %v, want %v", d, want)
 		}
-		if st, err := store.Load(background, "e"); err != nil || len(st.Holders) != 0 {
+		if st, err := store.Load(background, "e", 1000); err != nil || len(st.Holders) != 0 {
 			t.Errorf("Resign has returned, and it is held by %+v (%v)", st.Holders, err)
 		}
 		wantErr(t, "Run", <-ran, context.Canceled)

@@ -348,7 +348,7 @@ type endsWhenHeld struct {
 }
 
 func (c endsWhenHeld) Value(key any) any {
-	if st, err := c.store.Load(background, "e"); err == nil && len(st.Holders) > 0 {
+	if st, err := c.store.Load(background, "e", 1000); err == nil && len(st.Holders) > 0 {
 		c.end()
 	}
 	return c.Context.Value(key)

@@ -34,7 +34,7 @@ func TestRunIsDoneAfterTheRelease(t *testing.T) {
 		}
 		cancel()
 		<-done
-		st, err := store.Load(background, "e")
+		st, err := store.Load(background, "e", 1000)
 		if err != nil || len(st.Holders) != 0 || e.IsLeader() {
 			t.Errorf("done, and the store has %v (%v)", st.Holders, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"github.com/leasehold-go/leasehold/leader"
 )
 
@@ -71,7 +72,7 @@ func wantRoles(t *testing.T, e *leader.Election, want ...string) {
 // wantNumber checks the number of terms in the store.
 func wantNumber(t *testing.T, store driver.Store, want int64) {
 	t.Helper()
-	if st, err := store.Load(background, "e"); err != nil || st.Term != want {
+	if st, err := store.Load(background, "e", 1000); err != nil || st.Term != want {
 		t.Errorf("there were %d terms (%v), want %d", st.Term, err, want)
 	}
 }
@@ -275,7 +276,7 @@ func TestTransferToACandidateThatCrashes(t *testing.T) {
 		if err := a.Transfer(background, to); err != nil {
 			t.Errorf("Transfer: %v", err)
 		}
-		if st, err := store.Load(background, "e"); err != nil || len(st.Holders) != 1 || st.Holders[0].Session != to.Session {
+		if st, err := store.Load(background, "e", 1000); err != nil || len(st.Holders) != 1 || st.Holders[0].Session != to.Session {
 			t.Errorf("the store has %+v (%v), want session %s", st.Holders, err, to.Session)
 		}
 		<-all["b"].elected
@@ -468,7 +469,7 @@ func TestTransferToTheLastOfMany(t *testing.T) {
 			id := fmt.Sprintf("c%04d", i)
 			c := driver.Claim{Key: "e", ID: id + ".1", Session: id, Kind: dsync.KindElection, Weight: 1, Limit: 1}
 			_, err := store.Register(background, driver.Member{ID: id, Name: id, TTL: time.Hour})
-			_, _, err2 := store.Acquire(background, c, true, nil, time.Now().Add(time.Hour))
+			_, _, err2 := storecmd.Acquire(background, store, c, true, nil, time.Now().Add(time.Hour))
 			if err := errors.Join(err, err2); err != nil {
 				t.Fatal(err)
 			}
@@ -497,7 +498,7 @@ func TestTransferToACandidateThatCampaignsAgain(t *testing.T) {
 		giveUp()
 		go b.Campaign(background)
 		time.Sleep(100 * time.Millisecond)
-		if queue, err := store.Queue(background, "e"); err != nil || len(queue) != 3 {
+		if queue, err := storecmd.Queue(background, store, "e"); err != nil || len(queue) != 3 {
 			t.Fatalf("the queue is %v (%v), want b, c and b again", queue, err)
 		}
 		if err := a.Transfer(background, member(t, a, "b")); err != nil {
@@ -534,14 +535,14 @@ func TestTransferToTheLatestClaim(t *testing.T) {
 				}
 				for _, id := range tt.queue {
 					c := driver.Claim{Key: "e", ID: id, Session: id[:1], Kind: dsync.KindElection, Weight: 1, Limit: 1}
-					if _, _, err := store.Acquire(background, c, true, nil, time.Now().Add(time.Hour)); err != nil {
+					if _, _, err := storecmd.Acquire(background, store, c, true, nil, time.Now().Add(time.Hour)); err != nil {
 						t.Fatal(err)
 					}
 				}
 				if err := a.Transfer(background, member(t, a, "b")); err != nil {
 					t.Fatalf("Transfer: %v", err)
 				}
-				if st, err := store.Load(background, "e"); err != nil || len(st.Holders) != 1 || st.Holders[0].Claim != tt.want {
+				if st, err := store.Load(background, "e", 1000); err != nil || len(st.Holders) != 1 || st.Holders[0].Claim != tt.want {
 					t.Errorf("elected: %+v (%v), want %s", st.Holders, err, tt.want)
 				}
 			})

@@ -71,7 +71,7 @@ func TestMetricsOfLosses(t *testing.T) {
 			mu := s.Mutex("k")
 			mu.Lock()
 			store.Skew(ttl + time.Second)
-			store.Expire(background, s.ID())
+			store.Expire(background, s.ID(), false)
 			<-mu.Lost()
 			mu.Unlock()
 		}},

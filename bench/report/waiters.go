@@ -73,7 +73,7 @@ func wait(j job) error {
 func queued(ctx context.Context, store driver.Store, key string, s *dsync.Session) error {
 	for {
 		if id := s.ID(); id != "" {
-			st, err := store.Load(ctx, key)
+			st, err := store.Load(ctx, key, 1000)
 			if err != nil {
 				return err
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // holding returns a session on store that holds key, and its hold.
@@ -45,7 +46,7 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 // alone fails the test if anybody is left in the store but those named.
 func alone(t *testing.T, store driver.Store, ids ...string) {
 	t.Helper()
-	m, _, err := store.Members(t.Context())
+	m, _, err := storecmd.Members(t.Context(), store)
 	if err != nil || len(m) != len(ids) {
 		t.Errorf("sessions %+v, %v are left, want %v", m, err, ids)
 	}
@@ -167,6 +168,6 @@ func TestBreakOfAFreeKeyWritesNothing(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		s.wrote(before)
-		s.release(s.acquire(claim("k", "a.1", dsync.KindMutex, 1, 1)), driver.ReleaseOptions{})
+		s.release(s.acquire(claim("k", "a.1", dsync.KindMutex, 1, 1)), driver.Leave{})
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"github.com/leasehold-go/leasehold/leader"
 )
 
@@ -43,7 +44,7 @@ func session(t *testing.T, store driver.Store) *dsync.Session {
 // free fails the test if anybody holds key or waits for it.
 func free(t *testing.T, store driver.Store, key string) {
 	t.Helper()
-	st, err := store.Load(context.Background(), key)
+	st, err := store.Load(context.Background(), key, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +119,7 @@ func TestRunBadInputLeavesNothing(t *testing.T) {
 			t.Errorf("%q: %+v, want status %d and one line that begins with %q", c.args, got, exitUsage, c.want)
 		}
 		keys, err := store.Keys(t.Context(), "", "", 10)
-		members, _, err2 := store.Members(t.Context())
+		members, _, err2 := storecmd.Members(t.Context(), store)
 		if err != nil || err2 != nil || len(keys)+len(members) != 0 {
 			t.Errorf("%q left behind %v, %v (%v, %v)", c.args, keys, members, err, err2)
 		}
@@ -150,7 +151,7 @@ func TestRunHeld(t *testing.T) {
 
 func waiting(t *testing.T, store driver.Store, key string) int {
 	t.Helper()
-	st, err := store.Load(context.Background(), key)
+	st, err := store.Load(context.Background(), key, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 var update = flag.Bool("update", false, "write the golden files of testdata")
@@ -64,22 +65,22 @@ func claim(key, id string, kind dsync.Kind, weight, limit int64) driver.Claim {
 
 func (s scene) acquire(c driver.Claim) driver.Claim {
 	s.t.Helper()
-	if _, _, err := s.Acquire(s.t.Context(), c, true, nil, time.Now().Add(time.Hour)); err != nil {
+	if _, _, err := storecmd.Acquire(s.t.Context(), s, c, true, nil, time.Now().Add(time.Hour)); err != nil {
 		s.t.Fatal(err)
 	}
 	return c
 }
 
-func (s scene) release(c driver.Claim, o driver.ReleaseOptions) {
+func (s scene) release(c driver.Claim, o driver.Leave) {
 	s.t.Helper()
-	if found, _, err := s.Release(s.t.Context(), c, o); !found || err != nil {
+	if found, _, err := storecmd.Release(s.t.Context(), s, c, o); !found || err != nil {
 		s.t.Fatal(found, err)
 	}
 }
 
 func (s scene) publish(c driver.Claim, seq int64, value string) {
 	s.t.Helper()
-	if _, err := s.Publish(s.t.Context(), c, seq, []byte(value)); err != nil {
+	if _, err := storecmd.Publish(s.t.Context(), s, c, seq, []byte(value)); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -87,22 +88,22 @@ func (s scene) publish(c driver.Claim, seq int64, value string) {
 // allKinds makes a key of each kind, in several states.
 func (s scene) allKinds() {
 	s.acquire(claim("done", "a.1", dsync.KindOnce, 1, 1))
-	s.release(claim("done", "a.1", dsync.KindOnce, 1, 1), driver.ReleaseOptions{Seal: true, Result: []byte("\xff\x00")})
+	s.release(claim("done", "a.1", dsync.KindOnce, 1, 1), driver.Leave{Seal: true, Result: []byte("\xff\x00")})
 	s.acquire(claim("elected", "b.1", dsync.KindElection, 1, 1))
 	s.publish(claim("elected", "b.1", dsync.KindElection, 1, 1), 1, "http://host-b:8080/ and more than fits into forty columns")
 	if err := s.Observe(s.t.Context(), "a", 1, []string{"elected"}); err != nil {
 		s.t.Fatal(err)
 	}
 	s.acquire(claim("free", "a.2", dsync.KindMutex, 1, 1))
-	s.release(claim("free", "a.2", dsync.KindMutex, 1, 1), driver.ReleaseOptions{})
+	s.release(claim("free", "a.2", dsync.KindMutex, 1, 1), driver.Leave{})
 	lease := claim("lease", "b.2", dsync.KindMutex, 1, 1)
 	lease.Lease = time.Minute
-	st, _, err := s.Acquire(s.t.Context(), lease, true, nil, time.Now().Add(time.Hour))
+	st, _, err := storecmd.Acquire(s.t.Context(), s, lease, true, nil, time.Now().Add(time.Hour))
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	lease.Token = st.Token
-	if _, err := s.Extend(s.t.Context(), lease); err != nil { // it lives with its session until then
+	if _, err := storecmd.Extend(s.t.Context(), s, lease); err != nil { // it lives with its session until then
 		s.t.Fatal(err)
 	}
 	s.acquire(claim("lapsed", "c.1", dsync.KindMutex, 1, 1))

@@ -42,7 +42,7 @@ type Claim struct {
 	// Weight is how much of the key's Limit the claim takes: 1 ≤ Weight ≤ Limit.
 	Weight, Limit int64
 
-	// Lease, if positive, is for how long [Store].Extend extends the hold, by the store's clock.
+	// Lease, if positive, is for how long an [Extend] extends the hold, by the store's clock.
 	// From the first Extend on, the hold ends at that time, whatever happens to its session. Until
 	// then, and if Lease is zero, the claim lives with its session.
 	Lease time.Duration
@@ -54,18 +54,9 @@ type Claim struct {
 	// First puts the claim at the head of the queue.
 	First bool
 
-	// Repeated says that the session has sent an Acquire of this claim before. It is a hint for
-	// Acquire: a claim that was asked for before mostly waits, and is rarely alone with its key.
-	// It does not change what Acquire does.
-	Repeated bool
-
-	// Replaces, if not nil, is another claim of the session on the same key, with the same Kind
-	// and Limit, which Acquire releases. The Replaces of that claim is ignored.
-	Replaces *Claim
-
 	// Token is the token that the claim was granted with, or 0 if its session does not know it.
-	// Extend needs it. NoneWaiting says that nobody waited at that time. For Release both are
-	// hints, which may save a store some work; they do not change what Release does.
+	// Extend needs it. NoneWaiting says that nobody waited at that time. For Leave both are
+	// hints, which may save a store some work; they do not change what Leave does.
 	Token       int64
 	NoneWaiting bool
 }

@@ -3,9 +3,10 @@
 // return. It is for authors of stores; programs that use locks need it only to pass a Store to
 // dsync.New.
 //
-// A Store decides nothing. Each of its methods is one atomic command. Waiting, retries, timing
-// and local queues are on the other side of the interface, in package dsync. Every primitive
-// there is a weighted [Claim] on a key here:
+// A Store decides nothing. Each of its methods is one atomic command; those that change a key are
+// one method, Edit, with an [Edit] that says what to do. Waiting, retries, timing and local queues
+// are on the other side of the interface, in package dsync. Every primitive there is a weighted
+// [Claim] on a key here:
 //
 //	Mutex, Election   1 of 1
 //	RWMutex           a writer takes the whole limit, a reader 1

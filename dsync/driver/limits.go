@@ -12,6 +12,13 @@ const MaxDuration = 50 * 365 * 24 * time.Hour
 // MiB, and some stores log the record with every heartbeat.
 const MaxObserved = 256 << 10
 
+// MaxQueue is how many claims the queue of a key may have.
+const MaxQueue = 10_000
+
+// MaxValue is the size of a published value or a result, in bytes. It is part of the key's record, and
+// MongoDB before 5.0 logs the whole record with every change.
+const MaxValue = 64 << 10
+
 // How far apart the tokens of two grants of a key are, at least. The values between are for hand-offs
 // within one process.
 const (

@@ -20,7 +20,7 @@ type State struct {
 	// has come is among them until a command drops it.
 	Holders []Holder
 
-	// Final, in the reply to an Acquire, says that no copy of that request can make its claim join
+	// Final, in the reply to a Join, says that no copy of that request can make its claim join
 	// again. A store that does not know leaves it false.
 	Final bool
 
@@ -32,8 +32,8 @@ type State struct {
 	Position int
 
 	// WaitersAhead are up to 8 claims nearest ahead of the caller in the queue, in queue order.
-	// If Position is 0, they are the head of the queue. In a state from Load, they are the
-	// first 1,000 of the queue.
+	// If Position is 0, they are the head of the queue. Load says how many of them it
+	// returns.
 	WaitersAhead []Waiter
 }
 

@@ -14,14 +14,14 @@ import (
 // Sessions: one record per [Member], with the time of its last heartbeat by the store's own
 // clock. A session is alive, lapsed or expired. It has lapsed when its last heartbeat is at
 // least TTL ago by the store's clock; a heartbeat makes a lapsed session alive again. It has
-// expired when [Store.Expire] found it lapsed or unknown, or its owner called
-// [Store.Unregister]. Expiry is final: no later command, repeated or late, makes an expired id
+// expired when [Store.Expire] found it lapsed or unknown, or its owner expired
+// it. Expiry is final: no later command, repeated or late, makes an expired id
 // alive again.
 //
 // Keys: for each key the claims that hold it, the queue of claims that wait for it, a kind, a
 // limit and the last token, and, for [KindElection], the number of grants and what the holder
 // has published. The sum of the weights of the holders never exceeds the limit, except after
-// [Store.Resize] to a lower limit until enough claims are released.
+// a [Resize] to a lower limit until enough claims are released.
 //
 // Every command that changes a key does two things in one atomic step. It makes the edit that
 // it is for. Then it settles the key: while the first claim in the queue fits, it grants that
@@ -61,8 +61,8 @@ import (
 // its claims is concerned. The claim that the command is about gets none, because the reply
 // says what happened to it. If the reply of a command is lost and the command is repeated, the
 // repetition returns no notices for what the first one did. A NoticeChange may be returned
-// though nothing has changed. With an error no notices are returned, except by an Acquire of a claim
-// with Replaces.
+// though nothing has changed. With an error no notices are returned, except by an Edit with Leave
+// and Join.
 //
 // Durations are rounded up to the store's resolution, so that a positive duration never becomes
 // zero, which means "without end". No duration is longer than [MaxDuration].
@@ -85,14 +85,11 @@ type Store interface {
 	Heartbeat(ctx context.Context, session string, given []Revocation) (HeartbeatReply, error)
 
 	// Expire expires the session if it has lapsed, that is if now is not before its last
-	// heartbeat + TTL, or if it is unknown. It returns 0 if the session has expired, by this
+	// heartbeat + TTL, or if it is unknown. If owner, it expires the session at once, whatever its
+	// state: only the session's owner says so. Expire returns 0 if the session has expired, by this
 	// call or before it. Otherwise it changes nothing and returns the time left until the
 	// session lapses.
-	Expire(ctx context.Context, session string) (left time.Duration, err error)
-
-	// Unregister expires the session at once, also if it is unknown. It is not an error if the
-	// session has expired before. Only its owner calls it.
-	Unregister(ctx context.Context, session string) error
+	Expire(ctx context.Context, session string, owner bool) (left time.Duration, err error)
 
 	// Revoke asks the session to give up a claim: it adds the revocation to the session, until
 	// a Heartbeat removes it. A revocation that is there already is not added again. Revoke
@@ -102,7 +99,7 @@ type Store interface {
 	Revoke(ctx context.Context, session string, r Revocation) ([]Notice, error)
 
 	// Observe records the keys that the session observes, replacing those that it observed
-	// before, so that Observers finds the session. It is not a heartbeat. seq counts the
+	// before, so that Sessions finds the session by them. It is not a heartbeat. seq counts the
 	// session's lists: if a list with a greater seq is recorded, Observe changes nothing. The
 	// error is ErrSessionExpired if the session has expired or is unknown.
 	//
@@ -112,109 +109,22 @@ type Store interface {
 	// length of the list.
 	Observe(ctx context.Context, session string, seq int64, keys []string) error
 
-	// Acquire requests c. In one atomic step it
+	// Edit makes one edit of a key: see [Join], [Leave], [Extend], [Publish] and [Resize] for what
+	// each does, which errors it has, and which notices are due. Then it settles the key. The
+	// error is ErrRefused if e's Check returns one.
 	//
-	//   - drops every claim that waits for a session in expired, every holder without an
-	//     end of its own whose session is in expired, and every holder whose end has come
-	//     (now is not before it);
-	//   - puts c at the end of the queue, or at its head if c.First, unless c is in the
-	//     queue or holds already, now is after notAfter, 10,000 claims are in the queue
-	//     (ErrRefused), or the key is sealed;
-	//   - settles the key;
-	//   - removes c from the queue again if !wait.
-	//
-	// If c.Replaces is not nil, Acquire first releases that claim, as Release does without
-	// options, even if now is after notAfter. It does so in the same step, or in one before it;
-	// then others may come between. If it returns an error, the claim may have been released or
-	// not. If it is known to have been released, in a step of its own, the notices of that
-	// release are returned with the error.
-	//
-	// So repeating it is harmless, it adds nothing to the queue once the store's clock has
-	// passed notAfter, and an Acquire that changes nothing writes nothing. A claim whose Lease is
-	// positive lives with its session, like every other, until Extend sets its end: until then
-	// nobody may know that it was granted. The grant of a claim of KindElection increments the
-	// key's term.
-	//
-	// A copy of a request that the network delivers after its claim has left makes the claim join
-	// again, until now is after notAfter. The caller then removes the claim with Discard. It need
-	// not if the state has Final.
-	//
-	// If others hold the key or wait for it with another kind or limit than c's, c does not
-	// join and the error is a [*MismatchError]. If nobody does, the key takes the kind and
-	// limit of c. A limit that the key had before a Resize counts as the present limit, also if
-	// nobody holds the key or waits for it. If c.Weight exceeds the present limit, or the key
-	// is sealed with another kind, the error is a [*MismatchError] too.
-	//
-	// The state is as it is after the command. c is held if and only if the state's Holders
-	// contain c.ID. Acquire does not check whether c.Session is alive.
-	//
-	// A command may limit how many claims it grants, to 1,000 or more; the next command on the
-	// key grants more.
-	//
-	// The notices are for the sessions of other claims that this command granted (NoticeGrant);
-	// for the sessions of all holders that have Yield, after every Acquire that leaves c first
-	// in the queue (NoticeYield); and for those who observe the key (NoticeChange). With
-	// c.Replaces they include the notices of its Release.
-	Acquire(ctx context.Context, c Claim, wait bool, expired []string, notAfter time.Time) (State, []Notice, error)
-
-	// Release removes c, found by c.ID alone, from the queue or the holders, and settles the
-	// key. found reports whether c was there; if it was not, that is not an error. Holders
-	// whose end has come may be dropped as well.
-	//
-	// With a positive o.Keep, a claim that holds stays, whatever happens to its session, and
-	// ends at now + o.Keep, or at its own end if that is earlier. A claim that waits is
-	// removed. With o.Seal, if c holds and its end has not come, the key is sealed with
-	// o.Result, and all claims are removed from the queue.
-	//
-	// With o.Successor, c is removed only if it holds, and the claim with that id then moves to
-	// the head of the queue before the key is settled. The other waiters keep their order. If c
-	// holds but that claim is not in the queue, c still holds after the command, and the error
-	// is ErrNotWaiting. If c does not hold, also if it waits, found is false and nothing is
-	// removed. So a repeated or late Release prefers nobody once c is released, and if a
-	// Release without an answer is repeated and c is not found, the first one has granted what
-	// it could to that claim.
-	//
-	// The notices are for the sessions of claims that this command granted (NoticeGrant); if an
-	// o.Keep has set the end of the hold, for the session of the first claim in the queue
-	// (NoticeWake); if an o.Seal has sealed the key, for the sessions of up to 1,000 claims
-	// that were in the queue (NoticeWake); and for those who observe the key (NoticeChange).
-	// There is no NoticeYield: if others still wait, the grant's notice has Crowded set.
-	Release(ctx context.Context, c Claim, o ReleaseOptions) (found bool, notices []Notice, err error)
+	// With Leave and Join, the store makes both in one step, or Leave in a step before that of Join;
+	// then others may come between. It makes Leave even if now is after the NotAfter of Join. If it
+	// returns an error, it may have made Leave or not. If it is known to have made Leave, in a step
+	// of its own, the notices of that are returned with the error.
+	Edit(ctx context.Context, e Edit) (Edited, error)
 
 	// Discard removes claims that were released or given up, in case a copy of a request has made
-	// them join again: each in a step of its own, as Release does without options. It leaves
+	// them join again: each in a step of its own, as a Leave without options does. It leaves
 	// holders that have an end, because a release has left them there on purpose. Mostly there is
 	// nothing to remove; then Discard writes nothing. Only Key, ID and Session of the claims are
-	// used. The notices are those of the releases.
+	// used. The notices are those of the Leaves.
 	Discard(ctx context.Context, claims []Claim) ([]Notice, error)
-
-	// Extend sets the end of a held claim with a positive Lease to now + c.Lease, unless its end
-	// is later already, and returns the hold as it is then. From the first Extend on, the claim
-	// ends then, whatever happens to its session. The error is ErrNotHeld if c does not hold the
-	// key with the token c.Token, or its end has come, even if nobody else has held the key since.
-	// With another token, the claim has left and joined again.
-	Extend(ctx context.Context, c Claim) (Holder, error)
-
-	// Publish stores value, up to 64 KiB, for all to read as long as c holds the key. seq
-	// counts the values that c publishes, from 1: if a value of c with a greater seq is stored,
-	// Publish changes nothing. The error is ErrNotHeld if c does not hold the key, or its end
-	// has come. The notices are for those who observe the key (NoticeChange).
-	Publish(ctx context.Context, c Claim, seq int64, value []byte) ([]Notice, error)
-
-	// Resize sets the key's limit for claims of kind, and settles the key. From then on, claims
-	// with the limit that the key had before, or with from, count as if they had the new limit.
-	// This lasts until the key's record is deleted by Sweep, or a claim takes over the free key
-	// with a limit that it never had. At least the last 8 former limits are known. Holders keep
-	// what they have.
-	//
-	// If others hold the key or wait for it as another kind, the error is a [*MismatchError].
-	// If a claim in the queue has a greater weight than limit, the error is ErrRefused. A
-	// Resize that changes nothing writes nothing. A Resize that arrives late, after another,
-	// sets the limit all the same: it is meant for people, one at a time.
-	//
-	// The notices are for the sessions of claims that this command granted (NoticeGrant), and
-	// for those who observe the key (NoticeChange).
-	Resize(ctx context.Context, key string, kind Kind, from, limit int64) ([]Notice, error)
 
 	// Listen calls f, one call at a time, for the notices that are sent to the session and to
 	// those who observe one of the keys, until ctx ends or the listener breaks. It then returns
@@ -234,33 +144,18 @@ type Store interface {
 	// cannot notify does nothing.
 	Notify(ctx context.Context, notices []Notice) error
 
-	// Load returns the state of a key. If the key has no record, only Key and Now are set.
-	Load(ctx context.Context, key string) (State, error)
+	// Load returns the state of a key, with the first waiters claims of its queue in WaitersAhead:
+	// at least 1, and with [MaxQueue] all. If the key has no record, only Key and Now are set.
+	Load(ctx context.Context, key string, waiters int) (State, error)
 
 	// Keys returns the states of up to n keys, at most 1,000, that begin with prefix and come
-	// after the key after, in byte order. Each state is as from Load, but has at most 8 claims
+	// after the key after, in byte order. Each state is as from Load, with at most 8 claims
 	// in WaitersAhead.
 	Keys(ctx context.Context, prefix, after string, n int) ([]State, error)
 
-	// Members returns the sessions with the given ids, up to 1,000, and the time of the
-	// reading. Unknown ids are left out; expired sessions are included. Without ids it returns
-	// the first 1,000 of all sessions that are alive, in byte order of their ids; Observers reads
-	// the rest. The reading may be stale: it serves to set timers and for display, never to decide.
-	Members(ctx context.Context, ids ...string) (m []Member, now time.Time, err error)
-
-	// Liveness is Members, but sets only the fields ID, LastHeartbeat, TTL and Expired. Without
-	// ids it returns no sessions.
-	Liveness(ctx context.Context, ids ...string) (m []Member, now time.Time, err error)
-
-	// Observers returns up to n sessions, at most 1,000, that observe key, are alive, and whose
-	// ids come after the id after, in byte order. With key "" it returns those of all sessions,
-	// whatever they observe. The reading may be stale, as with Members. It may scan the records of
-	// all sessions.
-	Observers(ctx context.Context, key, after string, n int) ([]Member, error)
-
-	// Queue returns all claims in the queue for key, in order. Load returns only the first
-	// 1,000.
-	Queue(ctx context.Context, key string) ([]Waiter, error)
+	// Sessions returns the sessions that q asks for, and the time of the reading. The reading may be
+	// stale: it serves to set timers and for display, never to decide.
+	Sessions(ctx context.Context, q SessionQuery) (m []Member, now time.Time, err error)
 
 	// Sweep scans one slice of the store, of at most 1,000 records, and deletes what has been
 	// idle for longer than retention: records of keys that nobody holds or waits for, and
@@ -299,20 +194,25 @@ type SweepState struct {
 	Round, LastRound int64
 }
 
-// ReleaseOptions say what becomes of a claim that is released.
-type ReleaseOptions struct {
-	// Keep, if positive, keeps a held claim for that long from now, by the store's clock,
-	// independent of its session. The first waiter is notified ([NoticeWake]), so that it can
-	// wait for that end.
-	Keep time.Duration
+// A SessionQuery says which sessions [Store.Sessions] reads.
+type SessionQuery struct {
+	// IDs are the ids of the sessions, up to 1,000. Unknown ids are left out; expired sessions are
+	// included. If there are none, the query is for sessions that are alive, in byte order of their
+	// ids, and the next three fields narrow it.
+	IDs []string
 
-	// Seal seals the key forever with Result, of up to 64 KiB, as a Once does.
-	Seal   bool
-	Result []byte
+	// Observing, if not "", is a key: only sessions that observe it. The store may scan the records
+	// of all sessions for that.
+	Observing string
 
-	// Successor, if not "", is the id of the waiting claim that is served first when c is
-	// released. It is ignored with Keep or Seal.
-	Successor string
+	// After is an id: only sessions whose ids come after it.
+	After string
+
+	// Limit is how many sessions are returned, at most 1,000. Default 1,000.
+	Limit int
+
+	// Liveness says that of each session only the fields ID, LastHeartbeat, TTL and Expired are set.
+	Liveness bool
 }
 
 // A HeartbeatReply is the reply to a heartbeat.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // A Memory is a whole store: two sessions, one key, and a release that grants the key to the
@@ -24,7 +25,7 @@ func ExampleMemory() {
 		}
 		c := driver.Claim{Key: "invoices", ID: id + ".1", Session: id, Kind: driver.KindMutex, Weight: 1, Limit: 1}
 		claims[id] = c
-		s, _, err := store.Acquire(ctx, c, true, nil, now.Add(time.Minute))
+		s, _, err := storecmd.Acquire(ctx, store, c, true, nil, now.Add(time.Minute))
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -33,7 +34,7 @@ func ExampleMemory() {
 		fmt.Printf("%s: held %t, position %d\n", id, held, s.Position)
 	}
 
-	_, notices, err := store.Release(ctx, claims["ada"], driver.ReleaseOptions{})
+	_, notices, err := storecmd.Release(ctx, store, claims["ada"], driver.Leave{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -41,7 +42,7 @@ func ExampleMemory() {
 	for _, n := range notices { // which Notify would send
 		fmt.Printf("to %s: granted %t\n", n.Session, n.Type == driver.NoticeGrant)
 	}
-	s, err := store.Load(ctx, "invoices")
+	s, err := store.Load(ctx, "invoices", 1000)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -8,34 +8,72 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A Method is the name of a method of [driver.Store], for [Counts] and
-// [Request].
+// A Method says what a call of a method of [driver.Store] does, for [Counts] and [Request]: its name,
+// or, if a method does several things, which of them.
 type Method string
 
-// The methods of [driver.Store].
 const (
 	MethodRegister   Method = "Register"
 	MethodHeartbeat  Method = "Heartbeat"
 	MethodExpire     Method = "Expire"
-	MethodUnregister Method = "Unregister"
+	MethodUnregister Method = "Unregister" // Expire by the owner
 	MethodRevoke     Method = "Revoke"
 	MethodObserve    Method = "Observe"
-	MethodAcquire    Method = "Acquire"
-	MethodRelease    Method = "Release"
+	MethodAcquire    Method = "Acquire" // Edit with Join
+	MethodRelease    Method = "Release" // Edit with Leave, without Join
+	MethodExtend     Method = "Extend"  // Edit with Extend
+	MethodPublish    Method = "Publish" // Edit with Publish
+	MethodResize     Method = "Resize"  // Edit with Resize
 	MethodDiscard    Method = "Discard"
-	MethodExtend     Method = "Extend"
-	MethodPublish    Method = "Publish"
-	MethodResize     Method = "Resize"
 	MethodListen     Method = "Listen"
 	MethodNotify     Method = "Notify"
 	MethodLoad       Method = "Load"
+	MethodQueue      Method = "Queue" // Load of more than 1,000 waiters
 	MethodKeys       Method = "Keys"
-	MethodMembers    Method = "Members"
-	MethodLiveness   Method = "Liveness"
-	MethodObservers  Method = "Observers"
-	MethodQueue      Method = "Queue"
+	MethodMembers    Method = "Members"   // Sessions, but for the next two
+	MethodLiveness   Method = "Liveness"  // Sessions of which only the liveness is read
+	MethodObservers  Method = "Observers" // Sessions with Observing or After
 	MethodSweep      Method = "Sweep"
 )
+
+// editMethod returns what e is.
+func editMethod(e driver.Edit) Method {
+	switch {
+	case e.Join != nil:
+		return MethodAcquire
+	case e.Leave != nil:
+		return MethodRelease
+	case e.Extend != nil:
+		return MethodExtend
+	case e.Publish != nil:
+		return MethodPublish
+	}
+	return MethodResize
+}
+
+func expireMethod(owner bool) Method {
+	if owner {
+		return MethodUnregister
+	}
+	return MethodExpire
+}
+
+func loadMethod(waiters int) Method {
+	if waiters > maxShown {
+		return MethodQueue
+	}
+	return MethodLoad
+}
+
+func sessionsMethod(q driver.SessionQuery) Method {
+	switch {
+	case q.Liveness:
+		return MethodLiveness
+	case len(q.IDs) == 0 && (q.Observing != "" || q.After != ""):
+		return MethodObservers
+	}
+	return MethodMembers
+}
 
 // MethodNotice is not a method of the store: it stands for the delivery of one notice by
 // Listen. A [Faulty] asks for a Fault for it as for a request.
@@ -50,12 +88,12 @@ type Request struct {
 	// Session, Claim and Key are what the request names; they are empty if the method has
 	// none. Session is that of the claim, of the listener, or of the argument (Register,
 	// Heartbeat, Expire, …). Claim and Key are those of the claim, of the revocation, or of
-	// the notice (the first one of a Notify); Key is also the argument of Load, Resize,
-	// Observers and Queue.
+	// the notice (the first one of a Notify); Key is also that of Load, Resize and
+	// Sessions.
 	Session, Claim, Key string
 
-	Wait     bool              // of Acquire
-	Replaces string            // of Acquire: the claim that it releases
+	Wait     bool              // of a Join
+	Replaces string            // of a Join: the claim of the Leave with it
 	Notice   driver.NoticeType // of a notice; of the first one of a Notify
 }
 

@@ -15,12 +15,6 @@ type answer[T any] struct {
 	err   error
 }
 
-// A noticed is a result together with the notices that were returned with it.
-type noticed[T any] struct {
-	value   T
-	notices []driver.Notice
-}
-
 // call sends the request r through f; do executes it.
 func call[T any](ctx context.Context, f *Faulty, r Request, do func(context.Context) (T, error)) (T, error) {
 	var none T
@@ -114,18 +108,10 @@ func (f *Faulty) Heartbeat(ctx context.Context, session string, given []driver.R
 }
 
 // Expire implements [driver.Store].
-func (f *Faulty) Expire(ctx context.Context, session string) (time.Duration, error) {
-	return call(ctx, f, Request{Method: MethodExpire, Session: session}, func(ctx context.Context) (time.Duration, error) {
-		return f.store.Expire(ctx, session)
+func (f *Faulty) Expire(ctx context.Context, session string, owner bool) (time.Duration, error) {
+	return call(ctx, f, Request{Method: expireMethod(owner), Session: session}, func(ctx context.Context) (time.Duration, error) {
+		return f.store.Expire(ctx, session, owner)
 	})
-}
-
-// Unregister implements [driver.Store].
-func (f *Faulty) Unregister(ctx context.Context, session string) error {
-	_, err := call(ctx, f, Request{Method: MethodUnregister, Session: session}, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, f.store.Unregister(ctx, session)
-	})
-	return err
 }
 
 // Revoke implements [driver.Store].
@@ -144,18 +130,57 @@ func (f *Faulty) Observe(ctx context.Context, session string, seq int64, keys []
 	return err
 }
 
-// Acquire implements [driver.Store].
-func (f *Faulty) Acquire(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-	expired = slices.Clone(expired)
-	r := claimRequest(MethodAcquire, c)
-	if r.Wait = wait; c.Replaces != nil {
-		r.Replaces = c.Replaces.ID
-	}
-	s, err := call(ctx, f, r, func(ctx context.Context) (noticed[driver.State], error) {
-		s, notices, err := f.store.Acquire(ctx, c, wait, expired, notAfter)
-		return noticed[driver.State]{s, notices}, err
+// Edit implements [driver.Store].
+func (f *Faulty) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+	e = cloneEdit(e)
+	return call(ctx, f, editRequest(e), func(ctx context.Context) (driver.Edited, error) {
+		return f.store.Edit(ctx, e)
 	})
-	return s.value, s.notices, err
+}
+
+// cloneEdit returns a copy of e that does not change if the caller changes e after its call.
+func cloneEdit(e driver.Edit) driver.Edit {
+	if j := clonePart(&e.Join); j != nil {
+		j.Expired = slices.Clone(j.Expired)
+	}
+	if l := clonePart(&e.Leave); l != nil {
+		l.Result = slices.Clone(l.Result)
+	}
+	clonePart(&e.Extend)
+	if p := clonePart(&e.Publish); p != nil {
+		p.Value = slices.Clone(p.Value)
+	}
+	clonePart(&e.Resize)
+	return e
+}
+
+// clonePart replaces *part by a copy, unless it is nil, and returns it.
+func clonePart[T any](part **T) *T {
+	if *part != nil {
+		c := **part
+		*part = &c
+	}
+	return *part
+}
+
+// editRequest returns the request that e is.
+func editRequest(e driver.Edit) Request {
+	m := editMethod(e)
+	switch {
+	case e.Join != nil:
+		r := claimRequest(m, e.Join.Claim)
+		if r.Wait = e.Join.Wait; e.Leave != nil {
+			r.Replaces = e.Leave.Claim.ID
+		}
+		return r
+	case e.Leave != nil:
+		return claimRequest(m, e.Leave.Claim)
+	case e.Extend != nil:
+		return claimRequest(m, e.Extend.Claim)
+	case e.Publish != nil:
+		return claimRequest(m, e.Publish.Claim)
+	}
+	return Request{Method: m, Key: e.Key()}
 }
 
 // Notify implements [driver.Store].
@@ -172,16 +197,6 @@ func (f *Faulty) Notify(ctx context.Context, notices []driver.Notice) error {
 	return err
 }
 
-// Release implements [driver.Store].
-func (f *Faulty) Release(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
-	o.Result = slices.Clone(o.Result)
-	found, err := call(ctx, f, claimRequest(MethodRelease, c), func(ctx context.Context) (noticed[bool], error) {
-		found, notices, err := f.store.Release(ctx, c, o)
-		return noticed[bool]{found, notices}, err
-	})
-	return found.value, found.notices, err
-}
-
 // Discard implements [driver.Store]. Its Request names the first of the claims.
 func (f *Faulty) Discard(ctx context.Context, claims []driver.Claim) ([]driver.Notice, error) {
 	claims = slices.Clone(claims)
@@ -194,32 +209,10 @@ func (f *Faulty) Discard(ctx context.Context, claims []driver.Claim) ([]driver.N
 	})
 }
 
-// Extend implements [driver.Store].
-func (f *Faulty) Extend(ctx context.Context, c driver.Claim) (driver.Holder, error) {
-	return call(ctx, f, claimRequest(MethodExtend, c), func(ctx context.Context) (driver.Holder, error) {
-		return f.store.Extend(ctx, c)
-	})
-}
-
-// Publish implements [driver.Store].
-func (f *Faulty) Publish(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
-	value = slices.Clone(value)
-	return call(ctx, f, claimRequest(MethodPublish, c), func(ctx context.Context) ([]driver.Notice, error) {
-		return f.store.Publish(ctx, c, seq, value)
-	})
-}
-
-// Resize implements [driver.Store].
-func (f *Faulty) Resize(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
-	return call(ctx, f, Request{Method: MethodResize, Key: key}, func(ctx context.Context) ([]driver.Notice, error) {
-		return f.store.Resize(ctx, key, kind, from, limit)
-	})
-}
-
 // Load implements [driver.Store].
-func (f *Faulty) Load(ctx context.Context, key string) (driver.State, error) {
-	return call(ctx, f, Request{Method: MethodLoad, Key: key}, func(ctx context.Context) (driver.State, error) {
-		return f.store.Load(ctx, key)
+func (f *Faulty) Load(ctx context.Context, key string, waiters int) (driver.State, error) {
+	return call(ctx, f, Request{Method: loadMethod(waiters), Key: key}, func(ctx context.Context) (driver.State, error) {
+		return f.store.Load(ctx, key, waiters)
 	})
 }
 
@@ -230,43 +223,18 @@ func (f *Faulty) Keys(ctx context.Context, prefix, after string, n int) ([]drive
 	})
 }
 
-// Members implements [driver.Store].
-func (f *Faulty) Members(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
-	return f.sessions(ctx, MethodMembers, f.store.Members, ids)
-}
-
-// Liveness implements [driver.Store].
-func (f *Faulty) Liveness(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
-	return f.sessions(ctx, MethodLiveness, f.store.Liveness, ids)
-}
-
-// sessions reads sessions by the method.
-func (f *Faulty) sessions(ctx context.Context, m Method, read func(context.Context, ...string) ([]driver.Member, time.Time, error),
-	ids []string) ([]driver.Member, time.Time, error) {
+// Sessions implements [driver.Store].
+func (f *Faulty) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.Member, time.Time, error) {
 	type reading struct {
 		members []driver.Member
 		now     time.Time
 	}
-	ids = slices.Clone(ids)
-	r, err := call(ctx, f, Request{Method: m}, func(ctx context.Context) (reading, error) {
-		members, now, err := read(ctx, ids...)
+	q.IDs = slices.Clone(q.IDs)
+	r, err := call(ctx, f, Request{Method: sessionsMethod(q), Key: q.Observing}, func(ctx context.Context) (reading, error) {
+		members, now, err := f.store.Sessions(ctx, q)
 		return reading{members, now}, err
 	})
 	return r.members, r.now, err
-}
-
-// Observers implements [driver.Store].
-func (f *Faulty) Observers(ctx context.Context, key, after string, n int) ([]driver.Member, error) {
-	return call(ctx, f, Request{Method: MethodObservers, Key: key}, func(ctx context.Context) ([]driver.Member, error) {
-		return f.store.Observers(ctx, key, after, n)
-	})
-}
-
-// Queue implements [driver.Store].
-func (f *Faulty) Queue(ctx context.Context, key string) ([]driver.Waiter, error) {
-	return call(ctx, f, Request{Method: MethodQueue, Key: key}, func(ctx context.Context) ([]driver.Waiter, error) {
-		return f.store.Queue(ctx, key)
-	})
 }
 
 // Sweep implements [driver.Store].

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 func TestFaultyReplay(t *testing.T) {
@@ -22,14 +23,14 @@ func TestFaultyReplay(t *testing.T) {
 		defer cancel()
 		meta, expired, value := map[string]string{"zone": "1"}, []string{"dead"}, []byte("sent")
 		f.Register(ctx, driver.Member{ID: "a", TTL: time.Minute, Meta: meta})
-		f.Acquire(ctx, claim("k", "a", 1), true, expired, soon())
-		f.Load(ctx, "k")
-		f.Publish(ctx, claim("k", "a", 1), 1, value)
-		f.Unregister(ctx, "a")                    // lost
+		storecmd.Acquire(ctx, f, claim("k", "a", 1), true, expired, soon())
+		f.Load(ctx, "k", 1000)
+		storecmd.Publish(ctx, f, claim("k", "a", 1), 1, value)
+		storecmd.Unregister(ctx, f, "a")          // lost
 		meta["zone"], expired[0] = "changed", "a" // the caller's own
 		value[0] = 'b'
 		<-ctx.Done() // the recorded requests don't end with it
-		if s, _ := m.Load(t.Context(), "k"); len(s.Holders) != 1 {
+		if s, _ := m.Load(t.Context(), "k", 1000); len(s.Holders) != 1 {
 			t.Fatalf("holders %+v, want one", s.Holders)
 		}
 
@@ -41,11 +42,11 @@ func TestFaultyReplay(t *testing.T) {
 		if got.Total() != 4 || got.Commands[dsynctest.MethodUnregister] != 1 || got.Commands[dsynctest.MethodPublish] != 1 {
 			t.Errorf("replayed %v, want Register, Acquire, Publish, Unregister", got.Commands)
 		}
-		found, _, _ := m.Members(t.Context(), "a")
+		found, _, _ := storecmd.Members(t.Context(), m, "a")
 		if len(found) != 1 || !found[0].Expired || found[0].Meta["zone"] != "1" {
 			t.Errorf("after Replay: %+v; want it expired by the lost request, with the Meta that was sent", found)
 		}
-		if s, _ := m.Load(t.Context(), "k"); len(s.Holders) != 1 {
+		if s, _ := m.Load(t.Context(), "k", 1000); len(s.Holders) != 1 {
 			t.Errorf("after Replay: holders %+v; want the sessions that were named when it was sent", s.Holders)
 		} else if string(s.Value) != "sent" {
 			t.Errorf("after Replay: value %q, want the one that was sent", s.Value)
@@ -68,15 +69,15 @@ func TestFaultyReplaysEveryWrite(t *testing.T) {
 		f.Revoke(ctx, "a", given[0])
 		f.Heartbeat(ctx, "a", given)
 		f.Observe(ctx, "b", 1, keys) // comes before its Register
-		f.Resize(ctx, "sized", c.Kind, 1, 2)
-		f.Release(ctx, c, driver.ReleaseOptions{Seal: true, Result: result}) // comes before its Acquire
-		given[0].Claim, result[0], keys[0] = "changed", 'x', "k"             // the caller's own
+		storecmd.Resize(ctx, f, "sized", c.Kind, 1, 2)
+		storecmd.Release(ctx, f, c, driver.Leave{Seal: true, Result: result}) // comes before its Acquire
+		given[0].Claim, result[0], keys[0] = "changed", 'x', "k"              // the caller's own
 		f.Keys(ctx, "", "", 10)
-		f.Observers(ctx, "k", "", 10)
-		f.Queue(ctx, "k")
+		storecmd.Observers(ctx, f, "k", "", 10)
+		storecmd.Queue(ctx, f, "k")
 		m.Register(ctx, driver.Member{ID: "b", TTL: time.Minute})
 		m.Revoke(ctx, "a", driver.Revocation{Key: "k", Claim: "changed"})
-		m.Acquire(ctx, c, true, nil, soon())
+		storecmd.Acquire(ctx, m, c, true, nil, soon())
 
 		before := m.Counts()
 		if err := f.Replay(ctx); err != nil {
@@ -93,7 +94,7 @@ func TestFaultyReplaysEveryWrite(t *testing.T) {
 		if err != nil || len(p.Revoked) != 1 || p.Revoked[0].Claim != "changed" {
 			t.Errorf("after Replay: revoked %+v, %v; want what was not given when it was sent", p.Revoked, err)
 		}
-		if found, err := f.Observers(ctx, "sent", "", 10); err != nil || len(found) != 1 || found[0].ID != "b" {
+		if found, err := storecmd.Observers(ctx, f, "sent", "", 10); err != nil || len(found) != 1 || found[0].ID != "b" {
 			t.Errorf("after Replay: observers %+v, %v; want b, of the key that was sent", found, err)
 		}
 		states, err := f.Keys(ctx, "", "", 10)
@@ -111,7 +112,7 @@ func TestFaultyReplaysNothingEarly(t *testing.T) {
 		defer f.Close()
 		f.Record()
 		f.Register(ctx, driver.Member{ID: "a", TTL: time.Minute})
-		go f.Unregister(ctx, "a")
+		go storecmd.Unregister(ctx, f, "a")
 		synctest.Wait()
 		for _, want := range []int{0, 1} {
 			before := m.Counts()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // on returns a decision that applies a fault to the nth request of a method,
@@ -59,7 +60,7 @@ func TestFaultyRequests(t *testing.T) {
 				defer cancel()
 				c := claim("k", "a", 1)
 				start := time.Now()
-				s, _, err := f.Acquire(ctx, c, true, nil, start.Add(time.Hour))
+				s, _, err := storecmd.Acquire(ctx, f, c, true, nil, start.Add(time.Hour))
 				if took := time.Since(start); took != tt.after {
 					t.Errorf("returned after %v, want %v", took, tt.after)
 				}
@@ -69,7 +70,7 @@ func TestFaultyRequests(t *testing.T) {
 				if !tt.answered && !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("Acquire = %v, want context.DeadlineExceeded", err)
 				}
-				if s, _ := m.Load(t.Context(), "k"); holds(s, c) != tt.held {
+				if s, _ := m.Load(t.Context(), "k", 1000); holds(s, c) != tt.held {
 					t.Errorf("held when it returned: %t, want %t", holds(s, c), tt.held)
 				}
 				f.Wait()
@@ -94,26 +95,26 @@ func TestFaultyAsksAboutEveryRequest(t *testing.T) {
 		f.Register(ctx, driver.Member{ID: "a", TTL: time.Minute})
 		f.Heartbeat(ctx, "a", nil)
 		f.Revoke(ctx, "a", driver.Revocation{Key: "k", Claim: "a.1"})
-		f.Expire(ctx, "b")
+		f.Expire(ctx, "b", false)
 		go f.Listen(ctx, "a", []string{"k"}, func(driver.Notice) {})
 		synctest.Wait()
-		f.Acquire(ctx, c, true, nil, soon())
-		f.Extend(ctx, c)
-		f.Publish(ctx, c, 1, []byte("value"))
-		f.Resize(ctx, "k", c.Kind, 1, 2)
+		storecmd.Acquire(ctx, f, c, true, nil, soon())
+		storecmd.Extend(ctx, f, c)
+		storecmd.Publish(ctx, f, c, 1, []byte("value"))
+		storecmd.Resize(ctx, f, "k", c.Kind, 1, 2)
 		n, _ := f.Revoke(ctx, "a", driver.Revocation{Key: "k", Claim: "a.2"})
 		f.Notify(ctx, append(n, driver.Notice{Type: driver.NoticeChange, Key: "k"}))
 		synctest.Wait()
 		f.Notify(ctx, nil)
-		f.Release(ctx, c, driver.ReleaseOptions{})
-		f.Load(ctx, "k")
+		storecmd.Release(ctx, f, c, driver.Leave{})
+		f.Load(ctx, "k", 1000)
 		f.Keys(ctx, "k", "", 10)
-		f.Members(ctx, "a")
+		storecmd.Members(ctx, f, "a")
 		f.Observe(ctx, "a", 1, []string{"k"})
-		f.Observers(ctx, "k", "", 10)
-		f.Queue(ctx, "k")
+		storecmd.Observers(ctx, f, "k", "", 10)
+		storecmd.Queue(ctx, f, "k")
 		f.Sweep(ctx, "a", driver.SweepState{}, time.Hour)
-		f.Unregister(ctx, "a")
+		storecmd.Unregister(ctx, f, "a")
 		cancel()
 		want := []dsynctest.Request{
 			{Method: dsynctest.MethodRegister, Session: "a"},
@@ -160,7 +161,7 @@ func TestFaultyCut(t *testing.T) {
 			go func() {
 				ctx, cancel := context.WithTimeout(ctx, time.Minute)
 				defer cancel()
-				_, _, err := f.Acquire(ctx, claim(key, "a", 1), true, nil, soon())
+				_, _, err := storecmd.Acquire(ctx, f, claim(key, "a", 1), true, nil, soon())
 				done <- err
 			}()
 			return done
@@ -190,7 +191,7 @@ func TestFaultyCut(t *testing.T) {
 			if err := <-tt.done; !errors.Is(err, tt.err) {
 				t.Errorf("%s: %v, want %v", tt.name, err, tt.err)
 			}
-			if s, _ := m.Load(ctx, tt.name); len(s.Holders) > 0 != tt.held {
+			if s, _ := m.Load(ctx, tt.name, 1000); len(s.Holders) > 0 != tt.held {
 				t.Errorf("%s: held %t, want %t", tt.name, len(s.Holders) > 0, tt.held)
 			}
 		}
@@ -211,10 +212,10 @@ func TestFaultyShortCutLosesReply(t *testing.T) {
 		}()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, _, err := f.Acquire(ctx, claim("k", "a", 1), true, nil, soon()); !errors.Is(err, context.DeadlineExceeded) {
+		if _, _, err := storecmd.Acquire(ctx, f, claim("k", "a", 1), true, nil, soon()); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Acquire = %v, want context.DeadlineExceeded", err)
 		}
-		if s, _ := f.Load(t.Context(), "k"); len(s.Holders) != 1 {
+		if s, _ := f.Load(t.Context(), "k", 1000); len(s.Holders) != 1 {
 			t.Errorf("holders %+v, want one", s.Holders)
 		}
 	})
@@ -229,7 +230,7 @@ func TestFaultyClose(t *testing.T) {
 		hanging := make(chan struct{})
 		go func() {
 			defer close(hanging)
-			f.Acquire(t.Context(), claim("k", "a", 1), true, nil, soon())
+			storecmd.Acquire(t.Context(), f, claim("k", "a", 1), true, nil, soon())
 		}()
 		synctest.Wait()
 		start := time.Now()
@@ -243,7 +244,7 @@ func TestFaultyClose(t *testing.T) {
 			t.Errorf("the store saw %d requests, want the repeated one dropped", n)
 		}
 		// What is left of the test ends without faults.
-		if _, _, err := f.Release(t.Context(), claim("k", "a", 1), driver.ReleaseOptions{}); err != nil || time.Since(start) > 0 {
+		if _, _, err := storecmd.Release(t.Context(), f, claim("k", "a", 1), driver.Leave{}); err != nil || time.Since(start) > 0 {
 			t.Errorf("Release after Close: %v, after %v", err, time.Since(start))
 		}
 	})
@@ -261,10 +262,10 @@ func TestFaultyDecideMayCut(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := f.Load(ctx, "k"); err != nil {
+		if _, err := f.Load(ctx, "k", 1000); err != nil {
 			t.Errorf("first request: %v", err)
 		}
-		if _, err := f.Load(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := f.Load(ctx, "k", 1000); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("second request: %v, want context.DeadlineExceeded", err)
 		}
 	})

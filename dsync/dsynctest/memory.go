@@ -72,9 +72,9 @@ func (m *Memory) Records() []string {
 	return slices.Sorted(maps.Keys(m.keys))
 }
 
-// Sessions returns the ids of the sessions that have a record, expired ones included, in
+// SessionRecords returns the ids of the sessions that have a record, expired ones included, in
 // order. It does not count as a command.
-func (m *Memory) Sessions() []string {
+func (m *Memory) SessionRecords() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Sorted(maps.Keys(m.sessions))
@@ -99,76 +99,37 @@ func expiredError(session string) error {
 	return fmt.Errorf("dsynctest: %w: %s", driver.ErrSessionExpired, session)
 }
 
-// Acquire implements [driver.Store].
-func (m *Memory) Acquire(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-	now, err := m.begin(ctx, MethodAcquire)
+// Edit implements [driver.Store].
+func (m *Memory) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+	now, err := m.begin(ctx, editMethod(e))
 	if err != nil {
-		return driver.State{}, nil, err
+		return driver.Edited{}, err
 	}
 	defer m.mu.Unlock()
-	if c.Weight < 1 || c.Weight > c.Limit {
-		// The claim could never be granted, and would block the queue.
-		return driver.State{}, nil, fmt.Errorf("dsynctest: %w: claim %s has weight %d, it must be from 1 to its limit %d",
-			driver.ErrRefused, c.ID, c.Weight, c.Limit)
+	if err := e.Check(); err != nil {
+		return driver.Edited{}, fmt.Errorf("dsynctest: %w", err)
 	}
-	r := m.keys[c.Key]
+	key := e.Key()
+	r := m.keys[key]
 	if r == nil {
 		r = newRecord()
 	}
-	fx, err := r.acquire(c, wait, expired, notAfter, now)
+	fx, err := r.edit(e, now)
 	if err != nil {
-		return driver.State{}, nil, err
+		return driver.Edited{}, err
 	}
 	if fx.changed {
-		m.keys[c.Key] = r
+		m.keys[key] = r
 		m.writes++
 	}
-	return r.state(c.Key, c.ID, now, maxAhead), m.notices(c.Key, c.ID, fx), nil
-}
-
-// Release implements [driver.Store].
-func (m *Memory) Release(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
-	now, err := m.begin(ctx, MethodRelease)
-	if err != nil {
-		return false, nil, err
+	done := driver.Edited{Left: fx.left, Holder: fx.holder}
+	own := ""
+	if e.Join != nil {
+		own = e.Join.Claim.ID
+		done.State = r.state(key, own, now, maxAhead)
 	}
-	defer m.mu.Unlock()
-	if o.Seal && len(o.Result) > maxValue {
-		return false, nil, fmt.Errorf("dsynctest: %w: the result for key %q has %d bytes, it may have %d", driver.ErrRefused, c.Key, len(o.Result), maxValue)
-	}
-	r := m.keys[c.Key]
-	if r == nil {
-		return false, nil, nil
-	}
-	fx, found, err := r.release(c.ID, o, now)
-	if err != nil {
-		return false, nil, err
-	}
-	if fx.changed {
-		m.writes++
-	}
-	return found, m.notices(c.Key, c.ID, fx), nil
-}
-
-// Extend implements [driver.Store].
-func (m *Memory) Extend(ctx context.Context, c driver.Claim) (driver.Holder, error) {
-	now, err := m.begin(ctx, MethodExtend)
-	if err != nil {
-		return driver.Holder{}, err
-	}
-	defer m.mu.Unlock()
-	r := m.keys[c.Key]
-	if r == nil || c.Lease <= 0 {
-		return driver.Holder{}, notHeldError(c)
-	}
-	h, changed, held := r.extend(c, now)
-	if !held {
-		return driver.Holder{}, notHeldError(c)
-	}
-	if changed {
-		m.writes++
-	}
-	return h, nil
+	done.Notices = m.notices(key, own, fx)
+	return done, nil
 }
 
 // Discard implements [driver.Store].
@@ -183,7 +144,7 @@ func (m *Memory) Discard(ctx context.Context, claims []driver.Claim) (notices []
 		if r == nil || slices.ContainsFunc(r.holders, func(h driver.Holder) bool { return h.Claim == c.ID && !h.Until.IsZero() }) {
 			continue
 		}
-		fx, _, err := r.release(c.ID, driver.ReleaseOptions{}, now)
+		fx, err := r.edit(driver.Edit{Leave: &driver.Leave{Claim: c}}, now)
 		if err != nil {
 			return nil, err
 		}
@@ -195,58 +156,9 @@ func (m *Memory) Discard(ctx context.Context, claims []driver.Claim) (notices []
 	return notices, nil
 }
 
-// Publish implements [driver.Store].
-func (m *Memory) Publish(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
-	now, err := m.begin(ctx, MethodPublish)
-	if err != nil {
-		return nil, err
-	}
-	defer m.mu.Unlock()
-	if len(value) > maxValue {
-		return nil, fmt.Errorf("dsynctest: %w: the value for key %q has %d bytes, it may have %d", driver.ErrRefused, c.Key, len(value), maxValue)
-	}
-	r := m.keys[c.Key]
-	if r == nil {
-		return nil, notHeldError(c)
-	}
-	held, changed := r.publish(c.ID, seq, value, now)
-	if !held {
-		return nil, notHeldError(c)
-	}
-	if changed {
-		m.writes++
-	}
-	return m.notices(c.Key, c.ID, effect{changed: changed}), nil
-}
-
-// Resize implements [driver.Store].
-func (m *Memory) Resize(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
-	now, err := m.begin(ctx, MethodResize)
-	if err != nil {
-		return nil, err
-	}
-	defer m.mu.Unlock()
-	if limit < 1 {
-		return nil, fmt.Errorf("dsynctest: %w: limit %d for key %q, it must be at least 1", driver.ErrRefused, limit, key)
-	}
-	r := m.keys[key]
-	if r == nil {
-		r = newRecord()
-	}
-	fx, err := r.resize(key, kind, from, limit, now)
-	if err != nil {
-		return nil, err
-	}
-	if fx.changed {
-		m.keys[key] = r
-		m.writes++
-	}
-	return m.notices(key, "", fx), nil
-}
-
 // Load implements [driver.Store].
-func (m *Memory) Load(ctx context.Context, key string) (driver.State, error) {
-	now, err := m.begin(ctx, MethodLoad)
+func (m *Memory) Load(ctx context.Context, key string, waiters int) (driver.State, error) {
+	now, err := m.begin(ctx, loadMethod(waiters))
 	if err != nil {
 		return driver.State{}, err
 	}
@@ -255,21 +167,7 @@ func (m *Memory) Load(ctx context.Context, key string) (driver.State, error) {
 	if r == nil {
 		return driver.State{Key: key, Now: now}, nil
 	}
-	return r.state(key, "", now, maxShown), nil
-}
-
-// Queue implements [driver.Store].
-func (m *Memory) Queue(ctx context.Context, key string) ([]driver.Waiter, error) {
-	now, err := m.begin(ctx, MethodQueue)
-	if err != nil {
-		return nil, err
-	}
-	defer m.mu.Unlock()
-	r := m.keys[key]
-	if r == nil {
-		return nil, nil
-	}
-	return r.state(key, "", now, len(r.queue)).WaitersAhead, nil
+	return r.state(key, "", now, max(1, waiters)), nil
 }
 
 // Keys implements [driver.Store]. Keys that nobody holds or waits for are among

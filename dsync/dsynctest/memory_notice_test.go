@@ -10,16 +10,17 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // The first thousand in the queue are notified that a key was sealed, and no more.
 func TestMemorySealWakesAThousand(t *testing.T) {
 	m, ctx := dsynctest.NewMemory(), t.Context()
-	m.Acquire(ctx, claim("k", "a", 1), true, nil, soon())
+	storecmd.Acquire(ctx, m, claim("k", "a", 1), true, nil, soon())
 	for i := range 1010 {
-		m.Acquire(ctx, claim("k", "b", i), true, nil, soon())
+		storecmd.Acquire(ctx, m, claim("k", "b", i), true, nil, soon())
 	}
-	_, notices, _ := m.Release(ctx, claim("k", "a", 1), driver.ReleaseOptions{Seal: true})
+	_, notices, _ := storecmd.Release(ctx, m, claim("k", "a", 1), driver.Leave{Seal: true})
 	for i, n := range notices {
 		if n.Type != driver.NoticeWake || n.Session != "b" || n.Key != "k" || n.Claim != claim("k", "b", i).ID {
 			t.Fatalf("notice %d: %+v, want NoticeWake of b's claim %d", i, n, i)
@@ -45,11 +46,11 @@ func TestMemoryNotifiesOnce(t *testing.T) {
 			revoke, change     = driver.NoticeRevoke, driver.NoticeChange
 		)
 		acquire := func(c driver.Claim) []driver.Notice {
-			_, n, _ := m.Acquire(ctx, c, true, nil, soon())
+			_, n, _ := storecmd.Acquire(ctx, m, c, true, nil, soon())
 			return n
 		}
-		release := func(o driver.ReleaseOptions) []driver.Notice {
-			_, n, _ := m.Release(ctx, holder, o)
+		release := func(o driver.Leave) []driver.Notice {
+			_, n, _ := storecmd.Release(ctx, m, holder, o)
 			return n
 		}
 		for _, step := range []struct {
@@ -65,16 +66,16 @@ func TestMemoryNotifiesOnce(t *testing.T) {
 				return n
 			}, []driver.NoticeType{revoke}, nil},
 			{"publish", func() []driver.Notice {
-				n, _ := m.Publish(ctx, holder, 1, []byte("v"))
+				n, _ := storecmd.Publish(ctx, m, holder, 1, []byte("v"))
 				return n
 			}, []driver.NoticeType{change}, nil},
-			{"extend", func() []driver.Notice { m.Extend(ctx, holder); return nil }, nil, nil},
-			{"keep", func() []driver.Notice { return release(driver.ReleaseOptions{Keep: time.Hour}) }, []driver.NoticeType{wake, change}, nil},
+			{"extend", func() []driver.Notice { storecmd.Extend(ctx, m, holder); return nil }, nil, nil},
+			{"keep", func() []driver.Notice { return release(driver.Leave{Keep: time.Hour}) }, []driver.NoticeType{wake, change}, nil},
 			{"resize", func() []driver.Notice {
-				n, _ := m.Resize(ctx, "k", holder.Kind, 1, 2)
+				n, _ := storecmd.Resize(ctx, m, "k", holder.Kind, 1, 2)
 				return n
 			}, []driver.NoticeType{grant, change}, nil},
-			{"release", func() []driver.Notice { return release(driver.ReleaseOptions{}) }, []driver.NoticeType{grant, change}, nil},
+			{"release", func() []driver.Notice { return release(driver.Leave{}) }, []driver.NoticeType{grant, change}, nil},
 		} {
 			for i, want := range [][]driver.NoticeType{step.once, step.again} {
 				var got []driver.NoticeType
@@ -101,7 +102,7 @@ func TestMemoryForgetsListeners(t *testing.T) {
 		synctest.Wait()
 		keys[0], keys[1] = "changed", "by the caller"
 		send := func(n int) (returned int) {
-			_, notices, _ := m.Acquire(t.Context(), claim("k", "b", n), true, nil, soon())
+			_, notices, _ := storecmd.Acquire(t.Context(), m, claim("k", "b", n), true, nil, soon())
 			m.Notify(t.Context(), notices)
 			m.Notify(t.Context(), []driver.Notice{{Type: driver.NoticeRevoke, Session: "a", Key: "k", Claim: "a.1"}, {Type: driver.NoticeChange, Key: "changed"}})
 			synctest.Wait()

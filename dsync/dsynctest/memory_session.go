@@ -57,30 +57,19 @@ func (m *Memory) Heartbeat(ctx context.Context, session string, given []driver.R
 }
 
 // Expire implements [driver.Store].
-func (m *Memory) Expire(ctx context.Context, session string) (time.Duration, error) {
-	now, err := m.begin(ctx, MethodExpire)
+func (m *Memory) Expire(ctx context.Context, session string, owner bool) (time.Duration, error) {
+	now, err := m.begin(ctx, expireMethod(owner))
 	if err != nil {
 		return 0, err
 	}
 	defer m.mu.Unlock()
-	if s := m.sessions[session]; s != nil && !s.Expired {
+	if s := m.sessions[session]; s != nil && !s.Expired && !owner {
 		if left := s.LastHeartbeat.Add(s.TTL).Sub(now); left > 0 {
 			return left, nil
 		}
 	}
 	m.expire(session, now)
 	return 0, nil
-}
-
-// Unregister implements [driver.Store].
-func (m *Memory) Unregister(ctx context.Context, session string) error {
-	now, err := m.begin(ctx, MethodUnregister)
-	if err != nil {
-		return err
-	}
-	defer m.mu.Unlock()
-	m.expire(session, now)
-	return nil
 }
 
 // expire makes a session expired; if it is unknown, it creates a record that says so.
@@ -119,19 +108,24 @@ func (m *Memory) Revoke(ctx context.Context, session string, r driver.Revocation
 	return []driver.Notice{{Type: driver.NoticeRevoke, Session: session, Key: r.Key, Claim: r.Claim, Address: sessionsAddress}}, nil
 }
 
-// Members implements [driver.Store]. It returns them in the order of their ids.
-func (m *Memory) Members(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
-	now, err := m.begin(ctx, MethodMembers)
+// Sessions implements [driver.Store]. It returns those with IDs in the order of the IDs.
+func (m *Memory) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.Member, time.Time, error) {
+	now, err := m.begin(ctx, sessionsMethod(q))
 	if err != nil {
 		return nil, time.Time{}, err
 	}
 	defer m.mu.Unlock()
+	ids := q.IDs
 	if len(ids) == 0 {
-		ids = m.living(now)
+		ids = m.living(q, now)
 	}
 	var found []driver.Member
 	for _, id := range ids {
-		if s := m.sessions[id]; s != nil {
+		switch s := m.sessions[id]; {
+		case s == nil:
+		case q.Liveness:
+			found = append(found, driver.Member{ID: id, TTL: s.TTL, LastHeartbeat: s.LastHeartbeat, Expired: s.Expired})
+		default:
 			c := s.Member
 			c.Meta = maps.Clone(s.Meta)
 			found = append(found, c)
@@ -140,27 +134,16 @@ func (m *Memory) Members(ctx context.Context, ids ...string) ([]driver.Member, t
 	return found, now, nil
 }
 
-// Liveness implements [driver.Store]. It returns them in the order of their ids.
-func (m *Memory) Liveness(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
-	now, err := m.begin(ctx, MethodLiveness)
-	if err != nil {
-		return nil, time.Time{}, err
+// living returns the ids of the sessions that are alive and that q, which has no IDs, asks for.
+func (m *Memory) living(q driver.SessionQuery, now time.Time) []string {
+	limit := q.Limit
+	if limit <= 0 || limit > maxShown {
+		limit = maxShown
 	}
-	defer m.mu.Unlock()
-	var found []driver.Member
-	for _, id := range ids {
-		if s := m.sessions[id]; s != nil {
-			found = append(found, driver.Member{ID: id, TTL: s.TTL, LastHeartbeat: s.LastHeartbeat, Expired: s.Expired})
-		}
-	}
-	return found, now, nil
-}
-
-// living returns the ids of up to 1,000 sessions that are alive, in order.
-func (m *Memory) living(now time.Time) []string {
 	var ids []string
 	for _, id := range slices.Sorted(maps.Keys(m.sessions)) {
-		if len(ids) < maxShown && !lapsed(m.sessions[id], now) {
+		s := m.sessions[id]
+		if id > q.After && len(ids) < limit && !lapsed(s, now) && (q.Observing == "" || slices.Contains(s.observes, q.Observing)) {
 			ids = append(ids, id)
 		}
 	}
@@ -183,23 +166,4 @@ func (m *Memory) Observe(ctx context.Context, session string, seq int64, keys []
 		m.writes++
 	}
 	return nil
-}
-
-// Observers implements [driver.Store].
-func (m *Memory) Observers(ctx context.Context, key, after string, n int) ([]driver.Member, error) {
-	now, err := m.begin(ctx, MethodObservers)
-	if err != nil {
-		return nil, err
-	}
-	defer m.mu.Unlock()
-	var found []driver.Member
-	for _, id := range slices.Sorted(maps.Keys(m.sessions)) {
-		s := m.sessions[id]
-		if id > after && len(found) < min(n, maxShown) && !lapsed(s, now) && (key == "" || slices.Contains(s.observes, key)) {
-			c := s.Member
-			c.Meta = maps.Clone(s.Meta)
-			found = append(found, c)
-		}
-	}
-	return found, nil
 }

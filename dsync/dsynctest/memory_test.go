@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
@@ -38,12 +39,12 @@ func TestMemoryCountsCommandsAndWrites(t *testing.T) {
 			writes int
 		}{
 			{"register", func() { m.Register(ctx, driver.Member{ID: "a", TTL: time.Minute}) }, dsynctest.MethodRegister, 1},
-			{"acquire", func() { m.Acquire(ctx, mine, true, nil, soon()) }, dsynctest.MethodAcquire, 1},
-			{"repeat", func() { m.Acquire(ctx, mine, true, nil, soon()) }, dsynctest.MethodAcquire, 0},
-			{"failed try", func() { m.Acquire(ctx, other, false, nil, soon()) }, dsynctest.MethodAcquire, 0},
-			{"late wait", func() { m.Acquire(ctx, waiter, true, nil, past) }, dsynctest.MethodAcquire, 0},
-			{"wait", func() { m.Acquire(ctx, waiter, true, nil, soon()) }, dsynctest.MethodAcquire, 1},
-			{"wait on", func() { m.Acquire(ctx, waiter, true, []string{"nobody"}, soon()) }, dsynctest.MethodAcquire, 0},
+			{"acquire", func() { storecmd.Acquire(ctx, m, mine, true, nil, soon()) }, dsynctest.MethodAcquire, 1},
+			{"repeat", func() { storecmd.Acquire(ctx, m, mine, true, nil, soon()) }, dsynctest.MethodAcquire, 0},
+			{"failed try", func() { storecmd.Acquire(ctx, m, other, false, nil, soon()) }, dsynctest.MethodAcquire, 0},
+			{"late wait", func() { storecmd.Acquire(ctx, m, waiter, true, nil, past) }, dsynctest.MethodAcquire, 0},
+			{"wait", func() { storecmd.Acquire(ctx, m, waiter, true, nil, soon()) }, dsynctest.MethodAcquire, 1},
+			{"wait on", func() { storecmd.Acquire(ctx, m, waiter, true, []string{"nobody"}, soon()) }, dsynctest.MethodAcquire, 0},
 			{"revoke", func() { m.Revoke(ctx, "a", revoked) }, dsynctest.MethodRevoke, 1},
 			{"revoke again", func() { m.Revoke(ctx, "a", revoked) }, dsynctest.MethodRevoke, 0},
 			{"revoke the unknown", func() { m.Revoke(ctx, "c", revoked) }, dsynctest.MethodRevoke, 0},
@@ -52,43 +53,43 @@ func TestMemoryCountsCommandsAndWrites(t *testing.T) {
 			{"observe", func() { m.Observe(ctx, "a", 2, []string{"k"}) }, dsynctest.MethodObserve, 1},
 			{"observe again", func() { m.Observe(ctx, "a", 2, []string{"k"}) }, dsynctest.MethodObserve, 0},
 			{"observe what is older", func() { m.Observe(ctx, "a", 1, nil) }, dsynctest.MethodObserve, 0},
-			{"observers", func() { m.Observers(ctx, "k", "", 10) }, dsynctest.MethodObservers, 0},
-			{"queue", func() { m.Queue(ctx, "k") }, dsynctest.MethodQueue, 0},
+			{"observers", func() { storecmd.Observers(ctx, m, "k", "", 10) }, dsynctest.MethodObservers, 0},
+			{"queue", func() { storecmd.Queue(ctx, m, "k") }, dsynctest.MethodQueue, 0},
 			{"notify", func() { m.Notify(ctx, []driver.Notice{{Type: driver.NoticeChange, Key: "k"}}) }, dsynctest.MethodNotify, 0},
 			{"keys", func() { m.Keys(ctx, "", "", 10) }, dsynctest.MethodKeys, 0},
-			{"load", func() { m.Load(ctx, "k") }, dsynctest.MethodLoad, 0},
-			{"members", func() { m.Members(ctx, "a") }, dsynctest.MethodMembers, 0},
-			{"lives", func() { m.Liveness(ctx, "a") }, dsynctest.MethodLiveness, 0},
-			{"extend what has no end", func() { m.Extend(ctx, mine) }, dsynctest.MethodExtend, 0},
-			{"publish", func() { m.Publish(ctx, mine, 1, []byte("v")) }, dsynctest.MethodPublish, 1},
-			{"publish again", func() { m.Publish(ctx, mine, 1, []byte("v")) }, dsynctest.MethodPublish, 0},
-			{"publish what is older", func() { m.Publish(ctx, mine, 0, []byte("w")) }, dsynctest.MethodPublish, 0},
-			{"publish in the queue", func() { m.Publish(ctx, waiter, 1, []byte("v")) }, dsynctest.MethodPublish, 0},
-			{"publish too much", func() { m.Publish(ctx, mine, 1, make([]byte, 64<<10+1)) }, dsynctest.MethodPublish, 0},
-			{"all members", func() { m.Members(ctx) }, dsynctest.MethodMembers, 0},
-			{"expire the living", func() { m.Expire(ctx, "a") }, dsynctest.MethodExpire, 0},
+			{"load", func() { m.Load(ctx, "k", 1000) }, dsynctest.MethodLoad, 0},
+			{"members", func() { storecmd.Members(ctx, m, "a") }, dsynctest.MethodMembers, 0},
+			{"lives", func() { storecmd.Liveness(ctx, m, "a") }, dsynctest.MethodLiveness, 0},
+			{"extend what has no end", func() { storecmd.Extend(ctx, m, mine) }, dsynctest.MethodExtend, 0},
+			{"publish", func() { storecmd.Publish(ctx, m, mine, 1, []byte("v")) }, dsynctest.MethodPublish, 1},
+			{"publish again", func() { storecmd.Publish(ctx, m, mine, 1, []byte("v")) }, dsynctest.MethodPublish, 0},
+			{"publish what is older", func() { storecmd.Publish(ctx, m, mine, 0, []byte("w")) }, dsynctest.MethodPublish, 0},
+			{"publish in the queue", func() { storecmd.Publish(ctx, m, waiter, 1, []byte("v")) }, dsynctest.MethodPublish, 0},
+			{"publish too much", func() { storecmd.Publish(ctx, m, mine, 1, make([]byte, 64<<10+1)) }, dsynctest.MethodPublish, 0},
+			{"all members", func() { storecmd.Members(ctx, m) }, dsynctest.MethodMembers, 0},
+			{"expire the living", func() { m.Expire(ctx, "a", false) }, dsynctest.MethodExpire, 0},
 			{"heartbeat", func() { time.Sleep(time.Second); m.Heartbeat(ctx, "a", nil) }, dsynctest.MethodHeartbeat, 1},
-			{"release with waiters", func() { m.Release(ctx, mine, driver.ReleaseOptions{}) }, dsynctest.MethodRelease, 1},
-			{"release again", func() { m.Release(ctx, mine, driver.ReleaseOptions{}) }, dsynctest.MethodRelease, 0},
-			{"keep", func() { m.Release(ctx, waiter, driver.ReleaseOptions{Keep: time.Second}) }, dsynctest.MethodRelease, 1},
-			{"keep again", func() { m.Release(ctx, waiter, driver.ReleaseOptions{Keep: time.Minute}) }, dsynctest.MethodRelease, 0},
-			{"release", func() { m.Release(ctx, waiter, driver.ReleaseOptions{}) }, dsynctest.MethodRelease, 1},
-			{"resize", func() { m.Resize(ctx, "k", driver.KindMutex, 1, 2) }, dsynctest.MethodResize, 1},
-			{"resize again", func() { m.Resize(ctx, "k", driver.KindMutex, 1, 2) }, dsynctest.MethodResize, 0},
-			{"acquire to seal", func() { m.Acquire(ctx, sealer, true, nil, soon()) }, dsynctest.MethodAcquire, 1},
-			{"resize as another kind", func() { m.Resize(ctx, "sealed", driver.KindOnce, 1, 2) }, dsynctest.MethodResize, 0},
-			{"seal too much", func() { m.Release(ctx, sealer, driver.ReleaseOptions{Seal: true, Result: make([]byte, 64<<10+1)}) }, dsynctest.MethodRelease, 0},
-			{"seal", func() { m.Release(ctx, sealer, driver.ReleaseOptions{Seal: true}) }, dsynctest.MethodRelease, 1},
-			{"seal again", func() { m.Release(ctx, sealer, driver.ReleaseOptions{Seal: true}) }, dsynctest.MethodRelease, 0},
-			{"acquire what is sealed", func() { m.Acquire(ctx, claim("sealed", "b", 4), true, nil, soon()) }, dsynctest.MethodAcquire, 0},
+			{"release with waiters", func() { storecmd.Release(ctx, m, mine, driver.Leave{}) }, dsynctest.MethodRelease, 1},
+			{"release again", func() { storecmd.Release(ctx, m, mine, driver.Leave{}) }, dsynctest.MethodRelease, 0},
+			{"keep", func() { storecmd.Release(ctx, m, waiter, driver.Leave{Keep: time.Second}) }, dsynctest.MethodRelease, 1},
+			{"keep again", func() { storecmd.Release(ctx, m, waiter, driver.Leave{Keep: time.Minute}) }, dsynctest.MethodRelease, 0},
+			{"release", func() { storecmd.Release(ctx, m, waiter, driver.Leave{}) }, dsynctest.MethodRelease, 1},
+			{"resize", func() { storecmd.Resize(ctx, m, "k", driver.KindMutex, 1, 2) }, dsynctest.MethodResize, 1},
+			{"resize again", func() { storecmd.Resize(ctx, m, "k", driver.KindMutex, 1, 2) }, dsynctest.MethodResize, 0},
+			{"acquire to seal", func() { storecmd.Acquire(ctx, m, sealer, true, nil, soon()) }, dsynctest.MethodAcquire, 1},
+			{"resize as another kind", func() { storecmd.Resize(ctx, m, "sealed", driver.KindOnce, 1, 2) }, dsynctest.MethodResize, 0},
+			{"seal too much", func() { storecmd.Release(ctx, m, sealer, driver.Leave{Seal: true, Result: make([]byte, 64<<10+1)}) }, dsynctest.MethodRelease, 0},
+			{"seal", func() { storecmd.Release(ctx, m, sealer, driver.Leave{Seal: true}) }, dsynctest.MethodRelease, 1},
+			{"seal again", func() { storecmd.Release(ctx, m, sealer, driver.Leave{Seal: true}) }, dsynctest.MethodRelease, 0},
+			{"acquire what is sealed", func() { storecmd.Acquire(ctx, m, claim("sealed", "b", 4), true, nil, soon()) }, dsynctest.MethodAcquire, 0},
 			{"sweep nothing", func() { swept, _ = m.Sweep(ctx, "a", swept, time.Hour) }, dsynctest.MethodSweep, 1},
 			{"sweep that turn again", func() { m.Sweep(ctx, "b", driver.SweepState{}, 0) }, dsynctest.MethodSweep, 0},
-			{"unregister", func() { m.Unregister(ctx, "a") }, dsynctest.MethodUnregister, 1},
-			{"unregister again", func() { m.Unregister(ctx, "a") }, dsynctest.MethodUnregister, 0},
-			{"expire the unknown", func() { m.Expire(ctx, "c") }, dsynctest.MethodExpire, 1},
-			{"expire a session", func() { m.Expire(ctx, "c") }, dsynctest.MethodExpire, 0},
+			{"unregister", func() { storecmd.Unregister(ctx, m, "a") }, dsynctest.MethodUnregister, 1},
+			{"unregister again", func() { storecmd.Unregister(ctx, m, "a") }, dsynctest.MethodUnregister, 0},
+			{"expire the unknown", func() { m.Expire(ctx, "c", false) }, dsynctest.MethodExpire, 1},
+			{"expire a session", func() { m.Expire(ctx, "c", false) }, dsynctest.MethodExpire, 0},
 			{"sweep", func() { time.Sleep(time.Minute); m.Sweep(ctx, "a", swept, time.Second) }, dsynctest.MethodSweep, 4},
-			{"ended", func() { m.Acquire(ended, mine, true, nil, soon()) }, "", 0},
+			{"ended", func() { storecmd.Acquire(ended, m, mine, true, nil, soon()) }, "", 0},
 		} {
 			before := m.Counts()
 			step.do()
@@ -108,8 +109,8 @@ func TestMemoryCountsCommandsAndWrites(t *testing.T) {
 func TestMemoryCountsLockUnlock(t *testing.T) {
 	m := dsynctest.NewMemory()
 	c := claim("k", "a", 1)
-	m.Acquire(t.Context(), c, true, nil, soon())
-	m.Release(t.Context(), c, driver.ReleaseOptions{})
+	storecmd.Acquire(t.Context(), m, c, true, nil, soon())
+	storecmd.Release(t.Context(), m, c, driver.Leave{})
 	if got := m.Counts(); got.Total() != 2 || got.Writes != 2 {
 		t.Errorf("%d commands and %d writes, want 2 and 2", got.Total(), got.Writes)
 	}
@@ -122,7 +123,7 @@ func TestMemoryEndedContextDoesNothing(t *testing.T) {
 		defer cancel()
 		time.Sleep(time.Second)
 		synctest.Wait()
-		_, _, err := m.Acquire(ctx, claim("k", "a", 1), true, nil, soon())
+		_, _, err := storecmd.Acquire(ctx, m, claim("k", "a", 1), true, nil, soon())
 		if _, at := m.Register(ctx, driver.Member{ID: "a", TTL: time.Minute}); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(at, context.DeadlineExceeded) {
 			t.Errorf("Acquire, Register: %v, %v; want context.DeadlineExceeded", err, at)
 		}
@@ -136,9 +137,9 @@ func TestMemoryQueueLimit(t *testing.T) {
 	testkit.Large(t)
 	const limit = 10_000
 	m, ctx := dsynctest.NewMemory(), t.Context()
-	m.Acquire(ctx, claim("k", "a", 0), true, nil, soon())
+	storecmd.Acquire(ctx, m, claim("k", "a", 0), true, nil, soon())
 	for i := range limit {
-		s, _, err := m.Acquire(ctx, claim("k", "a", i+1), true, nil, soon())
+		s, _, err := storecmd.Acquire(ctx, m, claim("k", "a", i+1), true, nil, soon())
 		if err != nil || s.Position != i+1 {
 			t.Fatalf("claim %d: position %d, %v", i+1, s.Position, err)
 		}
@@ -147,24 +148,24 @@ func TestMemoryQueueLimit(t *testing.T) {
 	for _, wait := range []bool{true, false} {
 		c := claim("k", "b", 1)
 		c.First = wait
-		if _, _, err := m.Acquire(ctx, c, wait, nil, soon()); !errors.Is(err, driver.ErrRefused) {
+		if _, _, err := storecmd.Acquire(ctx, m, c, wait, nil, soon()); !errors.Is(err, driver.ErrRefused) {
 			t.Errorf("one more than %d in the queue (wait %t): %v, want ErrRefused", limit, wait, err)
 		}
 	}
 	if got := m.Counts().Since(before); got.Writes != 0 {
 		t.Errorf("what was refused wrote %d records", got.Writes)
 	}
-	if s, _, err := m.Acquire(ctx, claim("k", "a", limit), true, nil, soon()); err != nil || s.Position != limit || len(s.WaitersAhead) != 8 {
+	if s, _, err := storecmd.Acquire(ctx, m, claim("k", "a", limit), true, nil, soon()); err != nil || s.Position != limit || len(s.WaitersAhead) != 8 {
 		t.Errorf("the last in the queue repeats: position %d, %d ahead, %v", s.Position, len(s.WaitersAhead), err)
 	}
-	if s, err := m.Load(ctx, "k"); err != nil || s.Waiting != limit || len(s.WaitersAhead) != 1000 || s.WaitersAhead[999].Claim != "a.1000" {
+	if s, err := m.Load(ctx, "k", 1000); err != nil || s.Waiting != limit || len(s.WaitersAhead) != 1000 || s.WaitersAhead[999].Claim != "a.1000" {
 		t.Errorf("Load shows %d of %d in the queue, %v; want the first 1,000", len(s.WaitersAhead), s.Waiting, err)
 	}
-	if queue, err := m.Queue(ctx, "k"); err != nil || len(queue) != limit || queue[limit-1].Claim != claim("k", "a", limit).ID {
+	if queue, err := storecmd.Queue(ctx, m, "k"); err != nil || len(queue) != limit || queue[limit-1].Claim != claim("k", "a", limit).ID {
 		t.Errorf("Queue shows %d of %d in the queue, %v; want all", len(queue), limit, err)
 	}
-	m.Release(ctx, claim("k", "a", 0), driver.ReleaseOptions{})
-	if s, _, err := m.Acquire(ctx, claim("k", "b", 2), true, nil, soon()); err != nil || s.Position != limit {
+	storecmd.Release(ctx, m, claim("k", "a", 0), driver.Leave{})
+	if s, _, err := storecmd.Acquire(ctx, m, claim("k", "b", 2), true, nil, soon()); err != nil || s.Position != limit {
 		t.Errorf("after a release: position %d, %v; want %d", s.Position, err, limit)
 	}
 }
@@ -175,7 +176,7 @@ func TestMemoryRefusesImpossibleWeight(t *testing.T) {
 	for _, weight := range []int64{-1, 0, 4} {
 		c := claim("k", "a", 1)
 		c.Weight, c.Limit = weight, 3
-		if _, _, err := m.Acquire(t.Context(), c, true, nil, soon()); !errors.Is(err, driver.ErrRefused) {
+		if _, _, err := storecmd.Acquire(t.Context(), m, c, true, nil, soon()); !errors.Is(err, driver.ErrRefused) {
 			t.Errorf("weight %d of 3: %v, want ErrRefused", weight, err)
 		}
 	}
@@ -188,7 +189,7 @@ func TestMemoryRefusesImpossibleWeight(t *testing.T) {
 func TestMemoryRefusesImpossibleLimit(t *testing.T) {
 	m := dsynctest.NewMemory()
 	for _, limit := range []int64{0, -1} {
-		if _, err := m.Resize(t.Context(), "k", driver.KindSemaphore, 1, limit); err == nil || len(m.Records()) > 0 {
+		if _, err := storecmd.Resize(t.Context(), m, "k", driver.KindSemaphore, 1, limit); err == nil || len(m.Records()) > 0 {
 			t.Errorf("Resize to %d: %v, records %q; want an error, none", limit, err, m.Records())
 		}
 	}
@@ -200,10 +201,10 @@ func TestMemorySkew_B07(t *testing.T) {
 		m, ctx := dsynctest.NewMemory(), t.Context()
 		at, _ := m.Register(ctx, driver.Member{ID: "a", TTL: time.Minute})
 		m.Skew(30*time.Second + time.Microsecond)
-		if left, err := m.Expire(ctx, "a"); left != 30*time.Second || err != nil {
+		if left, err := m.Expire(ctx, "a", false); left != 30*time.Second || err != nil {
 			t.Errorf("Expire 30 s ahead = %v, %v; want 30s", left, err)
 		}
-		if s, _ := m.Load(ctx, "k"); !s.Now.Equal(at.Add(30 * time.Second)) {
+		if s, _ := m.Load(ctx, "k", 1000); !s.Now.Equal(at.Add(30 * time.Second)) {
 			t.Errorf("the store's clock says %v, want 30 s after %v, in milliseconds", s.Now, at)
 		}
 		m.Skew(-time.Minute)
@@ -211,7 +212,7 @@ func TestMemorySkew_B07(t *testing.T) {
 			t.Errorf("Heartbeat after the clock was set back = %v, %v; want before %v", p.Now, err, at)
 		}
 		m.Skew(2 * time.Minute)
-		if left, err := m.Expire(ctx, "a"); left != 0 || err != nil {
+		if left, err := m.Expire(ctx, "a", false); left != 0 || err != nil {
 			t.Errorf("Expire two minutes ahead = %v, %v; want 0", left, err)
 		}
 	})
@@ -227,12 +228,12 @@ func TestMemoryTokensGrow_B08(t *testing.T) {
 		swept := 0
 		for i := range 1000 {
 			c := claim("k", "a", i)
-			s, _, err := m.Acquire(ctx, c, true, nil, soon())
+			s, _, err := storecmd.Acquire(ctx, m, c, true, nil, soon())
 			if err != nil || s.Token < last+1024 {
 				t.Fatalf("round %d: token %d after %d, %v", i, s.Token, last, err)
 			}
 			last = s.Token
-			m.Release(ctx, c, driver.ReleaseOptions{})
+			storecmd.Release(ctx, m, c, driver.Leave{})
 			time.Sleep(time.Duration(i%20) * time.Millisecond)
 			st, _ = m.Sweep(ctx, "a", st, retention)
 			if len(m.Records()) == 0 {
@@ -253,14 +254,14 @@ func BenchmarkMemoryLockUnlock(b *testing.B) {
 		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {
 			m, ctx := dsynctest.NewMemory(), b.Context()
 			for i := range waiting + 1 {
-				m.Acquire(ctx, claim("k", "w", i), true, nil, soon())
+				storecmd.Acquire(ctx, m, claim("k", "w", i), true, nil, soon())
 			}
 			i := 0
 			for b.Loop() {
 				i++
 				c := claim("k", "a", i)
-				m.Acquire(ctx, c, true, nil, soon())
-				m.Release(ctx, c, driver.ReleaseOptions{})
+				storecmd.Acquire(ctx, m, c, true, nil, soon())
+				storecmd.Release(ctx, m, c, driver.Leave{})
 			}
 		})
 	}
@@ -269,12 +270,12 @@ func BenchmarkMemoryLockUnlock(b *testing.B) {
 func TestMemoryValuesAreCopies(t *testing.T) {
 	m, ctx := dsynctest.NewMemory(), t.Context()
 	c, sent := claim("k", "a", 1), []byte("value")
-	m.Acquire(ctx, c, true, nil, soon())
-	m.Publish(ctx, c, 1, sent)
+	storecmd.Acquire(ctx, m, c, true, nil, soon())
+	storecmd.Publish(ctx, m, c, 1, sent)
 	sent[0] = 'x'
-	s, _ := m.Load(ctx, "k")
+	s, _ := m.Load(ctx, "k", 1000)
 	s.Value[1] = 'x'
-	if again, _ := m.Load(ctx, "k"); string(again.Value) != "value" {
+	if again, _ := m.Load(ctx, "k", 1000); string(again.Value) != "value" {
 		t.Errorf("a caller changed the store's value to %q", again.Value)
 	}
 }
@@ -288,25 +289,25 @@ func TestMemoryStatesAreCopies(t *testing.T) {
 		c.Limit = 2
 		claims = append(claims, c)
 	}
-	m.Acquire(ctx, claims[0], true, nil, soon())
-	m.Acquire(ctx, claims[1], true, nil, soon())
-	s, _, _ := m.Acquire(ctx, claims[2], true, nil, soon())
-	m.Release(ctx, claims[0], driver.ReleaseOptions{})
+	storecmd.Acquire(ctx, m, claims[0], true, nil, soon())
+	storecmd.Acquire(ctx, m, claims[1], true, nil, soon())
+	s, _, _ := storecmd.Acquire(ctx, m, claims[2], true, nil, soon())
+	storecmd.Release(ctx, m, claims[0], driver.Leave{})
 	if s.Holders[0].Claim != claims[0].ID || s.Holders[1].Claim != claims[1].ID {
 		t.Errorf("a release changed an earlier state to %+v", s.Holders)
 	}
 	m.Register(ctx, driver.Member{ID: "a", TTL: time.Minute, Meta: map[string]string{"zone": "1"}})
-	first, _, _ := m.Members(ctx, "a")
+	first, _, _ := storecmd.Members(ctx, m, "a")
 	first[0].Meta["zone"] = "2"
-	if again, _, _ := m.Members(ctx, "a"); again[0].Meta["zone"] != "1" {
+	if again, _, _ := storecmd.Members(ctx, m, "a"); again[0].Meta["zone"] != "1" {
 		t.Errorf("a caller changed the store's record to %v", again[0].Meta)
 	}
 	keys := []string{"k"}
 	m.Observe(ctx, "a", 1, keys)
 	keys[0] = "changed"
-	found, _ := m.Observers(ctx, "k", "", 1)
+	found, _ := storecmd.Observers(ctx, m, "k", "", 1)
 	found[0].Meta["zone"] = "2"
-	if again, _ := m.Observers(ctx, "k", "", 1); len(again) != 1 || again[0].Meta["zone"] != "1" {
+	if again, _ := storecmd.Observers(ctx, m, "k", "", 1); len(again) != 1 || again[0].Meta["zone"] != "1" {
 		t.Errorf("a caller changed what is observed, or the store's record, to %+v", again)
 	}
 }
@@ -315,12 +316,12 @@ func TestMemoryStatesAreCopies(t *testing.T) {
 func TestMemoryResultsAreCopies(t *testing.T) {
 	m, ctx := dsynctest.NewMemory(), t.Context()
 	c, sent := claim("k", "a", 1), []byte("result")
-	m.Acquire(ctx, c, true, nil, soon())
-	m.Release(ctx, c, driver.ReleaseOptions{Seal: true, Result: sent})
+	storecmd.Acquire(ctx, m, c, true, nil, soon())
+	storecmd.Release(ctx, m, c, driver.Leave{Seal: true, Result: sent})
 	sent[0] = 'x'
-	s, _ := m.Load(ctx, "k")
+	s, _ := m.Load(ctx, "k", 1000)
 	s.Value[1] = 'x'
-	if again, _ := m.Load(ctx, "k"); string(again.Value) != "result" {
+	if again, _ := m.Load(ctx, "k", 1000); string(again.Value) != "result" {
 		t.Errorf("a caller changed the store's result to %q", again.Value)
 	}
 

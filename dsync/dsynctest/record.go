@@ -9,12 +9,10 @@ import (
 )
 
 const (
-	maxQueue  = 10_000   // claims in the queue of one key
-	maxAhead  = 8        // waiters in State.WaitersAhead, but
-	maxShown  = 1000     // waiters in a State of Load, sessions of Members, keys of Keys
-	maxWoken  = 1000     // waiters that are notified that a key was sealed
-	maxFormer = 16       // former limits, including those that were never in force
-	maxValue  = 64 << 10 // bytes of a published value or a result
+	maxAhead  = 8    // waiters in State.WaitersAhead, but for Load
+	maxShown  = 1000 // sessions of Sessions, keys of Keys
+	maxWoken  = 1000 // waiters that are notified that a key was sealed
+	maxFormer = 16   // former limits, including those that were never in force
 )
 
 // A record is a [Memory]'s record of one key.
@@ -39,9 +37,13 @@ type record struct {
 
 func newRecord() *record { return &record{queued: make(map[string]bool)} }
 
-// An effect is what a command did to a record, for the notices.
+// An effect is what a command did to a record, for the reply and the notices.
 type effect struct {
 	changed  bool
+	joined   bool          // the claim of a Join was put into the queue
+	left     bool          // the claim of a Leave was there
+	kept     bool          // a Leave has set the end of the hold
+	holder   driver.Holder // after an Extend
 	granted  []grant
 	crowded  bool            // claims are still waiting
 	woken    []driver.Waiter // waiters that must acquire again
@@ -60,20 +62,56 @@ type waiting struct {
 	yield bool
 }
 
-// acquire does what Acquire does to the record. If it returns an error it has changed
-// nothing.
-func (r *record) acquire(c driver.Claim, wait bool, expired []string, notAfter, now time.Time) (fx effect, err error) {
-	hasExpired := func(session string) bool { return slices.Contains(expired, session) }
-	replaced := func(claim string) bool { return c.Replaces != nil && claim == c.Replaces.ID }
+// edit does what Edit does to the record. If it returns an error it has changed nothing.
+func (r *record) edit(e driver.Edit, now time.Time) (fx effect, err error) {
+	switch {
+	case e.Join != nil:
+		fx, err = r.join(*e.Join, e.Leave, now)
+	case e.Leave != nil:
+		fx, err = r.leave(*e.Leave, now)
+	case e.Extend != nil:
+		fx, err = r.extend(e.Extend.Claim, now)
+	case e.Publish != nil:
+		fx, err = r.publish(*e.Publish, now)
+	case e.Resize != nil:
+		fx, err = r.resize(*e.Resize)
+	}
+	if err != nil {
+		return effect{}, err
+	}
+	if fx.changed || fx.joined {
+		fx.granted = r.settle(now)
+	}
+	triedOnly := e.Join != nil && !e.Join.Wait && r.dequeue(e.Join.Claim.ID)
+	if fx.changed = fx.changed || len(fx.granted) > 0 || fx.joined != triedOnly; fx.changed {
+		r.used = now
+	}
+	fx.crowded = len(r.queue) > 0
+	switch {
+	case !fx.crowded:
+	case fx.kept:
+		fx.woken = []driver.Waiter{r.queue[0].Waiter}
+	case e.Join != nil && r.queue[0].Claim == e.Join.Claim.ID: // on each of its requests, since a notice may be lost
+		fx.yielding = without(r.holders, func(h driver.Holder) bool { return !h.Yield })
+	}
+	return fx, nil
+}
+
+// join drops what a Join drops, and the claim that leaves, if leave is not nil. Then it puts the claim
+// into the queue, if it may.
+func (r *record) join(j driver.Join, leave *driver.Leave, now time.Time) (fx effect, err error) {
+	c := j.Claim
+	hasExpired := func(session string) bool { return slices.Contains(j.Expired, session) }
+	leaves := func(claim string) bool { return leave != nil && claim == leave.Claim.ID }
 	holders := without(r.holders, func(h driver.Holder) bool {
 		if h.Until.IsZero() {
-			return hasExpired(h.Session) || replaced(h.Claim)
+			return hasExpired(h.Session) || leaves(h.Claim)
 		}
-		return ended(h, now) || replaced(h.Claim)
+		return ended(h, now) || leaves(h.Claim)
 	})
 	queue := r.queue
-	if len(expired) > 0 || c.Replaces != nil {
-		queue = without(queue, func(w waiting) bool { return hasExpired(w.Session) || replaced(w.Claim) })
+	if len(j.Expired) > 0 || leave != nil {
+		queue = without(queue, func(w waiting) bool { return hasExpired(w.Session) || leaves(w.Claim) })
 	}
 
 	inUse := len(holders)+len(queue) > 0
@@ -82,12 +120,13 @@ func (r *record) acquire(c driver.Claim, wait bool, expired []string, notAfter, 
 	if !waits && !holds && !r.suits(c, inUse) {
 		return effect{}, r.mismatch(c.Key, c.Kind, c.Limit)
 	}
-	joins := !waits && !holds && !now.After(notAfter) && !r.sealed
-	if joins && len(queue) >= maxQueue {
-		return effect{}, fmt.Errorf("dsynctest: %w: %d claims wait for key %q, no more than that may", driver.ErrRefused, maxQueue, c.Key)
+	joins := !waits && !holds && !now.After(j.NotAfter) && !r.sealed
+	if joins && len(queue) >= driver.MaxQueue {
+		return effect{}, fmt.Errorf("dsynctest: %w: %d claims wait for key %q, no more than that may", driver.ErrRefused, driver.MaxQueue, c.Key)
 	}
 
 	fx.changed = len(holders) != len(r.holders) || len(queue) != len(r.queue)
+	fx.left = leave != nil && (r.queued[leave.Claim.ID] || slices.ContainsFunc(r.holders, func(h driver.Holder) bool { return leaves(h.Claim) }))
 	if len(queue) != len(r.queue) {
 		clear(r.queued)
 		for _, w := range queue {
@@ -95,17 +134,8 @@ func (r *record) acquire(c driver.Claim, wait bool, expired []string, notAfter, 
 		}
 	}
 	r.holders, r.queue = holders, queue
-	if joins {
-		r.join(c)
-	}
-	fx.granted = r.settle(now)
-	left := !wait && r.leave(c.ID)
-	if fx.changed = fx.changed || len(fx.granted) > 0 || joins != left; fx.changed {
-		r.used = now
-	}
-	fx.crowded = len(r.queue) > 0
-	if fx.crowded && r.queue[0].Claim == c.ID { // on each of its requests, since a notice may be lost
-		fx.yielding = without(r.holders, func(h driver.Holder) bool { return !h.Yield })
+	if fx.joined = joins; joins {
+		r.enqueue(c)
 	}
 	return fx, nil
 }
@@ -131,8 +161,8 @@ func (r *record) mismatch(key string, kind driver.Kind, limit int64) error {
 	return &driver.MismatchError{Key: key, Kind: r.kind, WantKind: kind, Limit: r.limit, WantLimit: limit}
 }
 
-// join adds a claim that suits the key to the queue.
-func (r *record) join(c driver.Claim) {
+// enqueue adds a claim that suits the key to the queue.
+func (r *record) enqueue(c driver.Claim) {
 	if !r.knows(c) { // the key is free
 		r.kind, r.limit, r.former = c.Kind, c.Limit, nil
 	}
@@ -174,8 +204,8 @@ func (r *record) settle(now time.Time) (granted []grant) {
 	return granted
 }
 
-// leave removes a claim from the queue and reports whether it was there.
-func (r *record) leave(claim string) bool {
+// dequeue removes a claim from the queue and reports whether it was there.
+func (r *record) dequeue(claim string) bool {
 	if !r.queued[claim] {
 		return false
 	}
@@ -221,42 +251,35 @@ func ceilMilli(d time.Duration) time.Duration {
 	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// release does what Release does to the record. If it returns an error it has changed nothing.
-func (r *record) release(claim string, o driver.ReleaseOptions, now time.Time) (fx effect, found bool, err error) {
+// leave removes a claim, or keeps it.
+func (r *record) leave(l driver.Leave, now time.Time) (fx effect, err error) {
+	claim, keeps := l.Claim.ID, l.Keep > 0 && !l.Seal
 	i := slices.IndexFunc(r.holders, func(h driver.Holder) bool { return h.Claim == claim })
-	if o.Successor != "" && o.Keep <= 0 && !o.Seal {
+	if l.Successor != "" && !keeps && !l.Seal {
 		switch {
 		case i < 0:
-			return effect{}, false, nil
-		case !r.queued[o.Successor]:
-			return effect{}, false, fmt.Errorf("dsynctest: %w: claim %s, the successor of %s", driver.ErrNotWaiting, o.Successor, claim)
+			return effect{}, nil
+		case !r.queued[l.Successor]:
+			return effect{}, fmt.Errorf("dsynctest: %w: claim %s, the successor of %s", driver.ErrNotWaiting, l.Successor, claim)
 		}
-		r.toHead(o.Successor)
+		r.toHead(l.Successor)
 	}
 	switch {
 	case i < 0:
-		found = r.leave(claim)
-		fx.changed = found
-	case o.Keep > 0 && !o.Seal:
-		found, fx.changed = true, r.keep(&r.holders[i], now.Add(ceilMilli(o.Keep)))
+		fx.left = r.dequeue(claim)
+		fx.changed = fx.left
+	case keeps:
+		fx.kept = r.keep(&r.holders[i], now.Add(ceilMilli(l.Keep)))
+		fx.left, fx.changed = true, fx.kept
 	default:
 		h := r.holders[i]
 		r.holders = slices.Delete(r.holders, i, i+1)
-		found, fx.changed = true, true
-		if o.Seal && !r.sealed && !ended(h, now) {
-			fx.woken = r.seal(h, o.Result)
+		fx.left, fx.changed = true, true
+		if l.Seal && !r.sealed && !ended(h, now) {
+			fx.woken = r.seal(h, l.Result)
 		}
 	}
-	if !fx.changed {
-		return effect{}, found, nil
-	}
-	r.used = now
-	fx.granted = r.settle(now)
-	fx.crowded = len(r.queue) > 0
-	if i >= 0 && o.Keep > 0 && !o.Seal && fx.crowded {
-		fx.woken = []driver.Waiter{r.queue[0].Waiter}
-	}
-	return fx, found, nil
+	return fx, nil
 }
 
 // toHead moves a claim that is in the queue to its head.
@@ -287,58 +310,51 @@ func (r *record) seal(h driver.Holder, result []byte) (woken []driver.Waiter) {
 	return woken
 }
 
-// extend does what Extend does to the record: it returns the claim's hold as it is then, and
-// whether it changed. held is false if the claim does not hold the key with its token.
-func (r *record) extend(c driver.Claim, now time.Time) (h driver.Holder, changed, held bool) {
+// extend sets the end of a hold.
+func (r *record) extend(c driver.Claim, now time.Time) (fx effect, err error) {
 	for i := range r.holders {
 		h := &r.holders[i]
-		if h.Claim != c.ID || h.Token != c.Token || ended(*h, now) {
+		if h.Claim != c.ID || h.Token != c.Token || ended(*h, now) || c.Lease <= 0 {
 			continue
 		}
 		if end := now.Add(ceilMilli(c.Lease)); end.After(h.Until) {
-			h.Until, r.used, changed = end, now, true
+			h.Until, fx.changed = end, true
 		}
-		return *h, changed, true
+		fx.holder = *h
+		return fx, nil
 	}
-	return driver.Holder{}, false, false
+	return effect{}, notHeldError(c)
 }
 
-// publish stores the value of a claim; held reports whether the claim holds the key.
-func (r *record) publish(claim string, seq int64, value []byte, now time.Time) (held, changed bool) {
+// publish stores the value of a claim that holds.
+func (r *record) publish(p driver.Publish, now time.Time) (fx effect, err error) {
 	for _, h := range r.holders {
-		if h.Claim != claim || ended(h, now) {
+		if h.Claim != p.Claim.ID || ended(h, now) {
 			continue
 		}
-		if r.publisher == h.Token && seq <= r.published {
-			return true, false
+		if r.publisher != h.Token || p.Seq > r.published {
+			// An empty value must not be nil: nil means that nothing was published.
+			r.value, r.publisher, r.published, fx.changed = append([]byte{}, p.Value...), h.Token, p.Seq, true
 		}
-		// An empty value must not be nil: nil means that nothing was published.
-		r.value, r.publisher, r.published, r.used = append([]byte{}, value...), h.Token, seq, now
-		return true, true
+		return fx, nil
 	}
-	return false, false
+	return effect{}, notHeldError(p.Claim)
 }
 
-// resize does what Resize does to the record. If it returns an error it has changed
-// nothing.
-func (r *record) resize(key string, kind driver.Kind, from, limit int64, now time.Time) (fx effect, err error) {
-	if kind != r.kind && (len(r.holders)+len(r.queue) > 0 || r.sealed) {
-		return effect{}, r.mismatch(key, kind, limit)
+// resize sets the limit.
+func (r *record) resize(z driver.Resize) (fx effect, err error) {
+	if z.Kind != r.kind && (len(r.holders)+len(r.queue) > 0 || r.sealed) {
+		return effect{}, r.mismatch(z.Key, z.Kind, z.Limit)
 	}
 	for _, w := range r.queue {
-		if w.Weight > limit {
+		if w.Weight > z.Limit {
 			return effect{}, fmt.Errorf("dsynctest: %w: claim %s waits for %d of key %q, which is more than limit %d",
-				driver.ErrRefused, w.Claim, w.Weight, key, limit)
+				driver.ErrRefused, w.Claim, w.Weight, z.Key, z.Limit)
 		}
 	}
-	former := r.formerWith(kind, from, limit)
-	if kind == r.kind && limit == r.limit && slices.Equal(former, r.former) {
-		return effect{}, nil
-	}
-	r.kind, r.limit, r.former, r.used = kind, limit, former, now
-	fx.changed = true
-	fx.granted = r.settle(now)
-	fx.crowded = len(r.queue) > 0
+	former := r.formerWith(z.Kind, z.From, z.Limit)
+	fx.changed = z.Kind != r.kind || z.Limit != r.limit || !slices.Equal(former, r.former)
+	r.kind, r.limit, r.former = z.Kind, z.Limit, former
 	return fx, nil
 }
 

@@ -26,11 +26,11 @@ import (
 // the store reports. It does not depend on the store's speed, unless a command takes
 // seconds. A store must send notices unless its Listen returns [errors.ErrUnsupported].
 //
-// TestStore can't test what the interface does not show: that an Acquire that changes
+// TestStore can't test what the interface does not show: that a Join that changes
 // nothing writes nothing, that values of ctx are not used, that committed changes survive
 // a fail-over. Nor does it test some limits that would take a server minutes: at most
-// 10,000 claims wait for a key, Load shows 1,000 of them, Queue shows all, and 1,000 are
-// notified when the key is sealed.
+// 10,000 claims wait for a key, Load shows all of them, and 1,000 are notified when the key is
+// sealed.
 func TestStore(t *testing.T, newStore func(t *testing.T) driver.Store) {
 	for _, c := range conformance() {
 		t.Run(c.name, func(t *testing.T) {
@@ -70,7 +70,6 @@ func conformance() []conformanceCase {
 		revokeCases(),
 		acquireCases(),
 		queueCases(),
-		firstCases(),
 		yieldCases(),
 		mismatchCases(),
 		expiredCases(),
@@ -93,6 +92,8 @@ func conformance() []conformanceCase {
 		listenCases(),
 		raceCases(),
 		discardCases(),
+		editCases(),
+		scriptCases(),
 		lateCases(),
 	)
 }

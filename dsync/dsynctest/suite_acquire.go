@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // acquireCases test Acquire of one claim, Load, and what is true of every
@@ -16,13 +17,8 @@ func acquireCases() []conformanceCase {
 		{name: "Load/UnusedKeyIsZero", test: testLoadUnused},
 		{name: "Load/AsAcquired_B25", test: testLoadAsAcquired},
 		{name: "Acquire/GrantsFreeKey", test: testAcquireGrantsFreeKey},
-		{name: "Acquire/HolderMayRepeat", test: testAcquireHolderMayRepeat},
 		{name: "Acquire/JoinsQueue", test: testAcquireJoinsQueue},
-		{name: "Acquire/WaiterMayRepeat", test: testAcquireWaiterMayRepeat},
-		{name: "Acquire/TryIsGranted", test: testTryIsGranted},
-		{name: "Acquire/TryLeavesNothing", test: testTryLeavesNothing},
 		{name: "Acquire/AfterNotAfterJoinsNothing", test: testNotAfterJoinsNothing},
-		{name: "Acquire/AfterNotAfterReportsOwnClaim", test: testNotAfterReportsOwnClaim},
 		{name: "Acquire/KeysAreApart", test: testKeysAreApart},
 		{name: "Contexts/EndedOneEndsEveryCall", test: testEndedContext},
 		{name: "Contexts/ValuesDoNotMatter", test: testContextValues},
@@ -73,22 +69,6 @@ func testAcquireGrantsFreeKey(e *env) {
 	}
 }
 
-func testAcquireHolderMayRepeat(e *env) {
-	c := e.claim(newID(), e.session())
-	first := e.hold(c)
-	for range 3 {
-		if again := e.hold(c); again.Token != first.Token || !again.Since.Equal(first.Since) {
-			e.Errorf("repeated: token %d since %v, at first %d, %v", again.Token, again.Since, first.Token, first.Since)
-		}
-	}
-	s := e.load(c.Key)
-	e.wantHolders(s, c)
-	e.wantQueue(s)
-	if s.Token != first.Token {
-		e.Errorf("the key's token is %d after repeats, want %d as granted", s.Token, first.Token)
-	}
-}
-
 func testAcquireJoinsQueue(e *env) {
 	key := newID()
 	var queue []driver.Claim
@@ -113,53 +93,6 @@ func testAcquireJoinsQueue(e *env) {
 	e.wantQueue(s, queue...)
 }
 
-func testAcquireWaiterMayRepeat(e *env) {
-	key, session := newID(), e.session()
-	holder, first, second := e.claim(key, session), e.claim(key, session), e.claim(key, session)
-	e.hold(holder)
-	e.queue(first)
-	e.queue(second)
-	for range 3 {
-		if s := e.acquire(first); s.Position != 1 || s.Waiting != 2 || len(s.WaitersAhead) != 0 {
-			e.Fatalf("the first waiter repeats: position %d of %d, ahead %q; want 1 of 2, none", s.Position, s.Waiting, ahead(s))
-		}
-	}
-	e.wantQueue(e.load(key), first, second)
-}
-
-func testTryIsGranted(e *env) {
-	c := e.claim(newID(), e.session())
-	for range 2 { // repeating it is harmless
-		s := e.try(c)
-		e.wantHolders(s, c)
-		e.wantQueue(s)
-	}
-	s := e.load(c.Key)
-	e.wantHolders(s, c)
-	e.wantQueue(s)
-}
-
-func testTryLeavesNothing(e *env) {
-	key, session := newID(), e.session()
-	holder, waiter := e.claim(key, session), e.claim(key, session)
-	e.hold(holder)
-	try := e.claim(key, e.session())
-	for range 2 {
-		s := e.try(try)
-		e.wantHolders(s, holder)
-		e.wantQueue(s)
-	}
-	e.wantQueue(e.load(key))
-	e.queue(waiter)
-	e.wantQueue(e.try(try), waiter)
-	e.wantQueue(e.load(key), waiter)
-	e.releaseKeep(try, 0, false)
-	e.release(holder)
-	e.wantHolders(e.load(key), waiter)
-	e.release(waiter)
-	e.wantFree(key)
-}
-
 func testNotAfterJoinsNothing(e *env) {
 	key, session := newID(), e.session()
 	for _, wait := range []bool{true, false} {
@@ -178,19 +111,6 @@ func testNotAfterJoinsNothing(e *env) {
 	s := e.acquireAs(e.claim(key, session), true, e.now().Add(-time.Millisecond))
 	e.wantHolders(s, holder)
 	e.wantQueue(s, waiter)
-	e.wantQueue(e.load(key), waiter)
-}
-
-func testNotAfterReportsOwnClaim(e *env) {
-	key, session := newID(), e.session()
-	holder, waiter := e.claim(key, session), e.claim(key, session)
-	e.hold(holder)
-	e.queue(waiter)
-	past := e.now().Add(-time.Second)
-	e.wantHolders(e.acquireAs(holder, true, past), holder)
-	if s := e.acquireAs(waiter, true, past); s.Position != 1 || s.Waiting != 1 {
-		e.Errorf("a waiting claim repeated after notAfter: position %d of %d, want 1 of 1", s.Position, s.Waiting)
-	}
 	e.wantQueue(e.load(key), waiter)
 }
 
@@ -229,29 +149,29 @@ func (e *env) everyMethod(ctx context.Context, report func(Method, error)) {
 	notices, err := e.store.Revoke(ctx, session, driver.Revocation{Key: held.Key, Claim: held.ID})
 	report(MethodRevoke, err)
 	report(MethodNotify, e.store.Notify(ctx, notices))
-	_, err = e.store.Expire(ctx, session)
+	_, err = e.store.Expire(ctx, session, false)
 	report(MethodExpire, err)
-	_, _, err = e.store.Acquire(ctx, e.claim(newID(), session), true, nil, e.far)
+	_, _, err = storecmd.Acquire(ctx, e.store, e.claim(newID(), session), true, nil, e.far)
 	report(MethodAcquire, err)
-	_, err = e.store.Extend(ctx, held)
+	_, err = storecmd.Extend(ctx, e.store, held)
 	report(MethodExtend, err)
-	_, err = e.store.Publish(ctx, held, 1, []byte("value"))
+	_, err = storecmd.Publish(ctx, e.store, held, 1, []byte("value"))
 	report(MethodPublish, err)
-	_, err = e.store.Resize(ctx, newID(), held.Kind, 1, 2)
+	_, err = storecmd.Resize(ctx, e.store, newID(), held.Kind, 1, 2)
 	report(MethodResize, err)
-	_, err = e.store.Load(ctx, held.Key)
+	_, err = e.store.Load(ctx, held.Key, 1000)
 	report(MethodLoad, err)
 	_, err = e.store.Keys(ctx, held.Key, "", 10)
 	report(MethodKeys, err)
-	_, _, err = e.store.Members(ctx, session)
+	_, _, err = storecmd.Members(ctx, e.store, session)
 	report(MethodMembers, err)
-	_, _, err = e.store.Liveness(ctx, session)
+	_, _, err = storecmd.Liveness(ctx, e.store, session)
 	report(MethodLiveness, err)
 	_, err = e.store.Sweep(ctx, session, driver.SweepState{}, 24*time.Hour)
 	report(MethodSweep, err)
-	_, _, err = e.store.Release(ctx, held, driver.ReleaseOptions{})
+	_, _, err = storecmd.Release(ctx, e.store, held, driver.Leave{})
 	report(MethodRelease, err)
-	report(MethodUnregister, e.store.Unregister(ctx, session))
+	report(MethodUnregister, storecmd.Unregister(ctx, e.store, session))
 }
 
 func testEndedContext(e *env) {

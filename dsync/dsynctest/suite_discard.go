@@ -1,6 +1,9 @@
 package dsynctest
 
-import "github.com/leasehold-go/leasehold/dsync/driver"
+import (
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
+)
 
 // discardCases test what becomes of claims that a copy of their request has made join again.
 func discardCases() []conformanceCase {
@@ -30,7 +33,7 @@ func (e *env) discard(claims ...driver.Claim) []driver.Notice {
 // hold, if the claim was granted.
 func (e *env) again(c driver.Claim) driver.Holder {
 	e.Helper()
-	s, _, err := e.store.Acquire(e.ctx, c, true, nil, e.far) // not through e, for which each claim is granted once
+	s, _, err := storecmd.Acquire(e.ctx, e.store, c, true, nil, e.far) // not through e, for which each claim is granted once
 	if err != nil {
 		e.Fatalf("Acquire of %s again: %v", c.ID, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 const (
@@ -42,6 +43,7 @@ type env struct {
 	published map[string]int64 // number of values, by claim
 
 	notices  []driver.Notice // that the last command returned
+	left     bool            // as the last Leave with a Join returned
 	seen     time.Time       // the store's clock in the last state
 	before   time.Time       // and in the last one before that command
 	alone    map[string]bool // by claim: it was granted at once, and nobody waited
@@ -105,8 +107,8 @@ func (e *env) sessionTTL(ttl time.Duration) (id string, at time.Time) {
 // expire makes a session expired.
 func (e *env) expire(session string) {
 	e.Helper()
-	if err := e.store.Unregister(e.ctx, session); err != nil {
-		e.Fatalf("Unregister: %v", err)
+	if left, err := e.store.Expire(e.ctx, session, true); left != 0 || err != nil {
+		e.Fatalf("Expire by the owner = %v, %v; want 0, no error", left, err)
 	}
 }
 
@@ -135,30 +137,38 @@ func (e *env) leased(key, session string, lease time.Duration) driver.Claim {
 	return c
 }
 
-// acquireAs is Acquire; it must not fail.
+// acquireAs sends a Join, which must not fail.
 func (e *env) acquireAs(c driver.Claim, wait bool, notAfter time.Time, expired ...string) driver.State {
 	e.Helper()
-	before := e.seen
-	s, notices, err := e.store.Acquire(e.ctx, c, wait, expired, notAfter)
+	return e.join(driver.Edit{Join: &driver.Join{Claim: c, Wait: wait, Expired: expired, NotAfter: notAfter}})
+}
+
+// join sends an edit with a Join, which must not fail.
+func (e *env) join(edit driver.Edit) driver.State {
+	e.Helper()
+	before, c := e.seen, edit.Join.Claim
+	done, err := e.store.Edit(e.ctx, edit)
 	if err != nil {
-		e.Fatalf("Acquire(%s, wait %t, expired %q): %v", c.ID, wait, expired, err)
+		e.Fatalf("Join of %s, wait %t, expired %q: %v", c.ID, edit.Join.Wait, edit.Join.Expired, err)
 	}
+	s := done.State
 	if _, asked := e.alone[c.ID]; !asked {
 		_, held := s.Holder(c.ID)
 		e.alone[c.ID] = held && s.Waiting == 0
 	}
 	e.check(c.Key, s, 8)
-	e.noticed(c, before, notices)
+	e.left = done.Left
+	e.noticed(c, before, done.Notices)
 	return s
 }
 
-// acquire is an Acquire that waits.
+// acquire is an acquireAs that waits.
 func (e *env) acquire(c driver.Claim, expired ...string) driver.State {
 	e.Helper()
 	return e.acquireAs(c, true, e.far, expired...)
 }
 
-// try is an Acquire that does not wait.
+// try is an acquireAs that does not wait.
 func (e *env) try(c driver.Claim, expired ...string) driver.State {
 	e.Helper()
 	return e.acquireAs(c, false, e.far, expired...)
@@ -194,7 +204,7 @@ func (e *env) extendAs(c driver.Claim) (driver.Holder, error) {
 	if h, ok := e.load(c.Key).Holder(c.ID); ok {
 		c.Token = h.Token
 	}
-	return e.store.Extend(e.ctx, c)
+	return storecmd.Extend(e.ctx, e.store, c)
 }
 
 // queue is an acquire that must join the end of the queue.
@@ -206,27 +216,27 @@ func (e *env) queue(c driver.Claim) {
 	}
 }
 
-// release is a Release that must find the claim.
+// release is a Leave that must find the claim.
 func (e *env) release(c driver.Claim) {
 	e.Helper()
 	e.releaseKeep(c, 0, true)
 }
 
-// releaseKeep is a Release with Keep that must not fail. The caller knows the token and
+// releaseKeep is a Leave with Keep that must not fail. The caller knows the token and
 // whether somebody waited.
 func (e *env) releaseKeep(c driver.Claim, keep time.Duration, wantFound bool) {
 	e.Helper()
 	if h, ok := e.load(c.Key).Holder(c.ID); ok {
 		c.Token, c.NoneWaiting = h.Token, e.alone[c.ID]
 	}
-	e.releaseAs(c, driver.ReleaseOptions{Keep: keep}, wantFound)
+	e.releaseAs(c, driver.Leave{Keep: keep}, wantFound)
 }
 
-// releaseAs is Release; it must not fail.
-func (e *env) releaseAs(c driver.Claim, o driver.ReleaseOptions, wantFound bool) {
+// releaseAs sends a Leave of c, with the other fields of o. It must not fail.
+func (e *env) releaseAs(c driver.Claim, o driver.Leave, wantFound bool) {
 	e.Helper()
 	before := e.seen
-	found, notices, err := e.store.Release(e.ctx, c, o)
+	found, notices, err := storecmd.Release(e.ctx, e.store, c, o)
 	if err != nil || found != wantFound {
 		e.Fatalf("Release(%s, keep %v, seal %t, successor %q) = %t, %v; want %t, no error", c.ID, o.Keep, o.Seal, o.Successor, found, err, wantFound)
 	}
@@ -236,7 +246,7 @@ func (e *env) releaseAs(c driver.Claim, o driver.ReleaseOptions, wantFound bool)
 // load is Load; it must not fail.
 func (e *env) load(key string) driver.State {
 	e.Helper()
-	s, err := e.store.Load(e.ctx, key)
+	s, err := e.store.Load(e.ctx, key, 1000)
 	if err != nil {
 		e.Fatalf("Load: %v", err)
 	}
@@ -269,7 +279,7 @@ func (e *env) until(t time.Time) {
 func (e *env) member(id, want string, ok func(driver.Member) bool) driver.Member {
 	e.Helper()
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		m, _, err := e.store.Members(e.ctx, id)
+		m, _, err := storecmd.Members(e.ctx, e.store, id)
 		if err != nil {
 			e.Fatalf("Members: %v", err)
 		}
@@ -294,10 +304,10 @@ func (e *env) wantExpired(session string) {
 			e.Errorf("Register of an expired session: error %v, want ErrSessionExists", err)
 		}
 	}
-	if err := e.store.Unregister(e.ctx, session); err != nil {
+	if err := storecmd.Unregister(e.ctx, e.store, session); err != nil {
 		e.Errorf("Unregister of an expired session: %v", err)
 	}
-	if left, err := e.store.Expire(e.ctx, session); left != 0 || err != nil {
+	if left, err := e.store.Expire(e.ctx, session, false); left != 0 || err != nil {
 		e.Errorf("Expire of an expired session = %v, %v; want 0, no error", left, err)
 	}
 	e.member(session, "has expired", func(m driver.Member) bool { return m.Expired })

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // keysCases test Keys.
@@ -228,7 +229,7 @@ func testKeysMost(e *env) {
 	errs := make([]error, workers)
 	together(workers, func(w int) {
 		for i := w; i < n && errs[w] == nil; i += workers {
-			_, _, errs[w] = e.store.Acquire(e.ctx, claims[i], true, nil, e.far)
+			_, _, errs[w] = storecmd.Acquire(e.ctx, e.store, claims[i], true, nil, e.far)
 		}
 	})
 	if err := errors.Join(errs...); err != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // lateCases test that requests that the network delivers late and twice do no harm.
@@ -84,7 +85,7 @@ func (e *env) live() life {
 
 	held = e.claim(key(), expired) // taken from an expired session
 	e.hold(held)
-	if _, err := wire.Expire(e.ctx, expired); err != nil {
+	if _, err := wire.Expire(e.ctx, expired, false); err != nil {
 		e.Fatalf("Expire: %v", err)
 	}
 	c = e.claim(held.Key, session)
@@ -145,7 +146,7 @@ func (e *env) live() life {
 	first, second := e.candidate(c.Key, other), e.candidate(c.Key, other)
 	e.queue(first)
 	e.queue(second)
-	me.releaseAs(c, driver.ReleaseOptions{Successor: second.ID}, true)
+	me.releaseAs(c, driver.Leave{Successor: second.ID}, true)
 	e.wantHolders(e.load(c.Key), second)
 	e.release(second)
 	e.release(first)
@@ -160,12 +161,12 @@ func (e *env) live() life {
 	behind = e.claim(held.Key, other)
 	e.queue(behind)
 	c = e.claim(held.Key, session)
-	c.Replaces = &held
-	e.wantHolders(ask(c, true), behind)
+	latest = e.now().Add(3 * time.Second)
+	e.wantHolders(me.replace(held, c, latest), behind)
 	e.release(behind)
 	last := e.claim(c.Key, session)
-	last.Replaces = &c
-	e.wantHolders(ask(last, true), last)
+	latest = e.now().Add(3 * time.Second)
+	e.wantHolders(me.replace(c, last, latest), last)
 	me.release(last)
 
 	e.until(latest.Add(short + time.Millisecond)) // from here on all of it is late
@@ -238,7 +239,7 @@ func (e *env) revoked(session string) []driver.Revocation {
 
 func testLateReplayDead(e *env) {
 	l := e.live()
-	if err := l.wire.Unregister(e.ctx, l.session); err != nil {
+	if err := storecmd.Unregister(e.ctx, l.wire, l.session); err != nil {
 		e.Fatalf("Unregister: %v", err)
 	}
 	other := e.session()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // noticeCases test the notices of grants that commands return. That a notice is true is
@@ -343,10 +344,10 @@ func testSealRace(e *env) {
 		errs := make([]error, len(claims)+1)
 		together(len(errs), func(i int) {
 			if i == len(claims) {
-				_, _, errs[i] = e.store.Release(e.ctx, holder, driver.ReleaseOptions{Seal: true, Result: []byte("result")})
+				_, _, errs[i] = storecmd.Release(e.ctx, e.store, holder, driver.Leave{Seal: true, Result: []byte("result")})
 				return
 			}
-			states[i], _, errs[i] = e.store.Acquire(e.ctx, claims[i], true, nil, e.far)
+			states[i], _, errs[i] = storecmd.Acquire(e.ctx, e.store, claims[i], true, nil, e.far)
 		})
 		if err := errors.Join(errs...); err != nil {
 			e.Fatalf("Acquire while the key is sealed: %v", err)

@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// observeCases test Observe, Observers and Queue.
+// observeCases test Observe, Sessions that observe a key, and Load of a whole queue.
 func observeCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Observe/IsFoundByEachKey", test: testObserveFound},
@@ -35,7 +36,7 @@ func (e *env) observe(session string, seq int64, keys ...string) {
 	}
 }
 
-// observers is Observers without an error, up to 1,000.
+// observers reads the observers of a key, without an error, up to 1,000.
 func (e *env) observers(key string) []string {
 	e.Helper()
 	return e.observersPage(key, "", 1000)
@@ -43,7 +44,7 @@ func (e *env) observers(key string) []string {
 
 func (e *env) observersPage(key, after string, n int) []string {
 	e.Helper()
-	members, err := e.store.Observers(e.ctx, key, after, n)
+	members, err := storecmd.Observers(e.ctx, e.store, key, after, n)
 	if err != nil {
 		e.Fatalf("Observers(%q, %q, %d): %v", key, after, n, err)
 	}
@@ -131,7 +132,7 @@ func testObserveStays(e *env) {
 		e.Errorf("Heartbeat that takes it off = %v, %v; want none", p.Revoked, err)
 	}
 	e.wantObservers(key, a)
-	if _, err := e.store.Expire(e.ctx, a); err != nil { // it lives
+	if _, err := e.store.Expire(e.ctx, a, false); err != nil { // it lives
 		e.Fatalf("Expire: %v", err)
 	}
 	e.expire(other)
@@ -158,7 +159,7 @@ func testObserveDead(e *env) {
 		}
 	}
 	e.wantObservers(key)
-	if m, _, err := e.store.Members(e.ctx, unknown); err != nil || len(m) > 0 {
+	if m, _, err := storecmd.Members(e.ctx, e.store, unknown); err != nil || len(m) > 0 {
 		e.Errorf("Observe made a session of an unknown one: %+v, %v", m, err)
 	}
 }
@@ -188,7 +189,7 @@ func testObserversLive(e *env) {
 	e.observe(expired, 1, key)
 	e.observe(lapsing, 1, key)
 	e.expire(expired)
-	if _, err := e.store.Expire(e.ctx, unknown); err != nil {
+	if _, err := e.store.Expire(e.ctx, unknown, false); err != nil {
 		e.Fatalf("Expire: %v", err)
 	}
 	e.until(from.Add(short))
@@ -196,7 +197,7 @@ func testObserversLive(e *env) {
 	if _, err := e.store.Heartbeat(e.ctx, lapsing, nil); err != nil {
 		e.Fatalf("Heartbeat of a lapsed session that nobody expired: %v", err)
 	}
-	p, err := e.store.Observers(e.ctx, key, "", 1000)
+	p, err := storecmd.Observers(e.ctx, e.store, key, "", 1000)
 	if now := e.now(); err != nil || len(p) != 2 && now.Before(from.Add(2*short)) {
 		e.Errorf("Observers with one that lapsed and lives again: %+v, %v; want both", p, err)
 	}
@@ -214,7 +215,7 @@ func testObserversFields(e *env) {
 	}
 	e.observe(want.ID, 1, key)
 	e.wantObservers(key, want.ID)
-	found, err := e.store.Observers(e.ctx, key, "", 1)
+	found, err := storecmd.Observers(e.ctx, e.store, key, "", 1)
 	if err != nil || len(found) != 1 {
 		e.Fatalf("Observers: %+v, %v; want one", found, err)
 	}
@@ -236,7 +237,7 @@ func testObserversPages(e *env) {
 	}
 	slices.Sort(ids)
 	e.wantObservers(key, ids...)
-	for n := range 9 {
+	for n := 1; n < 9; n++ {
 		for from := range len(ids) + 1 {
 			after := ""
 			if from > 0 {
@@ -258,7 +259,7 @@ func testQueueAll(e *env) {
 	want := []driver.Waiter{}
 	check := func() {
 		e.Helper()
-		got, err := e.store.Queue(e.ctx, key)
+		got, err := storecmd.Queue(e.ctx, e.store, key)
 		if err != nil || !slices.Equal(got, want) {
 			e.Fatalf("Queue = %+v, %v;\nwant %+v", got, err, want)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // publishCases test Publish.
@@ -35,7 +36,7 @@ func (e *env) publish(c driver.Claim, value []byte) {
 func (e *env) publishAs(c driver.Claim, seq int64, value []byte) {
 	e.Helper()
 	before := e.seen
-	notices, err := e.store.Publish(e.ctx, c, seq, value)
+	notices, err := storecmd.Publish(e.ctx, e.store, c, seq, value)
 	if err != nil {
 		e.Fatalf("Publish(%s, %d, %d bytes): %v", c.ID, seq, len(value), err)
 	}
@@ -126,7 +127,7 @@ func testPublishGoes(e *env) {
 		e.wantValue(e.load(key), nil)
 		e.wantValue(e.acquire(next), nil)
 		for _, c := range before {
-			if _, err := e.store.Publish(e.ctx, c, 100, value); !errors.Is(err, driver.ErrNotHeld) {
+			if _, err := storecmd.Publish(e.ctx, e.store, c, 100, value); !errors.Is(err, driver.ErrNotHeld) {
 				e.Errorf("Publish by a former holder: %v, want ErrNotHeld", err)
 			}
 		}
@@ -162,7 +163,7 @@ func testPublishNotHeld(e *env) {
 	key, session := newID(), e.session()
 	wantNotHeld := func(c driver.Claim, what string) {
 		e.Helper()
-		if _, err := e.store.Publish(e.ctx, c, 100, []byte("mine")); !errors.Is(err, driver.ErrNotHeld) {
+		if _, err := storecmd.Publish(e.ctx, e.store, c, 100, []byte("mine")); !errors.Is(err, driver.ErrNotHeld) {
 			e.Errorf("Publish of %s: %v, want ErrNotHeld", what, err)
 		}
 	}
@@ -191,7 +192,7 @@ func testPublishAfterEnd(e *env) {
 	c := e.leased(newID(), e.session(), short)
 	e.until(e.hold(c).Until)
 	// Nobody else has taken it, nobody has dropped it.
-	if _, err := e.store.Publish(e.ctx, c, 100, []byte("value")); !errors.Is(err, driver.ErrNotHeld) {
+	if _, err := storecmd.Publish(e.ctx, e.store, c, 100, []byte("value")); !errors.Is(err, driver.ErrNotHeld) {
 		e.Errorf("Publish of a lease whose end has come: %v, want ErrNotHeld", err)
 	}
 	e.wantValue(e.load(c.Key), nil)
@@ -229,7 +230,7 @@ func testPublishTooLarge(e *env) {
 	c := e.claim(newID(), e.session())
 	e.hold(c)
 	e.publish(c, []byte("value"))
-	if _, err := e.store.Publish(e.ctx, c, 100, make([]byte, 64<<10+1)); !errors.Is(err, driver.ErrRefused) {
+	if _, err := storecmd.Publish(e.ctx, e.store, c, 100, make([]byte, 64<<10+1)); !errors.Is(err, driver.ErrRefused) {
 		e.Errorf("Publish of 64 KiB and a byte: %v, want ErrRefused", err)
 	}
 	e.wantValue(e.load(c.Key), []byte("value"))
@@ -248,10 +249,10 @@ func testPublishRace(e *env) {
 		errs := make([]error, 8)
 		together(len(errs), func(i int) {
 			if i == len(errs)/2 {
-				_, _, errs[i] = e.store.Release(e.ctx, holder, driver.ReleaseOptions{})
+				_, _, errs[i] = storecmd.Release(e.ctx, e.store, holder, driver.Leave{})
 				return
 			}
-			_, err := e.store.Publish(e.ctx, holder, int64(i+1), []byte{byte(i)})
+			_, err := storecmd.Publish(e.ctx, e.store, holder, int64(i+1), []byte{byte(i)})
 			if err == nil {
 				published.Add(1)
 			} else if !errors.Is(err, driver.ErrNotHeld) {
@@ -270,7 +271,7 @@ func testPublishRace(e *env) {
 	}
 }
 
-// sealCases test Release with ReleaseOptions.Seal.
+// sealCases test Leave with Seal.
 func sealCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Seal/ResultIsReadByAll", test: testSealResult},
@@ -286,10 +287,10 @@ func sealCases() []conformanceCase {
 	}
 }
 
-// seal is a Release that seals, without an error.
+// seal is a Leave that seals, without an error.
 func (e *env) seal(c driver.Claim, result []byte, wantFound bool) {
 	e.Helper()
-	e.releaseAs(c, driver.ReleaseOptions{Seal: true, Result: result}, wantFound)
+	e.releaseAs(c, driver.Leave{Seal: true, Result: result}, wantFound)
 }
 
 // wantSealed checks a state of a key that a claim with the token has sealed.
@@ -404,7 +405,7 @@ func testSealAfterEnd(e *env) {
 	c := e.leased(key, session, short)
 	e.until(e.hold(c).Until)
 	// Nobody else has taken it, nobody has dropped it.
-	if _, _, err := e.store.Release(e.ctx, c, driver.ReleaseOptions{Seal: true, Result: []byte("late")}); err != nil {
+	if _, _, err := storecmd.Release(e.ctx, e.store, c, driver.Leave{Seal: true, Result: []byte("late")}); err != nil {
 		e.Fatalf("Release with Seal after its end: %v", err)
 	}
 	e.wantNotSealed(key)
@@ -413,7 +414,7 @@ func testSealAfterEnd(e *env) {
 	kept, next := e.claim(key, session), e.claim(key, session) // an end that Keep has set
 	e.hold(kept)
 	e.until(e.keep(kept, time.Millisecond).Until)
-	e.store.Release(e.ctx, kept, driver.ReleaseOptions{Seal: true, Result: []byte("late")})
+	storecmd.Release(e.ctx, e.store, kept, driver.Leave{Seal: true, Result: []byte("late")})
 	e.wantNotSealed(key)
 	e.hold(next)
 	e.seal(kept, []byte("late"), false)
@@ -431,7 +432,7 @@ func testSealKind(e *env) {
 	e.seal(c, []byte("result"), true)
 	other := e.claim(key, session)
 	e.wantMismatch(other, driver.MismatchError{Key: key, Kind: c.Kind, WantKind: other.Kind, Limit: 1, WantLimit: 1})
-	if _, err := e.store.Resize(e.ctx, key, other.Kind, 1, 2); !errors.Is(err, driver.ErrMismatch) {
+	if _, err := storecmd.Resize(e.ctx, e.store, key, other.Kind, 1, 2); !errors.Is(err, driver.ErrMismatch) {
 		e.Errorf("Resize of a sealed key as another kind: %v, want a *MismatchError", err)
 	}
 	e.wantSealed(e.load(key), token, []byte("result"))
@@ -451,7 +452,7 @@ func testSealRepeated(e *env) {
 			e.seal(late, []byte("another"), false)
 			e.releaseKeep(late, 0, false)
 			e.releaseKeep(late, long, false)
-			if _, err := e.store.Publish(e.ctx, late, 100, []byte("value")); !errors.Is(err, driver.ErrNotHeld) {
+			if _, err := storecmd.Publish(e.ctx, e.store, late, 100, []byte("value")); !errors.Is(err, driver.ErrNotHeld) {
 				e.Errorf("Publish on a sealed key: %v, want ErrNotHeld", err)
 			}
 			e.wantSealed(e.acquire(late), token, []byte("result"))
@@ -473,7 +474,7 @@ func testSealHolders(e *env) {
 	e.wantSealed(s, token, []byte("result"))
 	e.wantHolders(s, a)
 	e.wantQueue(s)
-	e.store.Publish(e.ctx, a, 1, []byte("value"))
+	storecmd.Publish(e.ctx, e.store, a, 1, []byte("value"))
 	e.wantSealed(e.load(key), token, []byte("result"))
 	e.seal(a, []byte("another"), true)
 	e.wantSealed(e.load(key), token, []byte("result"))
@@ -500,7 +501,7 @@ func testSealTooLarge(e *env) {
 	c, waiter := e.claim(key, session), e.claim(key, session)
 	token := e.hold(c).Token
 	e.queue(waiter)
-	if _, _, err := e.store.Release(e.ctx, c, driver.ReleaseOptions{Seal: true, Result: make([]byte, 64<<10+1)}); !errors.Is(err, driver.ErrRefused) {
+	if _, _, err := storecmd.Release(e.ctx, e.store, c, driver.Leave{Seal: true, Result: make([]byte, 64<<10+1)}); !errors.Is(err, driver.ErrRefused) {
 		e.Errorf("Release with a result of 64 KiB and a byte: %v, want ErrRefused", err)
 	}
 	s := e.load(key)

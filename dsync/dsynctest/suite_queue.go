@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // queueCases test the queue, weights, and which claims a command grants.
@@ -14,10 +15,7 @@ func queueCases() []conformanceCase {
 		{name: "Queue/IsServedInOrder", test: testQueueInOrder},
 		{name: "Queue/ShowsTheNearestAhead", test: testQueueShowsNearestAhead},
 		{name: "Load/ShowsTheQueue", test: testLoadQueue},
-		{name: "Queue/LightDoesNotOvertakeHeavy", test: testQueueNoOvertaking},
-		{name: "Queue/TryDoesNotOvertake", test: testQueueTryDoesNotOvertake},
 		{name: "Queue/OneCommandGrantsAllThatFit", test: testQueueGrantsAllThatFit},
-		{name: "Queue/WhenTheHeavyHeadLeavesTheNextAreGranted", test: testQueueHeadLeaves},
 		{name: "Queue/WeightsNeverExceedTheLimit", test: testQueueWeights},
 	}
 }
@@ -93,38 +91,6 @@ func testLoadQueue(e *env) {
 	}
 }
 
-func testQueueNoOvertaking(e *env) {
-	key, session := newID(), e.session()
-	first, heavy, light := e.weighted(key, session, 2, 3), e.weighted(key, session, 3, 3), e.weighted(key, session, 1, 3)
-	e.hold(first)
-	e.queue(heavy)
-	e.queue(light) // would fit
-	for range 2 {
-		s := e.acquire(light)
-		e.wantHolders(s, first)
-		if s.Position != 2 {
-			e.Fatalf("the light claim has position %d, want 2", s.Position)
-		}
-	}
-	e.release(first)
-	s := e.load(key)
-	e.wantHolders(s, heavy)
-	e.wantQueue(s, light)
-	e.release(heavy)
-	e.wantHolders(e.load(key), light)
-}
-
-func testQueueTryDoesNotOvertake(e *env) {
-	key, session := newID(), e.session()
-	first, heavy, try := e.weighted(key, session, 2, 3), e.weighted(key, session, 3, 3), e.weighted(key, session, 1, 3)
-	e.hold(first)
-	e.queue(heavy)
-	s := e.try(try)
-	e.wantHolders(s, first)
-	e.wantQueue(s, heavy)
-	e.wantQueue(e.load(key), heavy)
-}
-
 func testQueueGrantsAllThatFit(e *env) {
 	const readers = 70
 	key, session := newID(), e.session()
@@ -146,20 +112,6 @@ func testQueueGrantsAllThatFit(e *env) {
 			e.Errorf("granted by one command at %v and %v, want one reading of the clock", h.Since, s.Holders[0].Since)
 		}
 	}
-}
-
-func testQueueHeadLeaves(e *env) {
-	key, session := newID(), e.session()
-	first, heavy := e.weighted(key, session, 2, 3), e.weighted(key, session, 3, 3)
-	light, behind := e.weighted(key, session, 1, 3), e.weighted(key, session, 1, 3)
-	e.hold(first)
-	e.queue(heavy)
-	e.queue(light)
-	e.queue(behind)
-	e.release(heavy)
-	s := e.load(key)
-	e.wantHolders(s, first, light)
-	e.wantQueue(s, behind)
 }
 
 // testQueueWeights runs a fixed program of joins and releases and compares each
@@ -200,7 +152,7 @@ func testQueueWeights(e *env) {
 func (e *env) wantMismatch(c driver.Claim, want driver.MismatchError) {
 	e.Helper()
 	for _, wait := range []bool{true, false} {
-		s, _, err := e.store.Acquire(e.ctx, c, wait, nil, e.far)
+		s, _, err := storecmd.Acquire(e.ctx, e.store, c, wait, nil, e.far)
 		var mismatch *driver.MismatchError
 		if !errors.Is(err, driver.ErrMismatch) || !errors.As(err, &mismatch) {
 			e.Fatalf("Acquire(wait %t) as another kind or limit = %+v, %v; want a *MismatchError", wait, s, err)
@@ -263,135 +215,6 @@ func testMismatchFreeKey(e *env) {
 	if h := e.hold(third, session); h.Token < s.Token+driver.TokenStep {
 		e.Errorf("token %d after %d", h.Token, s.Token)
 	}
-}
-
-// firstCases test claims that go to the head of the queue.
-func firstCases() []conformanceCase {
-	return []conformanceCase{
-		{name: "First/GoesToTheHead", test: testFirstGoes},
-		{name: "First/WaiterKeepsItsPosition", test: testFirstStays},
-		{name: "First/HolderIsNotJoinedAgain", test: testFirstHolder},
-		{name: "First/HeavyOneHoldsUpTheQueue", test: testFirstHeavy},
-		{name: "First/TryThatFitsIsGranted", test: testFirstTry},
-		{name: "First/AfterNotAfterJoinsNothing", test: testFirstLate},
-	}
-}
-
-func testFirstGoes(e *env) {
-	key, session := newID(), e.session()
-	holder, a, b := e.claim(key, session), e.claim(key, session), e.claim(key, session)
-	first, second := e.claim(key, session), e.claim(key, e.session())
-	first.First, second.First = true, true
-	e.hold(holder)
-	e.queue(a)
-	e.queue(b)
-	if s := e.acquire(first); s.Position != 1 || s.Waiting != 3 || len(s.WaitersAhead) != 0 {
-		e.Fatalf("position %d of %d, ahead %q; want 1 of 3, none", s.Position, s.Waiting, ahead(s))
-	}
-	s := e.load(key)
-	e.wantHolders(s, holder)
-	e.wantQueue(s, first, a, b)
-	if s := e.acquire(second); s.Position != 1 || s.Waiting != 4 {
-		e.Fatalf("another: position %d of %d, want 1 of 4", s.Position, s.Waiting)
-	}
-	e.wantQueue(e.load(key), second, first, a, b)
-	e.release(holder)
-	e.release(second)
-	s = e.load(key)
-	e.wantHolders(s, first)
-	e.wantQueue(s, a, b)
-}
-
-func testFirstStays(e *env) {
-	key, session := newID(), e.session()
-	holder, a, first := e.claim(key, session), e.claim(key, session), e.claim(key, session)
-	e.hold(holder)
-	e.queue(a)
-	first.First = true
-	e.acquire(first)
-	for range 3 {
-		e.wantQueue(e.load(key), first, a)
-		if s := e.acquire(first); s.Position != 1 || s.Waiting != 2 {
-			e.Fatalf("repeated: position %d of %d, want 1 of 2", s.Position, s.Waiting)
-		}
-	}
-	a.First = true // unless it is there
-	if s := e.acquire(a); s.Position != 2 || s.Waiting != 2 {
-		e.Fatalf("a waiter requests to be first: position %d of %d, want still 2 of 2", s.Position, s.Waiting)
-	}
-	e.wantQueue(e.load(key), first, a)
-	other := e.claim(key, session)
-	other.First = true
-	e.acquire(other)
-	if s := e.acquire(first); s.Position != 2 || s.Waiting != 3 {
-		e.Fatalf("repeated behind another first: position %d of %d, want 2 of 3", s.Position, s.Waiting)
-	}
-	e.wantQueue(e.load(key), other, first, a)
-}
-
-func testFirstHolder(e *env) {
-	key, session := newID(), e.session()
-	holder, a := e.claim(key, session), e.claim(key, session)
-	holder.First = true
-	token := e.hold(holder).Token
-	e.queue(a)
-	for range 2 {
-		if again := e.hold(holder).Token; again != token {
-			e.Errorf("a holder repeats: token %d, want %d", again, token)
-		}
-	}
-	s := e.load(key)
-	e.wantHolders(s, holder)
-	e.wantQueue(s, a)
-}
-
-func testFirstHeavy(e *env) {
-	key, session := newID(), e.session()
-	holder, second := e.weighted(key, session, 1, 3), e.weighted(key, session, 1, 3)
-	waits, heavy, light := e.weighted(key, session, 2, 3), e.weighted(key, session, 3, 3), e.weighted(key, session, 1, 3)
-	e.hold(holder)
-	e.hold(second)
-	e.queue(waits)
-	heavy.First = true
-	e.acquire(heavy)
-	e.queue(light) // would fit
-	s := e.load(key)
-	e.wantHolders(s, holder, second)
-	e.wantQueue(s, heavy, waits, light)
-	e.release(holder)
-	s = e.load(key) // from here on the one behind it would
-	e.wantHolders(s, second)
-	e.wantQueue(s, heavy, waits, light)
-	e.release(second)
-	e.wantHolders(e.load(key), heavy)
-}
-
-func testFirstTry(e *env) {
-	key, session := newID(), e.session()
-	holder, heavy := e.weighted(key, session, 2, 3), e.weighted(key, session, 3, 3)
-	e.hold(holder)
-	e.queue(heavy)
-	tooHeavy, fits := e.weighted(key, session, 2, 3), e.weighted(key, session, 1, 3)
-	tooHeavy.First, fits.First = true, true
-	s := e.try(tooHeavy)
-	e.wantHolders(s, holder)
-	e.wantQueue(s, heavy)
-	e.wantQueue(e.load(key), heavy)
-	s = e.try(fits)
-	e.wantHolders(s, holder, fits)
-	e.wantQueue(s, heavy)
-}
-
-func testFirstLate(e *env) {
-	key, session := newID(), e.session()
-	holder, a, late := e.claim(key, session), e.claim(key, session), e.claim(key, session)
-	late.First = true
-	e.hold(holder)
-	e.queue(a)
-	s := e.acquireAs(late, true, e.now().Add(-time.Millisecond))
-	e.wantHolders(s, holder)
-	e.wantQueue(s, a)
-	e.wantQueue(e.load(key), a)
 }
 
 // yieldCases test claims that yield: the notices for their sessions, and the room

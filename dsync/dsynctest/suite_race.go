@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // raceCases test that commands which run concurrently are atomic.
@@ -52,7 +53,7 @@ func (e *env) race(key string, n int, wait bool) (claims []driver.Claim, states 
 	states = make([]driver.State, n)
 	errs := make([]error, n)
 	together(n, func(i int) {
-		states[i], _, errs[i] = e.store.Acquire(e.ctx, claims[i], wait, nil, e.far)
+		states[i], _, errs[i] = storecmd.Acquire(e.ctx, e.store, claims[i], wait, nil, e.far)
 	})
 	if err := errors.Join(errs...); err != nil {
 		e.Fatalf("%d that Acquire at the same time: %v", n, err)
@@ -119,7 +120,7 @@ func testRaceRepeats(e *env) {
 		states := make([]driver.State, 16)
 		errs := make([]error, len(states))
 		together(len(states), func(i int) {
-			states[i], _, errs[i] = e.store.Acquire(e.ctx, c, true, nil, e.far)
+			states[i], _, errs[i] = storecmd.Acquire(e.ctx, e.store, c, true, nil, e.far)
 		})
 		if err := errors.Join(errs...); err != nil {
 			e.Fatalf("Acquire of one claim at the same time: %v", err)
@@ -143,7 +144,7 @@ func testRaceReleases(e *env) {
 	errs := make([]error, 16)
 	together(len(errs), func(i int) {
 		var ok bool
-		if ok, _, errs[i] = e.store.Release(e.ctx, c, driver.ReleaseOptions{}); ok {
+		if ok, _, errs[i] = storecmd.Release(e.ctx, e.store, c, driver.Leave{}); ok {
 			found.Add(1)
 		}
 	})
@@ -172,7 +173,7 @@ func testRaceLimit(e *env) {
 	var tokens []int64
 	together(workers, func(i int) {
 		for _, c := range claims[i] {
-			s, _, err := e.store.Acquire(e.ctx, c, false, nil, e.far)
+			s, _, err := storecmd.Acquire(e.ctx, e.store, c, false, nil, e.far)
 			if err != nil {
 				e.Errorf("Acquire: %v", err)
 				return
@@ -190,7 +191,7 @@ func testRaceLimit(e *env) {
 			time.Sleep(time.Millisecond)
 			held.Add(-c.Weight)
 			c.Token = h.Token
-			if found, _, err := e.store.Release(e.ctx, c, driver.ReleaseOptions{}); err != nil || !found {
+			if found, _, err := storecmd.Release(e.ctx, e.store, c, driver.Leave{}); err != nil || !found {
 				e.Errorf("Release = %t, %v", found, err)
 			}
 		}
@@ -219,7 +220,7 @@ func testRaceWaiters(e *env) {
 	together(workers, func(i int) {
 		for _, c := range claims[i] {
 			for {
-				s, _, err := e.store.Acquire(e.ctx, c, true, nil, e.far)
+				s, _, err := storecmd.Acquire(e.ctx, e.store, c, true, nil, e.far)
 				if err != nil {
 					e.Errorf("Acquire: %v", err)
 					return
@@ -235,7 +236,7 @@ func testRaceWaiters(e *env) {
 			}
 			time.Sleep(time.Millisecond)
 			holders.Add(-1)
-			if found, _, err := e.store.Release(e.ctx, c, driver.ReleaseOptions{}); err != nil || !found {
+			if found, _, err := storecmd.Release(e.ctx, e.store, c, driver.Leave{}); err != nil || !found {
 				e.Errorf("Release = %t, %v", found, err)
 			}
 		}
@@ -271,7 +272,7 @@ func testRaceNotices(e *env) {
 			}
 			time.Sleep(time.Millisecond)
 			held.Add(-c.Weight)
-			found, notices, err := e.store.Release(e.ctx, c, driver.ReleaseOptions{})
+			found, notices, err := storecmd.Release(e.ctx, e.store, c, driver.Leave{})
 			if err != nil || !found {
 				e.Errorf("Release = %t, %v", found, err)
 			}
@@ -295,7 +296,7 @@ func (e *env) await(l *listener, c driver.Claim) (learnt, bool) {
 	for ready := 0; ; {
 		heard := l.heard()
 		if n := count(heard, driver.NoticeReady); n > ready {
-			s, notices, err := e.store.Acquire(e.ctx, c, true, nil, e.far)
+			s, notices, err := storecmd.Acquire(e.ctx, e.store, c, true, nil, e.far)
 			if err == nil {
 				err = e.store.Notify(e.ctx, notices)
 			}
@@ -371,7 +372,7 @@ func testRaceExpire(e *env) {
 		errs := make([]error, 16)
 		together(len(errs), func(i int) {
 			if i%2 == round%2 { // the last one often starts first
-				left, err := e.store.Expire(e.ctx, id)
+				left, err := e.store.Expire(e.ctx, id, false)
 				if err == nil && left == 0 {
 					expired.Store(true)
 				}

@@ -5,23 +5,19 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// releaseCases test Release without options.
+// releaseCases test Leave without options.
 func releaseCases() []conformanceCase {
 	return []conformanceCase{
-		{name: "Release/HolderGrantsNext", test: testReleaseGrantsNext},
-		{name: "Release/OneOfSeveralHolders", test: testReleaseOneOfSeveral},
-		{name: "Release/FromTheQueue", test: testReleaseFromQueue},
-		{name: "Release/AbsentIsNoError", test: testReleaseAbsent},
-		{name: "Release/FindsByIDAlone", test: testReleaseByID},
 		{name: "Release/OnlyThatID_B05", test: testReleaseOnlyThatID},
 		{name: "Release/RepeatedOrLateNeverFreesNewerHold_B28", test: testReleaseRepeated},
 		{name: "Release/FixedLeaseEndsAtOnce", test: testReleaseFixedLease},
 	}
 }
 
-// keepCases test Release with ReleaseOptions.Keep.
+// keepCases test Leave with Keep.
 func keepCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Keep/EndsThatMuchLater_B35", test: testKeepEnds},
@@ -29,84 +25,8 @@ func keepCases() []conformanceCase {
 		{name: "Keep/ShorterOneShortens", test: testKeepShorter},
 		{name: "Keep/EarlierEndOfFixedLeaseStays", test: testKeepFixedLease},
 		{name: "Keep/OutlivesItsSession", test: testKeepOutlivesSession},
-		{name: "Keep/FromTheQueueReleases", test: testKeepFromQueue},
 		{name: "Keep/ReleaseEndsIt", test: testKeepThenRelease},
-		{name: "Keep/AbsentIsNoError", test: testKeepAbsent},
 	}
-}
-
-func testReleaseGrantsNext(e *env) {
-	key := newID()
-	holder, next, last := e.claim(key, e.session()), e.claim(key, e.session()), e.claim(key, e.session())
-	e.hold(holder)
-	e.queue(next)
-	e.queue(last)
-	before := e.now()
-	e.release(holder)
-	s := e.load(key)
-	e.wantHolders(s, next)
-	e.wantQueue(s, last)
-	if h := s.Holders[0]; h.Session != next.Session || h.Since.Before(before) || h.Since.After(s.Now) || h.Token != s.Token {
-		e.Errorf("granted %+v between %v and %v, the key's last token is %d", h, before, s.Now, s.Token)
-	}
-}
-
-func testReleaseOneOfSeveral(e *env) {
-	key, session := newID(), e.session()
-	a, b, c := e.weighted(key, session, 1, 3), e.weighted(key, session, 1, 3), e.weighted(key, session, 1, 3)
-	next := e.weighted(key, session, 1, 3)
-	e.hold(a)
-	e.hold(b)
-	e.hold(c)
-	e.queue(next)
-	e.release(b)
-	e.wantHolders(e.load(key), a, c, next)
-}
-
-func testReleaseFromQueue(e *env) {
-	key, session := newID(), e.session()
-	holder := e.claim(key, session)
-	e.hold(holder)
-	var queue []driver.Claim
-	for range 3 {
-		c := e.claim(key, session)
-		e.queue(c)
-		queue = append(queue, c)
-	}
-	e.release(queue[1])
-	s := e.load(key)
-	e.wantHolders(s, holder)
-	e.wantQueue(s, queue[0], queue[2])
-	e.release(queue[0])
-	e.release(queue[2])
-	e.wantQueue(e.load(key))
-	e.release(holder)
-	e.wantFree(key)
-}
-
-func testReleaseAbsent(e *env) {
-	key, session := newID(), e.session()
-	e.releaseKeep(e.claim(key, session), 0, false) // of a key that was never used
-	if s := e.load(key); s.Kind != "" || s.Token != 0 || len(s.Holders) != 0 || s.Waiting != 0 {
-		e.Errorf("Release on a key that was never used left %+v", s)
-	}
-	c := e.claim(key, session)
-	e.hold(c)
-	e.release(c)
-	for range 2 {
-		e.releaseKeep(c, 0, false)
-	}
-	e.wantFree(key)
-}
-
-func testReleaseByID(e *env) {
-	key, session := newID(), e.session()
-	holder, waiter := e.claim(key, session), e.claim(key, session)
-	e.hold(holder)
-	e.queue(waiter)
-	e.release(driver.Claim{Key: key, ID: waiter.ID})
-	e.release(driver.Claim{Key: key, ID: holder.ID})
-	e.wantFree(key)
 }
 
 // testReleaseOnlyThatID releases claims with ids and sessions that are nearly
@@ -242,20 +162,6 @@ func testKeepOutlivesSession(e *env) {
 	e.wantLapse(next, h, a)
 }
 
-func testKeepFromQueue(e *env) {
-	key, session := newID(), e.session()
-	holder, waiter := e.claim(key, session), e.claim(key, session)
-	e.hold(holder)
-	e.queue(waiter)
-	e.releaseKeep(waiter, long, true)
-	s := e.load(key)
-	e.wantHolders(s, holder)
-	e.wantQueue(s)
-	if !s.Holders[0].Until.IsZero() {
-		e.Errorf("keeping a waiting claim gave the holder an end: %+v", s.Holders[0])
-	}
-}
-
 func testKeepThenRelease(e *env) {
 	key, session := newID(), e.session()
 	c, next := e.claim(key, session), e.claim(key, session)
@@ -264,16 +170,6 @@ func testKeepThenRelease(e *env) {
 	e.queue(next)
 	e.release(c)
 	e.wantHolders(e.load(key), next)
-}
-
-func testKeepAbsent(e *env) {
-	key, session := newID(), e.session()
-	c := e.claim(key, session)
-	e.releaseKeep(c, long, false)
-	e.hold(c)
-	e.release(c)
-	e.releaseKeep(c, long, false)
-	e.wantFree(key)
 }
 
 // leaseCases test fixed leases and Extend.
@@ -421,7 +317,7 @@ func testExtendOfASecondGrant(e *env) {
 		e.Fatalf("Acquire of a claim that has lapsed: held with token %d, after %d", second.Token, first.Token)
 	}
 	c.Token = first.Token
-	if got, err := e.store.Extend(e.ctx, c); !errors.Is(err, driver.ErrNotHeld) {
+	if got, err := storecmd.Extend(e.ctx, e.store, c); !errors.Is(err, driver.ErrNotHeld) {
 		e.Errorf("Extend with the token of the first grant = %+v, %v; want ErrNotHeld", got, err)
 	}
 	if h, ok := e.load(c.Key).Holder(c.ID); !ok || !h.Until.IsZero() {

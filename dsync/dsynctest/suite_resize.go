@@ -6,17 +6,13 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // resizeCases test Resize.
 func resizeCases() []conformanceCase {
 	return []conformanceCase{
-		{name: "Resize/GrowsAndGrants", test: testResizeGrows},
-		{name: "Resize/ShrinksAndBlocksUntilTheyFit", test: testResizeShrinks},
-		{name: "Resize/HolderMayRepeat", test: testResizeHolder},
-		{name: "Resize/WaitingWeightTooGreatIsRefused", test: testResizeRefused},
 		{name: "Resize/OtherKindIsMismatch", test: testResizeKind},
-		{name: "Resize/RepeatedChangesNothing", test: testResizeRepeated},
 		{name: "Notice/GrantByResize", test: testResizeNotice},
 		{name: "Race/ResizeAndAcquire", test: testResizeRace},
 	}
@@ -27,7 +23,7 @@ func resizeCases() []conformanceCase {
 func (e *env) resize(key string, from, limit int64) {
 	e.Helper()
 	before := e.seen
-	notices, err := e.store.Resize(e.ctx, key, driver.KindMutex, from, limit)
+	notices, err := storecmd.Resize(e.ctx, e.store, key, driver.KindMutex, from, limit)
 	if err != nil {
 		e.Fatalf("Resize(%d, %d): %v", from, limit, err)
 	}
@@ -45,92 +41,6 @@ func (e *env) wantSize(key string, kind driver.Kind, limit int64) {
 	}
 }
 
-func testResizeGrows(e *env) {
-	key, session := newID(), e.session()
-	holder := e.weighted(key, session, 2, 2)
-	e.hold(holder)
-	a, b, c, d := e.weighted(key, session, 1, 2), e.weighted(key, session, 1, 2), e.weighted(key, session, 2, 2), e.weighted(key, session, 1, 2)
-	for _, w := range []driver.Claim{a, b, c, d} {
-		e.queue(w)
-	}
-	e.resize(key, 2, 5)
-	s := e.load(key)
-	e.wantHolders(s, holder, a, b)
-	e.wantQueue(s, c, d) // a light one does not overtake
-	e.wantSize(key, holder.Kind, 5)
-	e.resize(key, 5, 7)
-	e.wantHolders(e.load(key), holder, a, b, c, d)
-}
-
-func testResizeShrinks(e *env) {
-	key, session := newID(), e.session()
-	a, b, c := e.weighted(key, session, 2, 5), e.weighted(key, session, 2, 5), e.weighted(key, session, 1, 5)
-	next := e.weighted(key, session, 1, 5)
-	e.hold(a)
-	e.hold(b)
-	e.hold(c)
-	e.load(key)
-	e.resize(key, 5, 2)
-	e.wantHolders(e.load(key), a, b, c) // they keep what they have
-	e.wantSize(key, a.Kind, 2)
-	e.queue(next)
-	for _, step := range []struct {
-		leaves driver.Claim
-		stay   []driver.Claim
-	}{{a, []driver.Claim{b, c}}, {c, []driver.Claim{b}}} {
-		e.release(step.leaves)
-		s := e.load(key)
-		e.wantHolders(s, step.stay...)
-		e.wantQueue(s, next)
-		e.wantHolders(e.try(e.weighted(key, session, 1, 2)), step.stay...)
-	}
-	e.release(b)
-	e.wantHolders(e.load(key), next)
-}
-
-func testResizeHolder(e *env) {
-	key, session := newID(), e.session()
-	holder, waiter := e.weighted(key, session, 4, 4), e.weighted(key, session, 1, 4)
-	h := e.hold(holder)
-	e.queue(waiter)
-	e.resize(key, 4, 2)
-	for range 2 {
-		s := e.acquire(holder)
-		e.wantHolders(s, holder)
-		if s.Holders[0].Token != h.Token {
-			e.Errorf("token %d, want %d as before Resize", s.Holders[0].Token, h.Token)
-		}
-		if s := e.acquire(waiter); s.Position != 1 || s.Waiting != 1 {
-			e.Errorf("the waiter repeats: position %d of %d, want 1 of 1", s.Position, s.Waiting)
-		}
-	}
-	e.release(holder)
-	e.wantHolders(e.load(key), waiter)
-}
-
-func testResizeRefused(e *env) {
-	key, session := newID(), e.session()
-	holder, light, heavy := e.weighted(key, session, 4, 4), e.weighted(key, session, 1, 4), e.weighted(key, session, 3, 4)
-	e.hold(holder)
-	e.queue(light)
-	e.queue(heavy)
-	for _, limit := range []int64{2, 1} {
-		if _, err := e.store.Resize(e.ctx, key, holder.Kind, 4, limit); !errors.Is(err, driver.ErrRefused) {
-			e.Errorf("Resize to %d while a claim waits for 3: %v, want ErrRefused", limit, err)
-		}
-	}
-	e.wantSize(key, holder.Kind, 4)
-	s := e.load(key)
-	e.wantHolders(s, holder)
-	e.wantQueue(s, light, heavy)
-	e.resize(key, 4, 3) // it is as heavy as that
-	e.wantSize(key, holder.Kind, 3)
-	e.release(heavy)
-	e.resize(key, 3, 1)
-	e.release(holder)
-	e.wantHolders(e.load(key), light)
-}
-
 func testResizeKind(e *env) {
 	key, session := newID(), e.session()
 	holder, waiter := e.weighted(key, session, 2, 2), e.weighted(key, session, 2, 2)
@@ -138,7 +48,7 @@ func testResizeKind(e *env) {
 	e.queue(waiter)
 	for range 2 { // held and waited for, then only held
 		var mismatch *driver.MismatchError
-		_, err := e.store.Resize(e.ctx, key, "other", 2, 3)
+		_, err := storecmd.Resize(e.ctx, e.store, key, "other", 2, 3)
 		want := driver.MismatchError{Key: key, Kind: holder.Kind, WantKind: "other", Limit: 2, WantLimit: 3}
 		if !errors.As(err, &mismatch) || !errors.Is(err, driver.ErrMismatch) || *mismatch != want {
 			e.Errorf("Resize as another kind: %v, want %+v", err, want)
@@ -147,7 +57,7 @@ func testResizeKind(e *env) {
 		e.release(holder)
 		holder = waiter
 	}
-	if _, err := e.store.Resize(e.ctx, key, "other", 1, 3); err != nil { // nobody holds or waits
+	if _, err := storecmd.Resize(e.ctx, e.store, key, "other", 1, 3); err != nil { // nobody holds or waits
 		e.Errorf("Resize of a free key as another kind: %v", err)
 	}
 	e.wantSize(key, "other", 3)
@@ -155,24 +65,6 @@ func testResizeKind(e *env) {
 	c.Kind = "other"
 	e.wantHolders(e.acquire(c), c)
 	e.wantSize(key, "other", 3)
-}
-
-func testResizeRepeated(e *env) {
-	key, session := newID(), e.session()
-	holder, second, waiter := e.weighted(key, session, 1, 2), e.weighted(key, session, 1, 2), e.weighted(key, session, 2, 2)
-	e.hold(holder)
-	e.hold(second)
-	e.publish(holder, []byte("value"))
-	e.queue(waiter)
-	for range 3 {
-		e.resize(key, 2, 3)
-		s := e.load(key)
-		e.wantHolders(s, holder, second)
-		e.wantQueue(s, waiter)
-		e.wantValue(s, []byte("value"))
-		e.wantSize(key, holder.Kind, 3)
-	}
-	e.queue(e.weighted(key, session, 1, 2)) // it is known still
 }
 
 func testResizeNotice(e *env) {
@@ -212,7 +104,7 @@ func testResizeRace(e *env) {
 		if i == workers {
 			for j := range rounds {
 				from := int64(3 - j%2)
-				if _, err := e.store.Resize(e.ctx, key, driver.KindMutex, from, 5-from); err != nil {
+				if _, err := storecmd.Resize(e.ctx, e.store, key, driver.KindMutex, from, 5-from); err != nil {
 					e.Errorf("Resize: %v", err)
 				}
 				time.Sleep(time.Millisecond)
@@ -220,7 +112,7 @@ func testResizeRace(e *env) {
 			return
 		}
 		for _, c := range claims[i] {
-			s, _, err := e.store.Acquire(e.ctx, c, false, nil, e.far)
+			s, _, err := storecmd.Acquire(e.ctx, e.store, c, false, nil, e.far)
 			if err != nil {
 				e.Errorf("Acquire with a limit that the key has or had: %v", err)
 				return
@@ -233,7 +125,7 @@ func testResizeRace(e *env) {
 			}
 			time.Sleep(time.Millisecond)
 			held.Add(-1)
-			if found, _, err := e.store.Release(e.ctx, c, driver.ReleaseOptions{}); err != nil || !found {
+			if found, _, err := storecmd.Release(e.ctx, e.store, c, driver.Leave{}); err != nil || !found {
 				e.Errorf("Release = %t, %v", found, err)
 			}
 		}

@@ -131,7 +131,7 @@ func testRevokeLapsed(e *env) {
 	e.until(at.Add(ttl + time.Millisecond))
 	e.revoke(dies, r)
 	e.revoke(lives, r)
-	if left, err := e.store.Expire(e.ctx, dies); left != 0 || err != nil {
+	if left, err := e.store.Expire(e.ctx, dies, false); left != 0 || err != nil {
 		e.Errorf("Expire of a lapsed session after Revoke = %v, %v; want 0, no error", left, err)
 	}
 	e.wantRevoked(lives, nil, r)
@@ -141,7 +141,7 @@ func testRevokeDead(e *env) {
 	unknown, killed, expired := newID(), e.session(), newID()
 	e.revoke(killed, driver.Revocation{Key: newID(), Claim: killed + ".1"})
 	e.expire(killed)
-	if _, err := e.store.Expire(e.ctx, expired); err != nil {
+	if _, err := e.store.Expire(e.ctx, expired, false); err != nil {
 		e.Fatalf("Expire: %v", err)
 	}
 	for _, id := range []string{unknown, killed, expired} {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // memberCases test Register, Heartbeat and Members.
@@ -33,7 +34,7 @@ func memberCases() []conformanceCase {
 func (e *env) wantLeft(session string, at time.Time, ttl time.Duration) {
 	e.Helper()
 	before := e.now()
-	left, err := e.store.Expire(e.ctx, session)
+	left, err := e.store.Expire(e.ctx, session, false)
 	after := e.now()
 	most, least := at.Add(ttl).Sub(before), at.Add(ttl).Sub(after)
 	if err != nil || left > most || left < least {
@@ -88,7 +89,7 @@ func testRegisterKnown(e *env) {
 		}
 	}
 	e.wantLeft(lives, first, long)
-	if left, err := e.store.Expire(e.ctx, lapses); left != 0 || err != nil {
+	if left, err := e.store.Expire(e.ctx, lapses, false); left != 0 || err != nil {
 		e.Errorf("Expire of a lapsed session after a Register that was refused = %v, %v; want 0, no error", left, err)
 	}
 }
@@ -141,7 +142,7 @@ func testHeartbeatRevivesLapsed(e *env) {
 	if err != nil {
 		e.Fatalf("Heartbeat of a lapsed session that nobody expired: %v", err)
 	}
-	left, err := e.store.Expire(e.ctx, id)
+	left, err := e.store.Expire(e.ctx, id, false)
 	if now := e.now(); err != nil || left <= 0 && now.Before(p.Now.Add(ttl)) {
 		e.Errorf("Expire after a heartbeat at %v = %v, %v; want it alive at %v", p.Now, left, err, now)
 	}
@@ -161,7 +162,7 @@ func testHeartbeatUnknown(e *env) {
 }
 
 func testMembersLeavesOutUnknown(e *env) {
-	m, now, err := e.store.Members(e.ctx, newID())
+	m, now, err := storecmd.Members(e.ctx, e.store, newID())
 	if len(m) != 0 || err != nil {
 		e.Errorf("Members of an unknown id = %v, %v; want none", m, err)
 	}
@@ -171,7 +172,7 @@ func testMembersLeavesOutUnknown(e *env) {
 	a, b, expired := e.session(), e.session(), e.session()
 	e.expire(expired)
 	e.member(expired, "has expired", func(m driver.Member) bool { return m.Expired })
-	m, now, err = e.store.Members(e.ctx, b, newID(), expired, a)
+	m, now, err = storecmd.Members(e.ctx, e.store, b, newID(), expired, a)
 	got := make(map[string]bool)
 	for _, m := range m {
 		got[m.ID] = m.Expired
@@ -187,7 +188,7 @@ func testMembersLeavesOutUnknown(e *env) {
 func testMembersExact(e *env) {
 	upper, _ := e.sessionTTL(long)
 	lower := strings.ToLower(upper)
-	if err := e.store.Unregister(e.ctx, lower); err != nil {
+	if err := storecmd.Unregister(e.ctx, e.store, lower); err != nil {
 		e.Fatalf("Unregister: %v", err)
 	}
 	if _, err := e.store.Heartbeat(e.ctx, upper, nil); err != nil {
@@ -203,7 +204,7 @@ func testMembersExact(e *env) {
 func (e *env) all(want string, ok func(map[string]driver.Member) bool) {
 	e.Helper()
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		m, now, err := e.store.Members(e.ctx)
+		m, now, err := storecmd.Members(e.ctx, e.store)
 		if err != nil || now.IsZero() {
 			e.Fatalf("Members of no ids: %v, read at %v", err, now)
 		}
@@ -242,7 +243,7 @@ func testMembersAll(e *env) {
 		return ok && m[living.ID].ID != "" && m[other].ID != ""
 	})
 	e.expire(expired)
-	if _, err := e.store.Expire(e.ctx, unknown); err != nil {
+	if _, err := e.store.Expire(e.ctx, unknown, false); err != nil {
 		e.Fatalf("Expire: %v", err)
 	}
 	e.until(from.Add(short))
@@ -261,15 +262,15 @@ func testMembersAll(e *env) {
 	})
 }
 
-// A reader is Members or Liveness.
-type reader func(context.Context, ...string) ([]driver.Member, time.Time, error)
+// A reader reads sessions whole, or their liveness.
+type reader func(context.Context, driver.Store, ...string) ([]driver.Member, time.Time, error)
 
 // reads reads sessions until ok says that the reading, which may be stale, is what is
 // wanted.
 func (e *env) reads(name string, read reader, ids []string, want string, ok func([]driver.Member) bool) {
 	e.Helper()
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		m, now, err := read(e.ctx, ids...)
+		m, now, err := read(e.ctx, e.store, ids...)
 		switch {
 		case err != nil || now.IsZero():
 			e.Fatalf("%s of %d ids: %v, read at %v", name, len(ids), err, now)
@@ -286,7 +287,7 @@ func testLives(e *env) {
 	lapsed, _ := e.sessionTTL(short)
 	expired, unknown := e.session(), newID()
 	e.expire(expired)
-	if _, err := e.store.Expire(e.ctx, unknown); err != nil {
+	if _, err := e.store.Expire(e.ctx, unknown, false); err != nil {
 		e.Fatalf("Expire: %v", err)
 	}
 	e.until(at.Add(short + time.Millisecond))
@@ -295,8 +296,8 @@ func testLives(e *env) {
 		e.Fatalf("Heartbeat: %v", err)
 	}
 	ids := []string{unknown, newID(), lapsed, expired, lives}
-	e.reads("Liveness", e.store.Liveness, ids, "those that are known, with what Members says", func(m []driver.Member) bool {
-		full, _, err := e.store.Members(e.ctx, ids...)
+	e.reads("Liveness", storecmd.Liveness, ids, "those that are known, with what Members says", func(m []driver.Member) bool {
+		full, _, err := storecmd.Members(e.ctx, e.store, ids...)
 		if err != nil {
 			e.Fatalf("Members: %v", err)
 		}
@@ -313,11 +314,10 @@ func testLives(e *env) {
 		}
 		return len(m) == 4 && len(want) == 0
 	})
-	e.reads("Liveness", e.store.Liveness, []string{lives}, "its last heartbeat, alive", func(m []driver.Member) bool {
+	e.reads("Liveness", storecmd.Liveness, []string{lives}, "its last heartbeat, alive", func(m []driver.Member) bool {
 		return len(m) == 1 && m[0].LastHeartbeat.Equal(p.Now) && m[0].TTL == long && !m[0].Expired
 	})
-	e.reads("Liveness", e.store.Liveness, []string{expired}, "that it has expired", func(m []driver.Member) bool { return len(m) == 1 && m[0].Expired })
-	e.reads("Liveness", e.store.Liveness, nil, "none", func(m []driver.Member) bool { return len(m) == 0 })
+	e.reads("Liveness", storecmd.Liveness, []string{expired}, "that it has expired", func(m []driver.Member) bool { return len(m) == 1 && m[0].Expired })
 }
 
 func testLivesSlim(e *env) {
@@ -325,7 +325,7 @@ func testLivesSlim(e *env) {
 	if _, err := e.store.Register(e.ctx, full); err != nil {
 		e.Fatalf("Register: %v", err)
 	}
-	e.reads("Liveness", e.store.Liveness, []string{full.ID}, "it without what people read", func(m []driver.Member) bool {
+	e.reads("Liveness", storecmd.Liveness, []string{full.ID}, "it without what people read", func(m []driver.Member) bool {
 		return len(m) == 1 && m[0].ID == full.ID && m[0].Name == "" && m[0].Host == "" && m[0].PID == 0 && m[0].App == "" && m[0].Meta == nil
 	})
 }
@@ -355,7 +355,7 @@ func testMembersMost(e *env) {
 		return err
 	})
 	e.all("1,000 of them", func(m map[string]driver.Member) bool { return len(m) == 1000 })
-	for name, read := range map[string]reader{"Members": e.store.Members, "Liveness": e.store.Liveness} {
+	for name, read := range map[string]reader{"Members": storecmd.Members, "Liveness": storecmd.Liveness} {
 		e.reads(name, read, ids[:1000], "all", func(m []driver.Member) bool { return len(m) == 1000 })
 	}
 	slices.Sort(ids)
@@ -369,7 +369,7 @@ func testMembersMost(e *env) {
 			e.Fatalf("Observers(%d) of %d: %d, and %d behind these; want 1,000 and the rest", most, n, len(first), len(rest))
 		}
 	}
-	each(func(id string) error { return e.store.Unregister(e.ctx, id) })
+	each(func(id string) error { return storecmd.Unregister(e.ctx, e.store, id) })
 	e.all("fewer again", func(m map[string]driver.Member) bool { return len(m) < 1000 })
 }
 
@@ -430,7 +430,7 @@ func testExpireNotBefore(e *env) {
 	end := at.Add(short)
 	for {
 		before := e.now()
-		left, err := e.store.Expire(e.ctx, id)
+		left, err := e.store.Expire(e.ctx, id, false)
 		after := e.now()
 		switch {
 		case err != nil:
@@ -452,7 +452,7 @@ func testExpireLapsed(e *env) {
 	id, at := e.sessionTTL(short)
 	e.until(at.Add(short))
 	for range 2 {
-		if left, err := e.store.Expire(e.ctx, id); left != 0 || err != nil {
+		if left, err := e.store.Expire(e.ctx, id, false); left != 0 || err != nil {
 			e.Fatalf("Expire of a lapsed session = %v, %v; want 0, no error", left, err)
 		}
 		e.wantExpired(id)
@@ -461,7 +461,7 @@ func testExpireLapsed(e *env) {
 
 func testExpireUnknown(e *env) {
 	id := newID()
-	if left, err := e.store.Expire(e.ctx, id); left != 0 || err != nil {
+	if left, err := e.store.Expire(e.ctx, id, false); left != 0 || err != nil {
 		e.Fatalf("Expire of an unknown session = %v, %v; want 0, no error", left, err)
 	}
 	e.wantExpired(id)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // sweepCases test Sweep.
@@ -148,7 +149,7 @@ func testSweepSessions(e *env) {
 	living := e.session()
 	expired, unregistered, tombstone := newID(), e.session(), newID()
 	lapsed, at := e.sessionTTL(short / 4)
-	if _, err := e.store.Expire(e.ctx, expired); err != nil {
+	if _, err := e.store.Expire(e.ctx, expired, false); err != nil {
 		e.Fatalf("Expire: %v", err)
 	}
 	e.expire(unregistered)
@@ -159,7 +160,7 @@ func testSweepSessions(e *env) {
 
 	gone := []string{expired, unregistered, tombstone, lapsed}
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		m, _, err := e.store.Members(e.ctx, append(gone, living)...)
+		m, _, err := storecmd.Members(e.ctx, e.store, append(gone, living)...)
 		if err != nil {
 			e.Fatalf("Members: %v", err)
 		}
@@ -219,10 +220,10 @@ func (e *env) many(session string) (claims []driver.Claim) {
 			more = append(more, e.claim(newID(), session))
 		}
 		e.each(more, func(c driver.Claim) error {
-			if _, _, err := e.store.Acquire(e.ctx, c, true, nil, e.far); err != nil {
+			if _, _, err := storecmd.Acquire(e.ctx, e.store, c, true, nil, e.far); err != nil {
 				return err
 			}
-			_, _, err := e.store.Release(e.ctx, c, driver.ReleaseOptions{})
+			_, _, err := storecmd.Release(e.ctx, e.store, c, driver.Leave{})
 			return err
 		})
 		claims = append(claims, more...)
@@ -258,7 +259,7 @@ func testSweepCursor(e *env) {
 	e.until(e.now().Add(short))
 	e.sweep(short / 4)
 	e.each(claims, func(c driver.Claim) error {
-		s, err := e.store.Load(e.ctx, c.Key)
+		s, err := e.store.Load(e.ctx, c.Key, 1000)
 		if err == nil && s.Token != 0 {
 			err = fmt.Errorf("Sweep passed by an idle key: %+v", s)
 		}

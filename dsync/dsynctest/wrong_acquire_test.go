@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // wrongAcquires are defects of Acquire and Load.
@@ -14,7 +15,7 @@ func wrongAcquires() []plant {
 	return []plant{
 		{"Load makes a record", "Load/UnusedKeyIsZero", func(m *dsynctest.Memory, w *wrong) {
 			w.load = func(ctx context.Context, key string) (driver.State, error) {
-				s, err := m.Load(ctx, key)
+				s, err := m.Load(ctx, key, 1000)
 				if s.Kind == "" {
 					s.Kind = driver.KindMutex
 				}
@@ -23,7 +24,7 @@ func wrongAcquires() []plant {
 		}},
 		{"Load reads other times than Acquire returned", "Load/AsAcquired_B25", func(m *dsynctest.Memory, w *wrong) {
 			w.load = func(ctx context.Context, key string) (driver.State, error) {
-				s, err := m.Load(ctx, key)
+				s, err := m.Load(ctx, key, 1000)
 				for i := range s.Holders {
 					s.Holders[i].Since = s.Holders[i].Since.Add(time.Microsecond)
 				}
@@ -34,25 +35,25 @@ func wrongAcquires() []plant {
 		{"the queue is as before the command", "Acquire/JoinsQueue", staleState},
 		{"a repeated try gives up what it was granted", "Acquire/TryIsGranted", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key); !wait && holds(s, c) {
-					_, n, _ := m.Release(ctx, c, driver.ReleaseOptions{})
-					s, err := m.Load(ctx, c.Key)
+				if s, _ := m.Load(ctx, c.Key, 1000); !wait && holds(s, c) {
+					_, n, _ := storecmd.Release(ctx, m, c, driver.Leave{})
+					s, err := m.Load(ctx, c.Key, 1000)
 					return s, n, err
 				}
-				return m.Acquire(ctx, c, wait, expired, notAfter)
+				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 			}
 		}},
 		{"a late Acquire joins a free key", "Acquire/AfterNotAfterJoinsNothing", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key); len(s.Holders) == 0 {
+				if s, _ := m.Load(ctx, c.Key, 1000); len(s.Holders) == 0 {
 					notAfter = s.Now.Add(time.Hour)
 				}
-				return m.Acquire(ctx, c, wait, expired, notAfter)
+				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 			}
 		}},
 		{"a late Acquire hides its own claim", "Acquire/AfterNotAfterReportsOwnClaim", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
+				s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 				if s.Now.After(notAfter) {
 					s.Holders, s.Position = nil, 0
 				}
@@ -61,7 +62,7 @@ func wrongAcquires() []plant {
 		}},
 		{"a try leaves its claim in the queue", "Acquire/TryLeavesNothing", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, _ bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				return m.Acquire(ctx, c, true, expired, notAfter)
+				return storecmd.Acquire(ctx, m, c, true, expired, notAfter)
 			}
 		}},
 		{"a repeated Acquire joins twice", "Acquire/WaiterMayRepeat", func(m *dsynctest.Memory, w *wrong) {
@@ -71,19 +72,19 @@ func wrongAcquires() []plant {
 					c.ID += "again"
 				}
 				asked[c.ID] = true
-				return m.Acquire(ctx, c, wait, expired, notAfter)
+				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 			}
 		}},
 		{"a repeated Acquire is granted again", "Acquire/HolderMayRepeat", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				m.Release(ctx, c, driver.ReleaseOptions{})
-				return m.Acquire(ctx, c, wait, expired, notAfter)
+				storecmd.Release(ctx, m, c, driver.Leave{})
+				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 			}
 		}},
 		{"keys fold case", "Acquire/KeysAreApart", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				c.Key = strings.ToLower(c.Key)
-				return m.Acquire(ctx, c, wait, expired, notAfter)
+				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 			}
 		}},
 	}
@@ -91,8 +92,8 @@ func wrongAcquires() []plant {
 
 func staleState(m *dsynctest.Memory, w *wrong) {
 	w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-		s, _ := m.Load(ctx, c.Key)
-		_, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
+		s, _ := m.Load(ctx, c.Key, 1000)
+		_, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 		return s, n, err
 	}
 }
@@ -103,8 +104,8 @@ func wrongTerms() []plant {
 		{"grants by a release are no terms", "Term/CountsEveryGrant", func(m *dsynctest.Memory, w *wrong) {
 			terms := make(map[string]int64)
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				before, _ := m.Load(ctx, c.Key)
-				s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
+				before, _ := m.Load(ctx, c.Key, 1000)
+				s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 				if holds(s, c) && !holds(before, c) {
 					terms[c.Key]++
 				}
@@ -112,7 +113,7 @@ func wrongTerms() []plant {
 				return s, n, err
 			}
 			w.load = func(ctx context.Context, key string) (driver.State, error) {
-				s, err := m.Load(ctx, key)
+				s, err := m.Load(ctx, key, 1000)
 				s.Term = terms[key]
 				return s, err
 			}
@@ -128,10 +129,10 @@ func wrongTerms() []plant {
 		{"a repeated Acquire is a term", "Term/OnlyGrantsCount", func(m *dsynctest.Memory, w *wrong) {
 			more := make(map[string]int64)
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key); holds(s, c) {
+				if s, _ := m.Load(ctx, c.Key, 1000); holds(s, c) {
 					more[c.Key]++
 				}
-				s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
+				s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 				s.Term += more[c.Key]
 				return s, n, err
 			}
@@ -144,10 +145,10 @@ func wrongTerms() []plant {
 		})},
 		{"another kind begins terms again", "Term/ZeroOfOtherKinds", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key); s.Kind != c.Kind {
+				if s, _ := m.Load(ctx, c.Key, 1000); s.Kind != c.Kind {
 					m.Forget(true)
 				}
-				return m.Acquire(ctx, c, wait, expired, notAfter)
+				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 			}
 		}},
 		{"notices have no terms", "Notice/GrantCarriesItsTerm", reading(func(n *driver.Notice) { n.Term = 0 })},
@@ -167,12 +168,12 @@ func wrongTerms() []plant {
 func seen(change func(*driver.State)) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-			s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
+			s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 			change(&s)
 			return s, n, err
 		}
 		w.load = func(ctx context.Context, key string) (driver.State, error) {
-			s, err := m.Load(ctx, key)
+			s, err := m.Load(ctx, key, 1000)
 			change(&s)
 			return s, err
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // wrongDiscards are defects of Discard.
@@ -23,7 +24,7 @@ func wrongDiscards() []plant {
 		})},
 		{"Discard removes all claims of the session", "Discard/LetsTheNextIn", discard(func(m *dsynctest.Memory, claims []driver.Claim) []driver.Claim {
 			for _, c := range claims {
-				st, _ := m.Load(context.Background(), c.Key)
+				st, _ := m.Load(context.Background(), c.Key, 1000)
 				for _, w := range st.WaitersAhead {
 					if w.Session == c.Session {
 						claims = append(claims, driver.Claim{Key: c.Key, ID: w.Claim, Session: w.Session})
@@ -35,7 +36,7 @@ func wrongDiscards() []plant {
 		{"Discard removes what was kept", "Discard/LeavesWhatWasKept", func(m *dsynctest.Memory, w *wrong) {
 			w.discard = func(ctx context.Context, claims []driver.Claim) (notices []driver.Notice, err error) {
 				for _, c := range claims {
-					m.Release(ctx, c, driver.ReleaseOptions{})
+					storecmd.Release(ctx, m, c, driver.Leave{})
 				}
 				return nil, nil
 			}
@@ -43,7 +44,7 @@ func wrongDiscards() []plant {
 		{"Discard leaves the queue alone", "Discard/FromTheQueue", discard(func(m *dsynctest.Memory, claims []driver.Claim) []driver.Claim {
 			var held []driver.Claim
 			for _, c := range claims {
-				if st, _ := m.Load(context.Background(), c.Key); holds(st, c) {
+				if st, _ := m.Load(context.Background(), c.Key, 1000); holds(st, c) {
 					held = append(held, c)
 				}
 			}
@@ -51,7 +52,7 @@ func wrongDiscards() []plant {
 		})},
 		{"Discard frees the key whoever holds it", "Discard/OfWhatIsGoneChangesNothing", discard(func(m *dsynctest.Memory, claims []driver.Claim) []driver.Claim {
 			for i, c := range claims {
-				if st, _ := m.Load(context.Background(), c.Key); len(st.Holders) > 0 {
+				if st, _ := m.Load(context.Background(), c.Key, 1000); len(st.Holders) > 0 {
 					claims[i].ID = st.Holders[0].Claim
 				}
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // wrongKeys are defects of Keys.
@@ -32,7 +33,7 @@ func wrongKeys() []plant {
 		{"sessions are keys", "Keys/WithThatPrefix", func(m *dsynctest.Memory, w *wrong) {
 			w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
 				states, err := m.Keys(ctx, prefix, after, n)
-				if found, now, _ := m.Members(ctx, prefix); len(found) > 0 {
+				if found, now, _ := storecmd.Members(ctx, m, prefix); len(found) > 0 {
 					states = append(states, driver.State{Key: prefix, Now: now, Kind: "session"})
 				}
 				return states, err
@@ -89,7 +90,7 @@ func wrongKeys() []plant {
 			w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
 				states, err := m.Keys(ctx, prefix, after, n)
 				for i := range states {
-					s, _ := m.Load(ctx, states[i].Key)
+					s, _ := m.Load(ctx, states[i].Key, 1000)
 					states[i].WaitersAhead = s.WaitersAhead
 				}
 				return states, err
@@ -101,7 +102,7 @@ func wrongKeys() []plant {
 		{"all are sessions too", "Keys/WithoutPrefixAreAll", func(m *dsynctest.Memory, w *wrong) {
 			w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
 				states, err := m.Keys(ctx, prefix, after, n)
-				if found, now, _ := m.Members(ctx); after == "" && prefix == "" {
+				if found, now, _ := storecmd.Members(ctx, m); after == "" && prefix == "" {
 					states = append(states, driver.State{Key: "\U0010ffff\U0010ffff" + found[0].ID, Now: now, Kind: "session"})
 				}
 				return states, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // wrongNotices are defects of the notices of grants.
@@ -74,10 +75,10 @@ func wrongNotices() []plant {
 			w.notify = func(context.Context, []driver.Notice) error { return errors.New("not connected") }
 		}},
 		{"Release decides whom to notify before it releases", "Race/EveryGrantIsNotified", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
-				s, _ := m.Load(ctx, c.Key)
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+				s, _ := m.Load(ctx, c.Key, 1000)
 				time.Sleep(5 * time.Millisecond)
-				found, n, err := m.Release(ctx, c, o)
+				found, n, err := storecmd.Release(ctx, m, c, o)
 				return found, slices.DeleteFunc(n, func(n driver.Notice) bool {
 					return !slices.ContainsFunc(s.WaitersAhead, func(w driver.Waiter) bool { return w.Claim == n.Claim })
 				}), err
@@ -96,8 +97,8 @@ func wrongWakes() []plant {
 		})},
 		{"Seal wakes again and again", "Notice/SealWakesTheQueue", func(m *dsynctest.Memory, w *wrong) {
 			woken := make(map[string][]driver.Notice)
-			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
-				found, n, err := m.Release(ctx, c, o)
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+				found, n, err := storecmd.Release(ctx, m, c, o)
 				if found && o.Seal {
 					woken[c.Key] = n
 				}
@@ -127,7 +128,7 @@ type command struct {
 	key     string
 	claim   driver.Claim
 	wait    bool // of Acquire
-	outcome driver.ReleaseOptions
+	outcome driver.Leave
 	state   driver.State
 }
 
@@ -139,24 +140,24 @@ func noticing(change func(by command, n []driver.Notice) []driver.Notice) func(*
 				return n
 			}
 			if by.method != dsynctest.MethodAcquire {
-				by.state, _ = m.Load(context.Background(), by.key)
+				by.state, _ = m.Load(context.Background(), by.key, 1000)
 			}
 			return change(by, n)
 		}
 		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-			s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
+			s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 			return s, changed(command{method: dsynctest.MethodAcquire, key: c.Key, claim: c, wait: wait, state: s}, n, err), err
 		}
-		w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
-			found, n, err := m.Release(ctx, c, o)
+		w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			found, n, err := storecmd.Release(ctx, m, c, o)
 			return found, changed(command{method: dsynctest.MethodRelease, key: c.Key, claim: c, outcome: o}, n, err), err
 		}
 		w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
-			n, err := m.Publish(ctx, c, seq, value)
+			n, err := storecmd.Publish(ctx, m, c, seq, value)
 			return changed(command{method: dsynctest.MethodPublish, key: c.Key, claim: c}, n, err), err
 		}
 		w.resize = func(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
-			n, err := m.Resize(ctx, key, kind, from, limit)
+			n, err := storecmd.Resize(ctx, m, key, kind, from, limit)
 			return changed(command{method: dsynctest.MethodResize, key: key}, n, err), err
 		}
 		w.revoke = func(ctx context.Context, session string, r driver.Revocation) ([]driver.Notice, error) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // wrongObserves are defects of Observe, Observers and Queue.
@@ -19,9 +20,9 @@ func wrongObserves() []plant {
 		{"Observe shares its caller's list", "Observe/IsFoundByEachKey", noting(func(old, keys []string) []string { return keys })},
 		{"holders count as observers", "Observe/IsFoundByEachKey", func(m *dsynctest.Memory, w *wrong) {
 			w.observers = func(ctx context.Context, key, after string, n int) ([]driver.Member, error) {
-				found, err := m.Observers(ctx, key, after, n)
-				if s, _ := m.Load(ctx, key); len(s.Holders) > 0 && err == nil {
-					holder, _, _ := m.Members(ctx, s.Holders[0].Session)
+				found, err := storecmd.Observers(ctx, m, key, after, n)
+				if s, _ := m.Load(ctx, key, 1000); len(s.Holders) > 0 && err == nil {
+					holder, _, _ := storecmd.Members(ctx, m, s.Holders[0].Session)
 					found = append(found, holder...)
 				}
 				slices.SortFunc(found, func(a, b driver.Member) int { return strings.Compare(a.ID, b.ID) })
@@ -62,7 +63,7 @@ func wrongObserves() []plant {
 		}},
 		{"Observe registers the unknown", "Observe/ExpiredOrUnknown", func(m *dsynctest.Memory, w *wrong) {
 			w.observe = func(ctx context.Context, id string, seq int64, keys []string) error {
-				if found, _, _ := m.Members(ctx, id); len(found) == 0 {
+				if found, _, _ := storecmd.Members(ctx, m, id); len(found) == 0 {
 					m.Register(ctx, driver.Member{ID: id, TTL: time.Minute})
 				}
 				return m.Observe(ctx, id, seq, keys)
@@ -79,7 +80,7 @@ func wrongObserves() []plant {
 		{"Observers has expired and lapsed sessions", "Observers/AreTheLiving", comparing(func(a, b string) bool { return a == b })},
 		{"Observers has ids alone", "Observers/HaveEveryField", func(m *dsynctest.Memory, w *wrong) {
 			w.observers = func(ctx context.Context, key, after string, n int) ([]driver.Member, error) {
-				found, err := m.Observers(ctx, key, after, n)
+				found, err := storecmd.Observers(ctx, m, key, after, n)
 				for i := range found {
 					found[i] = driver.Member{ID: found[i].ID}
 				}
@@ -88,17 +89,17 @@ func wrongObserves() []plant {
 		}},
 		{"Observers has the first page only", "Observers/AfterAndUpToN", func(m *dsynctest.Memory, w *wrong) {
 			w.observers = func(ctx context.Context, key, after string, n int) ([]driver.Member, error) {
-				return m.Observers(ctx, key, "", n)
+				return storecmd.Observers(ctx, m, key, "", n)
 			}
 		}},
 		{"a page of observers may be short", "Observers/AfterAndUpToN", func(m *dsynctest.Memory, w *wrong) {
 			w.observers = func(ctx context.Context, key, after string, n int) ([]driver.Member, error) {
-				return m.Observers(ctx, key, after, n-1)
+				return storecmd.Observers(ctx, m, key, after, n-1)
 			}
 		}},
 		{"Observers are a hundred", "Members/WithoutIDsAreAtMostAThousand", func(m *dsynctest.Memory, w *wrong) {
 			w.observers = func(ctx context.Context, key, after string, n int) ([]driver.Member, error) {
-				return m.Observers(ctx, key, after, min(n, 100))
+				return storecmd.Observers(ctx, m, key, after, min(n, 100))
 			}
 		}},
 		{"no key is observed by those that observe some", "Members/WithoutIDsAreAtMostAThousand", func(m *dsynctest.Memory, w *wrong) {
@@ -111,12 +112,12 @@ func wrongObserves() []plant {
 				if key == "" && !some.Load() {
 					return nil, ctx.Err()
 				}
-				return m.Observers(ctx, key, after, n)
+				return storecmd.Observers(ctx, m, key, after, n)
 			}
 		}},
 		{"Members of no ids are in no order", "Members/WithoutIDsAreTheLiving", func(m *dsynctest.Memory, w *wrong) {
 			w.members = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
-				found, now, err := m.Members(ctx, ids...)
+				found, now, err := storecmd.Members(ctx, m, ids...)
 				if len(ids) == 0 {
 					slices.Reverse(found)
 				}
@@ -125,21 +126,21 @@ func wrongObserves() []plant {
 		}},
 		{"Queue has eight", "Queue/HasAllInTheirOrder", func(m *dsynctest.Memory, w *wrong) {
 			w.queue = func(ctx context.Context, key string) ([]driver.Waiter, error) {
-				queue, err := m.Queue(ctx, key)
+				queue, err := storecmd.Queue(ctx, m, key)
 				return queue[:min(8, len(queue))], err
 			}
 		}},
 		{"Queue is in the order of ids", "Queue/HasAllInTheirOrder", func(m *dsynctest.Memory, w *wrong) {
 			w.queue = func(ctx context.Context, key string) ([]driver.Waiter, error) {
-				queue, err := m.Queue(ctx, key)
+				queue, err := storecmd.Queue(ctx, m, key)
 				slices.SortFunc(queue, func(a, b driver.Waiter) int { return strings.Compare(a.Claim, b.Claim) })
 				return queue, err
 			}
 		}},
 		{"Queue has the holder", "Queue/HasAllInTheirOrder", func(m *dsynctest.Memory, w *wrong) {
 			w.queue = func(ctx context.Context, key string) ([]driver.Waiter, error) {
-				queue, err := m.Queue(ctx, key)
-				if s, _ := m.Load(ctx, key); len(s.Holders) > 0 {
+				queue, err := storecmd.Queue(ctx, m, key)
+				if s, _ := m.Load(ctx, key, 1000); len(s.Holders) > 0 {
 					h := s.Holders[0]
 					queue = append([]driver.Waiter{{Claim: h.Claim, Session: h.Session, Weight: h.Weight}}, queue...)
 				}
@@ -215,7 +216,7 @@ func details(ctx context.Context, m *dsynctest.Memory, ids []string) ([]driver.M
 		return nil, ctx.Err()
 	}
 	slices.Sort(ids)
-	found, _, err := m.Members(ctx, ids...)
+	found, _, err := storecmd.Members(ctx, m, ids...)
 	return found, err
 }
 
@@ -277,7 +278,7 @@ func wrongChanges() []plant {
 		{"observed keys fold case", "Notice/ChangesOnlyOfObservedKeys", observed(strings.EqualFold)},
 		{"a key is observed that Observe names", "Notice/ChangesOnlyOfObservedKeys", func(m *dsynctest.Memory, w *wrong) {
 			noticing(func(by command, n []driver.Notice) []driver.Notice {
-				if found, _ := m.Observers(context.Background(), by.key, "", 1); len(found) > 0 && len(n) == 0 {
+				if found, _ := storecmd.Observers(context.Background(), m, by.key, "", 1); len(found) > 0 && len(n) == 0 {
 					n = []driver.Notice{{Type: driver.NoticeChange, Key: by.key}}
 				}
 				return n
@@ -316,8 +317,8 @@ func wrongChanges() []plant {
 			w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
 				for _, key := range keys {
 					c := driver.Claim{Key: key, ID: id + ".o", Session: id, Kind: driver.KindElection, Weight: 1, Limit: 1}
-					m.Acquire(ctx, c, false, nil, time.Now().Add(time.Minute))
-					m.Release(ctx, c, driver.ReleaseOptions{})
+					storecmd.Acquire(ctx, m, c, false, nil, time.Now().Add(time.Minute))
+					storecmd.Release(ctx, m, c, driver.Leave{})
 				}
 				return m.Listen(ctx, id, keys, f)
 			}
@@ -325,8 +326,8 @@ func wrongChanges() []plant {
 		{"observers count as waiters", "Notice/ObservingAKeyChangesNothing", func(m *dsynctest.Memory, w *wrong) {
 			w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
 				for _, key := range keys {
-					if s, _ := m.Load(ctx, key); len(s.Holders) > 0 {
-						m.Acquire(ctx, driver.Claim{Key: key, ID: id + ".o", Session: id, Kind: s.Kind, Weight: 1, Limit: 1}, true, nil, time.Now().Add(time.Minute))
+					if s, _ := m.Load(ctx, key, 1000); len(s.Holders) > 0 {
+						storecmd.Acquire(ctx, m, driver.Claim{Key: key, ID: id + ".o", Session: id, Kind: s.Kind, Weight: 1, Limit: 1}, true, nil, time.Now().Add(time.Minute))
 					}
 				}
 				return m.Listen(ctx, id, keys, f)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // wrongPublishes are defects of Publish.
@@ -19,20 +20,20 @@ func wrongPublishes() []plant {
 		}},
 		{"the first value stays", "Publish/IsReadByAll", func(m *dsynctest.Memory, w *wrong) {
 			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key); s.Value != nil {
+				if s, _ := m.Load(ctx, c.Key, 1000); s.Value != nil {
 					return nil, nil
 				}
-				return m.Publish(ctx, c, seq, value)
+				return storecmd.Publish(ctx, m, c, seq, value)
 			}
 		}},
 		{"Publish shares its caller's slice", "Publish/IsReadByAll", func(m *dsynctest.Memory, w *wrong) {
 			values := make(map[string][]byte)
 			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
 				values[c.Key] = value
-				return m.Publish(ctx, c, seq, value)
+				return storecmd.Publish(ctx, m, c, seq, value)
 			}
 			w.load = func(ctx context.Context, key string) (driver.State, error) {
-				s, err := m.Load(ctx, key)
+				s, err := m.Load(ctx, key, 1000)
 				if s.Value != nil {
 					s.Value = values[key]
 				}
@@ -52,7 +53,7 @@ func wrongPublishes() []plant {
 		{"values are texts", "Publish/IsReadByAll", seen(func(s *driver.State) { s.Value = bytes.ToValidUTF8(s.Value, []byte("?")) })},
 		{"Acquire does not read the value", "Publish/IsReadByAll", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
+				s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 				s.Value = nil
 				return s, n, err
 			}
@@ -60,7 +61,7 @@ func wrongPublishes() []plant {
 		{"Publish prolongs a fixed lease", "Publish/IsReadByAll", func(m *dsynctest.Memory, w *wrong) {
 			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
 				m.SetUntil(c, time.Now().Add(time.Hour))
-				return m.Publish(ctx, c, seq, value)
+				return storecmd.Publish(ctx, m, c, seq, value)
 			}
 		}},
 		{"joining the queue removes the value", "Publish/StaysWhileItsHolderHolds", seen(func(s *driver.State) {
@@ -70,16 +71,16 @@ func wrongPublishes() []plant {
 		})},
 		{"Extend removes the value", "Publish/StaysWhileItsHolderHolds", func(m *dsynctest.Memory, w *wrong) {
 			w.extend = func(ctx context.Context, c driver.Claim) (driver.Holder, error) {
-				m.Publish(ctx, c, 1<<40, nil)
-				return m.Extend(ctx, c)
+				storecmd.Publish(ctx, m, c, 1<<40, nil)
+				return storecmd.Extend(ctx, m, c)
 			}
 		}},
 		{"Keep removes the value", "Publish/StaysWhileItsHolderHolds", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
 				if o.Keep > 0 {
-					m.Publish(ctx, c, 1<<40, nil)
+					storecmd.Publish(ctx, m, c, 1<<40, nil)
 				}
-				return m.Release(ctx, c, o)
+				return storecmd.Release(ctx, m, c, o)
 			}
 		}},
 		{"a value stays for the next holder", "Publish/GoesWithItsHolder", inherited(func(s driver.State) bool { return len(s.Holders) > 0 })},
@@ -88,7 +89,7 @@ func wrongPublishes() []plant {
 		{"a waiter may publish", "Publish/NotHeld", publishForHolder},
 		{"Publish without a hold is no error", "Publish/NotHeld", func(m *dsynctest.Memory, w *wrong) {
 			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
-				if n, err := m.Publish(ctx, c, seq, value); !errors.Is(err, driver.ErrNotHeld) {
+				if n, err := storecmd.Publish(ctx, m, c, seq, value); !errors.Is(err, driver.ErrNotHeld) {
 					return n, err
 				}
 				return nil, nil
@@ -97,14 +98,14 @@ func wrongPublishes() []plant {
 		{"Publish ignores the clock", "Publish/NotAfterItsEnd", func(m *dsynctest.Memory, w *wrong) {
 			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
 				m.SetUntil(c, time.Now().Add(time.Minute))
-				return m.Publish(ctx, c, seq, value)
+				return storecmd.Publish(ctx, m, c, seq, value)
 			}
 		}},
 		{"the last to arrive counts", "Publish/LateOlderOneChangesNothing", func(m *dsynctest.Memory, w *wrong) {
 			arrived := int64(0)
 			w.publish = func(ctx context.Context, c driver.Claim, _ int64, value []byte) ([]driver.Notice, error) {
 				arrived++
-				return m.Publish(ctx, c, arrived, value)
+				return storecmd.Publish(ctx, m, c, arrived, value)
 			}
 		}},
 		{"an older value is an error", "Publish/LateOlderOneChangesNothing", func(m *dsynctest.Memory, w *wrong) {
@@ -114,7 +115,7 @@ func wrongPublishes() []plant {
 					return nil, driver.ErrNotHeld
 				}
 				last = seq
-				return m.Publish(ctx, c, seq, value)
+				return storecmd.Publish(ctx, m, c, seq, value)
 			}
 		}},
 		{"the key counts what is published", "Publish/EveryClaimCountsFromOne", func(m *dsynctest.Memory, w *wrong) {
@@ -124,12 +125,12 @@ func wrongPublishes() []plant {
 					return nil, nil
 				}
 				last[c.Key] = seq
-				return m.Publish(ctx, c, seq, value)
+				return storecmd.Publish(ctx, m, c, seq, value)
 			}
 		}},
 		{"values are cut", "Publish/MoreThan64KiBIsRefused", func(m *dsynctest.Memory, w *wrong) {
 			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
-				return m.Publish(ctx, c, seq, value[:min(len(value), 64<<10)])
+				return storecmd.Publish(ctx, m, c, seq, value[:min(len(value), 64<<10)])
 			}
 		}},
 		{"too long a value may be repeated", "Publish/MoreThan64KiBIsRefused", func(m *dsynctest.Memory, w *wrong) {
@@ -137,19 +138,19 @@ func wrongPublishes() []plant {
 				if len(value) > 64<<10 {
 					return nil, errors.New("message too long")
 				}
-				return m.Publish(ctx, c, seq, value)
+				return storecmd.Publish(ctx, m, c, seq, value)
 			}
 		}},
 		{"Publish is not atomic", "Race/PublishAndHandOff", func(m *dsynctest.Memory, w *wrong) {
 			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
-				s, _ := m.Load(ctx, c.Key)
+				s, _ := m.Load(ctx, c.Key, 1000)
 				time.Sleep(time.Millisecond)
 				if !holds(s, c) {
 					return nil, driver.ErrNotHeld
 				}
-				s, _ = m.Load(ctx, c.Key)
+				s, _ = m.Load(ctx, c.Key, 1000)
 				c.ID = s.Holders[0].Claim
-				return m.Publish(ctx, c, seq, value)
+				return storecmd.Publish(ctx, m, c, seq, value)
 			}
 		}},
 		{"a late Publish is the next holder's", "Late/EveryRequestTwiceAfterEveryLaterOne_B31", publishForHolder},
@@ -162,7 +163,7 @@ func inherited(where func(driver.State) bool) func(*dsynctest.Memory, *wrong) {
 		var mu sync.Mutex
 		values := make(map[string][]byte)
 		w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
-			n, err := m.Publish(ctx, c, seq, value)
+			n, err := storecmd.Publish(ctx, m, c, seq, value)
 			if err == nil {
 				mu.Lock()
 				defer mu.Unlock()
@@ -171,7 +172,7 @@ func inherited(where func(driver.State) bool) func(*dsynctest.Memory, *wrong) {
 			return n, err
 		}
 		w.load = func(ctx context.Context, key string) (driver.State, error) {
-			s, err := m.Load(ctx, key)
+			s, err := m.Load(ctx, key, 1000)
 			mu.Lock()
 			defer mu.Unlock()
 			if where(s) {
@@ -184,16 +185,16 @@ func inherited(where func(driver.State) bool) func(*dsynctest.Memory, *wrong) {
 
 func publishForHolder(m *dsynctest.Memory, w *wrong) {
 	w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
-		n, err := m.Publish(ctx, c, seq, value)
-		if s, _ := m.Load(ctx, c.Key); errors.Is(err, driver.ErrNotHeld) && len(s.Holders) > 0 {
+		n, err := storecmd.Publish(ctx, m, c, seq, value)
+		if s, _ := m.Load(ctx, c.Key, 1000); errors.Is(err, driver.ErrNotHeld) && len(s.Holders) > 0 {
 			c.ID = s.Holders[0].Claim
-			m.Publish(ctx, c, seq, value)
+			storecmd.Publish(ctx, m, c, seq, value)
 		}
 		return n, err
 	}
 }
 
-// wrongSeals are defects of Release with ReleaseOptions.Seal.
+// wrongSeals are defects of Leave with Seal.
 func wrongSeals() []plant {
 	return []plant{
 		{"an empty result is none", "Seal/ResultIsReadByAll", seen(func(s *driver.State) {
@@ -208,16 +209,16 @@ func wrongSeals() []plant {
 			}
 		})},
 		{"what was published is the result", "Seal/ResultIsReadByAll", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key); o.Seal && s.Value != nil {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+				if s, _ := m.Load(ctx, c.Key, 1000); o.Seal && s.Value != nil {
 					o.Result = s.Value
 				}
-				return m.Release(ctx, c, o)
+				return storecmd.Release(ctx, m, c, o)
 			}
 		}},
 		{"Acquire does not read the result", "Seal/ResultIsReadByAll", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
+				s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 				if s.Sealed {
 					s.Value = nil
 				}
@@ -227,15 +228,15 @@ func wrongSeals() []plant {
 		{"Keys does not read the result", "Seal/ResultIsReadByAll", listed(func(s *driver.State) { s.Value = nil })},
 		{"a sealed key is a free one", "Seal/NobodyJoinsAnyMore", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key); s.Sealed {
+				if s, _ := m.Load(ctx, c.Key, 1000); s.Sealed {
 					m.Forget(true)
 				}
-				return m.Acquire(ctx, c, wait, expired, notAfter)
+				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 			}
 		}},
 		{"a sealed key is an error", "Seal/NobodyJoinsAnyMore", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
+				s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 				if s.Sealed {
 					err = driver.ErrRefused
 				}
@@ -243,26 +244,26 @@ func wrongSeals() []plant {
 			}
 		}},
 		{"Seal grants the first waiter", "Seal/DropsTheQueue", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key); s.Waiting > 0 {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+				if s, _ := m.Load(ctx, c.Key, 1000); s.Waiting > 0 {
 					o.Seal = false
 				}
-				return m.Release(ctx, c, o)
+				return storecmd.Release(ctx, m, c, o)
 			}
 		}},
 		{"a waiter can seal", "Seal/NotHeld", sealForHolder(func(s driver.State, c driver.Claim) bool { return s.Waiting > 1 })},
 		{"Seal always finds the claim", "Seal/NotHeld", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
-				found, n, err := m.Release(ctx, c, o)
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+				found, n, err := storecmd.Release(ctx, m, c, o)
 				return found || o.Seal, n, err
 			}
 		}},
 		{"Seal ignores the clock", "Seal/NotAfterItsEnd", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
 				if o.Seal {
 					m.SetUntil(c, time.Now().Add(time.Minute))
 				}
-				return m.Release(ctx, c, o)
+				return storecmd.Release(ctx, m, c, o)
 			}
 		}},
 		{"a sealed key has no kind", "Seal/OtherKindIsMismatch", asked(func(s driver.State, c *driver.Claim, _ bool, _ *time.Time) {
@@ -278,30 +279,30 @@ func wrongSeals() []plant {
 			return was
 		})},
 		{"results are cut", "Seal/MoreThan64KiBIsRefused", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
 				o.Result = o.Result[:min(len(o.Result), 64<<10)]
-				return m.Release(ctx, c, o)
+				return storecmd.Release(ctx, m, c, o)
 			}
 		}},
 		{"too long a result is a release without", "Seal/MoreThan64KiBIsRefused", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
 				if len(o.Result) <= 64<<10 {
-					return m.Release(ctx, c, o)
+					return storecmd.Release(ctx, m, c, o)
 				}
-				m.Release(ctx, c, driver.ReleaseOptions{})
+				storecmd.Release(ctx, m, c, driver.Leave{})
 				return false, nil, driver.ErrRefused
 			}
 		}},
 		{"Sweep deletes what is sealed", "Sweep/LeavesSealedKeys", carelessSweep},
 		{"Acquire checks for the seal before it joins", "Race/SealAndAcquire", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
 				time.Sleep(time.Millisecond)
-				return m.Release(ctx, c, o)
+				return storecmd.Release(ctx, m, c, o)
 			}
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				before, _ := m.Load(ctx, c.Key)
+				before, _ := m.Load(ctx, c.Key, 1000)
 				time.Sleep(2 * time.Millisecond)
-				if s, n, err := m.Acquire(ctx, c, wait, expired, notAfter); before.Sealed == s.Sealed {
+				if s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter); before.Sealed == s.Sealed {
 					return s, n, err
 				}
 				return before, nil, nil
@@ -318,8 +319,8 @@ func resultIs(which func(found bool, was, sent []byte) []byte) func(*dsynctest.M
 	return func(m *dsynctest.Memory, w *wrong) {
 		var mu sync.Mutex
 		results := make(map[string][]byte)
-		w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
-			found, n, err := m.Release(ctx, c, o)
+		w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			found, n, err := storecmd.Release(ctx, m, c, o)
 			if o.Seal {
 				mu.Lock()
 				defer mu.Unlock()
@@ -328,7 +329,7 @@ func resultIs(which func(found bool, was, sent []byte) []byte) func(*dsynctest.M
 			return found, n, err
 		}
 		w.load = func(ctx context.Context, key string) (driver.State, error) {
-			s, err := m.Load(ctx, key)
+			s, err := m.Load(ctx, key, 1000)
 			mu.Lock()
 			defer mu.Unlock()
 			if s.Sealed {
@@ -342,11 +343,11 @@ func resultIs(which func(found bool, was, sent []byte) []byte) func(*dsynctest.M
 // sealForHolder lets a claim that does not hold the key seal it for the holder.
 func sealForHolder(where func(driver.State, driver.Claim) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
-		w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
-			if s, _ := m.Load(ctx, c.Key); o.Seal && !holds(s, c) && len(s.Holders) > 0 && where(s, c) {
+		w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			if s, _ := m.Load(ctx, c.Key, 1000); o.Seal && !holds(s, c) && len(s.Holders) > 0 && where(s, c) {
 				c.ID = s.Holders[0].Claim
 			}
-			return m.Release(ctx, c, o)
+			return storecmd.Release(ctx, m, c, o)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // wrongQueues are defects of the queue, of kinds and of expired sessions.
@@ -14,31 +15,31 @@ func wrongQueues() []plant {
 	return []plant{
 		{"a command grants 64 claims at most", "Queue/OneCommandGrantsAllThatFit", func(m *dsynctest.Memory, w *wrong) {
 			w.load = func(ctx context.Context, key string) (driver.State, error) {
-				s, err := m.Load(ctx, key)
+				s, err := m.Load(ctx, key, 1000)
 				s.Holders = s.Holders[:min(64, len(s.Holders))]
 				return s, err
 			}
 		}},
 		{"a release from the queue grants to nobody", "Queue/WhenTheHeavyHeadLeavesTheNextAreGranted", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key); s.Waiting > 0 && !holds(s, c) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+				if s, _ := m.Load(ctx, c.Key, 1000); s.Waiting > 0 && !holds(s, c) {
 					return true, nil, nil
 				}
-				return m.Release(ctx, c, o)
+				return storecmd.Release(ctx, m, c, o)
 			}
 		}},
 		{"all weights are one", "Queue/WeightsNeverExceedTheLimit", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				c.Weight = 1
-				return m.Acquire(ctx, c, wait, expired, notAfter)
+				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 			}
 		}},
 		{"a late Acquire does nothing at all", "Expired/LateRequestStillSettles", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				if s, err := m.Load(ctx, c.Key); s.Now.After(notAfter) {
+				if s, err := m.Load(ctx, c.Key, 1000); s.Now.After(notAfter) {
 					return s, nil, err
 				}
-				return m.Acquire(ctx, c, wait, expired, notAfter)
+				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 			}
 		}},
 		{"light claims overtake", "Queue/LightDoesNotOvertakeHeavy", overtaking},
@@ -48,19 +49,19 @@ func wrongQueues() []plant {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				claims[c.ID] = c
 				if len(expired) > 0 {
-					s, _ := m.Load(ctx, c.Key)
+					s, _ := m.Load(ctx, c.Key, 1000)
 					for _, w := range s.WaitersAhead {
-						m.Release(ctx, claims[w.Claim], driver.ReleaseOptions{})
+						storecmd.Release(ctx, m, claims[w.Claim], driver.Leave{})
 					}
 				}
-				return m.Acquire(ctx, c, wait, expired, notAfter)
+				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 			}
 		}},
 		{"the queue is last in, first out", "Queue/IsServedInOrder", func(m *dsynctest.Memory, w *wrong) {
 			claims := make(map[string]driver.Claim)
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				claims[c.ID] = c
-				s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
+				s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 				if s.Position > 1 {
 					return jump(ctx, m, c, claims, s)
 				}
@@ -69,8 +70,8 @@ func wrongQueues() []plant {
 		}},
 		{"WaitersAhead is the head of the queue", "Queue/ShowsTheNearestAhead", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
-				head, _ := m.Load(ctx, c.Key)
+				s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
+				head, _ := m.Load(ctx, c.Key, 1000)
 				if s.Position > len(s.WaitersAhead) {
 					s.WaitersAhead = head.WaitersAhead
 				}
@@ -79,7 +80,7 @@ func wrongQueues() []plant {
 		}},
 		{"Load shows as much of the queue as Acquire", "Load/ShowsTheQueue", func(m *dsynctest.Memory, w *wrong) {
 			w.load = func(ctx context.Context, key string) (driver.State, error) {
-				s, err := m.Load(ctx, key)
+				s, err := m.Load(ctx, key, 1000)
 				s.WaitersAhead = s.WaitersAhead[:min(8, len(s.WaitersAhead))]
 				return s, err
 			}
@@ -88,10 +89,10 @@ func wrongQueues() []plant {
 		{"limits don't matter", "Mismatch/Limit", anyKind},
 		{"a key keeps its kind forever", "Mismatch/FreeKeyTakesOver", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key); s.Kind != "" && s.Kind != c.Kind {
+				if s, _ := m.Load(ctx, c.Key, 1000); s.Kind != "" && s.Kind != c.Kind {
 					return driver.State{}, nil, &driver.MismatchError{Key: c.Key, Kind: s.Kind, WantKind: c.Kind, Limit: s.Limit, WantLimit: c.Limit}
 				}
-				return m.Acquire(ctx, c, wait, expired, notAfter)
+				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 			}
 		}},
 		{"claims of expired sessions are not dropped", "Expired/HolderIsDropped", deafTo(func(bool) bool { return true })},
@@ -101,12 +102,12 @@ func wrongQueues() []plant {
 		{"expired sessions wait on for fixed leases", "Expired/WaiterForFixedLeaseIsDropped", deafTo(func(bool) bool { return true })},
 		{"naming one expired session drops all others", "Expired/OnlyThoseNamed", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key); len(expired) > 0 {
+				if s, _ := m.Load(ctx, c.Key, 1000); len(expired) > 0 {
 					for _, h := range s.Holders {
 						expired = append(slices.Clone(expired), h.Session)
 					}
 				}
-				return m.Acquire(ctx, c, wait, expired, notAfter)
+				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 			}
 		}},
 	}
@@ -115,11 +116,11 @@ func wrongQueues() []plant {
 // jump moves c to the head of the queue. claims has the claims of the queue by id.
 func jump(ctx context.Context, m *dsynctest.Memory, c driver.Claim, claims map[string]driver.Claim, s driver.State) (driver.State, []driver.Notice, error) {
 	for _, w := range s.WaitersAhead {
-		m.Release(ctx, claims[w.Claim], driver.ReleaseOptions{})
+		storecmd.Release(ctx, m, claims[w.Claim], driver.Leave{})
 	}
-	s, n, err := m.Acquire(ctx, c, true, nil, s.Now.Add(time.Hour))
+	s, n, err := storecmd.Acquire(ctx, m, c, true, nil, s.Now.Add(time.Hour))
 	for _, w := range s.WaitersAhead {
-		m.Acquire(ctx, claims[w.Claim], true, nil, s.Now.Add(time.Hour))
+		storecmd.Acquire(ctx, m, claims[w.Claim], true, nil, s.Now.Add(time.Hour))
 	}
 	return s, n, err
 }
@@ -128,7 +129,7 @@ func overtaking(m *dsynctest.Memory, w *wrong) {
 	claims := make(map[string]driver.Claim)
 	w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 		claims[c.ID] = c
-		s, n, err := m.Acquire(ctx, c, true, expired, notAfter)
+		s, n, err := storecmd.Acquire(ctx, m, c, true, expired, notAfter)
 		sum := c.Weight
 		for _, h := range s.Holders {
 			sum += h.Weight
@@ -137,7 +138,7 @@ func overtaking(m *dsynctest.Memory, w *wrong) {
 			return jump(ctx, m, c, claims, s)
 		}
 		if !wait {
-			return m.Acquire(ctx, c, false, expired, notAfter)
+			return storecmd.Acquire(ctx, m, c, false, expired, notAfter)
 		}
 		return s, n, err
 	}
@@ -145,10 +146,10 @@ func overtaking(m *dsynctest.Memory, w *wrong) {
 
 func anyKind(m *dsynctest.Memory, w *wrong) {
 	w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-		if s, _ := m.Load(ctx, c.Key); s.Kind != "" {
+		if s, _ := m.Load(ctx, c.Key, 1000); s.Kind != "" {
 			c.Kind, c.Limit = s.Kind, s.Limit
 		}
-		return m.Acquire(ctx, c, wait, expired, notAfter)
+		return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 	}
 }
 
@@ -158,7 +159,7 @@ func deafTo(which func(wait bool) bool) func(*dsynctest.Memory, *wrong) {
 			if which(wait) {
 				expired = nil
 			}
-			return m.Acquire(ctx, c, wait, expired, notAfter)
+			return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 		}
 	}
 }
@@ -170,9 +171,9 @@ type acquiring func(s driver.State, c *driver.Claim, wait bool, notAfter *time.T
 func asked(change acquiring) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-			s, _ := m.Load(ctx, c.Key)
+			s, _ := m.Load(ctx, c.Key, 1000)
 			change(s, &c, wait, &notAfter)
-			return m.Acquire(ctx, c, wait, expired, notAfter)
+			return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 		}
 	}
 }
@@ -181,10 +182,10 @@ func asked(change acquiring) func(*dsynctest.Memory, *wrong) {
 func joinsAnew(known func(s driver.State, c driver.Claim) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-			if s, _ := m.Load(ctx, c.Key); c.First && known(s, c) {
-				m.Release(ctx, c, driver.ReleaseOptions{})
+			if s, _ := m.Load(ctx, c.Key, 1000); c.First && known(s, c) {
+				storecmd.Release(ctx, m, c, driver.Leave{})
 			}
-			return m.Acquire(ctx, c, wait, expired, notAfter)
+			return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 		}
 	}
 }
@@ -203,10 +204,10 @@ func wrongFirsts() []plant {
 		{"first are second behind others that are", "First/GoesToTheHead", func(m *dsynctest.Memory, w *wrong) {
 			first := make(map[string]bool)
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				s, _ := m.Load(ctx, c.Key)
+				s, _ := m.Load(ctx, c.Key, 1000)
 				c.First = c.First && (len(s.WaitersAhead) == 0 || !first[s.WaitersAhead[0].Claim])
 				first[c.ID] = c.First
-				return m.Acquire(ctx, c, wait, expired, notAfter)
+				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 			}
 		}},
 		{"a repeated request goes first again", "First/WaiterKeepsItsPosition", joinsAnew(func(s driver.State, c driver.Claim) bool { return !holds(s, c) })},
@@ -219,7 +220,7 @@ func wrongFirsts() []plant {
 		})},
 		{"first tries stay in the queue", "First/TryThatFitsIsGranted", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				return m.Acquire(ctx, c, wait || c.First, expired, notAfter)
+				return storecmd.Acquire(ctx, m, c, wait || c.First, expired, notAfter)
 			}
 		}},
 		{"a first claim ignores notAfter", "First/AfterNotAfterJoinsNothing", asked(func(_ driver.State, c *driver.Claim, _ bool, notAfter *time.Time) {

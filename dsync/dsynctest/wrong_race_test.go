@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // wrongRaces are defects of commands that are not atomic or come late.
@@ -15,7 +16,7 @@ func wrongRaces() []plant {
 	return []plant{
 		{"Acquire ignores notAfter", "Late/EveryRequestTwiceAfterEveryLaterOne_B31", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, _ time.Time) (driver.State, []driver.Notice, error) {
-				return m.Acquire(ctx, c, wait, expired, time.Now().Add(time.Hour))
+				return storecmd.Acquire(ctx, m, c, wait, expired, time.Now().Add(time.Hour))
 			}
 		}},
 		{"take-over is not atomic", "Race/FiftyOnAFreshKey_B01", notAtomic},
@@ -30,30 +31,30 @@ func wrongRaces() []plant {
 					return driver.State{}, nil, errDuplicateKey
 				}
 				time.Sleep(time.Millisecond)
-				return m.Acquire(ctx, c, wait, expired, notAfter)
+				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 			}
 		}},
 		{"repeats that race are granted twice", "Race/RepeatsOfOneClaim", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				s, _ := m.Load(ctx, c.Key)
+				s, _ := m.Load(ctx, c.Key, 1000)
 				time.Sleep(time.Millisecond)
 				if len(s.Holders) == 0 {
-					m.Release(ctx, c, driver.ReleaseOptions{})
+					storecmd.Release(ctx, m, c, driver.Leave{})
 				}
-				return m.Acquire(ctx, c, wait, expired, notAfter)
+				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 			}
 		}},
 		{"releases that race free twice", "Race/RepeatsOfOneRelease", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
-				s, _ := m.Load(ctx, c.Key)
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+				s, _ := m.Load(ctx, c.Key, 1000)
 				time.Sleep(time.Millisecond)
-				_, n, err := m.Release(ctx, c, o)
+				_, n, err := storecmd.Release(ctx, m, c, o)
 				return holds(s, c), n, err
 			}
 		}},
 		{"registrations that race fail", "Race/RegistersOfOneSession", func(m *dsynctest.Memory, w *wrong) {
 			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
-				if found, _, _ := m.Members(ctx, s.ID); len(found) > 0 {
+				if found, _, _ := storecmd.Members(ctx, m, s.ID); len(found) > 0 {
 					return time.Time{}, errDuplicateKey
 				}
 				return m.Register(ctx, s)
@@ -61,7 +62,7 @@ func wrongRaces() []plant {
 		}},
 		{"registrations that race succeed", "Race/RegistersOfOneSession", func(m *dsynctest.Memory, w *wrong) {
 			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
-				found, now, _ := m.Members(ctx, s.ID)
+				found, now, _ := storecmd.Members(ctx, m, s.ID)
 				time.Sleep(time.Millisecond)
 				if at, err := m.Register(ctx, s); err == nil || len(found) > 0 {
 					return at, err
@@ -71,27 +72,27 @@ func wrongRaces() []plant {
 		}},
 		{"Expire returns before the session has expired", "Race/ExpiriesAndHeartbeats", func(m *dsynctest.Memory, w *wrong) {
 			w.expire = func(ctx context.Context, id string) (time.Duration, error) {
-				found, now, err := m.Members(ctx, id)
+				found, now, err := storecmd.Members(ctx, m, id)
 				if len(found) == 1 && !now.Before(found[0].LastHeartbeat.Add(found[0].TTL)) {
 					return 0, err
 				}
-				return m.Expire(ctx, id)
+				return m.Expire(ctx, id, false)
 			}
 		}},
 		{"a late Register revives an expired session", "Late/EveryRequestTwiceAfterItsSessionsEnd_B31", func(m *dsynctest.Memory, w *wrong) {
 			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
-				if found, _, _ := m.Members(ctx, s.ID); len(found) > 0 && found[0].Expired {
+				if found, _, _ := storecmd.Members(ctx, m, s.ID); len(found) > 0 && found[0].Expired {
 					m.ForgetSessions(-1)
 				}
 				return m.Register(ctx, s)
 			}
 		}},
 		{"a late Release frees another's hold", "Late/EveryRequestTwiceAfterEveryLaterOne_B31", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
-				found, n, err := m.Release(ctx, c, o)
-				if s, _ := m.Load(ctx, c.Key); err == nil && !found && len(s.Holders) > 0 {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+				found, n, err := storecmd.Release(ctx, m, c, o)
+				if s, _ := m.Load(ctx, c.Key, 1000); err == nil && !found && len(s.Holders) > 0 {
 					c.ID = s.Holders[0].Claim
-					m.Release(ctx, c, o)
+					storecmd.Release(ctx, m, c, o)
 				}
 				return found, n, err
 			}
@@ -104,9 +105,9 @@ var errDuplicateKey = errors.New("E11000 duplicate key")
 // notAtomic grants whatever fitted a millisecond ago.
 func notAtomic(m *dsynctest.Memory, w *wrong) {
 	w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-		before, _ := m.Load(ctx, c.Key)
+		before, _ := m.Load(ctx, c.Key, 1000)
 		time.Sleep(time.Millisecond)
-		s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
+		s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 		if len(before.Holders) == 0 && !holds(s, c) {
 			s.Holders = append(s.Holders, driver.Holder{Claim: c.ID, Session: c.Session, Weight: c.Weight, Token: s.Token + 1024})
 		}

@@ -6,64 +6,65 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// wrongReplaces are defects of Acquire with Claim.Replaces.
+// wrongReplaces are defects of edits with Leave and Join.
 func wrongReplaces() []plant {
-	// acquire changes each such request.
-	acquire := func(change func(m *dsynctest.Memory, c *driver.Claim, notAfter *time.Time)) func(*dsynctest.Memory, *wrong) {
+	// replace changes each such edit.
+	replace := func(change func(m *dsynctest.Memory, e *driver.Edit)) func(*dsynctest.Memory, *wrong) {
 		return func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				if c.Replaces != nil {
-					change(m, &c, &notAfter)
+			w.edit = func(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+				if e.Leave != nil && e.Join != nil {
+					leave, join := *e.Leave, *e.Join // else a repetition would be of the changed edit
+					e.Leave, e.Join = &leave, &join
+					change(m, &e)
 				}
-				return m.Acquire(ctx, c, wait, expired, notAfter)
+				return m.Edit(ctx, e)
 			}
 		}
 	}
 	return []plant{
-		{"what is replaced stays", "Replace/GrantsTheFirstWaiter", acquire(func(m *dsynctest.Memory, c *driver.Claim, _ *time.Time) {
-			c.Replaces = nil
+		{"what is replaced stays", "Replace/GrantsTheFirstWaiter", replace(func(m *dsynctest.Memory, e *driver.Edit) {
+			e.Leave = nil
 		})},
-		{"a replacement goes ahead", "Replace/JoinsBehindAll", acquire(func(m *dsynctest.Memory, c *driver.Claim, _ *time.Time) {
-			c.First = true
+		{"a replacement goes ahead", "Replace/JoinsBehindAll", replace(func(m *dsynctest.Memory, e *driver.Edit) {
+			e.Join.Claim.First = true
 		})},
-		{"a replacement joins without what it replaces", "Replace/GrantsItselfIfNobodyWaits", acquire(func(m *dsynctest.Memory, c *driver.Claim, notAfter *time.Time) {
-			later := *c
-			later.Replaces = nil
-			m.Acquire(context.Background(), later, true, nil, *notAfter)
-			*notAfter = time.Time{}
-			c.Replaces = nil
+		{"a replacement joins without what it replaces", "Replace/GrantsItselfIfNobodyWaits", replace(func(m *dsynctest.Memory, e *driver.Edit) {
+			storecmd.Acquire(context.Background(), m, e.Join.Claim, true, nil, e.Join.NotAfter)
+			e.Join.NotAfter = time.Time{}
+			e.Leave = nil
 		})},
-		{"a late replacement joins", "Replace/LateOnlyReleases", acquire(func(m *dsynctest.Memory, _ *driver.Claim, notAfter *time.Time) {
-			*notAfter = time.Now().Add(time.Hour)
+		{"a late replacement joins", "Replace/LateOnlyReleases", replace(func(m *dsynctest.Memory, e *driver.Edit) {
+			e.Join.NotAfter = time.Now().Add(time.Hour)
 		})},
-		{"a late replacement releases nothing", "Replace/LateOnlyReleases", acquire(func(m *dsynctest.Memory, c *driver.Claim, notAfter *time.Time) {
-			if time.Now().After(*notAfter) {
-				c.Replaces = nil
+		{"a late replacement releases nothing", "Replace/LateOnlyReleases", replace(func(m *dsynctest.Memory, e *driver.Edit) {
+			if time.Now().After(e.Join.NotAfter) {
+				e.Leave = nil
 			}
 		})},
-		{"a repeated replacement leaves the queue", "Replace/MayRepeat", acquire(func(m *dsynctest.Memory, c *driver.Claim, notAfter *time.Time) {
-			if s, _ := m.Load(context.Background(), c.Key); len(s.WaitersAhead) > 0 && s.WaitersAhead[0].Claim == c.ID {
-				m.Release(context.Background(), *c, driver.ReleaseOptions{})
-				*notAfter = time.Time{}
+		{"a repeated replacement leaves the queue", "Replace/MayRepeat", replace(func(m *dsynctest.Memory, e *driver.Edit) {
+			if s, _ := m.Load(context.Background(), e.Key(), 1); len(s.WaitersAhead) > 0 && s.WaitersAhead[0].Claim == e.Join.Claim.ID {
+				storecmd.Release(context.Background(), m, e.Join.Claim, driver.Leave{})
+				e.Join.NotAfter = time.Time{}
 			}
 		})},
 		{"a value outlives a replacement", "Replace/OfAnySort", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				before, _ := m.Load(ctx, c.Key)
-				s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
-				if c.Replaces != nil {
-					s.Value = before.Value
+			w.edit = func(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+				before, _ := m.Load(ctx, e.Key(), 1)
+				done, err := m.Edit(ctx, e)
+				if e.Leave != nil && e.Join != nil {
+					done.State.Value = before.Value
 				}
-				return s, n, err
+				return done, err
 			}
 		}},
-		{"a replacement releases whatever the session holds", "Replace/OfAReleasedClaim", acquire(func(m *dsynctest.Memory, c *driver.Claim, _ *time.Time) {
-			s, _ := m.Load(context.Background(), c.Key)
+		{"a replacement releases whatever the session holds", "Replace/OfAReleasedClaim", replace(func(m *dsynctest.Memory, e *driver.Edit) {
+			s, _ := m.Load(context.Background(), e.Key(), 1)
 			for _, h := range s.Holders {
-				if h.Session == c.Session {
-					c.Replaces.ID = h.Claim
+				if h.Session == e.Join.Claim.Session {
+					e.Leave.Claim.ID = h.Claim
 				}
 			}
 		})},

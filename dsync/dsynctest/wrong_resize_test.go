@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 type resizing func(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error)
@@ -17,40 +18,40 @@ func wrongResizes() []plant {
 		{"Resize grants nothing", "Resize/GrowsAndGrants", func(m *dsynctest.Memory, w *wrong) {
 			grow := make(map[string]func())
 			w.resize = func(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
-				grow[key] = func() { m.Resize(ctx, key, kind, from, limit) }
+				grow[key] = func() { storecmd.Resize(ctx, m, key, kind, from, limit) }
 				return nil, nil
 			}
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				if f := grow[c.Key]; f != nil {
 					f()
 				}
-				return m.Acquire(ctx, c, wait, expired, notAfter)
+				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 			}
 		}},
 		{"Resize can't shrink", "Resize/ShrinksAndBlocksUntilTheyFit", resized(func(m *dsynctest.Memory) resizing {
 			return func(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
-				if s, _ := m.Load(ctx, key); weight(s) > limit {
+				if s, _ := m.Load(ctx, key, 1000); weight(s) > limit {
 					return nil, driver.ErrRefused
 				}
-				return m.Resize(ctx, key, kind, from, limit)
+				return storecmd.Resize(ctx, m, key, kind, from, limit)
 			}
 		})},
 		{"Resize drops holders that do not fit", "Resize/ShrinksAndBlocksUntilTheyFit", resized(func(m *dsynctest.Memory) resizing {
 			return func(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
-				s, _ := m.Load(ctx, key)
+				s, _ := m.Load(ctx, key, 1000)
 				for sum := weight(s); sum > limit; s.Holders = s.Holders[1:] {
 					sum -= s.Holders[0].Weight
-					m.Release(ctx, driver.Claim{Key: key, ID: s.Holders[0].Claim}, driver.ReleaseOptions{})
+					storecmd.Release(ctx, m, driver.Claim{Key: key, ID: s.Holders[0].Claim}, driver.Leave{})
 				}
-				return m.Resize(ctx, key, kind, from, limit)
+				return storecmd.Resize(ctx, m, key, kind, from, limit)
 			}
 		})},
 		{"holders count as one in a smaller key", "Resize/ShrinksAndBlocksUntilTheyFit", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
-				found, n, err := m.Release(ctx, c, o)
-				if s, _ := m.Load(ctx, c.Key); int64(len(s.Holders)) <= s.Limit && s.Waiting > 0 {
-					m.Resize(ctx, c.Key, s.Kind, 0, 9)
-					m.Resize(ctx, c.Key, s.Kind, 0, s.Limit)
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+				found, n, err := storecmd.Release(ctx, m, c, o)
+				if s, _ := m.Load(ctx, c.Key, 1000); int64(len(s.Holders)) <= s.Limit && s.Waiting > 0 {
+					storecmd.Resize(ctx, m, c.Key, s.Kind, 0, 9)
+					storecmd.Resize(ctx, m, c.Key, s.Kind, 0, s.Limit)
 				}
 				return found, n, err
 			}
@@ -58,18 +59,18 @@ func wrongResizes() []plant {
 		{"holders above the limit can't repeat", "Resize/HolderMayRepeat", refusing(func(s driver.State, c driver.Claim) bool { return c.Weight > s.Limit })},
 		{"Resize drops the heavy from the queue", "Resize/WaitingWeightTooGreatIsRefused", resized(func(m *dsynctest.Memory) resizing {
 			return func(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
-				s, _ := m.Load(ctx, key)
+				s, _ := m.Load(ctx, key, 1000)
 				for _, w := range s.WaitersAhead {
 					if w.Weight > limit {
-						m.Release(ctx, driver.Claim{Key: key, ID: w.Claim}, driver.ReleaseOptions{})
+						storecmd.Release(ctx, m, driver.Claim{Key: key, ID: w.Claim}, driver.Leave{})
 					}
 				}
-				return m.Resize(ctx, key, kind, from, limit)
+				return storecmd.Resize(ctx, m, key, kind, from, limit)
 			}
 		})},
 		{"Resize refuses silently", "Resize/WaitingWeightTooGreatIsRefused", resized(func(m *dsynctest.Memory) resizing {
 			return func(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
-				if n, err := m.Resize(ctx, key, kind, from, limit); !errors.Is(err, driver.ErrRefused) {
+				if n, err := storecmd.Resize(ctx, m, key, kind, from, limit); !errors.Is(err, driver.ErrRefused) {
 					return n, err
 				}
 				return nil, nil
@@ -77,34 +78,34 @@ func wrongResizes() []plant {
 		})},
 		{"Resize ignores the kind", "Resize/OtherKindIsMismatch", resized(func(m *dsynctest.Memory) resizing {
 			return func(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
-				if s, _ := m.Load(ctx, key); s.Kind != "" {
+				if s, _ := m.Load(ctx, key, 1000); s.Kind != "" {
 					kind = s.Kind
 				}
-				return m.Resize(ctx, key, kind, from, limit)
+				return storecmd.Resize(ctx, m, key, kind, from, limit)
 			}
 		})},
 		{"Resize of a free key keeps its kind", "Resize/OtherKindIsMismatch", resized(func(m *dsynctest.Memory) resizing {
 			return func(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
-				if s, _ := m.Load(ctx, key); s.Kind != "" && s.Kind != kind {
+				if s, _ := m.Load(ctx, key, 1000); s.Kind != "" && s.Kind != kind {
 					return nil, &driver.MismatchError{Key: key, Kind: s.Kind, WantKind: kind, Limit: s.Limit, WantLimit: limit}
 				}
-				return m.Resize(ctx, key, kind, from, limit)
+				return storecmd.Resize(ctx, m, key, kind, from, limit)
 			}
 		})},
 		{"Resize repeated drops the queue", "Resize/RepeatedChangesNothing", resized(func(m *dsynctest.Memory) resizing {
 			return func(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
-				if s, _ := m.Load(ctx, key); s.Limit == limit {
+				if s, _ := m.Load(ctx, key, 1000); s.Limit == limit {
 					for _, w := range s.WaitersAhead {
-						m.Release(ctx, driver.Claim{Key: key, ID: w.Claim}, driver.ReleaseOptions{})
+						storecmd.Release(ctx, m, driver.Claim{Key: key, ID: w.Claim}, driver.Leave{})
 					}
 				}
-				return m.Resize(ctx, key, kind, from, limit)
+				return storecmd.Resize(ctx, m, key, kind, from, limit)
 			}
 		})},
 		{"Resize adds", "Late/EveryRequestTwiceAfterEveryLaterOne_B31", resized(func(m *dsynctest.Memory) resizing {
 			return func(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
-				s, _ := m.Load(ctx, key)
-				return m.Resize(ctx, key, kind, from, max(s.Limit, from)+limit-from)
+				s, _ := m.Load(ctx, key, 1000)
+				return storecmd.Resize(ctx, m, key, kind, from, max(s.Limit, from)+limit-from)
 			}
 		})},
 		{"Resize returns no changes", "Notice/GrantByResize", omitting(func(by command, n driver.Notice) bool {
@@ -115,12 +116,12 @@ func wrongResizes() []plant {
 		})},
 		{"limits that change are at times unknown", "Race/ResizeAndAcquire", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				before, _ := m.Load(ctx, c.Key)
+				before, _ := m.Load(ctx, c.Key, 1000)
 				time.Sleep(time.Millisecond)
-				if now, _ := m.Load(ctx, c.Key); now.Limit != before.Limit {
+				if now, _ := m.Load(ctx, c.Key, 1000); now.Limit != before.Limit {
 					return driver.State{}, nil, driver.ErrMismatch
 				}
-				return m.Acquire(ctx, c, wait, expired, notAfter)
+				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 			}
 		}},
 	}
@@ -132,23 +133,23 @@ func wrongLimits() []plant {
 		{"former limits count no more", "Resize/FormerLimitCountsAsThePresent", refusing(func(s driver.State, c driver.Claim) bool { return c.Limit != s.Limit })},
 		{"a free key takes former limits over", "Resize/FormerLimitCountsOnAFreeKey", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key); len(s.Holders) == 0 && s.Limit != c.Limit {
-					m.Resize(ctx, c.Key, c.Kind, 0, c.Limit)
+				if s, _ := m.Load(ctx, c.Key, 1000); len(s.Holders) == 0 && s.Limit != c.Limit {
+					storecmd.Resize(ctx, m, c.Key, c.Kind, 0, c.Limit)
 				}
-				return m.Acquire(ctx, c, wait, expired, notAfter)
+				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 			}
 		}},
 		{"Resize ignores from", "Resize/FromCountsToo", resized(func(m *dsynctest.Memory) resizing {
 			return func(ctx context.Context, key string, kind driver.Kind, _, limit int64) ([]driver.Notice, error) {
-				return m.Resize(ctx, key, kind, 0, limit)
+				return storecmd.Resize(ctx, m, key, kind, 0, limit)
 			}
 		})},
 		{"a Resize to the present limit ignores from", "Resize/FromCountsToo", resized(func(m *dsynctest.Memory) resizing {
 			return func(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
-				if s, _ := m.Load(ctx, key); s.Limit == limit {
+				if s, _ := m.Load(ctx, key, 1000); s.Limit == limit {
 					return nil, nil
 				}
-				return m.Resize(ctx, key, kind, from, limit)
+				return storecmd.Resize(ctx, m, key, kind, from, limit)
 			}
 		})},
 		{"every limit counts as the present", "Resize/UnknownLimitIsMismatch", anyKind},
@@ -159,10 +160,10 @@ func wrongLimits() []plant {
 		})},
 		{"taking over a free key keeps former limits", "Resize/UnknownLimitTakesAFreeKeyOver", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key); s.Limit > 0 && len(s.Holders) == 0 {
-					m.Resize(ctx, c.Key, c.Kind, 0, c.Limit)
+				if s, _ := m.Load(ctx, c.Key, 1000); s.Limit > 0 && len(s.Holders) == 0 {
+					storecmd.Resize(ctx, m, c.Key, c.Kind, 0, c.Limit)
 				}
-				return m.Acquire(ctx, c, wait, expired, notAfter)
+				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 			}
 		}},
 		{"another kind has the same limit", "Resize/OtherKindHadNoFormerLimits", asked(func(s driver.State, c *driver.Claim, _ bool, _ *time.Time) {
@@ -172,10 +173,10 @@ func wrongLimits() []plant {
 		})},
 		{"another kind keeps former limits", "Resize/OtherKindHadNoFormerLimits", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				before, _ := m.Load(ctx, c.Key)
-				s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
+				before, _ := m.Load(ctx, c.Key, 1000)
+				s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 				if err == nil && before.Kind != s.Kind && before.Limit > 0 {
-					m.Resize(ctx, c.Key, c.Kind, before.Limit, s.Limit)
+					storecmd.Resize(ctx, m, c.Key, c.Kind, before.Limit, s.Limit)
 				}
 				return s, n, err
 			}
@@ -187,7 +188,7 @@ func wrongLimits() []plant {
 		})},
 		{"a mismatch names the present limit alone", "Resize/WeightAboveThePresentLimitIsMismatch", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
+				s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 				if mismatch := new(driver.MismatchError); errors.As(err, &mismatch) {
 					mismatch.WantLimit = mismatch.Limit
 				}
@@ -207,10 +208,10 @@ func resized(f func(*dsynctest.Memory) resizing) func(*dsynctest.Memory, *wrong)
 func refusing(where func(driver.State, driver.Claim) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-			if s, _ := m.Load(ctx, c.Key); len(s.Holders) > 0 && where(s, c) {
+			if s, _ := m.Load(ctx, c.Key, 1000); len(s.Holders) > 0 && where(s, c) {
 				return driver.State{}, nil, &driver.MismatchError{Key: c.Key, Kind: s.Kind, WantKind: c.Kind, Limit: s.Limit, WantLimit: c.Limit}
 			}
-			return m.Acquire(ctx, c, wait, expired, notAfter)
+			return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 		}
 	}
 }

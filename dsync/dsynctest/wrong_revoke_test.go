@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // wrongRevokes are defects of Revoke and of the revocations that Heartbeat returns.
@@ -67,7 +68,7 @@ func wrongRevokes() []plant {
 		}},
 		{"a lapsed session is treated as expired", "Revoke/OfTheLapsedIsNoHeartbeat", func(m *dsynctest.Memory, w *wrong) {
 			w.revoke = func(ctx context.Context, id string, r driver.Revocation) ([]driver.Notice, error) {
-				m.Expire(ctx, id)
+				m.Expire(ctx, id, false)
 				return m.Revoke(ctx, id, r)
 			}
 		}},
@@ -81,7 +82,7 @@ func wrongRevokes() []plant {
 		}},
 		{"Revoke registers the unknown", "Revoke/OfExpiredOrUnknown", func(m *dsynctest.Memory, w *wrong) {
 			w.revoke = func(ctx context.Context, id string, r driver.Revocation) ([]driver.Notice, error) {
-				if found, _, _ := m.Members(ctx, id); len(found) == 0 {
+				if found, _, _ := storecmd.Members(ctx, m, id); len(found) == 0 {
 					m.Register(ctx, driver.Member{ID: id, TTL: time.Minute})
 				}
 				return m.Revoke(ctx, id, r)
@@ -89,13 +90,13 @@ func wrongRevokes() []plant {
 		}},
 		{"Revoke releases the claim", "Revoke/LeavesTheClaimAlone", func(m *dsynctest.Memory, w *wrong) {
 			w.revoke = func(ctx context.Context, id string, r driver.Revocation) ([]driver.Notice, error) {
-				m.Release(ctx, driver.Claim{Key: r.Key, ID: r.Claim}, driver.ReleaseOptions{})
+				storecmd.Release(ctx, m, driver.Claim{Key: r.Key, ID: r.Claim}, driver.Leave{})
 				return m.Revoke(ctx, id, r)
 			}
 		}},
 		{"Revoke checks whether the claim exists", "Revoke/StandsUntilAHeartbeatRemovesIt", func(m *dsynctest.Memory, w *wrong) {
 			w.revoke = func(ctx context.Context, id string, r driver.Revocation) ([]driver.Notice, error) {
-				if s, _ := m.Load(ctx, r.Key); !holds(s, driver.Claim{ID: r.Claim}) {
+				if s, _ := m.Load(ctx, r.Key, 1000); !holds(s, driver.Claim{ID: r.Claim}) {
 					return nil, nil
 				}
 				return m.Revoke(ctx, id, r)

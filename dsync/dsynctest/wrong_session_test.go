@@ -11,17 +11,18 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // wrongMembers are defects of sessions.
 func wrongMembers() []plant {
 	return []plant{
 		{"Expire is unconditional", "Expire/NotBeforeItLapses", func(m *dsynctest.Memory, w *wrong) {
-			w.expire = func(ctx context.Context, id string) (time.Duration, error) { return 0, m.Unregister(ctx, id) }
+			w.expire = func(ctx context.Context, id string) (time.Duration, error) { return 0, storecmd.Unregister(ctx, m, id) }
 		}},
 		{"Expire prolongs the living", "Expire/LivingIsLeftAlone", func(m *dsynctest.Memory, w *wrong) {
 			w.expire = func(ctx context.Context, id string) (time.Duration, error) {
-				left, err := m.Expire(ctx, id)
+				left, err := m.Expire(ctx, id, false)
 				time.Sleep(time.Millisecond)
 				m.Heartbeat(ctx, id, nil)
 				return left, err
@@ -29,26 +30,26 @@ func wrongMembers() []plant {
 		}},
 		{"Expire is late", "Expire/NotBeforeItLapses", func(m *dsynctest.Memory, w *wrong) {
 			w.expire = func(ctx context.Context, id string) (time.Duration, error) {
-				if found, now, _ := m.Members(ctx, id); len(found) == 1 && now.Sub(found[0].LastHeartbeat) < found[0].TTL+time.Second {
+				if found, now, _ := storecmd.Members(ctx, m, id); len(found) == 1 && now.Sub(found[0].LastHeartbeat) < found[0].TTL+time.Second {
 					return time.Millisecond, nil
 				}
-				return m.Expire(ctx, id)
+				return m.Expire(ctx, id, false)
 			}
 		}},
 		{"Expire of an unknown session leaves no tombstone", "Expire/UnknownStaysExpired", func(m *dsynctest.Memory, w *wrong) {
 			w.expire = func(ctx context.Context, id string) (time.Duration, error) {
-				if found, _, _ := m.Members(ctx, id); len(found) == 0 {
+				if found, _, _ := storecmd.Members(ctx, m, id); len(found) == 0 {
 					return 0, nil
 				}
-				return m.Expire(ctx, id)
+				return m.Expire(ctx, id, false)
 			}
 		}},
 		{"Unregister leaves no tombstone", "Unregister/UnknownStaysExpired", func(m *dsynctest.Memory, w *wrong) {
 			w.unregister = func(ctx context.Context, id string) error {
-				if found, _, _ := m.Members(ctx, id); len(found) == 0 {
+				if found, _, _ := storecmd.Members(ctx, m, id); len(found) == 0 {
 					return nil
 				}
-				return m.Unregister(ctx, id)
+				return storecmd.Unregister(ctx, m, id)
 			}
 		}},
 		{"Heartbeat revives an expired session", "Expire/LapsedStaysExpired", func(m *dsynctest.Memory, w *wrong) {
@@ -68,13 +69,13 @@ func wrongMembers() []plant {
 		}},
 		{"Heartbeat expires the lapsed", "Heartbeat/RevivesLapsed", func(m *dsynctest.Memory, w *wrong) {
 			w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
-				m.Expire(ctx, id)
+				m.Expire(ctx, id, false)
 				return m.Heartbeat(ctx, id, given)
 			}
 		}},
 		{"Heartbeat registers the unknown", "Heartbeat/UnknownIsExpired", func(m *dsynctest.Memory, w *wrong) {
 			w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
-				if found, _, _ := m.Members(ctx, id); len(found) == 0 {
+				if found, _, _ := storecmd.Members(ctx, m, id); len(found) == 0 {
 					m.Register(ctx, driver.Member{ID: id, TTL: time.Minute})
 				}
 				return m.Heartbeat(ctx, id, given)
@@ -98,7 +99,7 @@ func wrongMembers() []plant {
 			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
 				at, err := m.Register(ctx, s)
 				if s.Expired {
-					m.Unregister(ctx, s.ID)
+					storecmd.Unregister(ctx, m, s.ID)
 				}
 				return at, err
 			}
@@ -122,7 +123,7 @@ func wrongMembers() []plant {
 				return m.Register(ctx, s)
 			}
 			w.members = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
-				found, now, err := m.Members(ctx, ids...)
+				found, now, err := storecmd.Members(ctx, m, ids...)
 				for i := range found {
 					found[i].Meta = meta[found[i].ID]
 				}
@@ -131,7 +132,7 @@ func wrongMembers() []plant {
 		}},
 		{"Members makes up unknown sessions", "Members/LeavesOutUnknown", func(m *dsynctest.Memory, w *wrong) {
 			w.members = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
-				found, now, err := m.Members(ctx, ids...)
+				found, now, err := storecmd.Members(ctx, m, ids...)
 				for len(found) < len(ids) {
 					found = append(found, driver.Member{Expired: true})
 				}
@@ -146,7 +147,7 @@ func wrongMembers() []plant {
 		}},
 		{"Members of no ids are none", "Members/WithoutIDsAreTheLiving", func(m *dsynctest.Memory, w *wrong) {
 			w.members = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
-				return m.Members(ctx, append(ids, "nobody")...)
+				return storecmd.Members(ctx, m, append(ids, "nobody")...)
 			}
 		}},
 		{"Members of no ids are all there are", "Members/WithoutIDsAreTheLiving", everybody(func(driver.Member, time.Time) bool { return true })},
@@ -156,7 +157,7 @@ func wrongMembers() []plant {
 		})},
 		{"Members of no ids has no details", "Members/WithoutIDsAreTheLiving", func(m *dsynctest.Memory, w *wrong) {
 			w.members = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
-				found, now, err := m.Members(ctx, ids...)
+				found, now, err := storecmd.Members(ctx, m, ids...)
 				for i := range found {
 					found[i].Meta = nil
 				}
@@ -165,7 +166,7 @@ func wrongMembers() []plant {
 		}},
 		{"Members of no ids are a hundred", "Members/WithoutIDsAreAtMostAThousand", func(m *dsynctest.Memory, w *wrong) {
 			w.members = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
-				found, now, err := m.Members(ctx, ids...)
+				found, now, err := storecmd.Members(ctx, m, ids...)
 				return found[:min(100, len(found))], now, err
 			}
 		}},
@@ -174,20 +175,14 @@ func wrongMembers() []plant {
 		})},
 		{"Members has a hundred", "Members/WithoutIDsAreAtMostAThousand", func(m *dsynctest.Memory, w *wrong) {
 			w.members = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
-				return m.Members(ctx, ids[:min(100, len(ids))]...)
+				return storecmd.Members(ctx, m, ids[:min(100, len(ids))]...)
 			}
 		}},
 		{"Liveness has a hundred", "Members/WithoutIDsAreAtMostAThousand", func(m *dsynctest.Memory, w *wrong) {
 			w.lives = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
-				return m.Liveness(ctx, ids[:min(100, len(ids))]...)
+				return storecmd.Liveness(ctx, m, ids[:min(100, len(ids))]...)
 			}
 		}},
-		{"Liveness of no ids are all that live", "Liveness/HasLastHeartbeatTTLAndExpired", wrongLives(func(m *dsynctest.Memory, ctx context.Context, found []driver.Member, ids []string) []driver.Member {
-			if len(ids) == 0 {
-				found, _, _ = m.Members(ctx)
-			}
-			return found
-		})},
 		{"Liveness leaves out expired sessions", "Liveness/HasLastHeartbeatTTLAndExpired", wrongLives(func(_ *dsynctest.Memory, _ context.Context, found []driver.Member, _ []string) []driver.Member {
 			return slices.DeleteFunc(found, func(m driver.Member) bool { return m.Expired })
 		})},
@@ -212,14 +207,18 @@ func wrongMembers() []plant {
 			}
 			return found
 		})},
-		{"Liveness is Members", "Liveness/HasNothingElse", func(m *dsynctest.Memory, w *wrong) { w.lives = m.Members }},
+		{"Liveness is Members", "Liveness/HasNothingElse", func(m *dsynctest.Memory, w *wrong) {
+			w.lives = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
+				return storecmd.Members(ctx, m, ids...)
+			}
+		}},
 		{"session ids fold case", "Members/ComparesIDsExactly", func(m *dsynctest.Memory, w *wrong) {
-			w.unregister = func(ctx context.Context, id string) error { return m.Unregister(ctx, strings.ToUpper(id)) }
+			w.unregister = func(ctx context.Context, id string) error { return storecmd.Unregister(ctx, m, strings.ToUpper(id)) }
 		}},
 		{"Unregister expires other sessions", "Unregister/OnlyThatSession", func(m *dsynctest.Memory, w *wrong) {
 			w.unregister = func(ctx context.Context, id string) error {
 				m.ForgetSessions(-1)
-				return m.Unregister(ctx, id)
+				return storecmd.Unregister(ctx, m, id)
 			}
 		}},
 		{"Heartbeat needs its ctx's values", "Contexts/ValuesDoNotMatter", func(m *dsynctest.Memory, w *wrong) {
@@ -245,7 +244,7 @@ func wrongMembers() []plant {
 func takesOver(ok func(driver.Member, time.Time) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
-			if found, now, _ := m.Members(ctx, s.ID); len(found) == 1 && ok(found[0], now) {
+			if found, now, _ := storecmd.Members(ctx, m, s.ID); len(found) == 1 && ok(found[0], now) {
 				p, err := m.Heartbeat(ctx, s.ID, nil)
 				return p.Now, err
 			}
@@ -258,7 +257,7 @@ func takesOver(ok func(driver.Member, time.Time) bool) func(*dsynctest.Memory, *
 func wrongLives(change func(m *dsynctest.Memory, ctx context.Context, found []driver.Member, ids []string) []driver.Member) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.lives = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
-			found, now, err := m.Liveness(ctx, ids...)
+			found, now, err := storecmd.Liveness(ctx, m, ids...)
 			return change(m, ctx, found, ids), now, err
 		}
 	}
@@ -277,12 +276,12 @@ func everybody(ok func(driver.Member, time.Time) bool) func(*dsynctest.Memory, *
 		}
 		w.members = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
 			if len(ids) > 0 {
-				return m.Members(ctx, ids...)
+				return storecmd.Members(ctx, m, ids...)
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			slices.Sort(all)
-			found, now, err := m.Members(ctx, all...)
+			found, now, err := storecmd.Members(ctx, m, all...)
 			return slices.DeleteFunc(found, func(m driver.Member) bool { return !ok(m, now) }), now, err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // wrongSweeps are defects of tokens and Sweep.
@@ -13,17 +14,17 @@ func wrongSweeps() []plant {
 	return []plant{
 		{"tokens are dense", "Token/GrowsOverEveryHandOff_B08", func(m *dsynctest.Memory, w *wrong) {
 			w.load = func(ctx context.Context, key string) (driver.State, error) {
-				s, err := m.Load(ctx, key)
+				s, err := m.Load(ctx, key, 1000)
 				return dense(s), err
 			}
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				s, n, err := m.Acquire(ctx, c, wait, expired, notAfter)
+				s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 				return dense(s), n, err
 			}
 		}},
 		{"the free key forgets its last token", "Token/LastOneStaysReadable", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
-				found, n, err := m.Release(ctx, c, o)
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+				found, n, err := storecmd.Release(ctx, m, c, o)
 				m.Forget(true)
 				return found, n, err
 			}

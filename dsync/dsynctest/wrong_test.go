@@ -24,8 +24,9 @@ type wrong struct {
 	unregister func(context.Context, string) error
 	revoke     func(context.Context, string, driver.Revocation) ([]driver.Notice, error)
 	observe    func(context.Context, string, int64, []string) error
+	edit       func(context.Context, driver.Edit) (driver.Edited, error)
 	acquire    func(context.Context, driver.Claim, bool, []string, time.Time) (driver.State, []driver.Notice, error)
-	release    func(context.Context, driver.Claim, driver.ReleaseOptions) (bool, []driver.Notice, error)
+	release    func(context.Context, driver.Claim, driver.Leave) (bool, []driver.Notice, error)
 	discard    func(context.Context, []driver.Claim) ([]driver.Notice, error)
 	extend     func(context.Context, driver.Claim) (driver.Holder, error)
 	publish    func(context.Context, driver.Claim, int64, []byte) ([]driver.Notice, error)
@@ -55,18 +56,14 @@ func (w *wrong) Heartbeat(ctx context.Context, id string, given []driver.Revocat
 	return w.Memory.Heartbeat(ctx, id, given)
 }
 
-func (w *wrong) Expire(ctx context.Context, id string) (time.Duration, error) {
-	if w.expire != nil {
+func (w *wrong) Expire(ctx context.Context, id string, owner bool) (time.Duration, error) {
+	switch {
+	case owner && w.unregister != nil:
+		return 0, w.unregister(ctx, id)
+	case !owner && w.expire != nil:
 		return w.expire(ctx, id)
 	}
-	return w.Memory.Expire(ctx, id)
-}
-
-func (w *wrong) Unregister(ctx context.Context, id string) error {
-	if w.unregister != nil {
-		return w.unregister(ctx, id)
-	}
-	return w.Memory.Unregister(ctx, id)
+	return w.Memory.Expire(ctx, id, owner)
 }
 
 func (w *wrong) Revoke(ctx context.Context, id string, r driver.Revocation) ([]driver.Notice, error) {
@@ -83,18 +80,25 @@ func (w *wrong) Observe(ctx context.Context, id string, seq int64, keys []string
 	return w.Memory.Observe(ctx, id, seq, keys)
 }
 
-func (w *wrong) Acquire(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-	if w.acquire != nil {
-		return w.acquire(ctx, c, wait, expired, notAfter)
+// Edit calls edit, or the function for the only part of e.
+func (w *wrong) Edit(ctx context.Context, e driver.Edit) (done driver.Edited, err error) {
+	switch {
+	case w.edit != nil:
+		return w.edit(ctx, e)
+	case e.Join != nil && e.Leave == nil && w.acquire != nil:
+		done.State, done.Notices, err = w.acquire(ctx, e.Join.Claim, e.Join.Wait, e.Join.Expired, e.Join.NotAfter)
+	case e.Leave != nil && e.Join == nil && w.release != nil:
+		done.Left, done.Notices, err = w.release(ctx, e.Leave.Claim, *e.Leave)
+	case e.Extend != nil && w.extend != nil:
+		done.Holder, err = w.extend(ctx, e.Extend.Claim)
+	case e.Publish != nil && w.publish != nil:
+		done.Notices, err = w.publish(ctx, e.Publish.Claim, e.Publish.Seq, e.Publish.Value)
+	case e.Resize != nil && w.resize != nil:
+		done.Notices, err = w.resize(ctx, e.Resize.Key, e.Resize.Kind, e.Resize.From, e.Resize.Limit)
+	default:
+		return w.Memory.Edit(ctx, e)
 	}
-	return w.Memory.Acquire(ctx, c, wait, expired, notAfter)
-}
-
-func (w *wrong) Release(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
-	if w.release != nil {
-		return w.release(ctx, c, o)
-	}
-	return w.Memory.Release(ctx, c, o)
+	return done, err
 }
 
 func (w *wrong) Discard(ctx context.Context, claims []driver.Claim) ([]driver.Notice, error) {
@@ -102,27 +106,6 @@ func (w *wrong) Discard(ctx context.Context, claims []driver.Claim) ([]driver.No
 		return w.discard(ctx, claims)
 	}
 	return w.Memory.Discard(ctx, claims)
-}
-
-func (w *wrong) Extend(ctx context.Context, c driver.Claim) (driver.Holder, error) {
-	if w.extend != nil {
-		return w.extend(ctx, c)
-	}
-	return w.Memory.Extend(ctx, c)
-}
-
-func (w *wrong) Publish(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
-	if w.publish != nil {
-		return w.publish(ctx, c, seq, value)
-	}
-	return w.Memory.Publish(ctx, c, seq, value)
-}
-
-func (w *wrong) Resize(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
-	if w.resize != nil {
-		return w.resize(ctx, key, kind, from, limit)
-	}
-	return w.Memory.Resize(ctx, key, kind, from, limit)
 }
 
 func (w *wrong) Listen(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
@@ -139,11 +122,15 @@ func (w *wrong) Notify(ctx context.Context, notices []driver.Notice) error {
 	return w.Memory.Notify(ctx, notices)
 }
 
-func (w *wrong) Load(ctx context.Context, key string) (driver.State, error) {
-	if w.load != nil {
+func (w *wrong) Load(ctx context.Context, key string, waiters int) (driver.State, error) {
+	switch {
+	case waiters <= 1000 && w.load != nil:
 		return w.load(ctx, key)
+	case waiters > 1000 && w.queue != nil:
+		queue, err := w.queue(ctx, key)
+		return driver.State{WaitersAhead: queue}, err
 	}
-	return w.Memory.Load(ctx, key)
+	return w.Memory.Load(ctx, key, waiters)
 }
 
 func (w *wrong) Keys(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
@@ -153,32 +140,21 @@ func (w *wrong) Keys(ctx context.Context, prefix, after string, n int) ([]driver
 	return w.Memory.Keys(ctx, prefix, after, n)
 }
 
-func (w *wrong) Members(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
-	if w.members != nil {
-		return w.members(ctx, ids...)
+func (w *wrong) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.Member, time.Time, error) {
+	switch {
+	case q.Liveness:
+		if w.lives != nil {
+			return w.lives(ctx, q.IDs...)
+		}
+	case len(q.IDs) > 0 || q.Observing == "" && q.After == "":
+		if w.members != nil {
+			return w.members(ctx, q.IDs...)
+		}
+	case w.observers != nil:
+		m, err := w.observers(ctx, q.Observing, q.After, q.Limit)
+		return m, time.Time{}, err
 	}
-	return w.Memory.Members(ctx, ids...)
-}
-
-func (w *wrong) Liveness(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
-	if w.lives != nil {
-		return w.lives(ctx, ids...)
-	}
-	return w.Memory.Liveness(ctx, ids...)
-}
-
-func (w *wrong) Observers(ctx context.Context, key, after string, n int) ([]driver.Member, error) {
-	if w.observers != nil {
-		return w.observers(ctx, key, after, n)
-	}
-	return w.Memory.Observers(ctx, key, after, n)
-}
-
-func (w *wrong) Queue(ctx context.Context, key string) ([]driver.Waiter, error) {
-	if w.queue != nil {
-		return w.queue(ctx, key)
-	}
-	return w.Memory.Queue(ctx, key)
+	return w.Memory.Sessions(ctx, q)
 }
 
 func (w *wrong) Sweep(ctx context.Context, by string, last driver.SweepState, retention time.Duration) (driver.SweepState, error) {
@@ -258,6 +234,7 @@ func plants() []plant {
 		wrongListeners(),
 		wrongRaces(),
 		wrongDiscards(),
+		wrongEdits(),
 	)
 }
 

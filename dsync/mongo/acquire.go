@@ -10,32 +10,22 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Acquire implements [driver.Store]. One command grants at most 1,000 claims; if more fit, the
-// next command on the key grants the rest. On servers other than MongoDB the first command on a
-// key takes three. If the key is probably free, the Acquire of a claim that may wait begins with
-// a short command; if that grants nothing, it writes nothing, and a second command follows.
-func (s *Store) Acquire(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-	if c.Weight < 1 || c.Weight > c.Limit {
-		// It could never be granted, and would block the queue forever.
-		return driver.State{}, nil, fmt.Errorf("mongo: acquire: %w: the claim's weight is %d; it must be from 1 to its limit, %d",
-			driver.ErrRefused, c.Weight, c.Limit)
-	}
-	if c.Replaces != nil {
-		return s.replace(ctx, c, wait, expired, notAfter)
-	}
-	if wait && plain(c) { // a try takes one command, even if it fails
-		st, granted, err := s.acquireFree(ctx, c, notAfter)
+// editJoin makes a Join.
+func (s *Store) editJoin(ctx context.Context, j driver.Join) (driver.Edited, error) {
+	c := j.Claim
+	if j.Wait && plain(c) { // a try takes one command, even if it fails
+		st, granted, err := s.acquireFree(ctx, j)
 		if err != nil {
-			return driver.State{}, nil, failure("acquire", err)
+			return driver.Edited{}, failure("acquire", err)
 		}
 		if granted {
-			st.Final = true     // by now the key has this token, so a copy grants nothing
-			return st, nil, nil // no notices: nobody waits, and nobody observes the key
+			st.Final = true                      // by now the key has this token, so a copy grants nothing
+			return driver.Edited{State: st}, nil // no notices: nobody waits, and nobody observes the key
 		}
 	}
-	r, err := s.acquire(ctx, keyID(c.Key), c, wait, expired, notAfter)
+	r, err := s.acquire(ctx, keyID(c.Key), j)
 	if err != nil {
-		return driver.State{}, nil, failure("acquire", err)
+		return driver.Edited{}, failure("acquire", err)
 	}
 	st := r.state(c.Key)
 	st.Final = r.polled || st.Sealed
@@ -48,31 +38,28 @@ func (s *Store) Acquire(ctx context.Context, c driver.Claim, wait bool, expired 
 	default:
 		s.contended.add(c.Key)
 	}
-	if held || st.Position > 0 {
-		return st, s.sendable(r.acquired(c)), nil
-	}
-	if mismatch(c, st, r.Former) {
-		return driver.State{}, nil, fmt.Errorf("mongo: acquire: %w", &driver.MismatchError{
+	switch {
+	case held || st.Position > 0:
+	case mismatch(c, st, r.Former):
+		return driver.Edited{}, fmt.Errorf("mongo: acquire: %w", &driver.MismatchError{
 			Key: c.Key, Kind: st.Kind, WantKind: c.Kind, Limit: st.Limit, WantLimit: c.Limit,
 		})
-	}
-	if st.Waiting >= maxQueue {
-		return driver.State{}, nil, fmt.Errorf("mongo: acquire: %w: %d claims are in the queue for the key, which is the most there may be",
+	case st.Waiting >= driver.MaxQueue:
+		return driver.Edited{}, fmt.Errorf("mongo: acquire: %w: %d claims are in the queue for the key, which is the most there may be",
 			driver.ErrRefused, st.Waiting)
 	}
-	return st, s.sendable(r.acquired(c)), nil
+	return driver.Edited{State: st, Notices: s.sendable(r.acquired(c))}, nil
 }
 
-// replace acquires c and releases the claim that c replaces: with a short hand-over to which c is
-// added, if that is possible, and otherwise with the commands of a release and an acquire.
-func (s *Store) replace(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-	old := *c.Replaces
-	c.Replaces = nil
-	if wait && plain(c) && simple(old) && old.Kind == c.Kind && old.Token > 0 && !c.First && len(expired) == 0 {
+// editReplace makes a Leave and a Join: with a short hand-over to which the claim of the Join is
+// added, if that is possible, and otherwise with the commands of both.
+func (s *Store) editReplace(ctx context.Context, l driver.Leave, j driver.Join) (driver.Edited, error) {
+	old, c := l.Claim, j.Claim
+	if j.Wait && plain(c) && simple(old) && old.Kind == c.Kind && old.Token > 0 && !c.First && len(j.Expired) == 0 {
 		s.lastUsed.take(c.Key, old.ID)
-		h, done, err := s.handOver(ctx, keyID(c.Key), old, &joiner{c, s.claimRecord(c), notAfter})
+		h, done, err := s.handOver(ctx, keyID(c.Key), old, &joiner{c, s.claimRecord(c), j.NotAfter})
 		if err != nil {
-			return driver.State{}, nil, failure("acquire", err)
+			return driver.Edited{}, failure("acquire", err)
 		}
 		if done {
 			if h.First == nil && h.Before.Observed.IsZero() {
@@ -82,22 +69,22 @@ func (s *Store) replace(ctx context.Context, c driver.Claim, wait bool, expired 
 			}
 			st := h.state(c)
 			st.Final = true // of a copy: old is gone, so its condition is not met
-			return st, s.sendable(append(h.grant(c), h.Before.change(c.Key)...)), nil
+			return driver.Edited{State: st, Left: true, Notices: s.sendable(append(h.grant(c), h.Before.change(c.Key)...))}, nil
 		}
 	}
-	_, released, err := s.Release(ctx, old, driver.ReleaseOptions{})
+	left, err := s.editLeave(ctx, l)
 	if err != nil {
-		return driver.State{}, nil, err
+		return driver.Edited{}, err
 	}
-	st, notices, err := s.Acquire(ctx, c, wait, expired, notAfter)
+	joined, err := s.editJoin(ctx, j)
 	if err != nil {
-		return driver.State{}, released, err // a repeated release would not have these notices
+		return driver.Edited{Notices: left.Notices}, err // a repeated Leave would not have these notices
 	}
-	for i := range released {
-		n := &released[i]
-		n.Crowded = n.Type == driver.NoticeGrant && st.Waiting > 0 // c joined behind it
+	for i := range left.Notices {
+		n := &left.Notices[i]
+		n.Crowded = n.Type == driver.NoticeGrant && joined.State.Waiting > 0 // c joined behind it
 	}
-	return st, append(released, notices...), nil
+	return driver.Edited{State: joined.State, Left: left.Left, Notices: append(left.Notices, joined.Notices...)}, nil
 }
 
 // mismatch reports whether c, which neither holds the key nor waits for it, was refused because
@@ -120,7 +107,8 @@ func (s *Store) claimRecord(c driver.Claim) bson.D {
 
 // acquire sends the pipeline and returns the key's record from the reply. For a claim that probably
 // waits, it tries a poll before that.
-func (s *Store) acquire(ctx context.Context, id string, c driver.Claim, wait bool, expired []string, notAfter time.Time) (r keyRecord, err error) {
+func (s *Store) acquire(ctx context.Context, id string, j driver.Join) (r keyRecord, err error) {
+	c := j.Claim
 	claim := s.claimRecord(c)
 	if c.Lease > 0 {
 		claim = append(claim, e("d", millis(c.Lease)))
@@ -129,12 +117,12 @@ func (s *Store) acquire(ctx context.Context, id string, c driver.Claim, wait boo
 		claim = append(claim, e("l", true))
 	}
 	var dead bson.D
-	if len(expired) > 0 {
-		dead = bson.D{e("dead", expired)}
+	if len(j.Expired) > 0 {
+		dead = bson.D{e("dead", j.Expired)}
 	}
 	var early []driver.Notice
 	// A claim that was requested before mostly waits, but a Once is mostly sealed by then.
-	if wait && c.Repeated && c.Kind != driver.KindOnce {
+	if j.Wait && j.Repeated && c.Kind != driver.KindOnce {
 		r, found, err := s.poll(ctx, id, c, dead)
 		if err != nil || found {
 			r.polled = true
@@ -142,8 +130,8 @@ func (s *Store) acquire(ctx context.Context, id string, c driver.Claim, wait boo
 		}
 		early = r.acquired(c)
 	}
-	shape := s.shapes.acquire[acquiring{expired: len(expired) > 0, first: c.First, try: !wait}]
-	scratch := append(bson.D{e("claim", claim), e("y", string(c.Kind)), e("c", c.Limit), e("until", notAfter)}, dead...)
+	shape := s.shapes.acquire[acquiring{expired: len(dead) > 0, first: c.First, try: !j.Wait}]
+	scratch := append(bson.D{e("claim", claim), e("y", string(c.Kind)), e("c", c.Limit), e("until", j.NotAfter)}, dead...)
 	_, err = s.modify(ctx, modify{
 		query:  bson.D{e("_id", id)},
 		update: pipeline(shape, scratch),

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
@@ -49,7 +50,7 @@ func TestAcquireAnswers(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newFake(t).store(nil, func(call) bson.D { return ok(e("n", 0), e("value", tc.record)) })
-				st, _, err := s.Acquire(t.Context(), mine, true, nil, time.Now())
+				st, _, err := storecmd.Acquire(t.Context(), s, mine, true, nil, time.Now())
 				if !errors.Is(err, tc.want) {
 					t.Errorf("got error %v, want %v", err, tc.want)
 				}
@@ -87,7 +88,7 @@ func TestExtendAnswers(t *testing.T) {
 					}
 					return ok(e("value", bson.D{e("now", now), e("h", bson.A{h})}))
 				})
-				h, err := s.Extend(t.Context(), c)
+				h, err := storecmd.Extend(t.Context(), s, c)
 				if !errors.Is(err, tc.want) {
 					t.Errorf("got error %v, want %v", err, tc.want)
 				}
@@ -119,7 +120,7 @@ func TestResizeAnswers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake(t)
 				s := f.store(nil, func(call) bson.D { return ok(e("value", bson.D{e("y", string(tc.kind)), e("c", tc.limit)})) })
-				_, err := s.Resize(t.Context(), "k", driver.KindSemaphore, 2, tc.asked)
+				_, err := storecmd.Resize(t.Context(), s, "k", driver.KindSemaphore, 2, tc.asked)
 				if !errors.Is(err, tc.want) {
 					t.Errorf("got error %v, want %v", err, tc.want)
 				}
@@ -143,7 +144,7 @@ func TestAcquireRefusesNonsense(t *testing.T) {
 		s := f.store(nil, null)
 		for _, weight := range []int64{-1, 0, 4} {
 			c := driver.Claim{Key: "k", ID: "s.1", Session: "s", Kind: driver.KindSemaphore, Weight: weight, Limit: 3}
-			if _, _, err := s.Acquire(t.Context(), c, true, nil, time.Now()); !errors.Is(err, driver.ErrRefused) {
+			if _, _, err := storecmd.Acquire(t.Context(), s, c, true, nil, time.Now()); !errors.Is(err, driver.ErrRefused) {
 				t.Errorf("weight %d: got %v, want ErrRefused", weight, err)
 			}
 		}
@@ -181,14 +182,12 @@ func TestRepeatedRequestOfWhatIsGone(t *testing.T) {
 					}
 					return there
 				})
-				c := mutexClaim(1)
-				c.Repeated = true
-				st, notices, err := s.Acquire(t.Context(), c, tc.wait, nil, time.Now())
-				if granted := strings.HasPrefix(name, "the poll removed"); granted != (len(notices) == 1) {
-					t.Errorf("got the notices %v, want one of whom the poll granted the key", notices)
+				done, err := s.Edit(t.Context(), driver.Edit{Join: &driver.Join{Claim: mutexClaim(1), Wait: tc.wait, NotAfter: time.Now(), Repeated: true}})
+				if granted := strings.HasPrefix(name, "the poll removed"); granted != (len(done.Notices) == 1) {
+					t.Errorf("got the notices %v, want one of whom the poll granted the key", done.Notices)
 				}
-				if err != nil || st.Position != 1 {
-					t.Errorf("got position %d, %v, want 1", st.Position, err)
+				if err != nil || done.State.Position != 1 {
+					t.Errorf("got position %d, %v, want 1", done.State.Position, err)
 				}
 				sent := f.took()
 				if len(sent) != tc.want {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"github.com/leasehold-go/leasehold/internal/testkit"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -38,29 +39,33 @@ func TestCommandsOnFile(t *testing.T) {
 
 	held := claim
 	held.Token = 1_799_999_990_000 * 1024
-	release := func(o driver.ReleaseOptions) func(context.Context, driver.Store) error {
+	release := func(o driver.Leave) func(context.Context, driver.Store) error {
 		return func(ctx context.Context, s driver.Store) error {
-			_, _, err := s.Release(ctx, held, o)
+			_, _, err := storecmd.Release(ctx, s, held, o)
 			return err
 		}
 	}
 	replacing := claim
-	replacing.ID, replacing.Replaces = session+".2", &held
-	repeated := claim
-	repeated.Repeated = true
+	replacing.ID = session + ".2"
 	first := claim
 	first.First = true
-	acquire := func(c driver.Claim, wait bool, expired ...string) func(context.Context, driver.Store) error {
+	edit := func(e driver.Edit) func(context.Context, driver.Store) error {
 		return func(ctx context.Context, s driver.Store) error {
-			_, _, err := s.Acquire(ctx, c, wait, expired, notAfter)
+			_, err := s.Edit(ctx, e)
 			return err
 		}
+	}
+	acquire := func(c driver.Claim, wait bool, expired ...string) func(context.Context, driver.Store) error {
+		return edit(driver.Edit{Join: &driver.Join{Claim: c, Wait: wait, Expired: expired, NotAfter: notAfter}})
+	}
+	repeated := func(expired ...string) func(context.Context, driver.Store) error {
+		return edit(driver.Edit{Join: &driver.Join{Claim: claim, Wait: true, Expired: expired, NotAfter: notAfter, Repeated: true}})
 	}
 	releaseOf := func(change func(*driver.Claim)) func(context.Context, driver.Store) error {
 		return func(ctx context.Context, s driver.Store) error {
 			c := held
 			change(&c)
-			_, _, err := s.Release(ctx, c, driver.ReleaseOptions{})
+			_, _, err := storecmd.Release(ctx, s, c, driver.Leave{})
 			return err
 		}
 	}
@@ -81,8 +86,8 @@ func TestCommandsOnFile(t *testing.T) {
 			_, err := s.Heartbeat(ctx, session, []driver.Revocation{revocation})
 			return err
 		}},
-		{name: "Expire", do: func(ctx context.Context, s driver.Store) error { _, err := s.Expire(ctx, other); return err }},
-		{name: "Unregister", do: func(ctx context.Context, s driver.Store) error { return s.Unregister(ctx, session) }},
+		{name: "Expire", do: func(ctx context.Context, s driver.Store) error { _, err := s.Expire(ctx, other, false); return err }},
+		{name: "Unregister", do: func(ctx context.Context, s driver.Store) error { return storecmd.Unregister(ctx, s, session) }},
 		{name: "Revoke", do: func(ctx context.Context, s driver.Store) error {
 			_, err := s.Revoke(ctx, other, revocation)
 			return err
@@ -95,11 +100,11 @@ func TestCommandsOnFile(t *testing.T) {
 		}},
 		{name: "Acquire, waiting", do: acquire(part, true)},
 		{name: "Acquire, waiting, that names an expired session", do: acquire(part, true, other)},
-		{name: "Acquire, repeated", do: acquire(repeated, true)},
-		{name: "Acquire, repeated, that names an expired session", do: acquire(repeated, true, other)},
+		{name: "Acquire, repeated", do: repeated()},
+		{name: "Acquire, repeated, that names an expired session", do: repeated(other)},
 		{name: "Acquire, a try, at the head of the queue", do: acquire(first, false)},
 		{name: "Release", do: func(ctx context.Context, s driver.Store) error {
-			_, _, err := s.Release(ctx, part, driver.ReleaseOptions{})
+			_, _, err := storecmd.Release(ctx, s, part, driver.Leave{})
 			return err
 		}},
 		{name: "Acquire, short", do: acquire(claim, true)},
@@ -110,30 +115,32 @@ func TestCommandsOnFile(t *testing.T) {
 		{name: "Release of what was alone", do: releaseOf(func(c *driver.Claim) {
 			c.NoneWaiting, c.Limit = true, 8
 		})},
-		{name: "Release, a short hand-over", do: release(driver.ReleaseOptions{})},
+		{name: "Release, a short hand-over", do: release(driver.Leave{})},
 		{name: "Release, a short hand-over of an election", do: releaseOf(func(c *driver.Claim) { c.Kind = driver.KindElection })},
-		{name: "Acquire that replaces, a short hand-over", do: acquire(replacing, true)},
-		{name: "Release that keeps", do: release(driver.ReleaseOptions{Keep: time.Minute})},
+		{name: "Acquire that replaces, a short hand-over", do: edit(driver.Edit{
+			Leave: &driver.Leave{Claim: held}, Join: &driver.Join{Claim: replacing, Wait: true, NotAfter: notAfter},
+		})},
+		{name: "Release that keeps", do: release(driver.Leave{Keep: time.Minute})},
 		{name: "Release to a successor", do: func(ctx context.Context, s driver.Store) error {
 			c := held
 			c.ID, c.Kind = session+".2", driver.KindElection // wellAnswered has another claim hold the key
-			_, _, err := s.Release(ctx, c, driver.ReleaseOptions{Successor: other + ".4"})
+			_, _, err := storecmd.Release(ctx, s, c, driver.Leave{Successor: other + ".4"})
 			return err
 		}},
-		{name: "Release that seals", do: release(driver.ReleaseOptions{Seal: true, Result: []byte("v7")})},
+		{name: "Release that seals", do: release(driver.Leave{Seal: true, Result: []byte("v7")})},
 		{name: "Discard", do: func(ctx context.Context, s driver.Store) error {
 			more := part
 			more.ID = session + ".7"
 			_, err := s.Discard(ctx, []driver.Claim{part, more})
 			return err
 		}},
-		{name: "Extend", do: func(ctx context.Context, s driver.Store) error { _, err := s.Extend(ctx, lease); return err }},
+		{name: "Extend", do: func(ctx context.Context, s driver.Store) error { _, err := storecmd.Extend(ctx, s, lease); return err }},
 		{name: "Publish", do: func(ctx context.Context, s driver.Store) error {
-			_, err := s.Publish(ctx, claim, 1, []byte("10.0.0.7:80"))
+			_, err := storecmd.Publish(ctx, s, claim, 1, []byte("10.0.0.7:80"))
 			return err
 		}},
 		{name: "Resize", do: func(ctx context.Context, s driver.Store) error {
-			_, err := s.Resize(ctx, "workers", driver.KindSemaphore, 4, 8)
+			_, err := storecmd.Resize(ctx, s, "workers", driver.KindSemaphore, 4, 8)
 			return err
 		}},
 		{name: "Listen", do: listen(session)},
@@ -144,22 +151,25 @@ func TestCommandsOnFile(t *testing.T) {
 				{Type: driver.NoticeChange, Key: claim.Key},
 			})
 		}},
-		{name: "Load", do: func(ctx context.Context, s driver.Store) error { _, err := s.Load(ctx, claim.Key); return err }},
+		{name: "Load", do: func(ctx context.Context, s driver.Store) error { _, err := s.Load(ctx, claim.Key, 1000); return err }},
 		{name: "Keys", do: func(ctx context.Context, s driver.Store) error { _, err := s.Keys(ctx, "inv", "", 100); return err }},
 		{name: "Members", do: func(ctx context.Context, s driver.Store) error {
-			_, _, err := s.Members(ctx, session, other)
+			_, _, err := storecmd.Members(ctx, s, session, other)
 			return err
 		}},
-		{name: "Members, all", do: func(ctx context.Context, s driver.Store) error { _, _, err := s.Members(ctx); return err }},
+		{name: "Members, all", do: func(ctx context.Context, s driver.Store) error { _, _, err := storecmd.Members(ctx, s); return err }},
 		{name: "Liveness", do: func(ctx context.Context, s driver.Store) error {
-			_, _, err := s.Liveness(ctx, session, other)
+			_, _, err := storecmd.Liveness(ctx, s, session, other)
 			return err
 		}},
 		{name: "Observers", do: func(ctx context.Context, s driver.Store) error {
-			_, err := s.Observers(ctx, "reports", "", 1000)
+			_, err := storecmd.Observers(ctx, s, "reports", "", 1000)
 			return err
 		}},
-		{name: "Queue", do: func(ctx context.Context, s driver.Store) error { _, err := s.Queue(ctx, claim.Key); return err }},
+		{name: "Queue", do: func(ctx context.Context, s driver.Store) error {
+			_, err := storecmd.Queue(ctx, s, claim.Key)
+			return err
+		}},
 		{name: "Sweep", do: func(ctx context.Context, s driver.Store) error {
 			_, err := s.Sweep(ctx, session, driver.SweepState{}, 7*24*time.Hour)
 			return err

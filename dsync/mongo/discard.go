@@ -52,11 +52,11 @@ func (s *Store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.No
 			if !there {
 				continue
 			}
-			_, due, err := s.Release(ctx, driver.Claim{Key: c.Key, ID: c.ID, Session: c.Session}, driver.ReleaseOptions{})
+			done, err := s.editLeave(ctx, driver.Leave{Claim: driver.Claim{Key: c.Key, ID: c.ID, Session: c.Session}})
 			if err != nil {
 				return notices, err
 			}
-			notices = append(notices, due...)
+			notices = append(notices, done.Notices...)
 		}
 	}
 	return notices, nil

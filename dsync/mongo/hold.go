@@ -12,8 +12,8 @@ import (
 // pipelines do not settle the key. Their filter is the _id alone, since any other filter costs the
 // server more; so the record may be one that does not have the claim, or has no claims yet.
 
-// Extend implements [driver.Store].
-func (s *Store) Extend(ctx context.Context, c driver.Claim) (driver.Holder, error) {
+// editExtend makes an Extend.
+func (s *Store) editExtend(ctx context.Context, c driver.Claim) (driver.Edited, error) {
 	var r keyRecord
 	var err error
 	if c.Lease > 0 {
@@ -24,13 +24,13 @@ func (s *Store) Extend(ctx context.Context, c driver.Claim) (driver.Holder, erro
 		}, &r)
 	}
 	if err != nil {
-		return driver.Holder{}, failure("extend", err)
+		return driver.Edited{}, failure("extend", err)
 	}
 	h, ok := r.state(c.Key).Holder(c.ID)
 	if !ok || h.Token != c.Token || !h.Until.After(r.Now) {
-		return driver.Holder{}, fmt.Errorf("mongo: extend: %w", driver.ErrNotHeld)
+		return driver.Edited{}, fmt.Errorf("mongo: extend: %w", driver.ErrNotHeld)
 	}
-	return h, nil
+	return driver.Edited{Holder: h}, nil
 }
 
 // extending moves the end of the claim to now + lease, unless it is later, if the claim holds the
@@ -45,29 +45,24 @@ func extending() []bson.D {
 	)}
 }
 
-// maxValue is the maximum size of a published value or a result, in bytes. It is part of the
-// key's record, and servers before 5.0 log the whole record with every change.
-const maxValue = 64 << 10
-
-// Publish implements [driver.Store].
-func (s *Store) Publish(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
-	r, held, err := s.publish(ctx, keyID(c.Key), c, seq, value)
+// editPublish makes a Publish.
+func (s *Store) editPublish(ctx context.Context, p driver.Publish) (driver.Edited, error) {
+	c := p.Claim
+	r, held, err := s.publish(ctx, keyID(c.Key), p)
 	switch {
 	case err != nil:
-		return nil, failure("publish", err)
+		return driver.Edited{}, failure("publish", err)
 	case !held:
-		return nil, fmt.Errorf("mongo: publish: %w", driver.ErrNotHeld)
+		return driver.Edited{}, fmt.Errorf("mongo: publish: %w", driver.ErrNotHeld)
 	}
-	return s.sendable(r.change(c.Key)), nil
+	return driver.Edited{Notices: s.sendable(r.change(c.Key))}, nil
 }
 
-func (s *Store) publish(ctx context.Context, id string, c driver.Claim, seq int64, value []byte) (r keyRecord, held bool, err error) {
-	if len(value) > maxValue {
-		return keyRecord{}, false, fmt.Errorf("%w: the value has %d bytes; it may have at most %d", driver.ErrRefused, len(value), maxValue)
-	}
+func (s *Store) publish(ctx context.Context, id string, p driver.Publish) (r keyRecord, held bool, err error) {
+	c := p.Claim
 	_, err = s.modify(ctx, modify{
 		query:  bson.D{e("_id", id)},
-		update: pipeline(s.shapes.publish, bson.D{e("mine", c.ID), e("seq", seq), e("value", bson.Binary{Data: value})}),
+		update: pipeline(s.shapes.publish, bson.D{e("mine", c.ID), e("seq", p.Seq), e("value", bson.Binary{Data: p.Value})}),
 		fields: bson.D{e("_id", 0), e("h", 1), e("o", 1), e("now", now)},
 	}, &r)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
@@ -66,7 +67,7 @@ func newHearing(t *testing.T, hello func(bson.D) bson.D, opt *dsyncmongo.Options
 func (h *hearing) addressOf(session string) int {
 	h.t.Helper()
 	c := driver.Claim{Key: "k", ID: session + ".1", Session: session, Kind: driver.KindSemaphore, Weight: 1, Limit: 2}
-	h.s.Acquire(h.t.Context(), c, true, nil, time.Now())
+	storecmd.Acquire(h.t.Context(), h.s, c, true, nil, time.Now())
 	calls := h.f.took()
 	address, _ := calls[len(calls)-1].cmd.Lookup("update", "0", "$set", "_", "$literal", "claim", "p").AsInt64OK()
 	return int(address)

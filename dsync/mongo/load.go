@@ -40,9 +40,9 @@ func readFacet[T any](ctx context.Context, s *Store, majority bool, stages []bso
 	return r[0], nil
 }
 
-// Load implements [driver.Store].
-func (s *Store) Load(ctx context.Context, key string) (driver.State, error) {
-	st, err := s.load(ctx, keyID(key), key, maxShown)
+// Load implements [driver.Store]. A queue of 10,000 claims is about 1 MB.
+func (s *Store) Load(ctx context.Context, key string, waiters int) (driver.State, error) {
+	st, err := s.load(ctx, keyID(key), key, min(max(waiters, 1), driver.MaxQueue))
 	if err != nil {
 		return driver.State{}, failure("load", err)
 	}

@@ -65,7 +65,7 @@ func (r *keyRecord) changed(key string) []driver.Notice {
 	return r.change(key)
 }
 
-// acquired returns the notices for an Acquire of c.
+// acquired returns the notices for a Join of c.
 func (r *keyRecord) acquired(c driver.Claim) []driver.Notice {
 	notices := slices.Concat(r.early, r.grants(c.Key, c.ID), r.changed(c.Key))
 	if r.Position == 1 {
@@ -74,22 +74,23 @@ func (r *keyRecord) acquired(c driver.Claim) []driver.Notice {
 	return notices
 }
 
-// released returns the notices for a Release of c.
-func (r *keyRecord) released(c driver.Claim, o driver.ReleaseOptions) []driver.Notice {
+// released returns the notices for a Leave.
+func (r *keyRecord) released(l driver.Leave) []driver.Notice {
+	c := l.Claim
 	switch {
-	case o.Seal:
+	case l.Seal:
 		return append(r.sealed(c), r.change(c.Key)...)
-	case o.Keep > 0:
-		return slices.Concat(r.grants(c.Key, c.ID), r.kept(c, o), r.changed(c.Key))
+	case l.Keep > 0:
+		return slices.Concat(r.grants(c.Key, c.ID), r.kept(l), r.changed(c.Key))
 	}
 	return append(r.grants(c.Key, c.ID), r.changed(c.Key)...)
 }
 
-// kept returns the notice for the first waiter, if o has set the end of c.
-func (r *keyRecord) kept(c driver.Claim, o driver.ReleaseOptions) []driver.Notice {
+// kept returns the notice for the first waiter, if l has set the end of its claim.
+func (r *keyRecord) kept(l driver.Leave) []driver.Notice {
 	for _, h := range r.Holders {
-		if h.Claim == c.ID && h.Until.Sub(r.Now).Milliseconds() == millis(o.Keep) {
-			return wakes(c.Key, r.Ahead)
+		if h.Claim == l.Claim.ID && h.Until.Sub(r.Now).Milliseconds() == millis(l.Keep) {
+			return wakes(l.Claim.Key, r.Ahead)
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
@@ -28,22 +29,22 @@ func TestNoticesOfReplies(t *testing.T) {
 	semaphore.Kind, semaphore.Limit = driver.KindSemaphore, 3
 	acquire := func(c driver.Claim) func(context.Context, driver.Store) ([]driver.Notice, error) {
 		return func(ctx context.Context, s driver.Store) ([]driver.Notice, error) {
-			_, notices, err := s.Acquire(ctx, c, true, []string{"dead"}, now)
+			_, notices, err := storecmd.Acquire(ctx, s, c, true, []string{"dead"}, now)
 			return notices, err
 		}
 	}
-	release := func(c driver.Claim, o driver.ReleaseOptions) func(context.Context, driver.Store) ([]driver.Notice, error) {
+	release := func(c driver.Claim, o driver.Leave) func(context.Context, driver.Store) ([]driver.Notice, error) {
 		return func(ctx context.Context, s driver.Store) ([]driver.Notice, error) {
-			_, notices, err := s.Release(ctx, c, o)
+			_, notices, err := storecmd.Release(ctx, s, c, o)
 			return notices, err
 		}
 	}
-	keep, seal := driver.ReleaseOptions{Keep: time.Second}, driver.ReleaseOptions{Seal: true}
+	keep, seal := driver.Leave{Keep: time.Second}, driver.Leave{Seal: true}
 	publish := func(ctx context.Context, s driver.Store) ([]driver.Notice, error) {
-		return s.Publish(ctx, semaphore, 1, nil)
+		return storecmd.Publish(ctx, s, semaphore, 1, nil)
 	}
 	resize := func(ctx context.Context, s driver.Store) ([]driver.Notice, error) {
-		return s.Resize(ctx, "k", driver.KindSemaphore, 0, 3)
+		return storecmd.Resize(ctx, s, "k", driver.KindSemaphore, 0, 3)
 	}
 	revoke := func(ctx context.Context, s driver.Store) ([]driver.Notice, error) {
 		return s.Revoke(ctx, "a", driver.Revocation{Key: "k", Claim: "a.1"})
@@ -109,20 +110,20 @@ func TestNoticesOfReplies(t *testing.T) {
 			bson.D{at, e("h", bson.A{holder("a.1", now, there)})}, nil,
 		},
 
-		{"hand-over", release(mutex, driver.ReleaseOptions{}), held(first(there), e("waiting", 1)), []driver.Notice{grant("a.1")}},
-		{"hand-over with others behind", release(mutex, driver.ReleaseOptions{}), held(first(there), e("waiting", 2)), []driver.Notice{crowded(grant("a.1"))}},
-		{"hand-over to a session that does not listen", release(mutex, driver.ReleaseOptions{}), held(first(), e("waiting", 2), observed), []driver.Notice{change("k")}},
-		{"hand-over to nobody", release(mutex, driver.ReleaseOptions{}), held(), nil},
-		{"hand-over to nobody of an observed key", release(mutex, driver.ReleaseOptions{}), held(observed), []driver.Notice{change("k")}},
-		{"hand-over of the first term", release(election, driver.ReleaseOptions{}), held(first(there)), []driver.Notice{term(grant("a.1"), 1)}},
+		{"hand-over", release(mutex, driver.Leave{}), held(first(there), e("waiting", 1)), []driver.Notice{grant("a.1")}},
+		{"hand-over with others behind", release(mutex, driver.Leave{}), held(first(there), e("waiting", 2)), []driver.Notice{crowded(grant("a.1"))}},
+		{"hand-over to a session that does not listen", release(mutex, driver.Leave{}), held(first(), e("waiting", 2), observed), []driver.Notice{change("k")}},
+		{"hand-over to nobody", release(mutex, driver.Leave{}), held(), nil},
+		{"hand-over to nobody of an observed key", release(mutex, driver.Leave{}), held(observed), []driver.Notice{change("k")}},
+		{"hand-over of the first term", release(election, driver.Leave{}), held(first(there)), []driver.Notice{term(grant("a.1"), 1)}},
 		{
-			"hand-over of an election", release(election, driver.ReleaseOptions{}),
+			"hand-over of an election", release(election, driver.Leave{}),
 			held(first(there), e("n", int64(8)), e("v", bson.D{e("t", 1024)}), observed),
 			[]driver.Notice{term(grant("a.1"), 9), change("k")},
 		},
 
 		{
-			"release", release(semaphore, driver.ReleaseOptions{}),
+			"release", release(semaphore, driver.Leave{}),
 			bson.D{at, observed, e("waiting", 4), e("h", bson.A{holder("a.1", now, there), holder("b.1", now)})},
 			[]driver.Notice{crowded(grant("a.1")), change("k")},
 		},
@@ -147,12 +148,12 @@ func TestNoticesOfReplies(t *testing.T) {
 			nil,
 		},
 		{
-			"release to a successor", release(election, driver.ReleaseOptions{Successor: "b.1"}),
+			"release to a successor", release(election, driver.Leave{Successor: "b.1"}),
 			bson.D{at, observed, e("waiting", 1), e("h", bson.A{holder("b.1", now, there, e("n", int64(7)))})},
 			[]driver.Notice{term(crowded(grant("b.1")), 7), change("k")},
 		},
 		{
-			"keep in front of a successor", release(semaphore, driver.ReleaseOptions{Keep: time.Second, Successor: "b.1"}),
+			"keep in front of a successor", release(semaphore, driver.Leave{Keep: time.Second, Successor: "b.1"}),
 			bson.D{at, e("h", bson.A{holder(mine, before, there, e("e", now.Add(time.Second)))}), e("ahead", bson.A{holder("a.1", before, there)})},
 			[]driver.Notice{woken("a.1")},
 		},
@@ -264,8 +265,11 @@ func TestNoticesOfAReplacementThatFails(t *testing.T) {
 		})
 		old := driver.Claim{Key: "k", ID: "s.1", Session: "s", Kind: driver.KindRWMutex, Weight: 3, Limit: 3, Token: 1024}
 		next := old
-		next.ID, next.Token, next.Replaces = "s.2", 0, &old
-		_, notices, err := s.Acquire(t.Context(), next, true, nil, time.Now().Add(time.Second))
+		next.ID, next.Token = "s.2", 0
+		done, err := s.Edit(t.Context(), driver.Edit{
+			Leave: &driver.Leave{Claim: old}, Join: &driver.Join{Claim: next, Wait: true, NotAfter: time.Now().Add(time.Second)},
+		})
+		notices := done.Notices
 		if err == nil || acquires != 1 {
 			t.Fatalf("got %v after %d tries to join, want an error after one", err, acquires)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"github.com/leasehold-go/leasehold/internal/testkit"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -202,10 +203,10 @@ func TestAddressesAreWritten(t *testing.T) {
 			for n := 1; n <= 2; n++ {
 				c := mutexClaim(n)
 				c.Limit = int64(3 - n) // with 2 it takes the long command
-				if _, _, err := s.Acquire(ctx, c, true, nil, time.Now()); err != nil {
+				if _, _, err := storecmd.Acquire(ctx, s, c, true, nil, time.Now()); err != nil {
 					t.Fatal(err)
 				}
-				if found, _, err := s.Release(ctx, mutexClaim(n), driver.ReleaseOptions{}); err != nil || !found {
+				if found, _, err := storecmd.Release(ctx, s, mutexClaim(n), driver.Leave{}); err != nil || !found {
 					t.Fatal(found, err)
 				}
 			}

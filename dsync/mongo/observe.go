@@ -9,7 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Observe implements [driver.Store]. The session's record has the keys, for Observers, and the
+// Observe implements [driver.Store]. The session's record has the keys, for Sessions, and the
 // number of the list. It is Listen that makes commands notify the session of changes.
 func (s *Store) Observe(ctx context.Context, session string, seq int64, keys []string) error {
 	newer := op("$gt", seq, op("$ifNull", "$list", int64(0)))
@@ -31,41 +31,6 @@ func (s *Store) Observe(ctx context.Context, session string, seq int64, keys []s
 		return fmt.Errorf("mongo: observe: %w", driver.ErrSessionExpired)
 	}
 	return nil
-}
-
-// Observers implements [driver.Store]. It scans the records of all sessions after the id after,
-// including expired ones, until it has n: an index would be written with every heartbeat.
-func (s *Store) Observers(ctx context.Context, key, after string, n int) ([]driver.Member, error) {
-	if n = min(n, maxShown); n < 1 {
-		return nil, nil
-	}
-	match := bson.D{e("_id", bson.D{e("$gt", sessionID(after)), e("$lt", successor(sessionID("")))})}
-	if key != "" {
-		match = append(match, e("obs", key))
-	}
-	raw, err := s.run(ctx, s.read([]bson.D{
-		{e("$match", append(match, living()...))},
-		{e("$sort", bson.D{e("_id", 1)})},
-		{e("$limit", n)},
-		{e("$project", append(bson.D{e("at", 1), e("ttl", 1)}, shown()...))},
-	}, bson.D{e("batchSize", n+1)}, false)) // all in one batch: a session's names and metadata are a few KiB at most
-	var found []sessionRecord
-	if err == nil {
-		err = batch(raw, &found)
-	}
-	if err != nil {
-		return nil, failure("observers", err)
-	}
-	return members(found), nil
-}
-
-// Queue implements [driver.Store]. A queue of 10,000 claims is about 1 MB.
-func (s *Store) Queue(ctx context.Context, key string) ([]driver.Waiter, error) {
-	st, err := s.load(ctx, keyID(key), key, maxQueue)
-	if err != nil {
-		return nil, failure("queue", err)
-	}
-	return st.WaitersAhead, nil
 }
 
 const (

@@ -71,7 +71,7 @@ func (p *prober) insert(ctx context.Context) error {
 func (p *prober) key(ctx context.Context) error {
 	id := p.id("key")
 	mine := driver.Claim{Key: "probe", ID: "$mine.1", Session: "$mine", Kind: driver.KindElection, Weight: 2, Limit: 9}
-	first, err := p.acquire(ctx, id, mine, true, []string{"dead", "$dead"}, never)
+	first, err := p.acquire(ctx, id, driver.Join{Claim: mine, Wait: true, Expired: []string{"dead", "$dead"}, NotAfter: never})
 	if err != nil {
 		return failure("probe: acquire", err)
 	}
@@ -79,7 +79,7 @@ func (p *prober) key(ctx context.Context) error {
 	if err := cmp.Or(acquired(one), notified(first.grants("probe", mine.ID), one.Holders, "one.1"), dated(&first)); err != nil {
 		return wrong("acquire", err, first)
 	}
-	r, err := p.resize(ctx, id, mine.Kind, 8, 3)
+	r, err := p.resize(ctx, id, driver.Resize{Kind: mine.Kind, From: 8, Limit: 3})
 	if err != nil {
 		return failure("probe: resize", err)
 	}
@@ -91,12 +91,12 @@ func (p *prober) key(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	published, held, err := p.publish(ctx, id, driver.Claim{ID: "two.1"}, 1, []byte(probeValue))
+	published, held, err := p.publish(ctx, id, driver.Publish{Claim: driver.Claim{ID: "two.1"}, Seq: 1, Value: []byte(probeValue)})
 	if err != nil {
 		return failure("probe: publish", err)
 	}
 	mine.ID, mine.First = "$mine.2", true
-	second, err := p.acquire(ctx, id, mine, true, nil, never)
+	second, err := p.acquire(ctx, id, driver.Join{Claim: mine, Wait: true, NotAfter: never})
 	if err != nil {
 		return failure("probe: acquire", err)
 	}
@@ -113,13 +113,14 @@ func (p *prober) key(ctx context.Context) error {
 // keepAndRelease makes one.1 keep the key for a while and then release it. The release for holders with
 // nobody behind them must not do that, since others wait.
 func (p *prober) keepAndRelease(ctx context.Context, id string) (found bool, next keyRecord, err error) {
-	c, o := driver.Claim{Key: "probe", ID: "one.1"}, driver.ReleaseOptions{Keep: probeLease / 2}
-	kept, found, err := p.release(ctx, id, c, o)
+	c := driver.Claim{Key: "probe", ID: "one.1"}
+	l := driver.Leave{Claim: c, Keep: probeLease / 2}
+	kept, found, err := p.release(ctx, id, l)
 	if err != nil {
 		return false, keyRecord{}, failure("probe: release", err)
 	}
 	woken := driver.Notice{Type: driver.NoticeWake, Session: "two", Key: "probe", Claim: "two.1", Address: probeAddress}
-	if got := kept.released(c, o); !found || !slices.Equal(got, []driver.Notice{woken}) {
+	if got := kept.released(l); !found || !slices.Equal(got, []driver.Notice{woken}) {
 		return false, keyRecord{}, wrong("release", errors.New("want the first in the queue woken when a holder keeps the key"), kept)
 	}
 	alone, err := p.releaseAlone(ctx, id, c)
@@ -129,7 +130,7 @@ func (p *prober) keepAndRelease(ctx context.Context, id string) (found bool, nex
 	if alone {
 		return false, keyRecord{}, wrong("release", errors.New("want nothing released, since others are in the queue"), alone)
 	}
-	if next, found, err = p.release(ctx, id, c, driver.ReleaseOptions{}); err != nil {
+	if next, found, err = p.release(ctx, id, driver.Leave{Claim: c}); err != nil {
 		return false, keyRecord{}, failure("probe: release", err)
 	}
 	return found, next, nil
@@ -137,7 +138,7 @@ func (p *prober) keepAndRelease(ctx context.Context, id string) (found bool, nex
 
 // seal makes two.1 seal the key, and then three.1 release it.
 func (p *prober) seal(ctx context.Context, id string, before driver.State) error {
-	was, found, err := p.release(ctx, id, driver.Claim{ID: "two.1"}, driver.ReleaseOptions{Seal: true, Result: []byte(probeResult)})
+	was, found, err := p.release(ctx, id, driver.Leave{Claim: driver.Claim{ID: "two.1"}, Seal: true, Result: []byte(probeResult)})
 	if err != nil {
 		return failure("probe: seal", err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
@@ -65,20 +66,20 @@ func shapes(t *testing.T, s driver.Store, f *fake) map[string]string {
 	c := driver.Claim{Key: "k", ID: "s.1", Session: "s", Kind: driver.KindSemaphore, Weight: 1, Limit: 2}
 	ctx, names := t.Context(), make(map[string]string)
 	for name, do := range map[string]func(){
-		"acquire":                   func() { s.Acquire(ctx, c, true, nil, time.Now()) },
-		"acquire after the expired": func() { s.Acquire(ctx, c, true, []string{"t"}, time.Now()) },
+		"acquire":                   func() { storecmd.Acquire(ctx, s, c, true, nil, time.Now()) },
+		"acquire after the expired": func() { storecmd.Acquire(ctx, s, c, true, []string{"t"}, time.Now()) },
 		"acquire at the head": func() {
 			c := c
 			c.First = true
-			s.Acquire(ctx, c, true, nil, time.Now())
+			storecmd.Acquire(ctx, s, c, true, nil, time.Now())
 		},
-		"try":     func() { s.Acquire(ctx, c, false, nil, time.Now()) },
-		"release": func() { s.Release(ctx, c, driver.ReleaseOptions{}) },
-		"keep":    func() { s.Release(ctx, c, driver.ReleaseOptions{Keep: time.Hour}) },
-		"succeed": func() { s.Release(ctx, c, driver.ReleaseOptions{Successor: "t.1"}) },
-		"seal":    func() { s.Release(ctx, c, driver.ReleaseOptions{Seal: true}) },
-		"publish": func() { s.Publish(ctx, c, 1, nil) },
-		"resize":  func() { s.Resize(ctx, "k", c.Kind, 1, 2) },
+		"try":     func() { storecmd.Acquire(ctx, s, c, false, nil, time.Now()) },
+		"release": func() { storecmd.Release(ctx, s, c, driver.Leave{}) },
+		"keep":    func() { storecmd.Release(ctx, s, c, driver.Leave{Keep: time.Hour}) },
+		"succeed": func() { storecmd.Release(ctx, s, c, driver.Leave{Successor: "t.1"}) },
+		"seal":    func() { storecmd.Release(ctx, s, c, driver.Leave{Seal: true}) },
+		"publish": func() { storecmd.Publish(ctx, s, c, 1, nil) },
+		"resize":  func() { storecmd.Resize(ctx, s, "k", c.Kind, 1, 2) },
 	} {
 		f.script(null)
 		do()

@@ -2,6 +2,7 @@ package mongo_test
 
 import (
 	"bytes"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"log/slog"
 	"strings"
 	"testing"
@@ -368,7 +369,7 @@ func TestPortableMode(t *testing.T) {
 		time.Sleep(time.Hour)
 		for i, want := range []string{"findAndModify insert findAndModify", "findAndModify"} {
 			f.script(f.answer)
-			if _, _, err := s.Acquire(t.Context(), evilClaim, true, nil, time.Now()); err != nil {
+			if _, _, err := storecmd.Acquire(t.Context(), s, evilClaim, true, nil, time.Now()); err != nil {
 				t.Fatal(err)
 			}
 			var got []string

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
@@ -39,7 +40,7 @@ func TestPublishAnswers(t *testing.T) {
 					}
 					return ok(e("value", bson.D{e("now", now), e("h", bson.A{h})}))
 				})
-				if _, err := s.Publish(t.Context(), c, 1, make([]byte, tc.size)); !errors.Is(err, tc.want) {
+				if _, err := storecmd.Publish(t.Context(), s, c, 1, make([]byte, tc.size)); !errors.Is(err, tc.want) {
 					t.Errorf("got error %v, want %v", err, tc.want)
 				}
 				if n := len(f.took()); n != tc.sent {
@@ -82,7 +83,7 @@ func TestStateOfRecord(t *testing.T) {
 				s := newFake(t).store(nil, func(call) bson.D {
 					return ok(e("cursor", bson.D{e("id", int64(0)), e("firstBatch", bson.A{bson.D{e("now", now), e("found", bson.A{record})}})}))
 				})
-				st, err := s.Load(t.Context(), "k")
+				st, err := s.Load(t.Context(), "k", 1000)
 				if err != nil {
 					t.Fatal(err)
 				}

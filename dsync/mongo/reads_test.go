@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -52,10 +53,10 @@ func TestReadsOfKeysAreCommitted(t *testing.T) {
 					key  bool
 					do   func() error
 				}{
-					{"Load", true, func() error { _, err := s.Load(t.Context(), "k"); return err }},
+					{"Load", true, func() error { _, err := s.Load(t.Context(), "k", 1000); return err }},
 					{"Keys", true, func() error { _, err := s.Keys(t.Context(), "", "", 10); return err }},
-					{"Members", false, func() error { _, _, err := s.Members(t.Context()); return err }},
-					{"Liveness", false, func() error { _, _, err := s.Liveness(t.Context(), "s"); return err }},
+					{"Members", false, func() error { _, _, err := storecmd.Members(t.Context(), s); return err }},
+					{"Liveness", false, func() error { _, _, err := storecmd.Liveness(t.Context(), s, "s"); return err }},
 				} {
 					f.script(f.answer)
 					if err := read.do(); err != nil {
@@ -85,8 +86,9 @@ func TestMembersReadsEveryField(t *testing.T) {
 				bson.D{e("_id", "s/two"), e("at", now), e("ttl", int64(1))},
 			})})
 		})
-		for name, read := range map[string]func(context.Context, ...string) ([]driver.Member, time.Time, error){"Members": s.Members, "Liveness": s.Liveness} {
-			m, read, err := read(t.Context(), "one", "two")
+		for name, q := range map[string]driver.SessionQuery{"Sessions": {}, "their liveness": {Liveness: true}} {
+			q.IDs = []string{"one", "two"}
+			m, read, err := s.Sessions(t.Context(), q)
 			if err != nil || len(m) != 2 || !read.Equal(now) {
 				t.Fatalf("%s: %+v at %v, %v", name, m, read, err)
 			}

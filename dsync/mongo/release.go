@@ -8,41 +8,26 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Release implements [driver.Store]. It tries these commands in order, and sends the next one
-// only if the one before was not applicable, in which case it has written nothing:
-//
-//   - with c.NoneWaiting, an update that frees the key if nobody waits and nobody observes
-//     it;
-//   - for a Mutex or an election, a short hand-over, which grants the key to the first
-//     waiter, if that wants the key in the same way as c, or frees it;
-//   - the pipeline, which handles everything.
-//
-// So a release takes one command if nobody waited and nobody does now, and two if somebody has
-// come since. It takes one more for a Mutex or an election if the next claim is of another
-// sort, a fixed lease or one with Yield, and for a Mutex with a published value.
-//
-// With Keep, Seal or a Successor, only the pipeline is sent, each in a version of its own.
-//
-// With Seal, if the hold's end has come so that c cannot seal, claims that the command grants
-// get no notice.
-func (s *Store) Release(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (found bool, notices []driver.Notice, err error) {
-	if o.Keep <= 0 && !o.Seal && o.Successor == "" {
-		found, notices, err = s.releaseQuick(ctx, c)
+// editLeave makes a Leave.
+func (s *Store) editLeave(ctx context.Context, l driver.Leave) (done driver.Edited, err error) {
+	c := l.Claim
+	if l.Keep <= 0 && !l.Seal && l.Successor == "" {
+		done.Left, done.Notices, err = s.releaseQuick(ctx, c)
 	} else {
 		s.lastUsed.take(c.Key, c.ID)
 		s.contended.add(c.Key)
 	}
-	if err == nil && !found {
+	if err == nil && !done.Left {
 		var r keyRecord
-		if r, found, err = s.release(ctx, keyID(c.Key), c, o); found {
-			err = r.succeeded(c, o)
-			notices = s.sendable(r.released(c, o))
+		if r, done.Left, err = s.release(ctx, keyID(c.Key), l); done.Left {
+			err = r.succeeded(l)
+			done.Notices = s.sendable(r.released(l))
 		}
 	}
 	if err != nil {
-		return false, nil, failure("release", err)
+		return driver.Edited{}, failure("release", err)
 	}
-	return found, notices, nil
+	return done, nil
 }
 
 // releaseQuick tries the commands that are quicker than the pipeline.
@@ -86,23 +71,22 @@ func (s *Store) releaseAlone(ctx context.Context, id string, c driver.Claim) (fo
 
 // release sends the pipeline. If both Seal and Keep are set, it seals: a sealed key cannot be
 // held.
-func (s *Store) release(ctx context.Context, id string, c driver.Claim, o driver.ReleaseOptions) (r keyRecord, found bool, err error) {
+func (s *Store) release(ctx context.Context, id string, l driver.Leave) (r keyRecord, found bool, err error) {
+	c := l.Claim
 	m := modify{
 		query:  bson.D{e("_id", id), e("$or", bson.A{bson.D{e("h.a", c.ID)}, bson.D{e("q.a", c.ID)}})},
 		fields: s.shapes.released,
 	}
 	shape, scratch := s.shapes.release, bson.D{e("mine", c.ID)}
 	switch {
-	case o.Seal && len(o.Result) > maxValue:
-		return keyRecord{}, false, fmt.Errorf("%w: the result has %d bytes; it may have at most %d", driver.ErrRefused, len(o.Result), maxValue)
-	case o.Seal:
-		shape, scratch = s.shapes.seal, append(scratch, e("result", bson.Binary{Data: o.Result}))
+	case l.Seal:
+		shape, scratch = s.shapes.seal, append(scratch, e("result", bson.Binary{Data: l.Result}))
 		m.fields, m.before = s.shapes.sealed, true // afterwards the queue is empty
-	case o.Keep > 0:
-		shape, scratch = s.shapes.keep, append(scratch, e("keep", millis(o.Keep)))
+	case l.Keep > 0:
+		shape, scratch = s.shapes.keep, append(scratch, e("keep", millis(l.Keep)))
 		m.fields = whomKept(c.ID)
-	case o.Successor != "":
-		shape, scratch = s.shapes.succeed, append(scratch, e("next", o.Successor))
+	case l.Successor != "":
+		shape, scratch = s.shapes.succeed, append(scratch, e("next", l.Successor))
 		m.query = bson.D{e("_id", id), e("h.a", c.ID)}
 		m.fields = whom(grantedOr(c.ID))
 	}
@@ -113,15 +97,15 @@ func (s *Store) release(ctx context.Context, id string, c driver.Claim, o driver
 	return r, found, err
 }
 
-// succeeded returns an error if c still holds because the successor that o names does not wait.
+// succeeded returns an error if the claim still holds because the successor that l names does not wait.
 // r is the reply to the release.
-func (r *keyRecord) succeeded(c driver.Claim, o driver.ReleaseOptions) error {
-	if o.Successor == "" || o.Keep > 0 || o.Seal {
+func (r *keyRecord) succeeded(l driver.Leave) error {
+	if l.Successor == "" || l.Keep > 0 || l.Seal {
 		return nil
 	}
 	for _, h := range r.Holders {
-		if h.Claim == c.ID {
-			return fmt.Errorf("%w: claim %s, the successor of %s", driver.ErrNotWaiting, o.Successor, c.ID)
+		if h.Claim == l.Claim.ID {
+			return fmt.Errorf("%w: claim %s, the successor of %s", driver.ErrNotWaiting, l.Successor, l.Claim.ID)
 		}
 	}
 	return nil

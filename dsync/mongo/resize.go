@@ -8,34 +8,30 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Resize implements [driver.Store]. The last 16 former limits of a key are known. On servers
-// other than MongoDB the first command on a key takes three.
-func (s *Store) Resize(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
-	if limit < 1 {
-		return nil, fmt.Errorf("mongo: resize: %w: the limit is %d; it must be at least 1", driver.ErrRefused, limit)
-	}
-	r, err := s.resize(ctx, keyID(key), kind, from, limit)
+// editResize makes a Resize.
+func (s *Store) editResize(ctx context.Context, z driver.Resize) (driver.Edited, error) {
+	r, err := s.resize(ctx, keyID(z.Key), z)
 	switch {
 	case err != nil:
-		return nil, failure("resize", err)
-	case r.Kind != string(kind):
-		return nil, fmt.Errorf("mongo: resize: %w", &driver.MismatchError{
-			Key: key, Kind: driver.Kind(r.Kind), WantKind: kind, Limit: r.Limit, WantLimit: limit,
+		return driver.Edited{}, failure("resize", err)
+	case r.Kind != string(z.Kind):
+		return driver.Edited{}, fmt.Errorf("mongo: resize: %w", &driver.MismatchError{
+			Key: z.Key, Kind: driver.Kind(r.Kind), WantKind: z.Kind, Limit: r.Limit, WantLimit: z.Limit,
 		})
-	case r.Limit != limit:
-		return nil, fmt.Errorf("mongo: resize: %w: a waiting claim has a greater weight than %d", driver.ErrRefused, limit)
+	case r.Limit != z.Limit:
+		return driver.Edited{}, fmt.Errorf("mongo: resize: %w: a waiting claim has a greater weight than %d", driver.ErrRefused, z.Limit)
 	}
-	return s.sendable(append(r.grants(key, ""), r.changed(key)...)), nil
+	return driver.Edited{Notices: s.sendable(append(r.grants(z.Key, ""), r.changed(z.Key)...))}, nil
 }
 
-func (s *Store) resize(ctx context.Context, id string, kind driver.Kind, from, limit int64) (r keyRecord, err error) {
+func (s *Store) resize(ctx context.Context, id string, z driver.Resize) (r keyRecord, err error) {
 	former := []int64{}
-	if from > 0 && from != limit {
-		former = append(former, from)
+	if z.From > 0 && z.From != z.Limit {
+		former = append(former, z.From)
 	}
 	_, err = s.modify(ctx, modify{
 		query:  bson.D{e("_id", id)},
-		update: pipeline(s.shapes.resize, bson.D{e("y", string(kind)), e("c", limit), e("from", former)}),
+		update: pipeline(s.shapes.resize, bson.D{e("y", string(z.Kind)), e("c", z.Limit), e("from", former)}),
 		fields: s.shapes.resized,
 		upsert: true,
 	}, &r)

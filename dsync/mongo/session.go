@@ -96,8 +96,12 @@ func (s *Store) register(ctx context.Context, query bson.D, m driver.Member) (ti
 // session for it.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-// Expire implements [driver.Store]. It writes nothing if the session is alive.
-func (s *Store) Expire(ctx context.Context, session string) (left time.Duration, err error) {
+// Expire implements [driver.Store]. It writes nothing if the session is alive and the caller is not
+// its owner.
+func (s *Store) Expire(ctx context.Context, session string, owner bool) (left time.Duration, err error) {
+	if owner {
+		return 0, s.unregister(ctx, session)
+	}
 	return s.expire(ctx, sessionQuery(session))
 }
 
@@ -126,8 +130,8 @@ func (s *Store) expire(ctx context.Context, query bson.D) (left time.Duration, e
 	return left, nil
 }
 
-// Unregister implements [driver.Store].
-func (s *Store) Unregister(ctx context.Context, session string) error {
+// unregister expires a session for its owner.
+func (s *Store) unregister(ctx context.Context, session string) error {
 	var r sessionRecord
 	_, err := s.modify(ctx, modify{
 		query:  sessionQuery(session),
@@ -141,36 +145,50 @@ func (s *Store) Unregister(ctx context.Context, session string) error {
 	return nil
 }
 
-// Members implements [driver.Store]. Without ids it scans the records of all sessions,
-// including those that expired in the last days: it is for lists, not for a loop.
-func (s *Store) Members(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
-	find := []bson.D{
-		{e("$match", append(bson.D{prefixed(sessionID(""))}, living()...))},
-		{e("$sort", bson.D{e("_id", 1)})},
-		{e("$limit", maxShown)},
+// Sessions implements [driver.Store]. Without IDs it scans the records of the sessions after q.After,
+// including those that expired in the last days, until it has as many as it may return: an index of
+// what they observe would be written with every heartbeat.
+func (s *Store) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.Member, time.Time, error) {
+	find := []bson.D{named(q.IDs)}
+	if len(q.IDs) == 0 {
+		find = aliveSessions(q)
 	}
-	if len(ids) > 0 {
-		find = []bson.D{named(ids)}
+	fields := life()
+	if !q.Liveness {
+		fields = append(fields, shown()...)
 	}
-	return s.sessions(ctx, "members", find, append(life(), shown()...))
+	r, err := readFacet[sessionRecord](ctx, s, false, facet(fields, find...))
+	if err != nil {
+		return nil, time.Time{}, failure("sessions", err)
+	}
+	var m []driver.Member
+	for _, f := range r.Found {
+		m = append(m, f.member())
+	}
+	return m, r.Now, nil
 }
 
-// Liveness implements [driver.Store].
-func (s *Store) Liveness(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
-	return s.sessions(ctx, "liveness", []bson.D{named(ids)}, life())
+// aliveSessions returns the stages that find the sessions that are alive and that q asks for. Their names and
+// metadata are a few KiB at most, so all of them fit into one reply.
+func aliveSessions(q driver.SessionQuery) []bson.D {
+	limit := q.Limit
+	if limit <= 0 || limit > maxShown {
+		limit = maxShown
+	}
+	match := bson.D{e("_id", bson.D{e("$gt", sessionID(q.After)), e("$lt", successor(sessionID("")))})}
+	if q.Observing != "" {
+		match = append(match, e("obs", q.Observing))
+	}
+	return []bson.D{
+		{e("$match", append(match, living()...))},
+		{e("$sort", bson.D{e("_id", 1)})},
+		{e("$limit", limit)},
+	}
 }
 
 // shown are the fields that only people read.
 func shown() bson.D {
 	return bson.D{e("name", 1), e("host", 1), e("pid", 1), e("app", 1), e("meta", 1)}
-}
-
-// members returns the members in the records.
-func members(records []sessionRecord) (m []driver.Member) {
-	for _, r := range records {
-		m = append(m, r.member())
-	}
-	return m
 }
 
 // life are the fields that say whether a session is alive.
@@ -183,14 +201,6 @@ func named(ids []string) bson.D {
 		in = append(in, sessionID(id))
 	}
 	return bson.D{e("$match", bson.D{e("_id", bson.D{e("$in", in)})})}
-}
-
-func (s *Store) sessions(ctx context.Context, op string, find []bson.D, project bson.D) ([]driver.Member, time.Time, error) {
-	r, err := readFacet[sessionRecord](ctx, s, false, facet(project, find...))
-	if err != nil {
-		return nil, time.Time{}, failure(op, err)
-	}
-	return members(r.Found), r.Now, nil
 }
 
 // living is the condition that a session is alive.

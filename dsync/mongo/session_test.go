@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
@@ -28,7 +29,7 @@ func TestExpireAnswers(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newFake(t).store(nil, func(call) bson.D { return ok(e("value", tc.record())) })
-				if left, err := s.Expire(t.Context(), "s"); left != tc.left || err != nil {
+				if left, err := s.Expire(t.Context(), "s", false); left != tc.left || err != nil {
 					t.Errorf("Expire: got %v, %v, want %v, nil", left, err, tc.left)
 				}
 			})
@@ -141,13 +142,13 @@ func TestDurationsAreRoundedUp(t *testing.T) {
 		f := newFake(t)
 		s := f.store(nil, func(call) bson.D { return ok(e("n", 1), e("value", bson.D{e("now", time.Now())})) })
 		c := driver.Claim{Key: "k", ID: "s.1", Session: "s", Kind: driver.KindMutex, Weight: 1, Limit: 1, Lease: d}
-		if _, _, err := s.Acquire(t.Context(), c, true, nil, time.Now()); err != nil {
+		if _, _, err := storecmd.Acquire(t.Context(), s, c, true, nil, time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Extend(t.Context(), c); !errors.Is(err, driver.ErrNotHeld) {
+		if _, err := storecmd.Extend(t.Context(), s, c); !errors.Is(err, driver.ErrNotHeld) {
 			t.Fatal(err)
 		}
-		if _, _, err := s.Release(t.Context(), c, driver.ReleaseOptions{Keep: d}); err != nil {
+		if _, _, err := storecmd.Release(t.Context(), s, c, driver.Leave{Keep: d}); err != nil {
 			t.Fatal(err)
 		}
 		for i, path := range [][]string{
@@ -172,18 +173,18 @@ func TestReadingWithoutADatabase(t *testing.T) {
 		s := f.store(nil, func(call) bson.D {
 			return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", bson.A{})}))
 		})
-		st, err := s.Load(t.Context(), "k")
+		st, err := s.Load(t.Context(), "k", 1000)
 		if err != nil || st.Key != "k" || !st.Now.Equal(now) || st.Kind != "" {
 			t.Errorf("Load: %+v, %v", st, err)
 		}
-		members, at, err := s.Members(t.Context())
+		members, at, err := storecmd.Members(t.Context(), s)
 		if err != nil || len(members) != 0 || !at.Equal(now) {
 			t.Errorf("Members: %v, %v, %v", members, at, err)
 		}
-		if members, err := s.Observers(t.Context(), "k", "", 10); err != nil || len(members) != 0 {
+		if members, err := storecmd.Observers(t.Context(), s, "k", "", 10); err != nil || len(members) != 0 {
 			t.Errorf("Observers: %v, %v", members, err)
 		}
-		if line, err := s.Queue(t.Context(), "k"); err != nil || len(line) != 0 {
+		if line, err := storecmd.Queue(t.Context(), s, "k"); err != nil || len(line) != 0 {
 			t.Errorf("Queue: %v, %v", line, err)
 		}
 	})

@@ -12,12 +12,8 @@ const (
 	// formatVersion is the version of key records that this code writes and knows.
 	formatVersion = 1
 
-	// maxQueue is the maximum number of claims that may wait for a key.
-	maxQueue = 10_000
-
 	// maxAhead is how many of the nearest claims ahead a reply has. With whole queues in
-	// replies, n joins would cost n². maxShown is how many waiters Load reads, and how many
-	// sessions Members.
+	// replies, n joins would cost n². maxShown is how many sessions one Sessions reads.
 	maxAhead = 8
 	maxShown = 1_000
 

@@ -1,6 +1,9 @@
 package mongo
 
-import "go.mongodb.org/mongo-driver/v2/bson"
+import (
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
 
 // Edits: what a command does to a key's record before it settles it, and clean, which is the first
 // stage of each.
@@ -31,7 +34,7 @@ func joining(a acquiring) []bson.D {
 		set(e("_.join", op("$and",
 			op("$lte", now, "$_.until"),
 			op("$not", op("$or", "$done", op("$in", "$_.claim.a", op("$concatArrays", "$h.a", "$q.a")))),
-			op("$lt", op("$size", "$q"), maxQueue),
+			op("$lt", op("$size", "$q"), driver.MaxQueue),
 			op("$cond", "$_.known",
 				op("$lte", "$_.claim.w", "$c"),
 				op("$eq", claims(), bson.A{bson.A{}, bson.A{}})),

@@ -42,7 +42,7 @@ func settle(fields bson.A, rest any) []bson.D {
 		e("in", op("$mergeObjects", "$$value",
 			op("$cond", op("$lte", "$$this.w", "$$value.free"), granted, bson.D{e("free", 0)}))),
 	}))
-	q := op("$slice", "$q", "$_.new.k", maxQueue)
+	q := op("$slice", "$q", "$_.new.k", driver.MaxQueue)
 	if rest != nil {
 		q = filter(q, rest)
 	}

@@ -87,11 +87,11 @@ func (s *Store) handingOver(c driver.Claim, token int64, j *joiner) bson.A {
 	queue, met := "$q", op("$eq", is, literal(want))
 	if j != nil {
 		queue = "$$queue"
-		met = op("$and", met, op("$lte", now, j.notAfter), op("$lt", op("$size", "$q"), maxQueue))
+		met = op("$and", met, op("$lte", now, j.notAfter), op("$lt", op("$size", "$q"), driver.MaxQueue))
 	}
 	next := slices.Concat(grant, bson.D{ // the record has the same fields of the last grant
 		e("h", bson.A{op("$mergeObjects", "$$first", grant)}),
-		e("q", op("$slice", queue, 1, maxQueue)),
+		e("q", op("$slice", queue, 1, driver.MaxQueue)),
 	})
 	if counted {
 		next = let("term", op("$add", op("$ifNull", "$n", int64(0)), 1), next)

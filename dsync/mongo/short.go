@@ -50,15 +50,16 @@ const maxLag = time.Second
 //   - for a key that was contended, and for a repeated request, which mostly is a waiter's;
 //   - for a Once, which is sealed, and so never free again, once it has succeeded;
 //   - on servers other than MongoDB, where it can't make a record.
-func (s *Store) acquireFree(ctx context.Context, c driver.Claim, notAfter time.Time) (st driver.State, granted bool, err error) {
+func (s *Store) acquireFree(ctx context.Context, j driver.Join) (st driver.State, granted bool, err error) {
+	c := j.Claim
 	reached := s.clock.reached().Truncate(time.Millisecond) // the precision of the record
 	last, known := s.lastUsed.take(c.Key, "")
-	if !known && (c.Repeated || c.Kind == driver.KindOnce || s.server.portable || s.contended.has(c.Key)) {
+	if !known && (j.Repeated || c.Kind == driver.KindOnce || s.server.portable || s.contended.has(c.Key)) {
 		return driver.State{}, false, nil
 	}
 	token, until := after(last, reached), reached.Add(maxLag)
-	if notAfter.Before(until) {
-		until = notAfter
+	if j.NotAfter.Before(until) {
+		until = j.NotAfter
 	}
 	if granted, err = s.acquireShort(ctx, keyID(c.Key), c, token, reached, until); !granted {
 		s.contended.add(c.Key)
@@ -148,7 +149,7 @@ func (s *Store) handOver(ctx context.Context, id string, c driver.Claim, j *join
 // met reports whether the conditions of handingOver were met.
 func (h *handOver) met(c driver.Claim, j *joiner) bool {
 	r := &h.Before
-	if j != nil && (r.Waiting >= maxQueue || r.Now.After(j.notAfter.Truncate(time.Millisecond))) {
+	if j != nil && (r.Waiting >= driver.MaxQueue || r.Now.After(j.notAfter.Truncate(time.Millisecond))) {
 		return false
 	}
 	switch {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"github.com/leasehold-go/leasehold/internal/testkit"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -90,8 +91,11 @@ func (q *shortServer) want(what, want string) {
 	}
 }
 
-func (q *shortServer) acquire(c driver.Claim) error {
-	_, _, err := q.s.Acquire(q.t.Context(), c, true, nil, time.Now().Add(time.Second))
+func (q *shortServer) acquire(c driver.Claim) error { return q.join(driver.Join{Claim: c}) }
+
+func (q *shortServer) join(j driver.Join) error {
+	j.Wait, j.NotAfter = true, time.Now().Add(time.Second)
+	_, err := q.s.Edit(q.t.Context(), driver.Edit{Join: &j})
 	return err
 }
 
@@ -106,7 +110,7 @@ func (q *shortServer) turn(c driver.Claim) {
 
 func (q *shortServer) release(c driver.Claim) []driver.Notice {
 	q.t.Helper()
-	found, notices, err := q.s.Release(q.t.Context(), c, driver.ReleaseOptions{})
+	found, notices, err := storecmd.Release(q.t.Context(), q.s, c, driver.Leave{})
 	if err != nil || !found {
 		q.t.Errorf("release: found %t, %v", found, err)
 	}
@@ -182,17 +186,17 @@ func TestNewKeyWithoutAnswer(t *testing.T) {
 // The first acquire of a key that this process did not use last is short, if the key may well
 // be free.
 func TestUnknownKeyIsAcquired(t *testing.T) {
-	repeated := func(c *driver.Claim) { c.Repeated = true }
+	repeated := func(j *driver.Join) { j.Repeated = true }
 	for name, tc := range map[string]struct {
-		change   func(*driver.Claim)
+		change   func(*driver.Join)
 		portable bool
 		want     string
 	}{
-		"first request":         {func(*driver.Claim) {}, false, "short acquire"},
+		"first request":         {func(*driver.Join) {}, false, "short acquire"},
 		"repeated request":      {repeated, false, "acquire"},
-		"of a Once":             {func(c *driver.Claim) { c.Kind = driver.KindOnce }, false, "acquire"},
-		"of another primitive":  {func(c *driver.Claim) { c.Kind = driver.KindSemaphore }, false, "short acquire"},
-		"on FerretDB":           {func(*driver.Claim) {}, true, "acquire"},
+		"of a Once":             {func(j *driver.Join) { j.Claim.Kind = driver.KindOnce }, false, "acquire"},
+		"of another primitive":  {func(j *driver.Join) { j.Claim.Kind = driver.KindSemaphore }, false, "short acquire"},
+		"on FerretDB":           {func(*driver.Join) {}, true, "acquire"},
 		"repeated, on FerretDB": {repeated, true, "acquire"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -202,9 +206,9 @@ func TestUnknownKeyIsAcquired(t *testing.T) {
 					hello = without("topologyVersion")
 				}
 				q := newShortServerOn(t, hello)
-				c := mutexClaim(1)
-				tc.change(&c)
-				if err := q.acquire(c); err != nil {
+				j := driver.Join{Claim: mutexClaim(1)}
+				tc.change(&j)
+				if err := q.join(j); err != nil {
 					t.Error(err)
 				}
 				q.want(name, tc.want)
@@ -294,7 +298,7 @@ func TestContendedKeyIsKnownFromAnyCommand(t *testing.T) {
 	for name, do := range map[string]func(*shortServer){
 		"a try": func(q *shortServer) {
 			q.waiting = 1
-			if _, _, err := q.s.Acquire(q.t.Context(), mutexClaim(1), false, nil, time.Now().Add(time.Second)); err != nil {
+			if _, _, err := storecmd.Acquire(q.t.Context(), q.s, mutexClaim(1), false, nil, time.Now().Add(time.Second)); err != nil {
 				q.t.Error(err)
 			}
 		},
@@ -305,7 +309,7 @@ func TestContendedKeyIsKnownFromAnyCommand(t *testing.T) {
 			q.release(c)
 		},
 		"a release that keeps": func(q *shortServer) {
-			if _, _, err := q.s.Release(q.t.Context(), mutexClaim(1), driver.ReleaseOptions{Keep: time.Minute}); err != nil {
+			if _, _, err := storecmd.Release(q.t.Context(), q.s, mutexClaim(1), driver.Leave{Keep: time.Minute}); err != nil {
 				q.t.Error(err)
 			}
 		},
@@ -334,7 +338,7 @@ func TestShortAcquireExpiresSoon(t *testing.T) {
 		} {
 			c := mutexClaim(i)
 			c.Key = fmt.Sprint("k", i)
-			if _, _, err := q.s.Acquire(t.Context(), c, true, nil, time.Now().Add(tc.notAfter)); err != nil {
+			if _, _, err := storecmd.Acquire(t.Context(), q.s, c, true, nil, time.Now().Add(tc.notAfter)); err != nil {
 				t.Error(err)
 			}
 			sent := q.f.took()[i]
@@ -481,7 +485,7 @@ func TestShortGrantTokens(t *testing.T) {
 		grant := func(n int) (token int64, since time.Time) {
 			t.Helper()
 			q.sent()
-			st, _, err := q.s.Acquire(t.Context(), mutexClaim(n), true, nil, time.Now().Add(time.Second))
+			st, _, err := storecmd.Acquire(t.Context(), q.s, mutexClaim(n), true, nil, time.Now().Add(time.Second))
 			if err != nil || len(st.Holders) != 1 {
 				t.Fatalf("got %+v, %v", st, err)
 			}
@@ -497,7 +501,7 @@ func TestShortGrantTokens(t *testing.T) {
 				t.Errorf("sent %+v, and answered %+v", to, st)
 			}
 			q.f.script(q.f.answer)
-			if _, _, err := q.s.Release(t.Context(), mutexClaim(n), driver.ReleaseOptions{}); err != nil {
+			if _, _, err := storecmd.Release(t.Context(), q.s, mutexClaim(n), driver.Leave{}); err != nil {
 				t.Error(err)
 			}
 			return to.Token, to.At
@@ -544,11 +548,11 @@ func TestLastUsedKeyIsForgottenWithoutAnswer(t *testing.T) {
 		if err := q.acquire(c); err != nil {
 			t.Error(err)
 		}
-		if _, _, err := q.s.Release(t.Context(), c, driver.ReleaseOptions{}); err == nil {
+		if _, _, err := storecmd.Release(t.Context(), q.s, c, driver.Leave{}); err == nil {
 			t.Error("no error")
 		}
 		delete(q.instead, "short release")
-		if found, _, err := q.s.Release(t.Context(), c, driver.ReleaseOptions{}); err != nil || !found {
+		if found, _, err := storecmd.Release(t.Context(), q.s, c, driver.Leave{}); err != nil || !found {
 			t.Errorf("found %t, %v", found, err)
 		}
 		q.want("a release without an answer, and its repetition", "short acquire, short release, short release")
@@ -563,7 +567,7 @@ func TestTryTakesOneCommand(t *testing.T) {
 		q := newShortServer(t)
 		q.turn(mutexClaim(1))
 		q.sent()
-		if _, _, err := q.s.Acquire(t.Context(), mutexClaim(2), false, nil, time.Now().Add(time.Second)); err != nil {
+		if _, _, err := storecmd.Acquire(t.Context(), q.s, mutexClaim(2), false, nil, time.Now().Add(time.Second)); err != nil {
 			t.Fatal(err)
 		}
 		q.want("a try", "acquire")
@@ -596,7 +600,7 @@ func TestShortCommandsOnlyForSimpleClaims(t *testing.T) {
 			})
 		})
 	}
-	outcomes := map[string]driver.ReleaseOptions{"keep": {Keep: time.Minute}, "seal": {Seal: true}}
+	outcomes := map[string]driver.Leave{"keep": {Keep: time.Minute}, "seal": {Seal: true}}
 	for name, o := range outcomes {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -604,7 +608,7 @@ func TestShortCommandsOnlyForSimpleClaims(t *testing.T) {
 				if err := q.acquire(mutexClaim(1)); err != nil {
 					t.Fatal(err)
 				}
-				if _, _, err := q.s.Release(t.Context(), mutexClaim(1), o); err != nil {
+				if _, _, err := storecmd.Release(t.Context(), q.s, mutexClaim(1), o); err != nil {
 					t.Fatal(err)
 				}
 				q.want(name, "short acquire, release")
@@ -642,7 +646,7 @@ func TestLastUsedKeysAreBounded(t *testing.T) {
 			}
 			remembered := 0
 			for i := range n {
-				st, _, err := q.s.Acquire(t.Context(), key(i), true, nil, time.Now().Add(time.Second))
+				st, _, err := storecmd.Acquire(t.Context(), q.s, key(i), true, nil, time.Now().Add(time.Second))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -47,50 +48,50 @@ var methods = []struct {
 		return s.Observe(ctx, evil, 1, []string{evil})
 	}},
 	{"Expire", true, func(ctx context.Context, s driver.Store) error {
-		_, err := s.Expire(ctx, evil)
+		_, err := s.Expire(ctx, evil, false)
 		return err
 	}},
 	{"Unregister", true, func(ctx context.Context, s driver.Store) error {
-		return s.Unregister(ctx, evil)
+		return storecmd.Unregister(ctx, s, evil)
 	}},
 	{"AcquireWait", true, func(ctx context.Context, s driver.Store) error {
-		_, _, err := s.Acquire(ctx, evilClaim, true, []string{evil}, time.Now())
+		_, _, err := storecmd.Acquire(ctx, s, evilClaim, true, []string{evil}, time.Now())
 		return err
 	}},
 	{"AcquireTry", true, func(ctx context.Context, s driver.Store) error {
-		_, _, err := s.Acquire(ctx, evilClaim, false, nil, time.Now())
+		_, _, err := storecmd.Acquire(ctx, s, evilClaim, false, nil, time.Now())
 		return err
 	}},
 	{"Release", true, func(ctx context.Context, s driver.Store) error {
-		_, _, err := s.Release(ctx, evilClaim, driver.ReleaseOptions{})
+		_, _, err := storecmd.Release(ctx, s, evilClaim, driver.Leave{})
 		return err
 	}},
 	{"ReleaseKeep", true, func(ctx context.Context, s driver.Store) error {
-		_, _, err := s.Release(ctx, evilClaim, driver.ReleaseOptions{Keep: attempt})
+		_, _, err := storecmd.Release(ctx, s, evilClaim, driver.Leave{Keep: attempt})
 		return err
 	}},
 	{"ReleaseSeal", true, func(ctx context.Context, s driver.Store) error {
-		_, _, err := s.Release(ctx, evilClaim, driver.ReleaseOptions{Seal: true, Result: []byte(evil)})
+		_, _, err := storecmd.Release(ctx, s, evilClaim, driver.Leave{Seal: true, Result: []byte(evil)})
 		return err
 	}},
 	{"ReleaseSuccessor", true, func(ctx context.Context, s driver.Store) error {
-		_, _, err := s.Release(ctx, evilClaim, driver.ReleaseOptions{Successor: evil})
+		_, _, err := storecmd.Release(ctx, s, evilClaim, driver.Leave{Successor: evil})
 		return err
 	}},
 	{"Resize", true, func(ctx context.Context, s driver.Store) error {
-		_, err := s.Resize(ctx, evil, evil, 2, 1)
+		_, err := storecmd.Resize(ctx, s, evil, evil, 2, 1)
 		return err
 	}},
 	{"Extend", true, func(ctx context.Context, s driver.Store) error {
-		_, err := s.Extend(ctx, evilClaim)
+		_, err := storecmd.Extend(ctx, s, evilClaim)
 		return err
 	}},
 	{"Publish", true, func(ctx context.Context, s driver.Store) error {
-		_, err := s.Publish(ctx, evilClaim, 1, []byte(evil))
+		_, err := storecmd.Publish(ctx, s, evilClaim, 1, []byte(evil))
 		return err
 	}},
 	{"Load", false, func(ctx context.Context, s driver.Store) error {
-		_, err := s.Load(ctx, evil)
+		_, err := s.Load(ctx, evil, 1000)
 		return err
 	}},
 	{"Keys", false, func(ctx context.Context, s driver.Store) error {
@@ -98,23 +99,23 @@ var methods = []struct {
 		return err
 	}},
 	{"Members", false, func(ctx context.Context, s driver.Store) error {
-		_, _, err := s.Members(ctx, evil)
+		_, _, err := storecmd.Members(ctx, s, evil)
 		return err
 	}},
 	{"MembersAll", false, func(ctx context.Context, s driver.Store) error {
-		_, _, err := s.Members(ctx)
+		_, _, err := storecmd.Members(ctx, s)
 		return err
 	}},
 	{"Liveness", false, func(ctx context.Context, s driver.Store) error {
-		_, _, err := s.Liveness(ctx, evil)
+		_, _, err := storecmd.Liveness(ctx, s, evil)
 		return err
 	}},
 	{"Observers", false, func(ctx context.Context, s driver.Store) error {
-		_, err := s.Observers(ctx, evil, evil, 10)
+		_, err := storecmd.Observers(ctx, s, evil, evil, 10)
 		return err
 	}},
 	{"Queue", false, func(ctx context.Context, s driver.Store) error {
-		_, err := s.Queue(ctx, evil)
+		_, err := storecmd.Queue(ctx, s, evil)
 		return err
 	}},
 	{"Sweep", false, func(ctx context.Context, s driver.Store) error {
@@ -267,13 +268,13 @@ func TestStoreTextsAreLiterals(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := driver.Claim{Key: "$evil", ID: "$evil", Session: "$evil", Kind: "$evil", Weight: 1, Limit: 1}
-		if _, _, err := s.Acquire(t.Context(), c, true, []string{"$evil"}, time.Now()); err != nil {
+		if _, _, err := storecmd.Acquire(t.Context(), s, c, true, []string{"$evil"}, time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Publish(t.Context(), c, 1, []byte("$evil")); !errors.Is(err, driver.ErrNotHeld) {
+		if _, err := storecmd.Publish(t.Context(), s, c, 1, []byte("$evil")); !errors.Is(err, driver.ErrNotHeld) {
 			t.Fatal(err)
 		}
-		if _, err := s.Resize(t.Context(), "k", "$evil", 1, 2); !errors.Is(err, driver.ErrMismatch) {
+		if _, err := storecmd.Resize(t.Context(), s, "k", "$evil", 1, 2); !errors.Is(err, driver.ErrMismatch) {
 			t.Fatal(err)
 		}
 		for _, c := range f.took() {
@@ -383,13 +384,13 @@ func TestStoreNoRecord(t *testing.T) {
 		if _, err := s.Heartbeat(t.Context(), "s", nil); !errors.Is(err, driver.ErrSessionExpired) {
 			t.Errorf("Heartbeat: got %v, want ErrSessionExpired", err)
 		}
-		if _, err := s.Extend(t.Context(), evilClaim); !errors.Is(err, driver.ErrNotHeld) {
+		if _, err := storecmd.Extend(t.Context(), s, evilClaim); !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("Extend: got %v, want ErrNotHeld", err)
 		}
-		if _, err := s.Publish(t.Context(), evilClaim, 1, nil); !errors.Is(err, driver.ErrNotHeld) {
+		if _, err := storecmd.Publish(t.Context(), s, evilClaim, 1, nil); !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("Publish: got %v, want ErrNotHeld", err)
 		}
-		if found, _, err := s.Release(t.Context(), evilClaim, driver.ReleaseOptions{}); found || err != nil {
+		if found, _, err := storecmd.Release(t.Context(), s, evilClaim, driver.Leave{}); found || err != nil {
 			t.Errorf("Release: got %t, %v, want false, nil", found, err)
 		}
 	})
@@ -436,7 +437,7 @@ func TestStoreEncodesByItself(t *testing.T) {
 		s := f.storeOn(f.client(options.Client().SetBSONOptions(&options.BSONOptions{
 			IntMinSize: true, UseJSONStructTags: true, NilSliceAsEmpty: true, ErrorOnInlineDuplicates: true,
 		})), nil, func(call) bson.D { return ok(e("value", bson.D{e("h", bson.A{bson.D{e("a", evilClaim.ID)}})})) })
-		if _, _, err := s.Acquire(t.Context(), evilClaim, true, nil, time.Now()); err != nil {
+		if _, _, err := storecmd.Acquire(t.Context(), s, evilClaim, true, nil, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		w := f.took()[0].cmd.Lookup("update", "0", "$set", "_", "$literal", "claim", "w")

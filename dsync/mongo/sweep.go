@@ -157,11 +157,6 @@ func (s *Store) sweepAdvance(ctx context.Context, session string, next driver.Sw
 	return r.state(), err
 }
 
-// prefixed is the condition that the _id begins with p, which must end in '/'.
-func prefixed(p string) bson.E {
-	return e("_id", bson.D{e("$gte", p), e("$lt", behind(p))})
-}
-
 // behind returns the first string after all those that begin with p.
 func behind(p string) string { return p[:len(p)-1] + "0" } // '0' follows '/'
 

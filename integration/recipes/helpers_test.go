@@ -10,6 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"github.com/leasehold-go/leasehold/leader"
 )
 
@@ -44,11 +45,11 @@ func elect(t testing.TB, locks *dsync.Session, name string) *leader.Election {
 func nobody(t testing.TB, store driver.Store, key string) {
 	t.Helper()
 	synctest.Wait()
-	st, err := store.Load(context.Background(), key)
+	st, err := store.Load(context.Background(), key, 1000)
 	if err != nil || len(st.Holders) != 0 || st.Waiting != 0 {
 		t.Errorf("%q is held by %v, and %d wait; error %v", key, st.Holders, st.Waiting, err)
 	}
-	members, _, err := store.Members(context.Background())
+	members, _, err := storecmd.Members(context.Background(), store)
 	if err != nil || len(members) != 0 {
 		t.Errorf("registered: %v, error %v", members, err)
 	}

@@ -176,14 +176,14 @@ func (c *Core) join(cl *claim) {
 		cl.void = notAfter
 	}
 	cl.requests++
-	cl.command = c.send(Command{Op: Join, Session: cl.session, Claim: c.request(cl), Expired: cl.expired, NotAfter: notAfter}, cl.number)
+	cl.command = c.send(Command{Op: Join, Session: cl.session, Claim: c.request(cl), Expired: cl.expired, NotAfter: notAfter, Repeated: cl.requests > 1}, cl.number)
 }
 
 // request returns the claim as commands name it.
 func (c *Core) request(cl *claim) driver.Claim {
 	return driver.Claim{
 		Key: cl.key, ID: cl.id, Session: cl.session, Kind: driver.KindMutex, Weight: 1, Limit: 1,
-		Repeated: cl.requests > 1, Token: cl.first, NoneWaiting: cl.alone,
+		Token: cl.first, NoneWaiting: cl.alone,
 	}
 }
 

@@ -135,5 +135,6 @@ type Command struct {
 	Claims   []driver.Claim // of Discard
 	Expired  []string       // of Join
 	NotAfter time.Time      // of Join
+	Repeated bool           // of Join: the session has sent one of this claim before
 	Sessions []string       // of Read
 }

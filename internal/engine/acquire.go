@@ -379,19 +379,18 @@ func (c *claim) send(old *claim, done func(error)) {
 	}
 	s.workers.do(func() {
 		r := attempt(s, "Acquire", func(ctx context.Context) (*driver.State, error) {
-			request := c.request
-			request.Repeated = !a.first
+			e := driver.Edit{Join: &driver.Join{Claim: c.request, Wait: !c.try, Expired: expired, NotAfter: a.notAfter, Repeated: !a.first}}
 			if old != nil {
-				replaces := old.withGrant()
-				request.Replaces = &replaces
+				e.Leave = &driver.Leave{Claim: old.withGrant()}
 			}
-			st, notices, err := s.store.Acquire(ctx, request, !c.try, expired, a.notAfter)
+			edited, err := s.store.Edit(ctx, e)
 			// There may be notices with an error: old may have been released in a step of its own.
-			if st.Position > 0 && joined || c.try && !holds(&st, c.request.ID) {
+			st, notices := &edited.State, edited.Notices
+			if st.Position > 0 && joined || c.try && !holds(st, c.request.ID) {
 				notices = unchanged(notices)
 			}
 			s.notify(notices)
-			return &st, err
+			return st, err
 		})
 		s.mu.Lock()
 		c.answered(a, r.v, r.err)

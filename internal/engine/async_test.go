@@ -83,7 +83,7 @@ func TestAsyncUnlock(t *testing.T) {
 						t.Errorf("%s took %v, want the %v of the release", next.name, took, slow)
 					}
 				}
-				if st, err := memory.Load(background, "k"); err != nil || len(st.Holders) > 0 {
+				if st, err := memory.Load(background, "k", 1000); err != nil || len(st.Holders) > 0 {
 					t.Errorf("after Close: %+v, %v, want the key free", st, err)
 				}
 			})
@@ -103,7 +103,7 @@ func TestAsyncUnlockContextWaits(t *testing.T) {
 		if err := mu.UnlockContext(background); err != nil {
 			t.Fatal(err)
 		}
-		if st, err := memory.Load(background, "k"); err != nil || len(st.Holders) > 0 {
+		if st, err := memory.Load(background, "k", 1000); err != nil || len(st.Holders) > 0 {
 			t.Errorf("%+v, %v, want the key free", st, err)
 		}
 	})

@@ -106,9 +106,9 @@ func (sl *sessionLease) drop(ctx context.Context, st driver.State, expired []str
 	c := driver.Claim{Key: st.Key, ID: sl.claimID(), Session: sl.id, Kind: st.Kind, Weight: 1, Limit: st.Limit}
 	s.mu.Unlock()
 	_, err := request(ctx, s, "Acquire", func(ctx context.Context) (driver.State, error) {
-		st, notices, err := s.store.Acquire(ctx, c, false, expired, time.Unix(0, 0))
-		s.notify(notices)
-		return st, err
+		edited, err := s.store.Edit(ctx, driver.Edit{Join: &driver.Join{Claim: c, Expired: expired, NotAfter: time.Unix(0, 0)}})
+		s.notify(edited.Notices)
+		return edited.State, err
 	})
 	if errors.Is(err, driver.ErrMismatch) {
 		return nil // the key is in use as another kind by now
@@ -208,8 +208,8 @@ func (sl *sessionLease) revocationsDone() []driver.Revocation {
 // Resize changes the key's limit from from to limit. It makes one attempt.
 func (s *Session) Resize(ctx context.Context, key string, kind driver.Kind, from, limit int64) error {
 	_, err := request(ctx, s, "Resize", func(ctx context.Context) (struct{}, error) {
-		notices, err := s.store.Resize(ctx, key, kind, from, limit)
-		s.notify(notices)
+		edited, err := s.store.Edit(ctx, driver.Edit{Resize: &driver.Resize{Key: key, Kind: kind, From: from, Limit: limit}})
+		s.notify(edited.Notices)
 		return struct{}{}, err
 	})
 	return err

@@ -243,7 +243,7 @@ func (c *claim) abandon() {
 	defer s.mu.Unlock()
 	c.queue = nil
 	if c.joined || c.answers < c.attempts {
-		c.release(driver.ReleaseOptions{})
+		c.release(driver.Leave{})
 	} else {
 		c.become(gone)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // A closableStore has a Close, and counts the commands that are under way.
@@ -34,11 +35,11 @@ func (s *closableStore) Close(ctx context.Context) error {
 	return s.err
 }
 
-func (s *closableStore) Load(ctx context.Context, key string) (driver.State, error) {
+func (s *closableStore) Load(ctx context.Context, key string, waiters int) (driver.State, error) {
 	s.running.Add(1)
 	defer s.running.Add(-1)
 	time.Sleep(time.Second) // whether or not ctx ends
-	return s.Store.Load(ctx, key)
+	return s.Store.Load(ctx, key, waiters)
 }
 
 // Close closes the store after everything that the session sent has returned. It passes a ctx that
@@ -121,7 +122,7 @@ func TestCloseDuringARegistration(t *testing.T) {
 		}
 		wantErr(t, "LockContext", <-locked, dsync.ErrClosed)
 		slow.Wait() // for commands under way
-		if m, _, err := memory.Members(background); err != nil || len(m) != 0 {
+		if m, _, err := storecmd.Members(background, memory); err != nil || len(m) != 0 {
 			t.Errorf("long after Close the members are %v (%v), want none", m, err)
 		}
 		if id := s.ID(); id != "" {
@@ -187,11 +188,14 @@ type peakStore struct {
 	now, peak atomic.Int64
 }
 
-func (s *peakStore) Release(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
+func (s *peakStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+	if e.Leave == nil || e.Join != nil {
+		return s.Memory.Edit(ctx, e)
+	}
 	n := s.now.Add(1)
 	defer s.now.Add(-1)
 	for p := s.peak.Load(); n > p && !s.peak.CompareAndSwap(p, n); p = s.peak.Load() {
 	}
 	time.Sleep(10 * time.Millisecond)
-	return s.Memory.Release(ctx, c, o)
+	return s.Memory.Edit(ctx, e)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // A session that is lost during Close is left to lapse: its holders' grace is running, and an
@@ -29,7 +30,7 @@ func TestCloseNeverUnregistersALostSession(t *testing.T) {
 		ctx, cancel := context.WithTimeout(background, grace*3/4)
 		defer cancel()
 		s.Close(ctx) // its holder is notified, and then lost
-		m, _, err := memory.Members(background, id)
+		m, _, err := storecmd.Members(background, memory, id)
 		if err != nil || len(m) != 1 || m[0].Expired {
 			t.Errorf("within the grace of its holder the session is %+v (%v)", m, err)
 		}
@@ -90,7 +91,7 @@ func TestCloseFailsToUnregister(t *testing.T) {
 	})
 }
 
-// A beatStore delays each heartbeat by a second, and notes an Unregister that arrives meanwhile.
+// A beatStore delays each heartbeat by a second, and notes an Expire by the owner that arrives meanwhile.
 type beatStore struct {
 	*dsynctest.Memory
 	beating, early *atomic.Bool
@@ -103,11 +104,11 @@ func (s *beatStore) Heartbeat(ctx context.Context, session string, given []drive
 	return s.Memory.Heartbeat(ctx, session, given)
 }
 
-func (s *beatStore) Unregister(ctx context.Context, session string) error {
-	if s.beating.Load() {
+func (s *beatStore) Expire(ctx context.Context, session string, owner bool) (time.Duration, error) {
+	if owner && s.beating.Load() {
 		s.early.Store(true)
 	}
-	return s.Memory.Unregister(ctx, session)
+	return s.Memory.Expire(ctx, session, owner)
 }
 
 // Releases that waiters have begun are finished when Close returns.

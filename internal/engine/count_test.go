@@ -146,14 +146,16 @@ type repeatStore struct {
 	repeated map[string][]bool // by claim
 }
 
-func (s *repeatStore) Acquire(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-	s.mu.Lock()
-	if s.repeated == nil {
-		s.repeated = make(map[string][]bool)
+func (s *repeatStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+	if j := e.Join; j != nil {
+		s.mu.Lock()
+		if s.repeated == nil {
+			s.repeated = make(map[string][]bool)
+		}
+		s.repeated[j.Claim.ID] = append(s.repeated[j.Claim.ID], j.Repeated)
+		s.mu.Unlock()
 	}
-	s.repeated[c.ID] = append(s.repeated[c.ID], c.Repeated)
-	s.mu.Unlock()
-	return s.Memory.Acquire(ctx, c, wait, expired, notAfter)
+	return s.Memory.Edit(ctx, e)
 }
 
 // Promise 7: waiting in the queue writes nothing after joining.
@@ -343,7 +345,7 @@ func TestStoreErrorIsReturned(t *testing.T) {
 	})
 }
 
-// A brokenStore fails every Acquire.
+// A brokenStore fails every Join.
 type brokenStore struct {
 	*dsynctest.Memory
 	err atomic.Value // error
@@ -353,9 +355,9 @@ type failure struct{ err error }
 
 func (s *brokenStore) fail(err error) { s.err.Store(failure{err}) }
 
-func (s *brokenStore) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-	if f, _ := s.err.Load().(failure); f.err != nil {
-		return driver.State{}, nil, f.err
+func (s *brokenStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+	if f, _ := s.err.Load().(failure); f.err != nil && e.Join != nil {
+		return driver.Edited{}, f.err
 	}
-	return s.Memory.Acquire(ctx, c, wait, dead, notAfter)
+	return s.Memory.Edit(ctx, e)
 }

@@ -144,10 +144,10 @@ func TestFinalRequestsAreNotDiscarded(t *testing.T) {
 // A finalStore says of all requests that they are final.
 type finalStore struct{ *dsynctest.Memory }
 
-func (s finalStore) Acquire(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-	st, notices, err := s.Memory.Acquire(ctx, c, wait, expired, notAfter)
-	st.Final = true
-	return st, notices, err
+func (s finalStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+	done, err := s.Memory.Edit(ctx, e)
+	done.State.Final = true
+	return done, err
 }
 
 // A Discard is repeated until the store has answered it.

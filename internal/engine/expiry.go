@@ -81,12 +81,12 @@ const maxWhole = 16
 // be stale. Only the answer to startExpiry decides.
 func (s *Session) readOthers(ctx context.Context, ids []string) error {
 	whole := len(ids) <= maxWhole
-	op, read := "Liveness", s.store.Liveness
+	op := "Liveness"
 	if whole {
-		op, read = "Members", s.store.Members
+		op = "Members"
 	}
 	for some := range slices.Chunk(ids, maxRead) {
-		members, now, err := s.readBatch(ctx, op, read, some)
+		members, now, err := s.readSessions(ctx, op, driver.SessionQuery{IDs: some, Liveness: !whole})
 		if err != nil {
 			return err
 		}
@@ -199,7 +199,7 @@ func (s *Session) startExpiry(id string) *expiry {
 	}
 	p.expiry = b
 	s.workers.do(func() {
-		a := command(s, "Expire", func(ctx context.Context) (time.Duration, error) { return s.store.Expire(ctx, id) })
+		a := command(s, "Expire", func(ctx context.Context) (time.Duration, error) { return s.store.Expire(ctx, id, false) })
 		b.err = a.err
 		expired := s.expiryAnswered(id, p, a.v, a.err)
 		close(b.done)

@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
@@ -25,8 +26,8 @@ type staleStore struct {
 	dead bool
 }
 
-func (s *staleStore) Members(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
-	m, now, err := s.Memory.Members(ctx, ids...)
+func (s *staleStore) Sessions(ctx context.Context, q driver.SessionQuery) ([]dsync.Member, time.Time, error) {
+	m, now, err := s.Memory.Sessions(ctx, q)
 	if !s.dead {
 		return nil, now, err
 	}
@@ -108,33 +109,24 @@ type narrowStore struct {
 	full, slim atomic.Int64
 }
 
-func (s *narrowStore) Members(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
-	s.full.Add(1)
-	return narrow(ids, s.Memory.Members)(ctx)
-}
-
-func (s *narrowStore) Liveness(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
-	s.slim.Add(1)
-	return narrow(ids, s.Memory.Liveness)(ctx)
-}
-
-type reader func(context.Context, ...string) ([]dsync.Member, time.Time, error)
-
-func narrow(ids []string, read reader) func(context.Context) ([]dsync.Member, time.Time, error) {
-	return func(ctx context.Context) ([]dsync.Member, time.Time, error) {
-		found, now, err := read(ctx, ids...)
-		size := 0
-		for _, m := range found {
-			size += 200 + len(m.Name) + len(m.Host) + len(m.App)
-			for k, v := range m.Meta {
-				size += len(k) + len(v)
-			}
-		}
-		if size > 16<<20 || len(ids) > 1000 {
-			return nil, time.Time{}, fmt.Errorf("BSONObjectTooLarge: %d bytes about %d sessions", size, len(ids))
-		}
-		return found, now, err
+func (s *narrowStore) Sessions(ctx context.Context, q driver.SessionQuery) ([]dsync.Member, time.Time, error) {
+	if q.Liveness {
+		s.slim.Add(1)
+	} else {
+		s.full.Add(1)
 	}
+	found, now, err := s.Memory.Sessions(ctx, q)
+	size := 0
+	for _, m := range found {
+		size += 200 + len(m.Name) + len(m.Host) + len(m.App)
+		for k, v := range m.Meta {
+			size += len(k) + len(v)
+		}
+	}
+	if size > 16<<20 || len(q.IDs) > 1000 {
+		return nil, time.Time{}, fmt.Errorf("BSONObjectTooLarge: %d bytes about %d sessions", size, len(q.IDs))
+	}
+	return found, now, err
 }
 
 // crowded returns a store in which n sessions, each with as much Meta as is allowed, hold one unit
@@ -152,7 +144,7 @@ func crowded(t *testing.T, n int) *narrowStore {
 			t.Fatal(err)
 		}
 		c := driver.Claim{Key: "k", ID: id + ".1", Session: id, Kind: dsync.KindSemaphore, Weight: 1, Limit: int64(n)}
-		if _, _, err := store.Acquire(background, c, true, nil, time.Now().Add(time.Minute)); err != nil {
+		if _, _, err := storecmd.Acquire(background, store, c, true, nil, time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 	}

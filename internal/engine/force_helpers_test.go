@@ -182,11 +182,11 @@ func (s *adminStore) broken(method dsynctest.Method) error {
 	return s.errs[method]
 }
 
-func (s *adminStore) Load(ctx context.Context, key string) (driver.State, error) {
+func (s *adminStore) Load(ctx context.Context, key string, waiters int) (driver.State, error) {
 	if err := s.broken(dsynctest.MethodLoad); err != nil {
 		return driver.State{}, err
 	}
-	return s.Memory.Load(ctx, key)
+	return s.Memory.Load(ctx, key, waiters)
 }
 
 func (s *adminStore) Keys(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
@@ -196,11 +196,11 @@ func (s *adminStore) Keys(ctx context.Context, prefix, after string, n int) ([]d
 	return s.Memory.Keys(ctx, prefix, after, n)
 }
 
-func (s *adminStore) Members(ctx context.Context, ids ...string) ([]dsync.Member, time.Time, error) {
+func (s *adminStore) Sessions(ctx context.Context, q driver.SessionQuery) ([]dsync.Member, time.Time, error) {
 	if err := s.broken(dsynctest.MethodMembers); err != nil {
 		return nil, time.Time{}, err
 	}
-	return s.Memory.Members(ctx, ids...)
+	return s.Memory.Sessions(ctx, q)
 }
 
 func (s *adminStore) Revoke(ctx context.Context, session string, r driver.Revocation) ([]driver.Notice, error) {
@@ -210,9 +210,9 @@ func (s *adminStore) Revoke(ctx context.Context, session string, r driver.Revoca
 	return s.Memory.Revoke(ctx, session, r)
 }
 
-func (s *adminStore) Expire(ctx context.Context, session string) (time.Duration, error) {
-	if err := s.broken(dsynctest.MethodExpire); err != nil {
+func (s *adminStore) Expire(ctx context.Context, session string, owner bool) (time.Duration, error) {
+	if err := s.broken(dsynctest.MethodExpire); err != nil && !owner {
 		return 0, err
 	}
-	return s.Memory.Expire(ctx, session)
+	return s.Memory.Expire(ctx, session, owner)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // Promise 9, B29, L5: in whatever way the key is held, however its holder is notified, and whether
@@ -156,7 +157,7 @@ func TestForceWaitsForAnUnreachableHolder(t *testing.T) {
 					lost := closedAt(mu.Lost())
 					time.Sleep(rand.N(ttl))
 					faulty.Cut()
-					m, _, err := store.Members(background, a.ID())
+					m, _, err := storecmd.Members(background, store, a.ID())
 					if err != nil {
 						t.Fatal(err)
 					}

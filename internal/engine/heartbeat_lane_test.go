@@ -34,18 +34,11 @@ func (p *pool) use(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (p *pool) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+func (p *pool) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
 	if err := p.use(ctx); err != nil {
-		return driver.State{}, nil, err
+		return driver.Edited{}, err
 	}
-	return p.Store.Acquire(ctx, c, wait, dead, notAfter)
-}
-
-func (p *pool) Release(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
-	if err := p.use(ctx); err != nil {
-		return false, nil, err
-	}
-	return p.Store.Release(ctx, c, o)
+	return p.Store.Edit(ctx, e)
 }
 
 func (p *pool) Heartbeat(ctx context.Context, s string, given []driver.Revocation) (driver.HeartbeatReply, error) {

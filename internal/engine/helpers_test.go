@@ -47,7 +47,7 @@ func turn(m sync.Locker) {
 // holders returns the holders of key in the store.
 func holders(t testing.TB, store driver.Store, key string) []driver.Holder {
 	t.Helper()
-	st, err := store.Load(background, key)
+	st, err := store.Load(background, key, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func holders(t testing.TB, store driver.Store, key string) []driver.Holder {
 // queueLength returns the number of waiters for key in the store.
 func queueLength(t testing.TB, store driver.Store, key string) int {
 	t.Helper()
-	st, err := store.Load(background, key)
+	st, err := store.Load(background, key, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -131,7 +131,7 @@ func (h *Hold) afterGrace() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.state == granted && h.voluntary {
-		answered := c.release(driver.ReleaseOptions{})
+		answered := c.release(driver.Leave{})
 		s.mu.Unlock()
 		<-answered
 		s.mu.Lock()
@@ -321,7 +321,7 @@ func (h *Hold) Release(ctx context.Context) error {
 	if h.released.Swap(true) { // not a sync.Once: with one, a second call would wait for the first, beyond its ctx
 		return nil
 	}
-	return h.Unlock(driver.ReleaseOptions{}).Wait(ctx)
+	return h.Unlock(driver.Leave{}).Wait(ctx)
 }
 
 // Publish stores value, up to 64 KiB, for everybody to read while the hold lasts. It makes one
@@ -358,8 +358,8 @@ func (h *Hold) PublishLater(value []byte) {
 func (h *Hold) publish(value []byte) func(context.Context) (struct{}, error) {
 	s, seq := h.c.s, h.published.Add(1)
 	return func(ctx context.Context) (struct{}, error) {
-		notices, err := s.store.Publish(ctx, h.c.request, seq, value)
-		s.notify(notices)
+		edited, err := s.store.Edit(ctx, driver.Edit{Publish: &driver.Publish{Claim: h.c.request, Seq: seq, Value: value}})
+		s.notify(edited.Notices)
 		return struct{}{}, err
 	}
 }
@@ -394,7 +394,8 @@ func (h *Hold) Extend(ctx context.Context) (until time.Time, err error) {
 // extend sends one Extend command.
 func (c *claim) extend(ctx context.Context) (driver.Holder, error) {
 	return request(ctx, c.s, "Extend", func(ctx context.Context) (driver.Holder, error) {
-		return c.s.store.Extend(ctx, c.withGrant())
+		edited, err := c.s.store.Edit(ctx, driver.Edit{Extend: &driver.Extend{Claim: c.withGrant()}})
+		return edited.Holder, err
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // lateNotices returns store with every notice to a listener delayed by d.
@@ -78,7 +79,7 @@ func TestExtendOfAnotherGrantIsLost(t *testing.T) {
 		h := holders(t, memory, "k")[0]
 		memory.Skew(2 * ttl) // the store's clock jumps ahead, and the lease ends there
 		again := driver.Claim{Key: "k", ID: h.Claim, Session: h.Session, Kind: dsync.KindMutex, Weight: 1, Limit: 1, Lease: 100 * ttl}
-		if _, _, err := memory.Acquire(background, again, false, nil, time.Now().Add(time.Hour)); err != nil {
+		if _, _, err := storecmd.Acquire(background, memory, again, false, nil, time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 		_, err = l.Extend(background)

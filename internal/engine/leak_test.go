@@ -81,21 +81,22 @@ type crowdStore struct {
 	n int
 }
 
-func (s *crowdStore) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-	if c.Key != "k" {
-		return s.Memory.Acquire(ctx, c, wait, dead, notAfter)
+func (s *crowdStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+	if e.Join == nil || e.Key() != "k" {
+		return s.Memory.Edit(ctx, e)
 	}
+	c := e.Join.Claim
 	s.n++
 	id, now := fmt.Sprintf("s%d", s.n), time.Now()
-	return driver.State{
+	return driver.Edited{State: driver.State{
 		Key: c.Key, Now: now, Kind: c.Kind, Limit: c.Limit, Token: 1,
 		Holders: []driver.Holder{{Claim: id + ".1", Session: id, Weight: 1, Token: 1, Since: now}},
-	}, nil, nil
+	}}, nil
 }
 
-func (s *crowdStore) Members(ctx context.Context, ids ...string) (m []dsync.Member, now time.Time, err error) {
+func (s *crowdStore) Sessions(ctx context.Context, q driver.SessionQuery) (m []dsync.Member, now time.Time, err error) {
 	now = time.Now()
-	for _, id := range ids {
+	for _, id := range q.IDs {
 		m = append(m, dsync.Member{ID: id, TTL: ttl, LastHeartbeat: now, Meta: map[string]string{"m": strings.Repeat("m", metaSize)}})
 	}
 	return m, now, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // errDown is the error of stores while they are down.
@@ -106,14 +107,14 @@ func (s *deafStore) Heartbeat(ctx context.Context, session string, given []drive
 	return s.Memory.Heartbeat(ctx, session, given)
 }
 
-func (s *deafStore) Release(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
-	if !s.down.Load() {
-		return s.Memory.Release(ctx, c, o)
+func (s *deafStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+	if e.Leave == nil || e.Join != nil || !s.down.Load() {
+		return s.Memory.Edit(ctx, e)
 	}
 	if s.releases.Add(1) > 5000 {
 		panic("more than 5,000 releases")
 	}
-	return false, nil, errDown
+	return driver.Edited{}, errDown
 }
 
 // The grant of a lease whose session is lost before the lease has an end does not count: Acquire
@@ -135,7 +136,7 @@ func TestLeaseOfALostSessionIsRequestedAgain(t *testing.T) {
 			leased <- l
 		}()
 		synctest.Wait() // it was granted, and its Extend is lost
-		if err := memory.Unregister(background, s.ID()); err != nil {
+		if err := storecmd.Unregister(background, memory, s.ID()); err != nil {
 			t.Fatal(err)
 		}
 		l := <-leased

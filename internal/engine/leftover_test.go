@@ -13,24 +13,17 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A refusing store answers ErrRefused to the chosen methods.
+// A refusing store answers ErrRefused to the chosen edits.
 type refusing struct {
 	driver.Store
 	acquire, release atomic.Bool
 }
 
-func (s *refusing) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-	if s.acquire.Load() {
-		return driver.State{}, nil, fmt.Errorf("not authorized: %w", dsync.ErrRefused)
+func (s *refusing) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+	if e.Join != nil && s.acquire.Load() || e.Join == nil && e.Leave != nil && s.release.Load() {
+		return driver.Edited{}, fmt.Errorf("not authorized: %w", dsync.ErrRefused)
 	}
-	return s.Store.Acquire(ctx, c, wait, dead, notAfter)
-}
-
-func (s *refusing) Release(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
-	if s.release.Load() {
-		return false, nil, fmt.Errorf("not authorized: %w", dsync.ErrRefused)
-	}
-	return s.Store.Release(ctx, c, o)
+	return s.Store.Edit(ctx, e)
 }
 
 // A TryAcquire that expired a holder, and was abandoned before it could date its lease, leaves
@@ -204,6 +197,11 @@ func TestLateTryOfAFreeKeyIsNotHeld(t *testing.T) {
 // An alwaysLate store receives every request to join too late.
 type alwaysLate struct{ driver.Store }
 
-func (s *alwaysLate) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, _ time.Time) (driver.State, []driver.Notice, error) {
-	return s.Store.Acquire(ctx, c, wait, dead, time.Unix(0, 0))
+func (s *alwaysLate) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+	if e.Join != nil {
+		late := *e.Join
+		late.NotAfter = time.Unix(0, 0)
+		e.Join = &late
+	}
+	return s.Store.Edit(ctx, e)
 }

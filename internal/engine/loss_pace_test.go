@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // A waiter whose session is lost continues at once under the next one, and the loss is not reported
@@ -28,7 +29,7 @@ func TestWaiterContinuesAtOnceAfterALoss(t *testing.T) {
 		waited := make(chan error, 1)
 		go func() { waited <- s.Mutex("k").LockContext(ctx) }()
 		synctest.Wait()
-		if err := memory.Unregister(background, s.ID()); err != nil { // as if others had expired it
+		if err := storecmd.Unregister(background, memory, s.ID()); err != nil { // as if others had expired it
 			t.Fatal(err)
 		}
 		err := <-waited

@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 var _ interface {
@@ -203,7 +204,7 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 		if held.Here {
 			t.Errorf("the error says that the session that tried holds the key itself: %+v", held)
 		}
-		m, now, err := store.Members(background, h.Session)
+		m, now, err := storecmd.Members(background, store, h.Session)
 		if err != nil || len(m) != 1 {
 			t.Fatalf("Members: %v, %v", m, err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // onNotify lets each Notify have a fault.
@@ -34,7 +35,7 @@ func enqueue(t *testing.T, store driver.Store, session, key string) driver.Claim
 	t.Helper()
 	c := driver.Claim{Key: key, ID: session + ".1", Session: session, Kind: dsync.KindMutex, Weight: 1, Limit: 1}
 	_, err := store.Register(background, dsync.Member{ID: session, TTL: 100 * ttl})
-	_, _, err2 := store.Acquire(background, c, true, nil, time.Now().Add(time.Hour))
+	_, _, err2 := storecmd.Acquire(background, store, c, true, nil, time.Now().Add(time.Hour))
 	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
 	}
@@ -208,12 +209,15 @@ func TestNeedlessChangesAreNotSent(t *testing.T) {
 	})
 }
 
-// A restless store reports with each Acquire that the key has changed and is observed.
+// A restless store reports with each Join that the key has changed and is observed.
 type restless struct{ *dsynctest.Memory }
 
-func (s *restless) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-	st, notices, err := s.Memory.Acquire(ctx, c, wait, dead, notAfter)
-	return st, append(notices, driver.Notice{Type: driver.NoticeChange, Key: c.Key}), err
+func (s *restless) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+	done, err := s.Memory.Edit(ctx, e)
+	if e.Join != nil {
+		done.Notices = append(done.Notices, driver.Notice{Type: driver.NoticeChange, Key: e.Key()})
+	}
+	return done, err
 }
 
 // Break notifies the new holders that it lets in by dropping the claims of expired sessions.
@@ -379,9 +383,11 @@ type aloneStore struct {
 	alone atomic.Bool
 }
 
-func (s *aloneStore) Release(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
-	s.alone.Store(c.NoneWaiting)
-	return s.Memory.Release(ctx, c, o)
+func (s *aloneStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+	if e.Leave != nil && e.Join == nil {
+		s.alone.Store(e.Leave.Claim.NoneWaiting)
+	}
+	return s.Memory.Edit(ctx, e)
 }
 
 // Promise 5: a change made before the listener was open is seen when it opens.

@@ -17,19 +17,24 @@ func (s *Session) Load(ctx context.Context, key string) (driver.State, error) {
 		return driver.State{}, err
 	}
 	return request(ctx, s, "Load", func(ctx context.Context) (driver.State, error) {
-		return s.store.Load(ctx, key)
+		return s.store.Load(ctx, key, maxShown)
 	})
 }
 
-// maxRead is the most sessions that one command reads.
-const maxRead = 1000
+const (
+	// maxRead is the most sessions that one command reads.
+	maxRead = 1000
+
+	// maxShown is how many claims of a queue Load reads.
+	maxShown = 1000
+)
 
 // Members returns the sessions with the given ids, and the store's time of the reading. Unknown
 // ids are left out. Without ids it returns all sessions that are alive, in the order of their ids.
 // Each 1,000 sessions take a reading; now is not before any heartbeat that was read.
 func (s *Session) Members(ctx context.Context, ids ...string) (members []driver.Member, now time.Time, err error) {
 	for some := 0; some == 0 || some < len(ids); some += maxRead {
-		m, at, err := s.readBatch(ctx, "Members", s.store.Members, ids[some:min(some+maxRead, len(ids))])
+		m, at, err := s.readSessions(ctx, "Members", driver.SessionQuery{IDs: ids[some:min(some+maxRead, len(ids))], Limit: maxRead})
 		if err != nil {
 			return nil, time.Time{}, err
 		}
@@ -50,15 +55,14 @@ func (s *Session) Members(ctx context.Context, ids ...string) (members []driver.
 	return append(members, rest...), now, nil
 }
 
-// readBatch reads up to maxRead sessions with one command.
-func (s *Session) readBatch(ctx context.Context, op string, read func(context.Context, ...string) ([]driver.Member, time.Time, error),
-	ids []string) ([]driver.Member, time.Time, error) {
+// readSessions reads up to maxRead sessions with one command.
+func (s *Session) readSessions(ctx context.Context, op string, q driver.SessionQuery) ([]driver.Member, time.Time, error) {
 	type reading struct {
 		members []driver.Member
 		now     time.Time
 	}
 	r, err := request(ctx, s, op, func(ctx context.Context) (reading, error) {
-		m, now, err := read(ctx, ids...)
+		m, now, err := s.store.Sessions(ctx, q)
 		return reading{m, now}, err
 	})
 	return r.members, r.now, err
@@ -106,9 +110,7 @@ func (s *Session) Observers(ctx context.Context, key string) ([]driver.Member, e
 // come after the id after.
 func (s *Session) observersAfter(ctx context.Context, key, after string) (all []driver.Member, err error) {
 	for {
-		found, err := request(ctx, s, "Observers", func(ctx context.Context) ([]driver.Member, error) {
-			return s.store.Observers(ctx, key, after, maxRead)
-		})
+		found, _, err := s.readSessions(ctx, "Observers", driver.SessionQuery{Observing: key, After: after, Limit: maxRead})
 		if err != nil {
 			return nil, err
 		}
@@ -127,7 +129,8 @@ func (s *Session) Queue(ctx context.Context, key string) ([]driver.Waiter, error
 		return nil, err
 	}
 	return request(ctx, s, "Queue", func(ctx context.Context) ([]driver.Waiter, error) {
-		return s.store.Queue(ctx, key)
+		st, err := s.store.Load(ctx, key, driver.MaxQueue)
+		return st.WaitersAhead, err
 	})
 }
 

@@ -138,11 +138,11 @@ type loadStore struct {
 	down atomic.Bool
 }
 
-func (s *loadStore) Load(ctx context.Context, key string) (driver.State, error) {
+func (s *loadStore) Load(ctx context.Context, key string, waiters int) (driver.State, error) {
 	if s.down.Load() {
 		return driver.State{}, errDown
 	}
-	return s.Memory.Load(ctx, key)
+	return s.Memory.Load(ctx, key, waiters)
 }
 
 // The observation's end function is called once, whatever ends the observation, even on a closed

@@ -382,7 +382,7 @@ func TestOnceToken(t *testing.T) {
 			t.Error("the token or the context outlived the run")
 		}
 		// A sealed key's token is that of the run that counted.
-		if st, _ := store.Load(background, "k"); st.Token == 0 {
+		if st, _ := store.Load(background, "k", 1000); st.Token == 0 {
 			t.Error("no token of a sealed key")
 		}
 	})

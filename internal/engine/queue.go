@@ -97,7 +97,7 @@ func (s *Session) enter(ctx context.Context, w *Want) (*Hold, *claim, error) {
 		s.mu.Unlock()
 		if a.h != nil {
 			// The release goes on in the background.
-			_ = a.h.Unlock(driver.ReleaseOptions{}).Wait(EndedContext(context.Background(), err))
+			_ = a.h.Unlock(driver.Leave{}).Wait(EndedContext(context.Background(), err))
 			break
 		}
 		if a.c != nil {
@@ -207,7 +207,7 @@ func (q *queue) admit(w *Want) (h *Hold, ok bool) {
 		if w.like(c) {
 			return c.handOff(w), true
 		}
-		c.release(driver.ReleaseOptions{})
+		c.release(driver.Leave{})
 		return nil, false
 	}
 	// Only the store knows how much of a semaphore is left, because its size can change. And
@@ -404,6 +404,6 @@ func (q *queue) endLinger() {
 func (c *claim) stopLingering() {
 	if c.lingers() {
 		c.queue.lingering = nil
-		c.release(driver.ReleaseOptions{})
+		c.release(driver.Leave{})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // A key in use by this process is refused as another kind without a command, by an error that names
@@ -69,7 +70,7 @@ func TestStatusShowsLapsedSessions(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := driver.Claim{Key: "k", ID: id + ".1", Session: id, Kind: dsync.KindMutex, Weight: 1, Limit: 1}
-			if _, _, err := memory.Acquire(background, c, true, []string{"a"}, now.Add(time.Minute)); err != nil {
+			if _, _, err := storecmd.Acquire(background, memory, c, true, []string{"a"}, now.Add(time.Minute)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -82,14 +83,14 @@ func TestStatusShowsLapsedSessions(t *testing.T) {
 		if held() {
 			t.Error("held when the end has come")
 		}
-		if left, err := memory.Expire(background, "a"); left > 0 || err != nil {
+		if left, err := memory.Expire(background, "a", false); left > 0 || err != nil {
 			t.Fatal(left, err)
 		}
 		register("b")
 		if !held() {
 			t.Error("not held by a live session")
 		}
-		if err := memory.Unregister(background, "b"); err != nil {
+		if err := storecmd.Unregister(background, memory, "b"); err != nil {
 			t.Fatal(err)
 		}
 		if held() {
@@ -209,7 +210,7 @@ func TestMetaIsCopied(t *testing.T) {
 		meta["zone"] = "b"
 		for range 2 {
 			turn(s.Mutex("k"))
-			m, _, err := memory.Members(background, s.ID())
+			m, _, err := storecmd.Members(background, memory, s.ID())
 			if err != nil || len(m) != 1 || m[0].Meta["zone"] != "a" {
 				t.Errorf("registered as %+v (%v), want zone a", m, err)
 			}

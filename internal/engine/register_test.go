@@ -12,6 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"github.com/rs/xid"
 )
 
@@ -87,7 +88,7 @@ func TestSessionTakesAnotherIDIfItsOwnIsTaken(t *testing.T) {
 		if len(store.ids) != 3 || s.ID() != store.ids[2] || store.ids[0] == store.ids[1] || store.ids[1] == store.ids[2] {
 			t.Errorf("registered as %q of the requested %q; want the third, and all different", s.ID(), store.ids)
 		}
-		members, _, err := store.Members(background, store.ids[:2]...)
+		members, _, err := storecmd.Members(background, store, store.ids[:2]...)
 		if err != nil || len(members) != 2 || members[0].Name != "another" || members[1].Name != "another" {
 			t.Errorf("the others' records are %+v, %v; want them as they were", members, err)
 		}

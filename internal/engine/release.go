@@ -14,7 +14,7 @@ import (
 // Unlock ends the hold: Lost closes, and then the claim is handed off in this process or
 // released. For a shared hold that happens when the last of its holders unlocks. After a loss
 // nothing is released. The release runs in the background; the caller must call Wait or Finish.
-func (h *Hold) Unlock(o driver.ReleaseOptions) Releasing {
+func (h *Hold) Unlock(o driver.Leave) Releasing {
 	c, s := h.c, h.c.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +45,7 @@ func (h *Hold) Unlock(o driver.ReleaseOptions) Releasing {
 		}
 		return Releasing{err: h.cause}
 	case !goesOn && (o.Seal || h.voluntary):
-		o = driver.ReleaseOptions{} // a lost hold must not seal, and a revoked key must not be kept
+		o = driver.Leave{} // a lost hold must not seal, and a revoked key must not be kept
 	}
 	return Releasing{c, c.release(o), h.cause}
 }
@@ -108,11 +108,11 @@ func (r Releasing) waitAndLog(s *Session, key string, deadline time.Time) {
 }
 
 // special reports whether o is anything but a plain release.
-func special(o driver.ReleaseOptions) bool { return o.Keep > 0 || o.Seal }
+func special(o driver.Leave) bool { return o.Keep > 0 || o.Seal }
 
 // release removes the claim from the store, on a goroutine of its own. It returns a channel that
 // gets the outcome; nobody has to receive it. s.mu must be held.
-func (c *claim) release(o driver.ReleaseOptions) <-chan error {
+func (c *claim) release(o driver.Leave) <-chan error {
 	s := c.s
 	c.become(releasing)
 	o.Successor = c.successor
@@ -142,17 +142,17 @@ func (c *claim) releaseWith(next *claim, leave func()) <-chan error {
 		defer s.releases.Done()
 		if err != nil {
 			c.mayBeReleased = true
-			c.runRelease(driver.ReleaseOptions{}, answered)
+			c.runRelease(driver.Leave{}, answered)
 			return
 		}
 		answered <- nil
-		c.forget(driver.ReleaseOptions{})
+		c.forget(driver.Leave{})
 	})
 	return answered
 }
 
 // runRelease sends releases until the store has answered.
-func (c *claim) runRelease(o driver.ReleaseOptions, answered chan<- error) {
+func (c *claim) runRelease(o driver.Leave, answered chan<- error) {
 	s := c.s
 	began := instantNow()
 	s.mu.Lock()
@@ -183,7 +183,7 @@ func (c *claim) runRelease(o driver.ReleaseOptions, answered chan<- error) {
 // refuses, answered gets the refusal at once, but sendRelease keeps trying as long as the session
 // lives: a right that was revoked by mistake may be granted again. The caller must send the
 // notices.
-func (c *claim) sendRelease(o driver.ReleaseOptions, answered chan<- error) (notices []driver.Notice, err error) {
+func (c *claim) sendRelease(o driver.Leave, answered chan<- error) (notices []driver.Notice, err error) {
 	s, sl := c.s, c.lease
 	say := func(err error) {
 		if answered != nil {
@@ -205,12 +205,13 @@ func (c *claim) sendRelease(o driver.ReleaseOptions, answered chan<- error) (not
 	if err := c.whyNotRelease(); err != nil {
 		return nil, err
 	}
-	request := c.withGrant()
+	o.Claim = c.withGrant()
 	for {
 		a := command(s, "Release", func(ctx context.Context) (found bool, err error) {
-			found, due, err := s.store.Release(ctx, request, o)
-			notices = due
-			return found, err
+			leave := o
+			edited, err := s.store.Edit(ctx, driver.Edit{Leave: &leave})
+			notices = edited.Notices
+			return edited.Left, err
 		})
 		switch {
 		case a.err == nil && (a.v || c.token == 0):
@@ -249,7 +250,7 @@ func (c *claim) sendRelease(o driver.ReleaseOptions, answered chan<- error) (not
 	}
 }
 
-// withGrant returns the request with what the grant adds to it, for Release and Extend.
+// withGrant returns the request with what the grant adds to it, for Leave and Extend.
 func (c *claim) withGrant() driver.Claim {
 	request := c.request
 	if c.grant != nil {
@@ -298,7 +299,7 @@ func (c *claim) waitReleasing(ready <-chan struct{}, d time.Duration) error {
 }
 
 // forget ends a claim that was released with o.
-func (c *claim) forget(o driver.ReleaseOptions) {
+func (c *claim) forget(o driver.Leave) {
 	s, sl := c.s, c.lease
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -404,5 +405,5 @@ func (sl *sessionLease) orphan(request driver.Claim) {
 	c := &claim{s: s, lease: sl, request: request, requestsVoid: sl.storeClock().Add(s.attemptTime())}
 	s.claims[request.ID] = c
 	s.info("dsync: releasing a claim that nobody here knows", "claim", request.ID, "key", request.Key)
-	c.release(driver.ReleaseOptions{})
+	c.release(driver.Leave{})
 }

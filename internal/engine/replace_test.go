@@ -248,15 +248,15 @@ func TestNextCallerGivesUpDuringUnlock(t *testing.T) {
 	}
 }
 
-// A twoStep releases the claim that an Acquire replaces in a separate step, and fails after it.
+// A twoStep makes the Leave of an edit with a Join in a step of its own, and fails after it.
 type twoStep struct{ *dsynctest.Memory }
 
-func (s twoStep) Acquire(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-	if c.Replaces == nil {
-		return s.Memory.Acquire(ctx, c, wait, expired, notAfter)
+func (s twoStep) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+	if e.Join == nil || e.Leave == nil {
+		return s.Memory.Edit(ctx, e)
 	}
-	_, notices, err := s.Release(ctx, *c.Replaces, driver.ReleaseOptions{})
-	return driver.State{}, notices, errors.Join(err, errors.New("the connection broke"))
+	done, err := s.Memory.Edit(ctx, driver.Edit{Leave: e.Leave})
+	return driver.Edited{Notices: done.Notices}, errors.Join(err, errors.New("the connection broke"))
 }
 
 // The process that a failed replacement let in is still notified.

@@ -12,6 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // A downStore refuses heartbeats at once while it is down.
@@ -85,7 +86,7 @@ func TestExpiredSessionIsLostAtOnce(t *testing.T) {
 		start := time.Now()
 		lock(t, mu)
 		id := s.ID()
-		if err := store.Unregister(background, id); err != nil {
+		if err := storecmd.Unregister(background, store, id); err != nil {
 			t.Fatal(err)
 		}
 		<-mu.Lost()
@@ -179,12 +180,12 @@ const slowReset = 200 * time.Millisecond
 // A slowResetStore is a resetStore with slow replies.
 type slowResetStore struct{ resetStore }
 
-func (s *slowResetStore) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-	st, notices, err := s.resetStore.Acquire(ctx, c, wait, dead, notAfter)
-	if err == nil {
+func (s *slowResetStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+	done, err := s.resetStore.Edit(ctx, e)
+	if err == nil && e.Join != nil {
 		time.Sleep(slowReset)
 	}
-	return st, notices, err
+	return done, err
 }
 
 // A waiter registers a new session when its own is lost, whenever its next poll is due.
@@ -245,11 +246,14 @@ type undated struct {
 	asked atomic.Int64
 }
 
-func (u *undated) Extend(ctx context.Context, _ driver.Claim) (driver.Holder, error) {
+func (u *undated) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+	if e.Extend == nil {
+		return u.Store.Edit(ctx, e)
+	}
 	if u.asked.Add(1) > 100 {
 		<-ctx.Done()
 	}
-	return driver.Holder{}, errors.New("out of order")
+	return driver.Edited{}, errors.New("out of order")
 }
 
 // However long the TTL is, a request that a silent network has swallowed is repeated within seconds.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // B20, L13: a crashed reader or writer is followed at its last heartbeat + TTL, not before, and at
@@ -41,7 +42,7 @@ func TestCrashedReaderOrWriterIsFollowedAtExpiry(t *testing.T) {
 						}
 						time.Sleep(rand.N(ttl))
 						faulty.Cut()
-						m, _, err := memory.Members(background, a.ID())
+						m, _, err := storecmd.Members(background, memory, a.ID())
 						if err != nil {
 							t.Fatal(err)
 						}

@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // trials is the number of random trials in each randomized test.
@@ -154,7 +155,7 @@ func TestCrashedHolderIsFollowedAtExpiry(t *testing.T) {
 			lock(t, a.Mutex("k"))
 			time.Sleep(rand.N(ttl))
 			faulty.Cut() // looks like a crash to the store
-			m, _, err := memory.Members(background, a.ID())
+			m, _, err := storecmd.Members(background, memory, a.ID())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -388,18 +389,20 @@ type resetStore struct {
 	late   chan struct{} // closed when one has been executed
 }
 
-func (s *resetStore) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-	if s.resets.Add(-1) < 0 {
-		return s.Memory.Acquire(ctx, c, wait, dead, notAfter)
+func (s *resetStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+	if e.Join == nil || s.resets.Add(-1) < 0 {
+		return s.Memory.Edit(ctx, e)
 	}
 	late := make(chan struct{})
 	s.late = late
 	time.AfterFunc(ttl/10, func() {
 		// As if it waited, so that a try leaves something behind as well.
-		s.Memory.Acquire(background, c, true, dead, notAfter)
+		join := *e.Join
+		join.Wait = true
+		s.Memory.Edit(background, driver.Edit{Leave: e.Leave, Join: &join})
 		close(late)
 	})
-	return driver.State{}, nil, errors.New("connection reset")
+	return driver.Edited{}, errors.New("connection reset")
 }
 
 // B31: every request of a session, delivered again after all later ones, joins nothing and frees
@@ -458,7 +461,7 @@ func TestReplayedRequestsChangeNothing(t *testing.T) {
 		mu := b.Mutex("mine")
 		lock(t, mu)
 		mu.Unlock()
-		if m, _, _ := memory.Members(background, holders(t, memory, "taken")[0].Session); len(m) != 1 || m[0].Expired {
+		if m, _, _ := storecmd.Members(background, memory, holders(t, memory, "taken")[0].Session); len(m) != 1 || m[0].Expired {
 			t.Errorf("the other session is %v", m)
 		}
 	})
@@ -612,7 +615,7 @@ func TestUnknownClaimIsReleasedAtOnce(t *testing.T) {
 						Key: "k", ID: s.ID() + id, Session: s.ID(),
 						Kind: dsync.KindMutex, Weight: 1, Limit: 1,
 					}
-					if _, _, err := store.Acquire(background, unknown, true, nil, time.Now().Add(time.Hour)); err != nil {
+					if _, _, err := storecmd.Acquire(background, store, unknown, true, nil, time.Now().Add(time.Hour)); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -730,9 +733,9 @@ type deposedStore struct {
 	lies atomic.Int64
 }
 
-func (s *deposedStore) Release(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
-	if s.lies.Add(-1) >= 0 {
-		return false, nil, nil
+func (s *deposedStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+	if e.Join == nil && e.Leave != nil && s.lies.Add(-1) >= 0 {
+		return driver.Edited{}, nil
 	}
-	return s.Memory.Release(ctx, c, o)
+	return s.Memory.Edit(ctx, e)
 }

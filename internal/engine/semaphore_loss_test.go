@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // L13: what a crashed process held is free at its last heartbeat + TTL, not before, and at most one
@@ -30,7 +31,7 @@ func TestCrashedHoldersPartIsFreeAtExpiry(t *testing.T) {
 					acquire(t, living, 2)
 					time.Sleep(rand.N(ttl))
 					faulty.Cut()
-					m, _, err := memory.Members(background, a.ID())
+					m, _, err := storecmd.Members(background, memory, a.ID())
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -272,7 +272,7 @@ func (s *Session) giveUp(ctx context.Context) error {
 	// not done keeps the rest of its grace. The store counts that by its own clock, which may
 	// run faster or jump by up to the margin.
 	const atATime = 32
-	var o driver.ReleaseOptions
+	var o driver.Leave
 	if left := time.Until(grace); left > 0 {
 		o.Keep = left + left/1000 + s.opt.Margin
 	}
@@ -309,8 +309,8 @@ func (s *Session) giveUp(ctx context.Context) error {
 		// The session is lost, or a holder's grace may be running. Let it expire.
 		return err
 	}
-	a := attempt(s, "Unregister", func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, s.store.Unregister(ctx, sl.id)
+	a := attempt(s, "Unregister", func(ctx context.Context) (time.Duration, error) {
+		return s.store.Expire(ctx, sl.id, true)
 	})
 	if err == nil && a.err != nil {
 		err = fmt.Errorf("unregister: %w", a.err)

@@ -16,6 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // L11: invalid options are refused by New, with an error that says what would be right.
@@ -94,7 +95,7 @@ func TestLostSessionContinuesUnderANewID(t *testing.T) {
 		if s.ID() == id || s.ID() == "" {
 			t.Errorf("the identity is %q after the loss of %q", s.ID(), id)
 		}
-		if m, now, err := memory.Members(background, id); err != nil || len(m) != 1 || m[0].Expired && now.Before(m[0].LastHeartbeat.Add(ttl)) {
+		if m, now, err := storecmd.Members(background, memory, id); err != nil || len(m) != 1 || m[0].Expired && now.Before(m[0].LastHeartbeat.Add(ttl)) {
 			t.Errorf("the lost session is %+v (%v): it must lapse by itself", m, err)
 		}
 		other.Unlock()
@@ -168,7 +169,7 @@ func TestCloseFreesEverything(t *testing.T) {
 				if h, n := holders(t, memory, "k"), queueLength(t, memory, "awaited"); !cancelled && len(h) != 0 || n != 0 {
 					t.Errorf("after Close: holders %v, %d in the queue", h, n)
 				}
-				if m, _, _ := memory.Members(background, id); len(m) != 1 || !m[0].Expired {
+				if m, _, _ := storecmd.Members(background, memory, id); len(m) != 1 || !m[0].Expired {
 					t.Errorf("after Close the session is %+v, want none", m)
 				}
 				lock(t, other.Mutex("k"))
@@ -489,7 +490,7 @@ func TestKindMismatchIsReturned(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := driver.Claim{Key: "k", ID: "x.1", Session: "x", Kind: "semaphore", Weight: 1, Limit: 3}
-		if _, _, err := store.Acquire(background, c, true, nil, now); err != nil {
+		if _, _, err := storecmd.Acquire(background, store, c, true, nil, now); err != nil {
 			t.Fatal(err)
 		}
 		s := newSession(t, store, nil)
@@ -575,14 +576,9 @@ type valueStore struct {
 	seen, bounded bool
 }
 
-func (s *valueStore) Acquire(ctx context.Context, c driver.Claim, wait bool, dead []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+func (s *valueStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
 	s.look(ctx)
-	return s.Memory.Acquire(ctx, c, wait, dead, notAfter)
-}
-
-func (s *valueStore) Release(ctx context.Context, c driver.Claim, o driver.ReleaseOptions) (bool, []driver.Notice, error) {
-	s.look(ctx)
-	return s.Memory.Release(ctx, c, o)
+	return s.Memory.Edit(ctx, e)
 }
 
 func (s *valueStore) look(ctx context.Context) {

@@ -17,6 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
@@ -138,7 +139,7 @@ func TestStatusOfEachKind(t *testing.T) {
 				got := status(t, newSession(t, store, nil), "k")
 				var m dsync.Member
 				if id != "" {
-					all, _, err := store.Members(background, id)
+					all, _, err := storecmd.Members(background, store, id)
 					if err != nil || len(all) != 1 {
 						t.Fatalf("Members: %v, %v", all, err)
 					}
@@ -352,7 +353,7 @@ func TestStatusWithoutTheSessionsRecord(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		claim := driver.Claim{Key: "k", ID: "gone.1", Session: "gone", Kind: dsync.KindMutex, Weight: 1, Limit: 1}
-		if _, _, err := store.Acquire(background, claim, true, nil, time.Now().Add(time.Hour)); err != nil {
+		if _, _, err := storecmd.Acquire(background, store, claim, true, nil, time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 		st := status(t, newSession(t, store, nil), "k")
@@ -631,7 +632,7 @@ func TestStatusOfManySessions(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := driver.Claim{Key: "k", ID: id + ".1", Session: id, Kind: dsync.KindRWMutex, Weight: 1, Limit: 1 << 30}
-			if _, _, err := store.Acquire(background, c, false, nil, time.Now().Add(time.Hour)); err != nil {
+			if _, _, err := storecmd.Acquire(background, store, c, false, nil, time.Now().Add(time.Hour)); err != nil {
 				t.Fatal(err)
 			}
 		}

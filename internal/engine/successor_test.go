@@ -31,7 +31,7 @@ func TestReleaseToIsNotHandedOff(t *testing.T) {
 			}()
 		}
 		time.Sleep(time.Millisecond) // less than HandOffTime
-		st, err := store.Load(background, "k")
+		st, err := store.Load(background, "k", 1000)
 		if err != nil || st.Waiting != 1 {
 			t.Fatalf("%d wait (%v), want 1", st.Waiting, err)
 		}

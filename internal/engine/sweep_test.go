@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
@@ -20,16 +21,16 @@ import (
 func use(t testing.TB, store driver.Store, key string, kind dsync.Kind) {
 	t.Helper()
 	c := driver.Claim{Key: key, ID: "user.1", Session: "user", Kind: kind, Weight: 1, Limit: 1}
-	if _, _, err := store.Acquire(background, c, false, nil, time.Now().Add(time.Hour)); err != nil {
+	if _, _, err := storecmd.Acquire(background, store, c, false, nil, time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := store.Release(background, c, driver.ReleaseOptions{}); err != nil {
+	if _, _, err := storecmd.Release(background, store, c, driver.Leave{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // records returns the number of records in the store.
-func records(store *dsynctest.Memory) int { return len(store.Records()) + len(store.Sessions()) }
+func records(store *dsynctest.Memory) int { return len(store.Records()) + len(store.SessionRecords()) }
 
 // swept reads the progress of sweeping.
 func swept(t testing.TB, store driver.Store) driver.SweepState {
@@ -167,8 +168,8 @@ func TestSweepReachesRecordsBehindThoseKept(t *testing.T) {
 		end := replaced(t, store, 50, 8*time.Hour, dsync.Options{TTL: 10 * time.Minute, Retention: time.Hour})
 		time.Sleep(48 * time.Hour)
 		var dead int
-		for _, id := range store.Sessions() {
-			m, now, err := store.Members(background, id)
+		for _, id := range store.SessionRecords() {
+			m, now, err := storecmd.Members(background, store, id)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -55,7 +55,7 @@ func NewCrowd(ctx context.Context, t *Target, sessions int) (_ *Crowd, err error
 // queued waits until n sessions are in the queue.
 func (c *Crowd) queued(ctx context.Context, n int) error {
 	for {
-		state, err := c.many.store.Load(ctx, c.ring.key)
+		state, err := c.many.store.Load(ctx, c.ring.key, 1000)
 		if err != nil || state.Waiting == n {
 			return err
 		}

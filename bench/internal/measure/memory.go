@@ -79,7 +79,7 @@ func WaiterMemory(n int, key func(int) string) (float64, error) {
 // awaitWaiter waits until somebody is in the store's queue for the key.
 func awaitWaiter(store driver.Store, key string) error {
 	for {
-		st, err := store.Load(context.Background(), key)
+		st, err := store.Load(context.Background(), key, 1000)
 		if err != nil || st.Waiting > 0 {
 			return err
 		}

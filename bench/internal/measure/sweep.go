@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
 // A Sweeping is what sweeping of a store took.
@@ -36,10 +37,10 @@ func Sweep(ctx context.Context, t *Target, n int) (Sweeping, error) {
 	var records [2]bson.D // of a key that is idle, and of one that is not, as it counts terms
 	for i, kind := range []dsync.Kind{dsync.KindMutex, dsync.KindElection} {
 		c := driver.Claim{Key: string(kind), ID: "s.1", Session: "s", Kind: kind, Weight: 1, Limit: 1}
-		if _, _, err := store.Acquire(ctx, c, false, nil, time.Now().Add(time.Hour)); err != nil {
+		if _, _, err := storecmd.Acquire(ctx, store, c, false, nil, time.Now().Add(time.Hour)); err != nil {
 			return Sweeping{}, err
 		}
-		if _, _, err := store.Release(ctx, c, driver.ReleaseOptions{}); err != nil {
+		if _, _, err := storecmd.Release(ctx, store, c, driver.Leave{}); err != nil {
 			return Sweeping{}, err
 		}
 		if err := t.DB.Collection("leasehold").FindOne(ctx, bson.D{{Key: "_id", Value: "k/" + c.Key}}).Decode(&records[i]); err != nil {

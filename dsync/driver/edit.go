@@ -1,0 +1,194 @@
+package driver
+
+import (
+	"fmt"
+	"time"
+)
+
+// An Edit is what one command does to a key: see [Store].Edit. It has one part that is not nil, or
+// Leave and Join: then a claim takes the place of another one of the same session, key, Kind and
+// Limit, and Leave has nothing but its Claim.
+type Edit struct {
+	Leave   *Leave
+	Join    *Join
+	Extend  *Extend
+	Publish *Publish
+	Resize  *Resize
+}
+
+// Key returns the key that e edits.
+func (e Edit) Key() string {
+	switch {
+	case e.Join != nil:
+		return e.Join.Claim.Key
+	case e.Leave != nil:
+		return e.Leave.Claim.Key
+	case e.Extend != nil:
+		return e.Extend.Claim.Key
+	case e.Publish != nil:
+		return e.Publish.Claim.Key
+	case e.Resize != nil:
+		return e.Resize.Key
+	}
+	return ""
+}
+
+// Check returns an error, [ErrRefused], if no store can make the edit: it has parts that can't be
+// combined, or none, or a value that is out of its range. Every Store calls it first.
+func (e Edit) Check() error {
+	parts := 0
+	for _, has := range []bool{e.Leave != nil, e.Join != nil, e.Extend != nil, e.Publish != nil, e.Resize != nil} {
+		if has {
+			parts++
+		}
+	}
+	replaces := parts == 2 && e.Leave != nil && e.Join != nil
+	switch {
+	case parts != 1 && !replaces:
+		return fmt.Errorf("%w: an edit has %d parts; it must have one, or Leave and Join", ErrRefused, parts)
+	case replaces && (e.Leave.Keep != 0 || e.Leave.Seal || e.Leave.Successor != ""):
+		return fmt.Errorf("%w: a Leave with a Join has Keep, Seal or a Successor; it must have none", ErrRefused)
+	case replaces && e.Leave.Claim.Key != e.Join.Claim.Key:
+		return fmt.Errorf("%w: one edit for the keys %q and %q", ErrRefused, e.Leave.Claim.Key, e.Join.Claim.Key)
+	case e.Join != nil && (e.Join.Claim.Weight < 1 || e.Join.Claim.Weight > e.Join.Claim.Limit):
+		// It could never be granted, and would block the queue forever.
+		return fmt.Errorf("%w: the claim's weight is %d; it must be from 1 to its limit, %d", ErrRefused, e.Join.Claim.Weight, e.Join.Claim.Limit)
+	case e.Leave != nil && e.Leave.Seal && len(e.Leave.Result) > MaxValue:
+		return fmt.Errorf("%w: the result has %d bytes; it may have at most %d", ErrRefused, len(e.Leave.Result), MaxValue)
+	case e.Publish != nil && len(e.Publish.Value) > MaxValue:
+		return fmt.Errorf("%w: the value has %d bytes; it may have at most %d", ErrRefused, len(e.Publish.Value), MaxValue)
+	case e.Resize != nil && e.Resize.Limit < 1:
+		return fmt.Errorf("%w: the limit is %d; it must be at least 1", ErrRefused, e.Resize.Limit)
+	}
+	return nil
+}
+
+// A Join requests Claim. In one atomic step the store
+//
+//   - drops every claim that waits for a session in Expired, every holder without an
+//     end of its own whose session is in Expired, and every holder whose end has come
+//     (now is not before it);
+//   - puts the claim at the end of the queue, or at its head if Claim.First, unless it is in the
+//     queue or holds already, now is after NotAfter, [MaxQueue] claims are in the queue
+//     (ErrRefused), or the key is sealed;
+//   - settles the key;
+//   - removes the claim from the queue again if !Wait.
+//
+// So repeating it is harmless, it adds nothing to the queue once the store's clock has
+// passed NotAfter, and a Join that changes nothing writes nothing. A claim whose Lease is
+// positive lives with its session, like every other, until Extend sets its end: until then
+// nobody may know that it was granted. The grant of a claim of KindElection increments the
+// key's term.
+//
+// A copy of a request that the network delivers after its claim has left makes the claim join
+// again, until now is after NotAfter. The caller then removes the claim with Discard. It need
+// not if the state has Final.
+//
+// If others hold the key or wait for it with another kind or limit than the claim's, the claim
+// does not join and the error is a [*MismatchError]. If nobody does, the key takes the kind and
+// limit of the claim. A limit that the key had before a Resize counts as the present limit, also if
+// nobody holds the key or waits for it. If Claim.Weight exceeds the present limit, or the key
+// is sealed with another kind, the error is a [*MismatchError] too.
+//
+// Join does not check whether Claim.Session is alive. A store may limit how many claims it grants
+// in one command, to 1,000 or more; the next command on the key grants more.
+//
+// The notices are for the sessions of other claims that this command granted (NoticeGrant);
+// for the sessions of all holders that have Yield, after every Join that leaves the claim first
+// in the queue (NoticeYield); and for those who observe the key (NoticeChange).
+type Join struct {
+	Claim    Claim
+	Wait     bool      // a claim that is not granted at once stays in the queue
+	Expired  []string  // ids of sessions that have expired
+	NotAfter time.Time // by the store's clock
+
+	// Repeated says that the session has sent a Join of this claim before. It is a hint: a claim
+	// that was requested before mostly waits, and is rarely alone with its key. It does not change
+	// what Join does.
+	Repeated bool
+}
+
+// A Leave removes Claim, found by its ID alone, from the queue or the holders, and the store settles
+// the key. It is not an error if the claim was not there: see [Edited].Left. Holders whose end has come
+// may be dropped as well.
+//
+// The notices are for the sessions of claims that this command granted (NoticeGrant); if Keep has set
+// the end of the hold, for the session of the first claim in the queue (NoticeWake); if Seal has sealed
+// the key, for the sessions of up to 1,000 claims that were in the queue (NoticeWake); and for those
+// who observe the key (NoticeChange). There is no NoticeYield: if others still wait, the grant's notice
+// has Crowded set.
+type Leave struct {
+	Claim Claim
+
+	// Keep, if positive, keeps a held claim for that long from now, by the store's clock, whatever
+	// happens to its session, or until its own end if that is earlier. A claim that waits is removed.
+	// The first waiter is notified ([NoticeWake]), so that it can wait for that end.
+	Keep time.Duration
+
+	// Seal seals the key forever with Result, of up to [MaxValue] bytes, as a Once does, if the claim
+	// holds and its end has not come. All claims are then removed from the queue.
+	Seal   bool
+	Result []byte
+
+	// Successor, if not "", is the id of the waiting claim that is served first. The claim is then
+	// removed only if it holds, and the successor moves to the head of the queue before the key is
+	// settled. The other waiters keep their order. If the claim holds but the successor is not in the
+	// queue, the claim still holds after the command, and the error is ErrNotWaiting. If the claim does
+	// not hold, also if it waits, Left is false and nothing is removed. So a repeated or late Leave
+	// prefers nobody once the claim is released, and if a Leave without an answer is repeated and the
+	// claim is not found, the first one has granted what it could to the successor. Successor is
+	// ignored with Keep or Seal.
+	Successor string
+}
+
+// An Extend sets the end of a held claim with a positive Lease to now + Claim.Lease, unless its end is
+// later already. From the first Extend on, the claim ends then, whatever happens to its session. The
+// error is ErrNotHeld if the claim does not hold the key with Claim.Token, or its end has come, even if
+// nobody else has held the key since. With another token, the claim has left and joined again. There
+// are no notices.
+type Extend struct {
+	Claim Claim
+}
+
+// A Publish stores Value, up to [MaxValue] bytes, for all to read as long as the claim holds the key.
+// Seq counts the values that the claim publishes, from 1: if a value of it with a greater Seq is stored,
+// Publish changes nothing. The error is ErrNotHeld if the claim does not hold the key, or its end has
+// come. The notices are for those who observe the key (NoticeChange).
+type Publish struct {
+	Claim Claim
+	Seq   int64
+	Value []byte
+}
+
+// A Resize sets the key's limit for claims of Kind, and the store settles the key. From then on, claims
+// with the limit that the key had before, or with From, count as if they had the new limit. This lasts
+// until the key's record is deleted by Sweep, or a claim takes over the free key with a limit that it
+// never had. At least the last 8 former limits are known. Holders keep what they have.
+//
+// If others hold the key or wait for it as another kind, the error is a [*MismatchError]. If a claim in
+// the queue has a greater weight than Limit, the error is ErrRefused. A Resize that changes nothing
+// writes nothing. A Resize that arrives late, after another, sets the limit all the same: it is meant
+// for people, one at a time.
+//
+// The notices are for the sessions of claims that this command granted (NoticeGrant), and for those who
+// observe the key (NoticeChange).
+type Resize struct {
+	Key         string
+	Kind        Kind
+	From, Limit int64
+}
+
+// An Edited is the reply to an [Edit].
+type Edited struct {
+	// State is the state of the key after a Join, as its claim sees it; without a Join it is not set.
+	// The claim is held if and only if the State's Holders contain it.
+	State State
+
+	// Left says that the claim of a Leave was there.
+	Left bool
+
+	// Holder is the hold after an Extend.
+	Holder Holder
+
+	Notices []Notice // that are due
+}

@@ -1,0 +1,55 @@
+package mongo
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+)
+
+// Edit implements [driver.Store].
+//
+// Of a Join, one command grants at most 1,000 claims; if more fit, the next command on the key grants
+// the rest. On servers other than MongoDB the first Join or Resize of a key takes three commands. If
+// the key is probably free, the Join of a claim that may wait begins with a short command; if that
+// grants nothing, it writes nothing, and a second command follows.
+//
+// For a Leave, these commands are tried in order, the next one only if the one before was not
+// applicable, in which case it has written nothing:
+//
+//   - with Claim.NoneWaiting, an update that frees the key if nobody waits and nobody observes
+//     it;
+//   - for a Mutex or an election, a short hand-over, which grants the key to the first
+//     waiter, if that wants the key in the same way as the claim, or frees it;
+//   - the pipeline, which handles everything.
+//
+// So a Leave takes one command if nobody waited and nobody does now, and two if somebody has
+// come since. It takes one more for a Mutex or an election if the next claim is of another
+// sort, a fixed lease or one with Yield, and for a Mutex with a published value.
+//
+// With Keep, Seal or a Successor, only the pipeline is sent, each in a version of its own. With Seal,
+// if the hold's end has come so that the claim cannot seal, claims that the command grants get no
+// notice.
+//
+// Leave and Join are one short hand-over to which the claim is added, if that is possible, and
+// otherwise the commands of both.
+//
+// Of a Resize, the last 16 former limits of a key are known.
+func (s *Store) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+	if err := e.Check(); err != nil {
+		return driver.Edited{}, fmt.Errorf("mongo: edit: %w", err)
+	}
+	switch {
+	case e.Leave != nil && e.Join != nil:
+		return s.editReplace(ctx, *e.Leave, *e.Join)
+	case e.Join != nil:
+		return s.editJoin(ctx, *e.Join)
+	case e.Leave != nil:
+		return s.editLeave(ctx, *e.Leave)
+	case e.Extend != nil:
+		return s.editExtend(ctx, e.Extend.Claim)
+	case e.Publish != nil:
+		return s.editPublish(ctx, *e.Publish)
+	}
+	return s.editResize(ctx, *e.Resize)
+}

@@ -1,0 +1,69 @@
+// Package storecmd sends commands to a store that do one thing, for tests and benchmarks: a call for
+// each part of a driver.Edit and each sort of a driver.SessionQuery.
+package storecmd
+
+import (
+	"context"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+)
+
+// Acquire sends a Join.
+func Acquire(ctx context.Context, store driver.Store, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+	done, err := store.Edit(ctx, driver.Edit{Join: &driver.Join{Claim: c, Wait: wait, Expired: expired, NotAfter: notAfter}})
+	return done.State, done.Notices, err
+}
+
+// Release sends a Leave of c, with the other fields of l.
+func Release(ctx context.Context, store driver.Store, c driver.Claim, l driver.Leave) (left bool, notices []driver.Notice, err error) {
+	l.Claim = c
+	done, err := store.Edit(ctx, driver.Edit{Leave: &l})
+	return done.Left, done.Notices, err
+}
+
+// Extend sends an Extend.
+func Extend(ctx context.Context, store driver.Store, c driver.Claim) (driver.Holder, error) {
+	done, err := store.Edit(ctx, driver.Edit{Extend: &driver.Extend{Claim: c}})
+	return done.Holder, err
+}
+
+// Publish sends a Publish.
+func Publish(ctx context.Context, store driver.Store, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
+	done, err := store.Edit(ctx, driver.Edit{Publish: &driver.Publish{Claim: c, Seq: seq, Value: value}})
+	return done.Notices, err
+}
+
+// Resize sends a Resize.
+func Resize(ctx context.Context, store driver.Store, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
+	done, err := store.Edit(ctx, driver.Edit{Resize: &driver.Resize{Key: key, Kind: kind, From: from, Limit: limit}})
+	return done.Notices, err
+}
+
+// Unregister expires a session as its owner.
+func Unregister(ctx context.Context, store driver.Store, session string) error {
+	_, err := store.Expire(ctx, session, true)
+	return err
+}
+
+// Members reads the sessions with these ids, or without ids all that are alive.
+func Members(ctx context.Context, store driver.Store, ids ...string) ([]driver.Member, time.Time, error) {
+	return store.Sessions(ctx, driver.SessionQuery{IDs: ids})
+}
+
+// Liveness is Members that reads only the liveness.
+func Liveness(ctx context.Context, store driver.Store, ids ...string) ([]driver.Member, time.Time, error) {
+	return store.Sessions(ctx, driver.SessionQuery{IDs: ids, Liveness: true})
+}
+
+// Observers reads up to n sessions that observe key and whose ids come after the id after.
+func Observers(ctx context.Context, store driver.Store, key, after string, n int) ([]driver.Member, error) {
+	m, _, err := store.Sessions(ctx, driver.SessionQuery{Observing: key, After: after, Limit: n})
+	return m, err
+}
+
+// Queue reads the whole queue of key.
+func Queue(ctx context.Context, store driver.Store, key string) ([]driver.Waiter, error) {
+	st, err := store.Load(ctx, key, driver.MaxQueue)
+	return st.WaitersAhead, err
+}
