@@ -176,7 +176,8 @@ func (c *Core) join(cl *claim) {
 		cl.void = notAfter
 	}
 	cl.requests++
-	cl.command = c.send(Command{Op: Join, Session: cl.session, Claim: c.request(cl), Expired: cl.expired, NotAfter: notAfter, Repeated: cl.requests > 1}, cl.number)
+	join := &driver.Join{Claim: c.request(cl), Wait: true, Expired: cl.expired, NotAfter: notAfter, Repeated: cl.requests > 1}
+	cl.command = c.send(Command{Op: Join, Session: cl.session, Edit: driver.Edit{Join: join}}, cl.number)
 }
 
 // request returns the claim as commands name it.

@@ -111,7 +111,7 @@ func (Closed) effect()  {}
 // An Op is what a command does: see [driver.Store].
 type Op int
 
-// The ops. Read reads sessions.
+// The ops. Join and Release are edits, and Read reads sessions.
 const (
 	Register Op = iota
 	Heartbeat
@@ -131,10 +131,7 @@ func (o Op) String() string {
 type Command struct {
 	Op       Op
 	Session  string         // in whose name; of Expire, which session
-	Claim    driver.Claim   // of Join and Release
+	Edit     driver.Edit    // of Join and Release
 	Claims   []driver.Claim // of Discard
-	Expired  []string       // of Join
-	NotAfter time.Time      // of Join
-	Repeated bool           // of Join: the session has sent one of this claim before
 	Sessions []string       // of Read
 }

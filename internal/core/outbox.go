@@ -36,7 +36,7 @@ func (c *Core) release(cl *claim) {
 		cl.void = time.Time{}
 	}
 	cl.due = never
-	cl.command = c.send(Command{Op: Release, Session: cl.session, Claim: c.request(cl)}, cl.number)
+	cl.command = c.send(Command{Op: Release, Session: cl.session, Edit: driver.Edit{Leave: &driver.Leave{Claim: c.request(cl)}}}, cl.number)
 }
 
 // void reports whether a request with that notAfter can't join any more, wherever within the margin the

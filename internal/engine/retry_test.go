@@ -259,8 +259,7 @@ func (u *undated) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error
 // However long the TTL is, a request that a silent network has swallowed is repeated within seconds.
 func TestAttemptsAreShortWhateverTheTTL(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var f *dsynctest.Faulty
-		f = newFaulty(t, dsynctest.NewMemory(), nil)
+		f := newFaulty(t, dsynctest.NewMemory(), nil)
 		s := newSession(t, f, &dsync.Options{TTL: time.Hour})
 		mu := s.Mutex("k")
 		turn(mu)

@@ -62,14 +62,17 @@ func (w *world) form() []byte {
 			continue
 		}
 		c := &l.command.Command
-		put(int(c.Op), int(name.Number('c', l.command.ID)), int(name.Session(c.Session)), int(name.claim(c.Claim.ID)))
+		put(int(c.Op), int(name.Number('c', l.command.ID)), int(name.Session(c.Session)), int(name.claim(claimOf(c.Edit).ID)))
 		if !l.answered {
 			put(int(w.now.Sub(l.sent)))
 		}
 		if !l.executed {
-			put(int(max(c.NotAfter.Sub(w.store.now(w.now)), -2*config.Margin)), len(c.Claims))
-			for _, id := range c.Expired {
-				put(int(name.Session(id)))
+			put(len(c.Claims))
+			if j := c.Edit.Join; j != nil {
+				put(int(max(j.NotAfter.Sub(w.store.now(w.now)), -2*config.Margin)))
+				for _, id := range j.Expired {
+					put(int(name.Session(id)))
+				}
 			}
 		}
 		if r := l.reply; r != nil {

@@ -73,9 +73,9 @@ func (s *store) execute(cmd core.Command, ttl time.Duration, at core.Instant) (r
 			}
 		}
 	case core.Join:
-		s.join(cmd, now, &r)
+		s.join(cmd.Edit.Join, now, &r)
 	case core.Release:
-		r.Found = s.leave(cmd.Claim, now, &r)
+		r.Found = s.leave(cmd.Edit.Leave.Claim, now, &r)
 	case core.Discard:
 		for _, c := range cmd.Claims {
 			s.leave(c, now, &r)
@@ -84,14 +84,14 @@ func (s *store) execute(cmd core.Command, ttl time.Duration, at core.Instant) (r
 	return r
 }
 
-func (s *store) join(cmd core.Command, now time.Time, r *core.Reply) {
-	k, c := s.keys[cmd.Claim.Key], cmd.Claim
-	gone := func(session string) bool { return slices.Contains(cmd.Expired, session) }
+func (s *store) join(join *driver.Join, now time.Time, r *core.Reply) {
+	k, c := s.keys[join.Claim.Key], join.Claim
+	gone := func(session string) bool { return slices.Contains(join.Expired, session) }
 	k.holders = slices.DeleteFunc(slices.Clone(k.holders), func(h driver.Holder) bool { return gone(h.Session) })
 	k.queue = slices.DeleteFunc(slices.Clone(k.queue), func(w driver.Waiter) bool { return gone(w.Session) })
 	there := slices.ContainsFunc(k.holders, func(h driver.Holder) bool { return h.Claim == c.ID }) ||
 		slices.ContainsFunc(k.queue, func(w driver.Waiter) bool { return w.Claim == c.ID })
-	if !there && !now.After(cmd.NotAfter) {
+	if !there && !now.After(join.NotAfter) {
 		k.queue = append(k.queue, driver.Waiter{Claim: c.ID, Session: c.Session, Weight: 1})
 	}
 	k.settle(c.Key, c.ID, now, r)

@@ -354,11 +354,22 @@ func (w *world) cutOff(i int) {
 	}
 }
 
+// claimOf returns the claim that an edit is about, if it is about one.
+func claimOf(e driver.Edit) driver.Claim {
+	switch {
+	case e.Join != nil:
+		return e.Join.Claim
+	case e.Leave != nil:
+		return e.Leave.Claim
+	}
+	return driver.Claim{}
+}
+
 func opOf(l *letter) string {
 	if l.command == nil {
 		return "notice"
 	}
-	return fmt.Sprint(l.command.Op, " ", l.command.Claim.ID)
+	return fmt.Sprint(l.command.Op, " ", claimOf(l.command.Edit).ID)
 }
 
 // nodeOf returns the node that listens for the session, or i.
