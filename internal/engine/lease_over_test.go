@@ -118,8 +118,14 @@ func (s *deafStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, err
 }
 
 // The grant of a lease whose session is lost before the lease has an end does not count: Acquire
-// requests again under the next session, and returns a lease that the store has.
+// requests again, and returns a lease that the store has. If another process has taken the key before,
+// it is the Extend that tells.
 func TestLeaseOfALostSessionIsRequestedAgain(t *testing.T) {
+	t.Run("nobody else wants it", func(t *testing.T) { testLeaseOfALostSession(t, false) })
+	t.Run("another takes it", func(t *testing.T) { testLeaseOfALostSession(t, true) })
+}
+
+func testLeaseOfALostSession(t *testing.T, taken bool) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		var first atomic.Bool
@@ -138,6 +144,11 @@ func TestLeaseOfALostSessionIsRequestedAgain(t *testing.T) {
 		synctest.Wait() // it was granted, and its Extend is lost
 		if err := storecmd.Unregister(background, memory, s.ID()); err != nil {
 			t.Fatal(err)
+		}
+		if taken {
+			mu := newSession(t, memory, nil).Mutex("k")
+			lock(t, mu)
+			time.AfterFunc(ttl/2, mu.Unlock)
 		}
 		l := <-leased
 		if h := holders(t, memory, "k"); l.Token() == 0 || len(h) != 1 || h[0].Token != l.Token() || !h[0].Until.Equal(l.Until()) {
