@@ -151,6 +151,9 @@ func testLeaseOfALostSession(t *testing.T, taken bool) {
 			time.AfterFunc(ttl/2, mu.Unlock)
 		}
 		l := <-leased
+		if l == nil {
+			return // reported above
+		}
 		if h := holders(t, memory, "k"); l.Token() == 0 || len(h) != 1 || h[0].Token != l.Token() || !h[0].Until.Equal(l.Until()) {
 			t.Errorf("the lease has the token %d until %v, and the store says %v", l.Token(), l.Until(), h)
 		}
