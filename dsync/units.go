@@ -170,11 +170,7 @@ func (p *heldUnits) watchLocked(h *engine.Hold) {
 	w := p.watched[h]
 	if w == nil {
 		end := p.end
-		w = &watch{stop: context.AfterFunc(h.Ended(), func() {
-			if cause := h.Cause(); cause != nil {
-				end(cause)
-			}
-		})}
+		w = &watch{stop: context.AfterFunc(h.Ended(), func() { end(h.Cause()) })} // stopped before a release
 		p.watched[h] = w
 	}
 	w.acquisitions++

@@ -23,6 +23,7 @@ func TestLateWriteHasTheSmallerToken(t *testing.T) {
 		store := dsynctest.NewMemory()
 		link := dsynctest.NewFaulty(store, nil)
 		defer link.Close()
+		var mu sync.Mutex // the document is written by one at a time
 		var seen int64
 		var log []string
 		writer := func(name string, store driver.Store, think time.Duration) error {
@@ -32,6 +33,8 @@ func TestLateWriteHasTheSmallerToken(t *testing.T) {
 			}
 			defer locks.Close(context.Background())
 			return run(t.Context(), locks, think, func(_ context.Context, token int64) error {
+				mu.Lock()
+				defer mu.Unlock()
 				if token < seen {
 					return dsyncmongo.ErrFenced
 				}
