@@ -688,6 +688,7 @@ func TestLateRepliesCostNothing(t *testing.T) {
 		asked := acquiring(sem, 1)
 		time.Sleep(500 * time.Millisecond) // the reply, which names both, is under way
 		cancel()
+		time.Sleep(time.Millisecond)
 		sem.Release(1)
 		if err := <-asked; err != nil {
 			t.Error(err)
