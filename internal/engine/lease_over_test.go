@@ -167,7 +167,7 @@ func TestExtendsAnsweredOutOfOrder(t *testing.T) {
 		extends := 0
 		slow := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
 			if r.Method == dsynctest.MethodExtend {
-				if extends++; extends == 1 {
+				if extends++; extends == 2 { // the first dates the lease
 					return dsynctest.Fault{ReplyDelay: 1500 * time.Millisecond}
 				}
 			}

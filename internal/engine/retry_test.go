@@ -177,13 +177,15 @@ func TestAnswerToOneAttemptDoesNotCountForAnother(t *testing.T) {
 
 const slowReset = 200 * time.Millisecond
 
-// A slowResetStore is a resetStore with slow replies.
+// A slowResetStore is a resetStore with slow replies, which say that no copy of their own request can
+// join.
 type slowResetStore struct{ resetStore }
 
 func (s *slowResetStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
 	done, err := s.resetStore.Edit(ctx, e)
 	if err == nil && e.Join != nil {
 		time.Sleep(slowReset)
+		done.State.Final = true
 	}
 	return done, err
 }
