@@ -63,6 +63,7 @@ type claim struct {
 	succession    error  // why that claim was not granted the key, or not yet; nil: it was
 
 	revoked  bool          // revoked before the grant was known, or during the release
+	kept     bool          // the holder is done and left the claim in the store until a fixed time
 	refused  error         // why the store refuses the release at present
 	released chan struct{} // closed when the claim is released and its slot free; nil unless auto, or a try waits for that
 }

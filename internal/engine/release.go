@@ -47,6 +47,7 @@ func (h *Hold) Unlock(o driver.Leave) Releasing {
 	case !goesOn && (o.Seal || h.voluntary):
 		o = driver.Leave{} // a lost hold must not seal, and a revoked key must not be kept
 	}
+	c.kept = o.Keep > 0
 	return Releasing{c, c.release(o), h.cause}
 }
 
@@ -312,7 +313,7 @@ func (c *claim) forget(o driver.Leave) {
 		token = max(token, c.grant.token)
 	}
 	sl.recent.note(c.request.ID, token, sl.listener.cancel != nil)
-	if o.Keep > 0 && c.revoked {
+	if c.kept && c.revoked {
 		sl.orphan(c.request)
 	}
 }
