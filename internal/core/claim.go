@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -16,7 +17,7 @@ type claim struct {
 	session string
 	state   state
 
-	call    uint64  // who waits for it, in joining and waiting
+	call    uint64  // the caller that waits for it, in joining and waiting; 0: none
 	command uint64  // under way for it; 0: none
 	due     Instant // its timer; never: none
 	poll    Instant // in waiting: when it requests again, whatever happens
@@ -274,14 +275,17 @@ func (c *Core) unknown(st *driver.State) {
 	}
 }
 
+// numberOf returns the number of the claim of the session with that id.
+func (c *Core) numberOf(id string) (n uint64, ok bool) {
+	rest, ok := strings.CutPrefix(id, c.session.id+".")
+	n, err := strconv.ParseUint(rest, 10, 64)
+	return n, ok && err == nil
+}
+
 // byID returns the claim with that id, or nil.
 func (c *Core) byID(id string) *claim {
-	rest, ok := cutPrefix(id, c.session.id+".")
+	n, ok := c.numberOf(id)
 	if !ok {
-		return nil
-	}
-	n, err := strconv.ParseUint(rest, 10, 64)
-	if err != nil {
 		return nil
 	}
 	return c.claims[n]
@@ -290,9 +294,8 @@ func (c *Core) byID(id string) *claim {
 // adopt releases a claim of this session that nobody here knows. A copy of a request has made it join,
 // and another may come.
 func (c *Core) adopt(key, id string) {
-	rest, ok := cutPrefix(id, c.session.id+".")
-	n, err := strconv.ParseUint(rest, 10, 64)
-	if !ok || err != nil {
+	n, ok := c.numberOf(id)
+	if !ok {
 		return
 	}
 	cl := &claim{

@@ -2,7 +2,6 @@ package core
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -130,8 +129,6 @@ func (c *Core) notify(notices []driver.Notice) {
 		c.out = append(c.out, Notify{others})
 	}
 }
-
-func cutPrefix(s, prefix string) (string, bool) { return strings.CutPrefix(s, prefix) }
 
 // sessionsIn returns the sessions between self and the key: those of the holders that live with their
 // session, and of the nearest waiters ahead.

@@ -26,7 +26,10 @@ type session struct {
 func (c *Core) deadline() Instant { return c.session.sent.Add(c.cfg.hold(c.cfg.TTL)) }
 
 // storeClock returns a time that the store's clock has surely reached.
-func (c *Core) storeClock() time.Time { return c.session.clock.Add(c.now.Sub(c.session.at)) }
+func (c *Core) storeClock() time.Time { return c.clockAt(c.now) }
+
+// clockAt is storeClock at another time than that of the last Step.
+func (c *Core) clockAt(now Instant) time.Time { return c.session.clock.Add(now.Sub(c.session.at)) }
 
 // sawClock records the store's clock from a reply that has just come.
 func (c *Core) sawClock(now time.Time) { c.session.clock, c.session.at = now, c.now }

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"maps"
 	"slices"
-	"time"
 )
 
 // Clone returns a copy that shares nothing with c that either changes.
@@ -137,5 +136,3 @@ func (w *writer) flags(flags ...bool) {
 	}
 	w.b = append(w.b, f)
 }
-
-func (c *Core) clockAt(now Instant) time.Time { return c.session.clock.Add(now.Sub(c.session.at)) }
