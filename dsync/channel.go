@@ -23,8 +23,8 @@ import (
 //
 // The channel is unbuffered. If nobody receives the value before ctx ends, m is unlocked again.
 // So end ctx when you no longer receive. If the hold is lost before somebody receives the value,
-// m is unlocked and locked again, in the background; after that, a loss is as for any hold. Each call locks m once, so call LockChan before a loop,
-// not in it.
+// m is unlocked and locked again, in the background; after that, a loss is as for any hold. Each
+// call locks m once, so call LockChan before a loop, not in it.
 func (m *Mutex) LockChan(ctx context.Context) <-chan bool {
 	lock := func(ctx context.Context) (*engine.Hold, error) { return m.lock(ctx, m.want()) }
 	return offer(ctx, m.session(), m.key, lock, m.Unlock)

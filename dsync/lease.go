@@ -22,7 +22,8 @@ type Lease struct {
 
 // Acquire waits for key and holds it for d, which must be whole milliseconds, more than twice
 // the session's margin and grace, and at most [MaxDuration]. For the holder the lease is shorter
-// than d by margin and grace. ctx bounds the wait only. Errors are [ErrKey] and those of [Mutex.LockContext].
+// than d by margin and grace. ctx bounds the wait only. Errors are [ErrKey] and those of
+// [Mutex.LockContext].
 func (s *Session) Acquire(ctx context.Context, key string, d time.Duration) (*Lease, error) {
 	w, err := s.wantLease(key, d)
 	if err != nil {

@@ -56,6 +56,13 @@ func (c *copier) took() []bson.Raw {
 	return sent
 }
 
+// put makes sent what was sent since the last call of took.
+func (c *copier) put(sent []bson.Raw) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sent = sent
+}
+
 // again sends the commands once more, as a network might that delivers twice.
 func (c *copier) again(t *testing.T, commands []bson.Raw) {
 	t.Helper()
@@ -155,9 +162,7 @@ func TestB31CopiesOfRequests(t *testing.T) {
 				st := acquire(t, a, false)
 				sent := c.took()
 				release(t, holder)
-				c.mu.Lock()
-				c.sent = sent
-				c.mu.Unlock()
+				c.put(sent)
 				return a, st
 			}},
 			{"a poll", func(t *testing.T, key string) (driver.Claim, driver.State) {
@@ -168,9 +173,7 @@ func TestB31CopiesOfRequests(t *testing.T) {
 				st := join(t, driver.Join{Claim: a, Wait: true, Repeated: true}, nil)
 				sent := c.took()
 				release(t, holder)
-				c.mu.Lock()
-				c.sent = sent
-				c.mu.Unlock()
+				c.put(sent)
 				return a, st
 			}},
 			{"a request that replaces another", func(t *testing.T, key string) (driver.Claim, driver.State) {

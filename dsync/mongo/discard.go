@@ -35,31 +35,40 @@ func (s *Store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.No
 	if there, _, err := updated(raw); err != nil || !there {
 		return nil, err
 	}
-	var found []struct {
-		ID      string         `bson:"_id"`
-		Holders []holderRecord `bson:"h"`
-		Queue   []waiterRecord `bson:"q"`
-	}
+	var found []discardRecord
 	match := bson.D{e("$match", bson.D{e("_id", bson.D{e("$in", keys)})})}
 	if err := s.aggregate(ctx, &found, false, match); err != nil {
 		return nil, failure("discard", err)
 	}
+	records := make(map[string]discardRecord, len(found))
+	for _, r := range found {
+		records[r.ID] = r
+	}
 	var notices []driver.Notice
 	for _, c := range claims {
-		for _, r := range found {
-			there := r.ID == keyID(c.Key) && (slices.ContainsFunc(r.Holders, func(h holderRecord) bool { return h.Claim == c.ID && h.Until.IsZero() }) ||
-				slices.ContainsFunc(r.Queue, func(w waiterRecord) bool { return w.Claim == c.ID }))
-			if !there {
-				continue
-			}
-			done, err := s.editLeave(ctx, driver.Leave{Claim: driver.Claim{Key: c.Key, ID: c.ID, Session: c.Session}})
-			if err != nil {
-				return notices, err
-			}
-			notices = append(notices, done.Notices...)
+		if !records[keyID(c.Key)].has(c.ID) {
+			continue
 		}
+		done, err := s.editLeave(ctx, driver.Leave{Claim: driver.Claim{Key: c.Key, ID: c.ID, Session: c.Session}})
+		if err != nil {
+			return notices, err
+		}
+		notices = append(notices, done.Notices...)
 	}
 	return notices, nil
+}
+
+// A discardRecord is what Discard reads of a key.
+type discardRecord struct {
+	ID      string         `bson:"_id"`
+	Holders []holderRecord `bson:"h"`
+	Queue   []waiterRecord `bson:"q"`
+}
+
+// has reports what among finds: whether the claim holds without an end, or waits.
+func (r discardRecord) has(claim string) bool {
+	return slices.ContainsFunc(r.Holders, func(h holderRecord) bool { return h.Claim == claim && h.Until.IsZero() }) ||
+		slices.ContainsFunc(r.Queue, func(w waiterRecord) bool { return w.Claim == claim })
 }
 
 // among is a filter for records in which one of the claims holds without an end, or waits.

@@ -98,7 +98,7 @@ func (t *tail) follow(ctx context.Context, f func(driver.Notice)) error {
 		gap, err := t.reopen(ctx)
 		if t.cursor != former {
 			// Beside the new one, since the member may not answer any more.
-			t.closing.Go(func() { discard(ctx, former) })
+			t.closing.Go(func() { closeCursor(ctx, former) })
 		}
 		if err != nil {
 			return err
@@ -327,15 +327,15 @@ func (t *tail) first(ctx context.Context, last bson.ObjectID) (found bool, err e
 // close closes the cursor, and waits until former ones are closed.
 func (t *tail) close(ctx context.Context) {
 	if t.cursor != nil {
-		discard(ctx, t.cursor)
+		closeCursor(ctx, t.cursor)
 		t.cursor = nil
 	}
 	t.closing.Wait()
 }
 
-// discard closes a cursor. It takes at most a second. The server would close the idle cursor by
+// closeCursor closes a cursor. It takes at most a second. The server would close the idle cursor by
 // itself after ten minutes.
-func discard(ctx context.Context, cursor *mongo.Cursor) {
+func closeCursor(ctx context.Context, cursor *mongo.Cursor) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	_ = cursor.Close(ctx)
