@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
 func TestString(t *testing.T) {
@@ -42,13 +43,7 @@ func TestStringOfSessionAndLease(t *testing.T) {
 		defer s.Close(t.Context())
 		want := func(value fmt.Stringer, want string) {
 			t.Helper()
-			before := store.Counts()
-			if got := fmt.Sprint(value); got != want {
-				t.Errorf("got %s, want %s", got, want)
-			}
-			if n := store.Counts().Since(before).Total(); n != 0 {
-				t.Errorf("String of %s sent %d commands", want, n)
-			}
+			testkit.WantString(t, store, value, want)
 		}
 		want(s, `session "pod 7": not registered`)
 		l, err := s.Acquire(t.Context(), "a b", time.Minute)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 	"github.com/leasehold-go/leasehold/leader"
 )
 
@@ -26,13 +27,7 @@ func TestString(t *testing.T) {
 		}
 		want := func(value fmt.Stringer, want string) {
 			t.Helper()
-			before := store.Counts()
-			if got := fmt.Sprint(value); got != want {
-				t.Errorf("got %s, want %s", got, want)
-			}
-			if n := store.Counts().Since(before).Total(); n != 0 {
-				t.Errorf("String of %s sent %d commands", want, n)
-			}
+			testkit.WantString(t, store, value, want)
 		}
 		want(e, `election "e": not leading`)
 		want(g, `group "a b": 0 of 0 functions running`)

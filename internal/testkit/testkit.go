@@ -6,6 +6,7 @@ package testkit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"testing"
@@ -91,5 +92,17 @@ func WantErr(t testing.TB, what string, err error, want ...error) {
 		if !errors.Is(err, w) {
 			t.Errorf("%s: error is %v, want one that is %v", what, err, w)
 		}
+	}
+}
+
+// WantString reports an error unless value's String is want and sends no command to store.
+func WantString(t testing.TB, store *dsynctest.Memory, value fmt.Stringer, want string) {
+	t.Helper()
+	before := store.Counts()
+	if got := fmt.Sprint(value); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if n := store.Counts().Since(before).Total(); n != 0 {
+		t.Errorf("String of %s sent %d commands", want, n)
 	}
 }
