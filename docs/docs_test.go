@@ -1,5 +1,5 @@
-// Package docs_test checks docs/*.md: their code is that of Examples, their links lead somewhere,
-// and the error texts that they explain are those of the code. internal/table checks that the
+// Package docs_test checks docs/*.md and the README files: their code is that of Examples, their links
+// lead somewhere, and the error texts that they explain are those of the code. internal/table checks that the
 // tests exist that they name.
 package docs_test
 
@@ -20,7 +20,10 @@ import (
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
-	for _, pattern := range []string{"*.md", "model/*.md", "../README.md", "../CONTRIBUTING.md", "../SECURITY.md", "../CHANGELOG.md", "../bench/README.md", "../integration/README.md"} {
+	for _, pattern := range []string{
+		"*.md", "model/*.md", "../README.md", "../CONTRIBUTING.md", "../SECURITY.md", "../CHANGELOG.md", "../bench/README.md", "../integration/README.md",
+		"../adapters/*/README.md", "../cmd/*/README.md", "../otel/README.md",
+	} {
 		names, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -30,7 +33,7 @@ func pages(t *testing.T) map[string]string {
 			if err != nil {
 				t.Fatal(err)
 			}
-			texts[name] = string(text)
+			texts[filepath.ToSlash(name)] = string(text)
 		}
 	}
 	if len(texts) < 5 {
@@ -51,29 +54,17 @@ func trimmed(code string) string {
 }
 
 // B23: every block of Go is the program examples/quickstart, or in the body of a function of
-// examples_test.go or shedlock_test.go, or in a file of integration/recipes, which are compiled, and run
-// if they are Examples or tests call them. Blocks of other libraries say that they are "theirs".
+// examples_test.go, peers_test.go, shedlock_test.go or nolock_test.go, or in a file of integration/recipes,
+// which are compiled, and run if they are Examples or tests call them. In the README of a module's folder it is
+// in an Example of that module. Blocks of other libraries say that they are "theirs".
 func TestCodeIsFromExamples(t *testing.T) {
 	quickstart, err := os.ReadFile("../examples/quickstart/main.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	bodies := []string{trimmed(string(quickstart))}
-	for _, name := range []string{"examples_test.go", "shedlock_test.go"} {
-		source, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fset := token.NewFileSet()
-		file, err := parser.ParseFile(fset, name, source, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range file.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok {
-				bodies = append(bodies, trimmed(string(source[fset.Position(fn.Body.Lbrace).Offset+1:fset.Position(fn.Body.Rbrace).Offset])))
-			}
-		}
+	for _, name := range []string{"examples_test.go", "peers_test.go", "shedlock_test.go", "nolock_test.go"} {
+		bodies = append(bodies, functions(t, name)...)
 	}
 	recipes, err := filepath.Glob("../integration/recipes/*_test.go")
 	if err != nil || len(recipes) == 0 {
@@ -89,6 +80,10 @@ func TestCodeIsFromExamples(t *testing.T) {
 	block := regexp.MustCompile("(?s)```go\n(.*?)```")
 	n := 0
 	for name, text := range pages(t) {
+		bodies := bodies
+		if examples := filepath.Join(filepath.Dir(name), "example_test.go"); filepath.Base(name) == "README.md" && exists(examples) {
+			bodies = functions(t, examples)
+		}
 	blocks:
 		for _, m := range block.FindAllStringSubmatch(text, -1) {
 			n++
@@ -104,6 +99,33 @@ func TestCodeIsFromExamples(t *testing.T) {
 	if n < 10 {
 		t.Errorf("%d blocks of Go, want more", n)
 	}
+}
+
+// functions returns the bodies of a file's functions, trimmed.
+func functions(t *testing.T, name string) []string {
+	t.Helper()
+	source, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, name, source, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bodies []string
+	for _, d := range file.Decls {
+		if fn, ok := d.(*ast.FuncDecl); ok {
+			bodies = append(bodies, trimmed(string(source[fset.Position(fn.Body.Lbrace).Offset+1:fset.Position(fn.Body.Rbrace).Offset])))
+		}
+	}
+	return bodies
+}
+
+// exists reports whether there is a file of that name.
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
 }
 
 // Relative links lead to files, and to headings that are there.
@@ -176,7 +198,7 @@ func TestErrorTextsAreTheCodes(t *testing.T) {
 func texts(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
-	for _, folder := range []string{"../dsync", "../dsync/driver", "../internal/engine", "../leader", "../clockcheck"} {
+	for _, folder := range []string{"../dsync", "../dsync/driver", "../internal/core", "../internal/engine", "../leader", "../clockcheck"} {
 		err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

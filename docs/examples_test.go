@@ -117,7 +117,7 @@ func Example_touch() {
 	locks := process(dsynctest.NewMemory(), "api-1")
 	defer locks.Close(ctx)
 
-	lease, err := locks.Acquire(ctx, "my-resource", time.Minute)
+	lease, err := locks.Lease(ctx, "my-resource", time.Minute)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -279,10 +279,10 @@ func Example_background() {
 	for _, listener := range []string{"first", "second"} { // at any time, any number
 		context.AfterFunc(term, func() { revoked <- listener })
 	}
-	fmt.Println("running:", election.Running())
+	fmt.Println("running:", election.Participating())
 	stop()
 	fmt.Println("ended:", <-ended)
-	fmt.Println("running:", election.Running())
+	fmt.Println("running:", election.Participating())
 	fmt.Println("revoked:", <-revoked)
 	fmt.Println("revoked:", <-revoked)
 	// Unordered output:

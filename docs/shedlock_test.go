@@ -35,7 +35,7 @@ func scheduled(ctx context.Context, locks *dsync.Session, task func(context.Cont
 // scheduledAtMost runs a task that is due, unless it was begun within 14 minutes and
 // has not ended.
 func scheduledAtMost(ctx context.Context, locks *dsync.Session, task func(context.Context) error) (err error) {
-	lease, err := locks.TryAcquire(ctx, "report", 14*time.Minute) // lockAtMostFor
+	lease, err := locks.TryLease(ctx, "report", 14*time.Minute) // lockAtMostFor
 	if errors.Is(err, dsync.ErrHeld) {
 		return nil // another process runs it, or died at it
 	} else if err != nil {

@@ -40,7 +40,7 @@ func TestRunLiveIsLogged(t *testing.T) {
 }
 
 // Every module is known to CI, to Dependabot and, if it is published, to the page on
-// releases.
+// releases; and its folder has a README.
 func TestModulesAreListed(t *testing.T) {
 	read := func(name string) string {
 		text, err := os.ReadFile(filepath.Join("..", name))
@@ -87,6 +87,20 @@ func TestModulesAreListed(t *testing.T) {
 	} {
 		if got := words(list.name, list.begin, list.end); !slices.Equal(got, list.want) {
 			t.Errorf("%s, after %q: %q, want %q", list.name, strings.TrimSpace(list.begin), got, list.want)
+		}
+	}
+	// pkg.go.dev and GitHub show a module by the README in its folder: what it is, how to get it, and in
+	// Go unless it is a command, an example. TestCodeIsFromExamples compiles that.
+	for _, m := range published[1:] {
+		text := pages(t)["../"+m+"/README.md"]
+		if !strings.Contains(text, "github.com/leasehold-go/leasehold/"+m) {
+			t.Errorf("%s has no README.md that says how to get it", m)
+		}
+		if !strings.HasPrefix(m, "cmd/") && !strings.Contains(text, "\n```go\n") {
+			t.Errorf("%s has no README.md with an example", m)
+		}
+		if n := strings.Count(text, "\n"); n > 50 {
+			t.Errorf("%s/README.md has %d lines, which is more than a screen", m, n)
 		}
 	}
 }

@@ -25,16 +25,16 @@ var (
 	// register. See [Session.Healthy].
 	ErrNotRenewed = engine.ErrNotRenewed
 
-	// ErrOverstayed means that a lost hold is still in use after its grace. See
+	// ErrStillInUse means that a lost hold is still in use after its grace. See
 	// [Session.Healthy].
-	ErrOverstayed = engine.ErrOverstayed
+	ErrStillInUse = engine.ErrStillInUse
 
 	// ErrNotReleased means that the store refuses to release a key that was unlocked here. See
 	// [Session.Healthy].
 	ErrNotReleased = engine.ErrNotReleased
 
-	// ErrKey means that the string cannot be used as a key. [CheckKey] says why.
-	ErrKey = engine.ErrKey
+	// ErrInvalidKey means that the string cannot be used as a key. [CheckKey] says why.
+	ErrInvalidKey = engine.ErrInvalidKey
 
 	// ErrMismatch means that the key is in use as another kind or with another limit. The error
 	// is a [*MismatchError].

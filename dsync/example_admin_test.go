@@ -77,32 +77,6 @@ func ExampleStatus_String() {
 	//   waiting, position 1: process 815 on web-2
 }
 
-// Use returns the words that the command leasehold and the page of package dsynchttp show.
-func ExampleStatus_Use() {
-	store := dsynctest.NewMemory()
-	ctx := context.Background()
-	locks, _ := dsync.New(store, nil)
-	defer locks.Close(ctx)
-	rw, seats := locks.RWMutex("ledger"), locks.Semaphore("seats", 5)
-	rw.RLock()
-	defer rw.RUnlock()
-	_ = seats.Acquire(ctx, 2)
-	defer seats.Release(2)
-
-	for st, err := range locks.List(ctx, "") {
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		for _, h := range st.Holders {
-			fmt.Println(st.Key, st.Use(h))
-		}
-	}
-	// Output:
-	// ledger reads
-	// seats 2 of 5
-}
-
 // An operator frees a key. Its holder is notified, stops, and unlocks.
 func ExampleSession_Break() {
 	store := dsynctest.NewMemory()
@@ -125,12 +99,12 @@ func ExampleSession_Break() {
 	err := operator.Break(ctx, "report")
 	<-stopped
 	fmt.Println("broken:", err == nil)
-	locked, _ := mu.Locked(ctx)
-	fmt.Println("locked:", locked)
+	st, _ := operator.Status(ctx, "report")
+	fmt.Println("held:", st.Held())
 	// Output:
 	// revoked: true
 	// broken: true
-	// locked: false
+	// held: false
 }
 
 func ExampleMutex_ForceLock() {
@@ -160,8 +134,28 @@ func ExampleMutex_ForceLock() {
 	defer mu.Unlock()
 	err := <-stopped
 	fmt.Println(errors.Is(err, dsync.ErrLost), errors.Is(err, dsync.ErrRevoked))
-	fmt.Println("mine:", mu.Owned())
+	fmt.Println("mine:", mu.Held())
 	// Output:
 	// true true
 	// mine: true
+}
+
+// A Once that is named after a day is of no use after it.
+func ExampleSession_Forget() {
+	ctx := context.Background()
+	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
+	defer locks.Close(ctx)
+
+	locks.Once("report 2026-11-24").Do(ctx, func(context.Context) error { return nil })
+	_, done, _ := locks.Once("report 2026-11-24").Value(ctx)
+	fmt.Println(done)
+
+	if err := locks.Forget(ctx, "report 2026-11-24"); err != nil {
+		fmt.Println(err)
+	}
+	_, done, _ = locks.Once("report 2026-11-24").Value(ctx)
+	fmt.Println(done)
+	// Output:
+	// true
+	// false
 }

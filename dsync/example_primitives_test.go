@@ -106,7 +106,7 @@ func ExampleOnce_Do() {
 		err := locks.Once("migration 42").Do(ctx, func(ctx context.Context) error {
 			// ctx ends when the hold is lost: pass it on. The token guards what
 			// must not be done by a run that was lost.
-			fmt.Println("migrating, token:", dsync.OnceToken(ctx) > 0)
+			fmt.Println("migrating, token:", dsync.TokenFrom(ctx) > 0)
 			return nil
 		})
 		if err != nil {

@@ -133,12 +133,12 @@ func ExampleMutex_UnlockAfter() {
 	// Output: running the job
 }
 
-func ExampleSession_Acquire() {
+func ExampleSession_Lease() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	defer locks.Close(context.Background())
 	ctx := context.Background()
 
-	lease, err := locks.Acquire(ctx, "slot", time.Minute)
+	lease, err := locks.Lease(ctx, "slot", time.Minute)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -45,9 +45,10 @@ type Hooks struct {
 	// the session's lease by the local clock.
 	Heartbeat func(took, left time.Duration, err error)
 
-	// StoreError is called when a command failed. The command is repeated where the
-	// documentation of the lock's method promises it. op is the name of the [driver.Store]
-	// method.
+	// StoreError is called each time a command failed. The command is repeated where the
+	// documentation of the lock's method promises it. op says what it was to do: Register,
+	// Heartbeat, Expire, Read, Join, Release, Extend, Notify, Listen, Sweep and the like. The log
+	// has fewer lines: for each op when it begins to fail, every ten seconds, and at the end.
 	StoreError func(op string, err error)
 
 	// ClockJump is called when the store's clock moved by d relative to the local clock between
@@ -58,7 +59,7 @@ type Hooks struct {
 
 // AddHooks registers further hooks, which are called until stop is called or the session ends.
 // It is for packages that build on this one.
-func (s *Session) AddHooks(h *Hooks) (stop func()) { return s.engine().AddHooks(h.engine()) }
+func (s *Session) AddHooks(h *Hooks) (stop func()) { return s.engine.AddHooks(h.engine()) }
 
 // A GrantedInfo describes a hold that began.
 type GrantedInfo struct {
@@ -80,17 +81,17 @@ type ReleasedInfo struct {
 	Key   string
 	Kind  Kind
 	Token int64
-	Held  time.Duration // since the grant; 0 if none of Granted, Released and Lost was set then
+	Held  time.Duration // since the grant
 }
 
 // A LostInfo describes a hold that ended before it was released.
 type LostInfo struct {
-	Key       string
-	Kind      Kind
-	Token     int64
-	Cause     error         // ErrLost, wrapped together with the reason
-	Held      time.Duration // as in ReleasedInfo
-	Voluntary bool          // the holder itself ended the hold, as when a leader resigns
+	Key      string
+	Kind     Kind
+	Token    int64
+	Cause    error         // ErrLost, wrapped together with the reason
+	Held     time.Duration // as in ReleasedInfo
+	ByHolder bool          // the holder itself ended the hold, as when a leader resigns
 }
 
 // engine returns h as the engine's hooks.

@@ -10,40 +10,43 @@ import (
 )
 
 // A Lease is a hold of a key for a fixed duration. It is not renewed: it ends by itself,
-// whatever happens to its process and session, and it need not be released. [Session.Acquire]
-// and [Session.TryAcquire] return one. A Lease and a [Mutex] of the same key exclude each
+// whatever happens to its process and session, and it need not be released. [Session.Lease]
+// and [Session.TryLease] return one. A Lease and a [Mutex] of the same key exclude each
 // other.
 //
-// The holder sees the lease end before the store grants the key to anyone else, earlier by the
-// session's margin and grace, as with a lost hold. All methods may be called concurrently.
+// The holder sees the lease end before the store grants the key to anyone else, earlier by margin and grace,
+// as with a lost hold. They are the session's; but unless [Options] sets them, each is at most a tenth of the lease.
+//
+// [Session.Close] ends the lease for its holder, but does not release the key: what a crash would keep, a
+// restart keeps, too. Call [Lease.Release] before if the key should be free. All methods may be called
+// concurrently.
 type Lease struct {
 	h *engine.Hold
 }
 
-// Acquire waits for key and holds it for d, which must be whole milliseconds, more than twice
-// the session's margin and grace, and at most [MaxDuration]. For the holder the lease is shorter
-// than d by margin and grace. ctx bounds the wait only. Errors are [ErrKey] and those of
+// Lease waits for key and holds it for d, which must be whole milliseconds, at least 1 s, more than twice
+// its margin and grace, and at most [MaxDuration]. For the holder the lease is shorter than d by margin and grace. ctx bounds the wait only. Errors are [ErrInvalidKey] and those of
 // [Mutex.LockContext].
-func (s *Session) Acquire(ctx context.Context, key string, d time.Duration) (*Lease, error) {
+func (s *Session) Lease(ctx context.Context, key string, d time.Duration) (*Lease, error) {
 	w, err := s.wantLease(key, d)
 	if err != nil {
 		return nil, err
 	}
-	h, err := s.engine().Acquire(ctx, w)
+	h, err := s.engine.Acquire(ctx, w)
 	if err != nil {
 		return nil, fmt.Errorf("dsync: acquire %q: %w", key, err)
 	}
 	return &Lease{h: h}, nil
 }
 
-// TryAcquire holds key for d if that is possible without waiting. The rules for d are those of
-// [Session.Acquire]. Errors are [ErrKey] and those of [Mutex.TryLockContext].
-func (s *Session) TryAcquire(ctx context.Context, key string, d time.Duration) (*Lease, error) {
+// TryLease holds key for d if that is possible without waiting. The rules for d are those of
+// [Session.Lease]. Errors are [ErrInvalidKey] and those of [Mutex.TryLockContext].
+func (s *Session) TryLease(ctx context.Context, key string, d time.Duration) (*Lease, error) {
 	w, err := s.wantLease(key, d)
 	if err != nil {
 		return nil, err
 	}
-	h, err := s.engine().TryAcquire(ctx, w)
+	h, err := s.engine.TryAcquire(ctx, w)
 	if err != nil {
 		return nil, engine.TryError("acquire", key, err)
 	}
@@ -57,8 +60,11 @@ func (s *Session) wantLease(key string, d time.Duration) (engine.Want, error) {
 	if err := CheckKey(key); err != nil {
 		return w, err
 	}
-	if least := 2 * (s.engine().Margin() + s.engine().Grace()); d <= least {
-		return w, fmt.Errorf("dsync: acquire %q for %v: it must be more than %v, twice the session's margin and grace", key, d, least)
+	if d < time.Second {
+		return w, fmt.Errorf("dsync: acquire %q for %v: it must be at least 1s", key, d)
+	}
+	if reserve := s.engine.Reserve(d); d <= 2*reserve {
+		return w, fmt.Errorf("dsync: acquire %q for %v: it must be more than %v, twice the session's margin and grace", key, d, 2*reserve)
 	}
 	if d > MaxDuration {
 		return w, fmt.Errorf("dsync: acquire %q for %v: it must be at most %v", key, d, MaxDuration)

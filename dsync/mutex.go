@@ -87,7 +87,8 @@ func (m *Mutex) LockContext(ctx context.Context) error {
 // session's grace to stop and unlock. The key is never taken from a holder that was not
 // notified: if its process cannot be reached, ForceLock waits until its session expires, or,
 // for a [Lease], until the lease is over. A hold in this process must be unlocked too, as for
-// Lock. ctx and errors are as in LockContext.
+// Lock. Of two ForceLocks the later one wins: the hold of the earlier may have ended when it returns.
+// ctx and errors are as in LockContext.
 //
 // A process that listens for notices is notified at once, any other with its next heartbeat.
 func (m *Mutex) ForceLock(ctx context.Context) error {
@@ -139,11 +140,17 @@ func (m *Mutex) hold() *engine.Hold {
 }
 
 // Unlock unlocks m. It panics if m is not locked. If the hold was lost, Unlock sends nothing to
-// the store. Unlock waits for the store's answer for at most a third of the TTL; after that, or
-// at once with [Options].AsyncUnlock, the release goes on in the background.
-func (m *Mutex) Unlock() { m.unlock(driver.Leave{}).Finish(m.s, m.key) }
+// the store. Unlock waits for the store's answer for at most a third of the TTL; after that the
+// release goes on in the background.
+//
+// If nobody waits for the key, Unlock returns when the primary has made the release, and does not wait for
+// a majority of the members, as UnlockContext does. If the primary then fails before it has passed the
+// release on, the key is still held until this session's next heartbeat has reached the new primary; or, if
+// this process ends in that moment too, until the session expires. Nobody else is let in by it.
+func (m *Mutex) Unlock() { m.unlock(driver.Leave{Early: true}).Finish(m.s, m.key) }
 
-// UnlockContext unlocks m like Unlock. ctx bounds only the wait for the store's answer; the
+// UnlockContext unlocks m and returns when no fail-over can undo the release: use it to tell others that the
+// key is free. ctx bounds only the wait for the store's answer; the
 // release goes on in the background until the store has answered. The error is [ErrLost] if the
 // hold had ended before, that of ctx, or [ErrRefused].
 func (m *Mutex) UnlockContext(ctx context.Context) error {
@@ -217,19 +224,11 @@ func (m *Mutex) Token() int64 {
 	return 0
 }
 
-// Owned reports whether m is locked and its hold is not lost. It checks the local clock and
+// Held reports whether m is locked and its hold is not lost. It checks the local clock and
 // sends no command.
-func (m *Mutex) Owned() bool {
+func (m *Mutex) Held() bool {
 	h := m.hold()
 	return h != nil && h.Live()
-}
-
-// Locked asks the store whether anybody holds the key, this process included. Holders whose
-// session or lease is over do not count. The answer may be out of date when it arrives. Errors
-// are those of [Session.Status], which also reports who holds the key.
-func (m *Mutex) Locked(ctx context.Context) (bool, error) {
-	st, err := (*Session)(m.session()).Status(ctx, m.key)
-	return st.Held(), err
 }
 
 // Do locks m, calls f on the calling goroutine, and unlocks m when f returns, panics or calls

@@ -12,7 +12,7 @@ import (
 )
 
 // A Once runs a function once among all processes: a migration, for example. The first run that
-// succeeds seals the key, and the store keeps the seal and the result forever.
+// succeeds seals the key, and the store keeps the seal and the result until [Session.Forget].
 //
 // Make a Once with [Session.Once]; using a zero Once panics. It must not be copied. All methods
 // may be called concurrently.
@@ -20,7 +20,7 @@ import (
 // Exactly one run succeeds, but more than one may begin: if a run fails, or its process dies or
 // loses its hold, the next caller runs its function. So a run must be able to continue where
 // another broke off. Guard effects that must not happen twice with the run's fencing token; see
-// [OnceToken].
+// [TokenFrom].
 type Once struct {
 	s   *engine.Session
 	key string
@@ -144,9 +144,9 @@ func (o *Once) learn(done *engine.SealedError) {
 
 type onceToken struct{}
 
-// OnceToken returns the fencing token of the run whose context is ctx, or is a parent of ctx.
+// TokenFrom returns the fencing token of the run whose context is ctx, or is a parent of ctx.
 // It returns 0 if the run's hold is over, or if there is no run: see [Once.Do].
-func OnceToken(ctx context.Context) int64 {
+func TokenFrom(ctx context.Context) int64 {
 	if h, ok := ctx.Value(onceToken{}).(*engine.Hold); ok {
 		return h.Token()
 	}

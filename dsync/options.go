@@ -44,13 +44,12 @@ type Options struct {
 	PollInterval time.Duration
 
 	// HandOffTime is how long goroutines of this process may hand off an exclusive hold to
-	// each other, counted from the store's grant, while other processes may be waiting;
-	// MaxHandOffs is how many times. A hand-off takes no command, and each holder has a
-	// fencing token of its own. HandOffTime also limits how long new readers here may share
-	// a hold: see [RWMutex]. Holds of a [Semaphore] are never handed off. Defaults: 50 ms,
-	// and 1,023, which is the maximum. Negative: the store grants every hold.
+	// each other, counted from the store's grant, while other processes may be waiting. A
+	// hand-off takes no command, and each holder has a fencing token of its own; there are at
+	// most 1,023 after each grant. HandOffTime also limits how long new readers here may share
+	// a hold: see [RWMutex]. Holds of a [Semaphore] are never handed off. Default: 50 ms.
+	// Negative: the store grants every hold.
 	HandOffTime time.Duration
-	MaxHandOffs int
 
 	// Linger is how long this process keeps a key after Unlock, so that the next Lock
 	// takes no command. If another process waits for the key it is released at once,
@@ -58,14 +57,6 @@ type Options struct {
 	// then a try in another process finds the key held. A session with Linger keeps a
 	// listener open. Default 0: keys do not linger. Keys of a [Semaphore] never do.
 	Linger time.Duration
-
-	// AsyncUnlock makes Unlock and RUnlock return at once: the release goes on in the
-	// background, and errors are logged. Until the store has answered, the next Lock of the
-	// key in this process waits, TryLock finds the key held, and Close of the session waits. If
-	// the process dies before that, the key is held until its session expires, as if it had
-	// died while it held the key. UnlockContext always waits. Default false: Unlock waits for
-	// the answer.
-	AsyncUnlock bool
 
 	// AlwaysListen keeps a listener open for as long as the session lives, so that the
 	// first wait need not open one. A listener costs the store a connection, and a small
@@ -106,6 +97,28 @@ type Options struct {
 	Hooks *Hooks
 }
 
+// options returns the options of a session, with every default filled in. hooks are the caller's.
+func options(e engine.Options, hooks *Hooks) Options {
+	return Options{
+		TTL:               e.TTL,
+		Margin:            e.Margin,
+		Grace:             e.Grace,
+		HeartbeatInterval: e.HeartbeatInterval,
+		PollInterval:      e.PollInterval,
+		HandOffTime:       e.HandOffTime,
+		Linger:            e.Linger,
+		AlwaysListen:      e.AlwaysListen,
+		Retention:         e.Retention,
+		Name:              e.Name,
+		Host:              e.Host,
+		App:               e.App,
+		Meta:              e.Meta,
+		Anonymous:         e.Anonymous,
+		Logger:            e.Logger,
+		Hooks:             hooks,
+	}
+}
+
 // engine returns o as the engine's options. The engine checks them and fills in the defaults.
 func (o *Options) engine() *engine.Options {
 	if o == nil {
@@ -118,9 +131,7 @@ func (o *Options) engine() *engine.Options {
 		HeartbeatInterval: o.HeartbeatInterval,
 		PollInterval:      o.PollInterval,
 		HandOffTime:       o.HandOffTime,
-		MaxHandOffs:       o.MaxHandOffs,
 		Linger:            o.Linger,
-		AsyncUnlock:       o.AsyncUnlock,
 		AlwaysListen:      o.AlwaysListen,
 		Retention:         o.Retention,
 		Name:              o.Name,

@@ -11,7 +11,7 @@ import (
 
 // rwLimit is the limit of an RWMutex's key. A writer takes all of it, the readers of a process
 // take 1, so at most rwLimit processes can read at the same time.
-const rwLimit = 1 << 30
+const rwLimit = engine.RWLimit
 
 // An RWMutex is a reader/writer mutual exclusion lock between processes. It is held by any
 // number of readers or by one writer. It has the methods of [sync.RWMutex], and adds forms of
@@ -77,16 +77,13 @@ func (rw *RWMutex) Lost() <-chan struct{} { return rw.writer().Lost() }
 // Token is [Mutex.Token] for the hold of the writer.
 func (rw *RWMutex) Token() int64 { return rw.writer().Token() }
 
-// Owned is [Mutex.Owned] for the hold of the writer.
-func (rw *RWMutex) Owned() bool { return rw.writer().Owned() }
+// Held is [Mutex.Held] for the hold of the writer.
+func (rw *RWMutex) Held() bool { return rw.writer().Held() }
 
 // Context is [Mutex.Context] for the hold of the writer.
 func (rw *RWMutex) Context(ctx context.Context) (_ context.Context, cancel context.CancelFunc) {
 	return rw.writer().Context(ctx)
 }
-
-// Locked is [Mutex.Locked]. It reports whether anybody reads or writes.
-func (rw *RWMutex) Locked(ctx context.Context) (bool, error) { return rw.writer().Locked(ctx) }
 
 // Do is [Mutex.Do] for writing.
 func (rw *RWMutex) Do(ctx context.Context, f func(context.Context) error) error {
@@ -135,24 +132,24 @@ func (rw *RWMutex) read() engine.Want {
 // RUnlock undoes a single RLock. If a hold of the readers was lost, it undoes an RLock of that
 // hold first. It panics if rw is not locked for reading. It waits for the store like
 // [Mutex.Unlock].
-func (rw *RWMutex) RUnlock() { rw.runlock().Finish(rw.writer().s, rw.Key()) }
+func (rw *RWMutex) RUnlock() { rw.runlock(driver.Leave{Early: true}).Finish(rw.writer().s, rw.Key()) }
 
-// RUnlockContext undoes a single RLock, like RUnlock. ctx bounds only the wait for the store's
+// RUnlockContext undoes a single RLock, and waits like [Mutex.UnlockContext]. ctx bounds only the wait for the store's
 // answer. Errors are those of [Mutex.UnlockContext].
 func (rw *RWMutex) RUnlockContext(ctx context.Context) error {
-	if err := rw.runlock().Wait(ctx); err != nil {
+	if err := rw.runlock(driver.Leave{}).Wait(ctx); err != nil {
 		return fmt.Errorf("dsync: read-unlock %q: %w", rw.Key(), err)
 	}
 	return nil
 }
 
-func (rw *RWMutex) runlock() engine.Releasing {
+func (rw *RWMutex) runlock(o driver.Leave) engine.Releasing {
 	rw.writer()
 	done, ok := rw.readers.take(1)
 	if !ok {
 		panic(fmt.Sprintf("dsync: read-unlock of rwmutex %q that is not read-locked", rw.Key()))
 	}
-	return done[0].Unlock(driver.Leave{})
+	return done[0].Unlock(o)
 }
 
 // RLost returns a channel that is closed when a hold of rw's readers is lost, and when the last

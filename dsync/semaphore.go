@@ -103,14 +103,14 @@ func (m *Semaphore) want(n int64) (engine.Want, error) {
 // Release panics if n is less than 1 or more than m holds. It waits for the store like
 // [Mutex.Unlock], for at most a third of the TTL in all.
 func (m *Semaphore) Release(n int64) {
-	engine.FinishAll(m.session(), m.key, m.release(n))
+	engine.FinishAll(m.session(), m.key, m.release(n, driver.Leave{Early: true}))
 }
 
-// ReleaseContext releases n units like Release. ctx bounds only the wait for the store's
+// ReleaseContext releases n units and waits like [Mutex.UnlockContext]. ctx bounds only the wait for the store's
 // answer. Errors are those of [Mutex.UnlockContext].
 func (m *Semaphore) ReleaseContext(ctx context.Context, n int64) error {
 	var errs []error
-	for _, r := range m.release(n) {
+	for _, r := range m.release(n, driver.Leave{}) {
 		if err := r.Wait(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("dsync: release semaphore %q: %w", m.key, err))
 		}
@@ -118,7 +118,7 @@ func (m *Semaphore) ReleaseContext(ctx context.Context, n int64) error {
 	return errors.Join(errs...)
 }
 
-func (m *Semaphore) release(n int64) []engine.Releasing {
+func (m *Semaphore) release(n int64, o driver.Leave) []engine.Releasing {
 	m.session()
 	done, ok := m.holds.take(n)
 	if !ok {
@@ -126,7 +126,7 @@ func (m *Semaphore) release(n int64) []engine.Releasing {
 	}
 	var all []engine.Releasing
 	for _, h := range done {
-		all = append(all, h.Unlock(driver.Leave{}))
+		all = append(all, h.Unlock(o))
 	}
 	return all
 }

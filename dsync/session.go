@@ -19,28 +19,38 @@ import (
 // registers again under a new id, and its waiters request their locks again.
 //
 // All methods may be called concurrently.
-type Session engine.Session
+type Session struct {
+	engine *engine.Session
+	hooks  *Hooks // of its Options
+}
+
+func init() {
+	engine.Of = func(s any) *engine.Session { return s.(*Session).engine }
+}
 
 // New returns a session on store. It does not contact the store; an error means that store is
 // nil or that opt is invalid. A nil opt means the defaults; see [Options].
 func New(store driver.Store, opt *Options) (*Session, error) {
 	s, err := engine.New(store, opt.engine())
-	return (*Session)(s), err
+	if err != nil {
+		return nil, err
+	}
+	var hooks *Hooks
+	if opt != nil {
+		hooks = opt.Hooks
+	}
+	return &Session{s, hooks}, nil
 }
 
-// engine returns the engine behind the session. Other packages of this module use it for what
-// package dsync does not export.
-func (s *Session) engine() *engine.Session { return (*engine.Session)(s) }
-
 // CheckKey returns nil if key can name a lock: if it has 1 to 512 bytes of UTF-8 and no NUL.
-// Otherwise it returns an error that matches [ErrKey] and says what is wrong. It is for keys
+// Otherwise it returns an error that matches [ErrInvalidKey] and says what is wrong. It is for keys
 // that come from outside the program.
 func CheckKey(key string) error { return engine.CheckKey(key) }
 
 // ID returns the id under which the session is registered now, or "" if it is not registered.
 // The id changes when the session is lost. Before the first use of the session, [Session.Register]
 // returns one.
-func (s *Session) ID() string { return s.engine().ID() }
+func (s *Session) ID() string { return s.engine.ID() }
 
 // Register registers the session now, instead of when the first lock is requested, and returns
 // its id. If the session is registered already, Register sends nothing. It is for programs that
@@ -51,11 +61,11 @@ func (s *Session) ID() string { return s.engine().ID() }
 // Register tries once, for at most a sixth of the TTL; ctx bounds only the wait. The error is
 // that of ctx, [ErrClosed], [ErrRefused], or the store's.
 func (s *Session) Register(ctx context.Context) (id string, err error) {
-	return s.engine().Register(ctx)
+	return s.engine.Register(ctx)
 }
 
 // Name returns the identity that others see: see [Options].Name.
-func (s *Session) Name() string { return s.engine().Name() }
+func (s *Session) Name() string { return s.engine.Name() }
 
 // String returns the name and the state, such as `session "pod-7": registered as ` and the id, or
 // `session "pod-7": not registered`.
@@ -67,20 +77,24 @@ func (s *Session) String() string {
 }
 
 // TTL returns the session's [Options].TTL.
-func (s *Session) TTL() time.Duration { return s.engine().TTL() }
+func (s *Session) TTL() time.Duration { return s.engine.TTL() }
+
+// Options returns the options that are in force, with the defaults filled in, for logs and diagnosis.
+// PollInterval is that of now: its default depends on whether the session listens for notices.
+func (s *Session) Options() Options { return options(s.engine.Options(), s.hooks) }
 
 // Mutex returns an unlocked mutex for key. All mutexes of one key exclude each other, in this
 // process and in all others. Mutex panics if [CheckKey] returns an error for key.
 func (s *Session) Mutex(key string) *Mutex {
 	mustKey(key)
-	return &Mutex{s: s.engine(), key: key, kind: driver.KindMutex, limit: 1}
+	return &Mutex{s: s.engine, key: key, kind: driver.KindMutex, limit: 1}
 }
 
 // RWMutex returns an unlocked reader/writer mutex for key. It panics if [CheckKey] returns an
 // error for key.
 func (s *Session) RWMutex(key string) *RWMutex {
 	mustKey(key)
-	return &RWMutex{w: Mutex{s: s.engine(), key: key, kind: driver.KindRWMutex, limit: rwLimit}}
+	return &RWMutex{w: Mutex{s: s.engine, key: key, kind: driver.KindRWMutex, limit: rwLimit}}
 }
 
 // Semaphore returns a semaphore for key of the given size. All processes must use the same
@@ -91,7 +105,7 @@ func (s *Session) Semaphore(key string, size int64) *Semaphore {
 	if size < 1 {
 		panic(fmt.Sprintf("dsync: semaphore %q of size %d; it must be at least 1", key, size))
 	}
-	m := &Semaphore{s: s.engine(), key: key}
+	m := &Semaphore{s: s.engine, key: key}
 	m.size.Store(size)
 	return m
 }
@@ -99,7 +113,7 @@ func (s *Session) Semaphore(key string, size int64) *Semaphore {
 // Once returns the once for key. It panics if [CheckKey] returns an error for key.
 func (s *Session) Once(key string) *Once {
 	mustKey(key)
-	return &Once{s: s.engine(), key: key}
+	return &Once{s: s.engine, key: key}
 }
 
 func mustKey(key string) {
@@ -113,22 +127,37 @@ func mustKey(key string) {
 // grace to stop and unlock. After that the first waiter gets the key. The key is never taken
 // from a holder that was not notified: if its process cannot be reached, Break waits until its
 // session expires, or, for a [Lease] without a process, until the lease is over. If nobody
-// holds key, Break does nothing.
+// holds key, Break does nothing. Nobody holds a key that a [Once] has sealed; see [Session.Forget].
 //
 // A process that listens for notices is notified at once, any other with its next heartbeat.
 // Where the store can notify, a process listens once it has held something for a second: see
 // [Options].AlwaysListen.
 //
 // ctx bounds only the wait: holders that were asked to give up the key still do. The error is
-// that of ctx, with the store's last error added if there was one, [ErrClosed], [ErrKey], or
+// that of ctx, with the store's last error added if there was one, [ErrClosed], [ErrInvalidKey], or
 // [ErrRefused].
-func (s *Session) Break(ctx context.Context, key string) error { return s.engine().Break(ctx, key) }
+func (s *Session) Break(ctx context.Context, key string) error { return s.engine.Break(ctx, key) }
+
+// Forget removes what the store keeps of a key that nobody uses: the seal and the result of a [Once],
+// the number of terms of an election, the size that [Semaphore.Resize] set. So keys that are named after
+// a date, say, need not stay in the store forever: what is left of a forgotten key is swept after
+// [Options].Retention, as that of every idle lock is. Tokens keep growing.
+//
+// A Once that was forgotten can run again, in processes that have not learned its result before, and the
+// terms of an election that was forgotten count from 1 again. So forget only what no process will use
+// any more, or what is to start over.
+//
+// If a process holds the key or waits for it, the error is a [*HeldError], and nothing is forgotten; an
+// expired session's claims count until another process has dropped them, as [Session.Break] does.
+// Otherwise the error is that of ctx, with the store's last error added if there was one, [ErrClosed],
+// [ErrInvalidKey], or [ErrRefused].
+func (s *Session) Forget(ctx context.Context, key string) error { return s.engine.Forget(ctx, key) }
 
 // Members returns the sessions with the given ids, and the store's time of the reading. Unknown
 // ids are left out. Without ids it returns all sessions that are alive, in the order of their ids.
 // Each 1,000 sessions take a reading; now is not before any heartbeat that was read.
 func (s *Session) Members(ctx context.Context, ids ...string) (members []Member, now time.Time, err error) {
-	return s.engine().Members(ctx, ids...)
+	return s.engine.Members(ctx, ids...)
 }
 
 // Healthy returns nil, or an error that says what is wrong with this process's use of locks.
@@ -140,7 +169,7 @@ func (s *Session) Members(ctx context.Context, ids ...string) (members []Member,
 //     returned if somebody waits and the session could not register for that long, for the
 //     first time or after a loss. A failed heartbeat that the next one makes up for in time
 //     is not reported, nor is anything while the session neither holds nor waits.
-//   - [ErrOverstayed]: a hold was lost, its grace is over, and its holder has not stopped:
+//   - [ErrStillInUse]: a hold was lost, its grace is over, and its holder has not stopped:
 //     Unlock or Release was not called, the function of a Do or of a leader.Election.Run
 //     has not returned, or a term of leader.Election.Campaign was not resigned. Somebody
 //     else may hold the key by now. The error goes away when the holder stops. A [Lease]
@@ -151,7 +180,7 @@ func (s *Session) Members(ctx context.Context, ids ...string) (members []Member,
 //   - [ErrClosed]: Close has begun.
 //
 // Healthy sends no command: it checks the clock and what the session knows. In Kubernetes, any
-// of these errors means that the process is not ready, but only ErrOverstayed should fail a
+// of these errors means that the process is not ready, but only ErrStillInUse should fail a
 // liveness probe. A restart does not help a process that cannot reach the store, nor a store to
 // which a whole fleet reconnects; but it does stop a process that continues to use what it
 // lost:
@@ -162,11 +191,11 @@ func (s *Session) Members(ctx context.Context, ids ...string) (members []Member,
 //		}
 //	})
 //	http.HandleFunc("GET /livez", func(w http.ResponseWriter, r *http.Request) {
-//		if err := locks.Healthy(); errors.Is(err, dsync.ErrOverstayed) {
+//		if err := locks.Healthy(); errors.Is(err, dsync.ErrStillInUse) {
 //			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 //		}
 //	})
-func (s *Session) Healthy() error { return s.engine().Healthy() }
+func (s *Session) Healthy() error { return s.engine.Healthy() }
 
 // Close ends the session. Holders are notified (Lost closes), and waiters get [ErrClosed],
 // except in [Mutex.Lock]. Each hold is released as soon as its holder unlocks or its grace is
@@ -183,4 +212,4 @@ func (s *Session) Healthy() error { return s.engine().Healthy() }
 //
 // Close waits for all goroutines of the session except running hooks. A second Close waits for
 // the first and returns its error.
-func (s *Session) Close(ctx context.Context) error { return s.engine().Close(ctx) }
+func (s *Session) Close(ctx context.Context) error { return s.engine.Close(ctx) }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
 // A Kind says what a key is used as. Using a key as two kinds at the same time is a
@@ -26,6 +27,9 @@ const (
 
 // A Member is the record of a session, as [Session.Members] returns it.
 type Member = driver.Member
+
+// Settings are how a session works: its [Member].Settings.
+type Settings = driver.Settings
 
 // A Status is what the store knows of a key at one moment: its state, its holders and its
 // waiters. All times are the store's, not this host's.
@@ -81,11 +85,33 @@ func (st Status) Held() bool {
 	return false
 }
 
+// Stats are what a session knows of itself that is worth a metric: see [Session.Stats].
+type Stats struct {
+	// Listening says that the session gets notices now. It listens only while it needs to: see
+	// [Options].AlwaysListen.
+	Listening bool
+
+	// Polling is why waiters of this session poll: an error that matches [errors.ErrUnsupported] if
+	// the store can't notify, and otherwise the error that ended the last listener. Nil if the session
+	// listens, or has not needed to.
+	Polling error
+
+	// Records is the number of records in the store, those of sessions included, by the last whole
+	// round of sweeping that the session knows of; 0 if it knows of none. SweptAt is the store's time of
+	// the last slice that it knows of. A session checks between once a minute and once in an eighth of
+	// [Options].Retention.
+	Records int64
+	SweptAt time.Time
+}
+
+// Stats returns what the session knows of itself. It sends no command to the store.
+func (s *Session) Stats() Stats { return Stats(s.engine.Stats()) }
+
 // Status returns what the store knows of key. If the key was never used, or not for
 // [Options].Retention, only Key and Now are set. Errors are those of ctx, [ErrClosed] and those
 // of the store.
 func (s *Session) Status(ctx context.Context, key string) (Status, error) {
-	st, err := s.engine().Load(ctx, key)
+	st, err := s.engine.Load(ctx, key)
 	if err == nil {
 		var all []Status
 		if all, err = s.statuses(ctx, []driver.State{st}); err == nil {
@@ -109,7 +135,7 @@ func (s *Session) ListAfter(ctx context.Context, prefix, after string) iter.Seq2
 	return func(yield func(Status, error) bool) {
 		page := first
 		for after := after; ; page = min(2*page, most) {
-			states, err := s.engine().Keys(ctx, prefix, after, page)
+			states, err := s.engine.Keys(ctx, prefix, after, page)
 			var all []Status
 			if err == nil {
 				all, err = s.statuses(ctx, states)
@@ -217,7 +243,7 @@ func (st Status) String() string {
 	}
 	fmt.Fprintf(&b, ", %d waiting; as of %s by the store's clock\n", st.Waiting, utc(st.Now))
 	use := func(o Participant) string {
-		if use := st.Use(o); use != "" {
+		if use := engine.Use(st.Kind, o.Weight, st.Limit); use != "" {
 			return o.String() + ", " + use
 		}
 		return o.String()
@@ -239,21 +265,6 @@ func (st Status) String() string {
 		fmt.Fprintf(&b, "  waiting, position %d: %s\n", i+1, use(w))
 	}
 	return b.String()
-}
-
-// Use says in words what o, one of st's Holders or Queue, does with the key or waits to do:
-// "reads" or "writes" for an RWMutex, "2 of 5" for a semaphore of size 5. It returns "" for the
-// other kinds, which have one holder at a time.
-func (st Status) Use(o Participant) string {
-	switch {
-	case st.Kind == driver.KindSemaphore:
-		return fmt.Sprintf("%d of %d", o.Weight, st.Limit)
-	case st.Kind != driver.KindRWMutex:
-		return ""
-	case o.Weight == st.Limit:
-		return "writes"
-	}
-	return "reads"
 }
 
 // String returns a name of the participant for people.

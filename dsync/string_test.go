@@ -46,7 +46,7 @@ func TestStringOfSessionAndLease(t *testing.T) {
 			testkit.WantString(t, store, value, want)
 		}
 		want(s, `session "pod 7": not registered`)
-		l, err := s.Acquire(t.Context(), "a b", time.Minute)
+		l, err := s.Lease(t.Context(), "a b", time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,6 +27,7 @@ var children = map[string]proc.Func{
 	"candidate":    candidate,
 	"frozenLeader": frozenLeader,
 	"nemesis":      nemesisWork,
+	"migrating":    migrating,
 }
 
 // childArgs are the arguments of all children.

@@ -384,7 +384,7 @@ func TestB11NoDuplicateKeys(t *testing.T) {
 	}
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		opt := r.short(10 * time.Second)
+		opt := r.short(30 * time.Second) // longer than a container on a busy machine may stall
 		holder := warm(t, r.session(opt), "noise")
 		lock(t, holder, 10*time.Second)
 		mon := newMonitor(r.DB)

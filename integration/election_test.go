@@ -153,10 +153,7 @@ func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
 						t.Fatal("the leader was never notified")
 					}
 					wantIs(t, "cause", context.Cause(ctx), leader.ErrLost)
-					n := <-led
-					if n.err != nil {
-						t.Fatal(n.err)
-					}
+					n := leads(t, led)
 					gap := stalls.atLeast(t, "another leads", n.at.Sub(at), grace)
 					eb.Resign(t.Context())
 					mu.Lock()
@@ -197,9 +194,7 @@ func TestFrozenLeader(t *testing.T) {
 					time.Sleep(20 * time.Millisecond) // it spins now
 					p.Stop()
 					stopped := time.Now()
-					if n := <-campaigning(t.Context(), e); n.err != nil {
-						t.Fatal(n.err)
-					}
+					leads(t, campaigning(t.Context(), e))
 					time.Sleep(time.Until(stopped.Add(2 * opt.TTL)))
 					p.Cont()
 					if check := p.Await("check", 10*time.Second); !check.Lost || check.Is != "lost" {
@@ -224,7 +219,7 @@ func TestB15RunAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		opt := r.short(time.Second)
+		opt := r.short(2 * time.Second)
 		p := r.proxy()
 		var elected, lost atomic.Int64
 		e := electionOn(t, r.via(p, opt), "election", &leader.Options{Hooks: &leader.Hooks{
@@ -283,9 +278,7 @@ func TestElectionStepDown(t *testing.T) {
 		if err := a.Resign(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if n := <-led; n.err != nil {
-			t.Fatal(n.err)
-		}
+		leads(t, led)
 	})
 }
 
@@ -309,10 +302,9 @@ func TestB16ResignAndRestart(t *testing.T) {
 		time.Sleep(500 * time.Millisecond) // it listens
 		start := time.Now()
 		a.Resign(t.Context())
-		n := <-led
-		took := n.at.Sub(start)
-		if n.err != nil || took > 10*time.Second {
-			t.Errorf("the next led after %v (%v), want a notice and no poll", took, n.err)
+		took := leads(t, led).at.Sub(start)
+		if took > 10*time.Second {
+			t.Errorf("the next led after %v, want a notice and no poll", took)
 		}
 		for l := range seen {
 			if l.Term == 2 {
@@ -348,9 +340,7 @@ func TestB16ResignAndRestart(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		died := member(t, store, tm.Session)
 		restarted := electionOn(t, r.session(opt), "election", nil)
-		if n := <-campaigning(t.Context(), restarted); n.err != nil {
-			t.Fatal(n.err)
-		}
+		leads(t, campaigning(t.Context(), restarted))
 		late := load(t, store, "election").Holders[0].Since.Sub(died.LastHeartbeat.Add(died.TTL))
 		if late < -s.Skew || late > wakeUp {
 			t.Errorf("after a crash the same identity led %v after the old session had lapsed", late)
@@ -364,12 +354,12 @@ func TestHundredElections(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		opt := r.short(12 * time.Second) // a try has a sixth of it, on a server that others use
+		opt := r.short(2 * patient) // a try has a sixth of it
 		opt.Retention = -1
 		opt.Name, opt.App, opt.Meta = "node-1", "v1", map[string]string{"zone": "x"}
 		m := newMonitor(r.DB)
 		sa := r.session(opt, m.client())
-		other := r.session(r.short(12 * time.Second))
+		other := r.session(r.short(2 * patient))
 		var first *leader.Election
 		for i := range 100 {
 			e := electionOn(t, sa, fmt.Sprint("election ", i), nil)
@@ -392,7 +382,7 @@ func TestHundredElections(t *testing.T) {
 		})
 		m.reset()
 		start := time.Now()
-		time.Sleep(2 * opt.TTL)
+		time.Sleep(opt.TTL)
 		periods := int(time.Since(start)/(opt.TTL/3)) + 1
 		if cs := m.commands(func(c command) bool { return !aboutNotices(c) }); len(cs) > periods+2 || slices.ContainsFunc(cs, func(c command) bool { return !strings.HasPrefix(c.id, "s/") }) {
 			t.Errorf("in %d periods the commands were %v, want a heartbeat each", periods, cs)
@@ -401,9 +391,7 @@ func TestHundredElections(t *testing.T) {
 		if err := first.Resign(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if n := <-led; n.err != nil {
-			t.Fatal(n.err)
-		}
+		leads(t, led)
 	})
 }
 
@@ -513,6 +501,21 @@ func campaigning(ctx context.Context, e *leader.Election) <-chan led {
 		ch <- led{time.Now(), c, err}
 	}()
 	return ch
+}
+
+// leads waits for the end of Campaign, and fails the test if the candidate does not lead within a minute.
+func leads(t testing.TB, ch <-chan led) led {
+	t.Helper()
+	select {
+	case l := <-ch:
+		if l.err != nil {
+			t.Fatalf("Campaign: %v", l.err)
+		}
+		return l
+	case <-time.After(time.Minute):
+		t.Fatal("not elected within a minute")
+		panic("unreachable")
+	}
 }
 
 func wantIs(t testing.TB, what string, err, want error) {

@@ -70,7 +70,7 @@ func TestFence(t *testing.T) {
 			}{token, "$note", 1 << 62}))
 		}, func(by int64) map[string]any { return map[string]any{"fence": by, "by": by, "text": "$note"} }},
 		{"raise", func(ctx context.Context, f *dsyncmongo.Fence, token int64, filter any) (int64, error) {
-			return matched(f.Raise(ctx, token, filter))
+			return matched(f.RaiseToken(ctx, token, filter))
 		}, func(by int64) map[string]any { return map[string]any{"fence": by, "note": "x"} }},
 		{"delete", func(ctx context.Context, f *dsyncmongo.Fence, token int64, filter any) (int64, error) {
 			res, err := f.DeleteOne(ctx, token, filter)

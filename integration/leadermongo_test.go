@@ -24,7 +24,7 @@ func TestS5ElectionStraightFromADatabase(t *testing.T) {
 		client := r.Client(t)
 		opt := &leadermongo.Options{
 			Options: leader.Options{Value: []byte("here I am")},
-			Store:   dsyncmongo.Options{Options: dsync.Options{TTL: 3 * time.Second, Name: "a"}},
+			Session: dsyncmongo.Options{Options: dsync.Options{TTL: 3 * time.Second, Name: "a"}},
 		}
 		a, err := leadermongo.Open(t.Context(), client.Database(r.DB), "e", opt)
 		if err != nil {
@@ -69,9 +69,7 @@ func TestS5ElectionStraightFromADatabase(t *testing.T) {
 		if ctx.Err() == nil {
 			t.Error("the term goes on after Close")
 		}
-		if n := <-next; n.err != nil {
-			t.Fatal(n.err)
-		}
+		leads(t, next)
 		if err := b.Close(t.Context()); err != nil {
 			t.Errorf("Close: %v", err)
 		}
@@ -93,7 +91,7 @@ func TestLeaderMongoRefusesNonsense(t *testing.T) {
 			}
 			defer client.Disconnect(t.Context())
 			return leadermongo.Open(t.Context(), client.Database("d"), "e", &leadermongo.Options{
-				Store: dsyncmongo.Options{Options: dsync.Options{TTL: 1}},
+				Session: dsyncmongo.Options{Options: dsync.Options{TTL: 1}},
 			})
 		},
 		"nil client options": func() (*leadermongo.Election, error) {

@@ -21,6 +21,8 @@ var fates = []struct {
 	{"reply late", proxy.LateReply},
 	{"request lost", proxy.LoseRequest},
 	{"request late", proxy.LateRequest},
+	{"request shed", proxy.ShedRequest},
+	{"shed after it was applied", proxy.ShedReply},
 }
 
 // B09: whatever gets lost of an acquire, a heartbeat, an expiry or a release, no

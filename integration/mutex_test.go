@@ -65,7 +65,7 @@ func TestLease(t *testing.T) {
 		a, b := r.session(opt), r.session(opt)
 		store := r.store() // here: on a busy machine it takes seconds
 		const d = 6 * time.Second
-		l, err := a.Acquire(t.Context(), "lease", d)
+		l, err := a.Lease(t.Context(), "lease", d)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,12 +82,12 @@ func TestLease(t *testing.T) {
 		if left := until.Sub(st.Now); left > d+s.Skew || left < d/2 { // the reading may be another router's
 			t.Errorf("%v left after Extend, want %v, less what the answer took", left, d)
 		}
-		if _, err := b.TryAcquire(t.Context(), "lease", d); sentinel(err) != "held" {
+		if _, err := b.TryLease(t.Context(), "lease", d); sentinel(err) != "held" {
 			t.Errorf("TryAcquire: %v, want ErrHeld", err)
 		}
 
 		begin := time.Now()
-		next, err := b.Acquire(t.Context(), "lease", d)
+		next, err := b.Lease(t.Context(), "lease", d)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"runtime"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -14,6 +17,8 @@ import (
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/integration/internal/history"
 	"github.com/leasehold-go/leasehold/integration/internal/proc"
+	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/trace"
 	"github.com/leasehold-go/leasehold/leader"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -124,7 +129,42 @@ func (c *nemesisClient) open(client *mongo.Client) (*dsync.Session, error) {
 		return nil, err
 	}
 	c.faulty = dsynctest.NewFaulty(store, noticeFaults(rand.New(rand.NewPCG(c.Seed, noticeDraws)), c.TTL))
-	return dsync.New(c.faulty, &dsync.Options{TTL: c.TTL, PollInterval: c.Poll, Name: c.Name})
+	s, err := dsync.New(c.faulty, &dsync.Options{TTL: c.TTL, PollInterval: c.Poll, Name: c.Name})
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Create(filepath.Join(c.Dir, c.Name+traceSuffix))
+	if err != nil {
+		return nil, err
+	}
+	engine.Of(s).Record(f) // the file is open as long as the process lives
+	return s, nil
+}
+
+// traceSuffix ends the names of the files that have the traces of clients.
+const traceSuffix = ".trace"
+
+// replayTraces has the traces of all clients replayed, also those of clients that were killed: what each session
+// decided must follow from its events.
+func replayTraces(t *testing.T, dir string) {
+	files, err := filepath.Glob(filepath.Join(dir, "*"+traceSuffix))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no traces in %s (%v)", dir, err)
+	}
+	all := 0
+	for _, name := range files {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := trace.Replay(f)
+		if err != nil {
+			t.Errorf("%s: %v", filepath.Base(name), err)
+		}
+		all += n
+		f.Close()
+	}
+	t.Logf("%d traces with %d events were replayed", len(files), all)
 }
 
 // noticeDraws is the source of the faults of notices; those of workers are numbered from 0.

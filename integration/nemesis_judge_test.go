@@ -91,6 +91,7 @@ func (n *nemesis) table(h *history.History, took time.Duration, violations int) 
 	}
 	row("fault: message lost or late", n.messages.Load())
 	row("faults", n.faults())
+	row("rollbacks", n.rollbacks)
 	c := h.Counts()
 	row("calls that ask", c.Calls)
 	row("grants", c.Grants)

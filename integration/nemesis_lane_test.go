@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -88,7 +89,7 @@ func (n *nemesis) containerHarms(box *server.Container) []harm {
 }
 
 // setHarms are those of a set of mongod processes behind proxies: of its primary.
-func (n *nemesis) setHarms(set *mongod.Set) []harm {
+func (n *nemesis) setHarms(set *mongod.Set, draw *rand.Rand) []harm {
 	var m *mongod.Member // that is harmed
 	harmed := func(f func() error) func() error {
 		return func() (err error) {
@@ -110,11 +111,24 @@ func (n *nemesis) setHarms(set *mongod.Set) []harm {
 		})
 	}
 	join := func() error { in.Heal(); out.Heal(); return nil }
+	// alone leaves the primary without the others for a moment, and then stops it: the next primary has nothing
+	// that it did in that moment.
+	alone := harmed(func() (err error) {
+		for _, o := range set.Members() {
+			if o != m {
+				err = errors.Join(err, o.Freeze())
+				defer o.Thaw()
+			}
+		}
+		time.Sleep(between(draw, n.ttl/20, n.ttl/6))
+		return errors.Join(err, m.Freeze())
+	})
 	return []harm{
 		{"step-down", n.ttl, n.ttl, func() error { return n.stepDown(set) }, nil},
 		{"primary killed", n.ttl / 10, 2 * n.ttl, harmed(func() error { m.Kill(); return nil }), func() error { return m.Start() }},
 		{"primary frozen", n.ttl / 10, 4 * n.ttl, harmed(func() error { return m.Freeze() }), func() error { return m.Thaw() }},
 		{"primary cut off", n.ttl / 10, 4 * n.ttl, parted(func() { in.Hang(); out.Hang() }), join},
+		{"primary rolled back", n.ttl, 4 * n.ttl, alone, func() error { return m.Thaw() }},
 		// What is held in one direction are messages: requests to it, and answers to its own.
 		{"primary deaf", n.ttl / 10, 4 * n.ttl, parted(func() { in.HangRequests(); out.HangReplies() }), join},
 		{"primary mute", n.ttl / 10, 4 * n.ttl, parted(func() { in.HangReplies(); out.HangRequests() }), join},
@@ -174,7 +188,7 @@ func (n *nemesis) clientHarms(i int) []harm {
 func (n *nemesis) linkHarms(l *proxy.Link, name string) []harm {
 	delays, messages := n.source("delays "+name), n.source("messages "+name) // the latter for the goroutines of the proxies alone
 	heal := func() error { l.Heal(); return nil }
-	fates := []proxy.Fate{proxy.LoseReply, proxy.CutReply, proxy.LoseRequest, proxy.LateReply, proxy.LateRequest}
+	fates := []proxy.Fate{proxy.LoseReply, proxy.CutReply, proxy.LoseRequest, proxy.LateReply, proxy.LateRequest, proxy.ShedRequest, proxy.ShedReply}
 	return []harm{
 		{"link cut", n.ttl / 20, 2 * n.ttl, func() error { l.Cut(); return nil }, heal},
 		{"link hung", n.ttl / 20, 2 * n.ttl, func() error { l.Hang(); return nil }, heal},

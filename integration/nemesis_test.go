@@ -44,6 +44,7 @@ type nemesis struct {
 	// To look into the server with. What is read from a single one is never out of
 	// date; of several a former primary may answer.
 	single bool
+	set    *mongod.Set // nil: it is none
 	store  driver.Store
 	docs   *mongo.Collection
 
@@ -59,6 +60,8 @@ type nemesis struct {
 	lanes    []*lane
 	counts   map[string]int // of faults
 	messages atomic.Int64   // that were lost or late
+
+	rollbacks int // members that undid writes
 }
 
 // Locks, elections and fences under whatever can happen to a server, to a network and
@@ -80,7 +83,8 @@ func TestNemesis(t *testing.T) {
 			own := startBehind(t, n.net, mongod.Spec{Members: 3, ElectionTimeout: 2 * time.Second, Env: skewed(t, draw)})
 			n.room = newRoom(t, own)
 			n.ttl = 6 * time.Second // longer than an election of a primary, by half
-			harms = n.setHarms(own.Set())
+			n.set = own.Set()
+			harms = n.setHarms(n.set, draw)
 			n.uri = own.URI
 		case s.Has(server.Need{Sharded: true, Binary: true}):
 			own := lab.StartCluster(t, mongod.ClusterSpec{})
@@ -182,9 +186,15 @@ func (n *nemesis) run() {
 	watching.Wait() // before records are swept
 	n.logs(context.Background())
 	n.clean()
+	if n.set != nil {
+		if n.rollbacks, err = n.set.Rollbacks(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
 	if err := n.rec.Close(); err != nil {
 		t.Fatal(err)
 	}
+	replayTraces(t, n.dir)
 }
 
 // harm injects faults until the end, and then heals everything.

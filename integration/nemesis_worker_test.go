@@ -73,6 +73,22 @@ func either[F any](try bool, wait, now F) F {
 	return wait
 }
 
+// releases returns one of two ways to release: early, which a fail-over may undo, or with a majority.
+func (w *nemesisWorker) releases(lost func() <-chan struct{}, early func(), sure func(context.Context) error) func(context.Context) error {
+	if w.draw.IntN(2) == 0 {
+		return sure
+	}
+	return func(context.Context) (err error) {
+		select {
+		case <-lost():
+			err = dsync.ErrLost
+		default:
+		}
+		early()
+		return err
+	}
+}
+
 func (w *nemesisWorker) mutex(key string, try bool) *nemesisHold {
 	h := &nemesisHold{Event: history.Event{Key: key, What: "mutex", Weight: 1, Limit: 1}, fenced: true}
 	switch m := w.session.Mutex(key); w.draw.IntN(8) {
@@ -85,8 +101,8 @@ func (w *nemesisWorker) mutex(key string, try bool) *nemesisHold {
 				return err
 			}
 		}
-		h.What = "lease"
-		h.take = either(try, ask(w.session.Acquire), ask(w.session.TryAcquire))
+		h.What, h.Lease = "lease", d
+		h.take = either(try, ask(w.session.Lease), ask(w.session.TryLease))
 		h.token = func() int64 { return l.Token() }
 		h.lost = func() <-chan struct{} { return l.Lost() }
 		h.release = func(ctx context.Context) error { return l.Release(ctx) }
@@ -95,7 +111,8 @@ func (w *nemesisWorker) mutex(key string, try bool) *nemesisHold {
 		h.take, h.token, h.lost = either(try, m.LockContext, m.TryLockContext), m.Token, m.Lost
 		h.release = func(ctx context.Context) error { return m.UnlockAfter(ctx, h.keep) }
 	default:
-		h.take, h.token, h.lost, h.release = either(try, m.LockContext, m.TryLockContext), m.Token, m.Lost, m.UnlockContext
+		h.take, h.token, h.lost = either(try, m.LockContext, m.TryLockContext), m.Token, m.Lost
+		h.release = w.releases(m.Lost, m.Unlock, m.UnlockContext)
 	}
 	return h
 }
@@ -105,12 +122,14 @@ func (w *nemesisWorker) rwmutex(try bool) *nemesisHold {
 	if w.draw.IntN(3) == 0 {
 		return &nemesisHold{
 			Event: history.Event{Key: nemesisRW, What: "write", Weight: rwLimit, Limit: rwLimit},
-			take:  either(try, m.LockContext, m.TryLockContext), token: m.Token, lost: m.Lost, release: m.UnlockContext,
+			take:  either(try, m.LockContext, m.TryLockContext), token: m.Token, lost: m.Lost,
+			release: w.releases(m.Lost, m.Unlock, m.UnlockContext),
 		}
 	}
 	return &nemesisHold{
 		Event: history.Event{Key: nemesisRW, What: "read", Weight: 1, Limit: rwLimit, Shared: true},
-		take:  either(try, m.RLockContext, m.TryRLockContext), token: m.RToken, lost: m.RLost, release: m.RUnlockContext,
+		take:  either(try, m.RLockContext, m.TryRLockContext), token: m.RToken, lost: m.RLost,
+		release: w.releases(m.RLost, m.RUnlock, m.RUnlockContext),
 	}
 }
 
@@ -122,7 +141,7 @@ func (w *nemesisWorker) semaphore(try bool) *nemesisHold {
 			func(ctx context.Context) error { return m.Acquire(ctx, n) },
 			func(ctx context.Context) error { return m.TryAcquireContext(ctx, n) }),
 		token: m.Token, lost: m.Lost,
-		release: func(ctx context.Context) error { return m.ReleaseContext(ctx, n) },
+		release: w.releases(m.Lost, func() { m.Release(n) }, func(ctx context.Context) error { return m.ReleaseContext(ctx, n) }),
 	}
 }
 

@@ -214,7 +214,7 @@ func TestNoNotices(t *testing.T) {
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		var log warned
-		r.polls(t, &log, dsyncmongo.Options{NoNotices: true}, r.Client(t))
+		r.polls(t, &log, dsyncmongo.Options{PollOnly: true}, r.Client(t))
 		if text := log.String(); text != "" {
 			t.Errorf("warnings:\n%s", text)
 		}

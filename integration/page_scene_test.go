@@ -105,7 +105,7 @@ func (sc *scene) play(t *testing.T, d time.Duration) {
 				return
 			}
 			for {
-				h, err := (*engine.Session)(s).Hold(ctx, "scheduler", dsync.KindElection)
+				h, err := engine.Of(s).Hold(ctx, engine.Whole("scheduler", dsync.KindElection))
 				if err != nil {
 					return
 				}

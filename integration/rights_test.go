@@ -2,7 +2,9 @@ package integration_test
 
 import (
 	"bytes"
+	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -97,7 +99,7 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 		unlock(t, ma)
 		granted(t, ch, 10*time.Second)
 		unlock(t, mb)
-		l, err := a.Acquire(t.Context(), "lease", 10*time.Second)
+		l, err := a.Lease(t.Context(), "lease", 10*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,6 +156,57 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 		if heard := len(mon.commands(awaits)) > 0; heard != notices {
 			t.Errorf("somebody listened: %v, want %v", heard, notices)
 		}
+	})
+}
+
+// A user's rights are taken away while it holds a lock: its process is told in time, as if it was cut off, and
+// the log says once for what it has no right. Who asks then gets an error at once. With the rights all goes on, in the
+// same session.
+func TestRightsTakenAway(t *testing.T) {
+	t.Parallel()
+	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, s *server.Server) {
+		own := withAuth(t, s)
+		r := newRoom(t, own)
+		admin := own.Client(t).Database(r.DB)
+		run := func(cmd ...bson.E) {
+			t.Helper()
+			if err := admin.RunCommand(t.Context(), bson.D(cmd)).Err(); err != nil {
+				t.Fatalf("%v: %v", cmd[0], err)
+			}
+		}
+		run(bson.E{Key: "createUser", Value: "locker"}, bson.E{Key: "pwd", Value: "secret"}, bson.E{Key: "roles", Value: bson.A{"dbOwner"}})
+		var log warned
+		opt := r.short(4 * time.Second)
+		opt.Logger = log.logger()
+		client := server.Connect(t, own.URIAs("locker:secret@")+"&authSource="+r.DB)
+		session := r.open(client, opt)
+		m := session.Mutex("key")
+		lock(t, m, 20*time.Second)
+		lost := m.Lost()
+
+		run(bson.E{Key: "revokeRolesFromUser", Value: "locker"}, bson.E{Key: "roles", Value: bson.A{"dbOwner"}})
+		taken := time.Now()
+		select {
+		case <-lost:
+			if d := time.Since(taken); d > opt.TTL {
+				t.Errorf("told after %v, TTL %v", d, opt.TTL)
+			}
+		case <-time.After(2 * opt.TTL):
+			t.Error("the holder is not told")
+		}
+		if err := m.UnlockContext(t.Context()); sentinel(err) != "lost" {
+			t.Errorf("Unlock: %v, want ErrLost", err)
+		}
+		began := time.Now()
+		if err := session.Mutex("other").LockContext(t.Context()); !errors.Is(err, dsync.ErrRefused) || time.Since(began) > opt.TTL {
+			t.Errorf("Lock without rights: %v after %v, want ErrRefused", err, time.Since(began))
+		}
+		if n := strings.Count(log.String(), "op=Heartbeat"); n < 1 || n > 2 || !strings.Contains(log.String(), "not authorized") {
+			t.Errorf("the log has %d lines about heartbeats:\n%s", n, log.String())
+		}
+		run(bson.E{Key: "grantRolesToUser", Value: "locker"}, bson.E{Key: "roles", Value: bson.A{"dbOwner"}})
+		lock(t, m, 20*time.Second)
+		unlock(t, m)
 	})
 }
 

@@ -32,8 +32,8 @@ const collection = "leasehold"
 const wakeUp = 1500 * time.Millisecond
 
 // patient is the TTL of sessions that only wait in a test: longer than a server that is busy
-// with other tests delays a heartbeat.
-const patient = 6 * time.Second
+// with other tests delays heartbeats. FerretDB on two cores has let none through for nine seconds.
+const patient = 15 * time.Second
 
 // A room is a database of a test's own on a server.
 type room struct {
@@ -53,7 +53,7 @@ func newRoom(t testing.TB, s *server.Server) *room {
 func (r *room) short(ttl time.Duration) dsync.Options {
 	o := dsync.Options{TTL: ttl}
 	if !r.Has(server.Need{Notices: true}) {
-		o.PollInterval = 100 * time.Millisecond
+		o.PollInterval = 200 * time.Millisecond
 	}
 	return o
 }

@@ -44,6 +44,8 @@ func TestProxy(t *testing.T) {
 			{"lose reply", proxy.LoseReply, true},
 			{"cut reply", proxy.CutReply, true},
 			{"lose request", proxy.LoseRequest, false},
+			{"shed request", proxy.ShedRequest, false},
+			{"shed reply", proxy.ShedReply, true},
 		} {
 			hit := p.Once(c.fate, inserts)
 			err := insert(c.name, 500*time.Millisecond)

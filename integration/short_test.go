@@ -161,7 +161,7 @@ func TestShortCommandsAreConditional(t *testing.T) {
 				if _, err := storecmd.Publish(ctx, other, claim(k, 2), 1, []byte("x")); err != nil {
 					t.Fatal(err)
 				}
-			}, []string{"s.2"}, false},
+			}, nil, true},
 			{alone, "of a key that is observed", func(k key) {
 				acquire(other, claim(k, 2), time.Hour)
 				observed(k)
@@ -192,7 +192,7 @@ func TestShortCommandsAreConditional(t *testing.T) {
 				if _, err := storecmd.Publish(ctx, other, claim(k, 2), 1, []byte("x")); err != nil {
 					t.Fatal(err)
 				}
-			}, []string{"s.2"}, false},
+			}, nil, true},
 		}
 		for i, tc := range cases {
 			key := fmt.Sprint("short", i)
@@ -405,6 +405,9 @@ func leaveTheSame(t *testing.T, kind dsync.Kind) {
 			if key == "long" {
 				c.Lease = time.Hour
 			}
+			if n%2 == 0 {
+				c.Value = fmt.Sprint("of ", n)
+			}
 			return c
 		}
 		record := func(key string) string {
@@ -421,7 +424,7 @@ func leaveTheSame(t *testing.T, kind dsync.Kind) {
 					for _, c := range v {
 						for _, f := range c.(bson.D) {
 							switch f.Key {
-							case "a", "s", "w", "n":
+							case "a", "s", "w", "n", "b":
 								text += fmt.Sprintf(" %s:%v %[2]T", f.Key, f.Value)
 							case "e", "d": // of the lease
 							default:

@@ -49,8 +49,8 @@ func TestTransfer(t *testing.T) {
 		if err := a.Transfer(ctx, members[0]); !errors.Is(err, leader.ErrNotCandidate) {
 			t.Errorf("Transfer to the leader: %v, want %v", err, leader.ErrNotCandidate)
 		}
-		if err := a.Transfer(ctx, leader.Member{Session: "nobody"}); !errors.Is(err, leader.ErrGone) {
-			t.Errorf("Transfer to nobody: %v, want %v", err, leader.ErrGone)
+		if err := a.Transfer(ctx, leader.Member{Session: "nobody"}); !errors.Is(err, leader.ErrMemberExpired) {
+			t.Errorf("Transfer to nobody: %v, want %v", err, leader.ErrMemberExpired)
 		}
 		if first.Err() != nil {
 			t.Fatalf("a refused Transfer ended the term: %v", context.Cause(first))

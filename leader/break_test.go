@@ -128,7 +128,7 @@ func TestBreakOfRun(t *testing.T) {
 				ended := make(chan error, 3)
 				for i := range 3 {
 					e := electionOf(t, newSession(t, store, &dsync.Options{AlwaysListen: true}), &leader.Options{Hooks: &leader.Hooks{
-						Returned: func(leader.Term, error) { returned.Add(1) },
+						ReturnedLate: func(leader.Term, error) { returned.Add(1) },
 					}})
 					go func() {
 						ended <- e.Run(ctx, func(ctx context.Context) error {
@@ -177,7 +177,7 @@ func TestBreakOfRun(t *testing.T) {
 					}
 				}
 				if want := []int{0, 1, 2, 0, 1, 2, 0}; !slices.Equal(order, want) || returned.Load() != breaks {
-					t.Errorf("led in the order %v, want %v; Returned was called %d times, want %d", order, want, returned.Load(), breaks)
+					t.Errorf("led in the order %v, want %v; ReturnedLate was called %d times, want %d", order, want, returned.Load(), breaks)
 				}
 			})
 		})

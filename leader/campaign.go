@@ -128,11 +128,21 @@ func (e *Election) hold(ctx context.Context, try bool) (*engine.Hold, error) {
 	if try {
 		get = e.s.TryHold
 	}
-	hold, err := get(wait, e.name, driver.KindElection)
+	want := engine.Whole(e.name, driver.KindElection)
+	if e.elects() {
+		want.Value = string(e.opt.Value)
+	}
+	hold, err := get(wait, want)
 	if err != nil && context.Cause(wait) == ErrPaused {
 		return nil, ErrPaused
 	}
 	return hold, err
+}
+
+// elects reports whether the write that elects this process has its value.
+func (e *Election) elects() bool {
+	n := len(e.opt.Value)
+	return n > 0 && n <= driver.MaxClaimValue
 }
 
 // begin starts a term. It returns nil if the election is paused.
@@ -156,22 +166,20 @@ func (e *Election) begin(ctx context.Context, hold *engine.Hold, run bool) *term
 		run:  run,
 	}
 	t.ctx, t.cancel = hold.Context(context.WithValue(ctx, termKey{}, t.Term))
-	if e.opt.Value != nil {
+	if e.opt.Value != nil && !e.elects() {
 		// The work does not wait for it: the process leads whether or not this succeeds.
 		hold.PublishLater(e.opt.Value)
 	}
 	e.term = t // from here on, Publish can replace the value
-	if f := e.opt.Hooks.Elected; f != nil {
-		e.hooks.Add(func() { f(t.ctx, t.Term) })
+	for _, l := range e.all {
+		t.elected(l)
 	}
 	// This runs once, however the term ends. A hold that is not lost is kept for the grace,
 	// or until its holder releases it.
 	context.AfterFunc(t.ctx, func() {
 		cause := context.Cause(t.ctx)
 		hold.WindDown(cause)
-		if f := e.opt.Hooks.Lost; f != nil {
-			e.hooks.Add(func() { f(t.Term, cause) })
-		}
+		e.ended(t, cause)
 	})
 	return t
 }
@@ -201,6 +209,8 @@ type term struct {
 	ctx    context.Context // ends with the term
 	cancel context.CancelCauseFunc
 	run    bool // it belongs to Run, and is released only when Run's function has returned
+
+	heard []*hookSet // that know of its beginning; guarded by the election's mutex
 }
 
 // contains reports whether ctx is the term's own or made from it.

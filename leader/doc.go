@@ -32,8 +32,8 @@
 //     least the session's grace before anyone else can be elected;
 //   - when somebody calls dsync.Session.Break with the election's name: the cause is
 //     ErrLost and dsync.ErrRevoked, and Run campaigns again, behind those that wait;
-//   - when it is resigned: by Resign, by Pause, or by the return of Run's function; or by
-//     Transfer, which elects a named candidate next;
+//   - when it is resigned: by Resign, by Pause, or by the return of Run's function; by
+//     Transfer, which elects a named candidate next; or by ResignAfter, which elects nobody for a time;
 //   - when the context that was passed to Campaign or Run ends, or the session is closed.
 //
 // At the end of a term its context is cancelled. The store elects nobody else until the leader

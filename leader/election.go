@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/engine"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -26,9 +28,9 @@ type Election struct {
 	term     *term         // this process's present or last term
 	paused   chan struct{} // closed by Resume; nil: not paused
 	waits    map[*context.CancelCauseFunc]bool
-	calls    int  // calls of Run, Campaign and TryCampaign that have not returned
-	attached bool // the session calls the hooks, and observes the election for them
-	seen     seen // what was last reported to the hooks
+	calls    int        // calls of Run, Campaign and TryCampaign that have not returned
+	all      []*hookSet // those of Options, and what AddHooks has added
+	attached bool       // the session calls the hooks, and observes the election for them
 }
 
 // New returns the election of that name on s. It does not contact the store. Elections of
@@ -36,14 +38,14 @@ type Election struct {
 // the same time. New returns an error if s is nil, if dsync.CheckKey returns an error for name,
 // or if the value in opt is too long.
 func New(s *dsync.Session, name string, opt *Options) (*Election, error) {
-	return newElection(context.Background(), (*engine.Session)(s), name, opt)
+	if s == nil {
+		return nil, errors.New("leader: the session is nil; make one with Open or Connect of dsync/mongo, or dsync.New")
+	}
+	return newElection(context.Background(), engine.Of(s), name, opt)
 }
 
 // newElection is New for an election whose hooks the session calls until heard ends.
 func newElection(heard context.Context, s *engine.Session, name string, opt *Options) (*Election, error) {
-	if s == nil {
-		return nil, errors.New("leader: the session is nil; make one with Open or Connect of dsync/mongo, or dsync.New")
-	}
 	if err := dsync.CheckKey(name); err != nil {
 		return nil, fmt.Errorf("leader: name of the election: %w", err)
 	}
@@ -51,7 +53,9 @@ func newElection(heard context.Context, s *engine.Session, name string, opt *Opt
 	if err != nil {
 		return nil, err
 	}
-	return &Election{s: s, name: name, opt: o, heard: heard, waits: make(map[*context.CancelCauseFunc]bool)}, nil
+	e := &Election{s: s, name: name, opt: o, heard: heard, waits: make(map[*context.CancelCauseFunc]bool)}
+	e.all = []*hookSet{{Hooks: *o.Hooks, e: e, ctx: heard}}
+	return e, nil
 }
 
 // Name returns the election's name.
@@ -75,11 +79,11 @@ func (e *Election) String() string {
 // of [Election.Campaign].
 func (e *Election) IsLeader() bool { return !e.present().over() }
 
-// Running reports whether this process takes part in the election: from the call of
+// Participating reports whether this process takes part in the election: from the call of
 // [Election.Run] until it returns, also between two terms and while the election is paused; and
 // from the call of [Election.Campaign] until it returns an error, or until the end of the term
-// that it returned. A process that only observes does not run.
-func (e *Election) Running() bool {
+// that it returned. A process that only observes does not participate.
+func (e *Election) Participating() bool {
 	e.mu.Lock()
 	called, t := e.calls > 0, e.term
 	e.mu.Unlock()
@@ -143,6 +147,38 @@ func (e *Election) Resign(ctx context.Context) error {
 		return fmt.Errorf("leader: resign from %q: %w", e.name, err)
 	}
 	return nil
+}
+
+// ResignAfter resigns like [Election.Resign], but nobody is elected for d from now, by the store's clock, even
+// if this process ends in the meantime. It is for a leader whose work has effects that last longer than the
+// work, and for a stop after which others should wait as long as after a crash: then d is the session's TTL.
+// Until d is over nobody leads. Then the first candidate in the queue is elected, which may be this process.
+//
+// d must be from 1 ms to dsync.MaxDuration. If the work takes longer than d to stop, the next leader is elected
+// as soon as it has stopped, or its grace is over. dsync.Session.Break ends d at once.
+//
+// The error is [ErrNotLeader] if this process does not lead, [ErrLost] if the term was lost before the store
+// had the resignation, or that of ctx, which bounds only the wait.
+func (e *Election) ResignAfter(ctx context.Context, d time.Duration) error {
+	if d < time.Millisecond || d > dsync.MaxDuration {
+		return fmt.Errorf("leader: resign from %q after %v: it must be at least 1ms and at most %v; Resign lets the next in now", e.name, d, dsync.MaxDuration)
+	}
+	if err := e.present().resignBy(ctx, driver.Leave{Keep: d}); err != nil {
+		return fmt.Errorf("leader: resign from %q after %v: %w", e.name, d, err)
+	}
+	return nil
+}
+
+// resignBy is resign that releases the term as l says. The error is ErrNotLeader if the term is over or is
+// released in such a way already, ctx's, or what became of the release.
+func (t *term) resignBy(ctx context.Context, l driver.Leave) error {
+	if t.over() || !t.hold.ReleaseBy(l) {
+		return ErrNotLeader
+	}
+	if err := t.resign(ctx); err != nil || t.contains(ctx) {
+		return err
+	}
+	return t.hold.ReleasedBy()
 }
 
 // resign ends and releases the term as [Election.Resign] documents. The error is ctx's.

@@ -216,7 +216,7 @@ func heldError(t *testing.T, err error) *dsync.HeldError {
 
 func groupBalancedEvery(s *dsync.Session, d time.Duration) func() error {
 	return func() error {
-		_, _, err := leader.NewGroup(background, s, "g", &leader.GroupOptions{Balance: d})
+		_, _, err := leader.NewGroup(background, s, "g", &leader.GroupOptions{BalanceInterval: d})
 		return err
 	}
 }

@@ -19,12 +19,12 @@ var (
 	// ErrPaused is returned by TryCampaign if the election is paused in this process.
 	ErrPaused = errors.New("leader: paused")
 
-	// ErrNotLeader is returned by [Election.Transfer] if this process does not lead.
+	// ErrNotLeader is returned by [Election.Transfer] and [Election.ResignAfter] if this process does not lead.
 	ErrNotLeader = errors.New("leader: this process does not lead")
 
-	// ErrGone is returned by [Election.Transfer] if the member's session has expired, or its
+	// ErrMemberExpired is returned by [Election.Transfer] if the member's session has expired, or its
 	// lease is over.
-	ErrGone = errors.New("leader: the member is gone")
+	ErrMemberExpired = errors.New("leader: the member is gone")
 
 	// ErrNotCandidate is returned by [Election.Transfer] if the member does not campaign.
 	ErrNotCandidate = errors.New("leader: the member does not campaign")

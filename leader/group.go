@@ -24,7 +24,7 @@ import (
 // Functions spread over the fleet. A process's share is the number of functions in its group,
 // divided by the number of processes that have them, rounded up. A process that runs more than
 // its share resigns one function that others wait for, at most one every
-// [GroupOptions].Balance. So a process that starts later gets its share, too. A function must
+// [GroupOptions].BalanceInterval. So a process that starts later gets its share, too. A function must
 // be able to end, and to begin again on another process.
 //
 // Each function has an [Election], whose name is the group's name, a slash and the function's
@@ -51,14 +51,14 @@ type Group struct {
 // GroupOptions are the settings of a [Group]. The zero value of each field is its
 // default; a nil *GroupOptions is all defaults.
 type GroupOptions struct {
-	// Balance is how often a process checks whether it runs more than its share, jittered by
+	// BalanceInterval is how often a process checks whether it runs more than its share, jittered by
 	// ±50 %. It must be at least 10 ms and at most dsync.MaxDuration. Default: a third of the
 	// session's TTL. Negative: never, so a process keeps every function that it is elected for.
 	//
-	// Unless Balance is negative, each function's candidacy begins at a random time within a
-	// tenth of Balance after Go, but at most a thirtieth of the TTL: processes that start
+	// Unless BalanceInterval is negative, each function's candidacy begins at a random time within a
+	// tenth of BalanceInterval after Go, but at most a thirtieth of the TTL: processes that start
 	// together then share the functions from the beginning.
-	Balance time.Duration
+	BalanceInterval time.Duration
 
 	// Started and Stopped are called when a function has started or stopped on this process,
 	// like hooks of an [Election]. err is what the function returned.
@@ -69,16 +69,16 @@ type GroupOptions struct {
 	Election *Options
 }
 
-// minBalance is the least positive Balance. With less, a process would do little else than read its
+// minBalance is the least positive BalanceInterval. With less, a process would do little else than read its
 // elections.
 const minBalance = 10 * time.Millisecond
 
 // A Singleton is a function in a [Group] on this process, from [Group.Go] until it has left the
-// group. Go and [Group.List] return it; it must not be copied. All methods may be called
+// group. Go, [Group.Singleton] and [Group.List] return it; it must not be copied. All methods may be called
 // concurrently.
 type Singleton struct {
 	Name     string    // as given to Go
-	Election *Election // its hooks NewLeader, Cycle, StoreError, Joined and Left are called until the function leaves the group
+	Election *Election // its hooks NewLeader, Refreshed, StoreError, Joined and Left are called until the function leaves the group
 
 	g      *Group
 	cancel context.CancelCauseFunc
@@ -188,7 +188,7 @@ var errRemoved = errors.New("leader: removed from the group")
 // NewGroup returns a group of that name on s, and a context made from ctx. As in
 // errgroup.WithContext, the context ends with the first error of a function, or when Wait
 // returns. The functions run under contexts made from it. NewGroup returns an error if s is
-// nil or if Balance is too short or too long. It returns one that matches dsync.ErrKey if name
+// nil or if BalanceInterval is too short or too long. It returns one that matches dsync.ErrInvalidKey if name
 // contains a slash or dsync.CheckKey returns an error for it.
 func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOptions) (*Group, context.Context, error) {
 	if s == nil {
@@ -199,17 +199,17 @@ func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOpti
 	}
 	if strings.Contains(name, "/") { // a function's name may: it is more often made by a program
 		return nil, nil, fmt.Errorf("leader: name of the group: %w: %q contains a slash, which separates the group from the function; use another character",
-			dsync.ErrKey, name)
+			dsync.ErrInvalidKey, name)
 	}
-	g := &Group{s: (*engine.Session)(s), name: name, runs: make(map[string]*Singleton), balanced: make(chan struct{})}
+	g := &Group{s: engine.Of(s), name: name, runs: make(map[string]*Singleton), balanced: make(chan struct{})}
 	if opt != nil {
 		g.opt = *opt
 	}
-	switch b := g.opt.Balance; {
+	switch b := g.opt.BalanceInterval; {
 	case b == 0:
-		g.opt.Balance = s.TTL() / 3
+		g.opt.BalanceInterval = s.TTL() / 3
 	case b > 0 && b < minBalance || b > dsync.MaxDuration:
-		return nil, nil, fmt.Errorf("leader: Balance is %v; it must be at least %v and at most %v (0: a third of the session's TTL; negative: never)",
+		return nil, nil, fmt.Errorf("leader: BalanceInterval is %v; it must be at least %v and at most %v (0: a third of the session's TTL; negative: never)",
 			b, minBalance, dsync.MaxDuration)
 	}
 	g.ctx, g.cancel = context.WithCancelCause(ctx)
@@ -268,8 +268,8 @@ func (g *Group) Go(name string, f func(context.Context) error) (*Singleton, erro
 func (g *Group) run(ctx context.Context, r *Singleton, f func(context.Context) error) error {
 	// Processes that start together join the queues in different orders. A group that is
 	// balanced rarely needs no more time for that than others.
-	if g.opt.Balance > 0 {
-		t := time.NewTimer(rand.N(min(g.opt.Balance, g.s.TTL()/3) / 10))
+	if g.opt.BalanceInterval > 0 {
+		t := time.NewTimer(rand.N(min(g.opt.BalanceInterval, g.s.TTL()/3) / 10))
 		defer t.Stop()
 		select {
 		case <-t.C:
@@ -319,10 +319,15 @@ func (g *Group) next() *Singleton {
 // Remove removes the function of that name from the group on this process, like
 // [Singleton.Remove]. It reports whether the group had such a function.
 func (g *Group) Remove(ctx context.Context, name string) bool {
-	g.mu.Lock()
-	r := g.runs[name]
-	g.mu.Unlock()
+	r := g.Singleton(name)
 	return r != nil && r.Remove(ctx)
+}
+
+// Singleton returns the function of that name that is in the group on this process, or nil if there is none.
+func (g *Group) Singleton(name string) *Singleton {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.runs[name]
 }
 
 // List returns the functions that are in the group on this process, sorted by name.
@@ -349,14 +354,14 @@ func (g *Group) String() string {
 	return fmt.Sprintf("group %q: %d of %d functions running", g.name, running, len(g.runs))
 }
 
-// balance calls shed at intervals of Balance ± 50 %.
+// balance calls shed at intervals of BalanceInterval ± 50 %.
 func (g *Group) balance() {
 	defer close(g.balanced)
-	if g.opt.Balance < 0 {
+	if g.opt.BalanceInterval < 0 {
 		return
 	}
 	for {
-		t := time.NewTimer(g.opt.Balance/2 + rand.N(g.opt.Balance))
+		t := time.NewTimer(g.opt.BalanceInterval/2 + rand.N(g.opt.BalanceInterval))
 		select {
 		case <-t.C:
 			g.shed()

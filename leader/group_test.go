@@ -161,9 +161,9 @@ func TestGroupListAndRemove(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(background)
 		g, _, err := leader.NewGroup(ctx, newSession(t, store, nil), "g", &leader.GroupOptions{
-			Balance: -1,
-			Started: func(tm leader.Term) { note("start %s", tm.Election) },
-			Stopped: func(tm leader.Term, err error) { note("stop %s", tm.Election) },
+			BalanceInterval: -1,
+			Started:         func(tm leader.Term) { note("start %s", tm.Election) },
+			Stopped:         func(tm leader.Term, err error) { note("stop %s", tm.Election) },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -197,7 +197,7 @@ func TestGroupListAndRemove(t *testing.T) {
 			t.Errorf("List: %s, want %s", got, want)
 		}
 		_, stop := f.group("b", store, 0)
-		other, _, _ := leader.NewGroup(ctx, newSession(t, store, nil), "g", &leader.GroupOptions{Balance: -1})
+		other, _, _ := leader.NewGroup(ctx, newSession(t, store, nil), "g", &leader.GroupOptions{BalanceInterval: -1})
 		other.Go("removed", f.work("b", "removed"))
 		other.Go("leaves", f.work("b", "leaves"))
 		time.Sleep(500 * time.Millisecond)
@@ -335,7 +335,7 @@ func TestGroupForgetsRemovedFunctions(t *testing.T) {
 		ctx, cancel := context.WithCancel(background)
 		g, _, err := leader.NewGroup(ctx, newSession(t, f, nil), "g", &leader.GroupOptions{Election: &leader.Options{Hooks: &leader.Hooks{
 			StoreError: func(string, error) { notified.Add(1) },
-			Cycle:      func(leader.Status) { cycles.Add(1) },
+			Refreshed:  func(leader.Status) { cycles.Add(1) },
 		}}})
 		if err != nil {
 			t.Fatal(err)
@@ -383,7 +383,7 @@ func TestGroupListsRunningFunctions(t *testing.T) {
 		f := newFaulty(t, store, nil)
 		group := func(store driver.Store) (*leader.Group, func()) {
 			ctx, cancel := context.WithCancel(background)
-			g, _, err := leader.NewGroup(ctx, newSession(t, store, nil), "g", &leader.GroupOptions{Balance: -1})
+			g, _, err := leader.NewGroup(ctx, newSession(t, store, nil), "g", &leader.GroupOptions{BalanceInterval: -1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -401,7 +401,7 @@ func TestGroupListsRunningFunctions(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			list := g.List()
-			if len(list) != 1 || list[0].Name != "f" || list[0].Running() != running || !list[0].Election.Running() {
+			if len(list) != 1 || list[0].Name != "f" || list[0].Running() != running || !list[0].Election.Participating() {
 				t.Errorf("%s: the list has %d functions, want f, running %t", when, len(list), running)
 			}
 		}
@@ -457,8 +457,8 @@ func TestSingletonHandle(t *testing.T) {
 			})
 		}
 		g, _, err := leader.NewGroup(t.Context(), newSession(t, dsynctest.NewMemory(), nil), "g", &leader.GroupOptions{
-			Balance: -1,
-			Started: func(tm leader.Term) { note("group", "start", tm) },
+			BalanceInterval: -1,
+			Started:         func(tm leader.Term) { note("group", "start", tm) },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -506,14 +506,14 @@ func TestSingletonHandle(t *testing.T) {
 	})
 }
 
-// Balance delays the first start of a function by less than a thirtieth of the TTL, however rarely the
+// BalanceInterval delays the first start of a function by less than a thirtieth of the TTL, however rarely the
 // group is balanced.
 func TestGroupStartsSoon(t *testing.T) {
 	for _, balance := range []time.Duration{0, -1, 10 * time.Millisecond, 24 * time.Hour, dsync.MaxDuration} {
 		t.Run(fmt.Sprint(balance), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(background)
-				g, _, err := leader.NewGroup(ctx, newSession(t, dsynctest.NewMemory(), nil), "g", &leader.GroupOptions{Balance: balance})
+				g, _, err := leader.NewGroup(ctx, newSession(t, dsynctest.NewMemory(), nil), "g", &leader.GroupOptions{BalanceInterval: balance})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -551,7 +551,7 @@ func TestFunctionsOfGroupsAreDistinct(t *testing.T) {
 			defer cancel()
 			g, _, err := leader.NewGroup(ctx, s, group, nil)
 			if strings.Contains(group, "/") {
-				wantErr(t, fmt.Sprintf("NewGroup %q", group), err, dsync.ErrKey)
+				wantErr(t, fmt.Sprintf("NewGroup %q", group), err, dsync.ErrInvalidKey)
 				continue
 			}
 			if err != nil {
@@ -571,6 +571,35 @@ func TestFunctionsOfGroupsAreDistinct(t *testing.T) {
 			if err := g.Wait(); err != nil {
 				t.Error(err)
 			}
+		}
+	})
+}
+
+// Singleton finds a function of this process by its name, as long as it is in the group.
+func TestSingletonByName(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		g, _, err := leader.NewGroup(ctx, newSession(t, dsynctest.NewMemory(), nil), "jobs", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := g.Singleton("mails"); s != nil {
+			t.Errorf("found %v before Go", s)
+		}
+		r, err := g.Go("mails", func(ctx context.Context) error { <-ctx.Done(); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := g.Singleton("mails"); s != r {
+			t.Errorf("found %v, want %v", s, r)
+		}
+		if s := g.Singleton("jobs/mails"); s != nil {
+			t.Errorf("found %v by its election's name", s)
+		}
+		r.Remove(background)
+		if s := g.Singleton("mails"); s != nil {
+			t.Errorf("found %v after Remove", s)
 		}
 	})
 }

@@ -34,8 +34,8 @@ func TestFunctionThatOutlivesItsTermIsUnhealthy(t *testing.T) {
 		time.Sleep(2 * ttl)
 		f.Heal()
 		synctest.Wait()
-		if err := s.Healthy(); !errors.Is(err, dsync.ErrOverstayed) {
-			t.Errorf("while the function runs: %v, want %v", err, dsync.ErrOverstayed)
+		if err := s.Healthy(); !errors.Is(err, dsync.ErrStillInUse) {
+			t.Errorf("while the function runs: %v, want %v", err, dsync.ErrStillInUse)
 		}
 		close(end)
 		synctest.Wait()
@@ -61,8 +61,8 @@ func TestTermThatIsNotResignedIsUnhealthy(t *testing.T) {
 				go s.Break(background, e.Name())
 				<-term.Done()
 				time.Sleep(ttl)
-				if err := s.Healthy(); !errors.Is(err, dsync.ErrOverstayed) {
-					t.Errorf("before %s: %v, want %v", name, err, dsync.ErrOverstayed)
+				if err := s.Healthy(); !errors.Is(err, dsync.ErrStillInUse) {
+					t.Errorf("before %s: %v, want %v", name, err, dsync.ErrStillInUse)
 				}
 				end(e)
 				if err := s.Healthy(); err != nil {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
-	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
 // A Leader describes who leads. The zero Leader, without a Session, means that nobody does.
@@ -51,7 +50,7 @@ func (e *Election) leader(ctx context.Context, st driver.State) (Leader, error) 
 		return Leader{}, err
 	}
 	m, ok := alive[h.Session]
-	if !ok || !h.Until.IsZero() && !st.Now.Before(h.Until) {
+	if !ok || !h.Until.IsZero() { // the latter: it has resigned, or its process closes
 		return Leader{}, nil
 	}
 	return Leader{
@@ -104,78 +103,4 @@ func observe[T any](ctx context.Context, e *Election, read func(context.Context,
 // leader and term: no two terms have the same token, and nobody has token 0.
 func same(a, b Leader) bool {
 	return a.Token == b.Token && bytes.Equal(a.Value, b.Value)
-}
-
-// seen is what was last reported to the hooks.
-type seen struct {
-	leader  Leader
-	members map[string]Member // by session; nil before the first reading
-}
-
-// attachHooks makes the session call the hooks, and observe the election if there are hooks that
-// need it, from the first call until the session or e.heard ends. New does not do so: elections
-// that are made and never used would stay with the session.
-func (e *Election) attachHooks() {
-	e.mu.Lock()
-	before := e.attached
-	e.attached = true
-	e.mu.Unlock()
-	if before {
-		return
-	}
-	h := e.opt.Hooks
-	if f := h.StoreError; f != nil {
-		stop := e.s.AddHooks(&engine.Hooks{StoreError: f})
-		context.AfterFunc(e.heard, stop)
-	}
-	if h.NewLeader != nil || h.Cycle != nil || h.Joined != nil || h.Left != nil {
-		e.s.Observe(e.heard, e.name, e.read, func() {})
-	}
-}
-
-// read handles one reading of the election. Only the session's goroutine that observes it
-// calls read.
-func (e *Election) read(st driver.State, err error) {
-	h, ctx := e.opt.Hooks, context.Background()
-	var l Leader
-	if err == nil {
-		l, err = e.leader(ctx, st)
-	}
-	if err == nil {
-		if before := e.seen.leader; before.Token != l.Token {
-			if f := h.NewLeader; f != nil {
-				e.hooks.Add(func() { f(before, l) })
-			}
-		}
-		e.seen.leader = l
-		if h.Joined != nil || h.Left != nil {
-			err = e.reportMembers(ctx, st)
-		}
-	}
-	if f := h.Cycle; f != nil {
-		s := Status{Leader: e.seen.leader, IsLeader: e.IsLeader(), Err: err}
-		e.hooks.AddLatest("Cycle", func() { f(s) })
-	}
-}
-
-// reportMembers reports who has joined and who has left since the last reading.
-func (e *Election) reportMembers(ctx context.Context, st driver.State) error {
-	all, err := e.members(ctx, st)
-	if err != nil {
-		return err
-	}
-	now := make(map[string]Member, len(all))
-	for _, m := range all {
-		now[m.Session] = m
-		if _, known := e.seen.members[m.Session]; !known && e.opt.Hooks.Joined != nil {
-			e.hooks.Add(func() { e.opt.Hooks.Joined(m) })
-		}
-	}
-	for id, m := range e.seen.members {
-		if _, still := now[id]; !still && e.opt.Hooks.Left != nil {
-			e.hooks.Add(func() { e.opt.Hooks.Left(m) })
-		}
-	}
-	e.seen.members = now
-	return nil
 }

@@ -123,7 +123,7 @@ func TestChangesAreNotified(t *testing.T) {
 	})
 }
 
-// E2, E5: NewLeader is called on every candidate and observer with both leaders, Cycle on all
+// E2, E5: NewLeader is called on every candidate and observer with both leaders, Refreshed on all
 // periodically, and Joined and Left for the members.
 func TestHooksOfTheFleet(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestHooksOfTheFleet(t *testing.T) {
 			}
 			return electionOf(t, newSession(t, store, &dsync.Options{Name: name}), &leader.Options{Hooks: &leader.Hooks{
 				NewLeader: func(before, now leader.Leader) { add(changes, "%s>%s", before.Name, now.Name) },
-				Cycle: func(leader.Status) {
+				Refreshed: func(leader.Status) {
 					mu.Lock()
 					defer mu.Unlock()
 					cycles[name]++
@@ -179,7 +179,7 @@ func TestHooksOfTheFleet(t *testing.T) {
 	})
 }
 
-// E5: Cycle is called periodically on leaders and followers with the current state, even after an
+// E5: Refreshed is called periodically on leaders and followers with the current state, even after an
 // error.
 func TestCycleReportsTheState(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -189,7 +189,7 @@ func TestCycleReportsTheState(t *testing.T) {
 		cycles := map[string][]leader.Status{}
 		election := func(name string, store driver.Store) *leader.Election {
 			s := newSession(t, store, &dsync.Options{Name: name, PollInterval: time.Second})
-			return electionOf(t, s, &leader.Options{Hooks: &leader.Hooks{Cycle: func(st leader.Status) {
+			return electionOf(t, s, &leader.Options{Hooks: &leader.Hooks{Refreshed: func(st leader.Status) {
 				mu.Lock()
 				cycles[name] = append(cycles[name], st)
 				mu.Unlock()

@@ -2,15 +2,95 @@ package leader_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/leader"
 )
+
+// later is a value that is too long for the write that elects, so it is published after that.
+var later = strings.Repeat("a", driver.MaxClaimValue+1)
+
+// Whoever sees a leader sees its value: it is in the write that elects, whichever that is. So it costs no
+// command either.
+func TestValueIsPartOfTheElection(t *testing.T) {
+	for _, polling := range []bool{false, true} {
+		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				store.Polling = polling
+				full := later[1:]
+				values := map[string]string{"a": "10.0.0.1:8080", "b": full, "c": "\xff\x00"}
+				elections := make(map[string]*leader.Election)
+				for name, value := range values {
+					s := newSession(t, store, &dsync.Options{Name: name})
+					elections[name] = electionOf(t, s, &leader.Options{Value: []byte(value)})
+				}
+				terms := 0
+				seen := newElection(t, store, nil).Observe(t.Context())
+				<-seen
+				wantLeader := func(name string) {
+					t.Helper()
+					l := <-seen
+					for l.Session == "" {
+						l = <-seen
+					}
+					if terms++; l.Name != name || string(l.Value) != values[name] || l.Term != int64(terms) {
+						t.Errorf("observed %+v, want %s with its value in term %d", l, name, terms)
+					}
+				}
+				elected := make(chan string)
+				next := func(name string) {
+					go func() {
+						elections[name].Campaign(t.Context())
+						elected <- name
+					}()
+					time.Sleep(time.Millisecond) // it is in the queue
+				}
+				campaign(t, elections["a"])
+				wantLeader("a")
+				next("b")
+				next("c")
+				elections["a"].Resign(background)
+				wantLeader(<-elected)
+				next("a")
+				ms, err := elections["b"].Members(background)
+				if err != nil {
+					t.Fatal(err)
+				}
+				i := slices.IndexFunc(ms, func(m leader.Member) bool { return m.Name == "a" })
+				if err := elections["b"].Transfer(background, ms[i]); err != nil {
+					t.Fatal(err)
+				}
+				wantLeader(<-elected)
+				next("b")
+				elections["a"].Resign(background)
+				wantLeader(<-elected)
+				if _, err := elections["b"].TryCampaign(background); err == nil {
+					t.Error("two lead")
+				}
+				elections["c"].Resign(background)
+				wantLeader(<-elected)
+				elections["b"].Resign(background)
+				time.Sleep(time.Minute)
+				if _, err := elections["c"].TryCampaign(background); err != nil {
+					t.Error(err)
+				}
+				wantLeader("c")
+				if n := store.Counts().Commands[dsynctest.MethodPublish]; n != 0 {
+					t.Errorf("%d commands to publish, want none", n)
+				}
+			})
+		})
+	}
+}
 
 // faultOfPublish gives each Publish the fault, as long as it may.
 func faultOfPublish(fault dsynctest.Fault, may func() bool) func(dsynctest.Request) dsynctest.Fault {
@@ -44,7 +124,7 @@ func TestWorkDoesNotWaitForItsValue(t *testing.T) {
 				store := dsynctest.NewMemory()
 				start := time.Now()
 				f := newFaulty(t, store, faultOfPublish(fault, func() bool { return time.Since(start) < ttl }))
-				e := newElection(t, f, &leader.Options{Value: []byte("address")})
+				e := newElection(t, f, &leader.Options{Value: []byte(later)})
 				for name, work := range map[string]func(){
 					"Campaign":     func() { campaign(t, e) },
 					"TryCampaign":  func() { e.TryCampaign(background) },
@@ -58,7 +138,7 @@ func TestWorkDoesNotWaitForItsValue(t *testing.T) {
 				}
 				campaign(t, e)
 				time.Sleep(2 * ttl)
-				wantValue(t, store, "address")
+				wantValue(t, store, later)
 				if !e.IsLeader() {
 					t.Error("the leadership is lost")
 				}
@@ -85,7 +165,7 @@ func TestPublishWinsOverTheFirstValue(t *testing.T) {
 						for e.Publish(background, []byte("new")) != nil {
 						}
 					}
-					opt := &leader.Options{Value: []byte("old")}
+					opt := &leader.Options{Value: []byte(later)}
 					if by == "hook" {
 						opt.Hooks = &leader.Hooks{Elected: func(context.Context, leader.Term) { publish() }}
 					}
@@ -111,7 +191,7 @@ func TestPublishingEndsWithTheTerm(t *testing.T) {
 		f := newFaulty(t, store, faultOfPublish(dsynctest.Fault{LoseRequest: true}, func() bool { sent++; return true }))
 		var failed []string
 		e := newElection(t, f, &leader.Options{
-			Value: []byte("address"),
+			Value: []byte(later),
 			Hooks: &leader.Hooks{StoreError: func(op string, _ error) { failed = append(failed, op) }},
 		})
 		campaign(t, e)
@@ -142,7 +222,7 @@ func TestPublishingIsRefused(t *testing.T) {
 		store := &refusesToPublish{Store: dsynctest.NewMemory()}
 		var failed []string
 		e := newElection(t, store, &leader.Options{
-			Value: []byte("address"),
+			Value: []byte(later),
 			Hooks: &leader.Hooks{StoreError: func(op string, _ error) { failed = append(failed, op) }},
 		})
 		campaign(t, e)

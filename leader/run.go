@@ -11,7 +11,7 @@ import (
 //
 // Run returns what f returns, nil or an error, if f returns during its term. It returns ctx's
 // error if ctx has ended, after f has returned. It returns those errors of Campaign that
-// waiting cannot fix. If f returns after the end of its term, its error goes to Hooks.Returned,
+// waiting cannot fix. If f returns after the end of its term, its error goes to Hooks.ReturnedLate,
 // and Run campaigns again. Run never campaigns, returns or resigns while f runs.
 //
 // An outage of the database often makes f's own work fail before the leadership is lost. If
@@ -37,9 +37,7 @@ func (e *Election) Run(ctx context.Context, f func(context.Context) error) error
 		case !over:
 			return err
 		}
-		if r := e.opt.Hooks.Returned; r != nil {
-			e.hooks.Add(func() { r(t.Term, err) })
-		}
+		e.returnedLate(t, err)
 	}
 }
 

@@ -86,9 +86,9 @@ func TestRunContinuesAfterAnOutage(t *testing.T) {
 		var elected, lost int
 		var returned []error
 		e := newElection(t, f, &leader.Options{Hooks: &leader.Hooks{
-			Elected:  func(context.Context, leader.Term) { elected++ },
-			Lost:     func(leader.Term, error) { lost++ },
-			Returned: func(_ leader.Term, err error) { returned = append(returned, err) },
+			Elected:      func(context.Context, leader.Term) { elected++ },
+			Lost:         func(leader.Term, error) { lost++ },
+			ReturnedLate: func(_ leader.Term, err error) { returned = append(returned, err) },
 		}})
 		var running, terms int
 		ctx, cancel := context.WithCancel(background)
@@ -187,17 +187,17 @@ func TestResignFromRun(t *testing.T) {
 	}
 }
 
-// E6, E7: Running and Paused are right in every state of Run.
-func TestRunningOfRun(t *testing.T) {
+// E6, E7: Participating and Paused are right in every state of Run.
+func TestParticipatingInRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a, b := newElection(t, store, nil), newElection(t, store, nil)
 		check := func(when string, running, paused, leads bool) {
 			t.Helper()
 			time.Sleep(grace / 10)
-			if a.Running() != running || a.Paused() != paused || a.IsLeader() != leads {
+			if a.Participating() != running || a.Paused() != paused || a.IsLeader() != leads {
 				t.Errorf("%s: running %t, paused %t, leads %t; want %t, %t, %t",
-					when, a.Running(), a.Paused(), a.IsLeader(), running, paused, leads)
+					when, a.Participating(), a.Paused(), a.IsLeader(), running, paused, leads)
 			}
 		}
 		check("before Run", false, false, false)
@@ -248,15 +248,15 @@ func TestRunningOfRun(t *testing.T) {
 	})
 }
 
-// E6: Running is true from the call of Campaign until its term ends or it returns an error.
-func TestRunningOfCampaign(t *testing.T) {
+// E6: Participating is true from the call of Campaign until its term ends or it returns an error.
+func TestParticipatingInCampaign(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)
 		a, b := newElection(t, f, nil), newElection(t, f, nil)
 		check := func(when string, e *leader.Election, running bool) {
 			t.Helper()
 			synctest.Wait()
-			if e.Running() != running {
+			if e.Participating() != running {
 				t.Errorf("%s: running %t, want %t", when, !running, running)
 			}
 		}
@@ -333,8 +333,8 @@ func TestRunThatEndsAtItsElection(t *testing.T) {
 			t.Errorf("after Run: %v", err)
 		}
 		time.Sleep(ttl)
-		if err := s.Healthy(); err != nil || e.Running() {
-			t.Errorf("after Run: Healthy %v, running %t", err, e.Running())
+		if err := s.Healthy(); err != nil || e.Participating() {
+			t.Errorf("after Run: Healthy %v, running %t", err, e.Participating())
 		}
 	})
 }

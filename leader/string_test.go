@@ -21,7 +21,7 @@ func TestString(t *testing.T) {
 		s := newSession(t, store, nil)
 		e := electionOf(t, s, nil)
 		ctx, cancel := context.WithCancel(background)
-		g, _, err := leader.NewGroup(ctx, s, "a b", &leader.GroupOptions{Balance: -1})
+		g, _, err := leader.NewGroup(ctx, s, "a b", &leader.GroupOptions{BalanceInterval: -1})
 		if err != nil {
 			t.Fatal(err)
 		}

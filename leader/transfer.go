@@ -15,7 +15,7 @@ import (
 // others keep their order behind it. Take the member from [Election.Members]; only its Session is
 // used.
 //
-// First Transfer checks that the member is alive and campaigns. If not, the error is [ErrGone] or
+// First Transfer checks that the member is alive and campaigns. If not, the error is [ErrMemberExpired] or
 // [ErrNotCandidate], and this process still leads. It also still leads if the error is that of a
 // read. If this process does not lead, the error is [ErrNotLeader].
 //
@@ -46,12 +46,9 @@ func (e *Election) Transfer(ctx context.Context, to Member) error {
 	if err != nil {
 		return fmt.Errorf("leader: transfer of %q to session %q: %w", e.name, to.Session, err)
 	}
-	if !t.hold.ReleaseTo(claim) { // it has ended meanwhile, or another Transfer was faster
-		return fmt.Errorf("leader: transfer of %q: %w", e.name, ErrNotLeader)
-	}
-	err = t.resign(ctx)
-	if err == nil && !t.contains(ctx) {
-		err = t.hold.Succession()
+	err = t.resignBy(ctx, driver.Leave{Successor: claim})
+	if err == ErrNotLeader { // it has ended meanwhile, or another Transfer was faster
+		return fmt.Errorf("leader: transfer of %q: %w", e.name, err)
 	}
 	if errors.Is(err, driver.ErrNotWaiting) {
 		err = fmt.Errorf("%w any more, and this process has resigned: %w: %w", ErrNotCandidate, ErrResigned, err)
@@ -71,7 +68,7 @@ func (e *Election) candidate(ctx context.Context, session string) (claim string,
 		return "", err
 	}
 	if _, ok := alive[session]; !ok {
-		return "", ErrGone
+		return "", ErrMemberExpired
 	}
 	st, err := e.s.Load(ctx, e.name)
 	if err != nil {

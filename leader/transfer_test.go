@@ -197,9 +197,9 @@ func TestTransferRefused(t *testing.T) {
 			to   leader.Member
 			want error
 		}{
-			{"a lapsed session", a, dead, leader.ErrGone},
-			{"an unknown session", a, leader.Member{Session: "nobody"}, leader.ErrGone},
-			{"no session", a, leader.Member{Name: "b"}, leader.ErrGone},
+			{"a lapsed session", a, dead, leader.ErrMemberExpired},
+			{"an unknown session", a, leader.Member{Session: "nobody"}, leader.ErrMemberExpired},
+			{"no session", a, leader.Member{Name: "b"}, leader.ErrMemberExpired},
 			{"a candidate that has stopped", a, left, leader.ErrNotCandidate},
 			{"an observer", a, member(t, a, "observer"), leader.ErrNotCandidate},
 			{"the leader itself", a, member(t, a, "a"), leader.ErrNotCandidate},

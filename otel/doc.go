@@ -23,7 +23,10 @@
 //	leasehold.session.losses        counter          identities that were lost                error.type
 //	leasehold.store.errors          counter          commands that failed                     operation, error.type
 //	leasehold.clock.jumps           counter          jumps of the store's clock               direction
+//	leasehold.clock.spread          gauge            between the clocks of two servers
 //	leasehold.queue.length          gauge            waiters, in all processes                key
+//	leasehold.listener.ready        gauge            1 if the session gets notices, else 0    error.type
+//	leasehold.store.size            gauge            records that sweeping has left
 //	leasehold.leader.leading        up-down counter  elections this process leads, now        key
 //	leasehold.leader.terms          counter          terms of this process                    key
 //	leasehold.leader.term.duration  histogram        from the election to the end             key, error.type
@@ -43,6 +46,11 @@
 //
 // leasehold.lease.remaining is read when the metrics are collected, so it also falls while a
 // heartbeat hangs. It exists from the first heartbeat on. At 0 every hold is lost.
+//
+// leasehold.queue.length is recorded with [Telemetry.ObserveQueues], leasehold.listener.ready and
+// leasehold.store.size with [Telemetry.ObserveSession], and leasehold.clock.spread with
+// [Telemetry.RecordClockSpread]. At 0, leasehold.listener.ready has an error.type if waiters poll because of
+// it: unsupported if the store can't notify, or the type of the error that ended the listener.
 //
 // The file grafana/leasehold.json is a Grafana dashboard of just these metrics, under
 // the names that Prometheus gives them. The file prometheus/alerts.yml has alert rules

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/leader"
 	dsyncotel "github.com/leasehold-go/leasehold/otel"
@@ -32,6 +33,19 @@ func everything(t *testing.T) (all []metricdata.Metrics) {
 		if _, err := r.ObserveQueues(s, "k"); err != nil {
 			t.Fatal(err)
 		}
+		polls := dsynctest.NewMemory()
+		polls.Polling = true
+		for _, s := range []*dsync.Session{s, newSession(t, polls, nil)} {
+			if _, err := r.ObserveSession(s); err != nil {
+				t.Fatal(err)
+			}
+			turn(s.Mutex("k"))
+			mu := s.Mutex("held for long enough to listen, and to sweep")
+			mu.Lock()
+			time.Sleep(time.Hour)
+			mu.Unlock()
+		}
+		r.RecordClockSpread(background, time.Millisecond)
 		e, err := leader.New(s, "e", &leader.Options{Hooks: r.LeaderHooks(nil)})
 		if err != nil {
 			t.Fatal(err)

@@ -25,7 +25,7 @@ func (t *Telemetry) Hooks() *dsync.Hooks {
 		Granted:  t.granted,
 		Released: func(r dsync.ReleasedInfo) { t.held(hold{r.Key, r.Token}, r.Kind, r.Held, nil) },
 		Lost: func(l dsync.LostInfo) {
-			if l.Voluntary {
+			if l.ByHolder {
 				l.Cause = nil
 			}
 			t.held(hold{l.Key, l.Token}, l.Kind, l.Held, l.Cause)

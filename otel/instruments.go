@@ -25,6 +25,9 @@ type instruments struct {
 	storeErrors   metric.Int64Counter
 	jumps         metric.Int64Counter
 	queue         metric.Int64ObservableGauge
+	listening     metric.Int64ObservableGauge
+	records       metric.Int64ObservableGauge
+	spread        metric.Float64Gauge
 	leading       metric.Int64UpDownCounter
 	terms         metric.Int64Counter
 	term          metric.Float64Histogram
@@ -79,6 +82,15 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 	i.queue, err = m.Int64ObservableGauge("leasehold.queue.length", metric.WithUnit("{claim}"),
 		metric.WithDescription("Claims that wait in the queue for a key, of all processes."))
 	errs = append(errs, err)
+	i.listening, err = m.Int64ObservableGauge("leasehold.listener.ready", metric.WithUnit("{listener}"),
+		metric.WithDescription("Whether the session gets notices."))
+	errs = append(errs, err)
+	i.records, err = m.Int64ObservableGauge("leasehold.store.size", metric.WithUnit("{record}"),
+		metric.WithDescription("Records of keys and sessions in the store, by the last round of sweeping."))
+	errs = append(errs, err)
+	i.spread, err = m.Float64Gauge("leasehold.clock.spread", seconds,
+		metric.WithDescription("Greatest difference between the clocks of two servers."))
+	errs = append(errs, err)
 	return i, errors.Join(errs...)
 }
 
@@ -105,6 +117,14 @@ func ended(cause error) attribute.KeyValue {
 		return errorAttr.String("session_expired")
 	}
 	return errorAttr.String("expired")
+}
+
+// polling returns the error.type of a session that polls, or nothing if it does not.
+func polling(err error) []attribute.KeyValue {
+	if errors.Is(err, errors.ErrUnsupported) {
+		return []attribute.KeyValue{errorAttr.String("unsupported")}
+	}
+	return failed(err)
 }
 
 // failed returns the error.type of a command that failed, or nothing if it succeeded: the type

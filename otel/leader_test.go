@@ -65,9 +65,9 @@ func TestOwnHooksOfAnElection(t *testing.T) {
 		r := record(t, dsyncotel.Options{Key: func(key string) string { return key }})
 		var elected, lost, looked int
 		own := &leader.Hooks{
-			Elected: func(context.Context, leader.Term) { elected++; panic("own") },
-			Lost:    func(leader.Term, error) { lost++ },
-			Cycle:   func(leader.Status) { looked++ },
+			Elected:   func(context.Context, leader.Term) { elected++; panic("own") },
+			Lost:      func(leader.Term, error) { lost++ },
+			Refreshed: func(leader.Status) { looked++ },
 		}
 		e, err := leader.New(r.session(dsynctest.NewMemory()), "e", &leader.Options{Hooks: r.LeaderHooks(own)})
 		if err != nil {

@@ -2,6 +2,7 @@ package otel_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/leader"
 	dsyncotel "github.com/leasehold-go/leasehold/otel"
@@ -280,4 +282,69 @@ func TestOwnHooksBesideTelemetry(t *testing.T) {
 			t.Errorf("the own hook was called %d times", granted)
 		}
 	})
+}
+
+// deaf is a store whose listeners break once it is closed.
+type deaf struct {
+	driver.Store
+	closed chan struct{}
+}
+
+var errDeaf = errors.New("the listener broke")
+
+func (d *deaf) Listen(ctx context.Context, session string, keys []string, f func(driver.Notice)) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-d.closed:
+			cancel(errDeaf)
+		case <-ctx.Done():
+		}
+	}()
+	d.Store.Listen(ctx, session, keys, f)
+	return context.Cause(ctx)
+}
+
+// Whether a session listens or polls, why, and how many records the store has, as far as it knows.
+func TestMetricsOfASession(t *testing.T) {
+	for _, polling := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			store.Polling = polling
+			var s *dsync.Session
+			r := record(t, dsyncotel.Options{})
+			breaks := &deaf{store, make(chan struct{})}
+			if polling {
+				s = r.session(store)
+			} else {
+				s = r.session(breaks)
+			}
+			stop, err := r.ObserveSession(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.want("leasehold.listener", "leasehold.listener.ready{} 0") // it need not
+			mu := s.Mutex("k")
+			mu.Lock()
+			turn(s.Mutex("other"))
+			time.Sleep(time.Hour)
+			want := "leasehold.listener.ready{} 1"
+			if polling {
+				want = "leasehold.listener.ready{error.type=unsupported} 0"
+			}
+			r.want("leasehold.listener", want)
+			r.want("leasehold.store", "leasehold.store.size{} 3") // two keys and a session
+			if !polling {
+				close(breaks.closed)
+				time.Sleep(time.Minute)
+				r.want("leasehold.listener", "leasehold.listener.ready{error.type=*errors.errorString} 0")
+			}
+			mu.Unlock()
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			r.want("leasehold.listener")
+		})
+	}
 }

@@ -72,7 +72,7 @@ func TestSpansHaveTheCallerAsParent(t *testing.T) {
 			sem.Release(1)
 		}},
 		{"Lease", "mutex", false, func(t *testing.T, ctx context.Context, s, _ *dsync.Session) {
-			lease, err := s.Acquire(ctx, "k", time.Minute)
+			lease, err := s.Lease(ctx, "k", time.Minute)
 			succeeds(t, err)
 			succeeds(t, lease.Release(background))
 		}},

@@ -102,6 +102,41 @@ func (t *Telemetry) ObserveQueues(s *dsync.Session, keys ...string) (stop func()
 	return r.Unregister, nil
 }
 
+// ObserveSession adds whether s gets notices, as leasehold.listener.ready, and how many records the
+// store has, as leasehold.store.size. Both are what the session knows: no command is sent. It ends
+// with stop.
+func (t *Telemetry) ObserveSession(s *dsync.Session) (stop func() error, err error) {
+	r, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		st := s.Stats()
+		ready := int64(0)
+		if st.Listening {
+			ready = 1
+		}
+		o.ObserveInt64(t.listening, ready, t.with(polling(st.Polling)...))
+		if st.Records > 0 {
+			o.ObserveInt64(t.records, st.Records, t.with())
+		}
+		return nil
+	}, t.listening, t.records)
+	if err != nil {
+		return nil, fmt.Errorf("otel: observe a session: %w", err)
+	}
+	return r.Unregister, nil
+}
+
+// RecordClockSpread records how far the servers' clocks are apart, as package clockcheck measures it, as
+// leasehold.clock.spread:
+//
+//	reports, err := clockcheck.Monitor(ctx, client, time.Hour, nil)
+//	for r := range reports {
+//		if len(r.Result.Servers) > 1 {
+//			telemetry.RecordClockSpread(ctx, r.Result.Spread)
+//		}
+//	}
+func (t *Telemetry) RecordClockSpread(ctx context.Context, spread time.Duration) {
+	t.spread.Record(ctx, spread.Seconds(), t.with())
+}
+
 // with returns attrs and the attributes of all measurements.
 func (t *Telemetry) with(attrs ...attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(slices.Concat(attrs, t.opt.Attributes)...))

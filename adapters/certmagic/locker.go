@@ -52,14 +52,14 @@ func NewLocker(s *dsync.Session, opt *Options) (*Locker, error) {
 }
 
 // Lock locks name, and waits in the queue while another has it, until ctx ends. Errors are
-// those of dsync.Mutex.LockContext, and dsync.ErrKey.
+// those of dsync.Mutex.LockContext, and dsync.ErrInvalidKey.
 func (l *Locker) Lock(ctx context.Context, name string) error {
 	return l.lock(name, func(mu *dsync.Mutex) error { return mu.LockContext(ctx) })
 }
 
 // TryLock locks name if that is possible without waiting for another, and reports
 // whether it did. Errors are those of dsync.Mutex.TryLockContext but dsync.ErrHeld, and
-// dsync.ErrKey.
+// dsync.ErrInvalidKey.
 func (l *Locker) TryLock(ctx context.Context, name string) (bool, error) {
 	err := l.lock(name, func(mu *dsync.Mutex) error { return mu.TryLockContext(ctx) })
 	if errors.Is(err, dsync.ErrHeld) {
@@ -109,7 +109,7 @@ func (l *Locker) RenewLockLease(ctx context.Context, name string, _ time.Duratio
 	mu := l.held[name]
 	l.mu.Unlock()
 	if mu != nil {
-		if mu.Owned() {
+		if mu.Held() {
 			return nil
 		}
 		if err := l.Unlock(ctx, name); err != nil {

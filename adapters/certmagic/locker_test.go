@@ -55,7 +55,7 @@ func TestLockerWaitsAndTries(t *testing.T) {
 		if err := a.Unlock(background, "n"); err != nil {
 			t.Error(err)
 		}
-		if err := a.Lock(background, "\x00"); !errors.Is(err, dsync.ErrKey) {
+		if err := a.Lock(background, "\x00"); !errors.Is(err, dsync.ErrInvalidKey) {
 			t.Errorf("Lock of a name that is no key: %v", err)
 		}
 		if _, err := dsynccertmagic.NewLocker(nil, nil); err == nil {

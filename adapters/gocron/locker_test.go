@@ -107,7 +107,7 @@ func TestLockerErrors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := locker.Lock(background, "a\x00b"); !errors.Is(err, dsync.ErrKey) {
+		if _, err := locker.Lock(background, "a\x00b"); !errors.Is(err, dsync.ErrInvalidKey) {
 			t.Errorf("the error of a name that is no key is %v", err)
 		}
 		lock, err := locker.Lock(background, "report")

@@ -7,7 +7,4 @@ require (
 	github.com/robfig/cron/v3 v3.0.1
 )
 
-require (
-	github.com/rs/xid v1.6.0 // indirect
-	golang.org/x/sync v0.22.0 // indirect
-)
+require github.com/rs/xid v1.6.0 // indirect

@@ -22,6 +22,8 @@ type run struct {
 	Took     []time.Duration // hand-offs; of "alone": calls of Unlock
 	Locks    []time.Duration // of "alone": calls of Lock
 	Sent     map[string]int  // of "alone": commands by name, all in all
+
+	Stages [][]time.Duration `json:",omitempty"` // of each hand-off, with -stages
 }
 
 func main() {
@@ -31,6 +33,7 @@ func main() {
 		kinds    = flag.String("kinds", "mutex,leader,alone", "what to measure")
 		sessions = flag.String("sessions", "2,8,64", "how many of them; one has the key")
 		writes   = flag.String("writes", "0,300", "majority writes a second of an application beside")
+		parts    = flag.Bool("stages", false, "where the time of a hand-off goes; the sessions' commands are watched, which takes some time, too")
 		count    = flag.Int("count", 100, "hand-offs")
 		tail     = flag.Bool("tail", false, "read the oplog meanwhile, as a secondary or a change stream does: a member alone may answer a majority write up to 1 ms later if nobody does")
 		out      = flag.String("o", "", "append the samples to this file, a line of JSON for each run")
@@ -62,7 +65,7 @@ func main() {
 						continue // nobody waits, whatever n
 					}
 					r := run{Name: *name, Kind: kind, Sessions: n, Writes: w}
-					if err := measure(ctx, *uri, &r, *count); err != nil {
+					if err := measure(ctx, *uri, &r, *count, *parts); err != nil {
 						return fmt.Errorf("%s of %d: %w", kind, n, err)
 					}
 					if err := r.append(*out); err != nil {
@@ -93,6 +96,9 @@ func numbers(list string) (ns []int, err error) {
 // append prints the run, and writes it to the end of the file, if one is named.
 func (r *run) append(file string) error {
 	fmt.Println(r)
+	if r.Stages != nil {
+		r.printStages()
+	}
 	if file == "" {
 		return nil
 	}

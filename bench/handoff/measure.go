@@ -19,7 +19,7 @@ import (
 )
 
 // measure fills in what r measures, in a database of its own.
-func measure(ctx context.Context, uri string, r *run, count int) error {
+func measure(ctx context.Context, uri string, r *run, count int, parts bool) error {
 	client, err := mongo.Connect(options.Client().ApplyURI(uri))
 	if err != nil {
 		return err
@@ -39,6 +39,7 @@ func measure(ctx context.Context, uri string, r *run, count int) error {
 
 	counts := &counter{names: make(map[string]int)}
 	var lockers []locker
+	var watches []*watch
 	for i := range max(1, r.Sessions) {
 		opt := options.Client().ApplyURI(uri)
 		if r.Kind == "alone" {
@@ -46,6 +47,10 @@ func measure(ctx context.Context, uri string, r *run, count int) error {
 				break
 			}
 			opt.SetMonitor(counts.monitor())
+		} else if parts {
+			w := newWatch()
+			watches = append(watches, w)
+			opt.SetMonitor(w.monitor())
 		}
 		session, err := dsyncmongo.Connect(ctx, opt, db.Name(), &dsyncmongo.Options{Options: dsync.Options{Retention: -1}})
 		if err != nil {
@@ -61,7 +66,7 @@ func measure(ctx context.Context, uri string, r *run, count int) error {
 	if r.Kind == "alone" {
 		return alone(ctx, r, lockers[0], counts, count)
 	}
-	return handOffs(ctx, r, lockers, count)
+	return handOffs(ctx, r, lockers, count, db, watches)
 }
 
 // tailOplog reads the oplog of a replica set until stop is called.
@@ -145,8 +150,8 @@ func alone(ctx context.Context, r *run, l locker, c *counter, count int) error {
 	return nil
 }
 
-// handOffs has all sessions want the key all the time.
-func handOffs(ctx context.Context, r *run, lockers []locker, count int) error {
+// handOffs has all sessions want the key all the time. If there are watches, it fills in the stages.
+func handOffs(ctx context.Context, r *run, lockers []locker, count int, db *mongo.Database, watches []*watch) error {
 	// requeue is the time for the former holder to be in the queue again.
 	const requeue = 25 * time.Millisecond
 	type grant struct {
@@ -198,6 +203,17 @@ func handOffs(ctx context.Context, r *run, lockers []locker, count int) error {
 		if i >= warmUps {
 			r.Took = append(r.Took, holder.at.Sub(begin))
 		}
+		if watches != nil {
+			time.Sleep(requeue)
+			parts := watches[former].since(begin, watches[holder.by], holder.at)
+			write := time.Now()
+			if err := rawWrite(ctx, db, -1); err != nil { // no other writes that document
+				return err
+			}
+			if i >= warmUps {
+				r.Stages = append(r.Stages, append(parts, time.Since(write)))
+			}
+		}
 		wait(former)
 		time.Sleep(requeue)
 	}
@@ -223,15 +239,7 @@ func application(ctx context.Context, db *mongo.Database, n int) {
 		room <- struct{}{}
 		writes.Go(func() {
 			defer func() { <-room }()
-			db.RunCommand(ctx, bson.D{
-				{Key: "update", Value: "application"},
-				{Key: "updates", Value: bson.A{bson.D{
-					{Key: "q", Value: bson.D{{Key: "_id", Value: i % 100}}},
-					{Key: "u", Value: bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: 1}}}}},
-					{Key: "upsert", Value: true},
-				}}},
-				{Key: "writeConcern", Value: bson.D{{Key: "w", Value: "majority"}}},
-			})
+			rawWrite(ctx, db, i%100)
 		})
 	}
 }

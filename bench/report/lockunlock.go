@@ -3,13 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
-
-// released is a pause in which a release that goes on in the background is over.
-const released = 10 * time.Millisecond
 
 // lockUnlock is a Lock and Unlock where nobody waits, by two raw writes: the medians, and
 // the 99th percentiles of the same samples.
@@ -19,18 +15,16 @@ func (r *report) lockUnlock(ctx context.Context) ([]row, error) {
 		name   string
 		system func(*measure.Target) measure.System
 		op     func(context.Context, opener) (measure.Op, error)
-		pause  time.Duration
 		can    []column
 	}{
-		{"Lock and Unlock, uncontended", mutexes, sameKey, 0, append([]column{mongoLock}, everywhere...)},
-		{"Lock and Unlock, uncontended, with `AsyncUnlock`", unawaited, sameKey, released, []column{one, three}},
-		{"Lock and Unlock of a key without a record", mutexes, newKeys, 0, []column{one, three, mongoLock}},
-		{"Lock and Unlock of a key that another process used last", mutexes, usedKeys, 0, []column{one, three, mongoLock}},
+		{"Lock and Unlock, uncontended", mutexes, sameKey, append([]column{mongoLock}, everywhere...)},
+		{"Lock and Unlock of a key without a record", mutexes, newKeys, []column{one, three, mongoLock}},
+		{"Lock and Unlock of a key that another process used last", mutexes, usedKeys, []column{one, three, mongoLock}},
 	} {
 		line := row{name: part.name, unit: "two raw writes", can: part.can}
 		tail := row{name: part.name + ": p99", unit: "p99 of two raw writes", can: part.can}
 		u := units{}
-		took, err := r.uncontended(ctx, u, part.system, part.op, part.pause, part.can)
+		took, err := r.uncontended(ctx, u, part.system, part.op, part.can)
 		if err != nil {
 			return rows, err
 		}
@@ -42,10 +36,9 @@ func (r *report) lockUnlock(ctx context.Context) ([]row, error) {
 // An opener opens a process that ends with its row.
 type opener func() (measure.Process, error)
 
-// uncontended samples what op makes of the processes that it opens, and two raw writes, with
-// a pause that is not measured after each of the three.
+// uncontended samples what op makes of the processes that it opens, and two raw writes.
 func (r *report) uncontended(ctx context.Context, u units, system func(*measure.Target) measure.System,
-	op func(context.Context, opener) (measure.Op, error), pause time.Duration, can []column) (map[column]measure.Sample, error) {
+	op func(context.Context, opener) (measure.Op, error), can []column) (map[column]measure.Sample, error) {
 	ps, end, err := r.players(ctx, system, can...)
 	if err != nil {
 		return nil, err
@@ -73,9 +66,9 @@ func (r *report) uncontended(ctx context.Context, u units, system func(*measure.
 		if err != nil {
 			return nil, fmt.Errorf("%v: %w", p.column, err)
 		}
-		c.op = measure.Paused(lockUnlock, pause)
+		c.op = lockUnlock
 		if p.raw != nil {
-			c.unit = measure.Twice(measure.Paused(p.raw.Write, pause))
+			c.unit = measure.Twice(p.raw.Write)
 		}
 		cs = append(cs, c)
 	}

@@ -89,8 +89,4 @@ func unhanded(t *measure.Target) measure.System {
 	return &measure.Mutexes{Target: t, Options: dsync.Options{HandOffTime: -1}}
 }
 
-func unawaited(t *measure.Target) measure.System {
-	return &measure.Mutexes{Target: t, Options: dsync.Options{AsyncUnlock: true}}
-}
-
 func elections(t *measure.Target) measure.System { return &measure.Elections{Target: t} }

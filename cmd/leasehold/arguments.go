@@ -87,4 +87,7 @@ func (a *app) completeKeys(later cobra.ShellCompDirective, wanted func(dsync.Sta
 
 func anyKey(dsync.Status) bool { return true }
 
+// isLock reports whether run can use the key.
+func isLock(st dsync.Status) bool { return st.Kind != dsync.KindElection && st.Kind != dsync.KindOnce }
+
 func isElection(st dsync.Status) bool { return st.Kind == dsync.KindElection }

@@ -106,7 +106,7 @@ func TestNegativeDurations(t *testing.T) {
 		if c.Hidden || c.RunE == nil {
 			continue
 		}
-		args := map[string][]string{"break": {"k"}, "man": {t.TempDir()}, "run": {"k", "--", "true"}, "elect": {"k", "--", "true"}}[c.Name()]
+		args := map[string][]string{"break": {"k"}, "forget": {"k"}, "man": {t.TempDir()}, "run": {"k", "--", "true"}, "elect": {"k", "--", "true"}, "once": {"k", "--", "true"}}[c.Name()]
 		check := func(f *pflag.Flag) {
 			if f.Value.Type() != "duration" {
 				return
@@ -143,7 +143,7 @@ func TestCompletion(t *testing.T) {
 			{[]string{"break", "--timeout", "1m", ""}, "elected l:b lease once rw sem :4"},
 			{[]string{"members", ""}, "elected :4"},
 			{[]string{"members", "elected", ""}, ":4"},
-			{[]string{"run", ""}, "free l:b lapsed lease :4"},
+			{[]string{"run", ""}, "free l:b lapsed lease rw sem :4"},
 			{[]string{"run", "--try", "le"}, "lease :4"},
 			{[]string{"run", "free", "--", ""}, ":0"},
 			{[]string{"elect", ""}, "elected :4"},

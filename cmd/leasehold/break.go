@@ -48,7 +48,11 @@ It exits with 0 if no former holder holds the key any more, or nobody did; with 
 				return err
 			}
 			if len(before.Holders) == 0 {
-				fmt.Fprintf(a.stdout, "%s: nobody holds it\n", plain(before.Key))
+				why := ""
+				if before.Sealed {
+					why = ": it is a once that has been done; leasehold forget makes it run again"
+				}
+				fmt.Fprintf(a.stdout, "%s: nobody holds it%s\n", plain(before.Key), why)
 				return nil
 			}
 			return a.breakKey(ctx, before, timeout)

@@ -26,7 +26,7 @@ func holding(t *testing.T, store driver.Store, key string) (*dsync.Session, *eng
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := (*engine.Session)(s).Hold(t.Context(), key, dsync.KindMutex)
+	h, err := engine.Of(s).Hold(t.Context(), engine.Whole(key, dsync.KindMutex))
 	if err != nil {
 		t.Fatal(err)
 	}

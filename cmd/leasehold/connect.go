@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/internal/engine"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	mongodriver "go.mongodb.org/mongo-driver/v2/x/mongo/driver"
@@ -63,11 +66,27 @@ func (a *app) connect(ctx context.Context, opt dsync.Options) (*dsync.Session, e
 	if err := checkOptions(opt); err != nil {
 		return nil, err
 	}
+	s, err := a.session(ctx, opt)
+	if err != nil || a.trace == "" {
+		return s, err
+	}
+	f, err := os.Create(a.trace)
+	if err != nil {
+		return nil, errors.Join(err, s.Close(ctx))
+	}
+	engine.Of(s).Record(f) // the file is open as long as the process lives
+	return s, nil
+}
+
+func (a *app) session(ctx context.Context, opt dsync.Options) (*dsync.Session, error) {
 	if a.store != nil {
 		return dsync.New(a.store, &opt)
 	}
 	t, err := a.resolve()
 	if err != nil {
+		return nil, err
+	}
+	if err := t.forLocks(); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
@@ -104,6 +123,21 @@ func (a *app) withDatabase(ctx context.Context, f func(target, *mongo.Database) 
 	}
 	defer client.Disconnect(context.WithoutCancel(ctx)) // f has seen every error that matters
 	return f(t, client.Database(t.db))
+}
+
+// forLocks returns an error if the database is one of the server's own. A connection string may name admin for
+// the sake of the password.
+func (t target) forLocks() error {
+	if slices.Contains([]string{"admin", "config", "local"}, t.db) {
+		return usagef("the database is %q, which is the server's own; name that of the locks with --db", t.db)
+	}
+	return nil
+}
+
+// String returns the servers and the collection, such as "db1,db2/app.leasehold", for people: without a
+// password.
+func (t target) String() string {
+	return fmt.Sprintf("%s/%s.%s", strings.Join(t.options().Hosts, ","), t.db, t.collection)
 }
 
 func (t target) options() *options.ClientOptions {
@@ -167,6 +201,9 @@ func (a *app) view(ctx context.Context, f func(context.Context, *view) error) er
 		return openView(ctx, &view{store: a.store}, f)
 	}
 	return a.withDatabase(ctx, func(t target, db *mongo.Database) error {
+		if err := t.forLocks(); err != nil {
+			return err
+		}
 		first, cancel := context.WithTimeout(ctx, t.timeout)
 		defer cancel()
 		store, err := dsyncmongo.NewStore(first, db, &dsyncmongo.Options{Collection: t.collection, ReadOnly: true})

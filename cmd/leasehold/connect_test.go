@@ -59,7 +59,7 @@ func TestDNSFailureIsNoServer(t *testing.T) {
 	}}
 	const want = "can't be looked up: lookup "
 	for _, args := range [][]string{
-		{"run", "k", "--", "true"}, {"elect", "k", "--", "true"}, {"status"}, {"break", "k"}, {"members"}, {"clock"},
+		{"run", "k", "--", "true"}, {"once", "k", "--", "true"}, {"elect", "k", "--", "true"}, {"status"}, {"break", "k"}, {"forget", "k"}, {"members"}, {"clock"},
 	} {
 		args = append([]string{"--uri", "mongodb+srv://cluster.example.invalid/app"}, args...)
 		got := command(t, nil, args...)
@@ -70,5 +70,34 @@ func TestDNSFailureIsNoServer(t *testing.T) {
 	got := command(t, nil, "--uri", "mongodb://db.example.invalid/", "--connect-timeout", "100ms", "status")
 	if got.status != exitUnreachable || !strings.Contains(got.err, "no server answers at db.example.invalid within 100ms: dial tcp: lookup ") {
 		t.Errorf("a host: %+v, want status %d and why", got, exitUnreachable)
+	}
+}
+
+// A connection string often names the database admin, for the password. No locks are there.
+func TestServersOwnDatabase(t *testing.T) {
+	for _, args := range [][]string{
+		{"--uri", "mongodb://db.example.invalid/admin", "run", "k", "--", "true"},
+		{"--uri", "mongodb://db.example.invalid/admin", "status"},
+		{"--uri", "mongodb://db.example.invalid/app", "--db", "local", "break", "k"},
+		{"--uri", "mongodb://db.example.invalid/", "--db", "config", "members"},
+	} {
+		got := command(t, nil, args...)
+		if got.status != exitUsage || !strings.Contains(got.err, "which is the server's own; name that of the locks with --db") {
+			t.Errorf("%q: %+v, want status %d and why", args, got, exitUsage)
+		}
+	}
+	got := command(t, nil, "--uri", "mongodb://db.example.invalid/admin", "--connect-timeout", "50ms", "clock")
+	if got.status != exitUnreachable {
+		t.Errorf("clock: %+v; it needs no database of its own", got)
+	}
+}
+
+// What the page shows at its top has no password.
+func TestTargetSaysWhere(t *testing.T) {
+	a := &app{getenv: func(string) string { return "mongodb://me:secret@db1,db2:27018/app?replicaSet=rs0" }}
+	a.target.collection, a.target.timeout = "locks", time.Second
+	got, err := a.resolve()
+	if want := "db1,db2:27018/app.locks"; err != nil || got.String() != want {
+		t.Errorf("%s, %v; want %s", got, err, want)
 	}
 }

@@ -25,7 +25,7 @@ const (
 	exitInterrupted = exitSignal + 2
 )
 
-const exitHelp = `run and elect exit with the status of the command, or 128+n if signal n ended it,
+const exitHelp = `run, once and elect exit with the status of the command, or 128+n if signal n ended it,
 as a shell does. The other statuses are leasehold's own:
 
     0  done
@@ -78,7 +78,7 @@ func failed(err error) error {
 		return nil
 	case errors.As(err, &f):
 		return f
-	case errors.Is(err, dsync.ErrKey):
+	case errors.Is(err, dsync.ErrInvalidKey):
 		return usage(err)
 	case errors.Is(err, dsync.ErrHeld):
 		return &failure{exitHeld, err}

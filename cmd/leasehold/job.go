@@ -22,8 +22,11 @@ type job struct {
 	key     string
 	kind    dsync.Kind
 	command []string
+	weight  int64 // of limit, which the command takes
+	limit   int64
 	try     bool
 	timeout time.Duration // of the wait for the key; 0: none
+	atLeast time.Duration // how long the key stays held from its grant, however short the command is
 	grace   time.Duration // from SIGTERM to SIGKILL when the hold is lost; negative: a tenth of the TTL
 }
 
@@ -77,6 +80,9 @@ func (j *job) check(a *app) error {
 	if !fits(ttl, j.grace+room) && fits(ttl, room) {
 		return usagef("--grace %v is too long for --ttl %v, which must leave time for it and for two heartbeats; lower it, or raise --ttl, say to %v",
 			j.grace, ttl, 4*j.grace)
+	}
+	if j.atLeast > dsync.MaxDuration {
+		return usagef("--at-least is %v; it must be at most %v", j.atLeast, dsync.MaxDuration)
 	}
 	if j.try && j.timeout != 0 {
 		return usagef("--try does not wait, so --timeout %v has no effect; use one of them", j.timeout)
@@ -143,14 +149,37 @@ func (j *job) turn(ctx context.Context, a *app, s *dsync.Session, sig *signals, 
 		h, err = j.hold(ctx, s)
 		return err
 	})
-	if h == nil {
+	var done *engine.SealedError
+	switch {
+	case errors.As(err, &done): // a once that has been done
+		return nil
+	case h == nil:
 		return err
 	}
+	granted := time.Now()
 	defer j.release(a, h)
 	if err != nil {
 		return err
 	}
-	return (&work{job: j, app: a, hold: h, heartbeats: heartbeats, signals: sig}).do()
+	err = (&work{job: j, app: a, hold: h, heartbeats: heartbeats, signals: sig}).do()
+	if left := j.atLeast - time.Since(granted); left >= time.Millisecond {
+		h.ReleaseBy(driver.Leave{Keep: left})
+	}
+	if err == nil && j.kind == dsync.KindOnce {
+		return j.seal(h)
+	}
+	return err
+}
+
+// seal records that a once is done.
+func (j *job) seal(h *engine.Hold) error {
+	h.ReleaseBy(driver.Leave{Seal: true})
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
+	defer cancel()
+	if err := h.Release(ctx); err != nil {
+		return &failure{exitLost, fmt.Errorf("the command has succeeded, but it is not certain that the server knows, so it may be run once more: %w", err)}
+	}
+	return nil
 }
 
 // campaignsAgain reports whether another turn follows one that ended with err: in an
@@ -182,8 +211,9 @@ const releaseTimeout = 5 * time.Second
 
 // hold acquires the key, waiting for as long as the flags say.
 func (j *job) hold(ctx context.Context, s *dsync.Session) (*engine.Hold, error) {
+	want := engine.Want{Key: j.key, Kind: j.kind, Weight: j.weight, Limit: j.limit}
 	if j.try {
-		return (*engine.Session)(s).TryHold(ctx, j.key, j.kind)
+		return engine.Of(s).TryHold(ctx, want)
 	}
 	wait := ctx
 	if j.timeout > 0 {
@@ -191,7 +221,7 @@ func (j *job) hold(ctx context.Context, s *dsync.Session) (*engine.Hold, error) 
 		wait, cancel = context.WithTimeout(ctx, j.timeout)
 		defer cancel()
 	}
-	h, err := (*engine.Session)(s).Hold(wait, j.key, j.kind)
+	h, err := engine.Of(s).Hold(wait, want)
 	if err != nil && ctx.Err() == nil && wait.Err() != nil {
 		return nil, &failure{exitTimeout, fmt.Errorf("%q was not free within %v: %s", j.key, j.timeout, j.holder(ctx, s, err))}
 	}

@@ -5,6 +5,7 @@
 //	leasehold elect NAME -- command args…   run a command while being the leader
 //	leasehold status [PREFIX]               show the holders and waiters of keys
 //	leasehold break KEY                     make the holders of a key give it up
+//	leasehold forget KEY                    forget a key that nobody uses
 //	leasehold members [NAME]                show the processes that are alive, or an election's members
 //	leasehold serve                         serve a page that shows all of this
 //	leasehold clock                         measure how far the clocks are apart
@@ -69,6 +70,7 @@ type app struct {
 	getenv         func(string) string
 	store          driver.Store // nil: MongoDB; tests use a store in memory
 	target         target       // from the flags
+	trace          string       // likewise: the name of a file, or ""
 }
 
 // main runs the command line and returns the exit status.
@@ -141,8 +143,10 @@ All processes that share locks must use the same --uri, --db and --collection.`,
 	f.DurationVar(&a.target.ttl, "ttl", 30*time.Second, "time after its last heartbeat until the locks of a crashed process become free; at least 1s")
 	f.StringVar(&a.target.name, "name", "", "name that others see (default: the host's name)")
 	f.DurationVar(&a.target.timeout, "connect-timeout", 10*time.Second, "how long to try to reach the server at the start")
+	f.StringVar(&a.trace, "trace", "", "file that gets the session's events, for a bug report")
+	f.MarkHidden("trace")
 
-	root.AddCommand(newStatus(a), newMembers(a), newServe(a), newBreak(a), newClock(a), newMan())
+	root.AddCommand(newStatus(a), newMembers(a), newServe(a), newBreak(a), newForget(a), newClock(a), newMan())
 	root.AddCommand(runners(a)...)
 	for _, c := range root.Commands() {
 		run := c.RunE

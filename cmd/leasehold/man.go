@@ -71,7 +71,7 @@ const environmentHelp = `leasehold reads
 
   MONGODB_URI      the connection string, if there is no --uri
 
-and sets for the command of run and elect
+and sets for the command of run, once and elect
 
   LEASEHOLD_KEY    the key, or the election's name
   LEASEHOLD_TOKEN  the fencing token: greater than that of every earlier holder

@@ -24,7 +24,7 @@ func TestMan(t *testing.T) {
 			continue
 		}
 		for _, want := range []string{
-			"\n.SH EXIT STATUS\n.EX\nrun and elect exit with", "\n  115  unreachable: no server answers",
+			"\n.SH EXIT STATUS\n.EX\nrun, once and elect exit with", "\n  115  unreachable: no server answers",
 			"\n.SH ENVIRONMENT\n.EX\nleasehold reads", "\n  MONGODB_URI  ", "\n  LEASEHOLD_TOKEN  ",
 		} {
 			if strings.Count(string(page), want) != 1 {

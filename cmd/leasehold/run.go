@@ -4,16 +4,27 @@ package main
 
 import (
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/spf13/cobra"
 )
 
 func newRun(a *app) *cobra.Command {
-	j := &job{kind: dsync.KindMutex}
+	j := &job{kind: dsync.KindMutex, weight: 1, limit: 1}
+	var shared, exclusive bool
+	var atMost int64
 	c := &cobra.Command{
 		Use:   "run [flags] KEY -- COMMAND [ARG...]",
 		Short: "Run a command while holding a lock: flock(1) for a fleet",
 		Long: `run waits until KEY is free in the whole fleet, runs the command while it holds KEY,
 and exits with the command's status. Waiters are served in FIFO order.
+
+With --at-least the key stays held for that long, by the server's clock, even if the
+command ends sooner. On many hosts whose clocks differ by less than that, a crontab line
+with --try and --at-least runs once each time.
+
+With -n N up to N commands run at the same time in the whole fleet: KEY is a dsync.Semaphore
+of N. With --shared the command runs beside others with --shared, with --exclusive alone: KEY
+is a dsync.RWMutex. Use a key in one of these ways only.
 
 The command's environment has
 
@@ -22,20 +33,76 @@ The command's environment has
 ` + commandHelp,
 		Example: `  leasehold run invoices -- ./invoices.sh
   leasehold run --try nightly -- ./backup.sh || echo "somebody else does it"
+  leasehold run --try --at-least 50s report -- ./report.sh  # from crontab, on ten hosts
+  leasehold run -n 3 thumbnails -- ./thumbnail.sh "$1"
   leasehold run --timeout 5m --ttl 1m --grace 10s db -- make migrate
   leasehold run deploy -- sh -c 'kubectl apply -f . && echo "token $LEASEHOLD_TOKEN"'`,
 		Args:                  j.parse,
-		ValidArgsFunction:     a.completeKeys(cobra.ShellCompDirectiveDefault, func(st dsync.Status) bool { return st.Kind == dsync.KindMutex }),
+		ValidArgsFunction:     a.completeKeys(cobra.ShellCompDirectiveDefault, isLock),
 		DisableFlagsInUseLine: true,
-		RunE:                  func(cmd *cobra.Command, _ []string) error { return j.run(cmd.Context(), a) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			n := cmd.Flags().Changed("at-most")
+			switch {
+			case shared && exclusive, n && (shared || exclusive):
+				return usagef("-n, --shared and --exclusive are three ways to use a key; choose one")
+			case n && atMost < 1:
+				return usagef("-n is %d; it must be at least 1", atMost)
+			case n:
+				j.kind, j.limit = dsync.KindSemaphore, atMost
+			case shared:
+				j.kind, j.limit = dsync.KindRWMutex, engine.RWLimit
+			case exclusive:
+				j.kind, j.weight, j.limit = dsync.KindRWMutex, engine.RWLimit, engine.RWLimit
+			}
+			return j.run(cmd.Context(), a)
+		},
 	}
-	c.Flags().BoolVar(&j.try, "try", false, "don't wait: exit with 112 if somebody else holds the key or waits for it")
-	c.Flags().DurationVar(&j.timeout, "timeout", 0, "give up waiting after this time, with exit status 113; 0s: never")
+	c.Flags().Int64VarP(&atMost, "at-most", "n", 0, "run up to this many commands at the same time; all must say the same number")
+	c.Flags().BoolVar(&shared, "shared", false, "run beside others with --shared")
+	c.Flags().BoolVar(&exclusive, "exclusive", false, "run alone, where others use --shared")
+	c.Flags().DurationVar(&j.atLeast, "at-least", 0, "keep the key held for this long, even if the command ends sooner")
+	j.flagsWait(c)
 	j.flagGrace(c)
 	return c
 }
 
-// commandHelp is the part of the help that run and elect share.
+// flagsWait defines the flags of those that may not wait.
+func (j *job) flagsWait(c *cobra.Command) {
+	c.Flags().BoolVar(&j.try, "try", false, "don't wait: exit with 112 if somebody else holds the key or waits for it")
+	c.Flags().DurationVar(&j.timeout, "timeout", 0, "give up waiting after this time, with exit status 113; 0s: never")
+}
+
+func newOnce(a *app) *cobra.Command {
+	j := &job{kind: dsync.KindOnce, weight: 1, limit: 1}
+	c := &cobra.Command{
+		Use:   "once [flags] KEY -- COMMAND [ARG...]",
+		Short: "Run a command until it has succeeded once in the whole fleet",
+		Long: `once runs the command while it holds KEY, unless it has succeeded before, on whatever
+machine: then once exits with 0 at once. If the command fails, or its machine dies, the
+next once with that KEY runs it. Go programs that use a dsync.Once of that key take part.
+
+That KEY was done is remembered forever.
+
+The command's environment has
+
+  LEASEHOLD_KEY    the key
+  LEASEHOLD_TOKEN  the fencing token: greater than that of every earlier attempt
+` + commandHelp,
+		Example: `  leasehold once migrate-2026-11 -- ./migrate.sh
+  leasehold once --try "report-$(date +%F)" -- ./report.sh`,
+		Args: j.parse,
+		ValidArgsFunction: a.completeKeys(cobra.ShellCompDirectiveDefault, func(st dsync.Status) bool {
+			return st.Kind == dsync.KindOnce && !st.Sealed
+		}),
+		DisableFlagsInUseLine: true,
+		RunE:                  func(cmd *cobra.Command, _ []string) error { return j.run(cmd.Context(), a) },
+	}
+	j.flagsWait(c)
+	j.flagGrace(c)
+	return c
+}
+
+// commandHelp is the part of the help that run, once and elect share.
 const commandHelp = `
 The command runs in a process group of its own. leasehold forwards SIGINT, SIGTERM and
 SIGQUIT to the group, and SIGHUP, SIGUSR1 and SIGUSR2 to the command alone. It holds
@@ -74,7 +141,7 @@ has killed the group.
 `
 
 func newElect(a *app) *cobra.Command {
-	j := &job{kind: dsync.KindElection}
+	j := &job{kind: dsync.KindElection, weight: 1, limit: 1}
 	c := &cobra.Command{
 		Use:   "elect [flags] NAME -- COMMAND [ARG...]",
 		Short: "Run a command on the one machine that is elected",
@@ -106,4 +173,6 @@ The command's environment has
 }
 
 // runners returns the commands that run commands.
-func runners(a *app) []*cobra.Command { return []*cobra.Command{newRun(a), newElect(a), newKeep()} }
+func runners(a *app) []*cobra.Command {
+	return []*cobra.Command{newRun(a), newOnce(a), newElect(a), newKeep()}
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
+	"github.com/leasehold-go/leasehold/internal/trace"
 	"github.com/leasehold-go/leasehold/leader"
 )
 
@@ -92,6 +93,22 @@ func TestRunForwardsOutputAndStatus(t *testing.T) {
 	}
 }
 
+// With the flag --trace, which the help does not show, the session's events are in a file, and can be replayed.
+func TestRunWritesATrace(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "trace")
+	if got := command(t, dsynctest.NewMemory(), "run", "--trace", name, "k", "--", "true"); got.status != 0 {
+		t.Fatalf("%+v", got)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if n, err := trace.Replay(f); n < 5 || err != nil {
+		t.Errorf("%d events, %v", n, err)
+	}
+}
+
 func TestRunBadInputLeavesNothing(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -110,6 +127,11 @@ func TestRunBadInputLeavesNothing(t *testing.T) {
 		{[]string{"run", "--ttl", "0s", "k", "--", "true"}, "--ttl is 0s; it must be at least 1s"},
 		{[]string{"run", "--ttl", "-5s", "k", "--", "true"}, "--ttl is -5s; it must not be negative"},
 		{[]string{"run", "--ttl", "10s", "--grace", "9s", "k", "--", "true"}, "--grace 9s is too long for --ttl 10s"},
+		{[]string{"run", "-n", "0", "k", "--", "true"}, "-n is 0; it must be at least 1"},
+		{[]string{"run", "-n", "2", "--shared", "k", "--", "true"}, "-n, --shared and --exclusive are three ways to use a key; choose one"},
+		{[]string{"run", "--exclusive", "--shared", "k", "--", "true"}, "-n, --shared and --exclusive are three ways to use a key; choose one"},
+		{[]string{"run", "--at-least", "-1s", "k", "--", "true"}, "--at-least is -1s; it must not be negative"},
+		{[]string{"once", "k"}, "there is no -- before the command; it is leasehold once"},
 		{[]string{"elect", "--try", "k", "--", "true"}, "leasehold elect has no flag --try; see leasehold elect --help"},
 		{[]string{"elect", "k", "true"}, "there is no -- before the command; it is leasehold elect"},
 	} {
@@ -326,4 +348,129 @@ func TestElectEndsOnSignal(t *testing.T) {
 		t.Errorf("%+v, want status %d", got, exitLost)
 	}
 	free(t, store, "e")
+}
+
+// With --at-least the key stays held for that long from its grant, whether the command succeeds or fails, but not
+// longer than a command that takes longer.
+func TestRunAtLeast(t *testing.T) {
+	for _, c := range []struct {
+		script string
+		status int
+		kept   bool
+	}{
+		{"true", 0, true},
+		{"exit 3", 3, true},
+		{"sleep 1", 0, false},
+	} {
+		store := dsynctest.NewMemory()
+		began := time.Now()
+		if got := command(t, store, "run", "--at-least", "900ms", "k", "--", "sh", "-c", c.script); got.status != c.status || got.err != "" {
+			t.Errorf("%s: %+v, want status %d", c.script, got, c.status)
+		}
+		if took := time.Since(began); c.kept && took > 900*time.Millisecond {
+			t.Logf("%s took %v, too long to show anything", c.script, took)
+			continue
+		}
+		m := session(t, store).Mutex("k")
+		if free := m.TryLock(); free == c.kept {
+			t.Errorf("%s: the key is free at once: %t", c.script, free)
+			continue
+		}
+		if c.kept {
+			m.Lock()
+			if held := time.Since(began); held < 900*time.Millisecond {
+				t.Errorf("%s: the key was held for %v", c.script, held)
+			}
+		}
+		m.Unlock()
+	}
+}
+
+// With -n that many commands run at the same time, with --shared any number, with --exclusive one.
+func TestRunBeside(t *testing.T) {
+	for _, c := range []struct {
+		flags []string // of those that run
+		more  []string // of one more
+		n     int      // how many run
+		free  bool     // one more can run
+	}{
+		{[]string{"-n", "2"}, []string{"-n", "2"}, 1, true},
+		{[]string{"-n", "2"}, []string{"-n", "2"}, 2, false},
+		{[]string{"--shared"}, []string{"--shared"}, 3, true},
+		{[]string{"--shared"}, []string{"--exclusive"}, 2, false},
+		{[]string{"--exclusive"}, []string{"--shared"}, 1, false},
+		{[]string{"--exclusive"}, []string{"--exclusive"}, 1, false},
+	} {
+		store := dsynctest.NewMemory()
+		file := filepath.Join(t.TempDir(), "go")
+		var ends []<-chan result
+		for range c.n {
+			_, end := start(t.Context(), store, append(append([]string{"run"}, c.flags...), "k", "--",
+				"sh", "-c", "while [ ! -e "+file+" ]; do sleep 0.01; done")...)
+			ends = append(ends, end)
+		}
+		eventually(t, "they run", func() bool {
+			st, err := store.Load(t.Context(), "k", 10)
+			return err == nil && len(st.Holders) == c.n
+		})
+		got := command(t, store, append(append([]string{"run", "--try"}, c.more...), "k", "--", "true")...)
+		if want := map[bool]int{true: 0, false: exitHeld}[c.free]; got.status != want {
+			t.Errorf("%v beside %d with %v: %+v, want status %d", c.more, c.n, c.flags, got, want)
+		}
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, end := range ends {
+			if got := <-end; got.status != 0 {
+				t.Errorf("%v: %+v", c.flags, got)
+			}
+		}
+		free(t, store, "k")
+	}
+}
+
+// A once runs until it has succeeded, and then never again; a dsync.Once of the key takes part.
+func TestOnce(t *testing.T) {
+	store := dsynctest.NewMemory()
+	file := filepath.Join(t.TempDir(), "runs")
+	script := `echo "$LEASEHOLD_KEY ${LEASEHOLD_TOKEN:+token}" >>` + file + `; exit $(wc -l <` + file + `| sed 's/2/0/')`
+	for i, want := range []int{1, 0, 0, 0} {
+		if got := command(t, store, "once", "k", "--", "sh", "-c", script); got.status != want || got.err != "" {
+			t.Errorf("call %d: %+v, want status %d", i+1, got, want)
+		}
+	}
+	if got := command(t, store, "once", "--try", "k", "--", "sh", "-c", script); got.status != 0 {
+		t.Errorf("with --try: %+v", got)
+	}
+	if got := read(t, file); got != "k token\nk token\n" {
+		t.Errorf("it wrote %q, want two runs", got)
+	}
+	s := session(t, store)
+	if err := s.Once("k").Do(t.Context(), func(context.Context) error {
+		t.Error("a dsync.Once runs it again")
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	if err := s.Once("other").Do(t.Context(), func(context.Context) error { return nil }); err != nil {
+		t.Error(err)
+	}
+	if got := command(t, store, "once", "other", "--", "echo", "ran"); got.status != 0 || got.out != "" {
+		t.Errorf("after a dsync.Once: %+v", got)
+	}
+}
+
+// A once whose key is taken away while the command runs is not done.
+func TestOnceBroken(t *testing.T) {
+	store := dsynctest.NewMemory()
+	out, end := start(t.Context(), store, "once", "--ttl", "6s", "--grace", "1s", "k", "--",
+		"sh", "-c", `trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done`)
+	eventually(t, "the command runs", func() bool { return strings.Contains(out.take(), "ready") })
+	go session(t, store).Break(context.Background(), "k")
+	if got := <-end; got.status != exitLost {
+		t.Errorf("%+v, want status %d", got, exitLost)
+	}
+	if got := command(t, store, "once", "k", "--", "echo", "ran"); got.status != 0 || got.out != "ran\n" {
+		t.Errorf("the next: %+v", got)
+	}
 }

@@ -47,7 +47,8 @@ type scene struct {
 func newScene(t *testing.T) scene {
 	s := scene{dsynctest.NewMemory(), t}
 	for _, m := range []dsync.Member{
-		{ID: "a", Name: "worker-a", Host: "host-a", PID: 11, App: "app 1.2", TTL: 10 * time.Minute, Meta: map[string]string{"zone": "eu 1", "pool": "x"}},
+		{ID: "a", Name: "worker-a", Host: "host-a", PID: 11, App: "app 1.2", TTL: 10 * time.Minute, Meta: map[string]string{"zone": "eu 1", "pool": "x"},
+			Settings: driver.Settings{Version: "v1.2.3", Heartbeat: 10 * time.Second, Margin: 500 * time.Millisecond, Grace: 3 * time.Second}},
 		{ID: "b", Name: "host-b", Host: "host-b", PID: 22, TTL: 10 * time.Minute},
 		{ID: "c", TTL: 10 * time.Second},
 	} {

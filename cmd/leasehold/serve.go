@@ -57,18 +57,26 @@ pages elsewhere can't reach it through a name of their own.`,
 
 // serve serves the page until ctx ends.
 func (a *app) serve(ctx context.Context, listen string, allowBreak bool) error {
+	var opt dsynchttp.Options
+	if a.store == nil {
+		t, err := a.resolve()
+		if err != nil {
+			return err
+		}
+		opt.Store = t.String()
+	}
 	if !allowBreak {
 		return a.view(ctx, func(ctx context.Context, v *view) error {
-			return a.servePage(ctx, listen, dsynchttp.New(v.Session, nil))
+			return a.servePage(ctx, listen, dsynchttp.New(v.Session, &opt))
 		})
 	}
 	s, err := a.connect(ctx, dsync.Options{})
 	if err != nil {
 		return err
 	}
-	defer s.Close(context.WithoutCancel(ctx)) // it holds nothing
-	everyone := func(*http.Request) error { return nil }
-	return a.servePage(ctx, listen, dsynchttp.New(s, &dsynchttp.Options{Authorize: everyone}))
+	defer s.Close(context.WithoutCancel(ctx))                // it holds nothing
+	opt.Authorize = func(*http.Request) error { return nil } // everyone may
+	return a.servePage(ctx, listen, dsynchttp.New(s, &opt))
 }
 
 // shutdownTime bounds how long running requests may take when serve ends.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/leasehold-go/leasehold/internal/statusjson"
 	"github.com/leasehold-go/leasehold/leader"
 	"github.com/spf13/cobra"
@@ -137,9 +139,9 @@ func holds(st dsync.Status, h dsync.Participant) string {
 	return state
 }
 
-// part returns st.Use(o) as an addition to other text.
+// part says what o has of the key, as an addition to other text.
 func part(st dsync.Status, o dsync.Participant) string {
-	if use := st.Use(o); use != "" {
+	if use := engine.Use(st.Kind, o.Weight, st.Limit); use != "" {
 		return ", " + use
 	}
 	return ""
@@ -184,8 +186,9 @@ in the order in which they will lead, then observers, who don't campaign.
 Times are the server's, in UTC. Nothing is written to the store.
 
 With --json each line is an object with session, name, host, pid, app, meta and seen
-(the last heartbeat, RFC 3339). Without NAME it has ttl_ms, too; with NAME, role:
-leader, candidate or observer.`,
+(the last heartbeat, RFC 3339). With NAME it has role, too: leader, candidate or observer.
+Without NAME it has ttl_ms, version (of this library), heartbeat_ms, poll_ms, margin_ms and
+grace_ms: the options in force; no poll_ms, if that is the default.`,
 		Example: `  leasehold members
   leasehold members reports
   leasehold members reports --json | jq -r 'select(.role == "leader") | .host'`,
@@ -216,10 +219,7 @@ func (v *view) sessions(ctx context.Context) ([]statusjson.Member, error) {
 	found, _, err := v.Members(ctx)
 	var all []statusjson.Member
 	for _, m := range found {
-		all = append(all, statusjson.Member{
-			Process: statusjson.Process{Session: m.ID, Name: m.Name, Host: m.Host, PID: m.PID, App: m.App, Meta: m.Meta},
-			Seen:    statusjson.Time{Time: m.LastHeartbeat}, TTL: statusjson.Milliseconds(m.TTL),
-		})
+		all = append(all, statusjson.NewMember(m))
 	}
 	return all, err
 }
@@ -258,10 +258,13 @@ func (a *app) printMembers(all []statusjson.Member, asJSON, roles bool) error {
 		fmt.Fprintln(a.stderr, "leasehold: no process has a session; is it another --db or --collection?")
 		return nil
 	}
-	header := []string{"NAME", "HOST", "PID", "APP", "SESSION", "LAST HEARTBEAT", "META"}
+	header := []string{"NAME", "HOST", "PID", "APP", "SESSION", "LAST HEARTBEAT"}
 	if roles {
 		header = append([]string{"ROLE"}, header...)
+	} else {
+		header = append(header, "TTL", "OPTIONS", "VERSION")
 	}
+	header = append(header, "META")
 	t := newTable(a.stdout, header...)
 	for _, m := range all {
 		var meta []string
@@ -271,10 +274,13 @@ func (a *app) printMembers(all []statusjson.Member, asJSON, roles bool) error {
 		if len(meta) == 0 {
 			meta = append(meta, none)
 		}
-		row := []string{plain(m.Name), plain(m.Host), fmt.Sprint(m.PID), plain(m.App), m.Session, m.Seen.String(), strings.Join(meta, " ")}
+		row := []string{plain(m.Name), plain(m.Host), fmt.Sprint(m.PID), plain(m.App), m.Session, m.Seen.String()}
 		if roles {
 			row = append([]string{m.Role}, row...)
+		} else {
+			row = append(row, m.TTL.String(), cmp.Or(m.Options(), none), plain(m.Version))
 		}
+		row = append(row, strings.Join(meta, " "))
 		if err := t.add(row...); err != nil {
 			return err
 		}

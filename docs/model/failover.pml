@@ -1,17 +1,20 @@
 /* Fail-over: what a majority has, what only the primary has, clocks of servers that differ.
  *
  * Stands for: dsync/mongo/command.go write (w:majority; a reply without it is an unknown outcome), heartbeat.go, session.go
- * Expire, acquire.go, release.go, notice.go (notices are made of a reply that a majority has confirmed), with the client of
- * core.pml; internal/engine/release.go sendRelease (that a claim is not there any more is believed when it is said twice) is taken as the
- * weaker: once.
- * Abstracts from: as core.pml; at most NF fail-overs and MAXT grants.
+ * Expire, acquire.go, release.go, notice.go (notices are made of a reply that a majority has confirmed); internal/core:
+ * session.go, claim.go, others.go, release.go (that a claim is not there any more is believed when it is said twice, which is
+ * taken as the weaker: once).
+ * Abstracts from: notAfter (what was sent may join forever), weights and the queue's order (weights.pml), the grace (M stands
+ * for the margin and the grace), when a session that is lost is unregistered (here at any time; the code does so only in Close);
+ * at most NF fail-overs and MAXT grants.
  *
- * Checked: as S1 of core.pml, in the state that the majority has; nobody holds beside it; tokens grow (S2).
+ * Checked: a process that runs and believes it holds is the holder in the state that the majority has (S1); nobody holds
+ * beside it; tokens grow (S2).
  *
  * com* = majority committed state, l* = state of the current primary (com + own uncommitted writes).
  * An answer counts only once what it saw is committed (w:majority; a no-op waits for the last optime). Fail-over drops the
  * uncommitted suffix or has it committed; the new primary's clock may differ by SK. o* = stale primary, which can
- * still answer no-ops. Late / duplicated requests any time, as in core.pml. */
+ * still answer no-ops. Late / duplicated requests any time. */
 #define NP 2
 #ifndef TTL
 #define TTL 3

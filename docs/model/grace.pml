@@ -1,12 +1,12 @@
 /* Who is told, and when others are let in: loss, Break (Revoke), Close, UnlockAfter (Keep).
  *
- * Stands for: internal/engine: lease.go (lease, lose, keep), claim.go lose, hold.go windDown, release.go
- * (drainLocked: a hold that was told is released when its holder is done or the grace is over; retire, send, moot),
- * break.go revoke, session.go giveUp (Keep for the rest of the grace, and Unregister only if all was answered);
+ * Stands for: internal/core: session.go (Deadline, lose), claim.go (windDown: a hold that was told is released when its
+ * holder is done or the grace is over; loseHold), release.go (release, sendRelease, hurry: Keep for the rest of the grace;
+ * closeDue: Unregister only if all was answered);
  * dsync/mongo/shapes.go alive (a holder with an end lives until then, whatever became of its session),
  * shapes_edit.go keeping (an earlier end stays).
- * Abstracts from: the line and several processes (core.pml, weights.pml), freezes and fail-overs (core.pml,
- * failover.pml), tokens. One holder begins holding; one other waits, and asks, expires and breaks whenever it can.
+ * Abstracts from: the line and several processes (weights.pml, and explored on the code), freezes and fail-overs
+ * (failover.pml), tokens. One holder begins holding; one other waits, and asks, expires and breaks whenever it can.
  * Any request ever sent may run at any later time, and again. Ticks are of the one clock that the store and the holder share.
  *
  * Checked in every state: when the other has the key the holder's work has ended, by its own word or because its grace
@@ -16,7 +16,7 @@
 #ifndef TTL
 #define TTL 5
 #endif
-#define M 0            /* clocks are alike here; what the margin pays for is in core.pml and failover.pml */
+#define M 0            /* clocks are alike here; what the margin pays for is in failover.pml */
 #ifndef GR
 #define GR 1
 #endif

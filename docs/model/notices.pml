@@ -1,11 +1,11 @@
 /* Notices: a process that lets a waiter in tells it so, and the waiter sleeps until then.
  *
- * Stands for: internal/engine: notices.go (notices are sent after the reply, in the background; join, listening, hear),
- * acquire.go (send clears again; rest: what ends a wait), release.go orphan; dsync/mongo/tail.go (what
+ * Stands for: internal/core: notices.go (notices are sent after the reply, in the background), listener.go (noticed,
+ * listenerReady), claim.go (wait.again; orphan), others.go (what ends a wait); dsync/mongo/tail.go (what
  * is there at the first opening is passed over; each later one goes on after the last notice that was seen, and if that
  * is gone it is ready anew), notice.go (whom a reply names), acquire.go (the claim says where its session listens),
  * notice.go.
- * Abstracts from: sessions and time (core.pml; the dead are dropped at once), requests that come late (live.pml),
+ * Abstracts from: sessions and time (the dead are dropped at once), requests that come late (both are explored on the code),
  * weights (weights.pml), holders that yield (yield.pml), observers (observe.pml). For each claim there is one notice of
  * its grant and one that wakes it: at its sender, or in the collection ahead of the listener's cursor.
  *

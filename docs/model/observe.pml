@@ -1,7 +1,7 @@
 /* An observer of a key sees its last change.
  *
- * Stands for: internal/engine: observe.go follow (reads, waits for a change, reads), notices.go (observe, listening, changed: a
- * channel with room for one), notifyChange (what changes while a notice is under way has another follow);
+ * Stands for: internal/engine/observe.go (reads, waits for a change, reads; a channel with room for one); internal/core/notices.go
+ * (what changes while a notice is under way has another follow);
  * dsync/mongo/listen.go, tail.go and observe.go (the cursor is opened, then the keys are marked as observed, then it is
  * ready), notice.go change (a reply tells of the mark), release.go and shapes_short.go (a command whose reply does not
  * tell changes nothing of a key that is marked).

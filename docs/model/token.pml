@@ -1,7 +1,7 @@
 /* Tokens: over grants, hand-overs in a process, clean-up of idle records, a clock that goes back.
  *
  * Stands for: dsync/mongo/shapes_settle.go settle (token, room: after a claim that has all of the key and yields the
- * record's t is ahead by tokenRoom - tokenStep), internal/engine: claim.go begin (lastToken), queue.go handOff (the next token);
+ * record's t is ahead by tokenRoom - tokenStep), internal/core: queue.go reuse and handOff (the next token);
  * dsync/mongo/short.go after and shapes_short.go, sweep.go idleKeys, with RESIZE resize.go (a record without t).
  * Abstracts from: who holds; several grants of one write (each is a grant here). STEP stands for 1,024, ROOM for
  * 65,536, a tick for a millisecond, R for the retention, BACK for how far a clock may go back at a fail-over, LAG for how

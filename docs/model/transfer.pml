@@ -1,9 +1,9 @@
 /* Transfer: a leader hands over to the candidate that it names.
  *
- * Stands for: leader/transfer.go, internal/engine: successor.go, release.go sendRelease; dsync/mongo/shapes_edit.go
+ * Stands for: leader/transfer.go, internal/core: core.go (LeaveBy), release.go; dsync/mongo/shapes_edit.go
  * succeeding, and the same of dsync/dsynctest/record.go.
  * Abstracts from: time, notices, terms (each grant is one). A session is lost at any moment; its process is told before
- * others drop its claims (core.pml). A claim's id is used once, and nothing that was released joins again (live.pml).
+ * others drop its claims. A claim's id is used once, and nothing that was released joins again (both explored on the code).
  * Each Release runs when it is sent, or later, or again at any time; a first one may have no answer.
  *
  * Checked: if Transfer says that the candidate was elected, the write that released the leader has granted it; if it

@@ -4,10 +4,10 @@
  * joining (at the end, or First at the head) and resizing, shapes.go clean and
  * release; shapes_short.go, the short commands (the short Release is the short hand-over where nobody is in the queue);
  * dsynctest/record*.go, the same in memory; and
- * of the client internal/engine/acquire.go rest: a waiter that hears nothing asks again (the
+ * of the client internal/core/others.go waits: a waiter that hears nothing asks again (the
  * safety poll), a try is one request that leaves the line again.
- * Abstracts from: sessions and time (core.pml); lost and late requests (core.pml,
- * live.pml). A claim may be dropped from the line or the holders at any moment, as
+ * Abstracts from: sessions and time, lost and late requests (all of that is explored on the
+ * code, by internal/explore). A claim may be dropped from the line or the holders at any moment, as
  * those of the dead are. Every notice may be lost. maxGrants is 1, of which 1,000 is
  * the large case: what one write leaves the next must grant.
  *

@@ -1,10 +1,10 @@
 /* A claim that is kept beyond its use: Linger, Yield, and how long others wait for it.
  *
- * Stands for: internal/engine: queue.go (hears, keeps, reuse, endLinger, stopLingering, admit: a claim that lingers is used again),
- * notices.go (listening, hear, crowd), acquire.go send (c.listener: the number of the listener that was ready when the request was
- * sent; what a reply says of the line), claim.go begin; dsync/mongo/notice.go (yields: with each Acquire of the first in
+ * Stands for: internal/core: queue.go (wouldKnow, mayKeep, reuse, admit: a claim that lingers is used again), listener.go
+ * (listenerReady, noticed, crowded), claim.go (claim.listener: the number of the listener that was ready when the request was
+ * sent; joinAnswered: what a reply says of the line; begin); dsync/mongo/notice.go (yields: with each Acquire of the first in
  * line; grants: whether others are in the queue behind).
- * Abstracts from: the store's other commands, losses (handover.pml, grace.pml) and who the others are: one process keeps
+ * Abstracts from: the store's other commands, losses (explored on the code) and who the others are: one process keeps
  * the key, others hold it at the start, wait for it, get it, and give it back, or up. Time is in ticks; a use lasts at
  * most H, and who waits polls after POLL. How the process learns of its grant in the end is in notices.pml.
  *

@@ -54,6 +54,10 @@ type Claim struct {
 	// First puts the claim at the head of the queue.
 	First bool
 
+	// Value, if not "", is published by the grant, as a [Publish] before all others of the claim would.
+	// It may have at most [MaxClaimValue] bytes.
+	Value string `json:"-"`
+
 	// Token is the token that the claim was granted with, or 0 if its session does not know it.
 	// Extend needs it. NoneWaiting says that nobody waited at that time. For Leave both are
 	// hints, which may save a store some work; they do not change what Leave does.

@@ -14,6 +14,7 @@ type Edit struct {
 	Extend  *Extend
 	Publish *Publish
 	Resize  *Resize
+	Forget  *Forget
 }
 
 // Key returns the key that e edits.
@@ -29,6 +30,8 @@ func (e Edit) Key() string {
 		return e.Publish.Claim.Key
 	case e.Resize != nil:
 		return e.Resize.Key
+	case e.Forget != nil:
+		return e.Forget.Key
 	}
 	return ""
 }
@@ -37,7 +40,7 @@ func (e Edit) Key() string {
 // combined, or none, or a value that is out of its range. Every Store calls it first.
 func (e Edit) Check() error {
 	parts := 0
-	for _, has := range []bool{e.Leave != nil, e.Join != nil, e.Extend != nil, e.Publish != nil, e.Resize != nil} {
+	for _, has := range []bool{e.Leave != nil, e.Join != nil, e.Extend != nil, e.Publish != nil, e.Resize != nil, e.Forget != nil} {
 		if has {
 			parts++
 		}
@@ -53,6 +56,8 @@ func (e Edit) Check() error {
 	case e.Join != nil && (e.Join.Claim.Weight < 1 || e.Join.Claim.Weight > e.Join.Claim.Limit):
 		// It could never be granted, and would block the queue forever.
 		return fmt.Errorf("%w: the claim's weight is %d; it must be from 1 to its limit, %d", ErrRefused, e.Join.Claim.Weight, e.Join.Claim.Limit)
+	case e.Join != nil && len(e.Join.Claim.Value) > MaxClaimValue:
+		return fmt.Errorf("%w: the claim's value has %d bytes; it may have at most %d", ErrRefused, len(e.Join.Claim.Value), MaxClaimValue)
 	case e.Leave != nil && e.Leave.Seal && len(e.Leave.Result) > MaxValue:
 		return fmt.Errorf("%w: the result has %d bytes; it may have at most %d", ErrRefused, len(e.Leave.Result), MaxValue)
 	case e.Publish != nil && len(e.Publish.Value) > MaxValue:
@@ -78,7 +83,7 @@ func (e Edit) Check() error {
 // passed NotAfter, and a Join that changes nothing writes nothing. A claim whose Lease is
 // positive lives with its session, like every other, until Extend sets its end: until then
 // nobody may know that it was granted. The grant of a claim of KindElection increments the
-// key's term.
+// key's term, and every grant publishes the claim's Value, if there is one.
 //
 // A copy of a request that the network delivers after its claim has left makes the claim join
 // again, until now is after NotAfter. The caller then removes the claim with Discard. It need
@@ -128,7 +133,7 @@ type Leave struct {
 	// Seal seals the key forever with Result, of up to [MaxValue] bytes, as a Once does, if the claim
 	// holds and its end has not come. All claims are then removed from the queue.
 	Seal   bool
-	Result []byte
+	Result []byte `json:"-"`
 
 	// Successor, if not "", is the id of the waiting claim that is served first. The claim is then
 	// removed only if it holds, and the successor moves to the head of the queue before the key is
@@ -139,6 +144,12 @@ type Leave struct {
 	// claim is not found, the first one has granted what it could to the successor. Successor is
 	// ignored with Keep or Seal.
 	Successor string
+
+	// Early lets the store answer as soon as the claim is gone and before that is committed, if nobody
+	// waits for the key and nobody observes it: see Edited.Applied. A fail-over that undoes it lets nobody
+	// in. The claim holds again, and its session discards it. A store may ignore Early, and does with Keep,
+	// Seal and Successor.
+	Early bool
 }
 
 // An Extend sets the end of a held claim with a positive Lease to now + Claim.Lease, unless its end is
@@ -157,7 +168,7 @@ type Extend struct {
 type Publish struct {
 	Claim Claim
 	Seq   int64
-	Value []byte
+	Value []byte `json:"-"`
 }
 
 // A Resize sets the key's limit for claims of Kind, and the store settles the key. From then on, claims
@@ -178,17 +189,42 @@ type Resize struct {
 	From, Limit int64
 }
 
+// A Forget removes what the store keeps of a key that nobody holds or waits for: its seal with the
+// result, the number of its terms, and its former limits. The record itself stays, with the last token,
+// until [Store.Sweep] finds that it has been idle for long enough: so tokens keep growing.
+//
+// It does so only if the Token of the key's [State] is Token. So a Forget that is repeated, or arrives
+// late, forgets nothing that has happened to the key since. [Edited].Left says whether the key was as
+// described; if it was not, nothing is removed except holders whose end has come. The notices are for
+// those who observe the key (NoticeChange).
+type Forget struct {
+	Key   string
+	Token int64
+}
+
 // An Edited is the reply to an [Edit].
 type Edited struct {
 	// State is the state of the key after a Join, as its claim sees it; without a Join it is not set.
 	// The claim is held if and only if the State's Holders contain it.
 	State State
 
-	// Left says that the claim of a Leave was there.
+	// Left says that the claim of a Leave was there, or that the key of a Forget was free and had its
+	// Token.
 	Left bool
 
 	// Holder is the hold after an Extend.
 	Holder Holder
 
+	// Applied is set after a Leave with Early that a fail-over can still undo. It is not after the
+	// Committed of a later heartbeat in the same term when none can any more.
+	Applied OpTime
+
 	Notices []Notice // that are due
+}
+
+// An OpTime is a place in the store's log of writes. Term grows with each fail-over, and Time within a
+// term. The zero OpTime is none.
+type OpTime struct {
+	Term int64
+	Time uint64
 }

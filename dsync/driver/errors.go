@@ -62,7 +62,7 @@ type HeldError struct {
 	Host    string    // of the holder; "" if unknown
 	PID     int       // of the holder; 0 if unknown
 	Since   time.Time // when the key was granted, by the store's clock; zero: not granted yet
-	Until   time.Time // the end of a fixed lease, by the store's clock; zero: not a fixed lease
+	Until   time.Time // when the hold ends, by the store's clock, if its holder does not renew it until then; zero: unknown
 }
 
 func (e *HeldError) Error() string {

@@ -19,6 +19,10 @@ const MaxQueue = 10_000
 // MongoDB before 5.0 logs the whole record with every change.
 const MaxValue = 64 << 10
 
+// MaxClaimValue is the size of a claim's value in bytes. It is part of the key's record while the claim
+// waits, so a whole queue must have room with all its values.
+const MaxClaimValue = 256
+
 // How far apart the tokens of two grants of a key are, at least. The values between are for hand-offs
 // within one process.
 const (

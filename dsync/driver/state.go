@@ -11,9 +11,9 @@ type State struct {
 	Token int64 // the last token granted, or one reserved with it; 0: none. For a sealed key, that of the claim that sealed it
 	Term  int64 // for KindElection, the number of grants so far; else 0
 
-	// Value is what the present holder has published, nil if nothing. It is removed when that
-	// holder's claim ends. For a sealed key it is the result, and not nil.
-	Value  []byte
+	// Value is what the holder has published, nil if nothing: of several, the last in Holders that has.
+	// It is removed when that holder's claim ends. For a sealed key it is the result, and not nil.
+	Value  []byte `json:"-"`
 	Sealed bool
 
 	// Holders are all claims that hold the key, in the order of their grants. A claim whose end
@@ -58,6 +58,9 @@ type Holder struct {
 	Yield   bool      // as in [Claim]
 }
 
+// Ended reports whether the hold has a fixed end that has come by now.
+func (h Holder) Ended(now time.Time) bool { return !h.Until.IsZero() && !now.Before(h.Until) }
+
 // A Waiter is a claim in the queue.
 type Waiter struct {
 	Claim   string
@@ -75,6 +78,18 @@ type Member struct {
 	App  string            // the application's name and version, as in dsync.Options
 	Meta map[string]string // free-form, as in dsync.Options
 
+	Settings Settings
+
 	LastHeartbeat time.Time // by the store's clock
 	Expired       bool
+}
+
+// Settings are how a session works, as it said when it registered: for people who compare the processes
+// of a fleet. Durations are in whole milliseconds.
+type Settings struct {
+	Version string // of this library, as the go command names it; "" if unknown
+
+	// Heartbeat, Poll, Margin and Grace are those of dsync.Options, with the defaults filled in. Poll is 0
+	// for the default, which depends on whether the session listens for notices.
+	Heartbeat, Poll, Margin, Grace time.Duration
 }

@@ -35,7 +35,7 @@ import (
 // within one process. This holds also after [Store.Sweep] deleted the key's record, and after a
 // fail-over.
 //
-// A sealed key has a result forever, and is never granted again.
+// A sealed key has a result, and is never granted again, unless a [Forget] removes the seal.
 //
 // # Rules for every method
 //
@@ -43,7 +43,8 @@ import (
 // everything that the command writes. No time of the caller's host may decide anything.
 //
 // A nil error means that what the method reports is committed so that no fail-over can undo it
-// (on MongoDB: by a majority). If that is not known, the method returns an error.
+// (on MongoDB: by a majority). If that is not known, the method returns an error. The only
+// exception is a [Leave] with Early.
 //
 // Some errors are answers, to be tested with errors.Is: [ErrSessionExpired],
 // [ErrSessionExists], [ErrMismatch], [ErrNotHeld], [ErrNotWaiting], and [ErrRefused] for what
@@ -109,7 +110,7 @@ type Store interface {
 	// length of the list.
 	Observe(ctx context.Context, session string, seq int64, keys []string) error
 
-	// Edit makes one edit of a key: see [Join], [Leave], [Extend], [Publish] and [Resize] for what
+	// Edit makes one edit of a key: see [Join], [Leave], [Extend], [Publish], [Resize] and [Forget] for what
 	// each does, which errors it has, and which notices are due. Then it settles the key. The
 	// error is ErrRefused if e's Check returns one.
 	//
@@ -219,6 +220,9 @@ type SessionQuery struct {
 type HeartbeatReply struct {
 	Now     time.Time // the time that was recorded, by the store's clock
 	Revoked []Revocation
+
+	// Committed is how far no fail-over can undo what was written in its term; zero: the store can't say.
+	Committed OpTime
 }
 
 // A Revocation asks a session to give up a claim: to notify the claim's holder, and to release

@@ -60,7 +60,7 @@ func TestBreakIsRefused(t *testing.T) {
 				if strings.HasPrefix(name, "from") && asked != 0 {
 					t.Error("Authorize was asked about what another site's page sent")
 				}
-				if !mu.Owned() {
+				if !mu.Held() {
 					t.Error("the lock is lost")
 				}
 				mu.Unlock()

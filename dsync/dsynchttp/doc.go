@@ -49,6 +49,7 @@
 // object with
 //
 //	now        the time of this host
+//	store      Options.Store
 //	session    what the session knows about itself: id, left_ms of lease_ms, closed, and so on
 //	unhealthy  why it is not healthy, if it is not: see dsync.Session.Healthy
 //	mine       what this process holds and waits for, with a state: holds, lost, lingers or waits

@@ -89,6 +89,11 @@ type Options struct {
 	// Default 2 s; less than 100 ms counts as 100 ms.
 	Refresh time.Duration
 
+	// Store says what the page shows, such as "db1.example,db2.example/app.leasehold": it is at the
+	// top of the page and in its title, so that nobody breaks a lock of another database. Default
+	// "": nothing.
+	Store string
+
 	// Authorize is called before the page breaks a lock. It returns nil to allow that;
 	// an error refuses it, and the user sees its message. Cross-origin requests are
 	// refused before (see [net/http.CrossOriginProtection]), but Authorize must

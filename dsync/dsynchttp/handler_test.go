@@ -73,6 +73,44 @@ func TestPageShowsWhatIsHeldAndWaitedFor(t *testing.T) {
 
 // The pages of the members have all of them, also those beyond the thousand that the store returns
 // at a time.
+// The page says which store it shows, at the top and in the title, and a session that only looks is
+// not on it until it has locks of its own.
+func TestPageNamesTheStore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		viewer, other := newSession(t, store, nil), newSession(t, store, nil)
+		h := newPage(t, viewer, &dsynchttp.Options{Store: "db1.example/app.<leasehold>"})
+		lock(t, other.Mutex("theirs"))
+		wants := func(want ...string) {
+			t.Helper()
+			for _, url := range []string{"/", "/key?key=theirs"} {
+				page := get(h, url).Body.String()
+				for _, w := range want {
+					if !strings.Contains(page, w) {
+						t.Errorf("GET %s lacks %q:\n%s", url, w, page)
+					}
+				}
+			}
+		}
+		wants("db1.example/app.&lt;leasehold&gt; · leasehold</title>", `<strong class="store">db1.example/app.&lt;leasehold&gt;</strong>`, "<h1")
+		own := []string{"<h1 id=\"session-h\">Session</h1>", "This process"}
+		for _, part := range own {
+			if page := get(h, "/").Body.String(); strings.Contains(page, part) {
+				t.Errorf("the page of a viewer has %q:\n%s", part, page)
+			}
+		}
+		if l := getJSON(t, h, "/"); l.Store != "db1.example/app.<leasehold>" {
+			t.Errorf("store %q in JSON", l.Store)
+		}
+		lock(t, viewer.Mutex("mine"))
+		for _, part := range own {
+			if page := get(h, "/").Body.String(); !strings.Contains(page, part) || strings.Count(page, "<h1") != 1 {
+				t.Errorf("the page of a session with a lock lacks %q, or has not one h1:\n%s", part, page)
+			}
+		}
+	})
+}
+
 func TestPagesOfManyMembers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n = 2300
@@ -109,7 +147,7 @@ func TestPageEscapes(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, &dsync.Options{Name: evil, Host: evil, App: evil, Meta: map[string]string{evil: evil}})
 		h := newPage(t, s, nil)
-		hold, err := (*engine.Session)(s).Hold(background, evil, dsync.KindElection)
+		hold, err := engine.Of(s).Hold(background, engine.Whole(evil, dsync.KindElection))
 		if err != nil {
 			t.Fatal(err)
 		}

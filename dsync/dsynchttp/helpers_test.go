@@ -43,6 +43,7 @@ func get(h http.Handler, url string) *httptest.ResponseRecorder {
 
 // A view is what tests read of the page's JSON.
 type view struct {
+	Store   string
 	Session struct {
 		ID     string
 		Left   float64 `json:"left_ms"`

@@ -105,7 +105,7 @@ func TestHistoryOfOthers(t *testing.T) {
 		a := newSession(t, f, &dsync.Options{Name: "a", Host: "a"})
 		b := newSession(t, store, &dsync.Options{Name: "b", Host: "b"})
 		of := func(s *dsync.Session) string {
-			return fmt.Sprintf("process %d on %s", (*engine.Session)(s).Local().PID, s.Name())
+			return fmt.Sprintf("process %d on %s", engine.Of(s).Local().PID, s.Name())
 		}
 		began := time.Now()
 		first, second := a.Mutex("k"), b.Mutex("k")
@@ -144,7 +144,7 @@ func TestHistoryOfALeaseThatIsOver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		h := newPage(t, newSession(t, store, nil), nil)
-		if _, err := newSession(t, store, &dsync.Options{Host: "a"}).Acquire(background, "k", ttl); err != nil {
+		if _, err := newSession(t, store, &dsync.Options{Host: "a"}).Lease(background, "k", ttl); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()

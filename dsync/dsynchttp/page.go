@@ -112,6 +112,10 @@ func (l view) Searched() bool { return l.q.contains != "" || l.q.sort != byKey }
 
 func (l view) N() int { return l.q.n }
 
+// Viewer reports whether the session only looks: it is not registered, and this process holds nothing
+// and waits for nothing.
+func (l view) Viewer() bool { return l.Session.ID == "" && !l.Session.Closed && l.Totals.Mine == 0 }
+
 func (l view) CanBreak() bool { return l.canBreak }
 
 func (l view) Asked() bool { return l.asked }

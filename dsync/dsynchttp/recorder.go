@@ -67,7 +67,7 @@ func (r *recorder) hooks() *dsync.Hooks {
 		Released: func(o dsync.ReleasedInfo) { ended(o.Key, o.Token, o.Held, "") },
 		Lost: func(l dsync.LostInfo) {
 			lost := l.Cause.Error()
-			if l.Voluntary {
+			if l.ByHolder {
 				lost = ""
 			}
 			ended(l.Key, l.Token, l.Held, lost)

@@ -13,6 +13,7 @@ import (
 // are its host's, those of keys the store's.
 type view struct {
 	Now     statusjson.Time `json:"now"`
+	Store   string          `json:"store,omitempty"` // Options.Store
 	Session sessionView     `json:"session"`
 	Health  []string        `json:"unhealthy,omitempty"` // of dsync.Session.Healthy
 	Mine    []mineView      `json:"mine"`                // what this process holds and waits for
@@ -49,6 +50,7 @@ type sessionView struct {
 	Margin    statusjson.Milliseconds `json:"margin_ms"`
 	Grace     statusjson.Milliseconds `json:"grace_ms"`
 	Heartbeat statusjson.Milliseconds `json:"heartbeat_ms"`
+	Poll      statusjson.Milliseconds `json:"poll_ms"` // of the first waiter of a queue
 	Lease     statusjson.Milliseconds `json:"lease_ms"`
 	Left      statusjson.Milliseconds `json:"left_ms"`
 	Renewed   statusjson.Time         `json:"renewed,omitzero"`
@@ -123,7 +125,7 @@ type spanView struct {
 func (h *Handler) read(ctx context.Context, q query, since anchor) view {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	l := view{q: q, canBreak: h.opt.Authorize != nil, Keys: []keyView{}}
+	l := view{q: q, Store: h.opt.Store, canBreak: h.opt.Authorize != nil, Keys: []keyView{}}
 	l.anchor = since.at(time.Now(), q.window)
 	found, err := h.scan(ctx, q)
 	now := time.Now()
@@ -160,11 +162,7 @@ func (h *Handler) read(ctx context.Context, q query, since anchor) view {
 			style = h.history.color(m.ID)
 		}
 		l.Members = append(l.Members, memberView{
-			Member: statusjson.Member{
-				Process: statusjson.Process{Session: m.ID, Name: m.Name, Host: m.Host, PID: m.PID, App: m.App, Meta: m.Meta},
-				Seen:    statusjson.Time{Time: m.LastHeartbeat}, TTL: statusjson.Milliseconds(m.TTL),
-			},
-			Ago: statusjson.Milliseconds(storeNow.Sub(m.LastHeartbeat)), Mine: m.ID == l.Session.ID, style: style,
+			Member: statusjson.NewMember(m), Ago: statusjson.Milliseconds(storeNow.Sub(m.LastHeartbeat)), Mine: m.ID == l.Session.ID, style: style,
 			age: age(l.anchor.store.Sub(m.LastHeartbeat)),
 		})
 	}
@@ -185,7 +183,7 @@ func newKeyView(st dsync.Status, q query, own string, color func(session string)
 	return keyView{value: st.Value, HolderCount: holders, Status: statusjson.NewStatus(st, func(p dsync.Participant, queued bool) participantView {
 		l := participantView{
 			Participant: statusjson.NewParticipant(p, queued, st.Now),
-			Mine:        p.Session == own, style: "own", use: st.Use(p), age: age(a.store.Sub(p.Since)),
+			Mine:        p.Session == own, style: "own", use: engine.Use(st.Kind, p.Weight, st.Limit), age: age(a.store.Sub(p.Since)),
 		}
 		if !l.Mine {
 			l.style = color(p.Session)
@@ -208,12 +206,13 @@ func (k *keyView) history(r *recorder, window time.Duration, a anchor) {
 
 // local fills in what the session knows about itself.
 func (l *view) local(s *dsync.Session) {
-	o := (*engine.Session)(s).Local()
+	o := engine.Of(s).Local()
 	now := time.Now()
 	l.Now = statusjson.Time{Time: now}
 	l.Session = sessionView{
 		ID: o.ID, Name: o.Name, Host: o.Host, PID: o.PID, App: o.App,
 		TTL: statusjson.Milliseconds(o.TTL), Margin: statusjson.Milliseconds(o.Margin), Grace: statusjson.Milliseconds(o.Grace), Heartbeat: statusjson.Milliseconds(o.Heartbeat),
+		Poll:  statusjson.Milliseconds(o.Poll),
 		Lease: statusjson.Milliseconds(o.Lease), Left: statusjson.Milliseconds(o.Left), Renewed: statusjson.Time{Time: o.Renewed},
 		Listening: o.Listening, Polling: o.Polling, Closed: o.Closed,
 	}

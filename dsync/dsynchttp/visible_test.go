@@ -36,7 +36,7 @@ func TestPageShowsWhatCannotBeSeen(t *testing.T) {
 			store := dsynctest.NewMemory()
 			s := newSession(t, store, &dsync.Options{Name: key, Host: key, App: key})
 			h := newPage(t, s, nil)
-			hold, err := (*engine.Session)(s).Hold(background, key, dsync.KindElection)
+			hold, err := engine.Of(s).Hold(background, engine.Whole(key, dsync.KindElection))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -88,12 +88,12 @@ func TestElectionsMakeNoCycle(t *testing.T) {
 		a, b := newSession(t, store, &dsync.Options{Name: "a"}), newSession(t, store, &dsync.Options{Name: "b"})
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
-		leader, err := (*engine.Session)(a).Hold(ctx, "leader", dsync.KindElection)
+		leader, err := engine.Of(a).Hold(ctx, engine.Whole("leader", dsync.KindElection))
 		if err != nil {
 			t.Fatal(err)
 		}
 		lock(t, b.Mutex("k"))
-		go (*engine.Session)(b).Hold(ctx, "leader", dsync.KindElection)
+		go engine.Of(b).Hold(ctx, engine.Whole("leader", dsync.KindElection))
 		go a.Mutex("k").LockContext(ctx)
 		synctest.Wait()
 		want := []string{"a waits for b: k", "b waits for a: leader"}

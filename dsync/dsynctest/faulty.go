@@ -24,6 +24,7 @@ const (
 	MethodExtend     Method = "Extend"  // Edit with Extend
 	MethodPublish    Method = "Publish" // Edit with Publish
 	MethodResize     Method = "Resize"  // Edit with Resize
+	MethodForget     Method = "Forget"  // Edit with Forget
 	MethodDiscard    Method = "Discard"
 	MethodListen     Method = "Listen"
 	MethodNotify     Method = "Notify"
@@ -47,6 +48,8 @@ func editMethod(e driver.Edit) Method {
 		return MethodExtend
 	case e.Publish != nil:
 		return MethodPublish
+	case e.Forget != nil:
+		return MethodForget
 	}
 	return MethodResize
 }

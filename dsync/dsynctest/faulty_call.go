@@ -151,6 +151,7 @@ func cloneEdit(e driver.Edit) driver.Edit {
 		p.Value = slices.Clone(p.Value)
 	}
 	clonePart(&e.Resize)
+	clonePart(&e.Forget)
 	return e
 }
 

@@ -34,6 +34,8 @@ type Memory struct {
 	swept     driver.SweepState
 	commands  map[Method]int
 	writes    int
+	term      int64  // how often the primary has failed, and 1
+	early     func() // undoes the last write, a Leave with Early; nil: it is committed
 }
 
 var _ driver.Store = (*Memory)(nil)
@@ -46,7 +48,20 @@ func NewMemory() *Memory {
 		listeners: make(map[string]map[*noticeQueue]bool),
 		observers: make(map[string]map[*noticeQueue]bool),
 		commands:  make(map[Method]int),
+		term:      1,
 	}
+}
+
+// FailOver makes the Memory behave as when the primary fails and another member takes its place. If the last
+// write was a Leave with Early that had not to be committed, it is undone.
+func (m *Memory) FailOver() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.early != nil {
+		m.early()
+		m.early = nil
+	}
+	m.term++
 }
 
 // Skew shifts the store's clock by d, forward if d is positive, in addition to earlier
@@ -114,13 +129,18 @@ func (m *Memory) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error)
 	if r == nil {
 		r = newRecord()
 	}
+	var undo func() // nil: the edit is committed at once
+	if l := e.Leave; l != nil && l.Early && e.Join == nil && len(r.queue) == 0 && l.Keep <= 0 && !l.Seal && l.Successor == "" {
+		before := r.clone()
+		undo = func() { m.keys[key] = before }
+	}
 	fx, err := r.edit(e, now)
 	if err != nil {
 		return driver.Edited{}, err
 	}
 	if fx.changed {
 		m.keys[key] = r
-		m.writes++
+		m.wrote()
 	}
 	done := driver.Edited{Left: fx.left, Holder: fx.holder}
 	own := ""
@@ -129,8 +149,20 @@ func (m *Memory) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error)
 		done.State = r.state(key, own, now, maxAhead)
 	}
 	done.Notices = m.notices(key, own, fx)
+	if undo != nil && fx.changed && len(done.Notices) == 0 {
+		done.Applied, m.early = m.logEnd(), undo
+	}
 	return done, nil
 }
+
+// wrote counts a write, which commits those before it. m.mu must be held.
+func (m *Memory) wrote() {
+	m.writes++
+	m.early = nil
+}
+
+// logEnd returns where the log ends. m.mu must be held.
+func (m *Memory) logEnd() driver.OpTime { return driver.OpTime{Term: m.term, Time: uint64(m.writes)} }
 
 // Discard implements [driver.Store].
 func (m *Memory) Discard(ctx context.Context, claims []driver.Claim) (notices []driver.Notice, err error) {
@@ -139,6 +171,7 @@ func (m *Memory) Discard(ctx context.Context, claims []driver.Claim) (notices []
 		return nil, err
 	}
 	defer m.mu.Unlock()
+	m.early = nil // what it finds is committed
 	for _, c := range claims {
 		r := m.keys[c.Key]
 		if r == nil || slices.ContainsFunc(r.holders, func(h driver.Holder) bool { return h.Claim == c.ID && !h.Until.IsZero() }) {
@@ -149,7 +182,7 @@ func (m *Memory) Discard(ctx context.Context, claims []driver.Claim) (notices []
 			return nil, err
 		}
 		if fx.changed {
-			m.writes++
+			m.wrote()
 		}
 		notices = append(notices, m.notices(c.Key, c.ID, fx)...)
 	}

@@ -33,7 +33,7 @@ func (m *Memory) Register(ctx context.Context, s driver.Member) (time.Time, erro
 	s.TTL = ceilMilli(s.TTL)
 	s.LastHeartbeat, s.Expired = now, false
 	m.sessions[s.ID] = &member{Member: s}
-	m.writes++
+	m.wrote()
 	return now, nil
 }
 
@@ -48,12 +48,13 @@ func (m *Memory) Heartbeat(ctx context.Context, session string, given []driver.R
 	if s == nil || s.Expired {
 		return driver.HeartbeatReply{}, expiredError(session)
 	}
+	m.early = nil // what came before it is committed
 	stand := without(s.revoked, func(r driver.Revocation) bool { return slices.Contains(given, r) })
 	if !s.LastHeartbeat.Equal(now) || len(stand) != len(s.revoked) {
 		s.LastHeartbeat, s.revoked = now, stand
-		m.writes++
+		m.wrote()
 	}
-	return driver.HeartbeatReply{Now: now, Revoked: slices.Clone(stand)}, nil
+	return driver.HeartbeatReply{Now: now, Revoked: slices.Clone(stand), Committed: m.logEnd()}, nil
 }
 
 // Expire implements [driver.Store].
@@ -83,7 +84,7 @@ func (m *Memory) expire(session string, now time.Time) {
 	default:
 		s.Expired, s.revoked = true, nil
 	}
-	m.writes++
+	m.wrote()
 }
 
 // Revoke implements [driver.Store].
@@ -101,7 +102,7 @@ func (m *Memory) Revoke(ctx context.Context, session string, r driver.Revocation
 		return nil, nil
 	}
 	s.revoked = append(s.revoked, r)
-	m.writes++
+	m.wrote()
 	if m.Polling {
 		return nil, nil
 	}
@@ -163,7 +164,7 @@ func (m *Memory) Observe(ctx context.Context, session string, seq int64, keys []
 	}
 	if seq > s.list {
 		s.list, s.observes = seq, slices.Clone(keys)
-		m.writes++
+		m.wrote()
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func (m *Memory) Sweep(ctx context.Context, session string, last driver.SweepSta
 		st.After, st.Round, st.LastRound = "", 0, st.Round
 	}
 	m.swept = st
-	m.writes++
+	m.wrote()
 	return st, nil
 }
 
@@ -94,7 +94,7 @@ func (m *Memory) sweepOne(id string, now, old time.Time) bool {
 			return false
 		}
 		delete(m.keys, key)
-		m.writes++
+		m.wrote()
 		return true
 	}
 	session := strings.TrimPrefix(id, "s/")
@@ -102,7 +102,7 @@ func (m *Memory) sweepOne(id string, now, old time.Time) bool {
 		return false
 	}
 	delete(m.sessions, session)
-	m.writes++
+	m.wrote()
 	return true
 }
 

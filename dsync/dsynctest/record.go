@@ -2,6 +2,7 @@ package dsynctest
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -27,15 +28,23 @@ type record struct {
 	queued  map[string]bool // the claim ids in queue, so that joining takes constant time
 	used    time.Time       // of the last change
 
-	value     []byte // published by the holder with the token publisher, for as long as
-	publisher int64  // that holder holds
-	published int64  // sequence number of the value
+	published map[int64]value // by the token of the holder
 
 	sealed bool
 	result []byte
+	sealer int64 // the token of the holder that sealed the key
 }
 
-func newRecord() *record { return &record{queued: make(map[string]bool)} }
+func newRecord() *record {
+	return &record{queued: make(map[string]bool), published: make(map[int64]value)}
+}
+
+func (r *record) clone() *record {
+	c := *r
+	c.holders, c.queue = slices.Clone(r.holders), slices.Clone(r.queue)
+	c.queued, c.published = maps.Clone(r.queued), maps.Clone(r.published)
+	return &c
+}
 
 // An effect is what a command did to a record, for the reply and the notices.
 type effect struct {
@@ -60,6 +69,13 @@ type grant struct {
 type waiting struct {
 	driver.Waiter
 	yield bool
+	value string
+}
+
+// A value is what a holder has published.
+type value struct {
+	bytes []byte // not nil
+	seq   int64
 }
 
 // edit does what Edit does to the record. If it returns an error it has changed nothing.
@@ -75,6 +91,8 @@ func (r *record) edit(e driver.Edit, now time.Time) (fx effect, err error) {
 		fx, err = r.publish(*e.Publish, now)
 	case e.Resize != nil:
 		fx, err = r.resize(*e.Resize)
+	case e.Forget != nil:
+		fx = r.forget(*e.Forget, now)
 	}
 	if err != nil {
 		return effect{}, err
@@ -86,6 +104,9 @@ func (r *record) edit(e driver.Edit, now time.Time) (fx effect, err error) {
 	if fx.changed = fx.changed || len(fx.granted) > 0 || fx.joined != triedOnly; fx.changed {
 		r.used = now
 	}
+	maps.DeleteFunc(r.published, func(token int64, _ value) bool {
+		return !slices.ContainsFunc(r.holders, func(h driver.Holder) bool { return h.Token == token })
+	})
 	fx.crowded = len(r.queue) > 0
 	switch {
 	case !fx.crowded:
@@ -107,7 +128,7 @@ func (r *record) join(j driver.Join, leave *driver.Leave, now time.Time) (fx eff
 		if h.Until.IsZero() {
 			return hasExpired(h.Session) || leaves(h.Claim)
 		}
-		return ended(h, now) || leaves(h.Claim)
+		return h.Ended(now) || leaves(h.Claim)
 	})
 	queue := r.queue
 	if len(j.Expired) > 0 || leave != nil {
@@ -166,7 +187,7 @@ func (r *record) enqueue(c driver.Claim) {
 	if !r.knows(c) { // the key is free
 		r.kind, r.limit, r.former = c.Kind, c.Limit, nil
 	}
-	w := waiting{driver.Waiter{Claim: c.ID, Session: c.Session, Weight: c.Weight}, c.Yield}
+	w := waiting{driver.Waiter{Claim: c.ID, Session: c.Session, Weight: c.Weight}, c.Yield, c.Value}
 	if c.First {
 		r.queue = slices.Insert(r.queue, 0, w)
 	} else {
@@ -193,6 +214,9 @@ func (r *record) settle(now time.Time) (granted []grant) {
 			r.token += driver.TokenRoom - driver.TokenStep
 		}
 		r.holders = append(r.holders, h)
+		if w.value != "" {
+			r.published[h.Token] = value{bytes: []byte(w.value)}
+		}
 		g := grant{Holder: h}
 		if r.kind == driver.KindElection {
 			r.term++
@@ -240,11 +264,6 @@ func without[E any](s []E, drop func(E) bool) []E {
 	return kept
 }
 
-// ended reports whether a hold with a fixed end has ended.
-func ended(h driver.Holder, now time.Time) bool {
-	return !h.Until.IsZero() && !now.Before(h.Until)
-}
-
 // ceilMilli rounds up to the millisecond, the resolution of the store's clock. Rounding
 // down could turn a short lease into 0, which means no end.
 func ceilMilli(d time.Duration) time.Duration {
@@ -275,7 +294,7 @@ func (r *record) leave(l driver.Leave, now time.Time) (fx effect, err error) {
 		h := r.holders[i]
 		r.holders = slices.Delete(r.holders, i, i+1)
 		fx.left, fx.changed = true, true
-		if l.Seal && !r.sealed && !ended(h, now) {
+		if l.Seal && !r.sealed && !h.Ended(now) {
 			fx.woken = r.seal(h, l.Result)
 		}
 	}
@@ -306,7 +325,7 @@ func (r *record) seal(h driver.Holder, result []byte) (woken []driver.Waiter) {
 	}
 	r.queue = nil
 	clear(r.queued)
-	r.sealed, r.result, r.token = true, slices.Clone(result), h.Token
+	r.sealed, r.result, r.sealer = true, slices.Clone(result), h.Token
 	return woken
 }
 
@@ -314,7 +333,7 @@ func (r *record) seal(h driver.Holder, result []byte) (woken []driver.Waiter) {
 func (r *record) extend(c driver.Claim, now time.Time) (fx effect, err error) {
 	for i := range r.holders {
 		h := &r.holders[i]
-		if h.Claim != c.ID || h.Token != c.Token || ended(*h, now) || c.Lease <= 0 {
+		if h.Claim != c.ID || h.Token != c.Token || h.Ended(now) || c.Lease <= 0 {
 			continue
 		}
 		if end := now.Add(ceilMilli(c.Lease)); end.After(h.Until) {
@@ -329,12 +348,11 @@ func (r *record) extend(c driver.Claim, now time.Time) (fx effect, err error) {
 // publish stores the value of a claim that holds.
 func (r *record) publish(p driver.Publish, now time.Time) (fx effect, err error) {
 	for _, h := range r.holders {
-		if h.Claim != p.Claim.ID || ended(h, now) {
+		if h.Claim != p.Claim.ID || h.Ended(now) {
 			continue
 		}
-		if r.publisher != h.Token || p.Seq > r.published {
-			// An empty value must not be nil: nil means that nothing was published.
-			r.value, r.publisher, r.published, fx.changed = append([]byte{}, p.Value...), h.Token, p.Seq, true
+		if p.Seq > r.published[h.Token].seq {
+			r.published[h.Token], fx.changed = value{append([]byte{}, p.Value...), p.Seq}, true
 		}
 		return fx, nil
 	}
@@ -358,6 +376,18 @@ func (r *record) resize(z driver.Resize) (fx effect, err error) {
 	return fx, nil
 }
 
+// forget removes what the record has besides its kind, limit and token.
+func (r *record) forget(f driver.Forget, now time.Time) (fx effect) {
+	holders := without(r.holders, func(h driver.Holder) bool { return h.Ended(now) })
+	fx.left = len(holders)+len(r.queue) == 0 && r.lastToken() == f.Token
+	fx.changed = len(holders) != len(r.holders) || fx.left && (r.sealed || r.term > 0 || len(r.former) > 0)
+	r.holders = holders
+	if fx.left {
+		r.sealed, r.result, r.term, r.former = false, nil, 0, nil
+	}
+	return fx
+}
+
 // formerWith returns the former limits of a key that gets kind and limit, the latest last.
 // Limits of another kind are forgotten.
 func (r *record) formerWith(kind driver.Kind, from, limit int64) []int64 {
@@ -379,6 +409,14 @@ func (r *record) formerWith(kind driver.Kind, from, limit int64) []int64 {
 	return former[max(0, len(former)-maxFormer):]
 }
 
+// lastToken is the Token of the record's State.
+func (r *record) lastToken() int64 {
+	if r.sealed {
+		return r.sealer
+	}
+	return r.token
+}
+
 // state returns the record's State for a claim ("": for none), with at most most waiters.
 func (r *record) state(key, claim string, now time.Time, most int) driver.State {
 	s := driver.State{
@@ -386,7 +424,7 @@ func (r *record) state(key, claim string, now time.Time, most int) driver.State 
 		Now:     now,
 		Kind:    r.kind,
 		Limit:   r.limit,
-		Token:   r.token,
+		Token:   r.lastToken(),
 		Holders: slices.Clone(r.holders),
 		Waiting: len(r.queue),
 	}
@@ -395,8 +433,12 @@ func (r *record) state(key, claim string, now time.Time, most int) driver.State 
 	}
 	if r.sealed {
 		s.Sealed, s.Value = true, append([]byte{}, r.result...)
-	} else if slices.ContainsFunc(r.holders, func(h driver.Holder) bool { return h.Token == r.publisher }) {
-		s.Value = slices.Clone(r.value)
+	} else {
+		for _, h := range r.holders {
+			if v, ok := r.published[h.Token]; ok {
+				s.Value = slices.Clone(v.bytes)
+			}
+		}
 	}
 	from, to := 0, min(len(r.queue), most)
 	if r.queued[claim] {

@@ -159,6 +159,8 @@ func (e *env) everyMethod(ctx context.Context, report func(Method, error)) {
 	report(MethodPublish, err)
 	_, err = storecmd.Resize(ctx, e.store, newID(), held.Kind, 1, 2)
 	report(MethodResize, err)
+	_, _, err = storecmd.Forget(ctx, e.store, newID(), 1)
+	report(MethodForget, err)
 	_, err = e.store.Load(ctx, held.Key, 1000)
 	report(MethodLoad, err)
 	_, err = e.store.Keys(ctx, held.Key, "", 10)

@@ -2,7 +2,6 @@ package dsynctest
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -207,7 +206,8 @@ func testObserversFields(e *env) {
 	key := newID()
 	want := driver.Member{
 		ID: newID(), Name: "$$NOW worker", TTL: 61234 * time.Millisecond, Host: "höst", PID: 4711, App: "$app",
-		Meta: map[string]string{"zone": "eu-1", "$c": "", "a.b": "x"},
+		Meta:     map[string]string{"zone": "eu-1", "$c": "", "a.b": "x"},
+		Settings: driver.Settings{Version: "v1.2.3-$x", Heartbeat: 7 * time.Second, Poll: 40 * time.Millisecond, Margin: 1500 * time.Millisecond, Grace: 9 * time.Second},
 	}
 	at, err := e.store.Register(e.ctx, want)
 	if err != nil {
@@ -219,9 +219,7 @@ func testObserversFields(e *env) {
 	if err != nil || len(found) != 1 {
 		e.Fatalf("Observers: %+v, %v; want one", found, err)
 	}
-	got := found[0]
-	if got.ID != want.ID || got.Name != want.Name || got.TTL != want.TTL || got.Host != want.Host || got.PID != want.PID ||
-		got.App != want.App || !maps.Equal(got.Meta, want.Meta) || !got.LastHeartbeat.Equal(at) || got.Expired {
+	if got := found[0]; !isMember(got, want, at) {
 		e.Errorf("Observers = %+v,\nwant %+v at %v", got, want, at)
 	}
 }

@@ -3,6 +3,7 @@ package dsynctest
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,9 @@ func publishCases() []conformanceCase {
 		{name: "Publish/LateOlderOneChangesNothing", test: testPublishLate},
 		{name: "Publish/EveryClaimCountsFromOne", test: testPublishFromOne},
 		{name: "Publish/MoreThan64KiBIsRefused", test: testPublishTooLarge},
+		{name: "Publish/ByTheGrant", test: testPublishByGrant},
+		{name: "Publish/ByTheGrantOfEverySort", test: testPublishByGrantSorts},
+		{name: "Publish/ClaimsOfMoreThan256BytesAreRefused", test: testClaimValueTooLarge},
 		{name: "Race/PublishAndHandOff", test: testPublishRace},
 	}
 }
@@ -234,6 +238,120 @@ func testPublishTooLarge(e *env) {
 		e.Errorf("Publish of 64 KiB and a byte: %v, want ErrRefused", err)
 	}
 	e.wantValue(e.load(c.Key), []byte("value"))
+}
+
+// valued returns c with a value.
+func valued(c driver.Claim, value string) driver.Claim {
+	c.Value = value
+	return c
+}
+
+// testPublishByGrant grants claims that have a value, by releases of all sorts: it is there from the grant
+// on, as long as the claim holds, until the claim publishes another.
+func testPublishByGrant(e *env) {
+	full := strings.Repeat("\xfe", driver.MaxClaimValue)
+	for _, new := range []func(key, session string) driver.Claim{e.candidate, e.claim} {
+		key, session, other := newID(), e.session(), e.session()
+		value := func(c driver.Claim, want string) {
+			e.Helper()
+			s := e.load(key)
+			e.wantHolders(s, c)
+			e.wantValue(s, []byte(want))
+			e.wantValue(e.acquire(c), []byte(want))
+		}
+		first, second, third := valued(new(key, session), "first"), valued(new(key, other), "$$NOW"), new(key, session)
+		fourth, fifth := valued(new(key, other), full), valued(new(key, session), "fifth")
+		e.wantValue(e.acquire(first), []byte("first"))
+		value(first, "first")
+		e.queue(second)
+		e.queue(third)
+		value(first, "first")
+		e.publish(first, []byte("another"))
+		value(first, "another")
+		e.publish(first, []byte{})
+		value(first, "")
+		e.release(first)
+		value(second, "$$NOW")
+		e.publishAs(second, 1, []byte("$h"))
+		value(second, "$h")
+		e.release(second)
+		e.wantHolders(e.load(key), third)
+		e.wantValue(e.load(key), nil)
+		e.release(third)
+		e.wantFree(key)
+		e.wantValue(e.load(key), nil)
+
+		e.wantValue(e.try(fourth), []byte(full))
+		value(fourth, full)
+		e.expire(other)
+		e.wantValue(e.acquire(fifth, other), []byte("fifth"))
+		value(fifth, "fifth")
+		e.publish(fifth, []byte("another"))
+		e.release(fifth)
+		e.again(fifth) // a copy of its request comes late
+		value(fifth, "fifth")
+		next := valued(new(key, session), "next")
+		e.wantValue(e.replace(fifth, next, e.far), []byte("next"))
+		value(next, "next")
+	}
+}
+
+// testPublishByGrantSorts has waiters of all sorts, which other commands grant.
+func testPublishByGrantSorts(e *env) {
+	for _, sort := range []func(key, session string) driver.Claim{
+		e.candidate, e.claim, func(key, session string) driver.Claim { return e.leased(key, session, long) },
+		func(key, session string) driver.Claim { return e.yielding(key, session, 1, 1) },
+	} {
+		key, session := newID(), e.session()
+		holder, first, second := valued(sort(key, session), "holder"), valued(sort(key, session), "first"), valued(sort(key, e.session()), "second")
+		e.hold(holder)
+		e.queue(first)
+		e.queue(second)
+		next := valued(sort(key, session), "next")
+		e.wantValue(e.replace(holder, next, e.far), []byte("first"))
+		s := e.load(key)
+		e.wantHolders(s, first)
+		e.wantQueue(s, second, next)
+		e.wantValue(s, []byte("first"))
+		e.releaseTo(first, next, true)
+		s = e.load(key)
+		e.wantHolders(s, next)
+		e.wantQueue(s, second)
+		e.wantValue(s, []byte("next"))
+	}
+
+	// Several hold a part each: the last value counts that is still held.
+	key, session := newID(), e.session()
+	whole, a, b, c := e.weighted(key, session, 3, 3), e.weighted(key, session, 1, 3), e.weighted(key, session, 1, 3), e.weighted(key, session, 1, 3)
+	e.hold(whole)
+	a, b = valued(a, "a"), valued(b, "b")
+	for _, w := range []driver.Claim{a, b, c} {
+		e.queue(w)
+	}
+	e.release(whole)
+	s := e.load(key)
+	e.wantHolders(s, a, b, c)
+	e.wantValue(s, []byte("b"))
+	e.release(b)
+	e.wantValue(e.load(key), []byte("a"))
+	e.publish(c, []byte("c"))
+	e.wantValue(e.load(key), []byte("c"))
+	e.release(c)
+	e.release(a)
+	e.wantValue(e.load(key), nil)
+}
+
+func testClaimValueTooLarge(e *env) {
+	key, session := newID(), e.session()
+	c := valued(e.claim(key, session), strings.Repeat("v", driver.MaxClaimValue+1))
+	for _, wait := range []bool{true, false} {
+		if _, _, err := storecmd.Acquire(e.ctx, e.store, c, wait, nil, e.far); !errors.Is(err, driver.ErrRefused) {
+			e.Errorf("Acquire with a value of %d bytes: %v, want ErrRefused", len(c.Value), err)
+		}
+	}
+	if s := e.load(key); s.Kind != "" {
+		e.Errorf("it left %+v", s)
+	}
 }
 
 // testPublishRace publishes while the hold goes over to another: whatever

@@ -96,13 +96,14 @@ func testRegisterKnown(e *env) {
 
 func testRegisterFields(e *env) {
 	want := driver.Member{
-		ID:   newID() + "_-z9",
-		Name: "$$NOW worker-7 {$x: 1} \"é\"",
-		TTL:  61234 * time.Millisecond,
-		Host: "höst-1.example",
-		PID:  4711,
-		App:  "$app 1.2.3 \"quoted\" \\ {$now: 1}",
-		Meta: map[string]string{"zone": "eu-1", "a.b": "$$NOW", "$c": "", "": "empty", "emoji": "🔒", "long": strings.Repeat("x", 2000)},
+		ID:       newID() + "_-z9",
+		Name:     "$$NOW worker-7 {$x: 1} \"é\"",
+		TTL:      61234 * time.Millisecond,
+		Host:     "höst-1.example",
+		PID:      4711,
+		App:      "$app 1.2.3 \"quoted\" \\ {$now: 1}",
+		Meta:     map[string]string{"zone": "eu-1", "a.b": "$$NOW", "$c": "", "": "empty", "emoji": "🔒", "long": strings.Repeat("x", 2000)},
+		Settings: driver.Settings{Version: "v1.2.3-$x", Heartbeat: 7 * time.Second, Poll: 40 * time.Millisecond, Margin: 1500 * time.Millisecond, Grace: 9 * time.Second},
 	}
 	sent := want
 	sent.Meta = maps.Clone(want.Meta)
@@ -112,10 +113,15 @@ func testRegisterFields(e *env) {
 	}
 	sent.Meta["zone"] = "changed by the caller afterwards"
 	got := e.member(want.ID, "is there", func(driver.Member) bool { return true })
-	if got.Name != want.Name || got.TTL != want.TTL || got.Host != want.Host || got.PID != want.PID || got.App != want.App ||
-		!maps.Equal(got.Meta, want.Meta) || !got.LastHeartbeat.Equal(at) || got.Expired {
+	if !isMember(got, want, at) {
 		e.Errorf("Members = %+v,\nwant %+v at %v", got, want, at)
 	}
+}
+
+// isMember reports whether got is what was registered as want, alive, with that last heartbeat.
+func isMember(got, want driver.Member, at time.Time) bool {
+	return got.ID == want.ID && got.Name == want.Name && got.TTL == want.TTL && got.Host == want.Host && got.PID == want.PID && got.App == want.App &&
+		got.Settings == want.Settings && maps.Equal(got.Meta, want.Meta) && got.LastHeartbeat.Equal(at) && !got.Expired
 }
 
 func testHeartbeatRecordsNow(e *env) {
@@ -254,8 +260,7 @@ func testMembersAll(e *env) {
 			}
 		}
 		got, ok := m[living.ID]
-		if ok && (got.Name != living.Name || got.TTL != long || got.Host != living.Host || got.PID != 7 || got.App != living.App ||
-			!maps.Equal(got.Meta, living.Meta) || !got.LastHeartbeat.Equal(at)) {
+		if ok && !isMember(got, living, at) {
 			e.Fatalf("Members of no ids has %+v,\nwant %+v at %v", got, living, at)
 		}
 		return ok && m[other].ID != ""
@@ -321,12 +326,15 @@ func testLives(e *env) {
 }
 
 func testLivesSlim(e *env) {
-	full := driver.Member{ID: newID(), Name: "name", TTL: long, Host: "host", PID: 7, App: "app", Meta: map[string]string{"zone": "1"}}
+	full := driver.Member{
+		ID: newID(), Name: "name", TTL: long, Host: "host", PID: 7, App: "app", Meta: map[string]string{"zone": "1"},
+		Settings: driver.Settings{Version: "v1", Heartbeat: time.Second},
+	}
 	if _, err := e.store.Register(e.ctx, full); err != nil {
 		e.Fatalf("Register: %v", err)
 	}
 	e.reads("Liveness", storecmd.Liveness, []string{full.ID}, "it without what people read", func(m []driver.Member) bool {
-		return len(m) == 1 && m[0].ID == full.ID && m[0].Name == "" && m[0].Host == "" && m[0].PID == 0 && m[0].App == "" && m[0].Meta == nil
+		return len(m) == 1 && m[0].ID == full.ID && m[0].Name == "" && m[0].Host == "" && m[0].PID == 0 && m[0].App == "" && m[0].Meta == nil && m[0].Settings == driver.Settings{}
 	})
 }
 

@@ -16,6 +16,7 @@ func sweepCases() []conformanceCase {
 		{name: "Sweep/LeavesKeysInUse_B22", alone: true, test: testSweepKeysInUse},
 		{name: "Sweep/LeavesKeysThatCountTerms", alone: true, test: testSweepTerms},
 		{name: "Sweep/LeavesSealedKeys", alone: true, test: testSweepSealed},
+		{name: "Sweep/DeletesForgottenKeys", alone: true, test: testSweepForgotten},
 		{name: "Sweep/ObservedKeysStayObserved", alone: true, test: testSweepObserved},
 		{name: "Sweep/DeletesOldExpiredSessions", alone: true, test: testSweepSessions},
 		{name: "Sweep/LeavesWhatIsYoungerThanRetention", alone: true, test: testSweepRetention},
@@ -141,6 +142,26 @@ func testSweepTerms(e *env) {
 	e.until(e.now().Add(short / 2))
 	e.sweep(short / 8)
 	e.wantTerm(e.acquire(e.candidate(key, session)), 3)
+}
+
+func testSweepForgotten(e *env) {
+	once, election, session := newID(), newID(), e.session()
+	c := e.once(once, session)
+	e.hold(c)
+	e.seal(c, nil, true)
+	c = e.candidate(election, session)
+	e.hold(c)
+	e.release(c)
+	for _, key := range []string{once, election} {
+		e.forget(key, e.load(key).Token, true)
+	}
+	e.until(e.now().Add(short))
+	e.sweep(short / 4)
+	for _, key := range []string{once, election} {
+		if s := e.load(key); s.Kind != "" || s.Token != 0 {
+			e.Errorf("Sweep left the record of a forgotten key: %+v", s)
+		}
+	}
 }
 
 // testSweepSessions finds the records by Members, to which a session that Sweep has deleted

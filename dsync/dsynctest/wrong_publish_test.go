@@ -141,6 +141,44 @@ func wrongPublishes() []plant {
 				return storecmd.Publish(ctx, m, c, seq, value)
 			}
 		}},
+		{"the grant publishes nothing", "Publish/ByTheGrant", asked(func(_ driver.State, c *driver.Claim, _ bool, _ *time.Time) { c.Value = "" })},
+		{"the grant's value stays", "Publish/ByTheGrant", func(m *dsynctest.Memory, w *wrong) {
+			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
+				if s, _ := m.Load(ctx, c.Key, 1000); c.Value != "" && holds(s, c) {
+					return nil, nil
+				}
+				return storecmd.Publish(ctx, m, c, seq, value)
+			}
+		}},
+		{"a claim that comes late has what it published before", "Publish/ByTheGrant", func(m *dsynctest.Memory, w *wrong) {
+			last := make(map[string][]byte)
+			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
+				last[c.ID] = value
+				return storecmd.Publish(ctx, m, c, seq, value)
+			}
+			w.load = func(ctx context.Context, key string) (driver.State, error) {
+				s, err := m.Load(ctx, key, 1000)
+				for _, h := range s.Holders {
+					if v, ok := last[h.Claim]; ok {
+						s.Value = v
+					}
+				}
+				return s, err
+			}
+		}},
+		{"only short claims have a value", "Publish/ByTheGrantOfEverySort", asked(func(_ driver.State, c *driver.Claim, _ bool, _ *time.Time) {
+			if c.Lease > 0 || c.Yield {
+				c.Value = ""
+			}
+		})},
+		{"the first value counts", "Publish/ByTheGrantOfEverySort", asked(func(s driver.State, c *driver.Claim, _ bool, _ *time.Time) {
+			if c.Limit == 3 && s.Waiting > 0 {
+				c.Value = ""
+			}
+		})},
+		{"a claim's value is cut", "Publish/ClaimsOfMoreThan256BytesAreRefused", asked(func(_ driver.State, c *driver.Claim, _ bool, _ *time.Time) {
+			c.Value = c.Value[:min(len(c.Value), driver.MaxClaimValue)]
+		})},
 		{"Publish is not atomic", "Race/PublishAndHandOff", func(m *dsynctest.Memory, w *wrong) {
 			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
 				s, _ := m.Load(ctx, c.Key, 1000)

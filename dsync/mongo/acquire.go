@@ -102,7 +102,11 @@ func mismatch(c driver.Claim, st driver.State, former []int64) bool {
 
 // claimRecord returns what is recorded of every claim.
 func (s *Store) claimRecord(c driver.Claim) bson.D {
-	return s.withAddress(bson.D{e("a", c.ID), e("s", c.Session), e("w", c.Weight)}, c.Session)
+	r := bson.D{e("a", c.ID), e("s", c.Session), e("w", c.Weight)}
+	if c.Value != "" {
+		r = append(r, e("b", bson.Binary{Data: []byte(c.Value)}))
+	}
+	return s.withAddress(r, c.Session)
 }
 
 // acquire sends the pipeline and returns the key's record from the reply. For a claim that probably
@@ -162,11 +166,15 @@ func (s *Store) poll(ctx context.Context, id string, c driver.Claim, dead bson.D
 // update sends one update statement and reports whether it matched or made a record, and
 // whether it changed or made it.
 func (s *Store) update(ctx context.Context, statement bson.D) (matched, changed bool, err error) {
-	raw, err := s.write(ctx, bson.D{e("update", s.collection), e("updates", bson.A{statement})})
+	raw, err := s.write(ctx, updating(s.collection, statement))
 	if err != nil {
 		return false, false, err
 	}
 	return updated(raw)
+}
+
+func updating(collection string, statement bson.D) bson.D {
+	return bson.D{e("update", collection), e("updates", bson.A{statement})}
 }
 
 // updated decodes the reply of an update.

@@ -38,7 +38,7 @@ func noticeCollection(collection string, address int) string {
 }
 
 // notifies reports whether this store sends notices and can listen.
-func (s *Store) notifies() bool { return !s.noNotices && !s.readOnly && !s.server.portable }
+func (s *Store) notifies() bool { return !s.pollOnly && !s.readOnly && !s.server.portable }
 
 // addressOf returns the session's address, or 0 if the session does not listen.
 func (s *Store) addressOf(session string) int64 {
@@ -136,10 +136,10 @@ type trouble string
 const polling = ": waiters poll, and holders learn of Break and ForceLock with their next heartbeat; "
 
 const (
-	noRight    trouble = "no right to send notices, or to listen for them" + polling + "grant find, insert, createCollection and convertToCapped on the collections, or set NoNotices"
+	noRight    trouble = "no right to send notices, or to listen for them" + polling + "grant find, insert, createCollection and convertToCapped on the collections, or set PollOnly"
 	notCapped  trouble = "a collection of notices is not capped" + polling + "drop it and restart the processes"
-	strictAPI  trouble = "the Stable API, strict, has no capped collections" + polling + "use a client that is not strict, or set NoNotices"
-	impossible trouble = "the server refuses what notices need" + polling + "set NoNotices"
+	strictAPI  trouble = "the Stable API, strict, has no capped collections" + polling + "use a client that is not strict, or set PollOnly"
+	impossible trouble = "the server refuses what notices need" + polling + "set PollOnly"
 	dropped    trouble = "a collection of notices was dropped while sessions listened; it is created again"
 )
 

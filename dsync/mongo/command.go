@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -50,11 +51,39 @@ func (s *Store) send(ctx context.Context, cmd bson.Raw) (bson.Raw, error) {
 
 // write is run with majority acknowledgement. The write concern of the database does not apply
 // to plain commands, and the server's default may be w:1.
+//
+// On a standalone, w: "majority" does not wait for the journal. There, j: true does: without it
+// whoever kills the process undoes the last tenth of a second, grants included. A replica set
+// journals majority writes by default.
 func (s *Store) write(ctx context.Context, cmd bson.D) (bson.Raw, error) {
+	concern := majority(confirmWithin(ctx))
+	if s.server.portable || s.server.topology != standalone || s.unjournaled.Load() {
+		return s.writeWith(ctx, cmd, concern)
+	}
+	raw, err := s.writeWith(ctx, cmd, append(concern, e("j", true)))
+	if hasCode(err, codeBadValue) && strings.Contains(err.Error(), "journal") { // it has none
+		if !s.unjournaled.Swap(true) {
+			s.log.Warn("leasehold: the server keeps no journal: when its process ends, so does what it was told last, and two may hold a lock; use a replica set")
+		}
+		return s.writeWith(ctx, cmd, concern)
+	}
+	return raw, err
+}
+
+// writeWith is run with that write concern.
+func (s *Store) writeWith(ctx context.Context, cmd, concern bson.D) (bson.Raw, error) {
 	if err := s.mayWrite(cmd[0].Key); err != nil {
 		return nil, err
 	}
-	return s.run(ctx, append(cmd, e("writeConcern", majority(confirmWithin(ctx)))))
+	cmd = append(cmd, e("writeConcern", concern))
+	raw, err := s.run(ctx, cmd)
+	if s.server.portable && hasCode(err, codeFailedToParse) {
+		// FerretDB 2.7 says that of every command with $$NOW if the collection has been dropped.
+		if _, bad := s.run(ctx, bson.D{e("create", s.collection)}); bad == nil || hasCode(bad, codeNamespaceExists) {
+			return s.run(ctx, cmd)
+		}
+	}
+	return raw, err
 }
 
 // mayWrite returns an error if the store is read-only.
@@ -68,11 +97,13 @@ func (s *Store) mayWrite(command string) error {
 // majority returns the write concern, with a limit in milliseconds.
 func majority(within any) bson.D { return bson.D{e("w", "majority"), e("wtimeout", within)} }
 
-// confirmWithin returns how many milliseconds a write may wait for its majority.
+// confirmWithin returns how many milliseconds a write may wait for its majority: somewhat less than ctx
+// has left, so that the server itself says that no majority has confirmed it. The driver would close the
+// connection, and say that the server is silent.
 func confirmWithin(ctx context.Context) int64 {
 	limit := confirmLimit
 	if end, ok := ctx.Deadline(); ok {
-		limit = max(time.Until(end), time.Millisecond)
+		limit = max(time.Until(end)*7/8, time.Millisecond)
 	}
 	return limit.Milliseconds()
 }

@@ -48,7 +48,7 @@ func TestCommandsOnFile(t *testing.T) {
 	replacing := claim
 	replacing.ID = session + ".2"
 	first := claim
-	first.First = true
+	first.First, first.Kind, first.Value = true, driver.KindElection, "10.0.0.7:8080"
 	edit := func(e driver.Edit) func(context.Context, driver.Store) error {
 		return func(ctx context.Context, s driver.Store) error {
 			_, err := s.Edit(ctx, e)
@@ -102,16 +102,13 @@ func TestCommandsOnFile(t *testing.T) {
 		{name: "Acquire, waiting, that names an expired session", do: acquire(part, true, other)},
 		{name: "Acquire, repeated", do: repeated()},
 		{name: "Acquire, repeated, that names an expired session", do: repeated(other)},
-		{name: "Acquire, a try, at the head of the queue", do: acquire(first, false)},
+		{name: "Acquire, a try, at the head of the queue, of an election, with a value", do: acquire(first, false)},
 		{name: "Release", do: func(ctx context.Context, s driver.Store) error {
 			_, _, err := storecmd.Release(ctx, s, part, driver.Leave{})
 			return err
 		}},
 		{name: "Acquire, short", do: acquire(claim, true)},
 		{name: "Release of what was alone, short", do: releaseOf(alone)},
-		{name: "Release of what was alone, short, of an election", do: releaseOf(func(c *driver.Claim) {
-			c.NoneWaiting, c.Kind = true, driver.KindElection
-		})},
 		{name: "Release of what was alone", do: releaseOf(func(c *driver.Claim) {
 			c.NoneWaiting, c.Limit = true, 8
 		})},

@@ -89,8 +89,8 @@ var passingCodes = []int{
 	6, 7, 89, 9001, // HostUnreachable, HostNotFound, NetworkTimeout, SocketException: of a mongos
 }
 
-// passing reports whether an error is temporary: a fail-over, the network, or no server in
-// time.
+// passing reports whether an error is temporary: a fail-over, the network, no server in time, or an
+// overloaded one.
 func passing(err error) bool {
 	if errors.Is(err, driver.ErrRefused) {
 		return false
@@ -107,6 +107,6 @@ func passing(err error) bool {
 			return true
 		}
 	}
-	// The driver cleared the pool, because the server became silent or went away.
-	return server.HasErrorLabel("TransientTransactionError")
+	// The driver cleared the pool, because the server became silent or went away; or the server sheds load.
+	return server.HasErrorLabel("TransientTransactionError") || server.HasErrorLabel("SystemOverloadedError")
 }

@@ -21,6 +21,8 @@ var interruptions = map[string]func(call) bson.D{
 	"stepped down":   func(call) bson.D { return refusal(189, "PrimarySteppedDown") },
 	"shutting down":  func(call) bson.D { return refusal(11600, "InterruptedAtShutdown") },
 	"no primary yet": func(call) bson.D { return refusal(133, "FailedToSatisfyReadPreference") },
+	"overloaded":     func(call) bson.D { return overloaded(462) },
+	"shedding":       func(call) bson.D { return overloaded(463) },
 	"lost":           func(call) bson.D { return lost },
 	"not confirmed": func(c call) bson.D {
 		return append(honest(c), e("writeConcernError", bson.D{e("code", 64), e("errmsg", "waiting for replication timed out")}))
@@ -28,6 +30,11 @@ var interruptions = map[string]func(call) bson.D{
 	"stepped down meanwhile": func(c call) bson.D {
 		return append(honest(c), e("writeConcernError", bson.D{e("code", 11602), e("errmsg", "operation was interrupted")}))
 	},
+}
+
+// overloaded is the error of a server that sheds load, as those from 8.2 on and hosted ones do.
+func overloaded(code int) bson.D {
+	return append(refusal(code, "Overloaded"), e("errorLabels", bson.A{"SystemOverloadedError", "RetryableError", "NoWritesPerformed"}))
 }
 
 // A program that starts while a primary steps down waits for the next one, whichever of its

@@ -22,7 +22,7 @@
 // notice into a small capped collection, which the waiter tails ([Store.Listen],
 // [Store.Notify]), on replica sets, standalones and sharded clusters alike. Where that is
 // impossible (FerretDB, DocumentDB, the strict Stable API, missing rights,
-// [Options].NoNotices), waiters poll.
+// [Options].PollOnly), waiters poll.
 //
 // # What it creates, and the rights it needs
 //
@@ -47,8 +47,8 @@
 //
 // There is one record per session and one per key:
 //
-//	{_id: "s/<session>", at, ttl, name, host, pid, app, meta, p, rev, obs, list, dead}
-//	{_id: "k/<key>", f, y, c, p, t, n, h: […], q: […], at, v, done, o}
+//	{_id: "s/<session>", at, ttl, name, host, pid, app, meta, opt, p, rev, obs, list, dead}
+//	{_id: "k/<key>", f, y, c, p, t, n, h: […], q: […], at, done, o}
 //
 // Besides these, {_id: "x/sweep"} says how far sweeping has come, and {_id: "x/probe/…", at,
 // passed} that a version of the server has passed the probe.
@@ -61,9 +61,9 @@
 // In a key's record, f is the format of the record; y is the kind, c the limit, and p the
 // former limits; t is the last token, or one reserved with it; n is the number of an election's
 // terms; h are the claims that hold the key, and q is the queue of claims that wait, each with
-// the p of its session; at is the time of the last change, except for changes of one hold alone
-// (a release while nobody waits, an extension, a published value); v is what the holder
-// published; done is the result of a sealed key, with the token of the holder that sealed it; o
+// the p of its session, and with the value b that it publishes; at is the time of the last change,
+// except for changes of one hold alone (a release while nobody waits, an extension, a published
+// value); done is the result of a sealed key, with the token of the holder that sealed it; o
 // is the time until which somebody observes the key.
 //
 // Do not edit, drop or restore the collection while processes use it: that breaks every promise

@@ -25,7 +25,7 @@ import (
 //
 // So a Leave takes one command if nobody waited and nobody does now, and two if somebody has
 // come since. It takes one more for a Mutex or an election if the next claim is of another
-// sort, a fixed lease or one with Yield, and for a Mutex with a published value.
+// sort, a fixed lease or one with Yield.
 //
 // With Keep, Seal or a Successor, only the pipeline is sent, each in a version of its own. With Seal,
 // if the hold's end has come so that the claim cannot seal, claims that the command grants get no
@@ -50,6 +50,8 @@ func (s *Store) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) 
 		return s.editExtend(ctx, e.Extend.Claim)
 	case e.Publish != nil:
 		return s.editPublish(ctx, *e.Publish)
+	case e.Forget != nil:
+		return s.editForget(ctx, *e.Forget)
 	}
 	return s.editResize(ctx, *e.Resize)
 }

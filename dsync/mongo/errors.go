@@ -13,6 +13,7 @@ const (
 	codeUnauthorized      = 13
 	codeAtlasUnauthorized = 8000
 	codeAPIStrict         = 323
+	codeFailedToParse     = 9
 	codeConversion        = 241 // raised by our own pipelines, see guard
 	codeDuplicateKey      = 11000
 	codeNamespaceExists   = 48
@@ -28,8 +29,8 @@ const (
 // refusals are the codes of commands that changed nothing and that repeating cannot help.
 var refusals = []int{
 	codeUnauthorized,
-	18,  // AuthenticationFailed
-	9,   // FailedToParse
+	18, // AuthenticationFailed
+	codeFailedToParse,
 	59,  // CommandNotFound
 	72,  // InvalidOptions
 	73,  // InvalidNamespace

@@ -344,11 +344,12 @@ func honest(c call) bson.D {
 	case strings.HasSuffix(id, "/key") && mineOf(c) == "one.1":
 		return value(e("h", bson.A{two, three}), e("at", now), e("waiting", 1))
 	case strings.HasSuffix(id, "/key") && about("$mine.2"):
-		return value(e("h", bson.A{two, three}), e("t", next+1024), e("y", "election"), e("n", 6), e("c", 3), e("at", now),
-			e("v", bson.D{e("t", next), e("s", int64(1)), e("b", []byte("$t"))}), e("position", 1), e("waiting", 2))
+		published := append(slices.Clone(two), e("v", int64(1)), e("b", []byte("$t")))
+		return value(e("h", bson.A{published, three}), e("t", next+1024), e("y", "election"), e("n", 6), e("c", 3), e("at", now),
+			e("position", 1), e("waiting", 2))
 	case strings.HasSuffix(id, "/key"):
 		return value(
-			e("h", bson.A{there(append(holder("one.1", "one", 2, token), e("l", true)), 4)}),
+			e("h", bson.A{there(append(holder("one.1", "one", 2, token), e("l", true), e("b", []byte("$t"))), 4)}),
 			e("t", next-1024), e("y", "election"), e("n", 4), e("c", 2), e("p", bson.A{9}), e("position", 3), e("waiting", 3), e("at", now),
 			e("ahead", bson.A{bson.D{e("a", "two.1"), e("s", "two"), e("w", 2)}, bson.D{e("a", "three.1"), e("s", "three"), e("w", 1)}}))
 	case strings.HasSuffix(id, "/living") && heartbeat && c.cmd.Lookup("fields", "p").IsNumber(): // Revoke

@@ -44,7 +44,7 @@ const defaultFenceField = "fence"
 //
 // The second process is safe from the first as soon as its token is in the document, that is,
 // from its first write on. A holder that reads a document and then decides what to write should
-// call [Fence.Raise] first; otherwise a late write may come between its read and its write.
+// call [Fence.RaiseToken] first; otherwise a late write may come between its read and its write.
 //
 // # What it does to documents and writes
 //
@@ -151,11 +151,11 @@ func (f *Fence) ReplaceOne(ctx context.Context, token int64, filter, replacement
 	})
 }
 
-// Raise stores the token in one document that matches the filter and has not seen a greater
+// RaiseToken stores the token in one document that matches the filter and has not seen a greater
 // token, and changes nothing else. From then on no older write is applied. It is for holders
 // that read a document and then write what depends on it. A MatchedCount of 0 without an error
 // means that no document matches the filter.
-func (f *Fence) Raise(ctx context.Context, token int64, filter any) (*mongo.UpdateResult, error) {
+func (f *Fence) RaiseToken(ctx context.Context, token int64, filter any) (*mongo.UpdateResult, error) {
 	return f.update(ctx, token, filter, bson.D{e("$max", bson.D{e(f.field, token)})})
 }
 

@@ -33,8 +33,8 @@ var fenceWrites = []struct {
 		res, err := f.ReplaceOne(ctx, token, seven, bson.D{e("paid", true)})
 		return matched(res), err
 	}},
-	{"Raise", func(ctx context.Context, f *dsyncmongo.Fence, token int64) (int64, error) {
-		res, err := f.Raise(ctx, token, seven)
+	{"RaiseToken", func(ctx context.Context, f *dsyncmongo.Fence, token int64) (int64, error) {
+		res, err := f.RaiseToken(ctx, token, seven)
 		return matched(res), err
 	}},
 	{"DeleteOne", func(ctx context.Context, f *dsyncmongo.Fence, token int64) (int64, error) {
@@ -91,7 +91,7 @@ func TestFenceOneCommand(t *testing.T) {
 	stage := `{"$set": {"turn": {"$numberLong":"42"}}}`
 	operator := `"$max": {"turn": {"$numberLong":"42"}}`
 	stamps := map[string]string{
-		"UpdateOne": operator, "UpdateOnePipeline": stage, "ReplaceOne": stage, "Raise": operator, "DeleteOne": "",
+		"UpdateOne": operator, "UpdateOnePipeline": stage, "ReplaceOne": stage, "RaiseToken": operator, "DeleteOne": "",
 	}
 	for _, m := range fenceWrites {
 		t.Run(m.name, func(t *testing.T) {

@@ -23,7 +23,11 @@ func notExpired(query bson.D) bson.D { return append(query, e("dead", bson.D{e("
 // Heartbeat implements [driver.Store].
 func (s *Store) Heartbeat(ctx context.Context, session string, given []driver.Revocation) (driver.HeartbeatReply, error) {
 	defer s.heartbeats.send()
-	return s.heartbeat(ctx, sessionQuery(session), given)
+	reply, err := s.heartbeat(ctx, sessionQuery(session), given)
+	if err == nil {
+		reply.Committed = s.committed(ctx)
+	}
+	return reply, err
 }
 
 func (s *Store) heartbeat(ctx context.Context, query bson.D, given []driver.Revocation) (driver.HeartbeatReply, error) {

@@ -38,9 +38,14 @@ func (s *Store) editExtend(ctx context.Context, c driver.Claim) (driver.Edited, 
 func extending() []bson.D {
 	end := op("$max", "$$this.e", op("$add", now, "$_.lease"))
 	granted := op("$eq", "$$this.t", "$_.t")
+	return changing(bson.D{e("e", end)}, mine(), granted, holds())
+}
+
+// changing sets those fields of the holder that meets all conditions.
+func changing(fields bson.D, conditions ...any) []bson.D {
 	return []bson.D{set(
-		e("h", guard(op("$ifNull", each("$h", op("$cond", op("$and", mine(), granted, holds()),
-			op("$mergeObjects", "$$this", bson.D{e("e", end)}), "$$this")), "$$REMOVE"))),
+		e("h", guard(op("$ifNull", each("$h", op("$cond", op("$and", conditions...),
+			op("$mergeObjects", "$$this", fields), "$$this")), "$$REMOVE"))),
 		e("_", "$$REMOVE"),
 	)}
 }
@@ -69,19 +74,12 @@ func (s *Store) publish(ctx context.Context, id string, p driver.Publish) (r key
 		return keyRecord{}, false, err
 	}
 	h, held := r.state(c.Key).Holder(c.ID)
-	return r, held && (h.Until.IsZero() || h.Until.After(r.Now)), nil
+	return r, held && !h.Ended(r.Now), nil
 }
 
-// publishing stores the value, if the claim holds the key, its end has not come, and it has not
-// published a later value.
+// publishing stores the value with the claim, if it holds the key, its end has not come, and it has
+// not published a later value. A value that came with the claim has no number.
 func publishing() []bson.D {
-	overtaken := op("$and", op("$eq", "$v.t", "$_.t"), op("$gt", "$v.s", "$_.seq"))
-	return []bson.D{
-		set(e("_.t", guard(ownToken()))),
-		set(
-			e("v", op("$cond", op("$and", "$_.t", op("$not", overtaken)),
-				bson.D{e("t", "$_.t"), e("s", "$_.seq"), e("b", "$_.value")}, "$v")),
-			e("_", "$$REMOVE"),
-		),
-	}
+	overtaken := op("$gt", "$$this.v", "$_.seq")
+	return changing(bson.D{e("v", "$_.seq"), e("b", "$_.value")}, mine(), holds(), op("$not", overtaken))
 }

@@ -33,7 +33,7 @@ const maxListed = 1_000
 // 10 s. Once the new cursor is open it calls f with driver.NoticeReady, because notices may have
 // been missed.
 //
-// The error is errors.ErrUnsupported with [Options].NoNotices or [Options].ReadOnly, and on
+// The error is errors.ErrUnsupported with [Options].PollOnly or [Options].ReadOnly, and on
 // servers other than MongoDB. It is also ErrUnsupported, with one warning in the log that says
 // what to do, if a right is missing, if a collection exists but is not capped, and with the
 // strict Stable API. After that, the session's claims no longer say that it listens.

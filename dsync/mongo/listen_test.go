@@ -547,7 +547,7 @@ func TestListenUnsupported(t *testing.T) {
 		meet  func(*capped)
 		warn  string // "": nothing is sent, and nothing warned of
 	}{
-		{name: "NoNotices", opt: dsyncmongo.Options{NoNotices: true}},
+		{name: "PollOnly", opt: dsyncmongo.Options{PollOnly: true}},
 		{name: "ReadOnly", opt: dsyncmongo.Options{ReadOnly: true}},
 		{name: "not MongoDB", hello: without("topologyVersion")},
 		{name: "no right to find", meet: refuse("find", 13), warn: "convertToCapped"},
@@ -557,7 +557,7 @@ func TestListenUnsupported(t *testing.T) {
 		{name: "no right to mark", meet: refuse("update", 13), warn: "convertToCapped"},
 		{name: "not capped", meet: refuse("find", 2), warn: "not capped"},
 		{name: "Stable API, strict", meet: refuse("find", 323), warn: "Stable API"},
-		{name: "no such thing", meet: refuse("find", 59), warn: "NoNotices"},
+		{name: "no such thing", meet: refuse("find", 59), warn: "PollOnly"},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {

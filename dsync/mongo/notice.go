@@ -100,7 +100,7 @@ func (r *keyRecord) kept(l driver.Leave) []driver.Notice {
 // nil if c did not seal it. r is the record as it was before.
 func (r *keyRecord) sealed(c driver.Claim) []driver.Notice {
 	for _, h := range r.Holders {
-		if h.Claim == c.ID && r.Done == nil && (h.Until.IsZero() || h.Until.After(r.Now)) {
+		if h.Claim == c.ID && r.Done == nil && !h.holder().Ended(r.Now) {
 			return wakes(c.Key, r.Ahead)
 		}
 	}

@@ -118,7 +118,7 @@ func TestNoticesOfReplies(t *testing.T) {
 		{"hand-over of the first term", release(election, driver.Leave{}), held(first(there)), []driver.Notice{term(grant("a.1"), 1)}},
 		{
 			"hand-over of an election", release(election, driver.Leave{}),
-			held(first(there), e("n", int64(8)), e("v", bson.D{e("t", 1024)}), observed),
+			held(first(there), e("n", int64(8)), observed),
 			[]driver.Notice{term(grant("a.1"), 9), change("k")},
 		},
 
@@ -197,7 +197,7 @@ func TestNoticesOfReplies(t *testing.T) {
 							reply = append(reply, f)
 						}
 					}
-					s := newFake(t).store(&dsyncmongo.Options{NoNotices: off}, func(call) bson.D { return ok(e("value", reply)) })
+					s := newFake(t).store(&dsyncmongo.Options{PollOnly: off}, func(call) bson.D { return ok(e("value", reply)) })
 					got, err := tc.do(t.Context(), s)
 					if err != nil && tc.name != "acquire that mismatches" {
 						t.Fatal(err)
@@ -212,7 +212,7 @@ func TestNoticesOfReplies(t *testing.T) {
 						}
 					}
 					if !slices.Equal(got, want) {
-						t.Errorf("NoNotices %t: got %+v, want %+v", off, got, want)
+						t.Errorf("PollOnly %t: got %+v, want %+v", off, got, want)
 					}
 				})
 			}

@@ -86,7 +86,7 @@ func TestNotifyNobody(t *testing.T) {
 			t.Errorf("sent %v, want it at the last address there may be", got)
 		}
 	})
-	for _, opt := range []dsyncmongo.Options{{NoNotices: true}, {ReadOnly: true}} {
+	for _, opt := range []dsyncmongo.Options{{PollOnly: true}, {ReadOnly: true}} {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHearing(t, nil, &opt)
 			h.f.script(h.collections.answer)
@@ -195,7 +195,7 @@ func TestAddressesAreWritten(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake(t)
-			s := f.store(&dsyncmongo.Options{NoNotices: off}, granting)
+			s := f.store(&dsyncmongo.Options{PollOnly: off}, granting)
 			ctx := t.Context()
 			if _, err := s.Register(ctx, driver.Member{ID: "s", TTL: time.Minute}); err != nil {
 				t.Fatal(err)
@@ -218,7 +218,7 @@ func TestAddressesAreWritten(t *testing.T) {
 				t.Fatalf("sent %v", calls[3].cmd)
 			}
 			if off && (recorded || claimed || shortly) || !off && (record < 1 || claim != record || short != record) {
-				t.Errorf("NoNotices %t: the record has address %d, a claim %d, and that of a short acquire %d", off, record, claim, short)
+				t.Errorf("PollOnly %t: the record has address %d, a claim %d, and that of a short acquire %d", off, record, claim, short)
 			}
 		})
 	}

@@ -136,7 +136,7 @@ func open(ctx context.Context, face driver.Store, s *Store, opt *Options) (*dsyn
 	}
 	err = s.contact(ctx)
 	if err == nil && opt != nil && opt.ClockCheck != nil {
-		err = s.checkClock(ctx, opt.ClockCheck, (*engine.Session)(session).Margin())
+		err = s.checkClock(ctx, opt.ClockCheck, engine.Of(session).Margin())
 	}
 	if err != nil {
 		return nil, errors.Join(err, session.Close(noValues{ctx}))

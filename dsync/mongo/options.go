@@ -26,12 +26,12 @@ type Options struct {
 	// processes that share locks must use the same. Default "leasehold".
 	Collection string
 
-	// NoNotices turns notices off: this process neither sends notices nor listens for them. Its
+	// PollOnly turns notices off: this process neither sends notices nor listens for them. Its
 	// waiters poll at intervals of dsync.Options.PollInterval. Its holders learn of Break and
 	// ForceLock with the next heartbeat. Other processes that wait for its locks learn of a
 	// release when they poll. Listening takes a connection, and a small command or two every
 	// ten seconds.
-	NoNotices bool
+	PollOnly bool
 
 	// NoticeCollections is the number of capped collections, of 128 KiB each, that the sessions
 	// of all processes listen in. A notice wakes all sessions that listen in its collection,

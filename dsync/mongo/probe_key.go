@@ -35,14 +35,13 @@ func (p *prober) insert(ctx context.Context) error {
 		e("_id", p.id("key")), made, e("f", formatVersion), e("y", string(driver.KindElection)),
 		e("c", int64(2)), e("p", bson.A{int64(9)}),
 		e("t", int64(7)), e("n", int64(3)), e("o", past),
-		e("v", bson.D{e("t", int64(5)), e("s", int64(1)), e("b", bson.Binary{Data: []byte("the dead's")})}),
 		e("h", bson.A{
-			bson.D{e("a", "dead.1"), e("s", "dead"), e("w", int64(1)), e("l", true), e("t", int64(5)), e("at", past)},
+			bson.D{e("a", "dead.1"), e("s", "dead"), e("w", int64(1)), e("l", true), e("t", int64(5)), e("at", past), e("v", int64(1)), e("b", bson.Binary{Data: []byte("the dead's")})},
 			bson.D{e("a", "over.1"), e("s", "over"), e("w", int64(1)), e("t", int64(6)), e("at", past), e("d", int64(1)), e("e", past)},
 		}),
 		e("q", bson.A{
 			bson.D{e("a", "dead.2"), e("s", "dead"), e("w", int64(1))},
-			bson.D{e("a", "one.1"), e("s", "one"), e("w", int64(2)), e("p", int64(probeAddress)), e("d", int64(probeLease/time.Millisecond)), e("l", true)},
+			bson.D{e("a", "one.1"), e("s", "one"), e("w", int64(2)), e("p", int64(probeAddress)), e("d", int64(probeLease/time.Millisecond)), e("l", true), e("b", bson.Binary{Data: []byte(probeValue)})},
 			bson.D{e("a", "two.1"), e("s", "two"), e("w", int64(2)), e("p", int64(probeAddress))},
 			bson.D{e("a", "three.1"), e("s", "three"), e("w", int64(1)), e("p", int64(probeAddress))},
 		}),
@@ -123,7 +122,7 @@ func (p *prober) keepAndRelease(ctx context.Context, id string) (found bool, nex
 	if got := kept.released(l); !found || !slices.Equal(got, []driver.Notice{woken}) {
 		return false, keyRecord{}, wrong("release", errors.New("want the first in the queue woken when a holder keeps the key"), kept)
 	}
-	alone, err := p.releaseAlone(ctx, id, c)
+	alone, _, err := p.releaseAlone(ctx, id, c, false)
 	if err != nil {
 		return false, keyRecord{}, failure("probe: release", err)
 	}
@@ -152,7 +151,7 @@ func (p *prober) seal(ctx context.Context, id string, before driver.State) error
 	if len(was.Ahead) != 2 || was.Ahead[0].Claim != "$mine.2" || was.Ahead[1].Claim != "$mine.1" || was.Done != nil || len(was.Holders) != 2 {
 		return wrong("seal", errors.New("want the holders and the queue before it in the reply"), was)
 	}
-	if found, err = p.releaseAlone(ctx, id, driver.Claim{ID: "three.1"}); err != nil {
+	if found, _, err = p.releaseAlone(ctx, id, driver.Claim{ID: "three.1"}, false); err != nil {
 		return failure("probe: release", err)
 	}
 	if !found {
@@ -206,8 +205,8 @@ func acquired(st driver.State) error {
 		{Claim: "two.1", Session: "two", Weight: 2}, {Claim: "three.1", Session: "three", Weight: 1},
 	}):
 		return errors.New("want two claims ahead of mine")
-	case st.Term != 4 || st.Value != nil:
-		return errors.New("want the next term, with nothing published")
+	case st.Term != 4 || string(st.Value) != probeValue:
+		return fmt.Errorf("want the next term, with the value %q", probeValue)
 	}
 	return nil
 }

@@ -176,6 +176,9 @@ func TestOpenOfAPassedServerStillWrites(t *testing.T) {
 func TestOpenRepeatsAnInterruptedProbe(t *testing.T) {
 	n := len(stepsOfAProbe)
 	for name, interrupted := range interruptions {
+		if name == "overloaded" || name == "shedding" {
+			continue // once only: the driver repeats the command by itself
+		}
 		for _, nth := range []int{1, 2, n / 2, n - 1, n} {
 			t.Run(fmt.Sprint(name, " at command ", nth), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -214,7 +217,7 @@ func TestOpenRepeatsAnInterruptedProbe(t *testing.T) {
 
 // The commands of a probe are the same as when its version was raised last.
 func TestProbeVersion(t *testing.T) {
-	const version, want = "2", "ad489b0f2f080baa"
+	const version, want = "3", "984cd9b7c4fc715a"
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		client := f.client()

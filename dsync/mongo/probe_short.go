@@ -71,7 +71,7 @@ func (p *prober) shortSteps(ctx context.Context, id string, steps []shortStep) e
 		case acquires:
 			ok, err = p.acquireShort(ctx, id, c, step.token, since, step.notAfter)
 		case releases:
-			ok, err = p.releaseAloneShort(ctx, id, c)
+			ok, _, err = p.releaseAloneShort(ctx, id, c, false)
 		case joins, tries:
 			var r keyRecord
 			r, err = p.acquire(ctx, id, driver.Join{Claim: c, Wait: step.command == joins, NotAfter: step.notAfter})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -105,14 +106,15 @@ func TestProbe(t *testing.T) {
 		{"term", func(c call) bson.D {
 			return replaced(honest(c), "n", int64(3))
 		}, []string{"acquire", "term"}},
-		{"value of a former holder", func(c call) bson.D {
-			if got, _ := c.cmd.Lookup("query", "_id").StringValueOK(); !strings.HasSuffix(got, "/key") {
-				return honest(c)
-			}
+		{"value of the holder", func(c call) bson.D {
 			reply := honest(c)
-			token, _ := field(reply, "t").(int64) // with the room behind it
-			return replaced(reply, "v", bson.D{e("t", token-64_512), e("b", []byte("x"))})
-		}, []string{"acquire", "published"}},
+			holders, ok := field(reply, "h").(bson.A)
+			if got, _ := c.cmd.Lookup("query", "_id").StringValueOK(); !strings.HasSuffix(got, "/key") || !ok {
+				return reply
+			}
+			h := slices.DeleteFunc(slices.Clone(holders[0].(bson.D)), func(el bson.E) bool { return el.Key == "b" })
+			return replaced(reply, "h", bson.A{append(h, e("b", []byte("x")))})
+		}, []string{"acquire", "value"}},
 		{"line's head", func(c call) bson.D {
 			if d := honest(c); field(d, "position") == 1 {
 				return replaced(d, "position", 2)
@@ -305,7 +307,7 @@ func TestOpenReportsTheServer(t *testing.T) {
 		{"reads", nil, dsyncmongo.Options{ReadOnly: true}, []string{"waiting=polling"}},
 		{"standalone", asStandalone, dsyncmongo.Options{}, []string{"standalone", "waiting=notices"}},
 		{"mongos", asMongos, dsyncmongo.Options{}, []string{"sharded cluster", "waiting=notices"}},
-		{"switched off", nil, dsyncmongo.Options{NoNotices: true, Collection: "locks"}, []string{"waiting=polling", "collection=locks"}},
+		{"switched off", nil, dsyncmongo.Options{PollOnly: true, Collection: "locks"}, []string{"waiting=polling", "collection=locks"}},
 		{"not MongoDB", without("topologyVersion"), dsyncmongo.Options{}, []string{"compatible", "portable=true", "waiting=polling"}},
 	}
 	for _, tc := range cases {

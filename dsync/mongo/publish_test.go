@@ -59,27 +59,27 @@ func TestStateOfRecord(t *testing.T) {
 	cases := []struct {
 		name   string
 		kind   driver.Kind
-		fields []bson.E
+		fields []bson.E // of the record
+		holder []bson.E
 		value  string // "nil" for none
 		term   int64
 		sealed bool
 	}{
-		{"nothing", driver.KindElection, nil, "nil", 0, false},
-		{"published", driver.KindElection, []bson.E{e("n", int64(7)), e("v", bson.D{e("t", int64(2048)), e("b", []byte("x"))})}, "x", 7, false},
-		{"empty", driver.KindElection, []bson.E{e("n", int64(1)), e("v", bson.D{e("t", int64(2048)), e("b", []byte{})})}, "", 1, false},
-		{"by one who held before", driver.KindElection, []bson.E{e("n", int64(8)), e("v", bson.D{e("t", int64(1024)), e("b", []byte("x"))})}, "nil", 8, false},
-		{"another kind", driver.KindMutex, []bson.E{e("n", int64(7)), e("v", bson.D{e("t", int64(2048)), e("b", []byte("x"))})}, "x", 0, false},
-		{"sealed", driver.KindOnce, []bson.E{sealed("y")}, "y", 0, true},
-		{"sealed with nothing", driver.KindOnce, []bson.E{sealed("")}, "", 0, true},
-		{"sealed and published", driver.KindOnce, []bson.E{sealed("y"), e("v", bson.D{e("t", int64(2048)), e("b", []byte("x"))})}, "y", 0, true},
+		{"nothing", driver.KindElection, nil, nil, "nil", 0, false},
+		{"published", driver.KindElection, []bson.E{e("n", int64(7))}, []bson.E{e("v", int64(1)), e("b", []byte("x"))}, "x", 7, false},
+		{"with the grant", driver.KindElection, []bson.E{e("n", int64(7))}, []bson.E{e("b", []byte("x"))}, "x", 7, false},
+		{"empty", driver.KindElection, []bson.E{e("n", int64(1))}, []bson.E{e("v", int64(1)), e("b", []byte{})}, "", 1, false},
+		{"another kind", driver.KindMutex, []bson.E{e("n", int64(7))}, []bson.E{e("v", int64(1)), e("b", []byte("x"))}, "x", 0, false},
+		{"sealed", driver.KindOnce, []bson.E{sealed("y")}, nil, "y", 0, true},
+		{"sealed with nothing", driver.KindOnce, []bson.E{sealed("")}, nil, "", 0, true},
+		{"sealed and published", driver.KindOnce, []bson.E{sealed("y")}, []bson.E{e("v", int64(1)), e("b", []byte("x"))}, "y", 0, true},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				now := time.Now()
-				record := append(bson.D{e("now", now), e("y", string(tc.kind)), e("c", 1), e("t", int64(4096)), e("h", bson.A{
-					bson.D{e("a", "s.1"), e("s", "s"), e("w", 1), e("t", int64(2048)), e("n", int64(7)), e("at", now)},
-				})}, tc.fields...)
+				holder := append(bson.D{e("a", "s.1"), e("s", "s"), e("w", 1), e("t", int64(2048)), e("n", int64(7)), e("at", now)}, tc.holder...)
+				record := append(bson.D{e("now", now), e("y", string(tc.kind)), e("c", 1), e("t", int64(4096)), e("h", bson.A{holder})}, tc.fields...)
 				s := newFake(t).store(nil, func(call) bson.D {
 					return ok(e("cursor", bson.D{e("id", int64(0)), e("firstBatch", bson.A{bson.D{e("now", now), e("found", bson.A{record})}})}))
 				})

@@ -21,8 +21,7 @@ type keyRecord struct {
 	Limit   int64          `bson:"c"`
 	Former  []int64        `bson:"p"`
 	Terms   int64          `bson:"n"`
-	Value   *valueRecord   `bson:"v"`
-	Done    *valueRecord   `bson:"done"`
+	Done    *resultRecord  `bson:"done"`
 
 	Position int            `bson:"position"`
 	Waiting  int            `bson:"waiting"`
@@ -32,10 +31,10 @@ type keyRecord struct {
 	polled bool            // the reply is that of a poll, which lets nobody join
 }
 
-// A valueRecord is what the holder with the token published, or sealed the key with.
-type valueRecord struct {
-	Token int64  `bson:"t"`
-	Value []byte `bson:"b"`
+// A resultRecord is what the holder with the token sealed the key with.
+type resultRecord struct {
+	Token  int64  `bson:"t"`
+	Result []byte `bson:"b"`
 }
 
 type holderRecord struct {
@@ -48,6 +47,7 @@ type holderRecord struct {
 	Yield   bool      `bson:"l"`
 	Term    int64     `bson:"n"`
 	Address int       `bson:"p"` // of its session, 0 if it does not listen
+	Value   *[]byte   `bson:"b"` // what it has published
 }
 
 func (h *holderRecord) holder() driver.Holder {
@@ -64,6 +64,7 @@ type waiterRecord struct {
 	Lease   int64  `bson:"d"` // ms
 	Yield   bool   `bson:"l"`
 	Address int    `bson:"p"`
+	Value   []byte `bson:"b"`
 }
 
 func (r *keyRecord) state(key string) driver.State {
@@ -76,12 +77,12 @@ func (r *keyRecord) state(key string) driver.State {
 	}
 	for _, h := range r.Holders {
 		st.Holders = append(st.Holders, h.holder())
-		if r.Value != nil && r.Value.Token == h.Token {
-			st.Value = append([]byte{}, r.Value.Value...) // not nil, even if it is empty
+		if h.Value != nil {
+			st.Value = append([]byte{}, *h.Value...) // not nil, even if it is empty
 		}
 	}
 	if r.Done != nil {
-		st.Sealed, st.Token, st.Value = true, r.Done.Token, append([]byte{}, r.Done.Value...)
+		st.Sealed, st.Token, st.Value = true, r.Done.Token, append([]byte{}, r.Done.Result...)
 	}
 	for _, w := range r.Ahead {
 		st.WaitersAhead = append(st.WaitersAhead, driver.Waiter{Claim: w.Claim, Session: w.Session, Weight: w.Weight})
@@ -94,7 +95,7 @@ func (r *keyRecord) state(key string) driver.State {
 // seen are the fields of a key's state. waiting is the length of its queue.
 func seen(waiting any) bson.D {
 	return bson.D{
-		e("_id", 0), e("h", 1), e("t", 1), e("y", 1), e("c", 1), e("n", 1), e("v", 1), e("p", 1), e("done", 1),
+		e("_id", 0), e("h", 1), e("t", 1), e("y", 1), e("c", 1), e("n", 1), e("p", 1), e("done", 1),
 		e("now", now), e("waiting", waiting),
 	}
 }

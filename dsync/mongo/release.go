@@ -12,7 +12,7 @@ import (
 func (s *Store) editLeave(ctx context.Context, l driver.Leave) (done driver.Edited, err error) {
 	c := l.Claim
 	if l.Keep <= 0 && !l.Seal && l.Successor == "" {
-		done.Left, done.Notices, err = s.releaseQuick(ctx, c)
+		done, err = s.releaseQuick(ctx, c, l.Early)
 	} else {
 		s.lastUsed.take(c.Key, c.ID)
 		s.contended.add(c.Key)
@@ -31,20 +31,20 @@ func (s *Store) editLeave(ctx context.Context, l driver.Leave) (done driver.Edit
 }
 
 // releaseQuick tries the commands that are quicker than the pipeline.
-func (s *Store) releaseQuick(ctx context.Context, c driver.Claim) (found bool, notices []driver.Notice, err error) {
+func (s *Store) releaseQuick(ctx context.Context, c driver.Claim, early bool) (done driver.Edited, err error) {
 	id, short := keyID(c.Key), simple(c) && c.Token > 0
 	token, known := s.lastUsed.take(c.Key, c.ID)
 	switch {
 	case c.NoneWaiting && short:
-		found, err = s.releaseAloneShort(ctx, id, c)
+		done.Left, done.Applied, err = s.releaseAloneShort(ctx, id, c, early)
 	case c.NoneWaiting:
-		found, err = s.releaseAlone(ctx, id, c)
+		done.Left, done.Applied, err = s.releaseAlone(ctx, id, c, early)
 	}
-	free := found
-	if err == nil && !found && short {
+	free := done.Left
+	if err == nil && !done.Left && short {
 		var h handOver
-		if h, found, err = s.handOver(ctx, id, c, nil); found {
-			notices = s.sendable(append(h.grant(c), h.Before.change(c.Key)...))
+		if h, done.Left, err = s.handOver(ctx, id, c, nil); done.Left {
+			done.Notices = s.sendable(append(h.grant(c), h.Before.change(c.Key)...))
 			free = h.First == nil && h.Before.Observed.IsZero()
 		}
 	}
@@ -54,19 +54,19 @@ func (s *Store) releaseQuick(ctx context.Context, c driver.Claim) (found bool, n
 	case !free && plain(c):
 		s.contended.add(c.Key)
 	}
-	return found, notices, err
+	return done, err
 }
 
 // releaseAlone releases c with the pipeline if c holds the key, nobody waits and nobody
 // observes the key. Nobody needs a notice then, so an update is enough, which costs the server
 // less than a findAndModify.
-func (s *Store) releaseAlone(ctx context.Context, id string, c driver.Claim) (found bool, err error) {
+func (s *Store) releaseAlone(ctx context.Context, id string, c driver.Claim, early bool) (found bool, applied driver.OpTime, err error) {
 	missing := bson.D{e("$exists", false)}
-	found, _, err = s.update(ctx, bson.D{
+	found, _, applied, err = s.updateEarly(ctx, early, bson.D{
 		e("q", bson.D{e("_id", id), e("h.a", c.ID), e("q.0", missing), e("o", missing)}),
 		e("u", pipeline(s.shapes.release, bson.D{e("mine", c.ID)})),
 	})
-	return found, err
+	return found, applied, err
 }
 
 // release sends the pipeline. If both Seal and Keep are set, it seals: a sealed key cannot be

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
@@ -36,6 +37,9 @@ type server struct {
 	// other member, and for the same one after a restart, or after another member was the
 	// primary.
 	member string
+
+	// committed is how far a majority has the log of the replica set; zero if it does not say.
+	committed driver.OpTime
 
 	now time.Time // its clock, in the reply to hello
 	at  time.Time // when that reply arrived, by this host's clock
@@ -68,6 +72,7 @@ func (s *Store) hello(ctx context.Context) (server, error) {
 	// MongoDB 4.4 and later return a topologyVersion. A MongoDB that does not, perhaps an old
 	// mongos, is only treated with more care than it needs.
 	v := server{topology: standalone, portable: len(r.TopologyVersion) == 0, wireVersion: r.MaxWireVersion, now: r.LocalTime, at: time.Now()}
+	v.committed, _ = opTime(raw, "lastWrite", "majorityOpTime")
 	switch {
 	case r.Msg == "isdbgrid":
 		v.topology = sharded

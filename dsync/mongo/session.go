@@ -29,6 +29,17 @@ type sessionRecord struct {
 	PID  int         `bson:"pid"`
 	App  string      `bson:"app"`
 	Meta []metaField `bson:"meta"`
+
+	Settings settingsRecord `bson:"opt"`
+}
+
+// A settingsRecord is driver.Settings with durations in milliseconds.
+type settingsRecord struct {
+	Version   string `bson:"v,omitempty"`
+	Heartbeat int64  `bson:"h,omitempty"`
+	Poll      int64  `bson:"p,omitempty"`
+	Margin    int64  `bson:"m,omitempty"`
+	Grace     int64  `bson:"g,omitempty"`
 }
 
 // A metaField is one entry of Meta. Meta is kept as a list, because some names, such as "$x"
@@ -43,6 +54,9 @@ func (r *sessionRecord) member() driver.Member {
 		ID: strings.TrimPrefix(r.ID, sessionID("")), TTL: time.Duration(r.TTL) * time.Millisecond,
 		Name: r.Name, Host: r.Host, PID: r.PID, App: r.App, LastHeartbeat: r.At, Expired: r.Expired,
 	}
+	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+	o := r.Settings
+	m.Settings = driver.Settings{Version: o.Version, Heartbeat: ms(o.Heartbeat), Poll: ms(o.Poll), Margin: ms(o.Margin), Grace: ms(o.Grace)}
 	if len(r.Meta) > 0 {
 		m.Meta = make(map[string]string, len(r.Meta))
 		for _, f := range r.Meta {
@@ -64,6 +78,8 @@ func (s *Store) register(ctx context.Context, query bson.D, m driver.Member) (ti
 	for _, name := range slices.Sorted(maps.Keys(m.Meta)) {
 		meta = append(meta, metaField{valid(name), valid(m.Meta[name])})
 	}
+	o := m.Settings
+	settings := settingsRecord{valid(o.Version), o.Heartbeat.Milliseconds(), o.Poll.Milliseconds(), o.Margin.Milliseconds(), o.Grace.Milliseconds()}
 	// A known session, expired or not, does not match. The upsert then inserts a second
 	// record with its _id, which the server refuses. A record from create has no ttl yet.
 	query = append(query, e("ttl", bson.D{e("$exists", false)}), e("dead", bson.D{e("$ne", true)}))
@@ -78,6 +94,7 @@ func (s *Store) register(ctx context.Context, query bson.D, m driver.Member) (ti
 			e("pid", literal(m.PID)),
 			e("app", literal(valid(m.App))),
 			e("meta", literal(meta)),
+			e("opt", literal(settings)),
 		}, m.ID)...)},
 		fields: bson.D{e("at", 1)},
 		upsert: true,
@@ -188,7 +205,7 @@ func aliveSessions(q driver.SessionQuery) []bson.D {
 
 // shown are the fields that only people read.
 func shown() bson.D {
-	return bson.D{e("name", 1), e("host", 1), e("pid", 1), e("app", 1), e("meta", 1)}
+	return bson.D{e("name", 1), e("host", 1), e("pid", 1), e("app", 1), e("meta", 1), e("opt", 1)}
 }
 
 // life are the fields that say whether a session is alive.

@@ -35,7 +35,7 @@ const (
 // Every pipeline that can let claims in edits the record, then settles it:
 //
 //	clean   drop the claims of expired sessions, and holders whose end has come
-//	edit    queue or remove the command's own claim, move its end, seal, resize
+//	edit    queue or remove the command's own claim, move its end, seal, resize, forget
 //	settle  while the first claim in the queue fits, grant it
 //
 // To parse a pipeline and dispose of it takes the server longer than to run it, so what counts is
@@ -51,7 +51,7 @@ type shapes struct {
 	release, keep, seal     []bson.Raw
 	succeed                 []bson.Raw
 	extend, publish, resize []bson.Raw
-	mark                    []bson.Raw
+	forget, mark            []bson.Raw
 
 	// released, sealed and resized are the fields of the record in the replies.
 	released, sealed, resized bson.Raw
@@ -87,6 +87,7 @@ func newShapes() (*shapes, error) {
 		extend:   encode(extending()),
 		publish:  encode(publishing()),
 		resize:   encode(resizing(), settle(limits(), nil)),
+		forget:   encode(forgetting(), settle(append(claims(), "$done", "$n", "$p"), nil)),
 		mark:     encode(marking()),
 		released: encode([]bson.D{whom(granted())})[0],
 		sealed:   encode([]bson.D{whomSealed()})[0],

@@ -6,9 +6,9 @@ import (
 )
 
 // settle grants from the head of the queue whatever fits, each claim with a new token and, for
-// an election, the next term. It also removes the value of a holder that is gone and a mark that
-// has passed, sets the time of the change, and removes the scratch. A command that changes nothing
-// must leave the record bit by bit as it is: then nothing is written.
+// an election, the next term. It also removes a mark that has passed, sets the time of the change,
+// and removes the scratch. A command that changes nothing must leave the record bit by bit as it
+// is: then nothing is written.
 //
 // fields are what was kept of the record as it was, or nil if the command surely changes it. rest,
 // if not nil, is a condition on claims that are not granted: those that do not meet it leave the
@@ -51,7 +51,6 @@ func settle(fields bson.A, rest any) []bson.D {
 		e("q", q),
 		e("t", "$_.new.t"),
 		e("n", "$_.new.n"),
-		e("v", op("$cond", op("$in", "$v.t", "$h.t"), "$v", "$$REMOVE")),
 		e("o", op("$cond", op("$gt", "$o", now), "$o", "$$REMOVE")),
 	}
 	last := []bson.E{e("at", now), e("_", "$$REMOVE")}

@@ -27,12 +27,6 @@ func (s *Store) merged(changes any, fields ...string) bson.A {
 	return bson.A{set(e("_", changes)), set(last...)}
 }
 
-// unpublished is the stage that removes the value of a leader that is gone. The record can be one
-// that has nothing yet but the time that create writes.
-func unpublished() bson.D {
-	return set(e("v", op("$cond", op("$in", "$v.t", list("$h.t")), "$v", "$$REMOVE")))
-}
-
 // acquiringShort does what joining and settle do on a record without claims, for a token that
 // is at least a step greater than its last. claim is c as it waits. The key was last used as c's
 // kind and limit, or its record is missing, which here is an _id, perhaps with the time that
@@ -60,14 +54,7 @@ func (s *Store) acquiringShort(c driver.Claim, claim bson.D, token int64, since,
 func releasingShort(c driver.Claim) bson.A {
 	is := bson.A{"$h.a", "$t", "$f", "$c", "$q", "$o"}
 	want := bson.A{bson.A{c.ID}, c.Token, formatVersion, c.Limit, bson.A{}, nil}
-	var then bson.A
-	if c.Kind == driver.KindElection {
-		then = bson.A{unpublished()}
-	} else {
-		is, want = append(is, "$v"), append(want, nil)
-	}
-	released := set(e("h", op("$cond", op("$eq", is, literal(want)), bson.A{}, "$h")))
-	return append(bson.A{released}, then...)
+	return bson.A{set(e("h", op("$cond", op("$eq", is, literal(want)), bson.A{}, "$h")))}
 }
 
 // handingOver does what settle does when c, the one holder, which has the key's last token, is
@@ -77,12 +64,9 @@ func (s *Store) handingOver(c driver.Claim, token int64, j *joiner) bson.A {
 	is := bson.A{"$h.a", "$t", "$f", "$c", "$$first.d", "$$first.l"}
 	want := bson.A{bson.A{c.ID}, c.Token, formatVersion, c.Limit, nil, nil}
 	grant := bson.D{e("t", token), e("at", now)}
-	var then bson.A
 	counted := c.Kind == driver.KindElection
 	if counted {
-		grant, then = append(grant, e("n", "$$term")), bson.A{unpublished()}
-	} else {
-		is, want = append(is, "$v"), append(want, nil)
+		grant = append(grant, e("n", "$$term"))
 	}
 	queue, met := "$q", op("$eq", is, literal(want))
 	if j != nil {
@@ -101,19 +85,15 @@ func (s *Store) handingOver(c driver.Claim, token int64, j *joiner) bson.A {
 	if j != nil {
 		becomes = let("queue", op("$concatArrays", "$q", literal(bson.A{j.record})), becomes)
 	}
-	return append(s.merged(becomes, "h", "q", "t", "at", "n"), then...)
+	return s.merged(becomes, "h", "q", "t", "at", "n")
 }
 
 // handedOver are the fields that the conditions of handingOver need, and the waiter that was
 // granted the key, of the record as it was before. If j is not nil, they are also those nearest
 // ahead of it.
 func handedOver(c driver.Claim, j *joiner) bson.D {
-	more := "v.t"
-	if c.Kind == driver.KindElection {
-		more = "n"
-	}
 	fields := bson.D{
-		e("_id", 0), e("h.a", 1), e("t", 1), e("f", 1), e("c", 1), e("o", 1), e(more, 1),
+		e("_id", 0), e("h.a", 1), e("t", 1), e("f", 1), e("c", 1), e("o", 1), e("n", 1),
 		e("first", op("$arrayElemAt", "$q", 0)), e("waiting", waiting()), e("now", now),
 	}
 	if j != nil {

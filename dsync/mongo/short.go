@@ -66,10 +66,14 @@ func (s *Store) acquireFree(ctx context.Context, j driver.Join) (st driver.State
 		return driver.State{}, false, err
 	}
 	s.lastUsed.note(c.Key, c.ID, token)
-	return driver.State{
+	st = driver.State{
 		Key: c.Key, Now: reached, Kind: c.Kind, Limit: c.Limit, Token: token,
 		Holders: []driver.Holder{{Claim: c.ID, Session: c.Session, Weight: c.Weight, Token: token, Since: reached}},
-	}, true, nil
+	}
+	if c.Value != "" {
+		st.Value = []byte(c.Value)
+	}
+	return st, true, nil
 }
 
 // acquireShort grants c, which must be plain, with the given token and time. Its conditions: the
@@ -80,7 +84,11 @@ func (s *Store) acquireFree(ctx context.Context, j driver.Join) (st driver.State
 // instead (see acquiringShort). If another upsert makes the record at the same time, it may fail
 // with codeDuplicateKey. In both cases nothing was written.
 func (s *Store) acquireShort(ctx context.Context, id string, c driver.Claim, token int64, since, until time.Time) (granted bool, err error) {
-	granted, err = s.updateShort(ctx, id, s.acquiringShort(c, s.claimRecord(c), token, since, until), !s.server.portable)
+	statement := bson.D{e("q", bson.D{e("_id", id)}), e("u", s.acquiringShort(c, s.claimRecord(c), token, since, until))}
+	if !s.server.portable {
+		statement = append(statement, e("upsert", true))
+	}
+	_, granted, err = s.update(ctx, statement)
 	if hasCode(err, codeConversion, codeDuplicateKey) {
 		return false, nil
 	}
@@ -88,21 +96,10 @@ func (s *Store) acquireShort(ctx context.Context, id string, c driver.Claim, tok
 }
 
 // releaseAloneShort releases c. Its conditions: c is the only holder, no token of the key is
-// greater than c's, nobody waits for the key or observes it, and c has published nothing,
-// unless it is an election's.
-func (s *Store) releaseAloneShort(ctx context.Context, id string, c driver.Claim) (found bool, err error) {
-	return s.updateShort(ctx, id, releasingShort(c), false)
-}
-
-// updateShort sends a short command that is an update, and reports whether it changed or made
-// the record.
-func (s *Store) updateShort(ctx context.Context, id string, pipeline bson.A, upsert bool) (changed bool, err error) {
-	statement := bson.D{e("q", bson.D{e("_id", id)}), e("u", pipeline)}
-	if upsert {
-		statement = append(statement, e("upsert", true))
-	}
-	_, changed, err = s.update(ctx, statement)
-	return changed, err
+// greater than c's, and nobody waits for the key or observes it.
+func (s *Store) releaseAloneShort(ctx context.Context, id string, c driver.Claim, early bool) (found bool, applied driver.OpTime, err error) {
+	_, found, applied, err = s.updateEarly(ctx, early, bson.D{e("q", bson.D{e("_id", id)}), e("u", releasingShort(c))})
+	return found, applied, err
 }
 
 // A handOver is what the reply to a short hand-over has of the key's record as it was before.
@@ -123,11 +120,10 @@ type joiner struct {
 }
 
 // handOver releases c and grants the key to the first waiter, if there is one. Its conditions:
-// c is the only holder, no token of the key is greater than c's, c has published nothing,
-// unless it is an election's, and the first waiter is simple as well. If j is not nil, it joins the
-// queue before that, on two more conditions: there is room in the queue, and it is not too late.
-// done says whether the conditions were met. That is judged by the record as it was before: the
-// record afterwards would not show who released c.
+// c is the only holder, no token of the key is greater than c's, and the first waiter is simple as
+// well. If j is not nil, it joins the queue before that, on two more conditions: there is room in the
+// queue, and it is not too late. done says whether the conditions were met. That is judged by the
+// record as it was before: the record afterwards would not show who released c.
 func (s *Store) handOver(ctx context.Context, id string, c driver.Claim, j *joiner) (h handOver, done bool, err error) {
 	h.token = after(c.Token, s.clock.reached())
 	found, err := s.modify(ctx, modify{
@@ -154,8 +150,7 @@ func (h *handOver) met(c driver.Claim, j *joiner) bool {
 	}
 	switch {
 	case len(r.Holders) != 1 || r.Holders[0].Claim != c.ID || r.Token != c.Token,
-		r.Format != formatVersion || r.Limit != 1,
-		r.Value != nil && c.Kind != driver.KindElection:
+		r.Format != formatVersion || r.Limit != 1:
 		return false
 	}
 	return h.First == nil || h.First.Lease == 0 && !h.First.Yield
@@ -166,8 +161,12 @@ func (h *handOver) state(c driver.Claim) driver.State {
 	r := &h.Before
 	st := driver.State{Key: c.Key, Now: r.Now, Kind: c.Kind, Limit: c.Limit, Token: h.token, Waiting: h.left, Position: h.left}
 	next := driver.Holder{Claim: c.ID, Session: c.Session}
+	value := []byte(c.Value)
 	if w := h.First; w != nil {
-		next.Claim, next.Session = w.Claim, w.Session
+		next.Claim, next.Session, value = w.Claim, w.Session, w.Value
+	}
+	if len(value) > 0 {
+		st.Value = value
 	}
 	next.Weight, next.Token, next.Since = 1, h.token, r.Now
 	st.Holders = []driver.Holder{next}

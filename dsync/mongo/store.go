@@ -26,7 +26,7 @@ import (
 type Store struct {
 	db                *mongo.Database
 	collection        string
-	noNotices         bool
+	pollOnly          bool
 	readOnly          bool
 	noticeCollections int
 	log               *slog.Logger
@@ -35,10 +35,12 @@ type Store struct {
 	lastUsed          lastUsedKeys
 	contended         contendedKeys
 	clock             clock
+	early             earlyReleases
 	made              createdCollections
 	primary           *PrimaryWatch // nil: none
 	heartbeats        signal        // with each Heartbeat that has ended
 	listenRefused     atomic.Bool   // the last Listen of a session was refused
+	unjournaled       atomic.Bool   // the server is a standalone without a journal
 	warned            sync.Map      // the troubles that were logged
 }
 
@@ -74,7 +76,7 @@ func newStore(db *mongo.Database, opt *Options) (*Store, error) {
 	}
 	return &Store{
 		db: db, collection: o.Collection, log: o.Logger,
-		noNotices: o.NoNotices, readOnly: o.ReadOnly, noticeCollections: o.NoticeCollections,
+		pollOnly: o.PollOnly, readOnly: o.ReadOnly, noticeCollections: o.NoticeCollections,
 		shapes: sh, primary: o.PrimaryWatch,
 	}, nil
 }

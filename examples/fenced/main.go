@@ -9,7 +9,7 @@
 //
 // While anna's process was frozen its lease ran out and bert locked, with a greater token, which
 // his write left in the document. Anna's write comes with the smaller one: ErrFenced. If what you
-// write depends on what the document says, call Fence.Raise before you read it, so that no
+// write depends on what the document says, call Fence.RaiseToken before you read it, so that no
 // older write comes between the two.
 package main
 

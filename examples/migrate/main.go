@@ -62,7 +62,7 @@ func main() {
 func migrate(ctx context.Context, locks *dsync.Session, pause time.Duration,
 	insert func(ctx context.Context, plan string, token int64) error) (string, error) {
 	result, err := locks.Once("migration 7: plans").DoValue(ctx, func(ctx context.Context) ([]byte, error) {
-		token := dsync.OnceToken(ctx)
+		token := dsync.TokenFrom(ctx)
 		slog.Info("migrates", "token", token)
 		for _, plan := range plans {
 			if err := insert(ctx, plan, token); err != nil {

@@ -83,6 +83,6 @@ func probes(locks *dsync.Session) http.Handler {
 		}
 	}
 	mux.Handle("GET /readyz", probe(func(err error) bool { return err != nil }))
-	mux.Handle("GET /livez", probe(func(err error) bool { return errors.Is(err, dsync.ErrOverstayed) }))
+	mux.Handle("GET /livez", probe(func(err error) bool { return errors.Is(err, dsync.ErrStillInUse) }))
 	return mux
 }

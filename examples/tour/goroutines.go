@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -29,7 +30,9 @@ func newGoroutines() *goroutines {
 
 func (g *goroutines) start(name string, p part, tell func(event)) error {
 	link := dsynctest.NewFaulty(g.store, nil)
-	s, err := dsync.New(link, &dsync.Options{TTL: ttl, Host: name})
+	// A worker that is cut off goes on and warns of that, where a killed one would be silent.
+	silent := slog.New(slog.DiscardHandler)
+	s, err := dsync.New(link, &dsync.Options{TTL: ttl, Host: name, Logger: silent})
 	if err != nil {
 		return err
 	}

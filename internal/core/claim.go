@@ -1,7 +1,9 @@
 package core
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -9,35 +11,70 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A claim is one request of the session for a key, as the store has it. Package core has its table.
+// A claim is one request of the session for part or all of a key, as the store has it. Package core has
+// its table.
 type claim struct {
+	timer
 	number  uint64
-	id      string
-	key     string
-	session string
+	request driver.Claim
 	state   state
 
-	call    uint64  // the caller that waits for it, in joining and waiting; 0: none
-	command uint64  // under way for it; 0: none
-	due     Instant // its timer; never: none
-	poll    Instant // in waiting: when it requests again, whatever happens
-	failed  int     // requests or releases that were not answered, in a row
+	call    *Acquire // the caller that waits for it, or has its hold; nil: nobody waits for what becomes of it
+	users   int      // holders that are not done: readers can share a hold
+	slot    int64    // how much of its queue it takes here; 0: nothing any more
+	command uint64   // under way for it, or inLine; 0: none
+	failed  int      // requests or releases that had no answer, in a row
 
-	requests int       // to join, that were sent
-	answers  int       // to those
-	mayBe    bool      // the store has it, by a reply or a notice
-	void     time.Time // by the store's clock: after that no request, or copy of one, can join
+	requests   int       // to join, that were sent
+	unanswered int       // of them
+	mayBe      bool      // the store has it, by a reply or a notice
+	void       time.Time // by the store's clock: after that no request, or copy of one, can join; zero: none can now
+	wait       *wait     // until its grant is known
 
-	ahead   []string // sessions that stand in the way, by the last reply
-	expired []string // those that the last request named
+	token      int64     // of the present hold
+	granted    Instant   // when the grant was learned
+	since      time.Time // of the grant, by the store's clock; zero if unknown
+	until      time.Time // the end of a lease, by the store's clock
+	listener   uint64    // the time that a listener was ready when its last request was sent; 0: none was
+	othersWait bool      // others wait or may wait
+	asked      bool      // somebody has asked for it, or its holder has resigned: it is not kept
 
-	token   int64 // of the present hold
-	first   int64 // of the grant
-	alone   bool  // nobody waited at the grant, and its first request was answered with it
-	granted Instant
-	hold    uint64 // the present hold, or the last
-
+	leave   *leave // how it is to be released; nil: plainly
+	refused error  // why the store refuses its release
 	doubted uint64 // the acknowledged heartbeats when the store said first that it is not there; 0: never
+}
+
+// A wait is what a claim knows of what it waits for.
+type wait struct {
+	poll     Instant         // when it requests again, whatever happens
+	position int             // in the store's queue, by the last reply; 0: not in it
+	stagger  time.Duration   // how long after a lapse ahead it acts: see stagger
+	ahead    []string        // sessions that stand in the way, by the last reply
+	named    []string        // those that the last request named as expired
+	again    bool            // a wake came while a request was under way
+	refusal  error           // what its caller gets unless a session ahead has expired
+	asked    map[string]bool // with First: claims whose sessions were asked to give up the key
+	until    []time.Time     // the ends of leases that stand in the way
+}
+
+// A leave is how a claim is released.
+type leave struct {
+	driver.Leave         // without Claim
+	keep         Instant // with Keep: until when
+	grace        bool    // its holder may not be done until then, so nobody can ask for it
+	passed       error   // by LeaveBy: why it was not released so, or not yet
+}
+
+// early is how a claim is released whose holder waits for nothing more than the store's answer. It is
+// shared, and not changed.
+var early = &leave{Leave: driver.Leave{Early: true}}
+
+// A grant is how the store granted a claim.
+type grant struct {
+	token, term int64
+	crowded     bool
+	alone       bool // nobody waited, and its first request was answered with it
+	since       time.Time
 }
 
 type state int
@@ -45,287 +82,537 @@ type state int
 const (
 	joining state = iota
 	waiting
+	checking // whether the sessions in the way have expired
+	dating   // granted, but the lease has no end yet
 	held
+	lingering
 	windingDown
 	lost
 	leaving
-	left
+	kept
 )
 
 func (s state) String() string {
-	return [...]string{"joining", "waiting", "held", "windingDown", "lost", "leaving", "left"}[s]
+	return [...]string{"joining", "waiting", "checking", "dating", "held", "lingering", "windingDown", "lost", "leaving", "kept"}[s]
 }
+
+// inLine is the command of a claim or a message that waits for a lane.
+const inLine = ^uint64(0)
 
 // A trigger is what moves a claim.
 type trigger int
 
 const (
-	granted    trigger = iota // by a reply or a notice
-	queued                    // reply: it waits
-	tooLate                   // reply: the request came after its notAfter
-	unanswered                // the request or release was lost
-	timer                     // its timer, or a wake-up
+	queued     trigger = iota // reply: it waits
+	again                     // it must request again at once
+	unanswered                // what was sent had no answer
+	timeOver                  // its timer
+	laneFree                  // there is a lane for what it sends
+	wake                      // a notice, or a listener that has become ready
 	givenUp                   // its caller waits no longer
-	holderDone                // its holder is done
 	revoke                    // it must be given up
 	sessionEnd                // the session is lost
-	answered                  // the release was answered
+	leaseOver                 // the lease is over
+	othersCame                // others may wait
+	heartbeat                 // one was acknowledged
 )
 
 func (t trigger) String() string {
-	return [...]string{"granted", "queued", "tooLate", "unanswered", "timer", "givenUp", "holderDone", "revoke", "sessionEnd", "answered"}[t]
+	return [...]string{"queued", "again", "unanswered", "timeOver", "laneFree", "wake", "givenUp", "revoke", "sessionEnd", "leaseOver", "othersCame", "heartbeat"}[t]
 }
 
-// move makes the claim's transition for t, as the table of package core has it.
+// move makes the claim's transition for t, as the table of package core has it. What is not in the table
+// came late and means nothing any more.
 func (c *Core) move(cl *claim, t trigger) {
-	from := cl.state
-	switch {
-	case from <= waiting && t == granted:
-		cl.state, cl.due, cl.granted = held, never, c.now
-		c.deliver(cl, cl.call)
-	case from == joining && t == queued:
-		cl.state, cl.poll = waiting, c.now.Add(c.cfg.jitter(c.cfg.Poll))
-		c.waitFor(cl)
-	case from == joining && t == tooLate:
-		c.join(cl)
-	case from == joining && t == unanswered:
-		cl.due = c.now.Add(c.cfg.pause(cl.failed))
-		cl.failed++
-	case from == joining && t == timer:
-		if cl.command == 0 {
-			c.join(cl)
-		}
-	case from == waiting && t == timer:
-		if c.now < cl.poll && c.expireLapsed(cl) {
-			c.waitFor(cl) // until that is answered
+	if t == laneFree {
+		if cl.command != inLine {
 			return
 		}
+		cl.command = 0
+	}
+	switch from := cl.state; {
+	case from <= dating && t == givenUp:
+		c.leaveQueue(cl)
+	case from <= dating && t == revoke && cl.request.First:
+		// Its caller comes first all the same: two such callers that both began anew would take turns forever.
+		if !cl.asked {
+			cl.asked = true
+			c.move(cl, wake) // it is held, so find out
+		}
+	case from <= dating && t == revoke:
+		c.requestAnew(cl) // nobody here knows that it is held
+	case from <= dating && t == sessionEnd:
+		c.readmit(cl)
+
+	case from == joining && (t == again || t == laneFree || t == timeOver):
+		c.join(cl)
+	case from == joining && t == wake:
+		cl.wait.again = true // when this request is answered
+	case from == joining && t == queued:
+		cl.state = waiting
+		c.waits(cl)
+	case (from == joining || from == dating) && t == unanswered:
+		c.retry(cl)
+
+	case from == waiting && t == timeOver && c.now < cl.wait.poll:
+		c.expireLapsed(cl)
+		c.lookAhead(cl)
+	case from == waiting && (t == timeOver || t == wake || t == again):
 		cl.state = joining
 		c.join(cl)
-	case from <= waiting && t == givenUp:
-		c.leave(cl)
-	case from <= waiting && t == revoke:
-		// Nobody holds it yet; its caller asks for another.
-		c.again(cl)
-		c.leave(cl)
-	case from <= waiting && t == sessionEnd:
-		c.again(cl)
-		c.forget(cl)
-	case from == held && t == holderDone:
-		if !c.handOff(cl) {
-			c.leave(cl)
-		}
+
+	case from == checking && t == again:
+		cl.state = joining
+		c.join(cl)
+	case from == checking && t == unanswered:
+		cl.state = joining
+		c.retry(cl)
+	case from == checking && t == laneFree:
+		c.load(cl)
+
+	case from == dating && (t == timeOver || t == laneFree):
+		c.extend(cl)
+	case from == dating && t == leaseOver:
+		c.requestAnew(cl)
+
 	case from == held && t == revoke:
-		cl.state, cl.due = windingDown, c.now.Add(c.cfg.Grace)
-		c.out = append(c.out, End{cl.hold, c.cause()})
-	case from == windingDown && (t == holderDone || t == timer):
-		c.leave(cl)
+		cl.dropKeep()
+		c.windDown(cl, ErrRevoked)
+	case from == held && (t == leaseOver || t == timeOver):
+		c.loseHold(cl, fmt.Errorf("its lease of %v is over", cl.request.Lease))
 	case from == held && t == sessionEnd:
-		cl.state, cl.due = lost, never
-		c.out = append(c.out, End{cl.hold, c.cause()})
-	case from == windingDown && t == sessionEnd:
-		cl.state, cl.due = lost, never
-	case from == lost && t == holderDone:
-		c.forget(cl)
-	case from == leaving && (t == timer || t == unanswered && c.closing):
+		c.loseHold(cl, c.ending)
+
+	case from == lingering && (t == timeOver || t == othersCame || t == revoke):
 		c.release(cl)
-	case from == leaving && t == unanswered:
-		cl.due = c.now.Add(c.cfg.pause(cl.failed))
-		cl.failed++
-	case from == leaving && t == answered:
-		cl.state, cl.due = left, never
-		if cl.void.IsZero() {
-			c.forget(cl)
-		}
-	case from >= leaving && t == sessionEnd:
-		c.forget(cl)
-	case t == timer, t == granted, t == revoke, t == queued, t == tooLate, t == unanswered, t == answered:
-		// It came late.
-	default:
-		panic(fmt.Sprintf("core: %v does not take %v", from, t))
+	case from == lingering && t == sessionEnd:
+		c.freeSlot(cl)
+		c.forgetUnused(cl)
+
+	case from == windingDown && t == timeOver:
+		c.release(cl)
+	case from == windingDown && t == sessionEnd:
+		cl.state = lost
+		c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))
+
+	case from == lost && t == timeOver: // the grace is over
+		c.leftStore(cl)
+
+	case from == leaving && (t == timeOver || t == laneFree):
+		c.release(cl)
+	case from == leaving && t == heartbeat && cl.command == 0 && cl.doubted < c.session.acks:
+		c.release(cl)
+	case from == windingDown && t == revoke:
+		cl.asked = true
+		cl.dropKeep()
+	case from == leaving && t == revoke && cl.users == 0:
+		cl.dropKeep() // it is released again if it was kept
+	case (from == leaving || from == kept) && t == sessionEnd:
+		c.settled(cl, fmt.Errorf("%w: %w", ErrLost, c.ending))
+		c.forgetUnused(cl)
+
+	case from == kept && t == timeOver:
+		c.leftStore(cl)
+	case from == kept && t == revoke && cl.users == 0 && !cl.leave.grace:
+		cl.leave = nil
+		c.release(cl)
 	}
 }
 
-// cause is why holds end that were neither lost nor revoked by others.
-func (c *Core) cause() error {
-	switch {
-	case c.closing:
-		return ErrClosed
-	case c.session.id == "":
-		return ErrLost
+// dropKeep has the claim released for good although LeaveBy or UnlockAfter said to keep it: it is revoked.
+func (cl *claim) dropKeep() {
+	if cl.leave != nil {
+		cl.leave.Keep = 0
 	}
-	return ErrRevoked
 }
 
-// newClaim returns a new claim for key.
-func (c *Core) newClaim(key string) *claim {
+func (cl *claim) fixed() bool { return cl.request.Lease > 0 }
+
+// shares reports whether readers of this process may share the claim.
+func (cl *claim) shares() bool {
+	return cl.request.Kind == driver.KindRWMutex && cl.request.Weight < cl.request.Limit
+}
+
+// outlives reports whether the claim survives the loss of its session: it has a lease of its own, which
+// was granted.
+func (cl *claim) outlives() bool { return cl.fixed() && cl.token != 0 && cl.state != dating }
+
+// newClaim makes a claim for a caller, whose slot and turn the queue has counted.
+func (c *Core) newClaim(q *queue, a *Acquire) *claim {
 	c.last.claim++
+	lingers := c.cfg.Linger > 0 && a.exclusive() && a.Lease == 0 && !a.Auto
 	cl := &claim{
-		number: c.last.claim, key: key, session: c.session.id, due: never,
-		id: c.session.id + "." + strconv.FormatUint(c.last.claim, 10),
+		timer: timer{never, never}, number: c.last.claim, call: a, slot: q.share(a.Weight), wait: &wait{},
+		request: driver.Claim{
+			Key: a.Key, ID: c.claimID(c.last.claim), Session: c.session.id,
+			Kind: a.Kind, Weight: a.Weight, Limit: a.Limit, Lease: a.Lease,
+			Yield: lingers || a.Shares, First: a.First, Value: a.Value,
+		},
+	}
+	if a.First {
+		cl.wait.asked = make(map[string]bool)
 	}
 	c.claims[cl.number] = cl
+	q.claims = append(q.claims, cl.number)
+	if lingers || a.Shares && q.readersWaited {
+		c.listen(0)
+	}
 	return cl
 }
 
-// join sends a request to join. It names the sessions ahead that have expired.
+// join sends a request to join when there is a lane for it.
 func (c *Core) join(cl *claim) {
-	cl.due = never
-	cl.expired = c.expiredAmong(cl.ahead)
-	notAfter := c.storeClock().Add(c.cfg.Attempt)
-	if notAfter.After(cl.void) {
-		cl.void = notAfter
+	if cl.command != 0 {
+		return
 	}
-	cl.requests++
-	join := &driver.Join{Claim: c.request(cl), Wait: true, Expired: cl.expired, NotAfter: notAfter, Repeated: cl.requests > 1}
-	cl.command = c.send(Command{Op: Join, Session: cl.session, Edit: driver.Edit{Join: join}}, cl.number)
+	cl.due, cl.command = never, inLine
+	poll := cl.requests > 0
+	if c.enterLane(poll, delayed{number: cl.number}) {
+		c.sendJoin(cl, poll, nil)
+	}
 }
 
-// request returns the claim as commands name it.
-func (c *Core) request(cl *claim) driver.Claim {
-	return driver.Claim{
-		Key: cl.key, ID: cl.id, Session: cl.session, Kind: driver.KindMutex, Weight: 1, Limit: 1,
-		Token: cl.first, NoneWaiting: cl.alone,
+// sendJoin sends a request to join. It names the sessions ahead that have expired, and releases old, if
+// that is not nil.
+func (c *Core) sendJoin(cl *claim, poll bool, old *claim) {
+	cl.wait.named = c.expiredAmong(cl.wait.ahead)
+	cl.requests++
+	cl.unanswered++
+	cl.listener = 0
+	if c.listener.ready {
+		cl.listener = c.listener.times
+	}
+	s := &sent{session: cl.request.Session, claim: cl.number, poll: poll, voidAt: c.storeClock().Add(c.cfg.Attempt)}
+	e := driver.Edit{Join: &driver.Join{
+		Claim: cl.request, Wait: !cl.call.Try, Expired: cl.wait.named, NotAfter: s.voidAt, Repeated: cl.requests > 1,
+	}}
+	if old != nil {
+		e.Leave = &driver.Leave{Claim: old.request}
+		s.leaves = old.number
+	}
+	cl.command = c.sendNow(s, &Command{Op: Join, Session: s.session, Edit: e})
+	if old != nil {
+		old.command = cl.command
 	}
 }
 
 // joinAnswered takes the reply to a request to join.
-func (c *Core) joinAnswered(cl *claim, r Reply) {
+func (c *Core) joinAnswered(cl *claim, s *sent, r *Reply) {
+	if old := c.claims[s.leaves]; old != nil && old.command == r.Command {
+		old.command = 0
+		if r.Err == nil {
+			c.leftStore(old)
+		} else {
+			old.failed++
+			c.release(old)
+		}
+	}
+	if cl == nil {
+		return
+	}
 	if !r.Lost {
-		cl.answers++
+		cl.unanswered--
 	}
-	if r.Err == nil && !r.Lost {
-		c.sawClock(r.Now)
-		c.unknown(&r.State)
+	if (r.Err != nil || !r.State.Final) && s.voidAt.After(cl.void) {
+		cl.void = s.voidAt
 	}
-	if cl.state == leaving { // given up meanwhile: the release waited for this
-		c.release(cl)
-		return
+	st := &r.State
+	h, holds := st.Holder(cl.request.ID)
+	if r.Err == nil {
+		c.sawClock(st.Now)
+		c.unknown(st, cl)
+		joined := cl.mayBe
+		cl.mayBe = holds || st.Position > 0 || joined && cl.state > dating
+		if st.Position > 0 && joined || cl.call != nil && cl.call.Try && !holds {
+			r.Notices = unchanged(r.Notices)
+		}
 	}
-	if cl.state != joining {
-		return
-	}
-	if r.Lost || r.Err != nil {
-		c.move(cl, unanswered)
-		return
-	}
-	cl.failed = 0
-	h, holds := r.State.Holder(cl.id)
-	cl.mayBe = holds || r.State.Position > 0
-	cl.ahead = sessionsIn(&r.State, cl.session)
 	switch {
+	case cl.state == leaving: // the release waited for this
+		c.release(cl)
+	case cl.state != joining: // a notice came first
 	case holds:
-		cl.first, cl.token = h.Token, h.Token
-		cl.alone = cl.requests == 1 && r.State.Waiting == 0
-		c.move(cl, granted)
-	case r.State.Position > 0:
-		c.move(cl, queued)
+		crowded := st.Waiting > 0
+		c.granted(cl, grant{h.Token, st.Term, crowded, cl.requests == 1 && !crowded, h.Since})
 	default:
-		c.move(cl, tooLate)
+		c.notGranted(cl, r)
 	}
 }
 
-// noticed takes a notice for one of the claims.
-func (c *Core) noticed(n driver.Notice) {
-	if c.session.id == "" || n.Session != c.session.id {
+// notGranted takes a reply of the store that does not grant the claim.
+func (c *Core) notGranted(cl *claim, r *Reply) {
+	w, st, try := cl.wait, &r.State, cl.call.Try
+	switch {
+	case c.queues[cl.request.Key].forceWaits() && !cl.request.First && !try:
+		c.requestAnew(cl)
+	case r.Lost:
+		c.noAnswer(cl, r.Err)
+	case errors.Is(r.Err, driver.ErrMismatch):
+		w.refusal, cl.state = r.Err, checking
+		c.load(cl)
+	case r.Err != nil:
+		c.refuse(cl, r.Err)
+	case st.Sealed:
+		c.refuse(cl, &SealedError{st.Value})
+	case st.Position > 0:
+		cl.failed = 0
+		c.ahead(w, st)
+		// A notice may have been sent before the listener was ready.
+		if missed := c.listener.ready && cl.listener != c.listener.times; missed || w.again {
+			w.again = false
+			c.join(cl)
+			return
+		}
+		c.move(cl, queued)
+	case try && !fits(&cl.request, st):
+		c.ahead(w, st)
+		w.refusal, cl.state = HeldError(st), checking
+		c.check(cl)
+	case try && cl.failed == 0: // it came too late; now the store's clock is known
+		cl.failed++
+		c.join(cl)
+	case try:
+		c.refuse(cl, ErrLate)
+	default:
+		c.failure = ErrLate
+		c.move(cl, unanswered)
+	}
+}
+
+// ahead records what stands in the way of a claim.
+func (c *Core) ahead(w *wait, st *driver.State) {
+	w.position, w.ahead, w.until = st.Position, SessionsIn(st, c.session.id), nil
+	for i := range st.Holders {
+		if u := st.Holders[i].Until; !u.IsZero() {
+			w.until = append(w.until, u)
+		}
+	}
+	if w.asked != nil {
+		c.revokeHolders(w, st)
+	}
+}
+
+// retry sets the timer for another try after a pause.
+func (c *Core) retry(cl *claim) {
+	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.pause(cl.failed)))
+	cl.failed++
+}
+
+// noAnswer is called when something that the claim needs to know had no answer. A try is not repeated.
+func (c *Core) noAnswer(cl *claim, err error) {
+	if cl.call.Try {
+		c.refuse(cl, err)
+	} else {
+		c.move(cl, unanswered)
+	}
+}
+
+// refuse gives the claim's caller an error in place of a hold.
+func (c *Core) refuse(cl *claim, err error) {
+	a := cl.call
+	c.give(Deliver{To: a, Err: err})
+	if errors.As(err, new(*SealedError)) {
+		if q := c.queues[a.Key]; q != nil {
+			q.sealed = err
+		}
+	}
+	c.leaveQueue(cl)
+}
+
+// granted takes the grant of a claim, whether a reply or a notice brought it. A lease has no end yet:
+// until it has one, it lives with its session. If the grant set the end, a grant that nobody learned of
+// would close its key for the whole lease, long after the session has expired.
+func (c *Core) granted(cl *claim, g grant) {
+	cl.request.Token, cl.request.NoneWaiting = g.token, g.alone
+	cl.token, cl.since, cl.granted = g.token, g.since, c.now
+	cl.mayBe, cl.failed, cl.due = true, 0, never
+	cl.othersWait = cl.othersWait || g.crowded
+	if cl.command == inLine {
+		cl.command = 0
+	}
+	if cl.fixed() {
+		cl.state = dating
+		c.extend(cl)
 		return
 	}
-	cl := c.byID(n.Claim)
-	switch n.Type {
-	case driver.NoticeGrant:
-		switch {
-		case cl == nil:
-			c.adopt(n.Key, n.Claim)
-		case cl.state <= waiting:
-			cl.first, cl.token, cl.mayBe = n.Token, n.Token, true
-			c.move(cl, granted)
-		}
-	case driver.NoticeWake:
-		if cl != nil && cl.state == waiting {
-			cl.poll = c.now
-			c.move(cl, timer)
-		}
-	case driver.NoticeRevoke:
-		c.revoked(Revoked{n.Claim, n.Key})
+	c.begin(cl, g.term)
+}
+
+// extend sets the first end of a lease.
+func (c *Core) extend(cl *claim) {
+	if cl.command != 0 { // a request is under way
+		c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Retry))
+		return
+	}
+	cl.due, cl.command = never, inLine
+	if c.enterLane(false, delayed{number: cl.number}) {
+		cl.command = c.sendNow(&sent{session: cl.request.Session, claim: cl.number},
+			&Command{Op: Extend, Session: cl.request.Session, Edit: driver.Edit{Extend: &driver.Extend{Claim: cl.request}}})
 	}
 }
 
-// revoked gives up the claim, for somebody who asked for the key.
-func (c *Core) revoked(r Revoked) {
-	switch cl := c.byID(r.Claim); {
-	case c.session.id == "":
-	case cl == nil:
-		c.adopt(r.Key, r.Claim)
+// extendAnswered begins the hold of a lease, which counts from before the Extend was sent.
+func (c *Core) extendAnswered(cl *claim, s *sent, r *Reply) {
+	if cl == nil || cl.state != dating {
+		return
+	}
+	switch ends := s.at.Add(c.cfg.Hold(cl.request.Lease)); {
+	case r.Lost:
+		c.noAnswer(cl, r.Err)
+	case errors.Is(r.Err, driver.ErrNotHeld), r.Err == nil && c.now >= ends:
+		c.move(cl, leaseOver)
+	case r.Err != nil:
+		c.refuse(cl, r.Err)
 	default:
-		c.move(cl, revoke)
+		cl.since, cl.until = r.Holder.Since, r.Holder.Until
+		c.at(&cl.timer, cl.number, ends)
+		c.begin(cl, 0)
 	}
 }
 
-// unknown releases the session's claims in a state that nobody here knows.
-func (c *Core) unknown(st *driver.State) {
-	for i := range st.Holders {
-		if h := &st.Holders[i]; h.Session == c.session.id && h.Until.IsZero() && c.byID(h.Claim) == nil {
-			c.adopt(st.Key, h.Claim)
-		}
-	}
-	for i := range st.WaitersAhead {
-		if w := &st.WaitersAhead[i]; w.Session == c.session.id && c.byID(w.Claim) == nil {
-			c.adopt(st.Key, w.Claim)
-		}
+// extended takes the result of a later Extend.
+func (c *Core) extended(e Extended) {
+	cl := c.claims[e.Claim]
+	switch {
+	case cl == nil || cl.state != held:
+	case e.Err != nil:
+		c.loseHold(cl, e.Err)
+	case !e.Until.Before(cl.until):
+		cl.until = e.Until
+		c.at(&cl.timer, cl.number, e.Sent.Add(c.cfg.Hold(cl.request.Lease)))
 	}
 }
 
-// numberOf returns the number of the claim of the session with that id.
-func (c *Core) numberOf(id string) (n uint64, ok bool) {
-	rest, ok := strings.CutPrefix(id, c.session.id+".")
-	n, err := strconv.ParseUint(rest, 10, 64)
-	return n, ok && err == nil
+// begin begins the first hold of a claim.
+func (c *Core) begin(cl *claim, term int64) {
+	a, q := cl.call, c.queues[cl.request.Key]
+	cl.state, cl.wait, c.listener.idle = held, nil, c.now
+	if c.listener.ready && !c.wouldKnow(cl) && !a.Shares && cl.request.Yield {
+		cl.othersWait = true // others may have come without a notice
+	}
+	c.deliver(cl, a, term, false)
+	if a.Shares {
+		q.shared = cl.number
+	}
+	if !c.listener.running {
+		c.listen(listenAfter)
+	}
+	if q.forceWaits() || cl.asked {
+		c.windDown(cl, ErrRevoked) // who wants it by force came after the request was sent
+	}
+	if !a.Try {
+		q.turn = nil
+		c.next(q, a.Key)
+	}
+}
+
+// deliver begins a hold of the claim.
+func (c *Core) deliver(cl *claim, a *Acquire, term int64, local bool) {
+	cl.call, cl.users = a, 1
+	c.give(Deliver{
+		To: a, Hold: a, Claim: cl.number, Request: &cl.request, Token: cl.token, Term: term,
+		Until: cl.until, Granted: cl.granted, Local: local,
+	})
+}
+
+// windDown ends a hold by request: the claim is released when the holder is done or the grace is over.
+func (c *Core) windDown(cl *claim, cause error) {
+	cl.state, cl.asked = windingDown, cause != ErrClosed
+	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))
+	c.do(&End{cl.call, cause, cl.asked})
+}
+
+// loseHold ends a hold that the store may give to others. Nothing is sent for its claim. A lease is
+// remembered for the grace; otherwise a notice or a reply that names it would have it released.
+func (c *Core) loseHold(cl *claim, cause error) {
+	cl.state = lost
+	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))
+	c.do(&End{cl.call, cause, errors.Is(cause, driver.ErrNotHeld)})
+	if cl.fixed() {
+		c.settled(cl, nil)
+	}
 }
 
 // byID returns the claim with that id, or nil.
 func (c *Core) byID(id string) *claim {
-	n, ok := c.numberOf(id)
-	if !ok {
-		return nil
+	n, _ := numberOf(id)
+	if cl := c.claims[n]; cl != nil && cl.request.ID == id {
+		return cl
 	}
-	return c.claims[n]
+	return nil
 }
 
-// adopt releases a claim of this session that nobody here knows. A copy of a request has made it join,
-// and another may come.
-func (c *Core) adopt(key, id string) {
-	n, ok := c.numberOf(id)
-	if !ok {
+// claimID returns the id of the session's claim with that number.
+func (c *Core) claimID(n uint64) string { return c.session.id + "." + strconv.FormatUint(n, 10) }
+
+// numberOf returns the number in a claim's id.
+func numberOf(id string) (n uint64, session string) {
+	session, number, _ := strings.Cut(id, ".")
+	n, _ = strconv.ParseUint(number, 10, 63)
+	return n, session
+}
+
+// Knows reports whether the claim is one of this Core's.
+func (c *Core) Knows(claim string) bool { return c.byID(claim) != nil }
+
+// unknown releases the session's claims in a state that nobody here knows: a request that arrived twice
+// can leave one. It does the same for claims that have left and have joined again since.
+func (c *Core) unknown(st *driver.State, about *claim) {
+	for i := range st.Holders {
+		if h := &st.Holders[i]; h.Session == about.request.Session && h.Claim != about.request.ID && h.Until.IsZero() {
+			c.unknownClaim(st.Key, h.Claim, h.Token)
+		}
+	}
+	for i := range st.WaitersAhead {
+		if w := &st.WaitersAhead[i]; w.Session == about.request.Session {
+			c.unknownClaim(st.Key, w.Claim, 0)
+		}
+	}
+}
+
+func (c *Core) unknownClaim(key, id string, token int64) {
+	if c.byID(id) == nil && c.isNew(id, token) {
+		c.orphan(key, id)
+	}
+}
+
+// orphan releases a claim of this session that nobody here knows. A copy of its request may still come.
+func (c *Core) orphan(key, id string) {
+	n, session := numberOf(id)
+	if n == 0 || session != c.session.id || c.claims[n] != nil {
 		return
 	}
+	c.past = slices.DeleteFunc(c.past, func(p past) bool { return p.number == n })
 	cl := &claim{
-		number: n, id: id, key: key, session: c.session.id, state: leaving, due: never, mayBe: true,
-		void: c.storeClock().Add(c.cfg.Attempt),
+		timer: timer{never, never}, number: n, state: leaving, mayBe: true, void: c.storeClock().Add(c.cfg.Attempt),
+		request: driver.Claim{Key: key, ID: id, Session: session},
 	}
 	c.claims[n] = cl
+	c.do(Orphan{id, key})
 	c.release(cl)
 }
 
-// again puts the claim's caller first in the queue.
-func (c *Core) again(cl *claim) {
-	if cl.call == 0 {
-		return
-	}
-	if q := c.queues[cl.key]; q != nil && q.using == cl.number {
-		q.calls = append([]uint64{cl.call}, q.calls...)
-	}
-	cl.call = 0
-}
-
-// handOff gives the claim, whose holder is done, to the next caller here, with the next token.
-func (c *Core) handOff(cl *claim) bool {
-	q := c.queues[cl.key]
-	if len(q.calls) == 0 || c.now.Sub(cl.granted) >= c.cfg.HandOff || cl.token+1 >= cl.first+driver.TokenStep {
+// fits reports whether the claim could be granted at once: there is room for it, and nobody waits.
+func fits(r *driver.Claim, st *driver.State) bool {
+	if st.Waiting > 0 {
 		return false
 	}
-	call := q.calls[0]
-	q.calls = q.calls[1:]
-	cl.token++
-	c.deliver(cl, call)
-	return true
+	free := st.Limit // counted down: the sum of the weights can overflow
+	for i := range st.Holders {
+		free -= st.Holders[i].Weight
+	}
+	return len(st.Holders) == 0 || r.Weight <= free
+}
+
+// HeldError returns the error of a call that found the key held or waited for.
+func HeldError(st *driver.State) *driver.HeldError {
+	e := &driver.HeldError{Key: st.Key}
+	switch {
+	case len(st.Holders) > 0:
+		h := st.Holders[0]
+		e.Session, e.Since, e.Until = h.Session, h.Since, h.Until
+	case len(st.WaitersAhead) > 0:
+		e.Session = st.WaitersAhead[0].Session
+	}
+	return e
 }

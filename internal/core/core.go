@@ -2,125 +2,251 @@ package core
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 // A Config has the settings of a Core. They do not change.
 type Config struct {
 	TTL, Margin, Grace time.Duration
+	LeastMargin        time.Duration // see MarginOf
+	LeastGrace         time.Duration // see GraceOf
 	Heartbeat          time.Duration // between two heartbeats
 	Attempt            time.Duration // how long a command may take
-	Poll               time.Duration // between two requests of a waiter
-	HandOff            time.Duration // how long a grant may be handed off; 0: not at all
+	Poll               time.Duration // between two requests of a waiter; 0: see PollTime
+	HandOff            time.Duration // for how long after its grant a claim may be handed off; ≤0: not at all
+	Linger             time.Duration // how long a claim is kept that nobody uses; 0: not at all
+	Retention          time.Duration // of idle records; <0: nothing is swept
 	Retry, Backoff     time.Duration // the first pause before a retry, and the longest
+	AlwaysListen       bool
+	Lanes, PollLanes   int // see lanes
 
 	// Rand returns a number in [0, n).
-	Rand func(n int64) int64
+	Rand func(n int64) int64 `json:"-"`
 }
 
-// hold returns for how long a grant of d is good for its holder, from before its request was sent.
-func (c *Config) hold(d time.Duration) time.Duration { return d - d/1000 - c.Margin - c.Grace }
-
-// jitter returns d ± a tenth of it.
-func (c *Config) jitter(d time.Duration) time.Duration {
-	return d - d/10 + time.Duration(c.Rand(int64(d/5)+1))
+// Hold returns for how long a grant of d is good for its holder, from before its request was sent:
+// d·(1−ρ) − MarginOf(d) − GraceOf(d). ρ = 1/1000 allows for clocks that run at slightly different rates.
+func (c *Config) Hold(d time.Duration) time.Duration {
+	return d - d/1000 - c.MarginOf(d) - c.GraceOf(d)
 }
 
-// pause returns how long to wait before the next try after so many that failed.
-func (c *Config) pause(failed int) time.Duration {
-	d := min(c.Retry<<min(failed, 20), c.Backoff)
-	return d/2 + time.Duration(c.Rand(int64(d/2)+1))
+// MarginOf returns the margin of a grant of d: Margin, but of a short lease a tenth of it, or LeastMargin if
+// that is more.
+func (c *Config) MarginOf(d time.Duration) time.Duration {
+	return min(c.Margin, max(d/10, c.LeastMargin))
 }
 
-// The errors that callers and holders get.
+// GraceOf is MarginOf for the grace.
+func (c *Config) GraceOf(d time.Duration) time.Duration { return min(c.Grace, max(d/10, c.LeastGrace)) }
+
+// Jitter returns d ± a part of it: one tenth, with part 10. rand is as [Config].Rand.
+func Jitter(d time.Duration, part int64, rand func(n int64) int64) time.Duration {
+	return d - d/time.Duration(part) + time.Duration(rand(2*(int64(d)/part)+1))
+}
+
+func (c *Config) jitter(d time.Duration, part int64) time.Duration { return Jitter(d, part, c.Rand) }
+
+// Pause returns how long to wait before the next try after so many that failed. It doubles from first up to
+// longest. rand is as [Config].Rand.
+func Pause(first, longest time.Duration, failed int, rand func(n int64) int64) time.Duration {
+	d := min(first<<min(failed, 20), longest)
+	return d/2 + time.Duration(rand(int64(d/2)+1))
+}
+
+func (c *Config) pause(failed int) time.Duration { return Pause(c.Retry, c.Backoff, failed, c.Rand) }
+
+// The errors that callers and holders get. Package dsync explains them.
 var (
-	ErrClosed  = errors.New("session closed")
-	ErrLost    = errors.New("session lost")
-	ErrRevoked = errors.New("asked to give the key up")
+	ErrClosed  = errors.New("dsync: session closed")
+	ErrLost    = errors.New("dsync: hold lost")
+	ErrRevoked = errors.New("dsync: asked to give the key up")
+	ErrLate    = errors.New("dsync: the request came too late to count")
+	ErrGivenUp = errors.New("dsync: given up")
 )
 
-// A Core is one session. The zero Core is not ready: see [New].
+// A SealedError is the answer to a request for a sealed key.
+type SealedError struct{ Value []byte }
+
+func (e *SealedError) Error() string { return "dsync: the key is sealed" }
+
+// Result returns a copy of Value, which is not nil even if Value is.
+func (e *SealedError) Result() []byte { return append([]byte{}, e.Value...) }
+
+// A Core is one session. See [New].
 type Core struct {
 	cfg *Config
-	now Instant
+	now Instant // of the Step under way, or the last
 
-	session session
-	claims  map[uint64]*claim // by number
-	queues  map[string]*queue // of keys that somebody here wants or holds
-	calls   map[uint64]string // the keys that callers wait for
-	holds   map[uint64]use    // whose holder is not done
-	others  map[string]other  // what is known of other sessions, by id
-	sent    map[uint64]sent   // commands under way
+	tickAt   Instant // when a Tick is due
+	session  session
+	listener listener
+	sweeper  sweeper
+	claims   map[uint64]*claim // by number
+	past     []past            // claims that have left the store, in this order
+	queues   map[string]*queue // of keys that somebody here wants or holds
+	others   map[string]other  // what is known of other sessions, by id
+	sent     map[uint64]*sent  // commands under way; what is in it is not changed
+	messages map[uint64]*message
+	changes  map[string]uint64 // the message about each key's changes
+	timers   timers
+	lanes    lanes
+	discards discards
+	closing  *closing                              // nil: Close was not called
+	failure  error                                 // why the last command had no answer; nil: it had one
+	ending   error                                 // why the last session was lost
+	last     struct{ claim, message, send uint64 } // the last numbers that were given
 
-	discard uint64 // the Discard under way; 0: none
-	closing bool
-	closed  bool
-	last    struct{ claim, hold, command uint64 } // the last numbers that were given
-
-	out []Effect // of the Step under way
+	out      []Effect  // of the Step under way
+	delivers []Deliver // among them: these effects, of which a hand-off consists, take no memory
+	freeds   []Freed
 }
 
-// A sent command is under way. claim is the number of the claim that it is for, or 0.
+// A sent command is under way.
 type sent struct {
 	op      Op
-	session string // in whose name it was sent, or of Expire the session that it is about
-	claim   uint64
-	at      Instant
-	other   []string // of Read
+	poll    bool     // it has a lane for polls
+	session string   // in whose name it was sent, or of Expire and Revoke the session that it is about
+	claim   uint64   // the number of the claim or message that it is for, or 0
+	leaves  uint64   // of a Join: the number of the claim that it also releases, or 0
+	at      Instant  // before its send
+	others  []string // of Read
+	keeps   bool     // of Release: the claim stays in the store until a fixed time
+	voidAt  time.Time
+	revoked []driver.Revocation
 }
 
-// New returns a Core. It does nothing until the first Acquire.
+// New returns a Core. It does nothing until it is needed.
 func New(cfg *Config) *Core {
 	return &Core{
 		cfg: cfg, claims: make(map[uint64]*claim), queues: make(map[string]*queue),
-		calls: make(map[uint64]string), holds: make(map[uint64]use),
-		others: make(map[string]other), sent: make(map[uint64]sent),
+		others: make(map[string]other), sent: make(map[uint64]*sent),
+		messages: make(map[uint64]*message), changes: make(map[string]uint64),
+		tickAt: never, session: session{due: never, registerAt: never}, listener: listener{at: never, keys: make(map[string]int)},
+		sweeper: sweeper{due: never}, discards: discards{due: never},
 	}
 }
 
-// Step takes an event that happens now and returns its effects. now must not be before that of any Step
-// before.
+// Step takes an event that happens now and returns its effects, which are valid until the next Step. now
+// must not be before that of any Step before.
 func (c *Core) Step(now Instant, e Event) []Effect {
-	c.now, c.out = now, nil
-	// First of all: after a freeze this may be the first thing that happens.
-	if c.session.id != "" && now >= c.deadline() {
-		c.lose()
+	c.now = now
+	clear(c.out)
+	c.out, c.delivers, c.freeds = c.out[:0], c.delivers[:0], c.freeds[:0]
+	if c.tickAt <= now { // first of all: after a freeze this may be the first thing that happens
+		c.checkDeadline()
 	}
 	switch e := e.(type) {
-	case Acquire:
+	case *Acquire:
 		c.acquire(e)
+	case *Done:
+		c.done(e)
+	case *Reply:
+		c.reply(e)
+	case Noticed:
+		if c.listener.is(e.Listener) {
+			c.noticed(e.Notice)
+		}
 	case GiveUp:
 		c.giveUp(e.Call)
-	case Done:
-		c.done(e.Hold)
+	case WindDown:
+		if cl := c.claims[e.Claim]; cl != nil && cl.call == e.Hold && cl.state == held {
+			c.windDown(cl, e.Cause)
+		}
+	case LeaveBy:
+		if cl := c.claims[e.Claim]; cl != nil {
+			cl.leave = &leave{Leave: e.Leave, keep: c.now.Add(e.Leave.Keep), passed: ErrLost}
+		}
+	case Extended:
+		c.extended(e)
 	case Revoked:
-		c.revoked(e)
-	case Noticed:
-		c.noticed(e.Notice)
-	case Reply:
-		c.reply(e)
+		c.revoked(driver.Revocation{Key: e.Key, Claim: e.Claim})
+	case Need:
+		c.need()
+	case Observe:
+		c.observe(e.Key, e.N)
+	case *Ask:
+		c.send(&Command{Op: Asked, Ask: e}, 0)
+	case Met:
+		if o, known := c.others[e.Member.ID]; known {
+			o.member = &e.Member
+			c.others[e.Member.ID] = o
+		}
+	case NoticesDue:
+		c.notify(e.Notices)
+	case ListenerBroken:
+		if c.listener.is(e.Listener) {
+			c.listenerBroken(e.Unsupported)
+		}
 	case Close:
 		c.close()
+	case Hurry:
+		c.hurry()
 	}
-	c.due()
+	for c.tickAt = c.nextDue(); c.tickAt <= now; c.tickAt = c.nextDue() {
+		c.due()
+	}
+	if c.closing != nil {
+		c.closeDue()
+		c.tickAt = c.nextDue()
+	}
 	return c.out
 }
 
-// Next returns when a Tick is due.
-func (c *Core) Next() Instant {
-	next := never
-	if c.session.id != "" {
-		next = min(c.deadline(), c.session.due)
+func (c *Core) do(e Effect) { c.out = append(c.out, e) }
+
+func (c *Core) give(d Deliver) {
+	c.delivers = append(c.delivers, d)
+	c.do(&c.delivers[len(c.delivers)-1])
+}
+
+func (c *Core) free(f Freed) {
+	c.freeds = append(c.freeds, f)
+	c.do(&c.freeds[len(c.freeds)-1])
+}
+
+// checkDeadline ends the session, and holds with an end of their own, when their time is over.
+func (c *Core) checkDeadline() {
+	if c.session.id != "" && c.now >= c.Deadline() {
+		cause := fmt.Errorf("no heartbeat was acknowledged within %v", c.cfg.Hold(c.cfg.TTL))
+		if c.session.why != nil { // not wrapped: a caller would take a deadline of this library for its own
+			cause = fmt.Errorf("%w; the last: %v", cause, c.session.why)
+		}
+		c.lose(cause)
 	}
-	for _, cl := range c.claims {
-		if cl.state != left || c.mayDiscard() {
-			next = min(next, cl.due)
+	for _, cl := range c.leases() {
+		c.move(cl, leaseOver)
+	}
+}
+
+// leases returns the held claims with an end of their own that has come.
+func (c *Core) leases() (over []*claim) {
+	for _, e := range c.timers {
+		if cl := c.claims[e.number]; e.at <= c.now && cl != nil && cl.state == held && cl.due <= c.now && cl.fixed() && !slices.Contains(over, cl) {
+			over = append(over, cl)
 		}
 	}
-	if c.session.registerAt > 0 {
-		next = min(next, c.session.registerAt)
+	slices.SortFunc(over, byNumber)
+	return over
+}
+
+// Next returns when a Tick is due.
+func (c *Core) Next() Instant { return c.tickAt }
+
+func (c *Core) nextDue() Instant {
+	next := min(c.session.registerAt, c.listener.at, c.sweeper.due, c.discards.due)
+	if s := &c.session; s.id != "" {
+		next = min(next, c.Deadline())
+		if s.beating == 0 && !c.unregistering() {
+			next = min(next, s.due)
+		}
+	}
+	if len(c.timers) > 0 {
+		next = min(next, c.timers[0].at)
 	}
 	return next
 }
@@ -128,64 +254,82 @@ func (c *Core) Next() Instant {
 // due does what is due now. The order is that of numbers, not of a map.
 func (c *Core) due() {
 	c.sessionDue()
-	for _, cl := range c.inOrder() {
-		if cl.due <= c.now && cl.state != left {
-			cl.due = never
-			c.move(cl, timer)
+	c.timersDue()
+	c.discardsDue()
+	c.sweepDue()
+	c.listenerDue() // after what may need it
+}
+
+// those returns the claims for which f is true, in the order of their numbers.
+func (c *Core) those(f func(cl *claim) bool) []*claim {
+	var some []*claim
+	for _, cl := range c.claims {
+		if f(cl) {
+			some = append(some, cl)
 		}
 	}
-	c.discardDue()
-	c.closeDue()
+	slices.SortFunc(some, byNumber)
+	return some
 }
 
-// inOrder returns the claims in the order of their numbers.
-func (c *Core) inOrder() []*claim {
-	all := make([]*claim, 0, len(c.claims))
-	for _, n := range slices.Sorted(maps.Keys(c.claims)) {
-		all = append(all, c.claims[n])
+func byNumber(a, b *claim) int {
+	if a.number < b.number {
+		return -1
 	}
-	return all
+	return 1
 }
 
-// send sends a command for a claim, or for none.
-func (c *Core) send(cmd Command, claim uint64) uint64 {
-	c.last.command++
-	id := c.last.command
-	c.sent[id] = sent{cmd.Op, cmd.Session, claim, c.now, cmd.Sessions}
-	c.out = append(c.out, Send{id, cmd})
-	return id
-}
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // reply takes the answer to a command.
-func (c *Core) reply(r Reply) {
+func (c *Core) reply(r *Reply) {
 	s, ok := c.sent[r.Command]
 	if !ok {
 		return
 	}
 	delete(c.sent, r.Command)
-	if len(r.Notices) > 0 {
-		c.notify(r.Notices)
+	if s.op != Heartbeat && s.op != Notify && s.op != Asked { // a caller learns of the failure of what it needs
+		c.failure = nil
+		if r.Lost {
+			c.failure = r.Err
+		}
+	}
+	cl := c.claims[s.claim] // that waits for this reply, or nil
+	if cl != nil && cl.command == r.Command {
+		cl.command = 0
+	} else {
+		cl = nil
 	}
 	switch s.op {
 	case Register:
 		c.registered(s, r)
 	case Heartbeat:
 		c.heartbeatAnswered(s, r)
-	case Expire, Read:
-		c.learned(s, r)
+	case Expire:
+		c.expiryAnswered(s, r)
+	case Read:
+		c.readAnswered(s, r)
 	case Unregister:
-		c.session.unregistering = false
-		c.lose()
+		c.unregistered(r)
 	case Discard:
-		c.discarded(r)
-	case Join, Release:
-		if cl := c.claims[s.claim]; cl != nil && cl.command == r.Command {
-			cl.command = 0
-			if s.op == Join {
-				c.joinAnswered(cl, r)
-			} else {
-				c.releaseAnswered(cl, r)
-			}
-		}
+		c.discarded(s, r)
+	case Sweep:
+		c.swept(s, r)
+	case Notify:
+		c.notified(s, r)
+	case Revoke:
+		c.revokeAnswered(s, r)
+	case Join:
+		c.joinAnswered(cl, s, r)
+	case Load:
+		c.loaded(cl, r)
+	case Release:
+		c.releaseAnswered(cl, s, r)
+	case Extend:
+		c.extendAnswered(cl, s, r)
 	}
+	if len(r.Notices) > 0 {
+		c.notify(r.Notices)
+	}
+	c.leaveLane(s)
 }

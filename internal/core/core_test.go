@@ -11,47 +11,92 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-var config = &core.Config{
-	TTL: 12 * time.Second, Margin: time.Second, Grace: time.Second, Heartbeat: 4 * time.Second,
-	Attempt: 2 * time.Second, Poll: 20 * time.Second, HandOff: time.Second, Retry: time.Second, Backoff: time.Second,
-	Rand: func(n int64) int64 { return n / 2 },
-}
-
 // A rig is a Core whose events come from a test.
 type rig struct {
-	t    *testing.T
-	c    *core.Core
-	now  core.Instant
-	sent map[string]core.Send // the last command of each op
-	said []string             // the effects of the last event
+	t        *testing.T
+	cfg      core.Config
+	c        *core.Core
+	now      core.Instant
+	calls    map[uint64]*core.Acquire
+	sent     map[string]core.Send // the last command of each op
+	listener uint64               // the last that was opened
+	claim    uint64               // that a row is about
+	said     []string             // the effects of the last event
 }
 
 func newRig(t *testing.T) *rig {
-	return &rig{t: t, c: core.New(config), now: 1, sent: make(map[string]core.Send)}
+	r := &rig{t: t, now: 1, claim: 1, calls: make(map[uint64]*core.Acquire), sent: make(map[string]core.Send)}
+	r.cfg = core.Config{
+		TTL: 12 * time.Second, Margin: time.Second, Grace: time.Second, LeastMargin: time.Second, LeastGrace: time.Second, Heartbeat: 4 * time.Second,
+		Attempt: 2 * time.Second, Poll: 20 * time.Second, HandOff: time.Second, Retention: -1,
+		Retry: time.Second, Backoff: time.Second, Lanes: 32, PollLanes: 8,
+		Rand: func(n int64) int64 { return n / 2 },
+	}
+	r.c = core.New(&r.cfg)
+	return r
 }
 
 // step has the Core take an event.
 func (r *rig) step(e core.Event) {
 	r.said = nil
+	say := func(format string, args ...any) { r.said = append(r.said, fmt.Sprintf(format, args...)) }
 	for _, f := range r.c.Step(r.now, e) {
 		switch f := f.(type) {
-		case core.Send:
-			r.sent[f.Op.String()] = f
-			r.said = append(r.said, f.Op.String())
-		case core.Deliver:
+		case *core.Send:
+			r.sent[f.Op.String()] = *f
+			say("%v%s", f.Op, how(f.Edit))
+		case *core.Deliver:
 			if f.Err != nil {
-				r.said = append(r.said, fmt.Sprintf("Deliver %d: %v", f.Call, f.Err))
+				say("Deliver %d: %v", f.To.Call, f.Err)
 			} else {
-				r.said = append(r.said, fmt.Sprintf("Deliver %d: hold %d, token %d", f.Call, f.Hold, f.Token))
+				say("Deliver %d: hold %d, token %d", f.To.Call, f.Hold.Call, f.Token)
 			}
-		case core.End:
-			r.said = append(r.said, fmt.Sprintf("End %d: %v", f.Hold, f.Cause))
-		case core.Notify:
-			r.said = append(r.said, "Notify")
+		case *core.End:
+			say("End %d: %v", f.Hold.Call, f.Cause)
+		case *core.Freed:
+			if f.Err != nil {
+				say("Freed %d: %v", f.Hold.Call, f.Err)
+			} else if f.Passed != nil {
+				say("Freed %d, not as said: %v", f.Hold.Call, f.Passed)
+			} else {
+				say("Freed %d", f.Hold.Call)
+			}
+		case *core.Listen:
+			r.listener = f.Number
 		case core.Closed:
-			r.said = append(r.said, "Closed")
+			say("Closed")
 		}
 	}
+}
+
+// how says what is special about an edit.
+func how(e driver.Edit) (s string) {
+	if j := e.Join; j != nil {
+		if e.Leave != nil {
+			s += " and leave"
+		}
+		if j.Claim.First {
+			s += " first"
+		}
+		if len(j.Expired) > 0 {
+			s += " without the expired"
+		}
+		return s
+	}
+	if l := e.Leave; l != nil {
+		switch {
+		case l.Seal:
+			s = " sealing"
+		case l.Keep > 0:
+			s = " keeping"
+		case l.Successor != "":
+			s = " to " + l.Successor
+		}
+		if l.Early {
+			s += " early"
+		}
+	}
+	return s
 }
 
 func (r *rig) clock() time.Time { return time.Unix(1000, int64(r.now)) }
@@ -65,37 +110,147 @@ func (r *rig) answer(op string, reply core.Reply) {
 	}
 	reply.Command, reply.Now = s.ID, r.clock()
 	reply.State.Key, reply.State.Now = "k", r.clock()
-	r.step(reply)
+	if reply.Lost {
+		reply.Err = errors.New("no answer")
+	}
+	r.step(&reply)
 }
 
 // pass lets time pass, with a Tick whenever one is due.
 func (r *rig) pass(d time.Duration) {
+	var said []string
 	for end := r.now.Add(d); ; {
 		next := r.c.Next()
 		if next > end {
-			r.now = end
+			r.now, r.said = end, said
 			return
 		}
 		r.now = max(r.now, next)
 		r.step(core.Tick{})
+		said = append(said, r.said...)
 	}
 }
 
+// beat lets time pass until a heartbeat is due, and answers it.
+func (r *rig) beat() {
+	r.t.Helper()
+	delete(r.sent, "Heartbeat")
+	for r.sent["Heartbeat"].ID == 0 {
+		r.now = max(r.now, r.c.Next())
+		r.step(core.Tick{})
+	}
+	r.answer("Heartbeat", core.Reply{})
+}
+
+// notice brings a notice about claim 1.
+func (r *rig) notice(n driver.NoticeType) {
+	r.step(core.Noticed{Listener: r.listener, Notice: driver.Notice{Type: n, Session: "s", Key: "k", Claim: "s.1", Token: 7000}})
+}
+
+// listen has the listener ready.
+func (r *rig) listen() {
+	for i := 0; r.listener == 0; i++ {
+		if r.pass(time.Second); i > 10 {
+			r.t.Fatal("no listener is opened")
+		}
+	}
+	r.notice(driver.NoticeReady)
+}
+
+// acquire has a caller want the key.
+func (r *rig) acquire(call uint64, change ...func(w *core.Want)) {
+	w := core.Want{Key: "k", Kind: driver.KindMutex, Weight: 1, Limit: 1}
+	for _, change := range change {
+		change(&w)
+	}
+	r.calls[call] = &core.Acquire{Want: w, Call: call}
+	r.step(r.calls[call])
+}
+
+func (r *rig) done(call uint64)   { r.leave(call, nil) }
+func (r *rig) early(call uint64)  { r.step(&core.Done{Claim: 1, Hold: r.calls[call], Early: true}) }
+func (r *rig) giveUp(call uint64) { r.step(core.GiveUp{Call: r.calls[call]}) }
+func (r *rig) leave(call uint64, l *driver.Leave) {
+	r.step(&core.Done{Claim: 1, Hold: r.calls[call], Leave: l})
+}
+func (r *rig) deadline() { r.now = r.c.Deadline(); r.step(core.Tick{}) }
+func (r *rig) revoke()   { r.step(core.Revoked{Claim: "s.1", Key: "k"}) }
+
+func tries(w *core.Want)  { w.Try = true }
+func leases(w *core.Want) { w.Lease = 6 * time.Second }
+func auto(w *core.Want)   { w.Auto = true }
+func first(w *core.Want)  { w.First = true }
+
 // The states that rows begin in.
 
-func (r *rig) joining() {
-	r.step(core.Acquire{Call: 1, Key: "k"})
+func (r *rig) begin(change ...func(w *core.Want)) {
+	r.acquire(1, change...)
 	r.answer("Register", core.Reply{Session: "s"})
+}
+
+func (r *rig) joining() { r.begin() }
+
+func (r *rig) joiningListening() {
+	r.cfg.AlwaysListen = true
+	r.begin()
+}
+
+// inLine is joining, but there was no lane.
+func (r *rig) inLine() {
+	r.cfg.Lanes, r.cfg.PollLanes, r.claim = 1, 1, 2
+	r.acquire(9, func(w *core.Want) { w.Key = "other" })
+	r.answer("Register", core.Reply{Session: "s"})
+	r.acquire(1)
+}
+
+// free frees the lane.
+func (r *rig) free() {
+	r.step(&core.Reply{Command: r.sent["Join"].ID, Lost: true, Err: errors.New("no answer")})
+}
+
+// behind is the reply to a request behind session o, which holds the key, and other sessions.
+func (r *rig) behind(waiting int, others ...string) core.Reply {
+	st := driver.State{Kind: driver.KindMutex, Limit: 1, Waiting: waiting, Position: waiting}
+	for _, id := range append([]string{"o"}, others...) {
+		st.Holders = append(st.Holders, driver.Holder{Claim: id + ".1", Session: id, Token: 1, Weight: 1})
+	}
+	return core.Reply{State: st}
+}
+
+// member is a reading in which o lives.
+func (r *rig) member() core.Reply { return r.members(10*time.Second, "o") }
+
+func (r *rig) members(ttl time.Duration, ids ...string) (reply core.Reply) {
+	for _, id := range ids {
+		reply.Members = append(reply.Members, driver.Member{ID: id, TTL: ttl, LastHeartbeat: r.clock()})
+	}
+	return reply
 }
 
 func (r *rig) waiting() {
 	r.joining()
-	r.answer("Join", core.Reply{State: driver.State{Holders: []driver.Holder{{Claim: "o.1", Session: "o", Token: 1}}, Waiting: 1, Position: 1}})
-	r.answer("Read", core.Reply{Members: []driver.Member{{ID: "o", TTL: 10 * time.Second, LastHeartbeat: r.clock()}}})
+	r.answer("Join", r.behind(1))
+	r.answer("Read", r.member())
+}
+
+func (r *rig) checking() {
+	r.begin(tries)
+	r.answer("Join", r.behind(0))
+}
+
+// mismatched is checking, because the key is in use as another kind.
+func (r *rig) mismatched() {
+	r.joining()
+	r.answer("Join", core.Reply{Err: &driver.MismatchError{Key: "k", Kind: driver.KindSemaphore}})
 }
 
 func (r *rig) granted(token int64) core.Reply {
 	return core.Reply{State: driver.State{Holders: []driver.Holder{{Claim: "s.1", Session: "s", Token: token}}}}
+}
+
+func (r *rig) dating() {
+	r.begin(leases)
+	r.answer("Join", r.granted(5000))
 }
 
 func (r *rig) held() {
@@ -103,31 +258,76 @@ func (r *rig) held() {
 	r.answer("Join", r.granted(5000))
 }
 
+func (r *rig) leased() {
+	r.dating()
+	r.answer("Extend", core.Reply{Holder: driver.Holder{Until: r.clock().Add(6 * time.Second)}})
+}
+
+func (r *rig) leasedLong() {
+	r.begin(func(w *core.Want) { w.Lease = time.Minute })
+	r.answer("Join", r.granted(5000))
+	r.answer("Extend", core.Reply{Holder: driver.Holder{Until: r.clock().Add(time.Minute)}})
+}
+
+func (r *rig) lingering() {
+	r.cfg.Linger = 2 * time.Second
+	r.held()
+	r.done(1)
+}
+
 func (r *rig) windingDown() {
 	r.held()
-	r.step(core.Revoked{Claim: "s.1", Key: "k"})
+	r.revoke()
 }
 
 func (r *rig) lost() {
 	r.held()
-	r.now = r.c.Deadline()
-	r.step(core.Tick{})
+	r.deadline()
 }
 
 func (r *rig) leaving() {
 	r.held()
-	r.step(core.Done{Hold: 1})
+	r.done(1)
 }
 
-func (r *rig) left() {
+func (r *rig) keeping() {
+	r.held()
+	r.leave(1, &driver.Leave{Keep: 3 * time.Second})
+}
+
+func (r *rig) kept() {
+	r.keeping()
+	r.answer("Release", core.Reply{Found: true})
+}
+
+func (r *rig) hurried() {
+	r.begin(auto)
+	r.answer("Join", r.granted(5000))
+	r.step(core.Close{})
+	r.step(core.Hurry{})
+	r.answer("Release", core.Reply{Found: true})
+}
+
+func (r *rig) past() {
 	r.leaving()
 	r.answer("Release", core.Reply{Found: true})
 }
 
+func (r *rig) pastListening() {
+	r.cfg.AlwaysListen = true
+	r.past()
+}
+
+func (r *rig) gone() {}
+
 // Each row of the claim's table.
 func TestTable(t *testing.T) {
-	notice := func(n driver.NoticeType, claim string) core.Noticed {
-		return core.Noticed{Notice: driver.Notice{Type: n, Session: "s", Key: "k", Claim: claim, Token: 7000}}
+	lost := core.Reply{Lost: true}
+	begin := map[string]func(r *rig){
+		"joining": (*rig).joining, "joining and listening": (*rig).joiningListening, "joining in line": (*rig).inLine, "waiting": (*rig).waiting, "checking": (*rig).checking,
+		"checking a mismatch": (*rig).mismatched, "dating": (*rig).dating, "held": (*rig).held, "held for a lease": (*rig).leased, "held for a long lease": (*rig).leasedLong,
+		"lingering": (*rig).lingering, "windingDown": (*rig).windingDown, "lost": (*rig).lost, "leaving": (*rig).leaving,
+		"leaving to be kept": (*rig).keeping, "kept": (*rig).kept, "kept for the grace": (*rig).hurried, "past": (*rig).past, "past and listening": (*rig).pastListening, "gone": (*rig).gone,
 	}
 	rows := []struct {
 		from  string
@@ -137,85 +337,215 @@ func TestTable(t *testing.T) {
 		says  string
 	}{
 		{"joining", "reply: granted", func(r *rig) { r.answer("Join", r.granted(5000)) }, "held", "Deliver 1: hold 1, token 5000"},
-		{"joining", "reply: queued", func(r *rig) {
-			r.answer("Join", core.Reply{State: driver.State{Holders: []driver.Holder{{Claim: "o.1", Session: "o"}}, Waiting: 1, Position: 1}})
-		}, "waiting", "Read"},
-		{"joining", "reply: too late", func(r *rig) { r.answer("Join", core.Reply{}) }, "joining", "Join"},
-		{"joining", "no answer", func(r *rig) { r.answer("Join", core.Reply{Lost: true}) }, "joining", ""},
-		{"joining", "no answer, and a pause", func(r *rig) { r.answer("Join", core.Reply{Lost: true}); r.pass(time.Second) }, "joining", "Join"},
-		{"joining", "given up, and then no answer", func(r *rig) { r.step(core.GiveUp{Call: 1}); r.answer("Join", core.Reply{Lost: true}) }, "leaving", "Release"},
-		{"joining", "session lost", func(r *rig) { r.now = r.c.Deadline(); r.step(core.Tick{}) }, "gone", "Register"},
-		{"waiting", "notice: granted", func(r *rig) { r.step(notice(driver.NoticeGrant, "s.1")) }, "held", "Deliver 1: hold 1, token 7000"},
-		{"waiting", "notice: wake", func(r *rig) { r.step(notice(driver.NoticeWake, "s.1")) }, "joining", "Join"},
-		{"waiting", "a session ahead may have lapsed", func(r *rig) {
-			r.step(core.Reply{Command: r.sent["Heartbeat"].ID, Lost: true})
-			r.now = r.now.Add(9 * time.Second)
-			r.step(core.Tick{})
-			r.answer("Heartbeat", core.Reply{})
-			r.now = r.now.Add(time.Second)
-			r.step(core.Tick{})
-		}, "waiting", "Expire"},
-		{"waiting", "a session ahead has expired", func(r *rig) {
-			r.now = r.now.Add(9 * time.Second)
-			r.step(core.Tick{})
-			r.answer("Heartbeat", core.Reply{})
-			r.now = r.now.Add(time.Second)
-			r.step(core.Tick{})
-			r.answer("Expire", core.Reply{})
+		{"joining", "reply: queued", func(r *rig) { r.answer("Join", r.behind(1)) }, "waiting", "Read"},
+		{"joining", "reply: too late", func(r *rig) { r.answer("Join", core.Reply{}) }, "joining", ""},
+		{"joining", "reply: refused", func(r *rig) { r.answer("Join", core.Reply{Err: driver.ErrRefused}) }, "past", "Deliver 1: dsync: refused by the store"},
+		{"joining", "reply: sealed", func(r *rig) { r.answer("Join", core.Reply{State: driver.State{Sealed: true}}) }, "past", "Deliver 1: dsync: the key is sealed"},
+		{"joining", "reply: another kind", func(r *rig) {
+			r.answer("Join", core.Reply{Err: &driver.MismatchError{Key: "k", Kind: driver.KindSemaphore}})
+		}, "checking", "Load"},
+		{"joining", "no answer", func(r *rig) { r.answer("Join", lost) }, "joining", ""},
+		{"joining", "no answer, and a pause", func(r *rig) { r.answer("Join", lost); r.pass(time.Second) }, "joining", "Join"},
+		{"joining and listening", "notice: granted", func(r *rig) { r.listen(); r.notice(driver.NoticeGrant) }, "held", "Deliver 1: hold 1, token 7000"},
+		{"joining and listening", "the listener is ready, and then queued", func(r *rig) { r.listen(); r.answer("Join", r.behind(1)) }, "joining", "Join"},
+		{"joining", "notice: wake, and then queued", func(r *rig) {
+			r.answer("Join", r.behind(1))
+			r.listen()
+			r.notice(driver.NoticeWake)
+			r.answer("Join", r.behind(1))
 		}, "joining", "Join"},
-		{"waiting", "given up", func(r *rig) { r.step(core.GiveUp{Call: 1}) }, "leaving", "Release"},
-		{"waiting", "closing", func(r *rig) { r.step(core.Close{}) }, "leaving", "Deliver 1: session closed, Release"},
-		{"waiting", "session lost", func(r *rig) { r.now = r.c.Deadline(); r.step(core.Tick{}) }, "gone", "Register"},
-		{"held", "done, the next here fits", func(r *rig) { r.step(core.Acquire{Call: 2, Key: "k"}); r.step(core.Done{Hold: 1}) }, "held", "Deliver 2: hold 2, token 5001"},
-		{"held", "done, the next here waited too long", func(r *rig) {
-			r.step(core.Acquire{Call: 2, Key: "k"})
+		{"joining", "given up", func(r *rig) { r.giveUp(1) }, "leaving", "Deliver 1: dsync: given up"},
+		{"joining", "given up, and then no answer", func(r *rig) { r.giveUp(1); r.answer("Join", lost) }, "leaving", "Release"},
+		{"joining", "given up, and then granted", func(r *rig) { r.giveUp(1); r.answer("Join", r.granted(5000)) }, "leaving", "Release"},
+		{"joining", "revoked", func(r *rig) { r.revoke() }, "leaving", "Join"},
+		{"joining", "session lost", (*rig).deadline, "gone", "Register"},
+		{"joining", "closing", func(r *rig) { r.step(core.Close{}) }, "leaving", "Deliver 1: dsync: session closed"},
+		{"joining in line", "a lane is free", (*rig).free, "joining", "Join"},
+		{"joining in line", "given up", func(r *rig) { r.giveUp(1) }, "past", "Deliver 1: dsync: given up"},
+		{"joining in line", "somebody here wants it by force", func(r *rig) { r.acquire(3, first); r.free() }, "past", "Join first"},
+		{"waiting", "notice: granted", func(r *rig) { r.listen(); r.answer("Join", r.behind(1)); r.notice(driver.NoticeGrant) }, "held", "Deliver 1: hold 1, token 7000"},
+		{"waiting", "notice: wake", func(r *rig) { r.listen(); r.answer("Join", r.behind(1)); r.notice(driver.NoticeWake) }, "joining", "Join"},
+		{"waiting", "the listener is ready", (*rig).listen, "joining", "Join"},
+		{"waiting", "poll", func(r *rig) {
+			for range 5 {
+				r.beat()
+				if r.sent["Expire"].ID != 0 {
+					r.answer("Expire", core.Reply{Left: 30 * time.Second})
+				}
+			}
 			r.pass(time.Second)
-			r.step(core.Done{Hold: 1})
-		}, "leaving", "Release, Join"},
-		{"held", "done", func(r *rig) { r.step(core.Done{Hold: 1}) }, "leaving", "Release"},
-		{"held", "closing", func(r *rig) { r.step(core.Close{}) }, "windingDown", "End 1: session closed"},
-		{"held", "revoked", func(r *rig) { r.step(notice(driver.NoticeRevoke, "s.1")) }, "windingDown", "End 1: asked to give the key up"},
-		{"held", "session lost", func(r *rig) { r.now = r.c.Deadline(); r.step(core.Tick{}) }, "lost", "End 1: session lost"},
-		{"windingDown", "done", func(r *rig) { r.step(core.Done{Hold: 1}) }, "leaving", "Release"},
+		}, "joining", ""},
+		{"waiting", "a session ahead may have lapsed", func(r *rig) { r.beat(); r.beat(); r.pass(2 * time.Second) }, "waiting", "Expire"},
+		{"waiting", "a session ahead has expired", func(r *rig) {
+			r.beat()
+			r.beat()
+			r.pass(2 * time.Second)
+			r.answer("Expire", core.Reply{})
+		}, "joining", "Join without the expired"},
+		{"waiting", "given up", func(r *rig) { r.giveUp(1) }, "leaving", "Deliver 1: dsync: given up, Release"},
+		{"waiting", "revoked", func(r *rig) { r.revoke() }, "leaving", "Release, Join"},
+		{"waiting", "closing", func(r *rig) { r.step(core.Close{}) }, "leaving", "Deliver 1: dsync: session closed, Release"},
+		{"waiting", "session lost", (*rig).deadline, "gone", "Register"},
+		{"checking", "the session in the way lives", func(r *rig) { r.answer("Read", r.member()) }, "past", "Deliver 1: dsync: \"k\" is held by another"},
+		{"checking", "the session in the way has lapsed", func(r *rig) { r.answer("Read", core.Reply{}) }, "checking", "Expire"},
+		{"checking", "the session in the way has expired", func(r *rig) { r.answer("Read", core.Reply{}); r.answer("Expire", core.Reply{}) }, "joining", "Join without the expired"},
+		{"checking", "no answer", func(r *rig) { r.answer("Read", lost) }, "past", "Deliver 1: no answer"},
+		{"checking", "given up", func(r *rig) { r.giveUp(1) }, "past", "Deliver 1: dsync: given up"},
+		{"checking", "revoked", func(r *rig) { r.revoke() }, "past", "Join"},
+		{"checking", "session lost", (*rig).deadline, "gone", "Register"},
+		{"checking a mismatch", "no answer", func(r *rig) { r.answer("Load", lost) }, "joining", ""},
+		{"checking a mismatch", "a lane is free", func(r *rig) {
+			r.cfg.Lanes = 1
+			r.acquire(9, func(w *core.Want) { w.Key = "other" })
+			r.answer("Load", lost)
+			r.step(&core.Reply{Command: r.sent["Join"].ID, Lost: true, Err: errors.New("no answer")})
+		}, "joining", ""},
+		{"checking a mismatch", "the session in the way lives", func(r *rig) { r.answer("Load", r.behind(0)); r.answer("Read", r.member()) }, "past", "Deliver 1: dsync: key \"k\" is in use as a semaphore, not as a "},
+		{"checking a mismatch", "the session in the way has expired", func(r *rig) {
+			r.answer("Load", r.behind(0))
+			r.answer("Read", core.Reply{})
+			r.answer("Expire", core.Reply{})
+		}, "joining", "Join without the expired"},
+		{"dating", "extended", func(r *rig) { r.answer("Extend", core.Reply{}) }, "held", "Deliver 1: hold 1, token 5000"},
+		{"dating", "no answer", func(r *rig) { r.answer("Extend", lost) }, "dating", ""},
+		{"dating", "no answer, and a pause", func(r *rig) { r.answer("Extend", lost); r.pass(time.Second) }, "dating", "Extend"},
+		{"dating", "not held", func(r *rig) { r.answer("Extend", core.Reply{Err: driver.ErrNotHeld}) }, "leaving", "Release, Join"},
+		{"dating", "answered when the lease is over", func(r *rig) { r.now = r.now.Add(r.cfg.Hold(6 * time.Second)); r.answer("Extend", core.Reply{}) }, "leaving", "Release, Join"},
+		{"dating", "refused", func(r *rig) { r.answer("Extend", core.Reply{Err: driver.ErrRefused}) }, "leaving", "Deliver 1: dsync: refused by the store, Release"},
+		{"dating", "given up", func(r *rig) { r.giveUp(1) }, "leaving", "Deliver 1: dsync: given up, Release"},
+		{"dating", "revoked", func(r *rig) { r.revoke() }, "leaving", "Release, Join"},
+		{"dating", "session lost", (*rig).deadline, "gone", "Register"},
+		{"held", "done, the next here fits", func(r *rig) { r.acquire(2); r.done(1) }, "held", "Freed 1, Deliver 2: hold 2, token 5001"},
+		{"held", "done, the next here waited too long", func(r *rig) { r.acquire(2); r.pass(time.Second); r.done(1) }, "leaving", "Join and leave"},
+		{"held", "done", func(r *rig) { r.done(1) }, "leaving", "Release"},
+		{"held", "done, early", func(r *rig) { r.early(1) }, "leaving", "Release early"},
+		{"held", "done, early, no answer, and a pause", func(r *rig) { r.early(1); r.answer("Release", lost); r.pass(time.Second) }, "leaving", "Release"},
+		{"held", "done, early, with a successor", func(r *rig) { r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Successor: "o.2"}}); r.early(1) }, "leaving", "Release to o.2"},
+		{"held", "done, and kept", func(r *rig) { r.leave(1, &driver.Leave{Keep: time.Second}) }, "leaving", "Release keeping"},
+		{"held", "done, and sealed", func(r *rig) { r.leave(1, &driver.Leave{Seal: true}) }, "leaving", "Release sealing"},
+		{"held", "done, with a successor", func(r *rig) { r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Successor: "o.2"}}); r.done(1) }, "leaving", "Release to o.2"},
+		{"held", "done, as said before: kept", func(r *rig) {
+			r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Keep: time.Second}})
+			r.done(1)
+			r.answer("Release", core.Reply{Found: true})
+		}, "kept", "Freed 1"},
+		{"held", "to be kept, revoked, and done", func(r *rig) {
+			r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Keep: time.Second}})
+			r.revoke()
+			r.done(1)
+		}, "leaving", "Release"},
+		{"held", "winds down, to be kept, revoked, and done", func(r *rig) {
+			r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Keep: time.Second}})
+			r.step(core.WindDown{Claim: 1, Hold: r.calls[1], Cause: errors.New("notice")})
+			r.revoke()
+			r.done(1)
+		}, "leaving", "Release"},
+		{"held", "gives notice", func(r *rig) { r.step(core.WindDown{Claim: 1, Hold: r.calls[1], Cause: errors.New("notice")}) }, "windingDown", "End 1: notice"},
+		{"held", "closing", func(r *rig) { r.step(core.Close{}) }, "windingDown", "End 1: dsync: session closed"},
+		{"held", "revoked", func(r *rig) { r.revoke() }, "windingDown", "End 1: dsync: asked to give the key up"},
+		{"held", "somebody here wants it by force", func(r *rig) { r.acquire(2, first) }, "windingDown", "End 1: dsync: asked to give the key up"},
+		{"held", "session lost", (*rig).deadline, "lost", "End 1: no heartbeat was acknowledged within 9.988s"},
+		{"held for a long lease", "session lost", (*rig).deadline, "held", ""},
+		{"held for a lease", "closing", func(r *rig) { r.step(core.Close{}) }, "lost", "End 1: dsync: session closed, Freed 1, Unregister"},
+		{"held for a lease", "lease over", func(r *rig) { r.pass(r.cfg.Hold(6 * time.Second)) }, "lost", "End 1: its lease of 6s is over, Freed 1"},
+		{"held for a lease", "lease over, and then the grace", func(r *rig) { r.pass(6 * time.Second) }, "past", "End 1: its lease of 6s is over, Freed 1, Heartbeat"},
+		{"held for a lease", "lease over, unseen", func(r *rig) { r.now = r.now.Add(r.cfg.Hold(6 * time.Second)); r.done(1) }, "lost", "End 1: its lease of 6s is over, Freed 1"},
+		{"held for a lease", "extended", func(r *rig) {
+			r.pass(2 * time.Second)
+			r.step(core.Extended{Claim: 1, Sent: r.now, Until: r.clock().Add(6 * time.Second)})
+			r.pass(2 * time.Second)
+		}, "held", "Heartbeat"},
+		{"held for a lease", "not held any more", func(r *rig) { r.step(core.Extended{Claim: 1, Err: driver.ErrNotHeld}) }, "lost", "End 1: dsync: not held, Freed 1"},
+		{"lingering", "wanted here", func(r *rig) { r.acquire(2) }, "held", "Deliver 2: hold 2, token 5001"},
+		{"lingering", "wanted here in another way", func(r *rig) { r.acquire(2, auto) }, "leaving", "Release"},
+		{"lingering", "time over", func(r *rig) { r.pass(2 * time.Second) }, "leaving", "Release"},
+		{"lingering", "others came", func(r *rig) { r.notice(driver.NoticeYield) }, "leaving", "Release"},
+		{"lingering", "revoked", func(r *rig) { r.revoke() }, "leaving", "Release"},
+		{"lingering", "closing", func(r *rig) { r.step(core.Close{}) }, "leaving", "Release"},
+		{"lingering", "session lost", func(r *rig) { r.now = r.c.Deadline(); r.step(core.Tick{}) }, "gone", ""},
+		{"windingDown", "done", func(r *rig) { r.done(1) }, "leaving", "Release"},
+		{"windingDown", "done, early", func(r *rig) { r.early(1) }, "leaving", "Release early"},
+		{"windingDown", "closing, and done, early", func(r *rig) { r.step(core.Close{}); r.early(1) }, "leaving", "Release"},
+		{"windingDown", "done, and sealed", func(r *rig) { r.leave(1, &driver.Leave{Seal: true}) }, "leaving", "Release"},
 		{"windingDown", "grace over", func(r *rig) { r.pass(time.Second) }, "leaving", "Release"},
-		{"windingDown", "session lost", func(r *rig) { r.now = r.c.Deadline(); r.step(core.Tick{}) }, "lost", ""},
-		{"lost", "done", func(r *rig) { r.step(core.Done{Hold: 1}) }, "gone", ""},
-		{"lost", "another caller here", func(r *rig) { r.step(core.Acquire{Call: 2, Key: "k"}) }, "lost", ""},
-		{"leaving", "answered", func(r *rig) { r.answer("Release", core.Reply{Found: true}) }, "left", ""},
-		{"leaving", "no answer", func(r *rig) { r.answer("Release", core.Reply{Lost: true}) }, "leaving", ""},
-		{"leaving", "no answer, and a pause", func(r *rig) { r.answer("Release", core.Reply{Lost: true}); r.pass(time.Second) }, "leaving", "Release"},
+		{"windingDown", "session lost", (*rig).deadline, "lost", ""},
+		{"windingDown", "hurry", func(r *rig) { r.step(core.Close{}); r.step(core.Hurry{}) }, "leaving", "Release keeping"},
+		{"lost", "done", func(r *rig) { r.done(1) }, "gone", "Freed 1"},
+		{"lost", "grace over", func(r *rig) { r.pass(time.Second) }, "lost", ""},
+		{"lost", "another caller here", func(r *rig) { r.acquire(2) }, "lost", ""},
+		{"leaving", "answered", func(r *rig) { r.answer("Release", core.Reply{Found: true}) }, "past", "Freed 1"},
+		{"leaving", "no answer", func(r *rig) { r.answer("Release", lost) }, "leaving", ""},
+		{"leaving", "no answer, and a pause", func(r *rig) { r.answer("Release", lost); r.pass(time.Second) }, "leaving", "Release"},
+		{"leaving", "no answer, while the next here waits", func(r *rig) { r.acquire(2); r.answer("Release", lost) }, "leaving", ""},
+		{"leaving", "refused", func(r *rig) { r.answer("Release", core.Reply{Err: driver.ErrRefused}) }, "leaving", "Freed 1: dsync: refused by the store"},
+		{"leaving", "refused, and a pause", func(r *rig) { r.answer("Release", core.Reply{Err: driver.ErrRefused}); r.pass(time.Second) }, "leaving", "Release"},
+		{"leaving", "refused while closing", func(r *rig) { r.step(core.Close{}); r.answer("Release", core.Reply{Err: driver.ErrRefused}) }, "past", "Freed 1: dsync: session closed\ndsync: refused by the store, Unregister"},
 		{"leaving", "answered: not there", func(r *rig) { r.answer("Release", core.Reply{}) }, "leaving", "Heartbeat"},
+		{"leaving", "answered: not there; a heartbeat", func(r *rig) { r.answer("Release", core.Reply{}); r.answer("Heartbeat", core.Reply{}) }, "leaving", "Release"},
 		{"leaving", "answered: not there, said again after a heartbeat", func(r *rig) {
 			r.answer("Release", core.Reply{})
 			r.answer("Heartbeat", core.Reply{})
 			r.answer("Release", core.Reply{})
-		}, "left", ""},
-		{"leaving", "session lost", func(r *rig) { r.now = r.c.Deadline(); r.step(core.Tick{}) }, "gone", ""},
-		{"left", "requests void", func(r *rig) {
-			r.pass(4 * time.Second)
-			r.answer("Heartbeat", core.Reply{})
+		}, "past", "Freed 1: dsync: hold lost: the store did not know it any more"},
+		{"held", "done, and the successor does not wait", func(r *rig) {
+			r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Successor: "o.2"}})
+			r.done(1)
+			r.answer("Release", core.Reply{Err: driver.ErrNotWaiting})
+		}, "leaving", "Release"},
+		{"held for a long lease", "done, as said before, no answer; the session is lost, and the store has it no more", func(r *rig) {
+			r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Successor: "o.2"}})
+			r.done(1)
+			r.answer("Release", lost)
+			r.deadline()
 			r.pass(time.Second)
-		}, "left", "Discard"},
-		{"left", "discarded", func(r *rig) {
-			r.pass(4 * time.Second)
+			r.answer("Release", core.Reply{})
+			r.pass(r.cfg.TTL)
+			r.answer("Release", core.Reply{})
+		}, "gone", "Freed 1, not as said: dsync: hold lost"},
+		{"held", "done, as said before, no answer, and the store has it no more", func(r *rig) {
+			r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Successor: "o.2"}})
+			r.done(1)
+			r.answer("Release", lost)
+			r.pass(time.Second)
+			r.answer("Release", core.Reply{})
 			r.answer("Heartbeat", core.Reply{})
+			r.answer("Release", core.Reply{})
+		}, "past", "Freed 1"},
+		{"leaving", "session lost", (*rig).deadline, "gone", "Freed 1: dsync: hold lost: no heartbeat was acknowledged within 9.988s"},
+		{"leaving to be kept", "revoked", func(r *rig) { r.revoke(); r.answer("Release", core.Reply{Found: true}) }, "leaving", "Freed 1, Release"},
+		{"leaving to be kept", "answered", func(r *rig) { r.answer("Release", core.Reply{Found: true}) }, "kept", "Freed 1"},
+		{"kept", "time over", func(r *rig) { r.pass(5 * time.Second) }, "past", "Heartbeat"},
+		{"kept", "revoked", func(r *rig) { r.revoke() }, "leaving", "Release"},
+		{"kept", "session lost", (*rig).deadline, "gone", ""},
+		{"kept for the grace", "revoked", (*rig).revoke, "kept", ""},
+		{"past and listening", "notice: granted again", func(r *rig) { r.listen(); r.notice(driver.NoticeGrant) }, "leaving", "Release"},
+		{"past", "reply: granted again", func(r *rig) { r.acquire(2); r.answer("Join", r.granted(9000)) }, "leaving", "Release"},
+		{"past", "reply: as before", func(r *rig) { r.acquire(2); r.answer("Join", r.granted(5000)) }, "past", ""},
+		{"past", "requests void", func(r *rig) { r.beat(); r.pass(time.Second) }, "past", "Discard"},
+		{"past", "discarded", func(r *rig) {
+			r.beat()
 			r.pass(time.Second)
 			r.answer("Discard", core.Reply{})
+			r.beat()
 		}, "gone", ""},
-		{"gone", "unknown id in a notice", func(r *rig) { r.joining(); r.step(notice(driver.NoticeGrant, "s.77")) }, "joining", "Release"},
+		{"gone", "unknown id in a notice", func(r *rig) {
+			r.acquire(1)
+			r.answer("Register", core.Reply{Session: "s"})
+			r.answer("Join", r.behind(1))
+			r.listen()
+			r.step(core.Noticed{Listener: r.listener, Notice: driver.Notice{Type: driver.NoticeGrant, Session: "s", Key: "k", Claim: "s.77", Token: 7000}})
+		}, "joining", "Release"},
 	}
 	for _, row := range rows {
-		t.Run(row.from+", "+row.event, func(t *testing.T) {
+		name := row.from + ", " + row.event
+		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			map[string]func(){
-				"joining": r.joining, "waiting": r.waiting, "held": r.held, "windingDown": r.windingDown,
-				"lost": r.lost, "leaving": r.leaving, "left": r.left, "gone": func() {},
-			}[row.from]()
-			if row.from != "gone" && r.c.ClaimState(1) != row.from {
-				t.Fatalf("the claim is %s, want %s to begin with", r.c.ClaimState(1), row.from)
+			begin[row.from](r)
+			if state, _, _ := strings.Cut(row.from, " "); r.c.ClaimState(r.claim) != state {
+				t.Fatalf("the claim is %s, want %s to begin with", r.c.ClaimState(r.claim), state)
 			}
 			row.do(r)
-			if got := r.c.ClaimState(1); got != row.next {
+			if got := r.c.ClaimState(r.claim); got != row.next {
 				t.Errorf("the claim is %s, want %s", got, row.next)
 			}
 			if got := strings.Join(r.said, ", "); got != row.says {
@@ -225,16 +555,22 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// says checks the effects of the last event.
+func (r *rig) says(what, want string) {
+	r.t.Helper()
+	if got := strings.Join(r.said, ", "); got != want {
+		r.t.Errorf("%s: effects %q, want %q", what, got, want)
+	}
+}
+
 // Time that passed unseen counts first: a process that was frozen past its deadline has lost what it held
 // before anything else happens to it.
 func TestDeadlineComesFirst(t *testing.T) {
 	r := newRig(t)
 	r.held()
 	r.now = r.c.Deadline()
-	r.step(core.Acquire{Call: 2, Key: "k"})
-	if got, want := strings.Join(r.said, ", "), "End 1: session lost"; got != want {
-		t.Errorf("effects %q, want %q", got, want)
-	}
+	r.acquire(2)
+	r.says("after the deadline", "End 1: no heartbeat was acknowledged within 9.988s")
 }
 
 // A heartbeat that finds the session expired ends it at once.
@@ -243,9 +579,7 @@ func TestExpiredSessionIsLost(t *testing.T) {
 	r.held()
 	r.pass(4 * time.Second)
 	r.answer("Heartbeat", core.Reply{Err: fmt.Errorf("by others: %w", driver.ErrSessionExpired)})
-	if got, want := strings.Join(r.said, ", "), "End 1: session lost"; got != want {
-		t.Errorf("effects %q, want %q", got, want)
-	}
+	r.says("expired", "End 1: by others: dsync: session expired")
 	if r.c.Session() != "" {
 		t.Error("the session goes on")
 	}
@@ -256,17 +590,98 @@ func TestClose(t *testing.T) {
 	r := newRig(t)
 	r.held()
 	r.step(core.Close{})
-	r.step(core.Acquire{Call: 3, Key: "k"})
-	if got, want := strings.Join(r.said, ", "), "Deliver 3: "+core.ErrClosed.Error(); got != want {
-		t.Errorf("a caller after Close: %q, want %q", got, want)
-	}
-	r.step(core.Done{Hold: 1})
+	r.acquire(3)
+	r.says("a caller after Close", "Deliver 3: "+core.ErrClosed.Error())
+	r.done(1)
 	r.answer("Release", core.Reply{Found: true})
-	if got, want := strings.Join(r.said, ", "), "Unregister"; got != want {
-		t.Errorf("after the release: %q, want %q", got, want)
-	}
+	r.says("after the release", "Freed 1, Unregister")
+	r.pass(6 * time.Second) // no heartbeat any more
 	r.answer("Unregister", core.Reply{Err: errors.New("cut off")})
-	if got, want := strings.Join(r.said, ", "), "Closed"; got != want {
-		t.Errorf("after Unregister: %q, want %q", got, want)
-	}
+	r.says("after Unregister", "Closed")
+}
+
+// A try that fails because the session can't be registered does not keep a caller that waits from being
+// served.
+func TestWaiterAfterATryRegistersAgain(t *testing.T) {
+	r := newRig(t)
+	r.acquire(1, tries)
+	r.acquire(2)
+	r.answer("Register", core.Reply{Lost: true})
+	r.says("no answer", "Deliver 1: no answer")
+	r.pass(time.Second)
+	r.says("after a pause", "Register")
+}
+
+// A caller at a time requests the key; readers share a hold, and a caller can have a hold that lingers.
+func TestSharing(t *testing.T) {
+	r := newRig(t)
+	reads := func(w *core.Want) { w.Kind, w.Limit, w.Shares = driver.KindRWMutex, 100, true }
+	r.begin(reads)
+	r.answer("Join", r.granted(5000))
+	r.acquire(2, reads)
+	r.says("another reader", "Deliver 2: hold 1, token 5000")
+	r.done(1)
+	r.says("the first is done", "")
+	r.done(1)
+	r.says("both are done", "Release")
+}
+
+// A reader does not share a hold for which others wait.
+func TestReadersLetOthersHaveTheirTurn(t *testing.T) {
+	r := newRig(t)
+	reads := func(w *core.Want) { w.Kind, w.Limit, w.Shares = driver.KindRWMutex, 100, true }
+	r.cfg.AlwaysListen = true
+	r.begin(reads)
+	r.listen()
+	r.answer("Join", r.granted(5000))
+	r.notice(driver.NoticeYield)
+	r.acquire(2, reads)
+	r.says("another reader", "Join")
+}
+
+// The slot of a hold with Auto is free when the grace is over and its claim released, whatever its holder does.
+func TestAutoHoldIsFreed(t *testing.T) {
+	r := newRig(t)
+	r.begin(auto)
+	r.answer("Join", r.granted(5000))
+	r.acquire(2)
+	r.revoke()
+	r.pass(time.Second)
+	r.answer("Release", core.Reply{Found: true})
+	r.says("released after the grace", "Freed 1, Join")
+}
+
+// A caller with First asks the holders in the way, once each, and goes ahead.
+func TestForceAsksTheHolders(t *testing.T) {
+	r := newRig(t)
+	r.acquire(1, first)
+	r.answer("Register", core.Reply{Session: "s"})
+	r.says("requested", "Join first")
+	r.answer("Join", r.behind(1))
+	r.says("in the queue", "Revoke, Read")
+}
+
+// A lease that is over is remembered for the grace: what names it means nothing.
+func TestLostLeaseIsRemembered(t *testing.T) {
+	r := newRig(t)
+	r.cfg.AlwaysListen = true
+	r.leased()
+	r.listen()
+	r.pass(r.cfg.Hold(6 * time.Second))
+	r.notice(driver.NoticeGrant)
+	r.says("named when it is over", "")
+}
+
+// Notices are sent, and sent again if there is no answer, and then no more.
+func TestNoticesAreRepeated(t *testing.T) {
+	r := newRig(t)
+	r.leaving()
+	r.answer("Release", core.Reply{Found: true, Notices: []driver.Notice{{Type: driver.NoticeGrant, Session: "o", Key: "k", Claim: "o.1"}}})
+	r.says("a notice", "Freed 1, Notify")
+	r.answer("Notify", core.Reply{Lost: true})
+	r.pass(time.Second)
+	r.says("no answer", "Notify")
+	r.answer("Notify", core.Reply{})
+	r.step(core.Close{})
+	r.says("nothing is left to send", "Unregister")
 }

@@ -1,53 +1,109 @@
 // Package core decides what a session does. It has no goroutine, no clock and no lock, sends nothing
-// and waits for nothing: [Core.Step] takes one event and returns effects, and a shell carries those out.
-// So the same events always give the same effects, and every order of events can be tried: package
-// internal/explore does that.
+// and waits for nothing: [Core.Step] takes one event and returns effects, and a shell, package engine,
+// carries those out. So the same events always give the same effects, and every order of events can be tried:
+// package explore does that.
 //
-// One Core is one session: a registration in the store, one after another if it is lost, and the claims
-// that live with it. Only Step changes it.
-//
-//	events                                      effects
-//	Acquire, GiveUp, Done, Close: the callers   Send a command, Deliver a hold or an error to one caller, once
-//	Reply to a command                          End a hold: its Lost closes
-//	Noticed, ListenerReady: the listener
-//	Tick: the clock reached Next
+// One Core is one session: one registration in the store after another, and the claims that live with them.
+// Only Step changes it. To every [Acquire] it answers with one [Deliver]; after every hold it says once that
+// it is [Freed].
 //
 // # The session
 //
+// To the store, a session is alive until, by the store's clock, its last heartbeat is a TTL old. Then, and
+// not before, any process that waits for it may expire it. Expired is final: the id is never used again. So a
+// process that knows that a session has expired can act on it at any later time, and whichever process uses a
+// key next drops the session's claims.
+//
 //	none ──Acquire──► registering ──reply──► live ──deadline, or expired by the store──► none
 //
-// The deadline counts from before the last acknowledged heartbeat was sent: TTL·0.999 − Margin − Grace.
-// When it has passed, whatever the event, the session is lost: its holds end, its waiters request again
-// under the next id, and nothing is ever sent under the old one.
+// To its own process, a session is live until its deadline,
+//
+//	send of the last acknowledged heartbeat + TTL·0.999 − Margin − Grace
+//
+// whatever the event. After that it is lost: its holds end, its waiters request again under the next id,
+// and nothing is sent under the old one, except for leases. It is not unregistered, because its holders'
+// grace is running.
+//
+// The safety argument is the distance between the two deadlines. The store counts the TTL from when it
+// executed the heartbeat. The process counts it from before it sent the heartbeat, and subtracts Margin and
+// Grace. So Lost closes, then the grace passes, and only then can another process expire the session and drop
+// its claims.
 //
 // # The claim
 //
-// A claim is one request of the session for a key, as the store has it. [Core.move] makes every
-// transition, and this table has all of them:
+// A claim is one request of the session for part or all of a key, as the store has it. Every primitive is a
+// claim with a weight out of the key's limit: see package driver. [Core.move] makes every transition, and this
+// table has all of them:
 //
 //	state        event                           next         effect
-//	joining      reply: granted                  held         Deliver
-//	joining      reply: queued                   waiting      timer: poll, or a session ahead lapses
-//	joining      reply: too late, or no answer   joining      again, after a pause if there was no answer
+//	joining      reply: granted                  held         Deliver; a lease: dating, Send an Extend
+//	joining      reply: queued                   waiting      timer: poll, or a session ahead may lapse
+//	joining      reply: queued, and a wake came  joining      Send
+//	joining      reply: held, and it is a try    checking     asks whether the sessions in the way have expired
+//	joining      reply: used as another kind     checking     reads the key, and then likewise
+//	joining      reply: sealed, or refused       leaving      Deliver an error
+//	joining      reply: too late, or no answer   joining      again after a pause
 //	waiting      notice: granted                 held         Deliver
-//	waiting      notice: wake; poll; lapse       joining      Send
-//	joining,     given up, closing               leaving      Send a release, when no request is under way
-//	  waiting
-//	joining,     session lost                    gone         its caller is first in the queue again
-//	  waiting
+//	waiting      wake; poll; one has expired     joining      Send
+//	waiting      a session ahead may have lapsed waiting      Send an Expire
+//	checking     one has expired                 joining      Send, naming it
+//	checking     none has                        leaving      Deliver an error
+//	dating       Extend answered                 held         Deliver
+//	dating       no answer                       dating       again after a pause
+//	any of them  given up, closing               leaving      Send a release, when no request is under way
+//	any of them  revoked, or the lease is over   leaving      its caller requests another
+//	  by force   revoked                         (as it is)   asks for the grant; then held, and windingDown at once
+//	any of them  session lost                    gone         its caller requests another under the next id
 //	held         done, the next here fits        held         Deliver to the next (a hand-off)
+//	held         done, may be kept               lingering    timer
+//	held         done, the next here waits       leaving      Send a request of its that also releases this one
 //	held         done                            leaving      Send a release
-//	held         closing, revoked                windingDown  End; timer: grace
-//	held         session lost                    lost         End
-//	windingDown  done, grace over                leaving      Send a release; the key stays in use here until done
+//	held         revoked, resigned, closing      windingDown  End; timer: grace
+//	held         session lost, lease over, or    lost         End; timer: grace
+//	               for a lease: closing
+//	lingering    wanted here                     held         Deliver
+//	lingering    others wait, time over          leaving      Send a release
+//	windingDown  done, grace over                leaving      Send a release
 //	windingDown  session lost                    lost
-//	lost         done                            gone
-//	leaving      answered                        left
+//	lost         done, or for Auto grace over    gone
+//	leaving      answered                        gone         Freed
+//	leaving      answered, it stays for a while  kept         Freed
 //	leaving      no answer                       leaving      again after a pause
-//	left         requests void                   gone         discarded, unless none of them can have come late
+//	leaving      refused                         leaving      Freed; again after a pause
+//	leaving      not there                       leaving      again after an acknowledged heartbeat: then gone
+//	kept         time over                       gone
+//	kept         revoked                         leaving      Send a release
+//	leaving,     session lost                    gone
+//	  kept
 //	(unknown id in a notice or reply)            leaving      Send a release
 //
-// Whatever is leaving or left when the session is lost is gone: it ends with the session.
+// A caller of this process gets a key's slot when the holder before is done, even if that hold was lost or its
+// claim released at the end of the grace: as with a sync.Mutex. Holds with Auto, and leases, do without.
 //
-// A caller that gave up while its grant was on the way gets the hold all the same, and answers with Done.
+// The store makes a grant in whatever command makes room: a release, a command that drops expired sessions, or
+// the request itself. The waiter learns of it by a [driver.Notice], which the session whose command made the
+// grant sends once it cannot be rolled back. A notice may be lost, late, repeated or out of order. So every
+// waiter also requests again from time to time, and when a session ahead of it may have expired.
+//
+// Every request to join carries a time of the store's clock after which it does not count. Until then a request
+// that was never answered, or a copy of one that was, can make its claim join after it was released. So a claim
+// that has left is remembered as a past one, and discarded after that time, many with one command.
+//
+// # How to read it
+//
+//	core.go      Core: New, Step and what it needs
+//	event.go     the events, effects and commands
+//	timers.go    when things are due; lanes, which bound the commands under way
+//	session.go   the registration, its heartbeats, deadline and loss; revocations
+//	queue.go     this process's queue for one key: turns, hand-offs, lingering; the end of a hold
+//	claim.go     the claim, its states and requests, until it is held
+//	release.go   releases, past claims and their discards; Close
+//	others.go    waiting: what is known of other sessions, and how they are expired
+//	listener.go  when the session listens; receiving notices
+//	notices.go   sending notices
+//	sweep.go     clean-up of the store
+//	state.go     what a Core shows: to Status, and to package explore
+//
+// A Lock on a free key: acquire and admit (queue.go), newClaim and join (claim.go); the reply comes to
+// joinAnswered, granted and begin. Its Unlock: done (queue.go), release and releaseAnswered (release.go).
 package core

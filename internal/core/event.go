@@ -6,71 +6,154 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// An Instant is a time on a local clock that does not stop while the machine sleeps, counted from any
-// moment before the first event.
-type Instant time.Duration
-
-// Add returns i + d.
-func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
-
-// Sub returns i − o.
-func (i Instant) Sub(o Instant) time.Duration { return time.Duration(i - o) }
-
-// never is later than any Instant.
-const never = Instant(1<<63 - 1)
-
 // An Event is something that has happened: one of the types below.
 type Event interface{ event() }
 
-// Acquire is a caller's wish to hold a key, from its own request on until a Deliver or GiveUp.
-type Acquire struct {
-	Call uint64 // greater than that of every Acquire before
-	Key  string
+// A Want says what a caller wants to hold, and how.
+type Want struct {
+	Key           string
+	Kind          driver.Kind
+	Weight, Limit int64
+	Lease         time.Duration // >0: for that long, unless extended
+	Shares        bool          // readers of this process may share the hold
+	First         bool          // goes ahead of all waiters, and holders are asked to give up the key; never with Try
+	Try           bool          // does not wait for others
+	Auto          bool          // its slot here is freed when the grace is over, even if its holder does nothing
+	Value         string        `json:"-"` // with Auto: is published by the grant
 }
 
-// GiveUp says that a caller waits no longer. It is ignored if the caller was served.
-type GiveUp struct{ Call uint64 }
+// exclusive reports whether w takes all of the key. That is never certain for a semaphore: its size can
+// grow, and by the time of a hand-off others may hold a part, with a greater token, or may be waiting in
+// the store's queue, where they came first.
+func (w *Want) exclusive() bool { return w.Weight == w.Limit && w.Kind != driver.KindSemaphore }
 
-// Done says that a holder is done.
-type Done struct{ Hold uint64 }
+// An Acquire is one caller's wish to hold a key. It gets one [Deliver]. Afterwards it stands for the hold.
+// It must not be changed.
+type Acquire struct {
+	Want
+	Call   uint64 // greater than that of every Acquire before
+	Caller any    `json:"-"` // for the shell
+}
 
-// Revoked says that somebody asks for the claim, by a notice or a heartbeat reply.
+// GiveUp says that a caller waits no longer. If it was not served, it gets a Deliver with ErrGivenUp.
+type GiveUp struct {
+	Call *Acquire `json:"-"`
+}
+
+// Done says that a holder is done. With several readers that share a hold, each says so.
+type Done struct {
+	Claim uint64
+	Hold  *Acquire      `json:"-"`
+	Leave *driver.Leave // Keep, or Seal and Result; nil: neither
+	Early bool          // the release may be answered before it is committed
+}
+
+// WindDown ends a hold by request of its holder: it is released when the holder is done or the grace over.
+type WindDown struct {
+	Claim uint64
+	Hold  *Acquire `json:"-"`
+	Cause error    `json:"-"`
+}
+
+// LeaveBy says how a hold is to be released when its holder is done: to a Successor, or kept for Keep from now.
+type LeaveBy struct {
+	Claim uint64
+	Leave driver.Leave
+}
+
+// Extended says that a lease was extended by a command that was sent at Sent, or with Err that the store
+// does not have it any more.
+type Extended struct {
+	Claim uint64
+	Sent  Instant
+	Until time.Time
+	Err   error `json:"-"`
+}
+
+// Revoked says that somebody in this process asks for the claim.
 type Revoked struct{ Claim, Key string }
+
+// Need says that the shell needs the session registered. It is answered by a [Registered].
+type Need struct{}
+
+// Observe adds N, 1 or -1, to the observers of a key.
+type Observe struct {
+	Key string
+	N   int
+}
+
+// Ask is a command of the shell's, which waits for a lane as all commands do.
+type Ask struct {
+	Do any `json:"-"`
+}
+
+// Met is the record of another session, which the shell has read to show it.
+type Met struct{ Member driver.Member }
+
+// NoticesDue are notices that an Ask has returned.
+type NoticesDue struct{ Notices []driver.Notice }
 
 // Reply is the answer to a command, or with Lost that there is none: the command may or may not have
 // been executed, now or later.
 type Reply struct {
 	Command uint64
 	Lost    bool
-	Err     error // an answer of the store that is an error
+	Err     error `json:"-"` // with Lost why; else an answer of the store that is an error
 
-	Session string    // of a Register: the id that was registered, which no session has had
-	Now     time.Time // the store's clock, in replies to Register, Heartbeat and Acquire
-	State   driver.State
-	Found   bool          // of a Release
-	Left    time.Duration // of an Expire: time until the session lapses; 0: it has expired
-	Members []driver.Member
-	Revoked []driver.Revocation
-	Notices []driver.Notice
+	Session   string    // of a Register: the id that was registered, which no session has had
+	Now       time.Time // the store's clock, in replies to Register, Heartbeat, Read and Join
+	State     driver.State
+	Found     bool          // of a Release
+	Applied   driver.OpTime // of a Release, as in driver.Edited
+	Holder    driver.Holder
+	Left      time.Duration // of an Expire: time until the session lapses; 0: it has expired
+	Members   []driver.Member
+	Revoked   []driver.Revocation
+	Committed driver.OpTime // of a Heartbeat, as in driver.HeartbeatReply
+	Swept     driver.SweepState
+	Notices   []driver.Notice
 }
 
-// Noticed is a notice from the listener.
-type Noticed struct{ Notice driver.Notice }
+// Noticed is a notice from the listener with that number.
+type Noticed struct {
+	Listener uint64
+	Notice   driver.Notice
+}
+
+// ListenerBroken says that the listener with that number has ended. With Unsupported the store can't notify.
+type ListenerBroken struct {
+	Listener    uint64
+	Unsupported bool
+}
 
 // Tick says that the clock has reached [Core.Next].
 type Tick struct{}
 
-// Close ends the session. No Acquire may follow.
+// Close ends the session. What is held is released when its holder is done or the grace is over.
 type Close struct{}
 
-func (Acquire) event() {}
-func (GiveUp) event()  {}
-func (Done) event()    {}
-func (Revoked) event() {}
-func (Reply) event()   {}
-func (Noticed) event() {}
-func (Tick) event()    {}
-func (Close) event()   {}
+// Hurry says that Close no longer waits for holders: their claims are left in the store for the rest of
+// their grace.
+type Hurry struct{}
+
+func (*Acquire) event()       {}
+func (GiveUp) event()         {}
+func (*Done) event()          {}
+func (WindDown) event()       {}
+func (LeaveBy) event()        {}
+func (Extended) event()       {}
+func (Revoked) event()        {}
+func (Need) event()           {}
+func (Observe) event()        {}
+func (*Ask) event()           {}
+func (Met) event()            {}
+func (NoticesDue) event()     {}
+func (*Reply) event()         {}
+func (Noticed) event()        {}
+func (ListenerBroken) event() {}
+func (Tick) event()           {}
+func (Close) event()          {}
+func (Hurry) event()          {}
 
 // An Effect is something to do: one of the types below. Effects are done in their order.
 type Effect interface{ effect() }
@@ -79,59 +162,131 @@ type Effect interface{ effect() }
 // shell makes a new id for each Register: one that was not answered may have registered its id.
 type Send struct {
 	ID uint64
-	Command
+	*Command
 }
 
 // Deliver gives a hold, or an error, to a caller, which gets nothing else.
 type Deliver struct {
-	Call  uint64
-	Hold  uint64 // 0 with Err
-	Token int64
-	Err   error
+	To    *Acquire
+	Hold  *Acquire // To, or the reader whose hold it shares
+	Claim uint64
+	// Request is the claim as the store has it, with the token of its grant.
+	Request *driver.Claim
+	Token   int64
+	Term    int64
+	Until   time.Time // the end of a lease, by the store's clock
+	Granted Instant   // when the claim's grant was learned
+	Local   bool      // handed off, or shared, without a command
+	Err     error     // instead of a hold
 }
 
-// End closes Lost of a hold, whose holder is not done.
+// End closes Lost of a hold, whose holder is not done. With Asked it was asked to give the key up, by its
+// holder or by others, and the store still has its claim.
 type End struct {
-	Hold  uint64
+	Hold  *Acquire
 	Cause error
+	Asked bool
 }
 
-// Notify sends notices, best effort.
-type Notify struct{ Notices []driver.Notice }
+// Freed says that nothing is left to wait for after a hold: it was handed off, the store has answered its
+// release, or refused it, or it was lost. Passed is what became of its successor.
+type Freed struct {
+	Hold   *Acquire
+	Err    error
+	Passed error
+}
+
+// Listen opens a listener in place of any before.
+type Listen struct {
+	Number  uint64
+	Session string
+	Keys    []string
+}
+
+// StopListening closes the listener.
+type StopListening struct{}
+
+// Changed says that the key may have changed, for those who observe it.
+type Changed struct{ Key string }
+
+// Registered is the result of a registration.
+type Registered struct {
+	Session string
+	Err     error
+}
+
+// SessionLost says that the session is over, and how many holds end with it. A closed session is lost too.
+type SessionLost struct {
+	Session string
+	Holds   int
+	Cause   error
+}
+
+// Beat is the result of a heartbeat. Jump is by how much the store's clock has certainly jumped.
+type Beat struct {
+	Took, Left, Jump time.Duration
+	Err              error
+}
+
+// Expired says that another session has expired by this one's command.
+type Expired struct{ Session string }
+
+// Orphan says that a claim of the session is released that nobody here knows.
+type Orphan struct{ Claim, Key string }
 
 // Closed says that the session is unregistered, or left to expire.
-type Closed struct{}
+type Closed struct{ Err error }
 
-func (Send) effect()    {}
-func (Deliver) effect() {}
-func (End) effect()     {}
-func (Notify) effect()  {}
-func (Closed) effect()  {}
+func (*Send) effect()         {}
+func (*Deliver) effect()      {}
+func (*End) effect()          {}
+func (*Freed) effect()        {}
+func (*Listen) effect()       {}
+func (StopListening) effect() {}
+func (Changed) effect()       {}
+func (Registered) effect()    {}
+func (SessionLost) effect()   {}
+func (Beat) effect()          {}
+func (Expired) effect()       {}
+func (Orphan) effect()        {}
+func (Closed) effect()        {}
 
 // An Op is what a command does: see [driver.Store].
 type Op int
 
-// The ops. Join and Release are edits, and Read reads sessions.
+// The ops. Join, Release and Extend are edits; Read reads sessions, and Asked is an [Ask].
 const (
 	Register Op = iota
 	Heartbeat
 	Unregister
 	Expire
 	Read
+	Load
+	Revoke
 	Join
 	Release
+	Extend
 	Discard
+	Sweep
+	Notify
+	Asked
 )
 
 func (o Op) String() string {
-	return [...]string{"Register", "Heartbeat", "Unregister", "Expire", "Read", "Join", "Release", "Discard"}[o]
+	return [...]string{"Register", "Heartbeat", "Unregister", "Expire", "Read", "Load", "Revoke", "Join", "Release", "Extend", "Discard", "Sweep", "Notify", "Asked"}[o]
 }
 
 // A Command is what is sent to the store.
 type Command struct {
 	Op       Op
-	Session  string         // in whose name; of Expire, which session
-	Edit     driver.Edit    // of Join and Release
-	Claims   []driver.Claim // of Discard
-	Sessions []string       // of Read
+	Session  string              // in whose name; of Expire and Revoke, which session
+	Edit     driver.Edit         // of Join, Release and Extend
+	Claims   []driver.Claim      // of Discard
+	Sessions []string            // of Read
+	Brief    bool                // of Read: only how long they live
+	Key      string              // of Load
+	Revoked  []driver.Revocation // of Heartbeat: those that are given up; of Revoke: the one to make
+	Last     driver.SweepState   // of Sweep
+	Notices  []driver.Notice     // of Notify
+	Ask      *Ask
 }

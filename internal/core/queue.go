@@ -1,165 +1,478 @@
 package core
 
-import "slices"
+import (
+	"errors"
+	"slices"
+	"time"
 
-// A queue has the callers of this process that want a key. One claim at a time uses the key, from its
-// request to the end of its use; callers behind it wait here, in FIFO order.
+	"github.com/leasehold-go/leasehold/dsync/driver"
+)
+
+// A queue is this process's FIFO queue for one key. It admits as many callers as fit into the key; for a
+// semaphore it admits all. One admitted caller at a time has the turn to request the key from the store. A
+// caller that can share a hold, or is handed one off, does not need the store. A queue exists while anybody
+// is admitted.
 type queue struct {
-	calls []uint64 // that have no claim
-	using uint64   // the claim's number; 0: none
+	kind          driver.Kind
+	limit         int64      // as given by the first caller
+	used          int64      // slots of admitted callers, which request or hold, and of claims: see share
+	turn          *Acquire   // the caller that requests the key, if one does
+	calls         []*Acquire // that wait here
+	admitted      []*Acquire // that have no claim, since the session is not registered
+	claims        []uint64   // that have a slot, by number
+	shared        uint64     // the claim whose hold further readers may share; 0: none
+	lingering     uint64     // the claim that lingers; 0: none
+	sealed        error      // a *SealedError, which callers get without a request
+	readersWaited bool       // readers had to wait because a shared hold had used up its time, not because others waited
 }
 
-func (c *Core) acquire(e Acquire) {
-	if c.closing {
-		c.fail(e.Call)
+// share returns how much of the queue a caller of that weight takes. A semaphore's queue admits all
+// callers and counts them, because the sum of their weights can overflow.
+func (q *queue) share(weight int64) int64 {
+	if q.kind == driver.KindSemaphore {
+		return 1
+	}
+	return weight
+}
+
+// forceWaits reports whether the next in the queue wants the key by force.
+func (q *queue) forceWaits() bool { return len(q.calls) > 0 && q.calls[0].First }
+
+// insert puts a caller into the queue: at the front if it has First, behind those with First if it has
+// had the turn before, and otherwise at the end.
+func (q *queue) insert(a *Acquire, again bool) {
+	i := len(q.calls)
+	switch {
+	case a.First:
+		i = 0
+	case again:
+		i = slices.IndexFunc(q.calls, func(o *Acquire) bool { return !o.First })
+		if i < 0 {
+			i = len(q.calls)
+		}
+	}
+	q.calls = slices.Insert(q.calls, i, a)
+}
+
+// acquire takes a caller's wish.
+func (c *Core) acquire(a *Acquire) {
+	if c.closing != nil {
+		c.give(Deliver{To: a, Err: ErrClosed})
 		return
 	}
-	c.calls[e.Call] = e.Key
-	q := c.queues[e.Key]
-	if q == nil {
-		q = new(queue)
-		c.queues[e.Key] = q
-	}
-	q.calls = append(q.calls, e.Call)
-	c.turn(e.Key)
-}
-
-// turns gives the turn to the first caller of each key that nobody here uses.
-func (c *Core) turns() {
-	for _, key := range sortedKeys(c.queues) {
-		c.turn(key)
-	}
-}
-
-// turn requests key for its first caller, unless somebody here uses it.
-func (c *Core) turn(key string) {
-	q := c.queues[key]
+	q := c.queues[a.Key]
 	switch {
-	case q == nil || q.using != 0:
-	case len(q.calls) == 0:
-		delete(c.queues, key)
-	case c.session.id == "":
-		c.register()
+	case q == nil:
+		q = &queue{kind: a.Kind, limit: a.Limit}
+		c.queues[a.Key] = q
+	case q.kind != a.Kind:
+		c.give(Deliver{To: a, Err: &driver.MismatchError{Key: a.Key, Kind: q.kind, WantKind: a.Kind, Limit: q.limit, WantLimit: a.Limit}})
+		return
+	}
+	lingered := q.lingering
+	if (len(q.calls) == 0 || a.First) && c.admit(q, a) {
+		return
+	}
+	switch {
+	case a.Try && lingered != 0 && q.lingering == 0:
+		q.calls = slices.Insert(q.calls, 0, a) // nobody uses that claim, so wait until it is released
+	case a.Try:
+		c.give(Deliver{To: a, Err: c.heldHere(q, a.Key)})
 	default:
-		cl := c.newClaim(key)
-		cl.call, q.calls = q.calls[0], q.calls[1:]
-		q.using = cl.number
-		c.join(cl)
+		q.insert(a, false)
+		if a.First {
+			c.windDownAll(q)
+		}
 	}
 }
 
-// A use says which claim of which key a hold uses.
-type use struct {
-	key   string
-	claim uint64
+// admit admits a caller if possible: with a hold of this process, or else with the turn, which a try does
+// not need.
+func (c *Core) admit(q *queue, a *Acquire) bool {
+	if cl := c.claims[q.shared]; cl != nil && a.Shares {
+		if c.joinable(cl) {
+			cl.users++
+			c.give(Deliver{To: a, Hold: cl.call, Claim: cl.number, Request: &cl.request, Token: cl.token, Local: true})
+			return true
+		}
+		q.readersWaited = q.readersWaited || cl.state == held && !cl.othersWait
+	}
+	if cl := c.claims[q.lingering]; cl != nil {
+		q.lingering = 0
+		if c.like(a, cl) {
+			c.handOff(cl, a)
+			return true
+		}
+		c.release(cl)
+		return false
+	}
+	// Only the store knows how much of a semaphore is left, because its size can change. And a caller
+	// that waits there for holds of this process keeps its position among processes.
+	full := a.Kind != driver.KindSemaphore && q.used > 0 && a.Weight > a.Limit-q.used
+	if full || !a.Try && q.turn != nil {
+		return false
+	}
+	q.used += q.share(a.Weight)
+	if !a.Try {
+		q.turn = a
+	}
+	c.request(q, a)
+	return true
 }
 
-// free ends the use of the key by the claim, and gives the next caller here its turn: not before the
-// holder is done, even if the hold was lost, as with a sync.Mutex.
-func (c *Core) free(u use) {
-	if q := c.queues[u.key]; q != nil && q.using == u.claim {
-		q.using = 0
-		c.turn(u.key)
+// request makes a claim for an admitted caller and requests it, or registers the session first.
+func (c *Core) request(q *queue, a *Acquire) {
+	switch {
+	case q.sealed != nil:
+		c.give(Deliver{To: a, Err: q.sealed})
+		c.dismiss(q, a)
+	case q.forceWaits() && !a.First && !a.Try:
+		// The claim of that caller must be first in the store's queue, and this process has one claim
+		// there at a time.
+		q.insert(a, true)
+		c.dismiss(q, a)
+	case c.session.id != "":
+		c.join(c.newClaim(q, a))
+	default:
+		q.admitted = append(q.admitted, a)
+		if s := &c.session; s.registering == 0 && (a.Try || s.registerAt == never) {
+			c.register()
+		}
 	}
 }
 
-// freeUnlessHeld frees what the claim uses, unless its holder is not done.
-func (c *Core) freeUnlessHeld(cl *claim) {
-	if _, busy := c.holds[cl.hold]; !busy {
-		c.free(use{cl.key, cl.number})
+// dismiss ends the turn of an admitted caller without a claim.
+func (c *Core) dismiss(q *queue, a *Acquire) {
+	if q.turn == a {
+		q.turn = nil
+	}
+	q.used -= q.share(a.Weight)
+	c.next(q, a.Key)
+}
+
+// beginAdmitted makes claims for the callers that were admitted while the session was not registered, or
+// registers it for them.
+func (c *Core) beginAdmitted() {
+	for _, key := range sortedKeys(c.queues) {
+		q := c.queues[key]
+		if q == nil {
+			continue
+		}
+		admitted := q.admitted
+		q.admitted = nil
+		for _, a := range admitted {
+			c.request(q, a)
+		}
+	}
+}
+
+// notRegistered gives tries the error of a failed registration, and all callers if the store refuses it for
+// good. If nobody else needs the session, it is not tried again.
+func (c *Core) notRegistered(r *Reply) {
+	needed := false
+	for _, key := range sortedKeys(c.queues) {
+		q := c.queues[key]
+		for _, a := range slices.Clone(q.admitted) {
+			if !a.Try && !errors.Is(r.Err, driver.ErrRefused) {
+				continue
+			}
+			q.admitted = slices.DeleteFunc(q.admitted, func(o *Acquire) bool { return o == a })
+			c.give(Deliver{To: a, Err: r.Err})
+			c.dismiss(q, a)
+		}
+		needed = needed || len(q.admitted) > 0 // also those that were admitted in place of others
+	}
+	if !needed {
+		c.session.registerAt = never
+	}
+}
+
+// next admits callers from the front of the queue, as long as they can be admitted.
+func (c *Core) next(q *queue, key string) {
+	for len(q.calls) > 0 {
+		calls := q.calls
+		a := calls[0]
+		q.calls = calls[1:]
+		if c.admit(q, a) {
+			continue
+		}
+		if !a.Try || slices.ContainsFunc(q.claims, func(n uint64) bool { return c.claims[n].state == leaving }) {
+			q.calls = calls
+			break
+		}
+		c.give(Deliver{To: a, Err: c.heldHere(q, key)})
+	}
+	if q.used == 0 && len(q.calls) == 0 {
+		delete(c.queues, key)
+	}
+}
+
+// refuseTries refuses tries that wait for the release of a claim that had no answer.
+func (c *Core) refuseTries(cl *claim) {
+	q := c.queues[cl.request.Key]
+	for cl.slot != 0 && len(q.calls) > 0 && q.calls[0].Try {
+		a := q.calls[0]
+		q.calls = q.calls[1:]
+		c.give(Deliver{To: a, Err: c.heldHere(q, a.Key)})
 	}
 }
 
 // giveUp ends the wait of a caller.
-func (c *Core) giveUp(call uint64) {
-	key, waits := c.calls[call]
-	if !waits {
+func (c *Core) giveUp(a *Acquire) {
+	q := c.queues[a.Key]
+	if q == nil {
 		return
 	}
-	delete(c.calls, call)
-	q := c.queues[key]
-	if i := slices.Index(q.calls, call); i >= 0 {
-		q.calls = slices.Delete(q.calls, i, i+1)
-		c.turn(key)
+	is := func(o *Acquire) bool { return o == a }
+	if slices.ContainsFunc(q.calls, is) {
+		q.calls = slices.DeleteFunc(q.calls, is)
+		c.give(Deliver{To: a, Err: ErrGivenUp})
+		c.next(q, a.Key)
 		return
 	}
-	c.move(c.claims[q.using], givenUp)
-}
-
-// done ends a hold whose holder is done.
-func (c *Core) done(hold uint64) {
-	u, ok := c.holds[hold]
-	delete(c.holds, hold)
-	switch cl := c.claims[u.claim]; {
-	case !ok:
-	case cl != nil && cl.hold == hold && cl.state <= lost:
-		c.move(cl, holderDone)
-	default:
-		c.free(u) // the claim was released when the grace was over
-	}
-}
-
-// deliver gives the claim's caller the next hold of it.
-func (c *Core) deliver(cl *claim, call uint64) {
-	c.last.hold++
-	cl.call, cl.hold = 0, c.last.hold
-	delete(c.calls, call)
-	c.holds[cl.hold] = use{cl.key, cl.number}
-	c.out = append(c.out, Deliver{Call: call, Hold: cl.hold, Token: cl.token})
-}
-
-// fail tells a caller that it gets nothing, because the session is closing.
-func (c *Core) fail(call uint64) {
-	delete(c.calls, call)
-	c.out = append(c.out, Deliver{Call: call, Err: ErrClosed})
-}
-
-// close gives up all that is held and waited for.
-func (c *Core) close() {
-	if c.closing {
+	if slices.ContainsFunc(q.admitted, is) {
+		q.admitted = slices.DeleteFunc(q.admitted, is)
+		c.give(Deliver{To: a, Err: ErrGivenUp})
+		c.dismiss(q, a)
 		return
 	}
-	c.closing = true
-	for _, key := range sortedKeys(c.queues) {
-		q := c.queues[key]
-		for _, call := range q.calls {
-			c.fail(call)
-		}
-		q.calls = nil
-		c.turn(key)
-	}
-	for _, cl := range c.inOrder() {
-		switch cl.state {
-		case joining, waiting:
-			c.fail(cl.call)
+	for _, n := range q.claims {
+		if cl := c.claims[n]; cl.call == a && cl.state <= dating {
+			c.give(Deliver{To: a, Err: ErrGivenUp})
 			c.move(cl, givenUp)
-		case held:
+			return
+		}
+	}
+}
+
+// leaveQueue gives up a claim whose caller waits no longer. The next one here gets the turn at once.
+func (c *Core) leaveQueue(cl *claim) {
+	q := c.queues[cl.request.Key]
+	if q.turn == cl.call {
+		q.turn = nil
+	}
+	cl.call, cl.wait = nil, nil
+	slot := c.takeSlot(cl)
+	c.release(cl)
+	q.used -= slot
+	c.next(q, cl.request.Key)
+}
+
+// takeSlot takes the claim's slot from it and returns it. The queue still counts it.
+func (c *Core) takeSlot(cl *claim) (slot int64) {
+	if q := c.queues[cl.request.Key]; q != nil && cl.slot != 0 {
+		q.claims = slices.DeleteFunc(q.claims, func(n uint64) bool { return n == cl.number })
+		if q.shared == cl.number {
+			q.shared = 0
+		}
+		if q.lingering == cl.number {
+			q.lingering = 0
+		}
+	}
+	slot, cl.slot = cl.slot, 0
+	return slot
+}
+
+// freeSlot frees the claim's slot for the next here.
+func (c *Core) freeSlot(cl *claim) {
+	if cl.slot == 0 {
+		return
+	}
+	q := c.queues[cl.request.Key]
+	q.used -= c.takeSlot(cl)
+	c.next(q, cl.request.Key)
+}
+
+// requestAnew gives up a claim that can't be granted, or not to its caller, who requests another.
+func (c *Core) requestAnew(cl *claim) {
+	a, q := cl.call, c.queues[cl.request.Key]
+	cl.call, cl.wait = nil, nil
+	c.takeSlot(cl)
+	c.release(cl)
+	c.request(q, a)
+}
+
+// readmit has the caller of a claim that was lost with its session request another under the next one.
+func (c *Core) readmit(cl *claim) {
+	q := c.queues[cl.request.Key]
+	q.admitted = append(q.admitted, cl.call)
+	c.takeSlot(cl)
+	delete(c.claims, cl.number)
+}
+
+// windDownAll asks the holders in this process to give up the key, and makes the caller that requests it
+// step aside.
+func (c *Core) windDownAll(q *queue) {
+	for _, n := range slices.Clone(q.claims) {
+		switch cl := c.claims[n]; {
+		case cl == nil:
+		case cl.state <= dating && !cl.request.First && !cl.call.Try && (cl.command == 0 || cl.command == inLine):
+			c.move(cl, revoke) // a request under way may be granted; see begin and notGranted
+		case cl.state == held:
 			c.move(cl, revoke)
 		}
 	}
 }
 
-// closeDue unregisters the session when Close has nothing else to wait for.
-func (c *Core) closeDue() {
-	if !c.closing || c.closed || c.session.registering != 0 || c.session.unregistering {
-		return
-	}
-	for _, cl := range c.claims {
-		if cl.state != left && cl.state != lost {
-			return
+// heldHere returns the error of a try for a key that this process holds or waits for.
+func (c *Core) heldHere(q *queue, key string) *driver.HeldError {
+	e := &driver.HeldError{Key: key, Here: true}
+	for _, n := range q.claims {
+		if cl := c.claims[n]; cl.users > 0 {
+			e.Session, e.Since, e.Until = cl.request.Session, cl.since, cl.until
 		}
 	}
-	if c.session.id == "" {
-		c.closed = true
-		c.out = append(c.out, Closed{})
+	return e
+}
+
+// notifiedTurn is how long a claim may be kept beyond its turn if the session would be notified of others
+// that wait. It bounds what a lost notice costs them.
+const notifiedTurn = 5 * time.Second
+
+// wouldKnow reports whether the session would be notified if others waited for the claim.
+func (c *Core) wouldKnow(cl *claim) bool {
+	return cl.listener != 0 && c.listener.ready && cl.listener == c.listener.times
+}
+
+// mayKeep reports whether the claim may be kept for another use in this process. It may be kept until d
+// after its grant, or for at least notifiedTurn if the session would be notified of others that wait, but
+// not once they do.
+func (c *Core) mayKeep(cl *claim, d time.Duration) bool {
+	if cl.othersWait {
+		return false
+	}
+	if c.wouldKnow(cl) {
+		d = max(d, notifiedTurn)
+	}
+	return c.now.Sub(cl.granted) < d
+}
+
+// joinable reports whether another reader may share the claim's hold.
+func (c *Core) joinable(cl *claim) bool {
+	return c.cfg.HandOff > 0 && cl.state == held && c.mayKeep(cl, c.cfg.HandOff)
+}
+
+// like reports whether the caller could be served by the claim.
+func (c *Core) like(a *Acquire, cl *claim) bool {
+	r := &cl.request
+	return a.exclusive() && a.Kind == r.Kind && a.Weight == r.Weight && a.Limit == r.Limit &&
+		a.Lease == 0 && r.Lease == 0 && !a.Auto && (cl.call == nil || !cl.call.Auto)
+}
+
+// done ends a hold whose holder is done.
+func (c *Core) done(e *Done) {
+	cl := c.claims[e.Claim]
+	if cl == nil || cl.call != e.Hold || cl.users == 0 {
 		return
 	}
-	for _, s := range c.sent {
-		if s.op == Heartbeat { // it could arrive after the Unregister
+	if cl.users--; cl.users > 0 { // other readers share it
+		return
+	}
+	switch cl.state {
+	case held:
+		if e.Leave != nil { // such a hold has no successor
+			cl.leave = &leave{Leave: *e.Leave, keep: c.now.Add(e.Leave.Keep)}
+		} else if cl.leave == nil && (c.reuse(cl) || c.replace(cl)) {
 			return
 		}
+		c.releaseFor(cl, e)
+	case windingDown:
+		// A lost hold must not seal, and a revoked key must not be kept.
+		if !cl.asked && e.Leave != nil && !e.Leave.Seal {
+			cl.leave = &leave{Leave: *e.Leave, keep: c.now.Add(e.Leave.Keep)}
+		}
+		c.releaseFor(cl, e)
+	case leaving:
+		if !cl.call.Auto { // whose Freed says that it was released, too
+			c.settled(cl, nil)
+		}
+	default: // it was released when the grace was over, or lost
+		c.settled(cl, nil)
+		if cl.state == lost {
+			c.forgetUnused(cl)
+		}
 	}
-	c.session.unregistering = true
-	c.session.due = never
-	c.send(Command{Op: Unregister, Session: c.session.id}, 0)
+}
+
+// releaseFor releases a claim whose holder is done.
+func (c *Core) releaseFor(cl *claim, e *Done) {
+	if cl.leave == nil && e.Early {
+		cl.leave = early
+	}
+	c.release(cl)
+}
+
+// settled ends what this process does with the claim: nobody waits for what becomes of it, and its slot is
+// free. If its holder is not done, it first must be, as with a sync.Mutex; unless nothing waits for that.
+func (c *Core) settled(cl *claim, err error) {
+	if a := cl.call; a != nil {
+		if cl.users > 0 && !a.Auto && !cl.fixed() {
+			return
+		}
+		cl.call, cl.users = nil, 0
+		f := Freed{Hold: a, Err: err}
+		if cl.leave != nil {
+			f.Passed = cl.leave.passed
+		}
+		c.free(f)
+	}
+	c.freeSlot(cl)
+}
+
+// reuse hands off the claim, whose holder is done, to the next caller in this process, or keeps it for a
+// while if nobody waits here. It reports whether it did; it does not if other processes must get their turn.
+func (c *Core) reuse(cl *claim) bool {
+	q := c.queues[cl.request.Key]
+	room := int64(driver.TokenStep)
+	if cl.request.Yield {
+		room = driver.TokenRoom
+	}
+	handOffs := cl.token - cl.request.Token
+	if handOffs+1 >= room || cl.shares() {
+		return false
+	}
+	if len(q.calls) > 0 {
+		turn := c.now.Sub(cl.granted) < c.cfg.HandOff
+		if !c.like(q.calls[0], cl) || !turn && !(c.cfg.Linger > 0 && c.mayKeep(cl, c.cfg.HandOff)) {
+			return false
+		}
+		a := q.calls[0]
+		q.calls = q.calls[1:]
+		c.free(Freed{Hold: cl.call})
+		c.handOff(cl, a)
+		return true
+	}
+	if !cl.request.Yield || !c.mayKeep(cl, max(c.cfg.HandOff, c.cfg.Linger)) {
+		return false
+	}
+	c.free(Freed{Hold: cl.call})
+	cl.state, cl.call = lingering, nil
+	q.lingering = cl.number
+	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Linger))
+	return true
+}
+
+// handOff begins the claim's next hold, with the next token.
+func (c *Core) handOff(cl *claim, a *Acquire) {
+	cl.state, cl.due = held, never
+	cl.token++
+	c.deliver(cl, a, 0, true)
+}
+
+// replace releases the claim, whose holder is done, in the command that requests the key for the next
+// caller in this process. So that caller joins the store's queue in the moment in which this one leaves.
+func (c *Core) replace(cl *claim) bool {
+	q := c.queues[cl.request.Key]
+	if len(q.calls) == 0 || c.closing != nil || cl.command != 0 || cl.request.Session != c.session.id || !c.like(q.calls[0], cl) || c.lanes.busy >= c.cfg.Lanes {
+		return false
+	}
+	a := q.calls[0]
+	q.calls, q.turn = q.calls[1:], a
+	next := c.newClaim(q, a)
+	c.takeSlot(cl) // it is the next claim's
+	cl.state, cl.failed = leaving, 0
+	c.forgetVoid(cl)
+	c.enterLane(false, delayed{})
+	c.sendJoin(next, false, cl)
+	return true
 }

@@ -9,105 +9,220 @@ import (
 
 // A session is the registration under one id.
 type session struct {
-	id     string    // "": none
-	sent   Instant   // before the send of the last acknowledged heartbeat
-	due    Instant   // when the next heartbeat is due; never: one is under way
-	failed int       // heartbeats, or registrations, that failed in a row
-	acks   uint64    // heartbeats that were acknowledged
-	clock  time.Time // the store's, in the last reply that had it
-	at     Instant   // when that reply came
+	id     string  // "": none
+	sent   Instant // before the send of the last acknowledged heartbeat; the deadline counts from it
+	failed int     // heartbeats, or registrations, that failed in a row
+	why    error   // why the last heartbeat failed; nil: it did not
+	acks   uint64  // heartbeats that were acknowledged, in the Core's life
 
-	registering   uint64  // the command that registers; 0: none
-	registerAt    Instant // when to try again; 0: not waiting for that
-	unregistering bool
+	due     Instant // when the next heartbeat is due
+	beating uint64  // the one under way; 0: none
+	beat    struct {
+		at    Instant   // when the last acknowledged one was answered
+		clock time.Time // the store's clock in that answer
+	}
+
+	clock time.Time // the store's, in the last reply that had it
+	at    Instant   // when that reply came
+
+	revoked map[driver.Revocation]bool // those that the store has recorded
+
+	registering uint64  // the command that registers; 0: none
+	registerAt  Instant // when to register again; never: nobody needs it
 }
 
-// deadline returns when the session is lost unless a heartbeat is acknowledged before.
-func (c *Core) deadline() Instant { return c.session.sent.Add(c.cfg.hold(c.cfg.TTL)) }
+// Session returns the id under which the session is registered, or "".
+func (c *Core) Session() string { return c.session.id }
 
-// storeClock returns a time that the store's clock has surely reached.
+// Deadline returns when the session is lost unless a heartbeat is acknowledged before.
+func (c *Core) Deadline() Instant { return c.session.sent.Add(c.cfg.Hold(c.cfg.TTL)) }
+
+// Renewed returns when the last acknowledged heartbeat was sent, of this registration or the one before;
+// the registration counts as one. It is 0 if there was none.
+func (c *Core) Renewed() Instant { return c.session.sent }
+
+// storeClock returns a time that the store's clock has surely reached: its time in the last reply plus
+// the time since that reply.
 func (c *Core) storeClock() time.Time { return c.clockAt(c.now) }
 
 // clockAt is storeClock at another time than that of the last Step.
 func (c *Core) clockAt(now Instant) time.Time { return c.session.clock.Add(now.Sub(c.session.at)) }
 
-// sawClock records the store's clock from a reply that has just come.
 func (c *Core) sawClock(now time.Time) { c.session.clock, c.session.at = now, c.now }
 
-// register registers the session unless it is live or about to be.
-func (c *Core) register() {
-	s := &c.session
-	if s.id != "" || s.registering != 0 || s.registerAt > 0 {
-		return
+// need registers the session for the shell, unless it is registered.
+func (c *Core) need() {
+	switch {
+	case c.closing != nil:
+		c.do(Registered{Err: ErrClosed})
+	case c.session.id != "":
+		c.do(Registered{Session: c.session.id})
+	case c.session.registering == 0:
+		c.register()
 	}
-	s.registering = c.send(Command{Op: Register}, 0)
 }
 
-func (c *Core) registered(s sent, r Reply) {
-	c.session.registering = 0
-	if r.Lost || r.Err != nil {
-		c.session.registerAt = c.now.Add(c.cfg.pause(c.session.failed))
-		c.session.failed++
+func (c *Core) register() {
+	c.session.registerAt = never
+	c.session.registering = c.sendNow(&sent{}, &Command{Op: Register})
+}
+
+func (c *Core) registered(s *sent, r *Reply) {
+	ss := &c.session
+	ss.registering = 0
+	if r.Err != nil {
+		ss.registerAt = c.now.Add(c.cfg.pause(ss.failed))
+		ss.failed++
+		c.do(Registered{Err: r.Err})
+		c.notRegistered(r)
 		return
 	}
-	acks := c.session.acks
-	c.session = session{id: r.Session, sent: s.at, acks: acks + 1}
+	c.session = session{id: r.Session, sent: s.at, acks: ss.acks + 1, registerAt: never}
+	ss.due = c.now.Add(c.cfg.jitter(c.cfg.Heartbeat, 10))
+	ss.beat.at, ss.beat.clock = c.now, r.Now
 	c.sawClock(r.Now)
-	c.session.due = c.now.Add(c.cfg.jitter(c.cfg.Heartbeat))
-	if c.now >= c.deadline() { // the reply came too late
-		c.lose()
+	if c.closing == nil {
+		c.sweepLater()
+	}
+	c.do(Registered{Session: r.Session})
+	if c.now >= c.Deadline() { // the reply came too late
+		c.checkDeadline()
 		return
 	}
-	c.turns()
+	if c.cfg.AlwaysListen && c.closing == nil {
+		c.listen(0)
+	}
+	c.beginAdmitted()
 }
 
 // sessionDue sends the heartbeat or the registration that is due.
 func (c *Core) sessionDue() {
 	s := &c.session
-	if s.registerAt > 0 && s.registerAt <= c.now {
-		s.registerAt = 0
-		c.turns()
+	if s.registerAt <= c.now {
+		s.registerAt = never
+		c.beginAdmitted()
 	}
-	if s.id != "" && s.due <= c.now && !s.unregistering {
+	if s.id != "" && s.due <= c.now && s.beating == 0 && !c.unregistering() {
 		s.due = never
-		c.send(Command{Op: Heartbeat, Session: s.id}, 0)
+		given := c.revocationsDone()
+		s.beating = c.sendNow(&sent{session: s.id, revoked: given}, &Command{Op: Heartbeat, Session: s.id, Revoked: given})
 	}
 }
 
-func (c *Core) heartbeatAnswered(s sent, r Reply) {
+// heartbeatSoon makes the session send a heartbeat now, or when the one under way is answered.
+func (c *Core) heartbeatSoon() { c.session.due = min(c.session.due, c.now) }
+
+func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 	ss := &c.session
+	if s.session != ss.id { // of a session that was lost
+		return
+	}
+	ss.beating = 0
+	took := c.now.Sub(s.at)
 	switch {
-	case s.session != ss.id: // of a session that was lost
-		return
 	case errors.Is(r.Err, driver.ErrSessionExpired):
-		c.lose()
+		c.lose(r.Err)
 		return
-	case r.Lost || r.Err != nil:
+	case r.Err != nil:
 		ss.due = c.now.Add(c.cfg.pause(ss.failed))
 		ss.failed++
+		ss.why = r.Err
+		c.do(Beat{Took: took, Left: c.Deadline().Sub(c.now), Err: r.Err})
 		return
 	}
+	jump := c.jump(s.at, r.Now)
 	ss.sent, ss.failed = s.at, 0
+	ss.why = nil
+	ss.beat.at, ss.beat.clock = c.now, r.Now
 	ss.acks++
 	c.sawClock(r.Now)
-	ss.due = max(c.now, s.at.Add(c.cfg.jitter(c.cfg.Heartbeat)))
-	c.forgetOthers()
-	for _, v := range r.Revoked {
-		c.revoked(Revoked{v.Claim, v.Key})
+	if ss.due == never { // nobody has asked for another
+		ss.due = max(c.now, s.at.Add(c.cfg.jitter(c.cfg.Heartbeat, 10)))
 	}
-	for _, cl := range c.inOrder() {
-		if cl.state == leaving && cl.doubted > 0 && cl.doubted < ss.acks && cl.command == 0 {
-			c.move(cl, timer)
+	c.forgetOthers()
+	c.keepListening()
+	for _, v := range s.revoked {
+		delete(ss.revoked, v)
+	}
+	for _, v := range r.Revoked {
+		c.recorded(v)
+	}
+	for _, cl := range c.those(func(cl *claim) bool { return cl.state == leaving && cl.doubted > 0 }) {
+		c.move(cl, heartbeat)
+	}
+	c.committed(r.Committed)
+	c.forgetPast()
+	c.do(Beat{Took: took, Left: c.Deadline().Sub(c.now), Jump: jump})
+}
+
+// jump returns by how much the store's clock jumped ahead or back between the last heartbeat and the one
+// that was sent at sent, whose reply says now. It returns 0 unless the jump is certainly more than the
+// margin. The store read its clock at some moment between a send and its answer, so the true interval
+// between the two readings lies between lo and hi.
+func (c *Core) jump(sent Instant, now time.Time) time.Duration {
+	const truncation = time.Millisecond
+	d := now.Sub(c.session.beat.clock)
+	lo, hi := sent.Sub(c.session.beat.at)-truncation, c.now.Sub(c.session.sent)+truncation
+	switch {
+	case d > hi+c.cfg.Margin:
+		return d - hi
+	case d < lo-c.cfg.Margin:
+		return d - lo
+	}
+	return 0
+}
+
+// lose ends the session. Nothing is sent under its id again, except for leases.
+func (c *Core) lose(cause error) {
+	s := c.session
+	c.session = session{acks: s.acks, sent: s.sent, due: never, registerAt: never}
+	c.sweeper.due = never
+	c.discards, c.past = discards{due: never}, nil
+	c.stopListening()
+	ending := c.those(func(cl *claim) bool { return cl.request.Session == s.id && !cl.outlives() })
+	lost := 0
+	c.ending = cause
+	for _, cl := range ending {
+		if cl.state == held {
+			lost++
 		}
+		c.move(cl, sessionEnd)
+	}
+	c.do(SessionLost{s.id, lost, cause})
+	c.beginAdmitted()
+}
+
+// recorded takes a revocation that the store has recorded.
+func (c *Core) recorded(v driver.Revocation) {
+	s := &c.session
+	if s.id == "" || s.revoked[v] {
+		return
+	}
+	if s.revoked == nil {
+		s.revoked = make(map[driver.Revocation]bool)
+	}
+	s.revoked[v] = true
+	c.revoked(v)
+}
+
+// revoked gives up the claim, for somebody who asked for the key.
+func (c *Core) revoked(v driver.Revocation) {
+	switch cl := c.byID(v.Claim); {
+	case cl == nil && c.closing != nil:
+		// Close may have left the claim in the store for the rest of its holder's grace.
+	case cl == nil:
+		c.unknownClaim(v.Key, v.Claim, 0)
+	default:
+		c.move(cl, revoke)
 	}
 }
 
-// lose ends the session. Nothing is sent under its id again.
-func (c *Core) lose() {
-	acks := c.session.acks
-	c.session = session{acks: acks}
-	for _, cl := range c.inOrder() {
-		c.move(cl, sessionEnd)
+// revocationsDone returns the revocations whose claims have left.
+func (c *Core) revocationsDone() (given []driver.Revocation) {
+	for _, v := range sortedRevocations(c.session.revoked) {
+		if cl := c.byID(v.Claim); cl == nil || cl.state == lost {
+			given = append(given, v)
+		}
 	}
-	c.turns()
+	return given
 }

@@ -4,123 +4,304 @@ import (
 	"encoding/binary"
 	"maps"
 	"slices"
+	"strings"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
+
+// A Held is a claim that this process holds or keeps, for display.
+type Held struct {
+	Call    *Acquire // the holder's; nil if the claim lingers
+	Claim   *driver.Claim
+	Token   int64
+	Granted Instant
+	Until   time.Time
+	Ends    Instant // of a lease
+	Users   int     // 0 if it lingers
+}
+
+// Claims calls f for each claim that is held or lingers, in no order.
+func (c *Core) Claims(f func(Held)) {
+	for _, cl := range c.claims {
+		if cl.state == held || cl.state == lingering {
+			f(Held{cl.call, &cl.request, cl.token, cl.granted, cl.until, cl.due, cl.users})
+		}
+	}
+}
+
+// Waits calls f for each caller that waits for a key: for each key in their order, keys in no order. The one
+// with the turn comes first; position is that in the store's queue, or 0.
+func (c *Core) Waits(f func(a *Acquire, position, ahead int)) {
+	for _, q := range c.queues {
+		n := 0
+		if a := q.turn; a != nil {
+			position := 0
+			for _, number := range q.claims {
+				if cl := c.claims[number]; cl.call == a && cl.wait != nil {
+					position = cl.wait.position
+				}
+			}
+			f(a, position, 0)
+			n++
+		}
+		for _, a := range q.calls {
+			f(a, 0, n)
+			n++
+		}
+	}
+}
+
+// Refused returns the claims whose release the store refuses, and why: the first by key, and how many.
+func (c *Core) Refused() (first *driver.Claim, n int, err error) {
+	for _, cl := range c.claims {
+		if cl.refused == nil {
+			continue
+		}
+		if n++; first == nil || cl.request.Key < first.Key {
+			first, err = &cl.request, cl.refused
+		}
+	}
+	return first, n, err
+}
+
+// Lives reports whether any claim lives with the session.
+func (c *Core) Lives() bool {
+	for _, cl := range c.claims {
+		if cl.state != lost && !cl.outlives() {
+			return true
+		}
+	}
+	return false
+}
+
+// Empty reports whether there are no claims.
+func (c *Core) Empty() bool { return len(c.claims) == 0 }
+
+// Failure returns why the last command that callers waited for had no answer, or nil.
+func (c *Core) Failure() error { return c.failure }
 
 // Clone returns a copy that shares nothing with c that either changes.
 func (c *Core) Clone() *Core {
 	n := *c
 	n.claims = make(map[uint64]*claim, len(c.claims))
 	for k, cl := range c.claims {
-		copied := *cl // ahead and expired are replaced, never changed
+		copied := *cl
+		if cl.wait != nil {
+			w := *cl.wait // its slices and maps are replaced, never changed
+			copied.wait = &w
+		}
+		if cl.leave != nil {
+			l := *cl.leave
+			copied.leave = &l
+		}
 		n.claims[k] = &copied
 	}
 	n.queues = make(map[string]*queue, len(c.queues))
 	for k, q := range c.queues {
-		n.queues[k] = &queue{slices.Clone(q.calls), q.using}
+		copied := *q
+		copied.calls, copied.admitted, copied.claims = slices.Clone(q.calls), slices.Clone(q.admitted), slices.Clone(q.claims)
+		n.queues[k] = &copied
 	}
-	n.calls, n.holds = maps.Clone(c.calls), maps.Clone(c.holds)
-	n.others, n.sent = maps.Clone(c.others), maps.Clone(c.sent)
-	n.out = nil
+	n.messages = make(map[uint64]*message, len(c.messages))
+	for k, m := range c.messages {
+		copied := *m
+		n.messages[k] = &copied
+	}
+	if c.closing != nil {
+		copied := *c.closing
+		n.closing = &copied
+	}
+	n.past = slices.Clone(c.past)
+	n.others, n.sent, n.changes = maps.Clone(c.others), maps.Clone(c.sent), maps.Clone(c.changes)
+	n.listener.keys, n.session.revoked = maps.Clone(c.listener.keys), maps.Clone(c.session.revoked)
+	n.timers = slices.Clone(c.timers)
+	n.lanes.line, n.lanes.pollLine = slices.Clone(c.lanes.line), slices.Clone(c.lanes.pollLine)
+	n.out, n.delivers, n.freeds = nil, nil, nil
 	return &n
 }
 
-// Session returns the id under which the session is registered, or "".
-func (c *Core) Session() string { return c.session.id }
-
-// Deadline returns when the session is lost unless a heartbeat is acknowledged before. A holder whose
-// process was frozen compares it with the clock: see [Core.Session].
-func (c *Core) Deadline() Instant { return c.deadline() }
-
-// Namer gives ids, and numbers of claims, calls, holds and commands, names of the caller's: the same for
-// the same, whatever they are.
+// Namer gives ids, and numbers of claims, calls and commands, names of the caller's: the same for the same,
+// whatever they are.
 type Namer interface {
 	Session(id string) uint64
 	Number(kind byte, n uint64) uint64
 }
 
-// State appends what the Core does next depends on, in a form in which states that behave alike are
-// equal: times are differences from now, and who is who is as name has it.
+// State appends what the Core does next depends on, in a form in which states that behave alike are equal:
+// times are differences from now, and who is who is as name has it.
 func (c *Core) State(b []byte, now Instant, name Namer) []byte {
-	w := writer{b, now}
-	num := func(kind byte, n uint64) {
-		if n == 0 {
-			w.put(0)
-		} else {
-			w.put(name.Number(kind, n))
-		}
-	}
+	w := writer{b, now, name}
 	s := &c.session
-	w.flags(c.closing, c.closed, s.id != "", s.unregistering)
+	w.flags(c.closing != nil, c.unregistering(), s.id != "", s.due == never)
+	if cg := c.closing; cg != nil {
+		w.flags(cg.kept, len(cg.errs) > 0, cg.closed)
+	}
 	if s.id != "" {
 		w.put(name.Session(s.id))
 		w.at(s.sent)
 		w.at(s.due)
 		w.put(uint64(min(s.failed, 8)))
 		w.put(uint64(c.clockAt(now).UnixNano() - int64(now)))
+		w.num('c', s.beating)
+		for _, v := range sortedRevocations(s.revoked) {
+			w.claim(c, v.Claim)
+		}
 	}
-	num('c', s.registering)
+	w.num('c', s.registering)
 	w.at(s.registerAt)
-	needed := make(map[string]bool)
-	for _, cl := range c.inOrder() {
-		num('n', cl.number)
-		w.b = append(append(w.b, cl.key...), byte(cl.state))
-		num('c', cl.command)
-		num('w', cl.call)
-		num('h', cl.hold)
-		w.at(cl.due)
-		if cl.state == waiting {
-			w.at(cl.poll)
-		}
-		w.put(uint64(min(cl.failed, 8)))
-		w.flags(cl.requests > 1, cl.answers == cl.requests, cl.mayBe, cl.alone, cl.void.IsZero())
-		if !cl.void.IsZero() {
-			w.put(uint64(max(cl.void.Sub(c.clockAt(now)), -2*c.cfg.Margin)))
-		}
-		w.put(uint64(cl.token - cl.first))
-		if cl.granted > 0 {
-			w.put(uint64(min(now.Sub(cl.granted), c.cfg.HandOff)))
-		}
-		if cl.doubted > 0 {
-			w.put(min(2, 1+s.acks-cl.doubted))
-		}
-		for _, id := range cl.ahead {
-			w.put(name.Session(id))
-			w.flags(slices.Contains(cl.expired, id))
-			needed[id] = true
-		}
-		w.put(0)
+	l := &c.listener
+	w.flags(l.running, l.ready, l.unsupported)
+	w.at(l.at)
+	w.put(uint64(min(l.failed, 8)))
+	if l.running {
+		w.put(uint64(min(now.Sub(l.idle), c.cfg.TTL+1)))
+		w.put(uint64(min(now.Sub(l.opened), c.cfg.Backoff+1)))
 	}
-	for _, hold := range slices.Sorted(maps.Keys(c.holds)) {
-		num('h', hold)
-		num('n', c.holds[hold].claim)
+	needed := make(map[string]bool)
+	for _, cl := range c.those(func(*claim) bool { return true }) {
+		c.claimState(&w, cl, needed)
 	}
 	for _, key := range sortedKeys(c.queues) {
+		q := c.queues[key]
 		w.b = append(w.b, key...)
-		num('n', c.queues[key].using)
-		for _, call := range c.queues[key].calls {
-			num('w', call)
+		w.put(uint64(q.used))
+		w.call(q.turn)
+		for _, a := range q.calls {
+			w.call(a)
 		}
+		w.put(0)
+		for _, a := range q.admitted {
+			w.call(a)
+		}
+		w.put(0)
+		for _, n := range q.claims {
+			w.num('n', n)
+		}
+		w.num('n', q.shared)
+		w.num('n', q.lingering)
+		w.flags(q.readersWaited, q.sealed != nil)
 	}
 	for _, id := range sortedKeys(c.others) {
 		if o := c.others[id]; needed[id] {
 			w.put(name.Session(id))
 			w.at(max(o.lapses, now-1))
-			w.flags(o.expired, o.asked, o.lapses == 0)
+			w.flags(o.expired, o.asked, o.lapsed)
+		}
+	}
+	for _, m := range c.inOrder() {
+		w.num('c', m.command)
+		w.at(m.due)
+		w.put(uint64(min(m.failed, 8)))
+		w.flags(m.again, m.began == never)
+	}
+	for _, p := range c.past {
+		w.num('n', p.number)
+		w.b = append(w.b, p.key...)
+		w.put(min(3, 1+s.acks-p.acks))
+		w.flags(p.void == 0, p.void == discarding)
+		if p.void > 0 {
+			w.put(uint64(max(time.Unix(0, p.void).Sub(c.clockAt(now)), -2*c.cfg.Margin)))
+		}
+		w.put(uint64(p.applied.Term))
+		w.put(p.applied.Time)
+	}
+	w.at(c.discards.due)
+	w.put(uint64(min(c.discards.failed, 8)))
+	w.put(uint64(c.lanes.busy)<<16 | uint64(c.lanes.polls))
+	for _, d := range append(slices.Clone(c.lanes.pollLine), c.lanes.line...) {
+		w.num('n', d.number)
+		if d.cmd != nil {
+			w.put(uint64(d.cmd.Op))
 		}
 	}
 	return w.b
 }
 
+// claimState appends a claim's state, and notes the sessions that it needs to know about.
+func (c *Core) claimState(w *writer, cl *claim, needed map[string]bool) {
+	w.num('n', cl.number)
+	w.b = append(append(w.b, cl.request.Key...), byte(cl.state))
+	w.num('c', cl.command)
+	w.call(cl.call)
+	w.put(uint64(cl.users)<<8 | uint64(cl.slot&0xff))
+	w.at(cl.due)
+	w.put(uint64(min(cl.failed, 8)))
+	w.flags(cl.asked)
+	w.flags(cl.requests > 0, cl.requests > 1, cl.unanswered > 0, cl.mayBe, cl.othersWait, cl.request.NoneWaiting, cl.refused != nil, c.wouldKnow(cl))
+	if !cl.void.IsZero() {
+		w.put(uint64(max(cl.void.Sub(c.clockAt(w.now)), -2*c.cfg.Margin)))
+	}
+	if cl.token > 0 {
+		w.put(uint64(cl.token - cl.request.Token))
+		w.put(uint64(min(w.now.Sub(cl.granted), max(c.cfg.HandOff, c.cfg.Linger, notifiedTurn))))
+	}
+	if cl.doubted > 0 {
+		w.put(min(3, 1+c.session.acks-cl.doubted))
+	}
+	if l := cl.leave; l != nil {
+		w.put(uint64(l.Keep))
+		w.flags(l.Seal, l.Early, l.Successor != "", l.passed == nil)
+		w.claim(c, l.Successor)
+	}
+	if wt := cl.wait; wt != nil {
+		if cl.state == waiting {
+			w.at(wt.poll)
+			w.put(uint64(wt.stagger))
+		}
+		w.flags(wt.refusal != nil, wt.again)
+		for _, id := range wt.ahead {
+			w.put(w.name.Session(id))
+			w.flags(slices.Contains(wt.named, id))
+			needed[id] = true
+		}
+		for _, id := range sortedKeys(wt.asked) {
+			w.claim(c, id)
+		}
+	}
+	w.put(0)
+}
+
+func sortedRevocations(m map[driver.Revocation]bool) []driver.Revocation {
+	return slices.SortedFunc(maps.Keys(m), func(a, b driver.Revocation) int { return strings.Compare(a.Claim, b.Claim) })
+}
+
 // A writer writes numbers one after the other.
 type writer struct {
-	b   []byte
-	now Instant
+	b    []byte
+	now  Instant
+	name Namer
 }
 
 func (w *writer) put(n uint64) { w.b = binary.AppendUvarint(w.b, n) }
 
+func (w *writer) num(kind byte, n uint64) {
+	switch n {
+	case 0:
+		w.put(0)
+	case inLine:
+		w.put(1 << 62)
+	default:
+		w.put(w.name.Number(kind, n))
+	}
+}
+
+func (w *writer) call(a *Acquire) {
+	if a == nil {
+		w.put(0)
+	} else {
+		w.num('w', a.Call)
+	}
+}
+
+func (w *writer) claim(c *Core, id string) {
+	n, session := numberOf(id)
+	w.put(w.name.Session(session))
+	w.num('n', n)
+}
+
 func (w *writer) at(i Instant) {
-	if i == never || i == 0 {
+	if i == never {
 		w.put(1 << 63)
 		return
 	}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/core"
 )
 
 // Break asks those who hold key now to give it up, and waits until they have.
@@ -44,7 +46,7 @@ func (b *breaking) holders(ctx context.Context, s *Session) (driver.State, error
 	}
 	var left []driver.Holder
 	for _, h := range st.Holders {
-		if b.targets[h.Claim] && (h.Until.IsZero() || st.Now.Before(h.Until)) {
+		if b.targets[h.Claim] && !h.Ended(st.Now) {
 			left = append(left, h)
 		}
 	}
@@ -59,96 +61,124 @@ func (s *Session) breakHolders(ctx context.Context, b *breaking) error {
 	if err != nil || len(st.Holders) == 0 {
 		return err
 	}
-	sl, err := s.registered(ctx)
+	reg, err := s.registered(ctx)
 	if err != nil {
 		return err
 	}
-	return sl.breakHolders(ctx, b)
+	return reg.breakHolders(ctx, b)
 }
 
 // breakHolders asks the targets to give up the key and waits until none of them holds it. The
-// error errOver means that the session lease was lost.
-func (sl *sessionLease) breakHolders(ctx context.Context, b *breaking) error {
-	s := sl.s
-	changed := sl.observe(b.key)
-	defer sl.unobserve(b.key, changed)
+// error errOver means that the session was lost.
+func (reg *registration) breakHolders(ctx context.Context, b *breaking) error {
+	s := reg.s
+	changed := s.watch(b.key)
+	defer s.unwatch(b.key, changed)
+	lives := make(map[string]time.Time)
 	for {
 		st, err := b.holders(ctx, s)
 		if err != nil || len(st.Holders) == 0 {
 			return err
 		}
-		if err := sl.revokeHolders(ctx, &st, b.asked); err != nil {
+		if err := s.revokeHolders(ctx, &st, b.asked); err != nil {
 			return err
 		}
-		ids := sessionsIn(&st, sl.id)
-		if err := s.expireLapsed(ctx, ids); err != nil {
+		expired, left, err := s.expireLapsed(ctx, core.SessionsIn(&st, reg.id), lives)
+		if err != nil {
 			return err
 		}
-		if expired := s.expiredAmong(ids); len(expired) > 0 {
-			if err := sl.drop(ctx, st, expired); err != nil {
+		if len(expired) > 0 {
+			if err := reg.drop(ctx, st, expired); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := sl.waitForHolders(ctx, changed, st, ids); err != nil {
+		for _, h := range st.Holders {
+			if !h.Until.IsZero() {
+				left = min(left, max(0, h.Until.Sub(st.Now)))
+			}
+		}
+		if err := s.waitFor(ctx, changed, reg.over, min(left, s.pollTime())); err != nil {
 			return err
 		}
 	}
 }
 
-// drop drops the claims of expired sessions. It sends an attempt to acquire that names them, with
-// a notAfter long past so that the attempt itself cannot join. Releasing each claim would be
+// expireLapsed expires those of the sessions that have lapsed. lives has until when others can't have lapsed;
+// the rest are read. expireLapsed returns those that have expired, and the time until another one may lapse.
+func (s *Session) expireLapsed(ctx context.Context, ids []string, lives map[string]time.Time) (expired []string, left time.Duration, err error) {
+	var due []string
+	for _, id := range ids {
+		if time.Until(lives[id]) <= 0 {
+			due = append(due, id)
+		}
+	}
+	for some := range slices.Chunk(due, core.MaxRead) {
+		members, now, err := s.readSessions(ctx, "Members", driver.SessionQuery{IDs: some})
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, m := range members {
+			if !m.Expired {
+				lives[m.ID] = time.Now().Add(m.LastHeartbeat.Add(m.TTL).Sub(now))
+			}
+		}
+	}
+	left = driver.MaxDuration
+	for _, id := range ids {
+		if time.Until(lives[id]) > 0 {
+			left = min(left, time.Until(lives[id]))
+			continue
+		}
+		// The reading may be stale; only Expire decides.
+		l, err := request(ctx, s, "Expire", func(ctx context.Context) (time.Duration, error) { return s.store.Expire(ctx, id, false) })
+		switch {
+		case err != nil:
+			return nil, 0, err
+		case l <= 0:
+			expired = append(expired, id)
+		default:
+			lives[id] = time.Now().Add(l)
+			left = min(left, l)
+		}
+	}
+	return expired, left, nil
+}
+
+// drop drops the claims of expired sessions. It sends a request to join that names them, with
+// a notAfter long past so that the request itself cannot join. Releasing each claim would be
 // wrong: since st was read, a holder may have closed its session and left its claim in the store
 // for the rest of its grace.
-func (sl *sessionLease) drop(ctx context.Context, st driver.State, expired []string) error {
-	s := sl.s
+func (reg *registration) drop(ctx context.Context, st driver.State, expired []string) error {
+	s := reg.s
 	s.mu.Lock()
-	c := driver.Claim{Key: st.Key, ID: sl.claimID(), Session: sl.id, Kind: st.Kind, Weight: 1, Limit: st.Limit}
+	s.drops++
+	id := fmt.Sprintf("%s.%d", reg.id, 1<<62+s.drops) // no claim of the Core's has such a number
 	s.mu.Unlock()
-	_, err := request(ctx, s, "Acquire", func(ctx context.Context) (driver.State, error) {
-		edited, err := s.store.Edit(ctx, driver.Edit{Join: &driver.Join{Claim: c, Expired: expired, NotAfter: time.Unix(0, 0)}})
-		s.notify(edited.Notices)
-		return edited.State, err
-	})
+	c := driver.Claim{Key: st.Key, ID: id, Session: reg.id, Kind: st.Kind, Weight: 1, Limit: st.Limit}
+	_, err := s.edit(ctx, "Join", driver.Edit{Join: &driver.Join{Claim: c, Expired: expired, NotAfter: time.Unix(0, 0)}})
 	if errors.Is(err, driver.ErrMismatch) {
 		return nil // the key is in use as another kind by now
 	}
 	return err
 }
 
-// waitForHolders waits until the holders in st may have changed. ids are the sessions with which
-// they live.
-func (sl *sessionLease) waitForHolders(ctx context.Context, changed <-chan struct{}, st driver.State, ids []string) error {
-	s := sl.s
-	s.mu.Lock()
-	d := sl.pollTime(1)
-	for _, h := range st.Holders {
-		if !h.Until.IsZero() {
-			d = min(d, max(0, h.Until.Sub(st.Now)))
-		}
-	}
-	s.mu.Unlock()
-	return s.waitFor(ctx, changed, sl.over, s.untilLapse(ids, d))
-}
-
 // revokeHolders asks the sessions of the holders in st to give up the key, except for claims in
 // asked, whose sessions were already asked.
-func (sl *sessionLease) revokeHolders(ctx context.Context, st *driver.State, asked map[string]bool) error {
-	s := sl.s
+func (s *Session) revokeHolders(ctx context.Context, st *driver.State, asked map[string]bool) error {
 	for _, h := range st.Holders {
 		if asked[h.Claim] {
 			continue
 		}
-		r := driver.Revocation{Key: st.Key, Claim: h.Claim}
 		s.mu.Lock()
-		here := h.Session == sl.id || s.claims[h.Claim] != nil
+		here := h.Session == s.core.Session() || s.core.Knows(h.Claim)
 		if here {
-			s.revoke(sl, r)
+			s.step(core.Revoked{Key: st.Key, Claim: h.Claim})
 		}
 		s.mu.Unlock()
 		if !here {
 			_, err := request(ctx, s, "Revoke", func(ctx context.Context) (struct{}, error) {
-				notices, err := s.store.Revoke(ctx, h.Session, r)
+				notices, err := s.store.Revoke(ctx, h.Session, driver.Revocation{Key: st.Key, Claim: h.Claim})
 				s.notify(notices)
 				return struct{}{}, err
 			})
@@ -161,56 +191,75 @@ func (sl *sessionLease) revokeHolders(ctx context.Context, st *driver.State, ask
 	return nil
 }
 
-// revoke records that a claim of this session lease is revoked, and makes its holder give it up.
-// The holder is notified and has the grace to stop. s.mu must be held.
-func (sl *sessionLease) revoke(r driver.Revocation) {
-	if sl.cause != nil || sl.revoked[r] {
-		return
-	}
-	if sl.revoked == nil {
-		sl.revoked = make(map[driver.Revocation]bool)
-	}
-	sl.revoked[r] = true
-	sl.s.revoke(sl, r)
-}
-
-// revoke gives up the claim r.Claim, which belongs to this session. s.mu must be held.
-func (s *Session) revoke(sl *sessionLease, r driver.Revocation) {
-	switch c := s.claims[r.Claim]; {
-	case c == nil && s.ends():
-		// Close may have left the claim in the store for the rest of its holder's grace.
-	case c == nil:
-		// A fixed lease that outlived its holder, or a claim whose grant was never known here.
-		sl.orphan(driver.Claim{Key: r.Key, ID: r.Claim, Session: sl.id})
-	case c.state == releasing:
-		c.revoked = true
-	case c.state == pending:
-		c.revoked = true
-		c.requestAgain()
-	case c.lingers():
-		c.stopLingering()
-	default:
-		c.hold.windDown(ErrRevoked, true)
-	}
-}
-
-// revocationsDone returns the revocations whose claims are gone. s.mu must be held.
-func (sl *sessionLease) revocationsDone() []driver.Revocation {
-	var done []driver.Revocation
-	for r := range sl.revoked {
-		if sl.s.claims[r.Claim] == nil {
-			done = append(done, r)
+// persist calls f until it succeeds. After a failure of the store it waits before the next call;
+// after errOver, which says that the session was lost, it does not. The error is ctx's, with the
+// store's last error added if there was one, ErrClosed, or one that trying again cannot fix.
+func (s *Session) persist(ctx context.Context, f func() error) error {
+	retry := s.backoff()
+	var last error
+	for {
+		err := f()
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return waitError(ctx, last)
+		case errors.Is(err, errOver):
+			continue
+		case isAnswer(err) || errors.Is(err, ErrClosed):
+			return err
+		}
+		last = err
+		if err := s.wait(ctx, retry.next()); errors.Is(err, ErrClosed) {
+			return err
 		}
 	}
-	return done
+}
+
+// Forget removes what the store keeps of a key that nobody holds or waits for. If somebody does, the
+// error is a *driver.HeldError.
+func (s *Session) Forget(ctx context.Context, key string) error {
+	err := CheckKey(key)
+	if err == nil {
+		var held *driver.HeldError
+		err = s.persist(ctx, func() (err error) {
+			held, err = s.forget(ctx, key)
+			return err
+		})
+		if held != nil {
+			return s.describe(ctx, *held)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("dsync: forget %q: %w", key, err)
+	}
+	return nil
+}
+
+// forget reads the key and has the store forget the state that was read. It starts over if the key was
+// used in between.
+func (s *Session) forget(ctx context.Context, key string) (*driver.HeldError, error) {
+	for retry := s.backoff(); ; {
+		st, err := s.Load(ctx, key)
+		if err != nil || st.Token == 0 && st.Limit == 0 { // no record
+			return nil, err
+		}
+		st.Holders = slices.DeleteFunc(st.Holders, func(h driver.Holder) bool { return h.Ended(st.Now) })
+		if len(st.Holders) > 0 || st.Waiting > 0 {
+			return core.HeldError(&st), nil
+		}
+		done, err := s.edit(ctx, "Forget", driver.Edit{Forget: &driver.Forget{Key: key, Token: st.Token}})
+		if err != nil || done.Left {
+			return nil, err
+		}
+		if err := s.wait(ctx, retry.next()); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // Resize changes the key's limit from from to limit. It makes one attempt.
 func (s *Session) Resize(ctx context.Context, key string, kind driver.Kind, from, limit int64) error {
-	_, err := request(ctx, s, "Resize", func(ctx context.Context) (struct{}, error) {
-		edited, err := s.store.Edit(ctx, driver.Edit{Resize: &driver.Resize{Key: key, Kind: kind, From: from, Limit: limit}})
-		s.notify(edited.Notices)
-		return struct{}{}, err
-	})
+	_, err := s.edit(ctx, "Resize", driver.Edit{Resize: &driver.Resize{Key: key, Kind: kind, From: from, Limit: limit}})
 	return err
 }

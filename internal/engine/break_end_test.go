@@ -77,7 +77,7 @@ func unlockAfter(d time.Duration) func(*testing.T, *dsync.Session) {
 
 func holdLease(d time.Duration) func(*testing.T, *dsync.Session) {
 	return func(t *testing.T, s *dsync.Session) {
-		if _, err := s.Acquire(background, "k", d); err != nil {
+		if _, err := s.Lease(background, "k", d); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -225,7 +225,7 @@ func TestBreakOfALeaseOfThePreviousSession(t *testing.T) {
 		store := dsynctest.NewMemory()
 		faulty := newFaulty(t, store, nil)
 		s := newSession(t, faulty, nil)
-		l, err := s.Acquire(background, "k", time.Hour)
+		l, err := s.Lease(background, "k", time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}

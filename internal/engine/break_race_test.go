@@ -190,7 +190,7 @@ func TestBreakInTheSameProcess(t *testing.T) {
 		if s.Mutex("k").TryLock() {
 			t.Fatal("tried here before the broken Mutex was unlocked")
 		}
-		if first.Owned() || first.Token() != 0 || !isClosed(first.Lost()) {
+		if first.Held() || first.Token() != 0 || !isClosed(first.Lost()) {
 			t.Error("a broken Mutex is owned")
 		}
 		wantErr(t, "late unlock", first.UnlockContext(background), dsync.ErrLost, dsync.ErrRevoked)

@@ -124,8 +124,8 @@ func TestBreakErrors(t *testing.T) {
 		time.AfterFunc(time.Second, func() { cancel(cause) })
 		wantErr(t, "Break when ctx ends", b.Break(ctx, "k"), context.Canceled, cause)
 		wantErr(t, "Break of an ended ctx", b.Break(ctx, "k"), context.Canceled)
-		wantErr(t, "Break of an empty key", b.Break(background, ""), dsync.ErrKey)
-		wantErr(t, "Break of a bad key", b.Break(background, "a\x00"), dsync.ErrKey)
+		wantErr(t, "Break of an empty key", b.Break(background, ""), dsync.ErrInvalidKey)
+		wantErr(t, "Break of a bad key", b.Break(background, "a\x00"), dsync.ErrInvalidKey)
 
 		closes := breakKey(b)
 		time.Sleep(time.Second)
@@ -164,7 +164,7 @@ func TestBreakOfAFreeKey(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a, b := newSession(t, store, unswept()), newSession(t, store, unswept())
 		turn(a.Mutex("free"))
-		if _, err := a.Acquire(background, "over", ttl); err != nil {
+		if _, err := a.Lease(background, "over", ttl); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(ttl)

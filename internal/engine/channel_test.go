@@ -18,11 +18,11 @@ import (
 var locks = map[string]func(s *dsync.Session) (lock func(context.Context) <-chan bool, unlock func(), held func() bool){
 	"Mutex": func(s *dsync.Session) (func(context.Context) <-chan bool, func(), func() bool) {
 		m := s.Mutex("k")
-		return m.LockChan, m.Unlock, m.Owned
+		return m.LockChan, m.Unlock, m.Held
 	},
 	"RWMutex": func(s *dsync.Session) (func(context.Context) <-chan bool, func(), func() bool) {
 		rw := s.RWMutex("k")
-		return rw.LockChan, rw.Unlock, rw.Owned
+		return rw.LockChan, rw.Unlock, rw.Held
 	},
 	"readers": func(s *dsync.Session) (func(context.Context) <-chan bool, func(), func() bool) {
 		rw := s.RWMutex("k")

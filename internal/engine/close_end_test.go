@@ -54,7 +54,7 @@ func TestCloseClosesTheStoreLast(t *testing.T) {
 		}
 		turn(s.Mutex("k"))
 		loaded := make(chan error, 1)
-		go func() { _, err := (*engine.Session)(s).Load(background, "k"); loaded <- err }()
+		go func() { _, err := engine.Of(s).Load(background, "k"); loaded <- err }()
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(background)
 		cancel()

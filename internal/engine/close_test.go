@@ -174,7 +174,7 @@ func TestCloseDuringTheEndOfALease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		s := newSession(t, memory, nil)
-		l, err := s.Acquire(background, "k", 4*time.Second)
+		l, err := s.Lease(background, "k", 4*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}

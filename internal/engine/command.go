@@ -2,17 +2,23 @@ package engine
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	mathrand "math/rand/v2"
+	"os"
+	"runtime"
+	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/core"
+	"github.com/rs/xid"
 )
 
 // maxCommands is how many commands of a session may be under way at once, not counting heartbeats.
-// maxPolls is how many of them may be repeated attempts to acquire: a thousand goroutines that
+// maxPolls is how many of them may be repeated requests and notices: a thousand goroutines that
 // poll must not keep an Unlock waiting. A store's client should have maxCommands connections, plus
 // one for heartbeats and two for the listener.
 const (
@@ -25,15 +31,126 @@ const (
 const (
 	maxAttemptTime = 5 * time.Second
 	maxBackoff     = 2500 * time.Millisecond
+	firstBackoff   = 20 * time.Millisecond
 )
 
 // attemptTime returns how long one command may take.
 func (o *Options) attemptTime() time.Duration { return min(o.TTL/6, maxAttemptTime) }
 
+func (o *Options) maxBackoff() time.Duration { return min(o.TTL/12, maxBackoff) }
+
 func (s *Session) attemptTime() time.Duration { return s.opt.attemptTime() }
 
 // backoff returns a new backoff for retries of a command.
-func (s *Session) backoff() backoff { return backoff{cap: min(s.opt.TTL/12, maxBackoff)} }
+func (s *Session) backoff() backoff { return backoff{cap: s.opt.maxBackoff()} }
+
+// execute sends a command of the Core's and has it take the answer.
+func (s *Session) execute(f *core.Send) {
+	r := &core.Reply{Command: f.ID}
+	if f.Op == core.Asked {
+		f.Ask.Do.(func())()
+	} else {
+		r.Err = s.attempt(f.Op.String(), func(ctx context.Context) error { return s.call(ctx, f.Command, r) })
+		r.Lost = r.Err != nil && !isAnswer(r.Err)
+		switch { // what is refused is an answer, but nobody else may report it
+		case f.Op == core.Release && isAnswer(r.Err) && !errors.Is(r.Err, driver.ErrNotWaiting),
+			f.Op == core.Heartbeat && errors.Is(r.Err, driver.ErrRefused):
+			s.storeError(f.Op.String(), r.Err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.finished {
+		s.step(r)
+	}
+}
+
+// call calls the store.
+func (s *Session) call(ctx context.Context, cmd *core.Command, r *core.Reply) (err error) {
+	var edited driver.Edited
+	switch cmd.Op {
+	case core.Register:
+		m := s.member()
+		r.Session = m.ID
+		r.Now, err = s.store.Register(ctx, m)
+	case core.Heartbeat:
+		var hb driver.HeartbeatReply
+		hb, err = s.store.Heartbeat(ctx, cmd.Session, cmd.Revoked)
+		r.Now, r.Revoked, r.Committed = hb.Now, hb.Revoked, hb.Committed
+	case core.Unregister:
+		_, err = s.store.Expire(ctx, cmd.Session, true)
+	case core.Expire:
+		r.Left, err = s.store.Expire(ctx, cmd.Session, false)
+	case core.Read:
+		r.Members, r.Now, err = s.store.Sessions(ctx, driver.SessionQuery{IDs: cmd.Sessions, Liveness: cmd.Brief})
+	case core.Load:
+		r.State, err = s.store.Load(ctx, cmd.Key, maxShown)
+	case core.Revoke:
+		r.Notices, err = s.store.Revoke(ctx, cmd.Session, cmd.Revoked[0])
+	case core.Join, core.Release, core.Extend:
+		edited, err = s.store.Edit(ctx, cmd.Edit)
+		r.State, r.Found, r.Holder, r.Notices, r.Applied = edited.State, edited.Left, edited.Holder, edited.Notices, edited.Applied
+	case core.Discard:
+		r.Notices, err = s.store.Discard(ctx, cmd.Claims)
+	case core.Sweep:
+		r.Swept, err = s.store.Sweep(ctx, cmd.Session, cmd.Last, s.opt.Retention)
+	case core.Notify:
+		err = s.store.Notify(ctx, cmd.Notices)
+	}
+	return err
+}
+
+// member returns the record of a new registration.
+func (s *Session) member() driver.Member {
+	m := driver.Member{
+		ID: sessionID(), TTL: s.opt.TTL,
+		Name: s.opt.Name, Host: s.opt.Host, PID: os.Getpid(), App: s.opt.App, Meta: s.opt.Meta,
+		Settings: driver.Settings{
+			Version: version(), Heartbeat: s.opt.HeartbeatInterval, Poll: s.opt.PollInterval, Margin: s.opt.Margin, Grace: s.opt.Grace,
+		},
+	}
+	if s.opt.Anonymous {
+		m.PID = 0
+	}
+	return m
+}
+
+// version returns the version of this module in the program.
+var version = sync.OnceValue(func() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == "github.com/leasehold-go/leasehold" {
+			return m.Version
+		}
+	}
+	return ""
+})
+
+// sessionID returns an id that no session has had. An xid alone is not enough: for two containers
+// with process id 1 and the same machine id, only its 24-bit counter differs. So 65 random bits
+// from crypto/rand follow it.
+func sessionID() string { return xid.New().String() + "-" + rand.Text()[:13] }
+
+// attempt runs one command to the store under a deadline. The context is the session's, never the
+// caller's: a caller that is cancelled must not leave a command half sent, since the server may
+// still execute it, and a caller's transaction must not include the command.
+func (s *Session) attempt(op string, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(s.base, s.attemptTime())
+	defer cancel()
+	err := f(ctx)
+	switch {
+	case err == nil:
+		if more := s.outages.over(op); more != nil {
+			s.Warn("dsync: commands succeed again", append([]any{"op", op}, more...)...)
+		}
+	case !isAnswer(err) && s.base.Err() == nil:
+		s.storeError(op, err)
+	}
+	return err
+}
 
 // An answer is what one command returned.
 type answer[T any] struct {
@@ -41,15 +158,27 @@ type answer[T any] struct {
 	err error
 }
 
-// request sends one command, as [command] does, on a goroutine of the session. It returns the store's
-// answer, ctx's error, or ErrClosed. A caller that gives up does not cancel the command.
+// request sends one command on a goroutine of the session, when there is a lane for it. It returns the
+// store's answer, ctx's error, or ErrClosed. A caller that gives up does not cancel the command.
 func request[T any](ctx context.Context, s *Session, op string, f func(context.Context) (T, error)) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
+	ch := make(chan answer[T], 1)
+	s.mu.Lock()
+	if s.finished {
+		s.mu.Unlock()
+		return none, ErrClosed
+	}
+	s.step(&core.Ask{Do: func() {
+		var a answer[T]
+		a.err = s.attempt(op, func(ctx context.Context) (err error) { a.v, err = f(ctx); return err })
+		ch <- a
+	}})
+	s.mu.Unlock()
 	select {
-	case a := <-background(s, command, op, f):
+	case a := <-ch:
 		return a.v, a.err
 	case <-ctx.Done():
 		return none, ctx.Err()
@@ -58,39 +187,23 @@ func request[T any](ctx context.Context, s *Session, op string, f func(context.C
 	}
 }
 
-// background sends one command with send, which is [command] or [attempt], on a goroutine of the
-// session. The channel has capacity for the answer, so nobody has to receive it; it is never closed.
-func background[T any](s *Session, send func(*Session, string, func(context.Context) (T, error)) answer[T],
-	op string, f func(context.Context) (T, error)) <-chan answer[T] {
-	ch := make(chan answer[T], 1)
-	if !s.spawn(func() { ch <- send(s, op, f) }) {
-		ch <- answer[T]{err: ErrClosed}
-	}
-	return ch
+// edit sends an edit of the caller's, and the notices that it returns.
+func (s *Session) edit(ctx context.Context, op string, e driver.Edit) (driver.Edited, error) {
+	return request(ctx, s, op, func(ctx context.Context) (driver.Edited, error) {
+		edited, err := s.store.Edit(ctx, e)
+		s.notify(edited.Notices)
+		return edited, err
+	})
 }
 
-// command waits for a lane and then makes an attempt in it.
-func command[T any](s *Session, op string, f func(context.Context) (T, error)) answer[T] {
-	select {
-	case s.lanes <- struct{}{}:
-	case <-s.base.Done():
-		return answer[T]{err: ErrClosed}
+// notify sends the notices that a command of the caller's returned.
+func (s *Session) notify(notices []driver.Notice) {
+	if len(notices) == 0 {
+		return
 	}
-	defer func() { <-s.lanes }()
-	return attempt(s, op, f)
-}
-
-// attempt runs one command to the store under a deadline. The context is the session's, never the
-// caller's: a caller that is cancelled must not leave a command half sent, since the server may
-// still execute it, and a caller's transaction must not include the command.
-func attempt[T any](s *Session, op string, f func(context.Context) (T, error)) answer[T] {
-	ctx, cancel := context.WithTimeout(s.base, s.attemptTime())
-	defer cancel()
-	v, err := f(ctx)
-	if err != nil && !isAnswer(err) && s.base.Err() == nil {
-		s.storeError(op, err)
-	}
-	return answer[T]{v, err}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.step(core.NoticesDue{Notices: notices})
 }
 
 // isAnswer reports whether err is an answer of the store, which then has changed nothing, rather
@@ -100,6 +213,45 @@ func isAnswer(err error) bool {
 	return errors.Is(err, driver.ErrSessionExpired) || errors.Is(err, driver.ErrMismatch) ||
 		errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrNotWaiting) ||
 		errors.Is(err, driver.ErrRefused) || errors.As(err, new(*SealedError))
+}
+
+// startListening runs a listener in place of the one before. s.mu must be held.
+func (s *Session) startListening(f *core.Listen) {
+	s.stopListening()
+	ctx, cancel := context.WithCancel(s.base)
+	s.stopListen = cancel
+	s.workers.wg.Go(func() { s.listen(ctx, f) })
+}
+
+func (s *Session) stopListening() {
+	if s.stopListen != nil {
+		s.stopListen()
+		s.stopListen = nil
+	}
+}
+
+func (s *Session) listen(ctx context.Context, f *core.Listen) {
+	err := s.store.Listen(ctx, f.Session, f.Keys, func(n driver.Notice) {
+		s.mu.Lock()
+		if ctx.Err() == nil {
+			s.step(core.Noticed{Listener: f.Number, Notice: n})
+		}
+		s.mu.Unlock()
+		runtime.Gosched() // let the woken waiter run before this goroutine asks the store for more notices
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ctx.Err() != nil || s.finished {
+		return
+	}
+	s.listenErr = err
+	unsupported := errors.Is(err, errors.ErrUnsupported)
+	if unsupported {
+		s.info("dsync: the store can't notify; waiters poll", "why", err)
+	} else {
+		s.storeError("Listen", err)
+	}
+	s.step(core.ListenerBroken{Listener: f.Number, Unsupported: unsupported})
 }
 
 // maxIdle is how many idle goroutines of a session wait for work.
@@ -148,22 +300,17 @@ func (w *workers) run(f func()) {
 // A backoff spaces the retries of one operation. The wait doubles, with jitter, up to cap. After a
 // success, reset starts it again.
 type backoff struct {
-	step, cap time.Duration
+	cap    time.Duration
+	failed int
 }
 
 // next returns how long to wait before the next retry.
 func (b *backoff) next() time.Duration {
-	const first = 20 * time.Millisecond
-	b.step = min(max(2*b.step, first), b.cap)
-	return b.step/2 + rand.N(b.step/2+1)
+	b.failed++
+	return core.Pause(firstBackoff, b.cap, b.failed-1, mathrand.Int64N)
 }
 
-func (b *backoff) reset() { b.step = 0 }
-
-// jitter returns d ± part of it.
-func jitter(d time.Duration, part float64) time.Duration {
-	return time.Duration(float64(d) * (1 - part + 2*part*rand.Float64()))
-}
+func (b *backoff) reset() { b.failed = 0 }
 
 // Forever calls f until it succeeds. It makes a Lock, which returns no error, of a LockContext. If
 // the session is closed already, or f returns a *driver.MismatchError, it panics: waiting cannot

@@ -38,7 +38,7 @@ func TestCopyOfARequestHoldsNothing(t *testing.T) {
 		{"Unlock", always, dsync.Options{AlwaysListen: true}, func(t *testing.T, s, _ *dsync.Session) { turn(s.Mutex("k")) }},
 		{"RUnlock", always, dsync.Options{}, func(t *testing.T, s, _ *dsync.Session) { turn(s.RWMutex("k").RLocker()) }},
 		{"a lease's Release", always, dsync.Options{}, func(t *testing.T, s, _ *dsync.Session) {
-			l, err := s.Acquire(background, "k", time.Hour)
+			l, err := s.Lease(background, "k", time.Hour)
 			if err != nil {
 				t.Fatal(err)
 			}

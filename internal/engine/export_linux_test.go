@@ -12,12 +12,7 @@ func (s *Session) Sleep(d time.Duration) {
 	s.Step(d)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lease.sent.slept -= sleepMark(d)
-	for _, c := range s.claims {
-		if c.grant != nil {
-			c.grant.sent.slept -= sleepMark(d)
-		}
-	}
+	s.clock.mark -= sleepMark(d)
 }
 
 // Step shows the process what it would see after its wall clock was set ahead by d.
@@ -35,10 +30,5 @@ func (s *Session) Step(d time.Duration) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lease.sent.t = earlier(s.lease.sent.t)
-	for _, c := range s.claims {
-		if c.grant != nil {
-			c.grant.sent.t = earlier(c.grant.sent.t)
-		}
-	}
+	s.clock.base = earlier(s.clock.base)
 }

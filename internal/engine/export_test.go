@@ -7,10 +7,5 @@ import "time"
 func (s *Session) Freeze(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lease.sent.t = s.lease.sent.t.Add(-d)
-	for _, c := range s.claims {
-		if c.grant != nil {
-			c.grant.sent.t = c.grant.sent.t.Add(-d)
-		}
-	}
+	s.clock.base = s.clock.base.Add(-d)
 }

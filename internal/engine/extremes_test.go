@@ -36,14 +36,14 @@ func TestDurationsAboveTheMaximumAreRefused(t *testing.T) {
 		}
 		bubble(t, func(t *testing.T) {
 			s := newSession(t, dsynctest.NewMemory(), nil)
-			_, err := s.Acquire(background, "k", d)
+			_, err := s.Lease(background, "k", d)
 			wantRefused("Acquire", err)
-			_, err = s.TryAcquire(background, "k", d)
+			_, err = s.TryLease(background, "k", d)
 			wantRefused("TryAcquire", err)
 			mu := s.Mutex("k")
 			lock(t, mu)
 			wantRefused("UnlockAfter", mu.UnlockAfter(background, d))
-			if !mu.Owned() {
+			if !mu.Held() {
 				t.Error("m was unlocked by an UnlockAfter that was refused")
 			}
 			mu.Unlock()
@@ -56,7 +56,7 @@ func TestLongestDurations(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a, b := newSession(t, store, nil), newSession(t, store, nil)
-		l, err := a.Acquire(background, "lease", dsync.MaxDuration)
+		l, err := a.Lease(background, "lease", dsync.MaxDuration)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -59,7 +59,7 @@ var parties = []party{
 		return ofMutex(s, (*dsync.Mutex).LockContext)(ctx)
 	}, forceMutex},
 	{"lease", func(ctx context.Context, s *dsync.Session) (*holding, error) {
-		l, err := s.Acquire(ctx, "k", 5*time.Minute)
+		l, err := s.Lease(ctx, "k", 5*time.Minute)
 		if err != nil {
 			return nil, err
 		}
@@ -100,7 +100,7 @@ var parties = []party{
 		}
 	}, nil},
 	{"hold", func(ctx context.Context, s *dsync.Session) (*holding, error) {
-		h, err := (*engine.Session)(s).Hold(ctx, "k", dsync.KindElection)
+		h, err := engine.Of(s).Hold(ctx, engine.Whole("k", dsync.KindElection))
 		if err != nil {
 			return nil, err
 		}

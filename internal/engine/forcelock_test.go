@@ -81,15 +81,20 @@ func TestForceLockIsFirst(t *testing.T) {
 
 // Of two ForceLocks the later is served before the earlier, and each revokes the current holder.
 func TestForceLockTwice(t *testing.T) {
-	for _, here := range []bool{false, true} {
-		t.Run(fmt.Sprint("in one process ", here), func(t *testing.T) {
+	for name, setting := range map[string]struct{ here, polling bool }{
+		"in two processes":            {},
+		"in two processes, that poll": {polling: true},
+		"in one process":              {here: true},
+	} {
+		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
+				store.Polling = setting.polling
 				held := newSession(t, store, &dsync.Options{AlwaysListen: true}).Mutex("k")
 				lock(t, held)
 				b := newSession(t, store, nil)
 				c := newSession(t, store, nil)
-				if here {
+				if setting.here {
 					c = b
 				}
 				var inside atomic.Int64

@@ -30,7 +30,7 @@ func TestFirstCheckAfterFreezeSaysLost(t *testing.T) {
 			return hold{mu.Lost, mu.Token, mu.UnlockContext, nil}
 		},
 		"lease": func(t *testing.T, s *dsync.Session) hold {
-			l, err := s.Acquire(background, "k", ttl)
+			l, err := s.Lease(background, "k", ttl)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -49,7 +49,7 @@ func TestFirstCheckAfterFreezeSaysLost(t *testing.T) {
 			return hold{sem.Lost, sem.Token, func(ctx context.Context) error { return sem.ReleaseContext(ctx, 2) }, nil}
 		},
 		"election": func(t *testing.T, s *dsync.Session) hold {
-			h, err := (*engine.Session)(s).Hold(background, "k", dsync.KindElection)
+			h, err := engine.Of(s).Hold(background, engine.Whole("k", dsync.KindElection))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +70,7 @@ func TestFirstCheckAfterFreezeSaysLost(t *testing.T) {
 					store := dsynctest.NewMemory()
 					s := newSession(t, store, nil)
 					h := begin(t, s)
-					(*engine.Session)(s).Freeze(ttl)
+					engine.Of(s).Freeze(ttl)
 					if !saysLost(h) {
 						t.Error("the first check says that the key is held")
 					}
@@ -103,7 +103,7 @@ func TestNothingIsHandedOffAfterFreeze(t *testing.T) {
 		wg.Go(func() { lock(t, next) })
 		synctest.Wait()
 		old := id()
-		(*engine.Session)(s).Freeze(ttl)
+		engine.Of(s).Freeze(ttl)
 		wantErr(t, "UnlockContext", mu.UnlockContext(background), dsync.ErrLost)
 		wg.Wait()
 		fresh("a hand-off", old)
@@ -114,14 +114,14 @@ func TestNothingIsHandedOffAfterFreeze(t *testing.T) {
 
 		makeLinger(s.Mutex("lingers"))
 		old = id()
-		(*engine.Session)(s).Freeze(ttl)
+		engine.Of(s).Freeze(ttl)
 		lock(t, s.Mutex("lingers"))
 		fresh("a key that lingered", old)
 
 		a, b := s.RWMutex("rw"), s.RWMutex("rw")
 		a.RLock()
 		old = id()
-		(*engine.Session)(s).Freeze(ttl)
+		engine.Of(s).Freeze(ttl)
 		b.RLock()
 		fresh("a second reader", old)
 		if isClosed(b.RLost()) || !isClosed(a.RLost()) {
@@ -143,7 +143,7 @@ func TestNoHeartbeatAfterFreeze(t *testing.T) {
 		lock(t, mu)
 		before := store.Counts()
 		synctest.Wait() // the session has set its timers
-		(*engine.Session)(s).Freeze(ttl)
+		engine.Of(s).Freeze(ttl)
 		time.Sleep(ttl / 2) // the heartbeat was due after a third, the deadline is not yet
 		if n := store.Counts().Since(before).Commands[dsynctest.MethodHeartbeat]; n != 0 {
 			t.Errorf("%d heartbeats were sent after the deadline", n)
@@ -168,7 +168,7 @@ func TestGrantLearnedTooLateIsDropped(t *testing.T) {
 			return dsynctest.Fault{}
 		})
 		s := newSession(t, f, nil)
-		time.AfterFunc(time.Second/2, func() { (*engine.Session)(s).Freeze(ttl) })
+		time.AfterFunc(time.Second/2, func() { engine.Of(s).Freeze(ttl) })
 		mu := s.Mutex("k")
 		lock(t, mu)
 		if mu.Token() == 0 || asked < 2 {
@@ -182,7 +182,7 @@ func TestGrantLearnedTooLateIsDropped(t *testing.T) {
 // another wait lets it in.
 func TestReaderDoesNotJoinAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := newSession(t, dsynctest.NewMemory(), nil)
+		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{HandOffTime: time.Hour})
 		reads, writes, late := s.RWMutex("k"), s.RWMutex("k"), s.RWMutex("k")
 		reads.RLock()
 		ctx, cancel := context.WithCancel(background)
@@ -192,7 +192,7 @@ func TestReaderDoesNotJoinAfterFreeze(t *testing.T) {
 		in := make(chan struct{})
 		wg.Go(func() { late.RLock(); close(in) })
 		synctest.Wait()
-		(*engine.Session)(s).Freeze(ttl)
+		engine.Of(s).Freeze(ttl)
 		cancel()
 		<-in
 		if late.RToken() == 0 || !isClosed(reads.RLost()) {
@@ -218,7 +218,7 @@ func TestSemaphoreContextEndsWithALoss(t *testing.T) {
 		if err := ctx.Err(); err != nil {
 			t.Errorf("after the Release of a part: %v", err)
 		}
-		(*engine.Session)(s).Freeze(ttl)
+		engine.Of(s).Freeze(ttl)
 		if ctx.Err() == nil {
 			t.Error("the first check after a freeze says that it is held")
 		}

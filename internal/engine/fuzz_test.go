@@ -33,7 +33,7 @@ func TestPrograms(t *testing.T) {
 	for _, s := range program.Seeds() {
 		t.Run(s.Name, func(t *testing.T) { runProgram(t, s.Bytes) })
 	}
-	n := testkit.Rounds(3000, 30_000)
+	n := testkit.Rounds(3000, 10_000)
 	if testing.Short() {
 		n = 300
 	}
@@ -51,7 +51,7 @@ func TestPrograms(t *testing.T) {
 // Random programs over noisy links: thousands of requests and replies are lost, late or repeated.
 func TestProgramsUnderFaults(t *testing.T) {
 	testkit.Large(t)
-	want := testkit.Rounds(30_000, 300_000)
+	want := testkit.Rounds(30_000, 100_000)
 	if testing.Short() {
 		want = 2_000
 	}

@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -55,7 +54,7 @@ func TestHandOffTakesNoCommand(t *testing.T) {
 				mu := s.Mutex("k")
 				mu.Lock()
 				lost := mu.Lost()
-				if isClosed(lost) || !mu.Owned() {
+				if isClosed(lost) || !mu.Held() {
 					t.Error("the hold is over before its Unlock")
 				}
 				seen.next(mu.Token())
@@ -112,26 +111,23 @@ func TestHandOffTokensGrowThroughCleanUp(t *testing.T) {
 	})
 }
 
-// Promise 8: other processes get their turn after MaxHandOffs hand-offs, or after HandOffTime.
+// Promise 8: other processes get their turn after HandOffTime, or when the grant's tokens are used up.
 func TestHandOffIsBounded(t *testing.T) {
 	const hour = time.Hour
 	for _, c := range []struct {
-		name      string
-		turn      time.Duration
-		handOvers int
-		want      int // local holds before the other process's
+		name string
+		turn time.Duration
+		want int // local holds before the other process's
 	}{
-		{"by count", hour, 4, 5},
-		{"by time", 95 * time.Millisecond, 0, 10},
-		{"none by count", hour, -1, 1},
-		{"none by time", -1, 0, 1},
-		{"by the token's room", hour, 0, 1024},
+		{"by time", 95 * time.Millisecond, 10},
+		{"none", -1, 1},
+		{"by the token's room", hour, 1024},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
 				opt := unswept()
-				opt.TTL, opt.HandOffTime, opt.MaxHandOffs = hour, c.turn, c.handOvers
+				opt.TTL, opt.HandOffTime = hour, c.turn
 				here, there := newSession(t, store, opt), newSession(t, store, nil)
 				var wg sync.WaitGroup
 				var holds, before int
@@ -208,7 +204,7 @@ func TestHandedOffHoldIsLost(t *testing.T) {
 			lock(t, second)
 			<-second.Lost()
 			lostAt = time.Now()
-			if second.Token() != 0 || second.Owned() {
+			if second.Token() != 0 || second.Held() {
 				t.Error("a lost hold has a token")
 			}
 			time.Sleep(2 * ttl)
@@ -227,7 +223,7 @@ func TestHandedOffHoldIsLost(t *testing.T) {
 		if d := taken.Sub(lostAt); d < grace {
 			t.Errorf("taken %v after the loss, want at least %v", d, grace)
 		}
-		if !other.Owned() || len(holders(t, store, "k")) != 1 {
+		if !other.Held() || len(holders(t, store, "k")) != 1 {
 			t.Error("the late Unlock freed somebody else's hold")
 		}
 		f.Heal()
@@ -315,7 +311,7 @@ func TestOnlyPlainHoldsAreHandedOff(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			var err error
-			if l, err = s.Acquire(background, "k", time.Minute); err != nil {
+			if l, err = s.Lease(background, "k", time.Minute); err != nil {
 				t.Error(err)
 			}
 		})
@@ -367,15 +363,5 @@ func TestCloseDuringHandOffs(t *testing.T) {
 				t.Errorf("left behind: %v", h)
 			}
 		})
-	}
-}
-
-// Invalid options of hand-offs are refused.
-func TestHandOffOptions(t *testing.T) {
-	store := dsynctest.NewMemory()
-	for _, opt := range []dsync.Options{{MaxHandOffs: 1024}, {Linger: -1}} {
-		if _, err := dsync.New(store, &opt); err == nil {
-			t.Errorf("%s: no error", fmt.Sprintf("%+v", opt))
-		}
 	}
 }

@@ -42,7 +42,7 @@ func TestHealthyUntilAHeartbeatIsOverdue(t *testing.T) {
 		time.Sleep(time.Hour)
 		wantHealthy(t, "after an hour", s, nil)
 		f.Cut()
-		renewed := (*engine.Session)(s).Local().Renewed
+		renewed := engine.Of(s).Local().Renewed
 		time.Sleep(time.Until(renewed.Add(late)))
 		wantHealthy(t, "when the heartbeat may still be answered", s, nil)
 		time.Sleep(time.Millisecond)
@@ -92,7 +92,7 @@ func TestHealthyWhenTheStoreIsNotNeeded(t *testing.T) {
 	uses := map[string]func(t *testing.T, s *dsync.Session){
 		"nothing": func(t *testing.T, s *dsync.Session) { turn(s.Mutex("k")) },
 		"lease": func(t *testing.T, s *dsync.Session) {
-			if _, err := s.Acquire(background, "k", time.Hour); err != nil {
+			if _, err := s.Lease(background, "k", time.Hour); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -133,7 +133,7 @@ func TestNotHealthyWhileAWaiterCantRegister(t *testing.T) {
 		mu := s.Mutex("k")
 		lock(t, mu)
 		f.Cut()
-		renewed := (*engine.Session)(s).Local().Renewed
+		renewed := engine.Of(s).Local().Renewed
 		go func() { // the holder of a lost lock locks again
 			<-mu.Lost()
 			mu.Unlock()
@@ -156,7 +156,7 @@ func TestNotHealthyWhileAWaiterCantRegister(t *testing.T) {
 }
 
 // A lost hold makes the session unhealthy when its grace is over, until its holder is done.
-func TestOverstayedUntilTheHolderIsDone(t *testing.T) {
+func TestStillInUseUntilTheHolderIsDone(t *testing.T) {
 	uses := map[string]func(t *testing.T, s *dsync.Session) (done func()){
 		"mutex": func(t *testing.T, s *dsync.Session) func() {
 			mu := s.Mutex("k")
@@ -169,7 +169,7 @@ func TestOverstayedUntilTheHolderIsDone(t *testing.T) {
 			rw.RLock()
 			return func() {
 				rw.RUnlock()
-				wantHealthy(t, "with a reader left", s, dsync.ErrOverstayed)
+				wantHealthy(t, "with a reader left", s, dsync.ErrStillInUse)
 				rw.RUnlock()
 			}
 		},
@@ -182,7 +182,7 @@ func TestOverstayedUntilTheHolderIsDone(t *testing.T) {
 			}
 			return func() {
 				sem.Release(2)
-				wantHealthy(t, "with one of two left", s, dsync.ErrOverstayed)
+				wantHealthy(t, "with one of two left", s, dsync.ErrStillInUse)
 				sem.Release(1)
 			}
 		},
@@ -192,7 +192,7 @@ func TestOverstayedUntilTheHolderIsDone(t *testing.T) {
 			return func() { close(end) }
 		},
 		"hold": func(t *testing.T, s *dsync.Session) func() {
-			h, err := (*engine.Session)(s).Hold(background, "k", dsync.KindElection)
+			h, err := engine.Of(s).Hold(background, engine.Whole("k", dsync.KindElection))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -202,7 +202,7 @@ func TestOverstayedUntilTheHolderIsDone(t *testing.T) {
 	losses := map[string]func(t *testing.T, s *dsync.Session, f *dsynctest.Faulty){
 		"cut off": func(t *testing.T, s *dsync.Session, f *dsynctest.Faulty) {
 			f.Cut()
-			time.Sleep(time.Until((*engine.Session)(s).Local().Renewed.Add(lease)))
+			time.Sleep(time.Until(engine.Of(s).Local().Renewed.Add(lease)))
 			synctest.Wait()
 			f.Heal()
 		},
@@ -219,7 +219,7 @@ func TestOverstayedUntilTheHolderIsDone(t *testing.T) {
 					done := begin(t, s)
 					synctest.Wait()
 					lose(t, s, f)
-					for _, h := range (*engine.Session)(s).Local().Holds {
+					for _, h := range engine.Of(s).Local().Holds {
 						if h.Lost == nil {
 							t.Errorf("not lost: %+v", h)
 						}
@@ -227,13 +227,13 @@ func TestOverstayedUntilTheHolderIsDone(t *testing.T) {
 					time.Sleep(grace)
 					wantHealthy(t, "in the grace", s, nil)
 					time.Sleep(time.Millisecond)
-					wantHealthy(t, "after the grace", s, dsync.ErrOverstayed)
+					wantHealthy(t, "after the grace", s, dsync.ErrStillInUse)
 					time.Sleep(time.Hour)
-					wantHealthy(t, "an hour later", s, dsync.ErrOverstayed)
+					wantHealthy(t, "an hour later", s, dsync.ErrStillInUse)
 					done()
 					synctest.Wait()
 					wantHealthy(t, "when the holder is done", s, nil)
-					if l := (*engine.Session)(s).Local(); len(l.Holds) != 0 {
+					if l := engine.Of(s).Local(); len(l.Holds) != 0 {
 						t.Errorf("holds %+v, want none", l.Holds)
 					}
 				})
@@ -248,7 +248,7 @@ func TestHealthyAfterFreeze(t *testing.T) {
 		s, _ := cutOff(t)
 		mu := s.Mutex("k")
 		lock(t, mu)
-		(*engine.Session)(s).Freeze(lease)
+		engine.Of(s).Freeze(lease)
 		wantHealthy(t, "at the first check", s, nil) // the holder's grace begins now
 		mu.Unlock()
 	})
@@ -263,14 +263,14 @@ func TestHealthyOfAClosedSession(t *testing.T) {
 		go s.Close(background)
 		time.Sleep(grace)
 		wantHealthy(t, "while it closes", s, dsync.ErrClosed)
-		if err := s.Healthy(); errors.Is(err, dsync.ErrOverstayed) {
+		if err := s.Healthy(); errors.Is(err, dsync.ErrStillInUse) {
 			t.Errorf("in the grace: %v", err)
 		}
 		time.Sleep(time.Second)
 		wantHealthy(t, "closed, with a lock in use", s, dsync.ErrClosed)
-		wantHealthy(t, "closed, with a lock in use", s, dsync.ErrOverstayed)
+		wantHealthy(t, "closed, with a lock in use", s, dsync.ErrStillInUse)
 		mu.Unlock()
-		if err := s.Healthy(); errors.Is(err, dsync.ErrOverstayed) {
+		if err := s.Healthy(); errors.Is(err, dsync.ErrStillInUse) {
 			t.Errorf("after Unlock: %v", err)
 		}
 	})

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,240 +9,223 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// A Hold is one caller's use of a granted claim. It begins with the grant or a hand-off and
-// lasts until the caller says that it is done:
+// A Hold is one caller's use of a claim, and before that its call:
 //
-//	live ──► windingDown ──► done    lost, or asked to stop: Lost is closed, the grace runs
-//	  └────────────────────► done
+//	called ──► live ──► windingDown ──► done    lost, or asked to stop: Lost is closed, the grace runs
+//	            └─────────────────────► done
 //
-// [Hold.become] makes these transitions. The claim is released when its hold is done, unless
-// this process reuses it for another hold. After a loss nothing is sent for the claim. The
-// session's mu guards all fields except those that are set when the hold is made.
+// The session's mu guards all fields except those that are set when the hold is made, or begins.
 type Hold struct {
-	c     *claim // set when the hold is made
-	token int64  // likewise
+	s       *Session
+	acquire core.Acquire
+	since   core.Instant // when the call was made; then, when the hold began
+	end     core.Done    // says that the holder is done; here to save an allocation
 
-	state     holdState
-	began     time.Time       // when the hold began; zero if no hook needs it
-	ctx       context.Context // ends with the hold; its Done is Lost. Made when first needed
-	end       context.CancelCauseFunc
-	cause     error         // why the hold winds down
-	voluntary bool          // it winds down by request, so its claim is released when the grace is over
-	sharers   int           // number of readers that share the hold
-	done      chan struct{} // closed when the holder is done; made when first needed
+	// Of the call, for the Granted hook, until it is served. Then one that ends with the hold, whose Done is Lost;
+	// it is made when first needed.
+	ctx    context.Context
+	cancel context.CancelCauseFunc // ends ctx; nil: it was not made
 
-	released  atomic.Bool  // Release was called
-	published atomic.Int64 // number of values that were to be published
+	got     *Hold         // what the call got: this hold, or that of another reader; nil: nothing yet, or err
+	err     error         // what the call got instead; later why the release failed
+	waiting chan struct{} // closed when the call is served, and anew when the hold is freed; nil: nobody waits
+
+	// Set when the hold begins:
+	request *driver.Claim
+	token   int64
+	granted core.Instant // when this process learned of the claim's grant
+
+	state   holdState
+	freed   bool  // nothing is left to wait for
+	sharers int32 // number of readers that share the hold
+	cause   error // why the hold winds down
+	own     *own  // nil unless it has a lease of its own, or was made by Session.Hold
 }
 
-type holdState int
+// own is what only leases have, and the holds of Session.Hold.
+type own struct {
+	term      int64         // of an election's claim
+	until     time.Time     // the end of a lease, by the store's clock
+	finished  chan struct{} // closed when the hold is freed
+	passed    error         // why it was not released as ReleaseBy said, or not yet
+	released  atomic.Bool   // Release was called
+	said      atomic.Bool   // ReleaseBy was called
+	published atomic.Int64  // number of values that were to be published
+}
+
+type holdState uint8
 
 const (
-	live holdState = iota
+	called holdState = iota
+	live
 	windingDown
 	done
 )
 
-// newHold makes the claim's next hold and calls the hooks. asked is when the caller made its
-// request, and ctx is the context of that. s.mu must be held.
-func (c *claim) newHold(ctx context.Context, asked time.Time, token int64, local bool) *Hold {
-	h := &Hold{c: c, token: token}
-	c.hold, c.token, c.queue.holder = h, token, h
-	c.s.each(func(l *Hooks) {
-		if h.began.IsZero() && l.ofHolds() { // reading the clock is a large part of a Lock on a lingering key
-			h.began = time.Now()
-		}
+// holdOf returns the hold that an Acquire of the Core's stands for.
+func holdOf(a *core.Acquire) *Hold { return a.Caller.(*Hold) }
+
+// served reports whether the call has got what it will get. s.mu must be held.
+func (h *Hold) served() bool { return h.got != nil || h.err != nil }
+
+// result returns what the call has got. If that is a hold, err is that of its end, which may have come already.
+func (h *Hold) result() (*Hold, error) {
+	if h.got != nil {
+		return h.got, nil
+	}
+	return nil, h.err
+}
+
+// deliver gives a call its hold or its error. s.mu must be held.
+func (s *Session) deliver(f *core.Deliver) {
+	w := holdOf(f.To)
+	switch {
+	case f.Err != nil:
+		w.err = f.Err
+	case f.Hold == f.To:
+		w.got = w
+		w.begin(f)
+	default:
+		w.got = holdOf(f.Hold)
+		w.got.sharers++
+	}
+	if w.cancel == nil {
+		w.ctx = nil // a hold can outlive its caller's request by far
+	}
+	w.wake()
+}
+
+// wake wakes the goroutine that waits for the call or the release. s.mu must be held.
+func (h *Hold) wake() {
+	if h.waiting != nil {
+		close(h.waiting)
+		h.waiting = nil
+	}
+}
+
+// begin begins the hold and calls the hooks. s.mu must be held.
+func (h *Hold) begin(f *core.Deliver) {
+	waited := h.s.now.Sub(h.since)
+	h.request, h.token, h.granted, h.since = f.Request, f.Token, f.Granted, h.s.now
+	h.state, h.sharers, h.end = live, 1, core.Done{Claim: f.Claim, Hold: &h.acquire}
+	if h.acquire.Auto || h.acquire.Lease > 0 {
+		h.own = &own{term: f.Term, until: f.Until, finished: make(chan struct{})}
+	}
+	h.s.each(func(l *Hooks) {
 		if l.Granted != nil {
-			g := GrantedInfo{Context: ctx, Key: c.request.Key, Kind: c.request.Kind, Token: token, Wait: h.began.Sub(asked), Local: local}
-			c.s.report(func() { l.Granted(g) })
+			g := GrantedInfo{Context: h.ctx, Key: h.acquire.Key, Kind: h.acquire.Kind, Token: h.token, Wait: waited, Local: f.Local}
+			h.s.report(func() { l.Granted(g) })
 		}
 	})
-	return h
 }
 
-// become moves the hold to another state and ends its context. All transitions go through it.
-// s.mu must be held.
-func (h *Hold) become(to holdState) {
-	if to <= h.state {
-		panic(fmt.Sprintf("dsync: hold in state %d cannot move to state %d", h.state, to))
-	}
-	h.state = to
-	h.endContext()
-	if to == done {
-		delete(h.c.s.overdue, h)
-		if h.done != nil {
-			close(h.done)
-		}
-	}
-}
-
-// windDown ends the hold before its holder is done: Lost closes, and the holder has the grace
-// to stop. If voluntary is true, the claim is released when the holder is done or the grace is
-// over. If the hold has ended already, windDown does nothing. s.mu must be held.
-func (h *Hold) windDown(cause error, voluntary bool) {
-	if h.state != live {
-		return
-	}
-	c, s := h.c, h.c.s
-	h.cause, h.voluntary = fmt.Errorf("%w: %w", ErrLost, cause), voluntary
+// ends ends the hold before its holder is done: Lost closes, and the holder has the grace to stop. s.mu must
+// be held.
+func (h *Hold) ends(f *core.End) {
+	s := h.s
+	h.cause = fmt.Errorf("%w: %w", ErrLost, f.Cause)
 	h.become(windingDown)
-	if !c.fixed() { // a fixed lease needs no release
-		s.overdue[h] = time.Now()
+	if h.acquire.Lease == 0 { // a lease needs no release
+		s.overdue[h] = s.now
 	}
-	if voluntary {
-		s.info("dsync: hold ended", "key", c.request.Key, "token", h.token, "cause", cause)
+	if f.Asked {
+		s.info("dsync: hold ended", "key", h.acquire.Key, "token", h.token, "cause", f.Cause)
 	} else {
-		s.Warn("dsync: hold lost", "key", c.request.Key, "token", h.token, "cause", cause)
+		s.Warn("dsync: hold lost", "key", h.acquire.Key, "token", h.token, "cause", f.Cause)
 	}
 	s.each(func(l *Hooks) {
 		if l.Lost != nil {
 			info := LostInfo{
-				Key: c.request.Key, Kind: c.request.Kind, Token: h.token, Cause: h.cause, Held: h.age(time.Now()),
-				Voluntary: voluntary && !errors.Is(cause, ErrRevoked) && !errors.Is(cause, driver.ErrNotHeld),
+				Key: h.acquire.Key, Kind: h.acquire.Kind, Token: h.token, Cause: h.cause, Held: s.now.Sub(h.since),
+				ByHolder: f.Asked && !errors.Is(f.Cause, ErrRevoked) && !errors.Is(f.Cause, driver.ErrNotHeld),
 			}
 			s.report(func() { l.Lost(info) })
 		}
 	})
-	if !c.auto && !voluntary {
-		return // Unlock does the rest
-	}
-	if s.finished {
-		c.signalReleased()
-		return
-	}
-	s.workers.wg.Go(h.afterGrace)
 }
 
-// afterGrace waits until the holder is done or the grace is over. Then it releases the claim
-// and frees its slot, where that does not need the holder.
-func (h *Hold) afterGrace() {
-	c, s := h.c, h.c.s
-	s.mu.Lock()
-	holderDone := h.whenDone()
-	s.mu.Unlock()
-	t := time.NewTimer(s.opt.Grace)
-	defer t.Stop()
-	select {
-	case <-holderDone:
-	case <-t.C:
-	case <-s.base.Done(): // Close has done the waiting
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c.state == granted && h.voluntary {
-		answered := c.release(driver.Leave{})
-		s.mu.Unlock()
-		<-answered
-		s.mu.Lock()
-	}
-	if c.auto || c.fixed() {
-		c.freeSlot()
-	}
-	if c.state == gone {
-		c.signalReleased() // in other states runRelease calls it
+// freedBy records that nothing is left to wait for. s.mu must be held.
+func (h *Hold) freedBy(f *core.Freed) {
+	h.freed, h.err = true, f.Err
+	h.wake()
+	if h.own != nil {
+		h.own.passed = f.Passed
+		close(h.own.finished)
 	}
 }
 
-// whenDone returns a channel that is closed when the holder is done. s.mu must be held.
-func (h *Hold) whenDone() <-chan struct{} {
-	if h.done == nil {
-		h.done = make(chan struct{})
-		if h.state == done {
-			close(h.done)
-		}
+// become moves the hold to another state and ends its context. s.mu must be held.
+func (h *Hold) become(to holdState) {
+	h.state = to
+	if h.cancel != nil {
+		h.endContext()
 	}
-	return h.done
+	if to == done {
+		delete(h.s.overdue, h)
+	}
 }
 
-// Live compares the clock and reports whether the hold is live. Every method that reports on a
-// hold calls it first. Without that, a process that was frozen past its deadline could still
-// see a hold in the moment before its timers fire.
+// Live compares the clock and reports whether the hold is live.
 func (h *Hold) Live() bool {
-	h.c.s.mu.Lock()
-	defer h.c.s.mu.Unlock()
-	return h.check(time.Now())
-}
-
-// check is Live for a caller that has just read the clock. s.mu must be held.
-func (h *Hold) check(now time.Time) bool {
-	if h.state != live {
-		return false
-	}
-	if h.c.fixed() {
-		h.c.checkExpiry()
-	} else {
-		h.c.lease.expiredAt(now)
-	}
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	h.s.compareClock()
 	return h.state == live
 }
 
 // Lost returns a channel that is closed when the hold ends.
 func (h *Hold) Lost() <-chan struct{} {
-	h.c.s.mu.Lock()
-	defer h.c.s.mu.Unlock()
-	h.check(time.Now())
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	h.s.compareClock()
 	return h.context().Done()
 }
 
 // Ended returns a context that ends with the hold.
 func (h *Hold) Ended() context.Context {
-	h.c.s.mu.Lock()
-	defer h.c.s.mu.Unlock()
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
 	return h.context()
 }
 
-// context returns h.ctx and makes it if there is none. s.mu must be held.
+// context returns h.over and makes it if there is none. s.mu must be held.
 func (h *Hold) context() context.Context {
-	if h.ctx == nil {
-		h.ctx, h.end = context.WithCancelCause(context.Background())
+	if h.cancel == nil {
+		h.ctx, h.cancel = context.WithCancelCause(context.Background())
 		if h.state != live {
 			h.endContext()
 		} else {
-			h.c.s.checkHoldsLater()
+			h.s.checkHoldsLater()
 		}
 	}
 	return h.ctx
 }
 
-// endContext ends h.ctx, if there is one. s.mu must be held.
 func (h *Hold) endContext() {
-	if h.end == nil {
-		return
-	}
 	cause := h.cause
 	if cause == nil {
 		cause = context.Canceled
 	}
-	h.end(cause)
+	h.cancel(cause)
 }
 
-// checkHoldsLater makes the session compare the clock for its holds every half grace, as long
-// as it has claims. Timers stand still while the machine sleeps. Without this, a goroutine that
-// waits for Lost would learn of the loss later, by the time the machine slept. s.mu must be
-// held.
+// checkHoldsLater makes the session compare the clock every half grace, as long as it has claims. Timers
+// stand still while the machine sleeps. Without this, a goroutine that waits for Lost would learn of the
+// loss later, by the time the machine slept. s.mu must be held.
 func (s *Session) checkHoldsLater() {
 	if s.checkTimer == nil && !s.finished {
-		s.checkTimer = time.AfterFunc(s.opt.Grace/2, s.checkHolds)
-	}
-}
-
-func (s *Session) checkHolds() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	if s.lease != nil {
-		s.lease.expiredAt(now)
-	}
-	for _, c := range s.claims {
-		if c.fixed() && c.live() {
-			c.hold.check(now)
-		}
-	}
-	s.checkTimer = nil
-	if len(s.claims) > 0 {
-		s.checkHoldsLater()
+		s.checkTimer = time.AfterFunc(s.opt.Grace/2, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.compareClock()
+			s.checkTimer = nil
+			if !s.core.Empty() {
+				s.checkHoldsLater()
+			}
+		})
 	}
 }
 
@@ -255,8 +239,8 @@ func (h *Hold) Token() int64 {
 
 // Cause returns why the hold was lost, or nil if it was not.
 func (h *Hold) Cause() error {
-	h.c.s.mu.Lock()
-	defer h.c.s.mu.Unlock()
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
 	return h.cause
 }
 
@@ -274,51 +258,85 @@ func (h *Hold) Err() error {
 // value after every heartbeat ([Hooks].Heartbeat). Read the clock before calling Left;
 // otherwise the computed deadline can be late.
 func (h *Hold) Left() time.Duration {
-	h.c.s.mu.Lock()
-	defer h.c.s.mu.Unlock()
-	now := time.Now()
-	if !h.check(now) {
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	now := h.s.compareClock()
+	if h.state != live {
 		return 0
 	}
-	return h.c.lease.leftAt(now)
+	return h.s.core.Deadline().Sub(now)
 }
 
 // Key returns the key.
-func (h *Hold) Key() string { return h.c.request.Key }
+func (h *Hold) Key() string { return h.request.Key }
 
 // Session returns the id of the session that holds the key.
-func (h *Hold) Session() string { return h.c.request.Session }
+func (h *Hold) Session() string { return h.request.Session }
 
 // Term returns, for a key of KindElection, the number of its grants up to and including this
 // one. It is still valid after the hold has ended.
-func (h *Hold) Term() int64 { return h.c.grant.term }
+func (h *Hold) Term() int64 {
+	if h.own == nil {
+		return 0
+	}
+	return h.own.term
+}
 
 // Until returns the end of a fixed lease by the store's clock.
 func (h *Hold) Until() time.Time {
-	h.c.s.mu.Lock()
-	defer h.c.s.mu.Unlock()
-	return h.c.grant.until
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	return h.own.until
 }
 
 // WindDown ends the hold with cause. Lost closes, and the key is released when Release is called
 // or the session's grace is over. If the hold has ended already, WindDown does nothing.
 func (h *Hold) WindDown(cause error) {
-	h.c.s.mu.Lock()
-	defer h.c.s.mu.Unlock()
-	h.windDown(cause, true)
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	h.s.step(core.WindDown{Claim: h.end.Claim, Hold: &h.acquire, Cause: cause})
 }
 
 // Finished returns a channel that is closed when the hold is over, its holder is done or its grace
-// is over, and the release, if one had to be sent, was answered or given up. It is nil unless
-// the hold was made by [Session.Hold] or [Session.TryHold].
-func (h *Hold) Finished() <-chan struct{} { return h.c.released }
+// is over, and the release, if one had to be sent, was answered or refused. Only leases have one, and
+// holds made by [Session.Hold] or [Session.TryHold].
+func (h *Hold) Finished() <-chan struct{} { return h.own.finished }
+
+// ReleaseBy says how the store is to release this hold: to the claim that l names as Successor, before all
+// others in the queue, or so that it is kept for l.Keep from now. It does not end the hold. It reports
+// whether the hold is live and ReleaseBy was not called before. Only a hold made by [Session.Hold] or
+// [Session.TryHold] can be released so: it is never handed off within this process.
+func (h *Hold) ReleaseBy(l driver.Leave) bool {
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	h.s.compareClock()
+	if h.state != live || h.own.said.Swap(true) {
+		return false
+	}
+	h.own.passed = ErrLost
+	h.s.step(core.LeaveBy{Claim: h.end.Claim, Leave: l})
+	return true
+}
+
+// ReleasedBy returns nil if the store has released the hold as ReleaseBy said. If the successor did not
+// wait any more, so that the key went to the first in the queue, the error is driver.ErrNotWaiting. If the
+// hold was lost before the store released it, the error is [ErrLost]. Call it when the channel that
+// [Hold.Finished] returns is closed.
+func (h *Hold) ReleasedBy() error {
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	if h.own.passed == ErrLost {
+		return cmp.Or(h.err, h.cause, ErrLost)
+	}
+	return h.own.passed
+}
 
 // Release tells the hold that its holder is done, and releases the key if it is still held. ctx
 // bounds only the wait for the store's answer; the release goes on in the background. The error
 // is [ErrLost] with its cause if the hold had ended before, ctx's error, or the store's. A
 // second Release does nothing and does not wait for the first: see [Hold.Finished].
 func (h *Hold) Release(ctx context.Context) error {
-	if h.released.Swap(true) { // not a sync.Once: with one, a second call would wait for the first, beyond its ctx
+	if h.own.released.Swap(true) { // not a sync.Once: with one, a second call would wait for the first, beyond its ctx
 		return nil
 	}
 	return h.Unlock(driver.Leave{}).Wait(ctx)
@@ -330,7 +348,7 @@ func (h *Hold) Publish(ctx context.Context, value []byte) error {
 	if !h.Live() {
 		return h.Err()
 	}
-	_, err := request(ctx, h.c.s, "Publish", h.publish(value))
+	_, err := h.s.edit(ctx, "Publish", h.publish(value))
 	return err
 }
 
@@ -338,30 +356,24 @@ func (h *Hold) Publish(ctx context.Context, value []byte) error {
 // is over. A value for which Publish is called afterwards takes its place, also if that reaches the
 // store first.
 func (h *Hold) PublishLater(value []byte) {
-	s, over, publish := h.c.s, h.Lost(), h.publish(value)
+	s, over, publish := h.s, h.Lost(), h.publish(value)
 	s.spawn(func() {
 		retry := s.backoff()
 		for h.Live() {
-			a := command(s, "Publish", publish)
-			if errors.Is(a.err, driver.ErrRefused) { // an answer, which is reported to nobody else
-				s.storeError("Publish", a.err)
+			_, err := s.edit(s.base, "Publish", publish)
+			if errors.Is(err, driver.ErrRefused) { // an answer, which is reported to nobody else
+				s.storeError("Publish", err)
 			}
-			if a.err == nil || isAnswer(a.err) || s.waitFor(s.base, nil, over, retry.next()) != nil {
+			if err == nil || isAnswer(err) || s.waitFor(s.base, nil, over, retry.next()) != nil {
 				return
 			}
 		}
 	})
 }
 
-// publish returns the command that publishes value. Values take effect in the order of the calls of
-// publish.
-func (h *Hold) publish(value []byte) func(context.Context) (struct{}, error) {
-	s, seq := h.c.s, h.published.Add(1)
-	return func(ctx context.Context) (struct{}, error) {
-		edited, err := s.store.Edit(ctx, driver.Edit{Publish: &driver.Publish{Claim: h.c.request, Seq: seq, Value: value}})
-		s.notify(edited.Notices)
-		return struct{}{}, err
-	}
+// publish returns the edit that publishes value. Values take effect in the order of the calls of publish.
+func (h *Hold) publish(value []byte) driver.Edit {
+	return driver.Edit{Publish: &driver.Publish{Claim: *h.request, Seq: h.own.published.Add(1), Value: value}}
 }
 
 // Extend renews a fixed lease for its duration, counted from now by the store's clock, and
@@ -371,52 +383,111 @@ func (h *Hold) Extend(ctx context.Context) (until time.Time, err error) {
 	if !h.Live() {
 		return time.Time{}, h.Err()
 	}
-	c := h.c
-	sent := instantNow()
-	o, err := c.extend(ctx)
+	s := h.s
+	s.mu.Lock()
+	sent := s.clock.at(time.Now())
+	s.mu.Unlock()
+	edited, err := s.edit(ctx, "Extend", driver.Edit{Extend: &driver.Extend{Claim: *h.request}})
 	if err != nil && !errors.Is(err, driver.ErrNotHeld) {
 		return time.Time{}, err
 	}
-	c.s.mu.Lock()
-	switch {
-	case err != nil:
-		c.lose(err)
-	case h.state == live && !o.Until.Before(c.grant.until):
-		c.grant.sent, c.grant.until = sent, o.Until // claim.expire resets the timer
+	until = edited.Holder.Until
+	s.mu.Lock()
+	s.step(core.Extended{Claim: h.end.Claim, Sent: sent, Until: until, Err: err})
+	if h.state == live && !until.Before(h.own.until) {
+		h.own.until = until
 	}
-	c.s.mu.Unlock()
+	s.mu.Unlock()
 	if !h.Live() {
 		return time.Time{}, h.Err()
 	}
-	return o.Until, nil
+	return until, nil
 }
 
-// extend sends one Extend command.
-func (c *claim) extend(ctx context.Context) (driver.Holder, error) {
-	return request(ctx, c.s, "Extend", func(ctx context.Context) (driver.Holder, error) {
-		edited, err := c.s.store.Edit(ctx, driver.Edit{Extend: &driver.Extend{Claim: c.withGrant()}})
-		return edited.Holder, err
-	})
+// Unlock ends the hold: Lost closes, and then the claim is handed off in this process or
+// released. For a shared hold that happens when the last of its holders unlocks. After a loss
+// nothing is released. The release runs in the background; the caller must call Wait or Finish.
+func (h *Hold) Unlock(o driver.Leave) Releasing {
+	s := h.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.compareClock()
+	if h.sharers--; h.sharers == 0 {
+		if h.state == live {
+			h.reportRelease(now.Sub(h.since))
+		}
+		h.become(done)
+	}
+	if o.Keep > 0 || o.Seal {
+		leave := o // else o would be on the heap in any case
+		h.end.Leave = &leave
+	}
+	h.end.Early = o.Early
+	s.stepAt(now, &h.end)
+	if h.sharers > 0 || h.freed {
+		return Releasing{err: cmp.Or(h.cause, h.err)}
+	}
+	h.waiting = make(chan struct{})
+	return Releasing{h: h, answered: h.waiting}
+}
+
+// A Releasing is the result of an Unlock.
+type Releasing struct {
+	h        *Hold
+	answered <-chan struct{} // closed when the store has answered; nil: nothing is left to wait for
+	err      error           // why the hold had ended before, or could not be released
+}
+
+// Wait waits for the store's answer, but not longer than ctx. The error is ErrLost if the hold had ended
+// before, ctx's error, or the store's.
+func (r Releasing) Wait(ctx context.Context) error {
+	if r.answered == nil {
+		return r.err
+	}
+	select {
+	case <-r.answered:
+	case <-ctx.Done():
+		select {
+		case <-r.answered: // while the caller waited for another release
+		default:
+			return cmp.Or(r.h.Cause(), fmt.Errorf("the release goes on in the background: %w", ctx.Err()))
+		}
+	}
+	return cmp.Or(r.h.cause, r.h.err)
+}
+
+// Finish waits like Wait, for at most a third of the TTL, and logs the error. A Mutex's Unlock uses it.
+func (r Releasing) Finish(s *Session, key string) {
+	if r.answered != nil || r.err != nil {
+		r.finish(s, key, time.Now().Add(s.opt.TTL/3))
+	}
+}
+
+// FinishAll is Finish for several releases. The third of a TTL is for all of them together.
+func FinishAll(s *Session, key string, all []Releasing) {
+	deadline := time.Now().Add(s.opt.TTL / 3)
+	for _, r := range all {
+		r.finish(s, key, deadline)
+	}
+}
+
+func (r Releasing) finish(s *Session, key string, deadline time.Time) {
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	defer cancel()
+	if err := r.Wait(ctx); err != nil {
+		s.Warn("dsync: Unlock", "key", key, "err", err)
+	}
 }
 
 // reportRelease calls the Released hooks for a hold that was live until its holder was done.
 // s.mu must be held.
-func (h *Hold) reportRelease(now time.Time) {
-	c := h.c
-	c.s.each(func(l *Hooks) {
+func (h *Hold) reportRelease(held time.Duration) {
+	h.s.each(func(l *Hooks) {
 		if l.Released != nil {
-			info := ReleasedInfo{Key: c.request.Key, Kind: c.request.Kind, Token: h.token, Held: h.age(now)}
-			c.s.report(func() { l.Released(info) })
+			info := ReleasedInfo{Key: h.acquire.Key, Kind: h.acquire.Kind, Token: h.token, Held: held}
+			h.s.report(func() { l.Released(info) })
 		}
 	})
-}
-
-// age returns how long the hold has lasted, or 0 if its beginning was not recorded.
-func (h *Hold) age(now time.Time) time.Duration {
-	if h.began.IsZero() {
-		return 0
-	}
-	return now.Sub(h.began)
 }
 
 // A scopedContext is a context that ends with one or more holds. Its Err compares the clock, so

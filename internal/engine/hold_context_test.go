@@ -84,7 +84,7 @@ func TestSecondReleaseDoesNotWait(t *testing.T) {
 			}
 			return dsynctest.Fault{}
 		})
-		h, err := (*engine.Session)(newSession(t, f, nil)).Hold(background, "k", dsync.KindMutex)
+		h, err := engine.Of(newSession(t, f, nil)).Hold(background, engine.Whole("k", dsync.KindMutex))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,7 @@ func TestFinishedAfterTheRelease(t *testing.T) {
 		})
 		s := newSession(t, f, nil)
 		for _, done := range []bool{true, false} { // false: its grace runs out
-			h, err := (*engine.Session)(s).Hold(background, "k", dsync.KindElection)
+			h, err := engine.Of(s).Hold(background, engine.Whole("k", dsync.KindElection))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -46,7 +46,7 @@ func TestFinishedAfterALoss(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			f := newFaulty(t, dsynctest.NewMemory(), nil)
 			s := newSession(t, f, nil)
-			h, err := (*engine.Session)(s).Hold(background, "k", dsync.KindElection)
+			h, err := engine.Of(s).Hold(background, engine.Whole("k", dsync.KindElection))
 			if err != nil {
 				t.Fatal(err)
 			}

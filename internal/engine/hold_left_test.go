@@ -28,7 +28,7 @@ func TestHoldLeftIsTheTimeToItsEnd(t *testing.T) {
 				f := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
 					return dsynctest.Fault{LoseRequest: cut.Load() && r.Method == dsynctest.MethodHeartbeat}
 				})
-				h, err := (*engine.Session)(newSession(t, f, nil)).Hold(background, "k", dsync.KindMutex)
+				h, err := engine.Of(newSession(t, f, nil)).Hold(background, engine.Whole("k", dsync.KindMutex))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -63,11 +63,11 @@ func TestHoldLeftIsTheTimeToItsEnd(t *testing.T) {
 func TestHoldLeftAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
-		h, err := (*engine.Session)(s).Hold(background, "k", dsync.KindMutex)
+		h, err := engine.Of(s).Hold(background, engine.Whole("k", dsync.KindMutex))
 		if err != nil {
 			t.Fatal(err)
 		}
-		(*engine.Session)(s).Freeze(lease)
+		engine.Of(s).Freeze(lease)
 		if got := h.Left(); got != 0 {
 			t.Errorf("%v left after the deadline", got)
 		}

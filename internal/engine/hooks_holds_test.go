@@ -37,7 +37,7 @@ func (o *hookLog) hooks() *dsync.Hooks {
 		Lost: func(l dsync.LostInfo) {
 			how := "lost"
 			switch {
-			case l.Voluntary:
+			case l.ByHolder:
 				how = "voluntary"
 			case errors.Is(l.Cause, dsync.ErrRevoked):
 				how = "revoked"
@@ -64,6 +64,12 @@ func TestHooksReportOneEndOfEachHold(t *testing.T) {
 			time.Sleep(3 * second)
 			mu.Unlock()
 		}, "granted, released 3s"},
+		{"freeze", func(t *testing.T, s *dsync.Session, _, _ func()) {
+			mu := s.Mutex("k")
+			lock(t, mu)
+			engine.Of(s).Freeze(ttl)
+			mu.UnlockContext(background)
+		}, "granted, lost " + ttl.String()},
 		{"unlock after", func(t *testing.T, s *dsync.Session, _, _ func()) {
 			mu := s.Mutex("k")
 			lock(t, mu)
@@ -120,7 +126,7 @@ func TestHooksReportOneEndOfEachHold(t *testing.T) {
 			once.Do(background, func(context.Context) error { return nil })
 		}, "granted, released 0s, granted, released 1s"},
 		{"hold", func(t *testing.T, s *dsync.Session, _, _ func()) {
-			h, err := (*engine.Session)(s).Hold(background, "k", dsync.KindElection)
+			h, err := engine.Of(s).Hold(background, engine.Whole("k", dsync.KindElection))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -129,7 +135,7 @@ func TestHooksReportOneEndOfEachHold(t *testing.T) {
 			h.WindDown(context.Canceled)
 		}, "granted, released 0s"},
 		{"hold that its holder ends", func(t *testing.T, s *dsync.Session, _, _ func()) {
-			h, err := (*engine.Session)(s).Hold(background, "k", dsync.KindElection)
+			h, err := engine.Of(s).Hold(background, engine.Whole("k", dsync.KindElection))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -139,7 +145,7 @@ func TestHooksReportOneEndOfEachHold(t *testing.T) {
 			h.Release(background)
 		}, "granted, voluntary 1s"},
 		{"lease that is released", func(t *testing.T, s *dsync.Session, _, _ func()) {
-			l, err := s.Acquire(background, "k", time.Minute)
+			l, err := s.Lease(background, "k", time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -148,7 +154,7 @@ func TestHooksReportOneEndOfEachHold(t *testing.T) {
 			l.Release(background)
 		}, "granted, released 2s"},
 		{"lease that lapses", func(t *testing.T, s *dsync.Session, _, _ func()) {
-			l, err := s.Acquire(background, "k", 10*second)
+			l, err := s.Lease(background, "k", 10*second)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -230,8 +236,7 @@ func TestHooksReportHoldsOfALingeringKey(t *testing.T) {
 	})
 }
 
-// A hook that is added after the grant is called for the end, without a duration, because nobody
-// measured one.
+// A hook that is added after the grant is called for the end, with the time since the grant.
 func TestHooksAddedAfterTheGrant(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var got hookLog
@@ -242,7 +247,7 @@ func TestHooksAddedAfterTheGrant(t *testing.T) {
 		time.Sleep(time.Second)
 		mu.Unlock()
 		synctest.Wait()
-		if want := []string{"released 0s"}; !slices.Equal(got.events, want) {
+		if want := []string{"released 1s"}; !slices.Equal(got.events, want) {
 			t.Errorf("the hooks reported %q, want %q", got.events, want)
 		}
 	})

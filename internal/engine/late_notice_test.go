@@ -72,7 +72,7 @@ func TestExtendOfAnotherGrantIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		s := newSession(t, memory, nil)
-		l, err := s.Acquire(background, "k", ttl)
+		l, err := s.Lease(background, "k", ttl)
 		if err != nil {
 			t.Fatal(err)
 		}

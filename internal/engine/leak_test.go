@@ -33,7 +33,7 @@ func TestEndedLeasesAreForgotten(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), unswept())
 		lapse := func(n int) {
 			for range n {
-				l, err := s.Acquire(background, "k", d)
+				l, err := s.Lease(background, "k", d)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -132,7 +132,7 @@ func TestCancelledContextsAreFreed(t *testing.T) {
 				if kept.Value() != nil {
 					t.Error("the hold keeps it")
 				}
-				if !mu.Owned() {
+				if !mu.Held() {
 					t.Error("the hold has ended")
 				}
 				mu.Unlock()

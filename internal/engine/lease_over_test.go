@@ -23,7 +23,7 @@ func TestExtendOfADroppedLeaseIsALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		s := newSession(t, memory, nil)
-		l, err := s.Acquire(background, "k", ttl)
+		l, err := s.Lease(background, "k", ttl)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +45,7 @@ func TestBrokenLeaseFreesItsTurn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		a, b := newSession(t, memory, nil), newSession(t, memory, nil)
-		l, err := a.Acquire(background, "k", 100*ttl)
+		l, err := a.Lease(background, "k", 100*ttl)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestReleaseOfALeaseAfterALossBacksOff(t *testing.T) {
 		s := newSession(t, store, nil)
 		other := s.Mutex("other")
 		lock(t, other)
-		l, err := s.Acquire(background, "k", 100*ttl)
+		l, err := s.Lease(background, "k", 100*ttl)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func testLeaseOfALostSession(t *testing.T, taken bool) {
 		s := newSession(t, f, nil)
 		leased := make(chan *dsync.Lease, 1)
 		go func() {
-			l, err := s.Acquire(background, "k", 100*ttl)
+			l, err := s.Lease(background, "k", 100*ttl)
 			if err != nil {
 				t.Error(err)
 			}
@@ -173,7 +173,7 @@ func TestExtendsAnsweredOutOfOrder(t *testing.T) {
 			}
 			return dsynctest.Fault{}
 		})
-		l, err := newSession(t, slow, nil).Acquire(background, "k", ttl)
+		l, err := newSession(t, slow, nil).Lease(background, "k", ttl)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"context"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
@@ -18,7 +17,7 @@ func TestLeaseExtendAndLapse(t *testing.T) {
 		const d = 20 * time.Second
 		store := dsynctest.NewMemory()
 		a, b := newSession(t, store, nil), newSession(t, store, nil)
-		l, err := a.Acquire(background, "k", d)
+		l, err := a.Lease(background, "k", d)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,15 +68,15 @@ func TestLeaseExcludes(t *testing.T) {
 		const d = 20 * time.Second
 		store := dsynctest.NewMemory()
 		a, b := newSession(t, store, nil), newSession(t, store, nil)
-		if _, err := a.Acquire(background, "k", d); err != nil {
+		if _, err := a.Lease(background, "k", d); err != nil {
 			t.Fatal(err)
 		}
 		for _, s := range []*dsync.Session{a, b} {
-			_, err := s.TryAcquire(background, "k", d)
+			_, err := s.TryLease(background, "k", d)
 			wantErr(t, "TryAcquire", err, dsync.ErrHeld)
 			wantErr(t, "TryLockContext", s.Mutex("k").TryLockContext(background), dsync.ErrHeld)
 		}
-		l, err := b.Acquire(background, "k", d)
+		l, err := b.Lease(background, "k", d)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +86,7 @@ func TestLeaseExcludes(t *testing.T) {
 		if err := l.Release(background); err != nil {
 			t.Errorf("second Release: %v", err)
 		}
-		if l, err = a.TryAcquire(background, "k", d); err != nil {
+		if l, err = a.TryLease(background, "k", d); err != nil {
 			t.Errorf("TryAcquire after the first lapsed and the second was released: %v", err)
 		}
 		l.Release(background)
@@ -101,7 +100,7 @@ func TestLeaseOutlivesItsSession(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		faulty := newFaulty(t, memory, nil)
 		a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
-		l, err := a.Acquire(background, "k", d)
+		l, err := a.Lease(background, "k", d)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,7 +137,7 @@ func TestLeaseLostBeforeTaken(t *testing.T) {
 			first := c.Mutex("k")
 			lock(t, first)
 			time.AfterFunc(time.Duration(r.Int64N(int64(time.Second))), first.Unlock)
-			l, err := a.Acquire(background, "k", d)
+			l, err := a.Lease(background, "k", d)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -158,8 +157,8 @@ func TestLeaseLostBeforeTaken(t *testing.T) {
 			if !isClosed(notified) {
 				t.Fatalf("trial %d: taken while Lost is open", i)
 			}
-			if gap := time.Since(lost); gap < grace {
-				t.Errorf("trial %d: taken %v after Lost closed, want at least %v", i, gap, grace)
+			if gap := time.Since(lost); gap < d/10 {
+				t.Errorf("trial %d: taken %v after Lost closed, want at least %v", i, gap, d/10)
 			}
 			mu.Unlock()
 		})
@@ -169,25 +168,77 @@ func TestLeaseLostBeforeTaken(t *testing.T) {
 func TestLeaseArguments(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
-		for _, d := range []time.Duration{0, -1, 2 * (margin + grace), time.Minute + time.Microsecond} {
-			if _, err := s.Acquire(background, "k", d); err == nil {
-				t.Errorf("Acquire took %v", d)
-			}
-			if _, err := s.TryAcquire(background, "k", d); err == nil {
-				t.Errorf("TryAcquire took %v", d)
+		refuses := func(s *dsync.Session, all ...time.Duration) {
+			t.Helper()
+			for _, d := range all {
+				if _, err := s.Lease(background, "k", d); err == nil {
+					t.Errorf("Acquire took %v", d)
+				}
+				if _, err := s.TryLease(background, "k", d); err == nil {
+					t.Errorf("TryAcquire took %v", d)
+				}
 			}
 		}
-		_, err := s.Acquire(background, "", time.Minute)
-		wantErr(t, "Acquire of an empty key", err, dsync.ErrKey)
+		refuses(s, 0, -1, time.Second-time.Millisecond, time.Minute+time.Microsecond, dsync.MaxDuration+time.Millisecond)
+		set := newSession(t, dsynctest.NewMemory(), &dsync.Options{Margin: time.Second, Grace: 2 * time.Second})
+		refuses(set, time.Second, 6*time.Second)
+		if _, err := set.Lease(background, "k", 6001*time.Millisecond); err != nil {
+			t.Error(err)
+		}
+		_, err := s.Lease(background, "", time.Minute)
+		wantErr(t, "Acquire of an empty key", err, dsync.ErrInvalidKey)
 	})
 }
 
-// Close notifies the holder of a lease, and frees the key when the grace is over.
-func TestCloseEndsLeases(t *testing.T) {
+// A lease may be as short as a second. A tenth of it is its margin, and another its grace, unless the session's
+// are shorter.
+func TestShortLeases(t *testing.T) {
+	for d, want := range map[time.Duration]time.Duration{
+		time.Second:      time.Second - time.Millisecond - 2*100*time.Millisecond,
+		7 * time.Second:  7*time.Second - 7*time.Millisecond - margin - 700*time.Millisecond,
+		20 * time.Second: 20*time.Second - 20*time.Millisecond - margin - grace,
+	} {
+		t.Run(d.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				a, b := newSession(t, store, nil), newSession(t, store, nil)
+				l, err := a.Lease(background, "k", d)
+				if err != nil {
+					t.Fatal(err)
+				}
+				start := time.Now()
+				go func() {
+					mu := b.Mutex("k")
+					lock(t, mu)
+					if took := time.Since(start); took < d || took > d+d/100+50*time.Millisecond {
+						t.Errorf("taken after %v", took)
+					}
+					mu.Unlock()
+				}()
+				<-l.Lost()
+				if took := time.Since(start); took != want {
+					t.Errorf("over for its holder after %v, want %v", took, want)
+				}
+				// The next here need not wait for the session's grace.
+				l, err = a.Lease(background, "k", d)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(start); took > d+d/10 {
+					t.Errorf("leased again here after %v", took)
+				}
+				l.Release(background)
+			})
+		})
+	}
+}
+
+// Close ends a lease for its holder. The key stays held as long as after a crash, unless it is released before.
+func TestCloseKeepsLeases(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s, other := newSession(t, store, nil), newSession(t, store, nil)
-		l, err := s.Acquire(background, "k", time.Hour)
+		l, err := s.Lease(background, "k", 2*time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,13 +249,14 @@ func TestCloseEndsLeases(t *testing.T) {
 		if !isClosed(l.Lost()) {
 			t.Error("Lost is open after Close")
 		}
-		ctx, cancel := context.WithTimeout(background, time.Minute)
-		defer cancel()
-		if err := other.Mutex("k").LockContext(ctx); err != nil {
-			t.Fatal(err)
+		if took := time.Since(start); took != 0 {
+			t.Errorf("Close took %v", took)
 		}
-		if d := time.Since(start); d < grace || d > grace+50*time.Millisecond {
-			t.Errorf("free %v after Close, want the grace of %v", d, grace)
+		wantErr(t, "Release", l.Release(background), dsync.ErrLost)
+		mu := other.Mutex("k")
+		lock(t, mu)
+		if d := time.Since(start); d < 2*time.Minute || d > 2*time.Minute+time.Second {
+			t.Errorf("free %v after Close, want two minutes", d)
 		}
 	})
 }
@@ -219,7 +271,7 @@ func TestLapsedLeaseHasItsGrace(t *testing.T) {
 				opt := &dsync.Options{AlwaysListen: true}
 				s, other := newSession(t, store, opt), newSession(t, store, opt)
 				lock(t, other.Mutex("another"))
-				l, err := s.Acquire(background, "k", 20*time.Second)
+				l, err := s.Lease(background, "k", 20*time.Second)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -257,7 +309,7 @@ func TestSecondReleaseOfALeaseDoesNotWait(t *testing.T) {
 			}
 			return dsynctest.Fault{}
 		})
-		l, err := newSession(t, store, nil).Acquire(background, "k", 20*time.Second)
+		l, err := newSession(t, store, nil).Lease(background, "k", 20*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -31,7 +31,7 @@ func TestLeaseOfALostReplyEndsWithItsSession(t *testing.T) {
 			s, other := newSession(t, f, nil), newSession(t, memory, nil)
 			began := time.Now()
 			if try {
-				if _, err := s.TryAcquire(background, "k", 24*time.Hour); err == nil {
+				if _, err := s.TryLease(background, "k", 24*time.Hour); err == nil {
 					t.Fatal("TryAcquire succeeded without a reply")
 				}
 				time.Sleep(3 * ttl)
@@ -40,7 +40,7 @@ func TestLeaseOfALostReplyEndsWithItsSession(t *testing.T) {
 				}
 				return
 			}
-			l, err := s.Acquire(background, "k", 24*time.Hour)
+			l, err := s.Lease(background, "k", 24*time.Hour)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,7 +67,7 @@ func TestLeaseGrantedToALostWaiterEndsWithItsSession(t *testing.T) {
 				defer cancel()
 				leased := make(chan *dsync.Lease, 1)
 				go func() {
-					l, _ := s.Acquire(ctx, "k", 24*time.Hour)
+					l, _ := s.Lease(ctx, "k", 24*time.Hour)
 					leased <- l
 				}()
 				time.Sleep(time.Second)

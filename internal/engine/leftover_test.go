@@ -45,7 +45,7 @@ func TestAbandonedTryAcquireLeavesNoLease(t *testing.T) {
 				if closes {
 					time.AfterFunc(time.Second/2, func() { s.Close(background) })
 				}
-				if _, err := s.TryAcquire(ctx, "k", 24*time.Hour); err == nil {
+				if _, err := s.TryLease(ctx, "k", 24*time.Hour); err == nil {
 					t.Fatal("TryAcquire succeeded without a date")
 				}
 				time.Sleep(time.Second)
@@ -138,7 +138,7 @@ func TestLostReplyOfARelease(t *testing.T) {
 		lock(t, mu)
 		got := make(chan time.Time, 1)
 		go func() {
-			if _, err := s.Acquire(background, "k", ttl); err != nil { // a Mutex would release within its Acquire
+			if _, err := s.Lease(background, "k", ttl); err != nil { // a Mutex would release within its Acquire
 				t.Error(err)
 			}
 			got <- time.Now()

@@ -129,7 +129,7 @@ func TestLingerYields(t *testing.T) {
 					if d := time.Since(start); d > limit {
 						t.Errorf("locked elsewhere after %v, want at most %v", d, limit)
 					}
-					if mu.Owned() {
+					if mu.Held() {
 						t.Error("both have it")
 					}
 					other.Unlock()
@@ -259,7 +259,7 @@ func TestLingeringKeyYieldsInTheSameProcess(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, lingering())
 		makeLinger(s.Mutex("k"))
-		l, err := s.Acquire(background, "k", time.Hour)
+		l, err := s.Lease(background, "k", time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -294,7 +294,7 @@ func TestLingeringKeyYieldsInTheSameProcess(t *testing.T) {
 // A locally lingering key also yields to a try of another shape, at the cost of one more command.
 func TestTryTakesALocallyLingeringKey(t *testing.T) {
 	lease := func(s *dsync.Session) error {
-		_, err := s.TryAcquire(background, "mutex", time.Hour)
+		_, err := s.TryLease(background, "mutex", time.Hour)
 		return err
 	}
 	reader := func(s *dsync.Session) error { return s.RWMutex("rwmutex").TryRLockContext(background) }
@@ -376,7 +376,7 @@ func TestLingerEndsWithItsListener(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
-		(*engine.Session)(a).Observe(ctx, "another", func(driver.State, error) {}, func() {}) // the listener must be reopened with this key
+		engine.Of(a).Observe(ctx, "another", func(driver.State, error) {}, func() {}) // the listener must be reopened with this key
 		time.Sleep(time.Second)
 		if h := holders(t, store, "k"); len(h) != 0 {
 			t.Errorf("held by %v although the listener was reopened", h)

@@ -84,7 +84,7 @@ func TestListenerEndsWhenNobodyNeedsIt(t *testing.T) {
 			var cancels []context.CancelFunc
 			for _, key := range []string{"k", "k", "l"} {
 				ctx, cancel := context.WithCancel(background)
-				(*engine.Session)(s).Observe(ctx, key, func(driver.State, error) {}, func() {})
+				engine.Of(s).Observe(ctx, key, func(driver.State, error) {}, func() {})
 				cancels = append(cancels, cancel)
 			}
 			time.Sleep(ttl)
@@ -177,7 +177,7 @@ func TestWaitersPollWhileTheListenerIsBroken(t *testing.T) {
 		if n, want := polls(), int(ttl/(250*time.Millisecond)); n < want*3/4 || n > want*5/4 {
 			t.Errorf("%d polls in %v while the listener is broken, want about %d", n, ttl, want)
 		}
-		if l := (*engine.Session)(s).Local(); l.Listening || l.Polling {
+		if l := engine.Of(s).Local(); l.Listening || l.Polling {
 			t.Errorf("Local says Listening %t and Polling %t, want neither", l.Listening, l.Polling)
 		}
 		store.broken.Store(false)
@@ -235,7 +235,7 @@ func TestLingerYieldsToWaitersWhileTheListenerWasBroken(t *testing.T) {
 		}()
 		store.breakFor(2 * time.Second)
 		time.Sleep(ttl)
-		if !(*engine.Session)(s).Local().Listening {
+		if !engine.Of(s).Local().Listening {
 			t.Fatal("the listener is not open again")
 		}
 		start := time.Now()

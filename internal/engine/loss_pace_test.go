@@ -53,8 +53,8 @@ func TestCloseAfterALossFoundByACheck(t *testing.T) {
 		mu := s.Mutex("k")
 		lock(t, mu)
 		time.Sleep(time.Second / 2) // between two heartbeats, and before the session listens, which would wake its goroutine
-		(*engine.Session)(s).Freeze(ttl)
-		if mu.Owned() {
+		engine.Of(s).Freeze(ttl)
+		if mu.Held() {
 			t.Fatal("owned after the freeze")
 		}
 		mu.UnlockContext(background)

@@ -196,7 +196,7 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 		if held.Key != "k" || held.Host != "a.example" || held.PID != os.Getpid() || held.Session != a.ID() || !held.Since.Equal(h.Since) {
 			t.Errorf("error is %+v; the holder is %+v", held, h)
 		}
-		for _, part := range []string{"k", "a.example", fmt.Sprint(os.Getpid()), h.Since.UTC().Format(time.RFC3339Nano)} {
+		for _, part := range []string{"k", "a.example", fmt.Sprint(os.Getpid()), h.Since.UTC().Format(time.RFC3339Nano), held.Until.UTC().Format(time.RFC3339Nano)} {
 			if !strings.Contains(err.Error(), part) {
 				t.Errorf("error %q does not name %q", err, part)
 			}
@@ -211,9 +211,12 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 		if m[0].App != "v1" || m[0].Meta["zone"] != "x" || m[0].TTL != ttl || now.Sub(m[0].LastHeartbeat) > ttl {
 			t.Errorf("the holder's record is %+v", m[0])
 		}
+		if !held.Until.Equal(m[0].LastHeartbeat.Add(ttl)) {
+			t.Errorf("held until %v; the last heartbeat was at %v", held.Until, m[0].LastHeartbeat)
+		}
 
 		// Held for a fixed time, by a live session.
-		if _, err := a.Acquire(background, "leased", time.Minute); err != nil {
+		if _, err := a.Lease(background, "leased", time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		kept := a.Mutex("kept")
@@ -310,7 +313,7 @@ func TestCheckKey(t *testing.T) {
 		{"a\xffb", false}, {"a\x00b", false}, {"$where", true}, {"a.b/c:d e", true}, {"ключ", true},
 	} {
 		err := dsync.CheckKey(test.key)
-		if (err == nil) != test.ok || err != nil && !errors.Is(err, dsync.ErrKey) {
+		if (err == nil) != test.ok || err != nil && !errors.Is(err, dsync.ErrInvalidKey) {
 			t.Errorf("CheckKey(%q) = %v, want ok: %t", test.key, err, test.ok)
 		}
 	}

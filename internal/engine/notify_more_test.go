@@ -117,6 +117,32 @@ func (s *mute) Notify(context.Context, []driver.Notice) error {
 	return s.err
 }
 
+// The same holds if the claim was held for so long that its requests are void.
+func TestGrantNoticeAfterTheEndOfALongHoldCostsNothing(t *testing.T) {
+	const period, late = 3 * time.Second, 7 * time.Second
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		held := newSession(t, memory, unswept()).Mutex("k")
+		opt := &dsync.Options{Retention: -1, PollInterval: 100 * time.Millisecond, HeartbeatInterval: period, AlwaysListen: true}
+		s := newSession(t, lateNotices(t, memory, late), opt)
+		turn(s.Mutex("warm"))
+		time.Sleep(late + time.Second) // until the listener is ready
+		for range 20 {
+			lock(t, held)
+			before := memory.Counts()
+			time.AfterFunc(time.Second, held.Unlock)
+			mu := s.Mutex("k")
+			lock(t, mu)
+			time.Sleep(late - 2*time.Second)
+			mu.Unlock()
+			time.Sleep(3 * time.Second)
+			if n := memory.Counts().Since(before).Commands[dsynctest.MethodRelease]; n != 2 {
+				t.Fatalf("two holds cost %d releases, want 2", n)
+			}
+		}
+	})
+}
+
 // An observer sees at once that a waiter has joined the queue, and which waiter was granted the key
 // when a try expired its holder.
 func TestObserveSeesTheQueue(t *testing.T) {
@@ -129,7 +155,7 @@ func TestObserveSeesTheQueue(t *testing.T) {
 		var last atomic.Pointer[driver.State]
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
-		(*engine.Session)(observer).Observe(ctx, "k", func(st driver.State, _ error) { last.Store(&st) }, func() {})
+		engine.Of(observer).Observe(ctx, "k", func(st driver.State, _ error) { last.Store(&st) }, func() {})
 		time.Sleep(time.Second)
 		wait, stop := context.WithTimeout(background, time.Second)
 		defer stop()
@@ -161,8 +187,8 @@ func TestObserveSeesPublishedValues(t *testing.T) {
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
 		var value string
-		(*engine.Session)(newSession(t, memory, seldom())).Observe(ctx, "k", func(st driver.State, _ error) { value = string(st.Value) }, func() {})
-		h, err := (*engine.Session)(newSession(t, memory, nil)).Hold(background, "k", dsync.KindElection)
+		engine.Of(newSession(t, memory, seldom())).Observe(ctx, "k", func(st driver.State, _ error) { value = string(st.Value) }, func() {})
+		h, err := engine.Of(newSession(t, memory, nil)).Hold(background, engine.Whole("k", dsync.KindElection))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -465,7 +491,7 @@ func TestListenerEndsWithTheLease(t *testing.T) {
 		held := newSession(t, store.Memory, nil).Mutex("k")
 		lock(t, held)
 		time.AfterFunc(time.Second, held.Unlock)
-		l, err := newSession(t, store, nil).Acquire(background, "k", ttl)
+		l, err := newSession(t, store, nil).Lease(background, "k", ttl)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -487,7 +513,7 @@ func TestNoticesOfAClosedListenerAreIgnored(t *testing.T) {
 		defer cancel()
 		observe(ctx, s, "k") // needs another listener
 		time.Sleep(time.Second)
-		if (*engine.Session)(s).Local().Listening {
+		if engine.Of(s).Local().Listening {
 			t.Error("the session says that it listens, but no listener is open")
 		}
 	})
@@ -498,6 +524,7 @@ type lateReady struct{ *dsynctest.Memory }
 
 func (s *lateReady) Listen(ctx context.Context, _ string, _ []string, f func(driver.Notice)) error {
 	<-ctx.Done()
+	time.Sleep(10 * time.Millisecond) // until the next listener is open
 	f(driver.Notice{Type: driver.NoticeReady})
 	return ctx.Err()
 }

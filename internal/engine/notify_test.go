@@ -309,7 +309,7 @@ func TestChangesAreMerged(t *testing.T) {
 		ctx, cancel := context.WithCancel(background)
 		var seen driver.State
 		ended := make(chan struct{})
-		(*engine.Session)(observer).Observe(ctx, "k", func(st driver.State, _ error) { seen = st }, func() { close(ended) })
+		engine.Of(observer).Observe(ctx, "k", func(st driver.State, _ error) { seen = st }, func() { close(ended) })
 		time.Sleep(time.Second)
 		mu := s.Mutex("k")
 		before, began := memory.Counts(), time.Now()
@@ -345,7 +345,7 @@ func TestPollsAreNotChanges(t *testing.T) {
 		lock(t, held)
 		ctx, cancel := context.WithCancel(background)
 		ended := make(chan struct{})
-		(*engine.Session)(observer).Observe(ctx, "k", func(driver.State, error) {}, func() { close(ended) })
+		engine.Of(observer).Observe(ctx, "k", func(driver.State, error) {}, func() { close(ended) })
 		wait, stop := context.WithTimeout(background, time.Minute)
 		defer stop()
 		time.AfterFunc(3*time.Second, func() {

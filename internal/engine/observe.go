@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// Load returns what the store knows of key. The error is ctx's, [ErrClosed], [ErrKey] or the
+// Load returns what the store knows of key. The error is ctx's, [ErrClosed], [ErrInvalidKey] or the
 // store's.
 func (s *Session) Load(ctx context.Context, key string) (driver.State, error) {
 	if err := CheckKey(key); err != nil {
@@ -21,29 +23,24 @@ func (s *Session) Load(ctx context.Context, key string) (driver.State, error) {
 	})
 }
 
-const (
-	// maxRead is the most sessions that one command reads.
-	maxRead = 1000
-
-	// maxShown is how many claims of a queue Load reads.
-	maxShown = 1000
-)
+// maxShown is how many claims of a queue Load reads.
+const maxShown = 1000
 
 // Members returns the sessions with the given ids, and the store's time of the reading. Unknown
 // ids are left out. Without ids it returns all sessions that are alive, in the order of their ids.
 // Each 1,000 sessions take a reading; now is not before any heartbeat that was read.
 func (s *Session) Members(ctx context.Context, ids ...string) (members []driver.Member, now time.Time, err error) {
-	for some := 0; some == 0 || some < len(ids); some += maxRead {
-		m, at, err := s.readSessions(ctx, "Members", driver.SessionQuery{IDs: ids[some:min(some+maxRead, len(ids))], Limit: maxRead})
+	for some := 0; some == 0 || some < len(ids); some += core.MaxRead {
+		m, at, err := s.readSessions(ctx, "Members", driver.SessionQuery{IDs: ids[some:min(some+core.MaxRead, len(ids))], Limit: core.MaxRead})
 		if err != nil {
 			return nil, time.Time{}, err
 		}
 		members, now = append(members, m...), at
 	}
-	if len(ids) > 0 || len(members) < maxRead {
+	if len(ids) > 0 || len(members) < core.MaxRead {
 		return members, now, nil
 	}
-	rest, err := s.observersAfter(ctx, "", members[maxRead-1].ID)
+	rest, err := s.observersAfter(ctx, "", members[core.MaxRead-1].ID)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -55,7 +52,7 @@ func (s *Session) Members(ctx context.Context, ids ...string) (members []driver.
 	return append(members, rest...), now, nil
 }
 
-// readSessions reads up to maxRead sessions with one command.
+// readSessions reads up to core.MaxRead sessions with one command.
 func (s *Session) readSessions(ctx context.Context, op string, q driver.SessionQuery) ([]driver.Member, time.Time, error) {
 	type reading struct {
 		members []driver.Member
@@ -98,7 +95,7 @@ func (s *Session) Observe(ctx context.Context, key string, f func(driver.State, 
 
 // Observers returns all sessions that are alive and observe key, ordered by id. It reads a
 // thousand at a time, and the store scans the records of all its sessions for that. The error is
-// ctx's, [ErrClosed], [ErrKey] or the store's.
+// ctx's, [ErrClosed], [ErrInvalidKey] or the store's.
 func (s *Session) Observers(ctx context.Context, key string) ([]driver.Member, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
@@ -110,15 +107,15 @@ func (s *Session) Observers(ctx context.Context, key string) ([]driver.Member, e
 // come after the id after.
 func (s *Session) observersAfter(ctx context.Context, key, after string) (all []driver.Member, err error) {
 	for {
-		found, _, err := s.readSessions(ctx, "Observers", driver.SessionQuery{Observing: key, After: after, Limit: maxRead})
+		found, _, err := s.readSessions(ctx, "Observers", driver.SessionQuery{Observing: key, After: after, Limit: core.MaxRead})
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, found...)
-		if len(found) < maxRead {
+		if len(found) < core.MaxRead {
 			return all, nil
 		}
-		after = found[maxRead-1].ID
+		after = found[core.MaxRead-1].ID
 	}
 }
 
@@ -138,17 +135,17 @@ func (s *Session) observe(ctx context.Context, key string, f func(driver.State, 
 	retry := s.backoff()
 	var st driver.State
 	for {
-		sl, err := s.registered(ctx)
+		reg, err := s.registered(ctx)
 		if err == nil {
-			sl.announce()
-			err = sl.follow(ctx, key, func(now driver.State) {
+			reg.announce()
+			err = reg.follow(ctx, key, func(now driver.State) {
 				retry.reset()
 				st = now
 				f(st, nil)
 			})
-			if errors.Is(err, errOver) {
-				continue
-			}
+		}
+		if errors.Is(err, errOver) {
+			continue
 		}
 		if ctx.Err() != nil || errors.Is(err, ErrClosed) {
 			return
@@ -161,17 +158,18 @@ func (s *Session) observe(ctx context.Context, key string, f func(driver.State, 
 }
 
 // follow calls f with the state of key until an error ends it. The error errOver means that the
-// session lease was lost.
-func (sl *sessionLease) follow(ctx context.Context, key string, f func(driver.State)) error {
-	changed := sl.observe(key)
-	defer sl.unobserve(key, changed)
-	p := newPace(sl.s.opt.PollInterval)
+// session was lost.
+func (reg *registration) follow(ctx context.Context, key string, f func(driver.State)) error {
+	s := reg.s
+	changed := s.watch(key)
+	defer s.unwatch(key, changed)
+	p := newPace(s.opt.PollInterval)
 	for d := time.Duration(0); ; {
-		if err := sl.s.waitFor(ctx, changed, sl.over, d); err != nil {
+		if err := s.waitFor(ctx, changed, reg.over, d); err != nil {
 			return err
 		}
 		if d := p.next(time.Now()); d > 0 {
-			if err := sl.s.waitFor(ctx, nil, sl.over, d); err != nil {
+			if err := s.waitFor(ctx, nil, reg.over, d); err != nil {
 				return err
 			}
 			select {
@@ -179,15 +177,46 @@ func (sl *sessionLease) follow(ctx context.Context, key string, f func(driver.St
 			default:
 			}
 		}
-		st, err := sl.s.Load(ctx, key)
+		st, err := s.Load(ctx, key)
 		if err != nil {
 			return err
 		}
 		f(st)
-		sl.s.mu.Lock()
-		d = sl.pollTime(1)
-		sl.s.mu.Unlock()
+		d = s.pollTime()
 	}
+}
+
+// watch returns a channel that gets a value when key may have changed. The listener is reopened with the
+// key, unless the key is watched already.
+func (s *Session) watch(key string) (changed chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed = make(chan struct{}, 1)
+	if s.observers[key] == nil {
+		s.observers[key] = make(map[chan struct{}]bool)
+	}
+	s.observers[key][changed] = true
+	s.step(core.Observe{Key: key, N: 1})
+	return changed
+}
+
+// unwatch ends what watch began.
+func (s *Session) unwatch(key string, changed chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.observers[key], changed)
+	if len(s.observers[key]) == 0 {
+		delete(s.observers, key)
+	}
+	s.step(core.Observe{Key: key, N: -1})
+}
+
+// pollTime returns how long an observer waits for a notice before it reads again.
+func (s *Session) pollTime() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.core.PollTime(1)
+	return core.Jitter(d, 5, rand.Int64N)
 }
 
 // A pace limits how often an observer reads. The first changes are read at once. If they go on,
@@ -264,29 +293,29 @@ func (s *Session) note(key string, d int) {
 	if before == 0 || before+d == 0 {
 		o.change++
 	}
-	sl := s.lease
+	reg := s.reg
 	s.mu.Unlock()
-	if sl != nil {
-		sl.announce()
+	if reg != nil {
+		reg.announce()
 	}
 }
 
 // announce starts a goroutine that tells the store what the session observes, unless the store
 // knows or such a goroutine runs already. The goroutine waits briefly, so that keys that are
 // observed one after another share a command.
-func (sl *sessionLease) announce() {
+func (reg *registration) announce() {
 	const gather = 5 * time.Millisecond
-	s := sl.s
+	s := reg.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if sl.announcing || sl.announced == s.observed.change || sl.cause != nil || s.finished {
+	if reg.announcing || reg.announced == s.observed.change || s.reg != reg || s.finished {
 		return
 	}
-	sl.announcing = true
+	reg.announcing = true
 	s.workers.do(func() {
 		retry := s.backoff()
-		for wait := gather; s.waitFor(s.base, nil, sl.over, wait) == nil; {
-			known, err := sl.recordObserved()
+		for wait := gather; s.waitFor(s.base, nil, reg.over, wait) == nil; {
+			known, err := reg.recordObserved()
 			switch {
 			case known:
 				return
@@ -304,12 +333,12 @@ func (sl *sessionLease) announce() {
 
 // recordObserved tells the store what the session observes. If the store knows already, it returns
 // true, and the next change makes announce start a new goroutine.
-func (sl *sessionLease) recordObserved() (known bool, err error) {
-	s := sl.s
+func (reg *registration) recordObserved() (known bool, err error) {
+	s := reg.s
 	s.mu.Lock()
 	change := s.observed.change
-	if sl.announced == change {
-		sl.announcing = false
+	if reg.announced == change {
+		reg.announcing = false
 		s.mu.Unlock()
 		return true, nil
 	}
@@ -319,13 +348,13 @@ func (sl *sessionLease) recordObserved() (known bool, err error) {
 		s.Warn("dsync: the session observes more keys than its record has room for, and is not listed as an observer of the rest",
 			"listed", len(keys), "unlisted", unlisted, "bytes", driver.MaxObserved)
 	}
-	a := command(s, "Observe", func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, s.store.Observe(ctx, sl.id, change, keys)
+	_, err = request(s.base, s, "Observe", func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, s.store.Observe(ctx, reg.id, change, keys)
 	})
-	if a.err == nil {
+	if err == nil {
 		s.mu.Lock()
-		sl.announced = change
+		reg.announced = change
 		s.mu.Unlock()
 	}
-	return false, a.err
+	return false, err
 }

@@ -23,7 +23,7 @@ type observed struct {
 
 func observe(ctx context.Context, s *dsync.Session, key string) *observed {
 	o := &observed{}
-	(*engine.Session)(s).Observe(ctx, key, func(st driver.State, err error) {
+	engine.Of(s).Observe(ctx, key, func(st driver.State, err error) {
 		if err != nil {
 			o.errs.Add(1)
 			o.withError.Store(&st)

@@ -23,7 +23,7 @@ func TestObserveManyKeys(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var log bytes.Buffer
 		store := &observing{Memory: dsynctest.NewMemory()}
-		s := (*engine.Session)(newSession(t, store, &dsync.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
+		s := engine.Of(newSession(t, store, &dsync.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
 		const n = driver.MaxObserved/512 + 100
 		seen := make([]int, n)
 		key := func(i int) string { return fmt.Sprintf("%0512d", i) }

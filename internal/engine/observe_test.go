@@ -65,7 +65,7 @@ func TestObserversAndQueue(t *testing.T) {
 		a, b := newSession(t, store, &dsync.Options{Name: "a"}), newSession(t, store, nil)
 		ctx, cancel := context.WithCancel(background)
 		ended := make(chan struct{})
-		(*engine.Session)(a).Observe(ctx, "k", func(driver.State, error) {}, func() { close(ended) })
+		engine.Of(a).Observe(ctx, "k", func(driver.State, error) {}, func() { close(ended) })
 		mu := b.Mutex("k")
 		lock(t, mu)
 		for range 3 {
@@ -75,8 +75,8 @@ func TestObserversAndQueue(t *testing.T) {
 		}
 		check := func(when string, observers, waiting int) {
 			t.Helper()
-			found, err := (*engine.Session)(b).Observers(background, "k")
-			line, err2 := (*engine.Session)(b).Queue(background, "k")
+			found, err := engine.Of(b).Observers(background, "k")
+			line, err2 := engine.Of(b).Queue(background, "k")
 			if err := errors.Join(err, err2); err != nil || len(found) != observers || len(line) != waiting {
 				t.Errorf("%s: observers %+v, queue %+v, %v; want %d and %d", when, found, line, err, observers, waiting)
 			}
@@ -91,15 +91,15 @@ func TestObserversAndQueue(t *testing.T) {
 		check("later", 0, 0)
 
 		for _, key := range []string{"", "a\x00b"} {
-			_, err := (*engine.Session)(b).Observers(background, key)
-			_, err2 := (*engine.Session)(b).Queue(background, key)
-			wantErr(t, fmt.Sprintf("Observers of %q", key), err, dsync.ErrKey)
-			wantErr(t, fmt.Sprintf("Line of %q", key), err2, dsync.ErrKey)
+			_, err := engine.Of(b).Observers(background, key)
+			_, err2 := engine.Of(b).Queue(background, key)
+			wantErr(t, fmt.Sprintf("Observers of %q", key), err, dsync.ErrInvalidKey)
+			wantErr(t, fmt.Sprintf("Line of %q", key), err2, dsync.ErrInvalidKey)
 		}
 		b.Close(background)
-		_, err := (*engine.Session)(b).Observers(background, "k")
+		_, err := engine.Of(b).Observers(background, "k")
 		wantErr(t, "Observers of a closed session", err, dsync.ErrClosed)
-		_, err = (*engine.Session)(b).Queue(background, "k")
+		_, err = engine.Of(b).Queue(background, "k")
 		wantErr(t, "Line of a closed session", err, dsync.ErrClosed)
 	})
 }

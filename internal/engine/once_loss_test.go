@@ -37,11 +37,11 @@ func TestLostRunIsFollowed(t *testing.T) {
 				)
 				go func() {
 					value, err := a.Once("k").DoValue(background, func(ctx context.Context) ([]byte, error) {
-						token = dsync.OnceToken(ctx)
+						token = dsync.TokenFrom(ctx)
 						<-ctx.Done()
 						lost = time.Now()
-						if cause := context.Cause(ctx); !errors.Is(cause, dsync.ErrLost) || dsync.OnceToken(ctx) != 0 {
-							t.Errorf("the run's context ended with %v and the token %d", cause, dsync.OnceToken(ctx))
+						if cause := context.Cause(ctx); !errors.Is(cause, dsync.ErrLost) || dsync.TokenFrom(ctx) != 0 {
+							t.Errorf("the run's context ended with %v and the token %d", cause, dsync.TokenFrom(ctx))
 						}
 						<-finish
 						return []byte("late"), nil
@@ -57,7 +57,7 @@ func TestLostRunIsFollowed(t *testing.T) {
 				go func() {
 					_, err := b.Once("k").DoValue(background, func(ctx context.Context) ([]byte, error) {
 						next = time.Now()
-						if tok := dsync.OnceToken(ctx); tok <= token {
+						if tok := dsync.TokenFrom(ctx); tok <= token {
 							t.Errorf("token %d after %d", tok, token)
 						}
 						return []byte("v"), nil

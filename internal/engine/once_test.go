@@ -212,7 +212,7 @@ func TestFailedRunIsFollowed(t *testing.T) {
 							first <- err
 						}()
 						err = a.Once("k").Do(background, func(ctx context.Context) error {
-							token = dsync.OnceToken(ctx)
+							token = dsync.TokenFrom(ctx)
 							<-run
 							return fail()
 						})
@@ -224,7 +224,7 @@ func TestFailedRunIsFollowed(t *testing.T) {
 					go func() {
 						second <- b.Once("k").Do(within(t), func(ctx context.Context) error {
 							ran = true
-							if next := dsync.OnceToken(ctx); token == 0 || next <= token {
+							if next := dsync.TokenFrom(ctx); token == 0 || next <= token {
 								t.Errorf("token %d after %d", next, token)
 							}
 							return nil
@@ -355,20 +355,20 @@ func TestOnceValueBefore(t *testing.T) {
 }
 
 // A run has the token and the context of its hold.
-func TestOnceToken(t *testing.T) {
+func TestTokenFrom(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		type own struct{}
 		parent, cancel := context.WithCancel(context.WithValue(background, own{}, "v"))
 		defer cancel()
-		if dsync.OnceToken(parent) != 0 {
+		if dsync.TokenFrom(parent) != 0 {
 			t.Error("a token without a run")
 		}
 		var kept context.Context
 		err := newSession(t, store, nil).Once("k").Do(parent, func(ctx context.Context) error {
 			kept = ctx
-			if h := holders(t, store, "k"); len(h) != 1 || dsync.OnceToken(ctx) != h[0].Token {
-				t.Errorf("token %d, holders %v", dsync.OnceToken(ctx), h)
+			if h := holders(t, store, "k"); len(h) != 1 || dsync.TokenFrom(ctx) != h[0].Token {
+				t.Errorf("token %d, holders %v", dsync.TokenFrom(ctx), h)
 			}
 			if ctx.Value(own{}) != "v" {
 				t.Error("the caller's values are not the run's")
@@ -378,7 +378,7 @@ func TestOnceToken(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if dsync.OnceToken(kept) != 0 || kept.Err() == nil {
+		if dsync.TokenFrom(kept) != 0 || kept.Err() == nil {
 			t.Error("the token or the context outlived the run")
 		}
 		// A sealed key's token is that of the run that counted.

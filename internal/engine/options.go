@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/core"
 	"github.com/leasehold-go/leasehold/internal/logs"
 )
 
@@ -34,9 +35,7 @@ type Options struct {
 	HeartbeatInterval time.Duration
 	PollInterval      time.Duration
 	HandOffTime       time.Duration
-	MaxHandOffs       int
 	Linger            time.Duration
-	AsyncUnlock       bool
 	AlwaysListen      bool
 	Retention         time.Duration
 	Name              string
@@ -46,6 +45,8 @@ type Options struct {
 	Anonymous         bool
 	Logger            *slog.Logger
 	Hooks             *Hooks
+
+	leastMargin, leastGrace time.Duration // Margin and Grace as they were set
 }
 
 // withDefaults returns o with every zero field replaced by its default. An error says what is
@@ -75,6 +76,7 @@ func (o *Options) withDefaults() (Options, error) {
 	if r.TTL%time.Millisecond != 0 {
 		return r, fmt.Errorf("dsync: TTL is %v; it must be whole milliseconds", r.TTL)
 	}
+	r.leastMargin, r.leastGrace = r.Margin, r.Grace
 	if r.Margin == 0 {
 		r.Margin = min(defaultMargin, r.TTL/10)
 	}
@@ -90,7 +92,7 @@ func (o *Options) withDefaults() (Options, error) {
 	if r.HeartbeatInterval < 10*time.Millisecond {
 		return r, fmt.Errorf("dsync: HeartbeatInterval is %v; it must be at least 10ms (0 means TTL/3)", r.HeartbeatInterval)
 	}
-	lease, need := holdTime(r.TTL, r.Margin, r.Grace), r.heartbeatTime()
+	lease, need := r.config().Hold(r.TTL), r.heartbeatTime()
 	if need > lease {
 		return r, fmt.Errorf("dsync: HeartbeatInterval %v leaves no time for a second heartbeat: 1.1·HeartbeatInterval + an attempt's time (TTL/6, at most 5s) = %v must be at most TTL·0.999 − Margin − Grace = %v; raise TTL (%v) or lower HeartbeatInterval, Margin (%v) or Grace (%v)",
 			r.HeartbeatInterval, need, lease, r.TTL, r.Margin, r.Grace)
@@ -100,12 +102,6 @@ func (o *Options) withDefaults() (Options, error) {
 	}
 	if r.HandOffTime == 0 {
 		r.HandOffTime = defaultTurn
-	}
-	if r.MaxHandOffs == 0 {
-		r.MaxHandOffs = driver.TokenStep - 1
-	}
-	if r.MaxHandOffs >= driver.TokenStep {
-		return r, fmt.Errorf("dsync: MaxHandOffs is %d; it must be at most %d (0 means %[2]d; negative: no hand-offs)", r.MaxHandOffs, driver.TokenStep-1)
 	}
 	if r.Linger < 0 {
 		return r, fmt.Errorf("dsync: Linger is %v; it must not be negative (0: keys do not linger)", r.Linger)
@@ -140,17 +136,20 @@ func (o *Options) withDefaults() (Options, error) {
 	return r, nil
 }
 
+// Options returns the options of s with the defaults that are in force now.
+func (s *Session) Options() Options {
+	o := s.opt
+	o.Meta = maps.Clone(o.Meta)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o.PollInterval = s.core.PollTime(1)
+	return o
+}
+
 // heartbeatTime returns the longest time from the send of one heartbeat to the answer of the next if
 // nothing fails: the longest interval plus one attempt.
 func (o *Options) heartbeatTime() time.Duration {
 	return o.HeartbeatInterval + o.HeartbeatInterval/10 + o.attemptTime()
-}
-
-// holdTime returns how long, by the local clock, a grant of d lasts for its holder, counted from
-// the send of the request: d·(1−ρ) − margin − grace. ρ = 1/1000 allows for clocks that run at
-// slightly different rates.
-func holdTime(d, margin, grace time.Duration) time.Duration {
-	return d - d/1000 - margin - grace
 }
 
 // Hooks are functions that a [Session] calls when something happens. Any of them may be nil.
@@ -169,22 +168,25 @@ type Hooks struct {
 // AddHooks registers further hooks, which are called until stop is called or the session ends.
 // It is for packages that build on this one.
 func (s *Session) AddHooks(h *Hooks) (stop func()) {
-	s.listening.Lock()
-	defer s.listening.Unlock()
-	s.listeners = append(s.listeners[:len(s.listeners):len(s.listeners)], h)
+	s.changeHooks(func(all []*Hooks) []*Hooks { return append(all, h) })
 	return func() {
-		s.listening.Lock()
-		defer s.listening.Unlock()
-		s.listeners = slices.DeleteFunc(slices.Clone(s.listeners), func(l *Hooks) bool { return l == h })
+		s.changeHooks(func(all []*Hooks) []*Hooks { return slices.DeleteFunc(all, func(l *Hooks) bool { return l == h }) })
+	}
+}
+
+func (s *Session) changeHooks(f func([]*Hooks) []*Hooks) {
+	for {
+		before := s.all.Load()
+		after := f(slices.Clone(*before))
+		if s.all.CompareAndSwap(before, &after) {
+			return
+		}
 	}
 }
 
 // each calls f for all hooks.
 func (s *Session) each(f func(*Hooks)) {
-	s.listening.Lock()
-	listeners := s.listeners
-	s.listening.Unlock()
-	for _, h := range listeners {
+	for _, h := range *s.all.Load() {
 		f(h)
 	}
 }
@@ -204,31 +206,28 @@ type ReleasedInfo struct {
 	Key   string
 	Kind  driver.Kind
 	Token int64
-	Held  time.Duration // since the grant; 0 if none of Granted, Released and Lost was set then
+	Held  time.Duration // since the grant
 }
 
 // A LostInfo describes a hold that ended before it was released.
 type LostInfo struct {
-	Key       string
-	Kind      driver.Kind
-	Token     int64
-	Cause     error         // ErrLost, wrapped together with the reason
-	Held      time.Duration // as in ReleasedInfo
-	Voluntary bool          // the holder itself ended the hold with [Hold.WindDown], as when a leader resigns
+	Key      string
+	Kind     driver.Kind
+	Token    int64
+	Cause    error         // ErrLost, wrapped together with the reason
+	Held     time.Duration // as in ReleasedInfo
+	ByHolder bool          // the holder itself ended the hold with [Hold.WindDown], as when a leader resigns
 }
-
-// ofHolds reports whether any of the hooks is about holds.
-func (h *Hooks) ofHolds() bool { return h.Granted != nil || h.Released != nil || h.Lost != nil }
 
 // Package dsync exports these errors and explains them.
 var (
-	ErrLost        = errors.New("dsync: hold lost")
-	ErrRevoked     = errors.New("dsync: asked to give the key up")
-	ErrClosed      = errors.New("dsync: session closed")
+	ErrLost        = core.ErrLost
+	ErrRevoked     = core.ErrRevoked
+	ErrClosed      = core.ErrClosed
 	ErrNotRenewed  = errors.New("dsync: session not renewed")
-	ErrOverstayed  = errors.New("dsync: lost hold still in use")
+	ErrStillInUse  = errors.New("dsync: lost hold still in use")
 	ErrNotReleased = errors.New("dsync: release refused by the store")
-	ErrKey         = errors.New("dsync: invalid key")
+	ErrInvalidKey  = errors.New("dsync: invalid key")
 )
 
 // maxKey is the greatest length of a key in bytes. It is far above the length of names that
@@ -236,18 +235,18 @@ var (
 const maxKey = 512
 
 // CheckKey returns nil if key can name a lock: if it has 1 to 512 bytes of UTF-8 and no NUL.
-// Otherwise it returns an error that matches [ErrKey] and says what is wrong. It is for keys
+// Otherwise it returns an error that matches [ErrInvalidKey] and says what is wrong. It is for keys
 // that come from outside the program.
 func CheckKey(key string) error {
 	switch {
 	case key == "":
-		return fmt.Errorf("%w: it is empty; it must have 1 to %d bytes", ErrKey, maxKey)
+		return fmt.Errorf("%w: it is empty; it must have 1 to %d bytes", ErrInvalidKey, maxKey)
 	case len(key) > maxKey:
-		return fmt.Errorf("%w: it has %d bytes; it may have at most %d", ErrKey, len(key), maxKey)
+		return fmt.Errorf("%w: it has %d bytes; it may have at most %d", ErrInvalidKey, len(key), maxKey)
 	case !utf8.ValidString(key):
-		return fmt.Errorf("%w: %q is not valid UTF-8", ErrKey, key)
+		return fmt.Errorf("%w: %q is not valid UTF-8", ErrInvalidKey, key)
 	case strings.ContainsRune(key, 0):
-		return fmt.Errorf("%w: %q contains NUL; any other character will do", ErrKey, key)
+		return fmt.Errorf("%w: %q contains NUL; any other character will do", ErrInvalidKey, key)
 	}
 	return nil
 }

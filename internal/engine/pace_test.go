@@ -237,7 +237,7 @@ func TestReadersShareThroughTheOpeningOfAListener(t *testing.T) {
 		rw := s.RWMutex("k")
 		rw.RLock()
 		time.Sleep(30 * time.Millisecond)
-		if !(*engine.Session)(s).Local().Listening {
+		if !engine.Of(s).Local().Listening {
 			t.Fatal("the listener is not open")
 		}
 		rw.RLock()
@@ -246,38 +246,6 @@ func TestReadersShareThroughTheOpeningOfAListener(t *testing.T) {
 		}
 		rw.RUnlock()
 		rw.RUnlock()
-	})
-}
-
-// A waiter that steps aside before its first request causes no release.
-func TestSteppingAsideBeforeTheFirstRequestCostsNothing(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		memory := dsynctest.NewMemory()
-		slow := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
-			if r.Method == dsynctest.MethodRegister {
-				return dsynctest.Fault{Delay: time.Second}
-			}
-			return dsynctest.Fault{}
-		})
-		s := newSession(t, slow, unswept())
-		locked := make(chan struct{})
-		mu := s.Mutex("k")
-		go func() {
-			defer close(locked)
-			mu.Lock() // waits for the registration
-		}()
-		time.Sleep(time.Second / 2)
-		forced := s.Mutex("k")
-		if err := forced.ForceLock(background); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		if n := memory.Counts().Commands[dsynctest.MethodRelease]; n != 0 {
-			t.Errorf("%d releases before anybody unlocked", n)
-		}
-		forced.Unlock()
-		<-locked
-		mu.Unlock()
 	})
 }
 

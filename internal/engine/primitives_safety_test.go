@@ -71,7 +71,7 @@ func run(s *dsync.Session) locked {
 		},
 		unlock: func(context.Context) error { close(end); return <-done },
 		lost:   func() <-chan struct{} { return ctx.Done() },
-		token:  func() int64 { return dsync.OnceToken(ctx) },
+		token:  func() int64 { return dsync.TokenFrom(ctx) },
 	}
 }
 

@@ -31,7 +31,7 @@ func TestLocalMismatchNamesBothKinds(t *testing.T) {
 			{"RWMutex.LockContext", func() error { return s.RWMutex("k").LockContext(background) }, dsync.KindMutex, dsync.KindRWMutex},
 			{"RWMutex.TryLockContext", func() error { return s.RWMutex("k").TryLockContext(background) }, dsync.KindMutex, dsync.KindRWMutex},
 			{"Semaphore.Acquire", func() error { return s.Semaphore("l", 2).Acquire(background, 1) }, dsync.KindRWMutex, dsync.KindSemaphore},
-			{"Acquire", func() error { _, err := s.Acquire(background, "l", ttl); return err }, dsync.KindRWMutex, dsync.KindMutex},
+			{"Acquire", func() error { _, err := s.Lease(background, "l", ttl); return err }, dsync.KindRWMutex, dsync.KindMutex},
 		} {
 			err := c.do()
 			wantErr(t, c.what, err, dsync.ErrMismatch)
@@ -173,21 +173,19 @@ func TestOptionsBoundaries(t *testing.T) {
 		opt dsync.Options
 		ok  bool
 	}{
-		"Retention of two TTLs":         {dsync.Options{TTL: ttl, Retention: 2 * ttl}, true},
-		"Retention below":               {dsync.Options{TTL: ttl, Retention: 2*ttl - time.Millisecond}, false},
-		"Retention negative":            {dsync.Options{TTL: ttl, Retention: -1}, true},
-		"anonymous":                     {dsync.Options{Anonymous: true}, true},
-		"anonymous with Name":           {dsync.Options{Anonymous: true, Name: "n"}, false},
-		"anonymous with Host":           {dsync.Options{Anonymous: true, Host: "h"}, false},
-		"anonymous with App":            {dsync.Options{Anonymous: true, App: "a"}, false},
-		"anonymous with Meta":           {dsync.Options{Anonymous: true, Meta: map[string]string{"k": "v"}}, false},
-		"Poll of 10 ms":                 {dsync.Options{PollInterval: 10 * time.Millisecond}, true},
-		"Poll below":                    {dsync.Options{PollInterval: 9 * time.Millisecond}, false},
-		"Linger negative":               {dsync.Options{Linger: -1}, false},
-		"TTL of a second":               {dsync.Options{TTL: time.Second}, true},
-		"TTL below":                     {dsync.Options{TTL: 999 * time.Millisecond}, false},
-		"MaxHandOffs that fill a grant": {dsync.Options{MaxHandOffs: 1023}, true},
-		"MaxHandOffs beyond":            {dsync.Options{MaxHandOffs: 1024}, false},
+		"Retention of two TTLs": {dsync.Options{TTL: ttl, Retention: 2 * ttl}, true},
+		"Retention below":       {dsync.Options{TTL: ttl, Retention: 2*ttl - time.Millisecond}, false},
+		"Retention negative":    {dsync.Options{TTL: ttl, Retention: -1}, true},
+		"anonymous":             {dsync.Options{Anonymous: true}, true},
+		"anonymous with Name":   {dsync.Options{Anonymous: true, Name: "n"}, false},
+		"anonymous with Host":   {dsync.Options{Anonymous: true, Host: "h"}, false},
+		"anonymous with App":    {dsync.Options{Anonymous: true, App: "a"}, false},
+		"anonymous with Meta":   {dsync.Options{Anonymous: true, Meta: map[string]string{"k": "v"}}, false},
+		"Poll of 10 ms":         {dsync.Options{PollInterval: 10 * time.Millisecond}, true},
+		"Poll below":            {dsync.Options{PollInterval: 9 * time.Millisecond}, false},
+		"Linger negative":       {dsync.Options{Linger: -1}, false},
+		"TTL of a second":       {dsync.Options{TTL: time.Second}, true},
+		"TTL below":             {dsync.Options{TTL: 999 * time.Millisecond}, false},
 	} {
 		s, err := dsync.New(dsynctest.NewMemory(), &c.opt)
 		if (err == nil) != c.ok {

@@ -195,7 +195,7 @@ func TestLossWakesWaiters(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		other := newSession(t, memory, nil)
-		if _, err := other.Acquire(background, "k", 24*time.Hour); err != nil {
+		if _, err := other.Lease(background, "k", 24*time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		faulty := newFaulty(t, memory, nil)
@@ -228,7 +228,7 @@ func TestDatingALeaseIsRetriedWithBackoff(t *testing.T) {
 		ctx, cancel := context.WithCancel(background)
 		done := make(chan error)
 		go func() {
-			_, err := newSession(t, store, nil).Acquire(ctx, "k", time.Minute)
+			_, err := newSession(t, store, nil).Lease(ctx, "k", time.Minute)
 			done <- err
 		}()
 		synctest.Wait()

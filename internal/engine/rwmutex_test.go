@@ -228,9 +228,6 @@ func TestRWMutexTry(t *testing.T) {
 		cancel()
 		wantErr(t, "TryRLockContext", a.TryRLockContext(ctx), context.Canceled)
 		wantErr(t, "RLockContext", a.RLockContext(ctx), context.Canceled)
-		if locked, err := b.Locked(background); locked || err != nil {
-			t.Errorf("Locked: %t, %v", locked, err)
-		}
 	})
 }
 
@@ -360,8 +357,7 @@ func TestRWMutexMisuse(t *testing.T) {
 			"UnlockContext":   func() { zero.UnlockContext(background) },
 			"Lost":            func() { zero.Lost() },
 			"Token":           func() { zero.Token() },
-			"Owned":           func() { zero.Owned() },
-			"Locked":          func() { zero.Locked(background) },
+			"Held":            func() { zero.Held() },
 			"Do":              func() { zero.Do(background, nil) },
 			"RLock":           zero.RLock,
 			"RLockContext":    func() { zero.RLockContext(background) },

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/calls"
-	"golang.org/x/sync/errgroup"
+	"github.com/leasehold-go/leasehold/internal/core"
+	"github.com/leasehold-go/leasehold/internal/trace"
 )
 
 // A Session registers this process with a [driver.Store] and keeps its locks alive. Make one
@@ -27,39 +30,39 @@ type Session struct {
 	store driver.Store
 	opt   Options
 	hooks calls.Queue
+	all   atomic.Pointer[[]*Hooks] // Options.Hooks and those of AddHooks; replaced, never changed
 
 	base context.Context // parent of all commands' contexts: without values, ends with Close
 	stop context.CancelFunc
 
-	closing chan struct{} // closed when Close begins
-	closed  chan struct{} // closed when Close is done
-	workers *workers      // all goroutines except hooks
+	closing  chan struct{} // closed when Close begins
+	released chan struct{} // closed when Close has released and unregistered everything
+	closed   chan struct{} // closed when Close is done
+	workers  *workers      // all goroutines except hooks
+	outages  outages
 
-	// Lanes bound how many commands are under way at once. Heartbeats need no lane, so they
-	// never wait behind the session's other commands.
-	lanes     chan struct{} // for all commands except Heartbeat, Register, Unregister and Listen
-	pollLanes chan struct{} // needed in addition by repeated attempts to acquire
-
-	requesters sync.WaitGroup // callers that request a claim
-	releases   sync.WaitGroup // goroutines that release a claim or send notices
-
-	mu           sync.Mutex
-	finished     bool // no goroutine may start any more
-	holdsGivenUp bool // Close has given up the holds, and does not wait for releases that begin now
-	closeErr     error
-	lease        *sessionLease
-	registering  *registration
-	claims       map[string]*claim   // by id: all claims that the store may have
-	queues       map[string]*queue   // by key
-	overdue      map[*Hold]time.Time // holds that ended before their holder was done, and when they ended
-	checkTimer   *time.Timer         // finds holds that ended while the machine slept; nil: not running
-	renewed      instant             // when the last lost lease was last renewed: its field sent
-	others       otherSessions
-	observed     observed
-	changes      map[string]bool // keys with a recent notice of change; true: another notice is due
-
-	listening sync.Mutex // guards listeners; may be taken while mu is held, not the other way round
-	listeners []*Hooks
+	mu          sync.Mutex // held for a Step, and for nothing that blocks
+	core        *core.Core
+	config      *core.Config
+	seed        trace.Seed
+	clock       clock
+	recorder    *trace.Recorder // nil: nobody has called Record
+	now         core.Instant    // of the Step under way, or the last
+	timer       *time.Timer     // calls tick; nil: it was never set
+	armed       core.Instant    // when it will
+	finished    bool            // no goroutine may start any more
+	closeErr    error
+	calls       uint64 // of Acquire and its like
+	spare       *Hold  // for the next call; nil: it makes one
+	drops       uint64 // see drop
+	reg         *registration
+	registering *registering
+	stopListen  context.CancelFunc // ends the listener; nil: there is none
+	listenErr   error              // that ended the last one
+	observers   map[string]map[chan struct{}]bool
+	observed    observed
+	overdue     map[*Hold]core.Instant // holds that ended before their holder was done, and when they ended
+	checkTimer  *time.Timer            // finds holds that ended while the machine slept; nil: not running
 }
 
 // New returns a session on store. It does not contact the store; an error means that store is nil
@@ -72,21 +75,227 @@ func New(store driver.Store, opt *Options) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	config, seed := o.config(), trace.NewSeed()
+	config.Rand = seed.Rand()
 	base, stop := context.WithCancel(context.Background())
 	s := &Session{
-		store: store, opt: o,
+		store: store, opt: o, core: core.New(config), config: config, seed: seed, clock: newClock(), armed: core.Never,
 		hooks: calls.Queue{Logger: o.Logger},
 		base:  base, stop: stop, workers: newWorkers(base),
-		closing: make(chan struct{}), closed: make(chan struct{}),
-		lanes: make(chan struct{}, maxCommands), pollLanes: make(chan struct{}, maxPolls),
-		claims:  make(map[string]*claim),
-		queues:  make(map[string]*queue),
-		overdue: make(map[*Hold]time.Time),
-		others:  make(otherSessions),
-		changes: make(map[string]bool),
+		closing: make(chan struct{}), released: make(chan struct{}), closed: make(chan struct{}),
+		observers: make(map[string]map[chan struct{}]bool), overdue: make(map[*Hold]core.Instant),
 	}
-	s.AddHooks(o.Hooks)
+	s.all.Store(&[]*Hooks{o.Hooks})
 	return s, nil
+}
+
+// Of returns the engine of a *dsync.Session, for what package dsync does not export. Package dsync
+// sets it, so that its Session shows nobody an internal type; log/internal.DefaultOutput is the model.
+var Of func(session any) *Session
+
+// Record has the session write down every event, for [trace.Replay], until stop is called. It must be called
+// before the session is used.
+func (s *Session) Record(w io.Writer) (stop func()) {
+	s.recorder = trace.New(w, s.config, s.seed)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.recorder = nil
+	}
+}
+
+// config returns the settings of the session's Core.
+func (o *Options) config() *core.Config {
+	return &core.Config{
+		TTL: o.TTL, Margin: o.Margin, Grace: o.Grace, LeastMargin: o.leastMargin, LeastGrace: o.leastGrace, Heartbeat: o.HeartbeatInterval, Attempt: o.attemptTime(),
+		Poll: o.PollInterval, HandOff: o.HandOffTime, Linger: o.Linger,
+		Retention: o.Retention, Retry: firstBackoff, Backoff: o.maxBackoff(), AlwaysListen: o.AlwaysListen,
+		Lanes: maxCommands, PollLanes: maxPolls,
+	}
+}
+
+// step has the Core take an event that happens now, and does its effects. s.mu must be held.
+func (s *Session) step(e core.Event) { s.stepAt(s.clock.at(time.Now()), e) }
+
+func (s *Session) stepAt(now core.Instant, e core.Event) {
+	now = max(now, s.now) // the caller may have read the clock before it had s.mu
+	s.now = now
+	effects := s.core.Step(now, e)
+	if s.recorder != nil {
+		s.recorder.Step(now, e, effects)
+	}
+	for _, f := range effects {
+		s.do(f)
+	}
+	if next := s.core.Next(); next < s.armed && !s.finished {
+		s.armed = next
+		if d := next.Sub(now); s.timer == nil {
+			s.timer = time.AfterFunc(d, s.tick)
+		} else {
+			s.timer.Reset(d)
+		}
+	}
+}
+
+// tick is called by the timer.
+func (s *Session) tick() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.finished {
+		s.armed = core.Never
+		s.step(core.Tick{})
+	}
+}
+
+// compareClock has the Core do what is due. Every method that reports on a lock calls it first. Without that,
+// a process that was frozen past its deadline could still see a hold in the moment before its timer fires.
+// s.mu must be held.
+func (s *Session) compareClock() (now core.Instant) {
+	if now = s.clock.at(time.Now()); now >= s.core.Next() {
+		s.stepAt(now, core.Tick{})
+	}
+	return now
+}
+
+// do does an effect of the Core. s.mu must be held.
+func (s *Session) do(f core.Effect) {
+	switch f := f.(type) {
+	case *core.Send:
+		if !s.finished {
+			s.workers.do(func() { s.execute(f) })
+		}
+	case *core.Deliver:
+		s.deliver(f)
+	case *core.End:
+		holdOf(f.Hold).ends(f)
+	case *core.Freed:
+		holdOf(f.Hold).freedBy(f)
+	case *core.Listen:
+		s.startListening(f)
+	case core.StopListening:
+		s.stopListening()
+	case core.Changed:
+		for c := range s.observers[f.Key] {
+			select {
+			case c <- struct{}{}:
+			default:
+			}
+		}
+	case core.Registered:
+		s.registeredAs(f)
+	case core.SessionLost:
+		s.lost(f)
+	case core.Beat:
+		s.beat(f)
+	case core.Expired:
+		s.workers.do(func() {
+			m := s.memberOf(s.base, f.Session)
+			s.info("dsync: expired a session that had lapsed", "session", f.Session, "host", m.Host, "pid", m.PID)
+		})
+	case core.Orphan:
+		s.info("dsync: releasing a claim that nobody here knows", "claim", f.Claim, "key", f.Key)
+	case core.Closed:
+		s.closeErr = f.Err
+		close(s.released)
+	}
+}
+
+// A registration is the session under one id.
+type registration struct {
+	s    *Session
+	id   string
+	over chan struct{} // closed when it is lost or ended
+
+	announced  int64 // the value of observed.change that the store last received
+	announcing bool  // a goroutine is sending it, or has given up for good
+}
+
+// A registering is what callers wait for that need the session registered.
+type registering struct {
+	done chan struct{}
+	err  error
+}
+
+// registered returns the session's registration. If there is none it tries once to register. The error is
+// ctx's, ErrClosed, or the store's.
+func (s *Session) registered(ctx context.Context) (*registration, error) {
+	s.mu.Lock()
+	s.compareClock()
+	if reg := s.reg; reg != nil && !s.ends() {
+		s.mu.Unlock()
+		return reg, nil
+	}
+	w := s.registering
+	if w == nil {
+		w = &registering{done: make(chan struct{})}
+		s.registering = w
+		s.step(core.Need{})
+	}
+	s.mu.Unlock()
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-s.closing:
+		return nil, ErrClosed
+	}
+	if w.err != nil {
+		return nil, w.err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reg == nil {
+		return nil, errOver
+	}
+	return s.reg, nil
+}
+
+func (s *Session) registeredAs(f core.Registered) {
+	if w := s.registering; w != nil {
+		s.registering, w.err = nil, f.Err
+		defer close(w.done)
+	}
+	if f.Err != nil {
+		return
+	}
+	s.reg = &registration{s: s, id: f.Session, over: make(chan struct{})}
+	s.info("dsync: session started", "session", f.Session, "ttl", s.opt.TTL)
+	s.each(func(h *Hooks) {
+		if h.SessionStarted != nil {
+			s.report(func() { h.SessionStarted(f.Session) })
+		}
+	})
+}
+
+func (s *Session) lost(f core.SessionLost) {
+	close(s.reg.over)
+	s.reg = nil
+	if errors.Is(f.Cause, ErrClosed) {
+		s.info("dsync: session closed", "session", f.Session)
+		return
+	}
+	s.Warn("dsync: session lost", "session", f.Session, "holds", f.Holds, "cause", f.Cause)
+	s.each(func(h *Hooks) {
+		if h.SessionLost != nil {
+			s.report(func() { h.SessionLost(f.Session, f.Cause) })
+		}
+	})
+}
+
+func (s *Session) beat(f core.Beat) {
+	s.each(func(h *Hooks) {
+		if h.Heartbeat != nil {
+			s.hooks.AddLatest(h, func() { h.Heartbeat(f.Took, f.Left, f.Err) })
+		}
+	})
+	if f.Jump != 0 {
+		s.Warn("dsync: the store's clock jumped by more than the margin", "by", f.Jump, "margin", s.opt.Margin)
+		s.each(func(h *Hooks) {
+			if h.ClockJump != nil {
+				s.report(func() { h.ClockJump(f.Jump) })
+			}
+		})
+	}
 }
 
 // ID returns the id under which the session is registered now, or "" if it is not registered. The
@@ -94,20 +303,17 @@ func New(store driver.Store, opt *Options) (*Session, error) {
 func (s *Session) ID() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lease == nil {
-		return ""
-	}
-	return s.lease.id
+	return s.core.Session()
 }
 
 // Register registers the session unless it is registered, and returns its id. It tries once. The
 // error is ctx's, [ErrClosed], or the store's.
 func (s *Session) Register(ctx context.Context) (id string, err error) {
-	sl, err := s.registered(ctx)
+	reg, err := s.registered(ctx)
 	if err != nil {
 		return "", fmt.Errorf("dsync: register: %w", err)
 	}
-	return sl.id, nil
+	return reg.id, nil
 }
 
 // Name returns the identity that others see: [Options].Name.
@@ -119,6 +325,11 @@ func (s *Session) TTL() time.Duration { return s.opt.TTL }
 // Margin returns the session's [Options].Margin.
 func (s *Session) Margin() time.Duration { return s.opt.Margin }
 
+// Reserve returns how much shorter a lease of d is for its holder, by margin and grace.
+func (s *Session) Reserve(d time.Duration) time.Duration {
+	return s.config.MarginOf(d) + s.config.GraceOf(d)
+}
+
 // Grace returns the session's [Options].Grace.
 func (s *Session) Grace() time.Duration { return s.opt.Grace }
 
@@ -127,37 +338,34 @@ func (s *Session) Grace() time.Duration { return s.opt.Grace }
 // the wait for holders. A second Close waits for the first and returns its error.
 func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
-	select {
-	case <-s.closing:
+	if s.ends() {
 		s.mu.Unlock()
 		<-s.closed
 		return s.closeErr
-	default:
 	}
 	close(s.closing)
-	for _, c := range s.claims {
-		if c.state == pending {
-			c.requestAgain()
-		}
-	}
-	r := s.registering
+	s.step(core.Close{})
 	s.mu.Unlock()
-	if r != nil {
-		<-r.done
+	select {
+	case <-s.released:
+	case <-ctx.Done():
+		s.mu.Lock()
+		s.step(core.Hurry{})
+		s.mu.Unlock()
+		<-s.released
 	}
-
-	err := s.giveUp(ctx)
 	s.mu.Lock()
 	s.finished = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
 	if s.checkTimer != nil {
 		s.checkTimer.Stop()
-	}
-	if s.lease != nil {
-		s.lease.lose(ErrClosed)
 	}
 	s.mu.Unlock()
 	s.stop()
 	s.workers.wg.Wait()
+	err := s.closeErr
 	if c, ok := s.store.(interface{ Close(context.Context) error }); ok {
 		err = errors.Join(err, c.Close(context.WithoutCancel(ctx)))
 	}
@@ -191,7 +399,9 @@ func (s *Session) ends() bool {
 }
 
 func (s *Session) storeError(op string, err error) {
-	s.Warn("dsync: a command failed", "op", op, "err", err)
+	if say, more := s.outages.failed(op); say {
+		s.Warn("dsync: a command failed", append([]any{"op", op, "err", err}, more...)...)
+	}
 	s.each(func(h *Hooks) {
 		if h.StoreError != nil {
 			s.report(func() { h.StoreError(op, err) })
@@ -217,8 +427,8 @@ func (s *Session) wait(ctx context.Context, d time.Duration) error {
 	return s.waitFor(ctx, nil, nil, d)
 }
 
-// waitFor is wait that ends early when ready is closed, without an error, or when over is closed,
-// with errOver. Either may be nil.
+// waitFor is wait that ends early when ready has a value or is closed, without an error, or when over is
+// closed, with errOver. Either may be nil.
 func (s *Session) waitFor(ctx context.Context, ready, over <-chan struct{}, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -234,86 +444,4 @@ func (s *Session) waitFor(ctx context.Context, ready, over <-chan struct{}, d ti
 	case <-s.closing:
 		return ErrClosed
 	}
-}
-
-// giveUp notifies all holders and waits for them within ctx and the grace. Then it releases
-// everything that the session holds or requested, and unregisters the session.
-func (s *Session) giveUp(ctx context.Context) error {
-	s.requesters.Wait() // s.closing ends their waits, and they release what they requested
-	type holder struct {
-		c    *claim
-		done <-chan struct{}
-	}
-	var holders []holder
-	s.mu.Lock()
-	sl := s.lease
-	for _, c := range s.claims {
-		switch {
-		case c.lingers():
-			c.stopLingering()
-		case c.state == granted:
-			c.hold.windDown(ErrClosed, false)
-			holders = append(holders, holder{c, c.hold.whenDone()})
-		}
-	}
-	s.mu.Unlock()
-
-	grace := time.Now().Add(s.opt.Grace)
-	wait, cancel := context.WithDeadline(ctx, grace)
-	defer cancel()
-	for _, h := range holders {
-		select {
-		case <-h.done:
-		case <-wait.Done():
-		}
-	}
-
-	// Release in batches. If ctx ended the wait before the grace was over, a holder that is
-	// not done keeps the rest of its grace. The store counts that by its own clock, which may
-	// run faster or jump by up to the margin.
-	const atATime = 32
-	var o driver.Leave
-	if left := time.Until(grace); left > 0 {
-		o.Keep = left + left/1000 + s.opt.Margin
-	}
-	var g errgroup.Group
-	g.SetLimit(atATime)
-	for _, h := range holders {
-		s.mu.Lock()
-		if h.c.state != granted {
-			s.mu.Unlock()
-			continue
-		}
-		answered := h.c.release(o)
-		s.mu.Unlock()
-		g.Go(func() error {
-			if err := <-answered; err != nil {
-				return fmt.Errorf("release of %q: %w", h.c.request.Key, err)
-			}
-			return nil
-		})
-	}
-	err := g.Wait()
-	s.mu.Lock()
-	s.holdsGivenUp = true
-	s.mu.Unlock()
-	s.releases.Wait() // the releases that holders and waiters have begun themselves
-	if sl == nil {
-		return err
-	}
-
-	// Stop the heartbeat, wait for it, then unregister.
-	close(sl.quit)
-	<-sl.done
-	if sl.why() != nil || err != nil && o.Keep > 0 {
-		// The session is lost, or a holder's grace may be running. Let it expire.
-		return err
-	}
-	a := attempt(s, "Unregister", func(ctx context.Context) (time.Duration, error) {
-		return s.store.Expire(ctx, sl.id, true)
-	})
-	if err == nil && a.err != nil {
-		err = fmt.Errorf("unregister: %w", a.err)
-	}
-	return err
 }

@@ -329,7 +329,7 @@ func TestLockThatWaitsOnAClosedSession(t *testing.T) {
 	defer mu.Unlock()
 	locked := make(chan struct{})
 	go func() { s.Mutex("k").Lock(); close(locked) }()
-	for len((*engine.Session)(s).Local().Waits) == 0 {
+	for len(engine.Of(s).Local().Waits) == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	ended, cancel := context.WithCancel(background)
@@ -584,4 +584,50 @@ func (s *valueStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, er
 func (s *valueStore) look(ctx context.Context) {
 	s.seen = s.seen || ctx.Value(s.key) != nil
 	_, s.bounded = ctx.Deadline()
+}
+
+// Options has what is in force: the defaults, and the poll interval of now.
+func TestOptionsInForce(t *testing.T) {
+	for _, polling := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			store.Polling = polling
+			hooks := &dsync.Hooks{}
+			s, err := dsync.New(store, &dsync.Options{Name: "me", Hooks: hooks, Meta: map[string]string{"a": "b"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close(background)
+			o := s.Options()
+			if o.TTL != 30*time.Second || o.Margin != 500*time.Millisecond || o.Grace != 3*time.Second || o.HeartbeatInterval != 10*time.Second ||
+				o.HandOffTime != 50*time.Millisecond || o.Retention != 7*24*time.Hour || o.Name != "me" || o.Host == "" || o.Hooks != hooks || o.Logger == nil {
+				t.Errorf("%+v", o)
+			}
+			o.Meta["a"] = "c"
+			if got := s.Options().Meta["a"]; got != "b" {
+				t.Errorf("Meta is the session's own: %q", got)
+			}
+			turn(s.Mutex("k"))
+			lock(t, s.Mutex("k")) // after a second the session listens
+			time.Sleep(2 * time.Second)
+			want := 30 * time.Second
+			if polling {
+				want = 250 * time.Millisecond
+			}
+			if got := s.Options().PollInterval; got != want {
+				t.Errorf("polling %t: PollInterval %v, want %v", polling, got, want)
+			}
+			if _, err := dsync.New(store, &o); err != nil {
+				t.Errorf("a session with the options of another: %v", err)
+			}
+			members, _, err := s.Members(background)
+			if err != nil {
+				t.Fatal(err)
+			}
+			shown := members[0].Settings // and the version of the program's build
+			if shown.Heartbeat != o.HeartbeatInterval || shown.Margin != o.Margin || shown.Grace != o.Grace || shown.Poll != 0 {
+				t.Errorf("others see %+v of %+v", shown, o)
+			}
+		})
+	}
 }

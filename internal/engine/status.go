@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/core"
 )
 
 // A Local is what a [Session] knows of itself at one moment: see [Session.Local]. Its times are
@@ -21,6 +22,7 @@ type Local struct {
 	PID             int
 
 	TTL, Margin, Grace, Heartbeat time.Duration
+	Poll                          time.Duration // of the first waiter of a queue, now
 
 	// Renewed is when the last acknowledged heartbeat was sent; the registration counts as
 	// the first. The lease was Lease long then, and Left of it is left now. When nothing is
@@ -78,174 +80,157 @@ type LocalWait struct {
 	Position, Ahead int
 }
 
+// Stats are what a session knows of itself that is worth a metric. dsync.Stats explains them.
+type Stats struct {
+	Listening bool
+	Polling   error
+	Records   int64
+	SweptAt   time.Time
+}
+
+// Stats returns the session's Stats. It sends no command to the store.
+func (s *Session) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	swept := s.core.Swept()
+	st := Stats{Records: swept.LastRound, SweptAt: swept.At}
+	if st.Listening, _ = s.core.Listening(); !st.Listening {
+		st.Polling = s.listenErr
+	}
+	return st
+}
+
 // Local returns what the session knows of itself. It sends no command to the store. It compares
 // the clock, as every method that reports on a lock does. The session can do nothing else while
 // Local copies what it holds and waits for.
 func (s *Session) Local() Local {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
-	l := s.selfAt(now)
-	positions := make(map[*queue]int)
-	for _, c := range s.claims {
-		switch {
-		case c.state == pending:
-			positions[c.queue] = max(positions[c.queue], c.position) // a try has no position
-		case c.lingers():
-			l.Holds = append(l.Holds, c.local(0))
-		case c.state == granted && c.hold.check(now):
-			l.Holds = append(l.Holds, c.local(max(1, c.hold.sharers)))
-		}
-	}
-	for h, since := range s.overdue {
-		o := h.c.local(max(1, h.sharers))
-		o.Lost, o.LostSince = h.cause, since
-		l.Holds = append(l.Holds, o)
-	}
-	for _, q := range s.queues {
-		l.Waits = append(l.Waits, q.local(positions[q])...)
-	}
-	return l
-}
-
-// selfAt returns what Local does, without Holds and Waits, for a caller that has just read the clock.
-// s.mu must be held.
-func (s *Session) selfAt(now time.Time) Local {
+	now := s.compareClock()
 	l := Local{
 		Name: s.opt.Name, Host: s.opt.Host, App: s.opt.App,
-		TTL: s.opt.TTL, Margin: s.opt.Margin, Grace: s.opt.Grace, Heartbeat: s.opt.HeartbeatInterval,
+		TTL: s.opt.TTL, Margin: s.opt.Margin, Grace: s.opt.Grace, Heartbeat: s.opt.HeartbeatInterval, Poll: s.core.PollTime(1),
 		Closed: s.ends(),
 	}
 	if !s.opt.Anonymous {
 		l.PID = os.Getpid()
 	}
-	if sl := s.lease; sl != nil && !sl.expiredAt(now) {
-		l.ID, l.Renewed, l.Lease, l.Left = sl.id, sl.sent.t, sl.duration(), sl.leftAt(now)
-		l.Listening, l.Polling = sl.listener.ready, sl.listener.unsupported
+	if s.reg != nil {
+		l.ID, l.Renewed, l.Lease, l.Left = s.reg.id, s.clock.when(s.core.Renewed()), s.core.Deadline().Sub(s.core.Renewed()), s.core.Deadline().Sub(now)
 	}
+	l.Listening, l.Polling = s.core.Listening()
+	s.core.Claims(func(c core.Held) {
+		r := c.Claim
+		o := LocalHold{
+			Key: r.Key, Kind: r.Kind, Claim: r.ID, Weight: r.Weight, Limit: r.Limit,
+			Token: c.Token, Since: s.clock.when(c.Granted), HandOffs: int(c.Token - r.Token), Holders: c.Users,
+		}
+		if c.Call != nil {
+			o.Term = holdOf(c.Call).Term()
+		}
+		if r.Lease > 0 {
+			o.Until, o.Left = c.Until, c.Ends.Sub(now)
+		}
+		l.Holds = append(l.Holds, o)
+	})
+	for h, since := range s.overdue {
+		r := h.request
+		l.Holds = append(l.Holds, LocalHold{
+			Key: r.Key, Kind: r.Kind, Claim: r.ID, Weight: r.Weight, Limit: r.Limit, Token: h.token, Term: h.Term(),
+			Since: s.clock.when(h.granted), HandOffs: int(h.token - r.Token), Holders: max(1, int(h.sharers)), Lost: h.cause, LostSince: s.clock.when(since),
+		})
+	}
+	s.core.Waits(func(a *core.Acquire, position, ahead int) {
+		l.Waits = append(l.Waits, LocalWait{Key: a.Key, Kind: a.Kind, Weight: a.Weight, Since: s.clock.when(holdOf(a).since), Position: position, Ahead: ahead})
+	})
 	return l
 }
 
-// local describes the claim, which has the given number of holders here. s.mu must be held.
-func (c *claim) local(holders int) LocalHold {
-	r := &c.request
-	o := LocalHold{
-		Key: r.Key, Kind: r.Kind, Claim: r.ID, Weight: r.Weight, Limit: r.Limit,
-		Token: c.token, Term: c.grant.term, Since: c.grant.start, HandOffs: c.handOffs, Holders: holders,
-	}
-	if c.fixed() {
-		o.Until, o.Left = c.grant.until, c.fixedLeft()
-	}
-	return o
-}
-
-// local lists the callers that wait. The one with the turn is at that position in the store's
-// queue. s.mu must be held.
-func (q *queue) local(position int) []LocalWait {
-	var all []LocalWait
-	if q.turn.taken() {
-		all = append(all, LocalWait{Key: q.key, Kind: q.kind, Weight: q.turn.weight, Since: q.turn.since, Position: position})
-	}
-	for e := q.waiting.Front(); e != nil; e = e.Next() {
-		w := &e.Value.(*entrant).w
-		all = append(all, LocalWait{Key: q.key, Kind: q.kind, Weight: w.Weight, Since: w.began, Ahead: len(all)})
-	}
-	return all
-}
-
 // Healthy returns nil, or an error that says what is wrong with this process's use of locks:
-// ErrNotRenewed, ErrOverstayed, ErrNotReleased, ErrClosed, or several of them joined.
+// ErrNotRenewed, ErrStillInUse, ErrNotReleased, ErrClosed, or several of them joined.
 // dsync.Session.Healthy explains them.
 func (s *Session) Healthy() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
-	if s.lease != nil {
-		s.lease.expiredAt(now)
-	}
+	now := s.compareClock()
 	if s.ends() {
-		return errors.Join(s.overstayed(now), ErrClosed)
+		return errors.Join(s.stillInUse(now), ErrClosed)
 	}
-	return errors.Join(s.overstayed(now), s.unreleased(), s.unrenewed(now))
+	return errors.Join(s.stillInUse(now), s.unreleased(), s.unrenewed(now))
 }
 
 // unreleased returns an error if the store refuses to release a key. s.mu must be held.
 func (s *Session) unreleased() error {
-	var first *claim
-	n := 0
-	for _, c := range s.claims {
-		if c.refused == nil {
-			continue
-		}
-		if n++; first == nil || c.request.Key < first.request.Key {
-			first = c
-		}
-	}
+	first, n, err := s.core.Refused()
 	switch n {
 	case 0:
 		return nil
 	case 1:
-		return fmt.Errorf("%w: %s %q: %w", ErrNotReleased, first.request.Kind, first.request.Key, first.refused)
+		return fmt.Errorf("%w: %s %q: %w", ErrNotReleased, first.Kind, first.Key, err)
 	}
-	return fmt.Errorf("%w: %s %q: %w, and %d more", ErrNotReleased, first.request.Kind, first.request.Key, first.refused, n-1)
+	return fmt.Errorf("%w: %s %q: %w, and %d more", ErrNotReleased, first.Kind, first.Key, err, n-1)
 }
 
-// overstayed returns an error if a lost hold is still in use after its grace. s.mu must be held.
-func (s *Session) overstayed(now time.Time) error {
+// stillInUse returns an error if a lost hold is still in use after its grace. s.mu must be held.
+func (s *Session) stillInUse(now core.Instant) error {
 	var first *Hold
 	n := 0
 	for h, since := range s.overdue {
 		if now.Sub(since) <= s.opt.Grace {
 			continue
 		}
-		if n++; first == nil || since.Before(s.overdue[first]) {
+		if n++; first == nil || since < s.overdue[first] {
 			first = h
 		}
 	}
 	if n == 0 {
 		return nil
 	}
-	err := fmt.Errorf("%w: %s %q for %v, which is more than its grace of %v (%w)", ErrOverstayed, first.c.request.Kind,
-		first.c.request.Key, now.Sub(s.overdue[first]).Round(time.Millisecond), s.opt.Grace, first.cause)
+	err := fmt.Errorf("%w: %s %q for %v, which is more than its grace of %v (%w)", ErrStillInUse, first.acquire.Kind,
+		first.acquire.Key, now.Sub(s.overdue[first]).Round(time.Millisecond), s.opt.Grace, first.cause)
 	if n > 1 {
 		err = fmt.Errorf("%w, and %d more", err, n-1)
 	}
 	return err
 }
 
-// unrenewed returns an error if the session needs a lease and could not get or renew one in time.
-// s.mu must be held.
-func (s *Session) unrenewed(now time.Time) error {
-	late := s.opt.heartbeatTime()
-	if sl := s.lease; sl != nil {
-		if since := sl.sent.until(now); since > late && s.lives() {
+// unrenewed returns an error if the session needs to be registered and could not register or send a heartbeat
+// in time. s.mu must be held.
+func (s *Session) unrenewed(now core.Instant) error {
+	late, renewed := s.opt.heartbeatTime(), s.core.Renewed()
+	if s.reg != nil {
+		if since := now.Sub(renewed); since > late && s.core.Lives() {
 			return fmt.Errorf("%w: no heartbeat was acknowledged for %v; everything it holds will be lost in %v", ErrNotRenewed,
-				since.Round(time.Millisecond), sl.leftAt(now).Round(time.Millisecond))
+				since.Round(time.Millisecond), s.core.Deadline().Sub(now).Round(time.Millisecond))
 		}
 		return nil
 	}
 	var since time.Duration
-	for _, q := range s.queues {
+	s.core.Waits(func(a *core.Acquire, _, ahead int) {
 		switch {
-		case !q.turn.taken():
-		case s.renewed.t.IsZero():
-			since = max(since, now.Sub(q.turn.since))
+		case ahead > 0:
+		case renewed == 0:
+			since = max(since, now.Sub(holdOf(a).since))
 		default: // count from the last renewal: a new request after a loss does not start the time again
-			since = s.renewed.until(now)
+			since = now.Sub(renewed)
 		}
-	}
+	})
 	if since > late {
 		return fmt.Errorf("%w: callers wait for a lock, and the session could not register for %v", ErrNotRenewed, since.Round(time.Millisecond))
 	}
 	return nil
 }
 
-// lives reports whether any claim lives with the session. s.mu must be held.
-func (s *Session) lives() bool {
-	for _, c := range s.claims {
-		if !c.outlives() {
-			return true
-		}
+// Use says in words what a holder does with a key, or a waiter waits to do: "reads" or "writes" for an RWMutex,
+// "2 of 5" for a semaphore of size 5. It returns "" for the other kinds, which have one holder at a time.
+func Use(kind driver.Kind, weight, limit int64) string {
+	switch {
+	case kind == driver.KindSemaphore:
+		return fmt.Sprintf("%d of %d", weight, limit)
+	case kind != driver.KindRWMutex:
+		return ""
+	case weight == limit:
+		return "writes"
 	}
-	return false
+	return "reads"
 }

@@ -77,7 +77,7 @@ func TestStatusOfEachKind(t *testing.T) {
 			}
 		}, use{limit: 1, held: true, holders: []dsync.Participant{{Weight: 1, Until: time.Time{}.Add(time.Minute)}}}},
 		{"lease", dsync.KindMutex, func(t *testing.T, s *dsync.Session) {
-			if _, err := s.Acquire(background, "k", time.Minute); err != nil {
+			if _, err := s.Lease(background, "k", time.Minute); err != nil {
 				t.Fatal(err)
 			}
 		}, use{limit: 1, held: true, holders: []dsync.Participant{{Weight: 1, Until: time.Time{}.Add(time.Minute)}}}},
@@ -103,13 +103,13 @@ func TestStatusOfEachKind(t *testing.T) {
 		}, use{limit: 1}},
 		{"election", dsync.KindElection, func(t *testing.T, s *dsync.Session) {
 			for range 2 {
-				h, err := (*engine.Session)(s).Hold(background, "k", dsync.KindElection)
+				h, err := engine.Of(s).Hold(background, engine.Whole("k", dsync.KindElection))
 				if err != nil {
 					t.Fatal(err)
 				}
 				h.Release(background)
 			}
-			h, err := (*engine.Session)(s).Hold(background, "k", dsync.KindElection)
+			h, err := engine.Of(s).Hold(background, engine.Whole("k", dsync.KindElection))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -300,13 +300,13 @@ func TestLockedOwnedAndHolder(t *testing.T) {
 			<-mu.Lost()
 		}, want{locked: true, holder: "here"}}, // for others it is held until it lapses
 		{"a lease", func(t *testing.T, _ *dsync.Mutex, _, there *dsync.Session, _ func()) {
-			if _, err := there.Acquire(background, "k", time.Minute); err != nil {
+			if _, err := there.Lease(background, "k", time.Minute); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute - time.Millisecond)
 		}, want{locked: true, holder: "there"}},
 		{"a lease that is over", func(t *testing.T, _ *dsync.Mutex, _, there *dsync.Session, _ func()) {
-			if _, err := there.Acquire(background, "k", time.Minute); err != nil {
+			if _, err := there.Lease(background, "k", time.Minute); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)
@@ -325,11 +325,8 @@ func TestLockedOwnedAndHolder(t *testing.T) {
 				mu := here.Mutex("k")
 				test.do(t, mu, here, there, faulty.Cut)
 
-				if mu.Owned() != test.want.owned {
-					t.Errorf("Owned is %t", mu.Owned())
-				}
-				if locked, err := asks.Mutex("k").Locked(background); locked != test.want.locked || err != nil {
-					t.Errorf("Locked is %t, %v", locked, err)
+				if mu.Held() != test.want.owned {
+					t.Errorf("Held is %t", mu.Held())
 				}
 				st := status(t, asks, "k")
 				holder, lapsed := "", false
@@ -381,7 +378,7 @@ func TestStatusInWords(t *testing.T) {
 		first := waitAt(t, store, "seats", 1, func(ctx context.Context) error { return b.Semaphore("seats", 7).Acquire(ctx, 5) }, ctx)
 		second := waitAt(t, store, "seats", 2, func(ctx context.Context) error { return anonymous.Semaphore("seats", 7).Acquire(ctx, 1) }, ctx)
 		time.Sleep(1900 * time.Millisecond)
-		if _, err := b.Acquire(background, "slot", 90*time.Second); err != nil {
+		if _, err := b.Lease(background, "slot", 90*time.Second); err != nil {
 			t.Fatal(err)
 		}
 		s := newSession(t, store, nil)
@@ -389,7 +386,7 @@ func TestStatusInWords(t *testing.T) {
 		if _, err := o.DoValue(background, func(context.Context) ([]byte, error) { return []byte("1234"), nil }); err != nil {
 			t.Fatal(err)
 		}
-		hold, err := (*engine.Session)(s).Hold(background, "leader", dsync.KindElection)
+		hold, err := engine.Of(s).Hold(background, engine.Whole("leader", dsync.KindElection))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -431,7 +428,7 @@ func TestStatusErrors(t *testing.T) {
 			}
 			return err
 		}
-		wantErr(t, "Status of an empty key", ask(background, ""), dsync.ErrKey)
+		wantErr(t, "Status of an empty key", ask(background, ""), dsync.ErrInvalidKey)
 		ctx, cancel := context.WithCancel(background)
 		cancel()
 		wantErr(t, "Status when ctx has ended", ask(ctx, "k"), context.Canceled)
@@ -439,9 +436,6 @@ func TestStatusErrors(t *testing.T) {
 		for _, method := range []dsynctest.Method{dsynctest.MethodLoad, dsynctest.MethodMembers} {
 			store.fail(method, broken)
 			wantErr(t, "Status of a broken store", ask(background, "k"), broken)
-			if locked, err := s.Mutex("k").Locked(background); locked || !errors.Is(err, broken) {
-				t.Errorf("Locked of a broken store: %t, %v", locked, err)
-			}
 			store.fail(method, nil)
 		}
 		s.Close(background)

@@ -12,11 +12,11 @@ import (
 
 // A hold with a successor is released to it, though a goroutine of this process waits for the
 // key and would otherwise get it by a hand-off.
-func TestReleaseToIsNotHandedOff(t *testing.T) {
+func TestReleaseByIsNotHandedOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
-		a, b := (*engine.Session)(newSession(t, store, nil)), (*engine.Session)(newSession(t, store, nil))
-		h, err := a.Hold(background, "k", driver.KindElection)
+		a, b := engine.Of(newSession(t, store, nil)), engine.Of(newSession(t, store, nil))
+		h, err := a.Hold(background, engine.Whole("k", driver.KindElection))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -25,7 +25,7 @@ func TestReleaseToIsNotHandedOff(t *testing.T) {
 		here, there := make(chan *engine.Hold, 1), make(chan *engine.Hold, 1)
 		for s, held := range map[*engine.Session]chan *engine.Hold{a: here, b: there} {
 			go func() {
-				if h, err := s.Hold(ctx, "k", driver.KindElection); err == nil {
+				if h, err := s.Hold(ctx, engine.Whole("k", driver.KindElection)); err == nil {
 					held <- h
 				}
 			}()
@@ -35,8 +35,8 @@ func TestReleaseToIsNotHandedOff(t *testing.T) {
 		if err != nil || st.Waiting != 1 {
 			t.Fatalf("%d wait (%v), want 1", st.Waiting, err)
 		}
-		if !h.ReleaseTo(st.WaitersAhead[0].Claim) || h.ReleaseTo("another.1") {
-			t.Error("want ReleaseTo true of a live hold, once")
+		if !h.ReleaseBy(driver.Leave{Successor: st.WaitersAhead[0].Claim}) || h.ReleaseBy(driver.Leave{Successor: "another.1"}) {
+			t.Error("want ReleaseBy true of a live hold, once")
 		}
 		if err := h.Release(background); err != nil {
 			t.Errorf("Release: %v", err)
@@ -47,11 +47,11 @@ func TestReleaseToIsNotHandedOff(t *testing.T) {
 			t.Fatal("it was handed off in the process")
 		}
 		<-h.Finished()
-		if err := h.Succession(); err != nil {
-			t.Errorf("Succession: %v", err)
+		if err := h.ReleasedBy(); err != nil {
+			t.Errorf("ReleasedBy: %v", err)
 		}
-		if h.ReleaseTo("another.1") {
-			t.Error("ReleaseTo is true of a hold that is over")
+		if h.ReleaseBy(driver.Leave{Successor: "another.1"}) {
+			t.Error("ReleaseBy is true of a hold that is over")
 		}
 	})
 }

@@ -1,15 +1,25 @@
 // Package explore runs small worlds of sessions through every order of events: some Cores, a store in
 // memory, and a network that delays, loses and repeats messages. It has tests only.
 //
-// A world is a value, and an action makes the next one: a command arrives now, late, twice or never; its
-// reply or a notice arrives, late or never; the clock moves to the next thing that is due; a process
-// freezes, or is cut off; the store's clock steps within the margin; a caller locks, gives up, unlocks; a
-// session closes; somebody asks for the key. Time passes only when nothing is under way that is not late,
-// so a network without faults takes no time. Each kind of fault has a budget.
+// A world is a value, and an action makes the next one: a command arrives now, late, twice or never, or is
+// refused; its reply or a notice arrives, late or never; a listener becomes ready, late, or breaks; the
+// clock moves to the next thing that is due; a process freezes, crashes, or is cut off; the store's clock
+// steps within the margin, and the store is swept of sessions; a caller locks, gives up, gives notice,
+// extends a lease, unlocks, and once more; a session closes, and hurries; somebody asks for the key. Time
+// passes only when nothing is under way that is not late, so a network without faults takes no time. Each
+// kind of fault has a budget.
 //
-// After each step: while Lost of a hold is open, and for the grace after it, nobody else is given the key;
-// tokens grow; within a process nobody is served before the holder is done. From every state there is a way
-// without further faults in which everybody is served and nothing is left of living sessions.
+// After each step: while Lost of holds is open, and for the grace after it, the store has their claims, and
+// their weights fit into the key; so does what is kept; no end moves the wrong way; a sealed key is granted
+// to nobody, and its seal stays; whoever names a successor learns whether it was granted the key; tokens
+// grow; within a process nobody is served before the holder is done, unless they share or there is room;
+// every caller gets one answer, and every hold is freed once, after its holder is done. From every state
+// there is a way without further faults in which everybody is served, what was asked for is given up, and
+// nothing is left of living sessions, in the store and in the Cores.
 //
-// Worlds that behave alike are visited once: see [github.com/leasehold-go/leasehold/internal/core.Core.State].
+// The store has the short commands of dsync/mongo, and uses them wherever their conditions are met.
+//
+// Worlds that behave alike are visited once: see
+// [github.com/leasehold-go/leasehold/internal/core.Core.State]. Commands that are only about their session
+// are answered in the moment in which they are executed, unless a fault delays the answer.
 package explore

@@ -2,6 +2,7 @@ package explore
 
 import (
 	"encoding/binary"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -12,36 +13,66 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// A store is what package driver says of one, for exclusive claims, as a value that can be copied.
+// A store is what package driver says of one, as a value that can be copied. It has no Publish, Resize
+// and Keys, and Sweep deletes sessions only.
 type store struct {
 	sessions map[string]registration
 	keys     map[string]record
 	skew     time.Duration
+	observed bool          // somebody observes all keys
+	early    bool          // it answers early releases early
+	log      driver.OpTime // its end, by early releases alone
+	undo     []undo        // early releases that are not committed
+}
+
+// An undo is a key's record before an early release.
+type undo struct {
+	key    string
+	before record
 }
 
 type registration struct {
 	at      time.Time
 	ttl     time.Duration
 	expired bool
+	revoked []driver.Revocation
 }
 
 type record struct {
+	kind    driver.Kind
+	limit   int64
 	token   int64
-	holders []driver.Holder // one at most
-	queue   []driver.Waiter
+	holders []driver.Holder
+	queue   []waiting
+	sealed  bool
+	result  []byte
+}
+
+// waiting is a claim in a queue.
+type waiting struct {
+	driver.Waiter
+	yield bool
 }
 
 func (s *store) clone() store {
-	return store{maps.Clone(s.sessions), maps.Clone(s.keys), s.skew} // slices in it are replaced, never changed
+	n := *s // slices in it are replaced, never changed
+	n.sessions, n.keys = maps.Clone(s.sessions), maps.Clone(s.keys)
+	return n
 }
 
 // now is the store's clock at an instant.
 func (s *store) now(i core.Instant) time.Time { return time.Unix(1000, int64(i)).Add(s.skew) }
 
 // execute executes a command and returns its reply.
-func (s *store) execute(cmd core.Command, ttl time.Duration, at core.Instant) (r core.Reply) {
+func (s *store) execute(cmd *core.Command, ttl time.Duration, at core.Instant) (r core.Reply) {
 	now := s.now(at)
 	r.Now = now
+	if cmd.Op == core.Release && s.releaseEarly(cmd.Edit, now, &r) {
+		return r
+	}
+	if cmd.Op != core.Read && cmd.Op != core.Load {
+		s.undo = nil // this is committed, and so is what came before
+	}
 	switch reg, known := s.sessions[cmd.Session]; cmd.Op {
 	case core.Register:
 		if known {
@@ -55,6 +86,9 @@ func (s *store) execute(cmd core.Command, ttl time.Duration, at core.Instant) (r
 			return r
 		}
 		reg.at = now
+		reg.revoked = slices.DeleteFunc(slices.Clone(reg.revoked), func(v driver.Revocation) bool { return slices.Contains(cmd.Revoked, v) })
+		r.Revoked = reg.revoked
+		r.Committed = s.log
 		s.sessions[cmd.Session] = reg
 	case core.Unregister:
 		reg.expired = true
@@ -66,73 +100,329 @@ func (s *store) execute(cmd core.Command, ttl time.Duration, at core.Instant) (r
 		}
 		reg.expired = true
 		s.sessions[cmd.Session] = reg
+	case core.Revoke:
+		r.Notices, r.Err = s.revoke(cmd.Session, cmd.Revoked[0])
 	case core.Read:
 		for _, id := range cmd.Sessions {
 			if reg, known := s.sessions[id]; known {
 				r.Members = append(r.Members, driver.Member{ID: id, TTL: reg.ttl, LastHeartbeat: reg.at, Expired: reg.expired})
 			}
 		}
-	case core.Join:
-		s.join(cmd.Edit.Join, now, &r)
-	case core.Release:
-		r.Found = s.leave(cmd.Edit.Leave.Claim, now, &r)
+	case core.Load:
+		k := s.keys[cmd.Key]
+		r.State = k.state(cmd.Key, "", now)
+	case core.Join, core.Release, core.Extend:
+		s.edit(cmd.Edit, now, &r)
+	case core.Asked:
+		s.edit(cmd.Ask.Do.(driver.Edit), now, &r)
 	case core.Discard:
 		for _, c := range cmd.Claims {
-			s.leave(c, now, &r)
+			k := s.keys[c.Key]
+			if h, holds := k.holder(c.ID); !holds || h.Until.IsZero() {
+				s.edit(driver.Edit{Leave: &driver.Leave{Claim: c}}, now, &r)
+			}
 		}
 	}
 	return r
 }
 
-func (s *store) join(join *driver.Join, now time.Time, r *core.Reply) {
-	k, c := s.keys[join.Claim.Key], join.Claim
-	gone := func(session string) bool { return slices.Contains(join.Expired, session) }
-	k.holders = slices.DeleteFunc(slices.Clone(k.holders), func(h driver.Holder) bool { return gone(h.Session) })
-	k.queue = slices.DeleteFunc(slices.Clone(k.queue), func(w driver.Waiter) bool { return gone(w.Session) })
-	there := slices.ContainsFunc(k.holders, func(h driver.Holder) bool { return h.Claim == c.ID }) ||
-		slices.ContainsFunc(k.queue, func(w driver.Waiter) bool { return w.Claim == c.ID })
-	if !there && !now.After(join.NotAfter) {
-		k.queue = append(k.queue, driver.Waiter{Claim: c.ID, Session: c.Session, Weight: 1})
+// releaseEarly makes a release that is answered before it is committed, if it may be and lets nobody in, and nobody
+// observes the key. It reports whether it did.
+func (s *store) releaseEarly(e driver.Edit, now time.Time, r *core.Reply) bool {
+	if !s.early || !e.Leave.Early {
+		return false
 	}
-	k.settle(c.Key, c.ID, now, r)
-	s.keys[c.Key] = k
-	st := driver.State{Key: c.Key, Now: now, Holders: k.holders, Waiting: len(k.queue), Token: k.token}
-	for i, w := range k.queue {
-		if w.Claim == c.ID {
-			st.Position, st.WaitersAhead = i+1, k.queue[:i]
-		}
+	key := e.Key()
+	k := s.keys[key]
+	if _, holds := k.holder(e.Leave.Claim.ID); !holds || len(k.queue) > 0 || s.observed {
+		return false
 	}
-	if st.Position == 0 {
-		st.WaitersAhead = k.queue
-	}
-	r.State = st
+	s.edit(e, now, r)
+	s.log.Time++
+	s.undo = append(slices.Clip(s.undo), undo{key, k})
+	r.Applied = s.log
+	return true
 }
 
-func (s *store) leave(c driver.Claim, now time.Time, r *core.Reply) (found bool) {
-	k := s.keys[c.Key]
-	n := len(k.holders) + len(k.queue)
-	k.holders = slices.DeleteFunc(slices.Clone(k.holders), func(h driver.Holder) bool { return h.Claim == c.ID })
-	k.queue = slices.DeleteFunc(slices.Clone(k.queue), func(w driver.Waiter) bool { return w.Claim == c.ID })
-	found = len(k.holders)+len(k.queue) < n
-	k.settle(c.Key, c.ID, now, r)
-	s.keys[c.Key] = k
-	return found
+// failOver undoes what is not committed.
+func (s *store) failOver() {
+	for _, u := range slices.Backward(s.undo) {
+		s.keys[u.key] = u.before
+	}
+	s.undo = nil
+	s.log.Term++
 }
 
-// settle grants the key to the first waiter if nobody holds it.
-func (k *record) settle(key, mine string, now time.Time, r *core.Reply) {
-	if len(k.holders) > 0 || len(k.queue) == 0 {
+// sweep deletes the sessions that have expired or lapsed.
+func (s *store) sweep(at core.Instant) {
+	now := s.now(at)
+	maps.DeleteFunc(s.sessions, func(_ string, r registration) bool { return r.expired || !now.Before(r.at.Add(r.ttl)) })
+}
+
+// revoke records a revocation.
+func (s *store) revoke(session string, v driver.Revocation) ([]driver.Notice, error) {
+	reg, known := s.sessions[session]
+	if !known || reg.expired {
+		return nil, driver.ErrSessionExpired
+	}
+	if !slices.Contains(reg.revoked, v) {
+		reg.revoked = append(slices.Clip(reg.revoked), v)
+		s.sessions[session] = reg
+	}
+	return []driver.Notice{{Type: driver.NoticeRevoke, Session: session, Key: v.Key, Claim: v.Claim}}, nil
+}
+
+// edit makes an edit and settles the key.
+func (s *store) edit(e driver.Edit, now time.Time, r *core.Reply) {
+	if r.Err = e.Check(); r.Err != nil {
 		return
 	}
+	key := e.Key()
+	k := s.keys[key]
+	mine := ""
+	if e.Join != nil {
+		mine = e.Join.Claim.ID
+	}
+	var woken []waiting // that must request again
+	kept := false
+	granted, short := k.short(e, now)
+	switch {
+	case short:
+		r.Found = e.Join == nil
+	case e.Join != nil:
+		r.Err = k.join(e.Join, e.Leave, now)
+	case e.Leave != nil:
+		r.Found, kept, woken, r.Err = k.leave(e.Leave, now)
+	case e.Extend != nil:
+		r.Holder, r.Err = k.extend(&e.Extend.Claim, now)
+	}
+	if r.Err != nil {
+		return
+	}
+	notice := func(t driver.NoticeType, session, claim string) {
+		r.Notices = append(r.Notices, driver.Notice{Type: t, Session: session, Key: key, Claim: claim})
+	}
+	if !short {
+		granted = k.settle(now)
+	}
+	if e.Join != nil && !e.Join.Wait {
+		k.queue = without(k.queue, func(q waiting) bool { return q.Claim == mine })
+	}
+	for _, h := range granted {
+		if h.Claim != mine {
+			r.Notices = append(r.Notices, driver.Notice{
+				Type: driver.NoticeGrant, Session: h.Session, Key: key, Claim: h.Claim, Token: h.Token, Crowded: len(k.queue) > 0,
+			})
+		}
+	}
+	switch {
+	case len(k.queue) == 0:
+	case kept:
+		woken = k.queue[:1]
+	case e.Join != nil && k.queue[0].Claim == mine:
+		for _, h := range k.holders {
+			if h.Yield {
+				notice(driver.NoticeYield, h.Session, h.Claim)
+			}
+		}
+	}
+	for _, q := range woken {
+		notice(driver.NoticeWake, q.Session, q.Claim)
+	}
+	if s.observed && e.Extend == nil {
+		notice(driver.NoticeChange, "", "")
+	}
+	s.keys[key] = k
+	if e.Join != nil {
+		r.State = k.state(key, mine, now)
+	}
+}
+
+// join drops what a Join drops, and the claim that leaves, if leave is not nil. Then it puts the claim into
+// the queue, if it may.
+func (k *record) join(j *driver.Join, leave *driver.Leave, now time.Time) error {
+	c := &j.Claim
+	before := *k
+	goes := func(session, claim string) bool {
+		return slices.Contains(j.Expired, session) || leave != nil && claim == leave.Claim.ID
+	}
+	k.holders = without(k.holders, func(h driver.Holder) bool {
+		if h.Until.IsZero() {
+			return goes(h.Session, h.Claim)
+		}
+		return !now.Before(h.Until) || leave != nil && h.Claim == leave.Claim.ID
+	})
+	k.queue = without(k.queue, func(w waiting) bool { return goes(w.Session, w.Claim) })
+	_, holds := k.holder(c.ID)
+	there := holds || k.position(c.ID) >= 0
+	inUse := len(k.holders)+len(k.queue) > 0
+	if suits := k.kind == c.Kind && (k.sealed || k.limit == c.Limit) || !inUse && !k.sealed; !there && !suits {
+		*k = before
+		return &driver.MismatchError{Key: c.Key, Kind: k.kind, WantKind: c.Kind, Limit: k.limit, WantLimit: c.Limit}
+	}
+	if there || now.After(j.NotAfter) || k.sealed {
+		return nil
+	}
+	k.enqueue(c)
+	return nil
+}
+
+// enqueue puts the claim into the queue.
+func (k *record) enqueue(c *driver.Claim) {
+	k.kind, k.limit = c.Kind, c.Limit
+	w := waiting{driver.Waiter{Claim: c.ID, Session: c.Session, Weight: c.Weight}, c.Yield}
+	if c.First {
+		k.queue = slices.Insert(slices.Clone(k.queue), 0, w)
+	} else {
+		k.queue = append(slices.Clip(k.queue), w)
+	}
+}
+
+// leave removes a claim, or keeps it.
+func (k *record) leave(l *driver.Leave, now time.Time) (found, kept bool, woken []waiting, err error) {
+	h, holds := k.holder(l.Claim.ID)
+	keeps := l.Keep > 0 && !l.Seal
+	if l.Successor != "" && !keeps && !l.Seal {
+		i := k.position(l.Successor)
+		switch {
+		case !holds:
+			return false, false, nil, nil
+		case i < 0:
+			return false, false, nil, fmt.Errorf("%w: %s", driver.ErrNotWaiting, l.Successor)
+		}
+		k.queue = slices.Insert(slices.Delete(slices.Clone(k.queue), i, i+1), 0, k.queue[i])
+	}
+	switch {
+	case !holds:
+		n := len(k.queue)
+		k.queue = without(k.queue, func(w waiting) bool { return w.Claim == l.Claim.ID })
+		return len(k.queue) < n, false, nil, nil
+	case keeps:
+		if end := now.Add(l.Keep); h.Until.IsZero() || end.Before(h.Until) {
+			k.setUntil(h.Claim, end)
+			kept = true
+		}
+		return true, kept, nil, nil
+	}
+	k.holders = without(k.holders, func(o driver.Holder) bool { return o.Claim == h.Claim })
+	if l.Seal && !k.sealed && (h.Until.IsZero() || now.Before(h.Until)) {
+		woken = k.queue
+		k.queue, k.sealed, k.result, k.token = nil, true, l.Result, h.Token
+	}
+	return true, false, woken, nil
+}
+
+// extend sets the end of a hold.
+func (k *record) extend(c *driver.Claim, now time.Time) (driver.Holder, error) {
+	h, holds := k.holder(c.ID)
+	if !holds || h.Token != c.Token || !h.Until.IsZero() && !now.Before(h.Until) {
+		return driver.Holder{}, driver.ErrNotHeld
+	}
+	if end := now.Add(c.Lease); end.After(h.Until) {
+		k.setUntil(c.ID, end)
+		h.Until = end
+	}
+	return h, nil
+}
+
+func (k *record) setUntil(claim string, end time.Time) {
+	k.holders = slices.Clone(k.holders)
+	for i := range k.holders {
+		if k.holders[i].Claim == claim {
+			k.holders[i].Until = end
+		}
+	}
+}
+
+func (k *record) holder(claim string) (driver.Holder, bool) {
+	return driver.State{Holders: k.holders}.Holder(claim)
+}
+
+// position returns the index of the claim in the queue, or -1.
+func (k *record) position(claim string) int {
+	return slices.IndexFunc(k.queue, func(w waiting) bool { return w.Claim == claim })
+}
+
+// settle grants waiting claims in order, until one does not fit.
+func (k *record) settle(now time.Time) (granted []driver.Holder) {
+	free := k.limit
+	for _, h := range k.holders {
+		free -= h.Weight
+	}
+	for len(k.queue) > 0 && k.queue[0].Weight <= free {
+		h := k.grant(now)
+		granted = append(granted, h)
+		free -= h.Weight
+	}
+	return granted
+}
+
+// grant grants the first claim in the queue.
+func (k *record) grant(now time.Time) driver.Holder {
 	w := k.queue[0]
 	k.queue = k.queue[1:]
 	k.token = max(k.token+driver.TokenStep, now.UnixMilli()*driver.TokenStep)
-	k.holders = []driver.Holder{{Claim: w.Claim, Session: w.Session, Weight: 1, Token: k.token, Since: now}}
-	if w.Claim != mine {
-		r.Notices = append(r.Notices, driver.Notice{
-			Type: driver.NoticeGrant, Session: w.Session, Key: key, Claim: w.Claim, Token: k.token, Crowded: len(k.queue) > 0,
-		})
+	h := driver.Holder{Claim: w.Claim, Session: w.Session, Weight: w.Weight, Token: k.token, Since: now, Yield: w.yield}
+	if w.yield && w.Weight == k.limit {
+		k.token += driver.TokenRoom - driver.TokenStep
 	}
+	k.holders = append(slices.Clip(k.holders), h)
+	return h
+}
+
+// short makes an edit as the short commands of dsync/mongo do, which neither clean up nor settle: see
+// docs/protocol.md. It reports whether their conditions are met; if not, it changes nothing.
+func (k *record) short(e driver.Edit, now time.Time) (granted []driver.Holder, met bool) {
+	j, l := e.Join, e.Leave
+	simple := func(c *driver.Claim) bool {
+		return c.Weight == 1 && c.Limit == 1 && c.Lease == 0 && !c.Yield && !c.First
+	}
+	switch {
+	case j == nil && l == nil, j != nil && !simple(&j.Claim), l != nil && !simple(&l.Claim):
+		return nil, false
+	case j != nil && now.After(j.NotAfter):
+		return nil, false
+	case l == nil && (len(k.holders) > 0 || len(k.queue) > 0 || k.sealed):
+		return nil, false
+	case l == nil && k.kind != "" && (k.kind != j.Claim.Kind || k.limit != 1):
+		return nil, false
+	case l != nil && (len(k.holders) != 1 || k.holders[0].Claim != l.Claim.ID):
+		return nil, false
+	case l != nil && (k.limit != 1 || l.Keep > 0 || l.Seal || l.Successor != "" || len(k.queue) > 0 && k.queue[0].yield):
+		return nil, false
+	}
+	if l != nil {
+		k.holders = nil
+	}
+	if j != nil {
+		k.enqueue(&j.Claim)
+	}
+	if len(k.queue) > 0 {
+		granted = append(granted, k.grant(now))
+	}
+	return granted, true
+}
+
+// state returns what the store knows of the key, as that claim sees it.
+func (k *record) state(key, claim string, now time.Time) driver.State {
+	st := driver.State{
+		Key: key, Now: now, Kind: k.kind, Limit: k.limit, Token: k.token, Holders: k.holders, Waiting: len(k.queue), Sealed: k.sealed, Value: k.result,
+	}
+	ahead := k.queue
+	if i := k.position(claim); i >= 0 && claim != "" {
+		st.Position, ahead = i+1, k.queue[:i]
+	}
+	for _, w := range ahead {
+		st.WaitersAhead = append(st.WaitersAhead, w.Waiter)
+	}
+	return st
+}
+
+func without[E any](s []E, drop func(E) bool) []E {
+	if !slices.ContainsFunc(s, drop) {
+		return s
+	}
+	return slices.DeleteFunc(slices.Clone(s), drop)
 }
 
 // state appends the store's state, as [core.Core.State] does. Sessions that nobody names any more do not
@@ -141,11 +431,27 @@ func (s *store) state(b []byte, at core.Instant, name *namer) []byte {
 	now := s.now(at)
 	put := func(n int64) { b = binary.AppendVarint(b, n) }
 	put(int64(s.skew))
+	put(s.log.Term)
+	put(int64(s.log.Time))
+	for _, u := range s.undo {
+		for _, h := range u.before.holders {
+			put(int64(name.claim(h.Claim)))
+		}
+	}
 	for _, key := range slices.Sorted(maps.Keys(s.keys)) {
 		k := s.keys[key]
 		put(max(0, k.token/driver.TokenStep-now.UnixMilli())) // how far tokens are ahead of the clock
+		if k.sealed {
+			put(-4)
+		}
+		if len(k.holders)+len(k.queue) > 0 {
+			b = append(append(b, k.kind...), byte(k.limit))
+		}
 		for _, h := range k.holders {
 			put(int64(name.claim(h.Claim)))
+			if !h.Until.IsZero() {
+				put(int64(max(-1, h.Until.Sub(now))))
+			}
 		}
 		put(-1)
 		for _, w := range k.queue {
@@ -154,11 +460,14 @@ func (s *store) state(b []byte, at core.Instant, name *namer) []byte {
 		put(-2)
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.sessions)) {
-		if r := s.sessions[id]; name.names["s"+id] > 0 {
+		if r := s.sessions[id]; slices.Contains(name.names, named{'s', 0, id}) {
 			put(int64(name.Session(id)))
 			put(int64(max(-1, r.at.Add(r.ttl).Sub(now))))
 			if r.expired {
 				put(-3)
+			}
+			for _, v := range r.revoked {
+				put(int64(name.claim(v.Claim)))
 			}
 		}
 	}
@@ -166,28 +475,41 @@ func (s *store) state(b []byte, at core.Instant, name *namer) []byte {
 }
 
 // A namer numbers what it is asked about, in the order in which it is asked.
-type namer struct{ names map[string]uint64 }
-
-func (n *namer) name(id string) uint64 {
-	k, ok := n.names[id]
-	if !ok {
-		k = uint64(len(n.names) + 1)
-		n.names[id] = k
-	}
-	return k
+type namer struct {
+	names []named
+	node  int // whose commands it names
 }
 
-func (n *namer) Session(id string) uint64 { return n.name("s" + id) }
+type named struct {
+	kind byte
+	n    uint64
+	id   string
+}
+
+func (n *namer) name(what named) uint64 {
+	i := slices.Index(n.names, what)
+	if i < 0 {
+		i = len(n.names)
+		n.names = append(n.names, what)
+	}
+	return uint64(i + 1)
+}
+
+func (n *namer) Session(id string) uint64 { return n.name(named{'s', 0, id}) }
 
 func (n *namer) Number(kind byte, k uint64) uint64 {
-	if k == 0 {
+	switch {
+	case k == 0:
 		return 0
+	case kind == 'c':
+		k |= uint64(n.node) << 56
 	}
-	return n.name(string(kind) + strconv.FormatUint(k, 10))
+	return n.name(named{kind, k, ""})
 }
 
 // claim names a claim by its id.
 func (n *namer) claim(id string) uint64 {
 	session, number, _ := strings.Cut(id, ".")
-	return n.Session(session)<<16 | n.name("n"+number)
+	k, _ := strconv.ParseUint(number, 10, 64)
+	return n.Session(session)<<16 | n.name(named{'n', k, ""})
 }

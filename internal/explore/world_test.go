@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,40 +14,99 @@ import (
 // A world is some sessions, what they say to each other and to the store, and how many faults may still
 // come. It is a value: a step makes a new one.
 type world struct {
+	cfg     *core.Config
+	deaf    bool // the store can't notify
+	eager   bool // callers lock before time passes
+	keeps   bool // what is kept stays kept: nobody asks for the key, and the store's clock does not step
 	now     core.Instant
 	store   store
 	nodes   []node
-	mail    []letter // in the order in which it was sent
-	tokens  map[string]int64
+	mail    []letter // see tidy
+	tokens  map[string]tokens
 	ids     int // that were given to sessions
-	letters int // that were sent
+	letters int // that were sent, and calls
 
-	faults  int // requests, replies and notices that may still be lost, late or repeated
-	giveUps int // callers that may still give up
-	freezes int // processes that may still freeze
-	cuts    int // processes that may still be cut off from the store for a while
-	closes  int // sessions that may still close
-	breaks  int // times that somebody may still ask for the key
-	steps   int // steps of the store's clock within the margin that may still come
+	budget
 }
+
+// A budget is how much may still happen.
+type budget struct {
+	faults   int // requests, replies and notices that may still be lost, late or repeated
+	refusals int // commands that the store may still refuse
+	giveUps  int // callers that may still give up
+	freezes  int // processes that may still freeze
+	crashes  int // processes that may still crash
+	cuts     int // processes that may still be cut off from the store for a while
+	closes   int // sessions that may still close
+	breaks   int // times that somebody may still ask for the key
+	windDown int // holders that may still give notice
+	steps    int // steps of the store's clock within the margin that may still come
+	extends  int // leases that may still be extended
+	slow     int // listeners that may still be slow to become ready, or break
+	sweeps   int // times that the store may still be swept
+	unlocks  int // Unlocks that may still come once more, after a later hold has begun
+
+	failOvers int // of the store that may still come
+}
+
+// Tokens are the greatest that were delivered for a key.
+type tokens struct{ exclusive, all int64 }
 
 // A node is one process.
 type node struct {
-	core    *core.Core
-	frozen  bool
-	cut     bool
-	closed  bool
-	callers []caller
+	core     *core.Core
+	frozen   bool
+	dead     bool
+	cut      bool
+	closing  bool
+	hurried  bool
+	closed   bool
+	extended core.Instant // when the last Extend that was answered was sent
+	listener listener
+	callers  []caller
+	holds    []hold
+	done     *core.Done // the last
+}
+
+type listener struct {
+	number      uint64 // 0: none
+	session     string
+	ready, late bool
 }
 
 // A caller locks and unlocks a key some times.
 type caller struct {
-	key    string
-	rounds int // that are left
-	call   uint64
-	hold   uint64
-	token  int64
-	ended  core.Instant // when Lost closed; 0: it has not
+	want    core.Want
+	leave   driver.Leave // how it unlocks
+	passes  bool         // to the last in the queue
+	insists bool         // a try that fails is repeated
+	stays   bool         // it does not unlock until Lost closes
+	never   bool         // nor then
+	rounds  int          // that are left
+	call    *core.Acquire
+	hold    *core.Acquire // the hold that it has, or shares
+	after   core.Instant  // when it may lock again
+}
+
+// A hold is what was delivered, until it is done and freed.
+type hold struct {
+	call  *core.Acquire
+	claim uint64
+	id    string
+	token int64
+	users int          // that are not done
+	ended core.Instant // when Lost closed; 0: it has not
+	over  core.Instant // of a lease: when Lost closes by itself; 0: it has none
+	until time.Time    // of a lease, by the store's clock
+	kept  core.Instant // after it is done: until when the store keeps it
+	seals bool
+	freed bool
+	asked bool // its process knows that somebody asks for the key
+
+	said core.Instant // when its holder has said that it is to be kept; 0: it has not
+
+	successor string // the claim to which it passes the key
+	passed    bool   // the command that released it granted the key to the successor
 }
 
 // A letter is a command on its way, its reply, or a notice.
@@ -54,8 +114,9 @@ type letter struct {
 	number int
 	node   int // whose command, or to whom
 
-	command *core.Send // nil: a notice
-	notice  driver.Notice
+	command  *core.Send // nil: a notice
+	notice   driver.Notice
+	listener uint64 // to which
 
 	sent     core.Instant
 	answered bool        // its sender has had a reply, or has given up waiting for one
@@ -65,10 +126,18 @@ type letter struct {
 	copies   bool        // it comes once more after it was executed
 }
 
-var config = &core.Config{
-	TTL: 12 * time.Second, Margin: time.Second, Grace: time.Second, Heartbeat: 4 * time.Second,
-	Attempt: 2 * time.Second, Poll: 8 * time.Second, HandOff: time.Second, Retry: 4 * time.Second, Backoff: 4 * time.Second,
-	Rand: func(n int64) int64 { return n / 2 }, // so all times but the deadline's are whole seconds
+// configWith returns the settings of a world, which change can change.
+func configWith(change func(c *core.Config)) *core.Config {
+	c := &core.Config{
+		TTL: 12 * time.Second, Margin: time.Second, Grace: time.Second, LeastMargin: time.Second, LeastGrace: time.Second, Heartbeat: 4 * time.Second,
+		Attempt: 2 * time.Second, Poll: 8 * time.Second, HandOff: time.Second, Retention: -1,
+		Retry: 4 * time.Second, Backoff: 4 * time.Second, Lanes: 32, PollLanes: 8,
+		Rand: func(n int64) int64 { return n / 2 }, // so all times but the deadline's are whole seconds
+	}
+	if change != nil {
+		change(c)
+	}
+	return c
 }
 
 func (w *world) clone() *world {
@@ -78,116 +147,280 @@ func (w *world) clone() *world {
 	for i := range n.nodes {
 		n.nodes[i].core = w.nodes[i].core.Clone()
 		n.nodes[i].callers = slices.Clone(w.nodes[i].callers)
+		n.nodes[i].holds = slices.Clone(w.nodes[i].holds)
 	}
 	n.mail = slices.Clone(w.mail)
-	n.tokens = make(map[string]int64, len(w.tokens))
-	for k, t := range w.tokens {
-		n.tokens[k] = t
-	}
+	n.tokens = maps.Clone(w.tokens)
 	return &n
+}
+
+// tidy brings the mail into an order that does not depend on who was first, and forgets holds of which
+// nothing is left.
+func (w *world) tidy() {
+	slices.SortStableFunc(w.mail, func(a, b letter) int {
+		if a.node != b.node {
+			return a.node - b.node
+		}
+		if (a.command == nil) != (b.command == nil) {
+			if a.command == nil {
+				return 1
+			}
+			return -1
+		}
+		return a.number - b.number
+	})
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		n.holds = slices.DeleteFunc(n.holds, func(h hold) bool { return h.users == 0 && h.freed && h.kept <= w.now })
+	}
 }
 
 // step has a node take an event, and does its effects.
 func (w *world) step(i int, e core.Event) error {
 	n := &w.nodes[i]
-	deadline := core.Instant(1 << 62)
-	if n.core.Session() != "" {
+	deadline, session := core.Instant(1<<62), n.core.Session()
+	if session != "" {
 		deadline = n.core.Deadline()
 	}
-	for _, f := range n.core.Step(w.now, e) {
+	for _, claim := range revokedBy(e) {
+		for h := range n.holds {
+			n.holds[h].asked = n.holds[h].asked || n.holds[h].id == claim
+		}
+	}
+	for _, f := range slices.Clone(n.core.Step(w.now, e)) {
 		switch f := f.(type) {
-		case core.Send:
+		case *core.Send:
+			cmd := *f.Command
+			f = &core.Send{ID: f.ID, Command: &cmd}
+			if err := w.mayStillSend(i, f, session); err != nil {
+				return err
+			}
 			if f.Op == core.Register {
 				w.ids++
 				f.Session = fmt.Sprint("s", w.ids)
 			}
 			w.letters++
-			w.mail = append(w.mail, letter{number: w.letters, node: i, command: &f, sent: w.now, executed: n.cut})
-		case core.Notify:
-			for _, notice := range f.Notices {
-				for j := range w.nodes {
-					if w.nodes[j].core.Session() == notice.Session && !n.cut && !w.nodes[j].cut {
-						w.letters++
-						w.mail = append(w.mail, letter{number: w.letters, node: j, notice: notice, sent: w.now})
-					}
-				}
-			}
-		case core.Deliver:
+			w.mail = append(w.mail, letter{number: w.letters, node: i, command: f, sent: w.now, executed: n.cut})
+		case *core.Deliver:
 			if err := w.deliver(i, f); err != nil {
 				return err
 			}
-		case core.End:
-			for c := range n.callers {
-				if n.callers[c].hold == f.Hold {
-					n.callers[c].ended = min(w.now, deadline) // later only after a freeze
-				}
+		case *core.End:
+			h := n.hold(f.Hold)
+			done, _ := e.(*core.Done) // the deadline comes first
+			if h == nil || h.ended != 0 || h.users == 0 && (done == nil || done.Hold != f.Hold) || h.freed {
+				return fmt.Errorf("%s ends the hold of call %d, which has ended before, or is done: %+v", name(i), f.Hold.Call, h)
 			}
+			if h.over != 0 {
+				deadline = h.over
+			}
+			h.ended = min(w.now, deadline) // later only after a freeze
+			h.kept, h.seals = 0, false
+		case *core.Freed:
+			h := n.hold(f.Hold)
+			switch {
+			case h == nil || h.freed:
+				return fmt.Errorf("%s frees the hold of call %d twice", name(i), f.Hold.Call)
+			case h.users > 0 && h.ended == 0, h.users > 0 && !h.call.Auto && h.call.Lease == 0:
+				return fmt.Errorf("%s frees the hold of call %d, which is not done", name(i), f.Hold.Call)
+			case h.seals && f.Err == nil && !w.store.keys[h.call.Key].sealed:
+				return fmt.Errorf("%s frees the hold of call %d, and the key is not sealed", name(i), f.Hold.Call)
+			case h.successor != "" && (f.Passed == nil && !h.passed || errors.Is(f.Passed, driver.ErrNotWaiting) && h.passed):
+				return fmt.Errorf("%s says %v of the successor of call %d, which has the key: %v", name(i), f.Passed, f.Hold.Call, h.passed)
+			}
+			h.freed = true
+			if f.Err != nil {
+				h.kept = 0
+			}
+		case *core.Listen:
+			n.listener = listener{number: f.Number, session: f.Session}
+		case core.StopListening:
+			n.listener = listener{}
 		case core.Closed:
+			if n.closed {
+				return fmt.Errorf("%s has closed twice", name(i))
+			}
 			n.closed = true
 		}
 	}
 	return nil
 }
 
-// deliver gives a hold to its caller, and checks that it may have it.
-func (w *world) deliver(i int, d core.Deliver) error {
-	for j := range w.nodes {
-		for c := range w.nodes[j].callers {
-			o := &w.nodes[j].callers[c]
-			if d.Hold == 0 || o.hold == 0 || o.key != w.keyOf(i, d.Call) {
-				continue
-			}
-			if i == j {
-				return fmt.Errorf("%s delivers to call %d, and the holder of %d here is not done", name(i), d.Call, o.hold)
-			}
-			if w.protected(j, o) {
-				return fmt.Errorf("two holders: %s delivers to call %d, and hold %d of %s is not over", name(i), d.Call, o.hold, name(j))
-			}
+// revokedBy returns the claims that an event says are revoked.
+func revokedBy(e core.Event) (claims []string) {
+	switch e := e.(type) {
+	case core.Revoked:
+		return []string{e.Claim}
+	case core.Noticed:
+		if e.Notice.Type == driver.NoticeRevoke {
+			return []string{e.Notice.Claim}
+		}
+	case *core.Reply:
+		for _, r := range e.Revoked {
+			claims = append(claims, r.Claim)
 		}
 	}
-	for c := range w.nodes[i].callers {
-		o := &w.nodes[i].callers[c]
-		if o.call != d.Call {
-			continue
+	return claims
+}
+
+// mayStillSend checks that nothing is sent in the name of a session that was lost, except for leases; that only
+// holds that were not lost seal; and that a key that somebody asks for is kept no longer than for the grace.
+// The session before the step is named.
+func (w *world) mayStillSend(i int, s *core.Send, session string) error {
+	switch s.Op {
+	case core.Join, core.Release, core.Extend, core.Heartbeat, core.Unregister:
+		if s.Session != session && s.Session != w.nodes[i].core.Session() && claimOf(s.Command).Lease == 0 {
+			return fmt.Errorf("%s sends %v in the name of session %s, which was lost", name(i), s.Op, s.Session)
 		}
-		o.call = 0
-		if d.Hold == 0 {
-			o.rounds = 0
-			return nil
-		}
-		o.hold, o.token, o.ended = d.Hold, d.Token, 0
-		if d.Token <= w.tokens[o.key] {
-			return fmt.Errorf("token %d after %d", d.Token, w.tokens[o.key])
-		}
-		w.tokens[o.key] = d.Token
-		return nil
 	}
-	if d.Hold != 0 {
-		return w.step(i, core.Done{Hold: d.Hold}) // its caller has given up
+	if v := s.Edit.Leave; v != nil && v.Seal && slices.ContainsFunc(w.nodes[i].holds, func(h hold) bool { return h.id == v.Claim.ID && h.ended != 0 }) {
+		return fmt.Errorf("%s seals with claim %s, whose hold was lost", name(i), v.Claim.ID)
+	}
+	if v := s.Edit.Leave; v != nil && v.Keep > w.cfg.Grace+2*w.cfg.Margin && slices.ContainsFunc(w.nodes[i].holds, func(h hold) bool { return h.id == v.Claim.ID && h.asked }) {
+		return fmt.Errorf("%s keeps claim %s for %v, though somebody asks for the key", name(i), v.Claim.ID, v.Keep)
 	}
 	return nil
 }
 
-// protected reports whether nobody else may hold what o holds: Lost is open, or closed for less than the
-// grace. A process that is frozen past its deadline cannot be told; whatever it does next, it sees that.
-func (w *world) protected(i int, o *caller) bool {
+func (n *node) hold(a *core.Acquire) *hold {
+	for i := range n.holds {
+		if n.holds[i].call == a {
+			return &n.holds[i]
+		}
+	}
+	return nil
+}
+
+// deliver gives a hold or an error to its caller, and checks that it may have it.
+func (w *world) deliver(i int, d *core.Deliver) error {
+	n := &w.nodes[i]
+	c := slices.IndexFunc(n.callers, func(o caller) bool { return o.call == d.To })
+	if c < 0 {
+		return fmt.Errorf("%s delivers to call %d, which does not wait", name(i), d.To.Call)
+	}
+	o, a := &n.callers[c], d.To
+	o.call = nil
+	if d.Err != nil {
+		if o.insists && errors.Is(d.Err, driver.ErrHeld) {
+			o.after = w.now.Add(2 * time.Second)
+		} else {
+			o.rounds = max(0, o.rounds-1)
+		}
+		switch {
+		case errors.Is(d.Err, core.ErrGivenUp), a.Try, errors.As(d.Err, new(*core.SealedError)), errors.Is(d.Err, driver.ErrMismatch):
+		case errors.Is(d.Err, driver.ErrRefused):
+		case errors.Is(d.Err, core.ErrClosed) && n.closing:
+		default:
+			return fmt.Errorf("%s delivers the error %w to call %d", name(i), d.Err, a.Call)
+		}
+		return nil
+	}
+	o.hold = d.Hold
+	t := w.tokens[a.Key]
+	if d.Hold != a { // it shares a hold
+		h := n.hold(d.Hold)
+		if h == nil || h.users == 0 || h.ended != 0 || h.token != d.Token || !a.Shares || !h.call.Shares {
+			return fmt.Errorf("%s has call %d share a hold that can't be shared: %+v", name(i), a.Call, h)
+		}
+		h.users++
+		return nil
+	}
+	sum, here := a.Weight, a.Weight
+	other := ""
+	for j := range w.nodes {
+		for k := range w.nodes[j].holds {
+			h := &w.nodes[j].holds[k]
+			if h.call.Key != a.Key {
+				continue
+			}
+			if w.protected(j, h) {
+				sum += h.call.Weight
+				other = fmt.Sprintf("the hold of call %d of %s is not over", h.call.Call, name(j))
+			}
+			if i == j && h.users > 0 && !h.freed && a.Kind != driver.KindSemaphore {
+				here += h.call.Weight
+			}
+			if !a.Shares && h.token == d.Token {
+				return fmt.Errorf("%s delivers the token %d to call %d, which that of %s has", name(i), d.Token, a.Call, name(j))
+			}
+		}
+	}
+	exclusive := a.Weight == a.Limit
 	switch {
-	case o.ended != 0:
-		return w.now.Sub(o.ended) < config.Grace
-	case w.nodes[i].frozen:
-		return w.now < w.nodes[i].core.Deadline()
+	case w.store.keys[a.Key].sealed:
+		return fmt.Errorf("%s delivers to call %d, and the key is sealed", name(i), a.Call)
+	case sum > a.Limit:
+		return fmt.Errorf("too many holders: %s delivers to call %d, and %s", name(i), a.Call, other)
+	case here > a.Limit:
+		return fmt.Errorf("%s delivers to call %d, and a holder here is not done", name(i), a.Call)
+	case exclusive && d.Token <= t.all, d.Token <= t.exclusive:
+		return fmt.Errorf("token %d after %v", d.Token, t)
+	}
+	if t.all = max(t.all, d.Token); exclusive {
+		t.exclusive = d.Token
+	}
+	w.tokens[a.Key] = t
+	h := hold{call: a, claim: d.Claim, id: d.Request.ID, token: d.Token, users: 1}
+	if a.Lease > 0 {
+		h.over, h.until = n.extended.Add(w.cfg.Hold(a.Lease)), d.Until
+	}
+	n.holds = append(n.holds, h)
+	return nil
+}
+
+// protected reports whether nobody else may hold what h holds: Lost is open, or closed for less than the
+// grace. A process that is frozen past its deadline cannot be told; whatever it does next, it sees that.
+func (w *world) protected(i int, h *hold) bool {
+	n := &w.nodes[i]
+	switch {
+	case h.users == 0:
+		return h.kept > w.now
+	case n.dead:
+		return false
+	case h.ended != 0:
+		return w.now.Sub(h.ended) < w.cfg.Grace
+	case n.frozen && h.over != 0:
+		return w.now < h.over
+	case n.frozen:
+		return w.now < n.core.Deadline()
 	}
 	return true
 }
 
-// keyOf returns the key that a call of a node is for.
-func (w *world) keyOf(i int, call uint64) string {
-	for _, o := range w.nodes[i].callers {
-		if o.call == call {
-			return o.key
+// mayChange checks what a command has made of a key: a release moves no end to a later time, and an Extend none
+// to an earlier one; a seal stays.
+func (w *world) mayChange(c *core.Command, before record) error {
+	after := w.store.keys[claimOf(c).Key]
+	if before.sealed && (!after.sealed || string(before.result) != string(after.result)) {
+		return fmt.Errorf("the key was sealed with %q, and now with %q", before.result, after.result)
+	}
+	for _, h := range before.holders {
+		now, holds := after.holder(h.Claim)
+		if !holds || h.Until.IsZero() {
+			continue
+		}
+		if later := now.Until.Compare(h.Until); later > 0 && c.Op == core.Release || later < 0 && c.Op != core.Release {
+			return fmt.Errorf("claim %s ends at %v, and no longer at %v", h.Claim, now.Until, h.Until)
 		}
 	}
-	return ""
+	return nil
+}
+
+// stillHeld checks that the store has the claims of all holds that nobody else may have.
+func (w *world) stillHeld() error {
+	for i := range w.nodes {
+		for k := range w.nodes[i].holds {
+			h := &w.nodes[i].holds[k]
+			if h.users == 0 || !w.protected(i, h) {
+				continue
+			}
+			r := w.store.keys[h.call.Key]
+			if _, holds := r.holder(h.id); !holds {
+				return fmt.Errorf("the store drops the hold of call %d of %s, which is not over", h.call.Call, name(i))
+			}
+		}
+	}
+	return nil
 }
 
 func name(i int) string { return string(rune('A' + i)) }
@@ -198,102 +431,201 @@ type action struct {
 	do   func(w *world) error
 }
 
+// on takes the action.
+func (a action) on(w *world) error {
+	err := a.do(w)
+	w.tidy()
+	return err
+}
+
+type add func(what string, do func(w *world) error)
+
 // actions returns all that can happen next. Without faults it is what a fair network and scheduler do.
 func (w *world) actions(fair bool) (all []action) {
 	add := func(what string, do func(w *world) error) { all = append(all, action{what, do}) }
 	for m := range w.mail {
-		l := &w.mail[m]
 		if fair && len(all) > 0 {
 			return all
 		}
-		w.letterActions(m, l, fair, add)
-	}
-	if fair && len(all) > 0 {
-		return all
+		w.letterActions(m, &w.mail[m], fair, add)
 	}
 	for i := range w.nodes {
-		n := &w.nodes[i]
-		if n.frozen {
-			add(name(i)+" goes on after a freeze", func(w *world) error {
-				w.nodes[i].frozen = false
-				return w.step(i, core.Tick{})
-			})
-			continue
-		}
-		if n.core.Next() <= w.now {
-			add(name(i)+"'s timer", func(w *world) error { return w.step(i, core.Tick{}) })
-			if fair {
-				return all
-			}
-		}
-		w.callerActions(i, fair, add)
 		if fair && len(all) > 0 {
 			return all
 		}
-		if n.cut {
-			add(name(i)+" is no longer cut off", func(w *world) error { w.nodes[i].cut = false; return nil })
-			if fair {
-				return all
-			}
-		} else if !fair && w.cuts > 0 {
-			add(name(i)+" is cut off", func(w *world) error { w.cuts--; w.cutOff(i); return nil })
-		}
-		if !fair && w.freezes > 0 {
-			add(name(i)+" freezes", func(w *world) error { w.nodes[i].frozen = true; w.freezes--; return nil })
-		}
-		if !fair && w.closes > 0 && n.core.Session() != "" {
-			add(name(i)+" closes", func(w *world) error {
-				w.closes--
-				for c := range w.nodes[i].callers {
-					w.nodes[i].callers[c].rounds = 0
-				}
-				return w.step(i, core.Close{})
-			})
+		if !w.nodes[i].dead {
+			w.nodeActions(i, fair, add)
 		}
 	}
 	if !fair && w.breaks > 0 {
-		for _, key := range slices.Sorted(maps.Keys(w.store.keys)) {
-			for _, h := range w.store.keys[key].holders {
-				add("the holder is asked to give the key up", func(w *world) error {
-					w.breaks--
-					i := w.nodeOf(h.Session, 0)
-					return w.step(i, core.Noticed{Notice: driver.Notice{Type: driver.NoticeRevoke, Session: h.Session, Key: key, Claim: h.Claim}})
-				})
-			}
-		}
+		w.breakActions(add)
 	}
 	if !fair && w.steps > 0 {
-		d := -config.Margin * 9 / 10
+		d := -w.cfg.Margin * 9 / 10
 		if w.store.skew < 0 {
 			d = -w.store.skew
 		}
 		add(fmt.Sprintf("the store's clock steps by %v", d), func(w *world) error { w.steps--; w.store.skew += d; return nil })
 	}
-	if next, ok := w.nextTime(); ok && (!fair || len(all) == 0) {
+	if !fair && w.failOvers > 0 {
+		add("the store fails over", func(w *world) error { w.failOvers--; w.store.failOver(); return w.stillHeld() })
+	}
+	if !fair && w.sweeps > 0 {
+		add("the store is swept", func(w *world) error { w.sweeps--; w.store.sweep(w.now); return nil })
+	}
+	if fair && len(all) > 0 {
+		return all
+	}
+	if next, ok := w.nextTime(); ok {
 		add(fmt.Sprintf("%v pass", next.Sub(w.now)), func(w *world) error { w.now = next; return nil })
 	}
 	return all
 }
 
-// letterActions adds what can become of a letter.
-func (w *world) letterActions(m int, l *letter, fair bool, add func(string, func(*world) error)) {
-	what := fmt.Sprintf("%s's %v", name(l.node), opOf(l))
-	frozen := w.nodes[l.node].frozen
-	switch {
-	case l.command != nil && !l.answered && w.now >= l.sent.Add(config.Attempt):
-		add(what+" times out", func(w *world) error {
-			l := &w.mail[m]
-			l.answered = true
-			id, node := l.command.ID, l.node
-			if l.executed {
-				w.drop(m)
-			}
-			return w.step(node, core.Reply{Command: id, Lost: true})
+// nodeActions adds what can happen in a process.
+func (w *world) nodeActions(i int, fair bool, add add) {
+	n := &w.nodes[i]
+	if n.frozen {
+		add(name(i)+" goes on after a freeze", func(w *world) error {
+			w.nodes[i].frozen = false
+			return w.step(i, core.Tick{})
 		})
-		if l.reply != nil && !frozen && w.now == l.sent.Add(config.Attempt) {
-			add("the reply to "+what+" arrives in the last moment", func(w *world) error { return w.arrive(m) })
+		return
+	}
+	if n.core.Next() <= w.now {
+		add(name(i)+"'s timer", func(w *world) error { return w.step(i, core.Tick{}) })
+		if fair {
+			return
+		}
+	}
+	if l := n.listener; l.number != 0 && !l.ready && !n.cut {
+		if w.deaf {
+			add(name(i)+" can't listen", func(w *world) error {
+				w.nodes[i].listener = listener{}
+				return w.step(i, core.ListenerBroken{Listener: l.number, Unsupported: true})
+			})
+		} else {
+			add(name(i)+"'s listener is ready", func(w *world) error {
+				w.nodes[i].listener.ready = true
+				return w.step(i, core.Noticed{Listener: l.number, Notice: driver.Notice{Type: driver.NoticeReady}})
+			})
+		}
+		if fair {
+			return
+		}
+	}
+	if l := n.listener; !fair && w.slow > 0 && l.number != 0 && !w.deaf {
+		if !l.ready && !l.late {
+			add(name(i)+"'s listener is slow", func(w *world) error { w.slow--; w.nodes[i].listener.late = true; return nil })
+		}
+		add(name(i)+"'s listener breaks", func(w *world) error {
+			w.slow--
+			w.nodes[i].listener = listener{}
+			w.mail = slices.DeleteFunc(w.mail, func(o letter) bool { return o.node == i && o.command == nil })
+			return w.step(i, core.ListenerBroken{Listener: l.number})
+		})
+	}
+	count := 0
+	w.callerActions(i, fair, func(what string, do func(w *world) error) { count++; add(what, do) })
+	if fair && count > 0 {
+		return
+	}
+	if n.cut {
+		add(name(i)+" is no longer cut off", func(w *world) error { w.nodes[i].cut = false; return nil })
+		if fair {
+			return
+		}
+	}
+	if n.closing && !n.hurried && !n.closed && !fair {
+		add(name(i)+" hurries", func(w *world) error { w.nodes[i].hurried = true; return w.step(i, core.Hurry{}) })
+	}
+	if fair {
+		return
+	}
+	if !n.cut && w.cuts > 0 {
+		add(name(i)+" is cut off", func(w *world) error { w.cuts--; w.cutOff(i); return nil })
+	}
+	if w.freezes > 0 {
+		add(name(i)+" freezes", func(w *world) error { w.nodes[i].frozen = true; w.freezes--; return nil })
+	}
+	if w.crashes > 0 && n.core.Session() != "" {
+		add(name(i)+" crashes", func(w *world) error { w.crashes--; w.crash(i); return nil })
+	}
+	if w.closes > 0 && n.core.Session() != "" && !n.closing {
+		add(name(i)+" closes", func(w *world) error {
+			w.closes--
+			w.nodes[i].closing = true
+			for c := range w.nodes[i].callers {
+				w.nodes[i].callers[c].rounds = 0
+			}
+			return w.step(i, core.Close{})
+		})
+	}
+}
+
+// breakActions adds that somebody asks for a key: by the store, or in the holder's process.
+func (w *world) breakActions(add add) {
+	for _, key := range slices.Sorted(maps.Keys(w.store.keys)) {
+		k := w.store.keys[key]
+		for _, h := range k.holders {
+			v := driver.Revocation{Key: key, Claim: h.Claim}
+			add("somebody asks for "+key, func(w *world) error {
+				w.breaks--
+				notices, _ := w.store.revoke(h.Session, v)
+				w.notify(notices)
+				return nil
+			})
+			for i := range w.nodes {
+				if n := &w.nodes[i]; n.core.Session() == h.Session && !n.dead && !n.frozen {
+					add("somebody in "+name(i)+" asks for "+key, func(w *world) error {
+						w.breaks--
+						return w.step(i, core.Revoked{Claim: v.Claim, Key: v.Key})
+					})
+				}
+			}
+		}
+	}
+}
+
+// letterActions adds what can become of a letter.
+func (w *world) letterActions(m int, l *letter, fair bool, add add) {
+	frozen := w.nodes[l.node].frozen || w.nodes[l.node].dead
+	if l.command == nil {
+		if !frozen {
+			add("the notice to "+name(l.node)+" arrives", func(w *world) error {
+				l := w.mail[m]
+				w.drop(m)
+				return w.step(l.node, core.Noticed{Listener: l.listener, Notice: l.notice})
+			})
+		}
+		if !fair && w.faults > 0 {
+			add("the notice to "+name(l.node)+" is lost", func(w *world) error { w.faults--; w.drop(m); return nil })
+			if !l.late {
+				add("the notice to "+name(l.node)+" is late", func(w *world) error { w.faults--; w.mail[m].late = true; return nil })
+			}
 		}
 		return
+	}
+	what := w.title(l)
+	switch {
+	case !l.answered && w.now >= l.sent.Add(w.cfg.Attempt):
+		if !frozen {
+			add(what+" times out", func(w *world) error {
+				l := &w.mail[m]
+				l.answered = true
+				id, node := l.command.ID, l.node
+				if l.executed {
+					w.drop(m)
+				}
+				return w.step(node, &core.Reply{Command: id, Lost: true, Err: errTimeout})
+			})
+		}
+		if l.reply != nil && !frozen && w.now == l.sent.Add(w.cfg.Attempt) {
+			add("the reply to "+what+" arrives in the last moment", func(w *world) error { return w.arrive(m) })
+		}
+		if l.reply != nil || l.executed {
+			return
+		}
 	case l.reply != nil:
 		if !frozen {
 			add("the reply to "+what+" arrives", func(w *world) error { return w.arrive(m) })
@@ -306,28 +638,34 @@ func (w *world) letterActions(m int, l *letter, fair bool, add func(string, func
 			})
 		}
 		return
-	case l.command == nil:
-		if !frozen {
-			add("the notice to "+name(l.node)+" arrives", func(w *world) error {
-				notice := w.mail[m].notice
+	}
+	if l.executed {
+		return
+	}
+	add(what+" is executed", func(w *world) error { return w.execute(m, true) })
+	if fair {
+		return
+	}
+	if w.refusals > 0 && !l.answered {
+		switch l.command.Op {
+		case core.Join, core.Release, core.Extend:
+			add(what+" is refused", func(w *world) error {
+				w.refusals--
+				l := w.mail[m]
 				w.drop(m)
-				return w.step(w.nodeOf(notice.Session, l.node), core.Noticed{Notice: notice})
+				return w.step(l.node, &core.Reply{Command: l.command.ID, Err: driver.ErrRefused})
 			})
 		}
 	}
-	if l.command != nil && !l.executed {
-		add(what+" is executed", func(w *world) error { return w.execute(m, true) })
-	}
-	if fair || w.faults == 0 {
+	if w.faults == 0 {
 		return
 	}
-	switch {
-	case l.command == nil:
-		add("the notice to "+name(l.node)+" is lost", func(w *world) error { w.faults--; w.drop(m); return nil })
-	case !l.executed && !l.late:
+	if !l.late {
 		add(what+" is lost", func(w *world) error {
 			w.faults--
-			w.mail[m].executed = true
+			if w.mail[m].executed = true; w.mail[m].answered {
+				w.drop(m)
+			}
 			return nil
 		})
 		add(what+" is executed, and its reply is lost", func(w *world) error {
@@ -337,15 +675,23 @@ func (w *world) letterActions(m int, l *letter, fair bool, add func(string, func
 		if !l.copies {
 			add(what+" will come twice", func(w *world) error { w.faults--; w.mail[m].copies = true; return nil })
 		}
-	}
-	if !l.late && !l.executed {
+		if w.atOnce(l) {
+			add(what+" is executed, and its reply is delayed", func(w *world) error {
+				w.faults--
+				w.mail[m].late = true
+				return w.execute(m, true)
+			})
+		}
 		add(what+" is late", func(w *world) error { w.faults--; w.mail[m].late = true; return nil })
 	}
 }
 
-// cutOff cuts a process off: all that is under way from or to it is lost, and so is what it sends.
+var errTimeout = errors.New("no answer")
+
+// cutOff cuts a process off: all that is under way from or to it is lost, and so is what it sends. Its
+// listener misses notices, and is ready again some time later.
 func (w *world) cutOff(i int) {
-	w.nodes[i].cut = true
+	w.nodes[i].cut, w.nodes[i].listener.ready = true, false
 	w.mail = slices.DeleteFunc(w.mail, func(l letter) bool { return l.node == i && (l.command == nil || l.answered && l.reply == nil) })
 	for m := range w.mail {
 		if l := &w.mail[m]; l.node == i {
@@ -354,48 +700,110 @@ func (w *world) cutOff(i int) {
 	}
 }
 
-// claimOf returns the claim that an edit is about, if it is about one.
-func claimOf(e driver.Edit) driver.Claim {
+// crash ends a process. What it has sent may still arrive.
+func (w *world) crash(i int) {
+	n := &w.nodes[i]
+	n.dead, n.listener, n.holds = true, listener{}, slices.DeleteFunc(slices.Clone(n.holds), func(h hold) bool { return h.kept <= w.now })
+	for c := range n.callers {
+		n.callers[c].rounds, n.callers[c].call, n.callers[c].hold = 0, nil, nil
+	}
+	w.mail = slices.DeleteFunc(w.mail, func(l letter) bool { return l.node == i && (l.command == nil || l.executed) })
+	for m := range w.mail {
+		if l := &w.mail[m]; l.node == i {
+			l.answered = true
+		}
+	}
+}
+
+// claimOf returns the claim that a command is about, if it is about one.
+func claimOf(c *core.Command) driver.Claim {
+	e := c.Edit
+	if c.Ask != nil {
+		e = c.Ask.Do.(driver.Edit)
+	}
 	switch {
 	case e.Join != nil:
 		return e.Join.Claim
 	case e.Leave != nil:
 		return e.Leave.Claim
+	case e.Extend != nil:
+		return e.Extend.Claim
 	}
 	return driver.Claim{}
 }
 
-func opOf(l *letter) string {
-	if l.command == nil {
-		return "notice"
-	}
-	return fmt.Sprint(l.command.Op, " ", claimOf(l.command.Edit).ID)
-}
-
-// nodeOf returns the node that listens for the session, or i.
-func (w *world) nodeOf(session string, i int) int {
-	for j := range w.nodes {
-		if w.nodes[j].core.Session() == session {
-			return j
-		}
-	}
-	return i
+func (w *world) title(l *letter) string {
+	return name(l.node) + "'s " + l.command.Op.String() + " " + claimOf(l.command.Command).ID
 }
 
 func (w *world) drop(m int) { w.mail = slices.Delete(w.mail, m, m+1) }
 
+// notify sends notices to the listeners that are ready.
+func (w *world) notify(notices []driver.Notice) {
+	for _, notice := range notices {
+		for j := range w.nodes {
+			n := &w.nodes[j]
+			if l := n.listener; l.ready && !n.cut && (l.session == notice.Session || notice.Session == "" && w.store.observed) {
+				w.letters++
+				w.mail = append(w.mail, letter{number: w.letters, node: j, notice: notice, listener: l.number, sent: w.now})
+			}
+		}
+	}
+}
+
+// atOnce reports whether the command is answered in the moment in which it is executed, if nothing goes
+// wrong: nothing else can come between that would make a difference.
+func (w *world) atOnce(l *letter) bool {
+	switch l.command.Op {
+	case core.Register, core.Heartbeat, core.Read, core.Notify:
+		return !l.answered && !w.nodes[l.node].frozen && w.cfg.Lanes > 2
+	}
+	return false
+}
+
 // execute has the store execute a command. Its reply is on its way then.
 func (w *world) execute(m int, replies bool) error {
 	l := &w.mail[m]
-	r := w.store.execute(l.command.Command, config.TTL, w.now)
+	var r core.Reply
+	at := w.atOnce(l) && replies && !l.late && !l.copies
+	if l.command.Op == core.Notify {
+		w.notify(l.command.Notices)
+		l = &w.mail[m]
+	} else {
+		before := w.store.keys[claimOf(l.command.Command).Key]
+		r = w.store.execute(l.command.Command, w.cfg.TTL, w.now)
+		if err := w.mayChange(l.command.Command, before); err != nil {
+			return fmt.Errorf("%s: %w", w.title(l), err)
+		}
+	}
+	if err := w.stillHeld(); err != nil {
+		return fmt.Errorf("%s: %w", w.title(l), err)
+	}
 	r.Command, r.Session = l.command.ID, l.command.Session
+	if v := l.command.Edit.Leave; v != nil && v.Successor != "" && r.Found {
+		k := w.store.keys[v.Claim.Key]
+		for h := range w.nodes[l.node].holds {
+			if h := &w.nodes[l.node].holds[h]; h.id == v.Claim.ID && h.successor == v.Successor {
+				_, h.passed = k.holder(v.Successor)
+			}
+		}
+	}
+	if l.command.Op == core.Revoke {
+		for i := range w.nodes {
+			for h := range w.nodes[i].holds {
+				if h := &w.nodes[i].holds[h]; h.id == l.command.Revoked[0].Claim {
+					h.kept = 0
+				}
+			}
+		}
+	}
 	switch {
 	case l.copies: // this was the first copy; the second may come at any later time
 		l.copies, l.late = false, true
 		if !l.answered && replies {
+			l.answered = true
 			w.letters++
 			w.mail = append(w.mail, letter{number: w.letters, node: l.node, command: l.command, sent: l.sent, answered: true, executed: true, reply: &r})
-			l.answered = true
 		}
 		return nil
 	case l.answered:
@@ -405,7 +813,14 @@ func (w *world) execute(m int, replies bool) error {
 		l.executed = true
 		return nil
 	}
-	l.executed, l.answered, l.late, l.reply = true, true, false, &r
+	l.executed, l.reply = true, &r
+	if at {
+		return w.arrive(m)
+	}
+	if l.late && w.atOnce(l) {
+		return nil // it is the reply that is late
+	}
+	l.answered, l.late = true, false
 	return nil
 }
 
@@ -413,42 +828,169 @@ func (w *world) execute(m int, replies bool) error {
 func (w *world) arrive(m int) error {
 	l := w.mail[m]
 	w.drop(m)
-	return w.step(l.node, *l.reply)
+	n := &w.nodes[l.node]
+	switch {
+	case l.command.Op == core.Extend && l.reply.Err == nil:
+		n.extended = l.sent
+	case l.command.Op == core.Asked:
+		c := claimOf(l.command.Command)
+		for i := range n.holds {
+			h := &n.holds[i]
+			if h.id != c.ID {
+				continue
+			}
+			if l.reply.Err == nil && h.ended == 0 && !l.reply.Holder.Until.Before(h.until) && h.over > w.now {
+				h.over, h.until = l.sent.Add(w.cfg.Hold(c.Lease)), l.reply.Holder.Until
+			}
+			if err := w.step(l.node, core.Extended{Claim: h.claim, Sent: l.sent, Until: l.reply.Holder.Until, Err: l.reply.Err}); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	return w.step(l.node, l.reply)
 }
 
 // callerActions adds what the callers of a node can do.
-func (w *world) callerActions(i int, fair bool, add func(string, func(*world) error)) {
+func (w *world) callerActions(i int, fair bool, add add) {
+	if done := w.nodes[i].done; !fair && w.unlocks > 0 && done != nil {
+		add(name(i)+" unlocks once more", func(w *world) error { w.unlocks--; return w.step(i, done) })
+	}
 	for c := range w.nodes[i].callers {
 		o := &w.nodes[i].callers[c]
 		switch {
-		case o.hold != 0:
-			add(fmt.Sprintf("%s unlocks", name(i)), func(w *world) error {
-				o := &w.nodes[i].callers[c]
-				hold := o.hold
-				o.hold, o.token = 0, 0
-				o.rounds--
-				return w.step(i, core.Done{Hold: hold})
+		case o.hold != nil && w.staying(i, o):
+		case o.hold != nil && w.maySay(i, o):
+			add(name(i)+" says how it leaves", func(w *world) error {
+				h := w.nodes[i].hold(o.hold)
+				h.said = w.now
+				return w.step(i, core.LeaveBy{Claim: h.claim, Leave: o.leave})
 			})
-		case o.call != 0:
-			if !fair && w.giveUps > 0 {
-				add(fmt.Sprintf("%s gives up", name(i)), func(w *world) error {
-					w.giveUps--
-					o := &w.nodes[i].callers[c]
-					call := o.call
-					o.call = 0
-					o.rounds--
-					return w.step(i, core.GiveUp{Call: call})
+			if fair {
+				return
+			}
+		case o.hold != nil:
+			add(name(i)+" unlocks", func(w *world) error { return w.unlock(i, c) })
+			if fair {
+				return
+			}
+			h := w.nodes[i].hold(o.hold)
+			if h == nil || h.ended != 0 || h.freed {
+				continue
+			}
+			if w.extends > 0 && h.over != 0 {
+				add(name(i)+" extends its lease", func(w *world) error {
+					w.extends--
+					h := w.nodes[i].hold(o.hold)
+					return w.step(i, &core.Ask{Do: driver.Edit{Extend: &driver.Extend{Claim: driver.Claim{
+						Key: o.want.Key, ID: h.id, Kind: o.want.Kind, Weight: o.want.Weight, Limit: o.want.Limit, Lease: o.want.Lease, Token: h.token,
+					}}}})
 				})
 			}
-		case o.rounds > 0:
-			add(fmt.Sprintf("%s locks", name(i)), func(w *world) error {
+			if w.windDown > 0 {
+				add(name(i)+" gives notice", func(w *world) error {
+					w.windDown--
+					return w.step(i, core.WindDown{Claim: h.claim, Hold: h.call, Cause: errNotice})
+				})
+			}
+			if w.giveUps > 0 {
+				add(name(i)+" gives up too late", func(w *world) error {
+					w.giveUps--
+					if err := w.step(i, core.GiveUp{Call: o.hold}); err != nil {
+						return err
+					}
+					return w.unlock(i, c)
+				})
+			}
+		case o.call != nil:
+			if !fair && w.giveUps > 0 {
+				add(name(i)+" gives up", func(w *world) error {
+					w.giveUps--
+					err := w.step(i, core.GiveUp{Call: o.call})
+					if err == nil && w.nodes[i].callers[c].call != nil {
+						err = fmt.Errorf("call %d has given up and gets nothing", o.call.Call)
+					}
+					return err
+				})
+			}
+		case o.rounds > 0 && o.after <= w.now:
+			add(name(i)+" locks", func(w *world) error {
 				w.letters++
 				o := &w.nodes[i].callers[c]
-				o.call = uint64(w.letters)
-				return w.step(i, core.Acquire{Call: o.call, Key: o.key})
+				o.after = 0
+				o.call = &core.Acquire{Want: o.want, Call: uint64(w.letters)}
+				return w.step(i, o.call)
 			})
 		}
+		if fair && o.rounds > 0 && o.call == nil && o.hold == nil && o.after <= w.now {
+			return
+		}
 	}
+}
+
+// staying reports whether the caller has a hold and does not unlock unless it is asked to.
+func (w *world) staying(i int, o *caller) bool {
+	if !o.stays || o.hold == nil || w.nodes[i].dead {
+		return false
+	}
+	if o.never {
+		return true
+	}
+	h := w.nodes[i].hold(o.hold)
+	return h != nil && h.ended == 0
+}
+
+// maySay reports whether the caller has a hold, and is yet to say that it is to be kept.
+func (w *world) maySay(i int, o *caller) bool {
+	h := w.nodes[i].hold(o.hold)
+	return o.passes && o.leave.Keep > 0 && h != nil && h.ended == 0 && !h.freed && h.said == 0
+}
+
+var errNotice = errors.New("notice")
+
+// unlock has a holder say that it is done.
+func (w *world) unlock(i, c int) error {
+	n := &w.nodes[i]
+	o := &n.callers[c]
+	h := n.hold(o.hold)
+	hold := o.hold
+	o.hold, o.rounds = nil, max(0, o.rounds-1)
+	if h == nil {
+		return fmt.Errorf("the hold of call %d is not known", hold.Call)
+	}
+	leave := o.leave
+	if leave.Seal {
+		leave.Result = []byte(h.id)
+	}
+	claim := h.claim
+	if q := w.store.keys[o.want.Key].queue; o.passes && leave.Keep == 0 && len(q) > 0 && h.ended == 0 {
+		if err := w.step(i, core.LeaveBy{Claim: claim, Leave: driver.Leave{Successor: q[len(q)-1].Claim}}); err != nil {
+			return err
+		}
+		h = n.hold(hold)
+		if o.want.Weight == o.want.Limit && !leave.Seal { // then the successor is granted the key
+			h.successor = q[len(q)-1].Claim
+		}
+	}
+	ended := h.ended != 0
+	if h.users--; h.users == 0 && !ended {
+		h.seals = leave.Seal
+		if w.keeps && leave.Keep > 0 {
+			h.kept = w.now.Add(leave.Keep)
+			if h.said != 0 {
+				h.kept = h.said.Add(leave.Keep)
+			}
+			if h.over != 0 {
+				h.kept = min(h.kept, h.over)
+			}
+		}
+	}
+	done := &core.Done{Claim: claim, Hold: hold, Early: w.store.early}
+	if (leave.Keep > 0 || leave.Seal) && h.said == 0 {
+		done.Leave = &leave
+	}
+	n.done = done
+	return w.step(i, done)
 }
 
 // nextTime returns the next moment at which something can happen by itself. Time does not pass while a
@@ -461,48 +1003,96 @@ func (w *world) nextTime() (next core.Instant, ok bool) {
 	}
 	for i := range w.mail {
 		l := &w.mail[i]
-		if !l.late && (l.reply != nil && !w.nodes[l.node].frozen || !l.executed && l.command != nil || l.command == nil && !w.nodes[l.node].frozen) {
+		frozen := w.nodes[l.node].frozen || w.nodes[l.node].dead
+		if !l.late && (l.reply != nil && !frozen || !l.executed && l.command != nil || l.command == nil && !frozen) {
 			return 0, false
 		}
-		if l.command != nil && !l.answered {
-			if due := l.sent.Add(config.Attempt); due <= w.now {
+		if l.command != nil && !l.answered && !frozen {
+			due := l.sent.Add(w.cfg.Attempt)
+			if due <= w.now {
 				return 0, false
-			} else {
-				earlier(due)
 			}
+			earlier(due)
 		}
 	}
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if at := n.core.Next(); !n.frozen && at <= w.now {
+		if n.dead {
+			continue
+		}
+		at := n.core.Next()
+		switch {
+		case !n.frozen && (at <= w.now || n.listener.number != 0 && !n.listener.ready && !n.listener.late && !n.cut):
 			return 0, false
-		} else if !n.frozen && at < 1<<62 {
+		case !n.frozen && at < 1<<62:
 			earlier(at)
-		} else if n.frozen && n.core.Session() != "" {
+		case n.frozen && n.core.Session() != "":
 			earlier(n.core.Deadline())
-			earlier(n.core.Deadline().Add(config.TTL))
+			earlier(n.core.Deadline().Add(w.cfg.TTL))
+		}
+		for _, h := range n.holds {
+			if h.users > 0 && h.ended != 0 {
+				earlier(h.ended.Add(w.cfg.Grace))
+			}
+			if n.frozen && h.over != 0 {
+				earlier(h.over)
+				earlier(h.over.Add(w.cfg.Grace + w.cfg.Margin))
+			}
 		}
 		for _, o := range n.callers {
-			if o.hold != 0 && o.ended != 0 {
-				earlier(o.ended.Add(config.Grace))
+			if o.rounds > 0 && o.call == nil && o.hold == nil {
+				if w.eager && o.after <= w.now && !n.frozen {
+					return 0, false
+				}
+				earlier(o.after)
 			}
 		}
 	}
 	return next, ok
 }
 
-// done reports whether all callers have had what they wanted, and nothing is left of living sessions.
+// done reports whether all callers have had what they wanted, and nothing is left of living sessions and
+// in the Cores.
 func (w *world) done() bool {
+	for id, reg := range w.store.sessions {
+		if len(reg.revoked) > 0 && w.alive(id) {
+			return false // somebody has asked for a claim, and it was not given up
+		}
+	}
+	forced := false // somebody has yet to be served by force
+	stays := false  // somebody holds the key
 	for i := range w.nodes {
-		for _, o := range w.nodes[i].callers {
-			if o.hold != 0 || o.call != 0 || o.rounds > 0 {
+		for c := range w.nodes[i].callers {
+			o := &w.nodes[i].callers[c]
+			stays = stays || w.staying(i, o)
+			forced = forced || o.want.First && (o.hold != nil || o.call != nil || o.rounds > 0)
+		}
+	}
+	if stays {
+		return !forced
+	}
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if n.dead {
+			continue
+		}
+		for _, o := range n.callers {
+			if o.hold != nil || o.call != nil || o.rounds > 0 {
 				return false
 			}
+		}
+		for _, h := range n.holds {
+			if h.users > 0 || !h.freed {
+				return false
+			}
+		}
+		if n.closing && !n.closed || left(n.core) != "" {
+			return false
 		}
 	}
 	for _, k := range w.store.keys {
 		for _, h := range k.holders {
-			if w.alive(h.Session) {
+			if w.alive(h.Session) && h.Until.IsZero() {
 				return false
 			}
 		}
@@ -517,7 +1107,7 @@ func (w *world) done() bool {
 
 func (w *world) alive(session string) bool {
 	for i := range w.nodes {
-		if w.nodes[i].core.Session() == session {
+		if n := &w.nodes[i]; n.core.Session() == session && !n.dead {
 			return true
 		}
 	}

@@ -166,6 +166,20 @@ func (s *Set) StepDown(ctx context.Context) error {
 	return m.run(ctx, s.user(), bson.D{{Key: "replSetStepDown", Value: 30}, {Key: "secondaryCatchUpPeriodSecs", Value: 10}}, nil)
 }
 
+// Rollbacks returns how often a member has undone writes since the set was started.
+func (s *Set) Rollbacks(ctx context.Context) (n int, err error) {
+	for _, m := range s.members {
+		var reply struct {
+			RBID int // from 1 on
+		}
+		if err := m.run(ctx, s.user(), bson.D{{Key: "replSetGetRBID", Value: 1}}, &reply); err != nil {
+			return 0, err
+		}
+		n += reply.RBID - 1
+	}
+	return n, nil
+}
+
 // Name is the replica set's.
 func (s *Set) Name() string { return cmp.Or(s.spec.name, defaultName) }
 
@@ -188,7 +202,8 @@ func writeKey(dir string) (string, error) {
 func (s *Set) initiate(ctx context.Context) error {
 	var members bson.A
 	for i, m := range s.members {
-		members = append(members, bson.D{{Key: "_id", Value: i}, {Key: "host", Value: m.name}})
+		arbiter := s.spec.Arbiter && i == len(s.members)-1
+		members = append(members, bson.D{{Key: "_id", Value: i}, {Key: "host", Value: m.name}, {Key: "arbiterOnly", Value: arbiter}})
 	}
 	config := bson.D{{Key: "_id", Value: s.Name()}, {Key: "members", Value: members}}
 	if s.spec.role == configServer {
@@ -219,7 +234,7 @@ func (s *Set) createRoot(ctx context.Context) error {
 	}, nil)
 }
 
-// ready waits until every member is primary or secondary, so that a majority
+// ready waits until every member is primary or secondary, or the arbiter, so that a majority
 // is one of all.
 func (s *Set) ready(ctx context.Context) error {
 	for {
@@ -235,7 +250,7 @@ func (s *Set) ready(ctx context.Context) error {
 		err = m.run(ctx, s.user(), bson.D{{Key: "replSetGetStatus", Value: 1}}, &status)
 		ready := 0
 		for _, m := range status.Members {
-			if m.State == 1 || m.State == 2 {
+			if m.State == 1 || m.State == 2 || m.State == 7 {
 				ready++
 			}
 		}

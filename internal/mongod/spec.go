@@ -5,6 +5,7 @@ import "time"
 // A Spec says how to start mongod.
 type Spec struct {
 	Members         int           // of the replica set; 0: a standalone
+	Arbiter         bool          // the last member is one: it votes and has no data
 	ElectionTimeout time.Duration // 0: the server's default, 10 s
 	Auth            bool          // access control on; the user root/root may do everything
 	Args            []string      // added to the arguments of the processes

@@ -125,7 +125,7 @@ func (g *goroutine) transfer(o Op, h *hold, e *leader.Election, to leader.Member
 	err := e.Transfer(c.ctx, to)
 	resigned := errors.Is(err, leader.ErrResigned)
 	refused := errors.Is(err, leader.ErrNotLeader) ||
-		!resigned && (errors.Is(err, leader.ErrGone) || errors.Is(err, leader.ErrNotCandidate))
+		!resigned && (errors.Is(err, leader.ErrMemberExpired) || errors.Is(err, leader.ErrNotCandidate))
 	if !refused && !resigned {
 		c.returned(err, lost|store)
 	}
@@ -143,7 +143,7 @@ func (g *goroutine) transfer(o Op, h *hold, e *leader.Election, to leader.Member
 		g.fail("%s lost term %d of %s by Transfer, for no reason: %v", g.name, h.Term, h.Key, err)
 	case refused && !h.open() && !excused:
 		g.fail("%s led term %d of %s, and a Transfer that was refused ended it: %v", g.name, h.Term, h.Key, err)
-	case errors.Is(err, leader.ErrGone) && g.bubble && g.p.Calm && to.Session != nobody:
+	case errors.Is(err, leader.ErrMemberExpired) && g.bubble && g.p.Calm && to.Session != nobody:
 		g.fail("%s: Transfer of %s to a session that lives: %v", g.name, h.Key, err)
 	}
 	g.mu.Unlock()

@@ -1,13 +1,15 @@
 package program
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
-	"github.com/leasehold-go/leasehold/internal/engine"
-
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/trace"
 )
 
 // A slot is one of the program's sessions, which may be closed and opened again.
@@ -26,11 +28,14 @@ type life struct {
 	set     Setting
 	first   time.Time // when it was first used
 	closing bool      // Close was called
-	shaken  bool      // its link was cut once, or the server lost it
-	closed  chan struct{}
+
+	trace     bytes.Buffer // of the session, until it was closed
+	stopTrace func()       // nil: nothing is traced
+	shaken    bool         // its link was cut once, or the server lost it
+	closed    chan struct{}
 }
 
-func (l *life) engine() *engine.Session { return (*engine.Session)(l.Session) }
+func (l *life) engine() *engine.Session { return engine.Of(l.Session) }
 
 // open opens the session of a slot.
 func (r *runner) open(i int, s *slot) *life {
@@ -60,6 +65,9 @@ func (r *runner) open(i int, s *slot) *life {
 		}
 	}}
 	l.Session = r.w.Open(i, set, opt)
+	if !r.bubble || rand.IntN(8) == 0 { // traces of all would take most of the time of tests with thousands of programs
+		l.stopTrace = engine.Of(l.Session).Record(&l.trace)
+	}
 	l.shaken = s.cut
 	return l
 }
@@ -127,6 +135,12 @@ func (r *runner) close(l *life, patience time.Duration, who string) {
 	c.returned(err, store)
 	close(l.closed)
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.fault = time.Now()
-	r.mu.Unlock()
+	if l.stopTrace != nil {
+		l.stopTrace()
+		if _, err := trace.Replay(&l.trace); err != nil {
+			r.fail("%s: the session's trace: %v", who, err)
+		}
+	}
 }

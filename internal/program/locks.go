@@ -165,10 +165,10 @@ func (g *goroutine) lease(o Op, key string) {
 			return err
 		}
 	}
-	if !g.requests(c, o, request(c.life.Session.Acquire), request(c.life.Session.TryAcquire)) {
+	if !g.requests(c, o, request(c.life.Session.Lease), request(c.life.Session.TryLease)) {
 		return
 	}
-	h := &hold{Hold: rules.Hold{Token: l.Token()}, lost: l.Lost(), open: func() bool { return isOpen(l.Lost()) }, l: l, d: d}
+	h := &hold{Hold: rules.Hold{Token: l.Token(), Lease: d}, lost: l.Lost(), open: func() bool { return isOpen(l.Lost()) }, l: l, d: d}
 	h.release = func(o Op) { g.unlock(h, Op{Variant: o.Variant &^ 1}, nil, l.Release) }
 	g.took(c, h, o.Verb)
 }

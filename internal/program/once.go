@@ -108,8 +108,8 @@ func (g *goroutine) doOnce(c *call, v *dsync.Once, o Op, r *run, over func(error
 		r.began = true
 		over(nil)
 		h = &hold{
-			Hold: rules.Hold{Key: c.key, Requested: g.since(c.began), Token: dsync.OnceToken(ctx)},
-			verb: Once, who: g.name, life: c.life, lost: ctx.Done(), open: func() bool { return dsync.OnceToken(ctx) != 0 },
+			Hold: rules.Hold{Key: c.key, Requested: g.since(c.began), Token: dsync.TokenFrom(ctx)},
+			verb: Once, who: g.name, life: c.life, lost: ctx.Done(), open: func() bool { return dsync.TokenFrom(ctx) != 0 },
 		}
 		g.grant(h)
 		time.Sleep(g.sleepTime(o))

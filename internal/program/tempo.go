@@ -74,7 +74,7 @@ func (m tempo) lease(o Op) time.Duration {
 
 // holdTime is for how long a holder of a fixed lease may believe in it.
 func (m tempo) holdTime(d time.Duration) time.Duration {
-	return d - d/1000 - m.margin() - m.grace()
+	return d - d/1000 - min(m.margin(), d/10) - min(m.grace(), d/10)
 }
 
 // clock is how far behind Step sets the store's clock: less than the margin, so all that is promised

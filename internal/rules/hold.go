@@ -14,6 +14,7 @@ type Hold struct {
 	Weight  int64
 	Limit   int64
 	Shared  bool
+	Lease   time.Duration // its own; 0: it lives with its session
 
 	Requested time.Duration
 	Ended     time.Duration // when the call returned; 0: never
@@ -45,8 +46,12 @@ func (h *Hold) Certain() time.Duration {
 }
 
 // Free is the earliest time at which the store may have given to others what the hold
-// had: its grace is over, or its holder said that it was done.
+// had: its grace is over, or its holder said that it was done. grace is that of sessions; a lease has at most a
+// tenth of its duration.
 func (h *Hold) Free(grace time.Duration) time.Duration {
+	if h.Lease > 0 {
+		grace = min(grace, h.Lease/10)
+	}
 	switch {
 	case h.Freed():
 		return h.Done

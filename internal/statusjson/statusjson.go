@@ -120,6 +120,38 @@ type Member struct {
 	Role string       `json:"role,omitempty"` // in the election
 	Seen Time         `json:"seen"`           // its last heartbeat
 	TTL  Milliseconds `json:"ttl_ms,omitzero"`
+	Settings
+}
+
+// NewMember returns the JSON form of a session.
+func NewMember(m dsync.Member) Member {
+	s := m.Settings
+	return Member{
+		Process: Process{Session: m.ID, Name: m.Name, Host: m.Host, PID: m.PID, App: m.App, Meta: m.Meta},
+		Seen:    Time{m.LastHeartbeat}, TTL: Milliseconds(m.TTL),
+		Settings: Settings{s.Version, Milliseconds(s.Heartbeat), Milliseconds(s.Poll), Milliseconds(s.Margin), Milliseconds(s.Grace)},
+	}
+}
+
+// Settings are a [dsync.Settings].
+type Settings struct {
+	Version   string       `json:"version,omitempty"`
+	Heartbeat Milliseconds `json:"heartbeat_ms,omitzero"`
+	Poll      Milliseconds `json:"poll_ms,omitzero"`
+	Margin    Milliseconds `json:"margin_ms,omitzero"`
+	Grace     Milliseconds `json:"grace_ms,omitzero"`
+}
+
+// Options returns the durations for people, "" if there are none.
+func (s Settings) Options() string {
+	if s.Heartbeat == 0 {
+		return ""
+	}
+	poll := "by default"
+	if s.Poll > 0 {
+		poll = s.Poll.String()
+	}
+	return fmt.Sprintf("heartbeat %v, poll %s, margin %v, grace %v", s.Heartbeat, poll, s.Margin, s.Grace)
 }
 
 // A Time is a time that is in UTC and has milliseconds in JSON, RFC 3339.

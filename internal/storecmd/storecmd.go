@@ -40,6 +40,12 @@ func Resize(ctx context.Context, store driver.Store, key string, kind driver.Kin
 	return done.Notices, err
 }
 
+// Forget sends a Forget.
+func Forget(ctx context.Context, store driver.Store, key string, token int64) (forgot bool, notices []driver.Notice, err error) {
+	done, err := store.Edit(ctx, driver.Edit{Forget: &driver.Forget{Key: key, Token: token}})
+	return done.Left, done.Notices, err
+}
+
 // Unregister expires a session as its owner.
 func Unregister(ctx context.Context, store driver.Store, session string) error {
 	_, err := store.Expire(ctx, session, true)

@@ -48,7 +48,7 @@ func ExampleConnect() {
 		options.Client().ApplyURI("mongodb://localhost:27017"), "app", "scheduler",
 		&leadermongo.Options{
 			Options: leader.Options{Value: []byte("10.0.0.7:8080")}, // for others, by Leader or Observe
-			Store:   dsyncmongo.Options{Options: dsync.Options{TTL: 10 * time.Second}},
+			Session: dsyncmongo.Options{Options: dsync.Options{TTL: 10 * time.Second}},
 		})
 	if err != nil {
 		log.Fatal(err)

@@ -25,9 +25,9 @@ type Options struct {
 	// Options are the election's: the published value and hooks.
 	leader.Options
 
-	// Store are the settings of the store and the session: collection, TTL, the identity that
+	// Session has the settings of the store and the session: collection, TTL, the identity that
 	// others see, logger and so on.
-	Store dsyncmongo.Options
+	Session dsyncmongo.Options
 }
 
 // An Election is a leader.Election with a session of its own.
@@ -61,7 +61,7 @@ func open(ctx context.Context, name string, opt *Options, session func(*dsyncmon
 	if opt != nil {
 		o = *opt
 	}
-	s, err := session(&o.Store)
+	s, err := session(&o.Session)
 	if err != nil {
 		return nil, err
 	}

@@ -64,8 +64,8 @@ func TestNonsenseIsRefused(t *testing.T) {
 			{"no name", "", nil, "1 to 512 bytes"},
 			{"a long name", strings.Repeat("x", 513), nil, "at most 512"},
 			{"NUL in the name", "a\x00b", nil, "NUL"},
-			{"a TTL", "e", &leadermongo.Options{Store: dsyncmongo.Options{Options: dsync.Options{TTL: 1}}}, "at least 1s"},
-			{"a collection", "e", &leadermongo.Options{Store: dsyncmongo.Options{Collection: "a$b"}}, "must not contain"},
+			{"a TTL", "e", &leadermongo.Options{Session: dsyncmongo.Options{Options: dsync.Options{TTL: 1}}}, "at least 1s"},
+			{"a collection", "e", &leadermongo.Options{Session: dsyncmongo.Options{Collection: "a$b"}}, "must not contain"},
 		} {
 			start := time.Now()
 			e, err := w.open(t.Context(), t, &fake{down: true}, tt.name, tt.opt)
@@ -111,7 +111,7 @@ func TestServerThatCannotBeReached(t *testing.T) {
 func readOnly(value []byte) *leadermongo.Options {
 	return &leadermongo.Options{
 		Options: leader.Options{Value: value},
-		Store:   dsyncmongo.Options{ReadOnly: true, Options: dsync.Options{Name: "pod-7"}},
+		Session: dsyncmongo.Options{ReadOnly: true, Options: dsync.Options{Name: "pod-7"}},
 	}
 }
 
@@ -150,8 +150,8 @@ func TestElectionHasASession(t *testing.T) {
 		if err := g.Wait(); err != nil || ctx.Err() == nil {
 			t.Errorf("Wait: %v, the group's context: %v", err, ctx.Err())
 		}
-		if _, _, err := e.Group(t.Context(), "", nil); !errors.Is(err, dsync.ErrKey) {
-			t.Errorf("a group without a name: %v, want %v", err, dsync.ErrKey)
+		if _, _, err := e.Group(t.Context(), "", nil); !errors.Is(err, dsync.ErrInvalidKey) {
+			t.Errorf("a group without a name: %v, want %v", err, dsync.ErrInvalidKey)
 		}
 		if _, err := e.TryCampaign(t.Context()); !errors.Is(err, dsync.ErrRefused) {
 			t.Errorf("TryCampaign on a read-only session: %v, want %v", err, dsync.ErrRefused)

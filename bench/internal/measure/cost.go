@@ -61,7 +61,7 @@ func HeldCost(ctx context.Context, t *Target, n int, d time.Duration) (Cost, err
 	}
 	c.OplogEntries, c.OplogBytes = float64(log.Entries)/took, float64(log.Bytes)/took
 	for _, mu := range held {
-		if !mu.Owned() {
+		if !mu.Held() {
 			return Cost{}, fmt.Errorf("%s was lost meanwhile", mu.Key())
 		}
 	}

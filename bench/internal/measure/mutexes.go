@@ -20,32 +20,24 @@ func (m *Mutexes) Open(ctx context.Context) (Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &mutexes{s, m.Options.AsyncUnlock}, nil
+	return &mutexes{s}, nil
 }
 
 type mutexes struct {
 	*dsync.Session
-	async bool
 }
 
 func (p *mutexes) Close() error { return p.Session.Close(context.Background()) }
 
 func (p *mutexes) Locker(_ context.Context, key string) (Locker, error) {
-	if p.async {
-		return asyncMutex{mutex{p.Mutex(key)}}, nil
-	}
 	return LockerOf(p.Mutex(key)), nil
 }
 
 type mutex struct{ *dsync.Mutex }
 
-func (m mutex) Lock(ctx context.Context) error   { return m.LockContext(ctx) }
-func (m mutex) Unlock(ctx context.Context) error { return m.UnlockContext(ctx) }
+func (m mutex) Lock(ctx context.Context) error { return m.LockContext(ctx) }
 
-// An asyncMutex is unlocked without a context, which alone can return before the release.
-type asyncMutex struct{ mutex }
-
-func (m asyncMutex) Unlock(context.Context) error {
+func (m mutex) Unlock(context.Context) error {
 	m.Mutex.Unlock()
 	return nil
 }

@@ -19,15 +19,6 @@ func Timed(f func(context.Context) error) Op {
 	}
 }
 
-// Paused is op with a pause after it that is not measured, for what op leaves behind.
-func Paused(op Op, pause time.Duration) Op {
-	return func(ctx context.Context) (time.Duration, error) {
-		took, err := op(ctx)
-		time.Sleep(pause)
-		return took, err
-	}
-}
-
 // Twice is the Op that does op two times in a row, and takes as long as both.
 func Twice(op Op) Op {
 	return func(ctx context.Context) (time.Duration, error) {

@@ -38,10 +38,11 @@ type Event struct {
 	Key     string        `json:"key,omitempty"`
 
 	// Of Request; Limit also of Record.
-	What   string `json:"what,omitempty"`   // the call, or the kind of a fault
-	Weight int64  `json:"weight,omitempty"` // what it takes of Limit
-	Limit  int64  `json:"limit,omitempty"`
-	Shared bool   `json:"shared,omitempty"` // holds of one session may have one token
+	What   string        `json:"what,omitempty"`   // the call, or the kind of a fault
+	Weight int64         `json:"weight,omitempty"` // what it takes of Limit
+	Limit  int64         `json:"limit,omitempty"`
+	Shared bool          `json:"shared,omitempty"` // holds of one session may have one token
+	Lease  time.Duration `json:"lease,omitempty"`  // its own; 0: it lives with its session
 
 	// Of Granted, Write and Record.
 	Token int64 `json:"token,omitempty"` // 0: the hold was over before its token could be read

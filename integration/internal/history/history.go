@@ -82,7 +82,7 @@ func (h *History) Holds() map[string][]*rules.Hold {
 		case Request:
 			o = &rules.Hold{
 				Process: e.Process, ID: e.ID, Key: e.Key, What: e.What,
-				Weight: e.Weight, Limit: e.Limit, Shared: e.Shared, Requested: e.At,
+				Weight: e.Weight, Limit: e.Limit, Shared: e.Shared, Lease: e.Lease, Requested: e.At,
 			}
 			all[who{e.Process, e.ID}] = o
 			byProcess[e.Process] = append(byProcess[e.Process], o)

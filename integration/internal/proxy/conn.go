@@ -156,7 +156,15 @@ func (c *conn) requests(m message) {
 				if c.await(v.healed) != nil {
 					return
 				}
-			case LoseReply, CutReply, LateReply:
+			case ShedRequest:
+				if c.wait(toSender) != nil {
+					return
+				}
+				if _, err := c.down.Write(shed(m.requestID())); err != nil {
+					return
+				}
+				continue
+			case LoseReply, CutReply, LateReply, ShedReply:
 				c.mu.Lock()
 				c.fates[m.requestID()] = v
 				c.mu.Unlock()
@@ -186,6 +194,8 @@ func (c *conn) replies() {
 			continue
 		case CutReply:
 			return
+		case ShedReply:
+			m = shed(m.responseTo())
 		case LateReply:
 			if c.await(v.healed) != nil {
 				return

@@ -16,6 +16,12 @@ const (
 	LoseRequest
 	// LateReply forwards the command and holds the reply until [Link.Heal].
 	LateReply
+	// ShedRequest answers in place of the server that it is overloaded and the command may be repeated, as
+	// servers from 8.2 on do. The server never sees the command. A driver may repeat it by itself.
+	ShedRequest
+	// ShedReply forwards the command, and answers the same in place of the server when it has been carried
+	// out, as a router may.
+	ShedReply
 	// LateRequest holds the command and what comes after it on its connection
 	// until [Link.Heal], then forwards it.
 	LateRequest

@@ -77,6 +77,23 @@ func (m message) documentAt(i int) bson.Raw {
 	return bson.Raw(m[i : i+size])
 }
 
+// shed is the reply of an overloaded server to the request with that id.
+func shed(request int32) message {
+	body, err := bson.Marshal(bson.D{
+		{Key: "ok", Value: 0}, {Key: "errmsg", Value: "the proxy sheds load"},
+		{Key: "code", Value: 462}, {Key: "codeName", Value: "IngressRequestRateLimitExceeded"},
+		{Key: "errorLabels", Value: bson.A{"SystemOverloadedError", "RetryableError"}},
+	})
+	if err != nil {
+		panic(err) // constants only
+	}
+	m := make(message, headerLen+5, headerLen+5+len(body)) // flags, and the kind of section that is a document
+	binary.LittleEndian.PutUint32(m, uint32(cap(m)))
+	binary.LittleEndian.PutUint32(m[8:], uint32(request))
+	binary.LittleEndian.PutUint32(m[12:], opMsg)
+	return append(m, body...)
+}
+
 // sender returns who sent the first message of a connection: the application name of a client,
 // or the port of a mongod; "" if neither.
 func (m message) sender() string {

@@ -1,0 +1,228 @@
+package golangmigrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/golang-migrate/migrate/v4/database"
+
+	"github.com/leasehold-go/leasehold/dsync"
+)
+
+const (
+	defaultWait = 10 * time.Second
+
+	// releaseWait is how long Unlock waits for the store's answer. The release then goes on in
+	// the background.
+	releaseWait = 10 * time.Second
+)
+
+// Options are the settings of a [Driver]. The zero value of each field is its default; a nil
+// *Options is all defaults.
+type Options struct {
+	// Wait is how long Lock waits while another process has the lock. It must be less than
+	// LockTimeout of migrate.Migrate, which is 15 s by default, by a few seconds; see the package
+	// comment. The lock of a process that has died is free when its session's TTL runs out, by
+	// default 30 s after its last heartbeat, so a shorter Wait can end before that. It is 0 or
+	// from 1 ms to dsync.MaxDuration. Default 10 s.
+	Wait time.Duration
+}
+
+// A Driver is a database.Driver: an inner one, with a [dsync.Mutex] as its lock. Make one with
+// [New]. Lock, Unlock and Close may be called concurrently with all methods; the others as the inner
+// driver permits.
+type Driver struct {
+	inner database.Driver
+	locks *dsync.Session
+	name  string
+	wait  time.Duration
+
+	open context.Context // ends with Close
+	stop context.CancelFunc
+
+	mu      sync.Mutex
+	waiting bool         // a Lock has not returned yet
+	hold    *dsync.Mutex // nil if it is not locked; a lost hold stays until Unlock
+}
+
+var _ database.Driver = (*Driver)(nil)
+
+// New returns a Driver that does its work with inner, and locks name on the session locks.
+// Processes that migrate the same database must use the same name. It is the key of the lock, so no
+// other lock of the store may have it. New contacts neither the store nor the database.
+//
+// New refuses a nil driver, a nil session, a name that is not a valid key (the error is
+// dsync.ErrInvalidKey), and a Wait that is neither 0 nor from 1 ms to dsync.MaxDuration. The
+// session is the caller's, and is not closed by the Driver.
+func New(inner database.Driver, locks *dsync.Session, name string, opt *Options) (*Driver, error) {
+	if inner == nil {
+		return nil, errors.New("golangmigrate: the inner driver is nil; make one with its package's WithInstance, for example")
+	}
+	if locks == nil {
+		return nil, errors.New("golangmigrate: the session is nil; make one with Open or Connect of dsync/mongo, or dsync.New")
+	}
+	if err := dsync.CheckKey(name); err != nil {
+		return nil, fmt.Errorf("golangmigrate: name %q: %w", name, err)
+	}
+	wait := defaultWait
+	if opt != nil && opt.Wait != 0 {
+		wait = opt.Wait
+	}
+	if wait < time.Millisecond || wait > dsync.MaxDuration {
+		return nil, fmt.Errorf("golangmigrate: Wait is %v; it must be from 1ms to %v (0: %v)", wait, dsync.MaxDuration, defaultWait)
+	}
+	return newDriver(inner, locks, name, wait), nil
+}
+
+func newDriver(inner database.Driver, locks *dsync.Session, name string, wait time.Duration) *Driver {
+	d := &Driver{inner: inner, locks: locks, name: name, wait: wait}
+	d.open, d.stop = context.WithCancel(context.Background())
+	return d
+}
+
+// Open has the inner driver open url, and returns a Driver with what it returns, and with the same
+// session, name and options.
+func (d *Driver) Open(url string) (database.Driver, error) {
+	inner, err := d.inner.Open(url)
+	if err != nil {
+		return nil, err
+	}
+	return newDriver(inner, d.locks, d.name, d.wait), nil
+}
+
+// Close ends a Lock that waits, closes the inner driver, and releases the lock if this driver still
+// has it. Errors are the inner driver's and those of Unlock.
+func (d *Driver) Close() error {
+	d.stop()
+	err := d.inner.Close() // first: what it still does is done under the lock
+	if hold := d.take(); hold != nil {
+		err = errors.Join(err, d.release(hold))
+	}
+	return err
+}
+
+// Lock locks the name, and waits in the queue while another process has it. If it is not free
+// within Options.Wait, or the store cannot be reached for that long, the error matches
+// database.ErrLocked. If this driver already has the lock or waits for it, Lock returns such an
+// error at once. Other errors are dsync.ErrClosed, dsync.ErrMismatch and dsync.ErrRefused, and that
+// the driver was closed.
+func (d *Driver) Lock() error {
+	d.mu.Lock()
+	if d.waiting || d.hold != nil {
+		d.mu.Unlock()
+		return fmt.Errorf("golangmigrate: lock %q: this driver already has it or waits for it: %w", d.name, database.ErrLocked)
+	}
+	d.waiting = true
+	d.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(d.open, d.wait)
+	defer cancel()
+	hold := d.locks.Mutex(d.name)
+	err := hold.LockContext(ctx)
+
+	d.mu.Lock()
+	d.waiting = false
+	closed := d.open.Err() != nil
+	if err == nil && !closed {
+		d.hold = hold
+	}
+	d.mu.Unlock()
+
+	switch {
+	case closed:
+		// Close may have come too late to end the wait, and too early to find the hold.
+		if err == nil {
+			err = d.release(hold)
+		}
+		return errors.Join(fmt.Errorf("golangmigrate: lock %q: the driver was closed", d.name), err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("golangmigrate: lock %q: not acquired within %v: %w: %w", d.name, d.wait, database.ErrLocked, err)
+	case err != nil:
+		return fmt.Errorf("golangmigrate: lock %q: %w", d.name, err)
+	}
+	return nil
+}
+
+// Unlock releases the lock. The error matches database.ErrNotLocked if this driver does not have
+// it, dsync.ErrLost if it was lost, and dsync.ErrRefused if the store refuses to release it. In any
+// case this driver does not have it afterwards.
+//
+// Unlock waits at most 10 s for the store's answer, and then returns nil; the release goes on in the
+// background. That is no error, because all migrations ran under the lock, and because a
+// migrate.Migrate whose Unlock has failed cannot be used again.
+func (d *Driver) Unlock() error {
+	hold := d.take()
+	if hold == nil {
+		return fmt.Errorf("golangmigrate: unlock %q: %w", d.name, database.ErrNotLocked)
+	}
+	return d.release(hold)
+}
+
+// take returns the hold, or nil if there is none, and leaves none.
+func (d *Driver) take() *dsync.Mutex {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	hold := d.hold
+	d.hold = nil
+	return hold
+}
+
+func (d *Driver) release(hold *dsync.Mutex) error {
+	ctx, cancel := context.WithTimeout(context.Background(), releaseWait)
+	defer cancel()
+	if err := hold.UnlockContext(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("golangmigrate: unlock %q: %w", d.name, err)
+	}
+	return nil
+}
+
+// Run has the inner driver run a migration, unless the lock was lost: then the error matches
+// dsync.ErrLost. Without a Lock before it, Run checks nothing, as golang-migrate's tests of drivers
+// expect. The same holds for SetVersion and Drop.
+func (d *Driver) Run(migration io.Reader) error {
+	if err := d.check("run a migration"); err != nil {
+		return err
+	}
+	return d.inner.Run(migration)
+}
+
+// SetVersion has the inner driver save the version, unless the lock was lost: see [Driver.Run].
+func (d *Driver) SetVersion(version int, dirty bool) error {
+	if err := d.check(fmt.Sprintf("set version %d (dirty: %t)", version, dirty)); err != nil {
+		return err
+	}
+	return d.inner.SetVersion(version, dirty)
+}
+
+// Drop has the inner driver delete everything in the database, unless the lock was lost: see
+// [Driver.Run].
+func (d *Driver) Drop() error {
+	if err := d.check("drop"); err != nil {
+		return err
+	}
+	return d.inner.Drop()
+}
+
+// Version returns the version that the inner driver reads. It needs no lock.
+func (d *Driver) Version() (version int, dirty bool, err error) { return d.inner.Version() }
+
+// check returns an error if this driver's hold was lost. It compares the clock, so it finds out
+// even in a process that has just been frozen.
+func (d *Driver) check(op string) error {
+	d.mu.Lock()
+	hold := d.hold
+	d.mu.Unlock()
+	if hold == nil {
+		return nil
+	}
+	ctx, cancel := hold.Context(context.Background()) // its cause says more than Held
+	defer cancel()
+	if ctx.Err() != nil {
+		return fmt.Errorf("golangmigrate: did not %s, because lock %q is not held any more: %w", op, d.name, context.Cause(ctx))
+	}
+	return nil
+}

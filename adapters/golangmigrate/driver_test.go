@@ -1,0 +1,244 @@
+package golangmigrate_test
+
+import (
+	"bytes"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/golang-migrate/migrate/v4/database"
+	databasetesting "github.com/golang-migrate/migrate/v4/database/testing"
+
+	"github.com/leasehold-go/leasehold/adapters/golangmigrate"
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// The tests that golang-migrate has for drivers. They use subtests, so they are not in a bubble.
+func TestConformsToGolangMigrate(t *testing.T) {
+	databasetesting.Test(t, newDriver(t, newDB(t), dsynctest.NewMemory(), nil), []byte("a"))
+}
+
+func TestLockWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const wait = 5 * time.Second
+		store, db := dsynctest.NewMemory(), newDB(t)
+		opt := &golangmigrate.Options{Wait: wait}
+		a, b := newDriver(t, db, store, opt), newDriver(t, db, store, opt)
+		lock := func(d *golangmigrate.Driver) (took time.Duration, err error) {
+			start := time.Now()
+			err = d.Lock()
+			return time.Since(start), err
+		}
+		if err := a.Unlock(); !errors.Is(err, database.ErrNotLocked) {
+			t.Errorf("Unlock of an unlocked driver: %v", err)
+		}
+		if _, err := lock(a); err != nil {
+			t.Fatal(err)
+		}
+		if took, err := lock(a); !errors.Is(err, database.ErrLocked) || took != 0 {
+			t.Errorf("Lock of a driver that has the lock: %v after %v, want ErrLocked at once", err, took)
+		}
+		if took, err := lock(b); !errors.Is(err, database.ErrLocked) || took != wait {
+			t.Errorf("Lock while another has it: %v after %v, want ErrLocked after %v", err, took, wait)
+		}
+		if err := b.Unlock(); !errors.Is(err, database.ErrNotLocked) {
+			t.Errorf("Unlock of what another has locked: %v", err)
+		}
+
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if took, err := lock(b); err != nil || took != time.Second {
+				t.Errorf("Lock of what is free a second later: %v after %v", err, took)
+			}
+		})
+		synctest.Wait()
+		if took, err := lock(b); !errors.Is(err, database.ErrLocked) || took != 0 {
+			t.Errorf("Lock of a driver that waits: %v after %v, want ErrLocked at once", err, took)
+		}
+		time.Sleep(time.Second)
+		if err := a.Unlock(); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		if err := b.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// An unreachable store is no reason to go on without a lock, nor to wait longer.
+func TestLockWithoutTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		faulty := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)
+		defer faulty.Close()
+		faulty.Cut()
+		d := newDriver(t, newDB(t), faulty, nil)
+		start := time.Now()
+		if err := d.Lock(); !errors.Is(err, database.ErrLocked) {
+			t.Errorf("Lock returned %v, want ErrLocked", err)
+		}
+		if took := time.Since(start); took != 10*time.Second {
+			t.Errorf("Lock took %v, want the default of Wait, 10s", took)
+		}
+	})
+}
+
+func TestLostLockPermitsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, db := dsynctest.NewMemory(), newDB(t)
+		faulty := dsynctest.NewFaulty(store, nil)
+		defer faulty.Close()
+		a, b := newDriver(t, db, faulty, nil), newDriver(t, db, store, nil)
+		if err := a.Lock(); err != nil {
+			t.Fatal(err)
+		}
+		faulty.Cut()
+		time.Sleep(2 * ttl)
+		faulty.Heal()
+		if err := b.Lock(); err != nil {
+			t.Fatal(err)
+		}
+		for call, err := range map[string]error{
+			"Run":        a.Run(bytes.NewReader([]byte("a"))),
+			"SetVersion": a.SetVersion(1, true),
+			"Drop":       a.Drop(),
+			"Unlock":     a.Unlock(),
+		} {
+			if !errors.Is(err, dsync.ErrLost) {
+				t.Errorf("%s after a loss: %v, want ErrLost", call, err)
+			}
+		}
+		db.wantCalls()
+		if v, dirty, err := a.Version(); v != database.NilVersion || dirty || err != nil {
+			t.Errorf("Version: %d, %t, %v", v, dirty, err)
+		}
+		if err := a.Lock(); !errors.Is(err, database.ErrLocked) {
+			t.Errorf("Unlock of a lost lock freed that of another: %v", err)
+		}
+		if err := b.Unlock(); err != nil {
+			t.Error(err)
+		}
+		if err := a.Lock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Where the lock was broken, the error says so.
+func TestBrokenLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, db := dsynctest.NewMemory(), newDB(t)
+		d := newDriver(t, db, store, nil)
+		if err := d.Lock(); err != nil {
+			t.Fatal(err)
+		}
+		if err := newSession(t, store).Break(background, name); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.SetVersion(1, true); !errors.Is(err, dsync.ErrRevoked) {
+			t.Errorf("SetVersion returned %v, want ErrRevoked", err)
+		}
+		db.wantCalls()
+	})
+}
+
+// When the store does not answer, Unlock ends without an error, and the release goes on.
+func TestUnlockWithoutTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, db := dsynctest.NewMemory(), newDB(t)
+		faulty := dsynctest.NewFaulty(store, func(r dsynctest.Request) dsynctest.Fault {
+			return dsynctest.Fault{LoseRequest: r.Method == dsynctest.MethodRelease && r.Seq < 20}
+		})
+		defer faulty.Close()
+		d, err := golangmigrate.New(db, newSession(t, faulty), name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Lock(); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if err := d.Unlock(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took != 10*time.Second {
+			t.Errorf("Unlock took %v, want 10s", took)
+		}
+		time.Sleep(2 * ttl)
+		if err := newDriver(t, db, store, nil).Lock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Close releases what a Migrate that has given up did not unlock.
+func TestCloseReleases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, db := dsynctest.NewMemory(), newDB(t)
+		a, b := newDriver(t, db, store, nil), newDriver(t, db, store, nil)
+		if err := a.Lock(); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+		if !db.closed {
+			t.Error("the inner driver was not closed")
+		}
+		start := time.Now()
+		if err := b.Lock(); err != nil || time.Since(start) != 0 {
+			t.Errorf("Lock after the holder was closed: %v after %v", err, time.Since(start))
+		}
+		if err := a.Lock(); err == nil || errors.Is(err, database.ErrLocked) {
+			t.Errorf("Lock of a closed driver: %v", err)
+		}
+	})
+}
+
+// What Open returns has another database and the same lock.
+func TestOpenKeepsTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := newDB(t)
+		d := newDriver(t, db, dsynctest.NewMemory(), nil)
+		opened, err := d.Open("stub://")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Lock(); err != nil {
+			t.Fatal(err)
+		}
+		if err := opened.Lock(); !errors.Is(err, database.ErrLocked) {
+			t.Errorf("Lock of a driver that was opened by the holder: %v", err)
+		}
+		if err := opened.SetVersion(7, false); err != nil {
+			t.Error(err)
+		}
+		db.wantCalls()
+		if v, _, err := opened.Version(); v != 7 || err != nil {
+			t.Errorf("Version: %d, %v", v, err)
+		}
+	})
+}
+
+func TestNewRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, locks := newDB(t), newSession(t, dsynctest.NewMemory())
+		if _, err := golangmigrate.New(nil, locks, name, nil); err == nil {
+			t.Error("a nil driver is taken")
+		}
+		if _, err := golangmigrate.New(db, nil, name, nil); err == nil {
+			t.Error("a nil session is taken")
+		}
+		if _, err := golangmigrate.New(db, locks, "\x00", nil); !errors.Is(err, dsync.ErrInvalidKey) {
+			t.Errorf("a name that is no key: %v", err)
+		}
+		for _, wait := range []time.Duration{-1, time.Microsecond, dsync.MaxDuration + 1} {
+			if _, err := golangmigrate.New(db, locks, name, &golangmigrate.Options{Wait: wait}); err == nil {
+				t.Errorf("a Wait of %v is taken", wait)
+			}
+		}
+	})
+}

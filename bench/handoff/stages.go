@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// stages are the parts of a hand-off, in their order, and beside them a write without the library.
+var stages = []string{
+	"Unlock is called, until its command is sent",
+	"until its reply",
+	"until the notice is sent",
+	"until the next session has it",
+	"until Lock returns",
+	"a raw majority write",
+}
+
+// A watch sees when a session's commands are sent and answered.
+type watch struct {
+	mu               sync.Mutex
+	sent, answered   time.Time // its last release
+	noticed          time.Time // its last notice was sent
+	heard            time.Time // the last answer of its listener
+	release, listens map[int64]bool
+}
+
+func newWatch() *watch { return &watch{release: make(map[int64]bool), listens: make(map[int64]bool)} }
+
+func (w *watch) monitor() *event.CommandMonitor {
+	return &event.CommandMonitor{
+		Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			now := time.Now()
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			on, _ := e.Command.Lookup(e.CommandName).StringValueOK()
+			switch {
+			case e.CommandName == "findAndModify":
+				w.sent, w.release[e.RequestID] = now, true
+			case e.CommandName == "insert" && strings.Contains(on, ".notices."):
+				w.noticed = now
+			case e.CommandName == "getMore":
+				w.listens[e.RequestID] = true
+			}
+		},
+		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+			now := time.Now()
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			switch {
+			case w.release[e.RequestID]:
+				w.answered = now
+			case w.listens[e.RequestID]:
+				w.heard = now
+			}
+			delete(w.release, e.RequestID)
+			delete(w.listens, e.RequestID)
+		},
+	}
+}
+
+// since returns how long each stage of a hand-off took that began and ended then, from the session of w to
+// that of next.
+func (w *watch) since(begin time.Time, next *watch, end time.Time) []time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	next.mu.Lock()
+	defer next.mu.Unlock()
+	return []time.Duration{
+		w.sent.Sub(begin), w.answered.Sub(w.sent), w.noticed.Sub(w.answered), next.heard.Sub(w.noticed), end.Sub(next.heard),
+	}
+}
+
+// rawWrite is a majority write of an application's document.
+func rawWrite(ctx context.Context, db *mongo.Database, id int) error {
+	return db.RunCommand(ctx, bson.D{
+		{Key: "update", Value: "application"},
+		{Key: "updates", Value: bson.A{bson.D{
+			{Key: "q", Value: bson.D{{Key: "_id", Value: id}}},
+			{Key: "u", Value: bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: 1}}}}},
+			{Key: "upsert", Value: true},
+		}}},
+		{Key: "writeConcern", Value: bson.D{{Key: "w", Value: "majority"}}},
+	}).Err()
+}
+
+// printStages prints the median of each stage.
+func (r *run) printStages() {
+	for i, name := range stages {
+		var took []time.Duration
+		for _, s := range r.Stages {
+			took = append(took, s[i])
+		}
+		slices.Sort(took)
+		fmt.Printf("  %9v  %s\n", took[len(took)/2].Round(time.Microsecond), name)
+	}
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/spf13/cobra"
+)
+
+// newForget returns the forget command.
+func newForget(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "forget KEY",
+		Short: "Forget a key that nobody uses, so that a once can run again",
+		Long: `Remove what the store keeps of KEY while nobody holds it or waits for it: that a
+once has been done, and its result; the number of terms of an election; the size that
+a semaphore was given. Then "leasehold once KEY" runs its command again, and the terms
+of the election count from 1. Fencing tokens keep growing. What is left of the key is
+deleted after a day, as that of every idle lock is.
+
+A process that already knows that the once has been done does not ask again.
+
+It exits with 0 if the key was forgotten or there is no such key; with 112 if somebody
+holds it or waits for it, and then nothing is forgotten; otherwise see "leasehold help
+exit-status".`,
+		Example: `  leasehold forget daily-2026-11-24
+  leasehold forget schema-v7`,
+		Args:              arguments(1, 1, "one KEY"),
+		ValidArgsFunction: a.completeKeys(cobra.ShellCompDirectiveNoFileComp, func(st dsync.Status) bool { return !st.Held() && st.Waiting == 0 }),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if err := dsync.CheckKey(args[0]); err != nil {
+				return err
+			}
+			s, err := a.connect(cmd.Context(), dsync.Options{})
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, s.Close(context.WithoutCancel(cmd.Context()))) }()
+			st, err := s.Status(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if st.Kind == "" {
+				fmt.Fprintf(a.stdout, "%s: no such key\n", plain(st.Key))
+				return nil
+			}
+			if err := s.Forget(cmd.Context(), st.Key); err != nil {
+				return err
+			}
+			fmt.Fprintf(a.stdout, "%s: forgotten%s\n", plain(st.Key), was(st))
+			return nil
+		},
+	}
+}
+
+// was says what was forgotten.
+func was(st dsync.Status) string {
+	switch {
+	case st.Sealed:
+		return ", a once that had been done"
+	case st.Term > 0:
+		return fmt.Sprintf(", an election in term %d", st.Term)
+	}
+	return ""
+}

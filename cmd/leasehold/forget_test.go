@@ -1,0 +1,37 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+)
+
+// A once that is forgotten can run again; a key that is held stays as it is, and forget says by whom.
+func TestForget(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newScene(t)
+		s.release(s.acquire(claim("done", "a.1", dsync.KindOnce, 1, 1)), driver.Leave{Seal: true})
+		s.release(s.acquire(claim("elected", "a.2", dsync.KindElection, 1, 1)), driver.Leave{})
+		s.acquire(claim("held", "a.3", dsync.KindMutex, 1, 1))
+		if got := command(t, s.Memory, "break", "done"); got.status != 0 ||
+			got.out != "done: nobody holds it: it is a once that has been done; leasehold forget makes it run again\n" {
+			t.Errorf("break of a once: %+v", got)
+		}
+		for _, c := range []struct{ key, out string }{
+			{"done", "done: forgotten, a once that had been done\n"},
+			{"done", "done: forgotten\n"},
+			{"elected", "elected: forgotten, an election in term 1\n"},
+			{"other", "other: no such key\n"},
+		} {
+			if got := command(t, s.Memory, "forget", c.key); got.status != 0 || got.out != c.out || got.err != "" {
+				t.Errorf("%s: %+v, want %q", c.key, got, c.out)
+			}
+		}
+		got := command(t, s.Memory, "forget", "held")
+		if got.status != exitHeld || got.out != "" || !strings.HasPrefix(got.err, `leasehold: dsync: "held" is held by another`) {
+			t.Errorf("%+v, want status %d and by whom", got, exitHeld)
+		}
+	})
+}

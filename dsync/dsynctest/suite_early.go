@@ -1,0 +1,156 @@
+package dsynctest
+
+import (
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+)
+
+// earlyCases test Leave with Early. What a fail-over may undo, and what a heartbeat then says, each store
+// tests with fail-overs of its own.
+func earlyCases() []conformanceCase {
+	return []conformanceCase{
+		{name: "Early/TheNextIsLetIn", test: testEarlyNext},
+		{name: "Early/AHeartbeatSaysWhenCommitted", test: testEarlyHeartbeat},
+		{name: "Early/RepeatedOrLateChangesNothing", test: testEarlyRepeated},
+		{name: "Early/CommittedIfSomebodyWaits", test: testEarlyWaiter},
+		{name: "Early/CommittedIfObserved", test: testEarlyObserved},
+		{name: "Early/CommittedWithOptions", test: testEarlyOptions},
+	}
+}
+
+// leaveEarly is a Leave of c with Early and the fields of l, by a session that has seen nobody wait. It must
+// not fail.
+func (e *env) leaveEarly(c driver.Claim, l driver.Leave, wantLeft bool) driver.OpTime {
+	e.Helper()
+	if h, ok := e.load(c.Key).Holder(c.ID); ok {
+		c.Token = h.Token
+	}
+	c.NoneWaiting = true
+	l.Claim, l.Early = c, true
+	before := e.seen
+	done, err := e.store.Edit(e.ctx, driver.Edit{Leave: &l})
+	if err != nil || done.Left != wantLeft {
+		e.Fatalf("Leave of %s with %+v: left %t, %v; want %t, no error", c.ID, l, done.Left, err, wantLeft)
+	}
+	if !done.Left && done.Applied != (driver.OpTime{}) {
+		e.Errorf("Leave of %s, which is not there: applied at %+v", c.ID, done.Applied)
+	}
+	if done.Applied == (driver.OpTime{}) { // what is read may be older otherwise
+		e.noticed(c, before, done.Notices)
+	} else if len(done.Notices) > 0 {
+		e.Errorf("Leave of %s may still be undone, and returned the notices %+v", c.ID, done.Notices)
+	}
+	return done.Applied
+}
+
+// wantCommitted is leaveEarly of a claim whose Leave nothing must undo.
+func (e *env) wantCommitted(c driver.Claim, l driver.Leave) {
+	e.Helper()
+	if applied := e.leaveEarly(c, l, true); applied != (driver.OpTime{}) {
+		e.Errorf("Leave with %+v: it may be undone, applied at %+v", l, applied)
+	}
+}
+
+func testEarlyNext(e *env) {
+	key, session := newID(), e.session()
+	for range 3 {
+		c := e.claim(key, session)
+		e.hold(c)
+		e.leaveEarly(c, driver.Leave{}, true)
+	}
+	next := e.claim(key, e.session())
+	e.hold(next)
+	e.wantHolders(e.load(key), next)
+}
+
+func testEarlyHeartbeat(e *env) {
+	key, session := newID(), e.session()
+	for range 3 {
+		c := e.claim(key, session)
+		e.hold(c)
+		applied := e.leaveEarly(c, driver.Leave{}, true)
+		if applied == (driver.OpTime{}) {
+			continue
+		}
+		for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+			r, err := e.store.Heartbeat(e.ctx, session, nil)
+			if err != nil {
+				e.Fatalf("Heartbeat: %v", err)
+			}
+			if r.Committed.Term == applied.Term && r.Committed.Time >= applied.Time {
+				break
+			}
+			if time.Since(begin) > patience {
+				e.Fatalf("Heartbeat says that the log is committed up to %+v; a Leave was applied at %+v %v ago", r.Committed, applied, patience)
+			}
+		}
+		e.wantFree(key)
+	}
+}
+
+func testEarlyRepeated(e *env) {
+	key, session := newID(), e.session()
+	old := e.claim(key, session)
+	token := e.hold(old).Token
+	e.leaveEarly(old, driver.Leave{}, true)
+	newer := e.claim(key, session)
+	e.hold(newer)
+	old.Token = token
+	for range 2 {
+		e.leaveEarly(old, driver.Leave{}, false)
+	}
+	e.wantHolders(e.load(key), newer)
+}
+
+func testEarlyWaiter(e *env) {
+	for _, weight := range []int64{1, 2} {
+		c, next := e.weighted(newID(), e.session(), weight, 2), e.session()
+		e.hold(c)
+		waiter := e.weighted(c.Key, next, 2, 2)
+		e.queue(waiter)
+		e.wantCommitted(c, driver.Leave{})
+		e.wantHolders(e.load(c.Key), waiter)
+	}
+}
+
+func testEarlyObserved(e *env) {
+	session := e.session()
+	for _, before := range []bool{true, false} {
+		c := e.claim(newID(), session)
+		if before {
+			if e.hears(c.Key) == nil {
+				return
+			}
+		}
+		e.hold(c)
+		if !before {
+			e.hears(c.Key)
+		}
+		e.wantCommitted(c, driver.Leave{})
+		e.wantNotices(change(c.Key))
+	}
+}
+
+func testEarlyOptions(e *env) {
+	session := e.session()
+	hold := func() driver.Claim {
+		c := e.claim(newID(), session)
+		e.hold(c)
+		return c
+	}
+	c := hold()
+	e.wantCommitted(c, driver.Leave{Keep: long})
+	e.wantHolders(e.load(c.Key), c)
+
+	c = hold()
+	token := e.load(c.Key).Token
+	e.wantCommitted(c, driver.Leave{Seal: true, Result: []byte("result")})
+	e.wantSealed(e.load(c.Key), token, []byte("result"))
+
+	c = hold()
+	next := e.claim(c.Key, session)
+	e.queue(next)
+	e.wantCommitted(c, driver.Leave{Successor: next.ID})
+	e.wantHolders(e.load(c.Key), next)
+}

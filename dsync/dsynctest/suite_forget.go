@@ -1,0 +1,149 @@
+package dsynctest
+
+import (
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
+)
+
+// forgetCases test Forget.
+func forgetCases() []conformanceCase {
+	return []conformanceCase{
+		{name: "Forget/SealGoesAndTokensGrowOn", test: testForgetSeal},
+		{name: "Forget/TermsCountFromOne", test: testForgetTerms},
+		{name: "Forget/FormerLimitsAreUnknown", test: testForgetLimits},
+		{name: "Forget/KeyInUseStays", test: testForgetInUse},
+		{name: "Forget/HolderWhoseEndHasComeIsNone", test: testForgetEnded},
+		{name: "Forget/OtherTokenForgetsNothing", test: testForgetLate},
+		{name: "Notice/ChangeByForget", test: testForgetNotice},
+	}
+}
+
+// forget is a Forget without an error.
+func (e *env) forget(key string, token int64, want bool) {
+	e.Helper()
+	before := e.seen
+	forgot, notices, err := storecmd.Forget(e.ctx, e.store, key, token)
+	if err != nil || forgot != want {
+		e.Fatalf("Forget(%d) = %t, %v; want %t", token, forgot, err, want)
+	}
+	e.noticed(driver.Claim{Key: key}, before, notices)
+}
+
+// once is a claim of KindOnce.
+func (e *env) once(key, session string) driver.Claim {
+	c := e.claim(key, session)
+	c.Kind = driver.KindOnce
+	return c
+}
+
+func testForgetSeal(e *env) {
+	key, session := newID(), e.session()
+	e.forget(key, 1, false) // there is no record
+	for range 8 {           // so that tokens run ahead of the clock
+		c := e.once(key, session)
+		e.hold(c)
+		e.release(c)
+	}
+	for range 3 {
+		c := e.once(key, session)
+		token := e.hold(c).Token // greater than that before
+		e.seal(c, []byte("result"), true)
+		e.wantSealed(e.load(key), token, []byte("result"))
+		e.forget(key, token, true)
+		e.wantNotSealed(key)
+		e.wantValue(e.load(key), nil)
+		e.forget(key, e.load(key).Token, true) // nothing is left to be forgotten
+		e.seal(c, []byte("result"), false)     // a copy that comes late
+		e.wantNotSealed(key)
+	}
+}
+
+func testForgetTerms(e *env) {
+	key, session := newID(), e.session()
+	for range 2 {
+		for term := int64(1); term <= 2; term++ {
+			c := e.candidate(key, session)
+			e.wantTerm(e.acquire(c), term)
+			e.release(c)
+		}
+		e.forget(key, e.load(key).Token, true)
+		e.wantTerm(e.load(key), 0)
+	}
+}
+
+func testForgetLimits(e *env) {
+	key, session := newID(), e.session()
+	first, second := e.weighted(key, session, 1, 2), e.weighted(key, session, 1, 2)
+	e.hold(first)
+	e.resize(key, 2, 3)
+	e.release(first)
+	e.forget(key, e.load(key).Token, true)
+	e.hold(second) // its limit is no former one
+	e.wantSize(key, second.Kind, 2)
+	e.wantUnknown(key, session, 3, 2)
+}
+
+func testForgetInUse(e *env) {
+	key, session := newID(), e.session()
+	holder, waiter := e.candidate(key, session), e.candidate(key, session)
+	token := e.hold(holder).Token
+	e.publish(holder, []byte("value"))
+	for range 2 { // held and waited for, then only held
+		e.forget(key, token, false)
+		s := e.load(key)
+		e.wantHolders(s, holder)
+		e.wantValue(s, []byte("value"))
+		if s.Term == 0 {
+			e.Errorf("the number of terms was forgotten: %+v", s)
+		}
+		e.queue(waiter)
+	}
+	e.wantQueue(e.load(key), waiter)
+	e.release(holder)
+	e.wantTerm(e.load(key), 2)
+	e.wantHolders(e.load(key), waiter)
+}
+
+func testForgetEnded(e *env) {
+	key, session := newID(), e.session()
+	c := e.candidate(key, session)
+	token := e.hold(c).Token
+	e.releaseKeep(c, short, true)
+	e.forget(key, token, false)
+	e.wantTerm(e.load(key), 1)
+	e.until(e.load(key).Holders[0].Until)
+	e.forget(key, token, true)
+	e.wantFree(key)
+	e.wantTerm(e.load(key), 0)
+}
+
+func testForgetLate(e *env) {
+	key, session := newID(), e.session()
+	c := e.once(key, session)
+	old := e.hold(c).Token
+	e.seal(c, []byte("old"), true)
+	e.forget(key, old-1, false)
+	e.wantSealed(e.load(key), old, []byte("old"))
+	e.forget(key, old, true)
+	c = e.once(key, session)
+	token := e.hold(c).Token
+	e.seal(c, []byte("new"), true)
+	e.forget(key, old, false)
+	e.wantSealed(e.load(key), token, []byte("new"))
+}
+
+func testForgetNotice(e *env) {
+	key := newID()
+	l := e.hears(key)
+	if l == nil {
+		return
+	}
+	c := e.candidate(key, l.session)
+	token := e.hold(c).Token
+	e.release(c)
+	e.until(e.now().Add(5 * time.Millisecond))
+	e.forget(key, token, true)
+	e.wantNotices(change(key))
+}

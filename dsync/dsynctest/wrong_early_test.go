@@ -1,0 +1,77 @@
+package dsynctest_test
+
+import (
+	"context"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// wrongEarlies are defects of Leave with Early.
+func wrongEarlies() []plant {
+	// undoable makes a Leave undoable that Memory has committed.
+	undoable := func(which func(l *driver.Leave, before driver.State, done driver.Edited) bool) func(*dsynctest.Memory, *wrong) {
+		return func(m *dsynctest.Memory, w *wrong) {
+			w.edit = func(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+				before, _ := m.Load(ctx, e.Key(), 1000)
+				done, err := m.Edit(ctx, e)
+				if err == nil && e.Leave != nil && e.Leave.Early && which(e.Leave, before, done) {
+					done.Applied = driver.OpTime{Term: 1, Time: 1}
+				}
+				return done, err
+			}
+		}
+	}
+	return []plant{
+		{"Early leaves the claim there", "Early/TheNextIsLetIn", func(m *dsynctest.Memory, w *wrong) {
+			w.edit = func(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+				if e.Leave != nil && e.Leave.Early {
+					return driver.Edited{Left: true}, nil
+				}
+				return m.Edit(ctx, e)
+			}
+		}},
+		{"Early frees the key, whoever holds it", "Early/RepeatedOrLateChangesNothing", func(m *dsynctest.Memory, w *wrong) {
+			w.edit = func(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+				if e.Leave != nil && e.Leave.Early {
+					s, _ := m.Load(ctx, e.Key(), 1000)
+					for _, h := range s.Holders {
+						l := *e.Leave
+						l.Claim.ID, e.Leave = h.Claim, &l
+					}
+				}
+				return m.Edit(ctx, e)
+			}
+		}},
+		{"no heartbeat says what is committed", "Early/AHeartbeatSaysWhenCommitted", func(m *dsynctest.Memory, w *wrong) {
+			w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
+				r, err := m.Heartbeat(ctx, id, given)
+				r.Committed = driver.OpTime{}
+				return r, err
+			}
+		}},
+		{"heartbeats speak of another term", "Early/AHeartbeatSaysWhenCommitted", func(m *dsynctest.Memory, w *wrong) {
+			w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
+				r, err := m.Heartbeat(ctx, id, given)
+				r.Committed.Term++
+				return r, err
+			}
+		}},
+		{"Early of what is absent was applied", "Early/RepeatedOrLateChangesNothing",
+			undoable(func(_ *driver.Leave, _ driver.State, done driver.Edited) bool { return !done.Left })},
+		{"Early though somebody waits", "Early/CommittedIfSomebodyWaits",
+			undoable(func(l *driver.Leave, before driver.State, _ driver.Edited) bool {
+				return before.Waiting > 0 && l.Successor == ""
+			})},
+		{"Early though observed", "Early/CommittedIfObserved",
+			undoable(func(_ *driver.Leave, _ driver.State, done driver.Edited) bool {
+				return len(done.Notices) == 1 && done.Notices[0].Type == driver.NoticeChange
+			})},
+		{"Early with Keep", "Early/CommittedWithOptions",
+			undoable(func(l *driver.Leave, _ driver.State, _ driver.Edited) bool { return l.Keep > 0 })},
+		{"Early with Seal", "Early/CommittedWithOptions",
+			undoable(func(l *driver.Leave, _ driver.State, _ driver.Edited) bool { return l.Seal })},
+		{"Early with Successor", "Early/CommittedWithOptions",
+			undoable(func(l *driver.Leave, _ driver.State, _ driver.Edited) bool { return l.Successor != "" })},
+	}
+}

@@ -1,0 +1,68 @@
+package integration_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+)
+
+// Somebody drops the collection: the holder learns within a heartbeat interval that its session has expired,
+// the waiter is granted the key with a greater token, and the seal of a Once is gone, all without a restart.
+func TestDroppedCollection(t *testing.T) {
+	t.Parallel()
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		opt := r.short(patient)
+		lost := make(chan error, 1)
+		opt.Hooks = &dsync.Hooks{SessionLost: func(_ string, cause error) { lost <- cause }}
+		holder, waiter := r.session(opt), r.session(r.short(patient))
+		runs := 0
+		once := func(s *dsync.Session) {
+			t.Helper()
+			if err := s.Once("once").Do(t.Context(), func(context.Context) error { runs++; return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		once(holder)
+		mu := holder.Mutex("key")
+		lock(t, mu, 10*time.Second)
+		token := mu.Token()
+		next := waiter.Mutex("key")
+		ch := locking(t.Context(), next)
+		eventually(t, 10*time.Second, "it waits", func() bool { return load(t, r.store(), "key").Waiting == 1 })
+
+		if err := r.raw().Drop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		dropped := time.Now()
+		select {
+		case <-mu.Lost():
+			lab.Note(t, "lost %v after the drop, TTL %v", time.Since(dropped).Round(time.Millisecond), patient)
+		case <-time.After(patient):
+			t.Fatal("the holder did not learn of it within a TTL")
+		}
+		if cause := <-lost; sentinel(mu.UnlockContext(t.Context())) != "lost" {
+			t.Errorf("Unlock after the drop, session lost because of %v: want ErrLost", cause)
+		}
+		g := granted(t, ch, time.Minute)
+		if g.token <= token {
+			t.Errorf("token %d after %d, want a greater one", g.token, token)
+		}
+		// Its own session has expired, too, and it may learn of that only now.
+		if err := next.UnlockContext(t.Context()); err != nil && sentinel(err) != "lost" {
+			t.Errorf("Unlock by the waiter: %v", err)
+		}
+		lock(t, mu, time.Minute)
+		if mu.Token() <= g.token {
+			t.Errorf("token %d after %d, want a greater one", mu.Token(), g.token)
+		}
+		unlock(t, mu)
+		once(waiter)
+		if runs != 2 {
+			t.Errorf("%d runs of the Once, want that it ran again", runs)
+		}
+	})
+}

@@ -1,0 +1,66 @@
+package integration_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/mongod"
+)
+
+// A fail-over that undoes an Unlock leaves the key held until the next heartbeat, which discards the claim. Then
+// another process gets it, with a greater token. UnlockContext does not return while no majority has the release.
+func TestUndoneUnlock(t *testing.T) {
+	t.Parallel()
+	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
+		own := lab.Start(t, mongod.Spec{Members: 3, ElectionTimeout: 2 * time.Second})
+		r := newRoom(t, own)
+		opt := r.short(20 * time.Second)
+		opt.HeartbeatInterval = 5 * time.Second
+		var lost losses
+		opt.Hooks = lost.hooks()
+		s := r.session(opt)
+		m, sure := s.Mutex("key"), s.Mutex("sure")
+		lock(t, m, 10*time.Second)
+		lock(t, sure, 10*time.Second)
+		first := m.Token()
+
+		old := primary(t, own.Set())
+		var others []*mongod.Member
+		for _, member := range own.Set().Members() {
+			if member == old {
+				continue
+			}
+			if err := member.Freeze(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { member.Thaw() })
+			others = append(others, member)
+		}
+		m.Unlock() // it returns: the primary has it
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		err := sure.UnlockContext(ctx)
+		cancel()
+		if err == nil {
+			t.Error("UnlockContext returned without a majority")
+		}
+		old.Kill()
+		t.Cleanup(func() { old.Start() })
+		for _, member := range others {
+			member.Thaw()
+		}
+		var next *mongod.Member
+		eventually(t, 30*time.Second, "there is another primary", func() bool {
+			next = primary(t, own.Set())
+			return next != old
+		})
+		b := r.session(opt).Mutex("key")
+		lock(t, b, opt.TTL)
+		if b.Token() <= first {
+			t.Errorf("token %d after %d", b.Token(), first)
+		}
+		lost.none(t)
+		unlock(t, b)
+	})
+}

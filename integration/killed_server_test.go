@@ -1,0 +1,85 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/mongod"
+)
+
+// The only server is killed, again and again, in the moment in which it has answered a Lock, while other
+// sessions lock and unlock. What it has acknowledged is there when it comes back: the lock is held, and
+// tokens grow.
+func TestKilledServer(t *testing.T) {
+	t.Parallel()
+	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, _ *server.Server) {
+		for name, spec := range map[string]mongod.Spec{"a standalone": {}, "a set of one": {Members: 1}} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				const times = 8
+				own := lab.Start(t, spec)
+				r, node := newRoom(t, own), own.Set().Members()[0]
+				opt := r.short(30 * time.Second)
+
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var mu sync.Mutex
+				var last int64
+				grants := 0
+				var busy sync.WaitGroup
+				defer busy.Wait()
+				defer cancel()
+				for range 4 {
+					m := r.session(opt).Mutex("busy")
+					busy.Go(func() {
+						for ctx.Err() == nil {
+							if m.LockContext(ctx) != nil {
+								continue
+							}
+							mu.Lock()
+							if token := m.Token(); token > last {
+								last, grants = token, grants+1
+							} else if token != 0 {
+								t.Errorf("token %d after %d", token, last)
+							}
+							mu.Unlock()
+							m.UnlockContext(context.Background()) // until the server is back
+						}
+					})
+				}
+
+				keeper, store := r.session(opt), r.store()
+				for i := range times {
+					m := keeper.Mutex(fmt.Sprint("kept ", i))
+					lock(t, m, time.Minute)
+					node.Kill()
+					if err := node.Start(); err != nil {
+						t.Fatal(err)
+					}
+					eventually(t, time.Minute, "the server is back", func() bool {
+						st, err := store.Load(t.Context(), m.Key(), 1)
+						if err == nil && (len(st.Holders) != 1 || st.Holders[0].Token != m.Token()) {
+							t.Errorf("after kill %d: held by %v, and not with token %d, which was acknowledged", i, st.Holders, m.Token())
+						}
+						return err == nil
+					})
+					mu.Lock()
+					before := grants
+					mu.Unlock()
+					eventually(t, time.Minute, "others lock again", func() bool {
+						mu.Lock()
+						defer mu.Unlock()
+						return grants > before+20
+					})
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				lab.Note(t, "%s, killed %d times: %d grants", name, times, grants)
+			})
+		}
+	})
+}

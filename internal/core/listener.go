@@ -1,0 +1,204 @@
+package core
+
+import (
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+)
+
+// A listener receives the session's notices. It runs when somebody waits or observes, or has held
+// something for a while. There is one, however many need it, and it stops when nobody has needed it for a
+// TTL.
+type listener struct {
+	running     bool
+	ready       bool
+	unsupported bool
+	number      uint64         // of the last one that was opened
+	times       uint64         // how often one became ready
+	at          Instant        // when to open one; never: nobody needs it, or it is running
+	opened      Instant        // when it was opened
+	idle        Instant        // when somebody was last seen to need it
+	failed      int            // listeners that broke in a row
+	keys        map[string]int // number of observers, by key
+}
+
+// is reports whether the listener with that number is the one that runs.
+func (l *listener) is(number uint64) bool { return l.running && l.number == number }
+
+// listenAfter is how long a session holds something before it listens for that reason alone. Most holds
+// end sooner and so never cost a listener.
+const listenAfter = time.Second
+
+// gather is how long a listener for a new key waits for further keys to be added.
+const gather = 5 * time.Millisecond
+
+// Listening reports whether a listener is ready, and whether the store can't notify.
+func (c *Core) Listening() (ready, unsupported bool) { return c.listener.ready, c.listener.unsupported }
+
+// listen opens the listener after that time, unless it is running.
+func (c *Core) listen(after time.Duration) {
+	l := &c.listener
+	if l.running || l.unsupported || c.session.id == "" {
+		return
+	}
+	if l.failed == 0 || l.at == never { // else a retry is due
+		l.at = min(l.at, c.now.Add(after))
+	}
+	l.idle = c.now
+}
+
+// listenerDue opens the listener when it is due. One that only holds need is not opened if they have ended.
+func (c *Core) listenerDue() {
+	l := &c.listener
+	if l.at > c.now {
+		return
+	}
+	l.at = never
+	if !c.listenerNeeded() {
+		return
+	}
+	l.number++
+	l.running, l.ready, l.opened, l.idle = true, false, c.now, c.now
+	c.do(&Listen{l.number, c.session.id, sortedKeys(l.keys)})
+}
+
+// listenerNeeded reports whether anybody observes, waits or holds, or keeps a claim for the next here.
+func (c *Core) listenerNeeded() bool {
+	if len(c.listener.keys) > 0 || c.cfg.AlwaysListen {
+		return true
+	}
+	for _, cl := range c.claims {
+		if cl.request.Session == c.session.id && cl.listens() {
+			return true
+		}
+	}
+	return false
+}
+
+// listens reports whether the claim needs the listener: it waits, is held, or lingers.
+func (cl *claim) listens() bool {
+	switch cl.state {
+	case waiting, held, lingering:
+		return true
+	case joining:
+		return cl.requests > 1 || cl.request.Yield
+	}
+	return false
+}
+
+// keepListening stops a listener that nobody has needed for a TTL, and starts one for what is held. It is
+// called with every acknowledged heartbeat.
+func (c *Core) keepListening() {
+	l := &c.listener
+	switch {
+	case c.listenerNeeded():
+		l.idle = c.now
+		c.listen(listenAfter)
+	case l.running && c.now.Sub(l.idle) > c.cfg.TTL:
+		c.stopListening()
+	}
+}
+
+func (c *Core) stopListening() {
+	l := &c.listener
+	if l.running {
+		c.do(StopListening{})
+	}
+	l.running, l.ready, l.at, l.failed = false, false, never, 0
+}
+
+// observe changes the number of observers of a key. A new key reopens the listener.
+func (c *Core) observe(key string, n int) {
+	l := &c.listener
+	before := l.keys[key]
+	l.keys[key] += n
+	if l.keys[key] <= 0 {
+		delete(l.keys, key) // the listener receives its changes until it is reopened
+	}
+	l.idle = c.now
+	if before == 0 && n > 0 {
+		c.stopListening()
+		c.listen(gather)
+	}
+}
+
+// listenerBroken opens another listener. Each new one makes every waiter request again, so they are spaced
+// unless this one lived for a while.
+func (c *Core) listenerBroken(unsupported bool) {
+	l := &c.listener
+	l.running, l.ready, l.unsupported = false, false, unsupported
+	if unsupported {
+		return
+	}
+	if c.now.Sub(l.opened) > c.cfg.Backoff {
+		l.failed = 0
+	}
+	l.at = c.now.Add(c.cfg.pause(l.failed))
+	l.failed++
+}
+
+// listenerReady is called when the listener receives everything that is sent from now on. What was sent
+// before may have been missed, so everybody checks again.
+func (c *Core) listenerReady() {
+	l := &c.listener
+	l.ready = true
+	l.times++
+	for _, cl := range c.those(func(cl *claim) bool { return cl.request.Session == c.session.id }) {
+		switch cl.state {
+		case waiting:
+			c.move(cl, wake)
+		case held, lingering:
+			c.heartbeatSoon()
+			if !cl.shares() {
+				c.crowded(cl) // others may have come without a notice
+			}
+		}
+	}
+	for _, key := range sortedKeys(l.keys) {
+		c.do(Changed{key})
+	}
+}
+
+// noticed takes a notice from the listener, or for this session from one of its own commands.
+func (c *Core) noticed(n driver.Notice) {
+	if c.session.id == "" {
+		return
+	}
+	if n.Session != "" && n.Session != c.session.id {
+		return
+	}
+	cl := c.byID(n.Claim)
+	switch n.Type {
+	case driver.NoticeReady:
+		c.listenerReady()
+	case driver.NoticeChange:
+		c.do(Changed{n.Key})
+	case driver.NoticeRevoke:
+		c.recorded(driver.Revocation{Key: n.Key, Claim: n.Claim})
+	case driver.NoticeYield:
+		if cl != nil {
+			c.crowded(cl)
+		}
+	case driver.NoticeWake:
+		if cl != nil {
+			c.move(cl, wake)
+		}
+	case driver.NoticeGrant:
+		switch {
+		case cl == nil:
+			c.unknownClaim(n.Key, n.Claim, n.Token)
+		case cl.state < held && cl.state != dating:
+			c.granted(cl, grant{token: n.Token, term: n.Term, crowded: n.Crowded})
+		case cl.state == leaving:
+			cl.mayBe = true
+		}
+	}
+}
+
+// crowded records that others may wait for the claim, if it can yield: it is not kept for another use here.
+func (c *Core) crowded(cl *claim) {
+	if cl.request.Yield {
+		cl.othersWait = true
+		c.move(cl, othersCame)
+	}
+}

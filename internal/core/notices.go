@@ -1,0 +1,125 @@
+package core
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+)
+
+// A message is notices for others that are sent until the store has taken them.
+type message struct {
+	timer
+	number  uint64
+	notices []driver.Notice
+	began   Instant // when sending began; never: it was sent, and is kept for changeGap
+	failed  int     // how often sending has failed
+	command uint64  // under way, or inLine; 0: none
+	key     string  // of a notice of changes: one message covers all changes of the key until it is sent
+	again   bool    // the key has changed again since then
+}
+
+// notifyTime is how long sending a notice is tried: longer than an election takes with MongoDB's default
+// settings, about twelve seconds. A grant just before an election is then learned right after it. Later a
+// notice is of little use, since waiters poll.
+const notifyTime = 15 * time.Second
+
+// changeGap is the shortest time between two notices of changes of one key from one session.
+const changeGap = 20 * time.Millisecond
+
+// notify sends notices, and takes those for this session.
+func (c *Core) notify(notices []driver.Notice) {
+	var others []driver.Notice
+	for _, n := range notices {
+		switch {
+		case n.Session != "" && n.Session == c.session.id:
+			c.noticed(n)
+		case n.Type == driver.NoticeChange:
+			c.notifyChange(n)
+		default:
+			others = append(others, n)
+		}
+	}
+	if len(others) > 0 {
+		c.sendMessage(&message{notices: others})
+	}
+}
+
+func (c *Core) notifyChange(n driver.Notice) {
+	if m := c.messages[c.changes[n.Key]]; m != nil {
+		m.again = true
+		return
+	}
+	m := &message{notices: []driver.Notice{n}, key: n.Key}
+	c.sendMessage(m)
+	c.changes[n.Key] = m.number
+}
+
+func (c *Core) sendMessage(m *message) {
+	c.last.message++
+	m.number, m.began, m.timer = c.last.message, c.now, timer{never, never}
+	c.messages[m.number] = m
+	c.messageDue(m)
+}
+
+// messageDue sends the message, or ends the time in which it covers further changes.
+func (c *Core) messageDue(m *message) {
+	switch {
+	case m.command != 0 && m.command != inLine:
+		return
+	case m.began == never && !m.again:
+		c.forgetMessage(m)
+		return
+	case m.began == never:
+		m.began, m.failed = c.now, 0
+	}
+	m.command = inLine
+	if c.enterLane(m.failed > 0, delayed{number: m.number | messageBit}) {
+		m.again = false
+		m.command = c.sendNow(&sent{claim: m.number, poll: m.failed > 0}, &Command{Op: Notify, Notices: m.notices})
+	}
+}
+
+// notified takes the answer to a Notify. Once the session is closing nothing is tried again.
+func (c *Core) notified(s *sent, r *Reply) {
+	m := c.messages[s.claim]
+	if m == nil {
+		return
+	}
+	m.command = 0
+	switch {
+	case r.Lost && c.closing == nil && c.now.Sub(m.began) < notifyTime:
+		c.at(&m.timer, m.number|messageBit, c.now.Add(c.cfg.pause(m.failed)))
+		m.failed++
+	case m.key != "" && c.closing == nil:
+		m.began = never
+		c.at(&m.timer, m.number|messageBit, c.now.Add(changeGap))
+	default:
+		c.forgetMessage(m)
+	}
+}
+
+func (c *Core) forgetMessage(m *message) {
+	delete(c.messages, m.number)
+	if m.key != "" {
+		delete(c.changes, m.key)
+	}
+}
+
+// unchanged returns the notices to send after a command that changed nothing for its own claim. It drops
+// notices of changes, unless the command granted other claims.
+func unchanged(notices []driver.Notice) []driver.Notice {
+	if slices.ContainsFunc(notices, func(n driver.Notice) bool { return n.Type == driver.NoticeGrant }) {
+		return notices
+	}
+	return slices.DeleteFunc(slices.Clone(notices), func(n driver.Notice) bool { return n.Type == driver.NoticeChange })
+}
+
+// inOrder returns the messages in the order of their numbers.
+func (c *Core) inOrder() (all []*message) {
+	for _, n := range slices.Sorted(maps.Keys(c.messages)) {
+		all = append(all, c.messages[n])
+	}
+	return all
+}

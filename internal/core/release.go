@@ -1,0 +1,393 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+)
+
+// release releases a claim that nobody here uses any more, or must not use. A release that overtook a
+// request would release nothing, and the claim would join after it; so it waits for that.
+func (c *Core) release(cl *claim) {
+	if cl.state != leaving {
+		cl.state, cl.failed, cl.doubted, c.listener.idle = leaving, 0, 0, c.now
+		if q := c.queues[cl.request.Key]; q != nil && q.lingering == cl.number {
+			q.lingering = 0
+		}
+	}
+	cl.due = never
+	if s := c.sent[cl.command]; s == nil || s.op != Join && s.op != Release { // in line, or nothing that it must wait for
+		cl.command = 0
+	}
+	switch {
+	case cl.command != 0:
+	case !cl.mayBe && cl.unanswered == 0: // the store never had it
+		c.leftStore(cl)
+	case cl.outlives() && !cl.until.IsZero() && c.leaseEnded(cl):
+		c.settled(cl, fmt.Errorf("%w: its lease of %v is over", ErrLost, cl.request.Lease))
+		c.leftStore(cl)
+	default:
+		cl.command = inLine
+		if c.enterLane(false, delayed{number: cl.number}) {
+			c.sendRelease(cl)
+		}
+	}
+}
+
+func (c *Core) sendRelease(cl *claim) {
+	c.forgetVoid(cl)
+	var l driver.Leave
+	if cl.leave != nil {
+		l = cl.leave.Leave
+		if l.Keep > 0 {
+			l.Keep = max(0, cl.leave.keep.Sub(c.now))
+		}
+		l.Early = l.Early && cl.failed == 0 && cl.doubted == 0 && c.closing == nil
+	}
+	l.Claim = cl.request
+	cl.command = c.sendNow(&sent{session: cl.request.Session, claim: cl.number, keeps: l.Keep > 0},
+		&Command{Op: Release, Session: cl.request.Session, Edit: driver.Edit{Leave: &l}})
+}
+
+// leaseEnded reports whether the lease is over by the store's clock: whoever uses the key next drops it.
+func (c *Core) leaseEnded(cl *claim) bool {
+	return c.storeClock().After(cl.until)
+}
+
+// releaseAnswered takes the reply to a release. While the store refuses it, it is tried again as long as
+// the session lives: a right that was revoked by mistake may be granted again.
+func (c *Core) releaseAnswered(cl *claim, s *sent, r *Reply) {
+	if cl == nil || cl.state != leaving {
+		return
+	}
+	switch {
+	case errors.Is(r.Err, driver.ErrNotWaiting):
+		// The successor has left the queue. The holder is done all the same, so the first in the queue
+		// is next.
+		cl.leave.passed, cl.leave.Successor = r.Err, ""
+		c.release(cl)
+	case r.Err != nil && c.closing != nil:
+		err := errors.Join(ErrClosed, r.Err)
+		if cl.users > 0 {
+			c.closing.failed(fmt.Errorf("release of %q: %w", cl.request.Key, err))
+		}
+		c.settled(cl, err)
+		c.leftStore(cl)
+	case r.Lost:
+		c.retry(cl)
+		c.refuseTries(cl)
+	case r.Err != nil:
+		cl.refused = r.Err
+		c.settled(cl, r.Err)
+		c.retry(cl)
+	case !r.Found && cl.token != 0 && cl.doubted == 0:
+		// The store says that it does not have a claim that was held. A deposed primary may say so, so
+		// believe it only if it is repeated after an acknowledged heartbeat.
+		cl.doubted = max(c.session.acks, 1)
+		c.heartbeatSoon()
+		c.at(&cl.timer, cl.number, c.now.Add(c.cfg.TTL))
+	case !r.Found && cl.token != 0 && cl.failed == 0:
+		c.settled(cl, fmt.Errorf("%w: the store did not know it any more", ErrLost))
+		c.leftStore(cl)
+	case s.keeps:
+		c.leftAsSaid(cl, r)
+		c.settled(cl, nil)
+		if cl.leave.Keep == 0 { // somebody has asked for the key since
+			c.release(cl)
+			return
+		}
+		cl.state = kept
+		left := cl.leave.keep.Sub(c.now)
+		c.at(&cl.timer, cl.number, c.now.Add(left+left/1000+c.cfg.Margin))
+	default:
+		c.leftAsSaid(cl, r)
+		c.leftStoreAt(cl, r.Applied)
+	}
+}
+
+// leftAsSaid records that a release was done as LeaveBy said it. If the store does not find the claim after a
+// release without an answer, that one has done it, unless the session has expired meanwhile.
+func (c *Core) leftAsSaid(cl *claim, r *Reply) {
+	if l := cl.leave; l != nil && l.passed == ErrLost && (r.Found || cl.request.Session == c.session.id) {
+		l.passed = nil
+	}
+}
+
+// A past claim has left the store. It is remembered until nothing of it can come late.
+type past struct {
+	number uint64
+	key    string
+	token  int64  // of its grant; 0: it had none
+	acks   uint64 // the acknowledged heartbeats when it left
+	void   int64  // as in claim, as time.Time.UnixNano; 0: no request can join; discarding: a Discard is under way
+
+	applied driver.OpTime // of its release, which a fail-over may still undo; zero: none can
+}
+
+const (
+	discarding = -1
+	longAgo    = 1
+)
+
+// leftStore ends a claim that the store does not have any more. A request that was never answered, or a copy
+// of one that was, may still make it join again, until none can any more: then it is discarded. A notice or a
+// reply that comes late within two heartbeats means nothing; nothing comes late if the session does not listen
+// and no command is under way.
+func (c *Core) leftStore(cl *claim) { c.leftStoreAt(cl, driver.OpTime{}) }
+
+// leftStoreAt is leftStore for a claim whose release may not be committed yet.
+func (c *Core) leftStoreAt(cl *claim, applied driver.OpTime) {
+	cl.refused = nil
+	c.settled(cl, nil)
+	undoable, late := applied != driver.OpTime{}, !cl.void.IsZero() || c.listener.running || len(c.sent) > 0
+	if cl.request.Session == c.session.id && (undoable || late) {
+		p := past{number: cl.number, key: cl.request.Key, token: cl.request.Token, acks: c.session.acks, applied: applied}
+		if !cl.void.IsZero() {
+			p.void = cl.void.UnixNano()
+		}
+		if c.past = append(c.past, p); p.void > 0 && c.discards.due == never {
+			c.discardLater()
+		}
+	}
+	c.forgetUnused(cl)
+}
+
+// isNew reports whether a claim of this session that a notice or a reply names, with the token of its grant,
+// is not a past one as it was when it left.
+func (c *Core) isNew(id string, token int64) bool {
+	n, _ := numberOf(id)
+	i := slices.IndexFunc(c.past, func(p past) bool { return p.number == n })
+	return i < 0 || token > c.past[i].token
+}
+
+// forgetPast forgets the past claims of which nothing can come late. It is called with every acknowledged
+// heartbeat.
+func (c *Core) forgetPast() {
+	c.past = slices.DeleteFunc(c.past, func(p past) bool {
+		return p.void == 0 && p.applied == driver.OpTime{} && c.session.acks >= p.acks+2
+	})
+}
+
+// committed takes how far the store's writes are committed. A release of another term may have been undone, and
+// the store may not be able to say: its claim is discarded.
+func (c *Core) committed(at driver.OpTime) {
+	undone, busy := false, c.closing != nil
+	for i := range c.past {
+		switch p := &c.past[i]; {
+		case p.void == discarding:
+			busy = true
+		case p.applied == driver.OpTime{}:
+		case p.applied.Term != at.Term && p.void > 0: // it is discarded when no request can join any more
+		case p.applied.Term != at.Term:
+			p.void, undone = longAgo, true
+		case p.applied.Time <= at.Time:
+			p.applied = driver.OpTime{}
+		}
+	}
+	if undone && !busy {
+		c.discards.due = c.now
+	}
+}
+
+// forgetUnused forgets a claim, unless its holder is not done.
+func (c *Core) forgetUnused(cl *claim) {
+	if cl.users > 0 || cl.slot > 0 {
+		cl.state = lost
+		return
+	}
+	delete(c.claims, cl.number)
+}
+
+// void reports whether a request with that notAfter can't join any more, wherever within the margin the
+// store's clock has stepped.
+func (c *Core) void(notAfter time.Time) bool {
+	return c.storeClock().After(notAfter.Add(c.cfg.Margin))
+}
+
+// forgetVoid forgets the claim's requests if none of them can join any more.
+func (c *Core) forgetVoid(cl *claim) {
+	if !cl.void.IsZero() && c.void(cl.void) {
+		cl.void = time.Time{}
+	}
+}
+
+// discards is about the past claims that a copy of a request could make join again. When no request can any
+// more, they are discarded, as many as are due with one command. So this costs a session at most one command
+// in the time of two attempts.
+type discards struct {
+	due    Instant // when to discard; never: nothing to discard, or a Discard is under way
+	failed int     // Discards that had no answer, in a row
+}
+
+// maxDiscards is the most claims that one command discards.
+const maxDiscards = 1000
+
+// discardLater sets the time of the next Discard: one attempt's time longer than the first claim needs, so
+// that later ones share the command.
+func (c *Core) discardLater() {
+	c.discards.due = never
+	for i := range c.past {
+		if p := &c.past[i]; p.void == discarding || c.closing != nil {
+			return
+		} else if p.void > 0 {
+			c.discards.due = c.now.Add(max(0, time.Unix(0, p.void).Sub(c.storeClock())+c.cfg.Margin) + c.cfg.Attempt)
+			return
+		}
+	}
+}
+
+// discardsDue sends the Discard that is due.
+func (c *Core) discardsDue() {
+	if c.discards.due > c.now {
+		return
+	}
+	var claims []driver.Claim
+	for i := range c.past {
+		p := &c.past[i]
+		if len(claims) == maxDiscards {
+			break
+		}
+		if p.void > 0 && c.void(time.Unix(0, p.void)) {
+			p.void = discarding
+			claims = append(claims, driver.Claim{Key: p.key, ID: c.claimID(p.number), Session: c.session.id})
+		}
+	}
+	if len(claims) == 0 { // the store's clock went back
+		c.discardLater()
+		return
+	}
+	c.discards.due = never
+	c.send(&Command{Op: Discard, Session: c.session.id, Claims: claims}, 0)
+}
+
+// discarded takes the answer to a Discard.
+func (c *Core) discarded(s *sent, r *Reply) {
+	if s.session != c.session.id {
+		return
+	}
+	for i := range c.past {
+		if p := &c.past[i]; p.void == discarding && r.Lost {
+			p.void = longAgo
+		} else if p.void == discarding {
+			p.void, p.applied = 0, driver.OpTime{}
+		}
+	}
+	if r.Lost {
+		c.discards.due = c.now.Add(c.cfg.pause(c.discards.failed))
+		c.discards.failed++
+		return
+	}
+	c.discards.failed = 0
+	c.discardLater()
+}
+
+// closing is what Close has done so far.
+type closing struct {
+	errs          []error
+	kept          bool // claims were left in the store for the rest of their grace
+	unregistering bool
+	closed        bool
+}
+
+func (cg *closing) failed(err error) { cg.errs = append(cg.errs[:len(cg.errs):len(cg.errs)], err) }
+
+func (c *Core) unregistering() bool { return c.closing != nil && c.closing.unregistering }
+
+// close gives up all that is held and waited for.
+func (c *Core) close() {
+	if c.closing != nil {
+		return
+	}
+	c.closing = &closing{}
+	c.session.registerAt, c.sweeper.due, c.discards.due = never, never, never
+	for _, key := range sortedKeys(c.queues) {
+		q := c.queues[key]
+		calls := append(q.calls[:len(q.calls):len(q.calls)], q.admitted...)
+		for _, a := range q.admitted {
+			q.used -= q.share(a.Weight)
+		}
+		q.calls, q.admitted, q.turn = nil, nil, nil
+		for _, a := range calls {
+			c.give(Deliver{To: a, Err: ErrClosed})
+		}
+		c.next(q, key)
+	}
+	for _, cl := range c.those(func(*claim) bool { return true }) {
+		switch {
+		case cl.state <= dating:
+			c.refuse(cl, ErrClosed)
+		case cl.state == held && cl.fixed(): // it ends by itself
+			c.loseHold(cl, ErrClosed)
+		case cl.state == held:
+			c.windDown(cl, ErrClosed)
+		case cl.state == lingering:
+			c.release(cl)
+		}
+	}
+	for _, m := range c.inOrder() {
+		if m.command == 0 && m.began == never {
+			c.messageDue(m)
+		} else if m.failed > 0 && (m.command == 0 || m.command == inLine) {
+			c.forgetMessage(m)
+		}
+	}
+}
+
+var errClosed = fmt.Errorf("%w: %w", ErrLost, ErrClosed)
+
+// hurry leaves the claims whose holders are not done in the store for the rest of their grace. The store
+// counts that by its own clock, which may run faster or jump by up to the margin.
+func (c *Core) hurry() {
+	for _, cl := range c.those(func(cl *claim) bool { return cl.state == windingDown }) {
+		left := cl.due.Sub(c.now)
+		left += left/1000 + c.cfg.Margin
+		passed := errClosed
+		if l := cl.leave; l != nil && l.Keep > 0 {
+			left, passed = max(left, l.keep.Sub(c.now)), l.passed
+		}
+		cl.leave = &leave{Leave: driver.Leave{Keep: left}, keep: c.now.Add(left), grace: true, passed: passed}
+		c.closing.kept = true
+		c.release(cl)
+	}
+}
+
+// closeDue unregisters the session when Close has nothing else to wait for. If a holder's grace may be
+// running, the session is left to expire.
+func (c *Core) closeDue() {
+	cg := c.closing
+	if cg.closed || cg.unregistering || c.session.registering != 0 || c.session.beating != 0 {
+		return
+	}
+	for _, cl := range c.claims {
+		if cl.state == windingDown || cl.state == leaving {
+			return
+		}
+	}
+	if len(c.messages) > 0 {
+		return
+	}
+	switch {
+	case c.session.id == "":
+		cg.closed = true
+		c.do(Closed{errors.Join(cg.errs...)})
+	case cg.kept && len(cg.errs) > 0:
+		c.lose(ErrClosed)
+		c.closeDue()
+	default:
+		cg.unregistering = true // a heartbeat under way could have arrived after it
+		c.sendNow(&sent{session: c.session.id}, &Command{Op: Unregister, Session: c.session.id})
+	}
+}
+
+func (c *Core) unregistered(r *Reply) {
+	if r.Err != nil && len(c.closing.errs) == 0 {
+		c.closing.failed(fmt.Errorf("unregister: %w", r.Err))
+	}
+	c.closing.unregistering = false
+	if c.session.id != "" {
+		c.lose(ErrClosed)
+	}
+}

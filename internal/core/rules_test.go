@@ -1,0 +1,110 @@
+package core_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/core"
+)
+
+// A hold that somebody has asked for is not kept, also if Close begins before its holder is done.
+func TestBrokenHoldIsNotKeptByClose(t *testing.T) {
+	for name, end := range map[string]func(r *rig){
+		"revoked, then closed": func(r *rig) { r.revoke(); r.step(core.Close{}) },
+		"closed, then revoked": func(r *rig) { r.step(core.Close{}); r.revoke() },
+		"resigned, then closed": func(r *rig) {
+			r.step(core.WindDown{Claim: 1, Hold: r.calls[1], Cause: errors.New("resigned")})
+			r.step(core.Close{})
+		},
+	} {
+		r := newRig(t)
+		r.held()
+		end(r)
+		r.leave(1, &driver.Leave{Keep: time.Minute})
+		r.says(name, "Release")
+	}
+	r := newRig(t)
+	r.held()
+	r.step(core.Close{})
+	r.leave(1, &driver.Leave{Keep: time.Minute})
+	r.says("closed", "Release keeping")
+}
+
+// A wake that comes while a request is under way makes the claim request again when that is answered, whether or
+// not a listener is ready.
+func TestWakeDuringARequest(t *testing.T) {
+	r := newRig(t)
+	r.joining()
+	r.step(core.NoticesDue{Notices: []driver.Notice{{Type: driver.NoticeWake, Session: "s", Key: "k", Claim: "s.1"}}})
+	r.says("a wake", "")
+	r.answer("Join", r.behind(1))
+	r.says("the reply", "Join")
+	r.answer("Join", r.behind(1))
+	r.says("the reply to that", "Read")
+}
+
+// A grant that is learned while the claim waits for a lane begins the hold: it need not wait for the lane.
+func TestGrantWhileInLine(t *testing.T) {
+	r := newRig(t)
+	r.inLine()
+	r.claim = 2
+	r.step(core.NoticesDue{Notices: []driver.Notice{{Type: driver.NoticeGrant, Session: "s", Key: "k", Claim: "s.2", Token: 7000}}})
+	r.says("granted", "Deliver 1: hold 1, token 7000")
+}
+
+// What is learned of a session in the way while the key is loaded counts when the Load is answered: a claim that
+// went on before that would have nobody act on the reply, and would wait forever.
+func TestExpiryDuringALoad(t *testing.T) {
+	r := newRig(t)
+	r.mismatched()
+	r.answer("Load", r.behind(0, "p"))
+	r.answer("Read", core.Reply{})
+	r.answer("Read", core.Reply{}) // nothing was known of them, and now they may have lapsed
+	r.says("both have lapsed", "Expire, Expire")
+	ofO := r.sent["Expire"].ID - 1
+	r.answer("Expire", core.Reply{})
+	r.says("one has expired", "Join without the expired")
+	r.answer("Join", core.Reply{Err: &driver.MismatchError{Key: "k", Kind: driver.KindSemaphore}})
+	r.says("the other is still in the way", "Load")
+	r.step(&core.Reply{Command: ofO})
+	r.says("it has expired", "")
+	r.answer("Load", r.behind(0))
+	r.says("loaded", "Join without the expired")
+}
+
+// A forced claim that is revoked before its grant is known asks for the grant, begins its hold and winds it down. If
+// its caller requested another claim, two such callers could take the key from each other forever, and neither
+// would ever hold it.
+func TestForcedClaimIsRevokedBeforeItsGrantIsKnown(t *testing.T) {
+	r := newRig(t)
+	r.begin(first)
+	r.answer("Join", r.behind(1))
+	r.answer("Read", r.member())
+	r.answer("Revoke", core.Reply{})
+	r.revoke()
+	r.says("revoked", "Join first")
+	r.revoke()
+	r.says("revoked again", "")
+	r.answer("Join", r.granted(5000))
+	r.says("granted", "Deliver 1: hold 1, token 5000, End 1: dsync: asked to give the key up")
+}
+
+// A Read of sessions that may have lapsed is still the claim's after it has waited for a lane: the claim expires those
+// that it finds lapsed, without another Read.
+func TestReadThatWaitedForALane(t *testing.T) {
+	r := newRig(t)
+	r.joining()
+	r.answer("Join", r.behind(1, "p"))
+	r.answer("Read", r.members(time.Second, "o", "p"))
+	r.cfg.Lanes = 1
+	r.acquire(9, func(w *core.Want) { w.Key = "other" })
+	r.says("another caller", "Join")
+	r.pass(1100 * time.Millisecond)
+	r.says("both may have lapsed", "")
+	r.free()
+	r.says("a lane is free", "Read")
+	r.answer("Read", core.Reply{})
+	r.says("both have lapsed", "Expire")
+}

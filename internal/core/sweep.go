@@ -1,0 +1,128 @@
+package core
+
+import (
+	"math"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+)
+
+const (
+	// sweepPause is the longest wait of a sweeper between two slices, and the mean time until a new session
+	// checks whether anybody sweeps. If the retention is less than about half an hour both are shorter: see
+	// longest.
+	sweepPause = time.Minute
+
+	// sweepBrisk is the longest pause while the size of the store is not known.
+	sweepBrisk = time.Second
+
+	// sweepGap is the shortest pause. A sweeper also waits at least four times as long as the last slice
+	// took, so that sweeping takes at most a fifth of a slow server's time.
+	sweepGap = 100 * time.Millisecond
+
+	// sweepSlack is how late a slice may be before other sessions conclude that the sweeper has ended.
+	sweepSlack = 10 * time.Second
+)
+
+// A sweeper decides when its session sweeps the store.
+//
+// One session sweeps for the whole fleet, slice after slice. The others see that in the store's
+// [driver.SweepState] and check less and less often. When the sweeper has ended, the next session that checks
+// continues where it stopped. So a fleet that has nothing to sweep sends about one Sweep a minute, however
+// many processes it has, and no record is missed because processes come and go.
+//
+// A session first checks after an exponentially distributed time with a mean of a minute. So most processes
+// that live for seconds send nothing. Yet 300 of them in succession check as often as one process that lives
+// as long as all of them together. The alternatives are worse. Sweeping in Close makes Close slower. Sweeping
+// after a number of commands makes one Lock slower. Sweeping with the first heartbeat is too late for a cron
+// job, which ends before it.
+type sweeper struct {
+	due  Instant           // when to sweep; never: not at all, or a Sweep is under way
+	last driver.SweepState // the store's last answer
+	away time.Duration     // mean time until the next check while another session sweeps
+}
+
+// sweepLater sets the time of a new session's first check.
+func (c *Core) sweepLater() {
+	c.sweeper = sweeper{due: never}
+	if c.cfg.Retention > 0 {
+		u := float64(1+c.cfg.Rand(1<<52)) / (1 << 52)
+		c.sweeper.due = c.now.Add(time.Duration(-math.Log(u) * float64(longestPause(c.cfg.Retention))))
+	}
+}
+
+// longestPause returns the longest pause between two slices. One process takes over from another within a few
+// such pauses, so they must be short compared with the retention.
+func longestPause(retention time.Duration) time.Duration { return min(sweepPause, retention/32) }
+
+// Swept returns how far sweeping had progressed when the session last checked.
+func (c *Core) Swept() driver.SweepState { return c.sweeper.last }
+
+func (c *Core) sweepDue() {
+	if c.sweeper.due <= c.now && c.session.id != "" {
+		c.sweeper.due = never
+		c.send(&Command{Op: Sweep, Session: c.session.id, Last: c.sweeper.last}, 0)
+	}
+}
+
+// swept sets the time of the next Sweep, given the answer to the last one.
+func (c *Core) swept(s *sent, r *Reply) {
+	if s.session == c.session.id && c.closing == nil {
+		c.sweeper.due = c.now.Add(c.nextSweep(r, c.now.Sub(s.at)))
+	}
+}
+
+func (c *Core) nextSweep(r *Reply, took time.Duration) time.Duration {
+	w, st := &c.sweeper, &r.Swept
+	if r.Err != nil {
+		return c.stayAway()
+	}
+	before := w.last.Turn
+	w.last = *st
+	pause := pauseAfter(st, c.cfg.Retention)
+	switch {
+	case st.Turn > 0 && st.By == c.session.id:
+		w.away = 0
+		return max(c.cfg.jitter(pause, 10), 4*took)
+	case st.Turn == before:
+		// If a store neither sweeps nor says who does, do not ask it often.
+	case st.Turn == 0, st.Now.Sub(st.At) > 2*pause+sweepSlack:
+		return c.cfg.jitter(sweepGap, 2)
+	}
+	return c.stayAway()
+}
+
+// stayAway returns how long to wait before checking again whether the sweeper still runs. The mean doubles up
+// to an eighth of the retention. Records may stay that much longer if the sweeper ends and no new session
+// starts.
+func (c *Core) stayAway() time.Duration {
+	w := &c.sweeper
+	w.away = max(longestPause(c.cfg.Retention), min(2*w.away, c.cfg.Retention/8))
+	return c.cfg.jitter(w.away, 2)
+}
+
+// pauseAfter returns how long the sweeper may wait after the last slice.
+//
+// Idle records can be anywhere, because keys can have any names. To find them in time, a whole round must
+// take no longer than a quarter of the retention. Then the store has at most a quarter more records than the
+// retention asks for, and each record is examined about five times in its life. The number that the last
+// slice deleted would be a poor measure by itself. Keys with ascending names leave long stretches without an
+// idle record, and at one slice a minute a store that grows faster than that would never get past them. But
+// many deletions mean that there is a backlog, so then the sweeper does not wait.
+func pauseAfter(st *driver.SweepState, retention time.Duration) time.Duration {
+	most := longestPause(retention)
+	if st.After != "" {
+		if st.Deleted > 0 && 4*st.Deleted >= st.Seen {
+			return sweepGap
+		}
+		if st.LastRound == 0 {
+			most = min(most, sweepBrisk)
+		}
+	}
+	size := max(st.Round, st.LastRound, st.Seen)
+	if size == 0 {
+		return most
+	}
+	share := float64(st.Seen) / float64(size)
+	return min(most, max(sweepGap, time.Duration(share*float64(retention/4))))
+}

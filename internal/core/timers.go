@@ -1,0 +1,172 @@
+package core
+
+import (
+	"container/heap"
+	"time"
+)
+
+// An Instant is a time on a local clock that does not stop while the machine sleeps, counted from any
+// moment before the first event.
+type Instant time.Duration
+
+// Add returns i + d.
+func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
+
+// Sub returns i − o.
+func (i Instant) Sub(o Instant) time.Duration { return time.Duration(i - o) }
+
+const never = Never
+
+// Never is later than any other Instant.
+const Never = Instant(1<<63 - 1)
+
+// A timer is due at a time. It is in timers no later than that; setting it to a later time does not move
+// it, so a timer that is set and stopped all the time, as that of a claim that lingers, costs nothing.
+type timer struct {
+	due   Instant
+	armed Instant // when it is in timers; never: it is not
+}
+
+// timers are the timers of claims and messages, the earliest first.
+type timers []entry
+
+type entry struct {
+	at     Instant
+	number uint64 // of a claim, or messageBit and that of a message
+}
+
+const messageBit = 1 << 63
+
+func (t timers) Len() int { return len(t) }
+func (t timers) Less(i, j int) bool {
+	return t[i].at < t[j].at || t[i].at == t[j].at && t[i].number < t[j].number
+}
+func (t timers) Swap(i, j int) { t[i], t[j] = t[j], t[i] }
+func (t *timers) Push(x any)   { *t = append(*t, x.(entry)) }
+func (t *timers) Pop() any {
+	e := (*t)[len(*t)-1]
+	*t = (*t)[:len(*t)-1]
+	return e
+}
+
+// at sets the timer of the claim or message with that number.
+func (c *Core) at(t *timer, number uint64, due Instant) {
+	t.due = due
+	if due < t.armed {
+		t.armed = due
+		heap.Push(&c.timers, entry{due, number})
+	}
+}
+
+// timersDue moves the claims and messages whose time has come.
+func (c *Core) timersDue() {
+	for len(c.timers) > 0 && c.timers[0].at <= c.now {
+		e := heap.Pop(&c.timers).(entry)
+		cl, m := c.claims[e.number], c.messages[e.number&^messageBit]
+		var t *timer
+		switch {
+		case e.number < messageBit && cl != nil:
+			t = &cl.timer
+		case e.number >= messageBit && m != nil:
+			t = &m.timer
+		}
+		if t == nil || t.armed != e.at {
+			continue
+		}
+		t.armed = never
+		switch {
+		case t.due > c.now:
+			c.at(t, e.number, t.due)
+		case e.number < messageBit:
+			t.due = never
+			c.move(cl, timeOver)
+		default:
+			t.due = never
+			c.messageDue(m)
+		}
+	}
+}
+
+// Lanes bound how many commands are under way at once: a store's client has a connection for each.
+// Repeated requests and notices, which may be as many as waiters, also need one of a few lanes for polls.
+// What finds no lane waits in FIFO order. Heartbeats, Register and Unregister need none.
+type lanes struct {
+	busy, polls int
+	line        []delayed // for any lane
+	pollLine    []delayed // for one for polls
+}
+
+// A delayed command waits for a lane: as it is, or, for a claim or a message, to be made then.
+type delayed struct {
+	number uint64 // of a claim, or messageBit and that of a message; 0: cmd
+	cmd    *Command
+	claim  uint64 // that needs cmd, or 0
+}
+
+// enterLane takes a lane and reports whether there was one. If not, d is sent when one becomes free.
+func (c *Core) enterLane(poll bool, d delayed) bool {
+	l := &c.lanes
+	switch {
+	case l.busy < c.cfg.Lanes && (!poll || l.polls < c.cfg.PollLanes):
+		l.busy++
+		if poll {
+			l.polls++
+		}
+		return true
+	case poll:
+		l.pollLine = append(l.pollLine, d)
+	default:
+		l.line = append(l.line, d)
+	}
+	return false
+}
+
+// leaveLane frees the lane of a command that was answered, and sends what waited for one. Polls come
+// first: they are few, and must not starve.
+func (c *Core) leaveLane(s *sent) {
+	l := &c.lanes
+	switch s.op {
+	case Heartbeat, Register, Unregister:
+		return
+	}
+	l.busy--
+	if s.poll {
+		l.polls--
+	}
+	for l.busy < c.cfg.Lanes {
+		var d delayed
+		switch {
+		case len(l.pollLine) > 0 && l.polls < c.cfg.PollLanes:
+			d, l.pollLine = l.pollLine[0], l.pollLine[1:]
+		case len(l.line) > 0:
+			d, l.line = l.line[0], l.line[1:]
+		default:
+			return
+		}
+		cl, m := c.claims[d.number], c.messages[d.number&^messageBit]
+		switch {
+		case d.number == 0:
+			c.send(d.cmd, d.claim)
+		case d.number < messageBit && cl != nil:
+			c.move(cl, laneFree)
+		case d.number >= messageBit && m != nil:
+			c.messageDue(m)
+		}
+	}
+}
+
+// send sends a command as soon as there is a lane.
+func (c *Core) send(cmd *Command, claim uint64) {
+	if c.enterLane(false, delayed{cmd: cmd, claim: claim}) {
+		c.sendNow(&sent{session: cmd.Session, claim: claim, others: cmd.Sessions}, cmd)
+	}
+}
+
+// sendNow sends a command that has its lane, or needs none.
+func (c *Core) sendNow(s *sent, cmd *Command) uint64 {
+	c.last.send++
+	s.at, s.op = c.now, cmd.Op
+	c.sent[c.last.send] = s
+	c.do(&Send{c.last.send, cmd})
+	return c.last.send
+}

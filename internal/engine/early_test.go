@@ -1,0 +1,174 @@
+package engine_test
+
+import (
+	"context"
+	"maps"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// A fail-over that undoes an early release leaves the key held, by a claim whose session discards it with its
+// next heartbeat. Until then nobody else is let in.
+func TestUndoneUnlock(t *testing.T) {
+	for name, unlock := range map[string]func(s *dsync.Session){
+		"Mutex": func(s *dsync.Session) { turn(s.Mutex("k")) },
+		"RWMutex, writing": func(s *dsync.Session) {
+			turn(s.RWMutex("k"))
+		},
+		"RWMutex, reading": func(s *dsync.Session) {
+			turn(s.RWMutex("k").RLocker())
+		},
+		"Semaphore": func(s *dsync.Session) {
+			m := s.Semaphore("k", 2)
+			if err := m.Acquire(background, 1); err != nil {
+				t.Error(err)
+			}
+			m.Release(1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := finalStore{dsynctest.NewMemory()}
+				s := newSession(t, store, unswept())
+				unlock(s)
+				store.FailOver()
+				if h := holders(t, store, "k"); len(h) != 1 {
+					t.Fatalf("held by %v, want the undone claim", h)
+				}
+				began := time.Now()
+				eventuallyFree(t, store, s)
+				if took := time.Since(began); took > 11*time.Second {
+					t.Errorf("the key was free after %v, want a heartbeat", took)
+				}
+				unlock(newSession(t, store, unswept()))
+			})
+		})
+	}
+}
+
+// eventuallyFree waits until nobody holds k.
+func eventuallyFree(t *testing.T, store driver.Store, s *dsync.Session) {
+	t.Helper()
+	for range 120 {
+		if len(holders(t, store, "k")) == 0 {
+			return
+		}
+		time.Sleep(time.Second)
+	}
+	t.Fatalf("never free; %v", s)
+}
+
+// A waiter that comes after the fail-over gets the key when the claim is discarded, whether it is of the same
+// process or of another.
+func TestUndoneUnlockAndAWaiter(t *testing.T) {
+	for _, own := range []bool{true, false} {
+		bubble(t, func(t *testing.T) {
+			store := finalStore{dsynctest.NewMemory()}
+			s := newSession(t, store, unswept())
+			m := s.Mutex("k")
+			lock(t, m)
+			first := m.Token()
+			m.Unlock()
+			store.FailOver()
+			next := s
+			if !own {
+				next = newSession(t, store, unswept())
+			}
+			ctx, cancel := context.WithTimeout(background, 12*time.Second)
+			defer cancel()
+			n := next.Mutex("k")
+			if err := n.LockContext(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if n.Token() <= first {
+				t.Errorf("token %d after %d", n.Token(), first)
+			}
+			n.Unlock()
+		})
+	}
+}
+
+// What a fail-over must not undo, it does not: a release with a context, and releases of leases and Onces.
+func TestCommittedUnlock(t *testing.T) {
+	for name, unlock := range map[string]func(t *testing.T, s *dsync.Session){
+		"UnlockContext": func(t *testing.T, s *dsync.Session) {
+			m := s.Mutex("k")
+			lock(t, m)
+			if err := m.UnlockContext(background); err != nil {
+				t.Error(err)
+			}
+		},
+		"RUnlockContext": func(t *testing.T, s *dsync.Session) {
+			rw := s.RWMutex("k")
+			rw.RLock()
+			if err := rw.RUnlockContext(background); err != nil {
+				t.Error(err)
+			}
+		},
+		"ReleaseContext": func(t *testing.T, s *dsync.Session) {
+			m := s.Semaphore("k", 2)
+			if err := m.Acquire(background, 1); err != nil {
+				t.Error(err)
+			}
+			if err := m.ReleaseContext(background, 1); err != nil {
+				t.Error(err)
+			}
+		},
+		"Lease": func(t *testing.T, s *dsync.Session) {
+			l, err := s.Lease(background, "k", time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Release(background); err != nil {
+				t.Error(err)
+			}
+		},
+		"Once that failed": func(t *testing.T, s *dsync.Session) {
+			s.Once("k").Do(background, func(context.Context) error { return context.Canceled })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := finalStore{dsynctest.NewMemory()}
+				s := newSession(t, store, unswept())
+				unlock(t, s)
+				synctest.Wait()
+				before := holders(t, store, "k")
+				store.FailOver()
+				if after := holders(t, store, "k"); len(after) > len(before) {
+					t.Errorf("held by %v after the fail-over, and by %v before", after, before)
+				}
+			})
+		})
+	}
+}
+
+// A heartbeat of the same term settles early releases: nothing is sent for them that is not sent for others.
+func TestUnlockCostsNoThirdCommand(t *testing.T) {
+	counts := func(unlock func(*dsync.Mutex)) (got map[dsynctest.Method]int) {
+		bubble(t, func(t *testing.T) {
+			store := finalStore{dsynctest.NewMemory()}
+			s := newSession(t, store, unswept())
+			for range 100 {
+				m := s.Mutex("k")
+				lock(t, m)
+				unlock(m)
+				time.Sleep(time.Second)
+			}
+			time.Sleep(time.Minute)
+			got = store.Counts().Commands
+			delete(got, dsynctest.MethodHeartbeat) // their times vary
+		})
+		return got
+	}
+	early := counts((*dsync.Mutex).Unlock)
+	committed := counts(func(m *dsync.Mutex) { m.UnlockContext(background) })
+	if !maps.Equal(early, committed) {
+		t.Errorf("with Unlock: %v; with UnlockContext: %v", early, committed)
+	}
+}

@@ -1,0 +1,84 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// An outage of a minute is a warning for each kind of command when it begins, every ten seconds with how many have
+// failed, and when it is over; not one for each attempt. The hook is called for each. Another outage is
+// another warning, and a single failure is one line. A loss says why the last heartbeat failed.
+func TestLogOfAnOutage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var out bytes.Buffer
+		failed := make(map[string]int)
+		f := newFaulty(t, dsynctest.NewMemory(), nil)
+		s := newSession(t, f, &dsync.Options{
+			Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn})),
+			Hooks: &dsync.Hooks{
+				StoreError: func(op string, _ error) { failed[op]++ },
+				Lost: func(l dsync.LostInfo) {
+					if errors.Is(l.Cause, context.DeadlineExceeded) || !strings.Contains(l.Cause.Error(), "; the last: context deadline exceeded") {
+						t.Errorf("lost: %v, want with why the last heartbeat failed, in words only", l.Cause)
+					}
+				},
+			},
+		})
+		outage := func(d time.Duration) map[string][]string {
+			mu := s.Mutex("k")
+			lock(t, mu)
+			synctest.Wait() // for the hooks and the log
+			out.Reset()
+			clear(failed)
+			f.Cut()
+			other := s.Mutex("other")
+			locked := make(chan error, 1)
+			go func() { locked <- other.LockContext(background) }() // it tries all the time
+			time.Sleep(d)
+			f.Heal()
+			mu.UnlockContext(background) // it is lost
+			if err := <-locked; err != nil {
+				t.Fatal(err)
+			}
+			other.Unlock()
+			time.Sleep(2 * ttl) // several heartbeats
+			synctest.Wait()
+			said := make(map[string][]string)
+			for line := range strings.Lines(out.String()) {
+				if _, op, ok := strings.Cut(line, " op="); ok {
+					op, _, _ = strings.Cut(op, " ")
+					said[strings.TrimSpace(op)] = append(said[strings.TrimSpace(op)], line)
+				}
+			}
+			return said
+		}
+		for range 2 {
+			said := outage(time.Minute)
+			if failed["Register"] < 20 {
+				t.Fatalf("failed %v: the test is to have many attempts", failed)
+			}
+			for _, op := range slices.Sorted(maps.Keys(failed)) {
+				lines := said[op]
+				switch n := failed[op]; {
+				case n > 10 && (len(lines) < 3 || len(lines) > 8):
+					t.Errorf("%s failed %d times, and the log has %d lines of it:\n%s", op, n, len(lines), strings.Join(lines, ""))
+				case n > 1 && !strings.Contains(lines[len(lines)-1], "again"):
+					t.Errorf("%s failed %d times, and the log does not say that it is over:\n%s", op, n, strings.Join(lines, ""))
+				case n == 1 && len(lines) != 1:
+					t.Errorf("%s failed once, and the log has\n%s", op, strings.Join(lines, ""))
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,164 @@
+package trace_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/trace"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// record returns the trace of a session that does a bit of everything beside another one.
+func record(t *testing.T) []byte {
+	var b bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		store := dsynctest.NewMemory()
+		s, err := dsync.New(store, &dsync.Options{TTL: 10 * time.Second, Linger: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := engine.Of(s).Record(&b)
+		other, err := dsync.New(store, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		theirs := other.Mutex("k")
+		theirs.Lock()
+		mu := s.Mutex("k")
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		if err := mu.LockContext(short); err == nil {
+			t.Error("locked twice")
+		}
+		cancel()
+		if mu.TryLock() {
+			t.Error("locked twice")
+		}
+		time.AfterFunc(time.Second, theirs.Unlock)
+		if err := mu.Do(ctx, func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
+		}
+		if err := s.Once("once").Do(ctx, func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
+		}
+		l, err := s.Lease(ctx, "lease", 8*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Extend(ctx); err != nil {
+			t.Error(err)
+		}
+		time.AfterFunc(time.Second, func() { other.Break(ctx, "rw") })
+		rw := s.RWMutex("rw")
+		rw.RLock()
+		<-rw.RLost()
+		time.Sleep(2 * time.Second) // the grace is over
+		rw.RUnlock()
+		if err := mu.LockContext(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := mu.UnlockAfter(ctx, time.Minute); err != nil {
+			t.Error(err)
+		}
+		s.Close(ctx)
+		stop()
+		other.Close(ctx)
+	})
+	return b.Bytes()
+}
+
+// Values that callers publish, and results, are their own: they are not in a trace, and a replay needs none.
+func TestNoValuesInATrace(t *testing.T) {
+	const secret = "secret"
+	encoded := base64.StdEncoding.EncodeToString([]byte(secret))
+	var b bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		s, err := dsync.New(dsynctest.NewMemory(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := engine.Of(s).Record(&b)
+		e, err := leader.New(s, "e", &leader.Options{Value: []byte(secret)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.TryCampaign(ctx); err != nil {
+			t.Error(err)
+		}
+		for range 2 {
+			if v, _, err := s.Once("o").Value(ctx); err != nil && string(v) != secret {
+				t.Errorf("%q, %v", v, err)
+			}
+			if _, err := s.Once("o").DoValue(ctx, func(context.Context) ([]byte, error) { return []byte(secret), nil }); err != nil {
+				t.Error(err)
+			}
+		}
+		s.Close(ctx)
+		stop()
+	})
+	if steps, err := trace.Replay(bytes.NewReader(b.Bytes())); err != nil || steps < 10 {
+		t.Errorf("%d events: %v", steps, err)
+	}
+	if bytes.Contains(b.Bytes(), []byte(secret)) || bytes.Contains(b.Bytes(), []byte(encoded)) {
+		t.Errorf("the trace has the value:\n%s", b.Bytes())
+	}
+}
+
+func TestReplay(t *testing.T) {
+	b := record(t)
+	steps, err := trace.Replay(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := bytes.Count(b, []byte("\n")); steps != lines-1 || steps < 30 {
+		t.Errorf("%d events of %d lines", steps, lines)
+	}
+}
+
+// What a process that was killed has left ends in the middle of a line.
+func TestReplayOfHalfALine(t *testing.T) {
+	b := record(t)
+	if _, err := trace.Replay(bytes.NewReader(b[:len(b)-20])); err != nil {
+		t.Error(err)
+	}
+}
+
+// If the session did anything else than its events call for, the replay says where.
+func TestReplayFindsADifference(t *testing.T) {
+	b := record(t)
+	for name, other := range map[string][]byte{
+		"an event is missing":      without(b, `"Type":"Acquire"`),
+		"another time":             bytes.Replace(b, []byte(`"Grace":1000000000`), []byte(`"Grace":2000000000`), 1),
+		"another grant":            bytes.ReplaceAll(b, []byte(`"Token":9`), []byte(`"Token":19`)),
+		"a type that is not known": bytes.Replace(b, []byte(`"Type":"Acquire"`), []byte(`"Type":"Acquired"`), 1),
+	} {
+		if bytes.Equal(b, other) {
+			t.Fatalf("%s: the trace has no such line", name)
+		}
+		if _, err := trace.Replay(bytes.NewReader(other)); err == nil || !strings.HasPrefix(err.Error(), "trace: line ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// without returns the trace without its first line that contains s.
+func without(b []byte, s string) (left []byte) {
+	removed := false
+	for l := range bytes.Lines(b) {
+		if !removed && bytes.Contains(l, []byte(s)) {
+			removed = true
+			continue
+		}
+		left = append(left, l...)
+	}
+	return left
+}

@@ -1,0 +1,144 @@
+package leader_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// After ResignAfter nobody leads for that long, whatever becomes of the process that led; then the first in
+// the queue does.
+func TestResignAfter(t *testing.T) {
+	for _, run := range []bool{false, true} {
+		for name, then := range map[string]func(e *leader.Election, s *dsync.Session){
+			"":              func(*leader.Election, *dsync.Session) {},
+			"closes":        func(_ *leader.Election, s *dsync.Session) { s.Close(background) },
+			"closes beside": nil, // before the work has stopped
+			"campaigns":     func(e *leader.Election, _ *dsync.Session) { go e.Campaign(background) },
+		} {
+			for _, d := range []time.Duration{3 * time.Second, 3 * ttl} {
+				t.Run(fmt.Sprintf("run %t, %s, %v", run, name, d), func(t *testing.T) {
+					bubble(t, func(t *testing.T) {
+						store := dsynctest.NewMemory()
+						s := newSession(t, store, nil)
+						a := electionOf(t, s, nil)
+						begin(t, a, run)
+						next := candidates(t, store, "b")["b"]
+						start := time.Now()
+						if then == nil {
+							time.AfterFunc(grace/4, func() {
+								ended, cancel := context.WithCancel(background)
+								cancel()
+								s.Close(ended)
+							})
+						}
+						if err := a.ResignAfter(background, d); err != nil {
+							t.Fatalf("ResignAfter: %v", err)
+						}
+						if took := time.Since(start); took > grace {
+							t.Errorf("it took %v", took)
+						}
+						if l, err := next.Leader(background); err == nil {
+							t.Errorf("%+v leads", l)
+						}
+						if then != nil {
+							then(a, s)
+						}
+						ctx := <-next.elected
+						if took := time.Since(start); took < d || took > d+time.Second {
+							t.Errorf("the next is elected after %v, want %v", took, d)
+						}
+						if n := term(t, ctx).Number; n != 2 {
+							t.Errorf("term %d, want 2", n)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// Work that takes longer than d to stop is not overtaken.
+func TestResignAfterWaitsForTheWork(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a := newElection(t, store, nil)
+		begin(t, a, true) // its work takes half the grace
+		next := candidates(t, store, "b")["b"]
+		start := time.Now()
+		if err := a.ResignAfter(background, time.Millisecond); err != nil {
+			t.Fatalf("ResignAfter: %v", err)
+		}
+		<-next.elected
+		if took := time.Since(start); took < grace/2 || took > grace {
+			t.Errorf("the next is elected after %v", took)
+		}
+	})
+}
+
+func TestResignAfterRefuses(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a := newElection(t, dsynctest.NewMemory(), nil)
+		wantErr(t, "ResignAfter of a candidate", a.ResignAfter(background, time.Second), leader.ErrNotLeader)
+		campaign(t, a)
+		for _, d := range []time.Duration{-1, 0, time.Millisecond - 1, dsync.MaxDuration + 1} {
+			if err := a.ResignAfter(background, d); err == nil {
+				t.Errorf("ResignAfter(%v) returned no error", d)
+			}
+		}
+		if !a.IsLeader() {
+			t.Error("a refused call has ended the term")
+		}
+		ctx, cancel := context.WithCancel(background)
+		cancel()
+		wantErr(t, "ResignAfter", a.ResignAfter(ctx, time.Hour), context.Canceled)
+		time.Sleep(time.Second) // it goes on
+		if _, err := a.TryCampaign(background); err == nil {
+			t.Error("it leads again at once")
+		}
+		wantErr(t, "ResignAfter", a.ResignAfter(background, time.Second), leader.ErrNotLeader)
+	})
+}
+
+// Break lets the next in.
+func TestResignAfterAndBreak(t *testing.T) {
+	for _, before := range []time.Duration{0, grace / 4, 2 * grace} { // also while the work stops
+		t.Run(before.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				a := newElection(t, store, nil)
+				begin(t, a, true)
+				next := candidates(t, store, "b")["b"]
+				start := time.Now()
+				go a.ResignAfter(background, time.Hour)
+				time.Sleep(before)
+				if err := newSession(t, store, nil).Break(background, "e"); err != nil {
+					t.Fatalf("Break: %v", err)
+				}
+				<-next.elected
+				if took := time.Since(start); took > 2*ttl {
+					t.Errorf("the next is elected after %v", took)
+				}
+			})
+		})
+	}
+}
+
+// A term that is lost before the store has the resignation is not kept, and ResignAfter says so.
+func TestResignAfterALoss(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		f := newFaulty(t, store, nil)
+		a := newElection(t, f, nil)
+		campaign(t, a)
+		next := candidates(t, store, "b")["b"]
+		f.Cut()
+		wantErr(t, "ResignAfter", a.ResignAfter(background, time.Hour), leader.ErrLost)
+		<-next.elected
+	})
+}
