@@ -122,7 +122,7 @@ func TestLingerYields(t *testing.T) {
 							}
 						})
 					}
-					time.Sleep(time.Second)
+					time.Sleep(1050 * time.Millisecond) // in use: while it is locked
 					start := time.Now()
 					other := b.Mutex("k")
 					lock(t, other)
