@@ -1,0 +1,74 @@
+package integration_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// A session of Connect has two connections to the primary, the driver's monitor and one for commands. One that
+// waits has one more.
+func TestConnections(t *testing.T) {
+	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		const app = "counted"
+		opt := dsyncmongo.Options{Options: r.short(30 * time.Second)}
+		c, err := dsyncmongo.Connect(t.Context(), options.Client().ApplyURI(r.OneClock()).SetAppName(app), r.DB, &opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close(context.Background()) })
+		mu := r.session(opt.Options).Mutex("k")
+		mu.Lock()
+		if c.Mutex("k").TryLock() {
+			t.Fatal("locked twice")
+		}
+		expect(t, r, app, "idle", 2)
+		waited := make(chan error)
+		go func() { waited <- c.Mutex("k").LockContext(t.Context()) }()
+		expect(t, r, app, "waiting", 3)
+		mu.Unlock()
+		if err := <-waited; err != nil {
+			t.Fatal(err)
+		}
+		expect(t, r, app, "holding", 3) // the listener is kept for a while
+	})
+}
+
+// expect waits until the application has that many connections to the server, or fails.
+func expect(t *testing.T, r *room, app, state string, want int) {
+	t.Helper()
+	admin := r.Client(t).Database("admin")
+	var n int
+	for range 50 {
+		if n = connections(t, admin, app); n == want {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Errorf("%s: %d connections, want %d", state, n, want)
+}
+
+// connections returns how many the application of that name has to the server.
+func connections(t *testing.T, admin *mongo.Database, app string) int {
+	t.Helper()
+	cursor, err := admin.Aggregate(t.Context(), mongo.Pipeline{
+		{{Key: "$currentOp", Value: bson.D{{Key: "allUsers", Value: true}, {Key: "idleConnections", Value: true}}}},
+		{{Key: "$match", Value: bson.D{{Key: "appName", Value: app}}}},
+		{{Key: "$group", Value: bson.D{{Key: "_id", Value: "$connectionId"}}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []bson.Raw
+	if err := cursor.All(t.Context(), &found); err != nil {
+		t.Fatal(err)
+	}
+	return len(found)
+}
