@@ -44,25 +44,37 @@ func (s *Session) attemptTime() time.Duration { return s.opt.attemptTime() }
 // backoff returns a new backoff for retries of a command.
 func (s *Session) backoff() backoff { return backoff{cap: s.opt.maxBackoff()} }
 
-// execute sends a command of the Core's and has it take the answer.
+// execute sends a command of the Core's and has it take the answer. The first command that the answer leads to,
+// such as the notice of a grant, it sends as well, which is quicker than on another goroutine.
 func (s *Session) execute(f *core.Send) {
+	for f != nil {
+		r := s.answer(f)
+		f = nil
+		s.mu.Lock()
+		if !s.finished {
+			s.next = &f
+			s.step(r)
+			s.next = nil
+		}
+		s.mu.Unlock()
+	}
+}
+
+// answer sends a command and returns what came of it.
+func (s *Session) answer(f *core.Send) *core.Reply {
 	r := &core.Reply{Command: f.ID}
 	if f.Op == core.Asked {
 		f.Ask.Do.(func())()
-	} else {
-		r.Err = s.attempt(f.Op.String(), func(ctx context.Context) error { return s.call(ctx, f.Command, r) })
-		r.Lost = r.Err != nil && !isAnswer(r.Err)
-		switch { // what is refused is an answer, but nobody else may report it
-		case f.Op == core.Release && isAnswer(r.Err) && !errors.Is(r.Err, driver.ErrNotWaiting),
-			f.Op == core.Heartbeat && errors.Is(r.Err, driver.ErrRefused):
-			s.storeError(f.Op.String(), r.Err)
-		}
+		return r
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.finished {
-		s.step(r)
+	r.Err = s.attempt(f.Op.String(), func(ctx context.Context) error { return s.call(ctx, f.Command, r) })
+	r.Lost = r.Err != nil && !isAnswer(r.Err)
+	switch { // what is refused is an answer, but nobody else may report it
+	case f.Op == core.Release && isAnswer(r.Err) && !errors.Is(r.Err, driver.ErrNotWaiting),
+		f.Op == core.Heartbeat && errors.Is(r.Err, driver.ErrRefused):
+		s.storeError(f.Op.String(), r.Err)
 	}
+	return r
 }
 
 // call calls the store.

@@ -50,6 +50,7 @@ type Session struct {
 	now         core.Instant    // of the Step under way, or the last
 	timer       *time.Timer     // calls tick; nil: it was never set
 	armed       core.Instant    // when it will
+	next        **core.Send     // of a worker whose Step this is: takes one command; nil: it is no worker's
 	finished    bool            // no goroutine may start any more
 	closeErr    error
 	calls       uint64 // of Acquire and its like
@@ -161,7 +162,11 @@ func (s *Session) compareClock() (now core.Instant) {
 func (s *Session) do(f core.Effect) {
 	switch f := f.(type) {
 	case *core.Send:
-		if !s.finished {
+		switch {
+		case s.finished:
+		case s.next != nil && *s.next == nil:
+			*s.next = f
+		default:
 			s.workers.do(func() { s.execute(f) })
 		}
 	case *core.Deliver:
