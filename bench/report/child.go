@@ -24,12 +24,15 @@ type job struct {
 	TTL      time.Duration
 
 	Crowd crowdJob // of "wait"
+
+	told <-chan struct{} // closed when the child is told to go on
 }
 
 // A child is a process of this program with a job. It tells lines, and ends with this
 // process, since its standard input does then.
 type child struct {
 	cmd   *exec.Cmd
+	in    io.Writer
 	lines chan string // closed at its end
 }
 
@@ -46,7 +49,7 @@ func startChild(ctx context.Context, j job) (*child, error) {
 	c := &child{cmd: exec.CommandContext(ctx, self), lines: make(chan string, 1000)}
 	c.cmd.Env = append(os.Environ(), jobVariable+"="+string(text))
 	c.cmd.Stderr = os.Stderr
-	if _, err = c.cmd.StdinPipe(); err != nil {
+	if c.in, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
 	out, err := c.cmd.StdoutPipe()
@@ -83,6 +86,12 @@ func (c *child) await(ctx context.Context, word string) (string, error) {
 	}
 }
 
+// tell tells the child to go on.
+func (c *child) tell() error {
+	_, err := io.WriteString(c.in, "\n")
+	return err
+}
+
 // kill ends the process with SIGKILL and returns the lines that nobody has awaited.
 func (c *child) kill() (rest []string) {
 	c.cmd.Process.Kill()
@@ -102,8 +111,14 @@ func childMain() {
 	var j job
 	err := json.Unmarshal([]byte(text), &j)
 	if err == nil {
+		told := make(chan struct{})
+		j.told = told
 		go func() {
-			io.Copy(io.Discard, os.Stdin)
+			in := bufio.NewReader(os.Stdin)
+			if _, err := in.ReadByte(); err == nil {
+				close(told)
+			}
+			io.Copy(io.Discard, in)
 			os.Exit(3) // the end of the parent
 		}()
 		err = jobs[j.Do](j)

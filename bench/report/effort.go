@@ -14,7 +14,8 @@ type effort struct {
 	crowd, releases          int // sessions that wait for one key, releases of it
 	inMemory                 int
 	keys, newKeys            int
-	fleet                    []int // sessions that wait
+	fleet                    []int         // processes
+	fleetRest                time.Duration // until connections that the opening took are closed
 	fleetFor                 time.Duration
 	fleetPlaces              int // collections of notices
 }
@@ -28,7 +29,7 @@ var full = effort{
 	crowd: 1000, releases: 50,
 	inMemory: 10_000,
 	keys:     100_000, newKeys: 5000,
-	fleet: []int{1000, 3000}, fleetFor: 8 * time.Second, fleetPlaces: 64,
+	fleet: []int{100, 300, 1000, 3000, 5000}, fleetRest: 20 * time.Second, fleetFor: 10 * time.Second, fleetPlaces: 64,
 }
 
 var few = effort{

@@ -16,14 +16,12 @@ import (
 // fleetReleases is how many keys are released in a second.
 const fleetReleases = 20
 
-// fleet is as many sessions as this machine carries, ten waiting for each key: their cost to the
-// server and to their own processes, and the cost of releases.
+// fleet is as many processes as this machine carries, with a session and a client each: what they cost the
+// server while they are idle, while ten wait for each key, and while keys are released.
 func (r *report) fleet(ctx context.Context) ([]row, error) {
-	name := func(n int) string {
-		return fmt.Sprintf("A fleet of %d sessions that wait for %d keys", n, max(1, n/10))
-	}
+	name := func(n int, what string) string { return fmt.Sprintf("A fleet of %d processes: %s", n, what) }
 	if !r.lab.here[one] || r.lab.pid == 0 {
-		line := row{name: name(r.effort.fleet[0])}
+		line := row{name: name(r.effort.fleet[0], "idle")}
 		if r.lab.here[one] {
 			line = line.put(one, "not here", "it is not our process")
 		}
@@ -36,13 +34,18 @@ func (r *report) fleet(ctx context.Context) ([]row, error) {
 			return rows, fmt.Errorf("%d: %w", n, err)
 		}
 		line := func(what, unit, ratio, raw string) {
-			rows = append(rows, row{name: name(n) + ": " + what, unit: unit}.put(one, ratio, raw))
+			rows = append(rows, row{name: name(n, what), unit: unit}.put(one, ratio, raw))
 		}
-		line("waiting", "cores of the server", fmt.Sprintf("%.2f", f.idle.cores), f.idle.String())
-		line(fmt.Sprintf("with %d releases a second", fleetReleases), "cores of the server", fmt.Sprintf("%.2f", f.busy.cores), f.busy.String())
+		load := func(what string, l load) {
+			line(what, "cores of the server, milliseconds of it a second for each, connections of each",
+				fmt.Sprintf("%.2f, %.2f, %.1f", l.cores, 1000*l.cores/float64(n), float64(l.connections)/float64(n)), l.String())
+		}
+		load("idle", f.idle)
+		load("waiting", f.waiting)
+		load(fmt.Sprintf("waiting, %d releases a second", fleetReleases), f.busy)
 		line("release to grant", "median", milliseconds(f.took.Median()),
 			fmt.Sprintf("%d releases, p50 %s, p99 %s, max %s", len(f.took), milliseconds(f.took.Median()), milliseconds(f.took.Percentile(99)), milliseconds(f.took.Max())))
-		line("memory of each", "KiB, of its process and of the server", fmt.Sprintf("%d and %d", f.client>>10, f.server>>10),
+		line("memory of each", "KiB, of its session and client and of the server", fmt.Sprintf("%d and %d", f.client>>10, f.server>>10),
 			fmt.Sprintf("%d and %d", f.client, f.server))
 	}
 	return rows, nil
@@ -50,8 +53,9 @@ func (r *report) fleet(ctx context.Context) ([]row, error) {
 
 // A load is what the server did for a while.
 type load struct {
-	cores    float64
-	commands map[string]float64 // by kind, a second
+	cores       float64
+	connections int64              // of the fleet, at the end
+	commands    map[string]float64 // by kind, a second
 }
 
 func (l load) String() string {
@@ -59,14 +63,14 @@ func (l load) String() string {
 	for _, kind := range []string{"command", "update", "insert", "query", "getmore", "delete"} {
 		parts = append(parts, fmt.Sprintf("%.0f %s", l.commands[kind], kind))
 	}
-	return fmt.Sprintf("%.3f cores; a second: %s", l.cores, strings.Join(parts, ", "))
+	return fmt.Sprintf("%.3f cores; %d connections; a second: %s", l.cores, l.connections, strings.Join(parts, ", "))
 }
 
 // A fleet is what was seen of one.
 type fleet struct {
-	idle, busy     load
-	took           measure.Sample // from the call of Unlock to the grant, elsewhere
-	client, server int64          // bytes for each session
+	idle, waiting, busy load
+	took                measure.Sample // from the call of Unlock to the grant, elsewhere
+	client, server      int64          // bytes for each process
 }
 
 func (r *report) fleetOf(ctx context.Context, n int) (f fleet, err error) {
@@ -74,28 +78,35 @@ func (r *report) fleetOf(ctx context.Context, n int) (f fleet, err error) {
 	if err != nil {
 		return f, err
 	}
-	keys := max(1, n/10)
-	c, err := r.newCrowded(ctx, n, keys, r.effort.fleetPlaces)
+	c, err := r.newCrowded(ctx, n, max(1, n/10), r.effort.fleetPlaces)
 	if err != nil {
 		return f, err
 	}
 	defer c.close(ctx)
-	time.Sleep(2 * time.Second)
+	nothing := func(end time.Time) error {
+		time.Sleep(time.Until(end))
+		return nil
+	}
+	time.Sleep(r.effort.fleetRest)
+	if f.idle, err = r.loadOf(ctx, c, nothing); err != nil {
+		return f, err
+	}
+	if err := c.wait(ctx, n); err != nil {
+		return f, err
+	}
+	time.Sleep(r.effort.fleetRest)
 	full, err := memoryOf(r.lab.pid)
 	if err != nil {
 		return f, err
 	}
 	f.client, f.server = c.bytes, (full-empty)/int64(n)
-	if f.idle, err = r.loadOf(ctx, c.target, func(end time.Time) error {
-		time.Sleep(time.Until(end))
-		return nil
-	}); err != nil {
+	if f.waiting, err = r.loadOf(ctx, c, nothing); err != nil {
 		return f, err
 	}
 
 	order := rand.Perm(len(c.held))
 	begins := make(map[string]time.Time)
-	if f.busy, err = r.loadOf(ctx, c.target, func(end time.Time) error {
+	if f.busy, err = r.loadOf(ctx, c, func(end time.Time) error {
 		turn := time.NewTicker(time.Second / fleetReleases)
 		defer turn.Stop()
 		for len(order) > 0 && time.Now().Before(end) {
@@ -145,12 +156,14 @@ func (c *crowded) granted(begins map[string]time.Time) (took measure.Sample, err
 }
 
 // loadOf is what the server does until f returns, which is soon after the end that it gets.
-func (r *report) loadOf(ctx context.Context, t *measure.Target, f func(end time.Time) error) (l load, err error) {
-	before, cpu, begin := map[string]int64(nil), time.Duration(0), time.Now()
-	if before, err = opcounters(ctx, t); err != nil {
+func (r *report) loadOf(ctx context.Context, c *crowded, f func(end time.Time) error) (l load, err error) {
+	before, err := statusOf(ctx, c.target)
+	if err != nil {
 		return l, err
 	}
-	if cpu, err = cpuOf(r.lab.pid); err != nil {
+	begin := time.Now()
+	cpu, err := cpuOf(r.lab.pid)
+	if err != nil {
 		return l, err
 	}
 	if err := f(begin.Add(r.effort.fleetFor)); err != nil {
@@ -161,20 +174,25 @@ func (r *report) loadOf(ctx context.Context, t *measure.Target, f func(end time.
 	if err != nil {
 		return l, err
 	}
-	after, err := opcounters(ctx, t)
+	after, err := statusOf(ctx, c.target)
 	l.cores, l.commands = (used-cpu).Seconds()/lasted, make(map[string]float64)
-	for kind, n := range after {
-		l.commands[kind] = float64(n-before[kind]) / lasted
+	l.connections = after.Connections.Current - c.others
+	for kind, n := range after.Opcounters {
+		l.commands[kind] = float64(n-before.Opcounters[kind]) / lasted
 	}
 	return l, err
 }
 
-// opcounters are how many operations of each kind the server has done. Those that are not of a
-// kind of their own are commands, findAndModify too.
-func opcounters(ctx context.Context, t *measure.Target) (map[string]int64, error) {
-	var status struct {
-		Opcounters map[string]int64 `bson:"opcounters"`
-	}
-	err := t.DB.RunCommand(ctx, bson.D{{Key: "serverStatus", Value: 1}}).Decode(&status)
-	return status.Opcounters, err
+// A serverStatus has how many operations of each kind the server has done, those that are not of a kind of their
+// own being commands, findAndModify too; and how many connections it has.
+type serverStatus struct {
+	Opcounters  map[string]int64 `bson:"opcounters"`
+	Connections struct {
+		Current int64 `bson:"current"`
+	} `bson:"connections"`
+}
+
+func statusOf(ctx context.Context, t *measure.Target) (st serverStatus, err error) {
+	err = t.DB.RunCommand(ctx, bson.D{{Key: "serverStatus", Value: 1}}).Decode(&st)
+	return st, err
 }

@@ -11,19 +11,17 @@ import (
 
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 	"github.com/leasehold-go/leasehold/dsync"
-	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A crowdJob is many sessions in one child, all with one client, each of which listens on
-// a connection of its own.
+// A crowdJob is many sessions in one child, each with a client of its own, as a process has.
 type crowdJob struct {
 	From, Sessions int // their numbers
 	Keys           int // session i waits for key i modulo that
 	Collections    int // of notices
 }
 
-// wait has many sessions wait, says "ready" and how many bytes of memory each takes when
-// all of them are in the queue, and "granted", a key and the time whenever one is granted its.
+// wait has many sessions register and says "idle" and how many bytes of memory each takes. When it is told
+// to, it has them wait, and says "granted", a key and the time whenever one is granted its.
 func wait(j job) error {
 	ctx, c := context.Background(), j.Crowd
 	t, err := measure.Server(j.Addr, j.Database)
@@ -31,63 +29,43 @@ func wait(j job) error {
 		return err
 	}
 	t.Store.NoticeCollections = c.Collections
-	store, end, err := t.Shared(ctx)
-	if err != nil {
-		return err
-	}
-	defer end()
 	var (
 		before = inUse()
+		mus    = make([]*dsync.Mutex, c.Sessions)
 		open   errgroup.Group
-		out    sync.Mutex
 	)
 	open.SetLimit(16) // at a time: all at once would overrun the server
-	for i := c.From; i < c.From+c.Sessions; i++ {
+	for i := range mus {
 		open.Go(func() error {
-			s, err := dsync.New(store, &dsync.Options{TTL: j.TTL})
+			s, err := t.Session(ctx, dsync.Options{TTL: j.TTL})
 			if err != nil {
 				return err
 			}
-			mu := s.Mutex(keyName(i % c.Keys))
-			go func() {
-				err := mu.LockContext(ctx)
-				at := time.Now()
-				out.Lock()
-				defer out.Unlock()
-				fmt.Println("granted", mu.Key(), at.UnixNano(), err == nil)
-			}()
-			return queued(ctx, store, mu.Key(), s)
+			mus[i] = s.Mutex(keyName((c.From + i) % c.Keys))
+			if mus[i].TryLock() {
+				return fmt.Errorf("%s was free", mus[i].Key())
+			}
+			return nil
 		})
 	}
 	if err := open.Wait(); err != nil {
 		return err
 	}
 	time.Sleep(time.Second) // what follows the opening
-	out.Lock()
-	fmt.Println("ready", (inUse()-before)/int64(max(1, c.Sessions)))
-	out.Unlock()
-	select {}
-}
-
-// queued waits until the session is in the key's queue.
-func queued(ctx context.Context, store driver.Store, key string, s *dsync.Session) error {
-	for {
-		if id := s.ID(); id != "" {
-			st, err := store.Load(ctx, key, 1000)
-			if err != nil {
-				return err
-			}
-			for _, w := range st.WaitersAhead {
-				if w.Session == id {
-					return nil
-				}
-			}
-			if st.Waiting > len(st.WaitersAhead) {
-				return nil // it may be one of those behind them
-			}
-		}
-		time.Sleep(50 * time.Millisecond)
+	fmt.Println("idle", (inUse()-before)/int64(max(1, c.Sessions)))
+	<-j.told
+	var out sync.Mutex
+	for _, mu := range mus {
+		go func() {
+			err := mu.LockContext(ctx)
+			at := time.Now()
+			out.Lock()
+			defer out.Unlock()
+			fmt.Println("granted", mu.Key(), at.UnixNano(), err == nil)
+		}()
+		time.Sleep(waitersEvery)
 	}
+	select {}
 }
 
 // inUse is how many bytes of this process's memory are in use, stacks included.
@@ -98,20 +76,21 @@ func inUse() int64 {
 	return int64(m.HeapInuse + m.StackInuse)
 }
 
-// A crowded is a server with sessions that wait in children of this process.
+// A crowded is a server with sessions in children of this process.
 type crowded struct {
 	target   *measure.Target
 	holder   *dsync.Session
 	held     []*dsync.Mutex // by the holder
 	children []*child
-	bytes    int64 // that a session takes of its process
+	bytes    int64 // that a session takes of its process, with its client
+	others   int64 // connections that are not of the children
 	cancel   context.CancelFunc
 }
 
 // perChild is how many sessions one child has at the most.
 const perChild = 250
 
-// newCrowded has n sessions wait for as many keys, or for fewer.
+// newCrowded has n sessions for as many keys, or for fewer.
 func (r *report) newCrowded(ctx context.Context, n, keys, collections int) (_ *crowded, err error) {
 	c := &crowded{}
 	ctx, c.cancel = context.WithCancel(ctx)
@@ -137,6 +116,11 @@ func (r *report) newCrowded(ctx context.Context, n, keys, collections int) (_ *c
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
+	st, err := statusOf(ctx, c.target)
+	if err != nil {
+		return nil, err
+	}
+	c.others = st.Connections.Current
 	for from := 0; from < n; from += perChild {
 		p, err := startChild(ctx, job{
 			Do: "wait", Addr: r.lab.uris[one], Database: c.target.DB.Name(),
@@ -146,7 +130,7 @@ func (r *report) newCrowded(ctx context.Context, n, keys, collections int) (_ *c
 			return nil, err
 		}
 		c.children = append(c.children, p)
-		text, err := p.await(ctx, "ready") // one after the other
+		text, err := p.await(ctx, "idle") // one after the other
 		if err != nil {
 			return nil, err
 		}
@@ -155,6 +139,32 @@ func (r *report) newCrowded(ctx context.Context, n, keys, collections int) (_ *c
 		}
 	}
 	return c, nil
+}
+
+// waitersEvery is the time from one session's first wait to the next one's.
+const waitersEvery = 5 * time.Millisecond
+
+// wait has all n sessions wait.
+func (c *crowded) wait(ctx context.Context, n int) error {
+	for _, p := range c.children {
+		if err := p.tell(); err != nil {
+			return err
+		}
+		time.Sleep(perChild * waitersEvery)
+	}
+	for {
+		waiting := 0
+		for st, err := range c.holder.List(ctx, "") {
+			if err != nil {
+				return err
+			}
+			waiting += st.Waiting
+		}
+		if waiting == n {
+			return nil
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
 }
 
 func (c *crowded) close(ctx context.Context) {
