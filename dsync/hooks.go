@@ -52,8 +52,9 @@ type Hooks struct {
 	StoreError func(op string, err error)
 
 	// ClockJump is called when the store's clock moved by d relative to the local clock between
-	// two heartbeats, by more than the margin. A jump ahead may have shortened leases, so that
-	// a key was granted before its holder saw the loss.
+	// two heartbeats, by more than the margin. A registration counts as one, so a jump by which
+	// the session expired is reported when it registers again. A jump ahead may have shortened
+	// leases, so that a key was granted before its holder saw the loss.
 	ClockJump func(d time.Duration)
 }
 

@@ -66,7 +66,7 @@ func (m *Memory) Expire(ctx context.Context, session string, owner bool) (time.D
 	defer m.mu.Unlock()
 	if s := m.sessions[session]; s != nil && !s.Expired && !owner {
 		if left := s.LastHeartbeat.Add(s.TTL).Sub(now); left > 0 {
-			return left, nil
+			return min(left, s.TTL), nil
 		}
 	}
 	m.expire(session, now)

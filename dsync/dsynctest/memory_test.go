@@ -208,6 +208,9 @@ func TestMemorySkew_B07(t *testing.T) {
 			t.Errorf("the store's clock says %v, want 30 s after %v, in milliseconds", s.Now, at)
 		}
 		m.Skew(-time.Minute)
+		if left, err := m.Expire(ctx, "a", false); left != time.Minute || err != nil {
+			t.Errorf("Expire before the last heartbeat = %v, %v; want the TTL", left, err)
+		}
 		if p, err := m.Heartbeat(ctx, "a", nil); err != nil || !p.Now.Before(at) {
 			t.Errorf("Heartbeat after the clock was set back = %v, %v; want before %v", p.Now, err, at)
 		}

@@ -140,11 +140,12 @@ func (s *Store) expire(ctx context.Context, query bson.D) (left time.Duration, e
 	if r.Expired {
 		return 0, nil
 	}
-	left = r.At.Add(time.Duration(r.TTL) * time.Millisecond).Sub(r.Now)
+	ttl := time.Duration(r.TTL) * time.Millisecond
+	left = r.At.Add(ttl).Sub(r.Now)
 	if left <= 0 {
 		return 0, errors.New("mongo: expire: the server did not expire a session that has lapsed by its own clock")
 	}
-	return left, nil
+	return min(left, ttl), nil
 }
 
 // unregister expires a session for its owner.

@@ -222,11 +222,14 @@ type SessionLost struct {
 	Cause   error
 }
 
-// Beat is the result of a heartbeat. Jump is by how much the store's clock has certainly jumped.
+// Beat is the result of a heartbeat.
 type Beat struct {
-	Took, Left, Jump time.Duration
-	Err              error
+	Took, Left time.Duration
+	Err        error
 }
+
+// Jumped says by how much the store's clock has certainly jumped.
+type Jumped struct{ By time.Duration }
 
 // Expired says that another session has expired by this one's command.
 type Expired struct{ Session string }
@@ -247,6 +250,7 @@ func (Changed) effect()       {}
 func (Registered) effect()    {}
 func (SessionLost) effect()   {}
 func (Beat) effect()          {}
+func (Jumped) effect()        {}
 func (Expired) effect()       {}
 func (Orphan) effect()        {}
 func (Closed) effect()        {}

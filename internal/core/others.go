@@ -216,7 +216,7 @@ func (c *Core) readAnswered(s *sent, r *Reply) {
 			o.member = m
 		}
 		if left := m.LastHeartbeat.Add(m.TTL).Sub(r.Now); !m.Expired && left > 0 {
-			o.lapses, o.lapsed = c.now.Add(left), false
+			o.lapses, o.lapsed = c.now.Add(min(left, m.TTL)), false // the clock may have gone back since
 		}
 		c.others[m.ID] = o
 	}

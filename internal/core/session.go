@@ -77,6 +77,7 @@ func (c *Core) registered(s *sent, r *Reply) {
 		c.notRegistered(r)
 		return
 	}
+	c.checkJump(s.at, r.Now)
 	c.session = session{id: r.Session, sent: s.at, acks: ss.acks + 1, registerAt: never}
 	ss.due = c.now.Add(c.cfg.jitter(c.cfg.Heartbeat, 10))
 	ss.beat.at, ss.beat.clock = c.now, r.Now
@@ -130,7 +131,7 @@ func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 		c.do(Beat{Took: took, Left: c.Deadline().Sub(c.now), Err: r.Err})
 		return
 	}
-	jump := c.jump(s.at, r.Now)
+	c.checkJump(s.at, r.Now)
 	ss.sent, ss.failed = s.at, 0
 	ss.why = nil
 	ss.beat.at, ss.beat.clock = c.now, r.Now
@@ -152,30 +153,34 @@ func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 	}
 	c.committed(r.Committed)
 	c.forgetPast()
-	c.do(Beat{Took: took, Left: c.Deadline().Sub(c.now), Jump: jump})
+	c.do(Beat{Took: took, Left: c.Deadline().Sub(c.now)})
 }
 
-// jump returns by how much the store's clock jumped ahead or back between the last heartbeat and the one
-// that was sent at sent, whose reply says now. It returns 0 unless the jump is certainly more than the
-// margin. The store read its clock at some moment between a send and its answer, so the true interval
-// between the two readings lies between lo and hi.
-func (c *Core) jump(sent Instant, now time.Time) time.Duration {
+// checkJump reports by how much the store's clock jumped ahead or back between the last heartbeat and the one
+// that was sent at sent, whose reply says now, if that is certainly more than the margin. The store read its
+// clock at some moment between a send and its answer, so the true interval between the two readings lies
+// between lo and hi. A registration counts as a heartbeat: a jump ahead may have ended the session before, and
+// then no heartbeat of it is answered any more. That can be long ago, so rates may differ as in [Config.Hold].
+func (c *Core) checkJump(sent Instant, now time.Time) {
 	const truncation = time.Millisecond
+	if c.session.beat.clock.IsZero() {
+		return // it is the first
+	}
 	d := now.Sub(c.session.beat.clock)
 	lo, hi := sent.Sub(c.session.beat.at)-truncation, c.now.Sub(c.session.sent)+truncation
+	limit := c.cfg.Margin + hi/1000
 	switch {
-	case d > hi+c.cfg.Margin:
-		return d - hi
-	case d < lo-c.cfg.Margin:
-		return d - lo
+	case d > hi+limit:
+		c.do(Jumped{d - hi})
+	case d < lo-limit:
+		c.do(Jumped{d - lo})
 	}
-	return 0
 }
 
 // lose ends the session. Nothing is sent under its id again, except for leases.
 func (c *Core) lose(cause error) {
 	s := c.session
-	c.session = session{acks: s.acks, sent: s.sent, due: never, registerAt: never}
+	c.session = session{acks: s.acks, sent: s.sent, beat: s.beat, due: never, registerAt: never}
 	c.sweeper.due = never
 	c.discards, c.past = discards{due: never}, nil
 	c.stopListening()

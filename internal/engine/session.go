@@ -192,6 +192,8 @@ func (s *Session) do(f core.Effect) {
 		s.lost(f)
 	case core.Beat:
 		s.beat(f)
+	case core.Jumped:
+		s.jumped(f)
 	case core.Expired:
 		s.workers.do(func() {
 			m := s.memberOf(s.base, f.Session)
@@ -293,14 +295,15 @@ func (s *Session) beat(f core.Beat) {
 			s.hooks.AddLatest(h, func() { h.Heartbeat(f.Took, f.Left, f.Err) })
 		}
 	})
-	if f.Jump != 0 {
-		s.Warn("dsync: the store's clock jumped by more than the margin", "by", f.Jump, "margin", s.opt.Margin)
-		s.each(func(h *Hooks) {
-			if h.ClockJump != nil {
-				s.report(func() { h.ClockJump(f.Jump) })
-			}
-		})
-	}
+}
+
+func (s *Session) jumped(f core.Jumped) {
+	s.Warn("dsync: the store's clock jumped by more than the margin", "by", f.By, "margin", s.opt.Margin)
+	s.each(func(h *Hooks) {
+		if h.ClockJump != nil {
+			s.report(func() { h.ClockJump(f.By) })
+		}
+	})
 }
 
 // ID returns the id under which the session is registered now, or "" if it is not registered. The

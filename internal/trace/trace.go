@@ -211,7 +211,7 @@ func describe(f core.Effect) string {
 	case core.SessionLost:
 		return fmt.Sprintln("SessionLost", f.Session, f.Holds, f.Cause)
 	case core.Beat:
-		return fmt.Sprintln("Beat", f.Took, f.Left, f.Jump, f.Err)
+		return fmt.Sprintln("Beat", f.Took, f.Left, f.Err)
 	case core.Closed:
 		return fmt.Sprintln("Closed", f.Err)
 	}

@@ -1,0 +1,80 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// A jump ahead by which another session could expire this one is reported too: with the next registration,
+// since no heartbeat is answered any more.
+func TestClockJumpThatEndsTheSessionIsReported(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		var jumps []time.Duration
+		s := newSession(t, memory, &dsync.Options{Hooks: &dsync.Hooks{ClockJump: func(d time.Duration) { jumps = append(jumps, d) }}})
+		mu, other := s.Mutex("k"), newSession(t, memory, nil).Mutex("k")
+		lock(t, mu)
+		memory.Skew(time.Hour)
+		lock(t, other) // the holder has lapsed by the store's clock
+		<-mu.Lost()
+		other.Unlock()
+		wantErr(t, "UnlockContext", mu.UnlockContext(background), dsync.ErrLost, driver.ErrSessionExpired)
+		lock(t, mu)
+		mu.Unlock()
+		synctest.Wait()
+		if len(jumps) != 1 || (jumps[0]-time.Hour).Abs() > 2*time.Millisecond {
+			t.Errorf("jumps %v were reported, want 1h", jumps)
+		}
+	})
+}
+
+// A session that registers again long after its loss does not take a difference in rates for a jump.
+func TestSlowClockIsNoJump(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		jumps := 0
+		f := newFaulty(t, memory, nil)
+		s := newSession(t, f, &dsync.Options{Hooks: &dsync.Hooks{ClockJump: func(time.Duration) { jumps++ }}})
+		mu := s.Mutex("k")
+		lock(t, mu)
+		f.Cut()
+		<-mu.Lost()
+		wantErr(t, "UnlockContext", mu.UnlockContext(background), dsync.ErrLost)
+		time.Sleep(time.Hour)
+		memory.Skew(2 * time.Second)
+		f.Heal()
+		lock(t, mu)
+		mu.Unlock()
+		synctest.Wait()
+		if jumps != 0 {
+			t.Errorf("%d jumps were reported, want none", jumps)
+		}
+	})
+}
+
+// A waiter that reads the holder's session right after the clock went back finds a last heartbeat in the
+// future. It does not take the session for alive until then: if the holder crashes, the waiter is next when
+// the TTL is over.
+func TestClockThatGoesBackHidesNoCrash(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		f := newFaulty(t, memory, nil)
+		held, waiter := newSession(t, f, nil).Mutex("k"), newSession(t, memory, nil).Mutex("k")
+		lock(t, held)
+		memory.Skew(-time.Hour)
+		time.AfterFunc(ttl, f.Cut) // heartbeats are by the new clock then
+		ctx, cancel := context.WithTimeout(background, 2*ttl)
+		defer cancel()
+		if err := waiter.LockContext(ctx); err != nil {
+			t.Fatalf("no grant within the TTL after the crash: %v", err)
+		}
+		wantErr(t, "UnlockContext", held.UnlockContext(background), dsync.ErrLost)
+		waiter.Unlock()
+	})
+}
