@@ -34,7 +34,7 @@ func TestCostOfOpen(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		const probe = 41 // commands, if the server is MongoDB
 		r := newRoom(t, s)
-		for i, want := range []int{3 + probe, 2, 2} {
+		for i, want := range []int{4 + probe, 2, 2} {
 			mon := newMonitor(r.DB)
 			r.session(idleOptions(), mon.client())
 			if sent := mon.commands(nil); len(sent) != want && !s.FerretDB() || len(sent) <= probe && s.FerretDB() {

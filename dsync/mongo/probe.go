@@ -45,10 +45,28 @@ func (s *Store) tryCommandsOnce(ctx context.Context) error {
 	if err != nil || passed {
 		return err
 	}
+	if err := s.refuseCapped(ctx); err != nil {
+		return err
+	}
 	if err := s.tryCommands(ctx); err != nil {
 		return err
 	}
 	return s.rememberProbe(ctx)
+}
+
+// refuseCapped returns an error if the collection is capped. From MongoDB 6.0 on every command would
+// work there, until the server deletes the oldest records. Only a capped collection can be tailed.
+func (s *Store) refuseCapped(ctx context.Context) error {
+	cursor, err := s.tail(ctx, s.collection, bson.D{e("_id", s.probeID())})
+	if err == nil {
+		closeCursor(ctx, cursor)
+		return fmt.Errorf("mongo: probe: %w: the collection %s is capped: the server would delete its oldest records, and with them locks; drop it, or name another collection",
+			driver.ErrRefused, s.collection)
+	}
+	if passing(err) {
+		return failure("probe: find", err)
+	}
+	return nil
 }
 
 // tryCommands tries the store's own commands on records that it creates and removes. One pass

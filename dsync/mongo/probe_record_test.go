@@ -127,9 +127,9 @@ func TestOpenIsCheap(t *testing.T) {
 // What documentation says of the number of commands of Open is what Open sends.
 func TestDocsCountTheProbe(t *testing.T) {
 	first := 1 + len(stepsOfAProbe) // hello is not one of the steps
-	probe := first - len([]string{"hello", "findAndModify of the record", "update that sets passed"})
-	if first-2 != 42 {
-		t.Errorf("the first Open sends %d commands more than two; the comment of Open says forty-two", first-2)
+	probe := first - len([]string{"hello", "findAndModify of the record", "find", "update that sets passed"})
+	if first-2 != 43 {
+		t.Errorf("the first Open sends %d commands more than two; the comment of Open says forty-three", first-2)
 	}
 	for name, want := range map[string][]string{
 		"operations.md": {fmt.Sprintf("takes %d small commands", first), fmt.Sprintf("at least %d each time", 1+probe)},
@@ -167,6 +167,29 @@ func TestOpenOfAPassedServerStillWrites(t *testing.T) {
 		f.script(func(call) bson.D { return refusal(13, "Unauthorized") })
 		if _, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "Unauthorized") {
 			t.Errorf("got %v, want what the server said", err)
+		}
+	})
+}
+
+// A capped collection is refused before anything else is tried, and each time.
+func TestOpenRefusesACappedCollection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, m := newFake(t), newMemory()
+		client := f.client()
+		f.script(func(c call) bson.D {
+			if c.name == "find" {
+				return ok(e("cursor", bson.D{e("id", int64(1)), e("ns", "app.leasehold"), e("firstBatch", bson.A{})}))
+			}
+			return m.answer(c)
+		})
+		for i := range 2 {
+			_, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil)
+			if !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "leasehold is capped") || !strings.Contains(err.Error(), "drop it") {
+				t.Errorf("got %v, want that the collection is capped, and what to do", err)
+			}
+			if got := len(f.took()); got != 2*(i+1) {
+				t.Errorf("sent %d commands by the end of Open %d, want two for each", got, i+1)
+			}
 		}
 	})
 }
@@ -217,7 +240,7 @@ func TestOpenRepeatsAnInterruptedProbe(t *testing.T) {
 
 // The commands of a probe are the same as when its version was raised last.
 func TestProbeVersion(t *testing.T) {
-	const version, want = "3", "984cd9b7c4fc715a"
+	const version, want = "4", "70f94baf48a45741"
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		client := f.client()

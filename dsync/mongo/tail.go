@@ -270,25 +270,34 @@ func (t *tail) reopen(ctx context.Context) (gap bool, err error) {
 
 // find opens a cursor whose first batch has all notices that are there.
 func (t *tail) find(ctx context.Context) error {
-	cmd, err := bson.Marshal(bson.D{
-		e("find", noticeCollection(t.s.collection, t.address)), e("filter", append(bson.D{}, t.filter...)),
-		e("tailable", true), e("awaitData", true), e("batchSize", wholeCollection),
-	})
+	cursor, err := t.s.tail(ctx, noticeCollection(t.s.collection, t.address), t.filter)
 	if err != nil {
 		return err
-	}
-	cursor, err := t.s.db.RunCommandCursor(ctx, bson.Raw(cmd))
-	switch {
-	case hasCode(err, codeBadValue):
-		return fmt.Errorf("%w: %w", errNotCapped, err)
-	case err != nil:
-		return err
-	case cursor.ID() == 0:
-		return errNothing
 	}
 	cursor.SetMaxAwaitTime(awaitLimit)
 	t.cursor = cursor
 	return nil
+}
+
+// tail opens a tailable cursor.
+func (s *Store) tail(ctx context.Context, collection string, filter bson.D) (*mongo.Cursor, error) {
+	cmd, err := bson.Marshal(bson.D{
+		e("find", collection), e("filter", append(bson.D{}, filter...)),
+		e("tailable", true), e("awaitData", true), e("batchSize", wholeCollection),
+	})
+	if err != nil {
+		return nil, err
+	}
+	cursor, err := s.db.RunCommandCursor(ctx, bson.Raw(cmd))
+	switch {
+	case hasCode(err, codeBadValue):
+		return nil, fmt.Errorf("%w: %w", errNotCapped, err)
+	case err != nil:
+		return nil, err
+	case cursor.ID() == 0:
+		return nil, errNothing
+	}
+	return cursor, nil
 }
 
 // begin creates the collection if it is missing, and inserts a notice for nobody,
