@@ -21,7 +21,7 @@ import (
 // The code of docs/*.md stands here: see TestCodeIsFromExamples.
 
 // Those that need a server are compiled.
-var _ = []any{open, pay, spread}
+var _ = []any{open, pay, ship, spread}
 
 // process returns a session, as a process has one, on a store that others share.
 func process(store *dsynctest.Memory, name string) *dsync.Session {
@@ -52,6 +52,20 @@ func pay(ctx context.Context, db *mongo.Database, mu *dsync.Mutex) error {
 		return err // somebody else has the lock by now: nothing was written
 	}
 	return err
+}
+
+// ship is a transaction under a lock.
+func ship(ctx context.Context, db *mongo.Database, mu *dsync.Mutex, id, paid, invoice bson.D) error {
+	guard := dsyncmongo.NewGuard(db.Collection("guards")) // once per program
+	return mu.Do(ctx, func(ctx context.Context) error {
+		return guard.Transact(ctx, mu.Key(), mu.Token(), func(ctx context.Context) error {
+			if _, err := db.Collection("orders").UpdateOne(ctx, id, paid); err != nil {
+				return err
+			}
+			_, err := db.Collection("invoices").InsertOne(ctx, invoice)
+			return err
+		})
+	})
 }
 
 // spread is what can shorten a lease at a fail-over.

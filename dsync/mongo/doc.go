@@ -76,5 +76,6 @@
 // # Fences
 //
 // A [Fence] protects the application's own collections: it refuses writes whose fencing token
-// is older than one that the document has seen.
+// is older than one that the document has seen. A [Guard] does that for transactions, with one
+// document for each key instead of a field in each document.
 package mongo

@@ -18,6 +18,9 @@ const (
 	codeDuplicateKey      = 11000
 	codeNamespaceExists   = 48
 	codeBadValue          = 2 // "tailable cursor requested on non capped collection"
+	codeIllegalOperation  = 20
+	codeCommandNotFound   = 59
+	codeNotImplemented    = 238
 
 	// Errors of a cursor on notices: it was overtaken by newer notices, its collection was
 	// dropped, or the server has closed it.
@@ -31,14 +34,14 @@ var refusals = []int{
 	codeUnauthorized,
 	18, // AuthenticationFailed
 	codeFailedToParse,
-	59,  // CommandNotFound
+	codeCommandNotFound,
 	72,  // InvalidOptions
 	73,  // InvalidNamespace
 	115, // CommandNotSupported
 	121, // DocumentValidationFailure
 	166, // CommandNotSupportedOnView
 	224, // QueryFeatureNotAllowed
-	238, // NotImplemented
+	codeNotImplemented,
 	322, // APIVersionError
 	codeAPIStrict,
 	codeAtlasUnauthorized,
