@@ -28,6 +28,7 @@ var children = map[string]proc.Func{
 	"frozenLeader": frozenLeader,
 	"nemesis":      nemesisWork,
 	"migrating":    migrating,
+	"guarding":     guarding,
 }
 
 // childArgs are the arguments of all children.

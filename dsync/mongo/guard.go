@@ -147,7 +147,7 @@ func (g *Guard) raise(ctx context.Context, key string, token int64) error {
 		bson.D{
 			e("$max", bson.D{e("token", token)}),
 			// The server does not write what it need not change. Without n, the second transaction of a
-			// holder would not conflict with one of the next.
+			// holder within a millisecond would not conflict with one of the next.
 			e("$inc", bson.D{e("n", int64(1))}),
 			e("$currentDate", bson.D{e("at", true)}),
 		},

@@ -1,0 +1,273 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/integration/internal/proc"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/mongod"
+	"github.com/leasehold-go/leasehold/internal/testkit"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// guardedKeys are locked by all children at the same time.
+const guardedKeys = 4
+
+// guarding locks each key again and again and commits some transactions under each hold, with a context that
+// does not end with the hold: if it is frozen meanwhile, it goes on as if nothing had happened. After
+// the Unlock it goes on, too, with the token that it had, until it is refused. It reports what became of each.
+func guarding(env *proc.Env) {
+	var a childArgs
+	env.Args(&a)
+	s := a.session(env, nil)
+	client, err := mongo.Connect(options.Client().ApplyURI(a.URI))
+	if err != nil {
+		env.Fatal(err)
+	}
+	l := newLedger(client, a.DB)
+	finish := make(chan struct{})
+	write := func(key string, token int64, id string) (ok bool) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		ev := proc.Event{Name: "committed", Key: key, Token: token, Text: id}
+		err := l.guard.Transact(ctx, key, token, func(ctx context.Context) error { return l.write(ctx, key, token, id) })
+		switch {
+		case errors.Is(err, dsyncmongo.ErrFenced):
+			ev.Name = "fenced"
+		case err != nil:
+			ev.Name, ev.Err = "failed", err.Error()
+		}
+		env.Emit(ev)
+		return err == nil
+	}
+	work := func(key string) {
+		m := s.Mutex(key)
+		for n := 0; !closed(finish); {
+			m.Lock()
+			token := m.Token()
+			for range 1 + rand.IntN(20) {
+				n++
+				write(key, token, fmt.Sprintf("%s %s %d", a.How, key, n))
+			}
+			m.Unlock()
+			for range 10 {
+				if n++; !write(key, token, fmt.Sprintf("%s %s %d late", a.How, key, n)) {
+					break
+				}
+			}
+		}
+	}
+	env.Emit(proc.Event{Name: "ready"})
+	<-env.Orders()
+	var all sync.WaitGroup
+	for i := range guardedKeys {
+		all.Go(func() { work(fmt.Sprint("key ", i)) })
+	}
+	<-env.Orders()
+	close(finish)
+	all.Wait()
+	s.Close(context.Background())
+	env.Emit(proc.Event{Name: "done"})
+}
+
+// A change is what a transaction did to one document.
+type change struct {
+	NS string `bson:"ns"`
+	O  struct {
+		ID    string `bson:"_id"`
+		Key   string `bson:"key"`
+		Token int64  `bson:"token"`
+	} `bson:"o"`
+}
+
+// transactions returns what has been committed in the room by transactions that wrote to its ledger, in the
+// order in which it was.
+func (r *room) transactions(t testing.TB) (all [][]change) {
+	t.Helper()
+	cur, err := r.Client(t).Database("local").Collection("oplog.rs").Find(t.Context(), d("o.applyOps.ns", r.DB+".left"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cur.Close(t.Context())
+	for cur.Next(t.Context()) {
+		var entry struct {
+			O struct {
+				ApplyOps []change `bson:"applyOps"`
+			} `bson:"o"`
+		}
+		if err := cur.Decode(&entry); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, entry.O.ApplyOps)
+	}
+	if err := cur.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// rollBack has another primary elected that lacks what the present one has done last: the others are frozen first.
+func rollBack(t *testing.T, set *mongod.Set) {
+	t.Helper()
+	old := primary(t, set)
+	freeze := func(m *mongod.Member) {
+		if err := m.Freeze(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, m := range set.Members() {
+		if m != old {
+			freeze(m)
+		}
+	}
+	time.Sleep(300 * time.Millisecond)
+	freeze(old)
+	for _, m := range set.Members() {
+		if m != old {
+			m.Thaw()
+		}
+	}
+	time.Sleep(4 * time.Second) // the election
+	old.Thaw()
+}
+
+// No transaction is committed under a token older than one that has been, whoever is frozen inside
+// of one, and whatever becomes of the primary: 2,000 transactions, or 100,000.
+func TestGuardCommitsInOrderOfTokens(t *testing.T) {
+	t.Parallel()
+	const processes = 4
+	goal := testkit.Rounds(2_000, 100_000)
+	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
+		own := lab.Start(t, mongod.Spec{Members: 3, ElectionTimeout: 2 * time.Second,
+			Args: []string{"--setParameter", "transactionLifetimeLimitSeconds=2"}})
+		r := newRoom(t, own)
+		for _, m := range own.Set().Members() { // room for all of them
+			admin := server.Connect(t, "mongodb://"+m.Addr+"/?directConnection=true").Database("admin")
+			resize := bson.D{{Key: "replSetResizeOplog", Value: 1}, {Key: "size", Value: 990.0}}
+			if err := admin.RunCommand(t.Context(), resize).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l := r.ledger()
+
+		var mu sync.Mutex
+		count := make(map[string]int)
+		committed := make(map[string]proc.Event)
+		tally := func(what string, n int) int {
+			mu.Lock()
+			defer mu.Unlock()
+			count[what] += n
+			return count[what]
+		}
+		a := r.args(r.short(time.Second))
+		var ps []*proc.Proc
+		for i := range processes {
+			a.How = fmt.Sprint("process ", i)
+			p := proc.Start(t, "guarding", a)
+			p.Await("ready", 30*time.Second)
+			ps = append(ps, p)
+		}
+		began := time.Now()
+		var all sync.WaitGroup
+		for _, p := range ps {
+			p.Tell(proc.Order{Do: "go"})
+			all.Go(func() {
+				for ev := range p.Events() {
+					mu.Lock()
+					count[ev.Name]++
+					switch ev.Name {
+					case "committed":
+						committed[ev.Text] = ev
+					case "failed":
+						t.Logf("%s: %s", ev.Text, ev.Err)
+					}
+					mu.Unlock()
+					if ev.Name == "done" {
+						return
+					}
+				}
+			})
+		}
+		draw := lab.Rand()
+		for turn := 1; turn <= 10 || tally("committed", 0) < goal; turn++ {
+			p := ps[draw.IntN(processes)]
+			p.Stop()
+			time.Sleep(time.Duration(500+draw.IntN(1500)) * time.Millisecond)
+			p.Cont()
+			tally("frozen processes", 1)
+			time.Sleep(time.Duration(draw.IntN(1000)) * time.Millisecond)
+			switch {
+			case turn%10 == 3:
+				if err := own.Set().StepDown(t.Context()); err == nil {
+					tally("step-downs", 1)
+				}
+			case turn%10 == 8:
+				rollBack(t, own.Set())
+				tally("frozen primaries", 1)
+			}
+			if time.Since(began) > time.Minute+time.Duration(goal)*50*time.Millisecond {
+				t.Fatalf("%d transactions in %v", tally("committed", 0), time.Since(began))
+			}
+		}
+		for _, p := range ps {
+			p.Tell(proc.Order{Do: "finish"})
+		}
+		all.Wait()
+		took := time.Since(began)
+
+		last := make(map[string]int64)
+		number := make(map[string]int64)
+		holders := 0
+		for _, tx := range r.transactions(t) {
+			var wrote []change
+			for _, c := range tx {
+				if c.NS != r.DB+".guards" {
+					wrote = append(wrote, c)
+				}
+			}
+			if len(wrote) != 2 || wrote[0].O != wrote[1].O || len(tx) != 3 {
+				t.Fatalf("a transaction has %v", tx)
+			}
+			w := wrote[0].O
+			if w.Token < last[w.Key] {
+				t.Errorf("%s was committed with token %d after %d", w.ID, w.Token, last[w.Key])
+			}
+			if w.Token != last[w.Key] {
+				holders++
+			}
+			last[w.Key] = w.Token
+			number[w.Key]++
+			delete(committed, w.ID)
+		}
+		for id := range committed {
+			t.Errorf("%s was acknowledged and is not in the log", id)
+		}
+		total := int64(0)
+		for key, n := range number {
+			total += n
+			if doc := document(t, l.tokens, key); doc["n"] != n || doc["token"] != last[key] {
+				t.Errorf("%s: its document is %v after %d transactions, the last with token %d", key, doc, n, last[key])
+			}
+		}
+		if n, err := l.right.CountDocuments(t.Context(), d("token", d("$gt", 0))); err != nil || n != total {
+			t.Errorf("%d documents, %v, after %d transactions", n, err, total)
+		}
+		if count["fenced"] == 0 || count["step-downs"]+count["frozen primaries"] == 0 {
+			t.Errorf("nothing was refused, or no primary was harmed: %v", count)
+		}
+		rollbacks, err := own.Set().Rollbacks(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		lab.Note(t, "%d transactions of %d holders in %.0f s: %v, %d rollbacks", total, holders, took.Seconds(), count, rollbacks)
+	})
+}
