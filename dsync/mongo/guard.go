@@ -65,7 +65,7 @@ import (
 //
 // A process that is frozen inside a transaction blocks the documents that it has written, and so the
 // key, until the server ends the transaction. That takes up to the server's parameter
-// transactionLifetimeLimitSeconds, which is 60. The driver tries for 120 seconds.
+// transactionLifetimeLimitSeconds, 60 by default. The driver tries for 120 seconds.
 //
 // # The collection
 //
