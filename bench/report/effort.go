@@ -18,6 +18,7 @@ type effort struct {
 	fleetRest                time.Duration // until connections that the opening took are closed
 	fleetFor                 time.Duration
 	fleetPlaces              int // collections of notices
+	reconnect                int // processes
 }
 
 var full = effort{
@@ -29,7 +30,7 @@ var full = effort{
 	crowd: 1000, releases: 50,
 	inMemory: 10_000,
 	keys:     100_000, newKeys: 5000,
-	fleet: []int{100, 300, 1000, 3000, 5000}, fleetRest: 20 * time.Second, fleetFor: 10 * time.Second, fleetPlaces: 64,
+	fleet: []int{100, 300, 1000, 3000, 5000}, fleetRest: 20 * time.Second, fleetFor: 10 * time.Second, fleetPlaces: 64, reconnect: 1000,
 }
 
 var few = effort{
@@ -41,5 +42,5 @@ var few = effort{
 	crowd: 20, releases: 5,
 	inMemory: 500,
 	keys:     1000, newKeys: 100,
-	fleet: []int{20}, fleetFor: time.Second, fleetPlaces: 4,
+	fleet: []int{20}, fleetFor: time.Second, fleetPlaces: 4, reconnect: 20,
 }

@@ -17,6 +17,7 @@ var jobs = map[string]func(job) error{
 	"hold":      hold,
 	"hold etcd": holdEtcd,
 	"wait":      wait,
+	"reconnect": reconnectJob,
 }
 
 // hold locks, says its session's id, and holds.

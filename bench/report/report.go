@@ -44,6 +44,7 @@ var (
 		{"new keys", []column{one, mongoLock}, (*report).newKeys},
 		{"sweep", []column{one}, (*report).sweep},
 		{"fleet", []column{one}, (*report).fleet},
+		{"reconnect", []column{one}, (*report).reconnect},
 	}
 )
 

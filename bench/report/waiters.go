@@ -18,6 +18,8 @@ type crowdJob struct {
 	From, Sessions int // their numbers
 	Keys           int // session i waits for key i modulo that
 	Collections    int // of notices
+
+	Front string // of "reconnect": the address of a tlsFront
 }
 
 // wait has many sessions register and says "idle" and how many bytes of memory each takes. When it is told
