@@ -30,7 +30,7 @@ var full = effort{
 	crowd: 1000, releases: 50,
 	inMemory: 10_000,
 	keys:     100_000, newKeys: 5000,
-	fleet: []int{100, 300, 1000, 3000, 5000}, fleetRest: 20 * time.Second, fleetFor: 10 * time.Second, fleetPlaces: 64, reconnect: 1000,
+	fleet: []int{100, 300, 1000, 3000}, fleetRest: 20 * time.Second, fleetFor: 10 * time.Second, fleetPlaces: 64, reconnect: 1000,
 }
 
 var few = effort{

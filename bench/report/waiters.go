@@ -144,7 +144,7 @@ func (r *report) newCrowded(ctx context.Context, n, keys, collections int) (_ *c
 }
 
 // waitersEvery is the time from one session's first wait to the next one's.
-const waitersEvery = 5 * time.Millisecond
+const waitersEvery = 10 * time.Millisecond
 
 // wait has all n sessions wait.
 func (c *crowded) wait(ctx context.Context, n int) error {
