@@ -163,8 +163,9 @@ func (g *Guard) raise(ctx context.Context, key string, token int64) error {
 }
 
 // prepare creates the collection: within a transaction, that would conflict with all others, and on a
-// sharded cluster it may be refused. Then it tries a transaction that writes nothing: a server that has
-// none may take its commands for ordinary ones, which stay, until the last, which it does not know.
+// sharded cluster it may be refused. Then it tries a transaction that writes nothing. A server without any,
+// such as FerretDB 2.7, takes the commands for ordinary ones, which stay, until the last, which it does not
+// know.
 func (g *Guard) prepare(ctx context.Context) error {
 	if g.ready.Load() {
 		return nil
