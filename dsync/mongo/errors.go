@@ -17,6 +17,7 @@ const (
 	codeConversion        = 241 // raised by our own pipelines, see guard
 	codeDuplicateKey      = 11000
 	codeNamespaceExists   = 48
+	codeMaxTimeExpired    = 50
 	codeBadValue          = 2 // "tailable cursor requested on non capped collection"
 	codeIllegalOperation  = 20
 	codeCommandNotFound   = 59
@@ -58,6 +59,8 @@ func failure(op string, err error) error {
 			op, driver.ErrRefused, err)
 	case hasCode(err, refusals...):
 		return fmt.Errorf("mongo: %s: %w: %w", op, driver.ErrRefused, err)
+	case mongo.IsNetworkError(err) && mongo.IsTimeout(err), hasCode(err, codeMaxTimeExpired):
+		return fmt.Errorf("mongo: %s: the server has not answered in time: it is out of reach, overloaded, or locked for a backup (fsyncLock): %w", op, err)
 	}
 	return fmt.Errorf("mongo: %s: %w", op, err)
 }

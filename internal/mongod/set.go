@@ -32,7 +32,7 @@ type Set struct {
 // Start starts the processes of that program and returns when writes are possible and
 // every member has the data. They run until [Set.Stop], ctx done or not.
 func Start(ctx context.Context, path string, spec Spec) (_ *Set, err error) {
-	dir, err := os.MkdirTemp("", "leasehold-mongod-")
+	dir, err := os.MkdirTemp(spec.Dir, "leasehold-mongod-")
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ type Spec struct {
 	Auth            bool          // access control on; the user root/root may do everything
 	Args            []string      // added to the arguments of the processes
 	Env             []string      // added to the environment of the processes
+	Dir             string        // where the files are; "": the system's folder for temporary ones
 
 	// Announce, if not nil, returns the host:port by which the other members and clients know
 	// the member that listens at addr: that of a proxy in front of it.

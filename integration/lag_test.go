@@ -1,0 +1,104 @@
+package integration_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/mongod"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+)
+
+// One of two secondaries stands still, beside the writes of an application, for several TTLs, and then lags: nobody
+// loses anything, and locks go from process to process all the time.
+func TestLaggingSecondary(t *testing.T) {
+	t.Parallel()
+	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
+		own := lab.Start(t, mongod.Spec{Members: 3})
+		r := newRoom(t, own)
+		opt := r.short(4 * time.Second)
+		var lost losses
+		opt.Hooks = lost.hooks()
+		kept := r.session(opt).Mutex("kept")
+		lock(t, kept, 30*time.Second)
+		token := kept.Token()
+		a, b := r.session(opt).Mutex("turns"), r.session(opt).Mutex("turns")
+		application(t, own)
+		turns := func(d time.Duration) (n int) {
+			lock(t, a, 10*time.Second)
+			for end := time.Now().Add(d); time.Now().Before(end); n++ {
+				before, ch := a.Token(), locking(t.Context(), b)
+				unlock(t, a)
+				if g := granted(t, ch, 10*time.Second); g.token <= before {
+					t.Errorf("token %d after %d", g.token, before)
+				}
+				a, b = b, a
+			}
+			unlock(t, a)
+			return n
+		}
+		secondary := secondaries(t, own.Set())[0]
+		if err := secondary.Freeze(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { secondary.Thaw() })
+		frozen := turns(15 * time.Second)
+		if err := secondary.Thaw(); err != nil {
+			t.Fatal(err)
+		}
+		lagging := turns(8 * time.Second)
+		if kept.Token() != token {
+			t.Errorf("token %d, want %d as before", kept.Token(), token)
+		}
+		unlock(t, kept)
+		lost.none(t)
+		lab.Note(t, "%d turns while it stood still, %d afterwards", frozen, lagging)
+	})
+}
+
+// secondaries are the members that are not the primary; an arbiter is the last.
+func secondaries(t *testing.T, set *mongod.Set) (members []*mongod.Member) {
+	t.Helper()
+	first := primary(t, set)
+	for _, m := range set.Members() {
+		if m != first {
+			members = append(members, m)
+		}
+	}
+	return members
+}
+
+// application writes a thousand documents a second until the end of the test, if the server lets it.
+func application(t *testing.T, s *server.Server) {
+	t.Helper()
+	db := s.Client(t).Database(s.Database(t))
+	coll := db.Collection("app", options.Collection().SetWriteConcern(writeconcern.W1()))
+	ctx, cancel := context.WithCancel(context.Background())
+	var writing sync.WaitGroup
+	written := 0
+	began := time.Now()
+	writing.Go(func() {
+		const atOnce = 10
+		docs := make([]any, atOnce)
+		for i := range docs {
+			docs[i] = bson.D{{Key: "text", Value: "what an application writes"}}
+		}
+		tick := time.NewTicker(atOnce * time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			if _, err := coll.InsertMany(ctx, docs); err == nil {
+				written += atOnce
+			}
+			<-tick.C
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		writing.Wait()
+		lab.Note(t, "an application wrote %.0f documents a second", float64(written)/time.Since(began).Seconds())
+	})
+}

@@ -1,0 +1,116 @@
+package integration_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/mongod"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// outage harms a server that has a holder and a waiter, so that no write is confirmed for a while, and heals it. The
+// holder is told in time, nobody is granted what may be undone, the log and the error of Unlock say why, in those words,
+// and all goes on afterwards.
+func outage(t *testing.T, own *server.Server, why string, harm, heal func()) {
+	t.Helper()
+	r := newRoom(t, own)
+	opt := r.short(4 * time.Second)
+	var log warned
+	opt.Logger = log.logger()
+	holder, waiter := r.session(opt), r.session(r.short(4*time.Second))
+	m, other := holder.Mutex("key"), waiter.Mutex("key")
+	lock(t, m, 30*time.Second)
+	first, lost := m.Token(), m.Lost()
+	ch := locking(t.Context(), other)
+	store := r.store()
+	eventually(t, 10*time.Second, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
+
+	harm()
+	stopped := time.Now()
+	select {
+	case <-lost:
+		if took := time.Since(stopped); took > opt.TTL {
+			t.Errorf("told of the loss after %v, TTL %v", took, opt.TTL)
+		}
+	case <-time.After(2 * opt.TTL):
+		t.Error("the holder is not told")
+	}
+	if err := m.UnlockContext(t.Context()); sentinel(err) != "lost" || !strings.Contains(err.Error(), why) {
+		t.Errorf("Unlock: %v, want ErrLost because of %q", err, why)
+	}
+	time.Sleep(time.Until(stopped.Add(15 * time.Second)))
+	select {
+	case g := <-ch:
+		t.Errorf("granted without a write: %+v", g)
+	default:
+	}
+	heal()
+	if g := granted(t, ch, time.Minute); g.token <= first {
+		t.Errorf("token %d after %d", g.token, first)
+	}
+	unlock(t, other)
+	lock(t, m, 30*time.Second)
+	unlock(t, m)
+
+	said := make(map[string]int)
+	for line := range strings.Lines(log.String()) {
+		_, op, _ := strings.Cut(line, "op=")
+		op, _, _ = strings.Cut(op, " ")
+		said[op]++
+	}
+	for op, n := range said { // at the beginning, every ten seconds, and at the end
+		if op != "" && n > 4 {
+			t.Errorf("%d lines about %s:\n%s", n, op, log.String())
+		}
+	}
+	if !strings.Contains(log.String(), why) {
+		t.Errorf("the log does not say %q:\n%s", why, log.String())
+	}
+	t.Log(log.String())
+}
+
+// With an arbiter and a secondary that stands still, the primary stays the primary and takes writes, but no
+// majority confirms any. When the secondary goes on, it lags behind what an application has written meanwhile.
+func TestArbiter(t *testing.T) {
+	t.Parallel()
+	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
+		own := lab.Start(t, mongod.Spec{Members: 3, Arbiter: true})
+		secondary := secondaries(t, own.Set())[0]
+		outage(t, own, "waiting for replication timed out",
+			func() {
+				if err := secondary.Freeze(); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { secondary.Thaw() })
+				application(t, own)
+			},
+			func() {
+				if err := secondary.Thaw(); err != nil {
+					t.Fatal(err)
+				}
+			})
+	})
+}
+
+// A primary that is locked for a backup answers reads and hangs writes.
+func TestWritesLocked(t *testing.T) {
+	t.Parallel()
+	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
+		own := lab.Start(t, mongod.Spec{Members: 3})
+		admin := server.Connect(t, "mongodb://"+primary(t, own.Set()).Addr+"/?directConnection=true").Database("admin")
+		run := func(cmd bson.D) {
+			t.Helper()
+			if err := admin.RunCommand(t.Context(), cmd).Err(); err != nil {
+				t.Fatalf("%v: %v", cmd, err)
+			}
+		}
+		outage(t, own, "not answered in time: it is out of reach, overloaded, or locked for a backup (fsyncLock)",
+			func() { run(bson.D{{Key: "fsync", Value: 1}, {Key: "lock", Value: true}}) },
+			func() {
+				run(bson.D{{Key: "dbStats", Value: 1}}) // a read
+				run(bson.D{{Key: "fsyncUnlock", Value: 1}})
+			})
+	})
+}
