@@ -1,0 +1,183 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/mongod"
+	"github.com/leasehold-go/leasehold/leader"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// formerVersions are the feature compatibility versions that a release also knows.
+var formerVersions = map[string]string{"4.4": "4.2", "5.0": "4.4", "6.0": "5.0", "7.0": "6.0", "8.0": "7.0"}
+
+// turnsOf checks that turns exclude each other and that their tokens grow.
+type turnsOf struct {
+	t    *testing.T
+	what string
+
+	mu   sync.Mutex
+	now  int
+	n    int
+	last int64
+}
+
+func (o *turnsOf) begin(token int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.now++; o.now > 1 {
+		o.t.Errorf("%s: %d at once", o.what, o.now)
+	}
+	if token <= o.last {
+		o.t.Errorf("%s: %d after %d", o.what, token, o.last)
+	}
+	o.last, o.n = token, o.n+1
+}
+
+func (o *turnsOf) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.now--
+}
+
+func (o *turnsOf) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.n
+}
+
+// The last steps of an upgrade of MongoDB, while sessions lock, wait and elect: the feature compatibility version is
+// raised, and the members are restarted in turn, the primary last, after it has stepped down. Nobody loses anything.
+func TestRollingUpgrade(t *testing.T) {
+	t.Parallel()
+	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
+		own := lab.Start(t, mongod.Spec{Members: 3, ElectionTimeout: 2 * time.Second})
+		r := newRoom(t, own)
+		compatible := func(version string) {
+			t.Helper()
+			cmd := bson.D{{Key: "setFeatureCompatibilityVersion", Value: version}}
+			if own.Major() >= 7 {
+				cmd = append(cmd, bson.E{Key: "confirm", Value: true})
+			}
+			if err := own.Client(t).Database("admin").RunCommand(t.Context(), cmd).Err(); err != nil {
+				t.Fatalf("%v: %v", cmd, err)
+			}
+		}
+		release := fmt.Sprintf("%.3s", own.Version)
+		former := formerVersions[release]
+		if former == "" {
+			lab.Skip(t, s, "no former version of "+release+" is known")
+		}
+		compatible(former)
+
+		var lost losses
+		opt := r.short(15 * time.Second) // more than half of it remains after an election
+		opt.Hooks = lost.hooks()
+		ctx, cancel := context.WithCancel(t.Context())
+		var busy sync.WaitGroup
+		defer busy.Wait()
+		defer cancel()
+		locks, terms := &turnsOf{t: t, what: "tokens"}, &turnsOf{t: t, what: "terms"}
+		for range 3 {
+			session := r.session(opt)
+			m := session.Mutex("turns")
+			busy.Go(func() {
+				for ctx.Err() == nil {
+					if err := m.LockContext(ctx); err != nil {
+						if ctx.Err() == nil {
+							t.Errorf("Lock: %v", err)
+						}
+						return
+					}
+					locks.begin(m.Token())
+					time.Sleep(20 * time.Millisecond)
+					locks.end()
+					if err := m.UnlockContext(context.Background()); err != nil {
+						t.Errorf("Unlock: %v", err)
+					}
+				}
+			})
+			election, err := leader.New(session, "leader", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			busy.Go(func() {
+				for ctx.Err() == nil {
+					err := election.Run(ctx, func(ctx context.Context) error {
+						term, _ := leader.TermFrom(ctx)
+						terms.begin(term.Number)
+						defer terms.end()
+						time.Sleep(20 * time.Millisecond)
+						return ctx.Err()
+					})
+					if err != nil && ctx.Err() == nil {
+						t.Errorf("Run: %v", err)
+					}
+				}
+			})
+		}
+		kept, waiting := r.session(opt).Mutex("kept"), r.session(opt).Mutex("kept")
+		lock(t, kept, 30*time.Second)
+		token, ch := kept.Token(), locking(t.Context(), waiting)
+
+		// all go on, after each step
+		goOn := func(after string) {
+			t.Helper()
+			l, e := locks.count(), terms.count()
+			eventually(t, opt.TTL, after+": all go on", func() bool { return locks.count() > l+20 && terms.count() > e+20 })
+		}
+		restart := func(m *mongod.Member) {
+			t.Helper()
+			if err := m.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Start(); err != nil {
+				t.Fatal(err)
+			}
+			direct := server.Connect(t, "mongodb://"+m.Addr+"/?directConnection=true").Database("admin")
+			eventually(t, time.Minute, "the member is back", func() bool {
+				var hello struct{ Secondary bool }
+				err := direct.RunCommand(t.Context(), bson.D{{Key: "hello", Value: 1}}).Decode(&hello)
+				return err == nil && hello.Secondary
+			})
+			goOn("a restart")
+		}
+		goOn("the beginning")
+		compatible(release)
+		goOn("a higher version")
+		first := primary(t, own.Set())
+		for _, m := range secondaries(t, own.Set()) {
+			restart(m)
+		}
+		if err := own.Set().StepDown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		goOn("a step-down")
+		restart(first)
+
+		if kept.Token() != token {
+			t.Errorf("token %d, want %d as before", kept.Token(), token)
+		}
+		select {
+		case g := <-ch:
+			t.Errorf("granted to another: %+v", g)
+		default:
+		}
+		unlock(t, kept)
+		if g := granted(t, ch, opt.TTL); g.token <= token {
+			t.Errorf("token %d after %d", g.token, token)
+		}
+		unlock(t, waiting)
+		cancel()
+		busy.Wait()
+		if n := lost.session.Load(); n != 0 { // without one no hold is lost: the others are resigned
+			t.Errorf("lost %d sessions, want none", n)
+		}
+		lab.Note(t, "%d turns and %d terms", locks.count(), terms.count())
+	})
+}
