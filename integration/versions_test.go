@@ -1,0 +1,150 @@
+package integration_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// next builds the command as a version has it whose records have the next format, and whose probe is the next one.
+func next(t *testing.T) string {
+	t.Helper()
+	lab.Servers(t) // without one it has no use
+	dir, replace := t.TempDir(), make(map[string]string)
+	for file, name := range map[string]string{"shapes.go": "formatVersion", "probe_record.go": "probeVersion"} {
+		path, err := filepath.Abs(filepath.Join("../dsync/mongo", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := regexp.MustCompile(name + ` = (\d+)`).FindSubmatchIndex(text)
+		if m == nil {
+			t.Fatalf("%s has no %s", file, name)
+		}
+		version, _ := strconv.Atoi(string(text[m[2]:m[3]]))
+		changed := string(text[:m[2]]) + strconv.Itoa(version+1) + string(text[m[3]:])
+		replace[path] = filepath.Join(dir, file)
+		if err := os.WriteFile(replace[path], []byte(changed), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(file, overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("go", "build", "-overlay", file, "-o", dir, "../cmd/leasehold").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return filepath.Join(dir, "leasehold")
+}
+
+// A rolling deployment of a version with another format: the next version goes on with the records of this one. This
+// one refuses those of the next and changes nothing in them. What it still holds of them is free when it ends.
+func TestNextVersion(t *testing.T) {
+	t.Parallel()
+	bin := next(t)
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		record := func(key string) bson.Raw {
+			t.Helper()
+			raw, err := r.raw().FindOne(t.Context(), bson.D{{Key: "_id", Value: "k/" + key}}).Raw()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return raw
+		}
+		command := func(key string) (cmd *exec.Cmd, out *bytes.Buffer) {
+			out = new(bytes.Buffer)
+			cmd = exec.Command(bin, "run", "--uri", r.URI, "--db", r.DB, key, "--", "true")
+			cmd.Stdout, cmd.Stderr = out, out
+			return cmd, out
+		}
+		refused := func(err error) {
+			t.Helper()
+			if !errors.Is(err, dsync.ErrRefused) || !strings.Contains(err.Error(), "use the newer version") {
+				t.Errorf("%v, want ErrRefused, and to use the newer version", err)
+			}
+		}
+		session := r.session(r.short(patient))
+		shared, mine, held := session.Mutex("shared"), session.Mutex("mine"), session.Mutex("held")
+		lock(t, shared, patient)
+		token := shared.Token()
+		unlock(t, shared)
+		lock(t, held, patient)
+
+		cmd, out := command("shared")
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("the next version: %v\n%s", err, out)
+		}
+		before := record("shared")
+		if last := before.Lookup("t").AsInt64(); last <= token {
+			t.Errorf("token %d after %d", last, token)
+		}
+		refused(shared.LockContext(t.Context()))
+		refused(shared.TryLockContext(t.Context()))
+		refused(session.Forget(t.Context(), "shared"))
+		if after := record("shared"); !bytes.Equal(before, after) {
+			t.Errorf("this version has changed %v into %v", before, after)
+		}
+		lock(t, mine, patient) // the session and other keys are as they were
+		unlock(t, mine)
+
+		cmd, out = command("held")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		defer cmd.Process.Kill()
+		eventually(t, time.Minute, "the next version waits", func() bool {
+			queue, ok := record("held").Lookup("q").ArrayOK()
+			return ok && len(queue) > 5 // more than an empty one
+		})
+		refused(held.UnlockContext(t.Context()))
+		select {
+		case err := <-ended:
+			t.Errorf("the next version was let in: %v\n%s", err, out)
+		case <-time.After(wakeUp):
+		}
+		if err := session.Close(t.Context()); err != nil {
+			t.Logf("Close: %v", err)
+		}
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("the next version: %v\n%s", err, out)
+			}
+		case <-time.After(2 * patient):
+			t.Error("the next version waits on")
+		}
+
+		n, err := r.raw().CountDocuments(t.Context(), append(probeRecords(), bson.E{Key: "passed", Value: true}))
+		if want := int64(2); err != nil || n != want && !s.FerretDB() {
+			t.Errorf("%d records of passed probes, %v, want one of each version", n, err)
+		}
+		mon := newMonitor(r.DB)
+		r.session(r.short(patient), mon.client())
+		if sent := mon.commands(nil); len(sent) != 2 && !s.FerretDB() {
+			t.Errorf("Open sent %d commands after the next version's, want 2: %v", len(sent), sent)
+		}
+	})
+}
