@@ -10,21 +10,24 @@ import (
 
 // newKeys is Lock and Unlock of keys that nobody has used, by the goroutines of one process:
 // how long it takes, and how much CPU of the server, by two raw writes to as many new
-// documents by as many goroutines. All take turns, each time with a tenth of the keys.
+// documents by as many goroutines; and the same of two raw writes of which the second is
+// acknowledged by the primary alone. All take turns, each time with a tenth of the keys.
 func (r *report) newKeys(ctx context.Context) ([]row, error) {
 	const goroutines, turns = 16, 10
 	name := fmt.Sprintf("%d keys never used before, %d goroutines", r.effort.newKeys, goroutines)
 	lasted := row{name: name + ": Lock and Unlock of all", unit: "two raw writes of each"}
 	cost := row{name: name + ": the server's CPU for each (by that of two raw writes)", unit: "microseconds"}
+	early := row{name: name + ": two raw writes, the second acknowledged by the primary alone", unit: "two raw writes of each"}
 	ps, end, err := r.players(ctx, mutexes, one, mongoLock)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
 	if len(ps) == 0 {
-		return []row{lasted, cost}, nil
+		return []row{lasted, early, cost}, nil
 	}
 	var cs []contender
+	var raw contender
 	ops, writes := make(map[column]*metered), make(map[column]*metered)
 	for _, p := range ps {
 		if err := measure.Excludes(ctx, p.system); err != nil {
@@ -48,10 +51,17 @@ func (r *report) newKeys(ctx context.Context) ([]row, error) {
 		})
 		c := contender{column: p.column, op: ops[p.column].do}
 		if p.raw != nil {
-			writes[p.column] = meter(p.raw.WriteTwice)
+			writes[p.column] = meter(func(ctx context.Context, key string) error {
+				return p.raw.WriteEach(ctx, key, "majority", "majority")
+			})
 			c.unit = writes[p.column].do
 		}
 		cs = append(cs, c)
+		if p.column == one {
+			raw = contender{one, measure.NewKeys(r.effort.newKeys/turns, goroutines, func(ctx context.Context, key string) error {
+				return p.raw.WriteEach(ctx, "early "+key, "majority", 1)
+			}), c.unit}
+		}
 	}
 	u := units{}
 	took, err := interleave(ctx, turns, u, cs...)
@@ -76,7 +86,16 @@ func (r *report) newKeys(ctx context.Context) ([]row, error) {
 		each := func(d time.Duration) float64 { return 1e6 * d.Seconds() / float64(r.effort.newKeys) }
 		cost = cost.put(c, fmt.Sprintf("%.0f (%s)", each(a), ratio(a, b)), fmt.Sprintf("%.0f µs / %.0f µs", each(a), each(b)))
 	}
-	return []row{lasted, cost}, nil
+	if raw.op != nil {
+		u := units{}
+		took, err := interleave(ctx, turns, u, raw)
+		if err != nil {
+			return nil, err
+		}
+		a, b := total(took[one]), total(u[one])
+		early = early.put(one, ratio(a, b), fmt.Sprintf("%.2f s / %.2f s", a.Seconds(), b.Seconds()))
+	}
+	return []row{lasted, early, cost}, nil
 }
 
 // A metered Op notes how much CPU a process uses during each call.

@@ -37,7 +37,7 @@ func NewApplication(ctx context.Context, t *Target, perSecond int) (*Application
 	ctx, cancel := context.WithCancel(ctx)
 	a := &Application{raw: raw, cancel: cancel, done: make(chan struct{})}
 	for i := range documents {
-		write, err := increment(fmt.Sprint("application ", i))
+		write, err := increment(fmt.Sprint("application ", i), "majority")
 		if err != nil {
 			cancel()
 			raw.Close()

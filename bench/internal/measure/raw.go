@@ -14,8 +14,8 @@ import (
 // Raw is what the library is compared with: one small update of one document,
 // acknowledged by a majority, by RunCommand of the same driver, encoded once.
 type Raw struct {
-	db             *mongo.Database
-	update, notice bson.Raw
+	db                    *mongo.Database
+	update, early, notice bson.Raw
 
 	reader *mongo.Client
 	cursor *mongo.Cursor
@@ -33,7 +33,11 @@ func NewRaw(t *Target, id string) (*Raw, error) {
 	if err != nil {
 		return nil, err
 	}
-	update, err := increment(id)
+	update, err := increment(id, "majority")
+	if err != nil {
+		return nil, err
+	}
+	early, err := increment(id, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -45,11 +49,11 @@ func NewRaw(t *Target, id string) (*Raw, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Raw{db: client.Database(t.DB.Name()), update: update, notice: notice}, nil
+	return &Raw{db: client.Database(t.DB.Name()), update: update, early: early, notice: notice}, nil
 }
 
-// increment is the update of the document with that id, which may not exist yet.
-func increment(id string) (bson.Raw, error) {
+// increment is the update of the document with that id, which may not exist yet, with that acknowledgement.
+func increment(id string, w any) (bson.Raw, error) {
 	return bson.Marshal(bson.D{
 		{Key: "update", Value: "raw"},
 		{Key: "updates", Value: bson.A{bson.D{
@@ -57,7 +61,7 @@ func increment(id string) (bson.Raw, error) {
 			{Key: "u", Value: bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: 1}}}}},
 			{Key: "upsert", Value: true},
 		}}},
-		{Key: "writeConcern", Value: bson.D{{Key: "w", Value: "majority"}}},
+		{Key: "writeConcern", Value: bson.D{{Key: "w", Value: w}}},
 	})
 }
 
@@ -68,16 +72,29 @@ func (r *Raw) Write(ctx context.Context) (time.Duration, error) {
 	return time.Since(begin), err
 }
 
-// WriteTwice writes twice to the document with that id.
-func (r *Raw) WriteTwice(ctx context.Context, id string) error {
-	update, err := increment(id)
-	if err != nil {
-		return err
+// WriteEarly is the [Op] that writes once, and once more with the acknowledgement of the primary alone, as Lock
+// and Unlock do.
+func (r *Raw) WriteEarly(ctx context.Context) (time.Duration, error) {
+	begin := time.Now()
+	err := r.run(ctx, r.update)
+	if err == nil {
+		err = r.run(ctx, r.early)
 	}
-	if err := r.run(ctx, update); err != nil {
-		return err
+	return time.Since(begin), err
+}
+
+// WriteEach writes to the document with that id, once for each acknowledgement.
+func (r *Raw) WriteEach(ctx context.Context, id string, ws ...any) error {
+	for _, w := range ws {
+		update, err := increment(id, w)
+		if err != nil {
+			return err
+		}
+		if err := r.run(ctx, update); err != nil {
+			return err
+		}
 	}
-	return r.run(ctx, update)
+	return nil
 }
 
 func (r *Raw) run(ctx context.Context, cmd bson.Raw) error {
