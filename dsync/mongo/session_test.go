@@ -21,6 +21,9 @@ func TestExpireAnswers(t *testing.T) {
 		left   time.Duration
 	}{
 		{"alive", func() bson.D { return bson.D{e("at", now().Add(-time.Second)), e("ttl", 5000), e("now", now())} }, 4 * time.Second},
+		{"the clock went back", func() bson.D {
+			return bson.D{e("at", now().Add(time.Hour)), e("ttl", 5000), e("now", now())}
+		}, 5 * time.Second},
 		{"dead", func() bson.D {
 			return bson.D{e("at", now()), e("ttl", 5000), e("now", now()), e("dead", true)}
 		}, 0},
