@@ -1,0 +1,195 @@
+package integration_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/mongod"
+)
+
+// B07: the clock of a living primary is stepped while a session holds a key, two wait for it, and a fourth tries.
+// Within the margin, and back by any time, nobody loses anything, and nobody else is let in. Beyond the margin, each
+// of them reports the jump once. Ahead by more than the TTL, the fourth gets the key, and the holder learns it with
+// its next heartbeat. Tokens grow, and all of them go on.
+func TestB07ClockSteps(t *testing.T) {
+	t.Parallel()
+	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
+		const ttl, margin = 6 * time.Second, 500 * time.Millisecond
+		clock, env, ok := server.NewSteppedClock(t)
+		if !ok {
+			lab.Skip(t, s, server.NoFakeClock)
+		}
+		own := lab.Start(t, mongod.Spec{Members: 1, Env: env})
+		r := newRoom(t, own)
+		store, p := r.store(), r.proxy()
+		enter := func(open func(dsync.Options) *dsync.Session) *stepped {
+			x, o := new(stepped), r.short(ttl)
+			o.Hooks, o.Logger = x.hooks(), x.log.logger()
+			x.Session = open(o)
+			m := x.Mutex("any")
+			lock(t, m, 20*time.Second) // it is registered from now on
+			unlock(t, m)
+			return x
+		}
+		through := func(o dsync.Options) *dsync.Session { return r.via(p, o) }
+		all := []*stepped{enter(through), enter(through), enter(through), nil}
+		held, next, last := all[0].Mutex("key"), all[1].Mutex("key"), all[2].Mutex("key")
+		var token int64
+		grows := func(what string, now int64) {
+			t.Helper()
+			if now <= token {
+				t.Errorf("%s: token %d after %d", what, now, token)
+			}
+			token = now
+		}
+		var before time.Duration
+		for _, ahead := range []time.Duration{100 * time.Millisecond, 0, 2 * time.Second, 0, time.Hour, 0, -time.Hour, 0} {
+			step := ahead - before
+			before = ahead
+			lock(t, held, 20*time.Second)
+			grows("held", held.Token())
+			grants := make(chan grant, 2)
+			for i, m := range []*dsync.Mutex{next, last} {
+				ch := locking(t.Context(), m)
+				go func() { grants <- <-ch }()
+				eventually(t, 20*time.Second, "it waits", func() bool { return load(t, store, "key").Waiting == i+1 })
+			}
+			all[3] = enter(func(o dsync.Options) *dsync.Session { return r.session(o) }) // it knows of nobody
+			tries := all[3].Mutex("key")
+			for _, o := range all {
+				o.forget()
+			}
+
+			p.Hang() // no heartbeat comes between
+			session := all[0].ID()
+			clock.Set(ahead)
+			var err error
+			eventually(t, 20*time.Second, "a try is answered", func() bool {
+				err = tries.TryLockContext(t.Context())
+				return err == nil || errors.Is(err, dsync.ErrHeld)
+			})
+			if step < ttl {
+				if left, err := store.Expire(t.Context(), session, false); err != nil || left <= 0 || left > ttl {
+					t.Errorf("step %v: the holder's session has %v left, %v; want up to the TTL", step, left, err)
+				}
+			}
+			p.Heal()
+			switch {
+			case step > ttl && err == nil: // until their next heartbeats, sessions find each other lapsed
+				grows("taken", tries.Token())
+				select {
+				case <-held.Lost():
+				case <-time.After(ttl):
+					t.Errorf("step %v: the holder was not told", step)
+				}
+				if err := tries.UnlockContext(t.Context()); err != nil && !errors.Is(err, dsync.ErrLost) {
+					t.Errorf("step %v: Unlock: %v", step, err)
+				}
+			case step > ttl || err == nil:
+				t.Errorf("step %v: a try of another session: %v", step, err)
+			default:
+				eventually(t, 4*ttl, "two heartbeats of all", func() bool {
+					return !slices.ContainsFunc(all, func(o *stepped) bool { return o.count().beats < 2 })
+				})
+				if st := load(t, store, "key"); closed(held.Lost()) || len(st.Holders) != 1 || st.Holders[0].Token != token || st.Waiting != 2 {
+					t.Errorf("step %v: lost %v; held by %v, want with token %d, and %d wait", step, closed(held.Lost()), st.Holders, token, st.Waiting)
+				}
+				for i, o := range all {
+					if n := o.count().lost; n > 0 {
+						t.Errorf("step %v: session %d was lost %d times", step, i, n)
+					}
+				}
+			}
+			if err := held.UnlockContext(t.Context()); (err != nil) != (step > ttl) {
+				t.Errorf("step %v: Unlock: %v", step, err)
+			}
+			for i := range 2 {
+				g := granted(t, grants, 4*ttl)
+				if step > ttl {
+					token = max(token, g.token)
+					g.m.UnlockContext(t.Context())
+					continue
+				}
+				grows("granted", g.token)
+				if i == 0 && g.m != next {
+					t.Errorf("step %v: the waiters were granted the key out of order", step)
+				}
+				unlock(t, g.m)
+			}
+			eventually(t, 4*ttl, "all know the new time", func() bool {
+				return !slices.ContainsFunc(all, func(o *stepped) bool { return o.count().beats+o.count().lost == 0 })
+			})
+			for _, m := range []*dsync.Mutex{held, next, last, tries} { // who was lost is registered again
+				lock(t, m, 20*time.Second)
+				grows("held again", m.Token())
+				unlock(t, m)
+			}
+			for i, o := range all {
+				if step > ttl {
+					eventually(t, 4*ttl, "a report of each", func() bool { return len(o.count().jumps) > 0 })
+				}
+				got := o.count()
+				if len(got.jumps) > 1 || (len(got.jumps) == 1) != (step.Abs() > margin) {
+					t.Errorf("step %v: session %d reported %v", step, i, got.jumps)
+				}
+				for _, d := range got.jumps {
+					if (d > 0) != (step > 0) || d.Abs() > step.Abs()+margin || d.Abs() < step.Abs()-3*margin {
+						t.Errorf("step %v: session %d reported %v", step, i, d)
+					}
+				}
+				if n := strings.Count(o.log.String(), "the store's clock jumped by more than the margin"); n != o.jumped {
+					t.Errorf("session %d logged %d jumps, and reported %d", i, n, o.jumped)
+				}
+			}
+		}
+	})
+}
+
+// A stepped session counts what it reports.
+type stepped struct {
+	*dsync.Session
+	log warned
+
+	mu     sync.Mutex
+	counts stepCounts
+	jumped int // since the beginning
+}
+
+// stepCounts are those since a step.
+type stepCounts struct {
+	beats, lost int
+	jumps       []time.Duration
+}
+
+func (s *stepped) do(f func(c *stepCounts)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(&s.counts)
+}
+
+func (s *stepped) hooks() *dsync.Hooks {
+	return &dsync.Hooks{
+		Heartbeat: func(_, _ time.Duration, err error) {
+			if err == nil {
+				s.do(func(c *stepCounts) { c.beats++ })
+			}
+		},
+		SessionLost: func(string, error) { s.do(func(c *stepCounts) { c.lost++ }) },
+		ClockJump: func(d time.Duration) {
+			s.do(func(c *stepCounts) { c.jumps, s.jumped = append(c.jumps, d), s.jumped+1 })
+		},
+	}
+}
+
+func (s *stepped) forget() { s.do(func(c *stepCounts) { *c = stepCounts{} }) }
+
+func (s *stepped) count() (c stepCounts) {
+	s.do(func(now *stepCounts) { c = *now })
+	return c
+}
