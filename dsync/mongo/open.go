@@ -99,7 +99,12 @@ func Connect(ctx context.Context, clientOptions *options.ClientOptions, database
 		return nil, errors.Join(err, own.Close(noValues{ctx}))
 	}
 	s.primary = watch
-	return open(ctx, own, s, opt)
+	session, err := open(ctx, own, s, opt)
+	if err != nil && mongo.IsTimeout(err) {
+		// The driver says only that some deadline was exceeded.
+		err = fmt.Errorf("%w; if TCP, TLS and authentication may take longer than %v, raise SetConnectTimeout", err, *merged.ConnectTimeout)
+	}
+	return session, err
 }
 
 // ownClient returns the client options that a lease needs. The driver's defaults suit

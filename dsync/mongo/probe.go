@@ -21,7 +21,7 @@ func (s *Store) probe(ctx context.Context) error {
 	ctx = noValues{ctx}
 	v, err := s.hello(ctx)
 	if err != nil {
-		return fmt.Errorf("mongo: hello: %w", err)
+		return failure("hello", err)
 	}
 	s.server = v
 	switch {

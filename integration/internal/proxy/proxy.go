@@ -30,12 +30,17 @@ func New(t testing.TB, upstream string) *Proxy {
 	return NewNetwork(t).Proxy(upstream)
 }
 
-func start(t testing.TB, upstream string, n *Network) *Proxy {
+// listen listens on a free loopback port.
+func listen(t testing.TB) net.Listener {
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("proxy: %v", err)
 	}
+	return lis
+}
+
+func start(t testing.TB, lis net.Listener, upstream string, n *Network) *Proxy {
 	p := &Proxy{Link: newLink(), net: n, upstream: upstream, lis: lis}
 	p.wg.Go(p.accept)
 	t.Cleanup(p.stop)

@@ -1,0 +1,113 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/integration/internal/proxy"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// logins counts the messages of authentication through the proxy from now on.
+func logins(p *proxy.Proxy) *atomic.Int64 {
+	n := new(atomic.Int64)
+	p.Rule(func(c proxy.Command) proxy.Fate {
+		if strings.HasPrefix(c.Name, "sasl") {
+			n.Add(1)
+		}
+		return proxy.Pass
+	})
+	return n
+}
+
+// A wrong password is said at once, and not tried again.
+func TestWrongPassword(t *testing.T) {
+	t.Parallel()
+	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, s *server.Server) {
+		own := withAuth(t, s)
+		for name, open := range openings {
+			for _, user := range []string{"root:wrong@", "nobody:root@"} {
+				t.Run(name+" as "+user, func(t *testing.T) {
+					r := newRoom(t, own)
+					p := r.proxy()
+					tried := logins(p)
+					session, err := open(context.Background(), r, as(user, p), r.short(patient))
+					if err == nil {
+						session.Close(context.Background())
+					}
+					if !errors.Is(err, dsync.ErrRefused) || !strings.Contains(err.Error(), "Authentication failed") || strings.Count(err.Error(), "\n") > 0 {
+						t.Errorf("%v, want one error that names the cause", err)
+					}
+					if n := tried.Load(); n < 1 || n > 2 {
+						t.Errorf("%d messages to authenticate, want those of one attempt", n)
+					}
+				})
+			}
+		}
+	})
+}
+
+// The user's password is changed while it holds a lock, and its connections are cut: the holder is told in time,
+// and the log says once why. Who asks then gets an error at once, and nobody tries for ever. With the right password
+// all goes on, in the same session.
+func TestPasswordChanged(t *testing.T) {
+	t.Parallel()
+	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, s *server.Server) {
+		own := withAuth(t, s)
+		r := newRoom(t, own)
+		p, admin := r.proxy(), own.Client(t).Database(r.DB)
+		user := func(command, password string, more ...bson.E) {
+			t.Helper()
+			err := admin.RunCommand(t.Context(), append(bson.D{{Key: command, Value: "locker"}, {Key: "pwd", Value: password}}, more...)).Err()
+			if err != nil {
+				t.Fatalf("%s: %v", command, err)
+			}
+		}
+		user("createUser", "secret", bson.E{Key: "roles", Value: bson.A{"readWrite"}})
+		var log warned
+		o := r.short(4 * time.Second)
+		o.Logger = log.logger()
+		session := r.open(server.Connect(t, strings.Replace(p.URI(), "//", "//locker:secret@", 1)+"&authSource="+r.DB), o)
+		m := session.Mutex("key")
+		lock(t, m, 20*time.Second)
+		lost := m.Lost()
+
+		user("updateUser", "changed")
+		p.Cut()
+		p.Heal()
+		cut := time.Now()
+		select {
+		case <-lost:
+			if d := time.Since(cut); d > o.TTL {
+				t.Errorf("told after %v, TTL %v", d, o.TTL)
+			}
+		case <-time.After(2 * o.TTL):
+			t.Error("the holder is not told")
+		}
+		if err := m.UnlockContext(t.Context()); !errors.Is(err, dsync.ErrLost) || !strings.Contains(err.Error(), "Authentication failed") {
+			t.Errorf("Unlock: %v, want ErrLost and the cause", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if err := session.Mutex("other").LockContext(ctx); !errors.Is(err, dsync.ErrRefused) {
+			t.Errorf("Lock with the old password: %v, want ErrRefused", err)
+		}
+		if n := strings.Count(log.String(), "op=Heartbeat"); n < 1 || n > 2 || !strings.Contains(log.String(), "Authentication failed") {
+			t.Errorf("the log has %d lines about heartbeats:\n%s", n, log.String())
+		}
+		tried := logins(p)
+		time.Sleep(o.TTL)
+		if n := tried.Load(); n > 0 {
+			t.Errorf("%d more messages to authenticate, though nobody asks", n)
+		}
+		user("updateUser", "secret")
+		lock(t, m, 20*time.Second)
+		unlock(t, m)
+	})
+}

@@ -1,0 +1,121 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/integration/internal/proxy"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// openings are the two ways to open a session. ctx bounds the first contact.
+var openings = map[string]func(ctx context.Context, r *room, o *options.ClientOptions, so dsync.Options) (*dsync.Session, error){
+	"Open": func(ctx context.Context, r *room, o *options.ClientOptions, so dsync.Options) (*dsync.Session, error) {
+		client := server.Connect(r.t, o.GetURI(), o)
+		return dsyncmongo.Open(ctx, client.Database(r.DB), &dsyncmongo.Options{Options: so})
+	},
+	"Connect": func(ctx context.Context, r *room, o *options.ClientOptions, so dsync.Options) (*dsync.Session, error) {
+		return dsyncmongo.Connect(ctx, o, r.DB, &dsyncmongo.Options{Options: so})
+	},
+}
+
+// as are client options for the user, as "user:password@" or "", through the proxy.
+func as(user string, p *proxy.Proxy) *options.ClientOptions {
+	return options.Client().ApplyURI(strings.Replace(p.URI(), "//", "//"+user, 1))
+}
+
+// TLS and SCRAM, where a handshake takes longer than a command may with a TTL of a second: Open and Connect work, a
+// holder keeps what it holds, and a waiter is next. A session whose TTL allows for two handshakes, the monitor's and
+// then a command's, lives through reconnects. Another loses its holds in time, and goes on.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, s *server.Server) {
+		own := withAuth(t, s)
+		for name, open := range openings {
+			for _, ttl := range []time.Duration{time.Second, 4 * time.Second} {
+				t.Run(fmt.Sprintf("%s, TTL %v", name, ttl), func(t *testing.T) {
+					r := newRoom(t, own)
+					p, trust := proxy.NewTLS(t, own.Primary(t), 300*time.Millisecond)
+					enter := func() *stepped {
+						x, o := new(stepped), r.short(ttl)
+						o.Hooks, o.Logger = x.hooks(), r.logger()
+						var err error
+						if x.Session, err = open(t.Context(), r, as("root:root@", p).SetTLSConfig(trust), o); err != nil {
+							t.Fatal(err)
+						}
+						t.Cleanup(func() { x.Close(context.Background()) })
+						return x
+					}
+					holder, waiter := enter(), enter()
+					beats := func() {
+						t.Helper()
+						holder.forget()
+						eventually(t, 20*time.Second, "two heartbeats", func() bool { return holder.count().beats >= 2 })
+					}
+					m := holder.Mutex("key")
+					lock(t, m, 20*time.Second)
+					ch := locking(t.Context(), waiter.Mutex("key"))
+					store := r.store()
+					eventually(t, 20*time.Second, "it waits", func() bool { return load(t, store, "key").Waiting == 1 })
+					beats()
+					for range 3 {
+						if closed(m.Lost()) {
+							t.Fatal("lost")
+						}
+						beat := p.Once(proxy.LoseRequest, heartbeats(holder.ID()))
+						select {
+						case <-beat: // the worst moment: the last one that counts is the longest ago
+						case <-time.After(20 * time.Second):
+							t.Fatal("no heartbeat")
+						}
+						p.Cut()
+						p.Heal()
+						if ttl == time.Second {
+							break
+						}
+						beats()
+					}
+					if err := m.UnlockContext(t.Context()); err != nil && ttl > time.Second {
+						t.Error(err)
+					}
+					unlock(t, granted(t, ch, 20*time.Second).m)
+					lock(t, m, 20*time.Second)
+					unlock(t, m)
+				})
+			}
+		}
+	})
+}
+
+// A handshake that takes longer than a client gives it is said in one error. With more time for it all works.
+func TestHandshakeTooSlow(t *testing.T) {
+	t.Parallel()
+	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		p, trust := proxy.NewTLS(t, s.Primary(t), 1500*time.Millisecond) // Connect gives it a second
+		connect := func(o *options.ClientOptions) error {
+			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+			defer cancel()
+			session, err := openings["Connect"](ctx, r, o.SetTLSConfig(trust), r.short(10*time.Second))
+			if err == nil {
+				lock(t, session.Mutex("key"), 20*time.Second)
+				session.Close(context.Background())
+			}
+			return err
+		}
+		const want = "if TCP, TLS and authentication may take longer than 1s, raise SetConnectTimeout"
+		if err := connect(as("", p)); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Connect: %v, want %q in it", err, want)
+		}
+		if err := connect(as("", p).SetConnectTimeout(10 * time.Second)); err != nil {
+			t.Error(err)
+		}
+	})
+}
