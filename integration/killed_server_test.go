@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"github.com/leasehold-go/leasehold/internal/mongod"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
 // The only server is killed, again and again, in the moment in which it has answered a Lock, while other
@@ -20,7 +21,7 @@ func TestKilledServer(t *testing.T) {
 		for name, spec := range map[string]mongod.Spec{"a standalone": {}, "a set of one": {Members: 1}} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				const times = 8
+				times := testkit.Rounds(8, 40)
 				own := lab.Start(t, spec)
 				r, node := newRoom(t, own), own.Set().Members()[0]
 				opt := r.short(30 * time.Second)
