@@ -3,6 +3,7 @@ package measure
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"sync"
 	"time"
@@ -97,7 +98,7 @@ func inUse() int64 {
 }
 
 func sessionOn(store driver.Store) (*dsync.Session, error) {
-	return dsync.New(store, &dsync.Options{Retention: -1})
+	return dsync.New(store, &dsync.Options{Retention: -1, Logger: slog.New(slog.DiscardHandler)})
 }
 
 func numbered(i int) string { return fmt.Sprintf("key %d", i) }
