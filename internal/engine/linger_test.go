@@ -123,6 +123,9 @@ func TestLingerYields(t *testing.T) {
 						})
 					}
 					time.Sleep(1050 * time.Millisecond) // in use: while it is locked
+					if st, err := store.Load(background, "k", 1); err != nil || len(st.Holders) != 1 {
+						t.Fatalf("%d holders, %v, want that the key lingers", len(st.Holders), err)
+					}
 					start := time.Now()
 					other := b.Mutex("k")
 					lock(t, other)
