@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -18,6 +19,11 @@ func TestConnections(t *testing.T) {
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		const app = "counted"
+		admin := r.Client(t).Database("admin")
+		has := func(n int, state string) {
+			t.Helper()
+			eventually(t, 5*time.Second, fmt.Sprintf("%d connections, %s", n, state), func() bool { return connections(t, admin, app) == n })
+		}
 		opt := dsyncmongo.Options{Options: r.short(30 * time.Second)}
 		c, err := dsyncmongo.Connect(t.Context(), options.Client().ApplyURI(r.OneClock()).SetAppName(app), r.DB, &opt)
 		if err != nil {
@@ -29,30 +35,16 @@ func TestConnections(t *testing.T) {
 		if c.Mutex("k").TryLock() {
 			t.Fatal("locked twice")
 		}
-		expect(t, r, app, "idle", 2)
+		has(2, "idle")
 		waited := make(chan error)
 		go func() { waited <- c.Mutex("k").LockContext(t.Context()) }()
-		expect(t, r, app, "waiting", 3)
+		has(3, "waiting")
 		mu.Unlock()
 		if err := <-waited; err != nil {
 			t.Fatal(err)
 		}
-		expect(t, r, app, "holding", 3) // the listener is kept for a while
+		has(3, "holding") // the listener is kept for a while
 	})
-}
-
-// expect waits until the application has that many connections to the server, or fails.
-func expect(t *testing.T, r *room, app, state string, want int) {
-	t.Helper()
-	admin := r.Client(t).Database("admin")
-	var n int
-	for range 50 {
-		if n = connections(t, admin, app); n == want {
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	t.Errorf("%s: %d connections, want %d", state, n, want)
 }
 
 // connections returns how many the application of that name has to the server.

@@ -29,14 +29,7 @@ func outage(t *testing.T, own *server.Server, why string, harm, heal func()) {
 
 	harm()
 	stopped := time.Now()
-	select {
-	case <-lost:
-		if took := time.Since(stopped); took > opt.TTL {
-			t.Errorf("told of the loss after %v, TTL %v", took, opt.TTL)
-		}
-	case <-time.After(2 * opt.TTL):
-		t.Error("the holder is not told")
-	}
+	lostInTime(t, lost, stopped, opt.TTL)
 	if err := m.UnlockContext(t.Context()); sentinel(err) != "lost" || !strings.Contains(err.Error(), why) {
 		t.Errorf("Unlock: %v, want ErrLost because of %q", err, why)
 	}

@@ -82,14 +82,7 @@ func TestPasswordChanged(t *testing.T) {
 		p.Cut()
 		p.Heal()
 		cut := time.Now()
-		select {
-		case <-lost:
-			if d := time.Since(cut); d > o.TTL {
-				t.Errorf("told after %v, TTL %v", d, o.TTL)
-			}
-		case <-time.After(2 * o.TTL):
-			t.Error("the holder is not told")
-		}
+		lostInTime(t, lost, cut, o.TTL)
 		if err := m.UnlockContext(t.Context()); !errors.Is(err, dsync.ErrLost) || !strings.Contains(err.Error(), "Authentication failed") {
 			t.Errorf("Unlock: %v, want ErrLost and the cause", err)
 		}

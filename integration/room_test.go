@@ -193,6 +193,19 @@ func eventually(t testing.TB, d time.Duration, what string, cond func() bool) {
 	}
 }
 
+// lostInTime waits until a holder is told of its loss. It reports an error if that is later than a TTL after since.
+func lostInTime(t testing.TB, lost <-chan struct{}, since time.Time, ttl time.Duration) {
+	t.Helper()
+	select {
+	case <-lost:
+		if d := time.Since(since); d > ttl {
+			t.Errorf("told of the loss after %v, TTL %v", d, ttl)
+		}
+	case <-time.After(2 * ttl):
+		t.Error("the holder is not told")
+	}
+}
+
 // lock locks within d.
 func lock(t testing.TB, m *dsync.Mutex, d time.Duration) {
 	t.Helper()

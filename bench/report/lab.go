@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -82,15 +81,6 @@ func (l *lab) found(c column, about string, err error) bool {
 		}
 	}
 	return err == nil
-}
-
-// addr returns the host and port of a server of one member.
-func (l *lab) addr(c column) string {
-	u, err := url.Parse(l.uris[c])
-	if err != nil {
-		return ""
-	}
-	return u.Host
 }
 
 // askVersion asks a mongod for its version.

@@ -2,17 +2,12 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
-	"slices"
+	"net/http/httptest"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +23,7 @@ import (
 // primary, with TLS in front of the server: until each listens again, and until each has had a heartbeat
 // acknowledged. Each holds a key.
 func (r *report) reconnect(ctx context.Context) ([]row, error) {
+	const ttl = 30 * time.Second
 	n := r.effort.reconnect
 	name := func(what string) string { return fmt.Sprintf("%d processes reconnect with TLS: %s", n, what) }
 	if !r.lab.here[one] {
@@ -38,29 +34,26 @@ func (r *report) reconnect(ctx context.Context) ([]row, error) {
 		return nil, err
 	}
 	defer t.Close(context.WithoutCancel(ctx))
-	front, err := newTLSFront(r.lab.addr(one))
+	uri, err := url.Parse(r.lab.uris[one])
+	if err != nil {
+		return nil, err
+	}
+	front, err := newTLSFront(uri.Host)
 	if err != nil {
 		return nil, err
 	}
 	defer front.close()
-	var children []*child
+	children, _, err := startChildren(ctx, n, job{
+		Do: "reconnect", Addr: r.lab.uris[one], Database: t.DB.Name(), TTL: ttl,
+		Crowd: crowdJob{Front: front.addr()},
+	})
 	defer func() {
 		for _, c := range children {
 			c.kill()
 		}
 	}()
-	for from := 0; from < n; from += perChild {
-		c, err := startChild(ctx, job{
-			Do: "reconnect", Addr: r.lab.uris[one], Database: t.DB.Name(), TTL: 30 * time.Second,
-			Crowd: crowdJob{From: from, Sessions: min(perChild, n-from), Front: front.addr()},
-		})
-		if err != nil {
-			return nil, err
-		}
-		children = append(children, c)
-		if _, err := c.await(ctx, "idle"); err != nil {
-			return nil, err
-		}
+	if err != nil {
+		return nil, err
 	}
 	for _, c := range children {
 		if err := c.tell(); err != nil {
@@ -71,26 +64,26 @@ func (r *report) reconnect(ctx context.Context) ([]row, error) {
 	handshakes := front.handshakes.Load()
 	began := time.Now()
 	front.cut()
-	var listen, beat []time.Duration
+	var notices, heartbeats time.Duration // until the last process had them again
 	lost := 0
 	for _, c := range children {
 		text, err := c.await(ctx, "back")
 		if err != nil {
 			return nil, err
 		}
-		var listened, beaten int64
+		var noticesAt, heartbeatsAt int64
 		var without int
-		if _, err := fmt.Sscan(text, &listened, &beaten, &without); err != nil {
+		if _, err := fmt.Sscan(text, &noticesAt, &heartbeatsAt, &without); err != nil {
 			return nil, err
 		}
-		listen, beat = append(listen, time.Unix(0, listened).Sub(began)), append(beat, time.Unix(0, beaten).Sub(began))
+		notices, heartbeats = max(notices, time.Unix(0, noticesAt).Sub(began)), max(heartbeats, time.Unix(0, heartbeatsAt).Sub(began))
 		lost += without
 	}
-	line := func(what string, d []time.Duration) row {
-		last := slices.Max(d)
-		return row{name: name(what), unit: "the TTL, 30s"}.put(one, quotient(last.Seconds(), 30), fmt.Sprintf("all after %.1f s; %d holds lost; %d handshakes", last.Seconds(), lost, front.handshakes.Load()-handshakes))
+	line := func(what string, after time.Duration) row {
+		return row{name: name(what), unit: fmt.Sprint("the TTL, ", ttl)}.put(one, ratio(after, ttl),
+			fmt.Sprintf("all after %.1f s; %d holds lost; %d handshakes", after.Seconds(), lost, front.handshakes.Load()-handshakes))
 	}
-	return []row{line("listening again", listen), line("all have had a heartbeat", beat)}, nil
+	return []row{line("listening again", notices), line("all have had a heartbeat", heartbeats)}, nil
 }
 
 // reconnectJob opens sessions through the front, has each hold a key and listen, and says "idle". When it is told
@@ -100,7 +93,7 @@ func reconnectJob(j job) error {
 	ctx, c := context.Background(), j.Crowd
 	type process struct {
 		session *dsync.Session
-		beat    atomic.Int64 // the last one that was acknowledged
+		acked   atomic.Int64 // when its last heartbeat was
 		lost    atomic.Bool
 	}
 	ps := make([]process, c.Sessions)
@@ -110,13 +103,13 @@ func reconnectJob(j job) error {
 		open.Go(func() (err error) {
 			p := &ps[i]
 			p.session, err = dsyncmongo.Connect(ctx, options.Client().ApplyURI(j.Addr).SetDialer(toFront(c.Front)).SetTLSConfig(&tls.Config{
-				InsecureSkipVerify: true, // the front's certificate is made for the occasion
+				InsecureSkipVerify: true, // the front's certificate is that of a test
 			}), j.Database, &dsyncmongo.Options{Options: dsync.Options{
 				TTL: j.TTL, AlwaysListen: true,
 				Hooks: &dsync.Hooks{
 					Heartbeat: func(_, _ time.Duration, err error) {
 						if err == nil {
-							p.beat.Store(time.Now().UnixNano())
+							p.acked.Store(time.Now().UnixNano())
 						}
 					},
 					Lost: func(dsync.LostInfo) { p.lost.Store(true) },
@@ -137,27 +130,27 @@ func reconnectJob(j job) error {
 	if err := open.Wait(); err != nil {
 		return err
 	}
-	fmt.Println("idle", 0)
+	fmt.Println("idle")
 	<-j.told
-	told := time.Now().Add(200 * time.Millisecond) // by then the connections are cut
-	time.Sleep(time.Until(told))
-	var listened, beaten time.Time
-	for listened.IsZero() || beaten.IsZero() {
+	time.Sleep(200 * time.Millisecond) // by then the connections are cut
+	cut := time.Now().UnixNano()
+	var noticesAt, heartbeatsAt int64
+	for noticesAt == 0 || heartbeatsAt == 0 {
 		time.Sleep(20 * time.Millisecond)
-		now, deaf, late := time.Now(), 0, 0
+		now, deaf, late := time.Now().UnixNano(), 0, 0
 		for i := range ps {
 			if !ps[i].session.Stats().Listening {
 				deaf++
 			}
-			if ps[i].beat.Load() < told.UnixNano() {
+			if ps[i].acked.Load() < cut {
 				late++
 			}
 		}
-		if listened.IsZero() && deaf == 0 {
-			listened = now
+		if noticesAt == 0 && deaf == 0 {
+			noticesAt = now
 		}
-		if beaten.IsZero() && late == 0 {
-			beaten = now
+		if heartbeatsAt == 0 && late == 0 {
+			heartbeatsAt = now
 		}
 	}
 	lost := 0
@@ -166,7 +159,7 @@ func reconnectJob(j job) error {
 			lost++
 		}
 	}
-	fmt.Println("back", listened.UnixNano(), beaten.UnixNano(), lost)
+	fmt.Println("back", noticesAt, heartbeatsAt, lost)
 	select {}
 }
 
@@ -189,16 +182,9 @@ type tlsFront struct {
 }
 
 func newTLSFront(server string) (*tlsFront, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	template := x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "bench"}, NotAfter: time.Now().Add(24 * time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, &template, &template, key.Public(), key)
-	if err != nil {
-		return nil, err
-	}
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}})
+	local := httptest.NewTLSServer(nil) // has a certificate for the loopback address
+	local.Close()
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: local.TLS.Certificates})
 	if err != nil {
 		return nil, err
 	}

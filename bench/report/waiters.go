@@ -92,6 +92,23 @@ type crowded struct {
 // perChild is how many sessions one child has at the most.
 const perChild = 250
 
+// startChildren has children do the job, each with some of n sessions, one child after the other. It returns those
+// that it has started, even with an error, and what the last one says when its sessions are "idle".
+func startChildren(ctx context.Context, n int, j job) (children []*child, idle string, err error) {
+	for from := 0; from < n; from += perChild {
+		j.Crowd.From, j.Crowd.Sessions = from, min(perChild, n-from)
+		c, err := startChild(ctx, j)
+		if err != nil {
+			return children, "", err
+		}
+		children = append(children, c)
+		if idle, err = c.await(ctx, "idle"); err != nil {
+			return children, "", err
+		}
+	}
+	return children, idle, nil
+}
+
 // newCrowded has n sessions for as many keys, or for fewer.
 func (r *report) newCrowded(ctx context.Context, n, keys, collections int) (_ *crowded, err error) {
 	c := &crowded{}
@@ -123,22 +140,16 @@ func (r *report) newCrowded(ctx context.Context, n, keys, collections int) (_ *c
 		return nil, err
 	}
 	c.others = st.Connections.Current
-	for from := 0; from < n; from += perChild {
-		p, err := startChild(ctx, job{
-			Do: "wait", Addr: r.lab.uris[one], Database: c.target.DB.Name(),
-			Crowd: crowdJob{From: from, Sessions: min(perChild, n-from), Keys: keys, Collections: collections},
-		})
-		if err != nil {
-			return nil, err
-		}
-		c.children = append(c.children, p)
-		text, err := p.await(ctx, "idle") // one after the other
-		if err != nil {
-			return nil, err
-		}
-		if _, err := fmt.Sscan(text, &c.bytes); err != nil {
-			return nil, err
-		}
+	var text string
+	c.children, text, err = startChildren(ctx, n, job{
+		Do: "wait", Addr: r.lab.uris[one], Database: c.target.DB.Name(),
+		Crowd: crowdJob{Keys: keys, Collections: collections},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := fmt.Sscan(text, &c.bytes); err != nil {
+		return nil, err
 	}
 	return c, nil
 }

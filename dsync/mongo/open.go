@@ -78,8 +78,8 @@ func Open(ctx context.Context, db *mongo.Database, opt *Options) (*dsync.Session
 // TTL/6 (500 ms to 10 s), and closes connections that were idle for TTL/2. It asks the servers how
 // they are (ServerMonitoringModePoll), which takes one connection to each where the driver's default
 // takes two; so it may learn of a planned step-down TTL/6 late. An idle session has two connections to
-// the primary, and one that waits has three. The functions of a
-// ServerMonitor are called as usual. The database's name is not taken from a connection string.
+// the primary, and one that waits has three. The functions of a ServerMonitor are called as usual. The
+// database's name is not taken from a connection string.
 func Connect(ctx context.Context, clientOptions *options.ClientOptions, database string, opt *Options) (*dsync.Session, error) {
 	if clientOptions == nil {
 		return nil, errors.New("mongo: the client options are nil; pass some, as options.Client().ApplyURI(\"mongodb://…\")")
