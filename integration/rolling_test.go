@@ -3,6 +3,7 @@ package integration_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -13,7 +14,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// formerVersions are the feature compatibility versions that a release also knows.
+// formerVersions are the feature compatibility versions that a release also knows, which are those of the release
+// before it.
 var formerVersions = map[string]string{"4.4": "4.2", "5.0": "4.4", "6.0": "5.0", "7.0": "6.0", "8.0": "7.0"}
 
 // turnsOf checks that turns exclude each other and that their tokens grow.
@@ -51,29 +53,38 @@ func (o *turnsOf) count() int {
 	return o.n
 }
 
-// The last steps of an upgrade of MongoDB, while sessions lock, wait and elect: the feature compatibility version is
-// raised, and the members are restarted in turn, the primary last, after it has stepped down. Nobody loses anything.
+// An upgrade of MongoDB, while sessions lock, wait and elect: the members are restarted in turn with the next release,
+// the primary last, after it has stepped down; then the feature compatibility version is raised. Nobody loses anything.
+// The next release's mongod is LEASEHOLD_NEXT_MONGOD. Without one the set begins with the former version, and the
+// members are restarted with the program that they had.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
 		own := lab.Start(t, mongod.Spec{Members: 3, ElectionTimeout: 2 * time.Second})
 		r := newRoom(t, own)
+		from, to, next := formerVersions[fmt.Sprintf("%.3s", own.Version)], fmt.Sprintf("%.3s", own.Version), os.Getenv("LEASEHOLD_NEXT_MONGOD")
+		if next != "" {
+			from, to = to, ""
+			for release, former := range formerVersions {
+				if former == from {
+					to = release
+				}
+			}
+		}
+		if from == "" || to == "" {
+			lab.Skip(t, s, "the releases before and after "+own.Version+" are not known")
+		}
 		compatible := func(version string) {
 			t.Helper()
 			cmd := bson.D{{Key: "setFeatureCompatibilityVersion", Value: version}}
-			if own.Major() >= 7 {
+			if version >= "7.0" || own.Major() >= 7 {
 				cmd = append(cmd, bson.E{Key: "confirm", Value: true})
 			}
 			if err := own.Client(t).Database("admin").RunCommand(t.Context(), cmd).Err(); err != nil {
 				t.Fatalf("%v: %v", cmd, err)
 			}
 		}
-		release := fmt.Sprintf("%.3s", own.Version)
-		former := formerVersions[release]
-		if former == "" {
-			lab.Skip(t, s, "no former version of "+release+" is known")
-		}
-		compatible(former)
+		compatible(from)
 
 		var lost losses
 		opt := r.short(15 * time.Second) // more than half of it remains after an election
@@ -136,6 +147,9 @@ func TestRollingUpgrade(t *testing.T) {
 			if err := m.Stop(); err != nil {
 				t.Fatal(err)
 			}
+			if next != "" {
+				m.Replace(next)
+			}
 			if err := m.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -148,8 +162,6 @@ func TestRollingUpgrade(t *testing.T) {
 			goOn("a restart")
 		}
 		goOn("the beginning")
-		compatible(release)
-		goOn("a higher version")
 		first := primary(t, own.Set())
 		for _, m := range secondaries(t, own.Set()) {
 			restart(m)
@@ -159,6 +171,8 @@ func TestRollingUpgrade(t *testing.T) {
 		}
 		goOn("a step-down")
 		restart(first)
+		compatible(to)
+		goOn("a higher version")
 
 		if kept.Token() != token {
 			t.Errorf("token %d, want %d as before", kept.Token(), token)
@@ -178,6 +192,6 @@ func TestRollingUpgrade(t *testing.T) {
 		if n := lost.session.Load(); n != 0 { // without one no hold is lost: the others are resigned
 			t.Errorf("lost %d sessions, want none", n)
 		}
-		lab.Note(t, "%d turns and %d terms", locks.count(), terms.count())
+		lab.Note(t, "from %s to %s: %d turns and %d terms", from, to, locks.count(), terms.count())
 	})
 }

@@ -62,6 +62,9 @@ func (m *Member) Kill() {
 	<-m.done
 }
 
+// Replace has the next Start run the program at path, such as another release's.
+func (m *Member) Replace(path string) { m.path = path }
+
 // PID returns the id of the process, another one after each Start.
 func (m *Member) PID() int { return m.cmd.Process.Pid }
 

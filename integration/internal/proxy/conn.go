@@ -5,6 +5,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
 // A direction is a way that messages go.
@@ -17,9 +19,10 @@ const (
 
 // A conn is a sender's connection and its counterpart at the server.
 type conn struct {
-	down  net.Conn
-	links []*Link // that it is on
-	done  chan struct{}
+	down    net.Conn
+	links   []*Link       // that it is on
+	service bson.ObjectID // the server's name in the reply to hello, the first; zero: as it replies
+	done    chan struct{}
 
 	mu    sync.Mutex
 	up    net.Conn
@@ -44,20 +47,20 @@ func (c *conn) leave() {
 
 var errClosed = errors.New("proxy: connection closed")
 
-// dial connects to the server.
-func (c *conn) dial(addr string) error {
-	up, err := net.DialTimeout("tcp", addr, 5*time.Second)
+// dial connects to the server, and reports whether it could.
+func (c *conn) dial(r route) bool {
+	up, err := net.DialTimeout("tcp", r.upstream, 5*time.Second)
 	if err != nil {
-		return err
+		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed() {
 		up.Close()
-		return errClosed
+		return true // but its end
 	}
-	c.up = up
-	return nil
+	c.up, c.service = up, r.service
+	return true
 }
 
 func (c *conn) close() {
@@ -180,10 +183,13 @@ func (c *conn) requests(m message) {
 }
 
 func (c *conn) replies() {
-	for {
+	for first := true; ; first = false {
 		m, err := read(c.up)
 		if err != nil {
 			return
+		}
+		if first && !c.service.IsZero() {
+			m = m.with(bson.E{Key: "serviceId", Value: c.service})
 		}
 		c.mu.Lock()
 		v := c.fates[m.responseTo()]

@@ -79,13 +79,27 @@ func (m message) documentAt(i int) bson.Raw {
 
 // shed is the reply of an overloaded server to the request with that id.
 func shed(request int32) message {
-	body, err := bson.Marshal(bson.D{
+	return reply(request, bson.D{
 		{Key: "ok", Value: 0}, {Key: "errmsg", Value: "the proxy sheds load"},
 		{Key: "code", Value: 462}, {Key: "codeName", Value: "IngressRequestRateLimitExceeded"},
 		{Key: "errorLabels", Value: bson.A{"SystemOverloadedError", "RetryableError"}},
 	})
+}
+
+// with returns the reply with a field more.
+func (m message) with(field bson.E) message {
+	var body bson.D
+	if err := bson.Unmarshal(m.body(), &body); err != nil {
+		return m // not one of a server's
+	}
+	return reply(m.responseTo(), append(body, field))
+}
+
+// reply returns a reply to the request with that id.
+func reply(request int32, doc bson.D) message {
+	body, err := bson.Marshal(doc)
 	if err != nil {
-		panic(err) // constants only
+		panic(err) // constants, or what was decoded before
 	}
 	m := make(message, headerLen+5, headerLen+5+len(body)) // flags, and the kind of section that is a document
 	binary.LittleEndian.PutUint32(m, uint32(cap(m)))

@@ -29,7 +29,7 @@ func (n *Network) Proxy(upstream string) *Proxy {
 	defer n.mu.Unlock()
 	p := n.proxies[upstream]
 	if p == nil {
-		p = start(n.t, listen(n.t), upstream, n)
+		p = start(n.t, listen(n.t), n, route{upstream: upstream})
 		n.proxies[upstream] = p
 	}
 	return p

@@ -9,18 +9,27 @@ package proxy
 
 import (
 	"net"
+	"slices"
 	"sync"
 	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
 // A Proxy is one listener in front of one server. Its methods may be called at
 // any time and concurrently. Those of its Link are about all connections through it.
 type Proxy struct {
 	*Link
-	net      *Network
+	net    *Network
+	routes []route // of connections, in turn; one that can't be reached is left out
+	lis    net.Listener
+	wg     sync.WaitGroup
+}
+
+// A route is where connections lead.
+type route struct {
 	upstream string
-	lis      net.Listener
-	wg       sync.WaitGroup
+	service  bson.ObjectID // by which a load balancer's clients know the upstream; zero: there is none
 }
 
 // New starts a proxy on a free loopback port in front of upstream, host:port.
@@ -40,8 +49,8 @@ func listen(t testing.TB) net.Listener {
 	return lis
 }
 
-func start(t testing.TB, lis net.Listener, upstream string, n *Network) *Proxy {
-	p := &Proxy{Link: newLink(), net: n, upstream: upstream, lis: lis}
+func start(t testing.TB, lis net.Listener, n *Network, routes ...route) *Proxy {
+	p := &Proxy{Link: newLink(), net: n, routes: routes, lis: lis}
 	p.wg.Go(p.accept)
 	t.Cleanup(p.stop)
 	return p
@@ -58,7 +67,7 @@ func (p *Proxy) URI() string {
 // Outgoing returns what leads from the server behind the proxy, a mongod, to the other
 // servers of the network.
 func (p *Proxy) Outgoing() *Link {
-	_, port, _ := net.SplitHostPort(p.upstream)
+	_, port, _ := net.SplitHostPort(p.routes[0].upstream)
 	return p.net.Link(port)
 }
 
@@ -70,17 +79,17 @@ func (p *Proxy) stop() {
 }
 
 func (p *Proxy) accept() {
-	for {
+	for i := 0; ; i++ {
 		down, err := p.lis.Accept()
 		if err != nil {
 			return
 		}
-		p.wg.Go(func() { p.serve(down) })
+		p.wg.Go(func() { p.serve(down, i%len(p.routes)) })
 	}
 }
 
-// serve forwards what comes on one connection, until it ends.
-func (p *Proxy) serve(down net.Conn) {
+// serve forwards what comes on one connection, until it ends. It leads to routes[turn].
+func (p *Proxy) serve(down net.Conn, turn int) {
 	c := &conn{down: down, done: make(chan struct{}), fates: make(map[int32]verdict)}
 	defer c.close()
 	if !c.join(p.Link) {
@@ -94,7 +103,7 @@ func (p *Proxy) serve(down net.Conn) {
 		return
 	}
 	// The server's refusal is an answer, too: it must not come through what is hung.
-	if c.wait(toServer) != nil || c.dial(p.upstream) != nil {
+	if c.wait(toServer) != nil || !slices.ContainsFunc(slices.Concat(p.routes[turn:], p.routes[:turn]), c.dial) {
 		return
 	}
 	var back sync.WaitGroup

@@ -23,6 +23,6 @@ func NewTLS(t testing.TB, upstream string, slow time.Duration) (*Proxy, *tls.Con
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(local.Certificate())
-	p := start(t, tls.NewListener(listen(t), server), upstream, NewNetwork(t))
+	p := start(t, tls.NewListener(listen(t), server), NewNetwork(t), route{upstream: upstream})
 	return p, &tls.Config{RootCAs: roots}
 }

@@ -1,0 +1,69 @@
+package integration_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/integration/internal/proxy"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/mongod"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// Behind a load balancer a client knows one address, of which each connection leads to another router. Open and
+// Connect work, sessions listen, and wait for each other. A router that ends takes nobody's lock along: commands and
+// the listener go on through the other.
+func TestLoadBalancer(t *testing.T) {
+	t.Parallel()
+	lab.Each(t, server.Need{Sharded: true, Binary: true}, func(t *testing.T, s *server.Server) {
+		own := lab.StartCluster(t, mongod.ClusterSpec{})
+		r := newRoom(t, own)
+		var addrs []string
+		for _, m := range own.Cluster().Routers() {
+			addrs = append(addrs, m.Addr)
+		}
+		uri := "mongodb://" + proxy.NewBalancer(t, addrs...).Addr() + "/?loadBalanced=true"
+		var lost losses
+		o := r.short(15 * time.Second)
+		o.Hooks, o.Logger = lost.hooks(), r.logger()
+		opened := r.open(server.Connect(t, uri), o)
+		connected, err := dsyncmongo.Connect(t.Context(), options.Client().ApplyURI(uri), r.DB, &dsyncmongo.Options{Options: o})
+		if err != nil {
+			t.Fatalf("Connect: %v", err)
+		}
+		t.Cleanup(func() { connected.Close(context.Background()) })
+		r.takeTurns(t, "turns", opened, connected)
+
+		kept := opened.Mutex("kept")
+		lock(t, kept, 20*time.Second)
+		token := kept.Token()
+		for i, m := range own.Cluster().Routers() {
+			m.Kill()
+			r.through(t, own.Cluster().Routers()[1-i], opened, connected)
+			if err := m.Start(); err != nil {
+				t.Fatal(err)
+			}
+			r.through(t, m, opened, connected)
+		}
+		if kept.Token() != token {
+			t.Errorf("token %d, want %d as before", kept.Token(), token)
+		}
+		unlock(t, kept)
+		lost.none(t)
+	})
+}
+
+// through has two sessions wait for each other, once the router answers.
+func (r *room) through(t *testing.T, m *mongod.Member, a, b *dsync.Session) {
+	t.Helper()
+	client := server.Connect(t, "mongodb://"+m.Addr+"/")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := client.Ping(ctx, nil); err != nil { // waits until there is a router
+		t.Fatal(err)
+	}
+	r.takeTurns(t, "turns", a, b)
+}

@@ -1,0 +1,20 @@
+package proxy
+
+import (
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// NewBalancer starts a load balancer on a free loopback port in front of routers, host:port each. It ends
+// with the test. Connections go to the routers in turn. The first reply on each, that to hello, names the
+// router as its serviceId: routers from 5.0 on do that behind a load balancer, and clients with
+// loadBalanced=true require it.
+func NewBalancer(t testing.TB, routers ...string) *Proxy {
+	t.Helper()
+	var routes []route
+	for _, addr := range routers {
+		routes = append(routes, route{upstream: addr, service: bson.NewObjectID()})
+	}
+	return start(t, listen(t), NewNetwork(t), routes...)
+}
