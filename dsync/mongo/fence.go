@@ -55,8 +55,10 @@ const defaultFenceField = "fence"
 // overwritten.
 //
 // Writes are acknowledged by a majority, whatever the collection's own write concern, since a
-// fail-over could undo others together with the token. If ctx carries a transaction, writes are
-// part of it, and the transaction's write concern applies, which should be majority.
+// fail-over could undo others together with the token. A standalone that is killed can still lose
+// what it acknowledged in the last tenth of a second; a replica set of one member loses nothing. If
+// ctx carries a transaction, writes are part of it, and the transaction's write concern applies,
+// which should be majority.
 //
 // If nothing matches a write, a read follows, to tell a fenced document, which is an error,
 // from no document, which is not an error, as with the driver's methods. If several documents
