@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
@@ -149,4 +150,59 @@ func ExampleOnce_Value() {
 	// Output:
 	// false <nil>
 	// true <nil>
+}
+
+// Three hosts have the same crontab. Each calls Do for the time of the schedule; the job runs on one of them.
+func ExamplePeriodic_Do() {
+	ctx := context.Background()
+	store := dsynctest.NewMemory()
+	tick := time.Date(2026, 11, 1, 2, 0, 0, 0, time.UTC) // not time.Now(), which differs between hosts
+	for _, host := range []string{"a", "b", "c"} {
+		locks, _ := dsync.New(store, nil)
+		ran, err := locks.Periodic("nightly").Do(ctx, tick, func(ctx context.Context) error {
+			fmt.Println("backing up")
+			return nil
+		})
+		fmt.Println(host, ran, err)
+		locks.Close(ctx)
+	}
+	// Output:
+	// backing up
+	// a true <nil>
+	// b false <nil>
+	// c false <nil>
+}
+
+// A run that makes up for what was missed before it: it begins where the last one that succeeded has ended.
+func ExamplePeriodic_Last() {
+	ctx := context.Background()
+	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
+	defer locks.Close(ctx)
+
+	hourly := locks.Periodic("hourly report")
+	report := func(tick time.Time) {
+		_, err := hourly.Do(ctx, tick, func(ctx context.Context) error {
+			from, _, err := hourly.Last(ctx)
+			if err != nil {
+				return err
+			}
+			if from.IsZero() { // the first run
+				from = tick.Add(-time.Hour)
+			}
+			fmt.Printf("from %s to %s\n", from.Format("15:04"), tick.Format("15:04"))
+			return nil
+		})
+		if err != nil {
+			fmt.Println(err)
+		}
+	}
+	day := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	report(day.Add(1 * time.Hour))
+	report(day.Add(2 * time.Hour))
+	report(day.Add(5 * time.Hour)) // all hosts were down at 03:00 and 04:00
+	report(day.Add(4 * time.Hour)) // it is over
+	// Output:
+	// from 00:00 to 01:00
+	// from 01:00 to 02:00
+	// from 02:00 to 05:00
 }

@@ -1,14 +1,10 @@
 package dsync
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
-	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
 // A Once runs a function once among all processes: a migration, for example. The first run that
@@ -21,19 +17,18 @@ import (
 // loses its hold, the next caller runs its function. So a run must be able to continue where
 // another broke off. Guard effects that must not happen twice with the run's fencing token; see
 // [TokenFrom].
-type Once struct {
-	s   *engine.Session
-	key string
+//
+// For a function that runs again and again, such as a nightly job, there is [Periodic].
+type Once struct{ t ticks }
 
-	mu   sync.Mutex
-	done *engine.SealedError // nil until the result is known here
-}
+// onceTick is the one tick of a Once.
+const onceTick = 1
 
 // Key returns the key.
-func (o *Once) Key() string { return o.key }
+func (o *Once) Key() string { return o.t.key }
 
 // String returns the kind and the key, such as `once "schema v7"`.
-func (o *Once) String() string { return fmt.Sprintf("%s %q", driver.KindOnce, o.key) }
+func (o *Once) String() string { return fmt.Sprintf("%s %q", driver.KindOnce, o.t.key) }
 
 // Do calls f unless the key is sealed, and seals the key when f returns nil. While another run
 // is in progress, here or elsewhere, Do waits for it: if that run succeeds, Do returns nil
@@ -56,99 +51,29 @@ func (o *Once) Do(ctx context.Context, f func(context.Context) error) error {
 // result of the run that succeeded, whether that is this run or an earlier one, in this process
 // or another.
 func (o *Once) DoValue(ctx context.Context, f func(context.Context) ([]byte, error)) (value []byte, err error) {
-	s := o.session()
-	if done := o.known(); done != nil {
-		return done.Result(), nil
-	}
-	h, err := s.Acquire(ctx, engine.Whole(o.key, driver.KindOnce))
-	var done *engine.SealedError
-	switch {
-	case errors.As(err, &done):
-		o.learn(done)
-		return done.Result(), nil
-	case err != nil:
-		return nil, fmt.Errorf("dsync: once %q: %w", o.key, err)
-	}
-
-	c, cancel := h.Context(context.WithValue(ctx, onceToken{}, h))
-	returned := false
-	defer func() {
-		cancel(context.Canceled)
-		if !returned {
-			h.Unlock(driver.Leave{}).Finish(s, o.key)
-		}
-	}()
-	value, err = f(c)
-	if err == nil && len(value) > driver.MaxValue {
-		err = fmt.Errorf("the result has %d bytes; it may have at most %d", len(value), driver.MaxValue)
-	}
-	returned = true
+	done, _, err := o.ticks().do(ctx, onceTick, f)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("dsync: once %q: %w", o.key, err), o.release(h))
+		return nil, err
 	}
-	done = &engine.SealedError{Value: bytes.Clone(value)} // f may keep the slice
-	if err := h.Unlock(driver.Leave{Seal: true, Result: done.Value}).Wait(ctx); err != nil {
-		return nil, fmt.Errorf("dsync: once %q: seal: %w", o.key, err)
-	}
-	o.learn(done)
 	return done.Result(), nil
-}
-
-// release releases the hold of a run that failed. It returns an error only if the hold was
-// lost.
-func (o *Once) release(h *engine.Hold) error {
-	ctx, cancel := context.WithTimeout(context.Background(), o.s.TTL()/3)
-	defer cancel()
-	if err := h.Unlock(driver.Leave{}).Wait(ctx); errors.Is(err, ErrLost) {
-		return err
-	}
-	return nil
 }
 
 // Value returns the result of the run that succeeded, and whether there is one. Errors are
 // those of ctx, [ErrClosed] and those of the store.
 func (o *Once) Value(ctx context.Context) (value []byte, done bool, err error) {
-	s := o.session()
-	if done := o.known(); done != nil {
-		return done.Result(), true, nil
+	last := o.ticks().learn(nil)
+	if last == nil {
+		last, err = o.t.read(ctx)
 	}
-	st, err := s.Load(ctx, o.key)
-	switch {
-	case err != nil:
-		return nil, false, fmt.Errorf("dsync: once %q: %w", o.key, err)
-	case st.Kind != driver.KindOnce || !st.Sealed:
-		return nil, false, nil
+	if last == nil {
+		return nil, false, err
 	}
-	o.learn(&engine.SealedError{Value: st.Value})
-	return o.known().Result(), true, nil
+	return last.Result(), true, nil
 }
 
-func (o *Once) session() *engine.Session {
-	if o.s == nil {
+func (o *Once) ticks() *ticks {
+	if o.t.s == nil {
 		panic("dsync: use of a zero Once; make one with Session.Once")
 	}
-	return o.s
-}
-
-func (o *Once) known() *engine.SealedError {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.done
-}
-
-func (o *Once) learn(done *engine.SealedError) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.done = done
-}
-
-type onceToken struct{}
-
-// TokenFrom returns the fencing token of the run whose context is ctx, or is a parent of ctx.
-// It returns 0 if the run's hold is over, or if there is no run: see [Once.Do].
-func TokenFrom(ctx context.Context) int64 {
-	if h, ok := ctx.Value(onceToken{}).(*engine.Hold); ok {
-		return h.Token()
-	}
-	return 0
+	return &o.t
 }

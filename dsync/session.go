@@ -113,7 +113,13 @@ func (s *Session) Semaphore(key string, size int64) *Semaphore {
 // Once returns the once for key. It panics if [CheckKey] returns an error for key.
 func (s *Session) Once(key string) *Once {
 	mustKey(key)
-	return &Once{s: s.engine, key: key}
+	return &Once{ticks{s: s.engine, key: key, kind: driver.KindOnce}}
+}
+
+// Periodic returns the periodic for key. It panics if [CheckKey] returns an error for key.
+func (s *Session) Periodic(key string) *Periodic {
+	mustKey(key)
+	return &Periodic{ticks{s: s.engine, key: key, kind: driver.KindPeriodic}}
 }
 
 func mustKey(key string) {
@@ -139,12 +145,12 @@ func mustKey(key string) {
 func (s *Session) Break(ctx context.Context, key string) error { return s.engine.Break(ctx, key) }
 
 // Forget removes what the store keeps of a key that nobody uses: the seal and the result of a [Once],
-// the number of terms of an election, the size that [Semaphore.Resize] set. So keys that are named after
+// the last tick of a [Periodic] and its result, the number of terms of an election, the size that [Semaphore.Resize] set. So keys that are named after
 // a date, say, need not stay in the store forever: what is left of a forgotten key is swept after
 // [Options].Retention, as that of every idle lock is. Tokens keep growing.
 //
-// A Once that was forgotten can run again, in processes that have not learned its result before, and the
-// terms of an election that was forgotten count from 1 again. So forget only what no process will use
+// A Once that was forgotten can run again, in processes that have not learned its result before, and so can
+// the ticks of a Periodic. The terms of an election that was forgotten count from 1 again. So forget only what no process will use
 // any more, or what is to start over.
 //
 // If a process holds the key or waits for it, the error is a [*HeldError], and nothing is forgotten; an

@@ -22,6 +22,7 @@ const (
 	KindRWMutex   = driver.KindRWMutex
 	KindSemaphore = driver.KindSemaphore
 	KindOnce      = driver.KindOnce
+	KindPeriodic  = driver.KindPeriodic
 	KindElection  = driver.KindElection
 )
 
@@ -41,10 +42,11 @@ type Status struct {
 	Token int64       // the store's last fencing token, or one that was reserved with it for hand-offs; 0: none
 	Term  int64       // the number of terms of an election so far; 0 for other kinds
 
-	// Value is what the leader of an election published. If Sealed is true, it is the result of
-	// a [Once].
-	Value  []byte
-	Sealed bool
+	// Value is what the leader of an election published, or the result of a [Once] that is done, which
+	// Sealed says, or of the LastTick of a [Periodic].
+	Value    []byte
+	Sealed   bool
+	LastTick time.Time // the last tick of a Periodic that has succeeded; zero: none has
 
 	Holders []Participant // in the order in which they were granted
 	Waiting int           // how many wait
@@ -194,7 +196,10 @@ func (s *Session) statuses(ctx context.Context, states []driver.State) ([]Status
 func newStatus(st driver.State, members map[string]driver.Member) Status {
 	r := Status{
 		Key: st.Key, Now: st.Now, Kind: st.Kind, Limit: st.Limit, Token: st.Token, Term: st.Term,
-		Value: st.Value, Sealed: st.Sealed, Waiting: st.Waiting,
+		Value: st.Value, Sealed: st.Sealed > 0, Waiting: st.Waiting,
+	}
+	if r.Sealed && st.Kind == driver.KindPeriodic {
+		r.Sealed, r.LastTick = false, time.UnixMilli(st.Sealed).UTC()
 	}
 	owner := func(claim, session string, weight int64) Participant {
 		m := members[session]
@@ -240,6 +245,9 @@ func (st Status) String() string {
 	}
 	if st.Term > 0 {
 		fmt.Fprintf(&b, ", term %d", st.Term)
+	}
+	if !st.LastTick.IsZero() {
+		fmt.Fprintf(&b, ", last tick %s, with a result of %d bytes", utc(st.LastTick), len(st.Value))
 	}
 	fmt.Fprintf(&b, ", %d waiting; as of %s by the store's clock\n", st.Waiting, utc(st.Now))
 	use := func(o Participant) string {

@@ -28,6 +28,7 @@ var children = map[string]proc.Func{
 	"frozenLeader": frozenLeader,
 	"nemesis":      nemesisWork,
 	"migrating":    migrating,
+	"ticking":      ticking,
 	"guarding":     guarding,
 }
 

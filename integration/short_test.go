@@ -130,7 +130,7 @@ func TestShortCommandsAreConditional(t *testing.T) {
 			}, []string{"s.3"}, false},
 			{grant, "sealed", func(k key) {
 				acquire(other, claim(k, 3), time.Hour)
-				release(other, claim(k, 3), driver.Leave{Seal: true})
+				release(other, claim(k, 3), driver.Leave{Seal: 1})
 			}, nil, false},
 			{grant, "used as another kind", func(k key) {
 				c := claim(k, 3)

@@ -77,7 +77,7 @@ func TestStoreNoOpsWriteNothing(t *testing.T) {
 		must(release(claim(1, 3, 3), driver.Leave{Keep: time.Minute}))
 		must(revoke())
 		must(acquire(once, true))
-		must(release(once, driver.Leave{Seal: true, Result: []byte("r")}))
+		must(release(once, driver.Leave{Seal: 1, Result: []byte("r")}))
 
 		noOps := []struct {
 			name string
@@ -104,7 +104,7 @@ func TestStoreNoOpsWriteNothing(t *testing.T) {
 			{"resize as another kind", func() error { return resize(dsync.KindMutex, 1, 1) }, dsync.ErrMismatch},
 			{"revoke again", revoke, nil},
 			{"acquire of what is sealed", func() error { c := once; c.ID = "s.10"; return acquire(c, true) }, nil},
-			{"seal again", func() error { return release(once, driver.Leave{Seal: true, Result: []byte("other")}) }, nil},
+			{"seal again", func() error { return release(once, driver.Leave{Seal: 1, Result: []byte("other")}) }, nil},
 			{"expire", func() error { _, err := store.Expire(ctx, "s", false); return err }, nil},
 		}
 		log := newOplog(t, r)

@@ -31,7 +31,7 @@
 //	leasehold.leader.terms          counter          terms of this process                    key
 //	leasehold.leader.term.duration  histogram        from the election to the end             key, error.type
 //
-// The attributes are leasehold.kind (mutex, rwmutex, semaphore, once, election),
+// The attributes are leasehold.kind (mutex, rwmutex, semaphore, once, periodic, election),
 // leasehold.grant.source (local: handed off within the process; store: granted by the
 // store), leasehold.key, leasehold.store.operation, leasehold.clock.direction (ahead,
 // back) and error.type. For holds, sessions and terms error.type is the reason for their end:

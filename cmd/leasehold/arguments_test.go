@@ -137,13 +137,13 @@ func TestCompletion(t *testing.T) {
 			args []string
 			want string
 		}{
-			{[]string{"status", ""}, "done elected free l:b lapsed lease once rw sem :4"},
+			{[]string{"status", ""}, "done elected free l:b lapsed lease nightly once rw sem :4"},
 			{[]string{"status", "l"}, "l:b lapsed lease :4"},
 			{[]string{"status", "rw", ""}, ":4"},
-			{[]string{"break", "--timeout", "1m", ""}, "elected l:b lease once rw sem :4"},
+			{[]string{"break", "--timeout", "1m", ""}, "elected l:b lease nightly once rw sem :4"},
 			{[]string{"members", ""}, "elected :4"},
 			{[]string{"members", "elected", ""}, ":4"},
-			{[]string{"run", ""}, "free l:b lapsed lease rw sem :4"},
+			{[]string{"run", ""}, "free l:b lapsed lease nightly rw sem :4"},
 			{[]string{"run", "--try", "le"}, "lease :4"},
 			{[]string{"run", "free", "--", ""}, ":0"},
 			{[]string{"elect", ""}, "elected :4"},

@@ -15,7 +15,7 @@ func newForget(a *app) *cobra.Command {
 		Use:   "forget KEY",
 		Short: "Forget a key that nobody uses, so that a once can run again",
 		Long: `Remove what the store keeps of KEY while nobody holds it or waits for it: that a
-once has been done, and its result; the number of terms of an election; the size that
+once has been done, and its result; the last tick of a periodic; the number of terms of an election; the size that
 a semaphore was given. Then "leasehold once KEY" runs its command again, and the terms
 of the election count from 1. Fencing tokens keep growing. What is left of the key is
 deleted after a day, as that of every idle lock is.
@@ -60,6 +60,8 @@ func was(st dsync.Status) string {
 	switch {
 	case st.Sealed:
 		return ", a once that had been done"
+	case !st.LastTick.IsZero():
+		return ", a periodic whose last tick was " + stamp(st.LastTick)
 	case st.Term > 0:
 		return fmt.Sprintf(", an election in term %d", st.Term)
 	}

@@ -12,8 +12,9 @@ import (
 func TestForget(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newScene(t)
-		s.release(s.acquire(claim("done", "a.1", dsync.KindOnce, 1, 1)), driver.Leave{Seal: true})
+		s.release(s.acquire(claim("done", "a.1", dsync.KindOnce, 1, 1)), driver.Leave{Seal: 1})
 		s.release(s.acquire(claim("elected", "a.2", dsync.KindElection, 1, 1)), driver.Leave{})
+		s.release(s.acquire(claim("nightly", "a.4", dsync.KindPeriodic, 1, 1)), driver.Leave{Seal: 1_793_498_400_000})
 		s.acquire(claim("held", "a.3", dsync.KindMutex, 1, 1))
 		if got := command(t, s.Memory, "break", "done"); got.status != 0 ||
 			got.out != "done: nobody holds it: it is a once that has been done; leasehold forget makes it run again\n" {
@@ -23,6 +24,7 @@ func TestForget(t *testing.T) {
 			{"done", "done: forgotten, a once that had been done\n"},
 			{"done", "done: forgotten\n"},
 			{"elected", "elected: forgotten, an election in term 1\n"},
+			{"nightly", "nightly: forgotten, a periodic whose last tick was 2026-11-01T02:00:00.000Z\n"},
 			{"other", "other: no such key\n"},
 		} {
 			if got := command(t, s.Memory, "forget", c.key); got.status != 0 || got.out != c.out || got.err != "" {

@@ -24,6 +24,7 @@ type job struct {
 	command []string
 	weight  int64 // of limit, which the command takes
 	limit   int64
+	tick    int64 // the command is run until it has succeeded for that; 0: it has none
 	try     bool
 	timeout time.Duration // of the wait for the key; 0: none
 	atLeast time.Duration // how long the key stays held from its grant, however short the command is
@@ -151,7 +152,7 @@ func (j *job) turn(ctx context.Context, a *app, s *dsync.Session, sig *signals, 
 	})
 	var done *engine.SealedError
 	switch {
-	case errors.As(err, &done): // a once that has been done
+	case errors.As(err, &done): // the command has succeeded for the tick
 		return nil
 	case h == nil:
 		return err
@@ -165,15 +166,15 @@ func (j *job) turn(ctx context.Context, a *app, s *dsync.Session, sig *signals, 
 	if left := j.atLeast - time.Since(granted); left >= time.Millisecond {
 		h.ReleaseBy(driver.Leave{Keep: left})
 	}
-	if err == nil && j.kind == dsync.KindOnce {
+	if err == nil && j.tick > 0 {
 		return j.seal(h)
 	}
 	return err
 }
 
-// seal records that a once is done.
+// seal records that the command has succeeded for the tick.
 func (j *job) seal(h *engine.Hold) error {
-	h.ReleaseBy(driver.Leave{Seal: true})
+	h.ReleaseBy(driver.Leave{Seal: j.tick})
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
 	if err := h.Release(ctx); err != nil {
@@ -211,7 +212,7 @@ const releaseTimeout = 5 * time.Second
 
 // hold acquires the key, waiting for as long as the flags say.
 func (j *job) hold(ctx context.Context, s *dsync.Session) (*engine.Hold, error) {
-	want := engine.Want{Key: j.key, Kind: j.kind, Weight: j.weight, Limit: j.limit}
+	want := engine.Want{Key: j.key, Kind: j.kind, Weight: j.weight, Limit: j.limit, Tick: j.tick}
 	if j.try {
 		return engine.Of(s).TryHold(ctx, want)
 	}
@@ -247,6 +248,9 @@ func (j *job) environment(h *engine.Hold) []string {
 	env := []string{"LEASEHOLD_KEY=" + j.key, fmt.Sprintf("LEASEHOLD_TOKEN=%d", h.Token())}
 	if j.kind == dsync.KindElection {
 		env = append(env, fmt.Sprintf("LEASEHOLD_TERM=%d", h.Term()))
+	}
+	if j.kind == dsync.KindPeriodic {
+		env = append(env, "LEASEHOLD_TICK="+time.UnixMilli(j.tick).UTC().Format(time.RFC3339Nano))
 	}
 	return env
 }

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"time"
+
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/spf13/cobra"
@@ -12,6 +14,7 @@ func newRun(a *app) *cobra.Command {
 	j := &job{kind: dsync.KindMutex, weight: 1, limit: 1}
 	var shared, exclusive bool
 	var atMost int64
+	var tick string
 	c := &cobra.Command{
 		Use:   "run [flags] KEY -- COMMAND [ARG...]",
 		Short: "Run a command while holding a lock: flock(1) for a fleet",
@@ -22,6 +25,15 @@ With --at-least the key stays held for that long, by the server's clock, even if
 command ends sooner. On many hosts whose clocks differ by less than that, a crontab line
 with --try and --at-least runs once each time.
 
+With --tick a command that has succeeded for a tick is not run for it again, nor for an
+earlier tick, by whatever host: then run exits with 0 at once. While it runs elsewhere, run
+waits, and if it fails there, or that host dies, runs it here. A tick is the time of a
+schedule. Say it in RFC 3339, or say the interval of the schedule, which must divide a day:
+then the tick is the multiple of the interval since midnight UTC that is nearest by this
+host's clock. So a crontab line that starts at such a multiple has the same tick on all
+hosts whose clocks are off by less than half the interval. KEY is a dsync.Periodic; use it
+with --tick only.
+
 With -n N up to N commands run at the same time in the whole fleet: KEY is a dsync.Semaphore
 of N. With --shared the command runs beside others with --shared, with --exclusive alone: KEY
 is a dsync.RWMutex. Use a key in one of these ways only.
@@ -30,10 +42,13 @@ The command's environment has
 
   LEASEHOLD_KEY    the key
   LEASEHOLD_TOKEN  the fencing token: greater than that of every earlier holder
+  LEASEHOLD_TICK   with --tick: the tick, in RFC 3339
 ` + commandHelp,
 		Example: `  leasehold run invoices -- ./invoices.sh
   leasehold run --try nightly -- ./backup.sh || echo "somebody else does it"
   leasehold run --try --at-least 50s report -- ./report.sh  # from crontab, on ten hosts
+  leasehold run --tick 5m sync -- ./sync.sh  # every five minutes, from crontab, on ten hosts
+  leasehold run --tick "$(date -u +%F)T02:00:00Z" nightly -- ./backup.sh
   leasehold run -n 3 thumbnails -- ./thumbnail.sh "$1"
   leasehold run --timeout 5m --ttl 1m --grace 10s db -- make migrate
   leasehold run deploy -- sh -c 'kubectl apply -f . && echo "token $LEASEHOLD_TOKEN"'`,
@@ -41,8 +56,16 @@ The command's environment has
 		ValidArgsFunction:     a.completeKeys(cobra.ShellCompDirectiveDefault, isLock),
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			n := cmd.Flags().Changed("at-most")
+			n, ticks := cmd.Flags().Changed("at-most"), cmd.Flags().Changed("tick")
 			switch {
+			case ticks && (n || shared || exclusive || j.atLeast > 0):
+				return usagef("--tick can't be used with -n, --shared, --exclusive or --at-least")
+			case ticks:
+				at, err := tickOf(tick, time.Now())
+				if err != nil {
+					return err
+				}
+				j.kind, j.tick = dsync.KindPeriodic, at
 			case shared && exclusive, n && (shared || exclusive):
 				return usagef("-n, --shared and --exclusive are three ways to use a key; choose one")
 			case n && atMost < 1:
@@ -61,9 +84,27 @@ The command's environment has
 	c.Flags().BoolVar(&shared, "shared", false, "run beside others with --shared")
 	c.Flags().BoolVar(&exclusive, "exclusive", false, "run alone, where others use --shared")
 	c.Flags().DurationVar(&j.atLeast, "at-least", 0, "keep the key held for this long, even if the command ends sooner")
+	c.Flags().StringVar(&tick, "tick", "", "run once for this tick: a time in RFC 3339, or the interval of the schedule, such as 5m")
 	j.flagsWait(c)
 	j.flagGrace(c)
 	return c
+}
+
+// tickOf returns the tick that a flag says, in milliseconds: a time, or the multiple of an interval
+// nearest to now. It does not truncate: a host whose clock is a little slow would get the tick before.
+func tickOf(flag string, now time.Time) (int64, error) {
+	at, err := time.Parse(time.RFC3339, flag)
+	if d, bad := time.ParseDuration(flag); bad == nil {
+		if at = now.Round(d); d < time.Second || 24*time.Hour%d != 0 {
+			return 0, usagef("--tick is %v; an interval must be at least 1s, and a day a multiple of it, as of 5m", d)
+		}
+	} else if err != nil {
+		return 0, usagef("--tick is %q; it must be a time such as 2026-11-01T02:00:00Z, or an interval such as 5m", flag)
+	}
+	if at.UnixMilli() <= 0 || !at.Equal(time.UnixMilli(at.UnixMilli())) {
+		return 0, usagef("--tick is %s; it must be after 1970, in whole milliseconds", at.Format(time.RFC3339Nano))
+	}
+	return at.UnixMilli(), nil
 }
 
 // flagsWait defines the flags of those that may not wait.
@@ -73,7 +114,7 @@ func (j *job) flagsWait(c *cobra.Command) {
 }
 
 func newOnce(a *app) *cobra.Command {
-	j := &job{kind: dsync.KindOnce, weight: 1, limit: 1}
+	j := &job{kind: dsync.KindOnce, weight: 1, limit: 1, tick: 1}
 	c := &cobra.Command{
 		Use:   "once [flags] KEY -- COMMAND [ARG...]",
 		Short: "Run a command until it has succeeded once in the whole fleet",

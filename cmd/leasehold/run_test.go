@@ -128,6 +128,13 @@ func TestRunBadInputLeavesNothing(t *testing.T) {
 		{[]string{"run", "--ttl", "-5s", "k", "--", "true"}, "--ttl is -5s; it must not be negative"},
 		{[]string{"run", "--ttl", "10s", "--grace", "9s", "k", "--", "true"}, "--grace 9s is too long for --ttl 10s"},
 		{[]string{"run", "-n", "0", "k", "--", "true"}, "-n is 0; it must be at least 1"},
+		{[]string{"run", "--tick", "1m", "-n", "2", "k", "--", "true"}, "--tick can't be used with -n"},
+		{[]string{"run", "--tick", "1m", "--at-least", "2s", "k", "--", "true"}, "--tick can't be used with -n, --shared, --exclusive or --at-least"},
+		{[]string{"run", "--tick", "tonight", "k", "--", "true"}, "--tick is \"tonight\"; it must be a time such as"},
+		{[]string{"run", "--tick", "7m", "k", "--", "true"}, "--tick is 7m0s; an interval must be at least 1s, and a day a multiple of it"},
+		{[]string{"run", "--tick", "100ms", "k", "--", "true"}, "--tick is 100ms; an interval must be at least 1s"},
+		{[]string{"run", "--tick", "1960-01-01T00:00:00Z", "k", "--", "true"}, "--tick is 1960-01-01T00:00:00Z; it must be after 1970"},
+		{[]string{"run", "--tick", "2026-11-01T02:00:00.0001Z", "k", "--", "true"}, "--tick is 2026-11-01T02:00:00.0001Z; it must be after 1970, in whole milliseconds"},
 		{[]string{"run", "-n", "2", "--shared", "k", "--", "true"}, "-n, --shared and --exclusive are three ways to use a key; choose one"},
 		{[]string{"run", "--exclusive", "--shared", "k", "--", "true"}, "-n, --shared and --exclusive are three ways to use a key; choose one"},
 		{[]string{"run", "--at-least", "-1s", "k", "--", "true"}, "--at-least is -1s; it must not be negative"},
@@ -457,6 +464,61 @@ func TestOnce(t *testing.T) {
 	}
 	if got := command(t, store, "once", "other", "--", "echo", "ran"); got.status != 0 || got.out != "" {
 		t.Errorf("after a dsync.Once: %+v", got)
+	}
+}
+
+// With a tick, a command that has succeeded is not run again for that tick or an earlier one.
+func TestRunTick(t *testing.T) {
+	store := dsynctest.NewMemory()
+	for _, c := range []struct {
+		tick, script string
+		status       int
+		out          string
+	}{
+		{"2026-11-01T02:00:00Z", "exit 3", 3, ""},
+		{"2026-11-01T02:00:00Z", "echo $LEASEHOLD_TICK", 0, "2026-11-01T02:00:00Z\n"},
+		{"2026-11-01T02:00:00Z", "echo again", 0, ""},
+		{"2026-11-01T03:00:00+01:00", "echo again", 0, ""},
+		{"2026-11-01T01:59:59Z", "echo earlier", 0, ""},
+		{"2026-11-02T02:00:00.5+01:00", "echo $LEASEHOLD_TICK", 0, "2026-11-02T01:00:00.5Z\n"},
+	} {
+		got := command(t, store, "run", "--tick", c.tick, "k", "--", "sh", "-c", c.script)
+		if got.status != c.status || got.out != c.out || got.err != "" {
+			t.Errorf("%s %q: %+v, want status %d, out %q", c.tick, c.script, got, c.status, c.out)
+		}
+	}
+	free(t, store, "k")
+	last, _, err := session(t, store).Periodic("k").Last(t.Context())
+	if want := time.Date(2026, 11, 2, 1, 0, 0, 500_000_000, time.UTC); err != nil || last != want {
+		t.Errorf("the last tick is %v, %v, want %v", last, err, want)
+	}
+	if got := command(t, store, "run", "--try", "--tick", "2026-11-02T00:00:00Z", "k", "--", "echo", "over"); got.status != 0 || got.out != "" {
+		t.Errorf("with --try, of a tick that is over: %+v", got)
+	}
+	if got := command(t, store, "run", "k", "--", "true"); got.status == 0 || !strings.Contains(got.err, "periodic") {
+		t.Errorf("without a tick: %+v", got)
+	}
+}
+
+// Hosts whose clocks are off by less than half the interval have the same tick.
+func TestTickOfAnInterval(t *testing.T) {
+	tick := time.Date(2026, 11, 1, 2, 0, 0, 0, time.UTC)
+	for _, interval := range []string{"1m", "1h", "10m"} {
+		d, err := time.ParseDuration(interval)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, off := range []time.Duration{0, 30 * time.Millisecond, d/2 - 1, -d / 2, -time.Second} {
+			if got, err := tickOf(interval, tick.Add(off)); err != nil || got != tick.UnixMilli() {
+				t.Errorf("%s, a clock %v off: %v, %v; want %v", interval, off, time.UnixMilli(got).UTC(), err, tick)
+			}
+		}
+		if got, err := tickOf(interval, tick.Add(d/2)); err != nil || got != tick.Add(d).UnixMilli() {
+			t.Errorf("%s, half of it later: %v, %v; want the next", interval, time.UnixMilli(got).UTC(), err)
+		}
+	}
+	if got, err := tickOf("24h", tick); err != nil || got != tick.Add(-2*time.Hour).UnixMilli() {
+		t.Errorf("24h: %v, %v; want midnight", time.UnixMilli(got).UTC(), err)
 	}
 }
 

@@ -89,7 +89,7 @@ func (s scene) publish(c driver.Claim, seq int64, value string) {
 // allKinds makes a key of each kind, in several states.
 func (s scene) allKinds() {
 	s.acquire(claim("done", "a.1", dsync.KindOnce, 1, 1))
-	s.release(claim("done", "a.1", dsync.KindOnce, 1, 1), driver.Leave{Seal: true, Result: []byte("\xff\x00")})
+	s.release(claim("done", "a.1", dsync.KindOnce, 1, 1), driver.Leave{Seal: 1, Result: []byte("\xff\x00")})
 	s.acquire(claim("elected", "b.1", dsync.KindElection, 1, 1))
 	s.publish(claim("elected", "b.1", dsync.KindElection, 1, 1), 1, "http://host-b:8080/ and more than fits into forty columns")
 	if err := s.Observe(s.t.Context(), "a", 1, []string{"elected"}); err != nil {
@@ -111,6 +111,15 @@ func (s scene) allKinds() {
 	time.Sleep(12 * time.Second)
 	for _, id := range []string{"a.3", "b.3", "a.4", "b.4", "a.5", "b.5", "a.6", "b.6", "a.7", "b.7", "a.8"} {
 		s.acquire(claim("long\x1b[31m", id, dsync.KindMutex, 1, 1))
+	}
+	night := time.Date(2000, 1, 1, 2, 0, 0, 0, time.UTC)
+	for i, id := range []string{"a.12", "b.12"} {
+		c := claim("nightly", id, dsync.KindPeriodic, 1, 1)
+		c.Tick = night.AddDate(0, 0, i).UnixMilli()
+		s.acquire(c)
+		if i == 0 { // and the next is in progress
+			s.release(c, driver.Leave{Seal: c.Tick, Result: []byte("up to 7")})
+		}
 	}
 	s.acquire(claim("once", "a.9", dsync.KindOnce, 1, 1))
 	s.acquire(claim("rw", "a.10", dsync.KindRWMutex, 1, 100))

@@ -109,6 +109,9 @@ func keyRows(st dsync.Status) (rows [][]string) {
 		if st.Sealed {
 			state = "done"
 		}
+		if !st.LastTick.IsZero() {
+			state += ", last tick " + stamp(st.LastTick)
+		}
 		if st.Token != 0 {
 			token = fmt.Sprint(st.Token)
 		}
@@ -130,7 +133,7 @@ func holds(st dsync.Status, h dsync.Participant) string {
 	switch {
 	case st.Kind == dsync.KindElection:
 		state = fmt.Sprintf("leads, term %d", st.Term)
-	case st.Kind == dsync.KindOnce:
+	case st.Kind == dsync.KindOnce, st.Kind == dsync.KindPeriodic:
 		state = "runs"
 	}
 	if h.Lapsed {
@@ -292,15 +295,16 @@ const jsonHelp = `With --json each line is an object. Times are the server's, in
 milliseconds; fields ending in _ms are milliseconds. Fields may be added; none will
 be renamed or removed.
 
-  key, kind       kind is mutex, rwmutex, semaphore, once, election, or "" if the
-                  store has no record of the key
+  key, kind       kind is mutex, rwmutex, semaphore, once, periodic, election, or
+                  "" if the store has no record of the key
   now             the time of this status
   held            somebody holds the key, and their time has not run out
   sealed          a once that is done, permanently
+  last_tick       of a periodic: the last tick that succeeded; missing if none has
   limit           the total weight of holders: 1 for a mutex, a semaphore's size
   token           the latest fencing token, 0 if there was none
   term            of an election: the number of terms so far
-  value           the value that a leader published or a once returned, if it is UTF-8, or
+  value           the value that a leader published or a run returned, if it is UTF-8, or
   value_base64    if it is not; neither if there is none
   waiting         the number of waiters
   holders, queue  the holders, and the first 8 waiters (1000 with --exact), in order:

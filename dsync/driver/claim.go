@@ -17,8 +17,12 @@ const (
 	// KindSemaphore is the kind of the keys of Semaphores.
 	KindSemaphore Kind = "semaphore"
 
-	// KindOnce is the kind of the keys of Onces: exclusive holds until the key is sealed.
+	// KindOnce is the kind of the keys of Onces: exclusive holds until the key is sealed. Its claims have
+	// Tick 1.
 	KindOnce Kind = "once"
+
+	// KindPeriodic is the kind of the keys of Periodics: exclusive holds for one tick after the other.
+	KindPeriodic Kind = "periodic"
 
 	// KindElection is the kind of the keys of package leader: exclusive holds whose grants are
 	// counted as terms.
@@ -41,6 +45,10 @@ type Claim struct {
 
 	// Weight is how much of the key's Limit the claim takes: 1 ≤ Weight ≤ Limit.
 	Weight, Limit int64
+
+	// Tick, if positive, is what the claim is for. Once the key is sealed up to a tick (see [Leave]), it is
+	// not granted for that tick or an earlier one, or to a claim without a Tick.
+	Tick int64
 
 	// Lease, if positive, is for how long an [Extend] extends the hold, by the store's clock.
 	// From the first Extend on, the hold ends at that time, whatever happens to its session. Until

@@ -11,7 +11,8 @@
 //	Mutex, Election   1 of 1
 //	RWMutex           a writer takes the whole limit, a reader 1
 //	Semaphore         n of its size
-//	Once              1 of 1, and then the key is sealed forever, with a result
+//	Periodic          1 of 1, for a tick; then the key is sealed up to that tick, with a result
+//	Once              a Periodic of one tick
 //
 // The stores of this module are dsync/mongo, on MongoDB, and dsync/dsynctest, in memory. Test
 // any other store with dsynctest.TestStore, the conformance suite of the contract that the

@@ -6,8 +6,8 @@ import (
 )
 
 // An Edit is what one command does to a key: see [Store].Edit. It has one part that is not nil, or
-// Leave and Join: then a claim takes the place of another one of the same session, key, Kind and
-// Limit, and Leave has nothing but its Claim.
+// Leave and Join: then a claim takes the place of another one of the same session, key, Kind,
+// Limit and Tick, and Leave has nothing but its Claim.
 type Edit struct {
 	Leave   *Leave
 	Join    *Join
@@ -49,7 +49,7 @@ func (e Edit) Check() error {
 	switch {
 	case parts != 1 && !replaces:
 		return fmt.Errorf("%w: an edit has %d parts; it must have one, or Leave and Join", ErrRefused, parts)
-	case replaces && (e.Leave.Keep != 0 || e.Leave.Seal || e.Leave.Successor != ""):
+	case replaces && (e.Leave.Keep != 0 || e.Leave.Seal != 0 || e.Leave.Successor != ""):
 		return fmt.Errorf("%w: a Leave with a Join has Keep, Seal or a Successor; it must have none", ErrRefused)
 	case replaces && e.Leave.Claim.Key != e.Join.Claim.Key:
 		return fmt.Errorf("%w: one edit for the keys %q and %q", ErrRefused, e.Leave.Claim.Key, e.Join.Claim.Key)
@@ -58,7 +58,11 @@ func (e Edit) Check() error {
 		return fmt.Errorf("%w: the claim's weight is %d; it must be from 1 to its limit, %d", ErrRefused, e.Join.Claim.Weight, e.Join.Claim.Limit)
 	case e.Join != nil && len(e.Join.Claim.Value) > MaxClaimValue:
 		return fmt.Errorf("%w: the claim's value has %d bytes; it may have at most %d", ErrRefused, len(e.Join.Claim.Value), MaxClaimValue)
-	case e.Leave != nil && e.Leave.Seal && len(e.Leave.Result) > MaxValue:
+	case e.Join != nil && e.Join.Claim.Tick < 0:
+		return fmt.Errorf("%w: the claim's tick is %d; it must not be negative", ErrRefused, e.Join.Claim.Tick)
+	case e.Leave != nil && e.Leave.Seal < 0:
+		return fmt.Errorf("%w: the tick to seal up to is %d; it must not be negative", ErrRefused, e.Leave.Seal)
+	case e.Leave != nil && e.Leave.Seal > 0 && len(e.Leave.Result) > MaxValue:
 		return fmt.Errorf("%w: the result has %d bytes; it may have at most %d", ErrRefused, len(e.Leave.Result), MaxValue)
 	case e.Publish != nil && len(e.Publish.Value) > MaxValue:
 		return fmt.Errorf("%w: the value has %d bytes; it may have at most %d", ErrRefused, len(e.Publish.Value), MaxValue)
@@ -75,7 +79,7 @@ func (e Edit) Check() error {
 //     (now is not before it);
 //   - puts the claim at the end of the queue, or at its head if Claim.First, unless it is in the
 //     queue or holds already, now is after NotAfter, [MaxQueue] claims are in the queue
-//     (ErrRefused), or the key is sealed;
+//     (ErrRefused), or the key is sealed up to the claim's Tick or a later one;
 //   - settles the key;
 //   - removes the claim from the queue again if !Wait.
 //
@@ -89,11 +93,12 @@ func (e Edit) Check() error {
 // again, until now is after NotAfter. The caller then removes the claim with Discard. It need
 // not if the state has Final.
 //
-// If others hold the key or wait for it with another kind or limit than the claim's, the claim
-// does not join and the error is a [*MismatchError]. If nobody does, the key takes the kind and
+// If others hold the key or wait for it with another kind or limit than the claim's, or the key is
+// sealed with another one, the claim does not join and the error is a [*MismatchError]; but of a claim
+// whose tick is over, only the kind counts. If nobody does, and the key is not sealed, it takes the kind and
 // limit of the claim. A limit that the key had before a Resize counts as the present limit, also if
-// nobody holds the key or waits for it. If Claim.Weight exceeds the present limit, or the key
-// is sealed with another kind, the error is a [*MismatchError] too.
+// nobody holds the key or waits for it. If Claim.Weight exceeds the present limit, the error is a
+// [*MismatchError] too.
 //
 // Join does not check whether Claim.Session is alive. A store may limit how many claims it grants
 // in one command, to 1,000 or more; the next command on the key grants more.
@@ -119,8 +124,9 @@ type Join struct {
 //
 // The notices are for the sessions of claims that this command granted (NoticeGrant); if Keep has set
 // the end of the hold, for the session of the first claim in the queue (NoticeWake); if Seal has sealed
-// the key, for the sessions of up to 1,000 claims that were in the queue (NoticeWake); and for those
-// who observe the key (NoticeChange). There is no NoticeYield: if others still wait, the grant's notice
+// the key, for the sessions of the claims that it removed and of the first one that remains, as far as they
+// are among the first 1,000 in the queue (NoticeWake, for the first one in place of a NoticeGrant); and for
+// those who observe the key (NoticeChange). There is no NoticeYield: if others still wait, the grant's notice
 // has Crowded set.
 type Leave struct {
 	Claim Claim
@@ -130,9 +136,10 @@ type Leave struct {
 	// The first waiter is notified ([NoticeWake]), so that it can wait for that end.
 	Keep time.Duration
 
-	// Seal seals the key forever with Result, of up to [MaxValue] bytes, as a Once does, if the claim
-	// holds and its end has not come. All claims are then removed from the queue.
-	Seal   bool
+	// Seal, if positive, is the tick that has succeeded, with Result of up to [MaxValue] bytes. If the
+	// claim holds, its end has not come, and the key is not sealed up to that tick yet, it is then, until a
+	// Forget, and all claims are removed from the queue whose Tick is not greater. The others stay.
+	Seal   int64
 	Result []byte `json:"-"`
 
 	// Successor, if not "", is the id of the waiting claim that is served first. The claim is then

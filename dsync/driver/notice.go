@@ -37,7 +37,7 @@ const (
 
 	// NoticeWake: the session should request the claim once more, because what it waits for has
 	// changed. Either the holder has set an end to its hold, which is sent to the first waiter,
-	// or the key was sealed, which is sent to the first 1,000 waiters.
+	// or the key was sealed up to a tick: see [Leave].
 	NoticeWake
 
 	// NoticeYield: the claim holds the key with Yield set, and others wait.

@@ -8,13 +8,15 @@ type State struct {
 	Now   time.Time // that moment, by the store's clock
 	Kind  Kind      // "" if the key has no record
 	Limit int64
-	Token int64 // the last token granted, or one reserved with it; 0: none. For a sealed key, that of the claim that sealed it
+	Token int64 // the last token granted, or one reserved with it; 0: none
 	Term  int64 // for KindElection, the number of grants so far; else 0
 
 	// Value is what the holder has published, nil if nothing: of several, the last in Holders that has.
 	// It is removed when that holder's claim ends. For a sealed key it is the result, and not nil.
-	Value  []byte `json:"-"`
-	Sealed bool
+	Value []byte `json:"-"`
+
+	// Sealed is the greatest tick that has succeeded, 0 if none has: see [Leave].
+	Sealed int64
 
 	// Holders are all claims that hold the key, in the order of their grants. A claim whose end
 	// has come is among them until a command drops it.
@@ -46,6 +48,9 @@ func (s State) Holder(claim string) (Holder, bool) {
 	}
 	return Holder{}, false
 }
+
+// Over reports whether the key is sealed for claims with that tick.
+func (s State) Over(tick int64) bool { return s.Sealed > 0 && tick <= s.Sealed }
 
 // A Holder is a granted claim.
 type Holder struct {

@@ -35,7 +35,8 @@ import (
 // within one process. This holds also after [Store.Sweep] deleted the key's record, and after a
 // fail-over.
 //
-// A sealed key has a result, and is never granted again, unless a [Forget] removes the seal.
+// Ticks: a key that is sealed up to a tick has a result, and is never granted again for that tick or an
+// earlier one, unless a [Forget] removes the seal. The tick only grows.
 //
 // # Rules for every method
 //

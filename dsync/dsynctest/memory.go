@@ -130,7 +130,7 @@ func (m *Memory) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error)
 		r = newRecord()
 	}
 	var undo func() // nil: the edit is committed at once
-	if l := e.Leave; l != nil && l.Early && e.Join == nil && len(r.queue) == 0 && l.Keep <= 0 && !l.Seal && l.Successor == "" {
+	if l := e.Leave; l != nil && l.Early && e.Join == nil && len(r.queue) == 0 && l.Keep <= 0 && l.Seal <= 0 && l.Successor == "" {
 		before := r.clone()
 		undo = func() { m.keys[key] = before }
 	}

@@ -20,7 +20,7 @@ func TestMemorySealWakesAThousand(t *testing.T) {
 	for i := range 1010 {
 		storecmd.Acquire(ctx, m, claim("k", "b", i), true, nil, soon())
 	}
-	_, notices, _ := storecmd.Release(ctx, m, claim("k", "a", 1), driver.Leave{Seal: true})
+	_, notices, _ := storecmd.Release(ctx, m, claim("k", "a", 1), driver.Leave{Seal: 1})
 	for i, n := range notices {
 		if n.Type != driver.NoticeWake || n.Session != "b" || n.Key != "k" || n.Claim != claim("k", "b", i).ID {
 			t.Fatalf("notice %d: %+v, want NoticeWake of b's claim %d", i, n, i)

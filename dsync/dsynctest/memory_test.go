@@ -78,9 +78,9 @@ func TestMemoryCountsCommandsAndWrites(t *testing.T) {
 			{"resize again", func() { storecmd.Resize(ctx, m, "k", driver.KindMutex, 1, 2) }, dsynctest.MethodResize, 0},
 			{"acquire to seal", func() { storecmd.Acquire(ctx, m, sealer, true, nil, soon()) }, dsynctest.MethodAcquire, 1},
 			{"resize as another kind", func() { storecmd.Resize(ctx, m, "sealed", driver.KindOnce, 1, 2) }, dsynctest.MethodResize, 0},
-			{"seal too much", func() { storecmd.Release(ctx, m, sealer, driver.Leave{Seal: true, Result: make([]byte, 64<<10+1)}) }, dsynctest.MethodRelease, 0},
-			{"seal", func() { storecmd.Release(ctx, m, sealer, driver.Leave{Seal: true}) }, dsynctest.MethodRelease, 1},
-			{"seal again", func() { storecmd.Release(ctx, m, sealer, driver.Leave{Seal: true}) }, dsynctest.MethodRelease, 0},
+			{"seal too much", func() { storecmd.Release(ctx, m, sealer, driver.Leave{Seal: 1, Result: make([]byte, 64<<10+1)}) }, dsynctest.MethodRelease, 0},
+			{"seal", func() { storecmd.Release(ctx, m, sealer, driver.Leave{Seal: 1}) }, dsynctest.MethodRelease, 1},
+			{"seal again", func() { storecmd.Release(ctx, m, sealer, driver.Leave{Seal: 1}) }, dsynctest.MethodRelease, 0},
 			{"acquire what is sealed", func() { storecmd.Acquire(ctx, m, claim("sealed", "b", 4), true, nil, soon()) }, dsynctest.MethodAcquire, 0},
 			{"sweep nothing", func() { swept, _ = m.Sweep(ctx, "a", swept, time.Hour) }, dsynctest.MethodSweep, 1},
 			{"sweep that turn again", func() { m.Sweep(ctx, "b", driver.SweepState{}, 0) }, dsynctest.MethodSweep, 0},
@@ -320,7 +320,7 @@ func TestMemoryResultsAreCopies(t *testing.T) {
 	m, ctx := dsynctest.NewMemory(), t.Context()
 	c, sent := claim("k", "a", 1), []byte("result")
 	storecmd.Acquire(ctx, m, c, true, nil, soon())
-	storecmd.Release(ctx, m, c, driver.Leave{Seal: true, Result: sent})
+	storecmd.Release(ctx, m, c, driver.Leave{Seal: 1, Result: sent})
 	sent[0] = 'x'
 	s, _ := m.Load(ctx, "k", 1000)
 	s.Value[1] = 'x'

@@ -12,7 +12,7 @@ import (
 const (
 	maxAhead  = 8    // waiters in State.WaitersAhead, but for Load
 	maxShown  = 1000 // sessions of Sessions, keys of Keys
-	maxWoken  = 1000 // waiters that are notified that a key was sealed
+	maxWoken  = 1000 // waiters that may be notified that a key was sealed
 	maxFormer = 16   // former limits, including those that were never in force
 )
 
@@ -30,9 +30,8 @@ type record struct {
 
 	published map[int64]value // by the token of the holder
 
-	sealed bool
+	sealed int64 // the greatest tick that has succeeded
 	result []byte
-	sealer int64 // the token of the holder that sealed the key
 }
 
 func newRecord() *record {
@@ -68,6 +67,7 @@ type grant struct {
 // waiting is a claim in the queue.
 type waiting struct {
 	driver.Waiter
+	tick  int64
 	yield bool
 	value string
 }
@@ -99,6 +99,9 @@ func (r *record) edit(e driver.Edit, now time.Time) (fx effect, err error) {
 	}
 	if fx.changed || fx.joined {
 		fx.granted = r.settle(now)
+	}
+	if len(fx.woken) > 0 { // by a seal, in place of notices of grants
+		fx.granted = nil
 	}
 	triedOnly := e.Join != nil && !e.Join.Wait && r.dequeue(e.Join.Claim.ID)
 	if fx.changed = fx.changed || len(fx.granted) > 0 || fx.joined != triedOnly; fx.changed {
@@ -141,7 +144,7 @@ func (r *record) join(j driver.Join, leave *driver.Leave, now time.Time) (fx eff
 	if !waits && !holds && !r.suits(c, inUse) {
 		return effect{}, r.mismatch(c.Key, c.Kind, c.Limit)
 	}
-	joins := !waits && !holds && !now.After(j.NotAfter) && !r.sealed
+	joins := !waits && !holds && !now.After(j.NotAfter) && !r.over(c.Tick)
 	if joins && len(queue) >= driver.MaxQueue {
 		return effect{}, fmt.Errorf("dsynctest: %w: %d claims wait for key %q, no more than that may", driver.ErrRefused, driver.MaxQueue, c.Key)
 	}
@@ -161,16 +164,19 @@ func (r *record) join(j driver.Join, leave *driver.Leave, now time.Time) (fx eff
 	return fx, nil
 }
 
+// over reports whether the key is sealed for claims with that tick.
+func (r *record) over(tick int64) bool { return r.sealed > 0 && tick <= r.sealed }
+
 // suits reports whether the claim's kind and limit match the key's, or the unused key can
-// take over the claim's. For a sealed key only the kind matters.
+// take over the claim's. For a tick that is over only the kind matters.
 func (r *record) suits(c driver.Claim, inUse bool) bool {
 	switch {
-	case r.sealed:
+	case r.over(c.Tick):
 		return c.Kind == r.kind
 	case r.knows(c):
 		return c.Weight <= r.limit
 	}
-	return !inUse
+	return !inUse && r.sealed == 0
 }
 
 // knows reports whether the claim has the key's limit or a former one.
@@ -187,7 +193,7 @@ func (r *record) enqueue(c driver.Claim) {
 	if !r.knows(c) { // the key is free
 		r.kind, r.limit, r.former = c.Kind, c.Limit, nil
 	}
-	w := waiting{driver.Waiter{Claim: c.ID, Session: c.Session, Weight: c.Weight}, c.Yield, c.Value}
+	w := waiting{driver.Waiter{Claim: c.ID, Session: c.Session, Weight: c.Weight}, c.Tick, c.Yield, c.Value}
 	if c.First {
 		r.queue = slices.Insert(r.queue, 0, w)
 	} else {
@@ -272,9 +278,9 @@ func ceilMilli(d time.Duration) time.Duration {
 
 // leave removes a claim, or keeps it.
 func (r *record) leave(l driver.Leave, now time.Time) (fx effect, err error) {
-	claim, keeps := l.Claim.ID, l.Keep > 0 && !l.Seal
+	claim, keeps := l.Claim.ID, l.Keep > 0 && l.Seal <= 0
 	i := slices.IndexFunc(r.holders, func(h driver.Holder) bool { return h.Claim == claim })
-	if l.Successor != "" && !keeps && !l.Seal {
+	if l.Successor != "" && !keeps && l.Seal <= 0 {
 		switch {
 		case i < 0:
 			return effect{}, nil
@@ -294,8 +300,8 @@ func (r *record) leave(l driver.Leave, now time.Time) (fx effect, err error) {
 		h := r.holders[i]
 		r.holders = slices.Delete(r.holders, i, i+1)
 		fx.left, fx.changed = true, true
-		if l.Seal && !r.sealed && !h.Ended(now) {
-			fx.woken = r.seal(h, l.Result)
+		if l.Seal > r.sealed && !h.Ended(now) {
+			fx.woken = r.seal(l.Seal, l.Result)
 		}
 	}
 	return fx, nil
@@ -318,14 +324,21 @@ func (r *record) keep(h *driver.Holder, end time.Time) bool {
 	return true
 }
 
-// seal seals the key with the result of h, and returns the waiters to be notified.
-func (r *record) seal(h driver.Holder, result []byte) (woken []driver.Waiter) {
+// seal seals the key up to the tick, and returns the waiters to be notified: those whose ticks are over,
+// and the first of the others.
+func (r *record) seal(tick int64, result []byte) (woken []driver.Waiter) {
+	r.sealed, r.result = tick, slices.Clone(result)
+	stay := without(r.queue, func(w waiting) bool { return r.over(w.tick) })
 	for _, w := range r.queue[:min(len(r.queue), maxWoken)] {
-		woken = append(woken, w.Waiter)
+		if r.over(w.tick) || w.Claim == stay[0].Claim {
+			woken = append(woken, w.Waiter)
+		}
 	}
-	r.queue = nil
+	r.queue = stay
 	clear(r.queued)
-	r.sealed, r.result, r.sealer = true, slices.Clone(result), h.Token
+	for _, w := range stay {
+		r.queued[w.Claim] = true
+	}
 	return woken
 }
 
@@ -361,7 +374,7 @@ func (r *record) publish(p driver.Publish, now time.Time) (fx effect, err error)
 
 // resize sets the limit.
 func (r *record) resize(z driver.Resize) (fx effect, err error) {
-	if z.Kind != r.kind && (len(r.holders)+len(r.queue) > 0 || r.sealed) {
+	if z.Kind != r.kind && (len(r.holders)+len(r.queue) > 0 || r.sealed > 0) {
 		return effect{}, r.mismatch(z.Key, z.Kind, z.Limit)
 	}
 	for _, w := range r.queue {
@@ -379,11 +392,11 @@ func (r *record) resize(z driver.Resize) (fx effect, err error) {
 // forget removes what the record has besides its kind, limit and token.
 func (r *record) forget(f driver.Forget, now time.Time) (fx effect) {
 	holders := without(r.holders, func(h driver.Holder) bool { return h.Ended(now) })
-	fx.left = len(holders)+len(r.queue) == 0 && r.lastToken() == f.Token
-	fx.changed = len(holders) != len(r.holders) || fx.left && (r.sealed || r.term > 0 || len(r.former) > 0)
+	fx.left = len(holders)+len(r.queue) == 0 && r.token == f.Token
+	fx.changed = len(holders) != len(r.holders) || fx.left && (r.sealed > 0 || r.term > 0 || len(r.former) > 0)
 	r.holders = holders
 	if fx.left {
-		r.sealed, r.result, r.term, r.former = false, nil, 0, nil
+		r.sealed, r.result, r.term, r.former = 0, nil, 0, nil
 	}
 	return fx
 }
@@ -409,14 +422,6 @@ func (r *record) formerWith(kind driver.Kind, from, limit int64) []int64 {
 	return former[max(0, len(former)-maxFormer):]
 }
 
-// lastToken is the Token of the record's State.
-func (r *record) lastToken() int64 {
-	if r.sealed {
-		return r.sealer
-	}
-	return r.token
-}
-
 // state returns the record's State for a claim ("": for none), with at most most waiters.
 func (r *record) state(key, claim string, now time.Time, most int) driver.State {
 	s := driver.State{
@@ -424,15 +429,15 @@ func (r *record) state(key, claim string, now time.Time, most int) driver.State 
 		Now:     now,
 		Kind:    r.kind,
 		Limit:   r.limit,
-		Token:   r.lastToken(),
+		Token:   r.token,
 		Holders: slices.Clone(r.holders),
 		Waiting: len(r.queue),
 	}
 	if r.kind == driver.KindElection {
 		s.Term = r.term
 	}
-	if r.sealed {
-		s.Sealed, s.Value = true, append([]byte{}, r.result...)
+	if r.sealed > 0 {
+		s.Sealed, s.Value = r.sealed, append([]byte{}, r.result...)
 	} else {
 		for _, h := range r.holders {
 			if v, ok := r.published[h.Token]; ok {
@@ -458,6 +463,6 @@ func (r *record) state(key, claim string, now time.Time, most int) driver.State 
 // (more than one grant in a millisecond lets tokens run ahead of it), so that the first
 // token of a new record is greater.
 func (r *record) idle(old time.Time) bool {
-	return !r.sealed && r.term == 0 && len(r.holders) == 0 && len(r.queue) == 0 &&
+	return r.sealed == 0 && r.term == 0 && len(r.holders) == 0 && len(r.queue) == 0 &&
 		r.used.Before(old) && r.token+driver.TokenStep <= old.UnixMilli()*driver.TokenStep
 }

@@ -79,6 +79,7 @@ func conformance() []conformanceCase {
 		keepCases(),
 		successorCases(),
 		sealCases(),
+		tickCases(),
 		resizeCases(),
 		resizeLimitCases(),
 		forgetCases(),

@@ -145,7 +145,7 @@ func testEarlyOptions(e *env) {
 
 	c = hold()
 	token := e.load(c.Key).Token
-	e.wantCommitted(c, driver.Leave{Seal: true, Result: []byte("result")})
+	e.wantCommitted(c, driver.Leave{Seal: 1, Result: []byte("result")})
 	e.wantSealed(e.load(c.Key), token, []byte("result"))
 
 	c = hold()

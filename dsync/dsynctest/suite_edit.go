@@ -25,7 +25,7 @@ func testEditParts(e *env) {
 		"Join and Publish":              {Join: join, Publish: &driver.Publish{Claim: held, Seq: 1, Value: []byte("value")}},
 		"Leave, Join and Resize":        {Leave: &driver.Leave{Claim: held}, Join: join, Resize: &driver.Resize{Key: held.Key, Kind: held.Kind, Limit: 2}},
 		"Leave with Keep, and Join":     {Leave: &driver.Leave{Claim: held, Keep: long}, Join: join},
-		"Leave with Seal, and Join":     {Leave: &driver.Leave{Claim: held, Seal: true}, Join: join},
+		"Leave with Seal, and Join":     {Leave: &driver.Leave{Claim: held, Seal: 1}, Join: join},
 		"Leave to next, and Join":       {Leave: &driver.Leave{Claim: held, Successor: next.ID}, Join: join},
 		"Leave and Join of another key": {Leave: &driver.Leave{Claim: held}, Join: &driver.Join{Claim: other, Wait: true, NotAfter: e.far}},
 	} {

@@ -238,7 +238,7 @@ func (e *env) releaseAs(c driver.Claim, o driver.Leave, wantFound bool) {
 	before := e.seen
 	found, notices, err := storecmd.Release(e.ctx, e.store, c, o)
 	if err != nil || found != wantFound {
-		e.Fatalf("Release(%s, keep %v, seal %t, successor %q) = %t, %v; want %t, no error", c.ID, o.Keep, o.Seal, o.Successor, found, err, wantFound)
+		e.Fatalf("Release(%s, keep %v, seal %d, successor %q) = %t, %v; want %t, no error", c.ID, o.Keep, o.Seal, o.Successor, found, err, wantFound)
 	}
 	e.noticed(c, before, notices)
 }
@@ -395,9 +395,6 @@ func (e *env) check(key string, s driver.State, most int) {
 		granted = granted || !known
 		g.byClaim[h.Claim] = h
 		g.last = max(g.last, h.Token)
-	}
-	if s.Sealed {
-		last = 0 // the key's token is that of the claim that sealed it
 	}
 	if len(s.Holders) > 0 && (sum > s.Limit && (granted || !g.shrunk) || last > s.Token) {
 		e.Errorf("holders weigh %d of %d, last token %d of %d: %+v", sum, s.Limit, last, s.Token, s.Holders)

@@ -464,7 +464,7 @@ func testChangeNothing(e *env) {
 		e.Errorf("a key that is observed reads %+v, before that %+v", after, before)
 	}
 	e.wantFree(unused)
-	if none.Kind != "" || none.Limit != 0 || none.Token != 0 || none.Term != 0 || none.Value != nil || none.Sealed {
+	if none.Kind != "" || none.Limit != 0 || none.Token != 0 || none.Term != 0 || none.Value != nil || none.Sealed != 0 {
 		e.Errorf("a key without a record that is observed reads %+v", none)
 	}
 	e.wantTerm(e.acquire(e.candidate(unused, session)), 1)

@@ -408,22 +408,28 @@ func sealCases() []conformanceCase {
 // seal is a Leave that seals, without an error.
 func (e *env) seal(c driver.Claim, result []byte, wantFound bool) {
 	e.Helper()
-	e.releaseAs(c, driver.Leave{Seal: true, Result: result}, wantFound)
+	e.releaseAs(c, driver.Leave{Seal: 1, Result: result}, wantFound)
 }
 
-// wantSealed checks a state of a key that a claim with the token has sealed.
+// wantSealed checks a state of a key that a claim with the token has sealed, up to tick 1.
 func (e *env) wantSealed(s driver.State, token int64, result []byte) {
 	e.Helper()
-	if !s.Sealed || s.Value == nil || !bytes.Equal(s.Value, result) || s.Token != token {
-		e.Fatalf("sealed %t, token %d, %d bytes (nil %t) %.40q; want true, %d, %d bytes %.40q",
-			s.Sealed, s.Token, len(s.Value), s.Value == nil, s.Value, token, len(result), result)
+	e.wantTick(s, 1, token, result)
+}
+
+// wantTick checks a state of a key that is sealed up to a tick, and whose last token is given.
+func (e *env) wantTick(s driver.State, tick, token int64, result []byte) {
+	e.Helper()
+	if s.Sealed != tick || s.Value == nil || !bytes.Equal(s.Value, result) || s.Token != token {
+		e.Fatalf("sealed up to %d, token %d, %d bytes (nil %t) %.40q; want %d, %d, %d bytes %.40q",
+			s.Sealed, s.Token, len(s.Value), s.Value == nil, s.Value, tick, token, len(result), result)
 	}
 }
 
 // wantNotSealed checks that a key is not sealed, and so has no value.
 func (e *env) wantNotSealed(key string) {
 	e.Helper()
-	if s := e.load(key); s.Sealed {
+	if s := e.load(key); s.Sealed > 0 {
 		e.Fatalf("sealed: %+v", s)
 	}
 }
@@ -435,7 +441,7 @@ func testSealResult(e *env) {
 		c.Kind = driver.KindOnce
 		token := e.hold(c).Token
 		e.publish(c, []byte("value"))
-		if s := e.load(c.Key); s.Sealed {
+		if s := e.load(c.Key); s.Sealed > 0 {
 			e.Fatalf("sealed before it was: %+v", s)
 		}
 		sent := bytes.Clone(result)
@@ -499,7 +505,7 @@ func testSealNotHeld(e *env) {
 	key, session := newID(), e.session()
 	never := e.claim(key, session)
 	e.seal(never, []byte("result"), false)
-	if s := e.load(key); s.Kind != "" || s.Sealed {
+	if s := e.load(key); s.Kind != "" || s.Sealed > 0 {
 		e.Fatalf("sealing a key that was never used left %+v", s)
 	}
 	holder, waiter, behind := e.claim(key, session), e.claim(key, session), e.claim(key, session)
@@ -523,7 +529,7 @@ func testSealAfterEnd(e *env) {
 	c := e.leased(key, session, short)
 	e.until(e.hold(c).Until)
 	// Nobody else has taken it, nobody has dropped it.
-	if _, _, err := storecmd.Release(e.ctx, e.store, c, driver.Leave{Seal: true, Result: []byte("late")}); err != nil {
+	if _, _, err := storecmd.Release(e.ctx, e.store, c, driver.Leave{Seal: 1, Result: []byte("late")}); err != nil {
 		e.Fatalf("Release with Seal after its end: %v", err)
 	}
 	e.wantNotSealed(key)
@@ -532,7 +538,7 @@ func testSealAfterEnd(e *env) {
 	kept, next := e.claim(key, session), e.claim(key, session) // an end that Keep has set
 	e.hold(kept)
 	e.until(e.keep(kept, time.Millisecond).Until)
-	storecmd.Release(e.ctx, e.store, kept, driver.Leave{Seal: true, Result: []byte("late")})
+	storecmd.Release(e.ctx, e.store, kept, driver.Leave{Seal: 1, Result: []byte("late")})
 	e.wantNotSealed(key)
 	e.hold(next)
 	e.seal(kept, []byte("late"), false)
@@ -619,7 +625,7 @@ func testSealTooLarge(e *env) {
 	c, waiter := e.claim(key, session), e.claim(key, session)
 	token := e.hold(c).Token
 	e.queue(waiter)
-	if _, _, err := storecmd.Release(e.ctx, e.store, c, driver.Leave{Seal: true, Result: make([]byte, 64<<10+1)}); !errors.Is(err, driver.ErrRefused) {
+	if _, _, err := storecmd.Release(e.ctx, e.store, c, driver.Leave{Seal: 1, Result: make([]byte, 64<<10+1)}); !errors.Is(err, driver.ErrRefused) {
 		e.Errorf("Release with a result of 64 KiB and a byte: %v, want ErrRefused", err)
 	}
 	s := e.load(key)

@@ -70,7 +70,7 @@ func wrongEarlies() []plant {
 		{"Early with Keep", "Early/CommittedWithOptions",
 			undoable(func(l *driver.Leave, _ driver.State, _ driver.Edited) bool { return l.Keep > 0 })},
 		{"Early with Seal", "Early/CommittedWithOptions",
-			undoable(func(l *driver.Leave, _ driver.State, _ driver.Edited) bool { return l.Seal })},
+			undoable(func(l *driver.Leave, _ driver.State, _ driver.Edited) bool { return l.Seal > 0 })},
 		{"Early with Successor", "Early/CommittedWithOptions",
 			undoable(func(l *driver.Leave, _ driver.State, _ driver.Edited) bool { return l.Successor != "" })},
 	}

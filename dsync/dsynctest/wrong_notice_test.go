@@ -99,7 +99,7 @@ func wrongWakes() []plant {
 			woken := make(map[string][]driver.Notice)
 			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
 				found, n, err := storecmd.Release(ctx, m, c, o)
-				if found && o.Seal {
+				if found && o.Seal > 0 {
 					woken[c.Key] = n
 				}
 				return found, append(n, woken[c.Key]...), err

@@ -257,13 +257,13 @@ func wrongChanges() []plant {
 			return by.method == dsynctest.MethodAcquire && by.state.Position > 0
 		})},
 		{"leaving the queue is no change", "Notice/EveryChangeOfAnObservedKey", passesBy(releases(func(by command) bool {
-			return by.claim.Token == 0 && !by.outcome.Seal
+			return by.claim.Token == 0 && by.outcome.Seal == 0
 		}))},
 		{"a grant by a release is no change", "Notice/EveryChangeOfAnObservedKey", passesBy(releases(func(by command) bool {
 			return len(by.state.Holders) > 0 && by.outcome.Keep == 0
 		}))},
 		{"Keep is no change", "Notice/EveryChangeOfAnObservedKey", passesBy(releases(func(by command) bool { return by.outcome.Keep > 0 }))},
-		{"Seal is no change", "Notice/EveryChangeOfAnObservedKey", passesBy(releases(func(by command) bool { return by.outcome.Seal }))},
+		{"Seal is no change", "Notice/EveryChangeOfAnObservedKey", passesBy(releases(func(by command) bool { return by.outcome.Seal > 0 }))},
 		{"a take-over is no change", "Notice/EveryChangeOfAnObservedKey", passesBy(func(by command) bool {
 			_, ok := by.state.Holder(by.claim.ID)
 			return by.method == dsynctest.MethodAcquire && by.state.Position == 0 && !ok

@@ -236,19 +236,19 @@ func publishForHolder(m *dsynctest.Memory, w *wrong) {
 func wrongSeals() []plant {
 	return []plant{
 		{"an empty result is none", "Seal/ResultIsReadByAll", seen(func(s *driver.State) {
-			if s.Sealed && len(s.Value) == 0 {
+			if s.Sealed > 0 && len(s.Value) == 0 {
 				s.Value = nil
 			}
 		})},
 		{"sealing shares its caller's slice", "Seal/ResultIsReadByAll", resultIs(func(_ bool, _, sent []byte) []byte { return sent })},
 		{"a sealed key has another token", "Seal/ResultIsReadByAll", seen(func(s *driver.State) {
-			if s.Sealed {
+			if s.Sealed > 0 {
 				s.Token += 1024
 			}
 		})},
 		{"what was published is the result", "Seal/ResultIsReadByAll", func(m *dsynctest.Memory, w *wrong) {
 			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key, 1000); o.Seal && s.Value != nil {
+				if s, _ := m.Load(ctx, c.Key, 1000); o.Seal > 0 && s.Value != nil {
 					o.Result = s.Value
 				}
 				return storecmd.Release(ctx, m, c, o)
@@ -257,7 +257,7 @@ func wrongSeals() []plant {
 		{"Acquire does not read the result", "Seal/ResultIsReadByAll", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
-				if s.Sealed {
+				if s.Sealed > 0 {
 					s.Value = nil
 				}
 				return s, n, err
@@ -266,7 +266,7 @@ func wrongSeals() []plant {
 		{"Keys does not read the result", "Seal/ResultIsReadByAll", listed(func(s *driver.State) { s.Value = nil })},
 		{"a sealed key is a free one", "Seal/NobodyJoinsAnyMore", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key, 1000); s.Sealed {
+				if s, _ := m.Load(ctx, c.Key, 1000); s.Sealed > 0 {
 					m.Forget(true)
 				}
 				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
@@ -275,7 +275,7 @@ func wrongSeals() []plant {
 		{"a sealed key is an error", "Seal/NobodyJoinsAnyMore", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
-				if s.Sealed {
+				if s.Sealed > 0 {
 					err = driver.ErrRefused
 				}
 				return s, n, err
@@ -284,7 +284,7 @@ func wrongSeals() []plant {
 		{"Seal grants the first waiter", "Seal/DropsTheQueue", func(m *dsynctest.Memory, w *wrong) {
 			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key, 1000); s.Waiting > 0 {
-					o.Seal = false
+					o.Seal = 0
 				}
 				return storecmd.Release(ctx, m, c, o)
 			}
@@ -293,19 +293,19 @@ func wrongSeals() []plant {
 		{"Seal always finds the claim", "Seal/NotHeld", func(m *dsynctest.Memory, w *wrong) {
 			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
 				found, n, err := storecmd.Release(ctx, m, c, o)
-				return found || o.Seal, n, err
+				return found || o.Seal > 0, n, err
 			}
 		}},
 		{"Seal ignores the clock", "Seal/NotAfterItsEnd", func(m *dsynctest.Memory, w *wrong) {
 			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
-				if o.Seal {
+				if o.Seal > 0 {
 					m.SetUntil(c, time.Now().Add(time.Minute))
 				}
 				return storecmd.Release(ctx, m, c, o)
 			}
 		}},
 		{"a sealed key has no kind", "Seal/OtherKindIsMismatch", asked(func(s driver.State, c *driver.Claim, _ bool, _ *time.Time) {
-			if s.Sealed {
+			if s.Sealed > 0 {
 				c.Kind = s.Kind
 			}
 		})},
@@ -359,7 +359,7 @@ func resultIs(which func(found bool, was, sent []byte) []byte) func(*dsynctest.M
 		results := make(map[string][]byte)
 		w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
 			found, n, err := storecmd.Release(ctx, m, c, o)
-			if o.Seal {
+			if o.Seal > 0 {
 				mu.Lock()
 				defer mu.Unlock()
 				results[c.Key] = which(found, results[c.Key], o.Result)
@@ -370,7 +370,7 @@ func resultIs(which func(found bool, was, sent []byte) []byte) func(*dsynctest.M
 			s, err := m.Load(ctx, key, 1000)
 			mu.Lock()
 			defer mu.Unlock()
-			if s.Sealed {
+			if s.Sealed > 0 {
 				s.Value = results[key]
 			}
 			return s, err
@@ -382,7 +382,7 @@ func resultIs(which func(found bool, was, sent []byte) []byte) func(*dsynctest.M
 func sealForHolder(where func(driver.State, driver.Claim) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
-			if s, _ := m.Load(ctx, c.Key, 1000); o.Seal && !holds(s, c) && len(s.Holders) > 0 && where(s, c) {
+			if s, _ := m.Load(ctx, c.Key, 1000); o.Seal > 0 && !holds(s, c) && len(s.Holders) > 0 && where(s, c) {
 				c.ID = s.Holders[0].Claim
 			}
 			return storecmd.Release(ctx, m, c, o)

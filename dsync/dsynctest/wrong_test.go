@@ -221,6 +221,7 @@ func plants() []plant {
 		wrongReplaces(),
 		wrongSuccessors(),
 		wrongSeals(),
+		wrongTicks(),
 		wrongResizes(),
 		wrongForgets(),
 		wrongLimits(),

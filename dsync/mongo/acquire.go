@@ -28,7 +28,7 @@ func (s *Store) editJoin(ctx context.Context, j driver.Join) (driver.Edited, err
 		return driver.Edited{}, failure("acquire", err)
 	}
 	st := r.state(c.Key)
-	st.Final = r.polled || st.Sealed
+	st.Final = r.polled || st.Over(c.Tick)
 	_, held := st.Holder(c.ID)
 	switch {
 	case !plain(c):
@@ -92,12 +92,12 @@ func (s *Store) editReplace(ctx context.Context, l driver.Leave, j driver.Join) 
 func mismatch(c driver.Claim, st driver.State, former []int64) bool {
 	known := st.Kind == c.Kind && (st.Limit == c.Limit || slices.Contains(former, c.Limit))
 	switch {
-	case st.Sealed:
+	case st.Over(c.Tick):
 		return st.Kind != c.Kind
 	case known:
 		return c.Weight > st.Limit
 	}
-	return len(st.Holders)+st.Waiting > 0
+	return len(st.Holders)+st.Waiting > 0 || st.Sealed > 0
 }
 
 // claimRecord returns what is recorded of every claim.
@@ -105,6 +105,9 @@ func (s *Store) claimRecord(c driver.Claim) bson.D {
 	r := bson.D{e("a", c.ID), e("s", c.Session), e("w", c.Weight)}
 	if c.Value != "" {
 		r = append(r, e("b", bson.Binary{Data: []byte(c.Value)}))
+	}
+	if c.Tick > 0 {
+		r = append(r, e("k", c.Tick))
 	}
 	return s.withAddress(r, c.Session)
 }
@@ -125,8 +128,8 @@ func (s *Store) acquire(ctx context.Context, id string, j driver.Join) (r keyRec
 		dead = bson.D{e("dead", j.Expired)}
 	}
 	var early []driver.Notice
-	// A claim that was requested before mostly waits, but a Once is mostly sealed by then.
-	if j.Wait && j.Repeated && c.Kind != driver.KindOnce {
+	// A claim that was requested before mostly waits, but its tick is mostly over by then.
+	if j.Wait && j.Repeated && c.Tick == 0 {
 		r, found, err := s.poll(ctx, id, c, dead)
 		if err != nil || found {
 			r.polled = true
@@ -134,7 +137,7 @@ func (s *Store) acquire(ctx context.Context, id string, j driver.Join) (r keyRec
 		}
 		early = r.acquired(c)
 	}
-	shape := s.shapes.acquire[acquiring{expired: len(dead) > 0, first: c.First, try: !j.Wait}]
+	shape := s.shapes.acquire[acquiring{expired: len(dead) > 0, first: c.First, try: !j.Wait, tick: c.Tick > 0}]
 	scratch := append(bson.D{e("claim", claim), e("y", string(c.Kind)), e("c", c.Limit), e("until", j.NotAfter)}, dead...)
 	_, err = s.modify(ctx, modify{
 		query:  bson.D{e("_id", id)},

@@ -18,7 +18,7 @@ func TestAcquireAnswers(t *testing.T) {
 	holder := func(claim string) bson.E {
 		return e("h", bson.A{bson.D{e("a", claim), e("s", "x"), e("w", 1), e("t", 1024), e("at", time.Now())}})
 	}
-	sealed := e("done", bson.D{e("t", 1024), e("b", []byte{})})
+	sealed := e("done", bson.D{e("k", 1024), e("b", []byte{})})
 	in := func(kind driver.Kind, limit int, more ...bson.E) bson.D {
 		return append(bson.D{e("now", time.Now()), e("y", string(kind)), e("c", limit)}, more...)
 	}

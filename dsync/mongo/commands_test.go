@@ -47,6 +47,8 @@ func TestCommandsOnFile(t *testing.T) {
 	}
 	replacing := claim
 	replacing.ID = session + ".2"
+	tick := claim
+	tick.Kind, tick.Tick = driver.KindPeriodic, 1_799_999_940_000
 	first := claim
 	first.First, first.Kind, first.Value = true, driver.KindElection, "10.0.0.7:8080"
 	edit := func(e driver.Edit) func(context.Context, driver.Store) error {
@@ -107,6 +109,7 @@ func TestCommandsOnFile(t *testing.T) {
 			_, _, err := storecmd.Release(ctx, s, part, driver.Leave{})
 			return err
 		}},
+		{name: "Acquire, for a tick", do: acquire(tick, true)},
 		{name: "Acquire, short", do: acquire(claim, true)},
 		{name: "Release of what was alone, short", do: releaseOf(alone)},
 		{name: "Release of what was alone", do: releaseOf(func(c *driver.Claim) {
@@ -124,7 +127,7 @@ func TestCommandsOnFile(t *testing.T) {
 			_, _, err := storecmd.Release(ctx, s, c, driver.Leave{Successor: other + ".4"})
 			return err
 		}},
-		{name: "Release that seals", do: release(driver.Leave{Seal: true, Result: []byte("v7")})},
+		{name: "Release that seals", do: release(driver.Leave{Seal: 1_799_999_940_000, Result: []byte("v7")})},
 		{name: "Discard", do: func(ctx context.Context, s driver.Store) error {
 			more := part
 			more.ID = session + ".7"
@@ -228,7 +231,7 @@ func wellAnswered(c call) bson.D {
 			kind = "election"
 		}
 		return ok(e("value", bson.D{
-			e("now", time.Now()), e("f", 1), e("y", kind), e("c", 1), e("t", int64(1_799_999_990_000*1024)), e("h", bson.A{bson.D{e("a", claim)}}),
+			e("now", time.Now()), e("f", 2), e("y", kind), e("c", 1), e("t", int64(1_799_999_990_000*1024)), e("h", bson.A{bson.D{e("a", claim)}}),
 		}))
 	}
 	if c.name == "find" {

@@ -60,10 +60,10 @@
 // In a key's record, f is the format of the record; y is the kind, c the limit, and p the
 // former limits; t is the last token, or one reserved with it; n is the number of an election's
 // terms; h are the claims that hold the key, and q is the queue of claims that wait, each with
-// the p of its session, and with the value b that it publishes; at is the time of the last change,
-// except for changes of one hold alone (a release while nobody waits, an extension, a published
-// value); done is the result of a sealed key, with the token of the holder that sealed it; o
-// is the time until which somebody observes the key.
+// the p of its session, the value b that it publishes, and the tick k that it is for; at is the
+// time of the last change, except for changes of one hold alone (a release while nobody waits, an
+// extension, a published value); done is the last tick that has succeeded, with its result; o is
+// the time until which somebody observes the key.
 //
 // Do not edit, drop or restore the collection while processes use it: that breaks every promise
 // of package dsync.

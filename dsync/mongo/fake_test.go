@@ -301,7 +301,7 @@ func honest(c call) bson.D {
 				holds, first, t = "$short.5", "$short.6", known
 			}
 		}
-		return value(e("h", bson.A{bson.D{e("a", holds)}}), e("t", t), e("f", 1), e("y", "mutex"), e("c", 1), e("waiting", 1),
+		return value(e("h", bson.A{bson.D{e("a", holds)}}), e("t", t), e("f", 2), e("y", "mutex"), e("c", 1), e("waiting", 1),
 			e("first", bson.D{e("a", first), e("s", "$mine"), e("w", 1)}))
 	}
 	switch {
@@ -325,9 +325,9 @@ func honest(c call) bson.D {
 	case c.name == "aggregate":
 		return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", bson.A{bson.D{
 			e("now", now), e("found", bson.A{bson.D{
-				e("now", now), e("h", bson.A{three}), e("t", next+1024), e("waiting", 0),
+				e("now", now), e("h", bson.A{three, holder("$mine.1", "$mine", 2, next+2048)}), e("t", next+2048), e("waiting", 0),
 				e("y", "election"), e("n", 6), e("c", 3), e("p", bson.A{9, 8, 2}),
-				e("done", bson.D{e("t", next), e("b", []byte("$$NOW"))}),
+				e("done", bson.D{e("k", int64(5)), e("b", []byte("$$NOW"))}),
 			}}),
 		}})}))
 	case strings.HasSuffix(id, "/key") && asks("value"):
@@ -339,12 +339,14 @@ func honest(c call) bson.D {
 		return value(e("h", bson.A{kept}), e("at", now), e("waiting", 3), e("ahead", bson.A{
 			bson.D{e("a", "two.1"), e("s", "two"), e("w", 2), e("p", int64(7))},
 		}))
-	case strings.HasSuffix(id, "/key") && asks("result"):
+	case strings.HasSuffix(id, "/key") && asks("done"):
 		return value(e("h", bson.A{two, three}), e("ahead", bson.A{
 			bson.D{e("a", "$mine.2"), e("s", "$mine"), e("w", 2)}, bson.D{e("a", "$mine.1"), e("s", "$mine"), e("w", 2)},
 		}))
 	case strings.HasSuffix(id, "/key") && mineOf(c) == "one.1":
 		return value(e("h", bson.A{two, three}), e("at", now), e("waiting", 1))
+	case strings.HasSuffix(id, "/key") && about("$mine.3"):
+		return value(e("position", 0), e("done", bson.D{e("k", int64(5)), e("b", []byte("$$NOW"))}))
 	case strings.HasSuffix(id, "/key") && about("$mine.2"):
 		published := append(slices.Clone(two), e("v", int64(1)), e("b", []byte("$t")))
 		return value(e("h", bson.A{published, three}), e("t", next+1024), e("y", "election"), e("n", 6), e("c", 3), e("at", now),

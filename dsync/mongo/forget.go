@@ -14,7 +14,7 @@ func (s *Store) editForget(ctx context.Context, f driver.Forget) (driver.Edited,
 	found, err := s.modify(ctx, modify{
 		query:  bson.D{e("_id", keyID(f.Key))},
 		update: pipeline(s.shapes.forget, bson.D{e("t", f.Token)}),
-		fields: bson.D{e("_id", 0), e("h", 1), e("t", 1), e("done.t", 1), e("o", 1), e("now", now), e("waiting", waiting())},
+		fields: bson.D{e("_id", 0), e("h", 1), e("t", 1), e("o", 1), e("now", now), e("waiting", waiting())},
 		before: true,
 	}, &r)
 	if err != nil {
@@ -35,9 +35,8 @@ func (s *Store) editForget(ctx context.Context, f driver.Forget) (driver.Edited,
 func forgetting() []bson.D {
 	gone := func(field string) bson.E { return e(field, op("$cond", "$_.ok", "$$REMOVE", "$"+field)) }
 	return []bson.D{
-		clean(filter(list("$h"), holds()), list("$q"), was(append(claims(), "$done", "$n", "$p")),
-			e("_.token", op("$ifNull", "$done.t", "$t"))),
-		set(e("_.ok", op("$and", op("$eq", "$_.token", "$_.t"), op("$eq", claims(), bson.A{bson.A{}, bson.A{}})))),
+		clean(filter(list("$h"), holds()), list("$q"), was(append(claims(), "$done", "$n", "$p"))),
+		set(e("_.ok", op("$and", op("$eq", "$t", "$_.t"), op("$eq", claims(), bson.A{bson.A{}, bson.A{}})))),
 		set(gone("done"), gone("n"), gone("p")),
 	}
 }

@@ -78,8 +78,8 @@ func (r *keyRecord) acquired(c driver.Claim) []driver.Notice {
 func (r *keyRecord) released(l driver.Leave) []driver.Notice {
 	c := l.Claim
 	switch {
-	case l.Seal:
-		return append(r.sealed(c), r.change(c.Key)...)
+	case l.Seal > 0:
+		return append(r.sealed(l), r.change(c.Key)...)
 	case l.Keep > 0:
 		return slices.Concat(r.grants(c.Key, c.ID), r.kept(l), r.changed(c.Key))
 	}
@@ -96,15 +96,24 @@ func (r *keyRecord) kept(l driver.Leave) []driver.Notice {
 	return nil
 }
 
-// sealed returns the notices for the claims that were in the queue when c sealed the key, or
-// nil if c did not seal it. r is the record as it was before.
-func (r *keyRecord) sealed(c driver.Claim) []driver.Notice {
-	for _, h := range r.Holders {
-		if h.Claim == c.ID && r.Done == nil && !h.holder().Ended(r.Now) {
-			return wakes(c.Key, r.Ahead)
+// sealed returns the notices for the claims whose ticks were over when l sealed the key, and for the
+// first of the others, or nil if l did not seal it. r is the record as it was before: the reply can't
+// have the record afterwards as well, and so not the token of a grant.
+func (r *keyRecord) sealed(l driver.Leave) []driver.Notice {
+	seals := slices.ContainsFunc(r.Holders, func(h holderRecord) bool {
+		return h.Claim == l.Claim.ID && !h.holder().Ended(r.Now)
+	})
+	if !seals || r.Done != nil && r.Done.Tick >= l.Seal {
+		return nil
+	}
+	next := slices.IndexFunc(r.Ahead, func(w waiterRecord) bool { return w.Tick > l.Seal })
+	var woken []waiterRecord
+	for i, w := range r.Ahead {
+		if i == next || w.Tick <= l.Seal {
+			woken = append(woken, w)
 		}
 	}
-	return nil
+	return wakes(l.Claim.Key, woken)
 }
 
 // sendable returns the notices if the store sends notices, else nil.

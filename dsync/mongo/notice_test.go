@@ -39,7 +39,7 @@ func TestNoticesOfReplies(t *testing.T) {
 			return notices, err
 		}
 	}
-	keep, seal := driver.Leave{Keep: time.Second}, driver.Leave{Seal: true}
+	keep, seal := driver.Leave{Keep: time.Second}, driver.Leave{Seal: 1}
 	publish := func(ctx context.Context, s driver.Store) ([]driver.Notice, error) {
 		return storecmd.Publish(ctx, s, semaphore, 1, nil)
 	}
@@ -63,10 +63,10 @@ func TestNoticesOfReplies(t *testing.T) {
 	}
 	at, observed := e("at", now), e("o", after)
 	// What all replies have; a case adds to it, or says something else.
-	base := bson.D{e("now", now), e("y", "semaphore"), e("f", 1), e("c", 3), e("t", int64(2048))}
+	base := bson.D{e("now", now), e("y", "semaphore"), e("f", 2), e("c", 3), e("t", int64(2048))}
 	// A record before a short hand-over.
 	held := func(more ...bson.E) bson.D {
-		return append(bson.D{e("f", 1), e("c", 1), e("t", int64(1024)), e("h", bson.A{bson.D{e("a", mine)}})}, more...)
+		return append(bson.D{e("f", 2), e("c", 1), e("t", int64(1024)), e("h", bson.A{bson.D{e("a", mine)}})}, more...)
 	}
 	first := func(more ...bson.E) bson.E {
 		return e("first", append(bson.D{e("a", "a.1"), e("s", "a"), e("w", 1)}, more...))
@@ -168,6 +168,14 @@ func TestNoticesOfReplies(t *testing.T) {
 			[]driver.Notice{woken("a.1")},
 		},
 		{
+			"seal up to a tick", release(semaphore, driver.Leave{Seal: 5}),
+			bson.D{e("h", bson.A{holder(mine, before)}), e("done", bson.D{e("k", int64(4))}), e("ahead", bson.A{
+				holder("a.1", before, there, e("k", int64(5))), holder("b.1", before, there, e("k", int64(6))),
+				holder("c.1", before, there, e("k", int64(7))), holder("a.2", before, there, e("k", int64(3))),
+			})},
+			[]driver.Notice{woken("a.1"), woken("b.1"), woken("a.2")},
+		},
+		{
 			"seal of one whose end has come", release(semaphore, seal),
 			bson.D{e("h", bson.A{holder(mine, before, e("e", now))}), e("ahead", bson.A{holder("a.1", before, there)})}, nil,
 		},
@@ -177,7 +185,7 @@ func TestNoticesOfReplies(t *testing.T) {
 		},
 		{
 			"seal of what is sealed", release(semaphore, seal),
-			bson.D{e("h", bson.A{holder(mine, before)}), e("done", bson.D{e("t", int64(1))}), e("ahead", bson.A{holder("a.1", before, there)})}, nil,
+			bson.D{e("h", bson.A{holder(mine, before)}), e("done", bson.D{e("k", int64(1))}), e("ahead", bson.A{holder("a.1", before, there)})}, nil,
 		},
 
 		{"publish", publish, bson.D{e("h", bson.A{holder(mine, before)})}, nil},

@@ -45,7 +45,7 @@ const (
 // Open asks the server who it is, and writes a record to see that it may. If the server is
 // MongoDB, and its version has been tried out on this collection before, these two commands are
 // all. Otherwise Open tries its own commands out (see the package comment), which takes
-// forty-three more.
+// forty-four more.
 //
 // Open waits for a server that can be reached, and tries again through a fail-over. What
 // waiting cannot fix, such as a missing right or a server that computes something else, is

@@ -72,7 +72,7 @@ func (s *Store) refuseCapped(ctx context.Context) error {
 // tryCommands tries the store's own commands on records that it creates and removes. One pass
 // covers a little of everything: a holder that has expired, one whose
 // end has come, an expired waiter, a fixed lease, weights, a queue that may be overtaken only
-// at its head, a named successor, terms, a value, a new limit, a seal, a revocation, and the cases
+// at its head, a named successor, terms, a value, a new limit, a tick that is over, a revocation, and the cases
 // of the short commands.
 func (s *Store) tryCommands(ctx context.Context) error {
 	p := prober{Store: s, prefix: probePrefix + xid.New().String() + "/"}

@@ -18,6 +18,7 @@ const (
 	probeResult  = "$$NOW"
 	probeAgain   = "$again" // the name of a session that is registered twice
 	probeAddress = 7        // the address of claims that get notices
+	probeTick    = 5        // the tick that the key is sealed up to
 
 	// probeToken is the smallest token that leaves room after the record's last token, 7.
 	probeToken = 7 + driver.TokenStep
@@ -42,8 +43,8 @@ func (p *prober) insert(ctx context.Context) error {
 		e("q", bson.A{
 			bson.D{e("a", "dead.2"), e("s", "dead"), e("w", int64(1))},
 			bson.D{e("a", "one.1"), e("s", "one"), e("w", int64(2)), e("p", int64(probeAddress)), e("d", int64(probeLease/time.Millisecond)), e("l", true), e("b", bson.Binary{Data: []byte(probeValue)})},
-			bson.D{e("a", "two.1"), e("s", "two"), e("w", int64(2)), e("p", int64(probeAddress))},
-			bson.D{e("a", "three.1"), e("s", "three"), e("w", int64(1)), e("p", int64(probeAddress))},
+			bson.D{e("a", "two.1"), e("s", "two"), e("w", int64(2)), e("p", int64(probeAddress)), e("k", int64(probeTick))},
+			bson.D{e("a", "three.1"), e("s", "three"), e("w", int64(1)), e("p", int64(probeAddress)), e("k", int64(probeTick))},
 		}),
 	}
 	short := bson.D{
@@ -66,10 +67,10 @@ func (p *prober) insert(ctx context.Context) error {
 }
 
 // key tries the commands on a key. Claim one.1 holds all of the key; then two.1 and three.1
-// hold it together, with a greater limit; then two.1 seals it.
+// hold it together, with a greater limit; then two.1 seals it, which leaves one of two waiters.
 func (p *prober) key(ctx context.Context) error {
 	id := p.id("key")
-	mine := driver.Claim{Key: "probe", ID: "$mine.1", Session: "$mine", Kind: driver.KindElection, Weight: 2, Limit: 9}
+	mine := driver.Claim{Key: "probe", ID: "$mine.1", Session: "$mine", Kind: driver.KindElection, Weight: 2, Limit: 9, Tick: probeTick + 1}
 	first, err := p.acquire(ctx, id, driver.Join{Claim: mine, Wait: true, Expired: []string{"dead", "$dead"}, NotAfter: never})
 	if err != nil {
 		return failure("probe: acquire", err)
@@ -94,7 +95,7 @@ func (p *prober) key(ctx context.Context) error {
 	if err != nil {
 		return failure("probe: publish", err)
 	}
-	mine.ID, mine.First = "$mine.2", true
+	mine.ID, mine.First, mine.Tick = "$mine.2", true, probeTick
 	second, err := p.acquire(ctx, id, driver.Join{Claim: mine, Wait: true, NotAfter: never})
 	if err != nil {
 		return failure("probe: acquire", err)
@@ -106,7 +107,7 @@ func (p *prober) key(ctx context.Context) error {
 	if !held || string(both.Value) != probeValue || !near(published.Now, next.Now) {
 		return wrong("publish", fmt.Errorf("want the value %q of a holder", probeValue), fmt.Sprintf("held %t, value %q", held, both.Value))
 	}
-	return p.seal(ctx, id, both)
+	return p.seal(ctx, id, both, mine)
 }
 
 // keepAndRelease makes one.1 keep the key for a while and then release it. The release for holders with
@@ -135,11 +136,19 @@ func (p *prober) keepAndRelease(ctx context.Context, id string) (found bool, nex
 	return found, next, nil
 }
 
-// seal makes two.1 seal the key, and then three.1 release it.
-func (p *prober) seal(ctx context.Context, id string, before driver.State) error {
-	was, found, err := p.release(ctx, id, driver.Leave{Claim: driver.Claim{ID: "two.1"}, Seal: true, Result: []byte(probeResult)})
+// seal makes two.1 seal the key, a claim like late join, whose tick is over, and then three.1 release it.
+func (p *prober) seal(ctx context.Context, id string, before driver.State, late driver.Claim) error {
+	was, found, err := p.release(ctx, id, driver.Leave{Claim: driver.Claim{ID: "two.1"}, Seal: probeTick, Result: []byte(probeResult)})
 	if err != nil {
 		return failure("probe: seal", err)
+	}
+	late.ID, late.First = "$mine.3", false
+	after, err := p.acquire(ctx, id, driver.Join{Claim: late, Wait: true, NotAfter: never})
+	if err != nil {
+		return failure("probe: acquire", err)
+	}
+	if after.Position != 0 || after.Done == nil {
+		return wrong("acquire", errors.New("want a claim refused whose tick is over"), after)
 	}
 	done, err := p.load(ctx, id, "probe", maxShown)
 	if err != nil {
@@ -236,10 +245,12 @@ func sealed(before, st driver.State, found bool) error {
 	switch {
 	case !found:
 		return errors.New("want the claim found")
-	case !st.Sealed || string(st.Value) != probeResult || st.Token != before.Holders[0].Token:
-		return fmt.Errorf("want the key sealed with %q and the holder's token", probeResult)
-	case len(st.Holders) != 1 || st.Holders[0].Claim != "three.1" || st.Waiting != 0:
-		return errors.New("want the other holder to stay, and an empty queue")
+	case st.Sealed != probeTick || string(st.Value) != probeResult:
+		return fmt.Errorf("want the key sealed up to %d with %q", probeTick, probeResult)
+	case len(st.Holders) != 2 || st.Holders[0].Claim != "three.1" || st.Holders[1].Claim != "$mine.1" || st.Waiting != 0:
+		return errors.New("want the other holder to stay, the waiter with a later tick to be granted, and no other to wait")
+	case st.Holders[1].Token < before.Token+driver.TokenStep || st.Token != st.Holders[1].Token:
+		return errors.New("want a greater token")
 	}
 	return nil
 }

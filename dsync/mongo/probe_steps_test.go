@@ -21,14 +21,15 @@ var stepsOfAProbe = []string{
 	"findAndModify passed",
 	"find",
 	"insert",
-	`acquire after the expired dead, $dead key, $mine.1 for $mine, weight 2 of 9`,
+	`acquire for a tick after the expired dead, $dead key, $mine.1 for $mine, weight 2 of 9`,
 	`resize key`,
 	`keep key one.1`,
 	`release alone key one.1`,
 	`release key one.1`,
 	`publish key two.1`,
-	`acquire at the head key, $mine.2 for $mine, weight 2 of 9`,
+	`acquire for a tick at the head key, $mine.2 for $mine, weight 2 of 9`,
 	`seal key two.1`,
+	`acquire for a tick key, $mine.3 for $mine, weight 2 of 9`,
 	`aggregate key`,
 	`release alone key three.1`,
 	"short acquire short $short.0", "short acquire short $short.1", "short acquire short $short.2", "short acquire short $short.3",
@@ -66,7 +67,16 @@ func shapes(t *testing.T, s driver.Store, f *fake) map[string]string {
 	t.Helper()
 	c := driver.Claim{Key: "k", ID: "s.1", Session: "s", Kind: driver.KindSemaphore, Weight: 1, Limit: 2}
 	ctx, names := t.Context(), make(map[string]string)
+	tick := c
+	tick.Tick = 1
 	for name, do := range map[string]func(){
+		"acquire for a tick":                   func() { storecmd.Acquire(ctx, s, tick, true, nil, time.Now()) },
+		"acquire for a tick after the expired": func() { storecmd.Acquire(ctx, s, tick, true, []string{"t"}, time.Now()) },
+		"acquire for a tick at the head": func() {
+			c := tick
+			c.First = true
+			storecmd.Acquire(ctx, s, c, true, nil, time.Now())
+		},
 		"acquire":                   func() { storecmd.Acquire(ctx, s, c, true, nil, time.Now()) },
 		"acquire after the expired": func() { storecmd.Acquire(ctx, s, c, true, []string{"t"}, time.Now()) },
 		"acquire at the head": func() {
@@ -78,7 +88,7 @@ func shapes(t *testing.T, s driver.Store, f *fake) map[string]string {
 		"release": func() { storecmd.Release(ctx, s, c, driver.Leave{}) },
 		"keep":    func() { storecmd.Release(ctx, s, c, driver.Leave{Keep: time.Hour}) },
 		"succeed": func() { storecmd.Release(ctx, s, c, driver.Leave{Successor: "t.1"}) },
-		"seal":    func() { storecmd.Release(ctx, s, c, driver.Leave{Seal: true}) },
+		"seal":    func() { storecmd.Release(ctx, s, c, driver.Leave{Seal: 1}) },
 		"publish": func() { storecmd.Publish(ctx, s, c, 1, nil) },
 		"resize":  func() { storecmd.Resize(ctx, s, "k", c.Kind, 1, 2) },
 	} {

@@ -161,6 +161,17 @@ func TestProbe(t *testing.T) {
 			}
 			return d
 		}, []string{"seal"}},
+		{"who holds after a seal", func(c call) bson.D {
+			d := honest(c)
+			if c.name == "aggregate" {
+				batch := d[0].Value.(bson.D)[2].Value.(bson.A)[0].(bson.D)[1].Value.(bson.A)
+				batch[0] = without("h")(batch[0].(bson.D))
+			}
+			return d
+		}, []string{"seal", "later tick"}},
+		{"who joins after a seal", reply("$mine.3", "claim", func(d bson.D) bson.D {
+			return replaced(d, "position", 1)
+		}), []string{"acquire", "tick is over"}},
 		{"revocations", change(`"rev"`, func(d bson.D) bson.D { return replaced(d, "rev", bson.A{bson.D{e("k", "$a"), e("a", "$a.1")}}) }), []string{"heartbeat", "revocations"}},
 		{"publish", change(`"value"`, func(d bson.D) bson.D { return replaced(d, "h", bson.A{}) }), []string{"publish", "held false"}},
 		{"release", func(c call) bson.D {
@@ -188,9 +199,9 @@ func TestProbe(t *testing.T) {
 		{"keep", reply("one.1", "keep", drop("h")), []string{"release", "woken"}},
 		{"alone with a queue", changed(`"one.1"`, 1), []string{"release", "in the queue"}},
 		{"alone", changed(`"three.1"`, 0), []string{"release", "only holder"}},
-		{"who was in the queue before a seal", reply("two.1", "result", drop("ahead")), []string{"seal", "before it"}},
-		{"sealed before", reply("two.1", "result", func(d bson.D) bson.D {
-			return replaced(d, "done", bson.D{e("t", int64(1))})
+		{"who was in the queue before a seal", reply("two.1", "done", drop("ahead")), []string{"seal", "before it"}},
+		{"sealed before", reply("two.1", "done", func(d bson.D) bson.D {
+			return replaced(d, "done", bson.D{e("k", int64(1))})
 		}), []string{"seal", "before it"}},
 		{"late", changed(`"$short.0"`, 1), []string{"short acquire", "$short.0", "want false"}},
 		{"token without room", changed(`"$short.1"`, 1), []string{"short acquire", "$short.1", "want false"}},

@@ -54,7 +54,7 @@ func TestPublishAnswers(t *testing.T) {
 // A value is shown with the holder who published it, a term with an election.
 func TestStateOfRecord(t *testing.T) {
 	sealed := func(result string) bson.E {
-		return e("done", bson.D{e("t", int64(512)), e("b", []byte(result))})
+		return e("done", bson.D{e("k", int64(512)), e("b", []byte(result))})
 	}
 	cases := []struct {
 		name   string
@@ -90,8 +90,8 @@ func TestStateOfRecord(t *testing.T) {
 				if got := string(st.Value); st.Value == nil && tc.value != "nil" || st.Value != nil && got != tc.value {
 					t.Errorf("value %q, nil %t, want %q", got, st.Value == nil, tc.value)
 				}
-				if want := map[bool]int64{true: 512, false: 4096}[tc.sealed]; st.Sealed != tc.sealed || st.Token != want {
-					t.Errorf("sealed %t with token %d, want %t with %d", st.Sealed, st.Token, tc.sealed, want)
+				if want := map[bool]int64{true: 512}[tc.sealed]; st.Sealed != want || st.Token != 4096 {
+					t.Errorf("sealed up to %d with token %d, want %d with 4096", st.Sealed, st.Token, want)
 				}
 				if st.Term != tc.term {
 					t.Errorf("term %d, want %d", st.Term, tc.term)

@@ -31,9 +31,9 @@ type keyRecord struct {
 	polled bool            // the reply is that of a poll, which lets nobody join
 }
 
-// A resultRecord is what the holder with the token sealed the key with.
+// A resultRecord is the tick that the key is sealed up to, and the result of that.
 type resultRecord struct {
-	Token  int64  `bson:"t"`
+	Tick   int64  `bson:"k"`
 	Result []byte `bson:"b"`
 }
 
@@ -61,6 +61,7 @@ type waiterRecord struct {
 	Claim   string `bson:"a"`
 	Session string `bson:"s"`
 	Weight  int64  `bson:"w"`
+	Tick    int64  `bson:"k"`
 	Lease   int64  `bson:"d"` // ms
 	Yield   bool   `bson:"l"`
 	Address int    `bson:"p"`
@@ -82,7 +83,7 @@ func (r *keyRecord) state(key string) driver.State {
 		}
 	}
 	if r.Done != nil {
-		st.Sealed, st.Token, st.Value = true, r.Done.Token, append([]byte{}, r.Done.Result...)
+		st.Sealed, st.Value = r.Done.Tick, append([]byte{}, r.Done.Result...)
 	}
 	for _, w := range r.Ahead {
 		st.WaitersAhead = append(st.WaitersAhead, driver.Waiter{Claim: w.Claim, Session: w.Session, Weight: w.Weight})
@@ -139,7 +140,7 @@ func whomKept(claim string) bson.D {
 
 // whomSealed has the holders and the queue, for a record as it was before a seal.
 func whomSealed() bson.D {
-	return bson.D{e("_id", 0), e("o", 1), e("now", now), e("h", 1), e("done.t", 1), e("ahead", queueHead(maxGrants))}
+	return bson.D{e("_id", 0), e("o", 1), e("now", now), e("h", 1), e("done.k", 1), e("ahead", queueHead(maxGrants))}
 }
 
 // queueHead returns the first n waiters. A "$slice" by itself would be that of find.

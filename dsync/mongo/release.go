@@ -11,7 +11,7 @@ import (
 // editLeave makes a Leave.
 func (s *Store) editLeave(ctx context.Context, l driver.Leave) (done driver.Edited, err error) {
 	c := l.Claim
-	if l.Keep <= 0 && !l.Seal && l.Successor == "" {
+	if l.Keep <= 0 && l.Seal <= 0 && l.Successor == "" {
 		done, err = s.releaseQuick(ctx, c, l.Early)
 	} else {
 		s.lastUsed.take(c.Key, c.ID)
@@ -69,8 +69,8 @@ func (s *Store) releaseAlone(ctx context.Context, id string, c driver.Claim, ear
 	return found, applied, err
 }
 
-// release sends the pipeline. If both Seal and Keep are set, it seals: a sealed key cannot be
-// held.
+// release sends the pipeline. If both Seal and Keep are set, it seals: a claim whose tick is
+// over cannot hold.
 func (s *Store) release(ctx context.Context, id string, l driver.Leave) (r keyRecord, found bool, err error) {
 	c := l.Claim
 	m := modify{
@@ -79,9 +79,10 @@ func (s *Store) release(ctx context.Context, id string, l driver.Leave) (r keyRe
 	}
 	shape, scratch := s.shapes.release, bson.D{e("mine", c.ID)}
 	switch {
-	case l.Seal:
-		shape, scratch = s.shapes.seal, append(scratch, e("result", bson.Binary{Data: l.Result}))
-		m.fields, m.before = s.shapes.sealed, true // afterwards the queue is empty
+	case l.Seal > 0:
+		done := bson.D{e("k", l.Seal), e("b", bson.Binary{Data: l.Result})}
+		shape, scratch = s.shapes.seal, append(scratch, e("done", done))
+		m.fields, m.before = s.shapes.sealed, true // afterwards those whose tick is over are not in the queue
 	case l.Keep > 0:
 		shape, scratch = s.shapes.keep, append(scratch, e("keep", millis(l.Keep)))
 		m.fields = whomKept(c.ID)
@@ -100,7 +101,7 @@ func (s *Store) release(ctx context.Context, id string, l driver.Leave) (r keyRe
 // succeeded returns an error if the claim still holds because the successor that l names does not wait.
 // r is the reply to the release.
 func (r *keyRecord) succeeded(l driver.Leave) error {
-	if l.Successor == "" || l.Keep > 0 || l.Seal {
+	if l.Successor == "" || l.Keep > 0 || l.Seal > 0 {
 		return nil
 	}
 	for _, h := range r.Holders {

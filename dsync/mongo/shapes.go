@@ -10,7 +10,7 @@ import (
 
 const (
 	// formatVersion is the version of key records that this code writes and knows.
-	formatVersion = 1
+	formatVersion = 2
 
 	// maxAhead is how many of the nearest claims ahead a reply has. With whole queues in
 	// replies, n joins would cost n². maxShown is how many sessions one Sessions reads.
@@ -18,7 +18,7 @@ const (
 	maxShown = 1_000
 
 	// maxGrants is the maximum number of claims that one write grants, and of waiters that a
-	// seal wakes, since the reply names them all. More can fit at once only when a writer or a
+	// seal may wake, since the reply names them all. More can fit at once only when a writer or a
 	// large semaphore makes room for as many sessions; the next write to the key grants the
 	// rest.
 	maxGrants = 1_000
@@ -62,6 +62,7 @@ type acquiring struct {
 	expired bool // it names expired sessions
 	first   bool // the claim joins at the head of the queue
 	try     bool // a claim that is not granted leaves the queue again, and so changes nothing
+	tick    bool // the claim has a tick
 	poll    bool // the claim mostly is there, and does not join if it is not
 }
 
@@ -93,9 +94,9 @@ func newShapes() (*shapes, error) {
 		sealed:   encode([]bson.D{whomSealed()})[0],
 		resized:  encode([]bson.D{append(whom(granted()), e("y", 1), e("c", 1), e("p", 1))})[0],
 	}
-	for i := range 16 {
-		a := acquiring{expired: i&1 > 0, first: i&2 > 0, try: i&4 > 0, poll: i&8 > 0}
-		if a.poll && (a.first || a.try) {
+	for i := range 32 {
+		a := acquiring{expired: i&1 > 0, first: i&2 > 0, try: i&4 > 0, poll: i&8 > 0, tick: i&16 > 0}
+		if a.poll && (a.first || a.try || a.tick) {
 			continue
 		}
 		var rest any

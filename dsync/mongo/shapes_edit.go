@@ -10,8 +10,8 @@ import (
 
 // joining puts the claim at the end of the queue, or at its head, if it may join and is not
 // there. It has no effect after "until", so that a request that arrives after its claim was
-// given up leaves nothing behind. While anybody holds or waits, the record's kind and limit
-// apply; a former limit is as good as the present one.
+// given up leaves nothing behind. While anybody holds or waits, or the key is sealed, the record's
+// kind and limit apply; a former limit is as good as the present one.
 func joining(a acquiring) []bson.D {
 	h, q := list("$h"), list("$q")
 	if a.expired {
@@ -29,15 +29,20 @@ func joining(a acquiring) []bson.D {
 	if a.first {
 		joined = op("$concatArrays", bson.A{"$_.claim"}, "$q")
 	}
+	var over, free any = "$done", op("$eq", claims(), bson.A{bson.A{}, bson.A{}})
+	if a.tick {
+		over = op("$gte", "$done.k", "$_.claim.k")
+		free = op("$eq", append(claims(), "$done.k"), bson.A{bson.A{}, bson.A{}, nil}) // nil: it is missing
+	}
 	return []bson.D{
 		clean(h, q, was(claims()), e("_.known", known)),
 		set(e("_.join", op("$and",
 			op("$lte", now, "$_.until"),
-			op("$not", op("$or", "$done", op("$in", "$_.claim.a", op("$concatArrays", "$h.a", "$q.a")))),
+			op("$not", op("$or", over, op("$in", "$_.claim.a", op("$concatArrays", "$h.a", "$q.a")))),
 			op("$lt", op("$size", "$q"), driver.MaxQueue),
 			op("$cond", "$_.known",
 				op("$lte", "$_.claim.w", "$c"),
-				op("$eq", claims(), bson.A{bson.A{}, bson.A{}})),
+				free),
 		))),
 		set(
 			e("q", op("$cond", "$_.join", joined, "$q")),
@@ -77,20 +82,17 @@ func succeeding() []bson.D {
 	)}
 }
 
-// sealing removes the claim. If it held the key until now, sealing also seals the
-// key and empties the queue. The first seal stays.
+// sealing removes the claim. If it held the key until now, and the key is not sealed up to that tick
+// yet, sealing also seals it and removes the claims from the queue whose ticks are over.
 func sealing() []bson.D {
 	return []bson.D{
 		clean(filter("$h", op("$and", other(), holds())), filter("$q", other()),
-			e("_.t", op("$cond", "$done", int64(0), ownToken()))),
+			e("_.seals", op("$and",
+				op("$gt", "$_.done.k", "$done.k"),
+				op("$in", "$_.mine", each(filter("$h", holds()), "$$this.a"))))),
 		set(
-			e("q", op("$cond", "$_.t", bson.A{}, "$q")),
-			e("done", op("$cond", "$_.t", bson.D{e("t", "$_.t"), e("b", "$_.result")}, "$done")),
+			e("q", op("$cond", "$_.seals", filter("$q", op("$gt", "$$this.k", "$_.done.k")), "$q")),
+			e("done", op("$cond", "$_.seals", "$_.done", "$done")),
 		),
 	}
-}
-
-// ownToken is the token of the claim, or 0 if it does not hold the key.
-func ownToken() bson.D {
-	return op("$sum", each("$h", op("$cond", op("$and", mine(), holds()), "$$this.t", int64(0))))
 }

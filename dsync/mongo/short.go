@@ -33,8 +33,8 @@ func after(last int64, reached time.Time) int64 {
 }
 
 // plain reports whether c is simple and its grant needs nothing but a token. An election's
-// needs a term as well.
-func plain(c driver.Claim) bool { return simple(c) && c.Kind != driver.KindElection }
+// needs a term as well, and one with a tick, that the tick is not over.
+func plain(c driver.Claim) bool { return simple(c) && c.Kind != driver.KindElection && c.Tick == 0 }
 
 // maxLag is how far the server's clock may be past the time that a short Acquire's token was
 // chosen by; after that the command has no effect. If there is no record, there is no last token
@@ -48,13 +48,12 @@ const maxLag = time.Second
 // have been used by another process and be free. The short Acquire is then sent too, except
 //
 //   - for a key that was contended, and for a repeated request, which mostly is a waiter's;
-//   - for a Once, which is sealed, and so never free again, once it has succeeded;
 //   - on servers other than MongoDB, where it can't make a record.
 func (s *Store) acquireFree(ctx context.Context, j driver.Join) (st driver.State, granted bool, err error) {
 	c := j.Claim
 	reached := s.clock.reached().Truncate(time.Millisecond) // the precision of the record
 	last, known := s.lastUsed.take(c.Key, "")
-	if !known && (j.Repeated || c.Kind == driver.KindOnce || s.server.portable || s.contended.has(c.Key)) {
+	if !known && (j.Repeated || s.server.portable || s.contended.has(c.Key)) {
 		return driver.State{}, false, nil
 	}
 	token, until := after(last, reached), reached.Add(maxLag)

@@ -45,7 +45,7 @@ func newShortServerOn(t *testing.T, hello func(bson.D) bson.D) *shortServer {
 		}
 		claim := regexp.MustCompile(`"(s\.[0-9]+)"`).FindStringSubmatch(c.cmd.String())[1]
 		record := bson.D{
-			e("now", time.Now()), e("y", "mutex"), e("f", 1), e("c", 1), e("t", int64(1024)), e("waiting", q.waiting),
+			e("now", time.Now()), e("y", "mutex"), e("f", 2), e("c", 1), e("t", int64(1024)), e("waiting", q.waiting),
 			e("h", bson.A{bson.D{e("a", claim), e("s", "s"), e("w", 1), e("t", int64(1024))}}),
 		}
 		if q.first != nil {
@@ -194,7 +194,7 @@ func TestUnknownKeyIsAcquired(t *testing.T) {
 	}{
 		"first request":         {func(*driver.Join) {}, false, "short acquire"},
 		"repeated request":      {repeated, false, "acquire"},
-		"of a Once":             {func(j *driver.Join) { j.Claim.Kind = driver.KindOnce }, false, "acquire"},
+		"of a Once":             {func(j *driver.Join) { j.Claim.Kind, j.Claim.Tick = driver.KindOnce, 1 }, false, "acquire"},
 		"of another primitive":  {func(j *driver.Join) { j.Claim.Kind = driver.KindSemaphore }, false, "short acquire"},
 		"on FerretDB":           {func(*driver.Join) {}, true, "acquire"},
 		"repeated, on FerretDB": {repeated, true, "acquire"},
@@ -600,7 +600,7 @@ func TestShortCommandsOnlyForSimpleClaims(t *testing.T) {
 			})
 		})
 	}
-	outcomes := map[string]driver.Leave{"keep": {Keep: time.Minute}, "seal": {Seal: true}}
+	outcomes := map[string]driver.Leave{"keep": {Keep: time.Minute}, "seal": {Seal: 1}}
 	for name, o := range outcomes {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

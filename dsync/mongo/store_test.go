@@ -71,7 +71,7 @@ var methods = []struct {
 		return err
 	}},
 	{"ReleaseSeal", true, func(ctx context.Context, s driver.Store) error {
-		_, _, err := storecmd.Release(ctx, s, evilClaim, driver.Leave{Seal: true, Result: []byte(evil)})
+		_, _, err := storecmd.Release(ctx, s, evilClaim, driver.Leave{Seal: 1, Result: []byte(evil)})
 		return err
 	}},
 	{"ReleaseSuccessor", true, func(ctx context.Context, s driver.Store) error {

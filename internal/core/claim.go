@@ -245,7 +245,7 @@ func (c *Core) newClaim(q *queue, a *Acquire) *claim {
 		timer: timer{never, never}, number: c.last.claim, call: a, slot: q.share(a.Weight), wait: &wait{},
 		request: driver.Claim{
 			Key: a.Key, ID: c.claimID(c.last.claim), Session: c.session.id,
-			Kind: a.Kind, Weight: a.Weight, Limit: a.Limit, Lease: a.Lease,
+			Kind: a.Kind, Weight: a.Weight, Limit: a.Limit, Tick: a.Tick, Lease: a.Lease,
 			Yield: lingers || a.Shares, First: a.First, Value: a.Value,
 		},
 	}
@@ -352,8 +352,8 @@ func (c *Core) notGranted(cl *claim, r *Reply) {
 		c.load(cl)
 	case r.Err != nil:
 		c.refuse(cl, r.Err)
-	case st.Sealed:
-		c.refuse(cl, &SealedError{st.Value})
+	case st.Over(cl.request.Tick):
+		c.refuse(cl, &SealedError{st.Sealed, st.Value})
 	case st.Position > 0:
 		cl.failed = 0
 		c.ahead(w, st)
@@ -411,9 +411,9 @@ func (c *Core) noAnswer(cl *claim, err error) {
 func (c *Core) refuse(cl *claim, err error) {
 	a := cl.call
 	c.give(Deliver{To: a, Err: err})
-	if errors.As(err, new(*SealedError)) {
-		if q := c.queues[a.Key]; q != nil {
-			q.sealed = err
+	if sealed := (*SealedError)(nil); errors.As(err, &sealed) {
+		if q := c.queues[a.Key]; q != nil && !q.over(sealed.Tick) {
+			q.sealed = sealed
 		}
 	}
 	c.leaveQueue(cl)

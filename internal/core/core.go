@@ -69,10 +69,14 @@ var (
 	ErrGivenUp = errors.New("dsync: given up")
 )
 
-// A SealedError is the answer to a request for a sealed key.
-type SealedError struct{ Value []byte }
+// A SealedError is the answer to a request for a tick that is over: a later one, or the same, has
+// succeeded, with Value.
+type SealedError struct {
+	Tick  int64
+	Value []byte
+}
 
-func (e *SealedError) Error() string { return "dsync: the key is sealed" }
+func (e *SealedError) Error() string { return "dsync: the tick is over" }
 
 // Result returns a copy of Value, which is not nil even if Value is.
 func (e *SealedError) Result() []byte { return append([]byte{}, e.Value...) }

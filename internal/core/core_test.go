@@ -85,7 +85,7 @@ func how(e driver.Edit) (s string) {
 	}
 	if l := e.Leave; l != nil {
 		switch {
-		case l.Seal:
+		case l.Seal > 0:
 			s = " sealing"
 		case l.Keep > 0:
 			s = " keeping"
@@ -340,7 +340,7 @@ func TestTable(t *testing.T) {
 		{"joining", "reply: queued", func(r *rig) { r.answer("Join", r.behind(1)) }, "waiting", "Read"},
 		{"joining", "reply: too late", func(r *rig) { r.answer("Join", core.Reply{}) }, "joining", ""},
 		{"joining", "reply: refused", func(r *rig) { r.answer("Join", core.Reply{Err: driver.ErrRefused}) }, "past", "Deliver 1: dsync: refused by the store"},
-		{"joining", "reply: sealed", func(r *rig) { r.answer("Join", core.Reply{State: driver.State{Sealed: true}}) }, "past", "Deliver 1: dsync: the key is sealed"},
+		{"joining", "reply: sealed", func(r *rig) { r.answer("Join", core.Reply{State: driver.State{Sealed: 1}}) }, "past", "Deliver 1: dsync: the tick is over"},
 		{"joining", "reply: another kind", func(r *rig) {
 			r.answer("Join", core.Reply{Err: &driver.MismatchError{Key: "k", Kind: driver.KindSemaphore}})
 		}, "checking", "Load"},
@@ -422,7 +422,7 @@ func TestTable(t *testing.T) {
 		{"held", "done, early, no answer, and a pause", func(r *rig) { r.early(1); r.answer("Release", lost); r.pass(time.Second) }, "leaving", "Release"},
 		{"held", "done, early, with a successor", func(r *rig) { r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Successor: "o.2"}}); r.early(1) }, "leaving", "Release to o.2"},
 		{"held", "done, and kept", func(r *rig) { r.leave(1, &driver.Leave{Keep: time.Second}) }, "leaving", "Release keeping"},
-		{"held", "done, and sealed", func(r *rig) { r.leave(1, &driver.Leave{Seal: true}) }, "leaving", "Release sealing"},
+		{"held", "done, and sealed", func(r *rig) { r.leave(1, &driver.Leave{Seal: 1}) }, "leaving", "Release sealing"},
 		{"held", "done, with a successor", func(r *rig) { r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Successor: "o.2"}}); r.done(1) }, "leaving", "Release to o.2"},
 		{"held", "done, as said before: kept", func(r *rig) {
 			r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Keep: time.Second}})
@@ -466,7 +466,7 @@ func TestTable(t *testing.T) {
 		{"windingDown", "done", func(r *rig) { r.done(1) }, "leaving", "Release"},
 		{"windingDown", "done, early", func(r *rig) { r.early(1) }, "leaving", "Release early"},
 		{"windingDown", "closing, and done, early", func(r *rig) { r.step(core.Close{}); r.early(1) }, "leaving", "Release"},
-		{"windingDown", "done, and sealed", func(r *rig) { r.leave(1, &driver.Leave{Seal: true}) }, "leaving", "Release"},
+		{"windingDown", "done, and sealed", func(r *rig) { r.leave(1, &driver.Leave{Seal: 1}) }, "leaving", "Release"},
 		{"windingDown", "grace over", func(r *rig) { r.pass(time.Second) }, "leaving", "Release"},
 		{"windingDown", "session lost", (*rig).deadline, "lost", ""},
 		{"windingDown", "hurry", func(r *rig) { r.step(core.Close{}); r.step(core.Hurry{}) }, "leaving", "Release keeping"},

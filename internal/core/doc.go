@@ -41,7 +41,7 @@
 //	joining      reply: queued, and a wake came  joining      Send
 //	joining      reply: held, and it is a try    checking     asks whether the sessions in the way have expired
 //	joining      reply: used as another kind     checking     reads the key, and then likewise
-//	joining      reply: sealed, or refused       leaving      Deliver an error
+//	joining      reply: tick over, or refused    leaving      Deliver an error
 //	joining      reply: too late, or no answer   joining      again after a pause
 //	waiting      notice: granted                 held         Deliver
 //	waiting      wake; poll; one has expired     joining      Send

@@ -14,6 +14,7 @@ type Want struct {
 	Key           string
 	Kind          driver.Kind
 	Weight, Limit int64
+	Tick          int64         // >0: as in driver.Claim
 	Lease         time.Duration // >0: for that long, unless extended
 	Shares        bool          // readers of this process may share the hold
 	First         bool          // goes ahead of all waiters, and holders are asked to give up the key; never with Try

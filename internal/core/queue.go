@@ -14,16 +14,16 @@ import (
 // is admitted.
 type queue struct {
 	kind          driver.Kind
-	limit         int64      // as given by the first caller
-	used          int64      // slots of admitted callers, which request or hold, and of claims: see share
-	turn          *Acquire   // the caller that requests the key, if one does
-	calls         []*Acquire // that wait here
-	admitted      []*Acquire // that have no claim, since the session is not registered
-	claims        []uint64   // that have a slot, by number
-	shared        uint64     // the claim whose hold further readers may share; 0: none
-	lingering     uint64     // the claim that lingers; 0: none
-	sealed        error      // a *SealedError, which callers get without a request
-	readersWaited bool       // readers had to wait because a shared hold had used up its time, not because others waited
+	limit         int64        // as given by the first caller
+	used          int64        // slots of admitted callers, which request or hold, and of claims: see share
+	turn          *Acquire     // the caller that requests the key, if one does
+	calls         []*Acquire   // that wait here
+	admitted      []*Acquire   // that have no claim, since the session is not registered
+	claims        []uint64     // that have a slot, by number
+	shared        uint64       // the claim whose hold further readers may share; 0: none
+	lingering     uint64       // the claim that lingers; 0: none
+	sealed        *SealedError // what callers whose tick is over get without a request; nil: it is not known
+	readersWaited bool         // readers had to wait because a shared hold had used up its time, not because others waited
 }
 
 // share returns how much of the queue a caller of that weight takes. A semaphore's queue admits all
@@ -34,6 +34,9 @@ func (q *queue) share(weight int64) int64 {
 	}
 	return weight
 }
+
+// over reports whether the tick is known to be over.
+func (q *queue) over(tick int64) bool { return q.sealed != nil && tick <= q.sealed.Tick }
 
 // forceWaits reports whether the next in the queue wants the key by force.
 func (q *queue) forceWaits() bool { return len(q.calls) > 0 && q.calls[0].First }
@@ -123,7 +126,7 @@ func (c *Core) admit(q *queue, a *Acquire) bool {
 // request makes a claim for an admitted caller and requests it, or registers the session first.
 func (c *Core) request(q *queue, a *Acquire) {
 	switch {
-	case q.sealed != nil:
+	case q.over(a.Tick):
 		c.give(Deliver{To: a, Err: q.sealed})
 		c.dismiss(q, a)
 	case q.forceWaits() && !a.First && !a.Try:
@@ -355,7 +358,7 @@ func (c *Core) joinable(cl *claim) bool {
 // like reports whether the caller could be served by the claim.
 func (c *Core) like(a *Acquire, cl *claim) bool {
 	r := &cl.request
-	return a.exclusive() && a.Kind == r.Kind && a.Weight == r.Weight && a.Limit == r.Limit &&
+	return a.exclusive() && a.Kind == r.Kind && a.Weight == r.Weight && a.Limit == r.Limit && a.Tick == r.Tick &&
 		a.Lease == 0 && r.Lease == 0 && !a.Auto && (cl.call == nil || !cl.call.Auto)
 }
 
@@ -378,7 +381,7 @@ func (c *Core) done(e *Done) {
 		c.releaseFor(cl, e)
 	case windingDown:
 		// A lost hold must not seal, and a revoked key must not be kept.
-		if !cl.asked && e.Leave != nil && !e.Leave.Seal {
+		if !cl.asked && e.Leave != nil && e.Leave.Seal == 0 {
 			cl.leave = &leave{Leave: *e.Leave, keep: c.now.Add(e.Leave.Keep)}
 		}
 		c.releaseFor(cl, e)

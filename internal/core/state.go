@@ -180,7 +180,11 @@ func (c *Core) State(b []byte, now Instant, name Namer) []byte {
 		}
 		w.num('n', q.shared)
 		w.num('n', q.lingering)
-		w.flags(q.readersWaited, q.sealed != nil)
+		w.flags(q.readersWaited)
+		if q.sealed != nil {
+			w.put(uint64(q.sealed.Tick))
+		}
+		w.put(0)
 	}
 	for _, id := range sortedKeys(c.others) {
 		if o := c.others[id]; needed[id] {
@@ -241,7 +245,8 @@ func (c *Core) claimState(w *writer, cl *claim, needed map[string]bool) {
 	}
 	if l := cl.leave; l != nil {
 		w.put(uint64(l.Keep))
-		w.flags(l.Seal, l.Early, l.Successor != "", l.passed == nil)
+		w.put(uint64(l.Seal))
+		w.flags(l.Early, l.Successor != "", l.passed == nil)
 		w.claim(c, l.Successor)
 	}
 	if wt := cl.wait; wt != nil {

@@ -22,7 +22,7 @@ func Whole(key string, kind driver.Kind) Want {
 	return Want{Key: key, Kind: kind, Weight: 1, Limit: 1}
 }
 
-// A SealedError is the answer to a request for a sealed key.
+// A SealedError is the answer to a request for a tick that is over.
 type SealedError = core.SealedError
 
 // errOver means that the session was lost. The remedy is to try again.

@@ -418,7 +418,7 @@ func (h *Hold) Unlock(o driver.Leave) Releasing {
 		}
 		h.become(done)
 	}
-	if o.Keep > 0 || o.Seal {
+	if o.Keep > 0 || o.Seal > 0 {
 		leave := o // else o would be on the heap in any case
 		h.end.Leave = &leave
 	}

@@ -10,12 +10,13 @@
 // kind of fault has a budget.
 //
 // After each step: while Lost of holds is open, and for the grace after it, the store has their claims, and
-// their weights fit into the key; so does what is kept; no end moves the wrong way; a sealed key is granted
-// to nobody, and its seal stays; whoever names a successor learns whether it was granted the key; tokens
-// grow; within a process nobody is served before the holder is done, unless they share or there is room;
-// every caller gets one answer, and every hold is freed once, after its holder is done. From every state
-// there is a way without further faults in which everybody is served, what was asked for is given up, and
-// nothing is left of living sessions, in the store and in the Cores.
+// their weights fit into the key; so does what is kept; no end moves the wrong way; a key is granted to
+// nobody whose tick is over, and nobody else is told that it is; the last tick that has succeeded only
+// grows, keeps its result, and removes no waiter with a later one; whoever names a successor learns whether
+// it was granted the key; tokens grow; within a process nobody is served before the holder is done, unless
+// they share or there is room; every caller gets one answer, and every hold is freed once, after its holder
+// is done. From every state there is a way without further faults in which everybody is served, what was
+// asked for is given up, and nothing is left of living sessions, in the store and in the Cores.
 //
 // The store has the short commands of dsync/mongo, and uses them wherever their conditions are met.
 //

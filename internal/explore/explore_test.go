@@ -61,7 +61,8 @@ func (w *world) form() []byte {
 		}
 		for _, h := range n.holds {
 			put(-5, int(number(name, h.call)), h.users)
-			flags(h.freed, h.seals, h.passed, h.asked)
+			flags(h.freed, h.passed, h.asked)
+			put(int(h.seals))
 			if h.successor != "" {
 				put(-9, int(name.claim(h.successor)))
 			}
@@ -106,8 +107,8 @@ func (w *world) form() []byte {
 			}
 			putNotices(put, name, c.Notices)
 			if v := c.Edit.Leave; v != nil {
-				put(-6, int(name.claim(v.Claim.ID)), int(v.Keep), int(name.claim(v.Successor)))
-				flags(v.Seal, v.Early && w.store.early)
+				put(-6, int(name.claim(v.Claim.ID)), int(v.Keep), int(v.Seal), int(name.claim(v.Successor)))
+				flags(v.Early && w.store.early)
 			}
 		}
 		if j := c.Edit.Join; j != nil {
@@ -119,7 +120,8 @@ func (w *world) form() []byte {
 			}
 		}
 		if r := l.reply; r != nil {
-			flags(r.Err != nil, r.Found, r.State.Sealed, errors.Is(r.Err, driver.ErrRefused))
+			put(int(r.State.Sealed))
+			flags(r.Err != nil, r.Found, errors.Is(r.Err, driver.ErrRefused))
 			put(int(r.Applied.Term), int(r.Applied.Time), int(r.Committed.Term), int(r.Committed.Time))
 			put(int(r.Left), int(r.Now.Sub(w.store.now(w.now))))
 			for _, m := range r.Members {
@@ -405,6 +407,13 @@ func reader(rounds int) caller {
 	return mutex(rounds).as(driver.KindRWMutex, 1, 1<<20).sharing()
 }
 
+// ticking returns a caller for a tick, which succeeds.
+func ticking(tick int64) caller {
+	o := mutex(1).as(driver.KindPeriodic, 1, 1).leaves(driver.Leave{Seal: tick})
+	o.want.Tick = tick
+	return o
+}
+
 func deaf(w *world)     { w.deaf = true }
 func eager(w *world)    { w.deaf, w.eager = true, true }
 func observed(w *world) { w.store.observed = true }
@@ -488,7 +497,7 @@ func settings() []setting {
 	patient := func(c *core.Config) { c.Attempt = 6 * time.Second } // longer than between two heartbeats
 	oneLane := func(c *core.Config) { c.Lanes, c.PollLanes = 1, 1 }
 	semaphore := mutex(1).as(driver.KindSemaphore, 1, 2)
-	once := mutex(1).as(driver.KindOnce, 1, 1).leaves(driver.Leave{Seal: true})
+	once, first, second := ticking(1), ticking(1), ticking(2)
 	return []setting{
 		{name: "two processes", processes: each(mutex(1), mutex(1))},
 		{name: "two callers give up", budget: budget{giveUps: 2}, processes: together(mutex(1), mutex(1))},
@@ -522,6 +531,13 @@ func settings() []setting {
 		{name: "a once, a fault", budget: budget{faults: 1}, processes: together(once, once), set: deaf},
 		{name: "a once, a break", budget: budget{breaks: 1}, processes: each(once), set: deaf},
 		{name: "a late seal, after a crash", budget: budget{faults: 1, crashes: 1}, processes: each(once, once), set: eager, without: crashWith("A's Release")},
+		{name: "two ticks, two processes", processes: each(first, second)},
+		{name: "two ticks and one again", processes: [][]caller{{second}, {first}, {first}}, set: eager, without: inHaste},
+		{name: "two ticks here, and the first elsewhere", processes: [][]caller{{first, second}, {first}}, set: eager},
+		{name: "two ticks here, and the second elsewhere", processes: [][]caller{{first, second}, {second}}, set: eager},
+		{name: "two ticks, a fault", budget: budget{faults: 1}, processes: together(first, second), set: deaf},
+		{name: "two ticks in the wrong order, a crash", budget: budget{crashes: 1}, processes: each(second, first), set: eager},
+		{name: "a run that fails, and a later tick", processes: together(first.leaves(driver.Leave{}), second, first), set: deaf},
 		{name: "kept, a fault", budget: budget{faults: 1}, processes: each(mutex(1).leaves(driver.Leave{Keep: 3 * time.Second})), set: deaf},
 		{name: "two callers, unlocked twice", budget: budget{unlocks: 1}, processes: together(mutex(2), mutex(1)), set: deaf},
 		{name: "a crash, and the store is swept", budget: budget{crashes: 1, sweeps: 1}, processes: each(mutex(1), mutex(1)), set: eager},
@@ -624,9 +640,9 @@ func randomSetting(r *rand.Rand) setting {
 			case 1:
 				o = o.as(driver.KindSemaphore, 1+r.Int64N(2), 3)
 			case 2:
-				o = o.as(driver.KindOnce, 1, 1)
+				o.want.Kind, o.want.Tick = driver.KindPeriodic, 1+r.Int64N(3)
 				if r.IntN(2) == 0 {
-					o = o.leaves(driver.Leave{Seal: true})
+					o = o.leaves(driver.Leave{Seal: o.want.Tick})
 				}
 			case 3:
 				if r.IntN(2) == 0 {
@@ -643,7 +659,7 @@ func randomSetting(r *rand.Rand) setting {
 			case 3:
 				o = o.auto()
 			case 4:
-				if o.leave.Seal || o.want.Kind == driver.KindSemaphore {
+				if o.leave.Seal > 0 || o.want.Kind == driver.KindSemaphore {
 					break
 				}
 				o = o.leaves(driver.Leave{Keep: 3 * time.Second})

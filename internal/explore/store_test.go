@@ -44,13 +44,14 @@ type record struct {
 	token   int64
 	holders []driver.Holder
 	queue   []waiting
-	sealed  bool
+	sealed  int64
 	result  []byte
 }
 
 // waiting is a claim in a queue.
 type waiting struct {
 	driver.Waiter
+	tick  int64
 	yield bool
 }
 
@@ -205,6 +206,9 @@ func (s *store) edit(e driver.Edit, now time.Time, r *core.Reply) {
 	if !short {
 		granted = k.settle(now)
 	}
+	if len(woken) > 0 { // by a seal, in place of notices of grants
+		granted = nil
+	}
 	if e.Join != nil && !e.Join.Wait {
 		k.queue = without(k.queue, func(q waiting) bool { return q.Claim == mine })
 	}
@@ -256,21 +260,24 @@ func (k *record) join(j *driver.Join, leave *driver.Leave, now time.Time) error 
 	_, holds := k.holder(c.ID)
 	there := holds || k.position(c.ID) >= 0
 	inUse := len(k.holders)+len(k.queue) > 0
-	if suits := k.kind == c.Kind && (k.sealed || k.limit == c.Limit) || !inUse && !k.sealed; !there && !suits {
+	if suits := k.kind == c.Kind && (k.over(c.Tick) || k.limit == c.Limit) || !inUse && k.sealed == 0; !there && !suits {
 		*k = before
 		return &driver.MismatchError{Key: c.Key, Kind: k.kind, WantKind: c.Kind, Limit: k.limit, WantLimit: c.Limit}
 	}
-	if there || now.After(j.NotAfter) || k.sealed {
+	if there || now.After(j.NotAfter) || k.over(c.Tick) {
 		return nil
 	}
 	k.enqueue(c)
 	return nil
 }
 
+// over reports whether the key is sealed for claims with that tick.
+func (k *record) over(tick int64) bool { return k.sealed > 0 && tick <= k.sealed }
+
 // enqueue puts the claim into the queue.
 func (k *record) enqueue(c *driver.Claim) {
 	k.kind, k.limit = c.Kind, c.Limit
-	w := waiting{driver.Waiter{Claim: c.ID, Session: c.Session, Weight: c.Weight}, c.Yield}
+	w := waiting{driver.Waiter{Claim: c.ID, Session: c.Session, Weight: c.Weight}, c.Tick, c.Yield}
 	if c.First {
 		k.queue = slices.Insert(slices.Clone(k.queue), 0, w)
 	} else {
@@ -281,8 +288,8 @@ func (k *record) enqueue(c *driver.Claim) {
 // leave removes a claim, or keeps it.
 func (k *record) leave(l *driver.Leave, now time.Time) (found, kept bool, woken []waiting, err error) {
 	h, holds := k.holder(l.Claim.ID)
-	keeps := l.Keep > 0 && !l.Seal
-	if l.Successor != "" && !keeps && !l.Seal {
+	keeps := l.Keep > 0 && l.Seal == 0
+	if l.Successor != "" && !keeps && l.Seal == 0 {
 		i := k.position(l.Successor)
 		switch {
 		case !holds:
@@ -305,9 +312,11 @@ func (k *record) leave(l *driver.Leave, now time.Time) (found, kept bool, woken 
 		return true, kept, nil, nil
 	}
 	k.holders = without(k.holders, func(o driver.Holder) bool { return o.Claim == h.Claim })
-	if l.Seal && !k.sealed && (h.Until.IsZero() || now.Before(h.Until)) {
-		woken = k.queue
-		k.queue, k.sealed, k.result, k.token = nil, true, l.Result, h.Token
+	if l.Seal > k.sealed && (h.Until.IsZero() || now.Before(h.Until)) {
+		before := k.queue
+		k.sealed, k.result = l.Seal, l.Result
+		k.queue = without(before, func(w waiting) bool { return k.over(w.tick) })
+		woken = without(before, func(w waiting) bool { return !k.over(w.tick) && w.Claim != k.queue[0].Claim })
 	}
 	return true, false, woken, nil
 }
@@ -382,13 +391,13 @@ func (k *record) short(e driver.Edit, now time.Time) (granted []driver.Holder, m
 		return nil, false
 	case j != nil && now.After(j.NotAfter):
 		return nil, false
-	case l == nil && (len(k.holders) > 0 || len(k.queue) > 0 || k.sealed):
+	case j != nil && j.Claim.Tick > 0, l == nil && (len(k.holders) > 0 || len(k.queue) > 0 || k.sealed > 0):
 		return nil, false
 	case l == nil && k.kind != "" && (k.kind != j.Claim.Kind || k.limit != 1):
 		return nil, false
 	case l != nil && (len(k.holders) != 1 || k.holders[0].Claim != l.Claim.ID):
 		return nil, false
-	case l != nil && (k.limit != 1 || l.Keep > 0 || l.Seal || l.Successor != "" || len(k.queue) > 0 && k.queue[0].yield):
+	case l != nil && (k.limit != 1 || l.Keep > 0 || l.Seal > 0 || l.Successor != "" || len(k.queue) > 0 && k.queue[0].yield):
 		return nil, false
 	}
 	if l != nil {
@@ -441,8 +450,9 @@ func (s *store) state(b []byte, at core.Instant, name *namer) []byte {
 	for _, key := range slices.Sorted(maps.Keys(s.keys)) {
 		k := s.keys[key]
 		put(max(0, k.token/driver.TokenStep-now.UnixMilli())) // how far tokens are ahead of the clock
-		if k.sealed {
-			put(-4)
+		if k.sealed > 0 {
+			put(-3 - k.sealed)
+			put(int64(name.claim(string(k.result))))
 		}
 		if len(k.holders)+len(k.queue) > 0 {
 			b = append(append(b, k.kind...), byte(k.limit))
@@ -456,6 +466,7 @@ func (s *store) state(b []byte, at core.Instant, name *namer) []byte {
 		put(-1)
 		for _, w := range k.queue {
 			put(int64(name.claim(w.Claim)))
+			put(w.tick)
 		}
 		put(-2)
 	}

@@ -99,7 +99,7 @@ type hold struct {
 	over  core.Instant // of a lease: when Lost closes by itself; 0: it has none
 	until time.Time    // of a lease, by the store's clock
 	kept  core.Instant // after it is done: until when the store keeps it
-	seals bool
+	seals int64        // the tick that it seals, 0 if none
 	freed bool
 	asked bool // its process knows that somebody asks for the key
 
@@ -215,7 +215,7 @@ func (w *world) step(i int, e core.Event) error {
 				deadline = h.over
 			}
 			h.ended = min(w.now, deadline) // later only after a freeze
-			h.kept, h.seals = 0, false
+			h.kept, h.seals = 0, 0
 		case *core.Freed:
 			h := n.hold(f.Hold)
 			switch {
@@ -223,8 +223,8 @@ func (w *world) step(i int, e core.Event) error {
 				return fmt.Errorf("%s frees the hold of call %d twice", name(i), f.Hold.Call)
 			case h.users > 0 && h.ended == 0, h.users > 0 && !h.call.Auto && h.call.Lease == 0:
 				return fmt.Errorf("%s frees the hold of call %d, which is not done", name(i), f.Hold.Call)
-			case h.seals && f.Err == nil && !w.store.keys[h.call.Key].sealed:
-				return fmt.Errorf("%s frees the hold of call %d, and the key is not sealed", name(i), f.Hold.Call)
+			case h.seals > 0 && f.Err == nil && !w.store.sealedBy(h):
+				return fmt.Errorf("%s frees the hold of call %d, which has not sealed the key", name(i), f.Hold.Call)
 			case h.successor != "" && (f.Passed == nil && !h.passed || errors.Is(f.Passed, driver.ErrNotWaiting) && h.passed):
 				return fmt.Errorf("%s says %v of the successor of call %d, which has the key: %v", name(i), f.Passed, f.Hold.Call, h.passed)
 			}
@@ -273,7 +273,7 @@ func (w *world) mayStillSend(i int, s *core.Send, session string) error {
 			return fmt.Errorf("%s sends %v in the name of session %s, which was lost", name(i), s.Op, s.Session)
 		}
 	}
-	if v := s.Edit.Leave; v != nil && v.Seal && slices.ContainsFunc(w.nodes[i].holds, func(h hold) bool { return h.id == v.Claim.ID && h.ended != 0 }) {
+	if v := s.Edit.Leave; v != nil && v.Seal > 0 && slices.ContainsFunc(w.nodes[i].holds, func(h hold) bool { return h.id == v.Claim.ID && h.ended != 0 }) {
 		return fmt.Errorf("%s seals with claim %s, whose hold was lost", name(i), v.Claim.ID)
 	}
 	if v := s.Edit.Leave; v != nil && v.Keep > w.cfg.Grace+2*w.cfg.Margin && slices.ContainsFunc(w.nodes[i].holds, func(h hold) bool { return h.id == v.Claim.ID && h.asked }) {
@@ -307,7 +307,11 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 			o.rounds = max(0, o.rounds-1)
 		}
 		switch {
-		case errors.Is(d.Err, core.ErrGivenUp), a.Try, errors.As(d.Err, new(*core.SealedError)), errors.Is(d.Err, driver.ErrMismatch):
+		case errors.As(d.Err, new(*core.SealedError)):
+			if k := w.store.keys[a.Key]; !k.over(a.Tick) {
+				return fmt.Errorf("%s tells call %d that its tick is over, and the last one is %d", name(i), a.Call, k.sealed)
+			}
+		case errors.Is(d.Err, core.ErrGivenUp), a.Try, errors.Is(d.Err, driver.ErrMismatch):
 		case errors.Is(d.Err, driver.ErrRefused):
 		case errors.Is(d.Err, core.ErrClosed) && n.closing:
 		default:
@@ -346,9 +350,10 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 		}
 	}
 	exclusive := a.Weight == a.Limit
+	key := w.store.keys[a.Key]
 	switch {
-	case w.store.keys[a.Key].sealed:
-		return fmt.Errorf("%s delivers to call %d, and the key is sealed", name(i), a.Call)
+	case key.over(a.Tick):
+		return fmt.Errorf("%s delivers to call %d, whose tick is over", name(i), a.Call)
 	case sum > a.Limit:
 		return fmt.Errorf("too many holders: %s delivers to call %d, and %s", name(i), a.Call, other)
 	case here > a.Limit:
@@ -388,11 +393,19 @@ func (w *world) protected(i int, h *hold) bool {
 }
 
 // mayChange checks what a command has made of a key: a release moves no end to a later time, and an Extend none
-// to an earlier one; a seal stays.
+// to an earlier one; the last tick that has succeeded only grows, and its result stays; and waiters go only with their
+// tick.
 func (w *world) mayChange(c *core.Command, before record) error {
 	after := w.store.keys[claimOf(c).Key]
-	if before.sealed && (!after.sealed || string(before.result) != string(after.result)) {
-		return fmt.Errorf("the key was sealed with %q, and now with %q", before.result, after.result)
+	if after.sealed < before.sealed || after.sealed == before.sealed && string(before.result) != string(after.result) {
+		return fmt.Errorf("the key was sealed up to %d with %q, and now to %d with %q", before.sealed, before.result, after.sealed, after.result)
+	}
+	if c.Edit.Leave != nil && c.Edit.Join == nil {
+		for _, q := range before.queue {
+			if _, holds := after.holder(q.Claim); !holds && after.position(q.Claim) < 0 && q.Claim != c.Edit.Leave.Claim.ID && !after.over(q.tick) {
+				return fmt.Errorf("claim %s was in the queue for tick %d, and the last one is %d", q.Claim, q.tick, after.sealed)
+			}
+		}
 	}
 	for _, h := range before.holders {
 		now, holds := after.holder(h.Claim)
@@ -421,6 +434,12 @@ func (w *world) stillHeld() error {
 		}
 	}
 	return nil
+}
+
+// sealedBy reports whether the hold has sealed its key, or may have and a later tick has succeeded since.
+func (s *store) sealedBy(h *hold) bool {
+	k := s.keys[h.call.Key]
+	return k.sealed > h.seals || k.sealed == h.seals && string(k.result) == h.id
 }
 
 func name(i int) string { return string(rune('A' + i)) }
@@ -959,7 +978,7 @@ func (w *world) unlock(i, c int) error {
 		return fmt.Errorf("the hold of call %d is not known", hold.Call)
 	}
 	leave := o.leave
-	if leave.Seal {
+	if leave.Seal > 0 {
 		leave.Result = []byte(h.id)
 	}
 	claim := h.claim
@@ -968,7 +987,7 @@ func (w *world) unlock(i, c int) error {
 			return err
 		}
 		h = n.hold(hold)
-		if o.want.Weight == o.want.Limit && !leave.Seal { // then the successor is granted the key
+		if o.want.Weight == o.want.Limit && leave.Seal == 0 { // then the successor is granted the key
 			h.successor = q[len(q)-1].Claim
 		}
 	}
@@ -986,7 +1005,7 @@ func (w *world) unlock(i, c int) error {
 		}
 	}
 	done := &core.Done{Claim: claim, Hold: hold, Early: w.store.early}
-	if (leave.Keep > 0 || leave.Seal) && h.said == 0 {
+	if (leave.Keep > 0 || leave.Seal > 0) && h.said == 0 {
 		done.Leave = &leave
 	}
 	n.done = done

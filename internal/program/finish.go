@@ -113,7 +113,7 @@ func (r *runner) turn(who string, l *life, key string) {
 // lockAny locks and unlocks key as the kind that it was used as.
 func (r *runner) lockAny(ctx context.Context, l *life, key string) error {
 	st, err := l.engine().Load(ctx, key)
-	if err != nil || st.Sealed {
+	if err != nil || st.Sealed > 0 {
 		return err
 	}
 	turn := func(lock, unlock func(context.Context) error) error {

@@ -19,6 +19,7 @@ type Status[P any] struct {
 	Kind   dsync.Kind `json:"kind"`
 	Held   bool       `json:"held"`
 	Sealed bool       `json:"sealed"`
+	Tick   *Time      `json:"last_tick,omitempty"`
 	Limit  int64      `json:"limit"`
 	Token  int64      `json:"token"`
 	Term   int64      `json:"term"`
@@ -35,6 +36,9 @@ func NewStatus[P any](st dsync.Status, participant func(p dsync.Participant, que
 		Key: st.Key, Now: Time{st.Now}, Kind: st.Kind, Held: st.Held(), Sealed: st.Sealed,
 		Limit: st.Limit, Token: st.Token, Term: st.Term, Value: NewValue(st.Value), Waiting: st.Waiting,
 		Holders: []P{}, Queue: []P{},
+	}
+	if !st.LastTick.IsZero() {
+		s.Tick = &Time{st.LastTick}
 	}
 	for _, h := range st.Holders {
 		s.Holders = append(s.Holders, participant(h, false))

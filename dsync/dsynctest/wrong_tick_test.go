@@ -1,0 +1,102 @@
+package dsynctest_test
+
+import (
+	"context"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
+)
+
+// wrongTicks are defects of claims with a Tick.
+func wrongTicks() []plant {
+	// joins changes the claim that joins.
+	joins := func(with func(s driver.State, c *driver.Claim)) func(*dsynctest.Memory, *wrong) {
+		return asked(func(s driver.State, c *driver.Claim, _ bool, _ *time.Time) { with(s, c) })
+	}
+	// seals changes how a claim leaves that seals.
+	seals := func(with func(s driver.State, l *driver.Leave)) func(*dsynctest.Memory, *wrong) {
+		return func(m *dsynctest.Memory, w *wrong) {
+			w.release = func(ctx context.Context, c driver.Claim, l driver.Leave) (bool, []driver.Notice, error) {
+				if s, _ := m.Load(ctx, c.Key, 1000); l.Seal > 0 {
+					with(s, &l)
+				}
+				return storecmd.Release(ctx, m, c, l)
+			}
+		}
+	}
+	return []plant{
+		{"the last tick may run again", "Tick/OverForItselfAndEarlierOnes", joins(func(s driver.State, c *driver.Claim) {
+			if c.Tick == s.Sealed && c.Tick > 0 {
+				c.Tick++
+			}
+		})},
+		{"earlier ticks may run", "Tick/OverForItselfAndEarlierOnes", joins(func(s driver.State, c *driver.Claim) {
+			if c.Tick > 0 && c.Tick < s.Sealed {
+				c.Tick = s.Sealed + 1
+			}
+		})},
+		{"no tick is later", "Tick/LaterOnesAreGranted", joins(func(s driver.State, c *driver.Claim) { c.Tick = 1 })},
+		{"the tick is 32 bits", "Tick/LaterOnesAreGranted", seals(func(_ driver.State, l *driver.Leave) { l.Seal = int64(int32(l.Seal)) })},
+		{"a seal empties the queue", "Tick/SealDropsThoseThatAreOver", joins(func(_ driver.State, c *driver.Claim) { c.Tick = min(c.Tick, 5) })},
+		{"a seal drops only its own tick", "Tick/SealDropsThoseThatAreOver", joins(func(s driver.State, c *driver.Claim) {
+			if s.Sealed == 0 && c.Tick == 4 {
+				c.Tick = 6
+			}
+		})},
+		{"the last seal counts", "Tick/AnEarlierSealChangesNothing", seals(func(s driver.State, l *driver.Leave) { l.Seal = max(l.Seal, s.Sealed+1) })},
+		{"a seal is for all ticks", "Tick/AnEarlierSealChangesNothing", seals(func(_ driver.State, l *driver.Leave) { l.Seal = 1 << 62 })},
+		{"a release seals", "Tick/RunThatFailsIsFollowed", func(m *dsynctest.Memory, w *wrong) {
+			w.release = func(ctx context.Context, c driver.Claim, l driver.Leave) (bool, []driver.Notice, error) {
+				if l.Seal == 0 {
+					l.Seal = c.Tick
+				}
+				return storecmd.Release(ctx, m, c, l)
+			}
+		}},
+		{"a held key is not over", "Tick/RunThatFailsIsFollowed", joins(func(s driver.State, c *driver.Claim) {
+			if len(s.Holders) > 0 {
+				c.Tick = s.Sealed + 1
+			}
+		})},
+		{"a later tick may have another kind", "Tick/SealedKeyKeepsItsKindAndLimit", joins(func(s driver.State, c *driver.Claim) {
+			if s.Sealed > 0 && c.Tick > s.Sealed {
+				c.Kind = s.Kind
+			}
+		})},
+		{"a later tick may have another limit", "Tick/SealedKeyKeepsItsKindAndLimit", joins(func(s driver.State, c *driver.Claim) {
+			if s.Sealed > 0 && c.Tick > s.Sealed {
+				c.Limit = s.Limit
+			}
+		})},
+		{"Forget goes by the seal", "Tick/Forgotten", func(m *dsynctest.Memory, w *wrong) {
+			w.edit = func(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+				if e.Forget != nil {
+					s, _ := m.Load(ctx, e.Forget.Key, 1)
+					e.Forget.Token = s.Token
+				}
+				return m.Edit(ctx, e)
+			}
+		}},
+		{"negative ticks are 0", "Tick/NegativeIsRefused", joins(func(_ driver.State, c *driver.Claim) { c.Tick = max(c.Tick, 0) })},
+		{"a seal up to a negative tick is a release", "Tick/NegativeIsRefused", func(m *dsynctest.Memory, w *wrong) {
+			w.release = func(ctx context.Context, c driver.Claim, l driver.Leave) (bool, []driver.Notice, error) {
+				l.Seal = max(l.Seal, 0)
+				return storecmd.Release(ctx, m, c, l)
+			}
+		}},
+		{"a seal wakes only those that are over", "Notice/SealUpToATick", noticing(func(_ command, n []driver.Notice) []driver.Notice {
+			if len(n) == 3 {
+				return append(n[:1:1], n[2])
+			}
+			return n
+		})},
+		{"a seal wakes only the next", "Notice/SealUpToATick", noticing(func(_ command, n []driver.Notice) []driver.Notice {
+			if len(n) == 3 {
+				return n[1:2]
+			}
+			return n
+		})},
+	}
+}

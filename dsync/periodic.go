@@ -1,0 +1,90 @@
+package dsync
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+)
+
+// A Periodic runs a function once for each tick among all processes: a nightly job, for example. A tick
+// is the time for which a run is scheduled, such as 02:00 of a day. All processes must compute it alike,
+// from the schedule: then it does not matter what their clocks say when they call. Once a run has
+// succeeded, its tick and all earlier ones are over, whenever anybody calls. The store keeps the last tick
+// that succeeded, and its result, until [Session.Forget].
+//
+// Make a Periodic with [Session.Periodic]; using a zero Periodic panics. It must not be copied. All
+// methods may be called concurrently.
+//
+// At most one run succeeds for each tick, but more than one may begin: if a run fails, or its process
+// dies or loses its hold, the next caller with that tick runs its function. So a run must be able to
+// continue where another broke off. Guard effects that must not happen twice with the run's fencing
+// token; see [TokenFrom].
+//
+// Runs do not overlap: a caller with a later tick waits until the run in progress is over. Callers are
+// served in the order in which they came, not in that of their ticks. So a tick is missed if a later one
+// succeeds first: because nobody has called for it, or because its callers came later, after an outage that
+// was longer than a period, or by clocks that are that far behind. [Periodic.Last] shows it: a run can begin
+// where the last one that succeeded has ended.
+type Periodic struct{ t ticks }
+
+// Key returns the key.
+func (p *Periodic) Key() string { return p.t.key }
+
+// String returns the kind and the key, such as `periodic "nightly"`.
+func (p *Periodic) String() string { return fmt.Sprintf("%s %q", driver.KindPeriodic, p.t.key) }
+
+// Do calls f unless the tick is over, that is unless a run has succeeded for it or for a later tick.
+// When f returns nil, the tick is over. While another run is in progress, here or elsewhere, Do waits
+// for it: if the tick is over then, Do returns without calling f; if not, Do may run f next. ctx bounds
+// the wait. The context passed to f ends with ctx and with the hold. ran reports whether Do has called f.
+// So if err is nil, the tick is over, and ran says whether by this call.
+//
+// The tick must be after 1970 and a whole number of milliseconds; otherwise Do returns an error at once.
+// That keeps out time.Now(), which no other process would compute. Mind that a tick which lies far in the
+// future by mistake ends all those before it; then use [Session.Forget].
+//
+// f runs on the calling goroutine. If it panics or calls runtime.Goexit, the run has failed.
+// The error is f's, joined with [ErrLost] if the hold ended before f returned: then the run
+// does not count, even if f returned nil. Other errors are those of [Mutex.LockContext].
+//
+// If ctx ends before the store has confirmed that the run counts, Do returns ctx's error and goes on to
+// record it in the background. If the hold is lost before that, Do returns ErrLost; the next Do for the
+// tick, or [Periodic.Last], shows whether the run counts.
+func (p *Periodic) Do(ctx context.Context, tick time.Time, f func(context.Context) error) (ran bool, err error) {
+	return p.DoValue(ctx, tick, func(ctx context.Context) ([]byte, error) { return nil, f(ctx) })
+}
+
+// DoValue is Do for a function that returns a result of up to 64 KiB, for [Periodic.Last]: how far it
+// has come, for example, so that the next run can begin there.
+func (p *Periodic) DoValue(ctx context.Context, tick time.Time, f func(context.Context) ([]byte, error)) (ran bool, err error) {
+	t, ms := p.ticks(), tick.UnixMilli()
+	switch {
+	case ms <= 0:
+		return false, fmt.Errorf("dsync: periodic %q: the tick is %s; it must be after 1970-01-01", p.t.key, tick.Format(time.RFC3339Nano))
+	case !tick.Equal(time.UnixMilli(ms)):
+		return false, fmt.Errorf("dsync: periodic %q: the tick %s is not a whole number of milliseconds; it must be the time for which the run is scheduled, not that at which it begins",
+			p.t.key, tick.Format(time.RFC3339Nano))
+	}
+	_, ran, err = t.do(ctx, ms, f)
+	return ran, err
+}
+
+// Last returns the last tick for which a run has succeeded, in UTC, and the result of that run. The tick
+// is zero if there is none. A run in progress does not count. Errors are those of ctx, [ErrClosed] and
+// those of the store.
+func (p *Periodic) Last(ctx context.Context) (tick time.Time, value []byte, err error) {
+	last, err := p.ticks().read(ctx)
+	if last == nil {
+		return time.Time{}, nil, err
+	}
+	return time.UnixMilli(last.Tick).UTC(), last.Result(), nil
+}
+
+func (p *Periodic) ticks() *ticks {
+	if p.t.s == nil {
+		panic("dsync: use of a zero Periodic; make one with Session.Periodic")
+	}
+	return &p.t
+}

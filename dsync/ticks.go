@@ -1,0 +1,109 @@
+package dsync
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/engine"
+)
+
+// ticks runs functions for the ticks of a key, of which only the greatest that has succeeded is kept. A
+// [Periodic] has a tick for each run that is scheduled, a [Once] has one.
+type ticks struct {
+	s    *engine.Session
+	key  string
+	kind driver.Kind
+
+	mu    sync.Mutex
+	known *engine.SealedError // the last tick that has succeeded, as far as it is known here; nil: none
+}
+
+// do calls f for the tick, unless the tick is over, and seals the key up to the tick when f returns nil. It
+// returns the last tick that has succeeded, with its result, and whether it called f.
+func (t *ticks) do(ctx context.Context, tick int64, f func(context.Context) ([]byte, error)) (last *engine.SealedError, ran bool, err error) {
+	if last := t.learn(nil); last != nil && tick <= last.Tick {
+		return last, false, nil
+	}
+	w := engine.Whole(t.key, t.kind)
+	w.Tick = tick
+	h, err := t.s.Acquire(ctx, w)
+	switch {
+	case errors.As(err, &last):
+		return t.learn(last), false, nil
+	case err != nil:
+		return nil, false, fmt.Errorf("dsync: %s %q: %w", t.kind, t.key, err)
+	}
+
+	c, cancel := h.Context(context.WithValue(ctx, runToken{}, h))
+	returned := false
+	defer func() {
+		cancel(context.Canceled)
+		if !returned {
+			h.Unlock(driver.Leave{}).Finish(t.s, t.key)
+		}
+	}()
+	value, err := f(c)
+	if err == nil && len(value) > driver.MaxValue {
+		err = fmt.Errorf("the result has %d bytes; it may have at most %d", len(value), driver.MaxValue)
+	}
+	returned = true
+	if err != nil {
+		return nil, true, errors.Join(fmt.Errorf("dsync: %s %q: %w", t.kind, t.key, err), t.release(h))
+	}
+	last = &engine.SealedError{Tick: tick, Value: bytes.Clone(value)} // f may keep the slice
+	if err := h.Unlock(driver.Leave{Seal: tick, Result: last.Value}).Wait(ctx); err != nil {
+		return nil, true, fmt.Errorf("dsync: %s %q: seal: %w", t.kind, t.key, err)
+	}
+	t.learn(last)
+	return last, true, nil
+}
+
+// release releases the hold of a run that failed. It returns an error only if the hold was
+// lost.
+func (t *ticks) release(h *engine.Hold) error {
+	ctx, cancel := context.WithTimeout(context.Background(), t.s.TTL()/3)
+	defer cancel()
+	if err := h.Unlock(driver.Leave{}).Wait(ctx); errors.Is(err, ErrLost) {
+		return err
+	}
+	return nil
+}
+
+// read reads the last tick that has succeeded from the store. It returns nil if there is none.
+func (t *ticks) read(ctx context.Context) (last *engine.SealedError, err error) {
+	st, err := t.s.Load(ctx, t.key)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("dsync: %s %q: %w", t.kind, t.key, err)
+	case st.Kind != t.kind || st.Sealed == 0:
+		return nil, nil
+	}
+	last = &engine.SealedError{Tick: st.Sealed, Value: st.Value}
+	t.learn(last)
+	return last, nil
+}
+
+// learn takes note of a tick that has succeeded, and returns the last one that is known here.
+func (t *ticks) learn(last *engine.SealedError) *engine.SealedError {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if last != nil && (t.known == nil || last.Tick > t.known.Tick) {
+		t.known = last
+	}
+	return t.known
+}
+
+type runToken struct{}
+
+// TokenFrom returns the fencing token of the run of a [Once] or a [Periodic] whose context is ctx, or is a
+// parent of ctx. It returns 0 if the run's hold is over, or if there is no run.
+func TokenFrom(ctx context.Context) int64 {
+	if h, ok := ctx.Value(runToken{}).(*engine.Hold); ok {
+		return h.Token()
+	}
+	return 0
+}

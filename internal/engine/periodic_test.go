@@ -1,0 +1,432 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/testkit"
+)
+
+// at returns the n-th tick of a schedule.
+func at(n int) time.Time {
+	return time.Date(2026, 11, 1, 2, 0, 0, 0, time.UTC).Add(time.Duration(n) * time.Minute)
+}
+
+// nothing is a function that succeeds.
+func nothing(context.Context) error { return nil }
+
+// wantRan calls Do for a tick and checks whether f runs.
+func wantRan(t testing.TB, p *dsync.Periodic, n int, want bool) {
+	t.Helper()
+	called := false
+	ran, err := p.Do(background, at(n), func(context.Context) error { called = true; return nil })
+	if ran != want || called != want || err != nil {
+		t.Errorf("Do of tick %d: ran %t, called %t, %v; want %t", n, ran, called, err, want)
+	}
+}
+
+// wantLast checks the last tick, -1 for none.
+func wantLast(t testing.TB, p *dsync.Periodic, n int, value string) {
+	t.Helper()
+	tick, got, err := p.Last(background)
+	if n < 0 {
+		if !tick.IsZero() || got != nil || err != nil {
+			t.Errorf("Last: %v, %q, %v; want none", tick, got, err)
+		}
+	} else if tick != at(n) || got == nil || string(got) != value || err != nil {
+		t.Errorf("Last: %v, %q (nil %t), %v; want %v, %q", tick, got, got == nil, err, at(n), value)
+	}
+}
+
+// A tick is over when a run has succeeded for it or for a later one, for all processes; a later one is not.
+func TestPeriodicTicksAreOver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a, b := newSession(t, store, unswept()).Periodic("k"), newSession(t, store, unswept()).Periodic("k")
+		wantLast(t, a, -1, "")
+		wantRan(t, a, 3, true)
+		for _, n := range []int{3, 2, 0} {
+			wantRan(t, b, n, false)
+		}
+		wantRan(t, b, 4, true)
+		wantRan(t, a, 4, false)
+		wantRan(t, a, 7, true) // 5 and 6 are missed
+		before := store.Counts()
+		wantRan(t, a, 7, false)
+		wantRan(t, a, 5, false)
+		wantRan(t, b, 4, false)
+		if n := store.Counts().Since(before).Total(); n > 0 {
+			t.Errorf("%d commands for ticks that the process knows to be over", n)
+		}
+		wantRan(t, b, 6, false)
+		wantLast(t, a, 7, "")
+		wantLast(t, b, 7, "")
+	})
+}
+
+// Last has the result of the last run that succeeded, also while another is in progress or has failed.
+func TestPeriodicLast(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		p := newSession(t, store, nil).Periodic("k")
+		given := []byte("up to here")
+		if ran, err := p.DoValue(background, at(1), func(context.Context) ([]byte, error) { return given, nil }); !ran || err != nil {
+			t.Fatal(ran, err)
+		}
+		given[0] = 'U'
+		wantLast(t, p, 1, "up to here")
+		failed := errors.New("failed")
+		ran, err := p.DoValue(background, at(2), func(context.Context) ([]byte, error) {
+			wantLast(t, newSession(t, store, nil).Periodic("k"), 1, "up to here")
+			return []byte("no"), failed
+		})
+		if wantErr(t, "Do", err, failed); !ran {
+			t.Error("ran is false of a run that failed")
+		}
+		wantLast(t, p, 1, "up to here")
+		wantLast(t, newSession(t, store, nil).Periodic("k"), 1, "up to here")
+		if tick, _, _ := p.Last(background); tick.Location() != time.UTC {
+			t.Errorf("Last is in %v", tick.Location())
+		}
+	})
+}
+
+// While one runs a tick, others with it wait for the outcome: if it fails, one of them runs it; when it
+// has succeeded, the rest return. One with a later tick waits and then runs that.
+func TestPeriodicWaitersTakeOver(t *testing.T) {
+	for name, polling := range deliveries {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				store.Polling = polling
+				var mu sync.Mutex
+				var order []string
+				var wg sync.WaitGroup
+				began := time.Now()
+				call := func(host, n int, fails bool) {
+					p := newSession(t, store, nil).Periodic("k")
+					wg.Go(func() {
+						ran, err := p.Do(background, at(n), func(context.Context) error {
+							time.Sleep(ttl)
+							if fails {
+								return errors.New("failed")
+							}
+							return nil
+						})
+						mu.Lock()
+						defer mu.Unlock()
+						if ran {
+							order = append(order, fmt.Sprintf("%d ran %d: %t", host, n, err == nil))
+						} else if err != nil {
+							t.Errorf("host %d: %v", host, err)
+						}
+					})
+					synctest.Wait()
+				}
+				call(0, 1, true)
+				call(1, 1, true)
+				call(2, 2, false)
+				call(3, 1, false)
+				call(4, 1, false)
+				call(5, 3, false)
+				wg.Wait()
+				// The one with tick 2 came before two with tick 1, which is over then.
+				want := []string{"0 ran 1: false", "1 ran 1: false", "2 ran 2: true", "5 ran 3: true"}
+				if fmt.Sprint(order) != fmt.Sprint(want) {
+					t.Errorf("%q, want %q", order, want)
+				}
+				if d := time.Since(began); !polling && d != 4*ttl {
+					t.Errorf("it took %v, want %v", d, 4*ttl)
+				}
+				wantLast(t, newSession(t, store, nil).Periodic("k"), 3, "")
+				if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
+					t.Errorf("left behind: holders %v and %d in the queue", h, n)
+				}
+			})
+		})
+	}
+}
+
+// In one process, a hold for a tick is not handed off to a caller with another, which may be over.
+func TestPeriodicHandsOffOneTick(t *testing.T) {
+	for _, opt := range []*dsync.Options{nil, {Linger: time.Minute}} {
+		bubble(t, func(t *testing.T) {
+			s := newSession(t, dsynctest.NewMemory(), opt)
+			wantRan(t, s.Periodic("k"), 4, true)
+			var wg sync.WaitGroup
+			run, failed := make(chan struct{}), errors.New("failed")
+			wg.Go(func() {
+				_, err := s.Periodic("k").Do(background, at(5), func(context.Context) error { <-run; return failed })
+				wantErr(t, "Do", err, failed)
+			})
+			synctest.Wait()
+			for _, n := range []int{3, 4} {
+				wg.Go(func() { wantRan(t, s.Periodic("k"), n, false) })
+				synctest.Wait()
+			}
+			wg.Go(func() { wantRan(t, s.Periodic("k"), 5, true) })
+			synctest.Wait()
+			wg.Go(func() { wantRan(t, s.Periodic("k"), 6, true) })
+			synctest.Wait()
+			close(run)
+			wg.Wait()
+			wantLast(t, s.Periodic("k"), 6, "")
+		})
+	}
+}
+
+// Times that no other process would compute alike are refused, before any command.
+func TestPeriodicRefusesTicks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		p := newSession(t, store, nil).Periodic("k")
+		for tick, want := range map[time.Time]string{
+			{}:                         "after 1970-01-01",
+			time.Unix(0, 0):            "after 1970-01-01",
+			time.UnixMilli(-1):         "after 1970-01-01",
+			at(1).Add(1):               "2026-11-01T02:01:00.000000001Z is not a whole number of milliseconds",
+			at(1).Add(1500_000):        "milliseconds",
+			time.Unix(1<<62, 0).UTC():  "",
+			time.Unix(-1<<62, 0).UTC(): "",
+		} {
+			ran, err := p.Do(background, tick, unwanted(t))
+			if ran || err == nil {
+				t.Errorf("Do of %v: %t, no error", tick, ran)
+				continue
+			}
+			if !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `periodic "k"`) {
+				t.Errorf("Do of %v: %v; want %q in it", tick, err, want)
+			}
+		}
+		if n := store.Counts().Total(); n > 0 {
+			t.Errorf("%d commands", n)
+		}
+		wantRan(t, p, 1, true)
+		if ran, err := p.Do(background, at(2).Add(time.Millisecond), nothing); !ran || err != nil {
+			t.Errorf("a tick in milliseconds: %t, %v", ran, err)
+		}
+	})
+}
+
+// A key is a Once or a Periodic, not both, also when nobody holds it.
+func TestPeriodicIsNoOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, nil)
+		sealed(t, s.Once("once"), "v")
+		wantRan(t, s.Periodic("periodic"), 1, true)
+		_, err := newSession(t, store, nil).Periodic("once").Do(background, at(1), unwanted(t))
+		wantErr(t, "Periodic of a Once's key", err, dsync.ErrMismatch)
+		wantErr(t, "Once of a Periodic's key", newSession(t, store, nil).Once("periodic").Do(background, unwanted(t)), dsync.ErrMismatch)
+		wantLast(t, s.Periodic("once"), -1, "")
+		if _, done, err := s.Once("periodic").Value(background); done || err != nil {
+			t.Errorf("Value of a Periodic's key: %t, %v", done, err)
+		}
+	})
+}
+
+// A Periodic that is forgotten begins anew.
+func TestPeriodicForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, nil)
+		wantRan(t, s.Periodic("k"), 9, true)
+		if err := s.Forget(background, "k"); err != nil {
+			t.Fatal(err)
+		}
+		wantLast(t, s.Periodic("k"), -1, "")
+		wantRan(t, s.Periodic("k"), 1, true)
+	})
+}
+
+// The last tick stays through sweeps of the store.
+func TestPeriodicIsKept(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, &dsync.Options{Retention: time.Hour})
+		wantRan(t, s.Periodic("k"), 5, true)
+		turn(s.Mutex("other"))
+		time.Sleep(24 * time.Hour)
+		for _, key := range store.Records() {
+			if key == "other" {
+				t.Error("nothing was swept")
+			}
+		}
+		wantRan(t, newSession(t, store, nil).Periodic("k"), 5, false)
+	})
+}
+
+func TestPeriodicMisuse(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		wantPanic(t, "Periodic", func() { s.Periodic("") }, "1 to 512 bytes")
+		var zero dsync.Periodic
+		for what, f := range map[string]func(){
+			"Do":      func() { zero.Do(background, at(1), nothing) },
+			"DoValue": func() { zero.DoValue(background, at(1), nil) },
+			"Last":    func() { zero.Last(background) },
+		} {
+			wantPanic(t, what, f, "zero Periodic", "Session.Periodic")
+		}
+	})
+}
+
+// Ten hosts call for a tick of each minute, hours long, while processes die, are cut off, and runs fail. No
+// tick succeeds twice, later ones succeed later, and whoever lives to return without an error returns when its
+// tick is over, also if their clocks are up to an hour apart. If they are together, no tick is missed.
+func TestPeriodicFleet(t *testing.T) {
+	testkit.Large(t)
+	for seed := range uint64(testkit.Rounds(4, 20)) {
+		bubble(t, func(t *testing.T) {
+			f := &periodicFleet{store: dsynctest.NewMemory(), called: make(map[int64]bool), ends: time.Now().Add(4 * time.Hour)}
+			f.apart = time.Duration(seed%2) * time.Hour
+			var wg sync.WaitGroup
+			for host := range 10 {
+				r := rand.New(rand.NewPCG(seed, uint64(host)))
+				wg.Go(func() {
+					for time.Now().Before(f.ends) {
+						f.live(t, r)
+					}
+				})
+			}
+			wg.Wait()
+			f.check(t)
+		})
+	}
+}
+
+// A periodicFleet is some processes that share a Periodic, and what they have seen.
+type periodicFleet struct {
+	store *dsynctest.Memory
+	apart time.Duration // the clocks
+	ends  time.Time
+
+	mu     sync.Mutex
+	runs   []*fleetRun // in the order of their ends
+	called map[int64]bool
+	calls  int
+}
+
+// A fleetRun is a run that has come to its end.
+type fleetRun struct {
+	tick   int64 // in minutes
+	counts bool  // its process knows that it counts
+}
+
+// live is the life of one process, until it dies.
+func (f *periodicFleet) live(t *testing.T, r *rand.Rand) {
+	off := time.Duration(r.Int64N(int64(f.apart+1))) - f.apart/2
+	faults := rand.New(rand.NewPCG(r.Uint64(), 0))
+	net := dsynctest.NewFaulty(f.store, func(dsynctest.Request) dsynctest.Fault {
+		switch faults.IntN(60) {
+		case 0, 1:
+			return dsynctest.Fault{LoseReply: true}
+		case 2:
+			return dsynctest.Fault{LoseRequest: true}
+		case 3:
+			return dsynctest.Fault{Again: 3 * time.Second}
+		}
+		return dsynctest.Fault{}
+	})
+	defer net.Close()
+	s, err := dsync.New(net, &dsync.Options{TTL: ttl, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	over, cancel := context.WithCancel(background)
+	cancel()
+	defer s.Close(over) // without waiting for the store
+	p := s.Periodic("k")
+	ctx, die := context.WithTimeout(background, time.Duration(r.Int64N(int64(40*time.Minute))))
+	defer die()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for ctx.Err() == nil && time.Now().Before(f.ends) {
+		mine := time.Now().Add(off)
+		next := mine.Truncate(time.Minute).Add(time.Minute)
+		time.Sleep(next.Sub(mine))
+		n := next.Unix() / 60
+		takes, fails := time.Duration(r.Int64N(int64(20*time.Second))), r.IntN(5) == 0
+		if r.IntN(20) == 0 { // long enough for the session to be lost
+			net.Cut()
+			time.AfterFunc(2*ttl, net.Heal)
+		}
+		wg.Go(func() { f.call(t, ctx, p, n, takes, fails) })
+	}
+	if r.IntN(2) == 0 {
+		net.Cut() // it dies without a word
+	}
+}
+
+// call calls Do for a tick, and judges what comes of it.
+func (f *periodicFleet) call(t *testing.T, ctx context.Context, p *dsync.Periodic, n int64, takes time.Duration, fails bool) {
+	var run *fleetRun
+	tick := time.Unix(60*n, 0)
+	ran, err := p.Do(ctx, tick, func(ctx context.Context) error {
+		select {
+		case <-time.After(takes):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if fails {
+			return errors.New("failed")
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		run = &fleetRun{tick: n}
+		f.runs = append(f.runs, run)
+		return nil
+	})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls++
+	f.called[n] = true
+	if err != nil {
+		return
+	}
+	if ran {
+		run.counts = true
+	}
+	st, err := f.store.Load(background, "k", 1)
+	if err != nil || st.Sealed < tick.UnixMilli() {
+		t.Errorf("Do of tick %d has returned, and the last is %v, %v", n, time.UnixMilli(st.Sealed).UTC(), err)
+	}
+}
+
+// check checks that the runs that count are of one tick after the other.
+func (f *periodicFleet) check(t *testing.T) {
+	last, count := int64(0), 0
+	ran := make(map[int64]bool)
+	for _, r := range f.runs {
+		ran[r.tick] = true
+		if !r.counts {
+			continue
+		}
+		if r.tick <= last {
+			t.Errorf("tick %d has succeeded after tick %d", r.tick, last)
+		}
+		last = r.tick
+		count++
+	}
+	for n := range f.called {
+		if f.apart == 0 && n < last && !ran[n] {
+			t.Errorf("tick %d was missed", n)
+		}
+	}
+	t.Logf("clocks %v apart: %d calls for %d ticks, %d of which have certainly succeeded; the outcome of %d runs is unknown",
+		f.apart, f.calls, len(f.called), count, len(f.runs)-count)
+	if count < 100 {
+		t.Errorf("only %d ticks have succeeded", count)
+	}
+}
