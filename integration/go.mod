@@ -11,9 +11,12 @@ require (
 	github.com/hibiken/asynq v0.26.0
 	github.com/leasehold-go/leasehold v0.1.0
 	github.com/leasehold-go/leasehold/adapters/golangmigrate v0.0.0
+	github.com/leasehold-go/leasehold/adapters/robfigcron v0.0.0
 	github.com/ory/dockertest/v3 v3.12.0
 	github.com/redis/go-redis/v9 v9.14.1
 	github.com/riverqueue/river v0.44.1
+	github.com/riverqueue/river/rivertype v0.44.1
+	github.com/robfig/cron/v3 v3.0.1
 	go.mongodb.org/mongo-driver v1.17.10
 	go.mongodb.org/mongo-driver/v2 v2.10.0
 	go.uber.org/fx v1.24.0
@@ -52,8 +55,6 @@ require (
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/riverqueue/river/riverdriver v0.44.1 // indirect
 	github.com/riverqueue/river/rivershared v0.44.1 // indirect
-	github.com/riverqueue/river/rivertype v0.44.1 // indirect
-	github.com/robfig/cron/v3 v3.0.1 // indirect
 	github.com/rs/xid v1.6.0 // indirect
 	github.com/sirupsen/logrus v1.9.3 // indirect
 	github.com/spf13/cast v1.10.0 // indirect
@@ -81,4 +82,5 @@ require (
 replace (
 	github.com/leasehold-go/leasehold => ../
 	github.com/leasehold-go/leasehold/adapters/golangmigrate => ../adapters/golangmigrate
+	github.com/leasehold-go/leasehold/adapters/robfigcron => ../adapters/robfigcron
 )

@@ -22,6 +22,12 @@
 // matters; but jobs that are due while nobody leads, for up to a TTL after the leader's crash,
 // are skipped.
 //
+// With either, a job can also run twice or not at all when a process dies. A job that must run once for
+// each of its times uses dsync.Periodic in its function, without a Locker or an Elector. gocron tells
+// neither the function nor a Locker for which time it has scheduled a run, so the function has to compute
+// that: for a job of each hour, time.Now().Round(time.Hour) is the same on all hosts whose clocks are
+// less than half an hour off.
+//
 // # Limits
 //
 // gocron's interfaces can't report a loss. A job that runs when its lock or the leadership is

@@ -90,3 +90,46 @@ func ExampleElector() {
 	// the report is made
 	// context canceled
 }
+
+// A job that runs once for each hour in the whole fleet, without a Locker or an Elector: each process calls for
+// the hour that is nearest by its clock.
+func Example_periodic() {
+	locks, err := dsync.New(dsynctest.NewMemory(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close(context.Background())
+	scheduler, err := gocron.NewScheduler(gocron.WithLocation(time.UTC))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer scheduler.Shutdown()
+	report := locks.Periodic("report")
+	job, err := scheduler.NewJob(
+		gocron.CronJob("0 * * * *", false),
+		gocron.NewTask(func(ctx context.Context) error {
+			_, err := report.Do(ctx, time.Now().Round(time.Hour), func(ctx context.Context) error {
+				fmt.Println("the report is made")
+				return nil
+			})
+			return err
+		}),
+	)
+	if err != nil {
+		log.Fatal(err)
+	}
+	scheduler.Start()
+	if err := job.RunNow(); err != nil {
+		log.Fatal(err)
+	}
+	for { // a program goes on with other things
+		tick, _, err := report.Last(context.Background())
+		if err != nil {
+			log.Fatal(err)
+		}
+		if !tick.IsZero() {
+			break
+		}
+	}
+	// Output: the report is made
+}

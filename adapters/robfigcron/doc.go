@@ -5,8 +5,15 @@
 //	c := cron.New()
 //	_, err = c.AddJob("@hourly", cron.NewChain(locker.JobWrapper("report")).Then(job))
 //	_, err = c.AddJob("@daily", locker.Job("invoices", func(ctx context.Context) { … }))
+//	_, err = locker.AddPeriodic(c, "0 2 * * *", "nightly", func(ctx context.Context, tick time.Time) error { … })
 //
 // where locks is a *dsync.Session. All processes must use the same names for the jobs.
+//
+// # Once for each time
+//
+// [Locker.AddPeriodic] is for jobs that must run once, and not be skipped, at each of their times: it
+// goes by the time of the schedule, so no clock matters, and a run that fails is made up for by
+// another process. The other two exclude runs from each other, and skip what they exclude.
 //
 // # AtLeast
 //

@@ -65,3 +65,29 @@ func ExampleLocker_Job() {
 	// invoice 2
 	// invoice 3
 }
+
+// A job that runs once at each of its times in the whole fleet, whatever the clocks of its hosts say. If
+// it fails on one host, it is run on another.
+func ExampleLocker_AddPeriodic() {
+	locks, err := dsync.New(dsynctest.NewMemory(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close(context.Background())
+	locker, err := robfigcron.NewLocker(locks, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	c := cron.New(cron.WithLocation(time.UTC))
+	_, err = locker.AddPeriodic(c, "0 2 * * *", "nightly", func(ctx context.Context, tick time.Time) error {
+		fmt.Println("backing up", tick)
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	c.Start()
+	defer c.Stop()
+	fmt.Println(len(c.Entries()), "job")
+	// Output: 1 job
+}

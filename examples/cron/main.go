@@ -3,15 +3,13 @@
 //
 //	MONGODB_URI=mongodb://localhost:27017 go run ./examples/cron
 //
-// Each host tries to lock at the tick. If the host that got the lock unlocked it when the job is
-// done, a host whose clock is behind would find it free and run the job again. UnlockAfter keeps it
-// locked for half of the period, by the server's clock, even if the process dies. So the clocks
-// may be a quarter of the period apart, and a host that is more than a quarter late skips the tick.
+// Each host calls for the tick: the time at which the job is due, which all hosts compute alike, whatever their
+// clocks say. One of them runs the job. The others wait until it has succeeded; if it fails, or the host
+// dies, the next runs it. A host that comes late finds that the tick is over.
 package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"log"
 	"log/slog"
@@ -37,15 +35,16 @@ func main() {
 		log.Fatal(err)
 	}
 	defer locks.Close(context.WithoutCancel(ctx))
-	run(ctx, locks, *every, time.Now, func(_ context.Context, tick time.Time) {
+	run(ctx, locks, *every, time.Now, func(_ context.Context, tick time.Time) error {
 		slog.Info("runs", "tick", tick.UTC().Format(time.TimeOnly)) // the job
+		return nil
 	})
 }
 
-// run calls job at each tick at which this host is the first, until ctx ends. now is the host's clock.
+// run calls job at each tick for which this host is the first, or takes over, until ctx ends. now is the host's clock.
 func run(ctx context.Context, locks *dsync.Session, every time.Duration, now func() time.Time,
-	job func(context.Context, time.Time)) {
-	mu := locks.Mutex("cron/report")
+	job func(context.Context, time.Time) error) {
+	report := locks.Periodic("cron/report")
 	for {
 		tick := now().Truncate(every).Add(every)
 		select {
@@ -53,24 +52,13 @@ func run(ctx context.Context, locks *dsync.Session, every time.Duration, now fun
 		case <-ctx.Done():
 			return
 		}
-		if err := mu.TryLockContext(ctx); errors.Is(err, dsync.ErrHeld) {
-			slog.Info("leaves", "tick", tick.UTC().Format(time.TimeOnly), "to", err)
-			continue
-		} else if err != nil {
-			slog.Error("can't lock", "err", err)
-			continue
-		}
-		began := time.Now()
-		if now().Sub(tick) > every/4 { // another may have run it, so long ago that the lock is free again
-			mu.Unlock()
-			continue
-		}
-		held, cancel := mu.Context(ctx) // ends when the lock is lost
-		job(held, tick)
-		cancel()
-		keep := max(every/2-time.Since(began), time.Millisecond)
-		if err := mu.UnlockAfter(context.WithoutCancel(ctx), keep); err != nil {
-			slog.Error("can't keep the lock", "err", err)
+		ran, err := report.Do(ctx, tick, func(ctx context.Context) error { // ctx ends if the hold is lost
+			return job(ctx, tick)
+		})
+		if err != nil {
+			slog.Error("the job failed, or can't be run", "tick", tick.UTC().Format(time.TimeOnly), "ran", ran, "err", err)
+		} else if !ran {
+			slog.Info("leaves", "tick", tick.UTC().Format(time.TimeOnly))
 		}
 	}
 }

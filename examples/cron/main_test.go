@@ -16,7 +16,7 @@ import (
 func TestOncePerTick(t *testing.T) {
 	const every, ticks = time.Minute, 8
 	for _, takes := range []time.Duration{0, every / 6, every/2 + every/6} {
-		for _, offset := range []time.Duration{0, 10 * time.Millisecond, 7 * time.Second} {
+		for _, offset := range []time.Duration{0, 10 * time.Millisecond, 7 * time.Second, time.Hour} {
 			t.Run(takes.String()+" "+offset.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					time.Sleep(every / 2) // from the middle between two ticks until shortly before one
@@ -34,7 +34,7 @@ func TestOncePerTick(t *testing.T) {
 						defer locks.Close(context.Background())
 						now := func() time.Time { return time.Now().Add(time.Duration(i-1) * offset) }
 						hosts.Go(func() {
-							run(ctx, locks, every, now, func(ctx context.Context, tick time.Time) {
+							run(ctx, locks, every, now, func(ctx context.Context, tick time.Time) error {
 								mu.Lock()
 								runs[tick.Round(0)]++
 								mu.Unlock()
@@ -43,11 +43,12 @@ func TestOncePerTick(t *testing.T) {
 								case <-ctx.Done():
 									t.Errorf("the job's context ended: %v", context.Cause(ctx))
 								}
+								return nil
 							})
 						})
 					}
 					hosts.Wait()
-					if len(runs) != ticks {
+					if len(runs) != ticks && offset < time.Hour {
 						t.Errorf("the job ran at %d ticks, want %d", len(runs), ticks)
 					}
 					for tick, n := range runs {

@@ -13,7 +13,9 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
+	"github.com/robfig/cron/v3"
 
+	"github.com/leasehold-go/leasehold/adapters/robfigcron"
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/leader"
@@ -33,6 +35,19 @@ func schedule(ctx context.Context, election *leader.Election, redis asynq.RedisC
 		scheduler.Shutdown() // waits for the task that is being enqueued
 		return nil           // now another process may lead
 	})
+}
+
+// enqueueEachMinute enqueues a task once for each minute in the whole fleet.
+func enqueueEachMinute(c *cron.Cron, locker *robfigcron.Locker, client *asynq.Client) error {
+	_, err := locker.AddPeriodic(c, "* * * * *", "report", func(ctx context.Context, tick time.Time) error {
+		id := asynq.TaskID("report " + tick.UTC().Format(time.RFC3339))
+		_, err := client.EnqueueContext(ctx, asynq.NewTask("report", nil), id, asynq.Retention(time.Hour))
+		if errors.Is(err, asynq.ErrTaskIDConflict) { // by a process that died right afterwards
+			return nil
+		}
+		return err
+	})
+	return err
 }
 
 // oneAtATime handles one task of a type at a time, in the whole fleet.
@@ -137,6 +152,40 @@ func TestAsynqSchedulerRunsOnce(t *testing.T) {
 		}
 		time.Sleep(5 * time.Minute)
 		check("both have stopped", "", 0, 0)
+	})
+}
+
+// Each process has the crontab, and each minute one task is enqueued, also while one of them is cut off.
+func TestAsynqEnqueuesEachMinuteOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		link := cuttable(t, store)
+		redis := newRedis(t)
+		client := asynq.NewClient(redis)
+		defer client.Close()
+		for _, s := range []*dsync.Session{process(t, link, "a"), process(t, store, "b")} {
+			locker, err := robfigcron.NewLocker(s, &robfigcron.Options{Logger: cron.DiscardLogger})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := cron.New(cron.WithLogger(cron.DiscardLogger))
+			if err := enqueueEachMinute(c, locker, client); err != nil {
+				t.Fatal(err)
+			}
+			c.Start()
+			defer func() { <-c.Stop().Done() }()
+		}
+		time.Sleep(5*time.Minute + time.Second)
+		link.Cut()
+		time.Sleep(5 * time.Minute)
+		link.Heal()
+		time.Sleep(5 * time.Minute)
+		inspector := asynq.NewInspector(redis)
+		defer inspector.Close()
+		info, err := inspector.GetQueueInfo("default")
+		if err != nil || info.Pending != 15 {
+			t.Errorf("%+v, %v; want a task for each of 15 minutes", info, err)
+		}
 	})
 }
 

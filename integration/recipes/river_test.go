@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
@@ -50,6 +51,19 @@ func whileLeading(election *leader.Election, args river.JobArgs) river.PeriodicJ
 		}
 		return args, nil
 	}
+}
+
+// An HourlyWorker works for each hour once in the whole fleet.
+type HourlyWorker struct {
+	river.WorkerDefaults[ReportArgs]
+	Locks  *dsync.Session
+	Report func(ctx context.Context) error
+}
+
+func (w *HourlyWorker) Work(ctx context.Context, job *river.Job[ReportArgs]) error {
+	tick := job.CreatedAt.Round(time.Hour) // ScheduledAt moves with each retry
+	_, err := w.Locks.Periodic("report").Do(ctx, tick, w.Report)
+	return err // River tries again, here or on another process
 }
 
 func job(region string) *river.Job[ReportArgs] {
@@ -126,6 +140,34 @@ func TestRiverWorkerThatIsCutOff(t *testing.T) {
 			t.Errorf("the cut-off job: %v, want ErrLost", err)
 		}
 		link.Heal()
+	})
+}
+
+// Of the jobs that processes have inserted for one hour, by clocks that are minutes apart, one runs; if it fails,
+// the next does.
+func TestRiverWorksForEachHourOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		hour := time.Date(2026, 11, 1, 2, 0, 0, 0, time.UTC)
+		failed := errors.New("failed")
+		var runs []string
+		for n, created := range []time.Duration{-2 * time.Minute, 0, 3 * time.Minute, 60 * time.Minute, 61 * time.Minute} {
+			w := &HourlyWorker{Locks: process(t, store, "a"), Report: func(context.Context) error {
+				runs = append(runs, fmt.Sprint(n))
+				if n == 0 {
+					return failed
+				}
+				return nil
+			}}
+			j := job("")
+			j.JobRow = &rivertype.JobRow{CreatedAt: hour.Add(created)}
+			if err := w.Work(t.Context(), j); n == 0 && !errors.Is(err, failed) || n > 0 && err != nil {
+				t.Errorf("job %d: %v", n, err)
+			}
+		}
+		if got := fmt.Sprint(runs); got != "[0 1 3]" {
+			t.Errorf("jobs %s ran, want 0, which failed, 1 and 3", got)
+		}
 	})
 }
 
