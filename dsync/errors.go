@@ -18,6 +18,10 @@ var (
 	// [Mutex.ForceLock]. The error is also ErrLost.
 	ErrRevoked = engine.ErrRevoked
 
+	// ErrStalled means that the holder set a limit with [Mutex.Progress] or [Progress], and then made no
+	// progress within it. The error is also ErrLost.
+	ErrStalled = engine.ErrStalled
+
 	// ErrClosed means that the session was closed.
 	ErrClosed = engine.ErrClosed
 

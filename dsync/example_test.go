@@ -116,6 +116,42 @@ func ExampleMutex_Do() {
 	// <nil>
 }
 
+// A call without a time-out of its own hangs. The holder had promised to make progress.
+func ExampleMutex_Progress() {
+	store, ctx := dsynctest.NewMemory(), context.Background()
+	locks, _ := dsync.New(store, &dsync.Options{Grace: 10 * time.Millisecond})
+	defer locks.Close(ctx)
+	elsewhere, _ := dsync.New(store, nil)
+	defer elsewhere.Close(ctx)
+
+	mu := locks.Mutex("import")
+	mu.Lock()
+	for batch := range 3 {
+		if err := mu.Progress(time.Minute); err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println("batch", batch)
+	}
+	if err := mu.Progress(10 * time.Millisecond); err != nil { // the last step is a short one
+		fmt.Println(err)
+	}
+
+	next := elsewhere.Mutex("import")
+	next.Lock() // although mu was not unlocked
+	fmt.Println("locked elsewhere")
+	next.Unlock()
+
+	err := mu.UnlockContext(ctx)
+	fmt.Println("stalled:", errors.Is(err, dsync.ErrStalled))
+	// Output:
+	// batch 0
+	// batch 1
+	// batch 2
+	// locked elsewhere
+	// stalled: true
+}
+
 // Several hosts start a cron job at about the same time, by clocks that differ. The job runs
 // once, because the key stays held for a while after it.
 func ExampleMutex_UnlockAfter() {

@@ -178,7 +178,9 @@ func (c *Core) move(cl *claim, t trigger) {
 	case from == held && t == revoke:
 		cl.dropKeep()
 		c.windDown(cl, ErrRevoked)
-	case from == held && (t == leaseOver || t == timeOver):
+	case from == held && t == timeOver && !cl.fixed():
+		c.windDown(cl, ErrStalled)
+	case from == held && t == timeOver:
 		c.loseHold(cl, fmt.Errorf("its lease of %v is over", cl.request.Lease))
 	case from == held && t == sessionEnd:
 		c.loseHold(cl, c.ending)
@@ -515,11 +517,23 @@ func (c *Core) deliver(cl *claim, a *Acquire, term int64, local bool) {
 	})
 }
 
-// windDown ends a hold by request: the claim is released when the holder is done or the grace is over.
+// windDown ends a hold that the store still has, by request or because its holder has stalled: the claim is
+// released when the holder is done or the grace is over.
 func (c *Core) windDown(cl *claim, cause error) {
 	cl.state, cl.asked = windingDown, cause != ErrClosed
 	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))
-	c.do(&End{cl.call, cause, cl.asked})
+	c.do(&End{cl.call, cause, cl.asked && cause != ErrStalled})
+}
+
+// progress has a hold end unless its holder makes progress again within limit. A lease ends by itself.
+func (c *Core) progress(cl *claim, limit time.Duration) {
+	switch {
+	case cl.state != held || cl.fixed():
+	case limit > 0:
+		c.at(&cl.timer, cl.number, c.now.Add(limit))
+	default:
+		cl.due = never
+	}
 }
 
 // loseHold ends a hold that the store may give to others. Nothing is sent for its claim. A lease is

@@ -65,6 +65,7 @@ var (
 	ErrClosed  = errors.New("dsync: session closed")
 	ErrLost    = errors.New("dsync: hold lost")
 	ErrRevoked = errors.New("dsync: asked to give the key up")
+	ErrStalled = errors.New("dsync: no progress within the limit")
 	ErrLate    = errors.New("dsync: the request came too late to count")
 	ErrGivenUp = errors.New("dsync: given up")
 )
@@ -161,6 +162,10 @@ func (c *Core) Step(now Instant, e Event) []Effect {
 		if cl := c.claims[e.Claim]; cl != nil && cl.call == e.Hold && cl.state == held {
 			c.windDown(cl, e.Cause)
 		}
+	case Progress:
+		if cl := c.claims[e.Claim]; cl != nil && cl.call == e.Hold {
+			c.progress(cl, e.Limit)
+		}
 	case LeaveBy:
 		if cl := c.claims[e.Claim]; cl != nil {
 			cl.leave = &leave{Leave: e.Leave, keep: c.now.Add(e.Leave.Keep), passed: ErrLost}
@@ -222,15 +227,16 @@ func (c *Core) checkDeadline() {
 		}
 		c.lose(cause)
 	}
-	for _, cl := range c.leases() {
-		c.move(cl, leaseOver)
+	for _, cl := range c.endsDue() {
+		c.move(cl, timeOver)
 	}
 }
 
-// leases returns the held claims with an end of their own that has come.
-func (c *Core) leases() (over []*claim) {
+// endsDue returns the held claims with an end of their own that has come: that of a lease, or of the limit for
+// progress.
+func (c *Core) endsDue() (over []*claim) {
 	for _, e := range c.timers {
-		if cl := c.claims[e.number]; e.at <= c.now && cl != nil && cl.state == held && cl.due <= c.now && cl.fixed() && !slices.Contains(over, cl) {
+		if cl := c.claims[e.number]; e.at <= c.now && cl != nil && cl.state == held && cl.due <= c.now && !slices.Contains(over, cl) {
 			over = append(over, cl)
 		}
 	}

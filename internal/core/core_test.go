@@ -176,6 +176,10 @@ func (r *rig) leave(call uint64, l *driver.Leave) {
 func (r *rig) deadline() { r.now = r.c.Deadline(); r.step(core.Tick{}) }
 func (r *rig) revoke()   { r.step(core.Revoked{Claim: "s.1", Key: "k"}) }
 
+func (r *rig) progress(limit time.Duration) {
+	r.step(core.Progress{Claim: 1, Hold: r.calls[1], Limit: limit})
+}
+
 func tries(w *core.Want)  { w.Try = true }
 func leases(w *core.Want) { w.Lease = 6 * time.Second }
 func auto(w *core.Want)   { w.Auto = true }
@@ -444,6 +448,34 @@ func TestTable(t *testing.T) {
 		{"held", "closing", func(r *rig) { r.step(core.Close{}) }, "windingDown", "End 1: dsync: session closed"},
 		{"held", "revoked", func(r *rig) { r.revoke() }, "windingDown", "End 1: dsync: asked to give the key up"},
 		{"held", "somebody here wants it by force", func(r *rig) { r.acquire(2, first) }, "windingDown", "End 1: dsync: asked to give the key up"},
+		{"held", "progress, again in time", func(r *rig) {
+			r.progress(2 * time.Second)
+			r.pass(time.Second)
+			r.progress(2 * time.Second)
+			r.pass(1900 * time.Millisecond)
+		}, "held", ""},
+		{"held", "progress, and no more within the limit", func(r *rig) { r.progress(2 * time.Second); r.pass(2 * time.Second) }, "windingDown", "End 1: dsync: no progress within the limit"},
+		{"held", "progress, no more within the limit, and the grace", func(r *rig) { r.progress(2 * time.Second); r.pass(3 * time.Second) }, "leaving", "End 1: dsync: no progress within the limit, Release"},
+		{"held", "progress, again with a shorter limit", func(r *rig) { r.progress(9 * time.Second); r.progress(2 * time.Second); r.pass(2 * time.Second) }, "windingDown", "End 1: dsync: no progress within the limit"},
+		{"held", "progress, again when the limit has passed unseen", func(r *rig) { r.progress(2 * time.Second); r.now = r.now.Add(2 * time.Second); r.progress(time.Minute) }, "windingDown", "End 1: dsync: no progress within the limit"},
+		{"held", "progress, and the limit is removed", func(r *rig) { r.progress(2 * time.Second); r.progress(0); r.pass(3 * time.Second) }, "held", ""},
+		{"held", "progress, and handed off", func(r *rig) { r.progress(2 * time.Second); r.acquire(2); r.done(1); r.pass(3 * time.Second) }, "held", ""},
+		{"held", "handed off, and progress of the holder before", func(r *rig) { r.acquire(2); r.done(1); r.progress(2 * time.Second); r.pass(3 * time.Second) }, "held", ""},
+		{"held", "progress, done, and the next here waited too long", func(r *rig) {
+			r.progress(2 * time.Second)
+			r.acquire(2)
+			r.pass(time.Second)
+			r.done(1)
+			r.pass(1900 * time.Millisecond)
+		}, "leaving", ""},
+		{"held", "no progress within the limit, and done unseen, to be kept", func(r *rig) {
+			r.progress(2 * time.Second)
+			r.now = r.now.Add(2 * time.Second)
+			r.leave(1, &driver.Leave{Keep: time.Minute})
+		}, "leaving", "End 1: dsync: no progress within the limit, Release"},
+		{"held for a lease", "progress", func(r *rig) { r.progress(time.Second); r.pass(2 * time.Second) }, "held", ""},
+		{"lingering", "progress of the last holder", func(r *rig) { r.progress(time.Minute); r.pass(2 * time.Second) }, "leaving", "Release"},
+		{"windingDown", "progress", func(r *rig) { r.progress(time.Minute); r.pass(time.Second) }, "leaving", "Release"},
 		{"held", "session lost", (*rig).deadline, "lost", "End 1: no heartbeat was acknowledged within 9.988s"},
 		{"held for a long lease", "session lost", (*rig).deadline, "held", ""},
 		{"held for a lease", "closing", func(r *rig) { r.step(core.Close{}) }, "lost", "End 1: dsync: session closed, Freed 1, Unregister"},

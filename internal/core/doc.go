@@ -58,7 +58,9 @@
 //	held         done, may be kept               lingering    timer
 //	held         done, the next here waits       leaving      Send a request of its that also releases this one
 //	held         done                            leaving      Send a release
-//	held         revoked, resigned, closing      windingDown  End; timer: grace
+//	held         progress                        held         timer: its limit, if it has one
+//	held         revoked, resigned, closing, or  windingDown  End; timer: grace
+//	               no progress within the limit
 //	held         session lost, lease over, or    lost         End; timer: grace
 //	               for a lease: closing
 //	lingering    wanted here                     held         Deliver

@@ -56,6 +56,14 @@ type WindDown struct {
 	Cause error    `json:"-"`
 }
 
+// Progress says that a holder makes progress. Unless it says so again within Limit, its hold ends; a Limit of 0
+// is none.
+type Progress struct {
+	Claim uint64
+	Hold  *Acquire `json:"-"`
+	Limit time.Duration
+}
+
 // LeaveBy says how a hold is to be released when its holder is done: to a Successor, or kept for Keep from now.
 type LeaveBy struct {
 	Claim uint64
@@ -141,6 +149,7 @@ func (*Acquire) event()       {}
 func (GiveUp) event()         {}
 func (*Done) event()          {}
 func (WindDown) event()       {}
+func (Progress) event()       {}
 func (LeaveBy) event()        {}
 func (Extended) event()       {}
 func (Revoked) event()        {}

@@ -297,6 +297,26 @@ func (h *Hold) WindDown(cause error) {
 	h.s.step(core.WindDown{Claim: h.end.Claim, Hold: &h.acquire, Cause: cause})
 }
 
+// Progress reports that the holder makes progress. Unless it does so again within limit, the hold ends with
+// [ErrStalled], as by WindDown; 0 removes the limit. The error is that of a limit out of range, or [ErrLost] if
+// the hold is over.
+func (h *Hold) Progress(limit time.Duration) error {
+	if limit < 0 || limit > driver.MaxDuration {
+		return fmt.Errorf("dsync: progress of %q within %v: it must be at least 0, which means no limit, and at most %v", h.Key(), limit, driver.MaxDuration)
+	}
+	h.s.mu.Lock()
+	now := h.s.compareClock()
+	over := h.state != live
+	if !over {
+		h.s.stepAt(now, core.Progress{Claim: h.end.Claim, Hold: &h.acquire, Limit: limit})
+	}
+	h.s.mu.Unlock()
+	if over {
+		return fmt.Errorf("dsync: progress of %q: %w", h.Key(), h.Err())
+	}
+	return nil
+}
+
 // Finished returns a channel that is closed when the hold is over, its holder is done or its grace
 // is over, and the release, if one had to be sent, was answered or refused. Only leases have one, and
 // holds made by [Session.Hold] or [Session.TryHold].
@@ -494,6 +514,7 @@ func (h *Hold) reportRelease(held time.Duration) {
 // that the first call after a freeze reports the loss.
 type scopedContext struct {
 	context.Context
+	hold   *Hold           // the one with which it ends; nil: it ends with several
 	over   context.Context // ends with the holds
 	live   func() bool     // compares the clock; when it returns false, over has ended
 	cancel context.CancelCauseFunc
@@ -502,10 +523,14 @@ type scopedContext struct {
 // Scoped returns a context that ends with ctx and with over. If over ends it, the cause is that
 // of over. cancel ends the context and frees its resources.
 func Scoped(ctx, over context.Context, live func() bool) (_ context.Context, cancel context.CancelCauseFunc) {
+	return scoped(ctx, over, live)
+}
+
+func scoped(ctx, over context.Context, live func() bool) (*scopedContext, context.CancelCauseFunc) {
 	c, cancel := context.WithCancelCause(ctx)
 	unhook := context.AfterFunc(over, func() { cancel(context.Cause(over)) })
 	context.AfterFunc(c, func() { unhook() })
-	return &scopedContext{c, over, live, cancel}, cancel
+	return &scopedContext{Context: c, over: over, live: live, cancel: cancel}, cancel
 }
 
 func (c *scopedContext) Err() error {
@@ -520,7 +545,26 @@ func (c *scopedContext) Err() error {
 
 // Context returns a context that ends with ctx and with the hold.
 func (h *Hold) Context(ctx context.Context) (_ context.Context, cancel context.CancelCauseFunc) {
-	return Scoped(ctx, h.Ended(), h.Live)
+	c, cancel := scoped(ctx, h.Ended(), h.Live)
+	c.hold = h
+	return c, cancel
+}
+
+// holdKey is the key of a context's hold.
+type holdKey struct{}
+
+func (c *scopedContext) Value(key any) any {
+	if key == (holdKey{}) && c.hold != nil {
+		return c.hold
+	}
+	return c.Context.Value(key)
+}
+
+// HoldOf returns the hold whose Context ctx is, or is made from: of several the innermost one, and nil if there
+// is none.
+func HoldOf(ctx context.Context) *Hold {
+	h, _ := ctx.Value(holdKey{}).(*Hold)
+	return h
 }
 
 // EndedContext returns a context made from ctx that has ended with the given cause.

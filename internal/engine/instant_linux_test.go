@@ -62,3 +62,15 @@ func TestLossIsReportedAfterSleep(t *testing.T) {
 	mu.UnlockContext(background)
 	l.Release(background)
 }
+
+// Time in suspend counts against a limit for progress, too.
+func TestSleepCountsForProgress(t *testing.T) {
+	s := newSession(t, dsynctest.NewMemory(), &dsync.Options{TTL: time.Hour})
+	mu := s.Mutex("mutex")
+	lock(t, mu)
+	if err := mu.Progress(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	engine.Of(s).Sleep(time.Minute)
+	wantErr(t, "Unlock after the sleep", mu.UnlockContext(background), dsync.ErrStalled)
+}

@@ -223,6 +223,7 @@ type LostInfo struct {
 var (
 	ErrLost        = core.ErrLost
 	ErrRevoked     = core.ErrRevoked
+	ErrStalled     = core.ErrStalled
 	ErrClosed      = core.ErrClosed
 	ErrNotRenewed  = errors.New("dsync: session not renewed")
 	ErrStillInUse  = errors.New("dsync: lost hold still in use")

@@ -5,7 +5,7 @@
 // refused; its reply or a notice arrives, late or never; a listener becomes ready, late, or breaks; the
 // clock moves to the next thing that is due; a process freezes, crashes, or is cut off; the store's clock
 // steps within the margin, and the store is swept of sessions; a caller locks, gives up, gives notice,
-// extends a lease, unlocks, and once more; a session closes, and hurries; somebody asks for the key. Time
+// reports progress or hangs, extends a lease, unlocks, and once more; a session closes, and hurries; somebody asks for the key. Time
 // passes only when nothing is under way that is not late, so a network without faults takes no time. Each
 // kind of fault has a budget.
 //

@@ -44,7 +44,7 @@ func (w *world) form() []byte {
 		}
 	}
 	g := &w.budget
-	put(g.faults, g.refusals, g.giveUps, g.freezes, g.crashes, g.cuts, g.closes, g.breaks, g.windDown, g.steps, g.extends, g.slow, g.sweeps, g.unlocks, g.failOvers)
+	put(g.faults, g.refusals, g.giveUps, g.freezes, g.crashes, g.cuts, g.closes, g.breaks, g.windDown, g.progress, g.steps, g.extends, g.slow, g.sweeps, g.unlocks, g.failOvers)
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		name.node = i
@@ -68,6 +68,9 @@ func (w *world) form() []byte {
 			}
 			if h.said != 0 {
 				put(-11, int(min(w.now.Sub(h.said), w.cfg.TTL)))
+			}
+			if h.stalls != 0 && h.ended == 0 {
+				put(-12, int(max(-1, h.stalls.Sub(w.now))))
 			}
 			if h.ended != 0 {
 				put(int(min(w.now.Sub(h.ended), 2*w.cfg.Grace)))
@@ -399,8 +402,12 @@ func (o caller) as(k driver.Kind, w, l int64) caller {
 }
 func (o caller) staying() caller  { o.stays = true; return o }
 func (o caller) ignoring() caller { o.stays, o.never = true, true; return o }
-func (o caller) passing() caller  { o.passes = true; return o }
-func (o caller) sharing() caller  { o.want.Shares = true; return o }
+func (o caller) within(limit time.Duration) caller {
+	o.limit = limit
+	return o
+}
+func (o caller) passing() caller { o.passes = true; return o }
+func (o caller) sharing() caller { o.want.Shares = true; return o }
 
 func writer(rounds int) caller { return mutex(rounds).as(driver.KindRWMutex, 1<<20, 1<<20) }
 func reader(rounds int) caller {
@@ -523,6 +530,13 @@ func settings() []setting {
 		{name: "a lock by force, the holder goes on", processes: each(mutex(1).ignoring(), mutex(1).forces()), set: deaf},
 		{name: "two locks by force", processes: each(mutex(1).forces(), mutex(1).forces()), set: deaf},
 		{name: "a lock by force here", processes: together(mutex(1).staying(), mutex(1), mutex(1).forces()), set: deaf},
+		{name: "a holder that hangs", processes: each(mutex(1).within(3*time.Second).ignoring(), mutex(1))},
+		{name: "a holder that hangs after a while", budget: budget{progress: 2}, processes: each(mutex(1).within(3*time.Second).ignoring(), mutex(1)), set: deaf},
+		{name: "progress, a freeze", budget: budget{progress: 1, freezes: 1}, processes: each(mutex(1).within(3 * time.Second)), set: deaf},
+		{name: "a holder that hangs, a fault", budget: budget{faults: 1}, processes: each(mutex(1).within(3*time.Second).ignoring(), mutex(1)), set: eager, without: inHaste},
+		{name: "progress, and hand-offs", budget: budget{progress: 1}, processes: together(mutex(2).within(3*time.Second), mutex(1)), set: deaf},
+		{name: "progress, lingering", budget: budget{progress: 1}, processes: each(mutex(1).within(3*time.Second), mutex(1)), change: lingers, set: deaf},
+		{name: "progress, a break", budget: budget{progress: 1, breaks: 1}, processes: together(mutex(1).within(3*time.Second).leaves(driver.Leave{Keep: 6 * time.Second}), mutex(1)), set: deaf},
 		{name: "a break for a waiter", budget: budget{breaks: 1}, processes: each(mutex(1).staying(), mutex(1).staying()), set: eager},
 		{name: "kept, and a break", budget: budget{breaks: 1}, processes: together(mutex(1).leaves(driver.Leave{Keep: 3 * time.Second}), mutex(1)), set: deaf},
 		{name: "kept as said before, and a break", budget: budget{breaks: 1, windDown: 1}, processes: together(mutex(1).auto().passing().leaves(driver.Leave{Keep: 6 * time.Second}), mutex(1)), set: deaf},
@@ -669,6 +683,11 @@ func randomSetting(r *rand.Rand) setting {
 			callers = append(callers, o)
 		}
 		s.processes = append(s.processes, callers)
+	}
+	if kind > 3 { // they extend no lease, so that number is free
+		if s.budget.progress = s.budget.extends; s.budget.progress > 0 {
+			s.processes[0][0].limit = 3 * time.Second
+		}
 	}
 	if r.IntN(20) == 0 { // another kind of the same key
 		o := &s.processes[0][0]

@@ -40,6 +40,7 @@ type budget struct {
 	closes   int // sessions that may still close
 	breaks   int // times that somebody may still ask for the key
 	windDown int // holders that may still give notice
+	progress int // times that holders with a limit may still report progress after the first
 	steps    int // steps of the store's clock within the margin that may still come
 	extends  int // leases that may still be extended
 	slow     int // listeners that may still be slow to become ready, or break
@@ -77,12 +78,13 @@ type listener struct {
 // A caller locks and unlocks a key some times.
 type caller struct {
 	want    core.Want
-	leave   driver.Leave // how it unlocks
-	passes  bool         // to the last in the queue
-	insists bool         // a try that fails is repeated
-	stays   bool         // it does not unlock until Lost closes
-	never   bool         // nor then
-	rounds  int          // that are left
+	leave   driver.Leave  // how it unlocks
+	passes  bool          // to the last in the queue
+	insists bool          // a try that fails is repeated
+	stays   bool          // it does not unlock until Lost closes
+	never   bool          // nor then
+	limit   time.Duration // within which it must report progress; 0: it has none
+	rounds  int           // that are left
 	call    *core.Acquire
 	hold    *core.Acquire // the hold that it has, or shares
 	after   core.Instant  // when it may lock again
@@ -102,6 +104,8 @@ type hold struct {
 	seals int64        // the tick that it seals, 0 if none
 	freed bool
 	asked bool // its process knows that somebody asks for the key
+
+	stalls core.Instant // when Lost closes unless its holder reports progress before; 0: it has no limit
 
 	said core.Instant // when its holder has said that it is to be kept; 0: it has not
 
@@ -214,6 +218,9 @@ func (w *world) step(i int, e core.Event) error {
 			if h.over != 0 {
 				deadline = h.over
 			}
+			if errors.Is(f.Cause, core.ErrStalled) && (h.stalls == 0 || w.now < h.stalls) {
+				return fmt.Errorf("%s ends the hold of call %d, and its limit for progress is not over: %+v", name(i), f.Hold.Call, h)
+			}
 			h.ended = min(w.now, deadline) // later only after a freeze
 			h.kept, h.seals = 0, 0
 		case *core.Freed:
@@ -241,6 +248,11 @@ func (w *world) step(i int, e core.Event) error {
 				return fmt.Errorf("%s has closed twice", name(i))
 			}
 			n.closed = true
+		}
+	}
+	for _, h := range n.holds {
+		if h.stalls != 0 && h.stalls <= w.now && h.ended == 0 && h.users > 0 {
+			return fmt.Errorf("%s goes on with the hold of call %d, and its limit for progress is over: %+v", name(i), h.call.Call, h)
 		}
 	}
 	return nil
@@ -877,6 +889,21 @@ func (w *world) callerActions(i int, fair bool, add add) {
 	}
 	for c := range w.nodes[i].callers {
 		o := &w.nodes[i].callers[c]
+		if h := w.nodes[i].hold(o.hold); o.limit > 0 && h != nil && h.ended == 0 && !h.freed && (h.stalls == 0 || !fair && w.progress > 0) {
+			add(name(i)+" reports progress", func(w *world) error {
+				h := w.nodes[i].hold(o.hold)
+				if h.stalls != 0 {
+					w.progress--
+				}
+				if h.stalls == 0 || w.now < h.stalls { // else it comes too late
+					h.stalls = w.now.Add(o.limit)
+				}
+				return w.step(i, core.Progress{Claim: h.claim, Hold: h.call, Limit: o.limit})
+			})
+			if fair {
+				return
+			}
+		}
 		switch {
 		case o.hold != nil && w.staying(i, o):
 		case o.hold != nil && w.maySay(i, o):
@@ -1078,13 +1105,14 @@ func (w *world) done() bool {
 			return false // somebody has asked for a claim, and it was not given up
 		}
 	}
-	forced := false // somebody has yet to be served by force
+	forced := false // somebody has yet to be served, by force or because a holder hangs
 	stays := false  // somebody holds the key
+	hangs := w.hangs()
 	for i := range w.nodes {
 		for c := range w.nodes[i].callers {
 			o := &w.nodes[i].callers[c]
 			stays = stays || w.staying(i, o)
-			forced = forced || o.want.First && (o.hold != nil || o.call != nil || o.rounds > 0)
+			forced = forced || (o.want.First || hangs && !w.staying(i, o)) && (o.hold != nil || o.call != nil || o.rounds > 0)
 		}
 	}
 	if stays {
@@ -1122,6 +1150,18 @@ func (w *world) done() bool {
 		}
 	}
 	return true
+}
+
+// hangs reports whether somebody holds the key, does not unlock it, and reports no progress.
+func (w *world) hangs() bool {
+	for i := range w.nodes {
+		for c := range w.nodes[i].callers {
+			if o := &w.nodes[i].callers[c]; o.limit > 0 && w.staying(i, o) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (w *world) alive(session string) bool {

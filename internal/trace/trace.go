@@ -54,7 +54,7 @@ type failure struct {
 
 var sentinels = [...]error{
 	driver.ErrSessionExpired, driver.ErrSessionExists, driver.ErrMismatch, driver.ErrNotHeld, driver.ErrNotWaiting, driver.ErrRefused,
-	core.ErrClosed, core.ErrLost, core.ErrRevoked,
+	core.ErrClosed, core.ErrLost, core.ErrRevoked, core.ErrStalled,
 }
 
 func failureOf(err error) *failure {
@@ -114,6 +114,8 @@ func (r *Recorder) Step(at core.Instant, e core.Event, effects []core.Effect) {
 		l.Call = e.Hold.Call
 	case core.WindDown:
 		l.Call, l.Err = e.Hold.Call, failureOf(e.Cause)
+	case core.Progress:
+		l.Call = e.Hold.Call
 	case core.Extended:
 		l.Err = failureOf(e.Err)
 	case *core.Reply:
@@ -139,6 +141,10 @@ func (l *line) event(calls map[uint64]*core.Acquire) (core.Event, error) {
 		return e, decode(e)
 	case "WindDown":
 		e := core.WindDown{Hold: calls[l.Call], Cause: l.Err.error()}
+		err := decode(&e)
+		return e, err
+	case "Progress":
+		e := core.Progress{Hold: calls[l.Call]}
 		err := decode(&e)
 		return e, err
 	case "Extended":

@@ -62,6 +62,16 @@ func record(t *testing.T) []byte {
 		<-rw.RLost()
 		time.Sleep(2 * time.Second) // the grace is over
 		rw.RUnlock()
+		for _, limit := range []time.Duration{time.Minute, time.Second} {
+			if err := mu.LockContext(ctx); err != nil {
+				t.Error(err)
+			}
+			if err := mu.Progress(limit); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(2 * time.Second)
+			mu.Unlock()
+		}
 		if err := mu.LockContext(ctx); err != nil {
 			t.Error(err)
 		}
