@@ -144,6 +144,31 @@ func Example_touch() {
 	// Output: true <nil>
 }
 
+func Example_progress() {
+	locks, ctx := process(dsynctest.NewMemory(), "a"), context.Background()
+	defer locks.Close(ctx)
+	batches := []string{"first", "second"}
+	load := func(_ context.Context, batch string) error { fmt.Println(batch); return nil }
+	if err := func() error {
+		return locks.Mutex("import").Do(ctx, func(ctx context.Context) error {
+			for _, batch := range batches {
+				if err := dsync.Progress(ctx, time.Minute); err != nil {
+					return err // the lock is lost
+				}
+				if err := load(ctx, batch); err != nil { // takes seconds, unless it hangs
+					return err
+				}
+			}
+			return nil
+		})
+	}(); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// first
+	// second
+}
+
 func Example_force() {
 	store := dsynctest.NewMemory()
 	locks, others := process(store, "api-1"), process(store, "api-2")

@@ -10,7 +10,8 @@ var (
 	// ErrLost is the cause of a term's end when the leadership was lost: the store could not be
 	// reached in time, the process was frozen, the session was closed (the cause is also
 	// dsync.ErrClosed), or somebody called dsync.Session.Break with the election's name (the
-	// cause is also dsync.ErrRevoked).
+	// cause is also dsync.ErrRevoked), or the work made no progress within the limit that it had set with
+	// dsync.Progress (the cause is also dsync.ErrStalled).
 	ErrLost = dsync.ErrLost
 
 	// ErrResigned is the cause of a term's end by Resign, Pause or Transfer.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -128,6 +129,29 @@ func ExampleElection_Run_outage() {
 	// Output:
 	// waiting: connection refused
 	// context canceled
+}
+
+// If the work hangs, it leads only until its limit and the session's grace are over: then another process is
+// elected. Run campaigns again when the work has returned.
+func ExampleElection_Run_progress() {
+	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
+	defer locks.Close(context.Background())
+	election, _ := leader.New(locks, "reports", nil)
+
+	err := election.Run(context.Background(), func(ctx context.Context) error {
+		for _, customer := range []string{"Anna", "Ben"} {
+			if err := dsync.Progress(ctx, time.Minute); err != nil {
+				return err
+			}
+			fmt.Println("report for", customer) // takes some seconds
+		}
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// report for Anna
+	// report for Ben
+	// <nil>
 }
 
 // Each function runs on one process of the fleet at a time.

@@ -111,6 +111,8 @@ func ended(cause error) attribute.KeyValue {
 	switch {
 	case errors.Is(cause, dsync.ErrRevoked):
 		return errorAttr.String("revoked")
+	case errors.Is(cause, dsync.ErrStalled):
+		return errorAttr.String("stalled")
 	case errors.Is(cause, dsync.ErrClosed):
 		return errorAttr.String("closed")
 	case errors.Is(cause, driver.ErrSessionExpired):

@@ -78,6 +78,13 @@ func TestMetricsOfLosses(t *testing.T) {
 			mu.Unlock()
 		}},
 		{"revoked", "mutex", func(s *dsync.Session, _ *dsynctest.Faulty, _ *dsynctest.Memory) { broken(s) }},
+		{"stalled", "mutex", func(s *dsync.Session, _ *dsynctest.Faulty, _ *dsynctest.Memory) {
+			mu := s.Mutex("k")
+			mu.Lock()
+			mu.Progress(time.Second)
+			<-mu.Lost()
+			mu.Unlock()
+		}},
 		{"closed", "mutex", func(s *dsync.Session, _ *dsynctest.Faulty, _ *dsynctest.Memory) {
 			mu := s.Mutex("k")
 			mu.Lock()

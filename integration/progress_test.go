@@ -1,0 +1,97 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// B37: a goroutine hangs, and its process lives. Its hold, or its term, ends within the limit that it has set, and
+// another process has the key after the grace. Everything else that the session holds is kept.
+func TestB37HangingHolder(t *testing.T) {
+	t.Parallel()
+	const limit, grace, busy = 2 * time.Second, time.Second, 10 * time.Second // busy: what a machine may be late by
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		hangs := make(chan struct{})
+		t.Cleanup(func() { close(hangs) })
+
+		// work reports progress three times, and hangs. When its context has ended it says after what time.
+		type end struct {
+			at    time.Time
+			after time.Duration
+			cause error
+		}
+		work := func(ctx context.Context, ends chan<- end) error {
+			var last time.Time
+			for range 3 {
+				if err := dsync.Progress(ctx, limit); err != nil {
+					t.Error(err)
+				}
+				last = time.Now()
+				time.Sleep(limit / 2)
+			}
+			context.AfterFunc(ctx, func() { ends <- end{time.Now(), time.Since(last), context.Cause(ctx)} })
+			<-hangs
+			return ctx.Err()
+		}
+		check := func(e end, next time.Time) {
+			t.Helper()
+			if e.after < limit || e.after > limit+busy || !errors.Is(e.cause, dsync.ErrStalled) {
+				t.Errorf("ended %v after the last report (%v), want within %v", e.after, e.cause, limit)
+			}
+			wait := next.Sub(e.at)
+			if wait < grace*9/10 || wait > grace+busy { // e.at can be a bit late
+				t.Errorf("granted to another %v later, want the grace of %v, and not much more", wait, grace)
+			}
+			t.Logf("ended %v after the last report, and granted to another %v later", e.after, wait)
+		}
+
+		opt := r.short(2 * time.Minute) // a lost session would let others in much later
+		opt.Grace = grace
+		session, other := r.session(opt), r.session(r.short(time.Minute))
+		kept := session.Mutex("kept")
+		lock(t, kept, 10*time.Second)
+		warm(t, other, "other")
+
+		mu := session.Mutex("hangs")
+		began, ended := make(chan struct{}), make(chan end, 1)
+		go mu.Do(t.Context(), func(ctx context.Context) error { close(began); return work(ctx, ended) })
+		<-began
+		next := other.Mutex("hangs")
+		g := granted(t, locking(t.Context(), next), time.Minute)
+		check(<-ended, g.at)
+
+		ours, err := leader.New(session, "election", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		theirs, err := leader.New(other, "election", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		leads, termEnded := make(chan struct{}), make(chan end, 1)
+		go ours.Run(ctx, func(ctx context.Context) error { close(leads); return work(ctx, termEnded) })
+		<-leads
+		if _, err := theirs.Campaign(ctx); err != nil {
+			t.Fatal(err)
+		}
+		check(<-termEnded, time.Now())
+
+		if !kept.Held() || session.Healthy() == nil {
+			t.Errorf("another key of the session is held: %t; Healthy: %v", kept.Held(), session.Healthy())
+		}
+		unlock(t, kept)
+		if next.Token() != g.token {
+			t.Error("the next holder has lost the key")
+		}
+		unlock(t, next)
+	})
+}
