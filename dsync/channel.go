@@ -49,7 +49,7 @@ func (m *Semaphore) AcquireChan(ctx context.Context, n int64) <-chan bool {
 // offer acquires in the background. It offers the success on the channel until ctx ends, and
 // then releases. If the hold ends first, it releases and acquires again: what it offered would no
 // longer be true, and another process may hold the key by now.
-func offer(ctx context.Context, s *engine.Session, key string, acquire func(context.Context) (*engine.Hold, error), release func()) <-chan bool {
+func offer[H interface{ Lost() <-chan struct{} }](ctx context.Context, s *engine.Session, key string, acquire func(context.Context) (H, error), release func()) <-chan bool {
 	ch := make(chan bool)
 	go func() {
 		defer close(ch)

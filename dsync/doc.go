@@ -7,7 +7,8 @@
 //	defer mu.Unlock()
 //
 // A [Session] registers one process with a store; make one per process. [Mutex], [RWMutex],
-// [Semaphore], [Once] and [Periodic] are made from it, and so is [Lease], a hold of a fixed duration.
+// [Semaphore], [Once] and [Periodic] are made from it, and so are [Mutexes], for several keys at once,
+// and [Lease], a hold of a fixed duration.
 // Package dsync/mongo is the store on MongoDB. Package dsync/dsynctest has an in-memory store
 // for tests.
 //

@@ -163,13 +163,21 @@ func (m *Mutex) UnlockContext(ctx context.Context) error {
 // UnlockAfter returns an error and m stays locked. If UnlockAfter returns any other error, the
 // key may be released as soon as the session ends. Errors are those of UnlockContext.
 func (m *Mutex) UnlockAfter(ctx context.Context, d time.Duration) error {
-	if d < time.Millisecond {
-		return fmt.Errorf("dsync: unlock %q after %v: it must be at least 1ms; Unlock frees it now", m.key, d)
-	}
-	if d > MaxDuration {
-		return fmt.Errorf("dsync: unlock %q after %v: it must be at most %v", m.key, d, MaxDuration)
+	if err := checkKeep(fmt.Sprintf("%q", m.key), d); err != nil {
+		return err
 	}
 	return m.unlocked(ctx, driver.Leave{Keep: d})
+}
+
+// checkKeep returns an error if d is no time for UnlockAfter.
+func checkKeep(what string, d time.Duration) error {
+	switch {
+	case d < time.Millisecond:
+		return fmt.Errorf("dsync: unlock %s after %v: it must be at least 1ms; Unlock frees it now", what, d)
+	case d > MaxDuration:
+		return fmt.Errorf("dsync: unlock %s after %v: it must be at most %v", what, d, MaxDuration)
+	}
+	return nil
 }
 
 func (m *Mutex) unlock(o driver.Leave) engine.Releasing {

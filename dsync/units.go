@@ -8,7 +8,7 @@ import (
 )
 
 // heldUnits are the holds of a value that can have several holds at a time, an RWMutex's
-// readers or a Semaphore, with the number of units of each that are not released yet.
+// readers, a Semaphore or a Mutexes, with the number of units of each that are not released yet.
 type heldUnits struct {
 	mu   sync.Mutex
 	list []units // in the order in which they were granted
@@ -112,6 +112,22 @@ func (p *heldUnits) token() int64 {
 		return 0
 	}
 	return p.list[max(0, p.firstEndedLocked())].h.Token()
+}
+
+// tokenOf returns the fencing token of the hold of key, or 0 if there is none or one of the holds has
+// ended.
+func (p *heldUnits) tokenOf(key string) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.firstEndedLocked() >= 0 {
+		return 0
+	}
+	for _, u := range p.list {
+		if u.h.Key() == key {
+			return u.h.Token()
+		}
+	}
+	return 0
 }
 
 // lost returns a channel that is closed when one of the holds is lost, or all units are

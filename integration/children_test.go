@@ -30,6 +30,7 @@ var children = map[string]proc.Func{
 	"migrating":    migrating,
 	"ticking":      ticking,
 	"guarding":     guarding,
+	"several":      several,
 }
 
 // childArgs are the arguments of all children.

@@ -1,0 +1,156 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/integration/internal/proc"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/testkit"
+)
+
+const severalKeys, severalEach = 20, 5
+
+// several locks some keys at random, again and again until it gets an order, and a file for each: the kernel
+// unlocks those of a process that is killed.
+func several(env *proc.Env) {
+	var a childArgs
+	env.Args(&a)
+	s := a.session(env, nil)
+	env.Emit(proc.Event{Name: "ready"})
+	for {
+		var keys []string
+		for _, k := range rand.Perm(severalKeys)[:severalEach] {
+			keys = append(keys, fmt.Sprint("key ", k))
+		}
+		m, start := s.Mutexes(keys...), time.Now()
+		m.Lock()
+		took := time.Since(start)
+		var files []*os.File
+		for _, key := range keys {
+			f, err := os.OpenFile(filepath.Join(a.Dir, key), os.O_CREATE|os.O_RDWR, 0o600)
+			if err != nil {
+				env.Fatal(err)
+			}
+			if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+				env.Fatal(fmt.Errorf("two at once have %s: %w", key, err))
+			}
+			files = append(files, f)
+		}
+		time.Sleep(rand.N(20 * time.Millisecond))
+		lost := !m.Held()
+		for _, f := range files {
+			f.Close()
+		}
+		m.Unlock()
+		env.Emit(proc.Event{Name: "turn", Took: took, Lost: lost})
+		select {
+		case <-env.Orders():
+			s.Close(context.Background())
+			env.Emit(proc.Event{Name: "done"})
+			return
+		default:
+		}
+	}
+}
+
+// Processes that each lock 5 of 20 keys, while some are killed in the midst of it: two never have one key, and all of them
+// go on.
+func TestMutexesOfProcesses(t *testing.T) {
+	processes, lasts := testkit.Rounds(12, 100), time.Duration(testkit.Rounds(20, 600))*time.Second
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		r.session(r.short(patient)) // the server is tried out once, before a hundred processes open the store
+		a := r.args(r.short(patient))
+		a.Dir = t.TempDir()
+		type event struct {
+			p *proc.Proc
+			proc.Event
+		}
+		events := make(chan event)
+		start := func() *proc.Proc {
+			p := proc.Start(t, "several", a)
+			go func() {
+				for ev := range p.Events() {
+					events <- event{p, ev}
+				}
+				events <- event{p, proc.Event{Name: "ended"}}
+			}()
+			return p
+		}
+		state := make(map[*proc.Proc]string) // "", "killed" or "done"
+		turns := make(map[*proc.Proc]int)
+		var all []*proc.Proc
+		for range processes {
+			p := start()
+			state[p] = ""
+			all = append(all, p)
+		}
+		began, last := time.Now(), time.Now()
+		var longest, pause time.Duration
+		n, kills := 0, 0
+		handle := func(ev event) {
+			switch ev.Name {
+			case "turn":
+				if ev.Lost {
+					t.Error("a hold was lost: the machine is too busy")
+				}
+				n++
+				turns[ev.p]++
+				longest, pause, last = max(longest, ev.Took), max(pause, time.Since(last)), time.Now()
+			case "done":
+				state[ev.p] = "done"
+			case "ended":
+				if state[ev.p] == "" {
+					t.Fatal("a process ended by itself")
+				}
+				delete(state, ev.p)
+			}
+		}
+		kill, over := time.NewTicker(patient), time.After(lasts)
+		defer kill.Stop()
+		for running := true; running; {
+			select {
+			case ev := <-events:
+				handle(ev)
+			case <-kill.C:
+				i := rand.IntN(len(all))
+				state[all[i]] = "killed"
+				turns[all[i]] = 1
+				all[i].Kill()
+				kills++
+				all[i] = start()
+				state[all[i]], turns[all[i]] = "", 1
+			case <-over:
+				running = false
+			case <-time.After(4 * patient):
+				t.Fatalf("nobody had a turn for %v", time.Since(last))
+			}
+		}
+		took := time.Since(began)
+		for _, p := range all {
+			p.Tell(proc.Order{Do: "stop"})
+		}
+		for deadline := time.After(5 * time.Minute); len(state) > 0; {
+			select {
+			case ev := <-events:
+				handle(ev)
+			case <-deadline:
+				t.Fatalf("%d processes don't come to an end", len(state))
+			}
+		}
+		for _, p := range all {
+			if turns[p] == 0 {
+				t.Error("a process never had a turn")
+			}
+		}
+		lab.Note(t, "%d turns of %d processes in %.0f s, %d of them killed; the longest wait %.1f s, the longest time without a turn %.1f s", n, processes,
+			took.Seconds(), kills, longest.Seconds(), pause.Seconds())
+	})
+}
