@@ -83,7 +83,7 @@ func TestB22SweepsExactlyTheIdle(t *testing.T) {
 		token := func(d time.Duration) bson.E { return bson.E{Key: "t", Value: ago(d).UnixMilli() * 1024} }
 		at := func(d time.Duration) bson.E { return bson.E{Key: "at", Value: ago(d)} }
 		key := func(d time.Duration, fields ...bson.E) bson.D {
-			return append(bson.D{{Key: "f", Value: 1}, {Key: "y", Value: "mutex"}, {Key: "c", Value: 1}, token(d), at(d)}, fields...)
+			return append(bson.D{{Key: "f", Value: 2}, {Key: "y", Value: "mutex"}, {Key: "c", Value: 1}, token(d), at(d)}, fields...)
 		}
 		claims := func(field string, more ...bson.E) bson.E {
 			return bson.E{Key: field, Value: bson.A{append(bson.D{{Key: "a", Value: "s.1"}, {Key: "s", Value: "s"}, {Key: "w", Value: 1}}, more...)}}
@@ -101,9 +101,9 @@ func TestB22SweepsExactlyTheIdle(t *testing.T) {
 			{"k/%d kept", key(2*retention, claims("h", bson.E{Key: "e", Value: now.Add(retention)})), false},
 			{"k/%d whose end has come", key(4*retention, claims("h", bson.E{Key: "e", Value: ago(2 * retention)})), true},
 			{"k/%d waited for", key(2*retention, none, claims("q")), false},
-			{"k/%d sealed", key(2*retention, none, bson.E{Key: "done", Value: bson.D{{Key: "t", Value: int64(1)}}}), false},
+			{"k/%d sealed", key(2*retention, none, bson.E{Key: "done", Value: bson.D{{Key: "k", Value: int64(1)}}}), false},
 			{"k/%d that counts terms", key(2*retention, none, bson.E{Key: "n", Value: int64(3)}), false},
-			{"k/%d of a later version", append(bson.D{{Key: "f", Value: 2}}, key(2*retention, none)[1:]...), false},
+			{"k/%d of a later version", append(bson.D{{Key: "f", Value: 3}}, key(2*retention, none)[1:]...), false},
 			{"k/%d that is made", bson.D{at(3 * retention / 2)}, false},
 			{"k/%d that was made", bson.D{at(3 * retention)}, true},
 			{"p/%d left", bson.D{at(2 * retention)}, true},
