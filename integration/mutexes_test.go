@@ -1,7 +1,9 @@
 package integration_test
 
 import (
+	"cmp"
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -14,6 +16,8 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
+
+var mutexesFor = flag.Duration("mutexes.duration", 0, "for how long TestMutexesOfProcesses lasts; 0: 20s, 1m with LEASEHOLD_LONG set")
 
 const severalKeys, severalEach = 20, 5
 
@@ -63,8 +67,12 @@ func several(env *proc.Env) {
 // Processes that each lock 5 of 20 keys, while some are killed in the midst of it: two never have one key, and all of them
 // go on.
 func TestMutexesOfProcesses(t *testing.T) {
-	processes, lasts := testkit.Rounds(12, 100), time.Duration(testkit.Rounds(20, 600))*time.Second
+	lasts := cmp.Or(*mutexesFor, time.Duration(testkit.Rounds(20, 60))*time.Second)
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		processes := 12
+		if !s.FerretDB() { // which has no room for the connections of a hundred beside other tests
+			processes = testkit.Rounds(12, 100)
+		}
 		r := newRoom(t, s)
 		r.session(r.short(patient)) // the server is tried out once, before a hundred processes open the store
 		a := r.args(r.short(patient))
