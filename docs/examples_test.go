@@ -364,6 +364,7 @@ func Example_hooks() {
 		Lost:        func(l dsync.LostInfo) { /* count by l.Kind and by whether l.Cause is dsync.ErrRevoked */ },
 		StoreError:  func(op string, err error) { /* count by op */ },
 		ClockJump:   func(d time.Duration) { /* page somebody, if d is positive */ },
+		Deadlock:    func(d dsync.Deadlock) { /* tell somebody: d names the processes and their keys */ },
 		Granted:     func(g dsync.GrantedInfo) { waits <- g.Wait },
 	}
 	locks, err := dsync.New(store, &dsync.Options{Hooks: hooks})

@@ -56,6 +56,9 @@ type Hooks struct {
 	// the session expired is reported when it registers again. A jump ahead may have shortened
 	// leases, so that a key was granted before its holder saw the loss.
 	ClockJump func(d time.Duration)
+
+	// Deadlock is called once for each deadlock that this session finds itself in: see [Deadlock].
+	Deadlock func(Deadlock)
 }
 
 // AddHooks registers further hooks, which are called until stop is called or the session ends.
@@ -112,6 +115,9 @@ func (h *Hooks) engine() *engine.Hooks {
 	}
 	if f := h.Released; f != nil {
 		e.Released = func(r engine.ReleasedInfo) { f(ReleasedInfo(r)) }
+	}
+	if f := h.Deadlock; f != nil {
+		e.Deadlock = func(d any) { f(d.(Deadlock)) }
 	}
 	if f := h.Lost; f != nil {
 		e.Lost = func(l engine.LostInfo) { f(LostInfo(l)) }

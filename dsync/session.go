@@ -39,6 +39,7 @@ func New(store driver.Store, opt *Options) (*Session, error) {
 	if opt != nil {
 		hooks = opt.Hooks
 	}
+	s.Look = (&Session{engine: s}).look
 	return &Session{s, hooks}, nil
 }
 

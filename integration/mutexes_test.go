@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/integration/internal/proc"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"github.com/leasehold-go/leasehold/internal/testkit"
@@ -26,7 +27,7 @@ const severalKeys, severalEach = 20, 5
 func several(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)
-	s := a.session(env, nil)
+	s := a.session(env, &dsync.Hooks{Deadlock: func(d dsync.Deadlock) { env.Emit(proc.Event{Name: "deadlock", Text: d.String()}) }})
 	env.Emit(proc.Event{Name: "ready"})
 	for {
 		var keys []string
@@ -64,8 +65,8 @@ func several(env *proc.Env) {
 	}
 }
 
-// Processes that each lock 5 of 20 keys, while some are killed in the midst of it: two never have one key, and all of them
-// go on.
+// Processes that each lock 5 of 20 keys, while some are killed in the midst of it: two never have one key, all of them go
+// on, and no deadlock is reported.
 func TestMutexesOfProcesses(t *testing.T) {
 	lasts := cmp.Or(*mutexesFor, time.Duration(testkit.Rounds(20, 60))*time.Second)
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -112,6 +113,8 @@ func TestMutexesOfProcesses(t *testing.T) {
 				n++
 				turns[ev.p]++
 				longest, pause, last = max(longest, ev.Took), max(pause, time.Since(last)), time.Now()
+			case "deadlock":
+				t.Errorf("a deadlock where there is none: %s", ev.Text)
 			case "done":
 				state[ev.p] = "done"
 			case "ended":
@@ -160,5 +163,57 @@ func TestMutexesOfProcesses(t *testing.T) {
 		}
 		lab.Note(t, "%d turns of %d processes in %.0f s, %d of them killed; the longest wait %.1f s, the longest time without a turn %.1f s", n, processes,
 			took.Seconds(), kills, longest.Seconds(), pause.Seconds())
+	})
+}
+
+// Three processes that wait for each other are named by the last one of them within a poll, and by whoever asks. When
+// one is killed, the others go on.
+func TestDeadlockOfProcesses(t *testing.T) {
+	t.Parallel()
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		opt := r.short(10 * time.Second)
+		keys := []string{"x", "y", "z"}
+		var ps []*proc.Proc
+		for _, key := range keys {
+			p := proc.Start(t, "worker", r.args(opt))
+			p.Await("ready", 30*time.Second)
+			p.Tell(proc.Order{Do: "lock", Key: key})
+			p.Await("lock", 10*time.Second)
+			ps = append(ps, p)
+		}
+		monitor := r.session(opt)
+		found := func() []dsync.Deadlock {
+			all, err := monitor.Deadlocks(t.Context(), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return all
+		}
+		time.Sleep(opt.TTL)
+		for i, p := range ps {
+			if got := found(); len(got) > 0 {
+				t.Errorf("%v: a deadlock where there is a chain of %d", got, i)
+			}
+			p.Tell(proc.Order{Do: "lock", Key: keys[(i+1)%3]})
+			eventually(t, 10*time.Second, "it waits", func() bool { return load(t, r.store(), keys[(i+1)%3]).Waiting == 1 })
+		}
+		closed := time.Now()
+		if got := found(); len(got) != 1 || len(got[0].Members) != 3 || got[0].Members[0].PID == 0 {
+			t.Errorf("%v, want one of three processes", got)
+		}
+		const poll = 12 * time.Second // the longest by default, with that TTL
+		ev := ps[2].Await("deadlock", poll+wakeUp)
+		if ev.N != 3 {
+			t.Errorf("%d members: %s", ev.N, ev.Text)
+		}
+		lab.Note(t, "a deadlock of 3 processes was named after %.1f s: %s", ev.Wall.Sub(closed).Seconds(), ev.Text)
+		ps[0].Kill()
+		ps[2].Await("lock", 3*opt.TTL)
+		ps[2].Tell(proc.Order{Do: "unlock", Key: "z"})
+		ps[1].Await("lock", 10*time.Second)
+		if got := found(); len(got) > 0 {
+			t.Errorf("%v, want none any more", got)
+		}
 	})
 }

@@ -23,6 +23,7 @@
 //	leasehold.session.losses        counter          identities that were lost                error.type
 //	leasehold.store.errors          counter          commands that failed                     operation, error.type
 //	leasehold.clock.jumps           counter          jumps of the store's clock               direction
+//	leasehold.deadlocks             counter          possible deadlocks with this process
 //	leasehold.clock.spread          gauge            between the clocks of two servers
 //	leasehold.queue.length          gauge            waiters, in all processes                key
 //	leasehold.listener.ready        gauge            1 if the session gets notices, else 0    error.type

@@ -70,6 +70,7 @@ func everything(t *testing.T) (all []metricdata.Metrics) {
 		synctest.Wait()
 		mu.Unlock()
 		wg.Wait()
+		deadlock(s, newSession(t, store, nil))
 		synctest.Wait()
 		all = r.metrics()
 	})

@@ -49,6 +49,7 @@ func (t *Telemetry) Hooks() *dsync.Hooks {
 			}
 			t.jumps.Add(ctx, 1, t.with(directionAttr.String(direction)))
 		},
+		Deadlock: func(dsync.Deadlock) { t.deadlocks.Add(ctx, 1, t.with()) },
 	}
 }
 

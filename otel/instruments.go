@@ -24,6 +24,7 @@ type instruments struct {
 	sessionLosses metric.Int64Counter
 	storeErrors   metric.Int64Counter
 	jumps         metric.Int64Counter
+	deadlocks     metric.Int64Counter
 	queue         metric.Int64ObservableGauge
 	listening     metric.Int64ObservableGauge
 	records       metric.Int64ObservableGauge
@@ -71,6 +72,7 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 		sessionLosses: counter("leasehold.session.losses", "{session}", "Identities in the store that were lost, with all their holds."),
 		storeErrors:   counter("leasehold.store.errors", "{error}", "Commands that failed."),
 		jumps:         counter("leasehold.clock.jumps", "{jump}", "Jumps of the store's clock by more than the margin."),
+		deadlocks:     counter("leasehold.deadlocks", "{deadlock}", "Deadlocks that this process is in."),
 		leading:       upDown("leasehold.leader.leading", "{election}", "Elections that this process leads."),
 		terms:         counter("leasehold.leader.terms", "{term}", "Terms of this process."),
 		term:          histogram("leasehold.leader.term.duration", "Time from the election of this process to the end of its term.", slow()),

@@ -206,6 +206,31 @@ func TestMetricsOfClockJumps(t *testing.T) {
 	})
 }
 
+// deadlock has a hold x and wait for y, and b the reverse, until a has found that out.
+func deadlock(a, b *dsync.Session) {
+	ctx, cancel := context.WithCancel(background)
+	x, y := a.Mutex("x"), b.Mutex("y")
+	x.Lock()
+	y.Lock()
+	var wg sync.WaitGroup
+	wg.Go(func() { a.Mutex("y").LockContext(ctx) })
+	wg.Go(func() { b.Mutex("x").LockContext(ctx) })
+	time.Sleep(time.Minute)
+	cancel()
+	wg.Wait()
+	x.Unlock()
+	y.Unlock()
+}
+
+func TestMetricsOfDeadlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		r := record(t, dsyncotel.Options{})
+		deadlock(r.session(store), newSession(t, store, nil))
+		r.want("leasehold.deadlocks", "leasehold.deadlocks{} 1")
+	})
+}
+
 // The queue is that of all processes.
 func TestMetricsOfQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -27,6 +27,8 @@ just that key: a line for each holder and each of the first waiters. Keys are sh
 while they are read. Times are the server's, in UTC. Nothing is written to the
 store, and the right to find is enough.
 
+At the end come possible deadlocks: what each process in them holds and waits for.
+
 ` + jsonHelp,
 		Example: `  leasehold status
   leasehold status invoices/
@@ -50,16 +52,49 @@ store, and the right to find is enough.
 				if exact {
 					all = func(yield func(dsync.Status, error) bool) { yield(v.Status(ctx, prefix)) }
 				}
-				if asJSON {
-					return a.printKeysJSON(all)
+				var contended []dsync.Status
+				each := func(yield func(dsync.Status, error) bool) {
+					for st, err := range all {
+						if st.Waiting > 0 {
+							contended = append(contended, st)
+						}
+						if !yield(st, err) {
+							return
+						}
+					}
 				}
-				return a.printKeys(all)
+				show := a.printKeys
+				if asJSON {
+					show = a.printKeysJSON
+				}
+				if err := show(each); err != nil || len(dsync.FindDeadlocks(contended, contended)) == 0 {
+					return err
+				}
+				return a.printDeadlocks(ctx, v, prefix, asJSON)
 			})
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, one line per key")
 	c.Flags().BoolVar(&exact, "exact", false, "show only the key PREFIX, with its first 1000 waiters")
 	return c
+}
+
+// printDeadlocks prints the deadlocks among the keys that begin with prefix.
+func (a *app) printDeadlocks(ctx context.Context, v *view, prefix string, asJSON bool) error {
+	found, err := v.Deadlocks(ctx, prefix)
+	for _, d := range found {
+		var members []statusjson.Process
+		for i, m := range d.Members {
+			members = append(members, statusjson.Process{Session: m.Session, Name: m.Name, Host: m.Host, PID: m.PID, App: m.App, Meta: m.Meta})
+			d.Members[i].Name, d.Members[i].Host = plain(cmp.Or(m.Name, m.Session)), plain(m.Host)
+		}
+		if asJSON {
+			err = cmp.Or(err, printJSON(a.stdout, map[string]any{"deadlock": members, "keys": d.Keys}))
+		} else {
+			fmt.Fprintln(a.stdout, "deadlock:", d)
+		}
+	}
+	return err
 }
 
 func (a *app) printKeysJSON(all iter.Seq2[dsync.Status, error]) error {
@@ -318,6 +353,9 @@ be renamed or removed.
       renewed                     until moves on with each heartbeat
       lapsed                      until has passed: the next request gets the key
       yields                      it may be kept without being in use
+
+After the keys there is an object for each deadlock, with its members (deadlock) and their
+keys: each member holds the key at its place, and waits for the next one.
 `
 
 // newKeyJSON returns a key's status for programs: see jsonHelp.

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -36,6 +37,38 @@ func TestStatusGolden(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newScene(t)
 				s.allKinds()
+				before := s.Counts()
+				got := command(t, s.Memory, c.args...)
+				if got.status != 0 || got.err != "" {
+					t.Errorf("exit status %d, %q on standard error", got.status, got.err)
+				}
+				s.wrote(before)
+				golden(t, c.file, got.out)
+			})
+		})
+	}
+}
+
+// Deadlocks come after the keys, if the keys in them were asked for.
+func TestStatusOfDeadlocks(t *testing.T) {
+	for _, c := range []struct {
+		file string
+		args []string
+	}{
+		{"status-deadlock.txt", []string{"status"}},
+		{"status-deadlock.jsonl", []string{"status", "--json"}},
+		{"status-deadlock-prefix.txt", []string{"status", "k"}},
+	} {
+		t.Run(c.file, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene(t)
+				if _, err := s.Register(t.Context(), dsync.Member{ID: "d", Name: "d\x1b[31m", Host: "host d", PID: 44, TTL: 10 * time.Minute}); err != nil {
+					t.Fatal(err)
+				}
+				for _, claims := range [][2]string{{"k1", "a.1"}, {"k2", "b.1"}, {"other", "d.1"}, {"k2", "a.2"}, {"other", "b.2"}, {"k1", "d.2"}, {"k1", "c.1"}} {
+					s.acquire(claim(claims[0], claims[1], dsync.KindMutex, 1, 1))
+				}
+				time.Sleep(5 * time.Second)
 				before := s.Counts()
 				got := command(t, s.Memory, c.args...)
 				if got.status != 0 || got.err != "" {

@@ -18,6 +18,7 @@ const (
 // holds the key.
 type waitGraph struct {
 	edges map[[2]string]*waitView // by waiter and holder
+	keys  []dsync.Status          // with waiters
 	full  bool                    // there were more
 }
 
@@ -28,8 +29,6 @@ type waitView struct {
 	Keys   []string  `json:"keys"`            // the first of those that it waits for
 	More   int       `json:"more,omitempty"`  // the number of the others
 	Cycle  bool      `json:"cycle,omitempty"` // the holder waits for the waiter, perhaps through others
-
-	blocks bool // it waits for a key other than an election's: a candidate works on while it waits
 }
 
 // A partyView is a process that waits or holds.
@@ -60,7 +59,6 @@ func (g *waitGraph) add(st dsync.Status) {
 				e = &waitView{Waiter: newPartyView(w), Holder: newPartyView(o)}
 				g.edges[between] = e
 			}
-			e.blocks = e.blocks || st.Kind != dsync.KindElection
 			switch {
 			case slices.Contains(e.Keys, st.Key): // several of its goroutines wait
 			case len(e.Keys) == maxWaitKeys:
@@ -69,6 +67,9 @@ func (g *waitGraph) add(st dsync.Status) {
 				e.Keys = append(e.Keys, st.Key)
 			}
 		}
+	}
+	if len(st.Queue) > 0 && !g.full {
+		g.keys = append(g.keys, st)
 	}
 }
 
@@ -79,14 +80,14 @@ func newPartyView(p dsync.Participant) partyView {
 // list returns up to n edges: those of cycles first, then those of the most keys. own is the
 // id of this process's session, color returns the style of another session.
 func (g *waitGraph) list(n int, own string, color func(session string) string) (all []waitView, more bool) {
-	to := make(map[string][]string)
-	for between, e := range g.edges {
-		if e.blocks && between[0] != between[1] {
-			to[between[0]] = append(to[between[0]], between[1])
+	for _, d := range dsync.FindDeadlocks(g.keys, g.keys) {
+		for i, m := range d.Members {
+			if e := g.edges[[2]string{m.Session, d.Members[(i+1)%len(d.Members)].Session}]; e != nil {
+				e.Cycle = true
+			}
 		}
 	}
-	for between, e := range g.edges {
-		e.Cycle = e.blocks && between[0] != between[1] && reaches(to, between[1], between[0])
+	for _, e := range g.edges {
 		all = append(all, *e)
 	}
 	cycle := func(w waitView) int {
@@ -109,23 +110,4 @@ func (g *waitGraph) list(n int, own string, color func(session string) string) (
 		}
 	}
 	return all, more
-}
-
-// reaches reports whether a path leads from one session to another.
-func reaches(to map[string][]string, from, end string) bool {
-	seen := map[string]bool{from: true}
-	for next := []string{from}; len(next) > 0; {
-		at := next[len(next)-1]
-		next = next[:len(next)-1]
-		if at == end {
-			return true
-		}
-		for _, s := range to[at] {
-			if !seen[s] {
-				seen[s] = true
-				next = append(next, s)
-			}
-		}
-	}
-	return false
 }

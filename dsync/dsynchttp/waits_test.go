@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
@@ -59,7 +60,8 @@ func TestPageShowsWaitingProcesses(t *testing.T) {
 		if got := waitsOf(getJSON(t, h, "/")); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%q, want %q", got, want)
 		}
-		waits("c", "1") // a, b and c
+		waits("c", "1")             // a, b and c
+		time.Sleep(4 * time.Second) // until then, their holds are young
 		want = []string{"c waits for a: 1, in a cycle", "a waits for b: 2, in a cycle", "b waits for c: 3, in a cycle", "d waits for c: 3 4 5 and 2 more"}
 		l := getJSON(t, h, "/")
 		if got := waitsOf(l); fmt.Sprint(got) != fmt.Sprint(want) {

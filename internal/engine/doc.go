@@ -30,6 +30,7 @@
 //	hold.go     the hold, its context and its end
 //	observe.go  observers of a key, reading of states
 //	break.go    Break, Forget and Resize
+//	deadlock.go looks for processes that wait for each other
 //	status.go   what a session reports about itself
 //	options.go  Options, Hooks, errors
 //	clock.go    the clock, which counts the time that the machine slept

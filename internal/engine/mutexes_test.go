@@ -293,7 +293,7 @@ func TestMutexesOtherForms(t *testing.T) {
 }
 
 // 100 processes that each lock 5 of 20 keys, for ten minutes, while some are cut off and others crash: nobody holds a key
-// that another holds, and nobody ever stalls.
+// that another holds, and nobody ever stalls. No deadlock is reported.
 func TestMutexesNeverStall(t *testing.T) {
 	testkit.Large(t)
 	const processes, keys, each = 100, 20, 5
@@ -302,7 +302,7 @@ func TestMutexesNeverStall(t *testing.T) {
 		store := dsynctest.NewMemory()
 		ctx, stop := context.WithCancel(background)
 		var busy [keys]atomic.Int32
-		var turns, losses atomic.Int64
+		var turns, losses, deadlocks atomic.Int64
 		var longest time.Duration
 		var mu sync.Mutex
 		var faulty []*dsynctest.Faulty
@@ -312,7 +312,7 @@ func TestMutexesNeverStall(t *testing.T) {
 				return dsynctest.Fault{Delay: time.Duration(rand.IntN(2000)) * time.Microsecond}
 			})
 			faulty = append(faulty, f)
-			s := newSession(t, f, nil)
+			s := newSession(t, f, &dsync.Options{Hooks: &dsync.Hooks{Deadlock: func(dsync.Deadlock) { deadlocks.Add(1) }}})
 			wg.Go(func() {
 				r := rand.New(rand.NewPCG(uint64(i), 7))
 				for ctx.Err() == nil {
@@ -372,6 +372,9 @@ func TestMutexesNeverStall(t *testing.T) {
 		wg.Wait()
 		if losses.Load() == 0 {
 			t.Error("nobody crashed, so little was shown")
+		}
+		if deadlocks.Load() > 0 {
+			t.Errorf("%d deadlocks were reported", deadlocks.Load())
 		}
 	})
 }

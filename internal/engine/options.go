@@ -163,6 +163,7 @@ type Hooks struct {
 	Heartbeat      func(took, left time.Duration, err error)
 	StoreError     func(op string, err error)
 	ClockJump      func(d time.Duration)
+	Deadlock       func(deadlock any) // a dsync.Deadlock
 }
 
 // AddHooks registers further hooks, which are called until stop is called or the session ends.

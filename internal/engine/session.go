@@ -64,6 +64,12 @@ type Session struct {
 	observed    observed
 	overdue     map[*Hold]core.Instant // holds that ended before their holder was done, and when they ended
 	checkTimer  *time.Timer            // finds holds that ended while the machine slept; nil: not running
+
+	// Look finds the deadlocks of the session with that id, for dsync.New. It is set before the session is used.
+	Look      func(id string, held []string, nested func(held, waits string) bool) (map[string]fmt.Stringer, error)
+	looking   bool         // it is under way
+	looked    core.Instant // when it last ended
+	deadlocks map[string]fmt.Stringer
 }
 
 // New returns a session on store. It does not contact the store; an error means that store is nil
@@ -290,6 +296,7 @@ func (s *Session) lost(f core.SessionLost) {
 }
 
 func (s *Session) beat(f core.Beat) {
+	s.lookIfDue()
 	s.each(func(h *Hooks) {
 		if h.Heartbeat != nil {
 			s.hooks.AddLatest(h, func() { h.Heartbeat(f.Took, f.Left, f.Err) })

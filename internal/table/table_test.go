@@ -48,7 +48,7 @@ func numbers() []string {
 	for _, s := range []struct {
 		format string
 		n      int
-	}{{"%d", 10}, {"L%d", 14}, {"E%d", 15}, {"S%d", 5}, {"B%02d", 37}} {
+	}{{"%d", 10}, {"L%d", 15}, {"E%d", 15}, {"S%d", 5}, {"B%02d", 37}} {
 		for i := range s.n {
 			all = append(all, fmt.Sprintf(s.format, i+1))
 		}

@@ -1,0 +1,57 @@
+package engine
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/core"
+)
+
+// lookIfDue looks for deadlocks if a wait is half a TTL old (at least 5 s and at most 15 s), and then each time that
+// its age has doubled. Every heartbeat calls it, so a deadlock is named within a poll. The wait that closed it began
+// last, so what others have to read for older waits need not be read often. s.mu must be held.
+//
+// A wait that began before a hold is not that of the hold's goroutine: processes that each run several singletons under
+// Mutexes hold some and wait for the others, and are in no deadlock.
+func (s *Session) lookIfDue() {
+	due, long := false, min(max(s.opt.TTL/2, 5*time.Second), 15*time.Second)
+	held, waits := make(map[string]core.Instant), make(map[string]core.Instant) // when holds began, and waits were called
+	s.core.Waits(func(a *core.Acquire, position, _ int) {
+		if position > 0 && a.Kind != driver.KindElection && !a.First { // holders are asked to give up what is forced
+			waits[a.Key] = holdOf(a).since
+			age := s.now.Sub(waits[a.Key])
+			due = due || age >= long && age >= 2*(age-s.now.Sub(s.looked))
+		}
+	})
+	if !due || s.looking || s.finished {
+		return
+	}
+	s.core.Claims(func(c core.Held) {
+		if c.Users > 0 && c.Claim.Kind != driver.KindElection {
+			held[c.Claim.Key] = max(held[c.Claim.Key], holdOf(c.Call).since)
+		}
+	})
+	s.looking = true
+	id, keys := s.core.Session(), slices.Collect(maps.Keys(held))
+	s.workers.do(func() {
+		found, err := s.Look(id, keys, func(of, key string) bool { return held[of] > 0 && waits[key] >= held[of] })
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.looking = false; err != nil {
+			return // the next heartbeat looks again
+		}
+		for name, d := range found {
+			if s.deadlocks[name] == nil {
+				s.Warn("dsync: possible deadlock", "members", d.String())
+				s.each(func(h *Hooks) {
+					if h.Deadlock != nil {
+						s.report(func() { h.Deadlock(d) })
+					}
+				})
+			}
+		}
+		s.looked, s.deadlocks = s.now, found
+	})
+}

@@ -1,0 +1,444 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/engine"
+)
+
+// A poll of a session that listens, with jitter. A look for deadlocks comes before it.
+const longestPoll = ttl + ttl/5
+
+// stuckFleet are processes with names, which lock keys. They report deadlocks.
+type stuckFleet struct {
+	t       *testing.T
+	store   driver.Store
+	opt     dsync.Options // of those to come
+	ctx     context.Context
+	process map[string]*dsync.Session
+
+	mu       sync.Mutex
+	log      bytes.Buffer
+	reported []string // who: deadlock
+	last     time.Time
+}
+
+func newStuckFleet(t *testing.T, store driver.Store) *stuckFleet {
+	ctx, cancel := context.WithCancel(background)
+	f := &stuckFleet{t: t, store: store, ctx: ctx, process: make(map[string]*dsync.Session)}
+	t.Cleanup(cancel)
+	return f
+}
+
+func (f *stuckFleet) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.log.Write(p)
+}
+
+// of returns the session of that name.
+func (f *stuckFleet) of(name string) *dsync.Session {
+	if f.process[name] == nil {
+		opt := f.opt
+		opt.Name, opt.Logger = name, slog.New(slog.NewTextHandler(f, nil))
+		opt.Hooks = &dsync.Hooks{Deadlock: func(d dsync.Deadlock) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			var members []string
+			for i, m := range d.Members {
+				members = append(members, fmt.Sprintf("%s has %s wants %s", m.Name, d.Keys[i], d.Keys[(i+1)%len(d.Keys)]))
+			}
+			i := slices.Index(members, slices.Min(members)) // sessions' ids are random, and so is who comes first
+			members = append(slices.Clone(members[i:]), members[:i]...)
+			f.reported, f.last = append(f.reported, name+": "+strings.Join(members, ", ")), time.Now()
+		}}
+		f.process[name] = newSession(f.t, f.store, &opt)
+	}
+	return f.process[name]
+}
+
+// hold locks the keys.
+func (f *stuckFleet) hold(name string, keys ...string) {
+	for _, key := range keys {
+		lock(f.t, f.of(name).Mutex(key))
+	}
+}
+
+// wants has a goroutine of the process wait for the key, until give is called.
+func (f *stuckFleet) wants(name, key string) (give func()) {
+	return f.waits(func(ctx context.Context) error { return f.of(name).Mutex(key).LockContext(ctx) })
+}
+
+func (f *stuckFleet) waits(wait func(context.Context) error) (give func()) {
+	ctx, cancel := context.WithCancel(f.ctx)
+	go wait(ctx)
+	synctest.Wait()
+	return func() { cancel(); synctest.Wait() }
+}
+
+// take returns what was reported since.
+func (f *stuckFleet) take() []string {
+	synctest.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	got := f.reported
+	f.reported = nil
+	slices.Sort(got)
+	return got
+}
+
+func (f *stuckFleet) want(when string, want ...string) {
+	f.t.Helper()
+	if got := f.take(); !slices.Equal(got, want) {
+		f.t.Errorf("%s: reported %q, want %q", when, got, want)
+	}
+}
+
+// A cycle of two processes, and of three, is named with all its members within a poll of the wait that closes it, and
+// once by each member; when it is over and comes again, it is named again.
+func TestDeadlockIsNamedWithinAPoll(t *testing.T) {
+	for _, poll := range []time.Duration{0, 100 * time.Millisecond} {
+		bubble(t, func(t *testing.T) {
+			f := newStuckFleet(t, dsynctest.NewMemory())
+			f.opt.PollInterval = poll
+			f.hold("a", "x")
+			f.hold("b", "y")
+			f.wants("a", "y")
+			time.Sleep(3 * time.Minute)
+			f.want("a chain")
+			give := f.wants("b", "x")
+			time.Sleep(longestPoll)
+			if got := f.take(); !slices.Contains(got, "b: a has x wants y, b has y wants x") {
+				t.Errorf("%q within a poll, want that of the wait that closed the cycle", got)
+			}
+			time.Sleep(time.Hour)
+			f.take()
+			if n := strings.Count(f.log.String(), "possible deadlock"); n != 2 || !strings.Contains(f.log.String(), `holds \"x\" and waits for \"y\"; `) {
+				t.Errorf("%d warnings, want one of each process with all members:\n%s", n, f.log.String())
+			}
+			give()
+			f.wants("b", "x")
+			time.Sleep(longestPoll)
+			f.want("again", "b: a has x wants y, b has y wants x")
+		})
+		bubble(t, func(t *testing.T) {
+			f := newStuckFleet(t, dsynctest.NewMemory())
+			f.opt.PollInterval = poll
+			f.hold("a", "x")
+			f.hold("b", "y")
+			f.hold("c", "z")
+			for i := range 20 {
+				f.wants(fmt.Sprint("other ", i), "x") // more than the store shows in a list of keys
+			}
+			f.wants("a", "y")
+			f.wants("b", "z")
+			time.Sleep(3 * time.Minute)
+			f.want("a chain")
+			f.wants("c", "x")
+			time.Sleep(longestPoll)
+			if got := f.take(); !slices.Contains(got, "c: a has x wants y, b has y wants z, c has z wants x") {
+				t.Errorf("%q within a poll, want that of the wait that closed the cycle", got)
+			}
+			time.Sleep(time.Hour)
+			f.take()
+			if n := strings.Count(f.log.String(), "possible deadlock"); n != 3 {
+				t.Errorf("%d warnings, want one of each process", n)
+			}
+		})
+	}
+}
+
+// Who waits behind a cycle is not in it, also if it holds something that others wait for.
+func TestDeadlockIsReportedByItsMembers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newStuckFleet(t, dsynctest.NewMemory())
+		f.hold("a", "x")
+		f.hold("b", "y")
+		f.hold("c", "z")
+		f.wants("a", "y")
+		f.wants("b", "x")
+		f.wants("c", "x")
+		f.wants("d", "z")
+		time.Sleep(time.Hour)
+		f.want("in an hour", "a: a has x wants y, b has y wants x", "b: a has x wants y, b has y wants x")
+	})
+}
+
+// Every process of these waits for another, perhaps forever, and there is no deadlock that the store can know of.
+func TestNoDeadlockWhereThereIsNone(t *testing.T) {
+	for name, begin := range map[string]func(*stuckFleet){
+		"a chain": func(f *stuckFleet) {
+			f.hold("a", "x")
+			f.hold("b", "y")
+			f.hold("c", "z")
+			f.wants("a", "y")
+			f.wants("b", "z")
+		},
+		"goroutines of one process": func(f *stuckFleet) {
+			f.hold("a", "x", "y")
+			f.wants("a", "x")
+			f.wants("a", "y")
+			f.wants("b", "x")
+		},
+		"a semaphore with another holder": func(f *stuckFleet) {
+			for _, who := range []string{"a", "b"} {
+				f.of(who).Semaphore("s", 2).Acquire(background, 1)
+			}
+			f.hold("c", "x")
+			f.wants("a", "x")
+			f.waits(func(ctx context.Context) error { return f.of("c").Semaphore("s", 2).Acquire(ctx, 1) })
+		},
+		"readers": func(f *stuckFleet) {
+			for _, who := range []string{"a", "b"} {
+				f.of(who).RWMutex("r").RLockContext(background)
+			}
+			f.hold("c", "x")
+			f.wants("a", "x")
+			f.waits(f.of("b").RWMutex("r").RLockContext)
+		},
+		"a lease": func(f *stuckFleet) {
+			if _, err := f.of("a").Lease(background, "x", time.Hour); err != nil {
+				f.t.Fatal(err)
+			}
+			f.hold("b", "y")
+			f.wants("a", "y")
+			f.wants("b", "x")
+		},
+		"kept by UnlockAfter": func(f *stuckFleet) {
+			mu := f.of("a").Mutex("x")
+			lock(f.t, mu)
+			mu.UnlockAfter(background, time.Hour)
+			f.hold("b", "y")
+			f.wants("a", "y")
+			f.wants("b", "x")
+		},
+		"candidates": func(f *stuckFleet) {
+			hold := func(who string) func(context.Context) error {
+				return func(ctx context.Context) error {
+					_, err := engine.Of(f.of(who)).Hold(ctx, engine.Whole("e", driver.KindElection))
+					return err
+				}
+			}
+			hold("a")(background)
+			f.hold("b", "x")
+			f.wants("a", "x")
+			f.waits(hold("b"))
+		},
+		"singletons": func(f *stuckFleet) { // each process has a goroutine for each, which waits until it runs it
+			x, y := f.of("c").Mutex("x"), f.of("c").Mutex("y")
+			lock(f.t, x)
+			lock(f.t, y)
+			f.wants("a", "x")
+			f.wants("b", "y")
+			f.wants("a", "y")
+			f.wants("b", "x")
+			time.Sleep(time.Second)
+			x.Unlock()
+			y.Unlock()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := newStuckFleet(t, dsynctest.NewMemory())
+				begin(f)
+				time.Sleep(10 * time.Minute)
+				f.want("after ten minutes")
+				if got, err := f.of("a").Deadlocks(background, ""); name != "singletons" && (len(got) > 0 || err != nil) {
+					t.Errorf("Deadlocks: %v, %v", got, err)
+				}
+			})
+		})
+	}
+}
+
+// A hold counts when it has lasted for 4 s.
+func TestYoungHoldsAreInNoDeadlock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newStuckFleet(t, dsynctest.NewMemory())
+		f.hold("a", "x")
+		f.hold("b", "y")
+		f.wants("a", "y")
+		f.wants("b", "x")
+		for _, c := range []struct {
+			wait time.Duration
+			want int
+		}{{4*time.Second - time.Millisecond, 0}, {time.Millisecond, 1}} {
+			time.Sleep(c.wait)
+			if got, err := f.of("a").Deadlocks(background, ""); len(got) != c.want || err != nil {
+				t.Errorf("%v, %v, want %d deadlocks", got, err, c.want)
+			}
+		}
+		if got, err := f.of("a").Deadlocks(background, "x"); len(got) > 0 || err != nil {
+			t.Errorf("%v, %v among the keys of which one is in the cycle, want none", got, err)
+		}
+	})
+}
+
+// A deadlock whose process has died is none: its keys become free.
+func TestDeadlockWithADeadProcess(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		f := newStuckFleet(t, memory)
+		f.hold("a", "x")
+		faulty := newFaulty(t, memory, nil)
+		f.store = faulty
+		f.hold("b", "y")
+		f.wants("a", "y")
+		f.wants("b", "x")
+		time.Sleep(ttl / 2)
+		faulty.Cut()
+		memory.Expire(background, f.of("b").ID(), true)
+		if got, err := f.of("a").Deadlocks(background, ""); len(got) > 0 || err != nil {
+			t.Errorf("%v, %v, want none", got, err)
+		}
+	})
+}
+
+// Who waits by force does not wait forever, even for a process that is cut off.
+func TestForceIsInNoDeadlock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		f := newStuckFleet(t, memory)
+		f.opt.PollInterval = time.Second
+		f.hold("a", "x")
+		faulty := newFaulty(t, memory, nil)
+		f.store = faulty
+		f.hold("b", "y")
+		f.wants("b", "x")
+		time.Sleep(4 * time.Second) // it has sent a heartbeat
+		faulty.Cut()
+		start := time.Now()
+		lock(t, f.of("a").Mutex("warm"))
+		if err := f.of("a").Mutex("y").ForceLock(background); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(start); d < 9*time.Second {
+			t.Errorf("it waited for %v, want longer than before a look", d)
+		}
+		f.want("by force")
+	})
+}
+
+// A changing store lets things happen after it was read.
+type changingStore struct {
+	driver.Store
+	then func()
+}
+
+func (s *changingStore) Keys(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
+	states, err := s.Store.Keys(ctx, prefix, after, n)
+	if then := s.then; then != nil {
+		s.then = nil
+		then()
+	}
+	return states, err
+}
+
+// The states of keys are each of another moment. A cycle that is only in the first reading of them is none, nor is one of
+// which a part was there before and another part came later.
+func TestCycleThatNeverWas(t *testing.T) {
+	for name, then := range map[string]func(f *stuckFleet, give func()){
+		"a wait ends":             func(_ *stuckFleet, give func()) { give() },
+		"a wait gives way to one": func(f *stuckFleet, give func()) { give(); f.wants("b", "x") },
+	} {
+		bubble(t, func(t *testing.T) {
+			store := &changingStore{Store: dsynctest.NewMemory()}
+			f := newStuckFleet(t, store)
+			f.hold("a", "x")
+			f.hold("b", "y")
+			f.wants("a", "y")
+			give := f.wants("b", "x")
+			time.Sleep(5 * time.Second)
+			store.then = func() { then(f, give) }
+			if got, err := f.of("a").Deadlocks(background, ""); len(got) > 0 || err != nil {
+				t.Errorf("%s: %v, %v, want none", name, got, err)
+			}
+		})
+	}
+}
+
+// Looking costs nothing while nothing is held, one read while nobody waits for what is held, and all keys only then. It
+// is done when the wait is half a TTL old, and each time that its age has doubled.
+func TestLookingForDeadlocksIsCheap(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		begin       func(*stuckFleet)
+		loads, keys int
+	}{
+		{"holds nothing", func(f *stuckFleet) { f.hold("b", "y"); f.wants("a", "y") }, 0, 0},
+		{"nobody waits for it", func(f *stuckFleet) { f.hold("a", "x"); f.hold("b", "y"); f.wants("a", "y") }, 1, 0},
+		{"somebody waits for it", func(f *stuckFleet) { f.hold("a", "x"); f.hold("b", "y"); f.wants("a", "y"); f.wants("c", "x") }, 1, 1},
+	} {
+		bubble(t, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			f := newStuckFleet(t, store)
+			c.begin(f)
+			start := store.Counts()
+			time.Sleep(longestPoll)
+			d := store.Counts().Since(start)
+			if l, k := d.Commands[dsynctest.MethodLoad], d.Commands[dsynctest.MethodKeys]; l != c.loads || k != c.keys {
+				t.Errorf("%s: %d loads and %d pages of keys within a poll, want %d and %d", c.name, l, k, c.loads, c.keys)
+			}
+			time.Sleep(time.Hour)
+			d = store.Counts().Since(start)
+			looks := 10 // at 5 s · 2ⁿ
+			if l, k := d.Commands[dsynctest.MethodLoad], d.Commands[dsynctest.MethodKeys]; l > looks*c.loads || k > looks*c.keys || c.loads+c.keys > 0 && l+k < 8*(c.loads+c.keys) {
+				t.Errorf("%s: %d loads and %d pages of keys in an hour, want %d looks", c.name, l, k, looks)
+			}
+			f.want(c.name)
+		})
+	}
+}
+
+// All waits of a session make it look together.
+func TestManyWaitsLookTogether(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		f := newStuckFleet(t, store)
+		f.hold("a", "x")
+		for i := range 50 {
+			f.hold("b", fmt.Sprint("key ", i))
+			f.wants("a", fmt.Sprint("key ", i))
+		}
+		start := store.Counts()
+		time.Sleep(time.Minute)
+		if n := store.Counts().Since(start).Commands[dsynctest.MethodLoad]; n < 3 || n > 4 {
+			t.Errorf("%d looks in a minute, want one at 5, 10, 20 and 40 s", n)
+		}
+	})
+}
+
+// A look that the store does not answer is repeated until it does.
+func TestLookIsRepeatedUntilItIsAnswered(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		failing := 0
+		store := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodLoad && failing < 3 {
+				failing++
+				return dsynctest.Fault{LoseReply: true}
+			}
+			return dsynctest.Fault{}
+		})
+		f := newStuckFleet(t, store)
+		f.hold("a", "x")
+		f.hold("b", "y")
+		f.wants("a", "y")
+		f.wants("b", "x")
+		time.Sleep(longestPoll + ttl)
+		if got := f.take(); failing < 3 || len(got) < 2 {
+			t.Errorf("%d reads failed, and %q was reported, want 2", failing, got)
+		}
+	})
+}
