@@ -20,8 +20,8 @@
 //   - Order: waiters are served in FIFO order; expired sessions drop out of the queue.
 //     Goroutines of one process may hand off a hold to each other for [Options].HandOffTime
 //     while other processes wait.
-//   - Time: only the store's clock decides whether a process has died. The clocks of hosts
-//     may be hours off.
+//   - Time: only the store's clock decides whether a process has died, or with [Options].HostDir
+//     the kernel that it ran on. The clocks of hosts may be hours off.
 //   - Force: [Session.Break] takes a key only from holders that were notified and had their
 //     grace, or whose session or lease is over.
 //

@@ -85,6 +85,16 @@ type Options struct {
 	// together, because some stores log them with every heartbeat.
 	Meta map[string]string
 
+	// HostDir is a folder that the processes of this machine share, on a local disk or in
+	// memory: /run/invoices, or the emptyDir of a pod. A process that waits for one that has
+	// died, and has the same HostDir, expires its session a Margin after it learns of that. All
+	// others wait for the TTL, as without HostDir.
+	//
+	// The kernel says who is dead: each session keeps a locked file there. So what a process
+	// has left to its children must end with it, and it must not be checkpointed and restored
+	// (CRIU). The folder must exist; [New] tries it out. Linux only. Default "": none.
+	HostDir string
+
 	// Anonymous shows nothing: Name, Host, App and Meta must be empty, and the process id
 	// is not shown either.
 	Anonymous bool
@@ -113,6 +123,7 @@ func options(e engine.Options, hooks *Hooks) Options {
 		Host:              e.Host,
 		App:               e.App,
 		Meta:              e.Meta,
+		HostDir:           e.HostDir,
 		Anonymous:         e.Anonymous,
 		Logger:            e.Logger,
 		Hooks:             hooks,
@@ -138,6 +149,7 @@ func (o *Options) engine() *engine.Options {
 		Host:              o.Host,
 		App:               o.App,
 		Meta:              o.Meta,
+		HostDir:           o.HostDir,
 		Anonymous:         o.Anonymous,
 		Logger:            o.Logger,
 		Hooks:             o.Hooks.engine(),

@@ -42,11 +42,12 @@ type childArgs struct {
 	Rounds  int
 	Dir     string
 	How     string
+	HostDir string
 }
 
 // args are those of a child in the room.
 func (r *room) args(o dsync.Options) childArgs {
-	return childArgs{URI: r.URI, DB: r.DB, TTL: o.TTL, Poll: o.PollInterval}
+	return childArgs{URI: r.URI, DB: r.DB, TTL: o.TTL, Poll: o.PollInterval, HostDir: o.HostDir}
 }
 
 func (a childArgs) session(env *proc.Env, h *dsync.Hooks) *dsync.Session {
@@ -55,7 +56,7 @@ func (a childArgs) session(env *proc.Env, h *dsync.Hooks) *dsync.Session {
 		env.Fatal(err)
 	}
 	s, err := dsyncmongo.Open(context.Background(), client.Database(a.DB), &dsyncmongo.Options{
-		Options: dsync.Options{TTL: a.TTL, PollInterval: a.Poll, Hooks: h},
+		Options: dsync.Options{TTL: a.TTL, PollInterval: a.Poll, HostDir: a.HostDir, Hooks: h},
 	})
 	if err != nil {
 		env.Fatal(err)

@@ -30,6 +30,7 @@ type nemesisArgs struct {
 	URI, DB   string
 	TTL, Poll time.Duration
 	Dir, Name string // of its history
+	HostDir   string
 	Seed      uint64
 }
 
@@ -129,7 +130,7 @@ func (c *nemesisClient) open(client *mongo.Client) (*dsync.Session, error) {
 		return nil, err
 	}
 	c.faulty = dsynctest.NewFaulty(store, noticeFaults(rand.New(rand.NewPCG(c.Seed, noticeDraws)), c.TTL))
-	s, err := dsync.New(c.faulty, &dsync.Options{TTL: c.TTL, PollInterval: c.Poll, Name: c.Name})
+	s, err := dsync.New(c.faulty, &dsync.Options{TTL: c.TTL, PollInterval: c.Poll, HostDir: c.HostDir, Name: c.Name})
 	if err != nil {
 		return nil, err
 	}

@@ -217,6 +217,9 @@ func (n *nemesis) start(i int) {
 		Name: fmt.Sprintf("%s.%d", clientName(i), n.starts[i]),
 		Seed: n.seed + uint64(i)<<32 + uint64(n.starts[i])<<40,
 	}
+	if i%2 == 0 {
+		a.HostDir = n.host // so a crash of one costs another a margin
+	}
 	n.names[i] = a.Name
 	n.clients[i] = proc.Start(n.t, "nemesis", a)
 }

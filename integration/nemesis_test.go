@@ -39,6 +39,7 @@ type nemesis struct {
 	ttl  time.Duration
 	poll time.Duration
 	dir  string // of the histories
+	host string // HostDir of half of the clients; "": none
 	rec  *history.Recorder
 
 	// To look into the server with. What is read from a single one is never out of
@@ -136,7 +137,7 @@ func (n *nemesis) run() {
 		}
 	}
 	n.poll = n.room.short(n.ttl).PollInterval
-	n.dir = t.TempDir()
+	n.dir, n.host = t.TempDir(), newHostDir(t)
 	var err error
 	if n.rec, err = history.NewRecorder(n.dir, "nemesis"); err != nil {
 		t.Fatal(err)

@@ -85,6 +85,9 @@ type Member struct {
 
 	Settings Settings
 
+	// HostFile marks the session's file in dsync.Options.HostDir: at most 64 letters, digits, '-' and '_'; "": none.
+	HostFile string
+
 	LastHeartbeat time.Time // by the store's clock
 	Expired       bool
 }

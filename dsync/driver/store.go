@@ -15,8 +15,8 @@ import (
 // clock. A session is alive, lapsed or expired. It has lapsed when its last heartbeat is at
 // least TTL ago by the store's clock; a heartbeat makes a lapsed session alive again. It has
 // expired when [Store.Expire] found it lapsed or unknown, or its owner expired
-// it. Expiry is final: no later command, repeated or late, makes an expired id
-// alive again.
+// it, or somebody who knows that its owner's process has ended. Expiry is final: no later command,
+// repeated or late, makes an expired id alive again.
 //
 // Keys: for each key the claims that hold it, the queue of claims that wait for it, a kind, a
 // limit and the last token, and, for [KindElection], the number of grants and what the holder
@@ -88,8 +88,8 @@ type Store interface {
 
 	// Expire expires the session if it has lapsed, that is if now is not before its last
 	// heartbeat + TTL, or if it is unknown. If owner, it expires the session at once, whatever its
-	// state: only the session's owner says so. Expire returns 0 if the session has expired, by this
-	// call or before it. Otherwise it changes nothing and returns the time left until the
+	// state: only the session's owner says so, or somebody who knows that its process has ended.
+	// Expire returns 0 if the session has expired, by this call or before it. Otherwise it changes nothing and returns the time left until the
 	// session lapses, but at most TTL: if the clock went back after the last heartbeat, the next
 	// one makes the session lapse sooner.
 	Expire(ctx context.Context, session string, owner bool) (left time.Duration, err error)

@@ -208,6 +208,7 @@ func testObserversFields(e *env) {
 		ID: newID(), Name: "$$NOW worker", TTL: 61234 * time.Millisecond, Host: "höst", PID: 4711, App: "$app",
 		Meta:     map[string]string{"zone": "eu-1", "$c": "", "a.b": "x"},
 		Settings: driver.Settings{Version: "v1.2.3-$x", Heartbeat: 7 * time.Second, Poll: 40 * time.Millisecond, Margin: 1500 * time.Millisecond, Grace: 9 * time.Second},
+		HostFile: "0123456789abcdef-Z_9",
 	}
 	at, err := e.store.Register(e.ctx, want)
 	if err != nil {

@@ -104,6 +104,7 @@ func testRegisterFields(e *env) {
 		App:      "$app 1.2.3 \"quoted\" \\ {$now: 1}",
 		Meta:     map[string]string{"zone": "eu-1", "a.b": "$$NOW", "$c": "", "": "empty", "emoji": "🔒", "long": strings.Repeat("x", 2000)},
 		Settings: driver.Settings{Version: "v1.2.3-$x", Heartbeat: 7 * time.Second, Poll: 40 * time.Millisecond, Margin: 1500 * time.Millisecond, Grace: 9 * time.Second},
+		HostFile: "0123456789abcdef-Z_9",
 	}
 	sent := want
 	sent.Meta = maps.Clone(want.Meta)
@@ -121,7 +122,7 @@ func testRegisterFields(e *env) {
 // isMember reports whether got is what was registered as want, alive, with that last heartbeat.
 func isMember(got, want driver.Member, at time.Time) bool {
 	return got.ID == want.ID && got.Name == want.Name && got.TTL == want.TTL && got.Host == want.Host && got.PID == want.PID && got.App == want.App &&
-		got.Settings == want.Settings && maps.Equal(got.Meta, want.Meta) && got.LastHeartbeat.Equal(at) && !got.Expired
+		got.Settings == want.Settings && got.HostFile == want.HostFile && maps.Equal(got.Meta, want.Meta) && got.LastHeartbeat.Equal(at) && !got.Expired
 }
 
 func testHeartbeatRecordsNow(e *env) {
@@ -328,13 +329,13 @@ func testLives(e *env) {
 func testLivesSlim(e *env) {
 	full := driver.Member{
 		ID: newID(), Name: "name", TTL: long, Host: "host", PID: 7, App: "app", Meta: map[string]string{"zone": "1"},
-		Settings: driver.Settings{Version: "v1", Heartbeat: time.Second},
+		Settings: driver.Settings{Version: "v1", Heartbeat: time.Second}, HostFile: "file",
 	}
 	if _, err := e.store.Register(e.ctx, full); err != nil {
 		e.Fatalf("Register: %v", err)
 	}
 	e.reads("Liveness", storecmd.Liveness, []string{full.ID}, "it without what people read", func(m []driver.Member) bool {
-		return len(m) == 1 && m[0].ID == full.ID && m[0].Name == "" && m[0].Host == "" && m[0].PID == 0 && m[0].App == "" && m[0].Meta == nil && m[0].Settings == driver.Settings{}
+		return len(m) == 1 && m[0].ID == full.ID && m[0].Name == "" && m[0].Host == "" && m[0].PID == 0 && m[0].App == "" && m[0].Meta == nil && m[0].Settings == driver.Settings{} && m[0].HostFile == ""
 	})
 }
 

@@ -207,6 +207,12 @@ func wrongMembers() []plant {
 			}
 			return found
 		})},
+		{"Register forgets the HostFile", "Register/EveryFieldIsReadBack", func(m *dsynctest.Memory, w *wrong) {
+			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
+				s.HostFile = ""
+				return m.Register(ctx, s)
+			}
+		}},
 		{"Liveness is Members", "Liveness/HasNothingElse", func(m *dsynctest.Memory, w *wrong) {
 			w.lives = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
 				return storecmd.Members(ctx, m, ids...)

@@ -83,7 +83,7 @@ func TestMembersReadsEveryField(t *testing.T) {
 			return cursor(bson.D{e("now", now), e("found", bson.A{
 				bson.D{e("_id", "s/one"), e("at", at), e("ttl", int64(61_234)), e("dead", true), e("name", "n"), e("host", "h"),
 					e("pid", 4711), e("app", "a"), e("meta", bson.A{bson.D{e("k", "$x.y"), e("v", "z")}, bson.D{e("k", ""), e("v", "")}}),
-					e("opt", bson.D{e("v", "v1.2.3"), e("h", int64(1)), e("p", int64(2)), e("m", int64(3)), e("g", int64(4))})},
+					e("opt", bson.D{e("v", "v1.2.3"), e("h", int64(1)), e("p", int64(2)), e("m", int64(3)), e("g", int64(4))}), e("file", "f")},
 				bson.D{e("_id", "s/two"), e("at", now), e("ttl", int64(1))},
 			})})
 		})
@@ -95,7 +95,7 @@ func TestMembersReadsEveryField(t *testing.T) {
 			}
 			one, two := m[0], m[1]
 			if one.ID != "one" || !one.LastHeartbeat.Equal(at) || one.TTL != 61_234*time.Millisecond || !one.Expired || one.Name != "n" || one.Host != "h" ||
-				one.PID != 4711 || one.App != "a" || !maps.Equal(one.Meta, map[string]string{"$x.y": "z", "": ""}) ||
+				one.PID != 4711 || one.App != "a" || one.HostFile != "f" || !maps.Equal(one.Meta, map[string]string{"$x.y": "z", "": ""}) ||
 				one.Settings != (driver.Settings{Version: "v1.2.3", Heartbeat: time.Millisecond, Poll: 2 * time.Millisecond, Margin: 3 * time.Millisecond, Grace: 4 * time.Millisecond}) {
 				t.Errorf("%s: %+v", name, one)
 			}

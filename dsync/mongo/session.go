@@ -31,6 +31,7 @@ type sessionRecord struct {
 	Meta []metaField `bson:"meta"`
 
 	Settings settingsRecord `bson:"opt"`
+	HostFile string         `bson:"file"`
 }
 
 // A settingsRecord is driver.Settings with durations in milliseconds.
@@ -52,7 +53,7 @@ type metaField struct {
 func (r *sessionRecord) member() driver.Member {
 	m := driver.Member{
 		ID: strings.TrimPrefix(r.ID, sessionID("")), TTL: time.Duration(r.TTL) * time.Millisecond,
-		Name: r.Name, Host: r.Host, PID: r.PID, App: r.App, LastHeartbeat: r.At, Expired: r.Expired,
+		Name: r.Name, Host: r.Host, PID: r.PID, App: r.App, HostFile: r.HostFile, LastHeartbeat: r.At, Expired: r.Expired,
 	}
 	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 	o := r.Settings
@@ -83,19 +84,23 @@ func (s *Store) register(ctx context.Context, query bson.D, m driver.Member) (ti
 	// A known session, expired or not, does not match. The upsert then inserts a second
 	// record with its _id, which the server refuses. A record from create has no ttl yet.
 	query = append(query, e("ttl", bson.D{e("$exists", false)}), e("dead", bson.D{e("$ne", true)}))
+	fields := bson.D{
+		e("at", now),
+		e("ttl", literal(m.TTL.Milliseconds())),
+		e("name", literal(valid(m.Name))),
+		e("host", literal(valid(m.Host))),
+		e("pid", literal(m.PID)),
+		e("app", literal(valid(m.App))),
+		e("meta", literal(meta)),
+		e("opt", literal(settings)),
+	}
+	if m.HostFile != "" {
+		fields = append(fields, e("file", literal(m.HostFile)))
+	}
 	var r sessionRecord
 	_, err := s.modify(ctx, modify{
-		query: query,
-		update: bson.A{set(s.withAddress(bson.D{
-			e("at", now),
-			e("ttl", literal(m.TTL.Milliseconds())),
-			e("name", literal(valid(m.Name))),
-			e("host", literal(valid(m.Host))),
-			e("pid", literal(m.PID)),
-			e("app", literal(valid(m.App))),
-			e("meta", literal(meta)),
-			e("opt", literal(settings)),
-		}, m.ID)...)},
+		query:  query,
+		update: bson.A{set(s.withAddress(fields, m.ID)...)},
 		fields: bson.D{e("at", 1)},
 		upsert: true,
 	}, &r)
@@ -204,9 +209,9 @@ func aliveSessions(q driver.SessionQuery) []bson.D {
 	}
 }
 
-// shown are the fields that only people read.
+// shown are the fields that people read, and other processes of the same machine.
 func shown() bson.D {
-	return bson.D{e("name", 1), e("host", 1), e("pid", 1), e("app", 1), e("meta", 1), e("opt", 1)}
+	return bson.D{e("name", 1), e("host", 1), e("pid", 1), e("app", 1), e("meta", 1), e("opt", 1), e("file", 1)}
 }
 
 // life are the fields that say whether a session is alive.

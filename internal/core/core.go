@@ -185,6 +185,8 @@ func (c *Core) Step(now Instant, e Event) []Effect {
 			o.member = &e.Member
 			c.others[e.Member.ID] = o
 		}
+	case Died:
+		c.died(e.Session)
 	case NoticesDue:
 		c.notify(e.Notices)
 	case ListenerBroken:

@@ -44,7 +44,11 @@ func (r *rig) step(e core.Event) {
 		switch f := f.(type) {
 		case *core.Send:
 			r.sent[f.Op.String()] = *f
-			say("%v%s", f.Op, how(f.Edit))
+			if f.Died {
+				say("%v of a dead process", f.Op)
+			} else {
+				say("%v%s", f.Op, how(f.Edit))
+			}
 		case *core.Deliver:
 			if f.Err != nil {
 				say("Deliver %d: %v", f.To.Call, f.Err)

@@ -10,9 +10,9 @@
 // # The session
 //
 // To the store, a session is alive until, by the store's clock, its last heartbeat is a TTL old. Then, and
-// not before, any process that waits for it may expire it. Expired is final: the id is never used again. So a
-// process that knows that a session has expired can act on it at any later time, and whichever process uses a
-// key next drops the session's claims.
+// not before, any process that waits for it may expire it; or sooner, a margin after it learned that the session's
+// process has [Died]. Expired is final: the id is never used again. So a process that knows that a session has
+// expired can act on it at any later time, and whichever process uses a key next drops the session's claims.
 //
 //	none ──Acquire──► registering ──reply──► live ──deadline, or expired by the store──► none
 //
@@ -100,7 +100,7 @@
 //	queue.go     this process's queue for one key: turns, hand-offs, lingering; the end of a hold
 //	claim.go     the claim, its states and requests, until it is held
 //	release.go   releases, past claims and their discards; Close
-//	others.go    waiting: what is known of other sessions, and how they are expired
+//	others.go    waiting: what is known of other sessions, how they are expired, and deaths
 //	listener.go  when the session listens; receiving notices
 //	notices.go   sending notices
 //	sweep.go     clean-up of the store

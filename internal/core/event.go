@@ -99,6 +99,9 @@ type Ask struct {
 // Met is the record of another session, which the shell has read to show it.
 type Met struct{ Member driver.Member }
 
+// Died says that the process of another session has ended, by the word of the kernel that both run on.
+type Died struct{ Session string }
+
 // NoticesDue are notices that an Ask has returned.
 type NoticesDue struct{ Notices []driver.Notice }
 
@@ -157,6 +160,7 @@ func (Need) event()           {}
 func (Observe) event()        {}
 func (*Ask) event()           {}
 func (Met) event()            {}
+func (Died) event()           {}
 func (NoticesDue) event()     {}
 func (*Reply) event()         {}
 func (Noticed) event()        {}
@@ -298,6 +302,7 @@ type Command struct {
 	Claims   []driver.Claim      // of Discard
 	Sessions []string            // of Read
 	Brief    bool                // of Read: only how long they live
+	Died     bool                // of Expire: its process has ended, so it need not have lapsed
 	Key      string              // of Load
 	Revoked  []driver.Revocation // of Heartbeat: those that are given up; of Revoke: the one to make
 	Last     driver.SweepState   // of Sweep

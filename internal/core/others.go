@@ -14,6 +14,7 @@ type other struct {
 	lapses  Instant        // no other process can expire it before
 	member  *driver.Member // its record, when it was last read; nil: it was not, or not all of it
 	lapsed  bool           // a reading has found it lapsed, expired or missing, and no Expire has denied it since
+	died    bool           // its process has ended; lapses is when the margin after that is over
 	expired bool           // for good
 	asked   bool           // a Read or an Expire of it is under way
 }
@@ -188,7 +189,7 @@ func (c *Core) expireLapsed(cl *claim) bool {
 	}
 	for _, id := range due {
 		c.isAsked(id)
-		c.send(&Command{Op: Expire, Session: id}, cl.number)
+		c.send(&Command{Op: Expire, Session: id, Died: c.others[id].died}, cl.number)
 	}
 	return len(due) > 0
 }
@@ -200,8 +201,8 @@ func (c *Core) readAnswered(s *sent, r *Reply) {
 		o := c.others[id]
 		o.asked = false
 		if r.Err != nil {
-			o.lapses = c.now.Add(c.cfg.pause(0))
-		} else if !o.expired {
+			o.lapses = max(o.lapses, c.now.Add(c.cfg.pause(0)))
+		} else if !o.expired && !o.died {
 			o.lapses, o.lapsed = c.now, s.claim != 0
 		}
 		c.others[id] = o
@@ -212,10 +213,10 @@ func (c *Core) readAnswered(s *sent, r *Reply) {
 		if !known {
 			continue
 		}
-		if m.Host != "" || m.PID != 0 || m.Name != "" {
+		if m.Host != "" || m.PID != 0 || m.Name != "" || m.HostFile != "" {
 			o.member = m
 		}
-		if left := m.LastHeartbeat.Add(m.TTL).Sub(r.Now); !m.Expired && left > 0 {
+		if left := m.LastHeartbeat.Add(m.TTL).Sub(r.Now); !m.Expired && !o.died && left > 0 {
 			o.lapses, o.lapsed = c.now.Add(min(left, m.TTL)), false // the clock may have gone back since
 		}
 		c.others[m.ID] = o
@@ -227,8 +228,8 @@ func (c *Core) expiryAnswered(s *sent, r *Reply) {
 	o := c.others[s.session]
 	o.asked = false
 	switch {
-	case r.Err != nil:
-		o.lapses = c.now.Add(c.cfg.pause(0))
+	case r.Err != nil, o.died && r.Left > 0: // it has died since this was sent
+		o.lapses = max(o.lapses, c.now.Add(c.cfg.pause(0)))
 	case r.Left <= 0:
 		o.expired = true
 		c.do(Expired{s.session})
@@ -237,6 +238,29 @@ func (c *Core) expiryAnswered(s *sent, r *Reply) {
 	}
 	c.others[s.session] = o
 	c.learned([]string{s.session}, s.claim, r.Err)
+}
+
+// died takes that the process of a session has ended, so nobody is left to use its grace. What it had sent before gets
+// the margin, its session's or this one's, whichever is longer. Then the session is expired as if it had lapsed.
+func (c *Core) died(id string) {
+	o := c.others[id]
+	if o.member == nil || o.died || o.expired {
+		return
+	}
+	o.died, o.lapsed, o.lapses = true, true, c.now.Add(max(c.cfg.Margin, o.member.Settings.Margin))
+	c.others[id] = o
+	c.learned([]string{id}, 0, nil)
+}
+
+// HostFiles returns, by id, the HostFiles of the other sessions whose processes may still be found dead.
+func (c *Core) HostFiles() map[string]string {
+	files := make(map[string]string)
+	for id, o := range c.others {
+		if !o.died && !o.expired && o.member != nil && o.member.HostFile != "" {
+			files[id] = o.member.HostFile
+		}
+	}
+	return files
 }
 
 // learned goes on with the claims behind the sessions of which something was learned, or with err was not.

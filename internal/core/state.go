@@ -190,7 +190,7 @@ func (c *Core) State(b []byte, now Instant, name Namer) []byte {
 		if o := c.others[id]; needed[id] {
 			w.put(name.Session(id))
 			w.at(max(o.lapses, now-1))
-			w.flags(o.expired, o.asked, o.lapsed)
+			w.flags(o.expired, o.asked, o.lapsed, o.died)
 		}
 	}
 	for _, m := range c.inOrder() {

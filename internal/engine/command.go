@@ -48,7 +48,7 @@ func (s *Session) backoff() backoff { return backoff{cap: s.opt.maxBackoff()} }
 // such as the notice of a grant, it sends as well, which is quicker than on another goroutine.
 func (s *Session) execute(f *core.Send) {
 	for f != nil {
-		r := s.answer(f)
+		r, read := s.answer(f), f.Op == core.Read
 		f = nil
 		s.mu.Lock()
 		if !s.finished {
@@ -57,6 +57,9 @@ func (s *Session) execute(f *core.Send) {
 			s.next = nil
 		}
 		s.mu.Unlock()
+		if read && s.hostDir != nil {
+			s.lookForDeaths()
+		}
 	}
 }
 
@@ -83,16 +86,20 @@ func (s *Session) call(ctx context.Context, cmd *core.Command, r *core.Reply) (e
 	switch cmd.Op {
 	case core.Register:
 		m := s.member()
+		s.lockFile(&m)
 		r.Session = m.ID
-		r.Now, err = s.store.Register(ctx, m)
+		if r.Now, err = s.store.Register(ctx, m); err != nil {
+			s.unlockFile(m.ID) // nothing is done in its name
+		}
 	case core.Heartbeat:
 		var hb driver.HeartbeatReply
 		hb, err = s.store.Heartbeat(ctx, cmd.Session, cmd.Revoked)
 		r.Now, r.Revoked, r.Committed = hb.Now, hb.Revoked, hb.Committed
 	case core.Unregister:
 		_, err = s.store.Expire(ctx, cmd.Session, true)
+		s.unlockFile(cmd.Session)
 	case core.Expire:
-		r.Left, err = s.store.Expire(ctx, cmd.Session, false)
+		r.Left, err = s.store.Expire(ctx, cmd.Session, cmd.Died)
 	case core.Read:
 		r.Members, r.Now, err = s.store.Sessions(ctx, driver.SessionQuery{IDs: cmd.Sessions, Liveness: cmd.Brief})
 	case core.Load:

@@ -19,8 +19,8 @@
 //
 // # Goroutines
 //
-// Each command and the listener have a goroutine of their own; so has each caller of Observe, and a background
-// command of Publish or Observe. Close waits for all of them, but not for the one that calls hooks and logs.
+// Each command and the listener have a goroutine of their own; so has each caller of Observe, a background command of
+// Publish or Observe, and hearOfDeaths. Close waits for all of them, but not for the one that calls hooks and logs.
 //
 // # How to read it
 //
@@ -32,6 +32,7 @@
 //	break.go    Break, Forget and Resize
 //	deadlock.go looks for processes that wait for each other
 //	status.go   what a session reports about itself
+//	host.go     HostDir: the session's locked file, and those of other sessions
 //	options.go  Options, Hooks, errors
 //	clock.go    the clock, which counts the time that the machine slept
 package engine

@@ -42,6 +42,7 @@ type Options struct {
 	Host              string
 	App               string
 	Meta              map[string]string
+	HostDir           string
 	Anonymous         bool
 	Logger            *slog.Logger
 	Hooks             *Hooks

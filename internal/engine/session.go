@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/calls"
 	"github.com/leasehold-go/leasehold/internal/core"
+	"github.com/leasehold-go/leasehold/internal/hostdir"
 	"github.com/leasehold-go/leasehold/internal/trace"
 )
 
@@ -40,6 +41,9 @@ type Session struct {
 	closed   chan struct{} // closed when Close is done
 	workers  *workers      // all goroutines except hooks
 	outages  outages
+	hostDir  *hostdir.Dir // nil: no HostDir
+	unlocks  sync.Map     // by the id of a registration, the func() that unlocks its file in hostDir
+	hearing  sync.Once    // starts hearOfDeaths
 
 	mu          sync.Mutex // held for a Step, and for nothing that blocks
 	core        *core.Core
@@ -93,6 +97,11 @@ func New(store driver.Store, opt *Options) (*Session, error) {
 		observers: make(map[string]map[chan struct{}]bool), overdue: make(map[*Hold]core.Instant),
 	}
 	s.all.Store(&[]*Hooks{o.Hooks})
+	if o.HostDir != "" {
+		if s.hostDir, err = hostdir.Open(o.HostDir); err != nil {
+			return nil, fmt.Errorf("dsync: HostDir is %q: %w", o.HostDir, err)
+		}
+	}
 	return s, nil
 }
 
@@ -203,7 +212,10 @@ func (s *Session) do(f core.Effect) {
 	case core.Expired:
 		s.workers.do(func() {
 			m := s.memberOf(s.base, f.Session)
-			s.info("dsync: expired a session that had lapsed", "session", f.Session, "host", m.Host, "pid", m.PID)
+			s.info("dsync: expired another process's session", "session", f.Session, "host", m.Host, "pid", m.PID)
+			if s.hostDir != nil {
+				s.hostDir.Remove(f.Session)
+			}
 		})
 	case core.Orphan:
 		s.info("dsync: releasing a claim that nobody here knows", "claim", f.Claim, "key", f.Key)
@@ -286,6 +298,9 @@ func (s *Session) lost(f core.SessionLost) {
 	if errors.Is(f.Cause, ErrClosed) {
 		s.info("dsync: session closed", "session", f.Session)
 		return
+	}
+	if s.hostDir != nil { // holds have their grace, also after Close: they must not look dead meanwhile
+		time.AfterFunc(s.opt.TTL, func() { s.unlockFile(f.Session) })
 	}
 	s.Warn("dsync: session lost", "session", f.Session, "holds", f.Holds, "cause", f.Cause)
 	s.each(func(h *Hooks) {

@@ -3,8 +3,8 @@
 //
 // A world is a value, and an action makes the next one: a command arrives now, late, twice or never, or is
 // refused; its reply or a notice arrives, late or never; a listener becomes ready, late, or breaks; the
-// clock moves to the next thing that is due; a process freezes, crashes, or is cut off; the store's clock
-// steps within the margin, and the store is swept of sessions; a caller locks, gives up, gives notice,
+// clock moves to the next thing that is due; a process freezes, is cut off, or crashes, and another learns of that; the
+// store's clock steps within the margin, and the store is swept of sessions; a caller locks, gives up, gives notice,
 // reports progress or hangs, extends a lease, unlocks, and once more; a session closes, and hurries; somebody asks for the key. Time
 // passes only when nothing is under way that is not late, so a network without faults takes no time. Each
 // kind of fault has a budget.

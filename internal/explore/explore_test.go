@@ -50,6 +50,9 @@ func (w *world) form() []byte {
 		name.node = i
 		flags(n.frozen, n.dead, n.cut, n.closing, n.hurried, n.closed, n.listener.number != 0, n.listener.ready, n.listener.late)
 		if n.dead {
+			if w.store.hostFile != "" {
+				put(int(min(w.now.Sub(n.died), w.cfg.Margin)))
+			}
 			continue
 		}
 		b = n.core.State(b, w.now, name)
@@ -99,6 +102,7 @@ func (w *world) form() []byte {
 			put(int(w.now.Sub(l.sent)))
 		}
 		if !l.executed {
+			flags(c.Died)
 			for _, o := range c.Claims {
 				put(int(name.claim(o.ID)))
 			}
@@ -423,6 +427,7 @@ func ticking(tick int64) caller {
 
 func deaf(w *world)     { w.deaf = true }
 func eager(w *world)    { w.deaf, w.eager = true, true }
+func oneHost(w *world)  { w.deaf, w.eager, w.store.hostFile = true, true, "file" }
 func observed(w *world) { w.store.observed = true }
 
 // inHaste leaves out that time passes while anything else can happen.
@@ -560,6 +565,9 @@ func settings() []setting {
 		{name: "a successor, cut off", budget: budget{cuts: 1}, processes: each(mutex(1).passing(), mutex(1)), set: eager, without: cutOffWith("A unlocks")},
 		{name: "a successor", processes: [][]caller{{mutex(1).passing()}, {mutex(1)}, {mutex(1)}}, set: eager, without: inHaste},
 		{name: "a late reply, and its process is cut off", budget: budget{faults: 1, cuts: 1}, processes: each(mutex(1), mutex(1)), set: eager, without: cutOffWith("A's Heartbeat  is executed, and its reply is delayed")},
+		{name: "a crash is learned of", budget: budget{crashes: 2}, processes: each(mutex(1), mutex(1)), set: oneHost},
+		{name: "a crash is learned of, a try", budget: budget{crashes: 1}, processes: each(mutex(1), mutex(1).insisting()), set: oneHost},
+		{name: "a crash is learned of, a request is late", budget: budget{crashes: 1, faults: 1}, processes: each(mutex(1), mutex(1)), set: oneHost, without: crashWith("A's Join")},
 		{name: "two kinds", processes: each(mutex(1), semaphore), set: deaf},
 		{name: "one lane", processes: together(mutex(1), mutex(1)), change: oneLane, set: deaf},
 		{name: "no hand-off", budget: budget{faults: 1}, processes: together(mutex(1), mutex(1)), change: noHandOff, set: deaf},

@@ -20,6 +20,7 @@ type store struct {
 	keys     map[string]record
 	skew     time.Duration
 	observed bool          // somebody observes all keys
+	hostFile string        // of every session; "": the processes are of different machines
 	early    bool          // it answers early releases early
 	log      driver.OpTime // its end, by early releases alone
 	undo     []undo        // early releases that are not committed
@@ -95,7 +96,7 @@ func (s *store) execute(cmd *core.Command, ttl time.Duration, at core.Instant) (
 		reg.expired = true
 		s.sessions[cmd.Session] = reg
 	case core.Expire:
-		if left := reg.at.Add(reg.ttl).Sub(now); known && !reg.expired && left > 0 {
+		if left := reg.at.Add(reg.ttl).Sub(now); known && !reg.expired && !cmd.Died && left > 0 {
 			r.Left = left
 			return r
 		}
@@ -106,7 +107,7 @@ func (s *store) execute(cmd *core.Command, ttl time.Duration, at core.Instant) (
 	case core.Read:
 		for _, id := range cmd.Sessions {
 			if reg, known := s.sessions[id]; known {
-				r.Members = append(r.Members, driver.Member{ID: id, TTL: reg.ttl, LastHeartbeat: reg.at, Expired: reg.expired})
+				r.Members = append(r.Members, driver.Member{ID: id, TTL: reg.ttl, HostFile: s.hostFile, LastHeartbeat: reg.at, Expired: reg.expired})
 			}
 		}
 	case core.Load:

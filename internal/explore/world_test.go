@@ -58,6 +58,7 @@ type node struct {
 	core     *core.Core
 	frozen   bool
 	dead     bool
+	died     core.Instant // when
 	cut      bool
 	closing  bool
 	hurried  bool
@@ -276,7 +277,8 @@ func revokedBy(e core.Event) (claims []string) {
 }
 
 // mayStillSend checks that nothing is sent in the name of a session that was lost, except for leases; that only
-// holds that were not lost seal; and that a key that somebody asks for is kept no longer than for the grace.
+// holds that were not lost seal; that a key that somebody asks for is kept no longer than for the grace; and that
+// only a process that is dead is expired as such, a margin later.
 // The session before the step is named.
 func (w *world) mayStillSend(i int, s *core.Send, session string) error {
 	switch s.Op {
@@ -284,6 +286,11 @@ func (w *world) mayStillSend(i int, s *core.Send, session string) error {
 		if s.Session != session && s.Session != w.nodes[i].core.Session() && claimOf(s.Command).Lease == 0 {
 			return fmt.Errorf("%s sends %v in the name of session %s, which was lost", name(i), s.Op, s.Session)
 		}
+	}
+	if s.Op == core.Expire && s.Died && !slices.ContainsFunc(w.nodes, func(n node) bool {
+		return n.dead && n.core.Session() == s.Session && w.now.Sub(n.died) >= w.cfg.Margin
+	}) {
+		return fmt.Errorf("%s expires session %s for its process, which lives or has died just now", name(i), s.Session)
 	}
 	if v := s.Edit.Leave; v != nil && v.Seal > 0 && slices.ContainsFunc(w.nodes[i].holds, func(h hold) bool { return h.id == v.Claim.ID && h.ended != 0 }) {
 		return fmt.Errorf("%s seals with claim %s, whose hold was lost", name(i), v.Claim.ID)
@@ -573,6 +580,11 @@ func (w *world) nodeActions(i int, fair bool, add add) {
 	if fair {
 		return
 	}
+	for j := range w.nodes {
+		if d := &w.nodes[j]; d.dead && n.core.HostFiles()[d.core.Session()] != "" {
+			add(name(i)+" learns that "+name(j)+" is dead", func(w *world) error { return w.step(i, core.Died{Session: d.core.Session()}) })
+		}
+	}
 	if !n.cut && w.cuts > 0 {
 		add(name(i)+" is cut off", func(w *world) error { w.cuts--; w.cutOff(i); return nil })
 	}
@@ -734,7 +746,7 @@ func (w *world) cutOff(i int) {
 // crash ends a process. What it has sent may still arrive.
 func (w *world) crash(i int) {
 	n := &w.nodes[i]
-	n.dead, n.listener, n.holds = true, listener{}, slices.DeleteFunc(slices.Clone(n.holds), func(h hold) bool { return h.kept <= w.now })
+	n.dead, n.died, n.listener, n.holds = true, w.now, listener{}, slices.DeleteFunc(slices.Clone(n.holds), func(h hold) bool { return h.kept <= w.now })
 	for c := range n.callers {
 		n.callers[c].rounds, n.callers[c].call, n.callers[c].hold = 0, nil, nil
 	}

@@ -25,11 +25,13 @@ const root = "../.."
 // folders are those of the packages that the table and docs name.
 var folders = map[string]string{
 	"clockcheck":     "clockcheck",
+	"core":           "internal/core",
 	"docs":           "docs",
 	"dsync":          "dsync",
 	"dsynctest":      "dsync/dsynctest",
 	"dsync/mongo":    "dsync/mongo",
 	"engine":         "internal/engine",
+	"hostdir":        "internal/hostdir",
 	"integration":    "integration",
 	"internal/table": "internal/table",
 	"leader":         "leader",

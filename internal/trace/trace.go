@@ -168,6 +168,8 @@ func (l *line) event(calls map[uint64]*core.Acquire) (core.Event, error) {
 		return decoded[core.Observe](l)
 	case "NoticesDue":
 		return decoded[core.NoticesDue](l)
+	case "Died":
+		return decoded[core.Died](l)
 	case "Met":
 		return decoded[core.Met](l)
 	case "Need":

@@ -1,0 +1,122 @@
+package integration_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/integration/internal/proc"
+	"github.com/leasehold-go/leasehold/integration/internal/server"
+)
+
+// mount returns another path to the folder, if this process may mount it there; else the same.
+func mount(t *testing.T, path string) string {
+	t.Helper()
+	other := t.TempDir()
+	if err := syscall.Mount(path, other, "", syscall.MS_BIND, ""); err != nil {
+		return path
+	}
+	t.Cleanup(func() { syscall.Unmount(other, 0) })
+	return other
+}
+
+// startHosted starts a process that holds the key and has that HostDir.
+func (r *room) startHosted(o dsync.Options, key string) (*proc.Proc, proc.Event) {
+	r.t.Helper()
+	p := proc.Start(r.t, "worker", r.args(o))
+	p.Await("ready", 30*time.Second)
+	p.Tell(proc.Order{Do: "lock", Key: key})
+	return p, p.Await("lock", 30*time.Second)
+}
+
+// The lock of a process that is killed is another's, of the same machine, a margin later: a waiter's, one's that is started
+// afterwards, and one's that sees the folder in another place.
+func TestHostDirKilledHolder(t *testing.T) {
+	t.Parallel()
+	const rounds = 5
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		opt := r.short(30 * time.Second)
+		opt.HostDir = newHostDir(t)
+		store := r.store()
+		mounted := opt
+		mounted.HostDir = mount(t, opt.HostDir)
+		waiter := r.session(mounted)
+		margin := waiter.Options().Margin
+		var took, restarted []time.Duration
+		check := func(what string, d time.Duration, before, after int64) {
+			if d < margin || d > opt.TTL/2 {
+				t.Errorf("%s: taken %v after SIGKILL; want it after the margin, %v, and long before the TTL, %v", what, d, margin, opt.TTL)
+			}
+			if after <= before {
+				t.Errorf("%s: token %d is not greater than the killed holder's %d", what, after, before)
+			}
+		}
+		for round := range rounds {
+			key := fmt.Sprintf("hosted %d", round)
+			p, held := r.startHosted(opt, key)
+			m := waiter.Mutex(key)
+			ch := locking(t.Context(), m)
+			eventually(t, 10*time.Second, "the waiter is queued", func() bool { return load(t, store, key).Waiting == 1 })
+			time.Sleep(100 * time.Millisecond) // until it has read who holds the key
+			killed := time.Now()
+			p.Kill()
+			g := granted(t, ch, opt.TTL+10*time.Second)
+			d := time.Since(killed)
+			check("a waiter", d, held.Token, g.token)
+			took = append(took, d-margin)
+			unlock(t, m)
+
+			p, held = r.startHosted(opt, key)
+			next := proc.Start(t, "worker", r.args(opt))
+			next.Await("ready", 30*time.Second)
+			p.Kill()
+			killed = time.Now()
+			next.Tell(proc.Order{Do: "lock", Key: key})
+			after := next.Await("lock", opt.TTL+10*time.Second)
+			d = time.Since(killed)
+			check("the next process", d, held.Token, after.Token)
+			restarted = append(restarted, d-margin)
+			next.Tell(proc.Order{Do: "close"})
+			if closed := next.Await("close", opt.TTL); closed.Err != "" {
+				t.Errorf("close: %v", closed.Err)
+			}
+		}
+		eventually(t, 10*time.Second, "only the waiter's file is left", func() bool {
+			left, err := filepath.Glob(filepath.Join(opt.HostDir, "*"))
+			return err == nil && len(left) == 1
+		})
+		lab.Note(t, "with HostDir, later than the margin of %v after SIGKILL: a waiter %v, a process that begins to wait then %v", margin, took, restarted)
+	})
+}
+
+// The lock of a process that is stopped is another's when its session has lapsed, and not before.
+func TestHostDirStoppedHolder(t *testing.T) {
+	t.Parallel()
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		r := newRoom(t, s)
+		opt := r.short(3 * time.Second)
+		opt.HostDir = newHostDir(t)
+		store := r.store()
+		p, held := r.startHosted(opt, "stopped")
+		m := r.session(opt).Mutex("stopped")
+		ch := locking(t.Context(), m)
+		eventually(t, 10*time.Second, "the waiter is queued", func() bool { return load(t, store, "stopped").Waiting == 1 })
+		p.Stop()
+		time.Sleep(100 * time.Millisecond) // what it had sent has arrived
+		stopped := member(t, store, held.Text)
+		lapse := stopped.LastHeartbeat.Add(stopped.TTL)
+		granted(t, ch, opt.TTL+10*time.Second)
+		if h := load(t, store, "stopped").Holders[0]; h.Since.Before(lapse.Add(-s.Skew)) {
+			t.Errorf("taken at %v, %v before the stopped session lapsed", h.Since, lapse.Sub(h.Since))
+		}
+		p.Cont()
+		if lost := p.Await("lost", 10*time.Second); lost.Token != held.Token {
+			t.Errorf("lost token %d; want %d", lost.Token, held.Token)
+		}
+		unlock(t, m)
+	})
+}

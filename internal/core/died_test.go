@@ -1,0 +1,157 @@
+package core_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/core"
+)
+
+// onHost is a reading in which the sessions live for another 5 s, on this machine.
+func (r *rig) onHost(margin time.Duration, ids ...string) core.Reply {
+	reply := r.members(5*time.Second, ids...)
+	for i := range reply.Members {
+		reply.Members[i].HostFile, reply.Members[i].Settings.Margin = "file", margin
+	}
+	return reply
+}
+
+// waitingHere waits behind o, which is of this machine.
+func (r *rig) waitingHere() {
+	r.joining()
+	r.answer("Join", r.behind(1))
+	r.answer("Read", r.onHost(0, "o"))
+	r.says("read", "")
+}
+
+const aMoment = time.Millisecond
+
+// A process that died is expired a margin later, though its session has not lapsed; not sooner.
+func TestDeathCostsAMargin(t *testing.T) {
+	r := newRig(t)
+	r.waitingHere()
+	r.pass(time.Second)
+	r.step(core.Died{Session: "o"})
+	r.says("o has died", "")
+	r.pass(r.cfg.Margin - aMoment)
+	r.says("before the margin is over", "")
+	r.pass(aMoment)
+	r.says("the margin is over", "Expire of a dead process")
+	r.answer("Expire", core.Reply{})
+	r.says("o has expired", "Join without the expired")
+}
+
+// The margin is the longer one, of the session that died and of this one.
+func TestDeathCostsTheMarginOfTheDead(t *testing.T) {
+	r := newRig(t)
+	r.joining()
+	r.answer("Join", r.behind(1))
+	r.answer("Read", r.onHost(3*time.Second, "o"))
+	r.step(core.Died{Session: "o"})
+	r.pass(3*time.Second - aMoment)
+	r.says("before its margin is over", "")
+	r.pass(aMoment)
+	r.says("its margin is over", "Expire of a dead process")
+}
+
+// What is answered after a death, and was sent before, changes nothing: the dead process may have sent a heartbeat at
+// its end.
+func TestDeathDuringAnExpire(t *testing.T) {
+	for name, reply := range map[string]core.Reply{"it had not lapsed": {Left: 9 * time.Second}, "no answer": {Lost: true}} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.waitingHere()
+			r.beat()
+			r.pass(time.Second)
+			if s := r.sent["Expire"]; s.ID == 0 || s.Died {
+				t.Fatalf("sent %+v; want an ordinary Expire", s)
+			}
+			r.step(core.Died{Session: "o"})
+			r.answer("Expire", reply)
+			r.pass(r.cfg.Margin - aMoment)
+			r.says("before the margin is over", "")
+			r.pass(aMoment)
+			r.says("the margin is over", "Expire of a dead process")
+			r.answer("Expire", core.Reply{Lost: true})
+			r.says("no answer", "")
+			r.pass(r.cfg.Retry)
+			r.says("again", "Expire of a dead process")
+		})
+	}
+}
+
+// So does a reading of several sessions.
+func TestDeathDuringARead(t *testing.T) {
+	for name, failed := range map[string]bool{"": false, "no answer": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.joining()
+			r.answer("Join", r.behind(1, "p"))
+			r.answer("Read", r.onHost(0, "o", "p"))
+			r.says("read", "")
+			r.beat()
+			r.pass(time.Second)
+			r.says("both may have lapsed", "Read")
+			r.step(core.Died{Session: "o"})
+			reply := r.onHost(0, "o", "p")
+			if failed {
+				reply = core.Reply{Lost: true}
+			}
+			r.answer("Read", reply)
+			r.pass(r.cfg.Margin - aMoment)
+			if strings.Contains(strings.Join(r.said, ", "), "Expire of") {
+				t.Errorf("before the margin is over: effects %q", r.said)
+			}
+			r.pass(aMoment)
+			r.says("the margin is over", "Expire of a dead process")
+		})
+	}
+}
+
+// A try does not wait for a death, but a later one gets past it.
+func TestTryAfterADeath(t *testing.T) {
+	r := newRig(t)
+	r.checking()
+	r.answer("Read", r.onHost(0, "o"))
+	r.says("read", "Deliver 1: "+(&driver.HeldError{Key: "k", Session: "o"}).Error())
+	r.step(core.Died{Session: "o"})
+	r.pass(r.cfg.Margin)
+	r.acquire(2, tries)
+	r.answer("Join", r.behind(0))
+	r.says("a later try", "Expire of a dead process")
+	r.answer("Expire", core.Reply{})
+	r.says("o has expired", "Join without the expired")
+}
+
+// A death is learned of once, of a session that is known.
+func TestDeathsThatMeanNothing(t *testing.T) {
+	r := newRig(t)
+	r.waitingHere()
+	r.step(core.Died{Session: "unknown"})
+	r.step(core.Died{Session: "o"})
+	r.pass(r.cfg.Margin - aMoment)
+	r.step(core.Died{Session: "o"})
+	r.pass(aMoment)
+	r.says("the margin is over", "Expire of a dead process")
+	r.answer("Expire", core.Reply{})
+	r.step(core.Died{Session: "o"})
+	r.says("it has expired", "")
+	if files := r.c.HostFiles(); len(files) != 0 {
+		t.Errorf("HostFiles: %v; want none that may still die", files)
+	}
+}
+
+// Who may be found dead: sessions with a file that are not known to have expired.
+func TestHostFiles(t *testing.T) {
+	r := newRig(t)
+	r.joining()
+	r.answer("Join", r.behind(1, "p", "q"))
+	reply := r.onHost(0, "o", "p", "q")
+	reply.Members[1].HostFile, reply.Members[1].Host = "", "elsewhere"
+	r.answer("Read", reply)
+	if files := r.c.HostFiles(); len(files) != 2 || files["o"] != "file" || files["q"] != "file" {
+		t.Errorf("HostFiles: %v; want those of o and q", files)
+	}
+}

@@ -1,0 +1,282 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/hostdir"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
+)
+
+// The tests' binary is also a process that has the file of session "a" in the folder in this variable.
+const hostDirOfA = "LEASEHOLD_HOSTDIR_OF_A"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(hostDirOfA); path != "" {
+		d, err := hostdir.Open(path)
+		if err != nil {
+			panic(err)
+		}
+		mark, _, err := d.Lock("a")
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(mark)
+		os.Stdin.Read(make([]byte, 1)) // until it is killed
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// newHostDir returns a folder that will do as HostDir.
+func newHostDir(t *testing.T) string {
+	t.Helper()
+	path := t.TempDir()
+	if _, err := hostdir.Open(path); err != nil {
+		if path, err = os.MkdirTemp("/dev/shm", "hostdir"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(path) })
+	}
+	return path
+}
+
+// startHolder starts a process whose session "a" holds the key in the store, for an hour if it crashes.
+func startHolder(t *testing.T, store driver.Store, path, key string) (kill func()) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), hostDirOfA+"="+path)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill = sync.OnceFunc(func() { cmd.Process.Kill(); cmd.Wait(); in.Close() })
+	t.Cleanup(kill)
+	var mark string
+	if _, err := fmt.Fscan(out, &mark); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Register(background, driver.Member{ID: "a", TTL: time.Hour, HostFile: mark}); err != nil {
+		t.Fatal(err)
+	}
+	c := driver.Claim{Key: key, ID: "a.1", Session: "a", Kind: driver.KindMutex, Weight: 1, Limit: 1}
+	if _, err := store.Edit(background, driver.Edit{Join: &driver.Join{Claim: c, NotAfter: time.Now().Add(time.Hour)}}); err != nil {
+		t.Fatal(err)
+	}
+	return kill
+}
+
+const hostMargin = 200 * time.Millisecond
+
+// A waiter gets the lock of a process that dies on its machine after a margin, and the file is removed.
+func TestDeathOnThisMachineCostsAMargin(t *testing.T) {
+	for _, when := range []string{"while it waits", "before it waits"} {
+		t.Run(when, func(t *testing.T) {
+			path, store := newHostDir(t), dsynctest.NewMemory()
+			kill := startHolder(t, store, path, "k")
+			s := newSession(t, store, &dsync.Options{HostDir: path, Margin: hostMargin, TTL: time.Minute})
+			died := time.Now()
+			if when == "before it waits" {
+				kill()
+			}
+			held := make(chan time.Time)
+			mu := s.Mutex("k")
+			go func() {
+				defer close(held)
+				ctx, cancel := context.WithTimeout(background, 20*time.Second)
+				defer cancel()
+				if err := mu.LockContext(ctx); err != nil {
+					t.Errorf("LockContext: %v", err)
+					return
+				}
+				held <- time.Now()
+				mu.Unlock()
+			}()
+			if when == "while it waits" {
+				eventually(t, "it waits", func() bool { return queueLength(t, store, "k") == 1 })
+				<-time.After(500 * time.Millisecond) // until it looks only when it hears of something
+				died = time.Now()
+				kill()
+			}
+			at, ok := <-held
+			if !ok {
+				return
+			}
+			took := at.Sub(died)
+			t.Logf("held %v after the death; the margin is %v", took, hostMargin)
+			if took < hostMargin {
+				t.Errorf("held %v after the death; want a margin, %v", took, hostMargin)
+			}
+			eventually(t, "the file is removed", func() bool {
+				left, err := filepath.Glob(filepath.Join(path, "a.lock"))
+				return err == nil && len(left) == 0
+			})
+		})
+	}
+}
+
+// eventually waits until ok. It is for tests with other processes, which no bubble can have.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ok(); {
+		if time.Now().After(end) {
+			t.Fatalf("10s later: not yet: %s", what)
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+// A try that comes a margin after the death gets the lock.
+func TestTryAfterADeathOnThisMachine(t *testing.T) {
+	path, store := newHostDir(t), dsynctest.NewMemory()
+	kill := startHolder(t, store, path, "k")
+	s := newSession(t, store, &dsync.Options{HostDir: path, Margin: hostMargin, TTL: time.Minute})
+	mu := s.Mutex("k")
+	wantErr(t, "a try while the holder lives", mu.TryLockContext(background), dsync.ErrHeld)
+	kill()
+	eventually(t, "a try succeeds", mu.TryLock)
+	mu.Unlock()
+}
+
+// Without HostDir, or with that of another, a death is one that nobody knows of.
+func TestDeathElsewhere(t *testing.T) {
+	path, store := newHostDir(t), dsynctest.NewMemory()
+	kill := startHolder(t, store, path, "k")
+	kill()
+	for name, path := range map[string]string{"without": "", "another": newHostDir(t)} {
+		t.Run(name, func(t *testing.T) {
+			s := newSession(t, store, &dsync.Options{HostDir: path, Margin: hostMargin, TTL: time.Minute})
+			ctx, cancel := context.WithTimeout(background, 3*hostMargin)
+			defer cancel()
+			wantErr(t, "Lock", s.Mutex("k").LockContext(ctx), context.DeadlineExceeded)
+		})
+	}
+}
+
+// filesOf returns which of the sessions' files are there. If the lock of one is free, that is an error.
+func filesOf(t *testing.T, path string, store driver.Store, ids []string) (there []bool) {
+	t.Helper()
+	d, err := hostdir.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		m, _, err := storecmd.Members(background, store, id)
+		if err != nil || len(m) != 1 || m[0].HostFile == "" {
+			t.Fatalf("the record of %s: %+v, %v; want one with a HostFile", id, m, err)
+		}
+		if d.Dead(id, m[0].HostFile) {
+			t.Errorf("the process of %s looks dead", id)
+		}
+		_, err = os.Stat(filepath.Join(path, id+".lock"))
+		there = append(there, err == nil)
+	}
+	return there
+}
+
+// The file of a lost session stays locked for a TTL: its holders have their grace, which nobody waits for who takes
+// the process for dead. After Close, only the files of sessions that may have such holders are left.
+func TestFileOfALostSession(t *testing.T) {
+	path := newHostDir(t)
+	var ids []string
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, &dsync.Options{HostDir: path, TTL: ttl})
+		register := func() {
+			t.Helper()
+			id, err := s.Register(background)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, id)
+		}
+		want := func(when string, want ...bool) {
+			t.Helper()
+			if there := filesOf(t, path, store, ids); !slices.Equal(there, want) {
+				t.Errorf("%s: the files that are there: %v; want %v", when, there, want)
+			}
+		}
+		register()
+		want("registered", true)
+		engine.Of(s).Freeze(2 * ttl)
+		register()
+		want("lost, and registered again", true, true)
+		time.Sleep(ttl + time.Second)
+		engine.Of(s).Freeze(2 * ttl)
+		register()
+		want("the first was lost more than a TTL ago", false, true, true)
+		if err := s.Close(background); err != nil {
+			t.Fatal(err)
+		}
+		want("closed", false, true, false)
+	})
+}
+
+// A registration without an answer leaves no file: nothing is done in its name.
+func TestFileOfAFailedRegistration(t *testing.T) {
+	path := newHostDir(t)
+	bubble(t, func(t *testing.T) {
+		fails := true
+		store := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
+			return dsynctest.Fault{LoseReply: fails && r.Method == dsynctest.MethodRegister}
+		})
+		s := newSession(t, store, &dsync.Options{HostDir: path})
+		if _, err := s.Register(background); err == nil {
+			t.Fatal("Register: no error")
+		}
+		if left, _ := filepath.Glob(path + "/*"); len(left) != 0 {
+			t.Errorf("left: %v", left)
+		}
+		fails = false
+		lock(t, s.Mutex("k"))
+		if left, _ := filepath.Glob(path + "/*"); len(left) != 1 {
+			t.Errorf("registered, and there is %v; want one file", left)
+		}
+	})
+	if left, _ := filepath.Glob(path + "/*"); len(left) != 0 {
+		t.Errorf("left after Close: %v", left)
+	}
+}
+
+// A folder that will not do is refused by New; one that vanishes later keeps nobody from locking.
+func TestFolderThatWillNotDo(t *testing.T) {
+	_, err := dsync.New(dsynctest.NewMemory(), &dsync.Options{HostDir: "/proc"})
+	if err == nil || !strings.Contains(err.Error(), `dsync: HostDir is "/proc"`) {
+		t.Errorf("New with HostDir /proc: %v; want an error that names it", err)
+	}
+	path := newHostDir(t)
+	var log bytes.Buffer
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{HostDir: path, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		os.RemoveAll(path)
+		lock(t, s.Mutex("k"))
+	})
+	if !strings.Contains(log.String(), "the session has no file in HostDir") {
+		t.Errorf("log: %s; want a warning", &log)
+	}
+}

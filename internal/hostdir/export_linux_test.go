@@ -1,0 +1,22 @@
+package hostdir
+
+import "os"
+
+// OfBoot returns the folder as a machine of another boot sees it.
+func (d *Dir) OfBoot(boot string) *Dir { return &Dir{d.path, boot} }
+
+// At returns a folder that Open has not tried.
+func At(path string) *Dir { return &Dir{path, "boot"} }
+
+// Local is local.
+var Local = local
+
+// Mark returns the mark of a file.
+func (d *Dir) Mark(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		panic(err)
+	}
+	defer f.Close()
+	return d.mark(f)
+}

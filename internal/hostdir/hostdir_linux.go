@@ -1,0 +1,130 @@
+package hostdir
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// A Dir is a folder that processes of one machine share. Its methods may be called concurrently.
+type Dir struct{ path, boot string }
+
+// Open returns the folder, after it has locked a file there and found that it works. It makes no folder.
+func Open(path string) (*Dir, error) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil || len(boot) < 32 {
+		return nil, fmt.Errorf("the machine's boot id can't be read: it is %q, %w", boot, err)
+	}
+	var on syscall.Statfs_t
+	if path, err = filepath.Abs(path); err == nil { // the working directory may change
+		err = syscall.Statfs(path, &on)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !local(int64(on.Type)) {
+		return nil, fmt.Errorf("%s is on a file system of type %#x; it must be on tmpfs, ext, xfs, btrfs, f2fs or zfs, for example in /run or an emptyDir", path, on.Type)
+	}
+	d := &Dir{path, string(boot)}
+	_, unlock, err := d.Lock("try-" + rand.Text())
+	if err == nil {
+		unlock()
+	}
+	return d, err
+}
+
+// local reports whether locks on a file system with that statfs(2) type are the kernel's own.
+func local(magic int64) bool {
+	return slices.Contains([]uint32{0x01021994, 0xef53, 0x58465342, 0x9123683e, 0xf2f52010, 0x2fc12fc1}, uint32(magic))
+}
+
+// Lock makes the file of a session, which must be new, and locks it until unlock, which removes it, or the end of the
+// process. By the mark, another process of this machine recognizes the file. It tells nobody else anything.
+func (d *Dir) Lock(session string) (mark string, unlock func(), err error) {
+	path := d.file(session)
+	// It is opened for writing, because Ended hears of the closing of such files only.
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return "", nil, err
+	}
+	var mapping []byte
+	if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+		mapping, err = syscall.Mmap(int(f.Fd()), 0, os.Getpagesize(), syscall.PROT_NONE, syscall.MAP_SHARED)
+	}
+	mark = d.mark(f)
+	f.Close()
+	if err == nil && d.Dead(session, mark) {
+		err = errors.New("this file system does not keep a lock while the file is mapped; use another, such as tmpfs")
+	}
+	unlock = func() {
+		os.Remove(path)
+		syscall.Munmap(mapping)
+	}
+	if err != nil {
+		unlock()
+		err = fmt.Errorf("lock %s: %w", path, err)
+	}
+	return mark, unlock, err
+}
+
+// file returns the path of a session's file. Ids of other sessions come from the store, and must not lead elsewhere.
+func (d *Dir) file(session string) string {
+	return filepath.Join(d.path, url.PathEscape(session)+".lock")
+}
+
+// mark returns the mark of a file, or "" if it has none.
+func (d *Dir) mark(f *os.File) string {
+	var st syscall.Stat_t
+	if syscall.Fstat(int(f.Fd()), &st) != nil {
+		return ""
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "leasehold %s %d %d", d.boot, st.Dev, st.Ino))
+	return fmt.Sprintf("%x", sum[:16])
+}
+
+// Dead reports whether the folder has the session's file, the one with that mark, and its lock is free.
+func (d *Dir) Dead(session, mark string) bool {
+	f, err := os.OpenFile(d.file(session), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close() // and with it the lock, which was only tried
+	return mark != "" && d.mark(f) == mark && syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil
+}
+
+// Remove removes the file of a session that has expired.
+func (d *Dir) Remove(session string) { os.Remove(d.file(session)) }
+
+// Ended calls look when it hears of everything from then on, and whenever a process may have died. It returns when
+// ctx ends, or it can't go on. If the folder is removed, it hears of nothing more.
+func (d *Dir) Ended(ctx context.Context, look func()) error {
+	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK)
+	if err != nil {
+		return os.NewSyscallError("inotify_init1", err)
+	}
+	events := os.NewFile(uintptr(fd), "inotify")
+	defer events.Close()
+	if _, err := syscall.InotifyAddWatch(fd, d.path, syscall.IN_CLOSE_WRITE|syscall.IN_ONLYDIR); err != nil {
+		return os.NewSyscallError("inotify_add_watch", err)
+	}
+	defer context.AfterFunc(ctx, func() { events.Close() })()
+	for buf := make([]byte, 16<<10); ; {
+		// The kernel tells of a close a moment before it releases the lock. What the events say does not matter: it may
+		// be that some were lost.
+		for i := 0; i < 16 && ctx.Err() == nil; i++ {
+			look()
+			time.Sleep(min(100*time.Microsecond<<i, 25*time.Millisecond))
+		}
+		if _, err := events.Read(buf); err != nil {
+			return err
+		}
+	}
+}
