@@ -366,10 +366,10 @@ func TestMutexesNeverStall(t *testing.T) {
 				some.Heal()
 			}()
 		}
-		t.Logf("%d turns in %d min, the longest wait %v, %d losses", turns.Load(), minutes, longest, losses.Load())
 		time.Sleep(3 * ttl)
 		stop()
 		wg.Wait()
+		t.Logf("%d turns in %d min, the longest wait %v, %d losses", turns.Load(), minutes, longest, losses.Load())
 		if losses.Load() == 0 {
 			t.Error("nobody crashed, so little was shown")
 		}
