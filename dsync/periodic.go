@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
 // A Periodic runs a function once for each tick among all processes: a nightly job, for example. A tick
@@ -59,13 +60,10 @@ func (p *Periodic) Do(ctx context.Context, tick time.Time, f func(context.Contex
 // DoValue is Do for a function that returns a result of up to 64 KiB, for [Periodic.Last]: how far it
 // has come, for example, so that the next run can begin there.
 func (p *Periodic) DoValue(ctx context.Context, tick time.Time, f func(context.Context) ([]byte, error)) (ran bool, err error) {
-	t, ms := p.ticks(), tick.UnixMilli()
-	switch {
-	case ms <= 0:
-		return false, fmt.Errorf("dsync: periodic %q: the tick is %s; it must be after 1970-01-01", p.t.key, tick.Format(time.RFC3339Nano))
-	case !tick.Equal(time.UnixMilli(ms)):
-		return false, fmt.Errorf("dsync: periodic %q: the tick %s is not a whole number of milliseconds; it must be the time for which the run is scheduled, not that at which it begins",
-			p.t.key, tick.Format(time.RFC3339Nano))
+	t := p.ticks()
+	ms, err := engine.TickAt(tick)
+	if err != nil {
+		return false, fmt.Errorf("dsync: periodic %q: %w", p.t.key, err)
 	}
 	_, ran, err = t.do(ctx, ms, f)
 	return ran, err

@@ -31,7 +31,7 @@ func init() {
 // New returns a session on store. It does not contact the store; an error means that store is
 // nil or that opt is invalid. A nil opt means the defaults; see [Options].
 func New(store driver.Store, opt *Options) (*Session, error) {
-	s, err := engine.New(store, opt.engine())
+	e, err := engine.New(store, opt.engine())
 	if err != nil {
 		return nil, err
 	}
@@ -39,8 +39,9 @@ func New(store driver.Store, opt *Options) (*Session, error) {
 	if opt != nil {
 		hooks = opt.Hooks
 	}
-	s.Look = (&Session{engine: s}).look
-	return &Session{s, hooks}, nil
+	s := &Session{e, hooks}
+	e.Look = s.look
+	return s, nil
 }
 
 // CheckKey returns nil if key can name a lock: if it has 1 to 512 bytes of UTF-8 and no NUL.

@@ -198,3 +198,12 @@ func frozen(env *proc.Env) {
 		env.Fatal(err)
 	}
 }
+
+// startHolder starts a worker that holds the key.
+func (r *room) startHolder(o dsync.Options, key string) (*proc.Proc, proc.Event) {
+	r.t.Helper()
+	p := proc.Start(r.t, "worker", r.args(o))
+	p.Await("ready", 30*time.Second)
+	p.Tell(proc.Order{Do: "lock", Key: key})
+	return p, p.Await("lock", 30*time.Second)
+}

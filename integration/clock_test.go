@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold-go/leasehold/integration/internal/proc"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"github.com/leasehold-go/leasehold/internal/mongod"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -39,10 +38,7 @@ func TestB07HourApart(t *testing.T) {
 				waiter := r.session(r.short(patient))
 
 				// Killed: taken when it has lapsed by the server's clock.
-				p := proc.Start(t, "worker", r.args(opt))
-				p.Await("ready", 30*time.Second)
-				p.Tell(proc.Order{Do: "lock", Key: "killed"})
-				holder := p.Await("lock", 30*time.Second)
+				p, holder := r.startHolder(opt, "killed")
 				ch := locking(t.Context(), waiter.Mutex("killed"))
 				eventually(t, 10*time.Second, "the waiter is queued", func() bool { return load(t, store, "killed").Waiting == 1 })
 				p.Kill()

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/integration/internal/proc"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
@@ -21,15 +20,6 @@ func mount(t *testing.T, path string) string {
 	}
 	t.Cleanup(func() { syscall.Unmount(other, 0) })
 	return other
-}
-
-// startHosted starts a process that holds the key and has that HostDir.
-func (r *room) startHosted(o dsync.Options, key string) (*proc.Proc, proc.Event) {
-	r.t.Helper()
-	p := proc.Start(r.t, "worker", r.args(o))
-	p.Await("ready", 30*time.Second)
-	p.Tell(proc.Order{Do: "lock", Key: key})
-	return p, p.Await("lock", 30*time.Second)
 }
 
 // The lock of a process that is killed is another's, of the same machine, a margin later: a waiter's, one's that is started
@@ -57,7 +47,7 @@ func TestHostDirKilledHolder(t *testing.T) {
 		}
 		for round := range rounds {
 			key := fmt.Sprintf("hosted %d", round)
-			p, held := r.startHosted(opt, key)
+			p, held := r.startHolder(opt, key)
 			m := waiter.Mutex(key)
 			ch := locking(t.Context(), m)
 			eventually(t, 10*time.Second, "the waiter is queued", func() bool { return load(t, store, key).Waiting == 1 })
@@ -70,7 +60,7 @@ func TestHostDirKilledHolder(t *testing.T) {
 			took = append(took, d-margin)
 			unlock(t, m)
 
-			p, held = r.startHosted(opt, key)
+			p, held = r.startHolder(opt, key)
 			next := proc.Start(t, "worker", r.args(opt))
 			next.Await("ready", 30*time.Second)
 			p.Kill()
@@ -101,7 +91,7 @@ func TestHostDirStoppedHolder(t *testing.T) {
 		opt := r.short(3 * time.Second)
 		opt.HostDir = newHostDir(t)
 		store := r.store()
-		p, held := r.startHosted(opt, "stopped")
+		p, held := r.startHolder(opt, "stopped")
 		m := r.session(opt).Mutex("stopped")
 		ch := locking(t.Context(), m)
 		eventually(t, 10*time.Second, "the waiter is queued", func() bool { return load(t, store, "stopped").Waiting == 1 })

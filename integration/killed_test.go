@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold-go/leasehold/integration/internal/proc"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -23,10 +22,7 @@ func TestB06KilledHolder(t *testing.T) {
 		var late []time.Duration
 		for round := range rounds {
 			key := fmt.Sprintf("killed %d", round)
-			p := proc.Start(t, "worker", r.args(opt))
-			p.Await("ready", 30*time.Second)
-			p.Tell(proc.Order{Do: "lock", Key: key})
-			holder := p.Await("lock", 30*time.Second)
+			p, holder := r.startHolder(opt, key)
 
 			m := waiter.Mutex(key)
 			ch := locking(t.Context(), m)
@@ -74,10 +70,7 @@ func TestTryAfterCrash(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(3 * time.Second) // a busy machine may not let a heartbeat through for one
-		p := proc.Start(t, "worker", r.args(opt))
-		p.Await("ready", 30*time.Second)
-		p.Tell(proc.Order{Do: "lock", Key: "tried"})
-		p.Await("lock", 30*time.Second)
+		p, _ := r.startHolder(opt, "tried")
 		tries := r.session(r.short(patient)).Mutex("tried")
 		if tries.TryLock() {
 			t.Fatal("TryLock of a held key succeeded")

@@ -101,10 +101,11 @@ func tickOf(flag string, now time.Time) (int64, error) {
 	} else if err != nil {
 		return 0, usagef("--tick is %q; it must be a time such as 2026-11-01T02:00:00Z, or an interval such as 5m", flag)
 	}
-	if at.UnixMilli() <= 0 || !at.Equal(time.UnixMilli(at.UnixMilli())) {
+	t, err := engine.TickAt(at)
+	if err != nil {
 		return 0, usagef("--tick is %s; it must be after 1970, in whole milliseconds", at.Format(time.RFC3339Nano))
 	}
-	return at.UnixMilli(), nil
+	return t, nil
 }
 
 // flagsWait defines the flags of those that may not wait.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/internal/engine"
@@ -85,7 +86,7 @@ func (a *app) printDeadlocks(ctx context.Context, v *view, prefix string, asJSON
 	for _, d := range found {
 		var members []statusjson.Process
 		for i, m := range d.Members {
-			members = append(members, statusjson.Process{Session: m.Session, Name: m.Name, Host: m.Host, PID: m.PID, App: m.App, Meta: m.Meta})
+			members = append(members, statusjson.NewParticipant(m, true, time.Time{}).Process)
 			d.Members[i].Name, d.Members[i].Host = plain(cmp.Or(m.Name, m.Session)), plain(m.Host)
 		}
 		if asJSON {

@@ -22,6 +22,20 @@ func Whole(key string, kind driver.Kind) Want {
 	return Want{Key: key, Kind: kind, Weight: 1, Limit: 1}
 }
 
+// TickAt returns the tick of a run that is scheduled for t: in milliseconds since 1970, as in driver.Claim. The
+// error says why t can't be one.
+func TickAt(t time.Time) (tick int64, err error) {
+	tick = t.UnixMilli()
+	switch {
+	case tick <= 0:
+		return 0, fmt.Errorf("the tick is %s; it must be after 1970-01-01", t.Format(time.RFC3339Nano))
+	case !t.Equal(time.UnixMilli(tick)):
+		return 0, fmt.Errorf("the tick %s is not a whole number of milliseconds; it must be the time for which the run is scheduled, not that at which it begins",
+			t.Format(time.RFC3339Nano))
+	}
+	return tick, nil
+}
+
 // A SealedError is the answer to a request for a tick that is over.
 type SealedError = core.SealedError
 

@@ -17,7 +17,7 @@ import (
 // Mutexes hold some and wait for the others, and are in no deadlock.
 func (s *Session) lookIfDue() {
 	due, long := false, min(max(s.opt.TTL/2, 5*time.Second), 15*time.Second)
-	held, waits := make(map[string]core.Instant), make(map[string]core.Instant) // when holds began, and waits were called
+	waits := make(map[string]core.Instant) // when they were called
 	s.core.Waits(func(a *core.Acquire, position, _ int) {
 		if position > 0 && a.Kind != driver.KindElection && !a.First { // holders are asked to give up what is forced
 			waits[a.Key] = holdOf(a).since
@@ -28,6 +28,7 @@ func (s *Session) lookIfDue() {
 	if !due || s.looking || s.finished {
 		return
 	}
+	held := make(map[string]core.Instant) // when the holds began
 	s.core.Claims(func(c core.Held) {
 		if c.Users > 0 && c.Claim.Kind != driver.KindElection {
 			held[c.Claim.Key] = max(held[c.Claim.Key], holdOf(c.Call).since)

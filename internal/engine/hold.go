@@ -514,7 +514,6 @@ func (h *Hold) reportRelease(held time.Duration) {
 // that the first call after a freeze reports the loss.
 type scopedContext struct {
 	context.Context
-	hold   *Hold           // the one with which it ends; nil: it ends with several
 	over   context.Context // ends with the holds
 	live   func() bool     // compares the clock; when it returns false, over has ended
 	cancel context.CancelCauseFunc
@@ -523,14 +522,10 @@ type scopedContext struct {
 // Scoped returns a context that ends with ctx and with over. If over ends it, the cause is that
 // of over. cancel ends the context and frees its resources.
 func Scoped(ctx, over context.Context, live func() bool) (_ context.Context, cancel context.CancelCauseFunc) {
-	return scoped(ctx, over, live)
-}
-
-func scoped(ctx, over context.Context, live func() bool) (*scopedContext, context.CancelCauseFunc) {
 	c, cancel := context.WithCancelCause(ctx)
 	unhook := context.AfterFunc(over, func() { cancel(context.Cause(over)) })
 	context.AfterFunc(c, func() { unhook() })
-	return &scopedContext{Context: c, over: over, live: live, cancel: cancel}, cancel
+	return &scopedContext{c, over, live, cancel}, cancel
 }
 
 func (c *scopedContext) Err() error {
@@ -545,20 +540,11 @@ func (c *scopedContext) Err() error {
 
 // Context returns a context that ends with ctx and with the hold.
 func (h *Hold) Context(ctx context.Context) (_ context.Context, cancel context.CancelCauseFunc) {
-	c, cancel := scoped(ctx, h.Ended(), h.Live)
-	c.hold = h
-	return c, cancel
+	return Scoped(context.WithValue(ctx, holdKey{}, h), h.Ended(), h.Live)
 }
 
 // holdKey is the key of a context's hold.
 type holdKey struct{}
-
-func (c *scopedContext) Value(key any) any {
-	if key == (holdKey{}) && c.hold != nil {
-		return c.hold
-	}
-	return c.Context.Value(key)
-}
 
 // HoldOf returns the hold whose Context ctx is, or is made from: of several the innermost one, and nil if there
 // is none.

@@ -20,8 +20,11 @@ type Dir struct{ path, boot string }
 // Open returns the folder, after it has locked a file there and found that it works. It makes no folder.
 func Open(path string) (*Dir, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil || len(boot) < 32 {
-		return nil, fmt.Errorf("the machine's boot id can't be read: it is %q, %w", boot, err)
+	if err == nil && len(boot) < 32 {
+		err = fmt.Errorf("it is %q", boot)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the machine's boot id can't be read: %w", err)
 	}
 	var on syscall.Statfs_t
 	if path, err = filepath.Abs(path); err == nil { // the working directory may change
