@@ -47,7 +47,8 @@ func (c *conn) leave() {
 
 var errClosed = errors.New("proxy: connection closed")
 
-// dial connects to the server, and reports whether it could.
+// dial connects to the server, and reports whether it could. The connection may have been
+// closed meanwhile; then the one to the server is, too.
 func (c *conn) dial(r route) bool {
 	up, err := net.DialTimeout("tcp", r.upstream, 5*time.Second)
 	if err != nil {
@@ -55,11 +56,10 @@ func (c *conn) dial(r route) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.up, c.service = up, r.service
 	if c.closed() {
 		up.Close()
-		return true // but its end
 	}
-	c.up, c.service = up, r.service
 	return true
 }
 
