@@ -23,11 +23,9 @@ import (
 // continue where another broke off. Guard effects that must not happen twice with the run's fencing
 // token; see [TokenFrom].
 //
-// Runs do not overlap: a caller with a later tick waits until the run in progress is over. Callers are
-// served in the order in which they came, not in that of their ticks. So a tick is missed if a later one
-// succeeds first: because nobody has called for it, or because its callers came later, after an outage that
-// was longer than a period, or by clocks that are that far behind. [Periodic.Last] shows it: a run can begin
-// where the last one that succeeded has ended.
+// Runs do not overlap. Processes that wait are served in the order of their ticks. So a tick is missed only
+// if nobody waits for it when a later one begins that succeeds: nobody has called, or none whom an outage or
+// a slow clock has let through. [Periodic.Last] shows it: a run can begin where the last one has ended.
 type Periodic struct{ t ticks }
 
 // Key returns the key.

@@ -194,9 +194,13 @@ func (r *record) enqueue(c driver.Claim) {
 		r.kind, r.limit, r.former = c.Kind, c.Limit, nil
 	}
 	w := waiting{driver.Waiter{Claim: c.ID, Session: c.Session, Weight: c.Weight}, c.Tick, c.Yield, c.Value}
-	if c.First {
+	later := func(w waiting) bool { return c.Tick > 0 && w.tick > c.Tick }
+	switch behind := slices.DeleteFunc(slices.Clone(r.queue), func(w waiting) bool { return !later(w) }); {
+	case c.First:
 		r.queue = slices.Insert(r.queue, 0, w)
-	} else {
+	case len(behind) > 0:
+		r.queue = slices.Concat(without(r.queue, later), []waiting{w}, behind)
+	default:
 		r.queue = append(r.queue, w)
 	}
 	r.queued[c.ID] = true

@@ -12,6 +12,7 @@ func tickCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Tick/OverForItselfAndEarlierOnes", test: testTickOver},
 		{name: "Tick/LaterOnesAreGranted", test: testTickLater},
+		{name: "Tick/EarlierOnesAreServedFirst", test: testTickOrder},
 		{name: "Tick/SealDropsThoseThatAreOver", test: testTickQueue},
 		{name: "Tick/AnEarlierSealChangesNothing", test: testTickFalls},
 		{name: "Tick/RunThatFailsIsFollowed", test: testTickFails},
@@ -74,27 +75,46 @@ func testTickLater(e *env) {
 	e.wantHolders(e.load(key), c)
 }
 
+func testTickOrder(e *env) {
+	key, session := newID(), e.session()
+	holder := e.tick(key, session, 5)
+	e.hold(holder)
+	waiters := make([]driver.Claim, 7)
+	for i, at := range [][2]int64{{5, 1}, {7, 2}, {4, 1}, {6, 3}, {5, 3}, {1 << 50, 6}, {7, 6}} { // its tick, and its position then
+		waiters[i] = e.tick(key, session, at[0])
+		if s := e.acquire(waiters[i]); s.Position != int(at[1]) || s.Waiting != i+1 {
+			e.Errorf("the claim for tick %d is at position %d of %d, want %d of %d", at[0], s.Position, s.Waiting, at[1], i+1)
+		}
+	}
+	e.release(holder)
+	for _, i := range []int{2, 0, 4, 3, 1, 6, 5} {
+		e.wantHolders(e.load(key), waiters[i])
+		e.release(waiters[i])
+	}
+	e.wantFree(key)
+}
+
 func testTickQueue(e *env) {
 	key, session := newID(), e.session()
 	holder := e.tick(key, session, 5)
 	e.hold(holder)
 	var queue []driver.Claim
-	for _, tick := range []int64{5, 7, 4, 6, 5, 8} {
+	for _, tick := range []int64{4, 5, 5, 6, 7, 8} {
 		c := e.tick(key, session, tick)
 		e.queue(c)
 		queue = append(queue, c)
 	}
 	e.sealUpTo(holder, 5, "five")
 	s := e.load(key)
-	e.wantHolders(s, queue[1])
-	e.wantQueue(s, queue[3], queue[5])
+	e.wantHolders(s, queue[3])
+	e.wantQueue(s, queue[4:]...)
 	e.wantTick(s, 5, s.Token, []byte("five"))
-	e.sealUpTo(queue[1], 7, "seven")
+	e.sealUpTo(queue[3], 7, "seven")
 	s = e.load(key)
 	e.wantHolders(s, queue[5])
 	e.wantQueue(s)
 	e.wantTick(s, 7, s.Token, []byte("seven"))
-	for _, c := range []driver.Claim{queue[0], queue[2], queue[3], queue[4]} {
+	for _, c := range queue[:5] {
 		e.releaseKeep(c, 0, false)
 		if s := e.acquire(c); s.Position != 0 || s.Waiting != 0 {
 			e.Errorf("the claim for tick %d is in the queue again: %+v", c.Tick, s)
@@ -197,13 +217,13 @@ func testTickNotice(e *env) {
 	e.hold(holder)
 	e.wantNotices()
 	var queue []driver.Claim
-	for i, tick := range []int64{5, 7, 6, 4} {
+	for i, tick := range []int64{4, 5, 6, 7} {
 		c := e.tick(key, []string{a.session, b.session}[i%2], tick)
 		e.queue(c)
 		queue = append(queue, c)
 	}
 	e.sealUpTo(holder, 5, "five")
-	e.wantNotices(wakes(queue[0]), wakes(queue[1]), wakes(queue[3]))
-	e.sealUpTo(queue[1], 7, "seven")
-	e.wantNotices(wakes(queue[2]))
+	e.wantNotices(wakes(queue[0]), wakes(queue[1]), wakes(queue[2]))
+	e.sealUpTo(queue[2], 7, "seven")
+	e.wantNotices(wakes(queue[3]))
 }

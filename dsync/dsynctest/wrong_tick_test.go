@@ -39,6 +39,16 @@ func wrongTicks() []plant {
 		})},
 		{"no tick is later", "Tick/LaterOnesAreGranted", joins(func(s driver.State, c *driver.Claim) { c.Tick = 1 })},
 		{"the tick is 32 bits", "Tick/LaterOnesAreGranted", seals(func(_ driver.State, l *driver.Leave) { l.Seal = int64(int32(l.Seal)) })},
+		{"ticks wait in the order in which they came", "Tick/EarlierOnesAreServedFirst", joins(func(s driver.State, c *driver.Claim) {
+			if len(s.Holders) > 0 && c.Tick > s.Sealed {
+				c.Tick = 1 << 51
+			}
+		})},
+		{"the earliest tick goes behind the first", "Tick/EarlierOnesAreServedFirst", joins(func(s driver.State, c *driver.Claim) {
+			if s.Sealed == 0 && len(s.WaitersAhead) > 0 && c.Tick == 4 {
+				c.Tick = 5
+			}
+		})},
 		{"a seal empties the queue", "Tick/SealDropsThoseThatAreOver", joins(func(_ driver.State, c *driver.Claim) { c.Tick = min(c.Tick, 5) })},
 		{"a seal drops only its own tick", "Tick/SealDropsThoseThatAreOver", joins(func(s driver.State, c *driver.Claim) {
 			if s.Sealed == 0 && c.Tick == 4 {

@@ -336,25 +336,26 @@ func honest(c call) bson.D {
 		return value(e("y", "election"), e("c", 3), e("p", bson.A{9, 8, 2}), e("at", now))
 	case strings.HasSuffix(id, "/key") && asks("keep"):
 		kept := append(holder("one.1", "one", 2, token)[:4], e("e", now.Add(30*time.Minute)))
-		return value(e("h", bson.A{kept}), e("at", now), e("waiting", 3), e("ahead", bson.A{
+		return value(e("h", bson.A{kept}), e("at", now), e("waiting", 4), e("ahead", bson.A{
 			bson.D{e("a", "two.1"), e("s", "two"), e("w", 2), e("p", int64(7))},
 		}))
 	case strings.HasSuffix(id, "/key") && asks("done"):
 		return value(e("h", bson.A{two, three}), e("ahead", bson.A{
 			bson.D{e("a", "$mine.2"), e("s", "$mine"), e("w", 2)}, bson.D{e("a", "$mine.1"), e("s", "$mine"), e("w", 2)},
+			bson.D{e("a", "later.1"), e("s", "later"), e("w", 2)},
 		}))
 	case strings.HasSuffix(id, "/key") && mineOf(c) == "one.1":
-		return value(e("h", bson.A{two, three}), e("at", now), e("waiting", 1))
+		return value(e("h", bson.A{two, three}), e("at", now), e("waiting", 2))
 	case strings.HasSuffix(id, "/key") && about("$mine.3"):
 		return value(e("position", 0), e("done", bson.D{e("k", int64(5)), e("b", []byte("$$NOW"))}))
 	case strings.HasSuffix(id, "/key") && about("$mine.2"):
 		published := append(slices.Clone(two), e("v", int64(1)), e("b", []byte("$t")))
 		return value(e("h", bson.A{published, three}), e("t", next+1024), e("y", "election"), e("n", 6), e("c", 3), e("at", now),
-			e("position", 1), e("waiting", 2))
+			e("position", 1), e("waiting", 3))
 	case strings.HasSuffix(id, "/key"):
 		return value(
 			e("h", bson.A{there(append(holder("one.1", "one", 2, token), e("l", true), e("b", []byte("$t"))), 4)}),
-			e("t", next-1024), e("y", "election"), e("n", 4), e("c", 2), e("p", bson.A{9}), e("position", 3), e("waiting", 3), e("at", now),
+			e("t", next-1024), e("y", "election"), e("n", 4), e("c", 2), e("p", bson.A{9}), e("position", 3), e("waiting", 4), e("at", now),
 			e("ahead", bson.A{bson.D{e("a", "two.1"), e("s", "two"), e("w", 2)}, bson.D{e("a", "three.1"), e("s", "three"), e("w", 1)}}))
 	case strings.HasSuffix(id, "/living") && heartbeat && c.cmd.Lookup("fields", "p").IsNumber(): // Revoke
 		return value(e("p", int64(3)))

@@ -45,6 +45,7 @@ func (p *prober) insert(ctx context.Context) error {
 			bson.D{e("a", "one.1"), e("s", "one"), e("w", int64(2)), e("p", int64(probeAddress)), e("d", int64(probeLease/time.Millisecond)), e("l", true), e("b", bson.Binary{Data: []byte(probeValue)})},
 			bson.D{e("a", "two.1"), e("s", "two"), e("w", int64(2)), e("p", int64(probeAddress)), e("k", int64(probeTick))},
 			bson.D{e("a", "three.1"), e("s", "three"), e("w", int64(1)), e("p", int64(probeAddress)), e("k", int64(probeTick))},
+			bson.D{e("a", "later.1"), e("s", "later"), e("w", int64(2)), e("k", int64(probeTick+2))},
 		}),
 	}
 	short := bson.D{
@@ -67,7 +68,7 @@ func (p *prober) insert(ctx context.Context) error {
 }
 
 // key tries the commands on a key. Claim one.1 holds all of the key; then two.1 and three.1
-// hold it together, with a greater limit; then two.1 seals it, which leaves one of two waiters.
+// hold it together, with a greater limit; then two.1 seals it, which leaves two of three waiters.
 func (p *prober) key(ctx context.Context) error {
 	id := p.id("key")
 	mine := driver.Claim{Key: "probe", ID: "$mine.1", Session: "$mine", Kind: driver.KindElection, Weight: 2, Limit: 9, Tick: probeTick + 1}
@@ -136,14 +137,15 @@ func (p *prober) keepAndRelease(ctx context.Context, id string) (found bool, nex
 	return found, next, nil
 }
 
-// seal makes two.1 seal the key, a claim like late join, whose tick is over, and then three.1 release it.
+// seal makes two.1 seal the key, a claim like late join, whose tick is over, and which drops later.1, and then
+// three.1 release the key.
 func (p *prober) seal(ctx context.Context, id string, before driver.State, late driver.Claim) error {
 	was, found, err := p.release(ctx, id, driver.Leave{Claim: driver.Claim{ID: "two.1"}, Seal: probeTick, Result: []byte(probeResult)})
 	if err != nil {
 		return failure("probe: seal", err)
 	}
 	late.ID, late.First = "$mine.3", false
-	after, err := p.acquire(ctx, id, driver.Join{Claim: late, Wait: true, NotAfter: never})
+	after, err := p.acquire(ctx, id, driver.Join{Claim: late, Wait: true, Expired: []string{"later"}, NotAfter: never})
 	if err != nil {
 		return failure("probe: acquire", err)
 	}
@@ -157,7 +159,7 @@ func (p *prober) seal(ctx context.Context, id string, before driver.State, late 
 	if err := sealed(before, done, found); err != nil {
 		return wrong("seal", err, done)
 	}
-	if len(was.Ahead) != 2 || was.Ahead[0].Claim != "$mine.2" || was.Ahead[1].Claim != "$mine.1" || was.Done != nil || len(was.Holders) != 2 {
+	if len(was.Ahead) != 3 || was.Ahead[0].Claim != "$mine.2" || was.Ahead[1].Claim != "$mine.1" || was.Done != nil || len(was.Holders) != 2 {
 		return wrong("seal", errors.New("want the holders and the queue before it in the reply"), was)
 	}
 	if found, _, err = p.releaseAlone(ctx, id, driver.Claim{ID: "three.1"}, false); err != nil {
@@ -208,8 +210,8 @@ func acquired(st driver.State) error {
 		return errors.New("want the server's time as the token, with room behind it")
 	case !h.Since.Equal(now) || !h.Until.IsZero():
 		return errors.New("want a hold that begins at the server's time, without an end")
-	case st.Position != 3 || st.Waiting != 3 || st.Kind != driver.KindElection || st.Limit != 2:
-		return errors.New("want mine third in the queue")
+	case st.Position != 3 || st.Waiting != 4 || st.Kind != driver.KindElection || st.Limit != 2:
+		return errors.New("want mine third in the queue, ahead of one with a later tick")
 	case !slices.Equal(st.WaitersAhead, []driver.Waiter{
 		{Claim: "two.1", Session: "two", Weight: 2}, {Claim: "three.1", Session: "three", Weight: 1},
 	}):
@@ -232,7 +234,7 @@ func released(before, st driver.State, found bool) error {
 		return errors.New("want greater tokens, with room between them")
 	case st.Term != before.Term+2:
 		return errors.New("want the term to grow by two")
-	case st.Waiting != 2 || st.Position != 1:
+	case st.Waiting != 3 || st.Position != 1:
 		return errors.New("want mine in the queue, behind one that goes first")
 	case !near(before.Now, st.Now):
 		return errors.New("want times of two commands that are close together")

@@ -29,7 +29,7 @@ var stepsOfAProbe = []string{
 	`publish key two.1`,
 	`acquire for a tick at the head key, $mine.2 for $mine, weight 2 of 9`,
 	`seal key two.1`,
-	`acquire for a tick key, $mine.3 for $mine, weight 2 of 9`,
+	`acquire for a tick after the expired later key, $mine.3 for $mine, weight 2 of 9`,
 	`aggregate key`,
 	`release alone key three.1`,
 	"short acquire short $short.0", "short acquire short $short.1", "short acquire short $short.2", "short acquire short $short.3",

@@ -187,6 +187,9 @@ func TestProbe(t *testing.T) {
 		{"the date of a change", reply("$mine.1", "claim", func(d bson.D) bson.D {
 			return replaced(d, "at", time.UnixMilli(1))
 		}), []string{"acquire", "time of the change"}},
+		{"the order of ticks", reply("$mine.1", "claim", func(d bson.D) bson.D {
+			return replaced(d, "position", 4)
+		}), []string{"acquire", "later tick"}},
 		{"who observes", reply("$mine.1", "claim", func(d bson.D) bson.D {
 			return replaced(d, "o", time.UnixMilli(1))
 		}), []string{"acquire", "time of the change"}},

@@ -8,8 +8,8 @@ import (
 // Edits: what a command does to a key's record before it settles it, and clean, which is the first
 // stage of each.
 
-// joining puts the claim at the end of the queue, or at its head, if it may join and is not
-// there. It has no effect after "until", so that a request that arrives after its claim was
+// joining puts the claim at the end of the queue, ahead of those with later ticks, or at its head, if it may
+// join and is not there. It has no effect after "until", so that a request that arrives after its claim was
 // given up leaves nothing behind. While anybody holds or waits, or the key is sealed, the record's
 // kind and limit apply; a former limit is as good as the present one.
 func joining(a acquiring) []bson.D {
@@ -26,8 +26,11 @@ func joining(a acquiring) []bson.D {
 		op("$eq", "$y", "$_.y"),
 		op("$or", op("$eq", "$c", "$_.c"), op("$in", "$_.c", list("$p"))))
 	joined := op("$concatArrays", "$q", bson.A{"$_.claim"})
-	if a.first {
+	switch later := op("$gt", "$$this.k", "$_.claim.k"); {
+	case a.first:
 		joined = op("$concatArrays", bson.A{"$_.claim"}, "$q")
+	case a.tick:
+		joined = op("$concatArrays", filter("$q", op("$not", later)), bson.A{"$_.claim"}, filter("$q", later))
 	}
 	var over, free any = "$done", op("$eq", claims(), bson.A{bson.A{}, bson.A{}})
 	if a.tick {

@@ -42,7 +42,7 @@ func (q *queue) over(tick int64) bool { return q.sealed != nil && tick <= q.seal
 func (q *queue) forceWaits() bool { return len(q.calls) > 0 && q.calls[0].First }
 
 // insert puts a caller into the queue: at the front if it has First, behind those with First if it has
-// had the turn before, and otherwise at the end.
+// had the turn before, and otherwise at the end, or ahead of those with later ticks.
 func (q *queue) insert(a *Acquire, again bool) {
 	i := len(q.calls)
 	switch {
@@ -50,9 +50,11 @@ func (q *queue) insert(a *Acquire, again bool) {
 		i = 0
 	case again:
 		i = slices.IndexFunc(q.calls, func(o *Acquire) bool { return !o.First })
-		if i < 0 {
-			i = len(q.calls)
-		}
+	case a.Tick > 0:
+		i = slices.IndexFunc(q.calls, func(o *Acquire) bool { return o.Tick > a.Tick })
+	}
+	if i < 0 {
+		i = len(q.calls)
 	}
 	q.calls = slices.Insert(q.calls, i, a)
 }
@@ -109,10 +111,7 @@ func (c *Core) admit(q *queue, a *Acquire) bool {
 		c.release(cl)
 		return false
 	}
-	// Only the store knows how much of a semaphore is left, because its size can change. And a caller
-	// that waits there for holds of this process keeps its position among processes.
-	full := a.Kind != driver.KindSemaphore && q.used > 0 && a.Weight > a.Limit-q.used
-	if full || !a.Try && q.turn != nil {
+	if c.full(q, a) || !a.Try && q.turn != nil {
 		return false
 	}
 	q.used += q.share(a.Weight)
@@ -121,6 +120,19 @@ func (c *Core) admit(q *queue, a *Acquire) bool {
 	}
 	c.request(q, a)
 	return true
+}
+
+// full reports whether the caller must wait until a hold of this process is over. It need not for a
+// semaphore: only the store knows how much of it is left, because its size can change. And who waits there for
+// holds of this process keeps its position among processes, also with a later tick.
+func (c *Core) full(q *queue, a *Acquire) bool {
+	switch a.Kind {
+	case driver.KindSemaphore:
+		return false
+	case driver.KindPeriodic:
+		return slices.ContainsFunc(q.claims, func(n uint64) bool { return a.Tick <= c.claims[n].request.Tick })
+	}
+	return q.used > 0 && a.Weight > a.Limit-q.used
 }
 
 // request makes a claim for an admitted caller and requests it, or registers the session first.
@@ -463,7 +475,8 @@ func (c *Core) handOff(cl *claim, a *Acquire) {
 }
 
 // replace releases the claim, whose holder is done, in the command that requests the key for the next
-// caller in this process. So that caller joins the store's queue in the moment in which this one leaves.
+// caller in this process. So that caller joins the store's queue in the moment in which this one leaves, ahead
+// of this process's own claim for a later tick, if one waits there.
 func (c *Core) replace(cl *claim) bool {
 	q := c.queues[cl.request.Key]
 	if len(q.calls) == 0 || c.closing != nil || cl.command != 0 || cl.request.Session != c.session.id || !c.like(q.calls[0], cl) || c.lanes.busy >= c.cfg.Lanes {

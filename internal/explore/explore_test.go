@@ -557,6 +557,8 @@ func settings() []setting {
 		{name: "two ticks, a fault", budget: budget{faults: 1}, processes: together(first, second), set: deaf},
 		{name: "two ticks in the wrong order, a crash", budget: budget{crashes: 1}, processes: each(second, first), set: eager},
 		{name: "a run that fails, and a later tick", processes: together(first.leaves(driver.Leave{}), second, first), set: deaf},
+		{name: "a run that fails, and a later tick, no hand-off", processes: together(first.leaves(driver.Leave{}), second, first), change: noHandOff, set: deaf},
+		{name: "a run that fails, and a later tick elsewhere", processes: [][]caller{{first.leaves(driver.Leave{})}, {second}, {first}}, set: eager, without: inHaste},
 		{name: "kept, a fault", budget: budget{faults: 1}, processes: each(mutex(1).leaves(driver.Leave{Keep: 3 * time.Second})), set: deaf},
 		{name: "two callers, unlocked twice", budget: budget{unlocks: 1}, processes: together(mutex(2), mutex(1)), set: deaf},
 		{name: "a crash, and the store is swept", budget: budget{crashes: 1, sweeps: 1}, processes: each(mutex(1), mutex(1)), set: eager},

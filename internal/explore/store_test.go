@@ -279,11 +279,11 @@ func (k *record) over(tick int64) bool { return k.sealed > 0 && tick <= k.sealed
 func (k *record) enqueue(c *driver.Claim) {
 	k.kind, k.limit = c.Kind, c.Limit
 	w := waiting{driver.Waiter{Claim: c.ID, Session: c.Session, Weight: c.Weight}, c.Tick, c.Yield}
-	if c.First {
-		k.queue = slices.Insert(slices.Clone(k.queue), 0, w)
-	} else {
-		k.queue = append(slices.Clip(k.queue), w)
+	i := slices.IndexFunc(k.queue, func(o waiting) bool { return c.First || c.Tick > 0 && o.tick > c.Tick })
+	if i < 0 {
+		i = len(k.queue)
 	}
+	k.queue = slices.Insert(slices.Clone(k.queue), i, w) // no claim with a tick has First
 }
 
 // leave removes a claim, or keeps it.

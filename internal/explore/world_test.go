@@ -413,7 +413,7 @@ func (w *world) protected(i int, h *hold) bool {
 
 // mayChange checks what a command has made of a key: a release moves no end to a later time, and an Extend none
 // to an earlier one; the last tick that has succeeded only grows, and its result stays; and waiters go only with their
-// tick.
+// tick, the earliest first.
 func (w *world) mayChange(c *core.Command, before record) error {
 	after := w.store.keys[claimOf(c).Key]
 	if after.sealed < before.sealed || after.sealed == before.sealed && string(before.result) != string(after.result) {
@@ -424,6 +424,12 @@ func (w *world) mayChange(c *core.Command, before record) error {
 			if _, holds := after.holder(q.Claim); !holds && after.position(q.Claim) < 0 && q.Claim != c.Edit.Leave.Claim.ID && !after.over(q.tick) {
 				return fmt.Errorf("claim %s was in the queue for tick %d, and the last one is %d", q.Claim, q.tick, after.sealed)
 			}
+		}
+	}
+	for _, q := range before.queue {
+		passes := func(o waiting) bool { return o.tick < q.tick }
+		if _, holds := after.holder(q.Claim); holds && slices.ContainsFunc(after.queue, passes) {
+			return fmt.Errorf("claim %s is granted for tick %d, and an earlier one waits", q.Claim, q.tick)
 		}
 	}
 	for _, h := range before.holders {
