@@ -138,7 +138,7 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 		}
 
 		// hello needs no right at all.
-		ordinary := []string{"hello", "create", "findAndModify", "update", "insert", "delete", "find", "aggregate", "getMore", "killCursors"}
+		ordinary := []string{"hello", "create", "listCollections", "findAndModify", "update", "insert", "delete", "find", "aggregate", "getMore", "killCursors"}
 		for _, c := range mon.commands(nil) {
 			if !slices.Contains(ordinary, c.name) {
 				t.Errorf("%v is not among the commands %v", c, ordinary)

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
+	"strconv"
+	"strings"
 	"sync"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -66,8 +69,9 @@ func (s *Store) withAddress(record bson.D, session string) bson.D {
 // createdCollections are the collections of notices that this process has created or found. An
 // error means that this process cannot create the collection.
 type createdCollections struct {
-	mu   sync.Mutex
-	made map[int]error // by address
+	search sync.Once
+	mu     sync.Mutex
+	made   map[int]error // by address
 }
 
 func (m *createdCollections) get(address int) (err error, known bool) {
@@ -102,6 +106,31 @@ func (s *Store) createNoticeCollection(ctx context.Context, address int) error {
 		s.made.set(address, nil)
 	}
 	return s.noteRefusal(address, err)
+}
+
+// findNoticeCollections finds those that other processes have created, before the first hand-offs need them: the
+// first notice to each then needs no create. own is this session's address. The create of a collection
+// that exists waits, too, until a majority has what the server knows: no fail-over undoes what was found.
+func (s *Store) findNoticeCollections(ctx context.Context, own int) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second) // the session waits to hear
+	defer cancel()
+	prefix := s.collection + noticeSuffix
+	raw, err := s.run(ctx, bson.D{
+		e("listCollections", 1), e("filter", bson.D{e("name", bson.D{e("$gt", prefix), e("$lt", prefix+":")})}), // the character after 9
+		e("nameOnly", true), e("authorizedCollections", true), // for which no further right is needed
+		e("cursor", bson.D{e("batchSize", maxNoticeCollections+1)}),
+	})
+	var found []struct{ Name string }
+	if err != nil || batch(raw, &found) != nil || s.createNoticeCollection(ctx, own) != nil {
+		return // so they are created as before
+	}
+	for _, c := range found {
+		if address, err := strconv.Atoi(strings.TrimPrefix(c.Name, prefix)); err == nil {
+			if _, known := s.made.get(address); !known {
+				s.made.set(address, nil)
+			}
+		}
+	}
 }
 
 // noteRefusal returns err. If trying again cannot fix it, noteRefusal first logs and records

@@ -91,6 +91,8 @@ func (s *capped) answer(c call) bson.D {
 	switch {
 	case c.name == "create":
 		return s.create(name, c)
+	case c.name == "listCollections":
+		return s.list(c)
 	case c.name == "insert" && strings.Contains(name, ".notices."):
 		return s.insert(name, c)
 	case c.name == "find":
@@ -112,6 +114,20 @@ func (s *capped) create(name string, c call) bson.D {
 	is, _ := c.cmd.Lookup("capped").BooleanOK()
 	s.collections[name] = &cappedCollection{uncapped: !is}
 	return ok()
+}
+
+// list answers with the names of the collections in the range that is asked for.
+func (s *capped) list(c call) bson.D {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := bson.A{}
+	above, below := c.cmd.Lookup("filter", "name", "$gt").StringValue(), c.cmd.Lookup("filter", "name", "$lt").StringValue()
+	for name := range s.collections {
+		if above < name && name < below {
+			found = append(found, bson.D{e("name", name), e("type", "collection")})
+		}
+	}
+	return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.$cmd.listCollections"), e("firstBatch", found)}))
 }
 
 func (s *capped) insert(name string, c call) bson.D {

@@ -52,6 +52,7 @@ func (s *Store) Listen(ctx context.Context, session string, keys []string, f fun
 	err := listen(ctx, tails, f, func() {
 		if session != "" {
 			s.listenRefused.Store(false)
+			s.made.search.Do(func() { s.findNoticeCollections(ctx, tails[0].address) })
 		}
 	})
 	if ctx.Err() != nil {

@@ -197,6 +197,66 @@ func TestListenCreatesItsCollection(t *testing.T) {
 	})
 }
 
+// Whoever listens first finds the collections that are there already: a notice to each is one insert. That is
+// believed only with a majority's word, and what can't be found out is created as before.
+func TestListenFindsTheCollections(t *testing.T) {
+	for name, test := range map[string]struct {
+		instead string
+		answer  bson.D
+		want    []string
+	}{
+		"found":         {want: []string{"insert", "create", "insert"}},
+		"no right":      {"listCollections", refusal(13, "Unauthorized"), []string{"create", "insert", "create", "insert"}},
+		"no majority":   {"create", ok(e("writeConcernError", bson.D{e("code", 64), e("errmsg", "waiting for replication timed out")})), []string{"create", "insert", "create", "insert"}},
+		"no such reply": {"listCollections", ok(), []string{"create", "insert", "create", "insert"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const missing = 5
+				f, collections := newFake(t), newCapped(nil)
+				for address := range 9 {
+					if name := fmt.Sprint("leasehold.notices.", address); address != missing {
+						collections.create(name, call{cmd: must(bson.Marshal(bson.D{e("capped", true)}))})
+						collections.insert(name, call{cmd: must(bson.Marshal(bson.D{e("documents", bson.A{bson.D{e("to", "")}})}))})
+					}
+				}
+				s := f.storeOn(f.anyClient(), nil, collections.answer)
+				if test.instead != "" {
+					collections.change(func() { collections.instead[test.instead] = test.answer })
+				}
+				for range 2 { // it is asked once
+					ctx, cancel := context.WithCancel(t.Context())
+					if err := s.Listen(ctx, "s", nil, func(driver.Notice) { cancel() }); !errors.Is(err, context.Canceled) {
+						t.Errorf("Listen: %v", err)
+					}
+				}
+				lists := 0
+				for _, c := range f.took() {
+					if c.name == "listCollections" {
+						lists++
+						if !c.cmd.Lookup("nameOnly").Boolean() || !c.cmd.Lookup("authorizedCollections").Boolean() {
+							t.Errorf("%v takes a right of its own", c.cmd)
+						}
+					}
+				}
+				if lists != 1 {
+					t.Errorf("%d times, want once", lists)
+				}
+				collections.change(func() { delete(collections.instead, test.instead) })
+				f.script(collections.answer)
+				for _, address := range []int{4, missing} {
+					if err := s.Notify(t.Context(), []driver.Notice{wake("x", 1, address)}); err != nil {
+						t.Error(err)
+					}
+				}
+				if got := names(f.took()); !slices.Equal(got, test.want) {
+					t.Errorf("sent %v, want %v", got, test.want)
+				}
+			})
+		})
+	}
+}
+
 // names are those of the calls.
 func names(calls []call) (names []string) {
 	for _, c := range calls {
@@ -345,8 +405,12 @@ func TestListenKeys(t *testing.T) {
 						got = append(got, c.name)
 					}
 				}
-				if want := []string{"find", "create", "insert", "find", "update"}; !slices.Equal(got, want) {
-					t.Errorf("sent %v, want %v", got, want)
+				sent := []string{"find", "create", "insert", "find", "update", "listCollections"}
+				if session == "" {
+					sent = sent[:5]
+				}
+				if !slices.Equal(got, sent) {
+					t.Errorf("sent %v, want %v", got, sent)
 				}
 				h.checkMark("k/a", "k/b")
 				h.notify(change("a"), change("c"), change("b"), change(""), wake("s", 1, h.address))
@@ -624,7 +688,7 @@ func TestListenAgain(t *testing.T) {
 	})
 }
 
-// Listening and notifying take find, insert and create on their own collections, one command on
+// Listening and notifying take find, insert and create on their own collections, and which there are, one command on
 // the other, and questions about the primary.
 func TestListenOrdinaryCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -639,6 +703,7 @@ func TestListenOrdinaryCommands(t *testing.T) {
 			}
 			switch {
 			case c.name == "update" && on == "locks":
+			case c.name == "listCollections":
 			case slices.Contains([]string{"find", "getMore", "insert", "create"}, c.name) && strings.HasPrefix(on, "locks.notices."):
 			default:
 				t.Errorf("%s of %q was sent", c.name, on)
