@@ -111,7 +111,10 @@ func (c *Core) admit(q *queue, a *Acquire) bool {
 		c.release(cl)
 		return false
 	}
-	if c.full(q, a) || !a.Try && q.turn != nil {
+	// Only the store knows how much of a semaphore is left, because its size can change. And a caller
+	// that waits there for holds of this process keeps its position among processes.
+	full := a.Kind != driver.KindSemaphore && q.used > 0 && a.Weight > a.Limit-q.used
+	if full || !a.Try && q.turn != nil {
 		return false
 	}
 	q.used += q.share(a.Weight)
@@ -120,19 +123,6 @@ func (c *Core) admit(q *queue, a *Acquire) bool {
 	}
 	c.request(q, a)
 	return true
-}
-
-// full reports whether the caller must wait until a hold of this process is over. It need not for a
-// semaphore: only the store knows how much of it is left, because its size can change. And who waits there for
-// holds of this process keeps its position among processes, also with a later tick.
-func (c *Core) full(q *queue, a *Acquire) bool {
-	switch a.Kind {
-	case driver.KindSemaphore:
-		return false
-	case driver.KindPeriodic:
-		return slices.ContainsFunc(q.claims, func(n uint64) bool { return a.Tick <= c.claims[n].request.Tick })
-	}
-	return q.used > 0 && a.Weight > a.Limit-q.used
 }
 
 // request makes a claim for an admitted caller and requests it, or registers the session first.
@@ -475,8 +465,7 @@ func (c *Core) handOff(cl *claim, a *Acquire) {
 }
 
 // replace releases the claim, whose holder is done, in the command that requests the key for the next
-// caller in this process. So that caller joins the store's queue in the moment in which this one leaves, ahead
-// of this process's own claim for a later tick, if one waits there.
+// caller in this process. So that caller joins the store's queue in the moment in which this one leaves.
 func (c *Core) replace(cl *claim) bool {
 	q := c.queues[cl.request.Key]
 	if len(q.calls) == 0 || c.closing != nil || cl.command != 0 || cl.request.Session != c.session.id || !c.like(q.calls[0], cl) || c.lanes.busy >= c.cfg.Lanes {

@@ -679,7 +679,9 @@ func randomSetting(r *rand.Rand) setting {
 			case 1:
 				o = o.insisting()
 			case 2:
-				o = o.forces()
+				if o.want.Tick == 0 { // as nobody can
+					o = o.forces()
+				}
 			case 3:
 				o = o.auto()
 			case 4:

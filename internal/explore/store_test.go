@@ -279,11 +279,9 @@ func (k *record) over(tick int64) bool { return k.sealed > 0 && tick <= k.sealed
 func (k *record) enqueue(c *driver.Claim) {
 	k.kind, k.limit = c.Kind, c.Limit
 	w := waiting{driver.Waiter{Claim: c.ID, Session: c.Session, Weight: c.Weight}, c.Tick, c.Yield}
-	i := slices.IndexFunc(k.queue, func(o waiting) bool { return c.First || c.Tick > 0 && o.tick > c.Tick })
-	if i < 0 {
-		i = len(k.queue)
-	}
-	k.queue = slices.Insert(slices.Clone(k.queue), i, w) // no claim with a tick has First
+	behind := func(o waiting) bool { return c.First || c.Tick > 0 && o.tick > c.Tick }
+	ahead := func(o waiting) bool { return !behind(o) }
+	k.queue = slices.Concat(without(k.queue, behind), []waiting{w}, without(k.queue, ahead))
 }
 
 // leave removes a claim, or keeps it.

@@ -427,8 +427,9 @@ func (w *world) mayChange(c *core.Command, before record) error {
 		}
 	}
 	for _, q := range before.queue {
-		passes := func(o waiting) bool { return o.tick < q.tick }
-		if _, holds := after.holder(q.Claim); holds && slices.ContainsFunc(after.queue, passes) {
+		passed := func(o waiting) bool { return o.tick < q.tick }
+		named := c.Edit.Leave != nil && c.Edit.Leave.Successor == q.Claim
+		if _, holds := after.holder(q.Claim); holds && !named && slices.ContainsFunc(after.queue, passed) {
 			return fmt.Errorf("claim %s is granted for tick %d, and an earlier one waits", q.Claim, q.tick)
 		}
 	}
