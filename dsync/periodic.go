@@ -23,10 +23,10 @@ import (
 // continue where another broke off. Guard effects that must not happen twice with the run's fencing
 // token; see [TokenFrom].
 //
-// Runs do not overlap. Those who wait are served in the order of their ticks; each process requests one after
-// the other. So a tick is missed if nobody requests it when a later one begins that succeeds: nobody has
-// called, or those who have are behind, after an outage or a crash that took longer than a period, or by
-// their clocks. [Periodic.Last] shows it: a run can begin where the last one that succeeded has ended.
+// Runs do not overlap. Those who wait are served in the order of their ticks. So a tick is missed if nobody
+// waits for it when a later one begins that succeeds: nobody has called, or those who have can't reach the
+// store, or their clocks are behind. [Periodic.Last] shows it: a run can begin where the last one that
+// succeeded has ended.
 type Periodic struct{ t ticks }
 
 // Key returns the key.

@@ -437,7 +437,9 @@ func (c *Core) granted(cl *claim, g grant) {
 		c.extend(cl)
 		return
 	}
-	c.begin(cl, g.term)
+	if !c.passed(cl) {
+		c.begin(cl, g.term)
+	}
 }
 
 // extend sets the first end of a lease.

@@ -111,10 +111,7 @@ func (c *Core) admit(q *queue, a *Acquire) bool {
 		c.release(cl)
 		return false
 	}
-	// Only the store knows how much of a semaphore is left, because its size can change. And a caller
-	// that waits there for holds of this process keeps its position among processes.
-	full := a.Kind != driver.KindSemaphore && q.used > 0 && a.Weight > a.Limit-q.used
-	if full || !a.Try && q.turn != nil {
+	if c.full(q, a) || !a.Try && q.turn != nil {
 		return false
 	}
 	q.used += q.share(a.Weight)
@@ -123,6 +120,43 @@ func (c *Core) admit(q *queue, a *Acquire) bool {
 	}
 	c.request(q, a)
 	return true
+}
+
+// full reports whether the caller must wait here until a hold of this process is over. It need not for a
+// semaphore: only the store knows how much of it is left, because its size can change. And who waits there for
+// holds of this process keeps its position among processes. So does a caller with a later tick than that of a
+// hold.
+func (c *Core) full(q *queue, a *Acquire) bool {
+	if a.Kind == driver.KindSemaphore || a.Weight <= a.Limit-q.used {
+		return false
+	}
+	return q.used > 0 && (a.Kind != driver.KindPeriodic || len(q.admitted) > 0 || !c.later(q, a))
+}
+
+// later reports whether all claims of this process are holds for earlier ticks than the caller's.
+func (c *Core) later(q *queue, a *Acquire) bool {
+	return !a.Try && !slices.ContainsFunc(q.claims, func(n uint64) bool {
+		cl := c.claims[n]
+		return cl.users == 0 || cl.state != held || a.Tick <= cl.request.Tick
+	})
+}
+
+// passed reports whether the store has granted the claim, for a tick, while a holder of this process is not done
+// with an earlier one, whose hold then is over. The claim's caller waits here for that holder.
+func (c *Core) passed(cl *claim) bool {
+	if cl.request.Kind != driver.KindPeriodic {
+		return false
+	}
+	for _, n := range c.queues[cl.request.Key].claims {
+		if o := c.claims[n]; o.users > 0 {
+			if o.state == held {
+				c.loseHold(o, errors.New("the store has granted a later tick"))
+			}
+			c.requestAnew(cl)
+			return true
+		}
+	}
+	return false
 }
 
 // request makes a claim for an admitted caller and requests it, or registers the session first.
@@ -135,6 +169,9 @@ func (c *Core) request(q *queue, a *Acquire) {
 		// The claim of that caller must be first in the store's queue, and this process has one claim
 		// there at a time.
 		q.insert(a, true)
+		c.dismiss(q, a)
+	case a.Kind == driver.KindPeriodic && !a.Try && !c.later(q, a):
+		q.insert(a, false)
 		c.dismiss(q, a)
 	case c.session.id != "":
 		c.join(c.newClaim(q, a))
@@ -465,7 +502,8 @@ func (c *Core) handOff(cl *claim, a *Acquire) {
 }
 
 // replace releases the claim, whose holder is done, in the command that requests the key for the next
-// caller in this process. So that caller joins the store's queue in the moment in which this one leaves.
+// caller in this process. So that caller joins the store's queue in the moment in which this one leaves, ahead
+// of this process's own claim for a later tick, if one waits there.
 func (c *Core) replace(cl *claim) bool {
 	q := c.queues[cl.request.Key]
 	if len(q.calls) == 0 || c.closing != nil || cl.command != 0 || cl.request.Session != c.session.id || !c.like(q.calls[0], cl) || c.lanes.busy >= c.cfg.Lanes {

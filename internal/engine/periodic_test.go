@@ -9,12 +9,15 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
@@ -159,7 +162,8 @@ func TestPeriodicWaitersTakeOver(t *testing.T) {
 }
 
 // Those who wait are served in the order of their ticks, not in that in which they came, in one process and
-// among processes.
+// among processes: one that has fallen behind runs what it has missed before another runs what is due now. A
+// caller that waits for a run of its own process costs no command.
 func TestPeriodicOrder(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
@@ -176,6 +180,9 @@ func TestPeriodicOrder(t *testing.T) {
 							mu.Lock()
 							defer mu.Unlock()
 							order = append(order, n)
+							if waiting := queueLength(t, store, "k"); n == 8 && waiting != 1 {
+								t.Errorf("%d in the queue, want the one with tick 9", waiting)
+							}
 							return nil
 						})
 						wantErr(t, "Do", err, nil)
@@ -183,14 +190,14 @@ func TestPeriodicOrder(t *testing.T) {
 					synctest.Wait()
 				}
 				one := newSession(t, store, nil).Periodic("k")
-				for _, n := range []int{1, 7, 6, 8} {
+				for _, n := range []int{1, 6, 8, 7, 8} {
 					call(one, n)
 				}
-				for _, n := range []int{5, 2, 4, 3} {
+				for _, n := range []int{9, 5, 2, 4, 3} {
 					call(newSession(t, store, nil).Periodic("k"), n)
 				}
 				wg.Wait()
-				if want := []int{1, 2, 3, 4, 5, 6, 7, 8}; !slices.Equal(order, want) {
+				if want := []int{1, 2, 3, 4, 5, 6, 7, 8, 9}; !slices.Equal(order, want) {
 					t.Errorf("ticks %d have run, want %d", order, want)
 				}
 				if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
@@ -198,6 +205,64 @@ func TestPeriodicOrder(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Runs of one process do not overlap, even if the hold of one is over and its function goes on: a later tick
+// waits for it here. Other processes may have the key meanwhile.
+func TestPeriodicWaitsForAnEndlessRun(t *testing.T) {
+	for how, end := range map[string]func(*testing.T, *dsynctest.Memory, *dsync.Session){
+		"break": func(t *testing.T, _ *dsynctest.Memory, other *dsync.Session) {
+			wantErr(t, "Break", other.Break(background, "k"), nil)
+		},
+		"by hand": func(t *testing.T, store *dsynctest.Memory, _ *dsync.Session) { // as if its record was edited
+			st, err := store.Load(background, "k", 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, notices, err := storecmd.Release(background, store, driver.Claim{Key: "k", ID: st.Holders[0].Claim}, driver.Leave{})
+			wantErr(t, "Release", errors.Join(err, store.Notify(background, notices)), nil)
+		},
+	} {
+		for name, polling := range deliveries {
+			t.Run(how+", "+name, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					store := dsynctest.NewMemory()
+					store.Polling = polling
+					var requests atomic.Int64
+					net := dsynctest.NewFaulty(store, func(dsynctest.Request) dsynctest.Fault {
+						if requests.Add(1) > 1000 {
+							panic("it requests again and again")
+						}
+						return dsynctest.Fault{}
+					})
+					p, other := newSession(t, net, nil).Periodic("k"), newSession(t, store, nil)
+					var wg sync.WaitGroup
+					began := time.Now()
+					wg.Go(func() {
+						_, err := p.Do(background, at(1), func(context.Context) error { // it does not heed its context
+							time.Sleep(20 * ttl)
+							return nil
+						})
+						wantErr(t, "Do of the endless run", err, dsync.ErrLost)
+					})
+					synctest.Wait()
+					wg.Go(func() {
+						wantRan(t, p, 3, true)
+						if d := time.Since(began); d < 20*ttl {
+							t.Errorf("the next run here began after %v, beside the one before", d)
+						}
+					})
+					synctest.Wait()
+					end(t, store, other)
+					wantRan(t, other.Periodic("k"), 2, true)
+					if d := time.Since(began); d > 5*ttl {
+						t.Errorf("another process had the key after %v", d)
+					}
+					wg.Wait()
+				})
+			})
+		}
 	}
 }
 

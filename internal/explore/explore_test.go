@@ -555,6 +555,8 @@ func settings() []setting {
 		{name: "two ticks here, and the first elsewhere", processes: [][]caller{{first, second}, {first}}, set: eager},
 		{name: "two ticks here, and the second elsewhere", processes: [][]caller{{first, second}, {second}}, set: eager},
 		{name: "two ticks, a fault", budget: budget{faults: 1}, processes: together(first, second), set: deaf},
+		{name: "two ticks here, a break", budget: budget{breaks: 1}, processes: together(first.ignoring(), second), set: deaf},
+		{name: "two ticks here, cut off", budget: budget{cuts: 1}, processes: together(first, second), set: deaf},
 		{name: "two ticks in the wrong order, a crash", budget: budget{crashes: 1}, processes: each(second, first), set: eager},
 		{name: "a run that fails, and a later tick", processes: together(first.leaves(driver.Leave{}), second, first), set: deaf},
 		{name: "a run that fails, and a later tick, no hand-off", processes: together(first.leaves(driver.Leave{}), second, first), change: noHandOff, set: deaf},
