@@ -266,6 +266,16 @@ func (r *rig) held() {
 	r.answer("Join", r.granted(5000))
 }
 
+// ticking holds for a tick, and the next one waits, with claim 2.
+func (r *rig) ticking() {
+	tick := func(n int64) func(*core.Want) {
+		return func(w *core.Want) { w.Kind, w.Tick = driver.KindPeriodic, n }
+	}
+	r.begin(tick(1))
+	r.answer("Join", r.granted(5000))
+	r.acquire(2, tick(2))
+}
+
 func (r *rig) leased() {
 	r.dating()
 	r.answer("Extend", core.Reply{Holder: driver.Holder{Until: r.clock().Add(6 * time.Second)}})
@@ -333,7 +343,7 @@ func TestTable(t *testing.T) {
 	lost := core.Reply{Lost: true}
 	begin := map[string]func(r *rig){
 		"joining": (*rig).joining, "joining and listening": (*rig).joiningListening, "joining in line": (*rig).inLine, "waiting": (*rig).waiting, "checking": (*rig).checking,
-		"checking a mismatch": (*rig).mismatched, "dating": (*rig).dating, "held": (*rig).held, "held for a lease": (*rig).leased, "held for a long lease": (*rig).leasedLong,
+		"checking a mismatch": (*rig).mismatched, "dating": (*rig).dating, "held": (*rig).held, "held for a tick": (*rig).ticking, "held for a lease": (*rig).leased, "held for a long lease": (*rig).leasedLong,
 		"lingering": (*rig).lingering, "windingDown": (*rig).windingDown, "lost": (*rig).lost, "leaving": (*rig).leaving,
 		"leaving to be kept": (*rig).keeping, "kept": (*rig).kept, "kept for the grace": (*rig).hurried, "past": (*rig).past, "past and listening": (*rig).pastListening, "gone": (*rig).gone,
 	}
@@ -451,6 +461,18 @@ func TestTable(t *testing.T) {
 		{"held", "gives notice", func(r *rig) { r.step(core.WindDown{Claim: 1, Hold: r.calls[1], Cause: errors.New("notice")}) }, "windingDown", "End 1: notice"},
 		{"held", "closing", func(r *rig) { r.step(core.Close{}) }, "windingDown", "End 1: dsync: session closed"},
 		{"held", "revoked", func(r *rig) { r.revoke() }, "windingDown", "End 1: dsync: asked to give the key up"},
+		{"held for a tick", "the next one is granted", func(r *rig) {
+			g := r.granted(9000)
+			g.State.Holders[0].Claim = "s.2"
+			r.answer("Join", g)
+		}, "lost", "End 1: the store has granted a later tick, Release"},
+		{"held for a tick", "the next one is granted after the grace", func(r *rig) {
+			r.revoke()
+			r.pass(time.Second)
+			g := r.granted(9000)
+			g.State.Holders[0].Claim = "s.2"
+			r.answer("Join", g)
+		}, "leaving", "Release"},
 		{"held", "somebody here wants it by force", func(r *rig) { r.acquire(2, first) }, "windingDown", "End 1: dsync: asked to give the key up"},
 		{"held", "progress, again in time", func(r *rig) {
 			r.progress(2 * time.Second)

@@ -48,6 +48,8 @@
 //	waiting      a session ahead may have lapsed waiting      Send an Expire
 //	checking     one has expired                 joining      Send, naming it
 //	checking     none has                        leaving      Deliver an error
+//	joining,     granted, and a run here for an  leaving      its caller waits here; if that run's claim is held, it
+//	  waiting      earlier tick is not done                   is lost
 //	dating       Extend answered                 held         Deliver
 //	dating       no answer                       dating       again after a pause
 //	any of them  given up, closing               leaving      Send a release, when no request is under way
