@@ -83,7 +83,10 @@ func TestResignAfterWaitsForTheWork(t *testing.T) {
 
 func TestResignAfterRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		a := newElection(t, dsynctest.NewMemory(), nil)
+		slow := dsynctest.NewFaulty(dsynctest.NewMemory(), func(dsynctest.Request) dsynctest.Fault {
+			return dsynctest.Fault{ReplyDelay: time.Millisecond} // a call whose ctx has ended returns before it
+		})
+		a := newElection(t, slow, nil)
 		wantErr(t, "ResignAfter of a candidate", a.ResignAfter(background, time.Second), leader.ErrNotLeader)
 		campaign(t, a)
 		for _, d := range []time.Duration{-1, 0, time.Millisecond - 1, dsync.MaxDuration + 1} {

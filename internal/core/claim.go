@@ -412,7 +412,7 @@ func (c *Core) noAnswer(cl *claim, err error) {
 // refuse gives the claim's caller an error in place of a hold.
 func (c *Core) refuse(cl *claim, err error) {
 	a := cl.call
-	c.give(Deliver{To: a, Err: err})
+	c.deny(a, err)
 	if sealed := (*SealedError)(nil); errors.As(err, &sealed) {
 		if q := c.queues[a.Key]; q != nil && !q.over(sealed.Tick) {
 			q.sealed = sealed

@@ -62,7 +62,7 @@ func (q *queue) insert(a *Acquire, again bool) {
 // acquire takes a caller's wish.
 func (c *Core) acquire(a *Acquire) {
 	if c.closing != nil {
-		c.give(Deliver{To: a, Err: ErrClosed})
+		c.deny(a, ErrClosed)
 		return
 	}
 	q := c.queues[a.Key]
@@ -71,7 +71,7 @@ func (c *Core) acquire(a *Acquire) {
 		q = &queue{kind: a.Kind, limit: a.Limit}
 		c.queues[a.Key] = q
 	case q.kind != a.Kind:
-		c.give(Deliver{To: a, Err: &driver.MismatchError{Key: a.Key, Kind: q.kind, WantKind: a.Kind, Limit: q.limit, WantLimit: a.Limit}})
+		c.deny(a, &driver.MismatchError{Key: a.Key, Kind: q.kind, WantKind: a.Kind, Limit: q.limit, WantLimit: a.Limit})
 		return
 	}
 	lingered := q.lingering
@@ -82,7 +82,7 @@ func (c *Core) acquire(a *Acquire) {
 	case a.Try && lingered != 0 && q.lingering == 0:
 		q.calls = slices.Insert(q.calls, 0, a) // nobody uses that claim, so wait until it is released
 	case a.Try:
-		c.give(Deliver{To: a, Err: c.heldHere(q, a.Key)})
+		c.deny(a, c.heldHere(q, a.Key))
 	default:
 		q.insert(a, false)
 		if a.First {
@@ -163,7 +163,7 @@ func (c *Core) passed(cl *claim) bool {
 func (c *Core) request(q *queue, a *Acquire) {
 	switch {
 	case q.over(a.Tick):
-		c.give(Deliver{To: a, Err: q.sealed})
+		c.deny(a, q.sealed)
 		c.dismiss(q, a)
 	case q.forceWaits() && !a.First && !a.Try:
 		// The claim of that caller must be first in the store's queue, and this process has one claim
@@ -219,7 +219,7 @@ func (c *Core) notRegistered(r *Reply) {
 				continue
 			}
 			q.admitted = slices.DeleteFunc(q.admitted, func(o *Acquire) bool { return o == a })
-			c.give(Deliver{To: a, Err: r.Err})
+			c.deny(a, r.Err)
 			c.dismiss(q, a)
 		}
 		needed = needed || len(q.admitted) > 0 // also those that were admitted in place of others
@@ -242,7 +242,7 @@ func (c *Core) next(q *queue, key string) {
 			q.calls = calls
 			break
 		}
-		c.give(Deliver{To: a, Err: c.heldHere(q, key)})
+		c.deny(a, c.heldHere(q, key))
 	}
 	if q.used == 0 && len(q.calls) == 0 {
 		delete(c.queues, key)
@@ -255,7 +255,7 @@ func (c *Core) refuseTries(cl *claim) {
 	for cl.slot != 0 && len(q.calls) > 0 && q.calls[0].Try {
 		a := q.calls[0]
 		q.calls = q.calls[1:]
-		c.give(Deliver{To: a, Err: c.heldHere(q, a.Key)})
+		c.deny(a, c.heldHere(q, a.Key))
 	}
 }
 
@@ -268,19 +268,19 @@ func (c *Core) giveUp(a *Acquire) {
 	is := func(o *Acquire) bool { return o == a }
 	if slices.ContainsFunc(q.calls, is) {
 		q.calls = slices.DeleteFunc(q.calls, is)
-		c.give(Deliver{To: a, Err: ErrGivenUp})
+		c.deny(a, ErrGivenUp)
 		c.next(q, a.Key)
 		return
 	}
 	if slices.ContainsFunc(q.admitted, is) {
 		q.admitted = slices.DeleteFunc(q.admitted, is)
-		c.give(Deliver{To: a, Err: ErrGivenUp})
+		c.deny(a, ErrGivenUp)
 		c.dismiss(q, a)
 		return
 	}
 	for _, n := range q.claims {
 		if cl := c.claims[n]; cl.call == a && cl.state <= dating {
-			c.give(Deliver{To: a, Err: ErrGivenUp})
+			c.deny(a, ErrGivenUp)
 			c.move(cl, givenUp)
 			return
 		}

@@ -311,7 +311,7 @@ func (c *Core) close() {
 		}
 		q.calls, q.admitted, q.turn = nil, nil, nil
 		for _, a := range calls {
-			c.give(Deliver{To: a, Err: ErrClosed})
+			c.deny(a, ErrClosed)
 		}
 		c.next(q, key)
 	}
