@@ -78,8 +78,9 @@ func (e Edit) Check() error {
 //     end of its own whose session is in Expired, and every holder whose end has come
 //     (now is not before it);
 //   - puts the claim at the end of the queue, ahead of those with later ticks if it has one, or at
-//     its head if Claim.First, unless it is in the queue or holds already, now is after NotAfter, [MaxQueue] claims are in the queue
-//     (ErrRefused), or the key is sealed up to the claim's Tick or a later one;
+//     its head if Claim.First, unless it is in the queue or holds already, now is after NotAfter,
+//     [MaxQueue] claims are in the queue (ErrRefused), or the key is sealed up to the claim's Tick or
+//     a later one;
 //   - settles the key;
 //   - removes the claim from the queue again if !Wait.
 //

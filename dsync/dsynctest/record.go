@@ -195,11 +195,11 @@ func (r *record) enqueue(c driver.Claim) {
 	}
 	w := waiting{driver.Waiter{Claim: c.ID, Session: c.Session, Weight: c.Weight}, c.Tick, c.Yield, c.Value}
 	later := func(w waiting) bool { return c.Tick > 0 && w.tick > c.Tick }
-	switch behind := slices.DeleteFunc(slices.Clone(r.queue), func(w waiting) bool { return !later(w) }); {
+	switch {
 	case c.First:
 		r.queue = slices.Insert(r.queue, 0, w)
-	case len(behind) > 0:
-		r.queue = slices.Concat(without(r.queue, later), []waiting{w}, behind)
+	case slices.ContainsFunc(r.queue, later):
+		r.queue = slices.Concat(without(r.queue, later), []waiting{w}, without(r.queue, func(o waiting) bool { return !later(o) }))
 	default:
 		r.queue = append(r.queue, w)
 	}
