@@ -236,10 +236,11 @@ func TestCostOfManyLocks(t *testing.T) {
 				if len(sent) != len(beats) {
 					t.Errorf("commands other than heartbeats: %v", sent)
 				}
-				// To begin with it may find no collection, and make it. Then one is answered after
-				// 5 s, and one asks which member is the primary; a router gets a new cursor every 20 s.
+				// To begin with it may find no collection, and make it, and it asks which others there are, and
+				// waits until a majority has them. Then one is answered after 5 s, and one asks which member is
+				// the primary; a router gets a new cursor every 20 s.
 				listens := mon.commands(aboutNotices)
-				if begins, most := 4, 4*(int(periods*opt.HeartbeatInterval/(5*time.Second))+1); len(listens) > begins+most {
+				if begins, most := 6, 4*(int(periods*opt.HeartbeatInterval/(5*time.Second))+1); len(listens) > begins+most {
 					t.Errorf("commands of a listener: %v, want at most %d and %d to begin with", listens, most, begins)
 				}
 				if log != nil {

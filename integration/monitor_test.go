@@ -130,7 +130,9 @@ func aboutNotices(c command) bool { return listening(c) || notifies(c) }
 
 // listening: waiting for notices, or how that begins, or asking now and then which member is the
 // primary. It goes on for as long as anything is held.
-func listening(c command) bool { return c.name == "hello" || onNotices(c) && c.name != "insert" }
+func listening(c command) bool {
+	return c.name == "hello" || c.name == "listCollections" || onNotices(c) && c.name != "insert"
+}
 
 // notifies: notices are sent, after the collection was made, once.
 func notifies(c command) bool { return onNotices(c) && c.name == "insert" }
