@@ -89,9 +89,9 @@ type Store interface {
 	// Expire expires the session if it has lapsed, that is if now is not before its last
 	// heartbeat + TTL, or if it is unknown. If owner, it expires the session at once, whatever its
 	// state: only the session's owner says so, or somebody who knows that its process has ended.
-	// Expire returns 0 if the session has expired, by this call or before it. Otherwise it changes nothing and returns the time left until the
-	// session lapses, but at most TTL: if the clock went back after the last heartbeat, the next
-	// one makes the session lapse sooner.
+	// Expire returns 0 if the session has expired, by this call or before it. Otherwise it changes
+	// nothing and returns the time left until the session lapses, but at most TTL: if the clock went
+	// back after the last heartbeat, the next one makes the session lapse sooner.
 	Expire(ctx context.Context, session string, owner bool) (left time.Duration, err error)
 
 	// Revoke asks the session to give up a claim: it adds the revocation to the session, until

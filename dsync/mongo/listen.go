@@ -20,7 +20,8 @@ const maxListed = 1_000
 // those collections wake a cursor, and only Notify makes them, so the cost of listening does
 // not depend on what else is written. Listen needs find, insert, createCollection and
 // convertToCapped on those collections; the server requires the last to create a capped
-// collection (4.4: db/auth/authorization_session_impl.cpp, checkAuthForCreate). Listen marks
+// collection (4.4: db/auth/authorization_session_impl.cpp, checkAuthForCreate). The first Listen of
+// a store also asks which of the collections exist, by name, for which no further right is needed. Listen marks
 // the keys as observed in their records, with one command for a thousand keys, and renews the
 // marks every few minutes.
 //

@@ -28,6 +28,15 @@ func (r *rig) waitingHere() {
 
 const aMoment = time.Millisecond
 
+// expiresAfter checks that o, which has died, is expired when the margin is over, and not sooner.
+func (r *rig) expiresAfter(margin time.Duration) {
+	r.t.Helper()
+	r.pass(margin - aMoment)
+	r.says("before the margin is over", "")
+	r.pass(aMoment)
+	r.says("the margin is over", "Expire of a dead process")
+}
+
 // A process that died is expired a margin later, though its session has not lapsed; not sooner.
 func TestDeathCostsAMargin(t *testing.T) {
 	r := newRig(t)
@@ -35,10 +44,7 @@ func TestDeathCostsAMargin(t *testing.T) {
 	r.pass(time.Second)
 	r.step(core.Died{Session: "o"})
 	r.says("o has died", "")
-	r.pass(r.cfg.Margin - aMoment)
-	r.says("before the margin is over", "")
-	r.pass(aMoment)
-	r.says("the margin is over", "Expire of a dead process")
+	r.expiresAfter(r.cfg.Margin)
 	r.answer("Expire", core.Reply{})
 	r.says("o has expired", "Join without the expired")
 }
@@ -50,10 +56,7 @@ func TestDeathCostsTheMarginOfTheDead(t *testing.T) {
 	r.answer("Join", r.behind(1))
 	r.answer("Read", r.onHost(3*time.Second, "o"))
 	r.step(core.Died{Session: "o"})
-	r.pass(3*time.Second - aMoment)
-	r.says("before its margin is over", "")
-	r.pass(aMoment)
-	r.says("its margin is over", "Expire of a dead process")
+	r.expiresAfter(3 * time.Second)
 }
 
 // What is answered after a death, and was sent before, changes nothing: the dead process may have sent a heartbeat at
@@ -70,10 +73,7 @@ func TestDeathDuringAnExpire(t *testing.T) {
 			}
 			r.step(core.Died{Session: "o"})
 			r.answer("Expire", reply)
-			r.pass(r.cfg.Margin - aMoment)
-			r.says("before the margin is over", "")
-			r.pass(aMoment)
-			r.says("the margin is over", "Expire of a dead process")
+			r.expiresAfter(r.cfg.Margin)
 			r.answer("Expire", core.Reply{Lost: true})
 			r.says("no answer", "")
 			r.pass(r.cfg.Retry)

@@ -123,9 +123,9 @@ func (c *Core) admit(q *queue, a *Acquire) bool {
 }
 
 // full reports whether the caller must wait here until a hold of this process is over. It need not for a
-// semaphore: only the store knows how much of it is left, because its size can change. And who waits there for
-// holds of this process keeps its position among processes. So does a caller with a later tick than that of a
-// hold.
+// semaphore: only the store knows how much of it is left, because its size can change. And a caller that waits
+// there for holds of this process keeps its position among processes. So does one with a later tick than
+// those of all holds.
 func (c *Core) full(q *queue, a *Acquire) bool {
 	if a.Kind == driver.KindSemaphore || a.Weight <= a.Limit-q.used {
 		return false

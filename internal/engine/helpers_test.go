@@ -54,6 +54,14 @@ func holders(t testing.TB, store driver.Store, key string) []driver.Holder {
 	return st.Holders
 }
 
+// wantFree checks that nobody holds the key in the store or waits for it there.
+func wantFree(t testing.TB, store driver.Store, key string) {
+	t.Helper()
+	if h, n := holders(t, store, key), queueLength(t, store, key); len(h)+n != 0 {
+		t.Errorf("left behind: holders %v and %d in the queue", h, n)
+	}
+}
+
 // queueLength returns the number of waiters for key in the store.
 func queueLength(t testing.TB, store driver.Store, key string) int {
 	t.Helper()

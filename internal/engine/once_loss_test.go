@@ -141,9 +141,7 @@ func TestSealWhoseReplyIsLost(t *testing.T) {
 				if seals < 2 {
 					t.Fatalf("%d releases were sent", seals)
 				}
-				if h, n := holders(t, memory, "k"), queueLength(t, memory, "k"); len(h)+n != 0 {
-					t.Errorf("left behind: holders %v and %d in the queue", h, n)
-				}
+				wantFree(t, memory, "k")
 				time.Sleep(2 * ttl)
 				wantDone(t, s.Once("k"), "v")
 				wantDone(t, newSession(t, memory, nil).Once("k"), "v")

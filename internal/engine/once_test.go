@@ -95,9 +95,7 @@ func TestOnceRunsOnce(t *testing.T) {
 				if runs != 1 {
 					t.Errorf("%d runs, want 1", runs)
 				}
-				if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
-					t.Errorf("left behind: holders %v and %d in the queue", h, n)
-				}
+				wantFree(t, store, "k")
 			})
 		})
 	}

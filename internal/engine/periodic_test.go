@@ -153,9 +153,7 @@ func TestPeriodicWaitersTakeOver(t *testing.T) {
 					t.Errorf("it took %v, want %v", d, 5*ttl)
 				}
 				wantLast(t, newSession(t, store, nil).Periodic("k"), 3, "")
-				if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
-					t.Errorf("left behind: holders %v and %d in the queue", h, n)
-				}
+				wantFree(t, store, "k")
 			})
 		})
 	}
@@ -200,9 +198,7 @@ func TestPeriodicOrder(t *testing.T) {
 				if want := []int{1, 2, 3, 4, 5, 6, 7, 8, 9}; !slices.Equal(order, want) {
 					t.Errorf("ticks %d have run, want %d", order, want)
 				}
-				if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
-					t.Errorf("left behind: holders %v and %d in the queue", h, n)
-				}
+				wantFree(t, store, "k")
 			})
 		})
 	}

@@ -182,9 +182,7 @@ func TestRWMutexExcludes(t *testing.T) {
 				if most < 2 {
 					t.Errorf("at most %d readers were in at once", most)
 				}
-				if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
-					t.Errorf("left behind: holders %v and %d in the queue", h, n)
-				}
+				wantFree(t, store, "k")
 			})
 		})
 	}
@@ -291,9 +289,7 @@ func TestCancelledReadersAndWritersLeaveNothing(t *testing.T) {
 				of(2).RUnlock()
 				of(0).RUnlock()
 				synctest.Wait()
-				if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
-					t.Errorf("left behind: holders %v and %d in the queue", h, n)
-				}
+				wantFree(t, store, "k")
 				wlock(t, of(0))
 				of(0).Unlock()
 			})

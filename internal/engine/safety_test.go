@@ -303,9 +303,7 @@ func TestLostReplyHarmsNothing(t *testing.T) {
 					if seen.Load() == 0 {
 						t.Fatalf("no %s was sent", method)
 					}
-					if h, n := holders(t, memory, "k"), queueLength(t, memory, "k"); len(h)+n != 0 {
-						t.Errorf("left behind: holders %v and %d in the queue", h, n)
-					}
+					wantFree(t, memory, "k")
 				})
 			})
 		}

@@ -97,9 +97,7 @@ func TestSemaphoreHoldsAtMostItsSize(t *testing.T) {
 				if top != size {
 					t.Errorf("at most %d of %d were held at once", top, size)
 				}
-				if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
-					t.Errorf("left behind: holders %v and %d in the queue", h, n)
-				}
+				wantFree(t, store, "k")
 			})
 		})
 	}
