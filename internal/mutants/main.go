@@ -91,7 +91,8 @@ func run(only, part string, list, verbose bool, count, workers int) error {
 			}
 		}
 	}()
-	var bad, chance atomic.Int64
+	var chance atomic.Int64
+	bad := make(chan string, count*len(chosen))
 	var wg sync.WaitGroup
 	for _, l := range labs {
 		wg.Go(func() {
@@ -100,14 +101,19 @@ func run(only, part string, list, verbose bool, count, workers int) error {
 				case v == sometimes:
 					chance.Add(1)
 				case !v.good():
-					bad.Add(1)
+					bad <- m.Name
 				}
 			}
 		})
 	}
 	wg.Wait()
-	if n := bad.Load(); n > 0 {
-		return fmt.Errorf("%d of %d are not caught: for one that survived a test is missing", n, count*len(chosen))
+	close(bad)
+	if n := len(bad); n > 0 {
+		var names []string
+		for name := range bad {
+			names = append(names, name)
+		}
+		return fmt.Errorf("%d of %d are not caught: for one that survived a test is missing: %s", n, count*len(chosen), strings.Join(names, ", "))
 	}
 	fmt.Printf("all %d mutants are caught\n", len(chosen))
 	if n := chance.Load(); n > 0 {
