@@ -36,7 +36,7 @@ func limited(ctx context.Context) (context.Context, context.CancelFunc) {
 // a registry and options of its own; one of them turns 64-bit integers into 32-bit ones. The
 // driver sets maxTimeMS from ctx's deadline.
 func (s *Store) run(ctx context.Context, cmd bson.D) (bson.Raw, error) {
-	raw, err := bson.Marshal(cmd)
+	raw, err := marshal(cmd)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", cmd[0].Key, err)
 	}

@@ -91,7 +91,7 @@ func (s *Store) keys(ctx context.Context, prefix, after string, n int) (states [
 	ctx, cancel := limited(noValues{ctx})
 	defer cancel()
 	within := bson.D{e("$gte", keyID(prefix)), e("$lt", successor(keyID(prefix))), e("$gt", keyID(after))}
-	raw, err := bson.Marshal(s.read([]bson.D{
+	raw, err := marshal(s.read([]bson.D{
 		// A record without a kind was created for a command that then queued nothing.
 		{e("$match", bson.D{e("_id", within), e("y", bson.D{e("$exists", true)})})},
 		{e("$sort", bson.D{e("_id", 1)})},

@@ -281,14 +281,14 @@ func (t *tail) find(ctx context.Context) error {
 
 // tail opens a tailable cursor.
 func (s *Store) tail(ctx context.Context, collection string, filter bson.D) (*mongo.Cursor, error) {
-	cmd, err := bson.Marshal(bson.D{
+	cmd, err := marshal(bson.D{
 		e("find", collection), e("filter", append(bson.D{}, filter...)),
 		e("tailable", true), e("awaitData", true), e("batchSize", wholeCollection),
 	})
 	if err != nil {
 		return nil, err
 	}
-	cursor, err := s.db.RunCommandCursor(ctx, bson.Raw(cmd))
+	cursor, err := s.db.RunCommandCursor(ctx, cmd)
 	switch {
 	case hasCode(err, codeBadValue):
 		return nil, fmt.Errorf("%w: %w", errNotCapped, err)
