@@ -13,6 +13,7 @@ import (
 func resizeCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Resize/OtherKindIsMismatch", test: testResizeKind},
+		{name: "Resize/FormerLimitIsKept", test: testResizeKept},
 		{name: "Notice/GrantByResize", test: testResizeNotice},
 		{name: "Race/ResizeAndAcquire", test: testResizeRace},
 	}
@@ -65,6 +66,27 @@ func testResizeKind(e *env) {
 	c.Kind = "other"
 	e.wantHolders(e.acquire(c), c)
 	e.wantSize(key, "other", 3)
+}
+
+// testResizeKept locks a key, which is a mutex's by now, and sees that what it had before is still known: its
+// former limit, and the terms of an election.
+func testResizeKept(e *env) {
+	sized, elected, session := newID(), newID(), e.session()
+	turns := func(claims ...driver.Claim) (last driver.Holder) {
+		for _, c := range claims {
+			last = e.hold(c)
+			e.release(c)
+		}
+		return last
+	}
+	turns(e.weighted(sized, session, 1, 2))
+	e.resize(sized, 2, 1)
+	turns(e.claim(sized, session), e.claim(sized, session), e.weighted(sized, session, 1, 2))
+	e.wantSize(sized, driver.KindMutex, 1)
+
+	turns(e.candidate(elected, session), e.claim(elected, session), e.claim(elected, session))
+	c := e.candidate(elected, session)
+	e.wantTerm(e.acquire(c), 2)
 }
 
 func testResizeNotice(e *env) {

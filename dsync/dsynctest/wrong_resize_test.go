@@ -92,6 +92,14 @@ func wrongResizes() []plant {
 				return storecmd.Resize(ctx, m, key, kind, from, limit)
 			}
 		})},
+		{"Acquire of a free key forgets its limits", "Resize/FormerLimitIsKept", func(m *dsynctest.Memory, w *wrong) {
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				if s, _ := m.Load(ctx, c.Key, 1000); len(s.Holders)+s.Waiting == 0 && s.Limit == c.Limit {
+					storecmd.Forget(ctx, m, c.Key, s.Token)
+				}
+				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
+			}
+		}},
 		{"Resize repeated drops the queue", "Resize/RepeatedChangesNothing", resized(func(m *dsynctest.Memory) resizing {
 			return func(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
 				if s, _ := m.Load(ctx, key, 1000); s.Limit == limit {

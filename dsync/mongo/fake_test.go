@@ -57,7 +57,7 @@ func (c call) shortGrant(path ...string) bson.RawValue {
 
 // changesOfShort are the paths of what a short command changes, in its first stage: on MongoDB, and
 // on other servers.
-var changesOfShort = [][]string{{"$replaceWith", "$mergeObjects", "1"}, {"$set", "_"}}
+var changesOfShort = [][]string{{"$replaceWith"}, {"$replaceWith", "$mergeObjects", "1"}, {"$set", "_"}}
 
 // Answers that are none.
 var (

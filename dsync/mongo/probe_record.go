@@ -11,7 +11,7 @@ import (
 // probeVersion is the version of the probe. Raise it whenever the probe sends or checks
 // something else, so that servers that passed an earlier one are probed again.
 // TestProbeVersion fails if you forget.
-const probeVersion = 6
+const probeVersion = 7
 
 // probeID returns the _id of the record that says that the server's version passed this
 // version of the probe. Each pair of versions has a record of its own, so that processes of two

@@ -240,7 +240,7 @@ func TestOpenRepeatsAnInterruptedProbe(t *testing.T) {
 
 // The commands of a probe are the same as when its version was raised last.
 func TestProbeVersion(t *testing.T) {
-	const version, want = "6", "b4fdfa894d0febac"
+	const version, want = "7", "2e12182d2cae2580"
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		client := f.client()

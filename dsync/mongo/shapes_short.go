@@ -32,21 +32,28 @@ func (s *Store) merged(changes any, fields ...string) bson.A {
 // kind and limit, or its record is missing, which here is an _id, perhaps with the time that
 // create writes.
 //
+// On MongoDB it replaces the record by a literal one, which takes the server less than any change to
+// the record that is there. So what the literal does not have, the record must not have either: an
+// election's terms, and former limits.
+//
 // The reply to an update that made a record does not show what it made. So a record must not be
 // made if it is not granted: then the update fails with codeConversion, as no _id is a number.
-func (s *Store) acquiringShort(c driver.Claim, claim bson.D, token int64, since, until time.Time) bson.A {
-	is := bson.A{"$h", "$q", "$f", "$y", "$c", "$done", "$o"}
-	free := bson.A{bson.A{}, bson.A{}, formatVersion, string(c.Kind), c.Limit, nil, nil}
-	missing := bson.A{nil, nil, nil, nil, nil, nil, nil}
+func (s *Store) acquiringShort(id string, c driver.Claim, claim bson.D, token int64, since, until time.Time) bson.A {
+	is := bson.A{"$h", "$q", "$f", "$y", "$c", "$done", "$o", "$n", "$p"}
+	free := bson.A{bson.A{}, bson.A{}, formatVersion, string(c.Kind), c.Limit, nil, nil, nil, nil}
+	missing := bson.A{nil, nil, nil, nil, nil, nil, nil, nil, nil}
+	met := op("$and", op("$in", is, literal(bson.A{free, missing})), op("$lte", "$t", token-driver.TokenStep), op("$lte", now, until))
 	mine := append(claim, e("t", token), e("at", since))
 	granted := bson.D{
 		e("f", formatVersion), e("y", string(c.Kind)), e("c", c.Limit),
 		e("h", bson.A{mine}), e("q", bson.A{}), e("t", token), e("at", since),
 	}
-	return s.merged(op("$cond",
-		op("$and", op("$in", is, literal(bson.A{free, missing})), op("$lte", "$t", token-driver.TokenStep), op("$lte", now, until)),
-		literal(granted),
-		op("$cond", "$f", nil, op("$toInt", "$_id"))), "f", "y", "c", "h", "q", "t", "at")
+	if s.server.portable {
+		return s.merged(op("$cond", met, literal(granted), nil), "f", "y", "c", "h", "q", "t", "at")
+	}
+	granted = append(bson.D{e("_id", id)}, granted...)
+	return bson.A{bson.D{e("$replaceWith", op("$cond",
+		met, literal(granted), op("$cond", "$f", "$$ROOT", op("$toInt", "$_id"))))}}
 }
 
 // releasingShort does what settle does when c, the one holder, which has the key's last token, is

@@ -83,7 +83,7 @@ func (s *Store) acquireFree(ctx context.Context, j driver.Join) (st driver.State
 // instead (see acquiringShort). If another upsert makes the record at the same time, it may fail
 // with codeDuplicateKey. In both cases nothing was written.
 func (s *Store) acquireShort(ctx context.Context, id string, c driver.Claim, token int64, since, until time.Time) (granted bool, err error) {
-	statement := bson.D{e("q", bson.D{e("_id", id)}), e("u", s.acquiringShort(c, s.claimRecord(c), token, since, until))}
+	statement := bson.D{e("q", bson.D{e("_id", id)}), e("u", s.acquiringShort(id, c, s.claimRecord(c), token, since, until))}
 	if !s.server.portable {
 		statement = append(statement, e("upsert", true))
 	}

@@ -343,7 +343,7 @@ func TestShortAcquireExpiresSoon(t *testing.T) {
 			}
 			sent := q.f.took()[i]
 			var conditions []bson.Raw
-			if err := sent.cmd.Lookup("updates", "0", "u", "0", "$replaceWith", "$mergeObjects", "1", "$cond", "0", "$and").Unmarshal(&conditions); err != nil {
+			if err := sent.cmd.Lookup("updates", "0", "u", "0", "$replaceWith", "$cond", "0", "$and").Unmarshal(&conditions); err != nil {
 				t.Fatal(err)
 			}
 			until := conditions[len(conditions)-1].Lookup("$lte", "1").Time()
