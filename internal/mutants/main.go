@@ -70,7 +70,7 @@ func run(only, part string, list, verbose bool, count, workers int) error {
 	case list:
 		return show(chosen)
 	}
-	runs := 3
+	runs := 10
 	if count > 1 {
 		runs = 1
 	}
