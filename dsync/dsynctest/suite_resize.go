@@ -72,12 +72,11 @@ func testResizeKind(e *env) {
 // former limit, and the terms of an election.
 func testResizeKept(e *env) {
 	sized, elected, session := newID(), newID(), e.session()
-	turns := func(claims ...driver.Claim) (last driver.Holder) {
+	turns := func(claims ...driver.Claim) {
 		for _, c := range claims {
-			last = e.hold(c)
+			e.hold(c)
 			e.release(c)
 		}
-		return last
 	}
 	turns(e.weighted(sized, session, 1, 2))
 	e.resize(sized, 2, 1)

@@ -55,8 +55,8 @@ func (c call) shortGrant(path ...string) bson.RawValue {
 	return bson.RawValue{}
 }
 
-// changesOfShort are the paths of what a short command changes, in its first stage: on MongoDB, and
-// on other servers.
+// changesOfShort are the paths of what a short command changes, in its first stage: on MongoDB that of
+// an Acquire and that of a hand-over, and on other servers of both.
 var changesOfShort = [][]string{{"$replaceWith"}, {"$replaceWith", "$mergeObjects", "1"}, {"$set", "_"}}
 
 // Answers that are none.

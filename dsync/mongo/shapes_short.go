@@ -41,7 +41,7 @@ func (s *Store) merged(changes any, fields ...string) bson.A {
 func (s *Store) acquiringShort(id string, c driver.Claim, claim bson.D, token int64, since, until time.Time) bson.A {
 	is := bson.A{"$h", "$q", "$f", "$y", "$c", "$done", "$o", "$n", "$p"}
 	free := bson.A{bson.A{}, bson.A{}, formatVersion, string(c.Kind), c.Limit, nil, nil, nil, nil}
-	missing := bson.A{nil, nil, nil, nil, nil, nil, nil, nil, nil}
+	missing := make(bson.A, len(is))
 	met := op("$and", op("$in", is, literal(bson.A{free, missing})), op("$lte", "$t", token-driver.TokenStep), op("$lte", now, until))
 	mine := append(claim, e("t", token), e("at", since))
 	granted := bson.D{

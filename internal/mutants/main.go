@@ -92,7 +92,8 @@ func run(only, part string, list, verbose bool, count, workers int) error {
 		}
 	}()
 	var chance atomic.Int64
-	bad := make(chan string, count*len(chosen))
+	var mu sync.Mutex
+	var bad []string // the names of those that are not caught
 	var wg sync.WaitGroup
 	for _, l := range labs {
 		wg.Go(func() {
@@ -101,19 +102,16 @@ func run(only, part string, list, verbose bool, count, workers int) error {
 				case v == sometimes:
 					chance.Add(1)
 				case !v.good():
-					bad <- m.Name
+					mu.Lock()
+					bad = append(bad, m.Name)
+					mu.Unlock()
 				}
 			}
 		})
 	}
 	wg.Wait()
-	close(bad)
-	if n := len(bad); n > 0 {
-		var names []string
-		for name := range bad {
-			names = append(names, name)
-		}
-		return fmt.Errorf("%d of %d are not caught: for one that survived a test is missing: %s", n, count*len(chosen), strings.Join(names, ", "))
+	if len(bad) > 0 {
+		return fmt.Errorf("%d of %d are not caught: for one that survived a test is missing: %s", len(bad), count*len(chosen), strings.Join(bad, ", "))
 	}
 	fmt.Printf("all %d mutants are caught\n", len(chosen))
 	if n := chance.Load(); n > 0 {

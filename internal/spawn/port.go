@@ -13,12 +13,15 @@ var (
 	given   = make(map[string]bool) // by FreePorts
 )
 
-// Ports from which a system takes none for a connection that asks for no certain one: Linux begins at 32,768,
-// others at 49,152. Such a connection could take a free port before the server that is meant to listen there.
+// Servers get their ports from this range. Connections get theirs from 32,768 on (Linux) or from 49,152 on (others);
+// one of them could take a server's port before the server listens.
 const (
 	firstPort = 10_000
 	portsEnd  = 32_768
 )
+
+// maxTries is how many ports FreePorts tries for each that it returns.
+const maxTries = 100
 
 // FreePorts returns n ports of 127.0.0.1 that nobody listened on a moment ago, and that no connection takes
 // meanwhile. It returns none twice, so servers that are started at the same time don't get each other's. It may
@@ -27,20 +30,25 @@ func FreePorts(n int) ([]string, error) {
 	portsMu.Lock()
 	defer portsMu.Unlock()
 	var free []string
-	for tries := 0; len(free) < n; tries++ {
+	var taken error // the last
+	for range n * maxTries {
+		if len(free) == n {
+			break
+		}
 		port := strconv.Itoa(firstPort + rand.IntN(portsEnd-firstPort))
-		if given[port] {
+		lis, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
+		if err != nil {
+			taken = err
 			continue
 		}
-		lis, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
-		switch {
-		case err == nil:
-			lis.Close()
+		lis.Close()
+		if !given[port] {
 			given[port] = true
 			free = append(free, port)
-		case tries >= 100+n:
-			return nil, fmt.Errorf("no free port: %w", err)
 		}
+	}
+	if len(free) < n {
+		return nil, fmt.Errorf("%d of %d ports of 127.0.0.1 are free, after %d tries; the last that was not: %v", len(free), n, n*maxTries, taken)
 	}
 	return free, nil
 }
