@@ -35,12 +35,15 @@ func p99(s measure.Sample) time.Duration    { return s.Percentile(99) }
 // compare interleaves all ops, notes the units' samples, and returns the row with the
 // ratios of the medians.
 func (r *report) compare(ctx context.Context, line row, n int, u units, cs ...contender) (row, error) {
-	took, err := interleave(ctx, n, u, cs...)
-	return line.compared(median, took, u), err
+	samples, err := interleave(ctx, n, u, cs...)
+	if err != nil {
+		return line, err
+	}
+	return line.compared(median, byColumn(cs, samples), u), nil
 }
 
-// interleave runs all ops in turn, notes the units' samples, and returns the contenders'.
-func interleave(ctx context.Context, n int, u units, cs ...contender) (map[column]measure.Sample, error) {
+// interleave runs all ops in turn, notes the units' samples, and returns the contenders', in their order.
+func interleave(ctx context.Context, n int, u units, cs ...contender) ([]measure.Sample, error) {
 	var ops []measure.Op
 	for _, c := range cs {
 		ops = append(ops, c.op)
@@ -52,14 +55,23 @@ func interleave(ctx context.Context, n int, u units, cs ...contender) (map[colum
 	if err != nil {
 		return nil, err
 	}
-	took := make(map[column]measure.Sample)
+	var took []measure.Sample
 	for _, c := range cs {
-		took[c.column], samples = samples[0], samples[1:]
+		took, samples = append(took, samples[0]), samples[1:]
 		if c.unit != nil {
 			u[c.column], samples = samples[0], samples[1:]
 		}
 	}
 	return took, nil
+}
+
+// byColumn returns the contenders' samples by their columns.
+func byColumn(cs []contender, samples []measure.Sample) map[column]measure.Sample {
+	took := make(map[column]measure.Sample)
+	for i, s := range samples {
+		took[cs[i].column] = s
+	}
+	return took
 }
 
 // compared returns the row with a statistic of the samples, by the same of their units.

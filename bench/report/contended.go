@@ -68,7 +68,7 @@ func (r *report) rawWrites(ctx context.Context, u units, ps []player) error {
 		}
 	}
 	took, err := interleave(ctx, r.effort.turns/8, units{}, cs...)
-	for c, s := range took {
+	for c, s := range byColumn(cs, took) {
 		u[c] = append(u[c], s...)
 	}
 	return err

@@ -14,7 +14,7 @@ type effort struct {
 	crowd, releases          int // sessions that wait for one key, releases of it
 	inMemory                 int
 	keys, newKeys            int
-	fleet                    []int         // processes
+	fleets                   []fleetSize
 	fleetRest                time.Duration // until connections that the opening took are closed
 	fleetFor                 time.Duration
 	fleetPlaces              int // collections of notices
@@ -30,7 +30,11 @@ var full = effort{
 	crowd: 1000, releases: 50,
 	inMemory: 10_000,
 	keys:     100_000, newKeys: 5000,
-	fleet: []int{100, 300, 1000, 3000}, fleetRest: 20 * time.Second, fleetFor: 10 * time.Second, fleetPlaces: 64, reconnect: 1000,
+	fleets: []fleetSize{
+		{sessions: 100, waiting: 100}, {sessions: 300, waiting: 300}, {sessions: 1000, waiting: 1000}, {sessions: 3000, waiting: 3000},
+		{sessions: 10_000, waiting: 7000, shared: true, ttl: 2 * time.Minute},
+	},
+	fleetRest: 20 * time.Second, fleetFor: 10 * time.Second, fleetPlaces: 64, reconnect: 1000,
 }
 
 var few = effort{
@@ -42,5 +46,5 @@ var few = effort{
 	crowd: 20, releases: 5,
 	inMemory: 500,
 	keys:     1000, newKeys: 100,
-	fleet: []int{20}, fleetFor: time.Second, fleetPlaces: 4, reconnect: 20,
+	fleets: []fleetSize{{sessions: 20, waiting: 20}, {sessions: 20, waiting: 10, shared: true, ttl: 10 * time.Second}}, fleetFor: time.Second, fleetPlaces: 4, reconnect: 20,
 }

@@ -16,33 +16,53 @@ import (
 // fleetReleases is how many keys are released in a second.
 const fleetReleases = 20
 
-// fleet is as many processes as this machine carries, with a session and a client each: what they cost the
-// server while they are idle, while ten wait for each key, and while keys are released.
+// A fleetSize is how many sessions a fleet has, and how many of them come to wait. Each has a client of its own,
+// as a process has, unless they are shared: then all of a child have one.
+type fleetSize struct {
+	sessions, waiting int
+	shared            bool
+	ttl               time.Duration // 0: the default
+}
+
+func (s fleetSize) String() string {
+	if s.shared {
+		return fmt.Sprintf("A fleet of %d sessions with a TTL of %v, up to %d on each client", s.sessions, s.ttl, perChild)
+	}
+	return fmt.Sprintf("A fleet of %d processes", s.sessions)
+}
+
+// fleet is as many processes as this machine carries, with a session and a client each, and more sessions that
+// share clients: what they cost the server while they are idle, while ten wait for each key, and while keys are
+// released.
 func (r *report) fleet(ctx context.Context) ([]row, error) {
-	name := func(n int, what string) string { return fmt.Sprintf("A fleet of %d processes: %s", n, what) }
 	if !r.lab.here[one] || r.lab.pid == 0 {
-		line := row{name: name(r.effort.fleet[0], "idle")}
+		line := row{name: r.effort.fleets[0].String() + ": idle"}
 		if r.lab.here[one] {
 			line = line.put(one, "not here", "it is not our process")
 		}
 		return []row{line}, nil
 	}
 	var rows []row
-	for _, n := range r.effort.fleet {
-		f, err := r.fleetOf(ctx, n)
+	for _, size := range r.effort.fleets {
+		n := size.sessions
+		f, err := r.fleetOf(ctx, size)
 		if err != nil {
-			return rows, fmt.Errorf("%d: %w", n, err)
+			return rows, fmt.Errorf("%v: %w", size, err)
 		}
 		line := func(what, unit, ratio, raw string) {
-			rows = append(rows, row{name: name(n, what), unit: unit}.put(one, ratio, raw))
+			rows = append(rows, row{name: fmt.Sprintf("%v: %s", size, what), unit: unit}.put(one, ratio, raw))
 		}
 		load := func(what string, l load) {
 			line(what, "cores of the server, milliseconds of it a second for each, connections of each",
 				fmt.Sprintf("%.2f, %.2f, %.1f", l.cores, 1000*l.cores/float64(n), float64(l.connections)/float64(n)), l.String())
 		}
 		load("idle", f.idle)
-		load("waiting", f.waiting)
-		load(fmt.Sprintf("waiting, %d releases a second", fleetReleases), f.busy)
+		waiting := "waiting"
+		if size.waiting < n {
+			waiting = fmt.Sprintf("%d of them waiting", size.waiting)
+		}
+		load(waiting, f.waiting)
+		load(fmt.Sprintf(waiting+", %d releases a second", fleetReleases), f.busy)
 		line("release to grant", "median", milliseconds(f.took.Median()),
 			fmt.Sprintf("%d releases, p50 %s, p99 %s, max %s", len(f.took), milliseconds(f.took.Median()), milliseconds(f.took.Percentile(99)), milliseconds(f.took.Max())))
 		line("memory of each", "KiB, of its session and client and of the server", fmt.Sprintf("%d and %d", f.client>>10, f.server>>10),
@@ -73,12 +93,12 @@ type fleet struct {
 	client, server      int64          // bytes for each process
 }
 
-func (r *report) fleetOf(ctx context.Context, n int) (f fleet, err error) {
+func (r *report) fleetOf(ctx context.Context, size fleetSize) (f fleet, err error) {
 	empty, err := memoryOf(r.lab.pid)
 	if err != nil {
 		return f, err
 	}
-	c, err := r.newCrowded(ctx, n, max(1, n/10), r.effort.fleetPlaces)
+	c, err := r.newCrowded(ctx, size, r.effort.fleetPlaces)
 	if err != nil {
 		return f, err
 	}
@@ -91,7 +111,7 @@ func (r *report) fleetOf(ctx context.Context, n int) (f fleet, err error) {
 	if f.idle, err = r.loadOf(ctx, c, nothing); err != nil {
 		return f, err
 	}
-	if err := c.wait(ctx, n); err != nil {
+	if err := c.wait(ctx, size.waiting); err != nil {
 		return f, err
 	}
 	time.Sleep(r.effort.fleetRest)
@@ -99,7 +119,7 @@ func (r *report) fleetOf(ctx context.Context, n int) (f fleet, err error) {
 	if err != nil {
 		return f, err
 	}
-	f.client, f.server = c.bytes, (full-empty)/int64(n)
+	f.client, f.server = c.bytes, (full-empty)/int64(size.sessions)
 	if f.waiting, err = r.loadOf(ctx, c, nothing); err != nil {
 		return f, err
 	}

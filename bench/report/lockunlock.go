@@ -8,28 +8,33 @@ import (
 )
 
 // lockUnlock is a Lock and Unlock where nobody waits, by two raw writes: the medians, and
-// the 99th percentiles of the same samples.
+// the 99th percentiles of the same samples. In the turns of the first, the same writes without the library
+// are measured as well.
 func (r *report) lockUnlock(ctx context.Context) ([]row, error) {
 	var rows []row
-	for _, part := range []struct {
-		name   string
-		system func(*measure.Target) measure.System
-		op     func(context.Context, opener) (measure.Op, error)
-		can    []column
+	add := func(name string, can []column, took map[column]measure.Sample, u units) {
+		line := row{name: name, unit: "two raw writes", can: can}
+		tail := row{name: name + ": p99", unit: "p99 of two raw writes", can: can}
+		rows = append(rows, line.compared(median, took, u), tail.compared(p99, took, u))
+	}
+	for i, part := range []struct {
+		name string
+		op   func(context.Context, opener) (measure.Op, error)
+		can  []column
 	}{
-		{"Lock and Unlock, uncontended", mutexes, sameKey, append([]column{mongoLock}, everywhere...)},
-		{"Lock and Unlock of a key without a record", mutexes, newKeys, []column{one, three, mongoLock}},
-		{"Lock and Unlock of a key that another process used last", mutexes, usedKeys, []column{one, three, mongoLock}},
-		{"two raw writes, the second acknowledged by the primary alone, as Unlock's is", mutexes, nil, []column{one, three}},
+		{"Lock and Unlock, uncontended", sameKey, append([]column{mongoLock}, everywhere...)},
+		{"Lock and Unlock of a key without a record", newKeys, []column{one, three, mongoLock}},
+		{"Lock and Unlock of a key that another process used last", usedKeys, []column{one, three, mongoLock}},
 	} {
-		line := row{name: part.name, unit: "two raw writes", can: part.can}
-		tail := row{name: part.name + ": p99", unit: "p99 of two raw writes", can: part.can}
 		u := units{}
-		took, err := r.uncontended(ctx, u, part.system, part.op, part.can)
+		took, early, err := r.uncontended(ctx, u, part.op, part.can)
 		if err != nil {
 			return rows, err
 		}
-		rows = append(rows, line.compared(median, took, u), tail.compared(p99, took, u))
+		add(part.name, part.can, took, u)
+		if i == 0 {
+			add("in the same turns, two raw writes, the second acknowledged by the primary alone, as Unlock's is", []column{one, three}, early, u)
+		}
 	}
 	return rows, nil
 }
@@ -37,13 +42,12 @@ func (r *report) lockUnlock(ctx context.Context) ([]row, error) {
 // An opener opens a process that ends with its row.
 type opener func() (measure.Process, error)
 
-// uncontended samples what op makes of the processes that it opens, or without one the same writes without the
-// library, and two raw writes.
-func (r *report) uncontended(ctx context.Context, u units, system func(*measure.Target) measure.System,
-	op func(context.Context, opener) (measure.Op, error), can []column) (map[column]measure.Sample, error) {
-	ps, end, err := r.players(ctx, system, can...)
+// uncontended samples in turn what op makes of the processes that it opens, two raw writes, and early ones: the
+// same writes as a Lock and Unlock's.
+func (r *report) uncontended(ctx context.Context, u units, op func(context.Context, opener) (measure.Op, error), can []column) (took, early map[column]measure.Sample, err error) {
+	ps, end, err := r.players(ctx, mutexes, can...)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer end()
 	var opened []measure.Process
@@ -52,20 +56,13 @@ func (r *report) uncontended(ctx context.Context, u units, system func(*measure.
 			p.Close()
 		}
 	}()
-	var cs []contender
+	var cs, earlies []contender
 	for _, p := range ps {
 		if err := measure.Excludes(ctx, p.system); err != nil {
-			return nil, fmt.Errorf("%v: %w", p.column, err)
+			return nil, nil, fmt.Errorf("%v: %w", p.column, err)
 		}
 		c := contender{column: p.column}
-		if p.raw != nil {
-			c.op, c.unit = p.raw.WriteEarly, measure.Twice(p.raw.Write)
-		}
-		if op == nil {
-			cs = append(cs, c)
-			continue
-		}
-		lockUnlock, err := op(ctx, func() (measure.Process, error) {
+		c.op, err = op(ctx, func() (measure.Process, error) {
 			process, err := p.system.Open(ctx)
 			if err == nil {
 				opened = append(opened, process)
@@ -73,12 +70,19 @@ func (r *report) uncontended(ctx context.Context, u units, system func(*measure.
 			return process, err
 		})
 		if err != nil {
-			return nil, fmt.Errorf("%v: %w", p.column, err)
+			return nil, nil, fmt.Errorf("%v: %w", p.column, err)
 		}
-		c.op = lockUnlock
+		if p.raw != nil {
+			c.unit = measure.Twice(p.raw.Write)
+			earlies = append(earlies, contender{column: p.column, op: p.raw.WriteEarly})
+		}
 		cs = append(cs, c)
 	}
-	return interleave(ctx, r.effort.turns, u, cs...)
+	samples, err := interleave(ctx, r.effort.turns, u, append(cs, earlies...)...)
+	if err != nil {
+		return nil, nil, err
+	}
+	return byColumn(cs, samples[:len(cs)]), byColumn(earlies, samples[len(cs):]), nil
 }
 
 func sameKey(ctx context.Context, open opener) (measure.Op, error) {

@@ -26,8 +26,7 @@ func (r *report) newKeys(ctx context.Context) ([]row, error) {
 	if len(ps) == 0 {
 		return []row{lasted, early, cost}, nil
 	}
-	var cs []contender
-	var raw contender
+	var cs, earlies []contender
 	ops, writes := make(map[column]*metered), make(map[column]*metered)
 	for _, p := range ps {
 		if err := measure.Excludes(ctx, p.system); err != nil {
@@ -58,16 +57,17 @@ func (r *report) newKeys(ctx context.Context) ([]row, error) {
 		}
 		cs = append(cs, c)
 		if p.column == one {
-			raw = contender{one, measure.NewKeys(r.effort.newKeys/turns, goroutines, func(ctx context.Context, key string) error {
+			earlies = append(earlies, contender{column: one, op: measure.NewKeys(r.effort.newKeys/turns, goroutines, func(ctx context.Context, key string) error {
 				return p.raw.WriteEach(ctx, "early "+key, "majority", 1)
-			}), c.unit}
+			})})
 		}
 	}
 	u := units{}
-	took, err := interleave(ctx, turns, u, cs...)
+	samples, err := interleave(ctx, turns, u, append(cs, earlies...)...)
 	if err != nil {
 		return nil, err
 	}
+	took := byColumn(cs, samples[:len(cs)])
 	used, usedByUnits := make(map[column]measure.Sample), units{}
 	for c, m := range ops {
 		used[c] = m.last(turns)
@@ -75,25 +75,22 @@ func (r *report) newKeys(ctx context.Context) ([]row, error) {
 	for c, m := range writes {
 		usedByUnits[c] = m.last(turns)
 	}
-	for c := range took {
-		a, b := total(took[c]), total(u.of(c))
-		lasted = lasted.put(c, ratio(a, b), fmt.Sprintf("%.2f s / %.2f s", a.Seconds(), b.Seconds()))
+	times := func(line row, c column, s measure.Sample) row {
+		a, b := total(s), total(u.of(c))
+		return line.put(c, ratio(a, b), fmt.Sprintf("%.2f s / %.2f s", a.Seconds(), b.Seconds()))
+	}
+	for c, s := range took {
+		lasted = times(lasted, c, s)
 		if r.lab.pid == 0 {
 			cost = cost.put(c, "not here", "it is not our process")
 			continue
 		}
-		a, b = total(used[c]), total(usedByUnits.of(c))
+		a, b := total(used[c]), total(usedByUnits.of(c))
 		each := func(d time.Duration) float64 { return 1e6 * d.Seconds() / float64(r.effort.newKeys) }
 		cost = cost.put(c, fmt.Sprintf("%.0f (%s)", each(a), ratio(a, b)), fmt.Sprintf("%.0f µs / %.0f µs", each(a), each(b)))
 	}
-	if raw.op != nil {
-		u := units{}
-		took, err := interleave(ctx, turns, u, raw)
-		if err != nil {
-			return nil, err
-		}
-		a, b := total(took[one]), total(u[one])
-		early = early.put(one, ratio(a, b), fmt.Sprintf("%.2f s / %.2f s", a.Seconds(), b.Seconds()))
+	for c, s := range byColumn(earlies, samples[len(cs):]) {
+		early = times(early, c, s)
 	}
 	return []row{lasted, early, cost}, nil
 }

@@ -13,11 +13,13 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// A crowdJob is many sessions in one child, each with a client of its own, as a process has.
+// A crowdJob is many sessions in one child, each with a client of its own, as a process has, or all with one.
 type crowdJob struct {
-	From, Sessions int // their numbers
-	Keys           int // session i waits for key i modulo that
-	Collections    int // of notices
+	From, Sessions int  // their numbers
+	Waiting        int  // those with lower numbers come to wait
+	Keys           int  // session i waits for key i modulo that
+	Shared         bool // by all: the client
+	Collections    int  // of notices
 
 	Front string // of "reconnect": the address of a tlsFront
 }
@@ -31,15 +33,24 @@ func wait(j job) error {
 		return err
 	}
 	t.Store.NoticeCollections = c.Collections
+	before := inUse()
+	session := t.Session
+	if c.Shared {
+		store, end, err := t.Shared(ctx, perChild+32)
+		if err != nil {
+			return err
+		}
+		defer end()
+		session = func(_ context.Context, opt dsync.Options) (*dsync.Session, error) { return dsync.New(store, &opt) }
+	}
 	var (
-		before = inUse()
-		mus    = make([]*dsync.Mutex, c.Sessions)
-		open   errgroup.Group
+		mus  = make([]*dsync.Mutex, c.Sessions)
+		open errgroup.Group
 	)
 	open.SetLimit(16) // at a time: all at once would overrun the server
 	for i := range mus {
 		open.Go(func() error {
-			s, err := t.Session(ctx, dsync.Options{TTL: j.TTL})
+			s, err := session(ctx, dsync.Options{TTL: j.TTL})
 			if err != nil {
 				return err
 			}
@@ -57,7 +68,7 @@ func wait(j job) error {
 	fmt.Println("idle", (inUse()-before)/int64(max(1, c.Sessions)))
 	<-j.told
 	var out sync.Mutex
-	for _, mu := range mus {
+	for _, mu := range mus[:min(max(0, c.Waiting-c.From), len(mus))] {
 		go func() {
 			err := mu.LockContext(ctx)
 			at := time.Now()
@@ -109,9 +120,9 @@ func startChildren(ctx context.Context, n int, j job) (children []*child, idle s
 	return children, idle, nil
 }
 
-// newCrowded has n sessions for as many keys, or for fewer.
-func (r *report) newCrowded(ctx context.Context, n, keys, collections int) (_ *crowded, err error) {
-	c := &crowded{}
+// newCrowded has sessions for a tenth as many keys as come to wait.
+func (r *report) newCrowded(ctx context.Context, size fleetSize, collections int) (_ *crowded, err error) {
+	c, keys := &crowded{}, max(1, size.waiting/10)
 	ctx, c.cancel = context.WithCancel(ctx)
 	defer func() {
 		if err != nil {
@@ -127,7 +138,7 @@ func (r *report) newCrowded(ctx context.Context, n, keys, collections int) (_ *c
 	}
 	var g errgroup.Group
 	g.SetLimit(6)
-	for i := range min(n, keys) {
+	for i := range keys {
 		mu := c.holder.Mutex(keyName(i))
 		c.held = append(c.held, mu)
 		g.Go(func() error { return mu.LockContext(ctx) })
@@ -141,9 +152,9 @@ func (r *report) newCrowded(ctx context.Context, n, keys, collections int) (_ *c
 	}
 	c.others = st.Connections.Current
 	var text string
-	c.children, text, err = startChildren(ctx, n, job{
-		Do: "wait", Addr: r.lab.uris[one], Database: c.target.DB.Name(),
-		Crowd: crowdJob{Keys: keys, Collections: collections},
+	c.children, text, err = startChildren(ctx, size.sessions, job{
+		Do: "wait", Addr: r.lab.uris[one], Database: c.target.DB.Name(), TTL: size.ttl,
+		Crowd: crowdJob{Waiting: size.waiting, Keys: keys, Shared: size.shared, Collections: collections},
 	})
 	if err != nil {
 		return nil, err

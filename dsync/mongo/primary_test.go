@@ -1,7 +1,10 @@
 package mongo_test
 
 import (
+	"context"
+	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -132,6 +135,54 @@ func TestListenAsksForThePrimaryWithHeartbeats(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.want("after a heartbeat", nil, 1)
+	})
+}
+
+// The sessions of one store ask together: if each of n asked after each heartbeat of all the others, they would
+// send n² questions.
+func TestListenersAskForThePrimaryTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const sessions = 40
+		var asked atomic.Int64
+		client := options.Client().SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			if e.CommandName == "hello" {
+				asked.Add(1)
+			}
+		}})
+		h := newHearing(t, elected(1), nil, client)
+		var listening sync.WaitGroup
+		ctx, cancel := context.WithCancel(t.Context())
+		var heard [sessions]atomic.Int64 // how often each was ready
+		for i := range sessions {
+			listening.Go(func() {
+				h.s.Listen(ctx, fmt.Sprint("s", i), nil, func(driver.Notice) { heard[i].Add(1) })
+			})
+		}
+		defer listening.Wait()
+		defer cancel()
+		time.Sleep(time.Second)
+		for i := range 3 { // the second time, there is a new primary
+			if i == 1 {
+				h.f.say(elected(2))
+			}
+			before := asked.Load()
+			if _, err := h.s.Heartbeat(t.Context(), "s0", nil); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			n := asked.Load() - before
+			if i == 1 {
+				n -= sessions // each asks once more where its new cursor is
+			}
+			if n < 1 || n > sessions/4 {
+				t.Errorf("heartbeat %d: the %d sessions asked %d times for the primary, want once", i+1, sessions, n)
+			}
+		}
+		for i := range heard {
+			if n := heard[i].Load(); n != 2 {
+				t.Errorf("session %d was ready %d times, want 2: at the beginning, and on the new primary", i, n)
+			}
+		}
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"golang.org/x/sync/singleflight"
 )
 
 // A Store is a [driver.Store] in one collection of a MongoDB database. Make one with
@@ -37,11 +38,12 @@ type Store struct {
 	clock             clock
 	early             earlyReleases
 	made              createdCollections
-	primary           *PrimaryWatch // nil: none
-	heartbeats        signal        // with each Heartbeat that has ended
-	listenRefused     atomic.Bool   // the last Listen of a session was refused
-	unjournaled       atomic.Bool   // the server is a standalone without a journal
-	warned            sync.Map      // the troubles that were logged
+	primary           *PrimaryWatch      // nil: none
+	heartbeats        signal             // with each Heartbeat that has ended
+	asked             singleflight.Group // who the primary is
+	listenRefused     atomic.Bool        // the last Listen of a session was refused
+	unjournaled       atomic.Bool        // the server is a standalone without a journal
+	warned            sync.Map           // the troubles that were logged
 }
 
 var _ driver.Store = (*Store)(nil)

@@ -220,10 +220,17 @@ func (t *tail) seen() (n driver.Notice, ok bool) {
 }
 
 // deposed reports whether the primary is no longer the member on which the cursor was opened,
-// as far as the driver knows. While the driver knows no primary it returns false.
+// as far as the driver knows. While the driver knows no primary it returns false. Tails that ask at the
+// same time, as all of a store do after a heartbeat, share one question; if the tail that sent it
+// ends, the others ask again later.
 func (t *tail) deposed(ctx context.Context) bool {
-	member, err := t.primary(ctx)
-	return err == nil && member != t.member
+	asked := t.s.asked.DoChan("primary", func() (any, error) { return t.primary(ctx) })
+	select {
+	case answer := <-asked:
+		return answer.Err == nil && answer.Val != t.member
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // primary returns the primary of a replica set, or "" for other topologies.

@@ -18,7 +18,7 @@ type many struct {
 var _ System = (*many)(nil)
 
 func newMany(ctx context.Context, t *Target, opt dsync.Options) (*many, error) {
-	store, end, err := t.Shared(ctx)
+	store, end, err := t.Shared(ctx, 0)
 	if err != nil {
 		return nil, err
 	}

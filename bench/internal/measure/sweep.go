@@ -29,7 +29,7 @@ func Sweep(ctx context.Context, t *Target, n int) (Sweeping, error) {
 	if t.DB == nil {
 		return Sweeping{}, errors.New("measure: to sweep the store in memory says nothing")
 	}
-	store, end, err := t.Shared(ctx)
+	store, end, err := t.Shared(ctx, 0)
 	if err != nil {
 		return Sweeping{}, err
 	}

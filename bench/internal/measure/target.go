@@ -130,12 +130,13 @@ func (t *Target) Session(ctx context.Context, opt dsync.Options) (*dsync.Session
 	return dsyncmongo.Connect(ctx, t.client(), t.DB.Name(), &o)
 }
 
-// Shared returns a store for any number of sessions, all on one client, and what ends it.
-func (t *Target) Shared(ctx context.Context) (driver.Store, func(), error) {
+// Shared returns a store for any number of sessions, all on one client, and what ends it. The client has at most
+// that many connections, of which each session that listens takes one, or with 0 any number.
+func (t *Target) Shared(ctx context.Context, connections uint64) (driver.Store, func(), error) {
 	if t.memory != nil {
 		return t.memory, func() {}, nil
 	}
-	client, err := mongo.Connect(t.client().SetMaxPoolSize(0).SetMaxConnecting(together)) // a listener takes a connection
+	client, err := mongo.Connect(t.client().SetMaxPoolSize(connections).SetMaxConnecting(together))
 	if err != nil {
 		return nil, nil, err
 	}
