@@ -62,7 +62,7 @@ func (r *report) fleet(ctx context.Context) ([]row, error) {
 			waiting = fmt.Sprintf("%d of them waiting", size.waiting)
 		}
 		load(waiting, f.waiting)
-		load(fmt.Sprintf(waiting+", %d releases a second", fleetReleases), f.busy)
+		load(fmt.Sprintf("%s, %d releases a second", waiting, fleetReleases), f.busy)
 		line("release to grant", "median", milliseconds(f.took.Median()),
 			fmt.Sprintf("%d releases, p50 %s, p99 %s, max %s", len(f.took), milliseconds(f.took.Median()), milliseconds(f.took.Percentile(99)), milliseconds(f.took.Max())))
 		line("memory of each", "KiB, of its session and client and of the server", fmt.Sprintf("%d and %d", f.client>>10, f.server>>10),

@@ -31,8 +31,8 @@ const maxListed = 1_000
 // replica set, Listen also follows the primary. With a [PrimaryWatch], which [Connect] has, it
 // opens a cursor on a new primary as soon as the driver knows it, but one a second at most.
 // Without one, it asks who the primary is after each Heartbeat of the store, and at least every
-// 10 s; all that listen on the store share the question. Once the new cursor is open it calls f with driver.NoticeReady, because notices may have
-// been missed.
+// 10 s; all that listen on the store share the question. Once the new cursor is open it calls f with
+// driver.NoticeReady, because notices may have been missed.
 //
 // The error is errors.ErrUnsupported with [Options].PollOnly or [Options].ReadOnly, and on
 // servers other than MongoDB. It is also ErrUnsupported, with one warning in the log that says
