@@ -9,10 +9,11 @@ import (
 )
 
 // A contender is one column's part of a comparison: what is measured, and the unit,
-// which is nil for peers: theirs is that of one member.
+// which is nil for peers: theirs is that of one member. early, if not nil, is measured beside them: the
+// same writes without the library.
 type contender struct {
-	column   column
-	op, unit measure.Op
+	column          column
+	op, unit, early measure.Op
 }
 
 // units are the samples of the units, by column.
@@ -35,43 +36,34 @@ func p99(s measure.Sample) time.Duration    { return s.Percentile(99) }
 // compare interleaves all ops, notes the units' samples, and returns the row with the
 // ratios of the medians.
 func (r *report) compare(ctx context.Context, line row, n int, u units, cs ...contender) (row, error) {
-	samples, err := interleave(ctx, n, u, cs...)
-	if err != nil {
-		return line, err
-	}
-	return line.compared(median, byColumn(cs, samples), u), nil
+	took, _, err := interleave(ctx, n, u, cs...)
+	return line.compared(median, took, u), err
 }
 
-// interleave runs all ops in turn, notes the units' samples, and returns the contenders', in their order.
-func interleave(ctx context.Context, n int, u units, cs ...contender) ([]measure.Sample, error) {
+// interleave runs all ops in turn, notes the units' samples, and returns the contenders', and those of their early
+// writes.
+func interleave(ctx context.Context, n int, u units, cs ...contender) (took, early map[column]measure.Sample, err error) {
+	took, early = make(map[column]measure.Sample), make(map[column]measure.Sample)
 	var ops []measure.Op
-	for _, c := range cs {
-		ops = append(ops, c.op)
-		if c.unit != nil {
-			ops = append(ops, c.unit)
+	var notes []func(measure.Sample)
+	add := func(op measure.Op, to map[column]measure.Sample, c column) {
+		if op != nil {
+			ops, notes = append(ops, op), append(notes, func(s measure.Sample) { to[c] = s })
 		}
+	}
+	for _, c := range cs {
+		add(c.op, took, c.column)
+		add(c.unit, u, c.column)
+		add(c.early, early, c.column)
 	}
 	samples, err := measure.Interleave(ctx, n, ops...)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var took []measure.Sample
-	for _, c := range cs {
-		took, samples = append(took, samples[0]), samples[1:]
-		if c.unit != nil {
-			u[c.column], samples = samples[0], samples[1:]
-		}
-	}
-	return took, nil
-}
-
-// byColumn returns the contenders' samples by their columns.
-func byColumn(cs []contender, samples []measure.Sample) map[column]measure.Sample {
-	took := make(map[column]measure.Sample)
 	for i, s := range samples {
-		took[cs[i].column] = s
+		notes[i](s)
 	}
-	return took
+	return took, early, nil
 }
 
 // compared returns the row with a statistic of the samples, by the same of their units.

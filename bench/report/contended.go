@@ -67,8 +67,8 @@ func (r *report) rawWrites(ctx context.Context, u units, ps []player) error {
 			cs = append(cs, contender{column: p.column, op: p.raw.Write})
 		}
 	}
-	took, err := interleave(ctx, r.effort.turns/8, units{}, cs...)
-	for c, s := range byColumn(cs, took) {
+	took, _, err := interleave(ctx, r.effort.turns/8, units{}, cs...)
+	for c, s := range took {
 		u[c] = append(u[c], s...)
 	}
 	return err

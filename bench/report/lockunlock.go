@@ -17,23 +17,25 @@ func (r *report) lockUnlock(ctx context.Context) ([]row, error) {
 		tail := row{name: name + ": p99", unit: "p99 of two raw writes", can: can}
 		rows = append(rows, line.compared(median, took, u), tail.compared(p99, took, u))
 	}
-	for i, part := range []struct {
-		name string
-		op   func(context.Context, opener) (measure.Op, error)
-		can  []column
+	for _, part := range []struct {
+		name  string
+		op    func(context.Context, opener) (measure.Op, error)
+		can   []column
+		early string // the row of the same writes without the library; "": they are not measured
 	}{
-		{"Lock and Unlock, uncontended", sameKey, append([]column{mongoLock}, everywhere...)},
-		{"Lock and Unlock of a key without a record", newKeys, []column{one, three, mongoLock}},
-		{"Lock and Unlock of a key that another process used last", usedKeys, []column{one, three, mongoLock}},
+		{"Lock and Unlock, uncontended", sameKey, append([]column{mongoLock}, everywhere...),
+			"in the same turns, two raw writes, the second acknowledged by the primary alone, as Unlock's is"},
+		{"Lock and Unlock of a key without a record", newKeys, []column{one, three, mongoLock}, ""},
+		{"Lock and Unlock of a key that another process used last", usedKeys, []column{one, three, mongoLock}, ""},
 	} {
 		u := units{}
-		took, early, err := r.uncontended(ctx, u, part.op, part.can)
+		took, early, err := r.uncontended(ctx, u, part.op, part.can, part.early != "")
 		if err != nil {
 			return rows, err
 		}
 		add(part.name, part.can, took, u)
-		if i == 0 {
-			add("in the same turns, two raw writes, the second acknowledged by the primary alone, as Unlock's is", []column{one, three}, early, u)
+		if part.early != "" {
+			add(part.early, []column{one, three}, early, u)
 		}
 	}
 	return rows, nil
@@ -42,9 +44,9 @@ func (r *report) lockUnlock(ctx context.Context) ([]row, error) {
 // An opener opens a process that ends with its row.
 type opener func() (measure.Process, error)
 
-// uncontended samples in turn what op makes of the processes that it opens, two raw writes, and early ones: the
-// same writes as a Lock and Unlock's.
-func (r *report) uncontended(ctx context.Context, u units, op func(context.Context, opener) (measure.Op, error), can []column) (took, early map[column]measure.Sample, err error) {
+// uncontended samples in turn what op makes of the processes that it opens, two raw writes, and with early the same
+// writes as a Lock and Unlock's.
+func (r *report) uncontended(ctx context.Context, u units, op func(context.Context, opener) (measure.Op, error), can []column, early bool) (took, earlies map[column]measure.Sample, err error) {
 	ps, end, err := r.players(ctx, mutexes, can...)
 	if err != nil {
 		return nil, nil, err
@@ -56,7 +58,7 @@ func (r *report) uncontended(ctx context.Context, u units, op func(context.Conte
 			p.Close()
 		}
 	}()
-	var cs, earlies []contender
+	var cs []contender
 	for _, p := range ps {
 		if err := measure.Excludes(ctx, p.system); err != nil {
 			return nil, nil, fmt.Errorf("%v: %w", p.column, err)
@@ -74,15 +76,13 @@ func (r *report) uncontended(ctx context.Context, u units, op func(context.Conte
 		}
 		if p.raw != nil {
 			c.unit = measure.Twice(p.raw.Write)
-			earlies = append(earlies, contender{column: p.column, op: p.raw.WriteEarly})
+			if early {
+				c.early = p.raw.WriteEarly
+			}
 		}
 		cs = append(cs, c)
 	}
-	samples, err := interleave(ctx, r.effort.turns, u, append(cs, earlies...)...)
-	if err != nil {
-		return nil, nil, err
-	}
-	return byColumn(cs, samples[:len(cs)]), byColumn(earlies, samples[len(cs):]), nil
+	return interleave(ctx, r.effort.turns, u, cs...)
 }
 
 func sameKey(ctx context.Context, open opener) (measure.Op, error) {

@@ -17,7 +17,7 @@ func (r *report) newKeys(ctx context.Context) ([]row, error) {
 	name := fmt.Sprintf("%d keys never used before, %d goroutines", r.effort.newKeys, goroutines)
 	lasted := row{name: name + ": Lock and Unlock of all", unit: "two raw writes of each"}
 	cost := row{name: name + ": the server's CPU for each (by that of two raw writes)", unit: "microseconds"}
-	early := row{name: name + ": two raw writes, the second acknowledged by the primary alone", unit: "two raw writes of each"}
+	early := row{name: name + ": two raw writes, the second acknowledged by the primary alone", unit: "two raw writes of each", can: []column{one}}
 	ps, end, err := r.players(ctx, mutexes, one, mongoLock)
 	if err != nil {
 		return nil, err
@@ -26,7 +26,7 @@ func (r *report) newKeys(ctx context.Context) ([]row, error) {
 	if len(ps) == 0 {
 		return []row{lasted, early, cost}, nil
 	}
-	var cs, earlies []contender
+	var cs []contender
 	ops, writes := make(map[column]*metered), make(map[column]*metered)
 	for _, p := range ps {
 		if err := measure.Excludes(ctx, p.system); err != nil {
@@ -54,20 +54,17 @@ func (r *report) newKeys(ctx context.Context) ([]row, error) {
 				return p.raw.WriteEach(ctx, key, "majority", "majority")
 			})
 			c.unit = writes[p.column].do
+			c.early = measure.NewKeys(r.effort.newKeys/turns, goroutines, func(ctx context.Context, key string) error {
+				return p.raw.WriteEach(ctx, "early "+key, "majority", 1)
+			})
 		}
 		cs = append(cs, c)
-		if p.column == one {
-			earlies = append(earlies, contender{column: one, op: measure.NewKeys(r.effort.newKeys/turns, goroutines, func(ctx context.Context, key string) error {
-				return p.raw.WriteEach(ctx, "early "+key, "majority", 1)
-			})})
-		}
 	}
 	u := units{}
-	samples, err := interleave(ctx, turns, u, append(cs, earlies...)...)
+	took, earlies, err := interleave(ctx, turns, u, cs...)
 	if err != nil {
 		return nil, err
 	}
-	took := byColumn(cs, samples[:len(cs)])
 	used, usedByUnits := make(map[column]measure.Sample), units{}
 	for c, m := range ops {
 		used[c] = m.last(turns)
@@ -89,7 +86,7 @@ func (r *report) newKeys(ctx context.Context) ([]row, error) {
 		each := func(d time.Duration) float64 { return 1e6 * d.Seconds() / float64(r.effort.newKeys) }
 		cost = cost.put(c, fmt.Sprintf("%.0f (%s)", each(a), ratio(a, b)), fmt.Sprintf("%.0f µs / %.0f µs", each(a), each(b)))
 	}
-	for c, s := range byColumn(earlies, samples[len(cs):]) {
+	for c, s := range earlies {
 		early = times(early, c, s)
 	}
 	return []row{lasted, early, cost}, nil
