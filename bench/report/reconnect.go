@@ -81,7 +81,7 @@ func (r *report) reconnect(ctx context.Context) ([]row, error) {
 	}
 	line := func(what string, after time.Duration) row {
 		return row{name: name(what), unit: fmt.Sprint("the TTL, ", ttl)}.put(one, ratio(after, ttl),
-			fmt.Sprintf("all after %.1f s; %d holds lost; %d handshakes", after.Seconds(), lost, front.handshakes.Load()-handshakes))
+			fmt.Sprintf("%.1f s for all; %d holds lost; %d handshakes", after.Seconds(), lost, front.handshakes.Load()-handshakes))
 	}
 	return []row{line("listening again", notices), line("all have had a heartbeat", heartbeats)}, nil
 }
