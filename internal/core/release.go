@@ -215,8 +215,8 @@ func (c *Core) forgetVoid(cl *claim) {
 }
 
 // discards is about the past claims that a copy of a request could make join again. When no request can any
-// more, they are discarded, as many as are due with one command. So this costs a session at most one command
-// in the time of two attempts.
+// more, they are discarded, as many as are due, with one command for up to maxDiscards. So this costs a session
+// at most one command in the time of two attempts and one more for each maxDiscards claims.
 type discards struct {
 	due    Instant // when to discard; never: nothing to discard, or a Discard is under way
 	failed int     // Discards that had no answer, in a row
@@ -268,11 +268,13 @@ func (c *Core) discarded(s *sent, r *Reply) {
 	if s.session != c.session.id {
 		return
 	}
+	n := 0
 	for i := range c.past {
 		if p := &c.past[i]; p.void == discarding && r.Lost {
 			p.void = longAgo
 		} else if p.void == discarding {
 			p.void, p.applied = 0, driver.OpTime{}
+			n++
 		}
 	}
 	if r.Lost {
@@ -282,6 +284,9 @@ func (c *Core) discarded(s *sent, r *Reply) {
 	}
 	c.discards.failed = 0
 	c.discardLater()
+	if n == maxDiscards && c.closing == nil { // more may be due
+		c.discards.due = c.now
+	}
 }
 
 // closing is what Close has done so far.

@@ -127,6 +127,29 @@ func TestClaimsAreDiscardedTogether(t *testing.T) {
 	})
 }
 
+// A session remembers the claims that have left until it has discarded them. However many there are, it discards
+// as many as have left, so that it remembers no more than those of two attempts' time.
+func TestManyClaimsAreDiscarded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		s := newSession(t, memory, nil)
+		const claims, inOne = 80_000, 1000
+		for range claims {
+			turn(s.Mutex("k"))
+			time.Sleep(2 * ttl / claims)
+		}
+		busy := memory.Counts()
+		time.Sleep(ttl)
+		after := memory.Counts().Since(busy).Commands[dsynctest.MethodDiscard]
+		if n := busy.Commands[dsynctest.MethodDiscard] + after; n < claims/inOne || n > claims/inOne*6/5 {
+			t.Errorf("%d Discards for %d claims, want one for every %d", n, claims, inOne)
+		}
+		if after > claims/inOne/5 { // an attempt is a sixth of the TTL
+			t.Errorf("%d Discards afterwards: more claims were remembered than those of two attempts' time", after)
+		}
+	})
+}
+
 // A claim that need not be discarded is not: the store says that no copy of its request can join, or
 // it was held for longer than that.
 func TestFinalRequestsAreNotDiscarded(t *testing.T) {

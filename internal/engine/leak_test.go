@@ -145,10 +145,11 @@ func TestCancelledContextsAreFreed(t *testing.T) {
 // one.
 func TestReplacedClaimsAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const warm, holds = 100, 2000
+		const warm, holds = 2000, 4000
 		store := dsynctest.NewMemory()
 		opt := unswept()
 		opt.HandOffTime = -1
+		opt.TTL = time.Second // a past claim is remembered for up to two heartbeats
 		s := newSession(t, slow(t, store), opt)
 		var before, after int64
 		n := 0
