@@ -40,7 +40,8 @@ func (e *Election) Campaign(ctx context.Context) (context.Context, error) {
 // closed without a value, so that a receiver gets nil, if Campaign returns an error.
 //
 // The channel is unbuffered. If nobody receives the context before ctx ends, the leadership is
-// released. This process leads from its election on, whether or not the context was received.
+// released. This process leads from its election on, whether or not the context was received;
+// so the context may have ended already when it is received, like one that Campaign returns.
 func (e *Election) CampaignChan(ctx context.Context) <-chan context.Context {
 	ch := make(chan context.Context)
 	go func() {
