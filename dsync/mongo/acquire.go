@@ -36,7 +36,7 @@ func (s *Store) editJoin(ctx context.Context, j driver.Join) (driver.Edited, err
 		s.lastUsed.note(c.Key, c.ID, st.Token)
 		s.contended.remove(c.Key)
 	default:
-		s.contended.add(c.Key)
+		s.contended.add(c.Key, st.Waiting)
 	}
 	switch {
 	case held || st.Position > 0:
@@ -65,7 +65,7 @@ func (s *Store) editReplace(ctx context.Context, l driver.Leave, j driver.Join) 
 			if h.First == nil && h.Before.Observed.IsZero() {
 				s.lastUsed.note(c.Key, c.ID, h.token)
 			} else {
-				s.contended.add(c.Key)
+				s.contended.add(c.Key, h.left)
 			}
 			st := h.state(c)
 			st.Final = true // of a copy: old is gone, so its condition is not met

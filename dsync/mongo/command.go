@@ -112,7 +112,7 @@ func confirmWithin(ctx context.Context) int64 {
 type modify struct {
 	query  bson.D // {_id: …}; if an upsert has nothing else, the server resolves most races itself
 	update bson.A
-	fields any // the projection, a document
+	fields any // the projection, a document; nil: the whole record
 	upsert bool
 	before bool // reply with the record as it was before
 }
@@ -131,8 +131,12 @@ type modify struct {
 func (s *Store) modify(ctx context.Context, m modify, v any) (found bool, err error) {
 	cmd := bson.D{
 		e("findAndModify", s.collection), e("query", m.query), e("update", m.update),
-		e("new", !m.before), e("fields", m.fields), e("upsert", m.upsert && !s.server.portable),
+		e("new", !m.before),
 	}
+	if m.fields != nil {
+		cmd = append(cmd, e("fields", m.fields))
+	}
+	cmd = append(cmd, e("upsert", m.upsert && !s.server.portable))
 	raw, err := s.write(ctx, cmd)
 	if err != nil && m.upsert && len(m.query) == 1 && hasCode(err, codeDuplicateKey) {
 		raw, err = s.write(ctx, cmd)

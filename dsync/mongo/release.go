@@ -15,7 +15,7 @@ func (s *Store) editLeave(ctx context.Context, l driver.Leave) (done driver.Edit
 		done, err = s.releaseQuick(ctx, c, l.Early)
 	} else {
 		s.lastUsed.take(c.Key, c.ID)
-		s.contended.add(c.Key)
+		s.contended.add(c.Key, unknown)
 	}
 	if err == nil && !done.Left {
 		var r keyRecord
@@ -40,19 +40,19 @@ func (s *Store) releaseQuick(ctx context.Context, c driver.Claim, early bool) (d
 	case c.NoneWaiting:
 		done.Left, done.Applied, err = s.releaseAlone(ctx, id, c, early)
 	}
-	free := done.Left
+	free, waiting := done.Left, unknown
 	if err == nil && !done.Left && short {
 		var h handOver
 		if h, done.Left, err = s.handOver(ctx, id, c, nil); done.Left {
 			done.Notices = s.sendable(append(h.grant(c), h.Before.change(c.Key)...))
-			free = h.First == nil && h.Before.Observed.IsZero()
+			free, waiting = h.First == nil && h.Before.Observed.IsZero(), h.left
 		}
 	}
 	switch {
 	case free && known:
 		s.lastUsed.note(c.Key, "", token)
 	case !free && plain(c):
-		s.contended.add(c.Key)
+		s.contended.add(c.Key, waiting)
 	}
 	return done, err
 }

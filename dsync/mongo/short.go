@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 
@@ -61,7 +62,7 @@ func (s *Store) acquireFree(ctx context.Context, j driver.Join) (st driver.State
 		until = j.NotAfter
 	}
 	if granted, err = s.acquireShort(ctx, keyID(c.Key), c, token, reached, until); !granted {
-		s.contended.add(c.Key)
+		s.contended.add(c.Key, unknown)
 		return driver.State{}, false, err
 	}
 	s.lastUsed.note(c.Key, c.ID, token)
@@ -105,6 +106,7 @@ func (s *Store) releaseAloneShort(ctx context.Context, id string, c driver.Claim
 type handOver struct {
 	Before keyRecord     `bson:",inline"`
 	First  *waiterRecord `bson:"first"` // in the queue, nil if it was empty
+	Queue  bson.RawValue `bson:"q"`     // in place of First, if the reply is the whole record
 
 	token int64 // First's, or that of the joiner, if it was granted
 	left  int   // claims that still wait afterwards
@@ -123,22 +125,45 @@ type joiner struct {
 // well. If j is not nil, it joins the queue before that, on two more conditions: there is room in the
 // queue, and it is not too late. done says whether the conditions were met. That is judged by the
 // record as it was before: the record afterwards would not show who released c.
+//
+// If few wait, as far as this process knows, the reply is the whole record. A projection takes the server
+// longer than a copy of that, and it is made after the commit. On a member alone the command is then often too
+// late to learn at once that its entry of the log is visible, and waits up to a millisecond more.
 func (s *Store) handOver(ctx context.Context, id string, c driver.Claim, j *joiner) (h handOver, done bool, err error) {
 	h.token = after(c.Token, s.clock.reached())
-	found, err := s.modify(ctx, modify{
-		query:  bson.D{e("_id", id)},
-		update: s.handingOver(c, h.token, j),
-		fields: handedOver(c, j),
-		before: true,
-	}, &h)
+	m := modify{query: bson.D{e("_id", id)}, update: s.handingOver(c, h.token, j), before: true}
+	if j != nil || !s.contended.byFew(c.Key) {
+		m.fields = handedOver(c, j)
+	}
+	found, err := s.modify(ctx, m, &h)
+	if err == nil && m.fields == nil {
+		h.Before.Now = s.clock.reached()
+		err = h.readQueue()
+	}
 	if err != nil || !found {
 		return handOver{}, false, err
 	}
-	s.clock.set(h.Before.Now)
+	if m.fields != nil {
+		s.clock.set(h.Before.Now)
+	}
 	if h.left = max(0, h.Before.Waiting-1); j != nil {
 		h.left = h.Before.Waiting
 	}
 	return h, h.met(c, j), nil
+}
+
+// readQueue reads First and how many wait from the whole record.
+func (h *handOver) readQueue() error {
+	queue, ok := h.Queue.ArrayOK()
+	if !ok {
+		return nil // there is no record, or it is of another version: see met
+	}
+	waiters, err := queue.Values()
+	if err != nil || len(waiters) == 0 {
+		return err
+	}
+	h.Before.Waiting = len(waiters)
+	return waiters[0].Unmarshal(&h.First)
 }
 
 // met reports whether the conditions of handingOver were met.
@@ -214,30 +239,43 @@ func bound[V any](keys map[string]V) {
 // either, and the short Acquire would be a second command for nothing. So it is left out until
 // the pipeline finds the key free.
 type contendedKeys struct {
-	mu   sync.Mutex
-	keys map[string]struct{}
+	mu      sync.Mutex
+	waiting map[string]int // how many waited for the key, or unknown
 }
 
-func (k *contendedKeys) add(key string) {
+const (
+	unknown = math.MaxInt
+	few     = 100 // waiters; their records have some 10 KiB, with large values 40
+)
+
+func (k *contendedKeys) add(key string, waiting int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.keys == nil {
-		k.keys = make(map[string]struct{})
+	if k.waiting == nil {
+		k.waiting = make(map[string]int)
 	}
-	k.keys[key] = struct{}{}
-	bound(k.keys)
+	k.waiting[key] = waiting
+	bound(k.waiting)
+}
+
+// byFew reports whether few waited for the key.
+func (k *contendedKeys) byFew(key string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n, ok := k.waiting[key]
+	return ok && n <= few
 }
 
 func (k *contendedKeys) remove(key string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.keys, key)
+	delete(k.waiting, key)
 }
 
 func (k *contendedKeys) has(key string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	_, ok := k.keys[key]
+	_, ok := k.waiting[key]
 	return ok
 }
 

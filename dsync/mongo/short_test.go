@@ -459,6 +459,63 @@ func TestReleaseBehindWaiters(t *testing.T) {
 	})
 }
 
+// If this process knows that few wait, the reply to a hand-over is the whole record.
+func TestHandOverBeforeAFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newShortServer(t)
+		c := mutexClaim(1)
+		c.NoneWaiting = false
+		release := func(what string, whole bool) []driver.Notice {
+			t.Helper()
+			notices := q.release(c)
+			calls := q.f.took()
+			q.f.script(q.f.answer)
+			if len(calls) != 1 || shortOf(calls[0]) != "short hand-over" {
+				t.Fatalf("%s: sent %q, want a short hand-over", what, names(calls))
+			}
+			if _, err := calls[0].cmd.LookupErr("fields"); (err != nil) != whole {
+				t.Errorf("%s: the whole record was asked for: %t, want %t", what, err != nil, whole)
+			}
+			return notices
+		}
+		behind := func(waiting int) {
+			t.Helper()
+			q.waiting = waiting
+			if err := q.acquire(c); err != nil {
+				t.Fatal(err)
+			}
+			q.sent()
+		}
+		waiter := func(id string) bson.D { return bson.D{e("a", id+".1"), e("s", id), e("w", 1), e("p", 5)} }
+		q.first = waiter("a")
+		release("nothing is known", false)
+		behind(101)
+		release("101 wait", false)
+		behind(100)
+
+		record := bson.D{
+			e("_id", "k/k"), e("y", "mutex"), e("f", 2), e("c", 1), e("t", int64(1024)),
+			e("h", bson.A{bson.D{e("a", "s.1"), e("s", "s"), e("w", 1), e("t", int64(1024))}}), e("q", bson.A{waiter("a"), waiter("b")}),
+			e("o", time.Now().Add(-time.Minute)), // nobody observes it any more
+		}
+		q.instead["short hand-over"] = ok(e("value", record))
+		got := release("100 wait", true)
+		if want := []driver.Notice{{Type: driver.NoticeGrant, Session: "a", Key: "k", Claim: "a.1", Address: 5, Crowded: true}}; len(got) != 1 || got[0].Token <= 1024 {
+			t.Errorf("notices %+v, want %+v with a greater token", got, want)
+		} else if got[0].Token = 0; got[0] != want[0] {
+			t.Errorf("notices %+v, want %+v", got, want)
+		}
+		for i := range record {
+			if record[i].Key == "q" {
+				record[i].Value = bson.A{}
+			}
+		}
+		if got := release("one waits", true); len(got) > 0 {
+			t.Errorf("notices %+v of a record with an empty queue, want none", got)
+		}
+	})
+}
+
 // The token of a short grant is greater than the last by at least a step, and as great as the
 // server's clock allows, by the last reply and not by the host's clock.
 func TestShortGrantTokens(t *testing.T) {
