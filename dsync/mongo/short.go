@@ -135,16 +135,16 @@ func (s *Store) handOver(ctx context.Context, id string, c driver.Claim, j *join
 	if j != nil || !s.contended.byFew(c.Key) {
 		m.fields = handedOver(c, j)
 	}
-	found, err := s.modify(ctx, m, &h)
-	if err == nil && m.fields == nil {
-		h.Before.Now = s.clock.reached()
-		err = h.readQueue()
-	}
-	if err != nil || !found {
+	switch found, err := s.modify(ctx, m, &h); {
+	case err != nil || !found:
 		return handOver{}, false, err
-	}
-	if m.fields != nil {
+	case m.fields != nil:
 		s.clock.set(h.Before.Now)
+	default:
+		h.Before.Now = s.clock.reached()
+		if err := h.readQueue(); err != nil {
+			return handOver{}, false, err
+		}
 	}
 	if h.left = max(0, h.Before.Waiting-1); j != nil {
 		h.left = h.Before.Waiting
@@ -156,7 +156,7 @@ func (s *Store) handOver(ctx context.Context, id string, c driver.Claim, j *join
 func (h *handOver) readQueue() error {
 	queue, ok := h.Queue.ArrayOK()
 	if !ok {
-		return nil // there is no record, or it is of another version: see met
+		return nil // the record is of another version: see met
 	}
 	waiters, err := queue.Values()
 	if err != nil || len(waiters) == 0 {

@@ -493,23 +493,21 @@ func TestHandOverBeforeAFew(t *testing.T) {
 		release("101 wait", false)
 		behind(100)
 
-		record := bson.D{
-			e("_id", "k/k"), e("y", "mutex"), e("f", 2), e("c", 1), e("t", int64(1024)),
-			e("h", bson.A{bson.D{e("a", "s.1"), e("s", "s"), e("w", 1), e("t", int64(1024))}}), e("q", bson.A{waiter("a"), waiter("b")}),
-			e("o", time.Now().Add(-time.Minute)), // nobody observes it any more
+		reply := func(queue bson.A) {
+			q.instead["short hand-over"] = ok(e("value", bson.D{
+				e("_id", "k/k"), e("y", "mutex"), e("f", 2), e("c", 1), e("t", int64(1024)),
+				e("h", bson.A{bson.D{e("a", "s.1"), e("s", "s"), e("w", 1), e("t", int64(1024))}}), e("q", queue),
+				e("o", time.Now().Add(-time.Minute)), // nobody observes it any more
+			}))
 		}
-		q.instead["short hand-over"] = ok(e("value", record))
+		reply(bson.A{waiter("a"), waiter("b")})
 		got := release("100 wait", true)
 		if want := []driver.Notice{{Type: driver.NoticeGrant, Session: "a", Key: "k", Claim: "a.1", Address: 5, Crowded: true}}; len(got) != 1 || got[0].Token <= 1024 {
 			t.Errorf("notices %+v, want %+v with a greater token", got, want)
 		} else if got[0].Token = 0; got[0] != want[0] {
 			t.Errorf("notices %+v, want %+v", got, want)
 		}
-		for i := range record {
-			if record[i].Key == "q" {
-				record[i].Value = bson.A{}
-			}
-		}
+		reply(bson.A{})
 		if got := release("one waits", true); len(got) > 0 {
 			t.Errorf("notices %+v of a record with an empty queue, want none", got)
 		}
