@@ -31,26 +31,23 @@ func NewElector(election *leader.Election) (*Elector, error) {
 }
 
 // Run campaigns, and again after each loss, until ctx ends; then it resigns, so that
-// another process leads at once. Jobs that run don't end with ctx: shut the scheduler
-// down first, which waits for them. After a loss the leadership is kept from others for
-// the session's grace.
+// another process leads at once. Jobs don't end with ctx: shut the scheduler down first, which
+// waits for them.
+//
+// gocron does not say when the jobs have ended that ran when the leadership was lost. So Run gives them the
+// session's grace, in which nobody else leads. After that it takes them to have ended:
+// dsync.Session.Healthy reports no error for a job that still runs.
 //
 // The error is ctx's, or one of leader.Election.Campaign that waiting can't fix. Run is made for
 // errgroup.Group.Go.
 func (e *Elector) Run(ctx context.Context) error {
-	for {
-		term, err := e.election.Campaign(ctx)
-		if ctx.Err() == nil && err != nil {
-			return err
+	return e.election.Run(ctx, func(term context.Context) error {
+		<-term.Done()
+		if !errors.Is(context.Cause(term), leader.ErrResigned) { // resigning means that the jobs have ended
+			_ = e.election.Resign(ctx) // waits for the end of the grace
 		}
-		if err == nil {
-			<-term.Done()
-		}
-		if ctx.Err() != nil {
-			_ = e.election.Resign(ctx) // does not wait, and goes on in the background
-			return ctx.Err()
-		}
-	}
+		return nil
+	})
 }
 
 // IsLeader returns nil if this process leads, else [ErrNotLeader]. It compares the

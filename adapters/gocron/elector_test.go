@@ -19,6 +19,8 @@ import (
 
 // process is one with a scheduler under an elector.
 type process struct {
+	session  *dsync.Session
+	election *leader.Election
 	elector  *dsyncgocron.Elector
 	shutdown func() // of its scheduler
 	stop     func() // ends Run, and waits for it
@@ -30,11 +32,12 @@ func elect(t *testing.T, store driver.Store, r *runs, i int) *process {
 	t.Helper()
 	p := &process{store: dsynctest.NewFaulty(store, nil)}
 	t.Cleanup(p.store.Close)
-	election, err := leader.New(newSession(t, p.store), "jobs", nil)
-	if err != nil {
+	p.session = newSession(t, p.store)
+	var err error
+	if p.election, err = leader.New(p.session, "jobs", nil); err != nil {
 		t.Fatal(err)
 	}
-	if p.elector, err = dsyncgocron.NewElector(election); err != nil {
+	if p.elector, err = dsyncgocron.NewElector(p.election); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(background)
@@ -130,4 +133,58 @@ func TestElectorRunEnds(t *testing.T) {
 			t.Errorf("Run returned %v when the session was closed", err)
 		}
 	})
+}
+
+// A process that has lost the leadership and waits to be elected again is healthy: a liveness probe that looks for
+// dsync.ErrStillInUse would restart it for good. The jobs that ran at the loss have had the grace before anybody
+// else leads; who resigns or pauses says that they have ended.
+func TestFormerLeaderIsHealthy(t *testing.T) {
+	losses := []struct {
+		name  string
+		lose  func(t *testing.T, leader, other *process)
+		grace bool // until another process leads
+	}{
+		{"Break", func(t *testing.T, _, other *process) {
+			if err := other.session.Break(background, "jobs"); err != nil {
+				t.Error(err)
+			}
+		}, true},
+		{"outage", func(_ *testing.T, leader, _ *process) {
+			leader.store.Cut()
+			time.AfterFunc(3*ttl, leader.store.Heal)
+		}, true},
+		{"Resign", func(_ *testing.T, leader, _ *process) { leader.election.Resign(background) }, false},
+		{"Pause", func(_ *testing.T, leader, _ *process) { leader.election.Pause(background) }, false},
+	}
+	for _, loss := range losses {
+		t.Run(loss.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var r runs
+				store := dsynctest.NewMemory()
+				a, b := elect(t, store, &r, 0), elect(t, store, &r, 1)
+				time.Sleep(time.Minute)
+				var lost, next time.Time
+				go loss.lose(t, a, b)
+				for range 10 * time.Minute / (50 * time.Millisecond) {
+					synctest.Wait()
+					if err := a.session.Healthy(); errors.Is(err, dsync.ErrStillInUse) {
+						t.Fatalf("the former leader, %v after the loss: %v", time.Since(lost), err)
+					}
+					if lost.IsZero() && a.elector.IsLeader(background) != nil {
+						lost = time.Now()
+					}
+					if next.IsZero() && b.elector.IsLeader(background) == nil {
+						next = time.Now()
+					}
+					time.Sleep(50 * time.Millisecond)
+				}
+				if lost.IsZero() || next.IsZero() {
+					t.Fatalf("the leadership was lost at %v, and the other process led from %v on", lost, next)
+				}
+				if apart, grace := next.Sub(lost), a.session.Options().Grace; loss.grace && apart < grace-50*time.Millisecond || !loss.grace && apart > 50*time.Millisecond {
+					t.Errorf("the other process led %v after the loss, where the grace is %v", apart, grace)
+				}
+			})
+		})
+	}
 }
