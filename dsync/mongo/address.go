@@ -136,7 +136,7 @@ func (s *Store) findNoticeCollections(ctx context.Context, own int) {
 // noteRefusal returns err. If trying again cannot fix it, noteRefusal first logs and records
 // it.
 func (s *Store) noteRefusal(address int, err error) error {
-	if hasCode(err, refusals...) {
+	if refused(err) {
 		s.warn(troubleOf(err), err)
 		s.made.set(address, err)
 	}
@@ -177,7 +177,7 @@ func troubleOf(err error) trouble {
 	switch {
 	case errors.Is(err, errNotCapped):
 		return notCapped
-	case hasCode(err, codeUnauthorized, codeAtlasUnauthorized):
+	case notAllowed(err):
 		return noRight
 	case hasCode(err, codeAPIStrict):
 		return strictAPI

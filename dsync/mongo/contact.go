@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -22,8 +23,8 @@ const (
 	maxPause   = time.Second
 )
 
-// contact repeats the probe through a fail-over, so that a program that starts while a primary
-// steps down waits for the next one. It returns when the probe succeeds, when ctx ends, or on
+// contact repeats the probe through states that pass, so that a program that starts while a primary
+// steps down, or while writes are blocked, waits and does not crash again and again. It returns when the probe succeeds, when ctx ends, or on
 // an error that is not temporary. Each try uses new records, because it is unknown what an
 // interrupted try has done.
 func (s *Store) contact(ctx context.Context) error {
@@ -69,30 +70,80 @@ func (s *Store) probeWithin(ctx context.Context, limit time.Duration) error {
 	return s.probe(ctx)
 }
 
-// passingCodes are the error codes of a server that steps down, shuts down or was just elected,
-// and of routers in front of it.
+// passingCodes are the error codes of states that end by themselves, or by an operator's hand, with nothing
+// changed in the program: of a server that steps down, shuts down or was just elected, is overloaded or full, of an
+// operation that the server interrupted, and of routers whose shards are out of reach or are moving data. The
+// numbers and names are those of the server's src/mongo/base/error_codes.yml.
 var passingCodes = []int{
-	10107,          // NotWritablePrimary
-	13435,          // NotPrimaryNoSecondaryOk
-	13436,          // NotPrimaryOrSecondary
-	11602,          // InterruptedDueToReplStateChange
-	11600,          // InterruptedAtShutdown
-	189,            // PrimarySteppedDown
-	91,             // ShutdownInProgress
-	10058,          // NotMaster, of old servers
-	112,            // WriteConflict
-	133,            // FailedToSatisfyReadPreference: a mongos that knows no primary
-	134,            // ReadConcernMajorityNotAvailableYet
-	64,             // WriteConcernFailed: not confirmed in time
-	50,             // MaxTimeMSExpired
-	262,            // ExceededTimeLimit
-	6, 7, 89, 9001, // HostUnreachable, HostNotFound, NetworkTimeout, SocketException: of a mongos
+	// A fail-over, a shutdown, or a replica set that has just been initiated.
+	10107, // NotWritablePrimary
+	13435, // NotPrimaryNoSecondaryOk
+	13436, // NotPrimaryOrSecondary
+	11602, // InterruptedDueToReplStateChange
+	11600, // InterruptedAtShutdown
+	189,   // PrimarySteppedDown
+	91,    // ShutdownInProgress
+	10058, // LegacyNotPrimary
+	94,    // NotYetInitialized
+	134,   // ReadConcernMajorityNotAvailableYet
+	211,   // KeyNotFound: the cluster's first keys for its clock are not there yet
+	64,    // WriteConcernTimeout: not confirmed in time
+
+	// Interrupted: by killOp, by a limit of time, or for a change in the server.
+	11601,    // Interrupted
+	24,       // LockTimeout
+	50,       // MaxTimeMSExpired
+	237,      // CursorKilled
+	262,      // ExceededTimeLimit
+	355,      // InterruptedDueToStorageChange
+	453,      // InterruptedDueToReshardingCriticalSection
+	46841,    // ClientMarkedKilled
+	10045600, // InterruptedDueToFCVChange
+
+	// Writes are blocked, or the server or its disk is full.
+	371,       // UserWritesBlocked: setUserWriteBlockMode, as Atlas does when a disk fills up
+	codeAtlas, // "you are over your space quota"; a missing right is refused, see notAllowed
+	14031,     // OutOfDiskSpace
+	264,       // TooManyFilesOpen
+	365,       // TemporarilyUnavailable: the cache is full
+	402,       // ResourceExhausted
+
+	// Load is shed. 462 and 463 come with labels, too.
+	433, // AdmissionQueueOverflow
+	449, // RateLimitExceeded
+	450, // PooledConnectionAcquisitionRejected
+	462, // IngressRequestRateLimitExceeded
+	463,
+
+	// Conflicts with what others are doing.
+	112, // WriteConflict
+	46,  // LockBusy
+	117, // ConflictingOperationInProgress
+	215, // DatabaseDropPending
+
+	// Of a mongos: a shard or the config servers are out of reach, or data is being moved.
+	6, 7, 89, 9001, // HostUnreachable, HostNotFound, NetworkTimeout, SocketException
+	202,      // NetworkInterfaceExceededTimeLimit
+	407,      // PooledConnectionAcquisitionExceededTimeLimit
+	133,      // FailedToSatisfyReadPreference: no primary is known
+	149,      // NoConfigPrimary
+	56846,    // ConfigServerUnreachable
+	91331,    // RetriableRemoteCommandFailure
+	150, 249, // StaleEpoch, StaleDbVersion
+	13388,    // StaleConfig
+	272,      // MigrationConflict
+	319,      // MovePrimaryInProgress
+	338, 342, // ReshardCollectionInProgress, ReshardingCriticalSectionTimeout
 }
 
-// passing reports whether an error is temporary: a fail-over, the network, no server in time, or an
-// overloaded one.
+// passingLabels are the labels of errors that pass, whatever their code: the driver cleared its pool because the
+// server became silent or went away, or the server sheds load or says itself that the command may be repeated.
+var passingLabels = []string{"TransientTransactionError", "SystemOverloadedError", "RetryableError", "RetryableWriteError"}
+
+// passing reports whether an error is temporary, so that the same command may succeed later: the network, no server
+// in time, or one of the states above.
 func passing(err error) bool {
-	if errors.Is(err, driver.ErrRefused) {
+	if errors.Is(err, driver.ErrRefused) || refused(err) {
 		return false
 	}
 	if mongo.IsNetworkError(err) || mongo.IsTimeout(err) {
@@ -102,11 +153,5 @@ func passing(err error) bool {
 	if !errors.As(err, &server) {
 		return false
 	}
-	for _, code := range passingCodes {
-		if server.HasErrorCode(code) {
-			return true
-		}
-	}
-	// The driver cleared the pool, because the server became silent or went away; or the server sheds load.
-	return server.HasErrorLabel("TransientTransactionError") || server.HasErrorLabel("SystemOverloadedError")
+	return slices.ContainsFunc(passingCodes, server.HasErrorCode) || slices.ContainsFunc(passingLabels, server.HasErrorLabel)
 }

@@ -13,8 +13,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// interruptions are what a server answers that is about to be no primary any more, or is
-// no primary yet.
+// interruptions are what a server answers for a while, and then no more: one that is about to be no primary any
+// more, or is no primary yet, that is overloaded or full, or a router whose shards are out of reach.
 var interruptions = map[string]func(call) bson.D{
 	"stepping down":  func(call) bson.D { return refusal(11602, "InterruptedDueToReplStateChange") },
 	"not a primary":  func(call) bson.D { return refusal(10107, "NotWritablePrimary") },
@@ -23,6 +23,14 @@ var interruptions = map[string]func(call) bson.D{
 	"no primary yet": func(call) bson.D { return refusal(133, "FailedToSatisfyReadPreference") },
 	"overloaded":     func(call) bson.D { return overloaded(462) },
 	"shedding":       func(call) bson.D { return overloaded(463) },
+	"retry":          func(call) bson.D { return append(refusal(1, "Any"), e("errorLabels", bson.A{"RetryableError"})) },
+	"writes blocked": func(call) bson.D { return refusal(371, "UserWritesBlocked") },
+	"cache full":     func(call) bson.D { return refusal(365, "TemporarilyUnavailable") },
+	"quota":          func(call) bson.D { return overQuota },
+	"disk full":      func(call) bson.D { return refusal(14031, "OutOfDiskSpace") },
+	"killed":         func(call) bson.D { return refusal(11601, "Interrupted") },
+	"shard away":     func(call) bson.D { return refusal(202, "NetworkInterfaceExceededTimeLimit") },
+	"stale routing":  func(call) bson.D { return refusal(13388, "StaleConfig") },
 	"lost":           func(call) bson.D { return lost },
 	"not confirmed": func(c call) bson.D {
 		return append(honest(c), e("writeConcernError", bson.D{e("code", 64), e("errmsg", "waiting for replication timed out")}))
@@ -32,14 +40,24 @@ var interruptions = map[string]func(call) bson.D{
 	},
 }
 
+// What a small cluster on Atlas answers to a write while it is full, and to a command that the user may not send.
+var (
+	overQuota  = atlas("you are over your space quota, using 513 MB of 512 MB")
+	notAllowed = atlas("user is not allowed to do action [update] on [app.leasehold]")
+)
+
+func atlas(says string) bson.D {
+	return bson.D{e("ok", 0), e("code", 8000), e("codeName", "AtlasError"), e("errmsg", says)}
+}
+
 // overloaded is the error of a server that sheds load, as those from 8.2 on and hosted ones do.
 func overloaded(code int) bson.D {
 	return append(refusal(code, "Overloaded"), e("errorLabels", bson.A{"SystemOverloadedError", "RetryableError", "NoWritesPerformed"}))
 }
 
-// A program that starts while a primary steps down waits for the next one, whichever of its
+// B41: a program that starts during a state that passes, such as a step-down, waits for its end, whichever of its
 // commands fails.
-func TestOpenWaitsForTheNextPrimary(t *testing.T) {
+func TestOpenWaitsForWhatPasses(t *testing.T) {
 	const election = 12 * time.Second
 	for name, interrupted := range interruptions {
 		for _, nth := range []int{1, 3, 10, 26} {
@@ -81,11 +99,15 @@ func TestOpenWaitsForTheNextPrimary(t *testing.T) {
 // the server's error and that time was up.
 func TestOpenWaitsNoLongerThanItMay(t *testing.T) {
 	for _, limit := range []time.Duration{0, 5 * time.Second, 2 * time.Minute} {
+		interrupted, says := interruptions["stepping down"], "InterruptedDueToReplStateChange"
+		if limit == 2*time.Minute {
+			interrupted, says = interruptions["writes blocked"], "UserWritesBlocked"
+		}
 		t.Run(limit.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake(t)
 				client := f.client()
-				f.script(interruptions["stepping down"])
+				f.script(interrupted)
 				ctx, want := context.Background(), 30*time.Second
 				if limit > 0 {
 					var cancel context.CancelFunc
@@ -95,7 +117,7 @@ func TestOpenWaitsNoLongerThanItMay(t *testing.T) {
 				}
 				start := time.Now()
 				_, err := dsyncmongo.Open(ctx, client.Database("app"), nil)
-				if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "InterruptedDueToReplStateChange") {
+				if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), says) {
 					t.Errorf("got %v, want the server's error and context.DeadlineExceeded", err)
 				}
 				if took := time.Since(start); took != want {
@@ -129,6 +151,7 @@ func TestOpenFailsAtOnce(t *testing.T) {
 	wrong := func(c call) bson.D { return ok(e("value", bson.D{}), e("n", 1)) }
 	for name, answer := range map[string]func(call) bson.D{
 		"no right":      func(call) bson.D { return refusal(13, "Unauthorized") },
+		"not on Atlas":  func(call) bson.D { return notAllowed },
 		"no such thing": func(call) bson.D { return refusal(59, "CommandNotFound") },
 		"wrong answers": wrong,
 		"unknown code":  func(call) bson.D { return refusal(96, "OperationFailed") },

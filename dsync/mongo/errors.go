@@ -3,6 +3,7 @@ package mongo
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -10,18 +11,18 @@ import (
 
 // The server's error codes that matter here (src/mongo/base/error_codes.yml).
 const (
-	codeUnauthorized      = 13
-	codeAtlasUnauthorized = 8000
-	codeAPIStrict         = 323
-	codeFailedToParse     = 9
-	codeConversion        = 241 // raised by our own pipelines, see guard
-	codeDuplicateKey      = 11000
-	codeNamespaceExists   = 48
-	codeMaxTimeExpired    = 50
-	codeBadValue          = 2 // "tailable cursor requested on non capped collection"
-	codeIllegalOperation  = 20
-	codeCommandNotFound   = 59
-	codeNotImplemented    = 238
+	codeUnauthorized     = 13
+	codeAtlas            = 8000 // see notAllowed
+	codeAPIStrict        = 323
+	codeFailedToParse    = 9
+	codeConversion       = 241 // raised by our own pipelines, see guard
+	codeDuplicateKey     = 11000
+	codeNamespaceExists  = 48
+	codeMaxTimeExpired   = 50
+	codeBadValue         = 2 // "tailable cursor requested on non capped collection"
+	codeIllegalOperation = 20
+	codeCommandNotFound  = 59
+	codeNotImplemented   = 238
 
 	// Errors of a cursor on notices: it was overtaken by newer notices, its collection was
 	// dropped, or the server has closed it.
@@ -45,8 +46,17 @@ var refusals = []int{
 	codeNotImplemented,
 	322, // APIVersionError
 	codeAPIStrict,
-	codeAtlasUnauthorized,
 	codeConversion,
+}
+
+// refused reports whether the server refused a command for good: it changed nothing, and repeating it cannot help.
+func refused(err error) bool { return hasCode(err, refusals...) || notAllowed(err) }
+
+// notAllowed reports whether the user lacks a right. Atlas's small clusters answer with one code, 8000, to
+// whatever their proxy refuses: a command that the user may not send, and also a write while the cluster is over its
+// space quota, which passes. Only the text tells them apart.
+func notAllowed(err error) bool {
+	return hasCode(err, codeUnauthorized) || hasCode(err, codeAtlas) && strings.Contains(err.Error(), "not allowed")
 }
 
 // failure turns an error of the driver into one of the store. It matches ErrRefused if the
@@ -57,7 +67,7 @@ func failure(op string, err error) error {
 	case hasCode(err, codeConversion):
 		return fmt.Errorf("mongo: %s: %w: the key's record has a format that this version does not know; use the newer version of this library that wrote it: %w",
 			op, driver.ErrRefused, err)
-	case hasCode(err, refusals...):
+	case refused(err):
 		return fmt.Errorf("mongo: %s: %w: %w", op, driver.ErrRefused, err)
 	case mongo.IsNetworkError(err) && mongo.IsTimeout(err), hasCode(err, codeMaxTimeExpired):
 		return fmt.Errorf("mongo: %s: the server has not answered in time: it is out of reach, overloaded, or locked for a backup (fsyncLock): %w", op, err)

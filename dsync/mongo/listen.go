@@ -73,7 +73,7 @@ func (s *Store) Listen(ctx context.Context, session string, keys []string, f fun
 // cannotListen reports whether trying again cannot fix err, and why.
 func cannotListen(err error) (t trouble, ok bool) {
 	t = troubleOf(err)
-	return t, t == notCapped || hasCode(err, refusals...)
+	return t, t == notCapped || refused(err)
 }
 
 // listen opens the tails, one after the other, and then follows all of them until one breaks or

@@ -617,7 +617,7 @@ func TestListenUnsupported(t *testing.T) {
 		{name: "no right to find", meet: refuse("find", 13), warn: "convertToCapped"},
 		{name: "no right to create", meet: refuse("create", 13), warn: "convertToCapped"},
 		{name: "no right to insert", meet: refuse("insert", 13), warn: "convertToCapped"},
-		{name: "no right, on Atlas", meet: refuse("find", 8000), warn: "convertToCapped"},
+		{name: "no right, on Atlas", meet: func(p *capped) { p.instead["find"] = notAllowed }, warn: "convertToCapped"},
 		{name: "no right to mark", meet: refuse("update", 13), warn: "convertToCapped"},
 		{name: "not capped", meet: refuse("find", 2), warn: "not capped"},
 		{name: "Stable API, strict", meet: refuse("find", 323), warn: "Stable API"},

@@ -47,8 +47,9 @@ const (
 // all. Otherwise Open tries its own commands out (see the package comment), which takes
 // forty-four more.
 //
-// Open waits for a server that can be reached, and tries again through a fail-over. What
-// waiting cannot fix, such as a missing right or a server that computes something else, is
+// Open waits for a server that can be reached, and tries again through states that pass: a
+// fail-over, an overloaded server, an interrupted operation, or writes that are blocked because a disk is
+// full. Each try that fails is logged. What waiting cannot fix, such as a missing right or a server that computes something else, is
 // returned at once.
 //
 // The session's heartbeats share the client's connection pool with the application. If slow

@@ -329,6 +329,8 @@ func TestStoreUnknownOutcome(t *testing.T) {
 		{"not primary", func(call) bson.D { return refusal(10107, "NotWritablePrimary") }},
 		{"stepping down", func(call) bson.D { return refusal(11602, "InterruptedDueToReplStateChange") }},
 		{"time limit", func(call) bson.D { return refusal(50, "MaxTimeMSExpired") }},
+		{"writes blocked", func(call) bson.D { return refusal(371, "UserWritesBlocked") }},
+		{"over the space quota", func(call) bson.D { return overQuota }},
 		{"write conflict", func(call) bson.D { return refusal(112, "WriteConflict") }},
 		{"nothing in the reply", func(call) bson.D { return ok() }},
 	}
