@@ -81,7 +81,7 @@ func TestBreakCommand(t *testing.T) {
 		r := newRoom(t, s)
 		holder := r.session(r.short(patient))
 		m := holder.Mutex("key")
-		lock(t, m, 20*time.Second)
+		lock(t, m)
 		go func() {
 			<-m.Lost()
 			m.Unlock()

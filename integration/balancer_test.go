@@ -38,7 +38,7 @@ func TestLoadBalancer(t *testing.T) {
 		r.takeTurns(t, "turns", opened, connected)
 
 		kept := opened.Mutex("kept")
-		lock(t, kept, 20*time.Second)
+		lock(t, kept)
 		token := kept.Token()
 		for i, m := range own.Cluster().Routers() {
 			m.Kill()

@@ -30,9 +30,9 @@ func TestL5Break(t *testing.T) {
 				opt.Hooks = &dsync.Hooks{Heartbeat: func(time.Duration, time.Duration, error) { beats.Add(1) }}
 				mon := newMonitor(r.DB)
 				holder := r.session(opt, mon.client()).Mutex("broken")
-				lock(t, holder, 10*time.Second)
+				lock(t, holder)
 				if listens {
-					eventually(t, 10*time.Second, "it listens", func() bool { return len(mon.commands(awaits)) > 0 })
+					eventually(t, "it listens", func() bool { return len(mon.commands(awaits)) > 0 })
 					time.Sleep(500 * time.Millisecond) // and has asked what it may have missed
 				}
 				notified := make(chan time.Time, 1)
@@ -89,8 +89,8 @@ func TestForceIsQuick(t *testing.T) {
 				holding, forcing := newMonitor(r.DB), newMonitor(r.DB)
 				held := r.session(dsync.Options{}, holding.client())
 				holder := held.Mutex("key")
-				lock(t, holder, 10*time.Second)
-				eventually(t, 10*time.Second, "the holder listens", func() bool { return len(holding.commands(awaits)) > 0 })
+				lock(t, holder)
+				eventually(t, "the holder listens", func() bool { return len(holding.commands(awaits)) > 0 })
 				lost := holder.Lost()
 				go func() {
 					<-lost
@@ -136,9 +136,9 @@ func TestL9Status(t *testing.T) {
 		if st, err := b.Status(t.Context(), "jobs/1"); st.Held() || err != nil {
 			t.Errorf("a free key: %v, %v", st, err)
 		}
-		lock(t, ma, 10*time.Second)
+		lock(t, ma)
 		ch := locking(t.Context(), mb)
-		eventually(t, 10*time.Second, "the waiter is queued", func() bool {
+		eventually(t, "the waiter is queued", func() bool {
 			st, err := b.Status(t.Context(), "jobs/1")
 			return err == nil && st.Waiting == 1
 		})
@@ -171,7 +171,7 @@ func TestL9Status(t *testing.T) {
 			t.Errorf("List: %d keys, %v", len(keys), keys)
 		}
 		unlock(t, ma)
-		granted(t, ch, 10*time.Second)
+		granted(t, ch)
 		unlock(t, mb)
 	})
 }

@@ -30,7 +30,7 @@ func TestCappedCollection(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := r.session(r.short(patient)).Mutex("key")
-		lock(t, m, patient)
+		lock(t, m)
 		unlock(t, m)
 	})
 }

@@ -203,7 +203,7 @@ func frozen(env *proc.Env) {
 func (r *room) startHolder(o dsync.Options, key string) (*proc.Proc, proc.Event) {
 	r.t.Helper()
 	p := proc.Start(r.t, "worker", r.args(o))
-	p.Await("ready", 30*time.Second)
+	p.Await("ready")
 	p.Tell(proc.Order{Do: "lock", Key: key})
-	return p, p.Await("lock", 30*time.Second)
+	return p, p.Await("lock")
 }

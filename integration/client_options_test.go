@@ -112,17 +112,17 @@ func TestClientOptions(t *testing.T) {
 func (r *room) takeTurns(t *testing.T, key string, holder, next *dsync.Session) {
 	t.Helper()
 	a, b := holder.Mutex(key), next.Mutex(key)
-	lock(t, a, 30*time.Second)
+	lock(t, a)
 	for range 3 {
 		store := r.store()
 		ch := locking(t.Context(), b)
-		eventually(t, 30*time.Second, "the other waits", func() bool { return load(t, store, a.Key()).Waiting == 1 })
+		eventually(t, "the other waits", func() bool { return load(t, store, a.Key()).Waiting == 1 })
 		if r.Has(server.Need{Notices: true}) {
-			eventually(t, 30*time.Second, "the other listens", func() bool { return next.Stats().Listening })
+			eventually(t, "the other listens", func() bool { return next.Stats().Listening })
 		}
 		first := a.Token()
 		unlock(t, a)
-		if g := granted(t, ch, 30*time.Second); g.token <= first {
+		if g := granted(t, ch); g.token <= first {
 			t.Errorf("token %d after %d", g.token, first)
 		}
 		a, b, holder, next = b, a, next, holder

@@ -33,7 +33,7 @@ func TestB07ClockSteps(t *testing.T) {
 			o.Hooks, o.Logger = x.hooks(), x.log.logger()
 			x.Session = open(o)
 			m := x.Mutex("any")
-			lock(t, m, 20*time.Second) // it is registered from now on
+			lock(t, m) // it is registered from now on
 			unlock(t, m)
 			return x
 		}
@@ -52,13 +52,13 @@ func TestB07ClockSteps(t *testing.T) {
 		for _, ahead := range []time.Duration{100 * time.Millisecond, 0, 2 * time.Second, 0, time.Hour, 0, -time.Hour, 0} {
 			step := ahead - before
 			before = ahead
-			lock(t, held, 20*time.Second)
+			lock(t, held)
 			grows("held", held.Token())
 			grants := make(chan grant, 2)
 			for i, m := range []*dsync.Mutex{next, last} {
 				ch := locking(t.Context(), m)
 				go func() { grants <- <-ch }()
-				eventually(t, 20*time.Second, "it waits", func() bool { return load(t, store, "key").Waiting == i+1 })
+				eventually(t, "it waits", func() bool { return load(t, store, "key").Waiting == i+1 })
 			}
 			all[3] = enter(func(o dsync.Options) *dsync.Session { return r.session(o) }) // it knows of nobody
 			tries := all[3].Mutex("key")
@@ -70,7 +70,7 @@ func TestB07ClockSteps(t *testing.T) {
 			session := all[0].ID()
 			clock.Set(ahead)
 			var err error
-			eventually(t, 20*time.Second, "a try is answered", func() bool {
+			eventually(t, "a try is answered", func() bool {
 				err = tries.TryLockContext(t.Context())
 				return err == nil || errors.Is(err, dsync.ErrHeld)
 			})
@@ -94,7 +94,7 @@ func TestB07ClockSteps(t *testing.T) {
 			case step > ttl || err == nil:
 				t.Errorf("step %v: a try of another session: %v", step, err)
 			default:
-				eventually(t, 4*ttl, "two heartbeats of all", func() bool {
+				eventually(t, "two heartbeats of all", func() bool {
 					return !slices.ContainsFunc(all, func(o *stepped) bool { return o.count().beats < 2 })
 				})
 				if st := load(t, store, "key"); closed(held.Lost()) || len(st.Holders) != 1 || st.Holders[0].Token != token || st.Waiting != 2 {
@@ -110,7 +110,7 @@ func TestB07ClockSteps(t *testing.T) {
 				t.Errorf("step %v: Unlock: %v", step, err)
 			}
 			for i := range 2 {
-				g := granted(t, grants, 4*ttl)
+				g := granted(t, grants)
 				if step > ttl {
 					token = max(token, g.token)
 					g.m.UnlockContext(t.Context())
@@ -122,17 +122,17 @@ func TestB07ClockSteps(t *testing.T) {
 				}
 				unlock(t, g.m)
 			}
-			eventually(t, 4*ttl, "all know the new time", func() bool {
+			eventually(t, "all know the new time", func() bool {
 				return !slices.ContainsFunc(all, func(o *stepped) bool { return o.count().beats+o.count().lost == 0 })
 			})
 			for _, m := range []*dsync.Mutex{held, next, last, tries} { // who was lost is registered again
-				lock(t, m, 20*time.Second)
+				lock(t, m)
 				grows("held again", m.Token())
 				unlock(t, m)
 			}
 			for i, o := range all {
 				if step > ttl {
-					eventually(t, 4*ttl, "a report of each", func() bool { return len(o.count().jumps) > 0 })
+					eventually(t, "a report of each", func() bool { return len(o.count().jumps) > 0 })
 				}
 				got := o.count()
 				if len(got.jumps) > 1 || (len(got.jumps) == 1) != (step.Abs() > margin) {

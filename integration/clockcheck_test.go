@@ -249,7 +249,7 @@ func TestOpenChecksTheClock(t *testing.T) {
 				Options:    dsync.Options{Logger: r.logger()},
 			})
 			if err == nil {
-				lock(t, locks.Mutex("k"), 10*time.Second)
+				lock(t, locks.Mutex("k"))
 				ended, cancel := context.WithCancel(t.Context())
 				cancel()
 				locks.Close(ended)

@@ -22,7 +22,7 @@ func TestConnections(t *testing.T) {
 		admin := r.Client(t).Database("admin")
 		has := func(n int, state string) {
 			t.Helper()
-			eventually(t, 5*time.Second, fmt.Sprintf("%d connections, %s", n, state), func() bool { return connections(t, admin, app) == n })
+			eventually(t, fmt.Sprintf("%d connections, %s", n, state), func() bool { return connections(t, admin, app) == n })
 		}
 		opt := dsyncmongo.Options{Options: r.short(30 * time.Second)}
 		c, err := dsyncmongo.Connect(t.Context(), options.Client().ApplyURI(r.OneClock()).SetAppName(app), r.DB, &opt)

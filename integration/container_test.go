@@ -17,11 +17,11 @@ func TestPausedServer(t *testing.T) {
 		opt := r.short(2 * time.Second)
 		a, b := r.session(opt), r.session(opt)
 		ma, mb := a.Mutex("key"), b.Mutex("key")
-		lock(t, ma, 20*time.Second)
+		lock(t, ma)
 		first := ma.Token()
 		ch := locking(t.Context(), mb)
 		store := r.store()
-		eventually(t, 10*time.Second, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
+		eventually(t, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
 
 		if err := box.Pause(); err != nil {
 			t.Fatal(err)
@@ -45,7 +45,7 @@ func TestPausedServer(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		g := granted(t, ch, 4*opt.TTL+10*time.Second)
+		g := granted(t, ch)
 		if g.token <= first {
 			t.Errorf("token %d after %d", g.token, first)
 		}
@@ -54,7 +54,7 @@ func TestPausedServer(t *testing.T) {
 		}
 		again := locking(t.Context(), ma)
 		unlock(t, mb)
-		granted(t, again, 10*time.Second)
+		granted(t, again)
 		unlock(t, ma)
 	})
 }

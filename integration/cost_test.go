@@ -17,14 +17,14 @@ import (
 // idleOptions are options with which a session sends nothing of its own accord for ten
 // seconds: neither heartbeats, nor polls, nor sweeps.
 func idleOptions() dsync.Options {
-	return dsync.Options{TTL: 36 * time.Second, PollInterval: time.Minute, Retention: -1}
+	return dsync.Options{TTL: 36 * time.Second, PollInterval: 10 * time.Minute, Retention: -1}
 }
 
 // warm makes the session registered and the key known.
 func warm(t *testing.T, s *dsync.Session, key string) *dsync.Mutex {
 	t.Helper()
 	m := s.Mutex(key)
-	lock(t, m, 30*time.Second)
+	lock(t, m)
 	unlock(t, m)
 	return m
 }
@@ -57,7 +57,7 @@ func TestCostUncontended(t *testing.T) {
 		}
 		mon.reset()
 		for range n {
-			lock(t, m, 10*time.Second)
+			lock(t, m)
 			unlock(t, m)
 		}
 		// Nobody is notified. On a slow machine it may hold for long enough to listen.
@@ -131,9 +131,9 @@ func TestCostOfContendedKey(t *testing.T) {
 		contended := session.Mutex("contended")
 		mon.reset()
 		for range n {
-			lock(t, holder, 10*time.Second)
+			lock(t, holder)
 			waits := locking(t.Context(), contended)
-			eventually(t, 10*time.Second, "it waits", func() bool { return load(t, store, "contended").Waiting == 1 })
+			eventually(t, "it waits", func() bool { return load(t, store, "contended").Waiting == 1 })
 			unlock(t, holder)
 			if g := <-waits; g.err != nil {
 				t.Fatal(g.err)
@@ -156,7 +156,7 @@ func TestCostFailedTry(t *testing.T) {
 		holder := warm(t, r.session(idleOptions()), "tried")
 		mon := newMonitor(r.DB)
 		tries := warm(t, r.session(idleOptions(), mon.client()), "tried")
-		lock(t, holder, 10*time.Second)
+		lock(t, holder)
 		var log *oplog
 		if s.Has(server.Need{Oplog: true}) {
 			log = newOplog(t, r)
@@ -262,7 +262,7 @@ func TestCostOfWaiting(t *testing.T) {
 		r := newRoom(t, s)
 		holding := r.session(idleOptions())
 		holder := warm(t, holding, "awaited")
-		lock(t, holder, 10*time.Second)
+		lock(t, holder)
 		opt := idleOptions()
 		opt.PollInterval = 100 * time.Millisecond // many requests while in the queue; none may write
 		waiter := warm(t, r.session(opt), "other")
@@ -273,7 +273,7 @@ func TestCostOfWaiting(t *testing.T) {
 		defer cancel()
 		ch := locking(ctx, m)
 		store := r.store()
-		eventually(t, 10*time.Second, "the waiter is queued", func() bool { return load(t, store, "awaited").Waiting == 1 })
+		eventually(t, "the waiter is queued", func() bool { return load(t, store, "awaited").Waiting == 1 })
 		time.Sleep(500 * time.Millisecond) // it listens
 		log := newOplog(t, r)
 		mon.reset()
@@ -288,7 +288,7 @@ func TestCostOfWaiting(t *testing.T) {
 		}
 		mon.noDuplicates(t)
 		unlock(t, holder)
-		granted(t, ch, 10*time.Second)
+		granted(t, ch)
 		unlock(t, m)
 	})
 }
@@ -304,7 +304,7 @@ func TestCostOfReleaseWithAQueue(t *testing.T) {
 		opt := idleOptions()
 		opt.TTL = 5 * time.Minute // to open as many takes a busy server longer than a period of heartbeats
 		holder := warm(t, r.session(opt, releasing.client()), "line")
-		lock(t, holder, 10*time.Second)
+		lock(t, holder)
 		if !s.Has(server.Need{Notices: true}) {
 			opt.PollInterval = 500 * time.Millisecond
 		}
@@ -317,8 +317,8 @@ func TestCostOfReleaseWithAQueue(t *testing.T) {
 			go func() { grants <- <-locking(ctx, m) }()
 		}
 		store := r.store()
-		eventually(t, 60*time.Second, "all are queued", func() bool { return load(t, store, "line").Waiting == line })
-		eventually(t, 60*time.Second, "all have asked again since they listen", func() bool {
+		eventually(t, "all are queued", func() bool { return load(t, store, "line").Waiting == line })
+		eventually(t, "all have asked again since they listen", func() bool {
 			waiting.reset()
 			time.Sleep(time.Second)
 			return len(waiting.commands(func(c command) bool { return !listening(c) })) == 0 || !s.Has(server.Need{Notices: true})
@@ -328,7 +328,7 @@ func TestCostOfReleaseWithAQueue(t *testing.T) {
 		waiting.reset()
 		begin := time.Now()
 		unlock(t, holder)
-		g := granted(t, grants, 10*time.Second)
+		g := granted(t, grants)
 		took := g.at.Sub(begin)
 		time.Sleep(time.Second)
 		select {
@@ -350,7 +350,7 @@ func TestCostOfReleaseWithAQueue(t *testing.T) {
 			}
 			waiting.reset()
 			unlock(t, g.m)
-			g = granted(t, grants, 10*time.Second)
+			g = granted(t, grants)
 			left--
 			time.Sleep(time.Second)
 			isRelease := func(c command) bool { return c.id == "k/line" && !acquire(c.body) }
@@ -387,7 +387,7 @@ func TestB11NoDuplicateKeys(t *testing.T) {
 		r := newRoom(t, s)
 		opt := r.short(30 * time.Second) // longer than a container on a busy machine may stall
 		holder := warm(t, r.session(opt), "noise")
-		lock(t, holder, 10*time.Second)
+		lock(t, holder)
 		mon := newMonitor(r.DB)
 		client := r.Client(t, mon.client())
 		ctx, cancel := context.WithCancel(t.Context())
@@ -411,7 +411,7 @@ func TestB11NoDuplicateKeys(t *testing.T) {
 		}
 		unlock(t, holder)
 		for range waiters {
-			granted(t, grants, 20*time.Second)
+			granted(t, grants)
 		}
 		if len(mon.commands(aboutKey)) < waiters {
 			t.Error("the monitor saw nothing, so nothing was shown")

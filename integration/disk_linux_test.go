@@ -51,7 +51,7 @@ func TestFullDisk(t *testing.T) {
 				if _, err := io.Copy(f, zeros{}); !errors.Is(err, syscall.ENOSPC) {
 					t.Fatalf("the disk is not full: %v", err)
 				}
-				eventually(t, time.Minute, "mongod has ended, or hangs while it tries to", func() bool {
+				eventually(t, "mongod has ended, or hangs while it tries to", func() bool {
 					err := insert()
 					return mongo.IsNetworkError(err) || mongo.IsTimeout(err)
 				})

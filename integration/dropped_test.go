@@ -28,11 +28,11 @@ func TestDroppedCollection(t *testing.T) {
 		}
 		once(holder)
 		mu := holder.Mutex("key")
-		lock(t, mu, 10*time.Second)
+		lock(t, mu)
 		token := mu.Token()
 		next := waiter.Mutex("key")
 		ch := locking(t.Context(), next)
-		eventually(t, 10*time.Second, "it waits", func() bool { return load(t, r.store(), "key").Waiting == 1 })
+		eventually(t, "it waits", func() bool { return load(t, r.store(), "key").Waiting == 1 })
 
 		if err := r.raw().Drop(t.Context()); err != nil {
 			t.Fatal(err)
@@ -47,7 +47,7 @@ func TestDroppedCollection(t *testing.T) {
 		if cause := <-lost; sentinel(mu.UnlockContext(t.Context())) != "lost" {
 			t.Errorf("Unlock after the drop, session lost because of %v: want ErrLost", cause)
 		}
-		g := granted(t, ch, time.Minute)
+		g := granted(t, ch)
 		if g.token <= token {
 			t.Errorf("token %d after %d, want a greater one", g.token, token)
 		}
@@ -55,7 +55,7 @@ func TestDroppedCollection(t *testing.T) {
 		if err := next.UnlockContext(t.Context()); err != nil && sentinel(err) != "lost" {
 			t.Errorf("Unlock by the waiter: %v", err)
 		}
-		lock(t, mu, time.Minute)
+		lock(t, mu)
 		if mu.Token() <= g.token {
 			t.Errorf("token %d after %d, want a greater one", mu.Token(), g.token)
 		}

@@ -22,8 +22,8 @@ func TestUndoneUnlock(t *testing.T) {
 		opt.Hooks = lost.hooks()
 		s := r.session(opt)
 		m, sure := s.Mutex("key"), s.Mutex("sure")
-		lock(t, m, 10*time.Second)
-		lock(t, sure, 10*time.Second)
+		lock(t, m)
+		lock(t, sure)
 		first := m.Token()
 
 		old := primary(t, own.Set())
@@ -51,12 +51,12 @@ func TestUndoneUnlock(t *testing.T) {
 			member.Thaw()
 		}
 		var next *mongod.Member
-		eventually(t, 30*time.Second, "there is another primary", func() bool {
+		eventually(t, "there is another primary", func() bool {
 			next = primary(t, own.Set())
 			return next != old
 		})
 		b := r.session(opt).Mutex("key")
-		lock(t, b, opt.TTL)
+		lock(t, b)
 		if b.Token() <= first {
 			t.Errorf("token %d after %d", b.Token(), first)
 		}

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
@@ -46,14 +45,14 @@ func TestElectCommand(t *testing.T) {
 		}
 		leads := func(term string) {
 			t.Helper()
-			eventually(t, time.Minute, term+" begins", func() bool { return strings.Contains(said(), term+"\n") })
+			eventually(t, term+" begins", func() bool { return strings.Contains(said(), term+"\n") })
 		}
 		a := elect()
 		leads("term 1")
 		b := elect()
-		eventually(t, time.Minute, "the second waits", func() bool { return load(t, store, "e").Waiting == 1 })
+		eventually(t, "the second waits", func() bool { return load(t, store, "e").Waiting == 1 })
 		c := elect()
-		eventually(t, time.Minute, "the third waits", func() bool { return load(t, store, "e").Waiting == 2 })
+		eventually(t, "the third waits", func() bool { return load(t, store, "e").Waiting == 2 })
 
 		a.Process.Kill()
 		leads("term 2")

@@ -34,7 +34,7 @@ func TestElectionOfProcesses(t *testing.T) {
 		ps := map[string]*proc.Proc{} // by session
 		for range 3 {
 			p := proc.Start(t, "candidate", a)
-			ps[p.Await("ready", 30*time.Second).Text] = p
+			ps[p.Await("ready").Text] = p
 		}
 		for _, p := range ps {
 			p.Tell(proc.Order{Do: "run"})
@@ -52,15 +52,15 @@ func TestElectionOfProcesses(t *testing.T) {
 			if p == nil {
 				t.Fatalf("round %d: session %s leads, which is none of the processes", round, now.session)
 			}
-			if e := p.Await("elected", 10*time.Second); e.Token != now.token || int64(e.N) != now.term {
+			if e := p.Await("elected"); e.Token != now.token || int64(e.N) != now.term {
 				t.Errorf("round %d: elected %+v, the store has %+v", round, e, now)
 			}
 			for _, q := range ps {
 				if q == p {
 					continue
 				}
-				for l := q.Await("leader", 20*time.Second); l.Token != now.token; {
-					l = q.Await("leader", 20*time.Second)
+				for l := q.Await("leader"); l.Token != now.token; {
+					l = q.Await("leader")
 				}
 			}
 			time.Sleep(300 * time.Millisecond) // the others stand in the queue
@@ -68,8 +68,8 @@ func TestElectionOfProcesses(t *testing.T) {
 			case "resign", "close":
 				start := time.Now()
 				p.Tell(proc.Order{Do: harm})
-				p.Await(harm, 10*time.Second)
-				if e := p.Await("lost", 10*time.Second); e.Token != now.token {
+				p.Await(harm)
+				if e := p.Await("lost"); e.Token != now.token {
 					t.Errorf("lost %+v", e)
 				}
 				follower(t, store, a.Key, now.token, 10*time.Second)
@@ -99,7 +99,7 @@ type leaderSeen struct {
 // follower waits up to d until another than the holder of token leads.
 func follower(t testing.TB, store driver.Store, key string, token int64, d time.Duration) (st driver.State) {
 	t.Helper()
-	eventually(t, d, "there is another leader", func() bool {
+	eventually(t, "there is another leader", func() bool {
 		st = load(t, store, key)
 		return len(st.Holders) == 1 && st.Holders[0].Token != token
 	})
@@ -140,7 +140,7 @@ func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
 					}()
 					led := campaigning(t.Context(), eb)
 					stalls.worst()
-					eventually(t, 10*time.Second, "the next is queued", func() bool { return load(t, store, name).Waiting == 1 })
+					eventually(t, "the next is queued", func() bool { return load(t, store, name).Waiting == 1 })
 					if (lane+round)%2 == 0 {
 						p.Cut()
 					} else {
@@ -186,21 +186,21 @@ func TestFrozenLeader(t *testing.T) {
 				a := r.args(opt)
 				a.Key = fmt.Sprint("frozen ", i)
 				p := proc.Start(t, "frozenLeader", a)
-				p.Await("ready", 30*time.Second)
+				p.Await("ready")
 				e := electionOn(t, waiter, a.Key, nil)
 				for round := range rounds {
 					p.Tell(proc.Order{Do: "campaign"})
-					p.Await("elected", 30*time.Second)
+					p.Await("elected")
 					time.Sleep(20 * time.Millisecond) // it spins now
 					p.Stop()
 					stopped := time.Now()
 					leads(t, campaigning(t.Context(), e))
 					time.Sleep(time.Until(stopped.Add(2 * opt.TTL)))
 					p.Cont()
-					if check := p.Await("check", 10*time.Second); !check.Lost || check.Is != "lost" {
+					if check := p.Await("check"); !check.Lost || check.Is != "lost" {
 						t.Errorf("round %d: the first check says %+v, want lost", round, check)
 					}
-					p.Await("resigned", 10*time.Second)
+					p.Await("resigned")
 					if !e.IsLeader() {
 						t.Errorf("round %d: the late Resign cost the next its leadership", round)
 					}
@@ -237,7 +237,7 @@ func TestB15RunAfterAnOutage(t *testing.T) {
 				return errors.New("the work failed, too")
 			})
 		}()
-		eventually(t, 10*time.Second, "it leads", func() bool { return running.Load() == 1 })
+		eventually(t, "it leads", func() bool { return running.Load() == 1 })
 		for range 2 {
 			p.Cut()
 			time.Sleep(3 * opt.TTL)
@@ -245,11 +245,11 @@ func TestB15RunAfterAnOutage(t *testing.T) {
 				t.Fatal("it leads without a database")
 			}
 			p.Heal()
-			eventually(t, 30*time.Second, "it leads again", func() bool { return running.Load() == 1 })
+			eventually(t, "it leads again", func() bool { return running.Load() == 1 })
 		}
 		cancel()
 		wantIs(t, "Run", <-done, context.Canceled)
-		eventually(t, 5*time.Second, "one Lost for each Elected", func() bool { return elected.Load() == 3 && lost.Load() == 3 })
+		eventually(t, "one Lost for each Elected", func() bool { return elected.Load() == 3 && lost.Load() == 3 })
 	})
 }
 
@@ -267,7 +267,7 @@ func TestElectionStepDown(t *testing.T) {
 		}
 		led := campaigning(t.Context(), b)
 		store := r.store()
-		eventually(t, 10*time.Second, "the next is queued", func() bool { return load(t, store, "election").Waiting == 1 })
+		eventually(t, "the next is queued", func() bool { return load(t, store, "election").Waiting == 1 })
 		if err := own.Set().StepDown(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -298,7 +298,7 @@ func TestB16ResignAndRestart(t *testing.T) {
 		}
 		led := campaigning(t.Context(), b)
 		store := r.store()
-		eventually(t, 10*time.Second, "the next is queued", func() bool { return load(t, store, "election").Waiting == 1 })
+		eventually(t, "the next is queued", func() bool { return load(t, store, "election").Waiting == 1 })
 		time.Sleep(500 * time.Millisecond) // it listens
 		start := time.Now()
 		a.Resign(t.Context())
@@ -372,7 +372,7 @@ func TestHundredElections(t *testing.T) {
 		}
 		b := electionOn(t, other, "election 0", nil)
 		led := campaigning(t.Context(), b)
-		eventually(t, 10*time.Second, "both are members", func() bool {
+		eventually(t, "both are members", func() bool {
 			ms, err := first.Members(t.Context())
 			if err != nil || len(ms) != 2 || ms[1].Role != leader.RoleCandidate {
 				return false
@@ -452,7 +452,7 @@ func TestGroupOfThree(t *testing.T) {
 				}
 			}
 		}
-		eventually(t, 2*time.Minute, "all run, and spread", func() bool {
+		eventually(t, "all run, and spread", func() bool {
 			if sum() < functions-1 {
 				return false
 			}
@@ -464,7 +464,7 @@ func TestGroupOfThree(t *testing.T) {
 		spread := slices.Clone(loads)
 		mu.Unlock()
 		p.Cut()
-		eventually(t, 2*time.Minute, "all run on the two that are left", func() bool {
+		eventually(t, "all run on the two that are left", func() bool {
 			mu.Lock()
 			gone := loads[0] == 0
 			mu.Unlock()

@@ -124,7 +124,7 @@ func exampleSingletons(t *testing.T, r *room, path string) {
 	pods := r.pods(path, d)
 	for _, p := range pods {
 		for _, probe := range []probe{c.StartupProbe, c.ReadinessProbe, c.LivenessProbe} {
-			eventually(t, time.Minute, p.name+" answers GET "+probe.HTTPGet.Path, func() bool { return p.get(probe.HTTPGet.Path) == http.StatusOK })
+			eventually(t, p.name+" answers GET "+probe.HTTPGet.Path, func() bool { return p.get(probe.HTTPGet.Path) == http.StatusOK })
 		}
 		if got := p.get("/"); got != http.StatusNotFound {
 			t.Errorf("%s answers GET / with %d", p.name, got)
@@ -134,7 +134,7 @@ func exampleSingletons(t *testing.T, r *room, path string) {
 	killed := map[*pod]time.Time{}
 	on := func(what string, pods int, all []*pod) (at map[string]string) {
 		t.Helper()
-		eventually(t, 2*time.Minute, what, func() bool {
+		eventually(t, what, func() bool {
 			at = running(stints(all, killed))
 			return len(at) == singletons && !slices.Contains(slices.Collect(maps.Values(at)), "") &&
 				len(slices.Compact(slices.Sorted(maps.Values(at)))) == pods

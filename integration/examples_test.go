@@ -44,7 +44,7 @@ func exampleCron(t *testing.T, r *room, path string) {
 		hosts = append(hosts, r.runExample(path, name, "-every", every.String()))
 	}
 	ran := func(alive []*example) int { return len(saidAll(alive, "runs")) }
-	eventually(t, 2*time.Minute, "a tick that one host runs and two leave to it", func() bool {
+	eventually(t, "a tick that one host runs and two leave to it", func() bool {
 		left := map[string]int{}
 		for _, l := range saidAll(hosts, "leaves") {
 			left[l.Tick]++
@@ -53,7 +53,7 @@ func exampleCron(t *testing.T, r *room, path string) {
 	})
 	seen := ran(hosts)
 	var runner *example
-	eventually(t, 2*time.Minute, "another tick that one host runs", func() bool {
+	eventually(t, "another tick that one host runs", func() bool {
 		runs := saidAll(hosts, "runs")
 		if len(runs) == seen {
 			return false
@@ -65,7 +65,7 @@ func exampleCron(t *testing.T, r *room, path string) {
 	runner.kill()
 	others := slices.DeleteFunc(slices.Clone(hosts), func(p *example) bool { return p == runner })
 	more := ran(others) + ticks
-	eventually(t, 3*time.Minute, "the others run the job", func() bool { return ran(others) >= more })
+	eventually(t, "the others run the job", func() bool { return ran(others) >= more })
 	at := map[string][]string{}
 	for _, l := range saidAll(hosts, "runs") {
 		at[l.Tick] = append(at[l.Tick], l.Process)
@@ -114,12 +114,12 @@ func exampleWorkers(t *testing.T, r *room, path string) {
 		return urls
 	}
 	victim := r.runExample(path, "victim", urls("victim", 1000)...)
-	eventually(t, time.Minute, "the victim calls", func() bool { return len(victim.said("done")) > 0 })
+	eventually(t, "the victim calls", func() bool { return len(victim.said("done")) > 0 })
 	var pool []*example
 	for _, name := range []string{"one", "two", "three"} {
 		pool = append(pool, r.runExample(path, name, urls(name, jobs)...))
 	}
-	eventually(t, time.Minute, "the victim calls beside others", func() bool {
+	eventually(t, "the victim calls beside others", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return slices.ContainsFunc(calling, func(job string) bool { return strings.HasPrefix(job, "victim") }) && len(calling) == size
@@ -168,13 +168,13 @@ func exampleMigrate(t *testing.T, r *room, path string) {
 		return all
 	}
 	victim := r.runExample(path, "victim", "-pause", "1h")
-	eventually(t, time.Minute, "the first row", func() bool { return len(read()) > 0 })
+	eventually(t, "the first row", func() bool { return len(read()) > 0 })
 	var fleet []*example
 	for _, name := range []string{"one", "two", "three"} {
 		fleet = append(fleet, r.runExample(path, name, "-pause", "100ms"))
 	}
 	store := r.store()
-	eventually(t, time.Minute, "three wait", func() bool { return load(t, store, "migration 7: plans").Waiting == 3 })
+	eventually(t, "three wait", func() bool { return load(t, store, "migration 7: plans").Waiting == 3 })
 	if n := len(saidAll(fleet, "migrates")); n != 0 {
 		t.Errorf("%d migrate while another does", n)
 	}
@@ -214,7 +214,7 @@ func exampleMigrate(t *testing.T, r *room, path string) {
 // refused, and leaves no trace.
 func exampleFenced(t *testing.T, r *room, path string) {
 	anna := r.runExample(path, "anna", "-name", "anna", "-ttl", "2s", "-think", "8s")
-	eventually(t, time.Minute, "anna holds", func() bool { return len(anna.said("holds")) == 1 })
+	eventually(t, "anna holds", func() bool { return len(anna.said("holds")) == 1 })
 	anna.signal(syscall.SIGSTOP)
 	bert := r.runExample(path, "bert", "-name", "bert", "-ttl", "6s", "-think", "0s")
 	if err := bert.ended(time.Minute); err != nil {

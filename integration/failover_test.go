@@ -44,16 +44,16 @@ func TestFailover(t *testing.T) {
 				opt.Hooks = lost.hooks()
 				a, b := r.session(opt), r.session(opt)
 				ma, mb := a.Mutex("key"), b.Mutex("key")
-				lock(t, ma, 20*time.Second)
+				lock(t, ma)
 				first := ma.Token()
 				ch := locking(t.Context(), mb)
 				store := r.store()
-				eventually(t, 10*time.Second, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
+				eventually(t, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
 
 				old := primary(t, own.Set()).Addr
 				harm(t, own.Set())
 				begin := time.Now()
-				eventually(t, 30*time.Second, "there is another primary", func() bool {
+				eventually(t, "there is another primary", func() bool {
 					ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 					defer cancel()
 					m, err := own.Set().Primary(ctx)
@@ -70,13 +70,13 @@ func TestFailover(t *testing.T) {
 				default:
 				}
 				unlock(t, ma)
-				g := granted(t, ch, opt.TTL)
+				g := granted(t, ch)
 				if g.token <= first {
 					t.Errorf("token %d after %d", g.token, first)
 				}
 				unlock(t, mb)
 				for range 20 {
-					lock(t, ma, 10*time.Second)
+					lock(t, ma)
 					unlock(t, ma)
 				}
 				lost.none(t)

@@ -364,11 +364,11 @@ func TestFenceFrozenHolder(t *testing.T) {
 					t.Fatal(err)
 				}
 				p := proc.Start(t, "fenced", a)
-				p.Await("ready", 30*time.Second)
+				p.Await("ready")
 				for round := range rounds {
 					how := []string{"write", "check"}[(i+round)%2]
 					p.Tell(proc.Order{Do: how})
-					first := p.Await("wrote", 30*time.Second)
+					first := p.Await("wrote")
 					if first.Err != "" {
 						t.Fatalf("round %d: the holder's write: %s", round, first.Err)
 					}
@@ -377,14 +377,14 @@ func TestFenceFrozenHolder(t *testing.T) {
 					stopped := time.Now()
 
 					m := waiter.Mutex(a.Key)
-					g := granted(t, locking(t.Context(), m), opt.TTL+10*time.Second)
+					g := granted(t, locking(t.Context(), m))
 					if _, err := fence.UpdateOne(t.Context(), g.token, d("_id", a.Key), d("$set", d("by", "next"))); err != nil {
 						t.Errorf("round %d: the next holder's write: %v", round, err)
 					}
 					time.Sleep(time.Until(stopped.Add(2 * opt.TTL)))
 					p.Cont()
 
-					late := p.Await("wrote", 30*time.Second)
+					late := p.Await("wrote")
 					if late.Is != "fenced" {
 						t.Errorf("round %d: the frozen holder's write (%s) returned %q, want ErrFenced", round, how, late.Err)
 					}

@@ -27,27 +27,27 @@ func TestB05FrozenHolder(t *testing.T) {
 				a := r.args(opt)
 				a.Key = fmt.Sprintf("frozen %d", i)
 				p := proc.Start(t, "frozen", a)
-				p.Await("ready", 30*time.Second)
+				p.Await("ready")
 				for round := range rounds {
 					how := checks[(i+round)%len(checks)]
 					p.Tell(proc.Order{Do: how})
-					locked := p.Await("locked", 30*time.Second)
+					locked := p.Await("locked")
 					time.Sleep(20 * time.Millisecond) // it spins now
 					p.Stop()
 					stopped := time.Now()
 
 					m := waiter.Mutex(a.Key)
-					g := granted(t, locking(t.Context(), m), opt.TTL+10*time.Second)
+					g := granted(t, locking(t.Context(), m))
 					if g.token <= locked.Token {
 						t.Errorf("token %d is not greater than the frozen holder's %d", g.token, locked.Token)
 					}
 					time.Sleep(time.Until(stopped.Add(2 * opt.TTL)))
 					p.Cont()
 
-					if check := p.Await("check", 10*time.Second); !check.Lost {
+					if check := p.Await("check"); !check.Lost {
 						t.Errorf("round %d: after %v the first check (%s) does not say lost", round, check.Took, how)
 					}
-					if un := p.Await("unlocked", 10*time.Second); un.Is != "lost" {
+					if un := p.Await("unlocked"); un.Is != "lost" {
 						t.Errorf("round %d: late Unlock returned %q, want ErrLost", round, un.Err)
 					}
 					if st := load(t, store, a.Key); len(st.Holders) != 1 || st.Holders[0].Token != g.token {

@@ -41,7 +41,7 @@ func TestGolangMigrate(t *testing.T) {
 			a := r.args(opt)
 			a.How = how
 			p := proc.Start(t, "migrating", a)
-			p.Await("locked", 30*time.Second)
+			p.Await("locked")
 			p.Kill()
 		}
 

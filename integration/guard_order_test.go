@@ -177,7 +177,7 @@ func TestGuardCommitsInOrderOfTokens(t *testing.T) {
 		for i := range processes {
 			a.How = fmt.Sprint("process ", i)
 			p := proc.Start(t, "guarding", a)
-			p.Await("ready", 30*time.Second)
+			p.Await("ready")
 			ps = append(ps, p)
 		}
 		began := time.Now()

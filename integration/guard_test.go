@@ -146,7 +146,7 @@ func TestGuardMakesOneWaitForTheOther(t *testing.T) {
 						return errors.Join(err, second.write(ctx, key, c.second, key+" second"))
 					})
 				}()
-				eventually(t, 10*time.Second, c.name+": the second meets a conflict, or is committed", func() bool {
+				eventually(t, c.name+": the second meets a conflict, or is committed", func() bool {
 					refused := mon.commands(func(cmd command) bool { return cmd.name == "findAndModify" && cmd.code == conflict })
 					return len(refused) > 0 || len(done) > 0
 				})

@@ -50,11 +50,11 @@ func TestHostDirKilledHolder(t *testing.T) {
 			p, held := r.startHolder(opt, key)
 			m := waiter.Mutex(key)
 			ch := locking(t.Context(), m)
-			eventually(t, 10*time.Second, "the waiter is queued", func() bool { return load(t, store, key).Waiting == 1 })
+			eventually(t, "the waiter is queued", func() bool { return load(t, store, key).Waiting == 1 })
 			time.Sleep(100 * time.Millisecond) // until it has read who holds the key
 			killed := time.Now()
 			p.Kill()
-			g := granted(t, ch, opt.TTL+10*time.Second)
+			g := granted(t, ch)
 			d := time.Since(killed)
 			check("a waiter", d, held.Token, g.token)
 			took = append(took, d-margin)
@@ -62,20 +62,20 @@ func TestHostDirKilledHolder(t *testing.T) {
 
 			p, held = r.startHolder(opt, key)
 			next := proc.Start(t, "worker", r.args(opt))
-			next.Await("ready", 30*time.Second)
+			next.Await("ready")
 			p.Kill()
 			killed = time.Now()
 			next.Tell(proc.Order{Do: "lock", Key: key})
-			after := next.Await("lock", opt.TTL+10*time.Second)
+			after := next.Await("lock")
 			d = time.Since(killed)
 			check("the next process", d, held.Token, after.Token)
 			restarted = append(restarted, d-margin)
 			next.Tell(proc.Order{Do: "close"})
-			if closed := next.Await("close", opt.TTL); closed.Err != "" {
+			if closed := next.Await("close"); closed.Err != "" {
 				t.Errorf("close: %v", closed.Err)
 			}
 		}
-		eventually(t, 10*time.Second, "only the waiter's file is left", func() bool {
+		eventually(t, "only the waiter's file is left", func() bool {
 			left, err := filepath.Glob(filepath.Join(opt.HostDir, "*"))
 			return err == nil && len(left) == 1
 		})
@@ -94,17 +94,17 @@ func TestHostDirStoppedHolder(t *testing.T) {
 		p, held := r.startHolder(opt, "stopped")
 		m := r.session(opt).Mutex("stopped")
 		ch := locking(t.Context(), m)
-		eventually(t, 10*time.Second, "the waiter is queued", func() bool { return load(t, store, "stopped").Waiting == 1 })
+		eventually(t, "the waiter is queued", func() bool { return load(t, store, "stopped").Waiting == 1 })
 		p.Stop()
 		time.Sleep(100 * time.Millisecond) // what it had sent has arrived
 		stopped := member(t, store, held.Text)
 		lapse := stopped.LastHeartbeat.Add(stopped.TTL)
-		granted(t, ch, opt.TTL+10*time.Second)
+		granted(t, ch)
 		if h := load(t, store, "stopped").Holders[0]; h.Since.Before(lapse.Add(-s.Skew)) {
 			t.Errorf("taken at %v, %v before the stopped session lapsed", h.Since, lapse.Sub(h.Since))
 		}
 		p.Cont()
-		if lost := p.Await("lost", 10*time.Second); lost.Token != held.Token {
+		if lost := p.Await("lost"); lost.Token != held.Token {
 			t.Errorf("lost token %d; want %d", lost.Token, held.Token)
 		}
 		unlock(t, m)

@@ -57,7 +57,7 @@ func TestB08TokensGrow(t *testing.T) {
 				}
 				deleted += int(1 - n)
 			}
-			lock(t, m, 10*time.Second)
+			lock(t, m)
 			if token := m.Token(); token <= last {
 				t.Fatalf("cycle %d: token %d after %d", i, token, last)
 			} else {
@@ -165,7 +165,7 @@ func TestB22CleanUp(t *testing.T) {
 		opt := r.short(10 * time.Second)
 		session := r.session(opt)
 		held := session.Mutex("held")
-		lock(t, held, 10*time.Second)
+		lock(t, held)
 		waiting := locking(t.Context(), r.session(opt).Mutex("held"))
 		warm(t, session, "idle")
 		lease, err := session.Lease(t.Context(), "leased", time.Minute)
@@ -185,7 +185,7 @@ func TestB22CleanUp(t *testing.T) {
 			}
 			return n == 1
 		}
-		eventually(t, 10*time.Second, "the waiter is queued", func() bool { return load(t, store, "held").Waiting == 1 })
+		eventually(t, "the waiter is queued", func() bool { return load(t, store, "held").Waiting == 1 })
 
 		sweep(t, store, time.Hour)
 		for _, id := range []string{"k/held", "k/idle", "k/leased", "k/of one who left", "s/" + session.ID(), "s/" + left} {
@@ -209,7 +209,7 @@ func TestB22CleanUp(t *testing.T) {
 			t.Error("the clean-up cost a lock")
 		}
 		unlock(t, held)
-		g := granted(t, waiting, 10*time.Second)
+		g := granted(t, waiting)
 		unlock(t, g.m)
 		if err := lease.Release(t.Context()); err != nil {
 			t.Error(err)

@@ -56,12 +56,12 @@ func TestKilledServer(t *testing.T) {
 				keeper, store := r.session(opt), r.store()
 				for i := range times {
 					m := keeper.Mutex(fmt.Sprint("kept ", i))
-					lock(t, m, time.Minute)
+					lock(t, m)
 					node.Kill()
 					if err := node.Start(); err != nil {
 						t.Fatal(err)
 					}
-					eventually(t, time.Minute, "the server is back", func() bool {
+					eventually(t, "the server is back", func() bool {
 						st, err := store.Load(t.Context(), m.Key(), 1)
 						if err == nil && (len(st.Holders) != 1 || st.Holders[0].Token != m.Token()) {
 							t.Errorf("after kill %d: held by %v, and not with token %d, which was acknowledged", i, st.Holders, m.Token())
@@ -71,7 +71,7 @@ func TestKilledServer(t *testing.T) {
 					mu.Lock()
 					before := grants
 					mu.Unlock()
-					eventually(t, time.Minute, "others lock again", func() bool {
+					eventually(t, "others lock again", func() bool {
 						mu.Lock()
 						defer mu.Unlock()
 						return grants > before+20

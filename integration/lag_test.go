@@ -24,16 +24,16 @@ func TestLaggingSecondary(t *testing.T) {
 		var lost losses
 		opt.Hooks = lost.hooks()
 		kept := r.session(opt).Mutex("kept")
-		lock(t, kept, 30*time.Second)
+		lock(t, kept)
 		token := kept.Token()
 		a, b := r.session(opt).Mutex("turns"), r.session(opt).Mutex("turns")
 		application(t, own)
 		turns := func(d time.Duration) (n int) {
-			lock(t, a, 10*time.Second)
+			lock(t, a)
 			for end := time.Now().Add(d); time.Now().Before(end); n++ {
 				before, ch := a.Token(), locking(t.Context(), b)
 				unlock(t, a)
-				if g := granted(t, ch, 10*time.Second); g.token <= before {
+				if g := granted(t, ch); g.token <= before {
 					t.Errorf("token %d after %d", g.token, before)
 				}
 				a, b = b, a

@@ -87,19 +87,19 @@ func (f fault) free(t *testing.T, key string) {
 		st := load(t, f.store, key)
 		return len(st.Holders) == 0 && st.Waiting == 0
 	}
-	eventually(t, 5*time.Second, "nothing is left on the key", isFree)
+	eventually(t, "nothing is left on the key", isFree)
 	f.p.Heal()
 	time.Sleep(500 * time.Millisecond)
-	eventually(t, 5*time.Second, "nothing is left on the key after what was late has arrived", isFree)
+	eventually(t, "nothing is left on the key after what was late has arrived", isFree)
 	m := f.other.Mutex(key)
-	lock(t, m, 5*time.Second)
+	lock(t, m)
 	unlock(t, m)
 }
 
 func lostAcquire(t *testing.T, f fault) {
 	m := warm(t, f.troubled, "key")
 	hit := f.p.Once(f.fate, acquires("key"))
-	lock(t, m, 10*time.Second)
+	lock(t, m)
 	f.hit(t, hit)
 	if st := load(t, f.store, "key"); len(st.Holders) != 1 || st.Holders[0].Token != m.Token() || st.Waiting != 0 {
 		t.Errorf("holders %v and %d waiting, want one with token %d", st.Holders, st.Waiting, m.Token())
@@ -127,7 +127,7 @@ func lostAcquireGivenUp(t *testing.T, f fault) {
 
 func lostHeartbeat(t *testing.T, f fault) {
 	m := f.troubled.Mutex("key")
-	lock(t, m, 10*time.Second)
+	lock(t, m)
 	hit := f.p.Once(f.fate, heartbeats(f.troubled.ID()))
 	f.hit(t, hit)
 	select {
@@ -141,19 +141,19 @@ func lostHeartbeat(t *testing.T, f fault) {
 
 func lostRelease(t *testing.T, f fault) {
 	m := f.troubled.Mutex("key")
-	lock(t, m, 10*time.Second)
+	lock(t, m)
 	next := f.other.Mutex("key")
 	ch := locking(t.Context(), next)
-	eventually(t, 10*time.Second, "the other is queued", func() bool { return load(t, f.store, "key").Waiting == 1 })
+	eventually(t, "the other is queued", func() bool { return load(t, f.store, "key").Waiting == 1 })
 	hit := f.p.Once(f.fate, releases("key"))
 	unlock(t, m)
 	f.hit(t, hit)
-	g := granted(t, ch, 10*time.Second)
+	g := granted(t, ch)
 
 	// The troubled session's newer lock must survive its retried release (B28).
 	again := locking(t.Context(), m)
 	unlock(t, next)
-	granted(t, again, 10*time.Second)
+	granted(t, again)
 	f.p.Heal()
 	time.Sleep(time.Second)
 	if m.Token() <= g.token {
@@ -171,13 +171,13 @@ func lostExpire(t *testing.T, f fault) {
 	gone := f.r.proxy()
 	cut := f.r.via(gone, f.r.short(time.Second))
 	held := cut.Mutex("key")
-	lock(t, held, 10*time.Second)
+	lock(t, held)
 	hit := f.p.Once(f.fate, expires(cut.ID()))
 	m := f.troubled.Mutex("key")
 	ch := locking(t.Context(), m)
 	gone.Cut()
 	f.hit(t, hit)
-	granted(t, ch, 10*time.Second)
+	granted(t, ch)
 	if err := held.UnlockContext(t.Context()); sentinel(err) != "lost" {
 		t.Errorf("Unlock of the expired holder: %v, want ErrLost", err)
 	}
@@ -199,13 +199,13 @@ func TestB31LateRequest(t *testing.T) {
 		m := warm(t, troubled, "late")
 
 		hit := p.Once(proxy.LateRequest, acquires("late"))
-		lock(t, m, 10*time.Second) // by the second attempt
+		lock(t, m) // by the second attempt
 		if !closed(hit) {
 			t.Fatal("no request was held back")
 		}
 		unlock(t, m)
 		next := other.Mutex("late")
-		lock(t, next, 10*time.Second)
+		lock(t, next)
 		held := load(t, store, "late").Holders
 		time.Sleep(time.Second)
 		p.Heal()
@@ -218,7 +218,7 @@ func TestB31LateRequest(t *testing.T) {
 			t.Errorf("the late request is queued: %v", st)
 		}
 		unlock(t, next)
-		lock(t, next, 5*time.Second)
+		lock(t, next)
 		unlock(t, next)
 		lost.none(t)
 	})

@@ -21,7 +21,7 @@ func TestMutex(t *testing.T) {
 		a, b := r.session(opt), r.session(r.short(20*time.Second))
 		store := r.store()
 		ma, mb := a.Mutex("key"), b.Mutex("key")
-		lock(t, ma, 20*time.Second)
+		lock(t, ma)
 
 		m := member(t, store, a.ID())
 		if m.Host != opt.Host || m.PID != os.Getpid() || m.App != opt.App || m.Meta["zone"] != "z" || m.TTL != opt.TTL {
@@ -43,9 +43,9 @@ func TestMutex(t *testing.T) {
 			t.Errorf("waiting with a limit: %v, want context.DeadlineExceeded", err)
 		}
 		ch := locking(t.Context(), mb)
-		eventually(t, 10*time.Second, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
+		eventually(t, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
 		unlock(t, ma)
-		g := granted(t, ch, 10*time.Second)
+		g := granted(t, ch)
 		if g.token == 0 || ma.Token() != 0 {
 			t.Errorf("tokens %d of the holder and %d of the former", g.token, ma.Token())
 		}
@@ -124,7 +124,7 @@ func TestB35UnlockAfter(t *testing.T) {
 		opt := r.short(10 * time.Second)
 		a, b := r.session(opt), r.session(opt)
 		m := a.Mutex("job")
-		lock(t, m, 20*time.Second)
+		lock(t, m)
 		const d = 1500 * time.Millisecond
 		before := load(t, r.store(), "job").Now
 		if err := m.UnlockAfter(t.Context(), d); err != nil {
@@ -137,7 +137,7 @@ func TestB35UnlockAfter(t *testing.T) {
 			t.Error("a second run within the while")
 		}
 		mb := b.Mutex("job")
-		lock(t, mb, d+10*time.Second)
+		lock(t, mb)
 		if gap := load(t, r.store(), "job").Holders[0].Since.Sub(before); gap < d-s.Skew {
 			t.Errorf("run again after %v, want at least %v", gap, d)
 		}
@@ -165,7 +165,7 @@ func TestB10Unreachable(t *testing.T) {
 		ch := locking(t.Context(), m) // waits until the store is back
 		time.Sleep(time.Second)
 		p.Heal()
-		granted(t, ch, 20*time.Second)
+		granted(t, ch)
 		unlock(t, m)
 	})
 }

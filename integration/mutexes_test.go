@@ -177,9 +177,9 @@ func TestDeadlockOfProcesses(t *testing.T) {
 		var ps []*proc.Proc
 		for _, key := range keys {
 			p := proc.Start(t, "worker", r.args(opt))
-			p.Await("ready", 30*time.Second)
+			p.Await("ready")
 			p.Tell(proc.Order{Do: "lock", Key: key})
-			p.Await("lock", 10*time.Second)
+			p.Await("lock")
 			ps = append(ps, p)
 		}
 		monitor := r.session(opt)
@@ -196,22 +196,21 @@ func TestDeadlockOfProcesses(t *testing.T) {
 				t.Errorf("%v: a deadlock where there is a chain of %d", got, i)
 			}
 			p.Tell(proc.Order{Do: "lock", Key: keys[(i+1)%3]})
-			eventually(t, 10*time.Second, "it waits", func() bool { return load(t, r.store(), keys[(i+1)%3]).Waiting == 1 })
+			eventually(t, "it waits", func() bool { return load(t, r.store(), keys[(i+1)%3]).Waiting == 1 })
 		}
 		closed := time.Now()
 		if got := found(); len(got) != 1 || len(got[0].Members) != 3 || got[0].Members[0].PID == 0 {
 			t.Errorf("%v, want one of three processes", got)
 		}
-		const poll = 12 * time.Second // the longest by default, with that TTL
-		ev := ps[2].Await("deadlock", poll+wakeUp)
+		ev := ps[2].Await("deadlock")
 		if ev.N != 3 {
 			t.Errorf("%d members: %s", ev.N, ev.Text)
 		}
 		lab.Note(t, "a deadlock of 3 processes was named after %.1f s: %s", ev.Wall.Sub(closed).Seconds(), ev.Text)
 		ps[0].Kill()
-		ps[2].Await("lock", 3*opt.TTL)
+		ps[2].Await("lock")
 		ps[2].Tell(proc.Order{Do: "unlock", Key: "z"})
-		ps[1].Await("lock", 10*time.Second)
+		ps[1].Await("lock")
 		if got := found(); len(got) > 0 {
 			t.Errorf("%v, want none any more", got)
 		}

@@ -107,12 +107,12 @@ func TestNoticesLost(t *testing.T) {
 				a, b := r.faulty(t, opt, lose).Mutex("key"), r.faulty(t, opt, lose).Mutex("key")
 				store := r.store()
 				for range 5 {
-					lock(t, a, 10*time.Second)
+					lock(t, a)
 					ch := locking(t.Context(), b)
-					eventually(t, 10*time.Second, "the other is queued", func() bool { return load(t, store, "key").Waiting == 1 })
+					eventually(t, "the other is queued", func() bool { return load(t, store, "key").Waiting == 1 })
 					begin := time.Now()
 					unlock(t, a)
-					g := granted(t, ch, 10*time.Second)
+					g := granted(t, ch)
 					if took := g.at.Sub(begin); took > poll+poll/5+wakeUp {
 						t.Errorf("granted after %v, want that with the next poll, each %v", took, poll)
 					}

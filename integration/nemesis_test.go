@@ -24,7 +24,7 @@ import (
 )
 
 var (
-	nemesisFor  = flag.Duration("nemesis.duration", 0, "for how long TestNemesis injects faults; 0: 20s, 2m with LEASEHOLD_LONG set")
+	nemesisFor  = flag.Duration("nemesis.duration", 0, "for how long TestNemesis injects faults; 0: not at all, 2m with LEASEHOLD_LONG set")
 	nemesisSeed = flag.Uint64("nemesis.seed", 0, "seed of TestNemesis; 0: that of the run")
 	nemesisDir  = flag.String("nemesis.dir", "", "folder that TestNemesis leaves its history, picture and table in; without one it leaves them only if it fails")
 )
@@ -70,6 +70,10 @@ type nemesis struct {
 // left behind.
 func TestNemesis(t *testing.T) {
 	t.Parallel()
+	lab.Servers(t) // without one the test is skipped here
+	if *nemesisFor == 0 && !testkit.Long() {
+		lab.Skip(t, nil, "what it meets is chance: without LEASEHOLD_LONG or -nemesis.duration it does not run")
+	}
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		n := &nemesis{t: t, name: s.Name, seed: cmp.Or(*nemesisSeed, lab.Seed), ttl: 3 * time.Second, counts: make(map[string]int)}
 		n.net = proxy.NewNetwork(t)
@@ -129,13 +133,7 @@ func skewed(t *testing.T, draw *rand.Rand) []string {
 func (n *nemesis) run() {
 	const clients = 4
 	t := n.t
-	lasts := *nemesisFor
-	if lasts == 0 {
-		lasts = 20 * time.Second
-		if testkit.Long() {
-			lasts = 2 * time.Minute
-		}
-	}
+	lasts := cmp.Or(*nemesisFor, 2*time.Minute)
 	n.poll = n.room.short(n.ttl).PollInterval
 	n.dir, n.host = t.TempDir(), newHostDir(t)
 	var err error
@@ -158,7 +156,7 @@ func (n *nemesis) run() {
 		n.start(i)
 	}
 	for _, p := range n.clients {
-		p.Await("ready", time.Minute)
+		p.Await("ready")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
@@ -175,7 +173,7 @@ func (n *nemesis) run() {
 		p.Tell(proc.Order{Do: "finish"})
 	}
 	for i, p := range n.clients {
-		done := p.Await("done", 2*time.Minute+20*n.ttl)
+		done := p.Await("done")
 		if done.Err != "" {
 			t.Logf("%s ended with %q", n.names[i], done.Err) // a slow server; what that leaves lapses
 		}

@@ -102,7 +102,7 @@ func (n *nemesis) clean() {
 	if err := s.Close(ctx); err != nil {
 		t.Errorf("Close: %v", err)
 	}
-	eventually(t, 30*time.Second, "nobody holds a key or waits for it", func() bool {
+	eventually(t, "nobody holds a key or waits for it", func() bool {
 		for _, key := range nemesisKeys() {
 			if st, err := n.load(ctx, key); err != nil || len(st.Holders) > 0 || st.Waiting > 0 {
 				return false
@@ -111,7 +111,7 @@ func (n *nemesis) clean() {
 		return true
 	})
 	var now time.Time
-	eventually(t, 10*n.ttl, "no session is alive", func() bool {
+	eventually(t, "no session is alive", func() bool {
 		var alive []dsync.Member
 		alive, now, err = storecmd.Members(ctx, n.store)
 		return err == nil && len(alive) == 0

@@ -114,7 +114,7 @@ func TestNetworkPartsMembers(t *testing.T) {
 			in, out := net.Proxy(old.Addr).Link, net.Proxy(old.Addr).Outgoing()
 			c.harm(in, out)
 			var next *mongod.Member
-			eventually(t, 30*time.Second, c.name+": there is another primary", func() bool {
+			eventually(t, c.name+": there is another primary", func() bool {
 				next = primary(t, own.Set())
 				return next != old
 			})
@@ -127,7 +127,7 @@ func TestNetworkPartsMembers(t *testing.T) {
 			}
 			in.Heal()
 			out.Heal()
-			eventually(t, 30*time.Second, c.name+": all are in one term", func() bool { return term(old) == term(next) })
+			eventually(t, c.name+": all are in one term", func() bool { return term(old) == term(next) })
 		}
 	})
 }

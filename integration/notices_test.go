@@ -54,7 +54,7 @@ func (r *room) listening(t *testing.T, m *dsync.Mutex, mon *monitor) <-chan gran
 	t.Helper()
 	mon.reset()
 	ch := locking(t.Context(), m)
-	eventually(t, 10*time.Second, "the waiter listens", func() bool { return len(mon.commands(awaits)) > 0 })
+	eventually(t, "the waiter listens", func() bool { return len(mon.commands(awaits)) > 0 })
 	time.Sleep(500 * time.Millisecond) // and has asked once more
 	return ch
 }
@@ -71,7 +71,7 @@ func TestNoticesOverrun(t *testing.T) {
 		opt.TTL = 2 * time.Minute
 		holder, waiting := warm(t, r.session(opt), "key"), r.via(p, opt, mon.client())
 		warm(t, waiting, "other")
-		lock(t, holder, 10*time.Second)
+		lock(t, holder)
 		ch := r.listening(t, waiting.Mutex("key"), mon)
 
 		p.Hang()
@@ -79,7 +79,7 @@ func TestNoticesOverrun(t *testing.T) {
 		unlock(t, holder)
 		notice := bson.D{{Key: "to", Value: waiting.ID()}, {Key: "k", Value: "key"}}
 		var place *mongo.Collection
-		eventually(t, 10*time.Second, "the notice was sent", func() bool {
+		eventually(t, "the notice was sent", func() bool {
 			for _, coll := range r.notices() {
 				if n, err := coll.CountDocuments(t.Context(), notice); err == nil && n > 0 {
 					place = coll
@@ -98,7 +98,7 @@ func TestNoticesOverrun(t *testing.T) {
 		}
 		begin := time.Now()
 		p.Heal()
-		g := granted(t, ch, 20*time.Second) // a poll would be later
+		g := granted(t, ch) // a poll would be later
 		lab.Note(t, "granted %v after the server could be reached again", g.at.Sub(begin).Round(time.Millisecond))
 		unlock(t, g.m)
 	})
@@ -116,7 +116,7 @@ func TestNoticesDropped(t *testing.T) {
 		holder := warm(t, r.session(opt), "key")
 		opt.Logger = log.logger()
 		waiter := r.session(opt, mon.client()).Mutex("key")
-		lock(t, holder, 10*time.Second)
+		lock(t, holder)
 		ch := r.listening(t, waiter, mon)
 
 		mon.reset()
@@ -129,7 +129,7 @@ func TestNoticesDropped(t *testing.T) {
 		if len(dropped) == 0 {
 			t.Fatal("there was no collection of notices")
 		}
-		eventually(t, 20*time.Second, "the waiter listens again", func() bool {
+		eventually(t, "the waiter listens again", func() bool {
 			for i, c := range mon.commands(nil) {
 				if awaits(c) && slices.ContainsFunc(mon.commands(nil)[:i], func(c command) bool { return onNotices(c) && c.name == "find" }) {
 					return true
@@ -139,7 +139,7 @@ func TestNoticesDropped(t *testing.T) {
 		})
 		time.Sleep(500 * time.Millisecond)
 		unlock(t, holder)
-		g := granted(t, ch, 20*time.Second) // a poll would be later
+		g := granted(t, ch) // a poll would be later
 		unlock(t, g.m)
 		log.once(t, "dropped")
 	})
@@ -162,12 +162,12 @@ func (r *room) polls(t *testing.T, log *warned, o dsyncmongo.Options, client *mo
 	holder := open(o).Mutex("key")
 	store := r.store()
 	for range 3 {
-		lock(t, holder, 10*time.Second)
+		lock(t, holder)
 		ch := locking(t.Context(), waiter)
-		eventually(t, 10*time.Second, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
+		eventually(t, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
 		time.Sleep(600 * time.Millisecond)
 		unlock(t, holder)
-		granted(t, ch, 10*time.Second) // by the default poll of a store that can't notify
+		granted(t, ch) // by the default poll of a store that can't notify
 		unlock(t, waiter)
 	}
 }
@@ -238,18 +238,18 @@ func TestWaiterIsNotified(t *testing.T) {
 		holder := warm(t, r.session(opt, mons[0].client()), "pushed")
 		waiter := warm(t, r.session(opt, mons[1].client()), "pushed")
 		store := r.store()
-		lock(t, holder, 10*time.Second)
+		lock(t, holder)
 		requested, listens := 0, 0
 		var took time.Duration
 		for round := range rounds {
 			mon := mons[(round+1)%2] // the waiter's
 			mon.reset()
 			ch := locking(t.Context(), waiter)
-			eventually(t, 10*time.Second, "the waiter is queued", func() bool { return load(t, store, "pushed").Waiting == 1 })
+			eventually(t, "the waiter is queued", func() bool { return load(t, store, "pushed").Waiting == 1 })
 			time.Sleep(hold)
 			begin := time.Now()
 			unlock(t, holder)
-			g := granted(t, ch, 20*time.Second)
+			g := granted(t, ch)
 			took += g.at.Sub(begin)
 
 			// Not the short one, by which it tries whether a key that it was the last to hold is free.

@@ -16,16 +16,16 @@ import (
 func outage(t *testing.T, own *server.Server, why string, harm, heal func()) {
 	t.Helper()
 	r := newRoom(t, own)
-	opt := r.short(4 * time.Second)
+	opt := r.short(10 * time.Second)
 	var log warned
 	opt.Logger = log.logger()
-	holder, waiter := r.session(opt), r.session(r.short(4*time.Second))
+	holder, waiter := r.session(opt), r.session(r.short(opt.TTL))
 	m, other := holder.Mutex("key"), waiter.Mutex("key")
-	lock(t, m, 30*time.Second)
+	lock(t, m)
 	first, lost := m.Token(), m.Lost()
 	ch := locking(t.Context(), other)
 	store := r.store()
-	eventually(t, 10*time.Second, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
+	eventually(t, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
 
 	harm()
 	stopped := time.Now()
@@ -33,18 +33,18 @@ func outage(t *testing.T, own *server.Server, why string, harm, heal func()) {
 	if err := m.UnlockContext(t.Context()); sentinel(err) != "lost" || !strings.Contains(err.Error(), why) {
 		t.Errorf("Unlock: %v, want ErrLost because of %q", err, why)
 	}
-	time.Sleep(time.Until(stopped.Add(15 * time.Second)))
+	time.Sleep(time.Until(stopped.Add(3 * opt.TTL / 2)))
 	select {
 	case g := <-ch:
 		t.Errorf("granted without a write: %+v", g)
 	default:
 	}
 	heal()
-	if g := granted(t, ch, time.Minute); g.token <= first {
+	if g := granted(t, ch); g.token <= first {
 		t.Errorf("token %d after %d", g.token, first)
 	}
 	unlock(t, other)
-	lock(t, m, 30*time.Second)
+	lock(t, m)
 	unlock(t, m)
 
 	said := make(map[string]int)

@@ -75,7 +75,7 @@ func TestPasswordChanged(t *testing.T) {
 		o.Logger = log.logger()
 		session := r.open(server.Connect(t, strings.Replace(p.URI(), "//", "//locker:secret@", 1)+"&authSource="+r.DB), o)
 		m := session.Mutex("key")
-		lock(t, m, 20*time.Second)
+		lock(t, m)
 		lost := m.Lost()
 
 		user("updateUser", "changed")
@@ -100,7 +100,7 @@ func TestPasswordChanged(t *testing.T) {
 			t.Errorf("%d more messages to authenticate, though nobody asks", n)
 		}
 		user("updateUser", "secret")
-		lock(t, m, 20*time.Second)
+		lock(t, m)
 		unlock(t, m)
 	})
 }

@@ -53,7 +53,7 @@ func TestB34ExhaustedPool(t *testing.T) {
 					session = r.open(app, opt)
 				}
 				m := session.Mutex("key")
-				lock(t, m, 10*time.Second)
+				lock(t, m)
 
 				// The query is answered when the proxy heals.
 				hit := p.Once(proxy.LateReply, func(c proxy.Command) bool { return c.On(r.DB, "app") })

@@ -272,13 +272,13 @@ func TestLinger(t *testing.T) {
 		}
 		mu := warm(t, r.session(linger, mon.client()), "mine")
 		if pushes {
-			eventually(t, 10*time.Second, "it listens", func() bool { return len(mon.commands(awaits)) > 0 })
-			lock(t, mu, 10*time.Second) // what was granted before lingers no more
+			eventually(t, "it listens", func() bool { return len(mon.commands(awaits)) > 0 })
+			lock(t, mu) // what was granted before lingers no more
 			unlock(t, mu)
 		}
 		mon.reset()
 		for range 50 {
-			lock(t, mu, 10*time.Second)
+			lock(t, mu)
 			unlock(t, mu)
 		}
 		if n := len(mon.commands(onKeyName("mine"))); n != 0 {
@@ -289,7 +289,7 @@ func TestLinger(t *testing.T) {
 			t.Errorf("a try elsewhere: %v, want ErrHeld", err)
 		}
 		next := other.Mutex("mine")
-		lock(t, next, 20*time.Second) // far below Linger and Poll, where it is pushed
+		lock(t, next) // far below Linger and Poll, where it is pushed
 		if st := load(t, r.store(), "mine"); len(st.Holders) != 1 || st.Holders[0].Session != other.ID() {
 			t.Errorf("held by %+v", st.Holders)
 		}

@@ -56,7 +56,7 @@ func TestB37HangingHolder(t *testing.T) {
 		opt.Grace = grace
 		session, other := r.session(opt), r.session(r.short(time.Minute))
 		kept := session.Mutex("kept")
-		lock(t, kept, 10*time.Second)
+		lock(t, kept)
 		warm(t, other, "other")
 
 		mu := session.Mutex("hangs")
@@ -64,7 +64,7 @@ func TestB37HangingHolder(t *testing.T) {
 		go mu.Do(t.Context(), func(ctx context.Context) error { close(began); return work(ctx, ended) })
 		<-began
 		next := other.Mutex("hangs")
-		g := granted(t, locking(t.Context(), next), time.Minute)
+		g := granted(t, locking(t.Context(), next))
 		check(<-ended, g.at)
 
 		ours, err := leader.New(session, "election", nil)

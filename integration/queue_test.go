@@ -21,17 +21,17 @@ func TestB36LeavingTheQueue(t *testing.T) {
 		const key = "queue"
 		queued := func(n int) {
 			t.Helper()
-			eventually(t, 10*time.Second, "they are queued", func() bool { return load(t, store, key).Waiting == n })
+			eventually(t, "they are queued", func() bool { return load(t, store, key).Waiting == n })
 		}
 		child := func() *proc.Proc {
 			t.Helper()
 			p := proc.Start(t, "worker", r.args(opt))
-			p.Await("ready", 30*time.Second)
+			p.Await("ready")
 			return p
 		}
 
 		holder := r.session(opt).Mutex(key)
-		lock(t, holder, 10*time.Second)
+		lock(t, holder)
 		killed, frozen := child(), child()
 
 		ctx, cancel := context.WithCancel(t.Context())
@@ -54,7 +54,7 @@ func TestB36LeavingTheQueue(t *testing.T) {
 		frozen.Stop()
 		unlock(t, holder) // grants to the killed one, whose session has not expired yet
 		begin := time.Now()
-		g := granted(t, next, 4*opt.TTL)
+		g := granted(t, next)
 		took := time.Since(begin)
 		if limit := 2*opt.TTL + wakeUp; took > limit {
 			t.Errorf("served %v after the release, want at most %v", took, limit)
@@ -65,14 +65,14 @@ func TestB36LeavingTheQueue(t *testing.T) {
 		}
 
 		frozen.Cont()
-		eventually(t, opt.TTL+5*time.Second, "the frozen one is queued again", func() bool { return load(t, store, key).Waiting == 1 })
+		eventually(t, "the frozen one is queued again", func() bool { return load(t, store, key).Waiting == 1 })
 		unlock(t, g.m)
-		late := frozen.Await("lock", 2*opt.TTL+5*time.Second)
+		late := frozen.Await("lock")
 		if late.Err != "" || late.Token <= g.token {
 			t.Errorf("the frozen one's turn: token %d after %d, %s", late.Token, g.token, late.Err)
 		}
 		frozen.Tell(proc.Order{Do: "unlock", Key: key})
-		if ev := frozen.Await("unlock", 10*time.Second); ev.Err != "" {
+		if ev := frozen.Await("unlock"); ev.Err != "" {
 			t.Errorf("unlock: %s", ev.Err)
 		}
 		raw, err := r.raw().FindOne(t.Context(), bson.D{{Key: "_id", Value: "k/" + key}}).Raw()

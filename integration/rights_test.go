@@ -86,7 +86,7 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 		}
 		a, b := open(&logs[0]), open(&logs[1])
 		ma, mb := a.Mutex("key"), b.Mutex("key")
-		lock(t, ma, 20*time.Second)
+		lock(t, ma)
 		if mb.TryLock() {
 			t.Error("TryLock of a held key succeeded")
 		}
@@ -95,9 +95,9 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, 10*time.Second, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
+		eventually(t, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
 		unlock(t, ma)
-		granted(t, ch, 10*time.Second)
+		granted(t, ch)
 		unlock(t, mb)
 		l, err := a.Lease(t.Context(), "lease", 10*time.Second)
 		if err != nil {
@@ -112,7 +112,7 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 		if _, err := store.Sweep(t.Context(), "s", driver.SweepState{}, time.Hour); err != nil {
 			t.Error(err)
 		}
-		lock(t, ma, 20*time.Second)
+		lock(t, ma)
 		time.Sleep(2 * time.Second) // it holds for long enough to listen
 		lost := ma.Lost()
 		go func() {
@@ -182,7 +182,7 @@ func TestRightsTakenAway(t *testing.T) {
 		client := server.Connect(t, own.URIAs("locker:secret@")+"&authSource="+r.DB)
 		session := r.open(client, opt)
 		m := session.Mutex("key")
-		lock(t, m, 20*time.Second)
+		lock(t, m)
 		lost := m.Lost()
 
 		run(bson.E{Key: "revokeRolesFromUser", Value: "locker"}, bson.E{Key: "roles", Value: bson.A{"dbOwner"}})
@@ -199,7 +199,7 @@ func TestRightsTakenAway(t *testing.T) {
 			t.Errorf("the log has %d lines about heartbeats:\n%s", n, log.String())
 		}
 		run(bson.E{Key: "grantRolesToUser", Value: "locker"}, bson.E{Key: "roles", Value: bson.A{"dbOwner"}})
-		lock(t, m, 20*time.Second)
+		lock(t, m)
 		unlock(t, m)
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/integration/internal/proc"
 	"github.com/leasehold-go/leasehold/integration/internal/proxy"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
@@ -28,8 +29,9 @@ import (
 const collection = "leasehold"
 
 // wakeUp is what a waiter may take to notice what it waits for: a round trip or
-// two, on a machine that is busy with other things.
-const wakeUp = 1500 * time.Millisecond
+// two, on a machine that is ten times slower than one that is busy. A poll, or the server's own clean-up,
+// would be much later.
+const wakeUp = 15 * time.Second
 
 // patient is the TTL of sessions that only wait in a test: longer than a server that is busy
 // with other tests delays heartbeats. FerretDB on two cores has let none through for nine seconds.
@@ -183,12 +185,12 @@ func member(t testing.TB, s driver.Store, id string) dsync.Member {
 	return m[0]
 }
 
-// eventually fails the test if cond does not come true within d.
-func eventually(t testing.TB, d time.Duration, what string, cond func() bool) {
+// eventually fails the test if cond does not come true.
+func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(d); !cond(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(proc.Patience); !cond(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", d, what)
+			t.Fatalf("not within %v: %s", proc.Patience, what)
 		}
 	}
 }
@@ -206,10 +208,10 @@ func lostInTime(t testing.TB, lost <-chan struct{}, since time.Time, ttl time.Du
 	}
 }
 
-// lock locks within d.
-func lock(t testing.TB, m *dsync.Mutex, d time.Duration) {
+// lock locks a mutex.
+func lock(t testing.TB, m *dsync.Mutex) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
+	ctx, cancel := context.WithTimeout(t.Context(), proc.Patience)
 	defer cancel()
 	if err := m.LockContext(ctx); err != nil {
 		t.Fatalf("LockContext: %v", err)
@@ -219,7 +221,7 @@ func lock(t testing.TB, m *dsync.Mutex, d time.Duration) {
 // unlock unlocks a mutex that must still be held.
 func unlock(t testing.TB, m *dsync.Mutex) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), proc.Patience)
 	defer cancel()
 	if err := m.UnlockContext(ctx); err != nil {
 		t.Fatalf("UnlockContext: %v", err)
@@ -249,7 +251,7 @@ func locking(ctx context.Context, m *dsync.Mutex) <-chan grant {
 }
 
 // granted waits for the grant and fails the test if it doesn't come within d.
-func granted(t testing.TB, ch <-chan grant, d time.Duration) grant {
+func granted(t testing.TB, ch <-chan grant) grant {
 	t.Helper()
 	select {
 	case g := <-ch:
@@ -257,8 +259,8 @@ func granted(t testing.TB, ch <-chan grant, d time.Duration) grant {
 			t.Fatalf("LockContext: %v", g.err)
 		}
 		return g
-	case <-time.After(d):
-		t.Fatalf("no grant within %v", d)
+	case <-time.After(proc.Patience):
+		t.Fatalf("no grant within %v", proc.Patience)
 		panic("unreachable")
 	}
 }

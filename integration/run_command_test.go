@@ -215,21 +215,21 @@ func TestRunDeadBeforeTaken(t *testing.T) {
 				r := newRoom(t, s)
 				o := &ordeal{room: r, t: t, key: "key", file: filepath.Join(t.TempDir(), "beats"), bin: bin, store: r.store()}
 				holder := o.start()
-				eventually(t, time.Minute, "the first holds", func() bool { return o.last() > 0 })
+				eventually(t, "the first holds", func() bool { return o.last() > 0 })
 				token := o.last()
 				for round := range rounds {
 					fault := faults[(i*rounds+round)%len(faults)]
 					next := o.start()
 					// On a machine that is busy with other things anybody may lose a lease before its
 					// time: the holder to the next, and the next before its command has begun.
-					eventually(t, time.Minute, "the next waits", func() bool {
+					eventually(t, "the next waits", func() bool {
 						next = next.orAnother(token)
 						return load(t, o.store, o.key).Waiting == 1 || o.last() > token
 					})
 					hit := time.Now()
 					after := fault.hit(holder)
 					hits.Add(1)
-					eventually(t, time.Minute, fault.name+": the next holds", func() bool {
+					eventually(t, fault.name+": the next holds", func() bool {
 						next = next.orAnother(token)
 						return o.last() > token
 					})
@@ -242,7 +242,7 @@ func TestRunDeadBeforeTaken(t *testing.T) {
 					holder, token = next, o.last()
 				}
 				holder.cmd.Process.Kill()
-				eventually(t, time.Minute, "the last command's processes are dead", func() bool {
+				eventually(t, "the last command's processes are dead", func() bool {
 					for _, b := range o.beats() {
 						if !gone(b.pid) {
 							return false
@@ -250,7 +250,7 @@ func TestRunDeadBeforeTaken(t *testing.T) {
 					}
 					return true
 				})
-				eventually(t, time.Minute, "the key is free", func() bool {
+				eventually(t, "the key is free", func() bool {
 					// Nobody waits, so nobody drops claims of expired sessions; a try does.
 					m := r.session(r.short(patient)).Mutex(o.key)
 					defer func() {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
@@ -34,7 +33,7 @@ func TestServeCommand(t *testing.T) {
 			holder.Wait() // its status is its command's, which was killed
 		})
 		store := r.store()
-		eventually(t, time.Minute, "the other process holds", func() bool { return len(load(t, store, "fleet/key").Holders) == 1 })
+		eventually(t, "the other process holds", func() bool { return len(load(t, store, "fleet/key").Holders) == 1 })
 
 		asked := false
 		state, _, bad := spy.interrupted(func(out string) bool {

@@ -71,7 +71,7 @@ func TestProxy(t *testing.T) {
 			t.Error("late request: applied before Heal")
 		}
 		p.Heal()
-		eventually(t, 5*time.Second, "a late request arrives after Heal", func() bool { return there("late") })
+		eventually(t, "a late request arrives after Heal", func() bool { return there("late") })
 
 		p.Hang()
 		if err := insert("hung", 300*time.Millisecond); err == nil {

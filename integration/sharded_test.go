@@ -47,14 +47,14 @@ func TestHandOffSharded(t *testing.T) {
 		for n := range keys {
 			key := string(rune('a' + n))
 			ma, mb := a.Mutex(key), b.Mutex(key)
-			lock(t, ma, 10*time.Second)
+			lock(t, ma)
 			first := ma.Token()
 			ch := locking(t.Context(), mb)
-			eventually(t, 10*time.Second, "the other is queued", func() bool { return load(t, store, key).Waiting == 1 })
+			eventually(t, "the other is queued", func() bool { return load(t, store, key).Waiting == 1 })
 			time.Sleep(500 * time.Millisecond) // it listens
 			begin := time.Now()
 			unlock(t, ma)
-			g := granted(t, ch, 20*time.Second) // a poll would be later
+			g := granted(t, ch) // a poll would be later
 			took += g.at.Sub(begin)
 			if g.token <= first {
 				t.Errorf("token %d after %d", g.token, first)

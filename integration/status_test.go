@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/integration/internal/proxy"
@@ -83,7 +82,7 @@ func TestStatusOfManyKeys(t *testing.T) {
 // one that was locked.
 func (r *room) manyKeys(n map[string]int) {
 	r.t.Helper()
-	lock(r.t, r.session(dsync.Options{}).Mutex("model"), 20*time.Second)
+	lock(r.t, r.session(dsync.Options{}).Mutex("model"))
 	var model bson.D
 	if err := r.raw().FindOne(r.t.Context(), bson.D{{Key: "_id", Value: "k/model"}}).Decode(&model); err != nil {
 		r.t.Fatal(err)

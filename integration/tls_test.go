@@ -57,13 +57,13 @@ func TestTLS(t *testing.T) {
 					beats := func() {
 						t.Helper()
 						holder.forget()
-						eventually(t, 20*time.Second, "two heartbeats", func() bool { return holder.count().beats >= 2 })
+						eventually(t, "two heartbeats", func() bool { return holder.count().beats >= 2 })
 					}
 					m := holder.Mutex("key")
-					lock(t, m, 20*time.Second)
+					lock(t, m)
 					ch := locking(t.Context(), waiter.Mutex("key"))
 					store := r.store()
-					eventually(t, 20*time.Second, "it waits", func() bool { return load(t, store, "key").Waiting == 1 })
+					eventually(t, "it waits", func() bool { return load(t, store, "key").Waiting == 1 })
 					beats()
 					for range 3 {
 						if closed(m.Lost()) {
@@ -85,8 +85,8 @@ func TestTLS(t *testing.T) {
 					if err := m.UnlockContext(t.Context()); err != nil && ttl > time.Second {
 						t.Error(err)
 					}
-					unlock(t, granted(t, ch, 20*time.Second).m)
-					lock(t, m, 20*time.Second)
+					unlock(t, granted(t, ch).m)
+					lock(t, m)
 					unlock(t, m)
 				})
 			}
@@ -105,7 +105,7 @@ func TestHandshakeTooSlow(t *testing.T) {
 			defer cancel()
 			session, err := openings["Connect"](ctx, r, o.SetTLSConfig(trust), r.short(10*time.Second))
 			if err == nil {
-				lock(t, session.Mutex("key"), 20*time.Second)
+				lock(t, session.Mutex("key"))
 				session.Close(context.Background())
 			}
 			return err

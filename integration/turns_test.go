@@ -28,7 +28,7 @@ func TestB01ProcessesTakeTurns(t *testing.T) {
 			ps = append(ps, proc.Start(t, "turns", a))
 		}
 		for _, p := range ps {
-			p.Await("ready", 30*time.Second)
+			p.Await("ready")
 		}
 		begin := time.Now()
 		for _, p := range ps {
@@ -104,7 +104,7 @@ func TestB01FiftyAtOnce(t *testing.T) {
 			s := r.open(client, r.short(30*time.Second))
 			// A session registers with its first claim, which is no part of the race.
 			m := s.Mutex(fmt.Sprintf("warm-up %d", i))
-			lock(t, m, 30*time.Second)
+			lock(t, m)
 			unlock(t, m)
 			sessions = append(sessions, s)
 		}

@@ -86,10 +86,10 @@ func TestNextVersion(t *testing.T) {
 		}
 		session := r.session(r.short(patient))
 		shared, mine, held := session.Mutex("shared"), session.Mutex("mine"), session.Mutex("held")
-		lock(t, shared, patient)
+		lock(t, shared)
 		token := shared.Token()
 		unlock(t, shared)
-		lock(t, held, patient)
+		lock(t, held)
 
 		cmd, out := command("shared")
 		if err := cmd.Run(); err != nil {
@@ -105,7 +105,7 @@ func TestNextVersion(t *testing.T) {
 		if after := record("shared"); !bytes.Equal(before, after) {
 			t.Errorf("this version has changed %v into %v", before, after)
 		}
-		lock(t, mine, patient) // the session and other keys are as they were
+		lock(t, mine) // the session and other keys are as they were
 		unlock(t, mine)
 
 		cmd, out = command("held")
@@ -115,7 +115,7 @@ func TestNextVersion(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
 		defer cmd.Process.Kill()
-		eventually(t, time.Minute, "the next version waits", func() bool {
+		eventually(t, "the next version waits", func() bool {
 			queue, ok := record("held").Lookup("q").ArrayOK()
 			return ok && len(queue) > 5 // more than an empty one
 		})

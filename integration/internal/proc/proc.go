@@ -23,6 +23,10 @@ const (
 	envArgs = "LEASEHOLD_CHILD_ARGS"
 )
 
+// Patience is how long a test waits for what must happen some time: a machine may be ten times slower than the
+// one on which the test was written. Nothing takes that long, so that only a test that fails waits for it.
+const Patience = 4 * time.Minute
+
 // An Event is what a child reports.
 type Event struct {
 	Name  string        `json:"name"`
@@ -178,10 +182,10 @@ func (p *Proc) Tell(o Order) {
 // the child's end.
 func (p *Proc) Events() <-chan Event { return p.events }
 
-// Await returns the first event with the name that it has not returned yet. It waits up to d, and
+// Await returns the first event with the name that it has not returned yet. It waits for [Patience], and
 // then fails the test and prints the child's stacks. Events with other names are kept for later
 // calls, since the events of a child's goroutines come in any order.
-func (p *Proc) Await(name string, d time.Duration) Event {
+func (p *Proc) Await(name string) Event {
 	p.t.Helper()
 	named := func(ev Event) bool { return ev.Name == name }
 	if i := slices.IndexFunc(p.kept, named); i >= 0 {
@@ -189,7 +193,7 @@ func (p *Proc) Await(name string, d time.Duration) Event {
 		p.kept = slices.Delete(p.kept, i, i+1)
 		return ev
 	}
-	timer := time.NewTimer(d)
+	timer := time.NewTimer(Patience)
 	defer timer.Stop()
 	for {
 		select {
@@ -206,7 +210,7 @@ func (p *Proc) Await(name string, d time.Duration) Event {
 			}
 		case <-timer.C:
 			p.quit()
-			p.t.Fatalf("%s %d: no %q within %v", p.name, p.PID(), name, d)
+			p.t.Fatalf("%s %d: no %q within %v", p.name, p.PID(), name, Patience)
 		}
 	}
 }
