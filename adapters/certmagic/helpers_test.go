@@ -28,11 +28,21 @@ var background = context.Background()
 // newLocker returns a Locker on a session that is closed at the end of the test.
 func newLocker(t testing.TB, store driver.Store) *dsynccertmagic.Locker {
 	t.Helper()
+	return lockerOf(t, newSession(t, store))
+}
+
+func newSession(t testing.TB, store driver.Store) *dsync.Session {
+	t.Helper()
 	s, err := dsync.New(store, &dsync.Options{TTL: ttl})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close(background) })
+	return s
+}
+
+func lockerOf(t testing.TB, s *dsync.Session) *dsynccertmagic.Locker {
+	t.Helper()
 	l, err := dsynccertmagic.NewLocker(s, nil)
 	if err != nil {
 		t.Fatal(err)

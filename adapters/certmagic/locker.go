@@ -28,8 +28,23 @@ type Locker struct {
 	s      *dsync.Session
 	prefix string
 
-	mu   sync.Mutex
-	held map[string]*dsync.Mutex // by name: those that are locked, also if the lock was lost
+	mu    sync.Mutex
+	names map[string]*turns // of the names that somebody in this process has locked or waits for
+}
+
+// turns lets callers in this process have one name in turn, each from its Lock to its Unlock, even if the lock
+// itself is lost and renewed meanwhile. Callers pass names only, so whoever holds the name has to be the one
+// that unlocks it: if a renewal let the next caller of this process in, the first one's Unlock would release the
+// lock of the second.
+type turns struct {
+	taken chan struct{} // has capacity 1; full while it is somebody's turn
+	users int           // the one whose turn it is, and those who wait; guarded by the Locker's mu
+	turn  *turn         // whose turn it is; nil until it has the lock; guarded by the Locker's mu
+}
+
+// A turn is one caller's, from its Lock to its Unlock.
+type turn struct {
+	mu *dsync.Mutex // the lock; nil: it was lost, and its renewal has failed or has not ended
 }
 
 var (
@@ -44,7 +59,7 @@ func NewLocker(s *dsync.Session, opt *Options) (*Locker, error) {
 	if s == nil {
 		return nil, errors.New("certmagic: the session is nil; make one with Open or Connect of dsync/mongo, or dsync.New")
 	}
-	l := &Locker{s: s, prefix: defaultPrefix, held: make(map[string]*dsync.Mutex)}
+	l := &Locker{s: s, prefix: defaultPrefix, names: make(map[string]*turns)}
 	if opt != nil && opt.Prefix != "" {
 		l.prefix = opt.Prefix
 	}
@@ -54,33 +69,76 @@ func NewLocker(s *dsync.Session, opt *Options) (*Locker, error) {
 // Lock locks name, and waits in the queue while another has it, until ctx ends. Errors are
 // those of dsync.Mutex.LockContext, and dsync.ErrInvalidKey.
 func (l *Locker) Lock(ctx context.Context, name string) error {
-	return l.lock(name, func(mu *dsync.Mutex) error { return mu.LockContext(ctx) })
+	return l.lock(name, func(n *turns) error {
+		select {
+		case n.taken <- struct{}{}:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}, func(mu *dsync.Mutex) error { return mu.LockContext(ctx) })
 }
 
 // TryLock locks name if that is possible without waiting for another, and reports
 // whether it did. Errors are those of dsync.Mutex.TryLockContext but dsync.ErrHeld, and
 // dsync.ErrInvalidKey.
 func (l *Locker) TryLock(ctx context.Context, name string) (bool, error) {
-	err := l.lock(name, func(mu *dsync.Mutex) error { return mu.TryLockContext(ctx) })
+	err := l.lock(name, func(n *turns) error {
+		select {
+		case n.taken <- struct{}{}:
+			return nil
+		default:
+			return dsync.ErrHeld
+		}
+	}, func(mu *dsync.Mutex) error { return mu.TryLockContext(ctx) })
 	if errors.Is(err, dsync.ErrHeld) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-func (l *Locker) lock(name string, lock func(*dsync.Mutex) error) error {
+// lock has take get the turn in this process, and then lock the lock.
+func (l *Locker) lock(name string, take func(*turns) error, lock func(*dsync.Mutex) error) error {
 	key := l.prefix + name
 	if err := dsync.CheckKey(key); err != nil {
 		return fmt.Errorf("certmagic: lock %q: %w", name, err)
 	}
+	n := l.enter(name)
+	if err := take(n); err != nil {
+		l.leave(name, n)
+		return fmt.Errorf("certmagic: lock %q: %w", name, err)
+	}
 	mu := l.s.Mutex(key)
 	if err := lock(mu); err != nil {
+		<-n.taken
+		l.leave(name, n)
 		return fmt.Errorf("certmagic: lock %q: %w", name, err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held[name] = mu // the only one: a mutex that was lost stays locked in this process
+	n.turn = &turn{mu}
 	return nil
+}
+
+// enter counts a caller of the name. It must call leave when it does not need the name any more.
+func (l *Locker) enter(name string) *turns {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.names[name]
+	if n == nil {
+		n = &turns{taken: make(chan struct{}, 1)}
+		l.names[name] = n
+	}
+	n.users++
+	return n
+}
+
+func (l *Locker) leave(name string, n *turns) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n.users--; n.users == 0 {
+		delete(l.names, name)
+	}
 }
 
 // Unlock unlocks name. ctx bounds only the wait for the store's answer. The error is
@@ -88,35 +146,65 @@ func (l *Locker) lock(name string, lock func(*dsync.Mutex) error) error {
 // error.
 func (l *Locker) Unlock(ctx context.Context, name string) error {
 	l.mu.Lock()
-	mu := l.held[name]
-	delete(l.held, name)
-	l.mu.Unlock()
-	if mu == nil {
+	n := l.names[name]
+	if n == nil || n.turn == nil {
+		l.mu.Unlock()
 		return fmt.Errorf("certmagic: unlock %q: it is not locked", name)
 	}
-	if err := mu.UnlockContext(ctx); err != nil && !errors.Is(err, dsync.ErrLost) {
+	mu := n.turn.mu
+	n.turn = nil
+	l.mu.Unlock()
+
+	var err error
+	if mu != nil {
+		err = mu.UnlockContext(ctx)
+	}
+	<-n.taken
+	l.leave(name, n)
+	if err != nil && !errors.Is(err, dsync.ErrLost) {
 		return fmt.Errorf("certmagic: unlock %q: %w", name, err)
 	}
 	return nil
 }
 
 // RenewLockLease sees that name is still locked: a lock needs no renewal, it lives with
-// its session, so the duration has no effect. But if it was lost, name is locked anew,
-// behind those that wait for it by now, as by Lock. On error it is not locked, and may be
-// renewed once more.
+// its session, so the duration has no effect. But if it was lost, it is locked anew, behind
+// the processes that wait for it by now. Goroutines of this process still wait until
+// name is unlocked. After an error name has to be unlocked all the same, and may be renewed once
+// more before that. Errors are those of [Locker.Lock], or that name is not locked.
 func (l *Locker) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	l.mu.Lock()
-	mu := l.held[name]
-	l.mu.Unlock()
-	if mu != nil {
-		if mu.Held() {
-			return nil
-		}
-		if err := l.Unlock(ctx, name); err != nil {
-			return err
-		}
+	n := l.names[name]
+	if n == nil || n.turn == nil {
+		l.mu.Unlock()
+		return fmt.Errorf("certmagic: renew the lock of %q: it is not locked", name)
 	}
-	return l.Lock(ctx, name)
+	turn, lost := n.turn, n.turn.mu
+	if lost != nil && lost.Held() {
+		l.mu.Unlock()
+		return nil
+	}
+	turn.mu = nil
+	l.mu.Unlock()
+
+	if lost != nil {
+		_ = lost.UnlockContext(ctx) // sends nothing
+	}
+	mu := l.s.Mutex(l.prefix + name)
+	if err := mu.LockContext(ctx); err != nil {
+		return fmt.Errorf("certmagic: renew the lock of %q: %w", name, err)
+	}
+	l.mu.Lock()
+	unlocked := n.turn != turn
+	if !unlocked {
+		turn.mu = mu
+	}
+	l.mu.Unlock()
+	if unlocked { // by certmagic.CleanUpOwnLocks, when the process ends
+		mu.Unlock()
+		return fmt.Errorf("certmagic: renew the lock of %q: it was unlocked meanwhile", name)
+	}
+	return nil
 }
 
 // storage is another Storage with the locks of a Locker in place of its own.

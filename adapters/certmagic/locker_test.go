@@ -3,6 +3,7 @@ package certmagic_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -147,6 +148,112 @@ func TestStorageHasTheLocks(t *testing.T) {
 		}
 		if err := storage.Unlock(background, "n"); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A goroutine that has locked a name has it until it unlocks it, also while it renews a lock that was lost and when
+// that fails: callers pass names only, so its Unlock would release the lock of a goroutine of this process that came
+// in between. R12 of issue 40.
+func TestRenewalThatFailsKeepsTheName(t *testing.T) {
+	for _, renewed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("renewed once more: %t", renewed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				s := newSession(t, store)
+				a, other := lockerOf(t, s), newLocker(t, store)
+				if err := a.Lock(background, "n"); err != nil {
+					t.Fatal(err)
+				}
+				go s.Break(background, "certmagic/n")
+				time.Sleep(2 * ttl)
+				if err := other.Lock(background, "n"); err != nil {
+					t.Fatal(err)
+				}
+				second := false // the second goroutine has locked the name
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					if err := a.Lock(background, "n"); err != nil {
+						t.Error(err)
+					}
+					second = true
+				})
+				synctest.Wait()
+
+				ctx, cancel := context.WithTimeout(background, time.Second)
+				defer cancel()
+				if err := a.RenewLockLease(ctx, "n", time.Minute); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("renewal while another process has the lock: %v", err)
+				}
+				if err := other.Unlock(background, "n"); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Minute)
+				if second {
+					t.Error("a second goroutine has locked the name that the first has not unlocked")
+				}
+				if ok, err := a.TryLock(background, "n"); ok || err != nil {
+					t.Errorf("TryLock of the name that another goroutine has: %t, %v", ok, err)
+				}
+				if renewed {
+					if err := a.RenewLockLease(background, "n", time.Minute); err != nil {
+						t.Errorf("second renewal: %v", err)
+					}
+					if ok, err := other.TryLock(background, "n"); ok || err != nil {
+						t.Errorf("TryLock of a renewed lock in another process: %t, %v", ok, err)
+					}
+				}
+				if err := a.Unlock(background, "n"); err != nil {
+					t.Errorf("the first goroutine's Unlock: %v", err)
+				}
+				wg.Wait()
+				if ok, err := other.TryLock(background, "n"); ok || err != nil {
+					t.Errorf("TryLock in another process, while the second goroutine has the lock: %t, %v", ok, err)
+				}
+				if err := a.Unlock(background, "n"); err != nil {
+					t.Errorf("the second goroutine's Unlock: %v", err)
+				}
+				if ok, err := other.TryLock(background, "n"); !ok || err != nil {
+					t.Errorf("TryLock of a free lock: %t, %v", ok, err)
+				}
+				if err := a.RenewLockLease(background, "n", time.Minute); err == nil {
+					t.Error("the renewal of a lock that nobody here has locked is no error")
+				}
+			})
+		})
+	}
+}
+
+// certmagic.CleanUpOwnLocks unlocks what a goroutine is renewing; the renewal leaves nothing locked.
+func TestUnlockDuringARenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store)
+		a, other := lockerOf(t, s), newLocker(t, store)
+		if err := a.Lock(background, "n"); err != nil {
+			t.Fatal(err)
+		}
+		go s.Break(background, "certmagic/n")
+		time.Sleep(2 * ttl)
+		if err := other.Lock(background, "n"); err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := a.RenewLockLease(background, "n", time.Minute); err == nil {
+				t.Error("a lock that was unlocked is renewed")
+			}
+		})
+		synctest.Wait()
+		if err := a.Unlock(background, "n"); err != nil {
+			t.Error(err)
+		}
+		if err := other.Unlock(background, "n"); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		if ok, err := other.TryLock(background, "n"); !ok || err != nil {
+			t.Errorf("TryLock after the renewal: %t, %v", ok, err)
 		}
 	})
 }
