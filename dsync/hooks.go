@@ -95,7 +95,7 @@ type LostInfo struct {
 	Token    int64
 	Cause    error         // ErrLost, wrapped together with the reason
 	Held     time.Duration // as in ReleasedInfo
-	ByHolder bool          // the holder itself ended the hold, as when a leader resigns
+	ByHolder bool          // the hold ended as its holder wanted, as when a leader resigns or the time of a [Lease] is over
 }
 
 // engine returns h as the engine's hooks.

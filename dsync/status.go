@@ -48,7 +48,7 @@ type Status struct {
 	Sealed   bool
 	LastTick time.Time // the last tick of a Periodic that has succeeded; zero: none has
 
-	Holders []Participant // in the order in which they were granted
+	Holders []Participant // in the order in which they were granted; a hold whose fixed end has passed is not among them
 	Waiting int           // how many wait
 	Queue   []Participant // the first waiters in FIFO order: up to 1,000 from Status, up to 8 from List
 }
@@ -73,7 +73,7 @@ type Participant struct {
 	Since   time.Time // the time of the grant
 	Until   time.Time // when the hold ends: a fixed lease's end, else the end of the session unless a heartbeat renews it
 	Renewed bool      // heartbeats move Until; false for a fixed end
-	Lapsed  bool      // Until has passed: the hold does not count, and the next request for the key removes it
+	Lapsed  bool      // its session sent no heartbeat until Until: the hold does not count, and the next request for the key removes it
 	Yields  bool      // its process may keep it unused until others wait
 }
 
@@ -209,13 +209,16 @@ func newStatus(st driver.State, members map[string]driver.Member) Status {
 		}
 	}
 	for _, h := range st.Holders {
+		if !h.Until.IsZero() && !st.Now.Before(h.Until) {
+			continue // it ended as planned; only the store's record does not know yet, until the key is used again
+		}
 		o := owner(h.Claim, h.Session, h.Weight)
 		o.Token, o.Since, o.Until, o.Yields = h.Token, h.Since, h.Until, h.Yield
 		m := members[h.Session]
 		if o.Renewed = h.Until.IsZero(); o.Renewed {
 			o.Until = m.LastHeartbeat.Add(m.TTL)
+			o.Lapsed = m.Expired || !st.Now.Before(o.Until)
 		}
-		o.Lapsed = !st.Now.Before(o.Until) || o.Renewed && m.Expired
 		r.Holders = append(r.Holders, o)
 	}
 	for _, w := range st.WaitersAhead {

@@ -208,8 +208,9 @@ type span struct {
 	end     time.Time // when the hold was known to be over; zero: it goes on
 	lost    string    // why it was lost; "" if it was not, or if that is not known
 
-	lapses time.Time // when it ends, as last seen, unless its session sends another heartbeat
-	silent bool      // its session had sent no heartbeat for half of its TTL
+	planned time.Time // its fixed end, as last seen; zero if it lives with its session
+	lapses  time.Time // when it ends, as last seen, unless its session sends another heartbeat
+	silent  bool      // its session had sent no heartbeat for half of its TTL
 }
 
 // own reports whether the span is a hold of this process that a hook reported.
@@ -223,24 +224,27 @@ func (s *span) until(now time.Time) time.Time {
 	return s.end
 }
 
-// setHeld records that h holds the key at now; lapses is when its hold ends, on this
-// host's clock.
-func (s *span) setHeld(h dsync.Participant, now, lapses time.Time) {
+// setHeld records that h holds the key at now; until is when its hold ends, on this host's clock.
+func (s *span) setHeld(h dsync.Participant, now, until time.Time) {
 	s.seen, s.end, s.lost = now, time.Time{}, ""
-	s.lapses, s.silent = lapses, h.Renewed && lapses.Sub(now) < h.TTL/2
+	if !h.Renewed {
+		s.planned, s.silent = until, false
+		return
+	}
+	s.planned, s.lapses, s.silent = time.Time{}, until, until.Sub(now) < h.TTL/2
 	if h.Lapsed {
 		s.lapse()
-		if !h.Renewed {
-			s.lost = "its lease is over"
-		}
 	}
 }
 
-// setEnded records that the hold ended, at or before at. If its session had sent no
-// heartbeat for half of its TTL, and others got the key only after the hold had lapsed,
-// the session has expired: a release would have let them in earlier.
+// setEnded records that the hold ended, at or before at, and no later than planned. If its session had sent
+// no heartbeat for half of its TTL, and others got the key only after the hold had lapsed, the session has expired:
+// a release would have let them in earlier.
 func (s *span) setEnded(at time.Time) {
-	if s.end = at; s.silent && !at.Before(s.lapses) {
+	if s.end = at; !s.planned.IsZero() && at.After(s.planned) {
+		s.end = s.planned
+	}
+	if s.silent && !at.Before(s.lapses) {
 		s.lapse()
 	}
 }

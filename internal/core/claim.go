@@ -181,7 +181,7 @@ func (c *Core) move(cl *claim, t trigger) {
 	case from == held && t == timeOver && !cl.fixed():
 		c.windDown(cl, ErrStalled)
 	case from == held && t == timeOver:
-		c.loseHold(cl, fmt.Errorf("its lease of %v is over", cl.request.Lease))
+		c.loseHold(cl, fmt.Errorf("%w after %v", ErrLeaseOver, cl.request.Lease))
 	case from == held && t == sessionEnd:
 		c.loseHold(cl, c.ending)
 
@@ -543,7 +543,7 @@ func (c *Core) progress(cl *claim, limit time.Duration) {
 func (c *Core) loseHold(cl *claim, cause error) {
 	cl.state = lost
 	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))
-	c.do(&End{cl.call, cause, errors.Is(cause, driver.ErrNotHeld)})
+	c.do(&End{cl.call, cause, errors.Is(cause, driver.ErrNotHeld) || errors.Is(cause, ErrLeaseOver)})
 	if cl.fixed() {
 		c.settled(cl, nil)
 	}

@@ -62,12 +62,13 @@ func (c *Config) pause(failed int) time.Duration { return Pause(c.Retry, c.Backo
 
 // The errors that callers and holders get. Package dsync explains them.
 var (
-	ErrClosed  = errors.New("dsync: session closed")
-	ErrLost    = errors.New("dsync: hold lost")
-	ErrRevoked = errors.New("dsync: asked to give the key up")
-	ErrStalled = errors.New("dsync: no progress within the limit")
-	ErrLate    = errors.New("dsync: the request came too late to count")
-	ErrGivenUp = errors.New("dsync: given up")
+	ErrClosed    = errors.New("dsync: session closed")
+	ErrLost      = errors.New("dsync: hold lost")
+	ErrRevoked   = errors.New("dsync: asked to give the key up")
+	ErrStalled   = errors.New("dsync: no progress within the limit")
+	ErrLeaseOver = errors.New("dsync: the lease is over")
+	ErrLate      = errors.New("dsync: the request came too late to count")
+	ErrGivenUp   = errors.New("dsync: given up")
 )
 
 // A SealedError is the answer to a request for a tick that is over: a later one, or the same, has

@@ -505,9 +505,9 @@ func TestTable(t *testing.T) {
 		{"held", "session lost", (*rig).deadline, "lost", "End 1: no heartbeat was acknowledged within 9.988s"},
 		{"held for a long lease", "session lost", (*rig).deadline, "held", ""},
 		{"held for a lease", "closing", func(r *rig) { r.step(core.Close{}) }, "lost", "End 1: dsync: session closed, Freed 1, Unregister"},
-		{"held for a lease", "lease over", func(r *rig) { r.pass(r.cfg.Hold(6 * time.Second)) }, "lost", "End 1: its lease of 6s is over, Freed 1"},
-		{"held for a lease", "lease over, and then the grace", func(r *rig) { r.pass(6 * time.Second) }, "past", "End 1: its lease of 6s is over, Freed 1, Heartbeat"},
-		{"held for a lease", "lease over, unseen", func(r *rig) { r.now = r.now.Add(r.cfg.Hold(6 * time.Second)); r.done(1) }, "lost", "End 1: its lease of 6s is over, Freed 1"},
+		{"held for a lease", "lease over", func(r *rig) { r.pass(r.cfg.Hold(6 * time.Second)) }, "lost", "End 1: dsync: the lease is over after 6s, Freed 1"},
+		{"held for a lease", "lease over, and then the grace", func(r *rig) { r.pass(6 * time.Second) }, "past", "End 1: dsync: the lease is over after 6s, Freed 1, Heartbeat"},
+		{"held for a lease", "lease over, unseen", func(r *rig) { r.now = r.now.Add(r.cfg.Hold(6 * time.Second)); r.done(1) }, "lost", "End 1: dsync: the lease is over after 6s, Freed 1"},
 		{"held for a lease", "extended", func(r *rig) {
 			r.pass(2 * time.Second)
 			r.step(core.Extended{Claim: 1, Sent: r.now, Until: r.clock().Add(6 * time.Second)})

@@ -194,8 +194,8 @@ type Deliver struct {
 	Err     error     // instead of a hold
 }
 
-// End closes Lost of a hold, whose holder is not done. With Asked it was asked to give the key up, by its
-// holder or by others, and the store still has its claim.
+// End closes Lost of a hold, whose holder is not done. With Asked somebody wanted it to end: its holder or others
+// asked for the key, or its lease is over.
 type End struct {
 	Hold  *Acquire
 	Cause error

@@ -27,7 +27,7 @@ func (c *Core) release(cl *claim) {
 	case !cl.mayBe && cl.unanswered == 0: // the store never had it
 		c.leftStore(cl)
 	case cl.outlives() && !cl.until.IsZero() && c.leaseEnded(cl):
-		c.settled(cl, fmt.Errorf("%w: its lease of %v is over", ErrLost, cl.request.Lease))
+		c.settled(cl, fmt.Errorf("%w: %w after %v", ErrLost, ErrLeaseOver, cl.request.Lease))
 		c.leftStore(cl)
 	default:
 		cl.command = inLine

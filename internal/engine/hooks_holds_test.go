@@ -153,14 +153,14 @@ func TestHooksReportOneEndOfEachHold(t *testing.T) {
 			l.Release(background)
 			l.Release(background)
 		}, "granted, released 2s"},
-		{"lease that lapses", func(t *testing.T, s *dsync.Session, _, _ func()) {
+		{"lease that is over, as planned", func(t *testing.T, s *dsync.Session, _, _ func()) {
 			l, err := s.Lease(background, "k", 10*second)
 			if err != nil {
 				t.Fatal(err)
 			}
 			<-l.Lost()
 			l.Release(background)
-		}, "granted, lost " + lease.String()},
+		}, "granted, voluntary " + lease.String()},
 		{"loss", func(t *testing.T, s *dsync.Session, cut, heal func()) {
 			mu := s.Mutex("k")
 			lock(t, mu)

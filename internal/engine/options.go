@@ -218,7 +218,7 @@ type LostInfo struct {
 	Token    int64
 	Cause    error         // ErrLost, wrapped together with the reason
 	Held     time.Duration // as in ReleasedInfo
-	ByHolder bool          // the holder itself ended the hold with [Hold.WindDown], as when a leader resigns
+	ByHolder bool          // the hold ended as its holder wanted: with [Hold.WindDown], as when a leader resigns, or its lease is over
 }
 
 // Package dsync exports these errors and explains them.
