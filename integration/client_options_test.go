@@ -71,7 +71,7 @@ var usersOptions = map[string]func() *options.ClientOptions{
 
 func TestClientOptions(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		for name, opts := range usersOptions {
 			t.Run(name, func(t *testing.T) {
 				r := newRoom(t, s)
@@ -133,7 +133,7 @@ func (r *room) takeTurns(t *testing.T, key string, holder, next *dsync.Session) 
 // What can't work is said in one error, within the time for Open.
 func TestClientOptionsThatCannotWork(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{MongoDB: true}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{MongoDB: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		cases := map[string]struct {
 			opts *options.ClientOptions

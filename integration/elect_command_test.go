@@ -17,7 +17,7 @@ import (
 func TestElectCommand(t *testing.T) {
 	t.Parallel()
 	bin := leasehold.path(t)
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		store := r.store()
 		var mu sync.Mutex

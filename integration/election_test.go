@@ -25,7 +25,7 @@ import (
 // the server's clock, and everyone is notified.
 func TestElectionOfProcesses(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(6 * time.Second)
 		store := r.store()
@@ -111,7 +111,7 @@ func follower(t testing.TB, store driver.Store, key string, token int64, d time.
 func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
 	t.Parallel()
 	lanes, rounds := testkit.Rounds(4, 8), testkit.Rounds(1, 3)
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		const ttl = time.Second
 		const grace = ttl / 10
 		var mu sync.Mutex
@@ -176,7 +176,7 @@ func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
 func TestFrozenLeader(t *testing.T) {
 	t.Parallel()
 	processes, rounds := testkit.Rounds(3, 5), testkit.Rounds(2, 4)
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(time.Second)
 		waiter := r.session(r.short(patient))
@@ -217,7 +217,7 @@ func TestFrozenLeader(t *testing.T) {
 // Lost for each Elected.
 func TestB15RunAfterAnOutage(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(2 * time.Second)
 		p := r.proxy()
@@ -352,7 +352,7 @@ func TestB16ResignAndRestart(t *testing.T) {
 // independent; members are listed with what they show.
 func TestHundredElections(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(2 * patient) // a try has a sixth of it
 		opt.Retention = -1
@@ -400,7 +400,7 @@ func TestHundredElections(t *testing.T) {
 func TestGroupOfThree(t *testing.T) {
 	t.Parallel()
 	const functions = 30
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(6 * time.Second)
 		if opt.PollInterval > 0 {

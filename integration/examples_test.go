@@ -29,7 +29,7 @@ func TestExamples(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they wait more than they work
-			lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+			lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 				f(t, newRoom(t, s), filepath.Join(folder, name))
 			})
 		})

@@ -350,7 +350,7 @@ func fenced(env *proc.Env) {
 func TestFenceFrozenHolder(t *testing.T) {
 	t.Parallel()
 	processes, rounds := 2, testkit.Rounds(1, 3)
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(time.Second)
 		waiter := r.session(r.short(patient))

@@ -16,7 +16,7 @@ func TestB05FrozenHolder(t *testing.T) {
 	t.Parallel()
 	processes, rounds := testkit.Rounds(3, 5), testkit.Rounds(2, 4)
 	checks := []string{"lost", "token", "err"}
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(time.Second)
 		store := r.store()

@@ -34,7 +34,7 @@ var migrations = fstest.MapFS{
 // run out, and one of the processes that wait runs the migrations.
 func TestGolangMigrate(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(3 * time.Second)
 		killed := func(how string) {

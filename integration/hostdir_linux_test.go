@@ -27,7 +27,7 @@ func mount(t *testing.T, path string) string {
 func TestHostDirKilledHolder(t *testing.T) {
 	t.Parallel()
 	const rounds = 5
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(30 * time.Second)
 		opt.HostDir = newHostDir(t)
@@ -86,7 +86,7 @@ func TestHostDirKilledHolder(t *testing.T) {
 // The lock of a process that is stopped is another's when its session has lapsed, and not before.
 func TestHostDirStoppedHolder(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(3 * time.Second)
 		opt.HostDir = newHostDir(t)

@@ -67,7 +67,7 @@ func TestB06KilledHolder(t *testing.T) {
 // A program that only ever tries gets the key of a crashed holder, too.
 func TestTryAfterCrash(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(3 * time.Second) // a busy machine may not let a heartbeat through for one
 		p, _ := r.startHolder(opt, "tried")

@@ -37,7 +37,7 @@ func TestB09LostReply(t *testing.T) {
 		"release":           lostRelease,
 		"expire":            lostExpire,
 	}
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		for name, run := range cases {
 			t.Run(name, func(t *testing.T) {
 				for _, f := range fates {

@@ -59,7 +59,7 @@ func TestMutex(t *testing.T) {
 // L7, L13: a lease of fixed duration lapses by itself, and not while extended.
 func TestLease(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(10 * time.Second)
 		a, b := r.session(opt), r.session(opt)
@@ -119,7 +119,7 @@ func TestLease(t *testing.T) {
 // B35: a job that must not run twice within a while.
 func TestB35UnlockAfter(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(10 * time.Second)
 		a, b := r.session(opt), r.session(opt)
@@ -148,7 +148,7 @@ func TestB35UnlockAfter(t *testing.T) {
 // B10: an unreachable store is neither nil nor "held".
 func TestB10Unreachable(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		p := r.proxy()
 		m := warm(t, r.via(p, r.short(2*time.Second)), "key")

@@ -69,7 +69,7 @@ func several(env *proc.Env) {
 // on, and no deadlock is reported.
 func TestMutexesOfProcesses(t *testing.T) {
 	lasts := cmp.Or(*mutexesFor, time.Duration(testkit.Rounds(20, 60))*time.Second)
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		processes := 12
 		if !s.FerretDB() { // which has no room for the connections of a hundred beside other tests
 			processes = testkit.Rounds(12, 100)
@@ -170,7 +170,7 @@ func TestMutexesOfProcesses(t *testing.T) {
 // one is killed, the others go on.
 func TestDeadlockOfProcesses(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(10 * time.Second)
 		keys := []string{"x", "y", "z"}

@@ -25,7 +25,7 @@ func startBehind(t *testing.T, net *proxy.Network, spec mongod.Spec) *server.Ser
 // What is put on a client's link harms that client, and no other behind the same proxy.
 func TestNetworkHarmsOneClient(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		net := proxy.NewNetwork(t)
 		uri := net.Proxy(r.Primary(t)).URI()

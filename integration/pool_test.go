@@ -20,7 +20,7 @@ import (
 // and the hooks say why.
 func TestB34ExhaustedPool(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		const ttl = 3 * time.Second
 		for _, own := range []bool{true, false} {
 			name := "caller's client"

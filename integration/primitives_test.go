@@ -65,7 +65,7 @@ func TestRWMutex(t *testing.T) {
 // lease, and nobody is let in before that.
 func TestB20ExpiredReadersAndWriters(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		const ttl = 2 * time.Second
 		for _, writes := range []bool{false, true} {
 			t.Run(fmt.Sprint("writes ", writes), func(t *testing.T) {

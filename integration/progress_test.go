@@ -16,7 +16,7 @@ import (
 func TestB37HangingHolder(t *testing.T) {
 	t.Parallel()
 	const limit, grace, busy = 2 * time.Second, time.Second, 10 * time.Second // busy: what a machine may be late by
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		hangs := make(chan struct{})
 		t.Cleanup(func() { close(hangs) })

@@ -14,7 +14,7 @@ import (
 // their claims are dropped, and the frozen one gets its turn when it thaws.
 func TestB36LeavingTheQueue(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(patient)
 		store := r.store()

@@ -206,7 +206,7 @@ func TestRunDeadBeforeTaken(t *testing.T) {
 	t.Parallel()
 	ordeals, rounds := testkit.Rounds(2, 4), testkit.Rounds(4, 5)
 	bin := leasehold.path(t)
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		var hits, overlaps atomic.Int64
 		t.Cleanup(func() { lab.Note(t, "leasehold run: %d faults, %d overlaps", hits.Load(), overlaps.Load()) })
 		for i := range ordeals {

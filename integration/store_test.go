@@ -244,7 +244,7 @@ func TestStoreResizeByAnotherKind(t *testing.T) {
 // B22: a process that dies while it opens leaves nothing that is not swept.
 func TestB22DiedWhileOpening(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		store := r.store()
 		count := func() int64 {
@@ -290,7 +290,7 @@ func TestB22DiedWhileOpening(t *testing.T) {
 // sweeps.
 func TestB22SweptWhileOpening(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		store := r.store()
 		sweeps := 0

@@ -19,7 +19,7 @@ import (
 func TestB01ProcessesTakeTurns(t *testing.T) {
 	t.Parallel()
 	const processes, rounds = 4, 50
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		a := r.args(r.short(10 * time.Second))
 		a.Key, a.Rounds, a.Dir = "number", rounds, t.TempDir()

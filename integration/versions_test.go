@@ -62,7 +62,7 @@ func next(t *testing.T) string {
 func TestNextVersion(t *testing.T) {
 	t.Parallel()
 	bin := next(t)
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		record := func(key string) bson.Raw {
 			t.Helper()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"hash/crc32"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -164,15 +165,48 @@ func (l *Lab) Skip(t testing.TB, s *Server, why string) {
 // at the same time. It returns before they end: nothing should follow it.
 func (l *Lab) Each(t *testing.T, need Need, f func(t *testing.T, s *Server)) {
 	t.Helper()
+	l.on(t, l.having(t, need), f)
+}
+
+// One is Each on one of those servers, for a test that takes long, and whose outcome hardly depends on the
+// topology: of processes that hang, for example. Tests take the servers by turns. With LEASEHOLD_LONG set, One is Each.
+func (l *Lab) One(t *testing.T, need Need, f func(t *testing.T, s *Server)) {
+	t.Helper()
+	servers := l.having(t, need)
+	if !testkit.Long() {
+		mine := int(crc32.ChecksumIEEE([]byte(t.Name()))) % len(servers)
+		for i, s := range servers {
+			if i != mine {
+				l.book.put(t.Name(), s.Name, cell{outcome: "-", why: "on another; on all with LEASEHOLD_LONG"})
+			}
+		}
+		servers = servers[mine : mine+1]
+	}
+	l.on(t, servers, f)
+}
+
+// having returns the servers that have what a test needs, at least one: else it skips the test.
+func (l *Lab) having(t *testing.T, need Need) []*Server {
+	t.Helper()
 	var why []string
-	ran := false
+	var servers []*Server
 	for _, s := range l.Servers(t) {
 		if missing := need.missing(s); missing != "" {
 			l.book.put(t.Name(), s.Name, cell{outcome: "-", why: missing})
 			why = append(why, s.Name+": "+missing)
 			continue
 		}
-		ran = true
+		servers = append(servers, s)
+	}
+	if len(servers) == 0 {
+		t.Skip(strings.Join(why, "; "))
+	}
+	return servers
+}
+
+func (l *Lab) on(t *testing.T, servers []*Server, f func(t *testing.T, s *Server)) {
+	t.Helper()
+	for _, s := range servers {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			begin := time.Now()
@@ -181,9 +215,6 @@ func (l *Lab) Each(t *testing.T, need Need, f func(t *testing.T, s *Server)) {
 			})
 			f(t, s)
 		})
-	}
-	if !ran {
-		t.Skip(strings.Join(why, "; "))
 	}
 }
 
