@@ -95,11 +95,13 @@ func (j *job) check(a *app) error {
 }
 
 // connect opens the session that holds the key. Its grace is the time to stop the
-// command. After each heartbeat it sends to heartbeats.
+// command. After each heartbeat it sends to heartbeats. That is also the moment for orphans: elect, which
+// may run a command each day for a year, inherits those that left the command's group.
 func (j *job) connect(ctx context.Context, a *app, heartbeats chan<- struct{}) (*dsync.Session, error) {
 	return a.connect(ctx, dsync.Options{
 		Grace: j.grace + killRoom(a.target.ttl),
 		Hooks: &dsync.Hooks{Heartbeat: func(time.Duration, time.Duration, error) {
+			reapOrphans()
 			select {
 			case heartbeats <- struct{}{}:
 			default:
@@ -122,6 +124,11 @@ func (j *job) run(ctx context.Context, a *app) error {
 	}
 	sig := catchJobControl()
 	defer sig.stop()
+	return sig.untilSecond(func() error { return j.turns(ctx, a, sig) })
+}
+
+// turns connects, and waits for the key and runs the command once, or in an election again and again.
+func (j *job) turns(ctx context.Context, a *app, sig *signals) error {
 	heartbeats := make(chan struct{}, 1)
 	var s *dsync.Session
 	err := sig.cancels(ctx, func(ctx context.Context) (err error) {
@@ -187,7 +194,7 @@ func (j *job) seal(h *engine.Hold) error {
 // election, if the leadership was lost and leasehold itself got no signal to end.
 func (j *job) campaignsAgain(err error, sig *signals) bool {
 	var f *failure
-	return j.kind == dsync.KindElection && errors.As(err, &f) && f.status == exitLost && !sig.last.ends()
+	return j.kind == dsync.KindElection && errors.As(err, &f) && f.status == exitLost && !sig.lastEnding().ends()
 }
 
 // release releases the key, if it is still held.
@@ -269,6 +276,8 @@ type work struct {
 func (w *work) do() error {
 	lost := w.hold.Lost()
 	terminal := w.signals.terminal
+	w.signals.forward(true)
+	defer w.signals.forward(false)
 	k, err := startKeeper(w.app, w.command, w.environment(w.hold), terminal != nil)
 	if err != nil {
 		return fmt.Errorf("the keeper of the command did not start: %w", err)
@@ -286,7 +295,7 @@ func (w *work) do() error {
 			if s == syscall.SIGTSTP {
 				terminal.stopRequested = true
 			}
-			k.tell(order{Signal: int(w.signals.note(s))})
+			k.tell(order{Signal: int(s.(syscall.Signal))})
 		case <-lost:
 			lost = nil
 			now := clock()

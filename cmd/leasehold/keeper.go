@@ -5,10 +5,12 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -44,10 +46,17 @@ func startKeeper(a *app, command, env []string, jobControl bool) (*keeper, error
 	}
 	defer reportsIn.Close()
 	k := &keeper{cmd: exec.Command(self), orders: orders, reports: make(chan report, 2)}
-	k.cmd.Args = append([]string{"leasehold", keepName, "--"}, command...)
+	files, at, closeFiles, err := besideInherited(ordersOut, reportsIn)
+	if err != nil {
+		orders.Close()
+		reports.Close()
+		return nil, err
+	}
+	defer closeFiles()
+	k.cmd.Args = append([]string{"leasehold", keepName, fmt.Sprintf("--orders=%d", at[0]), fmt.Sprintf("--reports=%d", at[1]), "--"}, forSockets(command)...)
 	k.cmd.Env = append(os.Environ(), env...)
 	k.cmd.Stdin, k.cmd.Stdout, k.cmd.Stderr = a.stdin, a.stdout, a.stderr
-	k.cmd.ExtraFiles = []*os.File{ordersOut, reportsIn}
+	k.cmd.ExtraFiles = files
 	// The keeper has a process group of its own, so that signals to leasehold's, a stop
 	// from the terminal included, do not reach it. The command's group can use the terminal
 	// only in the same session.
@@ -71,15 +80,65 @@ func startKeeper(a *app, command, env []string, jobControl bool) (*keeper, error
 	return k, nil
 }
 
+// besideInherited returns the ExtraFiles of a child that has the given files at descriptors that
+// leasehold's own caller left free, and those descriptors. The caller may have passed some for the
+// command, as make does for its job server and systemd for its sockets, so the child must find each of
+// them where it was. closeFiles must be called when the child was started.
+func besideInherited(files ...*os.File) (extra []*os.File, at []int, closeFiles func(), err error) {
+	var copies []*os.File
+	closeFiles = func() {
+		for _, f := range copies {
+			f.Close()
+		}
+	}
+	for fd := 3; len(at) < len(files); fd++ {
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		if err != nil || flags&unix.FD_CLOEXEC != 0 { // not open, or leasehold's own
+			extra = append(extra, files[len(at)])
+			at = append(at, fd)
+			continue
+		}
+		// A copy, because the garbage collector closes what an os.File describes.
+		number, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			closeFiles()
+			return nil, nil, nil, os.NewSyscallError("fcntl", err)
+		}
+		copies = append(copies, os.NewFile(uintptr(number), "inherited"))
+		extra = append(extra, copies[len(copies)-1])
+	}
+	return extra, at, closeFiles, nil
+}
+
+// forSockets returns the command with which it finds the sockets that systemd has passed to
+// leasehold: they are for the process that LISTEN_PID names.
+func forSockets(command []string) []string {
+	if os.Getenv("LISTEN_PID") != strconv.Itoa(os.Getpid()) {
+		return command
+	}
+	return append([]string{"sh", "-c", `unset LISTEN_PIDFDID; export LISTEN_PID=$$; exec "$0" "$@"`}, command...)
+}
+
 // tell sends an order. It does not wait for a keeper that is frozen or dead: leasehold
-// notices that when the hold is lost or the reports end.
+// notices that when the hold is lost or the reports end. A deadline would not do: on a busy machine it
+// can pass before the first try, and the keeper must get the first order, which starts the command.
 func (k *keeper) tell(o order) {
 	line, err := json.Marshal(o)
 	if err != nil {
 		panic(err) // numbers only
 	}
-	k.orders.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
-	k.orders.Write(append(line, '\n'))
+	c, err := k.orders.SyscallConn()
+	if err != nil {
+		return // closed
+	}
+	// The pipe does not block, and a line is written as a whole or not at all.
+	c.Write(func(fd uintptr) bool {
+		for {
+			if _, err := unix.Write(int(fd), append(line, '\n')); !errors.Is(err, unix.EINTR) {
+				return true
+			}
+		}
+	})
 }
 
 // kill kills the command's group and the keeper. If the group is not known yet, the
@@ -136,17 +195,18 @@ const keepName = "keep-command"
 
 // newKeep returns the hidden command by which leasehold starts itself as a keeper.
 func newKeep() *cobra.Command {
-	return &cobra.Command{
+	var ordersAt, reportsAt int
+	c := &cobra.Command{
 		Use:    keepName + " -- COMMAND [ARG...]",
 		Hidden: true,
 		Args:   cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, command []string) error {
-			orders, reports := os.NewFile(3, "orders"), os.NewFile(4, "reports")
+			orders, reports := os.NewFile(uintptr(ordersAt), "orders"), os.NewFile(uintptr(reportsAt), "reports")
 			if orders == nil || reports == nil {
 				return usagef("%s is for leasehold's own use", keepName)
 			}
-			syscall.CloseOnExec(3)
-			syscall.CloseOnExec(4)
+			syscall.CloseOnExec(ordersAt) // and no other: the rest is the command's
+			syscall.CloseOnExec(reportsAt)
 			// The keeper must survive a signal to all processes of a service, as systemd
 			// sends it: if it died, the command would die with it, without its grace.
 			catch()
@@ -167,6 +227,9 @@ func newKeep() *cobra.Command {
 			return nil
 		},
 	}
+	c.Flags().IntVar(&ordersAt, "orders", 3, "the descriptor that orders are read from")
+	c.Flags().IntVar(&reportsAt, "reports", 4, "the descriptor that reports are written to")
+	return c
 }
 
 // A keep is the state of the keeper process. It runs the command and stops it at the
@@ -183,6 +246,12 @@ type keep struct {
 // run runs the command until all of its group is dead.
 func (k *keep) run(command []string) {
 	o, ok := <-k.orders
+	for ; o.Signal != 0; o, ok = <-k.orders { // the lease was over before the command could begin
+		if caught(o.Signal).ends() {
+			k.reports.Encode(report{Status: exitSignal + o.Signal})
+			return
+		}
+	}
 	if !ok {
 		return
 	}
@@ -224,15 +293,16 @@ func (k *keep) run(command []string) {
 }
 
 // waitFor sends each state of the command: stopped any number of times, then ended. os/exec
-// knows nothing of the former.
+// knows nothing of the former. It also waits for all that the command has left to the keeper, which
+// is their reaper: a daemon, and what that leaves behind, would remain a zombie otherwise.
 func waitFor(pid int, states chan<- syscall.WaitStatus) {
 	for {
 		var w syscall.WaitStatus
-		switch _, err := syscall.Wait4(pid, &w, syscall.WUNTRACED, nil); {
-		case errors.Is(err, syscall.EINTR):
+		switch ended, err := syscall.Wait4(-1, &w, syscall.WUNTRACED, nil); {
+		case errors.Is(err, syscall.EINTR), err == nil && ended != pid:
 			continue
 		case err != nil:
-			panic(os.NewSyscallError("wait4", err)) // it is our child, and nobody else waits for it
+			panic(os.NewSyscallError("wait4", err)) // the command is our child, and nobody else waits for it
 		}
 		states <- w
 		if !w.Stopped() {

@@ -23,7 +23,7 @@ type kept struct {
 func newKept(t *testing.T, o order) kept {
 	t.Helper()
 	k := kept{t: t, file: filepath.Join(t.TempDir(), "pids")}
-	script := fmt.Sprintf(`trap 'echo term >>%s.term' TERM; (trap '' TERM; exec sleep 1000) & echo $$ $! >%s; while :; do wait; done`, k.file, k.file)
+	script := fmt.Sprintf(`trap 'echo term >>%s.term' TERM; (trap '' TERM; echo >%s.child; exec sleep 1000) & echo $$ $! >%s; while :; do wait; done`, k.file, k.file, k.file)
 	a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
 	var err error
 	if k.keeper, err = startKeeper(a, []string{"sh", "-c", script}, nil, false); err != nil {
@@ -32,7 +32,7 @@ func newKept(t *testing.T, o order) kept {
 	t.Cleanup(func() { k.kill(); k.wait() })
 	k.tell(o)
 	k.pgid = (<-k.reports).Started
-	eventually(t, "the command runs", func() bool { return strings.HasSuffix(read(t, k.file), "\n") })
+	eventually(t, "the command runs", func() bool { return strings.HasSuffix(read(t, k.file), "\n") && read(t, k.file+".child") != "" })
 	return k
 }
 

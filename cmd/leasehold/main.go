@@ -20,8 +20,9 @@
 // command while this process leads, and campaigns again when the leadership is lost. The
 // command's environment has LEASEHOLD_KEY, LEASEHOLD_TOKEN and, in an election,
 // LEASEHOLD_TERM. The command runs in a process group of its own, and the signals that
-// leasehold gets are forwarded to it. It can use the terminal, if there is one, and take
-// part in the shell's job control. No process of the group outlives the hold.
+// leasehold gets are forwarded to it; while there is no command the second one ends
+// leasehold at once. It has leasehold's open descriptors. It can use the terminal, if there
+// is one, and take part in the shell's job control. No process of the group outlives the hold.
 //
 // When the hold is lost the group gets SIGTERM, and SIGKILL when its grace (--grace) is
 // over. The grace is part of the lease, so the group is dead before the server gives the

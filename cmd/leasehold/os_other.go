@@ -43,3 +43,6 @@ func reapGroup(pgid int) {
 		time.Sleep(10 * time.Millisecond)
 	}
 }
+
+// reapOrphans does nothing: the children of leasehold are its keepers, which it waits for.
+func reapOrphans() {}

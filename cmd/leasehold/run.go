@@ -149,7 +149,13 @@ const commandHelp = `
 The command runs in a process group of its own. leasehold forwards SIGINT, SIGTERM and
 SIGQUIT to the group, and SIGHUP, SIGUSR1 and SIGUSR2 to the command alone. It holds
 the key until the command has ended, and then kills what is left of the group.
-Processes that leave the group (setsid(1), daemons) are not killed.
+Processes that leave the group (setsid(1), daemons) are not killed. While there is no
+command, before it and after it, the first signal makes leasehold give up the key or its
+place in the queue, which takes longer if the server does not answer; the second ends it
+at once, with 128+n, and the key is free when the TTL runs out.
+
+The command has all open descriptors of leasehold, such as those of make's job server and
+of systemd's sockets.
 
 The command has the controlling terminal of leasehold, if there is one: it can read
 from it and from /dev/tty, Ctrl-C interrupts it, and Ctrl-Z, fg and bg stop and continue

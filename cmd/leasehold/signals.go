@@ -6,14 +6,21 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 )
 
 // signals catches the signals that leasehold forwards.
 type signals struct {
-	c        chan os.Signal
-	last     caught    // the last one that ends programs, 0 if there was none
-	terminal *terminal // nil if there is none
+	c        chan os.Signal // what was caught, for the command or for what leasehold does without one
+	terminal *terminal      // nil if there is none
+
+	from  chan os.Signal
+	again chan struct{} // closed on the second signal that ends programs, if there is no command
+
+	mu      sync.Mutex
+	last    caught // the last one that ends programs, 0 if there was none
+	command bool   // a command runs, and gets the signals
 }
 
 // A caught is a signal that was caught.
@@ -29,8 +36,9 @@ func (c caught) ends() bool {
 // catch catches signals until stop. Signals that were ignored before, as by nohup(1),
 // stay ignored.
 func catch() *signals {
-	s := &signals{c: make(chan os.Signal, 16)}
+	s := &signals{c: make(chan os.Signal, 16), from: make(chan os.Signal, 16), again: make(chan struct{})}
 	s.add(syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
+	go s.pass()
 	return s
 }
 
@@ -47,25 +55,75 @@ func catchJobControl() *signals {
 func (s *signals) add(all ...os.Signal) {
 	for _, one := range all {
 		if !signal.Ignored(one) {
-			signal.Notify(s.c, one)
+			signal.Notify(s.from, one)
 		}
 	}
 }
 
 func (s *signals) stop() {
-	signal.Stop(s.c)
+	signal.Stop(s.from)
+	close(s.from)
 	if s.terminal != nil {
 		s.terminal.close()
 	}
 }
 
-// note returns sig, a signal from the channel, and remembers it if it ends programs.
-func (s *signals) note(sig os.Signal) caught {
-	c := caught(sig.(syscall.Signal))
-	if c.ends() {
-		s.last = c
+// pass passes signals on to whoever receives from c, and drops them when too many wait there, as
+// package signal does.
+func (s *signals) pass() {
+	ended := false
+	for sig := range s.from {
+		if s.note(sig) && !ended {
+			ended = true
+			close(s.again)
+		}
+		select {
+		case s.c <- sig:
+		default:
+		}
 	}
-	return c
+}
+
+// note remembers a signal if it ends programs, and reports whether it is not the first of those, and there
+// is no command that it could be for.
+func (s *signals) note(sig os.Signal) (again bool) {
+	c := caught(sig.(syscall.Signal))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !c.ends() {
+		return false
+	}
+	again = s.last.ends() && !s.command
+	s.last = c
+	return again
+}
+
+// lastEnding returns the last signal that ends programs, 0 if there was none.
+func (s *signals) lastEnding() caught {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
+// forward says whether there is a command, to which all signals are forwarded.
+func (s *signals) forward(command bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.command = command
+}
+
+// untilSecond calls f, which returns soon after the first signal that ends programs if the store answers. It does
+// not wait for f after the second one, unless there is a command: the error is the failure with that
+// signal's exit status, with which leasehold ends.
+func (s *signals) untilSecond(f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-s.again:
+		return &failure{status: exitSignal + int(s.lastEnding())}
+	}
 }
 
 // cancels calls f and cancels its context on SIGHUP or a signal that ends programs. Then
@@ -80,7 +138,7 @@ func (s *signals) cancels(ctx context.Context, f func(context.Context) error) er
 		case err := <-done:
 			return err
 		case sig := <-s.c:
-			switch c := s.note(sig); {
+			switch c := caught(sig.(syscall.Signal)); {
 			case sig == syscall.SIGTSTP:
 				s.terminal.stopJob()
 			case c.ends() || sig == syscall.SIGHUP:

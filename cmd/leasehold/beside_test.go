@@ -1,0 +1,331 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"golang.org/x/sys/unix"
+)
+
+// The tests of this file are B45: a program around a command changes nothing of what the command gets or
+// leaves behind, as flock(1) does not.
+
+// onMemoryCommand returns a leasehold of its own, whose store is in memory.
+func onMemoryCommand(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, args...)
+	cmd.Env = append(os.Environ(), onMemory+"=1")
+	return cmd
+}
+
+// zombies returns the children of a process that have ended and were not waited for.
+func zombies(t *testing.T, parent int) (pids []string) {
+	t.Helper()
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range lists {
+		for _, pid := range strings.Fields(read(t, list)) {
+			if dead(pid) {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// Orphans of the command, in its group or not, are no zombies once they have ended, while the command runs and
+// afterwards: a command that starts daemons can run for a year.
+func TestKeeperReapsOrphans(t *testing.T) {
+	dir := t.TempDir()
+	gate, pids := filepath.Join(dir, "gate"), filepath.Join(dir, "pids")
+	if err := unix.Mkfifo(gate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
+	script := fmt.Sprintf(`for i in 1 2 3 4 5 6 7 8; do
+			(sh -c 'echo $$ >>%[1]s' &)
+			(setsid sh -c 'echo $$ >>%[1]s' &)
+		done
+		(setsid sh -c 'echo $$ >>%[1]s; read x <%[2]s' >/dev/null 2>&1 &)
+		exec sleep 1000`, pids, gate)
+	k, err := startKeeper(a, []string{"sh", "-c", script}, nil, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.tell(hour())
+	k.pgid = (<-k.reports).Started
+	defer func() { k.kill(); k.wait() }()
+	alive := func() (n int) {
+		for _, pid := range strings.Fields(read(t, pids)) {
+			if !dead(pid) {
+				n++
+			}
+		}
+		return n
+	}
+	eventually(t, "all but the daemon have ended", func() bool { return strings.Count(read(t, pids), "\n") == 17 && alive() == 1 })
+	eventually(t, "none of them is a zombie", func() bool { return len(zombies(t, k.cmd.Process.Pid)) == 0 })
+
+	k.tell(order{Signal: int(syscall.SIGTERM)})
+	if r := <-k.reports; r.Status != 128+15 {
+		t.Errorf("%+v, want the end by SIGTERM", r)
+	}
+	k.wait()
+	if n := alive(); n != 1 {
+		t.Fatalf("%d alive after the command, want the daemon, which has left the group", n)
+	}
+	if err := os.WriteFile(gate, []byte("end\n"), 0); err != nil { // it opens the gate's other end
+		t.Fatal(err)
+	}
+	eventually(t, "the daemon, which leasehold has inherited, is no zombie", func() bool {
+		reapOrphans()
+		return alive() == 0 && len(zombies(t, os.Getpid())) == 0
+	})
+}
+
+// The command has its caller's descriptors, at the same numbers, and none besides: make's job server is at 3 and 4.
+func TestRunPassesDescriptors(t *testing.T) {
+	dir := t.TempDir()
+	const script = `
+		fd=3; while test $fd -lt 300; do
+			if test -e /proc/$$/fd/$fd; then printf "$fd "; readlink /proc/$$/fd/$fd; fi
+			fd=$((fd+1))
+		done
+		for fd in $0; do cat /proc/$$/fd/$fd; done`
+	for _, numbers := range [][]int{{}, {3, 4, 5}, {3}, {4}, {5, 9}, {3, 4, 6, 40}} {
+		var files []*os.File
+		for fd := 3; len(numbers) > 0 && fd <= slices.Max(numbers); fd++ {
+			if !slices.Contains(numbers, fd) {
+				files = append(files, nil)
+				continue
+			}
+			name := filepath.Join(dir, fmt.Sprint(fd))
+			if err := os.WriteFile(name, []byte("from "+name+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			f, err := os.Open(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			files = append(files, f)
+		}
+		command := []string{"sh", "-c", script, strings.Trim(fmt.Sprint(numbers), "[]")}
+		var has [2]string
+		for i, cmd := range []*exec.Cmd{exec.Command(command[0], command[1:]...), onMemoryCommand(t, append([]string{"run", "k", "--"}, command...)...)} {
+			cmd.ExtraFiles = files
+			out, err := cmd.CombinedOutput()
+			if has[i] = string(out); err != nil || strings.Count(has[i], "from "+dir) != len(numbers) {
+				t.Errorf("%v: %q, %v", numbers, out, err)
+			}
+		}
+		if has[0] != has[1] {
+			t.Errorf("with %v the command has\n%swithout leasehold\n%s", numbers, has[1], has[0])
+		}
+	}
+}
+
+// Pipes stay as they are: a job server's may be in non-blocking mode or not, and all who have it share that.
+func TestRunLeavesDescriptorsAsTheyAre(t *testing.T) {
+	for _, nonblock := range []bool{false, true} {
+		var fds [2]int
+		if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.SetNonblock(fds[0], nonblock); err != nil {
+			t.Fatal(err)
+		}
+		r, w := os.NewFile(uintptr(fds[0]), "r"), os.NewFile(uintptr(fds[1]), "w")
+		defer r.Close()
+		defer w.Close()
+		cmd := onMemoryCommand(t, "run", "k", "--", "sh", "-c", "grep flags /proc/$$/fdinfo/3")
+		cmd.ExtraFiles = []*os.File{r}
+		out, err := cmd.Output()
+		if got := len(out) > 4 && out[len(out)-5] == '4'; err != nil || got != nonblock { // 04000
+			t.Errorf("non-blocking %t: %q, %v", nonblock, out, err)
+		}
+	}
+}
+
+// The parts of a make that leasehold runs share the job server with it: make says so if they can't.
+func TestRunBelowMake(t *testing.T) {
+	if _, err := exec.LookPath("make"); err != nil {
+		t.Skip("there is no make")
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "Makefile"), []byte(`
+all: a b
+a: ; +@"$(L)" run mk -- $(MAKE) sub
+b: ; @true
+sub: s1 s2
+s1: ; @echo one
+s2: ; @echo two
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("make", "-s", "-j2", "--no-print-directory", "L="+self)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), onMemory+"=1", "MAKEFLAGS=", "MFLAGS=", "MAKELEVEL=")
+	out, err := cmd.CombinedOutput()
+	if got := string(out); err != nil || strings.Contains(got, "jobserver") || !strings.Contains(got, "one\n") || !strings.Contains(got, "two\n") {
+		t.Errorf("%q, %v; want both parts and no word of the job server", got, err)
+	}
+}
+
+// The command finds sockets of systemd: they are its own by their process id.
+func TestRunPassesSystemdSockets(t *testing.T) {
+	cmd := onMemoryCommand(t)
+	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `export LISTEN_FDS=1 LISTEN_PID=$$ LISTEN_PIDFDID=7; exec "$0" run k -- sh -c 'echo "$LISTEN_FDS $((LISTEN_PID - $$)) ${LISTEN_PIDFDID-unset} $1"; exit 7' x "a  b"`, cmd.Path}
+	out, err := cmd.Output()
+	if string(out) != "1 0 unset a  b\n" || cmd.ProcessState.ExitCode() != 7 {
+		t.Errorf("%q, %v, want that LISTEN_PID is the command's, and status 7", out, err)
+	}
+	cmd = onMemoryCommand(t, "run", "k", "--", "sh", "-c", `echo "$LISTEN_PID"`)
+	cmd.Env = append(cmd.Env, "LISTEN_PID=1", "LISTEN_FDS=1")
+	if out, err := cmd.Output(); string(out) != "1\n" {
+		t.Errorf("%q, %v, want the LISTEN_PID of another process as it is", out, err)
+	}
+}
+
+// Orders to a keeper that is frozen do not hold leasehold up, and it gets those that fit into the pipe.
+func TestKeeperFrozenHoldsNobodyUp(t *testing.T) {
+	a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
+	k, err := startKeeper(a, []string{"sleep", "1000"}, nil, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { k.kill(); k.wait() }()
+	k.tell(hour())
+	k.pgid = (<-k.reports).Started
+	k.cmd.Process.Signal(syscall.SIGSTOP)
+	for range 10_000 { // more than fit
+		k.tell(hour())
+	}
+	k.cmd.Process.Signal(syscall.SIGCONT)
+	eventually(t, "the keeper receives orders again", func() bool {
+		k.tell(order{Signal: int(syscall.SIGTERM)})
+		select {
+		case r := <-k.reports:
+			return r.Status == 128+15
+		default:
+			return false
+		}
+	})
+}
+
+// A signal that comes to the keeper before the command could begin ends it with that signal's status, and the
+// command does not begin.
+func TestKeeperEndsOnASignalBeforeTheStart(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ran")
+	k, err := startKeeper(&app{stdin: strings.NewReader("")}, []string{"touch", file}, nil, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.tell(order{Signal: int(syscall.SIGUSR1)})
+	k.tell(order{Signal: int(syscall.SIGTERM)})
+	k.tell(hour())
+	if r := <-k.reports; r != (report{Status: 128 + 15}) {
+		t.Errorf("%+v, want the status of SIGTERM", r)
+	}
+	k.wait()
+	if _, err := os.Stat(file); err == nil {
+		t.Error("the command ran")
+	}
+}
+
+// The exit status is that of the command, whatever it is.
+func TestRunExitStatuses(t *testing.T) {
+	for _, status := range []int{0, 1, 2, 77, 110, 114, 125, 126, 127, 128, 130, 143, 255} {
+		if got := command(t, dsynctest.NewMemory(), "run", "k", "--", "sh", "-c", "exit "+strconv.Itoa(status)); got.status != status || got.err != "" {
+			t.Errorf("%+v, want %d", got, status)
+		}
+	}
+	for _, sig := range []int{1, 2, 3, 6, 9, 15} {
+		if got := command(t, dsynctest.NewMemory(), "run", "k", "--", "sh", "-c", fmt.Sprintf("ulimit -c 0; kill -%d $$", sig)); got.status != 128+sig || got.err != "" {
+			t.Errorf("%+v, want %d", got, 128+sig)
+		}
+	}
+}
+
+// The second signal ends leasehold at once, with that signal's status, when the store answers nothing and no
+// command is left that the signal could be for.
+func TestRunEndsOnTheSecondSignal(t *testing.T) {
+	own := make(chan os.Signal, 1) // one that comes too late does not end the test
+	signal.Notify(own, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(own)
+	for _, c := range []struct {
+		name string
+		args []string
+	}{
+		{"waiting", []string{"held", "--", "true"}},
+		{"holding", []string{"free", "--", "sh", "-c", `trap 'exit 5' INT; echo ready; while :; do sleep 0.01; done`}},
+		{"after the command", []string{"free", "--", "sh", "-c", `echo ready; while kill -0 $0 2>/dev/null; do sleep 0.01; done`}},
+	} {
+		memory := dsynctest.NewMemory()
+		m := session(t, memory).Mutex("held")
+		m.Lock()
+		var cut atomic.Bool
+		faulty := dsynctest.NewFaulty(memory, func(dsynctest.Request) dsynctest.Fault { return dsynctest.Fault{LoseRequest: cut.Load()} })
+		t.Cleanup(faulty.Close)
+		args := append([]string{"run", "--ttl", "1h"}, c.args...) // each attempt has ten minutes
+		gate := exec.Command("sleep", "1000")
+		if err := gate.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if c.name == "after the command" {
+			args = append(args, strconv.Itoa(gate.Process.Pid))
+		}
+		out, end := start(t.Context(), faulty, args...)
+		if c.name == "waiting" {
+			eventually(t, "it waits", func() bool { return waiting(t, memory, "held") == 1 })
+		} else {
+			eventually(t, "the command runs", func() bool { return strings.Contains(out.take(), "ready") })
+		}
+		cut.Store(true)
+		gate.Process.Kill()
+		gate.Wait()
+		if c.name != "after the command" {
+			syscall.Kill(os.Getpid(), syscall.SIGINT)
+			<-own
+		}
+		var got result
+		for ended := false; !ended; {
+			syscall.Kill(os.Getpid(), syscall.SIGTERM)
+			<-own
+			select {
+			case got = <-end:
+				ended = true
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+		if got.status != 128+15 || got.err != "" {
+			t.Errorf("%s: %+v, want the status of the second signal", c.name, got)
+		}
+		cut.Store(false)
+		m.Unlock()
+	}
+}
