@@ -12,8 +12,10 @@
 // # Once for each time
 //
 // [Locker.AddPeriodic] is for jobs that must run once, and not be skipped, at each of their times: it
-// goes by the time of the schedule, so no clock matters, and a run that fails is made up for by
-// another process. The other two exclude runs from each other, and skip what they exclude.
+// goes by the time of the schedule, so no clock that is roughly right matters, and a run that fails is made up for by
+// another process. Changes of the local time neither skip nor repeat a time of the day. The other two exclude runs
+// from each other, and skip what they exclude; their times are those of cron, which skips "30 2 * * *" on the day on
+// which summer time begins, for example.
 //
 // # AtLeast
 //

@@ -77,11 +77,130 @@ func TestPeriodicNeedsTicks(t *testing.T) {
 		if _, err := l.AddPeriodic(c, "nonsense", "report", nothing); err == nil {
 			t.Error("no error for a spec that is nonsense")
 		}
-		id, err := l.AddPeriodic(c, "@hourly", "report", nothing)
+		id, err := l.AddPeriodic(c, "@hourly", "report", func(context.Context, time.Time) error {
+			t.Error("a run that cron has not begun calls f")
+			return nil
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		c.Entry(id).WrappedJob.Run()
-		log.want(t, "error run: other")
+		log.want(t, "info skip")
+	})
+}
+
+// delay is cron.DelayIfStillRunning, with a channel in place of the sync.Mutex, which stops the clock of a bubble.
+func delay(cron.Logger) cron.JobWrapper {
+	return func(j cron.Job) cron.Job {
+		turn := make(chan struct{}, 1)
+		return cron.FuncJob(func() {
+			turn <- struct{}{}
+			defer func() { <-turn }()
+			j.Run()
+		})
+	}
+}
+
+// B43: a chain that delays or skips runs while one is in progress loses no tick and swaps none.
+func TestPeriodicMakesUpForDelayedRuns(t *testing.T) {
+	for name, wrapper := range map[string]func(cron.Logger) cron.JobWrapper{"delay": delay, "skip": cron.SkipIfStillRunning} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				l, _ := newLocker(t, dsynctest.NewMemory(), robfigcron.Options{})
+				c := cron.New(cron.WithLogger(cron.DiscardLogger), cron.WithChain(wrapper(cron.DiscardLogger)))
+				var ticks []time.Time
+				_, err := l.AddPeriodic(c, "* * * * *", "report", func(_ context.Context, tick time.Time) error {
+					ticks = append(ticks, tick)
+					if len(ticks)%5 == 1 {
+						time.Sleep(150 * time.Second)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.Start()
+				time.Sleep(20*time.Minute + 30*time.Second)
+				<-c.Stop().Done()
+				var want []time.Time
+				for i := range 20 {
+					want = append(want, began.Truncate(time.Minute).Add(time.Duration(i+1)*time.Minute))
+				}
+				if !slices.EqualFunc(ticks, want, time.Time.Equal) {
+					t.Errorf("ticks that ran in 20 minutes: %v", ticks)
+				}
+			})
+		})
+	}
+}
+
+// B43: Stop ends the runs that wait, at once or nearly, and leaves their ticks to the other processes. It lets a run
+// that is in progress end.
+func TestStopEndsRunsThatWait(t *testing.T) {
+	waits := []struct {
+		name string
+		wait func(t *testing.T, store *dsynctest.Memory, faulty *dsynctest.Faulty)
+	}{
+		{"another process runs", func(t *testing.T, store *dsynctest.Memory, _ *dsynctest.Faulty) {
+			p := newSession(t, store).Periodic("cron/report")
+			go p.Do(background, time.UnixMilli(1000), func(context.Context) error { time.Sleep(time.Hour); return nil })
+		}},
+		{"the store is silent", func(_ *testing.T, _ *dsynctest.Memory, faulty *dsynctest.Faulty) { faulty.Cut() }},
+	}
+	for _, tt := range waits {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				faulty := dsynctest.NewFaulty(store, nil)
+				defer faulty.Close()
+				tt.wait(t, store, faulty)
+				l, _ := newLocker(t, faulty, robfigcron.Options{})
+				c := cron.New(cron.WithLogger(cron.DiscardLogger))
+				if _, err := l.AddPeriodic(c, "* * * * *", "report", func(context.Context, time.Time) error {
+					t.Error("f is called")
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+				c.Start()
+				time.Sleep(5*time.Minute + 30*time.Second)
+				stop := time.Now()
+				<-c.Stop().Done()
+				if took := time.Since(stop); took > 2*time.Second {
+					t.Errorf("the runs that wait ended %v after Stop", took)
+				}
+				faulty.Heal()
+				time.Sleep(2 * time.Hour)
+				if last, _, err := newSession(t, store).Periodic("cron/report").Last(background); err != nil || last.Unix() > 1 {
+					t.Errorf("the last tick is %v, %v", last, err)
+				}
+			})
+		})
+	}
+
+	t.Run("f is running", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			l, _ := newLocker(t, dsynctest.NewMemory(), robfigcron.Options{})
+			c := cron.New(cron.WithLogger(cron.DiscardLogger), cron.WithChain(delay(nil)))
+			var ticks int
+			if _, err := l.AddPeriodic(c, "* * * * *", "report", func(ctx context.Context, _ time.Time) error {
+				ticks++
+				select {
+				case <-ctx.Done():
+					t.Error("Stop has ended the context of a run")
+				case <-time.After(10 * time.Minute):
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			c.Start()
+			time.Sleep(5*time.Minute + 30*time.Second)
+			<-c.Stop().Done()
+			if ticks != 1 {
+				t.Errorf("f was called %d times; one run was in progress at Stop, and others were delayed", ticks)
+			}
+		})
 	})
 }

@@ -1,0 +1,73 @@
+package robfigcron
+
+import (
+	"time"
+
+	"github.com/robfig/cron/v3"
+)
+
+// localTimes returns the schedule of s in which changes of the local time neither skip nor repeat a time of the
+// day, as [Locker.AddPeriodic] documents. That of cron skips "30 2 * * *" on the day on which summer time begins, and
+// has "30 1 * * *" or "30 2 * * *" twice when it ends.
+func localTimes(s cron.Schedule) cron.Schedule {
+	const all = 1<<24 - 1
+	spec, ok := s.(*cron.SpecSchedule)
+	if !ok || spec.Hour&all == all {
+		return s
+	}
+	l := &local{zone: spec.Location, wall: *spec}
+	l.wall.Location = time.UTC
+	return l
+}
+
+// A local is a schedule of times of the day.
+type local struct {
+	zone *time.Location    // time.Local: that of the Cron
+	wall cron.SpecSchedule // takes the readings of the zone's clocks for UTC, where no clock is changed
+}
+
+// Next returns the first time after t.
+func (l *local) Next(t time.Time) time.Time {
+	zone := l.zone
+	if zone == time.Local {
+		zone = t.Location()
+	}
+	reading := clock(t.In(zone))
+	for {
+		reading = l.wall.Next(reading)
+		if reading.IsZero() {
+			return reading
+		}
+		// While clocks repeat an hour, the first readings to come have been there before.
+		if next := first(reading, zone); next.After(t) {
+			return next.In(t.Location())
+		}
+	}
+}
+
+// clock returns what clocks show at t, as UTC.
+func clock(t time.Time) time.Time {
+	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
+}
+
+// first returns when the clocks of the zone show that reading for the first time or, if they skip it, when they are
+// put forward.
+func first(reading time.Time, zone *time.Location) time.Time {
+	// Of two times that fit, and where none does, Date may return either.
+	t := time.Date(reading.Year(), reading.Month(), reading.Day(), reading.Hour(), reading.Minute(), reading.Second(), reading.Nanosecond(), zone)
+	start, end := t.ZoneBounds()
+	switch shown := clock(t); {
+	case shown.Before(reading):
+		return end
+	case shown.After(reading):
+		return start
+	}
+	if !start.IsZero() {
+		_, now := t.Zone()
+		_, before := start.Add(-1).Zone()
+		if earlier := t.Add(time.Duration(now-before) * time.Second); earlier.Before(start) && clock(earlier).Equal(reading) {
+			return earlier
+		}
+	}
+	return t
+}

@@ -1,0 +1,60 @@
+package robfigcron
+
+import (
+	"sync"
+	"time"
+
+	"github.com/robfig/cron/v3"
+)
+
+// stopInterval is how often a run that waits looks whether its Cron was stopped.
+const stopInterval = time.Second
+
+// watch calls stop if c is stopped. The function that it returns ends that, and waits until it has; it may be
+// called more than once.
+func watch(c *cron.Cron, stop func()) (end func()) {
+	ended := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		timer := time.NewTicker(stopInterval)
+		defer timer.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-timer.C:
+			}
+			if stopped(c) {
+				stop()
+				return
+			}
+		}
+	})
+	return sync.OnceFunc(func() {
+		close(ended)
+		wg.Wait()
+	})
+}
+
+// stopped reports whether c does not run. A Cron has no method for that. But one that runs asks a schedule for its
+// first time as soon as it is added, and one that doesn't only keeps it.
+func stopped(c *cron.Cron) bool {
+	var asked probe
+	c.Remove(c.Schedule(&asked, cron.FuncJob(func() {})))
+	asked.mu.Lock()
+	defer asked.mu.Unlock()
+	return !asked.was
+}
+
+// A probe is a schedule without times that remembers whether it was asked for one.
+type probe struct {
+	mu  sync.Mutex
+	was bool
+}
+
+func (p *probe) Next(time.Time) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.was = true
+	return time.Time{}
+}
