@@ -334,6 +334,45 @@ func TestTransferWithFaults(t *testing.T) {
 	}
 }
 
+// The reply of the release that has elected the candidate is lost, a late copy of this process's request puts its
+// claim into the queue again, and the candidate resigns. When the release is repeated the claim is elected anew and the
+// candidate does not wait. Transfer must not say that it was not elected.
+func TestTransferIsNotDeniedAfterALateCopy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		store.Polling = true // a sends no notice, so d must find out by itself, and soon
+		joins, releases := 0, 0
+		f := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
+			switch r.Method {
+			case dsynctest.MethodAcquire:
+				if joins++; joins == 1 {
+					return dsynctest.Fault{Again: 1100 * time.Millisecond} // candidates takes a second
+				}
+			case dsynctest.MethodRelease:
+				if releases++; releases == 1 {
+					return dsynctest.Fault{LoseReply: true}
+				}
+			}
+			return dsynctest.Fault{}
+		})
+		a := named(t, f, "a")
+		campaign(t, a)
+		d := candidates(t, store, "d")["d"]
+		answer := make(chan error, 1)
+		to := member(t, a, "d")
+		go func() { answer <- a.Transfer(background, to) }()
+		<-d.elected
+		time.Sleep(200 * time.Millisecond)
+		if err := d.Resign(background); err != nil {
+			t.Fatal(err)
+		}
+		wantNumber(t, store, 3) // a's claim is elected once more, by the copy of its request
+		if err := <-answer; !errors.Is(err, leader.ErrLost) || errors.Is(err, leader.ErrNotCandidate) {
+			t.Errorf("Transfer: %v, want %v", err, leader.ErrLost)
+		}
+	})
+}
+
 // A term that is lost before its release is transferred to nobody.
 func TestTransferOfALostTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {

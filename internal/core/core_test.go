@@ -266,6 +266,14 @@ func (r *rig) held() {
 	r.answer("Join", r.granted(5000))
 }
 
+// heldForGood is held, and no copy of its request can join any more.
+func (r *rig) heldForGood() {
+	r.joining()
+	granted := r.granted(5000)
+	granted.State.Final = true
+	r.answer("Join", granted)
+}
+
 // ticking holds for a tick, and the next one waits, with claim 2.
 func (r *rig) ticking() {
 	tick := func(n int64) func(*core.Want) {
@@ -345,7 +353,7 @@ func TestTable(t *testing.T) {
 		"joining": (*rig).joining, "joining and listening": (*rig).joiningListening, "joining in line": (*rig).inLine, "waiting": (*rig).waiting, "checking": (*rig).checking,
 		"checking a mismatch": (*rig).mismatched, "dating": (*rig).dating, "held": (*rig).held, "held for a tick": (*rig).ticking, "held for a lease": (*rig).leased, "held for a long lease": (*rig).leasedLong,
 		"lingering": (*rig).lingering, "windingDown": (*rig).windingDown, "lost": (*rig).lost, "leaving": (*rig).leaving,
-		"leaving to be kept": (*rig).keeping, "kept": (*rig).kept, "kept for the grace": (*rig).hurried, "past": (*rig).past, "past and listening": (*rig).pastListening, "gone": (*rig).gone,
+		"leaving to be kept": (*rig).keeping, "held for good": (*rig).heldForGood, "kept": (*rig).kept, "kept for the grace": (*rig).hurried, "past": (*rig).past, "past and listening": (*rig).pastListening, "gone": (*rig).gone,
 	}
 	rows := []struct {
 		from  string
@@ -569,6 +577,31 @@ func TestTable(t *testing.T) {
 			r.answer("Heartbeat", core.Reply{})
 			r.answer("Release", core.Reply{})
 		}, "past", "Freed 1"},
+		{"held for a lease", "done, as said before, no answer, and the store has it no more", func(r *rig) {
+			r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Successor: "o.2"}})
+			r.done(1)
+			r.answer("Release", lost)
+			r.pass(time.Second)
+			r.answer("Release", core.Reply{})
+			r.answer("Heartbeat", core.Reply{})
+			r.answer("Release", core.Reply{})
+		}, "past", "Freed 1, not as said: dsync: hold lost"},
+		{"held", "done, as said before, no answer, and the successor does not wait, or has held since", func(r *rig) {
+			r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Successor: "o.2"}})
+			r.done(1)
+			r.answer("Release", lost)
+			r.pass(r.cfg.Attempt + 2*r.cfg.Margin) // a copy of its request could join until then
+			r.answer("Release", core.Reply{Err: driver.ErrNotWaiting})
+			r.answer("Release", core.Reply{Found: true})
+		}, "past", "Freed 1, not as said: dsync: hold lost: it is not known whether the successor was granted the key"},
+		{"held for good", "done, as said before, no answer, and the successor does not wait", func(r *rig) {
+			r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Successor: "o.2"}})
+			r.done(1)
+			r.answer("Release", lost)
+			r.pass(time.Second)
+			r.answer("Release", core.Reply{Err: driver.ErrNotWaiting})
+			r.answer("Release", core.Reply{Found: true})
+		}, "gone", "Freed 1, not as said: dsync: not in the queue"},
 		{"leaving", "session lost", (*rig).deadline, "gone", "Freed 1: dsync: hold lost: no heartbeat was acknowledged within 9.988s"},
 		{"leaving to be kept", "revoked", func(r *rig) { r.revoke(); r.answer("Release", core.Reply{Found: true}) }, "leaving", "Freed 1, Release"},
 		{"leaving to be kept", "answered", func(r *rig) { r.answer("Release", core.Reply{Found: true}) }, "kept", "Freed 1"},

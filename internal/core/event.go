@@ -203,7 +203,8 @@ type End struct {
 }
 
 // Freed says that nothing is left to wait for after a hold: it was handed off, the store has answered its
-// release, or refused it, or it was lost. Passed is what became of its successor.
+// release, or refused it, or it was lost. Passed is nil if the release was surely done as LeaveBy said,
+// driver.ErrNotWaiting if the store said that the successor does not wait, and otherwise an error that is ErrLost.
 type Freed struct {
 	Hold   *Acquire
 	Err    error

@@ -38,7 +38,9 @@ func (c *Core) release(cl *claim) {
 }
 
 func (c *Core) sendRelease(cl *claim) {
-	c.forgetVoid(cl)
+	if cl.failed == 0 { // else a request may have joined after the release that had no answer: see notPassed
+		c.forgetVoid(cl)
+	}
 	var l driver.Leave
 	if cl.leave != nil {
 		l = cl.leave.Leave
@@ -65,9 +67,8 @@ func (c *Core) releaseAnswered(cl *claim, s *sent, r *Reply) {
 	}
 	switch {
 	case errors.Is(r.Err, driver.ErrNotWaiting):
-		// The successor has left the queue. The holder is done all the same, so the first in the queue
-		// is next.
-		cl.leave.passed, cl.leave.Successor = r.Err, ""
+		// The claim still holds, and its holder is done all the same, so the first in the queue is next.
+		cl.leave.passed, cl.leave.Successor = cl.notPassed(r.Err), ""
 		c.release(cl)
 	case r.Err != nil && c.closing != nil:
 		err := errors.Join(ErrClosed, r.Err)
@@ -109,12 +110,26 @@ func (c *Core) releaseAnswered(cl *claim, s *sent, r *Reply) {
 }
 
 // leftAsSaid records that a release was done as LeaveBy said it. If the store does not find the claim after a
-// release without an answer, that one has done it, unless the session has expired meanwhile.
+// release without an answer, that one has done it: a claim whose session has expired is not released any more. But a
+// lease may have come to its end instead, so of a lease nothing is known.
 func (c *Core) leftAsSaid(cl *claim, r *Reply) {
-	if l := cl.leave; l != nil && l.passed == ErrLost && (r.Found || cl.request.Session == c.session.id) {
+	if l := cl.leave; l != nil && l.passed == ErrLost && (r.Found || !cl.fixed()) {
 		l.passed = nil
 	}
 }
+
+// notPassed returns why a claim that holds was not released to its successor, given the store's word that the
+// successor does not wait. If a release before had no answer, and a copy of a request could join after it, the claim
+// may hold anew: then that release has granted the key to the successor, which does not wait for that reason.
+func (cl *claim) notPassed(err error) error {
+	if cl.failed > 0 && !cl.void.IsZero() {
+		return errUnsure
+	}
+	return err
+}
+
+// errUnsure is what a holder learns if nobody can know whether its successor was granted the key.
+var errUnsure = fmt.Errorf("%w: it is not known whether the successor was granted the key", ErrLost)
 
 // A past claim has left the store. It is remembered until nothing of it can come late.
 type past struct {

@@ -340,7 +340,8 @@ func (h *Hold) ReleaseBy(l driver.Leave) bool {
 
 // ReleasedBy returns nil if the store has released the hold as ReleaseBy said. If the successor did not
 // wait any more, so that the key went to the first in the queue, the error is driver.ErrNotWaiting. If the
-// hold was lost before the store released it, the error is [ErrLost]. Call it when the channel that
+// hold was lost before the store released it, or nobody can know whether the successor was granted the key, the
+// error is [ErrLost]. Call it when the channel that
 // [Hold.Finished] returns is closed.
 func (h *Hold) ReleasedBy() error {
 	h.s.mu.Lock()

@@ -461,6 +461,18 @@ func crashWith(fault string) func(what string) bool {
 	}
 }
 
+// faultsBut leaves out all faults of the network but these, each given as how it begins and how it ends.
+func faultsBut(these ...[2]string) func(what string) bool {
+	return func(what string) bool {
+		for _, f := range []string{"is lost", "is late", "is delayed", "twice"} {
+			if strings.HasSuffix(what, f) {
+				return !slices.ContainsFunc(these, func(f [2]string) bool { return strings.HasPrefix(what, f[0]) && strings.HasSuffix(what, f[1]) })
+			}
+		}
+		return false
+	}
+}
+
 // closing leaves out that B closes, that time passes while anything else can happen, and what is refused but releases
 // of A.
 func closing(what string) bool {
@@ -509,6 +521,7 @@ func settings() []setting {
 	patient := func(c *core.Config) { c.Attempt = 6 * time.Second } // longer than between two heartbeats
 	oneLane := func(c *core.Config) { c.Lanes, c.PollLanes = 1, 1 }
 	semaphore := mutex(1).as(driver.KindSemaphore, 1, 2)
+	joinTwice, releaseUnanswered := [2]string{"A's Join", "twice"}, [2]string{"A's Release", "its reply is lost"}
 	once, first, second := ticking(1), ticking(1), ticking(2)
 	return []setting{
 		{name: "two processes", processes: each(mutex(1), mutex(1))},
@@ -568,6 +581,8 @@ func settings() []setting {
 		{name: "a successor gives up", budget: budget{giveUps: 1, faults: 1}, processes: each(mutex(1).passing(), mutex(1)), set: eager, without: inHaste},
 		{name: "a successor, cut off", budget: budget{cuts: 1}, processes: each(mutex(1).passing(), mutex(1)), set: eager, without: cutOffWith("A unlocks")},
 		{name: "a successor", processes: [][]caller{{mutex(1).passing()}, {mutex(1)}, {mutex(1)}}, set: eager, without: inHaste},
+		{name: "a successor, and a request comes twice", budget: budget{faults: 2}, processes: each(mutex(1).passing(), mutex(1)), change: patient, set: eager, without: faultsBut(joinTwice, releaseUnanswered)},
+		{name: "a lease with a successor, cut off", budget: budget{cuts: 1}, processes: each(mutex(1).lease(6*time.Second).passing(), mutex(1)), set: eager, without: cutOffWith("A unlocks")},
 		{name: "a late reply, and its process is cut off", budget: budget{faults: 1, cuts: 1}, processes: each(mutex(1), mutex(1)), set: eager, without: cutOffWith("A's Heartbeat  is executed, and its reply is delayed")},
 		{name: "a crash is learned of", budget: budget{crashes: 2}, processes: each(mutex(1), mutex(1)), set: oneHost},
 		{name: "a crash is learned of, a try", budget: budget{crashes: 1}, processes: each(mutex(1), mutex(1).insisting()), set: oneHost},
@@ -578,6 +593,7 @@ func settings() []setting {
 		{name: "closing", budget: budget{closes: 1}, processes: together(mutex(1), mutex(1).auto()), set: deaf},
 		{name: "closing, a break", budget: budget{closes: 1, breaks: 1}, processes: each(mutex(1)), set: deaf},
 		{name: "closing, refused, and others wait", budget: budget{closes: 1, refusals: 1}, processes: each(mutex(1), mutex(1)), set: deaf, without: closing},
+		{name: "closing, and its request comes twice", budget: budget{closes: 1, faults: 2}, processes: each(mutex(1)), change: patient, set: deaf, without: faultsBut(joinTwice, releaseUnanswered)},
 		{name: "notice", budget: budget{windDown: 1}, processes: together(mutex(1), mutex(1)), set: deaf},
 		{name: "observed", budget: budget{faults: 1}, processes: each(mutex(1)), set: observed},
 		{name: "two fail-overs", budget: budget{failOvers: 2}, processes: each(mutex(2)), set: deaf},

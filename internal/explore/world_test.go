@@ -411,8 +411,8 @@ func (w *world) protected(i int, h *hold) bool {
 	return true
 }
 
-// mayChange checks what a command has made of a key: a release moves no end to a later time, and an Extend none
-// to an earlier one; the last tick that has succeeded only grows, and its result stays; and waiters go only with their
+// mayChange checks what a command has made of a key: a release moves no end of a hold to a later time, and an Extend
+// none to an earlier one; a hold is a claim with the token of its grant; the last tick that has succeeded only grows, and its result stays; and waiters go only with their
 // tick, the earliest first.
 func (w *world) mayChange(c *core.Command, before record) error {
 	after := w.store.keys[claimOf(c).Key]
@@ -436,6 +436,12 @@ func (w *world) mayChange(c *core.Command, before record) error {
 	for _, h := range before.holders {
 		now, holds := after.holder(h.Claim)
 		if !holds || h.Until.IsZero() {
+			continue
+		}
+		if now.Token != h.Token { // another hold: a copy of its request has made the claim join again
+			if w.store.now(w.now).Before(h.Until) {
+				return fmt.Errorf("claim %s has left before its end at %v", h.Claim, h.Until)
+			}
 			continue
 		}
 		if later := now.Until.Compare(h.Until); later > 0 && c.Op == core.Release || later < 0 && c.Op != core.Release {
