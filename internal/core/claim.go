@@ -35,6 +35,7 @@ type claim struct {
 	granted    Instant   // when the grant was learned
 	since      time.Time // of the grant, by the store's clock; zero if unknown
 	until      time.Time // the end of a lease, by the store's clock
+	extends    int       // Extends of a lease that were sent and had no answer: the store may have a later end than until
 	listener   uint64    // the time that a listener was ready when its last request was sent; 0: none was
 	othersWait bool      // others wait or may wait
 	asked      bool      // somebody has asked for it, or its holder has resigned: it is not kept
@@ -180,8 +181,10 @@ func (c *Core) move(cl *claim, t trigger) {
 		c.windDown(cl, ErrRevoked)
 	case from == held && t == timeOver && !cl.fixed():
 		c.windDown(cl, ErrStalled)
+	case from == held && t == timeOver && cl.extends > 0:
+		c.windDown(cl, errLeaseOver(cl)) // the store may have a later end, so it is released
 	case from == held && t == timeOver:
-		c.loseHold(cl, fmt.Errorf("%w after %v", ErrLeaseOver, cl.request.Lease))
+		c.loseHold(cl, errLeaseOver(cl))
 	case from == held && t == sessionEnd:
 		c.loseHold(cl, c.ending)
 
@@ -236,7 +239,7 @@ func (cl *claim) shares() bool {
 }
 
 // outlives reports whether the claim survives the loss of its session: it has a lease of its own, which
-// was granted.
+// was granted. One that is yet to get its end does so only if an Extend may have set that: see readmit.
 func (cl *claim) outlives() bool { return cl.fixed() && cl.token != 0 && cl.state != dating }
 
 // newClaim makes a claim for a caller, whose slot and turn the queue has counted.
@@ -450,6 +453,7 @@ func (c *Core) extend(cl *claim) {
 	}
 	cl.due, cl.command = never, inLine
 	if c.enterLane(false, delayed{number: cl.number}) {
+		cl.extends++
 		cl.command = c.sendNow(&sent{session: cl.request.Session, claim: cl.number},
 			&Command{Op: Extend, Session: cl.request.Session, Edit: driver.Edit{Extend: &driver.Extend{Claim: cl.request}}})
 	}
@@ -459,6 +463,9 @@ func (c *Core) extend(cl *claim) {
 func (c *Core) extendAnswered(cl *claim, s *sent, r *Reply) {
 	if cl == nil || cl.state != dating {
 		return
+	}
+	if !r.Lost {
+		cl.extends--
 	}
 	switch ends := s.at.Add(c.cfg.Hold(cl.request.Lease)); {
 	case r.Lost:
@@ -474,18 +481,28 @@ func (c *Core) extendAnswered(cl *claim, s *sent, r *Reply) {
 	}
 }
 
-// extended takes the result of a later Extend.
+// extended takes the store's answer to a later Extend. It may come when the hold is over: then the claim is
+// released, unless the store says that the lease is over too.
 func (c *Core) extended(e Extended) {
 	cl := c.claims[e.Claim]
+	if cl == nil {
+		return
+	}
+	cl.extends--
 	switch {
-	case cl == nil || cl.state != held:
-	case e.Err != nil:
+	case errors.Is(e.Err, driver.ErrNotHeld) && cl.state == held:
 		c.loseHold(cl, e.Err)
+	case e.Err != nil:
 	case !e.Until.Before(cl.until):
 		cl.until = e.Until
-		c.at(&cl.timer, cl.number, e.Sent.Add(c.cfg.Hold(cl.request.Lease)))
+		if cl.state == held {
+			c.at(&cl.timer, cl.number, e.Sent.Add(c.cfg.Hold(cl.request.Lease)))
+		}
 	}
 }
+
+// errLeaseOver is the error of a hold whose lease has ended by itself.
+func errLeaseOver(cl *claim) error { return fmt.Errorf("%w after %v", ErrLeaseOver, cl.request.Lease) }
 
 // begin begins the first hold of a claim.
 func (c *Core) begin(cl *claim, term int64) {
@@ -519,8 +536,8 @@ func (c *Core) deliver(cl *claim, a *Acquire, term int64, local bool) {
 	})
 }
 
-// windDown ends a hold that the store still has, by request or because its holder has stalled: the claim is
-// released when the holder is done or the grace is over.
+// windDown ends a hold that the store has or may have still, by request or because its time is over: the claim
+// is released when the holder is done or the grace is over.
 func (c *Core) windDown(cl *claim, cause error) {
 	cl.state, cl.asked = windingDown, cause != ErrClosed
 	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))

@@ -171,6 +171,10 @@ func (c *Core) Step(now Instant, e Event) []Effect {
 		if cl := c.claims[e.Claim]; cl != nil {
 			cl.leave = &leave{Leave: e.Leave, keep: c.now.Add(e.Leave.Keep), passed: ErrLost}
 		}
+	case Extending:
+		if cl := c.claims[e.Claim]; cl != nil {
+			cl.extends++
+		}
 	case Extended:
 		c.extended(e)
 	case Revoked:

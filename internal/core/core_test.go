@@ -261,6 +261,16 @@ func (r *rig) dating() {
 	r.answer("Join", r.granted(5000))
 }
 
+// datingInLine is dating, but there was no lane for the Extend.
+func (r *rig) datingInLine() {
+	r.cfg.Lanes, r.cfg.PollLanes = 1, 1
+	r.begin(leases)
+	join := r.sent["Join"]
+	r.acquire(9, func(w *core.Want) { w.Key = "other" })
+	r.sent["Join"] = join
+	r.answer("Join", r.granted(5000))
+}
+
 func (r *rig) held() {
 	r.joining()
 	r.answer("Join", r.granted(5000))
@@ -288,6 +298,9 @@ func (r *rig) leased() {
 	r.dating()
 	r.answer("Extend", core.Reply{Holder: driver.Holder{Until: r.clock().Add(6 * time.Second)}})
 }
+
+// extending has an Extend sent.
+func (r *rig) extending() { r.step(core.Extending{Claim: 1}) }
 
 func (r *rig) leasedLong() {
 	r.begin(func(w *core.Want) { w.Lease = time.Minute })
@@ -351,7 +364,7 @@ func TestTable(t *testing.T) {
 	lost := core.Reply{Lost: true}
 	begin := map[string]func(r *rig){
 		"joining": (*rig).joining, "joining and listening": (*rig).joiningListening, "joining in line": (*rig).inLine, "waiting": (*rig).waiting, "checking": (*rig).checking,
-		"checking a mismatch": (*rig).mismatched, "dating": (*rig).dating, "held": (*rig).held, "held for a tick": (*rig).ticking, "held for a lease": (*rig).leased, "held for a long lease": (*rig).leasedLong,
+		"checking a mismatch": (*rig).mismatched, "dating": (*rig).dating, "dating in line": (*rig).datingInLine, "held": (*rig).held, "held for a tick": (*rig).ticking, "held for a lease": (*rig).leased, "held for a long lease": (*rig).leasedLong,
 		"lingering": (*rig).lingering, "windingDown": (*rig).windingDown, "lost": (*rig).lost, "leaving": (*rig).leaving,
 		"leaving to be kept": (*rig).keeping, "held for good": (*rig).heldForGood, "kept": (*rig).kept, "kept for the grace": (*rig).hurried, "past": (*rig).past, "past and listening": (*rig).pastListening, "gone": (*rig).gone,
 	}
@@ -440,7 +453,9 @@ func TestTable(t *testing.T) {
 		{"dating", "refused", func(r *rig) { r.answer("Extend", core.Reply{Err: driver.ErrRefused}) }, "leaving", "Deliver 1: dsync: refused by the store, Release"},
 		{"dating", "given up", func(r *rig) { r.giveUp(1) }, "leaving", "Deliver 1: dsync: given up, Release"},
 		{"dating", "revoked", func(r *rig) { r.revoke() }, "leaving", "Release, Join"},
-		{"dating", "session lost", (*rig).deadline, "gone", "Register"},
+		{"dating", "session lost", (*rig).deadline, "leaving", "Release, Register"},
+		{"dating", "no answer, and session lost", func(r *rig) { r.answer("Extend", lost); r.deadline() }, "leaving", "Release, Register"},
+		{"dating in line", "session lost", (*rig).deadline, "gone", "Register"},
 		{"held", "done, the next here fits", func(r *rig) { r.acquire(2); r.done(1) }, "held", "Freed 1, Deliver 2: hold 2, token 5001"},
 		{"held", "done, the next here waited too long", func(r *rig) { r.acquire(2); r.pass(time.Second); r.done(1) }, "leaving", "Join and leave"},
 		{"held", "done", func(r *rig) { r.done(1) }, "leaving", "Release"},
@@ -518,9 +533,31 @@ func TestTable(t *testing.T) {
 		{"held for a lease", "lease over, unseen", func(r *rig) { r.now = r.now.Add(r.cfg.Hold(6 * time.Second)); r.done(1) }, "lost", "End 1: dsync: the lease is over after 6s, Freed 1"},
 		{"held for a lease", "extended", func(r *rig) {
 			r.pass(2 * time.Second)
+			r.extending()
 			r.step(core.Extended{Claim: 1, Sent: r.now, Until: r.clock().Add(6 * time.Second)})
 			r.pass(2 * time.Second)
 		}, "held", "Heartbeat"},
+		{"held for a lease", "an Extend has no answer, lease over", func(r *rig) { r.extending(); r.pass(r.cfg.Hold(6 * time.Second)) }, "windingDown", "End 1: dsync: the lease is over after 6s"},
+		{"held for a lease", "an Extend has no answer, lease over, and then the grace", func(r *rig) { r.extending(); r.pass(5 * time.Second) }, "leaving", "End 1: dsync: the lease is over after 6s, Heartbeat, Release"},
+		{"held for a lease", "an Extend has no answer, lease over, and done", func(r *rig) { r.extending(); r.pass(r.cfg.Hold(6 * time.Second)); r.done(1) }, "leaving", "Release"},
+		{"held for a lease", "an Extend has no answer, and released long after its end", func(r *rig) { r.extending(); r.now = r.now.Add(9 * time.Second); r.step(core.Tick{}); r.done(1) }, "leaving", "Release"},
+		{"held for a lease", "an Extend is answered when the lease is over", func(r *rig) {
+			r.extending()
+			r.pass(r.cfg.Hold(6 * time.Second))
+			r.step(core.Extended{Claim: 1, Until: r.clock().Add(6 * time.Second)})
+			r.pass(2 * time.Second)
+		}, "leaving", "Heartbeat, Release"},
+		{"held for a lease", "an Extend is answered when the lease is long over", func(r *rig) {
+			r.extending()
+			r.now = r.now.Add(8 * time.Second)
+			r.step(core.Extended{Claim: 1, Until: r.clock().Add(6 * time.Second)})
+			r.pass(time.Second)
+		}, "leaving", "Release"},
+		{"held for a lease", "an Extend is refused, lease over", func(r *rig) {
+			r.extending()
+			r.step(core.Extended{Claim: 1, Err: driver.ErrRefused})
+			r.pass(r.cfg.Hold(6 * time.Second))
+		}, "lost", "End 1: dsync: the lease is over after 6s, Freed 1"},
 		{"held for a lease", "not held any more", func(r *rig) { r.step(core.Extended{Claim: 1, Err: driver.ErrNotHeld}) }, "lost", "End 1: dsync: not held, Freed 1"},
 		{"lingering", "wanted here", func(r *rig) { r.acquire(2) }, "held", "Deliver 2: hold 2, token 5001"},
 		{"lingering", "wanted here in another way", func(r *rig) { r.acquire(2, auto) }, "leaving", "Release"},

@@ -56,6 +56,8 @@
 //	any of them  revoked, or the lease is over   leaving      its caller requests another
 //	  by force   revoked                         (as it is)   asks for the grant; then held, and windingDown at once
 //	any of them  session lost                    gone         its caller requests another under the next id
+//	dating       session lost, and an Extend     leaving      the same; Send a release
+//	               was sent
 //	held         done, the next here fits        held         Deliver to the next (a hand-off)
 //	held         done, may be kept               lingering    timer
 //	held         done, the next here waits       leaving      Send a request of its that also releases this one
@@ -65,6 +67,8 @@
 //	               no progress within the limit
 //	held         session lost, lease over, or    lost         End; timer: grace
 //	               for a lease: closing
+//	held         lease over, and an Extend of    windingDown  End; timer: grace
+//	               it had no answer
 //	lingering    wanted here                     held         Deliver
 //	lingering    others wait, time over          leaving      Send a release
 //	windingDown  done, grace over                leaving      Send a release

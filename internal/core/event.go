@@ -70,8 +70,10 @@ type LeaveBy struct {
 	Leave driver.Leave
 }
 
-// Extended says that a lease was extended by a command that was sent at Sent, or with Err that the store
-// does not have it any more.
+// Extending says that a command is sent that extends a lease.
+type Extending struct{ Claim uint64 }
+
+// Extended is the store's answer to that command, which was sent at Sent. One that has no answer gets none.
 type Extended struct {
 	Claim uint64
 	Sent  Instant
@@ -154,6 +156,7 @@ func (*Done) event()          {}
 func (WindDown) event()       {}
 func (Progress) event()       {}
 func (LeaveBy) event()        {}
+func (Extending) event()      {}
 func (Extended) event()       {}
 func (Revoked) event()        {}
 func (Need) event()           {}

@@ -334,12 +334,19 @@ func (c *Core) requestAnew(cl *claim) {
 	c.request(q, a)
 }
 
-// readmit has the caller of a claim that was lost with its session request another under the next one.
+// readmit has the caller of a claim that was lost with its session request another under the next one. If an
+// Extend may have set the end of its lease, the store has it until then, so it is released: its caller would wait
+// for that end.
 func (c *Core) readmit(cl *claim) {
 	q := c.queues[cl.request.Key]
 	q.admitted = append(q.admitted, cl.call)
 	c.takeSlot(cl)
-	delete(c.claims, cl.number)
+	if cl.extends == 0 {
+		delete(c.claims, cl.number)
+		return
+	}
+	cl.call, cl.wait = nil, nil
+	c.release(cl)
 }
 
 // windDownAll asks the holders in this process to give up the key, and makes the caller that requests it

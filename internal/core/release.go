@@ -26,8 +26,8 @@ func (c *Core) release(cl *claim) {
 	case cl.command != 0:
 	case !cl.mayBe && cl.unanswered == 0: // the store never had it
 		c.leftStore(cl)
-	case cl.outlives() && !cl.until.IsZero() && c.leaseEnded(cl):
-		c.settled(cl, fmt.Errorf("%w: %w after %v", ErrLost, ErrLeaseOver, cl.request.Lease))
+	case cl.outlives() && c.leaseEnded(cl):
+		c.settled(cl, fmt.Errorf("%w: %w", ErrLost, errLeaseOver(cl)))
 		c.leftStore(cl)
 	default:
 		cl.command = inLine
@@ -54,9 +54,10 @@ func (c *Core) sendRelease(cl *claim) {
 		&Command{Op: Release, Session: cl.request.Session, Edit: driver.Edit{Leave: &l}})
 }
 
-// leaseEnded reports whether the lease is over by the store's clock: whoever uses the key next drops it.
+// leaseEnded reports whether the lease is known to be over by the store's clock: whoever uses the key next
+// drops it.
 func (c *Core) leaseEnded(cl *claim) bool {
-	return c.storeClock().After(cl.until)
+	return cl.extends == 0 && !cl.until.IsZero() && c.storeClock().After(cl.until)
 }
 
 // releaseAnswered takes the reply to a release. While the store refuses it, it is tried again as long as

@@ -404,25 +404,52 @@ func (h *Hold) Extend(ctx context.Context) (until time.Time, err error) {
 	if !h.Live() {
 		return time.Time{}, h.Err()
 	}
-	s := h.s
-	s.mu.Lock()
-	sent := s.clock.at(time.Now())
-	s.mu.Unlock()
-	edited, err := s.edit(ctx, "Extend", driver.Edit{Extend: &driver.Extend{Claim: *h.request}})
-	if err != nil && !errors.Is(err, driver.ErrNotHeld) {
+	// An answer counts even if the caller has given up: only so is a lease that was extended released in time.
+	until, err = request(ctx, h.s, "Extend", func(ctx context.Context) (time.Time, error) {
+		sent, stillLive := h.extending()
+		if !stillLive {
+			return time.Time{}, driver.ErrNotHeld
+		}
+		edited, err := h.s.store.Edit(ctx, driver.Edit{Extend: &driver.Extend{Claim: *h.request}})
+		if err == nil || isAnswer(err) {
+			h.extended(core.Extended{Claim: h.end.Claim, Sent: sent, Until: edited.Holder.Until, Err: err})
+		}
+		return edited.Holder.Until, err
+	})
+	switch {
+	case !h.Live():
+		return time.Time{}, h.Err()
+	case err != nil:
 		return time.Time{}, err
 	}
-	until = edited.Holder.Until
-	s.mu.Lock()
-	s.step(core.Extended{Claim: h.end.Claim, Sent: sent, Until: until, Err: err})
-	if h.state == live && !until.Before(h.own.until) {
-		h.own.until = until
-	}
-	s.mu.Unlock()
-	if !h.Live() {
-		return time.Time{}, h.Err()
-	}
 	return until, nil
+}
+
+// extending says that an Extend is sent now, unless the hold is over. One that is sent after its end would keep
+// the key closed.
+func (h *Hold) extending() (sent core.Instant, stillLive bool) {
+	s := h.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sent = s.compareClock(); s.finished || h.state != live {
+		return 0, false
+	}
+	s.stepAt(sent, core.Extending{Claim: h.end.Claim})
+	return sent, true
+}
+
+// extended takes the answer to an Extend.
+func (h *Hold) extended(e core.Extended) {
+	s := h.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.finished {
+		return
+	}
+	s.step(e)
+	if h.state == live && e.Err == nil && !e.Until.Before(h.own.until) {
+		h.own.until = e.Until
+	}
 }
 
 // Unlock ends the hold: Lost closes, and then the claim is handed off in this process or

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,43 +14,153 @@ import (
 
 // A fixed lease that nobody learned of ends with its session, not when the lease would end.
 
-// The reply to the request is lost, and the session with it.
+// The reply to one of its commands is lost, and the session with it. Its caller waits on, has given up, or only tried.
+// Once the process reaches the store again the key is free, for itself and for others. (B37)
 func TestLeaseOfALostReplyEndsWithItsSession(t *testing.T) {
-	for _, try := range []bool{false, true} {
-		bubble(t, func(t *testing.T) {
-			memory := dsynctest.NewMemory()
-			var f *dsynctest.Faulty
-			var lost atomic.Bool
-			f = newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
-				if r.Method != dsynctest.MethodAcquire || lost.Swap(true) {
-					return dsynctest.Fault{}
-				}
-				time.AfterFunc(time.Millisecond, f.Cut)
-				time.AfterFunc(3*ttl, f.Heal)
-				return dsynctest.Fault{LoseReply: true}
+	for _, method := range []dsynctest.Method{dsynctest.MethodAcquire, dsynctest.MethodExtend} {
+		for _, caller := range []string{"waits", "gives up early", "gives up late", "tries"} {
+			t.Run(fmt.Sprint(method, ", its caller ", caller), func(t *testing.T) {
+				bubble(t, func(t *testing.T) { testLeaseOfALostReply(t, method, caller) })
 			})
-			s, other := newSession(t, f, nil), newSession(t, memory, nil)
-			began := time.Now()
-			if try {
-				if _, err := s.TryLease(background, "k", 24*time.Hour); err == nil {
-					t.Fatal("TryAcquire succeeded without a reply")
-				}
-				time.Sleep(3 * ttl)
-				if err := other.Mutex("k").TryLockContext(background); err != nil {
-					t.Errorf("nobody owns the key: %v", err)
-				}
-				return
-			}
-			l, err := s.Lease(background, "k", 24*time.Hour)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if took := time.Since(began); took > 4*ttl {
-				t.Errorf("Acquire of a free key took %v, and the store was unreachable for %v", took, 3*ttl)
-			}
-			l.Release(background)
-		})
+		}
 	}
+}
+
+func testLeaseOfALostReply(t *testing.T, method dsynctest.Method, caller string) {
+	memory := dsynctest.NewMemory()
+	var f *dsynctest.Faulty
+	var lost atomic.Bool
+	f = newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+		if r.Method != method || lost.Swap(true) {
+			return dsynctest.Fault{}
+		}
+		time.AfterFunc(time.Millisecond, f.Cut)
+		time.AfterFunc(3*ttl, f.Heal)
+		return dsynctest.Fault{LoseReply: true}
+	})
+	s, other := newSession(t, f, nil), newSession(t, memory, nil)
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	began := time.Now()
+	switch caller {
+	case "tries":
+		if _, err := s.TryLease(ctx, "k", 24*time.Hour); err == nil {
+			t.Fatal("TryLease succeeded without a reply")
+		}
+	case "gives up early", "gives up late":
+		after := ttl / 2
+		if caller == "gives up late" {
+			after = 2 * ttl
+		}
+		time.AfterFunc(after, cancel)
+		if _, err := s.Lease(ctx, "k", 24*time.Hour); err == nil {
+			t.Fatal("Lease succeeded without a reply")
+		}
+	default:
+		l, err := s.Lease(ctx, "k", 24*time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Release(background)
+	}
+	mu := other.Mutex("k")
+	lock(t, mu)
+	if took := time.Since(began); took > 4*ttl {
+		t.Errorf("the key was free after %v, and the store was unreachable for %v", took, 3*ttl)
+	}
+	mu.Unlock()
+}
+
+// The store makes an Extend, and its holder does not learn of that before its lease is over. It releases the key, or
+// does nothing more: the key is free when the grace is over, and not a whole lease later. (B37)
+func TestLeaseOfALostExtendIsReleased(t *testing.T) {
+	const d = time.Hour
+	for name, fault := range map[string]dsynctest.Fault{
+		"the reply is lost":         {LoseReply: true},
+		"the reply comes too late":  {ReplyDelay: 1500 * time.Millisecond},
+		"the command is never made": {LoseRequest: true},
+	} {
+		for _, releases := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, ", and its holder releases it: ", releases), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					memory := dsynctest.NewMemory()
+					extends := 0
+					f := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+						if r.Method == dsynctest.MethodExtend {
+							if extends++; extends > 1 { // the first sets the end of the lease
+								return fault
+							}
+						}
+						return dsynctest.Fault{}
+					})
+					s, other := newSession(t, f, nil), newSession(t, memory, nil)
+					began := time.Now()
+					l, err := s.Lease(background, "k", d)
+					if err != nil {
+						t.Fatal(err)
+					}
+					over := d - d/1000 - margin - grace
+					time.Sleep(over - time.Second)
+					ctx, cancel := context.WithTimeout(background, time.Second/2)
+					defer cancel()
+					if _, err := l.Extend(ctx); err == nil {
+						t.Fatal("Extend succeeded without a reply")
+					}
+					<-l.Lost()
+					if took := time.Since(began); took != over {
+						t.Errorf("lost after %v, want %v", took, over)
+					}
+					latest := over + grace
+					if releases {
+						wantErr(t, "Release", l.Release(background), dsync.ErrLost)
+						latest = over
+					}
+					if fault.LoseRequest { // then it may be the end of the lease
+						latest = d
+					}
+					mu := other.Mutex("k")
+					lock(t, mu)
+					if took := time.Since(began); took > latest+time.Second {
+						t.Errorf("the key was free after %v, want %v", took, latest)
+					}
+					mu.Unlock()
+				})
+			})
+		}
+	}
+}
+
+// An Extend that waits for its turn among other commands until the lease is over is not sent: it would keep the key
+// closed, and nobody would hold it. (B37)
+func TestExtendIsNotSentAfterTheEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var extends atomic.Int64
+		slow := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) (fault dsynctest.Fault) {
+			if r.Method == dsynctest.MethodExtend {
+				extends.Add(1)
+			}
+			if r.Method == dsynctest.MethodLoad {
+				fault.Delay = time.Second
+			}
+			return fault
+		})
+		s := newSession(t, slow, nil)
+		l, err := s.Lease(background, "k", ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(lease - time.Second/2)
+		for range 100 { // as many as take all the session's lanes, for seconds
+			go s.Status(background, "another")
+		}
+		synctest.Wait()
+		_, err = l.Extend(background)
+		wantErr(t, "Extend", err, dsync.ErrLost)
+		time.Sleep(5 * time.Second)
+		if n := extends.Load(); n != 1 {
+			t.Errorf("%d Extends were sent, want only the one that set the end of the lease", n)
+		}
+	})
 }
 
 // A waiter is granted its lease while it is cut off, or when it is long dead. Break does not wait for

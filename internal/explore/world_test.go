@@ -953,6 +953,9 @@ func (w *world) callerActions(i int, fair bool, add add) {
 				add(name(i)+" extends its lease", func(w *world) error {
 					w.extends--
 					h := w.nodes[i].hold(o.hold)
+					if err := w.step(i, core.Extending{Claim: h.claim}); err != nil {
+						return err
+					}
 					return w.step(i, &core.Ask{Do: driver.Edit{Extend: &driver.Extend{Claim: driver.Claim{
 						Key: o.want.Key, ID: h.id, Kind: o.want.Kind, Weight: o.want.Weight, Limit: o.want.Limit, Lease: o.want.Lease, Token: h.token,
 					}}}})

@@ -151,6 +151,8 @@ func (l *line) event(calls map[uint64]*core.Acquire) (core.Event, error) {
 		e := core.Extended{Err: l.Err.error()}
 		err := decode(&e)
 		return e, err
+	case "Extending":
+		return decoded[core.Extending](l)
 	case "Reply":
 		e := &core.Reply{Err: l.Err.error()}
 		return e, decode(e)
