@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/process"
 )
 
 // A Kind says what a key is used as. Using a key as two kinds at the same time is a
@@ -280,13 +281,7 @@ func (st Status) String() string {
 
 // String returns a name of the participant for people.
 func (o Participant) String() string {
-	switch {
-	case o.Name != "" && o.Name != o.Host:
-		return fmt.Sprintf("%s (process %d on %s)", o.Name, o.PID, o.Host)
-	case o.PID != 0 || o.Host != "":
-		return fmt.Sprintf("process %d on %s", o.PID, o.Host)
-	}
-	return o.Session
+	return process.Describe(o.Name, o.Host, o.PID, o.Session)
 }
 
 func utc(t time.Time) string {

@@ -157,7 +157,12 @@ func TestRunBadInputLeavesNothing(t *testing.T) {
 
 func TestRunHeld(t *testing.T) {
 	store := dsynctest.NewMemory()
-	m := session(t, store).Mutex("k")
+	s, err := dsync.New(store, &dsync.Options{Name: "pod-7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(context.Background())
+	m := s.Mutex("k")
 	m.Lock()
 	defer m.Unlock()
 	for _, c := range []struct {
@@ -165,8 +170,8 @@ func TestRunHeld(t *testing.T) {
 		status int
 		want   string
 	}{
-		{[]string{"--try"}, exitHeld, `leasehold: dsync: "k" is held by another: process`},
-		{[]string{"--timeout", "50ms"}, exitTimeout, `leasehold: "k" was not free within 50ms: held by process`},
+		{[]string{"--try"}, exitHeld, `leasehold: dsync: "k" is held by another: pod-7 (process`},
+		{[]string{"--timeout", "50ms"}, exitTimeout, `leasehold: "k" was not free within 50ms: held by pod-7 (process`},
 	} {
 		got := command(t, store, append(append([]string{"run"}, c.flags...), "k", "--", "echo", "ran")...)
 		if got.status != c.status || got.out != "" || !strings.HasPrefix(got.err, c.want) || strings.Count(got.err, "\n") != 1 {

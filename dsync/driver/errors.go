@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/leasehold-go/leasehold/internal/process"
 )
 
 // Errors that the methods of a [Store] return.
@@ -57,10 +59,11 @@ var ErrHeld = errors.New("dsync: held by another")
 // A HeldError names the holder of the key that a try failed to acquire. It matches [ErrHeld].
 type HeldError struct {
 	Key     string
-	Here    bool      // the session that tried holds the key itself, or waits for it; then Session is ""
-	Session string    // the id of the holder's session
-	Host    string    // of the holder; "" if unknown
-	PID     int       // of the holder; 0 if unknown
+	Here    bool      // the session that tried holds the key itself, or, if Session is "", only waits for it
+	Session string    // the id of the holder's session, or that of the first waiter
+	Name    string    // of that process, as in dsync.Options; "" if unknown
+	Host    string    // likewise
+	PID     int       // likewise; 0 if unknown
 	Since   time.Time // when the key was granted, by the store's clock; zero: not granted yet
 	Until   time.Time // when the hold ends, by the store's clock, if its holder does not renew it until then; zero: unknown
 }
@@ -72,8 +75,8 @@ func (e *HeldError) Error() string {
 		by = "is waited for by this process"
 	case e.Here:
 		by = "is held by this process"
-	case e.PID != 0:
-		by += fmt.Sprintf(": process %d on %s", e.PID, e.Host)
+	case e.Name != "" || e.PID != 0 || e.Host != "":
+		by += ": " + process.Describe(e.Name, e.Host, e.PID, e.Session)
 	}
 	msg := fmt.Sprintf("dsync: %q %s", e.Key, by)
 	if !e.Since.IsZero() {

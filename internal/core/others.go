@@ -12,6 +12,7 @@ import (
 // other is what is known of another session.
 type other struct {
 	lapses  Instant        // no other process can expire it before
+	until   time.Time      // lapses as the store's clock has it, in its milliseconds; zero: it is a guess
 	member  *driver.Member // its record, when it was last read; nil: it was not, or not all of it
 	lapsed  bool           // a reading has found it lapsed, expired or missing, and no Expire has denied it since
 	died    bool           // its process has ended; lapses is when the margin after that is over
@@ -37,11 +38,11 @@ func (c *Core) Member(id string) (driver.Member, bool) {
 	return driver.Member{}, false
 }
 
-// Lapses returns the time, by the store's clock, until which no other process can expire the session, as far
-// as is known; zero if nothing is.
+// Lapses returns the time, by the store's clock, until which no other process can expire the session, as the
+// store last said; zero if it has not said, or if that time has passed.
 func (c *Core) Lapses(id string) time.Time {
 	if o, known := c.others[id]; known && !o.expired && o.lapses > c.now {
-		return c.clockAt(o.lapses)
+		return o.until
 	}
 	return time.Time{}
 }
@@ -203,7 +204,7 @@ func (c *Core) readAnswered(s *sent, r *Reply) {
 		if r.Err != nil {
 			o.lapses = max(o.lapses, c.now.Add(c.cfg.pause(0)))
 		} else if !o.expired && !o.died {
-			o.lapses, o.lapsed = c.now, s.claim != 0
+			o.lapses, o.until, o.lapsed = c.now, time.Time{}, s.claim != 0
 		}
 		c.others[id] = o
 	}
@@ -218,6 +219,7 @@ func (c *Core) readAnswered(s *sent, r *Reply) {
 		}
 		if left := m.LastHeartbeat.Add(m.TTL).Sub(r.Now); !m.Expired && !o.died && left > 0 {
 			o.lapses, o.lapsed = c.now.Add(min(left, m.TTL)), false // the clock may have gone back since
+			o.until = m.LastHeartbeat.Add(m.TTL)
 		}
 		c.others[m.ID] = o
 	}
@@ -235,6 +237,7 @@ func (c *Core) expiryAnswered(s *sent, r *Reply) {
 		c.do(Expired{s.session})
 	default:
 		o.lapses, o.lapsed = c.now.Add(r.Left), false
+		o.until = c.storeClock().Add(r.Left).Round(time.Millisecond)
 	}
 	c.others[s.session] = o
 	c.learned([]string{s.session}, s.claim, r.Err)
@@ -247,7 +250,7 @@ func (c *Core) died(id string) {
 	if o.member == nil || o.died || o.expired {
 		return
 	}
-	o.died, o.lapsed, o.lapses = true, true, c.now.Add(max(c.cfg.Margin, o.member.Settings.Margin))
+	o.died, o.lapsed, o.until, o.lapses = true, true, time.Time{}, c.now.Add(max(c.cfg.Margin, o.member.Settings.Margin))
 	c.others[id] = o
 	c.learned([]string{id}, 0, nil)
 }

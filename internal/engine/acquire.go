@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -109,37 +108,44 @@ func (s *Session) TryAcquire(ctx context.Context, w Want) (*Hold, error) {
 
 // describe adds to the error of a try who holds the key, and until when.
 func (s *Session) describe(ctx context.Context, e driver.HeldError) error {
+	s.mu.Lock()
+	e.Here = e.Here || s.reg != nil && e.Session == s.reg.id // a key that it keeps for others, say
+	s.mu.Unlock()
 	if e.Here {
-		e.Host, e.PID = s.opt.Host, os.Getpid()
+		m := s.member()
+		e.Name, e.Host, e.PID = m.Name, m.Host, m.PID
 		return &e
 	}
-	m := s.memberOf(ctx, e.Session)
-	e.Host, e.PID = m.Host, m.PID
+	m, until := s.memberOf(ctx, e.Session)
+	e.Name, e.Host, e.PID = m.Name, m.Host, m.PID
 	if e.Until.IsZero() && !e.Since.IsZero() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		e.Until = s.core.Lapses(e.Session)
+		e.Until = until
 	}
 	return &e
 }
 
-// memberOf returns the session's record, to show it to people. It returns a zero record rather than an error
-// if it cannot read one.
-func (s *Session) memberOf(ctx context.Context, id string) driver.Member {
+// memberOf returns the session's record, to show it to people, and when the session lapses unless a heartbeat
+// prevents that. It returns zero values rather than an error if it cannot read the record.
+func (s *Session) memberOf(ctx context.Context, id string) (m driver.Member, until time.Time) {
 	s.mu.Lock()
 	m, known := s.core.Member(id)
+	until = s.core.Lapses(id)
 	s.mu.Unlock()
 	if known || id == "" {
-		return m
+		return m, until
 	}
-	read, _, err := s.readSessions(ctx, "Members", driver.SessionQuery{IDs: []string{id}})
+	read, now, err := s.readSessions(ctx, "Members", driver.SessionQuery{IDs: []string{id}})
 	if err != nil || len(read) == 0 {
-		return driver.Member{}
+		return driver.Member{}, until
+	}
+	m = read[0]
+	if lapses := m.LastHeartbeat.Add(m.TTL); !m.Expired && now.Before(lapses) {
+		until = lapses
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.step(core.Met{Member: read[0]})
-	return read[0]
+	s.step(core.Met{Member: m})
+	return m, until
 }
 
 // Hold waits for w and holds it. If the hold ends before its holder is done, its slot

@@ -95,15 +95,18 @@ func TestForgetElection(t *testing.T) {
 func TestForgetKeyInUse(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
-		holder, other := newSession(t, store, &dsync.Options{Host: "there"}), newSession(t, store, nil)
+		holder, other := newSession(t, store, &dsync.Options{Host: "there", Name: "pod-7"}), newSession(t, store, nil)
 		mu := holder.Mutex("k")
 		lock(t, mu)
 		before := store.Counts().Writes
 		var held *dsync.HeldError
 		bounded, end := context.WithTimeout(background, time.Hour)
 		defer end()
-		if err := other.Forget(bounded, "k"); !errors.As(err, &held) || held.Session != holder.ID() || held.PID != os.Getpid() || held.Host != "there" {
+		if err := other.Forget(bounded, "k"); !errors.As(err, &held) || held.Session != holder.ID() || held.PID != os.Getpid() || held.Host != "there" || held.Name != "pod-7" {
 			t.Errorf("Forget of a held key: %v, want a HeldError that says by whom", err)
+		}
+		if st, err := other.Status(background, "k"); err != nil || held.Until.IsZero() || !held.Until.Equal(st.Holders[0].Until) {
+			t.Errorf("Forget says that the key is held until %v, want what the status says: %v, %v", held.Until, st, err)
 		}
 		if n := store.Counts().Writes - before; n != 0 {
 			t.Errorf("%d writes, want none", n)

@@ -178,11 +178,44 @@ func TestHeldErrorNamesThisProcess(t *testing.T) {
 	})
 }
 
+// B25: the end that the error of a try names is the one that the status names, to the millisecond, however odd the
+// times are at which this process asks.
+func TestHeldErrorSaysUntilAsTheStatusDoes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const odd = 1234567 * time.Nanosecond
+		store := dsynctest.NewMemory()
+		a, b := newSession(t, store, nil), newSession(t, store, nil)
+		lock(t, a.Mutex("k"))
+		off := func(when string) time.Duration {
+			t.Helper()
+			var held *dsync.HeldError
+			err := b.Mutex("k").TryLockContext(background)
+			st, bad := b.Status(background, "k")
+			if !errors.As(err, &held) || bad != nil || held.Until.Nanosecond()%1e6 != 0 {
+				t.Fatalf("%s: %v, %v", when, err, bad)
+			}
+			return held.Until.Sub(st.Holders[0].Until)
+		}
+		for range 3 {
+			time.Sleep(odd)
+			lock(t, b.Mutex(fmt.Sprint("tells the time ", time.Now())))
+			if d := off("just read"); d != 0 {
+				t.Errorf("it is off by %v", d)
+			}
+		}
+		// A wait for longer than a TTL, at the end of which the waiter learns from an Expire how long the holder has left.
+		ctx, cancel := context.WithTimeout(background, 3*ttl+odd)
+		defer cancel()
+		wantErr(t, "a wait", b.Mutex("k").LockContext(ctx), context.DeadlineExceeded)
+		off("after an Expire")
+	})
+}
+
 // L1, L2, B25: the record and the error name the holder, and since when it holds the key.
 func TestHeldErrorNamesHolder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
-		a := newSession(t, store, &dsync.Options{Host: "a.example", App: "v1", Meta: map[string]string{"zone": "x"}})
+		a := newSession(t, store, &dsync.Options{Name: "pod-7", Host: "a.example", App: "v1", Meta: map[string]string{"zone": "x"}})
 		b := newSession(t, store, &dsync.Options{Host: "b.example"})
 		lock(t, a.Mutex("k"))
 
@@ -193,10 +226,10 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 			t.Fatalf("error is %T, want *HeldError", err)
 		}
 		h := holders(t, store, "k")[0]
-		if held.Key != "k" || held.Host != "a.example" || held.PID != os.Getpid() || held.Session != a.ID() || !held.Since.Equal(h.Since) {
+		if held.Key != "k" || held.Name != "pod-7" || held.Host != "a.example" || held.PID != os.Getpid() || held.Session != a.ID() || !held.Since.Equal(h.Since) {
 			t.Errorf("error is %+v; the holder is %+v", held, h)
 		}
-		for _, part := range []string{"k", "a.example", fmt.Sprint(os.Getpid()), h.Since.UTC().Format(time.RFC3339Nano), held.Until.UTC().Format(time.RFC3339Nano)} {
+		for _, part := range []string{"k", "pod-7 (process ", "a.example", fmt.Sprint(os.Getpid()), h.Since.UTC().Format(time.RFC3339Nano), held.Until.UTC().Format(time.RFC3339Nano)} {
 			if !strings.Contains(err.Error(), part) {
 				t.Errorf("error %q does not name %q", err, part)
 			}
@@ -227,11 +260,11 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 		c := newSession(t, store, nil) // has not seen any other session yet
 		for _, key := range []string{"leased", "kept"} {
 			err := c.Mutex(key).TryLockContext(background)
-			if !errors.As(err, &held) || held.Host != "a.example" || held.PID != os.Getpid() || held.Until.IsZero() {
+			if !errors.As(err, &held) || held.Name != "pod-7" || held.Host != "a.example" || held.PID != os.Getpid() || held.Until.IsZero() || held.Here {
 				t.Errorf("%s: error is %+v", key, err)
 			}
 		}
-		if err := a.Mutex("kept").TryLockContext(background); !errors.As(err, &held) || held.Host != "a.example" {
+		if err := a.Mutex("kept").TryLockContext(background); !errors.As(err, &held) || !held.Here || held.Session != a.ID() || held.Name != "pod-7" || held.Host != "a.example" || held.Until.IsZero() {
 			t.Errorf("kept by this very process: error is %+v", err)
 		}
 

@@ -211,7 +211,7 @@ func (s *Session) do(f core.Effect) {
 		s.jumped(f)
 	case core.Expired:
 		s.workers.do(func() {
-			m := s.memberOf(s.base, f.Session)
+			m, _ := s.memberOf(s.base, f.Session)
 			s.info("dsync: expired another process's session", "session", f.Session, "host", m.Host, "pid", m.PID)
 			if s.hostDir != nil {
 				s.hostDir.Remove(f.Session)
