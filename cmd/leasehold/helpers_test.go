@@ -6,7 +6,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
 // A result is what a command line came to.
@@ -48,4 +50,18 @@ func (s *screen) take() string {
 	text := s.b.String()
 	s.b.Reset()
 	return text
+}
+
+// holdAs acquires a key for the session as a key of that kind.
+func holdAs(t *testing.T, s *dsync.Session, key string, kind dsync.Kind) *engine.Hold {
+	t.Helper()
+	w := engine.Whole(key, kind)
+	if kind == dsync.KindOnce || kind == dsync.KindPeriodic {
+		w.Tick = 1
+	}
+	h, err := engine.Of(s).Hold(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
 }

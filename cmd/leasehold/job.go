@@ -27,6 +27,8 @@ type job struct {
 	tick    int64 // the command is run until it has succeeded for that; 0: it has none
 	try     bool
 	timeout time.Duration // of the wait for the key; 0: none
+	quiet   bool          // don't say what tick runs, or that nothing runs
+	silence silence       // says that the server does not answer
 	atLeast time.Duration // how long the key stays held from its grant, however short the command is
 	grace   time.Duration // from SIGTERM to SIGKILL when the hold is lost; negative: a tenth of the TTL
 }
@@ -100,13 +102,20 @@ func (j *job) check(a *app) error {
 func (j *job) connect(ctx context.Context, a *app, heartbeats chan<- struct{}) (*dsync.Session, error) {
 	return a.connect(ctx, dsync.Options{
 		Grace: j.grace + killRoom(a.target.ttl),
-		Hooks: &dsync.Hooks{Heartbeat: func(time.Duration, time.Duration, error) {
-			reapOrphans()
-			select {
-			case heartbeats <- struct{}{}:
-			default:
-			}
-		}},
+		Hooks: &dsync.Hooks{
+			StoreError:     j.silence.failed,
+			SessionStarted: func(string) { j.silence.answered() },
+			Heartbeat: func(_, _ time.Duration, err error) {
+				reapOrphans()
+				if err == nil {
+					j.silence.answered()
+				}
+				select {
+				case heartbeats <- struct{}{}:
+				default:
+				}
+			},
+		},
 	})
 }
 
@@ -129,6 +138,7 @@ func (j *job) run(ctx context.Context, a *app) error {
 
 // turns connects, and waits for the key and runs the command once, or in an election again and again.
 func (j *job) turns(ctx context.Context, a *app, sig *signals) error {
+	j.silence.say, j.silence.key, j.silence.ttl = a.say, j.key, a.target.ttl
 	heartbeats := make(chan struct{}, 1)
 	var s *dsync.Session
 	err := sig.cancels(ctx, func(ctx context.Context) (err error) {
@@ -159,7 +169,8 @@ func (j *job) turn(ctx context.Context, a *app, s *dsync.Session, sig *signals, 
 	})
 	var done *engine.SealedError
 	switch {
-	case errors.As(err, &done): // the command has succeeded for the tick
+	case errors.As(err, &done):
+		j.tell(a, j.skipped(done.Tick))
 		return nil
 	case h == nil:
 		return err
@@ -168,6 +179,9 @@ func (j *job) turn(ctx context.Context, a *app, s *dsync.Session, sig *signals, 
 	defer j.release(a, h)
 	if err != nil {
 		return err
+	}
+	if j.kind == dsync.KindPeriodic {
+		j.tell(a, fmt.Sprintf("%q runs for the tick %s", j.key, tickText(j.tick)))
 	}
 	err = (&work{job: j, app: a, hold: h, heartbeats: heartbeats, signals: sig}).do()
 	if left := j.atLeast - time.Since(granted); left >= time.Millisecond {
@@ -178,6 +192,27 @@ func (j *job) turn(ctx context.Context, a *app, s *dsync.Session, sig *signals, 
 	}
 	return err
 }
+
+// tell prints a line on standard error, unless that is not wanted.
+func (j *job) tell(a *app, line string) {
+	if !j.quiet {
+		fmt.Fprintf(a.stderr, "leasehold: %s\n", line)
+	}
+}
+
+// skipped says that the command is not run, because one has succeeded for the tick done.
+func (j *job) skipped(done int64) string {
+	switch {
+	case j.kind == dsync.KindOnce:
+		return fmt.Sprintf("%q is not run: it has succeeded before", j.key)
+	case done == j.tick:
+		return fmt.Sprintf("%q is not run: it has succeeded for the tick %s before", j.key, tickText(j.tick))
+	}
+	return fmt.Sprintf("%q is not run for the tick %s: it has succeeded for a later one, %s", j.key, tickText(j.tick), tickText(done))
+}
+
+// tickText returns a tick as in LEASEHOLD_TICK.
+func tickText(tick int64) string { return time.UnixMilli(tick).UTC().Format(time.RFC3339Nano) }
 
 // seal records that the command has succeeded for the tick.
 func (j *job) seal(h *engine.Hold) error {
@@ -219,6 +254,8 @@ const releaseTimeout = 5 * time.Second
 
 // hold acquires the key, waiting for as long as the flags say.
 func (j *job) hold(ctx context.Context, s *dsync.Session) (*engine.Hold, error) {
+	j.silence.wait(true)
+	defer j.silence.wait(false)
 	want := engine.Want{Key: j.key, Kind: j.kind, Weight: j.weight, Limit: j.limit, Tick: j.tick}
 	if j.try {
 		return engine.Of(s).TryHold(ctx, want)
@@ -257,7 +294,7 @@ func (j *job) environment(h *engine.Hold) []string {
 		env = append(env, fmt.Sprintf("LEASEHOLD_TERM=%d", h.Term()))
 	}
 	if j.kind == dsync.KindPeriodic {
-		env = append(env, "LEASEHOLD_TICK="+time.UnixMilli(j.tick).UTC().Format(time.RFC3339Nano))
+		env = append(env, "LEASEHOLD_TICK="+tickText(j.tick))
 	}
 	return env
 }

@@ -26,13 +26,22 @@ command ends sooner. On many hosts whose clocks differ by less than that, a cron
 with --try and --at-least runs once each time.
 
 With --tick a command that has succeeded for a tick is not run for it again, nor for an
-earlier tick, by whatever host: then run exits with 0 at once. While it runs elsewhere, run
-waits, and if it fails there, or that host dies, runs it here. A tick is the time of a
-schedule. Say it in RFC 3339, or say the interval of the schedule, which must divide a day:
-then the tick is the multiple of the interval since midnight UTC that is nearest by this
-host's clock. So a crontab line that starts at such a multiple has the same tick on all
-hosts whose clocks are off by less than half the interval. KEY is a dsync.Periodic; use it
-with --tick only.
+earlier tick, by whatever host: then run says so and exits with 0 at once. While it runs
+elsewhere, run waits, and if it fails there, or that host dies, runs it here. If it fails
+on all hosts, the tick is over when the next one has succeeded. A tick is the time of a
+schedule. Say it in RFC 3339, or say the interval of the schedule, which must divide a
+day: then it is the last tick that is due, that is, the last multiple of the interval since
+midnight UTC by this host's clock. So whoever comes late, by hand or after a restart,
+runs what is due and not what comes next. A tick counts as due a tenth of the interval
+before its time, 30s at most, for hosts whose clocks are a little behind. run says which
+tick it runs for. KEY is a dsync.Periodic; use it with --tick only.
+
+The ticks of an interval are counted in UTC, so they do not move when clocks change in
+spring and autumn: with --tick 1h every hour that passes has its tick. With --tick 24h a
+daily crontab line in local time runs once a day, unless its time is within two hours
+of midnight UTC: there two of its days can fall into one day of UTC. Then name the day:
+--tick "$(date +%F)T00:00:00Z" is one tick for each local date, also where 02:30 comes
+twice.
 
 With -n N up to N commands run at the same time in the whole fleet: KEY is a dsync.Semaphore
 of N. With --shared the command runs beside others with --shared, with --exclusive alone: KEY
@@ -47,8 +56,8 @@ The command's environment has
 		Example: `  leasehold run invoices -- ./invoices.sh
   leasehold run --try nightly -- ./backup.sh || echo "somebody else does it"
   leasehold run --try --at-least 50s report -- ./report.sh  # from crontab, on ten hosts
-  leasehold run --tick 5m sync -- ./sync.sh  # every five minutes, from crontab, on ten hosts
-  leasehold run --tick "$(date -u +%F)T02:00:00Z" nightly -- ./backup.sh
+  leasehold run --quiet --tick 5m sync -- ./sync.sh  # every five minutes, from crontab, on ten hosts
+  leasehold run --tick "$(date +%F)T02:00:00Z" nightly -- ./backup.sh  # each day, by the local date
   leasehold run -n 3 thumbnails -- ./thumbnail.sh "$1"
   leasehold run --timeout 5m --ttl 1m --grace 10s db -- make migrate
   leasehold run deploy -- sh -c 'kubectl apply -f . && echo "token $LEASEHOLD_TOKEN"'`,
@@ -85,19 +94,22 @@ The command's environment has
 	c.Flags().BoolVar(&exclusive, "exclusive", false, "run alone, where others use --shared")
 	c.Flags().DurationVar(&j.atLeast, "at-least", 0, "keep the key held for this long, even if the command ends sooner")
 	c.Flags().StringVar(&tick, "tick", "", "run once for this tick: a time in RFC 3339, or the interval of the schedule, such as 5m")
+	c.Flags().BoolVar(&j.quiet, "quiet", false, "don't say which tick the command runs for, or that it has succeeded before and is not run")
 	j.flagsWait(c)
 	j.flagGrace(c)
 	return c
 }
 
-// tickOf returns the tick that a flag says, in milliseconds: a time, or the multiple of an interval
-// nearest to now. It does not truncate: a host whose clock is a little slow would get the tick before.
+// tickOf returns the tick that a flag says, in milliseconds: a time, or the last multiple of an interval that
+// is due by now. A multiple counts as due a little before its time: what starts the command, another host's
+// clock say, may be ahead of this one. It is not the nearest, or a run that is late would be the next one's.
 func tickOf(flag string, now time.Time) (int64, error) {
 	at, err := time.Parse(time.RFC3339, flag)
 	if d, bad := time.ParseDuration(flag); bad == nil {
-		if at = now.Round(d); d < time.Second || 24*time.Hour%d != 0 {
+		if d < time.Second || 24*time.Hour%d != 0 {
 			return 0, usagef("--tick is %v; an interval must be at least 1s, and a day a multiple of it, as of 5m", d)
 		}
+		at = now.Add(min(d/10, 30*time.Second)).Truncate(d)
 	} else if err != nil {
 		return 0, usagef("--tick is %q; it must be a time such as 2026-11-01T02:00:00Z, or an interval such as 5m", flag)
 	}
@@ -120,10 +132,10 @@ func newOnce(a *app) *cobra.Command {
 		Use:   "once [flags] KEY -- COMMAND [ARG...]",
 		Short: "Run a command until it has succeeded once in the whole fleet",
 		Long: `once runs the command while it holds KEY, unless it has succeeded before, on whatever
-machine: then once exits with 0 at once. If the command fails, or its machine dies, the
+machine: then once says so and exits with 0 at once. If the command fails, or its machine dies, the
 next once with that KEY runs it. Go programs that use a dsync.Once of that key take part.
 
-That KEY was done is remembered forever.
+That KEY was done is remembered until it is forgotten: see leasehold forget.
 
 The command's environment has
 
@@ -139,6 +151,7 @@ The command's environment has
 		DisableFlagsInUseLine: true,
 		RunE:                  func(cmd *cobra.Command, _ []string) error { return j.run(cmd.Context(), a) },
 	}
+	c.Flags().BoolVar(&j.quiet, "quiet", false, "don't say that the command has succeeded before and is not run")
 	j.flagsWait(c)
 	j.flagGrace(c)
 	return c

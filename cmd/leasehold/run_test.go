@@ -447,7 +447,7 @@ func TestOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "runs")
 	script := `echo "$LEASEHOLD_KEY ${LEASEHOLD_TOKEN:+token}" >>` + file + `; exit $(wc -l <` + file + `| sed 's/2/0/')`
 	for i, want := range []int{1, 0, 0, 0} {
-		if got := command(t, store, "once", "k", "--", "sh", "-c", script); got.status != want || got.err != "" {
+		if got := command(t, store, "once", "--quiet", "k", "--", "sh", "-c", script); got.status != want || got.err != "" {
 			t.Errorf("call %d: %+v, want status %d", i+1, got, want)
 		}
 	}
@@ -487,7 +487,7 @@ func TestRunTick(t *testing.T) {
 		{"2026-11-01T01:59:59Z", "echo earlier", 0, ""},
 		{"2026-11-02T02:00:00.5+01:00", "echo $LEASEHOLD_TICK", 0, "2026-11-02T01:00:00.5Z\n"},
 	} {
-		got := command(t, store, "run", "--tick", c.tick, "k", "--", "sh", "-c", c.script)
+		got := command(t, store, "run", "--quiet", "--tick", c.tick, "k", "--", "sh", "-c", c.script)
 		if got.status != c.status || got.out != c.out || got.err != "" {
 			t.Errorf("%s %q: %+v, want status %d, out %q", c.tick, c.script, got, c.status, c.out)
 		}
@@ -497,7 +497,7 @@ func TestRunTick(t *testing.T) {
 	if want := time.Date(2026, 11, 2, 1, 0, 0, 500_000_000, time.UTC); err != nil || last != want {
 		t.Errorf("the last tick is %v, %v, want %v", last, err, want)
 	}
-	if got := command(t, store, "run", "--try", "--tick", "2026-11-02T00:00:00Z", "k", "--", "echo", "over"); got.status != 0 || got.out != "" {
+	if got := command(t, store, "run", "--quiet", "--try", "--tick", "2026-11-02T00:00:00Z", "k", "--", "echo", "over"); got.status != 0 || got.out != "" {
 		t.Errorf("with --try, of a tick that is over: %+v", got)
 	}
 	if got := command(t, store, "run", "k", "--", "true"); got.status == 0 || !strings.Contains(got.err, "periodic") {
@@ -505,25 +505,72 @@ func TestRunTick(t *testing.T) {
 	}
 }
 
-// Hosts whose clocks are off by less than half the interval have the same tick.
+// The tick of an interval is the last one that is due, however late a host comes, or the next one a little
+// before its time: a tenth of the interval, 30 s at most.
 func TestTickOfAnInterval(t *testing.T) {
-	tick := time.Date(2026, 11, 1, 2, 0, 0, 0, time.UTC)
-	for _, interval := range []string{"1m", "1h", "10m"} {
-		d, err := time.ParseDuration(interval)
+	midnight := time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		interval  string
+		tolerance time.Duration
+	}{
+		{"1s", 100 * time.Millisecond}, {"1m", 6 * time.Second}, {"5m", 30 * time.Second}, {"10m", 30 * time.Second}, {"1h", 30 * time.Second}, {"24h", 30 * time.Second},
+	} {
+		d, err := time.ParseDuration(c.interval)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, off := range []time.Duration{0, 30 * time.Millisecond, d/2 - 1, -d / 2, -time.Second} {
-			if got, err := tickOf(interval, tick.Add(off)); err != nil || got != tick.UnixMilli() {
-				t.Errorf("%s, a clock %v off: %v, %v; want %v", interval, off, time.UnixMilli(got).UTC(), err, tick)
+		for _, tick := range []time.Time{midnight, midnight.Add(d), midnight.Add(24*time.Hour - d)} {
+			for _, off := range []time.Duration{-c.tolerance, -c.tolerance / 2, -1, 0, 1, 30 * time.Millisecond, d / 2, d - c.tolerance - 1} {
+				if got, err := tickOf(c.interval, tick.Add(off).In(time.FixedZone("", 5*3600+1800))); err != nil || got != tick.UnixMilli() {
+					t.Errorf("%s, %v from it: %v, %v; want %v", c.interval, off, time.UnixMilli(got).UTC(), err, tick)
+				}
 			}
 		}
-		if got, err := tickOf(interval, tick.Add(d/2)); err != nil || got != tick.Add(d).UnixMilli() {
-			t.Errorf("%s, half of it later: %v, %v; want the next", interval, time.UnixMilli(got).UTC(), err)
+	}
+	// By hand at 23:39, and at noon.
+	if got, err := tickOf("1h", midnight.Add(-21*time.Minute)); err != nil || got != midnight.Add(-time.Hour).UnixMilli() {
+		t.Errorf("1h: %v, %v; want 23:00, and midnight to be left for whoever runs at midnight", time.UnixMilli(got).UTC(), err)
+	}
+	for _, off := range []time.Duration{-time.Second, 0, time.Second} {
+		if got, err := tickOf("24h", midnight.Add(12*time.Hour+off)); err != nil || got != midnight.UnixMilli() {
+			t.Errorf("24h: %v, %v; want midnight, on both sides of noon", time.UnixMilli(got).UTC(), err)
 		}
 	}
-	if got, err := tickOf("24h", tick); err != nil || got != tick.Add(-2*time.Hour).UnixMilli() {
-		t.Errorf("24h: %v, %v; want midnight", time.UnixMilli(got).UTC(), err)
+}
+
+// A run by hand, at the wrong time or with the wrong time, does not take the next run's tick silently: what runs
+// says for which tick, and what is skipped says so. --quiet says neither.
+func TestRunSaysTheTick(t *testing.T) {
+	for _, quiet := range []bool{false, true} {
+		store := dsynctest.NewMemory()
+		run := func(args ...string) result {
+			if quiet {
+				args = append([]string{args[0], "--quiet"}, args[1:]...)
+			}
+			return command(t, store, args...)
+		}
+		for _, c := range []struct {
+			args []string
+			want result
+		}{
+			{[]string{"run", "--tick", "2026-11-01T02:00:00Z", "k", "--", "echo", "ran"}, result{0, "ran\n", `leasehold: "k" runs for the tick 2026-11-01T02:00:00Z` + "\n"}},
+			{[]string{"run", "--tick", "2026-11-01T02:00:00Z", "k", "--", "echo", "ran"}, result{0, "", `leasehold: "k" is not run: it has succeeded for the tick 2026-11-01T02:00:00Z before` + "\n"}},
+			{[]string{"run", "--tick", "2026-11-01T01:00:00Z", "k", "--", "echo", "ran"}, result{0, "", `leasehold: "k" is not run for the tick 2026-11-01T01:00:00Z: it has succeeded for a later one, 2026-11-01T02:00:00Z` + "\n"}},
+			{[]string{"once", "o", "--", "echo", "ran"}, result{0, "ran\n", ""}},
+			{[]string{"once", "o", "--", "echo", "ran"}, result{0, "", `leasehold: "o" is not run: it has succeeded before` + "\n"}},
+		} {
+			if quiet {
+				c.want.err = ""
+			}
+			if got := run(c.args...); got != c.want {
+				t.Errorf("%q: %+v, want %+v", c.args, got, c.want)
+			}
+		}
+		got := run("run", "--tick", "1h", "k2", "--", "sh", "-c", "echo $LEASEHOLD_TICK")
+		at, err := time.Parse(time.RFC3339, strings.TrimSpace(got.out))
+		if late := time.Since(at); err != nil || late < -30*time.Second || late > 2*time.Hour || quiet != (got.err == "") {
+			t.Errorf("%+v, %v; want the last hour", got, err)
+		}
 	}
 }
 

@@ -68,6 +68,9 @@ func TestLogOfAnOutage(t *testing.T) {
 			if failed["Register"] < 20 {
 				t.Fatalf("failed %v: the test is to have many attempts", failed)
 			}
+			if first := said["Register"][0]; !strings.Contains(first, "attempt=") {
+				t.Errorf("%q: the log does not say how long an attempt may take", first)
+			}
 			for _, op := range slices.Sorted(maps.Keys(failed)) {
 				lines := said[op]
 				switch n := failed[op]; {

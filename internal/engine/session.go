@@ -430,6 +430,9 @@ func (s *Session) ends() bool {
 
 func (s *Session) storeError(op string, err error) {
 	if say, more := s.outages.failed(op); say {
+		if errors.Is(err, context.DeadlineExceeded) {
+			more = append(more, "attempt", s.attemptTime()) // a network may be too slow for the TTL
+		}
 		s.Warn("dsync: a command failed", append([]any{"op", op, "err", err}, more...)...)
 	}
 	s.each(func(h *Hooks) {
