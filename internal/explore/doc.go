@@ -18,6 +18,8 @@
 // is done. From every state there is a way without further faults in which everybody is served, what was
 // asked for is given up, and nothing is left of living sessions, in the store and in the Cores.
 //
+// Small worlds are explored completely, large ones by random walks: see the tests.
+//
 // The store has the short commands of dsync/mongo, and uses them wherever their conditions are met.
 //
 // Worlds that behave alike are visited once: see

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -489,16 +490,21 @@ func each(callers ...caller) (all [][]caller) {
 func together(callers ...caller) [][]caller { return [][]caller{callers} }
 
 // Small worlds are explored completely: every order of events, and from every state a check that all goes
-// well if nothing else goes wrong. What is found is a list of steps.
+// well if nothing else goes wrong. What is found is a list of steps. The worlds with most states are explored only
+// with LEASEHOLD_LONG.
 func TestSmallWorlds(t *testing.T) {
 	testkit.Large(t)
-	worlds := settings()
-	states, transitions, began := 0, 0, time.Now()
-	for _, s := range worlds {
+	var states, transitions atomic.Int64
+	began := time.Now()
+	t.Cleanup(func() {
+		t.Logf("%d states, %d transitions, %v", states.Load(), transitions.Load(), time.Since(began).Round(time.Second/10))
+	})
+	for _, s := range settings() {
 		t.Run(s.name, func(t *testing.T) {
-			if s.long && testing.Short() {
-				t.Skip("many states; it is run without -short")
+			if s.long && !testkit.Long() {
+				t.Skip("many states; it is explored with LEASEHOLD_LONG=1")
 			}
+			t.Parallel()
 			const most = 1_500_000 // more than any of them has
 			began := time.Now()
 			e, wrong := explore(newWorld(s), most, s.without)
@@ -509,10 +515,10 @@ func TestSmallWorlds(t *testing.T) {
 				t.Fatalf("more than %d states", most)
 			}
 			t.Logf("%d states, %d transitions, %v", len(e.path), e.transitions, time.Since(began).Round(time.Second/100))
-			states, transitions = states+len(e.path), transitions+e.transitions
+			states.Add(int64(len(e.path)))
+			transitions.Add(int64(e.transitions))
 		})
 	}
-	t.Logf("%d states, %d transitions, %v", states, transitions, time.Since(began).Round(time.Second/10))
 }
 
 func settings() []setting {
@@ -535,7 +541,6 @@ func settings() []setting {
 		{name: "one caller freezes", budget: budget{freezes: 1}, processes: each(mutex(1)), set: deaf},
 		{name: "readers and a writer", processes: [][]caller{{reader(1), reader(1)}, {writer(1)}}, set: eager},
 		{name: "readers share", budget: budget{breaks: 1}, processes: together(reader(1), reader(1), writer(1)), set: eager},
-		{name: "a semaphore", processes: [][]caller{{semaphore, semaphore}, {semaphore}}, set: eager},
 		{name: "a try after a crash", budget: budget{crashes: 1}, processes: each(mutex(1), mutex(1).insisting()), set: eager},
 		{name: "a lease", budget: budget{faults: 1, extends: 1}, processes: each(mutex(1).lease(6 * time.Second)), set: deaf},
 		{name: "a lease, the clock steps", budget: budget{extends: 2, steps: 1}, processes: each(mutex(1).lease(6 * time.Second)), set: deaf},
@@ -554,10 +559,8 @@ func settings() []setting {
 		{name: "a holder that hangs, a fault", budget: budget{faults: 1}, processes: each(mutex(1).within(3*time.Second).ignoring(), mutex(1)), set: eager, without: inHaste},
 		{name: "progress, and hand-offs", budget: budget{progress: 1}, processes: together(mutex(2).within(3*time.Second), mutex(1)), set: deaf},
 		{name: "progress, lingering", budget: budget{progress: 1}, processes: each(mutex(1).within(3*time.Second), mutex(1)), change: lingers, set: deaf},
-		{name: "progress, a break", budget: budget{progress: 1, breaks: 1}, processes: together(mutex(1).within(3*time.Second).leaves(driver.Leave{Keep: 6 * time.Second}), mutex(1)), set: deaf},
 		{name: "a break for a waiter", budget: budget{breaks: 1}, processes: each(mutex(1).staying(), mutex(1).staying()), set: eager},
 		{name: "kept, and a break", budget: budget{breaks: 1}, processes: together(mutex(1).leaves(driver.Leave{Keep: 3 * time.Second}), mutex(1)), set: deaf},
-		{name: "kept as said before, and a break", budget: budget{breaks: 1, windDown: 1}, processes: together(mutex(1).auto().passing().leaves(driver.Leave{Keep: 6 * time.Second}), mutex(1)), set: deaf},
 		{name: "kept, and others wait", processes: each(mutex(1).leaves(driver.Leave{Keep: 3 * time.Second}), mutex(1)), set: deaf},
 		{name: "a once", processes: each(once, once)},
 		{name: "a once, a fault", budget: budget{faults: 1}, processes: together(once, once), set: deaf},
@@ -602,6 +605,9 @@ func settings() []setting {
 		{name: "a fail-over, a fault", budget: budget{failOvers: 1, faults: 1}, processes: each(mutex(1)), change: patient, set: deaf},
 		{name: "a fail-over, readers", budget: budget{failOvers: 1}, processes: together(reader(1), reader(1)), set: deaf},
 
+		{name: "a semaphore", processes: [][]caller{{semaphore, semaphore}, {semaphore}}, set: eager, long: true},
+		{name: "progress, a break", budget: budget{progress: 1, breaks: 1}, processes: together(mutex(1).within(3*time.Second).leaves(driver.Leave{Keep: 6 * time.Second}), mutex(1)), set: deaf, long: true},
+		{name: "kept as said before, and a break", budget: budget{breaks: 1, windDown: 1}, processes: together(mutex(1).auto().passing().leaves(driver.Leave{Keep: 6 * time.Second}), mutex(1)), set: deaf, long: true},
 		{name: "two processes, one gives up", budget: budget{giveUps: 1}, processes: each(mutex(1), mutex(1)), long: true},
 		{name: "two processes, one closes", budget: budget{closes: 1}, processes: each(mutex(1), mutex(1)), long: true},
 		{name: "two processes, a fault", budget: budget{faults: 1}, processes: each(mutex(1), mutex(1)), set: eager, long: true},
@@ -616,32 +622,54 @@ func settings() []setting {
 	}
 }
 
-// Large worlds are explored at random: from one seed that stays, which is what mutants are tried on, and from that
-// of the day, so that each day tries others. It is printed; LEASEHOLD_SEED repeats a run.
+// Large worlds are explored at random, from seeds. One seed is on file, and is the same in every run: mutants are tried
+// on it, and with LEASEHOLD_LONG a few more. Other seeds are tried only when somebody asks for them:
+//
+//	LEASEHOLD_SEED=7 go test ./internal/explore -run TestLargeWorlds                         # repeats what seed 7 has found
+//	LEASEHOLD_SEED=7 LEASEHOLD_WORLDS=1000 go test -v ./internal/explore -run TestLargeWorlds # 7 and the 999 that follow
+//
+// Each seed takes the same 20,000 walks every time, or with -short the first 4,000 of them. All seeds are tried, and
+// each that finds something is a test that fails, by its number and with the line that repeats it.
 func TestLargeWorlds(t *testing.T) {
 	testkit.Large(t)
-	today := uint64(time.Now().Unix() / 86400)
-	if s := os.Getenv("LEASEHOLD_SEED"); s != "" {
-		var err error
-		if today, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
+	asked := func(name string, otherwise uint64) uint64 {
+		s := os.Getenv(name)
+		if s == "" {
+			return otherwise
 		}
+		n, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		return n
 	}
-	for name, seed := range map[string]uint64{"on file": 20782, "today": today} {
-		t.Run(name, func(t *testing.T) { walks(t, seed) })
+	const onFile = 20782
+	first, worlds := asked("LEASEHOLD_SEED", 0), asked("LEASEHOLD_WORLDS", 1)
+	if os.Getenv("LEASEHOLD_SEED")+os.Getenv("LEASEHOLD_WORLDS") == "" {
+		first, worlds = onFile, uint64(testkit.Rounds(1, 5))
+	}
+	for seed := first; seed-first < worlds; seed++ {
+		name := strconv.FormatUint(seed, 10)
+		if seed == onFile {
+			name = "on file"
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			walks(t, seed)
+		})
 	}
 }
 
 func walks(t *testing.T, seed uint64) {
-	walks := testkit.Rounds(20_000, 100_000)
+	walks := uint64(20_000)
 	if testing.Short() {
 		walks = 4_000
 	}
 	steps := 0
 	for n := range walks {
-		passed, err := walk(rand.New(rand.NewPCG(seed, uint64(n))))
+		passed, err := walk(rand.New(rand.NewPCG(seed, n)))
 		if steps += len(passed); err != nil {
-			t.Fatalf("LEASEHOLD_SEED=%d, walk %d, after %d steps: %v\n%s", seed, n, len(passed), err, strings.Join(passed, "\n"))
+			t.Fatalf("LEASEHOLD_SEED=%d go test ./internal/explore -run TestLargeWorlds\nwalk %d, after %d steps: %v\n%s", seed, n, len(passed), err, strings.Join(passed, "\n"))
 		}
 	}
 	t.Logf("seed %d: %d walks, %d steps", seed, walks, steps)
