@@ -64,7 +64,7 @@ import (
 // says what happened to it. If the reply of a command is lost and the command is repeated, the
 // repetition returns no notices for what the first one did. A NoticeChange may be returned
 // though nothing has changed. With an error no notices are returned, except by an Edit with Leave
-// and Join.
+// and Join, and by Discard.
 //
 // Durations are rounded up to the store's resolution, so that a positive duration never becomes
 // zero, which means "without end". No duration is longer than [MaxDuration].
@@ -126,7 +126,8 @@ type Store interface {
 	// them join again: each in a step of its own, as a Leave without options does. It leaves
 	// holders that have an end, because a release has left them there on purpose. Mostly there is
 	// nothing to remove; then Discard writes nothing. Only Key, ID and Session of the claims are
-	// used. The notices are those of the Leaves.
+	// used. The notices are those of the Leaves. If some claims can't be removed, Discard removes the
+	// others, and returns their notices with the error of the first.
 	Discard(ctx context.Context, claims []Claim) ([]Notice, error)
 
 	// Listen calls f, one call at a time, for the notices that are sent to the session and to

@@ -1,12 +1,14 @@
 package mongo
 
 import (
+	"cmp"
 	"context"
-	"fmt"
+	"errors"
 	"slices"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
 // Discard implements [driver.Store] with one update, which changes nothing and counts the records
@@ -25,15 +27,15 @@ func (s *Store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.No
 		keys = append(keys, id)
 		statements = append(statements, bson.D{e("q", append(bson.D{e("_id", id)}, among(ids)...)), e("u", bson.A{set(e("f", "$f"))})})
 	}
+	var refused error // of some keys, which must not keep the others from it
 	raw, err := s.write(ctx, bson.D{e("update", s.collection), e("updates", statements), e("ordered", false)})
-	if err == nil {
-		err = statementsDone(raw)
-	}
-	if err != nil {
+	switch there, _, none := updated(raw); {
+	case statementsFailed(err):
+		refused = failure("discard", err)
+	case err != nil:
 		return nil, failure("discard", err)
-	}
-	if there, _, err := updated(raw); err != nil || !there {
-		return nil, err
+	case none != nil || !there:
+		return nil, none
 	}
 	var found []discardRecord
 	match := bson.D{e("$match", bson.D{e("_id", bson.D{e("$in", keys)})})}
@@ -50,12 +52,12 @@ func (s *Store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.No
 			continue
 		}
 		done, err := s.editLeave(ctx, driver.Leave{Claim: driver.Claim{Key: c.Key, ID: c.ID, Session: c.Session}})
-		if err != nil {
-			return notices, err
-		}
 		notices = append(notices, done.Notices...)
+		if refused = cmp.Or(refused, err); ctx.Err() != nil {
+			break
+		}
 	}
-	return notices, nil
+	return notices, refused
 }
 
 // A discardRecord is what Discard reads of a key.
@@ -78,10 +80,8 @@ func among(ids []string) bson.D {
 	return bson.D{e("$or", bson.A{bson.D{e("h", held)}, bson.D{e("q.a", in)}})}
 }
 
-// statementsDone returns the first error of a statement of an update that has several.
-func statementsDone(reply bson.Raw) error {
-	if v, err := reply.LookupErr("writeErrors", "0"); err == nil {
-		return fmt.Errorf("a statement failed: %v", v)
-	}
-	return nil
+// statementsFailed reports whether err is only that of some statements of an update that has several.
+func statementsFailed(err error) bool {
+	var w mongo.WriteException
+	return errors.As(err, &w) && len(w.WriteErrors) > 0 && w.WriteConcernError == nil
 }

@@ -235,7 +235,7 @@ func (c *Core) forgetVoid(cl *claim) {
 // at most one command in the time of two attempts and one more for each maxDiscards claims.
 type discards struct {
 	due    Instant // when to discard; never: nothing to discard, or a Discard is under way
-	failed int     // Discards that had no answer, in a row
+	failed int     // Discards that had no answer or were refused, in a row
 }
 
 // maxDiscards is the most claims that one command discards.
@@ -284,25 +284,39 @@ func (c *Core) discarded(s *sent, r *Reply) {
 	if s.session != c.session.id {
 		return
 	}
+	if r.Err != nil { // no answer, or refused: a right that is missing now may be granted again
+		c.discardAgain()
+		return
+	}
 	n := 0
 	for i := range c.past {
-		if p := &c.past[i]; p.void == discarding && r.Lost {
-			p.void = longAgo
-		} else if p.void == discarding {
+		if p := &c.past[i]; p.void == discarding {
 			p.void, p.applied = 0, driver.OpTime{}
 			n++
 		}
-	}
-	if r.Lost {
-		c.discards.due = c.now.Add(c.cfg.pause(c.discards.failed))
-		c.discards.failed++
-		return
 	}
 	c.discards.failed = 0
 	c.discardLater()
 	if n == maxDiscards && c.closing == nil { // more may be due
 		c.discards.due = c.now
 	}
+}
+
+// discardAgain has the claims of a Discard that failed discarded again after a pause, behind the others: some
+// that can't be discarded must not keep the others from it.
+func (c *Core) discardAgain() {
+	var failed []past
+	c.past = slices.DeleteFunc(c.past, func(p past) bool {
+		if p.void != discarding {
+			return false
+		}
+		p.void = longAgo
+		failed = append(failed, p)
+		return true
+	})
+	c.past = append(c.past, failed...)
+	c.discards.due = c.now.Add(c.cfg.pause(c.discards.failed))
+	c.discards.failed++
 }
 
 // closing is what Close has done so far.

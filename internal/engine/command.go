@@ -73,7 +73,8 @@ func (s *Session) answer(f *core.Send) *core.Reply {
 	r.Err = s.attempt(f.Op.String(), func(ctx context.Context) error { return s.call(ctx, f.Command, r) })
 	r.Lost = r.Err != nil && !isAnswer(r.Err)
 	switch { // what is refused is an answer, but nobody else may report it
-	case f.Op == core.Release && isAnswer(r.Err) && !errors.Is(r.Err, driver.ErrNotWaiting),
+	case f.Op == core.Discard && isAnswer(r.Err),
+		f.Op == core.Release && isAnswer(r.Err) && !errors.Is(r.Err, driver.ErrNotWaiting),
 		f.Op == core.Heartbeat && errors.Is(r.Err, driver.ErrRefused):
 		s.storeError(f.Op.String(), r.Err)
 	}

@@ -1,8 +1,11 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -234,5 +237,99 @@ func TestClockGoesBackBesideALateRequest(t *testing.T) {
 		if h := holders(t, memory, "k"); len(h) > 0 {
 			t.Errorf("held by %v", h)
 		}
+	})
+}
+
+// A refuser refuses so many commands of one method.
+type refuser struct {
+	*dsynctest.Memory
+	method string
+	key    string // "": of any
+	left   *atomic.Int64
+}
+
+func (r refuser) refuses(method, key string) error {
+	if method == r.method && (r.key == "" || r.key == key) && r.left.Add(-1) >= 0 {
+		return fmt.Errorf("%w: not authorized", driver.ErrRefused)
+	}
+	return nil
+}
+
+func (r refuser) Discard(ctx context.Context, claims []driver.Claim) ([]driver.Notice, error) {
+	var err error
+	claims = slices.DeleteFunc(slices.Clone(claims), func(c driver.Claim) bool {
+		no := r.refuses("Discard", c.Key)
+		err = cmp.Or(err, no)
+		return no != nil
+	})
+	notices, none := r.Memory.Discard(ctx, claims)
+	return notices, cmp.Or(err, none)
+}
+
+func (r refuser) Heartbeat(ctx context.Context, session string, given []driver.Revocation) (driver.HeartbeatReply, error) {
+	if err := r.refuses("Heartbeat", ""); err != nil {
+		return driver.HeartbeatReply{}, err
+	}
+	return r.Memory.Heartbeat(ctx, session, given)
+}
+
+func (r refuser) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+	method := "Release"
+	if e.Join != nil {
+		method = "Acquire"
+	}
+	if err := r.refuses(method, e.Key()); err != nil {
+		return driver.Edited{}, err
+	}
+	return r.Memory.Edit(ctx, e)
+}
+
+// A fail-over undoes an Unlock, and one command of those that clean up is refused once, as while a right is missing: the
+// key is free all the same, soon. (B40)
+func TestCommandRefusedOnce(t *testing.T) {
+	for _, method := range []string{"Acquire", "Release", "Discard", "Heartbeat"} {
+		t.Run(method, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := refuser{dsynctest.NewMemory(), method, "", new(atomic.Int64)}
+				s, other := newSession(t, store, unswept()), newSession(t, store, unswept())
+				held := s.Mutex("k")
+				lock(t, held)
+				store.left.Store(1)
+				ctx, cancel := context.WithTimeout(background, time.Second)
+				s.Mutex("another").LockContext(ctx) // one is refused if it is an Acquire
+				cancel()
+				held.Unlock()
+				store.FailOver()
+				began := time.Now()
+				mu := other.Mutex("k")
+				lock(t, mu)
+				if took := time.Since(began); took > 2*ttl {
+					t.Errorf("the key was free after %v", took)
+				}
+				mu.Unlock()
+			})
+		})
+	}
+}
+
+// Claims that the store refuses to discard, however many there are, do not keep those of other keys from being
+// discarded. (B40)
+func TestRefusedDiscardKeepsNoOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := refuser{dsynctest.NewMemory(), "Discard", "refused", new(atomic.Int64)}
+		s, other := newSession(t, store, unswept()), newSession(t, store, unswept())
+		store.left.Store(1 << 40)
+		for range 1000 { // as many as one command discards
+			turn(s.Mutex("refused"))
+		}
+		turn(s.Mutex("k"))
+		store.FailOver()
+		began := time.Now()
+		mu := other.Mutex("k")
+		lock(t, mu)
+		if took := time.Since(began); took > 2*ttl {
+			t.Errorf("the key was free after %v", took)
+		}
+		mu.Unlock()
 	})
 }

@@ -1,0 +1,62 @@
+package mongo_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// A claim that can't be removed does not keep the others of the same Discard, and not the notices of those whom they let
+// in, whether the server refuses to look for it or to release it. (B40)
+func TestDiscardGoesOnBehindARefusedClaim(t *testing.T) {
+	for _, refuses := range []string{"update", "findAndModify"} {
+		t.Run(refuses, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				keys := []string{"a", "b", "c"}
+				var released []string
+				s := newFake(t).store(nil, func(c call) bson.D {
+					switch c.name {
+					case "update":
+						reply := ok(e("n", 2), e("nModified", 0))
+						if refuses == "update" {
+							reply = append(reply, e("writeErrors", bson.A{bson.D{e("index", 0), e("code", 10334), e("errmsg", "as the test says")}}))
+						}
+						return reply
+					case "aggregate":
+						var found bson.A
+						for _, key := range keys {
+							found = append(found, bson.D{e("_id", "k/"+key), e("h", bson.A{bson.D{e("a", "s."+key), e("s", "s"), e("w", 1), e("t", int64(1024))}})})
+						}
+						return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", found)}))
+					case "findAndModify":
+						id := c.cmd.Lookup("query", "_id").StringValue()
+						if id == "k/a" && refuses == "findAndModify" {
+							return refusal(13, "Unauthorized")
+						}
+						released = append(released, id)
+						return ok(e("value", bson.D{e("now", time.Now()), e("h", bson.A{})}))
+					}
+					return ok()
+				})
+				var claims []driver.Claim
+				for _, key := range keys {
+					claims = append(claims, driver.Claim{Key: key, ID: "s." + key, Session: "s"})
+				}
+				_, err := s.Discard(t.Context(), claims)
+				if err == nil || refuses == "findAndModify" && !errors.Is(err, driver.ErrRefused) {
+					t.Errorf("Discard: %v, want the error of the claim that was refused", err)
+				}
+				for _, id := range []string{"k/b", "k/c"} {
+					if !slices.Contains(released, id) {
+						t.Errorf("released %q, want also %s", released, id)
+					}
+				}
+			})
+		})
+	}
+}
