@@ -58,7 +58,7 @@ type wait struct {
 	until    []time.Time     // the ends of leases that stand in the way
 }
 
-// A leave is how a claim is released.
+// A leave is how a claim is released. It is replaced, never changed: see early.
 type leave struct {
 	driver.Leave         // without Claim
 	keep         Instant // with Keep: until when
@@ -66,8 +66,8 @@ type leave struct {
 	passed       error   // by LeaveBy: why it was not released so, or not yet
 }
 
-// early is how a claim is released whose holder waits for nothing more than the store's answer. It is
-// shared, and not changed.
+// early is how a claim is released whose holder waits for nothing more than the store's answer. All Cores of the
+// process share it.
 var early = &leave{Leave: driver.Leave{Early: true}}
 
 // A grant is how the store granted a claim.
@@ -226,8 +226,10 @@ func (c *Core) move(cl *claim, t trigger) {
 
 // dropKeep has the claim released for good although LeaveBy or UnlockAfter said to keep it: it is revoked.
 func (cl *claim) dropKeep() {
-	if cl.leave != nil {
-		cl.leave.Keep = 0
+	if l := cl.leave; l != nil && l.Keep > 0 {
+		plain := *l
+		plain.Keep = 0
+		cl.leave = &plain
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -812,4 +813,17 @@ func TestNoticesAreRepeated(t *testing.T) {
 	r.answer("Notify", core.Reply{})
 	r.step(core.Close{})
 	r.says("nothing is left to send", "Unregister")
+}
+
+// Two Cores of one process share nothing that one of them changes: a claim is revoked while its release, which may be
+// early, is under way. Without -race, this shows nothing.
+func TestCoresShareNothing(t *testing.T) {
+	var wg sync.WaitGroup
+	for range 2 {
+		r := newRig(t)
+		r.held()
+		r.early(1)
+		wg.Go(func() { r.c.Step(r.now, core.Revoked{Claim: "s.1", Key: "k"}) }) // no fmt: its pool would order the two
+	}
+	wg.Wait()
 }

@@ -69,7 +69,9 @@ func (c *Core) releaseAnswered(cl *claim, s *sent, r *Reply) {
 	switch {
 	case errors.Is(r.Err, driver.ErrNotWaiting):
 		// The claim still holds, and its holder is done all the same, so the first in the queue is next.
-		cl.leave.passed, cl.leave.Successor = cl.notPassed(r.Err), ""
+		plain := *cl.leave
+		plain.passed, plain.Successor = cl.notPassed(r.Err), ""
+		cl.leave = &plain
 		c.release(cl)
 	case r.Err != nil && c.closing != nil:
 		err := errors.Join(ErrClosed, r.Err)
@@ -115,7 +117,9 @@ func (c *Core) releaseAnswered(cl *claim, s *sent, r *Reply) {
 // lease may have come to its end instead, so of a lease nothing is known.
 func (c *Core) leftAsSaid(cl *claim, r *Reply) {
 	if l := cl.leave; l != nil && l.passed == ErrLost && (r.Found || !cl.fixed()) {
-		l.passed = nil
+		done := *l
+		done.passed = nil
+		cl.leave = &done
 	}
 }
 
