@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/leasehold-go/leasehold/internal/mongouri"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -360,7 +361,7 @@ func (o *Options) withDefaults(client *mongo.Client) (Options, error) {
 		return r, fmt.Errorf("clockcheck: Timeout is %v; it must be positive (0 means %v)", r.Timeout, defaultTimeout)
 	}
 	if r.Servers != nil {
-		if err := r.Servers.Validate(); err != nil {
+		if err := mongouri.Redact(r.Servers.Validate()); err != nil {
 			return r, fmt.Errorf("clockcheck: Servers: %w", err)
 		}
 		if l := r.Servers.LoadBalanced; l != nil && *l {

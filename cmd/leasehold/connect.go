@@ -1,13 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/mongouri"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	mongodriver "go.mongodb.org/mongo-driver/v2/x/mongo/driver"
@@ -38,19 +39,18 @@ func (a *app) resolve() (target, error) {
 	if t.uri == "" {
 		return t, usagef("no server is given; use --uri mongodb://…, or set MONGODB_URI")
 	}
-	cs, err := connstring.ParseAndValidate(t.uri)
+	database, err := mongouri.Database(t.uri)
+	if err != nil {
+		return t, usagef("%w", err)
+	}
+	_, err = connstring.ParseAndValidate(t.uri)
 	if dns := unresolved(err); dns != nil { // mongodb+srv:// is looked up when it is parsed
 		return t, dns
 	}
 	if err != nil {
-		return t, usagef("the connection string of --uri or MONGODB_URI can't be used: %w", err)
+		return t, usagef("the connection string of --uri or MONGODB_URI can't be used: %w", mongouri.Redact(err))
 	}
-	if t.db == "" {
-		t.db = cs.Database
-	}
-	if t.db == "" {
-		t.db = "leasehold"
-	}
+	t.db = cmp.Or(t.db, database)
 	if t.timeout <= 0 {
 		return t, usagef("--connect-timeout is %v; it must be positive", t.timeout)
 	}
@@ -119,7 +119,7 @@ func (a *app) withDatabase(ctx context.Context, f func(target, *mongo.Database) 
 		return dns
 	}
 	if err != nil {
-		return usage(err)
+		return usage(mongouri.Redact(err))
 	}
 	defer client.Disconnect(context.WithoutCancel(ctx)) // f has seen every error that matters
 	return f(t, client.Database(t.db))
@@ -128,7 +128,7 @@ func (a *app) withDatabase(ctx context.Context, f func(target, *mongo.Database) 
 // forLocks returns an error if the database is one of the server's own. A connection string may name admin for
 // the sake of the password.
 func (t target) forLocks() error {
-	if slices.Contains([]string{"admin", "config", "local"}, t.db) {
+	if mongouri.ServersOwn(t.db) {
 		return usagef("the database is %q, which is the server's own; name that of the locks with --db", t.db)
 	}
 	return nil

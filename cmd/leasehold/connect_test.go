@@ -101,3 +101,39 @@ func TestTargetSaysWhere(t *testing.T) {
 		t.Errorf("%s, %v; want %s", got, err, want)
 	}
 }
+
+// No error has a piece of the password of a malformed connection string, also where the driver takes one for a host.
+func TestErrorsHaveNoPasswords(t *testing.T) {
+	old := net.DefaultResolver
+	defer func() { net.DefaultResolver = old }()
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("no DNS here")
+	}}
+	for _, uri := range []string{
+		"mongodb://me:se%zzcret@h/", "mongodb://me:se/cret@h/", "mongodb://me:se:cret@h/", "mongodb://me:s@ecret@h/", "mongodb://me:s@ecret/x@h/", "mongodb://me:s@ecret:cret/x@h/",
+		"mongodb://me:s@ecret:ecret:x/@h/", "mongodb+srv://me:s@ecret/x@h/", "mongodb://h/?tlsCertificateKeyFilePassword=secret%zz", "me:secret@h",
+	} {
+		for _, args := range [][]string{{"run", "k", "--", "true"}, {"status"}, {"break", "k"}, {"clock"}, {"serve"}} {
+			got := command(t, nil, append([]string{"--connect-timeout", "100ms", "--uri", uri}, args...)...)
+			if got.status != exitUsage || got.out != "" || strings.Contains(got.err, "cret") || strings.Contains(got.err, "%zz") || strings.Count(got.err, "\n") != 1 {
+				t.Errorf("%s, %s: %+v, want one line without a piece of the password", uri, args[0], got)
+			}
+		}
+	}
+}
+
+// Without --db the database is the connection string's, or else "leasehold", as for dsyncmongo.Connect.
+func TestDatabaseOfTheConnectionString(t *testing.T) {
+	for _, c := range []struct{ uri, db, want string }{
+		{"mongodb://db1", "", "leasehold"},
+		{"mongodb://u:p%2F%40@db1,db2/?appName=a@b", "", "leasehold"},
+		{"mongodb://u:p@db1/app2?w=majority", "", "app2"},
+		{"mongodb://db1/app%322", "", "app22"},
+		{"mongodb://db1/app2", "app3", "app3"},
+	} {
+		a := &app{getenv: func(string) string { return c.uri }, target: target{db: c.db, timeout: time.Second}}
+		if got, err := a.resolve(); err != nil || got.db != c.want {
+			t.Errorf("%q, --db %q: %q, %v, want %q", c.uri, c.db, got.db, err, c.want)
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/clockcheck"
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/mongouri"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
@@ -79,20 +80,27 @@ func Open(ctx context.Context, db *mongo.Database, opt *Options) (*dsync.Session
 // TTL/6 (500 ms to 10 s), and closes connections that were idle for TTL/2. It asks the servers how
 // they are (ServerMonitoringModePoll), which takes one connection to each where the driver's default
 // takes two; so it may learn of a planned step-down TTL/6 late. An idle session has two connections to
-// the primary, and one that waits has three. The functions of a ServerMonitor are called as usual. The
-// database's name is not taken from a connection string.
+// the primary, and one that waits has three. The functions of a ServerMonitor are called as usual.
+//
+// If database is "", it is the one that the connection string names, or else "leasehold", as for the command
+// leasehold. A string that names a database of the server's own, as admin for the sake of the password, is
+// refused then. An error about a malformed connection string shows no values of it, because they may be pieces of
+// the password.
 func Connect(ctx context.Context, clientOptions *options.ClientOptions, database string, opt *Options) (*dsync.Session, error) {
 	if clientOptions == nil {
 		return nil, errors.New("mongo: the client options are nil; pass some, as options.Client().ApplyURI(\"mongodb://…\")")
 	}
-	if err := checkDatabase(database); err != nil {
+	if err := mongouri.Redact(clientOptions.Validate()); err != nil {
+		return nil, fmt.Errorf("mongo: connect: %w", err)
+	}
+	if err := nameDatabase(&database, clientOptions.GetURI()); err != nil {
 		return nil, err
 	}
 	merged, watch := options.MergeClientOptions(ownClient(opt), clientOptions), new(PrimaryWatch)
 	merged.SetServerMonitor(watch.ServerMonitor(merged.ServerMonitor))
 	client, err := mongo.Connect(merged)
 	if err != nil {
-		return nil, fmt.Errorf("mongo: connect: %w", err)
+		return nil, fmt.Errorf("mongo: connect: %w", mongouri.Redact(err))
 	}
 	s, err := newStore(client.Database(database), opt)
 	own := &ownedStore{s, client}
@@ -106,6 +114,20 @@ func Connect(ctx context.Context, clientOptions *options.ClientOptions, database
 		err = fmt.Errorf("%w; if TCP, TLS and authentication may take longer than %v, raise SetConnectTimeout", err, *merged.ConnectTimeout)
 	}
 	return session, err
+}
+
+// nameDatabase makes the name of a database that of the connection string, if it is empty, and checks it.
+func nameDatabase(name *string, uri string) error {
+	own, err := mongouri.Database(uri)
+	if err != nil {
+		return fmt.Errorf("mongo: %w", err)
+	}
+	if *name == "" {
+		if *name = own; mongouri.ServersOwn(own) {
+			return fmt.Errorf("mongo: the database of the connection string is %q, which is the server's own; pass the name of that of the locks", own)
+		}
+	}
+	return checkDatabase(*name)
 }
 
 // ownClient returns the client options that a lease needs. The driver's defaults suit

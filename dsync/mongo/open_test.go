@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -76,7 +77,8 @@ func TestConnectRefusesNonsense(t *testing.T) {
 	}{
 		{"nil client options", nil, "app", nil, "ApplyURI"},
 		{"bad client options", options.Client().ApplyURI("http://x"), "app", nil, "scheme"},
-		{"no database name", options.Client(), "", nil, "1 to 63 bytes"},
+		{"the server's own database", options.Client().ApplyURI("mongodb://h/admin"), "", nil, "the database of the connection string is \"admin\", which is the server's own"},
+		{"dot in the connection string's database", options.Client().ApplyURI("mongodb://h/a.b"), "", nil, "must not contain"},
 		{"dot in database name", options.Client(), "a.b", nil, "must not contain"},
 		{"collection", options.Client(), "app", &dsyncmongo.Options{Collection: "$"}, "must not contain"},
 		{"TTL", options.Client(), "app", &dsyncmongo.Options{Options: dsync.Options{TTL: 1}}, "at least 1s"},
@@ -202,5 +204,65 @@ func TestOpenLosesAnAnswer(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// The database that is not named is the connection string's, or else "leasehold", as for the command. It need
+// not be named there, and may be the server's own for the sake of the password, if it is named in the call.
+func TestConnectTakesTheDatabaseOfTheConnectionString(t *testing.T) {
+	for _, tc := range []struct{ uri, database, want string }{
+		{"", "", "leasehold"},
+		{"mongodb://db1", "", "leasehold"},
+		{"mongodb://u:p%2F%40@db1,db2/?appName=a@b", "", "leasehold"},
+		{"mongodb://u:p@db1/app2?w=majority", "", "app2"},
+		{"mongodb://db1/app2", "app3", "app3"},
+		{"mongodb://u:p@db1/admin", "app3", "app3"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t)
+			o := options.Client()
+			if tc.uri != "" {
+				o.ApplyURI(tc.uri)
+			}
+			o.Auth = nil // the fake asks for none
+			var seen sync.Map
+			o.SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) { seen.Store(e.DatabaseName, true) }})
+			o = options.MergeClientOptions(f.clientOptions(), o).SetHosts(f.clientOptions().Hosts)
+			s, err := dsyncmongo.Connect(t.Context(), o, tc.database, nil)
+			if err != nil {
+				t.Fatalf("%q: %v", tc.uri, err)
+			}
+			defer s.Close(t.Context())
+			seen.Delete("admin") // hello
+			seen.Range(func(db, _ any) bool {
+				if db != tc.want {
+					t.Errorf("%q, %q: a command to the database %q, want %q", tc.uri, tc.database, db, tc.want)
+				}
+				return true
+			})
+			if _, ok := seen.Load(tc.want); !ok {
+				t.Errorf("%q, %q: no command to the database %q", tc.uri, tc.database, tc.want)
+			}
+		})
+	}
+}
+
+// An error about a malformed connection string has no piece of its password.
+func TestConnectKeepsPasswordsOutOfErrors(t *testing.T) {
+	for _, uri := range []string{
+		"mongodb://me:se%zzcret@h/", "mongodb://me:se/cret@h/", "mongodb://me:se:cret@h/", "mongodb://me:s@ecret@h/", "mongodb://me:s@ecret/x@h/", "mongodb://me:s@ecret:cret/x@h/",
+		"mongodb://me:s@ecret:ecret:x/@h/", "mongodb://h/?tlsCertificateKeyFilePassword=secret%zz", "mongodb://h/?authMechanismProperties=secret", "me:secret@h",
+	} {
+		for _, database := range []string{"", "app"} {
+			_, err := dsyncmongo.Connect(t.Context(), options.Client().ApplyURI(uri), database, nil)
+			for e := err; e != nil; e = errors.Unwrap(e) {
+				if text := e.Error(); strings.Contains(text, "cret") || strings.Contains(text, "%zz") {
+					t.Errorf("%s: %q, want no piece of the password", uri, text)
+				}
+			}
+			if err == nil {
+				t.Errorf("%s: no error", uri)
+			}
+		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 func main() {
 	ctx := context.Background()
 	opt := options.Client().ApplyURI(os.Getenv("MONGODB_URI"))
-	locks, err := dsyncmongo.Connect(ctx, opt, "leasehold", nil) // once per process
+	locks, err := dsyncmongo.Connect(ctx, opt, "", nil) // once per process; "": the URI's database
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func Open(ctx context.Context, db *mongo.Database, name string, opt *Options) (*
 }
 
 // Connect is [Open] with a small client of its own, so that the application's slow queries
-// cannot delay heartbeats. See dsyncmongo.Connect.
+// cannot delay heartbeats. If database is "", it is that of the connection string. See dsyncmongo.Connect.
 func Connect(ctx context.Context, clientOptions *options.ClientOptions, database, name string, opt *Options) (*Election, error) {
 	return open(ctx, name, opt, func(o *dsyncmongo.Options) (*dsync.Session, error) {
 		return dsyncmongo.Connect(ctx, clientOptions, database, o)

@@ -86,8 +86,18 @@ func TestMissingArgumentsAreRefused(t *testing.T) {
 	if e, err := leadermongo.Connect(t.Context(), nil, "app", "e", nil); e != nil || err == nil || !strings.Contains(err.Error(), "ApplyURI") {
 		t.Errorf("Connect without client options: %v, %v", e, err)
 	}
-	if e, err := leadermongo.Connect(t.Context(), options.Client(), "", "e", nil); e != nil || err == nil || !strings.Contains(err.Error(), "1 to 63 bytes") {
-		t.Errorf("Connect without the name of a database: %v, %v", e, err)
+	if e, err := leadermongo.Connect(t.Context(), options.Client().ApplyURI("mongodb://h/admin"), "", "e", nil); e != nil || err == nil || !strings.Contains(err.Error(), "the server's own") {
+		t.Errorf("Connect with a database of the server's own: %v, %v", e, err)
+	}
+}
+
+// An error about a malformed connection string has no piece of its password.
+func TestErrorsHaveNoPasswords(t *testing.T) {
+	for _, uri := range []string{"mongodb://me:se%zzcret@h/", "mongodb://me:s@ecret/x@h/", "mongodb://me:s@ecret:cret/x@h/", "mongodb://me:s@ecret:a:b/@h/"} {
+		_, err := leadermongo.Connect(t.Context(), options.Client().ApplyURI(uri), "app", "e", nil)
+		if err == nil || strings.Contains(err.Error(), "cret") || strings.Contains(err.Error(), "%zz") {
+			t.Errorf("%s: %v, want an error without a piece of the password", uri, err)
+		}
 	}
 }
 

@@ -1,0 +1,73 @@
+// Package mongouri reads the database of a connection string, and keeps the password of one that is
+// malformed out of errors.
+package mongouri
+
+import (
+	"cmp"
+	"errors"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// DefaultDatabase is that of a connection string that names none.
+const DefaultDatabase = "leasehold"
+
+// ErrUnescaped means that the driver takes a part of the user name or the password for a host or a database.
+var ErrUnescaped = errors.New("the user name or the password in the connection string has a character that must be percent-encoded, as @ (%40) and / (%2F)")
+
+// Database returns the database for locks of the connection string uri, which the driver has accepted: the one
+// that it names, or [DefaultDatabase].
+func Database(uri string) (string, error) {
+	_, rest, _ := strings.Cut(uri, "://")
+	if _, after, ok := strings.Cut(rest, "@"); ok { // as the driver does: at the first one
+		rest = after
+	}
+	rest, _, _ = strings.Cut(rest, "?")
+	_, path, _ := strings.Cut(rest, "/")
+	if strings.Contains(path, "@") {
+		return "", ErrUnescaped
+	}
+	name, _ := url.QueryUnescape(path) // the driver has accepted it
+	return cmp.Or(name, DefaultDatabase), nil
+}
+
+// ServersOwn reports whether the server keeps its own data in that database. A connection string may name admin
+// for the sake of the password.
+func ServersOwn(database string) bool {
+	return slices.Contains([]string{"admin", "config", "local"}, database)
+}
+
+// The driver's errors about a connection string begin so. Up to 2.10.0 they quote pieces of the password.
+var aboutURI = regexp.MustCompile(`error (parsing|validating) uri: `)
+
+// quoted is what such an error can quote: Go strings, the address in an error of net.SplitHostPort, and a name that
+// was looked up.
+var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|address .*: |lookup .*: `)
+
+// harmless are quoted words of the driver's own: names of schemes, and of the options that it knows.
+var harmless = regexp.MustCompile(`scheme must be "mongodb" or "mongodb\+srv"$|invalid value for "[A-Za-z]+": `)
+
+// Redact returns err, an error of the driver for its options, without what it quotes of a malformed connection
+// string: that may be a piece of the user name or of the password. Other errors are returned as they are. What is
+// redacted wraps nothing, because what it would wrap has the same text.
+func Redact(err error) error {
+	if err == nil || !aboutURI.MatchString(err.Error()) {
+		return err
+	}
+	text := err.Error()
+	keep := harmless.FindStringIndex(text)
+	if keep == nil {
+		keep = []int{0, 0}
+	}
+	hide := func(part string) string {
+		return quoted.ReplaceAllStringFunc(part, func(q string) string {
+			if kind, _, named := strings.Cut(q, " "); named && q[0] != '"' {
+				return kind + " …: "
+			}
+			return `"…"`
+		})
+	}
+	return errors.New(hide(text[:keep[0]]) + text[keep[0]:keep[1]] + hide(text[keep[1]:]))
+}

@@ -1,0 +1,60 @@
+package mongouri_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/leasehold-go/leasehold/internal/mongouri"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// What the driver quotes is not shown, and the rest is: it says what is wrong.
+func TestRedact(t *testing.T) {
+	for _, c := range []struct{ uri, want string }{
+		{"http://u:secret@h", `error parsing uri: scheme must be "mongodb" or "mongodb+srv"`},
+		{"mongodb://u:sec%zzret@h/", `error parsing uri: invalid password: invalid URL escape "…"`},
+		{"mongodb://u:p@secret:secret/@h", `error parsing uri: invalid host "…": port must be an integer: strconv.Atoi: parsing "…": invalid syntax`},
+		{"mongodb://u:p@secret:a:b:c/@h", `error parsing uri: invalid host "…": address …: too many colons in address`},
+		{"mongodb://u:p@\"secret\\\":a/@h", `error parsing uri: invalid host "…": port must be an integer: strconv.Atoi: parsing "…": invalid syntax`},
+		{"mongodb://u:sec/ret@h/", `error parsing uri: unescaped slash in password`},
+		{"mongodb://u:secret@h/?maxPoolSize=x", `error parsing uri: invalid value for "maxPoolSize": "…"`},
+		{"mongodb://u:secret@h/?tlsCertificateKeyFilePassword=sec%zz", `error parsing uri: invalid option value "…": invalid URL escape "…"`},
+		{"mongodb://u:secret@a,b/?directConnection=true", `error validating uri: a direct connection cannot be made if multiple hosts are specified`},
+	} {
+		err := options.Client().ApplyURI(c.uri).Validate()
+		if got := mongouri.Redact(err); got == nil || got.Error() != c.want {
+			t.Errorf("%s: %v, want %s", c.uri, got, c.want)
+		}
+	}
+	lookup := errors.New("error parsing uri: lookup _mongodb._tcp.secret on 127.0.0.1:53: no such host")
+	if got := mongouri.Redact(lookup).Error(); got != "error parsing uri: lookup …: no such host" {
+		t.Errorf("a look-up: %s", got)
+	}
+	other := errors.New(`the pool has "5" connections`)
+	if got := mongouri.Redact(other); got != other {
+		t.Errorf("another error: %v, want it as it is", got)
+	}
+	if mongouri.Redact(nil) != nil {
+		t.Error("nil is an error")
+	}
+}
+
+// The database is the driver's, or the default; where the driver takes a piece of the password for it, it is refused.
+func TestDatabase(t *testing.T) {
+	for _, c := range []struct {
+		uri, want string
+		err       error
+	}{
+		{"", "leasehold", nil},
+		{"mongodb://h", "leasehold", nil},
+		{"mongodb://h/", "leasehold", nil},
+		{"mongodb://u:p@h/?appName=a@b/c", "leasehold", nil},
+		{"mongodb://u:p@h,i:5/app%322?w=1", "app22", nil},
+		{"mongodb+srv://u:p@h/app", "app", nil},
+		{"mongodb://u:p@secret/x@h/app", "", mongouri.ErrUnescaped},
+	} {
+		if got, err := mongouri.Database(c.uri); got != c.want || err != c.err {
+			t.Errorf("%q: %q, %v, want %q, %v", c.uri, got, err, c.want, c.err)
+		}
+	}
+}
