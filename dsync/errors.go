@@ -22,6 +22,9 @@ var (
 	// progress within it. The error is also ErrLost.
 	ErrStalled = engine.ErrStalled
 
+	// ErrLeaseOver means that the time of a [Lease] is over. The error is also ErrLost.
+	ErrLeaseOver = engine.ErrLeaseOver
+
 	// ErrClosed means that the session was closed.
 	ErrClosed = engine.ErrClosed
 
@@ -33,9 +36,14 @@ var (
 	// [Session.Healthy].
 	ErrStillInUse = engine.ErrStillInUse
 
-	// ErrNotReleased means that the store refuses to release a key that was unlocked here. See
-	// [Session.Healthy].
+	// ErrNotReleased means that the store may go on holding a key of which this process is done: from
+	// [Session.Healthy], because the store refuses to release it; from [Session.Close], where the error is a
+	// [*NotReleasedError], also because the store has not answered.
 	ErrNotReleased = engine.ErrNotReleased
+
+	// ErrNotUnregistered means that [Session.Close] could not unregister the session, so that it may be listed as
+	// a member for up to one TTL.
+	ErrNotUnregistered = engine.ErrNotUnregistered
 
 	// ErrInvalidKey means that the string cannot be used as a key. [CheckKey] says why.
 	ErrInvalidKey = engine.ErrInvalidKey
@@ -52,6 +60,10 @@ var (
 // A MismatchError reports that a key is in use as another kind, or with another limit, than the
 // caller asked for. It matches [ErrMismatch].
 type MismatchError = driver.MismatchError
+
+// A NotReleasedError says which keys [Session.Close] could not release, as far as it knows. It matches
+// [ErrNotReleased].
+type NotReleasedError = engine.NotReleasedError
 
 // A HeldError reports who holds the key that a try failed to acquire. It matches [ErrHeld].
 type HeldError = driver.HeldError

@@ -110,9 +110,10 @@ func (l *Lease) Extend(ctx context.Context) (until time.Time, err error) {
 }
 
 // Release releases the key before the lease is over. ctx bounds only the wait for the store's
-// answer; the release goes on in the background. The error is [ErrLost] if the hold had ended
-// before, ctx's error, or [ErrRefused]. A second Release does nothing, and does not wait for the
-// first.
+// answer; the release goes on in the background, until the lease is over or the session is closed. The
+// error is [ErrLost] if the hold had ended before, or with [ErrLeaseOver] if the store had not answered when the lease was
+// over; [ErrNotReleased] if it had not answered, or refused, when the session closed; ctx's error; or [ErrRefused]. A second
+// Release does nothing, and does not wait for the first.
 func (l *Lease) Release(ctx context.Context) error {
 	if err := l.h.Release(ctx); err != nil {
 		return fmt.Errorf("dsync: release %q: %w", l.h.Key(), err)

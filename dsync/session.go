@@ -209,15 +209,26 @@ func (s *Session) Healthy() error { return s.engine.Healthy() }
 // except in [Mutex.Lock]. Each hold is released as soon as its holder unlocks or its grace is
 // over. Then the session is unregistered.
 //
-// ctx bounds only the wait for holders. When ctx ends, what is still held is not taken away:
-// the store keeps it for the rest of the grace and the margin and then frees it; waiters notice
-// that by polling. So with a ctx that has ended, Close takes about one round trip to the store.
+// Close is bounded, whether or not the store answers. While ctx lives, Close waits for holders, at most
+// for the grace, and repeats what has no answer. It gives up when the grace is over and the store
+// has answered nothing for one attempt, a sixth of the TTL and at most 5 s. When ctx ends, everything
+// that is left to send is sent once, all together, and Close returns within one attempt from then on;
+// with a ctx that has ended and a store that answers, in about one round trip. What is
+// still held then is not taken away: the store keeps it for the rest of the grace and the margin and then
+// frees it; waiters notice that by polling.
 //
-// An error says which commands the store did not answer. What was not released becomes free
-// within one TTL, but a [Lease] only at its own end. If only the last command failed,
-// everything is released and the session merely stays listed as a member for up to one TTL. The
-// session is closed even if Close returns an error.
+// If Close returns nil, all that the session held or waited for is released, or is left in the store for the rest
+// of its holder's grace, and the session is unregistered; a [Lease] that was not released is held until its end. Otherwise
+// the error is one of these, or both:
+//
+//   - [ErrNotReleased], as a [*NotReleasedError] that names the keys that the store may go on holding,
+//     because it refused their release or has not answered. They become free within one TTL, but a
+//     [Lease] only at its own end.
+//   - [ErrNotUnregistered]: the session may stay listed as a member for up to one TTL. Without
+//     ErrNotReleased, everything is released.
+//
+// The session is closed even if Close returns an error. A hold that was lost before Close is not counted.
 //
 // Close waits for all goroutines of the session except running hooks. A second Close waits for
-// the first and returns its error.
+// the first and returns its error; its ctx bounds the first, too.
 func (s *Session) Close(ctx context.Context) error { return s.engine.Close(ctx) }

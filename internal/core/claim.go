@@ -42,6 +42,7 @@ type claim struct {
 
 	leave   *leave // how it is to be released; nil: plainly
 	refused error  // why the store refuses its release
+	lostBy  error  // why the store was told nothing of its end, or may not have been; nil: it was told, or is yet to be
 	doubted uint64 // the acknowledged heartbeats when the store said first that it is not there; 0: never
 }
 
@@ -197,7 +198,8 @@ func (c *Core) move(cl *claim, t trigger) {
 	case from == windingDown && t == timeOver:
 		c.release(cl)
 	case from == windingDown && t == sessionEnd:
-		cl.state = lost
+		c.noteUnreleased(cl, c.ending)
+		cl.state, cl.lostBy = lost, fmt.Errorf("%w: %w", ErrLost, c.ending)
 		c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))
 
 	case from == lost && t == timeOver: // the grace is over
@@ -212,7 +214,12 @@ func (c *Core) move(cl *claim, t trigger) {
 		cl.dropKeep()
 	case from == leaving && t == revoke && cl.users == 0:
 		cl.dropKeep() // it is released again if it was kept
-	case (from == leaving || from == kept) && t == sessionEnd:
+	case from == leaving && t == sessionEnd:
+		c.noteUnreleased(cl, c.ending)
+		cl.lostBy = fmt.Errorf("%w: %w", ErrLost, c.ending)
+		c.settled(cl, cl.lostBy)
+		c.forgetUnused(cl)
+	case from == kept && t == sessionEnd:
 		c.settled(cl, fmt.Errorf("%w: %w", ErrLost, c.ending))
 		c.forgetUnused(cl)
 
@@ -401,7 +408,7 @@ func (c *Core) ahead(w *wait, st *driver.State) {
 
 // retry sets the timer for another try after a pause.
 func (c *Core) retry(cl *claim) {
-	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.pause(cl.failed)))
+	c.at(&cl.timer, cl.number, c.now.Add(c.pause(cl.failed)))
 	cl.failed++
 }
 
@@ -565,6 +572,8 @@ func (c *Core) loseHold(cl *claim, cause error) {
 	c.do(&End{cl.call, cause, errors.Is(cause, driver.ErrNotHeld) || errors.Is(cause, ErrLeaseOver)})
 	if cl.fixed() {
 		c.settled(cl, nil)
+	} else {
+		cl.lostBy = fmt.Errorf("%w: %w", ErrLost, cause)
 	}
 }
 

@@ -69,6 +69,9 @@ var (
 	ErrLeaseOver = errors.New("dsync: the lease is over")
 	ErrLate      = errors.New("dsync: the request came too late to count")
 	ErrGivenUp   = errors.New("dsync: given up")
+
+	ErrNotReleased     = errors.New("dsync: not released")
+	ErrNotUnregistered = errors.New("dsync: session not unregistered")
 )
 
 // A SealedError is the answer to a request for a tick that is over: a later one, or the same, has
@@ -238,6 +241,9 @@ func (c *Core) checkDeadline() {
 		if c.session.why != nil { // not wrapped: a caller would take a deadline of this library for its own
 			cause = fmt.Errorf("%w; the last: %v", cause, c.session.why)
 		}
+		if c.closing != nil {
+			c.closing.listed = cause
+		}
 		c.lose(cause)
 	}
 	for _, cl := range c.endsDue() {
@@ -262,6 +268,9 @@ func (c *Core) Next() Instant { return c.tickAt }
 
 func (c *Core) nextDue() Instant {
 	next := min(c.session.registerAt, c.listener.at, c.sweeper.due, c.discards.due)
+	if c.closing != nil {
+		next = min(next, c.closing.due)
+	}
 	if s := &c.session; s.id != "" {
 		next = min(next, c.Deadline())
 		if s.beating == 0 && !c.unregistering() {
@@ -276,6 +285,9 @@ func (c *Core) nextDue() Instant {
 
 // due does what is due now. The order is that of numbers, not of a map.
 func (c *Core) due() {
+	if c.closing != nil {
+		c.closeDue() // if its time is over, there is nothing else to do
+	}
 	c.sessionDue()
 	c.timersDue()
 	c.discardsDue()
@@ -316,6 +328,9 @@ func (c *Core) reply(r *Reply) {
 		if r.Lost {
 			c.failure = r.Err
 		}
+	}
+	if s.op != Heartbeat && s.op != Asked && !r.Lost {
+		c.storeAnswered()
 	}
 	cl := c.claims[s.claim] // that waits for this reply, or nil
 	if cl != nil && cl.command == r.Command {

@@ -69,9 +69,20 @@ func (r *rig) step(e core.Event) {
 		case *core.Listen:
 			r.listener = f.Number
 		case core.Closed:
-			say("Closed")
+			say("Closed%s", notDone(f.Err))
 		}
 	}
+}
+
+// notDone says what Close has not done.
+func notDone(err error) (s string) {
+	if e := (*core.NotReleasedError)(nil); errors.As(err, &e) {
+		s += fmt.Sprintf(": not released: %q", e.Keys[0])
+	}
+	if errors.Is(err, core.ErrNotUnregistered) {
+		s += ", not unregistered"
+	}
+	return s
 }
 
 // how says what is special about an edit.
@@ -574,7 +585,8 @@ func TestTable(t *testing.T) {
 		{"windingDown", "grace over", func(r *rig) { r.pass(time.Second) }, "leaving", "Release"},
 		{"windingDown", "session lost", (*rig).deadline, "lost", ""},
 		{"windingDown", "hurry", func(r *rig) { r.step(core.Close{}); r.step(core.Hurry{}) }, "leaving", "Release keeping"},
-		{"lost", "done", func(r *rig) { r.done(1) }, "gone", "Freed 1"},
+		{"lost", "done", func(r *rig) { r.done(1) }, "gone", "Freed 1: dsync: hold lost: no heartbeat was acknowledged within 9.988s"},
+		{"windingDown", "session lost, and done", func(r *rig) { r.deadline(); r.done(1) }, "gone", "Freed 1: dsync: hold lost: no heartbeat was acknowledged within 9.988s"},
 		{"lost", "grace over", func(r *rig) { r.pass(time.Second) }, "lost", ""},
 		{"lost", "another caller here", func(r *rig) { r.acquire(2) }, "lost", ""},
 		{"leaving", "answered", func(r *rig) { r.answer("Release", core.Reply{Found: true}) }, "past", "Freed 1"},
@@ -583,7 +595,53 @@ func TestTable(t *testing.T) {
 		{"leaving", "no answer, while the next here waits", func(r *rig) { r.acquire(2); r.answer("Release", lost) }, "leaving", ""},
 		{"leaving", "refused", func(r *rig) { r.answer("Release", core.Reply{Err: driver.ErrRefused}) }, "leaving", "Freed 1: dsync: refused by the store"},
 		{"leaving", "refused, and a pause", func(r *rig) { r.answer("Release", core.Reply{Err: driver.ErrRefused}); r.pass(time.Second) }, "leaving", "Release"},
-		{"leaving", "refused while closing", func(r *rig) { r.step(core.Close{}); r.answer("Release", core.Reply{Err: driver.ErrRefused}) }, "past", "Freed 1: dsync: session closed\ndsync: refused by the store, Unregister"},
+		{"leaving", "refused while closing", func(r *rig) { r.step(core.Close{}); r.answer("Release", core.Reply{Err: driver.ErrRefused}) }, "past", "Freed 1: dsync: not released: dsync: session closed: dsync: refused by the store, Unregister"},
+		{"leaving", "no answer while closing, and a pause", func(r *rig) { r.step(core.Close{}); r.answer("Release", lost); r.pass(time.Second) }, "leaving", "Release"},
+		{"leaving", "hurry, and no answer to what was sent before", func(r *rig) {
+			r.pass(time.Second / 2)
+			r.step(core.Close{})
+			r.step(core.Hurry{})
+			r.answer("Release", lost)
+		}, "leaving", "Release"},
+		{"leaving", "hurry, and no answer twice", func(r *rig) {
+			r.pass(time.Second / 2)
+			r.step(core.Close{})
+			r.step(core.Hurry{})
+			r.answer("Release", lost)
+			r.answer("Release", lost)
+		}, "past", "Freed 1: dsync: not released: dsync: session closed: no answer, Unregister"},
+		{"leaving", "while closing, the time of the store is over", func(r *rig) {
+			r.step(core.Close{})
+			r.pass(3 * time.Second)
+		}, "gone", "Freed 1: dsync: not released: dsync: session closed: the store did not answer in time: context deadline exceeded, Closed: not released: \"k\", not unregistered"},
+		{"leaving", "hurry, no answer, and unregistered", func(r *rig) {
+			r.step(core.Close{})
+			r.step(core.Hurry{})
+			r.answer("Release", lost)
+			r.answer("Unregister", core.Reply{})
+		}, "gone", "Closed"},
+		{"held for a long lease", "done, hurry, no answer, and unregistered", func(r *rig) {
+			r.done(1)
+			r.step(core.Close{})
+			r.step(core.Hurry{})
+			r.answer("Release", lost)
+			r.answer("Unregister", core.Reply{})
+		}, "gone", "Closed: not released: \"k\""},
+		{"leaving", "closing, and session lost", func(r *rig) {
+			r.now = r.c.Deadline().Add(-time.Second)
+			r.step(core.Close{})
+			r.deadline()
+		}, "gone", "Freed 1: dsync: hold lost: no heartbeat was acknowledged within 9.988s, Closed: not released: \"k\", not unregistered"},
+		{"held", "closing, and session lost", func(r *rig) {
+			r.now = r.c.Deadline().Add(-time.Second / 2)
+			r.step(core.Close{})
+			r.deadline()
+		}, "lost", "Closed: not released: \"k\", not unregistered"},
+		{"windingDown", "hurry, and no answer", func(r *rig) {
+			r.step(core.Close{})
+			r.step(core.Hurry{})
+			r.answer("Release", lost)
+		}, "lost", "Closed: not released: \"k\", not unregistered"},
 		{"leaving", "answered: not there", func(r *rig) { r.answer("Release", core.Reply{}) }, "leaving", "Heartbeat"},
 		{"leaving", "answered: not there; a heartbeat", func(r *rig) { r.answer("Release", core.Reply{}); r.answer("Heartbeat", core.Reply{}) }, "leaving", "Release"},
 		{"leaving", "answered: not there, said again after a heartbeat", func(r *rig) {
@@ -718,15 +776,16 @@ func TestExpiredSessionIsLost(t *testing.T) {
 func TestClose(t *testing.T) {
 	r := newRig(t)
 	r.held()
+	r.pass(3 * time.Second)
 	r.step(core.Close{})
 	r.acquire(3)
 	r.says("a caller after Close", "Deliver 3: "+core.ErrClosed.Error())
 	r.done(1)
 	r.answer("Release", core.Reply{Found: true})
 	r.says("after the release", "Freed 1, Unregister")
-	r.pass(6 * time.Second) // no heartbeat any more
+	r.pass(1900 * time.Millisecond) // no heartbeat any more
 	r.answer("Unregister", core.Reply{Err: errors.New("cut off")})
-	r.says("after Unregister", "Closed")
+	r.says("after Unregister", "Closed, not unregistered")
 }
 
 // A try that fails because the session can't be registered does not keep a caller that waits from being

@@ -78,11 +78,16 @@
 //	leaving      answered, it stays for a while  kept         Freed
 //	leaving      no answer                       leaving      again after a pause
 //	leaving      refused                         leaving      Freed; again after a pause
+//	leaving      closing, and refused, or no     gone         Freed; Close says that it is not released
+//	               answer after a Hurry
 //	leaving      not there                       leaving      again after an acknowledged heartbeat: then gone
 //	kept         time over                       gone
 //	kept         revoked                         leaving      Send a release
 //	leaving,     session lost                    gone
 //	  kept
+//	windingDown, Close's time is over            gone         Freed; Close says that it is not released
+//	  leaving
+//	windingDown  hurry                           leaving      Send a release that keeps it for the grace
 //	(unknown id in a notice or reply)            leaving      Send a release
 //
 // A caller of this process gets a key's slot when the holder before is done, even if that hold was lost or its
@@ -105,7 +110,8 @@
 //	session.go   the registration, its heartbeats, deadline and loss; revocations
 //	queue.go     this process's queue for one key: turns, hand-offs, lingering; the end of a hold
 //	claim.go     the claim, its states and requests, until it is held
-//	release.go   releases, past claims and their discards; Close
+//	release.go   releases, past claims and their discards
+//	closing.go   Close: its bound, and what it could not do
 //	others.go    waiting: what is known of other sessions, how they are expired, and deaths
 //	listener.go  when the session listens; receiving notices
 //	notices.go   sending notices

@@ -81,7 +81,7 @@ func (c *Core) messageDue(m *message) {
 	}
 }
 
-// notified takes the answer to a Notify. Once the session is closing nothing is tried again.
+// notified takes the answer to a Notify.
 func (c *Core) notified(s *sent, r *Reply) {
 	m := c.messages[s.claim]
 	if m == nil {
@@ -89,8 +89,8 @@ func (c *Core) notified(s *sent, r *Reply) {
 	}
 	m.command = 0
 	switch {
-	case r.Lost && c.closing == nil && c.now.Sub(m.began) < notifyTime:
-		c.at(&m.timer, m.number|messageBit, c.now.Add(c.cfg.pause(m.failed)))
+	case r.Lost && c.repeats(s) && c.now.Sub(m.began) < notifyTime:
+		c.at(&m.timer, m.number|messageBit, c.now.Add(c.pause(m.failed)))
 		m.failed++
 	case m.key != "" && c.closing == nil:
 		m.began = never

@@ -436,7 +436,7 @@ func (c *Core) done(e *Done) {
 			c.settled(cl, nil)
 		}
 	default: // it was released when the grace was over, or lost
-		c.settled(cl, nil)
+		c.settled(cl, cl.lostBy)
 		if cl.state == lost {
 			c.forgetUnused(cl)
 		}

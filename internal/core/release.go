@@ -73,13 +73,8 @@ func (c *Core) releaseAnswered(cl *claim, s *sent, r *Reply) {
 		plain.passed, plain.Successor = cl.notPassed(r.Err), ""
 		cl.leave = &plain
 		c.release(cl)
-	case r.Err != nil && c.closing != nil:
-		err := errors.Join(ErrClosed, r.Err)
-		if cl.users > 0 {
-			c.closing.failed(fmt.Errorf("release of %q: %w", cl.request.Key, err))
-		}
-		c.settled(cl, err)
-		c.leftStore(cl)
+	case r.Err != nil && c.closing != nil && !(r.Lost && c.repeats(s)):
+		c.abandon(cl, r.Err)
 	case r.Lost:
 		c.retry(cl)
 		c.refuseTries(cl)
@@ -98,7 +93,7 @@ func (c *Core) releaseAnswered(cl *claim, s *sent, r *Reply) {
 		c.leftStore(cl)
 	case s.keeps:
 		c.leftAsSaid(cl, r)
-		c.settled(cl, nil)
+		c.settled(cl, cl.leave.endedBy())
 		if cl.leave.Keep == 0 { // somebody has asked for the key since
 			c.release(cl)
 			return
@@ -110,6 +105,14 @@ func (c *Core) releaseAnswered(cl *claim, s *sent, r *Reply) {
 		c.leftAsSaid(cl, r)
 		c.leftStoreAt(cl, r.Applied)
 	}
+}
+
+// endedBy returns why a hold that the store keeps was not released yet: its session closed before its holder was done.
+func (l *leave) endedBy() error {
+	if l.grace {
+		return errClosed
+	}
+	return nil
 }
 
 // leftAsSaid records that a release was done as LeaveBy said it. If the store does not find the claim after a
@@ -161,7 +164,7 @@ func (c *Core) leftStore(cl *claim) { c.leftStoreAt(cl, driver.OpTime{}) }
 // leftStoreAt is leftStore for a claim whose release may not be committed yet.
 func (c *Core) leftStoreAt(cl *claim, applied driver.OpTime) {
 	cl.refused = nil
-	c.settled(cl, nil)
+	c.settled(cl, cl.lostBy)
 	undoable, late := applied != driver.OpTime{}, !cl.void.IsZero() || c.listener.running || len(c.sent) > 0
 	if cl.request.Session == c.session.id && (undoable || late) {
 		p := past{number: cl.number, key: cl.request.Key, token: cl.request.Token, acks: c.session.acks, applied: applied}
@@ -321,112 +324,4 @@ func (c *Core) discardAgain() {
 	c.past = append(c.past, failed...)
 	c.discards.due = c.now.Add(c.cfg.pause(c.discards.failed))
 	c.discards.failed++
-}
-
-// closing is what Close has done so far.
-type closing struct {
-	errs          []error
-	kept          bool // claims were left in the store for the rest of their grace
-	unregistering bool
-	closed        bool
-}
-
-func (cg *closing) failed(err error) { cg.errs = append(cg.errs[:len(cg.errs):len(cg.errs)], err) }
-
-func (c *Core) unregistering() bool { return c.closing != nil && c.closing.unregistering }
-
-// close gives up all that is held and waited for.
-func (c *Core) close() {
-	if c.closing != nil {
-		return
-	}
-	c.closing = &closing{}
-	c.session.registerAt, c.sweeper.due, c.discards.due = never, never, never
-	for _, key := range sortedKeys(c.queues) {
-		q := c.queues[key]
-		calls := append(q.calls[:len(q.calls):len(q.calls)], q.admitted...)
-		for _, a := range q.admitted {
-			q.used -= q.share(a.Weight)
-		}
-		q.calls, q.admitted, q.turn = nil, nil, nil
-		for _, a := range calls {
-			c.deny(a, ErrClosed)
-		}
-		c.next(q, key)
-	}
-	for _, cl := range c.those(func(*claim) bool { return true }) {
-		switch {
-		case cl.state <= dating:
-			c.refuse(cl, ErrClosed)
-		case cl.state == held && cl.fixed(): // it ends by itself
-			c.loseHold(cl, ErrClosed)
-		case cl.state == held:
-			c.windDown(cl, ErrClosed)
-		case cl.state == lingering:
-			c.release(cl)
-		}
-	}
-	for _, m := range c.inOrder() {
-		if m.command == 0 && m.began == never {
-			c.messageDue(m)
-		} else if m.failed > 0 && (m.command == 0 || m.command == inLine) {
-			c.forgetMessage(m)
-		}
-	}
-}
-
-var errClosed = fmt.Errorf("%w: %w", ErrLost, ErrClosed)
-
-// hurry leaves the claims whose holders are not done in the store for the rest of their grace. The store
-// counts that by its own clock, which may run faster or jump by up to the margin.
-func (c *Core) hurry() {
-	for _, cl := range c.those(func(cl *claim) bool { return cl.state == windingDown }) {
-		left := cl.due.Sub(c.now)
-		left += left/1000 + c.cfg.Margin
-		passed := errClosed
-		if l := cl.leave; l != nil && l.Keep > 0 {
-			left, passed = max(left, l.keep.Sub(c.now)), l.passed
-		}
-		cl.leave = &leave{Leave: driver.Leave{Keep: left}, keep: c.now.Add(left), grace: true, passed: passed}
-		c.closing.kept = true
-		c.release(cl)
-	}
-}
-
-// closeDue unregisters the session when Close has nothing else to wait for. If a holder's grace may be
-// running, the session is left to expire.
-func (c *Core) closeDue() {
-	cg := c.closing
-	if cg.closed || cg.unregistering || c.session.registering != 0 || c.session.beating != 0 {
-		return
-	}
-	for _, cl := range c.claims {
-		if cl.state == windingDown || cl.state == leaving {
-			return
-		}
-	}
-	if len(c.messages) > 0 {
-		return
-	}
-	switch {
-	case c.session.id == "":
-		cg.closed = true
-		c.do(Closed{errors.Join(cg.errs...)})
-	case cg.kept && len(cg.errs) > 0:
-		c.lose(ErrClosed)
-		c.closeDue()
-	default:
-		cg.unregistering = true // a heartbeat under way could have arrived after it
-		c.sendNow(&sent{session: c.session.id}, &Command{Op: Unregister, Session: c.session.id})
-	}
-}
-
-func (c *Core) unregistered(r *Reply) {
-	if r.Err != nil && len(c.closing.errs) == 0 {
-		c.closing.failed(fmt.Errorf("unregister: %w", r.Err))
-	}
-	c.closing.unregistering = false
-	if c.session.id != "" {
-		c.lose(ErrClosed)
-	}
 }

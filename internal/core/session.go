@@ -73,6 +73,9 @@ func (c *Core) registered(s *sent, r *Reply) {
 	if r.Err != nil {
 		ss.registerAt = c.now.Add(c.cfg.pause(ss.failed))
 		ss.failed++
+		if c.closing != nil && r.Lost {
+			c.closing.listed = r.Err // it may have registered its id
+		}
 		c.do(Registered{Err: r.Err})
 		c.notRegistered(r)
 		return
@@ -123,6 +126,7 @@ func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 	switch {
 	case errors.Is(r.Err, driver.ErrSessionExpired):
 		c.lose(r.Err)
+		c.sessionEnded()
 		return
 	case r.Err != nil:
 		ss.due = c.now.Add(c.cfg.pause(ss.failed))
@@ -180,7 +184,7 @@ func (c *Core) checkJump(sent Instant, now time.Time) {
 // lose ends the session. Nothing is sent under its id again, except for leases.
 func (c *Core) lose(cause error) {
 	s := c.session
-	c.session = session{acks: s.acks, sent: s.sent, beat: s.beat, due: never, registerAt: never}
+	c.session = session{acks: s.acks, sent: s.sent, beat: s.beat, clock: s.clock, at: s.at, due: never, registerAt: never}
 	c.sweeper.due = never
 	c.discards, c.past = discards{due: never}, nil
 	c.stopListening()

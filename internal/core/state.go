@@ -110,6 +110,7 @@ func (c *Core) Clone() *Core {
 	}
 	if c.closing != nil {
 		copied := *c.closing
+		copied.notReleased = slices.Clone(copied.notReleased)
 		n.closing = &copied
 	}
 	n.past = slices.Clone(c.past)
@@ -135,7 +136,12 @@ func (c *Core) State(b []byte, now Instant, name Namer) []byte {
 	s := &c.session
 	w.flags(c.closing != nil, c.unregistering(), s.id != "", s.due == never)
 	if cg := c.closing; cg != nil {
-		w.flags(cg.kept, len(cg.errs) > 0, cg.closed)
+		w.put(uint64(cg.phase))
+		w.at(cg.due)
+		w.flags(cg.listed != nil)
+		for _, u := range cg.notReleased {
+			w.b = append(append(w.b, u.key...), byte(u.end))
+		}
 	}
 	if s.id != "" {
 		w.put(name.Session(s.id))

@@ -107,7 +107,7 @@ type delayed struct {
 func (c *Core) enterLane(poll bool, d delayed) bool {
 	l := &c.lanes
 	switch {
-	case l.busy < c.cfg.Lanes && (!poll || l.polls < c.cfg.PollLanes):
+	case l.busy < c.most(c.cfg.Lanes) && (!poll || l.polls < c.most(c.cfg.PollLanes)):
 		l.busy++
 		if poll {
 			l.polls++
@@ -133,10 +133,16 @@ func (c *Core) leaveLane(s *sent) {
 	if s.poll {
 		l.polls--
 	}
-	for l.busy < c.cfg.Lanes {
+	c.fillLanes()
+}
+
+// fillLanes sends what waits for a lane.
+func (c *Core) fillLanes() {
+	l := &c.lanes
+	for l.busy < c.most(c.cfg.Lanes) {
 		var d delayed
 		switch {
-		case len(l.pollLine) > 0 && l.polls < c.cfg.PollLanes:
+		case len(l.pollLine) > 0 && l.polls < c.most(c.cfg.PollLanes):
 			d, l.pollLine = l.pollLine[0], l.pollLine[1:]
 		case len(l.line) > 0:
 			d, l.line = l.line[0], l.line[1:]
@@ -153,6 +159,14 @@ func (c *Core) leaveLane(s *sent) {
 			c.messageDue(m)
 		}
 	}
+}
+
+// most returns how many commands may be under way now that n may be otherwise.
+func (c *Core) most(n int) int {
+	if c.closing != nil && c.closing.phase == hurried {
+		return n * hurryLanes
+	}
+	return n
 }
 
 // send sends a command as soon as there is a lane.

@@ -157,29 +157,47 @@ func TestCloseAfterABreakDoesNotWaitForTheGrace(t *testing.T) {
 	})
 }
 
-// Close releases several keys at a time: neither one after the other nor thousands at once.
+// Close releases several keys at a time, neither one after the other nor thousands at once; and when its ctx has
+// ended, hundreds, because then it has the time of one attempt for all of them.
 func TestCloseReleasesSomeAtATime(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		const keys = 300
-		memory := dsynctest.NewMemory()
-		store := &peakStore{Memory: memory}
-		s := newSession(t, store, nil)
-		for i := range keys {
-			mu := s.Mutex(fmt.Sprint(i))
-			lock(t, mu)
-		}
-		ctx, cancel := context.WithCancel(background)
-		cancel()
-		if err := s.Close(ctx); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-		if n := store.peak.Load(); n < 8 || n > 64 {
-			t.Errorf("%d releases at once, want some", n)
-		}
-		if n := memory.Counts().Commands[dsynctest.MethodRelease]; n != keys {
-			t.Errorf("%d releases, want %d", n, keys)
-		}
-	})
+	for _, tt := range []struct {
+		ended       bool
+		keys        int
+		least, most int64
+	}{{false, 300, 8, 64}, {true, 300, 300, 300}, {true, 3000, 500, 1500}} {
+		t.Run(fmt.Sprintf("%d keys, ctx has ended: %t", tt.keys, tt.ended), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory := dsynctest.NewMemory()
+				store := &peakStore{Memory: memory}
+				s := newSession(t, store, nil)
+				for i := range tt.keys {
+					mu := s.Mutex(fmt.Sprint(i))
+					lock(t, mu)
+					if !tt.ended {
+						lost := mu.Lost()
+						go func() {
+							<-lost
+							mu.UnlockContext(background)
+						}()
+					}
+				}
+				ctx, cancel := context.WithCancel(background)
+				defer cancel()
+				if tt.ended {
+					cancel()
+				}
+				if err := s.Close(ctx); err != nil {
+					t.Errorf("Close: %v", err)
+				}
+				if n := store.peak.Load(); n < tt.least || n > tt.most {
+					t.Errorf("%d releases at once, want %d to %d", n, tt.least, tt.most)
+				}
+				if n := memory.Counts().Commands[dsynctest.MethodRelease]; n != tt.keys {
+					t.Errorf("%d releases, want %d", n, tt.keys)
+				}
+			})
+		})
+	}
 }
 
 // A peakStore delays each release, and counts how many are under way at once.

@@ -218,31 +218,61 @@ func TestNotifyOutlastsAnElection(t *testing.T) {
 	}
 }
 
-// Close waits for the attempt that is under way, and not until a notice is sent that was tried
-// again.
-func TestCloseDoesNotWaitUntilANoticeIsTriedAgain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		store := &electing{Memory: dsynctest.NewMemory()}
-		s, other := newSession(t, store, nil), newSession(t, store.Memory, nil)
-		for i := range 20 {
-			key := fmt.Sprint("k", i)
-			mu := s.Mutex(key)
-			lock(t, mu)
-			go other.Mutex(key).Lock()
-			synctest.Wait()
-			store.until(time.Now().Add(time.Hour))
-			mu.Unlock()
-		}
-		time.Sleep(3 * time.Second)
-		began := time.Now()
-		if err := s.Close(background); err != nil {
-			t.Fatal(err)
-		}
-		if d := time.Since(began); d > ttl/6 {
-			t.Errorf("Close took %v, want at most one attempt, %v", d, ttl/6)
-		}
-		time.Sleep(2 * ttl) // until all are granted by polls
-	})
+// Close tries a notice that failed again, but not for longer than its grace and one attempt. With a ctx that has ended
+// it sends each once more. A notice that is not sent is no error: its waiter has the key, and learns it later.
+func TestCloseSendsNoticesThatFailed(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		ended    bool          // Close's ctx
+		election time.Duration // from Close on
+		want     time.Duration // at most, for Close
+		locked   time.Duration // at most, until each waiter has its lock; 0: until it polls
+	}{
+		{"the primary is back in time", false, grace, grace + time.Second, grace + time.Second},
+		{"ctx has ended, and the primary is back within one attempt", true, ttl / 12, ttl / 6, ttl / 6},
+		{"no primary", false, time.Hour, grace + ttl/6, 0},
+		{"ctx has ended, no primary", true, time.Hour, ttl / 6, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := &electing{Memory: dsynctest.NewMemory()}
+				s, other := newSession(t, store, nil), newSession(t, store.Memory, nil)
+				const keys = 20
+				locked := make(chan time.Time, keys)
+				for i := range keys {
+					key := fmt.Sprint("k", i)
+					mu := s.Mutex(key)
+					lock(t, mu)
+					go func() {
+						other.Mutex(key).Lock()
+						locked <- time.Now()
+					}()
+					synctest.Wait()
+					store.until(time.Now().Add(time.Hour))
+					mu.Unlock()
+				}
+				time.Sleep(3 * time.Second) // each has failed at least once
+				began := time.Now()
+				store.until(began.Add(tt.election))
+				ctx, cancel := context.WithCancel(background)
+				defer cancel()
+				if tt.ended {
+					cancel()
+				}
+				if err := s.Close(ctx); err != nil {
+					t.Errorf("Close: %v", err)
+				}
+				if d := time.Since(began); d > tt.want {
+					t.Errorf("Close took %v, want at most %v", d, tt.want)
+				}
+				for range keys {
+					if d := (<-locked).Sub(began); tt.locked > 0 && d > tt.locked {
+						t.Errorf("locked %v after Close began, want within %v", d, tt.locked)
+					}
+				}
+			})
+		})
+	}
 }
 
 // An electing store can't send notices while there is no primary: an attempt fails when its time is

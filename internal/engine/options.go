@@ -226,12 +226,18 @@ var (
 	ErrLost        = core.ErrLost
 	ErrRevoked     = core.ErrRevoked
 	ErrStalled     = core.ErrStalled
+	ErrLeaseOver   = core.ErrLeaseOver
 	ErrClosed      = core.ErrClosed
 	ErrNotRenewed  = errors.New("dsync: session not renewed")
 	ErrStillInUse  = errors.New("dsync: lost hold still in use")
-	ErrNotReleased = errors.New("dsync: release refused by the store")
-	ErrInvalidKey  = errors.New("dsync: invalid key")
+	ErrNotReleased = core.ErrNotReleased
+
+	ErrNotUnregistered = core.ErrNotUnregistered
+	ErrInvalidKey      = errors.New("dsync: invalid key")
 )
+
+// A NotReleasedError is that of Close.
+type NotReleasedError = core.NotReleasedError
 
 // maxKey is the greatest length of a key in bytes. It is far above the length of names that
 // people use, and far below what any database's index refuses.

@@ -57,9 +57,10 @@ type Session struct {
 	next        **core.Send     // of a worker whose Step this is: takes one command; nil: it is no worker's
 	finished    bool            // no goroutine may start any more
 	closeErr    error
-	calls       uint64 // of Acquire and its like
-	spare       *Hold  // for the next call; nil: it makes one
-	drops       uint64 // see drop
+	hurried     time.Time // when the ctx of a Close ended that waited; zero: none has
+	calls       uint64    // of Acquire and its like
+	spare       *Hold     // for the next call; nil: it makes one
+	drops       uint64    // see drop
 	reg         *registration
 	registering *registering
 	stopListen  context.CancelFunc // ends the listener; nil: there is none
@@ -363,26 +364,30 @@ func (s *Session) Reserve(d time.Duration) time.Duration {
 // Grace returns the session's [Options].Grace.
 func (s *Session) Grace() time.Duration { return s.opt.Grace }
 
-// Close ends the session. Holders are notified, and waiters get ErrClosed. Each hold is released
-// when its holder is done or its grace is over. Then the session is unregistered. ctx bounds only
-// the wait for holders. A second Close waits for the first and returns its error.
+// Close ends the session, as dsync.Session.Close says. A second Close waits for the first, and bounds it by its
+// own ctx, too.
 func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
-	if s.ends() {
-		s.mu.Unlock()
-		<-s.closed
-		return s.closeErr
+	first := !s.ends()
+	if first {
+		close(s.closing)
+		s.step(core.Close{})
 	}
-	close(s.closing)
-	s.step(core.Close{})
 	s.mu.Unlock()
 	select {
 	case <-s.released:
 	case <-ctx.Done():
 		s.mu.Lock()
+		if s.hurried.IsZero() {
+			s.hurried = time.Now()
+		}
 		s.step(core.Hurry{})
 		s.mu.Unlock()
 		<-s.released
+	}
+	if !first {
+		<-s.closed
+		return s.closeErr
 	}
 	s.mu.Lock()
 	s.finished = true
@@ -392,12 +397,19 @@ func (s *Session) Close(ctx context.Context) error {
 	if s.checkTimer != nil {
 		s.checkTimer.Stop()
 	}
+	bound := s.hurried
 	s.mu.Unlock()
 	s.stop()
 	s.workers.wg.Wait()
 	err := s.closeErr
 	if c, ok := s.store.(interface{ Close(context.Context) error }); ok {
-		err = errors.Join(err, c.Close(context.WithoutCancel(ctx)))
+		ctx := context.WithoutCancel(ctx)
+		if !bound.IsZero() { // the store shares the attempt's time with what was sent
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithDeadline(ctx, bound.Add(s.attemptTime()))
+			defer cancel()
+		}
+		err = errors.Join(err, c.Close(ctx))
 	}
 	if err != nil {
 		s.closeErr = fmt.Errorf("dsync: close: %w", err)

@@ -166,9 +166,9 @@ func (s *Session) unreleased() error {
 	case 0:
 		return nil
 	case 1:
-		return fmt.Errorf("%w: %s %q: %w", ErrNotReleased, first.Kind, first.Key, err)
+		return fmt.Errorf("%w: the store refuses to release the %s %q: %w", ErrNotReleased, first.Kind, first.Key, err)
 	}
-	return fmt.Errorf("%w: %s %q: %w, and %d more", ErrNotReleased, first.Kind, first.Key, err, n-1)
+	return fmt.Errorf("%w: the store refuses to release the %s %q: %w, and %d more", ErrNotReleased, first.Kind, first.Key, err, n-1)
 }
 
 // stillInUse returns an error if a lost hold is still in use after its grace. s.mu must be held.
