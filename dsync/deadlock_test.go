@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
 // keys returns keys from lines such as "k/3: a.1=2 b.1 < c.1=3": its limit, if it is not 1, holders and waiters, with
@@ -91,8 +92,9 @@ func TestFindDeadlocks(t *testing.T) {
 		{"the shortest of each wait", keys("x: a.1 < b.2", "y: b.1 < a.2 c.2", "z: c.1 < a.3"),
 			"a has x wants y, b has y wants x; a has x wants z, c has z wants y, b has y wants x"},
 	} {
+		draws := testkit.Draw(t)
 		for range 10 { // in any order of keys
-			rand.Shuffle(len(c.keys), func(i, j int) { c.keys[i], c.keys[j] = c.keys[j], c.keys[i] })
+			draws.Shuffle(len(c.keys), func(i, j int) { c.keys[i], c.keys[j] = c.keys[j], c.keys[i] })
 			if got := text(dsync.FindDeadlocks(c.keys, c.keys)); got != c.want {
 				t.Errorf("%s: %q, want %q", c.name, got, c.want)
 				break

@@ -205,7 +205,7 @@ func TestFenceConcurrentWriters(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		coll, fence := r.orders()
-		tokens := lab.Rand().Perm(writers * writes)
+		tokens := lab.Rand(t.Name()).Perm(writers * writes)
 		var mu sync.Mutex
 		applied, refused := make(map[int64]bool), make(map[int64]bool)
 		var wg sync.WaitGroup

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -54,11 +53,11 @@ func guarding(env *proc.Env) {
 		return err == nil
 	}
 	work := func(key string) {
-		m := s.Mutex(key)
+		m, draw := s.Mutex(key), lab.Rand(a.How, key)
 		for n := 0; !closed(finish); {
 			m.Lock()
 			token := m.Token()
-			for range 1 + rand.IntN(20) {
+			for range 1 + draw.IntN(20) {
 				n++
 				write(key, token, fmt.Sprintf("%s %s %d", a.How, key, n))
 			}
@@ -201,7 +200,7 @@ func TestGuardCommitsInOrderOfTokens(t *testing.T) {
 				}
 			})
 		}
-		draw := lab.Rand()
+		draw := lab.Rand(t.Name())
 		for turn := 1; turn <= 10 || tally("committed", 0) < goal; turn++ {
 			p := ps[draw.IntN(processes)]
 			p.Stop()

@@ -27,7 +27,7 @@ func TestB06KilledHolder(t *testing.T) {
 			m := waiter.Mutex(key)
 			ch := locking(t.Context(), m)
 			eventually(t, "the waiter is queued", func() bool { return load(t, store, key).Waiting == 1 })
-			time.Sleep(time.Duration(lab.Rand().Int64N(int64(opt.TTL / 2))))
+			time.Sleep(time.Duration(lab.Rand(t.Name(), round).Int64N(int64(opt.TTL / 2))))
 			p.Kill()
 			time.Sleep(100 * time.Millisecond) // what it had sent has arrived
 			died := member(t, store, holder.Text)

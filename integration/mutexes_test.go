@@ -5,7 +5,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -29,9 +28,10 @@ func several(env *proc.Env) {
 	env.Args(&a)
 	s := a.session(env, &dsync.Hooks{Deadlock: func(d dsync.Deadlock) { env.Emit(proc.Event{Name: "deadlock", Text: d.String()}) }})
 	env.Emit(proc.Event{Name: "ready"})
+	draw := lab.Rand(a.How)
 	for {
 		var keys []string
-		for _, k := range rand.Perm(severalKeys)[:severalEach] {
+		for _, k := range draw.Perm(severalKeys)[:severalEach] {
 			keys = append(keys, fmt.Sprint("key ", k))
 		}
 		m, start := s.Mutexes(keys...), time.Now()
@@ -48,7 +48,7 @@ func several(env *proc.Env) {
 			}
 			files = append(files, f)
 		}
-		time.Sleep(rand.N(20 * time.Millisecond))
+		time.Sleep(time.Duration(draw.IntN(20)) * time.Millisecond)
 		lost := !m.Held()
 		for _, f := range files {
 			f.Close()
@@ -83,7 +83,10 @@ func TestMutexesOfProcesses(t *testing.T) {
 			proc.Event
 		}
 		events := make(chan event)
+		draw, started := lab.Rand(t.Name()), 0
 		start := func() *proc.Proc {
+			started++
+			a.How = fmt.Sprint("process ", started)
 			p := proc.Start(t, "several", a)
 			go func() {
 				for ev := range p.Events() {
@@ -131,7 +134,7 @@ func TestMutexesOfProcesses(t *testing.T) {
 			case ev := <-events:
 				handle(ev)
 			case <-kill.C:
-				i := rand.IntN(len(all))
+				i := draw.IntN(len(all))
 				state[all[i]] = "killed"
 				turns[all[i]] = 1
 				all[i].Kill()

@@ -50,7 +50,7 @@ func TestNoticesUnderFaults(t *testing.T) {
 		var faults atomic.Int64
 		var holders, last, taken atomic.Int64
 		var all sync.WaitGroup
-		draw := lab.Rand()
+		draw := lab.Rand(t.Name())
 		for range sessions {
 			faulty := noticeFaults(rand.New(rand.NewPCG(draw.Uint64(), 0)), time.Second)
 			session := r.faulty(t, dsync.Options{TTL: ttl, PollInterval: 500 * time.Millisecond}, func(r dsynctest.Request) dsynctest.Fault {

@@ -41,10 +41,10 @@ func TestPeriodicFleet(t *testing.T) {
 				var wg sync.WaitGroup
 				for i := range 10 {
 					off := apart / 9 * time.Duration(i)
-					wg.Go(func() { f.host(ctx, off, lab.Rand()) })
+					wg.Go(func() { f.host(ctx, off, lab.Rand(t.Name(), "host", i)) })
 				}
 				if name == "together" { // one harms the set for both
-					wg.Go(func() { f.harm(ctx, own.Set(), lab.Rand()) })
+					wg.Go(func() { f.harm(ctx, own.Set(), lab.Rand(t.Name(), "harm")) })
 				}
 				wg.Wait()
 				f.judge(t, apart)

@@ -2,13 +2,13 @@ package leader_test
 
 import (
 	"context"
-	"math/rand/v2"
 	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 	"github.com/leasehold-go/leasehold/leader"
 )
 
@@ -56,6 +56,7 @@ func TestPauseAtTheElection(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
 				a, b := newElection(t, store, nil), newElection(t, store, nil)
+				draws := testkit.Draw(t)
 				for range 1000 {
 					campaign(t, b)
 					ctx, cancel := context.WithCancel(background)
@@ -64,7 +65,7 @@ func TestPauseAtTheElection(t *testing.T) {
 					go b.Resign(background)
 					paused := make(chan struct{})
 					go func() {
-						for range rand.N(20) { // to meet each step of the election
+						for range draws.IntN(20) { // to meet each step of the election
 							runtime.Gosched()
 						}
 						a.Pause(background)

@@ -12,6 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
 // Promise 9, B29, L5: in whatever way the key is held, however its holder is notified, and whether
@@ -55,7 +56,7 @@ func TestForceNotifiesFirst(t *testing.T) {
 								defer func() { cancel(); <-w }()
 							}
 							h := p.take(t, a)
-							time.Sleep(rand.N(ttl))
+							time.Sleep(testkit.Draw(t).Below(ttl))
 							lost := closedAt(h.lost)
 
 							var next *holding
@@ -155,7 +156,7 @@ func TestForceWaitsForAnUnreachableHolder(t *testing.T) {
 					lock(t, mu)
 					lock(t, a.Mutex("other"))
 					lost := closedAt(mu.Lost())
-					time.Sleep(rand.N(ttl))
+					time.Sleep(testkit.Draw(t).Below(ttl))
 					faulty.Cut()
 					m, _, err := storecmd.Members(background, store, a.ID())
 					if err != nil {

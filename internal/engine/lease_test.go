@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
 // L7, B25: a lease lapses by itself. Extend prolongs it and returns the store's end for it, and
@@ -123,14 +124,15 @@ func TestLeaseOutlivesItsSession(t *testing.T) {
 // Promise 1 for leases: however the grant was learned (by a notice, a repeated request, a late
 // reply), Lost closes at least the grace before anyone else acquires the key.
 func TestLeaseLostBeforeTaken(t *testing.T) {
+	draws := testkit.Draw(t)
 	for i := range trials() {
 		bubble(t, func(t *testing.T) {
 			const d = 4 * time.Second
 			r := rand.New(rand.NewPCG(uint64(i), 0))
 			memory := dsynctest.NewMemory()
 			slow := newFaulty(t, memory, func(q dsynctest.Request) dsynctest.Fault {
-				f := dsynctest.Fault{Delay: rand.N(200 * time.Millisecond), ReplyDelay: rand.N(1500 * time.Millisecond)}
-				f.LoseReply = q.Method == dsynctest.MethodAcquire && rand.IntN(2) == 0
+				f := dsynctest.Fault{Delay: draws.Below(200 * time.Millisecond), ReplyDelay: draws.Below(1500 * time.Millisecond)}
+				f.LoseReply = q.Method == dsynctest.MethodAcquire && draws.IntN(2) == 0
 				return f
 			})
 			a, b, c := newSession(t, slow, nil), newSession(t, memory, nil), newSession(t, memory, nil)

@@ -297,7 +297,7 @@ func TestMutexesOtherForms(t *testing.T) {
 func TestMutexesNeverStall(t *testing.T) {
 	testkit.Large(t)
 	const processes, keys, each = 100, 20, 5
-	minutes := testkit.Rounds(1, 10)
+	minutes, draws := testkit.Rounds(1, 10), testkit.Draw(t)
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		ctx, stop := context.WithCancel(background)
@@ -309,7 +309,7 @@ func TestMutexesNeverStall(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range processes {
 			f := newFaulty(t, store, func(dsynctest.Request) dsynctest.Fault {
-				return dsynctest.Fault{Delay: time.Duration(rand.IntN(2000)) * time.Microsecond}
+				return dsynctest.Fault{Delay: time.Duration(draws.IntN(2000)) * time.Microsecond}
 			})
 			faulty = append(faulty, f)
 			s := newSession(t, f, &dsync.Options{Hooks: &dsync.Hooks{Deadlock: func(dsync.Deadlock) { deadlocks.Add(1) }}})
@@ -359,7 +359,7 @@ func TestMutexesNeverStall(t *testing.T) {
 			if turns.Load() == before {
 				t.Errorf("nobody had a turn for ten seconds")
 			}
-			some := faulty[rand.IntN(processes)]
+			some := faulty[draws.IntN(processes)]
 			some.Cut()
 			go func() {
 				time.Sleep(2 * ttl)

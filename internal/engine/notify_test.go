@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -32,13 +31,14 @@ func onNotices(fault func() dsynctest.Fault) func(dsynctest.Request) dsynctest.F
 // polls.
 func TestNoticesLostLateDoubledAndReordered(t *testing.T) {
 	const poll, hold = ttl, 100 * time.Millisecond
-	late := func() time.Duration { return rand.N(20 * time.Second) }
+	draws := testkit.Draw(t)
+	late := func() time.Duration { return draws.Below(20 * time.Second) }
 	faults := map[string]func() dsynctest.Fault{
 		"lost":    func() dsynctest.Fault { return dsynctest.Fault{LoseRequest: true} },
 		"late":    func() dsynctest.Fault { return dsynctest.Fault{Delay: 10 * time.Second} },
 		"doubled": func() dsynctest.Fault { return dsynctest.Fault{Again: 1 + late()} },
 		"reordered": func() dsynctest.Fault {
-			return dsynctest.Fault{LoseRequest: rand.IntN(2) == 0, Again: 1 + late()}
+			return dsynctest.Fault{LoseRequest: draws.IntN(2) == 0, Again: 1 + late()}
 		},
 	}
 	for name, fault := range faults {

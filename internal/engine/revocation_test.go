@@ -3,7 +3,6 @@ package engine_test
 import (
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
 // A hundred Breaks leave nothing in the session's record for long.
@@ -58,12 +58,13 @@ func TestRepeatedRevocation(t *testing.T) {
 		opt := &dsync.Options{AlwaysListen: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 		a, b := newSession(t, faulty, opt), newSession(t, store, nil)
 		mu := a.Mutex("k")
+		draws := testkit.Draw(t)
 		for range 50 {
 			lock(t, mu)
-			time.Sleep(rand.N(ttl / 4))
+			time.Sleep(draws.Below(ttl / 4))
 			broken := breakKey(b)
 			<-mu.Lost()
-			time.Sleep(rand.N(grace / 4))
+			time.Sleep(draws.Below(grace / 4))
 			mu.Unlock()
 			<-broken
 		}

@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
 // B20, L13: a crashed reader or writer is followed at its last heartbeat + TTL, not before, and at
@@ -27,6 +27,7 @@ func TestCrashedReaderOrWriterIsFollowedAtExpiry(t *testing.T) {
 		for name, polling := range deliveries {
 			t.Run(c.name+" "+name, func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
+					draws := testkit.Draw(t)
 					for range 10 {
 						memory := dsynctest.NewMemory()
 						memory.Polling = polling
@@ -40,7 +41,7 @@ func TestCrashedReaderOrWriterIsFollowedAtExpiry(t *testing.T) {
 						} else {
 							wlock(t, rw)
 						}
-						time.Sleep(rand.N(ttl))
+						time.Sleep(draws.Below(ttl))
 						faulty.Cut()
 						m, _, err := storecmd.Members(background, memory, a.ID())
 						if err != nil {

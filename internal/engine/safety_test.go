@@ -14,6 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
 // trials is the number of random trials in each randomized test.
@@ -148,12 +149,13 @@ func lostBeforeTaken(t *testing.T, seed uint64, network func(*rand.Rand, *dsynct
 // store's clock, not before, and at most one wake-up later.
 func TestCrashedHolderIsFollowedAtExpiry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
+		draws := testkit.Draw(t)
 		for range 20 {
 			memory := dsynctest.NewMemory()
 			faulty := newFaulty(t, memory, nil)
 			a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
 			lock(t, a.Mutex("k"))
-			time.Sleep(rand.N(ttl))
+			time.Sleep(draws.Below(ttl))
 			faulty.Cut() // looks like a crash to the store
 			m, _, err := storecmd.Members(background, memory, a.ID())
 			if err != nil {

@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
 // L13: what a crashed process held is free at its last heartbeat + TTL, not before, and at most one
@@ -20,6 +20,7 @@ func TestCrashedHoldersPartIsFreeAtExpiry(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
+				draws := testkit.Draw(t)
 				for range 10 {
 					memory := dsynctest.NewMemory()
 					memory.Polling = polling
@@ -29,7 +30,7 @@ func TestCrashedHoldersPartIsFreeAtExpiry(t *testing.T) {
 					acquire(t, crashed, 1)
 					acquire(t, crashed, 2)
 					acquire(t, living, 2)
-					time.Sleep(rand.N(ttl))
+					time.Sleep(draws.Below(ttl))
 					faulty.Cut()
 					m, _, err := storecmd.Members(background, memory, a.ID())
 					if err != nil {

@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -83,16 +82,17 @@ func TestStoreStaysBounded(t *testing.T) {
 		retention = 2 * time.Minute
 		kept      = perSecond * int(retention/time.Second)
 	)
+	draws := testkit.Draw(t)
 	for _, tc := range []struct {
 		name  string
 		key   func(n int) string
 		fleet int
 		life  time.Duration
 	}{
-		{"names without order", func(int) string { return fmt.Sprintf("order %016x", rand.Uint64()) }, 3, 2 * time.Minute},
+		{"names without order", func(int) string { return fmt.Sprintf("order %016x", draws.Uint64()) }, 3, 2 * time.Minute},
 		{"rising names", func(n int) string { return fmt.Sprintf("order %09d", n) }, 3, 2 * time.Minute},
 		{"falling names", func(n int) string { return fmt.Sprintf("order %09d", 999_999_999-n) }, 3, 2 * time.Minute},
-		{"processes of seconds", func(int) string { return fmt.Sprintf("order %016x", rand.Uint64()) }, 4, 15 * time.Second},
+		{"processes of seconds", func(int) string { return fmt.Sprintf("order %016x", draws.Uint64()) }, 4, 15 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -65,7 +64,8 @@ func (r *runner) open(i int, s *slot) *life {
 		}
 	}}
 	l.Session = r.w.Open(i, set, opt)
-	if !r.bubble || rand.IntN(8) == 0 { // traces of all would take most of the time of tests with thousands of programs
+	// Traces of all would take most of the time of tests with thousands of programs.
+	if !r.bubble || (r.p.hash()+uint64(i))%8 == 0 {
 		l.stopTrace = engine.Of(l.Session).Record(&l.trace)
 	}
 	l.shaken = s.cut

@@ -21,9 +21,7 @@ type Link struct {
 // request depends on p alone, but for requests of the same instant.
 func newLink(store driver.Store, p Program, i int) *Link {
 	l := new(Link)
-	h := fnv.New64a()
-	h.Write(p.src)
-	draw := rand.New(rand.NewPCG(h.Sum64(), uint64(i)))
+	draw := rand.New(rand.NewPCG(p.hash(), uint64(i)))
 	l.Faulty = dsynctest.NewFaulty(store, func(r dsynctest.Request) dsynctest.Fault {
 		switch {
 		case l.cut.Load():
@@ -35,6 +33,13 @@ func newLink(store driver.Store, p Program, i int) *Link {
 		return dsynctest.Fault{}
 	})
 	return l
+}
+
+// hash returns a number that depends on p alone.
+func (p *Program) hash() uint64 {
+	h := fnv.New64a()
+	h.Write(p.src)
+	return h.Sum64()
 }
 
 // Cut has every request lost until Heal.

@@ -7,8 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
+	"math/rand/v2"
 	"os"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,6 +44,45 @@ func Rounds(short, long int) int {
 		return long
 	}
 	return short
+}
+
+// Draws are random numbers for a test. Several goroutines may draw.
+type Draws struct{ *rand.Rand }
+
+// Draw returns the Draws of a test: by its name, and the same in every run, so that no run fails that another
+// passes. With LEASEHOLD_SEED they are those of that seed. Where LEASEHOLD_REPEATED is set, tests are repeated to meet
+// what nobody has met yet: there each run has a seed of its own, which it logs.
+func Draw(t testing.TB) Draws {
+	t.Helper()
+	name := fnv.New64()
+	fmt.Fprint(name, t.Name())
+	var seed uint64
+	switch s := os.Getenv("LEASEHOLD_SEED"); {
+	case s != "":
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatalf("LEASEHOLD_SEED: %v", err)
+		}
+	case os.Getenv("LEASEHOLD_REPEATED") != "":
+		seed = rand.Uint64() >> 11
+		t.Logf("LEASEHOLD_SEED=%d", seed)
+	}
+	return Draws{rand.New(&locked{source: rand.NewPCG(seed, name.Sum64())})}
+}
+
+// Below returns a duration that is at least 0 and less than d.
+func (r Draws) Below(d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
+
+// locked is a source for several goroutines.
+type locked struct {
+	mu     sync.Mutex
+	source rand.Source
+}
+
+func (l *locked) Uint64() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.source.Uint64()
 }
 
 // NewSession returns a session that is closed at the end of the test, and silent. Unless the test sets

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"hash/crc32"
+	"hash/fnv"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -14,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,7 +33,7 @@ import (
 // The first that is found is taken, unless LEASEHOLD_SERVERS says "all" or lists
 // what is wanted ("mongod,docker"); what is listed must be there.
 type Lab struct {
-	Seed uint64
+	Seed uint64 // of all that is drawn: 1, or LEASEHOLD_SEED
 
 	mongod string // path, "" if not on PATH
 	mongos string
@@ -44,13 +44,12 @@ type Lab struct {
 	looked  []string // what was looked for and not found, in words
 	err     error    // what was required and could not be had
 
-	draws atomic.Uint64 // sources given out
-	book  book
+	book    book
 }
 
 // New reads the environment; it starts nothing yet.
 func New() *Lab {
-	l := &Lab{image: imageFromEnv(), Seed: rand.Uint64() >> 11}
+	l := &Lab{image: imageFromEnv(), Seed: 1}
 	if s := os.Getenv("LEASEHOLD_SEED"); s != "" {
 		seed, err := strconv.ParseUint(s, 10, 64)
 		if err != nil {
@@ -399,5 +398,10 @@ func (l *Lab) startDocker(ctx context.Context, isolated bool) (*Server, *Contain
 	return s, c, nil
 }
 
-// Rand returns a source of random numbers that depends on the seed alone.
-func (l *Lab) Rand() *rand.Rand { return rand.New(rand.NewPCG(l.Seed, l.draws.Add(1))) }
+// Rand returns a source of random numbers that depends on the seed and on whose it is: the name of the test, for
+// one, and which of several. Children of the test binary have the seed, too.
+func (l *Lab) Rand(whose ...any) *rand.Rand {
+	h := fnv.New64a()
+	fmt.Fprintln(h, whose...)
+	return rand.New(rand.NewPCG(l.Seed, h.Sum64()))
+}
