@@ -18,6 +18,10 @@ import (
 // each time that its age has doubled, if it holds a key that it locked before. Each member of a cycle logs it once, as
 // a warning, and passes it to [Hooks].Deadlock.
 //
+// A call that waits for a key that its own context holds, such as a LockContext in a [Mutex.Do] of the same key, is a
+// Deadlock with one member. It is reported in the same way and after the same time; if the call has another context, or
+// none, nobody can know it.
+//
 // The store knows sessions and not goroutines, so it is a possible deadlock: one goroutine of a process may hold the
 // key and work, while another one waits. The cycle itself is certain: it was there at one moment. None is reported
 //
@@ -30,6 +34,14 @@ import (
 type Deadlock struct {
 	Members []Participant // as waiters
 	Keys    []string
+}
+
+// nested returns the deadlock of a call of m that waits for a key that its own context holds.
+func nested(m Member, key string) fmt.Stringer {
+	return Deadlock{
+		Members: []Participant{{Session: m.ID, Name: m.Name, Host: m.Host, PID: m.PID, App: m.App, Meta: m.Meta}},
+		Keys:    []string{key},
+	}
 }
 
 // String says what each member holds and waits for.

@@ -39,7 +39,8 @@
 // There is no TTL to tune per lock: every hold lives as long as its session, and the session's
 // one heartbeat costs the same for one lock and for ten thousand. A holder that can hang sets a limit for its
 // own progress ([Mutex.Progress]). There are no reentrant locks,
-// for the reason that package sync has none. No callback is needed: whatever can be waited for is a
+// for the reason that package sync has none: a Lock of what one holds waits for itself, which is reported as a
+// [Deadlock] if its context is that of the hold. No callback is needed: whatever can be waited for is a
 // channel that stands in a select, the lock itself ([Mutex.LockChan]) and its loss ([Mutex.Lost]),
 // and [Mutex.Do] passes a context.
 package dsync

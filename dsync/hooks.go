@@ -61,7 +61,7 @@ type Hooks struct {
 	Deadlock func(Deadlock)
 }
 
-// AddHooks registers further hooks, which are called until stop is called or the session ends.
+// AddHooks registers further hooks, which are called until stop is called or the session ends. Nil adds none.
 // It is for packages that build on this one.
 func (s *Session) AddHooks(h *Hooks) (stop func()) { return s.engine.AddHooks(h.engine()) }
 

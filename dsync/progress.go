@@ -46,10 +46,11 @@ func (rw *RWMutex) Progress(limit time.Duration) error { return rw.writer().Prog
 // Progress is [Mutex.Progress] for the hold whose context is ctx, or is a parent of ctx: that of a
 // Mutex or of the writer of an [RWMutex] (by Do or Context), of a run of a [Once] or a [Periodic], or of a
 // leader's term (by Campaign, Run or a Group of package leader). If there are several, it is the innermost
-// one. If there is none, Progress returns an error.
+// one. If there is none, or the innermost is that of readers, a [Semaphore] or a [Mutexes], which have no limit,
+// Progress returns an error.
 func Progress(ctx context.Context, limit time.Duration) error {
 	if h := engine.HoldOf(ctx); h != nil {
 		return h.Progress(limit)
 	}
-	return errors.New("dsync: progress: the context is not that of a hold; pass one of Mutex.Do, Mutex.Context, Once.Do, Periodic.Do or package leader")
+	return errors.New("dsync: progress: the context is not that of a hold with a limit; pass one of Mutex.Do, Mutex.Context, Once.Do, Periodic.Do or package leader")
 }

@@ -40,7 +40,7 @@ func New(store driver.Store, opt *Options) (*Session, error) {
 		hooks = opt.Hooks
 	}
 	s := &Session{e, hooks}
-	e.Look = s.look
+	e.Look, e.Nested = s.look, nested
 	return s, nil
 }
 

@@ -143,8 +143,14 @@ func (p *heldUnits) lost() <-chan struct{} {
 func (p *heldUnits) context(ctx context.Context) (context.Context, context.CancelFunc) {
 	p.mu.Lock()
 	ended := p.ctxLocked()
+	var holds []*engine.Hold
+	for _, u := range p.list {
+		if n := len(holds); n == 0 || holds[n-1] != u.h { // readers that share a hold are adjacent
+			holds = append(holds, u.h)
+		}
+	}
 	p.mu.Unlock()
-	c, cancel := engine.Scoped(ctx, ended, func() bool {
+	c, cancel := engine.Scoped(ctx, holds, ended, func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.checkClockLocked(ended)

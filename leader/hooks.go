@@ -66,8 +66,11 @@ type Status struct {
 // AddHooks has h called beside the hooks of [Options], until stop is called. It may be called at any time,
 // and as often as you like. If this process leads, h.Elected is called now, so that each call of Lost follows
 // one of Elected; and the first call of NewLeader says who leads. What happened before is not reported.
-// A call that is due when stop is called may still be made.
+// A call that is due when stop is called may still be made. Nil adds none.
 func (e *Election) AddHooks(h *Hooks) (stop func()) {
+	if h == nil {
+		return func() {}
+	}
 	ctx, cancel := context.WithCancel(e.heard)
 	l := &hookSet{Hooks: *h, e: e, ctx: ctx}
 	e.mu.Lock()

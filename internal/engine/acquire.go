@@ -71,12 +71,22 @@ func (s *Session) Acquire(ctx context.Context, w Want) (*Hold, error) {
 	}
 	served := make(chan struct{})
 	h.waiting = served
+	var hopeless <-chan time.Time
+	if !w.Try && s.waitsForItselfLocked(ctx, &w) {
+		timer := time.NewTimer(s.longWait())
+		defer timer.Stop()
+		hopeless = timer.C
+	}
 	s.mu.Unlock()
 
-	select {
-	case <-served:
-		return h.result()
-	case <-ctx.Done():
+	for ctx.Err() == nil {
+		select {
+		case <-served:
+			return h.result()
+		case <-hopeless:
+			s.reportNested(h)
+		case <-ctx.Done():
+		}
 	}
 	s.mu.Lock()
 	last := s.core.Failure()

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -16,7 +18,7 @@ import (
 // A wait that began before a hold is not that of the hold's goroutine: processes that each run several singletons under
 // Mutexes hold some and wait for the others, and are in no deadlock.
 func (s *Session) lookIfDue() {
-	due, long := false, min(max(s.opt.TTL/2, 5*time.Second), 15*time.Second)
+	due, long := false, s.longWait()
 	waits := make(map[string]core.Instant) // when they were called
 	s.core.Waits(func(a *core.Acquire, position, _ int) {
 		if position > 0 && a.Kind != driver.KindElection && !a.First { // holders are asked to give up what is forced
@@ -45,14 +47,59 @@ func (s *Session) lookIfDue() {
 		}
 		for name, d := range found {
 			if s.deadlocks[name] == nil {
-				s.Warn("dsync: possible deadlock", "members", d.String())
-				s.each(func(h *Hooks) {
-					if h.Deadlock != nil {
-						s.report(func() { h.Deadlock(d) })
-					}
-				})
+				s.reportDeadlock(d)
 			}
 		}
 		s.looked, s.deadlocks = s.now, found
 	})
+}
+
+// longWait is how old a wait is when it is time to look whether it can end.
+func (s *Session) longWait() time.Duration {
+	return min(max(s.opt.TTL/2, 5*time.Second), 15*time.Second)
+}
+
+// reportDeadlock logs d and passes it to the hooks. s.mu must be held.
+func (s *Session) reportDeadlock(d fmt.Stringer) {
+	s.Warn("dsync: possible deadlock", "members", d.String())
+	s.each(func(h *Hooks) {
+		if h.Deadlock != nil {
+			s.report(func() { h.Deadlock(d) })
+		}
+	})
+}
+
+// waitsForItselfLocked reports whether a call for w waits for what the work that makes the call holds, as ctx says. It ends
+// only with ctx, because the work can't release before the call returns. A reader that others share a hold with need
+// not wait; if it does, it is for a writer, who waits for the hold.
+func (s *Session) waitsForItselfLocked(ctx context.Context, w *Want) bool {
+	held, shares := int64(0), false
+	var inner []*Hold
+	for o := scopeOf(ctx); o != nil; o = o.outer {
+		least := int64(0) // the work has at least that of the key: it is not known which of several holds is its own
+		for _, h := range o.holds {
+			if r := &h.acquire; h.s == s && h.state == live && r.Key == w.Key && r.Kind == w.Kind {
+				shares = shares || r.Shares
+				if least == 0 || r.Weight < least {
+					least = r.Weight
+				}
+			}
+		}
+		if !slices.Equal(o.holds, inner) { // or else it is a second context of the same
+			held += least
+		}
+		inner = o.holds
+	}
+	return held > 0 && (shares && w.Shares || held > w.Limit-w.Weight)
+}
+
+// reportNested reports the deadlock of a call that waits for itself.
+func (s *Session) reportNested(h *Hold) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !h.served() && s.core.Session() != "" {
+		m := s.member()
+		m.ID = s.core.Session()
+		s.reportDeadlock(s.Nested(m, h.acquire.Key))
+	}
 }

@@ -547,10 +547,16 @@ type scopedContext struct {
 	cancel context.CancelCauseFunc
 }
 
-// Scoped returns a context that ends with ctx and with over. If over ends it, the cause is that
-// of over. cancel ends the context and frees its resources.
-func Scoped(ctx, over context.Context, live func() bool) (_ context.Context, cancel context.CancelCauseFunc) {
-	c, cancel := context.WithCancelCause(ctx)
+// Scoped returns a context that ends with ctx and with over, for work under one of holds, or all of them. If over
+// ends it, the cause is that of over. cancel ends the context and frees its resources. The holds have no limit of their
+// own: see HoldOf.
+func Scoped(ctx context.Context, holds []*Hold, over context.Context, live func() bool) (_ context.Context, cancel context.CancelCauseFunc) {
+	return scoped(ctx, &scope{holds: holds}, over, live)
+}
+
+func scoped(ctx context.Context, w *scope, over context.Context, live func() bool) (_ context.Context, cancel context.CancelCauseFunc) {
+	w.outer = scopeOf(ctx)
+	c, cancel := context.WithCancelCause(context.WithValue(ctx, scopeKey{}, w))
 	unhook := context.AfterFunc(over, func() { cancel(context.Cause(over)) })
 	context.AfterFunc(c, func() { unhook() })
 	return &scopedContext{c, over, live, cancel}, cancel
@@ -568,17 +574,30 @@ func (c *scopedContext) Err() error {
 
 // Context returns a context that ends with ctx and with the hold.
 func (h *Hold) Context(ctx context.Context) (_ context.Context, cancel context.CancelCauseFunc) {
-	return Scoped(context.WithValue(ctx, holdKey{}, h), h.Ended(), h.Live)
+	return scoped(ctx, &scope{holds: []*Hold{h}, limited: h}, h.Ended(), h.Live)
 }
 
-// holdKey is the key of a context's hold.
-type holdKey struct{}
+// A scope is what the work under a context holds.
+type scope struct {
+	holds   []*Hold // of a semaphore or of readers also those of others that use the same value
+	limited *Hold   // whose Progress the work can report; nil if there are several holds, or one that others share
+	outer   *scope  // that of the context around it
+}
 
-// HoldOf returns the hold whose Context ctx is, or is made from: of several the innermost one, and nil if there
-// is none.
+type scopeKey struct{}
+
+func scopeOf(ctx context.Context) *scope {
+	w, _ := ctx.Value(scopeKey{}).(*scope)
+	return w
+}
+
+// HoldOf returns the hold whose Context ctx is, or is made from, and nil if there is none. If ctx is that of a hold
+// without a limit, HoldOf returns nil, and not a hold around it: its work would limit another's.
 func HoldOf(ctx context.Context) *Hold {
-	h, _ := ctx.Value(holdKey{}).(*Hold)
-	return h
+	if w := scopeOf(ctx); w != nil {
+		return w.limited
+	}
+	return nil
 }
 
 // EndedContext returns a context made from ctx that has ended with the given cause.

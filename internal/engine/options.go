@@ -170,6 +170,9 @@ type Hooks struct {
 // AddHooks registers further hooks, which are called until stop is called or the session ends.
 // It is for packages that build on this one.
 func (s *Session) AddHooks(h *Hooks) (stop func()) {
+	if h == nil {
+		return func() {}
+	}
 	s.changeHooks(func(all []*Hooks) []*Hooks { return append(all, h) })
 	return func() {
 		s.changeHooks(func(all []*Hooks) []*Hooks { return slices.DeleteFunc(all, func(l *Hooks) bool { return l == h }) })

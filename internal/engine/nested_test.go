@@ -1,0 +1,194 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// A call that waits for what its own context holds can't end before its context does. The log and Hooks.Deadlock say
+// so, once, after half a TTL; and they say nothing of waits that others end.
+func TestWaitForOneself(t *testing.T) {
+	type nest func(ctx context.Context, s, other *dsync.Session) error
+	rlock := func(ctx context.Context, s, other *dsync.Session, wait bool) error {
+		return s.RWMutex("k").RDo(ctx, func(c context.Context) error {
+			if wait {
+				go other.RWMutex("k").LockContext(ctx)
+				time.Sleep(ttl) // and the readers' hold has used up its time
+			}
+			rw := s.RWMutex("k")
+			if err := rw.RLockContext(c); err != nil {
+				return err
+			}
+			return rw.RUnlockContext(ctx)
+		})
+	}
+	for _, test := range []struct {
+		name string
+		told bool
+		nest nest
+	}{
+		{"Mutex in Mutex", true, func(ctx context.Context, s, _ *dsync.Session) error {
+			return s.Mutex("k").Do(ctx, func(c context.Context) error { return s.Mutex("k").LockContext(c) })
+		}},
+		{"and with another lock between them", true, func(ctx context.Context, s, _ *dsync.Session) error {
+			return s.Mutex("k").Do(ctx, func(c context.Context) error {
+				return under(c, s.Semaphore("s", 2), 1, func(c context.Context) error { return s.Mutex("k").LockContext(c) })
+			})
+		}},
+		{"Lock in RLock", true, func(ctx context.Context, s, _ *dsync.Session) error {
+			return s.RWMutex("k").RDo(ctx, func(c context.Context) error { return s.RWMutex("k").LockContext(c) })
+		}},
+		{"RLock in Lock", true, func(ctx context.Context, s, _ *dsync.Session) error {
+			return s.RWMutex("k").Do(ctx, func(c context.Context) error { return s.RWMutex("k").RLockContext(c) })
+		}},
+		{"RLock in RLock while a writer waits", true, func(ctx context.Context, s, other *dsync.Session) error {
+			return rlock(ctx, s, other, true)
+		}},
+		{"RLock in RLock", false, func(ctx context.Context, s, other *dsync.Session) error { return rlock(ctx, s, other, false) }},
+		{"Mutex in Mutexes", true, func(ctx context.Context, s, _ *dsync.Session) error {
+			return s.Mutexes("j", "k").Do(ctx, func(c context.Context) error { return s.Mutex("k").LockContext(c) })
+		}},
+		{"Semaphore of 2: 2 in 1", true, func(ctx context.Context, s, _ *dsync.Session) error {
+			return under(ctx, s.Semaphore("k", 2), 1, func(c context.Context) error { return s.Semaphore("k", 2).Acquire(c, 2) })
+		}},
+		{"Semaphore of 3: 2 in 1, and another has 1 for a while", false, func(ctx context.Context, s, other *dsync.Session) error {
+			theirs := other.Semaphore("k", 3)
+			if err := theirs.Acquire(ctx, 1); err != nil {
+				return err
+			}
+			time.AfterFunc(3*ttl, func() { theirs.Release(1) })
+			m := s.Semaphore("k", 3)
+			return under(ctx, m, 1, func(c context.Context) error {
+				c, cancel := m.Context(c) // a second one of the same hold
+				defer cancel()
+				return under(c, s.Semaphore("k", 3), 2, func(context.Context) error { return nil })
+			})
+		}},
+		{"Once in itself", true, func(ctx context.Context, s, _ *dsync.Session) error {
+			o := s.Once("k")
+			return o.Do(ctx, func(c context.Context) error { return o.Do(c, func(context.Context) error { return nil }) })
+		}},
+		{"Campaign in Run", true, func(ctx context.Context, s, _ *dsync.Session) error {
+			e, err := leader.New(s, "k", nil)
+			if err != nil {
+				return err
+			}
+			return e.Run(ctx, func(c context.Context) error { _, err := e.Campaign(c); return err })
+		}},
+		{"of another session", false, func(ctx context.Context, s, other *dsync.Session) error {
+			theirs := other.Mutex("k")
+			theirs.Lock()
+			time.AfterFunc(3*ttl, theirs.Unlock)
+			return s.Mutex("j").Do(ctx, func(c context.Context) error { return s.Mutex("k").Do(c, func(context.Context) error { return nil }) })
+		}},
+		{"with a context of its own", false, func(ctx context.Context, s, _ *dsync.Session) error {
+			return s.Mutex("k").Do(ctx, func(context.Context) error { return s.Mutex("k").LockContext(ctx) })
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				var log bytes.Buffer
+				var told []string
+				s := newSession(t, store, &dsync.Options{
+					Name: "pod-7", Host: "h", Logger: slog.New(slog.NewTextHandler(&log, nil)),
+					Hooks: &dsync.Hooks{Deadlock: func(d dsync.Deadlock) { told = append(told, d.String()) }},
+				})
+				ctx, cancel := context.WithTimeout(background, time.Hour)
+				defer cancel()
+				err := test.nest(ctx, s, newSession(t, store, nil))
+				synctest.Wait()
+				if n := strings.Count(log.String(), "possible deadlock"); n != len(told) || test.told != (n == 1) {
+					t.Errorf("the hook was told %q; the log is %s", told, log.String())
+				}
+				if !test.told || len(told) != 1 {
+					return
+				}
+				if !strings.HasPrefix(told[0], "pod-7 (process ") || !strings.HasSuffix(told[0], `on h) holds "k" and waits for "k"`) {
+					t.Errorf("the hook was told %q", told)
+				}
+				if !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("it ended with %v; want it to wait as long as its context", err)
+				}
+			})
+		})
+	}
+}
+
+// under calls f with the context of n units of m.
+func under(ctx context.Context, m *dsync.Semaphore, n int64, f func(context.Context) error) error {
+	if err := m.Acquire(ctx, n); err != nil {
+		return err
+	}
+	defer m.Release(n)
+	c, cancel := m.Context(ctx)
+	defer cancel()
+	return f(c)
+}
+
+// Progress with the context of what has no limit is an error, also inside of something that has one: it would end the
+// hold around it.
+func TestProgressOfWhatHasNoLimit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		for name, inner := range map[string]func(context.Context, func(context.Context) error) error{
+			"Mutexes": s.Mutexes("a", "b").Do,
+			"readers": s.RWMutex("rw").RDo,
+			"semaphore": func(ctx context.Context, f func(context.Context) error) error {
+				return under(ctx, s.Semaphore("s", 2), 1, f)
+			},
+		} {
+			outer := s.Mutex("outer")
+			err := outer.Do(background, func(ctx context.Context) error {
+				if err := dsync.Progress(ctx, time.Hour); err != nil {
+					t.Errorf("%s: Progress of the Mutex outside: %v", name, err)
+				}
+				return inner(ctx, func(ctx context.Context) error {
+					if err := dsync.Progress(ctx, time.Second); err == nil {
+						t.Errorf("%s: no error of Progress", name)
+					}
+					time.Sleep(ttl)
+					if !outer.Held() {
+						t.Errorf("%s: it has ended the hold of the Mutex outside", name)
+					}
+					return s.Mutex("inner").Do(ctx, func(ctx context.Context) error { return dsync.Progress(ctx, time.Minute) })
+				})
+			})
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
+// Nil is no hooks, to AddHooks as in Options.
+func TestAddHooksNil(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		stop := s.AddHooks(nil)
+		turn(s.Mutex("k"))
+		stop()
+		e, err := leader.New(s, "e", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop = e.AddHooks(nil)
+		if _, err := e.Campaign(background); err != nil {
+			t.Error(err)
+		}
+		stop()
+		if err := e.Resign(background); err != nil {
+			t.Error(err)
+		}
+	})
+}
