@@ -24,7 +24,7 @@ func TestS5ElectionStraightFromADatabase(t *testing.T) {
 		client := r.Client(t)
 		opt := &leadermongo.Options{
 			Options: leader.Options{Value: []byte("here I am")},
-			Session: dsyncmongo.Options{Options: dsync.Options{TTL: 3 * time.Second, Name: "a"}},
+			Session: dsyncmongo.Options{Options: dsync.Options{TTL: patient, Name: "a"}},
 		}
 		a, err := leadermongo.Open(t.Context(), client.Database(r.DB), "e", opt)
 		if err != nil {
