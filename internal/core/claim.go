@@ -48,15 +48,21 @@ type claim struct {
 
 // A wait is what a claim knows of what it waits for.
 type wait struct {
-	poll     Instant         // when it requests again, whatever happens
-	position int             // in the store's queue, by the last reply; 0: not in it
-	stagger  time.Duration   // how long after a lapse ahead it acts: see stagger
-	ahead    []string        // sessions that stand in the way, by the last reply
-	named    []string        // those that the last request named as expired
-	again    bool            // a wake came while a request was under way
-	refusal  error           // what its caller gets unless a session ahead has expired
-	asked    map[string]bool // with First: claims whose sessions were asked to give up the key
-	until    []time.Time     // the ends of leases that stand in the way
+	poll     Instant             // when it requests again, whatever happens
+	position int                 // in the store's queue, by the last reply; 0: not in it
+	stagger  time.Duration       // how long after a lapse ahead it acts: see stagger
+	ahead    []string            // sessions that stand in the way, by the last reply
+	named    []string            // those that the last request named as expired
+	again    bool                // a wake came while a request was under way
+	refusal  error               // what its caller gets unless a session ahead has expired
+	asked    map[string]revoking // with First: claims whose sessions were asked to give up the key
+	until    []time.Time         // the ends of leases that stand in the way
+}
+
+// A revoking is how far a waiter is with asking for a claim.
+type revoking struct {
+	again  bool // the last Revoke failed, so another is due
+	failed int  // Revokes that failed, in a row
 }
 
 // A leave is how a claim is released. It is replaced, never changed: see early.
@@ -264,7 +270,7 @@ func (c *Core) newClaim(q *queue, a *Acquire) *claim {
 		},
 	}
 	if a.First {
-		cl.wait.asked = make(map[string]bool)
+		cl.wait.asked = make(map[string]revoking)
 	}
 	c.claims[cl.number] = cl
 	q.claims = append(q.claims, cl.number)

@@ -126,7 +126,7 @@ type sent struct {
 	others  []string // of Read
 	keeps   bool     // of Release: the claim stays in the store until a fixed time
 	voidAt  time.Time
-	revoked []driver.Revocation
+	revoked []driver.Revocation // of Heartbeat and Revoke
 }
 
 // New returns a Core. It does nothing until it is needed.

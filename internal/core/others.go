@@ -18,6 +18,7 @@ type other struct {
 	died    bool           // its process has ended; lapses is when the margin after that is over
 	expired bool           // for good
 	asked   bool           // a Read or an Expire of it is under way
+	failed  int            // Reads and Expires of it that failed, in a row
 }
 
 const (
@@ -202,7 +203,7 @@ func (c *Core) readAnswered(s *sent, r *Reply) {
 		o := c.others[id]
 		o.asked = false
 		if r.Err != nil {
-			o.lapses = max(o.lapses, c.now.Add(c.cfg.pause(0)))
+			c.askLater(&o)
 		} else if !o.expired && !o.died {
 			o.lapses, o.until, o.lapsed = c.now, time.Time{}, s.claim != 0
 		}
@@ -219,6 +220,7 @@ func (c *Core) readAnswered(s *sent, r *Reply) {
 		}
 		if left := m.LastHeartbeat.Add(m.TTL).Sub(r.Now); !m.Expired && !o.died && left > 0 {
 			o.lapses, o.lapsed = c.now.Add(min(left, m.TTL)), false // the clock may have gone back since
+			o.failed = 0
 			o.until = m.LastHeartbeat.Add(m.TTL)
 		}
 		c.others[m.ID] = o
@@ -231,16 +233,22 @@ func (c *Core) expiryAnswered(s *sent, r *Reply) {
 	o.asked = false
 	switch {
 	case r.Err != nil, o.died && r.Left > 0: // it has died since this was sent
-		o.lapses = max(o.lapses, c.now.Add(c.cfg.pause(0)))
+		c.askLater(&o)
 	case r.Left <= 0:
 		o.expired = true
 		c.do(Expired{s.session})
 	default:
-		o.lapses, o.lapsed = c.now.Add(r.Left), false
+		o.lapses, o.lapsed, o.failed = c.now.Add(r.Left), false, 0
 		o.until = c.storeClock().Add(r.Left).Round(time.Millisecond)
 	}
 	c.others[s.session] = o
 	c.learned([]string{s.session}, s.claim, r.Err)
+}
+
+// askLater has the session asked about again after a pause, which grows while that fails.
+func (c *Core) askLater(o *other) {
+	o.lapses = max(o.lapses, c.now.Add(c.cfg.pause(o.failed)))
+	o.failed++
 }
 
 // died takes that the process of a session has ended, so nobody is left to use its grace. What it had sent before gets
@@ -326,10 +334,11 @@ func (c *Core) revokeHolders(w *wait, st *driver.State) {
 	w.asked = maps.Clone(w.asked)
 	for i := range st.Holders {
 		h := &st.Holders[i]
-		if w.asked[h.Claim] {
+		before, known := w.asked[h.Claim]
+		if known && !before.again {
 			continue
 		}
-		w.asked[h.Claim] = true
+		w.asked[h.Claim] = revoking{failed: before.failed}
 		v := driver.Revocation{Key: st.Key, Claim: h.Claim}
 		if h.Session == c.session.id || c.byID(h.Claim) != nil {
 			c.revoked(v)
@@ -344,10 +353,21 @@ func (c *Core) revokeAnswered(s *sent, r *Reply) {
 	if r.Err == nil || errors.Is(r.Err, driver.ErrSessionExpired) {
 		return
 	}
-	for _, cl := range c.those(func(cl *claim) bool { return cl.wait != nil && cl.wait.asked != nil }) {
-		cl.wait.asked = make(map[string]bool)
+	id := s.revoked[0].Claim
+	asks := func(cl *claim) bool {
+		if cl.wait == nil {
+			return false
+		}
+		_, asks := cl.wait.asked[id]
+		return asks
+	}
+	for _, cl := range c.those(asks) {
+		w := cl.wait
+		failed := w.asked[id].failed + 1
+		w.asked = maps.Clone(w.asked)
+		w.asked[id] = revoking{again: true, failed: failed}
 		if cl.state == waiting {
-			cl.wait.poll = min(cl.wait.poll, c.now.Add(c.cfg.pause(1)))
+			w.poll = min(w.poll, c.now.Add(c.cfg.pause(failed)))
 			c.lookAhead(cl)
 		}
 	}

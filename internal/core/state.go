@@ -197,6 +197,7 @@ func (c *Core) State(b []byte, now Instant, name Namer) []byte {
 			w.put(name.Session(id))
 			w.at(max(o.lapses, now-1))
 			w.flags(o.expired, o.asked, o.lapsed, o.died)
+			w.put(uint64(min(o.failed, 8)))
 		}
 	}
 	for _, m := range c.inOrder() {
@@ -268,6 +269,8 @@ func (c *Core) claimState(w *writer, cl *claim, needed map[string]bool) {
 		}
 		for _, id := range sortedKeys(wt.asked) {
 			w.claim(c, id)
+			w.flags(wt.asked[id].again)
+			w.put(uint64(min(wt.asked[id].failed, 8)))
 		}
 	}
 	w.put(0)

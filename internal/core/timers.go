@@ -172,7 +172,7 @@ func (c *Core) most(n int) int {
 // send sends a command as soon as there is a lane.
 func (c *Core) send(cmd *Command, claim uint64) {
 	if c.enterLane(false, delayed{cmd: cmd, claim: claim}) {
-		c.sendNow(&sent{session: cmd.Session, claim: claim, others: cmd.Sessions}, cmd)
+		c.sendNow(&sent{session: cmd.Session, claim: claim, others: cmd.Sessions, revoked: cmd.Revoked}, cmd)
 	}
 }
 

@@ -212,12 +212,15 @@ func (h *Hold) endContext() {
 	h.cancel(cause)
 }
 
+// checkPause is the shortest time between two looks at the clock: see checkHoldsLater.
+const checkPause = 10 * time.Millisecond
+
 // checkHoldsLater makes the session compare the clock every half grace, as long as it has claims. Timers
 // stand still while the machine sleeps. Without this, a goroutine that waits for Lost would learn of the
 // loss later, by the time the machine slept. s.mu must be held.
 func (s *Session) checkHoldsLater() {
 	if s.checkTimer == nil && !s.finished {
-		s.checkTimer = time.AfterFunc(s.opt.Grace/2, func() {
+		s.checkTimer = time.AfterFunc(max(s.opt.Grace/2, checkPause), func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.compareClock()

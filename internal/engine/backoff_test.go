@@ -1,0 +1,126 @@
+package engine_test
+
+import (
+	"context"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// A failing store fails one of its methods at once while it is down, and counts the calls.
+type failing struct {
+	*dsynctest.Memory
+	method string
+	down   *atomic.Bool
+	calls  *atomic.Int64
+}
+
+func (f failing) fails(method string) bool {
+	if method == f.method && f.down.Load() {
+		f.calls.Add(1)
+		return true
+	}
+	return false
+}
+
+func (f failing) Expire(ctx context.Context, id string, owner bool) (time.Duration, error) {
+	if f.fails("Expire") {
+		return 0, errDown
+	}
+	return f.Memory.Expire(ctx, id, owner)
+}
+
+func (f failing) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.Member, time.Time, error) {
+	if f.fails("Sessions") {
+		return nil, time.Time{}, errDown
+	}
+	return f.Memory.Sessions(ctx, q)
+}
+
+func (f failing) Revoke(ctx context.Context, session string, r driver.Revocation) ([]driver.Notice, error) {
+	if f.fails("Revoke") {
+		return nil, errDown
+	}
+	return f.Memory.Revoke(ctx, session, r)
+}
+
+// What a waiter asks about others fails at once for some time. The pauses grow up to TTL/12, and what succeeds at last
+// serves the waiter.
+func TestWhatWaitersAskBacksOff(t *testing.T) {
+	for _, method := range []string{"Expire", "Sessions", "Revoke"} {
+		t.Run(method, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := failing{dsynctest.NewMemory(), method, new(atomic.Bool), new(atomic.Int64)}
+				waits := newSession(t, store, unswept())
+				served := make(chan struct{})
+				switch method {
+				case "Revoke":
+					holds := newSession(t, store, unswept())
+					mu := holds.Mutex("k")
+					lock(t, mu)
+					go func() { <-mu.Lost(); mu.Unlock() }()
+					store.down.Store(true)
+					go func() {
+						defer close(served)
+						if err := waits.Mutex("k").ForceLock(background); err != nil {
+							t.Error(err)
+						}
+					}()
+				default:
+					for range 2 { // of two that may have lapsed, a Read says which has
+						f := newFaulty(t, store, nil)
+						if err := newSession(t, f, unswept()).Semaphore("k", 2).Acquire(background, 1); err != nil {
+							t.Fatal(err)
+						}
+						f.Cut()
+					}
+					time.Sleep(ttl / 2)
+					go func() {
+						defer close(served)
+						if err := waits.Semaphore("k", 2).Acquire(background, 1); err != nil {
+							t.Error(err)
+						}
+					}()
+					time.Sleep(ttl / 4) // the waiter has read them once
+					store.down.Store(true)
+					time.Sleep(ttl / 4)
+				}
+				time.Sleep(2 * ttl)
+				// Each pause is at least half of TTL/12 after the first few.
+				if n, most := store.calls.Load(), int64(2*(2*24+10)); n == 0 || n > most {
+					t.Errorf("%d calls failed in two TTLs, want some, and at most %d", n, most)
+				}
+				store.down.Store(false)
+				healed := time.Now()
+				<-served
+				if took := time.Since(healed); took > ttl/4 {
+					t.Errorf("served %v after the store was well again", took)
+				}
+			})
+		})
+	}
+}
+
+// A grace of next to nothing is how one asks for none. A process that holds a key and waits for Lost does not look at
+// the clock all the time.
+func TestSmallGraceDoesNotSpin(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{Grace: 2 * time.Microsecond, Retention: -1})
+		mu := s.Mutex("k")
+		lock(t, mu)
+		_ = mu.Lost()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		time.Sleep(ttl / 100)
+		runtime.ReadMemStats(&after)
+		if n := after.Mallocs - before.Mallocs; n > 5000 {
+			t.Errorf("%d allocations in %v in which nothing happens", n, ttl/100)
+		}
+		mu.Unlock()
+	})
+}
