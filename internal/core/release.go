@@ -70,8 +70,8 @@ func (c *Core) releaseAnswered(cl *claim, s *sent, r *Reply) {
 	case errors.Is(r.Err, driver.ErrNotWaiting):
 		// The claim still holds, and its holder is done all the same, so the first in the queue is next.
 		plain := *cl.leave
+		plain.passed, plain.Successor = cl.notPassed(r.Err), ""
 		cl.leave = &plain
-		cl.leave.passed, cl.leave.Successor = cl.notPassed(r.Err), ""
 		c.release(cl)
 	case r.Err != nil && c.closing != nil && !(r.Lost && c.repeats(s)):
 		c.abandon(cl, r.Err)
