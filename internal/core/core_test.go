@@ -685,8 +685,9 @@ func TestTable(t *testing.T) {
 		{"held", "done, as said before, no answer, and the successor does not wait, or has held since", func(r *rig) {
 			r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Successor: "o.2"}})
 			r.done(1)
-			r.answer("Release", lost)
 			r.pass(r.cfg.Attempt + 2*r.cfg.Margin) // a copy of its request could join until then
+			r.answer("Release", lost)
+			r.pass(time.Second)
 			r.answer("Release", core.Reply{Err: driver.ErrNotWaiting})
 			r.answer("Release", core.Reply{Found: true})
 		}, "past", "Freed 1, not as said: dsync: hold lost: it is not known whether the successor was granted the key"},
