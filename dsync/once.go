@@ -3,8 +3,10 @@ package dsync
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
 // A Once runs a function once among all processes: a migration, for example. The first run that
@@ -19,7 +21,10 @@ import (
 // [TokenFrom].
 //
 // For a function that runs again and again, such as a nightly job, there is [Periodic].
-type Once struct{ t ticks }
+type Once struct {
+	t     ticks
+	known atomic.Pointer[engine.SealedError] // what this process knows of the run that succeeded; nil: nothing
+}
 
 // onceTick is the one tick of a Once.
 const onceTick = 1
@@ -51,24 +56,29 @@ func (o *Once) Do(ctx context.Context, f func(context.Context) error) error {
 // result of the run that succeeded, whether that is this run or an earlier one, in this process
 // or another.
 func (o *Once) DoValue(ctx context.Context, f func(context.Context) ([]byte, error)) (value []byte, err error) {
-	done, _, err := o.ticks().do(ctx, onceTick, f)
-	if err != nil {
-		return nil, err
+	t := o.ticks()
+	done := o.known.Load()
+	if done == nil {
+		if done, _, err = t.do(ctx, onceTick, f); err != nil {
+			return nil, err
+		}
+		o.known.Store(done)
 	}
 	return done.Result(), nil
 }
 
 // Value returns the result of the run that succeeded, and whether there is one. Errors are
 // those of ctx, [ErrClosed] and those of the store.
-func (o *Once) Value(ctx context.Context) (value []byte, done bool, err error) {
-	last := o.ticks().learn(nil)
-	if last == nil {
-		last, err = o.t.read(ctx)
+func (o *Once) Value(ctx context.Context) (value []byte, ok bool, err error) {
+	t := o.ticks()
+	done := o.known.Load()
+	if done == nil {
+		if done, err = t.read(ctx); done == nil {
+			return nil, false, err
+		}
+		o.known.Store(done)
 	}
-	if last == nil {
-		return nil, false, err
-	}
-	return last.Result(), true, nil
+	return done.Result(), true, nil
 }
 
 func (o *Once) ticks() *ticks {

@@ -11,9 +11,13 @@ import (
 
 // A Periodic runs a function once for each tick among all processes: a nightly job, for example. A tick
 // is the time for which a run is scheduled, such as 02:00 of a day. All processes must compute it alike,
-// from the schedule: then it does not matter what their clocks say when they call. Once a run has
-// succeeded, its tick and all earlier ones are over, whenever anybody calls. The store keeps the last tick
+// from the schedule: then at most one run succeeds for each tick, whatever their clocks say when they call. Once a run
+// has succeeded, its tick and all earlier ones are over, whenever anybody calls. The store keeps the last tick
 // that succeeded, and its result, until [Session.Forget].
+//
+// A local time such as 02:00 becomes a tick with time.Date in a zone that all processes name: not time.Local, which
+// each host sets. On a day on which clocks skip that time or show it twice, time.Date returns a time near it, or one
+// of the two, the same on all hosts. For the tick of an interval, take a fixed time and add multiples.
 //
 // Make a Periodic with [Session.Periodic]; using a zero Periodic panics. It must not be copied. All
 // methods may be called concurrently.
@@ -23,10 +27,14 @@ import (
 // continue where another broke off. Guard effects that must not happen twice with the run's fencing
 // token; see [TokenFrom].
 //
+// Nothing calls by itself. If f fails, each process that waits with the tick calls its own function, once; if it fails
+// in all of them, the tick is not over, but nobody tries again until somebody calls Do with it. docs/recipes.md has a loop
+// that does.
+//
 // Runs do not overlap. Those who wait are served in the order of their ticks. So a tick is missed if nobody
 // waits for it when a later one begins that succeeds: nobody has called, or those who have can't reach the
-// store, or their clocks are behind. [Periodic.Last] shows it: a run can begin where the last one that
-// succeeded has ended.
+// store, or a process whose clock is ahead by more than a period has called first. [Periodic.Last] shows it: a run can
+// begin where the last one that succeeded has ended.
 type Periodic struct{ t ticks }
 
 // Key returns the key.
@@ -42,8 +50,9 @@ func (p *Periodic) String() string { return fmt.Sprintf("%s %q", driver.KindPeri
 // So if err is nil, the tick is over, and ran says whether by this call.
 //
 // The tick must be after 1970 and a whole number of milliseconds; otherwise Do returns an error at once.
-// That keeps out time.Now(), which no other process would compute. Mind that a tick which lies far in the
-// future by mistake ends all those before it; then use [Session.Forget].
+// That keeps out time.Now(), which no other process would compute. Do also returns an error if the tick is more than
+// [MaxDuration] ahead of the store's clock. A tick that lies less far in the future by mistake ends all those
+// before it. Then use [Session.Forget]: from then on they can run, in all processes.
 //
 // f runs on the calling goroutine. If it panics or calls runtime.Goexit, the run has failed.
 // The error is f's, joined with [ErrLost] if the hold ended before f returned: then the run
@@ -64,7 +73,7 @@ func (p *Periodic) DoValue(ctx context.Context, tick time.Time, f func(context.C
 	if err != nil {
 		return false, fmt.Errorf("dsync: periodic %q: %w", p.t.key, err)
 	}
-	_, ran, err = t.do(ctx, ms, f)
+	_, ran, err = t.do(ctx, ms, f) // asks the store each time, since Forget must reach all processes
 	return ran, err
 }
 

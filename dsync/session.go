@@ -115,7 +115,7 @@ func (s *Session) Semaphore(key string, size int64) *Semaphore {
 // Once returns the once for key. It panics if [CheckKey] returns an error for key.
 func (s *Session) Once(key string) *Once {
 	mustKey(key)
-	return &Once{ticks{s: s.engine, key: key, kind: driver.KindOnce}}
+	return &Once{t: ticks{s: s.engine, key: key, kind: driver.KindOnce}}
 }
 
 // Periodic returns the periodic for key. It panics if [CheckKey] returns an error for key.
@@ -151,9 +151,9 @@ func (s *Session) Break(ctx context.Context, key string) error { return s.engine
 // a date, say, need not stay in the store forever: what is left of a forgotten key is swept after
 // [Options].Retention, as that of every idle lock is. Tokens keep growing.
 //
-// A Once that was forgotten can run again, in processes that have not learned its result before, and so can
-// the ticks of a Periodic. The terms of an election that was forgotten count from 1 again. So forget only what no process will use
-// any more, or what is to start over.
+// A Once that was forgotten can run again, in processes that have not learned its result before. The ticks of a
+// Periodic can run again in all processes. The terms of an election that was forgotten count from 1 again. So
+// forget only what no process will use any more, or what is to start over.
 //
 // If a process holds the key or waits for it, the error is a [*HeldError], and nothing is forgotten; an
 // expired session's claims count until another process has dropped them, as [Session.Break] does.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/engine"
@@ -17,23 +16,17 @@ type ticks struct {
 	s    *engine.Session
 	key  string
 	kind driver.Kind
-
-	mu    sync.Mutex
-	known *engine.SealedError // the last tick that has succeeded, as far as it is known here; nil: none
 }
 
 // do calls f for the tick, unless the tick is over, and seals the key up to the tick when f returns nil. It
 // returns the last tick that has succeeded, with its result, and whether it called f.
 func (t *ticks) do(ctx context.Context, tick int64, f func(context.Context) ([]byte, error)) (last *engine.SealedError, ran bool, err error) {
-	if last := t.learn(nil); last != nil && tick <= last.Tick {
-		return last, false, nil
-	}
 	w := engine.Whole(t.key, t.kind)
 	w.Tick = tick
 	h, err := t.s.Acquire(ctx, w)
 	switch {
 	case errors.As(err, &last):
-		return t.learn(last), false, nil
+		return last, false, nil
 	case err != nil:
 		return nil, false, fmt.Errorf("dsync: %s %q: %w", t.kind, t.key, err)
 	}
@@ -58,7 +51,6 @@ func (t *ticks) do(ctx context.Context, tick int64, f func(context.Context) ([]b
 	if err := h.Unlock(driver.Leave{Seal: tick, Result: last.Value}).Wait(ctx); err != nil {
 		return nil, true, fmt.Errorf("dsync: %s %q: seal: %w", t.kind, t.key, err)
 	}
-	t.learn(last)
 	return last, true, nil
 }
 
@@ -82,19 +74,7 @@ func (t *ticks) read(ctx context.Context) (last *engine.SealedError, err error) 
 	case st.Kind != t.kind || st.Sealed == 0:
 		return nil, nil
 	}
-	last = &engine.SealedError{Tick: st.Sealed, Value: st.Value}
-	t.learn(last)
-	return last, nil
-}
-
-// learn takes note of a tick that has succeeded, and returns the last one that is known here.
-func (t *ticks) learn(last *engine.SealedError) *engine.SealedError {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if last != nil && (t.known == nil || last.Tick > t.known.Tick) {
-		t.known = last
-	}
-	return t.known
+	return &engine.SealedError{Tick: st.Sealed, Value: st.Value}, nil
 }
 
 type runToken struct{}

@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -170,6 +171,9 @@ func (c *Core) request(q *queue, a *Acquire) {
 		// there at a time.
 		q.insert(a, true)
 		c.dismiss(q, a)
+	case c.session.id != "" && a.Tick > c.storeClock().Add(driver.MaxDuration).UnixMilli():
+		c.deny(a, farTick(a.Tick, c.storeClock()))
+		c.dismiss(q, a)
 	case a.Kind == driver.KindPeriodic && !a.Try && !c.later(q, a):
 		q.insert(a, false)
 		c.dismiss(q, a)
@@ -181,6 +185,14 @@ func (c *Core) request(q *queue, a *Acquire) {
 			c.register()
 		}
 	}
+}
+
+// farTick is the error of a tick that is not a time at all: one in microseconds, for example. If it succeeded, all
+// ticks before it would be over, and many formats, JSON among them, have no such years.
+func farTick(tick int64, now time.Time) error {
+	const layout = "2006-01-02T15:04:05.000Z07:00"
+	return fmt.Errorf("the tick is %s; by the store's clock, which shows %s, it may be at most %v ahead",
+		time.UnixMilli(tick).UTC().Format(layout), now.UTC().Format(layout), driver.MaxDuration)
 }
 
 // dismiss ends the turn of an admitted caller without a claim.

@@ -69,8 +69,8 @@ func TestPeriodicTicksAreOver(t *testing.T) {
 		wantRan(t, a, 7, false)
 		wantRan(t, a, 5, false)
 		wantRan(t, b, 4, false)
-		if n := store.Counts().Since(before).Total(); n > 0 {
-			t.Errorf("%d commands for ticks that the process knows to be over", n)
+		if c := store.Counts().Since(before); c.Total() > 3 || c.Writes > 0 {
+			t.Errorf("%d commands and %d writes for three ticks that are over", c.Total(), c.Writes)
 		}
 		wantRan(t, b, 6, false)
 		wantLast(t, a, 7, "")
@@ -340,17 +340,50 @@ func TestPeriodicIsNoOnce(t *testing.T) {
 	})
 }
 
-// A Periodic that is forgotten begins anew.
+// B43: a Periodic that is forgotten begins anew, also in processes that have learned of its ticks: by running one,
+// by calling for one that is over, or by Last.
 func TestPeriodicForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, nil)
-		wantRan(t, s.Periodic("k"), 9, true)
-		if err := s.Forget(background, "k"); err != nil {
-			t.Fatal(err)
+		ran, late, read := s.Periodic("k"), newSession(t, store, nil).Periodic("k"), newSession(t, store, nil).Periodic("k")
+		for range 3 {
+			wantRan(t, ran, 9, true)
+			wantRan(t, late, 9, false)
+			wantLast(t, read, 9, "")
+			if err := s.Forget(background, "k"); err != nil {
+				t.Fatal(err)
+			}
+			for n, p := range []*dsync.Periodic{ran, late, read} {
+				wantLast(t, p, n-1, "")
+				wantRan(t, p, n, true)
+			}
 		}
-		wantLast(t, s.Periodic("k"), -1, "")
-		wantRan(t, s.Periodic("k"), 1, true)
+	})
+}
+
+// B43: a tick that is no time at all is refused by the store's clock, whatever that of the host says, before anything
+// is written to the key; and the key can be used.
+func TestPeriodicRefusesFarTicks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		store.Skew(-2 * time.Hour)
+		now, p := time.Now().Truncate(time.Hour), newSession(t, store, nil).Periodic("k")
+		for _, tick := range []time.Time{time.UnixMilli(now.UnixMicro()), now.Add(dsync.MaxDuration - time.Hour)} {
+			for range 2 { // before the session is registered, and after that
+				ran, err := p.Do(background, tick, unwanted(t))
+				if ran || err == nil || !strings.Contains(err.Error(), "at most 438000h0m0s ahead") || !strings.Contains(err.Error(), tick.UTC().Format("2006-01-02T15")) {
+					t.Errorf("Do of %v: %t, %v", tick, ran, err)
+				}
+			}
+		}
+		if n := len(store.Records()); n > 0 {
+			t.Errorf("%d records of keys", n)
+		}
+		wantLast(t, p, -1, "")
+		if ran, err := p.Do(background, now.Add(dsync.MaxDuration-3*time.Hour), nothing); !ran || err != nil {
+			t.Errorf("a tick that is not too far ahead: %t, %v", ran, err)
+		}
 	})
 }
 

@@ -1,0 +1,92 @@
+package recipes_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	_ "time/tzdata"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// nights returns the last 02:00 by the clocks of the zone, which is due, and the next.
+func nights(now time.Time, zone *time.Location) (due, next time.Time) {
+	year, month, day := now.In(zone).Date()
+	for ; ; day++ {
+		next = time.Date(year, month, day, 2, 0, 0, 0, zone)
+		if next.After(now) {
+			return time.Date(year, month, day-1, 2, 0, 0, 0, zone), next
+		}
+	}
+}
+
+func nightly(ctx context.Context, p *dsync.Periodic, zone *time.Location, job func(context.Context, time.Time) error) {
+	for ctx.Err() == nil {
+		tick, next := nights(time.Now(), zone)
+		wait := time.Until(next)
+		if _, err := p.Do(ctx, tick, func(ctx context.Context) error { return job(ctx, tick) }); err != nil {
+			slog.Error("the nightly job", "tick", tick, "err", err)
+			wait = min(wait, 10*time.Minute) // it has failed here, and maybe on all hosts
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Each night has one run that succeeds, also a night on which all hosts have failed at first, and those on which clocks
+// are changed.
+func TestNightly(t *testing.T) {
+	newYork, err := time.LoadLocation("America/New_York")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, begin := range []time.Time{time.Date(2000, 3, 30, 12, 0, 0, 0, newYork), time.Date(2000, 10, 26, 12, 0, 0, 0, newYork)} {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(time.Until(begin))
+			store := dsynctest.NewMemory()
+			ctx, cancel := context.WithCancel(context.Background())
+			var mu sync.Mutex
+			var nights []string // those of the runs that succeeded
+			failed := 0
+			var wg sync.WaitGroup
+			for range 3 {
+				locks, err := dsync.New(store, &dsync.Options{TTL: time.Hour}) // a heartbeat takes the test time
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { locks.Close(context.Background()) })
+				wg.Go(func() {
+					nightly(ctx, locks.Periodic("nightly"), newYork, func(_ context.Context, tick time.Time) error {
+						mu.Lock()
+						defer mu.Unlock()
+						if failed < 4 {
+							failed++
+							return errors.New("it fails")
+						}
+						nights = append(nights, tick.In(newYork).Format(time.DateOnly))
+						return nil
+					})
+				})
+			}
+			time.Sleep(7 * 24 * time.Hour)
+			cancel()
+			wg.Wait()
+			var want []string
+			for day := range 8 { // with the one before begin, for which nobody had called
+				want = append(want, begin.AddDate(0, 0, day).Format(time.DateOnly))
+			}
+			if mu.Lock(); !slices.Equal(nights, want) {
+				t.Errorf("the nights of the runs that succeeded: %q, want %q", nights, want)
+			}
+			mu.Unlock()
+		})
+	}
+}
