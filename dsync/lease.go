@@ -84,7 +84,7 @@ func (l *Lease) String() string {
 	if !l.h.Live() {
 		return fmt.Sprintf("lease %q: over", l.Key())
 	}
-	return fmt.Sprintf("lease %q: held until %s", l.Key(), l.Until().UTC().Format(time.RFC3339Nano))
+	return fmt.Sprintf("lease %q: held until %s", l.Key(), l.Until().UTC().Format("2006-01-02T15:04:05.000Z07:00"))
 }
 
 // Lost returns a channel that is closed when the hold ends: when the lease is over, and just

@@ -51,7 +51,7 @@ func TestStringOfSessionAndLease(t *testing.T) {
 			t.Fatal(err)
 		}
 		want(s, fmt.Sprintf(`session "pod 7": registered as %s`, s.ID()))
-		want(l, `lease "a b": held until 2000-01-01T00:01:00Z`)
+		want(l, `lease "a b": held until 2000-01-01T00:01:00.000Z`)
 		time.Sleep(time.Minute)
 		want(l, `lease "a b": over`)
 	})

@@ -18,6 +18,11 @@ func TestUsageIsOneLine(t *testing.T) {
 	}{
 		{[]string{"frobnicate"}, `unknown command "frobnicate"; see leasehold --help`},
 		{[]string{"completio"}, `unknown command "completio"; did you mean completion?`},
+		{[]string{"help", "frobnicate"}, `unknown command "frobnicate"; see leasehold --help`},
+		{[]string{"help", "rum"}, `unknown command "rum"; did you mean run?`},
+		{[]string{"help", "run", "frobnicate"}, `there is no help on "run frobnicate"; see leasehold run --help`},
+		{[]string{"completion", "tcsh"}, `completion has no script for "tcsh"; it has some for bash, zsh, fish and powershell`},
+		{[]string{"completion"}, "completion takes one of the shells bash, zsh, fish and powershell and nothing else, not 0 arguments; see leasehold completion --help"},
 	} {
 		got := command(t, nil, c.args...)
 		if got.status != exitUsage {
@@ -39,7 +44,12 @@ func TestHelpAndCompletion(t *testing.T) {
 	}{
 		{[]string{}, "--collection"},
 		{[]string{"--help"}, "--collection"},
-		{[]string{"help", "exit-status"}, "112  held"},
+		{[]string{"help", "exit-status"}, "118  nothing"},
+		{[]string{"help"}, "--collection"},
+		{[]string{"help", "run"}, "--at-least duration"},
+		{[]string{"help", "completion", "bash"}, "bash"},
+		{[]string{"completion", "--help"}, "bash"},
+		{[]string{"completion", "powershell"}, "Register-ArgumentCompleter"},
 		{[]string{"completion", "bash"}, "bash completion V2 for leasehold"},
 		{[]string{"completion", "zsh"}, "#compdef leasehold"},
 		{[]string{"completion", "fish"}, "fish completion for leasehold"},
@@ -106,7 +116,7 @@ func TestNegativeDurations(t *testing.T) {
 		if c.Hidden || c.RunE == nil {
 			continue
 		}
-		args := map[string][]string{"break": {"k"}, "forget": {"k"}, "man": {t.TempDir()}, "run": {"k", "--", "true"}, "elect": {"k", "--", "true"}, "once": {"k", "--", "true"}}[c.Name()]
+		args := map[string][]string{"break": {"k"}, "forget": {"k"}, "completion": {"tcsh"}, "man": {t.TempDir()}, "run": {"k", "--", "true"}, "elect": {"k", "--", "true"}, "once": {"k", "--", "true"}}[c.Name()]
 		check := func(f *pflag.Flag) {
 			if f.Value.Type() != "duration" {
 				return

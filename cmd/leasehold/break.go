@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -28,7 +26,7 @@ key for a second, else with its next heartbeat. If break is interrupted, or its
 --timeout runs out, it stops waiting, but the holders still give up the key.
 
 It exits with 0 if no former holder holds the key any more, or nobody did; with 113 if
---timeout ran out first; otherwise see "leasehold help exit-status".`,
+--timeout ran out first; with 118 if there is no such key; otherwise see "leasehold help exit-status".`,
 		Example: `  leasehold break invoices
   leasehold break --timeout 1m nightly`,
 		Args:              arguments(1, 1, "one KEY"),
@@ -37,25 +35,27 @@ It exits with 0 if no former holder holds the key any more, or nobody did; with 
 			if err := dsync.CheckKey(args[0]); err != nil {
 				return err
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
-			defer stop()
-			var before dsync.Status
-			err := a.view(ctx, func(ctx context.Context, v *view) (err error) {
-				before, err = v.Status(ctx, args[0])
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			if len(before.Holders) == 0 {
-				why := ""
-				if before.Sealed {
-					why = ": it is a once that has been done; leasehold forget makes it run again"
+			return untilSignal(cmd.Context(), func(ctx context.Context) error {
+				var before dsync.Status
+				err := a.view(ctx, func(ctx context.Context, v *view) (err error) {
+					before, err = v.Status(ctx, args[0])
+					return err
+				})
+				switch {
+				case err != nil:
+					return err
+				case before.Kind == "":
+					return nothing(plain(args[0]) + ": no such key")
+				case len(before.Holders) == 0:
+					why := ""
+					if before.Sealed {
+						why = ": it is a once that has been done; leasehold forget makes it run again"
+					}
+					fmt.Fprintf(a.stdout, "%s: nobody holds it%s\n", plain(before.Key), why)
+					return nil
 				}
-				fmt.Fprintf(a.stdout, "%s: nobody holds it%s\n", plain(before.Key), why)
-				return nil
-			}
-			return a.breakKey(ctx, before, timeout)
+				return a.breakKey(ctx, before, timeout)
+			})
 		},
 	}
 	c.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait (default: until the key was given up)")

@@ -162,12 +162,40 @@ func TestBreakInterrupted(t *testing.T) {
 // Of a key that nobody holds nothing is written.
 func TestBreakOfAFreeKeyWritesNothing(t *testing.T) {
 	s := newScene(t)
-	for range 2 {
+	for _, want := range []result{{exitNothing, "", "leasehold: k: no such key; is it another --db or --collection?\n"}, {0, "k: nobody holds it\n", ""}} {
 		before := s.Counts()
-		if got := command(t, s.Memory, "break", "k"); got.status != 0 || got.out != "k: nobody holds it\n" {
-			t.Errorf("%+v", got)
+		if got := command(t, s.Memory, "break", "k"); got != want {
+			t.Errorf("%+v, want %+v", got, want)
 		}
 		s.wrote(before)
 		s.release(s.acquire(claim("k", "a.1", dsync.KindMutex, 1, 1)), driver.Leave{})
+	}
+}
+
+// The status after a signal is that signal's, and nothing is left behind.
+func TestBreakEndsOnSignals(t *testing.T) {
+	own := make(chan os.Signal, 1) // one that comes too late does not end the test
+	signal.Notify(own, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(own)
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		s := newScene(t)
+		s.acquire(claim("k", "a.1", dsync.KindMutex, 1, 1))
+		out, end := start(t.Context(), s.Memory, "break", "k")
+		asked := "" // by then it has asked for signals
+		for !strings.Contains(asked, "asking") {
+			time.Sleep(time.Millisecond)
+			asked += out.take()
+		}
+		self, err := os.FindProcess(os.Getpid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := self.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-end; got.status != 128+int(sig) || got.err != "" {
+			t.Errorf("%v: %+v, want status %d", sig, got, 128+int(sig))
+		}
+		alone(t, s.Memory, "a", "b", "c")
 	}
 }

@@ -19,6 +19,7 @@ const (
 	exitUnreachable = 115 // no server
 	exitRefused     = 116 // the server refuses: no rights, say
 	exitClock       = 117 // clock: a clock is off, or may be
+	exitNothing     = 118 // there is no such key, election or process
 	exitNotRunnable = 126 // the command can't be run, as for env(1) and every shell
 	exitNotFound    = 127 // there is no such command, likewise
 	exitSignal      = 128 // + the number of the signal that ended the command, or leasehold itself
@@ -30,7 +31,8 @@ as a shell does. The other statuses are leasehold's own:
 
     0  done
   110  failed, for a reason that is not in this list
-  111  usage: a wrong flag, argument or setting
+  111  usage: a wrong flag, argument or setting, such as a key that others use as
+       another kind of lock
   112  held: somebody else holds the key (--try)
   113  time-out: --timeout ran out before the key was free
   114  lost: the lease ran out, or the key was broken, while the command ran;
@@ -38,11 +40,12 @@ as a shell does. The other statuses are leasehold's own:
   115  unreachable: no server answers, or its name can't be looked up
   116  refused: the server answers, and refuses (no rights, wrong password, …)
   117  clock: a clock is off, or may be
+  118  nothing: there is no such key, election or process to show or to break
   126  the command can't be run (it is not executable, say)
   127  the command was not found
   130  interrupted (128+2); 143 terminated (128+15)
 
-A command may exit with any of these itself, but hardly any uses 110 to 117:
+A command may exit with any of these itself, but hardly any uses 110 to 118:
 sysexits(3) has 64 to 78, timeout(1) and env(1) have 124 to 127, shells 126 to 165,
 systemd 200 and above. If the status is leasehold's own, standard error has one line
 that begins with "leasehold: ".
@@ -69,6 +72,11 @@ func usage(err error) *failure { return &failure{exitUsage, err} }
 // usagef is usage with a format.
 func usagef(format string, args ...any) *failure { return usage(fmt.Errorf(format, args...)) }
 
+// nothing returns the failure for what does not exist, a key say.
+func nothing(what string) *failure {
+	return &failure{exitNothing, fmt.Errorf("%s; is it another --db or --collection?", what)}
+}
+
 // failed returns the failure for err, with the exit status for errors of its kind, or err
 // itself if it is a failure already. It returns nil for nil.
 func failed(err error) error {
@@ -78,7 +86,7 @@ func failed(err error) error {
 		return nil
 	case errors.As(err, &f):
 		return f
-	case errors.Is(err, dsync.ErrInvalidKey):
+	case errors.Is(err, dsync.ErrInvalidKey), errors.Is(err, dsync.ErrMismatch):
 		return usage(err)
 	case errors.Is(err, dsync.ErrHeld):
 		return &failure{exitHeld, err}

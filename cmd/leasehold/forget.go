@@ -18,7 +18,7 @@ func newForget(a *app) *cobra.Command {
 once has been done, and its result; the last tick of a periodic; the number of terms of an election; the size that
 a semaphore was given. Then "leasehold once KEY" runs its command again, and the terms
 of the election count from 1. Fencing tokens keep growing. What is left of the key is
-deleted after a day, as that of every idle lock is.
+deleted after a week, as that of every idle lock is (dsync.Options.Retention).
 
 A process that already knows that the once has been done does not ask again.
 

@@ -39,7 +39,7 @@
 //
 // The exit status is that of the command, 128+n if signal n ended it, or one of
 // leasehold's own: 110 failed, 111 usage, 112 held by another, 113 time-out, 114 lost,
-// 115 unreachable, 116 refused by the server, 126 and 127 as in a shell. See leasehold
+// 115 unreachable, 116 refused by the server, 118 no such key, 126 and 127 as in a shell. See leasehold
 // help exit-status.
 package main
 
@@ -117,11 +117,7 @@ All processes that share locks must use the same --uri, --db and --collection.`,
 			if len(args) == 0 {
 				return nil
 			}
-			hint := "see leasehold --help"
-			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				hint = "did you mean " + strings.Join(near, ", ") + "?"
-			}
-			return fmt.Errorf("unknown command %q; %s", args[0], hint)
+			return unknownCommand(cmd, args[0])
 		},
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		Version:                    version(),
@@ -154,7 +150,40 @@ All processes that share locks must use the same --uri, --db and --collection.`,
 		c.RunE = func(cmd *cobra.Command, args []string) error { return failed(run(cmd, args)) }
 	}
 	root.AddCommand(&cobra.Command{Use: "exit-status", Short: "The exit statuses", Long: exitHelp})
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "help":
+			c.Args = helpTopic
+		case "completion":
+			// cobra prints its help, and exits with 0, whatever the shell.
+			c.Args, c.RunE = arguments(1, 1, "one of the shells bash, zsh, fish and powershell"), func(_ *cobra.Command, args []string) error {
+				return usagef("completion has no script for %q; it has some for bash, zsh, fish and powershell", args[0])
+			}
+		}
+	}
 	return root
+}
+
+// unknownCommand returns the error for a name that is none of root's commands.
+func unknownCommand(root *cobra.Command, name string) error {
+	hint := "see leasehold --help"
+	if near := root.SuggestionsFor(name); len(near) > 0 {
+		hint = "did you mean " + strings.Join(near, ", ") + "?"
+	}
+	return fmt.Errorf("unknown command %q; %s", name, hint)
+}
+
+// helpTopic returns an error if there is no help on args, for which cobra prints something else.
+func helpTopic(help *cobra.Command, args []string) error {
+	switch topic, rest, err := help.Root().Find(args); {
+	case topic == help.Root() && len(rest) > 0:
+		return unknownCommand(topic, rest[0])
+	case err != nil, len(rest) > 0:
+		return fmt.Errorf("there is no help on %q; see %s --help", strings.Join(args, " "), topic.CommandPath())
+	}
+	return nil
 }
 
 // arguments returns a check that a command line has least to most arguments, which the error

@@ -76,6 +76,7 @@ and sets for the command of run, once and elect
   LEASEHOLD_KEY    the key, or the election's name
   LEASEHOLD_TOKEN  the fencing token: greater than that of every earlier holder
   LEASEHOLD_TERM   with elect: the number of the term
+  LEASEHOLD_TICK   with run --tick: the tick, in RFC 3339
 `
 
 // indentTables indents tables by four blanks instead of two: the pages are generated from

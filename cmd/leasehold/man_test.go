@@ -25,7 +25,7 @@ func TestMan(t *testing.T) {
 		}
 		for _, want := range []string{
 			"\n.SH EXIT STATUS\n.EX\nrun, once and elect exit with", "\n  115  unreachable: no server answers",
-			"\n.SH ENVIRONMENT\n.EX\nleasehold reads", "\n  MONGODB_URI  ", "\n  LEASEHOLD_TOKEN  ",
+			"\n.SH ENVIRONMENT\n.EX\nleasehold reads", "\n  MONGODB_URI  ", "\n  LEASEHOLD_TOKEN  ", "\n  LEASEHOLD_TICK   ",
 		} {
 			if strings.Count(string(page), want) != 1 {
 				t.Errorf("%s: %d times %q, want once", c.Name(), strings.Count(string(page), want), want)

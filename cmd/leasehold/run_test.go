@@ -500,8 +500,8 @@ func TestRunTick(t *testing.T) {
 	if got := command(t, store, "run", "--quiet", "--try", "--tick", "2026-11-02T00:00:00Z", "k", "--", "echo", "over"); got.status != 0 || got.out != "" {
 		t.Errorf("with --try, of a tick that is over: %+v", got)
 	}
-	if got := command(t, store, "run", "k", "--", "true"); got.status == 0 || !strings.Contains(got.err, "periodic") {
-		t.Errorf("without a tick: %+v", got)
+	if got := command(t, store, "run", "k", "--", "true"); got.status != exitUsage || !strings.Contains(got.err, "periodic") {
+		t.Errorf("without a tick: %+v, want the status of a mistake in the settings", got)
 	}
 }
 

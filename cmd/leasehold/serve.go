@@ -7,9 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -44,10 +42,7 @@ pages elsewhere can't reach it through a name of their own.`,
 			if _, _, err := net.SplitHostPort(listen); err != nil {
 				return usagef("--listen is %q; it must be a host and a port, such as localhost:8080 or :8080", listen)
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
-			defer stop()
-			context.AfterFunc(ctx, stop) // a second signal does not wait
-			return a.serve(ctx, listen, allowBreak)
+			return untilSignal(cmd.Context(), func(ctx context.Context) error { return a.serve(ctx, listen, allowBreak) })
 		},
 	}
 	c.Flags().StringVar(&listen, "listen", "localhost:8080", "the address to serve at; port 0: any that is free")

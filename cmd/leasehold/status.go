@@ -30,6 +30,8 @@ store, and the right to find is enough.
 
 At the end come possible deadlocks: what each process in them holds and waits for.
 
+It exits with 118 if there is no such key; otherwise see "leasehold help exit-status".
+
 ` + jsonHelp,
 		Example: `  leasehold status
   leasehold status invoices/
@@ -54,8 +56,10 @@ At the end come possible deadlocks: what each process in them holds and waits fo
 					all = func(yield func(dsync.Status, error) bool) { yield(v.Status(ctx, prefix)) }
 				}
 				var contended []dsync.Status
+				found := false
 				each := func(yield func(dsync.Status, error) bool) {
 					for st, err := range all {
+						found = found || err != nil || st.Kind != ""
 						if st.Waiting > 0 {
 							contended = append(contended, st)
 						}
@@ -68,8 +72,13 @@ At the end come possible deadlocks: what each process in them holds and waits fo
 				if asJSON {
 					show = a.printKeysJSON
 				}
-				if err := show(each); err != nil || len(dsync.FindDeadlocks(contended, contended)) == 0 {
+				switch err := show(each); {
+				case err != nil:
 					return err
+				case !found:
+					return nothing("no such key")
+				case len(dsync.FindDeadlocks(contended, contended)) == 0:
+					return nil
 				}
 				return a.printDeadlocks(ctx, v, prefix, asJSON)
 			})
@@ -112,22 +121,24 @@ func (a *app) printKeysJSON(all iter.Seq2[dsync.Status, error]) error {
 
 func (a *app) printKeys(all iter.Seq2[dsync.Status, error]) error {
 	t := newTable(a.stdout, "KEY", "KIND", "STATE", "NAME", "HOST", "PID", "TOKEN", "SINCE", "UNTIL", "VALUE")
-	n := 0
+	found := false
 	for st, err := range all {
-		if err != nil {
+		switch {
+		case err != nil:
 			t.flush() // what was read before
 			return err
+		case st.Kind == "": // there is no such key
+			continue
 		}
-		n++
+		found = true
 		for _, row := range keyRows(st) {
 			if err := t.add(row...); err != nil {
 				return err
 			}
 		}
 	}
-	if n == 0 {
-		fmt.Fprintln(a.stderr, "leasehold: no such key; is it another --db or --collection?")
-		return nil
+	if !found {
+		return nil // not even the header
 	}
 	return t.flush()
 }
@@ -227,7 +238,9 @@ Times are the server's, in UTC. Nothing is written to the store.
 With --json each line is an object with session, name, host, pid, app, meta and seen
 (the last heartbeat, RFC 3339). With NAME it has role, too: leader, candidate or observer.
 Without NAME it has ttl_ms, version (of this library), heartbeat_ms, poll_ms, margin_ms and
-grace_ms: the options in force; no poll_ms, if that is the default.`,
+grace_ms: the options in force; no poll_ms, if that is the default.
+
+It exits with 118 if there is nobody to show; otherwise see "leasehold help exit-status".`,
 		Example: `  leasehold members
   leasehold members reports
   leasehold members reports --json | jq -r 'select(.role == "leader") | .host'`,
@@ -281,20 +294,18 @@ func (v *view) election(ctx context.Context, name string) ([]statusjson.Member, 
 }
 
 func (a *app) printMembers(all []statusjson.Member, asJSON, roles bool) error {
+	switch {
+	case len(all) == 0 && roles:
+		return nothing("nobody campaigns in an election of that name, or observes it")
+	case len(all) == 0:
+		return nothing("no process has a session")
+	}
 	if asJSON {
 		for _, m := range all {
 			if err := printJSON(a.stdout, m); err != nil {
 				return err
 			}
 		}
-		return nil
-	}
-	switch {
-	case len(all) == 0 && roles:
-		fmt.Fprintln(a.stderr, "leasehold: nobody campaigns in an election of that name, or observes it; is it another --db or --collection?")
-		return nil
-	case len(all) == 0:
-		fmt.Fprintln(a.stderr, "leasehold: no process has a session; is it another --db or --collection?")
 		return nil
 	}
 	header := []string{"NAME", "HOST", "PID", "APP", "SESSION", "LAST HEARTBEAT"}

@@ -27,7 +27,6 @@ func TestStatusGolden(t *testing.T) {
 		{"status.jsonl", []string{"status", "--json"}},
 		{"status-prefix.txt", []string{"status", "l"}},
 		{"status-exact.txt", []string{"status", "--exact", "long\x1b[31m"}},
-		{"status-unused.txt", []string{"status", "--exact", "l"}},
 		{"members.txt", []string{"members"}},
 		{"members.jsonl", []string{"members", "--json"}},
 		{"members-of.txt", []string{"members", "elected"}},
@@ -81,15 +80,33 @@ func TestStatusOfDeadlocks(t *testing.T) {
 	}
 }
 
+// What does not exist has a status of its own, and a hint. Of a key that is asked for by its name there is an
+// object in JSON, with the kind "".
 func TestStatusOfNothing(t *testing.T) {
-	for _, args := range [][]string{{"status"}, {"status", "x"}, {"members"}, {"members", "x"}} {
-		got := command(t, dsynctest.NewMemory(), args...)
-		if got.status != 0 || got.out != "" || !strings.Contains(got.err, "another --db") || strings.Count(got.err, "\n") != 1 {
-			t.Errorf("%q: %+v, want a hint on standard error", args, got)
+	s := newScene(t)
+	s.release(s.acquire(claim("free", "a.1", dsync.KindMutex, 1, 1)), driver.Leave{})
+	for _, args := range [][]string{
+		{"status"}, {"status", "x"}, {"status", "--exact", "x"}, {"members"}, {"members", "x"}, {"break", "x"},
+		{"status", "--json"}, {"status", "x", "--json"}, {"members", "--json"}, {"members", "x", "--json"},
+	} {
+		stores := []driver.Store{dsynctest.NewMemory()}
+		if len(args) > 1 && args[1] != "--json" {
+			stores = append(stores, s.Memory) // which has others
 		}
-		got = command(t, dsynctest.NewMemory(), append(args, "--json")...)
-		if got.status != 0 || got.out != "" {
-			t.Errorf("%q --json: %+v, want nothing on standard output", args, got)
+		for _, store := range stores {
+			got := command(t, store, args...)
+			if got.status != exitNothing || got.out != "" || !strings.Contains(got.err, "another --db") || strings.Count(got.err, "\n") != 1 {
+				t.Errorf("%q: %+v, want status %d and a hint on standard error", args, got, exitNothing)
+			}
+		}
+	}
+	got := command(t, s.Memory, "status", "--exact", "x", "--json")
+	if got.status != exitNothing || !strings.HasPrefix(got.out, `{"key":"x",`) || !strings.Contains(got.out, `"kind":""`) {
+		t.Errorf("--exact --json: %+v, want status %d and an object of kind \"\"", got, exitNothing)
+	}
+	for _, args := range [][]string{{"status"}, {"status", "fr"}, {"status", "--exact", "free"}, {"members"}, {"break", "free"}} {
+		if got := command(t, s.Memory, args...); got.status != 0 || got.err != "" {
+			t.Errorf("%q: %+v, want status 0 of what exists", args, got)
 		}
 	}
 }

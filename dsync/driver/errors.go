@@ -68,6 +68,9 @@ type HeldError struct {
 	Until   time.Time // when the hold ends, by the store's clock, if its holder does not renew it until then; zero: unknown
 }
 
+// milliseconds is the format of times in texts, as in a status: the store's clock has no finer ones.
+const milliseconds = "2006-01-02T15:04:05.000Z07:00"
+
 func (e *HeldError) Error() string {
 	by := "is held by another"
 	switch {
@@ -80,10 +83,10 @@ func (e *HeldError) Error() string {
 	}
 	msg := fmt.Sprintf("dsync: %q %s", e.Key, by)
 	if !e.Since.IsZero() {
-		msg += ", since " + e.Since.UTC().Format(time.RFC3339Nano)
+		msg += ", since " + e.Since.UTC().Format(milliseconds)
 	}
 	if !e.Until.IsZero() {
-		msg += ", until " + e.Until.UTC().Format(time.RFC3339Nano)
+		msg += ", until " + e.Until.UTC().Format(milliseconds)
 	}
 	return msg
 }

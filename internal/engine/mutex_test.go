@@ -229,7 +229,7 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 		if held.Key != "k" || held.Name != "pod-7" || held.Host != "a.example" || held.PID != os.Getpid() || held.Session != a.ID() || !held.Since.Equal(h.Since) {
 			t.Errorf("error is %+v; the holder is %+v", held, h)
 		}
-		for _, part := range []string{"k", "pod-7 (process ", "a.example", fmt.Sprint(os.Getpid()), h.Since.UTC().Format(time.RFC3339Nano), held.Until.UTC().Format(time.RFC3339Nano)} {
+		for _, part := range []string{"k", "pod-7 (process ", "a.example", fmt.Sprint(os.Getpid()), h.Since.UTC().Format("2006-01-02T15:04:05.000Z"), held.Until.UTC().Format("2006-01-02T15:04:05.000Z")} {
 			if !strings.Contains(err.Error(), part) {
 				t.Errorf("error %q does not name %q", err, part)
 			}
