@@ -237,6 +237,36 @@ func TestFileOfALostSession(t *testing.T) {
 	})
 }
 
+// A Close that can't unregister leaves the file for a TTL, for the sake of holders that are in use, and no longer.
+func TestFileAfterACloseThatCouldNotUnregister(t *testing.T) {
+	path := newHostDir(t)
+	bubble(t, func(t *testing.T) {
+		store := newFaulty(t, dsynctest.NewMemory(), nil)
+		s := newSession(t, store, &dsync.Options{HostDir: path, TTL: ttl})
+		lock(t, s.Mutex("k"))
+		store.Cut()
+		ended, cancel := context.WithCancel(background)
+		cancel()
+		if err := s.Close(ended); err == nil {
+			t.Error("Close: no error")
+		}
+		closed := time.Now()
+		left := func() int {
+			files, _ := filepath.Glob(path + "/*")
+			return len(files)
+		}
+		if left() != 1 {
+			t.Errorf("%d files after Close; want that of the session, whose hold is in use", left())
+		}
+		for left() > 0 && time.Since(closed) < time.Hour {
+			time.Sleep(time.Second)
+		}
+		if after := time.Since(closed); after < ttl/2 || after > 3*ttl {
+			t.Errorf("the file was left for %v after Close; want about a TTL", after)
+		}
+	})
+}
+
 // A registration without an answer leaves no file: nothing is done in its name.
 func TestFileOfAFailedRegistration(t *testing.T) {
 	path := newHostDir(t)

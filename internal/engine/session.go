@@ -297,12 +297,12 @@ func (s *Session) registeredAs(f core.Registered) {
 func (s *Session) lost(f core.SessionLost) {
 	close(s.reg.over)
 	s.reg = nil
+	if s.hostDir != nil { // holds have their grace, also after a Close that could not unregister: they must not look dead meanwhile
+		time.AfterFunc(s.opt.TTL, func() { s.unlockFile(f.Session) })
+	}
 	if errors.Is(f.Cause, ErrClosed) {
 		s.info("dsync: session closed", "session", f.Session)
 		return
-	}
-	if s.hostDir != nil { // holds have their grace, also after Close: they must not look dead meanwhile
-		time.AfterFunc(s.opt.TTL, func() { s.unlockFile(f.Session) })
 	}
 	s.Warn("dsync: session lost", "session", f.Session, "holds", f.Holds, "cause", f.Cause)
 	s.each(func(h *Hooks) {

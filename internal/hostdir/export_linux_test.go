@@ -20,3 +20,15 @@ func (d *Dir) Mark(path string) string {
 	defer f.Close()
 	return d.mark(f)
 }
+
+// Opened returns Dead as of now, of the file that has the session's name when Opened is called.
+func (d *Dir) Opened(session, mark string) (dead func() bool) {
+	f, err := os.Open(d.file(session))
+	if err != nil {
+		panic(err)
+	}
+	return func() bool {
+		defer f.Close()
+		return d.free(f, session, mark)
+	}
+}

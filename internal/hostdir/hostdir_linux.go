@@ -68,8 +68,10 @@ func (d *Dir) Lock(session string) (mark string, unlock func(), err error) {
 		err = errors.New("this file system does not keep a lock while the file is mapped; use another, such as tmpfs")
 	}
 	unlock = func() {
-		os.Remove(path)
-		syscall.Munmap(mapping)
+		// The name goes first: see Dead. If it can't be removed, the lock stays until the process ends.
+		if err := os.Remove(path); err == nil || errors.Is(err, os.ErrNotExist) {
+			syscall.Munmap(mapping)
+		}
 	}
 	if err != nil {
 		unlock()
@@ -93,14 +95,26 @@ func (d *Dir) mark(f *os.File) string {
 	return fmt.Sprintf("%x", sum[:16])
 }
 
-// Dead reports whether the folder has the session's file, the one with that mark, and its lock is free.
+// Dead reports whether the folder has the session's file, the one with that mark, and its lock is free. It is never
+// true of a session whose process lives, also not while that one unlocks the file.
 func (d *Dir) Dead(session, mark string) bool {
 	f, err := os.OpenFile(d.file(session), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return false
 	}
 	defer f.Close() // and with it the lock, which was only tried
-	return mark != "" && d.mark(f) == mark && syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil
+	return d.free(f, session, mark)
+}
+
+// free is Dead for the file that was opened under the session's name.
+func (d *Dir) free(f *os.File, session, mark string) bool {
+	if mark == "" || d.mark(f) != mark || syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) != nil {
+		return false
+	}
+	// A process that lives ends a lock only after it has removed the name, perhaps since the file was opened above.
+	opened, err := f.Stat()
+	named, gone := os.Lstat(d.file(session))
+	return err == nil && gone == nil && os.SameFile(opened, named)
 }
 
 // Remove removes the file of a session that has expired.

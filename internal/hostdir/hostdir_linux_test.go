@@ -165,6 +165,35 @@ func TestOnlyADeathFreesTheLock(t *testing.T) {
 	}
 }
 
+// A process that ends a lock, as a session does that is closed, lives: it must not be taken for dead by another one that
+// opened the file before, and tries its lock after.
+func TestUnlockIsNoDeath(t *testing.T) {
+	d, path := open(t)
+	mark, unlock, err := d.Lock("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := d.Opened("a", mark)
+	unlock()
+	if dead() {
+		t.Error("opened before the end of the lock, and tried after it: a living process is dead")
+	}
+	wantDead(t, "when the lock has ended", d, mark, false)
+
+	// Nor when another file has the name by then.
+	if mark, unlock, err = d.Lock("a"); err != nil {
+		t.Fatal(err)
+	}
+	dead = d.Opened("a", mark)
+	unlock()
+	if err := os.WriteFile(filepath.Join(path, "a.lock"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if dead() {
+		t.Error("a file of the same name: a living process is dead")
+	}
+}
+
 // A child that was forked, and has not called exec, keeps the lock.
 func TestForkKeepsTheLock(t *testing.T) {
 	d, path := open(t)
