@@ -461,3 +461,22 @@ func Example_pause() {
 	fmt.Println("leading:", election.IsLeader())
 	// Output: leading: false
 }
+
+func Example_stopWithoutRelease() {
+	locks := process(dsynctest.NewMemory(), "node-1")
+	defer locks.Close(context.Background())
+	election, _ := leader.New(locks, "all-cron-jobs", nil)
+	ctx, stop := context.WithCancel(context.Background())
+	time.AfterFunc(20*time.Millisecond, stop)
+
+	err := election.Run(ctx, func(ctx context.Context) error {
+		<-ctx.Done() // SIGTERM, with signal.NotifyContext
+		return election.ResignAfter(ctx, 10*time.Second)
+	})
+	fmt.Println(err)
+	_, err = election.TryCampaign(context.Background())
+	fmt.Println("held:", errors.Is(err, dsync.ErrHeld))
+	// Output:
+	// context canceled
+	// held: true
+}

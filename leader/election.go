@@ -137,7 +137,10 @@ func (e *Election) Publish(ctx context.Context, value []byte) error {
 // Resign does not keep this process out of the election: if it campaigns again, as Run does, it
 // is a candidate again, behind those that wait.
 //
-// ctx bounds only the wait, and the error is that of ctx.
+// ctx bounds only the wait. If the error is nil, the store has the resignation, or there was no term. Otherwise it is that of
+// ctx; [ErrLost] if the term was lost before the store had the resignation, so that nobody is elected
+// before the session's lease is over; dsync.ErrRefused; or dsync.ErrNotReleased or dsync.ErrClosed if the session closed
+// before the store had it. The term has ended in any case.
 func (e *Election) Resign(ctx context.Context) error {
 	t := e.present()
 	if t == nil {
@@ -157,7 +160,13 @@ func (e *Election) Resign(ctx context.Context) error {
 // d must be from 1 ms to dsync.MaxDuration. If the work takes longer than d to stop, the next leader is elected
 // as soon as it has stopped, or its grace is over. dsync.Session.Break ends d at once.
 //
-// The error is [ErrNotLeader] if this process does not lead, [ErrLost] if the term was lost before the store
+// ResignAfter also works when the term has just ended because the ctx of Run or Campaign has, as on a signal, as long as
+// Run's function has not returned, and with Campaign for the session's grace. Run's function can call it last, with its own ctx:
+//
+//	<-ctx.Done() // a signal
+//	return election.ResignAfter(ctx, ttl)
+//
+// The error is [ErrNotLeader] if this process does not lead, or has resigned; [ErrLost] if the term was lost before the store
 // had the resignation, or that of ctx, which bounds only the wait.
 func (e *Election) ResignAfter(ctx context.Context, d time.Duration) error {
 	if d < time.Millisecond || d > dsync.MaxDuration {
@@ -172,17 +181,31 @@ func (e *Election) ResignAfter(ctx context.Context, d time.Duration) error {
 // resignBy is resign that releases the term as l says. The error is ErrNotLeader if the term is over or is
 // released in such a way already, ctx's, or what became of the release.
 func (t *term) resignBy(ctx context.Context, l driver.Leave) error {
-	if t.over() || !t.hold.ReleaseBy(l) {
+	if t == nil || errors.Is(context.Cause(t.ctx), ErrResigned) || !t.hold.ReleaseBy(l) {
 		return ErrNotLeader
 	}
-	if err := t.resign(ctx); err != nil || t.contains(ctx) {
+	if err := t.end(ctx); err != nil || t.contains(ctx) {
 		return err
 	}
 	return t.hold.ReleasedBy()
 }
 
-// resign ends and releases the term as [Election.Resign] documents. The error is ctx's.
+// resign ends and releases the term as [Election.Resign] documents.
 func (t *term) resign(ctx context.Context) error {
+	before := false // nothing is left to resign
+	select {
+	case <-t.hold.Finished():
+		before = true
+	default:
+	}
+	if err := t.end(ctx); err != nil || before || t.contains(ctx) {
+		return err
+	}
+	return t.hold.NotReleased()
+}
+
+// end ends the term, and waits until the store has its release or it is lost. The error is ctx's.
+func (t *term) end(ctx context.Context) error {
 	t.cancel(ErrResigned)
 	t.hold.WindDown(context.Cause(t.ctx))
 	if !t.run {
@@ -200,7 +223,8 @@ func (t *term) resign(ctx context.Context) error {
 }
 
 // Pause resigns like [Election.Resign], and keeps this process from campaigning until
-// [Election.Resume] is called. Until then calls of Campaign and Run wait outside the queue.
+// [Election.Resume] is called. Until then calls of Campaign and Run wait outside the queue. Its errors are those of
+// Resign; the election is paused in any case.
 func (e *Election) Pause(ctx context.Context) error {
 	e.mu.Lock()
 	if e.paused == nil {

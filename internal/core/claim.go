@@ -38,13 +38,23 @@ type claim struct {
 	extends    int       // Extends of a lease that were sent and had no answer: the store may have a later end than until
 	listener   uint64    // the time that a listener was ready when its last request was sent; 0: none was
 	othersWait bool      // others wait or may wait
-	asked      bool      // somebody has asked for it, or its holder has resigned: it is not kept
+	asked      asked     // who wants it to end
 
 	leave   *leave // how it is to be released; nil: plainly
 	refused error  // why the store refuses its release
 	lostBy  error  // why the store was told nothing of its end, or may not have been; nil: it was told, or is yet to be
 	doubted uint64 // the acknowledged heartbeats when the store said first that it is not there; 0: never
 }
+
+// asked says who wants a claim to end. One that is asked for is not kept by its last holder, unless that said so by
+// LeaveBy and nobody else asks.
+type asked int
+
+const (
+	byNobody asked = iota
+	byHolder       // it has resigned
+	byOthers       // or it has stalled
+)
 
 // A wait is what a claim knows of what it waits for.
 type wait struct {
@@ -143,8 +153,8 @@ func (c *Core) move(cl *claim, t trigger) {
 		c.leaveQueue(cl)
 	case from <= dating && t == revoke && cl.request.First:
 		// Its caller comes first all the same: two such callers that both began anew would take turns forever.
-		if !cl.asked {
-			cl.asked = true
+		if cl.asked != byOthers {
+			cl.asked = byOthers
 			c.move(cl, wake) // it is held, so find out
 		}
 	case from <= dating && t == revoke:
@@ -216,7 +226,7 @@ func (c *Core) move(cl *claim, t trigger) {
 	case from == leaving && t == heartbeat && cl.command == 0 && cl.doubted < c.session.acks:
 		c.release(cl)
 	case from == windingDown && t == revoke:
-		cl.asked = true
+		cl.asked = byOthers
 		cl.dropKeep()
 	case from == leaving && t == revoke && cl.users == 0:
 		cl.dropKeep() // it is released again if it was kept
@@ -533,7 +543,7 @@ func (c *Core) begin(cl *claim, term int64) {
 	if !c.listener.running {
 		c.listen(listenAfter)
 	}
-	if q.forceWaits() || cl.asked {
+	if q.forceWaits() || cl.asked == byOthers {
 		c.windDown(cl, ErrRevoked) // who wants it by force came after the request was sent
 	}
 	if !a.Try {
@@ -554,9 +564,16 @@ func (c *Core) deliver(cl *claim, a *Acquire, term int64, local bool) {
 // windDown ends a hold that the store has or may have still, by request or because its time is over: the claim
 // is released when the holder is done or the grace is over.
 func (c *Core) windDown(cl *claim, cause error) {
-	cl.state, cl.asked = windingDown, cause != ErrClosed
+	cl.state = windingDown
+	switch cause {
+	case ErrClosed:
+	case ErrRevoked, ErrStalled:
+		cl.asked = byOthers
+	default:
+		cl.asked = byHolder
+	}
 	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))
-	c.do(&End{cl.call, cause, cl.asked && cause != ErrStalled})
+	c.do(&End{cl.call, cause, cause != ErrClosed && cause != ErrStalled})
 }
 
 // progress has a hold end unless its holder makes progress again within limit. A lease ends by itself.

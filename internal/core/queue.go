@@ -439,7 +439,7 @@ func (c *Core) done(e *Done) {
 		c.releaseFor(cl, e)
 	case windingDown:
 		// A lost hold must not seal, and a revoked key must not be kept.
-		if !cl.asked && e.Leave != nil && e.Leave.Seal == 0 {
+		if cl.asked == byNobody && e.Leave != nil && e.Leave.Seal == 0 {
 			cl.leave = &leave{Leave: *e.Leave, keep: c.now.Add(e.Leave.Keep)}
 		}
 		c.releaseFor(cl, e)

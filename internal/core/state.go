@@ -238,7 +238,8 @@ func (c *Core) claimState(w *writer, cl *claim, needed map[string]bool) {
 	w.put(uint64(cl.users)<<8 | uint64(cl.slot&0xff))
 	w.at(cl.due)
 	w.put(uint64(min(cl.failed, 8)))
-	w.flags(cl.asked, cl.extends > 0)
+	w.put(uint64(cl.asked))
+	w.flags(cl.extends > 0)
 	w.flags(cl.requests > 0, cl.requests > 1, cl.unanswered > 0, cl.mayBe, cl.othersWait, cl.request.NoneWaiting, cl.refused != nil, c.wouldKnow(cl))
 	if !cl.void.IsZero() {
 		w.put(uint64(max(cl.void.Sub(c.clockAt(w.now)), -2*c.cfg.Margin)))

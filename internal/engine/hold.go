@@ -15,6 +15,7 @@ import (
 // A Hold is one caller's use of a claim, and before that its call:
 //
 //	called ──► live ──► windingDown ──► done    lost, or asked to stop: Lost is closed, the grace runs
+//	            ├─────► stopping ─────► done    the same, by its holder: see WindDown
 //	            └─────────────────────► done
 //
 // The session's mu guards all fields except those that are set when the hold is made, or begins.
@@ -62,6 +63,7 @@ const (
 	called holdState = iota
 	live
 	windingDown
+	stopping
 	done
 )
 
@@ -127,7 +129,12 @@ func (h *Hold) begin(f *core.Deliver) {
 func (h *Hold) ends(f *core.End) {
 	s := h.s
 	h.cause = fmt.Errorf("%w: %w", ErrLost, f.Cause)
-	h.become(windingDown)
+	byHolder := f.Asked && !errors.Is(f.Cause, ErrRevoked) && !errors.Is(f.Cause, driver.ErrNotHeld)
+	if byHolder {
+		h.become(stopping)
+	} else {
+		h.become(windingDown)
+	}
 	if h.acquire.Lease == 0 { // a lease needs no release
 		s.overdue[h] = s.now
 	}
@@ -140,7 +147,7 @@ func (h *Hold) ends(f *core.End) {
 		if l.Lost != nil {
 			info := LostInfo{
 				Key: h.acquire.Key, Kind: h.acquire.Kind, Token: h.token, Cause: h.cause, Held: s.now.Sub(h.since),
-				ByHolder: f.Asked && !errors.Is(f.Cause, ErrRevoked) && !errors.Is(f.Cause, driver.ErrNotHeld),
+				ByHolder: byHolder,
 			}
 			s.report(func() { l.Lost(info) })
 		}
@@ -327,13 +334,13 @@ func (h *Hold) Finished() <-chan struct{} { return h.own.finished }
 
 // ReleaseBy says how the store is to release this hold: to the claim that l names as Successor, before all
 // others in the queue, or so that it is kept for l.Keep from now. It does not end the hold. It reports
-// whether the hold is live and ReleaseBy was not called before. Only a hold made by [Session.Hold] or
+// whether the hold is live, or its holder has ended it by WindDown and is not done, and ReleaseBy was not called before. Only a hold made by [Session.Hold] or
 // [Session.TryHold] can be released so: it is never handed off within this process.
 func (h *Hold) ReleaseBy(l driver.Leave) bool {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
 	h.s.compareClock()
-	if h.state != live || h.own.said.Swap(true) {
+	if h.state != live && h.state != stopping || h.own.said.Swap(true) {
 		return false
 	}
 	h.own.passed = ErrLost
@@ -353,6 +360,14 @@ func (h *Hold) ReleasedBy() error {
 		return cmp.Or(h.err, h.cause, ErrLost)
 	}
 	return h.own.passed
+}
+
+// NotReleased returns why the store may go on holding what the hold had, or nil if the store has released it.
+// Call it when the channel that [Hold.Finished] returns is closed.
+func (h *Hold) NotReleased() error {
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	return h.err
 }
 
 // Release tells the hold that its holder is done, and releases the key if it is still held. ctx

@@ -1,0 +1,196 @@
+package leader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// B39: Resign and Pause say that the leadership is released only if the store has said so.
+func TestResignOnASilentStore_B39(t *testing.T) {
+	for name, resign := range map[string]func(*leader.Election, context.Context) error{
+		"Resign": (*leader.Election).Resign, "Pause": (*leader.Election).Pause,
+	} {
+		for _, run := range []bool{false, true} {
+			for what, tt := range map[string]struct {
+				during func(s *dsync.Session)
+				want   error
+			}{
+				"the session is lost":   {func(*dsync.Session) {}, leader.ErrLost},
+				"the session is closed": {func(s *dsync.Session) { s.Close(background) }, dsync.ErrClosed},
+			} {
+				t.Run(fmt.Sprintf("%s, run %t, %s", name, run, what), func(t *testing.T) {
+					bubble(t, func(t *testing.T) {
+						memory := dsynctest.NewMemory()
+						f := dsynctest.NewFaulty(memory, nil)
+						s := newSession(t, f, nil)
+						e := electionOf(t, s, nil)
+						begin(t, e, run)
+						f.Cut()
+						said := make(chan error, 1)
+						go func() { said <- resign(e, background) }()
+						time.Sleep(grace / 4)
+						tt.during(s)
+						select {
+						case err := <-said:
+							wantErr(t, name, err, tt.want)
+						case <-time.After(2 * ttl):
+							t.Fatalf("%s has not returned", name)
+						}
+						if err := resign(e, background); err != nil {
+							t.Errorf("again, when there is no term: %v", err)
+						}
+						f.Heal()
+					})
+				})
+			}
+		}
+	}
+}
+
+// A refusing store refuses releases while refuse is set.
+type refusing struct {
+	*dsynctest.Memory
+	refuse atomic.Bool
+}
+
+func (s *refusing) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+	if s.refuse.Load() && e.Leave != nil {
+		return driver.Edited{}, driver.ErrRefused
+	}
+	return s.Memory.Edit(ctx, e)
+}
+
+// A leader whose release the store refuses has not resigned there.
+func TestResignThatIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &refusing{Memory: dsynctest.NewMemory()}
+		e := newElection(t, store, nil)
+		campaign(t, e)
+		store.refuse.Store(true)
+		wantErr(t, "Resign", e.Resign(background), dsync.ErrRefused)
+		store.refuse.Store(false)
+	})
+}
+
+// ResignAfter works on a signal, whose context ends that of Run or Campaign before anybody can call ResignAfter: by the
+// function itself, with its ctx, or from elsewhere while the work winds down (mongo-lead's stop without release).
+func TestResignAfterTheContextHasEnded(t *testing.T) {
+	const d = 3 * ttl
+	for name, stop := range map[string]func(t *testing.T, e *leader.Election, ctx context.Context, signal func()){
+		"the function of Run, last": func(t *testing.T, e *leader.Election, ctx context.Context, signal func()) {
+			ran := make(chan error, 1)
+			go func() {
+				ran <- e.Run(ctx, func(ctx context.Context) error {
+					<-ctx.Done()
+					err := e.ResignAfter(ctx, d)
+					if err != nil {
+						t.Errorf("ResignAfter: %v", err)
+					}
+					return err
+				})
+			}()
+			time.Sleep(time.Second)
+			signal()
+			wantErr(t, "Run", <-ran, context.Canceled)
+		},
+		"beside the function of Run": func(t *testing.T, e *leader.Election, ctx context.Context, signal func()) {
+			go e.Run(ctx, func(ctx context.Context) error {
+				<-ctx.Done()
+				time.Sleep(grace / 2)
+				return nil
+			})
+			time.Sleep(time.Second)
+			signal()
+			time.Sleep(grace / 4)
+			if err := e.ResignAfter(background, d); err != nil {
+				t.Errorf("ResignAfter: %v", err)
+			}
+		},
+		"after Campaign": func(t *testing.T, e *leader.Election, ctx context.Context, signal func()) {
+			if _, err := e.Campaign(ctx); err != nil {
+				t.Fatal(err)
+			}
+			signal()
+			time.Sleep(grace / 4)
+			if err := e.ResignAfter(background, d); err != nil {
+				t.Errorf("ResignAfter: %v", err)
+			}
+			wantErr(t, "ResignAfter again", e.ResignAfter(background, d), leader.ErrNotLeader)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				e := newElection(t, store, nil)
+				ctx, cancel := context.WithCancel(background)
+				defer cancel()
+				var signalled time.Time
+				stop(t, e, ctx, func() { signalled = time.Now(); cancel() })
+				next := candidates(t, store, "b")["b"]
+				<-next.elected
+				if took := time.Since(signalled); took < d || took > d+grace+time.Second {
+					t.Errorf("the next is elected %v after the signal, want %v", took, d)
+				}
+			})
+		})
+	}
+}
+
+// What was resigned, revoked or lost before is not kept.
+func TestResignAfterTheEndIsRefused(t *testing.T) {
+	for name, end := range map[string]func(e *leader.Election, s *dsync.Session){
+		"resigned": func(e *leader.Election, _ *dsync.Session) { go e.Resign(background) },
+		"revoked":  func(e *leader.Election, s *dsync.Session) { go s.Break(background, e.Name()) },
+		"closed":   func(_ *leader.Election, s *dsync.Session) { go s.Close(background) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := newSession(t, dsynctest.NewMemory(), nil)
+				e := electionOf(t, s, nil)
+				begin(t, e, true) // its work takes half the grace
+				end(e, s)
+				time.Sleep(grace / 4)
+				wantErr(t, "ResignAfter", e.ResignAfter(background, time.Hour), leader.ErrNotLeader)
+			})
+		})
+	}
+}
+
+// Somebody who asks for the key after the signal gets it: it is not kept.
+func TestResignAfterARevocationOfAStoppedTerm(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, nil)
+		e := electionOf(t, s, nil)
+		ctx, cancel := context.WithCancel(background)
+		if _, err := e.Campaign(ctx); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		time.Sleep(grace / 4)
+		broken := make(chan error, 1)
+		go func() { broken <- s.Break(background, e.Name()) }()
+		time.Sleep(grace / 4)
+		if err := e.ResignAfter(background, time.Hour); err != nil && !errors.Is(err, leader.ErrNotLeader) {
+			t.Errorf("ResignAfter: %v", err)
+		}
+		next := candidates(t, store, "b")["b"]
+		began := time.Now()
+		<-next.elected
+		if took := time.Since(began); took > ttl {
+			t.Errorf("the next is elected after %v", took)
+		}
+		if err := <-broken; err != nil {
+			t.Errorf("Break: %v", err)
+		}
+	})
+}
