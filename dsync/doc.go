@@ -34,6 +34,9 @@
 // If a virtual machine is paused and its clocks stop meanwhile, only the reply to the next
 // heartbeat reveals the loss. Where that matters, check the token where the data is.
 //
+// Nobody may delete or edit what the store keeps of a lock. If somebody does, the key is free, and its holder is told
+// with its next heartbeat: the cause is [ErrRecordDeleted]. Until then two processes can hold the lock.
+//
 // # What is not here
 //
 // There is no TTL to tune per lock: every hold lives as long as its session, and the session's

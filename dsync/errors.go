@@ -25,6 +25,12 @@ var (
 	// ErrLeaseOver means that the time of a [Lease] is over. The error is also ErrLost.
 	ErrLeaseOver = engine.ErrLeaseOver
 
+	// ErrRecordDeleted means that the store does not have the hold any more, although the session lives: an
+	// operator, a clean-up job or a TTL index has deleted or changed the key's record. The store may have
+	// granted the key to somebody else in the meantime. The log has an error that names the record. The error
+	// is also ErrLost.
+	ErrRecordDeleted = engine.ErrRecordDeleted
+
 	// ErrClosed means that the session was closed.
 	ErrClosed = engine.ErrClosed
 

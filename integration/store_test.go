@@ -160,7 +160,7 @@ func TestStoreKeysOfMany(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		list, err := store.Keys(t.Context(), "b", "b", shown)
+		list, err := store.Keys(t.Context(), driver.KeyQuery{Prefix: "b", After: "b", Limit: shown})
 		if err != nil || len(list) != shown {
 			t.Fatalf("got %d keys, %v, want %d", len(list), err, shown)
 		}
@@ -169,10 +169,10 @@ func TestStoreKeysOfMany(t *testing.T) {
 				t.Fatalf("key %d is %q with %d bytes at %v", n, st.Key, len(st.Value), st.Now)
 			}
 		}
-		if list, err = store.Keys(t.Context(), "b", "b0399", 10_000); err != nil || len(list) != 1000 || list[0].Key != "b0400" {
+		if list, err = store.Keys(t.Context(), driver.KeyQuery{Prefix: "b", After: "b0399", Limit: 10_000}); err != nil || len(list) != 1000 || list[0].Key != "b0400" {
 			t.Errorf("got %d keys, %v, want the 1,000 from b0400 on", len(list), err)
 		}
-		if list, err = store.Keys(t.Context(), "b", "b1490", 100); err != nil || len(list) != 9 {
+		if list, err = store.Keys(t.Context(), driver.KeyQuery{Prefix: "b", After: "b1490", Limit: 100}); err != nil || len(list) != 9 {
 			t.Errorf("got %d keys, %v, want the last 9", len(list), err)
 		}
 		if s.FerretDB() {

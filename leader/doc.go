@@ -34,6 +34,8 @@
 //     ErrLost and dsync.ErrRevoked, and Run campaigns again, behind those that wait;
 //   - when the work has set a limit with dsync.Progress, and makes no progress within it: the cause is
 //     ErrLost and dsync.ErrStalled, and Run campaigns again when its function has returned;
+//   - when somebody has deleted the election's record in the store: the cause is ErrLost and
+//     dsync.ErrRecordDeleted, and Run campaigns again;
 //   - when it is resigned: by Resign, by Pause, or by the return of Run's function; by
 //     Transfer, which elects a named candidate next; or by ResignAfter, which elects nobody for a time;
 //   - when the context that was passed to Campaign or Run ends, or the session is closed.

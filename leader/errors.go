@@ -11,7 +11,8 @@ var (
 	// reached in time, the process was frozen, the session was closed (the cause is also
 	// dsync.ErrClosed), or somebody called dsync.Session.Break with the election's name (the
 	// cause is also dsync.ErrRevoked), or the work made no progress within the limit that it had set with
-	// dsync.Progress (the cause is also dsync.ErrStalled).
+	// dsync.Progress (the cause is also dsync.ErrStalled), or somebody deleted the election's record in the
+	// store (the cause is also dsync.ErrRecordDeleted).
 	ErrLost = dsync.ErrLost
 
 	// ErrResigned is the cause of a term's end by Resign, Pause or Transfer.

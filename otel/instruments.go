@@ -115,6 +115,8 @@ func ended(cause error) attribute.KeyValue {
 		return errorAttr.String("revoked")
 	case errors.Is(cause, dsync.ErrStalled):
 		return errorAttr.String("stalled")
+	case errors.Is(cause, dsync.ErrRecordDeleted):
+		return errorAttr.String("record_deleted")
 	case errors.Is(cause, dsync.ErrClosed):
 		return errorAttr.String("closed")
 	case errors.Is(cause, driver.ErrSessionExpired):

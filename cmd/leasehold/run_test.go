@@ -147,7 +147,7 @@ func TestRunBadInputLeavesNothing(t *testing.T) {
 		if got.status != exitUsage || !strings.HasPrefix(got.err, "leasehold: "+c.want) || strings.Count(got.err, "\n") != 1 {
 			t.Errorf("%q: %+v, want status %d and one line that begins with %q", c.args, got, exitUsage, c.want)
 		}
-		keys, err := store.Keys(t.Context(), "", "", 10)
+		keys, err := store.Keys(t.Context(), driver.KeyQuery{Limit: 10})
 		members, _, err2 := storecmd.Members(t.Context(), store)
 		if err != nil || err2 != nil || len(keys)+len(members) != 0 {
 			t.Errorf("%q left behind %v, %v (%v, %v)", c.args, keys, members, err, err2)

@@ -118,11 +118,11 @@ type pagedStore struct {
 	broken int64 // the page that can't be read; 0: none
 }
 
-func (s *pagedStore) Keys(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
+func (s *pagedStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, error) {
 	if s.pages.Add(1) == s.broken {
 		return nil, errors.New("the page\ncan't be read")
 	}
-	return s.Memory.Keys(ctx, prefix, after, n)
+	return s.Memory.Keys(ctx, q)
 }
 
 // A noting writer keeps what had been read of the store when it was written to first.

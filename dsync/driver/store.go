@@ -69,6 +69,10 @@ import (
 // Durations are rounded up to the store's resolution, so that a positive duration never becomes
 // zero, which means "without end". No duration is longer than [MaxDuration].
 //
+// Nobody but a Store changes what it keeps. Where an operator or a clean-up job deletes the record of a key
+// all the same, its claims are gone, and the store grants the key anew. The sessions that held it find out:
+// see Keys, and dsync.ErrRecordDeleted.
+//
 // A method makes one attempt, without a loop, a timer or a wait of its own, and returns soon
 // after ctx ends. Values of ctx are never used. All methods may be called concurrently.
 type Store interface {
@@ -150,12 +154,13 @@ type Store interface {
 
 	// Load returns the state of a key, with the first waiters claims of its queue in WaitersAhead:
 	// at least 1, and with [MaxQueue] all. If the key has no record, only Key and Now are set.
+	// The reading of Load and Keys shows what is committed, but may be stale: a deposed primary may
+	// answer it.
 	Load(ctx context.Context, key string, waiters int) (State, error)
 
-	// Keys returns the states of up to n keys, at most 1,000, that begin with prefix and come
-	// after the key after, in byte order. Each state is as from Load, with at most 8 claims
-	// in WaitersAhead.
-	Keys(ctx context.Context, prefix, after string, n int) ([]State, error)
+	// Keys returns the states of the keys that q asks for, in byte order. Each state is as from Load, with
+	// at most 8 claims in WaitersAhead.
+	Keys(ctx context.Context, q KeyQuery) ([]State, error)
 
 	// Sessions returns the sessions that q asks for, and the time of the reading. The reading may be
 	// stale: it serves to set timers and for display, never to decide.
@@ -217,6 +222,30 @@ type SessionQuery struct {
 
 	// Liveness says that of each session only the fields ID, LastHeartbeat, TTL and Expired are set.
 	Liveness bool
+}
+
+// A KeyQuery says which keys [Store.Keys] reads.
+type KeyQuery struct {
+	// Keys are up to 1,000 keys, none of them twice. Those that were never used, or have no record any
+	// more, are left out. If there are none, the query is for all keys, and the next three fields narrow it.
+	Keys []string
+
+	// Prefix and After: only keys that begin with Prefix, and come after the key After, in byte order.
+	Prefix, After string
+
+	// Limit is how many states are returned, at most 1,000.
+	Limit int
+
+	// Session, if not "", is the id of the session that checks what it holds of Keys. Of each state only
+	// Key and Holders are set then. Holders are those of that session only, each with Claim, Session and
+	// Token.
+	Session string
+}
+
+// A Namer is a [Store] that can say where it keeps a key. A Store need not be one.
+type Namer interface {
+	// RecordName returns where the record of the key is, for a person who looks for it in the database.
+	RecordName(key string) string
 }
 
 // A HeartbeatReply is the reply to a heartbeat.

@@ -31,6 +31,7 @@ const (
 	MethodLoad       Method = "Load"
 	MethodQueue      Method = "Queue" // Load of more than 1,000 waiters
 	MethodKeys       Method = "Keys"
+	MethodOwn        Method = "Own"       // Keys with Session: what a session holds
 	MethodMembers    Method = "Members"   // Sessions, but for the next two
 	MethodLiveness   Method = "Liveness"  // Sessions of which only the liveness is read
 	MethodObservers  Method = "Observers" // Sessions with Observing or After
@@ -66,6 +67,13 @@ func loadMethod(waiters int) Method {
 		return MethodQueue
 	}
 	return MethodLoad
+}
+
+func keysMethod(q driver.KeyQuery) Method {
+	if q.Session != "" {
+		return MethodOwn
+	}
+	return MethodKeys
 }
 
 func sessionsMethod(q driver.SessionQuery) Method {

@@ -218,10 +218,19 @@ func (f *Faulty) Load(ctx context.Context, key string, waiters int) (driver.Stat
 }
 
 // Keys implements [driver.Store].
-func (f *Faulty) Keys(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
-	return call(ctx, f, Request{Method: MethodKeys}, func(ctx context.Context) ([]driver.State, error) {
-		return f.store.Keys(ctx, prefix, after, n)
+func (f *Faulty) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, error) {
+	q.Keys = slices.Clone(q.Keys)
+	return call(ctx, f, Request{Method: keysMethod(q), Session: q.Session}, func(ctx context.Context) ([]driver.State, error) {
+		return f.store.Keys(ctx, q)
 	})
+}
+
+// RecordName implements [driver.Namer], if the store behind is one.
+func (f *Faulty) RecordName(key string) string {
+	if n, ok := f.store.(driver.Namer); ok {
+		return n.RecordName(key)
+	}
+	return ""
 }
 
 // Sessions implements [driver.Store].

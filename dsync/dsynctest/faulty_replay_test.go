@@ -72,7 +72,7 @@ func TestFaultyReplaysEveryWrite(t *testing.T) {
 		storecmd.Resize(ctx, f, "sized", c.Kind, 1, 2)
 		storecmd.Release(ctx, f, c, driver.Leave{Seal: 1, Result: result}) // comes before its Acquire
 		given[0].Claim, result[0], keys[0] = "changed", 'x', "k"           // the caller's own
-		f.Keys(ctx, "", "", 10)
+		f.Keys(ctx, driver.KeyQuery{Limit: 10})
 		storecmd.Observers(ctx, f, "k", "", 10)
 		storecmd.Queue(ctx, f, "k")
 		m.Register(ctx, driver.Member{ID: "b", TTL: time.Minute})
@@ -97,7 +97,7 @@ func TestFaultyReplaysEveryWrite(t *testing.T) {
 		if found, err := storecmd.Observers(ctx, f, "sent", "", 10); err != nil || len(found) != 1 || found[0].ID != "b" {
 			t.Errorf("after Replay: observers %+v, %v; want b, of the key that was sent", found, err)
 		}
-		states, err := f.Keys(ctx, "", "", 10)
+		states, err := f.Keys(ctx, driver.KeyQuery{Limit: 10})
 		if err != nil || len(states) != 2 || string(states[0].Value) != "sent" || states[0].Sealed != 1 || states[1].Limit != 2 {
 			t.Errorf("after Replay: %+v, %v; want the first sealed as it was sent, the second with limit 2", states, err)
 		}

@@ -108,7 +108,7 @@ func TestFaultyAsksAboutEveryRequest(t *testing.T) {
 		f.Notify(ctx, nil)
 		storecmd.Release(ctx, f, c, driver.Leave{})
 		f.Load(ctx, "k", 1000)
-		f.Keys(ctx, "k", "", 10)
+		f.Keys(ctx, driver.KeyQuery{Prefix: "k", Limit: 10})
 		storecmd.Members(ctx, f, "a")
 		f.Observe(ctx, "a", 1, []string{"k"})
 		storecmd.Observers(ctx, f, "k", "", 10)

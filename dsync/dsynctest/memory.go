@@ -38,7 +38,10 @@ type Memory struct {
 	early     func() // undoes the last write, a Leave with Early; nil: it is committed
 }
 
-var _ driver.Store = (*Memory)(nil)
+var (
+	_ driver.Store = (*Memory)(nil)
+	_ driver.Namer = (*Memory)(nil)
+)
 
 // NewMemory returns an empty Memory.
 func NewMemory() *Memory {
@@ -205,25 +208,48 @@ func (m *Memory) Load(ctx context.Context, key string, waiters int) (driver.Stat
 
 // Keys implements [driver.Store]. Keys that nobody holds or waits for are among
 // them for as long as they have a record.
-func (m *Memory) Keys(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
-	now, err := m.begin(ctx, MethodKeys)
+func (m *Memory) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, error) {
+	now, err := m.begin(ctx, keysMethod(q))
 	if err != nil {
 		return nil, err
 	}
 	defer m.mu.Unlock()
 	var keys []string
-	for key := range m.keys {
-		if key > after && strings.HasPrefix(key, prefix) {
-			keys = append(keys, key)
+	limit := q.Limit
+	if len(q.Keys) > 0 {
+		keys, limit = slices.Clone(q.Keys), len(q.Keys)
+		keys = slices.DeleteFunc(keys, func(key string) bool { return m.keys[key] == nil })
+	} else {
+		for key := range m.keys {
+			if key > q.After && strings.HasPrefix(key, q.Prefix) {
+				keys = append(keys, key)
+			}
 		}
 	}
 	slices.Sort(keys)
 	var states []driver.State
-	for _, key := range keys[:max(0, min(len(keys), n, maxShown))] {
+	for _, key := range keys[:max(0, min(len(keys), limit, maxShown))] {
+		if q.Session != "" {
+			states = append(states, driver.State{Key: key, Holders: m.keys[key].holdersOf(q.Session)})
+			continue
+		}
 		states = append(states, m.keys[key].state(key, "", now, maxAhead))
 	}
 	return states, nil
 }
+
+// DeleteRecord deletes the record of a key, as an operator or a clean-up job may do in a database. No
+// command of a session does that while the key is in use. Package dsync promises that whoever holds the
+// key finds out: see dsync.ErrRecordDeleted. It does not count as a command.
+func (m *Memory) DeleteRecord(key string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.keys, key)
+	m.wrote()
+}
+
+// RecordName implements [driver.Namer].
+func (m *Memory) RecordName(key string) string { return fmt.Sprintf("key %q in memory", key) }
 
 // Counts is how much work a [Memory] was given.
 type Counts struct {

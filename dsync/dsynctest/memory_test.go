@@ -56,7 +56,7 @@ func TestMemoryCountsCommandsAndWrites(t *testing.T) {
 			{"observers", func() { storecmd.Observers(ctx, m, "k", "", 10) }, dsynctest.MethodObservers, 0},
 			{"queue", func() { storecmd.Queue(ctx, m, "k") }, dsynctest.MethodQueue, 0},
 			{"notify", func() { m.Notify(ctx, []driver.Notice{{Type: driver.NoticeChange, Key: "k"}}) }, dsynctest.MethodNotify, 0},
-			{"keys", func() { m.Keys(ctx, "", "", 10) }, dsynctest.MethodKeys, 0},
+			{"keys", func() { m.Keys(ctx, driver.KeyQuery{Limit: 10}) }, dsynctest.MethodKeys, 0},
 			{"load", func() { m.Load(ctx, "k", 1000) }, dsynctest.MethodLoad, 0},
 			{"members", func() { storecmd.Members(ctx, m, "a") }, dsynctest.MethodMembers, 0},
 			{"lives", func() { storecmd.Liveness(ctx, m, "a") }, dsynctest.MethodLiveness, 0},

@@ -426,6 +426,16 @@ func (r *record) formerWith(kind driver.Kind, from, limit int64) []int64 {
 	return former[max(0, len(former)-maxFormer):]
 }
 
+// holdersOf returns what a session sees of its claims: see [driver.KeyQuery].
+func (r *record) holdersOf(session string) (own []driver.Holder) {
+	for _, h := range r.holders {
+		if h.Session == session {
+			own = append(own, driver.Holder{Claim: h.Claim, Session: session, Token: h.Token})
+		}
+	}
+	return own
+}
+
 // state returns the record's State for a claim ("": for none), with at most most waiters.
 func (r *record) state(key, claim string, now time.Time, most int) driver.State {
 	s := driver.State{

@@ -163,7 +163,7 @@ func (e *env) everyMethod(ctx context.Context, report func(Method, error)) {
 	report(MethodForget, err)
 	_, err = e.store.Load(ctx, held.Key, 1000)
 	report(MethodLoad, err)
-	_, err = e.store.Keys(ctx, held.Key, "", 10)
+	_, err = e.store.Keys(ctx, driver.KeyQuery{Prefix: held.Key, Limit: 10})
 	report(MethodKeys, err)
 	_, _, err = storecmd.Members(ctx, e.store, session)
 	report(MethodMembers, err)

@@ -18,13 +18,15 @@ func keysCases() []conformanceCase {
 		{name: "Keys/AsLoadHasThem", test: testKeysStates},
 		{name: "Keys/WithoutPrefixAreAll", test: testKeysAll},
 		{name: "Keys/AtMostAThousand", test: testKeysMost},
+		{name: "Keys/ThoseThatAreNamed", test: testKeysNamed},
+		{name: "Keys/WhatASessionHolds", test: testKeysOfSession},
 	}
 }
 
 // keys is Keys without an error.
 func (e *env) keys(prefix, after string, n int) []driver.State {
 	e.Helper()
-	states, err := e.store.Keys(e.ctx, prefix, after, n)
+	states, err := e.store.Keys(e.ctx, driver.KeyQuery{Prefix: prefix, After: after, Limit: n})
 	if err != nil {
 		e.Fatalf("Keys(%q, %q, %d): %v", prefix, after, n, err)
 	}
@@ -199,7 +201,7 @@ func testKeysAll(e *env) {
 	}
 	for after := ""; ; {
 		// Of other cases' keys not all is known: they change concurrently.
-		states, err := e.store.Keys(e.ctx, "", after, 1000)
+		states, err := e.store.Keys(e.ctx, driver.KeyQuery{After: after, Limit: 1000})
 		if err != nil {
 			e.Fatalf("Keys of no prefix: %v", err)
 		}
@@ -243,5 +245,76 @@ func testKeysMost(e *env) {
 		if rest := e.keys(base, first[999].Key, most); len(rest) != n-1000 {
 			e.Fatalf("behind the first 1,000 of %d keys there are %d", n, len(rest))
 		}
+	}
+}
+
+// named is Keys of these keys without an error.
+func (e *env) named(q driver.KeyQuery) []driver.State {
+	e.Helper()
+	states, err := e.store.Keys(e.ctx, q)
+	if err != nil {
+		e.Fatalf("Keys(%+v): %v", q, err)
+	}
+	return states
+}
+
+func testKeysNamed(e *env) {
+	session, base := e.session(), newID()
+	var keys, want []string
+	for _, special := range append(specials(), "a", "") {
+		keys = append(keys, base+special+"x")
+	}
+	slices.Sort(keys)
+	for i, key := range keys {
+		if i%3 > 0 {
+			e.hold(e.claim(key, session))
+			want = append(want, key)
+		}
+	}
+	slices.Reverse(keys)
+	states := e.named(driver.KeyQuery{Keys: keys})
+	var got []string
+	for _, s := range states {
+		got = append(got, s.Key)
+		e.check(s.Key, s, 8)
+		if len(s.Holders) != 1 || s.Holders[0].Session != session || s.Kind != driver.KindMutex || s.Token != s.Holders[0].Token {
+			e.Errorf("Keys that are named has %+v", s)
+		}
+	}
+	if !slices.Equal(got, want) {
+		e.Errorf("Keys that are named = %q, want those of them that have a record, %q", got, want)
+	}
+}
+
+func testKeysOfSession(e *env) {
+	session, base := e.session(), newID()
+	shared, released, other, none := base+"1", base+"2", base+"3", base+"4"
+	a, b, theirs, waits := e.weighted(shared, session, 1, 4), e.weighted(shared, session, 2, 4), e.weighted(shared, e.session(), 1, 4), e.weighted(shared, session, 1, 4)
+	first, second := e.hold(a), e.hold(b)
+	e.hold(theirs)
+	e.queue(waits)
+	gone := e.claim(released, session)
+	e.hold(gone)
+	e.release(gone)
+	e.hold(e.claim(other, e.session()))
+	states := e.named(driver.KeyQuery{Keys: []string{shared, released, other, none}, Session: session})
+	for _, s := range states {
+		switch {
+		case s.Key == none:
+			e.Errorf("Keys has %+v, which has no record", s)
+		case s.Key != shared && len(s.Holders) > 0:
+			e.Errorf("Keys has %+v, which the session does not hold", s)
+		case s.Key == shared:
+			want := []driver.Holder{
+				{Claim: a.ID, Session: session, Token: first.Token},
+				{Claim: b.ID, Session: session, Token: second.Token},
+			}
+			if !slices.Equal(s.Holders, want) {
+				e.Errorf("of the session Keys has %+v, want %+v", s.Holders, want)
+			}
+		}
+	}
+	if !slices.ContainsFunc(states, func(s driver.State) bool { return s.Key == shared }) {
+		e.Errorf("Keys lacks what the session holds: %+v", states)
 	}
 }

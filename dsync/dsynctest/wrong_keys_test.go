@@ -32,7 +32,7 @@ func wrongKeys() []plant {
 		})},
 		{"sessions are keys", "Keys/WithThatPrefix", func(m *dsynctest.Memory, w *wrong) {
 			w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
-				states, err := m.Keys(ctx, prefix, after, n)
+				states, err := m.Keys(ctx, driver.KeyQuery{Prefix: prefix, After: after, Limit: n})
 				if found, now, _ := storecmd.Members(ctx, m, prefix); len(found) > 0 {
 					states = append(states, driver.State{Key: prefix, Now: now, Kind: "session"})
 				}
@@ -41,7 +41,7 @@ func wrongKeys() []plant {
 		}},
 		{"keys are in the order of UTF-16", "Keys/InTheOrderOfTheirBytes", func(m *dsynctest.Memory, w *wrong) {
 			w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
-				states, err := m.Keys(ctx, prefix, after, n)
+				states, err := m.Keys(ctx, driver.KeyQuery{Prefix: prefix, After: after, Limit: n})
 				high := func(s driver.State) bool { return strings.ContainsAny(s.Key, "\ue000\uffff") }
 				slices.SortStableFunc(states, func(a, b driver.State) int {
 					return cmp.Compare(b2i(high(a)), b2i(high(b)))
@@ -51,20 +51,20 @@ func wrongKeys() []plant {
 		}},
 		{"keys are in the order of a dictionary", "Keys/InTheOrderOfTheirBytes", func(m *dsynctest.Memory, w *wrong) {
 			w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
-				states, err := m.Keys(ctx, prefix, after, n)
+				states, err := m.Keys(ctx, driver.KeyQuery{Prefix: prefix, After: after, Limit: n})
 				slices.SortStableFunc(states, func(a, b driver.State) int { return cmp.Compare(strings.ToLower(a.Key), strings.ToLower(b.Key)) })
 				return states, err
 			}
 		}},
 		{"a page may have fewer that match", "Keys/AfterAndUpToN", func(m *dsynctest.Memory, w *wrong) {
 			w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
-				states, err := m.Keys(ctx, "", after, n)
+				states, err := m.Keys(ctx, driver.KeyQuery{After: after, Limit: n})
 				return slices.DeleteFunc(states, func(s driver.State) bool { return !strings.HasPrefix(s.Key, prefix) }), err
 			}
 		}},
 		{"a page begins with the last of the one before", "Keys/AfterAndUpToN", func(m *dsynctest.Memory, w *wrong) {
 			w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
-				states, err := m.Keys(ctx, prefix, "", 1000)
+				states, err := m.Keys(ctx, driver.KeyQuery{Prefix: prefix, Limit: 1000})
 				i := slices.IndexFunc(states, func(s driver.State) bool { return s.Key >= after })
 				states = states[max(0, i):]
 				return states[:min(n, len(states))], err
@@ -72,7 +72,7 @@ func wrongKeys() []plant {
 		}},
 		{"none are all", "Keys/AfterAndUpToN", func(m *dsynctest.Memory, w *wrong) {
 			w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
-				return m.Keys(ctx, prefix, after, cmp.Or(n, 1000))
+				return m.Keys(ctx, driver.KeyQuery{Prefix: prefix, After: after, Limit: cmp.Or(n, 1000)})
 			}
 		}},
 		{"Keys has no values", "Keys/AsLoadHasThem", listed(func(s *driver.State) { s.Value = nil })},
@@ -88,7 +88,7 @@ func wrongKeys() []plant {
 		{"Keys has no terms", "Keys/AsLoadHasThem", listed(func(s *driver.State) { s.Term = 0 })},
 		{"Keys has all of the queue", "Keys/AsLoadHasThem", func(m *dsynctest.Memory, w *wrong) {
 			w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
-				states, err := m.Keys(ctx, prefix, after, n)
+				states, err := m.Keys(ctx, driver.KeyQuery{Prefix: prefix, After: after, Limit: n})
 				for i := range states {
 					s, _ := m.Load(ctx, states[i].Key, 1000)
 					states[i].WaitersAhead = s.WaitersAhead
@@ -101,23 +101,59 @@ func wrongKeys() []plant {
 		})},
 		{"all are sessions too", "Keys/WithoutPrefixAreAll", func(m *dsynctest.Memory, w *wrong) {
 			w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
-				states, err := m.Keys(ctx, prefix, after, n)
+				states, err := m.Keys(ctx, driver.KeyQuery{Prefix: prefix, After: after, Limit: n})
 				if found, now, _ := storecmd.Members(ctx, m); after == "" && prefix == "" {
 					states = append(states, driver.State{Key: "\U0010ffff\U0010ffff" + found[0].ID, Now: now, Kind: "session"})
 				}
 				return states, err
 			}
 		}},
+		{"the keys that are named are in their order", "Keys/ThoseThatAreNamed", named(func(q driver.KeyQuery, states []driver.State) []driver.State {
+			slices.SortFunc(states, func(a, b driver.State) int { return slices.Index(q.Keys, a.Key) - slices.Index(q.Keys, b.Key) })
+			return states
+		})},
+		{"a key that is named has a record", "Keys/ThoseThatAreNamed", named(func(q driver.KeyQuery, states []driver.State) []driver.State {
+			return append(states, driver.State{Key: q.Keys[0] + "more"})
+		})},
+		{"a key that is named and has no record is found", "Keys/WhatASessionHolds", named(func(q driver.KeyQuery, states []driver.State) []driver.State {
+			return append(states, driver.State{Key: q.Keys[len(q.Keys)-1]})
+		})},
+		{"what others hold is the session's", "Keys/WhatASessionHolds", func(m *dsynctest.Memory, w *wrong) {
+			w.own = func(ctx context.Context, q driver.KeyQuery) ([]driver.State, error) {
+				q.Session = ""
+				return m.Keys(ctx, q)
+			}
+		}},
+		{"a session holds nothing", "Keys/WhatASessionHolds", named(func(q driver.KeyQuery, states []driver.State) []driver.State {
+			for i := range states {
+				states[i].Holders = nil
+			}
+			return states
+		})},
+		{"a session holds one part", "Keys/WhatASessionHolds", named(func(q driver.KeyQuery, states []driver.State) []driver.State {
+			for i := range states {
+				states[i].Holders = states[i].Holders[:min(1, len(states[i].Holders))]
+			}
+			return states
+		})},
+		{"what a session holds has no tokens", "Keys/WhatASessionHolds", named(func(q driver.KeyQuery, states []driver.State) []driver.State {
+			for _, s := range states {
+				for i := range s.Holders {
+					s.Holders[i].Token = 0
+				}
+			}
+			return states
+		})},
 		{"Keys has a hundred", "Keys/AtMostAThousand", func(m *dsynctest.Memory, w *wrong) {
 			w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
-				return m.Keys(ctx, prefix, after, min(n, 100))
+				return m.Keys(ctx, driver.KeyQuery{Prefix: prefix, After: after, Limit: min(n, 100)})
 			}
 		}},
 		{"Keys has no bound", "Keys/AtMostAThousand", func(m *dsynctest.Memory, w *wrong) {
 			w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
-				states, err := m.Keys(ctx, prefix, after, n)
+				states, err := m.Keys(ctx, driver.KeyQuery{Prefix: prefix, After: after, Limit: n})
 				if len(states) == 1000 && n > 1000 {
-					more, _ := m.Keys(ctx, prefix, states[999].Key, n-1000)
+					more, _ := m.Keys(ctx, driver.KeyQuery{Prefix: prefix, After: states[999].Key, Limit: n - 1000})
 					states = append(states, more...)
 				}
 				return states, err
@@ -137,9 +173,19 @@ func b2i(b bool) int {
 func matching(match func(key, prefix string) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
-			states, err := m.Keys(ctx, "", after, 1000)
+			states, err := m.Keys(ctx, driver.KeyQuery{After: after, Limit: 1000})
 			states = slices.DeleteFunc(states, func(s driver.State) bool { return !match(s.Key, prefix) })
 			return states[:min(n, len(states))], err
+		}
+	}
+}
+
+// named changes what Keys returns of keys that are named.
+func named(change func(q driver.KeyQuery, states []driver.State) []driver.State) func(*dsynctest.Memory, *wrong) {
+	return func(m *dsynctest.Memory, w *wrong) {
+		w.own = func(ctx context.Context, q driver.KeyQuery) ([]driver.State, error) {
+			states, err := m.Keys(ctx, q)
+			return change(q, states), err
 		}
 	}
 }
@@ -148,7 +194,7 @@ func matching(match func(key, prefix string) bool) func(*dsynctest.Memory, *wron
 func listed(change func(*driver.State)) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
-			states, err := m.Keys(ctx, prefix, after, n)
+			states, err := m.Keys(ctx, driver.KeyQuery{Prefix: prefix, After: after, Limit: n})
 			for i := range states {
 				change(&states[i])
 			}

@@ -35,6 +35,7 @@ type wrong struct {
 	notify     func(context.Context, []driver.Notice) error
 	load       func(context.Context, string) (driver.State, error)
 	keys       func(context.Context, string, string, int) ([]driver.State, error)
+	own        func(context.Context, driver.KeyQuery) ([]driver.State, error)
 	members    func(context.Context, ...string) ([]driver.Member, time.Time, error)
 	lives      func(context.Context, ...string) ([]driver.Member, time.Time, error)
 	observers  func(context.Context, string, string, int) ([]driver.Member, error)
@@ -133,11 +134,14 @@ func (w *wrong) Load(ctx context.Context, key string, waiters int) (driver.State
 	return w.Memory.Load(ctx, key, waiters)
 }
 
-func (w *wrong) Keys(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
-	if w.keys != nil {
-		return w.keys(ctx, prefix, after, n)
+func (w *wrong) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, error) {
+	switch {
+	case len(q.Keys) > 0 && w.own != nil:
+		return w.own(ctx, q)
+	case len(q.Keys) == 0 && w.keys != nil:
+		return w.keys(ctx, q.Prefix, q.After, q.Limit)
 	}
-	return w.Memory.Keys(ctx, prefix, after, n)
+	return w.Memory.Keys(ctx, q)
 }
 
 func (w *wrong) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.Member, time.Time, error) {

@@ -152,7 +152,14 @@ func TestCommandsOnFile(t *testing.T) {
 			})
 		}},
 		{name: "Load", do: func(ctx context.Context, s driver.Store) error { _, err := s.Load(ctx, claim.Key, 1000); return err }},
-		{name: "Keys", do: func(ctx context.Context, s driver.Store) error { _, err := s.Keys(ctx, "inv", "", 100); return err }},
+		{name: "Keys", do: func(ctx context.Context, s driver.Store) error {
+			_, err := s.Keys(ctx, driver.KeyQuery{Prefix: "inv", Limit: 100})
+			return err
+		}},
+		{name: "Keys, what a session holds of them", do: func(ctx context.Context, s driver.Store) error {
+			_, err := s.Keys(ctx, driver.KeyQuery{Keys: []string{"invoices", "jobs/mails"}, Session: session})
+			return err
+		}},
 		{name: "Members", do: func(ctx context.Context, s driver.Store) error {
 			_, _, err := storecmd.Members(ctx, s, session, other)
 			return err

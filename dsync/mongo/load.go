@@ -72,32 +72,51 @@ func (r *keyRecord) known(key string) (driver.State, error) {
 const maxKeys = 1_000
 
 // Keys implements [driver.Store]. If large values were published with the keys, it may take
-// more than one command.
-func (s *Store) Keys(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
-	states, err := s.keys(ctx, prefix, after, min(n, maxKeys))
+// more than one command; with Session it never does.
+func (s *Store) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, error) {
+	states, err := s.keys(ctx, q)
 	if err != nil {
 		return nil, failure("keys", err)
 	}
 	return states, nil
 }
 
-func (s *Store) keys(ctx context.Context, prefix, after string, n int) (states []driver.State, err error) {
+func (s *Store) keys(ctx context.Context, q driver.KeyQuery) (states []driver.State, err error) {
+	n := min(q.Limit, maxKeys)
+	var within bson.D
 	switch {
+	case len(q.Keys) > maxKeys:
+		return nil, fmt.Errorf("%w: Keys of %d keys; it may have at most %d", driver.ErrRefused, len(q.Keys), maxKeys)
+	case len(q.Keys) > 0:
+		n = len(q.Keys)
+		ids := make(bson.A, 0, n)
+		for _, key := range q.Keys {
+			ids = append(ids, keyID(key))
+		}
+		within = bson.D{e("$in", ids)}
 	case n < 1:
 		return nil, nil
-	case !utf8.ValidString(prefix) || !utf8.ValidString(after):
-		return nil, fmt.Errorf("%w: %q or %q is not UTF-8, as all keys are", driver.ErrRefused, prefix, after)
+	case !utf8.ValidString(q.Prefix) || !utf8.ValidString(q.After):
+		return nil, fmt.Errorf("%w: %q or %q is not UTF-8, as all keys are", driver.ErrRefused, q.Prefix, q.After)
+	default:
+		within = bson.D{e("$gte", keyID(q.Prefix)), e("$lt", successor(keyID(q.Prefix))), e("$gt", keyID(q.After))}
 	}
 	ctx, cancel := limited(noValues{ctx})
 	defer cancel()
-	within := bson.D{e("$gte", keyID(prefix)), e("$lt", successor(keyID(prefix))), e("$gt", keyID(after))}
-	raw, err := marshal(s.read([]bson.D{
-		// A record without a kind was created for a command that then queued nothing.
+	// A record without a kind was created for a command that then queued nothing.
+	stages := []bson.D{
 		{e("$match", bson.D{e("_id", within), e("y", bson.D{e("$exists", true)})})},
 		{e("$sort", bson.D{e("_id", 1)})},
 		{e("$limit", n)},
-		{e("$project", append(seen(waiting())[1:], e("f", 1), e("ahead", op("$slice", list("$q"), maxAhead))))},
-	}, bson.D{e("batchSize", n+1)}, true))
+	}
+	if q.Session == "" {
+		stages = append(stages, bson.D{e("$project", append(seen(waiting())[1:], e("f", 1), e("ahead", op("$slice", list("$q"), maxAhead))))})
+	} else {
+		stages = append(stages,
+			bson.D{e("$project", bson.D{e("f", 1), e("h", filter(list("$h"), op("$eq", "$$this.s", literal(q.Session))))})},
+			bson.D{e("$project", bson.D{e("f", 1), e("h.a", 1), e("h.s", 1), e("h.t", 1)})})
+	}
+	raw, err := marshal(s.read(stages, bson.D{e("batchSize", n+1)}, true))
 	if err != nil {
 		return nil, fmt.Errorf("encode aggregate: %w", err)
 	}

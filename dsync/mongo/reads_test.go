@@ -54,7 +54,11 @@ func TestReadsOfKeysAreCommitted(t *testing.T) {
 					do   func() error
 				}{
 					{"Load", true, func() error { _, err := s.Load(t.Context(), "k", 1000); return err }},
-					{"Keys", true, func() error { _, err := s.Keys(t.Context(), "", "", 10); return err }},
+					{"Keys of a session", true, func() error {
+						_, err := s.Keys(t.Context(), driver.KeyQuery{Keys: []string{"k"}, Session: "s"})
+						return err
+					}},
+					{"Keys", true, func() error { _, err := s.Keys(t.Context(), driver.KeyQuery{Limit: 10}); return err }},
 					{"Members", false, func() error { _, _, err := storecmd.Members(t.Context(), s); return err }},
 					{"Liveness", false, func() error { _, _, err := storecmd.Liveness(t.Context(), s, "s"); return err }},
 				} {
@@ -123,7 +127,7 @@ func TestKeysEndBehindThePrefix(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake(t)
 			s := f.store(nil, func(call) bson.D { return cursor() })
-			if _, err := s.Keys(t.Context(), prefix, "", 10); err != nil {
+			if _, err := s.Keys(t.Context(), driver.KeyQuery{Prefix: prefix, Limit: 10}); err != nil {
 				t.Fatal(err)
 			}
 			within := f.took()[0].cmd.Lookup("pipeline", "0", "$match", "_id").Document()
@@ -244,4 +248,15 @@ func (f *fake) clientOf(opt *options.ClientOptions) *mongo.Client {
 		f.wait()
 	})
 	return c
+}
+
+// The name of a record is what a person needs to find it: the collection, and a filter.
+func TestRecordName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		s := f.store(nil, func(call) bson.D { return cursor() })
+		if got, want := s.RecordName(`a "b"`), `app.leasehold {_id: "k/a \"b\""}`; got != want {
+			t.Errorf("the record is %s, want %s", got, want)
+		}
+	})
 }

@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -46,7 +47,10 @@ type Store struct {
 	warned            sync.Map           // the troubles that were logged
 }
 
-var _ driver.Store = (*Store)(nil)
+var (
+	_ driver.Store = (*Store)(nil)
+	_ driver.Namer = (*Store)(nil)
+)
 
 // NewStore returns a store in db. It never closes db's client. It contacts the server, tries
 // its commands out unless that server is known to have passed, and returns an error if the
@@ -87,5 +91,10 @@ func newStore(db *mongo.Database, opt *Options) (*Store, error) {
 // index.
 
 func keyID(key string) string { return "k/" + key }
+
+// RecordName implements [driver.Namer]. It returns the namespace and a filter that finds the record.
+func (s *Store) RecordName(key string) string {
+	return fmt.Sprintf("%s.%s {_id: %q}", s.db.Name(), s.collection, keyID(key))
+}
 
 func sessionID(session string) string { return "s/" + session }

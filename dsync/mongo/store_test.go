@@ -99,7 +99,7 @@ var methods = []struct {
 		return err
 	}},
 	{"Keys", false, func(ctx context.Context, s driver.Store) error {
-		_, err := s.Keys(ctx, evil, evil, 10)
+		_, err := s.Keys(ctx, driver.KeyQuery{Prefix: evil, After: evil, Limit: 10})
 		return err
 	}},
 	{"Members", false, func(ctx context.Context, s driver.Store) error {

@@ -43,7 +43,7 @@ type claim struct {
 	leave   *leave // how it is to be released; nil: plainly
 	refused error  // why the store refuses its release
 	lostBy  error  // why the store was told nothing of its end, or may not have been; nil: it was told, or is yet to be
-	doubted uint64 // the acknowledged heartbeats when the store said first that it is not there; 0: never
+	doubted uint64 // the acknowledged heartbeats when the store said first that it is not there; 0: it has not, or not since
 }
 
 // asked says who wants a claim to end. One that is asked for is not kept by its last holder, unless that said so by
@@ -53,7 +53,7 @@ type asked int
 const (
 	byNobody asked = iota
 	byHolder       // it has resigned
-	byOthers       // or it has stalled
+	byOthers       // or it has stalled, or the store has lost it
 )
 
 // A wait is what a claim knows of what it waits for.
@@ -565,15 +565,15 @@ func (c *Core) deliver(cl *claim, a *Acquire, term int64, local bool) {
 // is released when the holder is done or the grace is over.
 func (c *Core) windDown(cl *claim, cause error) {
 	cl.state = windingDown
-	switch cause {
-	case ErrClosed:
-	case ErrRevoked, ErrStalled:
+	switch {
+	case cause == ErrClosed:
+	case cause == ErrRevoked, cause == ErrStalled, errors.Is(cause, ErrRecordDeleted):
 		cl.asked = byOthers
 	default:
 		cl.asked = byHolder
 	}
 	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))
-	c.do(&End{cl.call, cause, cause != ErrClosed && cause != ErrStalled})
+	c.do(&End{cl.call, cause, cause != ErrClosed && cause != ErrStalled && !errors.Is(cause, ErrRecordDeleted)})
 }
 
 // progress has a hold end unless its holder makes progress again within limit. A lease ends by itself.

@@ -72,6 +72,7 @@ var (
 
 	ErrNotReleased     = errors.New("dsync: not released")
 	ErrNotUnregistered = errors.New("dsync: session not unregistered")
+	ErrRecordDeleted   = errors.New("dsync: the store has no record of the hold any more; somebody has deleted or changed it")
 )
 
 // A SealedError is the answer to a request for a tick that is over: a later one, or the same, has
@@ -105,6 +106,7 @@ type Core struct {
 	timers   timers
 	lanes    lanes
 	discards discards
+	looks    looks
 	closing  *closing                              // nil: Close was not called
 	failure  error                                 // why the last command had no answer; nil: it had one
 	ending   error                                 // why the last session was lost
@@ -191,6 +193,12 @@ func (c *Core) Step(now Instant, e Event) []Effect {
 		c.observe(e.Key, e.N)
 	case *Ask:
 		c.send(&Command{Op: Asked, Ask: e}, 0)
+	case Seen:
+		c.seen(&e.State, e.Since)
+	case NotHeld:
+		if cl := c.claims[e.Claim]; c.watched(cl) {
+			c.missing(cl, 0)
+		}
 	case Met:
 		if o, known := c.others[e.Member.ID]; known {
 			o.member = &e.Member
@@ -326,7 +334,7 @@ func (c *Core) reply(r *Reply) {
 		return
 	}
 	delete(c.sent, r.Command)
-	if s.op != Heartbeat && s.op != Notify && s.op != Asked { // a caller learns of the failure of what it needs
+	if s.op != Heartbeat && s.op != Notify && s.op != Asked && s.op != Keys { // a caller learns of the failure of what it needs
 		c.failure = nil
 		if r.Lost {
 			c.failure = r.Err
@@ -340,6 +348,9 @@ func (c *Core) reply(r *Reply) {
 		cl.command = 0
 	} else {
 		cl = nil
+	}
+	if r.Err == nil && (s.op == Join || s.op == Load) {
+		c.seen(&r.State, s.at)
 	}
 	switch s.op {
 	case Register:
@@ -364,6 +375,8 @@ func (c *Core) reply(r *Reply) {
 		c.joinAnswered(cl, s, r)
 	case Load:
 		c.loaded(cl, r)
+	case Keys:
+		c.looked(s, r)
 	case Release:
 		c.releaseAnswered(cl, s, r)
 	case Extend:

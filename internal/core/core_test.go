@@ -192,6 +192,14 @@ func (r *rig) leave(call uint64, l *driver.Leave) {
 func (r *rig) deadline() { r.now = r.c.Deadline(); r.step(core.Tick{}) }
 func (r *rig) revoke()   { r.step(core.Revoked{Claim: "s.1", Key: "k"}) }
 
+// deleted is the cause of a hold's end whose record was deleted.
+const deleted = "dsync: the store has no record of the hold any more; somebody has deleted or changed it"
+
+// seen has somebody in the process read the key, by a request of that time.
+func (r *rig) seen(since core.Instant, holders ...driver.Holder) {
+	r.step(core.Seen{State: driver.State{Key: "k", Now: r.clock(), Kind: driver.KindMutex, Limit: 1, Holders: holders}, Since: since})
+}
+
 func (r *rig) progress(limit time.Duration) {
 	r.step(core.Progress{Claim: 1, Hold: r.calls[1], Limit: limit})
 }
@@ -500,7 +508,80 @@ func TestTable(t *testing.T) {
 			g := r.granted(9000)
 			g.State.Holders[0].Claim = "s.2"
 			r.answer("Join", g)
-		}, "lost", "End 1: the store has granted a later tick, Release"},
+		}, "windingDown", "End 1: " + deleted + ": another has been granted the key, with token 9000, Release"},
+		{"held for a tick", "the next one is granted by a notice", func(r *rig) {
+			r.listen()
+			r.step(core.Noticed{Listener: r.listener, Notice: driver.Notice{Type: driver.NoticeGrant, Session: "s", Key: "k", Claim: "s.2", Token: 9000}})
+		}, "windingDown", "End 1: " + deleted + ": the store has granted a later tick"},
+		{"held", "a reading does not show it", func(r *rig) { r.pass(time.Second); r.seen(r.now) }, "held", "Heartbeat"},
+		{"held", "a reading from before the grant does not show it", func(r *rig) { r.pass(time.Second); r.seen(0) }, "held", ""},
+		{"held", "a reading shows another, with a greater token", func(r *rig) { r.seen(0, driver.Holder{Claim: "o.1", Session: "o", Token: 5001, Weight: 1}) },
+			"windingDown", "End 1: " + deleted + ": another has been granted the key, with token 5001"},
+		{"held", "a reading shows another, with a smaller token", func(r *rig) {
+			r.pass(time.Second)
+			r.seen(r.now, driver.Holder{Claim: "o.1", Session: "o", Token: 4999, Weight: 1})
+		}, "held", "Heartbeat"},
+		{"held", "a reading shows it with another token", func(r *rig) {
+			r.pass(time.Second)
+			r.seen(r.now, driver.Holder{Claim: "s.1", Session: "s", Token: 4999, Weight: 1})
+		}, "held", "Heartbeat"},
+		{"held", "its holder's command is refused", func(r *rig) { r.step(core.NotHeld{Claim: 1}) }, "held", "Heartbeat"},
+		{"held", "a look does not show it", func(r *rig) { r.beat(); r.answer("Keys", core.Reply{}) }, "held", "Heartbeat"},
+		{"held", "a look from before the next grant does not show that", func(r *rig) {
+			r.beat()
+			r.now++
+			r.done(1)
+			r.answer("Release", core.Reply{Found: true})
+			r.acquire(2)
+			g := r.granted(9000)
+			g.State.Holders[0].Claim = "s.2"
+			r.answer("Join", g)
+			r.answer("Keys", core.Reply{})
+		}, "past", ""},
+		{"held", "a look has no answer", func(r *rig) { r.beat(); r.answer("Keys", lost) }, "held", ""},
+		{"held", "two looks do not show it", func(r *rig) {
+			r.beat()
+			r.answer("Keys", core.Reply{})
+			r.answer("Heartbeat", core.Reply{})
+			r.answer("Keys", core.Reply{})
+		}, "windingDown", "End 1: " + deleted},
+		{"held", "the second look shows it, and the third does not", func(r *rig) {
+			r.beat()
+			r.answer("Keys", core.Reply{})
+			r.answer("Heartbeat", core.Reply{})
+			r.answer("Keys", core.Reply{States: []driver.State{{Key: "k", Holders: r.granted(5000).State.Holders}}})
+			r.beat()
+			r.answer("Keys", core.Reply{})
+		}, "held", "Heartbeat"},
+		{"held", "the second look comes after a heartbeat that was under way at the first", func(r *rig) {
+			r.beat()
+			r.pass(4 * time.Second) // the next one is under way
+			r.answer("Keys", core.Reply{})
+			r.answer("Heartbeat", core.Reply{})
+			r.answer("Keys", core.Reply{})
+		}, "held", ""},
+		{"held", "the third look comes after one that was sent later", func(r *rig) {
+			r.beat()
+			r.pass(4 * time.Second)
+			r.answer("Keys", core.Reply{})
+			r.answer("Heartbeat", core.Reply{})
+			r.answer("Keys", core.Reply{})
+			r.answer("Heartbeat", core.Reply{})
+			r.answer("Keys", core.Reply{})
+		}, "windingDown", "End 1: " + deleted},
+		{"held for a long lease", "two looks do not show it", func(r *rig) {
+			r.beat()
+			r.answer("Keys", core.Reply{})
+			r.answer("Heartbeat", core.Reply{})
+			r.answer("Keys", core.Reply{})
+		}, "windingDown", "End 1: " + deleted},
+		{"lingering", "two readings do not show it", func(r *rig) {
+			r.pass(time.Second)
+			r.seen(r.now)
+			r.answer("Heartbeat", core.Reply{})
+			r.answer("Keys", core.Reply{})
+		}, "leaving", "Release"},
+		{"windingDown", "a reading does not show it", func(r *rig) { r.now++; r.seen(r.now) }, "windingDown", ""},
 		{"held for a tick", "the next one is granted after the grace", func(r *rig) {
 			r.revoke()
 			r.pass(time.Second)

@@ -49,7 +49,7 @@
 //	checking     one has expired                 joining      Send, naming it
 //	checking     none has                        leaving      Deliver an error
 //	joining,     granted, and a run here for an  leaving      its caller waits here; if that run's claim is held, it
-//	  waiting      earlier tick is not done                   is lost
+//	  waiting      earlier tick is not done                   ends
 //	dating       Extend answered                 held         Deliver
 //	dating       no answer                       dating       again after a pause
 //	any of them  given up, closing               leaving      Send a release, when no request is under way
@@ -63,6 +63,11 @@
 //	held         done, the next here waits       leaving      Send a request of its that also releases this one
 //	held         done                            leaving      Send a release
 //	held         progress                        held         timer: its limit, if it has one
+//	held,        a reading does not show it      (as it is)   a heartbeat, and when that is acknowledged a look
+//	  lingering
+//	held         the look does not show it, or   windingDown  End; timer: grace
+//	               another has the key for sure
+//	lingering    likewise                        leaving      Send a release
 //	held         revoked, resigned, closing, or  windingDown  End; timer: grace
 //	               no progress within the limit
 //	held         session lost, lease over, or    lost         End; timer: grace
@@ -98,6 +103,10 @@
 // grant sends once it cannot be rolled back. A notice may be lost, late, repeated or out of order. So every
 // waiter also requests again from time to time, and when a session ahead of it may have expired.
 //
+// Nobody but sessions may change what the store keeps of a key, and if somebody does, its holder must find out. So
+// with every acknowledged heartbeat the Core has some of the held keys read, in turn, and compares all that it gets to
+// see of a held key with the hold.
+//
 // Every request to join carries a time of the store's clock after which it does not count. Until then a request
 // that was never answered, or a copy of one that was, can make its claim join after it was released. So a claim
 // that has left is remembered as a past one, and discarded after that time, many with one command.
@@ -113,6 +122,7 @@
 //	release.go   releases, past claims and their discards
 //	closing.go   Close: its bound, and what it could not do
 //	others.go    waiting: what is known of other sessions, how they are expired, and deaths
+//	look.go      readings of what is held, in case somebody deletes its record
 //	listener.go  when the session listens; receiving notices
 //	notices.go   sending notices
 //	sweep.go     clean-up of the store

@@ -101,6 +101,15 @@ type Ask struct {
 // Met is the record of another session, which the shell has read to show it.
 type Met struct{ Member driver.Member }
 
+// Seen is the state of a key, which the shell has read for others, by a request that was sent at Since.
+type Seen struct {
+	State driver.State
+	Since Instant
+}
+
+// NotHeld says that the store has refused a command of a holder's with [driver.ErrNotHeld].
+type NotHeld struct{ Claim uint64 }
+
 // Died says that the process of another session has ended, by the word of the kernel that both run on.
 type Died struct{ Session string }
 
@@ -117,8 +126,9 @@ type Reply struct {
 	Session   string    // of a Register: the id that was registered, which no session has had
 	Now       time.Time // the store's clock, in replies to Register, Heartbeat, Read and Join
 	State     driver.State
-	Found     bool          // of a Release
-	Applied   driver.OpTime // of a Release, as in driver.Edited
+	States    []driver.State // of Keys
+	Found     bool           // of a Release
+	Applied   driver.OpTime  // of a Release, as in driver.Edited
 	Holder    driver.Holder
 	Left      time.Duration // of an Expire: time until the session lapses; 0: it has expired
 	Members   []driver.Member
@@ -163,6 +173,8 @@ func (Need) event()           {}
 func (Observe) event()        {}
 func (*Ask) event()           {}
 func (Met) event()            {}
+func (Seen) event()           {}
+func (NotHeld) event()        {}
 func (Died) event()           {}
 func (NoticesDue) event()     {}
 func (*Reply) event()         {}
@@ -276,7 +288,8 @@ func (Closed) effect()        {}
 // An Op is what a command does: see [driver.Store].
 type Op int
 
-// The ops. Join, Release and Extend are edits; Read reads sessions, and Asked is an [Ask].
+// The ops. Join, Release and Extend are edits; Read reads sessions, Keys what the session holds of some keys, and
+// Asked is an [Ask].
 const (
 	Register Op = iota
 	Heartbeat
@@ -284,6 +297,7 @@ const (
 	Expire
 	Read
 	Load
+	Keys
 	Revoke
 	Join
 	Release
@@ -295,7 +309,7 @@ const (
 )
 
 func (o Op) String() string {
-	return [...]string{"Register", "Heartbeat", "Unregister", "Expire", "Read", "Load", "Revoke", "Join", "Release", "Extend", "Discard", "Sweep", "Notify", "Asked"}[o]
+	return [...]string{"Register", "Heartbeat", "Unregister", "Expire", "Read", "Load", "Keys", "Revoke", "Join", "Release", "Extend", "Discard", "Sweep", "Notify", "Asked"}[o]
 }
 
 // A Command is what is sent to the store.
@@ -308,6 +322,7 @@ type Command struct {
 	Brief    bool                // of Read: only how long they live
 	Died     bool                // of Expire: its process has ended, so it need not have lapsed
 	Key      string              // of Load
+	Keys     []string            // of Keys
 	Revoked  []driver.Revocation // of Heartbeat: those that are given up; of Revoke: the one to make
 	Last     driver.SweepState   // of Sweep
 	Notices  []driver.Notice     // of Notify

@@ -151,7 +151,7 @@ func (c *Core) passed(cl *claim) bool {
 	for _, n := range c.queues[cl.request.Key].claims {
 		if o := c.claims[n]; o.users > 0 {
 			if o.state == held {
-				c.loseHold(o, errors.New("the store has granted a later tick"))
+				c.deleted(o, fmt.Errorf("%w: the store has granted a later tick", ErrRecordDeleted))
 			}
 			c.requestAnew(cl)
 			return true

@@ -157,6 +157,7 @@ func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 	}
 	c.committed(r.Committed)
 	c.forgetPast()
+	c.look()
 	c.do(Beat{Took: took, Left: c.Deadline().Sub(c.now)})
 }
 
@@ -186,7 +187,7 @@ func (c *Core) lose(cause error) {
 	s := c.session
 	c.session = session{acks: s.acks, sent: s.sent, beat: s.beat, clock: s.clock, at: s.at, due: never, registerAt: never}
 	c.sweeper.due = never
-	c.discards, c.past = discards{due: never}, nil
+	c.discards, c.past, c.looks = discards{due: never}, nil, looks{}
 	c.stopListening()
 	ending := c.those(func(cl *claim) bool { return cl.request.Session == s.id && !cl.outlives() })
 	lost := 0

@@ -75,6 +75,9 @@ func (c *Core) Lives() bool {
 	return false
 }
 
+// Wants reports whether anybody here holds the key or waits for it.
+func (c *Core) Wants(key string) bool { return c.queues[key] != nil }
+
 // Empty reports whether there are no claims.
 func (c *Core) Empty() bool { return len(c.claims) == 0 }
 
@@ -216,6 +219,10 @@ func (c *Core) State(b []byte, now Instant, name Namer) []byte {
 		}
 		w.put(uint64(p.applied.Term))
 		w.put(p.applied.Time)
+	}
+	if w.flags(c.looks.keys != nil); c.looks.keys != nil {
+		w.at(c.looks.at)
+		w.put(min(3, 1+s.acks-c.looks.acks))
 	}
 	w.at(c.discards.due)
 	w.put(uint64(min(c.discards.failed, 8)))

@@ -105,6 +105,8 @@ func (s *Session) call(ctx context.Context, cmd *core.Command, r *core.Reply) (e
 		r.Members, r.Now, err = s.store.Sessions(ctx, driver.SessionQuery{IDs: cmd.Sessions, Liveness: cmd.Brief})
 	case core.Load:
 		r.State, err = s.store.Load(ctx, cmd.Key, maxShown)
+	case core.Keys:
+		r.States, err = s.store.Keys(ctx, driver.KeyQuery{Keys: cmd.Keys, Session: cmd.Session})
 	case core.Revoke:
 		r.Notices, err = s.store.Revoke(ctx, cmd.Session, cmd.Revoked[0])
 	case core.Join, core.Release, core.Extend:

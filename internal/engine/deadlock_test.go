@@ -339,8 +339,8 @@ type changingStore struct {
 	then func()
 }
 
-func (s *changingStore) Keys(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
-	states, err := s.Store.Keys(ctx, prefix, after, n)
+func (s *changingStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, error) {
+	states, err := s.Store.Keys(ctx, q)
 	if then := s.then; then != nil {
 		s.then = nil
 		then()

@@ -189,11 +189,11 @@ func (s *adminStore) Load(ctx context.Context, key string, waiters int) (driver.
 	return s.Memory.Load(ctx, key, waiters)
 }
 
-func (s *adminStore) Keys(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
+func (s *adminStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, error) {
 	if err := s.broken(dsynctest.MethodKeys); err != nil {
 		return nil, err
 	}
-	return s.Memory.Keys(ctx, prefix, after, n)
+	return s.Memory.Keys(ctx, q)
 }
 
 func (s *adminStore) Sessions(ctx context.Context, q driver.SessionQuery) ([]dsync.Member, time.Time, error) {

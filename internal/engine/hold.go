@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -138,9 +139,17 @@ func (h *Hold) ends(f *core.End) {
 	if h.acquire.Lease == 0 { // a lease needs no release
 		s.overdue[h] = s.now
 	}
-	if f.Asked {
+	switch {
+	case f.Asked:
 		s.info("dsync: hold ended", "key", h.acquire.Key, "token", h.token, "cause", f.Cause)
-	} else {
+	case errors.Is(f.Cause, ErrRecordDeleted):
+		record := h.acquire.Key
+		if n, ok := s.store.(driver.Namer); ok {
+			record = n.RecordName(record)
+		}
+		s.record(slog.LevelError, "dsync: hold lost: somebody has deleted or changed the key's record, and another may hold the key",
+			[]any{"key", h.acquire.Key, "token", h.token, "record", record, "cause", f.Cause})
+	default:
 		s.Warn("dsync: hold lost", "key", h.acquire.Key, "token", h.token, "cause", f.Cause)
 	}
 	s.each(func(l *Hooks) {
@@ -387,7 +396,17 @@ func (h *Hold) Publish(ctx context.Context, value []byte) error {
 	if !h.Live() {
 		return h.Err()
 	}
-	_, err := h.s.edit(ctx, "Publish", h.publish(value))
+	return h.publishNow(ctx, h.publish(value))
+}
+
+// publishNow makes one attempt to publish.
+func (h *Hold) publishNow(ctx context.Context, publish driver.Edit) error {
+	_, err := h.s.edit(ctx, "Publish", publish)
+	if errors.Is(err, driver.ErrNotHeld) {
+		h.s.mu.Lock()
+		h.s.step(core.NotHeld{Claim: h.end.Claim})
+		h.s.mu.Unlock()
+	}
 	return err
 }
 
@@ -399,7 +418,7 @@ func (h *Hold) PublishLater(value []byte) {
 	s.spawn(func() {
 		retry := s.backoff()
 		for h.Live() {
-			_, err := s.edit(s.base, "Publish", publish)
+			err := h.publishNow(s.base, publish)
 			if errors.Is(err, driver.ErrRefused) { // an answer, which is reported to nobody else
 				s.storeError("Publish", err)
 			}

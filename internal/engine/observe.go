@@ -18,9 +18,36 @@ func (s *Session) Load(ctx context.Context, key string) (driver.State, error) {
 	if err := CheckKey(key); err != nil {
 		return driver.State{}, err
 	}
-	return request(ctx, s, "Load", func(ctx context.Context) (driver.State, error) {
-		return s.store.Load(ctx, key, maxShown)
+	return s.load(ctx, "Load", key, maxShown)
+}
+
+func (s *Session) load(ctx context.Context, op, key string, waiters int) (driver.State, error) {
+	since := s.instant()
+	st, err := request(ctx, s, op, func(ctx context.Context) (driver.State, error) {
+		return s.store.Load(ctx, key, waiters)
 	})
+	if err == nil {
+		s.saw(since, []driver.State{st})
+	}
+	return st, err
+}
+
+// saw has the Core compare states, which were requested at since, with what this process holds.
+func (s *Session) saw(since core.Instant, states []driver.State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range states {
+		if !s.finished && s.core.Wants(states[i].Key) {
+			s.step(core.Seen{State: states[i], Since: since})
+		}
+	}
+}
+
+// instant returns the present time of the session's clock.
+func (s *Session) instant() core.Instant {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.clock.at(time.Now())
 }
 
 // maxShown is how many claims of a queue Load reads.
@@ -125,10 +152,8 @@ func (s *Session) Queue(ctx context.Context, key string) ([]driver.Waiter, error
 	if err := CheckKey(key); err != nil {
 		return nil, err
 	}
-	return request(ctx, s, "Queue", func(ctx context.Context) ([]driver.Waiter, error) {
-		st, err := s.store.Load(ctx, key, driver.MaxQueue)
-		return st.WaitersAhead, err
-	})
+	st, err := s.load(ctx, "Queue", key, driver.MaxQueue)
+	return st.WaitersAhead, err
 }
 
 func (s *Session) observe(ctx context.Context, key string, f func(driver.State, error)) {
@@ -249,9 +274,14 @@ func (p *pace) next(now time.Time) time.Duration {
 // Keys returns the states of up to n keys that begin with prefix and come after the key after, in
 // byte order. The error is ctx's, [ErrClosed] or the store's.
 func (s *Session) Keys(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
-	return request(ctx, s, "Keys", func(ctx context.Context) ([]driver.State, error) {
-		return s.store.Keys(ctx, prefix, after, n)
+	since := s.instant()
+	states, err := request(ctx, s, "Keys", func(ctx context.Context) ([]driver.State, error) {
+		return s.store.Keys(ctx, driver.KeyQuery{Prefix: prefix, After: after, Limit: n})
 	})
+	if err == nil {
+		s.saw(since, states)
+	}
+	return states, err
 }
 
 // observed records the keys that a session observes, for [driver.Store.Observe]. The session's mu

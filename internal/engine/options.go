@@ -226,10 +226,13 @@ type LostInfo struct {
 
 // Package dsync exports these errors and explains them.
 var (
-	ErrLost        = core.ErrLost
-	ErrRevoked     = core.ErrRevoked
-	ErrStalled     = core.ErrStalled
-	ErrLeaseOver   = core.ErrLeaseOver
+	ErrLost      = core.ErrLost
+	ErrRevoked   = core.ErrRevoked
+	ErrStalled   = core.ErrStalled
+	ErrLeaseOver = core.ErrLeaseOver
+
+	ErrRecordDeleted = core.ErrRecordDeleted
+
 	ErrClosed      = core.ErrClosed
 	ErrNotRenewed  = errors.New("dsync: session not renewed")
 	ErrStillInUse  = errors.New("dsync: lost hold still in use")

@@ -153,8 +153,8 @@ func TestProgressTakesNoCommand(t *testing.T) {
 			}
 			time.Sleep(999 * time.Millisecond)
 		}
-		if d := store.Counts().Since(before); d.Total() != d.Commands[dsynctest.MethodHeartbeat] {
-			t.Errorf("sent: %v, want heartbeats only", d.Commands)
+		if d := store.Counts().Since(before); d.Total() != 2*d.Commands[dsynctest.MethodHeartbeat] || d.Writes != d.Commands[dsynctest.MethodHeartbeat] {
+			t.Errorf("sent: %v, want heartbeats only, and a reading with each", d.Commands)
 		}
 		mu.Unlock()
 	})

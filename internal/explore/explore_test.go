@@ -45,7 +45,7 @@ func (w *world) form() []byte {
 		}
 	}
 	g := &w.budget
-	put(g.faults, g.refusals, g.giveUps, g.freezes, g.crashes, g.cuts, g.closes, g.breaks, g.windDown, g.progress, g.steps, g.extends, g.slow, g.sweeps, g.unlocks, g.failOvers)
+	put(g.faults, g.refusals, g.giveUps, g.freezes, g.crashes, g.cuts, g.closes, g.breaks, g.windDown, g.progress, g.steps, g.extends, g.slow, g.sweeps, g.unlocks, g.failOvers, g.deletes)
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		name.node = i
@@ -65,7 +65,7 @@ func (w *world) form() []byte {
 		}
 		for _, h := range n.holds {
 			put(-5, int(number(name, h.call)), h.users)
-			flags(h.freed, h.passed, h.asked)
+			flags(h.freed, h.passed, h.asked, h.deleted != 0)
 			put(int(h.seals))
 			if h.successor != "" {
 				put(-9, int(name.claim(h.successor)))
@@ -599,6 +599,12 @@ func settings() []setting {
 		{name: "closing, and its request comes twice", budget: budget{closes: 1, faults: 2}, processes: each(mutex(1)), change: patient, set: deaf, without: faultsBut(joinTwice, releaseUnanswered)},
 		{name: "notice", budget: budget{windDown: 1}, processes: together(mutex(1), mutex(1)), set: deaf},
 		{name: "observed", budget: budget{faults: 1}, processes: each(mutex(1)), set: observed},
+		{name: "a record is deleted", budget: budget{deletes: 1}, processes: each(mutex(1).staying(), mutex(1)), set: eager},
+		{name: "a record is deleted twice", budget: budget{deletes: 2}, processes: each(mutex(1).staying()), set: deaf},
+		{name: "a record is deleted, two callers", budget: budget{deletes: 1}, processes: together(mutex(2), mutex(1)), set: deaf},
+		{name: "a record is deleted, readers", budget: budget{deletes: 1}, processes: [][]caller{{reader(1), reader(1)}, {writer(1)}}, set: eager},
+		{name: "a record is deleted, lingering", budget: budget{deletes: 1}, processes: each(mutex(2)), change: lingers, set: deaf},
+		{name: "a record is deleted, a lease", budget: budget{deletes: 1, extends: 1}, processes: each(mutex(1).lease(12 * time.Second)), set: deaf},
 		{name: "two fail-overs", budget: budget{failOvers: 2}, processes: each(mutex(2)), set: deaf},
 		{name: "a fail-over, two callers", budget: budget{failOvers: 1}, processes: together(mutex(1), mutex(1)), change: noHandOff, set: deaf},
 		{name: "a fail-over, two processes", budget: budget{failOvers: 1}, processes: each(mutex(1), mutex(1))},

@@ -72,7 +72,7 @@ func (s *store) execute(cmd *core.Command, ttl time.Duration, at core.Instant) (
 	if cmd.Op == core.Release && s.releaseEarly(cmd.Edit, now, &r) {
 		return r
 	}
-	if cmd.Op != core.Read && cmd.Op != core.Load {
+	if cmd.Op != core.Read && cmd.Op != core.Load && cmd.Op != core.Keys {
 		s.undo = nil // this is committed, and so is what came before
 	}
 	switch reg, known := s.sessions[cmd.Session]; cmd.Op {
@@ -113,6 +113,12 @@ func (s *store) execute(cmd *core.Command, ttl time.Duration, at core.Instant) (
 	case core.Load:
 		k := s.keys[cmd.Key]
 		r.State = k.state(cmd.Key, "", now)
+	case core.Keys:
+		for _, key := range cmd.Keys {
+			if k, known := s.keys[key]; known {
+				r.States = append(r.States, driver.State{Key: key, Holders: without(k.holders, func(h driver.Holder) bool { return h.Session != cmd.Session })})
+			}
+		}
 	case core.Join, core.Release, core.Extend:
 		s.edit(cmd.Edit, now, &r)
 	case core.Asked:

@@ -23,8 +23,9 @@ type world struct {
 	nodes   []node
 	mail    []letter // see tidy
 	tokens  map[string]tokens
-	ids     int // that were given to sessions
-	letters int // that were sent, and calls
+	deleted bool // somebody has deleted a record
+	ids     int  // that were given to sessions
+	letters int  // that were sent, and calls
 
 	budget
 }
@@ -48,6 +49,7 @@ type budget struct {
 	unlocks  int // Unlocks that may still come once more, after a later hold has begun
 
 	failOvers int // of the store that may still come
+	deletes   int // records of keys that somebody may still delete
 }
 
 // Tokens are the greatest that were delivered for a key.
@@ -107,6 +109,8 @@ type hold struct {
 	asked bool // its process knows that somebody asks for the key
 
 	stalls core.Instant // when Lost closes unless its holder reports progress before; 0: it has no limit
+
+	deleted core.Instant // when somebody deleted its record; 0: nobody has
 
 	said core.Instant // when its holder has said that it is to be kept; 0: it has not
 
@@ -187,6 +191,7 @@ func (w *world) step(i int, e core.Event) error {
 	if session != "" {
 		deadline = n.core.Deadline()
 	}
+	var looks []*core.Reply
 	for _, claim := range revokedBy(e) {
 		for h := range n.holds {
 			n.holds[h].asked = n.holds[h].asked || n.holds[h].id == claim
@@ -199,6 +204,14 @@ func (w *world) step(i int, e core.Event) error {
 			f = &core.Send{ID: f.ID, Command: &cmd}
 			if err := w.mayStillSend(i, f, session); err != nil {
 				return err
+			}
+			if f.Op == core.Keys { // it is answered at once: when it is late, it finds what the next one finds
+				r := w.store.execute(f.Command, w.cfg.TTL, w.now)
+				if r.Command = f.ID; n.cut {
+					r.Lost, r.Err = true, errTimeout
+				}
+				looks = append(looks, &r)
+				continue
 			}
 			if f.Op == core.Register {
 				w.ids++
@@ -254,6 +267,14 @@ func (w *world) step(i int, e core.Event) error {
 	for _, h := range n.holds {
 		if h.stalls != 0 && h.stalls <= w.now && h.ended == 0 && h.users > 0 {
 			return fmt.Errorf("%s goes on with the hold of call %d, and its limit for progress is over: %+v", name(i), h.call.Call, h)
+		}
+		if h.deleted != 0 && h.ended == 0 && h.users > 0 && w.now.Sub(h.deleted) > w.cfg.Heartbeat {
+			return fmt.Errorf("%s goes on with the hold of call %d, whose record somebody deleted at %v: %+v", name(i), h.call.Call, h.deleted, h)
+		}
+	}
+	for _, r := range looks {
+		if err := w.step(i, r); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -370,9 +391,12 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 	}
 	exclusive := a.Weight == a.Limit
 	key := w.store.keys[a.Key]
+	_, holds := key.holder(d.Request.ID)
+	deleted := w.deleted && !holds // since it was granted
 	switch {
 	case key.over(a.Tick):
 		return fmt.Errorf("%s delivers to call %d, whose tick is over", name(i), a.Call)
+	case deleted:
 	case sum > a.Limit:
 		return fmt.Errorf("too many holders: %s delivers to call %d, and %s", name(i), a.Call, other)
 	case here > a.Limit:
@@ -388,6 +412,9 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 	if a.Lease > 0 {
 		h.over, h.until = n.extended.Add(w.cfg.Hold(a.Lease)), d.Until
 	}
+	if deleted {
+		h.deleted = w.now
+	}
 	n.holds = append(n.holds, h)
 	return nil
 }
@@ -399,7 +426,7 @@ func (w *world) protected(i int, h *hold) bool {
 	switch {
 	case h.users == 0:
 		return h.kept > w.now
-	case n.dead:
+	case n.dead, h.deleted != 0:
 		return false
 	case h.ended != 0:
 		return w.now.Sub(h.ended) < w.cfg.Grace
@@ -520,6 +547,14 @@ func (w *world) actions(fair bool) (all []action) {
 	}
 	if !fair && w.failOvers > 0 {
 		add("the store fails over", func(w *world) error { w.failOvers--; w.store.failOver(); return w.stillHeld() })
+	}
+	if !fair && w.deletes > 0 {
+		for _, key := range slices.Sorted(maps.Keys(w.store.keys)) {
+			if w.store.keys[key].token >= w.store.now(w.now).UnixMilli()*driver.TokenStep {
+				continue // nobody is so quick; the next grant would have the same token
+			}
+			add("somebody deletes the record of "+key, func(w *world) error { w.deletes--; w.delete(key); return nil })
+		}
 	}
 	if !fair && w.sweeps > 0 {
 		add("the store is swept", func(w *world) error { w.sweeps--; w.store.sweep(w.now); return nil })
@@ -752,6 +787,19 @@ func (w *world) cutOff(i int) {
 	for m := range w.mail {
 		if l := &w.mail[m]; l.node == i {
 			l.executed, l.answered, l.reply = true, false, nil // its sender waits for a reply in vain
+		}
+	}
+}
+
+// delete deletes the record of a key, as no session would.
+func (w *world) delete(key string) {
+	delete(w.store.keys, key)
+	w.deleted = true
+	for i := range w.nodes {
+		for k := range w.nodes[i].holds {
+			if h := &w.nodes[i].holds[k]; h.call.Key == key {
+				h.deleted, h.kept = w.now, 0
+			}
 		}
 	}
 }

@@ -54,7 +54,7 @@ type failure struct {
 
 var sentinels = [...]error{
 	driver.ErrSessionExpired, driver.ErrSessionExists, driver.ErrMismatch, driver.ErrNotHeld, driver.ErrNotWaiting, driver.ErrRefused,
-	core.ErrClosed, core.ErrLost, core.ErrRevoked, core.ErrStalled,
+	core.ErrClosed, core.ErrLost, core.ErrRevoked, core.ErrStalled, core.ErrRecordDeleted,
 }
 
 func failureOf(err error) *failure {
@@ -172,6 +172,10 @@ func (l *line) event(calls map[uint64]*core.Acquire) (core.Event, error) {
 		return decoded[core.NoticesDue](l)
 	case "Died":
 		return decoded[core.Died](l)
+	case "Seen":
+		return decoded[core.Seen](l)
+	case "NotHeld":
+		return decoded[core.NotHeld](l)
 	case "Met":
 		return decoded[core.Met](l)
 	case "Need":

@@ -1,0 +1,176 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+)
+
+// looks are about records that somebody deletes or changes who should not: an operator, a clean-up job, a TTL
+// index. The store then grants the key anew, although its holder's session lives. So whatever a reply or an
+// observation says of a key that is held is compared with the hold; and after each acknowledged heartbeat the
+// session reads some of the keys that it holds, in turn. See [Core.missing] for what is believed.
+type looks struct {
+	keys  []string // that the look under way reads; nil: none is under way
+	at    Instant  // when it was sent
+	acks  uint64   // the acknowledged heartbeats then
+	after uint64   // the number of the last claim that was looked at in turn
+}
+
+// maxLook is the most keys that one look reads. On MongoDB that takes the server a few milliseconds. Of 500 keys
+// or fewer each is looked at with every heartbeat.
+const maxLook = 500
+
+// watched reports whether the store must have the claim as long as its session lives: it is held or lingers. A
+// lease that has outlived its session is not looked at; its next Extend tells.
+func (c *Core) watched(cl *claim) bool {
+	return cl != nil && (cl.state == held || cl.state == lingering) && cl.request.Session == c.session.id
+}
+
+// look reads some of the keys that are held: those that are in doubt, and then the next in turn. It is called with
+// every acknowledged heartbeat.
+func (c *Core) look() {
+	l := &c.looks
+	if l.keys != nil || c.closing != nil {
+		return
+	}
+	var doubted, next, others []uint64
+	for n, cl := range c.claims {
+		switch {
+		case !c.watched(cl):
+		case cl.doubted > 0:
+			doubted = append(doubted, n)
+		case n > l.after:
+			next = append(next, n)
+		default:
+			others = append(others, n)
+		}
+	}
+	seen := make(map[string]bool)
+	for _, numbers := range [][]uint64{doubted, next, others} {
+		slices.Sort(numbers)
+		for _, n := range numbers {
+			key := c.claims[n].request.Key
+			if !seen[key] && len(l.keys) == maxLook {
+				break
+			}
+			if !seen[key] {
+				seen[key] = true
+				l.keys = append(l.keys, key)
+			}
+			if c.claims[n].doubted == 0 {
+				l.after = n
+			}
+		}
+	}
+	if l.keys != nil {
+		l.at, l.acks = c.now, c.session.acks
+		c.send(&Command{Op: Keys, Session: c.session.id, Keys: l.keys}, 0)
+	}
+}
+
+// looked takes the answer to a look. Without one the next heartbeat looks again.
+func (c *Core) looked(s *sent, r *Reply) {
+	if s.session != c.session.id {
+		return
+	}
+	l := c.looks
+	c.looks.keys = nil
+	if r.Err != nil {
+		return
+	}
+	states := make(map[string]*driver.State, len(r.States))
+	for i := range r.States {
+		states[r.States[i].Key] = &r.States[i]
+	}
+	for _, key := range l.keys {
+		q, st := c.queues[key], states[key]
+		if q == nil {
+			continue
+		}
+		for _, n := range slices.Clone(q.claims) {
+			switch cl := c.claims[n]; {
+			case !c.watched(cl) || cl.granted >= l.at:
+			case st != nil && cl.in(st):
+				cl.doubted = 0
+			default:
+				c.missing(cl, l.acks)
+			}
+		}
+	}
+}
+
+// in reports whether the claim holds the key by that state. With another token it has left and joined again.
+func (cl *claim) in(st *driver.State) bool {
+	h, holds := st.Holder(cl.request.ID)
+	return holds && h.Token == cl.request.Token
+}
+
+// seen takes the state of a key that the session may hold, as a reply or an observation shows it that was
+// requested at since.
+func (c *Core) seen(st *driver.State, since Instant) {
+	q := c.queues[st.Key]
+	if q == nil {
+		return
+	}
+	for _, n := range slices.Clone(q.claims) {
+		cl := c.claims[n]
+		if cl == nil || cl.state != held && cl.state != lingering || cl.in(st) {
+			continue
+		}
+		if h := cl.excludedBy(st); h != nil {
+			c.deleted(cl, fmt.Errorf("%w: another has been granted the key, with token %d", ErrRecordDeleted, h.Token))
+		} else if cl.granted < since {
+			c.missing(cl, 0)
+		}
+	}
+}
+
+// excludedBy returns a holder that the store can have granted the key only after it has lost the claim, or nil.
+// However stale the state is, that is certain: tokens grow, so the grant came after the claim's.
+func (cl *claim) excludedBy(st *driver.State) *driver.Holder {
+	r := &cl.request
+	for i := range st.Holders {
+		h := &st.Holders[i]
+		whole := r.Kind != driver.KindSemaphore && (r.Weight == r.Limit || h.Weight == st.Limit) // a semaphore's size may have changed
+		if h.Token > cl.token && (whole || st.Kind != r.Kind) {
+			return h
+		}
+	}
+	return nil
+}
+
+// missing takes that the store was read after the claim's grant was learned, and did not show the claim. A deposed
+// primary may say so, so the claim is only in doubt, and a heartbeat is sent. When one that was sent after that is
+// acknowledged, a look decides: acks are the acknowledged heartbeats when the reading began, or 0 if it can't
+// decide.
+func (c *Core) missing(cl *claim, acks uint64) {
+	switch {
+	case !c.watched(cl), cl.doubted > 0 && acks == 0:
+		return
+	case cl.doubted > 0 && acks > cl.doubted:
+		c.deleted(cl, ErrRecordDeleted)
+		return
+	case cl.doubted == 0:
+		cl.doubted = c.session.acks
+		if c.session.beating != 0 { // that one was sent before
+			cl.doubted++
+		}
+	}
+	c.heartbeatSoon()
+}
+
+// deleted ends a hold that the store does not have any more. The claim is released all the same when its holder is
+// done: a copy of its request may have made it join again.
+func (c *Core) deleted(cl *claim, cause error) {
+	switch {
+	case cl.state == lingering:
+		c.release(cl)
+	case cl.fixed() && c.leaseEnded(cl): // the store's clock has jumped, and the end came sooner than it should
+		c.loseHold(cl, errLeaseOver(cl))
+	default:
+		cl.dropKeep()
+		c.windDown(cl, cause)
+	}
+}

@@ -1,0 +1,301 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/engine"
+)
+
+// A heldAs is a use of the key "k" in a session: hold returns the context of a hold, which ends with it, and what releases it.
+type heldAs struct {
+	name string
+	hold func(t *testing.T, s *dsync.Session) (over context.Context, release func())
+}
+
+// running runs do, whose function runs until its context ends.
+func running(do func(ctx context.Context, f func(context.Context) error) error) (over context.Context, release func()) {
+	begun, done := make(chan context.Context, 1), make(chan struct{})
+	ctx, cancel := context.WithCancel(background)
+	go func() {
+		defer close(done)
+		do(ctx, func(ctx context.Context) error {
+			begun <- ctx
+			<-ctx.Done()
+			return ctx.Err()
+		})
+	}()
+	return <-begun, func() { cancel(); <-done }
+}
+
+func heldAsEach() []heldAs {
+	return []heldAs{
+		{"Mutex", func(t *testing.T, s *dsync.Session) (context.Context, func()) { return running(s.Mutex("k").Do) }},
+		{"RWMutex, writer", func(t *testing.T, s *dsync.Session) (context.Context, func()) { return running(s.RWMutex("k").Do) }},
+		{"RWMutex, reader", func(t *testing.T, s *dsync.Session) (context.Context, func()) { return running(s.RWMutex("k").RDo) }},
+		{"Semaphore", func(t *testing.T, s *dsync.Session) (context.Context, func()) {
+			m := s.Semaphore("k", 3)
+			if err := m.Acquire(background, 2); err != nil {
+				t.Fatal(err)
+			}
+			over, cancel := m.Context(background)
+			return over, func() { m.Release(2); cancel() }
+		}},
+		{"Once", func(t *testing.T, s *dsync.Session) (context.Context, func()) { return running(s.Once("k").Do) }},
+		{"Periodic", func(t *testing.T, s *dsync.Session) (context.Context, func()) {
+			return running(func(ctx context.Context, f func(context.Context) error) error {
+				_, err := s.Periodic("k").Do(ctx, time.Now().Truncate(time.Second), f)
+				return err
+			})
+		}},
+		{"Lease", func(t *testing.T, s *dsync.Session) (context.Context, func()) {
+			l, err := s.Lease(background, "k", time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			over, end := context.WithCancelCause(background)
+			go func() {
+				<-l.Lost()
+				_, err := l.Extend(background)
+				end(err)
+			}()
+			return over, func() { l.Release(background) }
+		}},
+	}
+}
+
+// B38: somebody deletes the record of a key that is held. Its holder is told within a heartbeat, with a cause that
+// says so, and the log has an error that names the record; nobody who has the key by then loses it.
+func TestRecordOfAHeldKeyDeleted(t *testing.T) {
+	for _, u := range heldAsEach() {
+		t.Run(u.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var log bytes.Buffer
+				store := dsynctest.NewMemory()
+				a := newSession(t, store, &dsync.Options{Retention: -1, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))})
+				b := newSession(t, store, unswept())
+				over, release := u.hold(t, a)
+				time.Sleep(5 * ttl)
+				if over.Err() != nil {
+					t.Fatal("it ended by itself:", context.Cause(over))
+				}
+				store.DeleteRecord("k")
+				deleted := time.Now()
+				theirs, releaseTheirs := u.hold(t, b)
+				<-over.Done()
+				if d := time.Since(deleted); d > ttl/3*11/10 {
+					t.Errorf("the holder was told after %v, want a heartbeat's time", d)
+				}
+				wantErr(t, "the cause", context.Cause(over), dsync.ErrLost, dsync.ErrRecordDeleted)
+				release()
+				time.Sleep(5 * ttl)
+				if theirs.Err() != nil {
+					t.Error("the other holder has lost the key:", context.Cause(theirs))
+				}
+				releaseTheirs()
+				if said := log.String(); strings.Count(said, "level=ERROR") != 1 || !strings.Contains(said, `key \"k\" in memory`) {
+					t.Errorf("the log has %q, want one error that names the record", said)
+				}
+				if err := a.Healthy(); err != nil {
+					t.Error("Healthy:", err)
+				}
+				if strings.HasPrefix(u.name, "Once") { // it has succeeded nowhere
+					return
+				}
+				again, releaseAgain := u.hold(t, a)
+				if again.Err() != nil {
+					t.Error("held again:", context.Cause(again))
+				}
+				releaseAgain()
+			})
+		})
+	}
+}
+
+// Of many keys each is looked at in turn, some with each heartbeat.
+func TestRecordOfOneOfManyDeleted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const n, perLook = 1_200, 500
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, unswept())
+		var all []*dsync.Mutex
+		for i := range n {
+			all = append(all, s.Mutex(fmt.Sprint(i)))
+			lock(t, all[i])
+		}
+		time.Sleep(3 * ttl)
+		for _, i := range []int{0, n / 2, n - 1} {
+			store.DeleteRecord(fmt.Sprint(i))
+			deleted := time.Now()
+			<-all[i].Lost()
+			if d := time.Since(deleted); d > (n/perLook+1)*ttl/3*11/10 {
+				t.Errorf("the holder of key %d was told after %v", i, d)
+			}
+			all[i].Unlock()
+		}
+		for i := range n {
+			store.DeleteRecord(fmt.Sprint(i))
+		}
+		deleted := time.Now()
+		for i, mu := range all {
+			if i == 0 || i == n/2 || i == n-1 {
+				continue
+			}
+			<-mu.Lost()
+			mu.Unlock()
+		}
+		if d := time.Since(deleted); d > (n/perLook+1)*ttl/3*11/10 {
+			t.Errorf("the holders were told after %v", d)
+		}
+		if id := s.ID(); id == "" {
+			t.Error("the session was lost")
+		}
+	})
+}
+
+// What somebody in the process reads of the key ends the hold at once if another holds it for sure.
+func TestReadingShowsAnotherHolder(t *testing.T) {
+	for name, read := range map[string]func(s *dsync.Session) error{
+		"Status": func(s *dsync.Session) error { _, err := s.Status(background, "k"); return err },
+		"List": func(s *dsync.Session) error {
+			for _, err := range s.List(background, "") {
+				return err
+			}
+			return errors.New("no keys")
+		},
+		"Queue": func(s *dsync.Session) error { _, err := engine.Of(s).Queue(background, "k"); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				a, b := newSession(t, store, unswept()), newSession(t, store, unswept())
+				ma, mb := a.Mutex("k"), b.Mutex("k")
+				lock(t, ma)
+				time.Sleep(time.Second)
+				if err := read(a); err != nil || isClosed(ma.Lost()) {
+					t.Fatalf("%v; lost by a reading: %t", err, isClosed(ma.Lost()))
+				}
+				store.DeleteRecord("k")
+				lock(t, mb)
+				if err := read(a); err != nil {
+					t.Fatal(err)
+				}
+				if !isClosed(ma.Lost()) {
+					t.Fatal("the hold goes on")
+				}
+				wantErr(t, "UnlockContext", ma.UnlockContext(background), dsync.ErrLost, dsync.ErrRecordDeleted)
+				if !mb.Held() {
+					t.Error("the other holder has lost the key")
+				}
+				mb.Unlock()
+			})
+		})
+	}
+}
+
+// A session that observes its key sees the next holder and the end of its own hold together.
+func TestObserverSeesTheNextHolder(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a, b := newSession(t, store, unswept()), newSession(t, store, unswept())
+		ma, mb := a.Mutex("k"), b.Mutex("k")
+		lock(t, ma)
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		var both atomic.Bool
+		engine.Of(a).Observe(ctx, "k", func(st driver.State, err error) {
+			if len(st.Holders) > 0 && st.Holders[0].Session == b.ID() && ma.Held() {
+				both.Store(true)
+			}
+		}, func() {})
+		time.Sleep(time.Second)
+		store.DeleteRecord("k")
+		lock(t, mb)
+		synctest.Wait()
+		if both.Load() || !isClosed(ma.Lost()) {
+			t.Errorf("the observer saw b hold the key while a did: %t; lost: %t", both.Load(), isClosed(ma.Lost()))
+		}
+		ma.Unlock()
+		mb.Unlock()
+	})
+}
+
+// A store whose readings are stale, as those of a deposed primary, ends no hold.
+func TestStaleReadingEndsNoHold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &forgetfulStore{Memory: dsynctest.NewMemory()}
+		s := newSession(t, store, unswept())
+		mu := s.Mutex("k")
+		lock(t, mu)
+		before := store.Counts()
+		for range 20 {
+			store.stale.Store(true)
+			time.Sleep(ttl)
+		}
+		if isClosed(mu.Lost()) {
+			t.Error("lost")
+		}
+		if d := store.Counts().Since(before); d.Commands[dsynctest.MethodHeartbeat] > 20*3*12/10+20 {
+			t.Errorf("sent %v, want one more heartbeat for each reading that was stale", d.Commands)
+		}
+		mu.Unlock()
+	})
+}
+
+// A forgetfulStore shows a session nothing of what it holds, once.
+type forgetfulStore struct {
+	*dsynctest.Memory
+	stale atomic.Bool
+}
+
+func (s *forgetfulStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, error) {
+	if q.Session != "" && s.stale.Swap(false) {
+		return nil, nil
+	}
+	return s.Memory.Keys(ctx, q)
+}
+
+// A waiter whose place in the queue was deleted joins it again by itself, behind the new holder or, when it
+// requests first, as the holder. The former holder is told all the same.
+func TestWaiterJoinsAgain(t *testing.T) {
+	for _, polling := range []bool{false, true} {
+		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				store.Polling = polling
+				a, b, c := newSession(t, store, unswept()), newSession(t, store, unswept()), newSession(t, store, unswept())
+				ma, mb, mc := a.Mutex("k"), b.Mutex("k"), c.Mutex("k")
+				lock(t, ma)
+				got := make(chan *dsync.Mutex, 2)
+				for _, m := range []*dsync.Mutex{mb, mc} {
+					go func() { m.Lock(); got <- m }()
+				}
+				time.Sleep(time.Second)
+				store.DeleteRecord("k")
+				deleted := time.Now()
+				first := <-got
+				if d := time.Since(deleted); d > ttl*12/10 {
+					t.Errorf("the first waiter got the key after %v, want the time of its poll", d)
+				}
+				time.Sleep(2 * ttl)
+				if !isClosed(ma.Lost()) || !first.Held() {
+					t.Errorf("the first holder is told: %t; the next one has the key: %t", isClosed(ma.Lost()), first.Held())
+				}
+				ma.Unlock()
+				first.Unlock()
+				(<-got).Unlock()
+			})
+		})
+	}
+}

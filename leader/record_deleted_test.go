@@ -1,0 +1,73 @@
+package leader_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// B38: somebody deletes the record of an election. The leader is told within a heartbeat, or at once if it observes
+// that another leads: it never leads for longer beside one that its own hook has named.
+func TestRecordOfAnElectionDeleted(t *testing.T) {
+	for _, observes := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			var log bytes.Buffer
+			store := dsynctest.NewMemory()
+			a := newSession(t, store, &dsync.Options{Retention: -1, Name: "A", Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))})
+			b := newSession(t, store, &dsync.Options{Retention: -1, Name: "B"})
+			var opt leader.Options
+			var both atomic.Bool
+			var ea *leader.Election
+			if observes {
+				opt.Hooks = &leader.Hooks{NewLeader: func(_, now leader.Leader) {
+					if now.Name == "B" && ea.IsLeader() {
+						both.Store(true)
+					}
+				}}
+			}
+			ea, err := leader.New(a, "e", &opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			eb, err := leader.New(b, "e", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := campaign(t, ea)
+			time.Sleep(5 * ttl)
+			store.DeleteRecord("e")
+			deleted := time.Now()
+			second := campaign(t, eb)
+			if observes {
+				time.Sleep(time.Second)
+				if first.Err() == nil {
+					t.Error("the first leader has observed the second, and leads on")
+				}
+			}
+			<-first.Done()
+			if d := time.Since(deleted); d > ttl/3*11/10 {
+				t.Errorf("the leader was told after %v, want a heartbeat's time", d)
+			}
+			for _, want := range []error{leader.ErrLost, dsync.ErrRecordDeleted} {
+				wantErr(t, "the cause", context.Cause(first), want)
+			}
+			ea.Resign(background)
+			time.Sleep(5 * ttl)
+			if second.Err() != nil || !eb.IsLeader() || ea.IsLeader() || both.Load() {
+				t.Errorf("the second leads: %t, %v; the first one: %t; both at once, by the hook: %t", eb.IsLeader(), context.Cause(second), ea.IsLeader(), both.Load())
+			}
+			if said := log.String(); strings.Count(said, "level=ERROR") != 1 || !strings.Contains(said, `key \"e\" in memory`) {
+				t.Errorf("the log has %q, want one error that names the record", said)
+			}
+			eb.Resign(background)
+		})
+	}
+}
