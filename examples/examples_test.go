@@ -5,6 +5,7 @@ package examples_test
 import (
 	"go/parser"
 	"go/token"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -36,5 +37,22 @@ func TestImportsArePublic(t *testing.T) {
 				t.Errorf("%s imports %s", name, path)
 			}
 		}
+	}
+}
+
+// The tour on a store in memory is the first thing that anybody runs, and need not compile the driver: it takes a
+// minute and a half of CPU where everything else takes a few seconds. The tour on a server has it.
+func TestTourNeedsNoDriver(t *testing.T) {
+	for tags, want := range map[string]bool{"": false, "mongodb": true} {
+		deps, err := exec.Command("go", "list", "-deps", "-tags", tags, "./tour").CombinedOutput()
+		if err != nil {
+			t.Fatalf("go list: %v\n%s", err, deps)
+		}
+		if got := strings.Contains(string(deps), "go.mongodb.org/mongo-driver"); got != want {
+			t.Errorf("with the tags %q the tour imports the driver: %t, want %t", tags, got, want)
+		}
+	}
+	if out, err := exec.Command("go", "vet", "-tags", "mongodb", "./tour").CombinedOutput(); err != nil {
+		t.Errorf("go vet: %v\n%s", err, out)
 	}
 }

@@ -3,10 +3,11 @@
 // killed.
 //
 //	go run ./examples/tour
-//	go run ./examples/tour -uri mongodb://localhost:27017/?replicaSet=rs0
+//	go run -tags mongodb ./examples/tour -uri mongodb://localhost:27017/?replicaSet=rs0
 //
 // Without -uri the workers are goroutines on a store in memory, and a killed one is cut off from
-// it. With -uri they are processes on a real server, and one is killed with SIGKILL.
+// it. With -uri they are processes on a real server, and one is killed with SIGKILL. Only this needs MongoDB's
+// driver, which takes a while to compile; so it has a build tag.
 package main
 
 import (
@@ -28,11 +29,10 @@ const (
 
 var names = []string{"anna", "bert", "carl"}
 
-// An event is what a worker tells: that it waits, has what it waited for, or gave
-// it up.
+// An event is what a worker tells: that it waits, has what it waited for, is about to give it up, or has lost it.
 type event struct {
 	worker string
-	what   string // "waits", "has" or "frees"
+	what   string // "waits", "has", "frees" or "loses"
 	token  int64  // with "has"
 }
 
@@ -42,9 +42,9 @@ type part struct {
 	work   func(ctx context.Context, s *dsync.Session, tell func(event))
 	intro  string
 	has    string // what a worker that has it does
-	frees  string
-	turns  int // after how many turns the part ends
-	fatal  int // the turn in which the holder is killed
+	frees  string // what it does then
+	turns  int    // after how many turns the part ends
+	fatal  int    // the turn in which the holder is killed
 	ending string
 }
 
@@ -59,7 +59,7 @@ var parts = []part{
 	{
 		name: "election", work: lead,
 		intro: "Now they elect a leader, which resigns after a while.",
-		has:   "LEADS, term", frees: "has resigned",
+		has:   "LEADS, term", frees: "resigns",
 		turns: 5, fatal: 2,
 		ending: "5 terms, one after the other; one leader died.",
 	},
@@ -85,7 +85,10 @@ func main() {
 			err = runWorker(*uri, *worker, p)
 		case *worker != "":
 		case *uri != "":
-			err = tour(newProcesses(*uri), p)
+			var c crew
+			if c, err = newProcesses(*uri); err == nil {
+				err = tour(c, p)
+			}
 		default:
 			err = tour(newGoroutines(), p)
 		}
@@ -120,6 +123,8 @@ func tour(c crew, p part) error {
 	}
 	var (
 		last    int64
+		holder  string
+		early   []event // of the next holder, whose words came sooner than the last ones of the present holder
 		killed  string
 		death   time.Time
 		overdue = time.NewTimer(time.Minute)
@@ -127,21 +132,34 @@ func tour(c crew, p part) error {
 	defer overdue.Stop()
 	for n := 0; n < p.turns; {
 		var e event
-		select {
-		case e = <-events:
-		case <-overdue.C:
-			return fmt.Errorf("only %d of %d turns after a minute", n, p.turns)
+		if holder == "" && len(early) > 0 {
+			e, early = early[0], early[1:]
+		} else {
+			select {
+			case e = <-events:
+			case <-overdue.C:
+				return fmt.Errorf("only %d of %d turns after a minute", n, p.turns)
+			}
 		}
 		if e.worker == killed {
 			continue // said before it died
+		}
+		if holder != "" && e.worker != holder && (e.what != "waits" || len(early) > 0) {
+			early = append(early, e)
+			continue
 		}
 		switch e.what {
 		case "waits":
 			say("%s%s waits", column(e.worker), e.worker)
 		case "frees":
+			holder = ""
 			say("%s%s %s", column(e.worker), e.worker, p.frees)
+		case "loses":
+			holder = ""
+			say("%s%s has lost it", column(e.worker), e.worker)
 		case "has":
 			n++
+			holder = e.worker
 			after := ""
 			if !death.IsZero() {
 				after = fmt.Sprintf("  <- %.1fs after the kill: the TTL of the dead is over", time.Since(death).Seconds())
@@ -153,7 +171,7 @@ func tour(c crew, p part) error {
 			}
 			last = e.token
 			if n == p.fatal {
-				killed, death = e.worker, time.Now()
+				holder, killed, death = "", e.worker, time.Now()
 				if err := c.kill(killed); err != nil {
 					return err
 				}
@@ -182,9 +200,12 @@ func takeTurns(ctx context.Context, s *dsync.Session, tell func(event)) {
 		case <-mu.Lost(): // the work would be stopped here
 		case <-ctx.Done():
 		}
-		if mu.UnlockContext(ctx) == nil {
-			tell(event{what: "frees"})
+		if mu.Held() {
+			tell(event{what: "frees"}) // before the next can say that it has it
+		} else {
+			tell(event{what: "loses"})
 		}
+		mu.UnlockContext(ctx)
 	}
 }
 
@@ -206,9 +227,11 @@ func lead(ctx context.Context, s *dsync.Session, tell func(event)) {
 		case <-time.After(500 * time.Millisecond): // the work
 		case <-term.Done(): // the work would be stopped here
 		}
-		over := term.Err() != nil
-		if election.Resign(context.WithoutCancel(ctx)) == nil && !over {
-			tell(event{what: "frees"})
+		if term.Err() == nil {
+			tell(event{what: "frees"}) // before the next can say that it leads
+		} else {
+			tell(event{what: "loses"})
 		}
+		election.Resign(context.WithoutCancel(ctx))
 	}
 }

@@ -1,3 +1,5 @@
+//go:build mongodb
+
 package main
 
 import (
@@ -29,8 +31,8 @@ type process struct {
 	ended chan struct{} // closed when its output has ended
 }
 
-func newProcesses(uri string) *processes {
-	return &processes{uri: uri, workers: map[string]*process{}}
+func newProcesses(uri string) (crew, error) {
+	return &processes{uri: uri, workers: map[string]*process{}}, nil
 }
 
 func (c *processes) start(name string, p part, tell func(event)) error {
