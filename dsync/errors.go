@@ -11,7 +11,8 @@ var (
 	ErrHeld = driver.ErrHeld
 
 	// ErrLost means that the hold ended before its holder released it. Once the grace is over,
-	// somebody else may hold the key.
+	// somebody else may hold the key. errors.Is also tells why: ErrNotRenewed, ErrSessionExpired, ErrRevoked,
+	// ErrRecordDeleted, ErrStalled, ErrLeaseOver or ErrClosed.
 	ErrLost = engine.ErrLost
 
 	// ErrRevoked means that somebody took the key by force, with [Session.Break] or
@@ -35,8 +36,14 @@ var (
 	ErrClosed = engine.ErrClosed
 
 	// ErrNotRenewed means that the session could not renew its lease in time, or could not
-	// register. See [Session.Healthy].
+	// register: see [Session.Healthy]. An ErrLost is also ErrNotRenewed if the hold was lost in this way: an outage, or a
+	// process that was frozen.
 	ErrNotRenewed = engine.ErrNotRenewed
+
+	// ErrSessionExpired means that the store says that the session is over, although its deadline had not come: the
+	// store's clock has jumped, or somebody has expired the session or deleted its record. The error is also ErrLost if a hold
+	// was lost in this way.
+	ErrSessionExpired = driver.ErrSessionExpired
 
 	// ErrStillInUse means that a lost hold is still in use after its grace. See
 	// [Session.Healthy].

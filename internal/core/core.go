@@ -70,6 +70,7 @@ var (
 	ErrLate      = errors.New("dsync: the request came too late to count")
 	ErrGivenUp   = errors.New("dsync: given up")
 
+	ErrNotRenewed      = errors.New("dsync: session not renewed")
 	ErrNotReleased     = errors.New("dsync: not released")
 	ErrNotUnregistered = errors.New("dsync: session not unregistered")
 	ErrRecordDeleted   = errors.New("dsync: the store has no record of the hold any more; somebody has deleted or changed it")
@@ -248,10 +249,7 @@ func (c *Core) free(f Freed) {
 // checkDeadline ends the session, and holds with an end of their own, when their time is over.
 func (c *Core) checkDeadline() {
 	if c.session.id != "" && c.now >= c.Deadline() {
-		cause := fmt.Errorf("no heartbeat was acknowledged within %v", c.cfg.Hold(c.cfg.TTL))
-		if c.session.why != nil { // not wrapped: a caller would take a deadline of this library for its own
-			cause = fmt.Errorf("%w; the last: %v", cause, c.session.why)
-		}
+		cause := &outage{c.cfg.Hold(c.cfg.TTL), c.session.why}
 		if c.closing != nil {
 			c.closing.listed = cause
 		}
@@ -261,6 +259,23 @@ func (c *Core) checkDeadline() {
 		c.move(cl, timeOver)
 	}
 }
+
+// An outage is why a session is lost that could not be renewed. It matches [ErrNotRenewed], and not the error of the
+// last heartbeat: a caller would take a deadline of this library for its own.
+type outage struct {
+	time time.Duration // without an acknowledged heartbeat
+	last error         // why the last one failed; nil: it did not
+}
+
+func (o *outage) Error() string {
+	s := fmt.Sprintf("no heartbeat was acknowledged within %v", o.time)
+	if o.last != nil {
+		s = fmt.Sprintf("%s; the last: %v", s, o.last)
+	}
+	return s
+}
+
+func (o *outage) Is(target error) bool { return target == ErrNotRenewed }
 
 // endsDue returns the held claims with an end of their own that has come: that of a lease, or of the limit for
 // progress.

@@ -234,7 +234,7 @@ var (
 	ErrRecordDeleted = core.ErrRecordDeleted
 
 	ErrClosed      = core.ErrClosed
-	ErrNotRenewed  = errors.New("dsync: session not renewed")
+	ErrNotRenewed  = core.ErrNotRenewed
 	ErrStillInUse  = errors.New("dsync: lost hold still in use")
 	ErrNotReleased = core.ErrNotReleased
 
