@@ -2,7 +2,7 @@
 // share their jobs: by a lock for each job, or by electing the process that runs them all.
 // Files that also use that library's package import this one as dsyncgocron.
 //
-//	locker, err := dsyncgocron.NewLocker(locks, &dsyncgocron.LockerOptions{AtLeast: time.Minute})
+//	locker, err := dsyncgocron.NewLocker(locks, 59*time.Minute, nil) // a job of each hour
 //	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
 //
 // or
@@ -17,8 +17,8 @@
 // # Locker or Elector
 //
 // With a Locker a job runs on the process that requests its lock first. The clocks of hosts
-// differ, so another process may request the lock after the first is done, and run the job
-// again; AtLeast prevents that. With an Elector all jobs run on one process, and no clock
+// differ, and a gocron.DurationJob counts from the start of each process. So another process may request the lock
+// after the first is done, and run the job again. That is why a lock is held for a time that [NewLocker] takes. With an Elector all jobs run on one process, and no clock
 // matters; but jobs that are due while nobody leads, for up to a TTL after the leader's crash,
 // are skipped.
 //

@@ -26,7 +26,7 @@ func Example() {
 			log.Fatal(err)
 		}
 		defer locks.Close(context.Background())
-		locker, err := dsyncgocron.NewLocker(locks, &dsyncgocron.LockerOptions{AtLeast: time.Minute})
+		locker, err := dsyncgocron.NewLocker(locks, 59*time.Minute, nil) // a job of each hour
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -16,14 +16,6 @@ const defaultPrefix = "gocron/"
 // LockerOptions are the settings of a [Locker]. The zero value of each field is its
 // default; a nil *LockerOptions is all defaults.
 type LockerOptions struct {
-	// AtLeast is the time for which a job's lock is held from the start of the job, even if the
-	// job ends earlier. No other process runs the job within that time. It should exceed the
-	// difference between the hosts' clocks, and be less than the job's period by as much. The
-	// store keeps the lock, also after this process has ended, but not if it dies during the job.
-	// It is 0 or from 1 ms to dsync.MaxDuration. Default 0: the lock is free when the job ends, and a
-	// short job may run once on each of several hosts.
-	AtLeast time.Duration
-
 	// Prefix comes before the name of a job in the key of its lock, to keep these keys apart from
 	// those of other locks. Default "gocron/".
 	Prefix string
@@ -34,24 +26,34 @@ type LockerOptions struct {
 // same names in all processes (gocron.WithName). Make one with [NewLocker]; all methods may be
 // called concurrently.
 type Locker struct {
-	s   *dsync.Session
-	opt LockerOptions
+	s       *dsync.Session
+	atLeast time.Duration
+	opt     LockerOptions
 }
 
 var _ gocron.Locker = (*Locker)(nil)
 
-// NewLocker returns a Locker on s. It does not contact the store. It refuses a nil
-// session, and an AtLeast that is neither 0 nor from 1 ms to dsync.MaxDuration.
-func NewLocker(s *dsync.Session, opt *LockerOptions) (*Locker, error) {
+// NewLocker returns a Locker on s. It does not contact the store.
+//
+// A job's lock is held for atLeast from the start of the job, even if the job ends earlier, and no other process runs
+// the job within that time. The store keeps the lock, also after this process has ended, but not if it
+// dies during the job. Choose the job's period less the most that the clocks of hosts differ: 59 s for
+// a job of each minute. With much less, a job that is short runs on several hosts in each period: each of them requests
+// the lock when its own clock says so, and for a gocron.DurationJob that counts from the start of its process. So jobs
+// with different periods need Lockers of their own, with gocron.WithDistributedJobLocker.
+//
+// NewLocker returns an error if s is nil, or if atLeast is not from 1 ms to dsync.MaxDuration. With 1 ms the lock is
+// free when the job ends.
+func NewLocker(s *dsync.Session, atLeast time.Duration, opt *LockerOptions) (*Locker, error) {
 	if s == nil {
 		return nil, errors.New("gocron: the session is nil; make one with Open or Connect of dsync/mongo, or dsync.New")
 	}
-	l := &Locker{s: s}
+	if atLeast < time.Millisecond || atLeast > dsync.MaxDuration {
+		return nil, fmt.Errorf("gocron: a job's lock is held for at least %v; that must be from 1ms to %v, and nearly the period of the job, or hosts run it one after another", atLeast, dsync.MaxDuration)
+	}
+	l := &Locker{s: s, atLeast: atLeast}
 	if opt != nil {
 		l.opt = *opt
-	}
-	if d := l.opt.AtLeast; d != 0 && (d < time.Millisecond || d > dsync.MaxDuration) {
-		return nil, fmt.Errorf("gocron: AtLeast is %v; it must be from 1ms to %v (0: not at all)", d, dsync.MaxDuration)
 	}
 	if l.opt.Prefix == "" {
 		l.opt.Prefix = defaultPrefix
@@ -71,7 +73,7 @@ func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	if err := mu.TryLockContext(ctx); err != nil {
 		return nil, fmt.Errorf("gocron: lock of job %q: %w", name, err)
 	}
-	return &lock{mu: mu, until: time.Now().Add(l.opt.AtLeast)}, nil
+	return &lock{mu: mu, until: time.Now().Add(l.atLeast)}, nil
 }
 
 // A lock is the lock of a running job.

@@ -23,9 +23,9 @@ func TestLockerRunsAJobOncePerPeriod(t *testing.T) {
 		atLeast      time.Duration
 		wantRuns     int
 	}{
-		{"long job", 2 * time.Second, 5 * time.Second, 0, periods},
+		{"long job", 2 * time.Second, 5 * time.Second, time.Millisecond, periods},
 		{"short job, lock held at least", 2 * time.Second, 10 * time.Millisecond, 30 * time.Second, periods},
-		{"short job, lock free at its end", 2 * time.Second, 10 * time.Millisecond, 0, 2 * periods},
+		{"short job, lock free at its end", 2 * time.Second, 10 * time.Millisecond, time.Millisecond, 2 * periods},
 		{"long job, lock held at least", 2 * time.Second, 5 * time.Second, time.Second, periods},
 		{"at the same time", 0, 10 * time.Millisecond, 30 * time.Second, periods},
 	}
@@ -36,7 +36,7 @@ func TestLockerRunsAJobOncePerPeriod(t *testing.T) {
 				begin := time.Now().Add(time.Second)
 				var r runs
 				for i := range 2 {
-					locker, err := dsyncgocron.NewLocker(newSession(t, store), &dsyncgocron.LockerOptions{AtLeast: tt.atLeast})
+					locker, err := dsyncgocron.NewLocker(newSession(t, store), tt.atLeast, nil)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -55,7 +55,31 @@ func TestLockerRunsAJobOncePerPeriod(t *testing.T) {
 	}
 }
 
-// The store keeps the lock for AtLeast from the start of the job, whether or not the
+// Jobs of a duration count from the start of each process. With a time near the period, a job runs once in each all the
+// same, on whichever process is first; without, once on each.
+func TestLockerOfProcessesThatStartedApart(t *testing.T) {
+	const period, periods = time.Minute, 60
+	for atLeast, want := range map[time.Duration]int{59 * time.Second: periods, time.Millisecond: 4 * periods} {
+		synctest.Test(t, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			begin := time.Now()
+			var r runs
+			for i := range 4 {
+				locker, err := dsyncgocron.NewLocker(newSession(t, store), atLeast, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				schedule(t, begin.Add(time.Second+time.Duration(i)*15*time.Second), period, r.job(i%2, 10*time.Millisecond), gocron.WithDistributedLocker(locker))
+			}
+			time.Sleep(periods * period)
+			if on0, on1 := r.count(); on0+on1 != want {
+				t.Errorf("held at least %v, the job ran %d times in %d periods on 4 processes, want %d", atLeast, on0+on1, periods, want)
+			}
+		})
+	}
+}
+
+// The store keeps the lock for atLeast from the start of the job, whether or not the
 // process goes on, and no longer.
 func TestLockIsHeldAtLeast(t *testing.T) {
 	for _, takes := range []time.Duration{0, 10 * time.Second, 40 * time.Second} {
@@ -64,7 +88,7 @@ func TestLockIsHeldAtLeast(t *testing.T) {
 				const atLeast = 30 * time.Second
 				store := dsynctest.NewMemory()
 				first, other := newSession(t, store), newSession(t, store)
-				locker, err := dsyncgocron.NewLocker(first, &dsyncgocron.LockerOptions{AtLeast: atLeast})
+				locker, err := dsyncgocron.NewLocker(first, atLeast, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -93,17 +117,17 @@ func TestLockIsHeldAtLeast(t *testing.T) {
 // The errors that a scheduler gets if it can't have a lock.
 func TestLockerErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		if _, err := dsyncgocron.NewLocker(nil, nil); err == nil {
+		if _, err := dsyncgocron.NewLocker(nil, time.Minute, nil); err == nil {
 			t.Error("a nil session is taken")
 		}
 		store := dsynctest.NewMemory()
 		s := newSession(t, store)
-		for _, d := range []time.Duration{-time.Second, time.Microsecond, dsync.MaxDuration + 1} {
-			if _, err := dsyncgocron.NewLocker(s, &dsyncgocron.LockerOptions{AtLeast: d}); err == nil {
-				t.Errorf("AtLeast %v is taken", d)
+		for _, d := range []time.Duration{-time.Second, 0, time.Microsecond, dsync.MaxDuration + 1} {
+			if _, err := dsyncgocron.NewLocker(s, d, nil); err == nil {
+				t.Errorf("a time of %v is taken", d)
 			}
 		}
-		locker, err := dsyncgocron.NewLocker(s, &dsyncgocron.LockerOptions{Prefix: "jobs/"})
+		locker, err := dsyncgocron.NewLocker(s, time.Minute, &dsyncgocron.LockerOptions{Prefix: "jobs/"})
 		if err != nil {
 			t.Fatal(err)
 		}
