@@ -80,7 +80,8 @@ type Store interface {
 	// recorded as the first heartbeat. If the id is known already, as that of a session that is
 	// alive, lapsed or expired, the error is ErrSessionExists and nothing changes. So only one
 	// of several Registers of one id succeeds. A caller that got no answer does not repeat
-	// Register with the same id, but uses a new one. The fields LastHeartbeat and Expired of m
+	// Register with the same id. It asks with a Heartbeat whether the session was made, and if not
+	// uses a new id. The fields LastHeartbeat and Expired of m
 	// are ignored.
 	Register(ctx context.Context, m Member) (now time.Time, err error)
 

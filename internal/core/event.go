@@ -188,7 +188,7 @@ func (Hurry) event()          {}
 type Effect interface{ effect() }
 
 // Send sends a command and answers it with a Reply, at the latest when [Config.Attempt] is over. The
-// shell makes a new id for each Register: one that was not answered may have registered its id.
+// shell makes a new id for each Register, unless one that was not answered has registered its id.
 type Send struct {
 	ID uint64
 	*Command

@@ -86,12 +86,7 @@ func (s *Session) call(ctx context.Context, cmd *core.Command, r *core.Reply) (e
 	var edited driver.Edited
 	switch cmd.Op {
 	case core.Register:
-		m := s.member()
-		s.lockFile(&m)
-		r.Session = m.ID
-		if r.Now, err = s.store.Register(ctx, m); err != nil {
-			s.unlockFile(m.ID) // nothing is done in its name
-		}
+		r.Session, r.Now, err = s.register(ctx)
 	case core.Heartbeat:
 		var hb driver.HeartbeatReply
 		hb, err = s.store.Heartbeat(ctx, cmd.Session, cmd.Revoked)
@@ -120,6 +115,38 @@ func (s *Session) call(ctx context.Context, cmd *core.Command, r *core.Reply) (e
 		err = s.store.Notify(ctx, cmd.Notices)
 	}
 	return err
+}
+
+// register registers the session under a new id. If the attempt before had no answer, it asks for that one's id first:
+// in a store that is slow for long, each attempt would leave a record.
+func (s *Session) register(ctx context.Context) (id string, now time.Time, err error) {
+	if s.tried != "" {
+		switch hb, err := s.store.Heartbeat(ctx, s.tried, nil); {
+		case err == nil:
+			id, s.tried = s.tried, ""
+			return id, hb.Now, nil
+		case !errors.Is(err, driver.ErrSessionExpired):
+			return "", now, err
+		}
+		s.forgetTried()
+	}
+	m := s.member()
+	s.lockFile(&m)
+	now, err = s.store.Register(ctx, m)
+	switch {
+	case err == nil:
+	case isAnswer(err) || errors.Is(err, driver.ErrSessionExists):
+		s.unlockFile(m.ID) // nothing is done in its name
+	default:
+		s.tried = m.ID
+	}
+	return m.ID, now, err
+}
+
+// forgetTried gives up the id of a registration that had no answer.
+func (s *Session) forgetTried() {
+	s.unlockFile(s.tried)
+	s.tried = ""
 }
 
 // member returns the record of a new registration.

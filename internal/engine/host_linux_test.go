@@ -267,25 +267,44 @@ func TestFileAfterACloseThatCouldNotUnregister(t *testing.T) {
 	})
 }
 
-// A registration without an answer leaves no file: nothing is done in its name.
+// A registration without an answer keeps its file, since the next attempt may find it made: with its file free, others
+// would take the process for dead. If it was not made, or the session closes, no file is left.
 func TestFileOfAFailedRegistration(t *testing.T) {
+	for _, made := range []bool{true, false} {
+		t.Run(fmt.Sprint("made: ", made), func(t *testing.T) { testFileOfAFailedRegistration(t, made) })
+	}
+}
+
+func testFileOfAFailedRegistration(t *testing.T, made bool) {
 	path := newHostDir(t)
+	files := func() []string {
+		left, _ := filepath.Glob(path + "/*")
+		return left
+	}
 	bubble(t, func(t *testing.T) {
 		fails := true
 		store := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
-			return dsynctest.Fault{LoseReply: fails && r.Method == dsynctest.MethodRegister}
+			fails := fails && r.Method == dsynctest.MethodRegister
+			return dsynctest.Fault{LoseReply: fails && made, LoseRequest: fails && !made}
 		})
-		s := newSession(t, store, &dsync.Options{HostDir: path})
+		s, closes := newSession(t, store, &dsync.Options{HostDir: path}), newSession(t, store, &dsync.Options{HostDir: path})
+		if _, err := closes.Register(background); err == nil {
+			t.Fatal("Register: no error")
+		}
+		if err := closes.Close(background); err != nil {
+			t.Error(err)
+		}
+		if left := files(); len(left) != 0 {
+			t.Errorf("closed, and there is %v; want no file", left)
+		}
 		if _, err := s.Register(background); err == nil {
 			t.Fatal("Register: no error")
 		}
-		if left, _ := filepath.Glob(path + "/*"); len(left) != 0 {
-			t.Errorf("left: %v", left)
-		}
+		tried := files()
 		fails = false
 		lock(t, s.Mutex("k"))
-		if left, _ := filepath.Glob(path + "/*"); len(left) != 1 {
-			t.Errorf("registered, and there is %v; want one file", left)
+		if left := files(); len(left) != 1 || slices.Equal(left, tried) != made {
+			t.Errorf("tried with %v, and registered with %v; want one file each, and the same is %t", tried, left, made)
 		}
 	})
 	if left, _ := filepath.Glob(path + "/*"); len(left) != 0 {

@@ -3,8 +3,10 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,7 +88,7 @@ func TestSessionTakesAnotherIDIfItsOwnIsTaken(t *testing.T) {
 		wantErr(t, "TryLockContext", mu.TryLockContext(background), driver.ErrSessionExists)
 		lock(t, mu)
 		if len(store.ids) != 3 || s.ID() != store.ids[2] || store.ids[0] == store.ids[1] || store.ids[1] == store.ids[2] {
-			t.Errorf("registered as %q of the requested %q; want the third, and all different", s.ID(), store.ids)
+			t.Fatalf("registered as %q of the requested %q; want the third, and all different", s.ID(), store.ids)
 		}
 		members, _, err := storecmd.Members(background, store, store.ids[:2]...)
 		if err != nil || len(members) != 2 || members[0].Name != "another" || members[1].Name != "another" {
@@ -183,4 +185,49 @@ func TestRegisterAfterALoss(t *testing.T) {
 			t.Errorf("after the outage: %q, %v; before it was %q", again, err, id)
 		}
 	})
+}
+
+// B42: in a store that answers too late, or not, for ten minutes, processes leave no more than a record each, and
+// all are members soon after.
+func TestRegistrationsDoNotPileUp_B42(t *testing.T) {
+	for name, fault := range map[string]dsynctest.Fault{
+		"replies come too late":                    {ReplyDelay: ttl / 5},
+		"requests and replies come late":           {Delay: ttl / 10, ReplyDelay: ttl / 10},
+		"requests come after their time, in order": {Delay: ttl / 5},
+		"replies are lost":                         {LoseReply: true},
+		"requests are lost":                        {LoseRequest: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				const processes = 5
+				memory := dsynctest.NewMemory()
+				var slow atomic.Bool
+				slow.Store(true)
+				served := make(chan struct{}, processes)
+				for i := range processes {
+					f := newFaulty(t, memory, func(dsynctest.Request) (f dsynctest.Fault) {
+						if slow.Load() {
+							f = fault
+						}
+						return f
+					})
+					s := newSession(t, f, unswept())
+					go func() { s.Mutex(fmt.Sprint(i)).Lock(); served <- struct{}{} }()
+				}
+				time.Sleep(10 * time.Minute)
+				slow.Store(false)
+				for range processes {
+					<-served
+				}
+				time.Sleep(2 * ttl)
+				if ids := memory.SessionRecords(); len(ids) > processes {
+					t.Errorf("%d records of %d processes", len(ids), processes)
+				}
+				alive, _, err := memory.Sessions(background, driver.SessionQuery{})
+				if err != nil || len(alive) != processes {
+					t.Errorf("%d members, %v; want %d", len(alive), err, processes)
+				}
+			})
+		})
+	}
 }

@@ -43,6 +43,7 @@ type Session struct {
 	outages  outages
 	hostDir  *hostdir.Dir // nil: no HostDir
 	unlocks  sync.Map     // by the id of a registration, the func() that unlocks its file in hostDir
+	tried    string       // the id of a registration that had no answer; "": none. For the one Register under way
 	hearing  sync.Once    // starts hearOfDeaths
 
 	mu          sync.Mutex // held for a Step, and for nothing that blocks
@@ -402,6 +403,7 @@ func (s *Session) Close(ctx context.Context) error {
 	s.mu.Unlock()
 	s.stop()
 	s.workers.wg.Wait()
+	s.forgetTried()
 	err := s.closeErr
 	if c, ok := s.store.(interface{ Close(context.Context) error }); ok {
 		ctx := context.WithoutCancel(ctx)
