@@ -28,6 +28,8 @@ import (
 //   - if somebody in the cycle can go on: there is a holder that waits for nothing, a semaphore with room, or a hold
 //     with a fixed end, such as a [Lease];
 //   - of a key that was granted less than 4 s ago;
+//   - where the store can't notify, in the first hour, of a key that another process may keep unused
+//     ([Options].Linger): whether it is in use, only that process knows;
 //   - if a session requested the key that it waits for before the one that it holds, as a process does that runs some
 //     singletons and waits for others;
 //   - of candidates of an election, who go on with their work, and of goroutines that wait for others of their process.
@@ -58,12 +60,16 @@ func (d Deadlock) next(i int) string { return d.Keys[(i+1)%len(d.Keys)] }
 // Deadlocks returns the deadlocks among the keys that begin with prefix, up to 20,000 of them. It reads
 // these keys as [Session.List] does, twice if it seems to find one. Errors are those of List.
 func (s *Session) Deadlocks(ctx context.Context, prefix string) ([]Deadlock, error) {
+	return s.deadlocks(ctx, prefix, nil)
+}
+
+func (s *Session) deadlocks(ctx context.Context, prefix string, ends func(h Participant, now time.Time) bool) ([]Deadlock, error) {
 	first, err := s.contended(ctx, prefix)
-	if err != nil || len(FindDeadlocks(first, first)) == 0 {
+	if err != nil || len(findDeadlocks(first, first, ends)) == 0 {
 		return nil, err
 	}
 	again, err := s.contended(ctx, prefix)
-	return FindDeadlocks(first, again), err
+	return findDeadlocks(first, again, ends), err
 }
 
 // contended returns the keys for which somebody waits, with all their waiters.
@@ -83,9 +89,14 @@ func (s *Session) contended(ctx context.Context, prefix string) (some []Status, 
 	return some, nil
 }
 
+const maxLinger = time.Hour
+
 // look returns the deadlocks that the session with that id is in, by names that no others have. It reads all keys
 // only if somebody waits for one that the session holds: otherwise it is in none, however long it waits.
-func (s *Session) look(id string, held []string, nested func(held, waits string) bool) (map[string]fmt.Stringer, error) {
+//
+// With polls, the store can't notify. Then a key that another process may keep unused is not known to be in use, and
+// free when that one's Linger is over, which is hardly ever longer than maxLinger.
+func (s *Session) look(id string, held []string, polls bool, nested func(held, waits string) bool) (map[string]fmt.Stringer, error) {
 	ctx, found := context.Background(), make(map[string]fmt.Stringer)
 	var failed error
 	if !slices.ContainsFunc(held, func(key string) bool {
@@ -95,7 +106,9 @@ func (s *Session) look(id string, held []string, nested func(held, waits string)
 	}) || failed != nil {
 		return nil, failed
 	}
-	all, err := s.Deadlocks(ctx, "")
+	all, err := s.deadlocks(ctx, "", func(h Participant, now time.Time) bool {
+		return polls && h.Yields && h.Session != id && now.Sub(h.Since) < maxLinger
+	})
 	for _, d := range all {
 		name, own := "", false
 		for i, m := range d.Members {
@@ -113,7 +126,10 @@ func (s *Session) look(id string, held []string, nested func(held, waits string)
 // them. Statuses are each of another moment, so together they may show a cycle that never was. What is in both readings
 // was there from the one to the other, all at the same time. A cycle is found only if no holder outside of it, and no
 // order in which holders release, lets anybody in it go on.
-func FindDeadlocks(first, again []Status) (all []Deadlock) {
+func FindDeadlocks(first, again []Status) (all []Deadlock) { return findDeadlocks(first, again, nil) }
+
+// findDeadlocks is FindDeadlocks, where ends reports of a hold of all of a key that it may end by itself; nil: of none.
+func findDeadlocks(first, again []Status, ends func(h Participant, now time.Time) bool) (all []Deadlock) {
 	g := &waitGraph{waits: make(map[string][]Participant), key: make(map[string]*Status)}
 	role := func(p Participant) string { return p.Claim + p.Since.String() } // a waiter has no Since
 	before := make(map[string]bool)
@@ -127,7 +143,8 @@ func FindDeadlocks(first, again []Status) (all []Deadlock) {
 			continue
 		}
 		k.Holders = slices.DeleteFunc(slices.Clone(k.Holders), func(h Participant) bool {
-			return !before[role(h)] || !h.Renewed || h.Lapsed || k.Now.Sub(h.Since) < 4*time.Second // it may change hands all the time
+			return !before[role(h)] || !h.Renewed || h.Lapsed || k.Now.Sub(h.Since) < 4*time.Second || // it may change hands all the time
+				ends != nil && h.Weight == k.Limit && ends(h, k.Now)
 		})
 		k.Queue = slices.DeleteFunc(slices.Clone(k.Queue), func(w Participant) bool { return !before[role(w)] })
 		g.keys = append(g.keys, &k)

@@ -37,9 +37,10 @@ func (s *Session) lookIfDue() {
 		}
 	})
 	s.looking = true
+	_, polls := s.core.Listening()
 	id, keys := s.core.Session(), slices.Collect(maps.Keys(held))
 	s.workers.do(func() {
-		found, err := s.Look(id, keys, func(of, key string) bool { return held[of] > 0 && waits[key] >= held[of] })
+		found, err := s.Look(id, keys, polls, func(of, key string) bool { return held[of] > 0 && waits[key] >= held[of] })
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.looking = false; err != nil {

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -443,4 +444,52 @@ func TestLookIsRepeatedUntilItIsAnswered(t *testing.T) {
 			t.Errorf("%d reads failed, and %q was reported, want 2", failing, got)
 		}
 	})
+}
+
+// A key that lingers is no part of a deadlock: its process gives it up, at once where the store notifies, and elsewhere
+// when its Linger is over. Only that process knows that it lingers, and that a key is in use.
+func TestLingerIsNoDeadlock(t *testing.T) {
+	for _, polling := range []bool{false, true} {
+		for _, inUse := range []bool{false, true} {
+			t.Run(fmt.Sprintf("polling %t, in use %t", polling, inUse), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					store := dsynctest.NewMemory()
+					store.Polling = polling
+					began := time.Now()
+					told := make(map[string]time.Duration)
+					start := func(name string, linger time.Duration) *dsync.Session {
+						return newSession(t, store, &dsync.Options{Name: name, Linger: linger, Hooks: &dsync.Hooks{
+							Deadlock: func(dsync.Deadlock) { told[name] = time.Since(began) },
+						}})
+					}
+					a, b := start("a", 2*time.Minute), start("b", 0)
+					ctx, cancel := context.WithTimeout(background, 4*time.Hour)
+					defer cancel()
+					x := a.Mutex("x")
+					lock(t, x)
+					if !inUse {
+						x.Unlock()
+					}
+					y := b.Mutex("y")
+					lock(t, y)
+					done := make(chan error)
+					go func() {
+						err := b.Mutex("x").LockContext(ctx)
+						y.Unlock()
+						done <- err
+					}()
+					time.Sleep(time.Second)
+					err := errors.Join(a.Mutex("y").LockContext(ctx), <-done)
+					synctest.Wait()
+					early, late := told["a"] > 0 && told["a"] < time.Minute, told["b"] > 0
+					if !inUse && (err != nil || len(told) > 0) {
+						t.Errorf("told %v; the waits ended with %v", told, err)
+					}
+					if inUse && (err == nil || !early || !late || polling != (told["b"] > time.Hour)) {
+						t.Errorf("told %v; the waits ended with %v", told, err)
+					}
+				})
+			})
+		}
+	}
 }

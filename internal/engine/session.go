@@ -72,7 +72,7 @@ type Session struct {
 	checkTimer  *time.Timer            // finds holds that ended while the machine slept; nil: not running
 
 	// Look finds the deadlocks of the session with that id, for dsync.New. It is set before the session is used.
-	Look      func(id string, held []string, nested func(held, waits string) bool) (map[string]fmt.Stringer, error)
+	Look      func(id string, held []string, polls bool, nested func(held, waits string) bool) (map[string]fmt.Stringer, error)
 	Nested    func(m driver.Member, key string) fmt.Stringer // the deadlock of a call that waits for what its own context holds; set likewise
 	looking   bool                                           // it is under way
 	looked    core.Instant                                   // when it last ended
