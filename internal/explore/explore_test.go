@@ -286,9 +286,15 @@ func (e *explorer) steps(n int32) (steps []string) {
 }
 
 // ends checks that everybody is served in the end if nothing goes wrong any more, and that nothing is
-// left of living sessions then.
+// left of living sessions then: within ten TTLs, and a poll for each that is still to be served.
 func (w *world) ends() error {
 	began := w.now
+	most := 10 * w.cfg.TTL
+	for i := range w.nodes {
+		for _, o := range w.nodes[i].callers {
+			most += time.Duration(o.rounds) * w.cfg.Poll // if nobody is notified, each may be served with a poll only
+		}
+	}
 	var last []string
 	for w := w.clone(); ; {
 		if w.done() && len(w.mail) == 0 {
@@ -298,7 +304,7 @@ func (w *world) ends() error {
 		if len(next) == 0 {
 			return fmt.Errorf("nothing can happen any more, after %q; %s", tail(last), w)
 		}
-		if w.now.Sub(began) > 10*w.cfg.TTL || len(last) > 10_000 {
+		if w.now.Sub(began) > most || len(last) > 10_000 {
 			return fmt.Errorf("not served, or not clean, after %v without faults, at last %q; %s", w.now.Sub(began), tail(last), w)
 		}
 		last = append(last, next[0].what)
