@@ -262,6 +262,9 @@ func (w *world) step(i int, e core.Event) error {
 				return fmt.Errorf("%s has closed twice", name(i))
 			}
 			n.closed = true
+			if err := w.closeSays(i, session, f.Err); err != nil {
+				return err
+			}
 		}
 	}
 	for _, h := range n.holds {
@@ -275,6 +278,27 @@ func (w *world) step(i int, e core.Event) error {
 	for _, r := range looks {
 		if err := w.step(i, r); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// closeSays checks that what Close says of the session that it ended, and of its holds, is so.
+func (w *world) closeSays(i int, session string, err error) error {
+	r, known := w.store.sessions[session]
+	if !known || r.expired {
+		return nil
+	}
+	if !errors.Is(err, core.ErrNotUnregistered) {
+		return fmt.Errorf("%s says %v when it has closed, and its session is registered", name(i), err)
+	}
+	var e *core.NotReleasedError
+	errors.As(err, &e)
+	for _, h := range w.nodes[i].holds {
+		key := w.store.keys[h.call.Key]
+		there, holds := key.holder(h.id)
+		if holds && there.Until.IsZero() && there.Session == session && (e == nil || !slices.Contains(e.Keys, h.call.Key)) {
+			return fmt.Errorf("%s says %v when it has closed, and it holds %s by claim %s", name(i), err, h.call.Key, h.id)
 		}
 	}
 	return nil
