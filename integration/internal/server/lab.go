@@ -44,7 +44,7 @@ type Lab struct {
 	looked  []string // what was looked for and not found, in words
 	err     error    // what was required and could not be had
 
-	book    book
+	book book
 }
 
 // New reads the environment; it starts nothing yet.
