@@ -463,7 +463,7 @@ func TestLingerIsNoDeadlock(t *testing.T) {
 						}})
 					}
 					a, b := start("a", 2*time.Minute), start("b", 0)
-					ctx, cancel := context.WithTimeout(background, 4*time.Hour)
+					ctx, cancel := context.WithTimeout(background, 130*time.Minute)
 					defer cancel()
 					x := a.Mutex("x")
 					lock(t, x)
