@@ -333,3 +333,48 @@ func TestRefusedDiscardKeepsNoOthers(t *testing.T) {
 		mu.Unlock()
 	})
 }
+
+// A copy of a request makes its claim join again after it was given up; the session learns of that grant and releases
+// it; and then another copy comes. Nobody is kept waiting by it.
+func TestSecondCopyOfAnOrphansRequestHoldsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		store := &firstJoin{Store: memory}
+		opt := &dsync.Options{Retention: -1, AlwaysListen: true}
+		s, other := newSession(t, store, opt), newSession(t, memory, opt)
+		held := other.Mutex("k")
+		lock(t, held)
+		ctx, cancel := context.WithTimeout(background, ttl/50)
+		defer cancel()
+		wantErr(t, "LockContext", s.Mutex("k").LockContext(ctx), context.DeadlineExceeded)
+		time.Sleep(ttl / 50)
+		if _, err := memory.Edit(background, *store.edit.Load()); err != nil {
+			t.Fatal(err)
+		}
+		held.Unlock() // which grants it
+		time.Sleep(ttl / 50)
+		wantFree(t, memory, "k")
+		if _, err := memory.Edit(background, *store.edit.Load()); err != nil || len(holders(t, memory, "k")) != 1 {
+			t.Fatalf("the second copy joined nothing: %v", err)
+		}
+		began := time.Now()
+		lock(t, held)
+		if took := time.Since(began); took > ttl {
+			t.Errorf("the key was free after %v; nobody used it", took)
+		}
+		held.Unlock()
+	})
+}
+
+// A firstJoin keeps the first request to join.
+type firstJoin struct {
+	driver.Store
+	edit atomic.Pointer[driver.Edit]
+}
+
+func (s *firstJoin) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+	if e.Join != nil {
+		s.edit.CompareAndSwap(nil, &e)
+	}
+	return s.Store.Edit(ctx, e)
+}
