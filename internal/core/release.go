@@ -198,18 +198,22 @@ func (c *Core) forgetPast() {
 // the store may not be able to say: its claim is discarded.
 func (c *Core) committed(at driver.OpTime) {
 	undone, busy := false, c.closing != nil
+	var rejoin []past
 	for i := range c.past {
 		switch p := &c.past[i]; {
 		case p.void == discarding:
 			busy = true
 		case p.applied == driver.OpTime{}:
-		case p.applied.Term != at.Term && p.void > 0: // it is discarded when no request can join any more
 		case p.applied.Term != at.Term:
+			if p.void > 0 { // once more when no request can join any more
+				rejoin = append(rejoin, past{number: p.number, key: p.key, token: p.token, acks: p.acks, void: p.void})
+			}
 			p.void, undone = longAgo, true
 		case p.applied.Time <= at.Time:
 			p.applied = driver.OpTime{}
 		}
 	}
+	c.past = append(c.past, rejoin...)
 	if undone && !busy {
 		c.discards.due = c.now
 	}
@@ -249,17 +253,21 @@ type discards struct {
 const maxDiscards = 1000
 
 // discardLater sets the time of the next Discard: one attempt's time longer than the first claim needs, so
-// that later ones share the command.
+// that later ones share the command; or now, for claims whose releases were undone meanwhile.
 func (c *Core) discardLater() {
-	c.discards.due = never
+	due := never
 	for i := range c.past {
-		if p := &c.past[i]; p.void == discarding || c.closing != nil {
+		switch p := &c.past[i]; {
+		case p.void == discarding || c.closing != nil:
+			c.discards.due = never
 			return
-		} else if p.void > 0 {
-			c.discards.due = c.now.Add(max(0, time.Unix(0, p.void).Sub(c.storeClock())+c.cfg.Margin) + c.cfg.Attempt)
-			return
+		case p.void == longAgo:
+			due = c.now
+		case p.void > 0 && due == never:
+			due = c.now.Add(max(0, time.Unix(0, p.void).Sub(c.storeClock())+c.cfg.Margin) + c.cfg.Attempt)
 		}
 	}
+	c.discards.due = due
 }
 
 // discardsDue sends the Discard that is due.

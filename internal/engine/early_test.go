@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"testing"
 	"testing/synctest"
@@ -46,6 +47,51 @@ func TestUndoneUnlock(t *testing.T) {
 					t.Errorf("the key was free after %v, want a heartbeat", took)
 				}
 				unlock(newSession(t, store, unswept()))
+			})
+		})
+	}
+}
+
+// Also if a copy of its request may still come, an undone Unlock ends with the heartbeat that reaches the new primary.
+// What such a copy makes join after that is discarded in its turn.
+func TestUndoneUnlockEndsWithTheHeartbeat(t *testing.T) {
+	for _, copies := range []bool{false, true} {
+		t.Run(fmt.Sprint("a copy comes: ", copies), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory := dsynctest.NewMemory() // it never says that a request is final
+				store := &firstJoin{Store: memory}
+				beats := make(chan struct{}, 1)
+				opt := &dsync.Options{Retention: -1, Hooks: &dsync.Hooks{Heartbeat: func(_, _ time.Duration, err error) {
+					select {
+					case beats <- struct{}{}:
+					default:
+					}
+				}}}
+				s, other := newSession(t, store, opt), newSession(t, memory, unswept())
+				if _, err := s.Register(background); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(ttl/3 - ttl/20) // soon there is a heartbeat
+				turn(s.Mutex("k"))
+				memory.FailOver()
+				if h := holders(t, memory, "k"); len(h) != 1 {
+					t.Fatalf("held by %v, want the undone claim", h)
+				}
+				<-beats
+				synctest.Wait()
+				wantFree(t, memory, "k")
+				if copies {
+					if _, err := memory.Edit(background, *store.edit.Load()); err != nil || len(holders(t, memory, "k")) != 1 {
+						t.Fatalf("the copy joined nothing: %v", err)
+					}
+				}
+				began := time.Now()
+				mu := other.Mutex("k")
+				lock(t, mu)
+				if took := time.Since(began); took > ttl/2 {
+					t.Errorf("free %v after the heartbeat", took)
+				}
+				mu.Unlock()
 			})
 		})
 	}
