@@ -2,7 +2,9 @@ package leader_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -143,5 +145,21 @@ func TestResignAfterALoss(t *testing.T) {
 		f.Cut()
 		wantErr(t, "ResignAfter", a.ResignAfter(background, time.Hour), leader.ErrLost)
 		<-next.elected
+	})
+}
+
+// A key that this process keeps for the time of its ResignAfter is not another's.
+func TestTryCampaignAfterOnesOwnResignAfter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := newElection(t, dsynctest.NewMemory(), nil)
+		campaign(t, e)
+		if err := e.ResignAfter(background, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		_, err := e.TryCampaign(background)
+		var held *dsync.HeldError
+		if !errors.As(err, &held) || !held.Here || strings.Contains(err.Error(), "another") || held.Until.IsZero() {
+			t.Errorf("TryCampaign after one's own ResignAfter: %v", err)
+		}
 	})
 }

@@ -190,6 +190,9 @@ func (s *Session) attempt(op string, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(s.base, s.attemptTime())
 	defer cancel()
 	err := f(ctx)
+	if err != nil && !isAnswer(err) && ctx.Err() == context.DeadlineExceeded {
+		err = s.tooSlow(err)
+	}
 	switch {
 	case err == nil:
 		if more := s.outages.over(op); more != nil {
@@ -253,6 +256,16 @@ func (s *Session) notify(notices []driver.Notice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.step(core.NoticesDue{Notices: notices})
+}
+
+// tooSlow adds to the error of a command how long it could take. With a short TTL, that may be less than a link that works
+// needs, and then no command ever succeeds.
+func (s *Session) tooSlow(err error) error {
+	d := s.attemptTime().Round(time.Millisecond)
+	if d < maxAttemptTime {
+		return fmt.Errorf("no answer within %v, a sixth of the TTL; if the store or the link is slower than that, set a longer TTL: %w", d, err)
+	}
+	return fmt.Errorf("no answer within %v: %w", d, err)
 }
 
 // isAnswer reports whether err is an answer of the store, which then has changed nothing, rather

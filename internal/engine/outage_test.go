@@ -13,8 +13,51 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
+
+// farStore is a store over a link that takes that long.
+type farStore struct {
+	driver.Store
+	by time.Duration
+}
+
+func (s farStore) Register(ctx context.Context, m driver.Member) (time.Time, error) {
+	select {
+	case <-time.After(s.by):
+		return s.Store.Register(ctx, m)
+	case <-ctx.Done():
+		return time.Time{}, ctx.Err()
+	}
+}
+
+// Where the TTL leaves a command less time than the link takes, nothing ever succeeds: the error and the log say so.
+func TestTTLTooShortForTheLink(t *testing.T) {
+	for ttl, want := range map[time.Duration]string{
+		time.Second: "no answer within 167ms, a sixth of the TTL; if the store or the link is slower than that, set a longer TTL: context deadline exceeded",
+		time.Minute: "no answer within 5s: context deadline exceeded", // no TTL helps
+	} {
+		bubble(t, func(t *testing.T) {
+			var out bytes.Buffer
+			s, err := dsync.New(farStore{dsynctest.NewMemory(), ttl / 5}, &dsync.Options{TTL: ttl, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close(background)
+			ctx, cancel := context.WithTimeout(background, ttl)
+			defer cancel()
+			err = s.Mutex("k").LockContext(ctx)
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), want) {
+				t.Errorf("LockContext with a TTL of %v: %v; want %q in it", ttl, err, want)
+			}
+			synctest.Wait()
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("the log with a TTL of %v: %s; want %q in it", ttl, out.String(), want)
+			}
+		})
+	}
+}
 
 // An outage of a minute is a warning for each kind of command when it begins, every ten seconds with how many have
 // failed, and when it is over; not one for each attempt. The hook is called for each. Another outage is
@@ -29,7 +72,7 @@ func TestLogOfAnOutage(t *testing.T) {
 			Hooks: &dsync.Hooks{
 				StoreError: func(op string, _ error) { failed[op]++ },
 				Lost: func(l dsync.LostInfo) {
-					if errors.Is(l.Cause, context.DeadlineExceeded) || !strings.Contains(l.Cause.Error(), "; the last: context deadline exceeded") {
+					if errors.Is(l.Cause, context.DeadlineExceeded) || !strings.Contains(l.Cause.Error(), "; the last: no answer within ") || !strings.HasSuffix(l.Cause.Error(), ": context deadline exceeded") {
 						t.Errorf("lost: %v, want with why the last heartbeat failed, in words only", l.Cause)
 					}
 				},
