@@ -162,14 +162,22 @@ func (t target) unreached(err error) error {
 		return refused(err)
 	case errors.As(err, &server), mongo.IsTimeout(err), mongo.IsNetworkError(err):
 		why := ""
-		for _, s := range server.Desc.Servers {
-			if s.LastError != nil {
-				why = ": " + s.LastError.Error()
-			}
+		if last := lastError(server); last != nil {
+			why = ": " + last.Error()
 		}
 		return &failure{exitUnreachable, fmt.Errorf("no server answers at %s within %v%s; is it running, and reachable from here?", hosts, t.timeout, why)}
 	}
 	return failed(err)
+}
+
+// lastError returns why the driver found no server, nil if it does not say.
+func lastError(selection topology.ServerSelectionError) (last error) {
+	for _, s := range selection.Desc.Servers {
+		if s.LastError != nil {
+			last = s.LastError
+		}
+	}
+	return last
 }
 
 // unresolved returns the failure for an err that says that a name could not be looked up,

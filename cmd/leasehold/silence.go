@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 )
 
 const (
@@ -70,6 +71,12 @@ func (s *silence) failed(op string, err error) {
 	}
 	s.said = now
 	why := oneLine(err)
+	var selection topology.ServerSelectionError // it describes the whole deployment
+	if errors.As(err, &selection) {
+		if last := lastError(selection); last != nil {
+			why = oneLine(last)
+		}
+	}
 	if attempt := s.ttl / 6; attempt < 2*time.Second && errors.Is(err, context.DeadlineExceeded) {
 		why += fmt.Sprintf(" (a command has %v, a sixth of --ttl, to be answered: raise --ttl if the network is that slow)", span(attempt))
 	}

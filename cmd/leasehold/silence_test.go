@@ -4,6 +4,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +14,8 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/description"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 )
 
 // While it waits for a key, leasehold says soon that the server does not answer, each minute again, and when it
@@ -77,6 +81,25 @@ func TestWaitSaysThatTheServerIsSilent(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Of a whole deployment that the driver describes it says only why a server is out of reach.
+func TestWaitSaysWhyInShort(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		said := ""
+		s := silence{say: func(err error) { said = err.Error() }, key: "k", ttl: time.Minute}
+		s.wait(true)
+		err := fmt.Errorf("mongo: register: %w", topology.ServerSelectionError{
+			Wrapped: context.DeadlineExceeded,
+			Desc:    description.Topology{Servers: []description.Server{{}, {LastError: errors.New("connection\nrefused")}}},
+		})
+		s.failed("Register", err)
+		time.Sleep(firstSaid)
+		s.failed("Register", err)
+		if want := `the server has not answered for 3s; "k" is still waited for: connection refused`; said != want {
+			t.Errorf("%q, want %q", said, want)
+		}
+	})
 }
 
 // With a TTL that is too short for the network it says what helps.
