@@ -85,6 +85,13 @@ func TestMetricsOfLosses(t *testing.T) {
 			<-mu.Lost()
 			mu.Unlock()
 		}},
+		{"record_deleted", "mutex", func(s *dsync.Session, _ *dsynctest.Faulty, store *dsynctest.Memory) {
+			mu := s.Mutex("k")
+			mu.Lock()
+			store.DeleteRecord("k")
+			<-mu.Lost()
+			mu.Unlock()
+		}},
 		{"closed", "mutex", func(s *dsync.Session, _ *dsynctest.Faulty, _ *dsynctest.Memory) {
 			mu := s.Mutex("k")
 			mu.Lock()

@@ -215,6 +215,7 @@ func TestBreakCost(t *testing.T) {
 					t.Errorf("the holder sent %v, want %v", sent, want)
 				}
 				delete(d.Commands, dsynctest.MethodHeartbeat)
+				delete(d.Commands, dsynctest.MethodOwn)
 				want := map[dsynctest.Method]int{
 					dsynctest.MethodLoad: 4, dsynctest.MethodRevoke: 1, dsynctest.MethodMembers: 1,
 					dsynctest.MethodNotify: 2, dsynctest.MethodListen: 1, dsynctest.MethodRelease: 1,

@@ -75,6 +75,16 @@ func heldAsEach() []heldAs {
 	}
 }
 
+// wantClosed waits for the end of a hold, much longer than it may take.
+func wantClosed(t *testing.T, over <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-over:
+	case <-time.After(100 * ttl):
+		t.Error("the holder is not told")
+	}
+}
+
 // B38: somebody deletes the record of a key that is held. Its holder is told within a heartbeat, with a cause that
 // says so, and the log has an error that names the record; nobody who has the key by then loses it.
 func TestRecordOfAHeldKeyDeleted(t *testing.T) {
@@ -93,7 +103,7 @@ func TestRecordOfAHeldKeyDeleted(t *testing.T) {
 				store.DeleteRecord("k")
 				deleted := time.Now()
 				theirs, releaseTheirs := u.hold(t, b)
-				<-over.Done()
+				wantClosed(t, over.Done())
 				if d := time.Since(deleted); d > ttl/3*11/10 {
 					t.Errorf("the holder was told after %v, want a heartbeat's time", d)
 				}
@@ -127,7 +137,7 @@ func TestRecordOfAHeldKeyDeleted(t *testing.T) {
 func TestRecordOfOneOfManyDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n, perLook = 1_200, 500
-		store := dsynctest.NewMemory()
+		store := &measuringStore{Memory: dsynctest.NewMemory()}
 		s := newSession(t, store, unswept())
 		var all []*dsync.Mutex
 		for i := range n {
@@ -138,7 +148,9 @@ func TestRecordOfOneOfManyDeleted(t *testing.T) {
 		for _, i := range []int{0, n / 2, n - 1} {
 			store.DeleteRecord(fmt.Sprint(i))
 			deleted := time.Now()
-			<-all[i].Lost()
+			if wantClosed(t, all[i].Lost()); t.Failed() {
+				t.FailNow()
+			}
 			if d := time.Since(deleted); d > (n/perLook+1)*ttl/3*11/10 {
 				t.Errorf("the holder of key %d was told after %v", i, d)
 			}
@@ -152,7 +164,7 @@ func TestRecordOfOneOfManyDeleted(t *testing.T) {
 			if i == 0 || i == n/2 || i == n-1 {
 				continue
 			}
-			<-mu.Lost()
+			wantClosed(t, mu.Lost())
 			mu.Unlock()
 		}
 		if d := time.Since(deleted); d > (n/perLook+1)*ttl/3*11/10 {
@@ -161,7 +173,23 @@ func TestRecordOfOneOfManyDeleted(t *testing.T) {
 		if id := s.ID(); id == "" {
 			t.Error("the session was lost")
 		}
+		if got := store.most.Load(); got != perLook {
+			t.Errorf("one command has read %d keys, want at most %d", got, perLook)
+		}
 	})
+}
+
+// A measuringStore records how many keys of a session were read at once, at most.
+type measuringStore struct {
+	*dsynctest.Memory
+	most atomic.Int64
+}
+
+func (s *measuringStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, error) {
+	if n := int64(len(q.Keys)); n > s.most.Load() {
+		s.most.Store(n)
+	}
+	return s.Memory.Keys(ctx, q)
 }
 
 // What somebody in the process reads of the key ends the hold at once if another holds it for sure.
