@@ -145,8 +145,9 @@ func (m *Mutex) hold() *engine.Hold {
 //
 // If nobody waits for the key, Unlock returns when the primary has made the release, and does not wait for
 // a majority of the members, as UnlockContext does. If the primary then fails before it has passed the
-// release on, the key is still held until this session's next heartbeat has reached the new primary; or, if
-// this process ends in that moment too, until the session expires. Nobody else is let in by it.
+// release on, the key is still held until this session's next heartbeat has reached the new primary, or sooner if the
+// session asks for the key again; or, if this process ends in that moment too, until the session expires. Nobody else
+// is let in by it.
 func (m *Mutex) Unlock() { m.unlock(driver.Leave{Early: true}).Finish(m.s, m.key) }
 
 // UnlockContext unlocks m and returns when no fail-over can undo the release: use it to tell others that the

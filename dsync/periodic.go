@@ -32,8 +32,8 @@ import (
 // that does.
 //
 // Runs do not overlap. Those who wait are served in the order of their ticks. So a tick is missed if nobody
-// waits for it when a later one begins that succeeds: nobody has called, or those who have can't reach the
-// store, or a process whose clock is ahead by more than a period has called first. [Periodic.Last] shows it: a run can
+// waits for it when a later one begins that succeeds: nobody has called, as when a backlog is made up tick by tick
+// and somebody waits for the present one; or those who have can't reach the store; or a process whose clock is ahead by more than a period has called first. [Periodic.Last] shows it: a run can
 // begin where the last one that succeeded has ended.
 type Periodic struct{ t ticks }
 

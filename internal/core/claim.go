@@ -638,8 +638,12 @@ func (c *Core) unknown(st *driver.State, about *claim) {
 }
 
 func (c *Core) unknownClaim(key, id string, token int64) {
-	if c.byID(id) == nil && c.isNew(id, token) {
+	switch {
+	case c.byID(id) != nil:
+	case c.isNew(id, token):
 		c.orphan(key, id)
+	case c.mayBeUndone(id):
+		c.heartbeatSoon() // it says whether the release was undone: see committed
 	}
 }
 

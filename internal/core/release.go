@@ -186,6 +186,14 @@ func (c *Core) isNew(id string, token int64) bool {
 	return i < 0 || token > c.past[i].token
 }
 
+// mayBeUndone reports whether the release of a past claim may have been undone, and nobody has looked.
+func (c *Core) mayBeUndone(id string) bool {
+	n, _ := numberOf(id)
+	return slices.ContainsFunc(c.past, func(p past) bool {
+		return p.number == n && p.applied != driver.OpTime{} && p.void != discarding && p.void != longAgo
+	})
+}
+
 // forgetPast forgets the past claims of which nothing can come late. It is called with every acknowledged
 // heartbeat.
 func (c *Core) forgetPast() {

@@ -97,6 +97,24 @@ func TestUndoneUnlockEndsWithTheHeartbeat(t *testing.T) {
 	}
 }
 
+// After an undone Unlock the process's own try finds its key held, by nobody. It learns why at once, not with the next
+// heartbeat, so the next try succeeds.
+func TestOwnTryAfterAnUndoneUnlock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		s := newSession(t, memory, unswept())
+		turn(s.Mutex("k"))
+		memory.FailOver()
+		s.Mutex("k").TryLock()
+		time.Sleep(ttl / 100)
+		mu := s.Mutex("k")
+		if err := mu.TryLockContext(background); err != nil {
+			t.Fatalf("a moment after the first try: %v", err)
+		}
+		mu.Unlock()
+	})
+}
+
 // eventuallyFree waits until nobody holds k.
 func eventuallyFree(t *testing.T, store driver.Store, s *dsync.Session) {
 	t.Helper()
