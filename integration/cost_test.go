@@ -187,7 +187,7 @@ func TestCostFailedTry(t *testing.T) {
 	})
 }
 
-// What a session holds makes no difference to what it costs to keep it.
+// What a session holds makes no difference to what it costs to keep it: a heartbeat, and a reading of some keys.
 func TestCostOfManyLocks(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		many := 1_000
@@ -233,8 +233,12 @@ func TestCostOfManyLocks(t *testing.T) {
 				if len(beats) < periods-1 || len(beats) > periods+1 {
 					t.Errorf("%d heartbeats in %d periods", len(beats), periods)
 				}
-				if len(sent) != len(beats) {
-					t.Errorf("commands other than heartbeats: %v", sent)
+				reads := mon.commands(func(c command) bool { return c.name == "aggregate" })
+				if len(sent) != len(beats)+len(reads) {
+					t.Errorf("commands other than heartbeats, and the readings beside them: %v", sent)
+				}
+				if d := len(reads) - len(beats); d < -1 || d > 1 {
+					t.Errorf("%d readings of what is held beside %d heartbeats, want one beside each", len(reads), len(beats))
 				}
 				// To begin with it may find no collection, and make it, and it asks which others there are, and
 				// waits until a majority has them. Then one is answered after 5 s, and one asks which member is
