@@ -329,3 +329,23 @@ func TestRunEndsOnTheSecondSignal(t *testing.T) {
 		m.Unlock()
 	}
 }
+
+// Where the server does not answer, leasehold ends in less than ten seconds after its command, and says once
+// that the key is not released.
+func TestRunSaysThatTheKeyIsNotReleased(t *testing.T) {
+	memory := dsynctest.NewMemory()
+	var cut atomic.Bool
+	faulty := dsynctest.NewFaulty(memory, func(dsynctest.Request) dsynctest.Fault { return dsynctest.Fault{LoseRequest: cut.Load()} })
+	t.Cleanup(faulty.Close)
+	name := filepath.Join(t.TempDir(), "go on")
+	out, end := start(t.Context(), faulty, "run", "--ttl", "20s", "k", "--", "sh", "-c", `echo ready; while [ ! -e "$0" ]; do sleep 0.01; done`, name)
+	eventually(t, "the command runs", func() bool { return strings.Contains(out.take(), "ready") })
+	cut.Store(true)
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := <-end
+	if n := strings.Count(got.err, `"k" could not be released`); got.status != 0 || n != 1 {
+		t.Errorf("%+v, want status 0 and that the key could not be released, once", got)
+	}
+}

@@ -232,25 +232,32 @@ func (j *job) campaignsAgain(err error, sig *signals) bool {
 	return j.kind == dsync.KindElection && errors.As(err, &f) && f.status == exitLost && !sig.lastEnding().ends()
 }
 
-// release releases the key, if it is still held.
+// release releases the key, if it is still held. What has no answer in time, close waits for.
 func (j *job) release(a *app, h *engine.Hold) {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
-	if err := h.Release(ctx); err != nil && !errors.Is(err, dsync.ErrLost) {
-		a.say(fmt.Errorf("%q could not be released, and is free when the TTL of %v runs out: %w", j.key, a.target.ttl, err))
+	if err := h.Release(ctx); err != nil && !errors.Is(err, dsync.ErrLost) && ctx.Err() == nil {
+		j.notReleased(a, err)
 	}
 }
 
-// close ends the session without waiting for the server: if its requests fail, the
-// session expires.
+// close ends the session. It waits for the server for one attempt at most, a sixth of the TTL or 5 s: if its requests
+// fail, the session expires.
 func (j *job) close(a *app, s *dsync.Session) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // nothing is held any more that Close would have to wait for
-	s.Close(ctx)
+	if err := s.Close(ctx); errors.Is(err, dsync.ErrNotReleased) {
+		j.notReleased(a, err)
+	}
 }
 
-// releaseTimeout bounds the release, since the server may not answer.
-const releaseTimeout = 5 * time.Second
+func (j *job) notReleased(a *app, err error) {
+	a.say(fmt.Errorf("%q could not be released, and is free when the TTL of %v runs out: %w", j.key, a.target.ttl, err))
+}
+
+// releaseTimeout bounds the release, since the server may not answer. With close it takes less than the 10 s after which
+// docker stop kills a container.
+const releaseTimeout = 3 * time.Second
 
 // hold acquires the key, waiting for as long as the flags say.
 func (j *job) hold(ctx context.Context, s *dsync.Session) (*engine.Hold, error) {
