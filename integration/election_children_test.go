@@ -101,8 +101,8 @@ func frozenLeader(env *proc.Env) {
 			}
 		}
 		env.Emit(proc.Event{Name: "check", Lost: ctx.Err() != nil, Is: sentinel(context.Cause(ctx))})
-		if err := e.Resign(context.Background()); err != nil {
-			env.Fatal(err)
+		if err := e.Resign(context.Background()); sentinel(err) != "lost" {
+			env.Fatal(fmt.Errorf("late Resign: %v, want ErrLost", err))
 		}
 		env.Emit(proc.Event{Name: "resigned"})
 	}

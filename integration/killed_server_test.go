@@ -21,7 +21,7 @@ func TestKilledServer(t *testing.T) {
 		for name, spec := range map[string]mongod.Spec{"a standalone": {}, "a set of one": {Members: 1}} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				times := testkit.Rounds(8, 40)
+				times := testkit.Rounds(4, 40)
 				own := lab.Start(t, spec)
 				r, node := newRoom(t, own), own.Set().Members()[0]
 				opt := r.short(30 * time.Second)

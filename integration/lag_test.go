@@ -20,7 +20,7 @@ func TestLaggingSecondary(t *testing.T) {
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
 		own := lab.Start(t, mongod.Spec{Members: 3})
 		r := newRoom(t, own)
-		opt := r.short(4 * time.Second)
+		opt := r.short(patient)
 		var lost losses
 		opt.Hooks = lost.hooks()
 		kept := r.session(opt).Mutex("kept")

@@ -17,7 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-var mutexesFor = flag.Duration("mutexes.duration", 0, "for how long TestMutexesOfProcesses lasts; 0: 20s, 1m with LEASEHOLD_LONG set")
+var mutexesFor = flag.Duration("mutexes.duration", 0, "for how long TestMutexesOfProcesses lasts; 0: 8s, 1m with LEASEHOLD_LONG set")
 
 const severalKeys, severalEach = 20, 5
 
@@ -68,7 +68,7 @@ func several(env *proc.Env) {
 // Processes that each lock 5 of 20 keys, while some are killed in the midst of it: two never have one key, all of them go
 // on, and no deadlock is reported.
 func TestMutexesOfProcesses(t *testing.T) {
-	lasts := cmp.Or(*mutexesFor, time.Duration(testkit.Rounds(20, 60))*time.Second)
+	lasts := cmp.Or(*mutexesFor, time.Duration(testkit.Rounds(8, 60))*time.Second)
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		processes := 12
 		if !s.FerretDB() { // which has no room for the connections of a hundred beside other tests

@@ -8,6 +8,7 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/proxy"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"github.com/leasehold-go/leasehold/internal/mongod"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
@@ -99,7 +100,7 @@ func TestNetworkPartsMembers(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for _, c := range []struct {
+		parts := []struct {
 			name string
 			harm func(in, out *proxy.Link)
 			deaf bool
@@ -108,7 +109,8 @@ func TestNetworkPartsMembers(t *testing.T) {
 			{"deaf", func(in, out *proxy.Link) { in.HangRequests(); out.HangReplies() }, true},
 			// It may be sent something on what is connected already, or it may not.
 			{"mute", func(in, out *proxy.Link) { in.HangReplies(); out.HangRequests() }, false},
-		} {
+		}
+		for _, c := range parts[:testkit.Rounds(1, len(parts))] {
 			old := primary(t, own.Set())
 			before := term(old)
 			in, out := net.Proxy(old.Addr).Link, net.Proxy(old.Addr).Outgoing()

@@ -22,7 +22,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-var periodicFor = flag.Duration("periodic.duration", 0, "for how long TestPeriodicFleet lasts; 0: 40s, 5m with LEASEHOLD_LONG set")
+var periodicFor = flag.Duration("periodic.duration", 0, "for how long TestPeriodicFleet lasts; 0: 15s, 5m with LEASEHOLD_LONG set")
 
 // Ten hosts have a tick each second. Their processes are killed and started again, primaries step down and are
 // killed, and runs fail. No tick succeeds twice, later ones succeed later, and whoever lives to return without
@@ -36,7 +36,7 @@ func TestPeriodicFleet(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				f := &periodicHosts{room: newRoom(t, own), harms: &harms, succeeded: make(map[int]int64), overlooked: make(map[int]bool), called: make(map[int]bool)}
-				ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(*periodicFor, time.Duration(testkit.Rounds(40, 300))*time.Second))
+				ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(*periodicFor, time.Duration(testkit.Rounds(15, 300))*time.Second))
 				defer cancel()
 				var wg sync.WaitGroup
 				for i := range 10 {

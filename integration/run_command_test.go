@@ -201,10 +201,10 @@ var faults = []struct {
 }
 
 // leasehold run, whatever happens to it: its command, a process group that heeds no
-// SIGTERM, is dead before the key can be taken elsewhere. 8 rounds, or 20.
+// SIGTERM, is dead before the key can be taken elsewhere. 4 rounds, or 20.
 func TestRunDeadBeforeTaken(t *testing.T) {
 	t.Parallel()
-	ordeals, rounds := testkit.Rounds(2, 4), testkit.Rounds(4, 5)
+	ordeals, rounds := testkit.Rounds(2, 4), testkit.Rounds(2, 5)
 	bin := leasehold.path(t)
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		var hits, overlaps atomic.Int64

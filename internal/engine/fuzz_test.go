@@ -33,7 +33,7 @@ func TestPrograms(t *testing.T) {
 	for _, s := range program.Seeds() {
 		t.Run(s.Name, func(t *testing.T) { runProgram(t, s.Bytes) })
 	}
-	n := testkit.Rounds(3000, 10_000)
+	n := testkit.Rounds(1000, 10_000)
 	if testing.Short() {
 		n = 300
 	}
