@@ -11,9 +11,9 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// B37: a goroutine hangs, and its process lives. Its hold, or its term, ends within the limit that it has set, and
+// L16: a goroutine hangs, and its process lives. Its hold, or its term, ends within the limit that it has set, and
 // another process has the key after the grace. Everything else that the session holds is kept.
-func TestB37HangingHolder(t *testing.T) {
+func TestHangingHolder(t *testing.T) {
 	t.Parallel()
 	const limit, grace, busy = 2 * time.Second, time.Second, 10 * time.Second // busy: what a machine may be late by
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {

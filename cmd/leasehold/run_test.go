@@ -505,7 +505,7 @@ func TestRunTick(t *testing.T) {
 	}
 }
 
-// The tick of an interval is the last one that is due, however late a host comes, or the next one a little
+// B43: the tick of an interval is the last one that is due, however late a host comes, or the next one a little
 // before its time: a tenth of the interval, 30 s at most.
 func TestTickOfAnInterval(t *testing.T) {
 	midnight := time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC)

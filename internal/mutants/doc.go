@@ -1,6 +1,6 @@
 // Mutants makes small wrong changes to a copy of this module, one at a time, and
 // demands that the test named for each fails under it: so that no promise, timing
-// rule or defect from elsewhere (B01 to B37) is one whose breaking goes unnoticed.
+// rule or defect from elsewhere (B01 to B45) is one whose breaking goes unnoticed.
 //
 //	go run ./internal/mutants [-run regexp] [-part k/n] [-list] [-v] [-count n]
 //	go run ./internal/mutants random [-n mutants] [-seed number] [-p workers] [package ...]

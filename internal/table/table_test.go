@@ -24,18 +24,21 @@ const root = "../.."
 
 // folders are those of the packages that the table and docs name.
 var folders = map[string]string{
-	"clockcheck":     "clockcheck",
-	"core":           "internal/core",
-	"docs":           "docs",
-	"dsync":          "dsync",
-	"dsynctest":      "dsync/dsynctest",
-	"dsync/mongo":    "dsync/mongo",
-	"engine":         "internal/engine",
-	"hostdir":        "internal/hostdir",
-	"integration":    "integration",
-	"internal/table": "internal/table",
-	"leader":         "leader",
-	"leader/mongo":   "leader/mongo",
+	"adapters/robfigcron": "adapters/robfigcron",
+	"clockcheck":          "clockcheck",
+	"cmd/leasehold":       "cmd/leasehold",
+	"core":                "internal/core",
+	"docs":                "docs",
+	"dsync":               "dsync",
+	"dsync/dsynchttp":     "dsync/dsynchttp",
+	"dsync/mongo":         "dsync/mongo",
+	"dsynctest":           "dsync/dsynctest",
+	"engine":              "internal/engine",
+	"hostdir":             "internal/hostdir",
+	"integration":         "integration",
+	"internal/table":      "internal/table",
+	"leader":              "leader",
+	"leader/mongo":        "leader/mongo",
 }
 
 // suite is the test whose cases have names of their own.
@@ -50,7 +53,7 @@ func numbers() []string {
 	for _, s := range []struct {
 		format string
 		n      int
-	}{{"%d", 10}, {"L%d", 15}, {"E%d", 15}, {"S%d", 5}, {"B%02d", 37}} {
+	}{{"%d", 10}, {"L%d", 16}, {"E%d", 15}, {"S%d", 5}, {"B%02d", 45}} {
 		for i := range s.n {
 			all = append(all, fmt.Sprintf(s.format, i+1))
 		}
