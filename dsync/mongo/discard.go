@@ -51,11 +51,12 @@ func (s *Store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.No
 		if !records[keyID(c.Key)].has(c.ID) {
 			continue
 		}
+		if ctx.Err() != nil {
+			return notices, cmp.Or(refused, failure("discard", ctx.Err())) // the others are still there
+		}
 		done, err := s.editLeave(ctx, driver.Leave{Claim: driver.Claim{Key: c.Key, ID: c.ID, Session: c.Session}})
 		notices = append(notices, done.Notices...)
-		if refused = cmp.Or(refused, err); ctx.Err() != nil {
-			break
-		}
+		refused = cmp.Or(refused, err)
 	}
 	return notices, refused
 }

@@ -1,8 +1,10 @@
 package mongo_test
 
 import (
+	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,4 +61,46 @@ func TestDiscardGoesOnBehindARefusedClaim(t *testing.T) {
 			})
 		})
 	}
+}
+
+// If its time is over, Discard says so, and not that the claims are gone that it has not come to. (B40)
+func TestDiscardOutOfTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := outOfTime{Context: context.Background()}
+		released := 0
+		s := newFake(t).store(nil, func(c call) bson.D {
+			switch c.name {
+			case "update":
+				return ok(e("n", 2), e("nModified", 0))
+			case "aggregate":
+				var found bson.A
+				for _, key := range []string{"a", "b"} {
+					found = append(found, bson.D{e("_id", "k/"+key), e("h", bson.A{bson.D{e("a", "s."+key), e("s", "s"), e("w", 1), e("t", int64(1024))}})})
+				}
+				return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", found)}))
+			case "findAndModify":
+				released++
+				ctx.over.Store(true)
+				return ok(e("value", bson.D{e("now", time.Now()), e("h", bson.A{})}))
+			}
+			return ok()
+		})
+		claims := []driver.Claim{{Key: "a", ID: "s.a", Session: "s"}, {Key: "b", ID: "s.b", Session: "s"}}
+		if _, err := s.Discard(&ctx, claims); !errors.Is(err, context.DeadlineExceeded) || released != 1 {
+			t.Errorf("Discard: %v, after %d of 2 claims; want that its time is over", err, released)
+		}
+	})
+}
+
+// outOfTime is a context whose end nobody hears of, as if it came just after a reply.
+type outOfTime struct {
+	context.Context
+	over atomic.Bool
+}
+
+func (c *outOfTime) Err() error {
+	if c.over.Load() {
+		return context.DeadlineExceeded
+	}
+	return nil
 }
