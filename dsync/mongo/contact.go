@@ -21,18 +21,23 @@ const (
 	// firstPause and maxPause are the pauses between tries, before jitter.
 	firstPause = 50 * time.Millisecond
 	maxPause   = time.Second
+
+	// warnAgain is how often the log has a warning while tries fail. A program that waits for hours must not do so
+	// silently, and a try each second is no news.
+	warnAgain = time.Minute
 )
 
 // contact repeats the probe through states that pass, so that a program that starts while a primary
-// steps down, or while writes are blocked, waits and does not crash again and again. It returns when the probe succeeds, when ctx ends, or on
-// an error that is not temporary. Each try uses new records, because it is unknown what an
-// interrupted try has done.
+// steps down, or while writes are blocked, waits and does not crash again and again. It returns when the
+// probe succeeds, when ctx ends, or on an error that is not temporary. Each try uses new records, because
+// it is unknown what an interrupted try has done.
 func (s *Store) contact(ctx context.Context) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(noValues{ctx}, contactLimit)
 		defer cancel()
 	}
+	var warned time.Time
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		err := s.probeWithin(ctx, contactLimit)
 		switch {
@@ -44,7 +49,11 @@ func (s *Store) contact(ctx context.Context) error {
 		timer := time.NewTimer(pause/2 + rand.N(pause))
 		select {
 		case <-timer.C:
-			s.log.Info("leasehold: the server could not be probed; trying again", slog.Any("error", err))
+			level := slog.LevelInfo
+			if warned.IsZero() || time.Since(warned) >= warnAgain {
+				level, warned = slog.LevelWarn, time.Now()
+			}
+			s.log.Log(ctx, level, "leasehold: the server could not be probed; trying again", slog.Any("error", err))
 		case <-ctx.Done():
 			timer.Stop()
 			if errors.Is(err, ctx.Err()) {
@@ -102,7 +111,7 @@ var passingCodes = []int{
 
 	// Writes are blocked, or the server or its disk is full.
 	371,       // UserWritesBlocked: setUserWriteBlockMode, as Atlas does when a disk fills up
-	codeAtlas, // "you are over your space quota"; a missing right is refused, see notAllowed
+	codeAtlas, // "you are over your space quota"; all else is refused, see notAllowed
 	14031,     // OutOfDiskSpace
 	264,       // TooManyFilesOpen
 	365,       // TemporarilyUnavailable: the cache is full

@@ -3,11 +3,13 @@ package mongo_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -40,10 +42,12 @@ var interruptions = map[string]func(call) bson.D{
 	},
 }
 
-// What a small cluster on Atlas answers to a write while it is full, and to a command that the user may not send.
+// What Atlas answers to a write while a small cluster is full, to a command that the user may not send, and to a wrong
+// password.
 var (
 	overQuota  = atlas("you are over your space quota, using 513 MB of 512 MB")
 	notAllowed = atlas("user is not allowed to do action [update] on [app.leasehold]")
+	badAuth    = atlas("bad auth : Authentication failed.")
 )
 
 func atlas(says string) bson.D {
@@ -96,7 +100,7 @@ func TestOpenWaitsForWhatPasses(t *testing.T) {
 }
 
 // Open waits as long as ctx allows, or half a minute if ctx has no deadline. The error has both
-// the server's error and that time was up.
+// the server's error and that time was up. A warning once a minute says why it waits.
 func TestOpenWaitsNoLongerThanItMay(t *testing.T) {
 	for _, limit := range []time.Duration{0, 5 * time.Second, 2 * time.Minute} {
 		interrupted, says := interruptions["stepping down"], "InterruptedDueToReplStateChange"
@@ -116,7 +120,12 @@ func TestOpenWaitsNoLongerThanItMay(t *testing.T) {
 					want = limit
 				}
 				start := time.Now()
-				_, err := dsyncmongo.Open(ctx, client.Database("app"), nil)
+				var log strings.Builder
+				opt := &dsyncmongo.Options{Options: dsync.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))}}
+				_, err := dsyncmongo.Open(ctx, client.Database("app"), opt)
+				if n, minutes := strings.Count(log.String(), "trying again"), int((want+time.Minute-1)/time.Minute); n != minutes {
+					t.Errorf("%d warnings in %v, want %d: %s", n, want, minutes, &log)
+				}
 				if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), says) {
 					t.Errorf("got %v, want the server's error and context.DeadlineExceeded", err)
 				}
@@ -152,6 +161,7 @@ func TestOpenFailsAtOnce(t *testing.T) {
 	for name, answer := range map[string]func(call) bson.D{
 		"no right":      func(call) bson.D { return refusal(13, "Unauthorized") },
 		"not on Atlas":  func(call) bson.D { return notAllowed },
+		"bad password":  func(call) bson.D { return badAuth },
 		"no such thing": func(call) bson.D { return refusal(59, "CommandNotFound") },
 		"wrong answers": wrong,
 		"unknown code":  func(call) bson.D { return refusal(96, "OperationFailed") },

@@ -52,11 +52,11 @@ var refusals = []int{
 // refused reports whether the server refused a command for good: it changed nothing, and repeating it cannot help.
 func refused(err error) bool { return hasCode(err, refusals...) || notAllowed(err) }
 
-// notAllowed reports whether the user lacks a right. Atlas's small clusters answer with one code, 8000, to
-// whatever their proxy refuses: a command that the user may not send, and also a write while the cluster is over its
-// space quota, which passes. Only the text tells them apart.
+// notAllowed reports whether the user lacks a right. Atlas's proxy answers with one code, 8000, to whatever it
+// refuses: a wrong password, a command that the user may not send, and also a write while the cluster is over its space
+// quota, which passes. Only the text distinguishes them.
 func notAllowed(err error) bool {
-	return hasCode(err, codeUnauthorized) || hasCode(err, codeAtlas) && strings.Contains(err.Error(), "not allowed")
+	return hasCode(err, codeUnauthorized) || hasCode(err, codeAtlas) && !strings.Contains(err.Error(), "space quota")
 }
 
 // failure turns an error of the driver into one of the store. It matches ErrRefused if the

@@ -50,8 +50,8 @@ const (
 //
 // Open waits for a server that can be reached, and tries again through states that pass: a
 // fail-over, an overloaded server, an interrupted operation, or writes that are blocked because a disk is
-// full. Each try that fails is logged. What waiting cannot fix, such as a missing right or a server that computes something else, is
-// returned at once.
+// full. Meanwhile the log has a warning, once a minute. What waiting cannot fix, such as a missing right,
+// a wrong password or a server that computes something else, is returned at once.
 //
 // The session's heartbeats share the client's connection pool with the application. If slow
 // queries occupy all connections (maxPoolSize), heartbeats are delayed, and if that lasts,
@@ -83,9 +83,9 @@ func Open(ctx context.Context, db *mongo.Database, opt *Options) (*dsync.Session
 // the primary, and one that waits has three. The functions of a ServerMonitor are called as usual.
 //
 // If database is "", it is the one that the connection string names, or else "leasehold", as for the command
-// leasehold. A string that names a database of the server's own, as admin for the sake of the password, is
-// refused then. An error about a malformed connection string shows no values of it, because they may be pieces of
-// the password.
+// leasehold. Then Connect refuses a connection string that names one of the server's own databases, as some name
+// admin for the password's sake. An error about a malformed connection string quotes nothing from it, because
+// that may be a piece of the password.
 func Connect(ctx context.Context, clientOptions *options.ClientOptions, database string, opt *Options) (*dsync.Session, error) {
 	if clientOptions == nil {
 		return nil, errors.New("mongo: the client options are nil; pass some, as options.Client().ApplyURI(\"mongodb://…\")")
@@ -124,7 +124,7 @@ func nameDatabase(name *string, uri string) error {
 	}
 	if *name == "" {
 		if *name = own; mongouri.ServersOwn(own) {
-			return fmt.Errorf("mongo: the database of the connection string is %q, which is the server's own; pass the name of that of the locks", own)
+			return fmt.Errorf("mongo: the database of the connection string is %q, which is the server's own; pass the name of the database for locks", own)
 		}
 	}
 	return checkDatabase(*name)
