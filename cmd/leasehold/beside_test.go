@@ -112,7 +112,11 @@ func TestRunPassesDescriptors(t *testing.T) {
 			fd=$((fd+1))
 		done
 		for fd in $0; do cat /proc/$$/fd/$fd; done`
-	for _, numbers := range [][]int{{}, {3, 4, 5}, {3}, {4}, {5, 9}, {3, 4, 6, 40}} {
+	all := [][]int{{}, {3, 4, 5}, {3}, {4}, {5, 9}, {3, 4, 6, 40}}
+	for fd := 6; fd < 24; fd++ { // beside, among and above leasehold's own
+		all = append(all, []int{4, fd})
+	}
+	for _, numbers := range all {
 		var files []*os.File
 		for fd := 3; len(numbers) > 0 && fd <= slices.Max(numbers); fd++ {
 			if !slices.Contains(numbers, fd) {
@@ -291,7 +295,7 @@ func TestRunEndsOnTheSecondSignal(t *testing.T) {
 		var cut atomic.Bool
 		faulty := dsynctest.NewFaulty(memory, func(dsynctest.Request) dsynctest.Fault { return dsynctest.Fault{LoseRequest: cut.Load()} })
 		t.Cleanup(faulty.Close)
-		args := append([]string{"run", "--ttl", "1h"}, c.args...) // each attempt has ten minutes
+		args := append([]string{"run", "--ttl", "1h"}, c.args...) // each attempt has 5 s, and is repeated
 		gate := exec.Command("sleep", "1000")
 		if err := gate.Start(); err != nil {
 			t.Fatal(err)

@@ -47,8 +47,8 @@ as a shell does. The other statuses are leasehold's own:
 
 A command may exit with any of these itself, but hardly any uses 110 to 118:
 sysexits(3) has 64 to 78, timeout(1) and env(1) have 124 to 127, shells 126 to 165,
-systemd 200 and above. If the status is leasehold's own, standard error has one line
-that begins with "leasehold: ".
+systemd 200 and above. If leasehold itself has failed, with 110 to 118, 126 or 127, the
+last line on standard error begins with "leasehold: " and says why.
 `
 
 // A failure is an error with the exit status that goes with it.

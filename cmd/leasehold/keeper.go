@@ -98,8 +98,9 @@ func besideInherited(files ...*os.File) (extra []*os.File, at []int, closeFiles 
 			at = append(at, fd)
 			continue
 		}
-		// A copy, because the garbage collector closes what an os.File describes.
-		number, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		// A copy, because the garbage collector closes what an os.File describes. Its number is above fd: a lower one
+		// would be moved before the child is started, perhaps to the number of another descriptor of the caller.
+		number, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, fd+1)
 		if err != nil {
 			closeFiles()
 			return nil, nil, nil, os.NewSyscallError("fcntl", err)

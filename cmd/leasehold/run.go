@@ -31,8 +31,8 @@ elsewhere, run waits, and if it fails there, or that host dies, runs it here. If
 on all hosts, the tick is over when the next one has succeeded. A tick is the time of a
 schedule. Say it in RFC 3339, or say the interval of the schedule, which must divide a
 day: then it is the last tick that is due, that is, the last multiple of the interval since
-midnight UTC by this host's clock. So whoever comes late, by hand or after a restart,
-runs what is due and not what comes next. A tick counts as due a tenth of the interval
+midnight UTC by this host's clock. So a run that comes late, by hand or after a restart,
+is for what is due and not for what comes next. A tick counts as due a tenth of the interval
 before its time, 30s at most, for hosts whose clocks are a little behind. run says which
 tick it runs for. KEY is a dsync.Periodic; use it with --tick only.
 
@@ -41,7 +41,7 @@ spring and autumn: with --tick 1h every hour that passes has its tick. With --ti
 daily crontab line in local time runs once a day, unless its time is within two hours
 of midnight UTC: there two of its days can fall into one day of UTC. Then name the day:
 --tick "$(date +%F)T00:00:00Z" is one tick for each local date, also where 02:30 comes
-twice.
+twice. In a crontab write \%F: cron takes a bare % for the end of the line.
 
 With -n N up to N commands run at the same time in the whole fleet: KEY is a dsync.Semaphore
 of N. With --shared the command runs beside others with --shared, with --exclusive alone: KEY
@@ -57,7 +57,7 @@ The command's environment has
   leasehold run --try nightly -- ./backup.sh || echo "somebody else does it"
   leasehold run --try --at-least 50s report -- ./report.sh  # from crontab, on ten hosts
   leasehold run --quiet --tick 5m sync -- ./sync.sh  # every five minutes, from crontab, on ten hosts
-  leasehold run --tick "$(date +%F)T02:00:00Z" nightly -- ./backup.sh  # each day, by the local date
+  leasehold run --tick "$(date +%F)T02:00:00Z" nightly -- ./backup.sh  # each day, by the local date; \%F in a crontab
   leasehold run -n 3 thumbnails -- ./thumbnail.sh "$1"
   leasehold run --timeout 5m --ttl 1m --grace 10s db -- make migrate
   leasehold run deploy -- sh -c 'kubectl apply -f . && echo "token $LEASEHOLD_TOKEN"'`,
