@@ -44,7 +44,7 @@ var aboutURI = regexp.MustCompile(`error (parsing|validating) uri: `)
 
 // quoted is what such an error can quote: Go strings, the address in an error of net.SplitHostPort, and a name that
 // was looked up.
-var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|address .*: |lookup .*: `)
+var quoted = regexp.MustCompile(`(?s)"(?:[^"\\]|\\.)*"|address .*: |lookup .*: `)
 
 // harmless are quoted words of the driver's own: names of schemes, and of the options that it knows.
 var harmless = regexp.MustCompile(`scheme must be "mongodb" or "mongodb\+srv"$|invalid value for "[A-Za-z]+": `)

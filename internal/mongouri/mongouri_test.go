@@ -2,6 +2,7 @@ package mongouri_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/leasehold-go/leasehold/internal/mongouri"
@@ -25,6 +26,10 @@ func TestRedact(t *testing.T) {
 		if got := mongouri.Redact(err); got == nil || got.Error() != c.want {
 			t.Errorf("%s: %v, want %s", c.uri, got, c.want)
 		}
+	}
+	lines := errors.New("error parsing uri: invalid host \"…\": address sec\nret:a:b: too many colons in address")
+	if got := mongouri.Redact(lines).Error(); strings.Contains(got, "sec") || strings.Contains(got, "ret") {
+		t.Errorf("a line feed in the password: %s", got)
 	}
 	lookup := errors.New("error parsing uri: lookup _mongodb._tcp.secret on 127.0.0.1:53: no such host")
 	if got := mongouri.Redact(lookup).Error(); got != "error parsing uri: lookup …: no such host" {
