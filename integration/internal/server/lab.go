@@ -173,7 +173,7 @@ func (l *Lab) One(t *testing.T, need Need, f func(t *testing.T, s *Server)) {
 	t.Helper()
 	servers := l.having(t, need)
 	if !testkit.Long() {
-		mine := int(crc32.ChecksumIEEE([]byte(t.Name()))) % len(servers)
+		mine := int(crc32.ChecksumIEEE([]byte(t.Name())) % uint32(len(servers)))
 		for i, s := range servers {
 			if i != mine {
 				l.book.put(t.Name(), s.Name, cell{outcome: "-", why: "on another; on all with LEASEHOLD_LONG"})
