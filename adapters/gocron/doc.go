@@ -2,7 +2,7 @@
 // share their jobs: by a lock for each job, or by electing the process that runs them all.
 // Files that also use that library's package import this one as dsyncgocron.
 //
-//	locker, err := dsyncgocron.NewLocker(locks, 59*time.Minute, nil) // a job of each hour
+//	locker, err := dsyncgocron.NewLocker(locks, 59*time.Minute, nil) // for hourly jobs
 //	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
 //
 // or
@@ -18,15 +18,15 @@
 //
 // With a Locker a job runs on the process that requests its lock first. The clocks of hosts
 // differ, and a gocron.DurationJob counts from the start of each process. So another process may request the lock
-// after the first is done, and run the job again. That is why a lock is held for a time that [NewLocker] takes. With an Elector all jobs run on one process, and no clock
-// matters; but jobs that are due while nobody leads, for up to a TTL after the leader's crash,
-// are skipped.
+// after the first is done, and run the job again. To prevent that, a lock is held for at least the time that is
+// passed to [NewLocker]. With an Elector all jobs run on one process, and no clock matters; but jobs that are due
+// while nobody leads, for up to a TTL after the leader's crash, are skipped.
 //
 // With either, a job can also run twice or not at all when a process dies. A job that must run once for
 // each of its times uses dsync.Periodic in its function, without a Locker or an Elector. gocron tells
 // neither the function nor a Locker for which time it has scheduled a run, so the function has to compute
-// that: for a job of each hour, time.Now().Round(time.Hour) is the same on all hosts whose clocks are
-// less than half an hour off.
+// that: for an hourly job, time.Now().Add(time.Minute).Truncate(time.Hour) is the last hour that is due, also on
+// hosts whose clocks are up to a minute behind. Round would take the next hour for a run that is late.
 //
 // # Limits
 //

@@ -26,7 +26,7 @@ func Example() {
 			log.Fatal(err)
 		}
 		defer locks.Close(context.Background())
-		locker, err := dsyncgocron.NewLocker(locks, 59*time.Minute, nil) // a job of each hour
+		locker, err := dsyncgocron.NewLocker(locks, 59*time.Minute, nil) // for hourly jobs
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -92,7 +92,7 @@ func ExampleElector() {
 }
 
 // A job that runs once for each hour in the whole fleet, without a Locker or an Elector: each process calls for
-// the hour that is nearest by its clock.
+// the last hour that is due by its clock, or nearly.
 func Example_periodic() {
 	locks, err := dsync.New(dsynctest.NewMemory(), nil)
 	if err != nil {
@@ -108,7 +108,7 @@ func Example_periodic() {
 	job, err := scheduler.NewJob(
 		gocron.CronJob("0 * * * *", false),
 		gocron.NewTask(func(ctx context.Context) error {
-			_, err := report.Do(ctx, time.Now().Round(time.Hour), func(ctx context.Context) error {
+			_, err := report.Do(ctx, time.Now().Add(time.Minute).Truncate(time.Hour), func(ctx context.Context) error {
 				fmt.Println("the report is made")
 				return nil
 			})

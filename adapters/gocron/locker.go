@@ -38,9 +38,9 @@ var _ gocron.Locker = (*Locker)(nil)
 // A job's lock is held for atLeast from the start of the job, even if the job ends earlier, and no other process runs
 // the job within that time. The store keeps the lock, also after this process has ended, but not if it
 // dies during the job. Choose the job's period less the most that the clocks of hosts differ: 59 s for
-// a job of each minute. With much less, a job that is short runs on several hosts in each period: each of them requests
-// the lock when its own clock says so, and for a gocron.DurationJob that counts from the start of its process. So jobs
-// with different periods need Lockers of their own, with gocron.WithDistributedJobLocker.
+// a job that runs each minute. With much less, a short job runs on several hosts in each period: each host requests
+// the lock when its own clock says so, and the times of a gocron.DurationJob count from the start of its process. So
+// jobs with different periods need Lockers of their own, with gocron.WithDistributedJobLocker.
 //
 // NewLocker returns an error if s is nil, or if atLeast is not from 1 ms to dsync.MaxDuration. With 1 ms the lock is
 // free when the job ends.
@@ -49,7 +49,7 @@ func NewLocker(s *dsync.Session, atLeast time.Duration, opt *LockerOptions) (*Lo
 		return nil, errors.New("gocron: the session is nil; make one with Open or Connect of dsync/mongo, or dsync.New")
 	}
 	if atLeast < time.Millisecond || atLeast > dsync.MaxDuration {
-		return nil, fmt.Errorf("gocron: a job's lock is held for at least %v; that must be from 1ms to %v, and nearly the period of the job, or hosts run it one after another", atLeast, dsync.MaxDuration)
+		return nil, fmt.Errorf("gocron: a job's lock is held for at least %v; that must be from 1ms to %v, and nearly the job's period, or hosts run the job one after another", atLeast, dsync.MaxDuration)
 	}
 	l := &Locker{s: s, atLeast: atLeast}
 	if opt != nil {

@@ -12,9 +12,9 @@
 // # Once for each time
 //
 // [Locker.AddPeriodic] is for jobs that must run once, and not be skipped, at each of their times: it
-// goes by the time of the schedule, so no clock that is roughly right matters, and a run that fails is made up for by
-// another process. Changes of the local time neither skip nor repeat a time of the day. The other two exclude runs
-// from each other, and skip what they exclude; their times are those of cron, which skips "30 2 * * *" on the day on
+// goes by the time of the schedule, so clocks need to be right only roughly, and if a run fails, another process
+// repeats it. Changes of the local time neither skip nor repeat a time of the day. With the other two, a run that
+// would overlap with another is skipped; their times are those of cron, which skips "30 2 * * *" on the day on
 // which summer time begins, for example.
 //
 // # AtLeast

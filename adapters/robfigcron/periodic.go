@@ -24,14 +24,14 @@ import (
 // lost. The Logger gets f's errors, those of the store, and, as Info, that a run was not needed or that c was
 // stopped before it began. [Options].AtLeast does not apply.
 //
-// What a chain delays or skips because a run is still in progress (cron.DelayIfStillRunning,
-// cron.SkipIfStillRunning) is made up for in the order of the times, as soon as that run has ended. If f can take
+// If a chain delays or skips runs because one is still in progress (cron.DelayIfStillRunning,
+// cron.SkipIfStillRunning), f is called for their ticks, in order, as soon as that run has ended. If f can take
 // longer than its period and should not catch up, let it return nil for a tick that is too old.
 //
-// When the local time is changed, as for daylight saving, a spec that names hours has each time of the day
-// once: a time that the change skips becomes a tick at the moment of the change (several of them become one), and a
+// When clocks are changed, as for daylight saving, a spec that names hours has each time of the day
+// once. Times that the change skips become one tick, at the moment of the change, and a
 // time that comes twice is a tick when it comes first. A spec whose hour is "*" follows the time that
-// passes: it has no tick for the hour that is skipped, and ticks in both of the two hours with one name.
+// passes: it has no tick for an hour that is skipped, and ticks in both hours when one is repeated.
 //
 // The error is that of cron.Cron.AddJob, or says that the spec has no times that all processes
 // compute alike: "@every 1h" counts from the start of each process. AddPeriodic panics if the name, with
