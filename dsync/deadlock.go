@@ -19,8 +19,8 @@ import (
 // a warning, and passes it to [Hooks].Deadlock.
 //
 // A call that waits for a key that its own context holds, such as a LockContext in a [Mutex.Do] of the same key, is a
-// Deadlock with one member. It is reported in the same way and after the same time; if the call has another context, or
-// none, nobody can know it.
+// Deadlock with one member. It is reported in the same way and after the same time. If the call has another context, or
+// none, it is not reported.
 //
 // The store knows sessions and not goroutines, so it is a possible deadlock: one goroutine of a process may hold the
 // key and work, while another one waits. The cycle itself is certain: it was there at one moment. None is reported

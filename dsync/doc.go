@@ -34,16 +34,17 @@
 // If a virtual machine is paused and its clocks stop meanwhile, only the reply to the next
 // heartbeat reveals the loss. Where that matters, check the token where the data is.
 //
-// Nobody may delete or edit what the store keeps of a lock. If somebody does, the key is free, and its holder is told
-// with its next heartbeat: the cause is [ErrRecordDeleted]. Until then two processes can hold the lock.
+// Nobody may delete or edit what the store keeps of a lock. If somebody does, the key is free, and its holder is
+// notified after its next heartbeat (a later one if its session holds more than 500 keys): the cause is
+// [ErrRecordDeleted]. Until then two processes can hold the lock.
 //
 // # What is not here
 //
 // There is no TTL to tune per lock: every hold lives as long as its session, and the session's
 // one heartbeat costs the same for one lock and for ten thousand. A holder that can hang sets a limit for its
 // own progress ([Mutex.Progress]). There are no reentrant locks,
-// for the reason that package sync has none: a Lock of what one holds waits for itself, which is reported as a
-// [Deadlock] if its context is that of the hold. No callback is needed: whatever can be waited for is a
+// for the reason that package sync has none: a holder that locks again waits for itself, which is reported as a
+// [Deadlock] if the context is that of the hold. No callback is needed: whatever can be waited for is a
 // channel that stands in a select, the lock itself ([Mutex.LockChan]) and its loss ([Mutex.Lost]),
 // and [Mutex.Do] passes a context.
 package dsync

@@ -49,7 +49,7 @@ var (
 	// [Session.Healthy].
 	ErrStillInUse = engine.ErrStillInUse
 
-	// ErrNotReleased means that the store may go on holding a key of which this process is done: from
+	// ErrNotReleased means that the store may still hold a key that this process has given up: from
 	// [Session.Healthy], because the store refuses to release it; from [Session.Close], where the error is a
 	// [*NotReleasedError], also because the store has not answered.
 	ErrNotReleased = engine.ErrNotReleased

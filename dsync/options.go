@@ -17,8 +17,8 @@ const MaxDuration = driver.MaxDuration
 type Options struct {
 	// TTL is how long a session lives without a heartbeat, by the store's clock. The locks
 	// of a crashed process become free that long after its last heartbeat. Default 30 s; at
-	// least 1 s, in whole milliseconds. A command may take a sixth of it, and at most 5 s: where the
-	// store answers more slowly, nothing succeeds. Locks survive a fail-over of the store that takes
+	// least 1 s, in whole milliseconds. A command may take a sixth of it, and at most 5 s: if the
+	// store answers more slowly, no command succeeds. Locks survive a fail-over of the store that takes
 	// less than TTL·0.999 − Margin − Grace − 1.1·HeartbeatInterval, about half a TTL.
 	TTL time.Duration
 

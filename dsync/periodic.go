@@ -27,14 +27,15 @@ import (
 // continue where another broke off. Guard effects that must not happen twice with the run's fencing
 // token; see [TokenFrom].
 //
-// Nothing calls by itself. If f fails, each process that waits with the tick calls its own function, once; if it fails
-// in all of them, the tick is not over, but nobody tries again until somebody calls Do with it. docs/recipes.md has a loop
-// that does.
+// A Periodic calls nothing by itself. If f fails, each process that waits with the tick calls its own function, once. If
+// it fails in all of them, the tick is not over, but nobody tries again until somebody calls Do with it. docs/recipes.md
+// has a loop that does.
 //
-// Runs do not overlap. Those who wait are served in the order of their ticks. So a tick is missed if nobody
-// waits for it when a later one begins that succeeds: nobody has called, as when a backlog is made up tick by tick
-// and somebody waits for the present one; or those who have can't reach the store; or a process whose clock is ahead by more than a period has called first. [Periodic.Last] shows it: a run can
-// begin where the last one that succeeded has ended.
+// Runs do not overlap. Those who wait are served in the order of their ticks. A tick is missed if nobody waits for it
+// when a run for a later one begins, and succeeds. That happens if nobody has called for it: processes that catch up in a
+// loop call for one tick after the other, and another process may wait for the present one meanwhile. It also happens if
+// those who have called can't reach the store, or if a process whose clock is ahead by more than a period has called
+// first. [Periodic.Last] shows it: a run can begin where the last one that succeeded has ended.
 type Periodic struct{ t ticks }
 
 // Key returns the key.
@@ -51,8 +52,8 @@ func (p *Periodic) String() string { return fmt.Sprintf("%s %q", driver.KindPeri
 //
 // The tick must be after 1970 and a whole number of milliseconds; otherwise Do returns an error at once.
 // That keeps out time.Now(), which no other process would compute. Do also returns an error if the tick is more than
-// [MaxDuration] ahead of the store's clock. A tick that lies less far in the future by mistake ends all those
-// before it. Then use [Session.Forget]: from then on they can run, in all processes.
+// [MaxDuration] ahead of the store's clock. If a run succeeds for a tick that lies in the future by mistake, all ticks
+// before it are over. Then use [Session.Forget]: from then on they can run, in all processes.
 //
 // f runs on the calling goroutine. If it panics or calls runtime.Goexit, the run has failed.
 // The error is f's, joined with [ErrLost] if the hold ended before f returned: then the run

@@ -213,7 +213,7 @@ func (s *Session) Healthy() error { return s.engine.Healthy() }
 // for the grace, and repeats what has no answer. It gives up when the grace is over and the store
 // has answered nothing for one attempt, a sixth of the TTL and at most 5 s. When ctx ends, everything
 // that is left to send is sent once, all together, and Close returns within one attempt from then on;
-// with a ctx that has ended and a store that answers, in about one round trip. What is
+// with a ctx that has ended and a store that answers, in about two round trips. What is
 // still held then is not taken away: the store keeps it for the rest of the grace and the margin and then
 // frees it; waiters notice that by polling.
 //
@@ -221,7 +221,7 @@ func (s *Session) Healthy() error { return s.engine.Healthy() }
 // of its holder's grace, and the session is unregistered; a [Lease] that was not released is held until its end. Otherwise
 // the error is one of these, or both:
 //
-//   - [ErrNotReleased], as a [*NotReleasedError] that names the keys that the store may go on holding,
+//   - [ErrNotReleased], as a [*NotReleasedError] that names the keys that the store may still hold,
 //     because it refused their release or has not answered. They become free within one TTL, but a
 //     [Lease] only at its own end.
 //   - [ErrNotUnregistered]: the session may stay listed as a member for up to one TTL. Without

@@ -137,10 +137,10 @@ func (e *Election) Publish(ctx context.Context, value []byte) error {
 // Resign does not keep this process out of the election: if it campaigns again, as Run does, it
 // is a candidate again, behind those that wait.
 //
-// ctx bounds only the wait. If the error is nil, the store has the resignation, or there was no term. Otherwise it is that of
-// ctx; [ErrLost] if the term was lost before the store had the resignation, so that nobody is elected
-// before the session's lease is over; dsync.ErrRefused; or dsync.ErrNotReleased or dsync.ErrClosed if the session closed
-// before the store had it. The term has ended in any case.
+// ctx bounds only the wait. If the error is nil, the store has the resignation, or there was no term. Otherwise
+// it is ctx's error; [ErrLost] if the term was lost before the store had the resignation, so that nobody is
+// elected before the session's lease is over; dsync.ErrRefused; or, if the session was closed before the store
+// had it, dsync.ErrNotReleased or dsync.ErrClosed. The term has ended in any case.
 func (e *Election) Resign(ctx context.Context) error {
 	t := e.present()
 	if t == nil {
@@ -160,8 +160,9 @@ func (e *Election) Resign(ctx context.Context) error {
 // d must be from 1 ms to dsync.MaxDuration. If the work takes longer than d to stop, the next leader is elected
 // as soon as it has stopped, or its grace is over. dsync.Session.Break ends d at once.
 //
-// ResignAfter also works when the term has just ended because the ctx of Run or Campaign has, as on a signal, as long as
-// Run's function has not returned, and with Campaign for the session's grace. Run's function can call it last, with its own ctx:
+// ResignAfter also works when the term has just ended because the ctx of Run or Campaign has ended, as on a signal:
+// with Run as long as its function has not returned, and with Campaign for the session's grace. Run's function can
+// call it last, with its own ctx:
 //
 //	<-ctx.Done() // a signal
 //	return election.ResignAfter(ctx, ttl)

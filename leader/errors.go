@@ -11,7 +11,8 @@ var (
 	// dsync.ErrNotRenewed, if the store could not be reached in time or the process was frozen;
 	// dsync.ErrSessionExpired, if the store says that the session is over; dsync.ErrClosed, if the session was
 	// closed; dsync.ErrRevoked, if somebody called dsync.Session.Break with the election's name;
-	// dsync.ErrRecordDeleted, if somebody deleted the election's record in the store; and dsync.ErrStalled, if the work made no progress within the limit that it had set with dsync.Progress.
+	// dsync.ErrRecordDeleted, if somebody deleted the election's record in the store; and dsync.ErrStalled, if the
+	// work made no progress within the limit that it had set with dsync.Progress.
 	ErrLost = dsync.ErrLost
 
 	// ErrResigned is the cause of a term's end by Resign, Pause or Transfer.

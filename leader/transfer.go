@@ -33,9 +33,10 @@ import (
 // the queue. A reply that is lost does no harm: the request is repeated, elects nobody else, and
 // ends no other term. In one rare case nobody can say afterwards whether the member was elected, and the
 // error is ErrLost too: the reply was lost, a late copy of this process's own request has put it back
-// into the queue, and when the request is repeated the member no longer waits. If ctx ends, Transfer returns its error, and the transfer goes on. If ctx is
-// the term's own or made from it, as inside Run's function, Transfer returns nil without waiting
-// once the term has ended.
+// into the queue, and when the request is repeated the member no longer waits.
+//
+// If ctx ends, Transfer returns its error, and the transfer goes on. If ctx is the term's own or made from
+// it, as inside Run's function, Transfer returns nil without waiting once the term has ended.
 //
 // Like Resign, Transfer does not keep this process from campaigning again. Election.Run does so,
 // behind those that wait.

@@ -39,7 +39,7 @@
 // expired (no heartbeat got through in time, or a fixed lease was over), session_expired
 // (another process found that the session had expired), revoked (somebody used Break or
 // ForceLock), stalled (the holder made no progress within its limit), record_deleted (somebody deleted the
-// key's record in the store) or closed (Session.Close came before the holder was done). It is missing if the
+// key's record in the store) or closed (the session was closed before the holder was done). It is missing if the
 // holder ended the hold: by a release, or a leader by resigning or by the end of its context.
 // For heartbeats and commands it is timeout or the type of the error.
 //
