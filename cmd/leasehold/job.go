@@ -217,7 +217,7 @@ func tickText(tick int64) string { return time.UnixMilli(tick).UTC().Format(time
 // seal records that the command has succeeded for the tick.
 func (j *job) seal(h *engine.Hold) error {
 	h.ReleaseBy(driver.Leave{Seal: j.tick})
-	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), sealTimeout)
 	defer cancel()
 	if err := h.Release(ctx); err != nil {
 		return &failure{exitLost, fmt.Errorf("the command has succeeded, but it is not certain that the server knows, so it may be run once more: %w", err)}
@@ -258,6 +258,10 @@ func (j *job) notReleased(a *app, err error) {
 // releaseTimeout bounds the release, since the server may not answer. With close it takes less than the 10 s after which
 // docker stop kills a container.
 const releaseTimeout = 3 * time.Second
+
+// sealTimeout bounds the wait for the server to record a success: longer than the election of a primary takes after a
+// step-down, since what is not recorded is run once more.
+const sealTimeout = 5 * time.Second
 
 // hold acquires the key, waiting for as long as the flags say.
 func (j *job) hold(ctx context.Context, s *dsync.Session) (*engine.Hold, error) {
