@@ -29,7 +29,8 @@ var (
 	// ErrRecordDeleted means that the store does not have the hold any more, although the session lives: an
 	// operator, a clean-up job or a TTL index has deleted or changed the key's record. The store may have
 	// granted the key to somebody else in the meantime. The log has an error that names the record. The error
-	// is also ErrLost.
+	// is also ErrLost. A hold whose session has expired ends with it too, if the process reads who has the key
+	// before its next heartbeat.
 	ErrRecordDeleted = engine.ErrRecordDeleted
 
 	// ErrClosed means that the session was closed.

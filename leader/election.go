@@ -160,8 +160,8 @@ func (e *Election) Resign(ctx context.Context) error {
 // d must be from 1 ms to dsync.MaxDuration. If the work takes longer than d to stop, the next leader is elected
 // as soon as it has stopped, or its grace is over. dsync.Session.Break ends d at once.
 //
-// ResignAfter also works when the term has just ended because the ctx of Run or Campaign has ended, as on a signal:
-// with Run as long as its function has not returned, and with Campaign for the session's grace. Run's function can
+// ResignAfter also works when the term has just ended because the ctx of Run or Campaign has ended, as on a signal: for
+// the session's grace, and with Run only as long as its function has not returned. Run's function can
 // call it last, with its own ctx:
 //
 //	<-ctx.Done() // a signal

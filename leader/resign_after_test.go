@@ -163,3 +163,46 @@ func TestTryCampaignAfterOnesOwnResignAfter(t *testing.T) {
 		}
 	})
 }
+
+// Run's function calls ResignAfter when its grace is over and the term is being released, while the store
+// does not answer. It is too late for that, and ResignAfter says so.
+func TestResignAfterTheGraceIsOver(t *testing.T) {
+	for name, fault := range map[string]dsynctest.Fault{
+		"the reply comes late": {ReplyDelay: ttl / 8},
+		"the reply is lost":    {LoseReply: true},
+		"the request is lost":  {LoseRequest: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				released := 0
+				a := newElection(t, newFaulty(t, store, func(r dsynctest.Request) (f dsynctest.Fault) {
+					if r.Method == dsynctest.MethodRelease {
+						if released++; released == 1 {
+							f = fault
+						}
+					}
+					return f
+				}), nil)
+				ctx, cancel := context.WithCancel(background)
+				said := make(chan error, 1)
+				go a.Run(ctx, func(ctx context.Context) error {
+					<-ctx.Done()
+					time.Sleep(grace + ttl/20)
+					said <- a.ResignAfter(background, time.Hour)
+					return nil
+				})
+				time.Sleep(time.Second)
+				next := candidates(t, store, "b")["b"]
+				cancel()
+				err := <-said
+				wantErr(t, "ResignAfter", err, leader.ErrLost)
+				began := time.Now()
+				<-next.elected
+				if took := time.Since(began); took > 2*ttl {
+					t.Errorf("ResignAfter returned %v, and the next is elected %v later", err, took)
+				}
+			})
+		})
+	}
+}

@@ -102,7 +102,7 @@ func (c *Core) close() {
 	if c.closing != nil {
 		return
 	}
-	c.closing = &closing{due: c.now.Add(c.cfg.Grace + c.cfg.Attempt)}
+	c.closing = &closing{due: c.now.Add(c.cfg.Grace + c.cfg.Attempt), listed: c.mayBeListed()}
 	c.session.registerAt, c.sweeper.due, c.discards.due = never, never, never
 	for _, key := range sortedKeys(c.queues) {
 		q := c.queues[key]
@@ -191,7 +191,7 @@ func (c *Core) noteUnreleased(cl *claim, why error) {
 	}
 	u := unreleased{key: cl.request.Key, why: why}
 	switch {
-	case cl.fixed():
+	case cl.fixed() && (cl.extends > 0 || !cl.until.IsZero()): // else it has no end yet
 		u.end = byItself
 	case cl.state == windingDown || cl.leave != nil && cl.leave.grace:
 		u.end = withGrace
@@ -235,14 +235,12 @@ func (c *Core) closeDue() {
 func (c *Core) unregistered(r *Reply) {
 	cg := c.closing
 	cg.command = 0
-	switch {
-	case r.Err == nil:
-		c.sessionEnded()
-	case c.session.id != "":
-		cg.listed = r.Err
-	}
 	if c.session.id != "" {
+		cg.listed = r.Err
 		c.lose(ErrClosed)
+	}
+	if r.Err == nil { // what was being released still, such as a claim that nobody knew, has ended too
+		c.sessionEnded()
 	}
 }
 

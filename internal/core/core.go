@@ -175,10 +175,7 @@ func (c *Core) Step(now Instant, e Event) []Effect {
 		}
 	case LeaveBy:
 		if cl := c.claims[e.Claim]; cl != nil {
-			cl.leave = &leave{Leave: e.Leave, keep: c.now.Add(e.Leave.Keep), passed: ErrLost}
-			if cl.asked == byOthers {
-				cl.dropKeep()
-			}
+			c.leaveBy(cl, e.Leave)
 		}
 	case Extending:
 		if cl := c.claims[e.Claim]; cl != nil {

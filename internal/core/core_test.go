@@ -634,6 +634,7 @@ func TestTable(t *testing.T) {
 		{"held for a lease", "an Extend has no answer, lease over, and then the grace", func(r *rig) { r.extending(); r.pass(5 * time.Second) }, "leaving", "End 1: dsync: the lease is over after 6s, Heartbeat, Release"},
 		{"held for a lease", "an Extend has no answer, lease over, and done", func(r *rig) { r.extending(); r.pass(r.cfg.Hold(6 * time.Second)); r.done(1) }, "leaving", "Release"},
 		{"held for a lease", "an Extend has no answer, and released long after its end", func(r *rig) { r.extending(); r.now = r.now.Add(9 * time.Second); r.step(core.Tick{}); r.done(1) }, "leaving", "Release"},
+		{"held for a lease", "an Extend has no answer, and released when whatever it has set is over", func(r *rig) { r.extending(); r.now = r.now.Add(13 * time.Second); r.step(core.Tick{}); r.done(1) }, "gone", "Freed 1: dsync: hold lost: dsync: the lease is over after 6s"},
 		{"held for a lease", "an Extend is answered when the lease is over", func(r *rig) {
 			r.extending()
 			r.pass(r.cfg.Hold(6 * time.Second))
@@ -670,6 +671,20 @@ func TestTable(t *testing.T) {
 		{"windingDown", "session lost, and done", func(r *rig) { r.deadline(); r.done(1) }, "gone", "Freed 1: dsync: hold lost: no heartbeat was acknowledged within 9.988s"},
 		{"lost", "grace over", func(r *rig) { r.pass(time.Second) }, "lost", ""},
 		{"lost", "another caller here", func(r *rig) { r.acquire(2) }, "lost", ""},
+		{"leaving", "said to be kept, and answered", func(r *rig) {
+			r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Keep: time.Hour}})
+			r.answer("Release", core.Reply{Found: true})
+		}, "past", "Freed 1, not as said: dsync: hold lost: its grace was over, and it was being released"},
+		{"leaving", "said to be kept, and sent again", func(r *rig) {
+			r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Keep: time.Hour}})
+			r.answer("Release", lost)
+			r.pass(time.Second)
+		}, "leaving", "Release"},
+		{"past and listening", "closing, a copy of its request is granted, and unregistered", func(r *rig) {
+			r.step(core.Close{})
+			r.notice(driver.NoticeGrant)
+			r.answer("Unregister", core.Reply{})
+		}, "gone", "Closed"},
 		{"leaving", "answered", func(r *rig) { r.answer("Release", core.Reply{Found: true}) }, "past", "Freed 1"},
 		{"leaving", "no answer", func(r *rig) { r.answer("Release", lost) }, "leaving", ""},
 		{"leaving", "no answer, and a pause", func(r *rig) { r.answer("Release", lost); r.pass(time.Second) }, "leaving", "Release"},
@@ -868,6 +883,21 @@ func TestClose(t *testing.T) {
 	r.pass(1900 * time.Millisecond) // no heartbeat any more
 	r.answer("Unregister", core.Reply{Err: errors.New("cut off")})
 	r.says("after Unregister", "Closed, not unregistered")
+}
+
+// A lease without an end lives with its session: when that is unregistered, the store holds nothing more, whatever had
+// no answer before.
+func TestCloseOfAWaiterForALease(t *testing.T) {
+	r := newRig(t)
+	r.begin(leases)
+	r.step(core.Close{})
+	r.step(core.Hurry{})
+	r.answer("Join", core.Reply{Lost: true})
+	r.says("after the request", "Release")
+	r.answer("Release", core.Reply{Lost: true})
+	r.says("after the release", "Unregister")
+	r.answer("Unregister", core.Reply{})
+	r.says("after Unregister", "Closed")
 }
 
 // A try that fails because the session can't be registered does not keep a caller that waits from being

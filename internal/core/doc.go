@@ -86,6 +86,7 @@
 //	leaving      closing, and refused, or no     gone         Freed; Close says that it is not released
 //	               answer after a Hurry
 //	leaving      not there                       leaving      again after an acknowledged heartbeat: then gone
+//	leaving      said how to be released         leaving      it is too late: Freed says that it was not released so
 //	kept         time over                       gone
 //	kept         revoked                         leaving      Send a release
 //	leaving,     session lost                    gone

@@ -89,10 +89,11 @@ func (c *Core) looked(s *sent, r *Reply) {
 		if q == nil {
 			continue
 		}
+		shown := tokens(st)
 		for _, n := range slices.Clone(q.claims) {
 			switch cl := c.claims[n]; {
 			case !c.watched(cl) || cl.granted >= l.at:
-			case st != nil && cl.in(st):
+			case cl.in(shown):
 				cl.doubted = 0
 			default:
 				c.missing(cl, l.acks)
@@ -101,10 +102,23 @@ func (c *Core) looked(s *sent, r *Reply) {
 	}
 }
 
-// in reports whether the claim holds the key by that state. With another token it has left and joined again.
-func (cl *claim) in(st *driver.State) bool {
-	h, holds := st.Holder(cl.request.ID)
-	return holds && h.Token == cl.request.Token
+// tokens returns the tokens of the claims that hold the key by that state, by their ids. Of a semaphore the state can
+// show thousands, and the session can hold as many; so it is not searched for each.
+func tokens(st *driver.State) map[string]int64 {
+	if st == nil {
+		return nil
+	}
+	shown := make(map[string]int64, len(st.Holders))
+	for i := range st.Holders {
+		shown[st.Holders[i].Claim] = st.Holders[i].Token
+	}
+	return shown
+}
+
+// in reports whether the claim is among those shown. With another token it has left and joined again.
+func (cl *claim) in(shown map[string]int64) bool {
+	token, holds := shown[cl.request.ID]
+	return holds && token == cl.request.Token
 }
 
 // seen takes the state of a key that the session may hold, as a reply or an observation shows it that was
@@ -114,11 +128,21 @@ func (c *Core) seen(st *driver.State, since Instant) {
 	if q == nil {
 		return
 	}
-	for _, n := range slices.Clone(q.claims) {
+	var shown map[string]int64
+	var notShown []*claim
+	for _, n := range q.claims {
 		cl := c.claims[n]
-		if cl == nil || cl.state != held && cl.state != lingering || cl.in(st) {
+		if cl.state != held && cl.state != lingering {
 			continue
 		}
+		if shown == nil {
+			shown = tokens(st)
+		}
+		if !cl.in(shown) {
+			notShown = append(notShown, cl)
+		}
+	}
+	for _, cl := range notShown {
 		if h := cl.excludedBy(st); h != nil {
 			c.deleted(cl, fmt.Errorf("%w: another has been granted the key, with token %d", ErrRecordDeleted, h.Token))
 		} else if cl.granted < since {

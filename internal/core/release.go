@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -37,6 +38,27 @@ func (c *Core) release(cl *claim) {
 	}
 }
 
+// leaveBy says how a claim is to be released. If its grace is over it is being released already, and the store may have
+// that release; or Close keeps it for the grace. Neither is changed any more.
+func (c *Core) leaveBy(cl *claim, l driver.Leave) {
+	if cl.state == leaving {
+		var before leave
+		if cl.leave != nil {
+			before = *cl.leave
+		}
+		before.passed = errTooLate
+		cl.leave = &before
+		return
+	}
+	cl.leave = &leave{Leave: l, keep: c.now.Add(l.Keep), passed: ErrLost}
+	if cl.asked == byOthers {
+		cl.dropKeep()
+	}
+}
+
+// errTooLate is what a holder learns that said how to release its hold when that was being released.
+var errTooLate = fmt.Errorf("%w: its grace was over, and it was being released", ErrLost)
+
 func (c *Core) sendRelease(cl *claim) {
 	if cl.failed == 0 { // else a request may have joined after the release that had no answer: see notPassed
 		c.forgetVoid(cl)
@@ -55,9 +77,13 @@ func (c *Core) sendRelease(cl *claim) {
 }
 
 // leaseEnded reports whether the lease is known to be over by the store's clock: whoever uses the key next
-// drops it.
+// drops it. Each Extend that had no answer may have been made at any time before the end, and have set a later one.
 func (c *Core) leaseEnded(cl *claim) bool {
-	return cl.extends == 0 && !cl.until.IsZero() && c.storeClock().After(cl.until)
+	lease := cl.request.Lease
+	if cl.until.IsZero() || int64(cl.extends) > int64(math.MaxInt64/lease) {
+		return false
+	}
+	return c.storeClock().After(cl.until.Add(time.Duration(cl.extends) * lease))
 }
 
 // releaseAnswered takes the reply to a release. While the store refuses it, it is tried again as long as
@@ -211,6 +237,7 @@ func (c *Core) committed(at driver.OpTime) {
 		switch p := &c.past[i]; {
 		case p.void == discarding:
 			busy = true
+		case p.void == longAgo: // its Discard failed, and is sent again
 		case p.applied == driver.OpTime{}:
 		case p.applied.Term != at.Term:
 			if p.void > 0 { // once more when no request can join any more

@@ -29,6 +29,7 @@ type session struct {
 
 	registering uint64  // the command that registers; 0: none
 	registerAt  Instant // when to register again; never: nobody needs it
+	tried       Instant // when the last registration was sent that had no answer, of which why says why; 0: none had
 }
 
 // Session returns the id under which the session is registered, or "".
@@ -73,8 +74,11 @@ func (c *Core) registered(s *sent, r *Reply) {
 	if r.Err != nil {
 		ss.registerAt = c.now.Add(c.cfg.pause(ss.failed))
 		ss.failed++
-		if c.closing != nil && r.Lost {
-			c.closing.listed = r.Err // it may have registered its id
+		if r.Lost { // it may have registered its id
+			ss.why, ss.tried = r.Err, s.at
+		}
+		if c.closing != nil {
+			c.closing.listed = c.mayBeListed()
 		}
 		c.do(Registered{Err: r.Err})
 		c.notRegistered(r)
@@ -97,6 +101,14 @@ func (c *Core) registered(s *sent, r *Reply) {
 		c.listen(0)
 	}
 	c.beginAdmitted()
+}
+
+// mayBeListed returns why the session may be registered under an id that it does not know, or nil.
+func (c *Core) mayBeListed() error {
+	if s := &c.session; s.tried > 0 && c.now < s.tried.Add(c.cfg.Attempt+c.cfg.TTL) {
+		return s.why
+	}
+	return nil
 }
 
 // sessionDue sends the heartbeat or the registration that is due.

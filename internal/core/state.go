@@ -158,6 +158,9 @@ func (c *Core) State(b []byte, now Instant, name Namer) []byte {
 		}
 	}
 	w.num('c', s.registering)
+	if c.mayBeListed() != nil {
+		w.at(s.tried)
+	}
 	w.at(s.registerAt)
 	l := &c.listener
 	w.flags(l.running, l.ready, l.unsupported)
@@ -246,7 +249,7 @@ func (c *Core) claimState(w *writer, cl *claim, needed map[string]bool) {
 	w.at(cl.due)
 	w.put(uint64(min(cl.failed, 8)))
 	w.put(uint64(cl.asked))
-	w.flags(cl.extends > 0)
+	w.put(uint64(min(cl.extends, 8)))
 	w.flags(cl.requests > 0, cl.requests > 1, cl.unanswered > 0, cl.mayBe, cl.othersWait, cl.request.NoneWaiting, cl.refused != nil, c.wouldKnow(cl))
 	if !cl.void.IsZero() {
 		w.put(uint64(max(cl.void.Sub(c.clockAt(w.now)), -2*c.cfg.Margin)))

@@ -334,6 +334,36 @@ func TestRefusedDiscardKeepsNoOthers(t *testing.T) {
 	})
 }
 
+// For as long as the store refuses to discard a claim whose release was undone, as a role without a right may for days,
+// the session asks for that claim, and not for more with each heartbeat. (B40)
+func TestRefusedDiscardDoesNotGrow(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &countingDiscard{refuser: refuser{dsynctest.NewMemory(), "Discard", "", new(atomic.Int64)}}
+		s := newSession(t, store, unswept())
+		store.left.Store(1 << 40)
+		turn(s.Mutex("k"))
+		store.FailOver()
+		time.Sleep(100 * ttl)
+		if n := store.last.Load(); n < 1 || n > 2 { // its release was undone, and a copy of its request could have come
+			t.Errorf("the last Discard was of %d claims, want the one that was released, at most twice", n)
+		}
+		store.left.Store(0)
+		time.Sleep(ttl)
+		wantFree(t, store, "k")
+	})
+}
+
+// A countingDiscard records how many claims the last Discard had.
+type countingDiscard struct {
+	refuser
+	last atomic.Int64
+}
+
+func (s *countingDiscard) Discard(ctx context.Context, claims []driver.Claim) ([]driver.Notice, error) {
+	s.last.Store(int64(len(claims)))
+	return s.refuser.Discard(ctx, claims)
+}
+
 // A copy of a request makes its claim join again after it was given up; the session learns of that grant and releases
 // it; and then another copy comes. Nobody is kept waiting by it.
 func TestSecondCopyOfAnOrphansRequestHoldsNothing(t *testing.T) {

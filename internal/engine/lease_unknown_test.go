@@ -130,6 +130,31 @@ func TestLeaseOfALostExtendIsReleased(t *testing.T) {
 	}
 }
 
+// An Extend had no answer, and then the store is silent. Release returns when the lease is over, even if the store made
+// the Extend in the last moment. (B37)
+func TestReleaseOfALostExtendEndsWithTheLease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const d = 5 * ttl
+		f := newFaulty(t, dsynctest.NewMemory(), nil)
+		l, err := newSession(t, f, nil).Lease(background, "k", d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		time.Sleep(ttl)
+		f.Cut()
+		if _, err := l.Extend(background); err == nil {
+			t.Fatal("Extend succeeded without a reply")
+		}
+		ctx, cancel := context.WithTimeout(background, 100*d)
+		defer cancel()
+		wantErr(t, "Release", l.Release(ctx), dsync.ErrLost, dsync.ErrLeaseOver)
+		if took := time.Since(began); took < 2*d || took > 2*d+ttl {
+			t.Errorf("Release returned %v after the lease began, want %v: its end, and what an Extend can add", took, 2*d)
+		}
+	})
+}
+
 // An Extend that waits for its turn among other commands until the lease is over is not sent: it would keep the key
 // closed, and nobody would hold it. (B37)
 func TestExtendIsNotSentAfterTheEnd(t *testing.T) {

@@ -231,3 +231,29 @@ func TestRegistrationsDoNotPileUp_B42(t *testing.T) {
 		})
 	}
 }
+
+// Close after a registration that had no answer says that the session may be listed, for as long as it may be.
+func TestCloseAfterARegistrationWithoutAnAnswer(t *testing.T) {
+	for _, fault := range []dsynctest.Fault{{LoseReply: true}, {LoseRequest: true}} {
+		for after, want := range map[time.Duration]error{0: dsync.ErrNotUnregistered, ttl / 2: dsync.ErrNotUnregistered, 2 * ttl: nil} {
+			t.Run(fmt.Sprintf("%+v, %v later", fault, after), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					memory := dsynctest.NewMemory()
+					s := newSession(t, newFaulty(t, memory, func(dsynctest.Request) dsynctest.Fault { return fault }), nil)
+					if _, err := s.Register(background); err == nil {
+						t.Fatal("it is registered, so this tests nothing")
+					}
+					time.Sleep(after)
+					err := s.Close(background)
+					if !errors.Is(err, want) {
+						t.Errorf("Close: %v, want %v", err, want)
+					}
+					listed, _, lerr := memory.Sessions(background, driver.SessionQuery{})
+					if lerr != nil || len(listed) > 0 && err == nil {
+						t.Errorf("Close returned nil, and the members are %v, %v", listed, lerr)
+					}
+				})
+			})
+		}
+	}
+}
