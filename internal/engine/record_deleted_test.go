@@ -114,6 +114,7 @@ func TestRecordOfAHeldKeyDeleted(t *testing.T) {
 					t.Error("the other holder has lost the key:", context.Cause(theirs))
 				}
 				releaseTheirs()
+				synctest.Wait() // the log is written by another goroutine
 				if said := log.String(); strings.Count(said, "level=ERROR") != 1 || !strings.Contains(said, `key \"k\" in memory`) {
 					t.Errorf("the log has %q, want one error that names the record", said)
 				}
