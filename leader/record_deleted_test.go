@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -64,6 +65,7 @@ func TestRecordOfAnElectionDeleted(t *testing.T) {
 			if second.Err() != nil || !eb.IsLeader() || ea.IsLeader() || both.Load() {
 				t.Errorf("the second leads: %t, %v; the first one: %t; both at once, by the hook: %t", eb.IsLeader(), context.Cause(second), ea.IsLeader(), both.Load())
 			}
+			synctest.Wait() // the log is written by another goroutine
 			if said := log.String(); strings.Count(said, "level=ERROR") != 1 || !strings.Contains(said, `key \"e\" in memory`) {
 				t.Errorf("the log has %q, want one error that names the record", said)
 			}

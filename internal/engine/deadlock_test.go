@@ -342,6 +342,9 @@ type changingStore struct {
 
 func (s *changingStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, error) {
 	states, err := s.Store.Keys(ctx, q)
+	if q.Session != "" { // it looks whether it has what it holds
+		return states, err
+	}
 	if then := s.then; then != nil {
 		s.then = nil
 		then()
@@ -456,10 +459,15 @@ func TestLingerIsNoDeadlock(t *testing.T) {
 					store := dsynctest.NewMemory()
 					store.Polling = polling
 					began := time.Now()
+					var mu sync.Mutex
 					told := make(map[string]time.Duration)
 					start := func(name string, linger time.Duration) *dsync.Session {
 						return newSession(t, store, &dsync.Options{Name: name, Linger: linger, Hooks: &dsync.Hooks{
-							Deadlock: func(dsync.Deadlock) { told[name] = time.Since(began) },
+							Deadlock: func(dsync.Deadlock) {
+								mu.Lock()
+								defer mu.Unlock()
+								told[name] = time.Since(began)
+							},
 						}})
 					}
 					a, b := start("a", 2*time.Minute), start("b", 0)
