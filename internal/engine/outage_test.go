@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,6 +33,24 @@ func (s farStore) Register(ctx context.Context, m driver.Member) (time.Time, err
 	}
 }
 
+// A sharedLog can be read while others write.
+type sharedLog struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (l *sharedLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(b)
+}
+
+func (l *sharedLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
+}
+
 // Where the TTL leaves a command less time than the link takes, nothing ever succeeds: the error and the log say so.
 func TestTTLTooShortForTheLink(t *testing.T) {
 	for ttl, want := range map[time.Duration]string{
@@ -39,7 +58,7 @@ func TestTTLTooShortForTheLink(t *testing.T) {
 		time.Minute: "no answer within 5s: context deadline exceeded", // no TTL helps
 	} {
 		bubble(t, func(t *testing.T) {
-			var out bytes.Buffer
+			var out sharedLog // Close logs, too
 			s, err := dsync.New(farStore{dsynctest.NewMemory(), ttl / 5}, &dsync.Options{TTL: ttl, Logger: slog.New(slog.NewTextHandler(&out, nil))})
 			if err != nil {
 				t.Fatal(err)
