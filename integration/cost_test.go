@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -174,7 +175,8 @@ func TestCostFailedTry(t *testing.T) {
 		if len(reads) > 1 {
 			t.Errorf("%d reads of the holder's session within a TTL, want at most 1: %v", len(reads), reads)
 		}
-		if all := mon.commands(nil); len(all) != len(onKeys)+len(reads) {
+		// On a slow machine it has begun to listen, since it has held a key for long, or a heartbeat is due.
+		if all := mon.commands(func(c command) bool { return !aboutNotices(c) && !strings.HasPrefix(c.id, "s/") }); len(all) != len(onKeys)+len(reads) {
 			t.Errorf("other commands among %v", all)
 		}
 		if log != nil {

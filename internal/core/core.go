@@ -191,7 +191,7 @@ func (c *Core) Step(now Instant, e Event) []Effect {
 		c.observe(e.Key, e.N)
 	case *Ask:
 		c.send(&Command{Op: Asked, Ask: e}, 0)
-	case Seen:
+	case *Seen:
 		c.seen(&e.State, e.Since)
 	case NotHeld:
 		if cl := c.claims[e.Claim]; c.watched(cl) {

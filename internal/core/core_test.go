@@ -197,7 +197,7 @@ const deleted = "dsync: the store has no record of the hold any more; somebody h
 
 // seen has somebody in the process read the key, by a request of that time.
 func (r *rig) seen(since core.Instant, holders ...driver.Holder) {
-	r.step(core.Seen{State: driver.State{Key: "k", Now: r.clock(), Kind: driver.KindMutex, Limit: 1, Holders: holders}, Since: since})
+	r.step(&core.Seen{State: driver.State{Key: "k", Now: r.clock(), Kind: driver.KindMutex, Limit: 1, Holders: holders}, Since: since})
 }
 
 func (r *rig) progress(limit time.Duration) {

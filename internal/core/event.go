@@ -173,7 +173,7 @@ func (Need) event()           {}
 func (Observe) event()        {}
 func (*Ask) event()           {}
 func (Met) event()            {}
-func (Seen) event()           {}
+func (*Seen) event()          {}
 func (NotHeld) event()        {}
 func (Died) event()           {}
 func (NoticesDue) event()     {}

@@ -38,7 +38,7 @@ func (s *Session) saw(since core.Instant, states []driver.State) {
 	defer s.mu.Unlock()
 	for i := range states {
 		if !s.finished && s.core.Wants(states[i].Key) {
-			s.step(core.Seen{State: states[i], Since: since})
+			s.step(&core.Seen{State: states[i], Since: since})
 		}
 	}
 }

@@ -173,7 +173,7 @@ func (l *line) event(calls map[uint64]*core.Acquire) (core.Event, error) {
 	case "Died":
 		return decoded[core.Died](l)
 	case "Seen":
-		return decoded[core.Seen](l)
+		return decoded[*core.Seen](l)
 	case "NotHeld":
 		return decoded[core.NotHeld](l)
 	case "Met":
