@@ -1,10 +1,10 @@
 // Package robfigcron lets processes with the same crontab, of github.com/robfig/cron/v3,
 // share its jobs: at each of its times a job runs on one of them.
 //
-//	locker, err := robfigcron.NewLocker(locks, &robfigcron.Options{AtLeast: time.Minute})
+//	locker, err := robfigcron.NewLocker(locks, nil)
 //	c := cron.New()
-//	_, err = c.AddJob("@hourly", cron.NewChain(locker.JobWrapper("report")).Then(job))
-//	_, err = c.AddJob("@daily", locker.Job("invoices", func(ctx context.Context) { … }))
+//	_, err = c.AddJob("@hourly", cron.NewChain(locker.JobWrapper("report", 59*time.Minute)).Then(job))
+//	_, err = c.AddJob("@daily", locker.Job("invoices", 23*time.Hour, func(ctx context.Context) { … }))
 //	_, err = locker.AddPeriodic(c, "0 2 * * *", "nightly", func(ctx context.Context, tick time.Time) error { … })
 //
 // where locks is a *dsync.Session. All processes must use the same names for the jobs.
@@ -17,11 +17,12 @@
 // would overlap with another is skipped; their times are those of cron, which skips "30 2 * * *" on the day on
 // which summer time begins, for example.
 //
-// # AtLeast
+// # How long a lock is held
 //
-// A job runs on the process that requests its lock first. The clocks of hosts differ, so
-// another process may request the lock after the first is done, and run the job again. To
-// prevent that, set [Options].AtLeast.
+// A job runs on the process that requests its lock first. The clocks of hosts differ, and "@every 1h" counts from
+// the start of each process. So another process may request the lock after the first is done, and run the job again.
+// To prevent that, a lock is held for at least the time that is passed to [Locker.JobWrapper] or [Locker.Job]: nearly the
+// job's period. [Locker.AddPeriodic] needs no such time.
 //
 // # Skipped and lost runs
 //

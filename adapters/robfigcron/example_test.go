@@ -24,12 +24,12 @@ func Example() {
 			log.Fatal(err)
 		}
 		defer locks.Close(context.Background())
-		locker, err := robfigcron.NewLocker(locks, &robfigcron.Options{AtLeast: time.Minute})
+		locker, err := robfigcron.NewLocker(locks, nil)
 		if err != nil {
 			log.Fatal(err)
 		}
 		c := cron.New()
-		id, err := c.AddJob("@hourly", cron.NewChain(locker.JobWrapper("report")).Then(report))
+		id, err := c.AddJob("@hourly", cron.NewChain(locker.JobWrapper("report", 59*time.Minute)).Then(report))
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -49,7 +49,7 @@ func ExampleLocker_Job() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	job := locker.Job("invoices", func(ctx context.Context) {
+	job := locker.Job("invoices", 23*time.Hour, func(ctx context.Context) {
 		for n := 1; n <= 3 && ctx.Err() == nil; n++ {
 			fmt.Println("invoice", n)
 		}

@@ -22,15 +22,6 @@ const (
 // Options are the settings of a [Locker]. The zero value of each field is its default; a
 // nil *Options is all defaults.
 type Options struct {
-	// AtLeast is the time for which a job's lock is held from the start of its run, even
-	// if the run ends earlier. No other process begins the job within that time. It
-	// should exceed the difference between the hosts' clocks, and be less than the job's
-	// period by as much. The store keeps the lock, also after this process has ended,
-	// but not if it dies during the run. It is 0 or from 1 ms to dsync.MaxDuration. Default 0:
-	// the lock is free when the run ends, and a short job may run once on each of
-	// several hosts.
-	AtLeast time.Duration
-
 	// Prefix comes before the name of a job in the key of its lock, to keep these keys
 	// apart from those of other locks. Default "cron/".
 	Prefix string
@@ -49,7 +40,7 @@ type Locker struct {
 }
 
 // NewLocker returns a Locker on s. It does not contact the store. It refuses a nil
-// session, and an AtLeast that is neither 0 nor from 1 ms to dsync.MaxDuration.
+// session.
 func NewLocker(s *dsync.Session, opt *Options) (*Locker, error) {
 	if s == nil {
 		return nil, errors.New("robfigcron: the session is nil; make one with Open or Connect of dsync/mongo, or dsync.New")
@@ -57,9 +48,6 @@ func NewLocker(s *dsync.Session, opt *Options) (*Locker, error) {
 	l := &Locker{s: s}
 	if opt != nil {
 		l.opt = *opt
-	}
-	if d := l.opt.AtLeast; d != 0 && (d < time.Millisecond || d > dsync.MaxDuration) {
-		return nil, fmt.Errorf("robfigcron: AtLeast is %v; it must be from 1ms to %v (0: not at all)", d, dsync.MaxDuration)
 	}
 	if l.opt.Prefix == "" {
 		l.opt.Prefix = defaultPrefix
@@ -73,24 +61,40 @@ func NewLocker(s *dsync.Session, opt *Options) (*Locker, error) {
 // JobWrapper returns a wrapper for the job of that name. If somebody holds its lock, the wrapped
 // job does not wait for it, and that run is skipped. Two runs that
 // overlap in one process exclude each other, too. A wrapper is for one job; two jobs with
-// one name would exclude each other. JobWrapper panics if the name, with the prefix, is
-// not a valid key: see dsync.CheckKey.
+// one name would exclude each other.
+//
+// The lock is held for atLeast from the start of a run, even if the run ends earlier, and no other process begins
+// the job within that time. The store keeps the lock, also after this process has ended, but not if it dies during
+// the run. Choose the job's period less the most that the clocks of hosts differ: 59 s for a job that runs each
+// minute. With much less, a short job runs on several hosts in each period: each host requests the lock when its own
+// clock says so, and the times of "@every 1h" count from the start of its process. With 1 ms the lock is free when
+// the run ends.
+//
+// JobWrapper panics if the name, with the prefix, is not a valid key: see dsync.CheckKey. It also panics
+// if atLeast is not from 1 ms to dsync.MaxDuration.
 //
 // In a chain, put cron.Recover before it: a panic of the job passes, after its lock is
 // released.
-func (l *Locker) JobWrapper(name string) cron.JobWrapper {
-	l.checkName(name)
+func (l *Locker) JobWrapper(name string, atLeast time.Duration) cron.JobWrapper {
+	l.check(name, atLeast)
 	return func(j cron.Job) cron.Job {
-		return cron.FuncJob(func() { l.run(name, func(context.Context) { j.Run() }) })
+		return cron.FuncJob(func() { l.run(name, atLeast, func(context.Context) { j.Run() }) })
 	}
 }
 
-// Job returns a job of that name which calls f under the lock, as [Locker.JobWrapper]
+// Job returns a job of that name which calls f under the lock, held for atLeast, as [Locker.JobWrapper]
 // does. The context passed to f ends when the hold is lost, at least the session's grace
 // before another process can begin the job; the cause is then dsync.ErrLost.
-func (l *Locker) Job(name string, f func(ctx context.Context)) cron.Job {
+func (l *Locker) Job(name string, atLeast time.Duration, f func(ctx context.Context)) cron.Job {
+	l.check(name, atLeast)
+	return cron.FuncJob(func() { l.run(name, atLeast, f) })
+}
+
+func (l *Locker) check(name string, atLeast time.Duration) {
 	l.checkName(name)
-	return cron.FuncJob(func() { l.run(name, f) })
+	if atLeast < time.Millisecond || atLeast > dsync.MaxDuration {
+		panic(fmt.Sprintf("robfigcron: the lock of job %q is held for at least %v; that must be from 1ms to %v, and nearly the job's period, or hosts run the job one after another", name, atLeast, dsync.MaxDuration))
+	}
 }
 
 func (l *Locker) checkName(name string) {
@@ -100,7 +104,7 @@ func (l *Locker) checkName(name string) {
 }
 
 // run calls f if the lock of that name is free.
-func (l *Locker) run(name string, f func(context.Context)) {
+func (l *Locker) run(name string, atLeast time.Duration, f func(context.Context)) {
 	// Each run has its own Mutex: an earlier run in this process may not have ended.
 	mu := l.s.Mutex(l.opt.Prefix + name)
 	ctx := context.Background()
@@ -111,7 +115,7 @@ func (l *Locker) run(name string, f func(context.Context)) {
 		l.opt.Logger.Error(err, "skip", "job", name)
 		return
 	}
-	until := time.Now().Add(l.opt.AtLeast)
+	until := time.Now().Add(atLeast)
 	defer func() { // also when f panics
 		if err := unlock(mu, until); err != nil {
 			l.opt.Logger.Error(err, "unlock", "job", name)

@@ -25,9 +25,9 @@ func TestJobRunsOncePerPeriod(t *testing.T) {
 		atLeast      time.Duration
 		wantRuns     int
 	}{
-		{"long job", 2 * time.Second, 5 * time.Second, 0, periods},
+		{"long job", 2 * time.Second, 5 * time.Second, time.Millisecond, periods},
 		{"short job, lock held at least", 2 * time.Second, 10 * time.Millisecond, 30 * time.Second, periods},
-		{"short job, lock free at its end", 2 * time.Second, 10 * time.Millisecond, 0, 2 * periods},
+		{"short job, lock free at its end", 2 * time.Second, 10 * time.Millisecond, time.Millisecond, 2 * periods},
 		{"long job, lock held at least", 2 * time.Second, 5 * time.Second, time.Second, periods},
 		{"at the same time", 0, 10 * time.Millisecond, 30 * time.Second, periods},
 	}
@@ -37,8 +37,8 @@ func TestJobRunsOncePerPeriod(t *testing.T) {
 				store := dsynctest.NewMemory()
 				var r runs
 				for range 2 {
-					l, _ := newLocker(t, store, robfigcron.Options{AtLeast: tt.atLeast})
-					schedule(t, period, l.JobWrapper("report")(cron.FuncJob(r.job(tt.takes))))
+					l, _ := newLocker(t, store, robfigcron.Options{})
+					schedule(t, period, l.JobWrapper("report", tt.atLeast)(cron.FuncJob(r.job(tt.takes))))
 					time.Sleep(tt.apart)
 				}
 				time.Sleep(periods*period + period/2)
@@ -54,12 +54,33 @@ func TestJobRunsOncePerPeriod(t *testing.T) {
 	}
 }
 
+// "@every" counts from the start of each process. With a time near the period, a job runs once in each all the
+// same, on whichever process is first; without, once on each.
+func TestJobOfProcessesThatStartedApart(t *testing.T) {
+	const period, periods = time.Minute, 60
+	for atLeast, want := range map[time.Duration]int{59 * time.Second: periods, time.Millisecond: 4 * periods} {
+		synctest.Test(t, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			var r runs
+			for range 4 {
+				l, _ := newLocker(t, store, robfigcron.Options{})
+				schedule(t, period, l.JobWrapper("report", atLeast)(cron.FuncJob(r.job(10*time.Millisecond))))
+				time.Sleep(period / 4)
+			}
+			time.Sleep(periods*period - period/8) // until each has requested it as many times
+			if n, _ := r.count(); n != want {
+				t.Errorf("held at least %v, the job ran %d times in %d periods on 4 processes, want %d", atLeast, n, periods, want)
+			}
+		})
+	}
+}
+
 // Runs of one process that overlap exclude each other.
 func TestRunsOfOneProcessExcludeEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r runs
 		l, log := newLocker(t, dsynctest.NewMemory(), robfigcron.Options{})
-		schedule(t, time.Minute, l.JobWrapper("report")(cron.FuncJob(r.job(90*time.Second))))
+		schedule(t, time.Minute, l.JobWrapper("report", time.Millisecond)(cron.FuncJob(r.job(90*time.Second))))
 		time.Sleep(150 * time.Second) // begins after 1 and is still on after 2 minutes
 		if n, overlap := r.count(); n != 1 || overlap {
 			t.Errorf("the job ran %d times, overlapping: %t; want once", n, overlap)
@@ -68,7 +89,7 @@ func TestRunsOfOneProcessExcludeEachOther(t *testing.T) {
 	})
 }
 
-// The store keeps the lock for AtLeast from the start of the run, even if the process
+// The store keeps the lock for atLeast from the start of the run, even if the process
 // ends, and no longer.
 func TestLockIsHeldAtLeast(t *testing.T) {
 	for _, takes := range []time.Duration{0, 10 * time.Second, 40 * time.Second} {
@@ -77,12 +98,12 @@ func TestLockIsHeldAtLeast(t *testing.T) {
 				const atLeast = 30 * time.Second
 				store := dsynctest.NewMemory()
 				first, other := newSession(t, store), newSession(t, store)
-				l, err := robfigcron.NewLocker(first, &robfigcron.Options{AtLeast: atLeast})
+				l, err := robfigcron.NewLocker(first, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
 				began := time.Now()
-				l.JobWrapper("report")(cron.FuncJob(func() { time.Sleep(takes) })).Run()
+				l.JobWrapper("report", atLeast)(cron.FuncJob(func() { time.Sleep(takes) })).Run()
 				first.Close(background)
 				mu := other.Mutex("cron/report")
 				mu.Lock()
@@ -109,7 +130,7 @@ func TestContextEndsBeforeAnotherRuns(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			first.Job("report", func(ctx context.Context) {
+			first.Job("report", time.Millisecond, func(ctx context.Context) {
 				select {
 				case <-ctx.Done():
 				case <-time.After(time.Hour):
@@ -123,7 +144,7 @@ func TestContextEndsBeforeAnotherRuns(t *testing.T) {
 		synctest.Wait()
 		link.Cut()
 		var began time.Time
-		job := other.Job("report", func(context.Context) { began = time.Now() })
+		job := other.Job("report", time.Millisecond, func(context.Context) { began = time.Now() })
 		for began.IsZero() {
 			job.Run()
 			time.Sleep(100 * time.Millisecond)
@@ -145,7 +166,7 @@ func TestUnreachableStoreSkips(t *testing.T) {
 		l, log := newLocker(t, link, robfigcron.Options{})
 		link.Cut()
 		began := time.Now()
-		l.Job("report", func(context.Context) { t.Error("the job ran") }).Run()
+		l.Job("report", time.Millisecond, func(context.Context) { t.Error("the job ran") }).Run()
 		if took := time.Since(began); took > ttl {
 			t.Errorf("it was skipped after %v", took)
 		}
@@ -158,9 +179,10 @@ func TestPanicPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		l, log := newLocker(t, store, robfigcron.Options{})
-		chain := cron.NewChain(cron.Recover(log), l.JobWrapper("report"))
+		chain := cron.NewChain(cron.Recover(log), l.JobWrapper("report", time.Millisecond))
 		chain.Then(cron.FuncJob(func() { panic("broken") })).Run()
 		log.want(t, "error panic: other")
+		time.Sleep(2 * time.Millisecond)
 		if mu := newSession(t, store).Mutex("cron/report"); !mu.TryLock() {
 			t.Error("the lock is held")
 		} else {
@@ -176,29 +198,28 @@ func TestMisuse(t *testing.T) {
 			t.Error("a nil session is taken")
 		}
 		s := newSession(t, dsynctest.NewMemory())
-		for _, d := range []time.Duration{-time.Second, time.Microsecond, dsync.MaxDuration + 1} {
-			if _, err := robfigcron.NewLocker(s, &robfigcron.Options{AtLeast: d}); err == nil {
-				t.Errorf("AtLeast %v is taken", d)
-			}
-		}
 		l, err := robfigcron.NewLocker(s, &robfigcron.Options{Prefix: "jobs/", Logger: cron.DiscardLogger})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for what, f := range map[string]func(){
-			"JobWrapper": func() { l.JobWrapper("a\x00b") },
-			"Job":        func() { l.Job("a\x00b", nil) },
-		} {
-			func() {
-				defer func() {
-					if r, _ := recover().(string); !strings.Contains(r, `"a\x00b"`) {
-						t.Errorf("%s of a name that is no key panics with %q", what, r)
-					}
-				}()
-				f()
+		panics := func(what, want string, f func()) {
+			t.Helper()
+			defer func() {
+				t.Helper()
+				if r, _ := recover().(string); !strings.Contains(r, want) {
+					t.Errorf("%s panics with %q, want %s in it", what, r, want)
+				}
 			}()
+			f()
 		}
-		l.Job("report", func(context.Context) {
+		panics("JobWrapper of a name that is no key", `"a\x00b"`, func() { l.JobWrapper("a\x00b", time.Minute) })
+		panics("Job of a name that is no key", `"a\x00b"`, func() { l.Job("a\x00b", time.Minute, nil) })
+		for _, d := range []time.Duration{-time.Second, 0, time.Microsecond, dsync.MaxDuration + 1} {
+			want := "at least " + d.String()
+			panics("JobWrapper", want, func() { l.JobWrapper("report", d) })
+			panics("Job", want, func() { l.Job("report", d, nil) })
+		}
+		l.Job("report", time.Millisecond, func(context.Context) {
 			if st, err := s.Status(background, "jobs/report"); err != nil || !st.Held() {
 				t.Errorf("the key with the prefix is not held: %v, %v", st, err)
 			}

@@ -22,7 +22,7 @@ import (
 // unreachable, and goes on when it can. Runs never overlap. cron.Cron.Stop ends that wait, within about a second,
 // but does not interrupt f. The context passed to f ends when the hold is
 // lost. The Logger gets f's errors, those of the store, and, as Info, that a run was not needed or that c was
-// stopped before it began. [Options].AtLeast does not apply.
+// stopped before it began.
 //
 // If a chain delays or skips runs because one is still in progress (cron.DelayIfStillRunning,
 // cron.SkipIfStillRunning), f is called for their ticks, in order, as soon as that run has ended. If f can take
