@@ -165,7 +165,7 @@ func TestResignAfterTheEndIsRefused(t *testing.T) {
 	}
 }
 
-// Somebody who asks for the key after the signal gets it: it is not kept.
+// A process that requests the key after the signal gets it: ResignAfter no longer keeps it.
 func TestResignAfterARevocationOfAStoppedTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

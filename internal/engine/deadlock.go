@@ -71,8 +71,8 @@ func (s *Session) reportDeadlock(d fmt.Stringer) {
 }
 
 // waitsForItselfLocked reports whether a call for w waits for what the work that makes the call holds, as ctx says. It ends
-// only with ctx, because the work can't release before the call returns. A reader that others share a hold with need
-// not wait; if it does, it is for a writer, who waits for the hold.
+// only with ctx, because the work can't release before the call returns. A reader need not
+// wait if its session's readers share a hold; if it does wait, it waits for a writer, and the writer waits for that hold.
 func (s *Session) waitsForItselfLocked(ctx context.Context, w *Want) bool {
 	held, shares := int64(0), false
 	var inner []*Hold
