@@ -215,7 +215,7 @@ func (c *Core) move(cl *claim, t trigger) {
 		c.release(cl)
 	case from == windingDown && t == sessionEnd:
 		c.noteUnreleased(cl, c.ending)
-		cl.state, cl.lostBy = lost, fmt.Errorf("%w: %w", ErrLost, c.ending)
+		cl.state, cl.lostBy = lost, lostTo(c.ending)
 		c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))
 
 	case from == lost && t == timeOver: // the grace is over
@@ -232,11 +232,11 @@ func (c *Core) move(cl *claim, t trigger) {
 		cl.dropKeep() // it is released again if it was kept
 	case from == leaving && t == sessionEnd:
 		c.noteUnreleased(cl, c.ending)
-		cl.lostBy = fmt.Errorf("%w: %w", ErrLost, c.ending)
+		cl.lostBy = lostTo(c.ending)
 		c.settled(cl, cl.lostBy)
 		c.forgetUnused(cl)
 	case from == kept && t == sessionEnd:
-		c.settled(cl, fmt.Errorf("%w: %w", ErrLost, c.ending))
+		c.settled(cl, lostTo(c.ending))
 		c.forgetUnused(cl)
 
 	case from == kept && t == timeOver:
@@ -596,7 +596,7 @@ func (c *Core) loseHold(cl *claim, cause error) {
 	if cl.fixed() {
 		c.settled(cl, nil)
 	} else {
-		cl.lostBy = fmt.Errorf("%w: %w", ErrLost, cause)
+		cl.lostBy = lostTo(cause)
 	}
 }
 
