@@ -29,8 +29,7 @@ var (
 	// ErrRecordDeleted means that the store does not have the hold any more, although the session lives: an
 	// operator, a clean-up job or a TTL index has deleted or changed the key's record. The store may have
 	// granted the key to somebody else in the meantime. The log has an error that names the record. The error
-	// is also ErrLost. A hold whose session has expired ends with it too, if the process reads who has the key
-	// before its next heartbeat.
+	// is also ErrLost.
 	ErrRecordDeleted = engine.ErrRecordDeleted
 
 	// ErrClosed means that the session was closed.
@@ -38,7 +37,8 @@ var (
 
 	// ErrNotRenewed means that the session could not renew its lease in time, or could not
 	// register: see [Session.Healthy]. An ErrLost is also ErrNotRenewed if the hold was lost in this way: an outage, or a
-	// process that was frozen.
+	// process that was frozen. So is one whose key the store has granted to another when, by the store's clock, the
+	// session's TTL was over.
 	ErrNotRenewed = engine.ErrNotRenewed
 
 	// ErrSessionExpired means that the store says that the session is over, although its deadline had not come: the

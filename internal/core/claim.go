@@ -567,13 +567,18 @@ func (c *Core) windDown(cl *claim, cause error) {
 	cl.state = windingDown
 	switch {
 	case cause == ErrClosed:
-	case cause == ErrRevoked, cause == ErrStalled, errors.Is(cause, ErrRecordDeleted):
+	case cause == ErrRevoked, cause == ErrStalled, notThere(cause):
 		cl.asked = byOthers
 	default:
 		cl.asked = byHolder
 	}
 	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))
-	c.do(&End{cl.call, cause, cause != ErrClosed && cause != ErrStalled && !errors.Is(cause, ErrRecordDeleted)})
+	c.do(&End{cl.call, cause, cause != ErrClosed && cause != ErrStalled && !notThere(cause)})
+}
+
+// notThere reports whether a hold ends because the store does not have it any more.
+func notThere(cause error) bool {
+	return errors.Is(cause, ErrRecordDeleted) || errors.Is(cause, ErrNotRenewed)
 }
 
 // progress has a hold end unless its holder makes progress again within limit. A lease ends by itself.

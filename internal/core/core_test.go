@@ -196,8 +196,11 @@ func (r *rig) revoke()   { r.step(core.Revoked{Claim: "s.1", Key: "k"}) }
 const deleted = "dsync: the store has no record of the hold any more; somebody has deleted or changed it"
 
 // seen has somebody in the process read the key, by a request of that time.
-func (r *rig) seen(since core.Instant, holders ...driver.Holder) {
-	r.step(&core.Seen{State: driver.State{Key: "k", Now: r.clock(), Kind: driver.KindMutex, Limit: 1, Holders: holders}, Since: since})
+func (r *rig) seen(since core.Instant, holders ...driver.Holder) { r.seenAhead(0, since, holders...) }
+
+// seenAhead is seen, and the store's clock has jumped ahead.
+func (r *rig) seenAhead(jump time.Duration, since core.Instant, holders ...driver.Holder) {
+	r.step(&core.Seen{State: driver.State{Key: "k", Now: r.clock().Add(jump), Kind: driver.KindMutex, Limit: 1, Holders: holders}, Since: since})
 }
 
 func (r *rig) progress(limit time.Duration) {
@@ -517,6 +520,18 @@ func TestTable(t *testing.T) {
 		{"held", "a reading from before the grant does not show it", func(r *rig) { r.pass(time.Second); r.seen(0) }, "held", ""},
 		{"held", "a reading shows another, with a greater token", func(r *rig) { r.seen(0, driver.Holder{Claim: "o.1", Session: "o", Token: 5001, Weight: 1}) },
 			"windingDown", "End 1: " + deleted + ": another has been granted the key, with token 5001"},
+		{"held", "a reading shows another just before its TTL is over", func(r *rig) {
+			r.seenAhead(12*time.Second-1, 0, driver.Holder{Claim: "o.1", Session: "o", Token: 5001, Weight: 1})
+		}, "windingDown", "End 1: " + deleted + ": another has been granted the key, with token 5001"},
+		{"held", "a reading shows another when its TTL is over", func(r *rig) {
+			r.seenAhead(12*time.Second, 0, driver.Holder{Claim: "o.1", Session: "o", Token: 5001, Weight: 1})
+		}, "windingDown", "End 1: dsync: session not renewed: by the store's clock its TTL was over, and another has been granted the key, with token 5001, Heartbeat"},
+		{"held for a long lease", "a reading shows another when the session's TTL is over", func(r *rig) {
+			r.seenAhead(12*time.Second, 0, driver.Holder{Claim: "o.1", Session: "o", Token: 5001, Weight: 1})
+		}, "windingDown", "End 1: " + deleted + ": another has been granted the key, with token 5001"},
+		{"held for a long lease", "a reading shows another when the lease is over", func(r *rig) {
+			r.seenAhead(2*time.Minute, 0, driver.Holder{Claim: "o.1", Session: "o", Token: 5001, Weight: 1})
+		}, "lost", "End 1: dsync: the lease is over after 1m0s, Freed 1"},
 		{"held", "a reading shows another, with a smaller token", func(r *rig) {
 			r.pass(time.Second)
 			r.seen(r.now, driver.Holder{Claim: "o.1", Session: "o", Token: 4999, Weight: 1})

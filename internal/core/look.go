@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
@@ -144,11 +145,33 @@ func (c *Core) seen(st *driver.State, since Instant) {
 	}
 	for _, cl := range notShown {
 		if h := cl.excludedBy(st); h != nil {
-			c.deleted(cl, fmt.Errorf("%w: another has been granted the key, with token %d", ErrRecordDeleted, h.Token))
+			c.excluded(cl, h, st.Now)
 		} else if cl.granted < since {
 			c.missing(cl, 0)
 		}
 	}
+}
+
+// excluded ends a hold of a key that the store has granted to another: h, by a state that it read at now. The state's
+// clock counts, not that of the reply before: it may have jumped past the end of a lease. If the session has lapsed by
+// it, as that of a process that stood still while its clock did, another may have expired the session, and nobody need have
+// deleted anything. The next heartbeat tells whether the session goes on.
+func (c *Core) excluded(cl *claim, h *driver.Holder, now time.Time) {
+	switch {
+	case cl.outlives():
+		if clock := c.storeClock(); now.Before(clock) {
+			now = clock
+		}
+		if cl.state == held && cl.endedBy(now) {
+			c.loseHold(cl, errLeaseOver(cl))
+			return
+		}
+	case !now.Before(c.session.beat.clock.Add(c.cfg.TTL)):
+		c.heartbeatSoon()
+		c.deleted(cl, fmt.Errorf("%w: by the store's clock its TTL was over, and another has been granted the key, with token %d", ErrNotRenewed, h.Token))
+		return
+	}
+	c.deleted(cl, fmt.Errorf("%w: another has been granted the key, with token %d", ErrRecordDeleted, h.Token))
 }
 
 // excludedBy returns a holder that the store can have granted the key only after it has lost the claim, or nil.

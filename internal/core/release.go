@@ -78,12 +78,15 @@ func (c *Core) sendRelease(cl *claim) {
 
 // leaseEnded reports whether the lease is known to be over by the store's clock: whoever uses the key next
 // drops it. Each Extend that had no answer may have been made at any time before the end, and have set a later one.
-func (c *Core) leaseEnded(cl *claim) bool {
+func (c *Core) leaseEnded(cl *claim) bool { return cl.endedBy(c.storeClock()) }
+
+// endedBy is leaseEnded at a time of the store's clock.
+func (cl *claim) endedBy(now time.Time) bool {
 	lease := cl.request.Lease
 	if cl.until.IsZero() || int64(cl.extends) > int64(math.MaxInt64/lease) {
 		return false
 	}
-	return c.storeClock().After(cl.until.Add(time.Duration(cl.extends) * lease))
+	return now.After(cl.until.Add(time.Duration(cl.extends) * lease))
 }
 
 // releaseAnswered takes the reply to a release. While the store refuses it, it is tried again as long as
