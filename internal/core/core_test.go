@@ -541,6 +541,12 @@ func TestTable(t *testing.T) {
 			r.seen(r.now, driver.Holder{Claim: "s.1", Session: "s", Token: 4999, Weight: 1})
 		}, "held", "Heartbeat"},
 		{"held", "its holder's command is refused", func(r *rig) { r.step(core.NotHeld{Claim: 1}) }, "held", "Heartbeat"},
+		{"held", "a reading does not show it, and done, and the next here fits", func(r *rig) {
+			r.acquire(2)
+			r.now++
+			r.seen(r.now)
+			r.done(1)
+		}, "leaving", "Join and leave"},
 		{"held", "a look does not show it", func(r *rig) { r.beat(); r.answer("Keys", core.Reply{}) }, "held", "Heartbeat"},
 		{"held", "a look from before the next grant does not show that", func(r *rig) {
 			r.beat()
@@ -668,6 +674,7 @@ func TestTable(t *testing.T) {
 			r.pass(r.cfg.Hold(6 * time.Second))
 		}, "lost", "End 1: dsync: the lease is over after 6s, Freed 1"},
 		{"held for a lease", "not held any more", func(r *rig) { r.step(core.Extended{Claim: 1, Err: driver.ErrNotHeld}) }, "lost", "End 1: dsync: not held, Freed 1"},
+		{"lingering", "a reading does not show it, and wanted here", func(r *rig) { r.pass(time.Second); r.seen(r.now); r.acquire(2) }, "leaving", "Release"},
 		{"lingering", "wanted here", func(r *rig) { r.acquire(2) }, "held", "Deliver 2: hold 2, token 5001"},
 		{"lingering", "wanted here in another way", func(r *rig) { r.acquire(2, auto) }, "leaving", "Release"},
 		{"lingering", "time over", func(r *rig) { r.pass(2 * time.Second) }, "leaving", "Release"},
@@ -950,6 +957,17 @@ func TestReadersLetOthersHaveTheirTurn(t *testing.T) {
 	r.listen()
 	r.answer("Join", r.granted(5000))
 	r.notice(driver.NoticeYield)
+	r.acquire(2, reads)
+	r.says("another reader", "Join")
+}
+
+// A reader does not share a hold that the store may not have.
+func TestReadersDoNotShareADoubtedHold(t *testing.T) {
+	r := newRig(t)
+	reads := func(w *core.Want) { w.Kind, w.Limit, w.Shares = driver.KindRWMutex, 100, true }
+	r.begin(reads)
+	r.answer("Join", r.granted(5000))
+	r.step(core.NotHeld{Claim: 1})
 	r.acquire(2, reads)
 	r.says("another reader", "Join")
 }

@@ -106,7 +106,7 @@
 //
 // Nobody but sessions may change what the store keeps of a key, and if somebody does, its holder must find out. So
 // with every acknowledged heartbeat the Core has some of the held keys read, in turn, and compares all that it gets to
-// see of a held key with the hold.
+// see of a held key with the hold. While a claim is in doubt, nobody here gets it from its holder.
 //
 // Every request to join carries a time of the store's clock after which it does not count. Until then a request
 // that was never answered, or a copy of one that was, can make its claim join after it was released. So a claim

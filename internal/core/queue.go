@@ -105,7 +105,7 @@ func (c *Core) admit(q *queue, a *Acquire) bool {
 	}
 	if cl := c.claims[q.lingering]; cl != nil {
 		q.lingering = 0
-		if c.like(a, cl) {
+		if c.like(a, cl) && cl.doubted == 0 {
 			c.handOff(cl, a)
 			return true
 		}
@@ -410,7 +410,7 @@ func (c *Core) mayKeep(cl *claim, d time.Duration) bool {
 
 // joinable reports whether another reader may share the claim's hold.
 func (c *Core) joinable(cl *claim) bool {
-	return c.cfg.HandOff > 0 && cl.state == held && c.mayKeep(cl, c.cfg.HandOff)
+	return c.cfg.HandOff > 0 && cl.state == held && c.mayKeep(cl, c.cfg.HandOff) && cl.doubted == 0
 }
 
 // like reports whether the caller could be served by the claim.
@@ -483,6 +483,9 @@ func (c *Core) settled(cl *claim, err error) {
 // reuse hands off the claim, whose holder is done, to the next caller in this process, or keeps it for a
 // while if nobody waits here. It reports whether it did; it does not if other processes must get their turn.
 func (c *Core) reuse(cl *claim) bool {
+	if cl.doubted > 0 { // the next holder must not get what the store may not have
+		return false
+	}
 	q := c.queues[cl.request.Key]
 	room := int64(driver.TokenStep)
 	if cl.request.Yield {
@@ -532,7 +535,7 @@ func (c *Core) replace(cl *claim) bool {
 	q.calls, q.turn = q.calls[1:], a
 	next := c.newClaim(q, a)
 	c.takeSlot(cl) // it is the next claim's
-	cl.state, cl.failed = leaving, 0
+	cl.state, cl.failed, cl.doubted = leaving, 0, 0
 	c.forgetVoid(cl)
 	c.enterLane(false, delayed{})
 	c.sendJoin(next, false, cl)
