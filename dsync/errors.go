@@ -28,8 +28,9 @@ var (
 
 	// ErrRecordDeleted means that the store does not have the hold any more, although the session lives: an
 	// operator, a clean-up job or a TTL index has deleted or changed the key's record. The store may have
-	// granted the key to somebody else in the meantime. The log has an error that names the record. The error
-	// is also ErrLost.
+	// granted the key to somebody else in the meantime. [Lease.Extend] can also say so if the store's
+	// clock has just jumped past the end of the lease: the store says only that the lease is not held. The log has an
+	// error that names the record. The error is also ErrLost.
 	ErrRecordDeleted = engine.ErrRecordDeleted
 
 	// ErrClosed means that the session was closed.

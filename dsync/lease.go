@@ -99,7 +99,8 @@ func (l *Lease) Token() int64 { return l.h.Token() }
 func (l *Lease) Until() time.Time { return l.h.Until() }
 
 // Extend renews the lease for its duration d, counted from now by the store's clock, and
-// returns the new end. It makes one attempt. The error is [ErrLost] if the hold is over. After
+// returns the new end. It makes one attempt. The error is [ErrLost] if the hold is over, with
+// [ErrRecordDeleted] if it ends because the store does not have it. After
 // any other error, ctx's or the store's, the hold is as it was before, and Extend may be called
 // again.
 func (l *Lease) Extend(ctx context.Context) (until time.Time, err error) {

@@ -515,8 +515,10 @@ func (c *Core) extended(e Extended) {
 	}
 	cl.extends--
 	switch {
+	case errors.Is(e.Err, driver.ErrNotHeld) && cl.state == held && c.leaseEnded(cl): // the store's clock has jumped
+		c.loseHold(cl, errLeaseOver(cl))
 	case errors.Is(e.Err, driver.ErrNotHeld) && cl.state == held:
-		c.loseHold(cl, e.Err)
+		c.loseHold(cl, fmt.Errorf("%w: %w", ErrRecordDeleted, e.Err))
 	case e.Err != nil:
 	case !e.Until.Before(cl.until):
 		cl.until = e.Until
@@ -597,7 +599,7 @@ func (c *Core) progress(cl *claim, limit time.Duration) {
 func (c *Core) loseHold(cl *claim, cause error) {
 	cl.state = lost
 	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))
-	c.do(&End{cl.call, cause, errors.Is(cause, driver.ErrNotHeld) || errors.Is(cause, ErrLeaseOver)})
+	c.do(&End{cl.call, cause, errors.Is(cause, ErrLeaseOver)})
 	if cl.fixed() {
 		c.settled(cl, nil)
 	} else {

@@ -132,6 +132,16 @@ func (r *rig) answer(op string, reply core.Reply) {
 	r.step(&reply)
 }
 
+// answerAhead answers the next heartbeat by a clock of the store that has jumped ahead.
+func (r *rig) answerAhead(jump time.Duration) {
+	delete(r.sent, "Heartbeat")
+	for r.sent["Heartbeat"].ID == 0 {
+		r.now = max(r.now, r.c.Next())
+		r.step(core.Tick{})
+	}
+	r.step(&core.Reply{Command: r.sent["Heartbeat"].ID, Now: r.clock().Add(jump)})
+}
+
 // pass lets time pass, with a Tick whenever one is due.
 func (r *rig) pass(d time.Duration) {
 	var said []string
@@ -673,7 +683,13 @@ func TestTable(t *testing.T) {
 			r.step(core.Extended{Claim: 1, Err: driver.ErrRefused})
 			r.pass(r.cfg.Hold(6 * time.Second))
 		}, "lost", "End 1: dsync: the lease is over after 6s, Freed 1"},
-		{"held for a lease", "not held any more", func(r *rig) { r.step(core.Extended{Claim: 1, Err: driver.ErrNotHeld}) }, "lost", "End 1: dsync: not held, Freed 1"},
+		{"held for a lease", "not held any more", func(r *rig) { r.step(core.Extended{Claim: 1, Err: driver.ErrNotHeld}) }, "lost", "End 1: " + deleted + ": dsync: not held, Freed 1"},
+		{"held for a long lease", "not held any more, and over by the store's clock", func(r *rig) {
+			r.beat()
+			r.answerAhead(2 * time.Minute)
+			r.step(core.Extending{Claim: 1})
+			r.step(core.Extended{Claim: 1, Err: driver.ErrNotHeld})
+		}, "lost", "End 1: dsync: the lease is over after 1m0s, Freed 1"},
 		{"lingering", "a reading does not show it, and wanted here", func(r *rig) { r.pass(time.Second); r.seen(r.now); r.acquire(2) }, "leaving", "Release"},
 		{"lingering", "wanted here", func(r *rig) { r.acquire(2) }, "held", "Deliver 2: hold 2, token 5001"},
 		{"lingering", "wanted here in another way", func(r *rig) { r.acquire(2, auto) }, "leaving", "Release"},

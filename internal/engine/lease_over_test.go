@@ -1,8 +1,11 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -36,6 +39,26 @@ func TestExtendOfADroppedLeaseIsALoss(t *testing.T) {
 		}
 		_, err = l.Extend(background)
 		wantErr(t, "a second Extend", err, dsync.ErrLost)
+	})
+}
+
+// An Extend that finds the lease's record deleted says so, and so does the log.
+func TestExtendOfADeletedLease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var log bytes.Buffer
+		memory := dsynctest.NewMemory()
+		s := newSession(t, memory, &dsync.Options{Retention: -1, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))})
+		l, err := s.Lease(background, "k", time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		memory.DeleteRecord("k")
+		_, err = l.Extend(background)
+		wantErr(t, "Extend", err, dsync.ErrLost, dsync.ErrRecordDeleted)
+		synctest.Wait() // the log is written by another goroutine
+		if said := log.String(); strings.Count(said, "level=ERROR") != 1 {
+			t.Errorf("the log has %q, want one error", said)
+		}
 	})
 }
 
