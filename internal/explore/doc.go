@@ -16,7 +16,8 @@
 // it was granted the key; tokens grow; within a process nobody is served before the holder is done, unless
 // they share or there is room; every caller gets one answer, and every hold is freed once, after its holder
 // is done. From every state there is a way without further faults in which everybody is served, what was
-// asked for is given up, and nothing is left of living sessions, in the store and in the Cores.
+// asked for is given up, and nothing is left of living sessions, in the store and in the Cores. That takes as long as with
+// locks, also if the store has a lease that nobody has: three TTLs in a small world.
 //
 // Small worlds are explored completely, large ones by random walks: see the tests.
 //

@@ -154,6 +154,11 @@ func (w *world) form() []byte {
 			putNotices(put, name, r.Notices)
 		}
 	}
+	for _, key := range slices.Sorted(maps.Keys(w.store.keys)) {
+		for _, h := range w.store.keys[key].holders {
+			flags(w.abandoned(&h))
+		}
+	}
 	return w.store.state(b, w.now, name)
 }
 
@@ -181,8 +186,10 @@ type visited struct {
 type explorer struct {
 	seen        map[fingerprint]int32
 	path        []visited
-	fair        []int32 // what follows each state if nothing else goes wrong; ended, or unknown
+	fair        []int32        // what follows each state if nothing else goes wrong; ended, or unknown
+	takes       []core.Instant // the time until then
 	transitions int
+	longest     time.Duration // that it takes from any state until all is well, if nothing else goes wrong
 }
 
 const (
@@ -206,7 +213,7 @@ func explore(w *world, most int, without func(what string) bool) (e *explorer, w
 		n := int32(len(e.path))
 		e.seen[s] = n
 		e.path = append(e.path, visited{from, what})
-		e.fair = append(e.fair, unknown)
+		e.fair, e.takes = append(e.fair, unknown), append(e.takes, 0)
 		return n, true
 	}
 	visit(w, -1, "")
@@ -243,14 +250,17 @@ func explore(w *world, most int, without func(what string) bool) (e *explorer, w
 				queue = append(queue, open{next, n})
 			}
 			if a.what == fair {
-				e.fair[at.n], fair = n, ""
+				e.fair[at.n], e.takes[at.n], fair = n, next.now-at.w.now, ""
 			}
 		}
 		if fair != "" {
 			panic("only a fair network does this: " + fair)
 		}
 	}
-	return e, e.cycles()
+	if wrong = e.cycles(); wrong == nil {
+		wrong = e.tooLong(3 * w.cfg.TTL)
+	}
+	return e, wrong
 }
 
 // cycles looks for a state from which nobody is served, or something is left, though nothing goes wrong any
@@ -276,6 +286,29 @@ func (e *explorer) cycles() []string {
 	return nil
 }
 
+// tooLong looks for a state from which it takes longer than most until everybody is served and nothing is left, though
+// nothing goes wrong any more.
+func (e *explorer) tooLong(most time.Duration) []string {
+	left := make([]core.Instant, len(e.fair)) // 0: not known yet
+	for first := range e.fair {
+		var way []int32
+		for n := int32(first); n >= 0 && left[n] == 0; n = e.fair[n] {
+			way = append(way, n)
+		}
+		for _, n := range slices.Backward(way) {
+			left[n] = e.takes[n]
+			if next := e.fair[n]; next >= 0 {
+				left[n] += left[next]
+			}
+			e.longest = max(e.longest, time.Duration(left[n]))
+		}
+		if time.Duration(left[first]) > most {
+			return append(e.steps(int32(first)), fmt.Sprintf("and then, without faults, it takes %v until everybody is served and nothing is left", time.Duration(left[first])))
+		}
+	}
+	return nil
+}
+
 // steps returns how a state was reached.
 func (e *explorer) steps(n int32) (steps []string) {
 	for ; n > 0; n = e.path[n].from {
@@ -285,16 +318,28 @@ func (e *explorer) steps(n int32) (steps []string) {
 	return steps
 }
 
-// ends checks that everybody is served in the end if nothing goes wrong any more, and that nothing is
-// left of living sessions then: within ten TTLs, and a poll for each that is still to be served.
-func (w *world) ends() error {
-	began := w.now
+// most is how long it may take until everybody is served, if nothing goes wrong any more: ten TTLs, and a poll for each
+// that is still to be served. Only a lease can take longer whose process crashes or closes.
+func (w *world) most() time.Duration {
 	most := 10 * w.cfg.TTL
+	lease := time.Duration(0)
 	for i := range w.nodes {
-		for _, o := range w.nodes[i].callers {
+		n := &w.nodes[i]
+		for _, o := range n.callers {
 			most += time.Duration(o.rounds) * w.cfg.Poll // if nobody is notified, each may be served with a poll only
+			if n.dead || n.closing {
+				lease = max(lease, o.want.Lease)
+			}
 		}
 	}
+	return most + lease
+}
+
+// ends checks that everybody is served in the end if nothing goes wrong any more, and that nothing is left of living
+// sessions then; a lease that nobody has goes as soon as a lock would.
+func (w *world) ends() error {
+	began, most := w.now, w.most()
+	open := began // when no key was closed by a lease that nobody has
 	var last []string
 	for w := w.clone(); ; {
 		if w.done() && len(w.mail) == 0 {
@@ -306,6 +351,12 @@ func (w *world) ends() error {
 		}
 		if w.now.Sub(began) > most || len(last) > 10_000 {
 			return fmt.Errorf("not served, or not clean, after %v without faults, at last %q; %s", w.now.Sub(began), tail(last), w)
+		}
+		if !w.closedByNobody() {
+			open = w.now
+		}
+		if d := w.now.Sub(open); d > 2*w.cfg.TTL {
+			return fmt.Errorf("a lease that nobody has closes its key for %v without faults, at last %q; %s", d, tail(last), w)
 		}
 		last = append(last, next[0].what)
 		if err := next[0].on(w); err != nil {
@@ -520,7 +571,7 @@ func TestSmallWorlds(t *testing.T) {
 			if len(e.path) >= most {
 				t.Fatalf("more than %d states", most)
 			}
-			t.Logf("%d states, %d transitions, %v", len(e.path), e.transitions, time.Since(began).Round(time.Second/100))
+			t.Logf("%d states, %d transitions, at most %v without faults, %v", len(e.path), e.transitions, e.longest, time.Since(began).Round(time.Second/100))
 			states.Add(int64(len(e.path)))
 			transitions.Add(int64(e.transitions))
 		})
@@ -533,7 +584,7 @@ func settings() []setting {
 	patient := func(c *core.Config) { c.Attempt = 6 * time.Second } // longer than between two heartbeats
 	oneLane := func(c *core.Config) { c.Lanes, c.PollLanes = 1, 1 }
 	semaphore := mutex(1).as(driver.KindSemaphore, 1, 2)
-	joinTwice, releaseUnanswered := [2]string{"A's Join", "twice"}, [2]string{"A's Release", "its reply is lost"}
+	joinTwice, extendUnanswered, releaseUnanswered := [2]string{"A's Join", "twice"}, [2]string{"A's Asked", "its reply is lost"}, [2]string{"A's Release", "its reply is lost"}
 	once, first, second := ticking(1), ticking(1), ticking(2)
 	return []setting{
 		{name: "two processes", processes: each(mutex(1), mutex(1))},
@@ -552,6 +603,9 @@ func settings() []setting {
 		{name: "a lease, the clock steps", budget: budget{extends: 2, steps: 1}, processes: each(mutex(1).lease(6 * time.Second)), set: deaf},
 		{name: "a lease, and others wait", budget: budget{}, processes: each(mutex(1).lease(6*time.Second), mutex(1)), set: deaf},
 		{name: "a long lease, cut off", budget: budget{cuts: 1}, processes: each(mutex(1).lease(24*time.Second), mutex(1)), set: eager, without: cutOffWith("A's Extend")},
+		{name: "a longer lease, cut off", budget: budget{cuts: 1}, processes: each(mutex(1).lease(time.Minute)), set: eager, without: cutOffWith("A's Extend")},
+		{name: "a long lease, extended without an answer", budget: budget{faults: 1, extends: 1}, processes: each(mutex(1).lease(time.Minute)), set: deaf, without: faultsBut(extendUnanswered)},
+		{name: "a long lease, its caller gives up, a fault", budget: budget{faults: 1, giveUps: 1}, processes: each(mutex(1).lease(time.Hour)), set: deaf, without: inHaste},
 		{name: "lingering", processes: each(mutex(1), mutex(1)), change: lingers},
 		{name: "lingering, cut off", budget: budget{cuts: 1}, processes: each(mutex(2)), change: lingers, set: deaf},
 		{name: "lingering, and a slow listener", budget: budget{slow: 1}, processes: each(mutex(2)), change: lingers},
@@ -727,8 +781,11 @@ func randomSetting(r *rand.Rand) setting {
 					o = o.leaves(driver.Leave{Seal: o.want.Tick})
 				}
 			case 3:
-				if r.IntN(2) == 0 {
+				switch r.IntN(4) {
+				case 0:
 					o = o.lease(6 * time.Second)
+				case 1:
+					o = o.lease(time.Minute)
 				}
 			}
 			switch r.IntN(12) {
@@ -743,7 +800,7 @@ func randomSetting(r *rand.Rand) setting {
 			case 3:
 				o = o.auto()
 			case 4:
-				if o.leave.Seal > 0 || o.want.Kind == driver.KindSemaphore {
+				if o.leave.Seal > 0 || o.want.Kind == driver.KindSemaphore || o.want.Lease > 0 {
 					break
 				}
 				o = o.leaves(driver.Leave{Keep: 3 * time.Second})

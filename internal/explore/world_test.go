@@ -70,6 +70,8 @@ type node struct {
 	callers  []caller
 	holds    []hold
 	done     *core.Done // the last
+	leases   []string   // claims of leases that it held when it closed or hurried: they may end by themselves only
+	unfreed  bool       // it has said when it closed that it could not release all
 }
 
 type listener struct {
@@ -216,7 +218,7 @@ func (w *world) step(i int, e core.Event) error {
 			}
 			if f.Op == core.Register {
 				w.ids++
-				f.Session = fmt.Sprint("s", w.ids)
+				f.Session = fmt.Sprint(name(i), w.ids) // see owner
 			}
 			w.letters++
 			w.mail = append(w.mail, letter{number: w.letters, node: i, command: f, sent: w.now, executed: n.cut})
@@ -237,6 +239,9 @@ func (w *world) step(i int, e core.Event) error {
 				return fmt.Errorf("%s ends the hold of call %d, and its limit for progress is not over: %+v", name(i), f.Hold.Call, h)
 			}
 			h.ended = min(w.now, deadline) // later only after a freeze
+			if h.over != 0 && errors.Is(f.Cause, core.ErrClosed) {
+				n.leases = append(slices.Clip(n.leases), h.id)
+			}
 			h.kept, h.seals = 0, 0
 		case *core.Freed:
 			h := n.hold(f.Hold)
@@ -263,6 +268,9 @@ func (w *world) step(i int, e core.Event) error {
 				return fmt.Errorf("%s has closed twice", name(i))
 			}
 			n.closed = true
+			if errors.As(f.Err, new(*core.NotReleasedError)) {
+				n.unfreed = true
+			}
 			if _, begins := e.(core.Close); begins && overdue {
 				continue // the session was lost before
 			}
@@ -652,7 +660,16 @@ func (w *world) nodeActions(i int, fair bool, add add) {
 		}
 	}
 	if n.closing && !n.hurried && !n.closed && !fair {
-		add(name(i)+" hurries", func(w *world) error { w.nodes[i].hurried = true; return w.step(i, core.Hurry{}) })
+		add(name(i)+" hurries", func(w *world) error {
+			n := &w.nodes[i]
+			n.hurried = true
+			for _, h := range n.holds {
+				if h.over != 0 { // it is released, or kept for the grace, and an Extend under way may come after that
+					n.leases = append(slices.Clip(n.leases), h.id)
+				}
+			}
+			return w.step(i, core.Hurry{})
+		})
 	}
 	if fair {
 		return
@@ -1029,7 +1046,13 @@ func (w *world) callerActions(i int, fair bool, add add) {
 			if w.extends > 0 && h.over != 0 {
 				add(name(i)+" extends its lease", func(w *world) error {
 					w.extends--
+					if err := w.step(i, core.Tick{}); err != nil { // as the shell does: none is sent after the end
+						return err
+					}
 					h := w.nodes[i].hold(o.hold)
+					if h == nil || h.ended != 0 {
+						return nil
+					}
 					if err := w.step(i, core.Extending{Claim: h.claim}); err != nil {
 						return err
 					}
@@ -1244,7 +1267,7 @@ func (w *world) done() bool {
 	}
 	for _, k := range w.store.keys {
 		for _, h := range k.holders {
-			if w.alive(h.Session) && h.Until.IsZero() {
+			if w.alive(h.Session) && h.Until.IsZero() || w.abandoned(&h) {
 				return false
 			}
 		}
@@ -1256,6 +1279,30 @@ func (w *world) done() bool {
 	}
 	return true
 }
+
+// abandoned reports whether the store has a lease that nobody has, and that its process can and must release before its
+// end: it lives, and did not say when it closed that it leaves the lease to its end. One that is over within a TTL lasts no
+// longer than a lock would.
+func (w *world) abandoned(o *driver.Holder) bool {
+	n := w.owner(o.Session)
+	if o.Until.Sub(w.store.now(w.now)) <= w.cfg.TTL || n.dead || n.unfreed || slices.Contains(n.leases, o.Claim) {
+		return false
+	}
+	return !slices.ContainsFunc(n.holds, func(h hold) bool { return h.id == o.Claim && h.users > 0 && h.ended == 0 })
+}
+
+// closedByNobody reports whether a key is closed by an abandoned lease.
+func (w *world) closedByNobody() bool {
+	for _, k := range w.store.keys {
+		if slices.ContainsFunc(k.holders, func(h driver.Holder) bool { return w.abandoned(&h) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// owner returns the process whose session had that id.
+func (w *world) owner(session string) *node { return &w.nodes[session[0]-'A'] }
 
 // hangs reports whether somebody holds the key, does not unlock it, and reports no progress.
 func (w *world) hangs() bool {
