@@ -74,6 +74,8 @@ const (
 	clockUnknown   = "unknown"
 )
 
+var clockStyles = map[string]style{clockOK: good, clockOff: bad, clockUndecided: warning}
+
 func (a *app) clock(ctx context.Context, opt clockcheck.Options, asJSON bool) error {
 	if opt.Limit <= 0 {
 		return usagef("--limit is %v; it must be positive", opt.Limit)
@@ -136,14 +138,16 @@ func (a *app) printClock(r clockcheck.Result, limit time.Duration, asJSON bool) 
 		}
 		return printJSON(a.stdout, spreadJSON{statusjson.Milliseconds(r.Spread), statusjson.Milliseconds(r.SpreadBound), spread})
 	}
-	t := newTable(a.stdout, "SERVER", "OFFSET", "BOUND", "ROUND TRIP", "VERDICT")
+	t := newTable(a.stdout, a.display(), column{"SERVER", 0, 20}, column{"OFFSET", 0, 0}, column{"BOUND", 0, 0}, column{"ROUND TRIP", 1, 0}, column{"VERDICT", 0, 10})
 	for _, s := range r.Servers {
-		if err := t.add(plain(s.Addr), span(s.Offset), "±"+span(s.Bound), span(s.RTT), within(s.Offset, s.Bound, limit)); err != nil {
+		row := cells(plain(s.Addr), span(s.Offset), "±"+span(s.Bound), span(s.RTT), within(s.Offset, s.Bound, limit))
+		row[4].style = clockStyles[row[4].text]
+		if err := t.add(row...); err != nil {
 			return err
 		}
 	}
 	for _, u := range r.Unmeasured {
-		if err := t.add(plain(u.Addr), none, none, none, clockUnknown+": "+oneLine(u.Err)); err != nil {
+		if err := t.add(cells(plain(u.Addr), none, none, none, clockUnknown+": "+oneLine(u.Err))...); err != nil {
 			return err
 		}
 	}

@@ -36,7 +36,7 @@ func TestClockGolden(t *testing.T) {
 	}
 	for file, asJSON := range map[string]bool{"clock.txt": false, "clock.jsonl": true} {
 		var out bytes.Buffer
-		a := &app{stdout: &out}
+		a := &app{stdout: &out, frame: new(display)}
 		if err := a.printClock(r, 500*time.Millisecond, asJSON); err != nil {
 			t.Error(err)
 		}

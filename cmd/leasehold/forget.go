@@ -6,12 +6,14 @@ import (
 	"fmt"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/internal/statusjson"
 	"github.com/spf13/cobra"
 )
 
 // newForget returns the forget command.
 func newForget(a *app) *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	c := &cobra.Command{
 		Use:   "forget KEY",
 		Short: "Forget a key that nobody uses, so that a once can run again",
 		Long: `Remove what the store keeps of KEY while nobody holds it or waits for it: that a
@@ -21,6 +23,9 @@ of the election count from 1. Fencing tokens keep growing. What is left of the k
 deleted after a week, as that of every idle lock is (dsync.Options.Retention).
 
 A process that already knows that the once has been done does not ask again.
+
+With --json it prints an object with key, forgotten (false if there is no such key) and
+status: what was known of the key before, with the fields of "leasehold status --json".
 
 It exits with 0 if the key was forgotten or there is no such key; with 112 if somebody
 holds it or waits for it, and then nothing is forgotten; otherwise see "leasehold help
@@ -42,17 +47,32 @@ exit-status".`,
 			if err != nil {
 				return err
 			}
-			if st.Kind == "" {
+			forgotten := st.Kind != ""
+			if forgotten {
+				if err := s.Forget(cmd.Context(), st.Key); err != nil {
+					return err
+				}
+			}
+			switch {
+			case asJSON:
+				return printJSON(a.stdout, forgetJSON{st.Key, forgotten, newKeyJSON(st)})
+			case !forgotten:
 				fmt.Fprintf(a.stdout, "%s: no such key\n", plain(st.Key))
-				return nil
+			default:
+				fmt.Fprintf(a.stdout, "%s: forgotten%s\n", plain(st.Key), was(st))
 			}
-			if err := s.Forget(cmd.Context(), st.Key); err != nil {
-				return err
-			}
-			fmt.Fprintf(a.stdout, "%s: forgotten%s\n", plain(st.Key), was(st))
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, one line")
+	return c
+}
+
+// A forgetJSON says what was forgotten, for programs: see forget's help.
+type forgetJSON struct {
+	Key       string                                    `json:"key"`
+	Forgotten bool                                      `json:"forgotten"`
+	Status    statusjson.Status[statusjson.Participant] `json:"status"`
 }
 
 // was says what was forgotten.

@@ -27,6 +27,7 @@ func TestStatusGolden(t *testing.T) {
 		{"status.jsonl", []string{"status", "--json"}},
 		{"status-prefix.txt", []string{"status", "l"}},
 		{"status-exact.txt", []string{"status", "--exact", "long\x1b[31m"}},
+		{"status-held.txt", []string{"status", "--held"}},
 		{"members.txt", []string{"members"}},
 		{"members.jsonl", []string{"members", "--json"}},
 		{"members-of.txt", []string{"members", "elected"}},
@@ -156,7 +157,7 @@ func TestStatusStreams(t *testing.T) {
 	for _, args := range [][]string{{"status"}, {"status", "--json"}, {"status", "key "}} {
 		store := manyKeys(t, keys)
 		w := &noting{store: store}
-		a := &app{stdout: w, stderr: io.Discard, store: store}
+		a := &app{stdout: w, stderr: io.Discard, store: store, frame: new(display)}
 		if status := a.main(t.Context(), args); status != 0 {
 			t.Errorf("%q: exit status %d", args, status)
 		}
