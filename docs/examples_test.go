@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/dsync/mongo/fence"
 	"github.com/leasehold-go/leasehold/leader"
 )
 
@@ -45,10 +46,10 @@ func open(ctx context.Context, client *mongo.Client) (*dsync.Session, error) {
 
 // pay is a fenced write.
 func pay(ctx context.Context, db *mongo.Database, mu *dsync.Mutex) error {
-	orders := dsyncmongo.NewFence(db.Collection("orders"), nil)
+	orders := fence.New(db.Collection("orders"), nil)
 	_, err := orders.UpdateOne(ctx, mu.Token(), bson.D{{Key: "_id", Value: 7}},
 		bson.D{{Key: "$set", Value: bson.D{{Key: "paid", Value: true}}}})
-	if errors.Is(err, dsyncmongo.ErrFenced) {
+	if errors.Is(err, fence.ErrStale) {
 		return err // somebody else has the lock by now: nothing was written
 	}
 	return err
@@ -56,9 +57,9 @@ func pay(ctx context.Context, db *mongo.Database, mu *dsync.Mutex) error {
 
 // ship is a transaction under a lock.
 func ship(ctx context.Context, db *mongo.Database, mu *dsync.Mutex, id, paid, invoice bson.D) error {
-	guard := dsyncmongo.NewGuard(db.Collection("guards")) // once per program
+	guard := fence.NewGuard(db.Collection("guards")) // once per program
 	return mu.Do(ctx, func(ctx context.Context) error {
-		return guard.Transact(ctx, mu.Key(), mu.Token(), func(ctx context.Context) error {
+		return guard.Transact(ctx, "order 7", mu.Token(), func(ctx context.Context) error {
 			if _, err := db.Collection("orders").UpdateOne(ctx, id, paid); err != nil {
 				return err
 			}

@@ -74,7 +74,5 @@
 //
 // # Fences
 //
-// A [Fence] protects the application's own collections: it refuses writes whose fencing token
-// is older than one that the document has seen. A [Guard] does that for transactions, with one
-// document for each key instead of a field in each document.
+// Package fence, beside this one, protects the application's own collections from writes that come too late.
 package mongo

@@ -210,14 +210,14 @@ func TestConnectFollowsThePrimary(t *testing.T) {
 			TopologyDescriptionChanged: func(*event.TopologyDescriptionChangedEvent) { topologies.Add(1) },
 			ServerDescriptionChanged:   func(*event.ServerDescriptionChangedEvent) { servers.Add(1) },
 		}
-		client := f.clientOptions().SetHeartbeatInterval(checks).SetServerMonitor(monitor)
+		client := f.ClientOptions().SetHeartbeatInterval(checks).SetServerMonitor(monitor)
 		s, err := dsyncmongo.Connect(t.Context(), client, "app", &dsyncmongo.Options{
 			Options: dsync.Options{TTL: time.Minute, AlwaysListen: true},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer f.wait()
+		defer f.Wait()
 		defer s.Close(t.Context())
 		if client.ServerMonitor != monitor {
 			t.Error("the caller's client options were changed")

@@ -189,7 +189,7 @@ func TestOpenComparesTheSpreadWithTheMargin(t *testing.T) {
 				}
 				a.clock, b.clock = time.Now, func() time.Time { return time.Now().Add(apart) }
 				to := options.Client().ApplyURI("mongodb://a:27017,b:27017/?replicaSet=rs").SetDialer(d).SetServerMonitoringMode("poll")
-				t.Cleanup(func() { close(b.done); b.wait() }) // after the client's end
+				t.Cleanup(func() { b.End(); b.Wait() }) // after the client's end
 				client := a.clientOf(to)
 				var log bytes.Buffer
 				s, err := dsyncmongo.Open(t.Context(), client.Database("app"), &dsyncmongo.Options{
@@ -244,8 +244,8 @@ func (f *fake) clientOf(opt *options.ClientOptions) *mongo.Client {
 		if err := c.Disconnect(context.Background()); err != nil {
 			f.t.Error(err)
 		}
-		close(f.done)
-		f.wait()
+		f.End()
+		f.Wait()
 	})
 	return c
 }

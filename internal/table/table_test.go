@@ -34,6 +34,7 @@ var folders = map[string]string{
 	"dsync/mongo":         "dsync/mongo",
 	"dsynctest":           "dsync/dsynctest",
 	"engine":              "internal/engine",
+	"fence":               "dsync/mongo/fence",
 	"hostdir":             "internal/hostdir",
 	"integration":         "integration",
 	"internal/table":      "internal/table",

@@ -1,4 +1,4 @@
-package mongo_test
+package fence_test
 
 import (
 	"errors"
@@ -8,13 +8,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/dsync/mongo/fence"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
 // A write is applied only if the field has a token or nothing. Anything else is refused; an
 // array would match any token if one of its elements were small.
-func TestFenceRefusesWhatIsNoNumber(t *testing.T) {
+func TestCollectionRefusesWhatIsNoNumber(t *testing.T) {
 	cases := []struct {
 		name   string
 		was    bson.D // the fence's field
@@ -36,12 +36,12 @@ func TestFenceRefusesWhatIsNoNumber(t *testing.T) {
 		{"an array with null", bson.D{e("fence", bson.A{int64(99), nil})}, false},
 	}
 	for _, tc := range cases {
-		for _, m := range fenceWrites {
+		for _, m := range writes {
 			t.Run(tc.name+"/"+m.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					doc := mustMarshal(t, append(bson.D{e("_id", int32(7))}, tc.was...))
 					f := newFake(t)
-					fence := f.fence(nil, func(c call) bson.D {
+					orders := f.orders(nil, func(c call) bson.D {
 						switch c.name {
 						case "find":
 							batch := bson.A{}
@@ -54,9 +54,9 @@ func TestFenceRefusesWhatIsNoNumber(t *testing.T) {
 						}
 						return ok(e("n", count(matches(t, doc, c.cmd.Lookup("updates", "0", "q").Document()))))
 					})
-					n, err := m.call(t.Context(), fence, 42)
-					if passed := n == 1 && err == nil; passed != tc.passes || !passed && !errors.Is(err, dsyncmongo.ErrFenced) {
-						t.Errorf("got %d, %v; want that it passes %t, else ErrFenced", n, err, tc.passes)
+					n, err := m.call(t.Context(), orders, 42)
+					if passed := n == 1 && err == nil; passed != tc.passes || !passed && !errors.Is(err, fence.ErrStale) {
+						t.Errorf("got %d, %v; want that it passes %t, else ErrStale", n, err, tc.passes)
 					}
 				})
 			})

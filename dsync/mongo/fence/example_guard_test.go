@@ -1,4 +1,4 @@
-package mongo_test
+package fence_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
-	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/dsync/mongo/fence"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
@@ -21,7 +21,7 @@ func ExampleGuard() {
 	store := dsynctest.NewMemory() // for a program it is Open that makes the session
 	db, done := emptyDatabase()    // and the database is its own
 	defer done()
-	guard := dsyncmongo.NewGuard(db.Collection("guards"))
+	guard := fence.NewGuard(db.Collection("guards"))
 
 	session := func() *dsync.Session {
 		s, err := dsync.New(store, &dsync.Options{TTL: time.Second})
@@ -30,8 +30,8 @@ func ExampleGuard() {
 		}
 		return s
 	}
-	ship := func(by, key string, token int64) {
-		err := guard.Transact(ctx, key, token, func(ctx context.Context) error {
+	ship := func(by string, token int64) {
+		err := guard.Transact(ctx, "order 7", token, func(ctx context.Context) error {
 			if _, err := db.Collection("parcels").InsertOne(ctx, bson.D{{Key: "by", Value: by}}); err != nil {
 				return err
 			}
@@ -39,7 +39,7 @@ func ExampleGuard() {
 			return err
 		})
 		switch {
-		case errors.Is(err, dsyncmongo.ErrFenced):
+		case errors.Is(err, fence.ErrStale):
 			fmt.Println(by, "is too late")
 		case err != nil:
 			log.Fatal(err)
@@ -60,11 +60,11 @@ func ExampleGuard() {
 	defer second.Close(ctx)
 	next := second.Mutex("order 7")
 	next.Lock()
-	ship("the second", next.Key(), next.Token())
+	ship("the second", next.Token())
 	next.Unlock()
 
 	// It goes on, and knows of nothing.
-	ship("the first", mu.Key(), token)
+	ship("the first", token)
 	mu.Unlock()
 
 	// Output:
@@ -76,13 +76,13 @@ func ExampleGuard() {
 func emptyDatabase() (*mongo.Database, func()) {
 	f := newFake(nil)
 	f.script(new(guards).answer)
-	client, err := mongo.Connect(f.clientOptions())
+	client, err := mongo.Connect(f.ClientOptions())
 	if err != nil {
 		log.Fatal(err)
 	}
 	return client.Database("app"), func() {
-		close(f.done)
+		f.End()
 		_ = client.Disconnect(context.Background())
-		f.wait()
+		f.Wait()
 	}
 }

@@ -1,4 +1,4 @@
-package mongo_test
+package fence_test
 
 import (
 	"context"
@@ -10,8 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
-	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/dsync/mongo/fence"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
@@ -41,11 +40,11 @@ func (g *guards) answer(c call) bson.D {
 }
 
 // guard returns a guard on f, which has been used before.
-func (f *fake) guard(answer func(call) bson.D) (*dsyncmongo.Guard, *mongo.Database) {
+func (f *fake) guard(answer func(call) bson.D) (*fence.Guard, *mongo.Database) {
 	f.t.Helper()
 	db := f.client().Database("app")
 	f.script(new(guards).answer)
-	guard := dsyncmongo.NewGuard(db.Collection("guards"))
+	guard := fence.NewGuard(db.Collection("guards"))
 	if err := guard.Transact(f.t.Context(), "k", 1, nothing); err != nil {
 		f.t.Fatal(err)
 	}
@@ -62,14 +61,6 @@ func inserting(db *mongo.Database) func(context.Context) error {
 	}
 }
 
-// wantCommands reports an error if the commands since the last script were others.
-func (f *fake) wantCommands(want string) {
-	f.t.Helper()
-	if got := strings.Join(names(f.took()), " "); got != want {
-		f.t.Errorf("the commands were %s, want %s", got, want)
-	}
-}
-
 // A guarded transaction has one command more than it would have without, and the first of a Guard three more
 // before.
 func TestGuardOneMoreCommand(t *testing.T) {
@@ -77,7 +68,7 @@ func TestGuardOneMoreCommand(t *testing.T) {
 		f := newFake(t)
 		db := f.client().Database("app")
 		f.script(new(guards).answer)
-		guard := dsyncmongo.NewGuard(db.Collection("guards"))
+		guard := fence.NewGuard(db.Collection("guards"))
 		for _, before := range []string{"create find commitTransaction ", ""} {
 			f.script(new(guards).answer)
 			if err := guard.Transact(t.Context(), "order 7", 42, inserting(db)); err != nil {
@@ -122,18 +113,18 @@ func TestGuardRefusesAnOlderToken(t *testing.T) {
 			f.script((&guards{committed: 43, token: 43}).answer)
 			err := guard.Transact(t.Context(), "order 7", token, inserting(db))
 			f.wantCommands(want)
-			var why *dsyncmongo.FencedError
+			var why *fence.StaleError
 			if token == 43 && err != nil {
 				t.Errorf("the same holder: got %v", err)
-			} else if token == 42 && (!errors.Is(err, dsyncmongo.ErrFenced) || !errors.As(err, &why) ||
+			} else if token == 42 && (!errors.Is(err, fence.ErrStale) || !errors.As(err, &why) ||
 				why.Seen != 43 || why.Token != 42 || why.Collection != "guards" || why.ID.StringValue() != "order 7") {
-				t.Errorf("an older holder: got %v, want ErrFenced", err)
+				t.Errorf("an older holder: got %v, want ErrStale", err)
 			}
 		}
 		// Somebody has edited the document.
 		f.script(func(c call) bson.D { return ok(e("value", bson.D{e("_id", "order 7"), e("token", "text")})) })
-		if err := guard.Transact(t.Context(), "order 7", 42, inserting(db)); !errors.Is(err, dsyncmongo.ErrFenced) {
-			t.Errorf("a token that is text: got %v, want ErrFenced", err)
+		if err := guard.Transact(t.Context(), "order 7", 42, inserting(db)); !errors.Is(err, fence.ErrStale) {
+			t.Errorf("a token that is text: got %v, want ErrStale", err)
 		}
 		f.wantCommands("findAndModify abortTransaction")
 	})
@@ -145,8 +136,8 @@ func TestGuardWithoutToken(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake(t)
 			guard, db := f.guard(new(guards).answer)
-			if err := guard.Transact(t.Context(), "order 7", token, inserting(db)); !errors.Is(err, dsyncmongo.ErrFenced) {
-				t.Errorf("got %v, want ErrFenced", err)
+			if err := guard.Transact(t.Context(), "order 7", token, inserting(db)); !errors.Is(err, fence.ErrStale) {
+				t.Errorf("got %v, want ErrStale", err)
 			}
 			f.wantCommands("")
 		})
@@ -174,8 +165,8 @@ func TestGuardChecksEachTry(t *testing.T) {
 			called++
 			return inserting(db)(ctx)
 		})
-		if !errors.Is(err, dsyncmongo.ErrFenced) || called != 1 {
-			t.Errorf("got %v after %d calls, want ErrFenced after 1", err, called)
+		if !errors.Is(err, fence.ErrStale) || called != 1 {
+			t.Errorf("got %v after %d calls, want ErrStale after 1", err, called)
 		}
 		f.wantCommands("findAndModify insert commitTransaction findAndModify abortTransaction")
 	})
@@ -228,7 +219,7 @@ func TestGuardEndsWithTheContext(t *testing.T) {
 		if err := guard.Transact(ctx, "order 7", 42, inserting(db)); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v, want context.Canceled", err)
 		}
-		if sent := slices.Compact(names(f.took())); !slices.Equal(sent, []string{"findAndModify", "insert", "abortTransaction"}) {
+		if sent := slices.Compact(f.sent()); !slices.Equal(sent, []string{"findAndModify", "insert", "abortTransaction"}) {
 			t.Errorf("the commands were %v, want no commit and no second insert", sent)
 		}
 	})
@@ -239,7 +230,7 @@ func TestGuardJoinsTheCallersTransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		guard, db := f.guard(new(guards).answer)
-		other := dsyncmongo.NewGuard(db.Collection("guards")) // its first use is no part of it
+		other := fence.NewGuard(db.Collection("guards")) // its first use is no part of it
 		err := guard.Transact(t.Context(), "order 7", 42, func(ctx context.Context) error {
 			return other.Transact(ctx, "order 8", 42, inserting(db))
 		})
@@ -276,12 +267,12 @@ func TestGuardWithoutTransactions(t *testing.T) {
 				}
 				return new(guards).answer(c)
 			})
-			err := dsyncmongo.NewGuard(db.Collection("guards")).Transact(t.Context(), "order 7", 42, inserting(db))
-			if !errors.Is(err, dsync.ErrRefused) || !strings.Contains(err.Error(), "the server has no transactions") {
-				t.Errorf("code %d: got %v, want ErrRefused", tc.code, err)
+			err := fence.NewGuard(db.Collection("guards")).Transact(t.Context(), "order 7", 42, inserting(db))
+			if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "the server has no transactions") {
+				t.Errorf("code %d: got %v, want ErrUnsupported", tc.code, err)
 			}
 			if slices.ContainsFunc(f.took(), func(c call) bool { return c.name == "findAndModify" || c.name == "insert" }) {
-				t.Errorf("code %d: something was written: %s", tc.code, names(f.took()))
+				t.Errorf("code %d: something was written: %s", tc.code, f.sent())
 			}
 		})
 	}
@@ -293,5 +284,5 @@ func TestNewGuardRefusesNil(t *testing.T) {
 			t.Error("NewGuard(nil) did not panic")
 		}
 	}()
-	dsyncmongo.NewGuard(nil)
+	fence.NewGuard(nil)
 }

@@ -1,4 +1,4 @@
-package mongo_test
+package fence_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/dsync/mongo/fence"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -22,22 +22,22 @@ var (
 	paying = bson.D{e("$set", bson.D{e("paid", true)})}
 )
 
-// fenceWrites are the methods that write existing documents, and how many they found.
-var fenceWrites = []struct {
+// writes are the methods that write existing documents, and how many they found.
+var writes = []struct {
 	name string
-	call func(context.Context, *dsyncmongo.Fence, int64) (int64, error)
+	call func(context.Context, *fence.Collection, int64) (int64, error)
 }{
 	{"UpdateOne", updateOne(seven, paying)},
 	{"UpdateOnePipeline", updateOne(seven, mongo.Pipeline{{e("$set", bson.D{e("paid", true)})}})},
-	{"ReplaceOne", func(ctx context.Context, f *dsyncmongo.Fence, token int64) (int64, error) {
+	{"ReplaceOne", func(ctx context.Context, f *fence.Collection, token int64) (int64, error) {
 		res, err := f.ReplaceOne(ctx, token, seven, bson.D{e("paid", true)})
 		return matched(res), err
 	}},
-	{"RaiseToken", func(ctx context.Context, f *dsyncmongo.Fence, token int64) (int64, error) {
+	{"RaiseToken", func(ctx context.Context, f *fence.Collection, token int64) (int64, error) {
 		res, err := f.RaiseToken(ctx, token, seven)
 		return matched(res), err
 	}},
-	{"DeleteOne", func(ctx context.Context, f *dsyncmongo.Fence, token int64) (int64, error) {
+	{"DeleteOne", func(ctx context.Context, f *fence.Collection, token int64) (int64, error) {
 		res, err := f.DeleteOne(ctx, token, seven)
 		if res == nil {
 			return 0, err
@@ -46,8 +46,8 @@ var fenceWrites = []struct {
 	}},
 }
 
-func updateOne(filter, update any) func(context.Context, *dsyncmongo.Fence, int64) (int64, error) {
-	return func(ctx context.Context, f *dsyncmongo.Fence, token int64) (int64, error) {
+func updateOne(filter, update any) func(context.Context, *fence.Collection, int64) (int64, error) {
+	return func(ctx context.Context, f *fence.Collection, token int64) (int64, error) {
 		res, err := f.UpdateOne(ctx, token, filter, update)
 		return matched(res), err
 	}
@@ -62,13 +62,13 @@ func matched(res *mongo.UpdateResult) int64 {
 
 // fence returns a fence on a collection of f's whose own settings are such that no
 // fence can use them.
-func (f *fake) fence(opt *dsyncmongo.FenceOptions, answer func(call) bson.D, opts ...*options.ClientOptions) *dsyncmongo.Fence {
+func (f *fake) orders(opt *fence.Options, answer func(call) bson.D, opts ...*options.ClientOptions) *fence.Collection {
 	f.t.Helper()
 	coll := f.client(opts...).Database("app").Collection("orders", options.Collection().
 		SetWriteConcern(writeconcern.W1()).SetReadConcern(readconcern.Available()).
 		SetReadPreference(readpref.SecondaryPreferred()))
 	f.script(answer)
-	return dsyncmongo.NewFence(coll, opt)
+	return fence.New(coll, opt)
 }
 
 // found answers a find with the documents, and every write with n.
@@ -84,7 +84,7 @@ func found(n int, documents ...bson.D) func(call) bson.D {
 
 // The condition and the new value are part of the write itself, and every write is
 // acknowledged by a majority, whatever the collection says.
-func TestFenceOneCommand(t *testing.T) {
+func TestCollectionOneCommand(t *testing.T) {
 	guard := func(field string) string {
 		return fmt.Sprintf(`{"$or": [{"%[1]s": {"$eq": null,"$not": {"$type": "array"}}},{"%[1]s": {"$lte": {"$numberLong":"42"},"$not": {"$type": "array"}}}]}`, field)
 	}
@@ -93,12 +93,12 @@ func TestFenceOneCommand(t *testing.T) {
 	stamps := map[string]string{
 		"UpdateOne": operator, "UpdateOnePipeline": stage, "ReplaceOne": stage, "RaiseToken": operator, "DeleteOne": "",
 	}
-	for _, m := range fenceWrites {
+	for _, m := range writes {
 		t.Run(m.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake(t)
-				fence := f.fence(&dsyncmongo.FenceOptions{Field: "turn"}, found(1))
-				if n, err := m.call(t.Context(), fence, 42); n != 1 || err != nil {
+				orders := f.orders(&fence.Options{Field: "turn"}, found(1))
+				if n, err := m.call(t.Context(), orders, 42); n != 1 || err != nil {
 					t.Errorf("got %d, %v, want 1, nil", n, err)
 				}
 				if n := len(f.took()); n != 1 {
@@ -125,23 +125,23 @@ func TestFenceOneCommand(t *testing.T) {
 }
 
 // If a write matched nothing, either the document was fenced or there is none.
-func TestFenceTellsWhy(t *testing.T) {
+func TestCollectionTellsWhy(t *testing.T) {
 	cases := []struct {
 		name string
 		doc  []bson.D // what is found
-		want dsyncmongo.FencedError
+		want fence.StaleError
 		text string
 	}{
-		{"no document", nil, dsyncmongo.FencedError{}, ""},
-		{"fenced", []bson.D{{e("_id", int32(7)), e("fence", int64(43))}}, dsyncmongo.FencedError{Seen: 43}, "has seen token 43, which is greater than 42"},
-		{"no number", []bson.D{{e("_id", int32(7)), e("fence", "x")}}, dsyncmongo.FencedError{}, "is not a number"},
+		{"no document", nil, fence.StaleError{}, ""},
+		{"fenced", []bson.D{{e("_id", int32(7)), e("fence", int64(43))}}, fence.StaleError{Seen: 43}, "has seen token 43, which is greater than 42"},
+		{"no number", []bson.D{{e("_id", int32(7)), e("fence", "x")}}, fence.StaleError{}, "is not a number"},
 	}
 	for _, tc := range cases {
-		for _, m := range fenceWrites {
+		for _, m := range writes {
 			t.Run(tc.name+"/"+m.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					f := newFake(t)
-					n, err := m.call(t.Context(), f.fence(nil, found(0, tc.doc...)), 42)
+					n, err := m.call(t.Context(), f.orders(nil, found(0, tc.doc...)), 42)
 					if n != 0 {
 						t.Errorf("%d documents were written, want none", n)
 					}
@@ -166,9 +166,9 @@ func TestFenceTellsWhy(t *testing.T) {
 						}
 						return
 					}
-					var got *dsyncmongo.FencedError
-					if !errors.Is(err, dsyncmongo.ErrFenced) || !errors.As(err, &got) {
-						t.Fatalf("got %v, want ErrFenced", err)
+					var got *fence.StaleError
+					if !errors.Is(err, fence.ErrStale) || !errors.As(err, &got) {
+						t.Fatalf("got %v, want ErrStale", err)
 					}
 					if got.Token != 42 || got.Seen != tc.want.Seen || got.Collection != "orders" || got.ID.AsInt64() != 7 {
 						t.Errorf("got %+v, want the token, what was seen, and where", got)
@@ -183,25 +183,25 @@ func TestFenceTellsWhy(t *testing.T) {
 }
 
 // Token returns 0 after a loss, and a write with token 0 changes nothing.
-func TestFenceWithoutToken(t *testing.T) {
+func TestCollectionWithoutToken(t *testing.T) {
 	for _, token := range []int64{0, -1} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake(t)
-			fence := f.fence(nil, found(1))
+			orders := f.orders(nil, found(1))
 			check := func(name string, err error) {
 				t.Helper()
-				var got *dsyncmongo.FencedError
-				if !errors.Is(err, dsyncmongo.ErrFenced) || !errors.As(err, &got) || got.Token != token {
-					t.Errorf("%s: got %v, want ErrFenced", name, err)
+				var got *fence.StaleError
+				if !errors.Is(err, fence.ErrStale) || !errors.As(err, &got) || got.Token != token {
+					t.Errorf("%s: got %v, want ErrStale", name, err)
 				}
 			}
-			for _, m := range fenceWrites {
-				_, err := m.call(t.Context(), fence, token)
+			for _, m := range writes {
+				_, err := m.call(t.Context(), orders, token)
 				check(m.name, err)
 			}
-			_, err := fence.InsertOne(t.Context(), token, bson.D{})
+			_, err := orders.InsertOne(t.Context(), token, bson.D{})
 			check("InsertOne", err)
-			_, err = fence.Upsert(t.Context(), token, 7, paying)
+			_, err = orders.Upsert(t.Context(), token, 7, paying)
 			check("Upsert", err)
 			if n := len(f.took()); n != 0 {
 				t.Errorf("%d commands were sent, want none", n)
@@ -210,7 +210,7 @@ func TestFenceWithoutToken(t *testing.T) {
 	}
 }
 
-func TestFenceRefusesNonsense(t *testing.T) {
+func TestCollectionRefusesNonsense(t *testing.T) {
 	type doc struct {
 		Fence int64 `bson:"fence"`
 	}
@@ -236,41 +236,41 @@ func TestFenceRefusesNonsense(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		fence := f.fence(nil, found(1))
+		orders := f.orders(nil, found(1))
 		ctx := t.Context()
 		wants := func(name, want string, err error) {
 			t.Helper()
-			if err == nil || errors.Is(err, dsyncmongo.ErrFenced) || !strings.Contains(err.Error(), want) {
+			if err == nil || errors.Is(err, fence.ErrStale) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: got %v, want an error with %q", name, err, want)
 			}
 		}
 		for name, update := range updates {
-			_, err := fence.UpdateOne(ctx, 42, seven, update)
+			_, err := orders.UpdateOne(ctx, 42, seven, update)
 			wants(name, `"fence"`, err)
-			_, err = fence.Upsert(ctx, 42, 7, update)
+			_, err = orders.Upsert(ctx, 42, 7, update)
 			wants(name, `"fence"`, err)
 		}
-		_, err := fence.InsertOne(ctx, 42, touch)
+		_, err := orders.InsertOne(ctx, 42, touch)
 		wants("InsertOne", `"fence"`, err)
-		_, err = fence.InsertOne(ctx, 42, doc{})
+		_, err = orders.InsertOne(ctx, 42, doc{})
 		wants("InsertOne of a struct", "bson.Marshal", err)
-		_, err = fence.InsertOne(ctx, 42, nil)
+		_, err = orders.InsertOne(ctx, 42, nil)
 		wants("InsertOne of nil", "nil", err)
-		_, err = fence.ReplaceOne(ctx, 42, seven, paying)
+		_, err = orders.ReplaceOne(ctx, 42, seven, paying)
 		wants("ReplaceOne by an update", "UpdateOne", err)
-		_, err = fence.ReplaceOne(ctx, 42, seven, (*doc)(nil))
+		_, err = orders.ReplaceOne(ctx, 42, seven, (*doc)(nil))
 		wants("ReplaceOne by nil", "nil", err)
-		_, err = fence.UpdateOne(ctx, 42, nil, paying)
+		_, err = orders.UpdateOne(ctx, 42, nil, paying)
 		wants("no filter", "bson.D{}", err)
-		_, err = fence.UpdateOne(ctx, 42, bson.D(nil), paying)
+		_, err = orders.UpdateOne(ctx, 42, bson.D(nil), paying)
 		wants("nil filter", "bson.D{}", err)
-		_, err = fence.UpdateOne(ctx, 42, seven, nil)
+		_, err = orders.UpdateOne(ctx, 42, seven, nil)
 		wants("no update", "nil", err)
-		_, err = fence.UpdateOne(ctx, 42, seven, doc{})
+		_, err = orders.UpdateOne(ctx, 42, seven, doc{})
 		wants("a struct", "bson.D", err)
-		_, err = fence.UpdateOne(ctx, 42, seven, bson.D{e("paid", true)})
+		_, err = orders.UpdateOne(ctx, 42, seven, bson.D{e("paid", true)})
 		wants("not an update", "$", err)
-		_, err = fence.UpdateOne(ctx, 42, seven, bson.D{e("$max", doc{})})
+		_, err = orders.UpdateOne(ctx, 42, seven, bson.D{e("$max", doc{})})
 		wants("a struct as $max", "", err)
 		if n := len(f.took()); n != 0 {
 			t.Errorf("%d commands were sent, want none: %v", n, f.took())
@@ -286,7 +286,7 @@ func TestFenceRefusesNonsense(t *testing.T) {
 						t.Error("no panic")
 					}
 				}()
-				dsyncmongo.NewFence(coll, &dsyncmongo.FenceOptions{Field: field})
+				fence.New(coll, &fence.Options{Field: field})
 			})
 		})
 	}
@@ -295,11 +295,11 @@ func TestFenceRefusesNonsense(t *testing.T) {
 			t.Error("no panic without a collection")
 		}
 	}()
-	dsyncmongo.NewFence(nil, nil)
+	fence.New(nil, nil)
 }
 
 // No operator or stage of an update is lost.
-func TestFenceKeepsUpdates(t *testing.T) {
+func TestCollectionKeepsUpdates(t *testing.T) {
 	const token = `{"$numberLong":"42"}`
 	cases := []struct {
 		name   string
@@ -319,7 +319,7 @@ func TestFenceKeepsUpdates(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake(t)
-				if _, err := f.fence(nil, found(1)).UpdateOne(t.Context(), 42, seven, tc.update); err != nil {
+				if _, err := f.orders(nil, found(1)).UpdateOne(t.Context(), 42, seven, tc.update); err != nil {
 					t.Fatal(err)
 				}
 				if got := f.took()[0].cmd.Lookup("updates", "0", "u").String(); got != tc.want {
@@ -331,17 +331,17 @@ func TestFenceKeepsUpdates(t *testing.T) {
 }
 
 // The client encodes what it is given.
-func TestFenceEncodesLikeTheClient(t *testing.T) {
+func TestCollectionEncodesLikeTheClient(t *testing.T) {
 	type order struct {
 		Paid bool `json:"jsonPaid"`
 	}
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		fence := f.fence(nil, found(1), options.Client().SetBSONOptions(&options.BSONOptions{UseJSONStructTags: true}))
-		if _, err := fence.ReplaceOne(t.Context(), 42, order{}, order{Paid: true}); err != nil {
+		orders := f.orders(nil, found(1), options.Client().SetBSONOptions(&options.BSONOptions{UseJSONStructTags: true}))
+		if _, err := orders.ReplaceOne(t.Context(), 42, order{}, order{Paid: true}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := fence.UpdateOne(t.Context(), 42, []byte(mustMarshal(t, seven)), bson.M{"$set": order{Paid: true}}); err != nil {
+		if _, err := orders.UpdateOne(t.Context(), 42, []byte(mustMarshal(t, seven)), bson.M{"$set": order{Paid: true}}); err != nil {
 			t.Fatal(err)
 		}
 		for i, want := range []string{
@@ -360,11 +360,11 @@ func TestFenceEncodesLikeTheClient(t *testing.T) {
 	})
 }
 
-func TestFenceInserts(t *testing.T) {
+func TestCollectionInserts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		fence := f.fence(nil, found(1))
-		if _, err := fence.InsertOne(t.Context(), 42, bson.M{"_id": 7, "a": "x"}); err != nil {
+		orders := f.orders(nil, found(1))
+		if _, err := orders.InsertOne(t.Context(), 42, bson.M{"_id": 7, "a": "x"}); err != nil {
 			t.Fatal(err)
 		}
 		cmd := f.took()[0].cmd
@@ -380,7 +380,7 @@ func TestFenceInserts(t *testing.T) {
 
 // A duplicate key means that the document is fenced, that somebody else was faster, or
 // something else.
-func TestFenceUpsert(t *testing.T) {
+func TestCollectionUpsert(t *testing.T) {
 	duplicate := ok(e("n", 0), e("writeErrors", bson.A{bson.D{e("index", 0), e("code", 11000), e("errmsg", "E11000")}}))
 	fenced := bson.D{e("_id", 7), e("fence", int64(43))}
 	cases := []struct {
@@ -391,17 +391,17 @@ func TestFenceUpsert(t *testing.T) {
 		check func(error) bool
 	}{
 		{"done", 0, nil, "update", func(err error) bool { return err == nil }},
-		{"fenced", 9, []bson.D{fenced}, "update find", func(err error) bool { return errors.Is(err, dsyncmongo.ErrFenced) }},
+		{"fenced", 9, []bson.D{fenced}, "update find", func(err error) bool { return errors.Is(err, fence.ErrStale) }},
 		{"raced", 2, nil, "update find update find update", func(err error) bool { return err == nil }},
 		{"another index", 9, nil, "update find update find update find", func(err error) bool {
-			return mongo.IsDuplicateKeyError(err) && !errors.Is(err, dsyncmongo.ErrFenced)
+			return mongo.IsDuplicateKeyError(err) && !errors.Is(err, fence.ErrStale)
 		}},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake(t)
-				fence := f.fence(nil, func(c call) bson.D {
+				orders := f.orders(nil, func(c call) bson.D {
 					if c.name == "update" {
 						if tc.fails--; tc.fails >= 0 {
 							return duplicate
@@ -409,7 +409,7 @@ func TestFenceUpsert(t *testing.T) {
 					}
 					return found(1, tc.doc...)(c)
 				})
-				if _, err := fence.Upsert(t.Context(), 42, 7, paying); !tc.check(err) {
+				if _, err := orders.Upsert(t.Context(), 42, 7, paying); !tc.check(err) {
 					t.Errorf("got %v", err)
 				}
 				var sent []string
@@ -428,20 +428,20 @@ func TestFenceUpsert(t *testing.T) {
 }
 
 // A write of unknown outcome is not reported as fenced.
-func TestFenceUnknownOutcome(t *testing.T) {
+func TestCollectionUnknownOutcome(t *testing.T) {
 	unconfirmed := ok(e("n", 0), e("writeConcernError", bson.D{e("code", 64), e("errmsg", "waiting for replication timed out")}))
 	for name, answer := range map[string]bson.D{"lost": lost, "not confirmed": unconfirmed, "refused": refusal(13, "Unauthorized")} {
-		for _, m := range fenceWrites {
+		for _, m := range writes {
 			t.Run(name+"/"+m.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					f := newFake(t)
-					n, err := m.call(t.Context(), f.fence(nil, func(c call) bson.D {
+					n, err := m.call(t.Context(), f.orders(nil, func(c call) bson.D {
 						if c.name == "find" {
 							t.Errorf("a find after an unknown outcome")
 						}
 						return answer
 					}), 42)
-					if n != 0 || err == nil || errors.Is(err, dsyncmongo.ErrFenced) {
+					if n != 0 || err == nil || errors.Is(err, fence.ErrStale) {
 						t.Errorf("got %d, %v, want the driver's error", n, err)
 					}
 				})
@@ -451,13 +451,13 @@ func TestFenceUnknownOutcome(t *testing.T) {
 	t.Run("unread", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake(t)
-			_, err := f.fence(nil, func(c call) bson.D {
+			_, err := f.orders(nil, func(c call) bson.D {
 				if c.name == "find" {
 					return refusal(13, "Unauthorized")
 				}
 				return ok(e("n", 0))
 			}).UpdateOne(t.Context(), 42, seven, paying)
-			if err == nil || errors.Is(err, dsyncmongo.ErrFenced) || !strings.Contains(err.Error(), "nothing was written") {
+			if err == nil || errors.Is(err, fence.ErrStale) || !strings.Contains(err.Error(), "nothing was written") {
 				t.Errorf("got %v, want an error that says that nothing was written", err)
 			}
 		})

@@ -1,4 +1,4 @@
-package mongo_test
+package fence_test
 
 import (
 	"context"
@@ -10,19 +10,19 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
-	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/dsync/mongo/fence"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
 // A holder is frozen, loses the lock, and writes all the same. Of the two writes
 // only that of the present holder is applied.
-func ExampleFence() {
+func ExampleCollection() {
 	ctx := context.Background()
 	store := dsynctest.NewMemory() // for a program it is Open that makes the session
 	db, done := oneOrder()         // and the database is its own
 	defer done()
-	orders := dsyncmongo.NewFence(db.Collection("orders"), nil)
+	orders := fence.New(db.Collection("orders"), nil)
 
 	session := func() *dsync.Session {
 		s, err := dsync.New(store, &dsync.Options{TTL: time.Second})
@@ -36,7 +36,7 @@ func ExampleFence() {
 			bson.D{{Key: "_id", Value: 7}},
 			bson.D{{Key: "$set", Value: bson.D{{Key: "paidBy", Value: by}}}})
 		switch {
-		case errors.Is(err, dsyncmongo.ErrFenced):
+		case errors.Is(err, fence.ErrStale):
 			fmt.Println(by, "is too late")
 		case err != nil:
 			log.Fatal(err)
@@ -87,13 +87,13 @@ func oneOrder() (*mongo.Database, func()) {
 		}
 		return ok(e("n", n), e("nModified", n))
 	})
-	client, err := mongo.Connect(f.clientOptions())
+	client, err := mongo.Connect(f.ClientOptions())
 	if err != nil {
 		log.Fatal(err)
 	}
 	return client.Database("app"), func() {
-		close(f.done)
+		f.End()
 		_ = client.Disconnect(context.Background())
-		f.wait()
+		f.Wait()
 	}
 }

@@ -1,4 +1,4 @@
-package mongo
+package fence
 
 import (
 	"errors"
@@ -14,6 +14,8 @@ import (
 // Documents of callers are taken apart no further than needed: the driver encodes them with the
 // registry and the options of the caller's client, which cannot be read from the client.
 
+func e(key string, value any) bson.E { return bson.E{Key: key, Value: value} }
+
 // inside returns doc as it must be when it is part of another document, where a []byte would be
 // binary data.
 func inside(doc any) any {
@@ -25,47 +27,47 @@ func inside(doc any) any {
 
 // stamp returns the stage that ends an update by a pipeline. It sets the field, whatever the
 // earlier stages made of it. The filter has checked that its value before was not greater.
-func (f *Fence) stamp(token int64) bson.D { return set(e(f.field, token)) }
+func (c *Collection) stamp(token int64) bson.D { return bson.D{e("$set", bson.D{e(c.field, token)})} }
 
 // stampUpdate returns the update with the token added.
-func (f *Fence) stampUpdate(update any, token int64) (any, error) {
+func (c *Collection) stampUpdate(update any, token int64) (any, error) {
 	if isNil(update) {
-		return nil, errors.New("mongo: the update is nil")
+		return nil, errors.New("fence: the update is nil")
 	}
 	if operators, ok := shallow(update); ok {
-		return f.stampOperators(operators, token)
+		return c.stampOperators(operators, token)
 	}
 	v := reflect.ValueOf(update)
 	if v.Kind() != reflect.Slice && v.Kind() != reflect.Array {
-		return nil, fmt.Errorf("mongo: the update is a %T; pass a bson.D, a bson.Raw, a map or a pipeline", update)
+		return nil, fmt.Errorf("fence: the update is a %T; pass a bson.D, a bson.Raw, a map or a pipeline", update)
 	}
 	var pipeline bson.A
 	for i := range v.Len() {
 		stage := v.Index(i).Interface()
 		if operators, ok := shallow(stage); ok {
 			for _, el := range operators {
-				if err := f.checkUntouched(el); err != nil {
+				if err := c.checkUntouched(el); err != nil {
 					return nil, err
 				}
 			}
 		}
 		pipeline = append(pipeline, stage)
 	}
-	return append(pipeline, f.stamp(token)), nil
+	return append(pipeline, c.stamp(token)), nil
 }
 
-func (f *Fence) stampOperators(operators bson.D, token int64) (any, error) {
-	mine := e(f.field, token)
+func (c *Collection) stampOperators(operators bson.D, token int64) (any, error) {
+	mine := e(c.field, token)
 	stamped := make(bson.D, 0, len(operators)+1)
 	merged := false
 	for _, el := range operators {
-		if err := f.checkUntouched(el); err != nil {
+		if err := c.checkUntouched(el); err != nil {
 			return nil, err
 		}
 		if el.Key == "$max" {
 			fields, ok := shallow(el.Value)
 			if !ok {
-				return nil, fmt.Errorf("mongo: the update's $max is a %T; pass a bson.D, a bson.Raw or a map", el.Value)
+				return nil, fmt.Errorf("fence: the update's $max is a %T; pass a bson.D, a bson.Raw or a map", el.Value)
 			}
 			el.Value, merged = append(slices.Clone(fields), mine), true
 		}
@@ -81,8 +83,8 @@ func (f *Fence) stampOperators(operators bson.D, token int64) (any, error) {
 // checkUntouched returns an error if an operator or a stage names the fence's field. It checks
 // only where that can happen by mistake: the server reports two operators on the same field as
 // a conflict, and the last stage of a pipeline is the fence's own.
-func (f *Fence) checkUntouched(operator bson.E) error {
-	touches := func(path string) bool { return path == f.field || strings.HasPrefix(path, f.field+".") }
+func (c *Collection) checkUntouched(operator bson.E) error {
+	touches := func(path string) bool { return path == c.field || strings.HasPrefix(path, c.field+".") }
 	names := func(v any) (list []string) {
 		fields, ok := shallow(v)
 		if !ok { // a struct, perhaps, or the names in a $unset stage
@@ -108,34 +110,34 @@ func (f *Fence) checkUntouched(operator bson.E) error {
 		list = names(operator.Value)
 	}
 	if slices.ContainsFunc(list, touches) {
-		return fmt.Errorf("mongo: the update's %s names the field %q, which belongs to the fence; leave it out, or choose another with FenceOptions.Field",
-			operator.Key, f.field)
+		return fmt.Errorf("fence: the update's %s names the field %q, which belongs to the fence; leave it out, or choose another with Options.Field",
+			operator.Key, c.field)
 	}
 	return nil
 }
 
 // stampDocument returns a document to insert, with the token added.
-func (f *Fence) stampDocument(document any, token int64) (bson.D, error) {
+func (c *Collection) stampDocument(document any, token int64) (bson.D, error) {
 	if isNil(document) {
-		return nil, errors.New("mongo: the document is nil")
+		return nil, errors.New("fence: the document is nil")
 	}
 	fields, ok := shallow(document)
 	if !ok {
-		return nil, fmt.Errorf("mongo: the document is a %T; pass a bson.D, a bson.Raw or a map; bson.Marshal makes a bson.Raw", document)
+		return nil, fmt.Errorf("fence: the document is a %T; pass a bson.D, a bson.Raw or a map; bson.Marshal makes a bson.Raw", document)
 	}
 	for _, field := range fields {
-		if field.Key == f.field {
-			return nil, fmt.Errorf("mongo: the document has a field %q, which belongs to the fence; leave it out, or choose another with FenceOptions.Field", f.field)
+		if field.Key == c.field {
+			return nil, fmt.Errorf("fence: the document has a field %q, which belongs to the fence; leave it out, or choose another with Options.Field", c.field)
 		}
 	}
-	return append(slices.Clone(fields), e(f.field, token)), nil
+	return append(slices.Clone(fields), e(c.field, token)), nil
 }
 
 // checkReplacement returns an error if the replacement is an update: the server would store it
 // as it is.
 func checkReplacement(replacement any) error {
 	if isNil(replacement) {
-		return errors.New("mongo: the replacement is nil")
+		return errors.New("fence: the replacement is nil")
 	}
 	fields, ok := shallow(replacement)
 	if !ok {
@@ -145,7 +147,7 @@ func checkReplacement(replacement any) error {
 	}
 	for _, field := range fields {
 		if strings.HasPrefix(field.Key, "$") {
-			return fmt.Errorf("mongo: the replacement has a field %q; for an update there is UpdateOne", field.Key)
+			return fmt.Errorf("fence: the replacement has a field %q; for an update there is UpdateOne", field.Key)
 		}
 	}
 	return nil

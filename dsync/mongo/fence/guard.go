@@ -1,4 +1,4 @@
-package mongo
+package fence
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/leasehold-go/leasehold/dsync/driver"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -15,15 +14,23 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 )
 
+// The server's error codes that matter here.
+const (
+	codeNamespaceExists  = 48
+	codeIllegalOperation = 20
+	codeCommandNotFound  = 59
+	codeNotImplemented   = 238
+)
+
 // A Guard runs transactions that commit only under a lock. Once a holder of the lock has committed one,
-// no transaction of an earlier holder commits: it returns [ErrFenced] and changes nothing. This
+// no transaction of an earlier holder commits: it returns [ErrStale] and changes nothing. This
 // depends on no clock, no lease and no pause, since the database decides.
 //
-//	guard := dsyncmongo.NewGuard(db.Collection("guards"))
+//	guard := fence.NewGuard(db.Collection("guards"))
 //	…
 //	mu := locks.Mutex("order 7")
 //	err := mu.Do(ctx, func(ctx context.Context) error {
-//		return guard.Transact(ctx, mu.Key(), mu.Token(), func(ctx context.Context) error {
+//		return guard.Transact(ctx, "order 7", mu.Token(), func(ctx context.Context) error {
 //			if _, err := orders.UpdateOne(ctx, bson.D{{"_id", 7}}, paid); err != nil {
 //				return err
 //			}
@@ -33,7 +40,7 @@ import (
 //	})
 //
 // A transaction may read and write any documents of any collections and databases of the
-// cluster, as they are: a [Fence] keeps a token in each document that it guards, a Guard keeps one
+// cluster, as they are: a [Collection] keeps a token in each of its documents, a Guard keeps one
 // document for each key, in a collection of its own. All who write the data must use a Guard on the same
 // collection, with the same key.
 //
@@ -46,15 +53,12 @@ import (
 // their tokens. If a transaction is rolled back, so is its token.
 //
 // What a transaction reads is safe, too: nothing that it has read was changed by an older
-// holder before it commits. There is no need for [Fence.RaiseToken].
+// holder before it commits. There is no need for [Collection.RaiseToken].
 //
 // # What is not covered
 //
 // Reads and writes outside of the transaction, such as those with another ctx than f's, and other
-// clusters. Until the first commit of a new holder, an older one can still commit. And a lock that
-// several hold at a time, a [dsync.Semaphore] or [dsync.RWMutex.RLock], would have its holders
-// refuse each other. Use a Guard with the token of a [dsync.Mutex], a writer of a [dsync.RWMutex], a
-// [dsync.Lease] or a leader's term (leader.TermFrom).
+// clusters. Until the first commit of a new holder, an older one can still commit.
 //
 // # What it costs
 //
@@ -84,7 +88,7 @@ type Guard struct {
 // used. Transactions run on the collection's client. NewGuard panics if the collection is nil.
 func NewGuard(tokens *mongo.Collection) *Guard {
 	if tokens == nil {
-		panic("mongo: NewGuard: the collection is nil; pass one, as db.Collection(\"guards\")")
+		panic("fence: NewGuard: the collection is nil; pass one, as db.Collection(\"guards\")")
 	}
 	return &Guard{tokens: tokens}
 }
@@ -94,22 +98,22 @@ func NewGuard(tokens *mongo.Collection) *Guard {
 // conflict or a fail-over, each time with a new check of the token. So f must have no other effects, and
 // must return the errors of its commands.
 //
-// The error is [ErrFenced] if a later holder of the key has committed, or if the token is 0, which is what
+// The error is [ErrStale] if a later holder of the key has committed, or if the token is 0, which is what
 // Token returns if the lock is not held; then f was not called, or what it did is undone. It is
-// [dsync.ErrRefused] if the server has no transactions. Other errors are f's and the driver's.
+// [errors.ErrUnsupported] if the server has no transactions. Other errors are f's and the driver's.
 // With the driver's label UnknownTransactionCommitResult, the transaction may have been committed.
 //
 // If ctx ends before f returns, nothing is committed. A lost hold alone does not end the transaction: it
 // may commit as long as no later holder has. To stop f when the hold is lost, pass a context that ends
-// with it: that of [dsync.Mutex.Do] or [dsync.Mutex.Context], or a leader's. ctx does not bound
-// the commit itself; the client's Timeout does.
+// with it, such as that of Mutex.Do or a leader's. ctx does not bound the commit itself; the client's
+// Timeout does.
 //
 // If ctx carries a transaction, the guard and f become part of it, and its concerns apply, which
 // should be those of Transact: snapshot and majority. So a Transact within f guards the
 // same transaction by a second key.
 func (g *Guard) Transact(ctx context.Context, key string, token int64, f func(ctx context.Context) error) error {
 	if token <= 0 {
-		return &FencedError{Collection: g.tokens.Name(), Token: token}
+		return &StaleError{Collection: g.tokens.Name(), Token: token}
 	}
 	if err := g.prepare(ctx); err != nil {
 		return err
@@ -132,7 +136,7 @@ func (g *Guard) Transact(ctx context.Context, key string, token int64, f func(ct
 func (g *Guard) transact(ctx context.Context, f func(context.Context) error) error {
 	session, err := g.tokens.Database().Client().StartSession()
 	if err != nil {
-		return fmt.Errorf("mongo: transact: %w", err)
+		return fmt.Errorf("fence: transact: %w", err)
 	}
 	defer session.EndSession(context.WithoutCancel(ctx)) // aborts if f panics
 	_, err = session.WithTransaction(ctx, func(ctx context.Context) (any, error) { return nil, f(ctx) },
@@ -141,7 +145,7 @@ func (g *Guard) transact(ctx context.Context, f func(context.Context) error) err
 	return err
 }
 
-// raise writes the token into the key's document, or returns ErrFenced.
+// raise writes the token into the key's document, or returns ErrStale.
 func (g *Guard) raise(ctx context.Context, key string, token int64) error {
 	raw, err := g.tokens.FindOneAndUpdate(ctx, bson.D{e("_id", key)},
 		bson.D{
@@ -154,10 +158,10 @@ func (g *Guard) raise(ctx context.Context, key string, token int64) error {
 		options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After),
 	).Raw()
 	if err != nil {
-		return fmt.Errorf("mongo: transact: the token of %q: %w", key, err)
+		return fmt.Errorf("fence: transact: the token of %q: %w", key, err)
 	}
 	if seen, ok := raw.Lookup("token").AsInt64OK(); !ok || seen > token {
-		return &FencedError{Collection: g.tokens.Name(), Token: token, Seen: seen, ID: raw.Lookup("_id")}
+		return &StaleError{Collection: g.tokens.Name(), Token: token, Seen: seen, ID: raw.Lookup("_id")}
 	}
 	return nil
 }
@@ -170,9 +174,9 @@ func (g *Guard) prepare(ctx context.Context) error {
 	if g.ready.Load() {
 		return nil
 	}
-	ctx = noValues{ctx} // not part of the caller's transaction
+	ctx = mongo.NewSessionContext(ctx, nil) // not part of the caller's transaction
 	if err := g.tokens.Database().CreateCollection(ctx, g.tokens.Name()); err != nil && !hasCode(err, codeNamespaceExists) {
-		return failure("transact", err)
+		return fmt.Errorf("fence: transact: creating the collection %q: %w", g.tokens.Name(), err)
 	}
 	err := g.transact(ctx, func(ctx context.Context) error {
 		if err := g.tokens.FindOne(ctx, bson.D{}).Err(); !errors.Is(err, mongo.ErrNoDocuments) {
@@ -185,7 +189,7 @@ func (g *Guard) prepare(ctx context.Context) error {
 		g.ready.Store(true)
 		return nil
 	case hasCode(err, codeIllegalOperation, codeCommandNotFound, codeNotImplemented):
-		return fmt.Errorf("mongo: transact: %w: the server has no transactions; use a replica set, of one member if need be: %w", driver.ErrRefused, err)
+		return fmt.Errorf("fence: transact: %w: the server has no transactions; use a replica set, of one member if need be: %w", errors.ErrUnsupported, err)
 	}
-	return failure("transact", err)
+	return fmt.Errorf("fence: transact: trying an empty transaction: %w", err)
 }
