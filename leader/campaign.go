@@ -195,6 +195,11 @@ type Term struct {
 	Name     string // the leader's dsync.Options.Name
 }
 
+// String describes the term for people, such as `term 7 of election "jobs/mails", token 4711`.
+func (t Term) String() string {
+	return fmt.Sprintf("term %d of election %q, token %d", t.Number, t.Election, t.Token)
+}
+
 type termKey struct{}
 
 // TermFrom returns the term whose context is ctx, or a parent of ctx.

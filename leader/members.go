@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/process"
 )
 
 // A Role is what a member does in an election.
@@ -31,6 +32,11 @@ type Member struct {
 	Meta     map[string]string
 	Role     Role
 	LastSeen time.Time // the last heartbeat, by the store's clock
+}
+
+// String describes the member for people, such as "candidate worker-a (process 11 on host-a)".
+func (m Member) String() string {
+	return fmt.Sprintf("%s %s", m.Role, process.Describe(m.Name, m.Host, m.PID, m.Session))
 }
 
 // Members returns all members of the election that are alive: the leader first, then the
