@@ -240,8 +240,11 @@ func TestPageIsReadable(t *testing.T) {
 	long.Unlock()
 }
 
-// The picture in the README: LEASEHOLD_PAGE_PNG=../docs/page.png go test -run
-// TestPagePicture . in this folder; it takes a minute.
+// The picture in the README, made in a minute by
+//
+//	LEASEHOLD_PAGE_PNG=../docs/page.png go test -run TestPagePicture .
+//
+// in this folder. Make it again when the page looks different.
 func TestPagePicture(t *testing.T) {
 	file := os.Getenv("LEASEHOLD_PAGE_PNG")
 	if file == "" {

@@ -180,8 +180,9 @@ func (r *recorder) of(key string) []span {
 	return all
 }
 
-// color returns the style of a session. It stays the same until a thousand sessions have
-// been seen.
+// color returns the style of a session: one of eight colours, or with alt one of their darker or brighter
+// forms. It stays the same until a thousand sessions have been seen. Where two sessions with the same style are
+// beside each other on a timeline, it outlines one of them.
 func (r *recorder) color(session string) string {
 	const most, styles = 1000, 8
 	r.mu.Lock()
@@ -193,6 +194,9 @@ func (r *recorder) color(session string) string {
 		}
 		n = len(r.colors)
 		r.colors[session] = n
+	}
+	if n%(2*styles) >= styles {
+		return fmt.Sprintf("c%d alt", n%styles)
 	}
 	return fmt.Sprintf("c%d", n%styles)
 }
@@ -252,15 +256,17 @@ func (s *span) setEnded(at time.Time) {
 // lapse ends the span because its session has lapsed.
 func (s *span) lapse() { s.seen, s.end, s.lost = s.lapses, s.lapses, "its session lapsed" }
 
+// clock formats a time for people, in UTC, as all times of this module.
+func clock(t time.Time) string { return t.UTC().Format("15:04:05 UTC") }
+
 // String describes the span for people.
 func (s *span) String() string {
-	const clock = "15:04:05"
-	text := fmt.Sprintf("%s, token %d, from %s", s.who, s.token, s.start.Format(clock))
+	text := fmt.Sprintf("%s, token %d, from %s", s.who, s.token, clock(s.start))
 	switch {
 	case s.lost != "":
-		return fmt.Sprintf("%s, lost at %s: %s", text, s.end.Format(clock), s.lost)
+		return fmt.Sprintf("%s, lost at %s: %s", text, clock(s.end), s.lost)
 	case s.end.IsZero():
 		return text + " on"
 	}
-	return fmt.Sprintf("%s to %s", text, s.end.Format(clock))
+	return fmt.Sprintf("%s to %s", text, clock(s.end))
 }
