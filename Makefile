@@ -3,7 +3,7 @@
 .PHONY: help tour test race servers docs bench long ci modules release
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s%s\n", $1, $2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s%s\n", $$1, $$2 }' Makefile
 
 tour: ## take turns with a lock, and elect a leader; no server
 	go run ./examples/tour
