@@ -153,7 +153,7 @@ func TestServeRefusesOtherHosts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server := newPageServer(page, addr)
+		server := newPageServer(page, page, addr)
 		for host, status := range want {
 			r, w := httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
 			r.Host = host
@@ -177,7 +177,7 @@ func TestServeTimeouts(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := dsynchttp.New(s, &dsynchttp.Options{Refresh: 100 * time.Millisecond})
-	server := newPageServer(page, l.Addr())
+	server := newPageServer(page, page, l.Addr())
 	longest := time.Duration(0)
 	for _, d := range []*time.Duration{&server.ReadTimeout, &server.ReadHeaderTimeout, &server.WriteTimeout, &server.IdleTimeout} {
 		*d /= 100 // so that the test need not wait
