@@ -11,10 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/leasehold-go/leasehold/clockcheck"
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
-	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/dsync/mongo/fence"
 	"github.com/leasehold-go/leasehold/leader"
 )
@@ -22,7 +20,7 @@ import (
 // The code of docs/*.md stands here: see TestCodeIsFromExamples.
 
 // Those that need a server are compiled.
-var _ = []any{open, pay, ship, spread}
+var _ = []any{pay}
 
 // process returns a session, as a process has one, on a store that others share.
 func process(store *dsynctest.Memory, name string) *dsync.Session {
@@ -31,17 +29,6 @@ func process(store *dsynctest.Memory, name string) *dsync.Session {
 		log.Fatal(err)
 	}
 	return s
-}
-
-// open is what a program does instead.
-func open(ctx context.Context, client *mongo.Client) (*dsync.Session, error) {
-	locks, err := dsyncmongo.Open(ctx, client.Database("app"), &dsyncmongo.Options{
-		Options: dsync.Options{
-			TTL: 30 * time.Second, Margin: 500 * time.Millisecond, Grace: 3 * time.Second,
-			Logger: slog.Default(),
-		},
-	})
-	return locks, err
 }
 
 // pay is a fenced write.
@@ -53,32 +40,6 @@ func pay(ctx context.Context, db *mongo.Database, mu *dsync.Mutex) error {
 		return err // somebody else has the lock by now: nothing was written
 	}
 	return err
-}
-
-// ship is a transaction under a lock.
-func ship(ctx context.Context, db *mongo.Database, mu *dsync.Mutex, id, paid, invoice bson.D) error {
-	guard := fence.NewGuard(db.Collection("guards")) // once per program
-	return mu.Do(ctx, func(ctx context.Context) error {
-		return guard.Transact(ctx, "order 7", mu.Token(), func(ctx context.Context) error {
-			if _, err := db.Collection("orders").UpdateOne(ctx, id, paid); err != nil {
-				return err
-			}
-			_, err := db.Collection("invoices").InsertOne(ctx, invoice)
-			return err
-		})
-	})
-}
-
-// spread is what can shorten a lease at a fail-over.
-func spread(ctx context.Context, client *mongo.Client, opt *clockcheck.Options) error {
-	result, err := clockcheck.Check(ctx, client, opt) // opt.Servers: every member, every mongos
-	if err != nil {
-		return err
-	}
-	if worst := result.Spread + result.SpreadBound; worst > 400*time.Millisecond {
-		slog.Warn("the servers' clocks are far apart", "spread", worst)
-	}
-	return nil
 }
 
 func Example_locker() {
