@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/dsync/mongo/fence"
 	"github.com/leasehold-go/leasehold/leader"
@@ -326,7 +327,7 @@ func Example_hooks() {
 		Lost:        func(l dsync.LostInfo) { /* count by l.Kind and by whether l.Cause is dsync.ErrRevoked */ },
 		StoreError:  func(op string, err error) { /* count by op */ },
 		ClockJump:   func(d time.Duration) { /* page somebody, if d is positive */ },
-		Deadlock:    func(d dsync.Deadlock) { /* tell somebody: d names the processes and their keys */ },
+		Deadlock:    func(d dsync.DeadlockInfo) { /* tell somebody: d names the processes and their keys */ },
 		Granted:     func(g dsync.GrantedInfo) { waits <- g.Wait },
 	}
 	locks, err := dsync.New(store, &dsync.Options{Hooks: hooks})
@@ -366,7 +367,7 @@ func Example_status() {
 	mu.Lock()
 	defer mu.Unlock()
 
-	for st, err := range locks.List(ctx, "invoices/") {
+	for st, err := range admin.New(locks).List(ctx, "invoices/") {
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -376,26 +377,6 @@ func Example_status() {
 		}
 	}
 	// Output: invoices/7 mutex api-1 0
-}
-
-func Example_register() {
-	ctx := context.Background()
-	locks := process(dsynctest.NewMemory(), "node-1")
-	defer locks.Close(ctx)
-	fmt.Println("before the first use:", locks.ID() == "")
-
-	id, err := locks.Register(ctx)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	logger := slog.With("session", id) // as others see it, until the session is lost
-
-	logger.Debug("registered")
-	fmt.Println("registered:", locks.ID() == id)
-	// Output:
-	// before the first use: true
-	// registered: true
 }
 
 func Example_pause() {

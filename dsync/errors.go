@@ -15,8 +15,8 @@ var (
 	// ErrRecordDeleted, ErrStalled, ErrLeaseOver or ErrClosed.
 	ErrLost = engine.ErrLost
 
-	// ErrRevoked means that somebody took the key by force, with [Session.Break] or
-	// [Mutex.ForceLock]. The error is also ErrLost.
+	// ErrRevoked means that somebody took the key by force, with [Mutex.ForceLock] or Break of
+	// package dsync/admin. The error is also ErrLost.
 	ErrRevoked = engine.ErrRevoked
 
 	// ErrStalled means that the holder set a limit with [Mutex.Progress] or [Progress], and then made no

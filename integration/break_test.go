@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
@@ -79,7 +81,7 @@ func TestL5Break(t *testing.T) {
 func TestForceIsQuick(t *testing.T) {
 	t.Parallel()
 	forces := map[string]func(ctx context.Context, s *dsync.Session, key string) error{
-		"Break":     func(ctx context.Context, s *dsync.Session, key string) error { return s.Break(ctx, key) },
+		"Break":     func(ctx context.Context, s *dsync.Session, key string) error { return admin.New(s).Break(ctx, key) },
 		"ForceLock": func(ctx context.Context, s *dsync.Session, key string) error { return s.Mutex(key).ForceLock(ctx) },
 	}
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
@@ -133,22 +135,22 @@ func TestL9Status(t *testing.T) {
 		opt.Host, opt.Name = "host of a", "a"
 		a, b := r.session(opt), r.session(r.short(20*time.Second))
 		ma, mb := a.Mutex("jobs/1"), b.Mutex("jobs/1")
-		if st, err := b.Status(t.Context(), "jobs/1"); st.Held() || err != nil {
+		if st, err := admin.New(b).Status(t.Context(), "jobs/1"); st.Held() || err != nil {
 			t.Errorf("a free key: %v, %v", st, err)
 		}
 		lock(t, ma)
 		ch := locking(t.Context(), mb)
 		eventually(t, "the waiter is queued", func() bool {
-			st, err := b.Status(t.Context(), "jobs/1")
+			st, err := admin.New(b).Status(t.Context(), "jobs/1")
 			return err == nil && st.Waiting == 1
 		})
-		st, err := b.Status(t.Context(), "jobs/1")
+		st, err := admin.New(b).Status(t.Context(), "jobs/1")
 		if err != nil || len(st.Holders) != 1 || len(st.Queue) != 1 {
 			t.Fatalf("Status: %+v, %v", st, err)
 		}
 		h := st.Holders[0]
 		if h.Session != a.ID() || h.Host != "host of a" || h.Name != "a" || h.Token != ma.Token() || h.Lapsed || !h.Renewed ||
-			h.Since.After(st.Now.Add(s.Skew)) || !h.Until.After(st.Now) || h.TTL != opt.TTL || st.Kind != dsync.KindMutex || !st.Held() {
+			h.Since.After(st.Now.Add(s.Skew)) || !h.Until.After(st.Now) || h.TTL != opt.TTL || st.Kind != driver.KindMutex || !st.Held() {
 			t.Errorf("Status: %+v", st)
 		}
 		if st.Queue[0].Session != b.ID() {
@@ -161,7 +163,7 @@ func TestL9Status(t *testing.T) {
 			warm(t, a, fmt.Sprintf("jobs/%d", i))
 		}
 		var keys []string
-		for st, err := range b.List(t.Context(), "jobs/") {
+		for st, err := range admin.New(b).List(t.Context(), "jobs/") {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -113,7 +113,9 @@ func worker(env *proc.Env) {
 	s := a.session(env, &dsync.Hooks{
 		Lost:           func(l dsync.LostInfo) { env.Emit(proc.Event{Name: "lost", Key: l.Key, Token: l.Token}) },
 		SessionStarted: func(id string) { env.Emit(proc.Event{Name: "session", Text: id}) },
-		Deadlock:       func(d dsync.Deadlock) { env.Emit(proc.Event{Name: "deadlock", Text: d.String(), N: len(d.Members)}) },
+		Deadlock: func(d dsync.DeadlockInfo) {
+			env.Emit(proc.Event{Name: "deadlock", Text: d.String(), N: len(d.Members)})
+		},
 	})
 	env.Emit(proc.Event{Name: "ready"})
 	mutexes := make(map[string]*dsync.Mutex)

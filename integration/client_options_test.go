@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -93,11 +94,11 @@ func TestClientOptions(t *testing.T) {
 					}
 					r.takeTurns(t, open, sessions[0], sessions[1])
 					for _, session := range sessions {
-						if _, _, err := session.Members(t.Context()); err != nil {
+						if _, _, err := admin.New(session).Members(t.Context()); err != nil {
 							t.Errorf("%s: Members: %v", open, err)
 						}
 					}
-					for st, err := range sessions[0].List(t.Context(), "") {
+					for st, err := range admin.New(sessions[0]).List(t.Context(), "") {
 						if err != nil || st.Limit != 1 {
 							t.Errorf("%s: List: %+v, %v", open, st, err)
 						}
@@ -118,7 +119,7 @@ func (r *room) takeTurns(t *testing.T, key string, holder, next *dsync.Session) 
 		ch := locking(t.Context(), b)
 		eventually(t, "the other waits", func() bool { return load(t, store, a.Key()).Waiting == 1 })
 		if r.Has(server.Need{Notices: true}) {
-			eventually(t, "the other listens", func() bool { return next.Stats().Listening })
+			eventually(t, "the other listens", func() bool { return admin.New(next).Stats().Listening })
 		}
 		first := a.Token()
 		unlock(t, a)

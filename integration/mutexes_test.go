@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/integration/internal/proc"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"github.com/leasehold-go/leasehold/internal/testkit"
@@ -26,7 +27,7 @@ const severalKeys, severalEach = 20, 5
 func several(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)
-	s := a.session(env, &dsync.Hooks{Deadlock: func(d dsync.Deadlock) { env.Emit(proc.Event{Name: "deadlock", Text: d.String()}) }})
+	s := a.session(env, &dsync.Hooks{Deadlock: func(d dsync.DeadlockInfo) { env.Emit(proc.Event{Name: "deadlock", Text: d.String()}) }})
 	env.Emit(proc.Event{Name: "ready"})
 	draw := lab.Rand(a.How)
 	for {
@@ -186,8 +187,8 @@ func TestDeadlockOfProcesses(t *testing.T) {
 			ps = append(ps, p)
 		}
 		monitor := r.session(opt)
-		found := func() []dsync.Deadlock {
-			all, err := monitor.Deadlocks(t.Context(), "")
+		found := func() []admin.Deadlock {
+			all, err := admin.New(monitor).Deadlocks(t.Context(), "")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/integration/internal/history"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
@@ -112,7 +111,7 @@ func (n *nemesis) clean() {
 	})
 	var now time.Time
 	eventually(t, "no session is alive", func() bool {
-		var alive []dsync.Member
+		var alive []driver.Member
 		alive, now, err = storecmd.Members(ctx, n.store)
 		return err == nil && len(alive) == 0
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/integration/internal/history"
 	"github.com/leasehold-go/leasehold/leader"
 )
@@ -309,5 +310,5 @@ func (w *nemesisWorker) breakOne() {
 	ctx, cancel := context.WithTimeout(context.Background(), w.upTo(2*w.TTL))
 	defer cancel()
 	w.rec.Put(history.Event{Type: history.Break, Key: key})
-	w.session.Break(ctx, key) // what comes of it the holders tell
+	admin.New(w.session).Break(ctx, key) // what comes of it the holders tell
 }

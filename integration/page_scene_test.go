@@ -29,7 +29,7 @@ type process struct {
 	pid int
 }
 
-func (p process) Register(ctx context.Context, m dsync.Member) (time.Time, error) {
+func (p process) Register(ctx context.Context, m driver.Member) (time.Time, error) {
 	m.PID, m.Settings.Version = p.pid, "v0.1.0" // a test binary does not know its own
 	return p.Store.Register(ctx, m)
 }
@@ -106,7 +106,7 @@ func (sc *scene) play(t *testing.T, d time.Duration) {
 				return
 			}
 			for {
-				h, err := engine.Of(s).Hold(ctx, engine.Whole("scheduler", dsync.KindElection))
+				h, err := engine.Of(s).Hold(ctx, engine.Whole("scheduler", driver.KindElection))
 				if err != nil {
 					return
 				}

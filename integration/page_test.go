@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynchttp"
 )
 
@@ -210,7 +211,7 @@ func TestPageIsReadable(t *testing.T) {
 	b.do(t, chromedp.Navigate(url))
 	sc.play(t, 8*time.Second)
 	// A loss that its holder does not heed, for the alert.
-	if err := sc.fleet["worker-1"].Break(t.Context(), long.Key()); err != nil {
+	if err := admin.New(sc.fleet["worker-1"]).Break(t.Context(), long.Key()); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"", "?window=1m", "?prefix=nothing", "?sort=waiters&n=2&mine=1", "key?key=invoices/export", "key?key=smtp/connections", "key?key=nothing", "key?key=" + long.Key()} {

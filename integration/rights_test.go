@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
@@ -120,7 +121,7 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 			ma.UnlockContext(t.Context()) // Unlock would log that it was lost
 		}()
 		began := time.Now()
-		if err := b.Break(t.Context(), "key"); err != nil {
+		if err := admin.New(b).Break(t.Context(), "key"); err != nil {
 			t.Errorf("Break: %v", err)
 		}
 		if d := time.Since(began); notices && d > 3*time.Second {

@@ -176,7 +176,7 @@ func load(t testing.TB, s driver.Store, key string) driver.State {
 }
 
 // member reads a session's record.
-func member(t testing.TB, s driver.Store, id string) dsync.Member {
+func member(t testing.TB, s driver.Store, id string) driver.Member {
 	t.Helper()
 	m, _, err := storecmd.Members(t.Context(), s, id)
 	if err != nil || len(m) != 1 {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -101,7 +102,7 @@ func TestNextVersion(t *testing.T) {
 		}
 		refused(shared.LockContext(t.Context()))
 		refused(shared.TryLockContext(t.Context()))
-		refused(session.Forget(t.Context(), "shared"))
+		refused(admin.New(session).Forget(t.Context(), "shared"))
 		if after := record("shared"); !bytes.Equal(before, after) {
 			t.Errorf("this version has changed %v into %v", before, after)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 )
 
 // crash is how long after its last heartbeat the lock of a process that was killed is
@@ -84,7 +85,7 @@ func (r *report) killed(ctx context.Context, c column, round int) (late time.Dur
 		return 0, err
 	}
 	granted := hello.Now.Add(-time.Since(at))
-	members, _, err := s.Members(ctx, id)
+	members, _, err := admin.New(s).Members(ctx, id)
 	if err != nil {
 		return 0, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 )
 
 // A crowdJob is many sessions in one child, each with a client of its own, as a process has, or all with one.
@@ -179,7 +180,7 @@ func (c *crowded) wait(ctx context.Context, n int) error {
 	}
 	for {
 		waiting := 0
-		for st, err := range c.holder.List(ctx, "") {
+		for st, err := range admin.New(c.holder).List(ctx, "") {
 			if err != nil && (ctx.Err() != nil || !mongo.IsTimeout(err)) { // the server may be too busy with those that come
 				return err
 			}

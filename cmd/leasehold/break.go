@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/internal/statusjson"
 	"github.com/spf13/cobra"
 )
@@ -41,13 +42,13 @@ It exits with 0 if no former holder holds the key any more, or nobody did; with 
   leasehold break --timeout 1m nightly
   leasehold break --json invoices | jq -r '.former[] | [.host, .outcome] | @tsv'`,
 		Args:              arguments(1, 1, "one KEY"),
-		ValidArgsFunction: a.completeKeys(cobra.ShellCompDirectiveNoFileComp, dsync.Status.Held),
+		ValidArgsFunction: a.completeKeys(cobra.ShellCompDirectiveNoFileComp, admin.Status.Held),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := dsync.CheckKey(args[0]); err != nil {
 				return err
 			}
 			return untilSignal(cmd.Context(), func(ctx context.Context) error {
-				var before dsync.Status
+				var before admin.Status
 				err := a.view(ctx, func(ctx context.Context, v *view) (err error) {
 					before, err = v.Status(ctx, args[0])
 					return err
@@ -91,7 +92,7 @@ type formerJSON struct {
 }
 
 // breakKey breaks a key that was held, and prints what became of its holders.
-func (a *app) breakKey(ctx context.Context, before dsync.Status, timeout time.Duration, asJSON bool) (err error) {
+func (a *app) breakKey(ctx context.Context, before admin.Status, timeout time.Duration, asJSON bool) (err error) {
 	s, err := a.connect(ctx, dsync.Options{})
 	if err != nil {
 		return err
@@ -116,19 +117,20 @@ func (a *app) breakKey(ctx context.Context, before dsync.Status, timeout time.Du
 		defer cancel()
 	}
 	begin := time.Now()
-	broken := s.Break(within, before.Key)
+	inspector := admin.New(s)
+	broken := inspector.Break(within, before.Key)
 	took := time.Since(begin)
 	if broken != nil && !errors.Is(broken, context.DeadlineExceeded) {
 		return broken
 	}
-	after, err := s.Status(ctx, before.Key)
+	after, err := inspector.Status(ctx, before.Key)
 	if err != nil {
 		return err
 	}
 	holding := 0
 	answer := breakJSON{Key: before.Key, Took: statusjson.Milliseconds(took), Status: newKeyJSON(after)}
 	for _, h := range before.Holders {
-		became, err := outcomeOf(ctx, s, h, after)
+		became, err := outcomeOf(ctx, inspector, h, after)
 		if err != nil {
 			return err
 		}
@@ -168,13 +170,13 @@ var outcomes = map[outcome]string{
 }
 
 // outcomeOf returns what became of h, according to the status of its key after it was asked.
-func outcomeOf(ctx context.Context, s *dsync.Session, h dsync.Participant, after dsync.Status) (outcome, error) {
+func outcomeOf(ctx context.Context, inspector *admin.Inspector, h admin.Participant, after admin.Status) (outcome, error) {
 	for _, now := range after.Holders {
 		if now.Claim == h.Claim {
 			return stillHolds, nil
 		}
 	}
-	m, _, err := s.Members(ctx, h.Session)
+	m, _, err := inspector.Members(ctx, h.Session)
 	if err != nil {
 		return "", err
 	}
@@ -185,13 +187,13 @@ func outcomeOf(ctx context.Context, s *dsync.Session, h dsync.Participant, after
 }
 
 // describe names a holder.
-func describe(o dsync.Participant) string {
+func describe(o admin.Participant) string {
 	w := who(o)
 	return fmt.Sprintf("%s (process %s on %s)", w[0], w[2], w[1])
 }
 
 // holders describes the holders of the key.
-func holders(st dsync.Status) string {
+func holders(st admin.Status) string {
 	switch {
 	case !st.Held():
 		return "free now"

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -26,8 +26,8 @@ func TestTablesFitTheTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
 		s.allKinds()
-		s.acquire(claim("customers/4711/invoices/export/a-key-that-is-long/2026-11", "a.30", dsync.KindMutex, 1, 1))
-		s.acquire(claim("顧客/請求書/顧客/請求書/顧客/請求書/顧客/請求書/顧客/請求書/顧客/請求書", "a.31", dsync.KindMutex, 1, 1))
+		s.acquire(claim("customers/4711/invoices/export/a-key-that-is-long/2026-11", "a.30", driver.KindMutex, 1, 1))
+		s.acquire(claim("顧客/請求書/顧客/請求書/顧客/請求書/顧客/請求書/顧客/請求書/顧客/請求書", "a.31", driver.KindMutex, 1, 1))
 		for _, args := range [][]string{{"status"}, {"members"}, {"members", "elected"}} {
 			for width := 1; width < 220; width++ {
 				var out bytes.Buffer
@@ -117,7 +117,7 @@ func TestWatch(t *testing.T) {
 		}
 		s.wrote(before)
 		for i := range 20 {
-			s.acquire(claim(fmt.Sprintf("k%02d", i), fmt.Sprintf("a.%d", i), dsync.KindMutex, 1, 1))
+			s.acquire(claim(fmt.Sprintf("k%02d", i), fmt.Sprintf("a.%d", i), driver.KindMutex, 1, 1))
 		}
 		time.Sleep(5 * time.Second)
 		got := out.take()
@@ -144,7 +144,7 @@ func TestWatchInAPipe(t *testing.T) {
 	}{{"--wide", "KEY "}, {"--json", `{"key":"k",`}} {
 		bubble(t, func(t *testing.T) {
 			s := newScene(t)
-			s.acquire(claim("k", "a.1", dsync.KindMutex, 1, 1))
+			s.acquire(claim("k", "a.1", driver.KindMutex, 1, 1))
 			ctx, cancel := context.WithCancel(t.Context())
 			out, end := start(ctx, s.Memory, "status", c.flag, "--watch")
 			time.Sleep(5 * time.Second) // readings at 0, 2 and 4

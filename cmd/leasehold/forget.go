@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/internal/statusjson"
 	"github.com/spf13/cobra"
 )
@@ -33,7 +34,7 @@ exit-status".`,
 		Example: `  leasehold forget daily-2026-11-24
   leasehold forget schema-v7`,
 		Args:              arguments(1, 1, "one KEY"),
-		ValidArgsFunction: a.completeKeys(cobra.ShellCompDirectiveNoFileComp, func(st dsync.Status) bool { return !st.Held() && st.Waiting == 0 }),
+		ValidArgsFunction: a.completeKeys(cobra.ShellCompDirectiveNoFileComp, func(st admin.Status) bool { return !st.Held() && st.Waiting == 0 }),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if err := dsync.CheckKey(args[0]); err != nil {
 				return err
@@ -43,13 +44,14 @@ exit-status".`,
 				return err
 			}
 			defer func() { err = errors.Join(err, s.Close(context.WithoutCancel(cmd.Context()))) }()
-			st, err := s.Status(cmd.Context(), args[0])
+			inspector := admin.New(s)
+			st, err := inspector.Status(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			forgotten := st.Kind != ""
 			if forgotten {
-				if err := s.Forget(cmd.Context(), st.Key); err != nil {
+				if err := inspector.Forget(cmd.Context(), st.Key); err != nil {
 					return err
 				}
 			}
@@ -76,7 +78,7 @@ type forgetJSON struct {
 }
 
 // was says what was forgotten.
-func was(st dsync.Status) string {
+func was(st admin.Status) string {
 	switch {
 	case st.Sealed:
 		return ", a once that had been done"

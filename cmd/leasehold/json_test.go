@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
@@ -58,8 +57,8 @@ func TestJSONOfBreakAndForget(t *testing.T) {
 				s := newScene(t)
 				holder, h := holding(t, s.Memory, "k")
 				defer holder.Close(t.Context())
-				s.acquire(claim("dead", "c.1", dsync.KindMutex, 1, 1))
-				s.release(s.acquire(claim("once", "a.1", dsync.KindOnce, 1, 1)), driver.Leave{Seal: 1})
+				s.acquire(claim("dead", "c.1", driver.KindMutex, 1, 1))
+				s.release(s.acquire(claim("once", "a.1", driver.KindOnce, 1, 1)), driver.Leave{Seal: 1})
 				time.Sleep(time.Second)
 				if c.released {
 					go func() {

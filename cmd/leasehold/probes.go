@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 )
 
 const (
@@ -18,14 +18,14 @@ const (
 )
 
 // withProbes returns a handler of the page, and of the paths that programs read: see the help of serve.
-func withProbes(page http.Handler, s *dsync.Session) http.Handler {
+func withProbes(page http.Handler, inspector *admin.Inspector) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", page)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), healthTime)
 		defer cancel()
 		w.Header().Set("Cache-Control", "no-store")
-		if _, err := s.Status(ctx, "healthz"); err != nil { // of whatever key
+		if _, err := inspector.Status(ctx, "healthz"); err != nil { // of whatever key
 			http.Error(w, "the store does not answer: "+oneLine(err), http.StatusServiceUnavailable)
 			return
 		}
@@ -40,7 +40,7 @@ func withProbes(page http.Handler, s *dsync.Session) http.Handler {
 		var m metrics
 		select {
 		case reading <- struct{}{}:
-			m = readMetrics(ctx, s)
+			m = readMetrics(ctx, inspector)
 			<-reading
 		case <-ctx.Done():
 		}
@@ -61,12 +61,12 @@ type metrics struct {
 }
 
 // readMetrics reads the store.
-func readMetrics(ctx context.Context, s *dsync.Session) metrics {
+func readMetrics(ctx context.Context, inspector *admin.Inspector) metrics {
 	began := time.Now()
 	m := metrics{up: true, keys: make(map[[2]string]int), waiters: make(map[string]int), oldest: make(map[string]time.Duration), members: make(map[string]int)}
-	var contended []dsync.Status
+	var contended []admin.Status
 	read := 0
-	for st, err := range s.List(ctx, "") {
+	for st, err := range inspector.List(ctx, "") {
 		if err != nil {
 			return metrics{}
 		}
@@ -93,14 +93,14 @@ func readMetrics(ctx context.Context, s *dsync.Session) metrics {
 			contended = append(contended, st)
 		}
 	}
-	members, _, err := s.Members(ctx)
+	members, _, err := inspector.Members(ctx)
 	if err != nil {
 		return metrics{}
 	}
 	for _, o := range members {
 		m.members[o.Settings.Version]++
 	}
-	m.deadlocks = len(dsync.FindDeadlocks(contended, contended))
+	m.deadlocks = len(admin.FindDeadlocks(contended, contended))
 	m.took = time.Since(began)
 	return m
 }

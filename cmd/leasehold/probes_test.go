@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
@@ -24,7 +25,7 @@ func get(t *testing.T, store driver.Store, path string) *httptest.ResponseRecord
 	}
 	defer s.Close(context.Background())
 	w := httptest.NewRecorder()
-	withProbes(http.NotFoundHandler(), s).ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+	withProbes(http.NotFoundHandler(), admin.New(s)).ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 	return w
 }
 
@@ -33,7 +34,7 @@ func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
 		s.allKinds()
-		if _, err := s.Register(t.Context(), dsync.Member{ID: "odd", TTL: time.Hour, Settings: driver.Settings{Version: "a\"b\\\n\xff"}}); err != nil {
+		if _, err := s.Register(t.Context(), driver.Member{ID: "odd", TTL: time.Hour, Settings: driver.Settings{Version: "a\"b\\\n\xff"}}); err != nil {
 			t.Fatal(err)
 		}
 		before := s.Counts()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynchttp"
 	"github.com/spf13/cobra"
 )
@@ -79,7 +80,7 @@ func (a *app) serve(ctx context.Context, listen string, allowBreak bool) error {
 		opt.Store = t.String()
 	}
 	if !allowBreak {
-		return a.view(ctx, func(ctx context.Context, v *view) error { return a.servePage(ctx, listen, v.Session, &opt) })
+		return a.view(ctx, func(ctx context.Context, v *view) error { return a.servePage(ctx, listen, v.session, &opt) })
 	}
 	s, err := a.connect(ctx, dsync.Options{})
 	if err != nil {
@@ -101,7 +102,7 @@ func (a *app) servePage(ctx context.Context, listen string, s *dsync.Session, op
 	if err != nil {
 		return &failure{exitFailed, fmt.Errorf("can't serve at %s: %w", listen, err)}
 	}
-	server := newPageServer(withProbes(page, s), page, l.Addr())
+	server := newPageServer(withProbes(page, admin.New(s)), page, l.Addr())
 	fmt.Fprintln(a.stdout, pageURL(listen, l.Addr()))
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()

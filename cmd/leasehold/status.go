@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/leasehold-go/leasehold/internal/statusjson"
 	"github.com/leasehold-go/leasehold/leader"
@@ -97,11 +99,11 @@ in colour on a terminal, unless NO_COLOR is set.`
 func (a *app) status(ctx context.Context, v *view, q statusQuery) error {
 	all := v.List(ctx, q.prefix)
 	if q.exact {
-		all = func(yield func(dsync.Status, error) bool) { yield(v.Status(ctx, q.prefix)) }
+		all = func(yield func(admin.Status, error) bool) { yield(v.Status(ctx, q.prefix)) }
 	}
-	var contended []dsync.Status
+	var contended []admin.Status
 	found := false
-	each := func(yield func(dsync.Status, error) bool) {
+	each := func(yield func(admin.Status, error) bool) {
 		for st, err := range all {
 			if err == nil && q.held && !st.Held() {
 				continue
@@ -128,7 +130,7 @@ func (a *app) status(ctx context.Context, v *view, q statusQuery) error {
 		return nothing("no such key is held")
 	case !found:
 		return nothing("no such key")
-	case len(dsync.FindDeadlocks(contended, contended)) == 0:
+	case len(admin.FindDeadlocks(contended, contended)) == 0:
 		return nil
 	}
 	return a.printDeadlocks(ctx, v, q.prefix, q.asJSON)
@@ -152,7 +154,7 @@ func (a *app) printDeadlocks(ctx context.Context, v *view, prefix string, asJSON
 	return err
 }
 
-func (a *app) printKeysJSON(all iter.Seq2[dsync.Status, error]) error {
+func (a *app) printKeysJSON(all iter.Seq2[admin.Status, error]) error {
 	for st, err := range all {
 		if err != nil {
 			return err
@@ -165,7 +167,7 @@ func (a *app) printKeysJSON(all iter.Seq2[dsync.Status, error]) error {
 }
 
 // printKeys prints a table of keys: those in use as they are read, and then the others.
-func (a *app) printKeys(all iter.Seq2[dsync.Status, error], wide bool) error {
+func (a *app) printKeys(all iter.Seq2[admin.Status, error], wide bool) error {
 	d := a.display()
 	if wide {
 		d.width = 0
@@ -204,7 +206,7 @@ func (a *app) printKeys(all iter.Seq2[dsync.Status, error], wide bool) error {
 }
 
 // keyRows returns the lines about a key.
-func keyRows(st dsync.Status) (rows [][]cell) {
+func keyRows(st admin.Status) (rows [][]cell) {
 	row := func(looks style, state string, more ...string) {
 		r := cells(append([]string{plain(st.Key), plain(string(st.Kind)), state}, more...)...)
 		r[2].style = looks
@@ -237,7 +239,7 @@ func keyRows(st dsync.Status) (rows [][]cell) {
 }
 
 // published describes what a leader has published, or a run has returned.
-func published(st dsync.Status) string {
+func published(st admin.Status) string {
 	switch {
 	case st.LastTick.IsZero():
 		return short(st.Value)
@@ -248,12 +250,12 @@ func published(st dsync.Status) string {
 }
 
 // holds describes a holder's state.
-func holds(st dsync.Status, h dsync.Participant) string {
+func holds(st admin.Status, h admin.Participant) string {
 	state := "held" + part(st, h)
 	switch {
-	case st.Kind == dsync.KindElection:
+	case st.Kind == driver.KindElection:
 		state = fmt.Sprintf("leads, term %d", st.Term)
-	case st.Kind == dsync.KindOnce, st.Kind == dsync.KindPeriodic:
+	case st.Kind == driver.KindOnce, st.Kind == driver.KindPeriodic:
 		state = "runs"
 	}
 	if h.Lapsed {
@@ -263,7 +265,7 @@ func holds(st dsync.Status, h dsync.Participant) string {
 }
 
 // left describes when a hold ends.
-func left(st dsync.Status, h dsync.Participant) string {
+func left(st admin.Status, h admin.Participant) string {
 	left := h.Until.Sub(st.Now)
 	switch {
 	case h.Until.IsZero(): // its session's record was deleted
@@ -277,7 +279,7 @@ func left(st dsync.Status, h dsync.Participant) string {
 }
 
 // part says what o has of the key, as an addition to other text.
-func part(st dsync.Status, o dsync.Participant) string {
+func part(st admin.Status, o admin.Participant) string {
 	if use := engine.Use(st.Kind, o.Weight, st.Limit); use != "" {
 		return ", " + use
 	}
@@ -285,7 +287,7 @@ func part(st dsync.Status, o dsync.Participant) string {
 }
 
 // who returns the columns that identify a participant.
-func who(o dsync.Participant) []string {
+func who(o admin.Participant) []string {
 	pid := none
 	if o.PID != 0 {
 		pid = fmt.Sprint(o.PID)
@@ -361,7 +363,7 @@ func (v *view) sessions(ctx context.Context) ([]statusjson.Member, time.Time, er
 
 // election returns the members of the election, with their roles, and the store's time.
 func (v *view) election(ctx context.Context, name string) ([]statusjson.Member, time.Time, error) {
-	e, err := leader.New(v.Session, name, nil)
+	e, err := leader.New(v.session, name, nil)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -415,7 +417,7 @@ func (a *app) printMembers(all []statusjson.Member, now time.Time, l layout, rol
 			meta = append(meta, none)
 		}
 		p := m.Process
-		row := cells(append(who(dsync.Participant{Session: p.Session, Name: p.Name, Host: p.Host, PID: p.PID}), plain(m.App), age(now.Sub(m.Seen.Time)))...)
+		row := cells(append(who(admin.Participant{Session: p.Session, Name: p.Name, Host: p.Host, PID: p.PID}), plain(m.App), age(now.Sub(m.Seen.Time)))...)
 		if roles {
 			looks := map[string]style{string(leader.RoleLeader): good, string(leader.RoleObserver): faint}[m.Role]
 			row = append([]cell{{m.Role, looks}}, row...)
@@ -472,8 +474,8 @@ keys: each member holds the key at its place, and waits for the next one.
 `
 
 // newKeyJSON returns a key's status for programs: see jsonHelp.
-func newKeyJSON(st dsync.Status) statusjson.Status[statusjson.Participant] {
-	return statusjson.NewStatus(st, func(p dsync.Participant, queued bool) statusjson.Participant {
+func newKeyJSON(st admin.Status) statusjson.Status[statusjson.Participant] {
+	return statusjson.NewStatus(st, func(p admin.Participant, queued bool) statusjson.Participant {
 		return statusjson.NewParticipant(p, queued, st.Now)
 	})
 }

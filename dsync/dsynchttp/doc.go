@@ -19,7 +19,7 @@
 //	./                     the session, what it holds, keys, waiting processes, and members
 //	./key?key=…            one key: its holders, its queue, and its last holders
 //	./events?…             either of these as a stream of server-sent events, for the page's script
-//	./break                POST key=…: Session.Break of dsync, if Options.Authorize allows it
+//	./break                POST key=…: Break of dsync/admin, if Options.Authorize allows it
 //
 // All but the last take ?window=1m, 10m (the default) or 1h, the time span of the
 // timelines. The page works without script; with it, it updates while it is visible. The

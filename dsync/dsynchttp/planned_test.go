@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/statusjson"
 )
@@ -55,7 +57,7 @@ func TestPlannedEndIsNoCrash(t *testing.T) {
 				hold(t, holder, net)
 				began := time.Now()
 				for time.Since(began) < d { // the page is open
-					if st, err := observer.Status(background, "k"); err != nil || !st.Held() || len(st.Holders) != 1 {
+					if st, err := admin.New(observer).Status(background, "k"); err != nil || !st.Held() || len(st.Holders) != 1 {
 						t.Fatalf("after %v: %v, %v", time.Since(began), st, err)
 					}
 					get(page, "/key?key=k")
@@ -63,11 +65,11 @@ func TestPlannedEndIsNoCrash(t *testing.T) {
 				}
 				time.Sleep(6 * time.Minute)
 				synctest.Wait()
-				st, err := observer.Status(background, "k")
-				if err != nil || st.Kind != dsync.KindMutex || st.Held() || len(st.Holders) > 0 {
+				st, err := admin.New(observer).Status(background, "k")
+				if err != nil || st.Kind != driver.KindMutex || st.Held() || len(st.Holders) > 0 {
 					t.Errorf("the status is %v, %v; want a free mutex without holders", st, err)
 				}
-				text, _ := json.Marshal(statusjson.NewStatus(st, func(p dsync.Participant, queued bool) statusjson.Participant {
+				text, _ := json.Marshal(statusjson.NewStatus(st, func(p admin.Participant, queued bool) statusjson.Participant {
 					return statusjson.NewParticipant(p, queued, st.Now)
 				}))
 				shows := map[string]string{

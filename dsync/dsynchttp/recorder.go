@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 // The bounds of the record.
@@ -107,7 +109,7 @@ func (r *recorder) addLocked(t *track, s span) {
 }
 
 // see records the status of a key that was read at now.
-func (r *recorder) see(now time.Time, st dsync.Status) {
+func (r *recorder) see(now time.Time, st admin.Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.tracks[st.Key] == nil && len(st.Holders) == 0 {
@@ -146,12 +148,12 @@ func (r *recorder) see(now time.Time, st dsync.Status) {
 	t.exclusive = exclusive(st.Kind)
 }
 
-func exclusive(k dsync.Kind) bool { return k != dsync.KindRWMutex && k != dsync.KindSemaphore }
+func exclusive(k driver.Kind) bool { return k != driver.KindRWMutex && k != driver.KindSemaphore }
 
 // knows reports whether a hook has reported the hold of this process, under its token or
 // one of the tokens that the store reserves for hand-offs within the process (see
 // driver.Store).
-func (t *track) knows(h dsync.Participant) bool {
+func (t *track) knows(h admin.Participant) bool {
 	room := int64(1 << 10)
 	if h.Yields {
 		room = 1 << 16
@@ -229,7 +231,7 @@ func (s *span) until(now time.Time) time.Time {
 }
 
 // setHeld records that h holds the key at now; until is when its hold ends, on this host's clock.
-func (s *span) setHeld(h dsync.Participant, now, until time.Time) {
+func (s *span) setHeld(h admin.Participant, now, until time.Time) {
 	s.seen, s.end, s.lost = now, time.Time{}, ""
 	if !h.Renewed {
 		s.planned, s.silent = until, false

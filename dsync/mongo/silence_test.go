@@ -145,7 +145,7 @@ func silence(s *dsync.Session, w *wire, before, silent time.Duration) (lost bool
 	other.Lock()
 	defer other.Unlock()
 	took = time.Since(start)
-	time.Sleep(s.TTL())
+	time.Sleep(s.Options().TTL)
 	select {
 	case <-held.Lost():
 		lost = true
@@ -188,7 +188,7 @@ func TestSilenceEndsForAll(t *testing.T) {
 		t.Run(fmt.Sprint(silent), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, w := connected(t, dsync.Options{})
-				if _, took := silence(s, w, time.Second, silent); took > s.TTL()/8 {
+				if _, took := silence(s, w, time.Second, silent); took > s.Options().TTL/8 {
 					t.Errorf("a lock took %v after it, want a moment", took)
 				}
 			})

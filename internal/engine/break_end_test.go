@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -52,7 +53,7 @@ func TestBreakOfAHoldWithAnEnd(t *testing.T) {
 						if err := next.ForceLock(background); err != nil {
 							t.Fatal(err)
 						}
-					} else if err := errors.Join(b.Break(background, "k"), next.TryLockContext(background)); err != nil {
+					} else if err := errors.Join(admin.New(b).Break(background, "k"), next.TryLockContext(background)); err != nil {
 						t.Fatal(err)
 					}
 					if got := time.Since(began); got < test.want || got > test.want+30*time.Millisecond {
@@ -99,13 +100,13 @@ func TestBrokenHoldLeavesNoEndAndNoSeal(t *testing.T) {
 
 		o := a.Once("o")
 		err := o.Do(background, func(ctx context.Context) error {
-			go b.Break(background, "o")
+			go admin.New(b).Break(background, "o")
 			<-ctx.Done()
 			wantErr(t, "cause", context.Cause(ctx), dsync.ErrLost, dsync.ErrRevoked)
 			return nil
 		})
 		wantErr(t, "Do", err, dsync.ErrLost, dsync.ErrRevoked)
-		if st := status(t, b, "o"); st.Sealed || st.Held() {
+		if st, err := admin.New(b).Status(background, "o"); err != nil || st.Sealed || st.Held() {
 			t.Errorf("a run that did not count sealed the key:\n%s", st)
 		}
 	})
@@ -130,7 +131,7 @@ func TestBreakDuringUnlockAfter(t *testing.T) {
 				time.Sleep(100 * time.Millisecond)
 				ctx, cancel := context.WithTimeout(background, ttl)
 				defer cancel()
-				if err := b.Break(ctx, "k"); err != nil {
+				if err := admin.New(b).Break(ctx, "k"); err != nil {
 					t.Errorf("Break: %v", err)
 				}
 				if e := <-unlocked; e.err != nil {
@@ -237,7 +238,7 @@ func TestBreakOfALeaseOfThePreviousSession(t *testing.T) {
 			t.Fatal("the lease ended with the session")
 		}
 		began := time.Now()
-		if err := s.Break(background, "k"); err != nil || time.Since(began) != grace || !isClosed(l.Lost()) {
+		if err := admin.New(s).Break(background, "k"); err != nil || time.Since(began) != grace || !isClosed(l.Lost()) {
 			t.Errorf("Break: %v after %v", err, time.Since(began))
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -42,7 +43,7 @@ func TestBreakOfAGrantUnderWay(t *testing.T) {
 				if h := holders(t, store, "k"); len(h) != 1 || h[0].Session != a.ID() {
 					t.Fatalf("holders are %v", h)
 				}
-				if err := b.Break(background, "k"); err != nil {
+				if err := admin.New(b).Break(background, "k"); err != nil {
 					t.Fatal(err)
 				}
 				// The process gives it up as soon as it learns of it, without a grace, because
@@ -172,7 +173,7 @@ func TestBreakInTheSameProcess(t *testing.T) {
 		synctest.Wait()
 		elsewhere := waitAt(t, store, "k", 1, later.LockContext, background)
 		began := time.Now()
-		if err := s.Break(background, "k"); err != nil {
+		if err := admin.New(s).Break(background, "k"); err != nil {
 			t.Fatal(err)
 		}
 		if d := time.Since(began); d != grace {
@@ -202,7 +203,7 @@ func TestBreakInTheSameProcess(t *testing.T) {
 		}
 
 		// Break in the holder's own goroutine.
-		if err := s.Break(background, "k"); err != nil {
+		if err := admin.New(s).Break(background, "k"); err != nil {
 			t.Errorf("by the holder itself: %v", err)
 		}
 		wantErr(t, "unlock", second.UnlockContext(background), dsync.ErrRevoked)

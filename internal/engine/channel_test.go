@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -156,7 +157,7 @@ func TestUnreceivedLockGivesWay(t *testing.T) {
 				lock, _, held := of(s)
 				locked := lock(background)
 				time.Sleep(2 * time.Second)
-				if err := other.Break(background, "k"); err != nil {
+				if err := admin.New(other).Break(background, "k"); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Second)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
 // A shutdown is what a process holds, and how, when the store stops to answer, and what it then does.
@@ -42,7 +43,7 @@ func holds(n int, unlock func(mu *dsync.Mutex)) func(*testing.T, *dsync.Session,
 
 var shutdowns = []shutdown{
 	{"nothing", func(t *testing.T, s *dsync.Session, cut func()) []string {
-		if _, err := s.Register(background); err != nil {
+		if _, err := engine.Of(s).Register(background); err != nil {
 			t.Fatal(err)
 		}
 		cut()

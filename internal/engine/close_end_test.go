@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
@@ -142,7 +143,7 @@ func TestCloseAfterABreakDoesNotWaitForTheGrace(t *testing.T) {
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithTimeout(background, time.Millisecond)
 		defer cancel()
-		wantErr(t, "Break", other.Break(ctx, "k"), context.DeadlineExceeded)
+		wantErr(t, "Break", admin.New(other).Break(ctx, "k"), context.DeadlineExceeded)
 		if !isClosed(mu.Lost()) {
 			t.Fatal("the holder was not notified")
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
@@ -70,11 +71,11 @@ func TestCloseFailsToUnregister(t *testing.T) {
 		lock(t, s.Mutex("k"))
 		id := s.ID()
 		members := func() int {
-			all, _, err := other.Members(background)
+			all, _, err := admin.New(other).Members(background)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return len(slices.DeleteFunc(all, func(m dsync.Member) bool { return m.ID != id }))
+			return len(slices.DeleteFunc(all, func(m driver.Member) bool { return m.ID != id }))
 		}
 		wantErr(t, "Close", s.Close(background), context.DeadlineExceeded)
 		wantErr(t, "LockContext after Close", s.Mutex("k").LockContext(background), dsync.ErrClosed)

@@ -14,6 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
 // again returns a store to which the network delivers each Acquire for which it is true of it once
@@ -88,7 +89,7 @@ func TestCopyOfARequestHoldsNothing(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				memory := dsynctest.NewMemory()
 				s, other := newSession(t, again(t, memory, after, tc.of), &tc.opt), newSession(t, memory, nil)
-				if _, err := s.Register(background); err != nil {
+				if _, err := engine.Of(s).Register(background); err != nil {
 					t.Fatal(err)
 				}
 				tc.use(t, s, other)

@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
 // A fail-over that undoes an early release leaves the key held, by a claim whose session discards it with its
@@ -68,7 +69,7 @@ func TestUndoneUnlockEndsWithTheHeartbeat(t *testing.T) {
 					}
 				}}}
 				s, other := newSession(t, store, opt), newSession(t, memory, unswept())
-				if _, err := s.Register(background); err != nil {
+				if _, err := engine.Of(s).Register(background); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(ttl/3 - ttl/20) // soon there is a heartbeat

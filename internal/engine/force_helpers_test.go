@@ -9,6 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
@@ -100,7 +101,7 @@ var parties = []party{
 		}
 	}, nil},
 	{"hold", func(ctx context.Context, s *dsync.Session) (*holding, error) {
-		h, err := engine.Of(s).Hold(ctx, engine.Whole("k", dsync.KindElection))
+		h, err := engine.Of(s).Hold(ctx, engine.Whole("k", driver.KindElection))
 		if err != nil {
 			return nil, err
 		}
@@ -140,7 +141,7 @@ func async(f func() error) <-chan ended {
 }
 
 func breakKey(s *dsync.Session) <-chan ended {
-	return async(func() error { return s.Break(background, "k") })
+	return async(func() error { return admin.New(s).Break(background, "k") })
 }
 
 // closedAt reports when c was closed.
@@ -196,7 +197,7 @@ func (s *adminStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.Stat
 	return s.Memory.Keys(ctx, q)
 }
 
-func (s *adminStore) Sessions(ctx context.Context, q driver.SessionQuery) ([]dsync.Member, time.Time, error) {
+func (s *adminStore) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.Member, time.Time, error) {
 	if err := s.broken(dsynctest.MethodMembers); err != nil {
 		return nil, time.Time{}, err
 	}

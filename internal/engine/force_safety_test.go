@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"github.com/leasehold-go/leasehold/internal/testkit"
@@ -73,7 +74,7 @@ func TestForceNotifiesFirst(t *testing.T) {
 									wait := async(func() (err error) { next, err = get(context.WithoutCancel(ctx), b); return })
 									time.Sleep(20 * time.Millisecond)
 									began = time.Now()
-									if err := newSession(t, store, nil).Break(ctx, "k"); err != nil {
+									if err := admin.New(newSession(t, store, nil)).Break(ctx, "k"); err != nil {
 										return err
 									}
 									return (<-wait).err
@@ -169,7 +170,7 @@ func TestForceWaitsForAnUnreachableHolder(t *testing.T) {
 					}
 					next := b.Mutex("k")
 					if forces == "Break" {
-						if err := b.Break(background, "k"); err != nil {
+						if err := admin.New(b).Break(background, "k"); err != nil {
 							t.Fatal(err)
 						}
 						if err := next.TryLockContext(background); err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -124,7 +125,7 @@ func TestForceLockTwice(t *testing.T) {
 				if len(first)+len(second) != 1 || inside.Load() != 1 {
 					t.Errorf("%d have finished, %d inside", len(first)+len(second), inside.Load())
 				}
-				if err := newSession(t, store, nil).Break(background, "k"); err != nil {
+				if err := admin.New(newSession(t, store, nil)).Break(background, "k"); err != nil {
 					t.Error(err)
 				}
 				for _, e := range []ended{<-first, <-second} {
@@ -203,7 +204,7 @@ func TestForceLockGivenUp(t *testing.T) {
 		if err := <-waits; err != nil {
 			t.Error(err)
 		}
-		if err := newSession(t, store, nil).Break(background, "k"); err != nil {
+		if err := admin.New(newSession(t, store, nil)).Break(background, "k"); err != nil {
 			t.Error(err)
 		}
 		if err := <-local; err != nil || isClosed(mine.Lost()) {
@@ -308,7 +309,7 @@ func TestForceOfALingeringKey(t *testing.T) {
 						if err := mu.ForceLock(background); err != nil {
 							t.Fatal(err)
 						}
-					} else if err := errors.Join(b.Break(background, "k"), mu.TryLockContext(background)); err != nil {
+					} else if err := errors.Join(admin.New(b).Break(background, "k"), mu.TryLockContext(background)); err != nil {
 						t.Fatal(err)
 					}
 					most := test.most

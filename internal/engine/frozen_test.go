@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -49,7 +50,7 @@ func TestFirstCheckAfterFreezeSaysLost(t *testing.T) {
 			return hold{sem.Lost, sem.Token, func(ctx context.Context) error { return sem.ReleaseContext(ctx, 2) }, nil}
 		},
 		"election": func(t *testing.T, s *dsync.Session) hold {
-			h, err := engine.Of(s).Hold(background, engine.Whole("k", dsync.KindElection))
+			h, err := engine.Of(s).Hold(background, engine.Whole("k", driver.KindElection))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/testkit"
@@ -128,7 +129,7 @@ func TestCloseEndsTheWaitForALane(t *testing.T) {
 		slow.Store(true)
 		time.Sleep(2 * time.Second) // some polls hang, the other waiters have yet to poll
 		for range others {
-			go s.Status(background, "k")
+			go admin.New(s).Status(background, "k")
 		}
 		synctest.Wait()
 		began := time.Now()

@@ -26,6 +26,7 @@ var (
 	newFaulty  = testkit.NewFaulty
 	lock       = testkit.Lock
 	wantErr    = testkit.WantErr
+	waitAt     = testkit.WaitAt
 	bubble     = synctest.Test
 )
 

@@ -9,6 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -84,7 +85,7 @@ func TestSecondReleaseDoesNotWait(t *testing.T) {
 			}
 			return dsynctest.Fault{}
 		})
-		h, err := engine.Of(newSession(t, f, nil)).Hold(background, engine.Whole("k", dsync.KindMutex))
+		h, err := engine.Of(newSession(t, f, nil)).Hold(background, engine.Whole("k", driver.KindMutex))
 		if err != nil {
 			t.Fatal(err)
 		}

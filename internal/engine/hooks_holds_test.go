@@ -14,6 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -126,7 +128,7 @@ func TestHooksReportOneEndOfEachHold(t *testing.T) {
 			once.Do(background, func(context.Context) error { return nil })
 		}, "granted, released 0s, granted, released 1s"},
 		{"hold", func(t *testing.T, s *dsync.Session, _, _ func()) {
-			h, err := engine.Of(s).Hold(background, engine.Whole("k", dsync.KindElection))
+			h, err := engine.Of(s).Hold(background, engine.Whole("k", driver.KindElection))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -135,7 +137,7 @@ func TestHooksReportOneEndOfEachHold(t *testing.T) {
 			h.WindDown(context.Canceled)
 		}, "granted, released 0s"},
 		{"hold that its holder ends", func(t *testing.T, s *dsync.Session, _, _ func()) {
-			h, err := engine.Of(s).Hold(background, engine.Whole("k", dsync.KindElection))
+			h, err := engine.Of(s).Hold(background, engine.Whole("k", driver.KindElection))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -174,7 +176,7 @@ func TestHooksReportOneEndOfEachHold(t *testing.T) {
 			mu := s.Mutex("k")
 			lock(t, mu)
 			var wg sync.WaitGroup
-			wg.Go(func() { s.Break(background, "k") })
+			wg.Go(func() { admin.New(s).Break(background, "k") })
 			<-mu.Lost()
 			mu.UnlockContext(background)
 			wg.Wait()

@@ -209,7 +209,7 @@ func TestFileOfALostSession(t *testing.T) {
 		s := newSession(t, store, &dsync.Options{HostDir: path, TTL: ttl})
 		register := func() {
 			t.Helper()
-			id, err := s.Register(background)
+			id, err := engine.Of(s).Register(background)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -288,14 +288,14 @@ func testFileOfAFailedRegistration(t *testing.T, made bool) {
 			return dsynctest.Fault{LoseReply: fails && made, LoseRequest: fails && !made}
 		})
 		s, closes := newSession(t, store, &dsync.Options{HostDir: path}), newSession(t, store, &dsync.Options{HostDir: path})
-		if _, err := closes.Register(background); err == nil {
+		if _, err := engine.Of(closes).Register(background); err == nil {
 			t.Fatal("Register: no error")
 		}
 		wantErr(t, "Close", closes.Close(background), dsync.ErrNotUnregistered) // nobody knows whether it was made
 		if left := files(); len(left) != 0 {
 			t.Errorf("closed, and there is %v; want no file", left)
 		}
-		if _, err := s.Register(background); err == nil {
+		if _, err := engine.Of(s).Register(background); err == nil {
 			t.Fatal("Register: no error")
 		}
 		tried := files()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
@@ -57,7 +58,7 @@ func TestBreakFreesAKeyKeptByUnlockAfter(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if err := newSession(t, memory, nil).Break(background, "k"); err != nil {
+		if err := admin.New(newSession(t, memory, nil)).Break(background, "k"); err != nil {
 			t.Fatal(err)
 		}
 		if d := time.Since(began); d > ttl {
@@ -78,7 +79,7 @@ func TestExtendOfAnotherGrantIsLost(t *testing.T) {
 		}
 		h := holders(t, memory, "k")[0]
 		memory.Skew(2 * ttl) // the store's clock jumps ahead, and the lease ends there
-		again := driver.Claim{Key: "k", ID: h.Claim, Session: h.Session, Kind: dsync.KindMutex, Weight: 1, Limit: 1, Lease: 100 * ttl}
+		again := driver.Claim{Key: "k", ID: h.Claim, Session: h.Session, Kind: driver.KindMutex, Weight: 1, Limit: 1, Lease: 100 * ttl}
 		if _, _, err := storecmd.Acquire(background, memory, again, false, nil, time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}

@@ -94,10 +94,10 @@ func (s *crowdStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, er
 	}}, nil
 }
 
-func (s *crowdStore) Sessions(ctx context.Context, q driver.SessionQuery) (m []dsync.Member, now time.Time, err error) {
+func (s *crowdStore) Sessions(ctx context.Context, q driver.SessionQuery) (m []driver.Member, now time.Time, err error) {
 	now = time.Now()
 	for _, id := range q.IDs {
-		m = append(m, dsync.Member{ID: id, TTL: ttl, LastHeartbeat: now, Meta: map[string]string{"m": strings.Repeat("m", metaSize)}})
+		m = append(m, driver.Member{ID: id, TTL: ttl, LastHeartbeat: now, Meta: map[string]string{"m": strings.Repeat("m", metaSize)}})
 	}
 	return m, now, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
@@ -49,7 +50,7 @@ func TestBrokenLeaseFreesItsTurn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Break(background, "k"); err != nil {
+		if err := admin.New(b).Break(background, "k"); err != nil {
 			t.Fatal(err)
 		}
 		if !isClosed(l.Lost()) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
@@ -284,9 +285,9 @@ func TestLapsedLeaseHasItsGrace(t *testing.T) {
 				case "own ForceLock":
 					err = s.Mutex("k").ForceLock(background)
 				case "own Break":
-					err = s.Break(background, "k")
+					err = admin.New(s).Break(background, "k")
 				default:
-					err = other.Break(background, "k")
+					err = admin.New(other).Break(background, "k")
 				}
 				if err != nil {
 					t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -176,7 +177,7 @@ func TestExtendIsNotSentAfterTheEnd(t *testing.T) {
 		}
 		time.Sleep(lease - time.Second/2)
 		for range 100 { // as many as take all the session's lanes, for seconds
-			go s.Status(background, "another")
+			go admin.New(s).Status(background, "another")
 		}
 		synctest.Wait()
 		_, err = l.Extend(background)
@@ -225,7 +226,7 @@ func TestLeaseGrantedToALostWaiterEndsWithItsSession(t *testing.T) {
 					lock(t, mu)
 					mu.Unlock()
 				default:
-					if err := a.Break(background, "k"); err != nil {
+					if err := admin.New(a).Break(background, "k"); err != nil {
 						t.Error(err)
 					}
 				}

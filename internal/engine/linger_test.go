@@ -331,8 +331,8 @@ func TestTryTakesALocallyLingeringKey(t *testing.T) {
 					if got := errors.Is(err, dsync.ErrHeld); got != silent || err != nil && !got {
 						t.Errorf("got %v", err)
 					}
-					if d := time.Since(start); silent && d != s.TTL()/6 {
-						t.Errorf("it took %v, want the time that a command may take, %v", d, s.TTL()/6)
+					if d := time.Since(start); silent && d != s.Options().TTL/6 {
+						t.Errorf("it took %v, want the time that a command may take, %v", d, s.Options().TTL/6)
 					}
 					lose.Store(false)
 				})

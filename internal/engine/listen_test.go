@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
@@ -19,7 +20,7 @@ import (
 func TestForceReachesAnIdleHolderAtOnce(t *testing.T) {
 	const trip = 10 * time.Millisecond
 	force := map[string]func(*dsync.Session) error{
-		"Break":     func(s *dsync.Session) error { return s.Break(background, "k") },
+		"Break":     func(s *dsync.Session) error { return admin.New(s).Break(background, "k") },
 		"ForceLock": func(s *dsync.Session) error { return s.Mutex("k").ForceLock(background) },
 	}
 	for name, force := range force {
@@ -94,7 +95,7 @@ func TestForceInBadNetworks(t *testing.T) {
 					mu.Unlock()
 				}()
 				began := time.Now()
-				if err := other.Break(background, "k"); err != nil {
+				if err := admin.New(other).Break(background, "k"); err != nil {
 					t.Fatal(err)
 				}
 				if d := time.Since(began); d > ttl*12/10+grace {

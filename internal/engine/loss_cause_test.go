@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"github.com/leasehold-go/leasehold/leader"
@@ -45,7 +46,9 @@ func TestCauseOfALoss(t *testing.T) {
 				t.Error(err)
 			}
 		}, dsync.ErrSessionExpired},
-		"a revocation": {func(_ *testing.T, p process, key string, _ context.Context) { go p.other.Break(background, key) }, dsync.ErrRevoked},
+		"a revocation": {func(_ *testing.T, p process, key string, _ context.Context) {
+			go admin.New(p.other).Break(background, key)
+		}, dsync.ErrRevoked},
 		"no progress": {func(t *testing.T, _ process, _ string, held context.Context) {
 			if err := dsync.Progress(held, time.Second); err != nil {
 				t.Error(err)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
@@ -190,7 +191,7 @@ func TestHeldErrorSaysUntilAsTheStatusDoes(t *testing.T) {
 			t.Helper()
 			var held *dsync.HeldError
 			err := b.Mutex("k").TryLockContext(background)
-			st, bad := b.Status(background, "k")
+			st, bad := admin.New(b).Status(background, "k")
 			if !errors.As(err, &held) || bad != nil || held.Until.Nanosecond()%1e6 != 0 {
 				t.Fatalf("%s: %v, %v", when, err, bad)
 			}

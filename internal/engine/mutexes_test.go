@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
@@ -156,7 +157,7 @@ func TestMutexesAreLostWhenOneIs(t *testing.T) {
 			ctx, cancel := m.Context(background)
 			defer cancel()
 			time.Sleep(2 * time.Second) // it listens
-			broken := async(func() error { return other.Break(background, key) })
+			broken := async(func() error { return admin.New(other).Break(background, key) })
 			synctest.Wait()
 			if !isClosed(lost) || m.Held() || ctx.Err() == nil {
 				t.Errorf("%q is lost: closed %v, held %v, the context's Err %v", key, isClosed(lost), m.Held(), ctx.Err())
@@ -236,7 +237,7 @@ func TestMutexesOtherForms(t *testing.T) {
 		failed := errors.New("failed")
 		err := m.Do(background, func(ctx context.Context) error {
 			wantHeld(t, "in Do", store, "a", "b")
-			go other.Break(background, "b")
+			go admin.New(other).Break(background, "b")
 			<-ctx.Done()
 			return failed
 		})
@@ -312,7 +313,7 @@ func TestMutexesNeverStall(t *testing.T) {
 				return dsynctest.Fault{Delay: time.Duration(draws.IntN(2000)) * time.Microsecond}
 			})
 			faulty = append(faulty, f)
-			s := newSession(t, f, &dsync.Options{Hooks: &dsync.Hooks{Deadlock: func(dsync.Deadlock) { deadlocks.Add(1) }}})
+			s := newSession(t, f, &dsync.Options{Hooks: &dsync.Hooks{Deadlock: func(dsync.DeadlockInfo) { deadlocks.Add(1) }}})
 			wg.Go(func() {
 				r := rand.New(rand.NewPCG(uint64(i), 7))
 				for ctx.Err() == nil {

@@ -102,7 +102,7 @@ func TestWaitForOneself(t *testing.T) {
 				var told []string
 				s := newSession(t, store, &dsync.Options{
 					Name: "pod-7", Host: "h", Logger: slog.New(slog.NewTextHandler(&log, nil)),
-					Hooks: &dsync.Hooks{Deadlock: func(d dsync.Deadlock) { told = append(told, d.String()) }},
+					Hooks: &dsync.Hooks{Deadlock: func(d dsync.DeadlockInfo) { told = append(told, d.String()) }},
 				})
 				ctx, cancel := context.WithTimeout(background, time.Hour)
 				defer cancel()

@@ -12,6 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
@@ -33,8 +34,8 @@ func seldom() *dsync.Options { return &dsync.Options{Retention: -1, PollInterval
 // enqueue registers a session that does nothing by itself, and adds a claim of it to the queue.
 func enqueue(t *testing.T, store driver.Store, session, key string) driver.Claim {
 	t.Helper()
-	c := driver.Claim{Key: key, ID: session + ".1", Session: session, Kind: dsync.KindMutex, Weight: 1, Limit: 1}
-	_, err := store.Register(background, dsync.Member{ID: session, TTL: 100 * ttl})
+	c := driver.Claim{Key: key, ID: session + ".1", Session: session, Kind: driver.KindMutex, Weight: 1, Limit: 1}
+	_, err := store.Register(background, driver.Member{ID: session, TTL: 100 * ttl})
 	_, _, err2 := storecmd.Acquire(background, store, c, true, nil, time.Now().Add(time.Hour))
 	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
@@ -191,7 +192,7 @@ func TestObserveSeesPublishedValues(t *testing.T) {
 		defer cancel()
 		var value string
 		engine.Of(newSession(t, memory, seldom())).Observe(ctx, "k", func(st driver.State, _ error) { value = string(st.Value) }, func() {})
-		h, err := engine.Of(newSession(t, memory, nil)).Hold(background, engine.Whole("k", dsync.KindElection))
+		h, err := engine.Of(newSession(t, memory, nil)).Hold(background, engine.Whole("k", driver.KindElection))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -259,7 +260,7 @@ func TestBreakNotifiesNewHolders(t *testing.T) {
 		c := enqueue(t, memory, "w", "k")
 		last := lastNotice(t, memory, "w")
 		f.Cut()
-		if err := newSession(t, memory, nil).Break(background, "k"); err != nil {
+		if err := admin.New(newSession(t, memory, nil)).Break(background, "k"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -350,7 +351,7 @@ func TestRevokedRunDoesNotCount(t *testing.T) {
 			first <- s.Once("k").Do(background, func(ctx context.Context) error { <-ctx.Done(); return nil })
 		}()
 		time.Sleep(time.Second)
-		if err := newSession(t, store, nil).Break(background, "k"); err != nil {
+		if err := admin.New(newSession(t, store, nil)).Break(background, "k"); err != nil {
 			t.Errorf("Break: %v", err)
 		}
 		wantErr(t, "the run", <-first, dsync.ErrLost, dsync.ErrRevoked)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/engine"
@@ -196,9 +197,9 @@ func (s *measuringStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.
 // What somebody in the process reads of the key ends the hold at once if another holds it for sure.
 func TestReadingShowsAnotherHolder(t *testing.T) {
 	for name, read := range map[string]func(s *dsync.Session) error{
-		"Status": func(s *dsync.Session) error { _, err := s.Status(background, "k"); return err },
+		"Status": func(s *dsync.Session) error { _, err := admin.New(s).Status(background, "k"); return err },
 		"List": func(s *dsync.Session) error {
-			for _, err := range s.List(background, "") {
+			for _, err := range admin.New(s).List(background, "") {
 				return err
 			}
 			return errors.New("no keys")

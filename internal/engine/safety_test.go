@@ -613,7 +613,7 @@ func TestUnknownClaimIsReleasedAtOnce(t *testing.T) {
 				for _, id := range []string{".1000000", ".1000001"} {
 					unknown := driver.Claim{
 						Key: "k", ID: s.ID() + id, Session: s.ID(),
-						Kind: dsync.KindMutex, Weight: 1, Limit: 1,
+						Kind: driver.KindMutex, Weight: 1, Limit: 1,
 					}
 					if _, _, err := storecmd.Acquire(background, store, unknown, true, nil, time.Now().Add(time.Hour)); err != nil {
 						t.Fatal(err)

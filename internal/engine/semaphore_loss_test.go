@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
@@ -189,7 +190,7 @@ func TestBreakFreesASemaphore(t *testing.T) {
 		time.Sleep(time.Second)
 		waiting := acquiring(here, 3)
 		lost, start := m.Lost(), time.Now()
-		if err := newSession(t, store, nil).Break(background, "k"); err != nil {
+		if err := admin.New(newSession(t, store, nil)).Break(background, "k"); err != nil {
 			t.Errorf("Break: %v", err)
 		}
 		if !isClosed(lost) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/engine"
@@ -413,7 +414,7 @@ func TestEveryHeartbeatHookIsCalled(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{Hooks: hooks(0)})
 		s.AddHooks(hooks(1))
 		s.AddHooks(hooks(2))
-		if _, err := s.Register(background); err != nil {
+		if _, err := engine.Of(s).Register(background); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * ttl)
@@ -486,7 +487,7 @@ func TestKindMismatchIsReturned(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		now := time.Now().Add(time.Hour)
-		if _, err := store.Register(background, dsync.Member{ID: "x", TTL: time.Hour}); err != nil {
+		if _, err := store.Register(background, driver.Member{ID: "x", TTL: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 		c := driver.Claim{Key: "k", ID: "x.1", Session: "x", Kind: "semaphore", Weight: 1, Limit: 3}
@@ -620,7 +621,7 @@ func TestOptionsInForce(t *testing.T) {
 			if _, err := dsync.New(store, &o); err != nil {
 				t.Errorf("a session with the options of another: %v", err)
 			}
-			members, _, err := s.Members(background)
+			members, _, err := admin.New(s).Members(background)
 			if err != nil {
 				t.Fatal(err)
 			}

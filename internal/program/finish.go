@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
@@ -175,7 +176,7 @@ func (r *runner) audit(who string) {
 		if err := r.lockAny(ctx, last, key); err != nil {
 			r.report("%s: %s can't be had after all were closed: %v", who, key, err)
 		}
-		st, err := last.Status(ctx, key)
+		st, err := admin.New(last.Session).Status(ctx, key)
 		if err != nil {
 			r.report("%s: status of %s: %v", who, key, err)
 		} else if len(st.Holders) > 0 || st.Waiting > 0 {

@@ -30,6 +30,7 @@ var folders = map[string]string{
 	"core":                "internal/core",
 	"docs":                "docs",
 	"dsync":               "dsync",
+	"dsync/admin":         "dsync/admin",
 	"dsync/dsynchttp":     "dsync/dsynchttp",
 	"dsync/mongo":         "dsync/mongo",
 	"dsynctest":           "dsync/dsynctest",

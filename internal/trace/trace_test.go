@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/leasehold-go/leasehold/internal/trace"
@@ -56,7 +57,7 @@ func record(t *testing.T) []byte {
 		if _, err := l.Extend(ctx); err != nil {
 			t.Error(err)
 		}
-		time.AfterFunc(time.Second, func() { other.Break(ctx, "rw") })
+		time.AfterFunc(time.Second, func() { admin.New(other).Break(ctx, "rw") })
 		rw := s.RWMutex("rw")
 		rw.RLock()
 		<-rw.RLost()

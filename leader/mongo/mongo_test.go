@@ -150,8 +150,8 @@ func TestElectionHasASession(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.Name() != "e" || e.Session().Name() != "pod-7" {
-			t.Errorf("election %q on session %q", e.Name(), e.Session().Name())
+		if e.Name() != "e" || e.Session().Options().Name != "pod-7" {
+			t.Errorf("election %q on session %q", e.Name(), e.Session().Options().Name)
 		}
 		g, ctx, err := e.Group(t.Context(), "jobs", nil)
 		if err != nil {

@@ -1,4 +1,4 @@
-package engine_test
+package admin_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/leader"
@@ -31,7 +32,7 @@ func TestForgetOnce(t *testing.T) {
 		}
 		once := knows.Once("k")
 		run(once)
-		if err := other.Forget(background, "k"); err != nil {
+		if err := admin.New(other).Forget(background, "k"); err != nil {
 			t.Fatal(err)
 		}
 		run(once)
@@ -44,7 +45,7 @@ func TestForgetOnce(t *testing.T) {
 		}
 		for range 2 { // and one that is forgotten already, or was never used
 			for _, key := range []string{"k", "never"} {
-				if err := other.Forget(background, key); err != nil {
+				if err := admin.New(other).Forget(background, key); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -71,7 +72,7 @@ func TestForgetElection(t *testing.T) {
 		var last leader.Term
 		for _, want := range []int64{1, 2, 1} {
 			if want < last.Number {
-				if err := s.Forget(background, "e"); err != nil {
+				if err := admin.New(s).Forget(background, "e"); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -102,22 +103,22 @@ func TestForgetKeyInUse(t *testing.T) {
 		var held *dsync.HeldError
 		bounded, end := context.WithTimeout(background, time.Hour)
 		defer end()
-		if err := other.Forget(bounded, "k"); !errors.As(err, &held) || held.Session != holder.ID() || held.PID != os.Getpid() || held.Host != "there" || held.Name != "pod-7" {
+		if err := admin.New(other).Forget(bounded, "k"); !errors.As(err, &held) || held.Session != holder.ID() || held.PID != os.Getpid() || held.Host != "there" || held.Name != "pod-7" {
 			t.Errorf("Forget of a held key: %v, want a HeldError that says by whom", err)
 		}
-		if st, err := other.Status(background, "k"); err != nil || held.Until.IsZero() || !held.Until.Equal(st.Holders[0].Until) {
+		if st, err := admin.New(other).Status(background, "k"); err != nil || held.Until.IsZero() || !held.Until.Equal(st.Holders[0].Until) {
 			t.Errorf("Forget says that the key is held until %v, want what the status says: %v, %v", held.Until, st, err)
 		}
 		if n := store.Counts().Writes - before; n != 0 {
 			t.Errorf("%d writes, want none", n)
 		}
-		wantErr(t, "Forget of a bad key", other.Forget(background, ""), dsync.ErrInvalidKey)
+		wantErr(t, "Forget of a bad key", admin.New(other).Forget(background, ""), dsync.ErrInvalidKey)
 		ctx, cancel := context.WithCancel(background)
 		cancel()
-		wantErr(t, "Forget with an ended ctx", other.Forget(ctx, "k"), context.Canceled)
+		wantErr(t, "Forget with an ended ctx", admin.New(other).Forget(ctx, "k"), context.Canceled)
 		mu.Unlock()
 		other.Close(background)
-		wantErr(t, "Forget after Close", other.Forget(background, "k"), dsync.ErrClosed)
+		wantErr(t, "Forget after Close", admin.New(other).Forget(background, "k"), dsync.ErrClosed)
 	})
 }
 
@@ -151,7 +152,7 @@ func TestForgetReadsAgain(t *testing.T) {
 				}
 			}}, nil)
 			before := store.Counts()
-			err := s.Forget(background, "k")
+			err := admin.New(s).Forget(background, "k")
 			if stays != errors.Is(err, dsync.ErrHeld) || !stays && err != nil {
 				t.Errorf("held %t: %v", stays, err)
 			}

@@ -1,4 +1,4 @@
-package dsync_test
+package admin_test
 
 import (
 	"fmt"
@@ -8,16 +8,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
 // keys returns keys from lines such as "k/3: a.1=2 b.1 < c.1=3": its limit, if it is not 1, holders and waiters, with
 // their weights, if they are not 1.
-func keys(lines ...string) (all []dsync.Status) {
-	participants := func(text string) (some []dsync.Participant) {
+func keys(lines ...string) (all []admin.Status) {
+	participants := func(text string) (some []admin.Participant) {
 		for _, f := range strings.Fields(text) {
-			p := dsync.Participant{Weight: 1, Renewed: true}
+			p := admin.Participant{Weight: 1, Renewed: true}
 			if id, weight, ok := strings.Cut(f, "="); ok {
 				f = id
 				fmt.Sscan(weight, &p.Weight)
@@ -29,7 +29,7 @@ func keys(lines ...string) (all []dsync.Status) {
 		return some
 	}
 	for _, line := range lines {
-		k := dsync.Status{Limit: 1, Now: time.Now()}
+		k := admin.Status{Limit: 1, Now: time.Now()}
 		name, rest, _ := strings.Cut(line, ": ")
 		k.Key = name
 		if n, limit, ok := strings.Cut(name, "/"); ok {
@@ -43,7 +43,7 @@ func keys(lines ...string) (all []dsync.Status) {
 	return all
 }
 
-func text(all []dsync.Deadlock) string {
+func text(all []admin.Deadlock) string {
 	var lines []string
 	for _, d := range all {
 		var parts []string
@@ -60,7 +60,7 @@ func text(all []dsync.Deadlock) string {
 func TestFindDeadlocks(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		keys []dsync.Status
+		keys []admin.Status
 		want string
 	}{
 		{"two", keys("x: a.1 < b.2", "y: b.1 < a.2"), "a has x wants y, b has y wants x"},
@@ -95,7 +95,7 @@ func TestFindDeadlocks(t *testing.T) {
 		draws := testkit.Draw(t)
 		for range 10 { // in any order of keys
 			draws.Shuffle(len(c.keys), func(i, j int) { c.keys[i], c.keys[j] = c.keys[j], c.keys[i] })
-			if got := text(dsync.FindDeadlocks(c.keys, c.keys)); got != c.want {
+			if got := text(admin.FindDeadlocks(c.keys, c.keys)); got != c.want {
 				t.Errorf("%s: %q, want %q", c.name, got, c.want)
 				break
 			}
@@ -110,7 +110,7 @@ func TestFindDeadlocksInRandomWorlds(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		w := newWorld(r)
 		keys := w.keys()
-		all := dsync.FindDeadlocks(keys, keys)
+		all := admin.FindDeadlocks(keys, keys)
 		stuck := w.play(r)
 		if (len(all) > 0) != (len(stuck) > 0) {
 			t.Fatalf("seed %d: %d deadlocks, stuck %v, in %+v", seed, len(all), stuck, keys)
@@ -171,14 +171,14 @@ func newWorld(r *rand.Rand) *world {
 	return w
 }
 
-func (w *world) keys() (all []dsync.Status) {
+func (w *world) keys() (all []admin.Status) {
 	for k, limit := range w.limit {
-		key := dsync.Status{Key: k, Limit: limit, Now: time.Now()}
+		key := admin.Status{Key: k, Limit: limit, Now: time.Now()}
 		for s, weight := range w.held[k] {
-			key.Holders = append(key.Holders, dsync.Participant{Claim: s + ".1", Session: s, Weight: weight, Renewed: true})
+			key.Holders = append(key.Holders, admin.Participant{Claim: s + ".1", Session: s, Weight: weight, Renewed: true})
 		}
 		for _, s := range w.queue[k] {
-			key.Queue = append(key.Queue, dsync.Participant{Claim: s + ".2", Session: s, Weight: w.want[s]})
+			key.Queue = append(key.Queue, admin.Participant{Claim: s + ".2", Session: s, Weight: w.want[s]})
 		}
 		all = append(all, key)
 	}

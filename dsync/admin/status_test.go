@@ -1,4 +1,4 @@
-package engine_test
+package admin_test
 
 import (
 	"context"
@@ -10,39 +10,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/engine"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
-
-// status returns the status of key, as s reads it.
-func status(t testing.TB, s *dsync.Session, key string) dsync.Status {
-	t.Helper()
-	st, err := s.Status(background, key)
-	if err != nil {
-		t.Fatalf("Status of %q: %v", key, err)
-	}
-	return st
-}
-
-// waitAt calls locked on a goroutine, and checks that it is then the n-th in the queue for key. The
-// channel receives the error when it returns.
-func waitAt(t testing.TB, store driver.Store, key string, n int, locked func(context.Context) error, ctx context.Context) <-chan error {
-	t.Helper()
-	done := make(chan error, 1)
-	go func() { done <- locked(ctx) }()
-	time.Sleep(50 * time.Millisecond)
-	if got := queueLength(t, store, key); got != n {
-		t.Fatalf("%d in the queue for %q, want %d", got, key, n)
-	}
-	return done
-}
 
 // L1, L9: who holds a key of each kind, on which host, as which process, since when and until when.
 func TestStatusOfEachKind(t *testing.T) {
@@ -53,73 +32,75 @@ func TestStatusOfEachKind(t *testing.T) {
 		sealed  bool
 		value   string
 		term    int64
-		holders []dsync.Participant // Weight, Until as of the grant if not Renewed, Renewed, Yields
+		holders []admin.Participant // Weight, Until as of the grant if not Renewed, Renewed, Yields
 	}
-	renewed := func(weight int64) dsync.Participant { return dsync.Participant{Weight: weight, Renewed: true} }
+	renewed := func(weight int64) admin.Participant { return admin.Participant{Weight: weight, Renewed: true} }
 	const rw = 1 << 30 // the limit of RWMutexes
 	for _, test := range []struct {
 		name string
-		kind dsync.Kind
+		kind driver.Kind
 		use  func(t *testing.T, s *dsync.Session)
 		want use
 	}{
-		{"mutex", dsync.KindMutex, func(t *testing.T, s *dsync.Session) {
+		{"mutex", driver.KindMutex, func(t *testing.T, s *dsync.Session) {
 			lock(t, s.Mutex("k"))
-		}, use{limit: 1, held: true, holders: []dsync.Participant{renewed(1)}}},
-		{"mutex unlocked", dsync.KindMutex, func(t *testing.T, s *dsync.Session) {
+		}, use{limit: 1, held: true, holders: []admin.Participant{renewed(1)}}},
+		{"mutex unlocked", driver.KindMutex, func(t *testing.T, s *dsync.Session) {
 			turn(s.Mutex("k"))
 		}, use{limit: 1}},
-		{"mutex unlocked after", dsync.KindMutex, func(t *testing.T, s *dsync.Session) {
+		{"mutex unlocked after", driver.KindMutex, func(t *testing.T, s *dsync.Session) {
 			mu := s.Mutex("k")
 			lock(t, mu)
 			if err := mu.UnlockAfter(background, time.Minute); err != nil {
 				t.Fatal(err)
 			}
-		}, use{limit: 1, held: true, holders: []dsync.Participant{{Weight: 1, Until: time.Time{}.Add(time.Minute)}}}},
-		{"lease", dsync.KindMutex, func(t *testing.T, s *dsync.Session) {
+		}, use{limit: 1, held: true, holders: []admin.Participant{{Weight: 1, Until: time.Time{}.Add(time.Minute)}}}},
+		{"lease", driver.KindMutex, func(t *testing.T, s *dsync.Session) {
 			if _, err := s.Lease(background, "k", time.Minute); err != nil {
 				t.Fatal(err)
 			}
-		}, use{limit: 1, held: true, holders: []dsync.Participant{{Weight: 1, Until: time.Time{}.Add(time.Minute)}}}},
-		{"writer", dsync.KindRWMutex, func(t *testing.T, s *dsync.Session) {
+		}, use{limit: 1, held: true, holders: []admin.Participant{{Weight: 1, Until: time.Time{}.Add(time.Minute)}}}},
+		{"writer", driver.KindRWMutex, func(t *testing.T, s *dsync.Session) {
 			s.RWMutex("k").Lock()
-		}, use{limit: rw, held: true, holders: []dsync.Participant{renewed(rw)}}},
-		{"reader", dsync.KindRWMutex, func(t *testing.T, s *dsync.Session) {
+		}, use{limit: rw, held: true, holders: []admin.Participant{renewed(rw)}}},
+		{"reader", driver.KindRWMutex, func(t *testing.T, s *dsync.Session) {
 			s.RWMutex("k").RLock()
-		}, use{limit: rw, held: true, holders: []dsync.Participant{{Weight: 1, Renewed: true, Yields: true}}}},
-		{"semaphore", dsync.KindSemaphore, func(t *testing.T, s *dsync.Session) {
+		}, use{limit: rw, held: true, holders: []admin.Participant{{Weight: 1, Renewed: true, Yields: true}}}},
+		{"semaphore", driver.KindSemaphore, func(t *testing.T, s *dsync.Session) {
 			if err := errors.Join(s.Semaphore("k", 5).Acquire(background, 3), s.Semaphore("k", 5).Acquire(background, 1)); err != nil {
 				t.Fatal(err)
 			}
-		}, use{limit: 5, held: true, holders: []dsync.Participant{renewed(3), renewed(1)}}},
-		{"once that is done", dsync.KindOnce, func(t *testing.T, s *dsync.Session) {
+		}, use{limit: 5, held: true, holders: []admin.Participant{renewed(3), renewed(1)}}},
+		{"once that is done", driver.KindOnce, func(t *testing.T, s *dsync.Session) {
 			_, err := s.Once("k").DoValue(background, func(context.Context) ([]byte, error) { return []byte("result"), nil })
 			if err != nil {
 				t.Fatal(err)
 			}
 		}, use{limit: 1, sealed: true, value: "result"}},
-		{"once that failed", dsync.KindOnce, func(t *testing.T, s *dsync.Session) {
+		{"once that failed", driver.KindOnce, func(t *testing.T, s *dsync.Session) {
 			s.Once("k").Do(background, func(context.Context) error { return errors.New("fails") })
 		}, use{limit: 1}},
-		{"election", dsync.KindElection, func(t *testing.T, s *dsync.Session) {
+		{"election", driver.KindElection, func(t *testing.T, s *dsync.Session) {
 			for range 2 {
-				h, err := engine.Of(s).Hold(background, engine.Whole("k", dsync.KindElection))
+				h, err := engine.Of(s).Hold(background, engine.Whole("k", driver.KindElection))
 				if err != nil {
 					t.Fatal(err)
 				}
 				h.Release(background)
 			}
-			h, err := engine.Of(s).Hold(background, engine.Whole("k", dsync.KindElection))
+			h, err := engine.Of(s).Hold(background, engine.Whole("k", driver.KindElection))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if err := h.Publish(background, []byte("address")); err != nil {
 				t.Fatal(err)
 			}
-		}, use{limit: 1, held: true, value: "address", term: 3, holders: []dsync.Participant{renewed(1)}}},
-		{"lingers", dsync.KindMutex, func(t *testing.T, s *dsync.Session) {
-			makeLinger(s.Mutex("k"))
-		}, use{limit: 1, held: true, holders: []dsync.Participant{{Weight: 1, Renewed: true, Yields: true}}}},
+		}, use{limit: 1, held: true, value: "address", term: 3, holders: []admin.Participant{renewed(1)}}},
+		{"lingers", driver.KindMutex, func(t *testing.T, s *dsync.Session) {
+			turn(s.Mutex("k"))
+			synctest.Wait() // its first claim is released, because others may have joined the queue before the listener was open
+			turn(s.Mutex("k"))
+		}, use{limit: 1, held: true, holders: []admin.Participant{{Weight: 1, Renewed: true, Yields: true}}}},
 		{"never used", "", func(*testing.T, *dsync.Session) {}, use{}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -137,7 +118,7 @@ func TestStatusOfEachKind(t *testing.T) {
 				time.Sleep(wait)
 
 				got := status(t, newSession(t, store, nil), "k")
-				var m dsync.Member
+				var m driver.Member
 				if id != "" {
 					all, _, err := storecmd.Members(background, store, id)
 					if err != nil || len(all) != 1 {
@@ -148,7 +129,7 @@ func TestStatusOfEachKind(t *testing.T) {
 				if test.kind != "" && !m.LastHeartbeat.After(began) {
 					t.Fatal("no heartbeat in between")
 				}
-				want := dsync.Status{
+				want := admin.Status{
 					Key: "k", Now: began.Add(wait), Kind: test.kind, Limit: test.want.limit, Term: test.want.term,
 					Sealed: test.want.sealed, Token: got.Token,
 				}
@@ -227,7 +208,7 @@ func TestStatusShowsTheQueue(t *testing.T) {
 		if !slices.Equal(got, want) || st.Waiting != 20 {
 			t.Errorf("%d wait; holders and queue are\n%q, want\n%q", st.Waiting, got, want)
 		}
-		for st, err := range s.List(background, "") {
+		for st, err := range admin.New(s).List(background, "") {
 			if err != nil || st.Waiting != 20 || len(st.Queue) != 8 || st.Queue[7].Host != "waiter-13" {
 				t.Errorf("List has %d waiting, %d in the queue: %v", st.Waiting, len(st.Queue), err)
 			}
@@ -349,7 +330,7 @@ func TestLockedOwnedAndHolder(t *testing.T) {
 func TestStatusWithoutTheSessionsRecord(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
-		claim := driver.Claim{Key: "k", ID: "gone.1", Session: "gone", Kind: dsync.KindMutex, Weight: 1, Limit: 1}
+		claim := driver.Claim{Key: "k", ID: "gone.1", Session: "gone", Kind: driver.KindMutex, Weight: 1, Limit: 1}
 		if _, _, err := storecmd.Acquire(background, store, claim, true, nil, time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
@@ -386,7 +367,7 @@ func TestStatusInWords(t *testing.T) {
 		if _, err := o.DoValue(background, func(context.Context) ([]byte, error) { return []byte("1234"), nil }); err != nil {
 			t.Fatal(err)
 		}
-		hold, err := engine.Of(s).Hold(background, engine.Whole("leader", dsync.KindElection))
+		hold, err := engine.Of(s).Hold(background, engine.Whole("leader", driver.KindElection))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -419,10 +400,10 @@ func TestStatusInWords(t *testing.T) {
 func TestStatusErrors(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		broken := errors.New("the store is broken")
-		store := &adminStore{Memory: dsynctest.NewMemory()}
+		store := &brokenStore{Memory: dsynctest.NewMemory()}
 		s := newSession(t, store, nil)
 		ask := func(ctx context.Context, key string) error {
-			_, err := s.Status(ctx, key)
+			_, err := admin.New(s).Status(ctx, key)
 			if err != nil && !strings.HasPrefix(err.Error(), fmt.Sprintf("dsync: status of %q: ", key)) {
 				t.Errorf("error is %q", err)
 			}
@@ -440,14 +421,14 @@ func TestStatusErrors(t *testing.T) {
 		}
 		s.Close(background)
 		wantErr(t, "Status on a closed session", ask(background, "k"), dsync.ErrClosed)
-		for _, err := range s.List(background, "") {
+		for _, err := range admin.New(s).List(background, "") {
 			wantErr(t, "List on a closed session", err, dsync.ErrClosed)
 		}
 	})
 }
 
 // collect returns the keys of a list, and its error.
-func collect(list iter.Seq2[dsync.Status, error]) (keys []string, err error) {
+func collect(list iter.Seq2[admin.Status, error]) (keys []string, err error) {
 	for st, e := range list {
 		if e != nil {
 			err = e
@@ -479,12 +460,12 @@ func TestListByPrefix(t *testing.T) {
 					want = append(want, key)
 				}
 			}
-			if got, err := collect(s.List(background, prefix)); err != nil || !slices.Equal(got, want) {
+			if got, err := collect(admin.New(s).List(background, prefix)); err != nil || !slices.Equal(got, want) {
 				t.Errorf("List(%q) is %q, %v, want %q", prefix, got, err, want)
 			}
 			for _, after := range []string{"a", "a.b", "b", "nothing"} {
 				rest := slices.DeleteFunc(slices.Clone(want), func(key string) bool { return key <= after })
-				if got, err := collect(s.ListAfter(background, prefix, after)); err != nil || !slices.Equal(got, rest) {
+				if got, err := collect(admin.New(s).ListAfter(background, prefix, after)); err != nil || !slices.Equal(got, rest) {
 					t.Errorf("ListAfter(%q, %q) is %q, %v, want %q", prefix, after, got, err, rest)
 				}
 			}
@@ -509,7 +490,7 @@ func TestListCost(t *testing.T) {
 				store := dsynctest.NewMemory()
 				var sessions []*dsync.Session
 				for range 3 {
-					s := newSession(t, store, unswept())
+					s := newSession(t, store, nil)
 					sessions = append(sessions, s)
 				}
 				for i := range test.keys {
@@ -517,7 +498,7 @@ func TestListCost(t *testing.T) {
 				}
 				before := store.Counts()
 				n := 0
-				for st, err := range newSession(t, store, nil).List(background, "") {
+				for st, err := range admin.New(newSession(t, store, nil)).List(background, "") {
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -552,14 +533,14 @@ func TestListCost(t *testing.T) {
 func TestListErrorComesLast(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		broken := errors.New("the store is broken")
-		store := &adminStore{Memory: dsynctest.NewMemory()}
+		store := &brokenStore{Memory: dsynctest.NewMemory()}
 		s := newSession(t, store, nil)
 		for i := range 400 {
 			lock(t, s.Mutex(fmt.Sprintf("%03d", i)))
 		}
 		for _, method := range []dsynctest.Method{dsynctest.MethodKeys, dsynctest.MethodMembers} {
 			n, errs := 0, 0
-			for _, err := range s.List(background, "") {
+			for _, err := range admin.New(s).List(background, "") {
 				if err != nil {
 					errs++
 					wantErr(t, "List of a store that broke", err, broken)
@@ -585,7 +566,7 @@ func TestListErrorComesLast(t *testing.T) {
 		defer cancel()
 		n := 0
 		var last error
-		for _, err := range s.List(ctx, "") {
+		for _, err := range admin.New(s).List(ctx, "") {
 			if n++; n == 100 {
 				cancel()
 			}
@@ -598,7 +579,7 @@ func TestListErrorComesLast(t *testing.T) {
 
 		// One moment per page: a new key behind it is listed, a new key before it is not.
 		var keys []string
-		for st, err := range s.List(background, "") {
+		for st, err := range admin.New(s).List(background, "") {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -622,10 +603,10 @@ func TestStatusOfManySessions(t *testing.T) {
 		const readers = 1100
 		for i := range readers {
 			id := fmt.Sprint("s", i)
-			if _, err := store.Register(background, dsync.Member{ID: id, TTL: time.Hour, PID: i + 1}); err != nil {
+			if _, err := store.Register(background, driver.Member{ID: id, TTL: time.Hour, PID: i + 1}); err != nil {
 				t.Fatal(err)
 			}
-			c := driver.Claim{Key: "k", ID: id + ".1", Session: id, Kind: dsync.KindRWMutex, Weight: 1, Limit: 1 << 30}
+			c := driver.Claim{Key: "k", ID: id + ".1", Session: id, Kind: driver.KindRWMutex, Weight: 1, Limit: 1 << 30}
 			if _, _, err := storecmd.Acquire(background, store, c, false, nil, time.Now().Add(time.Hour)); err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package dsync_test
+package admin_test
 
 import (
 	"context"
@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
 // Status shows who holds a key and who waits for it.
-func ExampleSession_Status() {
+func ExampleInspector_Status() {
 	store := dsynctest.NewMemory()
 	ctx := context.Background()
 	locks, _ := dsync.New(store, &dsync.Options{Name: "web-1"})
@@ -23,7 +25,7 @@ func ExampleSession_Status() {
 	mu.Lock()
 	defer mu.Unlock()
 
-	st, err := operator.Status(ctx, "invoices")
+	st, err := admin.New(operator).Status(ctx, "invoices")
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -37,7 +39,7 @@ func ExampleSession_Status() {
 	// by web-1 for at most 30s after its last heartbeat
 }
 
-func ExampleSession_List() {
+func ExampleInspector_List() {
 	store := dsynctest.NewMemory()
 	ctx := context.Background()
 	locks, _ := dsync.New(store, nil)
@@ -48,7 +50,7 @@ func ExampleSession_List() {
 		defer mu.Unlock()
 	}
 
-	for st, err := range locks.List(ctx, "jobs/") {
+	for st, err := range admin.New(locks).List(ctx, "jobs/") {
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -62,14 +64,14 @@ func ExampleSession_List() {
 
 func ExampleStatus_String() {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	fmt.Print(dsync.Status{
-		Key: "invoices", Now: now, Kind: dsync.KindMutex, Limit: 1, Token: 1024,
-		Holders: []dsync.Participant{{
+	fmt.Print(admin.Status{
+		Key: "invoices", Now: now, Kind: driver.KindMutex, Limit: 1, Token: 1024,
+		Holders: []admin.Participant{{
 			Session: "d6i4", Weight: 1, Name: "pod-7", Host: "web-1", PID: 4711,
 			Token: 1024, Since: now.Add(-90 * time.Second), Until: now.Add(22 * time.Second), Renewed: true,
 		}},
 		Waiting: 1,
-		Queue:   []dsync.Participant{{Session: "d6i5", Weight: 1, Host: "web-2", PID: 815}},
+		Queue:   []admin.Participant{{Session: "d6i5", Weight: 1, Host: "web-2", PID: 815}},
 	})
 	// Output:
 	// invoices: mutex, held, 1 waiting; as of 2026-03-01T12:00:00.000Z by the store's clock
@@ -78,7 +80,7 @@ func ExampleStatus_String() {
 }
 
 // An operator frees a key. Its holder is notified, stops, and unlocks.
-func ExampleSession_Break() {
+func ExampleInspector_Break() {
 	store := dsynctest.NewMemory()
 	ctx := context.Background()
 	locks, _ := dsync.New(store, &dsync.Options{AlwaysListen: true}) // so that it is notified at once
@@ -96,10 +98,10 @@ func ExampleSession_Break() {
 		fmt.Println("revoked:", errors.Is(err, dsync.ErrRevoked))
 	}()
 
-	err := operator.Break(ctx, "report")
+	err := admin.New(operator).Break(ctx, "report")
 	<-stopped
 	fmt.Println("broken:", err == nil)
-	st, _ := operator.Status(ctx, "report")
+	st, _ := admin.New(operator).Status(ctx, "report")
 	fmt.Println("held:", st.Held())
 	// Output:
 	// revoked: true
@@ -107,41 +109,8 @@ func ExampleSession_Break() {
 	// held: false
 }
 
-func ExampleMutex_ForceLock() {
-	store := dsynctest.NewMemory()
-	ctx := context.Background()
-	locks, _ := dsync.New(store, &dsync.Options{AlwaysListen: true})
-	defer locks.Close(ctx)
-	operator, _ := dsync.New(store, nil)
-	defer operator.Close(ctx)
-
-	stopped := make(chan error, 1)
-	started := make(chan struct{})
-	go func() {
-		stopped <- locks.Mutex("report").Do(ctx, func(ctx context.Context) error {
-			close(started)
-			<-ctx.Done() // writes the report until it is stopped
-			return nil
-		})
-	}()
-	<-started
-
-	mu := operator.Mutex("report")
-	if err := mu.ForceLock(ctx); err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer mu.Unlock()
-	err := <-stopped
-	fmt.Println(errors.Is(err, dsync.ErrLost), errors.Is(err, dsync.ErrRevoked))
-	fmt.Println("mine:", mu.Held())
-	// Output:
-	// true true
-	// mine: true
-}
-
 // A Once that is named after a day is of no use after it.
-func ExampleSession_Forget() {
+func ExampleInspector_Forget() {
 	ctx := context.Background()
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	defer locks.Close(ctx)
@@ -150,7 +119,7 @@ func ExampleSession_Forget() {
 	_, done, _ := locks.Once("report 2026-11-24").Value(ctx)
 	fmt.Println(done)
 
-	if err := locks.Forget(ctx, "report 2026-11-24"); err != nil {
+	if err := admin.New(locks).Forget(ctx, "report 2026-11-24"); err != nil {
 		fmt.Println(err)
 	}
 	_, done, _ = locks.Once("report 2026-11-24").Value(ctx)
