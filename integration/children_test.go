@@ -56,7 +56,7 @@ func (a childArgs) session(env *proc.Env, h *dsync.Hooks) *dsync.Session {
 		env.Fatal(err)
 	}
 	s, err := dsyncmongo.Open(context.Background(), client.Database(a.DB), &dsyncmongo.Options{
-		Options: dsync.Options{TTL: a.TTL, PollInterval: a.Poll, HostDir: a.HostDir, Hooks: h},
+		Session: dsync.Options{TTL: a.TTL, PollInterval: a.Poll, HostDir: a.HostDir, Hooks: h},
 	})
 	if err != nil {
 		env.Fatal(err)

@@ -86,7 +86,7 @@ func TestClientOptions(t *testing.T) {
 							continue
 						}
 						var err error
-						sessions[i], err = dsyncmongo.Connect(t.Context(), opts().ApplyURI(r.URI), r.DB, &dsyncmongo.Options{Options: o})
+						sessions[i], err = dsyncmongo.Connect(t.Context(), opts().ApplyURI(r.URI), r.DB, &dsyncmongo.Options{Session: o})
 						if err != nil {
 							t.Fatalf("Connect: %v", err)
 						}
@@ -159,7 +159,7 @@ func TestClientOptionsThatCannotWork(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
-				session, err := dsyncmongo.Connect(ctx, tc.opts, r.DB, &dsyncmongo.Options{Options: r.short(patient)})
+				session, err := dsyncmongo.Connect(ctx, tc.opts, r.DB, &dsyncmongo.Options{Session: r.short(patient)})
 				if err == nil {
 					session.Close(context.Background())
 				}

@@ -246,7 +246,7 @@ func TestOpenChecksTheClock(t *testing.T) {
 		open := func(limit time.Duration) error {
 			locks, err := dsyncmongo.Open(t.Context(), db, &dsyncmongo.Options{
 				ClockCheck: &clockcheck.Options{Limit: limit},
-				Options:    dsync.Options{Logger: r.logger()},
+				Session:    dsync.Options{Logger: r.logger()},
 			})
 			if err == nil {
 				lock(t, locks.Mutex("k"))
@@ -280,7 +280,7 @@ func TestOpenWarnsOfTheSpread(t *testing.T) {
 			var log bytes.Buffer
 			locks, err := dsyncmongo.Open(t.Context(), r.Client(t).Database(r.DB), &dsyncmongo.Options{
 				ClockCheck: &clockcheck.Options{Servers: options.Client().ApplyURI(r.URI)},
-				Options:    dsync.Options{Margin: c.margin, Logger: slog.New(slog.NewTextHandler(&log, nil))},
+				Session:    dsync.Options{Margin: c.margin, Logger: slog.New(slog.NewTextHandler(&log, nil))},
 			})
 			if err != nil {
 				t.Fatal(err)

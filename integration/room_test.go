@@ -79,7 +79,7 @@ func (r *room) open(client *mongo.Client, o dsync.Options) *dsync.Session {
 	if o.Logger == nil {
 		o.Logger = r.logger()
 	}
-	s, err := dsyncmongo.Open(r.t.Context(), client.Database(r.DB), &dsyncmongo.Options{Options: o})
+	s, err := dsyncmongo.Open(r.t.Context(), client.Database(r.DB), &dsyncmongo.Options{Session: o})
 	if err != nil {
 		r.t.Fatalf("Open: %v", err)
 	}

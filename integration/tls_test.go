@@ -19,10 +19,10 @@ import (
 var openings = map[string]func(ctx context.Context, r *room, o *options.ClientOptions, so dsync.Options) (*dsync.Session, error){
 	"Open": func(ctx context.Context, r *room, o *options.ClientOptions, so dsync.Options) (*dsync.Session, error) {
 		client := server.Connect(r.t, o.GetURI(), o)
-		return dsyncmongo.Open(ctx, client.Database(r.DB), &dsyncmongo.Options{Options: so})
+		return dsyncmongo.Open(ctx, client.Database(r.DB), &dsyncmongo.Options{Session: so})
 	},
 	"Connect": func(ctx context.Context, r *room, o *options.ClientOptions, so dsync.Options) (*dsync.Session, error) {
-		return dsyncmongo.Connect(ctx, o, r.DB, &dsyncmongo.Options{Options: so})
+		return dsyncmongo.Connect(ctx, o, r.DB, &dsyncmongo.Options{Session: so})
 	},
 }
 

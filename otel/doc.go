@@ -4,7 +4,7 @@
 //
 //	telemetry, err := dsyncotel.New(nil)
 //	locks, err := dsyncmongo.Open(ctx, db, &dsyncmongo.Options{
-//		Options: dsync.Options{Hooks: telemetry.Hooks()},
+//		Session: dsync.Options{Hooks: telemetry.Hooks()},
 //	})
 //	election, err := leader.New(locks, "reports", &leader.Options{Hooks: telemetry.LeaderHooks(nil)})
 //

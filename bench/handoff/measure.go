@@ -52,7 +52,7 @@ func measure(ctx context.Context, uri string, r *run, count int, parts bool) err
 			watches = append(watches, w)
 			opt.SetMonitor(w.monitor())
 		}
-		session, err := dsyncmongo.Connect(ctx, opt, db.Name(), &dsyncmongo.Options{Options: dsync.Options{Retention: -1}})
+		session, err := dsyncmongo.Connect(ctx, opt, db.Name(), &dsyncmongo.Options{Session: dsync.Options{Retention: -1}})
 		if err != nil {
 			return err
 		}

@@ -105,7 +105,7 @@ func reconnectJob(j job) error {
 			p := &ps[i]
 			p.session, err = dsyncmongo.Connect(ctx, options.Client().ApplyURI(j.Addr).SetDialer(toFront(c.Front)).SetTLSConfig(&tls.Config{
 				InsecureSkipVerify: true, // the front's certificate is that of a test
-			}), j.Database, &dsyncmongo.Options{Options: dsync.Options{
+			}), j.Database, &dsyncmongo.Options{Session: dsync.Options{
 				TTL: j.TTL, AlwaysListen: true,
 				Hooks: &dsync.Hooks{
 					Heartbeat: func(_, _ time.Duration, err error) {

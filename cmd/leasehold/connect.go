@@ -92,7 +92,7 @@ func (a *app) session(ctx context.Context, opt dsync.Options) (*dsync.Session, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
-	s, err := dsyncmongo.Connect(ctx, t.options(), t.db, &dsyncmongo.Options{Collection: t.collection, Options: opt})
+	s, err := dsyncmongo.Connect(ctx, t.options(), t.db, &dsyncmongo.Options{Collection: t.collection, Session: opt})
 	if err != nil {
 		return nil, t.unreached(err)
 	}

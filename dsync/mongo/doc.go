@@ -1,5 +1,5 @@
 // Package mongo keeps the locks of package dsync in MongoDB. [Open] and [Connect] return a
-// [dsync.Session]; [Store] is the [driver.Store] behind it.
+// [dsync.Session].
 //
 //	locks, err := dsyncmongo.Open(ctx, client.Database("app"), nil)
 //	…
@@ -19,9 +19,9 @@
 // different probe. Other servers are probed each time.
 //
 // A waiter is notified by the process whose command granted its claim. That process inserts a
-// notice into a small capped collection, which the waiter tails ([Store.Listen],
-// [Store.Notify]), on replica sets, standalones and sharded clusters alike. Where that is
-// impossible (FerretDB, the strict Stable API, missing rights, [Options].PollOnly), waiters poll.
+// notice into a small capped collection, which the waiter tails, on replica sets,
+// standalones and sharded clusters alike. Where that is impossible (FerretDB, the strict Stable API,
+// missing rights, [Options].PollOnly), waiters poll.
 //
 // # What it creates, and the rights it needs
 //

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/internal/mongofake"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -104,12 +105,12 @@ func (f *fake) client(opts ...*options.ClientOptions) *mongo.Client {
 }
 
 // store returns a store on f. From then on answer answers, and calls are kept.
-func (f *fake) store(opt *dsyncmongo.Options, answer func(call) bson.D) *dsyncmongo.Store {
+func (f *fake) store(opt *dsyncmongo.Options, answer func(call) bson.D) driver.Store {
 	f.t.Helper()
 	return f.storeOn(f.client(), opt, answer)
 }
 
-func (f *fake) storeOn(client *mongo.Client, opt *dsyncmongo.Options, answer func(call) bson.D) *dsyncmongo.Store {
+func (f *fake) storeOn(client *mongo.Client, opt *dsyncmongo.Options, answer func(call) bson.D) driver.Store {
 	f.t.Helper()
 	s, err := dsyncmongo.NewStore(context.Background(), client.Database("app"), opt)
 	if err != nil {

@@ -37,7 +37,7 @@ func TestOpenRefusesNonsense(t *testing.T) {
 		{"long namespace", open(database("app"), &dsyncmongo.Options{Collection: strings.Repeat("x", 239)}), "242"},
 		{"fewer than no collections", open(database("app"), &dsyncmongo.Options{NoticeCollections: -1}), "from 1 to 1000"},
 		{"too many collections", open(database("app"), &dsyncmongo.Options{NoticeCollections: 1001}), "from 1 to 1000"},
-		{"negative TTL", open(database("app"), &dsyncmongo.Options{Options: dsync.Options{TTL: -1}}), "at least 1s"},
+		{"negative TTL", open(database("app"), &dsyncmongo.Options{Session: dsync.Options{TTL: -1}}), "at least 1s"},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestConnectRefusesNonsense(t *testing.T) {
 		{"dot in the connection string's database", options.Client().ApplyURI("mongodb://h/a.b"), "", nil, "must not contain"},
 		{"dot in database name", options.Client(), "a.b", nil, "must not contain"},
 		{"collection", options.Client(), "app", &dsyncmongo.Options{Collection: "$"}, "must not contain"},
-		{"TTL", options.Client(), "app", &dsyncmongo.Options{Options: dsync.Options{TTL: 1}}, "at least 1s"},
+		{"TTL", options.Client(), "app", &dsyncmongo.Options{Session: dsync.Options{TTL: 1}}, "at least 1s"},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {

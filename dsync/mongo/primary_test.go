@@ -213,7 +213,7 @@ func TestConnectFollowsThePrimary(t *testing.T) {
 		}
 		client := f.ClientOptions().SetHeartbeatInterval(checks).SetServerMonitor(monitor)
 		s, err := dsyncmongo.Connect(t.Context(), client, "app", &dsyncmongo.Options{
-			Options: dsync.Options{TTL: time.Minute, AlwaysListen: true},
+			Session: dsync.Options{TTL: time.Minute, AlwaysListen: true},
 		})
 		if err != nil {
 			t.Fatal(err)

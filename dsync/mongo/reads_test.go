@@ -194,7 +194,7 @@ func TestOpenComparesTheSpreadWithTheMargin(t *testing.T) {
 				var log bytes.Buffer
 				s, err := dsyncmongo.Open(t.Context(), client.Database("app"), &dsyncmongo.Options{
 					ClockCheck: &clockcheck.Options{NoLimit: true, Servers: to},
-					Options:    dsync.Options{Margin: margin, Logger: slog.New(slog.NewTextHandler(&log, nil))},
+					Session:    dsync.Options{Margin: margin, Logger: slog.New(slog.NewTextHandler(&log, nil))},
 				})
 				if err != nil {
 					t.Fatal(err)
@@ -255,7 +255,7 @@ func TestRecordName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		s := f.store(nil, func(call) bson.D { return cursor() })
-		if got, want := s.RecordName(`a "b"`), `app.leasehold {_id: "k/a \"b\""}`; got != want {
+		if got, want := s.(driver.Namer).RecordName(`a "b"`), `app.leasehold {_id: "k/a \"b\""}`; got != want {
 			t.Errorf("the record is %s, want %s", got, want)
 		}
 	})

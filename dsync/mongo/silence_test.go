@@ -101,7 +101,7 @@ func connected(t *testing.T, opt dsync.Options, more ...*options.ClientOptions) 
 	client := options.MergeClientOptions(append([]*options.ClientOptions{
 		options.Client().ApplyURI("mongodb://fake:27017/?replicaSet=rs").SetDialer(w),
 	}, more...)...)
-	s, err := dsyncmongo.Connect(t.Context(), client, "app", &dsyncmongo.Options{PollOnly: true, Options: opt})
+	s, err := dsyncmongo.Connect(t.Context(), client, "app", &dsyncmongo.Options{PollOnly: true, Session: opt})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestConnectKeepsTheHeartbeatsConnection(t *testing.T) {
 		t.Run(fmt.Sprint(interval), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake(t)
-				s, err := dsyncmongo.Connect(t.Context(), f.ClientOptions(), "app", &dsyncmongo.Options{PollOnly: true, Options: dsync.Options{HeartbeatInterval: interval, TTL: 40 * time.Second}})
+				s, err := dsyncmongo.Connect(t.Context(), f.ClientOptions(), "app", &dsyncmongo.Options{PollOnly: true, Session: dsync.Options{HeartbeatInterval: interval, TTL: 40 * time.Second}})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -46,7 +46,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	locks, err := dsyncmongo.Open(ctx, client.Database(*db), &dsyncmongo.Options{Options: dsync.Options{Name: *name, TTL: *ttl}})
+	locks, err := dsyncmongo.Open(ctx, client.Database(*db), &dsyncmongo.Options{Session: dsync.Options{Name: *name, TTL: *ttl}})
 	if err != nil {
 		log.Fatal(err)
 	}

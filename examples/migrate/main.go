@@ -40,7 +40,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	locks, err := dsyncmongo.Open(ctx, client.Database(*db), &dsyncmongo.Options{Options: dsync.Options{TTL: 15 * time.Second}})
+	locks, err := dsyncmongo.Open(ctx, client.Database(*db), &dsyncmongo.Options{Session: dsync.Options{TTL: 15 * time.Second}})
 	if err != nil {
 		log.Fatal(err)
 	}

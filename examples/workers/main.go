@@ -35,7 +35,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	locks, err := dsyncmongo.Connect(ctx, options.Client().ApplyURI(os.Getenv("MONGODB_URI")), *db,
-		&dsyncmongo.Options{Options: dsync.Options{TTL: 10 * time.Second}})
+		&dsyncmongo.Options{Session: dsync.Options{TTL: 10 * time.Second}})
 	if err != nil {
 		log.Fatal(err)
 	}
