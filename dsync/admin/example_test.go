@@ -12,20 +12,48 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
+// Who holds what, and who waits, for an operator's terminal.
+func Example() {
+	store := dsynctest.NewMemory() // in a tool, a store that dsync/mongo.NewStore has opened read-only
+	ctx := context.Background()
+	web, _ := dsync.New(store, &dsync.Options{Name: "web-1"})
+	defer web.Close(ctx)
+	mu := web.Mutex("invoices/7")
+	mu.Lock()
+	defer mu.Unlock()
+
+	tool, _ := dsync.New(store, nil)
+	defer tool.Close(ctx)
+	inspector := admin.New(tool)
+	for st, err := range inspector.List(ctx, "invoices/") {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		for _, h := range st.Holders {
+			fmt.Printf("%s: held by %s, %d waiting\n", st.Key, h.Name, st.Waiting)
+		}
+	}
+	members, _, err := inspector.Members(ctx)
+	fmt.Println(len(members), "member:", members[0].Name, err) // the tool is none
+	// Output:
+	// invoices/7: held by web-1, 0 waiting
+	// 1 member: web-1 <nil>
+}
+
 // Status shows who holds a key and who waits for it.
 func ExampleInspector_Status() {
 	store := dsynctest.NewMemory()
 	ctx := context.Background()
 	locks, _ := dsync.New(store, &dsync.Options{Name: "web-1"})
 	defer locks.Close(ctx)
-	operator, _ := dsync.New(store, nil)
-	defer operator.Close(ctx)
 
 	mu := locks.Mutex("invoices")
 	mu.Lock()
 	defer mu.Unlock()
 
-	st, err := admin.New(operator).Status(ctx, "invoices")
+	inspector := admin.New(locks)
+	st, err := inspector.Status(ctx, "invoices")
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -39,27 +67,28 @@ func ExampleInspector_Status() {
 	// by web-1 for at most 30s after its last heartbeat
 }
 
-func ExampleInspector_List() {
-	store := dsynctest.NewMemory()
+// The second page of a list begins after the last key of the first.
+func ExampleInspector_ListAfter() {
 	ctx := context.Background()
-	locks, _ := dsync.New(store, nil)
+	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	defer locks.Close(ctx)
-	for _, key := range []string{"jobs/mail", "jobs/clean-up", "invoices"} {
+	for _, key := range []string{"jobs/mail", "jobs/clean-up", "jobs/report", "invoices"} {
 		mu := locks.Mutex(key)
 		mu.Lock()
 		defer mu.Unlock()
 	}
 
-	for st, err := range admin.New(locks).List(ctx, "jobs/") {
+	inspector := admin.New(locks)
+	for st, err := range inspector.ListAfter(ctx, "jobs/", "jobs/clean-up") {
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
-		fmt.Println(st.Key, "held:", st.Held())
+		fmt.Println(st.Key)
 	}
 	// Output:
-	// jobs/clean-up held: true
-	// jobs/mail held: true
+	// jobs/mail
+	// jobs/report
 }
 
 func ExampleStatus_String() {
@@ -79,33 +108,34 @@ func ExampleStatus_String() {
 	//   waiting, position 1: process 815 on web-2
 }
 
-// An operator frees a key. Its holder is notified, stops, and unlocks.
+// An operator frees a key. Its holder is notified and stops.
 func ExampleInspector_Break() {
 	store := dsynctest.NewMemory()
 	ctx := context.Background()
 	locks, _ := dsync.New(store, &dsync.Options{AlwaysListen: true}) // so that it is notified at once
 	defer locks.Close(ctx)
-	operator, _ := dsync.New(store, nil)
-	defer operator.Close(ctx)
+	tool, _ := dsync.New(store, nil)
+	defer tool.Close(ctx)
 
-	mu := locks.Mutex("report")
-	mu.Lock()
-	stopped := make(chan struct{})
+	started, stopped := make(chan struct{}), make(chan error, 1)
 	go func() {
-		defer close(stopped)
-		<-mu.Lost()
-		err := mu.UnlockContext(ctx) // within its grace
-		fmt.Println("revoked:", errors.Is(err, dsync.ErrRevoked))
+		stopped <- locks.Mutex("report").Do(ctx, func(ctx context.Context) error {
+			close(started)
+			<-ctx.Done() // writes the report until it is stopped
+			return nil
+		})
 	}()
+	<-started
 
-	err := admin.New(operator).Break(ctx, "report")
-	<-stopped
+	inspector := admin.New(tool)
+	err := inspector.Break(ctx, "report")
 	fmt.Println("broken:", err == nil)
-	st, _ := admin.New(operator).Status(ctx, "report")
+	fmt.Println("revoked:", errors.Is(<-stopped, dsync.ErrRevoked))
+	st, _ := inspector.Status(ctx, "report")
 	fmt.Println("held:", st.Held())
 	// Output:
-	// revoked: true
 	// broken: true
+	// revoked: true
 	// held: false
 }
 
@@ -116,15 +146,40 @@ func ExampleInspector_Forget() {
 	defer locks.Close(ctx)
 
 	locks.Once("report 2026-11-24").Do(ctx, func(context.Context) error { return nil })
-	_, done, _ := locks.Once("report 2026-11-24").Value(ctx)
-	fmt.Println(done)
+	inspector := admin.New(locks)
+	before, _ := inspector.Status(ctx, "report 2026-11-24")
+	err := inspector.Forget(ctx, "report 2026-11-24")
+	after, _ := inspector.Status(ctx, "report 2026-11-24")
+	fmt.Println("done before:", before.Sealed, "after:", after.Sealed, err)
+	// Output: done before: true after: false <nil>
+}
 
-	if err := admin.New(locks).Forget(ctx, "report 2026-11-24"); err != nil {
-		fmt.Println(err)
+// A tool that has read keys anyway needs no second reading to see a cycle in them. To be sure that it was there at one
+// moment, read twice, or call Deadlocks.
+func ExampleFindDeadlocks() {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	status := func(key, holder, waiter string) admin.Status {
+		return admin.Status{
+			Key: key, Now: now, Kind: driver.KindMutex, Limit: 1,
+			Holders: []admin.Participant{{Claim: holder + ".1", Session: holder, Weight: 1, Since: now.Add(-time.Minute), Renewed: true}},
+			Waiting: 1,
+			Queue:   []admin.Participant{{Claim: waiter + ".2", Session: waiter, Weight: 1, Name: "pod of " + waiter}},
+		}
 	}
-	_, done, _ = locks.Once("report 2026-11-24").Value(ctx)
-	fmt.Println(done)
-	// Output:
-	// true
-	// false
+	keys := []admin.Status{status("x", "a", "b"), status("y", "b", "a")}
+	for _, d := range admin.FindDeadlocks(keys, keys) {
+		fmt.Println(d)
+	}
+	// Output: pod of a holds "x" and waits for "y"; pod of b holds "y" and waits for "x"
+}
+
+// Stats are for gauges: whether waiters are notified or poll, and how many records the store has.
+func ExampleInspector_Stats() {
+	ctx := context.Background()
+	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
+	defer locks.Close(ctx)
+
+	st := admin.New(locks).Stats()
+	fmt.Println("listening:", st.Listening, "polling because of:", st.Polling)
+	// Output: listening: false polling because of: <nil>
 }
