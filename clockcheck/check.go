@@ -1,6 +1,7 @@
 package clockcheck
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,7 @@ import (
 // then. It is [ErrStepped] if a clock was stepped during the check. Any other error
 // means that nothing was measured: the server that client talks to did not answer, ctx
 // ended, or opt is invalid. It is not an error if one of the other servers did not answer;
-// see [Result].Unmeasured.
+// its [Server].Err says why.
 //
 // ctx bounds the whole check, [Options].Timeout each server's part of it. A
 // session that ctx carries is not used. Check may be called concurrently.
@@ -47,7 +48,7 @@ func run(ctx context.Context, client *mongo.Client, opt Options) (Result, error)
 	if err != nil {
 		return Result{}, failure(err)
 	}
-	all, missing := []*measured{own}, []Unmeasured(nil)
+	all, missing := []*measured{own}, []Server(nil)
 	if opt.Servers != nil {
 		var others []*measured
 		others, missing = c.others(ctx, own)
@@ -111,9 +112,9 @@ func (c *check) measure(ctx context.Context, client *mongo.Client) (*measured, e
 			// still, as in a suspend. Then the wall clock has moved away from it, too.
 			in, at, _ := c.host.wall()
 			if own := c.host.stepped(in, at); own != 0 {
-				return nil, &StepError{Host: true, By: own}
+				return nil, &Error{Kind: ErrStepped, Host: true, Step: own}
 			}
-			return nil, &StepError{Server: m.addr, By: stepped}
+			return nil, &Error{Kind: ErrStepped, Server: m.addr, Step: stepped}
 		}
 		if best == nil || m.n > best.n {
 			best = m
@@ -197,12 +198,12 @@ func (c *check) ask(ctx context.Context, client *mongo.Client) (sample, hello, e
 // conclude computes the result. The difference between a server's clock and the wall
 // clock is that of the moment when that server had been measured; the spread of the
 // servers is that of the moment when the last one had been.
-func (c *check) conclude(all []*measured, missing []Unmeasured) (Result, error) {
+func (c *check) conclude(all []*measured, missing []Server) (Result, error) {
 	wall, at, _ := c.host.wall()
 	if by := c.host.stepped(wall, at); by != 0 {
-		return Result{}, &StepError{Host: true, By: by}
+		return Result{}, &Error{Kind: ErrStepped, Host: true, Step: by}
 	}
-	r := Result{Unmeasured: missing}
+	var r Result
 	var last time.Duration
 	for _, m := range all {
 		s := Server{Addr: m.addr, At: m.now, RTT: m.rtt, Samples: m.n}
@@ -217,6 +218,7 @@ func (c *check) conclude(all []*measured, missing []Unmeasured) (Result, error) 
 	own := r.Servers[0]
 	r.At, r.Offset, r.Bound, r.RTT = own.At, own.Offset, own.Bound, own.RTT
 	r.Spread, r.SpreadBound = spread(clocks).middle()
+	r.Servers = append(r.Servers, missing...)
 	return r, c.judge(r)
 }
 
@@ -238,36 +240,28 @@ func spread(clocks []interval) interval {
 // beyond the limit, else a server's clock that was stepped, else the widest bound that
 // leaves the question open.
 func (c *check) judge(r Result) error {
-	var off *OffsetError
-	var undecided *UndecidedError
+	var off, stepped, undecided error
+	var largest, widest time.Duration
 	for _, s := range r.Servers {
-		if c.opt.NoLimit {
-			break
-		}
+		finding := &Error{Server: s.Addr, Offset: s.Offset, Bound: s.Bound, Limit: c.opt.Limit}
 		size := s.Offset.Abs()
 		switch {
+		case s.Err != nil:
+			if stepped == nil && errors.Is(s.Err, ErrStepped) {
+				stepped = s.Err
+			}
+		case c.opt.NoLimit:
 		case size-s.Bound > c.opt.Limit:
-			if off == nil || size > off.Offset.Abs() {
-				off = &OffsetError{Server: s.Addr, Offset: s.Offset, Bound: s.Bound, Limit: c.opt.Limit}
+			if off == nil || size > largest {
+				finding.Kind, largest, off = ErrOffset, size, finding
 			}
 		case size+s.Bound > c.opt.Limit:
-			if undecided == nil || s.Bound > undecided.Bound {
-				undecided = &UndecidedError{Server: s.Addr, Offset: s.Offset, Bound: s.Bound, Limit: c.opt.Limit}
+			if undecided == nil || s.Bound > widest {
+				finding.Kind, widest, undecided = ErrUndecided, s.Bound, finding
 			}
 		}
 	}
-	if off != nil {
-		return off
-	}
-	for _, u := range r.Unmeasured {
-		if errors.Is(u.Err, ErrStepped) {
-			return u.Err
-		}
-	}
-	if undecided != nil {
-		return undecided
-	}
-	return nil
+	return cmp.Or(off, stepped, undecided)
 }
 
 // ended returns ctx.Err(), or DeadlineExceeded if the deadline has passed and ctx's own

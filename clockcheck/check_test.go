@@ -53,24 +53,20 @@ func TestLimit(t *testing.T) {
 				if !holds(tc.offset, r.Offset, r.Bound) {
 					t.Errorf("%v, want %v", r, tc.offset)
 				}
-				var got clockcheck.OffsetError
-				var e1 *clockcheck.OffsetError
-				var e2 *clockcheck.UndecidedError
-				switch {
-				case tc.want == nil:
+				if tc.want == nil {
 					return
-				case errors.As(err, &e1):
-					got = *e1
-				case errors.As(err, &e2):
-					got = clockcheck.OffsetError(*e2)
+				}
+				var got *clockcheck.Error
+				if !errors.As(err, &got) {
+					t.Fatalf("got %v, want an *Error", err)
 				}
 				limit := 500 * time.Millisecond
 				if tc.opt != nil && tc.opt.Limit > 0 {
 					limit = tc.opt.Limit
 				}
-				want := clockcheck.OffsetError{Server: "db:27017", Offset: r.Offset, Bound: r.Bound, Limit: limit}
-				if got != want {
-					t.Errorf("the error has %+v, want %+v", got, want)
+				want := clockcheck.Error{Kind: tc.want, Server: "db:27017", Offset: r.Offset, Bound: r.Bound, Limit: limit}
+				if *got != want {
+					t.Errorf("the error has %+v, want %+v", *got, want)
 				}
 			}, "db:27017")
 		})
@@ -228,11 +224,11 @@ func TestServerStepped(t *testing.T) {
 					return time.Now()
 				}
 				_, err := clockcheck.Check(t.Context(), connect(t, c.options("db:27017")), nil)
-				var step *clockcheck.StepError
+				var step *clockcheck.Error
 				if !errors.Is(err, clockcheck.ErrStepped) || !errors.As(err, &step) {
 					t.Fatalf("got %v, want ErrStepped", err)
 				}
-				if step.Host || step.By.Abs() > by.Abs() || (by-step.By).Abs() > 2*time.Millisecond {
+				if step.Host || step.Step.Abs() > by.Abs() || (by-step.Step).Abs() > 2*time.Millisecond {
 					t.Errorf("got %v, want the server's clock stepped by %v", err, by)
 				}
 			}, "db:27017")
@@ -254,8 +250,8 @@ func TestHostStepped(t *testing.T) {
 					return now, mono
 				})
 				_, err := clockcheck.Check(t.Context(), connect(t, c.options("db:27017")), &opt)
-				var step *clockcheck.StepError
-				if !errors.As(err, &step) || !step.Host || (by-step.By).Abs() > time.Microsecond {
+				var step *clockcheck.Error
+				if !errors.As(err, &step) || !step.Host || (by-step.Step).Abs() > time.Microsecond {
 					t.Errorf("got %v, want the host's clock stepped by %v", err, by)
 				}
 			}, "db:27017")
@@ -300,7 +296,7 @@ func TestHostSlept(t *testing.T) {
 			return time.Now()
 		}
 		_, err := clockcheck.Check(t.Context(), connect(t, c.options("db:27017")), &opt)
-		var step *clockcheck.StepError
+		var step *clockcheck.Error
 		if !errors.As(err, &step) || !step.Host || !strings.Contains(err.Error(), "slept") {
 			t.Errorf("got %v, want an error that says that the host slept", err)
 		}

@@ -34,14 +34,47 @@ func Example() {
 		Limit:   2 * time.Second,
 		Servers: opt, // every server that can become primary
 	})
-	var off *clockcheck.OffsetError
-	if errors.As(err, &off) {
-		fmt.Printf("%v behind, the limit is %v\n", off.Offset.Round(time.Minute), off.Limit)
+	var found *clockcheck.Error
+	if errors.As(err, &found) && found.Kind == clockcheck.ErrOffset {
+		fmt.Printf("%v behind, the limit is %v\n", found.Offset.Round(time.Minute), found.Limit)
 	}
 	fmt.Println(len(result.Servers), "servers,", result.Spread.Round(time.Minute), "apart")
 	// Output:
 	// 1h0m0s behind, the limit is 2s
 	// 2 servers, 0s apart
+}
+
+// A server that can't be reached does not fail the check; it may be down, or for others only. A program that wants
+// to know of it looks at each server's Err.
+func ExampleServer() {
+	servers := newCluster("db1:27017", "db2:27017")
+	defer servers.close()
+	servers.set("rs", "db1:27017", "db2:27017")
+	servers.servers["db2:27017"].down = true
+	opt := servers.options("db1:27017").SetReplicaSet("rs")
+
+	ctx := context.Background()
+	client, err := mongo.Connect(opt)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = client.Disconnect(ctx) }()
+
+	result, err := clockcheck.Check(ctx, client, &clockcheck.Options{Servers: opt})
+	if err != nil {
+		fmt.Println(err)
+	}
+	for _, s := range result.Servers {
+		if s.Err != nil {
+			fmt.Println(s.Addr, "was not measured")
+			continue
+		}
+		fmt.Println(s.Addr, "is", s.Offset.Round(time.Minute), "ahead")
+	}
+	// Output:
+	// db1:27017 is 0s ahead
+	// db2:27017 was not measured
 }
 
 // A process is stopped when its clock leaves the limit.

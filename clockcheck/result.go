@@ -1,7 +1,6 @@
 package clockcheck
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -21,16 +20,13 @@ type Result struct {
 	// RTT is the round-trip time of the fastest sample of that server.
 	RTT time.Duration
 
-	// Servers lists the servers that were measured. The first is the one that the
-	// client talks to.
+	// Servers lists the servers that [Options].Servers selects: first the one that the client
+	// talks to, then the others that were measured, and last those that could not be, which have an
+	// Err. Without Options.Servers it is one.
 	Servers []Server
 
-	// Unmeasured lists the servers that [Options].Servers selects and that could not be
-	// measured. Spread does not cover them.
-	Unmeasured []Unmeasured
-
-	// Spread is the greatest difference between the clocks of two of Servers; the truth
-	// is within Spread ± SpreadBound. The host's clock plays no part in it. It is zero
+	// Spread is the greatest difference between the clocks of two of the measured Servers; the
+	// truth is within Spread ± SpreadBound. The host's clock plays no part in it. It is zero
 	// if only one server was measured.
 	Spread, SpreadBound time.Duration
 }
@@ -41,19 +37,30 @@ func (r Result) String() string {
 		return "nothing measured"
 	}
 	var b strings.Builder
+	measured, others := r.measured()
 	b.WriteString(r.Servers[0].String())
-	if n := len(r.Servers); n > 1 {
-		fmt.Fprintf(&b, "; %d servers are %v apart (±%v)", n, readable(r.Spread), readable(r.SpreadBound))
+	if measured > 1 {
+		fmt.Fprintf(&b, "; %d servers are %v apart (±%v)", measured, readable(r.Spread), readable(r.SpreadBound))
 	}
-	for i, u := range r.Unmeasured {
+	for i, s := range others {
 		if i == 0 {
 			b.WriteString("; not measured: ")
 		} else {
 			b.WriteString(", ")
 		}
-		b.WriteString(u.String())
+		fmt.Fprintf(&b, "%s (%v)", s.Addr, s.Err)
 	}
 	return b.String()
+}
+
+// measured returns how many servers were measured, and the others.
+func (r Result) measured() (n int, others []Server) {
+	for _, s := range r.Servers {
+		if s.Err != nil {
+			others = append(others, s)
+		}
+	}
+	return len(r.Servers) - len(others), others
 }
 
 // LogValue returns the result as a group: server, offset, bound and rtt. If there is
@@ -67,13 +74,14 @@ func (r Result) LogValue() slog.Value {
 		slog.String("server", r.Servers[0].Addr), slog.Duration("offset", r.Offset),
 		slog.Duration("bound", r.Bound), slog.Duration("rtt", r.RTT),
 	}
-	if len(r.Servers) > 1 || len(r.Unmeasured) > 0 {
-		attrs = append(attrs, slog.Int("servers", len(r.Servers)),
+	measured, others := r.measured()
+	if len(r.Servers) > 1 {
+		attrs = append(attrs, slog.Int("servers", measured),
 			slog.Duration("spread", r.Spread), slog.Duration("spread_bound", r.SpreadBound))
 	}
 	var names []string
-	for _, u := range r.Unmeasured {
-		names = append(names, u.Addr)
+	for _, s := range others {
+		names = append(names, s.Addr)
 	}
 	if len(names) > 0 {
 		attrs = append(attrs, slog.Any("unmeasured", names))
@@ -81,7 +89,7 @@ func (r Result) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// A Server is the measurement of one server.
+// A Server is the measurement of one server, or says why there is none.
 type Server struct {
 	// Addr is host:port, as the replica set or [Options].Servers has it. It is empty
 	// if neither says: a standalone or a mongos, measured without Servers.
@@ -99,17 +107,27 @@ type Server struct {
 
 	// Samples is the number of answers that were used.
 	Samples int
+
+	// Err says why the server could not be measured; all fields but Addr are zero then. It is
+	// [ErrStepped] if the server's clock was stepped. It is nil if the server was measured.
+	Err error
 }
 
 // String describes the measurement for people, as in
 //
 //	host's clock is 3.2ms behind db1:27017 (±600µs, round trip 1.1ms)
 func (s Server) String() string {
+	if s.Err != nil {
+		return fmt.Sprintf("%s was not measured: %v", s.Addr, s.Err)
+	}
 	return fmt.Sprintf("host's clock is %s (±%v, round trip %v)", direction(s.Offset, s.Addr), readable(s.Bound), readable(s.RTT))
 }
 
-// LogValue returns the server as a group of addr, offset, bound and rtt.
+// LogValue returns the server as a group of addr, offset, bound and rtt, or of addr and err.
 func (s Server) LogValue() slog.Value {
+	if s.Err != nil {
+		return slog.GroupValue(slog.String("addr", s.Addr), slog.Any("err", s.Err))
+	}
 	return slog.GroupValue(slog.String("addr", s.Addr), slog.Duration("offset", s.Offset),
 		slog.Duration("bound", s.Bound), slog.Duration("rtt", s.RTT))
 }
@@ -125,86 +143,5 @@ func direction(offset time.Duration, addr string) string {
 	return fmt.Sprintf("%v behind %s", readable(offset), addr)
 }
 
-// An Unmeasured is a server whose clock can matter and could not be measured.
-type Unmeasured struct {
-	Addr string // host:port
-	Err  error  // the reason; ErrStepped if the server's clock was stepped
-}
-
-func (u Unmeasured) String() string { return fmt.Sprintf("%s (%v)", u.Addr, u.Err) }
-
 // readable rounds a duration for people.
 func readable(d time.Duration) time.Duration { return d.Round(time.Microsecond) }
-
-// The findings of a check, to be tested with errors.Is.
-var (
-	// ErrOffset: the host's clock is certainly farther off than the limit. The
-	// error is an [*OffsetError].
-	ErrOffset = errors.New("clockcheck: clock is off")
-
-	// ErrUndecided: the clock may or may not be within the limit; the bound is too
-	// wide to tell. The error is an [*UndecidedError].
-	ErrUndecided = errors.New("clockcheck: clock may be off")
-
-	// ErrStepped: a clock was stepped during the check, or the host was suspended, so
-	// there is no single offset. The error is a [*StepError].
-	ErrStepped = errors.New("clockcheck: clock was stepped")
-)
-
-// An OffsetError says that the difference between the host's clock and a server's is
-// certainly beyond the limit: |Offset| − Bound > Limit. It is [ErrOffset].
-type OffsetError struct {
-	Server string        // host:port, "" if not known
-	Offset time.Duration // the server's clock less the host's
-	Bound  time.Duration // the truth is within Offset ± Bound
-	Limit  time.Duration
-}
-
-func (e *OffsetError) Error() string {
-	return fmt.Sprintf("clockcheck: host's clock is %s (±%v), the limit is %v",
-		direction(e.Offset, e.Server), readable(e.Bound), e.Limit)
-}
-
-// Is reports whether target is [ErrOffset].
-func (e *OffsetError) Is(target error) bool { return target == ErrOffset }
-
-// An UndecidedError says that the bound is too wide to tell whether the clock is within
-// the limit, as over a slow or busy network. More samples may help. It is
-// [ErrUndecided], and not [ErrOffset].
-type UndecidedError struct {
-	Server string        // host:port, "" if not known
-	Offset time.Duration // the server's clock less the host's
-	Bound  time.Duration // the truth is within Offset ± Bound
-	Limit  time.Duration
-}
-
-func (e *UndecidedError) Error() string {
-	return fmt.Sprintf("clockcheck: host's clock is %s, but only within ±%v: too coarse to tell whether the limit of %v is kept",
-		direction(e.Offset, e.Server), readable(e.Bound), e.Limit)
-}
-
-// Is reports whether target is [ErrUndecided].
-func (e *UndecidedError) Is(target error) bool { return target == ErrUndecided }
-
-// A StepError says that a clock was stepped during the check, so that the samples
-// contradict each other. It is [ErrStepped].
-type StepError struct {
-	Host   bool          // the host's clock was stepped, or the host was suspended
-	Server string        // if not Host: the server whose clock was stepped, host:port, "" if not known
-	By     time.Duration // by how much at least; positive: ahead
-}
-
-func (e *StepError) Error() string {
-	whose := "the host's clock was stepped, or the host slept,"
-	switch {
-	case e.Host:
-	case e.Server == "":
-		whose = "the server's clock was stepped"
-	default:
-		whose = "the clock of " + e.Server + " was stepped"
-	}
-	return fmt.Sprintf("clockcheck: %s during the check, by %v or more", whose, readable(e.By))
-}
-
-// Is reports whether target is [ErrStepped].
-func (e *StepError) Is(target error) bool { return target == ErrStepped }

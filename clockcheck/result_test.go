@@ -23,9 +23,9 @@ var (
 		Servers: []clockcheck.Server{
 			{Addr: "db1:27017", Offset: -2 * time.Second, Bound: ms, RTT: 2 * ms},
 			{Addr: "db2:27017", Offset: -2100 * ms, Bound: ms, RTT: 2 * ms},
+			{Addr: "db3:27017", Err: errors.New("connection refused")},
 		},
-		Unmeasured: []clockcheck.Unmeasured{{Addr: "db3:27017", Err: errors.New("connection refused")}},
-		Spread:     100 * ms, SpreadBound: 2 * ms,
+		Spread: 100 * ms, SpreadBound: 2 * ms,
 	}
 	nameless = clockcheck.Result{Servers: []clockcheck.Server{{}}}
 )
@@ -37,6 +37,7 @@ func TestWords(t *testing.T) {
 	}{
 		{one, "host's clock is 3.2ms behind db1:27017 (±600µs, round trip 1ms)"},
 		{one.Servers[0], "host's clock is 3.2ms behind db1:27017 (±600µs, round trip 1ms)"},
+		{three.Servers[2], "db3:27017 was not measured: connection refused"},
 		{three, "host's clock is 2s ahead of db1:27017 (±1ms, round trip 2ms); 2 servers are 100ms apart (±2ms); not measured: db3:27017 (connection refused)"},
 		{nameless, "host's clock is 0s behind the server (±0s, round trip 0s)"},
 		{clockcheck.Result{}, "nothing measured"},
@@ -53,15 +54,15 @@ func TestErrorWords(t *testing.T) {
 		err  error
 		want string
 	}{
-		{&clockcheck.OffsetError{Server: "db1:27017", Offset: 1204 * ms, Bound: 412 * time.Microsecond, Limit: 500 * ms},
+		{&clockcheck.Error{Kind: clockcheck.ErrOffset, Server: "db1:27017", Offset: 1204 * ms, Bound: 412 * time.Microsecond, Limit: 500 * ms},
 			"clockcheck: host's clock is 1.204s behind db1:27017 (±412µs), the limit is 500ms"},
-		{&clockcheck.UndecidedError{Offset: -400 * ms, Bound: 200 * ms, Limit: 500 * ms},
+		{&clockcheck.Error{Kind: clockcheck.ErrUndecided, Offset: -400 * ms, Bound: 200 * ms, Limit: 500 * ms},
 			"clockcheck: host's clock is 400ms ahead of the server, but only within ±200ms: too coarse to tell whether the limit of 500ms is kept"},
-		{&clockcheck.StepError{Host: true, By: time.Hour},
+		{&clockcheck.Error{Kind: clockcheck.ErrStepped, Host: true, Step: time.Hour},
 			"clockcheck: the host's clock was stepped, or the host slept, during the check, by 1h0m0s or more"},
-		{&clockcheck.StepError{Server: "db1:27017", By: -5 * ms},
+		{&clockcheck.Error{Kind: clockcheck.ErrStepped, Server: "db1:27017", Step: -5 * ms},
 			"clockcheck: the clock of db1:27017 was stepped during the check, by -5ms or more"},
-		{&clockcheck.StepError{By: 5 * ms},
+		{&clockcheck.Error{Kind: clockcheck.ErrStepped, Step: 5 * ms},
 			"clockcheck: the server's clock was stepped during the check, by 5ms or more"},
 	}
 	for _, tc := range cases {
@@ -78,6 +79,7 @@ func TestLogValue(t *testing.T) {
 	}{
 		{one, "clock.server=db1:27017 clock.offset=3.2ms clock.bound=600µs clock.rtt=1.000123ms"},
 		{one.Servers[0], "clock.addr=db1:27017 clock.offset=3.2ms clock.bound=600µs clock.rtt=1.000123ms"},
+		{three.Servers[2], `clock.addr=db3:27017 clock.err="connection refused"`},
 		{three, "clock.server=db1:27017 clock.offset=-2s clock.bound=1ms clock.rtt=2ms clock.servers=2 clock.spread=100ms clock.spread_bound=2ms clock.unmeasured=[db3:27017]"},
 		{clockcheck.Result{}, ""},
 	}

@@ -25,7 +25,7 @@ const (
 // others measures the other servers whose clocks can matter, each over a client of its own.
 // A replica set lists its members. A mongos does not know the others, so the caller must list
 // them. A standalone has no others.
-func (c *check) others(ctx context.Context, own *measured) ([]*measured, []Unmeasured) {
+func (c *check) others(ctx context.Context, own *measured) ([]*measured, []Server) {
 	var addrs []string
 	switch {
 	case own.SetName != "":
@@ -49,11 +49,11 @@ func (c *check) others(ctx context.Context, own *measured) ([]*measured, []Unmea
 	_ = group.Wait()
 
 	var all []*measured
-	var missing []Unmeasured
+	var missing []Server
 	for i, addr := range addrs {
 		switch {
 		case errs[i] != nil:
-			missing = append(missing, Unmeasured{Addr: addr, Err: errs[i]})
+			missing = append(missing, Server{Addr: addr, Err: errs[i]})
 		case found[i].process() == own.process():
 			own.addr = addr // the mongos that was measured first: it does not know its own name
 		default:
@@ -80,7 +80,7 @@ func (c *check) direct(ctx context.Context, addr string, own *measured) (*measur
 	}
 	m, err := c.measure(ctx, client)
 	disconnect(client, err == nil)
-	var step *StepError
+	var step *Error
 	switch {
 	case errors.As(err, &step):
 		if !step.Host {

@@ -21,7 +21,7 @@ func pages(t *testing.T) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
 	for _, pattern := range []string{
-		"*.md", "model/*.md", "../README.md", "../CONTRIBUTING.md", "../SECURITY.md", "../CHANGELOG.md", "../bench/README.md", "../integration/README.md",
+		"*.md", "model/*.md", "../README.md", "../CONTRIBUTING.md", "../SECURITY.md", "../CODE_OF_CONDUCT.md", "../CHANGELOG.md", "../bench/README.md", "../integration/README.md",
 		"../adapters/*/README.md", "../cmd/*/README.md", "../otel/README.md",
 	} {
 		names, err := filepath.Glob(pattern)
@@ -120,6 +120,26 @@ func functions(t *testing.T, name string) []string {
 		}
 	}
 	return bodies
+}
+
+// Each action of a workflow is a commit, which nobody can move as they can a tag.
+func TestActionsAreCommits(t *testing.T) {
+	names, err := filepath.Glob("../.github/workflows/*.yml")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no workflows: %v", err)
+	}
+	commit := regexp.MustCompile(`@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if line = strings.TrimSpace(line); strings.Contains(line, "uses:") && !commit.MatchString(line) {
+				t.Errorf("%s: %q, want a commit and its version, as @0123… # v1.2.3", name, line)
+			}
+		}
+	}
 }
 
 // exists reports whether there is a file of that name.

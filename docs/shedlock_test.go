@@ -16,42 +16,31 @@ import (
 
 // scheduled runs a task that is due, unless another process has it.
 func scheduled(ctx context.Context, locks *dsync.Session, task func(context.Context) error) (err error) {
-	mu := locks.Mutex("report")
-	if err := mu.TryLockContext(ctx); errors.Is(err, dsync.ErrHeld) {
+	hold, err := locks.Mutex("report").TryHold(ctx)
+	if errors.Is(err, dsync.ErrHeld) {
 		return nil // another process runs it, or ran it within the last 5 minutes
 	} else if err != nil {
 		return err
 	}
 	atLeast := time.Now().Add(5 * time.Minute) // lockAtLeastFor
 	defer func() {
-		left := max(time.Until(atLeast), time.Millisecond) // UnlockAfter needs a millisecond
-		err = errors.Join(err, mu.UnlockAfter(context.WithoutCancel(ctx), left))
+		left := max(time.Until(atLeast), time.Millisecond) // ReleaseAfter needs a millisecond
+		err = errors.Join(err, hold.ReleaseAfter(context.WithoutCancel(ctx), left))
 	}()
-	held, cancel := mu.Context(ctx) // ends if the lock is lost
-	defer cancel()
-	return task(held)
+	return task(hold.Context(ctx)) // ends if the lock is lost
 }
 
 // scheduledAtMost runs a task that is due, unless it was begun within 14 minutes and
 // has not ended.
 func scheduledAtMost(ctx context.Context, locks *dsync.Session, task func(context.Context) error) (err error) {
-	lease, err := locks.TryLease(ctx, "report", 14*time.Minute) // lockAtMostFor
+	lease, err := locks.Mutex("report").TryLease(ctx, 14*time.Minute) // lockAtMostFor
 	if errors.Is(err, dsync.ErrHeld) {
 		return nil // another process runs it, or died at it
 	} else if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, lease.Release(context.WithoutCancel(ctx))) }()
-	held, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		select {
-		case <-lease.Lost(): // shortly before the 14 minutes are over
-			cancel()
-		case <-held.Done():
-		}
-	}()
-	return task(held)
+	return task(lease.Context(ctx)) // ends shortly before the 14 minutes are over
 }
 
 // What one process runs, the others don't: until it ends, and until 5 minutes are over. The

@@ -111,3 +111,12 @@ func TestLengthOfTheReadme(t *testing.T) {
 		t.Errorf("%d lines, want at most 150", n)
 	}
 }
+
+// The pages that everybody reads are short: what else there is stands in the package docs.
+func TestLengthOfPages(t *testing.T) {
+	for name, most := range map[string]int{"guarantees.md": 2500, "coming-from.md": 3500} {
+		if n := len(strings.Fields(pages(t)[name])); n > most {
+			t.Errorf("%s has %d words, want at most %d", name, n, most)
+		}
+	}
+}

@@ -7,22 +7,22 @@
 //	defer mu.Unlock()
 //
 // A [Session] registers one process with a store; make one per process. [Mutex], [RWMutex],
-// [Semaphore], [Once] and [Periodic] are made from it, and so are [Mutexes], for several keys at once,
-// and [Lease], a hold of a fixed duration.
+// [Semaphore], [Once] and [Periodic] are made from it. A [Hold] is one hold of such a lock, as a value;
+// [Mutex.Lease] takes one of a fixed duration, and [LockAll] several locks at once.
 // Package dsync/mongo is the store on MongoDB. Package dsync/dsynctest has an in-memory store
-// for tests.
+// for tests. Package dsync/admin shows who holds what, and breaks locks.
 //
 // # What is promised
 //
-//   - One holder: while the [Mutex.Lost] channel of a hold is open, and for [Options].Grace
+//   - One holder: while the [Hold.Lost] channel of a hold is open, and for [Options].Grace
 //     after it closes, the store grants the key to nobody else, unless the holder unlocks.
-//   - Fencing: [Mutex.Token] is greater than the token of every earlier hold of the key.
+//   - Fencing: [Hold.Token] is greater than the token of every earlier hold of the key.
 //   - Order: waiters are served in FIFO order; expired sessions drop out of the queue.
 //     Goroutines of one process may hand off a hold to each other for [Options].HandOffTime
 //     while other processes wait.
 //   - Time: only the store's clock decides whether a process has died, or with [Options].HostDir
 //     the kernel that it ran on. The clocks of hosts may be hours off.
-//   - Force: [Session.Break] takes a key only from holders that were notified and had their
+//   - Force: [Mutex.ForceHold], and Break of package dsync/admin, take a key only from holders that were notified and had their
 //     grace, or whose session or lease is over.
 //
 // These promises assume that clocks run at the right rate, and that the store's clock does not
@@ -42,9 +42,9 @@
 //
 // There is no TTL to tune per lock: every hold lives as long as its session, and the session's
 // one heartbeat costs the same for one lock and for ten thousand. A holder that can hang sets a limit for its
-// own progress ([Mutex.Progress]). There are no reentrant locks,
-// for the reason that package sync has none: a holder that locks again waits for itself, which is reported as a
-// [Deadlock] if the context is that of the hold. No callback is needed: whatever can be waited for is a
-// channel that stands in a select, the lock itself ([Mutex.LockChan]) and its loss ([Mutex.Lost]),
+// own progress ([Hold.Progress]). There are no reentrant locks,
+// for the reason that package sync has none: a holder that locks again waits for itself, which is reported to
+// [Hooks].Deadlock if the context is that of the hold. No callback is needed: whatever can be waited for is a
+// channel that stands in a select, the lock itself ([Mutex.HoldChan]) and its loss ([Hold.Lost]),
 // and [Mutex.Do] passes a context.
 package dsync

@@ -5,7 +5,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// Errors that callers of [Mutex], [Lease] and [Session] test with errors.Is.
+// Errors that callers of [Mutex], [Hold] and [Session] test with errors.Is.
 var (
 	// ErrHeld means that somebody else holds the key. The error is a [*HeldError].
 	ErrHeld = driver.ErrHeld
@@ -15,20 +15,20 @@ var (
 	// ErrRecordDeleted, ErrStalled, ErrLeaseOver or ErrClosed.
 	ErrLost = engine.ErrLost
 
-	// ErrRevoked means that somebody took the key by force, with [Session.Break] or
-	// [Mutex.ForceLock]. The error is also ErrLost.
+	// ErrRevoked means that somebody took the key by force, with [Mutex.ForceHold] or Break of
+	// package dsync/admin. The error is also ErrLost.
 	ErrRevoked = engine.ErrRevoked
 
-	// ErrStalled means that the holder set a limit with [Mutex.Progress] or [Progress], and then made no
+	// ErrStalled means that the holder set a limit with [Hold.Progress], and then made no
 	// progress within it. The error is also ErrLost.
 	ErrStalled = engine.ErrStalled
 
-	// ErrLeaseOver means that the time of a [Lease] is over. The error is also ErrLost.
+	// ErrLeaseOver means that the time of a lease ([Mutex.Lease]) is over. The error is also ErrLost.
 	ErrLeaseOver = engine.ErrLeaseOver
 
 	// ErrRecordDeleted means that the store does not have the hold any more, although the session lives: an
 	// operator, a clean-up job or a TTL index has deleted or changed the key's record. The store may have
-	// granted the key to somebody else in the meantime. [Lease.Extend] can also say so if the store's
+	// granted the key to somebody else in the meantime. [Hold.Extend] can also say so if the store's
 	// clock has just jumped past the end of the lease: the store says only that the lease is not held. The log has an
 	// error that names the record. The error is also ErrLost.
 	ErrRecordDeleted = engine.ErrRecordDeleted

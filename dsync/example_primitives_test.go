@@ -41,10 +41,10 @@ func ExampleRWMutex_RLocker() {
 	read := func(l sync.Locker) {
 		l.Lock()
 		defer l.Unlock()
-		fmt.Println("reading, token:", rw.RToken() > 0)
+		fmt.Println("reading; writing:", rw.TryLock())
 	}
 	read(rw.RLocker())
-	// Output: reading, token: true
+	// Output: reading; writing: false
 }
 
 // A service allows three connections, counted over all processes.
@@ -54,19 +54,52 @@ func ExampleSemaphore() {
 	defer locks.Close(ctx)
 
 	conns := locks.Semaphore("service connections", 3)
-	if err := conns.Acquire(ctx, 2); err != nil {
+	two, err := conns.Hold(ctx, 2)
+	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	fmt.Println("two more:", conns.TryAcquire(2))
 	fmt.Println("one more:", conns.TryAcquire(1))
-	conns.Release(3)
+	conns.Release(1)
+	two.Release(ctx)
 
 	fmt.Println(conns.Acquire(ctx, 4))
 	// Output:
 	// two more: false
 	// one more: true
 	// dsync: acquire 4 of semaphore "service connections": it must be from 1 to its size 3
+}
+
+// A scope of one of them: its context ends if the connection is lost.
+func ExampleSemaphore_Do() {
+	ctx := context.Background()
+	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
+	defer locks.Close(ctx)
+
+	err := locks.Semaphore("service connections", 3).Do(ctx, 1, func(ctx context.Context) error {
+		fmt.Println("calling, lost:", ctx.Err() != nil)
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// calling, lost: false
+	// <nil>
+}
+
+// Each reader has a hold of its own.
+func ExampleRWMutex_RHold() {
+	ctx := context.Background()
+	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
+	defer locks.Close(ctx)
+
+	rw := locks.RWMutex("catalogue")
+	one, _ := rw.RHold(ctx)
+	other, _ := rw.RHold(ctx)
+	one.Release(ctx)
+	fmt.Println("one reads:", one.Token() > 0, "the other:", other.Token() > 0)
+	other.Release(ctx)
+	// Output: one reads: false the other: true
 }
 
 // The service now allows more connections. Processes of the old version keep running beside
@@ -83,7 +116,7 @@ func ExampleSemaphore_Resize() {
 	old.Acquire(ctx, 3)
 
 	conns := after.Semaphore("service connections", 5)
-	err := conns.TryAcquireContext(ctx, 1)
+	_, err := conns.TryHold(ctx, 1)
 	fmt.Println(err)
 
 	if err := conns.Resize(ctx, 5); err != nil {
@@ -107,7 +140,7 @@ func ExampleOnce_Do() {
 		err := locks.Once("migration 42").Do(ctx, func(ctx context.Context) error {
 			// ctx ends when the hold is lost: pass it on. The token guards what
 			// must not be done by a run that was lost.
-			fmt.Println("migrating, token:", dsync.TokenFrom(ctx) > 0)
+			fmt.Println("migrating, token:", dsync.HoldFrom(ctx).Token() > 0)
 			return nil
 		})
 		if err != nil {

@@ -58,31 +58,54 @@ func ExampleMutex_LockContext() {
 	// Output: true
 }
 
-func ExampleMutex_LockChan() {
+func ExampleMutex_HoldChan() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	defer locks.Close(context.Background())
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel() // gives up the lock if nobody received it
 
-	mu := locks.Mutex("report")
-	locked := mu.LockChan(ctx)
+	granted := locks.Mutex("report").HoldChan(ctx)
 	ticker := time.NewTicker(time.Minute)
 	for {
 		select {
 		case <-ticker.C:
 			fmt.Println("still waiting")
-		case ok := <-locked:
-			fmt.Println("locked:", ok)
-			if ok {
-				mu.Unlock()
+		case h := <-granted:
+			if h != nil {
+				fmt.Println("held")
+				h.Release(ctx)
 			}
 			return
 		}
 	}
-	// Output: locked: true
+	// Output: held
 }
 
-func ExampleMutex_TryLockContext() {
+// A hold is a value: it can be passed on, watched and released by whoever has it.
+func ExampleMutex_Hold() {
+	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
+	ctx := context.Background()
+	defer locks.Close(ctx)
+
+	h, err := locks.Mutex("report").Hold(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	work := func(ctx context.Context) error { // ctx ends when the hold is lost: pass it on
+		fmt.Println("writing the report, token:", dsync.HoldFrom(ctx).Token() == h.Token())
+		return ctx.Err()
+	}
+	if err := work(h.Context(ctx)); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(h.Release(ctx)) // ErrLost if the hold had ended before
+	// Output:
+	// writing the report, token: true
+	// <nil>
+}
+
+func ExampleMutex_TryHold() {
 	store := dsynctest.NewMemory()
 	holder, _ := dsync.New(store, &dsync.Options{Host: "web-1"})
 	defer holder.Close(context.Background())
@@ -93,7 +116,7 @@ func ExampleMutex_TryLockContext() {
 	mu.Lock()
 	defer mu.Unlock()
 
-	err := other.Mutex("report").TryLockContext(context.Background())
+	_, err := other.Mutex("report").TryHold(context.Background())
 	var held *dsync.HeldError
 	if errors.As(err, &held) {
 		fmt.Println("held on", held.Host)
@@ -117,32 +140,35 @@ func ExampleMutex_Do() {
 }
 
 // A call without a time-out of its own hangs. The holder had promised to make progress.
-func ExampleMutex_Progress() {
+func ExampleHold_Progress() {
 	store, ctx := dsynctest.NewMemory(), context.Background()
 	locks, _ := dsync.New(store, &dsync.Options{Grace: 10 * time.Millisecond})
 	defer locks.Close(ctx)
 	elsewhere, _ := dsync.New(store, nil)
 	defer elsewhere.Close(ctx)
 
-	mu := locks.Mutex("import")
-	mu.Lock()
+	h, err := locks.Mutex("import").Hold(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	for batch := range 3 {
-		if err := mu.Progress(time.Minute); err != nil {
+		if err := h.Progress(time.Minute); err != nil {
 			fmt.Println(err)
 			return
 		}
 		fmt.Println("batch", batch)
 	}
-	if err := mu.Progress(10 * time.Millisecond); err != nil { // the last step is a short one
+	if err := h.Progress(10 * time.Millisecond); err != nil { // the last step is a short one
 		fmt.Println(err)
 	}
 
 	next := elsewhere.Mutex("import")
-	next.Lock() // although mu was not unlocked
+	next.Lock() // although h was not released
 	fmt.Println("locked elsewhere")
 	next.Unlock()
 
-	err := mu.UnlockContext(ctx)
+	err = h.Release(ctx)
 	fmt.Println("stalled:", errors.Is(err, dsync.ErrStalled))
 	// Output:
 	// batch 0
@@ -154,27 +180,26 @@ func ExampleMutex_Progress() {
 
 // Several hosts start a cron job at about the same time, by clocks that differ. The job runs
 // once, because the key stays held for a while after it.
-func ExampleMutex_UnlockAfter() {
+func ExampleHold_ReleaseAfter() {
 	store := dsynctest.NewMemory()
 	ctx := context.Background()
 	for range 3 { // three hosts, one after the other
 		locks, _ := dsync.New(store, nil)
-		mu := locks.Mutex("nightly")
-		if mu.TryLock() {
+		if h, err := locks.Mutex("nightly").TryHold(ctx); err == nil {
 			fmt.Println("running the job")
-			mu.UnlockAfter(ctx, time.Minute)
+			h.ReleaseAfter(ctx, time.Minute)
 		}
 		locks.Close(ctx)
 	}
 	// Output: running the job
 }
 
-func ExampleSession_Lease() {
+func ExampleMutex_Lease() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	defer locks.Close(context.Background())
 	ctx := context.Background()
 
-	lease, err := locks.Lease(ctx, "slot", time.Minute)
+	lease, err := locks.Mutex("slot").Lease(ctx, time.Minute)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -186,4 +211,66 @@ func ExampleSession_Lease() {
 	// Output:
 	// true <nil>
 	// <nil>
+}
+
+// A transfer locks both accounts. Two transfers in opposite directions can't wait for each other, because
+// both lock the accounts in the same order.
+func ExampleLockAll() {
+	store, ctx := dsynctest.NewMemory(), context.Background()
+	here, _ := dsync.New(store, nil) // in a program each process has one session
+	defer here.Close(ctx)
+	there, _ := dsync.New(store, nil)
+	defer there.Close(ctx)
+
+	from, to := here.Mutex("account/7"), here.Mutex("account/3")
+	held, unlock, err := dsync.LockAll(ctx, from, to)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("lost:", held.Err() != nil, "tokens:", from.Token() > 0, to.Token() > 0)
+
+	_, _, err = dsync.TryLockAll(ctx, there.Mutex("account/1"), there.Mutex("account/3"))
+	fmt.Println("elsewhere, one of them and another:", errors.Is(err, dsync.ErrHeld))
+	fmt.Println("elsewhere, the other:", there.Mutex("account/1").TryLock())
+	fmt.Println(unlock())
+	// Output:
+	// lost: false tokens: true true
+	// elsewhere, one of them and another: true
+	// elsewhere, the other: true
+	// <nil>
+}
+
+// An operator needs a lock that a program holds. The program is notified, and stops.
+func ExampleMutex_ForceHold() {
+	store := dsynctest.NewMemory()
+	ctx := context.Background()
+	locks, _ := dsync.New(store, &dsync.Options{AlwaysListen: true}) // so that it is notified at once
+	defer locks.Close(ctx)
+	operator, _ := dsync.New(store, nil)
+	defer operator.Close(ctx)
+
+	stopped := make(chan error, 1)
+	started := make(chan struct{})
+	go func() {
+		stopped <- locks.Mutex("report").Do(ctx, func(ctx context.Context) error {
+			close(started)
+			<-ctx.Done() // writes the report until it is stopped
+			return nil
+		})
+	}()
+	<-started
+
+	h, err := operator.Mutex("report").ForceHold(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer h.Release(ctx)
+	err = <-stopped
+	fmt.Println(errors.Is(err, dsync.ErrLost), errors.Is(err, dsync.ErrRevoked))
+	fmt.Println("mine:", h.Token() > 0)
+	// Output:
+	// true true
+	// mine: true
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
@@ -30,7 +31,7 @@ type Hooks struct {
 	Released func(ReleasedInfo)
 
 	// Lost is called when a hold ends before its holder releases it: because it was lost, by
-	// [Session.Break] or [Mutex.ForceLock], by [Session.Close], or because a leader resigned.
+	// force, as with [Mutex.ForceHold], by [Session.Close], or because a leader resigned.
 	Lost func(LostInfo)
 
 	// SessionStarted is called when the process has registered with the store, for the first
@@ -57,8 +58,12 @@ type Hooks struct {
 	// leases, so that a key was granted before its holder saw the loss.
 	ClockJump func(d time.Duration)
 
-	// Deadlock is called once for each deadlock that this session finds itself in: see [Deadlock].
-	Deadlock func(Deadlock)
+	// Deadlock is called once for each possible deadlock that this session finds itself in: a cycle of
+	// processes, each of which holds a key and waits for that of the next, or one call that waits for a key
+	// that its own context holds. The session looks when one of its waits has lasted for half a TTL (at least
+	// 5 s and at most 15 s), and each time that its age has doubled. The same is logged, as a warning. Type
+	// Deadlock of package dsync/admin says what is found, and what is not.
+	Deadlock func(DeadlockInfo)
 }
 
 // AddHooks registers further hooks, which are called until stop is called or the session ends. Nil adds none.
@@ -74,7 +79,7 @@ type GrantedInfo struct {
 	Context context.Context
 
 	Key   string
-	Kind  Kind
+	Kind  driver.Kind
 	Token int64
 	Wait  time.Duration // from the call to the grant, including time in the local queue
 	Local bool          // it was handed off within this process, without a command to the store
@@ -83,7 +88,7 @@ type GrantedInfo struct {
 // A ReleasedInfo describes a hold that its holder ended.
 type ReleasedInfo struct {
 	Key   string
-	Kind  Kind
+	Kind  driver.Kind
 	Token int64
 	Held  time.Duration // since the grant
 }
@@ -91,12 +96,22 @@ type ReleasedInfo struct {
 // A LostInfo describes a hold that ended before it was released.
 type LostInfo struct {
 	Key      string
-	Kind     Kind
+	Kind     driver.Kind
 	Token    int64
 	Cause    error         // ErrLost, wrapped together with the reason
 	Held     time.Duration // as in ReleasedInfo
-	ByHolder bool          // the hold ended as its holder wanted, as when a leader resigns or the time of a [Lease] is over
+	ByHolder bool          // the hold ended as its holder wanted, as when a leader resigns or the time of a lease is over
 }
+
+// A DeadlockInfo describes a deadlock: Members[i] holds Keys[i] and waits for Keys[i+1], the last one for
+// Keys[0]. If the same work holds and waits in each of them, all wait forever.
+type DeadlockInfo struct {
+	Members []string // their processes, for people, such as "pod-7 (process 4711 on web-1)"
+	Keys    []string
+}
+
+// String says what each member holds and waits for.
+func (d DeadlockInfo) String() string { return engine.DeadlockInfo(d).String() }
 
 // engine returns h as the engine's hooks.
 func (h *Hooks) engine() *engine.Hooks {
@@ -117,7 +132,7 @@ func (h *Hooks) engine() *engine.Hooks {
 		e.Released = func(r engine.ReleasedInfo) { f(ReleasedInfo(r)) }
 	}
 	if f := h.Deadlock; f != nil {
-		e.Deadlock = func(d any) { f(d.(Deadlock)) }
+		e.Deadlock = func(d engine.DeadlockInfo) { f(DeadlockInfo(d)) }
 	}
 	if f := h.Lost; f != nil {
 		e.Lost = func(l engine.LostInfo) { f(LostInfo(l)) }

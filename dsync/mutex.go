@@ -2,7 +2,6 @@ package dsync
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -11,18 +10,21 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// A Mutex is a mutual exclusion lock between processes. It is a [sync.Locker], has the methods
-// of [sync.Mutex], and adds forms of them that take a context.
+// A Mutex is a mutual exclusion lock between processes. It is a [sync.Locker] with the methods of [sync.Mutex].
 //
-// Make a Mutex with [Session.Mutex]; using a zero Mutex panics. It must not be copied. All
-// Mutexes of one key exclude each other. As with sync.Mutex, a Mutex may be unlocked by another
-// goroutine than the one that locked it. All methods may be called concurrently.
+//	mu.Lock()                                        // as in package sync
+//	defer mu.Unlock()
 //
-// Unlike a sync.Mutex, a Mutex can lose its hold: when the process cannot reach the store for
-// most of the session's TTL, or is frozen for that long. [Mutex.Lost] signals the loss at least
-// the session's grace before anyone else can hold the key. A Mutex that lost its hold stays
-// locked in this process until Unlock is called, so a late Unlock cannot release somebody's
-// newer hold.
+//	err := mu.Do(ctx, func(ctx context.Context) error { … }) // a scope: its ctx ends if the lock is lost
+//
+//	h, err := mu.Hold(ctx)                           // a value: see Hold
+//
+// Make a Mutex with [Session.Mutex]; using a zero Mutex panics. It must not be copied. All Mutexes of one key exclude
+// each other. As with sync.Mutex, a Mutex may be unlocked by another goroutine than the one that locked it. All methods
+// may be called concurrently.
+//
+// Unlike a sync.Mutex, a Mutex can lose its hold: see [Hold]. A Mutex that lost its hold stays locked in this process
+// until Unlock is called, so a late Unlock cannot release somebody's newer hold.
 type Mutex struct {
 	s     *engine.Session
 	key   string
@@ -30,11 +32,12 @@ type Mutex struct {
 	limit int64 // of the key; a Mutex takes all of it
 
 	mu sync.Mutex
-	h  *engine.Hold // nil: unlocked
+	h  *engine.Hold // that Lock got; nil: unlocked
 }
 
 var (
 	_ sync.Locker = (*Mutex)(nil)
+	_ Locker      = (*Mutex)(nil)
 
 	closedChan = closed()
 )
@@ -57,73 +60,219 @@ func (m *Mutex) session() *engine.Session {
 	return m.s
 }
 
-// Key returns the key.
-func (m *Mutex) Key() string { return m.key }
-
 // String returns the kind and the key, such as `mutex "invoices"`.
 func (m *Mutex) String() string { return fmt.Sprintf("%s %q", m.kind, m.key) }
 
-// Lock locks m. If the key is held, in this process or another, Lock waits until it is free.
-// While the store cannot be reached or refuses, Lock logs and keeps waiting. It panics for what
-// waiting cannot fix and [Mutex.LockContext] returns as an error: if the session is closed, and
-// if the key is in use as another kind. A Lock that waits when the session is closed never
-// returns.
+// Lock locks m. If the key is held, in this process or another, Lock waits until it is free. While the store cannot be
+// reached or refuses, Lock logs and keeps waiting. It panics for what waiting cannot fix and [Mutex.LockContext] returns
+// as an error: if the session is closed, and if the key is in use as another kind. A Lock that waits when the session
+// is closed never returns.
 func (m *Mutex) Lock() { m.session().Forever(m.key, m.LockContext) }
 
-// LockContext locks m like Lock, but gives up when ctx ends. ctx bounds only the wait: the hold
-// does not end with it. The store gets none of the values of ctx, so LockContext does not join a
-// transaction that ctx carries. [Hooks].Granted gets ctx, for a tracer.
+// LockContext locks m like Lock, but gives up when ctx ends. ctx bounds only the wait: the hold does not end with it.
+// The store gets none of the values of ctx, so LockContext does not join a transaction that ctx carries.
+// [Hooks].Granted gets ctx, for a tracer.
 //
-// The error is that of ctx, with the store's last error added if there was one, so errors.Is
-// finds both; [ErrClosed]; [ErrMismatch] if the key is in use as another kind; or [ErrRefused].
-// LockContext keeps trying after other errors of the store.
+// The error is that of ctx, with the store's last error added if there was one, so errors.Is finds both; [ErrClosed];
+// [ErrMismatch] if the key is in use as another kind; or [ErrRefused]. LockContext keeps trying after other errors of
+// the store.
 func (m *Mutex) LockContext(ctx context.Context) error {
-	_, err := m.lock(ctx, m.want())
+	h, err := m.acquire(ctx, m.want())
+	if err == nil {
+		m.locked(h)
+	}
 	return err
 }
 
-// ForceLock locks m ahead of all waiters, and asks the present holders to give up the key. A
-// holder is notified (its Lost channel closes, and the cause is [ErrRevoked]) and then has its
-// session's grace to stop and unlock. The key is never taken from a holder that was not
-// notified: if its process cannot be reached, ForceLock waits until its session expires, or,
-// for a [Lease], until the lease is over. A hold in this process must be unlocked too, as for
-// Lock. Of two ForceLocks the later one wins: the hold of the earlier may have ended when it returns.
-// ctx and errors are as in LockContext.
+// TryLock tries to lock m and reports whether it succeeded. It returns false if the key is held, if somebody waits for
+// it, or if the store did not answer; [Mutex.TryHold] distinguishes these.
+func (m *Mutex) TryLock() bool { return m.tryLock(context.Background()) == nil }
+
+func (m *Mutex) tryLock(ctx context.Context) error {
+	h, err := m.tryAcquire(ctx, m.want())
+	if err == nil {
+		m.locked(h)
+	}
+	return err
+}
+
+// Unlock unlocks m. It panics if m is not locked. If the hold was lost, Unlock sends nothing to the store. Unlock
+// waits for the store's answer for at most a third of the TTL; after that the release goes on in the background.
 //
-// A process that listens for notices is notified at once, any other with its next heartbeat.
-func (m *Mutex) ForceLock(ctx context.Context) error {
-	w := m.want()
-	w.First = true
-	_, err := m.lock(ctx, w)
-	return err
+// If nobody waits for the key, Unlock returns when the primary has made the release, and does not wait for a majority
+// of the members, as [Hold.Release] does. If the primary then fails before it has passed the release on, the key is
+// still held until this session's next heartbeat has reached the new primary, or sooner if the session asks for the key
+// again; or, if this process ends in that moment too, until the session expires. Nobody else is let in by it.
+func (m *Mutex) Unlock() { m.unlock(driver.Leave{Early: true}).Finish(m.s, m.key) }
+
+// Lost returns a channel that is closed when the hold that Lock, LockContext or TryLock took is lost, and just before
+// Unlock releases it. The next Lock makes another. If m is not locked, the channel is closed.
+func (m *Mutex) Lost() <-chan struct{} {
+	if h := m.hold(); h != nil {
+		return h.Lost()
+	}
+	return closedChan
 }
 
-func (m *Mutex) lock(ctx context.Context, w engine.Want) (*engine.Hold, error) {
-	h, err := m.session().Acquire(ctx, w)
+// Token returns the fencing token of the hold that Lock, LockContext or TryLock took: see [Hold.Token]. It returns 0
+// if m is not locked or the hold is lost.
+func (m *Mutex) Token() int64 {
+	if h := m.hold(); h != nil {
+		return h.Token()
+	}
+	return 0
+}
+
+// Do locks m, calls f on the calling goroutine, and unlocks m when f returns, panics or calls runtime.Goexit. ctx
+// bounds the wait for the lock. The context passed to f ends with ctx and with the hold, which [HoldFrom] returns; if the
+// hold ended it, the cause is [ErrLost].
+//
+// If locking fails, Do returns the error of [Mutex.LockContext] and does not call f. Otherwise it returns f's error,
+// joined with ErrLost if the hold ended before f returned.
+func (m *Mutex) Do(ctx context.Context, f func(context.Context) error) error {
+	h, err := m.acquire(ctx, m.want())
 	if err != nil {
-		return nil, fmt.Errorf("dsync: lock %q: %w", w.Key, err)
+		return err
 	}
 	m.locked(h)
+	return scope(ctx, m.s, h, m.unlock, f)
+}
+
+// Hold acquires the key and returns the hold, which is released by [Hold.Release]; m itself is neither locked nor
+// unlocked by that. ctx bounds only the wait. Errors are those of [Mutex.LockContext].
+func (m *Mutex) Hold(ctx context.Context) (*Hold, error) { return newHold(m.acquire(ctx, m.want())) }
+
+// TryHold acquires the key if that is possible without waiting. If somebody holds the key or waits for it, the error is
+// a [*HeldError], which matches [ErrHeld]. Other errors are those of ctx, [ErrClosed] and those of the store; none of
+// them matches ErrHeld. Holders and waiters whose session has lapsed are not waited for: TryHold expires those sessions
+// and tries again.
+func (m *Mutex) TryHold(ctx context.Context) (*Hold, error) {
+	return newHold(m.tryAcquire(ctx, m.want()))
+}
+
+// ForceHold acquires the key ahead of all waiters, and asks the present holders to give it up. A holder is notified (its
+// Lost channel closes, and the cause is [ErrRevoked]) and then has its session's grace to stop and release. The key is
+// never taken from a holder that was not notified: if its process cannot be reached, ForceHold waits until its session
+// expires, or, for a lease, until the lease is over. A hold in this process must be released too, as for Lock. Of two
+// ForceHolds the later one wins: the hold of the earlier may have ended when it returns. ctx and errors are as in
+// Hold.
+//
+// A process that listens for notices is notified at once, any other with its next heartbeat.
+func (m *Mutex) ForceHold(ctx context.Context) (*Hold, error) {
+	w := m.want()
+	w.First = true
+	return newHold(m.acquire(ctx, w))
+}
+
+// Lease acquires the key for d, as a lease: a hold of a fixed duration, which no heartbeat renews. It ends by itself,
+// whatever happens to its process and session, and need not be released. [Hold.Extend] renews it.
+//
+// d must be whole milliseconds, at least 1 s, more than twice the lease's margin and grace, and at most [MaxDuration].
+// The holder sees the lease end before the store grants the key to anyone else, earlier by margin and grace, as with a
+// lost hold. They are the session's; but unless [Options] sets them, each is at most a tenth of d.
+//
+// [Session.Close] ends the lease for its holder, but does not release the key: what a crash would keep, a restart
+// keeps, too. Call Release before if the key should be free. ctx bounds only the wait. Errors are those of Hold.
+func (m *Mutex) Lease(ctx context.Context, d time.Duration) (*Hold, error) {
+	w, err := m.wantLease(d)
+	if err != nil {
+		return nil, err
+	}
+	return newHold(m.acquire(ctx, w))
+}
+
+// TryLease is [Mutex.Lease] without the wait. Errors are those of Lease and [Mutex.TryHold].
+func (m *Mutex) TryLease(ctx context.Context, d time.Duration) (*Hold, error) {
+	w, err := m.wantLease(d)
+	if err != nil {
+		return nil, err
+	}
+	return newHold(m.tryAcquire(ctx, w))
+}
+
+func (m *Mutex) wantLease(d time.Duration) (engine.Want, error) {
+	w := m.want()
+	w.Lease = d
+	reserve := m.session().Reserve(d)
+	switch {
+	case d < time.Second:
+		return w, fmt.Errorf("dsync: lease of %q for %v: it must be at least 1s", m.key, d)
+	case d <= 2*reserve:
+		return w, fmt.Errorf("dsync: lease of %q for %v: it must be more than %v, twice the session's margin and grace", m.key, d, 2*reserve)
+	case d > MaxDuration:
+		return w, fmt.Errorf("dsync: lease of %q for %v: it must be at most %v", m.key, d, MaxDuration)
+	case d%time.Millisecond != 0:
+		return w, fmt.Errorf("dsync: lease of %q for %v: it must be whole milliseconds", m.key, d)
+	}
+	return w, nil
+}
+
+// HoldChan acquires the key like [Mutex.Hold], but in the background, for a select statement:
+//
+//	ctx, cancel := context.WithCancel(ctx)
+//	defer cancel()
+//	select {
+//	case <-done:
+//	case h := <-mu.HoldChan(ctx):
+//		if h != nil {
+//			defer h.Release(ctx)
+//		}
+//	}
+//
+// The channel receives the hold. It is closed without a value if there will be none: ctx or the session has ended, the
+// key is in use as another kind, or the store refuses. The log says so if it is not ctx that ended.
+//
+// The channel is unbuffered. If nobody receives the hold before ctx ends, it is released. So end ctx when you no longer
+// receive. If the hold is lost before somebody receives it, the key is acquired again, in the background. Each call
+// acquires the key once, so call HoldChan before a loop, not in it.
+func (m *Mutex) HoldChan(ctx context.Context) <-chan *Hold {
+	m.session()
+	ch := make(chan *Hold)
+	go func() {
+		defer close(ch)
+		for {
+			h, err := m.Hold(ctx)
+			if err != nil {
+				if ctx.Err() == nil {
+					m.s.Warn("dsync: not acquired", "key", m.key, "err", err)
+				}
+				return
+			}
+			select {
+			case ch <- h:
+				return
+			case <-ctx.Done():
+				h.h.Unlock(driver.Leave{}).Finish(m.s, m.key)
+				return
+			case <-h.Lost(): // another process may have it by now
+				h.h.Unlock(driver.Leave{}).Finish(m.s, m.key)
+			}
+		}
+	}()
+	return ch
+}
+
+func newHold(h *engine.Hold, err error) (*Hold, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &Hold{h: h}, nil
+}
+
+func (m *Mutex) acquire(ctx context.Context, w engine.Want) (*engine.Hold, error) {
+	h, err := m.session().Acquire(ctx, w)
+	if err != nil {
+		return nil, fmt.Errorf("dsync: lock %q: %w", m.key, err)
+	}
 	return h, nil
 }
 
-// TryLock tries to lock m and reports whether it succeeded. It returns false if the key is
-// held, if somebody waits for it, or if the store did not answer; [Mutex.TryLockContext]
-// distinguishes these.
-func (m *Mutex) TryLock() bool { return m.TryLockContext(context.Background()) == nil }
-
-// TryLockContext locks m if that is possible without waiting. If somebody holds the key or
-// waits for it, the error is a [*HeldError], which matches [ErrHeld]. Other errors are those of
-// ctx, [ErrClosed] and those of the store; none of them matches ErrHeld. Holders and waiters
-// whose session has lapsed are not waited for: TryLockContext expires those sessions and tries
-// again.
-func (m *Mutex) TryLockContext(ctx context.Context) error {
-	h, err := m.session().TryAcquire(ctx, m.want())
+func (m *Mutex) tryAcquire(ctx context.Context, w engine.Want) (*engine.Hold, error) {
+	h, err := m.session().TryAcquire(ctx, w)
 	if err != nil {
-		return engine.TryError("lock", m.key, err)
+		return nil, engine.TryError("lock", m.key, err)
 	}
-	m.locked(h)
-	return nil
+	return h, nil
 }
 
 func (m *Mutex) locked(h *engine.Hold) {
@@ -139,48 +288,6 @@ func (m *Mutex) hold() *engine.Hold {
 	return m.h
 }
 
-// Unlock unlocks m. It panics if m is not locked. If the hold was lost, Unlock sends nothing to
-// the store. Unlock waits for the store's answer for at most a third of the TTL; after that the
-// release goes on in the background.
-//
-// If nobody waits for the key, Unlock returns when the primary has made the release, and does not wait for
-// a majority of the members, as UnlockContext does. If the primary then fails before it has passed the
-// release on, the key is still held until this session's next heartbeat has reached the new primary, or sooner if the
-// session asks for the key again; or, if this process ends in that moment too, until the session expires. Nobody else
-// is let in by it.
-func (m *Mutex) Unlock() { m.unlock(driver.Leave{Early: true}).Finish(m.s, m.key) }
-
-// UnlockContext unlocks m and returns when no fail-over can undo the release: use it to tell others that the
-// key is free. ctx bounds only the wait for the store's answer; the
-// release goes on in the background until the store has answered. The error is [ErrLost] if the
-// hold had ended before, that of ctx, or [ErrRefused].
-func (m *Mutex) UnlockContext(ctx context.Context) error {
-	return m.unlocked(ctx, driver.Leave{})
-}
-
-// UnlockAfter unlocks m in this process but keeps the key held for d from now, by the store's
-// clock. The key stays held even if this process ends. Use it for a job that must not run twice
-// within d although hosts' clocks differ. d must be from 1 ms to [MaxDuration]; otherwise
-// UnlockAfter returns an error and m stays locked. If UnlockAfter returns any other error, the
-// key may be released as soon as the session ends. Errors are those of UnlockContext.
-func (m *Mutex) UnlockAfter(ctx context.Context, d time.Duration) error {
-	if err := checkKeep(fmt.Sprintf("%q", m.key), d); err != nil {
-		return err
-	}
-	return m.unlocked(ctx, driver.Leave{Keep: d})
-}
-
-// checkKeep returns an error if d is no time for UnlockAfter.
-func checkKeep(what string, d time.Duration) error {
-	switch {
-	case d < time.Millisecond:
-		return fmt.Errorf("dsync: unlock %s after %v: it must be at least 1ms; Unlock frees it now", what, d)
-	case d > MaxDuration:
-		return fmt.Errorf("dsync: unlock %s after %v: it must be at most %v", what, d, MaxDuration)
-	}
-	return nil
-}
-
 func (m *Mutex) unlock(o driver.Leave) engine.Releasing {
 	m.session()
 	m.mu.Lock()
@@ -191,81 +298,4 @@ func (m *Mutex) unlock(o driver.Leave) engine.Releasing {
 		panic(fmt.Sprintf("dsync: unlock of unlocked %s %q", m.kind, m.key))
 	}
 	return h.Unlock(o)
-}
-
-func (m *Mutex) unlocked(ctx context.Context, o driver.Leave) error {
-	if err := m.unlock(o).Wait(ctx); err != nil {
-		return fmt.Errorf("dsync: unlock %q: %w", m.key, err)
-	}
-	return nil
-}
-
-// Lost returns a channel that is closed when the hold ends: when it is lost, and just before
-// Unlock releases it. The channel belongs to one hold; the next Lock makes another. If m is not
-// locked, the channel is closed.
-func (m *Mutex) Lost() <-chan struct{} {
-	if h := m.hold(); h != nil {
-		return h.Lost()
-	}
-	return closedChan
-}
-
-// Context returns a context that ends with ctx and with the hold, like the context that
-// [Mutex.Do] passes to its function. If the hold ended it, the cause is [ErrLost], or
-// [context.Canceled] if the hold was released. Its Err method checks the clock, so the first
-// call after a freeze reports a loss. If m is not locked, the context has already ended. Call
-// cancel when the work is done.
-func (m *Mutex) Context(ctx context.Context) (_ context.Context, cancel context.CancelFunc) {
-	h := m.hold()
-	if h == nil {
-		return engine.EndedContext(ctx, engine.ErrLost), func() {}
-	}
-	c, end := h.Context(ctx)
-	return c, func() { end(context.Canceled) }
-}
-
-// Token returns the fencing token of the hold, which is greater than that of every earlier hold
-// of the key, by any process. It returns 0 if m is not locked or the hold is lost.
-func (m *Mutex) Token() int64 {
-	if h := m.hold(); h != nil {
-		return h.Token()
-	}
-	return 0
-}
-
-// Held reports whether m is locked and its hold is not lost. It checks the local clock and
-// sends no command.
-func (m *Mutex) Held() bool {
-	h := m.hold()
-	return h != nil && h.Live()
-}
-
-// Do locks m, calls f on the calling goroutine, and unlocks m when f returns, panics or calls
-// runtime.Goexit. ctx bounds the wait for the lock. The context passed to f ends with ctx and
-// with the hold; if the hold ended it, the cause is [ErrLost].
-//
-// If locking fails, Do returns the error of [Mutex.LockContext] and does not call f. Otherwise
-// it returns f's error, joined with ErrLost if the hold ended before f returned.
-func (m *Mutex) Do(ctx context.Context, f func(context.Context) error) error {
-	if err := m.LockContext(ctx); err != nil {
-		return err
-	}
-	return do(ctx, m.s, m.key, m.Context, m.UnlockContext, f)
-}
-
-// do calls f with a context of what is locked, and then unlocks it.
-func do(ctx context.Context, s *engine.Session, key string, scope func(context.Context) (context.Context, context.CancelFunc),
-	unlock, f func(context.Context) error) (err error) {
-	c, cancel := scope(ctx)
-	defer func() {
-		cancel()
-		wait, cancel := context.WithTimeout(context.Background(), s.TTL()/3)
-		defer cancel()
-		if uerr := unlock(wait); errors.Is(uerr, ErrLost) {
-			err = errors.Join(err, uerr)
-		} else if uerr != nil {
-			s.Warn("dsync: Unlock", "key", key, "err", uerr)
-		}
-	}()
-	return f(c)
 }

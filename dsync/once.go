@@ -10,7 +10,7 @@ import (
 )
 
 // A Once runs a function once among all processes: a migration, for example. The first run that
-// succeeds seals the key, and the store keeps the seal and the result until [Session.Forget].
+// succeeds seals the key, and the store keeps the seal and the result until somebody forgets it (package admin).
 //
 // Make a Once with [Session.Once]; using a zero Once panics. It must not be copied. All methods
 // may be called concurrently.
@@ -18,7 +18,7 @@ import (
 // Exactly one run succeeds, but more than one may begin: if a run fails, or its process dies or
 // loses its hold, the next caller runs its function. So a run must be able to continue where
 // another broke off. Guard effects that must not happen twice with the run's fencing token; see
-// [TokenFrom].
+// [HoldFrom].
 //
 // For a function that runs again and again, such as a nightly job, there is [Periodic].
 type Once struct {
@@ -28,9 +28,6 @@ type Once struct {
 
 // onceTick is the one tick of a Once.
 const onceTick = 1
-
-// Key returns the key.
-func (o *Once) Key() string { return o.t.key }
 
 // String returns the kind and the key, such as `once "schema v7"`.
 func (o *Once) String() string { return fmt.Sprintf("%s %q", driver.KindOnce, o.t.key) }

@@ -13,7 +13,7 @@ import (
 // is the time for which a run is scheduled, such as 02:00 of a day. All processes must compute it alike,
 // from the schedule: then at most one run succeeds for each tick, whatever their clocks say when they call. Once a run
 // has succeeded, its tick and all earlier ones are over, whenever anybody calls. The store keeps the last tick
-// that succeeded, and its result, until [Session.Forget].
+// that succeeded, and its result, until Forget of package dsync/admin.
 //
 // A local time such as 02:00 becomes a tick with time.Date in a zone that all processes name: not time.Local, which
 // each host sets. On a day on which clocks skip that time or show it twice, time.Date returns a time near it, or one
@@ -25,7 +25,7 @@ import (
 // At most one run succeeds for each tick, but more than one may begin: if a run fails, or its process
 // dies or loses its hold, the next caller with that tick runs its function. So a run must be able to
 // continue where another broke off. Guard effects that must not happen twice with the run's fencing
-// token; see [TokenFrom].
+// token; see [HoldFrom].
 //
 // A Periodic calls nothing by itself. If f fails, each process that waits with the tick calls its own function, once. If
 // it fails in all of them, the tick is not over, but nobody tries again until somebody calls Do with it. docs/recipes.md
@@ -37,9 +37,6 @@ import (
 // those who have called can't reach the store, or if a process whose clock is ahead by more than a period has called
 // first. [Periodic.Last] shows it: a run can begin where the last one that succeeded has ended.
 type Periodic struct{ t ticks }
-
-// Key returns the key.
-func (p *Periodic) Key() string { return p.t.key }
 
 // String returns the kind and the key, such as `periodic "nightly"`.
 func (p *Periodic) String() string { return fmt.Sprintf("%s %q", driver.KindPeriodic, p.t.key) }
@@ -53,7 +50,7 @@ func (p *Periodic) String() string { return fmt.Sprintf("%s %q", driver.KindPeri
 // The tick must be after 1970 and a whole number of milliseconds; otherwise Do returns an error at once.
 // That keeps out time.Now(), which no other process would compute. Do also returns an error if the tick is more than
 // [MaxDuration] ahead of the store's clock. If a run succeeds for a tick that lies in the future by mistake, all ticks
-// before it are over. Then use [Session.Forget]: from then on they can run, in all processes.
+// before it are over. Then use Forget of package dsync/admin: from then on they can run, in all processes.
 //
 // f runs on the calling goroutine. If it panics or calls runtime.Goexit, the run has failed.
 // The error is f's, joined with [ErrLost] if the hold ended before f returned: then the run
@@ -63,19 +60,24 @@ func (p *Periodic) String() string { return fmt.Sprintf("%s %q", driver.KindPeri
 // record it in the background. If the hold is lost before that, Do returns ErrLost; the next Do for the
 // tick, or [Periodic.Last], shows whether the run counts.
 func (p *Periodic) Do(ctx context.Context, tick time.Time, f func(context.Context) error) (ran bool, err error) {
-	return p.DoValue(ctx, tick, func(ctx context.Context) ([]byte, error) { return nil, f(ctx) })
+	_, ran, err = p.DoValue(ctx, tick, func(ctx context.Context) ([]byte, error) { return nil, f(ctx) })
+	return ran, err
 }
 
-// DoValue is Do for a function that returns a result of up to 64 KiB, for [Periodic.Last]: how far it
-// has come, for example, so that the next run can begin there.
-func (p *Periodic) DoValue(ctx context.Context, tick time.Time, f func(context.Context) ([]byte, error)) (ran bool, err error) {
+// DoValue is Do for a function that returns a result of up to 64 KiB: how far it has come, for example, so that the
+// next run can begin there. DoValue returns the result of the last run that succeeded, whether that is this run or one
+// of a later tick, in this process or another. [Periodic.Last] returns it, too.
+func (p *Periodic) DoValue(ctx context.Context, tick time.Time, f func(context.Context) ([]byte, error)) (value []byte, ran bool, err error) {
 	t := p.ticks()
 	ms, err := engine.TickAt(tick)
 	if err != nil {
-		return false, fmt.Errorf("dsync: periodic %q: %w", p.t.key, err)
+		return nil, false, fmt.Errorf("dsync: periodic %q: %w", p.t.key, err)
 	}
-	_, ran, err = t.do(ctx, ms, f) // asks the store each time, since Forget must reach all processes
-	return ran, err
+	last, ran, err := t.do(ctx, ms, f) // asks the store each time, since a forgotten key must reach all processes
+	if err != nil {
+		return nil, ran, err
+	}
+	return last.Result(), ran, nil
 }
 
 // Last returns the last tick for which a run has succeeded, in UTC, and the result of that run. The tick

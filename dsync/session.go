@@ -3,7 +3,6 @@ package dsync
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/engine"
@@ -39,9 +38,7 @@ func New(store driver.Store, opt *Options) (*Session, error) {
 	if opt != nil {
 		hooks = opt.Hooks
 	}
-	s := &Session{e, hooks}
-	e.Look, e.Nested = s.look, nested
-	return s, nil
+	return &Session{e, hooks}, nil
 }
 
 // CheckKey returns nil if key can name a lock: if it has 1 to 512 bytes of UTF-8 and no NUL.
@@ -50,36 +47,9 @@ func New(store driver.Store, opt *Options) (*Session, error) {
 func CheckKey(key string) error { return engine.CheckKey(key) }
 
 // ID returns the id under which the session is registered now, or "" if it is not registered.
-// The id changes when the session is lost. Before the first use of the session, [Session.Register]
-// returns one.
+// It registers when the first lock is requested. The id changes when the session is lost; [Hooks].SessionStarted
+// gets each.
 func (s *Session) ID() string { return s.engine.ID() }
-
-// Register registers the session now, instead of when the first lock is requested, and returns
-// its id. If the session is registered already, Register sends nothing. It is for programs that
-// need the id first, for their logs for example. From then on Members lists the session, and it
-// sends heartbeats. The id is not permanent: a session that was lost gets another one, which
-// Hooks.SessionStarted reports, when it is used again or somebody waits for a lock.
-//
-// Register tries once, for at most a sixth of the TTL; ctx bounds only the wait. The error is
-// that of ctx, [ErrClosed], [ErrRefused], or the store's.
-func (s *Session) Register(ctx context.Context) (id string, err error) {
-	return s.engine.Register(ctx)
-}
-
-// Name returns the identity that others see: see [Options].Name.
-func (s *Session) Name() string { return s.engine.Name() }
-
-// String returns the name and the state, such as `session "pod-7": registered as ` and the id, or
-// `session "pod-7": not registered`.
-func (s *Session) String() string {
-	if id := s.ID(); id != "" {
-		return fmt.Sprintf("session %q: registered as %s", s.Name(), id)
-	}
-	return fmt.Sprintf("session %q: not registered", s.Name())
-}
-
-// TTL returns the session's [Options].TTL.
-func (s *Session) TTL() time.Duration { return s.engine.TTL() }
 
 // Options returns the options that are in force, with the defaults filled in, for logs and diagnosis.
 // PollInterval is that of now: its default depends on whether the session listens for notices.
@@ -130,44 +100,6 @@ func mustKey(key string) {
 	}
 }
 
-// Break asks those who hold key now to give it up, and waits until they have. Each holder is
-// notified (its Lost channel closes, and the cause is [ErrRevoked]) and then has its session's
-// grace to stop and unlock. After that the first waiter gets the key. The key is never taken
-// from a holder that was not notified: if its process cannot be reached, Break waits until its
-// session expires, or, for a [Lease] without a process, until the lease is over. If nobody
-// holds key, Break does nothing. Nobody holds a key that a [Once] has sealed; see [Session.Forget].
-//
-// A process that listens for notices is notified at once, any other with its next heartbeat.
-// Where the store can notify, a process listens once it has held something for a second: see
-// [Options].AlwaysListen.
-//
-// ctx bounds only the wait: holders that were asked to give up the key still do. The error is
-// that of ctx, with the store's last error added if there was one, [ErrClosed], [ErrInvalidKey], or
-// [ErrRefused].
-func (s *Session) Break(ctx context.Context, key string) error { return s.engine.Break(ctx, key) }
-
-// Forget removes what the store keeps of a key that nobody uses: the seal and the result of a [Once],
-// the last tick of a [Periodic] and its result, the number of terms of an election, the size that [Semaphore.Resize] set. So keys that are named after
-// a date, say, need not stay in the store forever: what is left of a forgotten key is swept after
-// [Options].Retention, as that of every idle lock is. Tokens keep growing.
-//
-// A Once that was forgotten can run again, in processes that have not learned its result before. The ticks of a
-// Periodic can run again in all processes. The terms of an election that was forgotten count from 1 again. So
-// forget only what no process will use any more, or what is to start over.
-//
-// If a process holds the key or waits for it, the error is a [*HeldError], and nothing is forgotten; an
-// expired session's claims count until another process has dropped them, as [Session.Break] does.
-// Otherwise the error is that of ctx, with the store's last error added if there was one, [ErrClosed],
-// [ErrInvalidKey], or [ErrRefused].
-func (s *Session) Forget(ctx context.Context, key string) error { return s.engine.Forget(ctx, key) }
-
-// Members returns the sessions with the given ids, and the store's time of the reading. Unknown
-// ids are left out. Without ids it returns all sessions that are alive, in the order of their ids.
-// Each 1,000 sessions take a reading; now is not before any heartbeat that was read.
-func (s *Session) Members(ctx context.Context, ids ...string) (members []Member, now time.Time, err error) {
-	return s.engine.Members(ctx, ids...)
-}
-
 // Healthy returns nil, or an error that says what is wrong with this process's use of locks.
 // errors.Is tells which of these it is; several may be joined:
 //
@@ -180,7 +112,7 @@ func (s *Session) Members(ctx context.Context, ids ...string) (members []Member,
 //   - [ErrStillInUse]: a hold was lost, its grace is over, and its holder has not stopped:
 //     Unlock or Release was not called, the function of a Do or of a leader.Election.Run
 //     has not returned, or a term of leader.Election.Campaign was not resigned. Somebody
-//     else may hold the key by now. The error goes away when the holder stops. A [Lease]
+//     else may hold the key by now. The error goes away when the holder stops. A lease
 //     needs no release and never causes it.
 //   - [ErrNotReleased]: the store refuses to release a key that was unlocked, for example
 //     because a right was revoked. The key stays held as long as the session lives, and the
@@ -218,12 +150,12 @@ func (s *Session) Healthy() error { return s.engine.Healthy() }
 // frees it; waiters notice that by polling.
 //
 // If Close returns nil, all that the session held or waited for is released, or is left in the store for the rest
-// of its holder's grace, and the session is unregistered; a [Lease] that was not released is held until its end. Otherwise
+// of its holder's grace, and the session is unregistered; a lease that was not released is held until its end. Otherwise
 // the error is one of these, or both:
 //
 //   - [ErrNotReleased], as a [*NotReleasedError] that names the keys that the store may still hold,
 //     because it refused their release or has not answered. They become free within one TTL, but a
-//     [Lease] only at its own end.
+//     lease only at its own end.
 //   - [ErrNotUnregistered]: the session may stay listed as a member for up to one TTL. Without
 //     ErrNotReleased, everything is released.
 //

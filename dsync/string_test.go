@@ -32,11 +32,11 @@ func TestString(t *testing.T) {
 	}
 }
 
-// The String of a session and of a lease says in what state they are, and sends no command.
-func TestStringOfSessionAndLease(t *testing.T) {
+// The String of a hold says in what state it is, and sends no command.
+func TestStringOfHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
-		s, err := dsync.New(store, &dsync.Options{Name: "pod 7"})
+		s, err := dsync.New(store, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,14 +45,12 @@ func TestStringOfSessionAndLease(t *testing.T) {
 			t.Helper()
 			testkit.WantString(t, store, value, want)
 		}
-		want(s, `session "pod 7": not registered`)
-		l, err := s.Lease(t.Context(), "a b", time.Minute)
+		l, err := s.Mutex("a b").Lease(t.Context(), time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want(s, fmt.Sprintf(`session "pod 7": registered as %s`, s.ID()))
-		want(l, `lease "a b": held until 2000-01-01T00:01:00.000Z`)
+		want(l, fmt.Sprintf(`mutex "a b": held until 2000-01-01T00:01:00.000Z, token %d`, l.Token()))
 		time.Sleep(time.Minute)
-		want(l, `lease "a b": over`)
+		want(l, `mutex "a b": over`)
 	})
 }

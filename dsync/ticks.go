@@ -31,7 +31,7 @@ func (t *ticks) do(ctx context.Context, tick int64, f func(context.Context) ([]b
 		return nil, false, fmt.Errorf("dsync: %s %q: %w", t.kind, t.key, err)
 	}
 
-	c, cancel := h.Context(context.WithValue(ctx, runToken{}, h))
+	c, cancel := h.Context(ctx, nil)
 	returned := false
 	defer func() {
 		cancel(context.Canceled)
@@ -75,15 +75,4 @@ func (t *ticks) read(ctx context.Context) (last *engine.SealedError, err error) 
 		return nil, nil
 	}
 	return &engine.SealedError{Tick: st.Sealed, Value: st.Value}, nil
-}
-
-type runToken struct{}
-
-// TokenFrom returns the fencing token of the run of a [Once] or a [Periodic] whose context is ctx, or is a
-// parent of ctx. It returns 0 if the run's hold is over, or if there is no run.
-func TokenFrom(ctx context.Context) int64 {
-	if h, ok := ctx.Value(runToken{}).(*engine.Hold); ok {
-		return h.Token()
-	}
-	return 0
 }

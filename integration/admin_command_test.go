@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
@@ -59,10 +59,10 @@ func TestReadOnlyCommandsWriteNothing(t *testing.T) {
 		// A record of each sort, of sessions with a TTL of an hour that nobody renews.
 		store := r.store()
 		for i, id := range []string{"first", "second", "expired"} {
-			if _, err := store.Register(t.Context(), dsync.Member{ID: id, TTL: time.Hour, Host: "here", PID: 7}); err != nil {
+			if _, err := store.Register(t.Context(), driver.Member{ID: id, TTL: time.Hour, Host: "here", PID: 7}); err != nil {
 				t.Fatal(err)
 			}
-			c := driver.Claim{Key: "held", ID: id + ".1", Session: id, Kind: dsync.KindElection, Weight: 1, Limit: 1}
+			c := driver.Claim{Key: "held", ID: id + ".1", Session: id, Kind: driver.KindElection, Weight: 1, Limit: 1}
 			if _, _, err := storecmd.Acquire(t.Context(), store, c, true, nil, time.Now().Add(time.Hour)); err != nil {
 				t.Fatal(i, err)
 			}
@@ -94,7 +94,7 @@ func TestBreakCommand(t *testing.T) {
 		if status != 0 || bad != "" || !strings.Contains(out, "gave it up") || !strings.Contains(out, "key: free now, 0 waiting") {
 			t.Errorf("exit status %d, %q, %q", status, out, bad)
 		}
-		members, _, err := holder.Members(t.Context())
+		members, _, err := admin.New(holder).Members(t.Context())
 		if err != nil || len(members) != 1 || members[0].ID != holder.ID() {
 			t.Errorf("members %+v, %v, want the holder alone", members, err)
 		}

@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// L5, promise 9: ForceLock gets a lock when its holder was notified and is done, or had its
+// L5, promise 9: ForceHold gets a lock when its holder was notified and is done, or had its
 // grace. A holder that listens is notified at once, without a heartbeat.
 func TestL5Break(t *testing.T) {
 	for _, listens := range []bool{true, false} {
@@ -29,8 +31,7 @@ func TestL5Break(t *testing.T) {
 				var beats atomic.Int64
 				opt.Hooks = &dsync.Hooks{Heartbeat: func(time.Duration, time.Duration, error) { beats.Add(1) }}
 				mon := newMonitor(r.DB)
-				holder := r.session(opt, mon.client()).Mutex("broken")
-				lock(t, holder)
+				holder := hold(t, r.session(opt, mon.client()).Mutex("broken"))
 				if listens {
 					eventually(t, "it listens", func() bool { return len(mon.commands(awaits)) > 0 })
 					time.Sleep(500 * time.Millisecond) // and has asked what it may have missed
@@ -42,11 +43,11 @@ func TestL5Break(t *testing.T) {
 					notified <- time.Now()
 				}()
 				begin := beats.Load()
-				next := r.session(r.short(patient)).Mutex("broken")
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				defer cancel()
-				if err := next.ForceLock(ctx); err != nil {
-					t.Fatalf("ForceLock: %v", err)
+				next, err := r.session(r.short(patient)).Mutex("broken").ForceHold(ctx)
+				if err != nil {
+					t.Fatalf("ForceHold: %v", err)
 				}
 				at := time.Now()
 				select {
@@ -60,27 +61,30 @@ func TestL5Break(t *testing.T) {
 				if n := beats.Load() - begin; listens && n != 0 {
 					t.Errorf("notified after %d heartbeats, want none", n)
 				}
-				err := holder.UnlockContext(t.Context())
+				err = holder.Release(t.Context())
 				if !errors.Is(err, dsync.ErrLost) || !errors.Is(err, dsync.ErrRevoked) {
-					t.Errorf("UnlockContext of the former holder: %v", err)
+					t.Errorf("Release by the former holder: %v", err)
 				}
 				if next.Token() == 0 {
-					t.Error("the late Unlock ended somebody else's hold")
+					t.Error("the late Release ended somebody else's hold")
 				}
-				unlock(t, next)
+				release(t, next)
 			})
 		})
 	}
 }
 
-// L5: with default options, a holder learns of ForceLock by a notice from a second after its
-// grant on, and ForceLock learns as soon that the holder has released: neither waits for a poll
+// L5: with default options, a holder learns of ForceHold by a notice from a second after its
+// grant on, and ForceHold learns as soon that the holder has released: neither waits for a poll
 // (5 s) or a heartbeat (10 s).
 func TestForceIsQuick(t *testing.T) {
 	t.Parallel()
 	forces := map[string]func(ctx context.Context, s *dsync.Session, key string) error{
-		"Break":     func(ctx context.Context, s *dsync.Session, key string) error { return s.Break(ctx, key) },
-		"ForceLock": func(ctx context.Context, s *dsync.Session, key string) error { return s.Mutex(key).ForceLock(ctx) },
+		"Break": func(ctx context.Context, s *dsync.Session, key string) error { return admin.New(s).Break(ctx, key) },
+		"ForceHold": func(ctx context.Context, s *dsync.Session, key string) error {
+			_, err := s.Mutex(key).ForceHold(ctx)
+			return err
+		},
 	}
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
 		for name, force := range forces {
@@ -133,35 +137,35 @@ func TestL9Status(t *testing.T) {
 		opt.Host, opt.Name = "host of a", "a"
 		a, b := r.session(opt), r.session(r.short(20*time.Second))
 		ma, mb := a.Mutex("jobs/1"), b.Mutex("jobs/1")
-		if st, err := b.Status(t.Context(), "jobs/1"); st.Held() || err != nil {
+		if st, err := admin.New(b).Status(t.Context(), "jobs/1"); st.Held() || err != nil {
 			t.Errorf("a free key: %v, %v", st, err)
 		}
 		lock(t, ma)
 		ch := locking(t.Context(), mb)
 		eventually(t, "the waiter is queued", func() bool {
-			st, err := b.Status(t.Context(), "jobs/1")
+			st, err := admin.New(b).Status(t.Context(), "jobs/1")
 			return err == nil && st.Waiting == 1
 		})
-		st, err := b.Status(t.Context(), "jobs/1")
+		st, err := admin.New(b).Status(t.Context(), "jobs/1")
 		if err != nil || len(st.Holders) != 1 || len(st.Queue) != 1 {
 			t.Fatalf("Status: %+v, %v", st, err)
 		}
 		h := st.Holders[0]
 		if h.Session != a.ID() || h.Host != "host of a" || h.Name != "a" || h.Token != ma.Token() || h.Lapsed || !h.Renewed ||
-			h.Since.After(st.Now.Add(s.Skew)) || !h.Until.After(st.Now) || h.TTL != opt.TTL || st.Kind != dsync.KindMutex || !st.Held() {
+			h.Since.After(st.Now.Add(s.Skew)) || !h.Until.After(st.Now) || h.TTL != opt.TTL || st.Kind != driver.KindMutex || !st.Held() {
 			t.Errorf("Status: %+v", st)
 		}
 		if st.Queue[0].Session != b.ID() {
 			t.Errorf("the queue is %+v", st.Queue)
 		}
-		if !ma.Held() || mb.Held() {
-			t.Errorf("a held key: %t here, %t there", ma.Held(), mb.Held())
+		if ma.Token() == 0 || mb.Token() != 0 {
+			t.Errorf("a held key: token %d here, %d there", ma.Token(), mb.Token())
 		}
 		for i := 2; i < 130; i++ {
 			warm(t, a, fmt.Sprintf("jobs/%d", i))
 		}
 		var keys []string
-		for st, err := range b.List(t.Context(), "jobs/") {
+		for st, err := range admin.New(b).List(t.Context(), "jobs/") {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -56,7 +56,7 @@ func (a childArgs) session(env *proc.Env, h *dsync.Hooks) *dsync.Session {
 		env.Fatal(err)
 	}
 	s, err := dsyncmongo.Open(context.Background(), client.Database(a.DB), &dsyncmongo.Options{
-		Options: dsync.Options{TTL: a.TTL, PollInterval: a.Poll, HostDir: a.HostDir, Hooks: h},
+		Session: dsync.Options{TTL: a.TTL, PollInterval: a.Poll, HostDir: a.HostDir, Hooks: h},
 	})
 	if err != nil {
 		env.Fatal(err)
@@ -113,25 +113,24 @@ func worker(env *proc.Env) {
 	s := a.session(env, &dsync.Hooks{
 		Lost:           func(l dsync.LostInfo) { env.Emit(proc.Event{Name: "lost", Key: l.Key, Token: l.Token}) },
 		SessionStarted: func(id string) { env.Emit(proc.Event{Name: "session", Text: id}) },
-		Deadlock:       func(d dsync.Deadlock) { env.Emit(proc.Event{Name: "deadlock", Text: d.String(), N: len(d.Members)}) },
+		Deadlock: func(d dsync.DeadlockInfo) {
+			env.Emit(proc.Event{Name: "deadlock", Text: d.String(), N: len(d.Members)})
+		},
 	})
 	env.Emit(proc.Event{Name: "ready"})
-	mutexes := make(map[string]*dsync.Mutex)
+	holds := make(map[string]*dsync.Hold)
 	for o := range env.Orders() {
-		m := mutexes[o.Key]
-		if m == nil && o.Key != "" {
-			m = s.Mutex(o.Key)
-			mutexes[o.Key] = m
-		}
 		var err error
 		ev := proc.Event{Name: o.Do, Key: o.Key}
 		switch o.Do {
 		case "lock":
-			err = m.LockContext(context.Background())
-			ev.Token = m.Token()
+			var h *dsync.Hold
+			if h, err = s.Mutex(o.Key).Hold(context.Background()); err == nil {
+				holds[o.Key], ev.Token = h, h.Token()
+			}
 			ev.Text = s.ID()
 		case "unlock":
-			err = m.UnlockContext(context.Background())
+			err = holds[o.Key].Release(context.Background())
 		case "close":
 			err = s.Close(context.Background())
 		default:
@@ -156,9 +155,9 @@ func frozen(env *proc.Env) {
 	for o := range env.Orders() {
 		m := s.Mutex(a.Key)
 		var checked proc.Event
-		f := func(ctx context.Context) error {
+		f := func(ctx context.Context, h *dsync.Hold) {
 			checked = proc.Event{Name: "check", Text: o.Do}
-			env.Emit(proc.Event{Name: "locked", Token: m.Token(), Text: s.ID()})
+			env.Emit(proc.Event{Name: "locked", Token: h.Token(), Text: s.ID()})
 			last := time.Now()
 			for {
 				now := time.Now()
@@ -171,22 +170,25 @@ func frozen(env *proc.Env) {
 			}
 			switch o.Do {
 			case "lost":
-				checked.Lost = closed(m.Lost())
+				checked.Lost = closed(h.Lost())
 			case "token":
-				checked.Lost = m.Token() == 0
+				checked.Lost = h.Token() == 0
 			case "err":
 				checked.Lost = ctx.Err() != nil
 			}
 			env.Emit(checked)
-			return nil
 		}
 		var err error
 		if o.Do == "err" {
-			err = m.Do(context.Background(), f)
+			err = m.Do(context.Background(), func(ctx context.Context) error {
+				f(ctx, dsync.HoldFrom(ctx))
+				return nil
+			})
+		} else if h, herr := m.Hold(context.Background()); herr != nil {
+			env.Fatal(herr)
 		} else {
-			m.Lock()
-			f(nil)
-			err = m.UnlockContext(context.Background())
+			f(nil, h)
+			err = h.Release(context.Background())
 		}
 		ev := proc.Event{Name: "unlocked", Is: sentinel(err)}
 		if err != nil {

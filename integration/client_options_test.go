@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -85,7 +86,7 @@ func TestClientOptions(t *testing.T) {
 							continue
 						}
 						var err error
-						sessions[i], err = dsyncmongo.Connect(t.Context(), opts().ApplyURI(r.URI), r.DB, &dsyncmongo.Options{Options: o})
+						sessions[i], err = dsyncmongo.Connect(t.Context(), opts().ApplyURI(r.URI), r.DB, &dsyncmongo.Options{Session: o})
 						if err != nil {
 							t.Fatalf("Connect: %v", err)
 						}
@@ -93,11 +94,11 @@ func TestClientOptions(t *testing.T) {
 					}
 					r.takeTurns(t, open, sessions[0], sessions[1])
 					for _, session := range sessions {
-						if _, _, err := session.Members(t.Context()); err != nil {
+						if _, _, err := admin.New(session).Members(t.Context()); err != nil {
 							t.Errorf("%s: Members: %v", open, err)
 						}
 					}
-					for st, err := range sessions[0].List(t.Context(), "") {
+					for st, err := range admin.New(sessions[0]).List(t.Context(), "") {
 						if err != nil || st.Limit != 1 {
 							t.Errorf("%s: List: %+v, %v", open, st, err)
 						}
@@ -116,9 +117,9 @@ func (r *room) takeTurns(t *testing.T, key string, holder, next *dsync.Session) 
 	for range 3 {
 		store := r.store()
 		ch := locking(t.Context(), b)
-		eventually(t, "the other waits", func() bool { return load(t, store, a.Key()).Waiting == 1 })
+		eventually(t, "the other waits", func() bool { return load(t, store, key).Waiting == 1 })
 		if r.Has(server.Need{Notices: true}) {
-			eventually(t, "the other listens", func() bool { return next.Stats().Listening })
+			eventually(t, "the other listens", func() bool { return admin.New(next).Stats().Listening })
 		}
 		first := a.Token()
 		unlock(t, a)
@@ -158,7 +159,7 @@ func TestClientOptionsThatCannotWork(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
-				session, err := dsyncmongo.Connect(ctx, tc.opts, r.DB, &dsyncmongo.Options{Options: r.short(patient)})
+				session, err := dsyncmongo.Connect(ctx, tc.opts, r.DB, &dsyncmongo.Options{Session: r.short(patient)})
 				if err == nil {
 					session.Close(context.Background())
 				}

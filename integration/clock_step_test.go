@@ -52,8 +52,8 @@ func TestB07ClockSteps(t *testing.T) {
 		for _, ahead := range []time.Duration{100 * time.Millisecond, 0, 2 * time.Second, 0, time.Hour, 0, -time.Hour, 0} {
 			step := ahead - before
 			before = ahead
-			lock(t, held)
-			grows("held", held.Token())
+			holds := hold(t, held)
+			grows("held", holds.Token())
 			grants := make(chan grant, 2)
 			for i, m := range []*dsync.Mutex{next, last} {
 				ch := locking(t.Context(), m)
@@ -69,9 +69,10 @@ func TestB07ClockSteps(t *testing.T) {
 			p.Hang() // no heartbeat comes between
 			session := all[0].ID()
 			clock.Set(ahead)
+			var tried *dsync.Hold
 			var err error
 			eventually(t, "a try is answered", func() bool {
-				err = tries.TryLockContext(t.Context())
+				tried, err = tries.TryHold(t.Context())
 				return err == nil || errors.Is(err, dsync.ErrHeld)
 			})
 			if step < ttl {
@@ -82,14 +83,14 @@ func TestB07ClockSteps(t *testing.T) {
 			p.Heal()
 			switch {
 			case step > ttl && err == nil: // until their next heartbeats, sessions find each other lapsed
-				grows("taken", tries.Token())
+				grows("taken", tried.Token())
 				select {
-				case <-held.Lost():
+				case <-holds.Lost():
 				case <-time.After(ttl):
 					t.Errorf("step %v: the holder was not told", step)
 				}
-				if err := tries.UnlockContext(t.Context()); err != nil && !errors.Is(err, dsync.ErrLost) {
-					t.Errorf("step %v: Unlock: %v", step, err)
+				if err := tried.Release(t.Context()); err != nil && !errors.Is(err, dsync.ErrLost) {
+					t.Errorf("step %v: Release: %v", step, err)
 				}
 			case step > ttl || err == nil:
 				t.Errorf("step %v: a try of another session: %v", step, err)
@@ -97,8 +98,8 @@ func TestB07ClockSteps(t *testing.T) {
 				eventually(t, "two heartbeats of all", func() bool {
 					return !slices.ContainsFunc(all, func(o *stepped) bool { return o.count().beats < 2 })
 				})
-				if st := load(t, store, "key"); closed(held.Lost()) || len(st.Holders) != 1 || st.Holders[0].Token != token || st.Waiting != 2 {
-					t.Errorf("step %v: lost %v; held by %v, want with token %d, and %d wait", step, closed(held.Lost()), st.Holders, token, st.Waiting)
+				if st := load(t, store, "key"); closed(holds.Lost()) || len(st.Holders) != 1 || st.Holders[0].Token != token || st.Waiting != 2 {
+					t.Errorf("step %v: lost %v; held by %v, want with token %d, and %d wait", step, closed(holds.Lost()), st.Holders, token, st.Waiting)
 				}
 				for i, o := range all {
 					if n := o.count().lost; n > 0 {
@@ -106,14 +107,14 @@ func TestB07ClockSteps(t *testing.T) {
 					}
 				}
 			}
-			if err := held.UnlockContext(t.Context()); (err != nil) != (step > ttl) {
-				t.Errorf("step %v: Unlock: %v", step, err)
+			if err := holds.Release(t.Context()); (err != nil) != (step > ttl) {
+				t.Errorf("step %v: Release: %v", step, err)
 			}
 			for i := range 2 {
 				g := granted(t, grants)
 				if step > ttl {
 					token = max(token, g.token)
-					g.m.UnlockContext(t.Context())
+					g.m.Unlock()
 					continue
 				}
 				grows("granted", g.token)

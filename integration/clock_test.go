@@ -83,7 +83,7 @@ func TestB07HourApart(t *testing.T) {
 
 				// A fixed lease lapses after its duration.
 				const d = 4 * time.Second
-				l, err := waiter.Lease(t.Context(), "leased", d)
+				l, err := waiter.Mutex("leased").Lease(t.Context(), d)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -24,13 +24,13 @@ func TestConnections(t *testing.T) {
 			t.Helper()
 			eventually(t, fmt.Sprintf("%d connections, %s", n, state), func() bool { return connections(t, admin, app) == n })
 		}
-		opt := dsyncmongo.Options{Options: r.short(30 * time.Second)}
+		opt := dsyncmongo.Options{Session: r.short(30 * time.Second)}
 		c, err := dsyncmongo.Connect(t.Context(), options.Client().ApplyURI(r.OneClock()).SetAppName(app), r.DB, &opt)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close(context.Background()) })
-		mu := r.session(opt.Options).Mutex("k")
+		mu := r.session(opt.Session).Mutex("k")
 		mu.Lock()
 		if c.Mutex("k").TryLock() {
 			t.Fatal("locked twice")

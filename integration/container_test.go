@@ -17,8 +17,8 @@ func TestPausedServer(t *testing.T) {
 		opt := r.short(2 * time.Second)
 		a, b := r.session(opt), r.session(opt)
 		ma, mb := a.Mutex("key"), b.Mutex("key")
-		lock(t, ma)
-		first := ma.Token()
+		h := hold(t, ma)
+		first := h.Token()
 		ch := locking(t.Context(), mb)
 		store := r.store()
 		eventually(t, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
@@ -28,7 +28,7 @@ func TestPausedServer(t *testing.T) {
 		}
 		begin := time.Now()
 		select {
-		case <-ma.Lost():
+		case <-h.Lost():
 			if took := time.Since(begin); took > opt.TTL {
 				t.Errorf("notified after %v, want less than the TTL of %v", took, opt.TTL)
 			}
@@ -49,8 +49,8 @@ func TestPausedServer(t *testing.T) {
 		if g.token <= first {
 			t.Errorf("token %d after %d", g.token, first)
 		}
-		if err := ma.UnlockContext(t.Context()); sentinel(err) != "lost" {
-			t.Errorf("late Unlock: %v, want ErrLost", err)
+		if err := h.Release(t.Context()); sentinel(err) != "lost" {
+			t.Errorf("late Release: %v, want ErrLost", err)
 		}
 		again := locking(t.Context(), ma)
 		unlock(t, mb)

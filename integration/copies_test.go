@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
@@ -117,7 +116,7 @@ func TestB31CopiesOfRequests(t *testing.T) {
 		}
 		lease := func(a driver.Claim) driver.Claim { a.Lease = time.Hour; return a }
 		semaphore := func(key string) driver.Claim {
-			a := claim(dsync.KindSemaphore, key)
+			a := claim(driver.KindSemaphore, key)
 			a.Limit = 3
 			return a
 		}
@@ -126,29 +125,29 @@ func TestB31CopiesOfRequests(t *testing.T) {
 			do   func(t *testing.T, key string) (driver.Claim, driver.State)
 		}{
 			{"a new key", func(t *testing.T, key string) (driver.Claim, driver.State) {
-				a := claim(dsync.KindMutex, key)
+				a := claim(driver.KindMutex, key)
 				return a, acquire(t, a, true)
 			}},
 			{"a hot key", func(t *testing.T, key string) (driver.Claim, driver.State) {
 				for range 2 {
-					a := claim(dsync.KindMutex, key)
+					a := claim(driver.KindMutex, key)
 					acquire(t, a, true)
 					release(t, a)
 				}
 				c.took()
-				a := claim(dsync.KindMutex, key)
+				a := claim(driver.KindMutex, key)
 				return a, acquire(t, a, true)
 			}},
 			{"a try", func(t *testing.T, key string) (driver.Claim, driver.State) {
-				a := claim(dsync.KindMutex, key)
+				a := claim(driver.KindMutex, key)
 				return a, acquire(t, a, false)
 			}},
 			{"an election", func(t *testing.T, key string) (driver.Claim, driver.State) {
-				a := claim(dsync.KindElection, key)
+				a := claim(driver.KindElection, key)
 				return a, acquire(t, a, true)
 			}},
 			{"a lease", func(t *testing.T, key string) (driver.Claim, driver.State) {
-				a := lease(claim(dsync.KindMutex, key))
+				a := lease(claim(driver.KindMutex, key))
 				return a, acquire(t, a, true)
 			}},
 			{"a part of a semaphore", func(t *testing.T, key string) (driver.Claim, driver.State) {
@@ -156,7 +155,7 @@ func TestB31CopiesOfRequests(t *testing.T) {
 				return a, acquire(t, a, true)
 			}},
 			{"a try that failed", func(t *testing.T, key string) (driver.Claim, driver.State) {
-				holder, a := claim(dsync.KindMutex, key), claim(dsync.KindMutex, key)
+				holder, a := claim(driver.KindMutex, key), claim(driver.KindMutex, key)
 				acquire(t, holder, true)
 				c.took()
 				st := acquire(t, a, false)
@@ -166,7 +165,7 @@ func TestB31CopiesOfRequests(t *testing.T) {
 				return a, st
 			}},
 			{"a poll", func(t *testing.T, key string) (driver.Claim, driver.State) {
-				holder, a := claim(dsync.KindMutex, key), claim(dsync.KindMutex, key)
+				holder, a := claim(driver.KindMutex, key), claim(driver.KindMutex, key)
 				acquire(t, holder, true)
 				acquire(t, a, true)
 				c.took()
@@ -177,7 +176,7 @@ func TestB31CopiesOfRequests(t *testing.T) {
 				return a, st
 			}},
 			{"a request that replaces another", func(t *testing.T, key string) (driver.Claim, driver.State) {
-				old, a := claim(dsync.KindMutex, key), claim(dsync.KindMutex, key)
+				old, a := claim(driver.KindMutex, key), claim(driver.KindMutex, key)
 				st := acquire(t, old, true)
 				old.Token = st.Token
 				c.took()

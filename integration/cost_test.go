@@ -164,8 +164,8 @@ func TestCostFailedTry(t *testing.T) {
 		}
 		mon.reset()
 		for range n {
-			if err := tries.TryLockContext(t.Context()); sentinel(err) != "held" {
-				t.Fatalf("TryLockContext: %v, want ErrHeld", err)
+			if _, err := tries.TryHold(t.Context()); sentinel(err) != "held" {
+				t.Fatalf("TryHold: %v, want ErrHeld", err)
 			}
 		}
 		onKeys, reads := mon.commands(aboutKey), mon.commands(func(c command) bool { return c.name == "find" || c.name == "aggregate" })
@@ -375,7 +375,7 @@ func TestCostOfReleaseWithAQueue(t *testing.T) {
 		cancel()
 		for range left {
 			if g := <-grants; g.err == nil {
-				g.m.UnlockContext(t.Context())
+				g.m.Unlock()
 			}
 		}
 	})
@@ -404,7 +404,7 @@ func TestB11NoDuplicateKeys(t *testing.T) {
 			go func() {
 				g := <-locking(ctx, m)
 				if g.err == nil {
-					g.err = m.UnlockContext(t.Context())
+					m.Unlock()
 				}
 				grants <- g
 			}()

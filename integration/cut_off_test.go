@@ -48,10 +48,9 @@ func TestB02LostBeforeTaken(t *testing.T) {
 					key := fmt.Sprintf("cut off %d", round)
 					p := r.proxy()
 					holder := r.via(p, opt)
-					m := holder.Mutex(key)
-					lock(t, m)
+					h := hold(t, holder.Mutex(key))
 					notified := make(chan time.Time, 1)
-					lost := m.Lost()
+					lost := h.Lost()
 					go func() {
 						<-lost
 						notified <- time.Now()
@@ -88,8 +87,8 @@ func TestB02LostBeforeTaken(t *testing.T) {
 					if took := at.Sub(begin); took > ttl {
 						t.Errorf("%s: notified %v after the fault, want less than the TTL", f.name, took)
 					}
-					if err := m.UnlockContext(t.Context()); sentinel(err) != "lost" {
-						t.Errorf("%s: late Unlock: %v, want ErrLost", f.name, err)
+					if err := h.Release(t.Context()); sentinel(err) != "lost" {
+						t.Errorf("%s: late Release: %v, want ErrLost", f.name, err)
 					}
 					unlock(t, mn)
 

@@ -10,7 +10,7 @@ import (
 )
 
 // A fail-over that undoes an Unlock leaves the key held until the next heartbeat, which discards the claim. Then
-// another process gets it, with a greater token. UnlockContext does not return while no majority has the release.
+// another process gets it, with a greater token. Hold.Release does not return while no majority has the release.
 func TestUndoneUnlock(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
@@ -21,9 +21,9 @@ func TestUndoneUnlock(t *testing.T) {
 		var lost losses
 		opt.Hooks = lost.hooks()
 		s := r.session(opt)
-		m, sure := s.Mutex("key"), s.Mutex("sure")
+		m := s.Mutex("key")
 		lock(t, m)
-		lock(t, sure)
+		sure := hold(t, s.Mutex("sure"))
 		first := m.Token()
 
 		old := primary(t, own.Set())
@@ -40,10 +40,10 @@ func TestUndoneUnlock(t *testing.T) {
 		}
 		m.Unlock() // it returns: the primary has it
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
-		err := sure.UnlockContext(ctx)
+		err := sure.Release(ctx)
 		cancel()
 		if err == nil {
-			t.Error("UnlockContext returned without a majority")
+			t.Error("Release returned without a majority")
 		}
 		old.Kill()
 		t.Cleanup(func() { old.Start() })

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/dsync/mongo/fence"
 	"github.com/leasehold-go/leasehold/integration/internal/proc"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"github.com/leasehold-go/leasehold/internal/testkit"
@@ -22,11 +22,11 @@ import (
 
 func d(key string, value any) bson.D { return bson.D{{Key: key, Value: value}} }
 
-// orders are documents of a test and the fence in front of them.
-func (r *room) orders() (*mongo.Collection, *dsyncmongo.Fence) {
+// orders are documents of a test, and what writes them under a fence.
+func (r *room) orders() (*mongo.Collection, *fence.Collection) {
 	r.t.Helper()
 	coll := r.Client(r.t).Database(r.DB).Collection("orders")
-	return coll, dsyncmongo.NewFence(coll, nil)
+	return coll, fence.New(coll, nil)
 }
 
 // document reads a document with its fields in order; nil if there is none.
@@ -45,48 +45,48 @@ func document(t testing.TB, coll *mongo.Collection, id any) map[string]any {
 func TestFence(t *testing.T) {
 	ways := []struct {
 		name  string
-		write func(context.Context, *dsyncmongo.Fence, int64, any) (int64, error)
+		write func(context.Context, *fence.Collection, int64, any) (int64, error)
 		want  func(by int64) map[string]any // what it makes of {_id, fence, note}
 	}{
-		{"operators", func(ctx context.Context, f *dsyncmongo.Fence, token int64, filter any) (int64, error) {
+		{"operators", func(ctx context.Context, f *fence.Collection, token int64, filter any) (int64, error) {
 			return matched(f.UpdateOne(ctx, token, filter, d("$set", d("by", token))))
 		}, func(by int64) map[string]any { return map[string]any{"fence": by, "by": by, "note": "x"} }},
-		{"$max and operators", func(ctx context.Context, f *dsyncmongo.Fence, token int64, filter any) (int64, error) {
+		{"$max and operators", func(ctx context.Context, f *fence.Collection, token int64, filter any) (int64, error) {
 			return matched(f.UpdateOne(ctx, token, filter, bson.M{"$max": bson.M{"by": token}, "$unset": bson.M{"note": ""}}))
 		}, func(by int64) map[string]any { return map[string]any{"fence": by, "by": by} }},
-		{"pipeline", func(ctx context.Context, f *dsyncmongo.Fence, token int64, filter any) (int64, error) {
+		{"pipeline", func(ctx context.Context, f *fence.Collection, token int64, filter any) (int64, error) {
 			return matched(f.UpdateOne(ctx, token, filter, mongo.Pipeline{
 				d("$set", d("by", d("$toLong", token))), d("$unset", "note"),
 			}))
 		}, func(by int64) map[string]any { return map[string]any{"fence": by, "by": by} }},
-		{"pipeline that replaces all", func(ctx context.Context, f *dsyncmongo.Fence, token int64, filter any) (int64, error) {
+		{"pipeline that replaces all", func(ctx context.Context, f *fence.Collection, token int64, filter any) (int64, error) {
 			return matched(f.UpdateOne(ctx, token, filter, mongo.Pipeline{d("$replaceWith", d("by", token))}))
 		}, func(by int64) map[string]any { return map[string]any{"fence": by, "by": by} }},
-		{"replacement", func(ctx context.Context, f *dsyncmongo.Fence, token int64, filter any) (int64, error) {
+		{"replacement", func(ctx context.Context, f *fence.Collection, token int64, filter any) (int64, error) {
 			return matched(f.ReplaceOne(ctx, token, filter, struct {
 				By    int64
 				Text  string
 				Fence int64 // as it was read, and any number
 			}{token, "$note", 1 << 62}))
 		}, func(by int64) map[string]any { return map[string]any{"fence": by, "by": by, "text": "$note"} }},
-		{"raise", func(ctx context.Context, f *dsyncmongo.Fence, token int64, filter any) (int64, error) {
+		{"raise", func(ctx context.Context, f *fence.Collection, token int64, filter any) (int64, error) {
 			return matched(f.RaiseToken(ctx, token, filter))
 		}, func(by int64) map[string]any { return map[string]any{"fence": by, "note": "x"} }},
-		{"delete", func(ctx context.Context, f *dsyncmongo.Fence, token int64, filter any) (int64, error) {
+		{"delete", func(ctx context.Context, f *fence.Collection, token int64, filter any) (int64, error) {
 			res, err := f.DeleteOne(ctx, token, filter)
 			if res == nil {
 				return 0, err
 			}
 			return res.DeletedCount, err
 		}, func(int64) map[string]any { return nil }},
-		{"upsert", func(ctx context.Context, f *dsyncmongo.Fence, token int64, filter any) (int64, error) {
+		{"upsert", func(ctx context.Context, f *fence.Collection, token int64, filter any) (int64, error) {
 			return matched(f.Upsert(ctx, token, filter.(bson.D)[0].Value, d("$set", d("by", token))))
 		}, func(by int64) map[string]any { return map[string]any{"fence": by, "by": by, "note": "x"} }},
 	}
 	const seen = int64(5000)
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		coll, fence := r.orders()
+		coll, orders := r.orders()
 		ctx := t.Context()
 		for i, way := range ways {
 			for _, c := range []struct {
@@ -119,12 +119,12 @@ func TestFence(t *testing.T) {
 					t.Fatal(err)
 				}
 				was := document(t, coll, name)
-				n, err := way.write(ctx, fence, c.token, d("_id", name))
+				n, err := way.write(ctx, orders, c.token, d("_id", name))
 				now := document(t, coll, name)
 				if !c.applied {
-					var why *dsyncmongo.FencedError
-					if !errors.Is(err, dsyncmongo.ErrFenced) || !errors.As(err, &why) || n != 0 {
-						t.Errorf("%s: got %d, %v, want ErrFenced", name, n, err)
+					var why *fence.StaleError
+					if !errors.Is(err, fence.ErrStale) || !errors.As(err, &why) || n != 0 {
+						t.Errorf("%s: got %d, %v, want ErrStale", name, n, err)
 					} else if got, want := why.Seen, was["fence"]; c.token > 0 && want == any(seen) && (got != seen || why.ID.StringValue() != name) {
 						t.Errorf("%s: the error says %+v, want what the document has seen", name, why)
 					}
@@ -150,7 +150,7 @@ func TestFence(t *testing.T) {
 
 			// No such document.
 			id := fmt.Sprintf("nothing %d", i)
-			n, err := way.write(ctx, fence, seen, d("_id", id))
+			n, err := way.write(ctx, orders, seen, d("_id", id))
 			if n != 0 || err != nil {
 				t.Errorf("%s of nothing: got %d, %v, want 0, nil", way.name, n, err)
 			}
@@ -163,27 +163,27 @@ func TestFence(t *testing.T) {
 			}
 		}
 
-		if _, err := fence.InsertOne(ctx, seen, bson.M{"_id": "inserted"}); err != nil {
+		if _, err := orders.InsertOne(ctx, seen, bson.M{"_id": "inserted"}); err != nil {
 			t.Error(err)
 		}
 		if got := document(t, coll, "inserted"); got["fence"] != seen {
 			t.Errorf("inserted %v, want the token in it", got)
 		}
-		if _, err := fence.InsertOne(ctx, seen-1, bson.M{"_id": "inserted"}); !mongo.IsDuplicateKeyError(err) {
+		if _, err := orders.InsertOne(ctx, seen-1, bson.M{"_id": "inserted"}); !mongo.IsDuplicateKeyError(err) {
 			t.Errorf("a second insert: got %v, want a duplicate key", err)
 		}
-		if _, err := fence.UpdateOne(ctx, seen-1, d("_id", "inserted"), d("$set", d("by", 1))); !errors.Is(err, dsyncmongo.ErrFenced) {
-			t.Errorf("after the insert: got %v, want ErrFenced", err)
+		if _, err := orders.UpdateOne(ctx, seen-1, d("_id", "inserted"), d("$set", d("by", 1))); !errors.Is(err, fence.ErrStale) {
+			t.Errorf("after the insert: got %v, want ErrStale", err)
 		}
 
 		// Of many that match, one that is not fenced is written.
 		for i, token := range []int64{seen, seen - 2} {
-			if _, err := fence.InsertOne(ctx, token, bson.M{"_id": fmt.Sprintf("many %d", i), "many": true}); err != nil {
+			if _, err := orders.InsertOne(ctx, token, bson.M{"_id": fmt.Sprintf("many %d", i), "many": true}); err != nil {
 				t.Error(err)
 			}
 		}
-		for i, want := range []error{nil, dsyncmongo.ErrFenced} {
-			n, err := matched(fence.UpdateOne(ctx, seen-1-int64(2*i), d("many", true), d("$set", d("by", i))))
+		for i, want := range []error{nil, fence.ErrStale} {
+			n, err := matched(orders.UpdateOne(ctx, seen-1-int64(2*i), d("many", true), d("$set", d("by", i))))
 			if int(n) != 1-i || !errors.Is(err, want) {
 				t.Errorf("write %d to one of many: got %d, %v, want %v", i, n, err, want)
 			}
@@ -204,7 +204,7 @@ func TestFenceConcurrentWriters(t *testing.T) {
 	const writers, writes = 8, 25
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		coll, fence := r.orders()
+		coll, orders := r.orders()
 		tokens := lab.Rand(t.Name()).Perm(writers * writes)
 		var mu sync.Mutex
 		applied, refused := make(map[int64]bool), make(map[int64]bool)
@@ -217,16 +217,16 @@ func TestFenceConcurrentWriters(t *testing.T) {
 					token := int64(n + 1)
 					var err error
 					if i%2 == 0 {
-						_, err = fence.Upsert(t.Context(), token, "o", d("$push", d("log", token)))
+						_, err = orders.Upsert(t.Context(), token, "o", d("$push", d("log", token)))
 					} else {
-						_, err = fence.Upsert(t.Context(), token, "o", mongo.Pipeline{d("$set", d("log",
+						_, err = orders.Upsert(t.Context(), token, "o", mongo.Pipeline{d("$set", d("log",
 							d("$concatArrays", bson.A{d("$ifNull", bson.A{"$log", bson.A{}}), bson.A{token}})))})
 					}
 					mu.Lock()
 					switch {
 					case err == nil:
 						applied[token] = true
-					case errors.Is(err, dsyncmongo.ErrFenced):
+					case errors.Is(err, fence.ErrStale):
 						refused[token] = true
 					default:
 						t.Errorf("token %d: %v", token, err)
@@ -265,8 +265,8 @@ func TestFenceInTransaction(t *testing.T) {
 		r := newRoom(t, s)
 		client := r.Client(t)
 		coll := client.Database(r.DB).Collection("orders")
-		fence := dsyncmongo.NewFence(coll, nil)
-		if _, err := fence.InsertOne(t.Context(), 10, bson.M{"_id": "o"}); err != nil {
+		orders := fence.New(coll, nil)
+		if _, err := orders.InsertOne(t.Context(), 10, bson.M{"_id": "o"}); err != nil {
 			t.Fatal(err)
 		}
 		tx, err := client.StartSession()
@@ -280,11 +280,11 @@ func TestFenceInTransaction(t *testing.T) {
 			end, want    error
 		}{
 			{11, 10, abort, abort},
-			{9, 10, nil, dsyncmongo.ErrFenced},
+			{9, 10, nil, fence.ErrStale},
 			{12, 12, nil, nil},
 		} {
 			_, err := tx.WithTransaction(t.Context(), func(ctx context.Context) (any, error) {
-				if _, err := fence.UpdateOne(ctx, c.token, d("_id", "o"), d("$set", d("by", c.token))); err != nil {
+				if _, err := orders.UpdateOne(ctx, c.token, d("_id", "o"), d("$set", d("by", c.token))); err != nil {
 					return nil, err
 				}
 				return nil, c.end
@@ -301,7 +301,7 @@ func TestFenceInTransaction(t *testing.T) {
 
 // fenced locks the key, spins until it notices that it has been frozen for a while,
 // and then does the next thing it would have done: it writes, with the token that it
-// had (order "write"), or with the one that the mutex returns now (order "check"). Its other
+// had (order "write"), or with the one that the hold returns now (order "check"). Its other
 // goroutines get no chance to notice anything first.
 func fenced(env *proc.Env) {
 	var a childArgs
@@ -312,19 +312,21 @@ func fenced(env *proc.Env) {
 	if err != nil {
 		env.Fatal(err)
 	}
-	orders := dsyncmongo.NewFence(client.Database(a.DB).Collection("orders"), nil)
+	orders := fence.New(client.Database(a.DB).Collection("orders"), nil)
 	env.Emit(proc.Event{Name: "ready"})
 	for o := range env.Orders() {
-		m := s.Mutex(a.Key)
-		m.Lock()
-		token := m.Token()
+		h, err := s.Mutex(a.Key).Hold(context.Background())
+		if err != nil {
+			env.Fatal(err)
+		}
+		token := h.Token()
 		write := func(by string) {
 			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 			defer cancel()
 			ev := proc.Event{Name: "wrote", Token: token}
 			if _, err := orders.UpdateOne(ctx, token, d("_id", a.Key), d("$set", d("by", by))); err != nil {
 				ev.Err = err.Error()
-				if errors.Is(err, dsyncmongo.ErrFenced) {
+				if errors.Is(err, fence.ErrStale) {
 					ev.Is = "fenced"
 				}
 			}
@@ -339,10 +341,10 @@ func fenced(env *proc.Env) {
 			}
 		}
 		if o.Do == "check" {
-			token = m.Token()
+			token = h.Token()
 		}
 		write("after")
-		m.UnlockContext(context.Background())
+		h.Release(context.Background())
 	}
 }
 
@@ -354,7 +356,7 @@ func TestFenceFrozenHolder(t *testing.T) {
 		r := newRoom(t, s)
 		opt := r.short(time.Second)
 		waiter := r.session(r.short(patient))
-		coll, fence := r.orders()
+		coll, orders := r.orders()
 		for i := range processes {
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
 				t.Parallel()
@@ -378,7 +380,7 @@ func TestFenceFrozenHolder(t *testing.T) {
 
 					m := waiter.Mutex(a.Key)
 					g := granted(t, locking(t.Context(), m))
-					if _, err := fence.UpdateOne(t.Context(), g.token, d("_id", a.Key), d("$set", d("by", "next"))); err != nil {
+					if _, err := orders.UpdateOne(t.Context(), g.token, d("_id", a.Key), d("$set", d("by", "next"))); err != nil {
 						t.Errorf("round %d: the next holder's write: %v", round, err)
 					}
 					time.Sleep(time.Until(stopped.Add(2 * opt.TTL)))
@@ -386,7 +388,7 @@ func TestFenceFrozenHolder(t *testing.T) {
 
 					late := p.Await("wrote")
 					if late.Is != "fenced" {
-						t.Errorf("round %d: the frozen holder's write (%s) returned %q, want ErrFenced", round, how, late.Err)
+						t.Errorf("round %d: the frozen holder's write (%s) returned %q, want ErrStale", round, how, late.Err)
 					}
 					if want := fmt.Sprint(g.token); how == "write" && !strings.Contains(late.Err, want) {
 						t.Errorf("round %d: the error %q does not say %s", round, late.Err, want)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/dsync/mongo/fence"
 	"github.com/leasehold-go/leasehold/integration/internal/proc"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"github.com/leasehold-go/leasehold/internal/mongod"
@@ -44,7 +44,7 @@ func guarding(env *proc.Env) {
 		ev := proc.Event{Name: "committed", Key: key, Token: token, Text: id}
 		err := l.guard.Transact(ctx, key, token, func(ctx context.Context) error { return l.write(ctx, key, token, id) })
 		switch {
-		case errors.Is(err, dsyncmongo.ErrFenced):
+		case errors.Is(err, fence.ErrStale):
 			ev.Name = "fenced"
 		case err != nil:
 			ev.Name, ev.Err = "failed", err.Error()

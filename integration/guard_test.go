@@ -7,8 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
-	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/dsync/mongo/fence"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"github.com/leasehold-go/leasehold/internal/mongod"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -19,13 +18,13 @@ import (
 // A ledger is two collections without a token in their documents, and the guard of what is written to them.
 type ledger struct {
 	left, right, tokens *mongo.Collection
-	guard               *dsyncmongo.Guard
+	guard               *fence.Guard
 }
 
 func newLedger(client *mongo.Client, db string) *ledger {
 	d := client.Database(db)
 	l := &ledger{left: d.Collection("left"), right: d.Collection("right"), tokens: d.Collection("guards")}
-	l.guard = dsyncmongo.NewGuard(l.tokens)
+	l.guard = fence.NewGuard(l.tokens)
 	return l
 }
 
@@ -78,13 +77,13 @@ func TestGuard(t *testing.T) {
 			end, want    error
 		}{
 			{11, 11, nil, nil},
-			{10, 11, nil, dsyncmongo.ErrFenced},
+			{10, 11, nil, fence.ErrStale},
 			{11, 11, nil, nil}, // the same holder
 			{12, 11, abort, abort},
 			{11, 11, nil, nil},
-			{0, 11, nil, dsyncmongo.ErrFenced},
+			{0, 11, nil, fence.ErrStale},
 			{12, 12, nil, nil},
-			{11, 12, nil, dsyncmongo.ErrFenced},
+			{11, 12, nil, fence.ErrStale},
 		} {
 			id := fmt.Sprint("write ", i)
 			err := l.guard.Transact(t.Context(), "key", c.token, func(ctx context.Context) error {
@@ -119,9 +118,9 @@ func TestGuardMakesOneWaitForTheOther(t *testing.T) {
 			want          error // of the second
 		}{
 			{"new key, next holder second", 0, 11, 12, nil},
-			{"new key, next holder first", 0, 12, 11, dsyncmongo.ErrFenced},
+			{"new key, next holder first", 0, 12, 11, fence.ErrStale},
 			{"known key, next holder second", 1, 11, 12, nil},
-			{"known key, next holder first", 1, 12, 11, dsyncmongo.ErrFenced},
+			{"known key, next holder first", 1, 12, 11, fence.ErrStale},
 			{"known key, same holder", 1, 11, 11, nil},
 		} {
 			key := fmt.Sprint("key ", i)
@@ -178,7 +177,7 @@ func TestGuardOfTwoKeys(t *testing.T) {
 		for i, c := range []struct {
 			a, b int64
 			want error
-		}{{10, 20, nil}, {9, 21, dsyncmongo.ErrFenced}, {11, 19, dsyncmongo.ErrFenced}, {10, 20, nil}, {11, 21, nil}} {
+		}{{10, 20, nil}, {9, 21, fence.ErrStale}, {11, 19, fence.ErrStale}, {10, 20, nil}, {11, 21, nil}} {
 			id := fmt.Sprint("write ", i)
 			if err := both(id, c.a, c.b); !errors.Is(err, c.want) {
 				t.Errorf("tokens %d and %d: got %v, want %v", c.a, c.b, err, c.want)
@@ -218,8 +217,8 @@ func TestGuardStuckHolder(t *testing.T) {
 		}
 		lab.Note(t, "the next holder waited for %.1f s", time.Since(began).Seconds())
 		close(thaw)
-		if err := <-done; !errors.Is(err, dsyncmongo.ErrFenced) {
-			t.Errorf("the older holder: got %v, want ErrFenced", err)
+		if err := <-done; !errors.Is(err, fence.ErrStale) {
+			t.Errorf("the older holder: got %v, want ErrStale", err)
 		}
 		if l.wrote(t, "older") || !l.wrote(t, "newer") {
 			t.Error("the older holder's transaction was committed, or the newer's was not")
@@ -235,8 +234,8 @@ func TestGuardWithoutTransactions(t *testing.T) {
 		}
 		l := newRoom(t, s).ledger()
 		err := l.guard.Transact(t.Context(), "key", 11, func(ctx context.Context) error { return l.write(ctx, "key", 11, "write") })
-		if !errors.Is(err, dsync.ErrRefused) {
-			t.Errorf("got %v, want ErrRefused", err)
+		if !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("got %v, want ErrUnsupported", err)
 		}
 		if n, err := l.tokens.CountDocuments(t.Context(), bson.D{}); err != nil || n != 0 || l.wrote(t, "write") {
 			t.Errorf("something was written: %d tokens, %v", n, err)

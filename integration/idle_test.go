@@ -168,7 +168,7 @@ func TestB22CleanUp(t *testing.T) {
 		lock(t, held)
 		waiting := locking(t.Context(), r.session(opt).Mutex("held"))
 		warm(t, session, "idle")
-		lease, err := session.Lease(t.Context(), "leased", time.Minute)
+		lease, err := session.Mutex("leased").Lease(t.Context(), time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,33 +38,33 @@ func TestKilledServer(t *testing.T) {
 					m := r.session(opt).Mutex("busy")
 					busy.Go(func() {
 						for ctx.Err() == nil {
-							if m.LockContext(ctx) != nil {
+							h, err := m.Hold(ctx)
+							if err != nil {
 								continue
 							}
 							mu.Lock()
-							if token := m.Token(); token > last {
+							if token := h.Token(); token > last {
 								last, grants = token, grants+1
 							} else if token != 0 {
 								t.Errorf("token %d after %d", token, last)
 							}
 							mu.Unlock()
-							m.UnlockContext(context.Background()) // until the server is back
+							h.Release(context.Background()) // until the server is back
 						}
 					})
 				}
 
 				keeper, store := r.session(opt), r.store()
 				for i := range times {
-					m := keeper.Mutex(fmt.Sprint("kept ", i))
-					lock(t, m)
+					h := hold(t, keeper.Mutex(fmt.Sprint("kept ", i)))
 					node.Kill()
 					if err := node.Start(); err != nil {
 						t.Fatal(err)
 					}
 					eventually(t, "the server is back", func() bool {
-						st, err := store.Load(t.Context(), m.Key(), 1)
-						if err == nil && (len(st.Holders) != 1 || st.Holders[0].Token != m.Token()) {
-							t.Errorf("after kill %d: held by %v, and not with token %d, which was acknowledged", i, st.Holders, m.Token())
+						st, err := store.Load(t.Context(), h.Key(), 1)
+						if err == nil && (len(st.Holders) != 1 || st.Holders[0].Token != h.Token()) {
+							t.Errorf("after kill %d: held by %v, and not with token %d, which was acknowledged", i, st.Holders, h.Token())
 						}
 						return err == nil
 					})

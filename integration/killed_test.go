@@ -77,9 +77,10 @@ func TestTryAfterCrash(t *testing.T) {
 		}
 		p.Kill()
 		time.Sleep(opt.TTL + 200*time.Millisecond)
-		if err := tries.TryLockContext(t.Context()); err != nil {
+		h, err := tries.TryHold(t.Context())
+		if err != nil {
 			t.Fatalf("one try after the lapse: %v", err)
 		}
-		unlock(t, tries)
+		release(t, h)
 	})
 }

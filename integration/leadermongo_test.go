@@ -23,8 +23,8 @@ func TestS5ElectionStraightFromADatabase(t *testing.T) {
 		r := newRoom(t, s)
 		client := r.Client(t)
 		opt := &leadermongo.Options{
-			Options: leader.Options{Value: []byte("here I am")},
-			Session: dsyncmongo.Options{Options: dsync.Options{TTL: patient, Name: "a"}},
+			Election: leader.Options{Value: []byte("here I am")},
+			Store:    dsyncmongo.Options{Session: dsync.Options{TTL: patient, Name: "a"}},
 		}
 		a, err := leadermongo.Open(t.Context(), client.Database(r.DB), "e", opt)
 		if err != nil {
@@ -91,7 +91,7 @@ func TestLeaderMongoRefusesNonsense(t *testing.T) {
 			}
 			defer client.Disconnect(t.Context())
 			return leadermongo.Open(t.Context(), client.Database("d"), "e", &leadermongo.Options{
-				Session: dsyncmongo.Options{Options: dsync.Options{TTL: 1}},
+				Store: dsyncmongo.Options{Session: dsync.Options{TTL: 1}},
 			})
 		},
 		"nil client options": func() (*leadermongo.Election, error) {

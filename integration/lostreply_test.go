@@ -170,16 +170,15 @@ func lostExpire(t *testing.T, f fault) {
 	// A session of a third process, cut off for good.
 	gone := f.r.proxy()
 	cut := f.r.via(gone, f.r.short(time.Second))
-	held := cut.Mutex("key")
-	lock(t, held)
+	held := hold(t, cut.Mutex("key"))
 	hit := f.p.Once(f.fate, expires(cut.ID()))
 	m := f.troubled.Mutex("key")
 	ch := locking(t.Context(), m)
 	gone.Cut()
 	f.hit(t, hit)
 	granted(t, ch)
-	if err := held.UnlockContext(t.Context()); sentinel(err) != "lost" {
-		t.Errorf("Unlock of the expired holder: %v, want ErrLost", err)
+	if err := held.Release(t.Context()); sentinel(err) != "lost" {
+		t.Errorf("Release by the expired holder: %v, want ErrLost", err)
 	}
 	unlock(t, m)
 	f.free(t, "key")

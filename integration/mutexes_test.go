@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/integration/internal/proc"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"github.com/leasehold-go/leasehold/internal/testkit"
@@ -26,16 +27,21 @@ const severalKeys, severalEach = 20, 5
 func several(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)
-	s := a.session(env, &dsync.Hooks{Deadlock: func(d dsync.Deadlock) { env.Emit(proc.Event{Name: "deadlock", Text: d.String()}) }})
+	s := a.session(env, &dsync.Hooks{Deadlock: func(d dsync.DeadlockInfo) { env.Emit(proc.Event{Name: "deadlock", Text: d.String()}) }})
 	env.Emit(proc.Event{Name: "ready"})
 	draw := lab.Rand(a.How)
 	for {
 		var keys []string
+		var locks []dsync.Locker
 		for _, k := range draw.Perm(severalKeys)[:severalEach] {
 			keys = append(keys, fmt.Sprint("key ", k))
+			locks = append(locks, s.Mutex(keys[len(keys)-1]))
 		}
-		m, start := s.Mutexes(keys...), time.Now()
-		m.Lock()
+		start := time.Now()
+		held, unlock, err := dsync.LockAll(context.Background(), locks...)
+		if err != nil {
+			env.Fatal(err)
+		}
 		took := time.Since(start)
 		var files []*os.File
 		for _, key := range keys {
@@ -49,11 +55,11 @@ func several(env *proc.Env) {
 			files = append(files, f)
 		}
 		time.Sleep(time.Duration(draw.IntN(20)) * time.Millisecond)
-		lost := !m.Held()
+		lost := held.Err() != nil
 		for _, f := range files {
 			f.Close()
 		}
-		m.Unlock()
+		unlock()
 		env.Emit(proc.Event{Name: "turn", Took: took, Lost: lost})
 		select {
 		case <-env.Orders():
@@ -186,8 +192,8 @@ func TestDeadlockOfProcesses(t *testing.T) {
 			ps = append(ps, p)
 		}
 		monitor := r.session(opt)
-		found := func() []dsync.Deadlock {
-			all, err := monitor.Deadlocks(t.Context(), "")
+		found := func() []admin.Deadlock {
+			all, err := admin.New(monitor).Deadlocks(t.Context(), "")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/dsync/mongo/fence"
 	"github.com/leasehold-go/leasehold/integration/internal/history"
 	"github.com/leasehold-go/leasehold/integration/internal/proc"
 	"github.com/leasehold-go/leasehold/internal/engine"
@@ -62,7 +63,7 @@ type nemesisClient struct {
 	faulty   *dsynctest.Faulty // between the session and the store
 	election *leader.Election
 	rec      *history.Recorder
-	fence    *dsyncmongo.Fence
+	fence    *fence.Collection
 	finish   chan struct{} // closed when it must finish
 }
 
@@ -82,7 +83,7 @@ func nemesisWork(env *proc.Env) {
 	if c.rec, err = history.NewRecorder(c.Dir, c.Name); err != nil {
 		env.Fatal(err)
 	}
-	c.fence = dsyncmongo.NewFence(client.Database(c.DB).Collection(fencedColl), nil)
+	c.fence = fence.New(client.Database(c.DB).Collection(fencedColl), nil)
 	for c.session == nil {
 		c.session, err = c.open(client)
 		if err != nil {
@@ -182,7 +183,7 @@ func (c *nemesisClient) write(key string, token int64) {
 	push := bson.D{{Key: "$each", Value: bson.A{token}}, {Key: "$slice", Value: -logged}}
 	res, err := c.fence.UpdateOne(ctx, token, bson.D{{Key: "_id", Value: key}}, bson.D{{Key: "$push", Value: bson.D{{Key: "log", Value: push}}}})
 	switch {
-	case errors.Is(err, dsyncmongo.ErrFenced):
+	case errors.Is(err, fence.ErrStale):
 		returned(history.Fenced)
 	case err != nil:
 		returned(err.Error())

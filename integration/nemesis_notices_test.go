@@ -63,7 +63,8 @@ func TestNoticesUnderFaults(t *testing.T) {
 			all.Go(func() {
 				m := session.Mutex("key")
 				for i := 0; i < turns || faults.Load() < sessions && i < most; i++ {
-					if err := m.LockContext(t.Context()); err != nil {
+					h, err := m.Hold(t.Context())
+					if err != nil {
 						t.Error(err)
 						return
 					}
@@ -71,12 +72,12 @@ func TestNoticesUnderFaults(t *testing.T) {
 					if n := holders.Add(1); n != 1 {
 						t.Errorf("%d holders", n)
 					}
-					if token := m.Token(); token <= last.Swap(token) {
+					if token := h.Token(); token <= last.Swap(token) {
 						t.Errorf("token %d is not greater than the one before", token)
 					}
 					time.Sleep(2 * time.Millisecond)
 					holders.Add(-1)
-					if err := m.UnlockContext(t.Context()); err != nil {
+					if err := h.Release(t.Context()); err != nil {
 						t.Error(err)
 						return
 					}
@@ -127,7 +128,7 @@ func TestNoticesLost(t *testing.T) {
 func (r *room) faulty(t *testing.T, o dsync.Options, decide func(dsynctest.Request) dsynctest.Fault) *dsync.Session {
 	t.Helper()
 	o.Logger = r.logger()
-	store, err := dsyncmongo.NewStore(t.Context(), r.Client(t).Database(r.DB), &dsyncmongo.Options{Options: o})
+	store, err := dsyncmongo.NewStore(t.Context(), r.Client(t).Database(r.DB), &dsyncmongo.Options{Session: o})
 	if err != nil {
 		t.Fatal(err)
 	}

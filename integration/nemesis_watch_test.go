@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/integration/internal/history"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
@@ -78,11 +77,11 @@ func (n *nemesis) clean() {
 	turns := []func() error{
 		func() error { return s.RWMutex(nemesisRW).Do(ctx, nothing) },
 		func() error {
-			m := s.Semaphore(nemesisSem, seats)
-			if err := m.Acquire(ctx, seats); err != nil {
+			h, err := s.Semaphore(nemesisSem, seats).Hold(ctx, seats)
+			if err != nil {
 				return err
 			}
-			return m.ReleaseContext(ctx, seats)
+			return h.Release(ctx)
 		},
 		func() error {
 			if _, err := e.Campaign(ctx); err != nil {
@@ -112,7 +111,7 @@ func (n *nemesis) clean() {
 	})
 	var now time.Time
 	eventually(t, "no session is alive", func() bool {
-		var alive []dsync.Member
+		var alive []driver.Member
 		alive, now, err = storecmd.Members(ctx, n.store)
 		return err == nil && len(alive) == 0
 	})

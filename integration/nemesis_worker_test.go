@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/integration/internal/history"
 	"github.com/leasehold-go/leasehold/leader"
 )
@@ -73,76 +74,78 @@ func either[F any](try bool, wait, now F) F {
 	return wait
 }
 
-// releases returns one of two ways to release: early, which a fail-over may undo, or with a majority.
-func (w *nemesisWorker) releases(lost func() <-chan struct{}, early func(), sure func(context.Context) error) func(context.Context) error {
-	if w.draw.IntN(2) == 0 {
-		return sure
-	}
-	return func(context.Context) (err error) {
-		select {
-		case <-lost():
-			err = dsync.ErrLost
-		default:
-		}
-		early()
+// of has h acquired by acquire, and released with a majority.
+func (h *nemesisHold) of(acquire func(context.Context) (*dsync.Hold, error)) *nemesisHold {
+	var hold *dsync.Hold
+	h.take = func(ctx context.Context) (err error) {
+		hold, err = acquire(ctx)
 		return err
 	}
+	h.token = func() int64 { return hold.Token() }
+	h.lost = func() <-chan struct{} { return hold.Lost() }
+	h.release = func(ctx context.Context) error {
+		if h.keep > 0 {
+			return hold.ReleaseAfter(ctx, h.keep)
+		}
+		return hold.Release(ctx)
+	}
+	return h
+}
+
+// locks has h acquired as package sync does, and released early, which a fail-over may undo.
+func (h *nemesisHold) locks(m *dsync.Mutex, try bool) *nemesisHold {
+	h.take, h.token, h.lost = m.LockContext, m.Token, m.Lost
+	if try {
+		h.take = func(context.Context) error {
+			if !m.TryLock() {
+				return errors.New("TryLock returned false")
+			}
+			return nil
+		}
+	}
+	h.release = func(context.Context) (err error) {
+		if closed(m.Lost()) {
+			err = dsync.ErrLost
+		}
+		m.Unlock()
+		return err
+	}
+	return h
 }
 
 func (w *nemesisWorker) mutex(key string, try bool) *nemesisHold {
 	h := &nemesisHold{Event: history.Event{Key: key, What: "mutex", Weight: 1, Limit: 1}, fenced: true}
 	switch m := w.session.Mutex(key); w.draw.IntN(8) {
 	case 0:
-		var l *dsync.Lease
 		d := (w.TTL/2 + w.upTo(w.TTL)).Truncate(time.Millisecond)
-		ask := func(f func(context.Context, string, time.Duration) (*dsync.Lease, error)) func(context.Context) error {
-			return func(ctx context.Context) (err error) {
-				l, err = f(ctx, key, d)
-				return err
-			}
-		}
 		h.What, h.Lease = "lease", d
-		h.take = either(try, ask(w.session.Lease), ask(w.session.TryLease))
-		h.token = func() int64 { return l.Token() }
-		h.lost = func() <-chan struct{} { return l.Lost() }
-		h.release = func(ctx context.Context) error { return l.Release(ctx) }
+		lease := either(try, m.Lease, m.TryLease)
+		return h.of(func(ctx context.Context) (*dsync.Hold, error) { return lease(ctx, d) })
 	case 1:
 		h.keep = time.Millisecond + w.upTo(w.TTL/2)
-		h.take, h.token, h.lost = either(try, m.LockContext, m.TryLockContext), m.Token, m.Lost
-		h.release = func(ctx context.Context) error { return m.UnlockAfter(ctx, h.keep) }
+		return h.of(either(try, m.Hold, m.TryHold))
+	case 2, 3, 4:
+		return h.of(either(try, m.Hold, m.TryHold))
 	default:
-		h.take, h.token, h.lost = either(try, m.LockContext, m.TryLockContext), m.Token, m.Lost
-		h.release = w.releases(m.Lost, m.Unlock, m.UnlockContext)
+		return h.locks(m, try)
 	}
-	return h
 }
 
 func (w *nemesisWorker) rwmutex(try bool) *nemesisHold {
 	m := w.session.RWMutex(nemesisRW)
 	if w.draw.IntN(3) == 0 {
-		return &nemesisHold{
-			Event: history.Event{Key: nemesisRW, What: "write", Weight: rwLimit, Limit: rwLimit},
-			take:  either(try, m.LockContext, m.TryLockContext), token: m.Token, lost: m.Lost,
-			release: w.releases(m.Lost, m.Unlock, m.UnlockContext),
-		}
+		h := &nemesisHold{Event: history.Event{Key: nemesisRW, What: "write", Weight: rwLimit, Limit: rwLimit}}
+		return h.of(either(try, m.Hold, m.TryHold))
 	}
-	return &nemesisHold{
-		Event: history.Event{Key: nemesisRW, What: "read", Weight: 1, Limit: rwLimit, Shared: true},
-		take:  either(try, m.RLockContext, m.TryRLockContext), token: m.RToken, lost: m.RLost,
-		release: w.releases(m.RLost, m.RUnlock, m.RUnlockContext),
-	}
+	h := &nemesisHold{Event: history.Event{Key: nemesisRW, What: "read", Weight: 1, Limit: rwLimit, Shared: true}}
+	return h.of(m.RHold)
 }
 
 func (w *nemesisWorker) semaphore(try bool) *nemesisHold {
 	m, n := w.session.Semaphore(nemesisSem, seats), 1+w.draw.Int64N(seats)
-	return &nemesisHold{
-		Event: history.Event{Key: nemesisSem, What: "semaphore", Weight: n, Limit: seats},
-		take: either(try,
-			func(ctx context.Context) error { return m.Acquire(ctx, n) },
-			func(ctx context.Context) error { return m.TryAcquireContext(ctx, n) }),
-		token: m.Token, lost: m.Lost,
-		release: w.releases(m.Lost, func() { m.Release(n) }, func(ctx context.Context) error { return m.ReleaseContext(ctx, n) }),
-	}
+	h := &nemesisHold{Event: history.Event{Key: nemesisSem, What: "semaphore", Weight: n, Limit: seats}}
+	acquire := either(try, m.Hold, m.TryHold)
+	return h.of(func(ctx context.Context) (*dsync.Hold, error) { return acquire(ctx, n) })
 }
 
 func (w *nemesisWorker) campaign(try bool) *nemesisHold {
@@ -309,5 +312,5 @@ func (w *nemesisWorker) breakOne() {
 	ctx, cancel := context.WithTimeout(context.Background(), w.upTo(2*w.TTL))
 	defer cancel()
 	w.rec.Put(history.Event{Type: history.Break, Key: key})
-	w.session.Break(ctx, key) // what comes of it the holders tell
+	admin.New(w.session).Break(ctx, key) // what comes of it the holders tell
 }

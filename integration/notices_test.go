@@ -148,7 +148,7 @@ func TestNoticesDropped(t *testing.T) {
 // Where nobody can listen, there is one warning that says what to do, and polling.
 func (r *room) polls(t *testing.T, log *warned, o dsyncmongo.Options, client *mongo.Client) {
 	t.Helper()
-	o.TTL, o.Logger = 20*time.Second, log.logger()
+	o.Session.TTL, o.Session.Logger = 20*time.Second, log.logger()
 	open := func(o dsyncmongo.Options) *dsync.Session {
 		s, err := dsyncmongo.Open(t.Context(), client.Database(r.DB), &o)
 		if err != nil {
@@ -158,7 +158,7 @@ func (r *room) polls(t *testing.T, log *warned, o dsyncmongo.Options, client *mo
 		return s
 	}
 	waiter := open(o).Mutex("key")
-	o.Logger = r.logger()
+	o.Session.Logger = r.logger()
 	holder := open(o).Mutex("key")
 	store := r.store()
 	for range 3 {

@@ -21,8 +21,8 @@ func outage(t *testing.T, own *server.Server, why string, harm, heal func()) {
 	opt.Logger = log.logger()
 	holder, waiter := r.session(opt), r.session(r.short(opt.TTL))
 	m, other := holder.Mutex("key"), waiter.Mutex("key")
-	lock(t, m)
-	first, lost := m.Token(), m.Lost()
+	h := hold(t, m)
+	first, lost := h.Token(), h.Lost()
 	ch := locking(t.Context(), other)
 	store := r.store()
 	eventually(t, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
@@ -30,8 +30,8 @@ func outage(t *testing.T, own *server.Server, why string, harm, heal func()) {
 	harm()
 	stopped := time.Now()
 	lostInTime(t, lost, stopped, opt.TTL)
-	if err := m.UnlockContext(t.Context()); sentinel(err) != "lost" || !strings.Contains(err.Error(), why) {
-		t.Errorf("Unlock: %v, want ErrLost because of %q", err, why)
+	if err := h.Release(t.Context()); sentinel(err) != "lost" || !strings.Contains(err.Error(), why) {
+		t.Errorf("Release: %v, want ErrLost because of %q", err, why)
 	}
 	time.Sleep(time.Until(stopped.Add(3 * opt.TTL / 2)))
 	select {

@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"context"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -28,8 +29,8 @@ type process struct {
 	pid int
 }
 
-func (p process) Register(ctx context.Context, m dsync.Member) (time.Time, error) {
-	m.PID = p.pid
+func (p process) Register(ctx context.Context, m driver.Member) (time.Time, error) {
+	m.PID, m.Settings.Version = p.pid, "v0.1.0" // a test binary does not know its own
 	return p.Store.Register(ctx, m)
 }
 
@@ -49,7 +50,7 @@ func newScene(t *testing.T, ttl time.Duration) *scene {
 		sc.fleet[name] = s
 		return s
 	}
-	sc.own = open(sc.store, "billing-7c9f-x2k4d", "node-03", "billing 2.14.1")
+	sc.own = open(process{sc.store, os.Getpid()}, "billing-7c9f-x2k4d", "node-03", "billing 2.14.1")
 	open(process{sc.store, 4711}, "billing-7c9f-m8qpz", "node-11", "billing 2.14.1")
 	open(process{sc.store, 318}, "worker-0", "node-03", "worker 1.9.0")
 	open(process{sc.store, 322}, "worker-1", "node-07", "worker 1.9.0")
@@ -105,7 +106,7 @@ func (sc *scene) play(t *testing.T, d time.Duration) {
 				return
 			}
 			for {
-				h, err := engine.Of(s).Hold(ctx, engine.Whole("scheduler", dsync.KindElection))
+				h, err := engine.Of(s).Hold(ctx, engine.Whole("scheduler", driver.KindElection))
 				if err != nil {
 					return
 				}

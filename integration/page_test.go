@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynchttp"
 )
 
@@ -56,7 +57,8 @@ func TestPageIsKeptUpToDate(t *testing.T) {
 	url := servePage(t, sc.own, &dsynchttp.Options{Refresh: 100 * time.Millisecond})
 	b.do(t, chromedp.Navigate(url), chromedp.Focus(`input[name=prefix]`), chromedp.KeyEvent("inv"))
 	b.do(t, chromedp.Evaluate[chromedp.Void](`document.querySelector('#keys-h').remembered = true`))
-	mu := sc.fleet["worker-0"].Mutex("invoices/<b>export</b>")
+	const key = "invoices/<b>export</b>"
+	mu := sc.fleet["worker-0"].Mutex(key)
 	if err := mu.LockContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -67,8 +69,8 @@ func TestPageIsKeptUpToDate(t *testing.T) {
 	if !eval[bool](t, b, `document.querySelector('#keys-h').remembered === true`) {
 		t.Error("what did not change was replaced")
 	}
-	if got := eval[string](t, b, `document.querySelector('.keys tbody .k').textContent`); got != mu.Key() {
-		t.Errorf("the key is shown as %q, want %q", got, mu.Key())
+	if got := eval[string](t, b, `document.querySelector('.keys tbody .k').textContent`); got != key {
+		t.Errorf("the key is shown as %q, want %q", got, key)
 	}
 	mu.Unlock()
 	b.eventually(t, `document.querySelector('.keys .free') !== null`)
@@ -202,18 +204,17 @@ const contrast = `(() => {
 func TestPageIsReadable(t *testing.T) {
 	b := newBrowser(t)
 	sc := newScene(t, 2*time.Second)
-	long := sc.own.Mutex(strings.Repeat("a-key-without-any-space/", 21))
-	if err := long.LockContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	long := strings.Repeat("a-key-without-any-space/", 21)
+	mu := sc.own.Mutex(long)
+	lock(t, mu)
 	url := servePage(t, sc.own, &dsynchttp.Options{Authorize: func(*http.Request) error { return nil }})
 	b.do(t, chromedp.Navigate(url))
 	sc.play(t, 8*time.Second)
 	// A loss that its holder does not heed, for the alert.
-	if err := sc.fleet["worker-1"].Break(t.Context(), long.Key()); err != nil {
+	if err := admin.New(sc.fleet["worker-1"]).Break(t.Context(), long); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"", "?window=1m", "?prefix=nothing", "?sort=waiters&n=2&mine=1", "key?key=invoices/export", "key?key=smtp/connections", "key?key=nothing", "key?key=" + long.Key()} {
+	for _, path := range []string{"", "?window=1m", "?prefix=nothing", "?sort=waiters&n=2&mine=1", "key?key=invoices/export", "key?key=smtp/connections", "key?key=nothing", "key?key=" + long} {
 		for _, scheme := range []string{"light", "dark"} {
 			for _, width := range []int64{390, 1200} {
 				b.prefers(t, scheme)
@@ -237,11 +238,14 @@ func TestPageIsReadable(t *testing.T) {
 	if path := "key?key=nothing"; !strings.Contains(eval[string](t, b, `document.body.innerText`), "Not healthy") {
 		t.Errorf("%q says nothing of the loss", path)
 	}
-	long.Unlock()
+	mu.Unlock()
 }
 
-// The picture in the README: LEASEHOLD_PAGE_PNG=../docs/page.png go test -run
-// TestPagePicture . in this folder; it takes a minute.
+// The picture in the README, made in a minute by
+//
+//	LEASEHOLD_PAGE_PNG=../docs/page.png go test -run TestPagePicture .
+//
+// in this folder. Make it again when the page looks different.
 func TestPagePicture(t *testing.T) {
 	file := os.Getenv("LEASEHOLD_PAGE_PNG")
 	if file == "" {

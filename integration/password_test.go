@@ -75,16 +75,16 @@ func TestPasswordChanged(t *testing.T) {
 		o.Logger = log.logger()
 		session := r.open(server.Connect(t, strings.Replace(p.URI(), "//", "//locker:secret@", 1)+"&authSource="+r.DB), o)
 		m := session.Mutex("key")
-		lock(t, m)
-		lost := m.Lost()
+		h := hold(t, m)
+		lost := h.Lost()
 
 		user("updateUser", "changed")
 		p.Cut()
 		p.Heal()
 		cut := time.Now()
 		lostInTime(t, lost, cut, o.TTL)
-		if err := m.UnlockContext(t.Context()); !errors.Is(err, dsync.ErrLost) || !strings.Contains(err.Error(), "Authentication failed") {
-			t.Errorf("Unlock: %v, want ErrLost and the cause", err)
+		if err := h.Release(t.Context()); !errors.Is(err, dsync.ErrLost) || !strings.Contains(err.Error(), "Authentication failed") {
+			t.Errorf("Release: %v, want ErrLost and the cause", err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()

@@ -190,8 +190,8 @@ func ticking(env *proc.Env) {
 		r := rand.New(rand.NewPCG(uint64(a.Rounds), uint64(i)))
 		go func() {
 			e := proc.Event{N: int(tick.Unix())}
-			ran, err := p.DoValue(context.Background(), tick, func(ctx context.Context) ([]byte, error) {
-				e.Token = dsync.TokenFrom(ctx)
+			_, ran, err := p.DoValue(context.Background(), tick, func(ctx context.Context) ([]byte, error) {
+				e.Token = dsync.HoldFrom(ctx).Token()
 				time.Sleep(time.Duration(r.IntN(150)) * time.Millisecond)
 				if r.IntN(5) == 0 {
 					return nil, errors.New("failed")

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
@@ -18,7 +17,7 @@ func TestRepeatedRequestsDoTheSame(t *testing.T) {
 		r := newRoom(t, s)
 		ctx, store := t.Context(), r.store()
 		claim := func(key, session string) driver.Claim {
-			return driver.Claim{Key: key, ID: session + ".1", Session: session, Kind: dsync.KindSemaphore, Weight: 1, Limit: 1}
+			return driver.Claim{Key: key, ID: session + ".1", Session: session, Kind: driver.KindSemaphore, Weight: 1, Limit: 1}
 		}
 		join := func(j driver.Join) driver.State {
 			t.Helper()

@@ -44,7 +44,7 @@ func TestB34ExhaustedPool(t *testing.T) {
 				var session *dsync.Session
 				if own {
 					var err error
-					session, err = dsyncmongo.Connect(t.Context(), options.Client().ApplyURI(p.URI()), r.DB, &dsyncmongo.Options{Options: opt})
+					session, err = dsyncmongo.Connect(t.Context(), options.Client().ApplyURI(p.URI()), r.DB, &dsyncmongo.Options{Session: opt})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -52,8 +52,7 @@ func TestB34ExhaustedPool(t *testing.T) {
 				} else {
 					session = r.open(app, opt)
 				}
-				m := session.Mutex("key")
-				lock(t, m)
+				h := hold(t, session.Mutex("key"))
 
 				// The query is answered when the proxy heals.
 				hit := p.Once(proxy.LateReply, func(c proxy.Command) bool { return c.On(r.DB, "app") })
@@ -67,7 +66,7 @@ func TestB34ExhaustedPool(t *testing.T) {
 				}()
 				<-hit
 				time.Sleep(2 * ttl)
-				stillHeld := m.Token() != 0
+				stillHeld := h.Token() != 0
 				p.Heal()
 				if err := <-query; err != nil {
 					t.Errorf("the slow query: %v", err)
@@ -80,7 +79,7 @@ func TestB34ExhaustedPool(t *testing.T) {
 						t.Errorf("lost, although the session has a client of its own: %v", why)
 					}
 					lost.none(t)
-					unlock(t, m)
+					release(t, h)
 					return
 				}
 				if stillHeld {
@@ -95,8 +94,8 @@ func TestB34ExhaustedPool(t *testing.T) {
 				} else {
 					t.Logf("the hook said: %s", why[len(why)-1])
 				}
-				if err := m.UnlockContext(t.Context()); sentinel(err) != "lost" {
-					t.Errorf("Unlock: %v, want ErrLost", err)
+				if err := h.Release(t.Context()); sentinel(err) != "lost" {
+					t.Errorf("Release: %v, want ErrLost", err)
 				}
 			})
 		}

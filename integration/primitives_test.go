@@ -28,25 +28,33 @@ func TestRWMutex(t *testing.T) {
 				wg.Go(func() {
 					for range rounds {
 						if i == 0 {
-							rw.Lock()
-							if w, n := writers.Add(1), readers.Load(); w != 1 || n != 0 || rw.Token() == 0 {
+							h, err := rw.Hold(t.Context())
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							if w, n := writers.Add(1), readers.Load(); w != 1 || n != 0 || h.Token() == 0 {
 								t.Errorf("a writer among %d writers and %d readers", w, n)
 							}
 							time.Sleep(2 * time.Millisecond)
 							writers.Add(-1)
-							rw.Unlock()
+							release(t, h)
 							continue
 						}
-						rw.RLock()
+						h, err := rw.RHold(t.Context())
+						if err != nil {
+							t.Error(err)
+							return
+						}
 						if n := readers.Add(1); n > 1 {
 							together.Add(1)
 						}
-						if w := writers.Load(); w != 0 || rw.RToken() == 0 {
+						if w := writers.Load(); w != 0 || h.Token() == 0 {
 							t.Errorf("a reader beside %d writers", w)
 						}
 						time.Sleep(5 * time.Millisecond)
 						readers.Add(-1)
-						rw.RUnlock()
+						release(t, h)
 					}
 				})
 			}
@@ -72,35 +80,27 @@ func TestB20ExpiredReadersAndWriters(t *testing.T) {
 				r := newRoom(t, s)
 				p := r.proxy()
 				gone := r.via(p, r.short(ttl)).RWMutex("rw")
-				lost := gone.RLost
-				if writes {
-					gone.Lock()
-					lost = gone.Lost
-				} else {
-					gone.RLock()
-				}
-				ended := lost()
 				next := r.session(r.short(patient)).RWMutex("rw")
-				p.Cut()
+				holds, takes := gone.RHold, next.Hold
+				if writes {
+					holds, takes = gone.Hold, next.RHold
+				}
 				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 				defer cancel()
-				var err error
-				if writes {
-					err = next.RLockContext(ctx)
-				} else {
-					err = next.LockContext(ctx)
+				h, err := holds(ctx)
+				if err != nil {
+					t.Fatal(err)
 				}
+				ended := h.Lost()
+				p.Cut()
+				taken, err := takes(ctx)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if !closed(ended) {
 					t.Error("taken before Lost closed")
 				}
-				if writes {
-					next.RUnlock()
-				} else {
-					next.Unlock()
-				}
+				release(t, taken)
 			})
 		}
 	})
@@ -148,7 +148,7 @@ func TestSemaphore(t *testing.T) {
 		if err := old.Acquire(t.Context(), 2); err != nil {
 			t.Fatal(err)
 		}
-		err := renewed.TryAcquireContext(t.Context(), 1)
+		_, err := renewed.TryHold(t.Context(), 1)
 		if !errors.Is(err, dsync.ErrMismatch) || !strings.Contains(err.Error(), "size 2, not 3") {
 			t.Errorf("another size: %v", err)
 		}
@@ -285,7 +285,7 @@ func TestLinger(t *testing.T) {
 			t.Errorf("%d commands for a key that lingers", n)
 		}
 		other := r.session(plain)
-		if err := other.Mutex("mine").TryLockContext(t.Context()); sentinel(err) != "held" {
+		if _, err := other.Mutex("mine").TryHold(t.Context()); sentinel(err) != "held" {
 			t.Errorf("a try elsewhere: %v, want ErrHeld", err)
 		}
 		next := other.Mutex("mine")

@@ -47,7 +47,7 @@ func TestPrograms(t *testing.T) {
 					Skew:   s.Skew,
 					Open: func(_ int, set program.Setting, opt dsync.Options) *dsync.Session {
 						s, err := dsyncmongo.Open(t.Context(), client.Database(r.DB),
-							&dsyncmongo.Options{Options: opt, PollOnly: set.Polling})
+							&dsyncmongo.Options{Session: opt, PollOnly: set.Polling})
 						if err != nil {
 							panic(err) // it may be any goroutine of the program
 						}

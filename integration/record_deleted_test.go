@@ -16,11 +16,11 @@ func TestRecordDeleted(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		a, b := r.session(r.short(10*time.Second)), r.session(r.short(10*time.Second))
-		ma, mb, other := a.Mutex("k"), b.Mutex("k"), a.Mutex("other")
-		lock(t, ma)
+		mb, other := b.Mutex("k"), a.Mutex("other")
+		key := hold(t, a.Mutex("k"))
 		lock(t, other)
-		sem := a.Semaphore("s", 2)
-		if err := sem.Acquire(t.Context(), 1); err != nil {
+		sem, err := a.Semaphore("s", 2).Hold(t.Context(), 1)
+		if err != nil {
 			t.Fatal(err)
 		}
 		for _, key := range []string{"k", "s"} {
@@ -30,21 +30,21 @@ func TestRecordDeleted(t *testing.T) {
 		}
 		deleted := time.Now()
 		lock(t, mb)
-		for _, lost := range []<-chan struct{}{ma.Lost(), sem.Lost()} {
+		for _, h := range []*dsync.Hold{key, sem} {
 			select {
-			case <-lost:
+			case <-h.Lost():
 			case <-time.After(time.Minute):
 				t.Fatal("the holder is not told")
 			}
 		}
 		lab.Note(t, "told after %v", time.Since(deleted).Round(time.Millisecond))
-		for _, err := range []error{ma.UnlockContext(t.Context()), sem.ReleaseContext(t.Context(), 1)} {
-			if !errors.Is(err, dsync.ErrLost) || !errors.Is(err, dsync.ErrRecordDeleted) {
+		for _, h := range []*dsync.Hold{key, sem} {
+			if err := h.Release(t.Context()); !errors.Is(err, dsync.ErrLost) || !errors.Is(err, dsync.ErrRecordDeleted) {
 				t.Errorf("released: %v, want that the record was deleted", err)
 			}
 		}
-		if !mb.Held() || !other.Held() {
-			t.Errorf("the next holder has the key: %t; the other key is held: %t", mb.Held(), other.Held())
+		if mb.Token() == 0 || other.Token() == 0 {
+			t.Errorf("the next holder has the key: %t; the other key is held: %t", mb.Token() != 0, other.Token() != 0)
 		}
 		unlock(t, mb)
 		unlock(t, other)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
@@ -20,7 +21,7 @@ import (
 // B17: find, insert, update and remove on the one collection, and find, insert,
 // createCollection and convertToCapped on those of notices, are enough for everything, and
 // nothing else is even tried. Without the rights on the latter all works by polling, a holder
-// learns of ForceLock with its next heartbeat, and each process's log says once what to grant.
+// learns of ForceHold with its next heartbeat, and each process's log says once what to grant.
 func TestB17OrdinaryRights(t *testing.T) {
 	t.Parallel()
 	for name, rights := range map[string][]string{
@@ -99,7 +100,7 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 		unlock(t, ma)
 		granted(t, ch)
 		unlock(t, mb)
-		l, err := a.Lease(t.Context(), "lease", 10*time.Second)
+		l, err := a.Mutex("lease").Lease(t.Context(), 10*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,15 +113,14 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 		if _, err := store.Sweep(t.Context(), "s", driver.SweepState{}, time.Hour); err != nil {
 			t.Error(err)
 		}
-		lock(t, ma)
+		h := hold(t, ma)
 		time.Sleep(2 * time.Second) // it holds for long enough to listen
-		lost := ma.Lost()
 		go func() {
-			<-lost
-			ma.UnlockContext(t.Context()) // Unlock would log that it was lost
+			<-h.Lost()
+			h.Release(t.Context()) // Unlock would log that it was lost
 		}()
 		began := time.Now()
-		if err := b.Break(t.Context(), "key"); err != nil {
+		if err := admin.New(b).Break(t.Context(), "key"); err != nil {
 			t.Errorf("Break: %v", err)
 		}
 		if d := time.Since(began); notices && d > 3*time.Second {
@@ -182,14 +182,14 @@ func TestRightsTakenAway(t *testing.T) {
 		client := server.Connect(t, own.URIAs("locker:secret@")+"&authSource="+r.DB)
 		session := r.open(client, opt)
 		m := session.Mutex("key")
-		lock(t, m)
-		lost := m.Lost()
+		h := hold(t, m)
+		lost := h.Lost()
 
 		run(bson.E{Key: "revokeRolesFromUser", Value: "locker"}, bson.E{Key: "roles", Value: bson.A{"dbOwner"}})
 		taken := time.Now()
 		lostInTime(t, lost, taken, opt.TTL)
-		if err := m.UnlockContext(t.Context()); sentinel(err) != "lost" {
-			t.Errorf("Unlock: %v, want ErrLost", err)
+		if err := h.Release(t.Context()); sentinel(err) != "lost" {
+			t.Errorf("Release: %v, want ErrLost", err)
 		}
 		began := time.Now()
 		if err := session.Mutex("other").LockContext(t.Context()); !errors.Is(err, dsync.ErrRefused) || time.Since(began) > opt.TTL {

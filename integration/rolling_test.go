@@ -99,17 +99,18 @@ func TestRollingUpgrade(t *testing.T) {
 			m := session.Mutex("turns")
 			busy.Go(func() {
 				for ctx.Err() == nil {
-					if err := m.LockContext(ctx); err != nil {
+					h, err := m.Hold(ctx)
+					if err != nil {
 						if ctx.Err() == nil {
-							t.Errorf("Lock: %v", err)
+							t.Errorf("Hold: %v", err)
 						}
 						return
 					}
-					locks.begin(m.Token())
+					locks.begin(h.Token())
 					time.Sleep(20 * time.Millisecond)
 					locks.end()
-					if err := m.UnlockContext(context.Background()); err != nil {
-						t.Errorf("Unlock: %v", err)
+					if err := h.Release(context.Background()); err != nil {
+						t.Errorf("Release: %v", err)
 					}
 				}
 			})

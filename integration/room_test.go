@@ -79,7 +79,7 @@ func (r *room) open(client *mongo.Client, o dsync.Options) *dsync.Session {
 	if o.Logger == nil {
 		o.Logger = r.logger()
 	}
-	s, err := dsyncmongo.Open(r.t.Context(), client.Database(r.DB), &dsyncmongo.Options{Options: o})
+	s, err := dsyncmongo.Open(r.t.Context(), client.Database(r.DB), &dsyncmongo.Options{Session: o})
 	if err != nil {
 		r.t.Fatalf("Open: %v", err)
 	}
@@ -176,7 +176,7 @@ func load(t testing.TB, s driver.Store, key string) driver.State {
 }
 
 // member reads a session's record.
-func member(t testing.TB, s driver.Store, id string) dsync.Member {
+func member(t testing.TB, s driver.Store, id string) driver.Member {
 	t.Helper()
 	m, _, err := storecmd.Members(t.Context(), s, id)
 	if err != nil || len(m) != 1 {
@@ -221,10 +221,31 @@ func lock(t testing.TB, m *dsync.Mutex) {
 // unlock unlocks a mutex that must still be held.
 func unlock(t testing.TB, m *dsync.Mutex) {
 	t.Helper()
+	if m.Token() == 0 {
+		t.Fatalf("%v is not held any more", m)
+	}
+	m.Unlock()
+}
+
+// hold locks a mutex, as a value.
+func hold(t testing.TB, m *dsync.Mutex) *dsync.Hold {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), proc.Patience)
 	defer cancel()
-	if err := m.UnlockContext(ctx); err != nil {
-		t.Fatalf("UnlockContext: %v", err)
+	h, err := m.Hold(ctx)
+	if err != nil {
+		t.Fatalf("Hold: %v", err)
+	}
+	return h
+}
+
+// release releases a hold that must not have ended.
+func release(t testing.TB, h *dsync.Hold) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), proc.Patience)
+	defer cancel()
+	if err := h.Release(ctx); err != nil {
+		t.Fatalf("Release: %v", err)
 	}
 }
 

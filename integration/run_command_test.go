@@ -253,12 +253,11 @@ func TestRunDeadBeforeTaken(t *testing.T) {
 				eventually(t, "the key is free", func() bool {
 					// Nobody waits, so nobody drops claims of expired sessions; a try does.
 					m := r.session(r.short(patient)).Mutex(o.key)
-					defer func() {
-						if m.Held() {
-							m.Unlock()
-						}
-					}()
-					return m.TryLock()
+					if !m.TryLock() {
+						return false
+					}
+					m.Unlock()
+					return true
 				})
 			})
 		}

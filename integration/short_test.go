@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
@@ -69,7 +68,7 @@ func TestShortCommandsAreConditional(t *testing.T) {
 		// As in the conformance suite, what is not about time has plenty of it.
 		soon := 700 * time.Millisecond
 		claim := func(key string, n int) driver.Claim {
-			return driver.Claim{Key: key, ID: fmt.Sprint("s.", n), Session: "s", Kind: dsync.KindMutex, Weight: 1, Limit: 1}
+			return driver.Claim{Key: key, ID: fmt.Sprint("s.", n), Session: "s", Kind: driver.KindMutex, Weight: 1, Limit: 1}
 		}
 		acquire := func(store driver.Store, c driver.Claim, limit time.Duration) driver.State {
 			t.Helper()
@@ -134,12 +133,12 @@ func TestShortCommandsAreConditional(t *testing.T) {
 			}, nil, false},
 			{grant, "used as another kind", func(k key) {
 				c := claim(k, 3)
-				c.Kind = dsync.KindElection
+				c.Kind = driver.KindElection
 				acquire(other, c, time.Hour)
 				release(other, c, driver.Leave{})
 			}, nil, false},
 			{grant, "of another limit", func(k key) {
-				if _, err := storecmd.Resize(ctx, other, k, dsync.KindMutex, 1, 2); err != nil {
+				if _, err := storecmd.Resize(ctx, other, k, driver.KindMutex, 1, 2); err != nil {
 					t.Fatal(err)
 				}
 			}, nil, false},
@@ -267,7 +266,7 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 		}
 		soon := 700 * time.Millisecond
 		claim := func(key string, n int) driver.Claim {
-			return driver.Claim{Key: key, ID: fmt.Sprint("s.", n), Session: "s", Kind: dsync.KindMutex, Weight: 1, Limit: 1}
+			return driver.Claim{Key: key, ID: fmt.Sprint("s.", n), Session: "s", Kind: driver.KindMutex, Weight: 1, Limit: 1}
 		}
 		hold := func(store driver.Store, c driver.Claim) driver.State {
 			t.Helper()
@@ -390,12 +389,12 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 // pipelines leave: those of a store that has not used the key before, of claims that
 // are like simple ones but that they have a lease, which is taken away again.
 func TestShortCommandsLeaveTheSame(t *testing.T) {
-	for _, kind := range []dsync.Kind{dsync.KindMutex, dsync.KindElection} {
+	for _, kind := range []driver.Kind{driver.KindMutex, driver.KindElection} {
 		t.Run(string(kind), func(t *testing.T) { leaveTheSame(t, kind) })
 	}
 }
 
-func leaveTheSame(t *testing.T, kind dsync.Kind) {
+func leaveTheSame(t *testing.T, kind driver.Kind) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		ctx, store := t.Context(), r.store()
@@ -492,7 +491,7 @@ func leaveTheSame(t *testing.T, kind dsync.Kind) {
 		each("acquire of a free key again", acquire(2))
 		each("joining the queue", acquire(3))
 		each("joining the queue behind it", acquire(4))
-		if kind == dsync.KindElection {
+		if kind == driver.KindElection {
 			each("publishing", func(key string) error {
 				_, err := storecmd.Publish(ctx, store, claim(key, 2), 1, []byte("x"))
 				return err

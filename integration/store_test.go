@@ -36,7 +36,7 @@ func TestStoreNoOpsWriteNothing(t *testing.T) {
 		ctx, store := t.Context(), r.store()
 		until := time.Now().Add(time.Hour)
 		claim := func(n int, weight, limit int64) driver.Claim {
-			return driver.Claim{Key: "k", ID: fmt.Sprint("s.", n), Session: "s", Kind: dsync.KindSemaphore, Weight: weight, Limit: limit, Yield: true}
+			return driver.Claim{Key: "k", ID: fmt.Sprint("s.", n), Session: "s", Kind: driver.KindSemaphore, Weight: weight, Limit: limit, Yield: true}
 		}
 		acquire := func(c driver.Claim, wait bool) error {
 			_, _, err := storecmd.Acquire(ctx, store, c, wait, []string{"dead"}, until)
@@ -50,7 +50,7 @@ func TestStoreNoOpsWriteNothing(t *testing.T) {
 			_, err := storecmd.Publish(ctx, store, claim(1, 3, 3), seq, []byte(value))
 			return err
 		}
-		resize := func(kind dsync.Kind, from, limit int64) error {
+		resize := func(kind driver.Kind, from, limit int64) error {
 			_, err := storecmd.Resize(ctx, store, "k", kind, from, limit)
 			return err
 		}
@@ -64,12 +64,12 @@ func TestStoreNoOpsWriteNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		other := func(c driver.Claim) driver.Claim { c.Kind = dsync.KindMutex; return c }
-		once := driver.Claim{Key: "done", ID: "s.9", Session: "s", Kind: dsync.KindOnce, Weight: 1, Limit: 1}
-		_, err := store.Register(ctx, dsync.Member{ID: "s", TTL: time.Hour})
+		other := func(c driver.Claim) driver.Claim { c.Kind = driver.KindMutex; return c }
+		once := driver.Claim{Key: "done", ID: "s.9", Session: "s", Kind: driver.KindOnce, Weight: 1, Limit: 1}
+		_, err := store.Register(ctx, driver.Member{ID: "s", TTL: time.Hour})
 		must(err)
-		must(resize(dsync.KindSemaphore, 9, 2))
-		must(resize(dsync.KindSemaphore, 2, 3))
+		must(resize(driver.KindSemaphore, 9, 2))
+		must(resize(driver.KindSemaphore, 2, 3))
 		must(acquire(claim(1, 3, 3), true))
 		must(acquire(claim(2, 1, 2), true))
 		must(acquire(claim(3, 1, 3), true))
@@ -100,8 +100,8 @@ func TestStoreNoOpsWriteNothing(t *testing.T) {
 			{"release of nothing", func() error { return release(claim(5, 1, 3), driver.Leave{}) }, nil},
 			{"publish again", func() error { return publish(2, "x") }, nil},
 			{"publish overtaken", func() error { return publish(1, "y") }, nil},
-			{"resize again", func() error { return resize(dsync.KindSemaphore, 2, 3) }, nil},
-			{"resize as another kind", func() error { return resize(dsync.KindMutex, 1, 1) }, dsync.ErrMismatch},
+			{"resize again", func() error { return resize(driver.KindSemaphore, 2, 3) }, nil},
+			{"resize as another kind", func() error { return resize(driver.KindMutex, 1, 1) }, dsync.ErrMismatch},
 			{"revoke again", revoke, nil},
 			{"acquire of what is sealed", func() error { c := once; c.ID = "s.10"; return acquire(c, true) }, nil},
 			{"seal again", func() error { return release(once, driver.Leave{Seal: 1, Result: []byte("other")}) }, nil},
@@ -200,7 +200,7 @@ func TestStoreResizedIsKept(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		store := r.store()
-		if _, err := storecmd.Resize(t.Context(), store, "k", dsync.KindSemaphore, 2, 3); err != nil {
+		if _, err := storecmd.Resize(t.Context(), store, "k", driver.KindSemaphore, 2, 3); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(20*time.Millisecond + s.Skew)
@@ -222,9 +222,9 @@ func TestStoreResizeByAnotherKind(t *testing.T) {
 		r := newRoom(t, s)
 		store := r.store()
 		for _, limits := range []struct {
-			kind     dsync.Kind
+			kind     driver.Kind
 			from, to int64
-		}{{dsync.KindSemaphore, 5, 4}, {dsync.KindSemaphore, 4, 3}, {dsync.KindRWMutex, 6, 7}} {
+		}{{driver.KindSemaphore, 5, 4}, {driver.KindSemaphore, 4, 3}, {driver.KindRWMutex, 6, 7}} {
 			if _, err := storecmd.Resize(t.Context(), store, "k", limits.kind, limits.from, limits.to); err != nil {
 				t.Fatal(err)
 			}
@@ -233,7 +233,7 @@ func TestStoreResizeByAnotherKind(t *testing.T) {
 			limit int64
 			want  error
 		}{{7, nil}, {6, nil}, {5, dsync.ErrMismatch}, {4, dsync.ErrMismatch}, {3, dsync.ErrMismatch}} {
-			claim := driver.Claim{Key: "k", ID: fmt.Sprint("s.", n), Session: "s", Kind: dsync.KindRWMutex, Weight: 1, Limit: c.limit}
+			claim := driver.Claim{Key: "k", ID: fmt.Sprint("s.", n), Session: "s", Kind: driver.KindRWMutex, Weight: 1, Limit: c.limit}
 			if _, _, err := storecmd.Acquire(t.Context(), store, claim, true, nil, time.Now().Add(time.Hour)); !errors.Is(err, c.want) {
 				t.Errorf("with limit %d: got %v, want %v", c.limit, err, c.want)
 			}
@@ -349,15 +349,15 @@ func TestStoreSweepsNothingThatIsMade(t *testing.T) {
 			t.Errorf("%q are left, want %q", left, want)
 		}
 		// The commands that they were made for.
-		if _, err := store.Register(t.Context(), dsync.Member{ID: "new", TTL: time.Minute}); err != nil {
+		if _, err := store.Register(t.Context(), driver.Member{ID: "new", TTL: time.Minute}); err != nil {
 			t.Error(err)
 		}
-		c := driver.Claim{Key: "new", ID: "new.1", Session: "new", Kind: dsync.KindMutex, Weight: 1, Limit: 1}
+		c := driver.Claim{Key: "new", ID: "new.1", Session: "new", Kind: driver.KindMutex, Weight: 1, Limit: 1}
 		// It does not hold the key, so these change nothing.
 		held := c
 		held.Token, held.Lease = 1024, time.Minute
 		elected := held
-		elected.Lease, elected.Kind, elected.NoneWaiting = 0, dsync.KindElection, true
+		elected.Lease, elected.Kind, elected.NoneWaiting = 0, driver.KindElection, true
 		if _, err := storecmd.Extend(t.Context(), store, held); !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("Extend: %v", err)
 		}

@@ -19,10 +19,10 @@ import (
 var openings = map[string]func(ctx context.Context, r *room, o *options.ClientOptions, so dsync.Options) (*dsync.Session, error){
 	"Open": func(ctx context.Context, r *room, o *options.ClientOptions, so dsync.Options) (*dsync.Session, error) {
 		client := server.Connect(r.t, o.GetURI(), o)
-		return dsyncmongo.Open(ctx, client.Database(r.DB), &dsyncmongo.Options{Options: so})
+		return dsyncmongo.Open(ctx, client.Database(r.DB), &dsyncmongo.Options{Session: so})
 	},
 	"Connect": func(ctx context.Context, r *room, o *options.ClientOptions, so dsync.Options) (*dsync.Session, error) {
-		return dsyncmongo.Connect(ctx, o, r.DB, &dsyncmongo.Options{Options: so})
+		return dsyncmongo.Connect(ctx, o, r.DB, &dsyncmongo.Options{Session: so})
 	},
 }
 
@@ -60,13 +60,13 @@ func TestTLS(t *testing.T) {
 						eventually(t, "two heartbeats", func() bool { return holder.count().beats >= 2 })
 					}
 					m := holder.Mutex("key")
-					lock(t, m)
+					h := hold(t, m)
 					ch := locking(t.Context(), waiter.Mutex("key"))
 					store := r.store()
 					eventually(t, "it waits", func() bool { return load(t, store, "key").Waiting == 1 })
 					beats()
 					for range 3 {
-						if closed(m.Lost()) {
+						if closed(h.Lost()) {
 							t.Fatal("lost")
 						}
 						beat := p.Once(proxy.LoseRequest, heartbeats(holder.ID()))
@@ -82,7 +82,7 @@ func TestTLS(t *testing.T) {
 						}
 						beats()
 					}
-					if err := m.UnlockContext(t.Context()); err != nil && ttl > time.Second {
+					if err := h.Release(t.Context()); err != nil && ttl > time.Second {
 						t.Error(err)
 					}
 					unlock(t, granted(t, ch).m)

@@ -115,14 +115,14 @@ func TestB01FiftyAtOnce(t *testing.T) {
 				key = fmt.Sprintf("fresh %d", round)
 			}
 			var mu sync.Mutex
-			var winners []*dsync.Mutex
+			var winners []*dsync.Hold
 			start := make(chan struct{})
 			var all sync.WaitGroup
 			for _, s := range sessions {
 				all.Go(func() {
 					m := s.Mutex(key)
 					<-start
-					err := m.TryLockContext(t.Context())
+					h, err := m.TryHold(t.Context())
 					mu.Lock()
 					defer mu.Unlock()
 					switch sentinel(err) {
@@ -132,8 +132,8 @@ func TestB01FiftyAtOnce(t *testing.T) {
 							t.Errorf("round %d: %v", round, err)
 							return
 						}
-						winners = append(winners, m)
-						tokens[key] = append(tokens[key], m.Token())
+						winners = append(winners, h)
+						tokens[key] = append(tokens[key], h.Token())
 					}
 				})
 			}
@@ -142,8 +142,8 @@ func TestB01FiftyAtOnce(t *testing.T) {
 			if len(winners) != 1 {
 				t.Errorf("round %d on %q: %d holders, want 1", round, key, len(winners))
 			}
-			for _, m := range winners {
-				unlock(t, m)
+			for _, h := range winners {
+				release(t, h)
 			}
 		}
 		for key, ts := range tokens {

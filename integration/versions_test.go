@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -85,11 +86,11 @@ func TestNextVersion(t *testing.T) {
 			}
 		}
 		session := r.session(r.short(patient))
-		shared, mine, held := session.Mutex("shared"), session.Mutex("mine"), session.Mutex("held")
+		shared, mine := session.Mutex("shared"), session.Mutex("mine")
 		lock(t, shared)
 		token := shared.Token()
 		unlock(t, shared)
-		lock(t, held)
+		held := hold(t, session.Mutex("held"))
 
 		cmd, out := command("shared")
 		if err := cmd.Run(); err != nil {
@@ -100,8 +101,9 @@ func TestNextVersion(t *testing.T) {
 			t.Errorf("token %d after %d", last, token)
 		}
 		refused(shared.LockContext(t.Context()))
-		refused(shared.TryLockContext(t.Context()))
-		refused(session.Forget(t.Context(), "shared"))
+		_, err := shared.TryHold(t.Context())
+		refused(err)
+		refused(admin.New(session).Forget(t.Context(), "shared"))
 		if after := record("shared"); !bytes.Equal(before, after) {
 			t.Errorf("this version has changed %v into %v", before, after)
 		}
@@ -119,7 +121,7 @@ func TestNextVersion(t *testing.T) {
 			queue, ok := record("held").Lookup("q").ArrayOK()
 			return ok && len(queue) > 5 // more than an empty one
 		})
-		refused(held.UnlockContext(t.Context()))
+		refused(held.Release(t.Context()))
 		select {
 		case err := <-ended:
 			t.Errorf("the next version was let in: %v\n%s", err, out)

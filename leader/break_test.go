@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"github.com/leasehold-go/leasehold/leader"
@@ -52,7 +53,7 @@ func TestBreakDeposes(t *testing.T) {
 					began := time.Now()
 					broken := make(chan error, 1)
 					operator := newSession(t, store, nil)
-					go func() { broken <- operator.Break(background, e.Name()) }()
+					go func() { broken <- admin.New(operator).Break(background, e.Name()) }()
 
 					<-ctx.Done()
 					notified := time.Now()
@@ -151,7 +152,7 @@ func TestBreakOfRun(t *testing.T) {
 				const breaks = 6
 				for range breaks {
 					began := time.Now()
-					if err := operator.Break(background, "e"); err != nil {
+					if err := admin.New(operator).Break(background, "e"); err != nil {
 						t.Fatal(err)
 					}
 					if d, want := time.Since(began), min(wind, grace); d != want {
@@ -204,7 +205,7 @@ func TestResignAfterBreak(t *testing.T) {
 		time.Sleep(time.Second)
 		operator := newSession(t, store, nil)
 		broken := make(chan error, 1)
-		go func() { broken <- operator.Break(background, "e") }()
+		go func() { broken <- admin.New(operator).Break(background, "e") }()
 		at := <-notified
 		if err := e.Resign(background); err != nil {
 			t.Errorf("Resign: %v", err)
@@ -235,7 +236,7 @@ func TestBreakOfAnUnreachableLeader(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := newSession(t, store, nil)
-		if err := s.Break(background, "e"); err != nil {
+		if err := admin.New(s).Break(background, "e"); err != nil {
 			t.Fatal(err)
 		}
 		if d := time.Since(m[0].LastHeartbeat.Add(ttl)); d < 0 || d > 20*time.Millisecond {

@@ -166,7 +166,7 @@ func (e *Election) begin(ctx context.Context, hold *engine.Hold, run bool) *term
 		hold: hold,
 		run:  run,
 	}
-	t.ctx, t.cancel = hold.Context(context.WithValue(ctx, termKey{}, t.Term))
+	t.ctx, t.cancel = hold.Context(context.WithValue(ctx, termKey{}, t.Term), nil)
 	if e.opt.Value != nil && !e.elects() {
 		// The work does not wait for it: the process leads whether or not this succeeds.
 		hold.PublishLater(e.opt.Value)
@@ -193,6 +193,11 @@ type Term struct {
 	Token    int64  // the fencing token: greater than that of any earlier term
 	Session  string // the id of the leader's session
 	Name     string // the leader's dsync.Options.Name
+}
+
+// String describes the term for people, such as `term 7 of election "jobs/mails", token 4711`.
+func (t Term) String() string {
+	return fmt.Sprintf("term %d of election %q, token %d", t.Number, t.Election, t.Token)
 }
 
 type termKey struct{}

@@ -30,9 +30,9 @@
 //
 //   - when it is lost, because the lease of the session is over by the local clock: at
 //     least the session's grace before anyone else can be elected;
-//   - when somebody calls dsync.Session.Break with the election's name: the cause is
+//   - when somebody calls admin.Inspector.Break with the election's name: the cause is
 //     ErrLost and dsync.ErrRevoked, and Run campaigns again, behind those that wait;
-//   - when the work has set a limit with dsync.Progress, and makes no progress within it: the cause is
+//   - when the work has set a limit with dsync.Hold.Progress, and makes no progress within it: the cause is
 //     ErrLost and dsync.ErrStalled, and Run campaigns again when its function has returned;
 //   - when somebody has deleted the election's record in the store: the cause is ErrLost and
 //     dsync.ErrRecordDeleted, and Run campaigns again;

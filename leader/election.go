@@ -158,7 +158,7 @@ func (e *Election) Resign(ctx context.Context) error {
 // Until d is over nobody leads. Then the first candidate in the queue is elected, which may be this process.
 //
 // d must be from 1 ms to dsync.MaxDuration. If the work takes longer than d to stop, the next leader is elected
-// as soon as it has stopped, or its grace is over. dsync.Session.Break ends d at once.
+// as soon as it has stopped, or its grace is over. admin.Inspector.Break ends d at once.
 //
 // ResignAfter also works when the term has just ended because the ctx of Run or Campaign has ended, as on a signal: for
 // the session's grace, and with Run only as long as its function has not returned. Run's function can

@@ -140,7 +140,7 @@ func ExampleElection_Run_progress() {
 
 	err := election.Run(context.Background(), func(ctx context.Context) error {
 		for _, customer := range []string{"Anna", "Ben"} {
-			if err := dsync.Progress(ctx, time.Minute); err != nil {
+			if err := dsync.HoldFrom(ctx).Progress(time.Minute); err != nil {
 				return err
 			}
 			fmt.Println("report for", customer) // takes some seconds

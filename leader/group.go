@@ -207,7 +207,7 @@ func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOpti
 	}
 	switch b := g.opt.BalanceInterval; {
 	case b == 0:
-		g.opt.BalanceInterval = s.TTL() / 3
+		g.opt.BalanceInterval = g.s.TTL() / 3
 	case b > 0 && b < minBalance || b > dsync.MaxDuration:
 		return nil, nil, fmt.Errorf("leader: BalanceInterval is %v; it must be at least %v and at most %v (0: a third of the session's TTL; negative: never)",
 			b, minBalance, dsync.MaxDuration)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/leader"
 )
@@ -58,7 +59,7 @@ func TestTermThatIsNotResignedIsUnhealthy(t *testing.T) {
 				s := newSession(t, dsynctest.NewMemory(), nil)
 				e := electionOf(t, s, nil)
 				term := campaign(t, e)
-				go s.Break(background, e.Name())
+				go admin.New(s).Break(background, e.Name())
 				<-term.Done()
 				time.Sleep(ttl)
 				if err := s.Healthy(); !errors.Is(err, dsync.ErrStillInUse) {

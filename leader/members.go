@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/process"
 )
 
 // A Role is what a member does in an election.
@@ -31,6 +31,11 @@ type Member struct {
 	Meta     map[string]string
 	Role     Role
 	LastSeen time.Time // the last heartbeat, by the store's clock
+}
+
+// String describes the member for people, such as "candidate worker-a (process 11 on host-a)".
+func (m Member) String() string {
+	return fmt.Sprintf("%s %s", m.Role, process.Describe(m.Name, m.Host, m.PID, m.Session))
 }
 
 // Members returns all members of the election that are alive: the leader first, then the
@@ -130,8 +135,8 @@ func (e *Election) queue(ctx context.Context, st driver.State) ([]driver.Waiter,
 }
 
 // alive returns the records of those sessions that are alive, by id.
-func (e *Election) alive(ctx context.Context, ids []string) (map[string]dsync.Member, error) {
-	alive := make(map[string]dsync.Member)
+func (e *Election) alive(ctx context.Context, ids []string) (map[string]driver.Member, error) {
+	alive := make(map[string]driver.Member)
 	if len(ids) == 0 { // without ids Members returns all sessions
 		return alive, nil
 	}
@@ -147,7 +152,7 @@ func (e *Election) alive(ctx context.Context, ids []string) (map[string]dsync.Me
 	return alive, nil
 }
 
-func newMember(m dsync.Member, role Role) Member {
+func newMember(m driver.Member, role Role) Member {
 	return Member{
 		Session: m.ID, Name: m.Name, Host: m.Host, PID: m.PID, App: m.App, Meta: m.Meta,
 		Role: role, LastSeen: m.LastHeartbeat,

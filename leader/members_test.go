@@ -144,13 +144,13 @@ func TestMembersOfMany(t *testing.T) {
 		store := dsynctest.NewMemory()
 		e := newElection(t, store, nil)
 		register := func(id string) string {
-			if _, err := store.Register(background, dsync.Member{ID: id, Name: id, TTL: time.Hour}); err != nil {
+			if _, err := store.Register(background, driver.Member{ID: id, Name: id, TTL: time.Hour}); err != nil {
 				t.Fatal(err)
 			}
 			return id
 		}
 		claim := func(session string, n int) {
-			c := driver.Claim{Key: "e", ID: fmt.Sprint(session, ".", n), Session: session, Kind: dsync.KindElection, Weight: 1, Limit: 1}
+			c := driver.Claim{Key: "e", ID: fmt.Sprint(session, ".", n), Session: session, Kind: driver.KindElection, Weight: 1, Limit: 1}
 			if _, _, err := storecmd.Acquire(background, store, c, true, nil, time.Now().Add(time.Hour)); err != nil {
 				t.Fatal(err)
 			}
@@ -343,7 +343,7 @@ func (u *unable) Load(ctx context.Context, key string, waiters int) (driver.Stat
 	return u.Memory.Load(ctx, key, waiters)
 }
 
-func (u *unable) Sessions(ctx context.Context, q driver.SessionQuery) ([]dsync.Member, time.Time, error) {
+func (u *unable) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.Member, time.Time, error) {
 	if u.method == dsynctest.MethodMembers && q.Observing == "" || u.method == dsynctest.MethodObservers && q.After != "" {
 		return nil, time.Time{}, errUnable
 	}
@@ -357,9 +357,9 @@ func TestMembersErrors(t *testing.T) {
 		e := newElection(t, u, nil)
 		for i := range 1002 {
 			id := fmt.Sprintf("s%04d", i)
-			u.Register(background, dsync.Member{ID: id, TTL: time.Hour})
+			u.Register(background, driver.Member{ID: id, TTL: time.Hour})
 			u.Observe(background, id, 1, []string{"e"})
-			c := driver.Claim{Key: "e", ID: id + ".1", Session: id, Kind: dsync.KindElection, Weight: 1, Limit: 1}
+			c := driver.Claim{Key: "e", ID: id + ".1", Session: id, Kind: driver.KindElection, Weight: 1, Limit: 1}
 			storecmd.Acquire(background, u, c, true, nil, time.Now().Add(time.Hour))
 		}
 		for _, m := range []dsynctest.Method{dsynctest.MethodLoad, dsynctest.MethodMembers, dsynctest.MethodObservers, dsynctest.MethodQueue} {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/process"
 )
 
 // A Leader describes who leads. The zero Leader, without a Session, means that nobody does.
@@ -19,6 +20,16 @@ type Leader struct {
 	PID     int
 	Since   time.Time // when it was elected, by the store's clock
 	Value   []byte    // what it has published; nil: nothing
+}
+
+// String describes the leader for people, such as "worker-a (process 11 on host-a), term 7, since
+// 2026-11-27T05:18:24.000Z", or says that nobody leads. It leaves out the value.
+func (l Leader) String() string {
+	if l.Session == "" {
+		return "nobody leads"
+	}
+	since := l.Since.UTC().Format("2006-01-02T15:04:05.000Z07:00")
+	return fmt.Sprintf("%s, term %d, since %s", process.Describe(l.Name, l.Host, l.PID, l.Session), l.Term, since)
 }
 
 // Leader returns the present leader, or [ErrNoLeader]. A leader that died is returned until its

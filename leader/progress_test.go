@@ -35,7 +35,7 @@ func TestHangingLeaderIsDeposed(t *testing.T) {
 						return nil
 					}
 					for range 3 {
-						if err := dsync.Progress(ctx, limit); err != nil {
+						if err := dsync.HoldFrom(ctx).Progress(limit); err != nil {
 							t.Error(err)
 						}
 						last = time.Now()
@@ -43,7 +43,7 @@ func TestHangingLeaderIsDeposed(t *testing.T) {
 					}
 					context.AfterFunc(ctx, func() { ended = time.Now() })
 					<-hangs
-					return dsync.Progress(ctx, limit)
+					return dsync.HoldFrom(ctx).Progress(limit)
 				}
 				var candidacy func() error
 				name := "jobs/mails"
@@ -113,7 +113,7 @@ func TestCauseOfAStalledTerm(t *testing.T) {
 		var lost []error
 		e := newElection(t, dsynctest.NewMemory(), &leader.Options{Hooks: &leader.Hooks{Lost: func(_ leader.Term, cause error) { lost = append(lost, cause) }}})
 		ctx := campaign(t, e)
-		if err := dsync.Progress(ctx, time.Second); err != nil {
+		if err := dsync.HoldFrom(ctx).Progress(time.Second); err != nil {
 			t.Fatal(err)
 		}
 		<-ctx.Done()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/leader"
 )
@@ -122,7 +123,7 @@ func TestResignAfterAndBreak(t *testing.T) {
 				start := time.Now()
 				go a.ResignAfter(background, time.Hour)
 				time.Sleep(before)
-				if err := newSession(t, store, nil).Break(background, "e"); err != nil {
+				if err := admin.New(newSession(t, store, nil)).Break(background, "e"); err != nil {
 					t.Fatalf("Break: %v", err)
 				}
 				<-next.elected

@@ -506,7 +506,7 @@ func TestTransferToTheLastOfMany(t *testing.T) {
 		campaign(t, a)
 		for i := range n {
 			id := fmt.Sprintf("c%04d", i)
-			c := driver.Claim{Key: "e", ID: id + ".1", Session: id, Kind: dsync.KindElection, Weight: 1, Limit: 1}
+			c := driver.Claim{Key: "e", ID: id + ".1", Session: id, Kind: driver.KindElection, Weight: 1, Limit: 1}
 			_, err := store.Register(background, driver.Member{ID: id, Name: id, TTL: time.Hour})
 			_, _, err2 := storecmd.Acquire(background, store, c, true, nil, time.Now().Add(time.Hour))
 			if err := errors.Join(err, err2); err != nil {
@@ -573,7 +573,7 @@ func TestTransferToTheLatestClaim(t *testing.T) {
 					}
 				}
 				for _, id := range tt.queue {
-					c := driver.Claim{Key: "e", ID: id, Session: id[:1], Kind: dsync.KindElection, Weight: 1, Limit: 1}
+					c := driver.Claim{Key: "e", ID: id, Session: id[:1], Kind: driver.KindElection, Weight: 1, Limit: 1}
 					if _, _, err := storecmd.Acquire(background, store, c, true, nil, time.Now().Add(time.Hour)); err != nil {
 						t.Fatal(err)
 					}

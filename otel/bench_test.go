@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncotel "github.com/leasehold-go/leasehold/otel"
 )
 
@@ -24,7 +25,7 @@ func BenchmarkHold(b *testing.B) {
 	token := int64(0)
 	for b.Loop() {
 		token++
-		hooks.Granted(dsync.GrantedInfo{Key: "k", Kind: dsync.KindMutex, Token: token, Local: true})
-		hooks.Released(dsync.ReleasedInfo{Key: "k", Kind: dsync.KindMutex, Token: token, Held: time.Millisecond})
+		hooks.Granted(dsync.GrantedInfo{Key: "k", Kind: driver.KindMutex, Token: token, Local: true})
+		hooks.Released(dsync.ReleasedInfo{Key: "k", Kind: driver.KindMutex, Token: token, Held: time.Millisecond})
 	}
 }

@@ -4,7 +4,7 @@
 //
 //	telemetry, err := dsyncotel.New(nil)
 //	locks, err := dsyncmongo.Open(ctx, db, &dsyncmongo.Options{
-//		Options: dsync.Options{Hooks: telemetry.Hooks()},
+//		Session: dsync.Options{Hooks: telemetry.Hooks()},
 //	})
 //	election, err := leader.New(locks, "reports", &leader.Options{Hooks: telemetry.LeaderHooks(nil)})
 //
@@ -38,7 +38,7 @@
 // back) and error.type. For holds, sessions and terms error.type is the reason for their end:
 // expired (no heartbeat got through in time, or a fixed lease was over), session_expired
 // (another process found that the session had expired), revoked (somebody used Break or
-// ForceLock), stalled (the holder made no progress within its limit), record_deleted (somebody deleted the
+// ForceHold), stalled (the holder made no progress within its limit), record_deleted (somebody deleted the
 // key's record in the store) or closed (the session was closed before the holder was done). It is missing if the
 // holder ended the hold: by a release, or a leader by resigning or by the end of its context.
 // For heartbeats and commands it is timeout or the type of the error.

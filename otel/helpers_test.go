@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncotel "github.com/leasehold-go/leasehold/otel"
 )
@@ -145,7 +146,7 @@ func broken(s *dsync.Session) {
 	mu := s.Mutex("k")
 	mu.Lock()
 	var wg sync.WaitGroup
-	wg.Go(func() { s.Break(background, "k") })
+	wg.Go(func() { admin.New(s).Break(background, "k") })
 	<-mu.Lost()
 	mu.Unlock()
 	wg.Wait()

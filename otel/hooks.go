@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 // A hold identifies a hold: no token of a key is granted twice.
@@ -49,7 +50,7 @@ func (t *Telemetry) Hooks() *dsync.Hooks {
 			}
 			t.jumps.Add(ctx, 1, t.with(directionAttr.String(direction)))
 		},
-		Deadlock: func(dsync.Deadlock) { t.deadlocks.Add(ctx, 1, t.with()) },
+		Deadlock: func(dsync.DeadlockInfo) { t.deadlocks.Add(ctx, 1, t.with()) },
 	}
 }
 
@@ -94,7 +95,7 @@ func (t *Telemetry) trace(g dsync.GrantedInfo, source attribute.KeyValue) contex
 }
 
 // held counts a hold that has ended; loss is why, nil if its holder ended it.
-func (t *Telemetry) held(h hold, kind dsync.Kind, lasted time.Duration, loss error) {
+func (t *Telemetry) held(h hold, kind driver.Kind, lasted time.Duration, loss error) {
 	ctx, _ := t.spans.end(h, loss)
 	attrs := append(t.key(h.key), kindAttr.String(string(kind)))
 	t.holds.Add(ctx, -1, t.with(attrs...))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/leader"
 	dsyncotel "github.com/leasehold-go/leasehold/otel"
@@ -20,7 +21,7 @@ func TestMetricsOfTerms(t *testing.T) {
 		{"resigned", "{}", func(_ *dsync.Session, e *leader.Election, _, _ func()) { e.Resign(background) }},
 		{"context", "{}", func(_ *dsync.Session, _ *leader.Election, cancel, _ func()) { cancel() }},
 		{"expired", "{error.type=expired}", func(_ *dsync.Session, _ *leader.Election, _, cut func()) { cut(); time.Sleep(ttl) }},
-		{"revoked", "{error.type=revoked}", func(s *dsync.Session, _ *leader.Election, _, _ func()) { s.Break(background, "e") }},
+		{"revoked", "{error.type=revoked}", func(s *dsync.Session, _ *leader.Election, _, _ func()) { admin.New(s).Break(background, "e") }},
 		{"closed", "{error.type=closed}", func(s *dsync.Session, _ *leader.Election, _, _ func()) { s.Close(background) }},
 	}
 	for _, tt := range tests {

@@ -79,11 +79,10 @@ func TestMetricsOfLosses(t *testing.T) {
 		}},
 		{"revoked", "mutex", func(s *dsync.Session, _ *dsynctest.Faulty, _ *dsynctest.Memory) { broken(s) }},
 		{"stalled", "mutex", func(s *dsync.Session, _ *dsynctest.Faulty, _ *dsynctest.Memory) {
-			mu := s.Mutex("k")
-			mu.Lock()
-			mu.Progress(time.Second)
-			<-mu.Lost()
-			mu.Unlock()
+			h, _ := s.Mutex("k").Hold(background)
+			h.Progress(time.Second)
+			<-h.Lost()
+			h.Release(background)
 		}},
 		{"record_deleted", "mutex", func(s *dsync.Session, _ *dsynctest.Faulty, store *dsynctest.Memory) {
 			mu := s.Mutex("k")

@@ -47,24 +47,23 @@ func TestSpansHaveTheCallerAsParent(t *testing.T) {
 			succeeds(t, mu.LockContext(ctx))
 			mu.Unlock()
 		}},
-		{"TryLockContext", "mutex", false, func(t *testing.T, ctx context.Context, s, _ *dsync.Session) {
-			mu := s.Mutex("k")
-			succeeds(t, mu.TryLockContext(ctx))
-			mu.Unlock()
+		{"TryHold", "mutex", false, func(t *testing.T, ctx context.Context, s, _ *dsync.Session) {
+			h, err := s.Mutex("k").TryHold(ctx)
+			succeeds(t, err)
+			h.Release(background)
 		}},
 		{"Do", "mutex", false, func(t *testing.T, ctx context.Context, s, _ *dsync.Session) {
 			succeeds(t, s.Mutex("k").Do(ctx, func(context.Context) error { return nil }))
 		}},
-		{"LockChan", "mutex", false, func(t *testing.T, ctx context.Context, s, _ *dsync.Session) {
-			mu := s.Mutex("k")
-			if <-mu.LockChan(ctx) {
-				mu.Unlock()
+		{"HoldChan", "mutex", false, func(t *testing.T, ctx context.Context, s, _ *dsync.Session) {
+			if h := <-s.Mutex("k").HoldChan(ctx); h != nil {
+				h.Release(background)
 			}
 		}},
-		{"RLockContext", "rwmutex", false, func(t *testing.T, ctx context.Context, s, _ *dsync.Session) {
-			rw := s.RWMutex("k")
-			succeeds(t, rw.RLockContext(ctx))
-			rw.RUnlock()
+		{"RHold", "rwmutex", false, func(t *testing.T, ctx context.Context, s, _ *dsync.Session) {
+			h, err := s.RWMutex("k").RHold(ctx)
+			succeeds(t, err)
+			h.Release(background)
 		}},
 		{"Semaphore", "semaphore", false, func(t *testing.T, ctx context.Context, s, _ *dsync.Session) {
 			sem := s.Semaphore("k", 2)
@@ -72,7 +71,7 @@ func TestSpansHaveTheCallerAsParent(t *testing.T) {
 			sem.Release(1)
 		}},
 		{"Lease", "mutex", false, func(t *testing.T, ctx context.Context, s, _ *dsync.Session) {
-			lease, err := s.Lease(ctx, "k", time.Minute)
+			lease, err := s.Mutex("k").Lease(ctx, time.Minute)
 			succeeds(t, err)
 			succeeds(t, lease.Release(background))
 		}},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -84,7 +85,7 @@ func (t *Telemetry) ObserveQueues(s *dsync.Session, keys ...string) (stop func()
 	r, err := t.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
 		var errs []error
 		for _, key := range keys {
-			st, err := s.Status(ctx, key)
+			st, err := admin.New(s).Status(ctx, key)
 			switch {
 			case errors.Is(err, dsync.ErrClosed):
 				return nil
@@ -107,7 +108,7 @@ func (t *Telemetry) ObserveQueues(s *dsync.Session, keys ...string) (stop func()
 // with stop.
 func (t *Telemetry) ObserveSession(s *dsync.Session) (stop func() error, err error) {
 	r, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		st := s.Stats()
+		st := admin.New(s).Stats()
 		ready := int64(0)
 		if st.Listening {
 			ready = 1

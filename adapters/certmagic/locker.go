@@ -44,7 +44,7 @@ type turns struct {
 
 // A turn is one caller's, from its Lock to its Unlock.
 type turn struct {
-	mu *dsync.Mutex // the lock; nil: it was lost, and its renewal has failed or has not ended
+	hold *dsync.Hold // of the lock; nil: it was lost, and its renewal has failed or has not ended
 }
 
 var (
@@ -76,11 +76,11 @@ func (l *Locker) Lock(ctx context.Context, name string) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	}, func(mu *dsync.Mutex) error { return mu.LockContext(ctx) })
+	}, func(mu *dsync.Mutex) (*dsync.Hold, error) { return mu.Hold(ctx) })
 }
 
 // TryLock locks name if that is possible without waiting for another, and reports
-// whether it did. Errors are those of dsync.Mutex.TryLockContext but dsync.ErrHeld, and
+// whether it did. Errors are those of dsync.Mutex.TryHold but dsync.ErrHeld, and
 // dsync.ErrInvalidKey.
 func (l *Locker) TryLock(ctx context.Context, name string) (bool, error) {
 	err := l.lock(name, func(n *turns) error {
@@ -90,7 +90,7 @@ func (l *Locker) TryLock(ctx context.Context, name string) (bool, error) {
 		default:
 			return dsync.ErrHeld
 		}
-	}, func(mu *dsync.Mutex) error { return mu.TryLockContext(ctx) })
+	}, func(mu *dsync.Mutex) (*dsync.Hold, error) { return mu.TryHold(ctx) })
 	if errors.Is(err, dsync.ErrHeld) {
 		return false, nil
 	}
@@ -98,7 +98,7 @@ func (l *Locker) TryLock(ctx context.Context, name string) (bool, error) {
 }
 
 // lock has take get the turn in this process, and then lock the lock.
-func (l *Locker) lock(name string, take func(*turns) error, lock func(*dsync.Mutex) error) error {
+func (l *Locker) lock(name string, take func(*turns) error, lock func(*dsync.Mutex) (*dsync.Hold, error)) error {
 	key := l.prefix + name
 	if err := dsync.CheckKey(key); err != nil {
 		return fmt.Errorf("certmagic: lock %q: %w", name, err)
@@ -108,15 +108,15 @@ func (l *Locker) lock(name string, take func(*turns) error, lock func(*dsync.Mut
 		l.leave(name, n)
 		return fmt.Errorf("certmagic: lock %q: %w", name, err)
 	}
-	mu := l.s.Mutex(key)
-	if err := lock(mu); err != nil {
+	hold, err := lock(l.s.Mutex(key))
+	if err != nil {
 		<-n.taken
 		l.leave(name, n)
 		return fmt.Errorf("certmagic: lock %q: %w", name, err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n.turn = &turn{mu}
+	n.turn = &turn{hold}
 	return nil
 }
 
@@ -151,13 +151,13 @@ func (l *Locker) Unlock(ctx context.Context, name string) error {
 		l.mu.Unlock()
 		return fmt.Errorf("certmagic: unlock %q: it is not locked", name)
 	}
-	mu := n.turn.mu
+	hold := n.turn.hold
 	n.turn = nil
 	l.mu.Unlock()
 
 	var err error
-	if mu != nil {
-		err = mu.UnlockContext(ctx)
+	if hold != nil {
+		err = hold.Release(ctx)
 	}
 	<-n.taken
 	l.leave(name, n)
@@ -179,29 +179,29 @@ func (l *Locker) RenewLockLease(ctx context.Context, name string, _ time.Duratio
 		l.mu.Unlock()
 		return fmt.Errorf("certmagic: renew the lock of %q: it is not locked", name)
 	}
-	turn, lost := n.turn, n.turn.mu
-	if lost != nil && lost.Held() {
+	turn, lost := n.turn, n.turn.hold
+	if lost != nil && lost.Token() != 0 {
 		l.mu.Unlock()
 		return nil
 	}
-	turn.mu = nil
+	turn.hold = nil
 	l.mu.Unlock()
 
 	if lost != nil {
-		_ = lost.UnlockContext(ctx) // sends nothing
+		_ = lost.Release(ctx) // sends nothing
 	}
-	mu := l.s.Mutex(l.prefix + name)
-	if err := mu.LockContext(ctx); err != nil {
+	hold, err := l.s.Mutex(l.prefix + name).Hold(ctx)
+	if err != nil {
 		return fmt.Errorf("certmagic: renew the lock of %q: %w", name, err)
 	}
 	l.mu.Lock()
 	unlocked := n.turn != turn
 	if !unlocked {
-		turn.mu = mu
+		turn.hold = hold
 	}
 	l.mu.Unlock()
 	if unlocked { // by certmagic.CleanUpOwnLocks, when the process ends
-		mu.Unlock()
+		_ = hold.Release(ctx)
 		return fmt.Errorf("certmagic: renew the lock of %q: it was unlocked meanwhile", name)
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	dsynccertmagic "github.com/leasehold-go/leasehold/adapters/certmagic"
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -165,7 +166,7 @@ func TestRenewalThatFailsKeepsTheName(t *testing.T) {
 				if err := a.Lock(background, "n"); err != nil {
 					t.Fatal(err)
 				}
-				go s.Break(background, "certmagic/n")
+				go admin.New(s).Break(background, "certmagic/n")
 				time.Sleep(2 * ttl)
 				if err := other.Lock(background, "n"); err != nil {
 					t.Fatal(err)
@@ -233,7 +234,7 @@ func TestUnlockDuringARenewal(t *testing.T) {
 		if err := a.Lock(background, "n"); err != nil {
 			t.Fatal(err)
 		}
-		go s.Break(background, "certmagic/n")
+		go admin.New(s).Break(background, "certmagic/n")
 		time.Sleep(2 * ttl)
 		if err := other.Lock(background, "n"); err != nil {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	dsyncgocron "github.com/leasehold-go/leasehold/adapters/gocron"
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/leader"
@@ -145,7 +146,7 @@ func TestFormerLeaderIsHealthy(t *testing.T) {
 		grace bool // until another process leads
 	}{
 		{"Break", func(t *testing.T, _, other *process) {
-			if err := other.session.Break(background, "jobs"); err != nil {
+			if err := admin.New(other.session).Break(background, "jobs"); err != nil {
 				t.Error(err)
 			}
 		}, true},

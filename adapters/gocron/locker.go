@@ -69,16 +69,16 @@ func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	if err := dsync.CheckKey(key); err != nil {
 		return nil, fmt.Errorf("gocron: lock of job %q: %w", name, err)
 	}
-	mu := l.s.Mutex(key)
-	if err := mu.TryLockContext(ctx); err != nil {
+	hold, err := l.s.Mutex(key).TryHold(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("gocron: lock of job %q: %w", name, err)
 	}
-	return &lock{mu: mu, until: time.Now().Add(l.atLeast)}, nil
+	return &lock{hold: hold, until: time.Now().Add(l.atLeast)}, nil
 }
 
 // A lock is the lock of a running job.
 type lock struct {
-	mu    *dsync.Mutex
+	hold  *dsync.Hold
 	until time.Time // it is held at least until then
 }
 
@@ -86,7 +86,7 @@ type lock struct {
 // before, or ctx's; gocron ignores it.
 func (l *lock) Unlock(ctx context.Context) error {
 	if left := time.Until(l.until); left > 0 {
-		return l.mu.UnlockAfter(ctx, min(left+time.Millisecond, dsync.MaxDuration)) // the store has whole ones
+		return l.hold.ReleaseAfter(ctx, min(left+time.Millisecond, dsync.MaxDuration)) // the store has whole ones
 	}
-	return l.mu.UnlockContext(ctx)
+	return l.hold.Release(ctx)
 }

@@ -10,6 +10,7 @@ import (
 
 	dsyncgocron "github.com/leasehold-go/leasehold/adapters/gocron"
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -138,7 +139,7 @@ func TestLockerErrors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if st, err := s.Status(background, "jobs/report"); err != nil || !st.Held() {
+		if st, err := admin.New(s).Status(background, "jobs/report"); err != nil || !st.Held() {
 			t.Errorf("the key with the prefix is not held: %v, %v", st, err)
 		}
 		began := time.Now()
@@ -149,7 +150,7 @@ func TestLockerErrors(t *testing.T) {
 		if waited := time.Since(began); waited > 0 {
 			t.Errorf("the second Lock waited for %v", waited)
 		}
-		go s.Break(background, "jobs/report")
+		go admin.New(s).Break(background, "jobs/report")
 		time.Sleep(ttl / 2)
 		if err := lock.Unlock(background); !errors.Is(err, dsync.ErrLost) {
 			t.Errorf("the error of a lock that was lost is %v", err)

@@ -45,8 +45,8 @@ type Driver struct {
 	stop context.CancelFunc
 
 	mu      sync.Mutex
-	waiting bool         // a Lock has not returned yet
-	hold    *dsync.Mutex // nil if it is not locked; a lost hold stays until Unlock
+	waiting bool        // a Lock has not returned yet
+	hold    *dsync.Hold // nil if it is not locked; a lost hold stays until Unlock
 }
 
 var _ database.Driver = (*Driver)(nil)
@@ -121,8 +121,7 @@ func (d *Driver) Lock() error {
 
 	ctx, cancel := context.WithTimeout(d.open, d.wait)
 	defer cancel()
-	hold := d.locks.Mutex(d.name)
-	err := hold.LockContext(ctx)
+	hold, err := d.locks.Mutex(d.name).Hold(ctx)
 
 	d.mu.Lock()
 	d.waiting = false
@@ -163,7 +162,7 @@ func (d *Driver) Unlock() error {
 }
 
 // take returns the hold, or nil if there is none, and leaves none.
-func (d *Driver) take() *dsync.Mutex {
+func (d *Driver) take() *dsync.Hold {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	hold := d.hold
@@ -171,10 +170,10 @@ func (d *Driver) take() *dsync.Mutex {
 	return hold
 }
 
-func (d *Driver) release(hold *dsync.Mutex) error {
+func (d *Driver) release(hold *dsync.Hold) error {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseWait)
 	defer cancel()
-	if err := hold.UnlockContext(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+	if err := hold.Release(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("golangmigrate: unlock %q: %w", d.name, err)
 	}
 	return nil
@@ -219,9 +218,7 @@ func (d *Driver) check(op string) error {
 	if hold == nil {
 		return nil
 	}
-	ctx, cancel := hold.Context(context.Background()) // its cause says more than Held
-	defer cancel()
-	if ctx.Err() != nil {
+	if ctx := hold.Context(context.Background()); ctx.Err() != nil { // its cause says more than Lost
 		return fmt.Errorf("golangmigrate: did not %s, because lock %q is not held any more: %w", op, d.name, context.Cause(ctx))
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/adapters/golangmigrate"
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -135,7 +136,7 @@ func TestBrokenLock(t *testing.T) {
 		if err := d.Lock(); err != nil {
 			t.Fatal(err)
 		}
-		if err := newSession(t, store).Break(background, name); err != nil {
+		if err := admin.New(newSession(t, store)).Break(background, name); err != nil {
 			t.Fatal(err)
 		}
 		if err := d.SetVersion(1, true); !errors.Is(err, dsync.ErrRevoked) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/adapters/golangmigrate"
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -152,14 +153,14 @@ func TestClosedMigrateDoesNotLock(t *testing.T) {
 		}
 		synctest.Wait()
 		other := newSession(t, store)
-		if status, err := other.Status(background, name); err != nil || status.Waiting != 0 {
+		if status, err := admin.New(other).Status(background, name); err != nil || status.Waiting != 0 {
 			t.Errorf("waiters after Close: %d, %v", status.Waiting, err)
 		}
 		if err := holder.Unlock(); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
-		if status, err := other.Status(background, name); err != nil || len(status.Holders) != 0 {
+		if status, err := admin.New(other).Status(background, name); err != nil || len(status.Holders) != 0 {
 			t.Errorf("the lock is held: %v, %v", status.Holders, err)
 		}
 	})

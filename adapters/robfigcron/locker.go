@@ -105,10 +105,9 @@ func (l *Locker) checkName(name string) {
 
 // run calls f if the lock of that name is free.
 func (l *Locker) run(name string, atLeast time.Duration, f func(context.Context)) {
-	// Each run has its own Mutex: an earlier run in this process may not have ended.
-	mu := l.s.Mutex(l.opt.Prefix + name)
 	ctx := context.Background()
-	if err := mu.TryLockContext(ctx); errors.Is(err, dsync.ErrHeld) {
+	h, err := l.s.Mutex(l.opt.Prefix + name).TryHold(ctx)
+	if errors.Is(err, dsync.ErrHeld) {
 		l.opt.Logger.Info("skip", "job", name, "reason", err)
 		return
 	} else if err != nil {
@@ -117,21 +116,19 @@ func (l *Locker) run(name string, atLeast time.Duration, f func(context.Context)
 	}
 	until := time.Now().Add(atLeast)
 	defer func() { // also when f panics
-		if err := unlock(mu, until); err != nil {
+		if err := release(h, until); err != nil {
 			l.opt.Logger.Error(err, "unlock", "job", name)
 		}
 	}()
-	held, cancel := mu.Context(ctx)
-	defer cancel()
-	f(held)
+	f(h.Context(ctx))
 }
 
-// unlock frees the lock, then or at until.
-func unlock(mu *dsync.Mutex, until time.Time) error {
+// release frees the lock, then or at until.
+func release(h *dsync.Hold, until time.Time) error {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseWait)
 	defer cancel()
 	if left := time.Until(until); left > 0 {
-		return mu.UnlockAfter(ctx, min(left+time.Millisecond, dsync.MaxDuration)) // the store counts whole ones
+		return h.ReleaseAfter(ctx, min(left+time.Millisecond, dsync.MaxDuration)) // the store counts whole ones
 	}
-	return mu.UnlockContext(ctx)
+	return h.Release(ctx)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/adapters/robfigcron"
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -220,7 +221,7 @@ func TestMisuse(t *testing.T) {
 			panics("Job", want, func() { l.Job("report", d, nil) })
 		}
 		l.Job("report", time.Millisecond, func(context.Context) {
-			if st, err := s.Status(background, "jobs/report"); err != nil || !st.Held() {
+			if st, err := admin.New(s).Status(background, "jobs/report"); err != nil || !st.Held() {
 				t.Errorf("the key with the prefix is not held: %v, %v", st, err)
 			}
 		}).Run()

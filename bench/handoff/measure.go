@@ -52,7 +52,7 @@ func measure(ctx context.Context, uri string, r *run, count int, parts bool) err
 			watches = append(watches, w)
 			opt.SetMonitor(w.monitor())
 		}
-		session, err := dsyncmongo.Connect(ctx, opt, db.Name(), &dsyncmongo.Options{Options: dsync.Options{Retention: -1}})
+		session, err := dsyncmongo.Connect(ctx, opt, db.Name(), &dsyncmongo.Options{Session: dsync.Options{Retention: -1}})
 		if err != nil {
 			return err
 		}
@@ -106,8 +106,12 @@ type locker struct{ lock, unlock func(context.Context) error }
 
 func lockerOf(s *dsync.Session, kind string) (locker, error) {
 	if kind != "leader" {
-		mu := s.Mutex("key")
-		return locker{mu.LockContext, mu.UnlockContext}, nil
+		var hold *dsync.Hold
+		lock := func(ctx context.Context) (err error) {
+			hold, err = s.Mutex("key").Hold(ctx)
+			return err
+		}
+		return locker{lock, func(ctx context.Context) error { return hold.Release(ctx) }}, nil
 	}
 	e, err := leader.New(s, "key", nil)
 	if err != nil {

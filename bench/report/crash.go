@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 )
 
 // crash is how long after its last heartbeat the lock of a process that was killed is
@@ -72,8 +73,12 @@ func (r *report) killed(ctx context.Context, c column, round int) (late time.Dur
 		return 0, err
 	}
 	defer s.Close(context.WithoutCancel(ctx))
-	mu := s.Mutex("crash")
-	id, at, err := r.victim(ctx, job{Do: "hold", Addr: r.lab.uris[c], Database: t.DB.Name(), Key: "crash"}, mu.LockContext, nil)
+	var h *dsync.Hold
+	acquire := func(ctx context.Context) (err error) {
+		h, err = s.Mutex("crash").Hold(ctx)
+		return err
+	}
+	id, at, err := r.victim(ctx, job{Do: "hold", Addr: r.lab.uris[c], Database: t.DB.Name(), Key: "crash"}, acquire, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -84,14 +89,14 @@ func (r *report) killed(ctx context.Context, c column, round int) (late time.Dur
 		return 0, err
 	}
 	granted := hello.Now.Add(-time.Since(at))
-	members, _, err := s.Members(ctx, id)
+	members, _, err := admin.New(s).Members(ctx, id)
 	if err != nil {
 		return 0, err
 	}
 	if len(members) != 1 {
 		return 0, fmt.Errorf("%d sessions are %s", len(members), id)
 	}
-	return granted.Sub(members[0].LastHeartbeat.Add(members[0].TTL)), mu.UnlockContext(ctx)
+	return granted.Sub(members[0].LastHeartbeat.Add(members[0].TTL)), h.Release(ctx)
 }
 
 // killedEtcd is killed on etcd, by the client's clock when it learnt of the renewal.

@@ -131,10 +131,10 @@ func (r *report) fleetOf(ctx context.Context, size fleetSize) (f fleet, err erro
 		defer turn.Stop()
 		for len(order) > 0 && time.Now().Before(end) {
 			<-turn.C
-			mu := c.held[order[0]]
+			h := c.held[order[0]]
 			order = order[1:]
-			begins[mu.Key()] = time.Now()
-			if err := mu.UnlockContext(ctx); err != nil {
+			begins[h.Key()] = time.Now()
+			if err := h.Release(ctx); err != nil {
 				return err
 			}
 		}

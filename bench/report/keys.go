@@ -39,11 +39,11 @@ func (r *report) keys(ctx context.Context) ([]row, error) {
 			return nil, err
 		}
 		ops[i] = measure.Timed(func(ctx context.Context) error {
-			mu := s.Mutex(keyName(rand.IntN(n)))
-			if err := mu.LockContext(ctx); err != nil {
+			h, err := s.Mutex(keyName(rand.IntN(n))).Hold(ctx)
+			if err != nil {
 				return err
 			}
-			return mu.UnlockContext(ctx)
+			return h.Release(ctx)
 		})
 	}
 	line, err := r.compare(ctx, line, r.effort.turns, units{}, contender{column: one, op: ops[0], unit: ops[1]})
@@ -55,11 +55,11 @@ func keyName(i int) string { return fmt.Sprintf("key %d", i) }
 // makeKeys makes n keys that were locked and unlocked: one is, the others are copies of
 // its record.
 func makeKeys(ctx context.Context, t *measure.Target, s *dsync.Session, n int) error {
-	mu := s.Mutex(keyName(0))
-	if err := mu.LockContext(ctx); err != nil {
+	h, err := s.Mutex(keyName(0)).Hold(ctx)
+	if err != nil {
 		return err
 	}
-	if err := mu.UnlockContext(ctx); err != nil {
+	if err := h.Release(ctx); err != nil {
 		return err
 	}
 	c := t.DB.Collection("leasehold")
@@ -77,6 +77,6 @@ func makeKeys(ctx context.Context, t *measure.Target, s *dsync.Session, n int) e
 		}
 		copies = append(copies, doc)
 	}
-	_, err := c.InsertMany(ctx, copies, options.InsertMany().SetOrdered(false))
+	_, err = c.InsertMany(ctx, copies, options.InsertMany().SetOrdered(false))
 	return err
 }

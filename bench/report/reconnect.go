@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 )
 
@@ -104,7 +105,7 @@ func reconnectJob(j job) error {
 			p := &ps[i]
 			p.session, err = dsyncmongo.Connect(ctx, options.Client().ApplyURI(j.Addr).SetDialer(toFront(c.Front)).SetTLSConfig(&tls.Config{
 				InsecureSkipVerify: true, // the front's certificate is that of a test
-			}), j.Database, &dsyncmongo.Options{Options: dsync.Options{
+			}), j.Database, &dsyncmongo.Options{Session: dsync.Options{
 				TTL: j.TTL, AlwaysListen: true,
 				Hooks: &dsync.Hooks{
 					Heartbeat: func(_, _ time.Duration, err error) {
@@ -121,7 +122,7 @@ func reconnectJob(j job) error {
 			if err := p.session.Mutex(keyName(c.From + i)).LockContext(ctx); err != nil {
 				return err
 			}
-			for !p.session.Stats().Listening {
+			for !admin.New(p.session).Stats().Listening {
 				time.Sleep(20 * time.Millisecond)
 			}
 			return nil
@@ -139,7 +140,7 @@ func reconnectJob(j job) error {
 		time.Sleep(20 * time.Millisecond)
 		now, deaf, late := time.Now().UnixNano(), 0, 0
 		for i := range ps {
-			if !ps[i].session.Stats().Listening {
+			if !admin.New(ps[i].session).Stats().Listening {
 				deaf++
 			}
 			if ps[i].acked.Load() < cut {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 )
 
 // A crowdJob is many sessions in one child, each with a client of its own, as a process has, or all with one.
@@ -46,6 +47,7 @@ func wait(j job) error {
 	}
 	var (
 		mus  = make([]*dsync.Mutex, c.Sessions)
+		keys = make([]string, c.Sessions)
 		open errgroup.Group
 	)
 	open.SetLimit(16) // at a time: all at once would overrun the server
@@ -55,9 +57,10 @@ func wait(j job) error {
 			if err != nil {
 				return err
 			}
-			mus[i] = s.Mutex(keyName((c.From + i) % c.Keys))
+			keys[i] = keyName((c.From + i) % c.Keys)
+			mus[i] = s.Mutex(keys[i])
 			if mus[i].TryLock() {
-				return fmt.Errorf("%s was free", mus[i].Key())
+				return fmt.Errorf("%s was free", keys[i])
 			}
 			return nil
 		})
@@ -69,13 +72,13 @@ func wait(j job) error {
 	fmt.Println("idle", (inUse()-before)/int64(max(1, c.Sessions)))
 	<-j.told
 	var out sync.Mutex
-	for _, mu := range mus[:min(max(0, c.Waiting-c.From), len(mus))] {
+	for i, mu := range mus[:min(max(0, c.Waiting-c.From), len(mus))] {
 		go func() {
 			err := mu.LockContext(ctx)
 			at := time.Now()
 			out.Lock()
 			defer out.Unlock()
-			fmt.Println("granted", mu.Key(), at.UnixNano(), err == nil)
+			fmt.Println("granted", keys[i], at.UnixNano(), err == nil)
 		}()
 		time.Sleep(waitersEvery)
 	}
@@ -94,7 +97,7 @@ func inUse() int64 {
 type crowded struct {
 	target   *measure.Target
 	holder   *dsync.Session
-	held     []*dsync.Mutex // by the holder
+	held     []*dsync.Hold // by the holder
 	children []*child
 	bytes    int64 // that a session takes of its process, with its client
 	others   int64 // connections that are not of the children
@@ -137,12 +140,14 @@ func (r *report) newCrowded(ctx context.Context, size fleetSize, collections int
 	if c.holder, err = c.target.Session(ctx, dsync.Options{}); err != nil {
 		return nil, err
 	}
+	c.held = make([]*dsync.Hold, keys)
 	var g errgroup.Group
 	g.SetLimit(6)
 	for i := range keys {
-		mu := c.holder.Mutex(keyName(i))
-		c.held = append(c.held, mu)
-		g.Go(func() error { return mu.LockContext(ctx) })
+		g.Go(func() (err error) {
+			c.held[i], err = c.holder.Mutex(keyName(i)).Hold(ctx)
+			return err
+		})
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err
@@ -179,7 +184,7 @@ func (c *crowded) wait(ctx context.Context, n int) error {
 	}
 	for {
 		waiting := 0
-		for st, err := range c.holder.List(ctx, "") {
+		for st, err := range admin.New(c.holder).List(ctx, "") {
 			if err != nil && (ctx.Err() != nil || !mongo.IsTimeout(err)) { // the server may be too busy with those that come
 				return err
 			}

@@ -7,7 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -60,7 +61,7 @@ const (
 // completeKeys completes the first argument with the keys for which wanted is true.
 // For later arguments it returns the directive later. It reads the store as the status
 // command does, and writes nothing.
-func (a *app) completeKeys(later cobra.ShellCompDirective, wanted func(dsync.Status) bool) cobra.CompletionFunc {
+func (a *app) completeKeys(later cobra.ShellCompDirective, wanted func(admin.Status) bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) (keys []string, _ cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, later
@@ -85,9 +86,11 @@ func (a *app) completeKeys(later cobra.ShellCompDirective, wanted func(dsync.Sta
 	}
 }
 
-func anyKey(dsync.Status) bool { return true }
+func anyKey(admin.Status) bool { return true }
 
 // isLock reports whether run can use the key.
-func isLock(st dsync.Status) bool { return st.Kind != dsync.KindElection && st.Kind != dsync.KindOnce }
+func isLock(st admin.Status) bool {
+	return st.Kind != driver.KindElection && st.Kind != driver.KindOnce
+}
 
-func isElection(st dsync.Status) bool { return st.Kind == dsync.KindElection }
+func isElection(st admin.Status) bool { return st.Kind == driver.KindElection }

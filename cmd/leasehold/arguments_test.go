@@ -7,7 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/spf13/pflag"
 )
 
@@ -140,8 +140,8 @@ func TestCompletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
 		s.allKinds()
-		s.acquire(claim("l:b", "a.20", dsync.KindMutex, 1, 1))
-		s.acquire(claim("l b", "a.21", dsync.KindMutex, 1, 1))
+		s.acquire(claim("l:b", "a.20", driver.KindMutex, 1, 1))
+		s.acquire(claim("l b", "a.21", driver.KindMutex, 1, 1))
 		before := s.Counts()
 		for _, c := range []struct {
 			args []string

@@ -7,12 +7,15 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/internal/statusjson"
 	"github.com/spf13/cobra"
 )
 
 // newBreak returns the break command.
 func newBreak(a *app) *cobra.Command {
 	var timeout time.Duration
+	var asJSON bool
 	c := &cobra.Command{
 		Use:   "break KEY",
 		Short: "Make the holders of a key give it up",
@@ -25,18 +28,27 @@ A process learns of the request at once if the server can notify and it has held
 key for a second, else with its next heartbeat. If break is interrupted, or its
 --timeout runs out, it stops waiting, but the holders still give up the key.
 
+With --json it prints an object when it is done, or --timeout has run out:
+
+  key      the key
+  took_ms  how long that took
+  former   those who held the key, as holders of "leasehold status --json", each with an
+           outcome: released, expired (its session is over) or holds
+  status   of the key then: the fields of "leasehold status --json"
+
 It exits with 0 if no former holder holds the key any more, or nobody did; with 113 if
 --timeout ran out first; with 118 if there is no such key; otherwise see "leasehold help exit-status".`,
 		Example: `  leasehold break invoices
-  leasehold break --timeout 1m nightly`,
+  leasehold break --timeout 1m nightly
+  leasehold break --json invoices | jq -r '.former[] | [.host, .outcome] | @tsv'`,
 		Args:              arguments(1, 1, "one KEY"),
-		ValidArgsFunction: a.completeKeys(cobra.ShellCompDirectiveNoFileComp, dsync.Status.Held),
+		ValidArgsFunction: a.completeKeys(cobra.ShellCompDirectiveNoFileComp, admin.Status.Held),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := dsync.CheckKey(args[0]); err != nil {
 				return err
 			}
 			return untilSignal(cmd.Context(), func(ctx context.Context) error {
-				var before dsync.Status
+				var before admin.Status
 				err := a.view(ctx, func(ctx context.Context, v *view) (err error) {
 					before, err = v.Status(ctx, args[0])
 					return err
@@ -46,6 +58,8 @@ It exits with 0 if no former holder holds the key any more, or nobody did; with 
 					return err
 				case before.Kind == "":
 					return nothing(plain(args[0]) + ": no such key")
+				case len(before.Holders) == 0 && asJSON:
+					return printJSON(a.stdout, breakJSON{Key: before.Key, Former: []formerJSON{}, Status: newKeyJSON(before)})
 				case len(before.Holders) == 0:
 					why := ""
 					if before.Sealed {
@@ -54,16 +68,31 @@ It exits with 0 if no former holder holds the key any more, or nobody did; with 
 					fmt.Fprintf(a.stdout, "%s: nobody holds it%s\n", plain(before.Key), why)
 					return nil
 				}
-				return a.breakKey(ctx, before, timeout)
+				return a.breakKey(ctx, before, timeout, asJSON)
 			})
 		},
 	}
 	c.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait (default: until the key was given up)")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, one line")
 	return c
 }
 
+// A breakJSON is what became of a key, for programs: see break's help.
+type breakJSON struct {
+	Key    string                                    `json:"key"`
+	Took   statusjson.Milliseconds                   `json:"took_ms"`
+	Former []formerJSON                              `json:"former"`
+	Status statusjson.Status[statusjson.Participant] `json:"status"`
+}
+
+// A formerJSON is what became of a holder.
+type formerJSON struct {
+	statusjson.Participant
+	Outcome outcome `json:"outcome"`
+}
+
 // breakKey breaks a key that was held, and prints what became of its holders.
-func (a *app) breakKey(ctx context.Context, before dsync.Status, timeout time.Duration) (err error) {
+func (a *app) breakKey(ctx context.Context, before admin.Status, timeout time.Duration, asJSON bool) (err error) {
 	s, err := a.connect(ctx, dsync.Options{})
 	if err != nil {
 		return err
@@ -73,8 +102,13 @@ func (a *app) breakKey(ctx context.Context, before dsync.Status, timeout time.Du
 			err = bad
 		}
 	}()
+	say := func(format string, args ...any) {
+		if !asJSON {
+			fmt.Fprintf(a.stdout, "%s: %s\n", plain(before.Key), fmt.Sprintf(format, args...))
+		}
+	}
 	for _, h := range before.Holders {
-		fmt.Fprintf(a.stdout, "%s: asking %s, token %d, since %s\n", plain(before.Key), describe(h), h.Token, stamp(h.Since))
+		say("asking %s, token %d, since %s", describe(h), h.Token, stamp(h.Since))
 	}
 	within := ctx
 	if timeout > 0 {
@@ -83,27 +117,35 @@ func (a *app) breakKey(ctx context.Context, before dsync.Status, timeout time.Du
 		defer cancel()
 	}
 	begin := time.Now()
-	broken := s.Break(within, before.Key)
+	inspector := admin.New(s)
+	broken := inspector.Break(within, before.Key)
 	took := time.Since(begin)
 	if broken != nil && !errors.Is(broken, context.DeadlineExceeded) {
 		return broken
 	}
-	after, err := s.Status(ctx, before.Key)
+	after, err := inspector.Status(ctx, before.Key)
 	if err != nil {
 		return err
 	}
 	holding := 0
+	answer := breakJSON{Key: before.Key, Took: statusjson.Milliseconds(took), Status: newKeyJSON(after)}
 	for _, h := range before.Holders {
-		verdict, err := fate(ctx, s, h, after)
+		became, err := outcomeOf(ctx, inspector, h, after)
 		if err != nil {
 			return err
 		}
-		if verdict == stillHolds {
+		if became == stillHolds {
 			holding++
 		}
-		fmt.Fprintf(a.stdout, "%s: %s %s (%s)\n", plain(before.Key), describe(h), verdict, span(took))
+		say("%s %s (%s)", describe(h), outcomes[became], span(took))
+		answer.Former = append(answer.Former, formerJSON{statusjson.NewParticipant(h, false, before.Now), became})
 	}
-	fmt.Fprintf(a.stdout, "%s: %s, %d waiting\n", plain(after.Key), holders(after), after.Waiting)
+	say("%s, %d waiting", holders(after), after.Waiting)
+	if asJSON {
+		if err := printJSON(a.stdout, answer); err != nil {
+			return err
+		}
+	}
 	if broken == nil {
 		return nil
 	}
@@ -111,34 +153,47 @@ func (a *app) breakKey(ctx context.Context, before dsync.Status, timeout time.Du
 		holding, len(before.Holders), plain(before.Key), timeout, plain(before.Key))}
 }
 
-// stillHolds is the fate of a holder that has not given the key up yet.
-const stillHolds = "still holds it"
+// An outcome is what became of a holder that was asked to give a key up.
+type outcome string
 
-// fate says whether a holder that was asked to give the key up has done so.
-func fate(ctx context.Context, s *dsync.Session, h dsync.Participant, after dsync.Status) (string, error) {
+const (
+	gaveUp     outcome = "released"
+	expired    outcome = "expired"
+	stillHolds outcome = "holds"
+)
+
+// outcomes are the outcomes for people.
+var outcomes = map[outcome]string{
+	gaveUp:     "gave it up",
+	expired:    "no longer holds it: its session is over",
+	stillHolds: "still holds it",
+}
+
+// outcomeOf returns what became of h, according to the status of its key after it was asked.
+func outcomeOf(ctx context.Context, inspector *admin.Inspector, h admin.Participant, after admin.Status) (outcome, error) {
 	for _, now := range after.Holders {
 		if now.Claim == h.Claim {
 			return stillHolds, nil
 		}
 	}
-	m, _, err := s.Members(ctx, h.Session)
+	m, _, err := inspector.Members(ctx, h.Session)
 	if err != nil {
 		return "", err
 	}
 	if len(m) == 0 || m[0].Expired {
-		return "no longer holds it: its session is over", nil
+		return expired, nil
 	}
-	return "gave it up", nil
+	return gaveUp, nil
 }
 
 // describe names a holder.
-func describe(o dsync.Participant) string {
+func describe(o admin.Participant) string {
 	w := who(o)
 	return fmt.Sprintf("%s (process %s on %s)", w[0], w[2], w[1])
 }
 
 // holders describes the holders of the key.
-func holders(st dsync.Status) string {
+func holders(st admin.Status) string {
 	switch {
 	case !st.Held():
 		return "free now"

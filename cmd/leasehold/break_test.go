@@ -26,7 +26,7 @@ func holding(t *testing.T, store driver.Store, key string) (*dsync.Session, *eng
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := engine.Of(s).Hold(t.Context(), engine.Whole(key, dsync.KindMutex))
+	h, err := engine.Of(s).Hold(t.Context(), engine.Whole(key, driver.KindMutex))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestBreakTimesOut(t *testing.T) {
 func TestBreakOfTheDead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newScene(t)
-		s.acquire(claim("k", "c.1", dsync.KindMutex, 1, 1))
+		s.acquire(claim("k", "c.1", driver.KindMutex, 1, 1))
 		begin := time.Now()
 		got := command(t, s.Memory, "break", "k")
 		if took := time.Since(begin); took < 10*time.Second || took > 12*time.Second {
@@ -146,7 +146,7 @@ func TestBreakOfTheDead(t *testing.T) {
 func TestBreakInterrupted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newScene(t)
-		s.acquire(claim("k", "a.1", dsync.KindMutex, 1, 1))
+		s.acquire(claim("k", "a.1", driver.KindMutex, 1, 1))
 		ctx, cancel := context.WithCancel(t.Context())
 		_, end := start(ctx, s.Memory, "break", "k")
 		time.Sleep(time.Minute)
@@ -168,7 +168,7 @@ func TestBreakOfAFreeKeyWritesNothing(t *testing.T) {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 		s.wrote(before)
-		s.release(s.acquire(claim("k", "a.1", dsync.KindMutex, 1, 1)), driver.Leave{})
+		s.release(s.acquire(claim("k", "a.1", driver.KindMutex, 1, 1)), driver.Leave{})
 	}
 }
 
@@ -179,7 +179,7 @@ func TestBreakEndsOnSignals(t *testing.T) {
 	defer signal.Stop(own)
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		s := newScene(t)
-		s.acquire(claim("k", "a.1", dsync.KindMutex, 1, 1))
+		s.acquire(claim("k", "a.1", driver.KindMutex, 1, 1))
 		out, end := start(t.Context(), s.Memory, "break", "k")
 		asked := "" // by then it has asked for signals
 		for !strings.Contains(asked, "asking") {

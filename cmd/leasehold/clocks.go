@@ -74,6 +74,8 @@ const (
 	clockUnknown   = "unknown"
 )
 
+var clockStyles = map[string]style{clockOK: good, clockOff: bad, clockUndecided: warning}
+
 func (a *app) clock(ctx context.Context, opt clockcheck.Options, asJSON bool) error {
 	if opt.Limit <= 0 {
 		return usagef("--limit is %v; it must be positive", opt.Limit)
@@ -124,37 +126,41 @@ func (a *app) printClock(r clockcheck.Result, limit time.Duration, asJSON bool) 
 	spread := within(r.Spread, r.SpreadBound, limit)
 	if asJSON {
 		for _, s := range r.Servers {
-			offset, bound, rtt := statusjson.Milliseconds(s.Offset), statusjson.Milliseconds(s.Bound), statusjson.Milliseconds(s.RTT)
-			if err := printJSON(a.stdout, clockJSON{s.Addr, &offset, &bound, &rtt, within(s.Offset, s.Bound, limit), ""}); err != nil {
-				return err
+			line := clockJSON{Server: s.Addr, Verdict: clockUnknown}
+			if s.Err != nil {
+				line.Error = oneLine(s.Err)
+			} else {
+				offset, bound, rtt := statusjson.Milliseconds(s.Offset), statusjson.Milliseconds(s.Bound), statusjson.Milliseconds(s.RTT)
+				line.Offset, line.Bound, line.RTT, line.Verdict = &offset, &bound, &rtt, within(s.Offset, s.Bound, limit)
 			}
-		}
-		for _, u := range r.Unmeasured {
-			if err := printJSON(a.stdout, clockJSON{Server: u.Addr, Verdict: clockUnknown, Error: oneLine(u.Err)}); err != nil {
+			if err := printJSON(a.stdout, line); err != nil {
 				return err
 			}
 		}
 		return printJSON(a.stdout, spreadJSON{statusjson.Milliseconds(r.Spread), statusjson.Milliseconds(r.SpreadBound), spread})
 	}
-	t := newTable(a.stdout, "SERVER", "OFFSET", "BOUND", "ROUND TRIP", "VERDICT")
+	t := newTable(a.stdout, a.display(), column{"SERVER", 0, 20}, column{"OFFSET", 0, 0}, column{"BOUND", 0, 0}, column{"ROUND TRIP", 1, 0}, column{"VERDICT", 0, 10})
+	measured := 0
 	for _, s := range r.Servers {
-		if err := t.add(plain(s.Addr), span(s.Offset), "±"+span(s.Bound), span(s.RTT), within(s.Offset, s.Bound, limit)); err != nil {
-			return err
+		row := cells(plain(s.Addr), none, none, none, clockUnknown)
+		if s.Err != nil {
+			row[4].text += ": " + oneLine(s.Err)
+		} else {
+			measured++
+			row = cells(plain(s.Addr), span(s.Offset), "±"+span(s.Bound), span(s.RTT), within(s.Offset, s.Bound, limit))
+			row[4].style = clockStyles[row[4].text]
 		}
-	}
-	for _, u := range r.Unmeasured {
-		if err := t.add(plain(u.Addr), none, none, none, clockUnknown+": "+oneLine(u.Err)); err != nil {
+		if err := t.add(row...); err != nil {
 			return err
 		}
 	}
 	if err := t.flush(); err != nil {
 		return err
 	}
-	all := len(r.Servers) + len(r.Unmeasured)
-	if all == 1 {
+	if len(r.Servers) == 1 {
 		return nil
 	}
 	_, err := fmt.Fprintf(a.stdout, "\n%d of %d servers measured; they are %s apart (±%s): %s\n",
-		len(r.Servers), all, span(r.Spread), span(r.SpreadBound), spread)
+		measured, len(r.Servers), span(r.Spread), span(r.SpreadBound), spread)
 	return err
 }

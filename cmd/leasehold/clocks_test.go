@@ -30,13 +30,13 @@ func TestClockGolden(t *testing.T) {
 		return clockcheck.Server{Addr: addr, Offset: offset, Bound: 412 * time.Microsecond, RTT: 812345 * time.Nanosecond, Samples: 8}
 	}
 	r := clockcheck.Result{
-		Servers:    []clockcheck.Server{server("db1:27017", 1204*time.Millisecond), server("db2:27017", -3*time.Millisecond)},
-		Unmeasured: []clockcheck.Unmeasured{{Addr: "db3:27017", Err: errors.New("refused,\nand more")}},
-		Spread:     1207 * time.Millisecond, SpreadBound: 824 * time.Microsecond,
+		Servers: []clockcheck.Server{server("db1:27017", 1204*time.Millisecond), server("db2:27017", -3*time.Millisecond),
+			{Addr: "db3:27017", Err: errors.New("refused,\nand more")}},
+		Spread: 1207 * time.Millisecond, SpreadBound: 824 * time.Microsecond,
 	}
 	for file, asJSON := range map[string]bool{"clock.txt": false, "clock.jsonl": true} {
 		var out bytes.Buffer
-		a := &app{stdout: &out}
+		a := &app{stdout: &out, frame: new(display)}
 		if err := a.printClock(r, 500*time.Millisecond, asJSON); err != nil {
 			t.Error(err)
 		}

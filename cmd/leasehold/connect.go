@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/internal/engine"
@@ -91,7 +92,7 @@ func (a *app) session(ctx context.Context, opt dsync.Options) (*dsync.Session, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
-	s, err := dsyncmongo.Connect(ctx, t.options(), t.db, &dsyncmongo.Options{Collection: t.collection, Options: opt})
+	s, err := dsyncmongo.Connect(ctx, t.options(), t.db, &dsyncmongo.Options{Collection: t.collection, Session: opt})
 	if err != nil {
 		return nil, t.unreached(err)
 	}
@@ -198,9 +199,10 @@ func refused(err error) error {
 // A view is the store opened read-only: it writes nothing, and its session never
 // registers.
 type view struct {
-	*dsync.Session
-	store  driver.Store
-	target target
+	*admin.Inspector
+	session *dsync.Session
+	store   driver.Store
+	target  target
 }
 
 // view calls f with a view of the store that the flags name.
@@ -228,7 +230,7 @@ func openView(ctx context.Context, v *view, f func(context.Context, *view) error
 		return err
 	}
 	defer s.Close(ctx) // it holds nothing
-	v.Session = s
+	v.session, v.Inspector = s, admin.New(s)
 	if err := f(ctx, v); err != nil {
 		return v.target.unreached(err)
 	}

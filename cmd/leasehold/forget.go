@@ -6,12 +6,15 @@ import (
 	"fmt"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/internal/statusjson"
 	"github.com/spf13/cobra"
 )
 
 // newForget returns the forget command.
 func newForget(a *app) *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	c := &cobra.Command{
 		Use:   "forget KEY",
 		Short: "Forget a key that nobody uses, so that a once can run again",
 		Long: `Remove what the store keeps of KEY while nobody holds it or waits for it: that a
@@ -22,13 +25,16 @@ deleted after a week, as that of every idle lock is (dsync.Options.Retention).
 
 A process that already knows that the once has been done does not ask again.
 
+With --json it prints an object with key, forgotten (false if there is no such key) and
+status: what was known of the key before, with the fields of "leasehold status --json".
+
 It exits with 0 if the key was forgotten or there is no such key; with 112 if somebody
 holds it or waits for it, and then nothing is forgotten; otherwise see "leasehold help
 exit-status".`,
 		Example: `  leasehold forget daily-2026-11-24
   leasehold forget schema-v7`,
 		Args:              arguments(1, 1, "one KEY"),
-		ValidArgsFunction: a.completeKeys(cobra.ShellCompDirectiveNoFileComp, func(st dsync.Status) bool { return !st.Held() && st.Waiting == 0 }),
+		ValidArgsFunction: a.completeKeys(cobra.ShellCompDirectiveNoFileComp, func(st admin.Status) bool { return !st.Held() && st.Waiting == 0 }),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if err := dsync.CheckKey(args[0]); err != nil {
 				return err
@@ -38,25 +44,41 @@ exit-status".`,
 				return err
 			}
 			defer func() { err = errors.Join(err, s.Close(context.WithoutCancel(cmd.Context()))) }()
-			st, err := s.Status(cmd.Context(), args[0])
+			inspector := admin.New(s)
+			st, err := inspector.Status(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			if st.Kind == "" {
+			forgotten := st.Kind != ""
+			if forgotten {
+				if err := inspector.Forget(cmd.Context(), st.Key); err != nil {
+					return err
+				}
+			}
+			switch {
+			case asJSON:
+				return printJSON(a.stdout, forgetJSON{st.Key, forgotten, newKeyJSON(st)})
+			case !forgotten:
 				fmt.Fprintf(a.stdout, "%s: no such key\n", plain(st.Key))
-				return nil
+			default:
+				fmt.Fprintf(a.stdout, "%s: forgotten%s\n", plain(st.Key), was(st))
 			}
-			if err := s.Forget(cmd.Context(), st.Key); err != nil {
-				return err
-			}
-			fmt.Fprintf(a.stdout, "%s: forgotten%s\n", plain(st.Key), was(st))
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, one line")
+	return c
+}
+
+// A forgetJSON says what was forgotten, for programs: see forget's help.
+type forgetJSON struct {
+	Key       string                                    `json:"key"`
+	Forgotten bool                                      `json:"forgotten"`
+	Status    statusjson.Status[statusjson.Participant] `json:"status"`
 }
 
 // was says what was forgotten.
-func was(st dsync.Status) string {
+func was(st admin.Status) string {
 	switch {
 	case st.Sealed:
 		return ", a once that had been done"

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
@@ -12,10 +11,10 @@ import (
 func TestForget(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newScene(t)
-		s.release(s.acquire(claim("done", "a.1", dsync.KindOnce, 1, 1)), driver.Leave{Seal: 1})
-		s.release(s.acquire(claim("elected", "a.2", dsync.KindElection, 1, 1)), driver.Leave{})
-		s.release(s.acquire(claim("nightly", "a.4", dsync.KindPeriodic, 1, 1)), driver.Leave{Seal: 1_793_498_400_000})
-		s.acquire(claim("held", "a.3", dsync.KindMutex, 1, 1))
+		s.release(s.acquire(claim("done", "a.1", driver.KindOnce, 1, 1)), driver.Leave{Seal: 1})
+		s.release(s.acquire(claim("elected", "a.2", driver.KindElection, 1, 1)), driver.Leave{})
+		s.release(s.acquire(claim("nightly", "a.4", driver.KindPeriodic, 1, 1)), driver.Leave{Seal: 1_793_498_400_000})
+		s.acquire(claim("held", "a.3", driver.KindMutex, 1, 1))
 		if got := command(t, s.Memory, "break", "done"); got.status != 0 ||
 			got.out != "done: nobody holds it: it is a once that has been done; leasehold forget makes it run again\n" {
 			t.Errorf("break of a once: %+v", got)

@@ -53,10 +53,10 @@ func (s *screen) take() string {
 }
 
 // holdAs acquires a key for the session as a key of that kind.
-func holdAs(t *testing.T, s *dsync.Session, key string, kind dsync.Kind) *engine.Hold {
+func holdAs(t *testing.T, s *dsync.Session, key string, kind driver.Kind) *engine.Hold {
 	t.Helper()
 	w := engine.Whole(key, kind)
-	if kind == dsync.KindOnce || kind == dsync.KindPeriodic {
+	if kind == driver.KindOnce || kind == driver.KindPeriodic {
 		w.Tick = 1
 	}
 	h, err := engine.Of(s).Hold(t.Context(), w)

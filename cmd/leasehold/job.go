@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/spf13/cobra"
@@ -20,7 +21,7 @@ import (
 // A job is a command to be run while a key is held.
 type job struct {
 	key     string
-	kind    dsync.Kind
+	kind    driver.Kind
 	command []string
 	weight  int64 // of limit, which the command takes
 	limit   int64
@@ -180,7 +181,7 @@ func (j *job) turn(ctx context.Context, a *app, s *dsync.Session, sig *signals, 
 	if err != nil {
 		return err
 	}
-	if j.kind == dsync.KindPeriodic {
+	if j.kind == driver.KindPeriodic {
 		j.tell(a, fmt.Sprintf("%q runs for the tick %s", j.key, tickText(j.tick)))
 	}
 	err = (&work{job: j, app: a, hold: h, heartbeats: heartbeats, signals: sig}).do()
@@ -203,7 +204,7 @@ func (j *job) tell(a *app, line string) {
 // skipped says that the command is not run, because one has succeeded for the tick done.
 func (j *job) skipped(done int64) string {
 	switch {
-	case j.kind == dsync.KindOnce:
+	case j.kind == driver.KindOnce:
 		return fmt.Sprintf("%q is not run: it has succeeded before", j.key)
 	case done == j.tick:
 		return fmt.Sprintf("%q is not run: it has succeeded for the tick %s before", j.key, tickText(j.tick))
@@ -229,7 +230,7 @@ func (j *job) seal(h *engine.Hold) error {
 // election, if the leadership was lost and leasehold itself got no signal to end.
 func (j *job) campaignsAgain(err error, sig *signals) bool {
 	var f *failure
-	return j.kind == dsync.KindElection && errors.As(err, &f) && f.status == exitLost && !sig.lastEnding().ends()
+	return j.kind == driver.KindElection && errors.As(err, &f) && f.status == exitLost && !sig.lastEnding().ends()
 }
 
 // release releases the key, if it is still held. What has no answer in time, close waits for.
@@ -288,7 +289,7 @@ func (j *job) hold(ctx context.Context, s *dsync.Session) (*engine.Hold, error) 
 func (j *job) holder(ctx context.Context, s *dsync.Session, err error) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	st, e := s.Status(ctx, j.key)
+	st, e := admin.New(s).Status(ctx, j.key)
 	switch {
 	case e != nil:
 		return err.Error()
@@ -301,10 +302,10 @@ func (j *job) holder(ctx context.Context, s *dsync.Session, err error) string {
 // environment returns the environment variables that describe the hold.
 func (j *job) environment(h *engine.Hold) []string {
 	env := []string{"LEASEHOLD_KEY=" + j.key, fmt.Sprintf("LEASEHOLD_TOKEN=%d", h.Token())}
-	if j.kind == dsync.KindElection {
+	if j.kind == driver.KindElection {
 		env = append(env, fmt.Sprintf("LEASEHOLD_TERM=%d", h.Term()))
 	}
-	if j.kind == dsync.KindPeriodic {
+	if j.kind == driver.KindPeriodic {
 		env = append(env, "LEASEHOLD_TICK="+tickText(j.tick))
 	}
 	return env
@@ -398,7 +399,7 @@ func (w *work) ending(r report) error {
 
 // lost returns the failure for a command that was stopped because the hold was lost.
 func (w *work) lost() error {
-	ctx, cancel := w.hold.Context(context.Background())
+	ctx, cancel := w.hold.Context(context.Background(), nil)
 	defer cancel(nil)
 	cause := dsync.ErrLost
 	if ctx.Err() != nil {

@@ -72,6 +72,7 @@ type app struct {
 	store          driver.Store // nil: MongoDB; tests use a store in memory
 	target         target       // from the flags
 	trace          string       // likewise: the name of a file, or ""
+	frame          *display     // not nil: stdout is a buffer, whose text will be shown there
 }
 
 // main runs the command line and returns the exit status.

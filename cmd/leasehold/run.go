@@ -5,13 +5,14 @@ package main
 import (
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/spf13/cobra"
 )
 
 func newRun(a *app) *cobra.Command {
-	j := &job{kind: dsync.KindMutex, weight: 1, limit: 1}
+	j := &job{kind: driver.KindMutex, weight: 1, limit: 1}
 	var shared, exclusive bool
 	var atMost int64
 	var tick string
@@ -74,17 +75,17 @@ The command's environment has
 				if err != nil {
 					return err
 				}
-				j.kind, j.tick = dsync.KindPeriodic, at
+				j.kind, j.tick = driver.KindPeriodic, at
 			case shared && exclusive, n && (shared || exclusive):
 				return usagef("-n, --shared and --exclusive are three ways to use a key; choose one")
 			case n && atMost < 1:
 				return usagef("-n is %d; it must be at least 1", atMost)
 			case n:
-				j.kind, j.limit = dsync.KindSemaphore, atMost
+				j.kind, j.limit = driver.KindSemaphore, atMost
 			case shared:
-				j.kind, j.limit = dsync.KindRWMutex, engine.RWLimit
+				j.kind, j.limit = driver.KindRWMutex, engine.RWLimit
 			case exclusive:
-				j.kind, j.weight, j.limit = dsync.KindRWMutex, engine.RWLimit, engine.RWLimit
+				j.kind, j.weight, j.limit = driver.KindRWMutex, engine.RWLimit, engine.RWLimit
 			}
 			return j.run(cmd.Context(), a)
 		},
@@ -127,7 +128,7 @@ func (j *job) flagsWait(c *cobra.Command) {
 }
 
 func newOnce(a *app) *cobra.Command {
-	j := &job{kind: dsync.KindOnce, weight: 1, limit: 1, tick: 1}
+	j := &job{kind: driver.KindOnce, weight: 1, limit: 1, tick: 1}
 	c := &cobra.Command{
 		Use:   "once [flags] KEY -- COMMAND [ARG...]",
 		Short: "Run a command until it has succeeded once in the whole fleet",
@@ -145,8 +146,8 @@ The command's environment has
 		Example: `  leasehold once migrate-2026-11 -- ./migrate.sh
   leasehold once --try "report-$(date +%F)" -- ./report.sh`,
 		Args: j.parse,
-		ValidArgsFunction: a.completeKeys(cobra.ShellCompDirectiveDefault, func(st dsync.Status) bool {
-			return st.Kind == dsync.KindOnce && !st.Sealed
+		ValidArgsFunction: a.completeKeys(cobra.ShellCompDirectiveDefault, func(st admin.Status) bool {
+			return st.Kind == driver.KindOnce && !st.Sealed
 		}),
 		DisableFlagsInUseLine: true,
 		RunE:                  func(cmd *cobra.Command, _ []string) error { return j.run(cmd.Context(), a) },
@@ -202,7 +203,7 @@ has killed the group.
 `
 
 func newElect(a *app) *cobra.Command {
-	j := &job{kind: dsync.KindElection, weight: 1, limit: 1}
+	j := &job{kind: driver.KindElection, weight: 1, limit: 1}
 	c := &cobra.Command{
 		Use:   "elect [flags] NAME -- COMMAND [ARG...]",
 		Short: "Run a command on the one machine that is elected",

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
@@ -195,7 +196,7 @@ func waiting(t *testing.T, store driver.Store, key string) int {
 // A refusing store is one whose server grants no rights.
 type refusing struct{ driver.Store }
 
-func (refusing) Register(context.Context, dsync.Member) (time.Time, error) {
+func (refusing) Register(context.Context, driver.Member) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("register: %w: not authorized", dsync.ErrRefused)
 }
 
@@ -297,7 +298,7 @@ func TestRunBroken(t *testing.T) {
 	out, end := start(t.Context(), store, "run", "--ttl", "6s", "--grace", "1s", "k", "--",
 		"sh", "-c", `trap 'echo stopping; exit 3' TERM; echo ready; while :; do sleep 0.01; done`)
 	eventually(t, "the command runs", func() bool { return strings.Contains(out.take(), "ready") })
-	go session(t, store).Break(context.Background(), "k")
+	go admin.New(session(t, store)).Break(context.Background(), "k")
 	got := <-end
 	if got.status != exitLost || !strings.Contains(got.err, dsync.ErrRevoked.Error()) {
 		t.Errorf("%+v, want status %d, and that it was asked to give the key up", got, exitLost)
@@ -339,7 +340,7 @@ func TestElectCampaignsAgain(t *testing.T) {
 	if l, err := e.Leader(t.Context()); err != nil || l.Name != "me" || l.Term != 1 {
 		t.Errorf("package leader sees %+v, %v, want me in term 1", l, err)
 	}
-	go s.Break(context.Background(), "e")
+	go admin.New(s).Break(context.Background(), "e")
 	got := <-end
 	if got.status != 5 || !strings.HasPrefix(got.err, `leasehold: "e" was lost, and the command stopped: `) || strings.Count(got.err, "\n") != 1 {
 		t.Errorf("%+v, want status 5 and one line about the loss", got)
@@ -353,7 +354,7 @@ func TestElectEndsOnSignal(t *testing.T) {
 	out, end := start(t.Context(), store, "elect", "--ttl", "6s", "--grace", "1s", "e", "--",
 		"sh", "-c", `trap 'echo stopping' TERM; echo ready; while :; do sleep 0.01; done`)
 	eventually(t, "the command runs", func() bool { return strings.Contains(out.take(), "ready") })
-	go session(t, store).Break(context.Background(), "e")
+	go admin.New(session(t, store)).Break(context.Background(), "e")
 	eventually(t, "the command is being stopped", func() bool { return strings.Contains(out.take(), "stopping") })
 	syscall.Kill(os.Getpid(), syscall.SIGTERM)
 	if got := <-end; got.status != exitLost {
@@ -580,7 +581,7 @@ func TestOnceBroken(t *testing.T) {
 	out, end := start(t.Context(), store, "once", "--ttl", "6s", "--grace", "1s", "k", "--",
 		"sh", "-c", `trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done`)
 	eventually(t, "the command runs", func() bool { return strings.Contains(out.take(), "ready") })
-	go session(t, store).Break(context.Background(), "k")
+	go admin.New(session(t, store)).Break(context.Background(), "k")
 	if got := <-end; got.status != exitLost {
 		t.Errorf("%+v, want status %d", got, exitLost)
 	}

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
@@ -46,7 +45,7 @@ type scene struct {
 // newScene has three sessions: a and b of ten minutes, c of ten seconds.
 func newScene(t *testing.T) scene {
 	s := scene{dsynctest.NewMemory(), t}
-	for _, m := range []dsync.Member{
+	for _, m := range []driver.Member{
 		{ID: "a", Name: "worker-a", Host: "host-a", PID: 11, App: "app 1.2", TTL: 10 * time.Minute, Meta: map[string]string{"zone": "eu 1", "pool": "x"},
 			Settings: driver.Settings{Version: "v1.2.3", Heartbeat: 10 * time.Second, Margin: 500 * time.Millisecond, Grace: 3 * time.Second}},
 		{ID: "b", Name: "host-b", Host: "host-b", PID: 22, TTL: 10 * time.Minute},
@@ -60,7 +59,7 @@ func newScene(t *testing.T) scene {
 }
 
 // claim returns a claim of the session that its id begins with.
-func claim(key, id string, kind dsync.Kind, weight, limit int64) driver.Claim {
+func claim(key, id string, kind driver.Kind, weight, limit int64) driver.Claim {
 	return driver.Claim{Key: key, ID: id, Session: id[:1], Kind: kind, Weight: weight, Limit: limit}
 }
 
@@ -88,16 +87,16 @@ func (s scene) publish(c driver.Claim, seq int64, value string) {
 
 // allKinds makes a key of each kind, in several states.
 func (s scene) allKinds() {
-	s.acquire(claim("done", "a.1", dsync.KindOnce, 1, 1))
-	s.release(claim("done", "a.1", dsync.KindOnce, 1, 1), driver.Leave{Seal: 1, Result: []byte("\xff\x00")})
-	s.acquire(claim("elected", "b.1", dsync.KindElection, 1, 1))
-	s.publish(claim("elected", "b.1", dsync.KindElection, 1, 1), 1, "http://host-b:8080/ and more than fits into forty columns")
+	s.acquire(claim("done", "a.1", driver.KindOnce, 1, 1))
+	s.release(claim("done", "a.1", driver.KindOnce, 1, 1), driver.Leave{Seal: 1, Result: []byte("\xff\x00")})
+	s.acquire(claim("elected", "b.1", driver.KindElection, 1, 1))
+	s.publish(claim("elected", "b.1", driver.KindElection, 1, 1), 1, "http://host-b:8080/ and more than fits into forty columns")
 	if err := s.Observe(s.t.Context(), "a", 1, []string{"elected"}); err != nil {
 		s.t.Fatal(err)
 	}
-	s.acquire(claim("free", "a.2", dsync.KindMutex, 1, 1))
-	s.release(claim("free", "a.2", dsync.KindMutex, 1, 1), driver.Leave{})
-	lease := claim("lease", "b.2", dsync.KindMutex, 1, 1)
+	s.acquire(claim("free", "a.2", driver.KindMutex, 1, 1))
+	s.release(claim("free", "a.2", driver.KindMutex, 1, 1), driver.Leave{})
+	lease := claim("lease", "b.2", driver.KindMutex, 1, 1)
 	lease.Lease = time.Minute
 	st, _, err := storecmd.Acquire(s.t.Context(), s, lease, true, nil, time.Now().Add(time.Hour))
 	if err != nil {
@@ -107,25 +106,25 @@ func (s scene) allKinds() {
 	if _, err := storecmd.Extend(s.t.Context(), s, lease); err != nil { // it lives with its session until then
 		s.t.Fatal(err)
 	}
-	s.acquire(claim("lapsed", "c.1", dsync.KindMutex, 1, 1))
+	s.acquire(claim("lapsed", "c.1", driver.KindMutex, 1, 1))
 	time.Sleep(12 * time.Second)
 	for _, id := range []string{"a.3", "b.3", "a.4", "b.4", "a.5", "b.5", "a.6", "b.6", "a.7", "b.7", "a.8"} {
-		s.acquire(claim("long\x1b[31m", id, dsync.KindMutex, 1, 1))
+		s.acquire(claim("long\x1b[31m", id, driver.KindMutex, 1, 1))
 	}
 	night := time.Date(2000, 1, 1, 2, 0, 0, 0, time.UTC)
 	for i, id := range []string{"a.12", "b.12"} {
-		c := claim("nightly", id, dsync.KindPeriodic, 1, 1)
+		c := claim("nightly", id, driver.KindPeriodic, 1, 1)
 		c.Tick = night.AddDate(0, 0, i).UnixMilli()
 		s.acquire(c)
 		if i == 0 { // and the next is in progress
 			s.release(c, driver.Leave{Seal: c.Tick, Result: []byte("up to 7")})
 		}
 	}
-	s.acquire(claim("once", "a.9", dsync.KindOnce, 1, 1))
-	s.acquire(claim("rw", "a.10", dsync.KindRWMutex, 1, 100))
-	s.acquire(claim("rw", "b.10", dsync.KindRWMutex, 100, 100))
-	s.acquire(claim("sem", "a.11", dsync.KindSemaphore, 2, 5))
-	s.acquire(claim("sem", "b.11", dsync.KindSemaphore, 3, 5))
+	s.acquire(claim("once", "a.9", driver.KindOnce, 1, 1))
+	s.acquire(claim("rw", "a.10", driver.KindRWMutex, 1, 100))
+	s.acquire(claim("rw", "b.10", driver.KindRWMutex, 100, 100))
+	s.acquire(claim("sem", "a.11", driver.KindSemaphore, 2, 5))
+	s.acquire(claim("sem", "b.11", driver.KindSemaphore, 3, 5))
 	time.Sleep(1234 * time.Millisecond)
 }
 

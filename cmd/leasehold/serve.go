@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynchttp"
 	"github.com/spf13/cobra"
 )
@@ -26,6 +27,24 @@ func newServe(a *app) *cobra.Command {
 the processes that are alive, and the last holders of each key, as far as they were seen
 while the page was open. The page updates by itself, and returns JSON for ?format=json.
 serve prints the page's URL and serves until SIGINT or SIGTERM, and then exits with 0.
+
+Beside the page it serves two paths for programs:
+
+  /healthz  "ok", or 503 and why: whether the store answers within 2 s. It suits a readiness
+            probe; as a liveness probe it would have serve restarted when the server is down
+  /metrics  for Prometheus, gauges of the whole store. Programs export what they know of
+            themselves, such as losses and how long they wait, with the module otel
+
+  leasehold_fleet_up                           1, or 0 if the store could not be read, and
+                                               then there is nothing else
+  leasehold_fleet_keys{kind,state}             keys that are held, lapsed, free or done
+  leasehold_fleet_waiters{kind}                requests that wait
+  leasehold_fleet_oldest_hold_seconds{kind}    how long the oldest hold lasts by now
+  leasehold_fleet_members{version}             processes that are alive
+  leasehold_fleet_deadlocks                    possible deadlocks
+  leasehold_fleet_truncated                    1 if there are more than 10000 keys: those
+                                               after them, in byte order, are not counted
+  leasehold_fleet_read_duration_seconds        how long this reading took
 
 Nothing is written to the store, and the right to find is enough, except with
 --allow-break: it adds a button to the page which does what leasehold break does.
@@ -61,9 +80,7 @@ func (a *app) serve(ctx context.Context, listen string, allowBreak bool) error {
 		opt.Store = t.String()
 	}
 	if !allowBreak {
-		return a.view(ctx, func(ctx context.Context, v *view) error {
-			return a.servePage(ctx, listen, dsynchttp.New(v.Session, &opt))
-		})
+		return a.view(ctx, func(ctx context.Context, v *view) error { return a.servePage(ctx, listen, v.session, &opt) })
 	}
 	s, err := a.connect(ctx, dsync.Options{})
 	if err != nil {
@@ -71,20 +88,21 @@ func (a *app) serve(ctx context.Context, listen string, allowBreak bool) error {
 	}
 	defer s.Close(context.WithoutCancel(ctx))                // it holds nothing
 	opt.Authorize = func(*http.Request) error { return nil } // everyone may
-	return a.servePage(ctx, listen, dsynchttp.New(s, &opt))
+	return a.servePage(ctx, listen, s, &opt)
 }
 
 // shutdownTime bounds how long running requests may take when serve ends.
 const shutdownTime = 5 * time.Second
 
-// servePage serves the page until ctx ends, and closes it.
-func (a *app) servePage(ctx context.Context, listen string, page *dsynchttp.Handler) error {
+// servePage serves the page of a session until ctx ends, with what programs read.
+func (a *app) servePage(ctx context.Context, listen string, s *dsync.Session, opt *dsynchttp.Options) error {
+	page := dsynchttp.New(s, opt)
 	defer page.Close()
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
 	if err != nil {
 		return &failure{exitFailed, fmt.Errorf("can't serve at %s: %w", listen, err)}
 	}
-	server := newPageServer(page, l.Addr())
+	server := newPageServer(withProbes(page, admin.New(s)), page, l.Addr())
 	fmt.Fprintln(a.stdout, pageURL(listen, l.Addr()))
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
@@ -104,12 +122,12 @@ func (a *app) servePage(ctx context.Context, listen string, page *dsynchttp.Hand
 	return nil
 }
 
-// newPageServer returns a server of the page at an address. Slow clients can't keep its
+// newPageServer returns a server of h at an address, which closes the page when it is shut down. Slow clients can't keep its
 // connections. The time-outs don't end streams of events, which set a write deadline of
 // their own for each event; http.TimeoutHandler would.
-func newPageServer(page *dsynchttp.Handler, at net.Addr) *http.Server {
+func newPageServer(h http.Handler, page *dsynchttp.Handler, at net.Addr) *http.Server {
 	s := &http.Server{
-		Handler:           page,
+		Handler:           h,
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       20 * time.Second,
 		WriteTimeout:      30 * time.Second,
@@ -117,7 +135,7 @@ func newPageServer(page *dsynchttp.Handler, at net.Addr) *http.Server {
 		MaxHeaderBytes:    64 << 10,
 	}
 	if isLoopback(at.String()) {
-		s.Handler = onlyLoopback(page)
+		s.Handler = onlyLoopback(h)
 	}
 	s.RegisterOnShutdown(func() { page.Close() }) // Shutdown would wait for its streams
 	return s

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynchttp"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
@@ -55,7 +56,7 @@ func terminate(t *testing.T) {
 // ends it cleanly, with its streams.
 func TestServe(t *testing.T) {
 	s := newScene(t)
-	s.acquire(claim("k", "a.1", dsync.KindMutex, 1, 1))
+	s.acquire(claim("k", "a.1", driver.KindMutex, 1, 1))
 	before := s.Counts()
 	at, end := serve(t, s.Memory)
 
@@ -125,7 +126,7 @@ func TestServeAllowBreak(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer.Body.Close()
-	if st, err := s.Status(t.Context(), "k"); err != nil || st.Held() {
+	if st, err := admin.New(s).Status(t.Context(), "k"); err != nil || st.Held() {
 		t.Errorf("break: %s, and the key is held by %v, %v", answer.Status, st.Holders, err)
 	}
 	terminate(t)
@@ -153,7 +154,7 @@ func TestServeRefusesOtherHosts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server := newPageServer(page, addr)
+		server := newPageServer(page, page, addr)
 		for host, status := range want {
 			r, w := httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
 			r.Host = host
@@ -177,7 +178,7 @@ func TestServeTimeouts(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := dsynchttp.New(s, &dsynchttp.Options{Refresh: 100 * time.Millisecond})
-	server := newPageServer(page, l.Addr())
+	server := newPageServer(page, page, l.Addr())
 	longest := time.Duration(0)
 	for _, d := range []*time.Duration{&server.ReadTimeout, &server.ReadHeaderTimeout, &server.WriteTimeout, &server.IdleTimeout} {
 		*d /= 100 // so that the test need not wait

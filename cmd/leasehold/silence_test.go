@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/description"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
@@ -40,7 +41,7 @@ func TestWaitSaysThatTheServerIsSilent(t *testing.T) {
 				if args[1] == "--tick" {
 					kind = "periodic"
 				}
-				h := holdAs(t, other, "k", dsync.Kind(kind))
+				h := holdAs(t, other, "k", driver.Kind(kind))
 				defer h.Release(context.Background())
 
 				cut.Store(!lost)

@@ -11,22 +11,46 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/leasehold-go/leasehold/internal/statusjson"
 	"github.com/leasehold-go/leasehold/leader"
 	"github.com/spf13/cobra"
 )
 
+// A statusQuery is what status shows, and how.
+type statusQuery struct {
+	prefix string
+	exact  bool // just the key prefix
+	held   bool // only keys that are held
+	layout
+}
+
+// A layout says how a command prints a list.
+type layout struct {
+	asJSON, wide bool
+}
+
 // newStatus returns the status command.
 func newStatus(a *app) *cobra.Command {
-	var asJSON, exact bool
+	var q statusQuery
+	var w watch
 	c := &cobra.Command{
 		Use:   "status [PREFIX]",
 		Short: "Show the holders and waiters of keys",
-		Long: `Show all keys that begin with PREFIX, in the order of their bytes, or with --exact
-just that key: a line for each holder and each of the first waiters. Keys are shown
-while they are read. Times are the server's, in UTC. Nothing is written to the
+		Long: `Show all keys that begin with PREFIX, or with --exact just that key: a line for each
+holder and each of the first waiters. First come the keys that are in use, as they are
+read, and then the others, both in the order of their bytes. Nothing is written to the
 store, and the right to find is enough.
+
+  STATE  held, leads or runs: by the process on this line; lapsed: the process has
+         crashed or can't reach the server, and the next request gets the key;
+         waits #1: first in the queue; done: a once that has succeeded
+  FOR    how long it has been held
+  LEFT   when the hold ends unless a heartbeat prolongs it; fixed: no heartbeat does
+
+` + tableHelp + `
 
 At the end come possible deadlocks: what each process in them holds and waits for.
 
@@ -36,57 +60,80 @@ It exits with 118 if there is no such key; otherwise see "leasehold help exit-st
 		Example: `  leasehold status
   leasehold status invoices/
   leasehold status --exact nightly
-  watch -n1 leasehold status invoices/    # again every second
+  leasehold status --held --watch
   leasehold status --json | jq -r 'select(.held) | [.key, .holders[0].host] | @tsv'`,
 		Args:              arguments(0, 1, "one PREFIX at most"),
 		ValidArgsFunction: a.completeKeys(cobra.ShellCompDirectiveNoFileComp, anyKey),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			prefix := ""
 			if len(args) > 0 {
-				prefix = args[0]
+				q.prefix = args[0]
 			}
-			if exact {
-				if err := dsync.CheckKey(prefix); err != nil {
+			if q.exact {
+				if err := dsync.CheckKey(q.prefix); err != nil {
 					return err
 				}
 			}
-			return a.view(cmd.Context(), func(ctx context.Context, v *view) error {
-				all := v.List(ctx, prefix)
-				if exact {
-					all = func(yield func(dsync.Status, error) bool) { yield(v.Status(ctx, prefix)) }
-				}
-				var contended []dsync.Status
-				found := false
-				each := func(yield func(dsync.Status, error) bool) {
-					for st, err := range all {
-						found = found || err != nil || st.Kind != ""
-						if st.Waiting > 0 {
-							contended = append(contended, st)
-						}
-						if !yield(st, err) {
-							return
-						}
-					}
-				}
-				show := a.printKeys
-				if asJSON {
-					show = a.printKeysJSON
-				}
-				switch err := show(each); {
-				case err != nil:
-					return err
-				case !found:
-					return nothing("no such key")
-				case len(dsync.FindDeadlocks(contended, contended)) == 0:
-					return nil
-				}
-				return a.printDeadlocks(ctx, v, prefix, asJSON)
-			})
+			return a.watching(cmd, w, func(ctx context.Context, a *app, v *view) error { return a.status(ctx, v, q) })
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, one line per key")
-	c.Flags().BoolVar(&exact, "exact", false, "show only the key PREFIX, with its first 1000 waiters")
+	c.Flags().BoolVar(&q.asJSON, "json", false, "print JSON, one line per key")
+	c.Flags().BoolVar(&q.exact, "exact", false, "show only the key PREFIX, with its first 1000 waiters")
+	c.Flags().BoolVar(&q.held, "held", false, "show only keys that are held")
+	addViewFlags(c, &q.layout, &w)
 	return c
+}
+
+// addViewFlags adds the flags of a command that shows a list.
+func addViewFlags(c *cobra.Command, l *layout, w *watch) {
+	c.Flags().BoolVar(&l.wide, "wide", false, "show all columns in full, on a narrow terminal as well")
+	c.Flags().BoolVar(&w.on, "watch", false, "show it again every --interval, until interrupted")
+	c.Flags().DurationVar(&w.interval, "interval", 2*time.Second, "pause between two readings of --watch, at least 100ms")
+}
+
+const tableHelp = `Times are the server's, in UTC. On a terminal the table is as wide as the terminal: what is
+too long is cut in its middle, and columns without room are left out. With --wide, in a
+pipe and in a file it has all columns in full. COLUMNS sets another width. State is shown
+in colour on a terminal, unless NO_COLOR is set.`
+
+// status shows what q selects.
+func (a *app) status(ctx context.Context, v *view, q statusQuery) error {
+	all := v.List(ctx, q.prefix)
+	if q.exact {
+		all = func(yield func(admin.Status, error) bool) { yield(v.Status(ctx, q.prefix)) }
+	}
+	var contended []admin.Status
+	found := false
+	each := func(yield func(admin.Status, error) bool) {
+		for st, err := range all {
+			if err == nil && q.held && !st.Held() {
+				continue
+			}
+			found = found || err != nil || st.Kind != ""
+			if st.Waiting > 0 {
+				contended = append(contended, st)
+			}
+			if !yield(st, err) {
+				return
+			}
+		}
+	}
+	var err error
+	if q.asJSON {
+		err = a.printKeysJSON(each)
+	} else {
+		err = a.printKeys(each, q.wide)
+	}
+	switch {
+	case err != nil:
+		return err
+	case !found && q.held:
+		return nothing("no such key is held")
+	case !found:
+		return nothing("no such key")
+	case len(admin.FindDeadlocks(contended, contended)) == 0:
+		return nil
+	}
+	return a.printDeadlocks(ctx, v, q.prefix, q.asJSON)
 }
 
 // printDeadlocks prints the deadlocks among the keys that begin with prefix.
@@ -101,13 +148,13 @@ func (a *app) printDeadlocks(ctx context.Context, v *view, prefix string, asJSON
 		if asJSON {
 			err = cmp.Or(err, printJSON(a.stdout, map[string]any{"deadlock": members, "keys": d.Keys}))
 		} else {
-			fmt.Fprintln(a.stdout, "deadlock:", d)
+			fmt.Fprintln(a.stdout, a.display().paint(bad, "deadlock:"), d)
 		}
 	}
 	return err
 }
 
-func (a *app) printKeysJSON(all iter.Seq2[dsync.Status, error]) error {
+func (a *app) printKeysJSON(all iter.Seq2[admin.Status, error]) error {
 	for st, err := range all {
 		if err != nil {
 			return err
@@ -119,8 +166,16 @@ func (a *app) printKeysJSON(all iter.Seq2[dsync.Status, error]) error {
 	return nil
 }
 
-func (a *app) printKeys(all iter.Seq2[dsync.Status, error]) error {
-	t := newTable(a.stdout, "KEY", "KIND", "STATE", "NAME", "HOST", "PID", "TOKEN", "SINCE", "UNTIL", "VALUE")
+// printKeys prints a table of keys: those in use as they are read, and then the others.
+func (a *app) printKeys(all iter.Seq2[admin.Status, error], wide bool) error {
+	d := a.display()
+	if wide {
+		d.width = 0
+	}
+	t := newTable(a.stdout, d,
+		column{"KEY", 0, 20}, column{"KIND", 2, 0}, column{"STATE", 0, 0}, column{"NAME", 0, 12}, column{"HOST", 1, 12}, column{"PID", 3, 0},
+		column{"FOR", 0, 0}, column{"LEFT", 0, 0}, column{"TOKEN", 5, 0}, column{"SINCE", 6, 0}, column{"VALUE", 4, 12})
+	var idle [][]cell
 	found := false
 	for st, err := range all {
 		switch {
@@ -132,7 +187,9 @@ func (a *app) printKeys(all iter.Seq2[dsync.Status, error]) error {
 		}
 		found = true
 		for _, row := range keyRows(st) {
-			if err := t.add(row...); err != nil {
+			if len(st.Holders) == 0 && st.Waiting == 0 {
+				idle = append(idle, row)
+			} else if err := t.add(row...); err != nil {
 				return err
 			}
 		}
@@ -140,47 +197,65 @@ func (a *app) printKeys(all iter.Seq2[dsync.Status, error]) error {
 	if !found {
 		return nil // not even the header
 	}
+	for _, row := range idle {
+		if err := t.add(row...); err != nil {
+			return err
+		}
+	}
 	return t.flush()
 }
 
 // keyRows returns the lines about a key.
-func keyRows(st dsync.Status) (rows [][]string) {
-	kind, value := plain(string(st.Kind)), short(st.Value)
+func keyRows(st admin.Status) (rows [][]cell) {
+	row := func(looks style, state string, more ...string) {
+		r := cells(append([]string{plain(st.Key), plain(string(st.Kind)), state}, more...)...)
+		r[2].style = looks
+		rows = append(rows, r)
+	}
 	for _, h := range st.Holders {
-		token := fmt.Sprint(h.Token)
-		since := fmt.Sprintf("%s (%s ago)", stamp(h.Since), span(st.Now.Sub(h.Since)))
-		rows = append(rows, append([]string{plain(st.Key), kind, holds(st, h)}, append(who(h), token, since, until(st, h), value)...))
+		looks := good
+		if h.Lapsed {
+			looks = bad
+		}
+		row(looks, holds(st, h), append(who(h), age(st.Now.Sub(h.Since)), left(st, h), fmt.Sprint(h.Token), stamp(h.Since), published(st))...)
 	}
 	if len(rows) == 0 {
 		state, token := "free", none
 		if st.Sealed {
 			state = "done"
 		}
-		if !st.LastTick.IsZero() {
-			state += ", last tick " + stamp(st.LastTick)
-		}
 		if st.Token != 0 {
 			token = fmt.Sprint(st.Token)
 		}
-		rows = append(rows, []string{plain(st.Key), kind, state, none, none, none, token, none, none, value})
+		row(faint, state, none, none, none, none, none, token, none, published(st))
 	}
 	for i, w := range st.Queue {
-		state := fmt.Sprintf("waits #%d%s", i+1, part(st, w))
-		rows = append(rows, append([]string{plain(st.Key), kind, state}, append(who(w), none, none, none, none)...))
+		row(warning, fmt.Sprintf("waits #%d%s", i+1, part(st, w)), append(who(w), none, none, none, none, none)...)
 	}
 	if more := st.Waiting - len(st.Queue); more > 0 {
-		rows = append(rows, []string{plain(st.Key), kind, fmt.Sprintf("and %d more", more), none, none, none, none, none, none, none})
+		row(warning, fmt.Sprintf("and %d more", more), none, none, none, none, none, none, none, none)
 	}
 	return rows
 }
 
+// published describes what a leader has published, or a run has returned.
+func published(st admin.Status) string {
+	switch {
+	case st.LastTick.IsZero():
+		return short(st.Value)
+	case st.Value == nil:
+		return "tick " + stamp(st.LastTick)
+	}
+	return "tick " + stamp(st.LastTick) + ": " + short(st.Value)
+}
+
 // holds describes a holder's state.
-func holds(st dsync.Status, h dsync.Participant) string {
+func holds(st admin.Status, h admin.Participant) string {
 	state := "held" + part(st, h)
 	switch {
-	case st.Kind == dsync.KindElection:
+	case st.Kind == driver.KindElection:
 		state = fmt.Sprintf("leads, term %d", st.Term)
-	case st.Kind == dsync.KindOnce, st.Kind == dsync.KindPeriodic:
+	case st.Kind == driver.KindOnce, st.Kind == driver.KindPeriodic:
 		state = "runs"
 	}
 	if h.Lapsed {
@@ -189,30 +264,30 @@ func holds(st dsync.Status, h dsync.Participant) string {
 	return state
 }
 
+// left describes when a hold ends.
+func left(st admin.Status, h admin.Participant) string {
+	left := h.Until.Sub(st.Now)
+	switch {
+	case h.Until.IsZero(): // its session's record was deleted
+		return none
+	case left <= 0:
+		return age(-left) + " ago"
+	case h.Renewed && !h.Lapsed:
+		return age(left)
+	}
+	return age(left) + ", fixed"
+}
+
 // part says what o has of the key, as an addition to other text.
-func part(st dsync.Status, o dsync.Participant) string {
+func part(st admin.Status, o admin.Participant) string {
 	if use := engine.Use(st.Kind, o.Weight, st.Limit); use != "" {
 		return ", " + use
 	}
 	return ""
 }
 
-// until describes when a hold ends.
-func until(st dsync.Status, h dsync.Participant) string {
-	left := h.Until.Sub(st.Now)
-	switch {
-	case h.Until.IsZero(): // its session's record was deleted
-		return none
-	case left <= 0:
-		return fmt.Sprintf("%s (%s ago)", stamp(h.Until), span(-left))
-	case h.Renewed && !h.Lapsed:
-		return fmt.Sprintf("%s (in %s, unless renewed)", stamp(h.Until), span(left))
-	}
-	return fmt.Sprintf("%s (in %s)", stamp(h.Until), span(left))
-}
-
 // who returns the columns that identify a participant.
-func who(o dsync.Participant) []string {
+func who(o admin.Participant) []string {
 	pid := none
 	if o.PID != 0 {
 		pid = fmt.Sprint(o.PID)
@@ -226,14 +301,21 @@ func who(o dsync.Participant) []string {
 
 // newMembers returns the members command.
 func newMembers(a *app) *cobra.Command {
-	var asJSON bool
+	var l layout
+	var w watch
 	c := &cobra.Command{
 		Use:   "members [NAME]",
 		Short: "Show the processes that are alive, or the members of an election",
 		Long: `Show the processes that are alive and have a session in the store.
 With NAME, show all members of that election: the leader first, then the candidates
-in the order in which they will lead, then observers, who don't campaign.
-Times are the server's, in UTC. Nothing is written to the store.
+in the order in which they will lead, then observers, who don't campaign. Nothing is
+written to the store.
+
+SEEN is the time since the last heartbeat. VERSION is this library's, and APP the
+program's own. HEARTBEAT, POLL, MARGIN and GRACE are the options in force; a POLL that is
+not set is "-".
+
+` + tableHelp + `
 
 With --json each line is an object with session, name, host, pid, app, meta and seen
 (the last heartbeat, RFC 3339). With NAME it has role, too: leader, candidate or observer.
@@ -243,46 +325,52 @@ grace_ms: the options in force; no poll_ms, if that is the default.
 It exits with 118 if there is nobody to show; otherwise see "leasehold help exit-status".`,
 		Example: `  leasehold members
   leasehold members reports
+  leasehold members --watch
   leasehold members reports --json | jq -r 'select(.role == "leader") | .host'`,
 		Args:              arguments(0, 1, "one NAME at most"),
 		ValidArgsFunction: a.completeKeys(cobra.ShellCompDirectiveNoFileComp, isElection),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.view(cmd.Context(), func(ctx context.Context, v *view) error {
+			return a.watching(cmd, w, func(ctx context.Context, a *app, v *view) error {
 				var all []statusjson.Member
+				var now time.Time
 				var err error
 				if len(args) > 0 {
-					all, err = v.election(ctx, args[0])
+					all, now, err = v.election(ctx, args[0])
 				} else {
-					all, err = v.sessions(ctx)
+					all, now, err = v.sessions(ctx)
 				}
 				if err != nil {
 					return err
 				}
-				return a.printMembers(all, asJSON, len(args) > 0)
+				return a.printMembers(all, now, l, len(args) > 0)
 			})
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, one line per process")
+	c.Flags().BoolVar(&l.asJSON, "json", false, "print JSON, one line per process")
+	addViewFlags(c, &l, &w)
 	return c
 }
 
-// sessions returns the sessions that are alive.
-func (v *view) sessions(ctx context.Context) ([]statusjson.Member, error) {
-	found, _, err := v.Members(ctx)
+// sessions returns the sessions that are alive, and the store's time.
+func (v *view) sessions(ctx context.Context) ([]statusjson.Member, time.Time, error) {
+	found, now, err := v.Members(ctx)
 	var all []statusjson.Member
 	for _, m := range found {
 		all = append(all, statusjson.NewMember(m))
 	}
-	return all, err
+	return all, now, err
 }
 
-// election returns the members of the election, with their roles.
-func (v *view) election(ctx context.Context, name string) ([]statusjson.Member, error) {
-	e, err := leader.New(v.Session, name, nil)
+// election returns the members of the election, with their roles, and the store's time.
+func (v *view) election(ctx context.Context, name string) ([]statusjson.Member, time.Time, error) {
+	e, err := leader.New(v.session, name, nil)
 	if err != nil {
-		return nil, err
+		return nil, time.Time{}, err
 	}
 	found, err := e.Members(ctx)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
 	var all []statusjson.Member
 	for _, m := range found {
 		all = append(all, statusjson.Member{
@@ -290,17 +378,18 @@ func (v *view) election(ctx context.Context, name string) ([]statusjson.Member, 
 			Role:    string(m.Role), Seen: statusjson.Time{Time: m.LastSeen},
 		})
 	}
-	return all, err
+	st, err := v.Status(ctx, name) // for its time
+	return all, st.Now, err
 }
 
-func (a *app) printMembers(all []statusjson.Member, asJSON, roles bool) error {
+func (a *app) printMembers(all []statusjson.Member, now time.Time, l layout, roles bool) error {
 	switch {
 	case len(all) == 0 && roles:
 		return nothing("nobody campaigns in an election of that name, or observes it")
 	case len(all) == 0:
 		return nothing("no process has a session")
 	}
-	if asJSON {
+	if l.asJSON {
 		for _, m := range all {
 			if err := printJSON(a.stdout, m); err != nil {
 				return err
@@ -308,14 +397,17 @@ func (a *app) printMembers(all []statusjson.Member, asJSON, roles bool) error {
 		}
 		return nil
 	}
-	header := []string{"NAME", "HOST", "PID", "APP", "SESSION", "LAST HEARTBEAT"}
-	if roles {
-		header = append([]string{"ROLE"}, header...)
-	} else {
-		header = append(header, "TTL", "OPTIONS", "VERSION")
+	d := a.display()
+	if l.wide {
+		d.width = 0
 	}
-	header = append(header, "META")
-	t := newTable(a.stdout, header...)
+	columns := []column{{"NAME", 0, 16}, {"HOST", 0, 12}, {"PID", 2, 0}, {"APP", 3, 12}, {"SEEN", 0, 0}}
+	if roles {
+		columns = append([]column{{"ROLE", 0, 0}}, columns...)
+	} else {
+		columns = append(columns, []column{{"TTL", 4, 0}, {"VERSION", 1, 12}, {"HEARTBEAT", 5, 0}, {"POLL", 8, 0}, {"MARGIN", 7, 0}, {"GRACE", 6, 0}}...)
+	}
+	t := newTable(a.stdout, d, append(columns, column{"SESSION", 9, 0}, column{"META", 10, 12})...)
 	for _, m := range all {
 		var meta []string
 		for _, k := range slices.Sorted(maps.Keys(m.Meta)) {
@@ -324,13 +416,15 @@ func (a *app) printMembers(all []statusjson.Member, asJSON, roles bool) error {
 		if len(meta) == 0 {
 			meta = append(meta, none)
 		}
-		row := []string{plain(m.Name), plain(m.Host), fmt.Sprint(m.PID), plain(m.App), m.Session, m.Seen.String()}
+		p := m.Process
+		row := cells(append(who(admin.Participant{Session: p.Session, Name: p.Name, Host: p.Host, PID: p.PID}), plain(m.App), age(now.Sub(m.Seen.Time)))...)
 		if roles {
-			row = append([]string{m.Role}, row...)
+			looks := map[string]style{string(leader.RoleLeader): good, string(leader.RoleObserver): faint}[m.Role]
+			row = append([]cell{{m.Role, looks}}, row...)
 		} else {
-			row = append(row, m.TTL.String(), cmp.Or(m.Options(), none), plain(m.Version))
+			row = append(row, cells(setting(m.TTL), plain(m.Version), setting(m.Heartbeat), setting(m.Poll), setting(m.Margin), setting(m.Grace))...)
 		}
-		row = append(row, strings.Join(meta, " "))
+		row = append(row, cells(m.Session, strings.Join(meta, " "))...)
 		if err := t.add(row...); err != nil {
 			return err
 		}
@@ -338,9 +432,18 @@ func (a *app) printMembers(all []statusjson.Member, asJSON, roles bool) error {
 	return t.flush()
 }
 
-const jsonHelp = `With --json each line is an object. Times are the server's, in RFC 3339, UTC, with
-milliseconds; fields ending in _ms are milliseconds. Fields may be added; none will
-be renamed or removed.
+// setting formats a setting for a table.
+func setting(d statusjson.Milliseconds) string {
+	if d == 0 {
+		return none
+	}
+	return strings.ReplaceAll(d.String(), " ", "")
+}
+
+const jsonHelp = `With --json each line is an object, one for each key, in the order of their bytes. Times
+are the server's, in RFC 3339, UTC, with milliseconds; fields ending in _ms are
+milliseconds. Fields may be added; none will be renamed or removed. So it is for all
+commands that have --json.
 
   key, kind       kind is mutex, rwmutex, semaphore, once, periodic, election, or
                   "" if the store has no record of the key
@@ -371,8 +474,8 @@ keys: each member holds the key at its place, and waits for the next one.
 `
 
 // newKeyJSON returns a key's status for programs: see jsonHelp.
-func newKeyJSON(st dsync.Status) statusjson.Status[statusjson.Participant] {
-	return statusjson.NewStatus(st, func(p dsync.Participant, queued bool) statusjson.Participant {
+func newKeyJSON(st admin.Status) statusjson.Status[statusjson.Participant] {
+	return statusjson.NewStatus(st, func(p admin.Participant, queued bool) statusjson.Participant {
 		return statusjson.NewParticipant(p, queued, st.Now)
 	})
 }

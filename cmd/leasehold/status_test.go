@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
@@ -27,6 +26,7 @@ func TestStatusGolden(t *testing.T) {
 		{"status.jsonl", []string{"status", "--json"}},
 		{"status-prefix.txt", []string{"status", "l"}},
 		{"status-exact.txt", []string{"status", "--exact", "long\x1b[31m"}},
+		{"status-held.txt", []string{"status", "--held"}},
 		{"members.txt", []string{"members"}},
 		{"members.jsonl", []string{"members", "--json"}},
 		{"members-of.txt", []string{"members", "elected"}},
@@ -61,11 +61,11 @@ func TestStatusOfDeadlocks(t *testing.T) {
 		t.Run(c.file, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newScene(t)
-				if _, err := s.Register(t.Context(), dsync.Member{ID: "d", Name: "d\x1b[31m", Host: "host d", PID: 44, TTL: 10 * time.Minute}); err != nil {
+				if _, err := s.Register(t.Context(), driver.Member{ID: "d", Name: "d\x1b[31m", Host: "host d", PID: 44, TTL: 10 * time.Minute}); err != nil {
 					t.Fatal(err)
 				}
 				for _, claims := range [][2]string{{"k1", "a.1"}, {"k2", "b.1"}, {"other", "d.1"}, {"k2", "a.2"}, {"other", "b.2"}, {"k1", "d.2"}, {"k1", "c.1"}} {
-					s.acquire(claim(claims[0], claims[1], dsync.KindMutex, 1, 1))
+					s.acquire(claim(claims[0], claims[1], driver.KindMutex, 1, 1))
 				}
 				time.Sleep(5 * time.Second)
 				before := s.Counts()
@@ -84,7 +84,7 @@ func TestStatusOfDeadlocks(t *testing.T) {
 // object in JSON, with the kind "".
 func TestStatusOfNothing(t *testing.T) {
 	s := newScene(t)
-	s.release(s.acquire(claim("free", "a.1", dsync.KindMutex, 1, 1)), driver.Leave{})
+	s.release(s.acquire(claim("free", "a.1", driver.KindMutex, 1, 1)), driver.Leave{})
 	for _, args := range [][]string{
 		{"status"}, {"status", "x"}, {"status", "--exact", "x"}, {"members"}, {"members", "x"}, {"break", "x"},
 		{"status", "--json"}, {"status", "x", "--json"}, {"members", "--json"}, {"members", "x", "--json"},
@@ -144,7 +144,7 @@ func (w *noting) Write(p []byte) (int, error) {
 func manyKeys(t *testing.T, n int) *pagedStore {
 	s := newScene(t)
 	for i := range n {
-		s.acquire(claim(fmt.Sprintf("key %05d", i), fmt.Sprintf("a.%d", i), dsync.KindMutex, 1, 1))
+		s.acquire(claim(fmt.Sprintf("key %05d", i), fmt.Sprintf("a.%d", i), driver.KindMutex, 1, 1))
 	}
 	return &pagedStore{Memory: s.Memory}
 }
@@ -156,7 +156,7 @@ func TestStatusStreams(t *testing.T) {
 	for _, args := range [][]string{{"status"}, {"status", "--json"}, {"status", "key "}} {
 		store := manyKeys(t, keys)
 		w := &noting{store: store}
-		a := &app{stdout: w, stderr: io.Discard, store: store}
+		a := &app{stdout: w, stderr: io.Discard, store: store, frame: new(display)}
 		if status := a.main(t.Context(), args); status != 0 {
 			t.Errorf("%q: exit status %d", args, status)
 		}

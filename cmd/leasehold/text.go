@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -33,6 +32,24 @@ func span(d time.Duration) string {
 		return d.Round(100 * time.Millisecond).String()
 	}
 	return d.Round(time.Second).String()
+}
+
+// age formats d for people who look at a table: in at most six characters up to 10,000 days.
+func age(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch d = max(0, d); {
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Truncate(100*time.Millisecond).Seconds())
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < 2*day:
+		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
+	case d < 100*day:
+		return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
+	}
+	return fmt.Sprintf("%dd", d/day)
 }
 
 // plain formats text from the store for a terminal. It quotes text that has spaces or
@@ -70,49 +87,4 @@ func printJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
-}
-
-// A table prints rows in columns as they arrive. The widths are those of the first block
-// of rows, and grow if wider cells follow. text/tabwriter would need all rows at once.
-type table struct {
-	w      io.Writer
-	rows   [][]string
-	widths []int
-}
-
-// tableBlock is the number of rows that a table collects before it prints them: as many
-// keys as are read from a store at once.
-const tableBlock = 100
-
-func newTable(w io.Writer, header ...string) *table {
-	return &table{w: w, rows: [][]string{header}, widths: make([]int, len(header))}
-}
-
-func (t *table) add(cells ...string) error {
-	t.rows = append(t.rows, cells)
-	if len(t.rows) < tableBlock {
-		return nil
-	}
-	return t.flush()
-}
-
-func (t *table) flush() error {
-	for _, row := range t.rows {
-		for i, cell := range row {
-			t.widths[i] = max(t.widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	var b bytes.Buffer
-	for _, row := range t.rows {
-		pad := 0
-		for i, cell := range row {
-			b.Write(bytes.Repeat([]byte{' '}, pad))
-			b.WriteString(cell)
-			pad = t.widths[i] - utf8.RuneCountInString(cell) + 2
-		}
-		b.WriteByte('\n')
-	}
-	t.rows = nil
-	_, err := t.w.Write(b.Bytes())
-	return err
 }

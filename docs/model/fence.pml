@@ -1,7 +1,7 @@
 /* Fence: what an old holder writes late is refused by the document.
  *
- * Stands for: dsync/mongo/fence.go guarded (the filter: no greater token seen), fence_stamp.go stamp (each write leaves
- * its token), RaiseToken, DeleteOne and Upsert.
+ * Stands for: dsync/mongo/fence/collection.go unseenBy (the filter: no greater token seen), stamp.go stamp (each write
+ * leaves its token), RaiseToken, DeleteOne and Upsert.
  * Abstracts from: the lock (two holders, one after the other, tokens 1 and 2; the first was frozen, its writes may come
  * at any time, and again), and from which document of several.
  *

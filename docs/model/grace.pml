@@ -1,4 +1,4 @@
-/* Who is told, and when others are let in: loss, Break (Revoke), Close, UnlockAfter (Keep).
+/* Who is told, and when others are let in: loss, Break (Revoke), Close, ReleaseAfter (Keep).
  *
  * Stands for: internal/core: session.go (Deadline, lose), claim.go (windDown: a hold that was told is released when its
  * holder is done or the grace is over; loseHold), release.go (release, sendRelease, hurry: Keep for the rest of the grace;
@@ -10,7 +10,7 @@
  * Any request ever sent may run at any later time, and again. Ticks are of the one clock that the store and the holder share.
  *
  * Checked in every state: when the other has the key the holder's work has ended, by its own word or because its grace
- * after Lost is over; and what UnlockAfter kept, and the store confirmed, is
+ * after Lost is over; and what ReleaseAfter kept, and the store confirmed, is
  * not granted before its time, nor does a request that comes late or twice move its end back.
  */
 #ifndef TTL
@@ -21,7 +21,7 @@
 #define GR 1
 #endif
 #ifndef D
-#define D 2          /* UnlockAfter(D) */
+#define D 2          /* ReleaseAfter(D) */
 #endif
 #define NONE 15
 #ifdef BUG_NO_GRACE
@@ -39,9 +39,9 @@ bit work=1;                  /* the user's work goes on */
 bit drain, closing, kept, acked, gone;
 byte dl=LEASE, gt;           /* ticks to the deadline; since Lost closed */
 byte hb, hba; bit hbr;       /* heartbeat: 0 idle 1 sent 2 answered 3 answered: dead */
-byte ka;                     /* ticks since UnlockAfter was called */
+byte ka;                     /* ticks since ReleaseAfter was called */
 bit released, unreg, hbsent; byte keep; /* ever sent: Release, Unregister, a heartbeat, Release with Keep */
-byte sk;                     /* ticks since the store executed UnlockAfter */
+byte sk;                     /* ticks since the store executed ReleaseAfter */
 #define LIVE (st==1||st==2||(st==3&&!gone))
 
 inline check() { assert(h!=2 || !work); assert(h!=2 || !(kept&&acked) || ka>=D || rev) }
@@ -102,7 +102,7 @@ init {
  :: d_step { rev && !gone && dl>0 && !closing -> revoked() }           /* by the notice */
  /* the user */
  :: d_step { st==1 && dl>0 && !closing -> work=0; st=3; released=1 }   /* Unlock */
- :: d_step { st==1 && dl>0 && !closing && keep==0 -> work=0; st=3; kept=1; keep=D; ka=0 } /* UnlockAfter */
+ :: d_step { st==1 && dl>0 && !closing && keep==0 -> work=0; st=3; kept=1; keep=D; ka=0 } /* ReleaseAfter */
  :: d_step { st==2 && work -> work=0; st=3; released=1 }               /* done within the grace */
  :: d_step { st==4 && work -> work=0 }
  :: d_step { st==2 && drain && gt>=GR -> st=3; released=1 }            /* the grace is over */
@@ -127,7 +127,7 @@ init {
 #ifdef BUG_KEEP_LATER
  :: d_step { keep>0 && h==1 -> x_keep(keep) }
 #endif
- :: d_step { he!=NONE && kept && h==1 && !acked && !gone -> acked=1 }             /* UnlockAfter returns nil */
+ :: d_step { he!=NONE && kept && h==1 && !acked && !gone -> acked=1 }             /* ReleaseAfter returns nil */
  :: d_step { kept && keep>0 && ka>=D && !released && !gone -> released=1 }  /* once more when its attempts are void */
 #ifdef BUG_KEEP_AGAIN
  :: d_step { kept && keep>0 && !released && !gone -> released=1 }

@@ -7,7 +7,7 @@ import "time"
 type Kind string
 
 const (
-	// KindMutex is the kind of the keys of Mutexes and Leases: exclusive holds.
+	// KindMutex is the kind of the keys of Mutexes, leases among them: exclusive holds.
 	KindMutex Kind = "mutex"
 
 	// KindRWMutex is the kind of the keys of RWMutexes: a writer takes the whole limit, a

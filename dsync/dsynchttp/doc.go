@@ -19,21 +19,22 @@
 //	./                     the session, what it holds, keys, waiting processes, and members
 //	./key?key=…            one key: its holders, its queue, and its last holders
 //	./events?…             either of these as a stream of server-sent events, for the page's script
-//	./break                POST key=…: Session.Break of dsync, if Options.Authorize allows it
+//	./break                POST key=…: Break of dsync/admin, if Options.Authorize allows it
 //
 // All but the last take ?window=1m, 10m (the default) or 1h, the time span of the
 // timelines. The page works without script; with it, it updates while it is visible. The
 // first path also takes
 //
 //	prefix, contains    what the names of keys begin with, and have in them
-//	sort                key (the default), age (held for the longest time first) or waiters
+//	sort                held (the default: what is held or waited for first), key, age (held for
+//	                    the longest time first) or waiters
 //	n                   the length of each list, 1 to 1,000; 100 by default
 //	after               the key after which the list of keys begins
 //	mine, members       the positions at which the lists of what this process holds, and of members, begin
 //
-// The store finds keys by their prefix. For contains, age and waiters a request reads up to
-// 10,000 keys in their order, shows the first n that it found, and says if there are more keys
-// to read. Waiting processes, with those that they wait for, are shown for the keys that were
+// The store finds keys by their prefix. For the default order a request reads keys in their order until n of
+// them are in use, up to 1,000. For contains, age and waiters it reads up to 10,000. It shows
+// the first n that it found, and says if there are more keys to read. Waiting processes, with those that they wait for, are shown for the keys that were
 // read. Processes that wait for each other, perhaps through others, are marked as a cycle. That
 // is a deadlock if the same work holds and waits; if different goroutines do, it can resolve.
 //

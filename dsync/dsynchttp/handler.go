@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 )
 
 // A Handler serves the page of one session. Create it with [New], mount it with
@@ -16,6 +17,7 @@ import (
 // not be copied. All methods may be called concurrently.
 type Handler struct {
 	s       *dsync.Session
+	all     *admin.Inspector // of the store of s
 	opt     Options
 	mux     *http.ServeMux
 	history *recorder
@@ -34,7 +36,7 @@ const maxViewers = 16
 // means all defaults.
 func New(s *dsync.Session, opt *Options) *Handler {
 	h := &Handler{
-		s: s, opt: opt.withDefaults(),
+		s: s, all: admin.New(s), opt: opt.withDefaults(),
 		mux:     http.NewServeMux(),
 		history: newRecorder(maxKeys, maxSpans),
 		viewers: make(chan struct{}, maxViewers),
@@ -140,7 +142,7 @@ func (h *Handler) breakKey(w http.ResponseWriter, r *http.Request) {
 	// has.
 	ctx, cancel := context.WithTimeout(r.Context(), 3*time.Second)
 	defer cancel()
-	err := h.s.Break(ctx, key)
+	err := h.all.Break(ctx, key)
 	q := query{key: key, n: 100, window: windows[1]}
 	v := q.values()
 	switch {

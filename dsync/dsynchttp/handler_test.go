@@ -147,7 +147,7 @@ func TestPageEscapes(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, &dsync.Options{Name: evil, Host: evil, App: evil, Meta: map[string]string{evil: evil}})
 		h := newPage(t, s, nil)
-		hold, err := engine.Of(s).Hold(background, engine.Whole(evil, dsync.KindElection))
+		hold, err := engine.Of(s).Hold(background, engine.Whole(evil, driver.KindElection))
 		if err != nil {
 			t.Fatal(err)
 		}

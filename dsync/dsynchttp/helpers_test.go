@@ -63,6 +63,7 @@ type view struct {
 		Held        bool
 		HolderCount int `json:"holder_count"`
 		Sealed      bool
+		Token       int64
 		Waiting     int
 		Value       string
 		Base64      []byte `json:"value_base64"`
@@ -81,8 +82,8 @@ type view struct {
 		}
 	}
 	Members []struct {
-		Session, Name string
-		Mine          bool
+		Session, Name, Version string
+		Mine                   bool
 	}
 	Waits []struct {
 		Waiter, Holder struct {

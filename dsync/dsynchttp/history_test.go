@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynchttp"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/testkit"
@@ -105,7 +106,7 @@ func TestHistoryOfOthers(t *testing.T) {
 		a := newSession(t, f, &dsync.Options{Name: "a", Host: "a"})
 		b := newSession(t, store, &dsync.Options{Name: "b", Host: "b"})
 		of := func(s *dsync.Session) string {
-			return fmt.Sprintf("process %d on %s", engine.Of(s).Local().PID, s.Name())
+			return fmt.Sprintf("process %d on %s", engine.Of(s).Local().PID, s.Options().Name)
 		}
 		began := time.Now()
 		first, second := a.Mutex("k"), b.Mutex("k")
@@ -144,7 +145,7 @@ func TestHistoryOfALeaseThatIsOver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		h := newPage(t, newSession(t, store, nil), nil)
-		if _, err := newSession(t, store, &dsync.Options{Host: "a"}).Lease(background, "k", ttl); err != nil {
+		if _, err := newSession(t, store, &dsync.Options{Host: "a"}).Mutex("k").Lease(background, ttl); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
@@ -210,7 +211,7 @@ func TestTimelineIsDrawn(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		mu.Unlock()
 		lock(t, mu)
-		go newSession(t, store, nil).Break(background, "mu")
+		go admin.New(newSession(t, store, nil)).Break(background, "mu")
 		<-mu.Lost()
 		time.Sleep(time.Until(began.Add(45 * time.Second))) // Break takes a moment of its own
 		mu.Unlock()

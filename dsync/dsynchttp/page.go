@@ -22,7 +22,7 @@ var (
 	pageJS string
 
 	pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-		"clock": func(t statusjson.Time) string { return t.Format("15:04:05") },
+		"clock": func(t statusjson.Time) string { return clock(t.Time) },
 		"text":  text,
 		"show":  visible,
 		"plain": func(s string) string { return escaped(s, "") },
@@ -107,8 +107,20 @@ func (l view) After() string { return l.q.after }
 
 func (l view) MoreWaits() bool { return l.moreWaits }
 
-// Searched reports whether more keys were read than are in order of keys.
-func (l view) Searched() bool { return l.q.contains != "" || l.q.sort != byKey }
+// Searched reports whether keys were read that may not be shown.
+func (l view) Searched() bool {
+	return l.q.contains != "" || l.q.sort == byAge || l.q.sort == byWaiters || l.Matched > len(l.Keys)
+}
+
+// Left returns the address of all keys in their order, if keys are left out because others are in use.
+func (l view) Left() string {
+	if l.q.sort != byUse || l.Matched == len(l.Keys) {
+		return ""
+	}
+	q := l.q
+	q.sort, q.after = byKey, ""
+	return q.link()
+}
 
 func (l view) N() int { return l.q.n }
 
@@ -207,7 +219,8 @@ func (l view) pages(from, n, total int, set func(q *query, at int)) pager {
 // Sorts returns the orders that can be chosen.
 func (l view) Sorts() []choice {
 	return []choice{
-		{"key", "key", l.q.sort == byKey},
+		{"held first", "held", l.q.sort == byUse},
+		{"key", string(byKey), l.q.sort == byKey},
 		{"held longest", string(byAge), l.q.sort == byAge},
 		{"most waiters", string(byWaiters), l.q.sort == byWaiters},
 	}

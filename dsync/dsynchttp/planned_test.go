@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/statusjson"
 )
@@ -22,20 +24,22 @@ import (
 func TestPlannedEndIsNoCrash(t *testing.T) {
 	const d = 20 * time.Second
 	for name, hold := range map[string]func(t *testing.T, s *dsync.Session, f *dsynctest.Faulty){
-		"UnlockAfter": func(t *testing.T, s *dsync.Session, _ *dsynctest.Faulty) {
-			mu := s.Mutex("k")
-			lock(t, mu)
-			if err := mu.UnlockAfter(background, d); err != nil {
+		"ReleaseAfter": func(t *testing.T, s *dsync.Session, _ *dsynctest.Faulty) {
+			h, err := s.Mutex("k").Hold(background)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := h.ReleaseAfter(background, d); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"a Lease left to end": func(t *testing.T, s *dsync.Session, _ *dsynctest.Faulty) {
-			if _, err := s.Lease(background, "k", d); err != nil {
+		"a lease left to end": func(t *testing.T, s *dsync.Session, _ *dsynctest.Faulty) {
+			if _, err := s.Mutex("k").Lease(background, d); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"a Lease of a process that crashed": func(t *testing.T, s *dsync.Session, f *dsynctest.Faulty) {
-			if _, err := s.Lease(background, "k", d); err != nil {
+		"a lease of a process that crashed": func(t *testing.T, s *dsync.Session, f *dsynctest.Faulty) {
+			if _, err := s.Mutex("k").Lease(background, d); err != nil {
 				t.Fatal(err)
 			}
 			f.Cut()
@@ -55,7 +59,7 @@ func TestPlannedEndIsNoCrash(t *testing.T) {
 				hold(t, holder, net)
 				began := time.Now()
 				for time.Since(began) < d { // the page is open
-					if st, err := observer.Status(background, "k"); err != nil || !st.Held() || len(st.Holders) != 1 {
+					if st, err := admin.New(observer).Status(background, "k"); err != nil || !st.Held() || len(st.Holders) != 1 {
 						t.Fatalf("after %v: %v, %v", time.Since(began), st, err)
 					}
 					get(page, "/key?key=k")
@@ -63,11 +67,11 @@ func TestPlannedEndIsNoCrash(t *testing.T) {
 				}
 				time.Sleep(6 * time.Minute)
 				synctest.Wait()
-				st, err := observer.Status(background, "k")
-				if err != nil || st.Kind != dsync.KindMutex || st.Held() || len(st.Holders) > 0 {
+				st, err := admin.New(observer).Status(background, "k")
+				if err != nil || st.Kind != driver.KindMutex || st.Held() || len(st.Holders) > 0 {
 					t.Errorf("the status is %v, %v; want a free mutex without holders", st, err)
 				}
-				text, _ := json.Marshal(statusjson.NewStatus(st, func(p dsync.Participant, queued bool) statusjson.Participant {
+				text, _ := json.Marshal(statusjson.NewStatus(st, func(p admin.Participant, queued bool) statusjson.Participant {
 					return statusjson.NewParticipant(p, queued, st.Now)
 				}))
 				shows := map[string]string{

@@ -28,7 +28,8 @@ type query struct {
 type order string
 
 const (
-	byKey     order = ""        // in byte order
+	byUse     order = ""        // what is held or waited for first, each in byte order
+	byKey     order = "key"     // in byte order
 	byAge     order = "age"     // what has been held for the longest time first
 	byWaiters order = "waiters" // keys with the most waiters first
 )
@@ -59,11 +60,11 @@ func parseQuery(r *http.Request, single bool) (query, error) {
 		}
 	}
 	switch q.sort = order(v.Get("sort")); q.sort {
-	case "key":
-		q.sort = byKey
-	case byKey, byAge, byWaiters:
+	case "held":
+		q.sort = byUse
+	case byUse, byKey, byAge, byWaiters:
 	default:
-		return q, fmt.Errorf("sort is %q; it must be key, age or waiters", q.sort)
+		return q, fmt.Errorf("sort is %q; it must be held, key, age or waiters", q.sort)
 	}
 	for name, at := range map[string]*int{"mine": &q.mine, "members": &q.members} {
 		if s := v.Get(name); s != "" {
@@ -122,7 +123,7 @@ func (q query) values() url.Values {
 	set("key", q.key, q.key != "")
 	set("prefix", q.prefix, q.prefix != "")
 	set("contains", q.contains, q.contains != "")
-	set("sort", string(q.sort), q.sort != byKey)
+	set("sort", string(q.sort), q.sort != byUse)
 	set("after", q.after, q.after != "")
 	set("mine", strconv.Itoa(q.mine), q.mine > 0)
 	set("members", strconv.Itoa(q.members), q.members > 0)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 // The bounds of the record.
@@ -107,7 +109,7 @@ func (r *recorder) addLocked(t *track, s span) {
 }
 
 // see records the status of a key that was read at now.
-func (r *recorder) see(now time.Time, st dsync.Status) {
+func (r *recorder) see(now time.Time, st admin.Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.tracks[st.Key] == nil && len(st.Holders) == 0 {
@@ -146,12 +148,12 @@ func (r *recorder) see(now time.Time, st dsync.Status) {
 	t.exclusive = exclusive(st.Kind)
 }
 
-func exclusive(k dsync.Kind) bool { return k != dsync.KindRWMutex && k != dsync.KindSemaphore }
+func exclusive(k driver.Kind) bool { return k != driver.KindRWMutex && k != driver.KindSemaphore }
 
 // knows reports whether a hook has reported the hold of this process, under its token or
 // one of the tokens that the store reserves for hand-offs within the process (see
 // driver.Store).
-func (t *track) knows(h dsync.Participant) bool {
+func (t *track) knows(h admin.Participant) bool {
 	room := int64(1 << 10)
 	if h.Yields {
 		room = 1 << 16
@@ -180,8 +182,9 @@ func (r *recorder) of(key string) []span {
 	return all
 }
 
-// color returns the style of a session. It stays the same until a thousand sessions have
-// been seen.
+// color returns the style of a session: one of eight colours, or with alt one of their darker or brighter
+// forms. It stays the same until a thousand sessions have been seen. Where two sessions with the same style are
+// beside each other on a timeline, it outlines one of them.
 func (r *recorder) color(session string) string {
 	const most, styles = 1000, 8
 	r.mu.Lock()
@@ -193,6 +196,9 @@ func (r *recorder) color(session string) string {
 		}
 		n = len(r.colors)
 		r.colors[session] = n
+	}
+	if n%(2*styles) >= styles {
+		return fmt.Sprintf("c%d alt", n%styles)
 	}
 	return fmt.Sprintf("c%d", n%styles)
 }
@@ -225,7 +231,7 @@ func (s *span) until(now time.Time) time.Time {
 }
 
 // setHeld records that h holds the key at now; until is when its hold ends, on this host's clock.
-func (s *span) setHeld(h dsync.Participant, now, until time.Time) {
+func (s *span) setHeld(h admin.Participant, now, until time.Time) {
 	s.seen, s.end, s.lost = now, time.Time{}, ""
 	if !h.Renewed {
 		s.planned, s.silent = until, false
@@ -252,15 +258,17 @@ func (s *span) setEnded(at time.Time) {
 // lapse ends the span because its session has lapsed.
 func (s *span) lapse() { s.seen, s.end, s.lost = s.lapses, s.lapses, "its session lapsed" }
 
+// clock formats a time for people, in UTC, as all times of this module.
+func clock(t time.Time) string { return t.UTC().Format("15:04:05 UTC") }
+
 // String describes the span for people.
 func (s *span) String() string {
-	const clock = "15:04:05"
-	text := fmt.Sprintf("%s, token %d, from %s", s.who, s.token, s.start.Format(clock))
+	text := fmt.Sprintf("%s, token %d, from %s", s.who, s.token, clock(s.start))
 	switch {
 	case s.lost != "":
-		return fmt.Sprintf("%s, lost at %s: %s", text, s.end.Format(clock), s.lost)
+		return fmt.Sprintf("%s, lost at %s: %s", text, clock(s.end), s.lost)
 	case s.end.IsZero():
 		return text + " on"
 	}
-	return fmt.Sprintf("%s to %s", text, s.end.Format(clock))
+	return fmt.Sprintf("%s to %s", text, clock(s.end))
 }

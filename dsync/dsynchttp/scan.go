@@ -6,27 +6,36 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 )
 
 // maxScan is how many keys a request reads at most. The store can find keys by prefix, but a
 // substring, or the key that has been held for the longest time, only by reading all of them.
 const maxScan = 10_000
 
+// maxUseScan is how many keys a request reads at most to find those in use. It is less than maxScan because
+// this is the order of the page that everybody opens.
+const maxUseScan = 1_000
+
+// inUse reports whether somebody holds the key or waits for it.
+func inUse(st admin.Status) bool { return len(st.Holders) > 0 || st.Waiting > 0 }
+
 // A scan is the result of reading the keys that a query selects.
 type scan struct {
-	shown   []dsync.Status // up to n
+	shown   []admin.Status // up to n
 	read    int            // keys that were read
 	matched int            // keys among them that match
+	used    int            // keys among those that are in use
 	next    string         // the key after which the next page begins, or ""
 	waits   waitGraph      // of those that match
 }
 
-// scan reads keys, up to n in the order of keys and maxScan otherwise. On an error it returns
+// scan reads keys: up to n in the order of keys, until n are in use or maxUseScan were read in that of use, and
+// maxScan otherwise. On an error it returns
 // what it has read until then.
 func (h *Handler) scan(ctx context.Context, q query) (r scan, err error) {
 	if q.key != "" {
-		st, err := h.s.Status(ctx, q.key)
+		st, err := h.all.Status(ctx, q.key)
 		if err != nil {
 			return r, err
 		}
@@ -34,7 +43,7 @@ func (h *Handler) scan(ctx context.Context, q query) (r scan, err error) {
 		r.shown = append(r.shown, st)
 		return r, nil
 	}
-	for st, err := range h.s.ListAfter(ctx, q.prefix, q.after) {
+	for st, err := range h.all.ListAfter(ctx, q.prefix, q.after) {
 		if err != nil {
 			r.cut(q)
 			return r, err
@@ -44,7 +53,14 @@ func (h *Handler) scan(ctx context.Context, q query) (r scan, err error) {
 			r.add(st)
 			r.shown = append(r.shown, st)
 		}
-		if r.read == maxScan || q.sort == byKey && len(r.shown) == q.n {
+		full := false
+		switch q.sort {
+		case byKey:
+			full = len(r.shown) == q.n
+		case byUse:
+			full = r.used == q.n || q.contains == "" && r.read == maxUseScan
+		}
+		if full || r.read == maxScan {
 			r.next = st.Key
 			break
 		}
@@ -57,24 +73,35 @@ func (h *Handler) scan(ctx context.Context, q query) (r scan, err error) {
 }
 
 // add counts a key that matches.
-func (r *scan) add(st dsync.Status) {
+func (r *scan) add(st admin.Status) {
 	r.matched++
+	if inUse(st) {
+		r.used++
+	}
 	r.waits.add(st)
 }
 
 // cut sorts what is shown, and keeps the first n.
 func (r *scan) cut(q query) {
-	held := func(st dsync.Status) time.Duration {
+	held := func(st admin.Status) time.Duration {
 		if len(st.Holders) == 0 {
 			return -1
 		}
 		return st.Now.Sub(st.Holders[0].Since)
 	}
+	idle := func(st admin.Status) int {
+		if inUse(st) {
+			return 0
+		}
+		return 1
+	}
 	switch q.sort {
+	case byUse:
+		slices.SortStableFunc(r.shown, func(a, b admin.Status) int { return idle(a) - idle(b) })
 	case byAge:
-		slices.SortStableFunc(r.shown, func(a, b dsync.Status) int { return cmp.Compare(held(b), held(a)) })
+		slices.SortStableFunc(r.shown, func(a, b admin.Status) int { return cmp.Compare(held(b), held(a)) })
 	case byWaiters:
-		slices.SortStableFunc(r.shown, func(a, b dsync.Status) int { return cmp.Compare(b.Waiting, a.Waiting) })
+		slices.SortStableFunc(r.shown, func(a, b admin.Status) int { return cmp.Compare(b.Waiting, a.Waiting) })
 	}
 	r.shown = slices.Delete(r.shown, min(q.n, len(r.shown)), len(r.shown))
 }

@@ -95,6 +95,43 @@ func TestPageSearchesAndSorts(t *testing.T) {
 	})
 }
 
+// What is held or waited for comes first, also if it is far behind in the order of keys, and the page says
+// where the keys are that it has no room for. It reads no more than a thousand keys to find it.
+func TestPageShowsKeysInUseFirst(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, &dsync.Options{TTL: time.Hour})
+		h := newPage(t, newSession(t, store, nil), nil)
+		for i := range 1500 {
+			mu := s.Mutex(fmt.Sprintf("idle/%04d", i))
+			lock(t, mu)
+			mu.Unlock()
+		}
+		for _, key := range []string{"idle/0900/held", "idle/0100/held", "idle/1400/held"} {
+			lock(t, s.Mutex(key))
+		}
+		for query, want := range map[string]string{
+			"n=3":                "idle/0100/held idle/0900/held idle/0000 …",
+			"n=2":                "idle/0100/held idle/0900/held …",
+			"n=1":                "idle/0100/held …",
+			"sort=held&n=1":      "idle/0100/held …",
+			"sort=key&n=2":       "idle/0000 idle/0001 …",
+			"n=3&prefix=idle/14": "idle/1400/held idle/1400 idle/1401",
+		} {
+			if got := keysOf(t, h, "/?"+query); got != want {
+				t.Errorf("?%s has keys %s, want %s", query, got, want)
+			}
+		}
+		if l := getJSON(t, h, "/"); l.Read != 1000 {
+			t.Errorf("%d keys were read, want 1000", l.Read)
+		}
+		const link = `<a href="./?prefix=idle%2F14&amp;sort=key">All keys in their order</a>`
+		if body := get(h, "/?prefix=idle/14").Body.String(); !strings.Contains(body, link) {
+			t.Errorf("the page lacks %s", link)
+		}
+	})
+}
+
 // A search reads at most 10,000 keys, and its next page goes on from there, so that each is
 // found at last.
 func TestPageSearchesInSteps(t *testing.T) {

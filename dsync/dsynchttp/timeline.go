@@ -63,12 +63,20 @@ func newTimeline(spans []span, now, anchor time.Time, window time.Duration, colo
 	height := lanesHeight / max(1, n)
 	var t timeline
 	ended := make(map[int]float64) // by lane
+	last := make(map[int]span)     // likewise
 	for i, s := range shown {
 		lane := lanes[i]
 		class := "own"
 		if !s.own() {
 			class = color(s.session)
 		}
+		for beside := lane - 1; beside <= lane+1; beside++ {
+			if o, ok := last[beside]; ok && !s.own() && !o.own() && o.session != s.session && color(o.session) == class {
+				class += " beside"
+				break
+			}
+		}
+		last[lane] = s
 		y := lanesTop + lane*height
 		title := s.String()
 		start, over := at(s.start), until(s)

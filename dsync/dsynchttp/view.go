@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/leasehold-go/leasehold/internal/statusjson"
 )
@@ -62,7 +64,7 @@ type sessionView struct {
 // A mineView is a hold of this process, or one of its calls that wait.
 type mineView struct {
 	Key          string                  `json:"key"`
-	Kind         dsync.Kind              `json:"kind"`
+	Kind         driver.Kind             `json:"kind"`
 	State        string                  `json:"state"` // "holds", "lost", "lingers" or "waits"
 	Since        statusjson.Time         `json:"since"` // the grant, or the call that waits
 	For          statusjson.Milliseconds `json:"for_ms"`
@@ -133,10 +135,10 @@ func (h *Handler) read(ctx context.Context, q query, since anchor) view {
 		h.history.see(now, st)
 		l.anchor.saw(st.Now, now)
 	}
-	var members []dsync.Member
+	var members []driver.Member
 	var storeNow time.Time
 	if err == nil && q.key == "" {
-		members, storeNow, err = h.s.Members(ctx)
+		members, storeNow, err = h.all.Members(ctx)
 		l.anchor.saw(storeNow, time.Now())
 	}
 	if err != nil {
@@ -177,10 +179,10 @@ func part[T any](list []T, from, n int) []T {
 
 // newKeyView returns the view of st, with up to n holders and waiters; own is the id of this
 // process's session, color returns the style of another session.
-func newKeyView(st dsync.Status, q query, own string, color func(session string) string, a anchor) keyView {
+func newKeyView(st admin.Status, q query, own string, color func(session string) string, a anchor) keyView {
 	holders := len(st.Holders)
 	st.Holders, st.Queue = part(st.Holders, 0, q.n), part(st.Queue, 0, q.n)
-	return keyView{value: st.Value, HolderCount: holders, Status: statusjson.NewStatus(st, func(p dsync.Participant, queued bool) participantView {
+	return keyView{value: st.Value, HolderCount: holders, Status: statusjson.NewStatus(st, func(p admin.Participant, queued bool) participantView {
 		l := participantView{
 			Participant: statusjson.NewParticipant(p, queued, st.Now),
 			Mine:        p.Session == own, style: "own", use: engine.Use(st.Kind, p.Weight, st.Limit), age: age(a.store.Sub(p.Since)),

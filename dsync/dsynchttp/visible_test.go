@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
@@ -36,7 +37,7 @@ func TestPageShowsWhatCannotBeSeen(t *testing.T) {
 			store := dsynctest.NewMemory()
 			s := newSession(t, store, &dsync.Options{Name: key, Host: key, App: key})
 			h := newPage(t, s, nil)
-			hold, err := engine.Of(s).Hold(background, engine.Whole(key, dsync.KindElection))
+			hold, err := engine.Of(s).Hold(background, engine.Whole(key, driver.KindElection))
 			if err != nil {
 				t.Fatal(err)
 			}

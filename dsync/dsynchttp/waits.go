@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 )
 
 // The bounds of the list of waiting processes.
 const (
 	maxWaits       = 1000 // pairs of processes
-	maxWaitHolders = 8    // of a key; Session.List returns as many of its waiters
+	maxWaitHolders = 8    // of a key; Inspector.List returns as many of its waiters
 	maxWaitKeys    = 3    // named for each pair
 )
 
@@ -18,7 +18,7 @@ const (
 // holds the key.
 type waitGraph struct {
 	edges map[[2]string]*waitView // by waiter and holder
-	keys  []dsync.Status          // with waiters
+	keys  []admin.Status          // with waiters
 	full  bool                    // there were more
 }
 
@@ -43,7 +43,7 @@ type partyView struct {
 }
 
 // add adds the edges of a key: from each of its waiters to each of its holders.
-func (g *waitGraph) add(st dsync.Status) {
+func (g *waitGraph) add(st admin.Status) {
 	for _, w := range st.Queue[:min(len(st.Queue), maxWaitHolders)] {
 		for _, o := range st.Holders[:min(len(st.Holders), maxWaitHolders)] {
 			between := [2]string{w.Session, o.Session}
@@ -73,14 +73,14 @@ func (g *waitGraph) add(st dsync.Status) {
 	}
 }
 
-func newPartyView(p dsync.Participant) partyView {
+func newPartyView(p admin.Participant) partyView {
 	return partyView{Session: p.Session, Name: p.Name, Host: p.Host, PID: p.PID}
 }
 
 // list returns up to n edges: those of cycles first, then those of the most keys. own is the
 // id of this process's session, color returns the style of another session.
 func (g *waitGraph) list(n int, own string, color func(session string) string) (all []waitView, more bool) {
-	for _, d := range dsync.FindDeadlocks(g.keys, g.keys) {
+	for _, d := range admin.FindDeadlocks(g.keys, g.keys) {
 		for i, m := range d.Members {
 			if e := g.edges[[2]string{m.Session, d.Members[(i+1)%len(d.Members)].Session}]; e != nil {
 				e.Cycle = true

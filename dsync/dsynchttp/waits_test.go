@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
@@ -90,12 +91,12 @@ func TestElectionsMakeNoCycle(t *testing.T) {
 		a, b := newSession(t, store, &dsync.Options{Name: "a"}), newSession(t, store, &dsync.Options{Name: "b"})
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
-		leader, err := engine.Of(a).Hold(ctx, engine.Whole("leader", dsync.KindElection))
+		leader, err := engine.Of(a).Hold(ctx, engine.Whole("leader", driver.KindElection))
 		if err != nil {
 			t.Fatal(err)
 		}
 		lock(t, b.Mutex("k"))
-		go engine.Of(b).Hold(ctx, engine.Whole("leader", dsync.KindElection))
+		go engine.Of(b).Hold(ctx, engine.Whole("leader", driver.KindElection))
 		go a.Mutex("k").LockContext(ctx)
 		synctest.Wait()
 		want := []string{"a waits for b: k", "b waits for a: leader"}

@@ -11,7 +11,7 @@ import (
 )
 
 // editJoin makes a Join.
-func (s *Store) editJoin(ctx context.Context, j driver.Join) (driver.Edited, error) {
+func (s *store) editJoin(ctx context.Context, j driver.Join) (driver.Edited, error) {
 	c := j.Claim
 	if j.Wait && plain(c) { // a try takes one command, even if it fails
 		st, granted, err := s.acquireFree(ctx, j)
@@ -53,7 +53,7 @@ func (s *Store) editJoin(ctx context.Context, j driver.Join) (driver.Edited, err
 
 // editReplace makes a Leave and a Join: with a short hand-over to which the claim of the Join is
 // added, if that is possible, and otherwise with the commands of both.
-func (s *Store) editReplace(ctx context.Context, l driver.Leave, j driver.Join) (driver.Edited, error) {
+func (s *store) editReplace(ctx context.Context, l driver.Leave, j driver.Join) (driver.Edited, error) {
 	old, c := l.Claim, j.Claim
 	if j.Wait && plain(c) && simple(old) && old.Kind == c.Kind && old.Token > 0 && !c.First && len(j.Expired) == 0 {
 		s.lastUsed.take(c.Key, old.ID)
@@ -101,7 +101,7 @@ func mismatch(c driver.Claim, st driver.State, former []int64) bool {
 }
 
 // claimRecord returns what is recorded of every claim.
-func (s *Store) claimRecord(c driver.Claim) bson.D {
+func (s *store) claimRecord(c driver.Claim) bson.D {
 	r := bson.D{e("a", c.ID), e("s", c.Session), e("w", c.Weight)}
 	if c.Value != "" {
 		r = append(r, e("b", bson.Binary{Data: []byte(c.Value)}))
@@ -114,7 +114,7 @@ func (s *Store) claimRecord(c driver.Claim) bson.D {
 
 // acquire sends the pipeline and returns the key's record from the reply. For a claim that probably
 // waits, it tries a poll before that.
-func (s *Store) acquire(ctx context.Context, id string, j driver.Join) (r keyRecord, err error) {
+func (s *store) acquire(ctx context.Context, id string, j driver.Join) (r keyRecord, err error) {
 	c := j.Claim
 	claim := s.claimRecord(c)
 	if c.Lease > 0 {
@@ -155,7 +155,7 @@ func (s *Store) acquire(ctx context.Context, id string, j driver.Join) (r keyRec
 // poll sends the pipeline for a claim that waits already, which cannot let it join. It reports
 // whether the claim holds the key or waits for it. The filter is the _id alone, though the claim may
 // not be there: any other filter costs the server more than the pipeline saves.
-func (s *Store) poll(ctx context.Context, id string, c driver.Claim, dead bson.D) (r keyRecord, found bool, err error) {
+func (s *store) poll(ctx context.Context, id string, c driver.Claim, dead bson.D) (r keyRecord, found bool, err error) {
 	shape := s.shapes.acquire[acquiring{expired: len(dead) > 0, poll: true}]
 	found, err = s.modify(ctx, modify{query: bson.D{e("_id", id)}, update: pipeline(shape, dead), fields: seenBy(c.ID)}, &r)
 	if err != nil || !found {
@@ -168,7 +168,7 @@ func (s *Store) poll(ctx context.Context, id string, c driver.Claim, dead bson.D
 
 // update sends one update statement and reports whether it matched or made a record, and
 // whether it changed or made it.
-func (s *Store) update(ctx context.Context, statement bson.D) (matched, changed bool, err error) {
+func (s *store) update(ctx context.Context, statement bson.D) (matched, changed bool, err error) {
 	raw, err := s.write(ctx, updating(s.collection, statement))
 	if err != nil {
 		return false, false, err

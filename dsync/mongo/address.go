@@ -41,10 +41,10 @@ func noticeCollection(collection string, address int) string {
 }
 
 // notifies reports whether this store sends notices and can listen.
-func (s *Store) notifies() bool { return !s.pollOnly && !s.readOnly && !s.server.portable }
+func (s *store) notifies() bool { return !s.pollOnly && !s.readOnly && !s.server.portable }
 
 // addressOf returns the session's address, or 0 if the session does not listen.
-func (s *Store) addressOf(session string) int64 {
+func (s *store) addressOf(session string) int64 {
 	if !s.notifies() || s.listenRefused.Load() {
 		return 0
 	}
@@ -52,14 +52,14 @@ func (s *Store) addressOf(session string) int64 {
 }
 
 // ownAddress returns the address that the session has if it listens.
-func (s *Store) ownAddress(session string) int64 {
+func (s *store) ownAddress(session string) int64 {
 	h := fnv.New32a()
 	h.Write([]byte(session))
 	return int64(h.Sum32()%uint32(s.noticeCollections)) + 1
 }
 
 // withAddress adds the session's address to the record, if the session listens.
-func (s *Store) withAddress(record bson.D, session string) bson.D {
+func (s *store) withAddress(record bson.D, session string) bson.D {
 	if address := s.addressOf(session); address > 0 {
 		return append(record, e("p", address))
 	}
@@ -94,7 +94,7 @@ func (m *createdCollections) set(address int, err error) {
 // first insert, because an insert would create a collection that is not capped, which nobody
 // can tail. It waits for a majority for the same reason: if a fail-over undid the collection,
 // nobody would know.
-func (s *Store) createNoticeCollection(ctx context.Context, address int) error {
+func (s *store) createNoticeCollection(ctx context.Context, address int) error {
 	_, err := s.run(ctx, bson.D{
 		e("create", noticeCollection(s.collection, address)), e("capped", true), e("size", noticeCollectionSize),
 		e("writeConcern", majority(confirmWithin(ctx))),
@@ -111,7 +111,7 @@ func (s *Store) createNoticeCollection(ctx context.Context, address int) error {
 // findNoticeCollections finds those that other processes have created, before the first hand-offs need them: the
 // first notice to each then needs no create. own is this session's address. The create of a collection
 // that exists waits, too, until a majority has what the server knows: no fail-over undoes what was found.
-func (s *Store) findNoticeCollections(ctx context.Context, own int) {
+func (s *store) findNoticeCollections(ctx context.Context, own int) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second) // the session waits to hear
 	defer cancel()
 	prefix := s.collection + noticeSuffix
@@ -135,7 +135,7 @@ func (s *Store) findNoticeCollections(ctx context.Context, own int) {
 
 // noteRefusal returns err. If trying again cannot fix it, noteRefusal first logs and records
 // it.
-func (s *Store) noteRefusal(address int, err error) error {
+func (s *store) noteRefusal(address int, err error) error {
 	if refused(err) {
 		s.warn(troubleOf(err), err)
 		s.made.set(address, err)
@@ -145,7 +145,7 @@ func (s *Store) noteRefusal(address int, err error) error {
 
 // insertNotices inserts documents into the collection. It does not wait for a majority,
 // because notices may be lost.
-func (s *Store) insertNotices(ctx context.Context, address int, docs bson.A) error {
+func (s *store) insertNotices(ctx context.Context, address int, docs bson.A) error {
 	err, known := s.made.get(address)
 	if !known {
 		err = s.createNoticeCollection(ctx, address)
@@ -162,7 +162,7 @@ func (s *Store) insertNotices(ctx context.Context, address int, docs bson.A) err
 // A trouble is a reason why notices do not work, with advice for the log.
 type trouble string
 
-const polling = ": waiters poll, and holders learn of Break and ForceLock with their next heartbeat; "
+const polling = ": waiters poll, and holders learn of Break and ForceHold with their next heartbeat; "
 
 const (
 	noRight    trouble = "no right to send notices, or to listen for them" + polling + "grant find, insert, createCollection and convertToCapped on the collections, or set PollOnly"
@@ -186,7 +186,7 @@ func troubleOf(err error) trouble {
 }
 
 // warn logs each trouble once.
-func (s *Store) warn(t trouble, err error) {
+func (s *store) warn(t trouble, err error) {
 	if _, said := s.warned.LoadOrStore(t, true); !said {
 		s.log.Warn("leasehold: "+string(t), slog.String("collections", s.collection+noticeSuffix+"*"), slog.Any("error", err))
 	}

@@ -35,7 +35,7 @@ func limited(ctx context.Context) (context.Context, context.CancelFunc) {
 // The command is encoded here, with the driver's defaults, because the caller's client may have
 // a registry and options of its own; one of them turns 64-bit integers into 32-bit ones. The
 // driver sets maxTimeMS from ctx's deadline.
-func (s *Store) run(ctx context.Context, cmd bson.D) (bson.Raw, error) {
+func (s *store) run(ctx context.Context, cmd bson.D) (bson.Raw, error) {
 	raw, err := marshal(cmd)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", cmd[0].Key, err)
@@ -43,7 +43,7 @@ func (s *Store) run(ctx context.Context, cmd bson.D) (bson.Raw, error) {
 	return s.send(ctx, raw)
 }
 
-func (s *Store) send(ctx context.Context, cmd bson.Raw) (bson.Raw, error) {
+func (s *store) send(ctx context.Context, cmd bson.Raw) (bson.Raw, error) {
 	ctx, cancel := limited(noValues{ctx})
 	defer cancel()
 	return s.db.RunCommand(ctx, cmd).Raw()
@@ -55,7 +55,7 @@ func (s *Store) send(ctx context.Context, cmd bson.Raw) (bson.Raw, error) {
 // On a standalone, w: "majority" does not wait for the journal. There, j: true does: without it
 // whoever kills the process undoes the last tenth of a second, grants included. A replica set
 // journals majority writes by default.
-func (s *Store) write(ctx context.Context, cmd bson.D) (bson.Raw, error) {
+func (s *store) write(ctx context.Context, cmd bson.D) (bson.Raw, error) {
 	concern := majority(confirmWithin(ctx))
 	if s.server.portable || s.server.topology != standalone || s.unjournaled.Load() {
 		return s.writeWith(ctx, cmd, concern)
@@ -71,7 +71,7 @@ func (s *Store) write(ctx context.Context, cmd bson.D) (bson.Raw, error) {
 }
 
 // writeWith is run with that write concern.
-func (s *Store) writeWith(ctx context.Context, cmd, concern bson.D) (bson.Raw, error) {
+func (s *store) writeWith(ctx context.Context, cmd, concern bson.D) (bson.Raw, error) {
 	if err := s.mayWrite(cmd[0].Key); err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (s *Store) writeWith(ctx context.Context, cmd, concern bson.D) (bson.Raw, e
 }
 
 // mayWrite returns an error if the store is read-only.
-func (s *Store) mayWrite(command string) error {
+func (s *store) mayWrite(command string) error {
 	if s.readOnly {
 		return fmt.Errorf("%w: %s would write, and the store was opened with ReadOnly", driver.ErrRefused, command)
 	}
@@ -128,7 +128,7 @@ type modify struct {
 //
 // An upsert with further conditions is not sent again. Its "duplicate key", or errNoMatch on
 // other servers, means that a record exists that does not meet the conditions.
-func (s *Store) modify(ctx context.Context, m modify, v any) (found bool, err error) {
+func (s *store) modify(ctx context.Context, m modify, v any) (found bool, err error) {
 	cmd := bson.D{
 		e("findAndModify", s.collection), e("query", m.query), e("update", m.update),
 		e("new", !m.before),
@@ -166,7 +166,7 @@ var errNoMatch = errors.New("the record does not match")
 // create creates a record that is empty except for the time, or leaves an existing one,
 // whatever further conditions the query has. If the process dies before its next command, the
 // time tells Sweep how old the record is.
-func (s *Store) create(ctx context.Context, query bson.D) error {
+func (s *store) create(ctx context.Context, query bson.D) error {
 	record := bson.D{query[0], e("at", s.server.clock())}
 	_, err := s.write(ctx, bson.D{e("insert", s.collection), e("documents", bson.A{record})})
 	if err != nil && !hasCode(err, codeDuplicateKey) {
@@ -191,7 +191,7 @@ func value(reply bson.Raw, v any) (found bool, err error) {
 }
 
 // read returns the command that reads through a pipeline.
-func (s *Store) read(stages []bson.D, cursor bson.D, majority bool) bson.D {
+func (s *store) read(stages []bson.D, cursor bson.D, majority bool) bson.D {
 	cmd := bson.D{e("aggregate", s.collection), e("pipeline", stages), e("cursor", cursor)}
 	if majority && s.server.majorityReads {
 		cmd = append(cmd, e("readConcern", bson.D{e("level", "majority")}))
@@ -201,7 +201,7 @@ func (s *Store) read(stages []bson.D, cursor bson.D, majority bool) bson.D {
 
 // aggregate runs a pipeline whose results fit into one reply, and decodes them into v, a
 // pointer to a slice.
-func (s *Store) aggregate(ctx context.Context, v any, majority bool, stages ...bson.D) error {
+func (s *store) aggregate(ctx context.Context, v any, majority bool, stages ...bson.D) error {
 	raw, err := s.run(ctx, s.read(stages, bson.D{}, majority))
 	if err != nil {
 		return err

@@ -31,7 +31,7 @@ const (
 // steps down, or while writes are blocked, waits and does not crash again and again. It returns when the
 // probe succeeds, when ctx ends, or on an error that is not temporary. Each try uses new records, because
 // it is unknown what an interrupted try has done.
-func (s *Store) contact(ctx context.Context) error {
+func (s *store) contact(ctx context.Context) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(noValues{ctx}, contactLimit)
@@ -66,14 +66,14 @@ func (s *Store) contact(ctx context.Context) error {
 
 // checkWatch returns an error if the watch cannot see the primary. By then the driver has found
 // the server, and has called the client's monitor.
-func (s *Store) checkWatch() error {
+func (s *store) checkWatch() error {
 	if s.primary != nil && !s.primary.attached() {
 		return errors.New("mongo: PrimaryWatch is not a monitor of the client; make the client with SetServerMonitor(watch.ServerMonitor(nil))")
 	}
 	return nil
 }
 
-func (s *Store) probeWithin(ctx context.Context, limit time.Duration) error {
+func (s *store) probeWithin(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(noValues{ctx}, limit)
 	defer cancel()
 	return s.probe(ctx)

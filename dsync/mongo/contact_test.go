@@ -121,7 +121,7 @@ func TestOpenWaitsNoLongerThanItMay(t *testing.T) {
 				}
 				start := time.Now()
 				var log strings.Builder
-				opt := &dsyncmongo.Options{Options: dsync.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))}}
+				opt := &dsyncmongo.Options{Session: dsync.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))}}
 				_, err := dsyncmongo.Open(ctx, client.Database("app"), opt)
 				if n, minutes := strings.Count(log.String(), "trying again"), int((want+time.Minute-1)/time.Minute); n != minutes {
 					t.Errorf("%d warnings in %v, want %d: %s", n, want, minutes, &log)

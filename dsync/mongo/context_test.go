@@ -105,7 +105,7 @@ func TestStoreLateReplyKeepsConnection(t *testing.T) {
 			time.Sleep(attempt + 100*time.Millisecond)
 			return ok(e("value", bson.D{e("at", time.Now())}))
 		})
-		before, _ := f.connections()
+		before, _ := f.Connections()
 		ctx, cancel := context.WithTimeout(t.Context(), attempt)
 		defer cancel()
 		if _, err := s.Heartbeat(ctx, "s", nil); !errors.Is(err, context.DeadlineExceeded) {
@@ -116,7 +116,7 @@ func TestStoreLateReplyKeepsConnection(t *testing.T) {
 		if _, err := s.Heartbeat(t.Context(), "s", nil); err != nil {
 			t.Error(err)
 		}
-		if after, _ := f.connections(); after != before {
+		if after, _ := f.Connections(); after != before {
 			t.Errorf("%d connections were made, want %d: the late reply was to be read", after, before)
 		}
 	})

@@ -15,7 +15,7 @@ import (
 // that have one of the claims. Mostly none has. An update is used rather than a read, because it
 // waits for a majority: a primary that was deposed cannot say that the claims are gone. If there are
 // any, they are then found by a read and released.
-func (s *Store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.Notice, error) {
+func (s *store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.Notice, error) {
 	byKey := make(map[string][]string)
 	for _, c := range claims {
 		id := keyID(c.Key)

@@ -1,5 +1,5 @@
 // Package mongo keeps the locks of package dsync in MongoDB. [Open] and [Connect] return a
-// [dsync.Session]; [Store] is the [driver.Store] behind it.
+// [dsync.Session].
 //
 //	locks, err := dsyncmongo.Open(ctx, client.Database("app"), nil)
 //	…
@@ -19,9 +19,9 @@
 // different probe. Other servers are probed each time.
 //
 // A waiter is notified by the process whose command granted its claim. That process inserts a
-// notice into a small capped collection, which the waiter tails ([Store.Listen],
-// [Store.Notify]), on replica sets, standalones and sharded clusters alike. Where that is
-// impossible (FerretDB, the strict Stable API, missing rights, [Options].PollOnly), waiters poll.
+// notice into a small capped collection, which the waiter tails, on replica sets,
+// standalones and sharded clusters alike. Where that is impossible (FerretDB, the strict Stable API,
+// missing rights, [Options].PollOnly), waiters poll.
 //
 // # What it creates, and the rights it needs
 //
@@ -33,7 +33,7 @@
 //
 // The rights find, insert, update and remove on the first collection, and find, insert,
 // createCollection and convertToCapped on the others, are enough; readWrite includes them all.
-// Without the rights on the others, waiters poll, and holders learn of Break and ForceLock with
+// Without the rights on the others, waiters poll, and holders learn of Break and ForceHold with
 // their next heartbeat. With [Options].ReadOnly, which writes and creates nothing, find is
 // enough. All commands are part of the Stable API, version 1, strict, except those on the
 // collections of notices.
@@ -74,7 +74,5 @@
 //
 // # Fences
 //
-// A [Fence] protects the application's own collections: it refuses writes whose fencing token
-// is older than one that the document has seen. A [Guard] does that for transactions, with one
-// document for each key instead of a field in each document.
+// Package fence, beside this one, protects the application's own collections from writes that come too late.
 package mongo

@@ -28,7 +28,7 @@ func opTime(reply bson.Raw, path ...string) (driver.OpTime, bool) {
 
 // updateEarly is update with the acknowledgement of the primary alone, if early, where that makes a difference.
 // If it has changed something, applied says where.
-func (s *Store) updateEarly(ctx context.Context, early bool, statement bson.D) (matched, changed bool, applied driver.OpTime, err error) {
+func (s *store) updateEarly(ctx context.Context, early bool, statement bson.D) (matched, changed bool, applied driver.OpTime, err error) {
 	if !early || s.server.portable || s.server.topology != replicaSet {
 		matched, changed, err = s.update(ctx, statement)
 		return matched, changed, driver.OpTime{}, err
@@ -51,7 +51,7 @@ func (s *Store) updateEarly(ctx context.Context, early bool, statement bson.D) (
 
 // committed returns how far a majority has the log, or further back; zero if nothing is known. It asks the server
 // if something was released early since it asked last.
-func (s *Store) committed(ctx context.Context) driver.OpTime {
+func (s *store) committed(ctx context.Context) driver.OpTime {
 	known, ok := s.early.committed()
 	if ok {
 		return known

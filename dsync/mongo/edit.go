@@ -35,7 +35,7 @@ import (
 // otherwise the commands of both.
 //
 // Of a Resize, the last 16 former limits of a key are known.
-func (s *Store) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+func (s *store) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
 	if err := e.Check(); err != nil {
 		return driver.Edited{}, fmt.Errorf("mongo: edit: %w", err)
 	}

@@ -11,18 +11,17 @@ import (
 
 // The server's error codes that matter here (src/mongo/base/error_codes.yml).
 const (
-	codeUnauthorized     = 13
-	codeAtlas            = 8000 // see notAllowed
-	codeAPIStrict        = 323
-	codeFailedToParse    = 9
-	codeConversion       = 241 // raised by our own pipelines, see guard
-	codeDuplicateKey     = 11000
-	codeNamespaceExists  = 48
-	codeMaxTimeExpired   = 50
-	codeBadValue         = 2 // "tailable cursor requested on non capped collection"
-	codeIllegalOperation = 20
-	codeCommandNotFound  = 59
-	codeNotImplemented   = 238
+	codeUnauthorized    = 13
+	codeAtlas           = 8000 // see notAllowed
+	codeAPIStrict       = 323
+	codeFailedToParse   = 9
+	codeConversion      = 241 // raised by our own pipelines, see guard
+	codeDuplicateKey    = 11000
+	codeNamespaceExists = 48
+	codeMaxTimeExpired  = 50
+	codeBadValue        = 2 // "tailable cursor requested on non capped collection"
+	codeCommandNotFound = 59
+	codeNotImplemented  = 238
 
 	// Errors of a cursor on notices: it was overtaken by newer notices, its collection was
 	// dropped, or the server has closed it.

@@ -40,7 +40,7 @@ func ExampleConnect() {
 		options.Client().ApplyURI("mongodb://localhost:27017"), "app",
 		&dsyncmongo.Options{
 			Collection: "locks",
-			Options:    dsync.Options{TTL: 10 * time.Second, App: "billing 1.4"},
+			Session:    dsync.Options{TTL: 10 * time.Second, App: "billing 1.4"},
 		})
 	if err != nil {
 		log.Fatal(err)

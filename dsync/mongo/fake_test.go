@@ -2,17 +2,15 @@ package mongo_test
 
 import (
 	"context"
-	"encoding/binary"
-	"errors"
-	"io"
-	"net"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/internal/mongofake"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -21,15 +19,12 @@ import (
 // A fake is a server that speaks the wire protocol over net.Pipe and answers what
 // the test says. It computes nothing.
 type fake struct {
+	*mongofake.Server
 	t testing.TB
 
 	mu     sync.Mutex
 	answer func(call) bson.D // nil: passes; a test sets it once its store is made
 	calls  []call            // all but the driver's own, from then on
-	dials  int
-	open   map[net.Conn]bool
-	wg     sync.WaitGroup
-	done   chan struct{}
 	hello  bson.D
 	clock  func() time.Time // the time in hello, if set
 	mute   bool             // answers nothing at all
@@ -61,8 +56,8 @@ var changesOfShort = [][]string{{"$replaceWith"}, {"$replaceWith", "$mergeObject
 
 // Answers that are none.
 var (
-	lost   = bson.D{{Key: "lost"}}   // the connection breaks after the command arrived
-	silent = bson.D{{Key: "silent"}} // no answer ever
+	lost   = mongofake.Lost
+	silent = mongofake.Silent
 )
 
 // Answers to the upsert of a short acquire.
@@ -77,61 +72,45 @@ func unwritten(code int, more ...bson.E) bson.D {
 	return ok(append(more, e("n", 0), e("nModified", 0), e("writeErrors", bson.A{refused}))...)
 }
 
-func ok(fields ...bson.E) bson.D { return append(bson.D(fields), e("ok", 1)) }
+func ok(fields ...bson.E) bson.D { return mongofake.OK(fields...) }
 
 func e(key string, value any) bson.E { return bson.E{Key: key, Value: value} }
 
-func refusal(code int, name string) bson.D {
-	return bson.D{e("ok", 0), e("code", code), e("codeName", name), e("errmsg", "as the test says")}
-}
+func refusal(code int, name string) bson.D { return mongofake.Refusal(code, name) }
 
 // newFake returns a fake that says it is a replica set of MongoDB.
 func newFake(t testing.TB) *fake {
-	f := &fake{t: t, open: make(map[net.Conn]bool), done: make(chan struct{})}
-	f.hello = bson.D{
-		e("isWritablePrimary", true), e("ismaster", true), e("setName", "rs"), e("setVersion", 1),
-		e("hosts", bson.A{"fake:27017"}), e("me", "fake:27017"), e("primary", "fake:27017"),
-		e("maxBsonObjectSize", 16<<20), e("maxMessageSizeBytes", 48000000), e("maxWriteBatchSize", 100000),
-		e("minWireVersion", 0), e("maxWireVersion", 9), e("logicalSessionTimeoutMinutes", 30),
-		e("topologyVersion", bson.D{e("processId", bson.NewObjectID()), e("counter", int64(1))}),
-	}
+	f := &fake{t: t, hello: mongofake.Hello()}
+	f.Server = mongofake.New(f.handle)
 	return f
 }
 
 // client returns a client of f. Both end with the test: call it in the bubble.
 func (f *fake) client(opts ...*options.ClientOptions) *mongo.Client {
 	f.t.Helper()
-	c, err := mongo.Connect(options.MergeClientOptions(append(opts, f.clientOptions())...))
+	c, err := mongo.Connect(options.MergeClientOptions(append(opts, f.ClientOptions())...))
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() {
-		close(f.done)
+		f.End()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := c.Disconnect(ctx); err != nil {
 			f.t.Error(err)
 		}
-		f.wait()
+		f.Wait()
 	})
 	return c
 }
 
-func (f *fake) clientOptions() *options.ClientOptions {
-	return options.Client().ApplyURI("mongodb://fake:27017/?replicaSet=rs").SetDialer(f).
-		SetServerMonitoringMode("poll").SetConnectTimeout(10 * time.Second)
-}
-
-// wait waits until every connection is closed by the client.
-func (f *fake) wait() { f.wg.Wait() }
-
 // store returns a store on f. From then on answer answers, and calls are kept.
-func (f *fake) store(opt *dsyncmongo.Options, answer func(call) bson.D) *dsyncmongo.Store {
+func (f *fake) store(opt *dsyncmongo.Options, answer func(call) bson.D) driver.Store {
 	f.t.Helper()
 	return f.storeOn(f.client(), opt, answer)
 }
 
-func (f *fake) storeOn(client *mongo.Client, opt *dsyncmongo.Options, answer func(call) bson.D) *dsyncmongo.Store {
+func (f *fake) storeOn(client *mongo.Client, opt *dsyncmongo.Options, answer func(call) bson.D) driver.Store {
 	f.t.Helper()
 	s, err := dsyncmongo.NewStore(context.Background(), client.Database("app"), opt)
 	if err != nil {
@@ -161,59 +140,8 @@ func (f *fake) took() []call {
 	return f.calls
 }
 
-func (f *fake) connections() (dialled, open int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.dials, len(f.open)
-}
-
-func (f *fake) DialContext(context.Context, string, string) (net.Conn, error) {
-	here, there := net.Pipe()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.dials++
-	f.open[there] = true
-	f.wg.Add(1)
-	go f.serve(there)
-	return here, nil
-}
-
-func (f *fake) serve(conn net.Conn) {
-	defer func() {
-		conn.Close()
-		f.mu.Lock()
-		delete(f.open, conn)
-		f.mu.Unlock()
-		f.wg.Done()
-	}()
-	for {
-		c, reply, err := receive(conn)
-		if err != nil {
-			return
-		}
-		switch answer := f.handle(c); {
-		case len(answer) > 0 && answer[0].Key == lost[0].Key:
-			return
-		case len(answer) > 0 && answer[0].Key == silent[0].Key:
-			// Until the client gives up the connection, or the test ends.
-			gone := make(chan struct{})
-			go func() { _, _ = conn.Read(make([]byte, 1)); close(gone) }()
-			select {
-			case <-gone:
-			case <-f.done:
-				conn.Close()
-				<-gone
-			}
-			return
-		default:
-			if err := reply(answer); err != nil {
-				return
-			}
-		}
-	}
-}
-
-func (f *fake) handle(c call) bson.D {
+func (f *fake) handle(name string, cmd bson.Raw) bson.D {
+	c := call{name: name, cmd: cmd}
 	f.mu.Lock()
 	mute, hello := f.mute || c.name == f.keeps, f.hello[:len(f.hello):len(f.hello)]
 	if at, ok := c.shortGrant("at").TimeOK(); ok {
@@ -229,7 +157,7 @@ func (f *fake) handle(c call) bson.D {
 		if ms, await := c.cmd.Lookup("maxAwaitTimeMS").AsInt64OK(); await { // nothing changes meanwhile
 			select {
 			case <-time.After(time.Duration(ms) * time.Millisecond):
-			case <-f.done:
+			case <-f.Ended():
 			}
 		}
 		if f.clock != nil {
@@ -417,83 +345,4 @@ func shortOf(c call) string {
 		return "short acquire"
 	}
 	return ""
-}
-
-// sections are those of an OP_MSG: the command, and perhaps lists of documents,
-// which are fields of it.
-func sections(body []byte) (bson.Raw, error) {
-	var cmd bson.D
-	for len(body) > 0 {
-		kind := body[0]
-		size := binary.LittleEndian.Uint32(body[1:])
-		part := body[1 : 1+size]
-		body = body[1+size:]
-		if kind == 0 {
-			var fields bson.D
-			if err := bson.Unmarshal(part, &fields); err != nil {
-				return nil, err
-			}
-			cmd = append(fields, cmd...)
-			continue
-		}
-		name, documents, _ := strings.Cut(string(part[4:]), "\x00")
-		var list bson.A
-		for len(documents) > 0 {
-			n := binary.LittleEndian.Uint32([]byte(documents))
-			list = append(list, bson.Raw(documents[:n]))
-			documents = documents[n:]
-		}
-		cmd = append(cmd, e(name, list))
-	}
-	return bson.Marshal(cmd)
-}
-
-// receive reads one message, an OP_QUERY of the handshake or an OP_MSG, and
-// returns what writes its reply.
-func receive(conn net.Conn) (call, func(bson.D) error, error) {
-	const opReply, opQuery, opMsg = 1, 2004, 2013
-	head := make([]byte, 16)
-	if _, err := io.ReadFull(conn, head); err != nil {
-		return call{}, nil, err
-	}
-	body := make([]byte, binary.LittleEndian.Uint32(head)-16)
-	if _, err := io.ReadFull(conn, body); err != nil {
-		return call{}, nil, err
-	}
-	var doc bson.Raw
-	var prefix []byte // of the reply's body
-	var code uint32
-	switch binary.LittleEndian.Uint32(head[12:]) {
-	case opMsg:
-		var err error
-		if doc, err = sections(body[4:]); err != nil {
-			return call{}, nil, err
-		}
-		prefix, code = make([]byte, 5), opMsg
-	case opQuery:
-		name := strings.IndexByte(string(body[4:]), 0)
-		doc, prefix, code = body[4+name+1+8:], make([]byte, 20), opReply
-		prefix[16] = 1
-	default:
-		return call{}, nil, errors.New("a message of a kind that the fake does not know")
-	}
-	doc = doc[:binary.LittleEndian.Uint32(doc)]
-	first, err := doc.IndexErr(0)
-	if err != nil {
-		return call{}, nil, err
-	}
-	reply := func(d bson.D) error {
-		raw, err := bson.Marshal(d)
-		if err != nil {
-			return err
-		}
-		msg := binary.LittleEndian.AppendUint32(nil, uint32(16+len(prefix)+len(raw)))
-		msg = binary.LittleEndian.AppendUint32(msg, 1)
-		msg = append(msg, head[4:8]...)
-		msg = binary.LittleEndian.AppendUint32(msg, code)
-		msg = append(append(msg, prefix...), raw...)
-		_, err = conn.Write(msg)
-		return err
-	}
-	return call{name: first.Key(), cmd: doc}, reply, nil
 }

@@ -9,7 +9,7 @@ import (
 
 // editForget makes a Forget. The reply has the record as it was before, which says whether the
 // pipeline's condition was met.
-func (s *Store) editForget(ctx context.Context, f driver.Forget) (driver.Edited, error) {
+func (s *store) editForget(ctx context.Context, f driver.Forget) (driver.Edited, error) {
 	var r keyRecord
 	found, err := s.modify(ctx, modify{
 		query:  bson.D{e("_id", keyID(f.Key))},

@@ -21,7 +21,7 @@ func revoked() bson.D { return list("$rev") }
 func notExpired(query bson.D) bson.D { return append(query, e("dead", bson.D{e("$ne", true)})) }
 
 // Heartbeat implements [driver.Store].
-func (s *Store) Heartbeat(ctx context.Context, session string, given []driver.Revocation) (driver.HeartbeatReply, error) {
+func (s *store) Heartbeat(ctx context.Context, session string, given []driver.Revocation) (driver.HeartbeatReply, error) {
 	defer s.heartbeats.send()
 	reply, err := s.heartbeat(ctx, sessionQuery(session), given)
 	if err == nil {
@@ -30,7 +30,7 @@ func (s *Store) Heartbeat(ctx context.Context, session string, given []driver.Re
 	return reply, err
 }
 
-func (s *Store) heartbeat(ctx context.Context, query bson.D, given []driver.Revocation) (driver.HeartbeatReply, error) {
+func (s *store) heartbeat(ctx context.Context, query bson.D, given []driver.Revocation) (driver.HeartbeatReply, error) {
 	update := set(e("at", now))
 	if len(given) > 0 {
 		var off []revocationRecord
@@ -61,7 +61,7 @@ func (s *Store) heartbeat(ctx context.Context, query bson.D, given []driver.Revo
 }
 
 // Revoke implements [driver.Store].
-func (s *Store) Revoke(ctx context.Context, session string, r driver.Revocation) ([]driver.Notice, error) {
+func (s *store) Revoke(ctx context.Context, session string, r driver.Revocation) ([]driver.Notice, error) {
 	address, err := s.revoke(ctx, sessionQuery(session), r)
 	if err != nil || address == 0 {
 		return nil, err
@@ -70,7 +70,7 @@ func (s *Store) Revoke(ctx context.Context, session string, r driver.Revocation)
 }
 
 // revoke returns the session's address, or 0 if the session does not listen.
-func (s *Store) revoke(ctx context.Context, query bson.D, r driver.Revocation) (address int, err error) {
+func (s *store) revoke(ctx context.Context, query bson.D, r driver.Revocation) (address int, err error) {
 	entry := literal(revocationRecord(r))
 	var record sessionRecord
 	found, err := s.modify(ctx, modify{

@@ -13,7 +13,7 @@ import (
 // server more; so the record may be one that does not have the claim, or has no claims yet.
 
 // editExtend makes an Extend.
-func (s *Store) editExtend(ctx context.Context, c driver.Claim) (driver.Edited, error) {
+func (s *store) editExtend(ctx context.Context, c driver.Claim) (driver.Edited, error) {
 	var r keyRecord
 	var err error
 	if c.Lease > 0 {
@@ -51,7 +51,7 @@ func changing(fields bson.D, conditions ...any) []bson.D {
 }
 
 // editPublish makes a Publish.
-func (s *Store) editPublish(ctx context.Context, p driver.Publish) (driver.Edited, error) {
+func (s *store) editPublish(ctx context.Context, p driver.Publish) (driver.Edited, error) {
 	c := p.Claim
 	r, held, err := s.publish(ctx, keyID(c.Key), p)
 	switch {
@@ -63,7 +63,7 @@ func (s *Store) editPublish(ctx context.Context, p driver.Publish) (driver.Edite
 	return driver.Edited{Notices: s.sendable(r.change(c.Key))}, nil
 }
 
-func (s *Store) publish(ctx context.Context, id string, p driver.Publish) (r keyRecord, held bool, err error) {
+func (s *store) publish(ctx context.Context, id string, p driver.Publish) (r keyRecord, held bool, err error) {
 	c := p.Claim
 	_, err = s.modify(ctx, modify{
 		query:  bson.D{e("_id", id)},

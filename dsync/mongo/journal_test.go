@@ -38,7 +38,7 @@ func TestStandaloneWritesWaitForTheJournal(t *testing.T) {
 				})
 				var log strings.Builder
 				client := f.anyClient()
-				_, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), &dsyncmongo.Options{Options: dsync.Options{
+				_, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), &dsyncmongo.Options{Session: dsync.Options{
 					Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 				}})
 				if err != nil {

@@ -38,7 +38,7 @@ const maxListed = 1_000
 // servers other than MongoDB. It is also ErrUnsupported, with one warning in the log that says
 // what to do, if a right is missing, if a collection exists but is not capped, and with the
 // strict Stable API. After that, the session's claims no longer say that it listens.
-func (s *Store) Listen(ctx context.Context, session string, keys []string, f func(driver.Notice)) error {
+func (s *store) Listen(ctx context.Context, session string, keys []string, f func(driver.Notice)) error {
 	if !s.notifies() {
 		return fmt.Errorf("mongo: listen: %w", errors.ErrUnsupported)
 	}
@@ -113,12 +113,12 @@ func listen(ctx context.Context, tails []*tail, f func(driver.Notice), opened fu
 }
 
 // tailSession returns the tail for the notices to a session.
-func (s *Store) tailSession(session string) *tail {
+func (s *store) tailSession(session string) *tail {
 	return &tail{s: s, address: int(s.ownAddress(session)), filter: bson.D{e("to", session)}}
 }
 
 // tailKeys returns the tail for the changes of keys.
-func (s *Store) tailKeys(keys []string) *tail {
+func (s *store) tailKeys(keys []string) *tail {
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	t := &tail{s: s, address: observersAddress, keys: keys}
 	if len(keys) <= maxListed {

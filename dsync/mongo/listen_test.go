@@ -25,7 +25,7 @@ type hearing struct {
 	t           *testing.T
 	f           *fake
 	collections *capped
-	s           *dsyncmongo.Store
+	s           driver.Store
 	log         *bytes.Buffer
 	address     int // of the session
 
@@ -48,7 +48,7 @@ func newHearing(t *testing.T, hello func(bson.D) bson.D, opt *dsyncmongo.Options
 	if opt == nil {
 		opt = new(dsyncmongo.Options)
 	}
-	opt.Logger = slog.New(slog.NewTextHandler(h.log, nil))
+	opt.Session.Logger = slog.New(slog.NewTextHandler(h.log, nil))
 	h.collections = newCapped(func(c call) bson.D {
 		if c.name == "update" {
 			return ok(e("n", 1), e("nModified", 1))

@@ -28,7 +28,7 @@ type reading[T any] struct {
 
 // readFacet runs the stages of a facet. As long as the database does not exist, a mongos
 // returns no result at all; then the time comes from hello.
-func readFacet[T any](ctx context.Context, s *Store, majority bool, stages []bson.D) (reading[T], error) {
+func readFacet[T any](ctx context.Context, s *store, majority bool, stages []bson.D) (reading[T], error) {
 	var r []reading[T]
 	if err := s.aggregate(ctx, &r, majority, stages...); err != nil {
 		return reading[T]{}, err
@@ -41,7 +41,7 @@ func readFacet[T any](ctx context.Context, s *Store, majority bool, stages []bso
 }
 
 // Load implements [driver.Store]. A queue of 10,000 claims is about 1 MB.
-func (s *Store) Load(ctx context.Context, key string, waiters int) (driver.State, error) {
+func (s *store) Load(ctx context.Context, key string, waiters int) (driver.State, error) {
 	st, err := s.load(ctx, keyID(key), key, min(max(waiters, 1), driver.MaxQueue))
 	if err != nil {
 		return driver.State{}, failure("load", err)
@@ -49,7 +49,7 @@ func (s *Store) Load(ctx context.Context, key string, waiters int) (driver.State
 	return st, nil
 }
 
-func (s *Store) load(ctx context.Context, id, key string, shown int) (driver.State, error) {
+func (s *store) load(ctx context.Context, id, key string, shown int) (driver.State, error) {
 	project := append(seen(waiting()), e("f", 1), e("ahead", op("$slice", list("$q"), shown)))
 	r, err := readFacet[keyRecord](ctx, s, true, facet(project, bson.D{e("$match", bson.D{e("_id", id)})}))
 	if err != nil || len(r.Found) == 0 {
@@ -73,7 +73,7 @@ const maxKeys = 1_000
 
 // Keys implements [driver.Store]. If large values were published with the keys, it may take
 // more than one command; with Session it never does.
-func (s *Store) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, error) {
+func (s *store) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, error) {
 	states, err := s.keys(ctx, q)
 	if err != nil {
 		return nil, failure("keys", err)
@@ -81,7 +81,7 @@ func (s *Store) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, er
 	return states, nil
 }
 
-func (s *Store) keys(ctx context.Context, q driver.KeyQuery) (states []driver.State, err error) {
+func (s *store) keys(ctx context.Context, q driver.KeyQuery) (states []driver.State, err error) {
 	n := min(q.Limit, maxKeys)
 	var within bson.D
 	switch {

@@ -49,7 +49,7 @@ func TestMarshalAsTheDriverDoes(t *testing.T) {
 // BenchmarkMarshal encodes the command of a hand-over, as this package does and as the driver would.
 func BenchmarkMarshal(b *testing.B) {
 	c := driver.Claim{Key: "key", Kind: driver.KindMutex, ID: "claim", Session: "session", Weight: 1, Limit: 1, Token: 1}
-	s := &Store{collection: "leasehold"}
+	s := &store{collection: "leasehold"}
 	cmd := bson.D{
 		e("findAndModify", s.collection), e("query", bson.D{e("_id", keyID(c.Key))}), e("update", s.handingOver(c, 2, nil)),
 		e("fields", handedOver(c, nil)), e("writeConcern", majority(int64(1000))),

@@ -117,7 +117,7 @@ func (r *keyRecord) sealed(l driver.Leave) []driver.Notice {
 }
 
 // sendable returns the notices if the store sends notices, else nil.
-func (s *Store) sendable(notices []driver.Notice) []driver.Notice {
+func (s *store) sendable(notices []driver.Notice) []driver.Notice {
 	if !s.notifies() {
 		return nil
 	}
@@ -177,7 +177,7 @@ func (r *noticeRecord) notice(address int) (n driver.Notice, ok bool) {
 // the first insert of this process into a collection, Notify creates the collection if it is
 // missing. Without the right to do that, it sends nothing, logs a warning and returns
 // dsync.ErrRefused.
-func (s *Store) Notify(ctx context.Context, notices []driver.Notice) error {
+func (s *store) Notify(ctx context.Context, notices []driver.Notice) error {
 	switch {
 	case s.readOnly:
 		return fmt.Errorf("mongo: notify: %w", s.mayWrite("insert"))

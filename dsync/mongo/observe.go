@@ -11,7 +11,7 @@ import (
 
 // Observe implements [driver.Store]. The session's record has the keys, for Sessions, and the
 // number of the list. It is Listen that makes commands notify the session of changes.
-func (s *Store) Observe(ctx context.Context, session string, seq int64, keys []string) error {
+func (s *store) Observe(ctx context.Context, session string, seq int64, keys []string) error {
 	newer := op("$gt", seq, op("$ifNull", "$list", int64(0)))
 	var list any = "$$REMOVE"
 	if len(keys) > 0 {
@@ -65,7 +65,7 @@ func (t *tail) mark(ctx context.Context) error {
 	return nil
 }
 
-func (s *Store) mark(ctx context.Context, keys []string) error {
+func (s *store) mark(ctx context.Context, keys []string) error {
 	var marks bson.A
 	for _, key := range keys {
 		marks = append(marks, bson.D{

@@ -146,7 +146,7 @@ func nameDatabase(name *string, uri string) error {
 func ownClient(opt *Options) *options.ClientOptions {
 	ttl, interval := defaultTTL, time.Duration(0)
 	if opt != nil {
-		ttl, interval = cmp.Or(opt.TTL, ttl), opt.HeartbeatInterval
+		ttl, interval = cmp.Or(opt.Session.TTL, ttl), opt.Session.HeartbeatInterval
 	}
 	return options.Client().SetMaxPoolSize(ownPool).SetAppName("leasehold").
 		SetConnectTimeout(min(max(ttl/12, minConnect), driverConnect)).
@@ -157,10 +157,10 @@ func ownClient(opt *Options) *options.ClientOptions {
 
 // open makes the session before it contacts the server, so that invalid options are reported
 // without waiting for a server.
-func open(ctx context.Context, face driver.Store, s *Store, opt *Options) (*dsync.Session, error) {
+func open(ctx context.Context, face driver.Store, s *store, opt *Options) (*dsync.Session, error) {
 	var so *dsync.Options
 	if opt != nil {
-		so = &opt.Options
+		so = &opt.Session
 	}
 	session, err := dsync.New(face, so)
 	if err != nil {
@@ -181,7 +181,7 @@ func open(ctx context.Context, face driver.Store, s *Store, opt *Options) (*dsyn
 
 // checkClock checks this host's clock, and warns if the servers' clocks are farther apart than
 // the margin.
-func (s *Store) checkClock(ctx context.Context, opt *clockcheck.Options, margin time.Duration) error {
+func (s *store) checkClock(ctx context.Context, opt *clockcheck.Options, margin time.Duration) error {
 	r, err := clockcheck.Check(noValues{ctx}, s.db.Client(), opt)
 	if err != nil {
 		return fmt.Errorf("mongo: %w", err)
@@ -196,7 +196,7 @@ func (s *Store) checkClock(ctx context.Context, opt *clockcheck.Options, margin 
 
 // An ownedStore is a store with a client of its own. The session closes it last.
 type ownedStore struct {
-	*Store
+	*store
 	client *mongo.Client
 }
 

@@ -37,7 +37,7 @@ func TestOpenRefusesNonsense(t *testing.T) {
 		{"long namespace", open(database("app"), &dsyncmongo.Options{Collection: strings.Repeat("x", 239)}), "242"},
 		{"fewer than no collections", open(database("app"), &dsyncmongo.Options{NoticeCollections: -1}), "from 1 to 1000"},
 		{"too many collections", open(database("app"), &dsyncmongo.Options{NoticeCollections: 1001}), "from 1 to 1000"},
-		{"negative TTL", open(database("app"), &dsyncmongo.Options{Options: dsync.Options{TTL: -1}}), "at least 1s"},
+		{"negative TTL", open(database("app"), &dsyncmongo.Options{Session: dsync.Options{TTL: -1}}), "at least 1s"},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestConnectRefusesNonsense(t *testing.T) {
 		{"dot in the connection string's database", options.Client().ApplyURI("mongodb://h/a.b"), "", nil, "must not contain"},
 		{"dot in database name", options.Client(), "a.b", nil, "must not contain"},
 		{"collection", options.Client(), "app", &dsyncmongo.Options{Collection: "$"}, "must not contain"},
-		{"TTL", options.Client(), "app", &dsyncmongo.Options{Options: dsync.Options{TTL: 1}}, "at least 1s"},
+		{"TTL", options.Client(), "app", &dsyncmongo.Options{Session: dsync.Options{TTL: 1}}, "at least 1s"},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestOpenAndConnect(t *testing.T) {
 							pool.Store(e.PoolOptions.MaxPoolSize)
 						}
 					}})
-					own := options.MergeClientOptions(tc.client, f.clientOptions())
+					own := options.MergeClientOptions(tc.client, f.ClientOptions())
 					s, err = dsyncmongo.Connect(t.Context(), own, "app", nil)
 				}
 				if err != nil {
@@ -132,7 +132,7 @@ func TestOpenAndConnect(t *testing.T) {
 					t.Error(err)
 				}
 				synctest.Wait()
-				if _, n := f.connections(); (n == 0) != (tc.pool > 0) {
+				if _, n := f.Connections(); (n == 0) != (tc.pool > 0) {
 					t.Errorf("%d connections are open after the session was closed", n)
 				}
 			})
@@ -144,7 +144,7 @@ func TestOpenAndConnect(t *testing.T) {
 func TestConnectCloseWithoutServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		s, err := dsyncmongo.Connect(t.Context(), f.clientOptions(), "app", nil)
+		s, err := dsyncmongo.Connect(t.Context(), f.ClientOptions(), "app", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,8 +158,8 @@ func TestConnectCloseWithoutServer(t *testing.T) {
 		if d := time.Since(start); d > time.Second {
 			t.Errorf("Close took %v, want at most 1s", d)
 		}
-		close(f.done)
-		f.wait()
+		f.End()
+		f.Wait()
 	})
 }
 
@@ -170,15 +170,15 @@ func TestConnectFailsWithoutServer(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), attempt)
 		defer cancel()
 		start := time.Now()
-		_, err := dsyncmongo.Connect(ctx, f.clientOptions(), "app", nil)
+		_, err := dsyncmongo.Connect(ctx, f.ClientOptions(), "app", nil)
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want context.DeadlineExceeded", err)
 		}
 		if d := time.Since(start); d > attempt+time.Second {
 			t.Errorf("Connect took %v, want %v", d, attempt)
 		}
-		close(f.done)
-		f.wait() // every connection is closed: nothing is left of the client
+		f.End()
+		f.Wait() // every connection is closed: nothing is left of the client
 	})
 }
 
@@ -227,7 +227,7 @@ func TestConnectTakesTheDatabaseOfTheConnectionString(t *testing.T) {
 			o.Auth = nil // the fake asks for none
 			var seen sync.Map
 			o.SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) { seen.Store(e.DatabaseName, true) }})
-			o = options.MergeClientOptions(f.clientOptions(), o).SetHosts(f.clientOptions().Hosts)
+			o = options.MergeClientOptions(f.ClientOptions(), o).SetHosts(f.ClientOptions().Hosts)
 			s, err := dsyncmongo.Connect(t.Context(), o, tc.database, nil)
 			if err != nil {
 				t.Fatalf("%q: %v", tc.uri, err)

@@ -28,7 +28,7 @@ type Options struct {
 
 	// PollOnly turns notices off: this process neither sends notices nor listens for them. Its
 	// waiters poll at intervals of dsync.Options.PollInterval. Its holders learn of Break and
-	// ForceLock with the next heartbeat. Other processes that wait for its locks learn of a
+	// ForceHold with the next heartbeat. Other processes that wait for its locks learn of a
 	// release when they poll. Listening takes a connection, and a small command or two every
 	// ten seconds.
 	PollOnly bool
@@ -63,9 +63,9 @@ type Options struct {
 	// NewStore does not check. Default nil: no check.
 	ClockCheck *clockcheck.Options
 
-	// Options are the session's: TTL, PollInterval, Logger and so on. NewStore uses only the
+	// Session has the session's settings: TTL, PollInterval, Logger and so on. NewStore uses only the
 	// Logger.
-	dsync.Options
+	Session dsync.Options
 }
 
 // withDefaults returns o with the defaults of its own fields filled in. dsync.New fills in, and
@@ -81,7 +81,7 @@ func (o *Options) withDefaults() Options {
 	if r.NoticeCollections == 0 {
 		r.NoticeCollections = defaultNoticeCollections
 	}
-	r.Logger = logs.OrDefault(r.Logger)
+	r.Session.Logger = logs.OrDefault(r.Session.Logger)
 	return r
 }
 

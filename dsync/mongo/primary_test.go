@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/internal/engine"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -210,14 +211,14 @@ func TestConnectFollowsThePrimary(t *testing.T) {
 			TopologyDescriptionChanged: func(*event.TopologyDescriptionChangedEvent) { topologies.Add(1) },
 			ServerDescriptionChanged:   func(*event.ServerDescriptionChangedEvent) { servers.Add(1) },
 		}
-		client := f.clientOptions().SetHeartbeatInterval(checks).SetServerMonitor(monitor)
+		client := f.ClientOptions().SetHeartbeatInterval(checks).SetServerMonitor(monitor)
 		s, err := dsyncmongo.Connect(t.Context(), client, "app", &dsyncmongo.Options{
-			Options: dsync.Options{TTL: time.Minute, AlwaysListen: true},
+			Session: dsync.Options{TTL: time.Minute, AlwaysListen: true},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer f.wait()
+		defer f.Wait()
 		defer s.Close(t.Context())
 		if client.ServerMonitor != monitor {
 			t.Error("the caller's client options were changed")
@@ -226,7 +227,7 @@ func TestConnectFollowsThePrimary(t *testing.T) {
 			return ok(e("value", bson.D{e("at", time.Now()), e("now", time.Now())}), e("n", 1), e("nModified", 1))
 		})
 		f.script(collections.answer)
-		if _, err := s.Register(t.Context()); err != nil {
+		if _, err := engine.Of(s).Register(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(25 * time.Second) // until a heartbeat has started the listener

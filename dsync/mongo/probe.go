@@ -17,7 +17,7 @@ const probePrefix = "p/"
 // probe asks the server what it is. Then it tries the store's own commands on it, unless the
 // server is known to have passed. A server that emulates MongoDB may change while its version
 // stays the same, so a portable one is tried each time. For a read-only store it only asks.
-func (s *Store) probe(ctx context.Context) error {
+func (s *store) probe(ctx context.Context) error {
 	ctx = noValues{ctx}
 	v, err := s.hello(ctx)
 	if err != nil {
@@ -40,7 +40,7 @@ func (s *Store) probe(ctx context.Context) error {
 
 // tryCommandsOnce is tryCommands for a server whose results can be remembered: if it has passed
 // before, only one command is sent.
-func (s *Store) tryCommandsOnce(ctx context.Context) error {
+func (s *store) tryCommandsOnce(ctx context.Context) error {
 	passed, err := s.probed(ctx)
 	if err != nil || passed {
 		return err
@@ -56,7 +56,7 @@ func (s *Store) tryCommandsOnce(ctx context.Context) error {
 
 // refuseCapped returns an error if the collection is capped. From MongoDB 6.0 on every command would
 // work there, until the server deletes the oldest records. Only a capped collection can be tailed.
-func (s *Store) refuseCapped(ctx context.Context) error {
+func (s *store) refuseCapped(ctx context.Context) error {
 	cursor, err := s.tail(ctx, s.collection, bson.D{e("_id", s.probeID())})
 	if err == nil {
 		closeCursor(ctx, cursor)
@@ -74,8 +74,8 @@ func (s *Store) refuseCapped(ctx context.Context) error {
 // end has come, an expired waiter, a fixed lease, weights, a queue that may be overtaken only
 // at its head, a named successor, terms, a value, a new limit, a tick that is over, a revocation, and the cases
 // of the short commands.
-func (s *Store) tryCommands(ctx context.Context) error {
-	p := prober{Store: s, prefix: probePrefix + xid.New().String() + "/"}
+func (s *store) tryCommands(ctx context.Context) error {
+	p := prober{store: s, prefix: probePrefix + xid.New().String() + "/"}
 	err := p.run(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), confirmLimit)
 	defer cancel()
@@ -86,7 +86,7 @@ func (s *Store) tryCommands(ctx context.Context) error {
 }
 
 type prober struct {
-	*Store
+	*store
 	prefix string
 }
 

@@ -17,7 +17,7 @@ const probeVersion = 7
 // version of the probe. Each pair of versions has a record of its own, so that processes of two
 // releases, or behind two routers, do not make each other probe again and again. There are few
 // such pairs, so the records are never deleted; Sweep stops before them.
-func (s *Store) probeID() string {
+func (s *store) probeID() string {
 	return fmt.Sprintf("%sprobe/%d/%d", sweepEnd, probeVersion, s.server.wireVersion)
 }
 
@@ -27,7 +27,7 @@ func (s *Store) probeID() string {
 //
 // The record is in the collection, so it is gone if the collection is dropped: a new one may
 // have a collation, which only the probe notices.
-func (s *Store) probed(ctx context.Context) (bool, error) {
+func (s *store) probed(ctx context.Context) (bool, error) {
 	var r struct {
 		Passed bool      `bson:"passed"`
 		Now    time.Time `bson:"now"`
@@ -46,7 +46,7 @@ func (s *Store) probed(ctx context.Context) (bool, error) {
 }
 
 // rememberProbe records that the server has passed the probe.
-func (s *Store) rememberProbe(ctx context.Context) error {
+func (s *store) rememberProbe(ctx context.Context) error {
 	_, _, err := s.update(ctx, bson.D{
 		e("q", bson.D{e("_id", s.probeID())}),
 		e("u", bson.A{set(e("passed", true))}),

@@ -328,7 +328,7 @@ func TestOpenReportsTheServer(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
-				tc.opt.Logger = slog.New(slog.NewTextHandler(&log, nil))
+				tc.opt.Session.Logger = slog.New(slog.NewTextHandler(&log, nil))
 				f := newFake(t)
 				if tc.hello != nil {
 					f.hello = tc.hello(f.hello)

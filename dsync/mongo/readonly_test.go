@@ -63,7 +63,7 @@ func TestReadOnlySession(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Mutex("k").TryLockContext(t.Context()); !errors.Is(err, driver.ErrRefused) {
+		if _, err := s.Mutex("k").TryHold(t.Context()); !errors.Is(err, driver.ErrRefused) {
 			t.Errorf("Lock: %v, want ErrRefused", err)
 		}
 		if err := s.Close(t.Context()); err != nil {

@@ -189,12 +189,12 @@ func TestOpenComparesTheSpreadWithTheMargin(t *testing.T) {
 				}
 				a.clock, b.clock = time.Now, func() time.Time { return time.Now().Add(apart) }
 				to := options.Client().ApplyURI("mongodb://a:27017,b:27017/?replicaSet=rs").SetDialer(d).SetServerMonitoringMode("poll")
-				t.Cleanup(func() { close(b.done); b.wait() }) // after the client's end
+				t.Cleanup(func() { b.End(); b.Wait() }) // after the client's end
 				client := a.clientOf(to)
 				var log bytes.Buffer
 				s, err := dsyncmongo.Open(t.Context(), client.Database("app"), &dsyncmongo.Options{
 					ClockCheck: &clockcheck.Options{NoLimit: true, Servers: to},
-					Options:    dsync.Options{Margin: margin, Logger: slog.New(slog.NewTextHandler(&log, nil))},
+					Session:    dsync.Options{Margin: margin, Logger: slog.New(slog.NewTextHandler(&log, nil))},
 				})
 				if err != nil {
 					t.Fatal(err)
@@ -244,8 +244,8 @@ func (f *fake) clientOf(opt *options.ClientOptions) *mongo.Client {
 		if err := c.Disconnect(context.Background()); err != nil {
 			f.t.Error(err)
 		}
-		close(f.done)
-		f.wait()
+		f.End()
+		f.Wait()
 	})
 	return c
 }
@@ -255,7 +255,7 @@ func TestRecordName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		s := f.store(nil, func(call) bson.D { return cursor() })
-		if got, want := s.RecordName(`a "b"`), `app.leasehold {_id: "k/a \"b\""}`; got != want {
+		if got, want := s.(driver.Namer).RecordName(`a "b"`), `app.leasehold {_id: "k/a \"b\""}`; got != want {
 			t.Errorf("the record is %s, want %s", got, want)
 		}
 	})

@@ -9,7 +9,7 @@ import (
 )
 
 // editLeave makes a Leave.
-func (s *Store) editLeave(ctx context.Context, l driver.Leave) (done driver.Edited, err error) {
+func (s *store) editLeave(ctx context.Context, l driver.Leave) (done driver.Edited, err error) {
 	c := l.Claim
 	if l.Keep <= 0 && l.Seal <= 0 && l.Successor == "" {
 		done, err = s.releaseQuick(ctx, c, l.Early)
@@ -31,7 +31,7 @@ func (s *Store) editLeave(ctx context.Context, l driver.Leave) (done driver.Edit
 }
 
 // releaseQuick tries the commands that are quicker than the pipeline.
-func (s *Store) releaseQuick(ctx context.Context, c driver.Claim, early bool) (done driver.Edited, err error) {
+func (s *store) releaseQuick(ctx context.Context, c driver.Claim, early bool) (done driver.Edited, err error) {
 	id, short := keyID(c.Key), simple(c) && c.Token > 0
 	token, known := s.lastUsed.take(c.Key, c.ID)
 	switch {
@@ -60,7 +60,7 @@ func (s *Store) releaseQuick(ctx context.Context, c driver.Claim, early bool) (d
 // releaseAlone releases c with the pipeline if c holds the key, nobody waits and nobody
 // observes the key. Nobody needs a notice then, so an update is enough, which costs the server
 // less than a findAndModify.
-func (s *Store) releaseAlone(ctx context.Context, id string, c driver.Claim, early bool) (found bool, applied driver.OpTime, err error) {
+func (s *store) releaseAlone(ctx context.Context, id string, c driver.Claim, early bool) (found bool, applied driver.OpTime, err error) {
 	missing := bson.D{e("$exists", false)}
 	found, _, applied, err = s.updateEarly(ctx, early, bson.D{
 		e("q", bson.D{e("_id", id), e("h.a", c.ID), e("q.0", missing), e("o", missing)}),
@@ -71,7 +71,7 @@ func (s *Store) releaseAlone(ctx context.Context, id string, c driver.Claim, ear
 
 // release sends the pipeline. If both Seal and Keep are set, it seals: a claim whose tick is
 // over cannot hold.
-func (s *Store) release(ctx context.Context, id string, l driver.Leave) (r keyRecord, found bool, err error) {
+func (s *store) release(ctx context.Context, id string, l driver.Leave) (r keyRecord, found bool, err error) {
 	c := l.Claim
 	m := modify{
 		query:  bson.D{e("_id", id), e("$or", bson.A{bson.D{e("h.a", c.ID)}, bson.D{e("q.a", c.ID)}})},

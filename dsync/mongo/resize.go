@@ -9,7 +9,7 @@ import (
 )
 
 // editResize makes a Resize.
-func (s *Store) editResize(ctx context.Context, z driver.Resize) (driver.Edited, error) {
+func (s *store) editResize(ctx context.Context, z driver.Resize) (driver.Edited, error) {
 	r, err := s.resize(ctx, keyID(z.Key), z)
 	switch {
 	case err != nil:
@@ -24,7 +24,7 @@ func (s *Store) editResize(ctx context.Context, z driver.Resize) (driver.Edited,
 	return driver.Edited{Notices: s.sendable(append(r.grants(z.Key, ""), r.changed(z.Key)...))}, nil
 }
 
-func (s *Store) resize(ctx context.Context, id string, z driver.Resize) (r keyRecord, err error) {
+func (s *store) resize(ctx context.Context, id string, z driver.Resize) (r keyRecord, err error) {
 	former := []int64{}
 	if z.From > 0 && z.From != z.Limit {
 		former = append(former, z.From)

@@ -50,7 +50,7 @@ func (v server) clock() time.Time { return v.now.Add(time.Since(v.at)) }
 
 // hello asks the server what it is. It needs no privilege, and unlike buildInfo it is part of
 // the Stable API.
-func (s *Store) hello(ctx context.Context) (server, error) {
+func (s *store) hello(ctx context.Context) (server, error) {
 	raw, err := s.run(ctx, bson.D{e("hello", 1)})
 	if err != nil {
 		return server{}, err
@@ -87,7 +87,7 @@ func (s *Store) hello(ctx context.Context) (server, error) {
 }
 
 // report logs what was found.
-func (s *Store) report() {
+func (s *store) report() {
 	kind, waiting := "MongoDB", "polling"
 	if s.server.portable {
 		kind = "compatible with MongoDB"

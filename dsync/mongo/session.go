@@ -70,11 +70,11 @@ func (r *sessionRecord) member() driver.Member {
 func sessionQuery(session string) bson.D { return bson.D{e("_id", sessionID(session))} }
 
 // Register implements [driver.Store].
-func (s *Store) Register(ctx context.Context, m driver.Member) (now time.Time, err error) {
+func (s *store) Register(ctx context.Context, m driver.Member) (now time.Time, err error) {
 	return s.register(ctx, sessionQuery(m.ID), m)
 }
 
-func (s *Store) register(ctx context.Context, query bson.D, m driver.Member) (time.Time, error) {
+func (s *store) register(ctx context.Context, query bson.D, m driver.Member) (time.Time, error) {
 	meta := make([]metaField, 0, len(m.Meta))
 	for _, name := range slices.Sorted(maps.Keys(m.Meta)) {
 		meta = append(meta, metaField{valid(name), valid(m.Meta[name])})
@@ -120,14 +120,14 @@ func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 // Expire implements [driver.Store]. It writes nothing if the session is alive and the caller is not
 // its owner.
-func (s *Store) Expire(ctx context.Context, session string, owner bool) (left time.Duration, err error) {
+func (s *store) Expire(ctx context.Context, session string, owner bool) (left time.Duration, err error) {
 	if owner {
 		return 0, s.unregister(ctx, session)
 	}
 	return s.expire(ctx, sessionQuery(session))
 }
 
-func (s *Store) expire(ctx context.Context, query bson.D) (left time.Duration, err error) {
+func (s *store) expire(ctx context.Context, query bson.D) (left time.Duration, err error) {
 	end := op("$add", op("$ifNull", "$at", op("$toDate", int64(0))), op("$ifNull", "$ttl", 0))
 	var r sessionRecord
 	_, err = s.modify(ctx, modify{
@@ -154,7 +154,7 @@ func (s *Store) expire(ctx context.Context, query bson.D) (left time.Duration, e
 }
 
 // unregister expires a session for its owner.
-func (s *Store) unregister(ctx context.Context, session string) error {
+func (s *store) unregister(ctx context.Context, session string) error {
 	var r sessionRecord
 	_, err := s.modify(ctx, modify{
 		query:  sessionQuery(session),
@@ -171,7 +171,7 @@ func (s *Store) unregister(ctx context.Context, session string) error {
 // Sessions implements [driver.Store]. Without IDs it scans the records of the sessions after q.After,
 // including those that expired in the last days, until it has as many as it may return: an index of
 // what they observe would be written with every heartbeat.
-func (s *Store) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.Member, time.Time, error) {
+func (s *store) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.Member, time.Time, error) {
 	find := []bson.D{named(q.IDs)}
 	if len(q.IDs) == 0 {
 		find = aliveSessions(q)

@@ -135,7 +135,7 @@ func holds() bson.D { return op("$gt", op("$ifNull", "$$this.e", never), now) }
 var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // alive is true of a holder with an end of its own until that end, whatever happens to its
-// session, since UnlockAfter must outlive its process.
+// session, since ReleaseAfter must outlive its process.
 func alive() bson.D { return op("$cond", "$$this.e", op("$gt", "$$this.e", now), waits()) }
 
 // claims are the fields that a command changes if it changes anything. limits are those of a

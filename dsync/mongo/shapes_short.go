@@ -16,7 +16,7 @@ import (
 // merged returns the stages that set these fields as the expression changes has them, unless it
 // is null. On MongoDB one stage does it, which takes the server less than a condition for each
 // field. FerretDB 2.7 gives a record a second _id in that stage, and counts each record as modified.
-func (s *Store) merged(changes any, fields ...string) bson.A {
+func (s *store) merged(changes any, fields ...string) bson.A {
 	if !s.server.portable {
 		return bson.A{bson.D{e("$replaceWith", op("$mergeObjects", "$$ROOT", changes))}}
 	}
@@ -38,7 +38,7 @@ func (s *Store) merged(changes any, fields ...string) bson.A {
 //
 // The reply to an update that made a record does not show what it made. So a record must not be
 // made if it is not granted: then the update fails with codeConversion, as no _id is a number.
-func (s *Store) acquiringShort(id string, c driver.Claim, claim bson.D, token int64, since, until time.Time) bson.A {
+func (s *store) acquiringShort(id string, c driver.Claim, claim bson.D, token int64, since, until time.Time) bson.A {
 	is := bson.A{"$h", "$q", "$f", "$y", "$c", "$done", "$o", "$n", "$p"}
 	free := bson.A{bson.A{}, bson.A{}, formatVersion, string(c.Kind), c.Limit, nil, nil, nil, nil}
 	missing := make(bson.A, len(is))
@@ -67,7 +67,7 @@ func releasingShort(c driver.Claim) bson.A {
 // handingOver does what settle does when c, the one holder, which has the key's last token, is
 // removed: it grants the key with that token to the first waiter. If j is not nil, it does before
 // that what joining does; then there is a waiter.
-func (s *Store) handingOver(c driver.Claim, token int64, j *joiner) bson.A {
+func (s *store) handingOver(c driver.Claim, token int64, j *joiner) bson.A {
 	is := bson.A{"$h.a", "$t", "$f", "$c", "$$first.d", "$$first.l"}
 	want := bson.A{bson.A{c.ID}, c.Token, formatVersion, c.Limit, nil, nil}
 	grant := bson.D{e("t", token), e("at", now)}

@@ -50,7 +50,7 @@ const maxLag = time.Second
 //
 //   - for a key that was contended, and for a repeated request, which mostly is a waiter's;
 //   - on servers other than MongoDB, where it can't make a record.
-func (s *Store) acquireFree(ctx context.Context, j driver.Join) (st driver.State, granted bool, err error) {
+func (s *store) acquireFree(ctx context.Context, j driver.Join) (st driver.State, granted bool, err error) {
 	c := j.Claim
 	reached := s.clock.reached().Truncate(time.Millisecond) // the precision of the record
 	last, known := s.lastUsed.take(c.Key, "")
@@ -83,7 +83,7 @@ func (s *Store) acquireFree(ctx context.Context, j driver.Join) (st driver.State
 // On MongoDB the command makes a missing record. If it is late, it fails with codeConversion
 // instead (see acquiringShort). If another upsert makes the record at the same time, it may fail
 // with codeDuplicateKey. In both cases nothing was written.
-func (s *Store) acquireShort(ctx context.Context, id string, c driver.Claim, token int64, since, until time.Time) (granted bool, err error) {
+func (s *store) acquireShort(ctx context.Context, id string, c driver.Claim, token int64, since, until time.Time) (granted bool, err error) {
 	statement := bson.D{e("q", bson.D{e("_id", id)}), e("u", s.acquiringShort(id, c, s.claimRecord(c), token, since, until))}
 	if !s.server.portable {
 		statement = append(statement, e("upsert", true))
@@ -97,7 +97,7 @@ func (s *Store) acquireShort(ctx context.Context, id string, c driver.Claim, tok
 
 // releaseAloneShort releases c. Its conditions: c is the only holder, no token of the key is
 // greater than c's, and nobody waits for the key or observes it.
-func (s *Store) releaseAloneShort(ctx context.Context, id string, c driver.Claim, early bool) (found bool, applied driver.OpTime, err error) {
+func (s *store) releaseAloneShort(ctx context.Context, id string, c driver.Claim, early bool) (found bool, applied driver.OpTime, err error) {
 	_, found, applied, err = s.updateEarly(ctx, early, bson.D{e("q", bson.D{e("_id", id)}), e("u", releasingShort(c))})
 	return found, applied, err
 }
@@ -129,7 +129,7 @@ type joiner struct {
 // If few wait, as far as this process knows, the reply is the whole record. A projection takes the server
 // longer than a copy of that, and it is made after the commit. On a member alone the command is then often too
 // late to learn at once that its entry of the log is visible, and waits up to a millisecond more.
-func (s *Store) handOver(ctx context.Context, id string, c driver.Claim, j *joiner) (h handOver, done bool, err error) {
+func (s *store) handOver(ctx context.Context, id string, c driver.Claim, j *joiner) (h handOver, done bool, err error) {
 	h.token = after(c.Token, s.clock.reached())
 	m := modify{query: bson.D{e("_id", id)}, update: s.handingOver(c, h.token, j), before: true}
 	if j != nil || !s.contended.byFew(c.Key) {

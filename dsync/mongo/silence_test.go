@@ -101,7 +101,7 @@ func connected(t *testing.T, opt dsync.Options, more ...*options.ClientOptions) 
 	client := options.MergeClientOptions(append([]*options.ClientOptions{
 		options.Client().ApplyURI("mongodb://fake:27017/?replicaSet=rs").SetDialer(w),
 	}, more...)...)
-	s, err := dsyncmongo.Connect(t.Context(), client, "app", &dsyncmongo.Options{PollOnly: true, Options: opt})
+	s, err := dsyncmongo.Connect(t.Context(), client, "app", &dsyncmongo.Options{PollOnly: true, Session: opt})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,8 +109,8 @@ func connected(t *testing.T, opt dsync.Options, more ...*options.ClientOptions) 
 		if err := s.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
-		close(f.done)
-		f.wait()
+		f.End()
+		f.Wait()
 	})
 	f.script(func(c call) bson.D {
 		time.Sleep(100 * time.Millisecond)
@@ -125,7 +125,7 @@ func connected(t *testing.T, opt dsync.Options, more ...*options.ClientOptions) 
 		})
 	}
 	wg.Wait()
-	if _, open := f.connections(); open < 8 {
+	if _, open := f.Connections(); open < 8 {
 		t.Fatalf("%d connections are open, want all 8 and those of the monitors", open)
 	}
 	return s, w
@@ -145,7 +145,7 @@ func silence(s *dsync.Session, w *wire, before, silent time.Duration) (lost bool
 	other.Lock()
 	defer other.Unlock()
 	took = time.Since(start)
-	time.Sleep(s.TTL())
+	time.Sleep(s.Options().TTL)
 	select {
 	case <-held.Lost():
 		lost = true
@@ -188,7 +188,7 @@ func TestSilenceEndsForAll(t *testing.T) {
 		t.Run(fmt.Sprint(silent), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, w := connected(t, dsync.Options{})
-				if _, took := silence(s, w, time.Second, silent); took > s.TTL()/8 {
+				if _, took := silence(s, w, time.Second, silent); took > s.Options().TTL/8 {
 					t.Errorf("a lock took %v after it, want a moment", took)
 				}
 			})
@@ -213,7 +213,7 @@ func TestConnectKeepsTheHeartbeatsConnection(t *testing.T) {
 		t.Run(fmt.Sprint(interval), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake(t)
-				s, err := dsyncmongo.Connect(t.Context(), f.clientOptions(), "app", &dsyncmongo.Options{PollOnly: true, Options: dsync.Options{HeartbeatInterval: interval, TTL: 40 * time.Second}})
+				s, err := dsyncmongo.Connect(t.Context(), f.ClientOptions(), "app", &dsyncmongo.Options{PollOnly: true, Session: dsync.Options{HeartbeatInterval: interval, TTL: 40 * time.Second}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -221,17 +221,17 @@ func TestConnectKeepsTheHeartbeatsConnection(t *testing.T) {
 				mu := s.Mutex("k")
 				mu.Lock()
 				time.Sleep(time.Minute)
-				before, _ := f.connections()
+				before, _ := f.Connections()
 				time.Sleep(10 * time.Minute)
-				if after, _ := f.connections(); after != before {
+				if after, _ := f.Connections(); after != before {
 					t.Errorf("%d connections were made for the heartbeats of 10 minutes, want none", after-before)
 				}
 				mu.Unlock()
 				if err := s.Close(t.Context()); err != nil {
 					t.Error(err)
 				}
-				close(f.done)
-				f.wait()
+				f.End()
+				f.Wait()
 			})
 		})
 	}

@@ -12,20 +12,9 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// A Store is a [driver.Store] in one collection of a MongoDB database. Make one with
-// [NewStore]; most programs use [Open] or [Connect] instead.
-//
-// Every method sends one command, unless its comment says otherwise. Writes are acknowledged by
-// a majority. A write that was applied but not confirmed by a majority is an error, since a
-// fail-over could undo it. A command whose context has no deadline waits 30 seconds for its
-// reply.
-//
-// When the deadline of a context passes, the connection survives. When a context is cancelled,
-// the driver closes the connection, and the server may still execute the command, so avoid
-// cancelling.
-//
-// All methods may be called concurrently.
-type Store struct {
+// A store is a [driver.Store] in one collection of a MongoDB database: see [NewStore]. Every method sends one
+// command, unless its comment says otherwise.
+type store struct {
 	db                *mongo.Database
 	collection        string
 	pollOnly          bool
@@ -48,15 +37,27 @@ type Store struct {
 }
 
 var (
-	_ driver.Store = (*Store)(nil)
-	_ driver.Namer = (*Store)(nil)
+	_ driver.Store = (*store)(nil)
+	_ driver.Namer = (*store)(nil)
 )
 
-// NewStore returns a store in db. It never closes db's client. It contacts the server, tries
-// its commands out unless that server is known to have passed, and returns an error if the
-// server does not compute what it should (see the package comment, and [Options].ReadOnly). ctx
-// bounds that as in [Open]. A nil *Options is all defaults.
-func NewStore(ctx context.Context, db *mongo.Database, opt *Options) (*Store, error) {
+// NewStore returns a [driver.Store] that keeps its locks in db, for tools and tests that call its methods
+// themselves; a program uses [Open] or [Connect]. It is a [driver.Namer], too.
+//
+// It never closes db's client. It contacts the server, tries its commands out unless that server is known to
+// have passed, and returns an error if the server does not compute what it should (see the package comment,
+// and [Options].ReadOnly). ctx bounds that as in [Open]. A nil *Options is all defaults.
+//
+// Almost every method sends one command. Writes are acknowledged by a majority. A write that was applied but
+// not confirmed by a majority is an error, since a fail-over could undo it. A command whose context has no
+// deadline waits 30 seconds for its reply.
+//
+// When the deadline of a context passes, the connection survives. When a context is cancelled,
+// the driver closes the connection, and the server may still execute the command, so avoid
+// cancelling.
+//
+// All methods may be called concurrently.
+func NewStore(ctx context.Context, db *mongo.Database, opt *Options) (driver.Store, error) {
 	s, err := newStore(db, opt)
 	if err != nil {
 		return nil, err
@@ -68,7 +69,7 @@ func NewStore(ctx context.Context, db *mongo.Database, opt *Options) (*Store, er
 }
 
 // newStore returns a store that must be probed before use.
-func newStore(db *mongo.Database, opt *Options) (*Store, error) {
+func newStore(db *mongo.Database, opt *Options) (*store, error) {
 	o := opt.withDefaults()
 	if err := checkNames(db, o.Collection); err != nil {
 		return nil, err
@@ -80,8 +81,8 @@ func newStore(db *mongo.Database, opt *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{
-		db: db, collection: o.Collection, log: o.Logger,
+	return &store{
+		db: db, collection: o.Collection, log: o.Session.Logger,
 		pollOnly: o.PollOnly, readOnly: o.ReadOnly, noticeCollections: o.NoticeCollections,
 		shapes: sh, primary: o.PrimaryWatch,
 	}, nil
@@ -93,7 +94,7 @@ func newStore(db *mongo.Database, opt *Options) (*Store, error) {
 func keyID(key string) string { return "k/" + key }
 
 // RecordName implements [driver.Namer]. It returns the namespace and a filter that finds the record.
-func (s *Store) RecordName(key string) string {
+func (s *store) RecordName(key string) string {
 	return fmt.Sprintf("%s.%s {_id: %q}", s.db.Name(), s.collection, keyID(key))
 }
 

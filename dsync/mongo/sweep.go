@@ -55,7 +55,7 @@ func (r sweepRecord) state() driver.SweepState {
 // Whether a key is idle is judged by its last token as well as by its last change: the tokens
 // of a busy semaphore run ahead of the clock, and would be granted twice. A record that was
 // created for a command that never came is deleted an hour later than others.
-func (s *Store) Sweep(ctx context.Context, session string, last driver.SweepState, retention time.Duration) (driver.SweepState, error) {
+func (s *store) Sweep(ctx context.Context, session string, last driver.SweepState, retention time.Duration) (driver.SweepState, error) {
 	st, end, size, err := s.sweepSlice(ctx, last.After)
 	if err != nil {
 		return driver.SweepState{}, failure("sweep", err)
@@ -82,7 +82,7 @@ func (s *Store) Sweep(ctx context.Context, session string, last driver.SweepStat
 
 // sweepSlice reads how far sweeping has progressed, and the end and size of the slice after
 // that.
-func (s *Store) sweepSlice(ctx context.Context, after string) (st driver.SweepState, end string, size int64, err error) {
+func (s *store) sweepSlice(ctx context.Context, after string) (st driver.SweepState, end string, size int64, err error) {
 	var rows []struct {
 		Record sweepRecord `bson:",inline"`
 		End    string      `bson:"end"`
@@ -112,7 +112,7 @@ func (s *Store) sweepSlice(ctx context.Context, after string) (st driver.SweepSt
 // deleteIdle deletes the records in the slice that were idle then. Each kind of record has a
 // statement of its own, with both ends of its part of the slice: with an $or of the kinds in
 // one statement, the server may scan each kind as a whole.
-func (s *Store) deleteIdle(ctx context.Context, after, end string, then time.Time) (deleted int64, err error) {
+func (s *store) deleteIdle(ctx context.Context, after, end string, then time.Time) (deleted int64, err error) {
 	var deletes bson.A
 	for _, kind := range []struct {
 		prefix string
@@ -137,7 +137,7 @@ func (s *Store) deleteIdle(ctx context.Context, after, end string, then time.Tim
 
 // sweepAdvance makes next the state in session's name, unless it was advanced already
 // since the one before, and returns what it is then.
-func (s *Store) sweepAdvance(ctx context.Context, session string, next driver.SweepState) (driver.SweepState, error) {
+func (s *store) sweepAdvance(ctx context.Context, session string, next driver.SweepState) (driver.SweepState, error) {
 	mine := op("$eq", op("$ifNull", "$turn", int64(0)), next.Turn-1)
 	becomes := func(field string, v any) bson.E { return e(field, op("$cond", mine, v, "$"+field)) }
 	var r sweepRecord

@@ -52,7 +52,7 @@ var (
 // A tail follows the notices in one collection with a tailable cursor. From time to time it opens
 // another cursor, which continues after the last notice that was seen.
 type tail struct {
-	s       *Store
+	s       *store
 	address int
 	filter  bson.D   // nil: all notices
 	keys    []string // to be marked as observed, sorted; notices for other keys are ignored
@@ -287,7 +287,7 @@ func (t *tail) find(ctx context.Context) error {
 }
 
 // tail opens a tailable cursor.
-func (s *Store) tail(ctx context.Context, collection string, filter bson.D) (*mongo.Cursor, error) {
+func (s *store) tail(ctx context.Context, collection string, filter bson.D) (*mongo.Cursor, error) {
 	cmd, err := marshal(bson.D{
 		e("find", collection), e("filter", append(bson.D{}, filter...)),
 		e("tailable", true), e("awaitData", true), e("batchSize", wholeCollection),

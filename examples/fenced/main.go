@@ -8,8 +8,8 @@
 //	fg                         # anna goes on, and her write is refused
 //
 // While anna's process was frozen its lease ran out and bert locked, with a greater token, which
-// his write left in the document. Anna's write comes with the smaller one: ErrFenced. If what you
-// write depends on what the document says, call Fence.RaiseToken before you read it, so that no
+// his write left in the document. Anna's write comes with the smaller one: fence.ErrStale. If what you
+// write depends on what the document says, call RaiseToken before you read it, so that no
 // older write comes between the two.
 package main
 
@@ -25,6 +25,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/dsync/mongo/fence"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -45,11 +46,11 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	locks, err := dsyncmongo.Open(ctx, client.Database(*db), &dsyncmongo.Options{Options: dsync.Options{Name: *name, TTL: *ttl}})
+	locks, err := dsyncmongo.Open(ctx, client.Database(*db), &dsyncmongo.Options{Session: dsync.Options{Name: *name, TTL: *ttl}})
 	if err != nil {
 		log.Fatal(err)
 	}
-	accounts := dsyncmongo.NewFence(client.Database(*db).Collection("accounts"), nil)
+	accounts := fence.New(client.Database(*db).Collection("accounts"), nil)
 	err = run(ctx, locks, *think, func(ctx context.Context, token int64) error {
 		_, err := accounts.Upsert(ctx, token, key, bson.D{{Key: "$push", Value: bson.D{{Key: "log", Value: *name}}}})
 		return err

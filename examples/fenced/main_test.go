@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
-	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/dsync/mongo/fence"
 )
 
 // The write of a holder that was away for longer than its lease comes with the token that it had,
@@ -36,7 +36,7 @@ func TestLateWriteHasTheSmallerToken(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				if token < seen {
-					return dsyncmongo.ErrFenced
+					return fence.ErrStale
 				}
 				seen, log = token, append(log, name)
 				return nil
@@ -44,8 +44,8 @@ func TestLateWriteHasTheSmallerToken(t *testing.T) {
 		}
 		var anna sync.WaitGroup
 		anna.Go(func() {
-			if err := writer("anna", link, time.Minute); !errors.Is(err, dsyncmongo.ErrFenced) {
-				t.Errorf("the write after the lease: got %v, want ErrFenced", err)
+			if err := writer("anna", link, time.Minute); !errors.Is(err, fence.ErrStale) {
+				t.Errorf("the write after the lease: got %v, want ErrStale", err)
 			}
 		})
 		synctest.Wait()

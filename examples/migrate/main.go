@@ -40,7 +40,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	locks, err := dsyncmongo.Open(ctx, client.Database(*db), &dsyncmongo.Options{Options: dsync.Options{TTL: 15 * time.Second}})
+	locks, err := dsyncmongo.Open(ctx, client.Database(*db), &dsyncmongo.Options{Session: dsync.Options{TTL: 15 * time.Second}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func main() {
 func migrate(ctx context.Context, locks *dsync.Session, pause time.Duration,
 	insert func(ctx context.Context, plan string, token int64) error) (string, error) {
 	result, err := locks.Once("migration 7: plans").DoValue(ctx, func(ctx context.Context) ([]byte, error) {
-		token := dsync.TokenFrom(ctx)
+		token := dsync.HoldFrom(ctx).Token()
 		slog.Info("migrates", "token", token)
 		for _, plan := range plans {
 			if err := insert(ctx, plan, token); err != nil {

@@ -39,7 +39,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	locks, err := dsyncmongo.Connect(ctx, options.Client().ApplyURI(os.Getenv("MONGODB_URI")), *db,
-		&dsyncmongo.Options{Options: dsync.Options{TTL: *ttl, Name: os.Getenv("POD_NAME")}})
+		&dsyncmongo.Options{Session: dsync.Options{TTL: *ttl, Name: os.Getenv("POD_NAME")}})
 	if err != nil {
 		log.Fatal(err)
 	}

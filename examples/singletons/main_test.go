@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/leader"
@@ -49,7 +50,7 @@ func TestEachOnOneReplica(t *testing.T) {
 			t.Helper()
 			by := map[string]bool{}
 			for _, job := range jobs {
-				st, err := viewer.Status(t.Context(), "singletons/"+job)
+				st, err := admin.New(viewer).Status(t.Context(), "singletons/"+job)
 				if err != nil || len(st.Holders) != 1 {
 					t.Fatalf("%s: %+v, %v, want one holder", job, st, err)
 				}

@@ -191,21 +191,22 @@ func takeTurns(ctx context.Context, s *dsync.Session, tell func(event)) {
 	mu := s.Mutex(key)
 	for ctx.Err() == nil {
 		tell(event{what: "waits"})
-		if err := mu.LockContext(ctx); err != nil {
+		hold, err := mu.Hold(ctx)
+		if err != nil {
 			return
 		}
-		tell(event{what: "has", token: mu.Token()})
+		tell(event{what: "has", token: hold.Token()})
 		select {
 		case <-time.After(300 * time.Millisecond): // the work
-		case <-mu.Lost(): // the work would be stopped here
+		case <-hold.Lost(): // the work would be stopped here
 		case <-ctx.Done():
 		}
-		if mu.Held() {
+		if hold.Token() != 0 {
 			tell(event{what: "frees"}) // before the next can say that it has it
 		} else {
 			tell(event{what: "loses"})
 		}
-		mu.UnlockContext(ctx)
+		hold.Release(ctx)
 	}
 }
 

@@ -95,7 +95,7 @@ func runWorker(uri, name string, p part) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	s, err := dsyncmongo.Connect(ctx, options.Client().ApplyURI(uri), "leasehold_tour", &dsyncmongo.Options{
-		Options: dsync.Options{TTL: ttl, Host: name},
+		Session: dsync.Options{TTL: ttl, Host: name},
 	})
 	if err != nil {
 		return err

@@ -35,7 +35,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	locks, err := dsyncmongo.Connect(ctx, options.Client().ApplyURI(os.Getenv("MONGODB_URI")), *db,
-		&dsyncmongo.Options{Options: dsync.Options{TTL: 10 * time.Second}})
+		&dsyncmongo.Options{Session: dsync.Options{TTL: 10 * time.Second}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -53,15 +53,14 @@ func main() {
 
 // work makes a call under a slot of the service. All processes must name the same number of slots.
 func work(ctx context.Context, locks *dsync.Session, slots int64, call func(context.Context) error) error {
-	slot := locks.Semaphore("service", slots) // one value for each call, so its Context ends with that slot
+	service := locks.Semaphore("service", slots)
 	for {
-		if err := slot.Acquire(ctx, 1); err != nil {
+		slot, err := service.Hold(ctx, 1)
+		if err != nil {
 			return err
 		}
-		held, cancel := slot.Context(ctx)
-		err := call(held)
-		cancel()
-		released := slot.ReleaseContext(context.WithoutCancel(ctx), 1)
+		err = call(slot.Context(ctx))
+		released := slot.Release(context.WithoutCancel(ctx))
 		if err == nil || !errors.Is(released, dsync.ErrLost) {
 			return err
 		}

@@ -54,14 +54,12 @@ func enqueueEachMinute(c *cron.Cron, locker *robfigcron.Locker, client *asynq.Cl
 func oneAtATime(locks *dsync.Session) asynq.MiddlewareFunc {
 	return func(next asynq.Handler) asynq.Handler {
 		return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
-			mu := locks.Mutex("tasks/" + task.Type())
-			if err := mu.TryLockContext(ctx); err != nil {
+			hold, err := locks.Mutex("tasks/" + task.Type()).TryHold(ctx)
+			if err != nil {
 				return err // asynq tries again later
 			}
-			defer mu.Unlock()
-			ctx, cancel := mu.Context(ctx) // ends if the lock is lost
-			defer cancel()
-			return next.ProcessTask(ctx, task)
+			defer hold.Release(ctx)
+			return next.ProcessTask(hold.Context(ctx), task) // ends if the lock is lost
 		})
 	}
 }

@@ -31,16 +31,14 @@ type ReportWorker struct {
 }
 
 func (w *ReportWorker) Work(ctx context.Context, job *river.Job[ReportArgs]) error {
-	mu := w.Locks.Mutex("report/" + job.Args.Region)
-	if err := mu.TryLockContext(ctx); errors.Is(err, dsync.ErrHeld) {
+	hold, err := w.Locks.Mutex("report/" + job.Args.Region).TryHold(ctx)
+	if errors.Is(err, dsync.ErrHeld) {
 		return river.JobSnooze(time.Minute) // it is being made; return nil instead to skip this run
 	} else if err != nil {
 		return err // River tries again
 	}
-	defer mu.Unlock()
-	ctx, cancel := mu.Context(ctx) // ends if the lock is lost
-	defer cancel()
-	return w.Report(ctx, job.Args.Region)
+	defer hold.Release(ctx)
+	return w.Report(hold.Context(ctx), job.Args.Region) // ends if the lock is lost
 }
 
 // whileLeading returns a constructor that inserts a job only on the process that leads.

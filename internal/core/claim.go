@@ -247,7 +247,7 @@ func (c *Core) move(cl *claim, t trigger) {
 	}
 }
 
-// dropKeep has the claim released for good although LeaveBy or UnlockAfter said to keep it: it is revoked.
+// dropKeep has the claim released for good although LeaveBy or ReleaseAfter said to keep it: it is revoked.
 func (cl *claim) dropKeep() {
 	if l := cl.leave; l != nil && l.Keep > 0 {
 		plain := *l

@@ -160,7 +160,7 @@ func (s *Session) memberOf(ctx context.Context, id string) (m driver.Member, unt
 
 // Hold waits for w and holds it. If the hold ends before its holder is done, its slot
 // in this process becomes free when the grace is over, even if the holder does nothing. Errors
-// are [ErrInvalidKey] and those of [Session.Lease].
+// are [ErrInvalidKey] and those of Acquire.
 func (s *Session) Hold(ctx context.Context, w Want) (*Hold, error) {
 	if err := CheckKey(w.Key); err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func (s *Session) Hold(ctx context.Context, w Want) (*Hold, error) {
 }
 
 // TryHold holds w as Hold does, if that is possible without waiting. Errors are [ErrInvalidKey] and
-// those of [Session.TryLease].
+// those of TryAcquire.
 func (s *Session) TryHold(ctx context.Context, w Want) (*Hold, error) {
 	if err := CheckKey(w.Key); err != nil {
 		return nil, err

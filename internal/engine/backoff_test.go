@@ -67,7 +67,7 @@ func TestWhatWaitersAskBacksOff(t *testing.T) {
 					store.down.Store(true)
 					go func() {
 						defer close(served)
-						if err := waits.Mutex("k").ForceLock(background); err != nil {
+						if err := errOf(waits.Mutex("k").ForceHold(background)); err != nil {
 							t.Error(err)
 						}
 					}()

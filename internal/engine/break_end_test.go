@@ -2,16 +2,16 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A hold with an end (UnlockAfter or a fixed lease) is broken at once if its process is reachable.
+// A hold with an end (ReleaseAfter or a fixed lease) is broken at once if its process is reachable.
 // Otherwise it lasts until its end.
 func TestBreakOfAHoldWithAnEnd(t *testing.T) {
 	const d = 90 * time.Second
@@ -21,10 +21,10 @@ func TestBreakOfAHoldWithAnEnd(t *testing.T) {
 		after func(s *dsync.Session, f *dsynctest.Faulty) // runs a second after the hold
 		want  time.Duration                               // since the hold
 	}{
-		{"unlocked after, live", unlockAfter(d), func(*dsync.Session, *dsynctest.Faulty) {}, time.Second},
-		{"unlocked after, closed", unlockAfter(d), func(s *dsync.Session, _ *dsynctest.Faulty) { s.Close(background) }, d},
-		{"unlocked after, cut off", unlockAfter(d), func(_ *dsync.Session, f *dsynctest.Faulty) { f.Cut() }, d},
-		{"unlocked after, session lost since", unlockAfter(d), func(_ *dsync.Session, f *dsynctest.Faulty) {
+		{"released after, live", releaseAfter(d), func(*dsync.Session, *dsynctest.Faulty) {}, time.Second},
+		{"released after, closed", releaseAfter(d), func(s *dsync.Session, _ *dsynctest.Faulty) { s.Close(background) }, d},
+		{"released after, cut off", releaseAfter(d), func(_ *dsync.Session, f *dsynctest.Faulty) { f.Cut() }, d},
+		{"released after, session lost since", releaseAfter(d), func(_ *dsync.Session, f *dsynctest.Faulty) {
 			f.Cut()
 			time.Sleep(2 * ttl)
 			f.Heal()
@@ -47,29 +47,28 @@ func TestBreakOfAHoldWithAnEnd(t *testing.T) {
 					began := time.Now()
 					time.Sleep(time.Second)
 					test.after(a, faulty)
-					next := b.Mutex("k")
-					if force {
-						if err := next.ForceLock(background); err != nil {
+					next := b.Mutex("k").ForceHold
+					if !force {
+						if err := admin.New(b).Break(background, "k"); err != nil {
 							t.Fatal(err)
 						}
-					} else if err := errors.Join(b.Break(background, "k"), next.TryLockContext(background)); err != nil {
-						t.Fatal(err)
+						next = b.Mutex("k").TryHold
 					}
+					h := take(t, next)
 					if got := time.Since(began); got < test.want || got > test.want+30*time.Millisecond {
 						t.Errorf("free after %v, want after %v", got, test.want)
 					}
-					next.Unlock()
+					h.Release(background)
 				})
 			})
 		}
 	}
 }
 
-func unlockAfter(d time.Duration) func(*testing.T, *dsync.Session) {
+func releaseAfter(d time.Duration) func(*testing.T, *dsync.Session) {
 	return func(t *testing.T, s *dsync.Session) {
-		mu := s.Mutex("k")
-		lock(t, mu)
-		if err := mu.UnlockAfter(background, d); err != nil {
+		h := take(t, s.Mutex("k").Hold)
+		if err := h.ReleaseAfter(background, d); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -77,42 +76,41 @@ func unlockAfter(d time.Duration) func(*testing.T, *dsync.Session) {
 
 func holdLease(d time.Duration) func(*testing.T, *dsync.Session) {
 	return func(t *testing.T, s *dsync.Session) {
-		if _, err := s.Lease(background, "k", d); err != nil {
+		if _, err := s.Mutex("k").Lease(background, d); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// After a Break, UnlockAfter leaves no end behind, and Once leaves no seal.
+// After a Break, ReleaseAfter leaves no end behind, and Once leaves no seal.
 func TestBrokenHoldLeavesNoEndAndNoSeal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a, b := newSession(t, store, &dsync.Options{AlwaysListen: true}), newSession(t, store, nil)
-		mu := a.Mutex("k")
-		lock(t, mu)
+		h := take(t, a.Mutex("k").Hold)
 		broken := breakKey(b)
-		<-mu.Lost()
-		wantErr(t, "UnlockAfter", mu.UnlockAfter(background, time.Hour), dsync.ErrLost, dsync.ErrRevoked)
+		<-h.Lost()
+		wantErr(t, "ReleaseAfter", h.ReleaseAfter(background, time.Hour), dsync.ErrLost, dsync.ErrRevoked)
 		if e := <-broken; e.err != nil || time.Since(e.at) > 0 || len(holders(t, store, "k")) != 0 {
 			t.Errorf("Break: %v; holders %v", e.err, holders(t, store, "k"))
 		}
 
 		o := a.Once("o")
 		err := o.Do(background, func(ctx context.Context) error {
-			go b.Break(background, "o")
+			go admin.New(b).Break(background, "o")
 			<-ctx.Done()
 			wantErr(t, "cause", context.Cause(ctx), dsync.ErrLost, dsync.ErrRevoked)
 			return nil
 		})
 		wantErr(t, "Do", err, dsync.ErrLost, dsync.ErrRevoked)
-		if st := status(t, b, "o"); st.Sealed || st.Held() {
+		if st, err := admin.New(b).Status(background, "o"); err != nil || st.Sealed || st.Held() {
 			t.Errorf("a run that did not count sealed the key:\n%s", st)
 		}
 	})
 }
 
-// A revocation counts even if it arrives while UnlockAfter's release is under way.
-func TestBreakDuringUnlockAfter(t *testing.T) {
+// A revocation counts even if it arrives while ReleaseAfter's release is under way.
+func TestBreakDuringReleaseAfter(t *testing.T) {
 	for _, delay := range []time.Duration{0, 400 * time.Millisecond} {
 		t.Run(fmt.Sprint("request under way for ", delay), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -124,17 +122,16 @@ func TestBreakDuringUnlockAfter(t *testing.T) {
 					return dsynctest.Fault{}
 				})
 				a, b := newSession(t, faulty, &dsync.Options{AlwaysListen: true}), newSession(t, store, nil)
-				mu := a.Mutex("k")
-				lock(t, mu)
-				unlocked := async(func() error { return mu.UnlockAfter(background, time.Hour) })
+				h := take(t, a.Mutex("k").Hold)
+				unlocked := async(func() error { return h.ReleaseAfter(background, time.Hour) })
 				time.Sleep(100 * time.Millisecond)
 				ctx, cancel := context.WithTimeout(background, ttl)
 				defer cancel()
-				if err := b.Break(ctx, "k"); err != nil {
+				if err := admin.New(b).Break(ctx, "k"); err != nil {
 					t.Errorf("Break: %v", err)
 				}
 				if e := <-unlocked; e.err != nil {
-					t.Errorf("UnlockAfter: %v", e.err)
+					t.Errorf("ReleaseAfter: %v", e.err)
 				}
 				time.Sleep(ttl)
 				if n := revocations(t, store, a.ID()); n != 0 {
@@ -172,15 +169,12 @@ func TestBreakDuringCloseLeavesTheGrace(t *testing.T) {
 						closed <- ended{err, time.Now()}
 					})
 					time.Sleep(200*time.Millisecond + at)
-					next := b.Mutex("k")
-					if err := next.ForceLock(background); err != nil {
-						t.Fatal(err)
-					}
+					next := take(t, b.Mutex("k").ForceHold)
 					if d := time.Since(<-lost); d < grace {
 						t.Errorf("taken %v after Lost closed, want at least the grace of %v", d, grace)
 					}
 					<-closed
-					next.Unlock()
+					next.Release(background)
 				})
 			})
 		}
@@ -225,7 +219,7 @@ func TestBreakOfALeaseOfThePreviousSession(t *testing.T) {
 		store := dsynctest.NewMemory()
 		faulty := newFaulty(t, store, nil)
 		s := newSession(t, faulty, nil)
-		l, err := s.Lease(background, "k", time.Hour)
+		l, err := s.Mutex("k").Lease(background, time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,7 +231,7 @@ func TestBreakOfALeaseOfThePreviousSession(t *testing.T) {
 			t.Fatal("the lease ended with the session")
 		}
 		began := time.Now()
-		if err := s.Break(background, "k"); err != nil || time.Since(began) != grace || !isClosed(l.Lost()) {
+		if err := admin.New(s).Break(background, "k"); err != nil || time.Since(began) != grace || !isClosed(l.Lost()) {
 			t.Errorf("Break: %v after %v", err, time.Since(began))
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -31,18 +32,18 @@ func TestBreakOfAGrantUnderWay(t *testing.T) {
 				var lost atomic.Int64
 				a.AddHooks(&dsync.Hooks{Lost: func(dsync.LostInfo) { lost.Add(1) }})
 				mu := a.Mutex("k")
+				acquire := mu.Hold
+				if try {
+					acquire = mu.TryHold
+				}
 				began := time.Now()
-				locked := async(func() error {
-					if try {
-						return mu.TryLockContext(background)
-					}
-					return mu.LockContext(background)
-				})
+				var h *dsync.Hold
+				locked := async(func() error { return into(&h, acquire)(background) })
 				time.Sleep(5 * time.Millisecond)
 				if h := holders(t, store, "k"); len(h) != 1 || h[0].Session != a.ID() {
 					t.Fatalf("holders are %v", h)
 				}
-				if err := b.Break(background, "k"); err != nil {
+				if err := admin.New(b).Break(background, "k"); err != nil {
 					t.Fatal(err)
 				}
 				// The process gives it up as soon as it learns of it, without a grace, because
@@ -50,9 +51,7 @@ func TestBreakOfAGrantUnderWay(t *testing.T) {
 				if d := time.Since(began); d > 1100*time.Millisecond {
 					t.Errorf("broken after %v", d)
 				}
-				next := b.Mutex("k")
-				err := next.TryLockContext(background)
-				if err == nil {
+				if next := b.Mutex("k"); next.TryLock() {
 					time.Sleep(time.Second)
 					if h := holders(t, store, "k"); len(h) != 1 || h[0].Session != b.ID() {
 						t.Errorf("holders are %v", h)
@@ -62,13 +61,13 @@ func TestBreakOfAGrantUnderWay(t *testing.T) {
 				e := <-locked
 				switch {
 				case try && e.err != nil:
-					wantErr(t, "TryLockContext", e.err, dsync.ErrHeld)
+					wantErr(t, "TryHold", e.err, dsync.ErrHeld)
 				case e.err != nil:
-					t.Errorf("LockContext: %v", e.err)
-				case isClosed(mu.Lost()):
+					t.Errorf("Hold: %v", e.err)
+				case isClosed(h.Lost()):
 					t.Error("the hold that came after the break is lost")
 				default:
-					mu.Unlock()
+					h.Release(background)
 				}
 				time.Sleep(ttl)
 				if h, n := holders(t, store, "k"), revocations(t, store, a.ID()); len(h) != 0 || n != 0 || lost.Load() != 0 {
@@ -97,8 +96,9 @@ func TestBreakOfAHoldBeingReleased(t *testing.T) {
 				mu, other := a.Mutex("k"), a.Mutex("k")
 				lock(t, mu)
 				var second <-chan ended
+				var next *dsync.Hold
 				if handed {
-					second = async(func() error { return other.LockContext(background) })
+					second = async(func() error { return into(&next, other.Hold)(background) })
 					synctest.Wait()
 				}
 				go mu.Unlock()
@@ -108,7 +108,7 @@ func TestBreakOfAHoldBeingReleased(t *testing.T) {
 				want := time.Second
 				if handed {
 					<-second
-					lost := closedAt(other.Lost())
+					lost := closedAt(next.Lost())
 					if d := (<-lost).Sub(began); d > 0 {
 						t.Errorf("the next holder was notified after %v", d)
 					}
@@ -118,7 +118,7 @@ func TestBreakOfAHoldBeingReleased(t *testing.T) {
 					t.Errorf("Break: %v after %v, want %v", e.err, e.at.Sub(began), want)
 				}
 				if handed {
-					wantErr(t, "unlock", other.UnlockContext(background), dsync.ErrRevoked)
+					wantErr(t, "unlock", next.Release(background), dsync.ErrRevoked)
 				}
 				time.Sleep(ttl)
 				if n := revocations(t, store, a.ID()); n != 0 {
@@ -166,13 +166,14 @@ func TestBreakInTheSameProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, nil)
-		first, second, later := s.Mutex("k"), s.Mutex("k"), newSession(t, store, nil).Mutex("k")
-		lock(t, first)
-		waits := async(func() error { return second.LockContext(background) })
+		later := newSession(t, store, nil).Mutex("k")
+		first := take(t, s.Mutex("k").Hold)
+		var second *dsync.Hold
+		waits := async(func() error { return into(&second, s.Mutex("k").Hold)(background) })
 		synctest.Wait()
 		elsewhere := waitAt(t, store, "k", 1, later.LockContext, background)
 		began := time.Now()
-		if err := s.Break(background, "k"); err != nil {
+		if err := admin.New(s).Break(background, "k"); err != nil {
 			t.Fatal(err)
 		}
 		if d := time.Since(began); d != grace {
@@ -190,10 +191,10 @@ func TestBreakInTheSameProcess(t *testing.T) {
 		if s.Mutex("k").TryLock() {
 			t.Fatal("tried here before the broken Mutex was unlocked")
 		}
-		if first.Held() || first.Token() != 0 || !isClosed(first.Lost()) {
+		if first.Token() != 0 || !isClosed(first.Lost()) {
 			t.Error("a broken Mutex is owned")
 		}
-		wantErr(t, "late unlock", first.UnlockContext(background), dsync.ErrLost, dsync.ErrRevoked)
+		wantErr(t, "late unlock", first.Release(background), dsync.ErrLost, dsync.ErrRevoked)
 		if e := <-waits; e.err != nil || isClosed(second.Lost()) {
 			t.Errorf("the local waiter: %v", e.err)
 		}
@@ -202,10 +203,10 @@ func TestBreakInTheSameProcess(t *testing.T) {
 		}
 
 		// Break in the holder's own goroutine.
-		if err := s.Break(background, "k"); err != nil {
+		if err := admin.New(s).Break(background, "k"); err != nil {
 			t.Errorf("by the holder itself: %v", err)
 		}
-		wantErr(t, "unlock", second.UnlockContext(background), dsync.ErrRevoked)
+		wantErr(t, "unlock", second.Release(background), dsync.ErrRevoked)
 	})
 }
 
@@ -216,32 +217,31 @@ func TestBreakOfSeveralReaders(t *testing.T) {
 		store := dsynctest.NewMemory()
 		cut := newFaulty(t, store, nil)
 		b := newSession(t, store, nil)
-		var readers []*dsync.RWMutex
+		var readers []*dsync.Hold
 		var lost []<-chan time.Time
 		sessions := []*dsync.Session{
 			newSession(t, store, &dsync.Options{AlwaysListen: true}), newSession(t, store, nil), newSession(t, cut, nil), b,
 		}
 		for _, s := range sessions {
 			for range 2 { // the first session's two are one hold in the store
-				rw := s.RWMutex("k")
-				rw.RLock()
-				readers = append(readers, rw)
-				lost = append(lost, closedAt(rw.RLost()))
+				h := take(t, s.RWMutex("k").RHold)
+				readers = append(readers, h)
+				lost = append(lost, closedAt(h.Lost()))
 			}
 		}
 		cut.Cut()
 		began := time.Now()
-		writer := newSession(t, store, nil).RWMutex("k")
+		var writer *dsync.Hold
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
-		waits := waitAt(t, store, "k", 1, writer.LockContext, ctx)
+		waits := waitAt(t, store, "k", 1, into(&writer, newSession(t, store, nil).RWMutex("k").Hold), ctx)
 		broken := breakKey(b)
 		time.Sleep(grace / 2)
-		readers[0].RUnlock()
+		readers[0].Release(background)
 		if len(holders(t, store, "k")) != len(sessions) {
 			t.Errorf("a hold that two readers share was released by one: %v", holders(t, store, "k"))
 		}
-		readers[1].RUnlock()
+		readers[1].Release(background)
 		if len(holders(t, store, "k")) != len(sessions)-1 {
 			t.Errorf("after both have unlocked: %v", holders(t, store, "k"))
 		}
@@ -261,21 +261,20 @@ func TestBreakOfSeveralReaders(t *testing.T) {
 			}
 		}
 		cut.Heal()
-		for _, rw := range readers[2:] {
-			wantErr(t, "late unlock", rw.RUnlockContext(background), dsync.ErrLost)
+		for _, h := range readers[2:] {
+			wantErr(t, "late release", h.Release(background), dsync.ErrLost)
 		}
 		if isClosed(writer.Lost()) {
 			t.Error("the writer was notified as well")
 		}
 		// New readers of the notified sessions can read as before.
-		writer.Unlock()
+		writer.Release(background)
 		for _, s := range sessions {
-			rw := s.RWMutex("k")
-			rw.RLock()
-			if isClosed(rw.RLost()) {
+			h := take(t, s.RWMutex("k").RHold)
+			if isClosed(h.Lost()) {
 				t.Error("a new reader's hold is lost")
 			}
-			rw.RUnlock()
+			h.Release(background)
 		}
 	})
 }
@@ -285,17 +284,14 @@ func TestBreakOfAPartlyReleasedSemaphore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		m := newSession(t, store, &dsync.Options{AlwaysListen: true}).Semaphore("k", 10)
-		if err := m.Acquire(background, 6); err != nil {
-			t.Fatal(err)
-		}
+		acquire(t, m, 6)
 		broken := breakKey(newSession(t, store, nil))
-		<-m.Lost()
 		m.Release(4)
 		time.Sleep(grace / 2)
 		if len(broken) > 0 || len(holders(t, store, "k")) != 1 {
 			t.Error("released before its holder was done")
 		}
-		wantErr(t, "the last release", m.ReleaseContext(background, 2), dsync.ErrRevoked)
+		m.Release(2)
 		if e := <-broken; e.err != nil || time.Since(e.at) > 0 {
 			t.Error(e)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -38,7 +39,7 @@ func TestBreakOutlivesItsSession(t *testing.T) {
 				faulty.Cut()
 				ctx, cancel := context.WithTimeout(background, 10*ttl)
 				defer cancel()
-				broken := async(func() error { return b.Break(ctx, "k") })
+				broken := async(func() error { return admin.New(b).Break(ctx, "k") })
 				time.Sleep(2 * ttl)
 				if len(broken) > 0 {
 					t.Fatalf("Break ended without a store: %v", (<-broken).err)
@@ -95,7 +96,7 @@ func TestBreakErrors(t *testing.T) {
 				store.fail(method, broken)
 				ctx, cancel := context.WithTimeout(background, 2*ttl)
 				defer cancel()
-				err := b.Break(ctx, "k")
+				err := admin.New(b).Break(ctx, "k")
 				wantErr(t, "Break of a broken store", err, context.DeadlineExceeded, broken)
 				if !strings.HasPrefix(err.Error(), `dsync: break "k": `) {
 					t.Errorf("error is %q", err)
@@ -122,18 +123,18 @@ func TestBreakErrors(t *testing.T) {
 		cause := errors.New("never mind")
 		ctx, cancel := context.WithCancelCause(background)
 		time.AfterFunc(time.Second, func() { cancel(cause) })
-		wantErr(t, "Break when ctx ends", b.Break(ctx, "k"), context.Canceled, cause)
-		wantErr(t, "Break of an ended ctx", b.Break(ctx, "k"), context.Canceled)
-		wantErr(t, "Break of an empty key", b.Break(background, ""), dsync.ErrInvalidKey)
-		wantErr(t, "Break of a bad key", b.Break(background, "a\x00"), dsync.ErrInvalidKey)
+		wantErr(t, "Break when ctx ends", admin.New(b).Break(ctx, "k"), context.Canceled, cause)
+		wantErr(t, "Break of an ended ctx", admin.New(b).Break(ctx, "k"), context.Canceled)
+		wantErr(t, "Break of an empty key", admin.New(b).Break(background, ""), dsync.ErrInvalidKey)
+		wantErr(t, "Break of a bad key", admin.New(b).Break(background, "a\x00"), dsync.ErrInvalidKey)
 
 		closes := breakKey(b)
 		time.Sleep(time.Second)
 		go b.Close(background)
 		wantErr(t, "Break when the session closes", (<-closes).err, dsync.ErrClosed)
 		time.Sleep(time.Second)
-		wantErr(t, "Break on a closed session", b.Break(background, "k"), dsync.ErrClosed)
-		wantErr(t, "ForceLock on a closed session", b.Mutex("k").ForceLock(background), dsync.ErrClosed)
+		wantErr(t, "Break on a closed session", admin.New(b).Break(background, "k"), dsync.ErrClosed)
+		wantErr(t, "ForceHold on a closed session", errOf(b.Mutex("k").ForceHold(background)), dsync.ErrClosed)
 	})
 }
 
@@ -146,7 +147,7 @@ func TestRevocationStandsAfterBreakTimesOut(t *testing.T) {
 		lock(t, mu)
 		ctx, cancel := context.WithTimeout(background, 100*time.Millisecond)
 		defer cancel()
-		wantErr(t, "Break", b.Break(ctx, "k"), context.DeadlineExceeded)
+		wantErr(t, "Break", admin.New(b).Break(ctx, "k"), context.DeadlineExceeded)
 		if isClosed(mu.Lost()) {
 			t.Fatal("notified at once without a listener")
 		}
@@ -164,13 +165,13 @@ func TestBreakOfAFreeKey(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a, b := newSession(t, store, unswept()), newSession(t, store, unswept())
 		turn(a.Mutex("free"))
-		if _, err := a.Lease(background, "over", ttl); err != nil {
+		if _, err := a.Mutex("over").Lease(background, ttl); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(ttl)
 		for _, key := range []string{"free", "never used", "over"} {
 			before, began := store.Counts(), time.Now()
-			if err := b.Break(background, key); err != nil {
+			if err := admin.New(b).Break(background, key); err != nil {
 				t.Errorf("Break of %q: %v", key, err)
 			}
 			if d := store.Counts().Since(before); time.Since(began) > 0 || d.Total() != 1 || d.Writes != 0 {
@@ -204,7 +205,7 @@ func TestBreakCost(t *testing.T) {
 				time.Sleep(ttl / 2)
 				begun.Store(true)
 				before := store.Counts()
-				if err := b.Break(background, "k"); err != nil {
+				if err := admin.New(b).Break(background, "k"); err != nil {
 					t.Fatal(err)
 				}
 				mu.Unlock()

@@ -19,12 +19,12 @@ func TestClockJumpThatEndsTheSessionIsReported(t *testing.T) {
 		var jumps []time.Duration
 		s := newSession(t, memory, &dsync.Options{Hooks: &dsync.Hooks{ClockJump: func(d time.Duration) { jumps = append(jumps, d) }}})
 		mu, other := s.Mutex("k"), newSession(t, memory, nil).Mutex("k")
-		lock(t, mu)
+		h := take(t, mu.Hold)
 		memory.Skew(time.Hour)
 		lock(t, other) // the holder has lapsed by the store's clock
-		<-mu.Lost()
+		<-h.Lost()
 		other.Unlock()
-		wantErr(t, "UnlockContext", mu.UnlockContext(background), dsync.ErrLost, driver.ErrSessionExpired)
+		wantErr(t, "Release", h.Release(background), dsync.ErrLost, driver.ErrSessionExpired)
 		lock(t, mu)
 		mu.Unlock()
 		synctest.Wait()
@@ -42,10 +42,10 @@ func TestSlowClockIsNoJump(t *testing.T) {
 		f := newFaulty(t, memory, nil)
 		s := newSession(t, f, &dsync.Options{Hooks: &dsync.Hooks{ClockJump: func(time.Duration) { jumps++ }}})
 		mu := s.Mutex("k")
-		lock(t, mu)
+		h := take(t, mu.Hold)
 		f.Cut()
-		<-mu.Lost()
-		wantErr(t, "UnlockContext", mu.UnlockContext(background), dsync.ErrLost)
+		<-h.Lost()
+		wantErr(t, "Release", h.Release(background), dsync.ErrLost)
 		time.Sleep(time.Hour)
 		memory.Skew(2 * time.Second)
 		f.Heal()
@@ -66,7 +66,7 @@ func TestClockThatGoesBackHidesNoCrash(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		f := newFaulty(t, memory, nil)
 		held, waiter := newSession(t, f, nil).Mutex("k"), newSession(t, memory, nil).Mutex("k")
-		lock(t, held)
+		h := take(t, held.Hold)
 		memory.Skew(-time.Hour)
 		time.AfterFunc(ttl, f.Cut) // heartbeats are by the new clock then
 		ctx, cancel := context.WithTimeout(background, 2*ttl)
@@ -74,7 +74,7 @@ func TestClockThatGoesBackHidesNoCrash(t *testing.T) {
 		if err := waiter.LockContext(ctx); err != nil {
 			t.Fatalf("no grant within the TTL after the crash: %v", err)
 		}
-		wantErr(t, "UnlockContext", held.UnlockContext(background), dsync.ErrLost)
+		wantErr(t, "Release", h.Release(background), dsync.ErrLost)
 		waiter.Unlock()
 	})
 }

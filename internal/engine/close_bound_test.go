@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
 // A shutdown is what a process holds, and how, when the store stops to answer, and what it then does.
@@ -27,13 +28,11 @@ func keys(n int) (all []string) {
 	return all
 }
 
-// holds locks n keys. What unlocks them is called for each.
-func holds(n int, unlock func(mu *dsync.Mutex)) func(*testing.T, *dsync.Session, func()) []string {
+// holds holds n keys. release is called for each.
+func holds(n int, release func(h *dsync.Hold)) func(*testing.T, *dsync.Session, func()) []string {
 	return func(t *testing.T, s *dsync.Session, cut func()) []string {
 		for _, key := range keys(n) {
-			mu := s.Mutex(key)
-			lock(t, mu)
-			defer unlock(mu) // when the store is cut off
+			defer release(take(t, s.Mutex(key).Hold)) // when the store is cut off
 		}
 		cut()
 		return keys(n)
@@ -42,27 +41,27 @@ func holds(n int, unlock func(mu *dsync.Mutex)) func(*testing.T, *dsync.Session,
 
 var shutdowns = []shutdown{
 	{"nothing", func(t *testing.T, s *dsync.Session, cut func()) []string {
-		if _, err := s.Register(background); err != nil {
+		if _, err := engine.Of(s).Register(background); err != nil {
 			t.Fatal(err)
 		}
 		cut()
 		return nil
 	}},
-	{"a hold", holds(1, func(*dsync.Mutex) {})},
-	{"10,000 holds", holds(10_000, func(*dsync.Mutex) {})},
-	{"300 holds that end when they are lost", holds(300, func(mu *dsync.Mutex) {
-		lost := mu.Lost()
+	{"a hold", holds(1, func(*dsync.Hold) {})},
+	{"10,000 holds", holds(10_000, func(*dsync.Hold) {})},
+	{"300 holds that end when they are lost", holds(300, func(h *dsync.Hold) {
+		lost := h.Lost()
 		go func() {
 			<-lost
-			mu.UnlockContext(background)
+			h.Release(background)
 		}()
 	})},
-	{"a hold that is being released", holds(1, func(mu *dsync.Mutex) { go mu.UnlockContext(background) })},
+	{"a hold that is being released", holds(1, func(h *dsync.Hold) { go h.Release(background) })},
 	{"640 leases that are being released", func(t *testing.T, s *dsync.Session, cut func()) []string {
 		ended, cancel := context.WithCancel(background)
 		cancel()
 		for _, key := range keys(640) {
-			l, err := s.Lease(background, key, time.Hour)
+			l, err := s.Mutex(key).Lease(background, time.Hour)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -190,7 +189,7 @@ func TestWhatCloseSays_B39(t *testing.T) {
 				ended, cancel := context.WithCancel(background)
 				cancel()
 				if tt.lease {
-					l, err := s.Lease(background, "k", time.Hour)
+					l, err := s.Mutex("k").Lease(background, time.Hour)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -198,10 +197,9 @@ func TestWhatCloseSays_B39(t *testing.T) {
 						l.Release(ended)
 					}
 				} else {
-					mu := s.Mutex("k")
-					lock(t, mu)
+					h := take(t, s.Mutex("k").Hold)
 					if tt.unlock {
-						mu.UnlockContext(ended)
+						h.Release(ended)
 					}
 				}
 				err := s.Close(ended)
@@ -221,8 +219,7 @@ func TestWhatCloseSays_B39(t *testing.T) {
 func TestSecondCloseHurriesTheFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
-		mu := s.Mutex("k")
-		lock(t, mu)
+		h := take(t, s.Mutex("k").Hold)
 		first := make(chan error, 1)
 		go func() { first <- s.Close(background) }()
 		ctx, cancel := context.WithTimeout(background, grace/4)
@@ -237,7 +234,7 @@ func TestSecondCloseHurriesTheFirst(t *testing.T) {
 		if err := <-first; err != nil {
 			t.Errorf("the first Close: %v", err)
 		}
-		mu.UnlockContext(background)
+		h.Release(background)
 	})
 }
 
@@ -247,7 +244,7 @@ func TestLeaseReleaseEndsWithTheLease_B39(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)
 		s := newSession(t, f, nil)
-		l, err := s.Lease(background, "k", time.Minute)
+		l, err := s.Mutex("k").Lease(background, time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}

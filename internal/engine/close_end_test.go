@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
@@ -80,8 +81,7 @@ func TestSecondCloseReturnsTheSameError(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		mu := s.Mutex("k")
-		lock(t, mu)
+		h := take(t, s.Mutex("k").Hold)
 		var done [2]time.Duration
 		start := time.Now()
 		var wg sync.WaitGroup
@@ -99,7 +99,7 @@ func TestSecondCloseReturnsTheSameError(t *testing.T) {
 		if n := store.closes.Load(); n != 1 {
 			t.Errorf("the store was closed %d times", n)
 		}
-		mu.UnlockContext(background)
+		h.Release(background)
 	})
 }
 
@@ -137,13 +137,12 @@ func TestCloseAfterABreakDoesNotWaitForTheGrace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		s, other := newSession(t, memory, &dsync.Options{AlwaysListen: true}), newSession(t, memory, nil)
-		mu := s.Mutex("k")
-		lock(t, mu)
+		h := take(t, s.Mutex("k").Hold)
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithTimeout(background, time.Millisecond)
 		defer cancel()
-		wantErr(t, "Break", other.Break(ctx, "k"), context.DeadlineExceeded)
-		if !isClosed(mu.Lost()) {
+		wantErr(t, "Break", admin.New(other).Break(ctx, "k"), context.DeadlineExceeded)
+		if !isClosed(h.Lost()) {
 			t.Fatal("the holder was not notified")
 		}
 		start := time.Now()
@@ -153,7 +152,7 @@ func TestCloseAfterABreakDoesNotWaitForTheGrace(t *testing.T) {
 		if d := time.Since(start); d > grace/10 {
 			t.Errorf("Close took %v of a grace of %v", d, grace)
 		}
-		mu.UnlockContext(background)
+		h.Release(background)
 	})
 }
 
@@ -171,13 +170,12 @@ func TestCloseReleasesSomeAtATime(t *testing.T) {
 				store := &peakStore{Memory: memory}
 				s := newSession(t, store, nil)
 				for i := range tt.keys {
-					mu := s.Mutex(fmt.Sprint(i))
-					lock(t, mu)
+					h := take(t, s.Mutex(fmt.Sprint(i)).Hold)
 					if !tt.ended {
-						lost := mu.Lost()
+						lost := h.Lost()
 						go func() {
 							<-lost
-							mu.UnlockContext(background)
+							h.Release(background)
 						}()
 					}
 				}

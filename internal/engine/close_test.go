@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
@@ -21,8 +22,7 @@ func TestCloseNeverUnregistersALostSession(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		f := newFaulty(t, memory, nil)
 		s := newSession(t, f, nil)
-		mu := s.Mutex("k")
-		lock(t, mu)
+		h := take(t, s.Mutex("k").Hold)
 		id := s.ID()
 		f.Cut()
 		time.Sleep(lease - grace/4)
@@ -34,7 +34,7 @@ func TestCloseNeverUnregistersALostSession(t *testing.T) {
 		if err != nil || len(m) != 1 || m[0].Expired {
 			t.Errorf("within the grace of its holder the session is %+v (%v)", m, err)
 		}
-		mu.UnlockContext(background)
+		h.Release(background)
 	})
 }
 
@@ -70,11 +70,11 @@ func TestCloseFailsToUnregister(t *testing.T) {
 		lock(t, s.Mutex("k"))
 		id := s.ID()
 		members := func() int {
-			all, _, err := other.Members(background)
+			all, _, err := admin.New(other).Members(background)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return len(slices.DeleteFunc(all, func(m dsync.Member) bool { return m.ID != id }))
+			return len(slices.DeleteFunc(all, func(m driver.Member) bool { return m.ID != id }))
 		}
 		wantErr(t, "Close", s.Close(background), context.DeadlineExceeded)
 		wantErr(t, "LockContext after Close", s.Mutex("k").LockContext(background), dsync.ErrClosed)
@@ -174,7 +174,7 @@ func TestCloseDuringTheEndOfALease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		s := newSession(t, memory, nil)
-		l, err := s.Lease(background, "k", 4*time.Second)
+		l, err := s.Mutex("k").Lease(background, 4*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}

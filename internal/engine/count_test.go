@@ -88,7 +88,7 @@ func TestFailedTryCost(t *testing.T) {
 		before := store.Counts()
 		const ttls, perTTL = 10, 100
 		for range ttls * perTTL {
-			wantErr(t, "TryLockContext", b.Mutex("k").TryLockContext(background), dsync.ErrHeld)
+			wantErr(t, "TryHold", errOf(b.Mutex("k").TryHold(background)), dsync.ErrHeld)
 			time.Sleep(ttl / perTTL)
 		}
 		d := store.Counts().Since(before)
@@ -324,8 +324,8 @@ func TestStoreErrorIsReturned(t *testing.T) {
 		s := newSession(t, store, nil)
 		lock(t, s.Mutex("warm"))
 		store.fail(broken)
-		err := s.Mutex("k").TryLockContext(background)
-		wantErr(t, "TryLockContext", err, broken)
+		err := errOf(s.Mutex("k").TryHold(background))
+		wantErr(t, "TryHold", err, broken)
 		if errors.Is(err, dsync.ErrHeld) {
 			t.Errorf("a broken store is ErrHeld: %v", err)
 		}

@@ -16,7 +16,7 @@ func TestExtendCountsFromTheSend(t *testing.T) {
 			}
 			return dsynctest.Fault{}
 		})
-		l, err := newSession(t, f, nil).Lease(background, "k", ttl)
+		l, err := newSession(t, f, nil).Mutex("k").Lease(background, ttl)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +45,7 @@ func TestLeaseIsNotDatedByARepeatedRequest(t *testing.T) {
 			asked++
 			return dsynctest.Fault{LoseReply: asked == 1}
 		})
-		l, err := newSession(t, f, nil).Lease(background, "k", ttl)
+		l, err := newSession(t, f, nil).Mutex("k").Lease(background, ttl)
 		if err != nil {
 			t.Fatal(err)
 		}

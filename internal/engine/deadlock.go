@@ -2,13 +2,14 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/core"
+	"github.com/leasehold-go/leasehold/internal/deadlock"
+	"github.com/leasehold-go/leasehold/internal/process"
 )
 
 // lookIfDue looks for deadlocks if a wait is half a TTL old (at least 5 s and at most 15 s), and then each time that
@@ -40,19 +41,123 @@ func (s *Session) lookIfDue() {
 	_, polls := s.core.Listening()
 	id, keys := s.core.Session(), slices.Collect(maps.Keys(held))
 	s.workers.do(func() {
-		found, err := s.Look(id, keys, polls, func(of, key string) bool { return held[of] > 0 && waits[key] >= held[of] })
+		found, err := s.look(id, keys, polls, func(of, key string) bool { return held[of] > 0 && waits[key] >= held[of] })
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.looking = false; err != nil {
 			return // the next heartbeat looks again
 		}
 		for name, d := range found {
-			if s.deadlocks[name] == nil {
+			if _, known := s.deadlocks[name]; !known {
 				s.reportDeadlock(d)
 			}
 		}
 		s.looked, s.deadlocks = s.now, found
 	})
+}
+
+const maxLinger = time.Hour
+
+// look returns the deadlocks that the session with that id is in, by names that no others have. It reads all keys
+// only if somebody waits for one that the session holds: otherwise it is in none, however long it waits.
+//
+// With polls, the store can't notify. Then a key that another process may keep unused is not known to be in use, and
+// free when that one's Linger is over, which is hardly ever longer than maxLinger.
+func (s *Session) look(id string, held []string, polls bool, nested func(held, waits string) bool) (map[string]DeadlockInfo, error) {
+	ctx, found := context.Background(), make(map[string]DeadlockInfo)
+	var failed error
+	if !slices.ContainsFunc(held, func(key string) bool {
+		st, err := s.Load(ctx, key)
+		failed = err
+		return err != nil || st.Waiting > 0
+	}) || failed != nil {
+		return nil, failed
+	}
+	all, members, err := s.findDeadlocks(ctx, "", func(h deadlock.Claim, now time.Time) bool {
+		return polls && h.Yields && h.Session != id && now.Sub(h.Since) < maxLinger
+	})
+	for _, d := range all {
+		name, own, info := "", false, DeadlockInfo{Keys: d.Keys}
+		for i, m := range d.Members {
+			name += m.ID + " "
+			own = own || m.Session == id && nested(d.Keys[i], d.Next(i))
+			info.Members = append(info.Members, nameOf(m.Session, members[m.Session]))
+		}
+		if own {
+			found[name] = info
+		}
+	}
+	return found, err
+}
+
+// nameOf returns a name for people of the process with that session.
+func nameOf(session string, m driver.Member) string {
+	return process.Describe(m.Name, m.Host, m.PID, session)
+}
+
+// Deadlocks returns the deadlocks among the keys that begin with prefix, up to 20,000 of them, and the records of the
+// sessions in them. The error is that of ctx, [ErrClosed] or the store's.
+func (s *Session) Deadlocks(ctx context.Context, prefix string) ([]deadlock.Cycle, map[string]driver.Member, error) {
+	return s.findDeadlocks(ctx, prefix, nil)
+}
+
+// findDeadlocks reads the keys twice if it seems to find a deadlock: see [deadlock.Find].
+func (s *Session) findDeadlocks(ctx context.Context, prefix string, ends func(h deadlock.Claim, now time.Time) bool) ([]deadlock.Cycle, map[string]driver.Member, error) {
+	first, _, err := s.contended(ctx, prefix)
+	if err != nil || len(deadlock.Find(first, first, ends)) == 0 {
+		return nil, nil, err
+	}
+	again, members, err := s.contended(ctx, prefix)
+	return deadlock.Find(first, again, ends), members, err
+}
+
+// contended returns the keys for which somebody waits, with all their waiters, and the records of the sessions in them.
+func (s *Session) contended(ctx context.Context, prefix string) (some []deadlock.Key, members map[string]driver.Member, err error) {
+	const most = 20_000
+	members = make(map[string]driver.Member)
+	n := 0
+	for states, err := range s.pages(ctx, prefix, "") {
+		var page []Reading
+		if err == nil {
+			states = states[:min(len(states), most-n)]
+			n += len(states)
+			page, err = s.readings(ctx, slices.DeleteFunc(states, func(st driver.State) bool { return st.Waiting == 0 }))
+		}
+		for i, r := range page {
+			if r.Waiting > len(r.WaitersAhead) {
+				if r, err = s.Read(ctx, r.Key); err != nil {
+					break
+				}
+				maps.Copy(members, r.Members)
+			}
+			if i == 0 {
+				maps.Copy(members, page[0].Members) // those of the whole page
+			}
+			if r.Waiting > 0 {
+				some = append(some, r.forDeadlocks())
+			}
+		}
+		if err != nil || n == most {
+			return some, members, err
+		}
+	}
+	return some, members, nil
+}
+
+// forDeadlocks returns what a search for deadlocks needs of r.
+func (r *Reading) forDeadlocks() deadlock.Key {
+	k := deadlock.Key{Name: r.Key, Kind: r.Kind, Limit: r.Limit, Now: r.Now}
+	for _, h := range r.Holders {
+		_, lapsed := r.End(h)
+		k.Holders = append(k.Holders, deadlock.Claim{
+			ID: h.Claim, Session: h.Session, Weight: h.Weight,
+			Since: h.Since, Renewed: h.Until.IsZero(), Lapsed: lapsed, Yields: h.Yield,
+		})
+	}
+	for _, w := range r.WaitersAhead {
+		k.Queue = append(k.Queue, deadlock.Claim{ID: w.Claim, Session: w.Session, Weight: w.Weight})
+	}
+	return k
 }
 
 // longWait is how old a wait is when it is time to look whether it can end.
@@ -61,7 +166,7 @@ func (s *Session) longWait() time.Duration {
 }
 
 // reportDeadlock logs d and passes it to the hooks. s.mu must be held.
-func (s *Session) reportDeadlock(d fmt.Stringer) {
+func (s *Session) reportDeadlock(d DeadlockInfo) {
 	s.Warn("dsync: possible deadlock", "members", d.String())
 	s.each(func(h *Hooks) {
 		if h.Deadlock != nil {
@@ -99,8 +204,6 @@ func (s *Session) reportNested(h *Hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !h.served() && s.core.Session() != "" {
-		m := s.member()
-		m.ID = s.core.Session()
-		s.reportDeadlock(s.Nested(m, h.acquire.Key))
+		s.reportDeadlock(DeadlockInfo{Members: []string{nameOf(s.core.Session(), s.member())}, Keys: []string{h.acquire.Key}})
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/engine"
@@ -54,12 +55,13 @@ func (f *stuckFleet) of(name string) *dsync.Session {
 	if f.process[name] == nil {
 		opt := f.opt
 		opt.Name, opt.Logger = name, slog.New(slog.NewTextHandler(f, nil))
-		opt.Hooks = &dsync.Hooks{Deadlock: func(d dsync.Deadlock) {
+		opt.Hooks = &dsync.Hooks{Deadlock: func(d dsync.DeadlockInfo) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			var members []string
 			for i, m := range d.Members {
-				members = append(members, fmt.Sprintf("%s has %s wants %s", m.Name, d.Keys[i], d.Keys[(i+1)%len(d.Keys)]))
+				who, _, _ := strings.Cut(m, " (") // the process and the host follow
+				members = append(members, fmt.Sprintf("%s has %s wants %s", who, d.Keys[i], d.Keys[(i+1)%len(d.Keys)]))
 			}
 			i := slices.Index(members, slices.Min(members)) // sessions' ids are random, and so is who comes first
 			members = append(slices.Clone(members[i:]), members[:i]...)
@@ -205,24 +207,23 @@ func TestNoDeadlockWhereThereIsNone(t *testing.T) {
 		},
 		"readers": func(f *stuckFleet) {
 			for _, who := range []string{"a", "b"} {
-				f.of(who).RWMutex("r").RLockContext(background)
+				f.of(who).RWMutex("r").RLock()
 			}
 			f.hold("c", "x")
 			f.wants("a", "x")
-			f.waits(f.of("b").RWMutex("r").RLockContext)
+			var h *dsync.Hold
+			f.waits(into(&h, f.of("b").RWMutex("r").RHold))
 		},
 		"a lease": func(f *stuckFleet) {
-			if _, err := f.of("a").Lease(background, "x", time.Hour); err != nil {
+			if _, err := f.of("a").Mutex("x").Lease(background, time.Hour); err != nil {
 				f.t.Fatal(err)
 			}
 			f.hold("b", "y")
 			f.wants("a", "y")
 			f.wants("b", "x")
 		},
-		"kept by UnlockAfter": func(f *stuckFleet) {
-			mu := f.of("a").Mutex("x")
-			lock(f.t, mu)
-			mu.UnlockAfter(background, time.Hour)
+		"kept by ReleaseAfter": func(f *stuckFleet) {
+			take(f.t, f.of("a").Mutex("x").Hold).ReleaseAfter(background, time.Hour)
 			f.hold("b", "y")
 			f.wants("a", "y")
 			f.wants("b", "x")
@@ -258,7 +259,7 @@ func TestNoDeadlockWhereThereIsNone(t *testing.T) {
 				begin(f)
 				time.Sleep(10 * time.Minute)
 				f.want("after ten minutes")
-				if got, err := f.of("a").Deadlocks(background, ""); name != "singletons" && (len(got) > 0 || err != nil) {
+				if got, err := admin.New(f.of("a")).Deadlocks(background, ""); name != "singletons" && (len(got) > 0 || err != nil) {
 					t.Errorf("Deadlocks: %v, %v", got, err)
 				}
 			})
@@ -279,11 +280,11 @@ func TestYoungHoldsAreInNoDeadlock(t *testing.T) {
 			want int
 		}{{4*time.Second - time.Millisecond, 0}, {time.Millisecond, 1}} {
 			time.Sleep(c.wait)
-			if got, err := f.of("a").Deadlocks(background, ""); len(got) != c.want || err != nil {
+			if got, err := admin.New(f.of("a")).Deadlocks(background, ""); len(got) != c.want || err != nil {
 				t.Errorf("%v, %v, want %d deadlocks", got, err, c.want)
 			}
 		}
-		if got, err := f.of("a").Deadlocks(background, "x"); len(got) > 0 || err != nil {
+		if got, err := admin.New(f.of("a")).Deadlocks(background, "x"); len(got) > 0 || err != nil {
 			t.Errorf("%v, %v among the keys of which one is in the cycle, want none", got, err)
 		}
 	})
@@ -303,7 +304,7 @@ func TestDeadlockWithADeadProcess(t *testing.T) {
 		time.Sleep(ttl / 2)
 		faulty.Cut()
 		memory.Expire(background, f.of("b").ID(), true)
-		if got, err := f.of("a").Deadlocks(background, ""); len(got) > 0 || err != nil {
+		if got, err := admin.New(f.of("a")).Deadlocks(background, ""); len(got) > 0 || err != nil {
 			t.Errorf("%v, %v, want none", got, err)
 		}
 	})
@@ -324,7 +325,7 @@ func TestForceIsInNoDeadlock(t *testing.T) {
 		faulty.Cut()
 		start := time.Now()
 		lock(t, f.of("a").Mutex("warm"))
-		if err := f.of("a").Mutex("y").ForceLock(background); err != nil {
+		if err := errOf(f.of("a").Mutex("y").ForceHold(background)); err != nil {
 			t.Fatal(err)
 		}
 		if d := time.Since(start); d < 9*time.Second {
@@ -368,7 +369,7 @@ func TestCycleThatNeverWas(t *testing.T) {
 			give := f.wants("b", "x")
 			time.Sleep(5 * time.Second)
 			store.then = func() { then(f, give) }
-			if got, err := f.of("a").Deadlocks(background, ""); len(got) > 0 || err != nil {
+			if got, err := admin.New(f.of("a")).Deadlocks(background, ""); len(got) > 0 || err != nil {
 				t.Errorf("%s: %v, %v, want none", name, got, err)
 			}
 		})
@@ -463,7 +464,7 @@ func TestLingerIsNoDeadlock(t *testing.T) {
 					told := make(map[string]time.Duration)
 					start := func(name string, linger time.Duration) *dsync.Session {
 						return newSession(t, store, &dsync.Options{Name: name, Linger: linger, Hooks: &dsync.Hooks{
-							Deadlock: func(dsync.Deadlock) {
+							Deadlock: func(dsync.DeadlockInfo) {
 								mu.Lock()
 								defer mu.Unlock()
 								told[name] = time.Since(began)

@@ -14,6 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
 // again returns a store to which the network delivers each Acquire for which it is true of it once
@@ -41,7 +42,7 @@ func TestCopyOfARequestHoldsNothing(t *testing.T) {
 		{"Unlock", always, dsync.Options{AlwaysListen: true}, func(t *testing.T, s, _ *dsync.Session) { turn(s.Mutex("k")) }},
 		{"RUnlock", always, dsync.Options{}, func(t *testing.T, s, _ *dsync.Session) { turn(s.RWMutex("k").RLocker()) }},
 		{"a lease's Release", always, dsync.Options{}, func(t *testing.T, s, _ *dsync.Session) {
-			l, err := s.Lease(background, "k", time.Hour)
+			l, err := s.Mutex("k").Lease(background, time.Hour)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,10 +66,8 @@ func TestCopyOfARequestHoldsNothing(t *testing.T) {
 			wantErr(t, "LockContext", s.Mutex("k").LockContext(ctx), context.DeadlineExceeded)
 			mu.Unlock()
 		}},
-		{"UnlockAfter a moment", always, dsync.Options{}, func(t *testing.T, s, _ *dsync.Session) {
-			mu := s.Mutex("k")
-			lock(t, mu)
-			if err := mu.UnlockAfter(background, after/2); err != nil {
+		{"ReleaseAfter a moment", always, dsync.Options{}, func(t *testing.T, s, _ *dsync.Session) {
+			if err := take(t, s.Mutex("k").Hold).ReleaseAfter(background, after/2); err != nil {
 				t.Error(err)
 			}
 		}},
@@ -88,7 +87,7 @@ func TestCopyOfARequestHoldsNothing(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				memory := dsynctest.NewMemory()
 				s, other := newSession(t, again(t, memory, after, tc.of), &tc.opt), newSession(t, memory, nil)
-				if _, err := s.Register(background); err != nil {
+				if _, err := engine.Of(s).Register(background); err != nil {
 					t.Fatal(err)
 				}
 				tc.use(t, s, other)

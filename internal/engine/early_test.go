@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
 // A fail-over that undoes an early release leaves the key held, by a claim whose session discards it with its
@@ -68,7 +69,7 @@ func TestUndoneUnlockEndsWithTheHeartbeat(t *testing.T) {
 					}
 				}}}
 				s, other := newSession(t, store, opt), newSession(t, memory, unswept())
-				if _, err := s.Register(background); err != nil {
+				if _, err := engine.Of(s).Register(background); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(ttl/3 - ttl/20) // soon there is a heartbeat
@@ -107,11 +108,11 @@ func TestOwnTryAfterAnUndoneUnlock(t *testing.T) {
 		memory.FailOver()
 		s.Mutex("k").TryLock()
 		time.Sleep(ttl / 100)
-		mu := s.Mutex("k")
-		if err := mu.TryLockContext(background); err != nil {
+		h, err := s.Mutex("k").TryHold(background)
+		if err != nil {
 			t.Fatalf("a moment after the first try: %v", err)
 		}
-		mu.Unlock()
+		h.Release(background)
 	})
 }
 
@@ -157,34 +158,26 @@ func TestUndoneUnlockAndAWaiter(t *testing.T) {
 	}
 }
 
-// What a fail-over must not undo, it does not: a release with a context, and releases of leases and Onces.
+// What a fail-over must not undo, it does not: the Release of a Hold, also of a lease, and the end of a Once.
 func TestCommittedUnlock(t *testing.T) {
 	for name, unlock := range map[string]func(t *testing.T, s *dsync.Session){
-		"UnlockContext": func(t *testing.T, s *dsync.Session) {
-			m := s.Mutex("k")
-			lock(t, m)
-			if err := m.UnlockContext(background); err != nil {
+		"Mutex": func(t *testing.T, s *dsync.Session) {
+			if err := take(t, s.Mutex("k").Hold).Release(background); err != nil {
 				t.Error(err)
 			}
 		},
-		"RUnlockContext": func(t *testing.T, s *dsync.Session) {
-			rw := s.RWMutex("k")
-			rw.RLock()
-			if err := rw.RUnlockContext(background); err != nil {
+		"reader": func(t *testing.T, s *dsync.Session) {
+			if err := take(t, s.RWMutex("k").RHold).Release(background); err != nil {
 				t.Error(err)
 			}
 		},
-		"ReleaseContext": func(t *testing.T, s *dsync.Session) {
-			m := s.Semaphore("k", 2)
-			if err := m.Acquire(background, 1); err != nil {
-				t.Error(err)
-			}
-			if err := m.ReleaseContext(background, 1); err != nil {
+		"Semaphore": func(t *testing.T, s *dsync.Session) {
+			if err := units(t, s.Semaphore("k", 2), 1).Release(background); err != nil {
 				t.Error(err)
 			}
 		},
 		"Lease": func(t *testing.T, s *dsync.Session) {
-			l, err := s.Lease(background, "k", time.Minute)
+			l, err := s.Mutex("k").Lease(background, time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -214,14 +207,12 @@ func TestCommittedUnlock(t *testing.T) {
 
 // A heartbeat of the same term settles early releases: nothing is sent for them that is not sent for others.
 func TestUnlockCostsNoThirdCommand(t *testing.T) {
-	counts := func(unlock func(*dsync.Mutex)) (got map[dsynctest.Method]int) {
+	counts := func(turn func(*dsync.Mutex)) (got map[dsynctest.Method]int) {
 		bubble(t, func(t *testing.T) {
 			store := finalStore{dsynctest.NewMemory()}
 			s := newSession(t, store, unswept())
 			for range 100 {
-				m := s.Mutex("k")
-				lock(t, m)
-				unlock(m)
+				turn(s.Mutex("k"))
 				time.Sleep(time.Second)
 			}
 			time.Sleep(time.Minute)
@@ -230,9 +221,9 @@ func TestUnlockCostsNoThirdCommand(t *testing.T) {
 		})
 		return got
 	}
-	early := counts((*dsync.Mutex).Unlock)
-	committed := counts(func(m *dsync.Mutex) { m.UnlockContext(background) })
+	early := counts(func(m *dsync.Mutex) { turn(m) })
+	committed := counts(func(m *dsync.Mutex) { take(t, m.Hold).Release(background) })
 	if !maps.Equal(early, committed) {
-		t.Errorf("with Unlock: %v; with UnlockContext: %v", early, committed)
+		t.Errorf("with Unlock: %v; with Hold.Release: %v", early, committed)
 	}
 }

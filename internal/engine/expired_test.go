@@ -110,7 +110,7 @@ func TestTryExpiresManySessions(t *testing.T) {
 			c()
 		}
 		time.Sleep(2 * ttl)
-		if err := newSession(t, memory, nil).Mutex("k").TryLockContext(background); err != nil {
+		if err := errOf(newSession(t, memory, nil).Mutex("k").TryHold(background)); err != nil {
 			t.Errorf("try of a key whose holder and 29 waiters have crashed: %v", err)
 		}
 	})
@@ -131,7 +131,7 @@ func TestConcurrentTriesExpireTheSameSession(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, key := range []string{"k", "l"} {
 			wg.Go(func() {
-				if err := s.Mutex(key).TryLockContext(background); err != nil {
+				if err := errOf(s.Mutex(key).TryHold(background)); err != nil {
 					t.Errorf("try of %s: %v", key, err)
 				}
 			})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
@@ -26,7 +27,7 @@ type staleStore struct {
 	dead bool
 }
 
-func (s *staleStore) Sessions(ctx context.Context, q driver.SessionQuery) ([]dsync.Member, time.Time, error) {
+func (s *staleStore) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.Member, time.Time, error) {
 	m, now, err := s.Memory.Sessions(ctx, q)
 	if !s.dead {
 		return nil, now, err
@@ -47,7 +48,7 @@ func TestStaleReadingExpiresNobody(t *testing.T) {
 				a, b := newSession(t, memory, nil), newSession(t, &staleStore{memory, dead}, nil)
 				mu, other := a.Mutex("k"), b.Mutex("k")
 				lock(t, mu)
-				wantErr(t, "TryLockContext", other.TryLockContext(background), dsync.ErrHeld)
+				wantErr(t, "TryHold", errOf(other.TryHold(background)), dsync.ErrHeld)
 				ctx, cancel := context.WithTimeout(background, 2*ttl)
 				defer cancel()
 				wantErr(t, "LockContext", other.LockContext(ctx), context.DeadlineExceeded)
@@ -109,7 +110,7 @@ type narrowStore struct {
 	full, slim atomic.Int64
 }
 
-func (s *narrowStore) Sessions(ctx context.Context, q driver.SessionQuery) ([]dsync.Member, time.Time, error) {
+func (s *narrowStore) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.Member, time.Time, error) {
 	if q.Liveness {
 		s.slim.Add(1)
 	} else {
@@ -140,10 +141,10 @@ func crowded(t *testing.T, n int) *narrowStore {
 		if i == n-1 {
 			life = ttl
 		}
-		if _, err := store.Register(background, dsync.Member{ID: id, TTL: life, Host: "host of " + id, PID: 1 + i, Meta: meta}); err != nil {
+		if _, err := store.Register(background, driver.Member{ID: id, TTL: life, Host: "host of " + id, PID: 1 + i, Meta: meta}); err != nil {
 			t.Fatal(err)
 		}
-		c := driver.Claim{Key: "k", ID: id + ".1", Session: id, Kind: dsync.KindSemaphore, Weight: 1, Limit: int64(n)}
+		c := driver.Claim{Key: "k", ID: id + ".1", Session: id, Kind: driver.KindSemaphore, Weight: 1, Limit: int64(n)}
 		if _, _, err := storecmd.Acquire(background, store, c, true, nil, time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
@@ -194,7 +195,7 @@ func TestHolderAmongThousandsIsNamed(t *testing.T) {
 		k := newSession(t, store, nil).Semaphore("k", n)
 		for try := range 3 {
 			var held *dsync.HeldError
-			if err := k.TryAcquireContext(background, 1); !errors.As(err, &held) || held.Host != "host of s00000" || held.PID != 1 {
+			if err := errOf(k.TryHold(background, 1)); !errors.As(err, &held) || held.Host != "host of s00000" || held.PID != 1 {
 				t.Errorf("try %d: %v, want that process 1 on the host of s00000 holds it", try, err)
 			}
 		}
@@ -214,7 +215,7 @@ func TestMembersOfThousands(t *testing.T) {
 		for i := range n {
 			ids = append(ids, fmt.Sprintf("s%05d", i))
 		}
-		members, now, err := newSession(t, store, nil).Members(background, ids...)
+		members, now, err := admin.New(newSession(t, store, nil)).Members(background, ids...)
 		if err != nil || len(members) != n || now.IsZero() {
 			t.Fatalf("%d members at %v, %v; want %d", len(members), now, err, n)
 		}

@@ -36,17 +36,16 @@ func TestDurationsAboveTheMaximumAreRefused(t *testing.T) {
 		}
 		bubble(t, func(t *testing.T) {
 			s := newSession(t, dsynctest.NewMemory(), nil)
-			_, err := s.Lease(background, "k", d)
+			_, err := s.Mutex("k").Lease(background, d)
 			wantRefused("Acquire", err)
-			_, err = s.TryLease(background, "k", d)
+			_, err = s.Mutex("k").TryLease(background, d)
 			wantRefused("TryAcquire", err)
-			mu := s.Mutex("k")
-			lock(t, mu)
-			wantRefused("UnlockAfter", mu.UnlockAfter(background, d))
-			if !mu.Held() {
-				t.Error("m was unlocked by an UnlockAfter that was refused")
+			h := take(t, s.Mutex("k").Hold)
+			wantRefused("ReleaseAfter", h.ReleaseAfter(background, d))
+			if h.Token() == 0 {
+				t.Error("it was released by a ReleaseAfter that was refused")
 			}
-			mu.Unlock()
+			h.Release(background)
 		})
 	}
 }
@@ -56,18 +55,16 @@ func TestLongestDurations(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a, b := newSession(t, store, nil), newSession(t, store, nil)
-		l, err := a.Lease(background, "lease", dsync.MaxDuration)
+		l, err := a.Mutex("lease").Lease(background, dsync.MaxDuration)
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept := a.Mutex("kept")
-		lock(t, kept)
-		if err := kept.UnlockAfter(background, dsync.MaxDuration); err != nil {
+		if err := take(t, a.Mutex("kept").Hold).ReleaseAfter(background, dsync.MaxDuration); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
 		for _, key := range []string{"lease", "kept"} {
-			wantErr(t, "TryLock of "+key, b.Mutex(key).TryLockContext(background), dsync.ErrHeld)
+			wantErr(t, "TryLock of "+key, errOf(b.Mutex(key).TryHold(background)), dsync.ErrHeld)
 		}
 		if isClosed(l.Lost()) {
 			t.Error("the lease was lost within an hour")
@@ -110,10 +107,10 @@ func TestTryAllOfTheLargestSemaphore(t *testing.T) {
 		if err := a.Acquire(background, 1); err != nil {
 			t.Fatal(err)
 		}
-		wantErr(t, "a try for all", b.TryAcquireContext(background, math.MaxInt64), dsync.ErrHeld)
+		wantErr(t, "a try for all", errOf(b.TryHold(background, math.MaxInt64)), dsync.ErrHeld)
 		a.Release(1)
-		if err := b.TryAcquireContext(background, math.MaxInt64); err != nil {
-			t.Errorf("a try for all of the free semaphore: %v", err)
+		if !b.TryAcquire(math.MaxInt64) {
+			t.Error("a try for all of the free semaphore failed")
 		}
 		b.Release(math.MaxInt64)
 	})
@@ -130,7 +127,13 @@ func TestWeightsThatAddUpToZero(t *testing.T) {
 		const n, weight = 5, 1 << 62
 		errs := make(chan error, n)
 		for range n {
-			go func() { errs <- sem.TryAcquireContext(background, weight) }()
+			go func() {
+				h, err := sem.TryHold(background, weight)
+				if err == nil {
+					defer h.Release(background)
+				}
+				errs <- err
+			}()
 		}
 		got := 0
 		for range n {
@@ -143,6 +146,5 @@ func TestWeightsThatAddUpToZero(t *testing.T) {
 		if got != 1 {
 			t.Errorf("%d of %d tries for more than half succeeded, want 1", got, n)
 		}
-		sem.Release(weight)
 	})
 }

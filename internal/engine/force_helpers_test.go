@@ -9,6 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
@@ -26,61 +27,46 @@ type holding struct {
 	done func() error // unlocks; the error says how the hold ended
 }
 
-func ofMutex(s *dsync.Session, lock func(*dsync.Mutex, context.Context) error) func(context.Context) (*holding, error) {
-	return func(ctx context.Context) (*holding, error) {
-		mu := s.Mutex("k")
-		if err := lock(mu, ctx); err != nil {
-			return nil, err
-		}
-		return &holding{mu.Lost(), func() error { return mu.UnlockContext(background) }}, nil
+// holdingOf returns what a call of a Hold's returned as a holding.
+func holdingOf(h *dsync.Hold, err error) (*holding, error) {
+	if err != nil {
+		return nil, err
 	}
-}
-
-func ofWriter(s *dsync.Session, lock func(*dsync.RWMutex, context.Context) error) func(context.Context) (*holding, error) {
-	return func(ctx context.Context) (*holding, error) {
-		rw := s.RWMutex("k")
-		if err := lock(rw, ctx); err != nil {
-			return nil, err
-		}
-		return &holding{rw.Lost(), func() error { return rw.UnlockContext(background) }}, nil
-	}
+	return &holding{h.Lost(), func() error { return h.Release(background) }}, nil
 }
 
 func forceMutex(s *dsync.Session) func(context.Context) (*holding, error) {
-	return ofMutex(s, (*dsync.Mutex).ForceLock)
+	return func(ctx context.Context) (*holding, error) { return holdingOf(s.Mutex("k").ForceHold(ctx)) }
 }
 
+// forceWriter takes the key of an RWMutex by force, which only the engine can.
 func forceWriter(s *dsync.Session) func(context.Context) (*holding, error) {
-	return ofWriter(s, (*dsync.RWMutex).ForceLock)
+	return func(ctx context.Context) (*holding, error) {
+		w := engine.Whole("k", driver.KindRWMutex)
+		w.Weight, w.Limit, w.First = engine.RWLimit, engine.RWLimit, true
+		h, err := engine.Of(s).Acquire(ctx, w)
+		if err != nil {
+			return nil, err
+		}
+		return &holding{h.Lost(), func() error { return h.Unlock(driver.Leave{}).Wait(background) }}, nil
+	}
 }
 
 var parties = []party{
 	{"mutex", func(ctx context.Context, s *dsync.Session) (*holding, error) {
-		return ofMutex(s, (*dsync.Mutex).LockContext)(ctx)
+		return holdingOf(s.Mutex("k").Hold(ctx))
 	}, forceMutex},
 	{"lease", func(ctx context.Context, s *dsync.Session) (*holding, error) {
-		l, err := s.Lease(ctx, "k", 5*time.Minute)
-		if err != nil {
-			return nil, err
-		}
-		return &holding{l.Lost(), func() error { return l.Release(background) }}, nil
+		return holdingOf(s.Mutex("k").Lease(ctx, 5*time.Minute))
 	}, forceMutex},
 	{"writer", func(ctx context.Context, s *dsync.Session) (*holding, error) {
-		return ofWriter(s, (*dsync.RWMutex).LockContext)(ctx)
+		return holdingOf(s.RWMutex("k").Hold(ctx))
 	}, forceWriter},
 	{"reader", func(ctx context.Context, s *dsync.Session) (*holding, error) {
-		rw := s.RWMutex("k")
-		if err := rw.RLockContext(ctx); err != nil {
-			return nil, err
-		}
-		return &holding{rw.RLost(), func() error { return rw.RUnlockContext(background) }}, nil
+		return holdingOf(s.RWMutex("k").RHold(ctx))
 	}, forceWriter},
 	{"semaphore", func(ctx context.Context, s *dsync.Session) (*holding, error) {
-		m := s.Semaphore("k", 3)
-		if err := m.Acquire(ctx, 3); err != nil {
-			return nil, err
-		}
-		return &holding{m.Lost(), func() error { return m.ReleaseContext(background, 3) }}, nil
+		return holdingOf(s.Semaphore("k", 3).Hold(ctx, 3))
 	}, nil},
 	{"once", func(ctx context.Context, s *dsync.Session) (*holding, error) {
 		runs, over := make(chan context.Context, 1), make(chan error, 1)
@@ -100,7 +86,7 @@ var parties = []party{
 		}
 	}, nil},
 	{"hold", func(ctx context.Context, s *dsync.Session) (*holding, error) {
-		h, err := engine.Of(s).Hold(ctx, engine.Whole("k", dsync.KindElection))
+		h, err := engine.Of(s).Hold(ctx, engine.Whole("k", driver.KindElection))
 		if err != nil {
 			return nil, err
 		}
@@ -140,7 +126,7 @@ func async(f func() error) <-chan ended {
 }
 
 func breakKey(s *dsync.Session) <-chan ended {
-	return async(func() error { return s.Break(background, "k") })
+	return async(func() error { return admin.New(s).Break(background, "k") })
 }
 
 // closedAt reports when c was closed.
@@ -196,7 +182,7 @@ func (s *adminStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.Stat
 	return s.Memory.Keys(ctx, q)
 }
 
-func (s *adminStore) Sessions(ctx context.Context, q driver.SessionQuery) ([]dsync.Member, time.Time, error) {
+func (s *adminStore) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.Member, time.Time, error) {
 	if err := s.broken(dsynctest.MethodMembers); err != nil {
 		return nil, time.Time{}, err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"github.com/leasehold-go/leasehold/internal/testkit"
@@ -35,9 +36,9 @@ func TestForceNotifiesFirst(t *testing.T) {
 	}
 	for _, p := range parties {
 		for _, notice := range notices {
-			for _, forces := range []string{"Break", "ForceLock"} {
+			for _, forces := range []string{"Break", "ForceHold"} {
 				for _, stops := range []bool{true, false} {
-					if forces == "ForceLock" && p.force == nil {
+					if forces == "ForceHold" && p.force == nil {
 						continue
 					}
 					t.Run(fmt.Sprintf("%s of a %s, %s, stops %t", forces, p.name, notice.name, stops), func(t *testing.T) {
@@ -73,7 +74,7 @@ func TestForceNotifiesFirst(t *testing.T) {
 									wait := async(func() (err error) { next, err = get(context.WithoutCancel(ctx), b); return })
 									time.Sleep(20 * time.Millisecond)
 									began = time.Now()
-									if err := newSession(t, store, nil).Break(ctx, "k"); err != nil {
+									if err := admin.New(newSession(t, store, nil)).Break(ctx, "k"); err != nil {
 										return err
 									}
 									return (<-wait).err
@@ -144,7 +145,7 @@ func TestForceNotifiesFirst(t *testing.T) {
 // Promise 9: nothing is taken from an unreachable holder before its session has lapsed. Its own
 // Lost has closed at least a grace before that.
 func TestForceWaitsForAnUnreachableHolder(t *testing.T) {
-	for _, forces := range []string{"Break", "ForceLock"} {
+	for _, forces := range []string{"Break", "ForceHold"} {
 		for _, expired := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, known to have expired %t", forces, expired), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
@@ -167,15 +168,14 @@ func TestForceWaitsForAnUnreachableHolder(t *testing.T) {
 						lock(t, b.Mutex("other"))
 						lapses = time.Now()
 					}
-					next := b.Mutex("k")
 					if forces == "Break" {
-						if err := b.Break(background, "k"); err != nil {
+						if err := admin.New(b).Break(background, "k"); err != nil {
 							t.Fatal(err)
 						}
-						if err := next.TryLockContext(background); err != nil {
+						if err := errOf(b.Mutex("k").TryHold(background)); err != nil {
 							t.Errorf("after Break: %v", err)
 						}
-					} else if err := next.ForceLock(background); err != nil {
+					} else if err := errOf(b.Mutex("k").ForceHold(background)); err != nil {
 						t.Fatal(err)
 					}
 					if d := time.Since(lapses); d < 0 || d > 20*time.Millisecond {
@@ -223,15 +223,15 @@ func TestForceNeverTakesWithoutNotifying(t *testing.T) {
 			if r.IntN(4) == 0 {
 				fa.Cut()
 			}
-			next := b.Mutex("k")
+			acquire := b.Mutex("k").ForceHold
 			if r.IntN(2) == 0 {
-				if err := next.ForceLock(background); err != nil {
-					t.Fatal(err)
-				}
-			} else {
 				broken := breakKey(b)
-				next.Lock() // it takes minutes on the worst of these networks
+				acquire = b.Mutex("k").Hold // it takes minutes on the worst of these networks
 				defer func() { <-broken }()
+			}
+			next, err := acquire(background)
+			if err != nil {
+				t.Fatal(err)
 			}
 			taken := time.Now()
 			synctest.Wait()
@@ -250,10 +250,10 @@ func TestForceNeverTakesWithoutNotifying(t *testing.T) {
 			}
 			fa.Close()
 			fb.Close()
-			next.Unlock()
+			next.Release(background)
 			time.Sleep(2 * ttl)
 			// Whatever the lost sessions have left behind blocks nobody.
-			if err := newSession(t, store, nil).Mutex("k").TryLockContext(background); err != nil {
+			if err := errOf(newSession(t, store, nil).Mutex("k").TryHold(background)); err != nil {
 				t.Errorf("seed %d: left behind: %v", seed, err)
 			}
 		})

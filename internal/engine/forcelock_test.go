@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -12,11 +11,12 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// L5: ForceLock is served before all waiters, and leaves them in their order.
-func TestForceLockIsFirst(t *testing.T) {
+// L5: ForceHold is served before all waiters, and leaves them in their order.
+func TestForceHoldIsFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a := newSession(t, store, &dsync.Options{AlwaysListen: true})
@@ -49,15 +49,15 @@ func TestForceLockIsFirst(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		began := time.Now()
-		forced := b.Mutex("k")
-		won := async(func() error { return forced.ForceLock(background) })
+		var forced *dsync.Hold
+		won := async(func() error { return into(&forced, b.Mutex("k").ForceHold)(background) })
 		<-held.Lost()
 		if d := time.Since(began); d > 0 {
 			t.Errorf("notified after %v", d)
 		}
 		held.Unlock()
 		if e := <-won; e.err != nil || e.at.Sub(began) > 10*time.Millisecond {
-			t.Fatalf("ForceLock: %v after %v", e.err, e.at.Sub(began))
+			t.Fatalf("ForceHold: %v after %v", e.err, e.at.Sub(began))
 		}
 		if len(order) > 0 {
 			t.Errorf("%v came first", order)
@@ -69,9 +69,9 @@ func TestForceLockIsFirst(t *testing.T) {
 		if n := queueLength(t, store, "k"); n != 4 {
 			t.Errorf("%d in the queue, want 4 of other processes", n)
 		}
-		forced.Unlock()
+		forced.Release(background)
 		wg.Wait()
-		// The waiter of the same session stepped aside for ForceLock, and moved to the end of the
+		// The waiter of the same session stepped aside for ForceHold, and moved to the end of the
 		// queue.
 		if want := []string{"0", "1", "3", "4", "2", "local 0", "local 1", "local 2"}; !slices.Equal(order, want) {
 			t.Errorf("after it came %q, want %q", order, want)
@@ -79,8 +79,8 @@ func TestForceLockIsFirst(t *testing.T) {
 	})
 }
 
-// Of two ForceLocks the later is served before the earlier, and each revokes the current holder.
-func TestForceLockTwice(t *testing.T) {
+// Of two ForceHolds the later is served before the earlier, and each revokes the current holder.
+func TestForceHoldTwice(t *testing.T) {
 	for name, setting := range map[string]struct{ here, polling bool }{
 		"in two processes":            {},
 		"in two processes, that poll": {polling: true},
@@ -101,16 +101,17 @@ func TestForceLockTwice(t *testing.T) {
 				use := func(s *dsync.Session) <-chan ended {
 					mu := s.Mutex("k")
 					return async(func() error {
-						if err := mu.ForceLock(background); err != nil {
+						h, err := mu.ForceHold(background)
+						if err != nil {
 							return err
 						}
 						if inside.Add(1) != 1 {
 							t.Error("two inside")
 						}
-						<-mu.Lost()
+						<-h.Lost()
 						time.Sleep(grace / 2)
 						inside.Add(-1)
-						mu.Unlock()
+						h.Release(background)
 						return nil
 					})
 				}
@@ -124,7 +125,7 @@ func TestForceLockTwice(t *testing.T) {
 				if len(first)+len(second) != 1 || inside.Load() != 1 {
 					t.Errorf("%d have finished, %d inside", len(first)+len(second), inside.Load())
 				}
-				if err := newSession(t, store, nil).Break(background, "k"); err != nil {
+				if err := admin.New(newSession(t, store, nil)).Break(background, "k"); err != nil {
 					t.Error(err)
 				}
 				for _, e := range []ended{<-first, <-second} {
@@ -137,9 +138,9 @@ func TestForceLockTwice(t *testing.T) {
 	}
 }
 
-// ForceLock meets a grant of its own process: a waiter that was granted while it should have
-// stepped aside, or a try. It is notified like any holder, so that ForceLock does not wait forever.
-func TestForceLockMeetsALocalGrant(t *testing.T) {
+// ForceHold meets a grant of its own process: a waiter that was granted while it should have
+// stepped aside, or a try. It is notified like any holder, so that ForceHold does not wait forever.
+func TestForceHoldMeetsALocalGrant(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		t.Run(fmt.Sprint("try ", try), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -152,25 +153,23 @@ func TestForceLockMeetsALocalGrant(t *testing.T) {
 				})
 				s := newSession(t, faulty, nil)
 				lock(t, s.Mutex("warm"))
-				mu := s.Mutex("k")
-				locked := async(func() error {
-					if try {
-						return mu.TryLockContext(background)
-					}
-					return mu.LockContext(background)
-				})
+				acquire := s.Mutex("k").Hold
+				if try {
+					acquire = s.Mutex("k").TryHold
+				}
+				var h, forced *dsync.Hold
+				locked := async(func() error { return into(&h, acquire)(background) })
 				time.Sleep(100 * time.Millisecond) // granted; the reply is under way
-				forced := s.Mutex("k")
-				won := async(func() error { return forced.ForceLock(background) })
+				won := async(func() error { return into(&forced, s.Mutex("k").ForceHold)(background) })
 				if e := <-locked; e.err != nil {
 					t.Fatal(e.err)
 				}
-				<-mu.Lost()
+				<-h.Lost()
 				time.Sleep(grace / 2)
 				if len(won) > 0 {
-					t.Error("forced before the Unlock")
+					t.Error("forced before the Release")
 				}
-				wantErr(t, "unlock", mu.UnlockContext(background), dsync.ErrRevoked)
+				wantErr(t, "release", h.Release(background), dsync.ErrRevoked)
 				if e := <-won; e.err != nil || isClosed(forced.Lost()) {
 					t.Error(e.err)
 				}
@@ -179,9 +178,9 @@ func TestForceLockMeetsALocalGrant(t *testing.T) {
 	}
 }
 
-// B36: a ForceLock whose ctx ends leaves nothing in the queue, neither locally nor in the store.
+// B36: a ForceHold whose ctx ends leaves nothing in the queue, neither locally nor in the store.
 // The others continue as before.
-func TestForceLockGivenUp(t *testing.T) {
+func TestForceHoldGivenUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		cut := newFaulty(t, store, nil)
@@ -195,7 +194,7 @@ func TestForceLockGivenUp(t *testing.T) {
 		local := waitAt(t, store, "k", 2, mine.LockContext, background)
 		ctx, cancel := context.WithTimeout(background, time.Second)
 		defer cancel()
-		wantErr(t, "ForceLock", b.Mutex("k").ForceLock(ctx), context.DeadlineExceeded)
+		wantErr(t, "ForceHold", errOf(b.Mutex("k").ForceHold(ctx)), context.DeadlineExceeded)
 		time.Sleep(time.Second)
 		if n := queueLength(t, store, "k"); n != 2 {
 			t.Errorf("%d in the queue, want 2 that wait on", n)
@@ -203,7 +202,7 @@ func TestForceLockGivenUp(t *testing.T) {
 		if err := <-waits; err != nil {
 			t.Error(err)
 		}
-		if err := newSession(t, store, nil).Break(background, "k"); err != nil {
+		if err := admin.New(newSession(t, store, nil)).Break(background, "k"); err != nil {
 			t.Error(err)
 		}
 		if err := <-local; err != nil || isClosed(mine.Lost()) {
@@ -212,8 +211,8 @@ func TestForceLockGivenUp(t *testing.T) {
 	})
 }
 
-// A ForceLock that fails, because its ctx has ended or the key is of another kind, revokes nobody.
-func TestForceLockThatFailsRevokesNobody(t *testing.T) {
+// A ForceHold that fails, because its ctx has ended or the key is of another kind, revokes nobody.
+func TestForceHoldThatFailsRevokesNobody(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s, other := newSession(t, store, &dsync.Options{AlwaysListen: true}), newSession(t, store, nil)
@@ -221,9 +220,10 @@ func TestForceLockThatFailsRevokesNobody(t *testing.T) {
 		lock(t, mu)
 		ctx, cancel := context.WithCancel(background)
 		cancel()
-		wantErr(t, "ForceLock when ctx has ended", s.Mutex("k").ForceLock(ctx), context.Canceled)
+		wantErr(t, "ForceHold when ctx has ended", errOf(s.Mutex("k").ForceHold(ctx)), context.Canceled)
 		for _, s := range []*dsync.Session{s, other} {
-			wantErr(t, "ForceLock of another kind", s.RWMutex("k").ForceLock(background), dsync.ErrMismatch)
+			_, err := forceWriter(s)(background)
+			wantErr(t, "by force, as another kind", err, dsync.ErrMismatch)
 		}
 		time.Sleep(ttl)
 		if isClosed(mu.Lost()) {
@@ -233,8 +233,8 @@ func TestForceLockThatFailsRevokesNobody(t *testing.T) {
 	})
 }
 
-// A ForceLock continues through the loss of its session.
-func TestForceLockOutlivesItsSession(t *testing.T) {
+// A ForceHold continues through the loss of its session.
+func TestForceHoldOutlivesItsSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		cut, faulty := newFaulty(t, store, nil), newFaulty(t, store, nil)
@@ -243,8 +243,8 @@ func TestForceLockOutlivesItsSession(t *testing.T) {
 		lock(t, held)
 		cut.Cut()
 		b := newSession(t, faulty, nil)
-		mu := b.Mutex("k")
-		won := async(func() error { return mu.ForceLock(background) })
+		var forced *dsync.Hold
+		won := async(func() error { return into(&forced, b.Mutex("k").ForceHold)(background) })
 		time.Sleep(time.Second)
 		waits := waitAt(t, store, "k", 2, newSession(t, store, nil).Mutex("k").LockContext, background)
 		id := b.ID()
@@ -264,14 +264,14 @@ func TestForceLockOutlivesItsSession(t *testing.T) {
 		if len(waits) > 0 {
 			t.Error("not first in the queue after the loss")
 		}
-		mu.Unlock()
+		forced.Release(background)
 		if err := <-waits; err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// ForceLock gets a lingering key, here or elsewhere, at once where the store notifies, and nobody
+// ForceHold gets a lingering key, here or elsewhere, at once where the store notifies, and nobody
 // is notified of a loss.
 func TestForceOfALingeringKey(t *testing.T) {
 	for _, test := range []struct {
@@ -285,7 +285,7 @@ func TestForceOfALingeringKey(t *testing.T) {
 		{"here", false, true, 10 * time.Millisecond},
 		{"here, polled", true, true, 0},
 	} {
-		for _, forces := range []string{"Break", "ForceLock"} {
+		for _, forces := range []string{"Break", "ForceHold"} {
 			t.Run(forces+" "+test.name, func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					store := dsynctest.NewMemory()
@@ -303,14 +303,14 @@ func TestForceOfALingeringKey(t *testing.T) {
 						t.Fatal("does not linger")
 					}
 					began := time.Now()
-					mu := b.Mutex("k")
-					if forces == "ForceLock" {
-						if err := mu.ForceLock(background); err != nil {
+					acquire := b.Mutex("k").ForceHold
+					if forces == "Break" {
+						if err := admin.New(b).Break(background, "k"); err != nil {
 							t.Fatal(err)
 						}
-					} else if err := errors.Join(b.Break(background, "k"), mu.TryLockContext(background)); err != nil {
-						t.Fatal(err)
+						acquire = b.Mutex("k").TryHold
 					}
+					h := take(t, acquire)
 					most := test.most
 					if test.here && test.polling && forces == "Break" {
 						most = 600 * time.Millisecond
@@ -318,10 +318,10 @@ func TestForceOfALingeringKey(t *testing.T) {
 					if d := time.Since(began); d > most {
 						t.Errorf("took %v, want at most %v", d, most)
 					}
-					if isClosed(mu.Lost()) || lost.Load() != 0 {
+					if isClosed(h.Lost()) || lost.Load() != 0 {
 						t.Errorf("%d losses", lost.Load())
 					}
-					mu.Unlock()
+					h.Release(background)
 				})
 			})
 		}
@@ -329,7 +329,7 @@ func TestForceOfALingeringKey(t *testing.T) {
 }
 
 // A hold of the same process is notified, and must be unlocked first even if it was lost.
-func TestForceLockWaitsForALocalUnlock(t *testing.T) {
+func TestForceHoldWaitsForALocalUnlock(t *testing.T) {
 	for _, p := range parties {
 		if p.force == nil || p.name == "lease" {
 			continue
@@ -347,7 +347,7 @@ func TestForceLockWaitsForALocalUnlock(t *testing.T) {
 				}
 				time.Sleep(5 * ttl)
 				if len(won) > 0 {
-					t.Fatal("locked before the Unlock of the hold it broke")
+					t.Fatal("locked before the release of the hold it broke")
 				}
 				if n := len(holders(t, store, "k")); n != 0 {
 					t.Errorf("%d holders in the store after the grace", n)
@@ -362,27 +362,25 @@ func TestForceLockWaitsForALocalUnlock(t *testing.T) {
 	}
 }
 
-// A hold that was forced has no special rights: another ForceLock can revoke it.
+// A hold that was forced has no special rights: another ForceHold can revoke it.
 func TestForcedHoldCanBeForced(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
-		var mus []*dsync.Mutex
+		var all []*dsync.Hold
 		for range 10 {
 			mu := newSession(t, store, &dsync.Options{AlwaysListen: true}).Mutex("k")
 			began := time.Now()
-			if err := mu.ForceLock(background); err != nil {
-				t.Fatal(err)
-			}
-			if n := len(mus); n > 0 {
-				if d := time.Since(began); d != grace || !isClosed(mus[n-1].Lost()) {
+			h := take(t, mu.ForceHold)
+			if n := len(all); n > 0 {
+				if d := time.Since(began); d != grace || !isClosed(all[n-1].Lost()) {
 					t.Errorf("forced after %v", d)
 				}
-				mus[n-1].Unlock()
-				if isClosed(mu.Lost()) || mu.Token() == 0 {
-					t.Error("the late Unlock ended the next hold")
+				all[n-1].Release(background)
+				if isClosed(h.Lost()) || h.Token() == 0 {
+					t.Error("the late Release ended the next hold")
 				}
 			}
-			mus = append(mus, mu)
+			all = append(all, h)
 			time.Sleep(time.Second)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -21,39 +22,32 @@ func TestFirstCheckAfterFreezeSaysLost(t *testing.T) {
 		lost   func() <-chan struct{}
 		token  func() int64
 		unlock func(context.Context) error
-		err    func() error // of a context that ends with it, if it has one
+		err    func() error // of a context that ends with it
 	}
+	of := func(h *dsync.Hold) hold { return hold{h.Lost, h.Token, h.Release, h.Context(background).Err} }
 	kinds := map[string]func(t *testing.T, s *dsync.Session) hold{
 		"mutex": func(t *testing.T, s *dsync.Session) hold {
-			mu := s.Mutex("k")
-			lock(t, mu)
-			return hold{mu.Lost, mu.Token, mu.UnlockContext, nil}
+			return of(take(t, s.Mutex("k").Hold))
 		},
 		"lease": func(t *testing.T, s *dsync.Session) hold {
-			l, err := s.Lease(background, "k", ttl)
+			l, err := s.Mutex("k").Lease(background, ttl)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return hold{l.Lost, l.Token, l.Release, nil}
+			return of(l)
 		},
 		"reader": func(t *testing.T, s *dsync.Session) hold {
-			rw := s.RWMutex("k")
-			rw.RLock()
-			return hold{rw.RLost, rw.RToken, rw.RUnlockContext, nil}
+			return of(take(t, s.RWMutex("k").RHold))
 		},
 		"semaphore": func(t *testing.T, s *dsync.Session) hold {
-			sem := s.Semaphore("k", 3)
-			if err := sem.Acquire(background, 2); err != nil {
-				t.Fatal(err)
-			}
-			return hold{sem.Lost, sem.Token, func(ctx context.Context) error { return sem.ReleaseContext(ctx, 2) }, nil}
+			return of(units(t, s.Semaphore("k", 3), 2))
 		},
 		"election": func(t *testing.T, s *dsync.Session) hold {
-			h, err := engine.Of(s).Hold(background, engine.Whole("k", dsync.KindElection))
+			h, err := engine.Of(s).Hold(background, engine.Whole("k", driver.KindElection))
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, _ := h.Context(background)
+			ctx, _ := h.Context(background, nil)
 			return hold{h.Lost, h.Token, h.Release, ctx.Err}
 		},
 	}
@@ -61,7 +55,7 @@ func TestFirstCheckAfterFreezeSaysLost(t *testing.T) {
 		"Lost":   func(h hold) bool { return isClosed(h.lost()) },
 		"Token":  func(h hold) bool { return h.token() == 0 },
 		"Unlock": func(h hold) bool { return errors.Is(h.unlock(background), dsync.ErrLost) },
-		"Err":    func(h hold) bool { return h.err == nil || h.err() != nil },
+		"Err":    func(h hold) bool { return h.err() != nil },
 	}
 	for kind, begin := range kinds {
 		for look, saysLost := range looks {
@@ -98,13 +92,13 @@ func TestNothingIsHandedOffAfterFreeze(t *testing.T) {
 		}
 
 		mu, next := s.Mutex("mutex"), s.Mutex("mutex")
-		lock(t, mu)
+		h := take(t, mu.Hold)
 		var wg sync.WaitGroup
 		wg.Go(func() { lock(t, next) })
 		synctest.Wait()
 		old := id()
 		engine.Of(s).Freeze(ttl)
-		wantErr(t, "UnlockContext", mu.UnlockContext(background), dsync.ErrLost)
+		wantErr(t, "Release", h.Release(background), dsync.ErrLost)
 		wg.Wait()
 		fresh("a hand-off", old)
 		if isClosed(next.Lost()) {
@@ -119,16 +113,16 @@ func TestNothingIsHandedOffAfterFreeze(t *testing.T) {
 		fresh("a key that lingered", old)
 
 		a, b := s.RWMutex("rw"), s.RWMutex("rw")
-		a.RLock()
+		aHold := take(t, a.RHold)
 		old = id()
 		engine.Of(s).Freeze(ttl)
-		b.RLock()
+		bHold := take(t, b.RHold)
 		fresh("a second reader", old)
-		if isClosed(b.RLost()) || !isClosed(a.RLost()) {
+		if isClosed(bHold.Lost()) || !isClosed(aHold.Lost()) {
 			t.Error("the second reader shares what was lost")
 		}
-		a.RUnlock()
-		b.RUnlock()
+		aHold.Release(background)
+		bHold.Release(background)
 		time.Sleep(ttl)
 	})
 }
@@ -139,8 +133,7 @@ func TestNoHeartbeatAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, nil)
-		mu := s.Mutex("k")
-		lock(t, mu)
+		h := take(t, s.Mutex("k").Hold)
 		before := store.Counts()
 		synctest.Wait() // the session has set its timers
 		engine.Of(s).Freeze(ttl)
@@ -148,10 +141,10 @@ func TestNoHeartbeatAfterFreeze(t *testing.T) {
 		if n := store.Counts().Since(before).Commands[dsynctest.MethodHeartbeat]; n != 0 {
 			t.Errorf("%d heartbeats were sent after the deadline", n)
 		}
-		if !isClosed(mu.Lost()) {
+		if !isClosed(h.Lost()) {
 			t.Error("Lost is open")
 		}
-		mu.UnlockContext(background)
+		h.Release(background)
 	})
 }
 
@@ -183,46 +176,43 @@ func TestGrantLearnedTooLateIsDropped(t *testing.T) {
 func TestReaderDoesNotJoinAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{HandOffTime: time.Hour})
-		reads, writes, late := s.RWMutex("k"), s.RWMutex("k"), s.RWMutex("k")
-		reads.RLock()
+		reads, writes := take(t, s.RWMutex("k").RHold), s.RWMutex("k")
 		ctx, cancel := context.WithCancel(background)
 		var wg sync.WaitGroup
 		wg.Go(func() { wantErr(t, "LockContext", writes.LockContext(ctx), context.Canceled) })
 		synctest.Wait()
-		in := make(chan struct{})
-		wg.Go(func() { late.RLock(); close(in) })
+		late := make(chan *dsync.Hold, 1)
+		wg.Go(func() { late <- take(t, s.RWMutex("k").RHold) })
 		synctest.Wait()
 		engine.Of(s).Freeze(ttl)
 		cancel()
-		<-in
-		if late.RToken() == 0 || !isClosed(reads.RLost()) {
+		h := <-late
+		if h.Token() == 0 || !isClosed(reads.Lost()) {
 			t.Error("a reader shares what is lost")
 		}
 		wg.Wait()
-		reads.RUnlock()
-		late.RUnlock()
+		reads.Release(background)
+		h.Release(background)
 	})
 }
 
-// The context of a semaphore ends with a loss, also at the first check after a freeze, and not with
-// the Release of a part.
+// The context of a hold ends at the first check after a freeze, and not with the release of another hold of the
+// same Semaphore.
 func TestSemaphoreContextEndsWithALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
 		m := s.Semaphore("k", 3)
-		acquire(t, m, 1)
-		ctx, cancel := m.Context(background)
-		defer cancel()
-		acquire(t, m, 1)
-		m.Release(1)
+		h, other := units(t, m, 1), units(t, m, 1)
+		ctx := h.Context(background)
+		other.Release(background)
 		if err := ctx.Err(); err != nil {
-			t.Errorf("after the Release of a part: %v", err)
+			t.Errorf("after the release of another hold: %v", err)
 		}
 		engine.Of(s).Freeze(ttl)
 		if ctx.Err() == nil {
 			t.Error("the first check after a freeze says that it is held")
 		}
 		wantErr(t, "cause", context.Cause(ctx), dsync.ErrLost)
-		m.Release(1)
+		h.Release(background)
 	})
 }

@@ -54,7 +54,7 @@ func TestHandOffTakesNoCommand(t *testing.T) {
 				mu := s.Mutex("k")
 				mu.Lock()
 				lost := mu.Lost()
-				if isClosed(lost) || !mu.Held() {
+				if isClosed(lost) || mu.Token() == 0 {
 					t.Error("the hold is over before its Unlock")
 				}
 				seen.next(mu.Token())
@@ -201,14 +201,14 @@ func TestHandedOffHoldIsLost(t *testing.T) {
 		var wg sync.WaitGroup
 		var lostAt, taken time.Time
 		wg.Go(func() {
-			lock(t, second)
-			<-second.Lost()
+			secondHold := take(t, second.Hold)
+			<-secondHold.Lost()
 			lostAt = time.Now()
-			if second.Token() != 0 || second.Held() {
+			if secondHold.Token() != 0 {
 				t.Error("a lost hold has a token")
 			}
 			time.Sleep(2 * ttl)
-			wantErr(t, "late UnlockContext", second.UnlockContext(background), dsync.ErrLost)
+			wantErr(t, "late Release", secondHold.Release(background), dsync.ErrLost)
 		})
 		synctest.Wait()
 		first.Unlock()
@@ -223,7 +223,7 @@ func TestHandedOffHoldIsLost(t *testing.T) {
 		if d := taken.Sub(lostAt); d < grace {
 			t.Errorf("taken %v after the loss, want at least %v", d, grace)
 		}
-		if !other.Held() || len(holders(t, store, "k")) != 1 {
+		if other.Token() == 0 || len(holders(t, store, "k")) != 1 {
 			t.Error("the late Unlock freed somebody else's hold")
 		}
 		f.Heal()
@@ -307,11 +307,11 @@ func TestOnlyPlainHoldsAreHandedOff(t *testing.T) {
 		s := newSession(t, store, unswept())
 		mu := s.Mutex("k")
 		lock(t, mu)
-		var l *dsync.Lease
+		var l *dsync.Hold
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			var err error
-			if l, err = s.Lease(background, "k", time.Minute); err != nil {
+			if l, err = s.Mutex("k").Lease(background, time.Minute); err != nil {
 				t.Error(err)
 			}
 		})

@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
@@ -92,7 +93,7 @@ func TestHealthyWhenTheStoreIsNotNeeded(t *testing.T) {
 	uses := map[string]func(t *testing.T, s *dsync.Session){
 		"nothing": func(t *testing.T, s *dsync.Session) { turn(s.Mutex("k")) },
 		"lease": func(t *testing.T, s *dsync.Session) {
-			if _, err := s.Lease(background, "k", time.Hour); err != nil {
+			if _, err := s.Mutex("k").Lease(background, time.Hour); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -192,7 +193,7 @@ func TestStillInUseUntilTheHolderIsDone(t *testing.T) {
 			return func() { close(end) }
 		},
 		"hold": func(t *testing.T, s *dsync.Session) func() {
-			h, err := engine.Of(s).Hold(background, engine.Whole("k", dsync.KindElection))
+			h, err := engine.Of(s).Hold(background, engine.Whole("k", driver.KindElection))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -207,7 +208,7 @@ func TestStillInUseUntilTheHolderIsDone(t *testing.T) {
 			f.Heal()
 		},
 		"broken": func(t *testing.T, s *dsync.Session, f *dsynctest.Faulty) {
-			go s.Break(background, "k")
+			go admin.New(s).Break(background, "k")
 			synctest.Wait()
 		},
 	}

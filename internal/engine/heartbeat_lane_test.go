@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/testkit"
@@ -82,7 +83,7 @@ func TestPollsDontDelayHeartbeats(t *testing.T) {
 		for i := range waiters / 4 {
 			wg.Go(func() {
 				for trying.Err() == nil {
-					s.Mutex(fmt.Sprint("try", i)).TryLockContext(trying)
+					s.Mutex(fmt.Sprint("try", i)).TryHold(trying)
 				}
 			})
 		}
@@ -128,7 +129,7 @@ func TestCloseEndsTheWaitForALane(t *testing.T) {
 		slow.Store(true)
 		time.Sleep(2 * time.Second) // some polls hang, the other waiters have yet to poll
 		for range others {
-			go s.Status(background, "k")
+			go admin.New(s).Status(background, "k")
 		}
 		synctest.Wait()
 		began := time.Now()

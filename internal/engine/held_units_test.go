@@ -9,8 +9,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Readers that come and go while a hold lasts leave nothing behind, although RLost, RContext or
-// RDo is in use: not for a reader, nor for an RWMutex whose readers are gone.
+// Readers that come and go while a hold lasts leave nothing behind, although their Lost and Context are in
+// use: not for a reader, nor for an RWMutex whose readers are gone.
 func TestReadersLeaveNothingBehind(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -23,15 +23,17 @@ func TestReadersLeaveNothingBehind(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				s := newSession(t, dsynctest.NewMemory(), nil)
 				first := s.RWMutex("k")
-				first.RLock()
-				token := first.RToken()
-				rw := test.last(first, s)
+				firstHold := take(t, first.RHold)
+				token := firstHold.Token()
 				read := func() {
-					rw.RLock()
-					if rw.RToken() != token || isClosed(rw.RLost()) {
+					h := take(t, test.last(first, s).RHold)
+					if h.Token() != token || isClosed(h.Lost()) {
 						t.Error("the readers do not share a hold")
 					}
-					rw.RUnlock()
+					ctx := h.Context(background)
+					if h.Release(background); ctx.Err() == nil {
+						t.Error("the context of a reader outlives its hold")
+					}
 				}
 				const readers = 10_000
 				read()
@@ -42,7 +44,7 @@ func TestReadersLeaveNothingBehind(t *testing.T) {
 				if n := objects() - before; n > readers/2 {
 					t.Errorf("%d readers that are gone left %d objects in memory", readers, n)
 				}
-				first.RUnlock()
+				firstHold.Release(background)
 			})
 		})
 	}

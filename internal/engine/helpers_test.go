@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
@@ -26,6 +27,7 @@ var (
 	newFaulty  = testkit.NewFaulty
 	lock       = testkit.Lock
 	wantErr    = testkit.WantErr
+	waitAt     = testkit.WaitAt
 	bubble     = synctest.Test
 )
 
@@ -70,4 +72,33 @@ func queueLength(t testing.TB, store driver.Store, key string) int {
 		t.Fatal(err)
 	}
 	return st.Waiting
+}
+
+// take takes a hold within five minutes: acquire is a Mutex's Hold, for example.
+func take(t testing.TB, acquire func(context.Context) (*dsync.Hold, error)) *dsync.Hold {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(background, 5*time.Minute)
+	defer cancel()
+	h, err := acquire(ctx)
+	if err != nil {
+		t.Fatalf("Hold: %v", err)
+	}
+	return h
+}
+
+// units takes n units of m within five minutes.
+func units(t testing.TB, m *dsync.Semaphore, n int64) *dsync.Hold {
+	t.Helper()
+	return take(t, func(ctx context.Context) (*dsync.Hold, error) { return m.Hold(ctx, n) })
+}
+
+// errOf returns the error of a call that returns a hold.
+func errOf(_ *dsync.Hold, err error) error { return err }
+
+// into returns acquire as a call that keeps what it gets in h.
+func into(h **dsync.Hold, acquire func(context.Context) (*dsync.Hold, error)) func(context.Context) error {
+	return func(ctx context.Context) (err error) {
+		*h, err = acquire(ctx)
+		return err
+	}
 }

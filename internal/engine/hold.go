@@ -301,8 +301,18 @@ func (h *Hold) Term() int64 {
 	return h.own.term
 }
 
-// Until returns the end of a fixed lease by the store's clock.
+// Kind returns the kind of the key.
+func (h *Hold) Kind() driver.Kind { return h.request.Kind }
+
+// Keeps reports whether a release can keep the claim held: see driver.Leave. One that readers share can't, since another
+// of them may release it last.
+func (h *Hold) Keeps() bool { return !h.acquire.Shares && h.request.Lease == 0 }
+
+// Until returns the end of a fixed lease by the store's clock, and the zero time for a hold that is none.
 func (h *Hold) Until() time.Time {
+	if h.own == nil {
+		return time.Time{}
+	}
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
 	return h.own.until
@@ -322,6 +332,9 @@ func (h *Hold) WindDown(cause error) {
 func (h *Hold) Progress(limit time.Duration) error {
 	if limit < 0 || limit > driver.MaxDuration {
 		return fmt.Errorf("dsync: progress of %q within %v: it must be at least 0, which means no limit, and at most %v", h.Key(), limit, driver.MaxDuration)
+	}
+	if h.acquire.Shares {
+		return fmt.Errorf("dsync: progress of %q: readers have no limit, since they can share a hold", h.Key())
 	}
 	h.s.mu.Lock()
 	now := h.s.compareClock()
@@ -584,9 +597,8 @@ type scopedContext struct {
 	cancel context.CancelCauseFunc
 }
 
-// Scoped returns a context that ends with ctx and with over, for work under one of holds, or all of them. If over
-// ends it, the cause is that of over. cancel ends the context and frees its resources. The holds have no limit of their
-// own: see HoldOf.
+// Scoped returns a context that ends with ctx and with over, for work under several holds. If over ends it, the cause is
+// that of over. cancel ends the context and frees its resources.
 func Scoped(ctx context.Context, holds []*Hold, over context.Context, live func() bool) (_ context.Context, cancel context.CancelCauseFunc) {
 	return scoped(ctx, &scope{holds: holds}, over, live)
 }
@@ -609,16 +621,22 @@ func (c *scopedContext) Err() error {
 	return c.Context.Err()
 }
 
-// Context returns a context that ends with ctx and with the hold.
-func (h *Hold) Context(ctx context.Context) (_ context.Context, cancel context.CancelCauseFunc) {
-	return scoped(ctx, &scope{holds: []*Hold{h}, limited: h}, h.Ended(), h.Live)
+// Context returns a context that ends with ctx and with over, which ends with the hold or earlier; nil: with the hold.
+func (h *Hold) Context(ctx, over context.Context) (_ context.Context, cancel context.CancelCauseFunc) {
+	w, live := &scope{holds: []*Hold{h}, over: over}, h.Live
+	if over == nil {
+		over = h.Ended()
+	} else {
+		live = func() bool { return h.Live() && over.Err() == nil }
+	}
+	return scoped(ctx, w, over, live)
 }
 
 // A scope is what the work under a context holds.
 type scope struct {
-	holds   []*Hold // of a semaphore or of readers also those of others that use the same value
-	limited *Hold   // whose Progress the work can report; nil if there are several holds, or one that others share
-	outer   *scope  // that of the context around it
+	holds []*Hold
+	over  context.Context // of a reader's scope: ends with it; else nil
+	outer *scope          // that of the context around it
 }
 
 type scopeKey struct{}
@@ -628,13 +646,13 @@ func scopeOf(ctx context.Context) *scope {
 	return w
 }
 
-// HoldOf returns the hold whose Context ctx is, or is made from, and nil if there is none. If ctx is that of a hold
-// without a limit, HoldOf returns nil, and not a hold around it: its work would limit another's.
-func HoldOf(ctx context.Context) *Hold {
-	if w := scopeOf(ctx); w != nil {
-		return w.limited
+// HoldOf returns the hold whose Context ctx is, or is made from, and the over that Context was called with. If there is
+// none, or if ctx is that of several holds, HoldOf returns nil.
+func HoldOf(ctx context.Context) (h *Hold, over context.Context) {
+	if w := scopeOf(ctx); w != nil && len(w.holds) == 1 {
+		return w.holds[0], w.over
 	}
-	return nil
+	return nil, nil
 }
 
 // EndedContext returns a context made from ctx that has ended with the given cause.

@@ -9,48 +9,40 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
 // The context of a hold ends with its parent, with the hold, or by its cancel. There is none for a
 // lock that is not held.
 func TestContextEndsWithTheHold(t *testing.T) {
-	type lock struct {
-		lock, unlock func()
-		context      func(context.Context) (context.Context, context.CancelFunc)
-	}
-	for name, make := range map[string]func(*dsync.Session) lock{
-		"Mutex": func(s *dsync.Session) lock {
-			m := s.Mutex("k")
-			return lock{m.Lock, m.Unlock, m.Context}
-		},
-		"Semaphore": func(s *dsync.Session) lock {
-			m := s.Semaphore("k", 2)
-			return lock{func() { m.TryAcquire(1) }, func() { m.Release(1) }, m.Context}
+	for name, acquire := range map[string]func(*dsync.Session) func(context.Context) (*dsync.Hold, error){
+		"Mutex":  func(s *dsync.Session) func(context.Context) (*dsync.Hold, error) { return s.Mutex("k").Hold },
+		"reader": func(s *dsync.Session) func(context.Context) (*dsync.Hold, error) { return s.RWMutex("k").RHold },
+		"Semaphore": func(s *dsync.Session) func(context.Context) (*dsync.Hold, error) {
+			return func(ctx context.Context) (*dsync.Hold, error) { return s.Semaphore("k", 2).Hold(ctx, 1) }
 		},
 	} {
 		for how, c := range map[string]struct {
-			end   func(link *dsynctest.Faulty, l lock, stop, cancel func())
+			end   func(link *dsynctest.Faulty, h *dsync.Hold, stop func())
 			cause error
 		}{
-			"loss":     {func(link *dsynctest.Faulty, _ lock, _, _ func()) { link.Cut() }, dsync.ErrLost},
-			"release":  {func(_ *dsynctest.Faulty, l lock, _, _ func()) { l.unlock() }, context.Canceled},
-			"its ctx":  {func(_ *dsynctest.Faulty, _ lock, stop, _ func()) { stop() }, context.Canceled},
-			"cancel":   {func(_ *dsynctest.Faulty, _ lock, _, cancel func()) { cancel() }, context.Canceled},
-			"not held": {nil, dsync.ErrLost},
+			"loss":     {func(link *dsynctest.Faulty, _ *dsync.Hold, _ func()) { link.Cut() }, dsync.ErrLost},
+			"release":  {func(_ *dsynctest.Faulty, h *dsync.Hold, _ func()) { h.Release(background) }, context.Canceled},
+			"its ctx":  {func(_ *dsynctest.Faulty, _ *dsync.Hold, stop func()) { stop() }, context.Canceled},
+			"released": {nil, context.Canceled},
 		} {
 			t.Run(name+"/"+how, func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					link := newFaulty(t, dsynctest.NewMemory(), nil)
-					l := make(newSession(t, link, nil))
+					h := take(t, acquire(newSession(t, link, nil)))
 					type key struct{}
 					parent, stop := context.WithCancel(context.WithValue(background, key{}, 7))
 					defer stop()
-					if c.end != nil {
-						l.lock()
+					if c.end == nil {
+						h.Release(background)
 					}
-					ctx, cancel := l.context(parent)
-					defer cancel()
+					ctx := h.Context(parent)
 					if ctx.Value(key{}) != 7 {
 						t.Error("the values of ctx are lost")
 					}
@@ -59,7 +51,7 @@ func TestContextEndsWithTheHold(t *testing.T) {
 						if err := ctx.Err(); err != nil {
 							t.Fatalf("ended with %v while the hold goes on", err)
 						}
-						c.end(link, l, stop, cancel)
+						c.end(link, h, stop)
 						select {
 						case <-ctx.Done():
 						case <-time.After(2 * ttl):
@@ -68,6 +60,7 @@ func TestContextEndsWithTheHold(t *testing.T) {
 					}
 					wantErr(t, "the context's error", ctx.Err(), context.Canceled)
 					wantErr(t, "the context's cause", context.Cause(ctx), c.cause)
+					h.Release(background)
 				})
 			})
 		}
@@ -84,7 +77,7 @@ func TestSecondReleaseDoesNotWait(t *testing.T) {
 			}
 			return dsynctest.Fault{}
 		})
-		h, err := engine.Of(newSession(t, f, nil)).Hold(background, engine.Whole("k", dsync.KindMutex))
+		h, err := engine.Of(newSession(t, f, nil)).Hold(background, engine.Whole("k", driver.KindMutex))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/engine"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -23,7 +23,7 @@ func TestFinishedAfterTheRelease(t *testing.T) {
 		})
 		s := newSession(t, f, nil)
 		for _, done := range []bool{true, false} { // false: its grace runs out
-			h, err := engine.Of(s).Hold(background, engine.Whole("k", dsync.KindElection))
+			h, err := engine.Of(s).Hold(background, engine.Whole("k", driver.KindElection))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -46,7 +46,7 @@ func TestFinishedAfterALoss(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			f := newFaulty(t, dsynctest.NewMemory(), nil)
 			s := newSession(t, f, nil)
-			h, err := engine.Of(s).Hold(background, engine.Whole("k", dsync.KindElection))
+			h, err := engine.Of(s).Hold(background, engine.Whole("k", driver.KindElection))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
@@ -28,7 +28,7 @@ func TestHoldLeftIsTheTimeToItsEnd(t *testing.T) {
 				f := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
 					return dsynctest.Fault{LoseRequest: cut.Load() && r.Method == dsynctest.MethodHeartbeat}
 				})
-				h, err := engine.Of(newSession(t, f, nil)).Hold(background, engine.Whole("k", dsync.KindMutex))
+				h, err := engine.Of(newSession(t, f, nil)).Hold(background, engine.Whole("k", driver.KindMutex))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -63,7 +63,7 @@ func TestHoldLeftIsTheTimeToItsEnd(t *testing.T) {
 func TestHoldLeftAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
-		h, err := engine.Of(s).Hold(background, engine.Whole("k", dsync.KindMutex))
+		h, err := engine.Of(s).Hold(background, engine.Whole("k", driver.KindMutex))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -65,16 +67,14 @@ func TestHooksReportOneEndOfEachHold(t *testing.T) {
 			mu.Unlock()
 		}, "granted, released 3s"},
 		{"freeze", func(t *testing.T, s *dsync.Session, _, _ func()) {
-			mu := s.Mutex("k")
-			lock(t, mu)
+			h := take(t, s.Mutex("k").Hold)
 			engine.Of(s).Freeze(ttl)
-			mu.UnlockContext(background)
+			h.Release(background)
 		}, "granted, lost " + ttl.String()},
-		{"unlock after", func(t *testing.T, s *dsync.Session, _, _ func()) {
-			mu := s.Mutex("k")
-			lock(t, mu)
+		{"release after", func(t *testing.T, s *dsync.Session, _, _ func()) {
+			h := take(t, s.Mutex("k").Hold)
 			time.Sleep(second)
-			mu.UnlockAfter(background, time.Minute)
+			h.ReleaseAfter(background, time.Minute)
 		}, "granted, released 1s"},
 		{"hand-off", func(t *testing.T, s *dsync.Session, _, _ func()) {
 			first, second := s.Mutex("k"), s.Mutex("k")
@@ -126,7 +126,7 @@ func TestHooksReportOneEndOfEachHold(t *testing.T) {
 			once.Do(background, func(context.Context) error { return nil })
 		}, "granted, released 0s, granted, released 1s"},
 		{"hold", func(t *testing.T, s *dsync.Session, _, _ func()) {
-			h, err := engine.Of(s).Hold(background, engine.Whole("k", dsync.KindElection))
+			h, err := engine.Of(s).Hold(background, engine.Whole("k", driver.KindElection))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -135,7 +135,7 @@ func TestHooksReportOneEndOfEachHold(t *testing.T) {
 			h.WindDown(context.Canceled)
 		}, "granted, released 0s"},
 		{"hold that its holder ends", func(t *testing.T, s *dsync.Session, _, _ func()) {
-			h, err := engine.Of(s).Hold(background, engine.Whole("k", dsync.KindElection))
+			h, err := engine.Of(s).Hold(background, engine.Whole("k", driver.KindElection))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -145,7 +145,7 @@ func TestHooksReportOneEndOfEachHold(t *testing.T) {
 			h.Release(background)
 		}, "granted, voluntary 1s"},
 		{"lease that is released", func(t *testing.T, s *dsync.Session, _, _ func()) {
-			l, err := s.Lease(background, "k", time.Minute)
+			l, err := s.Mutex("k").Lease(background, time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -154,7 +154,7 @@ func TestHooksReportOneEndOfEachHold(t *testing.T) {
 			l.Release(background)
 		}, "granted, released 2s"},
 		{"lease that is over, as planned", func(t *testing.T, s *dsync.Session, _, _ func()) {
-			l, err := s.Lease(background, "k", 10*second)
+			l, err := s.Mutex("k").Lease(background, 10*second)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -162,29 +162,26 @@ func TestHooksReportOneEndOfEachHold(t *testing.T) {
 			l.Release(background)
 		}, "granted, voluntary " + lease.String()},
 		{"loss", func(t *testing.T, s *dsync.Session, cut, heal func()) {
-			mu := s.Mutex("k")
-			lock(t, mu)
+			h := take(t, s.Mutex("k").Hold)
 			cut()
-			<-mu.Lost()
+			<-h.Lost()
 			heal()
 			time.Sleep(ttl)
-			mu.UnlockContext(background)
+			h.Release(background)
 		}, "granted, lost " + lease.String()},
 		{"break", func(t *testing.T, s *dsync.Session, _, _ func()) {
-			mu := s.Mutex("k")
-			lock(t, mu)
+			h := take(t, s.Mutex("k").Hold)
 			var wg sync.WaitGroup
-			wg.Go(func() { s.Break(background, "k") })
-			<-mu.Lost()
-			mu.UnlockContext(background)
+			wg.Go(func() { admin.New(s).Break(background, "k") })
+			<-h.Lost()
+			h.Release(background)
 			wg.Wait()
 		}, "granted, revoked 0s"},
 		{"close", func(t *testing.T, s *dsync.Session, _, _ func()) {
-			mu := s.Mutex("k")
-			lock(t, mu)
+			h := take(t, s.Mutex("k").Hold)
 			time.Sleep(second)
 			s.Close(background)
-			mu.UnlockContext(background)
+			h.Release(background)
 		}, "granted, closed 1s"},
 		{"no grant", func(t *testing.T, s *dsync.Session, _, _ func()) {
 			mu := s.Mutex("k")

@@ -157,7 +157,7 @@ func TestTryAfterADeathOnThisMachine(t *testing.T) {
 	kill := startHolder(t, store, path, "k")
 	s := newSession(t, store, &dsync.Options{HostDir: path, Margin: hostMargin, TTL: time.Minute})
 	mu := s.Mutex("k")
-	wantErr(t, "a try while the holder lives", mu.TryLockContext(background), dsync.ErrHeld)
+	wantErr(t, "a try while the holder lives", errOf(mu.TryHold(background)), dsync.ErrHeld)
 	kill()
 	eventually(t, "a try succeeds", mu.TryLock)
 	mu.Unlock()
@@ -209,7 +209,7 @@ func TestFileOfALostSession(t *testing.T) {
 		s := newSession(t, store, &dsync.Options{HostDir: path, TTL: ttl})
 		register := func() {
 			t.Helper()
-			id, err := s.Register(background)
+			id, err := engine.Of(s).Register(background)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -288,14 +288,14 @@ func testFileOfAFailedRegistration(t *testing.T, made bool) {
 			return dsynctest.Fault{LoseReply: fails && made, LoseRequest: fails && !made}
 		})
 		s, closes := newSession(t, store, &dsync.Options{HostDir: path}), newSession(t, store, &dsync.Options{HostDir: path})
-		if _, err := closes.Register(background); err == nil {
+		if _, err := engine.Of(closes).Register(background); err == nil {
 			t.Fatal("Register: no error")
 		}
 		wantErr(t, "Close", closes.Close(background), dsync.ErrNotUnregistered) // nobody knows whether it was made
 		if left := files(); len(left) != 0 {
 			t.Errorf("closed, and there is %v; want no file", left)
 		}
-		if _, err := s.Register(background); err == nil {
+		if _, err := engine.Of(s).Register(background); err == nil {
 			t.Fatal("Register: no error")
 		}
 		tried := files()

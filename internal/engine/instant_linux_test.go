@@ -16,9 +16,8 @@ func TestSleepOfTheMachineCounts(t *testing.T) {
 	for _, slept := range []bool{true, false} {
 		const ttl = time.Hour
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{TTL: ttl})
-		mu := s.Mutex("mutex")
-		lock(t, mu)
-		l, err := s.Lease(background, "lease", ttl)
+		h := take(t, s.Mutex("mutex").Hold)
+		l, err := s.Mutex("lease").Lease(background, ttl)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -30,11 +29,11 @@ func TestSleepOfTheMachineCounts(t *testing.T) {
 		if lost := l.Token() == 0; lost != slept {
 			t.Errorf("slept %t: the lease is lost: %t", slept, lost)
 		}
-		if lost := mu.Token() == 0; lost != slept {
+		if lost := h.Token() == 0; lost != slept {
 			t.Errorf("slept %t: the mutex is lost: %t", slept, lost)
 		}
 		l.Release(background)
-		mu.UnlockContext(background)
+		h.Release(background)
 	}
 }
 
@@ -43,13 +42,12 @@ func TestSleepOfTheMachineCounts(t *testing.T) {
 func TestLossIsReportedAfterSleep(t *testing.T) {
 	const ttl = time.Minute
 	s := newSession(t, dsynctest.NewMemory(), &dsync.Options{TTL: ttl, Grace: 200 * time.Millisecond, Retention: -1})
-	mu := s.Mutex("mutex")
-	lock(t, mu)
-	l, err := s.Lease(background, "lease", time.Hour)
+	h := take(t, s.Mutex("mutex").Hold)
+	l, err := s.Mutex("lease").Lease(background, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lost, leaseLost := mu.Lost(), l.Lost()
+	lost, leaseLost := h.Lost(), l.Lost()
 	time.Sleep(1500 * time.Millisecond) // until the session listens: then nothing else compares the clock before the next heartbeat
 	engine.Of(s).Sleep(2 * time.Hour)
 	for name, c := range map[string]<-chan struct{}{"mutex": lost, "lease": leaseLost} {
@@ -59,18 +57,17 @@ func TestLossIsReportedAfterSleep(t *testing.T) {
 			t.Errorf("the loss of the %s is not reported", name)
 		}
 	}
-	mu.UnlockContext(background)
+	h.Release(background)
 	l.Release(background)
 }
 
 // Time in suspend counts against a limit for progress, too.
 func TestSleepCountsForProgress(t *testing.T) {
 	s := newSession(t, dsynctest.NewMemory(), &dsync.Options{TTL: time.Hour})
-	mu := s.Mutex("mutex")
-	lock(t, mu)
-	if err := mu.Progress(time.Minute); err != nil {
+	h := take(t, s.Mutex("mutex").Hold)
+	if err := h.Progress(time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	engine.Of(s).Sleep(time.Minute)
-	wantErr(t, "Unlock after the sleep", mu.UnlockContext(background), dsync.ErrStalled)
+	wantErr(t, "Unlock after the sleep", h.Release(background), dsync.ErrStalled)
 }

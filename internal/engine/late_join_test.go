@@ -30,9 +30,9 @@ func TestRequestThatCameTooLateIsRepeatedAtOnce(t *testing.T) {
 	})
 }
 
-// UnlockAfter keeps the key for d from the call, though a request for the key was never answered and
+// ReleaseAfter keeps the key for d from the call, though a request for the key was never answered and
 // the claim is discarded when that request can no longer join: not before the end, and not later.
-func TestUnlockAfterCountsFromTheCall(t *testing.T) {
+func TestReleaseAfterCountsFromTheCall(t *testing.T) {
 	for _, d := range []time.Duration{ttl / 10, ttl / 5, time.Minute} {
 		bubble(t, func(t *testing.T) {
 			memory := dsynctest.NewMemory()
@@ -43,10 +43,9 @@ func TestUnlockAfterCountsFromTheCall(t *testing.T) {
 			s, other := newSession(t, f, nil), newSession(t, memory, nil)
 			turn(s.Mutex("warm"))
 			lose.Store(true)
-			mu := s.Mutex("k")
-			lock(t, mu) // by the second request
+			h := take(t, s.Mutex("k").Hold) // by the second request
 			called := time.Now()
-			if err := mu.UnlockAfter(background, d); err != nil {
+			if err := h.ReleaseAfter(background, d); err != nil {
 				t.Fatal(err)
 			}
 			theirs := other.Mutex("k")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
@@ -20,7 +21,7 @@ func lateNotices(t *testing.T, store driver.Store, late time.Duration) driver.St
 	})
 }
 
-// B35: a key kept by UnlockAfter stays held even if the notice of its grant arrives long after the
+// B35: a key kept by ReleaseAfter stays held even if the notice of its grant arrives long after the
 // session has forgotten the claim.
 func TestLateNoticeDoesNotFreeAKeptKey_B35(t *testing.T) {
 	for _, late := range []time.Duration{ttl / 2, 2 * ttl, 5 * ttl} {
@@ -32,8 +33,8 @@ func TestLateNoticeDoesNotFreeAKeptKey_B35(t *testing.T) {
 				b := newSession(t, lateNotices(t, memory, late), nil).Mutex("k")
 				lock(t, a)
 				time.AfterFunc(time.Second, a.Unlock)
-				lock(t, b) // learned by polling
-				if err := b.UnlockAfter(background, keep); err != nil {
+				kept := take(t, b.Hold) // learned by polling
+				if err := kept.ReleaseAfter(background, keep); err != nil {
 					t.Fatal(err)
 				}
 				began := time.Now()
@@ -46,18 +47,17 @@ func TestLateNoticeDoesNotFreeAKeptKey_B35(t *testing.T) {
 	}
 }
 
-// Break frees a key kept by UnlockAfter, also for the session that kept it.
-func TestBreakFreesAKeyKeptByUnlockAfter(t *testing.T) {
+// Break frees a key kept by ReleaseAfter, also for the session that kept it.
+func TestBreakFreesAKeyKeptByReleaseAfter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		s := newSession(t, memory, nil)
-		mu := s.Mutex("k")
-		lock(t, mu)
-		if err := mu.UnlockAfter(background, 100*ttl); err != nil {
+		h := take(t, s.Mutex("k").Hold)
+		if err := h.ReleaseAfter(background, 100*ttl); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if err := newSession(t, memory, nil).Break(background, "k"); err != nil {
+		if err := admin.New(newSession(t, memory, nil)).Break(background, "k"); err != nil {
 			t.Fatal(err)
 		}
 		if d := time.Since(began); d > ttl {
@@ -72,13 +72,13 @@ func TestExtendOfAnotherGrantIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		s := newSession(t, memory, nil)
-		l, err := s.Lease(background, "k", ttl)
+		l, err := s.Mutex("k").Lease(background, ttl)
 		if err != nil {
 			t.Fatal(err)
 		}
 		h := holders(t, memory, "k")[0]
 		memory.Skew(2 * ttl) // the store's clock jumps ahead, and the lease ends there
-		again := driver.Claim{Key: "k", ID: h.Claim, Session: h.Session, Kind: dsync.KindMutex, Weight: 1, Limit: 1, Lease: 100 * ttl}
+		again := driver.Claim{Key: "k", ID: h.Claim, Session: h.Session, Kind: driver.KindMutex, Weight: 1, Limit: 1, Lease: 100 * ttl}
 		if _, _, err := storecmd.Acquire(background, memory, again, false, nil, time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}

@@ -33,7 +33,7 @@ func TestEndedLeasesAreForgotten(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), unswept())
 		lapse := func(n int) {
 			for range n {
-				l, err := s.Lease(background, "k", d)
+				l, err := s.Mutex("k").Lease(background, d)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -59,7 +59,7 @@ func TestSessionsOfOthersAreForgotten(t *testing.T) {
 		lock(t, s.Mutex("mine")) // so that it sends heartbeats
 		try := func(n int) {
 			for range n {
-				wantErr(t, "TryLockContext", s.Mutex("k").TryLockContext(background), dsync.ErrHeld)
+				wantErr(t, "TryHold", errOf(s.Mutex("k").TryHold(background)), dsync.ErrHeld)
 				time.Sleep(ttl)
 			}
 		}
@@ -94,51 +94,42 @@ func (s *crowdStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, er
 	}}, nil
 }
 
-func (s *crowdStore) Sessions(ctx context.Context, q driver.SessionQuery) (m []dsync.Member, now time.Time, err error) {
+func (s *crowdStore) Sessions(ctx context.Context, q driver.SessionQuery) (m []driver.Member, now time.Time, err error) {
 	now = time.Now()
 	for _, id := range q.IDs {
-		m = append(m, dsync.Member{ID: id, TTL: ttl, LastHeartbeat: now, Meta: map[string]string{"m": strings.Repeat("m", metaSize)}})
+		m = append(m, driver.Member{ID: id, TTL: ttl, LastHeartbeat: now, Meta: map[string]string{"m": strings.Repeat("m", metaSize)}})
 	}
 	return m, now, nil
 }
 
-// A context made from a hold is freed when it is cancelled, not when the hold ends: a leader may
+// A context made from a hold is freed when its parent is cancelled, not when the hold ends: a leader may
 // lead for months, and make one for every piece of work.
 func TestCancelledContextsAreFreed(t *testing.T) {
 	type key struct{}
 	type value [1 << 10]byte
-	for _, how := range []string{"cancel", "parent"} {
-		t.Run(how, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				mu := newSession(t, dsynctest.NewMemory(), nil).Mutex("k")
-				lock(t, mu)
-				use := func() weak.Pointer[value] {
-					v := new(value)
-					parent, cancelParent := context.WithCancel(context.WithValue(background, key{}, v))
-					defer cancelParent()
-					c, cancel := mu.Context(parent)
-					if c.Err() != nil {
-						t.Fatal(c.Err())
-					}
-					if how == "cancel" {
-						cancel()
-					}
-					return weak.Make(v)
-				}
-				kept := use()
-				synctest.Wait()
-				runtime.GC()
-				runtime.GC()
-				if kept.Value() != nil {
-					t.Error("the hold keeps it")
-				}
-				if !mu.Held() {
-					t.Error("the hold has ended")
-				}
-				mu.Unlock()
-			})
-		})
-	}
+	bubble(t, func(t *testing.T) {
+		h := take(t, newSession(t, dsynctest.NewMemory(), nil).Mutex("k").Hold)
+		use := func() weak.Pointer[value] {
+			v := new(value)
+			parent, cancel := context.WithCancel(context.WithValue(background, key{}, v))
+			defer cancel()
+			if c := h.Context(parent); c.Err() != nil {
+				t.Fatal(c.Err())
+			}
+			return weak.Make(v)
+		}
+		kept := use()
+		synctest.Wait()
+		runtime.GC()
+		runtime.GC()
+		if kept.Value() != nil {
+			t.Error("the hold keeps it")
+		}
+		if h.Token() == 0 {
+			t.Error("the hold has ended")
+		}
+		h.Release(background)
+	})
 }
 
 // Claims released by the request for the next one are forgotten, even if there is always a next

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
@@ -26,7 +27,7 @@ func TestExtendOfADroppedLeaseIsALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		s := newSession(t, memory, nil)
-		l, err := s.Lease(background, "k", ttl)
+		l, err := s.Mutex("k").Lease(background, ttl)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +49,7 @@ func TestExtendOfADeletedLease(t *testing.T) {
 		var log bytes.Buffer
 		memory := dsynctest.NewMemory()
 		s := newSession(t, memory, &dsync.Options{Retention: -1, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))})
-		l, err := s.Lease(background, "k", time.Hour)
+		l, err := s.Mutex("k").Lease(background, time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,11 +69,11 @@ func TestBrokenLeaseFreesItsTurn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		a, b := newSession(t, memory, nil), newSession(t, memory, nil)
-		l, err := a.Lease(background, "k", 100*ttl)
+		l, err := a.Mutex("k").Lease(background, 100*ttl)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Break(background, "k"); err != nil {
+		if err := admin.New(b).Break(background, "k"); err != nil {
 			t.Fatal(err)
 		}
 		if !isClosed(l.Lost()) {
@@ -93,13 +94,13 @@ func TestReleaseOfALeaseAfterALossBacksOff(t *testing.T) {
 		store := &deafStore{Memory: dsynctest.NewMemory()}
 		s := newSession(t, store, nil)
 		other := s.Mutex("other")
-		lock(t, other)
-		l, err := s.Lease(background, "k", 100*ttl)
+		otherHold := take(t, other.Hold)
+		l, err := s.Mutex("k").Lease(background, 100*ttl)
 		if err != nil {
 			t.Fatal(err)
 		}
 		store.down.Store(true)
-		<-other.Lost()
+		<-otherHold.Lost()
 		ctx, cancel := context.WithTimeout(background, ttl)
 		defer cancel()
 		wantErr(t, "Release", l.Release(ctx), context.DeadlineExceeded)
@@ -112,7 +113,7 @@ func TestReleaseOfALeaseAfterALossBacksOff(t *testing.T) {
 		if h := holders(t, store.Memory, "k"); len(h) != 0 {
 			t.Errorf("held by %v after the store is back", h)
 		}
-		other.UnlockContext(background)
+		otherHold.Release(background)
 	})
 }
 
@@ -156,9 +157,9 @@ func testLeaseOfALostSession(t *testing.T, taken bool) {
 			return dsynctest.Fault{LoseRequest: r.Method == dsynctest.MethodExtend && !first.Swap(true)}
 		})
 		s := newSession(t, f, nil)
-		leased := make(chan *dsync.Lease, 1)
+		leased := make(chan *dsync.Hold, 1)
 		go func() {
-			l, err := s.Lease(background, "k", 100*ttl)
+			l, err := s.Mutex("k").Lease(background, 100*ttl)
 			if err != nil {
 				t.Error(err)
 			}
@@ -196,7 +197,7 @@ func TestExtendsAnsweredOutOfOrder(t *testing.T) {
 			}
 			return dsynctest.Fault{}
 		})
-		l, err := newSession(t, slow, nil).Lease(background, "k", ttl)
+		l, err := newSession(t, slow, nil).Mutex("k").Lease(background, ttl)
 		if err != nil {
 			t.Fatal(err)
 		}

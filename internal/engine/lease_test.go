@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
@@ -18,7 +19,7 @@ func TestLeaseExtendAndLapse(t *testing.T) {
 		const d = 20 * time.Second
 		store := dsynctest.NewMemory()
 		a, b := newSession(t, store, nil), newSession(t, store, nil)
-		l, err := a.Lease(background, "k", d)
+		l, err := a.Mutex("k").Lease(background, d)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,15 +70,15 @@ func TestLeaseExcludes(t *testing.T) {
 		const d = 20 * time.Second
 		store := dsynctest.NewMemory()
 		a, b := newSession(t, store, nil), newSession(t, store, nil)
-		if _, err := a.Lease(background, "k", d); err != nil {
+		if _, err := a.Mutex("k").Lease(background, d); err != nil {
 			t.Fatal(err)
 		}
 		for _, s := range []*dsync.Session{a, b} {
-			_, err := s.TryLease(background, "k", d)
+			_, err := s.Mutex("k").TryLease(background, d)
 			wantErr(t, "TryAcquire", err, dsync.ErrHeld)
-			wantErr(t, "TryLockContext", s.Mutex("k").TryLockContext(background), dsync.ErrHeld)
+			wantErr(t, "TryHold", errOf(s.Mutex("k").TryHold(background)), dsync.ErrHeld)
 		}
-		l, err := b.Lease(background, "k", d)
+		l, err := b.Mutex("k").Lease(background, d)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +88,7 @@ func TestLeaseExcludes(t *testing.T) {
 		if err := l.Release(background); err != nil {
 			t.Errorf("second Release: %v", err)
 		}
-		if l, err = a.TryLease(background, "k", d); err != nil {
+		if l, err = a.Mutex("k").TryLease(background, d); err != nil {
 			t.Errorf("TryAcquire after the first lapsed and the second was released: %v", err)
 		}
 		l.Release(background)
@@ -101,7 +102,7 @@ func TestLeaseOutlivesItsSession(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		faulty := newFaulty(t, memory, nil)
 		a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
-		l, err := a.Lease(background, "k", d)
+		l, err := a.Mutex("k").Lease(background, d)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +140,7 @@ func TestLeaseLostBeforeTaken(t *testing.T) {
 			first := c.Mutex("k")
 			lock(t, first)
 			time.AfterFunc(time.Duration(r.Int64N(int64(time.Second))), first.Unlock)
-			l, err := a.Lease(background, "k", d)
+			l, err := a.Mutex("k").Lease(background, d)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -173,10 +174,10 @@ func TestLeaseArguments(t *testing.T) {
 		refuses := func(s *dsync.Session, all ...time.Duration) {
 			t.Helper()
 			for _, d := range all {
-				if _, err := s.Lease(background, "k", d); err == nil {
+				if _, err := s.Mutex("k").Lease(background, d); err == nil {
 					t.Errorf("Acquire took %v", d)
 				}
-				if _, err := s.TryLease(background, "k", d); err == nil {
+				if _, err := s.Mutex("k").TryLease(background, d); err == nil {
 					t.Errorf("TryAcquire took %v", d)
 				}
 			}
@@ -184,11 +185,9 @@ func TestLeaseArguments(t *testing.T) {
 		refuses(s, 0, -1, time.Second-time.Millisecond, time.Minute+time.Microsecond, dsync.MaxDuration+time.Millisecond)
 		set := newSession(t, dsynctest.NewMemory(), &dsync.Options{Margin: time.Second, Grace: 2 * time.Second})
 		refuses(set, time.Second, 6*time.Second)
-		if _, err := set.Lease(background, "k", 6001*time.Millisecond); err != nil {
+		if _, err := set.Mutex("k").Lease(background, 6001*time.Millisecond); err != nil {
 			t.Error(err)
 		}
-		_, err := s.Lease(background, "", time.Minute)
-		wantErr(t, "Acquire of an empty key", err, dsync.ErrInvalidKey)
 	})
 }
 
@@ -204,7 +203,7 @@ func TestShortLeases(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
 				a, b := newSession(t, store, nil), newSession(t, store, nil)
-				l, err := a.Lease(background, "k", d)
+				l, err := a.Mutex("k").Lease(background, d)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -222,7 +221,7 @@ func TestShortLeases(t *testing.T) {
 					t.Errorf("over for its holder after %v, want %v", took, want)
 				}
 				// The next here need not wait for the session's grace.
-				l, err = a.Lease(background, "k", d)
+				l, err = a.Mutex("k").Lease(background, d)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -240,7 +239,7 @@ func TestCloseKeepsLeases(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s, other := newSession(t, store, nil), newSession(t, store, nil)
-		l, err := s.Lease(background, "k", 2*time.Minute)
+		l, err := s.Mutex("k").Lease(background, 2*time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,17 +262,17 @@ func TestCloseKeepsLeases(t *testing.T) {
 	})
 }
 
-// A lease that has lapsed for its holder is in its grace: Break and ForceLock of its own session
+// A lease that has lapsed for its holder is in its grace: Break and ForceHold of its own session
 // and a revocation by another all leave it that grace, and the store frees it at its end.
 func TestLapsedLeaseHasItsGrace(t *testing.T) {
-	for _, who := range []string{"own ForceLock", "own Break", "another's Break"} {
+	for _, who := range []string{"own ForceHold", "own Break", "another's Break"} {
 		t.Run(who, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
 				opt := &dsync.Options{AlwaysListen: true}
 				s, other := newSession(t, store, opt), newSession(t, store, opt)
 				lock(t, other.Mutex("another"))
-				l, err := s.Lease(background, "k", 20*time.Second)
+				l, err := s.Mutex("k").Lease(background, 20*time.Second)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -281,12 +280,12 @@ func TestLapsedLeaseHasItsGrace(t *testing.T) {
 				lost := time.Now()
 				time.Sleep(grace / 4)
 				switch who {
-				case "own ForceLock":
-					err = s.Mutex("k").ForceLock(background)
+				case "own ForceHold":
+					err = errOf(s.Mutex("k").ForceHold(background))
 				case "own Break":
-					err = s.Break(background, "k")
+					err = admin.New(s).Break(background, "k")
 				default:
-					err = other.Break(background, "k")
+					err = admin.New(other).Break(background, "k")
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -311,7 +310,7 @@ func TestSecondReleaseOfALeaseDoesNotWait(t *testing.T) {
 			}
 			return dsynctest.Fault{}
 		})
-		l, err := newSession(t, store, nil).Lease(background, "k", 20*time.Second)
+		l, err := newSession(t, store, nil).Mutex("k").Lease(background, 20*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -44,7 +45,7 @@ func testLeaseOfALostReply(t *testing.T, method dsynctest.Method, caller string)
 	began := time.Now()
 	switch caller {
 	case "tries":
-		if _, err := s.TryLease(ctx, "k", 24*time.Hour); err == nil {
+		if _, err := s.Mutex("k").TryLease(ctx, 24*time.Hour); err == nil {
 			t.Fatal("TryLease succeeded without a reply")
 		}
 	case "gives up early", "gives up late":
@@ -53,11 +54,11 @@ func testLeaseOfALostReply(t *testing.T, method dsynctest.Method, caller string)
 			after = 2 * ttl
 		}
 		time.AfterFunc(after, cancel)
-		if _, err := s.Lease(ctx, "k", 24*time.Hour); err == nil {
+		if _, err := s.Mutex("k").Lease(ctx, 24*time.Hour); err == nil {
 			t.Fatal("Lease succeeded without a reply")
 		}
 	default:
-		l, err := s.Lease(ctx, "k", 24*time.Hour)
+		l, err := s.Mutex("k").Lease(ctx, 24*time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +96,7 @@ func TestLeaseOfALostExtendIsReleased(t *testing.T) {
 					})
 					s, other := newSession(t, f, nil), newSession(t, memory, nil)
 					began := time.Now()
-					l, err := s.Lease(background, "k", d)
+					l, err := s.Mutex("k").Lease(background, d)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -136,7 +137,7 @@ func TestReleaseOfALostExtendEndsWithTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = 5 * ttl
 		f := newFaulty(t, dsynctest.NewMemory(), nil)
-		l, err := newSession(t, f, nil).Lease(background, "k", d)
+		l, err := newSession(t, f, nil).Mutex("k").Lease(background, d)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,13 +171,13 @@ func TestExtendIsNotSentAfterTheEnd(t *testing.T) {
 			return fault
 		})
 		s := newSession(t, slow, nil)
-		l, err := s.Lease(background, "k", ttl)
+		l, err := s.Mutex("k").Lease(background, ttl)
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(lease - time.Second/2)
 		for range 100 { // as many as take all the session's lanes, for seconds
-			go s.Status(background, "another")
+			go admin.New(s).Status(background, "another")
 		}
 		synctest.Wait()
 		_, err = l.Extend(background)
@@ -201,9 +202,9 @@ func TestLeaseGrantedToALostWaiterEndsWithItsSession(t *testing.T) {
 				lock(t, mu)
 				ctx, cancel := context.WithCancel(background)
 				defer cancel()
-				leased := make(chan *dsync.Lease, 1)
+				leased := make(chan *dsync.Hold, 1)
 				go func() {
-					l, _ := s.Lease(ctx, "k", 24*time.Hour)
+					l, _ := s.Mutex("k").Lease(ctx, 24*time.Hour)
 					leased <- l
 				}()
 				time.Sleep(time.Second)
@@ -225,7 +226,7 @@ func TestLeaseGrantedToALostWaiterEndsWithItsSession(t *testing.T) {
 					lock(t, mu)
 					mu.Unlock()
 				default:
-					if err := a.Break(background, "k"); err != nil {
+					if err := admin.New(a).Break(background, "k"); err != nil {
 						t.Error(err)
 					}
 				}

@@ -45,7 +45,7 @@ func TestAbandonedTryAcquireLeavesNoLease(t *testing.T) {
 				if closes {
 					time.AfterFunc(time.Second/2, func() { s.Close(background) })
 				}
-				if _, err := s.TryLease(ctx, "k", 24*time.Hour); err == nil {
+				if _, err := s.Mutex("k").TryLease(ctx, 24*time.Hour); err == nil {
 					t.Fatal("TryAcquire succeeded without a date")
 				}
 				time.Sleep(time.Second)
@@ -96,13 +96,12 @@ func TestRefusedReleaseIsRetried(t *testing.T) {
 				notified.Add(1)
 			}
 		}}})
-		mu := s.Mutex("k")
-		lock(t, mu)
+		hold := take(t, s.Mutex("k").Hold)
 		r.release.Store(true)
 		began := time.Now()
-		wantErr(t, "UnlockContext", mu.UnlockContext(background), dsync.ErrRefused)
+		wantErr(t, "Release", hold.Release(background), dsync.ErrRefused)
 		if d := time.Since(began); d > 0 {
-			t.Errorf("UnlockContext waited for %v, though it was refused at once", d)
+			t.Errorf("Release waited for %v, though it was refused at once", d)
 		}
 		time.Sleep(time.Minute)
 		wantErr(t, "Healthy", s.Healthy(), dsync.ErrNotReleased, dsync.ErrRefused)
@@ -138,7 +137,7 @@ func TestLostReplyOfARelease(t *testing.T) {
 		lock(t, mu)
 		got := make(chan time.Time, 1)
 		go func() {
-			if _, err := s.Lease(background, "k", ttl); err != nil { // a Mutex would release within its Acquire
+			if _, err := s.Mutex("k").Lease(background, ttl); err != nil { // a Mutex would release within its Acquire
 				t.Error(err)
 			}
 			got <- time.Now()
@@ -162,10 +161,10 @@ func TestLateTryOfAFreeKeyIsNotHeld(t *testing.T) {
 		s := newSession(t, memory, nil)
 		turn(s.Mutex("what has the session know the store's clock"))
 		memory.Skew(ttl / 5)
-		if err := s.Mutex("k").TryLockContext(background); err != nil {
+		if err := errOf(s.Mutex("k").TryHold(background)); err != nil {
 			t.Errorf("after the clock went ahead: %v", err)
 		}
-		if err := s.Semaphore("s", 3).TryAcquireContext(background, 2); err != nil {
+		if err := errOf(s.Semaphore("s", 3).TryHold(background, 2)); err != nil {
 			t.Errorf("of a semaphore: %v", err)
 		}
 	})
@@ -179,7 +178,7 @@ func TestLateTryOfAFreeKeyIsNotHeld(t *testing.T) {
 			}
 			return dsynctest.Fault{}
 		})
-		if err := newSession(t, f, nil).Mutex("k").TryLockContext(background); err != nil {
+		if err := errOf(newSession(t, f, nil).Mutex("k").TryHold(background)); err != nil {
 			t.Errorf("with slow requests: %v", err)
 		}
 	})
@@ -188,7 +187,7 @@ func TestLateTryOfAFreeKeyIsNotHeld(t *testing.T) {
 		s := newSession(t, f, nil)
 		turn(s.Mutex("what has the session know the store's clock"))
 		late := &alwaysLate{Store: f}
-		if err := newSession(t, late, nil).Mutex("k").TryLockContext(background); err == nil || errors.Is(err, dsync.ErrHeld) {
+		if err := errOf(newSession(t, late, nil).Mutex("k").TryHold(background)); err == nil || errors.Is(err, dsync.ErrHeld) {
 			t.Errorf("where every request is late: %v, want an error that is not ErrHeld", err)
 		}
 	})

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -132,7 +131,7 @@ func TestLingerYields(t *testing.T) {
 					if d := time.Since(start); d > limit {
 						t.Errorf("locked elsewhere after %v, want at most %v", d, limit)
 					}
-					if mu.Held() {
+					if mu.Token() != 0 {
 						t.Error("both have it")
 					}
 					other.Unlock()
@@ -186,14 +185,14 @@ func TestTryMeetsLinger(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a, b := newSession(t, store, lingering()), newSession(t, store, nil)
 		makeLinger(a.Mutex("k"))
-		wantErr(t, "a try", b.Mutex("k").TryLockContext(background), dsync.ErrHeld)
+		wantErr(t, "a try", errOf(b.Mutex("k").TryHold(background)), dsync.ErrHeld)
 		before := store.Counts()
 		turn(a.Mutex("k"))
 		if d := store.Counts().Since(before); d.Commands[dsynctest.MethodAcquire] != 0 {
 			t.Errorf("after a try elsewhere it took %v", d.Commands)
 		}
 		time.Sleep(linger + time.Second)
-		if err := b.Mutex("k").TryLockContext(background); err != nil {
+		if err := errOf(b.Mutex("k").TryHold(background)); err != nil {
 			t.Errorf("after the linger: %v", err)
 		}
 	})
@@ -262,7 +261,7 @@ func TestLingeringKeyYieldsInTheSameProcess(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, lingering())
 		makeLinger(s.Mutex("k"))
-		l, err := s.Lease(background, "k", time.Hour)
+		l, err := s.Mutex("k").Lease(background, time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -271,37 +270,38 @@ func TestLingeringKeyYieldsInTheSameProcess(t *testing.T) {
 		}
 		l.Release(background)
 		rw := s.RWMutex("rw")
-		rw.Lock()
-		if rw.Token() == 0 {
+		hold := take(t, rw.Hold)
+		if hold.Token() == 0 {
 			t.Error("not locked")
 		}
-		rw.Unlock()
-		rw.RLock()
-		if rw.RToken() == 0 || isClosed(rw.RLost()) {
+		hold.Release(background)
+		mine := take(t, rw.RHold)
+		if mine.Token() == 0 || isClosed(mine.Lost()) {
 			t.Error("not read-locked")
 		}
-		rw.RUnlock()
+		mine.Release(background)
 		turn(s.Mutex("k"))
-		// UnlockAfter is not a plain unlock: the key must not linger beyond its time.
-		mu := s.Mutex("k")
-		mu.Lock()
-		if err := mu.UnlockAfter(background, time.Second); err != nil {
+		// ReleaseAfter is not a plain release: the key must not linger beyond its time.
+		if err := take(t, s.Mutex("k").Hold).ReleaseAfter(background, time.Second); err != nil {
 			t.Fatal(err)
 		}
 		if h := holders(t, store, "k"); len(h) != 1 || h[0].Until.IsZero() {
-			t.Errorf("after UnlockAfter it is held by %v", h)
+			t.Errorf("after ReleaseAfter it is held by %v", h)
 		}
 	})
 }
 
 // A locally lingering key also yields to a try of another shape, at the cost of one more command.
 func TestTryTakesALocallyLingeringKey(t *testing.T) {
-	lease := func(s *dsync.Session) error {
-		_, err := s.TryLease(background, "mutex", time.Hour)
-		return err
+	lease := func(s *dsync.Session) bool {
+		_, err := s.Mutex("mutex").TryLease(background, time.Hour)
+		if err != nil {
+			wantErr(t, "TryLease", err, dsync.ErrHeld)
+		}
+		return err == nil
 	}
-	reader := func(s *dsync.Session) error { return s.RWMutex("rwmutex").TryRLockContext(background) }
-	for name, try := range map[string]func(*dsync.Session) error{"a lease": lease, "a reader": reader} {
+	reader := func(s *dsync.Session) bool { return s.RWMutex("rwmutex").TryRLock() }
+	for name, try := range map[string]func(*dsync.Session) bool{"a lease": lease, "a reader": reader} {
 		for _, silent := range []bool{false, true} {
 			if silent {
 				name += ", no release is answered"
@@ -327,12 +327,11 @@ func TestTryTakesALocallyLingeringKey(t *testing.T) {
 					}
 					lose.Store(silent)
 					start := time.Now()
-					err := try(s)
-					if got := errors.Is(err, dsync.ErrHeld); got != silent || err != nil && !got {
-						t.Errorf("got %v", err)
+					if got := try(s); got == silent {
+						t.Errorf("the try succeeded: %t", got)
 					}
-					if d := time.Since(start); silent && d != s.TTL()/6 {
-						t.Errorf("it took %v, want the time that a command may take, %v", d, s.TTL()/6)
+					if d := time.Since(start); silent && d != s.Options().TTL/6 {
+						t.Errorf("it took %v, want the time that a command may take, %v", d, s.Options().TTL/6)
 					}
 					lose.Store(false)
 				})

@@ -10,17 +10,18 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Promise 9: an idle holder with the default options learns of a Break or ForceLock within a round
+// Promise 9: an idle holder with the default options learns of a Break or ForceHold within a round
 // trip or two, not with its next heartbeat.
 func TestForceReachesAnIdleHolderAtOnce(t *testing.T) {
 	const trip = 10 * time.Millisecond
 	force := map[string]func(*dsync.Session) error{
-		"Break":     func(s *dsync.Session) error { return s.Break(background, "k") },
-		"ForceLock": func(s *dsync.Session) error { return s.Mutex("k").ForceLock(background) },
+		"Break":     func(s *dsync.Session) error { return admin.New(s).Break(background, "k") },
+		"ForceHold": func(s *dsync.Session) error { return errOf(s.Mutex("k").ForceHold(background)) },
 	}
 	for name, force := range force {
 		for _, held := range []time.Duration{100 * time.Millisecond, 25 * time.Second} {
@@ -94,7 +95,7 @@ func TestForceInBadNetworks(t *testing.T) {
 					mu.Unlock()
 				}()
 				began := time.Now()
-				if err := other.Break(background, "k"); err != nil {
+				if err := admin.New(other).Break(background, "k"); err != nil {
 					t.Fatal(err)
 				}
 				if d := time.Since(began); d > ttl*12/10+grace {

@@ -136,11 +136,11 @@ func TestListenerEndsWithItsSession(t *testing.T) {
 		s := newSession(t, f, &dsync.Options{AlwaysListen: true})
 		mu := s.Mutex("k")
 		for range 3 {
-			lock(t, mu)
+			h := take(t, mu.Hold)
 			f.Cut()
-			<-mu.Lost()
+			<-h.Lost()
 			f.Heal()
-			mu.UnlockContext(background)
+			h.Release(background)
 		}
 		lock(t, mu)
 		time.Sleep(ttl)

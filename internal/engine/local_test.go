@@ -102,7 +102,7 @@ func TestLocalListsHoldsAndWaits(t *testing.T) {
 		if err := sem.Acquire(background, 2); err != nil {
 			t.Fatal(err)
 		}
-		lease, err := s.Lease(background, "l", 20*time.Second)
+		lease, err := s.Mutex("l").Lease(background, 20*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +208,7 @@ func TestLocalThroughALoss(t *testing.T) {
 func TestLocalAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
-		if _, err := s.Lease(background, "fixed", ttl); err != nil {
+		if _, err := s.Mutex("fixed").Lease(background, ttl); err != nil {
 			t.Fatal(err)
 		}
 		mu := s.Mutex("k")

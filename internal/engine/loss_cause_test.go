@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"github.com/leasehold-go/leasehold/leader"
 )
 
 // errors.Is tells why a hold was lost: exactly one of the causes matches, in the context of a hold, of a leader's term and
-// in what Unlock returns, and never the deadline of a heartbeat.
+// in what Release returns, and never the deadline of a heartbeat.
 func TestCauseOfALoss(t *testing.T) {
 	causes := []error{
 		dsync.ErrNotRenewed, dsync.ErrSessionExpired, dsync.ErrRevoked, dsync.ErrRecordDeleted, dsync.ErrStalled, dsync.ErrLeaseOver, dsync.ErrClosed,
@@ -45,9 +46,11 @@ func TestCauseOfALoss(t *testing.T) {
 				t.Error(err)
 			}
 		}, dsync.ErrSessionExpired},
-		"a revocation": {func(_ *testing.T, p process, key string, _ context.Context) { go p.other.Break(background, key) }, dsync.ErrRevoked},
+		"a revocation": {func(_ *testing.T, p process, key string, _ context.Context) {
+			go admin.New(p.other).Break(background, key)
+		}, dsync.ErrRevoked},
 		"no progress": {func(t *testing.T, _ process, _ string, held context.Context) {
-			if err := dsync.Progress(held, time.Second); err != nil {
+			if err := dsync.HoldFrom(held).Progress(time.Second); err != nil {
 				t.Error(err)
 			}
 		}, dsync.ErrStalled},
@@ -61,14 +64,12 @@ func TestCauseOfALoss(t *testing.T) {
 			}
 			bubble(t, func(t *testing.T) {
 				p := start(t)
-				mu := p.s.Mutex("k")
-				lock(t, mu)
-				held, cancel := mu.Context(background)
-				defer cancel()
+				h := take(t, p.s.Mutex("k").Hold)
+				held := h.Context(background)
 				tt.end(t, p, "k", held)
 				<-held.Done()
 				only(t, "the cause of its context", context.Cause(held), tt.want)
-				only(t, "Unlock", mu.UnlockContext(background), tt.want)
+				only(t, "Release", h.Release(background), tt.want)
 				p.net.Heal()
 			})
 			bubble(t, func(t *testing.T) {
@@ -91,7 +92,7 @@ func TestCauseOfALoss(t *testing.T) {
 	}
 	t.Run("the end of a lease", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
-			l, err := newSession(t, dsynctest.NewMemory(), nil).Lease(background, "k", 5*time.Second)
+			l, err := newSession(t, dsynctest.NewMemory(), nil).Mutex("k").Lease(background, 5*time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -50,14 +50,13 @@ func TestWaiterContinuesAtOnceAfterALoss(t *testing.T) {
 func TestCloseAfterALossFoundByACheck(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
-		mu := s.Mutex("k")
-		lock(t, mu)
+		h := take(t, s.Mutex("k").Hold)
 		time.Sleep(time.Second / 2) // between two heartbeats, and before the session listens, which would wake its goroutine
 		engine.Of(s).Freeze(ttl)
-		if mu.Held() {
+		if h.Token() != 0 {
 			t.Fatal("owned after the freeze")
 		}
-		mu.UnlockContext(background)
+		h.Release(background)
 		start := time.Now()
 		s.Close(background)
 		if d := time.Since(start); d != 0 {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
@@ -153,7 +154,7 @@ func TestHeldErrorNamesThisProcess(t *testing.T) {
 		s := newSession(t, store, &dsync.Options{Host: "a.example"})
 		try := func(key string) *dsync.HeldError {
 			t.Helper()
-			err := s.Mutex(key).TryLockContext(background)
+			err := errOf(s.Mutex(key).TryHold(background))
 			var held *dsync.HeldError
 			if !errors.As(err, &held) || !errors.Is(err, dsync.ErrHeld) {
 				t.Fatalf("error is %v, want a *HeldError", err)
@@ -189,8 +190,8 @@ func TestHeldErrorSaysUntilAsTheStatusDoes(t *testing.T) {
 		off := func(when string) time.Duration {
 			t.Helper()
 			var held *dsync.HeldError
-			err := b.Mutex("k").TryLockContext(background)
-			st, bad := b.Status(background, "k")
+			err := errOf(b.Mutex("k").TryHold(background))
+			st, bad := admin.New(b).Status(background, "k")
 			if !errors.As(err, &held) || bad != nil || held.Until.Nanosecond()%1e6 != 0 {
 				t.Fatalf("%s: %v, %v", when, err, bad)
 			}
@@ -219,8 +220,8 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 		b := newSession(t, store, &dsync.Options{Host: "b.example"})
 		lock(t, a.Mutex("k"))
 
-		err := b.Mutex("k").TryLockContext(background)
-		wantErr(t, "TryLockContext", err, dsync.ErrHeld)
+		err := errOf(b.Mutex("k").TryHold(background))
+		wantErr(t, "TryHold", err, dsync.ErrHeld)
 		var held *dsync.HeldError
 		if !errors.As(err, &held) {
 			t.Fatalf("error is %T, want *HeldError", err)
@@ -249,27 +250,27 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 		}
 
 		// Held for a fixed time, by a live session.
-		if _, err := a.Lease(background, "leased", time.Minute); err != nil {
+		if _, err := a.Mutex("leased").Lease(background, time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		kept := a.Mutex("kept")
-		lock(t, kept)
-		if err := kept.UnlockAfter(background, time.Minute); err != nil {
+		keptHold := take(t, kept.Hold)
+		if err := keptHold.ReleaseAfter(background, time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		c := newSession(t, store, nil) // has not seen any other session yet
 		for _, key := range []string{"leased", "kept"} {
-			err := c.Mutex(key).TryLockContext(background)
+			err := errOf(c.Mutex(key).TryHold(background))
 			if !errors.As(err, &held) || held.Name != "pod-7" || held.Host != "a.example" || held.PID != os.Getpid() || held.Until.IsZero() || held.Here {
 				t.Errorf("%s: error is %+v", key, err)
 			}
 		}
-		if err := a.Mutex("kept").TryLockContext(background); !errors.As(err, &held) || !held.Here || held.Session != a.ID() || held.Name != "pod-7" || held.Host != "a.example" || held.Until.IsZero() {
+		if err := errOf(a.Mutex("kept").TryHold(background)); !errors.As(err, &held) || !held.Here || held.Session != a.ID() || held.Name != "pod-7" || held.Host != "a.example" || held.Until.IsZero() {
 			t.Errorf("kept by this very process: error is %+v", err)
 		}
 
 		// Held in this process.
-		err = a.Mutex("k").TryLockContext(background)
+		err = errOf(a.Mutex("k").TryHold(background))
 		if !errors.As(err, &held) || held.Host != "a.example" || held.Session != a.ID() {
 			t.Errorf("held here: error is %+v", err)
 		}
@@ -465,7 +466,7 @@ func TestDoContextEndsOnLoss(t *testing.T) {
 
 // B35: a short job runs once on hosts whose clocks differ, even if its process and session end
 // meanwhile.
-func TestUnlockAfterKeepsTheKey(t *testing.T) {
+func TestReleaseAfterKeepsTheKey(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a, err := dsync.New(store, &dsync.Options{TTL: ttl})
@@ -473,18 +474,17 @@ func TestUnlockAfterKeepsTheKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := newSession(t, store, nil)
-		mu := a.Mutex("k")
-		mu.Lock()
-		lost := mu.Lost()
-		if err := mu.UnlockAfter(background, 0); err == nil {
-			t.Error("UnlockAfter took 0")
+		h := take(t, a.Mutex("k").Hold)
+		lost := h.Lost()
+		if err := h.ReleaseAfter(background, 0); err == nil {
+			t.Error("ReleaseAfter took 0")
 		}
-		if err := mu.UnlockAfter(background, time.Minute); err != nil {
+		if err := h.ReleaseAfter(background, time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
 		if !isClosed(lost) {
-			t.Error("UnlockAfter left Lost open")
+			t.Error("ReleaseAfter left Lost open")
 		}
 		time.Sleep(2 * time.Second)
 		if b.Mutex("k").TryLock() || a.Mutex("k").TryLock() {
@@ -496,7 +496,7 @@ func TestUnlockAfterKeepsTheKey(t *testing.T) {
 		next := b.Mutex("k")
 		lock(t, next)
 		if d := time.Since(start); d < time.Minute || d > time.Minute+100*time.Millisecond {
-			t.Errorf("locked %v after UnlockAfter(1m)", d)
+			t.Errorf("locked %v after ReleaseAfter(1m)", d)
 		}
 		next.Unlock()
 	})

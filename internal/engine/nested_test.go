@@ -20,16 +20,12 @@ import (
 func TestWaitForOneself(t *testing.T) {
 	type nest func(ctx context.Context, s, other *dsync.Session) error
 	rlock := func(ctx context.Context, s, other *dsync.Session, wait bool) error {
-		return s.RWMutex("k").RDo(ctx, func(c context.Context) error {
+		return under(ctx, s.RWMutex("k").RHold, func(c context.Context) error {
 			if wait {
 				go other.RWMutex("k").LockContext(ctx)
 				time.Sleep(ttl) // and the readers' hold has used up its time
 			}
-			rw := s.RWMutex("k")
-			if err := rw.RLockContext(c); err != nil {
-				return err
-			}
-			return rw.RUnlockContext(ctx)
+			return under(c, s.RWMutex("k").RHold, func(context.Context) error { return nil })
 		})
 	}
 	for _, test := range []struct {
@@ -42,24 +38,29 @@ func TestWaitForOneself(t *testing.T) {
 		}},
 		{"and with another lock between them", true, func(ctx context.Context, s, _ *dsync.Session) error {
 			return s.Mutex("k").Do(ctx, func(c context.Context) error {
-				return under(c, s.Semaphore("s", 2), 1, func(c context.Context) error { return s.Mutex("k").LockContext(c) })
+				return s.Semaphore("s", 2).Do(c, 1, func(c context.Context) error { return s.Mutex("k").LockContext(c) })
 			})
 		}},
 		{"Lock in RLock", true, func(ctx context.Context, s, _ *dsync.Session) error {
-			return s.RWMutex("k").RDo(ctx, func(c context.Context) error { return s.RWMutex("k").LockContext(c) })
+			return under(ctx, s.RWMutex("k").RHold, func(c context.Context) error { return s.RWMutex("k").LockContext(c) })
 		}},
 		{"RLock in Lock", true, func(ctx context.Context, s, _ *dsync.Session) error {
-			return s.RWMutex("k").Do(ctx, func(c context.Context) error { return s.RWMutex("k").RLockContext(c) })
+			return s.RWMutex("k").Do(ctx, func(c context.Context) error { return errOf(s.RWMutex("k").RHold(c)) })
 		}},
 		{"RLock in RLock while a writer waits", true, func(ctx context.Context, s, other *dsync.Session) error {
 			return rlock(ctx, s, other, true)
 		}},
 		{"RLock in RLock", false, func(ctx context.Context, s, other *dsync.Session) error { return rlock(ctx, s, other, false) }},
-		{"Mutex in Mutexes", true, func(ctx context.Context, s, _ *dsync.Session) error {
-			return s.Mutexes("j", "k").Do(ctx, func(c context.Context) error { return s.Mutex("k").LockContext(c) })
+		{"Mutex in LockAll", true, func(ctx context.Context, s, _ *dsync.Session) error {
+			c, unlock, err := dsync.LockAll(ctx, s.Mutex("j"), s.Mutex("k"))
+			if err != nil {
+				return err
+			}
+			defer unlock()
+			return s.Mutex("k").LockContext(c)
 		}},
 		{"Semaphore of 2: 2 in 1", true, func(ctx context.Context, s, _ *dsync.Session) error {
-			return under(ctx, s.Semaphore("k", 2), 1, func(c context.Context) error { return s.Semaphore("k", 2).Acquire(c, 2) })
+			return s.Semaphore("k", 2).Do(ctx, 1, func(c context.Context) error { return s.Semaphore("k", 2).Acquire(c, 2) })
 		}},
 		{"Semaphore of 3: 2 in 1, and another has 1 for a while", false, func(ctx context.Context, s, other *dsync.Session) error {
 			theirs := other.Semaphore("k", 3)
@@ -68,10 +69,9 @@ func TestWaitForOneself(t *testing.T) {
 			}
 			time.AfterFunc(3*ttl, func() { theirs.Release(1) })
 			m := s.Semaphore("k", 3)
-			return under(ctx, m, 1, func(c context.Context) error {
-				c, cancel := m.Context(c) // a second one of the same hold
-				defer cancel()
-				return under(c, s.Semaphore("k", 3), 2, func(context.Context) error { return nil })
+			return m.Do(ctx, 1, func(c context.Context) error {
+				c = dsync.HoldFrom(c).Context(c) // a second one of the same hold
+				return s.Semaphore("k", 3).Do(c, 2, func(context.Context) error { return nil })
 			})
 		}},
 		{"Once in itself", true, func(ctx context.Context, s, _ *dsync.Session) error {
@@ -102,7 +102,7 @@ func TestWaitForOneself(t *testing.T) {
 				var told []string
 				s := newSession(t, store, &dsync.Options{
 					Name: "pod-7", Host: "h", Logger: slog.New(slog.NewTextHandler(&log, nil)),
-					Hooks: &dsync.Hooks{Deadlock: func(d dsync.Deadlock) { told = append(told, d.String()) }},
+					Hooks: &dsync.Hooks{Deadlock: func(d dsync.DeadlockInfo) { told = append(told, d.String()) }},
 				})
 				ctx, cancel := context.WithTimeout(background, time.Hour)
 				defer cancel()
@@ -125,43 +125,47 @@ func TestWaitForOneself(t *testing.T) {
 	}
 }
 
-// under calls f with the context of n units of m.
-func under(ctx context.Context, m *dsync.Semaphore, n int64, f func(context.Context) error) error {
-	if err := m.Acquire(ctx, n); err != nil {
+// under calls f with the context of a hold that acquire takes.
+func under(ctx context.Context, acquire func(context.Context) (*dsync.Hold, error), f func(context.Context) error) error {
+	h, err := acquire(ctx)
+	if err != nil {
 		return err
 	}
-	defer m.Release(n)
-	c, cancel := m.Context(ctx)
-	defer cancel()
-	return f(c)
+	defer h.Release(background)
+	return f(h.Context(ctx))
 }
 
-// Progress with the context of what has no limit is an error, also inside of something that has one: it would end the
-// hold around it.
+// In the context of readers or of LockAll there is no hold that can have a limit, also inside of something that has one:
+// Progress would end the hold around it.
 func TestProgressOfWhatHasNoLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
 		for name, inner := range map[string]func(context.Context, func(context.Context) error) error{
-			"Mutexes": s.Mutexes("a", "b").Do,
-			"readers": s.RWMutex("rw").RDo,
-			"semaphore": func(ctx context.Context, f func(context.Context) error) error {
-				return under(ctx, s.Semaphore("s", 2), 1, f)
+			"LockAll": func(ctx context.Context, f func(context.Context) error) error {
+				c, unlock, err := dsync.LockAll(ctx, s.Mutex("a"), s.Mutex("b"))
+				if err != nil {
+					return err
+				}
+				return errors.Join(f(c), unlock())
+			},
+			"readers": func(ctx context.Context, f func(context.Context) error) error {
+				return under(ctx, s.RWMutex("rw").RHold, f)
 			},
 		} {
 			outer := s.Mutex("outer")
 			err := outer.Do(background, func(ctx context.Context) error {
-				if err := dsync.Progress(ctx, time.Hour); err != nil {
+				if err := dsync.HoldFrom(ctx).Progress(time.Hour); err != nil {
 					t.Errorf("%s: Progress of the Mutex outside: %v", name, err)
 				}
 				return inner(ctx, func(ctx context.Context) error {
-					if err := dsync.Progress(ctx, time.Second); err == nil {
-						t.Errorf("%s: no error of Progress", name)
+					if h := dsync.HoldFrom(ctx); h != nil && h.Progress(time.Second) == nil {
+						t.Errorf("%s: no error of Progress of %v", name, h)
 					}
 					time.Sleep(ttl)
-					if !outer.Held() {
+					if outer.Token() == 0 {
 						t.Errorf("%s: it has ended the hold of the Mutex outside", name)
 					}
-					return s.Mutex("inner").Do(ctx, func(ctx context.Context) error { return dsync.Progress(ctx, time.Minute) })
+					return s.Mutex("inner").Do(ctx, func(ctx context.Context) error { return dsync.HoldFrom(ctx).Progress(time.Minute) })
 				})
 			})
 			if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
@@ -33,8 +34,8 @@ func seldom() *dsync.Options { return &dsync.Options{Retention: -1, PollInterval
 // enqueue registers a session that does nothing by itself, and adds a claim of it to the queue.
 func enqueue(t *testing.T, store driver.Store, session, key string) driver.Claim {
 	t.Helper()
-	c := driver.Claim{Key: key, ID: session + ".1", Session: session, Kind: dsync.KindMutex, Weight: 1, Limit: 1}
-	_, err := store.Register(background, dsync.Member{ID: session, TTL: 100 * ttl})
+	c := driver.Claim{Key: key, ID: session + ".1", Session: session, Kind: driver.KindMutex, Weight: 1, Limit: 1}
+	_, err := store.Register(background, driver.Member{ID: session, TTL: 100 * ttl})
 	_, _, err2 := storecmd.Acquire(background, store, c, true, nil, time.Now().Add(time.Hour))
 	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
@@ -131,11 +132,10 @@ func TestGrantNoticeAfterTheEndOfALongHoldCostsNothing(t *testing.T) {
 			lock(t, held)
 			before := memory.Counts()
 			time.AfterFunc(time.Second, held.Unlock)
-			mu := s.Mutex("k")
-			lock(t, mu)
+			h := take(t, s.Mutex("k").Hold)
 			time.Sleep(late - 2*time.Second)
 			// By a majority: a release that a fail-over may undo is remembered anyway.
-			if err := mu.UnlockContext(background); err != nil {
+			if err := h.Release(background); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(3 * time.Second)
@@ -191,7 +191,7 @@ func TestObserveSeesPublishedValues(t *testing.T) {
 		defer cancel()
 		var value string
 		engine.Of(newSession(t, memory, seldom())).Observe(ctx, "k", func(st driver.State, _ error) { value = string(st.Value) }, func() {})
-		h, err := engine.Of(newSession(t, memory, nil)).Hold(background, engine.Whole("k", dsync.KindElection))
+		h, err := engine.Of(newSession(t, memory, nil)).Hold(background, engine.Whole("k", driver.KindElection))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -259,7 +259,7 @@ func TestBreakNotifiesNewHolders(t *testing.T) {
 		c := enqueue(t, memory, "w", "k")
 		last := lastNotice(t, memory, "w")
 		f.Cut()
-		if err := newSession(t, memory, nil).Break(background, "k"); err != nil {
+		if err := admin.New(newSession(t, memory, nil)).Break(background, "k"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -353,31 +353,27 @@ func TestYieldIsRequestedAgain(t *testing.T) {
 // queue then. Otherwise it could overlook the waiters that it lets in.
 func TestReleaseSaysWhetherItsClaimWasAlone(t *testing.T) {
 	for name, tc := range map[string]struct {
-		fault func(asked int) dsynctest.Fault // for each Acquire
-		lock  func(*testing.T, driver.Store, *dsync.Mutex)
+		fault func(asked int) dsynctest.Fault                          // for each Acquire
+		hold  func(*testing.T, driver.Store, *dsync.Mutex) *dsync.Hold // nil: of Mutex.Hold
 		want  bool
 	}{
 		"alone": {want: true},
 		"by a repeat": {fault: func(asked int) dsynctest.Fault {
 			return dsynctest.Fault{LoseReply: asked == 1}
 		}},
-		"by a notice": {lock: func(t *testing.T, store driver.Store, mu *dsync.Mutex) {
+		"by a notice": {hold: func(t *testing.T, store driver.Store, mu *dsync.Mutex) *dsync.Hold {
 			held := newSession(t, store, nil).Mutex("k")
 			lock(t, held)
 			time.AfterFunc(time.Second, held.Unlock)
-			lock(t, mu)
+			return take(t, mu.Hold)
 		}},
-		"before others": {lock: func(t *testing.T, store driver.Store, mu *dsync.Mutex) {
-			first := newSession(t, store, nil).Mutex("k")
-			lock(t, first)
-			if err := first.UnlockAfter(background, time.Second); err != nil {
+		"before others": {hold: func(t *testing.T, store driver.Store, mu *dsync.Mutex) *dsync.Hold {
+			if err := take(t, newSession(t, store, nil).Mutex("k").Hold).ReleaseAfter(background, time.Second); err != nil {
 				t.Fatal(err)
 			}
 			enqueue(t, store, "w", "k")
 			time.Sleep(2 * time.Second) // the hold has ended, and nobody has granted the key to w
-			if err := mu.ForceLock(background); err != nil {
-				t.Fatal(err)
-			}
+			return take(t, mu.ForceHold)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -392,12 +388,13 @@ func TestReleaseSaysWhetherItsClaimWasAlone(t *testing.T) {
 					return tc.fault(asked)
 				})
 				mu := newSession(t, f, nil).Mutex("k")
-				if tc.lock == nil {
-					lock(t, mu)
+				if tc.hold == nil {
+					if err := mu.Do(background, func(context.Context) error { return nil }); err != nil {
+						t.Error(err)
+					}
 				} else {
-					tc.lock(t, store.Memory, mu)
+					tc.hold(t, store.Memory, mu).Release(background)
 				}
-				mu.Unlock()
 				if got := store.alone.Load(); got != tc.want {
 					t.Errorf("Alone is %t, want %t", got, tc.want)
 				}
@@ -494,7 +491,7 @@ func TestListenerEndsWithTheLease(t *testing.T) {
 		held := newSession(t, store.Memory, nil).Mutex("k")
 		lock(t, held)
 		time.AfterFunc(time.Second, held.Unlock)
-		l, err := newSession(t, store, nil).Lease(background, "k", ttl)
+		l, err := newSession(t, store, nil).Mutex("k").Lease(background, ttl)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -532,9 +529,9 @@ func (s *lateReady) Listen(ctx context.Context, _ string, _ []string, f func(dri
 	return ctx.Err()
 }
 
-// UnlockAfter keeps the key for d from the call, even if its release must wait for the reply to a
+// ReleaseAfter keeps the key for d from the call, even if its release must wait for the reply to a
 // poll.
-func TestUnlockAfterCountsFromTheCallDuringAPoll(t *testing.T) {
+func TestReleaseAfterCountsFromTheCallDuringAPoll(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = time.Minute
 		memory := dsynctest.NewMemory()
@@ -550,16 +547,16 @@ func TestUnlockAfterCountsFromTheCallDuringAPoll(t *testing.T) {
 		held, mu := newSession(t, memory, nil).Mutex("k"), newSession(t, f, nil).Mutex("k")
 		lock(t, held)
 		time.AfterFunc(time.Second/2, held.Unlock)
-		lock(t, mu) // by a notice
+		h := take(t, mu.Hold) // by a notice
 		called := time.Now()
-		if err := mu.UnlockAfter(background, d); err != nil {
+		if err := h.ReleaseAfter(background, d); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(called); took != time.Second/2 {
 			t.Fatalf("released after %v, want when the poll was answered", took)
 		}
 		if got := holders(t, memory, "k")[0].Until.Sub(called); got < d-time.Millisecond || got > d+time.Millisecond {
-			t.Errorf("kept until %v after UnlockAfter, want %v", got, d)
+			t.Errorf("kept until %v after ReleaseAfter, want %v", got, d)
 		}
 	})
 }

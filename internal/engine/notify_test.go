@@ -411,12 +411,11 @@ func TestGrantedWaiterDoesNotWaitForOtherRequests(t *testing.T) {
 		a, b := newSession(t, memory, nil), newSession(t, slow, nil)
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
-		var others []*dsync.Mutex
+		var others []*dsync.Hold
 		for i := range polls {
-			mu := a.Mutex(fmt.Sprint("other ", i))
-			lock(t, mu)
-			others = append(others, mu)
-			go b.Mutex(mu.Key()).LockContext(ctx)
+			key := fmt.Sprint("other ", i)
+			others = append(others, take(t, a.Mutex(key).Hold))
+			go b.Mutex(key).LockContext(ctx)
 		}
 		mine, theirs := a.Mutex("k"), b.Mutex("k")
 		lock(t, mine)
@@ -427,8 +426,8 @@ func TestGrantedWaiterDoesNotWaitForOtherRequests(t *testing.T) {
 		}()
 		time.Sleep(time.Second)
 		hang.Store(true)
-		for _, mu := range others {
-			if err := mu.UnlockAfter(background, time.Hour); err != nil { // wakes its waiter, which requests again
+		for _, h := range others {
+			if err := h.ReleaseAfter(background, time.Hour); err != nil { // wakes its waiter, which requests again
 				t.Error(err)
 			}
 		}

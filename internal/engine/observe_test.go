@@ -12,6 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
@@ -40,7 +41,7 @@ func TestMembersOfMoreThanAPage(t *testing.T) {
 				}), nil)
 				time.AfterFunc(time.Second/2, func() { store.Heartbeat(background, want[n-1], nil) }) // between two readings
 				before := store.Counts()
-				all, now, err := s.Members(background)
+				all, now, err := admin.New(s).Members(background)
 				if err != nil || len(all) != n {
 					t.Fatalf("Members: %d, %v; want %d", len(all), err, n)
 				}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -37,11 +38,11 @@ func TestLostRunIsFollowed(t *testing.T) {
 				)
 				go func() {
 					value, err := a.Once("k").DoValue(background, func(ctx context.Context) ([]byte, error) {
-						token = dsync.TokenFrom(ctx)
+						token = dsync.HoldFrom(ctx).Token()
 						<-ctx.Done()
 						lost = time.Now()
-						if cause := context.Cause(ctx); !errors.Is(cause, dsync.ErrLost) || dsync.TokenFrom(ctx) != 0 {
-							t.Errorf("the run's context ended with %v and the token %d", cause, dsync.TokenFrom(ctx))
+						if cause := context.Cause(ctx); !errors.Is(cause, dsync.ErrLost) || dsync.HoldFrom(ctx).Token() != 0 {
+							t.Errorf("the run's context ended with %v and the token %d", cause, dsync.HoldFrom(ctx).Token())
 						}
 						<-finish
 						return []byte("late"), nil
@@ -57,7 +58,7 @@ func TestLostRunIsFollowed(t *testing.T) {
 				go func() {
 					_, err := b.Once("k").DoValue(background, func(ctx context.Context) ([]byte, error) {
 						next = time.Now()
-						if tok := dsync.TokenFrom(ctx); tok <= token {
+						if tok := dsync.HoldFrom(ctx).Token(); tok <= token {
 							t.Errorf("token %d after %d", tok, token)
 						}
 						return []byte("v"), nil
@@ -294,7 +295,7 @@ func TestOnceKeyOfAnotherKind(t *testing.T) {
 			for where, o := range map[string]*dsync.Session{"here": s, "elsewhere": other} {
 				for what, err := range map[string]error{
 					"mutex":     o.Mutex("k").LockContext(ctx),
-					"rwmutex":   o.RWMutex("k").TryRLockContext(ctx),
+					"rwmutex":   errOf(o.RWMutex("k").RHold(ctx)),
 					"semaphore": o.Semaphore("k", 3).Acquire(ctx, 1),
 				} {
 					wantErr(t, when+" "+where, err, dsync.ErrMismatch)
@@ -350,7 +351,7 @@ func TestRevokedRunDoesNotCount(t *testing.T) {
 			first <- s.Once("k").Do(background, func(ctx context.Context) error { <-ctx.Done(); return nil })
 		}()
 		time.Sleep(time.Second)
-		if err := newSession(t, store, nil).Break(background, "k"); err != nil {
+		if err := admin.New(newSession(t, store, nil)).Break(background, "k"); err != nil {
 			t.Errorf("Break: %v", err)
 		}
 		wantErr(t, "the run", <-first, dsync.ErrLost, dsync.ErrRevoked)

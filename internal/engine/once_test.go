@@ -210,7 +210,7 @@ func TestFailedRunIsFollowed(t *testing.T) {
 							first <- err
 						}()
 						err = a.Once("k").Do(background, func(ctx context.Context) error {
-							token = dsync.TokenFrom(ctx)
+							token = dsync.HoldFrom(ctx).Token()
 							<-run
 							return fail()
 						})
@@ -222,7 +222,7 @@ func TestFailedRunIsFollowed(t *testing.T) {
 					go func() {
 						second <- b.Once("k").Do(within(t), func(ctx context.Context) error {
 							ran = true
-							if next := dsync.TokenFrom(ctx); token == 0 || next <= token {
+							if next := dsync.HoldFrom(ctx).Token(); token == 0 || next <= token {
 								t.Errorf("token %d after %d", next, token)
 							}
 							return nil
@@ -353,20 +353,20 @@ func TestOnceValueBefore(t *testing.T) {
 }
 
 // A run has the token and the context of its hold.
-func TestTokenFrom(t *testing.T) {
+func TestHoldFrom(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		type own struct{}
 		parent, cancel := context.WithCancel(context.WithValue(background, own{}, "v"))
 		defer cancel()
-		if dsync.TokenFrom(parent) != 0 {
+		if dsync.HoldFrom(parent) != nil {
 			t.Error("a token without a run")
 		}
 		var kept context.Context
 		err := newSession(t, store, nil).Once("k").Do(parent, func(ctx context.Context) error {
 			kept = ctx
-			if h := holders(t, store, "k"); len(h) != 1 || dsync.TokenFrom(ctx) != h[0].Token {
-				t.Errorf("token %d, holders %v", dsync.TokenFrom(ctx), h)
+			if h := holders(t, store, "k"); len(h) != 1 || dsync.HoldFrom(ctx).Token() != h[0].Token {
+				t.Errorf("token %d, holders %v", dsync.HoldFrom(ctx).Token(), h)
 			}
 			if ctx.Value(own{}) != "v" {
 				t.Error("the caller's values are not the run's")
@@ -376,7 +376,7 @@ func TestTokenFrom(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if dsync.TokenFrom(kept) != 0 || kept.Err() == nil {
+		if dsync.HoldFrom(kept).Token() != 0 || kept.Err() == nil {
 			t.Error("the token or the context outlived the run")
 		}
 		// A sealed key's token is that of the run that counted.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/core"
+	"github.com/leasehold-go/leasehold/internal/deadlock"
 	"github.com/leasehold-go/leasehold/internal/logs"
 )
 
@@ -164,7 +165,7 @@ type Hooks struct {
 	Heartbeat      func(took, left time.Duration, err error)
 	StoreError     func(op string, err error)
 	ClockJump      func(d time.Duration)
-	Deadlock       func(deadlock any) // a dsync.Deadlock
+	Deadlock       func(DeadlockInfo)
 }
 
 // AddHooks registers further hooks, which are called until stop is called or the session ends.
@@ -223,6 +224,15 @@ type LostInfo struct {
 	Held     time.Duration // as in ReleasedInfo
 	ByHolder bool          // the hold ended as its holder wanted: with [Hold.WindDown], as when a leader resigns, or its lease is over
 }
+
+// A DeadlockInfo describes a deadlock: Members[i] holds Keys[i] and waits for Keys[i+1], the last one for Keys[0].
+type DeadlockInfo struct {
+	Members []string
+	Keys    []string
+}
+
+// String says what each member holds and waits for.
+func (d DeadlockInfo) String() string { return deadlock.Describe(d.Members, d.Keys) }
 
 // Package dsync exports these errors and explains them.
 var (

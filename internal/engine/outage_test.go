@@ -98,8 +98,7 @@ func TestLogOfAnOutage(t *testing.T) {
 			},
 		})
 		outage := func(d time.Duration) map[string][]string {
-			mu := s.Mutex("k")
-			lock(t, mu)
+			h := take(t, s.Mutex("k").Hold)
 			synctest.Wait() // for the hooks and the log
 			out.Reset()
 			clear(failed)
@@ -109,7 +108,7 @@ func TestLogOfAnOutage(t *testing.T) {
 			go func() { locked <- other.LockContext(background) }() // it tries all the time
 			time.Sleep(d)
 			f.Heal()
-			mu.UnlockContext(background) // it is lost
+			h.Release(background) // it is lost
 			if err := <-locked; err != nil {
 				t.Fatal(err)
 			}

@@ -128,8 +128,7 @@ func TestChecksAfterACrashAreJittered(t *testing.T) {
 		const waiters = 40
 		memory := dsynctest.NewMemory()
 		crashed := newFaulty(t, memory, nil)
-		mu := newSession(t, crashed, nil).Mutex("k")
-		lock(t, mu)
+		h := take(t, newSession(t, crashed, nil).Mutex("k").Hold)
 		crashed.Cut()
 		expiry := time.Now().Add(ttl)
 		var guard sync.Mutex
@@ -169,7 +168,7 @@ func TestChecksAfterACrashAreJittered(t *testing.T) {
 		wantJittered(t, "delays by place", parts, ttl/100, 2*ttl/100+time.Millisecond)
 		cancel()
 		wg.Wait()
-		mu.UnlockContext(background)
+		h.Release(background)
 	})
 }
 

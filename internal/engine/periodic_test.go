@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
@@ -84,13 +85,13 @@ func TestPeriodicLast(t *testing.T) {
 		store := dsynctest.NewMemory()
 		p := newSession(t, store, nil).Periodic("k")
 		given := []byte("up to here")
-		if ran, err := p.DoValue(background, at(1), func(context.Context) ([]byte, error) { return given, nil }); !ran || err != nil {
+		if _, ran, err := p.DoValue(background, at(1), func(context.Context) ([]byte, error) { return given, nil }); !ran || err != nil {
 			t.Fatal(ran, err)
 		}
 		given[0] = 'U'
 		wantLast(t, p, 1, "up to here")
 		failed := errors.New("failed")
-		ran, err := p.DoValue(background, at(2), func(context.Context) ([]byte, error) {
+		_, ran, err := p.DoValue(background, at(2), func(context.Context) ([]byte, error) {
 			wantLast(t, newSession(t, store, nil).Periodic("k"), 1, "up to here")
 			return []byte("no"), failed
 		})
@@ -209,7 +210,7 @@ func TestPeriodicOrder(t *testing.T) {
 func TestPeriodicWaitsForAnEndlessRun(t *testing.T) {
 	for how, end := range map[string]func(*testing.T, *dsynctest.Memory, *dsync.Session){
 		"break": func(t *testing.T, _ *dsynctest.Memory, other *dsync.Session) {
-			wantErr(t, "Break", other.Break(background, "k"), nil)
+			wantErr(t, "Break", admin.New(other).Break(background, "k"), nil)
 		},
 		"by hand": func(t *testing.T, store *dsynctest.Memory, _ *dsync.Session) { // as if its record was edited
 			st, err := store.Load(background, "k", 1)
@@ -351,7 +352,7 @@ func TestPeriodicForgotten(t *testing.T) {
 			wantRan(t, ran, 9, true)
 			wantRan(t, late, 9, false)
 			wantLast(t, read, 9, "")
-			if err := s.Forget(background, "k"); err != nil {
+			if err := admin.New(s).Forget(background, "k"); err != nil {
 				t.Fatal(err)
 			}
 			for n, p := range []*dsync.Periodic{ran, late, read} {

@@ -22,25 +22,30 @@ type locked struct {
 	token  func() int64
 }
 
+// lockedBy is a hold that acquire takes.
+func lockedBy(acquire func(context.Context) (*dsync.Hold, error)) locked {
+	var h *dsync.Hold
+	return locked{
+		lock:   into(&h, acquire),
+		unlock: func(ctx context.Context) error { return h.Release(ctx) },
+		lost:   func() <-chan struct{} { return h.Lost() },
+		token:  func() int64 { return h.Token() },
+	}
+}
+
 func writeLocked(s *dsync.Session) locked {
-	rw := s.RWMutex("k")
-	return locked{rw.LockContext, rw.UnlockContext, rw.Lost, rw.Token}
+	return lockedBy(s.RWMutex("k").Hold)
 }
 
 func readLocked(s *dsync.Session) locked {
-	rw := s.RWMutex("k")
-	return locked{rw.RLockContext, rw.RUnlockContext, rw.RLost, rw.RToken}
+	return lockedBy(s.RWMutex("k").RHold)
 }
 
 // acquired is a hold of n of a semaphore of size 3.
 func acquired(n int64) func(s *dsync.Session) locked {
 	return func(s *dsync.Session) locked {
 		m := s.Semaphore("k", 3)
-		return locked{
-			func(ctx context.Context) error { return m.Acquire(ctx, n) },
-			func(ctx context.Context) error { return m.ReleaseContext(ctx, n) },
-			m.Lost, m.Token,
-		}
+		return lockedBy(func(ctx context.Context) (*dsync.Hold, error) { return m.Hold(ctx, n) })
 	}
 }
 
@@ -71,7 +76,7 @@ func run(s *dsync.Session) locked {
 		},
 		unlock: func(context.Context) error { close(end); return <-done },
 		lost:   func() <-chan struct{} { return ctx.Done() },
-		token:  func() int64 { return dsync.TokenFrom(ctx) },
+		token:  func() int64 { return dsync.HoldFrom(ctx).Token() },
 	}
 }
 
@@ -248,7 +253,7 @@ func TestPrimitivesReplayedRequestsChangeNothing(t *testing.T) {
 				rlock(t, mine)
 				mine.RUnlock()
 				wlock(t, theirs)
-				wg.Go(func() { wantErr(t, "a wait", mine.RLockContext(ctx), context.DeadlineExceeded) })
+				wg.Go(func() { wantErr(t, "a wait", errOf(mine.RHold(ctx)), context.DeadlineExceeded) })
 			} else {
 				mine, theirs := a.Semaphore(key, 2), b.Semaphore(key, 2)
 				acquire(t, mine, 2)
@@ -261,10 +266,8 @@ func TestPrimitivesReplayedRequestsChangeNothing(t *testing.T) {
 		cancel()
 
 		// Still held.
-		write, part := a.RWMutex("write"), a.Semaphore("part", 5)
-		wlock(t, write)
-		acquire(t, part, 1)
-		acquire(t, part, 2)
+		sem = a.Semaphore("part", 5)
+		held := []*dsync.Hold{take(t, a.RWMutex("write").Hold), units(t, sem, 1), units(t, sem, 2)}
 		time.Sleep(ttl)
 		check := func(when string) {
 			t.Helper()
@@ -275,8 +278,10 @@ func TestPrimitivesReplayedRequestsChangeNothing(t *testing.T) {
 					t.Errorf("%s: of key %q %d are held and %d in the queue, want %d and 0", when, key, got, n, want)
 				}
 			}
-			if isClosed(write.Lost()) || isClosed(part.Lost()) {
-				t.Errorf("%s: lost", when)
+			for _, h := range held {
+				if isClosed(h.Lost()) {
+					t.Errorf("%s: lost: %v", when, h)
+				}
 			}
 			if _, done, err := b.Once("once").Value(background); done || err != nil {
 				t.Errorf("%s: sealed by a run that failed: %v", when, err)
@@ -293,8 +298,9 @@ func TestPrimitivesReplayedRequestsChangeNothing(t *testing.T) {
 			check("later")
 		}
 		// The same after the end of the session.
-		write.Unlock()
-		part.Release(3)
+		for _, h := range held {
+			h.Release(background)
+		}
 		if err := a.Close(background); err != nil {
 			t.Fatal(err)
 		}

@@ -39,8 +39,8 @@ func TestStalledHoldEnds(t *testing.T) {
 					}})
 					mu, kept, next := s.Mutex("k"), s.Mutex("kept"), newSession(t, store, nil).Mutex("k")
 					lock(t, kept)
-					lock(t, mu)
-					lost := closedAt(mu.Lost())
+					h := take(t, mu.Hold)
+					lost := closedAt(h.Lost())
 					got := async(func() error { return next.LockContext(background) })
 					ctx, cancel := context.WithCancel(background)
 					waits := async(func() error {
@@ -51,7 +51,7 @@ func TestStalledHoldEnds(t *testing.T) {
 					})
 					var last time.Time
 					for range 4 {
-						if err := mu.Progress(limit); err != nil {
+						if err := h.Progress(limit); err != nil {
 							t.Fatal(err)
 						}
 						last = time.Now()
@@ -75,9 +75,9 @@ func TestStalledHoldEnds(t *testing.T) {
 					if got, want := strings.Join(ends, ", "), "lost k: dsync: hold lost: dsync: no progress within the limit; by the holder: false"; got != want {
 						t.Errorf("hooks report %q, want %q", got, want)
 					}
-					mu.Unlock()
-					if !kept.Held() || !next.Held() {
-						t.Errorf("held after the late Unlock: another key of the session %t, the key by its next holder %t", kept.Held(), next.Held())
+					h.Release(background)
+					if kept.Token() == 0 || next.Token() == 0 {
+						t.Errorf("held after the late Unlock: another key of the session %t, the key by its next holder %t", kept.Token() != 0, next.Token() != 0)
 					}
 					kept.Unlock()
 					next.Unlock()
@@ -87,31 +87,29 @@ func TestStalledHoldEnds(t *testing.T) {
 	}
 }
 
-// No report revives a hold that has stalled, and no Unlock keeps its key: neither in its grace, nor later. Healthy
-// reports it until it is unlocked.
+// No report revives a hold that has stalled, and no ReleaseAfter keeps its key: neither in its grace, nor later. Healthy
+// reports it until it is released.
 func TestStalledHoldStaysOver(t *testing.T) {
 	for _, late := range []time.Duration{0, grace / 2, 2 * grace} {
 		t.Run(fmt.Sprint(late), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
 				s := newSession(t, store, nil)
-				mu := s.Mutex("k")
-				lock(t, mu)
-				ctx, cancel := mu.Context(background)
-				defer cancel()
-				mu.Progress(limit)
+				hold := take(t, s.Mutex("k").Hold)
+				ctx := hold.Context(background)
+				hold.Progress(limit)
 				time.Sleep(limit + late)
-				wantErr(t, "Progress", mu.Progress(time.Hour), dsync.ErrLost, dsync.ErrStalled)
-				wantErr(t, "Progress without a limit", mu.Progress(0), dsync.ErrLost, dsync.ErrStalled)
+				wantErr(t, "Progress", hold.Progress(time.Hour), dsync.ErrLost, dsync.ErrStalled)
+				wantErr(t, "Progress without a limit", hold.Progress(0), dsync.ErrLost, dsync.ErrStalled)
 				wantErr(t, "the context's cause", context.Cause(ctx), dsync.ErrLost, dsync.ErrStalled)
-				if mu.Held() || mu.Token() != 0 {
+				if hold.Token() != 0 {
 					t.Error("it is held")
 				}
 				if late > grace {
 					wantHealthy(t, "after the grace", s, dsync.ErrStillInUse)
 				}
-				wantErr(t, "UnlockAfter", mu.UnlockAfter(background, time.Hour), dsync.ErrLost, dsync.ErrStalled)
-				wantHealthy(t, "after Unlock", s, nil)
+				wantErr(t, "ReleaseAfter", hold.ReleaseAfter(background, time.Hour), dsync.ErrLost, dsync.ErrStalled)
+				wantHealthy(t, "after ReleaseAfter", s, nil)
 				if h := holders(t, store, "k"); len(h) > 0 {
 					t.Errorf("it is kept: %v", h)
 				}
@@ -120,20 +118,19 @@ func TestStalledHoldStaysOver(t *testing.T) {
 	}
 }
 
-// A process that was frozen past the limit sees that first: neither a report nor an Unlock counts.
+// A process that was frozen past the limit sees that first: neither a report nor a Release counts.
 func TestStallIsSeenAfterAFreeze(t *testing.T) {
-	for name, do := range map[string]func(mu *dsync.Mutex) error{
-		"Progress":      func(mu *dsync.Mutex) error { return mu.Progress(time.Hour) },
-		"UnlockContext": func(mu *dsync.Mutex) error { return mu.UnlockContext(background) },
+	for name, do := range map[string]func(h *dsync.Hold) error{
+		"Progress": func(h *dsync.Hold) error { return h.Progress(time.Hour) },
+		"Release":  func(h *dsync.Hold) error { return h.Release(background) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				s := newSession(t, dsynctest.NewMemory(), nil)
-				mu := s.Mutex("k")
-				lock(t, mu)
-				mu.Progress(lease / 2)
+				h := take(t, s.Mutex("k").Hold)
+				h.Progress(lease / 2)
 				engine.Of(s).Freeze(lease / 2)
-				wantErr(t, name, do(mu), dsync.ErrLost, dsync.ErrStalled)
+				wantErr(t, name, do(h), dsync.ErrLost, dsync.ErrStalled)
 			})
 		})
 	}
@@ -143,12 +140,11 @@ func TestStallIsSeenAfterAFreeze(t *testing.T) {
 func TestProgressTakesNoCommand(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
-		mu := newSession(t, store, unswept()).Mutex("k")
-		lock(t, mu)
+		h := take(t, newSession(t, store, unswept()).Mutex("k").Hold)
 		time.Sleep(2 * time.Second) // until it listens
 		before := store.Counts()
 		for i := range 5000 {
-			if err := mu.Progress(time.Duration(1+i%7) * time.Second); err != nil {
+			if err := h.Progress(time.Duration(1+i%7) * time.Second); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(999 * time.Millisecond)
@@ -156,31 +152,30 @@ func TestProgressTakesNoCommand(t *testing.T) {
 		if d := store.Counts().Since(before); d.Total() != 2*d.Commands[dsynctest.MethodHeartbeat] || d.Writes != d.Commands[dsynctest.MethodHeartbeat] {
 			t.Errorf("sent: %v, want heartbeats only, and a reading with each", d.Commands)
 		}
-		mu.Unlock()
+		h.Release(background)
 	})
 }
 
 // A hold has the limit of its holder's last report, or none; the next hold of the key has none, whichever way it
 // begins.
 func TestNextHoldHasNoLimit(t *testing.T) {
-	for name, next := range map[string]func(t *testing.T, s *dsync.Session, mu *dsync.Mutex) *dsync.Mutex{
-		"0":      func(_ *testing.T, _ *dsync.Session, mu *dsync.Mutex) *dsync.Mutex { mu.Progress(0); return mu },
-		"longer": func(_ *testing.T, _ *dsync.Session, mu *dsync.Mutex) *dsync.Mutex { mu.Progress(time.Hour); return mu },
-		"handed off": func(t *testing.T, s *dsync.Session, mu *dsync.Mutex) *dsync.Mutex {
-			next := s.Mutex("k")
-			locked := async(func() error { return next.LockContext(background) })
+	for name, next := range map[string]func(t *testing.T, mu *dsync.Mutex, h *dsync.Hold) *dsync.Hold{
+		"0":      func(_ *testing.T, _ *dsync.Mutex, h *dsync.Hold) *dsync.Hold { h.Progress(0); return h },
+		"longer": func(_ *testing.T, _ *dsync.Mutex, h *dsync.Hold) *dsync.Hold { h.Progress(time.Hour); return h },
+		"handed off": func(t *testing.T, mu *dsync.Mutex, h *dsync.Hold) *dsync.Hold {
+			var next *dsync.Hold
+			acquired := async(func() error { return into(&next, mu.Hold)(background) })
 			synctest.Wait()
-			mu.Unlock()
-			if e := <-locked; e.err != nil {
+			h.Release(background)
+			if e := <-acquired; e.err != nil {
 				t.Fatal(e.err)
 			}
 			return next
 		},
-		"lingers": func(t *testing.T, _ *dsync.Session, mu *dsync.Mutex) *dsync.Mutex {
-			mu.Unlock()
+		"lingers": func(t *testing.T, mu *dsync.Mutex, h *dsync.Hold) *dsync.Hold {
+			h.Release(background)
 			time.Sleep(time.Second)
-			lock(t, mu)
-			return mu
+			return take(t, mu.Hold)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -192,22 +187,22 @@ func TestNextHoldHasNoLimit(t *testing.T) {
 				s := newSession(t, dsynctest.NewMemory(), opt)
 				mu := s.Mutex("k")
 				makeLinger(mu)
-				lock(t, mu)
-				if err := mu.Progress(limit); err != nil {
+				h := take(t, mu.Hold)
+				if err := h.Progress(limit); err != nil {
 					t.Fatal(err)
 				}
-				mu = next(t, s, mu)
+				h = next(t, mu, h)
 				time.Sleep(2 * limit)
-				if !mu.Held() {
+				if h.Token() == 0 {
 					t.Error("the limit of the report before counts")
 				}
-				mu.Unlock()
+				h.Release(background)
 			})
 		})
 	}
 }
 
-// Progress(ctx) is for the hold whose context ctx is, of several the innermost one.
+// HoldFrom returns the hold whose context ctx is, of several the innermost one.
 func TestProgressByContext(t *testing.T) {
 	type scope func(s *dsync.Session, f func(context.Context) error) error
 	for name, in := range map[string]scope{
@@ -238,7 +233,7 @@ func TestProgressByContext(t *testing.T) {
 					type key struct{}
 					inner, cancel := context.WithCancel(context.WithValue(ctx, key{}, 1))
 					defer cancel()
-					if err := dsync.Progress(inner, limit); err != nil {
+					if err := dsync.HoldFrom(inner).Progress(limit); err != nil {
 						t.Error(err)
 					}
 					time.Sleep(limit - time.Millisecond)
@@ -247,7 +242,7 @@ func TestProgressByContext(t *testing.T) {
 					}
 					time.Sleep(time.Millisecond)
 					wantErr(t, "the context's cause", context.Cause(ctx), dsync.ErrStalled)
-					wantErr(t, "Progress", dsync.Progress(inner, limit), dsync.ErrStalled)
+					wantErr(t, "Progress", dsync.HoldFrom(inner).Progress(limit), dsync.ErrStalled)
 					return nil
 				})
 				wantErr(t, "Do", err, dsync.ErrLost, dsync.ErrStalled)
@@ -262,32 +257,29 @@ func TestProgressByContext(t *testing.T) {
 func TestProgressOfNoHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
-		mu, rw := s.Mutex("k"), s.RWMutex("rw")
-		wantErr(t, "unlocked", mu.Progress(limit), dsync.ErrLost)
-		lock(t, mu)
-		ctx, cancel := mu.Context(background)
-		defer cancel()
+		h := take(t, s.Mutex("k").Hold)
+		ctx := h.Context(background)
 		for _, d := range []time.Duration{-1, dsync.MaxDuration + 1} {
-			if err := mu.Progress(d); err == nil || !strings.Contains(err.Error(), d.String()) {
+			if err := h.Progress(d); err == nil || !strings.Contains(err.Error(), d.String()) {
 				t.Errorf("Progress(%v): %v", d, err)
 			}
 		}
-		if err := mu.Progress(driver.MaxDuration); err != nil {
+		if err := h.Progress(driver.MaxDuration); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Hour)
-		mu.Unlock()
-		wantErr(t, "unlocked again", mu.Progress(limit), dsync.ErrLost)
-		wantErr(t, "the context of a hold that is over", dsync.Progress(ctx, limit), dsync.ErrLost)
-		rw.RLock()
-		reads, cancel := rw.RContext(background)
-		defer cancel()
-		for name, ctx := range map[string]context.Context{"a reader's context": reads, "no hold's context": background} {
-			if err := dsync.Progress(ctx, limit); err == nil || !strings.Contains(err.Error(), "Mutex.Do") {
+		h.Release(background)
+		wantErr(t, "released", h.Progress(limit), dsync.ErrLost)
+		wantErr(t, "the context of a hold that is over", dsync.HoldFrom(ctx).Progress(limit), dsync.ErrLost)
+		reads := take(t, s.RWMutex("rw").RHold)
+		for name, h := range map[string]*dsync.Hold{"a reader's hold": reads, "that of its context": dsync.HoldFrom(reads.Context(background))} {
+			if err := h.Progress(limit); err == nil || !strings.Contains(err.Error(), "readers") {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		wantErr(t, "the writer, while others read", rw.Progress(limit), dsync.ErrLost)
-		rw.RUnlock()
+		reads.Release(background)
+		if h := dsync.HoldFrom(background); h != nil {
+			t.Errorf("the hold of a context that has none: %v", h)
+		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/engine"
@@ -39,18 +40,20 @@ func running(do func(ctx context.Context, f func(context.Context) error) error) 
 	return <-begun, func() { cancel(); <-done }
 }
 
+// contextOf returns the context of h, and what releases it.
+func contextOf(h *dsync.Hold) (context.Context, func()) {
+	return h.Context(background), func() { h.Release(background) }
+}
+
 func heldAsEach() []heldAs {
 	return []heldAs{
 		{"Mutex", func(t *testing.T, s *dsync.Session) (context.Context, func()) { return running(s.Mutex("k").Do) }},
 		{"RWMutex, writer", func(t *testing.T, s *dsync.Session) (context.Context, func()) { return running(s.RWMutex("k").Do) }},
-		{"RWMutex, reader", func(t *testing.T, s *dsync.Session) (context.Context, func()) { return running(s.RWMutex("k").RDo) }},
+		{"RWMutex, reader", func(t *testing.T, s *dsync.Session) (context.Context, func()) {
+			return contextOf(take(t, s.RWMutex("k").RHold))
+		}},
 		{"Semaphore", func(t *testing.T, s *dsync.Session) (context.Context, func()) {
-			m := s.Semaphore("k", 3)
-			if err := m.Acquire(background, 2); err != nil {
-				t.Fatal(err)
-			}
-			over, cancel := m.Context(background)
-			return over, func() { m.Release(2); cancel() }
+			return contextOf(units(t, s.Semaphore("k", 3), 2))
 		}},
 		{"Once", func(t *testing.T, s *dsync.Session) (context.Context, func()) { return running(s.Once("k").Do) }},
 		{"Periodic", func(t *testing.T, s *dsync.Session) (context.Context, func()) {
@@ -60,7 +63,7 @@ func heldAsEach() []heldAs {
 			})
 		}},
 		{"Lease", func(t *testing.T, s *dsync.Session) (context.Context, func()) {
-			l, err := s.Lease(background, "k", time.Hour)
+			l, err := s.Mutex("k").Lease(background, time.Hour)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -196,9 +199,9 @@ func (s *measuringStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.
 // What somebody in the process reads of the key ends the hold at once if another holds it for sure.
 func TestReadingShowsAnotherHolder(t *testing.T) {
 	for name, read := range map[string]func(s *dsync.Session) error{
-		"Status": func(s *dsync.Session) error { _, err := s.Status(background, "k"); return err },
+		"Status": func(s *dsync.Session) error { _, err := admin.New(s).Status(background, "k"); return err },
 		"List": func(s *dsync.Session) error {
-			for _, err := range s.List(background, "") {
+			for _, err := range admin.New(s).List(background, "") {
 				return err
 			}
 			return errors.New("no keys")
@@ -210,21 +213,21 @@ func TestReadingShowsAnotherHolder(t *testing.T) {
 				store := dsynctest.NewMemory()
 				a, b := newSession(t, store, unswept()), newSession(t, store, unswept())
 				ma, mb := a.Mutex("k"), b.Mutex("k")
-				lock(t, ma)
+				maHold := take(t, ma.Hold)
 				time.Sleep(time.Second)
-				if err := read(a); err != nil || isClosed(ma.Lost()) {
-					t.Fatalf("%v; lost by a reading: %t", err, isClosed(ma.Lost()))
+				if err := read(a); err != nil || isClosed(maHold.Lost()) {
+					t.Fatalf("%v; lost by a reading: %t", err, isClosed(maHold.Lost()))
 				}
 				store.DeleteRecord("k")
 				lock(t, mb)
 				if err := read(a); err != nil {
 					t.Fatal(err)
 				}
-				if !isClosed(ma.Lost()) {
+				if !isClosed(maHold.Lost()) {
 					t.Fatal("the hold goes on")
 				}
-				wantErr(t, "UnlockContext", ma.UnlockContext(background), dsync.ErrLost, dsync.ErrRecordDeleted)
-				if !mb.Held() {
+				wantErr(t, "Release", maHold.Release(background), dsync.ErrLost, dsync.ErrRecordDeleted)
+				if mb.Token() == 0 {
 					t.Error("the other holder has lost the key")
 				}
 				mb.Unlock()
@@ -244,7 +247,7 @@ func TestObserverSeesTheNextHolder(t *testing.T) {
 		defer cancel()
 		var both atomic.Bool
 		engine.Of(a).Observe(ctx, "k", func(st driver.State, err error) {
-			if len(st.Holders) > 0 && st.Holders[0].Session == b.ID() && ma.Held() {
+			if len(st.Holders) > 0 && st.Holders[0].Session == b.ID() && ma.Token() != 0 {
 				both.Store(true)
 			}
 		}, func() {})
@@ -318,8 +321,8 @@ func TestWaiterJoinsAgain(t *testing.T) {
 					t.Errorf("the first waiter got the key after %v, want the time of its poll", d)
 				}
 				time.Sleep(2 * ttl)
-				if !isClosed(ma.Lost()) || !first.Held() {
-					t.Errorf("the first holder is told: %t; the next one has the key: %t", isClosed(ma.Lost()), first.Held())
+				if !isClosed(ma.Lost()) || first.Token() == 0 {
+					t.Errorf("the first holder is told: %t; the next one has the key: %t", isClosed(ma.Lost()), first.Token() != 0)
 				}
 				ma.Unlock()
 				first.Unlock()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
@@ -26,12 +27,12 @@ func TestLocalMismatchNamesBothKinds(t *testing.T) {
 		for _, c := range []struct {
 			what         string
 			do           func() error
-			kind, wanted dsync.Kind
+			kind, wanted driver.Kind
 		}{
-			{"RWMutex.LockContext", func() error { return s.RWMutex("k").LockContext(background) }, dsync.KindMutex, dsync.KindRWMutex},
-			{"RWMutex.TryLockContext", func() error { return s.RWMutex("k").TryLockContext(background) }, dsync.KindMutex, dsync.KindRWMutex},
-			{"Semaphore.Acquire", func() error { return s.Semaphore("l", 2).Acquire(background, 1) }, dsync.KindRWMutex, dsync.KindSemaphore},
-			{"Acquire", func() error { _, err := s.Lease(background, "l", ttl); return err }, dsync.KindRWMutex, dsync.KindMutex},
+			{"RWMutex.LockContext", func() error { return s.RWMutex("k").LockContext(background) }, driver.KindMutex, driver.KindRWMutex},
+			{"RWMutex.TryHold", func() error { return errOf(s.RWMutex("k").TryHold(background)) }, driver.KindMutex, driver.KindRWMutex},
+			{"Semaphore.Acquire", func() error { return s.Semaphore("l", 2).Acquire(background, 1) }, driver.KindRWMutex, driver.KindSemaphore},
+			{"Acquire", func() error { _, err := s.Mutex("l").Lease(background, ttl); return err }, driver.KindRWMutex, driver.KindMutex},
 		} {
 			err := c.do()
 			wantErr(t, c.what, err, dsync.ErrMismatch)
@@ -55,7 +56,7 @@ func TestStatusShowsLapsedSessions(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		s := newSession(t, memory, nil)
 		held := func() bool {
-			st, err := s.Status(background, "k")
+			st, err := admin.New(s).Status(background, "k")
 			if err != nil || len(st.Holders) != 1 {
 				t.Fatalf("%v, %v", st, err)
 			}
@@ -65,11 +66,11 @@ func TestStatusShowsLapsedSessions(t *testing.T) {
 			return st.Held()
 		}
 		register := func(id string) {
-			now, err := memory.Register(background, dsync.Member{ID: id, TTL: ttl})
+			now, err := memory.Register(background, driver.Member{ID: id, TTL: ttl})
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := driver.Claim{Key: "k", ID: id + ".1", Session: id, Kind: dsync.KindMutex, Weight: 1, Limit: 1}
+			c := driver.Claim{Key: "k", ID: id + ".1", Session: id, Kind: driver.KindMutex, Weight: 1, Limit: 1}
 			if _, _, err := storecmd.Acquire(background, memory, c, true, []string{"a"}, now.Add(time.Minute)); err != nil {
 				t.Fatal(err)
 			}

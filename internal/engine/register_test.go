@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"github.com/rs/xid"
 )
@@ -67,10 +69,10 @@ type takenStore struct {
 	taken int
 }
 
-func (s *takenStore) Register(ctx context.Context, m dsync.Member) (time.Time, error) {
+func (s *takenStore) Register(ctx context.Context, m driver.Member) (time.Time, error) {
 	s.ids = append(s.ids, m.ID)
 	if len(s.ids) <= s.taken {
-		if _, err := s.Memory.Register(ctx, dsync.Member{ID: m.ID, TTL: time.Hour, Name: "another"}); err != nil {
+		if _, err := s.Memory.Register(ctx, driver.Member{ID: m.ID, TTL: time.Hour, Name: "another"}); err != nil {
 			return time.Time{}, err
 		}
 	}
@@ -85,7 +87,7 @@ func TestSessionTakesAnotherIDIfItsOwnIsTaken(t *testing.T) {
 		var failed []error
 		s := newSession(t, store, &dsync.Options{Hooks: &dsync.Hooks{StoreError: func(op string, err error) { failed = append(failed, err) }}})
 		mu := s.Mutex("k")
-		wantErr(t, "TryLockContext", mu.TryLockContext(background), driver.ErrSessionExists)
+		wantErr(t, "TryHold", errOf(mu.TryHold(background)), driver.ErrSessionExists)
 		lock(t, mu)
 		if len(store.ids) != 3 || s.ID() != store.ids[2] || store.ids[0] == store.ids[1] || store.ids[1] == store.ids[2] {
 			t.Fatalf("registered as %q of the requested %q; want the third, and all different", s.ID(), store.ids)
@@ -119,7 +121,7 @@ func TestRegisterBeforeFirstUse(t *testing.T) {
 		ids := make(chan string, goroutines)
 		for range goroutines {
 			go func() {
-				id, err := s.Register(background)
+				id, err := engine.Of(s).Register(background)
 				if err != nil {
 					t.Error(err)
 				}
@@ -142,7 +144,7 @@ func TestRegisterBeforeFirstUse(t *testing.T) {
 			t.Errorf("held by %v, want the session %q", h, id)
 		}
 		mu.Unlock()
-		members, _, err := s.Members(background)
+		members, _, err := admin.New(s).Members(background)
 		if err != nil || len(members) != 1 || members[0].ID != id {
 			t.Errorf("members %v, %v; want %q", members, err, id)
 		}
@@ -151,7 +153,7 @@ func TestRegisterBeforeFirstUse(t *testing.T) {
 			t.Errorf("SessionStarted was called with %q", started)
 		}
 		s.Close(background)
-		if _, err := s.Register(background); !errors.Is(err, dsync.ErrClosed) {
+		if _, err := engine.Of(s).Register(background); !errors.Is(err, dsync.ErrClosed) {
 			t.Errorf("after Close: %v, want ErrClosed", err)
 		}
 	})
@@ -163,24 +165,24 @@ func TestRegisterAfterALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)
 		s := newSession(t, f, nil)
-		id, err := s.Register(background)
+		id, err := engine.Of(s).Register(background)
 		if err != nil {
 			t.Fatal(err)
 		}
 		f.Cut()
 		time.Sleep(ttl)
 		begin := time.Now()
-		if id, err := s.Register(background); err == nil || id != "" || time.Since(begin) > ttl/6 {
+		if id, err := engine.Of(s).Register(background); err == nil || id != "" || time.Since(begin) > ttl/6 {
 			t.Errorf("in an outage: %q, %v after %v", id, err, time.Since(begin))
 		}
 		ctx, cancel := context.WithTimeout(background, ttl/100)
 		defer cancel()
-		if _, err := s.Register(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := engine.Of(s).Register(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("ctx ended: %v", err)
 		}
 		time.Sleep(ttl)
 		f.Heal()
-		again, err := s.Register(background)
+		again, err := engine.Of(s).Register(background)
 		if err != nil || again == id || again != s.ID() {
 			t.Errorf("after the outage: %q, %v; before it was %q", again, err, id)
 		}
@@ -240,7 +242,7 @@ func TestCloseAfterARegistrationWithoutAnAnswer(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					memory := dsynctest.NewMemory()
 					s := newSession(t, newFaulty(t, memory, func(dsynctest.Request) dsynctest.Fault { return fault }), nil)
-					if _, err := s.Register(background); err == nil {
+					if _, err := engine.Of(s).Register(background); err == nil {
 						t.Fatal("it is registered, so this tests nothing")
 					}
 					time.Sleep(after)

@@ -141,8 +141,7 @@ func TestReplacingCommandIsLost(t *testing.T) {
 					return c.fault
 				})
 				s := newSession(t, f, &dsync.Options{HandOffTime: -1})
-				first := s.Mutex("k")
-				lock(t, first)
+				first := take(t, s.Mutex("k").Hold)
 				inside, most := 0, 0
 				done := waiters(t, s, 3, func() {
 					inside++
@@ -150,8 +149,8 @@ func TestReplacingCommandIsLost(t *testing.T) {
 					time.Sleep(time.Millisecond)
 					inside--
 				})
-				if err := first.UnlockContext(background); err != nil {
-					t.Errorf("UnlockContext: %v", err)
+				if err := first.Release(background); err != nil {
+					t.Errorf("Release: %v", err)
 				}
 				done()
 				if most != 1 {
@@ -187,15 +186,14 @@ func TestNextCallerGivesUpDuringTheCommand(t *testing.T) {
 					return fault
 				})
 				s := newSession(t, f, &dsync.Options{HandOffTime: -1})
-				first := s.Mutex("k")
-				lock(t, first)
+				first := take(t, s.Mutex("k").Hold)
 				ctx, cancel := context.WithCancel(background)
 				defer cancel()
 				got := make(chan error, 1)
 				go func() { got <- s.Mutex("k").LockContext(ctx) }()
 				synctest.Wait()
 				unlocked := make(chan error, 1)
-				go func() { unlocked <- first.UnlockContext(background) }()
+				go func() { unlocked <- first.Release(background) }()
 				time.Sleep(50 * time.Millisecond)
 				want := dsync.ErrClosed
 				if how == "closed" {
@@ -208,7 +206,7 @@ func TestNextCallerGivesUpDuringTheCommand(t *testing.T) {
 					t.Errorf("LockContext: %v, want %v", err, want)
 				}
 				if err := <-unlocked; err != nil {
-					t.Errorf("UnlockContext: %v", err)
+					t.Errorf("Release: %v", err)
 				}
 				time.Sleep(ttl / 5) // longer than an attempt may take, and before a discard would mend it
 				if h, q := holders(t, store, "k"), queueLength(t, store, "k"); len(h) > 0 || q > 0 {
@@ -241,7 +239,7 @@ func TestNextCallerGivesUpDuringUnlock(t *testing.T) {
 			if h, q := holders(t, store, "k"), queueLength(t, store, "k"); len(h) > 0 || q > 0 {
 				t.Fatalf("held by %v with %d in the queue", h, q)
 			}
-			if err := s.Mutex("k").TryLockContext(background); err != nil {
+			if err := errOf(s.Mutex("k").TryHold(background)); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -265,14 +263,13 @@ func TestFailedReplacementNotifies(t *testing.T) {
 		store := dsynctest.NewMemory()
 		opt := &dsync.Options{HandOffTime: -1}
 		a, b := newSession(t, twoStep{store}, opt), newSession(t, slow(t, store), opt)
-		first := a.Mutex("k")
-		lock(t, first)
+		first := take(t, a.Mutex("k").Hold)
 		var taken time.Time
 		doneB := waiters(t, b, 1, func() { taken = time.Now() })
 		doneA := waiters(t, a, 1, func() {})
 		start := time.Now()
-		if err := first.UnlockContext(background); err != nil {
-			t.Errorf("UnlockContext: %v", err)
+		if err := first.Release(background); err != nil {
+			t.Errorf("Release: %v", err)
 		}
 		doneB()
 		doneA()

@@ -40,16 +40,15 @@ func TestOutageWithinTheLeaseCostsNothing(t *testing.T) {
 	for range 20 {
 		bubble(t, func(t *testing.T) {
 			store := newDownStore()
-			mu := newSession(t, store, nil).Mutex("k")
-			lock(t, mu)
+			h := take(t, newSession(t, store, nil).Mutex("k").Hold)
 			store.down.Store(true)
 			time.Sleep(lease - ttl/12 - time.Millisecond)
 			store.down.Store(false)
 			time.Sleep(ttl)
-			if isClosed(mu.Lost()) {
+			if isClosed(h.Lost()) {
 				t.Error("lost, though the outage was over before the deadline")
 			}
-			mu.UnlockContext(background)
+			h.Release(background)
 		})
 	}
 }
@@ -84,16 +83,16 @@ func TestExpiredSessionIsLostAtOnce(t *testing.T) {
 		s := newSession(t, store, nil)
 		mu := s.Mutex("k")
 		start := time.Now()
-		lock(t, mu)
+		h := take(t, mu.Hold)
 		id := s.ID()
 		if err := storecmd.Unregister(background, store, id); err != nil {
 			t.Fatal(err)
 		}
-		<-mu.Lost()
+		<-h.Lost()
 		if d := time.Since(start); d > ttl/2 {
 			t.Errorf("notified after %v, want with the next heartbeat", d)
 		}
-		mu.UnlockContext(background)
+		h.Release(background)
 		lock(t, mu)
 		if s.ID() == id {
 			t.Error("it continues under the id that has expired")
@@ -137,12 +136,11 @@ func TestNoReleaseAfterTheLoss(t *testing.T) {
 			}
 			return dsynctest.Fault{}
 		})
-		mu := newSession(t, f, nil).Mutex("k")
-		lock(t, mu)
+		h := take(t, newSession(t, f, nil).Mutex("k").Hold)
 		f.Cut()
 		ctx, cancel := context.WithTimeout(background, time.Second)
 		defer cancel()
-		wantErr(t, "UnlockContext", mu.UnlockContext(ctx), context.DeadlineExceeded)
+		wantErr(t, "Release", h.Release(ctx), context.DeadlineExceeded)
 		time.Sleep(lease)
 		synctest.Wait()
 		lost.Store(true)
@@ -195,7 +193,7 @@ func TestLossWakesWaiters(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		other := newSession(t, memory, nil)
-		if _, err := other.Lease(background, "k", 24*time.Hour); err != nil {
+		if _, err := other.Mutex("k").Lease(background, 24*time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		faulty := newFaulty(t, memory, nil)
@@ -228,7 +226,7 @@ func TestDatingALeaseIsRetriedWithBackoff(t *testing.T) {
 		ctx, cancel := context.WithCancel(background)
 		done := make(chan error)
 		go func() {
-			_, err := newSession(t, store, nil).Lease(ctx, "k", time.Minute)
+			_, err := newSession(t, store, nil).Mutex("k").Lease(ctx, time.Minute)
 			done <- err
 		}()
 		synctest.Wait()

@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -75,19 +74,19 @@ func TestCrashedReaderAmongLivingOnes(t *testing.T) {
 		faulty := newFaulty(t, memory, nil)
 		crashed, living := newSession(t, faulty, nil).RWMutex("k"), newSession(t, memory, nil).RWMutex("k")
 		rlock(t, crashed)
-		rlock(t, living)
+		livingHold := take(t, living.RHold)
 		faulty.Cut()
 		writer := newSession(t, memory, nil).RWMutex("k")
 		locked := make(chan struct{})
 		go func() { writer.Lock(); close(locked) }()
 		time.Sleep(5 * ttl)
-		if isClosed(locked) || isClosed(living.RLost()) {
+		if isClosed(locked) || isClosed(livingHold.Lost()) {
 			t.Fatal("a writer holds the key beside a live reader")
 		}
 		if n := len(holders(t, memory, "k")); n != 1 {
 			t.Errorf("%d holders, including one that crashed long ago", n)
 		}
-		living.RUnlock()
+		livingHold.Release(background)
 		synctest.Wait()
 		if !isClosed(locked) {
 			t.Error("a crashed reader keeps a writer out")
@@ -104,9 +103,9 @@ func TestTryTakesALapsedReadersHold(t *testing.T) {
 		a, b := newSession(t, faulty, nil).RWMutex("k"), newSession(t, memory, nil).RWMutex("k")
 		rlock(t, a)
 		faulty.Cut()
-		wantErr(t, "try before expiry", b.TryLockContext(background), dsync.ErrHeld)
+		wantErr(t, "try before expiry", errOf(b.TryHold(background)), dsync.ErrHeld)
 		time.Sleep(ttl)
-		if err := b.TryLockContext(background); err != nil {
+		if err := errOf(b.TryHold(background)); err != nil {
 			t.Errorf("try after expiry: %v", err)
 		}
 	})
@@ -121,30 +120,18 @@ func TestLostReadLockIsUndoneFirst(t *testing.T) {
 		rw := newSession(t, faulty, nil).RWMutex("k")
 		rlock(t, rw)
 		rlock(t, rw)
-		old, token := rw.RLost(), rw.RToken()
+		lost := holders(t, memory, "k")
 		faulty.Cut()
-		<-old
-		if rw.RToken() != 0 {
-			t.Error("a lost hold has a token")
-		}
+		time.Sleep(ttl)
 		faulty.Heal()
 		rlock(t, rw) // a new hold beside the lost one
-		if !isClosed(rw.RLost()) || rw.RToken() != 0 {
-			t.Error("RLost is open while a hold that was lost is not undone")
-		}
-		for range 2 {
-			wantErr(t, "RUnlockContext of the lost hold", rw.RUnlockContext(background), dsync.ErrLost)
-		}
-		if isClosed(rw.RLost()) || rw.RToken() <= token {
-			t.Errorf("the new hold is over, or its token %d is not greater than %d", rw.RToken(), token)
-		}
+		rw.RUnlock()
+		rw.RUnlock()
 		time.Sleep(2 * ttl)
-		if h := holders(t, memory, "k"); rw.RToken() == 0 || len(h) == 0 || h[len(h)-1].Token != rw.RToken() {
-			t.Errorf("undoing the lost hold freed the new one: holders %v", h)
+		if h := holders(t, memory, "k"); len(h) == 0 || h[len(h)-1].Token <= lost[0].Token {
+			t.Errorf("undoing the lost hold %v freed the new one: holders %v", lost, h)
 		}
-		if err := rw.RUnlockContext(background); err != nil {
-			t.Errorf("RUnlockContext of the new hold: %v", err)
-		}
+		rw.RUnlock()
 		writer := newSession(t, memory, nil).RWMutex("k")
 		wlock(t, writer)
 		writer.Unlock()
@@ -158,30 +145,30 @@ func TestLocalWriterWaitsForLostReaders(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		faulty := newFaulty(t, memory, nil)
 		s := newSession(t, faulty, nil)
-		lost, fresh := s.RWMutex("k"), s.RWMutex("k")
-		rlock(t, lost)
-		rlock(t, lost)
+		fresh := s.RWMutex("k")
+		lost := []*dsync.Hold{take(t, fresh.RHold), take(t, fresh.RHold)}
 		faulty.Cut()
-		<-lost.RLost()
+		<-lost[0].Lost()
 		faulty.Heal()
 		rlock(t, fresh)
 		fresh.RUnlock()
-		writer := s.RWMutex("k")
-		locked := make(chan struct{})
-		go func() { writer.Lock(); close(locked) }()
-		for range 2 {
+		var writer *dsync.Hold
+		locked := async(func() error { return into(&writer, s.RWMutex("k").Hold)(background) })
+		for _, h := range lost {
 			time.Sleep(5 * ttl)
-			if isClosed(locked) || s.RWMutex("k").TryLock() {
-				t.Fatal("a writer is in before the RUnlock of a lost hold")
+			if len(locked) > 0 || s.RWMutex("k").TryLock() {
+				t.Fatal("a writer is in before the release of a lost hold")
 			}
-			wantErr(t, "RUnlockContext", lost.RUnlockContext(background), dsync.ErrLost)
+			wantErr(t, "Release", h.Release(background), dsync.ErrLost)
 		}
-		<-locked
+		if e := <-locked; e.err != nil {
+			t.Fatal(e.err)
+		}
 		time.Sleep(ttl)
 		if isClosed(writer.Lost()) {
-			t.Error("a late RUnlock freed the writer")
+			t.Error("a late release freed the writer")
 		}
-		writer.Unlock()
+		writer.Release(background)
 	})
 }
 
@@ -193,57 +180,59 @@ func TestLocalReadersWaitForLostWriter(t *testing.T) {
 		faulty := newFaulty(t, memory, nil)
 		s := newSession(t, faulty, nil)
 		lost, reader, elsewhere := s.RWMutex("k"), s.RWMutex("k"), newSession(t, memory, nil).RWMutex("k")
-		wlock(t, lost)
+		lostHold := take(t, lost.Hold)
 		faulty.Cut()
-		<-lost.Lost()
+		<-lostHold.Lost()
 		faulty.Heal()
 		rlock(t, elsewhere)
 		locked := make(chan struct{})
 		go func() { reader.RLock(); close(locked) }()
 		time.Sleep(5 * ttl)
 		if isClosed(locked) {
-			t.Fatal("a reader is in before the Unlock of a lost hold")
+			t.Fatal("a reader is in before the release of a lost hold")
 		}
-		wantErr(t, "UnlockContext", lost.UnlockContext(background), dsync.ErrLost)
+		wantErr(t, "Release", lostHold.Release(background), dsync.ErrLost)
 		<-locked
 		reader.RUnlock()
 		elsewhere.RUnlock()
 	})
 }
 
-// Promise 9: readers are notified by ForceLock and Break like any holder, and have the grace, or
+// Promise 9: readers are notified by ForceHold and Break like any holder, and have the grace, or
 // until the last of them has unlocked.
-func TestForceLockNotifiesReaders(t *testing.T) {
+func TestForceNotifiesReaders(t *testing.T) {
 	for _, done := range []bool{false, true} {
 		t.Run(fmt.Sprint("done ", done), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
 				readers := newSession(t, store, &dsync.Options{AlwaysListen: true}).RWMutex("k")
-				rlock(t, readers)
-				rlock(t, readers)
+				first, second := take(t, readers.RHold), take(t, readers.RHold)
 				time.Sleep(time.Second)
-				writer := newSession(t, store, nil).RWMutex("k")
-				locked := make(chan struct{})
-				notified, start := readers.RLost(), time.Now()
-				go func() { writer.ForceLock(background); close(locked) }()
-				<-notified
+				start := time.Now()
+				other := newSession(t, store, nil)
+				var writer *holding
+				locked := async(func() (err error) { writer, err = forceWriter(other)(background); return err })
+				<-first.Lost()
+				if !isClosed(second.Lost()) {
+					t.Error("one of two readers was notified")
+				}
 				want := grace
 				if done {
-					time.Sleep(grace / 4)
-					wantErr(t, "RUnlockContext", readers.RUnlockContext(background), dsync.ErrLost, dsync.ErrRevoked)
-					time.Sleep(grace / 4)
-					wantErr(t, "RUnlockContext", readers.RUnlockContext(background), dsync.ErrLost, dsync.ErrRevoked)
+					for _, h := range []*dsync.Hold{first, second} {
+						time.Sleep(grace / 4)
+						wantErr(t, "Release", h.Release(background), dsync.ErrLost, dsync.ErrRevoked)
+					}
 					want = grace / 2
 				}
-				<-locked
+				if e := <-locked; e.err != nil {
+					t.Fatal(e.err)
+				}
 				if d := time.Since(start); d != want {
 					t.Errorf("locked %v after the readers were notified, want %v", d, want)
 				}
-				writer.Unlock()
-				if !done {
-					readers.RUnlock()
-					readers.RUnlock()
-				}
+				writer.done()
+				first.Release(background)
+				second.Release(background)
 			})
 		})
 	}
@@ -255,86 +244,82 @@ func TestCloseNotifiesReaders(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, nil)
 		rw := s.RWMutex("k")
-		rlock(t, rw)
-		rlock(t, rw)
-		lost := rw.RLost()
+		first, second := take(t, rw.RHold), take(t, rw.RHold)
 		errs := make(chan error, 2)
 		go func() { errs <- s.RWMutex("k").LockContext(background) }()
 		synctest.Wait()
-		go func() { errs <- s.RWMutex("k").RLockContext(background) }()
+		go func() { errs <- errOf(s.RWMutex("k").RHold(background)) }()
 		synctest.Wait()
 		closed := make(chan error, 1)
 		go func() { closed <- s.Close(background) }()
-		<-lost
+		<-first.Lost()
 		for range 2 {
 			wantErr(t, "a waiter", <-errs, dsync.ErrClosed)
 		}
-		rw.RUnlock()
+		first.Release(background)
 		time.Sleep(grace / 2)
 		if len(closed) != 0 || len(holders(t, store, "k")) != 1 {
 			t.Error("closed before the last reader was done")
 		}
 		start := time.Now()
-		wantErr(t, "the last RUnlock", rw.RUnlockContext(background), dsync.ErrLost, dsync.ErrClosed)
+		wantErr(t, "the last release", second.Release(background), dsync.ErrLost, dsync.ErrClosed)
 		if err := <-closed; err != nil || time.Since(start) > 0 {
 			t.Errorf("Close: %v, %v after the last reader was done", err, time.Since(start))
 		}
 		if h := holders(t, store, "k"); len(h) != 0 {
 			t.Errorf("left behind: %v", h)
 		}
-		wantErr(t, "RLockContext", rw.RLockContext(background), dsync.ErrClosed)
+		wantErr(t, "RHold", errOf(rw.RHold(background)), dsync.ErrClosed)
 	})
 }
 
 // An RUnlock of one reader does not notify the others, even if each has a hold of its own. A loss
-// does, and so does the last RUnlock.
+// A reader's hold ends when it is lost or released, and not when another reader of its process is done.
 func TestReadersAreNotifiedOfLossesOnly(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newFaulty(t, dsynctest.NewMemory(), nil)
-		s := newSession(t, f, &dsync.Options{HandOffTime: -1})
-		rw := s.RWMutex("k")
-		rw.RLock()
-		lost := rw.RLost()
-		ctx, cancel := context.WithCancel(background)
-		defer cancel()
-		for range 2 {
-			rw.RLock() // with a hold of its own
-			if rw.RToken() == 0 {
-				t.Error("a reader holds nothing")
-			}
-			rw.RUnlock()
-		}
-		synctest.Wait()
-		if isClosed(lost) || rw.RLost() != lost {
-			t.Error("a reader was notified of another's RUnlock")
-		}
-		rw.RUnlock()
-		if !isClosed(lost) || !isClosed(rw.RLost()) {
-			t.Error("RLost is open after the last RUnlock")
-		}
+	for name, turn := range map[string]time.Duration{"share": 0, "don't share": -1} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := newFaulty(t, dsynctest.NewMemory(), nil)
+				rw := newSession(t, f, &dsync.Options{HandOffTime: turn}).RWMutex("k")
+				first := take(t, rw.RHold)
+				lost := first.Lost()
+				for range 2 {
+					h := take(t, rw.RHold)
+					if h.Token() == 0 {
+						t.Error("a reader holds nothing")
+					}
+					h.Release(background)
+					if !isClosed(h.Lost()) || h.Token() != 0 {
+						t.Error("a reader's hold goes on after its release")
+					}
+				}
+				synctest.Wait()
+				if isClosed(lost) || first.Lost() != lost || first.Token() == 0 {
+					t.Error("a reader was notified of another's release")
+				}
+				first.Release(background)
+				if !isClosed(lost) {
+					t.Error("Lost is open after the last release")
+				}
 
-		rw.RLock()
-		if lost = rw.RLost(); isClosed(lost) {
-			t.Error("RLost is closed after another RLock")
-		}
-		rw.RLock()
-		f.Cut()
-		time.Sleep(2 * ttl)
-		if !isClosed(lost) || rw.RToken() != 0 {
-			t.Error("readers were not notified of the loss")
-		}
-		f.Heal()
-		if err := rw.RLockContext(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if !isClosed(rw.RLost()) {
-			t.Error("RLost is open before what was lost is unlocked")
-		}
-		wantErr(t, "RUnlock of what was lost", rw.RUnlockContext(background), dsync.ErrLost)
-		wantErr(t, "RUnlock of what was lost", rw.RUnlockContext(background), dsync.ErrLost)
-		if isClosed(rw.RLost()) || rw.RToken() == 0 {
-			t.Error("RLost is closed after what was lost is unlocked")
-		}
-		rw.RUnlock()
-	})
+				both := []*dsync.Hold{take(t, rw.RHold), take(t, rw.RHold)}
+				f.Cut()
+				time.Sleep(2 * ttl)
+				for _, h := range both {
+					if !isClosed(h.Lost()) || h.Token() != 0 {
+						t.Error("a reader was not notified of the loss")
+					}
+				}
+				f.Heal()
+				next := take(t, rw.RHold)
+				for _, h := range both {
+					wantErr(t, "release of what was lost", h.Release(background), dsync.ErrLost)
+				}
+				if isClosed(next.Lost()) || next.Token() == 0 {
+					t.Error("the next reader's hold is lost, too")
+				}
+				next.Release(background)
+			})
+		})
+	}
 }

@@ -17,44 +17,44 @@ func TestReadersOfOneProcessShareOneClaim(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, unswept())
 		first := s.RWMutex("k")
-		rlock(t, first)
+		firstHold := take(t, first.RHold)
 		before := store.Counts()
-		rws := []*dsync.RWMutex{first}
+		done := []func(){func() { firstHold.Release(background) }}
+		last := firstHold
 		for i := range 100 {
 			rw := first
 			if i%2 == 0 {
 				rw = s.RWMutex("k")
 			}
-			if i%3 == 0 {
-				rlock(t, rw)
-			} else if !rw.TryRLock() {
-				t.Fatal("TryRLock failed beside a reader")
+			if i%3 > 0 {
+				if !rw.TryRLock() {
+					t.Fatal("TryRLock failed beside a reader")
+				}
+				done = append(done, rw.RUnlock)
+				continue
 			}
-			if rw.RToken() != first.RToken() {
-				t.Errorf("token %d beside %d", rw.RToken(), first.RToken())
+			h := take(t, rw.RHold)
+			if h.Token() != firstHold.Token() {
+				t.Errorf("token %d beside %d", h.Token(), firstHold.Token())
 			}
-			rws = append(rws, rw)
+			last, done = h, append(done, func() { h.Release(background) })
 		}
-		if h := holders(t, store, "k"); len(h) != 1 || h[0].Token != first.RToken() {
+		if h := holders(t, store, "k"); len(h) != 1 || h[0].Token != firstHold.Token() {
 			t.Errorf("101 readers of one process hold as %v", h)
 		}
-		for i, rw := range rws {
-			if isClosed(rw.RLost()) {
+		for _, done := range done[:len(done)-1] {
+			if isClosed(last.Lost()) {
 				t.Fatal("Lost closed with a reader in")
 			}
-			if i == len(rws)-1 {
-				break
-			}
-			rw.RUnlock()
+			done()
 		}
 		if d := store.Counts().Since(before); d.Writes != 0 || d.Total() != 1 { // the test's Load
-			t.Errorf("100 times RLock and RUnlock beside a reader took %v", d.Commands)
+			t.Errorf("100 readers beside a reader took %v", d.Commands)
 		}
-		last := rws[len(rws)-1]
-		lost := last.RLost()
-		last.RUnlock()
-		if !isClosed(lost) || len(holders(t, store, "k")) != 0 || !isClosed(last.RLost()) || last.RToken() != 0 {
-			t.Error("still held after the last RUnlock")
+		lost := last.Lost()
+		done[len(done)-1]()
+		if !isClosed(lost) || len(holders(t, store, "k")) != 0 || !isClosed(last.Lost()) || last.Token() != 0 {
+			t.Error("still held after the last release")
 		}
 	})
 }
@@ -128,11 +128,12 @@ func TestReadersYieldToAWriterElsewhere(t *testing.T) {
 				rw, late := rs.RWMutex("k"), rs.RWMutex("k")
 				rlock(t, rs.RWMutex("warm"))
 				synctest.Wait() // the listener is ready
-				rlock(t, rw)
+				h := take(t, rw.RHold)
 				time.Sleep(30 * time.Millisecond)
-				writer := newSession(t, store, nil).RWMutex("k")
+				ws := newSession(t, store, nil)
+				var writer *dsync.Hold
 				locked := make(chan struct{})
-				go func() { writer.Lock(); close(locked) }()
+				go func() { writer = take(t, ws.RWMutex("k").Hold); close(locked) }()
 				synctest.Wait()
 				switch shared := late.TryRLock(); {
 				case shared && !polling:
@@ -148,25 +149,26 @@ func TestReadersYieldToAWriterElsewhere(t *testing.T) {
 					t.Error("after its turn a hold was shared while a writer waited")
 					late.RUnlock()
 				}
-				got := make(chan int64)
-				go func() { late.RLock(); got <- late.RToken() }()
+				got := make(chan *dsync.Hold, 1)
+				go func() { got <- take(t, late.RHold) }()
 				synctest.Wait()
-				if isClosed(locked) || late.RToken() != 0 {
+				if isClosed(locked) || len(got) != 0 {
 					t.Error("a writer or a late reader is in with a reader and a writer before them")
 				}
-				before := rw.RToken()
-				rw.RUnlock()
+				before := h.Token()
+				h.Release(background)
 				<-locked
 				wtoken := writer.Token()
 				time.Sleep(time.Second)
-				if late.RToken() != 0 {
+				if len(got) != 0 {
 					t.Error("a reader is in with a writer")
 				}
-				writer.Unlock()
-				if token := <-got; before >= wtoken || wtoken >= token {
+				writer.Release(background)
+				after := <-got
+				if token := after.Token(); before >= wtoken || wtoken >= token {
 					t.Errorf("tokens of a reader, a writer, a reader: %d, %d, %d", before, wtoken, token)
 				}
-				late.RUnlock()
+				after.Release(background)
 			})
 		})
 	}
@@ -182,16 +184,13 @@ func TestReadersWithoutATurn(t *testing.T) {
 		rw := s.RWMutex("k")
 		rlock(t, rw)
 		rlock(t, rw)
-		if n := len(holders(t, store, "k")); n != 2 {
-			t.Errorf("two readers without a turn hold %d claims, want 2", n)
+		before := holders(t, store, "k")
+		if len(before) != 2 {
+			t.Fatalf("two readers without a turn hold %v, want 2 claims", before)
 		}
-		if a := rw.RToken(); a == 0 {
-			t.Error("no token")
-		} else {
-			rw.RUnlock() // the older hold
-			if b := rw.RToken(); b <= a {
-				t.Errorf("tokens %d, then %d: want that of the older hold first", a, b)
-			}
+		rw.RUnlock() // the older hold
+		if h := holders(t, store, "k"); len(h) != 1 || h[0].Token != max(before[0].Token, before[1].Token) {
+			t.Errorf("held by %v, then by %v, want the older hold released first", before, h)
 		}
 		rw.RUnlock()
 	})

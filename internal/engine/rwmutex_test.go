@@ -27,10 +27,12 @@ var _ interface {
 // rlock read-locks rw within five minutes.
 func rlock(t testing.TB, rw *dsync.RWMutex) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(background, 5*time.Minute)
-	defer cancel()
-	if err := rw.RLockContext(ctx); err != nil {
-		t.Fatalf("RLockContext: %v", err)
+	locked := make(chan struct{})
+	go func() { rw.RLock(); close(locked) }()
+	select {
+	case <-locked:
+	case <-time.After(5 * time.Minute):
+		t.Fatal("RLock still waits")
 	}
 }
 
@@ -75,10 +77,11 @@ func TestReadersHoldTogether(t *testing.T) {
 		store := dsynctest.NewMemory()
 		const processes, goroutines = 20, 5
 		var rws []*dsync.RWMutex
+		var readers []*dsync.Hold
 		for range processes {
 			rw := newSession(t, store, nil).RWMutex("k")
 			for range goroutines {
-				rlock(t, rw)
+				readers = append(readers, take(t, rw.RHold))
 				rws = append(rws, rw)
 			}
 		}
@@ -91,15 +94,15 @@ func TestReadersHoldTogether(t *testing.T) {
 			}
 			close(locked)
 		}()
-		for _, rw := range rws {
+		for _, h := range readers {
 			time.Sleep(ttl / 10)
 			if isClosed(locked) {
 				t.Fatal("a writer is in with readers")
 			}
-			if isClosed(rw.RLost()) || rw.RToken() == 0 {
+			if isClosed(h.Lost()) || h.Token() == 0 {
 				t.Fatal("a reader's hold is over")
 			}
-			rw.RUnlock()
+			h.Release(background)
 		}
 		<-locked
 		for _, rw := range rws {
@@ -138,42 +141,42 @@ func TestRWMutexExcludes(t *testing.T) {
 									rw = s.RWMutex("k")
 								}
 								if (p+g+i)%3 == 0 {
-									rw = s.RWMutex("k") // Token belongs to a value
-									rw.Lock()
+									rw = s.RWMutex("k")
+									hold := take(t, rw.Hold)
 									mu.Lock()
 									if writers++; writers != 1 || readers != 0 {
 										t.Errorf("a writer is in with %d writers and %d readers", writers-1, readers)
 									}
-									if rw.Token() <= given {
-										t.Errorf("a writer's token %d after %d", rw.Token(), given)
+									if hold.Token() <= given {
+										t.Errorf("a writer's token %d after %d", hold.Token(), given)
 									}
-									written = max(written, rw.Token())
-									given = max(given, rw.Token())
+									written = max(written, hold.Token())
+									given = max(given, hold.Token())
 									mu.Unlock()
 									time.Sleep(time.Millisecond)
 									mu.Lock()
 									writers--
 									mu.Unlock()
-									rw.Unlock()
+									hold.Release(background)
 									continue
 								}
-								rw.RLock()
+								h := take(t, rw.RHold)
 								mu.Lock()
 								readers++
 								most = max(most, readers)
 								if writers != 0 {
 									t.Error("a reader is in with a writer")
 								}
-								if rw.RToken() <= written {
-									t.Errorf("a reader's token %d after a writer's %d", rw.RToken(), written)
+								if h.Token() <= written {
+									t.Errorf("a reader's token %d after a writer's %d", h.Token(), written)
 								}
-								given = max(given, rw.RToken())
+								given = max(given, h.Token())
 								mu.Unlock()
 								time.Sleep(time.Millisecond)
 								mu.Lock()
 								readers--
 								mu.Unlock()
-								rw.RUnlock()
+								h.Release(background)
 							}
 						})
 					}
@@ -202,30 +205,26 @@ func TestRWMutexTry(t *testing.T) {
 				t.Errorf("%s: %v, want that it is held by %s", what, err, host)
 			}
 		}
-		if err := a.TryLockContext(background); err != nil {
-			t.Fatal(err)
+		h := take(t, a.TryHold)
+		wantHeld("TryHold", errOf(b.TryHold(background)), "a")
+		if b.TryRLock() || a.TryRLock() {
+			t.Error("a try to read succeeded beside a writer")
 		}
-		wantHeld("TryLockContext", b.TryLockContext(background), "a")
-		wantHeld("TryRLockContext", b.TryRLockContext(background), "a")
-		wantHeld("TryRLockContext here", a.TryRLockContext(background), "a")
-		a.Unlock()
-		if err := b.TryRLockContext(background); err != nil {
-			t.Fatal(err)
-		}
-		for range 2 {
-			if err := a.TryRLockContext(background); err != nil {
-				t.Errorf("TryRLockContext beside a reader: %v", err)
+		h.Release(background)
+		for _, rw := range []*dsync.RWMutex{b, a, a} {
+			if !rw.TryRLock() {
+				t.Error("a try to read failed beside readers")
 			}
 		}
-		wantHeld("TryLockContext", a.TryLockContext(background), "a") // a local holder is named first
+		wantHeld("TryHold", errOf(a.TryHold(background)), "a") // a local holder is named first
 		a.RUnlock()
 		a.RUnlock()
-		wantHeld("TryLockContext", a.TryLockContext(background), "b")
+		wantHeld("TryHold", errOf(a.TryHold(background)), "b")
 		b.RUnlock()
 		ctx, cancel := context.WithCancel(background)
 		cancel()
-		wantErr(t, "TryRLockContext", a.TryRLockContext(ctx), context.Canceled)
-		wantErr(t, "RLockContext", a.RLockContext(ctx), context.Canceled)
+		wantErr(t, "TryHold", errOf(a.TryHold(ctx)), context.Canceled)
+		wantErr(t, "RHold", errOf(a.RHold(ctx)), context.Canceled)
 	})
 }
 
@@ -236,14 +235,12 @@ func TestReadLockReturnsStoreError(t *testing.T) {
 		store := &brokenStore{Memory: dsynctest.NewMemory()}
 		rw := newSession(t, store, nil).RWMutex("k")
 		store.fail(broken)
-		err := rw.TryRLockContext(background)
-		wantErr(t, "TryRLockContext", err, broken)
-		if errors.Is(err, dsync.ErrHeld) || rw.TryRLock() {
-			t.Errorf("a broken store is ErrHeld, or success: %v", err)
+		if rw.TryRLock() {
+			t.Error("a try to read succeeded in a broken store")
 		}
 		ctx, cancel := context.WithTimeout(background, time.Second)
 		defer cancel()
-		wantErr(t, "RLockContext", rw.RLockContext(ctx), context.DeadlineExceeded, broken)
+		wantErr(t, "RHold", errOf(rw.RHold(ctx)), context.DeadlineExceeded, broken)
 		locked := make(chan struct{})
 		go func() { rw.RLock(); close(locked) }()
 		time.Sleep(5 * time.Second)
@@ -275,9 +272,10 @@ func TestCancelledReadersAndWritersLeaveNothing(t *testing.T) {
 				writer, reader, behind := make(chan error), make(chan error), make(chan error)
 				go func() { writer <- of(1).LockContext(wctx) }()
 				synctest.Wait()
-				go func() { reader <- of(2).RLockContext(rctx) }()
+				go func() { reader <- errOf(of(2).RHold(rctx)) }()
 				synctest.Wait()
-				go func() { behind <- of(2).RLockContext(within(t)) }()
+				var last *dsync.Hold
+				go func() { behind <- into(&last, of(2).RHold)(within(t)) }()
 				synctest.Wait()
 				rcancel()
 				wantErr(t, "the reader", <-reader, context.Canceled)
@@ -286,7 +284,7 @@ func TestCancelledReadersAndWritersLeaveNothing(t *testing.T) {
 				if err := <-behind; err != nil { // nothing blocks it any more
 					t.Errorf("the reader behind: %v", err)
 				}
-				of(2).RUnlock()
+				last.Release(background)
 				of(0).RUnlock()
 				synctest.Wait()
 				wantFree(t, store, "k")
@@ -309,7 +307,7 @@ func TestRWMutexKeyOfAnotherKind(t *testing.T) {
 		for where, o := range map[string]*dsync.Session{"here": s, "elsewhere": other} {
 			for what, err := range map[string]error{
 				"mutex":     o.Mutex("k").LockContext(ctx),
-				"semaphore": o.Semaphore("k", 3).TryAcquireContext(ctx, 1),
+				"semaphore": errOf(o.Semaphore("k", 3).TryHold(ctx, 1)),
 				"once":      o.Once("k").Do(ctx, nil),
 			} {
 				wantErr(t, where, err, dsync.ErrMismatch)
@@ -322,8 +320,8 @@ func TestRWMutexKeyOfAnotherKind(t *testing.T) {
 		mu := other.Mutex("k") // a free key can change its kind
 		lock(t, mu)
 		for where, o := range map[string]*dsync.Session{"here": other, "elsewhere": s} {
-			wantErr(t, where, o.RWMutex("k").RLockContext(ctx), dsync.ErrMismatch)
-			wantErr(t, where, o.RWMutex("k").TryLockContext(background), dsync.ErrMismatch)
+			wantErr(t, where, errOf(o.RWMutex("k").RHold(ctx)), dsync.ErrMismatch)
+			wantErr(t, where, errOf(o.RWMutex("k").TryHold(background)), dsync.ErrMismatch)
 		}
 		mu.Unlock()
 	})
@@ -336,7 +334,6 @@ func TestRWMutexMisuse(t *testing.T) {
 		rlock(t, rw)
 		rw.RUnlock()
 		wantPanic(t, "RUnlock", rw.RUnlock, "not read-locked", `"k"`)
-		wantPanic(t, "RUnlockContext", func() { rw.RUnlockContext(background) }, "not read-locked")
 		rlock(t, rw)
 		wantPanic(t, "Unlock", rw.Unlock, "unlocked rwmutex")
 		rw.RUnlock()
@@ -346,23 +343,18 @@ func TestRWMutexMisuse(t *testing.T) {
 		wantPanic(t, "RWMutex", func() { s.RWMutex("") }, "1 to 512 bytes")
 		var zero dsync.RWMutex
 		for what, f := range map[string]func(){
-			"Lock":            zero.Lock,
-			"TryLock":         func() { zero.TryLock() },
-			"ForceLock":       func() { zero.ForceLock(background) },
-			"Unlock":          zero.Unlock,
-			"UnlockContext":   func() { zero.UnlockContext(background) },
-			"Lost":            func() { zero.Lost() },
-			"Token":           func() { zero.Token() },
-			"Held":            func() { zero.Held() },
-			"Do":              func() { zero.Do(background, nil) },
-			"RLock":           zero.RLock,
-			"RLockContext":    func() { zero.RLockContext(background) },
-			"TryRLock":        func() { zero.TryRLock() },
-			"RUnlock":         zero.RUnlock,
-			"RLost":           func() { zero.RLost() },
-			"RToken":          func() { zero.RToken() },
-			"RLocker().Lock":  func() { zero.RLocker().Lock() },
-			"TryRLockContext": func() { zero.TryRLockContext(background) },
+			"Lock":           zero.Lock,
+			"TryLock":        func() { zero.TryLock() },
+			"LockContext":    func() { zero.LockContext(background) },
+			"Hold":           func() { zero.Hold(background) },
+			"TryHold":        func() { zero.TryHold(background) },
+			"RHold":          func() { zero.RHold(background) },
+			"Unlock":         zero.Unlock,
+			"Do":             func() { zero.Do(background, nil) },
+			"RLock":          zero.RLock,
+			"TryRLock":       func() { zero.TryRLock() },
+			"RUnlock":        zero.RUnlock,
+			"RLocker().Lock": func() { zero.RLocker().Lock() },
 		} {
 			wantPanic(t, what, f, "zero RWMutex", "Session.RWMutex")
 		}
@@ -375,7 +367,7 @@ func TestRLocker(t *testing.T) {
 		rw, other := newSession(t, store, nil).RWMutex("k"), newSession(t, store, nil).RWMutex("k")
 		r := rw.RLocker()
 		r.Lock()
-		if rw.RToken() == 0 || rw.Token() != 0 || other.TryLock() || !other.TryRLock() {
+		if other.TryLock() || !other.TryRLock() {
 			t.Error("RLocker's Lock did not lock for reading")
 		}
 		other.RUnlock()
@@ -398,26 +390,25 @@ func TestWritersHandOffWithGreaterTokens(t *testing.T) {
 			wg     sync.WaitGroup
 		)
 		first := s.RWMutex("k")
-		wlock(t, first)
-		tokens = append(tokens, first.Token())
+		firstHold := take(t, first.Hold)
+		tokens = append(tokens, firstHold.Token())
 		for range 50 {
-			rw := s.RWMutex("k")
 			wg.Go(func() {
-				rw.Lock()
-				tokens = append(tokens, rw.Token())
-				rw.Unlock()
+				h := take(t, s.RWMutex("k").Hold)
+				tokens = append(tokens, h.Token())
+				h.Release(background)
 			})
 		}
 		synctest.Wait()
 		before := store.Counts()
-		first.Unlock()
+		firstHold.Release(background)
 		wg.Wait()
 		if d := store.Counts().Since(before); d.Total() != 1 {
 			t.Errorf("50 hand-overs and a release took %v", d.Commands)
 		}
-		rlock(t, first)
-		tokens = append(tokens, first.RToken())
-		first.RUnlock()
+		reader := take(t, first.RHold)
+		tokens = append(tokens, reader.Token())
+		reader.Release(background)
 		if len(tokens) != 52 || !slices.IsSorted(tokens) || len(slices.Compact(slices.Clone(tokens))) != len(tokens) {
 			t.Errorf("tokens %v, want 52 that increase", tokens)
 		}

@@ -93,22 +93,23 @@ func lostBeforeTaken(t *testing.T, seed uint64, network func(*rand.Rand, *dsynct
 		faulty := network(rand.New(rand.NewPCG(seed, 1)), memory)
 		defer faulty.Close()
 		a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
-		mu := a.Mutex("k")
-		if err := mu.LockContext(background); err != nil {
+		h, err := a.Mutex("k").Hold(background)
+		if err != nil {
 			t.Fatal(err)
 		}
-		token := mu.Token()
+		token := h.Token()
 
 		var lost time.Time
+		released := false
 		notified := make(chan struct{})
 		go func() {
 			defer close(notified)
 			select {
-			case <-mu.Lost():
+			case <-h.Lost():
 				lost = time.Now()
 			case <-time.After(10 * ttl): // this network was not bad enough
-				lost = time.Now().Add(-grace)
-				go mu.Unlock()
+				lost, released = time.Now().Add(-grace), true
+				go h.Release(background)
 			}
 		}()
 		// The store's clock steps within the margin.
@@ -129,13 +130,12 @@ func lostBeforeTaken(t *testing.T, seed uint64, network func(*rand.Rand, *dsynct
 			t.Errorf("seed %d: taken %v after Lost closed, want at least the grace of %v", seed, d, grace)
 		}
 
-		// B05, B32: the late Unlock does not free anybody else's hold.
-		if isClosed(mu.Lost()) && mu.Token() == 0 {
+		// B05, B32: the late Release does not free anybody else's hold.
+		if isClosed(h.Lost()) && h.Token() == 0 {
 			faulty.Heal()
-			func() {
-				defer func() { recover() }() // unlocked above
-				wantErr(t, "late Unlock", mu.UnlockContext(background), dsync.ErrLost)
-			}()
+			if !released {
+				wantErr(t, "late Release", h.Release(background), dsync.ErrLost)
+			}
 		}
 		time.Sleep(2 * ttl)
 		if h := holders(t, memory, "k"); len(h) != 1 || h[0].Token != next.Token() || isClosed(next.Lost()) {
@@ -181,9 +181,9 @@ func TestTryLockTakesALapsedHold(t *testing.T) {
 		lock(t, a.Mutex("k"))
 		faulty.Cut()
 		mu := b.Mutex("k")
-		wantErr(t, "try before expiry", mu.TryLockContext(background), dsync.ErrHeld)
+		wantErr(t, "try before expiry", errOf(mu.TryHold(background)), dsync.ErrHeld)
 		time.Sleep(ttl)
-		if err := mu.TryLockContext(background); err != nil {
+		if err := errOf(mu.TryHold(background)); err != nil {
 			t.Errorf("try after expiry: %v", err)
 		}
 	})
@@ -339,7 +339,7 @@ func TestAbandonedRequestLeavesNothing(t *testing.T) {
 					defer cancel()
 					mu := s.Mutex("k")
 					if try {
-						wantErr(t, "try", mu.TryLockContext(ctx), context.DeadlineExceeded)
+						wantErr(t, "try", errOf(mu.TryHold(ctx)), context.DeadlineExceeded)
 					} else {
 						wantErr(t, "wait", mu.LockContext(ctx), context.DeadlineExceeded)
 					}
@@ -367,8 +367,8 @@ func TestRequestThatOvertakesItsReleaseIsReleasedAgain(t *testing.T) {
 				if unlocked {
 					lock(t, mu)
 					mu.Unlock()
-				} else if err := mu.TryLockContext(background); err == nil || errors.Is(err, dsync.ErrHeld) {
-					t.Errorf("TryLockContext: %v, want the store's error", err)
+				} else if err := errOf(mu.TryHold(background)); err == nil || errors.Is(err, dsync.ErrHeld) {
+					t.Errorf("TryHold: %v, want the store's error", err)
 				}
 				time.Sleep(ttl)
 				if !isClosed(store.late) {
@@ -479,11 +479,11 @@ func TestRepeatedUnlockFreesNoNewerLock(t *testing.T) {
 		})
 		a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
 		mu, next := a.Mutex("k"), b.Mutex("k")
-		mu.Lock()
+		h := take(t, mu.Hold)
 		ctx, cancel := context.WithTimeout(background, time.Second)
 		defer cancel()
-		if err := mu.UnlockContext(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("UnlockContext: %v, want the end of ctx", err)
+		if err := h.Release(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Release: %v, want the end of ctx", err)
 		}
 		lock(t, next)
 		time.Sleep(5 * ttl)
@@ -502,9 +502,9 @@ func TestLostMutexStaysLockedHere(t *testing.T) {
 		faulty := newFaulty(t, memory, nil)
 		s := newSession(t, faulty, nil)
 		mu, other := s.Mutex("k"), s.Mutex("k")
-		mu.Lock()
+		h := take(t, mu.Hold)
 		faulty.Cut()
-		<-mu.Lost()
+		<-h.Lost()
 		faulty.Heal()
 		locked := make(chan struct{})
 		go func() {
@@ -513,12 +513,12 @@ func TestLostMutexStaysLockedHere(t *testing.T) {
 		}()
 		time.Sleep(5 * ttl)
 		if isClosed(locked) {
-			t.Fatal("locked by another goroutine before the Unlock of the lost hold")
+			t.Fatal("locked by another goroutine before the release of the lost hold")
 		}
 		if other.TryLock() || mu.TryLock() {
-			t.Fatal("TryLock succeeded before the Unlock of the lost hold")
+			t.Fatal("TryLock succeeded before the release of the lost hold")
 		}
-		wantErr(t, "late Unlock", mu.UnlockContext(background), dsync.ErrLost)
+		wantErr(t, "late Release", h.Release(background), dsync.ErrLost)
 		<-locked
 		time.Sleep(ttl)
 		if isClosed(other.Lost()) || len(holders(t, memory, "k")) != 1 {
@@ -534,15 +534,15 @@ func TestTryFailsUntilALostHoldIsUnlocked(t *testing.T) {
 		faulty := newFaulty(t, dsynctest.NewMemory(), nil)
 		s := newSession(t, faulty, nil)
 		mu, other := s.Mutex("k"), s.Mutex("k")
-		lock(t, mu)
+		h := take(t, mu.Hold)
 		faulty.Cut()
-		<-mu.Lost()
+		<-h.Lost()
 		faulty.Heal()
 		time.Sleep(2 * ttl)
-		wantErr(t, "TryLockContext", other.TryLockContext(background), dsync.ErrHeld)
-		wantErr(t, "late Unlock", mu.UnlockContext(background), dsync.ErrLost)
-		if err := other.TryLockContext(background); err != nil {
-			t.Fatal(err)
+		wantErr(t, "TryHold", errOf(other.TryHold(background)), dsync.ErrHeld)
+		wantErr(t, "late Unlock", h.Release(background), dsync.ErrLost)
+		if !other.TryLock() {
+			t.Fatal("TryLock failed")
 		}
 		other.Unlock()
 	})
@@ -613,7 +613,7 @@ func TestUnknownClaimIsReleasedAtOnce(t *testing.T) {
 				for _, id := range []string{".1000000", ".1000001"} {
 					unknown := driver.Claim{
 						Key: "k", ID: s.ID() + id, Session: s.ID(),
-						Kind: dsync.KindMutex, Weight: 1, Limit: 1,
+						Kind: driver.KindMutex, Weight: 1, Limit: 1,
 					}
 					if _, _, err := storecmd.Acquire(background, store, unknown, true, nil, time.Now().Add(time.Hour)); err != nil {
 						t.Fatal(err)
@@ -709,13 +709,12 @@ func TestAbsentHoldIsReleasedAgain(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := &deposedStore{Memory: dsynctest.NewMemory()}
 				s := newSession(t, store, nil)
-				mu := s.Mutex("k")
-				lock(t, mu)
+				hold := take(t, s.Mutex("k").Hold)
 				store.lies.Store(lies)
 				before := store.Counts()
-				err := mu.UnlockContext(background)
+				err := hold.Release(background)
 				if lost := lies == 2; lost != errors.Is(err, dsync.ErrLost) || !lost && err != nil {
-					t.Errorf("UnlockContext: %v", err)
+					t.Errorf("Release: %v", err)
 				}
 				if beats := store.Counts().Since(before).Commands[dsynctest.MethodHeartbeat]; beats == 0 {
 					t.Error("believed without a heartbeat in between")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
@@ -29,20 +30,20 @@ func TestCrashedHoldersPartIsFreeAtExpiry(t *testing.T) {
 					crashed, living, next := a.Semaphore("k", 5), b.Semaphore("k", 5), b.Semaphore("k", 5)
 					acquire(t, crashed, 1)
 					acquire(t, crashed, 2)
-					acquire(t, living, 2)
+					livingHold := units(t, living, 2)
 					time.Sleep(draws.Below(ttl))
 					faulty.Cut()
 					m, _, err := storecmd.Members(background, memory, a.ID())
 					if err != nil {
 						t.Fatal(err)
 					}
-					wantErr(t, "TryAcquireContext", next.TryAcquireContext(background, 1), dsync.ErrHeld)
+					wantErr(t, "TryHold", errOf(next.TryHold(background, 1)), dsync.ErrHeld)
 					acquire(t, next, 3)
 					hs := holders(t, memory, "k")
 					if d := hs[len(hs)-1].Since.Sub(m[0].LastHeartbeat.Add(ttl)); d < 0 || d > 10*time.Millisecond {
 						t.Errorf("granted %v after the crashed session's last heartbeat + TTL", d)
 					}
-					if sum(t, memory, "k") != 5 || isClosed(living.Lost()) {
+					if sum(t, memory, "k") != 5 || isClosed(livingHold.Lost()) {
 						t.Errorf("held by %v", hs)
 					}
 				}
@@ -63,48 +64,35 @@ func TestTryAcquireTakesALapsedPart(t *testing.T) {
 			t.Error("more or less than the rest is free before expiry")
 		}
 		time.Sleep(ttl)
-		if err := b.TryAcquireContext(background, 3); err != nil {
+		if err := errOf(b.TryHold(background, 3)); err != nil {
 			t.Errorf("try after expiry: %v", err)
 		}
 	})
 }
 
-// Release takes lost units first, and frees none of those acquired since. Lost and Token report the
-// loss until then.
+// Release takes lost units first, and frees none of those acquired since.
 func TestReleaseTakesLostUnitsFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		faulty := newFaulty(t, memory, nil)
 		m := newSession(t, faulty, nil).Semaphore("k", 10)
 		acquire(t, m, 3)
-		token, lost := m.Token(), m.Lost()
 		faulty.Cut()
-		<-lost
+		time.Sleep(ttl)
 		faulty.Heal()
 		acquire(t, m, 1)
 		acquire(t, m, 2)
-		for _, n := range []int64{1, 1} { // as many as one of the new holds, which it must not release
-			if err := m.ReleaseContext(background, n); err != nil {
-				t.Errorf("ReleaseContext of a part: %v", err)
-			}
-			if !isClosed(m.Lost()) || m.Token() != 0 {
-				t.Error("Lost is open, or Token is not 0, while lost units are not released")
-			}
-		}
+		m.Release(1)
+		m.Release(1) // as many as one of the new holds, which it must not release
 		if h := holders(t, memory, "k"); h[len(h)-2].Weight != 1 || h[len(h)-1].Weight != 2 {
 			t.Errorf("held by %v: a hold that was not lost was released in place of a lost one", h)
 		}
 		time.Sleep(2 * ttl)
-		wantErr(t, "ReleaseContext of the rest, and more", m.ReleaseContext(background, 2), dsync.ErrLost)
-		if isClosed(m.Lost()) || m.Token() <= token {
-			t.Errorf("token %d after %d", m.Token(), token)
-		}
-		if h := holders(t, memory, "k"); len(h) != 1 && len(h) != 2 || h[len(h)-1].Weight != 2 || h[len(h)-1].Token != m.Token() {
+		m.Release(2) // the rest of what was lost, and the hold of 1
+		if h := holders(t, memory, "k"); len(h) != 1 && len(h) != 2 || h[len(h)-1].Weight != 2 {
 			t.Errorf("held by %v, want by the new hold of 2", h) // the lost one may still be there, because nobody requested it
 		}
-		if err := m.ReleaseContext(background, 2); err != nil {
-			t.Errorf("ReleaseContext: %v", err)
-		}
+		m.Release(2)
 		other := newSession(t, memory, nil).Semaphore("k", 10)
 		acquire(t, other, 10)
 		other.Release(10)
@@ -122,12 +110,13 @@ func TestReleaseTakesRevokedUnitsFirst(t *testing.T) {
 		rlock(t, rw)
 		rlock(t, rw) // without a turn, so readers don't share
 		synctest.Wait()
-		token, rtoken := m.Token(), rw.RToken()
+		kept := make(map[string]int64)
 		for _, key := range []string{"k", "rw"} {
 			h := holders(t, store, key)
 			if len(h) != 2 {
 				t.Fatalf("held by %v", h)
 			}
+			kept[key] = h[0].Token
 			notices, err := store.Revoke(background, s.ID(), driver.Revocation{Key: key, Claim: h[1].Claim})
 			if err == nil {
 				err = store.Notify(background, notices)
@@ -137,17 +126,18 @@ func TestReleaseTakesRevokedUnitsFirst(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if !isClosed(m.Lost()) || m.Token() != 0 || !isClosed(rw.RLost()) || rw.RToken() != 0 {
-			t.Error("Lost is open, or Token is not 0, while lost units are not released")
-		}
 		m.Release(1) // a part of the 2
-		wantErr(t, "ReleaseContext", m.ReleaseContext(background, 1), dsync.ErrLost, dsync.ErrRevoked)
-		wantErr(t, "RUnlockContext", rw.RUnlockContext(background), dsync.ErrLost, dsync.ErrRevoked)
-		if m.Token() != token || isClosed(m.Lost()) || rw.RToken() != rtoken || isClosed(rw.RLost()) {
-			t.Error("what was not lost is over")
+		m.Release(1)
+		rw.RUnlock()
+		for key, token := range kept {
+			if h := holders(t, store, key); len(h) != 1 || h[0].Token != token {
+				t.Errorf("%s is held by %v, want only what was not lost, with token %d", key, h, token)
+			}
 		}
-		if err := errors.Join(m.ReleaseContext(background, 1), rw.RUnlockContext(background)); err != nil {
-			t.Error(err)
+		m.Release(1)
+		rw.RUnlock()
+		for key := range kept {
+			wantFree(t, store, key)
 		}
 	})
 }
@@ -160,21 +150,21 @@ func TestSemaphoreLostPartIsFreeHere(t *testing.T) {
 		faulty := newFaulty(t, memory, nil)
 		s := newSession(t, faulty, nil)
 		lost, next := s.Semaphore("k", 3), s.Semaphore("k", 3)
-		acquire(t, lost, 3)
+		lostHold := units(t, lost, 3)
 		faulty.Cut()
-		<-lost.Lost()
+		<-lostHold.Lost()
 		notified := time.Now()
 		faulty.Heal()
-		acquire(t, next, 3)
+		nextHold := units(t, next, 3)
 		if d := time.Since(notified); d < grace || d > 2*ttl {
 			t.Errorf("free %v after it was lost, want at least the grace of %v, and soon after", d, grace)
 		}
-		wantErr(t, "late Release", lost.ReleaseContext(background, 3), dsync.ErrLost)
+		wantErr(t, "late Release", lostHold.Release(background), dsync.ErrLost)
 		time.Sleep(ttl)
-		if isClosed(next.Lost()) || sum(t, memory, "k") != 3 {
+		if isClosed(nextHold.Lost()) || sum(t, memory, "k") != 3 {
 			t.Error("a late Release freed what was acquired since")
 		}
-		next.Release(3)
+		nextHold.Release(background)
 	})
 }
 
@@ -183,28 +173,34 @@ func TestBreakFreesASemaphore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, &dsync.Options{AlwaysListen: true})
-		m, here := s.Semaphore("k", 3), s.Semaphore("k", 3)
-		acquire(t, m, 1)
-		acquire(t, m, 2)
+		m := s.Semaphore("k", 3)
+		one, two := units(t, m, 1), units(t, m, 2)
 		time.Sleep(time.Second)
-		waiting := acquiring(here, 3)
-		lost, start := m.Lost(), time.Now()
-		if err := newSession(t, store, nil).Break(background, "k"); err != nil {
+		var here *dsync.Hold
+		waiting := make(chan error, 1)
+		go func() {
+			waiting <- into(&here, func(ctx context.Context) (*dsync.Hold, error) { return m.Hold(ctx, 3) })(background)
+		}()
+		synctest.Wait()
+		start := time.Now()
+		if err := admin.New(newSession(t, store, nil)).Break(background, "k"); err != nil {
 			t.Errorf("Break: %v", err)
 		}
-		if !isClosed(lost) {
+		if !isClosed(one.Lost()) || !isClosed(two.Lost()) {
 			t.Error("a holder was not notified")
 		}
 		// The second of two changes of a key is reported a little later.
 		if err, d := <-waiting, time.Since(start); err != nil || d < grace || d > grace+20*time.Millisecond {
 			t.Errorf("Acquire: %v, %v after Break, want the grace of %v", err, d, grace)
 		}
-		wantErr(t, "ReleaseContext", m.ReleaseContext(background, 3), dsync.ErrLost, dsync.ErrRevoked)
+		for _, h := range []*dsync.Hold{one, two} {
+			wantErr(t, "Release", h.Release(background), dsync.ErrLost, dsync.ErrRevoked)
+		}
 		time.Sleep(ttl)
 		if isClosed(here.Lost()) || sum(t, store, "k") != 3 {
 			t.Error("a late Release freed what was acquired since")
 		}
-		here.Release(3)
+		here.Release(background)
 	})
 }
 
@@ -240,7 +236,7 @@ func TestCancelledAcquireLeavesNothing(t *testing.T) {
 				t.Errorf("same process %t: the waiter behind the cancelled one is not in", same)
 			}
 			wantErr(t, "ended ctx", m.Acquire(ctx, 1), context.Canceled)
-			wantErr(t, "ended ctx", m.TryAcquireContext(ctx, 1), context.Canceled)
+			wantErr(t, "ended ctx", errOf(m.TryHold(ctx, 1)), context.Canceled)
 			others[2].Release(1)
 			m.Release(2)
 			if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
@@ -256,20 +252,18 @@ func TestCloseNotifiesSemaphoreHolders(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, nil)
 		m := s.Semaphore("k", 3)
-		acquire(t, m, 1)
-		acquire(t, m, 2)
-		lost := m.Lost()
+		one, two := units(t, m, 1), units(t, m, 2)
 		waiting := acquiring(s.Semaphore("k", 3), 1)
 		closed := make(chan error, 1)
 		go func() { closed <- s.Close(background) }()
-		<-lost
+		<-one.Lost()
 		wantErr(t, "Acquire", <-waiting, dsync.ErrClosed)
-		wantErr(t, "ReleaseContext", m.ReleaseContext(background, 2), dsync.ErrLost, dsync.ErrClosed)
+		wantErr(t, "Release", two.Release(background), dsync.ErrLost, dsync.ErrClosed)
 		time.Sleep(grace / 2)
 		if len(closed) != 0 {
 			t.Error("closed before all was released")
 		}
-		m.Release(1)
+		one.Release(background)
 		start := time.Now()
 		if err := <-closed; err != nil || time.Since(start) != 0 {
 			t.Errorf("Close: %v after %v", err, time.Since(start))
@@ -289,8 +283,8 @@ func TestSemaphoreReturnsStoreError(t *testing.T) {
 		store := &brokenStore{Memory: dsynctest.NewMemory()}
 		m := newSession(t, store, nil).Semaphore("k", 2)
 		store.fail(broken)
-		err := m.TryAcquireContext(background, 1)
-		wantErr(t, "TryAcquireContext", err, broken)
+		err := errOf(m.TryHold(background, 1))
+		wantErr(t, "TryHold", err, broken)
 		if errors.Is(err, dsync.ErrHeld) || m.TryAcquire(1) {
 			t.Errorf("a broken store is ErrHeld, or success: %v", err)
 		}

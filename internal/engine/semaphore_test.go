@@ -152,8 +152,10 @@ func TestSemaphoreMisuse(t *testing.T) {
 		before := store.Counts()
 		for _, n := range []int64{0, -1, 4, -1 << 63, 1<<63 - 1} {
 			for what, err := range map[string]error{
-				"Acquire":           m.Acquire(background, n),
-				"TryAcquireContext": m.TryAcquireContext(background, n),
+				"Acquire": m.Acquire(background, n),
+				"Hold":    errOf(m.Hold(background, n)),
+				"TryHold": errOf(m.TryHold(background, n)),
+				"Do":      m.Do(background, n, nil),
 			} {
 				if msg := fmt.Sprint(err); !strings.Contains(msg, "from 1 to its size 3") || !strings.Contains(msg, fmt.Sprint(n)) || !strings.Contains(msg, `"k"`) {
 					t.Errorf("%s(%d): %v", what, n, err)
@@ -176,24 +178,25 @@ func TestSemaphoreMisuse(t *testing.T) {
 		wantPanic(t, "Release of nothing", func() { m.Release(1) }, "more than it holds", `"k"`)
 		acquire(t, m, 2)
 		other := s.Semaphore("k", 3)
+		before = store.Counts()
 		for _, n := range []int64{0, -1, 3} {
 			wantPanic(t, "Release", func() { m.Release(n) }, "more than it holds, or less than 1")
 		}
-		wantPanic(t, "Release of another's", func() { other.ReleaseContext(background, 1) }, "more than it holds")
-		if isClosed(m.Lost()) || sum(t, store, "k") != 2 {
+		wantPanic(t, "Release of another's", func() { other.Release(1) }, "more than it holds")
+		if d := store.Counts().Since(before); d.Total() != 0 || sum(t, store, "k") != 2 {
 			t.Error("a Release that panicked released something")
 		}
 		m.Release(2)
 
 		var zero dsync.Semaphore
 		for what, f := range map[string]func(){
-			"Acquire":        func() { zero.Acquire(background, 1) },
-			"TryAcquire":     func() { zero.TryAcquire(1) },
-			"Release":        func() { zero.Release(1) },
-			"ReleaseContext": func() { zero.ReleaseContext(background, 1) },
-			"Lost":           func() { zero.Lost() },
-			"Token":          func() { zero.Token() },
-			"Resize":         func() { zero.Resize(background, 1) },
+			"Acquire":    func() { zero.Acquire(background, 1) },
+			"TryAcquire": func() { zero.TryAcquire(1) },
+			"Release":    func() { zero.Release(1) },
+			"Hold":       func() { zero.Hold(background, 1) },
+			"TryHold":    func() { zero.TryHold(background, 1) },
+			"Do":         func() { zero.Do(background, 1, nil) },
+			"Resize":     func() { zero.Resize(background, 1) },
 		} {
 			wantPanic(t, what, f, "zero Semaphore", "Session.Semaphore")
 		}
@@ -210,7 +213,7 @@ func TestSemaphoreSizesDiffer(t *testing.T) {
 		for where, o := range map[string]*dsync.Session{"here": s, "elsewhere": other} {
 			for _, err := range []error{
 				o.Semaphore("k", 50).Acquire(background, 1),
-				o.Semaphore("k", 50).TryAcquireContext(background, 1),
+				errOf(o.Semaphore("k", 50).TryHold(background, 1)),
 			} {
 				wantErr(t, where, err, dsync.ErrMismatch)
 				var mismatch *dsync.MismatchError
@@ -219,7 +222,7 @@ func TestSemaphoreSizesDiffer(t *testing.T) {
 				}
 			}
 		}
-		if h := holders(t, store, "k"); len(h) != 1 || isClosed(m.Lost()) {
+		if h := holders(t, store, "k"); len(h) != 1 {
 			t.Errorf("held by %v after errors", h)
 		}
 		m.Release(1)
@@ -238,7 +241,7 @@ func TestSemaphoreKeyOfAnotherKind(t *testing.T) {
 		m := s.Semaphore("k", 1)
 		acquire(t, m, 1)
 		for where, o := range map[string]*dsync.Session{"here": s, "elsewhere": other} {
-			err := o.Mutex("k").TryLockContext(background)
+			err := errOf(o.Mutex("k").TryHold(background))
 			wantErr(t, where, err, dsync.ErrMismatch)
 			if msg := fmt.Sprint(err); !strings.Contains(msg, "as a semaphore") || !strings.Contains(msg, "as a mutex") {
 				t.Errorf("%s: %q does not name both kinds", where, msg)
@@ -269,9 +272,7 @@ func TestReleaseInOtherParts(t *testing.T) {
 			{1, 2}, // the rest of it
 			{2, 0},
 		} {
-			if err := m.ReleaseContext(background, c.release); err != nil {
-				t.Errorf("ReleaseContext(%d): %v", c.release, err)
-			}
+			m.Release(c.release)
 			if n := sum(t, store, "k"); n != c.held {
 				t.Errorf("%d are held in the store after Release(%d), want %d", n, c.release, c.held)
 			}
@@ -284,7 +285,7 @@ func TestReleaseInOtherParts(t *testing.T) {
 		}
 		wantPanic(t, "Release", func() { m.Release(2) }, "more than it holds")
 		m.Release(1)
-		if isClosed(m.Lost()) == false || m.Token() != 0 || sum(t, store, "k") != 0 {
+		if sum(t, store, "k") != 0 {
 			t.Error("held after the release of all of it")
 		}
 	})
@@ -334,17 +335,16 @@ func TestSemaphoreWithinAProcess(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s := newSession(t, store, nil)
 		var tokens []int64
-		var held []*dsync.Semaphore
+		var held []*dsync.Hold
 		for range 3 {
-			m := s.Semaphore("k", 3)
-			acquire(t, m, 1)
-			tokens = append(tokens, m.Token())
-			held = append(held, m)
+			h := units(t, s.Semaphore("k", 3), 1)
+			tokens = append(tokens, h.Token())
+			held = append(held, h)
 		}
 		if n := len(holders(t, store, "k")); n != 3 || !slices.IsSorted(tokens) || tokens[0] == tokens[1] || tokens[1] == tokens[2] {
 			t.Errorf("%d holders with tokens %v, want 3 that increase", n, tokens)
 		}
-		wantErr(t, "TryAcquireContext", s.Semaphore("k", 3).TryAcquireContext(background, 1), dsync.ErrHeld)
+		wantErr(t, "TryHold", errOf(s.Semaphore("k", 3).TryHold(background, 1)), dsync.ErrHeld)
 		var wg sync.WaitGroup
 		for range 100 {
 			m := s.Semaphore("k", 3)
@@ -357,37 +357,29 @@ func TestSemaphoreWithinAProcess(t *testing.T) {
 		if n := queueLength(t, store, "k"); n > 1 {
 			t.Errorf("100 goroutines of one process have %d places in the queue, want at most 1", n)
 		}
-		for _, m := range held {
-			m.Release(1)
+		for _, h := range held {
+			h.Release(background)
 		}
 		wg.Wait()
 	})
 }
 
-// Token is that of the oldest hold. Lost is closed by the last Release, not by one of several.
-func TestSemaphoreLostAndToken(t *testing.T) {
+// Each hold of a Semaphore has its own token, and its own end.
+func TestSemaphoreHoldsEndByThemselves(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		m := newSession(t, store, nil).Semaphore("k", 3)
-		if !isClosed(m.Lost()) || m.Token() != 0 {
-			t.Error("held before Acquire")
+		first, second := units(t, m, 1), units(t, m, 2)
+		if first.Token() == 0 || second.Token() <= first.Token() {
+			t.Errorf("tokens %d and %d, want two that increase", first.Token(), second.Token())
 		}
-		acquire(t, m, 1)
-		first, lost := m.Token(), m.Lost()
-		acquire(t, m, 2)
-		if m.Token() != first || m.Lost() != lost {
-			t.Error("Lost and Token are not those of the oldest hold")
+		first.Release(background)
+		if !isClosed(first.Lost()) || first.Token() != 0 || isClosed(second.Lost()) || second.Token() == 0 {
+			t.Errorf("after the release of the first: %v; %v", first, second)
 		}
-		m.Release(1)
-		if isClosed(lost) || m.Lost() != lost {
-			t.Error("Lost was closed by the Release of one hold of two")
-		}
-		if second := m.Token(); second <= first {
-			t.Errorf("token %d after %d", second, first)
-		}
-		m.Release(2)
-		if !isClosed(lost) || !isClosed(m.Lost()) {
-			t.Error("Lost is open after the last Release")
+		second.Release(background)
+		if !isClosed(second.Lost()) || sum(t, store, "k") != 0 {
+			t.Error("held after the last release")
 		}
 	})
 }

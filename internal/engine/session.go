@@ -71,12 +71,9 @@ type Session struct {
 	overdue     map[*Hold]core.Instant // holds that ended before their holder was done, and when they ended
 	checkTimer  *time.Timer            // finds holds that ended while the machine slept; nil: not running
 
-	// Look finds the deadlocks of the session with that id, for dsync.New. It is set before the session is used.
-	Look      func(id string, held []string, polls bool, nested func(held, waits string) bool) (map[string]fmt.Stringer, error)
-	Nested    func(m driver.Member, key string) fmt.Stringer // the deadlock of a call that waits for what its own context holds; set likewise
-	looking   bool                                           // it is under way
-	looked    core.Instant                                   // when it last ended
-	deadlocks map[string]fmt.Stringer
+	looking   bool                    // a search for deadlocks is under way
+	looked    core.Instant            // when the last one ended
+	deadlocks map[string]DeadlockInfo // those that the session is in, by names that no others have
 }
 
 // New returns a session on store. It does not contact the store; an error means that store is nil

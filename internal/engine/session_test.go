@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/engine"
@@ -177,7 +178,7 @@ func TestCloseFreesEverything(t *testing.T) {
 					t.Errorf("free %v after Close", d)
 				}
 				wantErr(t, "LockContext on a closed session", s.Mutex("x").LockContext(background), dsync.ErrClosed)
-				wantErr(t, "TryLockContext on a closed session", s.Mutex("x").TryLockContext(background), dsync.ErrClosed)
+				wantErr(t, "TryHold on a closed session", errOf(s.Mutex("x").TryHold(background)), dsync.ErrClosed)
 				if err := s.Close(background); err != nil {
 					t.Errorf("second Close: %v", err)
 				}
@@ -194,13 +195,12 @@ func TestCloseGrantsTheGrace(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				memory := dsynctest.NewMemory()
 				s, other := newSession(t, memory, nil), newSession(t, memory, nil)
-				mu := s.Mutex("k")
-				lock(t, mu)
+				h := take(t, s.Mutex("k").Hold)
 				ctx, cancel := context.WithTimeout(background, limit)
 				defer cancel()
 				var notified time.Time
 				go func() {
-					<-mu.Lost()
+					<-h.Lost()
 					notified = time.Now()
 				}()
 				taken := make(chan time.Time, 1)
@@ -224,7 +224,7 @@ func TestCloseGrantsTheGrace(t *testing.T) {
 				if d := (<-taken).Sub(notified); d < grace || d > grace+late {
 					t.Errorf("taken %v after the holder was notified, want the grace of %v", d, grace)
 				}
-				wantErr(t, "Unlock after Close", mu.UnlockContext(background), dsync.ErrLost, dsync.ErrClosed)
+				wantErr(t, "Unlock after Close", h.Release(background), dsync.ErrLost, dsync.ErrClosed)
 			})
 		})
 	}
@@ -272,7 +272,7 @@ func TestCloseLeavesAGraceThatIsUnconfirmed(t *testing.T) {
 		if err := s.Close(ctx); err == nil {
 			t.Error("Close returned nil though a release was not answered")
 		}
-		for other.Mutex("k").TryLockContext(background) != nil {
+		for errOf(other.Mutex("k").TryHold(background)) != nil {
 			time.Sleep(10 * time.Millisecond)
 		}
 		if d := time.Since(start); d < grace {
@@ -413,7 +413,7 @@ func TestEveryHeartbeatHookIsCalled(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{Hooks: hooks(0)})
 		s.AddHooks(hooks(1))
 		s.AddHooks(hooks(2))
-		if _, err := s.Register(background); err != nil {
+		if _, err := engine.Of(s).Register(background); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * ttl)
@@ -443,14 +443,14 @@ func TestHooksReportGrantsAndLosses(t *testing.T) {
 		mu := s.Mutex("k")
 		lock(t, mu)
 		mu.Unlock()
-		lock(t, mu)
+		h := take(t, mu.Hold)
 		faulty.Cut()
-		<-mu.Lost()
+		<-h.Lost()
 		faulty.Heal()
-		mu.Lost()
-		mu.UnlockContext(background)
-		lock(t, mu)
-		time.AfterFunc(time.Millisecond, func() { mu.UnlockContext(background) })
+		h.Lost()
+		h.Release(background)
+		h = take(t, mu.Hold)
+		time.AfterFunc(time.Millisecond, func() { h.Release(background) })
 		s.Close(background)
 		synctest.Wait()
 		want := []string{
@@ -486,7 +486,7 @@ func TestKindMismatchIsReturned(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		now := time.Now().Add(time.Hour)
-		if _, err := store.Register(background, dsync.Member{ID: "x", TTL: time.Hour}); err != nil {
+		if _, err := store.Register(background, driver.Member{ID: "x", TTL: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 		c := driver.Claim{Key: "k", ID: "x.1", Session: "x", Kind: "semaphore", Weight: 1, Limit: 3}
@@ -495,8 +495,8 @@ func TestKindMismatchIsReturned(t *testing.T) {
 		}
 		s := newSession(t, store, nil)
 		for what, err := range map[string]error{
-			"LockContext":    s.Mutex("k").LockContext(background),
-			"TryLockContext": s.Mutex("k").TryLockContext(background),
+			"LockContext": s.Mutex("k").LockContext(background),
+			"TryHold":     errOf(s.Mutex("k").TryHold(background)),
 		} {
 			wantErr(t, what, err, dsync.ErrMismatch)
 			if err != nil && (!strings.Contains(err.Error(), "semaphore") || !strings.Contains(err.Error(), "mutex")) {
@@ -513,10 +513,7 @@ func TestKindOfAnExpiredSessionIsForgotten(t *testing.T) {
 			store := dsynctest.NewMemory()
 			f := newFaulty(t, store, nil)
 			gone, s := newSession(t, f, nil), newSession(t, store, nil)
-			sem := gone.Semaphore("k", 3)
-			if err := sem.Acquire(background, 2); err != nil {
-				t.Fatal(err)
-			}
+			h := units(t, gone.Semaphore("k", 3), 2)
 			go gone.Semaphore("k", 3).Acquire(background, 2)
 			synctest.Wait()
 			f.Cut()
@@ -525,14 +522,14 @@ func TestKindOfAnExpiredSessionIsForgotten(t *testing.T) {
 			mu := s.Mutex("k")
 			var err error
 			if try {
-				err = mu.TryLockContext(background)
+				err = errOf(mu.TryHold(background))
 			} else {
 				err = mu.LockContext(background)
 			}
 			if err != nil {
 				t.Errorf("try %v: %v", try, err)
 			}
-			if !isClosed(sem.Lost()) {
+			if !isClosed(h.Lost()) {
 				t.Error("taken before Lost closed")
 			}
 			f.Heal()
@@ -549,16 +546,17 @@ func TestCommandsHaveContextsOfTheirOwn(t *testing.T) {
 		s := newSession(t, store, nil)
 		ctx := context.WithValue(background, key{}, "a transaction")
 		mu := s.Mutex("k")
-		if err := mu.LockContext(ctx); err != nil {
+		h, err := mu.Hold(ctx)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if err := mu.UnlockContext(ctx); err != nil {
+		if err := h.Release(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if err := mu.TryLockContext(ctx); err != nil {
+		if h, err = mu.TryHold(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if err := mu.UnlockAfter(ctx, time.Second); err != nil {
+		if err := h.ReleaseAfter(ctx, time.Second); err != nil {
 			t.Fatal(err)
 		}
 		if store.seen {
@@ -620,7 +618,7 @@ func TestOptionsInForce(t *testing.T) {
 			if _, err := dsync.New(store, &o); err != nil {
 				t.Errorf("a session with the options of another: %v", err)
 			}
-			members, _, err := s.Members(background)
+			members, _, err := admin.New(s).Members(background)
 			if err != nil {
 				t.Fatal(err)
 			}

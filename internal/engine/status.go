@@ -80,7 +80,7 @@ type LocalWait struct {
 	Position, Ahead int
 }
 
-// Stats are what a session knows of itself that is worth a metric. dsync.Stats explains them.
+// Stats are what a session knows of itself that is worth a metric. admin.Stats explains them.
 type Stats struct {
 	Listening bool
 	Polling   error

@@ -17,7 +17,7 @@ import (
 )
 
 // use holds a key once, like a session that was never registered.
-func use(t testing.TB, store driver.Store, key string, kind dsync.Kind) {
+func use(t testing.TB, store driver.Store, key string, kind driver.Kind) {
 	t.Helper()
 	c := driver.Claim{Key: key, ID: "user.1", Session: "user", Kind: kind, Weight: 1, Limit: 1}
 	if _, _, err := storecmd.Acquire(background, store, c, false, nil, time.Now().Add(time.Hour)); err != nil {
@@ -101,7 +101,7 @@ func TestStoreStaysBounded(t *testing.T) {
 				most := 0
 				for second := range seconds {
 					for i := range perSecond {
-						use(t, store, tc.key(second*perSecond+i), dsync.KindMutex)
+						use(t, store, tc.key(second*perSecond+i), driver.KindMutex)
 					}
 					time.Sleep(time.Second)
 					most = max(most, records(store))
@@ -163,7 +163,7 @@ func TestSweepReachesRecordsBehindThoseKept(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		for i := range 2000 {
-			use(t, store, fmt.Sprintf("election %04d", i), dsync.KindElection)
+			use(t, store, fmt.Sprintf("election %04d", i), driver.KindElection)
 		}
 		end := replaced(t, store, 50, 8*time.Hour, dsync.Options{TTL: 10 * time.Minute, Retention: time.Hour})
 		time.Sleep(48 * time.Hour)
@@ -331,7 +331,7 @@ func TestSweeperIsReplaced(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		for i := range 5000 {
-			use(t, memory, fmt.Sprintf("election %04d", i), dsync.KindElection)
+			use(t, memory, fmt.Sprintf("election %04d", i), driver.KindElection)
 		}
 		var turns []driver.SweepState
 		opt := &dsync.Options{Retention: 4 * time.Hour} // a round of 50 slices takes an hour

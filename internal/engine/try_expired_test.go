@@ -21,8 +21,8 @@ func TestTryTakesEveryKeyOfAnExpiredSession(t *testing.T) {
 		crashed.Cut()
 		time.Sleep(ttl)
 		for _, k := range keys {
-			if err := b.Mutex(k).TryLockContext(background); err != nil {
-				t.Errorf("TryLockContext of %q after the expiry: %v", k, err)
+			if err := errOf(b.Mutex(k).TryHold(background)); err != nil {
+				t.Errorf("TryHold of %q after the expiry: %v", k, err)
 			}
 		}
 	})

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
@@ -19,7 +19,7 @@ func (g *goroutine) breakKey(o Op, key string) {
 	g.fault = time.Now()
 	before := slices.Clone(p.holds)
 	g.mu.Unlock()
-	err := c.life.Break(c.ctx, key)
+	err := admin.New(c.life.Session).Break(c.ctx, key)
 	c.returned(err, 0)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -39,7 +39,7 @@ func (g *goroutine) status(key string) {
 	c := g.begin(key)
 	cancel := c.context(g.long, true)
 	defer cancel()
-	st, err := c.life.Status(c.ctx, key)
+	st, err := admin.New(c.life.Session).Status(c.ctx, key)
 	c.returned(err, store)
 	if err == nil {
 		g.checkStatus(st)
@@ -52,7 +52,7 @@ func (g *goroutine) list() {
 	defer cancel()
 	var last error
 	after := ""
-	for st, err := range c.life.List(c.ctx, g.w.Prefix) {
+	for st, err := range admin.New(c.life.Session).List(c.ctx, g.w.Prefix) {
 		if last = err; err != nil {
 			break
 		}
@@ -68,7 +68,7 @@ func (g *goroutine) list() {
 }
 
 // checkStatus checks what can be said of any status.
-func (g *goroutine) checkStatus(st dsync.Status) {
+func (g *goroutine) checkStatus(st admin.Status) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var sum int64

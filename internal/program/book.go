@@ -180,8 +180,8 @@ type page struct {
 	waits    int       // calls that wait for it
 	unused   time.Time // since when nobody holds or waits, if nobody does
 	held     time.Time // when somebody last held
-	late     bool      // it may be held without a holder: by a lease's rest, by UnlockAfter, by lingering
-	breaking int       // calls of Break and ForceLock that have not returned
+	late     bool      // it may be held without a holder: by a lease's rest, by ReleaseAfter, by lingering
+	breaking int       // calls of Break and ForceHold that have not returned
 	limit    int64     // the greatest that a semaphore may have
 	rules    rules.Key
 
@@ -195,7 +195,7 @@ type page struct {
 	named map[int64]string // the session that the term was transferred to
 }
 
-// breakBegins notes that Break or ForceLock is called. r.mu must be held.
+// breakBegins notes that Break or ForceHold is called. r.mu must be held.
 func (r *runner) breakBegins(p *page) {
 	p.breaking++
 	p.rules.Breaks = append(p.rules.Breaks, r.now())
@@ -216,14 +216,14 @@ type hold struct {
 	verb    Verb // that requested it
 	who     string
 	life    *life
-	pooled  bool // of a value that has several holds
+	pooled  bool // of a value that has several holds, and can't tell whether one is lost
 	brief   bool // it may have ended by its own context
 	lost    <-chan struct{}
-	open    func() bool // reports whether Lost is open
+	open    func() bool // reports whether Lost is open, or, if it is pooled, whether it must be; r.mu must be held
 	release func(Op)
 
-	l   *dsync.Lease
-	d   time.Duration // its lease
+	dh  *dsync.Hold   // of a lease
+	d   time.Duration // its duration
 	ext time.Duration // before the last Extend that succeeded
 
 	wasLost bool          // Lost was seen closed, before the holder was done
@@ -235,7 +235,7 @@ func (h *hold) check(now time.Duration) {
 	switch {
 	case h.Done > 0 || h.wasLost:
 	case h.pooled && !h.open():
-		h.Live = -time.Hour // some of it is lost, and it is unknown what
+		h.Live = -time.Hour // some of it may be lost
 	default:
 		h.Live = now
 	}

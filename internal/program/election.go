@@ -61,8 +61,7 @@ func (g *goroutine) campaign(o Op, key string) {
 				return
 			}
 		}
-		o.Variant &= 2 // there is no Resign without a context
-		g.unlock(h, o, nil, resign)
+		g.unlock(h, o, resign)
 	}
 	g.took(c, h, o.Verb)
 }

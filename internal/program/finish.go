@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
@@ -116,25 +118,27 @@ func (r *runner) lockAny(ctx context.Context, l *life, key string) error {
 	if err != nil || st.Sealed > 0 {
 		return err
 	}
-	turn := func(lock, unlock func(context.Context) error) error {
-		if err := lock(ctx); err != nil {
-			return err
-		}
+	release := func(release func(context.Context) error) error {
 		end, cancel := context.WithTimeout(context.Background(), r.ttl)
 		defer cancel()
-		return unlock(end)
+		return release(end)
+	}
+	turn := func(h *dsync.Hold, err error) error {
+		if err != nil {
+			return err
+		}
+		return release(h.Release)
 	}
 	switch st.Kind {
 	case driver.KindRWMutex:
 		m := l.RWMutex(key)
-		if err := turn(m.LockContext, m.UnlockContext); err != nil {
+		if err := turn(m.Hold(ctx)); err != nil {
 			return err
 		}
-		return turn(m.RLockContext, m.RUnlockContext)
+		return turn(m.RHold(ctx))
 	case driver.KindSemaphore:
 		m := l.Semaphore(key, st.Limit) // whatever it has been resized to
-		return turn(func(ctx context.Context) error { return m.Acquire(ctx, st.Limit) },
-			func(ctx context.Context) error { return m.ReleaseContext(ctx, st.Limit) })
+		return turn(m.Hold(ctx, st.Limit))
 	case driver.KindOnce:
 		err := l.Once(key).Do(ctx, func(context.Context) error { return errRun })
 		if !errors.Is(err, errRun) {
@@ -144,10 +148,12 @@ func (r *runner) lockAny(ctx context.Context, l *life, key string) error {
 	}
 	if st.Kind == driver.KindElection {
 		e := newElection(l, key)
-		return turn(func(ctx context.Context) error { _, err := e.Campaign(ctx); return err }, e.Resign)
+		if _, err := e.Campaign(ctx); err != nil {
+			return err
+		}
+		return release(e.Resign)
 	}
-	m := l.Mutex(key)
-	return turn(m.LockContext, m.UnlockContext)
+	return turn(l.Mutex(key).Hold(ctx))
 }
 
 // audit checks, with a session of its own, what the others have left behind.
@@ -175,7 +181,7 @@ func (r *runner) audit(who string) {
 		if err := r.lockAny(ctx, last, key); err != nil {
 			r.report("%s: %s can't be had after all were closed: %v", who, key, err)
 		}
-		st, err := last.Status(ctx, key)
+		st, err := admin.New(last.Session).Status(ctx, key)
 		if err != nil {
 			r.report("%s: status of %s: %v", who, key, err)
 		} else if len(st.Holders) > 0 || st.Waiting > 0 {

@@ -24,7 +24,7 @@ type poolKey struct {
 	sem  bool // of pools
 }
 
-// A pool is a Semaphore or RWMutex that is held several times at once.
+// A pool is a Semaphore or RWMutex that is held several times at once, by its own methods.
 type pool struct {
 	sem *dsync.Semaphore
 	rw  *dsync.RWMutex
@@ -88,9 +88,9 @@ func (g *goroutine) wait(o Op, key string) time.Duration {
 func (g *goroutine) do(o Op) {
 	key := g.w.Prefix + o.key()
 	switch o.Verb {
-	case Lock, TryLock, ForceLock:
+	case Lock, TryLock, ForceHold:
 		g.lock(o, key)
-	case WriteLock, TryWriteLock, ForceWriteLock:
+	case WriteLock, TryWriteLock:
 		g.writeLock(o, key)
 	case ReadLock, TryReadLock:
 		g.readLock(o, key)
@@ -102,7 +102,7 @@ func (g *goroutine) do(o Op) {
 		g.lease(o, key)
 	case Campaign, TryCampaign:
 		g.campaign(o, key)
-	case Unlock, UnlockAfter, WriteUnlock, ReadUnlock, Release, EndLease, Resign, Transfer:
+	case Unlock, ReleaseAfter, WriteUnlock, ReadUnlock, Release, EndLease, Resign, Transfer:
 		g.releaseOne(o, key)
 	case Resize:
 		g.resize(o, key)
@@ -192,9 +192,9 @@ func (g *goroutine) releaseOne(o Op, key string) {
 // releases reports whether v undoes what.
 func releases(v, what Verb) bool {
 	switch what {
-	case Lock, TryLock, ForceLock:
-		return v == Unlock || v == UnlockAfter
-	case WriteLock, TryWriteLock, ForceWriteLock:
+	case Lock, TryLock, ForceHold:
+		return v == Unlock || v == ReleaseAfter
+	case WriteLock, TryWriteLock:
 		return v == WriteUnlock
 	case ReadLock, TryReadLock, Readers:
 		return v == ReadUnlock

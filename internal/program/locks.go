@@ -13,12 +13,9 @@ import (
 type locker interface {
 	LockContext(context.Context) error
 	TryLock() bool
-	TryLockContext(context.Context) error
-	ForceLock(context.Context) error
 	Unlock()
-	UnlockContext(context.Context) error
-	Lost() <-chan struct{}
-	Token() int64
+	Hold(context.Context) (*dsync.Hold, error)
+	TryHold(context.Context) (*dsync.Hold, error)
 }
 
 var (
@@ -54,6 +51,10 @@ func (g *goroutine) requests(c *call, o Op, wait, try func(context.Context) erro
 		cancel := c.context(g.long, o.Variant&1 == 0)
 		defer cancel()
 		err := try(c.ctx)
+		if err == errTry {
+			c.returned(nil, 0)
+			return false
+		}
 		c.returned(err, held|store)
 		c.tried(err)
 		return err == nil
@@ -67,9 +68,42 @@ func (g *goroutine) requests(c *call, o Op, wait, try func(context.Context) erro
 	return err == nil
 }
 
+// granter is what requests a hold.
+type granter = func(context.Context) (*dsync.Hold, error)
+
+// request is requests for calls that return a hold. It returns nil if there is none.
+func (g *goroutine) request(c *call, o Op, wait, try granter) (h *dsync.Hold) {
+	by := func(f granter) func(context.Context) error {
+		return func(ctx context.Context) (err error) {
+			h, err = f(ctx)
+			return err
+		}
+	}
+	g.requests(c, o, by(wait), by(try))
+	return h
+}
+
+// errTry stands for the false that a try returns: it doesn't say why.
+var errTry = errors.New("program: a try failed")
+
+// tries returns a call for requests of a try without a context.
+func tries(try func() bool) func(context.Context) error {
+	return func(context.Context) error {
+		if !try() {
+			return errTry
+		}
+		return nil
+	}
+}
+
+// exclusive locks m, by its own methods or with a Hold.
 func (g *goroutine) exclusive(c *call, o Op, m locker) {
-	wait := m.LockContext
-	if o.Verb == ForceLock || o.Verb == ForceWriteLock {
+	if o.Variant >= 2 && o.Verb != ForceHold {
+		g.plain(c, o, m)
+		return
+	}
+	wait := m.Hold
+	if o.Verb == ForceHold {
 		g.mu.Lock()
 		p := g.page(c.key)
 		g.breakBegins(p)
@@ -79,39 +113,65 @@ func (g *goroutine) exclusive(c *call, o Op, m locker) {
 			g.breakEnds(p)
 			g.mu.Unlock()
 		}()
-		wait = m.ForceLock
+		wait = m.(*dsync.Mutex).ForceHold
 	}
-	if !g.requests(c, o, wait, m.TryLockContext) {
+	if dh := g.request(c, o, wait, m.TryHold); dh != nil {
+		h := g.tookHold(c, rules.Hold{}, dh, o)
+		release := h.release
+		h.release = func(o Op) {
+			if o.Verb == ReleaseAfter {
+				g.releaseAfter(h, dh, o)
+				return
+			}
+			release(o)
+		}
+	}
+}
+
+// tookHold enters a Hold that a call was granted.
+func (g *goroutine) tookHold(c *call, r rules.Hold, dh *dsync.Hold, o Op) *hold {
+	r.Token = dh.Token()
+	h := &hold{Hold: r, lost: dh.Lost(), open: func() bool { return isOpen(dh.Lost()) }, d: r.Lease}
+	if r.Lease > 0 {
+		h.dh = dh
+	}
+	h.release = func(o Op) { g.unlock(h, o, dh.Release) }
+	g.took(c, h, o.Verb)
+	return h
+}
+
+// plain locks m by its own methods. An RWMutex can't tell whether it is lost.
+func (g *goroutine) plain(c *call, o Op, m locker) {
+	if !g.requests(c, o, m.LockContext, tries(m.TryLock)) {
 		return
 	}
-	h := &hold{Hold: rules.Hold{Token: m.Token()}, lost: m.Lost(), open: func() bool { return isOpen(m.Lost()) }}
-	h.release = func(o Op) {
-		if mu, ok := m.(*dsync.Mutex); ok && o.Verb == UnlockAfter {
-			g.unlockAfter(h, mu, o)
-			return
-		}
-		g.unlock(h, o, m.Unlock, m.UnlockContext)
+	h := &hold{}
+	if m, ok := m.(*dsync.Mutex); ok {
+		h.Token, h.lost, h.open = m.Token(), m.Lost(), func() bool { return isOpen(m.Lost()) }
+	} else {
+		h.pooled, h.open = true, func() bool { return !g.excused(h) }
+	}
+	h.release = func(Op) {
+		c := g.beginRelease(h)
+		g.end(h)
+		c.most = g.ttl / 3
+		m.Unlock()
+		c.returned(nil, 0)
 	}
 	g.took(c, h, o.Verb)
 }
 
-// unlock releases h in one of three ways.
-func (g *goroutine) unlock(h *hold, o Op, plain func(), ctx func(context.Context) error) {
+// unlock releases h, and waits for the answer or not.
+func (g *goroutine) unlock(h *hold, o Op, release func(context.Context) error) {
 	c := g.beginRelease(h)
 	wasLost, excused := g.end(h)
-	if o.Variant == 1 {
-		c.most = g.ttl / 3
-		plain()
-		c.returned(nil, 0)
-		return
-	}
 	d := g.ttl
 	if o.Variant == 2 {
 		d = 0
 	}
 	cancel := c.context(d, true)
 	defer cancel()
-	g.checkRelease(c, h, ctx(c.ctx), wasLost, excused)
+	g.checkRelease(c, h, release(c.ctx), wasLost, excused)
 }
 
 // beginRelease begins the call that releases h, by the session that it is of.
@@ -135,7 +195,7 @@ func (g *goroutine) checkRelease(c *call, h *hold, err error, wasLost, excused b
 	}
 }
 
-func (g *goroutine) unlockAfter(h *hold, m *dsync.Mutex, o Op) {
+func (g *goroutine) releaseAfter(h *hold, dh *dsync.Hold, o Op) {
 	c := g.beginRelease(h)
 	d := g.keep(o)
 	g.mu.Lock()
@@ -146,7 +206,7 @@ func (g *goroutine) unlockAfter(h *hold, m *dsync.Mutex, o Op) {
 	wasLost, excused := g.end(h)
 	cancel := c.context(g.ttl, true)
 	defer cancel()
-	err := m.UnlockAfter(c.ctx, d)
+	err := dh.ReleaseAfter(c.ctx, d)
 	g.checkRelease(c, h, err, wasLost, excused)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -158,25 +218,18 @@ func (g *goroutine) unlockAfter(h *hold, m *dsync.Mutex, o Op) {
 func (g *goroutine) lease(o Op, key string) {
 	c := g.begin(key)
 	d := g.tempo.lease(o)
-	var l *dsync.Lease
-	request := func(f func(context.Context, string, time.Duration) (*dsync.Lease, error)) func(context.Context) error {
-		return func(ctx context.Context) (err error) {
-			l, err = f(ctx, key, d)
-			return err
-		}
+	m := c.life.Mutex(key)
+	dh := g.request(c, o, func(ctx context.Context) (*dsync.Hold, error) { return m.Lease(ctx, d) },
+		func(ctx context.Context) (*dsync.Hold, error) { return m.TryLease(ctx, d) })
+	if dh != nil {
+		g.tookHold(c, rules.Hold{Lease: d}, dh, o)
 	}
-	if !g.requests(c, o, request(c.life.Session.Lease), request(c.life.Session.TryLease)) {
-		return
-	}
-	h := &hold{Hold: rules.Hold{Token: l.Token(), Lease: d}, lost: l.Lost(), open: func() bool { return isOpen(l.Lost()) }, l: l, d: d}
-	h.release = func(o Op) { g.unlock(h, Op{Variant: o.Variant &^ 1}, nil, l.Release) }
-	g.took(c, h, o.Verb)
 }
 
 // extend extends the oldest lease of key.
 func (g *goroutine) extend(key string) {
 	for _, h := range g.holds {
-		if h.Key != key || h.l == nil {
+		if h.Key != key || h.dh == nil {
 			continue
 		}
 		c := g.beginRelease(h)
@@ -186,7 +239,7 @@ func (g *goroutine) extend(key string) {
 		g.mu.Unlock()
 		cancel := c.context(g.long, true)
 		defer cancel()
-		until, err := h.l.Extend(c.ctx)
+		until, err := h.dh.Extend(c.ctx)
 		c.returned(err, lost|store)
 		g.mu.Lock()
 		defer g.mu.Unlock()

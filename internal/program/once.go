@@ -107,9 +107,10 @@ func (g *goroutine) doOnce(c *call, v *dsync.Once, o Op, r *run, over func(error
 	value, err = v.DoValue(c.ctx, func(ctx context.Context) ([]byte, error) {
 		r.began = true
 		over(nil)
+		scope := dsync.HoldFrom(ctx)
 		h = &hold{
-			Hold: rules.Hold{Key: c.key, Requested: g.since(c.began), Token: dsync.TokenFrom(ctx)},
-			verb: Once, who: g.name, life: c.life, lost: ctx.Done(), open: func() bool { return dsync.TokenFrom(ctx) != 0 },
+			Hold: rules.Hold{Key: c.key, Requested: g.since(c.began), Token: scope.Token()},
+			verb: Once, who: g.name, life: c.life, lost: ctx.Done(), open: func() bool { return scope.Token() != 0 },
 		}
 		g.grant(h)
 		time.Sleep(g.sleepTime(o))

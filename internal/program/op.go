@@ -24,12 +24,11 @@ const (
 	Lock Verb = iota
 	TryLock
 	Unlock
-	UnlockAfter
-	ForceLock
+	ReleaseAfter
+	ForceHold
 	WriteLock
 	TryWriteLock
 	WriteUnlock
-	ForceWriteLock
 	ReadLock
 	TryReadLock
 	ReadUnlock
@@ -65,8 +64,8 @@ const (
 )
 
 var verbNames = [verbs]string{
-	"Lock", "TryLock", "Unlock", "UnlockAfter", "ForceLock",
-	"WriteLock", "TryWriteLock", "WriteUnlock", "ForceWriteLock",
+	"Lock", "TryLock", "Unlock", "ReleaseAfter", "ForceHold",
+	"WriteLock", "TryWriteLock", "WriteUnlock",
 	"ReadLock", "TryReadLock", "ReadUnlock", "Readers",
 	"Acquire", "TryAcquire", "Release", "Resize", "Once",
 	"Lease", "TryLease", "Extend", "EndLease",
@@ -80,9 +79,9 @@ func (v Verb) String() string { return verbNames[v] }
 func (o Op) key() string {
 	family := ""
 	switch o.Verb {
-	case Lock, TryLock, Unlock, UnlockAfter, ForceLock, Lease, TryLease, Extend, EndLease:
+	case Lock, TryLock, Unlock, ReleaseAfter, ForceHold, Lease, TryLease, Extend, EndLease:
 		family = "mutex"
-	case WriteLock, TryWriteLock, WriteUnlock, ForceWriteLock, ReadLock, TryReadLock, ReadUnlock, Readers:
+	case WriteLock, TryWriteLock, WriteUnlock, ReadLock, TryReadLock, ReadUnlock, Readers:
 		family = "rw"
 	case Acquire, TryAcquire, Release, Resize:
 		family = "sem"
@@ -125,7 +124,7 @@ func (o Op) String() string {
 	switch {
 	case o.Verb.waits():
 		s += fmt.Sprintf(" for up to %v", bubble.patience(o))
-	case o.Verb == UnlockAfter:
+	case o.Verb == ReleaseAfter:
 		s += fmt.Sprintf(" %v", bubble.keep(o))
 	case o.Verb == Resize:
 		s += fmt.Sprintf(" to %d", o.size())
@@ -148,7 +147,7 @@ func (o Op) String() string {
 // waits reports whether the verb's call has a context that bounds a wait.
 func (v Verb) waits() bool {
 	switch v {
-	case Lock, ForceLock, WriteLock, ForceWriteLock, ReadLock, Readers, Acquire, Once, Lease, Campaign, Break:
+	case Lock, ForceHold, WriteLock, ReadLock, Readers, Acquire, Once, Lease, Campaign, Break:
 		return true
 	}
 	return false

@@ -7,45 +7,44 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/rules"
 )
 
 func (g *goroutine) readLock(o Op, key string) {
 	c := g.begin(key)
-	if o.Variant >= 2 {
+	if o.Verb == TryReadLock {
 		p := g.pool(c, false)
 		if p.rw == nil {
 			p.rw = c.life.RWMutex(key)
 			p.h.Shared = true
-			p.h.open = func() bool { return isOpen(p.rw.RLost()) }
 		}
-		if g.requests(c, o, p.rw.RLockContext, p.rw.TryRLockContext) {
-			g.add(c, p, o, 1, p.rw.RToken)
+		if g.requests(c, o, nil, tries(p.rw.TryRLock)) {
+			g.add(c, p, o, 1)
 		}
 		return
 	}
-	m := c.life.RWMutex(key)
-	if !g.requests(c, o, m.RLockContext, m.TryRLockContext) {
-		return
-	}
-	h := &hold{Hold: rules.Hold{Shared: true, Token: m.RToken()}, lost: m.RLost(), open: func() bool { return isOpen(m.RLost()) }}
-	h.release = func(o Op) { g.unlock(h, o, m.RUnlock, m.RUnlockContext) }
-	g.took(c, h, o.Verb)
+	g.reads(c, o)
 }
 
-// readers holds key for reading, and meanwhile has many readers of this process use RDo, which share
-// the hold. They leave nothing behind.
+// reads reports whether the goroutine reads c's key, with a hold of its own, from now on.
+func (g *goroutine) reads(c *call, o Op) bool {
+	m := c.life.RWMutex(c.key)
+	dh := g.request(c, o, m.RHold, nil)
+	if dh != nil {
+		g.tookHold(c, rules.Hold{Shared: true}, dh, o)
+	}
+	return dh != nil
+}
+
+// readers holds key for reading, and meanwhile has many readers of this process, which share the hold.
+// They leave nothing behind.
 func (g *goroutine) readers(o Op, key string) {
 	c := g.begin(key)
-	m := c.life.RWMutex(key)
-	if !g.requests(c, o, m.RLockContext, m.TryRLockContext) {
+	if !g.reads(c, o) {
 		return
 	}
-	h := &hold{Hold: rules.Hold{Shared: true, Token: m.RToken()}, lost: m.RLost(), open: func() bool { return isOpen(m.RLost()) }}
-	h.release = func(o Op) { g.unlock(h, o, m.RUnlock, m.RUnlockContext) }
-	g.took(c, h, o.Verb)
-
 	const atOnce, each = 20, 50
 	before := runtime.NumGoroutine()
 	ctx, cancel := context.WithTimeout(context.Background(), g.ttl/5)
@@ -55,16 +54,22 @@ func (g *goroutine) readers(o Op, key string) {
 	for i := range atOnce {
 		all.Go(func() {
 			for n := 0; n < each && ctx.Err() == nil; n++ {
-				_ = crowd.RDo(ctx, func(context.Context) error {
-					time.Sleep(time.Duration(1+(i+n)%3) * time.Millisecond)
-					return nil
-				})
+				h, err := crowd.RHold(ctx)
+				if err != nil {
+					continue
+				}
+				work := h.Context(ctx)
+				time.Sleep(time.Duration(1+(i+n)%3) * time.Millisecond)
+				_ = h.Release(ctx)
+				if work.Err() == nil {
+					g.report("%s: the context of a reader's hold of %s goes on after its release", g.name, key)
+				}
 			}
 		})
 	}
 	all.Wait()
 	if n := runtime.NumGoroutine() - before; n > atOnce*each/4 {
-		g.report("%s: %d goroutines more after %d calls of RDo", g.name, n, atOnce*each)
+		g.report("%s: %d goroutines more after %d readers", g.name, n, atOnce*each)
 	}
 }
 
@@ -75,24 +80,18 @@ func (g *goroutine) acquire(o Op, key string) {
 		p := g.pool(c, true)
 		if p.sem == nil {
 			p.sem = c.life.Semaphore(key, semSize)
-			p.h.open = func() bool { return isOpen(p.sem.Lost()) }
 		}
-		if g.requests(c, o, func(ctx context.Context) error { return p.sem.Acquire(ctx, n) },
-			func(ctx context.Context) error { return p.sem.TryAcquireContext(ctx, n) }) {
-			g.add(c, p, o, n, p.sem.Token)
+		if g.requests(c, o, func(ctx context.Context) error { return p.sem.Acquire(ctx, n) }, tries(func() bool { return p.sem.TryAcquire(n) })) {
+			g.add(c, p, o, n)
 		}
 		return
 	}
 	m := c.life.Semaphore(key, semSize)
-	if !g.requests(c, o, func(ctx context.Context) error { return m.Acquire(ctx, n) },
-		func(ctx context.Context) error { return m.TryAcquireContext(ctx, n) }) {
-		return
+	dh := g.request(c, o, func(ctx context.Context) (*dsync.Hold, error) { return m.Hold(ctx, n) },
+		func(ctx context.Context) (*dsync.Hold, error) { return m.TryHold(ctx, n) })
+	if dh != nil {
+		g.tookHold(c, rules.Hold{Weight: n}, dh, o)
 	}
-	h := &hold{Hold: rules.Hold{Weight: n, Token: m.Token()}, lost: m.Lost(), open: func() bool { return isOpen(m.Lost()) }}
-	h.release = func(o Op) {
-		g.unlock(h, o, func() { m.Release(n) }, func(ctx context.Context) error { return m.ReleaseContext(ctx, n) })
-	}
-	g.took(c, h, o.Verb)
 }
 
 // pool returns the value that the goroutine holds several times.
@@ -105,14 +104,12 @@ func (g *goroutine) pool(c *call, sem bool) *pool {
 }
 
 // add adds what was granted to a pool.
-func (g *goroutine) add(c *call, p *pool, o Op, n int64, token func() int64) {
+func (g *goroutine) add(c *call, p *pool, o Op, n int64) {
 	h := &hold{Hold: rules.Hold{Key: c.key, Requested: g.since(c.began), Shared: p.h.Shared}}
-	h.verb, h.who, h.life, h.pooled, h.open = o.Verb, g.name, c.life, true, p.h.open
+	h.verb, h.who, h.life, h.pooled = o.Verb, g.name, c.life, true
+	h.open = func() bool { return !g.excused(h) }
 	if !h.Shared {
 		h.Weight = n
-	}
-	if p.n == 0 {
-		h.Token = token()
 	}
 	g.grant(h) // checked by itself; the first one stands for all
 	p.n += n
@@ -145,21 +142,16 @@ func (g *goroutine) releaseSome(p *pool, o Op) {
 	if last {
 		g.end(h)
 	}
-	cancel := c.context(g.ttl, true)
-	defer cancel()
-	var err error
+	c.most = g.ttl / 3
 	if p.sem != nil {
-		err = p.sem.ReleaseContext(c.ctx, n)
+		p.sem.Release(n)
 	} else {
-		err = p.rw.RUnlockContext(c.ctx)
+		p.rw.RUnlock()
 	}
-	g.mu.Lock()
-	excused := g.excused(h)
-	g.mu.Unlock()
-	g.checkRelease(c, h, err, false, excused)
+	c.returned(nil, 0)
 	if last {
 		g.ended(h)
-		p.h = &hold{Hold: rules.Hold{Shared: h.Shared}, open: h.open}
+		p.h = &hold{Hold: rules.Hold{Shared: h.Shared}}
 	}
 }
 

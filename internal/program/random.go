@@ -33,8 +33,8 @@ func Random(r *rand.Rand) []byte {
 // themes are verbs that have to do with each other; empty: all.
 var themes = [][]Verb{
 	nil,
-	{Lock, Lock, TryLock, Unlock, Unlock, UnlockAfter, ForceLock, Sleep},
-	{WriteLock, TryWriteLock, WriteUnlock, ReadLock, ReadLock, TryReadLock, ReadUnlock, ReadUnlock, ForceWriteLock},
+	{Lock, Lock, TryLock, Unlock, Unlock, ReleaseAfter, ForceHold, Sleep},
+	{WriteLock, TryWriteLock, WriteUnlock, ReadLock, ReadLock, TryReadLock, ReadUnlock, ReadUnlock, TryReadLock},
 	{WriteLock, TryWriteLock, WriteUnlock, ReadLock, ReadUnlock, Readers, Readers},
 	{Acquire, Acquire, TryAcquire, Release, Release, Resize, Sleep},
 	{Once, Once, Once, Break, Cut, Heal, Sleep},
@@ -44,7 +44,7 @@ var themes = [][]Verb{
 	{Lock, Unlock, Lease, EndLease, Cut, Heal, Close, Open, Break, Replay},
 	{Lock, Unlock, ReadLock, ReadUnlock, WriteLock, WriteUnlock, Cut, Heal, Replay, Sleep},
 	{Lock, Unlock, TryLock, Acquire, Release, Lease, Extend, Once, Noise, Noise, Heal, Sleep},
-	{Lock, Unlock, TryLock, UnlockAfter, Lease, EndLease, Step, Step, Replay, Noise, Heal, Cut},
+	{Lock, Unlock, TryLock, ReleaseAfter, Lease, EndLease, Step, Step, Replay, Noise, Heal, Cut},
 }
 
 // Noisy returns a random program whose sessions all begin with a noisy link.

@@ -64,7 +64,7 @@ func (m tempo) patience(o Op) time.Duration {
 	return m.long
 }
 
-// keep is for how long UnlockAfter keeps the key.
+// keep is for how long ReleaseAfter keeps the key.
 func (m tempo) keep(o Op) time.Duration { return time.Millisecond + time.Duration(o.Arg)*m.step }
 
 // lease is the duration of the op's Lease.

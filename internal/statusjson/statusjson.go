@@ -9,20 +9,21 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A Status is a [dsync.Status]. P is a [Participant], or a type that embeds it.
+// A Status is a [admin.Status]. P is a [Participant], or a type that embeds it.
 type Status[P any] struct {
-	Key    string     `json:"key"`
-	Now    Time       `json:"now"`
-	Kind   dsync.Kind `json:"kind"`
-	Held   bool       `json:"held"`
-	Sealed bool       `json:"sealed"`
-	Tick   *Time      `json:"last_tick,omitempty"`
-	Limit  int64      `json:"limit"`
-	Token  int64      `json:"token"`
-	Term   int64      `json:"term"`
+	Key    string      `json:"key"`
+	Now    Time        `json:"now"`
+	Kind   driver.Kind `json:"kind"`
+	Held   bool        `json:"held"`
+	Sealed bool        `json:"sealed"`
+	Tick   *Time       `json:"last_tick,omitempty"`
+	Limit  int64       `json:"limit"`
+	Token  int64       `json:"token"`
+	Term   int64       `json:"term"`
 	Value
 	Holders []P `json:"holders"`
 	Waiting int `json:"waiting"`
@@ -31,7 +32,7 @@ type Status[P any] struct {
 
 // NewStatus returns st with its holders and its queue as participant returns them;
 // queued is false for a holder.
-func NewStatus[P any](st dsync.Status, participant func(p dsync.Participant, queued bool) P) Status[P] {
+func NewStatus[P any](st admin.Status, participant func(p admin.Participant, queued bool) P) Status[P] {
 	s := Status[P]{
 		Key: st.Key, Now: Time{st.Now}, Kind: st.Kind, Held: st.Held(), Sealed: st.Sealed,
 		Limit: st.Limit, Token: st.Token, Term: st.Term, Value: NewValue(st.Value), Waiting: st.Waiting,
@@ -101,7 +102,7 @@ type Hold struct {
 }
 
 // NewParticipant returns the JSON form of p at the store's time now.
-func NewParticipant(p dsync.Participant, queued bool, now time.Time) Participant {
+func NewParticipant(p admin.Participant, queued bool, now time.Time) Participant {
 	r := Participant{
 		Claim: p.Claim, Process: Process{p.Session, p.Name, p.Host, p.PID, p.App, p.Meta},
 		Weight: p.Weight, Seen: Time{p.Seen}, TTL: Milliseconds(p.TTL),
@@ -128,7 +129,7 @@ type Member struct {
 }
 
 // NewMember returns the JSON form of a session.
-func NewMember(m dsync.Member) Member {
+func NewMember(m driver.Member) Member {
 	s := m.Settings
 	return Member{
 		Process: Process{Session: m.ID, Name: m.Name, Host: m.Host, PID: m.PID, App: m.App, Meta: m.Meta},
@@ -137,7 +138,7 @@ func NewMember(m dsync.Member) Member {
 	}
 }
 
-// Settings are a [dsync.Settings].
+// Settings are a [driver.Settings].
 type Settings struct {
 	Version   string       `json:"version,omitempty"`
 	Heartbeat Milliseconds `json:"heartbeat_ms,omitzero"`

@@ -5,21 +5,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/statusjson"
 )
 
 func TestStatusInJSON(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 6_700_000, time.FixedZone("", 3600))
-	st := dsync.Status{
-		Key: "k", Now: now, Kind: dsync.KindMutex, Limit: 1, Token: 7, Value: []byte{0xff}, Waiting: 1,
-		Holders: []dsync.Participant{{
+	st := admin.Status{
+		Key: "k", Now: now, Kind: driver.KindMutex, Limit: 1, Token: 7, Value: []byte{0xff}, Waiting: 1,
+		Holders: []admin.Participant{{
 			Claim: "a.1", Session: "a", Weight: 1, Token: 7, Since: now.Add(-1500 * time.Microsecond),
 			Seen: now, TTL: time.Second, Until: now.Add(time.Second), Renewed: true,
 		}},
-		Queue: []dsync.Participant{{Claim: "b.1", Session: "b", Name: "n", Weight: 1}},
+		Queue: []admin.Participant{{Claim: "b.1", Session: "b", Name: "n", Weight: 1}},
 	}
-	got, err := json.Marshal(statusjson.NewStatus(st, func(p dsync.Participant, queued bool) statusjson.Participant {
+	got, err := json.Marshal(statusjson.NewStatus(st, func(p admin.Participant, queued bool) statusjson.Participant {
 		return statusjson.NewParticipant(p, queued, st.Now)
 	}))
 	const want = `{"key":"k","now":"2026-01-02T02:04:05.006Z","kind":"mutex","held":true,"sealed":false,"limit":1,"token":7,"term":0,` +

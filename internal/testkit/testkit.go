@@ -138,6 +138,19 @@ func WantErr(t testing.TB, what string, err error, want ...error) {
 	}
 }
 
+// WaitAt calls locked on a goroutine, and checks that it is then the n-th in the queue for key. The
+// channel receives the error when it returns.
+func WaitAt(t testing.TB, store driver.Store, key string, n int, locked func(context.Context) error, ctx context.Context) <-chan error {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- locked(ctx) }()
+	time.Sleep(50 * time.Millisecond)
+	if st, err := store.Load(ctx, key, 1000); err != nil || st.Waiting != n {
+		t.Fatalf("%d in the queue for %q, %v; want %d", st.Waiting, key, err, n)
+	}
+	return done
+}
+
 // WantString reports an error unless value's String is want and sends no command to store.
 func WantString(t testing.TB, store *dsynctest.Memory, value fmt.Stringer, want string) {
 	t.Helper()

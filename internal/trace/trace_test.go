@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/leasehold-go/leasehold/internal/trace"
@@ -49,33 +50,37 @@ func record(t *testing.T) []byte {
 		if err := s.Once("once").Do(ctx, func(context.Context) error { return nil }); err != nil {
 			t.Error(err)
 		}
-		l, err := s.Lease(ctx, "lease", 8*time.Second)
+		l, err := s.Mutex("lease").Lease(ctx, 8*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := l.Extend(ctx); err != nil {
 			t.Error(err)
 		}
-		time.AfterFunc(time.Second, func() { other.Break(ctx, "rw") })
-		rw := s.RWMutex("rw")
-		rw.RLock()
-		<-rw.RLost()
+		time.AfterFunc(time.Second, func() { admin.New(other).Break(ctx, "rw") })
+		reader, err := s.RWMutex("rw").RHold(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-reader.Lost()
 		time.Sleep(2 * time.Second) // the grace is over
-		rw.RUnlock()
+		reader.Release(ctx)
 		for _, limit := range []time.Duration{time.Minute, time.Second} {
-			if err := mu.LockContext(ctx); err != nil {
-				t.Error(err)
+			h, err := mu.Hold(ctx)
+			if err != nil {
+				t.Fatal(err)
 			}
-			if err := mu.Progress(limit); err != nil {
+			if err := h.Progress(limit); err != nil {
 				t.Error(err)
 			}
 			time.Sleep(2 * time.Second)
-			mu.Unlock()
+			h.Release(ctx)
 		}
-		if err := mu.LockContext(ctx); err != nil {
-			t.Error(err)
+		h, err := mu.Hold(ctx)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if err := mu.UnlockAfter(ctx, time.Minute); err != nil {
+		if err := h.ReleaseAfter(ctx, time.Minute); err != nil {
 			t.Error(err)
 		}
 		s.Close(ctx)

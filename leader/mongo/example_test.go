@@ -47,8 +47,8 @@ func ExampleConnect() {
 	election, err := leadermongo.Connect(ctx,
 		options.Client().ApplyURI("mongodb://localhost:27017"), "app", "scheduler",
 		&leadermongo.Options{
-			Options: leader.Options{Value: []byte("10.0.0.7:8080")}, // for others, by Leader or Observe
-			Session: dsyncmongo.Options{Options: dsync.Options{TTL: 10 * time.Second}},
+			Election: leader.Options{Value: []byte("10.0.0.7:8080")}, // for others, by Leader or Observe
+			Store:    dsyncmongo.Options{Session: dsync.Options{TTL: 10 * time.Second}},
 		})
 	if err != nil {
 		log.Fatal(err)

@@ -22,12 +22,12 @@ import (
 // Options are the settings of [Open] and [Connect]. The zero value of each field
 // is its default; a nil *Options is all defaults.
 type Options struct {
-	// Options are the election's: the published value and hooks.
-	leader.Options
+	// Election has the election's settings: the published value and hooks.
+	Election leader.Options
 
-	// Session has the settings of the store and the session: collection, TTL, the identity that
-	// others see, logger and so on.
-	Session dsyncmongo.Options
+	// Store has the settings of the store and, in its field Session, those of the session: collection,
+	// TTL, the identity that others see, logger and so on.
+	Store dsyncmongo.Options
 }
 
 // An Election is a leader.Election with a session of its own.
@@ -61,11 +61,11 @@ func open(ctx context.Context, name string, opt *Options, session func(*dsyncmon
 	if opt != nil {
 		o = *opt
 	}
-	s, err := session(&o.Session)
+	s, err := session(&o.Store)
 	if err != nil {
 		return nil, err
 	}
-	e, err := leader.New(s, name, &o.Options)
+	e, err := leader.New(s, name, &o.Election)
 	if err != nil {
 		return nil, errors.Join(err, s.Close(ctx))
 	}

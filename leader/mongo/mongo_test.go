@@ -64,8 +64,8 @@ func TestNonsenseIsRefused(t *testing.T) {
 			{"no name", "", nil, "1 to 512 bytes"},
 			{"a long name", strings.Repeat("x", 513), nil, "at most 512"},
 			{"NUL in the name", "a\x00b", nil, "NUL"},
-			{"a TTL", "e", &leadermongo.Options{Session: dsyncmongo.Options{Options: dsync.Options{TTL: 1}}}, "at least 1s"},
-			{"a collection", "e", &leadermongo.Options{Session: dsyncmongo.Options{Collection: "a$b"}}, "must not contain"},
+			{"a TTL", "e", &leadermongo.Options{Store: dsyncmongo.Options{Session: dsync.Options{TTL: 1}}}, "at least 1s"},
+			{"a collection", "e", &leadermongo.Options{Store: dsyncmongo.Options{Collection: "a$b"}}, "must not contain"},
 		} {
 			start := time.Now()
 			e, err := w.open(t.Context(), t, &fake{down: true}, tt.name, tt.opt)
@@ -120,8 +120,8 @@ func TestServerThatCannotBeReached(t *testing.T) {
 // readOnly are options with which hello is all that the server is asked.
 func readOnly(value []byte) *leadermongo.Options {
 	return &leadermongo.Options{
-		Options: leader.Options{Value: value},
-		Session: dsyncmongo.Options{ReadOnly: true, Options: dsync.Options{Name: "pod-7"}},
+		Election: leader.Options{Value: value},
+		Store:    dsyncmongo.Options{ReadOnly: true, Session: dsync.Options{Name: "pod-7"}},
 	}
 }
 
@@ -150,8 +150,8 @@ func TestElectionHasASession(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.Name() != "e" || e.Session().Name() != "pod-7" {
-			t.Errorf("election %q on session %q", e.Name(), e.Session().Name())
+		if e.Name() != "e" || e.Session().Options().Name != "pod-7" {
+			t.Errorf("election %q on session %q", e.Name(), e.Session().Options().Name)
 		}
 		g, ctx, err := e.Group(t.Context(), "jobs", nil)
 		if err != nil {

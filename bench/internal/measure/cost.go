@@ -61,8 +61,8 @@ func HeldCost(ctx context.Context, t *Target, n int, d time.Duration) (Cost, err
 	}
 	c.OplogEntries, c.OplogBytes = float64(log.Entries)/took, float64(log.Bytes)/took
 	for _, mu := range held {
-		if !mu.Held() {
-			return Cost{}, fmt.Errorf("%s was lost meanwhile", mu.Key())
+		if mu.Token() == 0 {
+			return Cost{}, fmt.Errorf("%v was lost meanwhile", mu)
 		}
 	}
 	return c, nil

@@ -10,7 +10,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
-	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
@@ -35,7 +34,7 @@ func Sweep(ctx context.Context, t *Target, n int) (Sweeping, error) {
 	}
 	defer end()
 	var records [2]bson.D // of a key that is idle, and of one that is not, as it counts terms
-	for i, kind := range []dsync.Kind{dsync.KindMutex, dsync.KindElection} {
+	for i, kind := range []driver.Kind{driver.KindMutex, driver.KindElection} {
 		c := driver.Claim{Key: string(kind), ID: "s.1", Session: "s", Kind: kind, Weight: 1, Limit: 1}
 		if _, _, err := storecmd.Acquire(ctx, store, c, false, nil, time.Now().Add(time.Hour)); err != nil {
 			return Sweeping{}, err

@@ -126,7 +126,7 @@ func (t *Target) Session(ctx context.Context, opt dsync.Options) (*dsync.Session
 		return dsync.New(t.memory, &opt)
 	}
 	o := t.Store
-	o.Options = opt
+	o.Session = opt
 	return dsyncmongo.Connect(ctx, t.client(), t.DB.Name(), &o)
 }
 

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The plot on file shows the figures of the README's table: if one changes, the other must be drawn again.
+func TestPlotIsOfTheTable(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := plot(string(readme))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(filepath.Join("..", plotName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("bench/%s is not drawn from the table of bench/README.md: go run ./bench/report -draw bench/README.md", plotName)
+	}
+}
+
+// Each figure of the row is written beside its bar, and the bar is as long as it says.
+func TestPlot(t *testing.T) {
+	text := tableBegin +
+		"| Lock and Unlock, uncontended | two raw writes | 0.50 | 1.00 | – | 2.00 | not here | 0.25 |\n" + tableEnd
+	svg, err := plot(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type element struct {
+		Width string `xml:"width,attr"`
+		Fill  string `xml:"fill,attr"`
+	}
+	var bars, texts []string
+	d := xml.NewDecoder(strings.NewReader(svg))
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		start, ok := token.(xml.StartElement)
+		switch {
+		case ok && start.Name.Local == "rect":
+			var e element
+			if err := d.DecodeElement(&e, &start); err != nil {
+				t.Fatal(err)
+			}
+			bars = append(bars, e.Width)
+		case ok && start.Name.Local == "text":
+			var text string
+			if err := d.DecodeElement(&text, &start); err != nil {
+				t.Fatal(err)
+			}
+			texts = append(texts, text)
+		}
+	}
+	if got, want := strings.Join(bars[1:], " "), "110.0 220.0 440.0 55.0"; got != want {
+		t.Errorf("bars of %s pixels, want %s", got, want)
+	}
+	for _, figure := range []string{"0.50", "1.00", "2.00", "0.25"} {
+		if !strings.Contains(strings.Join(texts, "\n")+"\n", "\n"+figure+"\n") {
+			t.Errorf("no figure %s in %q", figure, texts)
+		}
+	}
+}
+
+func TestPlotWithoutARow(t *testing.T) {
+	for _, text := range []string{"", tableBegin + tableEnd, tableBegin + "| Lock and Unlock, uncontended | a | 1 |\n" + tableEnd} {
+		if _, err := plot(text); err == nil {
+			t.Errorf("%q: no error", text)
+		}
+	}
+}

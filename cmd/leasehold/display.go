@@ -1,0 +1,55 @@
+package main
+
+import (
+	"os"
+	"strconv"
+
+	"golang.org/x/term"
+)
+
+// A display is what a command writes for people to: a terminal, a pipe or a file.
+type display struct {
+	width, height int  // in characters; 0: unlimited
+	colours       bool // it shows colours, and the user has not refused them
+	cursor        bool // the cursor can be moved
+}
+
+// display describes standard output. A table is as wide as the terminal. In a pipe or a file it has all
+// columns in full, unless COLUMNS is set: watch(1), say, shows what is in a pipe, and sets it.
+func (a *app) display() display {
+	if a.frame != nil {
+		return *a.frame
+	}
+	var d display
+	if out, ok := a.stdout.(*os.File); ok && term.IsTerminal(int(out.Fd())) {
+		if width, height, err := term.GetSize(int(out.Fd())); err == nil {
+			d.width, d.height = width, height
+		}
+		d.cursor = a.getenv("TERM") != "dumb" && takesEscapes(out)
+		d.colours = d.cursor && a.getenv("NO_COLOR") == "" // see no-color.org
+	}
+	if n, err := strconv.Atoi(a.getenv("COLUMNS")); err == nil && n > 0 {
+		d.width = n
+	}
+	return d
+}
+
+// A style is how a cell of a table looks on a terminal with colours: the parameters of the escape
+// sequence SGR. They are of the eight that every terminal has, so that they suit its background.
+type style string
+
+const (
+	unstyled style = ""
+	faint    style = "2"
+	bad      style = "31"
+	good     style = "32"
+	warning  style = "33"
+)
+
+// paint returns text in a style, if d shows colours.
+func (d display) paint(s style, text string) string {
+	if !d.colours || s == unstyled {
+		return text
+	}
+	return "\x1b[" + string(s) + "m" + text + "\x1b[0m"
+}

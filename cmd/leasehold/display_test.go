@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// on runs a command line whose standard output is a display.
+func on(ctx context.Context, d display, out io.Writer, store *dsynctest.Memory, args ...string) int {
+	a := &app{stdin: strings.NewReader(""), stdout: out, stderr: out, getenv: func(string) string { return "" }, store: store, frame: &d}
+	return a.main(ctx, args)
+}
+
+// No line is wider than the terminal, the columns that matter most stay, and --wide has all.
+func TestTablesFitTheTerminal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.allKinds()
+		s.acquire(claim("customers/4711/invoices/export/a-key-that-is-long/2026-11", "a.30", driver.KindMutex, 1, 1))
+		s.acquire(claim("顧客/請求書/顧客/請求書/顧客/請求書/顧客/請求書/顧客/請求書/顧客/請求書", "a.31", driver.KindMutex, 1, 1))
+		for _, args := range [][]string{{"status"}, {"members"}, {"members", "elected"}} {
+			for width := 1; width < 220; width++ {
+				var out bytes.Buffer
+				if status := on(t.Context(), display{width: width}, &out, s.Memory, args...); status != 0 {
+					t.Fatalf("%q: exit status %d", args, status)
+				}
+				for line := range strings.Lines(out.String()) {
+					if n := textWidth(strings.TrimSuffix(line, "\n")); n > width {
+						t.Fatalf("%q: a line of %d columns on a terminal of %d: %q", args, n, width, line)
+					}
+				}
+			}
+			var piped, wide bytes.Buffer
+			on(t.Context(), display{}, &piped, s.Memory, args...)
+			on(t.Context(), display{width: 80}, &wide, s.Memory, append(args, "--wide")...)
+			if piped.String() != wide.String() || strings.Contains(piped.String(), "…t") {
+				t.Errorf("%q: --wide prints\n%s\nwant what a pipe gets,\n%s", args, wide.String(), piped.String())
+			}
+		}
+		for _, c := range []struct {
+			width int
+			file  string
+		}{{80, "status-80.txt"}, {120, "status-120.txt"}, {40, "status-40.txt"}} {
+			var out bytes.Buffer
+			on(t.Context(), display{width: c.width}, &out, s.Memory, "status")
+			golden(t, c.file, out.String())
+		}
+		var out bytes.Buffer
+		on(t.Context(), display{width: 80}, &out, s.Memory, "members")
+		golden(t, "members-80.txt", out.String())
+	})
+}
+
+var sgr = regexp.MustCompile("\x1b\\[[0-9]*m")
+
+// Colours change nothing but the colour, and what is held does not look like what has lapsed.
+func TestColours(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.allKinds()
+		for _, args := range [][]string{{"status"}, {"members", "elected"}} {
+			var plain, coloured bytes.Buffer
+			on(t.Context(), display{width: 100}, &plain, s.Memory, args...)
+			on(t.Context(), display{width: 100, colours: true}, &coloured, s.Memory, args...)
+			if got := sgr.ReplaceAllString(coloured.String(), ""); got != plain.String() {
+				t.Errorf("%q: without its colours it is\n%s\nwant\n%s", args, got, plain.String())
+			}
+			if strings.Contains(plain.String(), "\x1b") {
+				t.Errorf("%q: escape sequences without colours:\n%q", args, plain.String())
+			}
+			for text, s := range map[string]style{"held": good, "lapsed": bad, "waits #1": warning, "free": faint, "leader": good} {
+				if strings.Contains(plain.String(), text+" ") && !strings.Contains(coloured.String(), "\x1b["+string(s)+"m"+text+"\x1b[0m") {
+					t.Errorf("%q: %q is not in style %s:\n%q", args, text, s, coloured.String())
+				}
+			}
+		}
+	})
+}
+
+// COLUMNS says how wide a pipe is. Nothing else does, and nothing in a pipe has colours.
+func TestDisplayOfAPipe(t *testing.T) {
+	for columns, want := range map[string]display{"": {}, "100": {width: 100}, "-1": {}, "x": {}} {
+		a := &app{stdout: new(bytes.Buffer), getenv: func(name string) string {
+			return map[string]string{"COLUMNS": columns, "TERM": "xterm"}[name]
+		}}
+		if got := a.display(); got != want {
+			t.Errorf("COLUMNS=%s: %+v, want %+v", columns, got, want)
+		}
+	}
+}
+
+// A watch shows a change in place of what it showed before, never more than the terminal has room
+// for, goes on when a key comes or goes, and ends with 0.
+func TestWatch(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newScene(t)
+		before := s.Counts()
+		ctx, cancel := context.WithCancel(t.Context())
+		out := new(screen)
+		end := make(chan int)
+		go func() {
+			end <- on(ctx, display{width: 60, height: 10, cursor: true}, out, s.Memory, "status", "k", "--watch", "--interval", "5s")
+		}()
+		time.Sleep(time.Second)
+		if got := out.take(); !strings.HasPrefix(got, "\x1b[2J\x1b[Hleasehold status k, every 5s, 00:00:00 UTC\x1b[K\n") || !strings.Contains(got, "no such key") {
+			t.Errorf("the first frame is %q", got)
+		}
+		s.wrote(before)
+		for i := range 20 {
+			s.acquire(claim(fmt.Sprintf("k%02d", i), fmt.Sprintf("a.%d", i), driver.KindMutex, 1, 1))
+		}
+		time.Sleep(5 * time.Second)
+		got := out.take()
+		if !strings.HasPrefix(got, "\x1b[Hleasehold") || !strings.Contains(got, "k00 ") || strings.Count(got, "\n") != 9 ||
+			!strings.Contains(got, "and 15 lines more\x1b[K\n\x1b[J") {
+			t.Errorf("the next frame is %q", got)
+		}
+		for line := range strings.Lines(got) {
+			if n := textWidth(strings.NewReplacer("\x1b[H", "", "\x1b[K", "", "\x1b[J", "").Replace(strings.TrimSuffix(line, "\n"))); n > 60 {
+				t.Errorf("a line of %d columns: %q", n, line)
+			}
+		}
+		cancel()
+		if status := <-end; status != 0 {
+			t.Errorf("exit status %d, want 0", status)
+		}
+	})
+}
+
+// In a pipe, a watch prints one frame after another; JSON stays one object per line.
+func TestWatchInAPipe(t *testing.T) {
+	for _, c := range []struct {
+		flag, want string
+	}{{"--wide", "KEY "}, {"--json", `{"key":"k",`}} {
+		bubble(t, func(t *testing.T) {
+			s := newScene(t)
+			s.acquire(claim("k", "a.1", driver.KindMutex, 1, 1))
+			ctx, cancel := context.WithCancel(t.Context())
+			out, end := start(ctx, s.Memory, "status", c.flag, "--watch")
+			time.Sleep(5 * time.Second) // readings at 0, 2 and 4
+			got := out.take()
+			if strings.Count(got, c.want) != 3 || strings.Contains(got, "\x1b") || c.flag == "--json" && strings.Contains(got, "\n\n") {
+				t.Errorf("%s: %q, want three frames", c.flag, got)
+			}
+			cancel()
+			if got := <-end; got.status != 0 || got.err != "" {
+				t.Errorf("%+v, want status 0", got)
+			}
+		})
+	}
+}
+
+// A first reading that fails ends a watch, with the status of its error.
+func TestWatchWithoutServer(t *testing.T) {
+	got := command(t, nil, "status", "--watch", "--uri", "mongodb://127.0.0.1:9/", "--connect-timeout", "100ms")
+	if got.status != exitUnreachable || strings.Count(got.err, "\n") != 1 {
+		t.Errorf("%+v, want status %d", got, exitUnreachable)
+	}
+	for _, args := range [][]string{{"--interval", "1s"}, {"--watch", "--interval", "1ms"}} {
+		if got := command(t, nil, append([]string{"status"}, args...)...); got.status != exitUsage {
+			t.Errorf("%q: %+v, want status %d", args, got, exitUsage)
+		}
+	}
+}
+
+func TestAge(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0.0s", 1234 * time.Millisecond: "1.2s", 9999 * time.Millisecond: "9.9s", 13 * time.Second: "13s", 119 * time.Second: "119s",
+		587 * time.Second: "9m47s", 47*time.Hour + 59*time.Minute: "47h59m", 50 * time.Hour: "2d2h", 400 * 24 * time.Hour: "400d",
+	} {
+		if got := age(d); got != want {
+			t.Errorf("%v is %q, want %q", d, got, want)
+		}
+	}
+}

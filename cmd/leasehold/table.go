@@ -1,0 +1,194 @@
+package main
+
+import (
+	"io"
+	"slices"
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/width"
+)
+
+// A column is a column of a table.
+type column struct {
+	name string
+	keep int // on a narrow display the columns with the highest keep go first; those with 0 stay
+	cut  int // cells may be cut to this width; 0: not at all
+}
+
+// A cell is the text of a cell, and how it looks.
+type cell struct {
+	text  string
+	style style
+}
+
+// cells returns a row without styles.
+func cells(texts ...string) []cell {
+	row := make([]cell, len(texts))
+	for i, text := range texts {
+		row[i].text = text
+	}
+	return row
+}
+
+// A table prints rows in columns as they arrive. The widths are those of the first block
+// of rows, and grow if wider cells follow. text/tabwriter would need all rows at once.
+//
+// No line is wider than the display. The first block decides which columns have room.
+type table struct {
+	w       io.Writer
+	display display
+	columns []column
+	rows    [][]cell
+	widths  []int // that the cells need, as far as they are known
+	shown   []int // indexes of the columns that have room; nil: not decided
+}
+
+// tableBlock is the number of rows that a table collects before it prints them: as many
+// keys as are read from a store at once.
+const tableBlock = 100
+
+// columnGap is the number of blanks between two columns.
+const columnGap = 2
+
+func newTable(w io.Writer, d display, columns ...column) *table {
+	t := &table{w: w, display: d, columns: columns, widths: make([]int, len(columns))}
+	header := make([]cell, len(columns))
+	for i, c := range columns {
+		header[i] = cell{c.name, faint}
+	}
+	t.rows = append(t.rows, header)
+	return t
+}
+
+func (t *table) add(row ...cell) error {
+	t.rows = append(t.rows, row)
+	if len(t.rows) < tableBlock {
+		return nil
+	}
+	return t.flush()
+}
+
+func (t *table) flush() error {
+	for _, row := range t.rows {
+		for i, c := range row {
+			t.widths[i] = max(t.widths[i], textWidth(c.text))
+		}
+	}
+	if t.shown == nil {
+		t.choose()
+	}
+	widths := t.fit()
+	var b strings.Builder
+	for _, row := range t.rows {
+		pad, room := 0, t.display.width
+		for _, i := range t.shown {
+			text := cutMiddle(row[i].text, widths[i])
+			if t.display.width > 0 {
+				if room -= pad; room <= 0 {
+					break
+				}
+				text = cutMiddle(text, room)
+				room -= textWidth(text)
+			}
+			b.WriteString(strings.Repeat(" ", pad))
+			b.WriteString(t.display.paint(row[i].style, text))
+			pad = widths[i] - textWidth(text) + columnGap
+		}
+		b.WriteByte('\n')
+	}
+	t.rows = nil
+	_, err := io.WriteString(t.w, b.String())
+	return err
+}
+
+// choose decides which columns have room, if cells are cut where they may be.
+func (t *table) choose() {
+	for i := range t.columns {
+		t.shown = append(t.shown, i)
+	}
+	for t.display.width > 0 && t.least() > t.display.width {
+		last := slices.MaxFunc(t.shown, func(i, j int) int { return t.columns[i].keep - t.columns[j].keep })
+		if t.columns[last].keep == 0 {
+			return
+		}
+		t.shown = slices.DeleteFunc(t.shown, func(i int) bool { return i == last })
+	}
+}
+
+// leastOf returns the width to which a column can be cut.
+func (t *table) leastOf(i int) int {
+	if cut := t.columns[i].cut; cut > 0 {
+		return min(cut, t.widths[i])
+	}
+	return t.widths[i]
+}
+
+// least returns the width of the columns shown, if all are cut.
+func (t *table) least() int {
+	sum := columnGap * (len(t.shown) - 1)
+	for _, i := range t.shown {
+		sum += t.leastOf(i)
+	}
+	return sum
+}
+
+// fit returns the widths of the columns: what the cells need, as long as there is room. The first
+// columns get it.
+func (t *table) fit() []int {
+	if t.display.width == 0 {
+		return t.widths
+	}
+	widths := slices.Clone(t.widths)
+	room := t.display.width - t.least()
+	for _, i := range t.shown {
+		least := t.leastOf(i)
+		widths[i] = least + min(max(0, room), t.widths[i]-least)
+		room -= widths[i] - least
+	}
+	return widths
+}
+
+// cutMiddle cuts text to a width. The middle goes, because the ends of keys and hosts tell them apart.
+func cutMiddle(text string, most int) string {
+	if textWidth(text) <= most {
+		return text
+	}
+	if most < 1 {
+		return ""
+	}
+	head, tail := most/2, (most-1)/2
+	var front strings.Builder
+	for _, r := range text {
+		if head -= runeWidth(r); head < 0 {
+			break
+		}
+		front.WriteRune(r)
+	}
+	runes := []rune(text)
+	from := len(runes)
+	for from > 0 && tail >= runeWidth(runes[from-1]) {
+		from--
+		tail -= runeWidth(runes[from])
+	}
+	return front.String() + "…" + string(runes[from:])
+}
+
+// textWidth returns how many columns of a terminal a text without control characters takes.
+func textWidth(text string) (n int) {
+	for _, r := range text {
+		n += runeWidth(r)
+	}
+	return n
+}
+
+func runeWidth(r rune) int {
+	if unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) {
+		return 0
+	}
+	switch width.LookupRune(r).Kind() {
+	case width.EastAsianWide, width.EastAsianFullwidth:
+		return 2
+	}
+	return 1
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// A watch says whether a command shows what it reads again and again.
+type watch struct {
+	on       bool
+	interval time.Duration
+}
+
+// leastInterval keeps a watch from loading the server.
+const leastInterval = 100 * time.Millisecond
+
+// watching calls show with a view of the store: once, or if w is on until SIGINT or SIGTERM. Then what
+// show prints takes the place of what it printed before, if the display can move its cursor. show uses
+// the app that it gets.
+func (a *app) watching(cmd *cobra.Command, w watch, show func(context.Context, *app, *view) error) error {
+	if !w.on {
+		if cmd.Flags().Changed("interval") {
+			return usagef("--interval is for --watch")
+		}
+		return a.view(cmd.Context(), func(ctx context.Context, v *view) error { return show(ctx, a, v) })
+	}
+	if w.interval < leastInterval {
+		return usagef("--interval is %v; it must be at least %v", w.interval, leastInterval)
+	}
+	return untilSignal(cmd.Context(), func(ctx context.Context) error {
+		err := a.view(ctx, func(ctx context.Context, v *view) error {
+			return a.repeat(ctx, w, title(cmd, w, v.target), func(ctx context.Context, a *app) error { return show(ctx, a, v) })
+		})
+		if ctx.Err() != nil {
+			return nil // that is how a watch ends
+		}
+		return err
+	})
+}
+
+// title says what is shown, and where it comes from.
+func title(cmd *cobra.Command, w watch, t target) string {
+	args := make([]string, 0, cmd.Flags().NArg())
+	for _, arg := range cmd.Flags().Args() {
+		args = append(args, " "+plain(arg))
+	}
+	text := fmt.Sprintf("%s%s, every %v", cmd.CommandPath(), strings.Join(args, ""), w.interval)
+	if t.uri != "" {
+		text += ", " + plain(t.String())
+	}
+	return text
+}
+
+// repeat calls show every w.interval until ctx ends. A first reading that fails ends it. A later one is
+// reported, and tried again: the server may be back by then, and so may the key.
+func (a *app) repeat(ctx context.Context, w watch, title string, show func(context.Context, *app) error) error {
+	wait := time.NewTimer(0)
+	defer wait.Stop()
+	for first := true; ; first = false {
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			return nil
+		}
+		d := a.display()
+		var text bytes.Buffer
+		frame := *a
+		frame.stdout, frame.frame = &text, &d
+		err := show(ctx, &frame)
+		var f *failure
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && first && !(errors.As(err, &f) && f.status == exitNothing):
+			text.WriteTo(a.stdout) // what was read before
+			return err
+		case err != nil:
+			fmt.Fprintln(&text, d.paint(bad, "leasehold: "+oneLine(err)))
+		}
+		if err := a.redraw(d, title, text.String(), first); err != nil {
+			return err
+		}
+		wait.Reset(w.interval)
+	}
+}
+
+// redraw prints a frame: over the one before if the cursor can be moved, else below it.
+func (a *app) redraw(d display, title, text string, first bool) error {
+	if !d.cursor {
+		if !first && !strings.HasPrefix(text, "{") { // objects need no blank line
+			text = "\n" + text
+		}
+		_, err := io.WriteString(a.stdout, text)
+		return err
+	}
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	lines = append([]string{d.paint(faint, title+", "+time.Now().UTC().Format("15:04:05 UTC")), ""}, lines...)
+	if room := d.height - 1; d.height > 0 && len(lines) > room { // the cursor needs the last line
+		more := len(lines) - room + 1
+		lines = append(lines[:max(0, room-1)], d.paint(faint, fmt.Sprintf("and %d lines more", more)))
+	}
+	var b strings.Builder
+	if first {
+		b.WriteString("\x1b[2J")
+	}
+	b.WriteString("\x1b[H")
+	for _, line := range lines {
+		b.WriteString(clip(line, d.width) + "\x1b[K\n")
+	}
+	b.WriteString("\x1b[J")
+	_, err := io.WriteString(a.stdout, b.String())
+	return err
+}
+
+// clip cuts a line to a width. Escape sequences for colours take no room, and stay.
+func clip(line string, most int) string {
+	if most == 0 {
+		return line
+	}
+	var b strings.Builder
+	escape := false
+	for _, r := range line {
+		switch {
+		case r == '\x1b':
+			escape = true
+		case escape:
+			escape = r != 'm'
+		default:
+			if most -= runeWidth(r); most < 0 {
+				continue
+			}
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}

@@ -1,0 +1,28 @@
+// Package admin is for operators' tools. It shows who holds a key, who waits for it, and which processes there are, and
+// it takes a key from its holders.
+//
+//	locks, err := dsyncmongo.Open(ctx, db, nil) // a *dsync.Session
+//	inspector := admin.New(locks)
+//	for st, err := range inspector.List(ctx, "invoices/") {
+//		if err != nil {
+//			return err
+//		}
+//		fmt.Println(st) // a Status: what the key is used as, its holders, its waiters
+//	}
+//
+// The command leasehold and the page of package dsync/dsynchttp are made with it. A program that only locks does
+// not need it: [dsync.HeldError] says who holds a key, and [dsync.Session.Healthy] what is wrong here.
+//
+// # What it costs
+//
+// [Inspector.Status], [Inspector.List], [Inspector.Members] and [Inspector.Deadlocks] read the store and write nothing.
+// They do not register the session, so a tool that only looks does not become a member, and its store can be opened
+// read-only. Call them when somebody asks, and not for each request that a program serves. [Inspector.Stats] sends nothing.
+//
+// [Inspector.Break] and [Inspector.Forget] change what others rely on. Both keep the promises of package dsync: Break
+// takes a key only from holders that were notified and had their grace, or whose session or lease is over, and tokens
+// keep growing after Forget.
+//
+// All times are the store's, not this host's. An answer is as of the moment that it names, and can be out of date when
+// it arrives: a Status that says that a key is free is no reason to write.
+package admin

@@ -1,0 +1,164 @@
+package admin_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// A forgotten Once runs again in a process that has not learned its result, with a greater token, and
+// what is left of it is swept as an idle lock is.
+func TestForgetOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		knows, other := newSession(t, store, nil), newSession(t, store, nil)
+		var tokens []int64
+		run := func(o *dsync.Once) {
+			t.Helper()
+			if err := o.Do(background, func(ctx context.Context) error {
+				tokens = append(tokens, dsync.HoldFrom(ctx).Token())
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		once := knows.Once("k")
+		run(once)
+		if err := admin.New(other).Forget(background, "k"); err != nil {
+			t.Fatal(err)
+		}
+		run(once)
+		if len(tokens) != 1 {
+			t.Errorf("%d runs, want that the Once that knows the result does not run again", len(tokens))
+		}
+		run(other.Once("k"))
+		if len(tokens) != 2 || tokens[1] <= tokens[0] {
+			t.Errorf("tokens %v, want a second run with a greater one", tokens)
+		}
+		for range 2 { // and one that is forgotten already, or was never used
+			for _, key := range []string{"k", "never"} {
+				if err := admin.New(other).Forget(background, key); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		sweeper := newSession(t, store, &dsync.Options{Retention: time.Hour})
+		lock(t, sweeper.Mutex("busy"))
+		time.Sleep(24 * time.Hour)
+		for _, key := range store.Records() {
+			if key == "k" {
+				t.Error("the forgotten key has a record after a day")
+			}
+		}
+	})
+}
+
+// The terms of an election that was forgotten count from 1 again.
+func TestForgetElection(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		e, err := leader.New(s, "e", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var last leader.Term
+		for _, want := range []int64{1, 2, 1} {
+			if want < last.Number {
+				if err := admin.New(s).Forget(background, "e"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ctx, err := e.Campaign(background)
+			if err != nil {
+				t.Fatal(err)
+			}
+			term, _ := leader.TermFrom(ctx)
+			if term.Number != want || term.Token <= last.Token {
+				t.Errorf("term %+v after %+v, want number %d and a greater token", term, last, want)
+			}
+			last = term
+			if err := e.Resign(background); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// A key that somebody holds or waits for is not forgotten.
+func TestForgetKeyInUse(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		holder, other := newSession(t, store, &dsync.Options{Host: "there", Name: "pod-7"}), newSession(t, store, nil)
+		mu := holder.Mutex("k")
+		lock(t, mu)
+		before := store.Counts().Writes
+		var held *dsync.HeldError
+		bounded, end := context.WithTimeout(background, time.Hour)
+		defer end()
+		if err := admin.New(other).Forget(bounded, "k"); !errors.As(err, &held) || held.Session != holder.ID() || held.PID != os.Getpid() || held.Host != "there" || held.Name != "pod-7" {
+			t.Errorf("Forget of a held key: %v, want a HeldError that says by whom", err)
+		}
+		if st, err := admin.New(other).Status(background, "k"); err != nil || held.Until.IsZero() || !held.Until.Equal(st.Holders[0].Until) {
+			t.Errorf("Forget says that the key is held until %v, want what the status says: %v, %v", held.Until, st, err)
+		}
+		if n := store.Counts().Writes - before; n != 0 {
+			t.Errorf("%d writes, want none", n)
+		}
+		wantErr(t, "Forget of a bad key", admin.New(other).Forget(background, ""), dsync.ErrInvalidKey)
+		ctx, cancel := context.WithCancel(background)
+		cancel()
+		wantErr(t, "Forget with an ended ctx", admin.New(other).Forget(ctx, "k"), context.Canceled)
+		mu.Unlock()
+		other.Close(background)
+		wantErr(t, "Forget after Close", admin.New(other).Forget(background, "k"), dsync.ErrClosed)
+	})
+}
+
+// between calls f once, after the key was read and before it is forgotten.
+type between struct {
+	driver.Store
+	f func()
+}
+
+func (b *between) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+	if e.Forget != nil && b.f != nil {
+		f := b.f
+		b.f = nil
+		f()
+	}
+	return b.Store.Edit(ctx, e)
+}
+
+// A key that is used between Forget's reading and its edit is read once more.
+func TestForgetReadsAgain(t *testing.T) {
+	for _, stays := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			user := newSession(t, store, nil)
+			mu := user.Mutex("k")
+			turn(mu)
+			s := newSession(t, &between{store, func() {
+				lock(t, mu)
+				if !stays {
+					mu.Unlock()
+				}
+			}}, nil)
+			before := store.Counts()
+			err := admin.New(s).Forget(background, "k")
+			if stays != errors.Is(err, dsync.ErrHeld) || !stays && err != nil {
+				t.Errorf("held %t: %v", stays, err)
+			}
+			if n := store.Counts().Since(before).Commands[dsynctest.MethodLoad]; n < 2 {
+				t.Errorf("%d readings, want 2", n)
+			}
+		})
+	}
+}

@@ -1,0 +1,89 @@
+package admin_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/testkit"
+)
+
+const ttl = testkit.TTL
+
+var background = context.Background()
+
+var (
+	newSession = testkit.NewSession
+	newFaulty  = testkit.NewFaulty
+	lock       = testkit.Lock
+	wantErr    = testkit.WantErr
+	waitAt     = testkit.WaitAt
+	bubble     = synctest.Test
+)
+
+// turn locks and unlocks m.
+func turn(m sync.Locker) {
+	m.Lock()
+	defer m.Unlock()
+}
+
+// status returns the status of key, as s reads it.
+func status(t testing.TB, s *dsync.Session, key string) admin.Status {
+	t.Helper()
+	st, err := admin.New(s).Status(background, key)
+	if err != nil {
+		t.Fatalf("Status of %q: %v", key, err)
+	}
+	return st
+}
+
+// A brokenStore fails one of its methods that read.
+type brokenStore struct {
+	*dsynctest.Memory
+	mu     sync.Mutex
+	method dsynctest.Method
+	err    error
+}
+
+// fail has the method fail from now on; with a nil error none does.
+func (s *brokenStore) fail(method dsynctest.Method, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.method, s.err = method, err
+}
+
+func (s *brokenStore) broken(method dsynctest.Method) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if method == s.method {
+		return s.err
+	}
+	return nil
+}
+
+func (s *brokenStore) Load(ctx context.Context, key string, waiters int) (driver.State, error) {
+	if err := s.broken(dsynctest.MethodLoad); err != nil {
+		return driver.State{}, err
+	}
+	return s.Memory.Load(ctx, key, waiters)
+}
+
+func (s *brokenStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, error) {
+	if err := s.broken(dsynctest.MethodKeys); err != nil {
+		return nil, err
+	}
+	return s.Memory.Keys(ctx, q)
+}
+
+func (s *brokenStore) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.Member, time.Time, error) {
+	if err := s.broken(dsynctest.MethodMembers); err != nil {
+		return nil, time.Time{}, err
+	}
+	return s.Memory.Sessions(ctx, q)
+}

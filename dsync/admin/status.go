@@ -1,0 +1,195 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/process"
+)
+
+// A Status is what the store knows of a key at one moment: its state, its holders and its
+// waiters. All times are the store's, not this host's.
+type Status struct {
+	Key   string
+	Now   time.Time   // the time of the reading
+	Kind  driver.Kind // "" if the store has no record of the key
+	Limit int64       // what holders may have together: 1 for a mutex, the size of a semaphore
+	Token int64       // the store's last fencing token, or one that was reserved with it for hand-offs; 0: none
+	Term  int64       // the number of terms of an election so far; 0 for other kinds
+
+	// Value is what the leader of an election published, or the result of a [dsync.Once] that is done, which
+	// Sealed says, or of the LastTick of a [dsync.Periodic].
+	Value    []byte
+	Sealed   bool
+	LastTick time.Time // the last tick of a Periodic that has succeeded; zero: none has
+
+	Holders []Participant // in the order in which they were granted; a hold whose fixed end has passed is not among them
+	Waiting int           // how many wait
+	Queue   []Participant // the first waiters in FIFO order: up to 1,000 from Status, up to 8 from List
+}
+
+// A Participant is a holder of a key, or a waiter.
+type Participant struct {
+	Claim   string
+	Session string
+	Weight  int64 // how much of the limit it holds or requests
+
+	// The session's process, as described in [dsync.Options]. Zero if the session's record was
+	// deleted.
+	Name, Host string
+	PID        int
+	App        string
+	Meta       map[string]string
+	Seen       time.Time     // the session's last heartbeat
+	TTL        time.Duration // how long after its last heartbeat the session may expire
+
+	// For holders only:
+	Token   int64     // as granted; each hand-off within its process adds one
+	Since   time.Time // the time of the grant
+	Until   time.Time // when the hold ends: a fixed lease's end, else the end of the session unless a heartbeat renews it
+	Renewed bool      // heartbeats move Until; false for a fixed end
+	Lapsed  bool      // its session sent no heartbeat until Until: the hold does not count, and the next request for the key removes it
+	Yields  bool      // its process may keep it unused until others wait
+}
+
+// Held reports whether somebody holds the key. Holders that have lapsed do not count.
+func (st Status) Held() bool {
+	for _, h := range st.Holders {
+		if !h.Lapsed {
+			return true
+		}
+	}
+	return false
+}
+
+// Status returns what the store knows of key. If the key was never used, or not for
+// [dsync.Options].Retention, only Key and Now are set. Errors are those of ctx, [dsync.ErrClosed], that of
+// [dsync.CheckKey] and those of the store.
+func (i *Inspector) Status(ctx context.Context, key string) (Status, error) {
+	r, err := i.s.Read(ctx, key)
+	if err != nil {
+		return Status{}, fmt.Errorf("dsync: status of %q: %w", key, err)
+	}
+	return newStatus(r), nil
+}
+
+// List returns the status of every key that begins with prefix, in byte order; "" means all
+// keys. It reads them during the iteration, a hundred at a time and later up to a thousand, each as
+// of its own moment. An error, that of ctx, [dsync.ErrClosed] or the store's, comes last.
+func (i *Inspector) List(ctx context.Context, prefix string) iter.Seq2[Status, error] {
+	return i.ListAfter(ctx, prefix, "")
+}
+
+// ListAfter is [Inspector.List] for the keys that come after the key after in byte order. It
+// serves to show keys page by page.
+func (i *Inspector) ListAfter(ctx context.Context, prefix, after string) iter.Seq2[Status, error] {
+	return func(yield func(Status, error) bool) {
+		for r, err := range i.s.ReadAll(ctx, prefix, after) {
+			if err != nil {
+				yield(Status{}, listError(prefix, err))
+				return
+			}
+			if !yield(newStatus(r), nil) {
+				return
+			}
+		}
+	}
+}
+
+func listError(prefix string, err error) error {
+	if err != nil {
+		return fmt.Errorf("dsync: list %q: %w", prefix, err)
+	}
+	return nil
+}
+
+func newStatus(r engine.Reading) Status {
+	st := Status{
+		Key: r.Key, Now: r.Now, Kind: r.Kind, Limit: r.Limit, Token: r.Token, Term: r.Term,
+		Value: r.Value, Sealed: r.Sealed > 0, Waiting: r.Waiting,
+	}
+	if st.Sealed && r.Kind == driver.KindPeriodic {
+		st.Sealed, st.LastTick = false, time.UnixMilli(r.Sealed).UTC()
+	}
+	for _, h := range r.Holders {
+		if h.Ended(r.Now) {
+			continue // it ended as planned; only the store's record does not know yet, until the key is used again
+		}
+		p := newParticipant(h.Claim, h.Session, h.Weight, r.Members[h.Session])
+		p.Token, p.Since, p.Renewed, p.Yields = h.Token, h.Since, h.Until.IsZero(), h.Yield
+		p.Until, p.Lapsed = r.End(h)
+		st.Holders = append(st.Holders, p)
+	}
+	for _, w := range r.WaitersAhead {
+		st.Queue = append(st.Queue, newParticipant(w.Claim, w.Session, w.Weight, r.Members[w.Session]))
+	}
+	return st
+}
+
+// String returns the status as text for people, in several lines, with all times in UTC.
+func (st Status) String() string {
+	var b strings.Builder
+	kind := string(st.Kind)
+	if st.Kind == "" {
+		kind = "never used"
+	}
+	fmt.Fprintf(&b, "%s: %s", st.Key, kind)
+	switch {
+	case st.Sealed:
+		fmt.Fprintf(&b, ", done, with a result of %d bytes", len(st.Value))
+	case st.Held():
+		b.WriteString(", held")
+	default:
+		b.WriteString(", free")
+	}
+	if st.Kind == driver.KindSemaphore {
+		fmt.Fprintf(&b, ", size %d", st.Limit)
+	}
+	if st.Term > 0 {
+		fmt.Fprintf(&b, ", term %d", st.Term)
+	}
+	if !st.LastTick.IsZero() {
+		fmt.Fprintf(&b, ", last tick %s, with a result of %d bytes", utc(st.LastTick), len(st.Value))
+	}
+	fmt.Fprintf(&b, ", %d waiting; as of %s by the store's clock\n", st.Waiting, utc(st.Now))
+	use := func(o Participant) string {
+		if use := engine.Use(st.Kind, o.Weight, st.Limit); use != "" {
+			return o.String() + ", " + use
+		}
+		return o.String()
+	}
+	for _, h := range st.Holders {
+		fmt.Fprintf(&b, "  held by %s, token %d, since %s (for %v), until %s", use(h), h.Token,
+			utc(h.Since), st.Now.Sub(h.Since).Round(time.Millisecond), utc(h.Until))
+		switch {
+		case h.Lapsed:
+			b.WriteString(" (lapsed)")
+		case h.Renewed:
+			fmt.Fprintf(&b, " (in %v, unless renewed)", h.Until.Sub(st.Now).Round(time.Millisecond))
+		default:
+			fmt.Fprintf(&b, " (in %v)", h.Until.Sub(st.Now).Round(time.Millisecond))
+		}
+		b.WriteByte('\n')
+	}
+	for i, w := range st.Queue {
+		fmt.Fprintf(&b, "  waiting, position %d: %s\n", i+1, use(w))
+	}
+	return b.String()
+}
+
+// String returns a name of the participant for people.
+func (o Participant) String() string {
+	return process.Describe(o.Name, o.Host, o.PID, o.Session)
+}
+
+func utc(t time.Time) string {
+	if t.IsZero() {
+		return "unknown"
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
+}

@@ -1,0 +1,202 @@
+package dsync
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/engine"
+)
+
+// A Locker is what [LockAll] locks: a [Mutex], an [RWMutex] (for writing), or a lock of another kind. If it has a method
+// Lost() <-chan struct{}, its loss ends the context that LockAll returns.
+type Locker interface {
+	LockContext(ctx context.Context) error
+	Unlock()
+}
+
+// LockAll locks several locks together, for work that needs all of them. The context that it returns is made from ctx
+// and ends when the first of them is lost; the cause is [ErrLost]. unlock unlocks all of them. Its error is ErrLost if
+// one was lost before. Call unlock soon after the context has ended: the work can't go on, and others wait.
+//
+//	held, unlock, err := dsync.LockAll(ctx, locks.Mutex(from), locks.Mutex(to))
+//	if err != nil {
+//		return err
+//	}
+//	defer unlock()
+//
+// Programs that lock several of the same keys must do it in one order, or all of them may wait forever. LockAll locks
+// in the byte order of the keys, whatever the order of its arguments; a key that is given twice counts once. What is no
+// lock of this package has no key, and is locked first, in the order of the arguments. So a fleet can be moved from an old
+// lock to a new one: hold both while old and new versions run.
+//
+// LockAll takes a command for each lock, one after the other. While it waits for one, it holds those before it. If it
+// loses one of them meanwhile, it unlocks all and begins again. ctx bounds the wait. If LockAll returns an error, that
+// of LockContext for the first lock that could not be locked, nothing stays locked; the releases go on in the
+// background. The context is not nil then, but has ended.
+func LockAll(ctx context.Context, locks ...Locker) (held context.Context, unlock func() error, err error) {
+	lock := func(ctx context.Context, l Locker) error { return l.LockContext(ctx) }
+	for {
+		held, unlock, err = lockAll(ctx, lock, locks)
+		if !errors.Is(err, errPartLost) || ctx.Err() != nil {
+			return held, unlock, err
+		}
+	}
+}
+
+// TryLockAll is LockAll without the wait: it locks all of the locks or none of them. Locks that are not of this package
+// need a method TryLock() bool. If a lock is held, the error matches [ErrHeld], and for a lock of this package is a
+// [*HeldError] that names the holder. Others may have found some of the keys held in the meantime. The error is
+// [ErrLost] if one was lost before all were locked.
+func TryLockAll(ctx context.Context, locks ...Locker) (held context.Context, unlock func() error, err error) {
+	return lockAll(ctx, func(ctx context.Context, l Locker) error {
+		if m := mutexOf(l); m != nil {
+			return m.tryLock(ctx)
+		}
+		t, ok := l.(interface{ TryLock() bool })
+		switch {
+		case !ok:
+			return fmt.Errorf("dsync: try to lock all: %T has no method TryLock() bool", l)
+		case !t.TryLock():
+			return fmt.Errorf("dsync: try to lock all: %T: %w", l, ErrHeld)
+		}
+		return nil
+	}, locks)
+}
+
+// errPartLost means that a hold was lost before all locks were locked.
+var errPartLost = fmt.Errorf("%w before all were locked", ErrLost)
+
+// mutexOf returns the Mutex behind l, or nil if l is not of this package.
+func mutexOf(l Locker) *Mutex {
+	switch l := l.(type) {
+	case *Mutex:
+		l.session()
+		return l
+	case *RWMutex:
+		return l.writer()
+	}
+	return nil
+}
+
+// inOrder returns the locks in the order in which they are locked, each key once.
+func inOrder(locks []Locker) []Locker {
+	key := func(l Locker) string {
+		if m := mutexOf(l); m != nil {
+			return m.key
+		}
+		return "" // no key of a Mutex is empty
+	}
+	locks = slices.Clone(locks)
+	slices.SortStableFunc(locks, func(a, b Locker) int { return cmp.Compare(key(a), key(b)) })
+	same := func(l Locker) func(Locker) bool {
+		m := mutexOf(l)
+		return func(o Locker) bool {
+			other := mutexOf(o)
+			return m != nil && other != nil && m.s == other.s && m.key == other.key && m.kind == other.kind
+		}
+	}
+	var once []Locker
+	for _, l := range locks {
+		if !slices.ContainsFunc(once, same(l)) {
+			once = append(once, l)
+		}
+	}
+	return once
+}
+
+// lockAll locks the locks one after the other.
+func lockAll(ctx context.Context, lock func(context.Context, Locker) error, locks []Locker) (context.Context, func() error, error) {
+	var a all
+	a.over, a.end = context.WithCancelCause(context.Background())
+	for _, l := range inOrder(locks) {
+		// The wait ends when a lock before is lost: others may have that by now, and must not be kept from the rest.
+		wait, cancel := engine.Scoped(ctx, a.holds, a.over, a.live)
+		err := lock(wait, l)
+		if err == nil {
+			a.add(l)
+		}
+		lost := ctx.Err() == nil && !a.live()
+		cancel(context.Canceled)
+		if lost {
+			err = errPartLost
+		}
+		if err != nil {
+			_ = a.unlock(ctx)
+			return engine.EndedContext(ctx, err), func() error { return nil }, err
+		}
+	}
+	held, cancel := engine.Scoped(ctx, a.holds, a.over, a.live)
+	return held, sync.OnceValue(func() error {
+		defer cancel(context.Canceled)
+		return a.unlock(context.Background())
+	}), nil
+}
+
+// all is what lockAll has locked.
+type all struct {
+	locks []Locker
+	holds []*engine.Hold // of those locks that are of this package
+	over  context.Context
+	end   context.CancelCauseFunc // ends over when the first is lost, and by unlock
+}
+
+func (a *all) add(l Locker) {
+	a.locks = append(a.locks, l)
+	if m := mutexOf(l); m != nil {
+		h := m.hold()
+		a.holds = append(a.holds, h)
+		context.AfterFunc(h.Ended(), func() { a.end(h.Err()) })
+		return
+	}
+	if l, ok := l.(interface{ Lost() <-chan struct{} }); ok {
+		lost := l.Lost()
+		go func() { // until unlock ends over
+			select {
+			case <-lost:
+				a.end(fmt.Errorf("%w: %T", ErrLost, l))
+			case <-a.over.Done():
+			}
+		}()
+	}
+}
+
+// live compares the clock, and ends over if a hold has ended.
+func (a *all) live() bool {
+	for _, h := range a.holds {
+		if !h.Live() {
+			a.end(h.Err())
+		}
+	}
+	return a.over.Err() == nil
+}
+
+// unlock unlocks the locks, the last one first: a waiter that locks the same keys then finds the others free when it
+// has the first. It waits for the store like Mutex.Unlock, for at most a third of a TTL in all, and no longer than ctx.
+// The error is ErrLost if one was lost.
+func (a *all) unlock(ctx context.Context) error {
+	a.live()
+	a.end(context.Canceled)
+	var sent []engine.Releasing
+	for _, l := range slices.Backward(a.locks) {
+		if m := mutexOf(l); m != nil {
+			sent = append(sent, m.unlock(driver.Leave{Early: true}))
+			wait, cancel := context.WithTimeout(ctx, m.s.TTL()/3)
+			defer cancel()
+			ctx = wait
+		} else {
+			l.Unlock()
+		}
+	}
+	for _, r := range sent {
+		_ = r.Wait(ctx) // what is refused is logged, and goes on
+	}
+	if cause := context.Cause(a.over); cause != context.Canceled {
+		return cause
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package dsync_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// old is a lock of another kind.
+type old struct {
+	locked bool
+	lost   chan struct{}
+	order  *[]string
+}
+
+func (o *old) LockContext(context.Context) error {
+	o.locked = true
+	*o.order = append(*o.order, "old")
+	return nil
+}
+func (o *old) TryLock() bool {
+	got := !o.locked
+	o.locked = true
+	return got
+}
+func (o *old) Unlock()               { o.locked = false }
+func (o *old) Lost() <-chan struct{} { return o.lost }
+
+// noted notes when a Mutex is locked.
+type noted struct {
+	*dsync.Mutex
+	name  string
+	order *[]string
+}
+
+func (n noted) LockContext(ctx context.Context) error {
+	*n.order = append(*n.order, n.name)
+	return n.Mutex.LockContext(ctx)
+}
+
+// Locks that are no Mutexes come first, in the order of the arguments.
+func TestLockAllOtherLocksFirst(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *dsynctest.Memory, a, _ *dsync.Session) {
+		var order []string
+		o := &old{lost: make(chan struct{}), order: &order}
+		x := noted{a.Mutex("x"), "x", &order}
+		_, unlock, err := dsync.LockAll(t.Context(), a.Mutex("b"), x, o, a.Mutex("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(order) != 2 || order[0] != "x" || order[1] != "old" {
+			t.Errorf("locked in the order %v, want x and old", order)
+		}
+		if err := unlock(); err != nil || o.locked || !a.Mutex("x").TryLock() {
+			t.Errorf("unlock: %v, old is locked: %t", err, o.locked)
+		}
+	})
+}
+
+// The loss of any of them ends the context, and is unlock's error. A second unlock does nothing.
+func TestLockAllLosesOne(t *testing.T) {
+	for name, lose := range map[string]func(*dsynctest.Memory, *old){
+		"a Mutex":      func(m *dsynctest.Memory, _ *old) { m.DeleteRecord("b") },
+		"another lock": func(_ *dsynctest.Memory, o *old) { close(o.lost) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *dsynctest.Memory, a, b *dsync.Session) {
+				o := &old{lost: make(chan struct{}), order: new([]string)}
+				held, unlock, err := dsync.LockAll(t.Context(), o, a.Mutex("a"), a.Mutex("b"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if dsync.HoldFrom(held) != nil {
+					t.Error("HoldFrom returns one of several holds")
+				}
+				lose(store, o)
+				<-held.Done()
+				if cause := context.Cause(held); !errors.Is(cause, dsync.ErrLost) {
+					t.Errorf("the cause is %v, want ErrLost", cause)
+				}
+				for range 2 {
+					if err := unlock(); !errors.Is(err, dsync.ErrLost) {
+						t.Errorf("unlock: %v, want ErrLost", err)
+					}
+				}
+				if o.locked || !b.Mutex("a").TryLock() {
+					t.Error("something stays locked")
+				}
+			})
+		})
+	}
+}
+
+// unlock ends the context with context.Canceled.
+func TestLockAllUnlock(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *dsynctest.Memory, a, _ *dsync.Session) {
+		held, unlock, err := dsync.LockAll(t.Context(), a.Mutex("a"), a.RWMutex("b"), a.Mutex("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unlock(); err != nil || context.Cause(held) != context.Canceled {
+			t.Errorf("unlock: %v; the cause is %v", err, context.Cause(held))
+		}
+	})
+}
+
+// A LockAll that gives up leaves nothing locked, and its context has ended.
+func TestLockAllGivesUp(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *dsynctest.Memory, a, b *dsync.Session) {
+		b.Mutex("b").Lock()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		held, unlock, err := dsync.LockAll(ctx, a.Mutex("b"), a.Mutex("a"))
+		if !errors.Is(err, context.DeadlineExceeded) || held.Err() == nil || unlock() != nil {
+			t.Errorf("got %v, and a context that ends: %v", err, held.Err())
+		}
+		time.Sleep(time.Second)
+		if !b.Mutex("a").TryLock() {
+			t.Error("the other key stays locked")
+		}
+	})
+}
+
+// A LockAll that loses a key while it waits for another begins again, and has all of them in the end.
+func TestLockAllBeginsAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, store *dsynctest.Memory, a, b *dsync.Session) {
+		theirs := b.Mutex("b")
+		theirs.Lock()
+		time.AfterFunc(time.Minute, func() { store.DeleteRecord("a") })
+		time.AfterFunc(5*time.Minute, theirs.Unlock)
+		first, second := a.Mutex("a"), a.Mutex("b")
+		_, unlock, err := dsync.LockAll(t.Context(), first, second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first.Token() == 0 || second.Token() == 0 {
+			t.Errorf("tokens %d and %d: one is not held", first.Token(), second.Token())
+		}
+		unlock()
+	})
+}
+
+// TryLockAll locks all or none, and its error names the holder.
+func TestTryLockAll(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *dsynctest.Memory, a, b *dsync.Session) {
+		o := &old{lost: make(chan struct{}), order: new([]string)}
+		theirs := b.Mutex("b")
+		theirs.Lock()
+		_, _, err := dsync.TryLockAll(t.Context(), a.Mutex("b"), o, a.Mutex("a"))
+		var held *dsync.HeldError
+		if !errors.As(err, &held) || held.Key != "b" {
+			t.Errorf("got %v, want that b is held", err)
+		}
+		if o.locked || !b.Mutex("a").TryLock() {
+			t.Error("a part of them stays locked")
+		}
+		theirs.Unlock()
+		o.locked = true
+		if _, _, err := dsync.TryLockAll(t.Context(), a.Mutex("b"), o); !errors.Is(err, dsync.ErrHeld) {
+			t.Errorf("got %v of another lock that is held, want ErrHeld", err)
+		}
+		if _, _, err := dsync.TryLockAll(t.Context(), struct{ dsync.Locker }{o}); err == nil || errors.Is(err, dsync.ErrHeld) {
+			t.Errorf("got %v of a lock that cannot be tried", err)
+		}
+	})
+}

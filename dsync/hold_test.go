@@ -1,0 +1,264 @@
+package dsync_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+const ttl = 30 * time.Second
+
+// inner is a key of a context made from a scope's.
+type inner struct{}
+
+// bubble runs f in a bubble with two sessions on one store.
+func bubble(t *testing.T, f func(t *testing.T, store *dsynctest.Memory, a, b *dsync.Session)) {
+	synctest.Test(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		sessions := make([]*dsync.Session, 2)
+		for i := range sessions {
+			s, err := dsync.New(store, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close(context.Background())
+			sessions[i] = s
+		}
+		f(t, store, sessions[0], sessions[1])
+	})
+}
+
+func must[T any](t *testing.T) func(v T, err error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func open(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return false
+	default:
+		return true
+	}
+}
+
+// Of each kind of hold: it is live until Release, which ends its channel and its context, with context.Canceled as the
+// cause; a second Release does nothing.
+func TestHoldEndsByRelease(t *testing.T) {
+	for name, acquire := range map[string]func(context.Context, *dsync.Session) (*dsync.Hold, error){
+		"Mutex.Hold":      func(ctx context.Context, s *dsync.Session) (*dsync.Hold, error) { return s.Mutex("k").Hold(ctx) },
+		"Mutex.TryHold":   func(ctx context.Context, s *dsync.Session) (*dsync.Hold, error) { return s.Mutex("k").TryHold(ctx) },
+		"Mutex.ForceHold": func(ctx context.Context, s *dsync.Session) (*dsync.Hold, error) { return s.Mutex("k").ForceHold(ctx) },
+		"Mutex.HoldChan": func(ctx context.Context, s *dsync.Session) (*dsync.Hold, error) {
+			return <-s.Mutex("k").HoldChan(ctx), nil
+		},
+		"Mutex.Lease": func(ctx context.Context, s *dsync.Session) (*dsync.Hold, error) {
+			return s.Mutex("k").Lease(ctx, time.Minute)
+		},
+		"Mutex.TryLease": func(ctx context.Context, s *dsync.Session) (*dsync.Hold, error) {
+			return s.Mutex("k").TryLease(ctx, time.Minute)
+		},
+		"RWMutex.Hold":    func(ctx context.Context, s *dsync.Session) (*dsync.Hold, error) { return s.RWMutex("k").Hold(ctx) },
+		"RWMutex.TryHold": func(ctx context.Context, s *dsync.Session) (*dsync.Hold, error) { return s.RWMutex("k").TryHold(ctx) },
+		"RWMutex.RHold":   func(ctx context.Context, s *dsync.Session) (*dsync.Hold, error) { return s.RWMutex("k").RHold(ctx) },
+		"Semaphore.Hold": func(ctx context.Context, s *dsync.Session) (*dsync.Hold, error) {
+			return s.Semaphore("k", 3).Hold(ctx, 2)
+		},
+		"Semaphore.TryHold": func(ctx context.Context, s *dsync.Session) (*dsync.Hold, error) {
+			return s.Semaphore("k", 3).TryHold(ctx, 2)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, _ *dsynctest.Memory, a, b *dsync.Session) {
+				h := must[*dsync.Hold](t)(acquire(t.Context(), a))
+				c := h.Context(t.Context())
+				if h.Token() == 0 || !open(h.Lost()) || c.Err() != nil || h.Key() != "k" {
+					t.Errorf("held: token %d, open %t, context %v, key %q", h.Token(), open(h.Lost()), c.Err(), h.Key())
+				}
+				if from := dsync.HoldFrom(c); from == nil || from.Token() != h.Token() {
+					t.Errorf("HoldFrom of its context: %v, want %v", from, h)
+				} else if err := from.Release(t.Context()); err == nil || h.Token() == 0 {
+					t.Errorf("Release of HoldFrom's: %v, want an error, and the hold unchanged", err)
+				}
+				if err := h.Release(t.Context()); err != nil {
+					t.Errorf("Release: %v", err)
+				}
+				if h.Token() != 0 || open(h.Lost()) || context.Cause(c) != context.Canceled {
+					t.Errorf("released: token %d, open %t, context's cause %v", h.Token(), open(h.Lost()), context.Cause(c))
+				}
+				if err := h.Release(t.Context()); err != nil {
+					t.Errorf("second Release: %v", err)
+				}
+				if err := h.ReleaseAfter(t.Context(), 0); err == nil {
+					t.Error("ReleaseAfter 0 returned nil")
+				}
+				if !b.Mutex("k").TryLock() {
+					t.Error("the key is not free")
+				}
+			})
+		})
+	}
+}
+
+// A hold that is lost ends with ErrLost, for its channel, its context and Release. Until Release the key is locked here.
+func TestHoldIsLost(t *testing.T) {
+	bubble(t, func(t *testing.T, store *dsynctest.Memory, a, _ *dsync.Session) {
+		h := must[*dsync.Hold](t)(a.Mutex("k").Hold(t.Context()))
+		c := h.Context(t.Context())
+		store.DeleteRecord("k")
+		<-h.Lost()
+		if cause := context.Cause(c); !errors.Is(cause, dsync.ErrLost) || !errors.Is(cause, dsync.ErrRecordDeleted) {
+			t.Errorf("the context's cause is %v", cause)
+		}
+		if err := h.Progress(time.Minute); !errors.Is(err, dsync.ErrLost) {
+			t.Errorf("Progress: %v, want ErrLost", err)
+		}
+		time.Sleep(ttl)
+		wait, cancel := context.WithTimeout(t.Context(), ttl)
+		defer cancel()
+		if _, err := a.Mutex("k").Hold(wait); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a second hold here: %v, want that it waits", err)
+		}
+		if err := h.Release(t.Context()); !errors.Is(err, dsync.ErrLost) {
+			t.Errorf("Release: %v, want ErrLost", err)
+		}
+		must[*dsync.Hold](t)(a.Mutex("k").Hold(t.Context())).Release(t.Context())
+	})
+}
+
+// Readers of one process share a claim, but each has a hold of its own, which ends when that reader releases it.
+func TestReadersHoldEndsAlone(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *dsynctest.Memory, a, b *dsync.Session) {
+		rw := a.RWMutex("k")
+		one := must[*dsync.Hold](t)(rw.RHold(t.Context()))
+		two := must[*dsync.Hold](t)(rw.RHold(t.Context()))
+		if one.Token() != two.Token() {
+			t.Fatalf("tokens %d and %d: they share nothing", one.Token(), two.Token())
+		}
+		c1, c2 := one.Context(t.Context()), two.Context(t.Context())
+		if err := one.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if open(one.Lost()) || one.Token() != 0 || c1.Err() == nil || dsync.HoldFrom(c1).Token() != 0 {
+			t.Error("the hold that was released goes on")
+		}
+		if !open(two.Lost()) || two.Token() == 0 || c2.Err() != nil {
+			t.Error("the other reader's hold has ended, too")
+		}
+		if b.RWMutex("k").TryLock() {
+			t.Error("written while it is read")
+		}
+		if err := two.Progress(time.Minute); err == nil {
+			t.Error("a reader has set a limit")
+		}
+		if err := two.ReleaseAfter(t.Context(), time.Minute); err == nil {
+			t.Error("a reader's hold was kept")
+		}
+		two.Release(t.Context())
+		if !b.RWMutex("k").TryLock() {
+			t.Error("it is not free")
+		}
+	})
+}
+
+// ReleaseAfter keeps a mutex, a writer's lock and units of a semaphore.
+func TestReleaseAfterKeeps(t *testing.T) {
+	for name, test := range map[string]struct {
+		hold func(*dsync.Session) (*dsync.Hold, error)
+		free func(*dsync.Session) bool
+	}{
+		"Mutex":     {func(s *dsync.Session) (*dsync.Hold, error) { return s.Mutex("k").Hold(context.Background()) }, func(s *dsync.Session) bool { return s.Mutex("k").TryLock() }},
+		"RWMutex":   {func(s *dsync.Session) (*dsync.Hold, error) { return s.RWMutex("k").Hold(context.Background()) }, func(s *dsync.Session) bool { return s.RWMutex("k").TryRLock() }},
+		"Semaphore": {func(s *dsync.Session) (*dsync.Hold, error) { return s.Semaphore("k", 2).Hold(context.Background(), 1) }, func(s *dsync.Session) bool { return s.Semaphore("k", 2).TryAcquire(2) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, _ *dsynctest.Memory, a, b *dsync.Session) {
+				h := must[*dsync.Hold](t)(test.hold(a))
+				if err := h.ReleaseAfter(t.Context(), time.Minute); err != nil {
+					t.Fatal(err)
+				}
+				a.Close(t.Context())
+				time.Sleep(59 * time.Second)
+				if test.free(b) {
+					t.Error("it was not kept")
+				}
+				time.Sleep(2 * time.Second)
+				if !test.free(b) {
+					t.Error("it was kept for too long")
+				}
+			})
+		})
+	}
+}
+
+// Each scope carries its hold, which the scope alone releases.
+func TestHoldFromScopes(t *testing.T) {
+	for name, do := range map[string]func(context.Context, *dsync.Session, func(context.Context) error) error{
+		"Mutex.Do": func(ctx context.Context, s *dsync.Session, f func(context.Context) error) error {
+			return s.Mutex("k").Do(ctx, f)
+		},
+		"RWMutex.Do": func(ctx context.Context, s *dsync.Session, f func(context.Context) error) error {
+			return s.RWMutex("k").Do(ctx, f)
+		},
+		"Semaphore.Do": func(ctx context.Context, s *dsync.Session, f func(context.Context) error) error {
+			return s.Semaphore("k", 3).Do(ctx, 1, f)
+		},
+		"Once.Do": func(ctx context.Context, s *dsync.Session, f func(context.Context) error) error {
+			return s.Once("k").Do(ctx, f)
+		},
+		"Periodic.Do": func(ctx context.Context, s *dsync.Session, f func(context.Context) error) error {
+			_, err := s.Periodic("k").Do(ctx, time.UnixMilli(1000), f)
+			return err
+		},
+		"leader.Run": func(ctx context.Context, s *dsync.Session, f func(context.Context) error) error {
+			e, err := leader.New(s, "k", nil)
+			if err != nil {
+				return err
+			}
+			return e.Run(ctx, f)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, _ *dsynctest.Memory, a, _ *dsync.Session) {
+				var after *dsync.Hold
+				err := do(t.Context(), a, func(ctx context.Context) error {
+					h := dsync.HoldFrom(context.WithValue(ctx, inner{}, 1))
+					if h == nil {
+						t.Fatal("no hold")
+					}
+					if h.Key() != "k" || h.Token() == 0 || !open(h.Lost()) {
+						t.Errorf("got %v, want a hold of k", h)
+					}
+					if err := h.Progress(time.Minute); err != nil {
+						t.Error(err)
+					}
+					if h.Release(ctx) == nil || h.ReleaseAfter(ctx, time.Minute) == nil || ctx.Err() != nil {
+						t.Error("its function has released the hold of a scope")
+					}
+					after = h
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				if after.Token() != 0 || open(after.Lost()) {
+					t.Error("the hold goes on after its scope")
+				}
+			})
+		})
+	}
+	if h := dsync.HoldFrom(context.Background()); h != nil {
+		t.Errorf("got %v from a context without a hold", h)
+	}
+}

@@ -1,0 +1,126 @@
+package fence_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/mongofake"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// A fake is a server that answers what the test says. It computes nothing.
+type fake struct {
+	*mongofake.Server
+	t testing.TB
+
+	mu     sync.Mutex
+	answer func(call) bson.D
+	calls  []call // all but the driver's own
+}
+
+// A call is one command that arrived.
+type call struct {
+	name string
+	cmd  bson.Raw
+}
+
+var (
+	lost   = mongofake.Lost
+	silent = mongofake.Silent
+)
+
+func ok(fields ...bson.E) bson.D { return mongofake.OK(fields...) }
+
+func e(key string, value any) bson.E { return bson.E{Key: key, Value: value} }
+
+func refusal(code int, name string) bson.D { return mongofake.Refusal(code, name) }
+
+// newFake returns a fake that says it is a replica set of MongoDB.
+func newFake(t testing.TB) *fake {
+	f := &fake{t: t}
+	hello := mongofake.Hello()
+	f.Server = mongofake.New(func(name string, cmd bson.Raw) bson.D {
+		switch name {
+		case "hello", "isMaster", "ismaster":
+			return ok(hello[:len(hello):len(hello)]...)
+		case "endSessions", "killCursors":
+			return ok()
+		}
+		f.mu.Lock()
+		answer, c := f.answer, call{name: name, cmd: cmd}
+		f.calls = append(f.calls, c)
+		f.mu.Unlock()
+		return answer(c)
+	})
+	return f
+}
+
+// client returns a client of f. Both end with the test: call it in the bubble.
+func (f *fake) client(opts ...*options.ClientOptions) *mongo.Client {
+	f.t.Helper()
+	c, err := mongo.Connect(options.MergeClientOptions(append(opts, f.ClientOptions())...))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() {
+		f.End()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := c.Disconnect(ctx); err != nil {
+			f.t.Error(err)
+		}
+		f.Wait()
+	})
+	return c
+}
+
+// script makes answer answer from now on, and forgets the commands so far.
+func (f *fake) script(answer func(call) bson.D) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answer, f.calls = answer, nil
+}
+
+// took returns the commands that arrived since the last script.
+func (f *fake) took() []call {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls
+}
+
+// sent returns the names of the commands since the last script.
+func (f *fake) sent() (names []string) {
+	for _, c := range f.took() {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// wantCommands reports an error if the commands since the last script were others.
+func (f *fake) wantCommands(want string) {
+	f.t.Helper()
+	if got := strings.Join(f.sent(), " "); got != want {
+		f.t.Errorf("the commands were %s, want %s", got, want)
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func mustMarshal(t testing.TB, v any) bson.Raw {
+	t.Helper()
+	raw, err := bson.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}

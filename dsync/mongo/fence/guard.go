@@ -1,0 +1,195 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+)
+
+// The server's error codes that matter here.
+const (
+	codeNamespaceExists  = 48
+	codeIllegalOperation = 20
+	codeCommandNotFound  = 59
+	codeNotImplemented   = 238
+)
+
+// A Guard runs transactions that commit only under a lock. Once a holder of the lock has committed one,
+// no transaction of an earlier holder commits: it returns [ErrStale] and changes nothing. This
+// depends on no clock, no lease and no pause, since the database decides.
+//
+//	guard := fence.NewGuard(db.Collection("guards"))
+//	…
+//	mu := locks.Mutex("order 7")
+//	err := mu.Do(ctx, func(ctx context.Context) error {
+//		return guard.Transact(ctx, "order 7", mu.Token(), func(ctx context.Context) error {
+//			if _, err := orders.UpdateOne(ctx, bson.D{{"_id", 7}}, paid); err != nil {
+//				return err
+//			}
+//			_, err := invoices.InsertOne(ctx, invoice)
+//			return err
+//		})
+//	})
+//
+// A transaction may read and write any documents of any collections and databases of the
+// cluster, as they are: a [Collection] keeps a token in each of its documents, a Guard keeps one
+// document for each key, in a collection of its own. All who write the data must use a Guard on the same
+// collection, with the same key.
+//
+// # How it works
+//
+// Each transaction first writes its token into the document of the key, {_id: key, token, n, at},
+// where n counts the transactions and at is the time of the last one. Of two transactions that
+// write it at the same time, the server refuses one, and the driver runs that one again. Then it sees the
+// token of the other. So the transactions of a key commit one after the other, in the order of
+// their tokens. If a transaction is rolled back, so is its token.
+//
+// What a transaction reads is safe, too: nothing that it has read was changed by an older
+// holder before it commits. There is no need for [Collection.RaiseToken].
+//
+// # What is not covered
+//
+// Reads and writes outside of the transaction, such as those with another ctx than f's, and other
+// clusters. Until the first commit of a new holder, an older one can still commit.
+//
+// # What it costs
+//
+// One more command in each transaction, and one more document in its write, which is one entry of
+// the log as before. A command of its own is the least there can be: before MongoDB 8.0, no command
+// writes to two collections. The first transaction of a Guard is preceded by three more commands,
+// which create the collection and try an empty transaction.
+//
+// A process that is frozen inside a transaction blocks the documents that it has written, and so the
+// key, until the server ends the transaction. That takes up to the server's parameter
+// transactionLifetimeLimitSeconds, 60 by default. The driver tries for 120 seconds.
+//
+// # The collection
+//
+// It has one small document for each key that was ever used. Nothing here deletes them, because
+// without its document a key has seen no token. If keys come and go, delete the documents of those for
+// which no older holder can be left, or have a TTL index on "at" do it: a holder that was frozen for
+// longer than that could then commit. The right readWrite on the collection is enough.
+//
+// All methods may be called concurrently.
+type Guard struct {
+	tokens *mongo.Collection
+	ready  atomic.Bool // the collection exists, and the server has transactions
+}
+
+// NewGuard returns a guard that keeps its documents in the collection, which is created when it is first
+// used. Transactions run on the collection's client. NewGuard panics if the collection is nil.
+func NewGuard(tokens *mongo.Collection) *Guard {
+	if tokens == nil {
+		panic("fence: NewGuard: the collection is nil; pass one, as db.Collection(\"guards\")")
+	}
+	return &Guard{tokens: tokens}
+}
+
+// Transact calls f in a transaction, and commits it when f returns nil. Commands that use f's ctx are part
+// of the transaction. Like the driver's WithTransaction, which it uses, Transact calls f again after a
+// conflict or a fail-over, each time with a new check of the token. So f must have no other effects, and
+// must return the errors of its commands.
+//
+// The error is [ErrStale] if a later holder of the key has committed, or if the token is 0, which is what
+// Token returns if the lock is not held; then f was not called, or what it did is undone. It is
+// [errors.ErrUnsupported] if the server has no transactions. Other errors are f's and the driver's.
+// With the driver's label UnknownTransactionCommitResult, the transaction may have been committed.
+//
+// If ctx ends before f returns, nothing is committed. A lost hold alone does not end the transaction: it
+// may commit as long as no later holder has. To stop f when the hold is lost, pass a context that ends
+// with it, such as that of Mutex.Do or a leader's. ctx does not bound the commit itself; the client's
+// Timeout does.
+//
+// If ctx carries a transaction, the guard and f become part of it, and its concerns apply, which
+// should be those of Transact: snapshot and majority. So a Transact within f guards the
+// same transaction by a second key.
+func (g *Guard) Transact(ctx context.Context, key string, token int64, f func(ctx context.Context) error) error {
+	if token <= 0 {
+		return &StaleError{Collection: g.tokens.Name(), Token: token}
+	}
+	if err := g.prepare(ctx); err != nil {
+		return err
+	}
+	guarded := func(ctx context.Context) error {
+		if err := g.raise(ctx, key, token); err != nil {
+			return err
+		}
+		return f(ctx)
+	}
+	if outer := mongo.SessionFromContext(ctx); outer != nil && outer.TransactionRunning() {
+		return guarded(ctx)
+	}
+	return g.transact(ctx, guarded)
+}
+
+// transact calls f in a transaction. Its commit is acknowledged by a majority: a fail-over could undo any other,
+// and its token with it, after the caller was told that it is done. All that it reads is of one moment, on
+// all shards.
+func (g *Guard) transact(ctx context.Context, f func(context.Context) error) error {
+	session, err := g.tokens.Database().Client().StartSession()
+	if err != nil {
+		return fmt.Errorf("fence: transact: %w", err)
+	}
+	defer session.EndSession(context.WithoutCancel(ctx)) // aborts if f panics
+	_, err = session.WithTransaction(ctx, func(ctx context.Context) (any, error) { return nil, f(ctx) },
+		options.Transaction().SetReadConcern(readconcern.Snapshot()).SetWriteConcern(writeconcern.Majority()).
+			SetReadPreference(readpref.Primary()))
+	return err
+}
+
+// raise writes the token into the key's document, or returns ErrStale.
+func (g *Guard) raise(ctx context.Context, key string, token int64) error {
+	raw, err := g.tokens.FindOneAndUpdate(ctx, bson.D{e("_id", key)},
+		bson.D{
+			e("$max", bson.D{e("token", token)}),
+			// The server does not write what it need not change. Without n, the second transaction of a
+			// holder within a millisecond would not conflict with one of the next.
+			e("$inc", bson.D{e("n", int64(1))}),
+			e("$currentDate", bson.D{e("at", true)}),
+		},
+		options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After),
+	).Raw()
+	if err != nil {
+		return fmt.Errorf("fence: transact: the token of %q: %w", key, err)
+	}
+	if seen, ok := raw.Lookup("token").AsInt64OK(); !ok || seen > token {
+		return &StaleError{Collection: g.tokens.Name(), Token: token, Seen: seen, ID: raw.Lookup("_id")}
+	}
+	return nil
+}
+
+// prepare creates the collection: within a transaction, that would conflict with all others, and on a
+// sharded cluster it may be refused. Then it tries a transaction that writes nothing. A server without any,
+// such as FerretDB 2.7, takes the commands for ordinary ones, which stay, until the last, which it does not
+// know.
+func (g *Guard) prepare(ctx context.Context) error {
+	if g.ready.Load() {
+		return nil
+	}
+	ctx = mongo.NewSessionContext(ctx, nil) // not part of the caller's transaction
+	if err := g.tokens.Database().CreateCollection(ctx, g.tokens.Name()); err != nil && !hasCode(err, codeNamespaceExists) {
+		return fmt.Errorf("fence: transact: creating the collection %q: %w", g.tokens.Name(), err)
+	}
+	err := g.transact(ctx, func(ctx context.Context) error {
+		if err := g.tokens.FindOne(ctx, bson.D{}).Err(); !errors.Is(err, mongo.ErrNoDocuments) {
+			return err
+		}
+		return nil
+	})
+	switch {
+	case err == nil:
+		g.ready.Store(true)
+		return nil
+	case hasCode(err, codeIllegalOperation, codeCommandNotFound, codeNotImplemented):
+		return fmt.Errorf("fence: transact: %w: the server has no transactions; use a replica set, of one member if need be: %w", errors.ErrUnsupported, err)
+	}
+	return fmt.Errorf("fence: transact: trying an empty transaction: %w", err)
+}

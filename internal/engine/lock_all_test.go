@@ -1,0 +1,352 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/testkit"
+)
+
+// heldKeys returns which of the keys somebody holds in the store.
+func heldKeys(t *testing.T, store *dsynctest.Memory, keys ...string) (held []string) {
+	t.Helper()
+	for _, key := range keys {
+		if len(holders(t, store, key)) > 0 {
+			held = append(held, key)
+		}
+	}
+	return held
+}
+
+func wantHeld(t *testing.T, when string, store *dsynctest.Memory, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	if got := heldKeys(t, store, "a", "b", "c"); !slices.Equal(got, want) {
+		t.Errorf("%s: %v are held, want %v", when, got, want)
+	}
+}
+
+// mutexes returns the Mutexes of keys.
+func mutexes(s *dsync.Session, keys ...string) (all []dsync.Locker) {
+	for _, key := range keys {
+		all = append(all, s.Mutex(key))
+	}
+	return all
+}
+
+// lockAll locks all within five minutes.
+func lockAll(t *testing.T, all ...dsync.Locker) (held context.Context, unlock func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(background, 5*time.Minute)
+	t.Cleanup(cancel)
+	held, unlock, err := dsync.LockAll(ctx, all...)
+	if err != nil {
+		t.Fatalf("LockAll: %v", err)
+	}
+	return held, unlock
+}
+
+// A lockedAll is what LockAll returned.
+type lockedAll struct {
+	held   context.Context
+	unlock func() error
+	err    error
+}
+
+// lockingAll locks all in the background.
+func lockingAll(ctx context.Context, all ...dsync.Locker) <-chan lockedAll {
+	done := make(chan lockedAll, 1)
+	go func() {
+		var l lockedAll
+		l.held, l.unlock, l.err = dsync.LockAll(ctx, all...)
+		done <- l
+	}()
+	return done
+}
+
+// Whatever order the locks are given in, they are locked in that of their keys: what comes before a key that is held is
+// held too, and what comes after it is not.
+func TestLockAllLocksInOneOrder(t *testing.T) {
+	for _, keys := range [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "c", "b", "a", "c"}} {
+		bubble(t, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			s, other := newSession(t, store, nil), newSession(t, store, nil)
+			mu := other.Mutex("b")
+			lock(t, mu)
+			locked := lockingAll(background, mutexes(s, keys...)...)
+			wantHeld(t, "while it waits for b", store, "a", "b")
+			mu.Unlock()
+			l := <-locked
+			if l.err != nil {
+				t.Fatal(l.err)
+			}
+			wantHeld(t, "locked", store, "a", "b", "c")
+			if err := l.held.Err(); err != nil || dsync.HoldFrom(l.held) != nil {
+				t.Errorf("the context has ended with %v, or has a hold of one of them: %v", err, dsync.HoldFrom(l.held))
+			}
+			if err := l.unlock(); err != nil || l.held.Err() == nil {
+				t.Errorf("unlock: %v, then the context's error %v", err, l.held.Err())
+			}
+			wantHeld(t, "unlocked", store)
+			if err := l.unlock(); err != nil {
+				t.Errorf("a second unlock: %v", err)
+			}
+		})
+	}
+}
+
+// A try locks all or none, and says which key it failed for.
+func TestTryLockAllLocksAllOrNone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		slow := newFaulty(t, store, func(dsynctest.Request) dsynctest.Fault { return dsynctest.Fault{Delay: 10 * time.Millisecond} })
+		s, other := newSession(t, slow, nil), newSession(t, store, &dsync.Options{Host: "elsewhere"})
+		all := mutexes(s, "a", "b", "c")
+		for _, key := range []string{"a", "b", "c"} {
+			mu := other.Mutex(key)
+			lock(t, mu)
+			blocker := (*dsync.HeldError)(nil)
+			held, _, err := dsync.TryLockAll(background, all...)
+			if !errors.As(err, &blocker) || blocker.Key != key || blocker.Host != "elsewhere" || held.Err() == nil {
+				t.Errorf("with %q held: %v, and the context's error %v", key, err, held.Err())
+			}
+			time.Sleep(time.Second) // the releases go on in the background
+			if got := heldKeys(t, store, "a", "b", "c"); !slices.Equal(got, []string{key}) {
+				t.Errorf("with %q held, a try leaves %v held", key, got)
+			}
+			mu.Unlock()
+		}
+		_, unlock, err := dsync.TryLockAll(background, all...)
+		if err != nil {
+			t.Fatalf("the keys are free, and a try fails: %v", err)
+		}
+		if _, _, err := dsync.TryLockAll(background, mutexes(other, "c", "d")...); err == nil || len(holders(t, store, "d")) > 0 {
+			t.Error("of two that have a key in common both are locked, or a part of one")
+		}
+		if err := unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A LockAll that fails leaves nothing locked.
+func TestLockAllLocksAllOrNone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s, other := newSession(t, store, nil), newSession(t, store, nil)
+		mu := other.Mutex("c")
+		lock(t, mu)
+		all := mutexes(s, "a", "b", "c")
+		ctx, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		held, unlock, err := dsync.LockAll(ctx, all...)
+		wantErr(t, "LockAll", err, context.DeadlineExceeded)
+		if !strings.Contains(err.Error(), `"c"`) || held.Err() == nil || unlock() != nil {
+			t.Errorf("%v, the context's error %v", err, held.Err())
+		}
+		wantHeld(t, "its ctx ended", store, "c")
+		mu.Unlock()
+
+		rw := other.RWMutex("b")
+		rlock(t, rw)
+		_, _, err = dsync.LockAll(background, all...)
+		wantErr(t, "with b as another kind", err, dsync.ErrMismatch)
+		wantHeld(t, "b is of another kind", store, "b")
+
+		lock(t, other.Mutex("c"))
+		locked := lockingAll(background, mutexes(s, "a", "c")...)
+		synctest.Wait()
+		s.Close(background)
+		if l := <-locked; !errors.Is(l.err, dsync.ErrClosed) {
+			t.Errorf("closed: %v", l.err)
+		}
+		wantHeld(t, "closed", store, "b", "c")
+	})
+}
+
+// When one hold is lost, the context of all ends. The rest stays held until unlock, which reports the loss.
+func TestLockAllIsLostWhenOneIs(t *testing.T) {
+	for _, key := range []string{"a", "b", "c"} {
+		bubble(t, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			s, other := newSession(t, store, nil), newSession(t, store, nil)
+			all := mutexes(s, "a", "b", "c")
+			held, unlock := lockAll(t, all...)
+			time.Sleep(2 * time.Second) // it listens
+			broken := async(func() error { return admin.New(other).Break(background, key) })
+			synctest.Wait()
+			if held.Err() == nil || !isClosed(held.Done()) {
+				t.Errorf("%q is lost, and the context goes on", key)
+			}
+			wantErr(t, "the cause", context.Cause(held), dsync.ErrLost, dsync.ErrRevoked)
+			wantHeld(t, "before unlock", store, "a", "b", "c")
+			wantErr(t, "unlock", unlock(), dsync.ErrLost, dsync.ErrRevoked)
+			if e := <-broken; e.err != nil {
+				t.Error(e.err)
+			}
+			wantHeld(t, "after unlock", store)
+			held, unlock = lockAll(t, all...)
+			if err := held.Err(); err != nil {
+				t.Errorf("the next holds are lost, too: %v", err)
+			}
+			if err := unlock(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	bubble(t, func(t *testing.T) { // with the session
+		memory := dsynctest.NewMemory()
+		store := newFaulty(t, memory, nil)
+		held, unlock := lockAll(t, mutexes(newSession(t, store, nil), "a", "b")...)
+		start := time.Now()
+		store.Cut()
+		<-held.Done()
+		if d := time.Since(start); d > lease {
+			t.Errorf("lost %v after the last heartbeat, want %v", d, lease)
+		}
+		store.Heal()
+		wantErr(t, "unlock", unlock(), dsync.ErrLost, dsync.ErrNotRenewed)
+	})
+}
+
+// The first check of the context after a freeze says that it has ended, before any timer runs.
+func TestLockAllIsLostAfterAFreeze(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		held, unlock := lockAll(t, mutexes(s, "a", "b")...)
+		engine.Of(s).Freeze(ttl)
+		if held.Err() == nil {
+			t.Error("the first check says that all is held")
+		}
+		wantErr(t, "unlock", unlock(), dsync.ErrLost)
+	})
+}
+
+// If a hold is lost while others are waited for, the wait ends, what is held is released, and all begins again. So nobody
+// is kept waiting for a part, and LockAll returns with all or none.
+func TestLockAllBeginsAgainAfterALoss(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s, other := newSession(t, store, nil), newSession(t, store, nil)
+		c := other.Mutex("c")
+		lock(t, c)
+		locked := lockingAll(background, mutexes(s, "a", "b", "c")...)
+		wantHeld(t, "waiting for c", store, "a", "b", "c")
+		a := take(t, other.Mutex("a").ForceHold)
+		wantHeld(t, "a is lost", store, "a", "c")
+		if len(locked) > 0 || queueLength(t, store, "c") > 0 {
+			t.Errorf("it waits for c with a part: %d in the queue", queueLength(t, store, "c"))
+		}
+		c.Unlock()
+		wantHeld(t, "c is free", store, "a")
+		a.Release(background)
+		l := <-locked
+		if l.err != nil || l.held.Err() != nil {
+			t.Fatalf("%v, the context's error %v", l.err, l.held.Err())
+		}
+		if err := l.unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// 100 processes that each lock 5 of 20 keys, for ten minutes, while some are cut off and others crash: nobody holds a key
+// that another holds, and nobody ever stalls. No deadlock is reported.
+func TestLockAllNeverStalls(t *testing.T) {
+	testkit.Large(t)
+	const processes, keys, each = 100, 20, 5
+	minutes, draws := testkit.Rounds(1, 10), testkit.Draw(t)
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		ctx, stop := context.WithCancel(background)
+		var busy [keys]atomic.Int32
+		var turns, losses, deadlocks atomic.Int64
+		var longest time.Duration
+		var mu sync.Mutex
+		var faulty []*dsynctest.Faulty
+		var wg sync.WaitGroup
+		for i := range processes {
+			f := newFaulty(t, store, func(dsynctest.Request) dsynctest.Fault {
+				return dsynctest.Fault{Delay: time.Duration(draws.IntN(2000)) * time.Microsecond}
+			})
+			faulty = append(faulty, f)
+			s := newSession(t, f, &dsync.Options{Hooks: &dsync.Hooks{Deadlock: func(dsync.DeadlockInfo) { deadlocks.Add(1) }}})
+			wg.Go(func() {
+				r := rand.New(rand.NewPCG(uint64(i), 7))
+				for ctx.Err() == nil {
+					var names []string
+					mine := r.Perm(keys)[:each]
+					for _, k := range mine {
+						names = append(names, fmt.Sprint("key ", k))
+					}
+					start := time.Now()
+					held, unlock, err := dsync.LockAll(ctx, mutexes(s, names...)...)
+					if err != nil {
+						return
+					}
+					mu.Lock()
+					longest = max(longest, time.Since(start))
+					mu.Unlock()
+					turns.Add(1)
+					for _, k := range mine {
+						if n := busy[k].Add(1); n > 1 {
+							t.Errorf("key %d is held by %d", k, n)
+						}
+					}
+					crashes := r.IntN(300) == 0
+					if crashes {
+						f.Cut()
+						<-held.Done()
+						losses.Add(1)
+					} else {
+						time.Sleep(time.Duration(r.IntN(50)) * time.Millisecond)
+					}
+					for _, k := range mine {
+						busy[k].Add(-1)
+					}
+					unlock()
+					if crashes {
+						time.Sleep(ttl)
+						f.Heal()
+					}
+				}
+			})
+		}
+		for range minutes * 6 {
+			before := turns.Load()
+			time.Sleep(10 * time.Second)
+			if turns.Load() == before {
+				t.Errorf("nobody had a turn for ten seconds")
+			}
+			some := faulty[draws.IntN(processes)]
+			some.Cut()
+			go func() {
+				time.Sleep(2 * ttl)
+				some.Heal()
+			}()
+		}
+		time.Sleep(3 * ttl)
+		stop()
+		wg.Wait()
+		t.Logf("%d turns in %d min, the longest wait %v, %d losses", turns.Load(), minutes, longest, losses.Load())
+		if losses.Load() == 0 {
+			t.Error("nobody crashed, so little was shown")
+		}
+		if deadlocks.Load() > 0 {
+			t.Errorf("%d deadlocks were reported", deadlocks.Load())
+		}
+	})
+}

@@ -1,0 +1,113 @@
+package engine
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+)
+
+// A Reading is what the store knows of a key at one moment, and of the sessions that hold it or wait for it.
+type Reading struct {
+	driver.State
+	Members map[string]driver.Member // by id; a zero one if the session's record was deleted. Other readings may share it
+}
+
+// End returns when the hold of h ends: its fixed end, or that of its session unless a heartbeat renews it. It reports
+// whether the session has lapsed: then the hold does not count.
+func (r *Reading) End(h driver.Holder) (until time.Time, lapsed bool) {
+	if !h.Until.IsZero() {
+		return h.Until, false
+	}
+	m := r.Members[h.Session]
+	until = m.LastHeartbeat.Add(m.TTL)
+	return until, m.Expired || !r.Now.Before(until)
+}
+
+// Read returns what the store knows of key, with up to 1,000 waiters. The error is ctx's, [ErrClosed], [ErrInvalidKey] or
+// the store's.
+func (s *Session) Read(ctx context.Context, key string) (r Reading, err error) {
+	st, err := s.Load(ctx, key)
+	if err != nil {
+		return r, err
+	}
+	all, err := s.readings(ctx, []driver.State{st})
+	if err != nil {
+		return r, err
+	}
+	return all[0], nil
+}
+
+// ReadAll returns what the store knows of the keys that begin with prefix and come after the key after, in byte order,
+// with up to 8 waiters. An error, ctx's, [ErrClosed] or the store's, comes last.
+func (s *Session) ReadAll(ctx context.Context, prefix, after string) iter.Seq2[Reading, error] {
+	return func(yield func(Reading, error) bool) {
+		for states, err := range s.pages(ctx, prefix, after) {
+			var all []Reading
+			if err == nil {
+				all, err = s.readings(ctx, states)
+			}
+			if err != nil {
+				yield(Reading{}, err)
+				return
+			}
+			for _, r := range all {
+				if !yield(r, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// pages returns the states of the keys that begin with prefix and come after the key after, in byte order. It reads a
+// hundred at a time, and later up to a thousand. An error comes last.
+func (s *Session) pages(ctx context.Context, prefix, after string) iter.Seq2[[]driver.State, error] {
+	const first, most = 100, 1000
+	return func(yield func([]driver.State, error) bool) {
+		page := first
+		for after := after; ; page = min(2*page, most) {
+			states, err := s.Keys(ctx, prefix, after, page)
+			n := len(states)
+			if n > 0 {
+				after = states[n-1].Key
+			}
+			if !yield(states, err) || err != nil || n < page {
+				return
+			}
+		}
+	}
+}
+
+// readings adds to the states the records of the sessions in them.
+func (s *Session) readings(ctx context.Context, states []driver.State) ([]Reading, error) {
+	members := make(map[string]driver.Member)
+	var ids []string
+	need := func(id string) {
+		if _, ok := members[id]; !ok {
+			members[id] = driver.Member{}
+			ids = append(ids, id)
+		}
+	}
+	all := make([]Reading, 0, len(states))
+	for _, st := range states {
+		for _, h := range st.Holders {
+			need(h.Session)
+		}
+		for _, w := range st.WaitersAhead {
+			need(w.Session)
+		}
+		all = append(all, Reading{st, members})
+	}
+	if len(ids) > 0 { // without ids Members returns all sessions
+		found, _, err := s.Members(ctx, ids...)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range found {
+			members[m.ID] = m
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,206 @@
+// Package mongofake has a server for tests that speaks MongoDB's wire protocol over net.Pipe and answers
+// what the test says. It computes nothing. It works in bubbles (testing/synctest).
+package mongofake
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// Answers that are none.
+var (
+	Lost   = bson.D{{Key: "lost"}}   // the connection breaks after the command arrived
+	Silent = bson.D{{Key: "silent"}} // no answer ever
+)
+
+// OK returns an answer with these fields.
+func OK(fields ...bson.E) bson.D { return append(bson.D(fields), bson.E{Key: "ok", Value: 1}) }
+
+// Refusal returns the answer that refuses a command with an error code.
+func Refusal(code int, name string) bson.D {
+	return bson.D{{Key: "ok", Value: 0}, {Key: "code", Value: code}, {Key: "codeName", Value: name}, {Key: "errmsg", Value: "as the test says"}}
+}
+
+// Hello returns what the only member of a replica set says of itself, without "ok".
+func Hello() bson.D {
+	return bson.D{
+		{Key: "isWritablePrimary", Value: true}, {Key: "ismaster", Value: true}, {Key: "setName", Value: "rs"}, {Key: "setVersion", Value: 1},
+		{Key: "hosts", Value: bson.A{"fake:27017"}}, {Key: "me", Value: "fake:27017"}, {Key: "primary", Value: "fake:27017"},
+		{Key: "maxBsonObjectSize", Value: 16 << 20}, {Key: "maxMessageSizeBytes", Value: 48000000}, {Key: "maxWriteBatchSize", Value: 100000},
+		{Key: "minWireVersion", Value: 0}, {Key: "maxWireVersion", Value: 9}, {Key: "logicalSessionTimeoutMinutes", Value: 30},
+		{Key: "topologyVersion", Value: bson.D{{Key: "processId", Value: bson.NewObjectID()}, {Key: "counter", Value: int64(1)}}},
+	}
+}
+
+// A Server is one server, and the dialer that connects to it.
+type Server struct {
+	answer func(name string, cmd bson.Raw) bson.D
+	ended  chan struct{}
+	wg     sync.WaitGroup
+
+	mu    sync.Mutex
+	dials int
+	open  int
+}
+
+// New returns a server that answers each command, those of the driver's own included, with what answer
+// returns. It calls answer concurrently, once at a time for each connection.
+func New(answer func(name string, cmd bson.Raw) bson.D) *Server {
+	return &Server{answer: answer, ended: make(chan struct{})}
+}
+
+// ClientOptions returns the options of a client that connects to s, whose Hello should be that of this
+// package.
+func (s *Server) ClientOptions() *options.ClientOptions {
+	return options.Client().ApplyURI("mongodb://fake:27017/?replicaSet=rs").SetDialer(s).
+		SetServerMonitoringMode("poll").SetConnectTimeout(10 * time.Second)
+}
+
+// End closes the connections that have no answer. Call it before the client disconnects.
+func (s *Server) End() { close(s.ended) }
+
+// Ended is closed by End.
+func (s *Server) Ended() <-chan struct{} { return s.ended }
+
+// Wait waits until the client has closed every connection.
+func (s *Server) Wait() { s.wg.Wait() }
+
+// Connections returns how many connections there were, and how many are open.
+func (s *Server) Connections() (dialled, open int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dials, s.open
+}
+
+// DialContext connects to s.
+func (s *Server) DialContext(context.Context, string, string) (net.Conn, error) {
+	here, there := net.Pipe()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dials++
+	s.open++
+	s.wg.Add(1)
+	go s.serve(there)
+	return here, nil
+}
+
+func (s *Server) serve(conn net.Conn) {
+	defer func() {
+		conn.Close()
+		s.mu.Lock()
+		s.open--
+		s.mu.Unlock()
+		s.wg.Done()
+	}()
+	for {
+		name, cmd, reply, err := receive(conn)
+		if err != nil {
+			return
+		}
+		switch answer := s.answer(name, cmd); {
+		case len(answer) > 0 && answer[0].Key == Lost[0].Key:
+			return
+		case len(answer) > 0 && answer[0].Key == Silent[0].Key:
+			// Until the client gives up the connection, or the test ends.
+			closed := make(chan struct{})
+			go func() { _, _ = conn.Read(make([]byte, 1)); close(closed) }()
+			select {
+			case <-closed:
+			case <-s.ended:
+				conn.Close()
+				<-closed
+			}
+			return
+		default:
+			if err := reply(answer); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// receive reads one message, an OP_QUERY of the handshake or an OP_MSG, and
+// returns what writes its reply.
+func receive(conn net.Conn) (name string, cmd bson.Raw, reply func(bson.D) error, err error) {
+	const opReply, opQuery, opMsg = 1, 2004, 2013
+	head := make([]byte, 16)
+	if _, err := io.ReadFull(conn, head); err != nil {
+		return "", nil, nil, err
+	}
+	body := make([]byte, binary.LittleEndian.Uint32(head)-16)
+	if _, err := io.ReadFull(conn, body); err != nil {
+		return "", nil, nil, err
+	}
+	var prefix []byte // of the reply's body
+	var code uint32
+	switch binary.LittleEndian.Uint32(head[12:]) {
+	case opMsg:
+		if cmd, err = sections(body[4:]); err != nil {
+			return "", nil, nil, err
+		}
+		prefix, code = make([]byte, 5), opMsg
+	case opQuery:
+		collection := strings.IndexByte(string(body[4:]), 0)
+		cmd, prefix, code = body[4+collection+1+8:], make([]byte, 20), opReply
+		prefix[16] = 1
+	default:
+		return "", nil, nil, errors.New("a message of a kind that the fake does not know")
+	}
+	cmd = cmd[:binary.LittleEndian.Uint32(cmd)]
+	first, err := cmd.IndexErr(0)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	reply = func(d bson.D) error {
+		raw, err := bson.Marshal(d)
+		if err != nil {
+			return err
+		}
+		msg := binary.LittleEndian.AppendUint32(nil, uint32(16+len(prefix)+len(raw)))
+		msg = binary.LittleEndian.AppendUint32(msg, 1)
+		msg = append(msg, head[4:8]...)
+		msg = binary.LittleEndian.AppendUint32(msg, code)
+		msg = append(append(msg, prefix...), raw...)
+		_, err = conn.Write(msg)
+		return err
+	}
+	return first.Key(), cmd, reply, nil
+}
+
+// sections are those of an OP_MSG: the command, and perhaps lists of documents,
+// which are fields of it.
+func sections(body []byte) (bson.Raw, error) {
+	var cmd bson.D
+	for len(body) > 0 {
+		kind := body[0]
+		size := binary.LittleEndian.Uint32(body[1:])
+		part := body[1 : 1+size]
+		body = body[1+size:]
+		if kind == 0 {
+			var fields bson.D
+			if err := bson.Unmarshal(part, &fields); err != nil {
+				return nil, err
+			}
+			cmd = append(fields, cmd...)
+			continue
+		}
+		name, documents, _ := strings.Cut(string(part[4:]), "\x00")
+		var list bson.A
+		for len(documents) > 0 {
+			n := binary.LittleEndian.Uint32([]byte(documents))
+			list = append(list, bson.Raw(documents[:n]))
+			documents = documents[n:]
+		}
+		cmd = append(cmd, bson.E{Key: name, Value: list})
+	}
+	return bson.Marshal(cmd)
+}
