@@ -21,7 +21,8 @@ type Locker interface {
 
 // LockAll locks several locks together, for work that needs all of them. The context that it returns is made from ctx
 // and ends when the first of them is lost; the cause is [ErrLost]. unlock unlocks all of them. Its error is ErrLost if
-// one was lost before. Call unlock soon after the context has ended: the work can't go on, and others wait.
+// one was lost before. unlock waits for the store like [Mutex.Unlock], for at most a third of the TTL in all. Call it soon
+// after the context has ended: the work can't go on, and others wait.
 //
 //	held, unlock, err := dsync.LockAll(ctx, locks.Mutex(from), locks.Mutex(to))
 //	if err != nil {
@@ -93,20 +94,19 @@ func inOrder(locks []Locker) []Locker {
 	}
 	locks = slices.Clone(locks)
 	slices.SortStableFunc(locks, func(a, b Locker) int { return cmp.Compare(key(a), key(b)) })
-	same := func(l Locker) func(Locker) bool {
-		m := mutexOf(l)
-		return func(o Locker) bool {
-			other := mutexOf(o)
-			return m != nil && other != nil && m.s == other.s && m.key == other.key && m.kind == other.kind
-		}
-	}
 	var once []Locker
 	for _, l := range locks {
-		if !slices.ContainsFunc(once, same(l)) {
+		if !slices.ContainsFunc(once, func(before Locker) bool { return same(before, l) }) {
 			once = append(once, l)
 		}
 	}
 	return once
+}
+
+// same reports whether a and b are locks of this package on one key.
+func same(a, b Locker) bool {
+	m, n := mutexOf(a), mutexOf(b)
+	return m != nil && n != nil && m.s == n.s && m.key == n.key && m.kind == n.kind
 }
 
 // lockAll locks the locks one after the other.
@@ -126,14 +126,18 @@ func lockAll(ctx context.Context, lock func(context.Context, Locker) error, lock
 			err = errPartLost
 		}
 		if err != nil {
-			_ = a.unlock(ctx)
+			engine.WaitAll(ctx, a.unlock())
 			return engine.EndedContext(ctx, err), func() error { return nil }, err
 		}
 	}
 	held, cancel := engine.Scoped(ctx, a.holds, a.over, a.live)
 	return held, sync.OnceValue(func() error {
 		defer cancel(context.Canceled)
-		return a.unlock(context.Background())
+		engine.FinishAll(a.unlock())
+		if cause := context.Cause(a.over); cause != context.Canceled {
+			return cause
+		}
+		return nil
 	}), nil
 }
 
@@ -176,27 +180,16 @@ func (a *all) live() bool {
 }
 
 // unlock unlocks the locks, the last one first: a waiter that locks the same keys then finds the others free when it
-// has the first. It waits for the store like Mutex.Unlock, for at most a third of a TTL in all, and no longer than ctx.
-// The error is ErrLost if one was lost.
-func (a *all) unlock(ctx context.Context) error {
+// has the first. It does not wait for the store.
+func (a *all) unlock() (sent []engine.Releasing) {
 	a.live()
 	a.end(context.Canceled)
-	var sent []engine.Releasing
 	for _, l := range slices.Backward(a.locks) {
 		if m := mutexOf(l); m != nil {
 			sent = append(sent, m.unlock(driver.Leave{Early: true}))
-			wait, cancel := context.WithTimeout(ctx, m.s.TTL()/3)
-			defer cancel()
-			ctx = wait
 		} else {
 			l.Unlock()
 		}
 	}
-	for _, r := range sent {
-		_ = r.Wait(ctx) // what is refused is logged, and goes on
-	}
-	if cause := context.Cause(a.over); cause != context.Canceled {
-		return cause
-	}
-	return nil
+	return sent
 }

@@ -1,9 +1,13 @@
 package dsync_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -78,7 +82,11 @@ func TestLockAllLosesOne(t *testing.T) {
 					t.Error("HoldFrom returns one of several holds")
 				}
 				lose(store, o)
-				<-held.Done()
+				select {
+				case <-held.Done():
+				case <-time.After(time.Hour):
+					t.Fatal("the context goes on an hour after the loss")
+				}
 				if cause := context.Cause(held); !errors.Is(cause, dsync.ErrLost) {
 					t.Errorf("the cause is %v, want ErrLost", cause)
 				}
@@ -93,6 +101,34 @@ func TestLockAllLosesOne(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What unlock could not release is logged, as Mutex.Unlock does.
+func TestLockAllLogsWhatIsNotReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		store := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)
+		defer store.Close()
+		s, err := dsync.New(store, &dsync.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, unlock, err := dsync.LockAll(t.Context(), s.Mutex("a"), s.Mutex("b"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.Cut()
+		if err := unlock(); err != nil {
+			t.Error(err)
+		}
+		store.Heal()
+		s.Close(t.Context())
+		for _, key := range []string{"a", "b"} {
+			if want := "dsync: Unlock\" key=" + key; !strings.Contains(log.String(), want) {
+				t.Errorf("the log lacks %q:\n%s", want, &log)
+			}
+		}
+	})
 }
 
 // unlock ends the context with context.Canceled.

@@ -103,7 +103,7 @@ func (m *Mutex) tryLock(ctx context.Context) error {
 // of the members, as [Hold.Release] does. If the primary then fails before it has passed the release on, the key is
 // still held until this session's next heartbeat has reached the new primary, or sooner if the session asks for the key
 // again; or, if this process ends in that moment too, until the session expires. Nobody else is let in by it.
-func (m *Mutex) Unlock() { m.unlock(driver.Leave{Early: true}).Finish(m.s, m.key) }
+func (m *Mutex) Unlock() { m.unlock(driver.Leave{Early: true}).Finish() }
 
 // Lost returns a channel that is closed when the hold that Lock, LockContext or TryLock took is lost, and just before
 // Unlock releases it. The next Lock makes another. If m is not locked, the channel is closed.
@@ -242,11 +242,9 @@ func (m *Mutex) HoldChan(ctx context.Context) <-chan *Hold {
 			case ch <- h:
 				return
 			case <-ctx.Done():
-				h.h.Unlock(driver.Leave{}).Finish(m.s, m.key)
-				return
 			case <-h.Lost(): // another process may have it by now
-				h.h.Unlock(driver.Leave{}).Finish(m.s, m.key)
 			}
+			h.h.Unlock(driver.Leave{}).Finish()
 		}
 	}()
 	return ch

@@ -96,12 +96,12 @@ func (rw *RWMutex) TryRLock() bool {
 // RUnlock undoes a single RLock. If a hold of the readers was lost, it undoes an RLock of that hold first. It panics if
 // rw is not locked for reading. It waits for the store like [Mutex.Unlock].
 func (rw *RWMutex) RUnlock() {
-	s := rw.writer().s
+	rw.writer()
 	done, ok := rw.readers.take(1)
 	if !ok {
 		panic(fmt.Sprintf("dsync: read-unlock of rwmutex %q that is not read-locked", rw.w.key))
 	}
-	done[0].Unlock(driver.Leave{Early: true}).Finish(s, rw.w.key)
+	done[0].Unlock(driver.Leave{Early: true}).Finish()
 }
 
 // RLocker returns a [sync.Locker] whose Lock and Unlock methods call rw.RLock and rw.RUnlock.

@@ -87,7 +87,7 @@ func (m *Semaphore) TryAcquire(n int64) bool {
 // if n is less than 1 or more than m holds. It waits for the store like [Mutex.Unlock], for at most a third of the TTL
 // in all.
 func (m *Semaphore) Release(n int64) {
-	s := m.session()
+	m.session()
 	done, ok := m.holds.take(n)
 	if !ok {
 		panic(fmt.Sprintf("dsync: semaphore %q: %d released, which is more than it holds, or less than 1", m.key, n))
@@ -96,7 +96,7 @@ func (m *Semaphore) Release(n int64) {
 	for _, h := range done {
 		all = append(all, h.Unlock(driver.Leave{Early: true}))
 	}
-	engine.FinishAll(s, m.key, all)
+	engine.FinishAll(all)
 }
 
 func (m *Semaphore) acquire(ctx context.Context, n int64) (*engine.Hold, error) {

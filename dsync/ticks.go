@@ -36,7 +36,7 @@ func (t *ticks) do(ctx context.Context, tick int64, f func(context.Context) ([]b
 	defer func() {
 		cancel(context.Canceled)
 		if !returned {
-			h.Unlock(driver.Leave{}).Finish(t.s, t.key)
+			h.Unlock(driver.Leave{}).Finish()
 		}
 	}()
 	value, err := f(c)

@@ -215,7 +215,7 @@ func (c *Core) move(cl *claim, t trigger) {
 		c.release(cl)
 	case from == windingDown && t == sessionEnd:
 		c.noteUnreleased(cl, c.ending)
-		cl.state, cl.lostBy = lost, lostTo(c.ending)
+		cl.state, cl.lostBy = lost, LostTo(c.ending)
 		c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))
 
 	case from == lost && t == timeOver: // the grace is over
@@ -232,11 +232,11 @@ func (c *Core) move(cl *claim, t trigger) {
 		cl.dropKeep() // it is released again if it was kept
 	case from == leaving && t == sessionEnd:
 		c.noteUnreleased(cl, c.ending)
-		cl.lostBy = lostTo(c.ending)
+		cl.lostBy = LostTo(c.ending)
 		c.settled(cl, cl.lostBy)
 		c.forgetUnused(cl)
 	case from == kept && t == sessionEnd:
-		c.settled(cl, lostTo(c.ending))
+		c.settled(cl, LostTo(c.ending))
 		c.forgetUnused(cl)
 
 	case from == kept && t == timeOver:
@@ -603,7 +603,7 @@ func (c *Core) loseHold(cl *claim, cause error) {
 	if cl.fixed() {
 		c.settled(cl, nil)
 	} else {
-		cl.lostBy = lostTo(cause)
+		cl.lostBy = LostTo(cause)
 	}
 }
 

@@ -135,7 +135,7 @@ func (c *Core) close() {
 	}
 }
 
-var errClosed = lostTo(ErrClosed)
+var errClosed = LostTo(ErrClosed)
 
 // hurry sends what is left to send, once, and gives the store one attempt's time to answer it all. The claims whose
 // holders are not done it leaves in the store for the rest of their grace. The store counts that by its own clock,

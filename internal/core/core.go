@@ -76,11 +76,11 @@ var (
 	ErrRecordDeleted   = errors.New("dsync: the store has no record of the hold any more; somebody has deleted or changed it")
 )
 
-// lostTo returns the error of a hold that was lost to cause. The stacks of waiters are as deep as this package's calls, so
+// LostTo returns the error of a hold that was lost to cause. The stacks of waiters are as deep as this package's calls, so
 // its arguments must not take room in the frames of its callers.
 //
 //go:noinline
-func lostTo(cause error) error { return fmt.Errorf("%w: %w", ErrLost, cause) }
+func LostTo(cause error) error { return fmt.Errorf("%w: %w", ErrLost, cause) }
 
 // A SealedError is the answer to a request for a tick that is over: a later one, or the same, has
 // succeeded, with Value.

@@ -28,7 +28,7 @@ func (c *Core) release(cl *claim) {
 	case !cl.mayBe && cl.unanswered == 0: // the store never had it
 		c.leftStore(cl)
 	case cl.outlives() && c.leaseEnded(cl):
-		c.settled(cl, lostTo(errLeaseOver(cl)))
+		c.settled(cl, LostTo(errLeaseOver(cl)))
 		c.leftStore(cl)
 	default:
 		cl.command = inLine

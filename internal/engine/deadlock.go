@@ -123,15 +123,15 @@ func (s *Session) contended(ctx context.Context, prefix string) (some []deadlock
 			n += len(states)
 			page, err = s.readings(ctx, slices.DeleteFunc(states, func(st driver.State) bool { return st.Waiting == 0 }))
 		}
-		for i, r := range page {
+		if len(page) > 0 {
+			maps.Copy(members, page[0].Members) // those of the whole page
+		}
+		for _, r := range page {
 			if r.Waiting > len(r.WaitersAhead) {
 				if r, err = s.Read(ctx, r.Key); err != nil {
 					break
 				}
 				maps.Copy(members, r.Members)
-			}
-			if i == 0 {
-				maps.Copy(members, page[0].Members) // those of the whole page
 			}
 			if r.Waiting > 0 {
 				some = append(some, r.forDeadlocks())

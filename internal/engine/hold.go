@@ -129,8 +129,8 @@ func (h *Hold) begin(f *core.Deliver) {
 // be held.
 func (h *Hold) ends(f *core.End) {
 	s := h.s
-	h.cause = fmt.Errorf("%w: %w", ErrLost, f.Cause)
-	byHolder := f.Asked && !errors.Is(f.Cause, ErrRevoked) && !errors.Is(f.Cause, driver.ErrNotHeld)
+	h.cause = core.LostTo(f.Cause)
+	byHolder := f.Asked && !errors.Is(f.Cause, ErrRevoked)
 	if byHolder {
 		h.become(stopping)
 	} else {
@@ -523,7 +523,7 @@ func (h *Hold) Unlock(o driver.Leave) Releasing {
 	h.end.Early = o.Early
 	s.stepAt(now, &h.end)
 	if h.sharers > 0 || h.freed {
-		return Releasing{err: cmp.Or(h.cause, h.err)}
+		return Releasing{h: h, err: cmp.Or(h.cause, h.err)}
 	}
 	h.waiting = make(chan struct{})
 	return Releasing{h: h, answered: h.waiting}
@@ -555,25 +555,32 @@ func (r Releasing) Wait(ctx context.Context) error {
 }
 
 // Finish waits like Wait, for at most a third of the TTL, and logs the error. A Mutex's Unlock uses it.
-func (r Releasing) Finish(s *Session, key string) {
+func (r Releasing) Finish() {
 	if r.answered != nil || r.err != nil {
-		r.finish(s, key, time.Now().Add(s.opt.TTL/3))
+		FinishAll([]Releasing{r})
 	}
 }
 
-// FinishAll is Finish for several releases. The third of a TTL is for all of them together.
-func FinishAll(s *Session, key string, all []Releasing) {
-	deadline := time.Now().Add(s.opt.TTL / 3)
+// FinishAll is Finish for several releases, also of several sessions. The third of the shortest TTL is for all of them
+// together.
+func FinishAll(all []Releasing) {
+	waitAll(context.Background(), all, func(h *Hold, err error) { h.s.Warn("dsync: Unlock", "key", h.Key(), "err", err) })
+}
+
+// WaitAll waits as FinishAll does, but no longer than ctx, and logs nothing.
+func WaitAll(ctx context.Context, all []Releasing) { waitAll(ctx, all, func(*Hold, error) {}) }
+
+func waitAll(ctx context.Context, all []Releasing, failed func(*Hold, error)) {
+	most := time.Duration(driver.MaxDuration)
 	for _, r := range all {
-		r.finish(s, key, deadline)
+		most = min(most, r.h.s.opt.TTL/3)
 	}
-}
-
-func (r Releasing) finish(s *Session, key string, deadline time.Time) {
-	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	if err := r.Wait(ctx); err != nil {
-		s.Warn("dsync: Unlock", "key", key, "err", err)
+	for _, r := range all {
+		if err := r.Wait(ctx); err != nil {
+			failed(r.h, err)
+		}
 	}
 }
 
