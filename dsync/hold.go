@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/rfc3339"
 )
 
 // A Hold is one hold of a lock, as a value: what [Mutex.Hold] and its relatives return, and what the
@@ -73,7 +74,7 @@ func (h *Hold) String() string {
 	case until.IsZero():
 		return fmt.Sprintf("%s: held, token %d", what, token)
 	}
-	return fmt.Sprintf("%s: held until %s, token %d", what, until.UTC().Format("2006-01-02T15:04:05.000Z07:00"), token)
+	return fmt.Sprintf("%s: held until %s, token %d", what, rfc3339.Millis(until), token)
 }
 
 // Token returns the fencing token of the hold, which is greater than that of every earlier hold of the key, by any

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/process"
+	"github.com/leasehold-go/leasehold/internal/rfc3339"
 )
 
 // A Leader describes who leads. The zero Leader, without a Session, means that nobody does.
@@ -28,8 +29,7 @@ func (l Leader) String() string {
 	if l.Session == "" {
 		return "nobody leads"
 	}
-	since := l.Since.UTC().Format("2006-01-02T15:04:05.000Z07:00")
-	return fmt.Sprintf("%s, term %d, since %s", process.Describe(l.Name, l.Host, l.PID, l.Session), l.Term, since)
+	return fmt.Sprintf("%s, term %d, since %s", process.Describe(l.Name, l.Host, l.PID, l.Session), l.Term, rfc3339.Millis(l.Since))
 }
 
 // Leader returns the present leader, or [ErrNoLeader]. A leader that died is returned until its

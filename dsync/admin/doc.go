@@ -1,5 +1,5 @@
-// Package admin is for operators' tools. It shows who holds a key, who waits for it, and which processes there are, and
-// it takes a key from its holders.
+// Package admin is for operators' tools. It shows the holders and the waiters of a key, and the processes that have a
+// session, and it takes a key from its holders.
 //
 //	locks, err := dsyncmongo.Open(ctx, db, nil) // a *dsync.Session
 //	inspector := admin.New(locks)

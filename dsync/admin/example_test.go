@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Who holds what, and who waits, for an operator's terminal.
+// The holders and the waiters of each key, for an operator's terminal.
 func Example() {
 	store := dsynctest.NewMemory() // in a tool, a store that dsync/mongo.NewStore has opened read-only
 	ctx := context.Background()
@@ -41,7 +41,7 @@ func Example() {
 	// 1 member: web-1 <nil>
 }
 
-// Status shows who holds a key and who waits for it.
+// Status shows the holders and the waiters of a key.
 func ExampleInspector_Status() {
 	store := dsynctest.NewMemory()
 	ctx := context.Background()

@@ -10,6 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/leasehold-go/leasehold/internal/process"
+	"github.com/leasehold-go/leasehold/internal/rfc3339"
 )
 
 // A Status is what the store knows of a key at one moment: its state, its holders and its
@@ -191,5 +192,5 @@ func utc(t time.Time) string {
 	if t.IsZero() {
 		return "unknown"
 	}
-	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
+	return rfc3339.Millis(t)
 }

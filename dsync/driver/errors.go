@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/process"
+	"github.com/leasehold-go/leasehold/internal/rfc3339"
 )
 
 // Errors that the methods of a [Store] return.
@@ -68,9 +69,6 @@ type HeldError struct {
 	Until   time.Time // when the hold ends, by the store's clock, if its holder does not renew it until then; zero: unknown
 }
 
-// milliseconds is the format of times in texts, as in a status: the store's clock has no finer ones.
-const milliseconds = "2006-01-02T15:04:05.000Z07:00"
-
 func (e *HeldError) Error() string {
 	by := "is held by another"
 	switch {
@@ -83,10 +81,10 @@ func (e *HeldError) Error() string {
 	}
 	msg := fmt.Sprintf("dsync: %q %s", e.Key, by)
 	if !e.Since.IsZero() {
-		msg += ", since " + e.Since.UTC().Format(milliseconds)
+		msg += ", since " + rfc3339.Millis(e.Since)
 	}
 	if !e.Until.IsZero() {
-		msg += ", until " + e.Until.UTC().Format(milliseconds)
+		msg += ", until " + rfc3339.Millis(e.Until)
 	}
 	return msg
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/rfc3339"
 )
 
 // A queue is this process's FIFO queue for one key. It admits as many callers as fit into the key; for a
@@ -190,9 +191,8 @@ func (c *Core) request(q *queue, a *Acquire) {
 // farTick is the error of a tick that is not a time at all: one in microseconds, for example. If it succeeded, all
 // ticks before it would be over, and many formats, JSON among them, have no such years.
 func farTick(tick int64, now time.Time) error {
-	const layout = "2006-01-02T15:04:05.000Z07:00"
 	return fmt.Errorf("the tick is %s; by the store's clock, which shows %s, it may be at most %v ahead",
-		time.UnixMilli(tick).UTC().Format(layout), now.UTC().Format(layout), driver.MaxDuration)
+		rfc3339.Millis(time.UnixMilli(tick)), rfc3339.Millis(now), driver.MaxDuration)
 }
 
 // dismiss ends the turn of an admitted caller without a claim.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/rfc3339"
 )
 
 // A Status is a [admin.Status]. P is a [Participant], or a type that embeds it.
@@ -167,7 +168,7 @@ func (t Time) String() string {
 	if t.IsZero() {
 		return ""
 	}
-	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
+	return rfc3339.Millis(t.Time)
 }
 
 // MarshalJSON implements [encoding/json.Marshaler].
