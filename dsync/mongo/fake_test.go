@@ -85,23 +85,10 @@ func newFake(t testing.TB) *fake {
 	return f
 }
 
-// client returns a client of f. Both end with the test: call it in the bubble.
+// client returns a client of f: see [mongofake.Server.Client].
 func (f *fake) client(opts ...*options.ClientOptions) *mongo.Client {
 	f.t.Helper()
-	c, err := mongo.Connect(options.MergeClientOptions(append(opts, f.ClientOptions())...))
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(func() {
-		f.End()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := c.Disconnect(ctx); err != nil {
-			f.t.Error(err)
-		}
-		f.Wait()
-	})
-	return c
+	return f.Client(f.t, opts...)
 }
 
 // store returns a store on f. From then on answer answers, and calls are kept.

@@ -10,9 +10,11 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
@@ -56,6 +58,25 @@ type Server struct {
 // returns. It calls answer concurrently, once at a time for each connection.
 func New(answer func(name string, cmd bson.Raw) bson.D) *Server {
 	return &Server{answer: answer, ended: make(chan struct{})}
+}
+
+// Client returns a client of the server. Both end with the test: call it in the test's bubble.
+func (s *Server) Client(t testing.TB, opts ...*options.ClientOptions) *mongo.Client {
+	t.Helper()
+	c, err := mongo.Connect(options.MergeClientOptions(append(opts, s.ClientOptions())...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.End()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := c.Disconnect(ctx); err != nil {
+			t.Error(err)
+		}
+		s.Wait()
+	})
+	return c
 }
 
 // ClientOptions returns the options of a client that connects to s, whose Hello should be that of this

@@ -1,11 +1,9 @@
 package fence_test
 
 import (
-	"context"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/leasehold-go/leasehold/internal/mongofake"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -60,23 +58,10 @@ func newFake(t testing.TB) *fake {
 	return f
 }
 
-// client returns a client of f. Both end with the test: call it in the bubble.
+// client returns a client of f: see [mongofake.Server.Client].
 func (f *fake) client(opts ...*options.ClientOptions) *mongo.Client {
 	f.t.Helper()
-	c, err := mongo.Connect(options.MergeClientOptions(append(opts, f.ClientOptions())...))
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(func() {
-		f.End()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := c.Disconnect(ctx); err != nil {
-			f.t.Error(err)
-		}
-		f.Wait()
-	})
-	return c
+	return f.Client(f.t, opts...)
 }
 
 // script makes answer answer from now on, and forgets the commands so far.
