@@ -32,9 +32,7 @@ func TestB07ClockSteps(t *testing.T) {
 			x, o := new(stepped), r.short(ttl)
 			o.Hooks, o.Logger = x.hooks(), x.log.logger()
 			x.Session = open(o)
-			m := x.Mutex("any")
-			lock(t, m) // it is registered from now on
-			unlock(t, m)
+			release(t, hold(t, x.Mutex("any"))) // it is registered from now on
 			return x
 		}
 		through := func(o dsync.Options) *dsync.Session { return r.via(p, o) }
@@ -56,7 +54,7 @@ func TestB07ClockSteps(t *testing.T) {
 			grows("held", holds.Token())
 			grants := make(chan grant, 2)
 			for i, m := range []*dsync.Mutex{next, last} {
-				ch := locking(t.Context(), m)
+				ch := holding(t.Context(), m)
 				go func() { grants <- <-ch }()
 				eventually(t, "it waits", func() bool { return load(t, store, "key").Waiting == i+1 })
 			}
@@ -114,22 +112,22 @@ func TestB07ClockSteps(t *testing.T) {
 				g := granted(t, grants)
 				if step > ttl {
 					token = max(token, g.token)
-					g.m.Unlock()
+					g.h.Release(t.Context())
 					continue
 				}
 				grows("granted", g.token)
 				if i == 0 && g.m != next {
 					t.Errorf("step %v: the waiters were granted the key out of order", step)
 				}
-				unlock(t, g.m)
+				release(t, g.h)
 			}
 			eventually(t, "all know the new time", func() bool {
 				return !slices.ContainsFunc(all, func(o *stepped) bool { return o.count().beats+o.count().lost == 0 })
 			})
 			for _, m := range []*dsync.Mutex{held, next, last, tries} { // who was lost is registered again
-				lock(t, m)
-				grows("held again", m.Token())
-				unlock(t, m)
+				h := hold(t, m)
+				grows("held again", h.Token())
+				release(t, h)
 			}
 			for i, o := range all {
 				if step > ttl {

@@ -252,7 +252,8 @@ func release(t testing.TB, h *dsync.Hold) {
 // A grant is what a locking goroutine reports.
 type grant struct {
 	m     *dsync.Mutex
-	at    time.Time // when LockContext returned
+	h     *dsync.Hold // of holding
+	at    time.Time   // when LockContext returned
 	token int64
 	err   error
 }
@@ -265,6 +266,20 @@ func locking(ctx context.Context, m *dsync.Mutex) <-chan grant {
 		g := grant{m: m, at: time.Now(), err: err}
 		if err == nil {
 			g.token = m.Token()
+		}
+		ch <- g
+	}()
+	return ch
+}
+
+// holding holds m on a goroutine of its own.
+func holding(ctx context.Context, m *dsync.Mutex) <-chan grant {
+	ch := make(chan grant, 1)
+	go func() {
+		h, err := m.Hold(ctx)
+		g := grant{m: m, h: h, at: time.Now(), err: err}
+		if err == nil {
+			g.token = h.Token()
 		}
 		ch <- g
 	}()
