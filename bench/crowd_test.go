@@ -6,9 +6,9 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// BenchmarkCrowd is a release of a key for which 1,000 sessions are in the queue: the median
-// of the time until the next has it, and all commands that anybody sends for it. It
-// has no heartbeats and no polls in it.
+// BenchmarkCrowd measures a release while 1,000 sessions use the key: the median time until the
+// next one holds it, and the commands that all sessions send meanwhile. Heartbeats and polls are
+// switched off.
 func BenchmarkCrowd(b *testing.B) {
 	onEach(b, func(b *testing.B, to *measure.Target) {
 		const sessions = 1000

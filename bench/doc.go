@@ -1,11 +1,11 @@
-// Package bench measures package dsync. Every figure that the README or a commit
-// states comes from here, side by side with what it is compared to in one run:
+// Package bench measures package dsync. The figures in the README and in commit messages come from
+// here, each taken in one run together with what it is compared to:
 //
 //	go run ./bench/report
 //	go test ./bench -bench . -count 10
 //
-// The first makes the README's table, on the servers that it finds, with etcd,
-// PostgreSQL and Redis beside. The second is for benchstat, on MONGODB_URI if that is
-// set and on the store in memory; read it as ratios within one run, too. Both measure
-// by the same code, in internal/measure.
+// The report makes the README's table, on MongoDB, etcd, PostgreSQL and Redis, as far as they are
+// installed. The benchmarks are for benchstat; they run on the store in memory and, if MONGODB_URI
+// is set, on that server. Compare figures only within one run. Both use the measured operations in
+// internal/measure.
 package bench

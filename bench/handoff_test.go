@@ -9,11 +9,11 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// BenchmarkContended is 4 processes with 16 goroutines each that lock one key as
-// often as they can: with hand-offs inside the processes, and with every hold
-// granted by the store. An op is one acquisition. "share" is the smallest share of a
-// process by the largest; a token that is not greater than the one before fails it.
-// The shares mean something where it runs for seconds: -benchtime 10s.
+// BenchmarkContended has 4 processes with 16 goroutines each acquire one key as often as they can:
+// with hand-offs inside the processes, and with every hold granted by the store. An op is one
+// acquisition. "share" is the smallest number of acquisitions of a process divided by the largest;
+// it needs seconds to mean anything: -benchtime 10s. A token that is not greater than the previous
+// one is an error.
 func BenchmarkContended(b *testing.B) {
 	onEach(b, func(b *testing.B, to *measure.Target) {
 		b.Run("handed off", func(b *testing.B) { contend(b, to, dsync.Options{Retention: -1}) })
@@ -27,11 +27,11 @@ func contend(b *testing.B, to *measure.Target, opt dsync.Options) {
 		b.Fatal(err)
 	}
 	defer c.Close()
-	var left atomic.Int64
-	left.Store(int64(b.N))
+	var remaining atomic.Int64
+	remaining.Store(int64(b.N))
 	report := counted(b, to)
 	b.ResetTimer()
-	if err := c.Run(b.Context(), func() bool { return left.Add(-1) >= 0 }); err != nil {
+	if err := c.Run(b.Context(), func() bool { return remaining.Add(-1) >= 0 }); err != nil {
 		b.Fatal(err)
 	}
 	report()
@@ -39,9 +39,9 @@ func contend(b *testing.B, to *measure.Target, opt dsync.Options) {
 	b.ReportMetric(c.Share, "share")
 }
 
-// BenchmarkHandOff is from the call of Unlock to the next of 2, 8 and 64 processes
-// having the key, the median; where there is a server beside a raw majority write and
-// the notice that follows it, in turn, in one loop.
+// BenchmarkHandOff measures the median time from a call of Unlock until the next of 2, 8 or 64
+// processes has the key. On a server it alternates with a raw majority write and its notice, for
+// the ratio.
 func BenchmarkHandOff(b *testing.B) {
 	onEach(b, func(b *testing.B, to *measure.Target) {
 		for _, n := range []int{2, 8, 64} {
@@ -58,8 +58,8 @@ func BenchmarkHandOff(b *testing.B) {
 	})
 }
 
-// BenchmarkResign is from the call of Resign to the return of the other process's
-// Campaign, the median; where there is a server beside a raw majority write.
+// BenchmarkResign measures the median time from a call of Resign until the other process's Campaign
+// returns. On a server it alternates with a raw majority write, for the ratio.
 func BenchmarkResign(b *testing.B) {
 	onEach(b, func(b *testing.B, to *measure.Target) {
 		handOff(b, to, &measure.Elections{Target: to, Options: dsync.Options{Retention: -1}}, 2, "by-write",
@@ -92,12 +92,12 @@ func handOff(b *testing.B, to *measure.Target, sys measure.System, n int, metric
 	}
 }
 
-// BenchmarkRawWriteAndNotice is a raw majority write and the arrival of the notice that
+// BenchmarkRawWriteAndNotice measures a raw majority write and the arrival of the notice that
 // follows it, through a capped collection.
 func BenchmarkRawWriteAndNotice(b *testing.B) {
 	onEach(b, func(b *testing.B, to *measure.Target) {
 		if to.DB == nil {
-			b.Skip("of a server")
+			b.Skip("needs a server: MONGODB_URI")
 		}
 		r := raw(b, to)
 		if err := r.Read(b.Context(), to); err != nil {

@@ -8,11 +8,11 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// memory lists the promised maximum sizes in the process's memory, stacks included.
+// memory lists the promised maximum memory, stacks included.
 var memory = []struct {
 	name, unit string
 	most       float64
-	each       func(n int) (float64, error) // what each of n takes
+	each       func(n int) (float64, error) // measures the bytes for each of n
 }{
 	{"held lock", "B/lock", 2048, measure.HeldMemory},
 	{"waiter of one key", "B/waiter", 6144, func(n int) (float64, error) {
@@ -23,11 +23,11 @@ var memory = []struct {
 	}},
 }
 
-// TestMemory fails where one takes more than is promised.
+// No held lock or waiter takes more memory than promised.
 func TestMemory(t *testing.T) {
 	build, _ := debug.ReadBuildInfo()
 	if slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		t.Skip("the race detector's code takes more of a stack")
+		t.Skip("code for the race detector needs larger stacks")
 	}
 	for _, m := range memory {
 		t.Run(m.name, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// BenchmarkMemory says how much it is.
+// BenchmarkMemory reports the actual sizes.
 func BenchmarkMemory(b *testing.B) {
 	for _, m := range memory {
 		b.Run(m.name, func(b *testing.B) {

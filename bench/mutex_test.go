@@ -8,8 +8,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// BenchmarkLockUnlock is an uncontended Lock and Unlock, and where there is a server
-// two raw majority writes; and both in turn, in one loop, as the ratio of the medians.
+// BenchmarkLockUnlock measures an uncontended Lock and Unlock; on a server also two raw majority
+// writes, and the ratio of the medians of both, run in turn in one loop.
 func BenchmarkLockUnlock(b *testing.B) {
 	onEach(b, func(b *testing.B, to *measure.Target) {
 		b.Run("mutex", func(b *testing.B) {
@@ -46,11 +46,11 @@ func BenchmarkLockUnlock(b *testing.B) {
 	})
 }
 
-// BenchmarkLinger is Lock and Unlock of a key that lingers, by its one user.
+// BenchmarkLinger measures Lock and Unlock of a lingering key with one user.
 func BenchmarkLinger(b *testing.B) {
 	onEach(b, func(b *testing.B, to *measure.Target) {
 		op := measure.LockUnlock(locker(b, to, dsync.Options{Linger: time.Second}))
-		for range 3 { // until it listens, and has requested the claim since
+		for range 3 { // until the session listens, and has acquired the key while it listens
 			do(b, op)
 			time.Sleep(1100 * time.Millisecond)
 		}
@@ -64,8 +64,7 @@ func BenchmarkLinger(b *testing.B) {
 	})
 }
 
-// BenchmarkRLock is RLock and RUnlock where another goroutine of the process reads
-// already.
+// BenchmarkRLock measures RLock and RUnlock while another goroutine of the process has a read lock.
 func BenchmarkRLock(b *testing.B) {
 	onEach(b, func(b *testing.B, to *measure.Target) {
 		rw := session(b, to, dsync.Options{}).RWMutex("read")

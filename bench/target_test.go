@@ -10,8 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// onEach runs f on each target that there is: the store in memory, and the server at
-// MONGODB_URI.
+// onEach runs f on the store in memory and, if MONGODB_URI is set, on that server.
 func onEach(b *testing.B, f func(b *testing.B, to *measure.Target)) {
 	b.Run("memory", func(b *testing.B) { f(b, measure.Memory()) })
 	b.Run("server", func(b *testing.B) {
@@ -28,7 +27,7 @@ func onEach(b *testing.B, f func(b *testing.B, to *measure.Target)) {
 	})
 }
 
-// counted is the target's count of commands per op, to be called at the end.
+// counted returns a function that reports the commands per op since the call of counted.
 func counted(b *testing.B, to *measure.Target) func() {
 	before := to.Counted().Commands()
 	return func() { b.ReportMetric(float64(to.Commands()-before)/float64(b.N), "commands/op") }
@@ -57,7 +56,6 @@ func raw(b *testing.B, to *measure.Target) *measure.Raw {
 	return r
 }
 
-// do does op once.
 func do(b *testing.B, op measure.Op) time.Duration {
 	took, err := op(b.Context())
 	if err != nil {
@@ -66,8 +64,8 @@ func do(b *testing.B, op measure.Op) time.Duration {
 	return took
 }
 
-// median reports the median as the benchmark's time: that of all of an op is no
-// measure of the part of it that is measured.
+// median reports the sample's median as the benchmark's time, in place of the time of the whole
+// loop.
 func median(b *testing.B, s measure.Sample) {
 	b.ReportMetric(float64(s.Median().Nanoseconds()), "ns/op")
 }

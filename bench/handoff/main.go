@@ -13,31 +13,31 @@ import (
 	"time"
 )
 
-// A run is one measurement: a line of the file of samples.
+// A run is one measurement, stored as one line of the samples file.
 type run struct {
-	Name     string // of the version
+	Name     string // the version's name
 	Kind     string // "mutex", "leader" or "alone"
 	Sessions int
-	Writes   int             // of an application beside, a second
-	Took     []time.Duration // hand-offs; of "alone": calls of Unlock
-	Locks    []time.Duration // of "alone": calls of Lock
-	Sent     map[string]int  // of "alone": commands by name, all in all
+	Writes   int             // per second, by an application on the same server
+	Took     []time.Duration // per hand-off; for "alone" per Unlock
+	Locks    []time.Duration // for "alone": per Lock
+	Sent     map[string]int  // for "alone": total commands by name
 
-	Stages [][]time.Duration `json:",omitempty"` // of each hand-off, with -stages
+	Stages [][]time.Duration `json:",omitempty"` // for each hand-off, with -stages
 }
 
 func main() {
 	var (
-		uri      = flag.String("uri", os.Getenv("MONGODB_URI"), "the server")
-		name     = flag.String("name", "", "what this version is called in the samples")
-		kinds    = flag.String("kinds", "mutex,leader,alone", "what to measure")
-		sessions = flag.String("sessions", "2,8,64", "how many of them; one has the key")
-		writes   = flag.String("writes", "0,300", "majority writes a second of an application beside")
-		parts    = flag.Bool("stages", false, "where the time of a hand-off goes; the sessions' commands are watched, which takes some time, too")
-		count    = flag.Int("count", 100, "hand-offs")
-		tail     = flag.Bool("tail", false, "read the oplog meanwhile, as a secondary or a change stream does: a member alone may answer a majority write up to 1 ms later if nobody does")
-		out      = flag.String("o", "", "append the samples to this file, a line of JSON for each run")
-		read     = flag.String("read", "", "measure nothing: print the table of this file of samples")
+		uri      = flag.String("uri", os.Getenv("MONGODB_URI"), "connection string of the server")
+		name     = flag.String("name", "", "name of this version in the samples")
+		kinds    = flag.String("kinds", "mutex,leader,alone", "what to measure: mutex and leader are hand-offs, alone is an uncontended mutex")
+		sessions = flag.String("sessions", "2,8,64", "numbers of sessions; one holds the key, the others wait")
+		writes   = flag.String("writes", "0,300", "majority writes per second by another application on the same server")
+		parts    = flag.Bool("stages", false, "also report how long each stage of a hand-off takes; monitoring the commands adds some time of its own")
+		count    = flag.Int("count", 100, "number of hand-offs per run")
+		tail     = flag.Bool("tail", false, "tail the oplog during the run, as a secondary or a change stream does; on a one-member replica set nobody else may, and then majority writes can take up to 1 ms longer")
+		out      = flag.String("o", "", "append the samples to this file, one line of JSON per run")
+		read     = flag.String("read", "", "measure nothing; print a table of the samples in this file")
 	)
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -62,11 +62,11 @@ func main() {
 			for _, w := range ws {
 				for _, n := range ns {
 					if kind == "alone" && n != ns[0] {
-						continue // nobody waits, whatever n
+						continue // one session, whatever n is
 					}
 					r := run{Name: *name, Kind: kind, Sessions: n, Writes: w}
 					if err := measure(ctx, *uri, &r, *count, *parts); err != nil {
-						return fmt.Errorf("%s of %d: %w", kind, n, err)
+						return fmt.Errorf("%s, %d sessions: %w", kind, n, err)
 					}
 					if err := r.append(*out); err != nil {
 						return err
@@ -86,14 +86,14 @@ func numbers(list string) (ns []int, err error) {
 	for _, text := range strings.Split(list, ",") {
 		var n int
 		if _, err := fmt.Sscan(text, &n); err != nil {
-			return nil, fmt.Errorf("%q is no list of numbers", list)
+			return nil, fmt.Errorf("%q is not a comma-separated list of numbers", list)
 		}
 		ns = append(ns, n)
 	}
 	return ns, nil
 }
 
-// append prints the run, and writes it to the end of the file, if one is named.
+// append prints the run and, if a file is named, appends it to that file.
 func (r *run) append(file string) error {
 	fmt.Println(r)
 	if r.Stages != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// measure fills in what r measures, in a database of its own.
+// measure runs the measurement that r describes in a new database, and adds the samples to r.
 func measure(ctx context.Context, uri string, r *run, count int, parts bool) error {
 	client, err := mongo.Connect(options.Client().ApplyURI(uri))
 	if err != nil {
@@ -101,7 +101,7 @@ func tailOplog(ctx context.Context, uri string) (stop func(), err error) {
 	return stop, nil
 }
 
-// A locker is one session's lock of the key, or its candidacy.
+// A locker is one session's mutex or election.
 type locker struct{ lock, unlock func(context.Context) error }
 
 func lockerOf(s *dsync.Session, kind string) (locker, error) {
@@ -124,16 +124,16 @@ func lockerOf(s *dsync.Session, kind string) (locker, error) {
 	return locker{campaign, e.Resign}, nil
 }
 
-// warmUps is how many times something is done before it counts.
+// warmUps is the number of unmeasured operations before the measured ones.
 const warmUps = 5
 
-// alone locks and unlocks with nobody else there.
+// alone measures an uncontended Lock and Unlock.
 func alone(ctx context.Context, r *run, l locker, c *counter, count int) error {
 	for i := range warmUps + count {
 		if i == warmUps {
 			c.reset()
 		}
-		time.Sleep(rand.N(2 * time.Millisecond)) // or it falls in step with the server's clock
+		time.Sleep(rand.N(2 * time.Millisecond)) // otherwise the loop synchronizes with the server's clock
 		begin := time.Now()
 		if err := l.lock(ctx); err != nil {
 			return err
@@ -149,14 +149,15 @@ func alone(ctx context.Context, r *run, l locker, c *counter, count int) error {
 			r.Locks = append(r.Locks, locked.Sub(begin))
 		}
 	}
-	time.Sleep(100 * time.Millisecond) // what is sent in the background
+	time.Sleep(100 * time.Millisecond) // count commands sent in the background, too
 	r.Sent = c.reset()
 	return nil
 }
 
-// handOffs has all sessions want the key all the time. If there are watches, it fills in the stages.
+// handOffs keeps every session waiting for the key except the holder, and measures count hand-offs.
+// With watches, it also records the stages.
 func handOffs(ctx context.Context, r *run, lockers []locker, count int, db *mongo.Database, watches []*watch) error {
-	// requeue is the time for the former holder to be in the queue again.
+	// requeue is how long to wait until the former holder is in the queue again.
 	const requeue = 25 * time.Millisecond
 	type grant struct {
 		by  int
@@ -179,7 +180,7 @@ func handOffs(ctx context.Context, r *run, lockers []locker, count int, db *mong
 		case g := <-grants:
 			return g, g.err
 		case <-time.After(30 * time.Second):
-			return grant{}, fmt.Errorf("nobody had the key within 30 s")
+			return grant{}, fmt.Errorf("no session got the key within 30 s")
 		}
 	}
 	wait(0)
@@ -191,7 +192,7 @@ func handOffs(ctx context.Context, r *run, lockers []locker, count int, db *mong
 		wait(i)
 		time.Sleep(requeue)
 	}
-	time.Sleep(2 * time.Second) // until all listen
+	time.Sleep(2 * time.Second) // until all sessions listen
 	for i := range warmUps + count {
 		time.Sleep(rand.N(2 * time.Millisecond))
 		unlocked := make(chan error, 1)
@@ -211,7 +212,7 @@ func handOffs(ctx context.Context, r *run, lockers []locker, count int, db *mong
 			time.Sleep(requeue)
 			parts := watches[former].since(begin, watches[holder.by], holder.at)
 			write := time.Now()
-			if err := rawWrite(ctx, db, -1); err != nil { // no other writes that document
+			if err := rawWrite(ctx, db, -1); err != nil { // -1: a document that application does not write
 				return err
 			}
 			if i >= warmUps {
@@ -224,7 +225,7 @@ func handOffs(ctx context.Context, r *run, lockers []locker, count int, db *mong
 	return lockers[holder.by].unlock(ctx)
 }
 
-// application writes n times a second, acknowledged by a majority, until ctx ends.
+// application makes n majority writes per second until ctx ends.
 func application(ctx context.Context, db *mongo.Database, n int) {
 	if n == 0 {
 		return
@@ -262,7 +263,7 @@ func (c *counter) monitor() *event.CommandMonitor {
 	}}
 }
 
-// reset begins anew, and returns what was counted.
+// reset returns the counts and starts again from zero.
 func (c *counter) reset() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,22 +13,22 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// stages are the parts of a hand-off, in their order, and beside them a write without the library.
+// stages are the stages of a hand-off in order, followed by a raw write for comparison.
 var stages = []string{
-	"Unlock is called, until its command is sent",
-	"until its reply",
+	"from the call of Unlock until its command is sent",
+	"until the reply",
 	"until the notice is sent",
-	"until the next session has it",
+	"until the next session receives the notice",
 	"until Lock returns",
 	"a raw majority write",
 }
 
-// A watch sees when a session's commands are sent and answered.
+// A watch records when a session's commands are sent and answered.
 type watch struct {
 	mu               sync.Mutex
-	sent, answered   time.Time // its last release
-	noticed          time.Time // its last notice was sent
-	heard            time.Time // the last answer of its listener
+	sent, answered   time.Time // of the last release
+	noticed          time.Time // when the last notice was sent
+	heard            time.Time // when the listener's last reply came
 	release, listens map[int64]bool
 }
 
@@ -66,8 +66,8 @@ func (w *watch) monitor() *event.CommandMonitor {
 	}
 }
 
-// since returns how long each stage of a hand-off took that began and ended then, from the session of w to
-// that of next.
+// since returns how long each stage of one hand-off took. The hand-off began at begin in the
+// session of w and ended at end in the session of next.
 func (w *watch) since(begin time.Time, next *watch, end time.Time) []time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,7 +78,7 @@ func (w *watch) since(begin time.Time, next *watch, end time.Time) []time.Durati
 	}
 }
 
-// rawWrite is a majority write of an application's document.
+// rawWrite makes one majority write, as an application would.
 func rawWrite(ctx context.Context, db *mongo.Database, id int) error {
 	return db.RunCommand(ctx, bson.D{
 		{Key: "update", Value: "application"},

@@ -19,7 +19,7 @@ func (r *run) String() string {
 	return s
 }
 
-// table prints what all runs of a file say together.
+// table merges the runs with the same parameters in the file and prints one line for each.
 func table(file string) error {
 	f, err := os.Open(file)
 	if err != nil {
@@ -51,7 +51,7 @@ func table(file string) error {
 	return lines.Err()
 }
 
-// spread is the median and the 99th percentile.
+// spread formats the median and the 99th percentile.
 func spread(took []time.Duration) string {
 	if len(took) == 0 {
 		return "none"
@@ -63,7 +63,7 @@ func spread(took []time.Duration) string {
 	return fmt.Sprintf("p50 %v p99 %v", at(0.5), at(0.99))
 }
 
-// commands are those for each time.
+// commands formats the number of commands per operation, by name.
 func commands(sent map[string]int, times int) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(sent)) {

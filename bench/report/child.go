@@ -12,31 +12,31 @@ import (
 	"time"
 )
 
-// jobVariable is the environment variable by which a process knows that it is a child.
+// jobVariable is the environment variable that makes a process a child: it holds the job.
 const jobVariable = "LEASEHOLD_BENCH_CHILD"
 
 // A job is what a child does.
 type job struct {
 	Do       string // a name in jobs
-	Addr     string // of MongoDB, a connection string
+	Addr     string // MongoDB's connection string, or etcd's host:port
 	Database string
 	Key      string
 	TTL      time.Duration
 
-	Crowd crowdJob // of "wait"
+	Sessions sessionsJob // of "wait" and "reconnect"
 
-	told <-chan struct{} // closed when the child is told to go on
+	proceed <-chan struct{} // closed when the parent calls tell
 }
 
-// A child is a process of this program with a job. It tells lines, and ends with this
-// process, since its standard input does then.
+// A child is a process of this program that runs a job. It reports to its parent in lines on its
+// standard output. It exits when its standard input closes, so it never outlives its parent.
 type child struct {
 	cmd   *exec.Cmd
 	in    io.Writer
-	lines chan string // closed at its end
+	lines chan string // closed when the child exits
 }
 
-// startChild starts a child. It is killed when ctx ends.
+// startChild starts a child, which is killed when ctx ends.
 func startChild(ctx context.Context, j job) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -68,14 +68,14 @@ func startChild(ctx context.Context, j job) (*child, error) {
 	return c, nil
 }
 
-// await waits for the line that begins with the word, and returns what follows it;
-// other lines are dropped.
+// await waits for a line that begins with word, and returns the rest of that line. It discards the
+// lines before it.
 func (c *child) await(ctx context.Context, word string) (string, error) {
 	for {
 		select {
 		case line, ok := <-c.lines:
 			if !ok {
-				return "", fmt.Errorf("child %d ended before it said %q", c.cmd.Process.Pid, word)
+				return "", fmt.Errorf("child %d exited before it printed %q", c.cmd.Process.Pid, word)
 			}
 			if rest, ok := strings.CutPrefix(line, word); ok {
 				return strings.TrimSpace(rest), nil
@@ -86,13 +86,13 @@ func (c *child) await(ctx context.Context, word string) (string, error) {
 	}
 }
 
-// tell tells the child to go on.
+// tell lets a child that waits for job.proceed continue.
 func (c *child) tell() error {
 	_, err := io.WriteString(c.in, "\n")
 	return err
 }
 
-// kill ends the process with SIGKILL and returns the lines that nobody has awaited.
+// kill ends the process with SIGKILL and returns the lines that await has not read.
 func (c *child) kill() (rest []string) {
 	c.cmd.Process.Kill()
 	for line := range c.lines {
@@ -102,7 +102,7 @@ func (c *child) kill() (rest []string) {
 	return rest
 }
 
-// childMain does the job and exits, if this process is a child.
+// childMain runs the job and exits, if this process is a child.
 func childMain() {
 	text := os.Getenv(jobVariable)
 	if text == "" {
@@ -111,15 +111,15 @@ func childMain() {
 	var j job
 	err := json.Unmarshal([]byte(text), &j)
 	if err == nil {
-		told := make(chan struct{})
-		j.told = told
+		proceed := make(chan struct{})
+		j.proceed = proceed
 		go func() {
 			in := bufio.NewReader(os.Stdin)
 			if _, err := in.ReadByte(); err == nil {
-				close(told)
+				close(proceed)
 			}
 			io.Copy(io.Discard, in)
-			os.Exit(3) // the end of the parent
+			os.Exit(3) // the parent has exited
 		}()
 		err = jobs[j.Do](j)
 	}

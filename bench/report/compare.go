@@ -8,18 +8,18 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// A contender is one column's part of a comparison: what is measured, and the unit,
-// which is nil for peers: theirs is that of one member. early, if not nil, is measured beside them: the
-// same writes without the library.
+// A contender is one column's part of a comparison. Its op is divided by its unit; unit is nil for
+// other systems, whose op is divided by the unit of column one. early, if not nil, measures the
+// commands of op without the library.
 type contender struct {
 	column          column
 	op, unit, early measure.Op
 }
 
-// units are the samples of the units, by column.
+// units holds the samples of the units, by column.
 type units map[column]measure.Sample
 
-// of is the sample of c's unit, or of one member's.
+// of returns the sample of c's unit, or that of column one if c has none.
 func (u units) of(c column) measure.Sample {
 	if s, ok := u[c]; ok {
 		return s
@@ -27,21 +27,21 @@ func (u units) of(c column) measure.Sample {
 	return u[one]
 }
 
-// A statistic is one figure of a sample.
+// A statistic is one number computed from a sample.
 type statistic func(measure.Sample) time.Duration
 
 func median(s measure.Sample) time.Duration { return s.Median() }
 func p99(s measure.Sample) time.Duration    { return s.Percentile(99) }
 
-// compare interleaves all ops, notes the units' samples, and returns the row with the
-// ratios of the medians.
+// compare runs all ops in turn, stores the units' samples in u, and returns line with the ratios of
+// the medians.
 func (r *report) compare(ctx context.Context, line row, n int, u units, cs ...contender) (row, error) {
 	took, _, err := interleave(ctx, n, u, cs...)
 	return line.compared(median, took, u), err
 }
 
-// interleave runs all ops in turn, notes the units' samples, and returns the contenders', and those of their early
-// writes.
+// interleave runs all ops in turn and stores the units' samples in u. It returns the samples of op
+// and of early, by column.
 func interleave(ctx context.Context, n int, u units, cs ...contender) (took, early map[column]measure.Sample, err error) {
 	took, early = make(map[column]measure.Sample), make(map[column]measure.Sample)
 	var ops []measure.Op
@@ -66,7 +66,7 @@ func interleave(ctx context.Context, n int, u units, cs ...contender) (took, ear
 	return took, early, nil
 }
 
-// compared returns the row with a statistic of the samples, by the same of their units.
+// compared returns the row with stat of each sample divided by stat of its unit.
 func (r row) compared(stat statistic, took map[column]measure.Sample, u units) row {
 	for c, s := range took {
 		r = r.put(c, ratio(stat(s), stat(u.of(c))), milliseconds(stat(s))+by(stat, u[c]))

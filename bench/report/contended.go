@@ -8,18 +8,18 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// contended is how often one key is acquired in the time of a raw write.
+// contended measures how often one key is acquired in the time that one raw write takes.
 func (r *report) contended(ctx context.Context) ([]row, error) {
 	const processes, goroutines = 4, 16
 	name := fmt.Sprintf("One key, %d processes × %d goroutines: acquisitions (smallest share of a process by the largest)", processes, goroutines)
 	const unit = "in the time of one raw write"
-	handedOn, err := r.contest(ctx, row{name: name, unit: unit, can: everywhere}, mutexes, processes, goroutines)
+	handedOff, err := r.contest(ctx, row{name: name, unit: unit, can: everywhere}, mutexes, processes, goroutines)
 	if err != nil {
 		return nil, err
 	}
 	granted, err := r.contest(ctx, row{name: name + ", with `HandOffTime: -1`", unit: unit, can: []column{one, three}},
-		unhanded, processes, goroutines)
-	return []row{handedOn, granted}, err
+		withoutHandOff, processes, goroutines)
+	return []row{handedOff, granted}, err
 }
 
 func (r *report) contest(ctx context.Context, line row, system func(*measure.Target) measure.System, processes, goroutines int) (row, error) {
@@ -58,8 +58,8 @@ func (r *report) contest(ctx context.Context, line row, system func(*measure.Tar
 	return line, nil
 }
 
-// rawWrites adds raw writes of each player to the units' samples: before each contest and after the
-// last, since their time changes within seconds.
+// rawWrites adds samples of each player's raw write to u. It is called before each contest and
+// after the last, because the time of a raw write drifts within seconds.
 func (r *report) rawWrites(ctx context.Context, u units, ps []player) error {
 	var cs []contender
 	for _, p := range ps {

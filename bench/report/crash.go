@@ -17,8 +17,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/admin"
 )
 
-// crash is how long after its last heartbeat the lock of a process that was killed is
-// another's, by the lease's TTL.
+// crash measures how long after a killed process's last heartbeat another process gets its lock,
+// divided by the TTL.
 func (r *report) crash(ctx context.Context) ([]row, error) {
 	ttl := r.effort.crashTTL
 	rounds := map[column]func(context.Context, int) (time.Duration, error){
@@ -26,7 +26,7 @@ func (r *report) crash(ctx context.Context) ([]row, error) {
 		three: func(ctx context.Context, i int) (time.Duration, error) { return r.killed(ctx, three, i) },
 		etcd:  r.killedEtcd,
 	}
-	var lates [columns]measure.Sample // how long after the lease
+	var lates [columns]measure.Sample // from the end of the lease to the grant
 	g, ctx := errgroup.WithContext(ctx)
 	for c, f := range rounds {
 		if !r.lab.here[c] {
@@ -35,8 +35,8 @@ func (r *report) crash(ctx context.Context) ([]row, error) {
 		g.Go(func() error {
 			for i := range r.effort.crashes {
 				late, err := f(ctx, i)
-				if err == nil && late < -2*time.Millisecond { // what clocks in milliseconds hide
-					err = fmt.Errorf("it was granted %v before the lease was over", -late)
+				if err == nil && late < -2*time.Millisecond { // the timestamps are in whole milliseconds
+					err = fmt.Errorf("the lock was granted %v before the killed process's lease ended", -late)
 				}
 				if err != nil {
 					return fmt.Errorf("%v: %w", c, err)
@@ -60,8 +60,8 @@ func (r *report) crash(ctx context.Context) ([]row, error) {
 	return []row{median, most}, nil
 }
 
-// killed kills a process that holds a lock, and returns how long after its lease by the
-// server's clock the lock was another's.
+// killed kills a process that holds a lock, and returns the time by the server's clock from the end
+// of its lease until another process has the lock.
 func (r *report) killed(ctx context.Context, c column, round int) (late time.Duration, err error) {
 	t, err := r.lab.target(c)
 	if err != nil {
@@ -94,12 +94,13 @@ func (r *report) killed(ctx context.Context, c column, round int) (late time.Dur
 		return 0, err
 	}
 	if len(members) != 1 {
-		return 0, fmt.Errorf("%d sessions are %s", len(members), id)
+		return 0, fmt.Errorf("%d sessions have the ID %s, want 1", len(members), id)
 	}
 	return granted.Sub(members[0].LastHeartbeat.Add(members[0].TTL)), h.Release(ctx)
 }
 
-// killedEtcd is killed on etcd, by the client's clock when it learnt of the renewal.
+// killedEtcd does the same on etcd. It counts the lease from the moment when the client received
+// the last renewal, by the client's clock.
 func (r *report) killedEtcd(ctx context.Context, round int) (late time.Duration, err error) {
 	p, err := r.lab.etcd.Open(ctx)
 	if err != nil {
@@ -123,14 +124,14 @@ func (r *report) killedEtcd(ctx context.Context, round int) (late time.Duration,
 		return 0, err
 	}
 	if renewed.IsZero() {
-		return 0, errors.New("the child reported no renewal after it had the lock")
+		return 0, errors.New("the child reported no renewal after it acquired the lock")
 	}
 	return at.Sub(renewed.Add(r.effort.crashTTL)), l.Unlock(ctx)
 }
 
-// victim starts a child that holds a lock, has somebody wait for it, and kills the child
-// at some time after its next heartbeat. It returns the child's session, and when the
-// lock was the waiter's; said gets what the child said after that it had the lock.
+// victim starts a child that holds a lock, calls wait in this process to acquire the same lock, and
+// kills the child at a random time. It returns the child's session ID and the time when wait
+// returned; said receives the lines that the child printed while it held the lock.
 func (r *report) victim(ctx context.Context, j job, wait func(context.Context) error, said func(string)) (session string, at time.Time, err error) {
 	ttl := r.effort.crashTTL
 	j.TTL = ttl

@@ -8,8 +8,8 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// crowd is what a release costs where many sessions wait for the key, without their
-// heartbeats and polls: see [measure.Crowd].
+// crowd measures what a release costs while many sessions wait for the key, without heartbeats and
+// polls: see [measure.Crowd].
 func (r *report) crowd(ctx context.Context) ([]row, error) {
 	name := fmt.Sprintf("A release with %d sessions in the queue", r.effort.crowd-1)
 	if !r.lab.here[one] {
@@ -38,7 +38,7 @@ func (r *report) crowd(ctx context.Context) ([]row, error) {
 		}
 		took = append(took, d)
 	}
-	time.Sleep(time.Second) // to count sessions that were woken for nothing
+	time.Sleep(time.Second) // to count commands of sessions woken in vain, too
 	commands, notices = t.Commands()-commands, t.Notices()-notices
 	log, err := logged()
 	if err != nil {

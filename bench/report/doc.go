@@ -1,12 +1,12 @@
-// Command report measures what bench/README.md states, all in one run, and prints it as
-// Markdown: a table of ratios and counts, and one of the figures behind them. From the table in
-// the README it draws bench/lock-unlock.svg.
+// Command report measures every figure in bench/README.md in one run. It prints two tables in
+// Markdown: one of ratios and counts, and one of the times behind them. It also draws
+// bench/lock-unlock.svg from the table in the README.
 //
 //	go run ./bench/report -readme bench/README.md
-//	go run ./bench/report -draw bench/README.md     # the plot alone, nothing measured
+//	go run ./bench/report -draw bench/README.md     # only draw the plot
 //
-// It takes the server at MONGODB_URI, or starts what it finds of mongod, etcd,
-// PostgreSQL and Redis, on loopback, in temporary directories, and ends them. What is
-// not there is "not here" in the tables. Ratios are of medians of times that were
-// taken in turn, in one loop; nothing else should run on the machine meanwhile.
+// It uses the server at MONGODB_URI. If that is not set, it starts mongod on loopback with its data
+// in a temporary directory. It starts etcd, PostgreSQL and Redis in the same way, and stops all of
+// them at the end. A server that is not installed is "not here" in the tables. Each ratio is one of
+// medians of operations that ran in turn in one loop. Run nothing else on the machine meanwhile.
 package main

@@ -2,7 +2,7 @@ package main
 
 import "time"
 
-// An effort is how much is measured. With all servers here, full takes some 15 minutes.
+// An effort says how much is measured. With all servers installed, full takes some 15 minutes.
 type effort struct {
 	turns, handOffs, resigns int // repetitions
 	rings                    []int
@@ -11,13 +11,13 @@ type effort struct {
 	heldFor                  time.Duration
 	crashes                  int
 	crashTTL                 time.Duration
-	crowd, releases          int // sessions that wait for one key, releases of it
+	crowd, releases          int // sessions that use one key, releases of it
 	inMemory                 int
 	keys, newKeys            int
 	fleets                   []fleetSize
-	fleetRest                time.Duration // until connections that the opening took are closed
+	fleetIdle                time.Duration // until the connections opened at the start are closed again
 	fleetFor                 time.Duration
-	fleetPlaces              int // collections of notices
+	fleetCollections         int // collections of notices
 	reconnect                int // processes
 }
 
@@ -34,7 +34,7 @@ var full = effort{
 		{sessions: 100, waiting: 100}, {sessions: 300, waiting: 300}, {sessions: 1000, waiting: 1000}, {sessions: 3000, waiting: 3000},
 		{sessions: 10_000, waiting: 7000, shared: true, ttl: 2 * time.Minute},
 	},
-	fleetRest: 20 * time.Second, fleetFor: 10 * time.Second, fleetPlaces: 64, reconnect: 1000,
+	fleetIdle: 20 * time.Second, fleetFor: 10 * time.Second, fleetCollections: 64, reconnect: 1000,
 }
 
 var few = effort{
@@ -42,9 +42,9 @@ var few = effort{
 	rings:   []int{2, 8},
 	contend: 300 * time.Millisecond,
 	held:    100, heldFor: 2 * time.Second,
-	crashes: 1, crashTTL: 2 * time.Second, // etcd has no shorter one
+	crashes: 1, crashTTL: 2 * time.Second, // the shortest that etcd accepts
 	crowd: 20, releases: 5,
 	inMemory: 500,
 	keys:     1000, newKeys: 100,
-	fleets: []fleetSize{{sessions: 20, waiting: 20}, {sessions: 20, waiting: 10, shared: true, ttl: 10 * time.Second}}, fleetFor: time.Second, fleetPlaces: 4, reconnect: 20,
+	fleets: []fleetSize{{sessions: 20, waiting: 20}, {sessions: 20, waiting: 10, shared: true, ttl: 10 * time.Second}}, fleetFor: time.Second, fleetCollections: 4, reconnect: 20,
 }

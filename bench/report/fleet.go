@@ -13,11 +13,12 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// fleetReleases is how many keys are released in a second.
+// fleetReleases is how many keys are released per second.
 const fleetReleases = 20
 
-// A fleetSize is how many sessions a fleet has, and how many of them come to wait. Each has a client of its own,
-// as a process has, unless they are shared: then all of a child have one.
+// A fleetSize says how many sessions a fleet has, and how many of them wait for a key. Each has its
+// own client, as in a process of its own, unless shared is true: then all sessions of a child share
+// one client.
 type fleetSize struct {
 	sessions, waiting int
 	shared            bool
@@ -31,14 +32,14 @@ func (s fleetSize) String() string {
 	return fmt.Sprintf("A fleet of %d processes", s.sessions)
 }
 
-// fleet is as many processes as this machine carries, with a session and a client each, and more sessions that
-// share clients: what they cost the server while they are idle, while ten wait for each key, and while keys are
-// released.
+// fleet measures what many sessions cost the server while they are idle, while ten wait for each
+// key, and while keys are released. In most fleets each session has its own client; the largest
+// fleet shares clients.
 func (r *report) fleet(ctx context.Context) ([]row, error) {
 	if !r.lab.here[one] || r.lab.pid == 0 {
 		line := row{name: r.effort.fleets[0].String() + ": idle"}
 		if r.lab.here[one] {
-			line = line.put(one, "not here", "it is not our process")
+			line = line.put(one, "not here", "the report did not start this server")
 		}
 		return []row{line}, nil
 	}
@@ -53,7 +54,7 @@ func (r *report) fleet(ctx context.Context) ([]row, error) {
 			rows = append(rows, row{name: fmt.Sprintf("%v: %s", size, what), unit: unit}.put(one, ratio, raw))
 		}
 		load := func(what string, l load) {
-			line(what, "cores of the server, milliseconds of it a second for each, connections of each",
+			line(what, "server cores; server ms per second and session; connections per session",
 				fmt.Sprintf("%.2f, %.2f, %.1f", l.cores, 1000*l.cores/float64(n), float64(l.connections)/float64(n)), l.String())
 		}
 		load("idle", f.idle)
@@ -65,17 +66,17 @@ func (r *report) fleet(ctx context.Context) ([]row, error) {
 		load(fmt.Sprintf("%s, %d releases a second", waiting, fleetReleases), f.busy)
 		line("release to grant", "median", milliseconds(f.took.Median()),
 			fmt.Sprintf("%d releases, p50 %s, p99 %s, max %s", len(f.took), milliseconds(f.took.Median()), milliseconds(f.took.Percentile(99)), milliseconds(f.took.Max())))
-		line("memory of each", "KiB, of its session and client and of the server", fmt.Sprintf("%d and %d", f.client>>10, f.server>>10),
+		line("memory per session", "KiB in its own process, and in the server", fmt.Sprintf("%d and %d", f.client>>10, f.server>>10),
 			fmt.Sprintf("%d and %d", f.client, f.server))
 	}
 	return rows, nil
 }
 
-// A load is what the server did for a while.
+// A load is what the server did during one interval.
 type load struct {
 	cores       float64
-	connections int64              // of the fleet, at the end
-	commands    map[string]float64 // by kind, a second
+	connections int64              // the fleet's, at the end of the interval
+	commands    map[string]float64 // per second, by kind
 }
 
 func (l load) String() string {
@@ -83,14 +84,14 @@ func (l load) String() string {
 	for _, kind := range []string{"command", "update", "insert", "query", "getmore", "delete"} {
 		parts = append(parts, fmt.Sprintf("%.0f %s", l.commands[kind], kind))
 	}
-	return fmt.Sprintf("%.3f cores; %d connections; a second: %s", l.cores, l.connections, strings.Join(parts, ", "))
+	return fmt.Sprintf("%.3f cores; %d connections; per second: %s", l.cores, l.connections, strings.Join(parts, ", "))
 }
 
-// A fleet is what was seen of one.
+// A fleet is the result of measuring one fleet.
 type fleet struct {
 	idle, waiting, busy load
-	took                measure.Sample // from the call of Unlock to the grant, elsewhere
-	client, server      int64          // bytes for each process
+	took                measure.Sample // from the release to the grant in another session
+	client, server      int64          // bytes per session
 }
 
 func (r *report) fleetOf(ctx context.Context, size fleetSize) (f fleet, err error) {
@@ -98,7 +99,7 @@ func (r *report) fleetOf(ctx context.Context, size fleetSize) (f fleet, err erro
 	if err != nil {
 		return f, err
 	}
-	c, err := r.newCrowded(ctx, size, r.effort.fleetPlaces)
+	c, err := r.startFleet(ctx, size, r.effort.fleetCollections)
 	if err != nil {
 		return f, err
 	}
@@ -107,14 +108,14 @@ func (r *report) fleetOf(ctx context.Context, size fleetSize) (f fleet, err erro
 		time.Sleep(time.Until(end))
 		return nil
 	}
-	time.Sleep(r.effort.fleetRest)
+	time.Sleep(r.effort.fleetIdle)
 	if f.idle, err = r.loadOf(ctx, c, nothing); err != nil {
 		return f, err
 	}
 	if err := c.wait(ctx, size.waiting); err != nil {
 		return f, err
 	}
-	time.Sleep(r.effort.fleetRest)
+	time.Sleep(r.effort.fleetIdle)
 	full, err := memoryOf(r.lab.pid)
 	if err != nil {
 		return f, err
@@ -143,14 +144,14 @@ func (r *report) fleetOf(ctx context.Context, size fleetSize) (f fleet, err erro
 	}); err != nil {
 		return f, err
 	}
-	time.Sleep(time.Second) // a session that has no notice by then will have polled, or not at all
+	time.Sleep(time.Second) // let the last grants arrive
 	f.took, err = c.granted(begins)
 	return f, err
 }
 
-// granted is how long after that the children's sessions were granted the keys. It ends the
-// children.
-func (c *crowded) granted(begins map[string]time.Time) (took measure.Sample, err error) {
+// granted ends the children, and returns how long after its release each key was granted to one of
+// their sessions.
+func (c *runningFleet) granted(begins map[string]time.Time) (took measure.Sample, err error) {
 	for _, p := range c.children {
 		for _, line := range p.kill() {
 			rest, ok := strings.CutPrefix(line, "granted key ")
@@ -169,14 +170,14 @@ func (c *crowded) granted(begins map[string]time.Time) (took measure.Sample, err
 	}
 	c.children = nil
 	if len(took) != len(begins) {
-		err = fmt.Errorf("%d keys were released, %d granted", len(begins), len(took))
+		err = fmt.Errorf("%d keys were released, but %d granted", len(begins), len(took))
 	}
 	slices.Sort(took)
 	return took, err
 }
 
-// loadOf is what the server does until f returns, which is soon after the end that it gets.
-func (r *report) loadOf(ctx context.Context, c *crowded, f func(end time.Time) error) (l load, err error) {
+// loadOf returns the server's load while f runs. f must return soon after end.
+func (r *report) loadOf(ctx context.Context, c *runningFleet, f func(end time.Time) error) (l load, err error) {
 	before, err := statusOf(ctx, c.target)
 	if err != nil {
 		return l, err
@@ -203,8 +204,8 @@ func (r *report) loadOf(ctx context.Context, c *crowded, f func(end time.Time) e
 	return l, err
 }
 
-// A serverStatus has how many operations of each kind the server has done, those that are not of a kind of their
-// own being commands, findAndModify too; and how many connections it has.
+// A serverStatus has the server's counts of operations and of open connections. The kind "command"
+// includes findAndModify.
 type serverStatus struct {
 	Opcounters  map[string]int64 `bson:"opcounters"`
 	Connections struct {

@@ -8,16 +8,16 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// writesBeside is how often an application beside the locks writes in a second.
-const writesBeside = 300
+// otherWrites is how many writes per second the other application makes.
+const otherWrites = 300
 
-// handOff is from the call of Unlock to the next of n processes having the key, by a raw
-// write and the notice that follows it; and the same beside an application that writes.
+// handOff measures the time from a call of Unlock until the next of n processes has the key,
+// relative to a raw write and its notice; then the same while an application writes to the server.
 func (r *report) handOff(ctx context.Context) ([]row, error) {
 	var rows []row
 	for _, n := range r.effort.rings {
 		idle := row{name: fmt.Sprintf("Hand-off between %d processes", n), unit: "a raw write and its notice"}
-		busy := row{name: fmt.Sprintf("%s, beside %d writes a second", idle.name, writesBeside), unit: idle.unit, can: []column{one, three}}
+		busy := row{name: fmt.Sprintf("%s, with %d other writes a second", idle.name, otherWrites), unit: idle.unit, can: []column{one, three}}
 		for _, line := range []row{idle, busy} {
 			line, err := r.rings(ctx, line, mutexes, n, r.effort.handOffs)
 			rows = append(rows, line)
@@ -29,8 +29,8 @@ func (r *report) handOff(ctx context.Context) ([]row, error) {
 	return rows, nil
 }
 
-// rings is a hand-off between n processes of what system has, on all columns; if the row
-// says which ones can, with an application beside that writes to each of those.
+// rings measures the hand-off between n processes on all columns. If line.can is set, it measures
+// only those columns, each while an application writes to its server.
 func (r *report) rings(ctx context.Context, line row, system func(*measure.Target) measure.System, n, times int) (row, error) {
 	can, busy := line.can, line.can != nil
 	if !busy {
@@ -44,7 +44,7 @@ func (r *report) rings(ctx context.Context, line row, system func(*measure.Targe
 	u := units{}
 	var cs []contender
 	for _, p := range ps {
-		if p.column == redis { // polls all the time: not beside the others
+		if p.column == redis { // it polls all the time, which would slow down the others
 			if line, err = r.compare(ctx, line, times, u, cs...); err != nil {
 				return line, err
 			}
@@ -63,11 +63,11 @@ func (r *report) rings(ctx context.Context, line row, system func(*measure.Targe
 			c.unit = p.raw.WriteAndNotice
 		}
 		if busy {
-			app, err := measure.NewApplication(ctx, p.target, writesBeside)
+			app, err := measure.NewApplication(ctx, p.target, otherWrites)
 			if err != nil {
 				return line, fmt.Errorf("%v: %w", p.column, err)
 			}
-			// One column after the other: an application on each is too much for a small machine.
+			// One column after the other: a small machine cannot carry an application for each.
 			line, err = r.compare(ctx, line, times, u, c)
 			if err = errors.Join(err, app.Close()); err != nil {
 				return line, fmt.Errorf("%v: %w", p.column, err)

@@ -7,7 +7,7 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// held is what many held locks cost, by what one costs.
+// held measures what many held locks cost, relative to one.
 func (r *report) held(ctx context.Context) ([]row, error) {
 	if !r.lab.here[one] {
 		return []row{{name: "Held locks"}}, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// jobs are what children do.
+// jobs holds the jobs that a child can run, by name.
 var jobs = map[string]func(job) error{
 	"hold":      hold,
 	"hold etcd": holdEtcd,
@@ -20,7 +20,7 @@ var jobs = map[string]func(job) error{
 	"reconnect": reconnectJob,
 }
 
-// hold locks, says its session's id, and holds.
+// hold locks the key, prints its session's ID, and keeps the lock.
 func hold(j job) error {
 	ctx := context.Background()
 	t, err := measure.Server(j.Addr, j.Database)
@@ -38,7 +38,7 @@ func hold(j job) error {
 	select {}
 }
 
-// holdEtcd locks, says so, and says when it learnt of each renewal of its lease.
+// holdEtcd does the same on etcd, and prints when it received each renewal of its lease.
 func holdEtcd(j job) error {
 	ctx := context.Background()
 	client, err := (&peer.Etcd{Addr: j.Addr}).Client()
@@ -66,5 +66,5 @@ func holdEtcd(j job) error {
 	for range renewals {
 		fmt.Println("renewed", time.Now().UnixNano())
 	}
-	return fmt.Errorf("the lease of %v is over", s.Lease())
+	return fmt.Errorf("the lease %v is no longer renewed", s.Lease())
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// keys is Lock and Unlock of a random key where there are many, by the same where there
-// are ten.
+// keys measures Lock and Unlock of a random key of many, relative to a random key of ten.
 func (r *report) keys(ctx context.Context) ([]row, error) {
 	const few = 10
 	line := row{
@@ -52,8 +51,8 @@ func (r *report) keys(ctx context.Context) ([]row, error) {
 
 func keyName(i int) string { return fmt.Sprintf("key %d", i) }
 
-// makeKeys makes n keys that were locked and unlocked: one is, the others are copies of
-// its record.
+// makeKeys makes the records of n keys that were used before: it locks and unlocks the first key,
+// and copies its record for the others.
 func makeKeys(ctx context.Context, t *measure.Target, s *dsync.Session, n int) error {
 	h, err := s.Mutex(keyName(0)).Hold(ctx)
 	if err != nil {

@@ -16,11 +16,11 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/servers"
 )
 
-// A lab is the servers that are here.
+// A lab holds the servers that the report measures.
 type lab struct {
-	uris     [columns]string // of one and three
-	given    bool            // one is MONGODB_URI, whatever that is
-	pid      int             // of one's process, 0 if it is not ours
+	uris     [columns]string // connection strings of one and three
+	given    bool            // one is the server at MONGODB_URI
+	pid      int             // of one's mongod; 0 if the report did not start it
 	etcd     *peer.Etcd
 	postgres *peer.Postgres
 	redis    *peer.Redis
@@ -31,7 +31,8 @@ type lab struct {
 	targets atomic.Int64
 }
 
-// findLab takes or starts whatever is here.
+// findLab takes the server at MONGODB_URI or starts mongods, and starts the other servers. What is
+// not installed is noted as not here.
 func findLab(ctx context.Context) *lab {
 	l := &lab{}
 	if uri := os.Getenv("MONGODB_URI"); uri != "" {
@@ -71,7 +72,7 @@ func findLab(ctx context.Context) *lab {
 	return l
 }
 
-// found notes that c is here, or why not.
+// found records that c's server is available, or why it is not.
 func (l *lab) found(c column, about string, err error) bool {
 	l.here[c], l.about[c] = err == nil, about
 	if err != nil {
@@ -83,7 +84,7 @@ func (l *lab) found(c column, about string, err error) bool {
 	return err == nil
 }
 
-// askVersion asks a mongod for its version.
+// askVersion reads the version of c's mongod.
 func (l *lab) askVersion(ctx context.Context, c column) {
 	t, err := measure.Server(l.uris[c], "admin")
 	if err != nil {
@@ -100,11 +101,12 @@ func (l *lab) askVersion(ctx context.Context, c column) {
 	l.found(c, fmt.Sprintf("MongoDB %s, %s", info.Version, l.head(c)), err)
 }
 
-// tryMongoLock returns why mongo-lock can't be measured on the server of one. It recognizes a
-// held key by MongoDB's duplicate key error; FerretDB 2.7 answers with another one.
+// tryMongoLock returns an error if mongo-lock does not work on column one's server. For example
+// FerretDB 2.7 does not report a duplicate key as MongoDB does, so mongo-lock cannot tell that a
+// key is held.
 func (l *lab) tryMongoLock(ctx context.Context) error {
 	if !l.here[one] {
-		return fmt.Errorf("%w: no server for it", servers.ErrNotHere)
+		return fmt.Errorf("%w: column one has no server", servers.ErrNotHere)
 	}
 	t, err := l.target(one)
 	if err != nil {
@@ -114,12 +116,12 @@ func (l *lab) tryMongoLock(ctx context.Context) error {
 	return measure.Excludes(ctx, l.mongoLock(t))
 }
 
-// mongoLock returns mongo-lock in a database of the server of one.
+// mongoLock returns mongo-lock on column one's server, in t's database.
 func (l *lab) mongoLock(t *measure.Target) *peer.MongoLock {
 	return &peer.MongoLock{URI: l.uris[one], Database: t.DB.Name()}
 }
 
-// head is what stands above the column.
+// head returns the heading of column c.
 func (l *lab) head(c column) string {
 	if c == one && l.given {
 		return "MONGODB_URI"
@@ -127,7 +129,7 @@ func (l *lab) head(c column) string {
 	return c.String()
 }
 
-// target returns a database of its own on one of the mongods.
+// target returns a new database on the server of column one or three.
 func (l *lab) target(c column) (*measure.Target, error) {
 	return measure.Server(l.uris[c], fmt.Sprintf("leasehold_report_%d_%d", os.Getpid(), l.targets.Add(1)))
 }

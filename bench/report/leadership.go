@@ -7,9 +7,9 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/peer"
 )
 
-// leadership is from the call of Resign to the return of another's Campaign, between two
-// processes by a raw write, and between n, also beside an application that writes, by a
-// raw write and the notice that follows it.
+// leadership measures the time from a call of Resign until another process's Campaign returns: with
+// two processes relative to a raw write; with n processes, while an application writes, relative to
+// a raw write and its notice.
 func (r *report) leadership(ctx context.Context) ([]row, error) {
 	line, err := r.resign(ctx)
 	rows := []row{line}
@@ -18,7 +18,7 @@ func (r *report) leadership(ctx context.Context) ([]row, error) {
 			return rows, err
 		}
 		line := row{
-			name: fmt.Sprintf("Hand-over of leadership between %d processes, beside %d writes a second", n, writesBeside),
+			name: fmt.Sprintf("Hand-off of leadership between %d processes, with %d other writes a second", n, otherWrites),
 			unit: "a raw write and its notice", can: []column{one, three},
 		}
 		line, err = r.rings(ctx, line, elections, n, r.effort.resigns)
@@ -28,7 +28,7 @@ func (r *report) leadership(ctx context.Context) ([]row, error) {
 }
 
 func (r *report) resign(ctx context.Context) (row, error) {
-	line := row{name: "Hand-over of leadership, Resign to the other's Campaign", unit: "one raw write"}
+	line := row{name: "Hand-off of leadership between 2 processes", unit: "one raw write"}
 	ps, end, err := r.players(ctx, elections, one, three, etcd)
 	if err != nil {
 		return line, err

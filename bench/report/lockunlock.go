@@ -7,9 +7,9 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// lockUnlock is a Lock and Unlock where nobody waits, by two raw writes: the medians, and
-// the 99th percentiles of the same samples. In the turns of the first, the same writes without the library
-// are measured as well.
+// lockUnlock measures an uncontended Lock and Unlock, relative to two raw writes: the medians, and
+// the 99th percentiles of the same samples. For the first case it also measures the same commands
+// without the library.
 func (r *report) lockUnlock(ctx context.Context) ([]row, error) {
 	var rows []row
 	add := func(name string, can []column, took map[column]measure.Sample, u units) {
@@ -21,10 +21,10 @@ func (r *report) lockUnlock(ctx context.Context) ([]row, error) {
 		name  string
 		op    func(context.Context, opener) (measure.Op, error)
 		can   []column
-		early string // the row of the same writes without the library; "": they are not measured
+		early string // name of the row for the commands without the library; "": not measured
 	}{
 		{"Lock and Unlock, uncontended", sameKey, append([]column{mongoLock}, everywhere...),
-			"in the same turns, two raw writes, the second acknowledged by the primary alone, as Unlock's is"},
+			"in the same loop, two raw writes, the second acknowledged by the primary alone, as Unlock's is"},
 		{"Lock and Unlock of a key without a record", newKeys, []column{one, three, mongoLock}, ""},
 		{"Lock and Unlock of a key that another process used last", usedKeys, []column{one, three, mongoLock}, ""},
 	} {
@@ -41,11 +41,11 @@ func (r *report) lockUnlock(ctx context.Context) ([]row, error) {
 	return rows, nil
 }
 
-// An opener opens a process that ends with its row.
+// An opener opens a process, which is closed together with the row's other processes.
 type opener func() (measure.Process, error)
 
-// uncontended samples in turn what op makes of the processes that it opens, two raw writes, and with early the same
-// writes as a Lock and Unlock's.
+// uncontended runs in turn: for each column the operation that op builds, two raw writes and, if
+// early is true, the two writes that Lock and Unlock send, without the library.
 func (r *report) uncontended(ctx context.Context, u units, op func(context.Context, opener) (measure.Op, error), can []column, early bool) (took, earlies map[column]measure.Sample, err error) {
 	ps, end, err := r.players(ctx, mutexes, can...)
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 )
 
 func main() {
-	slog.SetLogLoggerLevel(slog.LevelError) // crashes make sessions warn
+	slog.SetLogLoggerLevel(slog.LevelError) // hide the warnings that the killed processes cause
 	childMain()
-	quick := flag.Bool("quick", false, "few repetitions: whether it works, not what comes out")
-	out := flag.String("o", "", "write the report to this file as well")
-	readme := flag.String("readme", "", "replace the table in this README, and the plot beside it")
-	draw := flag.String("draw", "", "measure nothing: draw the plot again from the table in this README")
-	only := flag.String("only", "", "only the measures whose names match this regular expression")
+	quick := flag.Bool("quick", false, "make few repetitions: this checks that the report works, the figures mean nothing")
+	out := flag.String("o", "", "also write the report to this file")
+	readme := flag.String("readme", "", "replace the table in this README and the plot in its directory")
+	draw := flag.String("draw", "", "measure nothing; redraw the plot from the table in this README")
+	only := flag.String("only", "", "run only the measurements whose names match this regular expression")
 	flag.Parse()
 	if *draw != "" {
 		if err := drawPlot(*draw); err != nil {
@@ -47,7 +47,7 @@ func run(ctx context.Context, quick bool, only, out, readme string) error {
 	r := &report{lab: l, effort: e, log: os.Stderr}
 	err := r.measure(ctx, only)
 	if ctx.Err() != nil {
-		return ctx.Err() // half a report is none
+		return ctx.Err() // don't print half a report
 	}
 	text := r.markdown()
 	fmt.Print(text)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestMain lets this binary be the children of the report that it makes.
+// TestMain lets the test binary run as a child of the report.
 func TestMain(m *testing.M) {
 	slog.SetLogLoggerLevel(slog.LevelError)
 	childMain()

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// markdown is the whole report.
+// markdown returns the whole report.
 func (r *report) markdown() string {
 	var b strings.Builder
 	b.WriteString(r.ratios())
-	b.WriteString("\nThe figures behind them, each by that of its unit:\n\n")
+	b.WriteString("\nThe times behind the ratios, each followed by that of its unit:\n\n")
 	r.table(&b, func(c cell) string { return c.raw })
-	fmt.Fprintf(&b, "\nIt took %v.\n", r.took.Round(time.Second))
+	fmt.Fprintf(&b, "\nThe report took %v.\n", r.took.Round(time.Second))
 	return b.String()
 }
 
-// ratios is what the README has.
+// ratios returns the table for the README, and the note below it.
 func (r *report) ratios() string {
 	var b strings.Builder
 	r.table(&b, func(c cell) string { return c.ratio })
@@ -29,15 +29,15 @@ func (r *report) ratios() string {
 	return b.String()
 }
 
-const note = `A raw write is one majority ` + "`update {$inc}`" + ` of one document by RunCommand of the same
-driver; figures are ratios of medians (p99: of 99th percentiles) of times that were taken in turn,
-in one loop, those of peers by the unit of the first column. Not alike: mongo-lock's locks
-(square/mongo-lock on the server of the first column, with its indexes and majority writes)
-have no lease, which is its default, and no token; etcd syncs every write; Redis
-syncs its log once a second, and its library (redislock) tries again every 100 ms, as in
-its example; PostgreSQL's advisory locks are in memory only and have neither a lease
-nor a token. "Processes" of hand-offs and contention are sessions with clients of their own
-in one process; those that are killed are real ones.
+const note = `A raw write is one majority ` + "`update {$inc}`" + ` of one document by RunCommand of the same driver.
+Figures are ratios of medians (p99: of 99th percentiles) of operations that ran in turn in one loop.
+Those of other systems are relative to raw writes on the one-member set. The systems promise
+different things. The locks of mongo-lock (square/mongo-lock on the one-member set, with its
+indexes and majority writes) have no token and, by default, no lease. etcd syncs every write. Redis
+syncs its log once a second, and its library (redislock) retries every 100 ms, as in its example.
+PostgreSQL's advisory locks are only in memory and have neither a lease nor a token. In hand-offs
+and contention, "processes" are sessions in one process, each with its own client; the killed
+processes are real ones.
 `
 
 func (r *report) here() string {
@@ -53,7 +53,7 @@ func (r *report) here() string {
 }
 
 func (r *report) table(b *strings.Builder, text func(cell) string) {
-	b.WriteString("| | by |")
+	b.WriteString("| | relative to |")
 	for c := range columns {
 		fmt.Fprintf(b, " %s |", r.lab.head(c))
 	}
@@ -69,7 +69,7 @@ func (r *report) table(b *strings.Builder, text func(cell) string) {
 	}
 }
 
-// The table in the README is between these lines.
+// The table in the README stands between these lines.
 const (
 	tableBegin = "<!-- bench:begin -->\n"
 	tableEnd   = "<!-- bench:end -->\n"

@@ -7,7 +7,7 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// memory is what held locks and waiting goroutines take of this process.
+// memory measures the memory of held locks and of waiting goroutines in this process.
 func (r *report) memory(context.Context) ([]row, error) {
 	n := r.effort.inMemory
 	held, err := measure.HeldMemory(n)

@@ -8,15 +8,15 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// newKeys is Lock and Unlock of keys that nobody has used, by the goroutines of one process:
-// how long it takes, and how much CPU of the server, by two raw writes to as many new
-// documents by as many goroutines; and the same of two raw writes of which the second is
-// acknowledged by the primary alone. All take turns, each time with a tenth of the keys.
+// newKeys measures Lock and Unlock of keys that were never used before, by the goroutines of one
+// process: the time and the server's CPU time, relative to two raw writes to as many new documents
+// by as many goroutines. It also measures two raw writes of which only the first waits for a
+// majority. All of them take turns; each turn uses a tenth of the keys.
 func (r *report) newKeys(ctx context.Context) ([]row, error) {
 	const goroutines, turns = 16, 10
 	name := fmt.Sprintf("%d keys never used before, %d goroutines", r.effort.newKeys, goroutines)
 	lasted := row{name: name + ": Lock and Unlock of all", unit: "two raw writes of each"}
-	cost := row{name: name + ": the server's CPU for each (by that of two raw writes)", unit: "microseconds"}
+	cost := row{name: name + ": the server's CPU time per key (relative to two raw writes)", unit: "microseconds"}
 	early := row{name: name + ": two raw writes, the second acknowledged by the primary alone", unit: "two raw writes of each", can: []column{one}}
 	ps, end, err := r.players(ctx, mutexes, one, mongoLock)
 	if err != nil {
@@ -79,7 +79,7 @@ func (r *report) newKeys(ctx context.Context) ([]row, error) {
 	for c, s := range took {
 		lasted = times(lasted, c, s)
 		if r.lab.pid == 0 {
-			cost = cost.put(c, "not here", "it is not our process")
+			cost = cost.put(c, "not here", "the report did not start this server")
 			continue
 		}
 		a, b := total(used[c]), total(usedByUnits.of(c))
@@ -92,9 +92,9 @@ func (r *report) newKeys(ctx context.Context) ([]row, error) {
 	return []row{lasted, early, cost}, nil
 }
 
-// A metered Op notes how much CPU a process uses during each call.
+// A metered Op records how much CPU time a process uses during each call.
 type metered struct {
-	pid  int // 0: none
+	pid  int // 0: don't record
 	op   measure.Op
 	used measure.Sample
 }
@@ -116,7 +116,7 @@ func (m *metered) do(ctx context.Context) (time.Duration, error) {
 	return took, err
 }
 
-// last returns what the last n calls used; those before were warm-ups.
+// last returns the CPU times of the last n calls, without the warm-ups before them.
 func (m *metered) last(n int) measure.Sample { return m.used[max(0, len(m.used)-n):] }
 
 func total(s measure.Sample) (sum time.Duration) {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The CPU time of an op is counted, that of its warm-ups is not.
+// CPU time used by the warm-ups is not counted.
 func TestMetered(t *testing.T) {
 	for _, tt := range []struct {
 		busy        []time.Duration // the CPU time of each call
@@ -30,7 +30,7 @@ func TestMetered(t *testing.T) {
 			}
 		}
 		if got := total(m.last(2)); got < tt.least || got > tt.most {
-			t.Errorf("busy for %v: the last two used %v, want %v to %v", tt.busy, got, tt.least, tt.most)
+			t.Errorf("busy for %v: last(2) totals %v, want %v to %v", tt.busy, got, tt.least, tt.most)
 		}
 	}
 }

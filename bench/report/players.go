@@ -9,19 +9,19 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// A player is a column's part of a measurement.
+// A player is one column's part of a measurement.
 type player struct {
 	column column
 	system measure.System
-	raw    *measure.Raw // nil: a peer
+	raw    *measure.Raw // nil for another system
 	target *measure.Target
 }
 
-// etcdRequeue is longer, as etcd sends what happened to a watch that begins in the past,
-// as its locks' do, only every 100 ms.
+// etcdRequeue is longer than the default because etcd's locks watch from a past revision, and etcd
+// serves such watches only every 100 ms.
 const etcdRequeue = 150 * time.Millisecond
 
-// ring returns n processes that want the key.
+// ring returns a ring of n processes that all want the key.
 func (p player) ring(ctx context.Context, key string, n int) (*measure.Ring, error) {
 	ring, err := measure.NewRing(ctx, p.system, key, n)
 	if err != nil {
@@ -33,8 +33,8 @@ func (p player) ring(ctx context.Context, key string, n int) (*measure.Ring, err
 	return ring, nil
 }
 
-// players returns those that are here, and what ends them. system makes this library's
-// part of a target.
+// players returns a player for each of the columns whose server is available, and a function that
+// closes them. system makes this library's [measure.System] on a target.
 func (r *report) players(ctx context.Context, system func(*measure.Target) measure.System, can ...column) (_ []player, end func(), err error) {
 	var ps []player
 	end = func() {
@@ -85,7 +85,7 @@ func (r *report) players(ctx context.Context, system func(*measure.Target) measu
 
 func mutexes(t *measure.Target) measure.System { return &measure.Mutexes{Target: t} }
 
-func unhanded(t *measure.Target) measure.System {
+func withoutHandOff(t *measure.Target) measure.System {
 	return &measure.Mutexes{Target: t, Options: dsync.Options{HandOffTime: -1}}
 }
 

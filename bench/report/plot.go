@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// plotName is the file of the plot, in the folder of the README whose table it shows.
+// plotName is the file of the plot, in the directory of the README whose table it shows.
 const plotName = "lock-unlock.svg"
 
-// The row of the table that the plot shows.
+// plotRow is the row of the table that the plot shows.
 const plotRow = "Lock and Unlock, uncontended"
 
-// What the plot says of each column.
+// plotted holds the two lines of text for each column.
 var plotted = [columns][2]string{
 	one:       {"leasehold, one member", "majority writes"},
 	three:     {"leasehold, three members", "majority writes"},
@@ -26,7 +26,7 @@ var plotted = [columns][2]string{
 	redis:     {"Redis, redislock", "syncs once a second; no fencing"},
 }
 
-// drawPlot draws the plot beside the README from the table that is in it: so the two cannot differ.
+// drawPlot draws the plot from the table in the README and stores it in the README's directory.
 func drawPlot(readme string) error {
 	text, err := os.ReadFile(readme)
 	if err != nil {
@@ -39,13 +39,14 @@ func drawPlot(readme string) error {
 	return os.WriteFile(filepath.Join(filepath.Dir(readme), plotName), []byte(svg), 0o644)
 }
 
-// plot is an SVG of the time of a Lock and Unlock in each column of the table in text: a bar is the median.
-// Columns without a figure have no bar. The 99th percentiles are not in it, as they have another unit.
+// plot returns an SVG with one bar for each column of the table in text: the median time of Lock
+// and Unlock. A column without a figure has no bar. The 99th percentiles are not shown because
+// their unit differs.
 func plot(text string) (string, error) {
 	_, table, ok := strings.Cut(text, tableBegin)
 	table, _, end := strings.Cut(table, tableEnd)
 	if !ok || !end {
-		return "", errors.New("there is no table")
+		return "", errors.New("the text has no table between the bench:begin and bench:end lines")
 	}
 	medians, err := figures(table, plotRow)
 	if err != nil {
@@ -54,16 +55,16 @@ func plot(text string) (string, error) {
 
 	const (
 		width, top, step, bottom = 760, 62, 40, 44
-		left, unit               = 250, 220 // where bars begin; the pixels of two raw writes
+		left, unit               = 250, 220 // x of the bars' left end; width in pixels of two raw writes
 		height                   = top + step*int(columns) + bottom
 	)
 	x := func(v float64) float64 { return left + v*unit }
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" font-family="sans-serif" font-size="13" role="img">`+"\n", width, height)
-	b.WriteString("<title>Lock and Unlock of a free key, by two plain majority writes</title>\n")
+	b.WriteString("<title>Lock and Unlock of a free key, relative to two plain majority writes</title>\n")
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" rx="6" fill="#fff"/>`+"\n", width, height)
-	b.WriteString(`<text x="16" y="26" font-size="15" font-weight="bold" fill="#1f2328">Lock and Unlock of a free key: its median time by two plain majority writes</text>` + "\n")
-	b.WriteString(`<text x="16" y="46" fill="#59636e">Less is faster. leasehold by the writes of the same server, other systems by those of one member.</text>` + "\n")
+	b.WriteString(`<text x="16" y="26" font-size="15" font-weight="bold" fill="#1f2328">Lock and Unlock of a free key: median time relative to two plain majority writes</text>` + "\n")
+	b.WriteString(`<text x="16" y="46" fill="#59636e">Shorter is faster. leasehold: writes to the same server. Other systems: writes to the one-member set.</text>` + "\n")
 	fmt.Fprintf(&b, `<line x1="%.1[1]f" y1="%[2]d" x2="%.1[1]f" y2="%[3]d" stroke="#59636e" stroke-dasharray="4 3"/>`+"\n", x(1), top, height-bottom+4)
 	fmt.Fprintf(&b, `<text x="%.1f" y="%d" text-anchor="middle" fill="#59636e">1 = two plain majority writes</text>`+"\n", x(1), height-bottom+20)
 	for c := range columns {
@@ -88,7 +89,7 @@ func plot(text string) (string, error) {
 	return b.String(), nil
 }
 
-// figures are the cells of the table's row of that name, "" where there is no figure.
+// figures returns the cells of the named row of the table, "" for a cell without a figure.
 func figures(table, name string) (cells [columns]string, err error) {
 	for line := range strings.Lines(table) {
 		parts := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")

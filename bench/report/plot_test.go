@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// The plot on file shows the figures of the README's table: if one changes, the other must be drawn again.
+// The committed plot shows the figures of the README's table: whoever changes one redraws the
+// other.
 func TestPlotIsOfTheTable(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
@@ -25,11 +26,11 @@ func TestPlotIsOfTheTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(got) != want {
-		t.Errorf("bench/%s is not drawn from the table of bench/README.md: go run ./bench/report -draw bench/README.md", plotName)
+		t.Errorf("bench/%s does not show the table of bench/README.md; run: go run ./bench/report -draw bench/README.md", plotName)
 	}
 }
 
-// Each figure of the row is written beside its bar, and the bar is as long as it says.
+// Each figure of the row is written beside a bar of proportional length.
 func TestPlot(t *testing.T) {
 	text := tableBegin +
 		"| Lock and Unlock, uncontended | two raw writes | 0.50 | 1.00 | – | 2.00 | not here | 0.25 |\n" + tableEnd
@@ -68,11 +69,11 @@ func TestPlot(t *testing.T) {
 		}
 	}
 	if got, want := strings.Join(bars[1:], " "), "110.0 220.0 440.0 55.0"; got != want {
-		t.Errorf("bars of %s pixels, want %s", got, want)
+		t.Errorf("the bars are %s pixels long, want %s", got, want)
 	}
 	for _, figure := range []string{"0.50", "1.00", "2.00", "0.25"} {
 		if !strings.Contains(strings.Join(texts, "\n")+"\n", "\n"+figure+"\n") {
-			t.Errorf("no figure %s in %q", figure, texts)
+			t.Errorf("the figure %s is missing in %q", figure, texts)
 		}
 	}
 }
@@ -80,7 +81,7 @@ func TestPlot(t *testing.T) {
 func TestPlotWithoutARow(t *testing.T) {
 	for _, text := range []string{"", tableBegin + tableEnd, tableBegin + "| Lock and Unlock, uncontended | a | 1 |\n" + tableEnd} {
 		if _, err := plot(text); err == nil {
-			t.Errorf("%q: no error", text)
+			t.Errorf("plot(%q) returned no error, want one", text)
 		}
 	}
 }

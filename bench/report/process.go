@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// cpuOf is what a process has used so far, user and system, to the hundredth of a
-// second in which Linux tells it.
+// cpuOf returns the user and system CPU time that a process has used so far. Linux reports it in
+// hundredths of a second.
 func cpuOf(pid int) (time.Duration, error) {
 	fields, err := statOf(pid)
 	if err != nil {
@@ -23,7 +23,7 @@ func cpuOf(pid int) (time.Duration, error) {
 	return time.Duration(user+system) * 10 * time.Millisecond, err
 }
 
-// memoryOf is how many bytes of a process are in memory.
+// memoryOf returns the resident memory of a process in bytes.
 func memoryOf(pid int) (int64, error) {
 	fields, err := statOf(pid)
 	if err != nil {
@@ -33,7 +33,7 @@ func memoryOf(pid int) (int64, error) {
 	return pages * int64(os.Getpagesize()), err
 }
 
-// statOf is the process's status, from the third field on.
+// statOf returns the fields of /proc/pid/stat, from the third on.
 func statOf(pid int) ([][]byte, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -41,7 +41,7 @@ func statOf(pid int) ([][]byte, error) {
 	}
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 22 {
-		return nil, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
+		return nil, fmt.Errorf("/proc/%d/stat has %d fields after the command's name, want at least 22", pid, len(fields))
 	}
 	return fields, nil
 }

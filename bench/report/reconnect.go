@@ -20,9 +20,9 @@ import (
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 )
 
-// reconnect is how long processes take that all lose all their connections at once, as after the crash of a
-// primary, with TLS in front of the server: until each listens again, and until each has had a heartbeat
-// acknowledged. Each holds a key.
+// reconnect measures how long many processes take to recover when all of them lose all connections
+// at once, as after the crash of a primary, with TLS in front of the server. It reports when all
+// listen again and when all have had a heartbeat reply. Each process holds a key.
 func (r *report) reconnect(ctx context.Context) ([]row, error) {
 	const ttl = 30 * time.Second
 	n := r.effort.reconnect
@@ -46,7 +46,7 @@ func (r *report) reconnect(ctx context.Context) ([]row, error) {
 	defer front.close()
 	children, _, err := startChildren(ctx, n, job{
 		Do: "reconnect", Addr: r.lab.uris[one], Database: t.DB.Name(), TTL: ttl,
-		Crowd: crowdJob{Front: front.addr()},
+		Sessions: sessionsJob{Front: front.addr()},
 	})
 	defer func() {
 		for _, c := range children {
@@ -61,11 +61,11 @@ func (r *report) reconnect(ctx context.Context) ([]row, error) {
 			return nil, err
 		}
 	}
-	time.Sleep(100 * time.Millisecond) // until they have been told
+	time.Sleep(100 * time.Millisecond) // until they have read it
 	handshakes := front.handshakes.Load()
 	began := time.Now()
 	front.cut()
-	var notices, heartbeats time.Duration // until the last process had them again
+	var notices, heartbeats time.Duration // until the last process had recovered
 	lost := 0
 	for _, c := range children {
 		text, err := c.await(ctx, "back")
@@ -82,29 +82,30 @@ func (r *report) reconnect(ctx context.Context) ([]row, error) {
 	}
 	line := func(what string, after time.Duration) row {
 		return row{name: name(what), unit: fmt.Sprint("the TTL, ", ttl)}.put(one, ratio(after, ttl),
-			fmt.Sprintf("%.1f s for all; %d holds lost; %d handshakes", after.Seconds(), lost, front.handshakes.Load()-handshakes))
+			fmt.Sprintf("%.1f s for all processes; %d holds lost; %d handshakes", after.Seconds(), lost, front.handshakes.Load()-handshakes))
 	}
 	return []row{line("listening again", notices), line("all have had a heartbeat", heartbeats)}, nil
 }
 
-// reconnectJob opens sessions through the front, has each hold a key and listen, and says "idle". When it is told
-// to, it waits until all of them listen again and have had a heartbeat, after their connections have broken, and
-// says "back", when that was, and how many have lost their holds.
+// reconnectJob opens sessions through the front, locks a key with each, waits until all of them
+// listen, and prints "idle". The parent then tells it to proceed and breaks the connections. It
+// waits until all sessions listen again and have had a heartbeat reply, and prints "back", the
+// times of both, and how many sessions have lost their hold.
 func reconnectJob(j job) error {
-	ctx, c := context.Background(), j.Crowd
+	ctx, c := context.Background(), j.Sessions
 	type process struct {
 		session *dsync.Session
-		acked   atomic.Int64 // when its last heartbeat was
+		acked   atomic.Int64 // when the last heartbeat reply came
 		lost    atomic.Bool
 	}
-	ps := make([]process, c.Sessions)
+	ps := make([]process, c.Count)
 	var open errgroup.Group
 	open.SetLimit(8)
 	for i := range ps {
 		open.Go(func() (err error) {
 			p := &ps[i]
 			p.session, err = dsyncmongo.Connect(ctx, options.Client().ApplyURI(j.Addr).SetDialer(toFront(c.Front)).SetTLSConfig(&tls.Config{
-				InsecureSkipVerify: true, // the front's certificate is that of a test
+				InsecureSkipVerify: true, // the front has a test certificate
 			}), j.Database, &dsyncmongo.Options{Session: dsync.Options{
 				TTL: j.TTL, AlwaysListen: true,
 				Hooks: &dsync.Hooks{
@@ -132,22 +133,22 @@ func reconnectJob(j job) error {
 		return err
 	}
 	fmt.Println("idle")
-	<-j.told
-	time.Sleep(200 * time.Millisecond) // by then the connections are cut
+	<-j.proceed
+	time.Sleep(200 * time.Millisecond) // by then the parent has broken the connections
 	cut := time.Now().UnixNano()
 	var noticesAt, heartbeatsAt int64
 	for noticesAt == 0 || heartbeatsAt == 0 {
 		time.Sleep(20 * time.Millisecond)
-		now, deaf, late := time.Now().UnixNano(), 0, 0
+		now, notListening, late := time.Now().UnixNano(), 0, 0
 		for i := range ps {
 			if !admin.New(ps[i].session).Stats().Listening {
-				deaf++
+				notListening++
 			}
 			if ps[i].acked.Load() < cut {
 				late++
 			}
 		}
-		if noticesAt == 0 && deaf == 0 {
+		if noticesAt == 0 && notListening == 0 {
 			noticesAt = now
 		}
 		if heartbeatsAt == 0 && late == 0 {
@@ -164,7 +165,7 @@ func reconnectJob(j job) error {
 	select {}
 }
 
-// toFront dials the front, whatever the address.
+// toFront dials the front instead of the requested address.
 type toFront string
 
 func (f toFront) DialContext(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -183,7 +184,7 @@ type tlsFront struct {
 }
 
 func newTLSFront(server string) (*tlsFront, error) {
-	local := httptest.NewTLSServer(nil) // has a certificate for the loopback address
+	local := httptest.NewTLSServer(nil) // for its certificate, which is for the loopback address
 	local.Close()
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: local.TLS.Certificates})
 	if err != nil {

@@ -20,7 +20,7 @@ type report struct {
 	rows  []row
 }
 
-// A measurement is some rows, with the columns that can have a figure.
+// A measurement yields some rows. columns are those that can have a figure in them.
 type measurement struct {
 	name    string
 	columns []column
@@ -32,11 +32,11 @@ var (
 	inMemory   = []column{}
 
 	measurements = []measurement{
-		{"memory", inMemory, (*report).memory}, // before there is anything else in it
+		{"memory", inMemory, (*report).memory}, // first, while the process's memory is still empty
 		{"Lock and Unlock", everywhere, (*report).lockUnlock},
 		{"hand-off", everywhere, (*report).handOff},
 		{"contended", everywhere, (*report).contended},
-		{"hand-over of leadership", []column{one, three, etcd}, (*report).leadership},
+		{"hand-off of leadership", []column{one, three, etcd}, (*report).leadership},
 		{"fail-over after a crash", []column{one, three, etcd}, (*report).crash},
 		{"held locks", []column{one}, (*report).held},
 		{"release with many waiters", []column{one}, (*report).crowd},
@@ -48,8 +48,8 @@ var (
 	}
 )
 
-// measure measures all whose name matches. What fails is a row that says so, and part
-// of the error.
+// measure runs all measurements whose names match only. A measurement that fails adds a row that
+// says so, and its error is part of the returned one.
 func (r *report) measure(ctx context.Context, only string) error {
 	wanted, err := regexp.Compile(only)
 	if err != nil {
@@ -83,7 +83,8 @@ func (r *report) measure(ctx context.Context, only string) error {
 	return errors.Join(errs...)
 }
 
-// fill says of each cell that is empty and could have a figure why it has none.
+// fill writes "not here" into the cells that have no figure because the column's server is not
+// available.
 func (r *report) fill(row row) row {
 	for _, c := range row.can {
 		if row.cells[c] == (cell{}) && !r.lab.here[c] {
@@ -93,7 +94,7 @@ func (r *report) fill(row row) row {
 	return row
 }
 
-// A column is one system on one kind of server.
+// A column is one locking system on one kind of server.
 type column int
 
 const (
@@ -110,19 +111,19 @@ func (c column) String() string {
 	return [columns]string{"one member", "three members", "mongo-lock", "etcd", "PostgreSQL", "Redis"}[c]
 }
 
-// A row is one figure, on each column.
+// A row is one figure for each column.
 type row struct {
 	measure string // the name of the measurement
 	name    string
-	unit    string   // what the ratios are of
-	can     []column // those that can have a figure, nil: those of the measurement
+	unit    string   // what the figures are divided by
+	can     []column // columns that can have a figure; nil: the measurement's
 	cells   [columns]cell
 }
 
-// A cell is what came out: a ratio or count, and the raw figures behind it.
+// A cell is one result: a ratio or count, and the times behind it.
 type cell struct{ ratio, raw string }
 
-// put returns the row with a cell.
+// put returns a copy of the row with that cell.
 func (r row) put(c column, ratio, raw string) row {
 	r.cells[c] = cell{ratio, raw}
 	return r

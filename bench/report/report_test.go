@@ -12,13 +12,12 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// TestQuickReport makes the quick report: every measure has its row, and every cell a
-// figure, or why it has none. Servers are measured, those that are here, only where
-// long tests are asked for: go test runs other packages at the same time, whose leases
-// on other servers do not stand that.
+// TestQuickReport makes the quick report: every measurement has a row, and every cell a figure or
+// the reason why it has none. It starts servers only in long tests: go test runs other packages at
+// the same time, and the load would make their leases expire.
 func TestQuickReport(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes ten seconds")
+		t.Skip("takes ten seconds")
 	}
 	l := &lab{}
 	if testkit.Long() {
@@ -32,7 +31,7 @@ func TestQuickReport(t *testing.T) {
 	text := r.markdown()
 	t.Log("\n" + text)
 	if len(r.rows) < len(measurements) {
-		t.Errorf("%d rows of %d measures", len(r.rows), len(measurements))
+		t.Errorf("%d rows for %d measurements, want at least one each", len(r.rows), len(measurements))
 	}
 	figure := regexp.MustCompile(`^\d`)
 	for _, m := range measurements {
@@ -46,16 +45,16 @@ func TestQuickReport(t *testing.T) {
 				cell := row.cells[c]
 				switch {
 				case !l.here[c] && cell.ratio != "not here":
-					t.Errorf("%s, %v is not here: %q", row.name, c, cell.ratio)
+					t.Errorf("%s, %v: got %q, want \"not here\"", row.name, c, cell.ratio)
 				case l.here[c] && cell.ratio == "":
-					t.Errorf("%s, %v is here: no figure", row.name, c)
+					t.Errorf("%s, %v: no figure, though the server is available", row.name, c)
 				case l.here[c] && cell.ratio != "" && !figure.MatchString(cell.raw) && !strings.HasPrefix(cell.raw, "TTL"):
-					t.Errorf("%s, %v: %q is no figure", row.name, c, cell.raw)
+					t.Errorf("%s, %v: %q is not a figure", row.name, c, cell.raw)
 				}
 			}
 		}
 		if rows == 0 {
-			t.Errorf("%s: no row", m.name)
+			t.Errorf("%s has no row", m.name)
 		}
 	}
 }
@@ -86,15 +85,15 @@ func TestReplaceTable(t *testing.T) {
 	for _, text := range []string{"", tableBegin, tableEnd + tableBegin} {
 		write(text)
 		if err := replaceTable(path, "| a |\n"); err == nil {
-			t.Errorf("%q has no place for a table, and there is no error", text)
+			t.Errorf("no error for %q, which has no place for a table", text)
 		}
 		if got := read(); got != text {
-			t.Errorf("got %q, want %q as it was", got, text)
+			t.Errorf("got %q, want %q unchanged", got, text)
 		}
 	}
 }
 
-// The README has the place that -readme fills.
+// The README has the lines between which -readme writes.
 func TestREADMEHasThePlace(t *testing.T) {
 	text, err := os.ReadFile("../README.md")
 	if err != nil {
@@ -102,7 +101,7 @@ func TestREADMEHasThePlace(t *testing.T) {
 	}
 	_, rest, ok := strings.Cut(string(text), tableBegin)
 	if !ok || !strings.Contains(rest, tableEnd) {
-		t.Errorf("no %q followed by %q", tableBegin, tableEnd)
+		t.Errorf("the README has no line %q followed by %q", tableBegin, tableEnd)
 	}
 }
 
@@ -115,8 +114,8 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// A statistic of a sample is divided by the same statistic of its unit, a peer's by that of
-// one member.
+// A statistic of a sample is divided by the same statistic of its unit; another system's by that of
+// column one.
 func TestCompared(t *testing.T) {
 	sample := func(usual, rare time.Duration) (s measure.Sample) {
 		for range 98 {

@@ -9,10 +9,9 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// sweep is what it costs to be rid of keys that are used once, by what it costs to use
-// them.
+// sweep measures the deletion of a key that was used once, relative to its Lock and Unlock.
 func (r *report) sweep(ctx context.Context) ([]row, error) {
-	line := row{name: "Sweep, for each key that it deletes", unit: "Lock and Unlock of a new key"}
+	line := row{name: "Sweep, per deleted key", unit: "Lock and Unlock of a new key"}
 	if !r.lab.here[one] {
 		return []row{line}, nil
 	}

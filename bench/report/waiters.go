@@ -15,21 +15,22 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/admin"
 )
 
-// A crowdJob is many sessions in one child, each with a client of its own, as a process has, or all with one.
-type crowdJob struct {
-	From, Sessions int  // their numbers
-	Waiting        int  // those with lower numbers come to wait
-	Keys           int  // session i waits for key i modulo that
-	Shared         bool // by all: the client
-	Collections    int  // of notices
+// A sessionsJob describes the sessions of one child.
+type sessionsJob struct {
+	From, Count int  // the number of the first session, and how many there are
+	Waiting     int  // sessions with lower numbers wait for a key
+	Keys        int  // session i waits for key i modulo Keys
+	Shared      bool // all sessions share one client
+	Collections int  // number of collections of notices
 
 	Front string // of "reconnect": the address of a tlsFront
 }
 
-// wait has many sessions register and says "idle" and how many bytes of memory each takes. When it is told
-// to, it has them wait, and says "granted", a key and the time whenever one is granted its.
+// wait opens the sessions, and prints "idle" and the bytes of memory that each takes. When its
+// parent tells it to proceed, the sessions wait for their keys. It prints "granted", the key and
+// the time whenever one gets its key.
 func wait(j job) error {
-	ctx, c := context.Background(), j.Crowd
+	ctx, c := context.Background(), j.Sessions
 	t, err := measure.Server(j.Addr, j.Database)
 	if err != nil {
 		return err
@@ -46,11 +47,11 @@ func wait(j job) error {
 		session = func(_ context.Context, opt dsync.Options) (*dsync.Session, error) { return dsync.New(store, &opt) }
 	}
 	var (
-		mus  = make([]*dsync.Mutex, c.Sessions)
-		keys = make([]string, c.Sessions)
+		mus  = make([]*dsync.Mutex, c.Count)
+		keys = make([]string, c.Count)
 		open errgroup.Group
 	)
-	open.SetLimit(16) // at a time: all at once would overrun the server
+	open.SetLimit(16) // opening all at once would overload the server
 	for i := range mus {
 		open.Go(func() error {
 			s, err := session(ctx, dsync.Options{TTL: j.TTL})
@@ -60,7 +61,7 @@ func wait(j job) error {
 			keys[i] = keyName((c.From + i) % c.Keys)
 			mus[i] = s.Mutex(keys[i])
 			if mus[i].TryLock() {
-				return fmt.Errorf("%s was free", keys[i])
+				return fmt.Errorf("%s is free, want it held by the parent", keys[i])
 			}
 			return nil
 		})
@@ -68,9 +69,9 @@ func wait(j job) error {
 	if err := open.Wait(); err != nil {
 		return err
 	}
-	time.Sleep(time.Second) // what follows the opening
-	fmt.Println("idle", (inUse()-before)/int64(max(1, c.Sessions)))
-	<-j.told
+	time.Sleep(time.Second) // until the commands that follow opening are done
+	fmt.Println("idle", (inUse()-before)/int64(max(1, c.Count)))
+	<-j.proceed
 	var out sync.Mutex
 	for i, mu := range mus[:min(max(0, c.Waiting-c.From), len(mus))] {
 		go func() {
@@ -85,7 +86,7 @@ func wait(j job) error {
 	select {}
 }
 
-// inUse is how many bytes of this process's memory are in use, stacks included.
+// inUse returns how many bytes of this process's memory are in use, stacks included.
 func inUse() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -93,25 +94,26 @@ func inUse() int64 {
 	return int64(m.HeapInuse + m.StackInuse)
 }
 
-// A crowded is a server with sessions in children of this process.
-type crowded struct {
+// A runningFleet is the sessions of a fleet, in child processes, and the session in this process
+// that holds their keys.
+type runningFleet struct {
 	target   *measure.Target
 	holder   *dsync.Session
-	held     []*dsync.Hold // by the holder
+	held     []*dsync.Hold // the holder's, by key
 	children []*child
-	bytes    int64 // that a session takes of its process, with its client
-	others   int64 // connections that are not of the children
+	bytes    int64 // memory of a session and its client, in the child
+	others   int64 // server connections that existed before the children started
 	cancel   context.CancelFunc
 }
 
-// perChild is how many sessions one child has at the most.
+// perChild is the maximum number of sessions of one child.
 const perChild = 250
 
-// startChildren has children do the job, each with some of n sessions, one child after the other. It returns those
-// that it has started, even with an error, and what the last one says when its sessions are "idle".
+// startChildren starts one child after the other until they have n sessions together. It returns
+// the children even with an error, and what the last one printed after "idle".
 func startChildren(ctx context.Context, n int, j job) (children []*child, idle string, err error) {
 	for from := 0; from < n; from += perChild {
-		j.Crowd.From, j.Crowd.Sessions = from, min(perChild, n-from)
+		j.Sessions.From, j.Sessions.Count = from, min(perChild, n-from)
 		c, err := startChild(ctx, j)
 		if err != nil {
 			return children, "", err
@@ -124,9 +126,10 @@ func startChildren(ctx context.Context, n int, j job) (children []*child, idle s
 	return children, idle, nil
 }
 
-// newCrowded has sessions for a tenth as many keys as come to wait.
-func (r *report) newCrowded(ctx context.Context, size fleetSize, collections int) (_ *crowded, err error) {
-	c, keys := &crowded{}, max(1, size.waiting/10)
+// startFleet starts the sessions of a fleet. There is one key for each ten sessions that are going
+// to wait, and a session in this process holds it.
+func (r *report) startFleet(ctx context.Context, size fleetSize, collections int) (_ *runningFleet, err error) {
+	c, keys := &runningFleet{}, max(1, size.waiting/10)
 	ctx, c.cancel = context.WithCancel(ctx)
 	defer func() {
 		if err != nil {
@@ -160,7 +163,7 @@ func (r *report) newCrowded(ctx context.Context, size fleetSize, collections int
 	var text string
 	c.children, text, err = startChildren(ctx, size.sessions, job{
 		Do: "wait", Addr: r.lab.uris[one], Database: c.target.DB.Name(), TTL: size.ttl,
-		Crowd: crowdJob{Waiting: size.waiting, Keys: keys, Shared: size.shared, Collections: collections},
+		Sessions: sessionsJob{Waiting: size.waiting, Keys: keys, Shared: size.shared, Collections: collections},
 	})
 	if err != nil {
 		return nil, err
@@ -171,11 +174,11 @@ func (r *report) newCrowded(ctx context.Context, size fleetSize, collections int
 	return c, nil
 }
 
-// waitersEvery is the time from one session's first wait to the next one's.
+// waitersEvery is the time between the starts of two waiters.
 const waitersEvery = 10 * time.Millisecond
 
-// wait has all n sessions wait.
-func (c *crowded) wait(ctx context.Context, n int) error {
+// wait tells the children to wait for the keys, and returns when n sessions are in the queues.
+func (c *runningFleet) wait(ctx context.Context, n int) error {
 	for _, p := range c.children {
 		if err := p.tell(); err != nil {
 			return err
@@ -185,7 +188,7 @@ func (c *crowded) wait(ctx context.Context, n int) error {
 	for {
 		waiting := 0
 		for st, err := range admin.New(c.holder).List(ctx, "") {
-			if err != nil && (ctx.Err() != nil || !mongo.IsTimeout(err)) { // the server may be too busy with those that come
+			if err != nil && (ctx.Err() != nil || !mongo.IsTimeout(err)) { // the server may be too busy with the new waiters
 				return err
 			}
 			waiting += st.Waiting
@@ -197,7 +200,7 @@ func (c *crowded) wait(ctx context.Context, n int) error {
 	}
 }
 
-func (c *crowded) close(ctx context.Context) {
+func (c *runningFleet) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 	defer cancel()
 	for _, p := range c.children {

@@ -9,26 +9,25 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// An Application writes to the target's server as an application does that has it for
-// something else than locks: so often a second, each time acknowledged by a majority, by
-// as many requests at a time as it takes, up to a bound.
+// An Application makes majority writes to the target's server at a fixed rate, as an application
+// does that uses the server for more than locks.
 type Application struct {
 	raw    *Raw
-	writes []bson.Raw // each of a document of its own
+	writes []bson.Raw // one for each document
 	cancel context.CancelFunc
 	done   chan struct{}
-	err    error // of the first write that failed, to be read when done is closed
+	err    error // of the first failed write; read it after done is closed
 }
 
 const (
-	// writers is how many of an application's requests are under way at the most.
+	// writers is the maximum number of concurrent writes.
 	writers = 64
 
-	// documents is how many it writes to by turns.
+	// documents is how many documents it writes to in turn.
 	documents = 100
 )
 
-// NewApplication starts an application.
+// NewApplication starts an application that writes perSecond times per second.
 func NewApplication(ctx context.Context, t *Target, perSecond int) (*Application, error) {
 	raw, err := NewRaw(t, "application")
 	if err != nil {
@@ -82,7 +81,7 @@ func (a *Application) run(ctx context.Context, perSecond int) {
 	}
 }
 
-// Close ends it, and returns the error of the first write that failed.
+// Close stops the application and returns the error of the first failed write.
 func (a *Application) Close() error {
 	a.cancel()
 	<-a.done

@@ -6,7 +6,7 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// broken is a System whose locks keep nobody out.
+// broken is a System whose locks exclude nobody.
 type broken struct{}
 
 var _ measure.System = broken{}

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// A Contest is processes with goroutines that all lock one key as often as they can.
+// A Contest is a number of processes whose goroutines all lock one key as often as they can.
 type Contest struct {
 	procs []Process
 	locks [][]Locker // by process
 
 	Acquisitions int
 	Took         time.Duration
-	Share        float64 // the smallest number of acquisitions of a process by the largest
+	Share        float64 // smallest number of acquisitions of a process, divided by the largest
 }
 
-// NewContest opens the processes, and has each lock another key once.
+// NewContest opens the processes, and warms each up with a Lock and Unlock of another key.
 func NewContest(ctx context.Context, sys System, processes, goroutines int) (_ *Contest, err error) {
 	c := &Contest{}
 	defer func() {
@@ -51,8 +51,8 @@ func NewContest(ctx context.Context, sys System, processes, goroutines int) (_ *
 	return c, nil
 }
 
-// Run has every goroutine go on as long as more says so. Two that have the key at a
-// time, or a token that is not greater than the one before, fail it.
+// Run runs all goroutines until more returns false. It returns an error if two hold the key at the
+// same time, or if a token is not greater than the previous one.
 func (c *Contest) Run(ctx context.Context, more func() bool) error {
 	var (
 		wg      sync.WaitGroup
@@ -78,11 +78,11 @@ func (c *Contest) Run(ctx context.Context, more func() bool) error {
 						return
 					}
 					if holders.Add(1) != 1 {
-						fail(errors.New("two have the key at a time"))
+						fail(errors.New("two goroutines hold the key at the same time"))
 					}
 					if t, ok := l.(interface{ Token() int64 }); ok {
 						if token := t.Token(); token <= last {
-							fail(fmt.Errorf("token %d after %d", token, last))
+							fail(fmt.Errorf("token %d came after %d, want a greater one", token, last))
 						} else {
 							last = token
 						}
@@ -111,7 +111,7 @@ func (c *Contest) Run(ctx context.Context, more func() bool) error {
 	return failed
 }
 
-// Rate is acquisitions per second.
+// Rate returns the acquisitions per second.
 func (c *Contest) Rate() float64 { return float64(c.Acquisitions) / c.Took.Seconds() }
 
 // Close closes the processes.

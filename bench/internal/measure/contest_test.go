@@ -14,29 +14,28 @@ func TestContest(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	var left atomic.Int64
-	left.Store(300)
-	if err := c.Run(t.Context(), func() bool { return left.Add(-1) >= 0 }); err != nil {
+	var remaining atomic.Int64
+	remaining.Store(300)
+	if err := c.Run(t.Context(), func() bool { return remaining.Add(-1) >= 0 }); err != nil {
 		t.Fatal(err)
 	}
 	if c.Acquisitions != 300 {
 		t.Errorf("%d acquisitions, want 300", c.Acquisitions)
 	}
 	if c.Share < 0 || c.Share > 1 {
-		t.Errorf("share %v, want one of [0, 1]", c.Share)
+		t.Errorf("share %v, want 0 to 1", c.Share)
 	}
 }
 
-// A lock that keeps nobody out is found, rather than found fast.
 func TestContestFindsTwoHolders(t *testing.T) {
 	c, err := measure.NewContest(t.Context(), broken{}, 4, 16)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	var left atomic.Int64
-	left.Store(50_000_000)
-	if err := c.Run(t.Context(), func() bool { return left.Add(-1) >= 0 }); err == nil {
-		t.Errorf("%d acquisitions of a lock that keeps nobody out, and no error", c.Acquisitions)
+	var remaining atomic.Int64
+	remaining.Store(50_000_000)
+	if err := c.Run(t.Context(), func() bool { return remaining.Add(-1) >= 0 }); err == nil {
+		t.Errorf("%d acquisitions of a lock that excludes nobody, and no error", c.Acquisitions)
 	}
 }

@@ -11,17 +11,17 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// A Cost is what something took per second.
+// A Cost is what something costs per second.
 type Cost struct {
-	Commands     float64 // sent by the client, without the driver's own
-	Bytes        float64 // to and from the server, with the driver's own
+	Commands     float64 // without the driver's own
+	Bytes        float64 // in both directions, with the driver's own
 	CPU          time.Duration
 	OplogEntries float64
 	OplogBytes   float64
 }
 
-// HeldCost returns what a session costs that holds n locks and does nothing else, over
-// the time d, with a heartbeat every second. The target must be a server, and Counted.
+// HeldCost returns the cost of a session that holds n locks and does nothing else, measured for the
+// time d with a heartbeat every second. The target must be a server, and Counted.
 func HeldCost(ctx context.Context, t *Target, n int, d time.Duration) (Cost, error) {
 	s, err := t.Session(ctx, dsync.Options{HeartbeatInterval: time.Second, Retention: -1})
 	if err != nil {
@@ -29,7 +29,7 @@ func HeldCost(ctx context.Context, t *Target, n int, d time.Duration) (Cost, err
 	}
 	defer s.Close(context.WithoutCancel(ctx))
 	var g errgroup.Group
-	g.SetLimit(6) // it has eight connections, and heartbeats
+	g.SetLimit(6) // the session has eight connections, and heartbeats need some
 	held := make([]*dsync.Mutex, n)
 	for i := range held {
 		held[i] = s.Mutex(numbered(i))
@@ -62,13 +62,13 @@ func HeldCost(ctx context.Context, t *Target, n int, d time.Duration) (Cost, err
 	c.OplogEntries, c.OplogBytes = float64(log.Entries)/took, float64(log.Bytes)/took
 	for _, mu := range held {
 		if mu.Token() == 0 {
-			return Cost{}, fmt.Errorf("%v was lost meanwhile", mu)
+			return Cost{}, fmt.Errorf("%v was lost during the measurement", mu)
 		}
 	}
 	return c, nil
 }
 
-// cpuTime is what this process has used so far.
+// cpuTime returns the CPU time that this process has used so far.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	syscall.Getrusage(syscall.RUSAGE_SELF, &u)

@@ -7,21 +7,20 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// together is how many sessions join a crowd at a time: all at once would overrun the
-// server.
+// together is how many sessions join a crowd at a time. All at once would overload the server.
 const together = 20
 
-// A Crowd is many sessions that wait in the queue for one key, each with a listener of its own
-// and all with one client. They have no heartbeats and no polls for a while, as those
-// have nothing to do with a release. The target must be Counted.
+// A Crowd is many sessions waiting in the queue of one key. All share one client, and each has its
+// own listener. Their heartbeats and polls are put off, because they are not part of a release. The
+// target must be Counted.
 type Crowd struct {
 	many *many
 	ring *Ring
 	left int
 }
 
-// NewCrowd returns when all sessions but the holder are in the queue, and nobody sends anything
-// any more.
+// NewCrowd returns when all sessions but the holder are in the queue and none sends a command any
+// more.
 func NewCrowd(ctx context.Context, t *Target, sessions int) (_ *Crowd, err error) {
 	const never = 10 * time.Minute
 	m, err := newMany(ctx, t, dsync.Options{TTL: never, PollInterval: never, Retention: -1})
@@ -63,11 +62,11 @@ func (c *Crowd) queued(ctx context.Context, n int) error {
 	}
 }
 
-// Left is how many wait.
+// Left returns how many sessions are waiting.
 func (c *Crowd) Left() int { return c.left }
 
-// Release is the [Op] from the call of Unlock until the next session has the key. The former
-// holder leaves.
+// Release is the [Op] from the call of Unlock until the next session has the key. The former holder
+// does not wait for it again.
 func (c *Crowd) Release(ctx context.Context) (time.Duration, error) {
 	c.left--
 	return c.ring.HandOff(ctx)

@@ -21,11 +21,11 @@ func TestCrowd(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := crowd.Left(); got != want {
-				t.Errorf("%d are left, want %d", got, want)
+				t.Errorf("%d sessions are waiting, want %d", got, want)
 			}
 		}
 		if got := to.Commands() - before; got != 2*19 {
-			t.Errorf("%d commands for 19 releases, want one and a notice each", got)
+			t.Errorf("%d commands for 19 releases, want one release and one notice each", got)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-// Package measure has the measured operations, which the benchmarks and the report share: an [Op]
-// takes a time once, and [Interleave] runs several in turn, so that whatever else the machine does
-// falls on all of them alike.
+// Package measure holds the measured operations, which the benchmarks and the report share. An [Op]
+// measures one operation once. [Interleave] runs several in turn, so that other load on the machine
+// affects all of them alike.
 package measure

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Excludes returns an error unless a process waits for a key that another one holds. What is
-// measured with keys of their own would not notice: nobody else wants them.
+// Excludes returns an error unless a process has to wait for a key that another one holds. An
+// uncontended measurement would not notice that a lock excludes nobody.
 func Excludes(ctx context.Context, sys System) error {
 	const key, enough = "excludes", 200 * time.Millisecond
 	var locks [2]Locker
@@ -30,7 +30,7 @@ func Excludes(ctx context.Context, sys System) error {
 	begin := time.Now()
 	switch err := locks[1].Lock(waiting); {
 	case err == nil:
-		return errors.New("two have the key at a time")
+		return errors.New("two processes hold the key at the same time")
 	case time.Since(begin) < enough/2: // a driver may give up shortly before the context ends
 		return fmt.Errorf("the second Lock did not wait: %w", err)
 	}

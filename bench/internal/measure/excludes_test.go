@@ -13,16 +13,16 @@ func TestExcludes(t *testing.T) {
 		t.Errorf("a Mutex: %v", err)
 	}
 	if err := measure.Excludes(t.Context(), broken{}); err == nil {
-		t.Error("a lock that keeps nobody out: no error")
+		t.Error("a lock that excludes nobody: no error, want one")
 	}
 	if err := measure.Excludes(t.Context(), &failing{}); !errors.Is(err, errFailed) {
-		t.Errorf("a second Lock that fails rather than waits: %v, want %v", err, errFailed)
+		t.Errorf("a second Lock that fails instead of waiting: got %v, want %v", err, errFailed)
 	}
 }
 
 var errFailed = errors.New("failed")
 
-// failing is a System whose Locks fail at once, except the first.
+// failing is a System on which only the first Lock succeeds.
 type failing struct {
 	broken
 	locked bool

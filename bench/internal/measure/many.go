@@ -7,8 +7,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// many is a [System] like [Mutexes] whose processes share one client, so that there
-// can be a thousand of them.
+// many is a [System] like [Mutexes] whose processes share one client, so that a thousand of them
+// fit on one server.
 type many struct {
 	store   driver.Store
 	end     func()

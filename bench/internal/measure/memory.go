@@ -13,9 +13,9 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// HeldMemory returns the bytes of the process's memory, stacks included, that each of n held
-// locks takes: the difference between the memory in use with and without them. It includes the
-// holder's entry in the store, some 200 bytes, because the store is in the same memory.
+// HeldMemory returns how many bytes of this process's memory, stacks included, each of n held locks
+// takes: the difference between the memory in use with and without them. It includes the holder's
+// entry in the store, some 200 bytes, because the store is in the same memory.
 func HeldMemory(n int) (float64, error) {
 	s, err := sessionOn(dsynctest.NewMemory())
 	if err != nil {
@@ -37,13 +37,13 @@ func HeldMemory(n int) (float64, error) {
 	return bytes, nil
 }
 
-// OneKey and OwnKeys say what those of [WaiterMemory] wait for.
+// OneKey and OwnKeys are keys for [WaiterMemory]: the same for all goroutines, and one for each.
 func OneKey(int) string    { return "key" }
 func OwnKeys(i int) string { return numbered(i) }
 
-// WaiterMemory returns the bytes that each of n goroutines takes that wait for keys
-// held elsewhere. One after the other they come to wait: what a burst of commands takes
-// for a moment is not theirs.
+// WaiterMemory returns how many bytes each of n goroutines takes that wait for keys held by another
+// session. They begin to wait one after the other: otherwise the figure would include the buffers
+// of many concurrent commands.
 func WaiterMemory(n int, key func(int) string) (float64, error) {
 	store := dsynctest.NewMemory()
 	s, err := sessionOn(store)
@@ -58,7 +58,7 @@ func WaiterMemory(n int, key func(int) string) (float64, error) {
 	defer other.Close(context.Background())
 	for i := range n {
 		if !other.Mutex(key(i)).TryLock() {
-			break // one key for all
+			break // all keys are the same
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -70,14 +70,14 @@ func WaiterMemory(n int, key func(int) string) (float64, error) {
 			break
 		}
 	}
-	time.Sleep(time.Second) // waiters within the process do not show in the store
+	time.Sleep(time.Second) // the store does not show further waiters of one session
 	bytes := float64(inUse()-without) / float64(n)
 	cancel()
 	wg.Wait()
 	return bytes, err
 }
 
-// awaitWaiter waits until somebody is in the store's queue for the key.
+// awaitWaiter waits until the key has a waiter in the store.
 func awaitWaiter(store driver.Store, key string) error {
 	for {
 		st, err := store.Load(context.Background(), key, 1000)
@@ -88,10 +88,10 @@ func awaitWaiter(store driver.Store, key string) error {
 	}
 }
 
-// inUse returns the bytes of the heap that are in use, and of stacks.
+// inUse returns how many bytes of heap and stacks are in use.
 func inUse() int64 {
 	runtime.GC()
-	runtime.GC() // what a finalizer kept
+	runtime.GC() // frees what the first one kept for finalizers
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)

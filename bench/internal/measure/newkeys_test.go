@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// Every turn has keys of its own, each once, so many at a time as there are goroutines.
+// Every call of the Op uses new keys, each once, as many at a time as there are goroutines.
 func TestNewKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -29,7 +29,7 @@ func TestNewKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 			if took != 10*time.Second {
-				t.Errorf("100 keys, a second each, by 10 goroutines took %v, want 10s", took)
+				t.Errorf("100 keys of 1s each took 10 goroutines %v, want 10s", took)
 			}
 			if len(seen) != 100*turn {
 				t.Errorf("%d different keys after turn %d, want %d", len(seen), turn, 100*turn)

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// An Op is done once by a call, which returns how long the part of it took that is
-// measured. It is not called concurrently.
+// An Op runs an operation once and returns how long its measured part took. It is never called
+// concurrently.
 type Op func(ctx context.Context) (time.Duration, error)
 
-// Timed is an Op that is measured as a whole.
+// Timed is an Op that measures the whole of f.
 func Timed(f func(context.Context) error) Op {
 	return func(ctx context.Context) (time.Duration, error) {
 		begin := time.Now()
@@ -19,7 +19,7 @@ func Timed(f func(context.Context) error) Op {
 	}
 }
 
-// Twice is the Op that does op two times in a row, and takes as long as both.
+// Twice is the Op that runs op two times in a row and returns the sum.
 func Twice(op Op) Op {
 	return func(ctx context.Context) (time.Duration, error) {
 		first, err := op(ctx)
@@ -41,7 +41,7 @@ func LockUnlock(l Locker) Op {
 	})
 }
 
-// LockUnlockEach is the Op that locks and unlocks a key with that prefix that nobody has used.
+// LockUnlockEach is the Op that locks and unlocks a new key, beginning with prefix, on each call.
 func LockUnlockEach(p Process, prefix string) Op {
 	n := 0
 	return func(ctx context.Context) (time.Duration, error) {
@@ -54,8 +54,8 @@ func LockUnlockEach(p Process, prefix string) Op {
 	}
 }
 
-// LockUnlockAfter is the Op by which p locks and unlocks a key with that prefix that the process
-// other was the last to use, some turns before.
+// LockUnlockAfter is the Op in which p locks and unlocks a key, beginning with prefix, that was
+// last used by the process other, some calls before.
 func LockUnlockAfter(other, p Process, prefix string) Op {
 	const ahead = 32
 	first, second := LockUnlockEach(other, prefix), LockUnlockEach(p, prefix)

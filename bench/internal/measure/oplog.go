@@ -6,13 +6,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// An Oplog is what a replica set has logged of the library's collection.
+// An Oplog counts the oplog entries of the library's collection.
 type Oplog struct {
 	Entries int   `bson:"entries"`
 	Bytes   int64 `bson:"bytes"`
 }
 
-// Logged returns a function that returns what was logged since this call.
+// Logged returns a function that returns what was logged since the call of Logged.
 func (t *Target) Logged(ctx context.Context) (since func() (Oplog, error), err error) {
 	from, err := t.operationTime(ctx)
 	if err != nil {
@@ -45,7 +45,7 @@ func (t *Target) Logged(ctx context.Context) (since func() (Oplog, error), err e
 	}, nil
 }
 
-// operationTime is the time of the last operation that the server knows of.
+// operationTime returns the time of the last operation that the server knows of.
 func (t *Target) operationTime(ctx context.Context) (bson.Timestamp, error) {
 	var reply struct {
 		Time bson.Timestamp `bson:"operationTime"`

@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Raw is what the library is compared with: one small update of one document,
-// acknowledged by a majority, by RunCommand of the same driver, encoded once.
+// Raw is the unit that the library is compared with: a small majority update of one document,
+// encoded once and sent by RunCommand of the same driver.
 type Raw struct {
 	db                    *mongo.Database
 	update, early, notice bson.Raw
@@ -27,7 +27,7 @@ type Raw struct {
 // rawNotices is the capped collection of [Raw.WriteAndNotice].
 const rawNotices = "raw.notices"
 
-// NewRaw returns writes of the document with that id in the target's database, on a client of its own.
+// NewRaw returns writes to the document with that id in the target's database, on a new client.
 func NewRaw(t *Target, id string) (*Raw, error) {
 	client, err := mongo.Connect(t.client())
 	if err != nil {
@@ -52,7 +52,7 @@ func NewRaw(t *Target, id string) (*Raw, error) {
 	return &Raw{db: client.Database(t.DB.Name()), update: update, early: early, notice: notice}, nil
 }
 
-// increment is the update of the document with that id, which may not exist yet, with that acknowledgement.
+// increment returns an upsert of the document with that id, with the write concern w.
 func increment(id string, w any) (bson.Raw, error) {
 	return bson.Marshal(bson.D{
 		{Key: "update", Value: "raw"},
@@ -72,8 +72,8 @@ func (r *Raw) Write(ctx context.Context) (time.Duration, error) {
 	return time.Since(begin), err
 }
 
-// WriteEarly is the [Op] that writes once, and once more with the acknowledgement of the primary alone, as Lock
-// and Unlock do.
+// WriteEarly is the [Op] that writes twice: first acknowledged by a majority, then by the primary
+// alone, as Lock and Unlock do.
 func (r *Raw) WriteEarly(ctx context.Context) (time.Duration, error) {
 	begin := time.Now()
 	err := r.run(ctx, r.update)
@@ -83,7 +83,7 @@ func (r *Raw) WriteEarly(ctx context.Context) (time.Duration, error) {
 	return time.Since(begin), err
 }
 
-// WriteEach writes to the document with that id, once for each acknowledgement.
+// WriteEach writes to the document with that id, once with each of the write concerns.
 func (r *Raw) WriteEach(ctx context.Context, id string, ws ...any) error {
 	for _, w := range ws {
 		update, err := increment(id, w)
@@ -106,12 +106,12 @@ func (r *Raw) run(ctx context.Context, cmd bson.Raw) error {
 		return err
 	}
 	if reply.N != 1 || reply.WriteConcernError != nil {
-		return fmt.Errorf("raw write: %d documents, %v", reply.N, reply.WriteConcernError)
+		return fmt.Errorf("raw write: changed %d documents, want 1; write concern error: %v", reply.N, reply.WriteConcernError)
 	}
 	return nil
 }
 
-// Read tails a capped collection on a client of its own, for [Raw.WriteAndNotice].
+// Read tails a capped collection on a new client, for [Raw.WriteAndNotice].
 func (r *Raw) Read(ctx context.Context, t *Target) (err error) {
 	if r.reader, err = mongo.Connect(t.client()); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (r *Raw) Read(ctx context.Context, t *Target) (err error) {
 	if err := r.db.CreateCollection(ctx, rawNotices, capped); err != nil {
 		return err
 	}
-	if err := r.run(ctx, r.notice); err != nil { // an empty one can't be tailed
+	if err := r.run(ctx, r.notice); err != nil { // an empty collection can't be tailed
 		return err
 	}
 	r.cursor, err = r.reader.Database(t.DB.Name()).Collection(rawNotices).
@@ -128,7 +128,7 @@ func (r *Raw) Read(ctx context.Context, t *Target) (err error) {
 	if err != nil {
 		return err
 	}
-	r.cursor.Next(ctx) // the one that was there
+	r.cursor.Next(ctx) // skip the notice from above
 	ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	r.heard, r.done = make(chan time.Time), make(chan struct{})
 	go func() {
@@ -143,9 +143,9 @@ func (r *Raw) Read(ctx context.Context, t *Target) (err error) {
 	return nil
 }
 
-// WriteAndNotice is the [Op] from the call of Write, after which a notice is inserted, to
-// the reader having that. It returns as long after that as [Ring.HandOff] does, so that
-// whatever comes next finds the machine alike.
+// WriteAndNotice is the [Op] that writes, inserts a notice and waits until the reader has it. It
+// then waits as long as [Ring.HandOff] does, so that the next operation finds the machine in the
+// same state after both.
 func (r *Raw) WriteAndNotice(ctx context.Context) (time.Duration, error) {
 	written := make(chan error, 1)
 	begin := time.Now()

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// A Ring is processes that all want one key: one has it, the others wait.
+// A Ring is a number of processes that all want one key: one holds it, the others wait.
 type Ring struct {
-	// Requeue is the time after each hand-off within which the former holder is in the queue
-	// again. Default requeueTime.
+	// Requeue is how long HandOff waits for the former holder to be in the queue again. Default:
+	// requeueTime.
 	Requeue time.Duration
 
 	Leave bool // the former holder does not wait for the key again
@@ -18,7 +18,7 @@ type Ring struct {
 	sys    System
 	key    string
 	cancel context.CancelFunc
-	ctx    context.Context // of the waiters
+	ctx    context.Context // ends the waiters
 	procs  []Process
 	locks  []Locker
 	got    chan grant
@@ -32,8 +32,8 @@ type grant struct {
 	err     error
 }
 
-// NewRing opens n processes, one after the other, and returns when one has the key
-// and the others have requested it.
+// NewRing opens n processes, one after the other, and returns when one holds the key and the others
+// wait for it.
 func NewRing(ctx context.Context, sys System, key string, n int) (*Ring, error) {
 	r := newRing(ctx, sys, key, n)
 	for range n {
@@ -47,14 +47,15 @@ func NewRing(ctx context.Context, sys System, key string, n int) (*Ring, error) 
 
 const requeueTime = 25 * time.Millisecond
 
-// newRing returns a ring without a process, which has room for n.
+// newRing returns a ring without processes, with capacity for n.
 func newRing(ctx context.Context, sys System, key string, n int) *Ring {
 	r := &Ring{Requeue: requeueTime, sys: sys, key: key, got: make(chan grant, n), holder: -1}
 	r.ctx, r.cancel = context.WithCancel(ctx)
 	return r
 }
 
-// add opens a process. The first gets the key; the others are about to request it.
+// add opens a process. The first one gets the key; add does not wait until the others have
+// requested it.
 func (r *Ring) add(ctx context.Context) error {
 	p, err := r.sys.Open(ctx)
 	if err != nil {
@@ -73,7 +74,7 @@ func (r *Ring) add(ctx context.Context) error {
 	return err
 }
 
-// awaitRequeue gives waiters the time to be in the queue, so that it is not measured.
+// awaitRequeue waits until waiters are in the queue, so that joining it is not measured.
 func awaitRequeue(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -83,7 +84,7 @@ func awaitRequeue(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// wait has the process wait for the key.
+// wait has the process wait for the key in a goroutine.
 func (r *Ring) wait(process int) {
 	l := r.locks[process]
 	r.wg.Go(func() {
@@ -92,7 +93,7 @@ func (r *Ring) wait(process int) {
 	})
 }
 
-// next waits for the next process to have the key, and returns when it had it.
+// next waits until a process gets the key, and returns when it got it.
 func (r *Ring) next(ctx context.Context) (time.Time, error) {
 	select {
 	case g := <-r.got:
@@ -105,8 +106,8 @@ func (r *Ring) next(ctx context.Context) (time.Time, error) {
 	}
 }
 
-// HandOff is the [Op] from the call of Unlock to the next process having the key. It
-// returns when the former holder is likely to be in the queue again.
+// HandOff is the [Op] from the call of Unlock until the next process has the key. Unless Leave is
+// set, it returns when the former holder is likely to be in the queue again.
 func (r *Ring) HandOff(ctx context.Context) (time.Duration, error) {
 	former, unlocked := r.holder, make(chan error, 1)
 	r.holder = -1
@@ -126,7 +127,7 @@ func (r *Ring) HandOff(ctx context.Context) (time.Duration, error) {
 	return at.Sub(begin), awaitRequeue(ctx, r.Requeue)
 }
 
-// Close has the processes give up waiting, and closes them.
+// Close ends the waits and closes the processes.
 func (r *Ring) Close() {
 	r.cancel()
 	r.wg.Wait()

@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// Mutexes and elections go round: everyone gets its turn, and at the end all is free.
+// Every process of a ring gets its turn, and after Close the key is free.
 func TestRing(t *testing.T) {
 	for name, system := range map[string]func(*measure.Target) measure.System{
 		"mutexes":   func(to *measure.Target) measure.System { return &measure.Mutexes{Target: to} },
@@ -24,14 +24,14 @@ func TestRing(t *testing.T) {
 				}
 				before := 0
 				for i := range 3 + 6 {
-					if i == 3 { // each has waited once
+					if i == 3 { // by now each process has waited once
 						before = to.Commands()
 					}
 					if took, err := ring.HandOff(t.Context()); err != nil || took >= time.Second {
-						t.Errorf("hand-off: %v, %v; want less than a second: nobody polls", took, err)
+						t.Errorf("hand-off: took %v, error %v; want less than a second, without a poll", took, err)
 					}
 				}
-				// A release, its notice and a return to the queue each.
+				// Each hand-off takes a release, its notice and the former holder's new request.
 				if got := to.Commands() - before; got != 3*6 {
 					t.Errorf("%d commands for 6 hand-offs, want 18", got)
 				}
@@ -48,7 +48,7 @@ func TestRing(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				if err := l.Lock(ctx); err != nil {
-					t.Errorf("the key is not free at the end: %v", err)
+					t.Errorf("the key is not free after Close: %v", err)
 				}
 			})
 		})

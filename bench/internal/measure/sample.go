@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Sample is what an [Op] returned, in the order of its calls.
+// A Sample holds the durations that an [Op] returned, in the order of its calls.
 type Sample []time.Duration
 
 // Median returns the median, 0 of an empty sample.
@@ -19,7 +19,7 @@ func (s Sample) Median() time.Duration {
 	return (sorted[(len(s)-1)/2] + sorted[len(s)/2]) / 2
 }
 
-// Percentile returns what p percent of the sample are at most, 0 of an empty sample.
+// Percentile returns the p-th percentile, 0 of an empty sample.
 func (s Sample) Percentile(p float64) time.Duration {
 	if len(s) == 0 {
 		return 0
@@ -37,17 +37,17 @@ func (s Sample) Max() time.Duration {
 }
 
 const (
-	// warmUps is how many rounds are done before those that count.
+	// warmUps is the number of rounds before the measured ones.
 	warmUps = 3
 
-	// pause is what is waited for before each op at the most: a mongod that is a
-	// replica set by itself has writes wait for the next full millisecond of its
-	// clock if they just missed one, and a loop without pauses falls in step with it.
+	// pause is the longest random delay before an op. Without it a loop synchronizes with mongod:
+	// in a replica set of one member, a majority write that just missed a full millisecond of the
+	// server's clock waits for the next one.
 	pause = 2 * time.Millisecond
 )
 
-// Interleave does each of ops in turn, n times over, each round in another order, since
-// it matters what was done before, and returns a sample of each.
+// Interleave runs all ops n times and returns a sample of each. Each round runs them in another
+// random order, because an operation affects the next one.
 func Interleave(ctx context.Context, n int, ops ...Op) ([]Sample, error) {
 	samples := make([]Sample, len(ops))
 	for round := range warmUps + n {

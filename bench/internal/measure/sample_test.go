@@ -48,11 +48,11 @@ func TestInterleave(t *testing.T) {
 	}
 	for round := range slices.Chunk([]byte(order.String()), 2) {
 		if s := string(round); s != "ab" && s != "ba" {
-			t.Errorf("a round of %s, want each once", s)
+			t.Errorf("a round ran %s, want each op once", s)
 		}
 	}
 	if len(samples) != 2 || len(samples[0]) != 2 || samples[0].Median() != 1 || samples[1].Median() != 5 {
-		t.Errorf("got %v, want twice 1, and twice 5", samples)
+		t.Errorf("got %v, want [1 1] and [5 5]", samples)
 	}
 }
 

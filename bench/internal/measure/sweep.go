@@ -14,26 +14,26 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// A Sweeping is what sweeping of a store took.
+// A Sweeping is the cost of sweeping a store.
 type Sweeping struct {
 	Slices        Sample // how long each took
 	Seen, Deleted int64
 	Commands      int
 }
 
-// Sweep makes n keys with names in no order, two of nine of them idle, and sweeps once. That is
-// the share of idle keys in a slice if a round takes a quarter of the retention. The target must
-// be a server, Counted, and empty.
+// Sweep makes n keys with random names, two of nine of them idle, and sweeps once. That is the
+// share of idle keys if a round takes a quarter of the retention. The target must be a server,
+// Counted, and empty.
 func Sweep(ctx context.Context, t *Target, n int) (Sweeping, error) {
 	if t.DB == nil {
-		return Sweeping{}, errors.New("measure: to sweep the store in memory says nothing")
+		return Sweeping{}, errors.New("measure: Sweep needs a server, not the store in memory")
 	}
 	store, end, err := t.Shared(ctx, 0)
 	if err != nil {
 		return Sweeping{}, err
 	}
 	defer end()
-	var records [2]bson.D // of a key that is idle, and of one that is not, as it counts terms
+	var records [2]bson.D // of an idle key, and of an election, which is never idle as it counts terms
 	for i, kind := range []driver.Kind{driver.KindMutex, driver.KindElection} {
 		c := driver.Claim{Key: string(kind), ID: "s.1", Session: "s", Kind: kind, Weight: 1, Limit: 1}
 		if _, _, err := storecmd.Acquire(ctx, store, c, false, nil, time.Now().Add(time.Hour)); err != nil {
@@ -54,11 +54,11 @@ func Sweep(ctx context.Context, t *Target, n int) (Sweeping, error) {
 		}
 		copies = append(copies, append(bson.D{{Key: "_id", Value: "k/order " + rand.Text()}}, record[1:]...))
 	}
-	all := t.DB.Collection("leasehold", options.Collection().SetWriteConcern(writeconcern.Majority())) // Sweep reads what a majority has
+	all := t.DB.Collection("leasehold", options.Collection().SetWriteConcern(writeconcern.Majority())) // Sweep reads majority-committed records
 	if _, err := all.InsertMany(ctx, copies, options.InsertMany().SetOrdered(false)); err != nil {
 		return Sweeping{}, err
 	}
-	time.Sleep(10 * time.Millisecond) // a token has an age, in milliseconds
+	time.Sleep(10 * time.Millisecond) // until all tokens are older than the retention of a millisecond
 
 	var s Sweeping
 	before := t.Commands()
@@ -72,12 +72,12 @@ func Sweep(ctx context.Context, t *Target, n int) (Sweeping, error) {
 	}
 	s.Commands = t.Commands() - before
 	if want := int64(n * 2 / 9); s.Deleted < want {
-		return Sweeping{}, errors.New("measure: not all that was idle is swept")
+		return Sweeping{}, errors.New("measure: Sweep did not delete all idle keys")
 	}
 	return s, nil
 }
 
-// Total is how long all slices took.
+// Total returns how long all slices took together.
 func (s Sweeping) Total() (d time.Duration) {
 	for _, took := range s.Slices {
 		d += took

@@ -4,18 +4,18 @@ import (
 	"context"
 )
 
-// A System provides the locks: this library on a store, or a peer on its server.
+// A System provides locks: this library on a store, or another system on its server.
 type System interface {
-	// Open returns a process with a client of its own, although in this one.
+	// Open returns a process with its own client. It runs in this process of the operating system.
 	Open(ctx context.Context) (Process, error)
 }
 
-// A Process is one process of a [System]: its clients, and its registration if there is one.
+// A Process is one client of a [System], with its session if the system has sessions.
 type Process interface {
 	// Locker returns a lock of the key, for one goroutine.
 	Locker(ctx context.Context, key string) (Locker, error)
 
-	// Close gives up whatever the process has.
+	// Close releases whatever the process holds.
 	Close() error
 }
 

@@ -16,12 +16,12 @@ import (
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 )
 
-// A Target is what this library is measured on: the store in memory, which leaves
-// the cost of the library, or a server.
+// A Target is where this library is measured: on a server, or on the store in memory, which shows
+// the cost of the library alone.
 type Target struct {
-	DB *mongo.Database // on a client of the measurement's own; nil: in memory
+	DB *mongo.Database // on a client that no session uses; nil: in memory
 
-	// Store is what stores on a server are opened with, but for the session's part.
+	// Store holds the options for stores on a server. Its Session is ignored.
 	Store dsyncmongo.Options
 
 	uri     string
@@ -35,7 +35,7 @@ type Target struct {
 // Memory returns a target in memory.
 func Memory() *Target { return &Target{memory: dsynctest.NewMemory()} }
 
-// Server returns the target that is the database of the server.
+// Server returns the target for that database of the server.
 func Server(uri, database string) (*Target, error) {
 	client, err := mongo.Connect(options.Client().ApplyURI(uri))
 	if err != nil {
@@ -44,16 +44,16 @@ func Server(uri, database string) (*Target, error) {
 	return &Target{DB: client.Database(database), uri: uri}, nil
 }
 
-// Counted has the target count what its processes send. The counting takes time of
-// its own, so leave it where that is compared with something else. It returns t.
+// Counted makes the target count the commands of its processes, and returns it. Counting takes some
+// time, so don't use it where the time is compared with other operations.
 func (t *Target) Counted() *Target {
 	t.count = true
 	return t
 }
 
-// Commands is the number of commands that were sent, without those of listening, which go
-// on whatever happens, and of the driver's own. In memory those of sweeping are not counted either:
-// they come at random times. A target on a server must be Counted.
+// Commands returns the number of commands sent, without the driver's own and those of listening,
+// which continue all the time. On the store in memory it does not count those of sweeping either,
+// which come at random times. A target on a server must be Counted.
 func (t *Target) Commands() int {
 	if t.memory != nil {
 		counts := t.memory.Counts()
@@ -62,13 +62,13 @@ func (t *Target) Commands() int {
 	return int(t.sent.Load())
 }
 
-// Notices is the number of notices that a Counted server pushed.
+// Notices returns how many notices a Counted server has pushed.
 func (t *Target) Notices() int { return int(t.notices.Load()) }
 
-// Bytes is how many bytes went to a Counted server and came from it, in all.
+// Bytes returns how many bytes went to and came from a Counted server.
 func (t *Target) Bytes() int64 { return t.wire.bytes.Load() }
 
-// Drop deletes the database; Close does that, and disconnects the client.
+// Drop deletes the database. Close does it, too, and disconnects the client.
 func (t *Target) Drop(ctx context.Context) error {
 	if t.DB == nil {
 		return nil
@@ -76,7 +76,7 @@ func (t *Target) Drop(ctx context.Context) error {
 	return t.DB.Drop(ctx)
 }
 
-// Close ends what [Server] began.
+// Close deletes the database and disconnects the client.
 func (t *Target) Close(ctx context.Context) error {
 	if t.DB == nil {
 		return nil
@@ -84,7 +84,7 @@ func (t *Target) Close(ctx context.Context) error {
 	return errors.Join(t.DB.Drop(ctx), t.DB.Client().Disconnect(ctx))
 }
 
-// client returns the options of a process's client.
+// client returns the options for a process's client.
 func (t *Target) client() *options.ClientOptions {
 	opt := options.Client().ApplyURI(t.uri)
 	if t.count {
@@ -99,7 +99,8 @@ func (t *Target) started(_ context.Context, e *event.CommandStartedEvent) {
 	}
 }
 
-// listening: waiting for notices, or how that begins, or asking which member is the primary.
+// listening reports whether the command belongs to listening for notices, or asks which member is
+// the primary.
 func listening(e *event.CommandStartedEvent) bool {
 	switch e.CommandName {
 	case "getMore", "hello":
@@ -122,7 +123,7 @@ func (t *Target) succeeded(_ context.Context, e *event.CommandSucceededEvent) {
 	}
 }
 
-// Session returns a session with a client of its own.
+// Session returns a session with its own client.
 func (t *Target) Session(ctx context.Context, opt dsync.Options) (*dsync.Session, error) {
 	if t.memory != nil {
 		return dsync.New(t.memory, &opt)
@@ -132,8 +133,8 @@ func (t *Target) Session(ctx context.Context, opt dsync.Options) (*dsync.Session
 	return dsyncmongo.Connect(ctx, t.client(), t.DB.Name(), &o)
 }
 
-// Shared returns a store for any number of sessions, all on one client, and what ends it. The client has at most
-// that many connections, of which each session that listens takes one, or with 0 any number.
+// Shared returns a store whose sessions share one client, and a function that disconnects it. The
+// client has at most that many connections, 0 for no limit. Each session that listens occupies one.
 func (t *Target) Shared(ctx context.Context, connections uint64) (driver.Store, func(), error) {
 	if t.memory != nil {
 		return t.memory, func() {}, nil

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// A wire dials, and counts what goes through.
+// A wire is a dialer that counts the bytes on its connections.
 type wire struct {
 	net.Dialer
 	bytes atomic.Int64

@@ -1,3 +1,3 @@
-// Package peer has other locking systems as a [measure.System], each through the library that its
-// users take.
+// Package peer makes other locking systems available as a [measure.System], each through the
+// library that its users would choose.
 package peer

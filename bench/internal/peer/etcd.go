@@ -19,7 +19,7 @@ type Etcd struct {
 
 var _ measure.System = (*Etcd)(nil)
 
-// Client returns a client. Close it.
+// Client returns a client, which the caller must close.
 func (e *Etcd) Client() (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
 		Endpoints: []string{e.Addr}, DialTimeout: 10 * time.Second, Logger: zap.NewNop(),
@@ -40,7 +40,7 @@ type etcdProcess struct {
 	elections bool
 }
 
-// Locker makes a session for each lock: two locks of one session have a key together.
+// Locker makes a session for each lock, because two locks of one session can hold a key together.
 func (p *etcdProcess) Locker(_ context.Context, key string) (measure.Locker, error) {
 	s, err := concurrency.NewSession(p.client)
 	if err != nil {

@@ -14,14 +14,13 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// mongoLockRetry is how long Lock waits before it tries again to get a held key. The library leaves
-// that to its callers, and does not say how long. The value is redislock's.
+// mongoLockRetry is how long Lock waits before it retries a held key. The library leaves retries to
+// its callers and recommends no interval; this one is redislock's.
 const mongoLockRetry = redisRetry
 
-// MongoLock is github.com/square/mongo-lock, as a [measure.System], used as its README says:
-// with its indexes, majority writes, and locks without a TTL, which is the default. A lock is
-// one command that writes, an unlock one that reads and one that writes. The library is on
-// version 1 of the driver.
+// MongoLock is github.com/square/mongo-lock as a [measure.System], used as its README says: with
+// its indexes, majority writes, and locks without a TTL, which is the default. A lock takes one
+// write; an unlock takes a read and a write. The library uses version 1 of the driver.
 type MongoLock struct{ URI, Database string }
 
 var _ measure.System = (*MongoLock)(nil)
@@ -72,7 +71,7 @@ func (l *mongoLocker) Lock(ctx context.Context) error {
 func (l *mongoLocker) Unlock(ctx context.Context) error {
 	released, err := l.locks.Unlock(ctx, l.id)
 	if err == nil && len(released) == 0 {
-		return errors.New("it was not locked")
+		return errors.New("mongo-lock released nothing: the key was not locked")
 	}
 	return err
 }

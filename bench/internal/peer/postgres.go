@@ -10,9 +10,9 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// Postgres is PostgreSQL's advisory locks of a session by pgx, as a [measure.System].
-// The server has them in memory only, and gives none up before it sees that the
-// connection has ended.
+// Postgres is PostgreSQL's session-level advisory locks through pgx, as a [measure.System]. The
+// server keeps them only in memory, and frees them only when it notices that the connection is
+// closed.
 type Postgres struct{ URI string }
 
 var _ measure.System = (*Postgres)(nil)
@@ -29,7 +29,7 @@ type postgresProcess struct {
 	conns []*pgx.Conn
 }
 
-// Locker makes a connection for each lock: they belong to the connection.
+// Locker makes a connection for each lock, because a lock belongs to its connection.
 func (p *postgresProcess) Locker(ctx context.Context, key string) (measure.Locker, error) {
 	conn, err := pgx.Connect(ctx, p.uri)
 	if err != nil {
@@ -67,7 +67,7 @@ func (l *postgresLocker) Unlock(ctx context.Context) error {
 		return err
 	}
 	if !had {
-		return errors.New("it was not locked")
+		return errors.New("pg_advisory_unlock returned false: the key was not locked")
 	}
 	return nil
 }

@@ -11,11 +11,10 @@ import (
 )
 
 const (
-	// redisRetry is how often redislock tries again in its own example; it has no
-	// default.
+	// redisRetry is the retry interval of redislock's own example; the library has no default.
 	redisRetry = 100 * time.Millisecond
 
-	// redisTTL is longer than anything here: redislock renews nothing by itself.
+	// redisTTL is longer than any measurement, because redislock does not renew locks by itself.
 	redisTTL = 10 * time.Minute
 )
 
@@ -44,7 +43,7 @@ type redisLocker struct {
 }
 
 func (l *redisLocker) Lock(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, redisTTL) // without it the wait ends after the TTL as well
+	ctx, cancel := context.WithTimeout(ctx, redisTTL) // without a deadline Obtain would wait for redisTTL, too
 	defer cancel()
 	l.lock, err = l.client.Obtain(ctx, l.key, redisTTL, &redislock.Options{RetryStrategy: redislock.LinearBackoff(redisRetry)})
 	return err

@@ -10,11 +10,11 @@ import (
 	"github.com/leasehold-go/leasehold/internal/spawn"
 )
 
-// An account is whom a process runs as.
+// An account is the user and group that a process runs as.
 type account struct{ uid, gid uint32 }
 
-// unprivileged returns nil, or if we are root the account of that name: PostgreSQL
-// refuses to be root.
+// unprivileged returns the account of that name if this process runs as root, and nil otherwise:
+// PostgreSQL refuses to run as root.
 func unprivileged(name string) (*account, error) {
 	if os.Getuid() != 0 {
 		return nil, nil
@@ -34,8 +34,8 @@ func unprivileged(name string) (*account, error) {
 	return &account{uint32(uid), uint32(gid)}, nil
 }
 
-// prepare has the process run as the account, or as who we are if it is nil, and end
-// with this one.
+// prepare makes cmd run as the account, or as this process's user if it is nil, and end with this
+// process.
 func (a *account) prepare(cmd *exec.Cmd) {
 	spawn.EndWithParent(cmd)
 	if a == nil {

@@ -12,26 +12,26 @@ import (
 	"time"
 )
 
-// ErrNotHere says that a program is not on this machine.
+// ErrNotHere means that a program is not installed on this machine.
 var ErrNotHere = errors.New("not here")
 
-// A daemon is one process of a server.
+// A daemon is a running server process.
 type daemon struct {
 	dir  string
 	cmd  *exec.Cmd
-	end  os.Signal // what ends it at once, and whatever it has started
+	end  os.Signal // the signal that ends it and its children at once
 	done chan struct{}
 }
 
-// spec says how a daemon is started.
+// spec describes how to start a daemon.
 type spec struct {
-	dir  string // its own, removed at the end
+	dir  string // the daemon's own; stop removes it
 	args []string
-	user *account // nil: as who we are
+	user *account // nil: this process's user
 	end  os.Signal
 }
 
-// start starts the process and waits until it answers.
+// start starts the process and returns when answers returns nil.
 func start(ctx context.Context, s spec, answers func(context.Context) error) (*daemon, error) {
 	d := &daemon{dir: s.dir, end: s.end, done: make(chan struct{})}
 	out, err := os.Create(filepath.Join(s.dir, "out"))
@@ -61,7 +61,7 @@ func start(ctx context.Context, s spec, answers func(context.Context) error) (*d
 		}
 		select {
 		case <-d.done:
-			err = fmt.Errorf("it ended: %v", d.cmd.ProcessState)
+			err = fmt.Errorf("it exited before it answered: %v", d.cmd.ProcessState)
 		case <-ctx.Done():
 			err = errors.Join(ctx.Err(), err)
 		case <-time.After(50 * time.Millisecond):
@@ -75,7 +75,7 @@ func start(ctx context.Context, s spec, answers func(context.Context) error) (*d
 	}
 }
 
-// stop ends the process, by its pid, and removes its files.
+// stop ends the process and removes its files.
 func (d *daemon) stop() {
 	d.cmd.Process.Signal(d.end)
 	select {
@@ -87,11 +87,11 @@ func (d *daemon) stop() {
 	os.RemoveAll(d.dir)
 }
 
-// program returns the path of a program, or ErrNotHere.
+// program returns the path of an installed program, or ErrNotHere.
 func program(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", fmt.Errorf("%w: no %s on PATH", ErrNotHere, name)
+		return "", fmt.Errorf("%w: %s is not on PATH", ErrNotHere, name)
 	}
 	return path, nil
 }
@@ -101,7 +101,7 @@ func directory(name string) (string, error) { return os.MkdirTemp("", "leasehold
 
 var versionNumber = regexp.MustCompile(`\d+(\.\d+)+`)
 
-// version is the version that a program tells of.
+// version returns the version that a program prints with --version.
 func version(path string) string {
 	out, _ := exec.Command(path, "--version").Output()
 	return versionNumber.FindString(string(out))

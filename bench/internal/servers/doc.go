@@ -1,3 +1,3 @@
-// Package servers starts the servers that are measured, each on loopback, on a free
-// port, with its data in a temporary directory, and ends them by their pids.
+// Package servers starts the measured servers on free ports of the loopback address, with their
+// data in temporary directories, and stops them.
 package servers

@@ -16,7 +16,7 @@ type Etcd struct {
 	d       *daemon
 }
 
-// StartEtcd starts etcd as it is by default: every write is synced.
+// StartEtcd starts etcd with its defaults; it syncs every write.
 func StartEtcd(ctx context.Context) (*Etcd, error) {
 	path, err := program("etcd")
 	if err != nil {
@@ -45,7 +45,7 @@ func StartEtcd(ctx context.Context) (*Etcd, error) {
 // Stop ends the process.
 func (e *Etcd) Stop() { e.d.stop() }
 
-// connects is whether somebody listens.
+// connects returns a function that checks whether addr accepts connections.
 func connects(addr string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		var d net.Dialer

@@ -7,8 +7,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/mongod"
 )
 
-// StartMongod starts a replica set of that many members, journaled as by default, and
-// returns when all of them have the data.
+// StartMongod starts a replica set of that many members, with the default journaling, and returns
+// when all members are in sync.
 func StartMongod(ctx context.Context, members int) (*mongod.Set, error) {
 	path, err := program("mongod")
 	if err != nil {

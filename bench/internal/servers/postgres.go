@@ -11,15 +11,15 @@ import (
 	"github.com/leasehold-go/leasehold/internal/spawn"
 )
 
-// A Postgres is one PostgreSQL.
+// A Postgres is one PostgreSQL server.
 type Postgres struct {
 	URI     string
 	Version string
 	d       *daemon
 }
 
-// StartPostgres starts the newest PostgreSQL that Debian has installed, or the one on
-// PATH, as it is by default.
+// StartPostgres starts PostgreSQL with its default settings: the newest version that Debian's
+// packages have installed, or else the one on PATH.
 func StartPostgres(ctx context.Context) (_ *Postgres, err error) {
 	initdb, postgres, err := postgresPrograms()
 	if err != nil {
@@ -71,10 +71,10 @@ func postgresPrograms() (initdb, postgres string, err error) {
 	}
 	initdb = filepath.Join(filepath.Dir(postgres), "initdb")
 	if _, err := os.Stat(initdb); err != nil {
-		return "", "", fmt.Errorf("%w: no %s", ErrNotHere, initdb)
+		return "", "", fmt.Errorf("%w: %s is not installed", ErrNotHere, initdb)
 	}
 	return initdb, postgres, nil
 }
 
-// Stop ends the process, and with it those that it has started.
+// Stop ends the server and its child processes.
 func (p *Postgres) Stop() { p.d.stop() }

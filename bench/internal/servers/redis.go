@@ -8,15 +8,15 @@ import (
 	"github.com/leasehold-go/leasehold/internal/spawn"
 )
 
-// A Redis is one Redis.
+// A Redis is one Redis server.
 type Redis struct {
 	Addr    string // host:port
 	Version string
 	d       *daemon
 }
 
-// StartRedis starts Redis with its append-only file, which it syncs once a second, the
-// default there: up to a second of locks is lost with the machine.
+// StartRedis starts Redis with its append-only file, synced every second, which is that file's
+// default: if the machine crashes, the last second of locks is lost.
 func StartRedis(ctx context.Context) (*Redis, error) {
 	path, err := program("redis-server")
 	if err != nil {
