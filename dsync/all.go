@@ -186,7 +186,7 @@ func (a *all) unlock() (sent []engine.Releasing) {
 	a.end(context.Canceled)
 	for _, l := range slices.Backward(a.locks) {
 		if m := mutexOf(l); m != nil {
-			sent = append(sent, m.unlock(driver.Leave{Early: true}))
+			sent = append(sent, m.unlock(driver.Release{Early: true}))
 		} else {
 			l.Unlock()
 		}

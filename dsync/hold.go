@@ -153,7 +153,7 @@ func (h *Hold) Extend(ctx context.Context) (until time.Time, err error) {
 // before the store has answered, it is [ErrNotReleased]; of a lease that ends before that, [ErrLeaseOver].
 //
 // A second Release does nothing, and does not wait for the first.
-func (h *Hold) Release(ctx context.Context) error { return h.release(ctx, driver.Leave{}) }
+func (h *Hold) Release(ctx context.Context) error { return h.release(ctx, driver.Release{}) }
 
 // ReleaseAfter releases the hold in this process but keeps the key held for d from now, by the store's clock, even if
 // this process ends. Use it for a job that must not run twice within d although hosts' clocks differ. d must be from
@@ -168,10 +168,10 @@ func (h *Hold) ReleaseAfter(ctx context.Context, d time.Duration) error {
 	case !h.h.Keeps():
 		return fmt.Errorf("dsync: release %q after %v: a lease or a reader's hold can't be kept", h.Key(), d)
 	}
-	return h.release(ctx, driver.Leave{Keep: d})
+	return h.release(ctx, driver.Release{Keep: d})
 }
 
-func (h *Hold) release(ctx context.Context, l driver.Leave) error {
+func (h *Hold) release(ctx context.Context, l driver.Release) error {
 	if !h.state.CompareAndSwap(held, released) {
 		if h.state.Load() == scoped {
 			return fmt.Errorf("dsync: release %q: the scope that holds it releases it", h.Key())
@@ -188,13 +188,13 @@ func (h *Hold) release(ctx context.Context, l driver.Leave) error {
 }
 
 // scope calls f with a context of h, and then unlocks h. It is what each Do does.
-func scope(ctx context.Context, s *engine.Session, h *engine.Hold, unlock func(driver.Leave) engine.Releasing, f func(context.Context) error) (err error) {
+func scope(ctx context.Context, s *engine.Session, h *engine.Hold, unlock func(driver.Release) engine.Releasing, f func(context.Context) error) (err error) {
 	c, cancel := h.Context(ctx, nil)
 	defer func() {
 		cancel(context.Canceled)
 		wait, cancel := context.WithTimeout(context.Background(), s.TTL()/3)
 		defer cancel()
-		if uerr := unlock(driver.Leave{}).Wait(wait); errors.Is(uerr, ErrLost) {
+		if uerr := unlock(driver.Release{}).Wait(wait); errors.Is(uerr, ErrLost) {
 			err = errors.Join(err, fmt.Errorf("dsync: unlock %q: %w", h.Key(), uerr))
 		} else if uerr != nil {
 			s.Warn("dsync: Unlock", "key", h.Key(), "err", uerr)

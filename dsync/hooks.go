@@ -48,7 +48,7 @@ type Hooks struct {
 
 	// StoreError is called each time a command failed. The command is repeated where the
 	// documentation of the lock's method promises it. op says what it was to do: Register,
-	// Heartbeat, Expire, Read, Join, Release, Extend, Notify, Listen, Sweep and the like. The log
+	// Heartbeat, Expire, Read, Acquire, Release, Extend, Notify, Listen, Sweep and the like. The log
 	// has fewer lines: for each op when it begins to fail, every ten seconds, and at the end.
 	StoreError func(op string, err error)
 

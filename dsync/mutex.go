@@ -103,7 +103,7 @@ func (m *Mutex) tryLock(ctx context.Context) error {
 // of the members, as [Hold.Release] does. If the primary then fails before it has passed the release on, the key is
 // still held until this session's next heartbeat has reached the new primary, or sooner if the session asks for the key
 // again; or, if this process ends in that moment too, until the session expires. Nobody else is let in by it.
-func (m *Mutex) Unlock() { m.unlock(driver.Leave{Early: true}).Finish() }
+func (m *Mutex) Unlock() { m.unlock(driver.Release{Early: true}).Finish() }
 
 // Lost returns a channel that is closed when the hold that Lock, LockContext or TryLock took is lost, and just before
 // Unlock releases it. The next Lock makes another. If m is not locked, the channel is closed.
@@ -244,7 +244,7 @@ func (m *Mutex) HoldChan(ctx context.Context) <-chan *Hold {
 			case <-ctx.Done():
 			case <-h.Lost(): // another process may have it by now
 			}
-			h.h.Unlock(driver.Leave{}).Finish()
+			h.h.Unlock(driver.Release{}).Finish()
 		}
 	}()
 	return ch
@@ -286,7 +286,7 @@ func (m *Mutex) hold() *engine.Hold {
 	return m.h
 }
 
-func (m *Mutex) unlock(o driver.Leave) engine.Releasing {
+func (m *Mutex) unlock(o driver.Release) engine.Releasing {
 	m.session()
 	m.mu.Lock()
 	h := m.h

@@ -101,7 +101,7 @@ func (rw *RWMutex) RUnlock() {
 	if !ok {
 		panic(fmt.Sprintf("dsync: read-unlock of rwmutex %q that is not read-locked", rw.w.key))
 	}
-	done[0].Unlock(driver.Leave{Early: true}).Finish()
+	done[0].Unlock(driver.Release{Early: true}).Finish()
 }
 
 // RLocker returns a [sync.Locker] whose Lock and Unlock methods call rw.RLock and rw.RUnlock.

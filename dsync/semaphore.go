@@ -94,7 +94,7 @@ func (m *Semaphore) Release(n int64) {
 	}
 	var all []engine.Releasing
 	for _, h := range done {
-		all = append(all, h.Unlock(driver.Leave{Early: true}))
+		all = append(all, h.Unlock(driver.Release{Early: true}))
 	}
 	engine.FinishAll(all)
 }

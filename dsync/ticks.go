@@ -36,7 +36,7 @@ func (t *ticks) do(ctx context.Context, tick int64, f func(context.Context) ([]b
 	defer func() {
 		cancel(context.Canceled)
 		if !returned {
-			h.Unlock(driver.Leave{}).Finish()
+			h.Unlock(driver.Release{}).Finish()
 		}
 	}()
 	value, err := f(c)
@@ -48,7 +48,7 @@ func (t *ticks) do(ctx context.Context, tick int64, f func(context.Context) ([]b
 		return nil, true, errors.Join(fmt.Errorf("dsync: %s %q: %w", t.kind, t.key, err), t.release(h))
 	}
 	last = &engine.SealedError{Tick: tick, Value: bytes.Clone(value)} // f may keep the slice
-	if err := h.Unlock(driver.Leave{Seal: tick, Result: last.Value}).Wait(ctx); err != nil {
+	if err := h.Unlock(driver.Release{Seal: tick, Result: last.Value}).Wait(ctx); err != nil {
 		return nil, true, fmt.Errorf("dsync: %s %q: seal: %w", t.kind, t.key, err)
 	}
 	return last, true, nil
@@ -59,7 +59,7 @@ func (t *ticks) do(ctx context.Context, tick int64, f func(context.Context) ([]b
 func (t *ticks) release(h *engine.Hold) error {
 	ctx, cancel := context.WithTimeout(context.Background(), t.s.TTL()/3)
 	defer cancel()
-	if err := h.Unlock(driver.Leave{}).Wait(ctx); errors.Is(err, ErrLost) {
+	if err := h.Unlock(driver.Release{}).Wait(ctx); errors.Is(err, ErrLost) {
 		return err
 	}
 	return nil

@@ -92,10 +92,10 @@ func TestB31CopiesOfRequests(t *testing.T) {
 			n++
 			return driver.Claim{Key: key, ID: fmt.Sprint("s.", n), Session: "s", Kind: kind, Weight: 1, Limit: 1}
 		}
-		join := func(t *testing.T, j driver.Join, leave *driver.Leave) driver.State {
+		join := func(t *testing.T, j driver.Acquire, leave *driver.Release) driver.State {
 			t.Helper()
 			j.NotAfter = time.Now().Add(time.Hour)
-			done, err := c.Edit(t.Context(), driver.Edit{Leave: leave, Join: &j})
+			done, err := c.Edit(t.Context(), driver.Edit{Release: leave, Acquire: &j})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,14 +103,14 @@ func TestB31CopiesOfRequests(t *testing.T) {
 		}
 		acquire := func(t *testing.T, a driver.Claim, wait bool) driver.State {
 			t.Helper()
-			return join(t, driver.Join{Claim: a, Wait: wait}, nil)
+			return join(t, driver.Acquire{Claim: a, Wait: wait}, nil)
 		}
 		release := func(t *testing.T, a driver.Claim) {
 			t.Helper()
 			if h, ok := load(t, c, a.Key).Holder(a.ID); ok {
 				a.Token, a.NoneWaiting = h.Token, true
 			}
-			if _, _, err := storecmd.Release(t.Context(), c, a, driver.Leave{}); err != nil {
+			if _, _, err := storecmd.Release(t.Context(), c, a, driver.Release{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -169,7 +169,7 @@ func TestB31CopiesOfRequests(t *testing.T) {
 				acquire(t, holder, true)
 				acquire(t, a, true)
 				c.took()
-				st := join(t, driver.Join{Claim: a, Wait: true, Repeated: true}, nil)
+				st := join(t, driver.Acquire{Claim: a, Wait: true, Repeated: true}, nil)
 				sent := c.took()
 				release(t, holder)
 				c.put(sent)
@@ -180,7 +180,7 @@ func TestB31CopiesOfRequests(t *testing.T) {
 				st := acquire(t, old, true)
 				old.Token = st.Token
 				c.took()
-				return a, join(t, driver.Join{Claim: a, Wait: true}, &driver.Leave{Claim: old})
+				return a, join(t, driver.Acquire{Claim: a, Wait: true}, &driver.Release{Claim: old})
 			}},
 		}
 		final := make(map[string]bool)

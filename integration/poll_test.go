@@ -19,10 +19,10 @@ func TestRepeatedRequestsDoTheSame(t *testing.T) {
 		claim := func(key, session string) driver.Claim {
 			return driver.Claim{Key: key, ID: session + ".1", Session: session, Kind: driver.KindSemaphore, Weight: 1, Limit: 1}
 		}
-		join := func(j driver.Join) driver.State {
+		join := func(j driver.Acquire) driver.State {
 			t.Helper()
 			j.Wait, j.NotAfter = true, load(t, store, j.Claim.Key).Now.Add(time.Hour)
-			done, err := store.Edit(ctx, driver.Edit{Join: &j})
+			done, err := store.Edit(ctx, driver.Edit{Acquire: &j})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -30,9 +30,9 @@ func TestRepeatedRequestsDoTheSame(t *testing.T) {
 		}
 		acquire := func(c driver.Claim) driver.State {
 			t.Helper()
-			return join(driver.Join{Claim: c})
+			return join(driver.Acquire{Claim: c})
 		}
-		release := func(c driver.Claim, o driver.Leave) {
+		release := func(c driver.Claim, o driver.Release) {
 			t.Helper()
 			if found, _, err := storecmd.Release(ctx, store, c, o); err != nil || !found {
 				t.Fatalf("release of %s: found %t, %v", c.ID, found, err)
@@ -66,7 +66,7 @@ func TestRepeatedRequestsDoTheSame(t *testing.T) {
 			{"waits behind an end that has come", func(k string) {
 				acquire(claim(k, "a"))
 				acquire(claim(k, "mine"))
-				release(claim(k, "a"), driver.Leave{Keep: lease})
+				release(claim(k, "a"), driver.Release{Keep: lease})
 				time.Sleep(3 * lease)
 			}, nil, "held by mine.1"},
 			{"its own end has come", func(k string) {
@@ -81,19 +81,19 @@ func TestRepeatedRequestsDoTheSame(t *testing.T) {
 			{"was released", func(k string) {
 				acquire(claim(k, "mine"))
 				acquire(claim(k, "a"))
-				release(claim(k, "mine"), driver.Leave{})
+				release(claim(k, "mine"), driver.Release{})
 			}, nil, "held by a.1, 1 waiting, at 1"},
 			{"of a key that was sealed", func(k string) {
 				acquire(claim(k, "a"))
 				acquire(claim(k, "mine"))
-				release(claim(k, "a"), driver.Leave{Seal: 1})
+				release(claim(k, "a"), driver.Release{Seal: 1})
 			}, nil, "sealed"},
 		}
 		for i, tc := range cases {
 			for _, repeated := range []bool{false, true} {
 				key := fmt.Sprint("poll ", i, repeated)
 				tc.meet(key)
-				if got := told(join(driver.Join{Claim: claim(key, "mine"), Expired: tc.expired, Repeated: repeated})); got != tc.want {
+				if got := told(join(driver.Acquire{Claim: claim(key, "mine"), Expired: tc.expired, Repeated: repeated})); got != tc.want {
 					t.Errorf("%s, repeated %t: got %q, want %q", tc.name, repeated, got, tc.want)
 				}
 			}

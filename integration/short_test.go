@@ -82,7 +82,7 @@ func TestShortCommandsAreConditional(t *testing.T) {
 			}
 			return st
 		}
-		release := func(store driver.Store, c driver.Claim, o driver.Leave) {
+		release := func(store driver.Store, c driver.Claim, o driver.Release) {
 			t.Helper()
 			st, err := store.Load(ctx, c.Key, 1000)
 			if err != nil {
@@ -118,7 +118,7 @@ func TestShortCommandsAreConditional(t *testing.T) {
 		}{
 			{grant, later, func(k key) {
 				acquire(other, claim(k, 3), time.Hour)
-				release(other, claim(k, 3), driver.Leave{})
+				release(other, claim(k, 3), driver.Release{})
 			}, nil, false},
 			{grant, "in time for a free key", func(key) {}, []string{"s.2"}, true},
 			{grant, "late", func(key) { time.Sleep(2 * soon) }, nil, false},
@@ -129,13 +129,13 @@ func TestShortCommandsAreConditional(t *testing.T) {
 			}, []string{"s.3"}, false},
 			{grant, "sealed", func(k key) {
 				acquire(other, claim(k, 3), time.Hour)
-				release(other, claim(k, 3), driver.Leave{Seal: 1})
+				release(other, claim(k, 3), driver.Release{Seal: 1})
 			}, nil, false},
 			{grant, "used as another kind", func(k key) {
 				c := claim(k, 3)
 				c.Kind = driver.KindElection
 				acquire(other, c, time.Hour)
-				release(other, c, driver.Leave{})
+				release(other, c, driver.Release{})
 			}, nil, false},
 			{grant, "of another limit", func(k key) {
 				if _, err := storecmd.Resize(ctx, other, k, driver.KindMutex, 1, 2); err != nil {
@@ -197,7 +197,7 @@ func TestShortCommandsAreConditional(t *testing.T) {
 			key := fmt.Sprint("short", i)
 			name := tc.what + ": " + tc.name
 			first := acquire(mine, claim(key, 1), time.Hour)
-			release(mine, claim(key, 1), driver.Leave{})
+			release(mine, claim(key, 1), driver.Release{})
 			second := acquire(mine, claim(key, 2), soon)
 			again := tape.last()
 			if again[0].Key != "update" {
@@ -208,7 +208,7 @@ func TestShortCommandsAreConditional(t *testing.T) {
 			}
 			mineToo := claim(key, 2)
 			mineToo.NoneWaiting = tc.what == alone
-			release(mine, mineToo, driver.Leave{})
+			release(mine, mineToo, driver.Release{})
 			if tc.what != grant {
 				again = tape.last()
 			}
@@ -270,7 +270,7 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 		}
 		hold := func(store driver.Store, c driver.Claim) driver.State {
 			t.Helper()
-			done, err := store.Edit(ctx, driver.Edit{Join: &driver.Join{
+			done, err := store.Edit(ctx, driver.Edit{Acquire: &driver.Acquire{
 				Claim: c, Wait: true, NotAfter: load(t, other, c.Key).Now.Add(soon),
 				Repeated: store == other, // the long command, whose token is by the server's clock
 			}})
@@ -285,7 +285,7 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 		}
 		free := func(store driver.Store, c driver.Claim) {
 			t.Helper()
-			if found, _, err := storecmd.Release(ctx, store, c, driver.Leave{}); err != nil || !found {
+			if found, _, err := storecmd.Release(ctx, store, c, driver.Release{}); err != nil || !found {
 				t.Fatalf("release of %s: found %t, %v", c.ID, found, err)
 			}
 		}
@@ -477,7 +477,7 @@ func leaveTheSame(t *testing.T, kind driver.Kind) {
 				}
 				h, _ := st.Holder(c.ID)
 				c.Token, c.NoneWaiting = h.Token, alone
-				found, _, err := storecmd.Release(ctx, store, c, driver.Leave{})
+				found, _, err := storecmd.Release(ctx, store, c, driver.Release{})
 				if err == nil && !found {
 					err = errors.New("not found")
 				}

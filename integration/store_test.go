@@ -42,7 +42,7 @@ func TestStoreNoOpsWriteNothing(t *testing.T) {
 			_, _, err := storecmd.Acquire(ctx, store, c, wait, []string{"dead"}, until)
 			return err
 		}
-		release := func(c driver.Claim, o driver.Leave) error {
+		release := func(c driver.Claim, o driver.Release) error {
 			_, _, err := storecmd.Release(ctx, store, c, o)
 			return err
 		}
@@ -74,10 +74,10 @@ func TestStoreNoOpsWriteNothing(t *testing.T) {
 		must(acquire(claim(2, 1, 2), true))
 		must(acquire(claim(3, 1, 3), true))
 		must(publish(2, "x"))
-		must(release(claim(1, 3, 3), driver.Leave{Keep: time.Minute}))
+		must(release(claim(1, 3, 3), driver.Release{Keep: time.Minute}))
 		must(revoke())
 		must(acquire(once, true))
-		must(release(once, driver.Leave{Seal: 1, Result: []byte("r")}))
+		must(release(once, driver.Release{Seal: 1, Result: []byte("r")}))
 
 		noOps := []struct {
 			name string
@@ -96,15 +96,15 @@ func TestStoreNoOpsWriteNothing(t *testing.T) {
 				_, _, err := storecmd.Acquire(ctx, store, claim(4, 1, 3), true, nil, time.UnixMilli(1))
 				return err
 			}, nil},
-			{"keep again", func() error { return release(claim(1, 3, 3), driver.Leave{Keep: time.Hour}) }, nil},
-			{"release of nothing", func() error { return release(claim(5, 1, 3), driver.Leave{}) }, nil},
+			{"keep again", func() error { return release(claim(1, 3, 3), driver.Release{Keep: time.Hour}) }, nil},
+			{"release of nothing", func() error { return release(claim(5, 1, 3), driver.Release{}) }, nil},
 			{"publish again", func() error { return publish(2, "x") }, nil},
 			{"publish overtaken", func() error { return publish(1, "y") }, nil},
 			{"resize again", func() error { return resize(driver.KindSemaphore, 2, 3) }, nil},
 			{"resize as another kind", func() error { return resize(driver.KindMutex, 1, 1) }, dsync.ErrMismatch},
 			{"revoke again", revoke, nil},
 			{"acquire of what is sealed", func() error { c := once; c.ID = "s.10"; return acquire(c, true) }, nil},
-			{"seal again", func() error { return release(once, driver.Leave{Seal: 1, Result: []byte("other")}) }, nil},
+			{"seal again", func() error { return release(once, driver.Release{Seal: 1, Result: []byte("other")}) }, nil},
 			{"expire", func() error { _, err := store.Expire(ctx, "s", false); return err }, nil},
 		}
 		log := newOplog(t, r)
@@ -117,7 +117,7 @@ func TestStoreNoOpsWriteNothing(t *testing.T) {
 			}
 			log.reset(t)
 		}
-		must(release(claim(1, 3, 3), driver.Leave{})) // an oplog that showed nothing would be no witness
+		must(release(claim(1, 3, 3), driver.Release{})) // an oplog that showed nothing would be no witness
 		if n := log.writes(t, "k/k"); n != 1 {
 			t.Errorf("%d entries of a release, want 1", n)
 		}
@@ -364,7 +364,7 @@ func TestStoreSweepsNothingThatIsMade(t *testing.T) {
 		if _, err := storecmd.Publish(t.Context(), store, elected, 1, []byte("value")); !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("Publish: %v", err)
 		}
-		if found, _, err := storecmd.Release(t.Context(), store, elected, driver.Leave{}); found || err != nil {
+		if found, _, err := storecmd.Release(t.Context(), store, elected, driver.Release{}); found || err != nil {
 			t.Errorf("Release: %t, %v", found, err)
 		}
 		var record bson.D

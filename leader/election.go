@@ -173,7 +173,7 @@ func (e *Election) ResignAfter(ctx context.Context, d time.Duration) error {
 	if d < time.Millisecond || d > dsync.MaxDuration {
 		return fmt.Errorf("leader: resign from %q after %v: it must be at least 1ms and at most %v; Resign lets the next in now", e.name, d, dsync.MaxDuration)
 	}
-	if err := e.present().resignBy(ctx, driver.Leave{Keep: d}); err != nil {
+	if err := e.present().resignBy(ctx, driver.Release{Keep: d}); err != nil {
 		return fmt.Errorf("leader: resign from %q after %v: %w", e.name, d, err)
 	}
 	return nil
@@ -181,7 +181,7 @@ func (e *Election) ResignAfter(ctx context.Context, d time.Duration) error {
 
 // resignBy is resign that releases the term as l says. The error is ErrNotLeader if the term is over or is
 // released in such a way already, ctx's, or what became of the release.
-func (t *term) resignBy(ctx context.Context, l driver.Leave) error {
+func (t *term) resignBy(ctx context.Context, l driver.Release) error {
 	if t == nil || errors.Is(context.Cause(t.ctx), ErrResigned) || !t.hold.ReleaseBy(l) {
 		return ErrNotLeader
 	}

@@ -64,7 +64,7 @@ type refusing struct {
 }
 
 func (s *refusing) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
-	if s.refuse.Load() && e.Leave != nil {
+	if s.refuse.Load() && e.Release != nil {
 		return driver.Edited{}, driver.ErrRefused
 	}
 	return s.Memory.Edit(ctx, e)

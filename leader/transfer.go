@@ -49,7 +49,7 @@ func (e *Election) Transfer(ctx context.Context, to Member) error {
 	if err != nil {
 		return fmt.Errorf("leader: transfer of %q to session %q: %w", e.name, to.Session, err)
 	}
-	err = t.resignBy(ctx, driver.Leave{Successor: claim})
+	err = t.resignBy(ctx, driver.Release{Successor: claim})
 	if err == ErrNotLeader { // it has ended meanwhile, or another Transfer was faster
 		return fmt.Errorf("leader: transfer of %q: %w", e.name, err)
 	}

@@ -168,7 +168,7 @@ func TestBreakOfAFreeKeyWritesNothing(t *testing.T) {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 		s.wrote(before)
-		s.release(s.acquire(claim("k", "a.1", driver.KindMutex, 1, 1)), driver.Leave{})
+		s.release(s.acquire(claim("k", "a.1", driver.KindMutex, 1, 1)), driver.Release{})
 	}
 }
 

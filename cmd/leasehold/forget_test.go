@@ -11,9 +11,9 @@ import (
 func TestForget(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newScene(t)
-		s.release(s.acquire(claim("done", "a.1", driver.KindOnce, 1, 1)), driver.Leave{Seal: 1})
-		s.release(s.acquire(claim("elected", "a.2", driver.KindElection, 1, 1)), driver.Leave{})
-		s.release(s.acquire(claim("nightly", "a.4", driver.KindPeriodic, 1, 1)), driver.Leave{Seal: 1_793_498_400_000})
+		s.release(s.acquire(claim("done", "a.1", driver.KindOnce, 1, 1)), driver.Release{Seal: 1})
+		s.release(s.acquire(claim("elected", "a.2", driver.KindElection, 1, 1)), driver.Release{})
+		s.release(s.acquire(claim("nightly", "a.4", driver.KindPeriodic, 1, 1)), driver.Release{Seal: 1_793_498_400_000})
 		s.acquire(claim("held", "a.3", driver.KindMutex, 1, 1))
 		if got := command(t, s.Memory, "break", "done"); got.status != 0 ||
 			got.out != "done: nobody holds it: it is a once that has been done; leasehold forget makes it run again\n" {

@@ -186,7 +186,7 @@ func (j *job) turn(ctx context.Context, a *app, s *dsync.Session, sig *signals, 
 	}
 	err = (&work{job: j, app: a, hold: h, heartbeats: heartbeats, signals: sig}).do()
 	if left := j.atLeast - time.Since(granted); left >= time.Millisecond {
-		h.ReleaseBy(driver.Leave{Keep: left})
+		h.ReleaseBy(driver.Release{Keep: left})
 	}
 	if err == nil && j.tick > 0 {
 		return j.seal(h)
@@ -217,7 +217,7 @@ func tickText(tick int64) string { return time.UnixMilli(tick).UTC().Format(time
 
 // seal records that the command has succeeded for the tick.
 func (j *job) seal(h *engine.Hold) error {
-	h.ReleaseBy(driver.Leave{Seal: j.tick})
+	h.ReleaseBy(driver.Release{Seal: j.tick})
 	ctx, cancel := context.WithTimeout(context.Background(), sealTimeout)
 	defer cancel()
 	if err := h.Release(ctx); err != nil {

@@ -58,7 +58,7 @@ func TestJSONOfBreakAndForget(t *testing.T) {
 				holder, h := holding(t, s.Memory, "k")
 				defer holder.Close(t.Context())
 				s.acquire(claim("dead", "c.1", driver.KindMutex, 1, 1))
-				s.release(s.acquire(claim("once", "a.1", driver.KindOnce, 1, 1)), driver.Leave{Seal: 1})
+				s.release(s.acquire(claim("once", "a.1", driver.KindOnce, 1, 1)), driver.Release{Seal: 1})
 				time.Sleep(time.Second)
 				if c.released {
 					go func() {

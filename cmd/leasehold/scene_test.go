@@ -71,7 +71,7 @@ func (s scene) acquire(c driver.Claim) driver.Claim {
 	return c
 }
 
-func (s scene) release(c driver.Claim, o driver.Leave) {
+func (s scene) release(c driver.Claim, o driver.Release) {
 	s.t.Helper()
 	if found, _, err := storecmd.Release(s.t.Context(), s, c, o); !found || err != nil {
 		s.t.Fatal(found, err)
@@ -88,14 +88,14 @@ func (s scene) publish(c driver.Claim, seq int64, value string) {
 // allKinds makes a key of each kind, in several states.
 func (s scene) allKinds() {
 	s.acquire(claim("done", "a.1", driver.KindOnce, 1, 1))
-	s.release(claim("done", "a.1", driver.KindOnce, 1, 1), driver.Leave{Seal: 1, Result: []byte("\xff\x00")})
+	s.release(claim("done", "a.1", driver.KindOnce, 1, 1), driver.Release{Seal: 1, Result: []byte("\xff\x00")})
 	s.acquire(claim("elected", "b.1", driver.KindElection, 1, 1))
 	s.publish(claim("elected", "b.1", driver.KindElection, 1, 1), 1, "http://host-b:8080/ and more than fits into forty columns")
 	if err := s.Observe(s.t.Context(), "a", 1, []string{"elected"}); err != nil {
 		s.t.Fatal(err)
 	}
 	s.acquire(claim("free", "a.2", driver.KindMutex, 1, 1))
-	s.release(claim("free", "a.2", driver.KindMutex, 1, 1), driver.Leave{})
+	s.release(claim("free", "a.2", driver.KindMutex, 1, 1), driver.Release{})
 	lease := claim("lease", "b.2", driver.KindMutex, 1, 1)
 	lease.Lease = time.Minute
 	st, _, err := storecmd.Acquire(s.t.Context(), s, lease, true, nil, time.Now().Add(time.Hour))
@@ -117,7 +117,7 @@ func (s scene) allKinds() {
 		c.Tick = night.AddDate(0, 0, i).UnixMilli()
 		s.acquire(c)
 		if i == 0 { // and the next is in progress
-			s.release(c, driver.Leave{Seal: c.Tick, Result: []byte("up to 7")})
+			s.release(c, driver.Release{Seal: c.Tick, Result: []byte("up to 7")})
 		}
 	}
 	s.acquire(claim("once", "a.9", driver.KindOnce, 1, 1))

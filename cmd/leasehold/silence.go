@@ -59,7 +59,7 @@ func (s *silence) failed(op string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// Whoever waits needs these. A refusal ends the wait.
-	if !s.waiting || errors.Is(err, dsync.ErrRefused) || !slices.Contains([]string{"Register", "Heartbeat", "Join", "Load", "Read"}, op) {
+	if !s.waiting || errors.Is(err, dsync.ErrRefused) || !slices.Contains([]string{"Register", "Heartbeat", "Acquire", "Load", "Read"}, op) {
 		return
 	}
 	now := time.Now()

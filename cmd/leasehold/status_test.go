@@ -84,7 +84,7 @@ func TestStatusOfDeadlocks(t *testing.T) {
 // object in JSON, with the kind "".
 func TestStatusOfNothing(t *testing.T) {
 	s := newScene(t)
-	s.release(s.acquire(claim("free", "a.1", driver.KindMutex, 1, 1)), driver.Leave{})
+	s.release(s.acquire(claim("free", "a.1", driver.KindMutex, 1, 1)), driver.Release{})
 	for _, args := range [][]string{
 		{"status"}, {"status", "x"}, {"status", "--exact", "x"}, {"members"}, {"members", "x"}, {"break", "x"},
 		{"status", "--json"}, {"status", "x", "--json"}, {"members", "--json"}, {"members", "x", "--json"},

@@ -46,7 +46,7 @@ type Claim struct {
 	// Weight is how much of the key's Limit the claim takes: 1 ≤ Weight ≤ Limit.
 	Weight, Limit int64
 
-	// Tick, if positive, is what the claim is for. Once the key is sealed up to a tick (see [Leave]), it is
+	// Tick, if positive, is what the claim is for. Once the key is sealed up to a tick (see [Release]), it is
 	// not granted for that tick or an earlier one, or to a claim without a Tick.
 	Tick int64
 
@@ -67,8 +67,8 @@ type Claim struct {
 	Value string `json:"-"`
 
 	// Token is the token that the claim was granted with, or 0 if its session does not know it.
-	// Extend needs it. NoneWaiting says that nobody waited at that time. For Leave both are
-	// hints, which may save a store some work; they do not change what Leave does.
+	// Extend needs it. NoneWaiting says that nobody waited at that time. For Release both are
+	// hints, which may save a store some work; they do not change what Release does.
 	Token       int64
 	NoneWaiting bool
 }

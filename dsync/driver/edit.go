@@ -6,11 +6,11 @@ import (
 )
 
 // An Edit is what one command does to a key: see [Store].Edit. It has one part that is not nil, or
-// Leave and Join: then a claim takes the place of another one of the same session, key, Kind,
-// Limit and Tick, and Leave has nothing but its Claim.
+// Release and Acquire: then a claim takes the place of another one of the same session, key, Kind,
+// Limit and Tick, and Release has nothing but its Claim.
 type Edit struct {
-	Leave   *Leave
-	Join    *Join
+	Release *Release
+	Acquire *Acquire
 	Extend  *Extend
 	Publish *Publish
 	Resize  *Resize
@@ -20,10 +20,10 @@ type Edit struct {
 // Key returns the key that e edits.
 func (e Edit) Key() string {
 	switch {
-	case e.Join != nil:
-		return e.Join.Claim.Key
-	case e.Leave != nil:
-		return e.Leave.Claim.Key
+	case e.Acquire != nil:
+		return e.Acquire.Claim.Key
+	case e.Release != nil:
+		return e.Release.Claim.Key
 	case e.Extend != nil:
 		return e.Extend.Claim.Key
 	case e.Publish != nil:
@@ -40,30 +40,30 @@ func (e Edit) Key() string {
 // combined, or none, or a value that is out of its range. Every Store calls it first.
 func (e Edit) Check() error {
 	parts := 0
-	for _, has := range []bool{e.Leave != nil, e.Join != nil, e.Extend != nil, e.Publish != nil, e.Resize != nil, e.Forget != nil} {
+	for _, has := range []bool{e.Release != nil, e.Acquire != nil, e.Extend != nil, e.Publish != nil, e.Resize != nil, e.Forget != nil} {
 		if has {
 			parts++
 		}
 	}
-	replaces := parts == 2 && e.Leave != nil && e.Join != nil
+	replaces := parts == 2 && e.Release != nil && e.Acquire != nil
 	switch {
 	case parts != 1 && !replaces:
-		return fmt.Errorf("%w: an edit has %d parts; it must have one, or Leave and Join", ErrRefused, parts)
-	case replaces && (e.Leave.Keep != 0 || e.Leave.Seal != 0 || e.Leave.Successor != ""):
-		return fmt.Errorf("%w: a Leave with a Join has Keep, Seal or a Successor; it must have none", ErrRefused)
-	case replaces && e.Leave.Claim.Key != e.Join.Claim.Key:
-		return fmt.Errorf("%w: one edit for the keys %q and %q", ErrRefused, e.Leave.Claim.Key, e.Join.Claim.Key)
-	case e.Join != nil && (e.Join.Claim.Weight < 1 || e.Join.Claim.Weight > e.Join.Claim.Limit):
+		return fmt.Errorf("%w: an edit has %d parts; it must have one, or Release and Acquire", ErrRefused, parts)
+	case replaces && (e.Release.Keep != 0 || e.Release.Seal != 0 || e.Release.Successor != ""):
+		return fmt.Errorf("%w: a Release with an Acquire has Keep, Seal or a Successor; it must have none", ErrRefused)
+	case replaces && e.Release.Claim.Key != e.Acquire.Claim.Key:
+		return fmt.Errorf("%w: one edit for the keys %q and %q", ErrRefused, e.Release.Claim.Key, e.Acquire.Claim.Key)
+	case e.Acquire != nil && (e.Acquire.Claim.Weight < 1 || e.Acquire.Claim.Weight > e.Acquire.Claim.Limit):
 		// It could never be granted, and would block the queue forever.
-		return fmt.Errorf("%w: the claim's weight is %d; it must be from 1 to its limit, %d", ErrRefused, e.Join.Claim.Weight, e.Join.Claim.Limit)
-	case e.Join != nil && len(e.Join.Claim.Value) > MaxClaimValue:
-		return fmt.Errorf("%w: the claim's value has %d bytes; it may have at most %d", ErrRefused, len(e.Join.Claim.Value), MaxClaimValue)
-	case e.Join != nil && e.Join.Claim.Tick < 0:
-		return fmt.Errorf("%w: the claim's tick is %d; it must not be negative", ErrRefused, e.Join.Claim.Tick)
-	case e.Leave != nil && e.Leave.Seal < 0:
-		return fmt.Errorf("%w: the tick to seal up to is %d; it must not be negative", ErrRefused, e.Leave.Seal)
-	case e.Leave != nil && e.Leave.Seal > 0 && len(e.Leave.Result) > MaxValue:
-		return fmt.Errorf("%w: the result has %d bytes; it may have at most %d", ErrRefused, len(e.Leave.Result), MaxValue)
+		return fmt.Errorf("%w: the claim's weight is %d; it must be from 1 to its limit, %d", ErrRefused, e.Acquire.Claim.Weight, e.Acquire.Claim.Limit)
+	case e.Acquire != nil && len(e.Acquire.Claim.Value) > MaxClaimValue:
+		return fmt.Errorf("%w: the claim's value has %d bytes; it may have at most %d", ErrRefused, len(e.Acquire.Claim.Value), MaxClaimValue)
+	case e.Acquire != nil && e.Acquire.Claim.Tick < 0:
+		return fmt.Errorf("%w: the claim's tick is %d; it must not be negative", ErrRefused, e.Acquire.Claim.Tick)
+	case e.Release != nil && e.Release.Seal < 0:
+		return fmt.Errorf("%w: the tick to seal up to is %d; it must not be negative", ErrRefused, e.Release.Seal)
+	case e.Release != nil && e.Release.Seal > 0 && len(e.Release.Result) > MaxValue:
+		return fmt.Errorf("%w: the result has %d bytes; it may have at most %d", ErrRefused, len(e.Release.Result), MaxValue)
 	case e.Publish != nil && len(e.Publish.Value) > MaxValue:
 		return fmt.Errorf("%w: the value has %d bytes; it may have at most %d", ErrRefused, len(e.Publish.Value), MaxValue)
 	case e.Resize != nil && e.Resize.Limit < 1:
@@ -72,7 +72,7 @@ func (e Edit) Check() error {
 	return nil
 }
 
-// A Join requests Claim. In one atomic step the store
+// An Acquire requests Claim. In one atomic step the store
 //
 //   - drops every claim that waits for a session in Expired, every holder without an
 //     end of its own whose session is in Expired, and every holder whose end has come
@@ -85,7 +85,7 @@ func (e Edit) Check() error {
 //   - removes the claim from the queue again if !Wait.
 //
 // So repeating it is harmless, it adds nothing to the queue once the store's clock has
-// passed NotAfter, and a Join that changes nothing writes nothing. A claim whose Lease is
+// passed NotAfter, and an Acquire that changes nothing writes nothing. A claim whose Lease is
 // positive lives with its session, like every other, until Extend sets its end: until then
 // nobody may know that it was granted. The grant of a claim of KindElection increments the
 // key's term, and every grant publishes the claim's Value, if there is one.
@@ -101,26 +101,26 @@ func (e Edit) Check() error {
 // nobody holds the key or waits for it. If Claim.Weight exceeds the present limit, the error is a
 // [*MismatchError] too.
 //
-// Join does not check whether Claim.Session is alive. A store may limit how many claims it grants
+// Acquire does not check whether Claim.Session is alive. A store may limit how many claims it grants
 // in one command, to 1,000 or more; the next command on the key grants more.
 //
 // The notices are for the sessions of other claims that this command granted (NoticeGrant);
-// for the sessions of all holders that have Yield, after every Join that leaves the claim first
+// for the sessions of all holders that have Yield, after every Acquire that leaves the claim first
 // in the queue (NoticeYield); and for those who observe the key (NoticeChange).
-type Join struct {
+type Acquire struct {
 	Claim    Claim
 	Wait     bool      // a claim that is not granted at once stays in the queue
 	Expired  []string  // ids of sessions that have expired
 	NotAfter time.Time // by the store's clock
 
-	// Repeated says that the session has sent a Join of this claim before. It is a hint: a claim
+	// Repeated says that the session has sent an Acquire of this claim before. It is a hint: a claim
 	// that was requested before mostly waits, and is rarely alone with its key. It does not change
-	// what Join does.
+	// what Acquire does.
 	Repeated bool
 }
 
-// A Leave removes Claim, found by its ID alone, from the queue or the holders, and the store settles
-// the key. It is not an error if the claim was not there: see [Edited].Left. Holders whose end has come
+// A Release removes Claim, found by its ID alone, from the queue or the holders, and the store settles
+// the key. It is not an error if the claim was not there: see [Edited].Found. Holders whose end has come
 // may be dropped as well.
 //
 // The notices are for the sessions of claims that this command granted (NoticeGrant); if Keep has set
@@ -129,7 +129,7 @@ type Join struct {
 // are among the first 1,000 in the queue (NoticeWake, for the first one in place of a NoticeGrant); and for
 // those who observe the key (NoticeChange). There is no NoticeYield: if others still wait, the grant's notice
 // has Crowded set.
-type Leave struct {
+type Release struct {
 	Claim Claim
 
 	// Keep, if positive, keeps a held claim for that long from now, by the store's clock, whatever
@@ -147,8 +147,8 @@ type Leave struct {
 	// removed only if it holds, and the successor moves to the head of the queue before the key is
 	// settled. The other waiters keep their order. If the claim holds but the successor is not in the
 	// queue, the claim still holds after the command, and the error is ErrNotWaiting. If the claim does
-	// not hold, also if it waits, Left is false and nothing is removed. So a repeated or late Leave
-	// prefers nobody once the claim is released, and if a Leave without an answer is repeated and the
+	// not hold, also if it waits, Found is false and nothing is removed. So a repeated or late Release
+	// prefers nobody once the claim is released, and if a Release without an answer is repeated and the
 	// claim is not found, the first one has granted what it could to the successor. Successor is
 	// ignored with Keep or Seal.
 	Successor string
@@ -202,7 +202,7 @@ type Resize struct {
 // until [Store.Sweep] finds that it has been idle for long enough: so tokens keep growing.
 //
 // It does so only if the Token of the key's [State] is Token. So a Forget that is repeated, or arrives
-// late, forgets nothing that has happened to the key since. [Edited].Left says whether the key was as
+// late, forgets nothing that has happened to the key since. [Edited].Found says whether the key was as
 // described; if it was not, nothing is removed except holders whose end has come. The notices are for
 // those who observe the key (NoticeChange).
 type Forget struct {
@@ -212,18 +212,18 @@ type Forget struct {
 
 // An Edited is the reply to an [Edit].
 type Edited struct {
-	// State is the state of the key after a Join, as its claim sees it; without a Join it is not set.
+	// State is the state of the key after an Acquire, as its claim sees it; without an Acquire it is not set.
 	// The claim is held if and only if the State's Holders contain it.
 	State State
 
-	// Left says that the claim of a Leave was there, or that the key of a Forget was free and had its
+	// Found says that the claim of a Release was there, or that the key of a Forget was free and had its
 	// Token.
-	Left bool
+	Found bool
 
 	// Holder is the hold after an Extend.
 	Holder Holder
 
-	// Applied is set after a Leave with Early that a fail-over can still undo. It is not after the
+	// Applied is set after a Release with Early that a fail-over can still undo. It is not after the
 	// Committed of a later heartbeat in the same term when none can any more.
 	Applied OpTime
 

@@ -26,7 +26,7 @@ var (
 	// ErrNotHeld means that the claim does not hold the key, or that its hold has ended.
 	ErrNotHeld = errors.New("dsync: not held")
 
-	// ErrNotWaiting means that a Leave found no claim in the queue with the id of its
+	// ErrNotWaiting means that a Release found no claim in the queue with the id of its
 	// Successor.
 	ErrNotWaiting = errors.New("dsync: not in the queue")
 

@@ -37,7 +37,7 @@ const (
 
 	// NoticeWake: the session should request the claim once more, because what it waits for has
 	// changed. Either the holder has set an end to its hold, which is sent to the first waiter,
-	// or the key was sealed up to a tick: see [Leave].
+	// or the key was sealed up to a tick: see [Release].
 	NoticeWake
 
 	// NoticeYield: the claim holds the key with Yield set, and others wait.

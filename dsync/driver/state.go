@@ -15,14 +15,14 @@ type State struct {
 	// It is removed when that holder's claim ends. For a sealed key it is the result, and not nil.
 	Value []byte `json:"-"`
 
-	// Sealed is the greatest tick that has succeeded, 0 if none has: see [Leave].
+	// Sealed is the greatest tick that has succeeded, 0 if none has: see [Release].
 	Sealed int64
 
 	// Holders are all claims that hold the key, in the order of their grants. A claim whose end
 	// has come is among them until a command drops it.
 	Holders []Holder
 
-	// Final, in the reply to a Join, says that no copy of that request can make its claim join
+	// Final, in the reply to an Acquire, says that no copy of that request can make its claim join
 	// again. A store that does not know leaves it false.
 	Final bool
 

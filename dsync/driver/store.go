@@ -45,7 +45,7 @@ import (
 //
 // A nil error means that what the method reports is committed so that no fail-over can undo it
 // (on MongoDB: by a majority). If that is not known, the method returns an error. The only
-// exception is a [Leave] with Early.
+// exception is a [Release] with Early.
 //
 // Some errors are answers, to be tested with errors.Is: [ErrSessionExpired],
 // [ErrSessionExists], [ErrMismatch], [ErrNotHeld], [ErrNotWaiting], and [ErrRefused] for what
@@ -63,8 +63,8 @@ import (
 // its claims is concerned. The claim that the command is about gets none, because the reply
 // says what happened to it. If the reply of a command is lost and the command is repeated, the
 // repetition returns no notices for what the first one did. A NoticeChange may be returned
-// though nothing has changed. With an error no notices are returned, except by an Edit with Leave
-// and Join, and by Discard.
+// though nothing has changed. With an error no notices are returned, except by an Edit with Release
+// and Acquire, and by Discard.
 //
 // Durations are rounded up to the store's resolution, so that a positive duration never becomes
 // zero, which means "without end". No duration is longer than [MaxDuration].
@@ -117,21 +117,21 @@ type Store interface {
 	// length of the list.
 	Observe(ctx context.Context, session string, seq int64, keys []string) error
 
-	// Edit makes one edit of a key: see [Join], [Leave], [Extend], [Publish], [Resize] and [Forget] for what
+	// Edit makes one edit of a key: see [Acquire], [Release], [Extend], [Publish], [Resize] and [Forget] for what
 	// each does, which errors it has, and which notices are due. Then it settles the key. The
 	// error is ErrRefused if e's Check returns one.
 	//
-	// With Leave and Join, the store makes both in one step, or Leave in a step before that of Join;
-	// then others may come between. It makes Leave even if now is after the NotAfter of Join. If it
-	// returns an error, it may have made Leave or not. If it is known to have made Leave, in a step
+	// With Release and Acquire, the store makes both in one step, or Release in a step before that of Acquire;
+	// then others may come between. It makes Release even if now is after the NotAfter of Acquire. If it
+	// returns an error, it may have made Release or not. If it is known to have made Release, in a step
 	// of its own, the notices of that are returned with the error.
 	Edit(ctx context.Context, e Edit) (Edited, error)
 
 	// Discard removes claims that were released or given up, in case a copy of a request has made
-	// them join again: each in a step of its own, as a Leave without options does. It leaves
+	// them join again: each in a step of its own, as a Release without options does. It leaves
 	// holders that have an end, because a release has left them there on purpose. Mostly there is
 	// nothing to remove; then Discard writes nothing. Only Key, ID and Session of the claims are
-	// used. The notices are those of the Leaves. If some claims can't be removed, Discard removes the
+	// used. The notices are those of the Releases. If some claims can't be removed, Discard removes the
 	// others, and returns their notices with the error of the first.
 	Discard(ctx context.Context, claims []Claim) ([]Notice, error)
 

@@ -34,7 +34,7 @@ func ExampleMemory() {
 		fmt.Printf("%s: held %t, position %d\n", id, held, s.Position)
 	}
 
-	_, notices, err := storecmd.Release(ctx, store, claims["ada"], driver.Leave{})
+	_, notices, err := storecmd.Release(ctx, store, claims["ada"], driver.Release{})
 	if err != nil {
 		fmt.Println(err)
 		return

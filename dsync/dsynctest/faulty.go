@@ -19,8 +19,8 @@ const (
 	MethodUnregister Method = "Unregister" // Expire by the owner
 	MethodRevoke     Method = "Revoke"
 	MethodObserve    Method = "Observe"
-	MethodAcquire    Method = "Acquire" // Edit with Join
-	MethodRelease    Method = "Release" // Edit with Leave, without Join
+	MethodAcquire    Method = "Acquire" // Edit with Acquire
+	MethodRelease    Method = "Release" // Edit with Release, without Acquire
 	MethodExtend     Method = "Extend"  // Edit with Extend
 	MethodPublish    Method = "Publish" // Edit with Publish
 	MethodResize     Method = "Resize"  // Edit with Resize
@@ -41,9 +41,9 @@ const (
 // editMethod returns what e is.
 func editMethod(e driver.Edit) Method {
 	switch {
-	case e.Join != nil:
+	case e.Acquire != nil:
 		return MethodAcquire
-	case e.Leave != nil:
+	case e.Release != nil:
 		return MethodRelease
 	case e.Extend != nil:
 		return MethodExtend
@@ -103,8 +103,8 @@ type Request struct {
 	// Sessions.
 	Session, Claim, Key string
 
-	Wait     bool              // of a Join
-	Replaces string            // of a Join: the claim of the Leave with it
+	Wait     bool              // of an Acquire
+	Replaces string            // of an Acquire: the claim of the Release with it
 	Notice   driver.NoticeType // of a notice; of the first one of a Notify
 }
 

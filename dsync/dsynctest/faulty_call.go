@@ -140,10 +140,10 @@ func (f *Faulty) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error)
 
 // cloneEdit returns a copy of e that does not change if the caller changes e after its call.
 func cloneEdit(e driver.Edit) driver.Edit {
-	if j := clonePart(&e.Join); j != nil {
+	if j := clonePart(&e.Acquire); j != nil {
 		j.Expired = slices.Clone(j.Expired)
 	}
-	if l := clonePart(&e.Leave); l != nil {
+	if l := clonePart(&e.Release); l != nil {
 		l.Result = slices.Clone(l.Result)
 	}
 	clonePart(&e.Extend)
@@ -168,14 +168,14 @@ func clonePart[T any](part **T) *T {
 func editRequest(e driver.Edit) Request {
 	m := editMethod(e)
 	switch {
-	case e.Join != nil:
-		r := claimRequest(m, e.Join.Claim)
-		if r.Wait = e.Join.Wait; e.Leave != nil {
-			r.Replaces = e.Leave.Claim.ID
+	case e.Acquire != nil:
+		r := claimRequest(m, e.Acquire.Claim)
+		if r.Wait = e.Acquire.Wait; e.Release != nil {
+			r.Replaces = e.Release.Claim.ID
 		}
 		return r
-	case e.Leave != nil:
-		return claimRequest(m, e.Leave.Claim)
+	case e.Release != nil:
+		return claimRequest(m, e.Release.Claim)
 	case e.Extend != nil:
 		return claimRequest(m, e.Extend.Claim)
 	case e.Publish != nil:

@@ -70,8 +70,8 @@ func TestFaultyReplaysEveryWrite(t *testing.T) {
 		f.Heartbeat(ctx, "a", given)
 		f.Observe(ctx, "b", 1, keys) // comes before its Register
 		storecmd.Resize(ctx, f, "sized", c.Kind, 1, 2)
-		storecmd.Release(ctx, f, c, driver.Leave{Seal: 1, Result: result}) // comes before its Acquire
-		given[0].Claim, result[0], keys[0] = "changed", 'x', "k"           // the caller's own
+		storecmd.Release(ctx, f, c, driver.Release{Seal: 1, Result: result}) // comes before its Acquire
+		given[0].Claim, result[0], keys[0] = "changed", 'x', "k"             // the caller's own
 		f.Keys(ctx, driver.KeyQuery{Limit: 10})
 		storecmd.Observers(ctx, f, "k", "", 10)
 		storecmd.Queue(ctx, f, "k")

@@ -106,7 +106,7 @@ func TestFaultyAsksAboutEveryRequest(t *testing.T) {
 		f.Notify(ctx, append(n, driver.Notice{Type: driver.NoticeChange, Key: "k"}))
 		synctest.Wait()
 		f.Notify(ctx, nil)
-		storecmd.Release(ctx, f, c, driver.Leave{})
+		storecmd.Release(ctx, f, c, driver.Release{})
 		f.Load(ctx, "k", 1000)
 		f.Keys(ctx, driver.KeyQuery{Prefix: "k", Limit: 10})
 		storecmd.Members(ctx, f, "a")
@@ -244,7 +244,7 @@ func TestFaultyClose(t *testing.T) {
 			t.Errorf("the store saw %d requests, want the repeated one dropped", n)
 		}
 		// What is left of the test ends without faults.
-		if _, _, err := storecmd.Release(t.Context(), f, claim("k", "a", 1), driver.Leave{}); err != nil || time.Since(start) > 0 {
+		if _, _, err := storecmd.Release(t.Context(), f, claim("k", "a", 1), driver.Release{}); err != nil || time.Since(start) > 0 {
 			t.Errorf("Release after Close: %v, after %v", err, time.Since(start))
 		}
 	})

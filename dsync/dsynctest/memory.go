@@ -35,7 +35,7 @@ type Memory struct {
 	commands  map[Method]int
 	writes    int
 	term      int64  // how often the primary has failed, and 1
-	early     func() // undoes the last write, a Leave with Early; nil: it is committed
+	early     func() // undoes the last write, a Release with Early; nil: it is committed
 }
 
 var (
@@ -56,7 +56,7 @@ func NewMemory() *Memory {
 }
 
 // FailOver makes the Memory behave as when the primary fails and another member takes its place. If the last
-// write was a Leave with Early that had not to be committed, it is undone.
+// write was a Release with Early that had not to be committed, it is undone.
 func (m *Memory) FailOver() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -133,7 +133,7 @@ func (m *Memory) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error)
 		r = newRecord()
 	}
 	var undo func() // nil: the edit is committed at once
-	if l := e.Leave; l != nil && l.Early && e.Join == nil && len(r.queue) == 0 && l.Keep <= 0 && l.Seal <= 0 && l.Successor == "" {
+	if l := e.Release; l != nil && l.Early && e.Acquire == nil && len(r.queue) == 0 && l.Keep <= 0 && l.Seal <= 0 && l.Successor == "" {
 		before := r.clone()
 		undo = func() { m.keys[key] = before }
 	}
@@ -145,10 +145,10 @@ func (m *Memory) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error)
 		m.keys[key] = r
 		m.wrote()
 	}
-	done := driver.Edited{Left: fx.left, Holder: fx.holder}
+	done := driver.Edited{Found: fx.left, Holder: fx.holder}
 	own := ""
-	if e.Join != nil {
-		own = e.Join.Claim.ID
+	if e.Acquire != nil {
+		own = e.Acquire.Claim.ID
 		done.State = r.state(key, own, now, maxAhead)
 	}
 	done.Notices = m.notices(key, own, fx)
@@ -180,7 +180,7 @@ func (m *Memory) Discard(ctx context.Context, claims []driver.Claim) (notices []
 		if r == nil || slices.ContainsFunc(r.holders, func(h driver.Holder) bool { return h.Claim == c.ID && !h.Until.IsZero() }) {
 			continue
 		}
-		fx, err := r.edit(driver.Edit{Leave: &driver.Leave{Claim: c}}, now)
+		fx, err := r.edit(driver.Edit{Release: &driver.Release{Claim: c}}, now)
 		if err != nil {
 			return nil, err
 		}

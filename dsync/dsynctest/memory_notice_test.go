@@ -20,7 +20,7 @@ func TestMemorySealWakesAThousand(t *testing.T) {
 	for i := range 1010 {
 		storecmd.Acquire(ctx, m, claim("k", "b", i), true, nil, soon())
 	}
-	_, notices, _ := storecmd.Release(ctx, m, claim("k", "a", 1), driver.Leave{Seal: 1})
+	_, notices, _ := storecmd.Release(ctx, m, claim("k", "a", 1), driver.Release{Seal: 1})
 	for i, n := range notices {
 		if n.Type != driver.NoticeWake || n.Session != "b" || n.Key != "k" || n.Claim != claim("k", "b", i).ID {
 			t.Fatalf("notice %d: %+v, want NoticeWake of b's claim %d", i, n, i)
@@ -49,7 +49,7 @@ func TestMemoryNotifiesOnce(t *testing.T) {
 			_, n, _ := storecmd.Acquire(ctx, m, c, true, nil, soon())
 			return n
 		}
-		release := func(o driver.Leave) []driver.Notice {
+		release := func(o driver.Release) []driver.Notice {
 			_, n, _ := storecmd.Release(ctx, m, holder, o)
 			return n
 		}
@@ -70,12 +70,12 @@ func TestMemoryNotifiesOnce(t *testing.T) {
 				return n
 			}, []driver.NoticeType{change}, nil},
 			{"extend", func() []driver.Notice { storecmd.Extend(ctx, m, holder); return nil }, nil, nil},
-			{"keep", func() []driver.Notice { return release(driver.Leave{Keep: time.Hour}) }, []driver.NoticeType{wake, change}, nil},
+			{"keep", func() []driver.Notice { return release(driver.Release{Keep: time.Hour}) }, []driver.NoticeType{wake, change}, nil},
 			{"resize", func() []driver.Notice {
 				n, _ := storecmd.Resize(ctx, m, "k", holder.Kind, 1, 2)
 				return n
 			}, []driver.NoticeType{grant, change}, nil},
-			{"release", func() []driver.Notice { return release(driver.Leave{}) }, []driver.NoticeType{grant, change}, nil},
+			{"release", func() []driver.Notice { return release(driver.Release{}) }, []driver.NoticeType{grant, change}, nil},
 		} {
 			for i, want := range [][]driver.NoticeType{step.once, step.again} {
 				var got []driver.NoticeType

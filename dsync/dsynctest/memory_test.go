@@ -69,18 +69,18 @@ func TestMemoryCountsCommandsAndWrites(t *testing.T) {
 			{"all members", func() { storecmd.Members(ctx, m) }, dsynctest.MethodMembers, 0},
 			{"expire the living", func() { m.Expire(ctx, "a", false) }, dsynctest.MethodExpire, 0},
 			{"heartbeat", func() { time.Sleep(time.Second); m.Heartbeat(ctx, "a", nil) }, dsynctest.MethodHeartbeat, 1},
-			{"release with waiters", func() { storecmd.Release(ctx, m, mine, driver.Leave{}) }, dsynctest.MethodRelease, 1},
-			{"release again", func() { storecmd.Release(ctx, m, mine, driver.Leave{}) }, dsynctest.MethodRelease, 0},
-			{"keep", func() { storecmd.Release(ctx, m, waiter, driver.Leave{Keep: time.Second}) }, dsynctest.MethodRelease, 1},
-			{"keep again", func() { storecmd.Release(ctx, m, waiter, driver.Leave{Keep: time.Minute}) }, dsynctest.MethodRelease, 0},
-			{"release", func() { storecmd.Release(ctx, m, waiter, driver.Leave{}) }, dsynctest.MethodRelease, 1},
+			{"release with waiters", func() { storecmd.Release(ctx, m, mine, driver.Release{}) }, dsynctest.MethodRelease, 1},
+			{"release again", func() { storecmd.Release(ctx, m, mine, driver.Release{}) }, dsynctest.MethodRelease, 0},
+			{"keep", func() { storecmd.Release(ctx, m, waiter, driver.Release{Keep: time.Second}) }, dsynctest.MethodRelease, 1},
+			{"keep again", func() { storecmd.Release(ctx, m, waiter, driver.Release{Keep: time.Minute}) }, dsynctest.MethodRelease, 0},
+			{"release", func() { storecmd.Release(ctx, m, waiter, driver.Release{}) }, dsynctest.MethodRelease, 1},
 			{"resize", func() { storecmd.Resize(ctx, m, "k", driver.KindMutex, 1, 2) }, dsynctest.MethodResize, 1},
 			{"resize again", func() { storecmd.Resize(ctx, m, "k", driver.KindMutex, 1, 2) }, dsynctest.MethodResize, 0},
 			{"acquire to seal", func() { storecmd.Acquire(ctx, m, sealer, true, nil, soon()) }, dsynctest.MethodAcquire, 1},
 			{"resize as another kind", func() { storecmd.Resize(ctx, m, "sealed", driver.KindOnce, 1, 2) }, dsynctest.MethodResize, 0},
-			{"seal too much", func() { storecmd.Release(ctx, m, sealer, driver.Leave{Seal: 1, Result: make([]byte, 64<<10+1)}) }, dsynctest.MethodRelease, 0},
-			{"seal", func() { storecmd.Release(ctx, m, sealer, driver.Leave{Seal: 1}) }, dsynctest.MethodRelease, 1},
-			{"seal again", func() { storecmd.Release(ctx, m, sealer, driver.Leave{Seal: 1}) }, dsynctest.MethodRelease, 0},
+			{"seal too much", func() { storecmd.Release(ctx, m, sealer, driver.Release{Seal: 1, Result: make([]byte, 64<<10+1)}) }, dsynctest.MethodRelease, 0},
+			{"seal", func() { storecmd.Release(ctx, m, sealer, driver.Release{Seal: 1}) }, dsynctest.MethodRelease, 1},
+			{"seal again", func() { storecmd.Release(ctx, m, sealer, driver.Release{Seal: 1}) }, dsynctest.MethodRelease, 0},
 			{"acquire what is sealed", func() { storecmd.Acquire(ctx, m, claim("sealed", "b", 4), true, nil, soon()) }, dsynctest.MethodAcquire, 0},
 			{"sweep nothing", func() { swept, _ = m.Sweep(ctx, "a", swept, time.Hour) }, dsynctest.MethodSweep, 1},
 			{"sweep that turn again", func() { m.Sweep(ctx, "b", driver.SweepState{}, 0) }, dsynctest.MethodSweep, 0},
@@ -110,7 +110,7 @@ func TestMemoryCountsLockUnlock(t *testing.T) {
 	m := dsynctest.NewMemory()
 	c := claim("k", "a", 1)
 	storecmd.Acquire(t.Context(), m, c, true, nil, soon())
-	storecmd.Release(t.Context(), m, c, driver.Leave{})
+	storecmd.Release(t.Context(), m, c, driver.Release{})
 	if got := m.Counts(); got.Total() != 2 || got.Writes != 2 {
 		t.Errorf("%d commands and %d writes, want 2 and 2", got.Total(), got.Writes)
 	}
@@ -164,7 +164,7 @@ func TestMemoryQueueLimit(t *testing.T) {
 	if queue, err := storecmd.Queue(ctx, m, "k"); err != nil || len(queue) != limit || queue[limit-1].Claim != claim("k", "a", limit).ID {
 		t.Errorf("Queue shows %d of %d in the queue, %v; want all", len(queue), limit, err)
 	}
-	storecmd.Release(ctx, m, claim("k", "a", 0), driver.Leave{})
+	storecmd.Release(ctx, m, claim("k", "a", 0), driver.Release{})
 	if s, _, err := storecmd.Acquire(ctx, m, claim("k", "b", 2), true, nil, soon()); err != nil || s.Position != limit {
 		t.Errorf("after a release: position %d, %v; want %d", s.Position, err, limit)
 	}
@@ -236,7 +236,7 @@ func TestMemoryTokensGrow_B08(t *testing.T) {
 				t.Fatalf("round %d: token %d after %d, %v", i, s.Token, last, err)
 			}
 			last = s.Token
-			storecmd.Release(ctx, m, c, driver.Leave{})
+			storecmd.Release(ctx, m, c, driver.Release{})
 			time.Sleep(time.Duration(i%20) * time.Millisecond)
 			st, _ = m.Sweep(ctx, "a", st, retention)
 			if len(m.Records()) == 0 {
@@ -264,7 +264,7 @@ func BenchmarkMemoryLockUnlock(b *testing.B) {
 				i++
 				c := claim("k", "a", i)
 				storecmd.Acquire(ctx, m, c, true, nil, soon())
-				storecmd.Release(ctx, m, c, driver.Leave{})
+				storecmd.Release(ctx, m, c, driver.Release{})
 			}
 		})
 	}
@@ -295,7 +295,7 @@ func TestMemoryStatesAreCopies(t *testing.T) {
 	storecmd.Acquire(ctx, m, claims[0], true, nil, soon())
 	storecmd.Acquire(ctx, m, claims[1], true, nil, soon())
 	s, _, _ := storecmd.Acquire(ctx, m, claims[2], true, nil, soon())
-	storecmd.Release(ctx, m, claims[0], driver.Leave{})
+	storecmd.Release(ctx, m, claims[0], driver.Release{})
 	if s.Holders[0].Claim != claims[0].ID || s.Holders[1].Claim != claims[1].ID {
 		t.Errorf("a release changed an earlier state to %+v", s.Holders)
 	}
@@ -320,7 +320,7 @@ func TestMemoryResultsAreCopies(t *testing.T) {
 	m, ctx := dsynctest.NewMemory(), t.Context()
 	c, sent := claim("k", "a", 1), []byte("result")
 	storecmd.Acquire(ctx, m, c, true, nil, soon())
-	storecmd.Release(ctx, m, c, driver.Leave{Seal: 1, Result: sent})
+	storecmd.Release(ctx, m, c, driver.Release{Seal: 1, Result: sent})
 	sent[0] = 'x'
 	s, _ := m.Load(ctx, "k", 1000)
 	s.Value[1] = 'x'

@@ -48,9 +48,9 @@ func (r *record) clone() *record {
 // An effect is what a command did to a record, for the reply and the notices.
 type effect struct {
 	changed  bool
-	joined   bool          // the claim of a Join was put into the queue
-	left     bool          // the claim of a Leave was there
-	kept     bool          // a Leave has set the end of the hold
+	joined   bool          // the claim of an Acquire was put into the queue
+	left     bool          // the claim of a Release was there
+	kept     bool          // a Release has set the end of the hold
 	holder   driver.Holder // after an Extend
 	granted  []grant
 	crowded  bool            // claims are still waiting
@@ -81,10 +81,10 @@ type value struct {
 // edit does what Edit does to the record. If it returns an error it has changed nothing.
 func (r *record) edit(e driver.Edit, now time.Time) (fx effect, err error) {
 	switch {
-	case e.Join != nil:
-		fx, err = r.join(*e.Join, e.Leave, now)
-	case e.Leave != nil:
-		fx, err = r.leave(*e.Leave, now)
+	case e.Acquire != nil:
+		fx, err = r.join(*e.Acquire, e.Release, now)
+	case e.Release != nil:
+		fx, err = r.leave(*e.Release, now)
 	case e.Extend != nil:
 		fx, err = r.extend(e.Extend.Claim, now)
 	case e.Publish != nil:
@@ -103,7 +103,7 @@ func (r *record) edit(e driver.Edit, now time.Time) (fx effect, err error) {
 	if len(fx.woken) > 0 { // by a seal, in place of notices of grants
 		fx.granted = nil
 	}
-	triedOnly := e.Join != nil && !e.Join.Wait && r.dequeue(e.Join.Claim.ID)
+	triedOnly := e.Acquire != nil && !e.Acquire.Wait && r.dequeue(e.Acquire.Claim.ID)
 	if fx.changed = fx.changed || len(fx.granted) > 0 || fx.joined != triedOnly; fx.changed {
 		r.used = now
 	}
@@ -115,15 +115,15 @@ func (r *record) edit(e driver.Edit, now time.Time) (fx effect, err error) {
 	case !fx.crowded:
 	case fx.kept:
 		fx.woken = []driver.Waiter{r.queue[0].Waiter}
-	case e.Join != nil && r.queue[0].Claim == e.Join.Claim.ID: // on each of its requests, since a notice may be lost
+	case e.Acquire != nil && r.queue[0].Claim == e.Acquire.Claim.ID: // on each of its requests, since a notice may be lost
 		fx.yielding = without(r.holders, func(h driver.Holder) bool { return !h.Yield })
 	}
 	return fx, nil
 }
 
-// join drops what a Join drops, and the claim that leaves, if leave is not nil. Then it puts the claim
+// join drops what an Acquire drops, and the claim that leaves, if leave is not nil. Then it puts the claim
 // into the queue, if it may.
-func (r *record) join(j driver.Join, leave *driver.Leave, now time.Time) (fx effect, err error) {
+func (r *record) join(j driver.Acquire, leave *driver.Release, now time.Time) (fx effect, err error) {
 	c := j.Claim
 	hasExpired := func(session string) bool { return slices.Contains(j.Expired, session) }
 	leaves := func(claim string) bool { return leave != nil && claim == leave.Claim.ID }
@@ -281,7 +281,7 @@ func ceilMilli(d time.Duration) time.Duration {
 }
 
 // leave removes a claim, or keeps it.
-func (r *record) leave(l driver.Leave, now time.Time) (fx effect, err error) {
+func (r *record) leave(l driver.Release, now time.Time) (fx effect, err error) {
 	claim, keeps := l.Claim.ID, l.Keep > 0 && l.Seal <= 0
 	i := slices.IndexFunc(r.holders, func(h driver.Holder) bool { return h.Claim == claim })
 	if l.Successor != "" && !keeps && l.Seal <= 0 {

@@ -26,7 +26,7 @@ import (
 // the store reports. It does not depend on the store's speed, unless a command takes
 // seconds. A store must send notices unless its Listen returns [errors.ErrUnsupported].
 //
-// TestStore can't test what the interface does not show: that a Join that changes
+// TestStore can't test what the interface does not show: that an Acquire that changes
 // nothing writes nothing, that values of ctx are not used, that committed changes survive
 // a fail-over. Nor does it test some limits that would take a server minutes: at most
 // 10,000 claims wait for a key, Load shows all of them, and 1,000 are notified when the key is

@@ -171,7 +171,7 @@ func (e *env) everyMethod(ctx context.Context, report func(Method, error)) {
 	report(MethodLiveness, err)
 	_, err = e.store.Sweep(ctx, session, driver.SweepState{}, 24*time.Hour)
 	report(MethodSweep, err)
-	_, _, err = storecmd.Release(ctx, e.store, held, driver.Leave{})
+	_, _, err = storecmd.Release(ctx, e.store, held, driver.Release{})
 	report(MethodRelease, err)
 	report(MethodUnregister, storecmd.Unregister(ctx, e.store, session))
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// earlyCases test Leave with Early. What a fail-over may undo, and what a heartbeat then says, each store
+// earlyCases test Release with Early. What a fail-over may undo, and what a heartbeat then says, each store
 // tests with fail-overs of its own.
 func earlyCases() []conformanceCase {
 	return []conformanceCase{
@@ -19,9 +19,9 @@ func earlyCases() []conformanceCase {
 	}
 }
 
-// leaveEarly is a Leave of c with Early and the fields of l, by a session that has seen nobody wait. It must
+// releaseEarly is a Release of c with Early and the fields of l, by a session that has seen nobody wait. It must
 // not fail.
-func (e *env) leaveEarly(c driver.Claim, l driver.Leave, wantLeft bool) driver.OpTime {
+func (e *env) releaseEarly(c driver.Claim, l driver.Release, wantFound bool) driver.OpTime {
 	e.Helper()
 	if h, ok := e.load(c.Key).Holder(c.ID); ok {
 		c.Token = h.Token
@@ -29,26 +29,26 @@ func (e *env) leaveEarly(c driver.Claim, l driver.Leave, wantLeft bool) driver.O
 	c.NoneWaiting = true
 	l.Claim, l.Early = c, true
 	before := e.seen
-	done, err := e.store.Edit(e.ctx, driver.Edit{Leave: &l})
-	if err != nil || done.Left != wantLeft {
-		e.Fatalf("Leave of %s with %+v: left %t, %v; want %t, no error", c.ID, l, done.Left, err, wantLeft)
+	done, err := e.store.Edit(e.ctx, driver.Edit{Release: &l})
+	if err != nil || done.Found != wantFound {
+		e.Fatalf("Release of %s with %+v: found %t, %v; want %t, no error", c.ID, l, done.Found, err, wantFound)
 	}
-	if !done.Left && done.Applied != (driver.OpTime{}) {
-		e.Errorf("Leave of %s, which is not there: applied at %+v", c.ID, done.Applied)
+	if !done.Found && done.Applied != (driver.OpTime{}) {
+		e.Errorf("Release of %s, which is not there: applied at %+v", c.ID, done.Applied)
 	}
 	if done.Applied == (driver.OpTime{}) { // what is read may be older otherwise
 		e.noticed(c, before, done.Notices)
 	} else if len(done.Notices) > 0 {
-		e.Errorf("Leave of %s may still be undone, and returned the notices %+v", c.ID, done.Notices)
+		e.Errorf("Release of %s may still be undone, and returned the notices %+v", c.ID, done.Notices)
 	}
 	return done.Applied
 }
 
-// wantCommitted is leaveEarly of a claim whose Leave nothing must undo.
-func (e *env) wantCommitted(c driver.Claim, l driver.Leave) {
+// wantCommitted is releaseEarly of a claim whose Release nothing must undo.
+func (e *env) wantCommitted(c driver.Claim, l driver.Release) {
 	e.Helper()
-	if applied := e.leaveEarly(c, l, true); applied != (driver.OpTime{}) {
-		e.Errorf("Leave with %+v: it may be undone, applied at %+v", l, applied)
+	if applied := e.releaseEarly(c, l, true); applied != (driver.OpTime{}) {
+		e.Errorf("Release with %+v: it may be undone, applied at %+v", l, applied)
 	}
 }
 
@@ -57,7 +57,7 @@ func testEarlyNext(e *env) {
 	for range 3 {
 		c := e.claim(key, session)
 		e.hold(c)
-		e.leaveEarly(c, driver.Leave{}, true)
+		e.releaseEarly(c, driver.Release{}, true)
 	}
 	next := e.claim(key, e.session())
 	e.hold(next)
@@ -69,7 +69,7 @@ func testEarlyHeartbeat(e *env) {
 	for range 3 {
 		c := e.claim(key, session)
 		e.hold(c)
-		applied := e.leaveEarly(c, driver.Leave{}, true)
+		applied := e.releaseEarly(c, driver.Release{}, true)
 		if applied == (driver.OpTime{}) {
 			continue
 		}
@@ -82,7 +82,7 @@ func testEarlyHeartbeat(e *env) {
 				break
 			}
 			if time.Since(begin) > patience {
-				e.Fatalf("Heartbeat says that the log is committed up to %+v; a Leave was applied at %+v %v ago", r.Committed, applied, patience)
+				e.Fatalf("Heartbeat says that the log is committed up to %+v; a Release was applied at %+v %v ago", r.Committed, applied, patience)
 			}
 		}
 		e.wantFree(key)
@@ -93,12 +93,12 @@ func testEarlyRepeated(e *env) {
 	key, session := newID(), e.session()
 	old := e.claim(key, session)
 	token := e.hold(old).Token
-	e.leaveEarly(old, driver.Leave{}, true)
+	e.releaseEarly(old, driver.Release{}, true)
 	newer := e.claim(key, session)
 	e.hold(newer)
 	old.Token = token
 	for range 2 {
-		e.leaveEarly(old, driver.Leave{}, false)
+		e.releaseEarly(old, driver.Release{}, false)
 	}
 	e.wantHolders(e.load(key), newer)
 }
@@ -109,7 +109,7 @@ func testEarlyWaiter(e *env) {
 		e.hold(c)
 		waiter := e.weighted(c.Key, next, 2, 2)
 		e.queue(waiter)
-		e.wantCommitted(c, driver.Leave{})
+		e.wantCommitted(c, driver.Release{})
 		e.wantHolders(e.load(c.Key), waiter)
 	}
 }
@@ -127,7 +127,7 @@ func testEarlyObserved(e *env) {
 		if !before {
 			e.hears(c.Key)
 		}
-		e.wantCommitted(c, driver.Leave{})
+		e.wantCommitted(c, driver.Release{})
 		e.wantNotices(change(c.Key))
 	}
 }
@@ -140,17 +140,17 @@ func testEarlyOptions(e *env) {
 		return c
 	}
 	c := hold()
-	e.wantCommitted(c, driver.Leave{Keep: long})
+	e.wantCommitted(c, driver.Release{Keep: long})
 	e.wantHolders(e.load(c.Key), c)
 
 	c = hold()
 	token := e.load(c.Key).Token
-	e.wantCommitted(c, driver.Leave{Seal: 1, Result: []byte("result")})
+	e.wantCommitted(c, driver.Release{Seal: 1, Result: []byte("result")})
 	e.wantSealed(e.load(c.Key), token, []byte("result"))
 
 	c = hold()
 	next := e.claim(c.Key, session)
 	e.queue(next)
-	e.wantCommitted(c, driver.Leave{Successor: next.ID})
+	e.wantCommitted(c, driver.Release{Successor: next.ID})
 	e.wantHolders(e.load(c.Key), next)
 }

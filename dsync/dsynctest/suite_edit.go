@@ -18,19 +18,19 @@ func testEditParts(e *env) {
 	held, other := e.claim(newID(), session), e.claim(newID(), session)
 	held.Token = e.hold(held).Token
 	next := e.claim(held.Key, session)
-	join := &driver.Join{Claim: next, Wait: true, NotAfter: e.far}
+	join := &driver.Acquire{Claim: next, Wait: true, NotAfter: e.far}
 	for name, edit := range map[string]driver.Edit{
-		"nothing":                       {},
-		"Leave and Extend":              {Leave: &driver.Leave{Claim: held}, Extend: &driver.Extend{Claim: held}},
-		"Join and Publish":              {Join: join, Publish: &driver.Publish{Claim: held, Seq: 1, Value: []byte("value")}},
-		"Leave, Join and Resize":        {Leave: &driver.Leave{Claim: held}, Join: join, Resize: &driver.Resize{Key: held.Key, Kind: held.Kind, Limit: 2}},
-		"Leave with Keep, and Join":     {Leave: &driver.Leave{Claim: held, Keep: long}, Join: join},
-		"Leave with Seal, and Join":     {Leave: &driver.Leave{Claim: held, Seal: 1}, Join: join},
-		"Leave to next, and Join":       {Leave: &driver.Leave{Claim: held, Successor: next.ID}, Join: join},
-		"Leave and Join of another key": {Leave: &driver.Leave{Claim: held}, Join: &driver.Join{Claim: other, Wait: true, NotAfter: e.far}},
+		"nothing":                            {},
+		"Release and Extend":                 {Release: &driver.Release{Claim: held}, Extend: &driver.Extend{Claim: held}},
+		"Acquire and Publish":                {Acquire: join, Publish: &driver.Publish{Claim: held, Seq: 1, Value: []byte("value")}},
+		"Release, Acquire and Resize":        {Release: &driver.Release{Claim: held}, Acquire: join, Resize: &driver.Resize{Key: held.Key, Kind: held.Kind, Limit: 2}},
+		"Release with Keep, and Acquire":     {Release: &driver.Release{Claim: held, Keep: long}, Acquire: join},
+		"Release with Seal, and Acquire":     {Release: &driver.Release{Claim: held, Seal: 1}, Acquire: join},
+		"Release to next, and Acquire":       {Release: &driver.Release{Claim: held, Successor: next.ID}, Acquire: join},
+		"Release and Acquire of another key": {Release: &driver.Release{Claim: held}, Acquire: &driver.Acquire{Claim: other, Wait: true, NotAfter: e.far}},
 	} {
 		done, err := e.store.Edit(e.ctx, edit)
-		if !errors.Is(err, driver.ErrRefused) || done.Left || len(done.Notices) > 0 {
+		if !errors.Is(err, driver.ErrRefused) || done.Found || len(done.Notices) > 0 {
 			e.Errorf("Edit of %s = %+v, %v; want ErrRefused", name, done, err)
 		}
 	}

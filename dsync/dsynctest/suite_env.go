@@ -43,7 +43,7 @@ type env struct {
 	published map[string]int64 // number of values, by claim
 
 	notices  []driver.Notice // that the last command returned
-	left     bool            // as the last Leave with a Join returned
+	left     bool            // as the last Release with an Acquire returned
 	seen     time.Time       // the store's clock in the last state
 	before   time.Time       // and in the last one before that command
 	alone    map[string]bool // by claim: it was granted at once, and nobody waited
@@ -137,19 +137,19 @@ func (e *env) leased(key, session string, lease time.Duration) driver.Claim {
 	return c
 }
 
-// acquireAs sends a Join, which must not fail.
+// acquireAs sends an Acquire, which must not fail.
 func (e *env) acquireAs(c driver.Claim, wait bool, notAfter time.Time, expired ...string) driver.State {
 	e.Helper()
-	return e.join(driver.Edit{Join: &driver.Join{Claim: c, Wait: wait, Expired: expired, NotAfter: notAfter}})
+	return e.join(driver.Edit{Acquire: &driver.Acquire{Claim: c, Wait: wait, Expired: expired, NotAfter: notAfter}})
 }
 
-// join sends an edit with a Join, which must not fail.
+// join sends an edit with an Acquire, which must not fail.
 func (e *env) join(edit driver.Edit) driver.State {
 	e.Helper()
-	before, c := e.seen, edit.Join.Claim
+	before, c := e.seen, edit.Acquire.Claim
 	done, err := e.store.Edit(e.ctx, edit)
 	if err != nil {
-		e.Fatalf("Join of %s, wait %t, expired %q: %v", c.ID, edit.Join.Wait, edit.Join.Expired, err)
+		e.Fatalf("Acquire of %s, wait %t, expired %q: %v", c.ID, edit.Acquire.Wait, edit.Acquire.Expired, err)
 	}
 	s := done.State
 	if _, asked := e.alone[c.ID]; !asked {
@@ -157,7 +157,7 @@ func (e *env) join(edit driver.Edit) driver.State {
 		e.alone[c.ID] = held && s.Waiting == 0
 	}
 	e.check(c.Key, s, 8)
-	e.left = done.Left
+	e.left = done.Found
 	e.noticed(c, before, done.Notices)
 	return s
 }
@@ -216,24 +216,24 @@ func (e *env) queue(c driver.Claim) {
 	}
 }
 
-// release is a Leave that must find the claim.
+// release is a Release that must find the claim.
 func (e *env) release(c driver.Claim) {
 	e.Helper()
 	e.releaseKeep(c, 0, true)
 }
 
-// releaseKeep is a Leave with Keep that must not fail. The caller knows the token and
+// releaseKeep is a Release with Keep that must not fail. The caller knows the token and
 // whether somebody waited.
 func (e *env) releaseKeep(c driver.Claim, keep time.Duration, wantFound bool) {
 	e.Helper()
 	if h, ok := e.load(c.Key).Holder(c.ID); ok {
 		c.Token, c.NoneWaiting = h.Token, e.alone[c.ID]
 	}
-	e.releaseAs(c, driver.Leave{Keep: keep}, wantFound)
+	e.releaseAs(c, driver.Release{Keep: keep}, wantFound)
 }
 
-// releaseAs sends a Leave of c, with the other fields of o. It must not fail.
-func (e *env) releaseAs(c driver.Claim, o driver.Leave, wantFound bool) {
+// releaseAs sends a Release of c, with the other fields of o. It must not fail.
+func (e *env) releaseAs(c driver.Claim, o driver.Release, wantFound bool) {
 	e.Helper()
 	before := e.seen
 	found, notices, err := storecmd.Release(e.ctx, e.store, c, o)

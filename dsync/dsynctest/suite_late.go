@@ -146,7 +146,7 @@ func (e *env) live() life {
 	first, second := e.candidate(c.Key, other), e.candidate(c.Key, other)
 	e.queue(first)
 	e.queue(second)
-	me.releaseAs(c, driver.Leave{Successor: second.ID}, true)
+	me.releaseAs(c, driver.Release{Successor: second.ID}, true)
 	e.wantHolders(e.load(c.Key), second)
 	e.release(second)
 	e.release(first)

@@ -344,7 +344,7 @@ func testSealRace(e *env) {
 		errs := make([]error, len(claims)+1)
 		together(len(errs), func(i int) {
 			if i == len(claims) {
-				_, _, errs[i] = storecmd.Release(e.ctx, e.store, holder, driver.Leave{Seal: 1, Result: []byte("result")})
+				_, _, errs[i] = storecmd.Release(e.ctx, e.store, holder, driver.Release{Seal: 1, Result: []byte("result")})
 				return
 			}
 			states[i], _, errs[i] = storecmd.Acquire(e.ctx, e.store, claims[i], true, nil, e.far)

@@ -367,7 +367,7 @@ func testPublishRace(e *env) {
 		errs := make([]error, 8)
 		together(len(errs), func(i int) {
 			if i == len(errs)/2 {
-				_, _, errs[i] = storecmd.Release(e.ctx, e.store, holder, driver.Leave{})
+				_, _, errs[i] = storecmd.Release(e.ctx, e.store, holder, driver.Release{})
 				return
 			}
 			_, err := storecmd.Publish(e.ctx, e.store, holder, int64(i+1), []byte{byte(i)})
@@ -389,7 +389,7 @@ func testPublishRace(e *env) {
 	}
 }
 
-// sealCases test Leave with Seal.
+// sealCases test Release with Seal.
 func sealCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Seal/ResultIsReadByAll", test: testSealResult},
@@ -405,10 +405,10 @@ func sealCases() []conformanceCase {
 	}
 }
 
-// seal is a Leave that seals, without an error.
+// seal is a Release that seals, without an error.
 func (e *env) seal(c driver.Claim, result []byte, wantFound bool) {
 	e.Helper()
-	e.releaseAs(c, driver.Leave{Seal: 1, Result: result}, wantFound)
+	e.releaseAs(c, driver.Release{Seal: 1, Result: result}, wantFound)
 }
 
 // wantSealed checks a state of a key that a claim with the token has sealed, up to tick 1.
@@ -529,7 +529,7 @@ func testSealAfterEnd(e *env) {
 	c := e.leased(key, session, short)
 	e.until(e.hold(c).Until)
 	// Nobody else has taken it, nobody has dropped it.
-	if _, _, err := storecmd.Release(e.ctx, e.store, c, driver.Leave{Seal: 1, Result: []byte("late")}); err != nil {
+	if _, _, err := storecmd.Release(e.ctx, e.store, c, driver.Release{Seal: 1, Result: []byte("late")}); err != nil {
 		e.Fatalf("Release with Seal after its end: %v", err)
 	}
 	e.wantNotSealed(key)
@@ -538,7 +538,7 @@ func testSealAfterEnd(e *env) {
 	kept, next := e.claim(key, session), e.claim(key, session) // an end that Keep has set
 	e.hold(kept)
 	e.until(e.keep(kept, time.Millisecond).Until)
-	storecmd.Release(e.ctx, e.store, kept, driver.Leave{Seal: 1, Result: []byte("late")})
+	storecmd.Release(e.ctx, e.store, kept, driver.Release{Seal: 1, Result: []byte("late")})
 	e.wantNotSealed(key)
 	e.hold(next)
 	e.seal(kept, []byte("late"), false)
@@ -625,7 +625,7 @@ func testSealTooLarge(e *env) {
 	c, waiter := e.claim(key, session), e.claim(key, session)
 	token := e.hold(c).Token
 	e.queue(waiter)
-	if _, _, err := storecmd.Release(e.ctx, e.store, c, driver.Leave{Seal: 1, Result: make([]byte, 64<<10+1)}); !errors.Is(err, driver.ErrRefused) {
+	if _, _, err := storecmd.Release(e.ctx, e.store, c, driver.Release{Seal: 1, Result: make([]byte, 64<<10+1)}); !errors.Is(err, driver.ErrRefused) {
 		e.Errorf("Release with a result of 64 KiB and a byte: %v, want ErrRefused", err)
 	}
 	s := e.load(key)

@@ -144,7 +144,7 @@ func testRaceReleases(e *env) {
 	errs := make([]error, 16)
 	together(len(errs), func(i int) {
 		var ok bool
-		if ok, _, errs[i] = storecmd.Release(e.ctx, e.store, c, driver.Leave{}); ok {
+		if ok, _, errs[i] = storecmd.Release(e.ctx, e.store, c, driver.Release{}); ok {
 			found.Add(1)
 		}
 	})
@@ -191,7 +191,7 @@ func testRaceLimit(e *env) {
 			time.Sleep(time.Millisecond)
 			held.Add(-c.Weight)
 			c.Token = h.Token
-			if found, _, err := storecmd.Release(e.ctx, e.store, c, driver.Leave{}); err != nil || !found {
+			if found, _, err := storecmd.Release(e.ctx, e.store, c, driver.Release{}); err != nil || !found {
 				e.Errorf("Release = %t, %v", found, err)
 			}
 		}
@@ -236,7 +236,7 @@ func testRaceWaiters(e *env) {
 			}
 			time.Sleep(time.Millisecond)
 			holders.Add(-1)
-			if found, _, err := storecmd.Release(e.ctx, e.store, c, driver.Leave{}); err != nil || !found {
+			if found, _, err := storecmd.Release(e.ctx, e.store, c, driver.Release{}); err != nil || !found {
 				e.Errorf("Release = %t, %v", found, err)
 			}
 		}
@@ -272,7 +272,7 @@ func testRaceNotices(e *env) {
 			}
 			time.Sleep(time.Millisecond)
 			held.Add(-c.Weight)
-			found, notices, err := storecmd.Release(e.ctx, e.store, c, driver.Leave{})
+			found, notices, err := storecmd.Release(e.ctx, e.store, c, driver.Release{})
 			if err != nil || !found {
 				e.Errorf("Release = %t, %v", found, err)
 			}

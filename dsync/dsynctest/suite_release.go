@@ -8,7 +8,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// releaseCases test Leave without options.
+// releaseCases test Release without options.
 func releaseCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Release/OnlyThatID_B05", test: testReleaseOnlyThatID},
@@ -17,7 +17,7 @@ func releaseCases() []conformanceCase {
 	}
 }
 
-// keepCases test Leave with Keep.
+// keepCases test Release with Keep.
 func keepCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Keep/EndsThatMuchLater_B35", test: testKeepEnds},

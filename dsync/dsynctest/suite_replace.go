@@ -6,7 +6,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// replaceCases test edits with Leave and Join.
+// replaceCases test edits with Release and Acquire.
 func replaceCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Replace/OfAnySort", test: testReplaceSorts},
@@ -19,7 +19,7 @@ func (e *env) replace(old, next driver.Claim, notAfter time.Time) driver.State {
 	if h, ok := e.load(old.Key).Holder(old.ID); ok {
 		old.Token, old.NoneWaiting = h.Token, e.alone[old.ID]
 	}
-	return e.join(driver.Edit{Leave: &driver.Leave{Claim: old}, Join: &driver.Join{Claim: next, Wait: true, NotAfter: notAfter}})
+	return e.join(driver.Edit{Release: &driver.Release{Claim: old}, Acquire: &driver.Acquire{Claim: next, Wait: true, NotAfter: notAfter}})
 }
 
 // testReplaceSorts replaces claims of all sorts, with all sorts of claims in the queue. It ends as a

@@ -146,7 +146,7 @@ func testResizeRace(e *env) {
 			}
 			time.Sleep(time.Millisecond)
 			held.Add(-1)
-			if found, _, err := storecmd.Release(e.ctx, e.store, c, driver.Leave{}); err != nil || !found {
+			if found, _, err := storecmd.Release(e.ctx, e.store, c, driver.Release{}); err != nil || !found {
 				e.Errorf("Release = %t, %v", found, err)
 			}
 		}

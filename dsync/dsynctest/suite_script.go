@@ -15,17 +15,17 @@ import (
 // each with the state after it:
 //
 //	a2 b | c d3           a and b hold and c and d wait, in this order; a has the weight 2, and d 3
-//	leave a; keep a       a Leave, and one with Keep
-//	leave a by id         a Leave that has only the key and the id of a
-//	leave a to c          a Leave with the successor c
-//	join e; try e         a Join that waits, and one that doesn't
-//	join e first late     a Join at the head of the queue, after its NotAfter; for try, too
-//	e for a               a Leave of a with a Join of e
-//	e for a late          the same, after the NotAfter of the Join
+//	leave a; keep a       a Release, and one with Keep
+//	leave a by id         a Release that has only the key and the id of a
+//	leave a to c          a Release with the successor c
+//	join e; try e         an Acquire that waits, and one that doesn't
+//	join e first late     an Acquire at the head of the queue, after its NotAfter; for try, too
+//	e for a               a Release of a with an Acquire of e
+//	e for a late          the same, after the NotAfter of the Acquire
 //	resize 5; publish a   a Resize to 5, and a Publish by a
 //
 // Two slashes begin another script, on a key of its own. What the reply has to say follows from the
-// states: whether the claim of a Leave was there, errors, who is notified, the position of a claim that
+// states: whether the claim of a Release was there, errors, who is notified, the position of a claim that
 // joins.
 func scripts() []scriptRow {
 	return []scriptRow{
@@ -196,7 +196,7 @@ func (s *stage) leaving(c driver.Claim) driver.Claim {
 	return c
 }
 
-// edit makes an edit and checks what its reply says, but for the state: it returns the state of a Join,
+// edit makes an edit and checks what its reply says, but for the state: it returns the state of an Acquire,
 // and its claim.
 func (s *stage) edit(words []string) (joined driver.Claim, st *driver.State) {
 	s.Helper()
@@ -207,7 +207,7 @@ func (s *stage) edit(words []string) (joined driver.Claim, st *driver.State) {
 	}
 	switch words[0] {
 	case "leave", "keep":
-		l := driver.Leave{Claim: s.leaving(c)}
+		l := driver.Release{Claim: s.leaving(c)}
 		left := among(s.holding, c) || among(s.waiting, c)
 		if words[0] == "keep" {
 			l.Keep = long
@@ -219,7 +219,7 @@ func (s *stage) edit(words []string) (joined driver.Claim, st *driver.State) {
 			to := s.named(name)
 			l.Successor = to.ID
 			if left = among(s.holding, c); left && !among(s.waiting, to) {
-				if done, err := s.store.Edit(s.ctx, driver.Edit{Leave: &l}); !errors.Is(err, driver.ErrNotWaiting) || len(done.Notices) > 0 {
+				if done, err := s.store.Edit(s.ctx, driver.Edit{Release: &l}); !errors.Is(err, driver.ErrNotWaiting) || len(done.Notices) > 0 {
 					s.Errorf("%q: %+v, %v; want ErrNotWaiting", words, done, err)
 				}
 				return joined, nil
@@ -255,7 +255,7 @@ func (s *stage) edit(words []string) (joined driver.Claim, st *driver.State) {
 			notAfter = s.state.Now.Add(-time.Second)
 		}
 		c = s.named(words[0])
-		state := s.join(driver.Edit{Leave: &driver.Leave{Claim: s.leaving(old)}, Join: &driver.Join{Claim: c, Wait: true, NotAfter: notAfter}})
+		state := s.join(driver.Edit{Release: &driver.Release{Claim: s.leaving(old)}, Acquire: &driver.Acquire{Claim: c, Wait: true, NotAfter: notAfter}})
 		if want := among(s.holding, old) || among(s.waiting, old); s.left != want {
 			s.Errorf("%q: the claim was there: %t, want %t", words, s.left, want)
 		}

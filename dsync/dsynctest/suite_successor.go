@@ -4,7 +4,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// successorCases test Leave with Successor.
+// successorCases test Release with Successor.
 func successorCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Successor/NotWithKeep", test: testSuccessorWithKeep},
@@ -18,7 +18,7 @@ func (e *env) releaseTo(c, successor driver.Claim, wantFound bool) {
 	if h, ok := e.load(c.Key).Holder(c.ID); ok {
 		c.Token, c.NoneWaiting = h.Token, e.alone[c.ID]
 	}
-	e.releaseAs(c, driver.Leave{Successor: successor.ID}, wantFound)
+	e.releaseAs(c, driver.Release{Successor: successor.ID}, wantFound)
 }
 
 // electing returns a key of an election with a leader that has published something, and n
@@ -38,7 +38,7 @@ func (e *env) electing(n int) (leader driver.Claim, candidates []driver.Claim) {
 
 func testSuccessorWithKeep(e *env) {
 	leader, c := e.electing(2)
-	e.releaseAs(leader, driver.Leave{Keep: long, Successor: c[1].ID}, true)
+	e.releaseAs(leader, driver.Release{Keep: long, Successor: c[1].ID}, true)
 	s := e.load(leader.Key)
 	e.wantHolders(s, leader)
 	e.wantQueue(s, c...)

@@ -244,7 +244,7 @@ func (e *env) many(session string) (claims []driver.Claim) {
 			if _, _, err := storecmd.Acquire(e.ctx, e.store, c, true, nil, e.far); err != nil {
 				return err
 			}
-			_, _, err := storecmd.Release(e.ctx, e.store, c, driver.Leave{})
+			_, _, err := storecmd.Release(e.ctx, e.store, c, driver.Release{})
 			return err
 		})
 		claims = append(claims, more...)

@@ -30,10 +30,10 @@ func (e *env) tick(key, session string, tick int64) driver.Claim {
 	return c
 }
 
-// sealUpTo is a Leave that seals, of a claim that holds.
+// sealUpTo is a Release that seals, of a claim that holds.
 func (e *env) sealUpTo(c driver.Claim, tick int64, result string) {
 	e.Helper()
-	e.releaseAs(c, driver.Leave{Seal: tick, Result: []byte(result)}, true)
+	e.releaseAs(c, driver.Release{Seal: tick, Result: []byte(result)}, true)
 }
 
 func testTickOver(e *env) {
@@ -197,12 +197,12 @@ func testTickNegative(e *env) {
 	key, session := newID(), e.session()
 	c := e.tick(key, session, -1)
 	if _, _, err := storecmd.Acquire(e.ctx, e.store, c, true, nil, e.far); !errors.Is(err, driver.ErrRefused) {
-		e.Errorf("Join for tick -1: %v, want ErrRefused", err)
+		e.Errorf("Acquire for tick -1: %v, want ErrRefused", err)
 	}
 	c.Tick = 1
 	e.hold(c)
-	if _, _, err := storecmd.Release(e.ctx, e.store, c, driver.Leave{Seal: -1}); !errors.Is(err, driver.ErrRefused) {
-		e.Errorf("Leave with Seal -1: %v, want ErrRefused", err)
+	if _, _, err := storecmd.Release(e.ctx, e.store, c, driver.Release{Seal: -1}); !errors.Is(err, driver.ErrRefused) {
+		e.Errorf("Release with Seal -1: %v, want ErrRefused", err)
 	}
 	e.wantHolders(e.load(key), c)
 }

@@ -36,7 +36,7 @@ func wrongAcquires() []plant {
 		{"a repeated try gives up what it was granted", "Acquire/TryIsGranted", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key, 1000); !wait && holds(s, c) {
-					_, n, _ := storecmd.Release(ctx, m, c, driver.Leave{})
+					_, n, _ := storecmd.Release(ctx, m, c, driver.Release{})
 					s, err := m.Load(ctx, c.Key, 1000)
 					return s, n, err
 				}
@@ -77,7 +77,7 @@ func wrongAcquires() []plant {
 		}},
 		{"a repeated Acquire is granted again", "Acquire/HolderMayRepeat", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				storecmd.Release(ctx, m, c, driver.Leave{})
+				storecmd.Release(ctx, m, c, driver.Release{})
 				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 			}
 		}},

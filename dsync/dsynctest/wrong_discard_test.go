@@ -36,7 +36,7 @@ func wrongDiscards() []plant {
 		{"Discard removes what was kept", "Discard/LeavesWhatWasKept", func(m *dsynctest.Memory, w *wrong) {
 			w.discard = func(ctx context.Context, claims []driver.Claim) (notices []driver.Notice, err error) {
 				for _, c := range claims {
-					storecmd.Release(ctx, m, c, driver.Leave{})
+					storecmd.Release(ctx, m, c, driver.Release{})
 				}
 				return nil, nil
 			}

@@ -7,15 +7,15 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// wrongEarlies are defects of Leave with Early.
+// wrongEarlies are defects of Release with Early.
 func wrongEarlies() []plant {
-	// undoable makes a Leave undoable that Memory has committed.
-	undoable := func(which func(l *driver.Leave, before driver.State, done driver.Edited) bool) func(*dsynctest.Memory, *wrong) {
+	// undoable makes a Release undoable that Memory has committed.
+	undoable := func(which func(l *driver.Release, before driver.State, done driver.Edited) bool) func(*dsynctest.Memory, *wrong) {
 		return func(m *dsynctest.Memory, w *wrong) {
 			w.edit = func(ctx context.Context, e driver.Edit) (driver.Edited, error) {
 				before, _ := m.Load(ctx, e.Key(), 1000)
 				done, err := m.Edit(ctx, e)
-				if err == nil && e.Leave != nil && e.Leave.Early && which(e.Leave, before, done) {
+				if err == nil && e.Release != nil && e.Release.Early && which(e.Release, before, done) {
 					done.Applied = driver.OpTime{Term: 1, Time: 1}
 				}
 				return done, err
@@ -25,19 +25,19 @@ func wrongEarlies() []plant {
 	return []plant{
 		{"Early leaves the claim there", "Early/TheNextIsLetIn", func(m *dsynctest.Memory, w *wrong) {
 			w.edit = func(ctx context.Context, e driver.Edit) (driver.Edited, error) {
-				if e.Leave != nil && e.Leave.Early {
-					return driver.Edited{Left: true}, nil
+				if e.Release != nil && e.Release.Early {
+					return driver.Edited{Found: true}, nil
 				}
 				return m.Edit(ctx, e)
 			}
 		}},
 		{"Early frees the key, whoever holds it", "Early/RepeatedOrLateChangesNothing", func(m *dsynctest.Memory, w *wrong) {
 			w.edit = func(ctx context.Context, e driver.Edit) (driver.Edited, error) {
-				if e.Leave != nil && e.Leave.Early {
+				if e.Release != nil && e.Release.Early {
 					s, _ := m.Load(ctx, e.Key(), 1000)
 					for _, h := range s.Holders {
-						l := *e.Leave
-						l.Claim.ID, e.Leave = h.Claim, &l
+						l := *e.Release
+						l.Claim.ID, e.Release = h.Claim, &l
 					}
 				}
 				return m.Edit(ctx, e)
@@ -58,20 +58,20 @@ func wrongEarlies() []plant {
 			}
 		}},
 		{"Early of what is absent was applied", "Early/RepeatedOrLateChangesNothing",
-			undoable(func(_ *driver.Leave, _ driver.State, done driver.Edited) bool { return !done.Left })},
+			undoable(func(_ *driver.Release, _ driver.State, done driver.Edited) bool { return !done.Found })},
 		{"Early though somebody waits", "Early/CommittedIfSomebodyWaits",
-			undoable(func(l *driver.Leave, before driver.State, _ driver.Edited) bool {
+			undoable(func(l *driver.Release, before driver.State, _ driver.Edited) bool {
 				return before.Waiting > 0 && l.Successor == ""
 			})},
 		{"Early though observed", "Early/CommittedIfObserved",
-			undoable(func(_ *driver.Leave, _ driver.State, done driver.Edited) bool {
+			undoable(func(_ *driver.Release, _ driver.State, done driver.Edited) bool {
 				return len(done.Notices) == 1 && done.Notices[0].Type == driver.NoticeChange
 			})},
 		{"Early with Keep", "Early/CommittedWithOptions",
-			undoable(func(l *driver.Leave, _ driver.State, _ driver.Edited) bool { return l.Keep > 0 })},
+			undoable(func(l *driver.Release, _ driver.State, _ driver.Edited) bool { return l.Keep > 0 })},
 		{"Early with Seal", "Early/CommittedWithOptions",
-			undoable(func(l *driver.Leave, _ driver.State, _ driver.Edited) bool { return l.Seal > 0 })},
+			undoable(func(l *driver.Release, _ driver.State, _ driver.Edited) bool { return l.Seal > 0 })},
 		{"Early with Successor", "Early/CommittedWithOptions",
-			undoable(func(l *driver.Leave, _ driver.State, _ driver.Edited) bool { return l.Successor != "" })},
+			undoable(func(l *driver.Release, _ driver.State, _ driver.Edited) bool { return l.Successor != "" })},
 	}
 }

@@ -10,10 +10,10 @@ import (
 // wrongEdits are defects of Edit itself.
 func wrongEdits() []plant {
 	return []plant{
-		{"a Leave beside other parts is ignored", "Edit/RefusesPartsThatCannotBeCombined", func(m *dsynctest.Memory, w *wrong) {
+		{"a Release beside other parts is ignored", "Edit/RefusesPartsThatCannotBeCombined", func(m *dsynctest.Memory, w *wrong) {
 			w.edit = func(ctx context.Context, e driver.Edit) (driver.Edited, error) {
-				if e.Check() != nil && e.Join != nil {
-					e = driver.Edit{Join: e.Join}
+				if e.Check() != nil && e.Acquire != nil {
+					e = driver.Edit{Acquire: e.Acquire}
 				}
 				return m.Edit(ctx, e)
 			}

@@ -37,19 +37,19 @@ func wrongForgets() []plant {
 		})},
 		{"Forget keeps the terms", "Forget/TermsCountFromOne", forgets(func(ctx context.Context, m *dsynctest.Memory, e driver.Edit, s driver.State) (edited, error) {
 			if s.Term > 0 {
-				return edited{Left: true}, nil
+				return edited{Found: true}, nil
 			}
 			return m.Edit(ctx, e)
 		})},
 		{"Forget keeps the former limits", "Forget/FormerLimitsAreUnknown", forgets(func(ctx context.Context, m *dsynctest.Memory, e driver.Edit, s driver.State) (edited, error) {
 			if s.Kind == driver.KindMutex {
-				return edited{Left: true}, nil
+				return edited{Found: true}, nil
 			}
 			return m.Edit(ctx, e)
 		})},
 		{"Forget removes the holders", "Forget/KeyInUseStays", forgets(func(ctx context.Context, m *dsynctest.Memory, e driver.Edit, s driver.State) (edited, error) {
 			for _, h := range s.Holders {
-				storecmd.Release(ctx, m, driver.Claim{Key: s.Key, ID: h.Claim}, driver.Leave{})
+				storecmd.Release(ctx, m, driver.Claim{Key: s.Key, ID: h.Claim}, driver.Release{})
 			}
 			return m.Edit(ctx, e)
 		})},
@@ -69,7 +69,7 @@ func wrongForgets() []plant {
 			return done, err
 		})},
 		{"what Forget has left is kept", "Sweep/DeletesForgottenKeys", forgets(func(context.Context, *dsynctest.Memory, driver.Edit, driver.State) (edited, error) {
-			return edited{Left: true}, nil
+			return edited{Found: true}, nil
 		})},
 	}
 }

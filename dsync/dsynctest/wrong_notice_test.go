@@ -75,7 +75,7 @@ func wrongNotices() []plant {
 			w.notify = func(context.Context, []driver.Notice) error { return errors.New("not connected") }
 		}},
 		{"Release decides whom to notify before it releases", "Race/EveryGrantIsNotified", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				s, _ := m.Load(ctx, c.Key, 1000)
 				time.Sleep(5 * time.Millisecond)
 				found, n, err := storecmd.Release(ctx, m, c, o)
@@ -97,7 +97,7 @@ func wrongWakes() []plant {
 		})},
 		{"Seal wakes again and again", "Notice/SealWakesTheQueue", func(m *dsynctest.Memory, w *wrong) {
 			woken := make(map[string][]driver.Notice)
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				found, n, err := storecmd.Release(ctx, m, c, o)
 				if found && o.Seal > 0 {
 					woken[c.Key] = n
@@ -128,7 +128,7 @@ type command struct {
 	key     string
 	claim   driver.Claim
 	wait    bool // of Acquire
-	outcome driver.Leave
+	outcome driver.Release
 	state   driver.State
 }
 
@@ -148,7 +148,7 @@ func noticing(change func(by command, n []driver.Notice) []driver.Notice) func(*
 			s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 			return s, changed(command{method: dsynctest.MethodAcquire, key: c.Key, claim: c, wait: wait, state: s}, n, err), err
 		}
-		w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+		w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 			found, n, err := storecmd.Release(ctx, m, c, o)
 			return found, changed(command{method: dsynctest.MethodRelease, key: c.Key, claim: c, outcome: o}, n, err), err
 		}

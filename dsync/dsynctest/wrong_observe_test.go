@@ -318,7 +318,7 @@ func wrongChanges() []plant {
 				for _, key := range keys {
 					c := driver.Claim{Key: key, ID: id + ".o", Session: id, Kind: driver.KindElection, Weight: 1, Limit: 1}
 					storecmd.Acquire(ctx, m, c, false, nil, time.Now().Add(time.Minute))
-					storecmd.Release(ctx, m, c, driver.Leave{})
+					storecmd.Release(ctx, m, c, driver.Release{})
 				}
 				return m.Listen(ctx, id, keys, f)
 			}

@@ -76,7 +76,7 @@ func wrongPublishes() []plant {
 			}
 		}},
 		{"Keep removes the value", "Publish/StaysWhileItsHolderHolds", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				if o.Keep > 0 {
 					storecmd.Publish(ctx, m, c, 1<<40, nil)
 				}
@@ -232,7 +232,7 @@ func publishForHolder(m *dsynctest.Memory, w *wrong) {
 	}
 }
 
-// wrongSeals are defects of Leave with Seal.
+// wrongSeals are defects of Release with Seal.
 func wrongSeals() []plant {
 	return []plant{
 		{"an empty result is none", "Seal/ResultIsReadByAll", seen(func(s *driver.State) {
@@ -247,7 +247,7 @@ func wrongSeals() []plant {
 			}
 		})},
 		{"what was published is the result", "Seal/ResultIsReadByAll", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key, 1000); o.Seal > 0 && s.Value != nil {
 					o.Result = s.Value
 				}
@@ -282,7 +282,7 @@ func wrongSeals() []plant {
 			}
 		}},
 		{"Seal grants the first waiter", "Seal/DropsTheQueue", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key, 1000); s.Waiting > 0 {
 					o.Seal = 0
 				}
@@ -291,13 +291,13 @@ func wrongSeals() []plant {
 		}},
 		{"a waiter can seal", "Seal/NotHeld", sealForHolder(func(s driver.State, c driver.Claim) bool { return s.Waiting > 1 })},
 		{"Seal always finds the claim", "Seal/NotHeld", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				found, n, err := storecmd.Release(ctx, m, c, o)
 				return found || o.Seal > 0, n, err
 			}
 		}},
 		{"Seal ignores the clock", "Seal/NotAfterItsEnd", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				if o.Seal > 0 {
 					m.SetUntil(c, time.Now().Add(time.Minute))
 				}
@@ -317,23 +317,23 @@ func wrongSeals() []plant {
 			return was
 		})},
 		{"results are cut", "Seal/MoreThan64KiBIsRefused", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				o.Result = o.Result[:min(len(o.Result), 64<<10)]
 				return storecmd.Release(ctx, m, c, o)
 			}
 		}},
 		{"too long a result is a release without", "Seal/MoreThan64KiBIsRefused", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				if len(o.Result) <= 64<<10 {
 					return storecmd.Release(ctx, m, c, o)
 				}
-				storecmd.Release(ctx, m, c, driver.Leave{})
+				storecmd.Release(ctx, m, c, driver.Release{})
 				return false, nil, driver.ErrRefused
 			}
 		}},
 		{"Sweep deletes what is sealed", "Sweep/LeavesSealedKeys", carelessSweep},
 		{"Acquire checks for the seal before it joins", "Race/SealAndAcquire", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				time.Sleep(time.Millisecond)
 				return storecmd.Release(ctx, m, c, o)
 			}
@@ -357,7 +357,7 @@ func resultIs(which func(found bool, was, sent []byte) []byte) func(*dsynctest.M
 	return func(m *dsynctest.Memory, w *wrong) {
 		var mu sync.Mutex
 		results := make(map[string][]byte)
-		w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+		w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 			found, n, err := storecmd.Release(ctx, m, c, o)
 			if o.Seal > 0 {
 				mu.Lock()
@@ -381,7 +381,7 @@ func resultIs(which func(found bool, was, sent []byte) []byte) func(*dsynctest.M
 // sealForHolder lets a claim that does not hold the key seal it for the holder.
 func sealForHolder(where func(driver.State, driver.Claim) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
-		w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+		w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 			if s, _ := m.Load(ctx, c.Key, 1000); o.Seal > 0 && !holds(s, c) && len(s.Holders) > 0 && where(s, c) {
 				c.ID = s.Holders[0].Claim
 			}

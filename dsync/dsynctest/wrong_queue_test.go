@@ -21,7 +21,7 @@ func wrongQueues() []plant {
 			}
 		}},
 		{"a release from the queue grants to nobody", "Queue/WhenTheHeavyHeadLeavesTheNextAreGranted", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key, 1000); s.Waiting > 0 && !holds(s, c) {
 					return true, nil, nil
 				}
@@ -51,7 +51,7 @@ func wrongQueues() []plant {
 				if len(expired) > 0 {
 					s, _ := m.Load(ctx, c.Key, 1000)
 					for _, w := range s.WaitersAhead {
-						storecmd.Release(ctx, m, claims[w.Claim], driver.Leave{})
+						storecmd.Release(ctx, m, claims[w.Claim], driver.Release{})
 					}
 				}
 				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
@@ -116,7 +116,7 @@ func wrongQueues() []plant {
 // jump moves c to the head of the queue. claims has the claims of the queue by id.
 func jump(ctx context.Context, m *dsynctest.Memory, c driver.Claim, claims map[string]driver.Claim, s driver.State) (driver.State, []driver.Notice, error) {
 	for _, w := range s.WaitersAhead {
-		storecmd.Release(ctx, m, claims[w.Claim], driver.Leave{})
+		storecmd.Release(ctx, m, claims[w.Claim], driver.Release{})
 	}
 	s, n, err := storecmd.Acquire(ctx, m, c, true, nil, s.Now.Add(time.Hour))
 	for _, w := range s.WaitersAhead {
@@ -183,7 +183,7 @@ func joinsAnew(known func(s driver.State, c driver.Claim) bool) func(*dsynctest.
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 			if s, _ := m.Load(ctx, c.Key, 1000); c.First && known(s, c) {
-				storecmd.Release(ctx, m, c, driver.Leave{})
+				storecmd.Release(ctx, m, c, driver.Release{})
 			}
 			return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 		}

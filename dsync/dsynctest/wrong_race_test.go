@@ -39,13 +39,13 @@ func wrongRaces() []plant {
 				s, _ := m.Load(ctx, c.Key, 1000)
 				time.Sleep(time.Millisecond)
 				if len(s.Holders) == 0 {
-					storecmd.Release(ctx, m, c, driver.Leave{})
+					storecmd.Release(ctx, m, c, driver.Release{})
 				}
 				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 			}
 		}},
 		{"releases that race free twice", "Race/RepeatsOfOneRelease", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				s, _ := m.Load(ctx, c.Key, 1000)
 				time.Sleep(time.Millisecond)
 				_, n, err := storecmd.Release(ctx, m, c, o)
@@ -88,7 +88,7 @@ func wrongRaces() []plant {
 			}
 		}},
 		{"a late Release frees another's hold", "Late/EveryRequestTwiceAfterEveryLaterOne_B31", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				found, n, err := storecmd.Release(ctx, m, c, o)
 				if s, _ := m.Load(ctx, c.Key, 1000); err == nil && !found && len(s.Holders) > 0 {
 					c.ID = s.Holders[0].Claim

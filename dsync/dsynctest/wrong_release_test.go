@@ -17,7 +17,7 @@ func wrongReleases() []plant {
 	return []plant{
 		{"expired sessions lose what they kept", "Keep/OutlivesItsSession", dropsLeases},
 		{"Release frees the key, not the claim", "Release/OnlyThatID_B05", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key, 1000); len(s.Holders) > 0 {
 					c.ID = s.Holders[0].Claim
 				}
@@ -25,7 +25,7 @@ func wrongReleases() []plant {
 			}
 		}},
 		{"Release frees whatever the session holds", "Release/RepeatedOrLateNeverFreesNewerHold_B28", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				s, _ := m.Load(ctx, c.Key, 1000)
 				for _, h := range s.Holders {
 					if h.Session == c.Session {
@@ -36,7 +36,7 @@ func wrongReleases() []plant {
 			}
 		}},
 		{"Release needs the whole claim", "Release/FindsByIDAlone", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				if c.Session == "" {
 					return false, nil, nil
 				}
@@ -44,7 +44,7 @@ func wrongReleases() []plant {
 			}
 		}},
 		{"Release of what is absent is an error", "Release/AbsentIsNoError", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				found, n, err := storecmd.Release(ctx, m, c, o)
 				if err == nil && !found {
 					err = driver.ErrNotHeld
@@ -53,7 +53,7 @@ func wrongReleases() []plant {
 			}
 		}},
 		{"Release leaves waiters in the queue", "Release/FromTheQueue", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key, 1000); !holds(s, c) {
 					return true, nil, nil
 				}
@@ -61,7 +61,7 @@ func wrongReleases() []plant {
 			}
 		}},
 		{"Release empties the queue", "Release/HolderGrantsNext", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key, 1000); holds(s, c) {
 					m.Forget(false)
 					return true, nil, nil
@@ -70,7 +70,7 @@ func wrongReleases() []plant {
 			}
 		}},
 		{"Release frees all holders", "Release/OneOfSeveralHolders", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				s, _ := m.Load(ctx, c.Key, 1000)
 				for _, h := range s.Holders {
 					storecmd.Release(ctx, m, driver.Claim{Key: c.Key, ID: h.Claim}, o)
@@ -79,7 +79,7 @@ func wrongReleases() []plant {
 			}
 		}},
 		{"fixed leases can't be released", "Release/FixedLeaseEndsAtOnce", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				if c.Lease > 0 {
 					return true, nil, nil
 				}
@@ -87,14 +87,14 @@ func wrongReleases() []plant {
 			}
 		}},
 		{"Keep is ignored", "Keep/EndsThatMuchLater_B35", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, _ driver.Leave) (bool, []driver.Notice, error) {
-				return storecmd.Release(ctx, m, c, driver.Leave{})
+			w.release = func(ctx context.Context, c driver.Claim, _ driver.Release) (bool, []driver.Notice, error) {
+				return storecmd.Release(ctx, m, c, driver.Release{})
 			}
 		}},
 		{"a repeated Keep prolongs", "Keep/RepeatingDoesNotProlong", keepMoves},
 		{"Keep prolongs a fixed lease", "Keep/EarlierEndOfFixedLeaseStays", keepMoves},
 		{"Keep only ever sets the first end", "Keep/ShorterOneShortens", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key, 1000); o.Keep > 0 {
 					if h, ok := s.Holder(c.ID); ok && !h.Until.IsZero() {
 						return true, nil, nil
@@ -104,7 +104,7 @@ func wrongReleases() []plant {
 			}
 		}},
 		{"Keep leaves waiters in the queue", "Keep/FromTheQueueReleases", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key, 1000); o.Keep > 0 && !holds(s, c) {
 					return s.Waiting > 0, nil, nil
 				}
@@ -112,7 +112,7 @@ func wrongReleases() []plant {
 			}
 		}},
 		{"what is kept can't be released", "Keep/ReleaseEndsIt", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				s, _ := m.Load(ctx, c.Key, 1000)
 				if h, ok := s.Holder(c.ID); ok && !h.Until.IsZero() {
 					return true, nil, nil
@@ -121,7 +121,7 @@ func wrongReleases() []plant {
 			}
 		}},
 		{"Keep of what is absent finds it", "Keep/AbsentIsNoError", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				found, n, err := storecmd.Release(ctx, m, c, o)
 				return found || o.Keep > 0, n, err
 			}
@@ -130,7 +130,7 @@ func wrongReleases() []plant {
 }
 
 func keepMoves(m *dsynctest.Memory, w *wrong) {
-	w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+	w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 		found, n, err := storecmd.Release(ctx, m, c, o)
 		if o.Keep > 0 {
 			m.SetUntil(c, time.Now().Add(o.Keep))
@@ -195,7 +195,7 @@ func wrongLeases() []plant {
 			}
 		}},
 		{"what is kept is kept for a year at most", "Lease/LongestDurations", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				o.Keep = min(o.Keep, 365*24*time.Hour)
 				return storecmd.Release(ctx, m, c, o)
 			}
@@ -259,7 +259,7 @@ func dropsLeases(m *dsynctest.Memory, w *wrong) {
 		s, _ := m.Load(ctx, c.Key, 1000)
 		for _, h := range s.Holders {
 			if slices.Contains(expired, h.Session) {
-				storecmd.Release(ctx, m, driver.Claim{Key: c.Key, ID: h.Claim}, driver.Leave{})
+				storecmd.Release(ctx, m, driver.Claim{Key: c.Key, ID: h.Claim}, driver.Release{})
 			}
 		}
 		return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)

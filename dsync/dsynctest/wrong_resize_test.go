@@ -41,13 +41,13 @@ func wrongResizes() []plant {
 				s, _ := m.Load(ctx, key, 1000)
 				for sum := weight(s); sum > limit; s.Holders = s.Holders[1:] {
 					sum -= s.Holders[0].Weight
-					storecmd.Release(ctx, m, driver.Claim{Key: key, ID: s.Holders[0].Claim}, driver.Leave{})
+					storecmd.Release(ctx, m, driver.Claim{Key: key, ID: s.Holders[0].Claim}, driver.Release{})
 				}
 				return storecmd.Resize(ctx, m, key, kind, from, limit)
 			}
 		})},
 		{"holders count as one in a smaller key", "Resize/ShrinksAndBlocksUntilTheyFit", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				found, n, err := storecmd.Release(ctx, m, c, o)
 				if s, _ := m.Load(ctx, c.Key, 1000); int64(len(s.Holders)) <= s.Limit && s.Waiting > 0 {
 					storecmd.Resize(ctx, m, c.Key, s.Kind, 0, 9)
@@ -62,7 +62,7 @@ func wrongResizes() []plant {
 				s, _ := m.Load(ctx, key, 1000)
 				for _, w := range s.WaitersAhead {
 					if w.Weight > limit {
-						storecmd.Release(ctx, m, driver.Claim{Key: key, ID: w.Claim}, driver.Leave{})
+						storecmd.Release(ctx, m, driver.Claim{Key: key, ID: w.Claim}, driver.Release{})
 					}
 				}
 				return storecmd.Resize(ctx, m, key, kind, from, limit)
@@ -104,7 +104,7 @@ func wrongResizes() []plant {
 			return func(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
 				if s, _ := m.Load(ctx, key, 1000); s.Limit == limit {
 					for _, w := range s.WaitersAhead {
-						storecmd.Release(ctx, m, driver.Claim{Key: key, ID: w.Claim}, driver.Leave{})
+						storecmd.Release(ctx, m, driver.Claim{Key: key, ID: w.Claim}, driver.Release{})
 					}
 				}
 				return storecmd.Resize(ctx, m, key, kind, from, limit)

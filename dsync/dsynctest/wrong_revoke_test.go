@@ -90,7 +90,7 @@ func wrongRevokes() []plant {
 		}},
 		{"Revoke releases the claim", "Revoke/LeavesTheClaimAlone", func(m *dsynctest.Memory, w *wrong) {
 			w.revoke = func(ctx context.Context, id string, r driver.Revocation) ([]driver.Notice, error) {
-				storecmd.Release(ctx, m, driver.Claim{Key: r.Key, ID: r.Claim}, driver.Leave{})
+				storecmd.Release(ctx, m, driver.Claim{Key: r.Key, ID: r.Claim}, driver.Release{})
 				return m.Revoke(ctx, id, r)
 			}
 		}},

@@ -26,7 +26,7 @@ type wrong struct {
 	observe    func(context.Context, string, int64, []string) error
 	edit       func(context.Context, driver.Edit) (driver.Edited, error)
 	acquire    func(context.Context, driver.Claim, bool, []string, time.Time) (driver.State, []driver.Notice, error)
-	release    func(context.Context, driver.Claim, driver.Leave) (bool, []driver.Notice, error)
+	release    func(context.Context, driver.Claim, driver.Release) (bool, []driver.Notice, error)
 	discard    func(context.Context, []driver.Claim) ([]driver.Notice, error)
 	extend     func(context.Context, driver.Claim) (driver.Holder, error)
 	publish    func(context.Context, driver.Claim, int64, []byte) ([]driver.Notice, error)
@@ -86,10 +86,10 @@ func (w *wrong) Edit(ctx context.Context, e driver.Edit) (done driver.Edited, er
 	switch {
 	case w.edit != nil:
 		return w.edit(ctx, e)
-	case e.Join != nil && e.Leave == nil && w.acquire != nil:
-		done.State, done.Notices, err = w.acquire(ctx, e.Join.Claim, e.Join.Wait, e.Join.Expired, e.Join.NotAfter)
-	case e.Leave != nil && e.Join == nil && w.release != nil:
-		done.Left, done.Notices, err = w.release(ctx, e.Leave.Claim, *e.Leave)
+	case e.Acquire != nil && e.Release == nil && w.acquire != nil:
+		done.State, done.Notices, err = w.acquire(ctx, e.Acquire.Claim, e.Acquire.Wait, e.Acquire.Expired, e.Acquire.NotAfter)
+	case e.Release != nil && e.Acquire == nil && w.release != nil:
+		done.Found, done.Notices, err = w.release(ctx, e.Release.Claim, *e.Release)
 	case e.Extend != nil && w.extend != nil:
 		done.Holder, err = w.extend(ctx, e.Extend.Claim)
 	case e.Publish != nil && w.publish != nil:

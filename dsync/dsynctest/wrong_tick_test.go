@@ -16,9 +16,9 @@ func wrongTicks() []plant {
 		return asked(func(s driver.State, c *driver.Claim, _ bool, _ *time.Time) { with(s, c) })
 	}
 	// seals changes how a claim leaves that seals.
-	seals := func(with func(s driver.State, l *driver.Leave)) func(*dsynctest.Memory, *wrong) {
+	seals := func(with func(s driver.State, l *driver.Release)) func(*dsynctest.Memory, *wrong) {
 		return func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, l driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, l driver.Release) (bool, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key, 1000); l.Seal > 0 {
 					with(s, &l)
 				}
@@ -38,7 +38,7 @@ func wrongTicks() []plant {
 			}
 		})},
 		{"no tick is later", "Tick/LaterOnesAreGranted", joins(func(s driver.State, c *driver.Claim) { c.Tick = 1 })},
-		{"the tick is 32 bits", "Tick/LaterOnesAreGranted", seals(func(_ driver.State, l *driver.Leave) { l.Seal = int64(int32(l.Seal)) })},
+		{"the tick is 32 bits", "Tick/LaterOnesAreGranted", seals(func(_ driver.State, l *driver.Release) { l.Seal = int64(int32(l.Seal)) })},
 		{"ticks wait in the order in which they came", "Tick/EarlierOnesAreServedFirst", joins(func(s driver.State, c *driver.Claim) {
 			if len(s.Holders) > 0 && c.Tick > s.Sealed {
 				c.Tick = 1 << 51
@@ -55,10 +55,10 @@ func wrongTicks() []plant {
 				c.Tick = 6
 			}
 		})},
-		{"the last seal counts", "Tick/AnEarlierSealChangesNothing", seals(func(s driver.State, l *driver.Leave) { l.Seal = max(l.Seal, s.Sealed+1) })},
-		{"a seal is for all ticks", "Tick/AnEarlierSealChangesNothing", seals(func(_ driver.State, l *driver.Leave) { l.Seal = 1 << 62 })},
+		{"the last seal counts", "Tick/AnEarlierSealChangesNothing", seals(func(s driver.State, l *driver.Release) { l.Seal = max(l.Seal, s.Sealed+1) })},
+		{"a seal is for all ticks", "Tick/AnEarlierSealChangesNothing", seals(func(_ driver.State, l *driver.Release) { l.Seal = 1 << 62 })},
 		{"a release seals", "Tick/RunThatFailsIsFollowed", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, l driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, l driver.Release) (bool, []driver.Notice, error) {
 				if l.Seal == 0 {
 					l.Seal = c.Tick
 				}
@@ -91,7 +91,7 @@ func wrongTicks() []plant {
 		}},
 		{"negative ticks are 0", "Tick/NegativeIsRefused", joins(func(_ driver.State, c *driver.Claim) { c.Tick = max(c.Tick, 0) })},
 		{"a seal up to a negative tick is a release", "Tick/NegativeIsRefused", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, l driver.Leave) (bool, []driver.Notice, error) {
+			w.release = func(ctx context.Context, c driver.Claim, l driver.Release) (bool, []driver.Notice, error) {
 				l.Seal = max(l.Seal, 0)
 				return storecmd.Release(ctx, m, c, l)
 			}

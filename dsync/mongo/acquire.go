@@ -10,8 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// editJoin makes a Join.
-func (s *store) editJoin(ctx context.Context, j driver.Join) (driver.Edited, error) {
+// editAcquire makes an Acquire.
+func (s *store) editAcquire(ctx context.Context, j driver.Acquire) (driver.Edited, error) {
 	c := j.Claim
 	if j.Wait && plain(c) { // a try takes one command, even if it fails
 		st, granted, err := s.acquireFree(ctx, j)
@@ -51,9 +51,9 @@ func (s *store) editJoin(ctx context.Context, j driver.Join) (driver.Edited, err
 	return driver.Edited{State: st, Notices: s.sendable(r.acquired(c))}, nil
 }
 
-// editReplace makes a Leave and a Join: with a short hand-over to which the claim of the Join is
+// editReplace makes a Release and an Acquire: with a short hand-over to which the claim of the Acquire is
 // added, if that is possible, and otherwise with the commands of both.
-func (s *store) editReplace(ctx context.Context, l driver.Leave, j driver.Join) (driver.Edited, error) {
+func (s *store) editReplace(ctx context.Context, l driver.Release, j driver.Acquire) (driver.Edited, error) {
 	old, c := l.Claim, j.Claim
 	if j.Wait && plain(c) && simple(old) && old.Kind == c.Kind && old.Token > 0 && !c.First && len(j.Expired) == 0 {
 		s.lastUsed.take(c.Key, old.ID)
@@ -69,22 +69,22 @@ func (s *store) editReplace(ctx context.Context, l driver.Leave, j driver.Join) 
 			}
 			st := h.state(c)
 			st.Final = true // of a copy: old is gone, so its condition is not met
-			return driver.Edited{State: st, Left: true, Notices: s.sendable(append(h.grant(c), h.Before.change(c.Key)...))}, nil
+			return driver.Edited{State: st, Found: true, Notices: s.sendable(append(h.grant(c), h.Before.change(c.Key)...))}, nil
 		}
 	}
-	left, err := s.editLeave(ctx, l)
+	left, err := s.editRelease(ctx, l)
 	if err != nil {
 		return driver.Edited{}, err
 	}
-	joined, err := s.editJoin(ctx, j)
+	joined, err := s.editAcquire(ctx, j)
 	if err != nil {
-		return driver.Edited{Notices: left.Notices}, err // a repeated Leave would not have these notices
+		return driver.Edited{Notices: left.Notices}, err // a repeated Release would not have these notices
 	}
 	for i := range left.Notices {
 		n := &left.Notices[i]
 		n.Crowded = n.Type == driver.NoticeGrant && joined.State.Waiting > 0 // c joined behind it
 	}
-	return driver.Edited{State: joined.State, Left: left.Left, Notices: append(left.Notices, joined.Notices...)}, nil
+	return driver.Edited{State: joined.State, Found: left.Found, Notices: append(left.Notices, joined.Notices...)}, nil
 }
 
 // mismatch reports whether c, which neither holds the key nor waits for it, was refused because
@@ -114,7 +114,7 @@ func (s *store) claimRecord(c driver.Claim) bson.D {
 
 // acquire sends the pipeline and returns the key's record from the reply. For a claim that probably
 // waits, it tries a poll before that.
-func (s *store) acquire(ctx context.Context, id string, j driver.Join) (r keyRecord, err error) {
+func (s *store) acquire(ctx context.Context, id string, j driver.Acquire) (r keyRecord, err error) {
 	c := j.Claim
 	claim := s.claimRecord(c)
 	if c.Lease > 0 {

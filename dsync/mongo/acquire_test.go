@@ -182,7 +182,7 @@ func TestRepeatedRequestOfWhatIsGone(t *testing.T) {
 					}
 					return there
 				})
-				done, err := s.Edit(t.Context(), driver.Edit{Join: &driver.Join{Claim: mutexClaim(1), Wait: tc.wait, NotAfter: time.Now(), Repeated: true}})
+				done, err := s.Edit(t.Context(), driver.Edit{Acquire: &driver.Acquire{Claim: mutexClaim(1), Wait: tc.wait, NotAfter: time.Now(), Repeated: true}})
 				if granted := strings.HasPrefix(name, "the poll removed"); granted != (len(done.Notices) == 1) {
 					t.Errorf("got the notices %v, want one of whom the poll granted the key", done.Notices)
 				}

@@ -39,7 +39,7 @@ func TestCommandsOnFile(t *testing.T) {
 
 	held := claim
 	held.Token = 1_799_999_990_000 * 1024
-	release := func(o driver.Leave) func(context.Context, driver.Store) error {
+	release := func(o driver.Release) func(context.Context, driver.Store) error {
 		return func(ctx context.Context, s driver.Store) error {
 			_, _, err := storecmd.Release(ctx, s, held, o)
 			return err
@@ -58,16 +58,16 @@ func TestCommandsOnFile(t *testing.T) {
 		}
 	}
 	acquire := func(c driver.Claim, wait bool, expired ...string) func(context.Context, driver.Store) error {
-		return edit(driver.Edit{Join: &driver.Join{Claim: c, Wait: wait, Expired: expired, NotAfter: notAfter}})
+		return edit(driver.Edit{Acquire: &driver.Acquire{Claim: c, Wait: wait, Expired: expired, NotAfter: notAfter}})
 	}
 	repeated := func(expired ...string) func(context.Context, driver.Store) error {
-		return edit(driver.Edit{Join: &driver.Join{Claim: claim, Wait: true, Expired: expired, NotAfter: notAfter, Repeated: true}})
+		return edit(driver.Edit{Acquire: &driver.Acquire{Claim: claim, Wait: true, Expired: expired, NotAfter: notAfter, Repeated: true}})
 	}
 	releaseOf := func(change func(*driver.Claim)) func(context.Context, driver.Store) error {
 		return func(ctx context.Context, s driver.Store) error {
 			c := held
 			change(&c)
-			_, _, err := storecmd.Release(ctx, s, c, driver.Leave{})
+			_, _, err := storecmd.Release(ctx, s, c, driver.Release{})
 			return err
 		}
 	}
@@ -106,7 +106,7 @@ func TestCommandsOnFile(t *testing.T) {
 		{name: "Acquire, repeated, that names an expired session", do: repeated(other)},
 		{name: "Acquire, a try, at the head of the queue, of an election, with a value", do: acquire(first, false)},
 		{name: "Release", do: func(ctx context.Context, s driver.Store) error {
-			_, _, err := storecmd.Release(ctx, s, part, driver.Leave{})
+			_, _, err := storecmd.Release(ctx, s, part, driver.Release{})
 			return err
 		}},
 		{name: "Acquire, for a tick", do: acquire(tick, true)},
@@ -115,19 +115,19 @@ func TestCommandsOnFile(t *testing.T) {
 		{name: "Release of what was alone", do: releaseOf(func(c *driver.Claim) {
 			c.NoneWaiting, c.Limit = true, 8
 		})},
-		{name: "Release, a short hand-over", do: release(driver.Leave{})},
+		{name: "Release, a short hand-over", do: release(driver.Release{})},
 		{name: "Release, a short hand-over of an election", do: releaseOf(func(c *driver.Claim) { c.Kind = driver.KindElection })},
 		{name: "Acquire that replaces, a short hand-over", do: edit(driver.Edit{
-			Leave: &driver.Leave{Claim: held}, Join: &driver.Join{Claim: replacing, Wait: true, NotAfter: notAfter},
+			Release: &driver.Release{Claim: held}, Acquire: &driver.Acquire{Claim: replacing, Wait: true, NotAfter: notAfter},
 		})},
-		{name: "Release that keeps", do: release(driver.Leave{Keep: time.Minute})},
+		{name: "Release that keeps", do: release(driver.Release{Keep: time.Minute})},
 		{name: "Release to a successor", do: func(ctx context.Context, s driver.Store) error {
 			c := held
 			c.ID, c.Kind = session+".2", driver.KindElection // wellAnswered has another claim hold the key
-			_, _, err := storecmd.Release(ctx, s, c, driver.Leave{Successor: other + ".4"})
+			_, _, err := storecmd.Release(ctx, s, c, driver.Release{Successor: other + ".4"})
 			return err
 		}},
-		{name: "Release that seals", do: release(driver.Leave{Seal: 1_799_999_940_000, Result: []byte("v7")})},
+		{name: "Release that seals", do: release(driver.Release{Seal: 1_799_999_940_000, Result: []byte("v7")})},
 		{name: "Discard", do: func(ctx context.Context, s driver.Store) error {
 			more := part
 			more.ID = session + ".7"

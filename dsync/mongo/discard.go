@@ -54,7 +54,7 @@ func (s *store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.No
 		if ctx.Err() != nil {
 			return notices, cmp.Or(refused, failure("discard", ctx.Err())) // the others are still there
 		}
-		done, err := s.editLeave(ctx, driver.Leave{Claim: driver.Claim{Key: c.Key, ID: c.ID, Session: c.Session}})
+		done, err := s.editRelease(ctx, driver.Release{Claim: driver.Claim{Key: c.Key, ID: c.ID, Session: c.Session}})
 		notices = append(notices, done.Notices...)
 		refused = cmp.Or(refused, err)
 	}

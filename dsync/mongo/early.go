@@ -8,7 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A release with driver.Leave.Early is sent with w: 1 to a replica set. Its reply says where in the log it is
+// A release with driver.Release.Early is sent with w: 1 to a replica set. Its reply says where in the log it is
 // (opTime), and hello says how far a majority has the log (lastWrite.majorityOpTime). A router passes on neither,
 // and elsewhere there is no fail-over, so there a release is like every other write.
 

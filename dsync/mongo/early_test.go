@@ -19,15 +19,15 @@ func TestEarlyRelease(t *testing.T) {
 	for name, test := range map[string]struct {
 		hello   func(bson.D) bson.D
 		opTime  bson.D // in the reply to the release
-		leave   driver.Leave
+		leave   driver.Release
 		w       any // the write concern of the release
 		applied driver.OpTime
 		commits driver.OpTime // by the heartbeat
 	}{
-		"replica set": {opTime: opTime(100, 7), leave: driver.Leave{Early: true}, w: int32(1), applied: at(100, 7), commits: at(101, 7)},
+		"replica set": {opTime: opTime(100, 7), leave: driver.Release{Early: true}, w: int32(1), applied: at(100, 7), commits: at(101, 7)},
 		"not asked":   {opTime: opTime(100, 7), w: "majority"},
-		"no opTime":   {leave: driver.Leave{Early: true}, w: int32(1), applied: driver.OpTime{Term: -1}},
-		"not MongoDB": {hello: without("topologyVersion"), leave: driver.Leave{Early: true}, w: "majority"},
+		"no opTime":   {leave: driver.Release{Early: true}, w: int32(1), applied: driver.OpTime{Term: -1}},
+		"not MongoDB": {hello: without("topologyVersion"), leave: driver.Release{Early: true}, w: "majority"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -47,8 +47,8 @@ func TestEarlyRelease(t *testing.T) {
 					return ok(e("value", bson.D{e("at", time.Now())}))
 				})
 				test.leave.Claim = mutexClaim(1)
-				done, err := s.Edit(t.Context(), driver.Edit{Leave: &test.leave})
-				if err != nil || !done.Left || done.Applied != test.applied {
+				done, err := s.Edit(t.Context(), driver.Edit{Release: &test.leave})
+				if err != nil || !done.Found || done.Applied != test.applied {
 					t.Errorf("release: %+v, %v; want it left, applied %v", done, err, test.applied)
 				}
 				var w any

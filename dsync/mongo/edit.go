@@ -9,12 +9,12 @@ import (
 
 // Edit implements [driver.Store].
 //
-// Of a Join, one command grants at most 1,000 claims; if more fit, the next command on the key grants
-// the rest. On servers other than MongoDB the first Join or Resize of a key takes three commands. If
-// the key is probably free, the Join of a claim that may wait begins with a short command; if that
+// Of an Acquire, one command grants at most 1,000 claims; if more fit, the next command on the key grants
+// the rest. On servers other than MongoDB the first Acquire or Resize of a key takes three commands. If
+// the key is probably free, the Acquire of a claim that may wait begins with a short command; if that
 // grants nothing, it writes nothing, and a second command follows.
 //
-// For a Leave, these commands are tried in order, the next one only if the one before was not
+// For a Release, these commands are tried in order, the next one only if the one before was not
 // applicable, in which case it has written nothing:
 //
 //   - with Claim.NoneWaiting, an update that frees the key if nobody waits and nobody observes
@@ -23,7 +23,7 @@ import (
 //     waiter, if that wants the key in the same way as the claim, or frees it;
 //   - the pipeline, which handles everything.
 //
-// So a Leave takes one command if nobody waited and nobody does now, and two if somebody has
+// So a Release takes one command if nobody waited and nobody does now, and two if somebody has
 // come since. It takes one more for a Mutex or an election if the next claim is of another
 // sort, a fixed lease or one with Yield.
 //
@@ -31,7 +31,7 @@ import (
 // if the hold's end has come so that the claim cannot seal, claims that the command grants get no
 // notice.
 //
-// Leave and Join are one short hand-over to which the claim is added, if that is possible, and
+// Release and Acquire are one short hand-over to which the claim is added, if that is possible, and
 // otherwise the commands of both.
 //
 // Of a Resize, the last 16 former limits of a key are known.
@@ -40,12 +40,12 @@ func (s *store) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) 
 		return driver.Edited{}, fmt.Errorf("mongo: edit: %w", err)
 	}
 	switch {
-	case e.Leave != nil && e.Join != nil:
-		return s.editReplace(ctx, *e.Leave, *e.Join)
-	case e.Join != nil:
-		return s.editJoin(ctx, *e.Join)
-	case e.Leave != nil:
-		return s.editLeave(ctx, *e.Leave)
+	case e.Release != nil && e.Acquire != nil:
+		return s.editReplace(ctx, *e.Release, *e.Acquire)
+	case e.Acquire != nil:
+		return s.editAcquire(ctx, *e.Acquire)
+	case e.Release != nil:
+		return s.editRelease(ctx, *e.Release)
 	case e.Extend != nil:
 		return s.editExtend(ctx, e.Extend.Claim)
 	case e.Publish != nil:

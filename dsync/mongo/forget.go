@@ -21,10 +21,10 @@ func (s *store) editForget(ctx context.Context, f driver.Forget) (driver.Edited,
 		return driver.Edited{}, failure("forget", err)
 	}
 	st := r.state(f.Key)
-	done := driver.Edited{Left: found && st.Token == f.Token && st.Waiting == 0, Notices: s.sendable(r.change(f.Key))}
+	done := driver.Edited{Found: found && st.Token == f.Token && st.Waiting == 0, Notices: s.sendable(r.change(f.Key))}
 	for _, h := range st.Holders {
 		if !h.Ended(st.Now) {
-			done.Left = false
+			done.Found = false
 		}
 	}
 	return done, nil

@@ -65,7 +65,7 @@ func (r *keyRecord) changed(key string) []driver.Notice {
 	return r.change(key)
 }
 
-// acquired returns the notices for a Join of c.
+// acquired returns the notices for an Acquire of c.
 func (r *keyRecord) acquired(c driver.Claim) []driver.Notice {
 	notices := slices.Concat(r.early, r.grants(c.Key, c.ID), r.changed(c.Key))
 	if r.Position == 1 {
@@ -74,8 +74,8 @@ func (r *keyRecord) acquired(c driver.Claim) []driver.Notice {
 	return notices
 }
 
-// released returns the notices for a Leave.
-func (r *keyRecord) released(l driver.Leave) []driver.Notice {
+// released returns the notices for a Release.
+func (r *keyRecord) released(l driver.Release) []driver.Notice {
 	c := l.Claim
 	switch {
 	case l.Seal > 0:
@@ -87,7 +87,7 @@ func (r *keyRecord) released(l driver.Leave) []driver.Notice {
 }
 
 // kept returns the notice for the first waiter, if l has set the end of its claim.
-func (r *keyRecord) kept(l driver.Leave) []driver.Notice {
+func (r *keyRecord) kept(l driver.Release) []driver.Notice {
 	for _, h := range r.Holders {
 		if h.Claim == l.Claim.ID && h.Until.Sub(r.Now).Milliseconds() == millis(l.Keep) {
 			return wakes(l.Claim.Key, r.Ahead)
@@ -99,7 +99,7 @@ func (r *keyRecord) kept(l driver.Leave) []driver.Notice {
 // sealed returns the notices for the claims whose ticks were over when l sealed the key, and for the
 // first of the others, or nil if l did not seal it. r is the record as it was before: the reply can't
 // have the record afterwards as well, and so not the token of a grant.
-func (r *keyRecord) sealed(l driver.Leave) []driver.Notice {
+func (r *keyRecord) sealed(l driver.Release) []driver.Notice {
 	seals := slices.ContainsFunc(r.Holders, func(h holderRecord) bool {
 		return h.Claim == l.Claim.ID && !h.holder().Ended(r.Now)
 	})

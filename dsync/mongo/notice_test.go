@@ -33,13 +33,13 @@ func TestNoticesOfReplies(t *testing.T) {
 			return notices, err
 		}
 	}
-	release := func(c driver.Claim, o driver.Leave) func(context.Context, driver.Store) ([]driver.Notice, error) {
+	release := func(c driver.Claim, o driver.Release) func(context.Context, driver.Store) ([]driver.Notice, error) {
 		return func(ctx context.Context, s driver.Store) ([]driver.Notice, error) {
 			_, notices, err := storecmd.Release(ctx, s, c, o)
 			return notices, err
 		}
 	}
-	keep, seal := driver.Leave{Keep: time.Second}, driver.Leave{Seal: 1}
+	keep, seal := driver.Release{Keep: time.Second}, driver.Release{Seal: 1}
 	publish := func(ctx context.Context, s driver.Store) ([]driver.Notice, error) {
 		return storecmd.Publish(ctx, s, semaphore, 1, nil)
 	}
@@ -110,20 +110,20 @@ func TestNoticesOfReplies(t *testing.T) {
 			bson.D{at, e("h", bson.A{holder("a.1", now, there)})}, nil,
 		},
 
-		{"hand-over", release(mutex, driver.Leave{}), held(first(there), e("waiting", 1)), []driver.Notice{grant("a.1")}},
-		{"hand-over with others behind", release(mutex, driver.Leave{}), held(first(there), e("waiting", 2)), []driver.Notice{crowded(grant("a.1"))}},
-		{"hand-over to a session that does not listen", release(mutex, driver.Leave{}), held(first(), e("waiting", 2), observed), []driver.Notice{change("k")}},
-		{"hand-over to nobody", release(mutex, driver.Leave{}), held(), nil},
-		{"hand-over to nobody of an observed key", release(mutex, driver.Leave{}), held(observed), []driver.Notice{change("k")}},
-		{"hand-over of the first term", release(election, driver.Leave{}), held(first(there)), []driver.Notice{term(grant("a.1"), 1)}},
+		{"hand-over", release(mutex, driver.Release{}), held(first(there), e("waiting", 1)), []driver.Notice{grant("a.1")}},
+		{"hand-over with others behind", release(mutex, driver.Release{}), held(first(there), e("waiting", 2)), []driver.Notice{crowded(grant("a.1"))}},
+		{"hand-over to a session that does not listen", release(mutex, driver.Release{}), held(first(), e("waiting", 2), observed), []driver.Notice{change("k")}},
+		{"hand-over to nobody", release(mutex, driver.Release{}), held(), nil},
+		{"hand-over to nobody of an observed key", release(mutex, driver.Release{}), held(observed), []driver.Notice{change("k")}},
+		{"hand-over of the first term", release(election, driver.Release{}), held(first(there)), []driver.Notice{term(grant("a.1"), 1)}},
 		{
-			"hand-over of an election", release(election, driver.Leave{}),
+			"hand-over of an election", release(election, driver.Release{}),
 			held(first(there), e("n", int64(8)), observed),
 			[]driver.Notice{term(grant("a.1"), 9), change("k")},
 		},
 
 		{
-			"release", release(semaphore, driver.Leave{}),
+			"release", release(semaphore, driver.Release{}),
 			bson.D{at, observed, e("waiting", 4), e("h", bson.A{holder("a.1", now, there), holder("b.1", now)})},
 			[]driver.Notice{crowded(grant("a.1")), change("k")},
 		},
@@ -148,12 +148,12 @@ func TestNoticesOfReplies(t *testing.T) {
 			nil,
 		},
 		{
-			"release to a successor", release(election, driver.Leave{Successor: "b.1"}),
+			"release to a successor", release(election, driver.Release{Successor: "b.1"}),
 			bson.D{at, observed, e("waiting", 1), e("h", bson.A{holder("b.1", now, there, e("n", int64(7)))})},
 			[]driver.Notice{term(crowded(grant("b.1")), 7), change("k")},
 		},
 		{
-			"keep in front of a successor", release(semaphore, driver.Leave{Keep: time.Second, Successor: "b.1"}),
+			"keep in front of a successor", release(semaphore, driver.Release{Keep: time.Second, Successor: "b.1"}),
 			bson.D{at, e("h", bson.A{holder(mine, before, there, e("e", now.Add(time.Second)))}), e("ahead", bson.A{holder("a.1", before, there)})},
 			[]driver.Notice{woken("a.1")},
 		},
@@ -168,7 +168,7 @@ func TestNoticesOfReplies(t *testing.T) {
 			[]driver.Notice{woken("a.1")},
 		},
 		{
-			"seal up to a tick", release(semaphore, driver.Leave{Seal: 5}),
+			"seal up to a tick", release(semaphore, driver.Release{Seal: 5}),
 			bson.D{e("h", bson.A{holder(mine, before)}), e("done", bson.D{e("k", int64(4))}), e("ahead", bson.A{
 				holder("a.1", before, there, e("k", int64(5))), holder("b.1", before, there, e("k", int64(6))),
 				holder("c.1", before, there, e("k", int64(7))), holder("a.2", before, there, e("k", int64(3))),
@@ -275,7 +275,7 @@ func TestNoticesOfAReplacementThatFails(t *testing.T) {
 		next := old
 		next.ID, next.Token = "s.2", 0
 		done, err := s.Edit(t.Context(), driver.Edit{
-			Leave: &driver.Leave{Claim: old}, Join: &driver.Join{Claim: next, Wait: true, NotAfter: time.Now().Add(time.Second)},
+			Release: &driver.Release{Claim: old}, Acquire: &driver.Acquire{Claim: next, Wait: true, NotAfter: time.Now().Add(time.Second)},
 		})
 		notices := done.Notices
 		if err == nil || acquires != 1 {

@@ -206,7 +206,7 @@ func TestAddressesAreWritten(t *testing.T) {
 				if _, _, err := storecmd.Acquire(ctx, s, c, true, nil, time.Now()); err != nil {
 					t.Fatal(err)
 				}
-				if found, _, err := storecmd.Release(ctx, s, mutexClaim(n), driver.Leave{}); err != nil || !found {
+				if found, _, err := storecmd.Release(ctx, s, mutexClaim(n), driver.Release{}); err != nil || !found {
 					t.Fatal(found, err)
 				}
 			}

@@ -72,7 +72,7 @@ func (p *prober) insert(ctx context.Context) error {
 func (p *prober) key(ctx context.Context) error {
 	id := p.id("key")
 	mine := driver.Claim{Key: "probe", ID: "$mine.1", Session: "$mine", Kind: driver.KindElection, Weight: 2, Limit: 9, Tick: probeTick + 1}
-	first, err := p.acquire(ctx, id, driver.Join{Claim: mine, Wait: true, Expired: []string{"dead", "$dead"}, NotAfter: never})
+	first, err := p.acquire(ctx, id, driver.Acquire{Claim: mine, Wait: true, Expired: []string{"dead", "$dead"}, NotAfter: never})
 	if err != nil {
 		return failure("probe: acquire", err)
 	}
@@ -97,7 +97,7 @@ func (p *prober) key(ctx context.Context) error {
 		return failure("probe: publish", err)
 	}
 	mine.ID, mine.First, mine.Tick = "$mine.2", true, probeTick
-	second, err := p.acquire(ctx, id, driver.Join{Claim: mine, Wait: true, NotAfter: never})
+	second, err := p.acquire(ctx, id, driver.Acquire{Claim: mine, Wait: true, NotAfter: never})
 	if err != nil {
 		return failure("probe: acquire", err)
 	}
@@ -115,7 +115,7 @@ func (p *prober) key(ctx context.Context) error {
 // nobody behind them must not do that, since others wait.
 func (p *prober) keepAndRelease(ctx context.Context, id string) (found bool, next keyRecord, err error) {
 	c := driver.Claim{Key: "probe", ID: "one.1"}
-	l := driver.Leave{Claim: c, Keep: probeLease / 2}
+	l := driver.Release{Claim: c, Keep: probeLease / 2}
 	kept, found, err := p.release(ctx, id, l)
 	if err != nil {
 		return false, keyRecord{}, failure("probe: release", err)
@@ -131,7 +131,7 @@ func (p *prober) keepAndRelease(ctx context.Context, id string) (found bool, nex
 	if alone {
 		return false, keyRecord{}, wrong("release", errors.New("want nothing released, since others are in the queue"), alone)
 	}
-	if next, found, err = p.release(ctx, id, driver.Leave{Claim: c}); err != nil {
+	if next, found, err = p.release(ctx, id, driver.Release{Claim: c}); err != nil {
 		return false, keyRecord{}, failure("probe: release", err)
 	}
 	return found, next, nil
@@ -140,12 +140,12 @@ func (p *prober) keepAndRelease(ctx context.Context, id string) (found bool, nex
 // seal makes two.1 seal the key, a claim like late join, whose tick is over, and which drops later.1, and then
 // three.1 release the key.
 func (p *prober) seal(ctx context.Context, id string, before driver.State, late driver.Claim) error {
-	was, found, err := p.release(ctx, id, driver.Leave{Claim: driver.Claim{ID: "two.1"}, Seal: probeTick, Result: []byte(probeResult)})
+	was, found, err := p.release(ctx, id, driver.Release{Claim: driver.Claim{ID: "two.1"}, Seal: probeTick, Result: []byte(probeResult)})
 	if err != nil {
 		return failure("probe: seal", err)
 	}
 	late.ID, late.First = "$mine.3", false
-	after, err := p.acquire(ctx, id, driver.Join{Claim: late, Wait: true, Expired: []string{"later"}, NotAfter: never})
+	after, err := p.acquire(ctx, id, driver.Acquire{Claim: late, Wait: true, Expired: []string{"later"}, NotAfter: never})
 	if err != nil {
 		return failure("probe: acquire", err)
 	}

@@ -74,7 +74,7 @@ func (p *prober) shortSteps(ctx context.Context, id string, steps []shortStep) e
 			ok, _, err = p.releaseAloneShort(ctx, id, c, false)
 		case joins, tries:
 			var r keyRecord
-			r, err = p.acquire(ctx, id, driver.Join{Claim: c, Wait: step.command == joins, NotAfter: step.notAfter})
+			r, err = p.acquire(ctx, id, driver.Acquire{Claim: c, Wait: step.command == joins, NotAfter: step.notAfter})
 			if got, ok = r, true; step.command == joins {
 				why = acquiredShort(probeShort("$short.4"), since, r.state("probe"))
 			} else {

@@ -85,10 +85,10 @@ func shapes(t *testing.T, s driver.Store, f *fake) map[string]string {
 			storecmd.Acquire(ctx, s, c, true, nil, time.Now())
 		},
 		"try":     func() { storecmd.Acquire(ctx, s, c, false, nil, time.Now()) },
-		"release": func() { storecmd.Release(ctx, s, c, driver.Leave{}) },
-		"keep":    func() { storecmd.Release(ctx, s, c, driver.Leave{Keep: time.Hour}) },
-		"succeed": func() { storecmd.Release(ctx, s, c, driver.Leave{Successor: "t.1"}) },
-		"seal":    func() { storecmd.Release(ctx, s, c, driver.Leave{Seal: 1}) },
+		"release": func() { storecmd.Release(ctx, s, c, driver.Release{}) },
+		"keep":    func() { storecmd.Release(ctx, s, c, driver.Release{Keep: time.Hour}) },
+		"succeed": func() { storecmd.Release(ctx, s, c, driver.Release{Successor: "t.1"}) },
+		"seal":    func() { storecmd.Release(ctx, s, c, driver.Release{Seal: 1}) },
 		"publish": func() { storecmd.Publish(ctx, s, c, 1, nil) },
 		"resize":  func() { storecmd.Resize(ctx, s, "k", c.Kind, 1, 2) },
 	} {

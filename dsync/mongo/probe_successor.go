@@ -11,17 +11,17 @@ import (
 // the successor does not wait, and nothing must change. Then it does, and is granted the key.
 func (p *prober) successor(ctx context.Context) error {
 	id, c, next := p.id("short"), probeShort("$short.6"), probeShort("$short.8")
-	if _, err := p.acquire(ctx, id, driver.Join{Claim: next, Wait: true, NotAfter: never}); err != nil {
+	if _, err := p.acquire(ctx, id, driver.Acquire{Claim: next, Wait: true, NotAfter: never}); err != nil {
 		return failure("probe: acquire", err)
 	}
-	kept, _, err := p.release(ctx, id, driver.Leave{Claim: c, Successor: "$none.1"})
+	kept, _, err := p.release(ctx, id, driver.Release{Claim: c, Successor: "$none.1"})
 	if err != nil {
 		return failure("probe: release", err)
 	}
 	if len(kept.Holders) != 1 || kept.Holders[0].Claim != c.ID || kept.Waiting != 1 {
 		return wrong("release", errors.New("want nothing released to a claim that does not wait"), kept)
 	}
-	r, found, err := p.release(ctx, id, driver.Leave{Claim: c, Successor: next.ID})
+	r, found, err := p.release(ctx, id, driver.Release{Claim: c, Successor: next.ID})
 	if err != nil {
 		return failure("probe: release", err)
 	}

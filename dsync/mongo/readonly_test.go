@@ -44,7 +44,7 @@ func TestReadOnlySendsNoShortCommand(t *testing.T) {
 			s := f.store(&dsyncmongo.Options{ReadOnly: true}, func(call) bson.D { return ok(e("n", 1), e("nModified", 1)) })
 			c := mutexClaim(1)
 			c.Kind = kind
-			if found, _, err := storecmd.Release(t.Context(), s, c, driver.Leave{}); found || !errors.Is(err, driver.ErrRefused) {
+			if found, _, err := storecmd.Release(t.Context(), s, c, driver.Release{}); found || !errors.Is(err, driver.ErrRefused) {
 				t.Errorf("%s: Release: found %t, %v, want ErrRefused", kind, found, err)
 			}
 			if got := f.took(); len(got) != 0 {

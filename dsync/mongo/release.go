@@ -8,8 +8,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// editLeave makes a Leave.
-func (s *store) editLeave(ctx context.Context, l driver.Leave) (done driver.Edited, err error) {
+// editRelease makes a Release.
+func (s *store) editRelease(ctx context.Context, l driver.Release) (done driver.Edited, err error) {
 	c := l.Claim
 	if l.Keep <= 0 && l.Seal <= 0 && l.Successor == "" {
 		done, err = s.releaseQuick(ctx, c, l.Early)
@@ -17,9 +17,9 @@ func (s *store) editLeave(ctx context.Context, l driver.Leave) (done driver.Edit
 		s.lastUsed.take(c.Key, c.ID)
 		s.contended.add(c.Key, unknown)
 	}
-	if err == nil && !done.Left {
+	if err == nil && !done.Found {
 		var r keyRecord
-		if r, done.Left, err = s.release(ctx, keyID(c.Key), l); done.Left {
+		if r, done.Found, err = s.release(ctx, keyID(c.Key), l); done.Found {
 			err = r.succeeded(l)
 			done.Notices = s.sendable(r.released(l))
 		}
@@ -36,14 +36,14 @@ func (s *store) releaseQuick(ctx context.Context, c driver.Claim, early bool) (d
 	token, known := s.lastUsed.take(c.Key, c.ID)
 	switch {
 	case c.NoneWaiting && short:
-		done.Left, done.Applied, err = s.releaseAloneShort(ctx, id, c, early)
+		done.Found, done.Applied, err = s.releaseAloneShort(ctx, id, c, early)
 	case c.NoneWaiting:
-		done.Left, done.Applied, err = s.releaseAlone(ctx, id, c, early)
+		done.Found, done.Applied, err = s.releaseAlone(ctx, id, c, early)
 	}
-	free, waiting := done.Left, unknown
-	if err == nil && !done.Left && short {
+	free, waiting := done.Found, unknown
+	if err == nil && !done.Found && short {
 		var h handOver
-		if h, done.Left, err = s.handOver(ctx, id, c, nil); done.Left {
+		if h, done.Found, err = s.handOver(ctx, id, c, nil); done.Found {
 			done.Notices = s.sendable(append(h.grant(c), h.Before.change(c.Key)...))
 			free, waiting = h.First == nil && h.Before.Observed.IsZero(), h.left
 		}
@@ -71,7 +71,7 @@ func (s *store) releaseAlone(ctx context.Context, id string, c driver.Claim, ear
 
 // release sends the pipeline. If both Seal and Keep are set, it seals: a claim whose tick is
 // over cannot hold.
-func (s *store) release(ctx context.Context, id string, l driver.Leave) (r keyRecord, found bool, err error) {
+func (s *store) release(ctx context.Context, id string, l driver.Release) (r keyRecord, found bool, err error) {
 	c := l.Claim
 	m := modify{
 		query:  bson.D{e("_id", id), e("$or", bson.A{bson.D{e("h.a", c.ID)}, bson.D{e("q.a", c.ID)}})},
@@ -100,7 +100,7 @@ func (s *store) release(ctx context.Context, id string, l driver.Leave) (r keyRe
 
 // succeeded returns an error if the claim still holds because the successor that l names does not wait.
 // r is the reply to the release.
-func (r *keyRecord) succeeded(l driver.Leave) error {
+func (r *keyRecord) succeeded(l driver.Release) error {
 	if l.Successor == "" || l.Keep > 0 || l.Seal > 0 {
 		return nil
 	}

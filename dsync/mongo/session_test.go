@@ -151,7 +151,7 @@ func TestDurationsAreRoundedUp(t *testing.T) {
 		if _, err := storecmd.Extend(t.Context(), s, c); !errors.Is(err, driver.ErrNotHeld) {
 			t.Fatal(err)
 		}
-		if _, _, err := storecmd.Release(t.Context(), s, c, driver.Leave{Keep: d}); err != nil {
+		if _, _, err := storecmd.Release(t.Context(), s, c, driver.Release{Keep: d}); err != nil {
 			t.Fatal(err)
 		}
 		for i, path := range [][]string{

@@ -50,7 +50,7 @@ const maxLag = time.Second
 //
 //   - for a key that was contended, and for a repeated request, which mostly is a waiter's;
 //   - on servers other than MongoDB, where it can't make a record.
-func (s *store) acquireFree(ctx context.Context, j driver.Join) (st driver.State, granted bool, err error) {
+func (s *store) acquireFree(ctx context.Context, j driver.Acquire) (st driver.State, granted bool, err error) {
 	c := j.Claim
 	reached := s.clock.reached().Truncate(time.Millisecond) // the precision of the record
 	last, known := s.lastUsed.take(c.Key, "")

@@ -91,11 +91,11 @@ func (q *shortServer) want(what, want string) {
 	}
 }
 
-func (q *shortServer) acquire(c driver.Claim) error { return q.join(driver.Join{Claim: c}) }
+func (q *shortServer) acquire(c driver.Claim) error { return q.join(driver.Acquire{Claim: c}) }
 
-func (q *shortServer) join(j driver.Join) error {
+func (q *shortServer) join(j driver.Acquire) error {
 	j.Wait, j.NotAfter = true, time.Now().Add(time.Second)
-	_, err := q.s.Edit(q.t.Context(), driver.Edit{Join: &j})
+	_, err := q.s.Edit(q.t.Context(), driver.Edit{Acquire: &j})
 	return err
 }
 
@@ -110,7 +110,7 @@ func (q *shortServer) turn(c driver.Claim) {
 
 func (q *shortServer) release(c driver.Claim) []driver.Notice {
 	q.t.Helper()
-	found, notices, err := storecmd.Release(q.t.Context(), q.s, c, driver.Leave{})
+	found, notices, err := storecmd.Release(q.t.Context(), q.s, c, driver.Release{})
 	if err != nil || !found {
 		q.t.Errorf("release: found %t, %v", found, err)
 	}
@@ -186,17 +186,17 @@ func TestNewKeyWithoutAnswer(t *testing.T) {
 // The first acquire of a key that this process did not use last is short, if the key may well
 // be free.
 func TestUnknownKeyIsAcquired(t *testing.T) {
-	repeated := func(j *driver.Join) { j.Repeated = true }
+	repeated := func(j *driver.Acquire) { j.Repeated = true }
 	for name, tc := range map[string]struct {
-		change   func(*driver.Join)
+		change   func(*driver.Acquire)
 		portable bool
 		want     string
 	}{
-		"first request":         {func(*driver.Join) {}, false, "short acquire"},
+		"first request":         {func(*driver.Acquire) {}, false, "short acquire"},
 		"repeated request":      {repeated, false, "acquire"},
-		"of a Once":             {func(j *driver.Join) { j.Claim.Kind, j.Claim.Tick = driver.KindOnce, 1 }, false, "acquire"},
-		"of another primitive":  {func(j *driver.Join) { j.Claim.Kind = driver.KindSemaphore }, false, "short acquire"},
-		"on FerretDB":           {func(*driver.Join) {}, true, "acquire"},
+		"of a Once":             {func(j *driver.Acquire) { j.Claim.Kind, j.Claim.Tick = driver.KindOnce, 1 }, false, "acquire"},
+		"of another primitive":  {func(j *driver.Acquire) { j.Claim.Kind = driver.KindSemaphore }, false, "short acquire"},
+		"on FerretDB":           {func(*driver.Acquire) {}, true, "acquire"},
 		"repeated, on FerretDB": {repeated, true, "acquire"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestUnknownKeyIsAcquired(t *testing.T) {
 					hello = without("topologyVersion")
 				}
 				q := newShortServerOn(t, hello)
-				j := driver.Join{Claim: mutexClaim(1)}
+				j := driver.Acquire{Claim: mutexClaim(1)}
 				tc.change(&j)
 				if err := q.join(j); err != nil {
 					t.Error(err)
@@ -309,7 +309,7 @@ func TestContendedKeyIsKnownFromAnyCommand(t *testing.T) {
 			q.release(c)
 		},
 		"a release that keeps": func(q *shortServer) {
-			if _, _, err := storecmd.Release(q.t.Context(), q.s, mutexClaim(1), driver.Leave{Keep: time.Minute}); err != nil {
+			if _, _, err := storecmd.Release(q.t.Context(), q.s, mutexClaim(1), driver.Release{Keep: time.Minute}); err != nil {
 				q.t.Error(err)
 			}
 		},
@@ -556,7 +556,7 @@ func TestShortGrantTokens(t *testing.T) {
 				t.Errorf("sent %+v, and answered %+v", to, st)
 			}
 			q.f.script(q.f.answer)
-			if _, _, err := storecmd.Release(t.Context(), q.s, mutexClaim(n), driver.Leave{}); err != nil {
+			if _, _, err := storecmd.Release(t.Context(), q.s, mutexClaim(n), driver.Release{}); err != nil {
 				t.Error(err)
 			}
 			return to.Token, to.At
@@ -603,11 +603,11 @@ func TestLastUsedKeyIsForgottenWithoutAnswer(t *testing.T) {
 		if err := q.acquire(c); err != nil {
 			t.Error(err)
 		}
-		if _, _, err := storecmd.Release(t.Context(), q.s, c, driver.Leave{}); err == nil {
+		if _, _, err := storecmd.Release(t.Context(), q.s, c, driver.Release{}); err == nil {
 			t.Error("no error")
 		}
 		delete(q.instead, "short release")
-		if found, _, err := storecmd.Release(t.Context(), q.s, c, driver.Leave{}); err != nil || !found {
+		if found, _, err := storecmd.Release(t.Context(), q.s, c, driver.Release{}); err != nil || !found {
 			t.Errorf("found %t, %v", found, err)
 		}
 		q.want("a release without an answer, and its repetition", "short acquire, short release, short release")
@@ -655,7 +655,7 @@ func TestShortCommandsOnlyForSimpleClaims(t *testing.T) {
 			})
 		})
 	}
-	outcomes := map[string]driver.Leave{"keep": {Keep: time.Minute}, "seal": {Seal: 1}}
+	outcomes := map[string]driver.Release{"keep": {Keep: time.Minute}, "seal": {Seal: 1}}
 	for name, o := range outcomes {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -63,19 +63,19 @@ var methods = []struct {
 		return err
 	}},
 	{"Release", true, func(ctx context.Context, s driver.Store) error {
-		_, _, err := storecmd.Release(ctx, s, evilClaim, driver.Leave{})
+		_, _, err := storecmd.Release(ctx, s, evilClaim, driver.Release{})
 		return err
 	}},
 	{"ReleaseKeep", true, func(ctx context.Context, s driver.Store) error {
-		_, _, err := storecmd.Release(ctx, s, evilClaim, driver.Leave{Keep: attempt})
+		_, _, err := storecmd.Release(ctx, s, evilClaim, driver.Release{Keep: attempt})
 		return err
 	}},
 	{"ReleaseSeal", true, func(ctx context.Context, s driver.Store) error {
-		_, _, err := storecmd.Release(ctx, s, evilClaim, driver.Leave{Seal: 1, Result: []byte(evil)})
+		_, _, err := storecmd.Release(ctx, s, evilClaim, driver.Release{Seal: 1, Result: []byte(evil)})
 		return err
 	}},
 	{"ReleaseSuccessor", true, func(ctx context.Context, s driver.Store) error {
-		_, _, err := storecmd.Release(ctx, s, evilClaim, driver.Leave{Successor: evil})
+		_, _, err := storecmd.Release(ctx, s, evilClaim, driver.Release{Successor: evil})
 		return err
 	}},
 	{"Resize", true, func(ctx context.Context, s driver.Store) error {
@@ -401,7 +401,7 @@ func TestStoreNoRecord(t *testing.T) {
 		if _, err := storecmd.Publish(t.Context(), s, evilClaim, 1, nil); !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("Publish: got %v, want ErrNotHeld", err)
 		}
-		if found, _, err := storecmd.Release(t.Context(), s, evilClaim, driver.Leave{}); found || err != nil {
+		if found, _, err := storecmd.Release(t.Context(), s, evilClaim, driver.Release{}); found || err != nil {
 			t.Errorf("Release: got %t, %v, want false, nil", found, err)
 		}
 	})

@@ -37,7 +37,7 @@ func TestReleaseToASuccessor(t *testing.T) {
 				f := newFake(t)
 				s := f.store(nil, func(call) bson.D { return tc.reply() })
 				f.took()
-				found, notices, err := storecmd.Release(t.Context(), s, c, driver.Leave{Successor: "b.1"})
+				found, notices, err := storecmd.Release(t.Context(), s, c, driver.Release{Successor: "b.1"})
 				if found != tc.found || len(notices) != tc.notices || !errors.Is(err, tc.err) || (err == nil) != (tc.err == nil) {
 					t.Errorf("Release = %t, %+v, %v; want %t, %d notices, %v", found, notices, err, tc.found, tc.notices, tc.err)
 				}

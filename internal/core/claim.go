@@ -19,11 +19,11 @@ type claim struct {
 	request driver.Claim
 	state   state
 
-	call    *Acquire // the caller that waits for it, or has its hold; nil: nobody waits for what becomes of it
-	users   int      // holders that are not done: readers can share a hold
-	slot    int64    // how much of its queue it takes here; 0: nothing any more
-	command uint64   // under way for it, or inLine; 0: none
-	failed  int      // requests or releases that had no answer, in a row
+	call    *Call  // the caller that waits for it, or has its hold; nil: nobody waits for what becomes of it
+	users   int    // holders that are not done: readers can share a hold
+	slot    int64  // how much of its queue it takes here; 0: nothing any more
+	command uint64 // under way for it, or inLine; 0: none
+	failed  int    // requests or releases that had no answer, in a row
 
 	requests   int       // to join, that were sent
 	unanswered int       // of them
@@ -47,7 +47,7 @@ type claim struct {
 }
 
 // asked says who wants a claim to end. One that is asked for is not kept by its last holder, unless that said so by
-// LeaveBy and nobody else asks.
+// ReleaseBy and nobody else asks.
 type asked int
 
 const (
@@ -77,15 +77,15 @@ type revoking struct {
 
 // A leave is how a claim is released. It is replaced, never changed: see early.
 type leave struct {
-	driver.Leave         // without Claim
-	keep         Instant // with Keep: until when
-	grace        bool    // its holder may not be done until then, so nobody can ask for it
-	passed       error   // by LeaveBy: why it was not released so, or not yet
+	driver.Release         // without Claim
+	keep           Instant // with Keep: until when
+	grace          bool    // its holder may not be done until then, so nobody can ask for it
+	passed         error   // by ReleaseBy: why it was not released so, or not yet
 }
 
 // early is how a claim is released whose holder waits for nothing more than the store's answer. All Cores of the
 // process share it.
-var early = &leave{Leave: driver.Leave{Early: true}}
+var early = &leave{Release: driver.Release{Early: true}}
 
 // A grant is how the store granted a claim.
 type grant struct {
@@ -247,7 +247,7 @@ func (c *Core) move(cl *claim, t trigger) {
 	}
 }
 
-// dropKeep has the claim released for good although LeaveBy or ReleaseAfter said to keep it: it is revoked.
+// dropKeep has the claim released for good although ReleaseBy or ReleaseAfter said to keep it: it is revoked.
 func (cl *claim) dropKeep() {
 	if l := cl.leave; l != nil && l.Keep > 0 {
 		plain := *l
@@ -268,7 +268,7 @@ func (cl *claim) shares() bool {
 func (cl *claim) outlives() bool { return cl.fixed() && cl.token != 0 && cl.state != dating }
 
 // newClaim makes a claim for a caller, whose slot and turn the queue has counted.
-func (c *Core) newClaim(q *queue, a *Acquire) *claim {
+func (c *Core) newClaim(q *queue, a *Call) *claim {
 	c.last.claim++
 	lingers := c.cfg.Linger > 0 && a.exclusive() && a.Lease == 0 && !a.Auto
 	cl := &claim{
@@ -313,14 +313,14 @@ func (c *Core) sendJoin(cl *claim, poll bool, old *claim) {
 		cl.listener = c.listener.times
 	}
 	s := &sent{session: cl.request.Session, claim: cl.number, poll: poll, voidAt: c.storeClock().Add(c.cfg.Attempt)}
-	e := driver.Edit{Join: &driver.Join{
+	e := driver.Edit{Acquire: &driver.Acquire{
 		Claim: cl.request, Wait: !cl.call.Try, Expired: cl.wait.named, NotAfter: s.voidAt, Repeated: cl.requests > 1,
 	}}
 	if old != nil {
-		e.Leave = &driver.Leave{Claim: old.request}
+		e.Release = &driver.Release{Claim: old.request}
 		s.leaves = old.number
 	}
-	cl.command = c.sendNow(s, &Command{Op: Join, Session: s.session, Edit: e})
+	cl.command = c.sendNow(s, &Command{Op: Acquire, Session: s.session, Edit: e})
 	if old != nil {
 		old.command = cl.command
 	}
@@ -555,7 +555,7 @@ func (c *Core) begin(cl *claim, term int64) {
 }
 
 // deliver begins a hold of the claim.
-func (c *Core) deliver(cl *claim, a *Acquire, term int64, local bool) {
+func (c *Core) deliver(cl *claim, a *Call, term int64, local bool) {
 	cl.call, cl.users = a, 1
 	c.give(Deliver{
 		To: a, Hold: a, Claim: cl.number, Request: &cl.request, Token: cl.token, Term: term,

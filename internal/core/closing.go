@@ -160,7 +160,7 @@ func (c *Core) hurry() {
 		if l := cl.leave; l != nil && l.Keep > 0 {
 			left, passed = max(left, l.keep.Sub(c.now)), l.passed
 		}
-		cl.leave = &leave{Leave: driver.Leave{Keep: left}, keep: c.now.Add(left), grace: true, passed: passed}
+		cl.leave = &leave{Release: driver.Release{Keep: left}, keep: c.now.Add(left), grace: true, passed: passed}
 		c.release(cl)
 	}
 	for _, m := range c.inOrder() {

@@ -130,7 +130,7 @@ type sent struct {
 	poll    bool     // it has a lane for polls
 	session string   // in whose name it was sent, or of Expire and Revoke the session that it is about
 	claim   uint64   // the number of the claim or message that it is for, or 0
-	leaves  uint64   // of a Join: the number of the claim that it also releases, or 0
+	leaves  uint64   // of an Acquire: the number of the claim that it also releases, or 0
 	at      Instant  // before its send
 	others  []string // of Read
 	keeps   bool     // of Release: the claim stays in the store until a fixed time
@@ -159,7 +159,7 @@ func (c *Core) Step(now Instant, e Event) []Effect {
 		c.checkDeadline()
 	}
 	switch e := e.(type) {
-	case *Acquire:
+	case *Call:
 		c.acquire(e)
 	case *Done:
 		c.done(e)
@@ -179,9 +179,9 @@ func (c *Core) Step(now Instant, e Event) []Effect {
 		if cl := c.claims[e.Claim]; cl != nil && cl.call == e.Hold {
 			c.progress(cl, e.Limit)
 		}
-	case LeaveBy:
+	case ReleaseBy:
 		if cl := c.claims[e.Claim]; cl != nil {
-			c.leaveBy(cl, e.Leave)
+			c.leaveBy(cl, e.Release)
 		}
 	case Extending:
 		if cl := c.claims[e.Claim]; cl != nil {
@@ -242,7 +242,7 @@ func (c *Core) give(d Deliver) {
 // a Deliver in each of those that deny would make them twice as large.
 //
 //go:noinline
-func (c *Core) deny(a *Acquire, err error) { c.give(Deliver{To: a, Err: err}) }
+func (c *Core) deny(a *Call, err error) { c.give(Deliver{To: a, Err: err}) }
 
 func (c *Core) free(f Freed) {
 	c.freeds = append(c.freeds, f)
@@ -367,7 +367,7 @@ func (c *Core) reply(r *Reply) {
 	} else {
 		cl = nil
 	}
-	if r.Err == nil && (s.op == Join || s.op == Load) {
+	if r.Err == nil && (s.op == Acquire || s.op == Load) {
 		c.seen(&r.State, s.at)
 	}
 	switch s.op {
@@ -389,7 +389,7 @@ func (c *Core) reply(r *Reply) {
 		c.notified(s, r)
 	case Revoke:
 		c.revokeAnswered(s, r)
-	case Join:
+	case Acquire:
 		c.joinAnswered(cl, s, r)
 	case Load:
 		c.loaded(cl, r)

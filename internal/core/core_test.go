@@ -18,7 +18,7 @@ type rig struct {
 	cfg      core.Config
 	c        *core.Core
 	now      core.Instant
-	calls    map[uint64]*core.Acquire
+	calls    map[uint64]*core.Call
 	sent     map[string]core.Send // the last command of each op
 	listener uint64               // the last that was opened
 	claim    uint64               // that a row is about
@@ -26,7 +26,7 @@ type rig struct {
 }
 
 func newRig(t *testing.T) *rig {
-	r := &rig{t: t, now: 1, claim: 1, calls: make(map[uint64]*core.Acquire), sent: make(map[string]core.Send)}
+	r := &rig{t: t, now: 1, claim: 1, calls: make(map[uint64]*core.Call), sent: make(map[string]core.Send)}
 	r.cfg = core.Config{
 		TTL: 12 * time.Second, Margin: time.Second, Grace: time.Second, LeastMargin: time.Second, LeastGrace: time.Second, Heartbeat: 4 * time.Second,
 		Attempt: 2 * time.Second, Poll: 20 * time.Second, HandOff: time.Second, Retention: -1,
@@ -87,8 +87,8 @@ func notDone(err error) (s string) {
 
 // how says what is special about an edit.
 func how(e driver.Edit) (s string) {
-	if j := e.Join; j != nil {
-		if e.Leave != nil {
+	if j := e.Acquire; j != nil {
+		if e.Release != nil {
 			s += " and leave"
 		}
 		if j.Claim.First {
@@ -99,7 +99,7 @@ func how(e driver.Edit) (s string) {
 		}
 		return s
 	}
-	if l := e.Leave; l != nil {
+	if l := e.Release; l != nil {
 		switch {
 		case l.Seal > 0:
 			s = " sealing"
@@ -189,15 +189,15 @@ func (r *rig) acquire(call uint64, change ...func(w *core.Want)) {
 	for _, change := range change {
 		change(&w)
 	}
-	r.calls[call] = &core.Acquire{Want: w, Call: call}
+	r.calls[call] = &core.Call{Want: w, Call: call}
 	r.step(r.calls[call])
 }
 
 func (r *rig) done(call uint64)   { r.leave(call, nil) }
 func (r *rig) early(call uint64)  { r.step(&core.Done{Claim: 1, Hold: r.calls[call], Early: true}) }
 func (r *rig) giveUp(call uint64) { r.step(core.GiveUp{Call: r.calls[call]}) }
-func (r *rig) leave(call uint64, l *driver.Leave) {
-	r.step(&core.Done{Claim: 1, Hold: r.calls[call], Leave: l})
+func (r *rig) leave(call uint64, l *driver.Release) {
+	r.step(&core.Done{Claim: 1, Hold: r.calls[call], Release: l})
 }
 func (r *rig) deadline() { r.now = r.c.Deadline(); r.step(core.Tick{}) }
 func (r *rig) revoke()   { r.step(core.Revoked{Claim: "s.1", Key: "k"}) }
@@ -246,7 +246,7 @@ func (r *rig) inLine() {
 
 // free frees the lane.
 func (r *rig) free() {
-	r.step(&core.Reply{Command: r.sent["Join"].ID, Lost: true, Err: errors.New("no answer")})
+	r.step(&core.Reply{Command: r.sent["Acquire"].ID, Lost: true, Err: errors.New("no answer")})
 }
 
 // behind is the reply to a request behind session o, which holds the key, and other sessions.
@@ -270,19 +270,19 @@ func (r *rig) members(ttl time.Duration, ids ...string) (reply core.Reply) {
 
 func (r *rig) waiting() {
 	r.joining()
-	r.answer("Join", r.behind(1))
+	r.answer("Acquire", r.behind(1))
 	r.answer("Read", r.member())
 }
 
 func (r *rig) checking() {
 	r.begin(tries)
-	r.answer("Join", r.behind(0))
+	r.answer("Acquire", r.behind(0))
 }
 
 // mismatched is checking, because the key is in use as another kind.
 func (r *rig) mismatched() {
 	r.joining()
-	r.answer("Join", core.Reply{Err: &driver.MismatchError{Key: "k", Kind: driver.KindSemaphore}})
+	r.answer("Acquire", core.Reply{Err: &driver.MismatchError{Key: "k", Kind: driver.KindSemaphore}})
 }
 
 func (r *rig) granted(token int64) core.Reply {
@@ -291,22 +291,22 @@ func (r *rig) granted(token int64) core.Reply {
 
 func (r *rig) dating() {
 	r.begin(leases)
-	r.answer("Join", r.granted(5000))
+	r.answer("Acquire", r.granted(5000))
 }
 
 // datingInLine is dating, but there was no lane for the Extend.
 func (r *rig) datingInLine() {
 	r.cfg.Lanes, r.cfg.PollLanes = 1, 1
 	r.begin(leases)
-	join := r.sent["Join"]
+	join := r.sent["Acquire"]
 	r.acquire(9, func(w *core.Want) { w.Key = "other" })
-	r.sent["Join"] = join
-	r.answer("Join", r.granted(5000))
+	r.sent["Acquire"] = join
+	r.answer("Acquire", r.granted(5000))
 }
 
 func (r *rig) held() {
 	r.joining()
-	r.answer("Join", r.granted(5000))
+	r.answer("Acquire", r.granted(5000))
 }
 
 // heldForGood is held, and no copy of its request can join any more.
@@ -314,7 +314,7 @@ func (r *rig) heldForGood() {
 	r.joining()
 	granted := r.granted(5000)
 	granted.State.Final = true
-	r.answer("Join", granted)
+	r.answer("Acquire", granted)
 }
 
 // ticking holds for a tick, and the next one waits, with claim 2.
@@ -323,7 +323,7 @@ func (r *rig) ticking() {
 		return func(w *core.Want) { w.Kind, w.Tick = driver.KindPeriodic, n }
 	}
 	r.begin(tick(1))
-	r.answer("Join", r.granted(5000))
+	r.answer("Acquire", r.granted(5000))
 	r.acquire(2, tick(2))
 }
 
@@ -337,7 +337,7 @@ func (r *rig) extending() { r.step(core.Extending{Claim: 1}) }
 
 func (r *rig) leasedLong() {
 	r.begin(func(w *core.Want) { w.Lease = time.Minute })
-	r.answer("Join", r.granted(5000))
+	r.answer("Acquire", r.granted(5000))
 	r.answer("Extend", core.Reply{Holder: driver.Holder{Until: r.clock().Add(time.Minute)}})
 }
 
@@ -364,7 +364,7 @@ func (r *rig) leaving() {
 
 func (r *rig) keeping() {
 	r.held()
-	r.leave(1, &driver.Leave{Keep: 3 * time.Second})
+	r.leave(1, &driver.Release{Keep: 3 * time.Second})
 }
 
 func (r *rig) kept() {
@@ -374,7 +374,7 @@ func (r *rig) kept() {
 
 func (r *rig) hurried() {
 	r.begin(auto)
-	r.answer("Join", r.granted(5000))
+	r.answer("Acquire", r.granted(5000))
 	r.step(core.Close{})
 	r.step(core.Hurry{})
 	r.answer("Release", core.Reply{Found: true})
@@ -408,36 +408,36 @@ func TestTable(t *testing.T) {
 		next  string
 		says  string
 	}{
-		{"joining", "reply: granted", func(r *rig) { r.answer("Join", r.granted(5000)) }, "held", "Deliver 1: hold 1, token 5000"},
-		{"joining", "reply: queued", func(r *rig) { r.answer("Join", r.behind(1)) }, "waiting", "Read"},
-		{"joining", "reply: too late", func(r *rig) { r.answer("Join", core.Reply{}) }, "joining", ""},
-		{"joining", "reply: refused", func(r *rig) { r.answer("Join", core.Reply{Err: driver.ErrRefused}) }, "past", "Deliver 1: dsync: refused by the store"},
-		{"joining", "reply: sealed", func(r *rig) { r.answer("Join", core.Reply{State: driver.State{Sealed: 1}}) }, "past", "Deliver 1: dsync: the tick is over"},
+		{"joining", "reply: granted", func(r *rig) { r.answer("Acquire", r.granted(5000)) }, "held", "Deliver 1: hold 1, token 5000"},
+		{"joining", "reply: queued", func(r *rig) { r.answer("Acquire", r.behind(1)) }, "waiting", "Read"},
+		{"joining", "reply: too late", func(r *rig) { r.answer("Acquire", core.Reply{}) }, "joining", ""},
+		{"joining", "reply: refused", func(r *rig) { r.answer("Acquire", core.Reply{Err: driver.ErrRefused}) }, "past", "Deliver 1: dsync: refused by the store"},
+		{"joining", "reply: sealed", func(r *rig) { r.answer("Acquire", core.Reply{State: driver.State{Sealed: 1}}) }, "past", "Deliver 1: dsync: the tick is over"},
 		{"joining", "reply: another kind", func(r *rig) {
-			r.answer("Join", core.Reply{Err: &driver.MismatchError{Key: "k", Kind: driver.KindSemaphore}})
+			r.answer("Acquire", core.Reply{Err: &driver.MismatchError{Key: "k", Kind: driver.KindSemaphore}})
 		}, "checking", "Load"},
-		{"joining", "no answer", func(r *rig) { r.answer("Join", lost) }, "joining", ""},
-		{"joining", "no answer, and a pause", func(r *rig) { r.answer("Join", lost); r.pass(time.Second) }, "joining", "Join"},
+		{"joining", "no answer", func(r *rig) { r.answer("Acquire", lost) }, "joining", ""},
+		{"joining", "no answer, and a pause", func(r *rig) { r.answer("Acquire", lost); r.pass(time.Second) }, "joining", "Acquire"},
 		{"joining and listening", "notice: granted", func(r *rig) { r.listen(); r.notice(driver.NoticeGrant) }, "held", "Deliver 1: hold 1, token 7000"},
-		{"joining and listening", "the listener is ready, and then queued", func(r *rig) { r.listen(); r.answer("Join", r.behind(1)) }, "joining", "Join"},
+		{"joining and listening", "the listener is ready, and then queued", func(r *rig) { r.listen(); r.answer("Acquire", r.behind(1)) }, "joining", "Acquire"},
 		{"joining", "notice: wake, and then queued", func(r *rig) {
-			r.answer("Join", r.behind(1))
+			r.answer("Acquire", r.behind(1))
 			r.listen()
 			r.notice(driver.NoticeWake)
-			r.answer("Join", r.behind(1))
-		}, "joining", "Join"},
+			r.answer("Acquire", r.behind(1))
+		}, "joining", "Acquire"},
 		{"joining", "given up", func(r *rig) { r.giveUp(1) }, "leaving", "Deliver 1: dsync: given up"},
-		{"joining", "given up, and then no answer", func(r *rig) { r.giveUp(1); r.answer("Join", lost) }, "leaving", "Release"},
-		{"joining", "given up, and then granted", func(r *rig) { r.giveUp(1); r.answer("Join", r.granted(5000)) }, "leaving", "Release"},
-		{"joining", "revoked", func(r *rig) { r.revoke() }, "leaving", "Join"},
+		{"joining", "given up, and then no answer", func(r *rig) { r.giveUp(1); r.answer("Acquire", lost) }, "leaving", "Release"},
+		{"joining", "given up, and then granted", func(r *rig) { r.giveUp(1); r.answer("Acquire", r.granted(5000)) }, "leaving", "Release"},
+		{"joining", "revoked", func(r *rig) { r.revoke() }, "leaving", "Acquire"},
 		{"joining", "session lost", (*rig).deadline, "gone", "Register"},
 		{"joining", "closing", func(r *rig) { r.step(core.Close{}) }, "leaving", "Deliver 1: dsync: session closed"},
-		{"joining in line", "a lane is free", (*rig).free, "joining", "Join"},
+		{"joining in line", "a lane is free", (*rig).free, "joining", "Acquire"},
 		{"joining in line", "given up", func(r *rig) { r.giveUp(1) }, "past", "Deliver 1: dsync: given up"},
-		{"joining in line", "somebody here wants it by force", func(r *rig) { r.acquire(3, first); r.free() }, "past", "Join first"},
-		{"waiting", "notice: granted", func(r *rig) { r.listen(); r.answer("Join", r.behind(1)); r.notice(driver.NoticeGrant) }, "held", "Deliver 1: hold 1, token 7000"},
-		{"waiting", "notice: wake", func(r *rig) { r.listen(); r.answer("Join", r.behind(1)); r.notice(driver.NoticeWake) }, "joining", "Join"},
-		{"waiting", "the listener is ready", (*rig).listen, "joining", "Join"},
+		{"joining in line", "somebody here wants it by force", func(r *rig) { r.acquire(3, first); r.free() }, "past", "Acquire first"},
+		{"waiting", "notice: granted", func(r *rig) { r.listen(); r.answer("Acquire", r.behind(1)); r.notice(driver.NoticeGrant) }, "held", "Deliver 1: hold 1, token 7000"},
+		{"waiting", "notice: wake", func(r *rig) { r.listen(); r.answer("Acquire", r.behind(1)); r.notice(driver.NoticeWake) }, "joining", "Acquire"},
+		{"waiting", "the listener is ready", (*rig).listen, "joining", "Acquire"},
 		{"waiting", "poll", func(r *rig) {
 			for range 5 {
 				r.beat()
@@ -453,63 +453,63 @@ func TestTable(t *testing.T) {
 			r.beat()
 			r.pass(2 * time.Second)
 			r.answer("Expire", core.Reply{})
-		}, "joining", "Join without the expired"},
+		}, "joining", "Acquire without the expired"},
 		{"waiting", "given up", func(r *rig) { r.giveUp(1) }, "leaving", "Deliver 1: dsync: given up, Release"},
-		{"waiting", "revoked", func(r *rig) { r.revoke() }, "leaving", "Release, Join"},
+		{"waiting", "revoked", func(r *rig) { r.revoke() }, "leaving", "Release, Acquire"},
 		{"waiting", "closing", func(r *rig) { r.step(core.Close{}) }, "leaving", "Deliver 1: dsync: session closed, Release"},
 		{"waiting", "session lost", (*rig).deadline, "gone", "Register"},
 		{"checking", "the session in the way lives", func(r *rig) { r.answer("Read", r.member()) }, "past", "Deliver 1: dsync: \"k\" is held by another"},
 		{"checking", "the session in the way has lapsed", func(r *rig) { r.answer("Read", core.Reply{}) }, "checking", "Expire"},
-		{"checking", "the session in the way has expired", func(r *rig) { r.answer("Read", core.Reply{}); r.answer("Expire", core.Reply{}) }, "joining", "Join without the expired"},
+		{"checking", "the session in the way has expired", func(r *rig) { r.answer("Read", core.Reply{}); r.answer("Expire", core.Reply{}) }, "joining", "Acquire without the expired"},
 		{"checking", "no answer", func(r *rig) { r.answer("Read", lost) }, "past", "Deliver 1: no answer"},
 		{"checking", "given up", func(r *rig) { r.giveUp(1) }, "past", "Deliver 1: dsync: given up"},
-		{"checking", "revoked", func(r *rig) { r.revoke() }, "past", "Join"},
+		{"checking", "revoked", func(r *rig) { r.revoke() }, "past", "Acquire"},
 		{"checking", "session lost", (*rig).deadline, "gone", "Register"},
 		{"checking a mismatch", "no answer", func(r *rig) { r.answer("Load", lost) }, "joining", ""},
 		{"checking a mismatch", "a lane is free", func(r *rig) {
 			r.cfg.Lanes = 1
 			r.acquire(9, func(w *core.Want) { w.Key = "other" })
 			r.answer("Load", lost)
-			r.step(&core.Reply{Command: r.sent["Join"].ID, Lost: true, Err: errors.New("no answer")})
+			r.step(&core.Reply{Command: r.sent["Acquire"].ID, Lost: true, Err: errors.New("no answer")})
 		}, "joining", ""},
 		{"checking a mismatch", "the session in the way lives", func(r *rig) { r.answer("Load", r.behind(0)); r.answer("Read", r.member()) }, "past", "Deliver 1: dsync: key \"k\" is in use as a semaphore, not as a "},
 		{"checking a mismatch", "the session in the way has expired", func(r *rig) {
 			r.answer("Load", r.behind(0))
 			r.answer("Read", core.Reply{})
 			r.answer("Expire", core.Reply{})
-		}, "joining", "Join without the expired"},
+		}, "joining", "Acquire without the expired"},
 		{"dating", "extended", func(r *rig) { r.answer("Extend", core.Reply{}) }, "held", "Deliver 1: hold 1, token 5000"},
 		{"dating", "no answer", func(r *rig) { r.answer("Extend", lost) }, "dating", ""},
 		{"dating", "no answer, and a pause", func(r *rig) { r.answer("Extend", lost); r.pass(time.Second) }, "dating", "Extend"},
-		{"dating", "not held", func(r *rig) { r.answer("Extend", core.Reply{Err: driver.ErrNotHeld}) }, "leaving", "Release, Join"},
-		{"dating", "answered when the lease is over", func(r *rig) { r.now = r.now.Add(r.cfg.Hold(6 * time.Second)); r.answer("Extend", core.Reply{}) }, "leaving", "Release, Join"},
+		{"dating", "not held", func(r *rig) { r.answer("Extend", core.Reply{Err: driver.ErrNotHeld}) }, "leaving", "Release, Acquire"},
+		{"dating", "answered when the lease is over", func(r *rig) { r.now = r.now.Add(r.cfg.Hold(6 * time.Second)); r.answer("Extend", core.Reply{}) }, "leaving", "Release, Acquire"},
 		{"dating", "refused", func(r *rig) { r.answer("Extend", core.Reply{Err: driver.ErrRefused}) }, "leaving", "Deliver 1: dsync: refused by the store, Release"},
 		{"dating", "given up", func(r *rig) { r.giveUp(1) }, "leaving", "Deliver 1: dsync: given up, Release"},
-		{"dating", "revoked", func(r *rig) { r.revoke() }, "leaving", "Release, Join"},
+		{"dating", "revoked", func(r *rig) { r.revoke() }, "leaving", "Release, Acquire"},
 		{"dating", "session lost", (*rig).deadline, "leaving", "Release, Register"},
 		{"dating", "no answer, and session lost", func(r *rig) { r.answer("Extend", lost); r.deadline() }, "leaving", "Release, Register"},
 		{"dating in line", "session lost", (*rig).deadline, "gone", "Register"},
 		{"held", "done, the next here fits", func(r *rig) { r.acquire(2); r.done(1) }, "held", "Freed 1, Deliver 2: hold 2, token 5001"},
-		{"held", "done, the next here waited too long", func(r *rig) { r.acquire(2); r.pass(time.Second); r.done(1) }, "leaving", "Join and leave"},
+		{"held", "done, the next here waited too long", func(r *rig) { r.acquire(2); r.pass(time.Second); r.done(1) }, "leaving", "Acquire and leave"},
 		{"held", "done", func(r *rig) { r.done(1) }, "leaving", "Release"},
 		{"held", "done, early", func(r *rig) { r.early(1) }, "leaving", "Release early"},
 		{"held", "done, early, no answer, and a pause", func(r *rig) { r.early(1); r.answer("Release", lost); r.pass(time.Second) }, "leaving", "Release"},
-		{"held", "done, early, with a successor", func(r *rig) { r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Successor: "o.2"}}); r.early(1) }, "leaving", "Release to o.2"},
-		{"held", "done, and kept", func(r *rig) { r.leave(1, &driver.Leave{Keep: time.Second}) }, "leaving", "Release keeping"},
-		{"held", "done, and sealed", func(r *rig) { r.leave(1, &driver.Leave{Seal: 1}) }, "leaving", "Release sealing"},
-		{"held", "done, with a successor", func(r *rig) { r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Successor: "o.2"}}); r.done(1) }, "leaving", "Release to o.2"},
+		{"held", "done, early, with a successor", func(r *rig) { r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Successor: "o.2"}}); r.early(1) }, "leaving", "Release to o.2"},
+		{"held", "done, and kept", func(r *rig) { r.leave(1, &driver.Release{Keep: time.Second}) }, "leaving", "Release keeping"},
+		{"held", "done, and sealed", func(r *rig) { r.leave(1, &driver.Release{Seal: 1}) }, "leaving", "Release sealing"},
+		{"held", "done, with a successor", func(r *rig) { r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Successor: "o.2"}}); r.done(1) }, "leaving", "Release to o.2"},
 		{"held", "done, as said before: kept", func(r *rig) {
-			r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Keep: time.Second}})
+			r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Keep: time.Second}})
 			r.done(1)
 			r.answer("Release", core.Reply{Found: true})
 		}, "kept", "Freed 1"},
 		{"held", "to be kept, revoked, and done", func(r *rig) {
-			r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Keep: time.Second}})
+			r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Keep: time.Second}})
 			r.revoke()
 			r.done(1)
 		}, "leaving", "Release"},
 		{"held", "winds down, to be kept, revoked, and done", func(r *rig) {
-			r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Keep: time.Second}})
+			r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Keep: time.Second}})
 			r.step(core.WindDown{Claim: 1, Hold: r.calls[1], Cause: errors.New("notice")})
 			r.revoke()
 			r.done(1)
@@ -520,7 +520,7 @@ func TestTable(t *testing.T) {
 		{"held for a tick", "the next one is granted", func(r *rig) {
 			g := r.granted(9000)
 			g.State.Holders[0].Claim = "s.2"
-			r.answer("Join", g)
+			r.answer("Acquire", g)
 		}, "windingDown", "End 1: " + deleted + ": another has been granted the key, with token 9000, Release"},
 		{"held for a tick", "the next one is granted by a notice", func(r *rig) {
 			r.listen()
@@ -556,7 +556,7 @@ func TestTable(t *testing.T) {
 			r.now++
 			r.seen(r.now)
 			r.done(1)
-		}, "leaving", "Join and leave"},
+		}, "leaving", "Acquire and leave"},
 		{"held", "a look does not show it", func(r *rig) { r.beat(); r.answer("Keys", core.Reply{}) }, "held", "Heartbeat"},
 		{"held", "a look from before the next grant does not show that", func(r *rig) {
 			r.beat()
@@ -566,7 +566,7 @@ func TestTable(t *testing.T) {
 			r.acquire(2)
 			g := r.granted(9000)
 			g.State.Holders[0].Claim = "s.2"
-			r.answer("Join", g)
+			r.answer("Acquire", g)
 			r.answer("Keys", core.Reply{})
 		}, "past", ""},
 		{"held", "a look has no answer", func(r *rig) { r.beat(); r.answer("Keys", lost) }, "held", ""},
@@ -618,7 +618,7 @@ func TestTable(t *testing.T) {
 			r.pass(time.Second)
 			g := r.granted(9000)
 			g.State.Holders[0].Claim = "s.2"
-			r.answer("Join", g)
+			r.answer("Acquire", g)
 		}, "leaving", "Release"},
 		{"held", "somebody here wants it by force", func(r *rig) { r.acquire(2, first) }, "windingDown", "End 1: dsync: asked to give the key up"},
 		{"held", "progress, again in time", func(r *rig) {
@@ -644,7 +644,7 @@ func TestTable(t *testing.T) {
 		{"held", "no progress within the limit, and done unseen, to be kept", func(r *rig) {
 			r.progress(2 * time.Second)
 			r.now = r.now.Add(2 * time.Second)
-			r.leave(1, &driver.Leave{Keep: time.Minute})
+			r.leave(1, &driver.Release{Keep: time.Minute})
 		}, "leaving", "End 1: dsync: no progress within the limit, Release"},
 		{"held for a lease", "progress", func(r *rig) { r.progress(time.Second); r.pass(2 * time.Second) }, "held", ""},
 		{"lingering", "progress of the last holder", func(r *rig) { r.progress(time.Minute); r.pass(2 * time.Second) }, "leaving", "Release"},
@@ -701,7 +701,7 @@ func TestTable(t *testing.T) {
 		{"windingDown", "done", func(r *rig) { r.done(1) }, "leaving", "Release"},
 		{"windingDown", "done, early", func(r *rig) { r.early(1) }, "leaving", "Release early"},
 		{"windingDown", "closing, and done, early", func(r *rig) { r.step(core.Close{}); r.early(1) }, "leaving", "Release"},
-		{"windingDown", "done, and sealed", func(r *rig) { r.leave(1, &driver.Leave{Seal: 1}) }, "leaving", "Release"},
+		{"windingDown", "done, and sealed", func(r *rig) { r.leave(1, &driver.Release{Seal: 1}) }, "leaving", "Release"},
 		{"windingDown", "grace over", func(r *rig) { r.pass(time.Second) }, "leaving", "Release"},
 		{"windingDown", "session lost", (*rig).deadline, "lost", ""},
 		{"windingDown", "hurry", func(r *rig) { r.step(core.Close{}); r.step(core.Hurry{}) }, "leaving", "Release keeping"},
@@ -710,11 +710,11 @@ func TestTable(t *testing.T) {
 		{"lost", "grace over", func(r *rig) { r.pass(time.Second) }, "lost", ""},
 		{"lost", "another caller here", func(r *rig) { r.acquire(2) }, "lost", ""},
 		{"leaving", "said to be kept, and answered", func(r *rig) {
-			r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Keep: time.Hour}})
+			r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Keep: time.Hour}})
 			r.answer("Release", core.Reply{Found: true})
 		}, "past", "Freed 1, not as said: dsync: hold lost: its grace was over, and it was being released"},
 		{"leaving", "said to be kept, and sent again", func(r *rig) {
-			r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Keep: time.Hour}})
+			r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Keep: time.Hour}})
 			r.answer("Release", lost)
 			r.pass(time.Second)
 		}, "leaving", "Release"},
@@ -784,12 +784,12 @@ func TestTable(t *testing.T) {
 			r.answer("Release", core.Reply{})
 		}, "past", "Freed 1: dsync: hold lost: the store did not know it any more"},
 		{"held", "done, and the successor does not wait", func(r *rig) {
-			r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Successor: "o.2"}})
+			r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Successor: "o.2"}})
 			r.done(1)
 			r.answer("Release", core.Reply{Err: driver.ErrNotWaiting})
 		}, "leaving", "Release"},
 		{"held for a long lease", "done, as said before, no answer; the session is lost, and the store has it no more", func(r *rig) {
-			r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Successor: "o.2"}})
+			r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Successor: "o.2"}})
 			r.done(1)
 			r.answer("Release", lost)
 			r.deadline()
@@ -799,7 +799,7 @@ func TestTable(t *testing.T) {
 			r.answer("Release", core.Reply{})
 		}, "gone", "Freed 1, not as said: dsync: hold lost"},
 		{"held", "done, as said before, no answer, and the store has it no more", func(r *rig) {
-			r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Successor: "o.2"}})
+			r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Successor: "o.2"}})
 			r.done(1)
 			r.answer("Release", lost)
 			r.pass(time.Second)
@@ -808,7 +808,7 @@ func TestTable(t *testing.T) {
 			r.answer("Release", core.Reply{})
 		}, "past", "Freed 1"},
 		{"held for a lease", "done, as said before, no answer, and the store has it no more", func(r *rig) {
-			r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Successor: "o.2"}})
+			r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Successor: "o.2"}})
 			r.done(1)
 			r.answer("Release", lost)
 			r.pass(time.Second)
@@ -817,7 +817,7 @@ func TestTable(t *testing.T) {
 			r.answer("Release", core.Reply{})
 		}, "past", "Freed 1, not as said: dsync: hold lost"},
 		{"held", "done, as said before, no answer, and the successor does not wait, or has held since", func(r *rig) {
-			r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Successor: "o.2"}})
+			r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Successor: "o.2"}})
 			r.done(1)
 			r.pass(r.cfg.Attempt + 2*r.cfg.Margin) // a copy of its request could join until then
 			r.answer("Release", lost)
@@ -826,7 +826,7 @@ func TestTable(t *testing.T) {
 			r.answer("Release", core.Reply{Found: true})
 		}, "past", "Freed 1, not as said: dsync: hold lost: it is not known whether the successor was granted the key"},
 		{"held for good", "done, as said before, no answer, and the successor does not wait", func(r *rig) {
-			r.step(core.LeaveBy{Claim: 1, Leave: driver.Leave{Successor: "o.2"}})
+			r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Successor: "o.2"}})
 			r.done(1)
 			r.answer("Release", lost)
 			r.pass(time.Second)
@@ -841,8 +841,8 @@ func TestTable(t *testing.T) {
 		{"kept", "session lost", (*rig).deadline, "gone", ""},
 		{"kept for the grace", "revoked", (*rig).revoke, "kept", ""},
 		{"past and listening", "notice: granted again", func(r *rig) { r.listen(); r.notice(driver.NoticeGrant) }, "leaving", "Release"},
-		{"past", "reply: granted again", func(r *rig) { r.acquire(2); r.answer("Join", r.granted(9000)) }, "leaving", "Release"},
-		{"past", "reply: as before", func(r *rig) { r.acquire(2); r.answer("Join", r.granted(5000)) }, "past", ""},
+		{"past", "reply: granted again", func(r *rig) { r.acquire(2); r.answer("Acquire", r.granted(9000)) }, "leaving", "Release"},
+		{"past", "reply: as before", func(r *rig) { r.acquire(2); r.answer("Acquire", r.granted(5000)) }, "past", ""},
 		{"past", "requests void", func(r *rig) { r.beat(); r.pass(time.Second) }, "past", "Discard"},
 		{"past", "discarded", func(r *rig) {
 			r.beat()
@@ -853,7 +853,7 @@ func TestTable(t *testing.T) {
 		{"gone", "unknown id in a notice", func(r *rig) {
 			r.acquire(1)
 			r.answer("Register", core.Reply{Session: "s"})
-			r.answer("Join", r.behind(1))
+			r.answer("Acquire", r.behind(1))
 			r.listen()
 			r.step(core.Noticed{Listener: r.listener, Notice: driver.Notice{Type: driver.NoticeGrant, Session: "s", Key: "k", Claim: "s.77", Token: 7000}})
 		}, "joining", "Release"},
@@ -930,7 +930,7 @@ func TestCloseOfAWaiterForALease(t *testing.T) {
 	r.begin(leases)
 	r.step(core.Close{})
 	r.step(core.Hurry{})
-	r.answer("Join", core.Reply{Lost: true})
+	r.answer("Acquire", core.Reply{Lost: true})
 	r.says("after the request", "Release")
 	r.answer("Release", core.Reply{Lost: true})
 	r.says("after the release", "Unregister")
@@ -955,7 +955,7 @@ func TestSharing(t *testing.T) {
 	r := newRig(t)
 	reads := func(w *core.Want) { w.Kind, w.Limit, w.Shares = driver.KindRWMutex, 100, true }
 	r.begin(reads)
-	r.answer("Join", r.granted(5000))
+	r.answer("Acquire", r.granted(5000))
 	r.acquire(2, reads)
 	r.says("another reader", "Deliver 2: hold 1, token 5000")
 	r.done(1)
@@ -971,10 +971,10 @@ func TestReadersLetOthersHaveTheirTurn(t *testing.T) {
 	r.cfg.AlwaysListen = true
 	r.begin(reads)
 	r.listen()
-	r.answer("Join", r.granted(5000))
+	r.answer("Acquire", r.granted(5000))
 	r.notice(driver.NoticeYield)
 	r.acquire(2, reads)
-	r.says("another reader", "Join")
+	r.says("another reader", "Acquire")
 }
 
 // A reader does not share a hold that the store may not have.
@@ -982,22 +982,22 @@ func TestReadersDoNotShareADoubtedHold(t *testing.T) {
 	r := newRig(t)
 	reads := func(w *core.Want) { w.Kind, w.Limit, w.Shares = driver.KindRWMutex, 100, true }
 	r.begin(reads)
-	r.answer("Join", r.granted(5000))
+	r.answer("Acquire", r.granted(5000))
 	r.step(core.NotHeld{Claim: 1})
 	r.acquire(2, reads)
-	r.says("another reader", "Join")
+	r.says("another reader", "Acquire")
 }
 
 // The slot of a hold with Auto is free when the grace is over and its claim released, whatever its holder does.
 func TestAutoHoldIsFreed(t *testing.T) {
 	r := newRig(t)
 	r.begin(auto)
-	r.answer("Join", r.granted(5000))
+	r.answer("Acquire", r.granted(5000))
 	r.acquire(2)
 	r.revoke()
 	r.pass(time.Second)
 	r.answer("Release", core.Reply{Found: true})
-	r.says("released after the grace", "Freed 1, Join")
+	r.says("released after the grace", "Freed 1, Acquire")
 }
 
 // A caller with First asks the holders in the way, once each, and goes ahead.
@@ -1005,8 +1005,8 @@ func TestForceAsksTheHolders(t *testing.T) {
 	r := newRig(t)
 	r.acquire(1, first)
 	r.answer("Register", core.Reply{Session: "s"})
-	r.says("requested", "Join first")
-	r.answer("Join", r.behind(1))
+	r.says("requested", "Acquire first")
+	r.answer("Acquire", r.behind(1))
 	r.says("in the queue", "Revoke, Read")
 }
 

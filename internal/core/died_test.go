@@ -21,7 +21,7 @@ func (r *rig) onHost(margin time.Duration, ids ...string) core.Reply {
 // waitingHere waits behind o, which is of this machine.
 func (r *rig) waitingHere() {
 	r.joining()
-	r.answer("Join", r.behind(1))
+	r.answer("Acquire", r.behind(1))
 	r.answer("Read", r.onHost(0, "o"))
 	r.says("read", "")
 }
@@ -46,14 +46,14 @@ func TestDeathCostsAMargin(t *testing.T) {
 	r.says("o has died", "")
 	r.expiresAfter(r.cfg.Margin)
 	r.answer("Expire", core.Reply{})
-	r.says("o has expired", "Join without the expired")
+	r.says("o has expired", "Acquire without the expired")
 }
 
 // The margin is the longer one, of the session that died and of this one.
 func TestDeathCostsTheMarginOfTheDead(t *testing.T) {
 	r := newRig(t)
 	r.joining()
-	r.answer("Join", r.behind(1))
+	r.answer("Acquire", r.behind(1))
 	r.answer("Read", r.onHost(3*time.Second, "o"))
 	r.step(core.Died{Session: "o"})
 	r.expiresAfter(3 * time.Second)
@@ -88,7 +88,7 @@ func TestDeathDuringARead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.joining()
-			r.answer("Join", r.behind(1, "p"))
+			r.answer("Acquire", r.behind(1, "p"))
 			r.answer("Read", r.onHost(0, "o", "p"))
 			r.says("read", "")
 			r.beat()
@@ -119,10 +119,10 @@ func TestTryAfterADeath(t *testing.T) {
 	r.step(core.Died{Session: "o"})
 	r.pass(r.cfg.Margin)
 	r.acquire(2, tries)
-	r.answer("Join", r.behind(0))
+	r.answer("Acquire", r.behind(0))
 	r.says("a later try", "Expire of a dead process")
 	r.answer("Expire", core.Reply{})
-	r.says("o has expired", "Join without the expired")
+	r.says("o has expired", "Acquire without the expired")
 }
 
 // A death is learned of once, of a session that is known.
@@ -147,7 +147,7 @@ func TestDeathsThatMeanNothing(t *testing.T) {
 func TestHostFiles(t *testing.T) {
 	r := newRig(t)
 	r.joining()
-	r.answer("Join", r.behind(1, "p", "q"))
+	r.answer("Acquire", r.behind(1, "p", "q"))
 	reply := r.onHost(0, "o", "p", "q")
 	reply.Members[1].HostFile, reply.Members[1].Host = "", "elsewhere"
 	r.answer("Read", reply)

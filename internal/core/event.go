@@ -28,9 +28,9 @@ type Want struct {
 // the store's queue, where they came first.
 func (w *Want) exclusive() bool { return w.Weight == w.Limit && w.Kind != driver.KindSemaphore }
 
-// An Acquire is one caller's wish to hold a key. It gets one [Deliver]. Afterwards it stands for the hold.
+// A Call is one caller's wish to hold a key. It gets one [Deliver]. Afterwards it stands for the hold.
 // It must not be changed.
-type Acquire struct {
+type Call struct {
 	Want
 	Call   uint64 // greater than that of every Acquire before
 	Caller any    `json:"-"` // for the shell
@@ -38,36 +38,36 @@ type Acquire struct {
 
 // GiveUp says that a caller waits no longer. If it was not served, it gets a Deliver with ErrGivenUp.
 type GiveUp struct {
-	Call *Acquire `json:"-"`
+	Call *Call `json:"-"`
 }
 
 // Done says that a holder is done. With several readers that share a hold, each says so.
 type Done struct {
-	Claim uint64
-	Hold  *Acquire      `json:"-"`
-	Leave *driver.Leave // Keep, or Seal and Result; nil: neither
-	Early bool          // the release may be answered before it is committed
+	Claim   uint64
+	Hold    *Call           `json:"-"`
+	Release *driver.Release // Keep, or Seal and Result; nil: neither
+	Early   bool            // the release may be answered before it is committed
 }
 
 // WindDown ends a hold by request of its holder: it is released when the holder is done or the grace over.
 type WindDown struct {
 	Claim uint64
-	Hold  *Acquire `json:"-"`
-	Cause error    `json:"-"`
+	Hold  *Call `json:"-"`
+	Cause error `json:"-"`
 }
 
 // Progress says that a holder makes progress. Unless it says so again within Limit, its hold ends; a Limit of 0
 // is none.
 type Progress struct {
 	Claim uint64
-	Hold  *Acquire `json:"-"`
+	Hold  *Call `json:"-"`
 	Limit time.Duration
 }
 
-// LeaveBy says how a hold is to be released when its holder is done: to a Successor, or kept for Keep from now.
-type LeaveBy struct {
-	Claim uint64
-	Leave driver.Leave
+// ReleaseBy says how a hold is to be released when its holder is done: to a Successor, or kept for Keep from now.
+type ReleaseBy struct {
+	Claim   uint64
+	Release driver.Release
 }
 
 // Extending says that a command is sent that extends a lease.
@@ -124,7 +124,7 @@ type Reply struct {
 	Err     error `json:"-"` // with Lost why; else an answer of the store that is an error
 
 	Session   string    // of a Register: the id that was registered, which no session has had
-	Now       time.Time // the store's clock, in replies to Register, Heartbeat, Read and Join
+	Now       time.Time // the store's clock, in replies to Register, Heartbeat, Read and Acquire
 	State     driver.State
 	States    []driver.State // of Keys
 	Found     bool           // of a Release
@@ -160,12 +160,12 @@ type Close struct{}
 // their grace.
 type Hurry struct{}
 
-func (*Acquire) event()       {}
+func (*Call) event()          {}
 func (GiveUp) event()         {}
 func (*Done) event()          {}
 func (WindDown) event()       {}
 func (Progress) event()       {}
-func (LeaveBy) event()        {}
+func (ReleaseBy) event()      {}
 func (Extending) event()      {}
 func (Extended) event()       {}
 func (Revoked) event()        {}
@@ -196,8 +196,8 @@ type Send struct {
 
 // Deliver gives a hold, or an error, to a caller, which gets nothing else.
 type Deliver struct {
-	To    *Acquire
-	Hold  *Acquire // To, or the reader whose hold it shares
+	To    *Call
+	Hold  *Call // To, or the reader whose hold it shares
 	Claim uint64
 	// Request is the claim as the store has it, with the token of its grant.
 	Request *driver.Claim
@@ -212,16 +212,16 @@ type Deliver struct {
 // End closes Lost of a hold, whose holder is not done. With Asked somebody wanted it to end: its holder or others
 // asked for the key, or its lease is over.
 type End struct {
-	Hold  *Acquire
+	Hold  *Call
 	Cause error
 	Asked bool
 }
 
 // Freed says that nothing is left to wait for after a hold: it was handed off, the store has answered its
-// release, or refused it, or it was lost. Passed is nil if the release was surely done as LeaveBy said,
+// release, or refused it, or it was lost. Passed is nil if the release was surely done as ReleaseBy said,
 // driver.ErrNotWaiting if the store said that the successor does not wait, and otherwise an error that is ErrLost.
 type Freed struct {
-	Hold   *Acquire
+	Hold   *Call
 	Err    error
 	Passed error
 }
@@ -288,7 +288,7 @@ func (Closed) effect()        {}
 // An Op is what a command does: see [driver.Store].
 type Op int
 
-// The ops. Join, Release and Extend are edits; Read reads sessions, Keys what the session holds of some keys, and
+// The ops. Acquire, Release and Extend are edits; Read reads sessions, Keys what the session holds of some keys, and
 // Asked is an [Ask].
 const (
 	Register Op = iota
@@ -299,7 +299,7 @@ const (
 	Load
 	Keys
 	Revoke
-	Join
+	Acquire
 	Release
 	Extend
 	Discard
@@ -309,14 +309,14 @@ const (
 )
 
 func (o Op) String() string {
-	return [...]string{"Register", "Heartbeat", "Unregister", "Expire", "Read", "Load", "Keys", "Revoke", "Join", "Release", "Extend", "Discard", "Sweep", "Notify", "Asked"}[o]
+	return [...]string{"Register", "Heartbeat", "Unregister", "Expire", "Read", "Load", "Keys", "Revoke", "Acquire", "Release", "Extend", "Discard", "Sweep", "Notify", "Asked"}[o]
 }
 
 // A Command is what is sent to the store.
 type Command struct {
 	Op       Op
 	Session  string              // in whose name; of Expire and Revoke, which session
-	Edit     driver.Edit         // of Join, Release and Extend
+	Edit     driver.Edit         // of Acquire, Release and Extend
 	Claims   []driver.Claim      // of Discard
 	Sessions []string            // of Read
 	Brief    bool                // of Read: only how long they live

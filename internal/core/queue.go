@@ -18,9 +18,9 @@ type queue struct {
 	kind          driver.Kind
 	limit         int64        // as given by the first caller
 	used          int64        // slots of admitted callers, which request or hold, and of claims: see share
-	turn          *Acquire     // the caller that requests the key, if one does
-	calls         []*Acquire   // that wait here
-	admitted      []*Acquire   // that have no claim, since the session is not registered
+	turn          *Call        // the caller that requests the key, if one does
+	calls         []*Call      // that wait here
+	admitted      []*Call      // that have no claim, since the session is not registered
 	claims        []uint64     // that have a slot, by number
 	shared        uint64       // the claim whose hold further readers may share; 0: none
 	lingering     uint64       // the claim that lingers; 0: none
@@ -45,15 +45,15 @@ func (q *queue) forceWaits() bool { return len(q.calls) > 0 && q.calls[0].First 
 
 // insert puts a caller into the queue: at the front if it has First, behind those with First if it has
 // had the turn before, and otherwise at the end, or ahead of those with later ticks.
-func (q *queue) insert(a *Acquire, again bool) {
+func (q *queue) insert(a *Call, again bool) {
 	i := len(q.calls)
 	switch {
 	case a.First:
 		i = 0
 	case again:
-		i = slices.IndexFunc(q.calls, func(o *Acquire) bool { return !o.First })
+		i = slices.IndexFunc(q.calls, func(o *Call) bool { return !o.First })
 	case a.Tick > 0:
-		i = slices.IndexFunc(q.calls, func(o *Acquire) bool { return o.Tick > a.Tick })
+		i = slices.IndexFunc(q.calls, func(o *Call) bool { return o.Tick > a.Tick })
 	}
 	if i < 0 {
 		i = len(q.calls)
@@ -62,7 +62,7 @@ func (q *queue) insert(a *Acquire, again bool) {
 }
 
 // acquire takes a caller's wish.
-func (c *Core) acquire(a *Acquire) {
+func (c *Core) acquire(a *Call) {
 	if c.closing != nil {
 		c.deny(a, ErrClosed)
 		return
@@ -95,7 +95,7 @@ func (c *Core) acquire(a *Acquire) {
 
 // admit admits a caller if possible: with a hold of this process, or else with the turn, which a try does
 // not need.
-func (c *Core) admit(q *queue, a *Acquire) bool {
+func (c *Core) admit(q *queue, a *Call) bool {
 	if cl := c.claims[q.shared]; cl != nil && a.Shares {
 		if c.joinable(cl) {
 			cl.users++
@@ -128,7 +128,7 @@ func (c *Core) admit(q *queue, a *Acquire) bool {
 // semaphore: only the store knows how much of it is left, because its size can change. And a caller that waits
 // there for holds of this process keeps its position among processes. So does one with a later tick than
 // those of all holds.
-func (c *Core) full(q *queue, a *Acquire) bool {
+func (c *Core) full(q *queue, a *Call) bool {
 	if a.Kind == driver.KindSemaphore || a.Weight <= a.Limit-q.used {
 		return false
 	}
@@ -136,7 +136,7 @@ func (c *Core) full(q *queue, a *Acquire) bool {
 }
 
 // later reports whether all claims of this process are holds for earlier ticks than the caller's.
-func (c *Core) later(q *queue, a *Acquire) bool {
+func (c *Core) later(q *queue, a *Call) bool {
 	return !a.Try && !slices.ContainsFunc(q.claims, func(n uint64) bool {
 		cl := c.claims[n]
 		return cl.users == 0 || cl.state != held || a.Tick <= cl.request.Tick
@@ -162,7 +162,7 @@ func (c *Core) passed(cl *claim) bool {
 }
 
 // request makes a claim for an admitted caller and requests it, or registers the session first.
-func (c *Core) request(q *queue, a *Acquire) {
+func (c *Core) request(q *queue, a *Call) {
 	switch {
 	case q.over(a.Tick):
 		c.deny(a, q.sealed)
@@ -196,7 +196,7 @@ func farTick(tick int64, now time.Time) error {
 }
 
 // dismiss ends the turn of an admitted caller without a claim.
-func (c *Core) dismiss(q *queue, a *Acquire) {
+func (c *Core) dismiss(q *queue, a *Call) {
 	if q.turn == a {
 		q.turn = nil
 	}
@@ -230,7 +230,7 @@ func (c *Core) notRegistered(r *Reply) {
 			if !a.Try && !errors.Is(r.Err, driver.ErrRefused) {
 				continue
 			}
-			q.admitted = slices.DeleteFunc(q.admitted, func(o *Acquire) bool { return o == a })
+			q.admitted = slices.DeleteFunc(q.admitted, func(o *Call) bool { return o == a })
 			c.deny(a, r.Err)
 			c.dismiss(q, a)
 		}
@@ -272,12 +272,12 @@ func (c *Core) refuseTries(cl *claim) {
 }
 
 // giveUp ends the wait of a caller.
-func (c *Core) giveUp(a *Acquire) {
+func (c *Core) giveUp(a *Call) {
 	q := c.queues[a.Key]
 	if q == nil {
 		return
 	}
-	is := func(o *Acquire) bool { return o == a }
+	is := func(o *Call) bool { return o == a }
 	if slices.ContainsFunc(q.calls, is) {
 		q.calls = slices.DeleteFunc(q.calls, is)
 		c.deny(a, ErrGivenUp)
@@ -414,7 +414,7 @@ func (c *Core) joinable(cl *claim) bool {
 }
 
 // like reports whether the caller could be served by the claim.
-func (c *Core) like(a *Acquire, cl *claim) bool {
+func (c *Core) like(a *Call, cl *claim) bool {
 	r := &cl.request
 	return a.exclusive() && a.Kind == r.Kind && a.Weight == r.Weight && a.Limit == r.Limit && a.Tick == r.Tick &&
 		a.Lease == 0 && r.Lease == 0 && !a.Auto && (cl.call == nil || !cl.call.Auto)
@@ -431,16 +431,16 @@ func (c *Core) done(e *Done) {
 	}
 	switch cl.state {
 	case held:
-		if e.Leave != nil { // such a hold has no successor
-			cl.leave = &leave{Leave: *e.Leave, keep: c.now.Add(e.Leave.Keep)}
+		if e.Release != nil { // such a hold has no successor
+			cl.leave = &leave{Release: *e.Release, keep: c.now.Add(e.Release.Keep)}
 		} else if cl.leave == nil && (c.reuse(cl) || c.replace(cl)) {
 			return
 		}
 		c.releaseFor(cl, e)
 	case windingDown:
 		// A lost hold must not seal, and a revoked key must not be kept.
-		if cl.asked == byNobody && e.Leave != nil && e.Leave.Seal == 0 {
-			cl.leave = &leave{Leave: *e.Leave, keep: c.now.Add(e.Leave.Keep)}
+		if cl.asked == byNobody && e.Release != nil && e.Release.Seal == 0 {
+			cl.leave = &leave{Release: *e.Release, keep: c.now.Add(e.Release.Keep)}
 		}
 		c.releaseFor(cl, e)
 	case leaving:
@@ -517,7 +517,7 @@ func (c *Core) reuse(cl *claim) bool {
 }
 
 // handOff begins the claim's next hold, with the next token.
-func (c *Core) handOff(cl *claim, a *Acquire) {
+func (c *Core) handOff(cl *claim, a *Call) {
 	cl.state, cl.due = held, never
 	cl.token++
 	c.deliver(cl, a, 0, true)

@@ -20,7 +20,7 @@ func (c *Core) release(cl *claim) {
 		}
 	}
 	cl.due = never
-	if s := c.sent[cl.command]; s == nil || s.op != Join && s.op != Release { // in line, or nothing that it must wait for
+	if s := c.sent[cl.command]; s == nil || s.op != Acquire && s.op != Release { // in line, or nothing that it must wait for
 		cl.command = 0
 	}
 	switch {
@@ -40,7 +40,7 @@ func (c *Core) release(cl *claim) {
 
 // leaveBy says how a claim is to be released. If its grace is over it is being released already, and the store may have
 // that release; or Close keeps it for the grace. Neither is changed any more.
-func (c *Core) leaveBy(cl *claim, l driver.Leave) {
+func (c *Core) leaveBy(cl *claim, l driver.Release) {
 	if cl.state == leaving {
 		var before leave
 		if cl.leave != nil {
@@ -50,7 +50,7 @@ func (c *Core) leaveBy(cl *claim, l driver.Leave) {
 		cl.leave = &before
 		return
 	}
-	cl.leave = &leave{Leave: l, keep: c.now.Add(l.Keep), passed: ErrLost}
+	cl.leave = &leave{Release: l, keep: c.now.Add(l.Keep), passed: ErrLost}
 	if cl.asked == byOthers {
 		cl.dropKeep()
 	}
@@ -63,9 +63,9 @@ func (c *Core) sendRelease(cl *claim) {
 	if cl.failed == 0 { // else a request may have joined after the release that had no answer: see notPassed
 		c.forgetVoid(cl)
 	}
-	var l driver.Leave
+	var l driver.Release
 	if cl.leave != nil {
-		l = cl.leave.Leave
+		l = cl.leave.Release
 		if l.Keep > 0 {
 			l.Keep = max(0, cl.leave.keep.Sub(c.now))
 		}
@@ -73,7 +73,7 @@ func (c *Core) sendRelease(cl *claim) {
 	}
 	l.Claim = cl.request
 	cl.command = c.sendNow(&sent{session: cl.request.Session, claim: cl.number, keeps: l.Keep > 0},
-		&Command{Op: Release, Session: cl.request.Session, Edit: driver.Edit{Leave: &l}})
+		&Command{Op: Release, Session: cl.request.Session, Edit: driver.Edit{Release: &l}})
 }
 
 // leaseEnded reports whether the lease is known to be over by the store's clock: whoever uses the key next
@@ -144,7 +144,7 @@ func (l *leave) endedBy() error {
 	return nil
 }
 
-// leftAsSaid records that a release was done as LeaveBy said it. If the store does not find the claim after a
+// leftAsSaid records that a release was done as ReleaseBy said it. If the store does not find the claim after a
 // release without an answer, that one has done it: a claim whose session has expired is not released any more. But a
 // lease may have come to its end instead, so of a lease nothing is known.
 func (c *Core) leftAsSaid(cl *claim, r *Reply) {

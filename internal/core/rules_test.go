@@ -22,13 +22,13 @@ func TestBrokenHoldIsNotKeptByClose(t *testing.T) {
 		r := newRig(t)
 		r.held()
 		end(r)
-		r.leave(1, &driver.Leave{Keep: time.Minute})
+		r.leave(1, &driver.Release{Keep: time.Minute})
 		r.says(name, "Release")
 	}
 	r := newRig(t)
 	r.held()
 	r.step(core.Close{})
-	r.leave(1, &driver.Leave{Keep: time.Minute})
+	r.leave(1, &driver.Release{Keep: time.Minute})
 	r.says("closed", "Release keeping")
 }
 
@@ -39,9 +39,9 @@ func TestWakeDuringARequest(t *testing.T) {
 	r.joining()
 	r.step(core.NoticesDue{Notices: []driver.Notice{{Type: driver.NoticeWake, Session: "s", Key: "k", Claim: "s.1"}}})
 	r.says("a wake", "")
-	r.answer("Join", r.behind(1))
-	r.says("the reply", "Join")
-	r.answer("Join", r.behind(1))
+	r.answer("Acquire", r.behind(1))
+	r.says("the reply", "Acquire")
+	r.answer("Acquire", r.behind(1))
 	r.says("the reply to that", "Read")
 }
 
@@ -65,13 +65,13 @@ func TestExpiryDuringALoad(t *testing.T) {
 	r.says("both have lapsed", "Expire, Expire")
 	ofO := r.sent["Expire"].ID - 1
 	r.answer("Expire", core.Reply{})
-	r.says("one has expired", "Join without the expired")
-	r.answer("Join", core.Reply{Err: &driver.MismatchError{Key: "k", Kind: driver.KindSemaphore}})
+	r.says("one has expired", "Acquire without the expired")
+	r.answer("Acquire", core.Reply{Err: &driver.MismatchError{Key: "k", Kind: driver.KindSemaphore}})
 	r.says("the other is still in the way", "Load")
 	r.step(&core.Reply{Command: ofO})
 	r.says("it has expired", "")
 	r.answer("Load", r.behind(0))
-	r.says("loaded", "Join without the expired")
+	r.says("loaded", "Acquire without the expired")
 }
 
 // A forced claim that is revoked before its grant is known asks for the grant, begins its hold and winds it down. If
@@ -80,14 +80,14 @@ func TestExpiryDuringALoad(t *testing.T) {
 func TestForcedClaimIsRevokedBeforeItsGrantIsKnown(t *testing.T) {
 	r := newRig(t)
 	r.begin(first)
-	r.answer("Join", r.behind(1))
+	r.answer("Acquire", r.behind(1))
 	r.answer("Read", r.member())
 	r.answer("Revoke", core.Reply{})
 	r.revoke()
-	r.says("revoked", "Join first")
+	r.says("revoked", "Acquire first")
 	r.revoke()
 	r.says("revoked again", "")
-	r.answer("Join", r.granted(5000))
+	r.answer("Acquire", r.granted(5000))
 	r.says("granted", "Deliver 1: hold 1, token 5000, End 1: dsync: asked to give the key up")
 }
 
@@ -96,11 +96,11 @@ func TestForcedClaimIsRevokedBeforeItsGrantIsKnown(t *testing.T) {
 func TestReadThatWaitedForALane(t *testing.T) {
 	r := newRig(t)
 	r.joining()
-	r.answer("Join", r.behind(1, "p"))
+	r.answer("Acquire", r.behind(1, "p"))
 	r.answer("Read", r.members(time.Second, "o", "p"))
 	r.cfg.Lanes = 1
 	r.acquire(9, func(w *core.Want) { w.Key = "other" })
-	r.says("another caller", "Join")
+	r.says("another caller", "Acquire")
 	r.pass(1100 * time.Millisecond)
 	r.says("both may have lapsed", "")
 	r.free()

@@ -12,7 +12,7 @@ import (
 
 // A Held is a claim that this process holds or keeps, for display.
 type Held struct {
-	Call    *Acquire // the holder's; nil if the claim lingers
+	Call    *Call // the holder's; nil if the claim lingers
 	Claim   *driver.Claim
 	Token   int64
 	Granted Instant
@@ -32,7 +32,7 @@ func (c *Core) Claims(f func(Held)) {
 
 // Waits calls f for each caller that waits for a key: for each key in their order, keys in no order. The one
 // with the turn comes first; position is that in the store's queue, or 0.
-func (c *Core) Waits(f func(a *Acquire, position, ahead int)) {
+func (c *Core) Waits(f func(a *Call, position, ahead int)) {
 	for _, q := range c.queues {
 		n := 0
 		if a := q.turn; a != nil {
@@ -311,7 +311,7 @@ func (w *writer) num(kind byte, n uint64) {
 	}
 }
 
-func (w *writer) call(a *Acquire) {
+func (w *writer) call(a *Call) {
 	if a == nil {
 		w.put(0)
 	} else {

@@ -96,7 +96,7 @@ func (s *Session) Acquire(ctx context.Context, w Want) (*Hold, error) {
 	got := h.got
 	s.mu.Unlock()
 	if got != nil { // ctx ended first; the release goes on in the background
-		got.Unlock(driver.Leave{})
+		got.Unlock(driver.Release{})
 	} else if h.err != nil && !errors.Is(h.err, core.ErrGivenUp) {
 		return nil, h.err
 	}

@@ -156,7 +156,7 @@ func (reg *registration) drop(ctx context.Context, st driver.State, expired []st
 	id := fmt.Sprintf("%s.%d", reg.id, 1<<62+s.drops) // no claim of the Core's has such a number
 	s.mu.Unlock()
 	c := driver.Claim{Key: st.Key, ID: id, Session: reg.id, Kind: st.Kind, Weight: 1, Limit: st.Limit}
-	_, err := s.edit(ctx, "Join", driver.Edit{Join: &driver.Join{Claim: c, Expired: expired, NotAfter: time.Unix(0, 0)}})
+	_, err := s.edit(ctx, "Acquire", driver.Edit{Acquire: &driver.Acquire{Claim: c, Expired: expired, NotAfter: time.Unix(0, 0)}})
 	if errors.Is(err, driver.ErrMismatch) {
 		return nil // the key is in use as another kind by now
 	}
@@ -249,7 +249,7 @@ func (s *Session) forget(ctx context.Context, key string) (*driver.HeldError, er
 			return core.HeldError(&st), nil
 		}
 		done, err := s.edit(ctx, "Forget", driver.Edit{Forget: &driver.Forget{Key: key, Token: st.Token}})
-		if err != nil || done.Left {
+		if err != nil || done.Found {
 			return nil, err
 		}
 		if err := s.wait(ctx, retry.next()); err != nil {

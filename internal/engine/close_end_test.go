@@ -205,7 +205,7 @@ type peakStore struct {
 }
 
 func (s *peakStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
-	if e.Leave == nil || e.Join != nil {
+	if e.Release == nil || e.Acquire != nil {
 		return s.Memory.Edit(ctx, e)
 	}
 	n := s.now.Add(1)

@@ -104,9 +104,9 @@ func (s *Session) call(ctx context.Context, cmd *core.Command, r *core.Reply) (e
 		r.States, err = s.store.Keys(ctx, driver.KeyQuery{Keys: cmd.Keys, Session: cmd.Session})
 	case core.Revoke:
 		r.Notices, err = s.store.Revoke(ctx, cmd.Session, cmd.Revoked[0])
-	case core.Join, core.Release, core.Extend:
+	case core.Acquire, core.Release, core.Extend:
 		edited, err = s.store.Edit(ctx, cmd.Edit)
-		r.State, r.Found, r.Holder, r.Notices, r.Applied = edited.State, edited.Left, edited.Holder, edited.Notices, edited.Applied
+		r.State, r.Found, r.Holder, r.Notices, r.Applied = edited.State, edited.Found, edited.Holder, edited.Notices, edited.Applied
 	case core.Discard:
 		r.Notices, err = s.store.Discard(ctx, cmd.Claims)
 	case core.Sweep:

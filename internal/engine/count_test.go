@@ -149,7 +149,7 @@ type repeatStore struct {
 }
 
 func (s *repeatStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
-	if j := e.Join; j != nil {
+	if j := e.Acquire; j != nil {
 		s.mu.Lock()
 		if s.repeated == nil {
 			s.repeated = make(map[string][]bool)
@@ -347,7 +347,7 @@ func TestStoreErrorIsReturned(t *testing.T) {
 	})
 }
 
-// A brokenStore fails every Join.
+// A brokenStore fails every Acquire.
 type brokenStore struct {
 	*dsynctest.Memory
 	err atomic.Value // error
@@ -358,7 +358,7 @@ type failure struct{ err error }
 func (s *brokenStore) fail(err error) { s.err.Store(failure{err}) }
 
 func (s *brokenStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
-	if f, _ := s.err.Load().(failure); f.err != nil && e.Join != nil {
+	if f, _ := s.err.Load().(failure); f.err != nil && e.Acquire != nil {
 		return driver.Edited{}, f.err
 	}
 	return s.Memory.Edit(ctx, e)

@@ -21,7 +21,7 @@ import (
 func (s *Session) lookIfDue() {
 	due, long := false, s.longWait()
 	waits := make(map[string]core.Instant) // when they were called
-	s.core.Waits(func(a *core.Acquire, position, _ int) {
+	s.core.Waits(func(a *core.Call, position, _ int) {
 		if position > 0 && a.Kind != driver.KindElection && !a.First { // holders are asked to give up what is forced
 			waits[a.Key] = holdOf(a).since
 			age := s.now.Sub(waits[a.Key])

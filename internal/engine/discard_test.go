@@ -274,7 +274,7 @@ func (r refuser) Heartbeat(ctx context.Context, session string, given []driver.R
 
 func (r refuser) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
 	method := "Release"
-	if e.Join != nil {
+	if e.Acquire != nil {
 		method = "Acquire"
 	}
 	if err := r.refuses(method, e.Key()); err != nil {
@@ -402,7 +402,7 @@ type firstJoin struct {
 }
 
 func (s *firstJoin) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
-	if e.Join != nil {
+	if e.Acquire != nil {
 		s.edit.CompareAndSwap(nil, &e)
 	}
 	return s.Store.Edit(ctx, e)

@@ -48,7 +48,7 @@ func forceWriter(s *dsync.Session) func(context.Context) (*holding, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &holding{h.Lost(), func() error { return h.Unlock(driver.Leave{}).Wait(background) }}, nil
+		return &holding{h.Lost(), func() error { return h.Unlock(driver.Release{}).Wait(background) }}, nil
 	}
 }
 

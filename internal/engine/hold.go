@@ -22,7 +22,7 @@ import (
 // The session's mu guards all fields except those that are set when the hold is made, or begins.
 type Hold struct {
 	s       *Session
-	acquire core.Acquire
+	acquire core.Call
 	since   core.Instant // when the call was made; then, when the hold began
 	end     core.Done    // says that the holder is done; here to save an allocation
 
@@ -69,7 +69,7 @@ const (
 )
 
 // holdOf returns the hold that an Acquire of the Core's stands for.
-func holdOf(a *core.Acquire) *Hold { return a.Caller.(*Hold) }
+func holdOf(a *core.Call) *Hold { return a.Caller.(*Hold) }
 
 // served reports whether the call has got what it will get. s.mu must be held.
 func (h *Hold) served() bool { return h.got != nil || h.err != nil }
@@ -304,7 +304,7 @@ func (h *Hold) Term() int64 {
 // Kind returns the kind of the key.
 func (h *Hold) Kind() driver.Kind { return h.request.Kind }
 
-// Keeps reports whether a release can keep the claim held: see driver.Leave. One that readers share can't, since another
+// Keeps reports whether a release can keep the claim held: see driver.Release. One that readers share can't, since another
 // of them may release it last.
 func (h *Hold) Keeps() bool { return !h.acquire.Shares && h.request.Lease == 0 }
 
@@ -358,7 +358,7 @@ func (h *Hold) Finished() <-chan struct{} { return h.own.finished }
 // others in the queue, or so that it is kept for l.Keep from now. It does not end the hold. It reports
 // whether the hold is live, or its holder has ended it by WindDown and is not done, and ReleaseBy was not called before. Only a hold made by [Session.Hold] or
 // [Session.TryHold] can be released so: it is never handed off within this process.
-func (h *Hold) ReleaseBy(l driver.Leave) bool {
+func (h *Hold) ReleaseBy(l driver.Release) bool {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
 	h.s.compareClock()
@@ -366,7 +366,7 @@ func (h *Hold) ReleaseBy(l driver.Leave) bool {
 		return false
 	}
 	h.own.passed = ErrLost
-	h.s.step(core.LeaveBy{Claim: h.end.Claim, Leave: l})
+	h.s.step(core.ReleaseBy{Claim: h.end.Claim, Release: l})
 	return true
 }
 
@@ -400,7 +400,7 @@ func (h *Hold) Release(ctx context.Context) error {
 	if h.own.released.Swap(true) { // not a sync.Once: with one, a second call would wait for the first, beyond its ctx
 		return nil
 	}
-	return h.Unlock(driver.Leave{}).Wait(ctx)
+	return h.Unlock(driver.Release{}).Wait(ctx)
 }
 
 // Publish stores value, up to 64 KiB, for everybody to read while the hold lasts. It makes one
@@ -505,7 +505,7 @@ func (h *Hold) extended(e core.Extended) {
 // Unlock ends the hold: Lost closes, and then the claim is handed off in this process or
 // released. For a shared hold that happens when the last of its holders unlocks. After a loss
 // nothing is released. The release runs in the background; the caller must call Wait or Finish.
-func (h *Hold) Unlock(o driver.Leave) Releasing {
+func (h *Hold) Unlock(o driver.Release) Releasing {
 	s := h.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -518,7 +518,7 @@ func (h *Hold) Unlock(o driver.Leave) Releasing {
 	}
 	if o.Keep > 0 || o.Seal > 0 {
 		leave := o // else o would be on the heap in any case
-		h.end.Leave = &leave
+		h.end.Release = &leave
 	}
 	h.end.Early = o.Early
 	s.stepAt(now, &h.end)

@@ -85,7 +85,7 @@ func startHolder(t *testing.T, store driver.Store, path, key string) (kill func(
 		t.Fatal(err)
 	}
 	c := driver.Claim{Key: key, ID: "a.1", Session: "a", Kind: driver.KindMutex, Weight: 1, Limit: 1}
-	if _, err := store.Edit(background, driver.Edit{Join: &driver.Join{Claim: c, NotAfter: time.Now().Add(time.Hour)}}); err != nil {
+	if _, err := store.Edit(background, driver.Edit{Acquire: &driver.Acquire{Claim: c, NotAfter: time.Now().Add(time.Hour)}}); err != nil {
 		t.Fatal(err)
 	}
 	return kill

@@ -82,10 +82,10 @@ type crowdStore struct {
 }
 
 func (s *crowdStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
-	if e.Join == nil || e.Key() != "k" {
+	if e.Acquire == nil || e.Key() != "k" {
 		return s.Memory.Edit(ctx, e)
 	}
-	c := e.Join.Claim
+	c := e.Acquire.Claim
 	s.n++
 	id, now := fmt.Sprintf("s%d", s.n), time.Now()
 	return driver.Edited{State: driver.State{

@@ -132,7 +132,7 @@ func (s *deafStore) Heartbeat(ctx context.Context, session string, given []drive
 }
 
 func (s *deafStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
-	if e.Leave == nil || e.Join != nil || !s.down.Load() {
+	if e.Release == nil || e.Acquire != nil || !s.down.Load() {
 		return s.Memory.Edit(ctx, e)
 	}
 	if s.releases.Add(1) > 5000 {

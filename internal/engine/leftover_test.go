@@ -20,7 +20,7 @@ type refusing struct {
 }
 
 func (s *refusing) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
-	if e.Join != nil && s.acquire.Load() || e.Join == nil && e.Leave != nil && s.release.Load() {
+	if e.Acquire != nil && s.acquire.Load() || e.Acquire == nil && e.Release != nil && s.release.Load() {
 		return driver.Edited{}, fmt.Errorf("not authorized: %w", dsync.ErrRefused)
 	}
 	return s.Store.Edit(ctx, e)
@@ -197,10 +197,10 @@ func TestLateTryOfAFreeKeyIsNotHeld(t *testing.T) {
 type alwaysLate struct{ driver.Store }
 
 func (s *alwaysLate) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
-	if e.Join != nil {
-		late := *e.Join
+	if e.Acquire != nil {
+		late := *e.Acquire
 		late.NotAfter = time.Unix(0, 0)
-		e.Join = &late
+		e.Acquire = &late
 	}
 	return s.Store.Edit(ctx, e)
 }

@@ -238,12 +238,12 @@ func TestNeedlessChangesAreNotSent(t *testing.T) {
 	})
 }
 
-// A restless store reports with each Join that the key has changed and is observed.
+// A restless store reports with each Acquire that the key has changed and is observed.
 type restless struct{ *dsynctest.Memory }
 
 func (s *restless) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
 	done, err := s.Memory.Edit(ctx, e)
-	if e.Join != nil {
+	if e.Acquire != nil {
 		done.Notices = append(done.Notices, driver.Notice{Type: driver.NoticeChange, Key: e.Key()})
 	}
 	return done, err
@@ -410,8 +410,8 @@ type aloneStore struct {
 }
 
 func (s *aloneStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
-	if e.Leave != nil && e.Join == nil {
-		s.alone.Store(e.Leave.Claim.NoneWaiting)
+	if e.Release != nil && e.Acquire == nil {
+		s.alone.Store(e.Release.Claim.NoneWaiting)
 	}
 	return s.Memory.Edit(ctx, e)
 }

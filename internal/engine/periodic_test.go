@@ -217,7 +217,7 @@ func TestPeriodicWaitsForAnEndlessRun(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, notices, err := storecmd.Release(background, store, driver.Claim{Key: "k", ID: st.Holders[0].Claim}, driver.Leave{})
+			_, notices, err := storecmd.Release(background, store, driver.Claim{Key: "k", ID: st.Holders[0].Claim}, driver.Release{})
 			wantErr(t, "Release", errors.Join(err, store.Notify(background, notices)), nil)
 		},
 	} {

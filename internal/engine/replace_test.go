@@ -246,14 +246,14 @@ func TestNextCallerGivesUpDuringUnlock(t *testing.T) {
 	}
 }
 
-// A twoStep makes the Leave of an edit with a Join in a step of its own, and fails after it.
+// A twoStep makes the Release of an edit with an Acquire in a step of its own, and fails after it.
 type twoStep struct{ *dsynctest.Memory }
 
 func (s twoStep) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
-	if e.Join == nil || e.Leave == nil {
+	if e.Acquire == nil || e.Release == nil {
 		return s.Memory.Edit(ctx, e)
 	}
-	done, err := s.Memory.Edit(ctx, driver.Edit{Leave: e.Leave})
+	done, err := s.Memory.Edit(ctx, driver.Edit{Release: e.Release})
 	return driver.Edited{Notices: done.Notices}, errors.Join(err, errors.New("the connection broke"))
 }
 

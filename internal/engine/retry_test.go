@@ -181,7 +181,7 @@ type slowResetStore struct{ resetStore }
 
 func (s *slowResetStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
 	done, err := s.resetStore.Edit(ctx, e)
-	if err == nil && e.Join != nil {
+	if err == nil && e.Acquire != nil {
 		time.Sleep(slowReset)
 		done.State.Final = true
 	}

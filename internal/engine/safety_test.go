@@ -390,16 +390,16 @@ type resetStore struct {
 }
 
 func (s *resetStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
-	if e.Join == nil || s.resets.Add(-1) < 0 {
+	if e.Acquire == nil || s.resets.Add(-1) < 0 {
 		return s.Memory.Edit(ctx, e)
 	}
 	late := make(chan struct{})
 	s.late = late
 	time.AfterFunc(ttl/10, func() {
 		// As if it waited, so that a try leaves something behind as well.
-		join := *e.Join
+		join := *e.Acquire
 		join.Wait = true
-		s.Memory.Edit(background, driver.Edit{Leave: e.Leave, Join: &join})
+		s.Memory.Edit(background, driver.Edit{Release: e.Release, Acquire: &join})
 		close(late)
 	})
 	return driver.Edited{}, errors.New("connection reset")
@@ -734,7 +734,7 @@ type deposedStore struct {
 }
 
 func (s *deposedStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
-	if e.Join == nil && e.Leave != nil && s.lies.Add(-1) >= 0 {
+	if e.Acquire == nil && e.Release != nil && s.lies.Add(-1) >= 0 {
 		return driver.Edited{}, nil
 	}
 	return s.Memory.Edit(ctx, e)

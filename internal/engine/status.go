@@ -140,7 +140,7 @@ func (s *Session) Local() Local {
 			Since: s.clock.when(h.granted), HandOffs: int(h.token - r.Token), Holders: max(1, int(h.sharers)), Lost: h.cause, LostSince: s.clock.when(since),
 		})
 	}
-	s.core.Waits(func(a *core.Acquire, position, ahead int) {
+	s.core.Waits(func(a *core.Call, position, ahead int) {
 		l.Waits = append(l.Waits, LocalWait{Key: a.Key, Kind: a.Kind, Weight: a.Weight, Since: s.clock.when(holdOf(a).since), Position: position, Ahead: ahead})
 	})
 	return l
@@ -206,7 +206,7 @@ func (s *Session) unrenewed(now core.Instant) error {
 		return nil
 	}
 	var since time.Duration
-	s.core.Waits(func(a *core.Acquire, _, ahead int) {
+	s.core.Waits(func(a *core.Call, _, ahead int) {
 		switch {
 		case ahead > 0:
 		case renewed == 0:

@@ -35,7 +35,7 @@ func TestReleaseByIsNotHandedOff(t *testing.T) {
 		if err != nil || st.Waiting != 1 {
 			t.Fatalf("%d wait (%v), want 1", st.Waiting, err)
 		}
-		if !h.ReleaseBy(driver.Leave{Successor: st.WaitersAhead[0].Claim}) || h.ReleaseBy(driver.Leave{Successor: "another.1"}) {
+		if !h.ReleaseBy(driver.Release{Successor: st.WaitersAhead[0].Claim}) || h.ReleaseBy(driver.Release{Successor: "another.1"}) {
 			t.Error("want ReleaseBy true of a live hold, once")
 		}
 		if err := h.Release(background); err != nil {
@@ -50,7 +50,7 @@ func TestReleaseByIsNotHandedOff(t *testing.T) {
 		if err := h.ReleasedBy(); err != nil {
 			t.Errorf("ReleasedBy: %v", err)
 		}
-		if h.ReleaseBy(driver.Leave{Successor: "another.1"}) {
+		if h.ReleaseBy(driver.Release{Successor: "another.1"}) {
 			t.Error("ReleaseBy is true of a hold that is over")
 		}
 	})

@@ -23,7 +23,7 @@ func use(t testing.TB, store driver.Store, key string, kind driver.Kind) {
 	if _, _, err := storecmd.Acquire(background, store, c, false, nil, time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := storecmd.Release(background, store, c, driver.Leave{}); err != nil {
+	if _, _, err := storecmd.Release(background, store, c, driver.Release{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -114,12 +114,12 @@ func (w *world) form() []byte {
 				put(int(name.claim(v.Claim)))
 			}
 			putNotices(put, name, c.Notices)
-			if v := c.Edit.Leave; v != nil {
+			if v := c.Edit.Release; v != nil {
 				put(-6, int(name.claim(v.Claim.ID)), int(v.Keep), int(v.Seal), int(name.claim(v.Successor)))
 				flags(v.Early && w.store.early)
 			}
 		}
-		if j := c.Edit.Join; j != nil {
+		if j := c.Edit.Acquire; j != nil {
 			put(int(max(j.NotAfter.Sub(w.store.now(w.now)), -2*w.cfg.Margin)))
 			if !l.executed {
 				for _, id := range j.Expired {
@@ -169,7 +169,7 @@ func putNotices(put func(...int), name *namer, notices []driver.Notice) {
 }
 
 // number numbers a call.
-func number(name *namer, a *core.Acquire) uint64 {
+func number(name *namer, a *core.Call) uint64 {
 	if a == nil {
 		return 0
 	}
@@ -452,12 +452,12 @@ func mutex(rounds int) caller {
 	return caller{want: core.Want{Key: "k", Kind: driver.KindMutex, Weight: 1, Limit: 1}, rounds: rounds}
 }
 
-func (o caller) tries() caller                { o.want.Try = true; return o }
-func (o caller) insisting() caller            { o.want.Try, o.insists = true, true; return o }
-func (o caller) forces() caller               { o.want.First = true; return o }
-func (o caller) auto() caller                 { o.want.Auto = true; return o }
-func (o caller) leaves(l driver.Leave) caller { o.leave = l; return o }
-func (o caller) lease(d time.Duration) caller { o.want.Lease = d; return o }
+func (o caller) tries() caller                  { o.want.Try = true; return o }
+func (o caller) insisting() caller              { o.want.Try, o.insists = true, true; return o }
+func (o caller) forces() caller                 { o.want.First = true; return o }
+func (o caller) auto() caller                   { o.want.Auto = true; return o }
+func (o caller) leaves(l driver.Release) caller { o.leave = l; return o }
+func (o caller) lease(d time.Duration) caller   { o.want.Lease = d; return o }
 func (o caller) as(k driver.Kind, w, l int64) caller {
 	o.want.Kind, o.want.Weight, o.want.Limit = k, w, l
 	return o
@@ -478,7 +478,7 @@ func reader(rounds int) caller {
 
 // ticking returns a caller for a tick, which succeeds.
 func ticking(tick int64) caller {
-	o := mutex(1).as(driver.KindPeriodic, 1, 1).leaves(driver.Leave{Seal: tick})
+	o := mutex(1).as(driver.KindPeriodic, 1, 1).leaves(driver.Release{Seal: tick})
 	o.want.Tick = tick
 	return o
 }
@@ -584,7 +584,7 @@ func settings() []setting {
 	patient := func(c *core.Config) { c.Attempt = 6 * time.Second } // longer than between two heartbeats
 	oneLane := func(c *core.Config) { c.Lanes, c.PollLanes = 1, 1 }
 	semaphore := mutex(1).as(driver.KindSemaphore, 1, 2)
-	joinTwice, extendUnanswered, releaseUnanswered := [2]string{"A's Join", "twice"}, [2]string{"A's Asked", "its reply is lost"}, [2]string{"A's Release", "its reply is lost"}
+	joinTwice, extendUnanswered, releaseUnanswered := [2]string{"A's Acquire", "twice"}, [2]string{"A's Asked", "its reply is lost"}, [2]string{"A's Release", "its reply is lost"}
 	once, first, second := ticking(1), ticking(1), ticking(2)
 	return []setting{
 		{name: "two processes", processes: each(mutex(1), mutex(1))},
@@ -620,8 +620,8 @@ func settings() []setting {
 		{name: "progress, and hand-offs", budget: budget{progress: 1}, processes: together(mutex(2).within(3*time.Second), mutex(1)), set: deaf},
 		{name: "progress, lingering", budget: budget{progress: 1}, processes: each(mutex(1).within(3*time.Second), mutex(1)), change: lingers, set: deaf},
 		{name: "a break for a waiter", budget: budget{breaks: 1}, processes: each(mutex(1).staying(), mutex(1).staying()), set: eager},
-		{name: "kept, and a break", budget: budget{breaks: 1}, processes: together(mutex(1).leaves(driver.Leave{Keep: 3 * time.Second}), mutex(1)), set: deaf},
-		{name: "kept, and others wait", processes: each(mutex(1).leaves(driver.Leave{Keep: 3 * time.Second}), mutex(1)), set: deaf},
+		{name: "kept, and a break", budget: budget{breaks: 1}, processes: together(mutex(1).leaves(driver.Release{Keep: 3 * time.Second}), mutex(1)), set: deaf},
+		{name: "kept, and others wait", processes: each(mutex(1).leaves(driver.Release{Keep: 3 * time.Second}), mutex(1)), set: deaf},
 		{name: "a once", processes: each(once, once)},
 		{name: "a once, a fault", budget: budget{faults: 1}, processes: together(once, once), set: deaf},
 		{name: "a once, a break", budget: budget{breaks: 1}, processes: each(once), set: deaf},
@@ -634,13 +634,13 @@ func settings() []setting {
 		{name: "two ticks here, a break", budget: budget{breaks: 1}, processes: together(first.ignoring(), second), set: deaf},
 		{name: "two ticks here, cut off", budget: budget{cuts: 1}, processes: together(first, second), set: deaf},
 		{name: "two ticks in the wrong order, a crash", budget: budget{crashes: 1}, processes: each(second, first), set: eager},
-		{name: "a run that fails, and a later tick", processes: together(first.leaves(driver.Leave{}), second, first), set: deaf},
-		{name: "a run that fails, and a later tick, no hand-off", processes: together(first.leaves(driver.Leave{}), second, first), change: noHandOff, set: deaf},
-		{name: "a run that fails, and a later tick elsewhere", processes: [][]caller{{first.leaves(driver.Leave{})}, {second}, {first}}, set: eager, without: inHaste},
-		{name: "kept, a fault", budget: budget{faults: 1}, processes: each(mutex(1).leaves(driver.Leave{Keep: 3 * time.Second})), set: deaf},
+		{name: "a run that fails, and a later tick", processes: together(first.leaves(driver.Release{}), second, first), set: deaf},
+		{name: "a run that fails, and a later tick, no hand-off", processes: together(first.leaves(driver.Release{}), second, first), change: noHandOff, set: deaf},
+		{name: "a run that fails, and a later tick elsewhere", processes: [][]caller{{first.leaves(driver.Release{})}, {second}, {first}}, set: eager, without: inHaste},
+		{name: "kept, a fault", budget: budget{faults: 1}, processes: each(mutex(1).leaves(driver.Release{Keep: 3 * time.Second})), set: deaf},
 		{name: "two callers, unlocked twice", budget: budget{unlocks: 1}, processes: together(mutex(2), mutex(1)), set: deaf},
 		{name: "a crash, and the store is swept", budget: budget{crashes: 1, sweeps: 1}, processes: each(mutex(1), mutex(1)), set: eager},
-		{name: "kept as said before, a fault", budget: budget{faults: 1}, processes: each(mutex(1).auto().passing().leaves(driver.Leave{Keep: 3 * time.Second}), mutex(1)), set: deaf, without: inHaste},
+		{name: "kept as said before, a fault", budget: budget{faults: 1}, processes: each(mutex(1).auto().passing().leaves(driver.Release{Keep: 3 * time.Second}), mutex(1)), set: deaf, without: inHaste},
 		{name: "a successor gives up", budget: budget{giveUps: 1, faults: 1}, processes: each(mutex(1).passing(), mutex(1)), set: eager, without: inHaste},
 		{name: "a successor, cut off", budget: budget{cuts: 1}, processes: each(mutex(1).passing(), mutex(1)), set: eager, without: cutOffWith("A unlocks")},
 		{name: "a successor", processes: [][]caller{{mutex(1).passing()}, {mutex(1)}, {mutex(1)}}, set: eager, without: inHaste},
@@ -649,7 +649,7 @@ func settings() []setting {
 		{name: "a late reply, and its process is cut off", budget: budget{faults: 1, cuts: 1}, processes: each(mutex(1), mutex(1)), set: eager, without: cutOffWith("A's Heartbeat  is executed, and its reply is delayed")},
 		{name: "a crash is learned of", budget: budget{crashes: 2}, processes: each(mutex(1), mutex(1)), set: oneHost},
 		{name: "a crash is learned of, a try", budget: budget{crashes: 1}, processes: each(mutex(1), mutex(1).insisting()), set: oneHost},
-		{name: "a crash is learned of, a request is late", budget: budget{crashes: 1, faults: 1}, processes: each(mutex(1), mutex(1)), set: oneHost, without: crashWith("A's Join")},
+		{name: "a crash is learned of, a request is late", budget: budget{crashes: 1, faults: 1}, processes: each(mutex(1), mutex(1)), set: oneHost, without: crashWith("A's Acquire")},
 		{name: "two kinds", processes: each(mutex(1), semaphore), set: deaf},
 		{name: "one lane", processes: together(mutex(1), mutex(1)), change: oneLane, set: deaf},
 		{name: "no hand-off", budget: budget{faults: 1}, processes: together(mutex(1), mutex(1)), change: noHandOff, set: deaf},
@@ -672,8 +672,8 @@ func settings() []setting {
 		{name: "a fail-over, readers", budget: budget{failOvers: 1}, processes: together(reader(1), reader(1)), set: deaf},
 
 		{name: "a semaphore", processes: [][]caller{{semaphore, semaphore}, {semaphore}}, set: eager, long: true},
-		{name: "progress, a break", budget: budget{progress: 1, breaks: 1}, processes: together(mutex(1).within(3*time.Second).leaves(driver.Leave{Keep: 6 * time.Second}), mutex(1)), set: deaf, long: true},
-		{name: "kept as said before, and a break", budget: budget{breaks: 1, windDown: 1}, processes: together(mutex(1).auto().passing().leaves(driver.Leave{Keep: 6 * time.Second}), mutex(1)), set: deaf, long: true},
+		{name: "progress, a break", budget: budget{progress: 1, breaks: 1}, processes: together(mutex(1).within(3*time.Second).leaves(driver.Release{Keep: 6 * time.Second}), mutex(1)), set: deaf, long: true},
+		{name: "kept as said before, and a break", budget: budget{breaks: 1, windDown: 1}, processes: together(mutex(1).auto().passing().leaves(driver.Release{Keep: 6 * time.Second}), mutex(1)), set: deaf, long: true},
 		{name: "two processes, one gives up", budget: budget{giveUps: 1}, processes: each(mutex(1), mutex(1)), long: true},
 		{name: "two processes, one closes", budget: budget{closes: 1}, processes: each(mutex(1), mutex(1)), long: true},
 		{name: "two processes, a fault", budget: budget{faults: 1}, processes: each(mutex(1), mutex(1)), set: eager, long: true},
@@ -778,7 +778,7 @@ func randomSetting(r *rand.Rand) setting {
 			case 2:
 				o.want.Kind, o.want.Tick = driver.KindPeriodic, 1+r.Int64N(3)
 				if r.IntN(2) == 0 {
-					o = o.leaves(driver.Leave{Seal: o.want.Tick})
+					o = o.leaves(driver.Release{Seal: o.want.Tick})
 				}
 			case 3:
 				switch r.IntN(4) {
@@ -803,7 +803,7 @@ func randomSetting(r *rand.Rand) setting {
 				if o.leave.Seal > 0 || o.want.Kind == driver.KindSemaphore || o.want.Lease > 0 {
 					break
 				}
-				o = o.leaves(driver.Leave{Keep: 3 * time.Second})
+				o = o.leaves(driver.Release{Keep: 3 * time.Second})
 			case 5:
 				o = o.passing()
 			}

@@ -119,7 +119,7 @@ func (s *store) execute(cmd *core.Command, ttl time.Duration, at core.Instant) (
 				r.States = append(r.States, driver.State{Key: key, Holders: without(k.holders, func(h driver.Holder) bool { return h.Session != cmd.Session })})
 			}
 		}
-	case core.Join, core.Release, core.Extend:
+	case core.Acquire, core.Release, core.Extend:
 		s.edit(cmd.Edit, now, &r)
 	case core.Asked:
 		s.edit(cmd.Ask.Do.(driver.Edit), now, &r)
@@ -127,7 +127,7 @@ func (s *store) execute(cmd *core.Command, ttl time.Duration, at core.Instant) (
 		for _, c := range cmd.Claims {
 			k := s.keys[c.Key]
 			if h, holds := k.holder(c.ID); !holds || h.Until.IsZero() {
-				s.edit(driver.Edit{Leave: &driver.Leave{Claim: c}}, now, &r)
+				s.edit(driver.Edit{Release: &driver.Release{Claim: c}}, now, &r)
 			}
 		}
 	}
@@ -137,12 +137,12 @@ func (s *store) execute(cmd *core.Command, ttl time.Duration, at core.Instant) (
 // releaseEarly makes a release that is answered before it is committed, if it may be and lets nobody in, and nobody
 // observes the key. It reports whether it did.
 func (s *store) releaseEarly(e driver.Edit, now time.Time, r *core.Reply) bool {
-	if !s.early || !e.Leave.Early {
+	if !s.early || !e.Release.Early {
 		return false
 	}
 	key := e.Key()
 	k := s.keys[key]
-	if _, holds := k.holder(e.Leave.Claim.ID); !holds || len(k.queue) > 0 || s.observed {
+	if _, holds := k.holder(e.Release.Claim.ID); !holds || len(k.queue) > 0 || s.observed {
 		return false
 	}
 	s.edit(e, now, r)
@@ -188,19 +188,19 @@ func (s *store) edit(e driver.Edit, now time.Time, r *core.Reply) {
 	key := e.Key()
 	k := s.keys[key]
 	mine := ""
-	if e.Join != nil {
-		mine = e.Join.Claim.ID
+	if e.Acquire != nil {
+		mine = e.Acquire.Claim.ID
 	}
 	var woken []waiting // that must request again
 	kept := false
 	granted, short := k.short(e, now)
 	switch {
 	case short:
-		r.Found = e.Join == nil
-	case e.Join != nil:
-		r.Err = k.join(e.Join, e.Leave, now)
-	case e.Leave != nil:
-		r.Found, kept, woken, r.Err = k.leave(e.Leave, now)
+		r.Found = e.Acquire == nil
+	case e.Acquire != nil:
+		r.Err = k.join(e.Acquire, e.Release, now)
+	case e.Release != nil:
+		r.Found, kept, woken, r.Err = k.leave(e.Release, now)
 	case e.Extend != nil:
 		r.Holder, r.Err = k.extend(&e.Extend.Claim, now)
 	}
@@ -216,7 +216,7 @@ func (s *store) edit(e driver.Edit, now time.Time, r *core.Reply) {
 	if len(woken) > 0 { // by a seal, in place of notices of grants
 		granted = nil
 	}
-	if e.Join != nil && !e.Join.Wait {
+	if e.Acquire != nil && !e.Acquire.Wait {
 		k.queue = without(k.queue, func(q waiting) bool { return q.Claim == mine })
 	}
 	for _, h := range granted {
@@ -230,7 +230,7 @@ func (s *store) edit(e driver.Edit, now time.Time, r *core.Reply) {
 	case len(k.queue) == 0:
 	case kept:
 		woken = k.queue[:1]
-	case e.Join != nil && k.queue[0].Claim == mine:
+	case e.Acquire != nil && k.queue[0].Claim == mine:
 		for _, h := range k.holders {
 			if h.Yield {
 				notice(driver.NoticeYield, h.Session, h.Claim)
@@ -244,14 +244,14 @@ func (s *store) edit(e driver.Edit, now time.Time, r *core.Reply) {
 		notice(driver.NoticeChange, "", "")
 	}
 	s.keys[key] = k
-	if e.Join != nil {
+	if e.Acquire != nil {
 		r.State = k.state(key, mine, now)
 	}
 }
 
-// join drops what a Join drops, and the claim that leaves, if leave is not nil. Then it puts the claim into
+// join drops what an Acquire drops, and the claim that leaves, if leave is not nil. Then it puts the claim into
 // the queue, if it may.
-func (k *record) join(j *driver.Join, leave *driver.Leave, now time.Time) error {
+func (k *record) join(j *driver.Acquire, leave *driver.Release, now time.Time) error {
 	c := &j.Claim
 	before := *k
 	goes := func(session, claim string) bool {
@@ -291,7 +291,7 @@ func (k *record) enqueue(c *driver.Claim) {
 }
 
 // leave removes a claim, or keeps it.
-func (k *record) leave(l *driver.Leave, now time.Time) (found, kept bool, woken []waiting, err error) {
+func (k *record) leave(l *driver.Release, now time.Time) (found, kept bool, woken []waiting, err error) {
 	h, holds := k.holder(l.Claim.ID)
 	keeps := l.Keep > 0 && l.Seal == 0
 	if l.Successor != "" && !keeps && l.Seal == 0 {
@@ -387,7 +387,7 @@ func (k *record) grant(now time.Time) driver.Holder {
 // short makes an edit as the short commands of dsync/mongo do, which neither clean up nor settle: see
 // docs/protocol.md. It reports whether their conditions are met; if not, it changes nothing.
 func (k *record) short(e driver.Edit, now time.Time) (granted []driver.Holder, met bool) {
-	j, l := e.Join, e.Leave
+	j, l := e.Acquire, e.Release
 	simple := func(c *driver.Claim) bool {
 		return c.Weight == 1 && c.Limit == 1 && c.Lease == 0 && !c.Yield && !c.First
 	}

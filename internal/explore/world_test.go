@@ -83,21 +83,21 @@ type listener struct {
 // A caller locks and unlocks a key some times.
 type caller struct {
 	want    core.Want
-	leave   driver.Leave  // how it unlocks
-	passes  bool          // to the last in the queue
-	insists bool          // a try that fails is repeated
-	stays   bool          // it does not unlock until Lost closes
-	never   bool          // nor then
-	limit   time.Duration // within which it must report progress; 0: it has none
-	rounds  int           // that are left
-	call    *core.Acquire
-	hold    *core.Acquire // the hold that it has, or shares
-	after   core.Instant  // when it may lock again
+	leave   driver.Release // how it unlocks
+	passes  bool           // to the last in the queue
+	insists bool           // a try that fails is repeated
+	stays   bool           // it does not unlock until Lost closes
+	never   bool           // nor then
+	limit   time.Duration  // within which it must report progress; 0: it has none
+	rounds  int            // that are left
+	call    *core.Call
+	hold    *core.Call   // the hold that it has, or shares
+	after   core.Instant // when it may lock again
 }
 
 // A hold is what was delivered, until it is done and freed.
 type hold struct {
-	call  *core.Acquire
+	call  *core.Call
 	claim uint64
 	id    string
 	token int64
@@ -340,7 +340,7 @@ func revokedBy(e core.Event) (claims []string) {
 // The session before the step is named.
 func (w *world) mayStillSend(i int, s *core.Send, session string) error {
 	switch s.Op {
-	case core.Join, core.Release, core.Extend, core.Heartbeat, core.Unregister:
+	case core.Acquire, core.Release, core.Extend, core.Heartbeat, core.Unregister:
 		if s.Session != session && s.Session != w.nodes[i].core.Session() && claimOf(s.Command).Lease == 0 {
 			return fmt.Errorf("%s sends %v in the name of session %s, which was lost", name(i), s.Op, s.Session)
 		}
@@ -350,16 +350,16 @@ func (w *world) mayStillSend(i int, s *core.Send, session string) error {
 	}) {
 		return fmt.Errorf("%s expires session %s for its process, which lives or has died just now", name(i), s.Session)
 	}
-	if v := s.Edit.Leave; v != nil && v.Seal > 0 && slices.ContainsFunc(w.nodes[i].holds, func(h hold) bool { return h.id == v.Claim.ID && h.ended != 0 }) {
+	if v := s.Edit.Release; v != nil && v.Seal > 0 && slices.ContainsFunc(w.nodes[i].holds, func(h hold) bool { return h.id == v.Claim.ID && h.ended != 0 }) {
 		return fmt.Errorf("%s seals with claim %s, whose hold was lost", name(i), v.Claim.ID)
 	}
-	if v := s.Edit.Leave; v != nil && v.Keep > w.cfg.Grace+2*w.cfg.Margin && slices.ContainsFunc(w.nodes[i].holds, func(h hold) bool { return h.id == v.Claim.ID && h.asked }) {
+	if v := s.Edit.Release; v != nil && v.Keep > w.cfg.Grace+2*w.cfg.Margin && slices.ContainsFunc(w.nodes[i].holds, func(h hold) bool { return h.id == v.Claim.ID && h.asked }) {
 		return fmt.Errorf("%s keeps claim %s for %v, though somebody asks for the key", name(i), v.Claim.ID, v.Keep)
 	}
 	return nil
 }
 
-func (n *node) hold(a *core.Acquire) *hold {
+func (n *node) hold(a *core.Call) *hold {
 	for i := range n.holds {
 		if n.holds[i].call == a {
 			return &n.holds[i]
@@ -483,16 +483,16 @@ func (w *world) mayChange(c *core.Command, before record) error {
 	if after.sealed < before.sealed || after.sealed == before.sealed && string(before.result) != string(after.result) {
 		return fmt.Errorf("the key was sealed up to %d with %q, and now to %d with %q", before.sealed, before.result, after.sealed, after.result)
 	}
-	if c.Edit.Leave != nil && c.Edit.Join == nil {
+	if c.Edit.Release != nil && c.Edit.Acquire == nil {
 		for _, q := range before.queue {
-			if _, holds := after.holder(q.Claim); !holds && after.position(q.Claim) < 0 && q.Claim != c.Edit.Leave.Claim.ID && !after.over(q.tick) {
+			if _, holds := after.holder(q.Claim); !holds && after.position(q.Claim) < 0 && q.Claim != c.Edit.Release.Claim.ID && !after.over(q.tick) {
 				return fmt.Errorf("claim %s was in the queue for tick %d, and the last one is %d", q.Claim, q.tick, after.sealed)
 			}
 		}
 	}
 	for _, q := range before.queue {
 		passed := func(o waiting) bool { return o.tick < q.tick }
-		named := c.Edit.Leave != nil && c.Edit.Leave.Successor == q.Claim
+		named := c.Edit.Release != nil && c.Edit.Release.Successor == q.Claim
 		if _, holds := after.holder(q.Claim); holds && !named && slices.ContainsFunc(after.queue, passed) {
 			return fmt.Errorf("claim %s is granted for tick %d, and an earlier one waits", q.Claim, q.tick)
 		}
@@ -785,7 +785,7 @@ func (w *world) letterActions(m int, l *letter, fair bool, add add) {
 	}
 	if w.refusals > 0 && !l.answered {
 		switch l.command.Op {
-		case core.Join, core.Release, core.Extend:
+		case core.Acquire, core.Release, core.Extend:
 			add(what+" is refused", func(w *world) error {
 				w.refusals--
 				l := w.mail[m]
@@ -872,10 +872,10 @@ func claimOf(c *core.Command) driver.Claim {
 		e = c.Ask.Do.(driver.Edit)
 	}
 	switch {
-	case e.Join != nil:
-		return e.Join.Claim
-	case e.Leave != nil:
-		return e.Leave.Claim
+	case e.Acquire != nil:
+		return e.Acquire.Claim
+	case e.Release != nil:
+		return e.Release.Claim
 	case e.Extend != nil:
 		return e.Extend.Claim
 	}
@@ -930,7 +930,7 @@ func (w *world) execute(m int, replies bool) error {
 		return fmt.Errorf("%s: %w", w.title(l), err)
 	}
 	r.Command, r.Session = l.command.ID, l.command.Session
-	if v := l.command.Edit.Leave; v != nil && v.Successor != "" && r.Found {
+	if v := l.command.Edit.Release; v != nil && v.Successor != "" && r.Found {
 		k := w.store.keys[v.Claim.Key]
 		for h := range w.nodes[l.node].holds {
 			if h := &w.nodes[l.node].holds[h]; h.id == v.Claim.ID && h.successor == v.Successor {
@@ -1029,7 +1029,7 @@ func (w *world) callerActions(i int, fair bool, add add) {
 			add(name(i)+" says how it leaves", func(w *world) error {
 				h := w.nodes[i].hold(o.hold)
 				h.said = w.now
-				return w.step(i, core.LeaveBy{Claim: h.claim, Leave: o.leave})
+				return w.step(i, core.ReleaseBy{Claim: h.claim, Release: o.leave})
 			})
 			if fair {
 				return
@@ -1092,7 +1092,7 @@ func (w *world) callerActions(i int, fair bool, add add) {
 				w.letters++
 				o := &w.nodes[i].callers[c]
 				o.after = 0
-				o.call = &core.Acquire{Want: o.want, Call: uint64(w.letters)}
+				o.call = &core.Call{Want: o.want, Call: uint64(w.letters)}
 				return w.step(i, o.call)
 			})
 		}
@@ -1138,7 +1138,7 @@ func (w *world) unlock(i, c int) error {
 	}
 	claim := h.claim
 	if q := w.store.keys[o.want.Key].queue; o.passes && leave.Keep == 0 && len(q) > 0 && h.ended == 0 {
-		if err := w.step(i, core.LeaveBy{Claim: claim, Leave: driver.Leave{Successor: q[len(q)-1].Claim}}); err != nil {
+		if err := w.step(i, core.ReleaseBy{Claim: claim, Release: driver.Release{Successor: q[len(q)-1].Claim}}); err != nil {
 			return err
 		}
 		h = n.hold(hold)
@@ -1161,7 +1161,7 @@ func (w *world) unlock(i, c int) error {
 	}
 	done := &core.Done{Claim: claim, Hold: hold, Early: w.store.early}
 	if (leave.Keep > 0 || leave.Seal > 0) && h.said == 0 {
-		done.Leave = &leave
+		done.Release = &leave
 	}
 	n.done = done
 	return w.step(i, done)

@@ -9,17 +9,17 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// Acquire sends a Join.
+// Acquire sends an Acquire.
 func Acquire(ctx context.Context, store driver.Store, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-	done, err := store.Edit(ctx, driver.Edit{Join: &driver.Join{Claim: c, Wait: wait, Expired: expired, NotAfter: notAfter}})
+	done, err := store.Edit(ctx, driver.Edit{Acquire: &driver.Acquire{Claim: c, Wait: wait, Expired: expired, NotAfter: notAfter}})
 	return done.State, done.Notices, err
 }
 
-// Release sends a Leave of c, with the other fields of l.
-func Release(ctx context.Context, store driver.Store, c driver.Claim, l driver.Leave) (left bool, notices []driver.Notice, err error) {
+// Release sends a Release of c, with the other fields of l.
+func Release(ctx context.Context, store driver.Store, c driver.Claim, l driver.Release) (left bool, notices []driver.Notice, err error) {
 	l.Claim = c
-	done, err := store.Edit(ctx, driver.Edit{Leave: &l})
-	return done.Left, done.Notices, err
+	done, err := store.Edit(ctx, driver.Edit{Release: &l})
+	return done.Found, done.Notices, err
 }
 
 // Extend sends an Extend.
@@ -43,7 +43,7 @@ func Resize(ctx context.Context, store driver.Store, key string, kind driver.Kin
 // Forget sends a Forget.
 func Forget(ctx context.Context, store driver.Store, key string, token int64) (forgot bool, notices []driver.Notice, err error) {
 	done, err := store.Edit(ctx, driver.Edit{Forget: &driver.Forget{Key: key, Token: token}})
-	return done.Left, done.Notices, err
+	return done.Found, done.Notices, err
 }
 
 // Unregister expires a session as its owner.

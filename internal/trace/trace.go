@@ -40,7 +40,7 @@ type header struct {
 type line struct {
 	At      core.Instant
 	Type    string
-	Call    uint64          `json:",omitempty"` // the Acquire that it is about
+	Call    uint64          `json:",omitempty"` // the Call that it is about
 	Event   json.RawMessage `json:",omitempty"`
 	Err     *failure        `json:",omitempty"`
 	Effects string          // their hash
@@ -106,7 +106,7 @@ func (r *Recorder) Step(at core.Instant, e core.Event, effects []core.Effect) {
 	}
 	l := line{At: at, Type: reflect.Indirect(reflect.ValueOf(e)).Type().Name(), Effects: hash(effects)}
 	switch e := e.(type) {
-	case *core.Acquire:
+	case *core.Call:
 		l.Call = e.Call
 	case core.GiveUp:
 		l.Call = e.Call.Call
@@ -127,11 +127,11 @@ func (r *Recorder) Step(at core.Instant, e core.Event, effects []core.Effect) {
 }
 
 // event returns the event of a line.
-func (l *line) event(calls map[uint64]*core.Acquire) (core.Event, error) {
+func (l *line) event(calls map[uint64]*core.Call) (core.Event, error) {
 	decode := func(v any) error { return json.Unmarshal(l.Event, v) }
 	switch l.Type {
-	case "Acquire":
-		a := new(core.Acquire)
+	case "Call":
+		a := new(core.Call)
 		calls[l.Call] = a
 		return a, decode(a)
 	case "GiveUp":
@@ -162,8 +162,8 @@ func (l *line) event(calls map[uint64]*core.Acquire) (core.Event, error) {
 		return decoded[core.Noticed](l)
 	case "ListenerBroken":
 		return decoded[core.ListenerBroken](l)
-	case "LeaveBy":
-		return decoded[core.LeaveBy](l)
+	case "ReleaseBy":
+		return decoded[core.ReleaseBy](l)
 	case "Revoked":
 		return decoded[core.Revoked](l)
 	case "Observe":
@@ -207,7 +207,7 @@ func hash(effects []core.Effect) string {
 
 // describe returns the effect as text.
 func describe(f core.Effect) string {
-	call := func(a *core.Acquire) uint64 {
+	call := func(a *core.Call) uint64 {
 		if a == nil {
 			return 0
 		}
@@ -243,7 +243,7 @@ func Replay(r io.Reader) (steps int, err error) {
 	}
 	h.Config.Rand = h.Seed.Rand()
 	c := core.New(h.Config)
-	calls := make(map[uint64]*core.Acquire)
+	calls := make(map[uint64]*core.Call)
 	for ; ; steps++ {
 		var l line
 		switch err := d.Decode(&l); {

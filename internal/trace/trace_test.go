@@ -151,10 +151,10 @@ func TestReplayOfHalfALine(t *testing.T) {
 func TestReplayFindsADifference(t *testing.T) {
 	b := record(t)
 	for name, other := range map[string][]byte{
-		"an event is missing":      without(b, `"Type":"Acquire"`),
+		"an event is missing":      without(b, `"Type":"Call"`),
 		"another time":             bytes.Replace(b, []byte(`"Grace":1000000000`), []byte(`"Grace":2000000000`), 1),
 		"another grant":            bytes.ReplaceAll(b, []byte(`"Token":9`), []byte(`"Token":19`)),
-		"a type that is not known": bytes.Replace(b, []byte(`"Type":"Acquire"`), []byte(`"Type":"Acquired"`), 1),
+		"a type that is not known": bytes.Replace(b, []byte(`"Type":"Call"`), []byte(`"Type":"Called"`), 1),
 	} {
 		if bytes.Equal(b, other) {
 			t.Fatalf("%s: the trace has no such line", name)
