@@ -53,7 +53,7 @@ func TestS5ElectionStraightFromADatabase(t *testing.T) {
 		}
 		stop()
 		next := campaigning(t.Context(), b.Election)
-		g, _, err := b.Group(t.Context(), "jobs", nil)
+		g, _, err := leader.NewGroup(t.Context(), b.Session(), "jobs", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -53,7 +53,7 @@ func TestBreakDeposes(t *testing.T) {
 					began := time.Now()
 					broken := make(chan error, 1)
 					operator := newSession(t, store, nil)
-					go func() { broken <- admin.New(operator).Break(background, e.Name()) }()
+					go func() { broken <- admin.New(operator).Break(background, "e") }()
 
 					<-ctx.Done()
 					notified := time.Now()

@@ -78,7 +78,6 @@ type how struct {
 }
 
 func (e *Election) campaign(ctx context.Context, how how) (*term, error) {
-	defer e.enter()()
 	e.attachHooks()
 	for {
 		hold, err := e.hold(ctx, how.try)
@@ -172,15 +171,17 @@ func (e *Election) begin(ctx context.Context, hold *engine.Hold, run bool) *term
 		hold.PublishLater(e.opt.Value)
 	}
 	e.term = t // from here on, Publish can replace the value
-	for _, l := range e.all {
-		t.elected(l)
+	if f := e.opt.Hooks.Elected; f != nil {
+		e.hooks.Add(func() { f(t.ctx, t.Term) })
 	}
 	// This runs once, however the term ends. A hold that is not lost is kept for the grace,
 	// or until its holder releases it.
 	context.AfterFunc(t.ctx, func() {
 		cause := context.Cause(t.ctx)
 		hold.WindDown(cause)
-		e.ended(t, cause)
+		if f := e.opt.Hooks.Lost; f != nil {
+			e.hooks.Add(func() { f(t.Term, cause) })
+		}
 	})
 	return t
 }
@@ -215,8 +216,6 @@ type term struct {
 	ctx    context.Context // ends with the term
 	cancel context.CancelCauseFunc
 	run    bool // it belongs to Run, and is released only when Run's function has returned
-
-	heard []*hookSet // that know of its beginning; guarded by the election's mutex
 }
 
 // contains reports whether ctx is the term's own or made from it.

@@ -18,19 +18,19 @@ import (
 // the same name on the same store. Make one with [New]; it must not be copied. All methods may
 // be called concurrently.
 type Election struct {
-	s     *engine.Session
-	name  string
-	opt   Options
-	hooks calls.Queue
-	heard context.Context // when it ends, the session stops calling the hooks
+	s    *engine.Session
+	name string
+	opt  Options
 
-	mu       sync.Mutex
-	term     *term         // this process's present or last term
-	paused   chan struct{} // closed by Resume; nil: not paused
-	waits    map[*context.CancelCauseFunc]bool
-	calls    int        // calls of Run, Campaign and TryCampaign that have not returned
-	all      []*hookSet // those of Options, and what AddHooks has added
-	attached bool       // the session calls the hooks, and observes the election for them
+	hooks calls.Queue
+	heard context.Context // when it ends, the session stops observing the election for the hooks
+	hook  sync.Once       // the session observes the election for the hooks, if they need it
+	seen  Leader          // what NewLeader was last called with; only the session's observing goroutine uses it
+
+	mu     sync.Mutex
+	term   *term         // this process's present or last term
+	paused chan struct{} // closed by Resume; nil: not paused
+	waits  map[*context.CancelCauseFunc]bool
 }
 
 // New returns the election of that name on s. It does not contact the store. Elections of
@@ -44,7 +44,7 @@ func New(s *dsync.Session, name string, opt *Options) (*Election, error) {
 	return newElection(context.Background(), engine.Of(s), name, opt)
 }
 
-// newElection is New for an election whose hooks the session calls until heard ends.
+// newElection is New for an election that the session observes for its hooks until heard ends.
 func newElection(heard context.Context, s *engine.Session, name string, opt *Options) (*Election, error) {
 	if err := dsync.CheckKey(name); err != nil {
 		return nil, fmt.Errorf("leader: name of the election: %w", err)
@@ -53,13 +53,8 @@ func newElection(heard context.Context, s *engine.Session, name string, opt *Opt
 	if err != nil {
 		return nil, err
 	}
-	e := &Election{s: s, name: name, opt: o, heard: heard, waits: make(map[*context.CancelCauseFunc]bool)}
-	e.all = []*hookSet{{Hooks: *o.Hooks, e: e, ctx: heard}}
-	return e, nil
+	return &Election{s: s, name: name, opt: o, heard: heard, waits: make(map[*context.CancelCauseFunc]bool)}, nil
 }
-
-// Name returns the election's name.
-func (e *Election) Name() string { return e.name }
 
 // String returns the name and whether this process leads, such as `election "jobs/mails": leading,
 // term 7`, `election "jobs/mails": not leading` or `election "jobs/mails": not leading, paused`.
@@ -68,7 +63,7 @@ func (e *Election) String() string {
 	state := "not leading"
 	if t := e.present(); !t.over() {
 		state = fmt.Sprintf("leading, term %d", t.Number)
-	} else if e.Paused() {
+	} else if e.isPaused() {
 		state += ", paused"
 	}
 	return fmt.Sprintf("election %q: %s", e.name, state)
@@ -79,33 +74,16 @@ func (e *Election) String() string {
 // of [Election.Campaign].
 func (e *Election) IsLeader() bool { return !e.present().over() }
 
-// Participating reports whether this process takes part in the election: from the call of
-// [Election.Run] until it returns, also between two terms and while the election is paused; and
-// from the call of [Election.Campaign] until it returns an error, or until the end of the term
-// that it returned. A process that only observes does not participate.
-func (e *Election) Participating() bool {
-	e.mu.Lock()
-	called, t := e.calls > 0, e.term
-	e.mu.Unlock()
-	return called || !t.over()
-}
-
-// enter counts a call that campaigns. Its caller must call leave when the call returns.
-func (e *Election) enter() (leave func()) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.calls++
-	return func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.calls--
-	}
-}
-
 func (e *Election) present() *term {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.term
+}
+
+func (e *Election) isPaused() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.paused != nil
 }
 
 // Publish stores value with the present term of this process, for all to read with
@@ -246,11 +224,4 @@ func (e *Election) Resume() {
 		close(e.paused)
 		e.paused = nil
 	}
-}
-
-// Paused reports whether the election is paused in this process.
-func (e *Election) Paused() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.paused != nil
 }

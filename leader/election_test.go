@@ -470,11 +470,11 @@ func TestStoreErrorsAreReported(t *testing.T) {
 		for _, listen := range []bool{true, false} {
 			f := newFaulty(t, dsynctest.NewMemory(), nil)
 			reported := 0
-			opt := &leader.Options{}
+			opt := &dsync.Options{}
 			if listen {
-				opt.Hooks = &leader.Hooks{StoreError: func(string, error) { reported++ }}
+				opt.Hooks = &dsync.Hooks{StoreError: func(string, error) { reported++ }}
 			}
-			e := newElection(t, f, opt)
+			e := electionOf(t, newSession(t, f, opt), nil)
 			f.Cut()
 			time.AfterFunc(5*ttl, f.Heal)
 			campaign(t, e)

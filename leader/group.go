@@ -14,7 +14,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 
 	"github.com/leasehold-go/leasehold/dsync"
-	"github.com/leasehold-go/leasehold/internal/calls"
 )
 
 // A Group is an errgroup of named singletons: each function runs on one process of the fleet at
@@ -37,7 +36,6 @@ type Group struct {
 	s      *engine.Session
 	name   string
 	opt    GroupOptions
-	hooks  calls.Queue
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
@@ -60,11 +58,6 @@ type GroupOptions struct {
 	// together then share the functions from the beginning.
 	BalanceInterval time.Duration
 
-	// Started and Stopped are called when a function has started or stopped on this process,
-	// like hooks of an [Election]. err is what the function returned.
-	Started func(t Term)
-	Stopped func(t Term, err error)
-
 	// Election are the options of each function's election.
 	Election *Options
 }
@@ -74,11 +67,11 @@ type GroupOptions struct {
 const minBalance = 10 * time.Millisecond
 
 // A Singleton is a function in a [Group] on this process, from [Group.Go] until it has left the
-// group. Go, [Group.Singleton] and [Group.List] return it; it must not be copied. All methods may be called
+// group. Go and [Group.List] return it; it must not be copied. All methods may be called
 // concurrently.
 type Singleton struct {
 	Name     string    // as given to Go
-	Election *Election // its hooks NewLeader, Refreshed, StoreError, Joined and Left are called until the function leaves the group
+	Election *Election // its hooks NewLeader and Refreshed are called until the function leaves the group
 
 	g      *Group
 	cancel context.CancelCauseFunc
@@ -87,12 +80,6 @@ type Singleton struct {
 	// Guarded by g.mu:
 	running bool
 	term    Term // while it runs
-	hooks   []singletonHooks
-}
-
-type singletonHooks struct {
-	started func(t Term)
-	stopped func(t Term, err error)
 }
 
 // Running reports whether the function runs on this process: it was called and has not returned.
@@ -121,41 +108,15 @@ func (s *Singleton) String() string {
 // its term, it was removed, or the group has ended. It does not run then and never will.
 func (s *Singleton) Done() <-chan struct{} { return s.done }
 
-// AddHooks has started called when the function has started on this process, and stopped when it
-// has stopped, with what it returned; either may be nil. It may be called at any time and as often
-// as you like. If the function runs already, started is called now, so that each call of stopped
-// follows one of started. Starts and stops before that are not reported. The calls are made like
-// those of hooks of an [Election], after those of [GroupOptions].
-func (s *Singleton) AddHooks(started func(t Term), stopped func(t Term, err error)) {
-	s.g.mu.Lock()
-	defer s.g.mu.Unlock()
-	s.hooks = append(s.hooks, singletonHooks{started, stopped})
-	if t := s.term; s.running && started != nil {
-		s.g.hooks.Add(func() { started(t) })
-	}
-}
-
-// start records and reports that the function starts.
-func (s *Singleton) start(t Term) {
+// runs records that the function runs in the term t, until done is called.
+func (s *Singleton) runs(t Term) (done func()) {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	s.running, s.term = true, t
-	for _, h := range append([]singletonHooks{{started: s.g.opt.Started}}, s.hooks...) {
-		if h.started != nil {
-			s.g.hooks.Add(func() { h.started(t) })
-		}
-	}
-}
-
-// stop records and reports that the function has returned err.
-func (s *Singleton) stop(t Term, err error) {
-	s.g.mu.Lock()
-	defer s.g.mu.Unlock()
-	s.running = false
-	for _, h := range append([]singletonHooks{{stopped: s.g.opt.Stopped}}, s.hooks...) {
-		if h.stopped != nil {
-			s.g.hooks.Add(func() { h.stopped(t, err) })
-		}
+	return func() {
+		s.g.mu.Lock()
+		defer s.g.mu.Unlock()
+		s.running = false
 	}
 }
 
@@ -172,7 +133,7 @@ func (s *Singleton) Remove(ctx context.Context) bool {
 	}
 	inside, ok := TermFrom(ctx)
 	s.cancel(errRemoved)
-	if ok && inside.Election == s.Election.Name() {
+	if ok && inside.Election == s.Election.name {
 		return true
 	}
 	select {
@@ -276,10 +237,9 @@ func (g *Group) run(ctx context.Context, r *Singleton, f func(context.Context) e
 		case <-ctx.Done():
 		}
 	}
-	return r.Election.Run(ctx, func(ctx context.Context) (err error) {
+	return r.Election.Run(ctx, func(ctx context.Context) error {
 		t, _ := TermFrom(ctx)
-		r.start(t)
-		defer func() { r.stop(t, err) }()
+		defer r.runs(t)()
 		return f(ctx)
 	})
 }
@@ -314,20 +274,6 @@ func (g *Group) next() *Singleton {
 	}
 	g.cancel(context.Canceled)
 	return nil
-}
-
-// Remove removes the function of that name from the group on this process, like
-// [Singleton.Remove]. It reports whether the group had such a function.
-func (g *Group) Remove(ctx context.Context, name string) bool {
-	r := g.Singleton(name)
-	return r != nil && r.Remove(ctx)
-}
-
-// Singleton returns the function of that name that is in the group on this process, or nil if there is none.
-func (g *Group) Singleton(name string) *Singleton {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.runs[name]
 }
 
 // List returns the functions that are in the group on this process, sorted by name.
@@ -389,7 +335,7 @@ func (g *Group) shed() {
 		return
 	}
 	r := running[rand.N(len(running))]
-	st, err := g.s.Load(g.ctx, r.Election.Name())
+	st, err := g.s.Load(g.ctx, r.Election.name)
 	if err != nil || st.Waiting == 0 {
 		return
 	}

@@ -59,7 +59,7 @@ func TestTermThatIsNotResignedIsUnhealthy(t *testing.T) {
 				s := newSession(t, dsynctest.NewMemory(), nil)
 				e := electionOf(t, s, nil)
 				term := campaign(t, e)
-				go admin.New(s).Break(background, e.Name())
+				go admin.New(s).Break(background, "e")
 				<-term.Done()
 				time.Sleep(ttl)
 				if err := s.Healthy(); !errors.Is(err, dsync.ErrStillInUse) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -197,51 +196,6 @@ func TestMembersOfMany(t *testing.T) {
 		if got := roles(t, e); len(got) != 0 {
 			t.Errorf("when all have lapsed, but nobody has expired them: %d", len(got))
 		}
-	})
-}
-
-// Joined and Left report the members of the election, and no other sessions.
-func TestJoinedAndLeftReportOnlyMembers(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		store := dsynctest.NewMemory()
-		var mu sync.Mutex
-		var notified []string
-		note := func(what string) func(leader.Member) {
-			return func(m leader.Member) {
-				mu.Lock()
-				defer mu.Unlock()
-				notified = append(notified, fmt.Sprint(what, m.Name, " ", m.Role))
-			}
-		}
-		want := func(when string, want ...string) {
-			t.Helper()
-			time.Sleep(2 * ttl)
-			mu.Lock()
-			defer mu.Unlock()
-			if !slices.Equal(notified, want) {
-				t.Errorf("%s: reported %q, want %q", when, notified, want)
-			}
-			notified = nil
-		}
-		electionOf(t, newSession(t, store, &dsync.Options{Name: "o"}), &leader.Options{Hooks: &leader.Hooks{
-			Joined: note("+"), Left: note("-"),
-		}}).Observe(background)
-		want("alone", "+o observer")
-		stranger := newSession(t, store, &dsync.Options{Name: "stranger"})
-		testkit.Lock(t, stranger.Mutex("k"))
-		want("a session that has nothing to do with it")
-		a := electionOf(t, newSession(t, store, &dsync.Options{Name: "a"}), nil)
-		ctx, cancel := context.WithCancel(background)
-		a.Observe(ctx)
-		want("one observes", "+a observer")
-		campaign(t, a)
-		want("and leads")
-		cancel()
-		want("and observes no more")
-		a.Resign(background)
-		want("nor leads", "-a leader")
-		stranger.Close(background)
-		want("the stranger has gone")
 	})
 }
 

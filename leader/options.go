@@ -30,9 +30,11 @@ func (o *Options) withDefaults() (Options, error) {
 	if o != nil {
 		r = *o
 	}
-	if r.Hooks == nil {
-		r.Hooks = &Hooks{}
+	var hooks Hooks
+	if r.Hooks != nil {
+		hooks = *r.Hooks
 	}
+	r.Hooks = &hooks
 	r.Value = bytes.Clone(r.Value)
 	return r, checkValue(r.Value)
 }

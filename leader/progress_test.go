@@ -58,7 +58,7 @@ func TestHangingLeaderIsDeposed(t *testing.T) {
 					candidacy = g.Wait
 				} else {
 					e := electionOf(t, s, opt)
-					name = e.Name()
+					name = "e"
 					candidacy = func() error { return e.Run(ctx, work) }
 				}
 				done := make(chan error, 1)

@@ -190,10 +190,8 @@ func TestPublishingEndsWithTheTerm(t *testing.T) {
 		sent := 0
 		f := newFaulty(t, store, faultOfPublish(dsynctest.Fault{LoseRequest: true}, func() bool { sent++; return true }))
 		var failed []string
-		e := newElection(t, f, &leader.Options{
-			Value: []byte(later),
-			Hooks: &leader.Hooks{StoreError: func(op string, _ error) { failed = append(failed, op) }},
-		})
+		reports := &dsync.Options{Hooks: &dsync.Hooks{StoreError: func(op string, _ error) { failed = append(failed, op) }}}
+		e := electionOf(t, newSession(t, f, reports), &leader.Options{Value: []byte(later)})
 		campaign(t, e)
 		time.Sleep(3 * ttl)
 		if err := e.Resign(background); err != nil {
@@ -221,10 +219,8 @@ func TestPublishingIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &refusesToPublish{Store: dsynctest.NewMemory()}
 		var failed []string
-		e := newElection(t, store, &leader.Options{
-			Value: []byte(later),
-			Hooks: &leader.Hooks{StoreError: func(op string, _ error) { failed = append(failed, op) }},
-		})
+		reports := &dsync.Options{Hooks: &dsync.Hooks{StoreError: func(op string, _ error) { failed = append(failed, op) }}}
+		e := electionOf(t, newSession(t, store, reports), &leader.Options{Value: []byte(later)})
 		campaign(t, e)
 		time.Sleep(2 * ttl)
 		synctest.Wait()

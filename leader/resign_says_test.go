@@ -150,7 +150,7 @@ func TestResignAfterTheContextHasEnded(t *testing.T) {
 func TestResignAfterTheEndIsRefused(t *testing.T) {
 	for name, end := range map[string]func(e *leader.Election, s *dsync.Session){
 		"resigned": func(e *leader.Election, _ *dsync.Session) { go e.Resign(background) },
-		"revoked":  func(e *leader.Election, s *dsync.Session) { go admin.New(s).Break(background, e.Name()) },
+		"revoked":  func(e *leader.Election, s *dsync.Session) { go admin.New(s).Break(background, "e") },
 		"closed":   func(_ *leader.Election, s *dsync.Session) { go s.Close(background) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestResignAfterARevocationOfAStoppedTerm(t *testing.T) {
 		cancel()
 		time.Sleep(grace / 4)
 		broken := make(chan error, 1)
-		go func() { broken <- admin.New(s).Break(background, e.Name()) }()
+		go func() { broken <- admin.New(s).Break(background, "e") }()
 		time.Sleep(grace / 4)
 		if err := e.ResignAfter(background, time.Hour); err != nil && !errors.Is(err, leader.ErrNotLeader) {
 			t.Errorf("ResignAfter: %v", err)

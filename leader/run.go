@@ -1,8 +1,6 @@
 package leader
 
-import (
-	"context"
-)
+import "context"
 
 // Run campaigns, calls f with the context of the term, and resigns when f has returned. If the
 // term ended before f returned, Run campaigns again. It is made for errgroup.Group.Go:
@@ -18,7 +16,6 @@ import (
 // that should not end Run, f must wait for its context to end before it returns: see the
 // Example.
 func (e *Election) Run(ctx context.Context, f func(context.Context) error) error {
-	defer e.enter()()
 	for {
 		t, err := e.campaign(ctx, how{run: true})
 		if ctx.Err() != nil {
@@ -37,7 +34,9 @@ func (e *Election) Run(ctx context.Context, f func(context.Context) error) error
 		case !over:
 			return err
 		}
-		e.returnedLate(t, err)
+		if f := e.opt.Hooks.ReturnedLate; f != nil {
+			e.hooks.Add(func() { f(t.Term, err) })
+		}
 	}
 }
 

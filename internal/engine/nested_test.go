@@ -182,17 +182,5 @@ func TestAddHooksNil(t *testing.T) {
 		stop := s.AddHooks(nil)
 		turn(s.Mutex("k"))
 		stop()
-		e, err := leader.New(s, "e", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		stop = e.AddHooks(nil)
-		if _, err := e.Campaign(background); err != nil {
-			t.Error(err)
-		}
-		stop()
-		if err := e.Resign(background); err != nil {
-			t.Error(err)
-		}
 	})
 }

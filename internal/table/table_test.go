@@ -266,7 +266,7 @@ func TestExamplesAreRun(t *testing.T) {
 	// These need a server, and are compiled.
 	notRun := map[string]bool{
 		"dsync/mongo ExampleOpen": true, "dsync/mongo ExampleConnect": true,
-		"leader/mongo ExampleOpen": true, "leader/mongo ExampleConnect": true, "leader/mongo ExampleElection_Group": true,
+		"leader/mongo ExampleOpen": true, "leader/mongo ExampleConnect": true, "leader/mongo ExampleElection_Session": true,
 		"adapters/clientgo Example": true, "adapters/clientgo Example_leader": true,
 	}
 	n := 0

@@ -63,7 +63,8 @@ func ExampleConnect() {
 	log.Print(err)
 }
 
-func ExampleElection_Group() {
+// Groups, other elections and locks are made on the election's session.
+func ExampleElection_Session() {
 	ctx := context.Background()
 	election, err := leadermongo.Connect(ctx,
 		options.Client().ApplyURI("mongodb://localhost:27017"), "app", "scheduler", nil)
@@ -72,7 +73,7 @@ func ExampleElection_Group() {
 	}
 	defer func() { _ = election.Close(ctx) }()
 
-	jobs, _, err := election.Group(ctx, "jobs", nil)
+	jobs, _, err := leader.NewGroup(ctx, election.Session(), "jobs", nil)
 	if err != nil {
 		log.Fatal(err)
 	}

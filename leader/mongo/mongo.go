@@ -75,11 +75,6 @@ func open(ctx context.Context, name string, opt *Options, session func(*dsyncmon
 // Session returns the election's session. Other elections, groups and locks can be made on it.
 func (e *Election) Session() *dsync.Session { return e.s }
 
-// Group returns a group of that name on the election's session: see leader.NewGroup.
-func (e *Election) Group(ctx context.Context, name string, opt *leader.GroupOptions) (*leader.Group, context.Context, error) {
-	return leader.NewGroup(ctx, e.s, name, opt)
-}
-
 // Close ends the term, if this process leads, and closes the session: see dsync.Session.Close.
 // A leader is notified and has the session's grace to finish its work.
 func (e *Election) Close(ctx context.Context) error { return e.s.Close(ctx) }
