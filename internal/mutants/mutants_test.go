@@ -1,16 +1,6 @@
 package main
 
 import (
-	"go/ast"
-	"go/build"
-	"go/importer"
-	"go/parser"
-	"go/token"
-	"go/types"
-	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -30,60 +20,6 @@ func TestMutantsApply(t *testing.T) {
 	for _, m := range all {
 		if _, _, err := m.applyTo(root); err != nil {
 			t.Error(err)
-		}
-	}
-}
-
-// TestMutantsCompile is quick where a run of all of them takes a quarter of an hour: a mutant
-// that the compiler refuses proves nothing.
-func TestMutantsCompile(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it type-checks some hundred packages")
-	}
-	all, err := load("testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", "./...")
-	list.Dir = root
-	out, err := list.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	exports := map[string]string{}
-	for line := range strings.Lines(string(out)) {
-		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
-		exports[path] = file
-	}
-	fset := token.NewFileSet()
-	config := types.Config{Importer: importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
-		return os.Open(exports[path])
-	})}
-	for _, m := range all {
-		_, text, err := m.applyTo(root)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		dir, changed := filepath.Split(filepath.Join(root, filepath.FromSlash(m.File)))
-		pkg, err := build.ImportDir(dir, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var files []*ast.File
-		for _, name := range pkg.GoFiles {
-			var src any
-			if name == changed {
-				src = text
-			}
-			f, err := parser.ParseFile(fset, filepath.Join(dir, name), src, parser.SkipObjectResolution)
-			if err != nil {
-				t.Errorf("%s: mutant %s: %v", m.at, m.Name, err)
-			}
-			files = append(files, f)
-		}
-		if _, err := config.Check(m.File, fset, files, nil); err != nil {
-			t.Errorf("%s: mutant %s: %v", m.at, m.Name, err)
 		}
 	}
 }
