@@ -91,7 +91,7 @@ func TestBreakCommand(t *testing.T) {
 			m.Unlock()
 		}()
 		status, out, bad := newSpy(r).run("break", "key")
-		if status != 0 || bad != "" || !strings.Contains(out, "gave it up") || !strings.Contains(out, "key: free now, 0 waiting") {
+		if status != 0 || bad != "" || !strings.Contains(out, "released it") || !strings.Contains(out, "key: free now, 0 waiting") {
 			t.Errorf("exit status %d, %q, %q", status, out, bad)
 		}
 		members, _, err := admin.New(holder).Members(t.Context())

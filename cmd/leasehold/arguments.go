@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// flagError returns the error for a flag that can't be parsed: what is wrong, and what
-// would be right. The errors of package pflag say only the former, each in its own style.
+// flagError returns an error that says what is wrong with a flag and what would be right. The
+// errors of package pflag say only the former, each in its own style.
 func flagError(cmd *cobra.Command, err error) error {
 	var (
 		unknown *pflag.NotExistError
@@ -43,7 +43,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
 }
 
-// refuseNegative returns an error for a negative duration, which no flag can have.
+// refuseNegative returns an error for a negative duration, which no flag allows.
 func refuseNegative(cmd *cobra.Command, _ []string) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if f.Value.Type() == "duration" && strings.HasPrefix(f.Value.String(), "-") {
@@ -54,8 +54,8 @@ func refuseNegative(cmd *cobra.Command, _ []string) (err error) {
 }
 
 const (
-	maxCompletions = 1000            // more would not help to choose
-	completionTime = 2 * time.Second // someone has pressed Tab, and waits
+	maxCompletions = 1000            // nobody reads more
+	completionTime = 2 * time.Second // the user has pressed Tab and is waiting
 )
 
 // completeKeys completes the first argument with the keys for which wanted is true.

@@ -21,7 +21,7 @@ func TestUsageIsOneLine(t *testing.T) {
 		{[]string{"help", "frobnicate"}, `unknown command "frobnicate"; see leasehold --help`},
 		{[]string{"help", "rum"}, `unknown command "rum"; did you mean run?`},
 		{[]string{"help", "run", "frobnicate"}, `there is no help on "run frobnicate"; see leasehold run --help`},
-		{[]string{"completion", "tcsh"}, `completion has no script for "tcsh"; it has some for bash, zsh, fish and powershell`},
+		{[]string{"completion", "tcsh"}, `completion has no script for "tcsh", only for bash, zsh, fish and powershell`},
 		{[]string{"completion"}, "completion takes one of the shells bash, zsh, fish and powershell and nothing else, not 0 arguments; see leasehold completion --help"},
 	} {
 		got := command(t, nil, c.args...)
@@ -61,7 +61,7 @@ func TestHelpAndCompletion(t *testing.T) {
 	}
 }
 
-// Too few or too many arguments: what is right, and where to read on.
+// A wrong number of arguments: the error says what is right and where to read on.
 func TestWrongArguments(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -88,7 +88,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// The errors about flags say what is wrong, and what would be right.
+// Errors about flags say what is wrong and what would be right.
 func TestFlagErrors(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -109,7 +109,7 @@ func TestFlagErrors(t *testing.T) {
 	}
 }
 
-// No command takes a negative duration, be it that the flag has no meaning for it.
+// Every command refuses negative durations, even for flags that it does not use.
 func TestNegativeDurations(t *testing.T) {
 	checked := 0
 	for _, c := range newRoot(&app{}).Commands() {
@@ -131,11 +131,11 @@ func TestNegativeDurations(t *testing.T) {
 		c.LocalNonPersistentFlags().VisitAll(check)
 	}
 	if checked < 20 {
-		t.Errorf("%d flags were checked, want all of them", checked)
+		t.Errorf("%d flags were checked, want all duration flags", checked)
 	}
 }
 
-// Keys that make sense as an argument are completed, and nothing is written for it.
+// Completion offers the keys that make sense as an argument, and writes nothing.
 func TestCompletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
@@ -168,13 +168,12 @@ func TestCompletion(t *testing.T) {
 	})
 }
 
-// Where there is no server, nothing is completed: no error is printed among the
-// completions, nor are files offered for keys.
+// Without a server nothing is completed: neither an error message nor file names.
 func TestCompletionWithoutServer(t *testing.T) {
 	for _, uri := range []string{"", "mongodb://127.0.0.1:9/"} {
 		got := command(t, nil, "__complete", "--uri", uri, "--connect-timeout", "100ms", "status", "")
 		if got.status != 0 || got.out != ":1\n" {
-			t.Errorf("%q: %+v, want the directive for an error alone", uri, got)
+			t.Errorf("%q: %+v, want only the directive for an error", uri, got)
 		}
 	}
 }

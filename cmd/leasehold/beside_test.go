@@ -21,10 +21,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The tests of this file are B45: a program around a command changes nothing of what the command gets or
-// leaves behind, as flock(1) does not.
+// The tests in this file are B45: as with flock(1), a command behaves under leasehold as it does
+// without it, and so does what it leaves behind.
 
-// onMemoryCommand returns a leasehold of its own, whose store is in memory.
+// onMemoryCommand returns a command that runs leasehold on a store in its own memory.
 func onMemoryCommand(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -36,7 +36,7 @@ func onMemoryCommand(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// zombies returns the children of a process that have ended and were not waited for.
+// zombies returns the children of a process that have exited and have not been reaped.
 func zombies(t *testing.T, parent int) (pids []string) {
 	t.Helper()
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
@@ -53,8 +53,9 @@ func zombies(t *testing.T, parent int) (pids []string) {
 	return pids
 }
 
-// Orphans of the command, in its group or not, are no zombies once they have ended, while the command runs and
-// afterwards: a command that starts daemons can run for a year.
+// Orphaned descendants of the command are reaped when they exit, during the command and afterwards,
+// whether or not they are in its group. Otherwise a command that starts daemons and runs for a year
+// would leave thousands of zombies.
 func TestKeeperReapsOrphans(t *testing.T) {
 	dir := t.TempDir()
 	gate, pids := filepath.Join(dir, "gate"), filepath.Join(dir, "pids")
@@ -83,27 +84,28 @@ func TestKeeperReapsOrphans(t *testing.T) {
 		}
 		return n
 	}
-	eventually(t, "all but the daemon have ended", func() bool { return strings.Count(read(t, pids), "\n") == 17 && alive() == 1 })
+	eventually(t, "all processes but the daemon have exited", func() bool { return strings.Count(read(t, pids), "\n") == 17 && alive() == 1 })
 	eventually(t, "none of them is a zombie", func() bool { return len(zombies(t, k.cmd.Process.Pid)) == 0 })
 
 	k.tell(order{Signal: int(syscall.SIGTERM)})
 	if r := <-k.reports; r.Status != 128+15 {
-		t.Errorf("%+v, want the end by SIGTERM", r)
+		t.Errorf("%+v, want the status of SIGTERM", r)
 	}
 	k.wait()
 	if n := alive(); n != 1 {
-		t.Fatalf("%d alive after the command, want the daemon, which has left the group", n)
+		t.Fatalf("%d processes are alive after the command, want 1: the daemon, which has left the group", n)
 	}
-	if err := os.WriteFile(gate, []byte("end\n"), 0); err != nil { // it opens the gate's other end
+	if err := os.WriteFile(gate, []byte("end\n"), 0); err != nil { // lets the daemon exit
 		t.Fatal(err)
 	}
-	eventually(t, "the daemon, which leasehold has inherited, is no zombie", func() bool {
+	eventually(t, "leasehold has reaped the daemon that it inherited", func() bool {
 		reapOrphans()
 		return alive() == 0 && len(zombies(t, os.Getpid())) == 0
 	})
 }
 
-// The command has its caller's descriptors, at the same numbers, and none besides: make's job server is at 3 and 4.
+// The command gets exactly the descriptors of leasehold's caller, at the same numbers. make's job
+// server, for example, is at 3 and 4.
 func TestRunPassesDescriptors(t *testing.T) {
 	dir := t.TempDir()
 	const script = `
@@ -113,7 +115,7 @@ func TestRunPassesDescriptors(t *testing.T) {
 		done
 		for fd in $0; do cat /proc/$$/fd/$fd; done`
 	all := [][]int{{}, {3, 4, 5}, {3}, {4}, {5, 9}, {3, 4, 6, 40}}
-	for fd := 6; fd < 24; fd++ { // beside, among and above leasehold's own
+	for fd := 6; fd < 24; fd++ { // below, between and above leasehold's own
 		all = append(all, []int{4, fd})
 	}
 	for _, numbers := range all {
@@ -149,7 +151,8 @@ func TestRunPassesDescriptors(t *testing.T) {
 	}
 }
 
-// Pipes stay as they are: a job server's may be in non-blocking mode or not, and all who have it share that.
+// leasehold does not change whether an inherited pipe is non-blocking: all processes that have the
+// pipe share that flag, as those of a job server do.
 func TestRunLeavesDescriptorsAsTheyAre(t *testing.T) {
 	for _, nonblock := range []bool{false, true} {
 		var fds [2]int
@@ -171,10 +174,10 @@ func TestRunLeavesDescriptorsAsTheyAre(t *testing.T) {
 	}
 }
 
-// The parts of a make that leasehold runs share the job server with it: make says so if they can't.
+// A make below leasehold uses the job server of the make above; otherwise it prints a warning.
 func TestRunBelowMake(t *testing.T) {
 	if _, err := exec.LookPath("make"); err != nil {
-		t.Skip("there is no make")
+		t.Skip("make is not installed")
 	}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "Makefile"), []byte(`
@@ -196,26 +199,27 @@ s2: ; @echo two
 	cmd.Env = append(os.Environ(), onMemory+"=1", "MAKEFLAGS=", "MFLAGS=", "MAKELEVEL=")
 	out, err := cmd.CombinedOutput()
 	if got := string(out); err != nil || strings.Contains(got, "jobserver") || !strings.Contains(got, "one\n") || !strings.Contains(got, "two\n") {
-		t.Errorf("%q, %v; want both parts and no word of the job server", got, err)
+		t.Errorf("%q, %v; want both parts and no warning about the job server", got, err)
 	}
 }
 
-// The command finds sockets of systemd: they are its own by their process id.
+// The command gets systemd's sockets: LISTEN_PID is changed to the command's process ID.
 func TestRunPassesSystemdSockets(t *testing.T) {
 	cmd := onMemoryCommand(t)
 	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `export LISTEN_FDS=1 LISTEN_PID=$$ LISTEN_PIDFDID=7; exec "$0" run k -- sh -c 'echo "$LISTEN_FDS $((LISTEN_PID - $$)) ${LISTEN_PIDFDID-unset} $1"; exit 7' x "a  b"`, cmd.Path}
 	out, err := cmd.Output()
 	if string(out) != "1 0 unset a  b\n" || cmd.ProcessState.ExitCode() != 7 {
-		t.Errorf("%q, %v, want that LISTEN_PID is the command's, and status 7", out, err)
+		t.Errorf("%q, %v, want the command's own process ID in LISTEN_PID, and status 7", out, err)
 	}
 	cmd = onMemoryCommand(t, "run", "k", "--", "sh", "-c", `echo "$LISTEN_PID"`)
 	cmd.Env = append(cmd.Env, "LISTEN_PID=1", "LISTEN_FDS=1")
 	if out, err := cmd.Output(); string(out) != "1\n" {
-		t.Errorf("%q, %v, want the LISTEN_PID of another process as it is", out, err)
+		t.Errorf("%q, %v, want another process's LISTEN_PID unchanged", out, err)
 	}
 }
 
-// Orders to a keeper that is frozen do not hold leasehold up, and it gets those that fit into the pipe.
+// Sending orders to a frozen keeper does not block. When it continues, it gets the orders that
+// fitted into the pipe.
 func TestKeeperFrozenHoldsNobodyUp(t *testing.T) {
 	a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
 	k, err := startKeeper(a, []string{"sleep", "1000"}, nil, false)
@@ -226,7 +230,7 @@ func TestKeeperFrozenHoldsNobodyUp(t *testing.T) {
 	k.tell(hour())
 	k.pgid = (<-k.reports).Started
 	k.cmd.Process.Signal(syscall.SIGSTOP)
-	for range 10_000 { // more than fit
+	for range 10_000 { // more than fit into the pipe
 		k.tell(hour())
 	}
 	k.cmd.Process.Signal(syscall.SIGCONT)
@@ -241,8 +245,8 @@ func TestKeeperFrozenHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-// A signal that comes to the keeper before the command could begin ends it with that signal's status, and the
-// command does not begin.
+// If the keeper gets a signal before it starts the command, it does not start it, and the exit
+// status is that of the signal.
 func TestKeeperEndsOnASignalBeforeTheStart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ran")
 	k, err := startKeeper(&app{stdin: strings.NewReader("")}, []string{"touch", file}, nil, false)
@@ -261,7 +265,7 @@ func TestKeeperEndsOnASignalBeforeTheStart(t *testing.T) {
 	}
 }
 
-// The exit status is that of the command, whatever it is.
+// Whatever the command's exit status is, leasehold exits with it.
 func TestRunExitStatuses(t *testing.T) {
 	for _, status := range []int{0, 1, 2, 77, 110, 114, 125, 126, 127, 128, 130, 143, 255} {
 		if got := command(t, dsynctest.NewMemory(), "run", "k", "--", "sh", "-c", "exit "+strconv.Itoa(status)); got.status != status || got.err != "" {
@@ -270,7 +274,7 @@ func TestRunExitStatuses(t *testing.T) {
 	}
 	for _, sig := range []int{1, 2, 3, 6, 9, 15} {
 		if signal.Ignored(syscall.Signal(sig)) {
-			continue // as SIGHUP is below nohup: a shell can't undo that
+			continue // ignored since before the test, as SIGHUP under nohup(1), which a shell can't undo
 		}
 		if got := command(t, dsynctest.NewMemory(), "run", "k", "--", "sh", "-c", fmt.Sprintf("ulimit -c 0; kill -%d $$", sig)); got.status != 128+sig || got.err != "" {
 			t.Errorf("%+v, want %d", got, 128+sig)
@@ -278,10 +282,10 @@ func TestRunExitStatuses(t *testing.T) {
 	}
 }
 
-// The second signal ends leasehold at once, with that signal's status, when the store answers nothing and no
-// command is left that the signal could be for.
+// The second signal ends leasehold at once, with that signal's status, if the store does not answer
+// and no command is running that could handle it.
 func TestRunEndsOnTheSecondSignal(t *testing.T) {
-	own := make(chan os.Signal, 1) // one that comes too late does not end the test
+	own := make(chan os.Signal, 1) // a signal that arrives too late must not end the test
 	signal.Notify(own, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(own)
 	for _, c := range []struct {
@@ -298,7 +302,7 @@ func TestRunEndsOnTheSecondSignal(t *testing.T) {
 		var cut atomic.Bool
 		faulty := dsynctest.NewFaulty(memory, func(dsynctest.Request) dsynctest.Fault { return dsynctest.Fault{LoseRequest: cut.Load()} })
 		t.Cleanup(faulty.Close)
-		args := append([]string{"run", "--ttl", "1h"}, c.args...) // each attempt has 5 s, and is repeated
+		args := append([]string{"run", "--ttl", "1h"}, c.args...) // so requests to the store time out after 5 s and are repeated
 		gate := exec.Command("sleep", "1000")
 		if err := gate.Start(); err != nil {
 			t.Fatal(err)
@@ -337,8 +341,8 @@ func TestRunEndsOnTheSecondSignal(t *testing.T) {
 	}
 }
 
-// Where the server does not answer, leasehold ends in less than ten seconds after its command, and says once
-// that the key is not released.
+// If the server does not answer, leasehold exits less than ten seconds after its command, and says
+// once that the key is not released.
 func TestRunSaysThatTheKeyIsNotReleased(t *testing.T) {
 	memory := dsynctest.NewMemory()
 	var cut atomic.Bool
@@ -353,6 +357,6 @@ func TestRunSaysThatTheKeyIsNotReleased(t *testing.T) {
 	}
 	got := <-end
 	if n := strings.Count(got.err, `"k" could not be released`); got.status != 0 || n != 1 {
-		t.Errorf("%+v, want status 0 and that the key could not be released, once", got)
+		t.Errorf("%+v, want status 0 and one line that says that the key could not be released", got)
 	}
 }

@@ -18,26 +18,26 @@ func newBreak(a *app) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "break KEY",
-		Short: "Make the holders of a key give it up",
-		Long: `Ask the holders of KEY to give it up, and wait until they have. Each holder is
+		Short: "Make the holders of a key release it",
+		Long: `Ask the holders of KEY to release it, and wait until they have. Each holder is
 notified and has its grace to stop; then the first waiter gets the key. The key is
 never taken from a holder that was not notified: if a process can't be reached, the
 key becomes free when its session expires.
 
-A process learns of the request at once if the server can notify and it has held the
-key for a second, else with its next heartbeat. If break is interrupted, or its
---timeout runs out, it stops waiting, but the holders still give up the key.
+A process is notified at once if the server can notify and the process has held the
+key for a second, otherwise with its next heartbeat. If break is interrupted, or its
+--timeout runs out, it stops waiting, but the holders still release the key.
 
-With --json it prints an object when it is done, or --timeout has run out:
+With --json break prints one object when it is done, or when --timeout has run out:
 
   key      the key
-  took_ms  how long that took
-  former   those who held the key, as holders of "leasehold status --json", each with an
-           outcome: released, expired (its session is over) or holds
-  status   of the key then: the fields of "leasehold status --json"
+  took_ms  how long break waited
+  former   the holders at the start, as in "leasehold status --json", each with an
+           outcome: released, expired (the holder's session) or holds
+  status   the key's status at the end: the fields of "leasehold status --json"
 
-It exits with 0 if no former holder holds the key any more, or nobody did; with 113 if
---timeout ran out first; with 118 if there is no such key; otherwise see "leasehold help exit-status".`,
+break exits with 0 if no former holder holds the key any more, or if there was none; with 113
+if --timeout ran out first; with 118 if there is no such key; otherwise see "leasehold help exit-status".`,
 		Example: `  leasehold break invoices
   leasehold break --timeout 1m nightly
   leasehold break --json invoices | jq -r '.former[] | [.host, .outcome] | @tsv'`,
@@ -63,7 +63,7 @@ It exits with 0 if no former holder holds the key any more, or nobody did; with 
 				case len(before.Holders) == 0:
 					why := ""
 					if before.Sealed {
-						why = ": it is a once that has been done; leasehold forget makes it run again"
+						why = ": it is a once that is done; after leasehold forget it can run again"
 					}
 					fmt.Fprintf(a.stdout, "%s: nobody holds it%s\n", plain(before.Key), why)
 					return nil
@@ -72,12 +72,12 @@ It exits with 0 if no former holder holds the key any more, or nobody did; with 
 			})
 		},
 	}
-	c.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait (default: until the key was given up)")
+	c.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait (default: until the key is released)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, one line")
 	return c
 }
 
-// A breakJSON is what became of a key, for programs: see break's help.
+// A breakJSON is break's answer in JSON: see its help.
 type breakJSON struct {
 	Key    string                                    `json:"key"`
 	Took   statusjson.Milliseconds                   `json:"took_ms"`
@@ -85,13 +85,13 @@ type breakJSON struct {
 	Status statusjson.Status[statusjson.Participant] `json:"status"`
 }
 
-// A formerJSON is what became of a holder.
+// A formerJSON is a former holder and what became of it.
 type formerJSON struct {
 	statusjson.Participant
 	Outcome outcome `json:"outcome"`
 }
 
-// breakKey breaks a key that was held, and prints what became of its holders.
+// breakKey breaks a held key and prints what became of its holders.
 func (a *app) breakKey(ctx context.Context, before admin.Status, timeout time.Duration, asJSON bool) (err error) {
 	s, err := a.connect(ctx, dsync.Options{})
 	if err != nil {
@@ -108,7 +108,7 @@ func (a *app) breakKey(ctx context.Context, before admin.Status, timeout time.Du
 		}
 	}
 	for _, h := range before.Holders {
-		say("asking %s, token %d, since %s", describe(h), h.Token, stamp(h.Since))
+		say("asking %s to release it; token %d, held since %s", describe(h), h.Token, stamp(h.Since))
 	}
 	within := ctx
 	if timeout > 0 {
@@ -149,11 +149,11 @@ func (a *app) breakKey(ctx context.Context, before admin.Status, timeout time.Du
 	if broken == nil {
 		return nil
 	}
-	return &failure{exitTimeout, fmt.Errorf("%d of %d still hold %s after %v; they were asked and will give it up; check with: leasehold status --exact %s",
+	return &failure{exitTimeout, fmt.Errorf("%d of %d still hold %s after %v; they were notified and will release it; check with: leasehold status --exact %s",
 		holding, len(before.Holders), plain(before.Key), timeout, plain(before.Key))}
 }
 
-// An outcome is what became of a holder that was asked to give a key up.
+// An outcome is what became of a holder that was asked to release a key.
 type outcome string
 
 const (
@@ -162,14 +162,14 @@ const (
 	stillHolds outcome = "holds"
 )
 
-// outcomes are the outcomes for people.
+// outcomes are the outcomes in words for people.
 var outcomes = map[outcome]string{
-	gaveUp:     "gave it up",
-	expired:    "no longer holds it: its session is over",
+	gaveUp:     "released it",
+	expired:    "no longer holds it: its session expired",
 	stillHolds: "still holds it",
 }
 
-// outcomeOf returns what became of h, according to the status of its key after it was asked.
+// outcomeOf returns what became of h, according to the status of its key after the break.
 func outcomeOf(ctx context.Context, inspector *admin.Inspector, h admin.Participant, after admin.Status) (outcome, error) {
 	for _, now := range after.Holders {
 		if now.Claim == h.Claim {

@@ -19,7 +19,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// holding returns a session on store that holds key, and its hold.
+// holding returns a new session and its hold of key.
 func holding(t *testing.T, store driver.Store, key string) (*dsync.Session, *engine.Hold) {
 	t.Helper()
 	s, err := dsync.New(store, &dsync.Options{Name: "holder", Host: "here", TTL: 10 * time.Second})
@@ -33,8 +33,8 @@ func holding(t *testing.T, store driver.Store, key string) (*dsync.Session, *eng
 	return s, h
 }
 
-// bubble runs f in a bubble in which signals can be asked for: the runtime makes what
-// that takes when it is done first, and that must be outside.
+// bubble runs f in a synctest bubble that can use os/signal. The runtime starts its signal handling
+// at the first use, which must be outside a bubble.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	c := make(chan os.Signal, 1)
@@ -43,7 +43,7 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 	synctest.Test(t, f)
 }
 
-// alone fails the test if anybody is left in the store but those named.
+// alone fails the test unless exactly the sessions with these IDs are left in the store.
 func alone(t *testing.T, store driver.Store, ids ...string) {
 	t.Helper()
 	m, _, err := storecmd.Members(t.Context(), store)
@@ -52,8 +52,8 @@ func alone(t *testing.T, store driver.Store, ids ...string) {
 	}
 }
 
-// A holder is notified, gives the key up, and break says which one; the next in the queue has
-// it then. Break leaves nothing behind.
+// A holder is notified and releases the key, break names it, and the first waiter gets the key.
+// Break leaves nothing behind in the store.
 func TestBreak(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -83,13 +83,13 @@ func TestBreak(t *testing.T) {
 			who, heir := fmt.Sprintf("holder (process %d on here)", os.Getpid()), fmt.Sprintf("other (process %d on here)", os.Getpid())
 			lines := strings.Split(got.out, "\n")
 			for i, want := range []string{
-				fmt.Sprintf("k: asking %s, token %d, since %s", who, token, stamp(since)),
-				"k: " + who + " gave it up (",
+				fmt.Sprintf("k: asking %s to release it; token %d, held since %s", who, token, stamp(since)),
+				"k: " + who + " released it (",
 				"k: held by " + heir + ", token ",
 				"",
 			} {
 				if i >= len(lines) || !strings.HasPrefix(lines[i], want) {
-					t.Errorf("line %d of\n%s\nis to begin with %q", i, got.out, want)
+					t.Errorf("line %d of\n%s\nwant it to begin with %q", i, got.out, want)
 				}
 			}
 			if err := <-next; err != nil {
@@ -100,9 +100,9 @@ func TestBreak(t *testing.T) {
 	}
 }
 
-// A holder that does not stop keeps the key for its grace: break gives up before if
-// that is asked for, says so, and has its own status; the holder gives the key up all
-// the same.
+// A holder that does not stop keeps the key during its grace. If break's --timeout is shorter,
+// break says that the holder still has the key and exits with its own status; the holder releases
+// the key later.
 func TestBreakTimesOut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -113,19 +113,19 @@ func TestBreakTimesOut(t *testing.T) {
 			t.Errorf("exit status %d, %q on standard error, want %d and what to do next", got.status, got.err, exitTimeout)
 		}
 		if !strings.Contains(got.out, "still holds it") {
-			t.Errorf("%q, want that it is held still", got.out)
+			t.Errorf("%q, want a line that says that the holder still holds it", got.out)
 		}
 		alone(t, store, s.ID())
 		<-h.Finished()
 		if got := command(t, store, "break", "k"); got.status != 0 || got.out != "k: nobody holds it\n" {
-			t.Errorf("%+v, want that nobody holds it", got)
+			t.Errorf("%+v, want status 0 and that nobody holds it", got)
 		}
 	})
 }
 
-// break waits until the session of a crashed holder has lapsed, and does not say that the holder
-// gave the key up.
-func TestBreakOfTheDead(t *testing.T) {
+// break waits until the session of a crashed holder expires, and does not say that the holder
+// released the key.
+func TestBreakOfACrashedHolder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newScene(t)
 		s.acquire(claim("k", "c.1", driver.KindMutex, 1, 1))
@@ -134,7 +134,7 @@ func TestBreakOfTheDead(t *testing.T) {
 		if took := time.Since(begin); took < 10*time.Second || took > 12*time.Second {
 			t.Errorf("took %v, want the session's TTL of 10s", took)
 		}
-		if got.status != 0 || !strings.Contains(got.out, "c (process - on -) no longer holds it: its session is over") ||
+		if got.status != 0 || !strings.Contains(got.out, "c (process - on -) no longer holds it: its session expired") ||
 			!strings.HasSuffix(got.out, "k: free now, 0 waiting\n") {
 			t.Errorf("%+v", got)
 		}
@@ -142,7 +142,7 @@ func TestBreakOfTheDead(t *testing.T) {
 	})
 }
 
-// Interrupted, break leaves, and leaves nothing behind.
+// An interrupted break stops waiting and leaves nothing behind in the store.
 func TestBreakInterrupted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newScene(t)
@@ -159,7 +159,7 @@ func TestBreakInterrupted(t *testing.T) {
 	})
 }
 
-// Of a key that nobody holds nothing is written.
+// Breaking a key that nobody holds writes nothing.
 func TestBreakOfAFreeKeyWritesNothing(t *testing.T) {
 	s := newScene(t)
 	for _, want := range []result{{exitNothing, "", "leasehold: k: no such key; is it another --db or --collection?\n"}, {0, "k: nobody holds it\n", ""}} {
@@ -172,16 +172,16 @@ func TestBreakOfAFreeKeyWritesNothing(t *testing.T) {
 	}
 }
 
-// The status after a signal is that signal's, and nothing is left behind.
+// After a signal, break exits with that signal's status and leaves nothing behind in the store.
 func TestBreakEndsOnSignals(t *testing.T) {
-	own := make(chan os.Signal, 1) // one that comes too late does not end the test
+	own := make(chan os.Signal, 1) // a signal that arrives too late must not end the test
 	signal.Notify(own, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(own)
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		s := newScene(t)
 		s.acquire(claim("k", "a.1", driver.KindMutex, 1, 1))
 		out, end := start(t.Context(), s.Memory, "break", "k")
-		asked := "" // by then it has asked for signals
+		asked := "" // break catches signals before it prints this
 		for !strings.Contains(asked, "asking") {
 			time.Sleep(time.Millisecond)
 			asked += out.take()

@@ -12,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// A clockJSON is the measurement of one server, for programs: see clock's help.
+// A clockJSON is the measurement of one server in JSON: see clock's help.
 type clockJSON struct {
 	Server  string                   `json:"server"`
 	Offset  *statusjson.Milliseconds `json:"offset_ms,omitempty"`
@@ -22,7 +22,7 @@ type clockJSON struct {
 	Error   string                   `json:"error,omitempty"`
 }
 
-// A spreadJSON is the difference between the servers' clocks, the last line for programs.
+// A spreadJSON is the last line of JSON: the difference between the servers' clocks.
 type spreadJSON struct {
 	Spread  statusjson.Milliseconds `json:"spread_ms"`
 	Bound   statusjson.Milliseconds `json:"bound_ms"`
@@ -38,12 +38,12 @@ func newClock(a *app) *cobra.Command {
 		Short: "Measure how far this host's clock is from each server's",
 		Long: `Measure how far the clock of this host is from that of every server that can become
 primary (in a sharded cluster: of every mongos that --uri lists), and how far the
-servers' clocks are apart. The truth is within offset ± bound; a positive offset means
+servers' clocks are apart. The true difference is within offset ± bound; a positive offset means
 that the host is behind.
 
   ok         certainly within --limit
   off        certainly beyond it
-  undecided  it may be either: the network is too slow or too busy to tell; try more
+  undecided  either is possible: the network is too slow or too busy to tell; try more
              --samples
   unknown    the server could not be measured
 
@@ -51,7 +51,7 @@ Leases do not depend on hosts' clocks, but a fail-over to a server whose clock i
 ahead shortens them: the spread must be below the margin (500ms by default).
 clock sends only hello: it needs no rights and writes nothing.
 
-It exits with 0 if all that was measured is ok, and with 117 if anything is off or
+It exits with 0 if every measured clock is ok, and with 117 if any is off or
 undecided. With --json each line is an object with server, verdict and offset_ms,
 bound_ms, rtt_ms, or error; the last has spread_ms, bound_ms and verdict.`,
 		Example: `  leasehold clock
@@ -61,12 +61,12 @@ bound_ms, rtt_ms, or error; the last has spread_ms, bound_ms and verdict.`,
 	}
 	f := c.Flags()
 	f.BoolVar(&asJSON, "json", false, "print JSON, one line per server")
-	f.DurationVar(&opt.Limit, "limit", 500*time.Millisecond, "how far the clocks may be apart")
+	f.DurationVar(&opt.Limit, "limit", 500*time.Millisecond, "largest allowed difference between two clocks")
 	f.IntVar(&opt.Samples, "samples", 8, "number of requests to each server, at most 1000")
 	return c
 }
 
-// The verdicts on a clock.
+// Verdicts on a clock.
 const (
 	clockOK        = "ok"
 	clockOff       = "off"
@@ -90,8 +90,7 @@ func (a *app) clock(ctx context.Context, opt clockcheck.Options, asJSON bool) er
 	})
 }
 
-// judgeClock prints what a check has returned, and returns a failure if a clock is off or
-// may be.
+// judgeClock prints the result of a check, and returns a failure if a clock is off or may be off.
 func (a *app) judgeClock(r clockcheck.Result, err error, t target, limit time.Duration, asJSON bool) error {
 	switch {
 	case len(r.Servers) == 0 && errors.Is(err, clockcheck.ErrStepped):

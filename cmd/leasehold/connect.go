@@ -24,7 +24,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 )
 
-// A target is where the locks are, and under which name and TTL this process uses them:
+// A target says where the locks are, and with which name and TTL this process uses them. These are
 // the flags that all commands have.
 type target struct {
 	uri, db, collection, name string
@@ -45,7 +45,7 @@ func (a *app) resolve() (target, error) {
 		return t, usagef("%w", err)
 	}
 	_, err = connstring.ParseAndValidate(t.uri)
-	if dns := unresolved(err); dns != nil { // mongodb+srv:// is looked up when it is parsed
+	if dns := unresolved(err); dns != nil { // parsing a mongodb+srv:// string looks the name up
 		return t, dns
 	}
 	if err != nil {
@@ -58,9 +58,9 @@ func (a *app) resolve() (target, error) {
 	return t, nil
 }
 
-// connect returns a session on the store that the flags name. It registers nothing in the
-// store until it is used to hold a key or to wait for one. opt are the command's options;
-// TTL, Name and App come from the flags. The caller closes the session.
+// connect returns a session on the store that the flags name. It registers nothing in the store
+// until it acquires a key. opt holds the command's options; TTL, Name and App come from the flags.
+// The caller closes the session.
 func (a *app) connect(ctx context.Context, opt dsync.Options) (*dsync.Session, error) {
 	opt.TTL, opt.Name, opt.App = a.target.ttl, a.target.name, "leasehold"
 	opt.Logger = slog.New(slog.DiscardHandler) // the commands report in their own words
@@ -75,7 +75,7 @@ func (a *app) connect(ctx context.Context, opt dsync.Options) (*dsync.Session, e
 	if err != nil {
 		return nil, errors.Join(err, s.Close(ctx))
 	}
-	engine.Of(s).Record(f) // the file is open as long as the process lives
+	engine.Of(s).Record(f) // the file stays open until the process exits
 	return s, nil
 }
 
@@ -99,17 +99,17 @@ func (a *app) session(ctx context.Context, opt dsync.Options) (*dsync.Session, e
 	return s, nil
 }
 
-// checkOptions returns an error if the flags make invalid options.
+// checkOptions returns an error if the flags result in invalid options.
 func checkOptions(opt dsync.Options) error {
-	// This session has no store: it is only created for the check.
+	// Only for its validation: a session with this store could do nothing.
 	if _, err := dsync.New(struct{ driver.Store }{}, &opt); err != nil {
 		return usage(err)
 	}
 	return nil
 }
 
-// withDatabase calls f with the database that the flags name. It does not contact the
-// server itself.
+// withDatabase calls f with the database that the flags name. It does not contact the server
+// itself.
 func (a *app) withDatabase(ctx context.Context, f func(target, *mongo.Database) error) error {
 	t, err := a.resolve()
 	if err != nil {
@@ -122,21 +122,21 @@ func (a *app) withDatabase(ctx context.Context, f func(target, *mongo.Database) 
 	if err != nil {
 		return usage(mongouri.Redact(err))
 	}
-	defer client.Disconnect(context.WithoutCancel(ctx)) // f has seen every error that matters
+	defer client.Disconnect(context.WithoutCancel(ctx)) // f has returned every error that matters
 	return f(t, client.Database(t.db))
 }
 
-// forLocks returns an error if the database is one of the server's own. A connection string may name admin for
-// the sake of the password.
+// forLocks returns an error if the database is one of the server's own. Connection strings often
+// name admin, because the users are stored there.
 func (t target) forLocks() error {
 	if mongouri.ServersOwn(t.db) {
-		return usagef("the database is %q, which is the server's own; name that of the locks with --db", t.db)
+		return usagef("the database is %q, which belongs to the server; name the database for the locks with --db", t.db)
 	}
 	return nil
 }
 
-// String returns the servers and the collection, such as "db1,db2/app.leasehold", for people: without a
-// password.
+// String describes the servers and the collection for people, without a password, such as
+// "db1,db2/app.leasehold".
 func (t target) String() string {
 	return fmt.Sprintf("%s/%s.%s", strings.Join(t.options().Hosts, ","), t.db, t.collection)
 }
@@ -145,7 +145,7 @@ func (t target) options() *options.ClientOptions {
 	return options.Client().ApplyURI(t.uri).SetServerSelectionTimeout(t.timeout)
 }
 
-// unreached returns the failure for err, the error of the first contact with the server.
+// unreached returns the failure for err, which the first contact with the server returned.
 func (t target) unreached(err error) error {
 	if errors.As(err, new(*failure)) {
 		return failed(err)
@@ -171,7 +171,7 @@ func (t target) unreached(err error) error {
 	return failed(err)
 }
 
-// lastError returns why the driver found no server, nil if it does not say.
+// lastError returns why the driver found no server, or nil if it does not say.
 func lastError(selection topology.ServerSelectionError) (last error) {
 	for _, s := range selection.Desc.Servers {
 		if s.LastError != nil {
@@ -181,8 +181,7 @@ func lastError(selection topology.ServerSelectionError) (last error) {
 	return last
 }
 
-// unresolved returns the failure for an err that says that a name could not be looked up,
-// else nil.
+// unresolved returns a failure if err says that a name could not be looked up, otherwise nil.
 func unresolved(err error) error {
 	var dns *net.DNSError
 	if !errors.As(err, &dns) {
@@ -191,7 +190,7 @@ func unresolved(err error) error {
 	return &failure{exitUnreachable, fmt.Errorf("the server's name can't be looked up: %w; is it right, and does DNS work here?", dns)}
 }
 
-// refused returns the failure for err, the refusal of a server that answers.
+// refused returns the failure for err, with which the server refused a command.
 func refused(err error) error {
 	return &failure{exitRefused, fmt.Errorf("the server refuses: %w; leasehold needs find, insert, update and remove on the collection (readWrite on the database has them)", err)}
 }
@@ -229,7 +228,7 @@ func openView(ctx context.Context, v *view, f func(context.Context, *view) error
 	if err != nil {
 		return err
 	}
-	defer s.Close(ctx) // it holds nothing
+	defer s.Close(ctx) // this session holds nothing, so an error does not matter
 	v.session, v.Inspector = s, admin.New(s)
 	if err := f(ctx, v); err != nil {
 		return v.target.unreached(err)

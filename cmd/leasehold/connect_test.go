@@ -12,7 +12,7 @@ import (
 )
 
 func TestConnectSaysWhatIsWrong(t *testing.T) {
-	const nobody = "mongodb://127.0.0.1:9/" // the discard port, where nobody listens
+	const nobody = "mongodb://127.0.0.1:9/" // the discard port, on which nothing listens
 	good := target{uri: nobody, collection: "c", ttl: time.Minute, timeout: time.Second}
 	for _, c := range []struct {
 		name   string
@@ -43,14 +43,14 @@ func TestConnectSaysWhatIsWrong(t *testing.T) {
 				t.Errorf("%#v, want exit status %d", err, c.status)
 			}
 			if !strings.Contains(err.Error(), c.want) || len(err.Error()) > 300 {
-				t.Errorf("%q, want a short error that has %q", err, c.want)
+				t.Errorf("%q, want a short error that contains %q", err, c.want)
 			}
 		})
 	}
 }
 
-// A name that can't be looked up means that there is no server, not that the command line
-// is wrong: a script may try again.
+// If a name can't be looked up, the exit status is that of an unreachable server, not of a wrong
+// command line: a script may retry it.
 func TestDNSFailureIsNoServer(t *testing.T) {
 	old := net.DefaultResolver
 	defer func() { net.DefaultResolver = old }()
@@ -69,11 +69,12 @@ func TestDNSFailureIsNoServer(t *testing.T) {
 	}
 	got := command(t, nil, "--uri", "mongodb://db.example.invalid/", "--connect-timeout", "100ms", "status")
 	if got.status != exitUnreachable || !strings.Contains(got.err, "no server answers at db.example.invalid within 100ms: dial tcp: lookup ") {
-		t.Errorf("a host: %+v, want status %d and why", got, exitUnreachable)
+		t.Errorf("with a host: %+v, want status %d and the reason", got, exitUnreachable)
 	}
 }
 
-// A connection string often names the database admin, for the password. No locks are there.
+// Connection strings often name the database admin, because the users are stored there. leasehold
+// refuses to keep locks in it.
 func TestServersOwnDatabase(t *testing.T) {
 	for _, args := range [][]string{
 		{"--uri", "mongodb://db.example.invalid/admin", "run", "k", "--", "true"},
@@ -82,17 +83,17 @@ func TestServersOwnDatabase(t *testing.T) {
 		{"--uri", "mongodb://db.example.invalid/", "--db", "config", "members"},
 	} {
 		got := command(t, nil, args...)
-		if got.status != exitUsage || !strings.Contains(got.err, "which is the server's own; name that of the locks with --db") {
-			t.Errorf("%q: %+v, want status %d and why", args, got, exitUsage)
+		if got.status != exitUsage || !strings.Contains(got.err, "which belongs to the server; name the database for the locks with --db") {
+			t.Errorf("%q: %+v, want status %d and the reason", args, got, exitUsage)
 		}
 	}
 	got := command(t, nil, "--uri", "mongodb://db.example.invalid/admin", "--connect-timeout", "50ms", "clock")
 	if got.status != exitUnreachable {
-		t.Errorf("clock: %+v; it needs no database of its own", got)
+		t.Errorf("clock: %+v, want no error: clock uses no database", got)
 	}
 }
 
-// What the page shows at its top has no password.
+// The heading of the page contains no password.
 func TestTargetSaysWhere(t *testing.T) {
 	a := &app{getenv: func(string) string { return "mongodb://me:secret@db1,db2:27018/app?replicaSet=rs0" }}
 	a.target.collection, a.target.timeout = "locks", time.Second
@@ -102,7 +103,8 @@ func TestTargetSaysWhere(t *testing.T) {
 	}
 }
 
-// No error has a piece of the password of a malformed connection string, also where the driver takes one for a host.
+// No error contains part of the password of a malformed connection string, even where the driver
+// takes that part for a host.
 func TestErrorsHaveNoPasswords(t *testing.T) {
 	old := net.DefaultResolver
 	defer func() { net.DefaultResolver = old }()
@@ -122,7 +124,8 @@ func TestErrorsHaveNoPasswords(t *testing.T) {
 	}
 }
 
-// Without --db the database is the connection string's, or else "leasehold", as for dsyncmongo.Connect.
+// Without --db the database is that of the connection string, or else "leasehold", as in
+// dsyncmongo.Connect.
 func TestDatabaseOfTheConnectionString(t *testing.T) {
 	for _, c := range []struct{ uri, db, want string }{
 		{"mongodb://db1", "", "leasehold"},

@@ -7,15 +7,15 @@ import (
 	"golang.org/x/term"
 )
 
-// A display is what a command writes for people to: a terminal, a pipe or a file.
+// A display describes where a command writes its text: a terminal, a pipe or a file.
 type display struct {
 	width, height int  // in characters; 0: unlimited
-	colours       bool // it shows colours, and the user has not refused them
+	colours       bool // it can show colours, and NO_COLOR is not set
 	cursor        bool // the cursor can be moved
 }
 
-// display describes standard output. A table is as wide as the terminal. In a pipe or a file it has all
-// columns in full, unless COLUMNS is set: watch(1), say, shows what is in a pipe, and sets it.
+// display describes standard output. A table is as wide as the terminal. In a pipe or a file it has
+// all columns in full, unless COLUMNS is set, as watch(1) does for the commands that it runs.
 func (a *app) display() display {
 	if a.frame != nil {
 		return *a.frame
@@ -34,8 +34,9 @@ func (a *app) display() display {
 	return d
 }
 
-// A style is how a cell of a table looks on a terminal with colours: the parameters of the escape
-// sequence SGR. They are of the eight that every terminal has, so that they suit its background.
+// A style is how a cell looks on a terminal with colours: the parameters of the SGR escape
+// sequence. The styles use only the eight standard colours, which terminals adapt to their
+// background.
 type style string
 
 const (
@@ -46,7 +47,7 @@ const (
 	warning  style = "33"
 )
 
-// paint returns text in a style, if d shows colours.
+// paint returns text in style s if d shows colours.
 func (d display) paint(s style, text string) string {
 	if !d.colours || s == unstyled {
 		return text

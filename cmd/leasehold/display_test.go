@@ -15,13 +15,14 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// on runs a command line whose standard output is a display.
+// on runs a command line with d as its standard output.
 func on(ctx context.Context, d display, out io.Writer, store *dsynctest.Memory, args ...string) int {
 	a := &app{stdin: strings.NewReader(""), stdout: out, stderr: out, getenv: func(string) string { return "" }, store: store, frame: &d}
 	return a.main(ctx, args)
 }
 
-// No line is wider than the terminal, the columns that matter most stay, and --wide has all.
+// No line is wider than the terminal, the most important columns stay, and --wide shows all
+// columns.
 func TestTablesFitTheTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
@@ -36,7 +37,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 				}
 				for line := range strings.Lines(out.String()) {
 					if n := textWidth(strings.TrimSuffix(line, "\n")); n > width {
-						t.Fatalf("%q: a line of %d columns on a terminal of %d: %q", args, n, width, line)
+						t.Fatalf("%q: a line is %d columns wide on a terminal of %d: %q", args, n, width, line)
 					}
 				}
 			}
@@ -44,7 +45,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 			on(t.Context(), display{}, &piped, s.Memory, args...)
 			on(t.Context(), display{width: 80}, &wide, s.Memory, append(args, "--wide")...)
 			if piped.String() != wide.String() || strings.Contains(piped.String(), "…t") {
-				t.Errorf("%q: --wide prints\n%s\nwant what a pipe gets,\n%s", args, wide.String(), piped.String())
+				t.Errorf("%q: --wide prints\n%s\nwant the same as in a pipe,\n%s", args, wide.String(), piped.String())
 			}
 		}
 		for _, c := range []struct {
@@ -63,7 +64,8 @@ func TestTablesFitTheTerminal(t *testing.T) {
 
 var sgr = regexp.MustCompile("\x1b\\[[0-9]*m")
 
-// Colours change nothing but the colour, and what is held does not look like what has lapsed.
+// Without its escape sequences, coloured output equals plain output, and held keys have another
+// colour than lapsed ones.
 func TestColours(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
@@ -73,10 +75,10 @@ func TestColours(t *testing.T) {
 			on(t.Context(), display{width: 100}, &plain, s.Memory, args...)
 			on(t.Context(), display{width: 100, colours: true}, &coloured, s.Memory, args...)
 			if got := sgr.ReplaceAllString(coloured.String(), ""); got != plain.String() {
-				t.Errorf("%q: without its colours it is\n%s\nwant\n%s", args, got, plain.String())
+				t.Errorf("%q: without its colours the output is\n%s\nwant\n%s", args, got, plain.String())
 			}
 			if strings.Contains(plain.String(), "\x1b") {
-				t.Errorf("%q: escape sequences without colours:\n%q", args, plain.String())
+				t.Errorf("%q: escape sequences in output without colours:\n%q", args, plain.String())
 			}
 			for text, s := range map[string]style{"held": good, "lapsed": bad, "waits #1": warning, "free": faint, "leader": good} {
 				if strings.Contains(plain.String(), text+" ") && !strings.Contains(coloured.String(), "\x1b["+string(s)+"m"+text+"\x1b[0m") {
@@ -87,7 +89,7 @@ func TestColours(t *testing.T) {
 	})
 }
 
-// COLUMNS says how wide a pipe is. Nothing else does, and nothing in a pipe has colours.
+// Only COLUMNS limits the width in a pipe, and nothing in a pipe has colours.
 func TestDisplayOfAPipe(t *testing.T) {
 	for columns, want := range map[string]display{"": {}, "100": {width: 100}, "-1": {}, "x": {}} {
 		a := &app{stdout: new(bytes.Buffer), getenv: func(name string) string {
@@ -99,8 +101,8 @@ func TestDisplayOfAPipe(t *testing.T) {
 	}
 }
 
-// A watch shows a change in place of what it showed before, never more than the terminal has room
-// for, goes on when a key comes or goes, and ends with 0.
+// A watch overwrites the previous frame, never prints more than fits on the terminal, continues
+// when a key is created or deleted, and exits with 0 when it is interrupted.
 func TestWatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newScene(t)
@@ -137,7 +139,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// In a pipe, a watch prints one frame after another; JSON stays one object per line.
+// In a pipe, a watch prints its frames one below the other, and JSON stays one object per line.
 func TestWatchInAPipe(t *testing.T) {
 	for _, c := range []struct {
 		flag, want string
@@ -160,7 +162,7 @@ func TestWatchInAPipe(t *testing.T) {
 	}
 }
 
-// A first reading that fails ends a watch, with the status of its error.
+// If the first reading fails, the watch ends with the status of that error.
 func TestWatchWithoutServer(t *testing.T) {
 	got := command(t, nil, "status", "--watch", "--uri", "mongodb://127.0.0.1:9/", "--connect-timeout", "100ms")
 	if got.status != exitUnreachable || strings.Count(got.err, "\n") != 1 {

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// takesEscapes reports whether a console understands escape sequences. It has to be asked to.
+// takesEscapes reports whether a console understands escape sequences. It first enables them.
 func takesEscapes(console *os.File) bool {
 	var mode uint32
 	h := windows.Handle(console.Fd())

@@ -9,19 +9,19 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// The exit statuses of leasehold itself. [exitHelp] says why these.
+// The exit statuses of leasehold itself. [exitHelp] explains the choice of numbers.
 const (
-	exitFailed      = 110 // for a reason that has no status of its own
+	exitFailed      = 110 // none of the reasons below
 	exitUsage       = 111 // the command line is wrong
-	exitHeld        = 112 // held by another
-	exitTimeout     = 113 // the time given to wait is over
-	exitLost        = 114 // the hold was lost while the command ran, which was stopped
-	exitUnreachable = 115 // no server
-	exitRefused     = 116 // the server refuses: no rights, say
-	exitClock       = 117 // clock: a clock is off, or may be
+	exitHeld        = 112 // another process holds the key
+	exitTimeout     = 113 // --timeout ran out
+	exitLost        = 114 // the hold was lost while the command ran; the command was stopped
+	exitUnreachable = 115 // no server answers
+	exitRefused     = 116 // the server refuses a command, because of missing rights for example
+	exitClock       = 117 // from clock: a clock is off, or may be
 	exitNothing     = 118 // there is no such key, election or process
-	exitNotRunnable = 126 // the command can't be run, as for env(1) and every shell
-	exitNotFound    = 127 // there is no such command, likewise
+	exitNotRunnable = 126 // the command can't be run; the same as in env(1) and shells
+	exitNotFound    = 127 // the command was not found; the same as in env(1) and shells
 	exitSignal      = 128 // + the number of the signal that ended the command, or leasehold itself
 	exitInterrupted = exitSignal + 2
 )
@@ -30,16 +30,16 @@ const exitHelp = `run, once and elect exit with the status of the command, or 12
 as a shell does. The other statuses are leasehold's own:
 
     0  done
-  110  failed, for a reason that is not in this list
+  110  failed for a reason that is not in this list
   111  usage: a wrong flag, argument or setting, such as a key that others use as
        another kind of lock
-  112  held: somebody else holds the key (--try)
+  112  held: another process holds the key (--try)
   113  time-out: --timeout ran out before the key was free
   114  lost: the lease ran out, or the key was broken, while the command ran;
        the command was stopped
   115  unreachable: no server answers, or its name can't be looked up
-  116  refused: the server answers, and refuses (no rights, wrong password, …)
-  117  clock: a clock is off, or may be
+  116  refused: the server answers but refuses (no rights, wrong password, …)
+  117  clock: a clock is off, or may be off
   118  nothing: there is no such key, election or process to show or to break
   126  the command can't be run (it is not executable, say)
   127  the command was not found
@@ -47,11 +47,11 @@ as a shell does. The other statuses are leasehold's own:
 
 A command may exit with any of these itself, but hardly any uses 110 to 118:
 sysexits(3) has 64 to 78, timeout(1) and env(1) have 124 to 127, shells 126 to 165,
-systemd 200 and above. If leasehold itself has failed, with 110 to 118, 126 or 127, the
+systemd 200 and above. If leasehold itself fails, with 110 to 118, 126 or 127, the
 last line on standard error begins with "leasehold: " and says why.
 `
 
-// A failure is an error with the exit status that goes with it.
+// A failure is an error with its exit status.
 type failure struct {
 	status int
 	err    error // nil: print nothing
@@ -72,13 +72,12 @@ func usage(err error) *failure { return &failure{exitUsage, err} }
 // usagef is usage with a format.
 func usagef(format string, args ...any) *failure { return usage(fmt.Errorf(format, args...)) }
 
-// nothing returns the failure for what does not exist, a key say.
+// nothing returns the failure for something that does not exist, such as a key.
 func nothing(what string) *failure {
 	return &failure{exitNothing, fmt.Errorf("%s; is it another --db or --collection?", what)}
 }
 
-// failed returns the failure for err, with the exit status for errors of its kind, or err
-// itself if it is a failure already. It returns nil for nil.
+// failed returns err with the exit status for its kind; nil and failures it returns unchanged.
 func failed(err error) error {
 	var f *failure
 	switch {

@@ -17,19 +17,20 @@ func newForget(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "forget KEY",
 		Short: "Forget a key that nobody uses, so that a once can run again",
-		Long: `Remove what the store keeps of KEY while nobody holds it or waits for it: that a
-once has been done, and its result; the last tick of a periodic; the number of terms of an election; the size that
-a semaphore was given. Then "leasehold once KEY" runs its command again, and the terms
-of the election count from 1. Fencing tokens keep growing. What is left of the key is
-deleted after a week, as that of every idle lock is (dsync.Options.Retention).
+		Long: `Remove the state that the store keeps for KEY while it has no holder and no waiters: that a
+once is done, and its result; the last tick of a periodic; the number of terms of an
+election; the size that a semaphore was given. Afterwards "leasehold once KEY" runs its
+command again, and the terms of the election count from 1. Fencing tokens keep growing. The
+rest of the key's record is deleted after a week, like that of every idle lock
+(dsync.Options.Retention).
 
-A process that already knows that the once has been done does not ask again.
+A process that already knows that the once is done does not run it again.
 
 With --json it prints an object with key, forgotten (false if there is no such key) and
-status: what was known of the key before, with the fields of "leasehold status --json".
+status: the key's status before, with the fields of "leasehold status --json".
 
-It exits with 0 if the key was forgotten or there is no such key; with 112 if somebody
-holds it or waits for it, and then nothing is forgotten; otherwise see "leasehold help
+It exits with 0 if the key was forgotten or there is no such key; with 112 if the key has
+a holder or waiters, and then nothing is forgotten; otherwise see "leasehold help
 exit-status".`,
 		Example: `  leasehold forget daily-2026-11-24
   leasehold forget schema-v7`,
@@ -70,14 +71,14 @@ exit-status".`,
 	return c
 }
 
-// A forgetJSON says what was forgotten, for programs: see forget's help.
+// A forgetJSON is forget's answer in JSON: see its help.
 type forgetJSON struct {
 	Key       string                                    `json:"key"`
 	Forgotten bool                                      `json:"forgotten"`
 	Status    statusjson.Status[statusjson.Participant] `json:"status"`
 }
 
-// was says what was forgotten.
+// was describes what was forgotten.
 func was(st admin.Status) string {
 	switch {
 	case st.Sealed:

@@ -7,7 +7,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A once that is forgotten can run again; a key that is held stays as it is, and forget says by whom.
+// A forgotten once can run again. forget does not change a key that is held, and says who holds it.
 func TestForget(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newScene(t)
@@ -16,7 +16,7 @@ func TestForget(t *testing.T) {
 		s.release(s.acquire(claim("nightly", "a.4", driver.KindPeriodic, 1, 1)), driver.Release{Seal: 1_793_498_400_000})
 		s.acquire(claim("held", "a.3", driver.KindMutex, 1, 1))
 		if got := command(t, s.Memory, "break", "done"); got.status != 0 ||
-			got.out != "done: nobody holds it: it is a once that has been done; leasehold forget makes it run again\n" {
+			got.out != "done: nobody holds it: it is a once that is done; after leasehold forget it can run again\n" {
 			t.Errorf("break of a once: %+v", got)
 		}
 		for _, c := range []struct{ key, out string }{
@@ -32,7 +32,7 @@ func TestForget(t *testing.T) {
 		}
 		got := command(t, s.Memory, "forget", "held")
 		if got.status != exitHeld || got.out != "" || !strings.HasPrefix(got.err, `leasehold: dsync: "held" is held by another`) {
-			t.Errorf("%+v, want status %d and by whom", got, exitHeld)
+			t.Errorf("%+v, want status %d and the holder", got, exitHeld)
 		}
 	})
 }

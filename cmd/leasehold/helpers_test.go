@@ -11,14 +11,14 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// A result is what a command line came to.
+// A result is the outcome of a command line.
 type result struct {
 	status   int
 	out, err string
 }
 
-// command runs a command line in this process, on store, or with nil on the server
-// that its flags name. MONGODB_URI is not set.
+// command runs a command line in this process on store, or if store is nil on the server that the
+// flags name. MONGODB_URI is not set.
 func command(t *testing.T, store driver.Store, args ...string) result {
 	t.Helper()
 	var out, err bytes.Buffer
@@ -31,7 +31,7 @@ func command(t *testing.T, store driver.Store, args ...string) result {
 	return result{status, out.String(), err.String()}
 }
 
-// A screen is what a command that runs has written so far.
+// A screen collects what a running command writes.
 type screen struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -43,7 +43,7 @@ func (s *screen) Write(p []byte) (int, error) {
 	return s.b.Write(p)
 }
 
-// take returns what was written since the last take.
+// take returns what was written since the last call of take.
 func (s *screen) take() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +52,7 @@ func (s *screen) take() string {
 	return text
 }
 
-// holdAs acquires a key for the session as a key of that kind.
+// holdAs acquires a key of that kind for the session.
 func holdAs(t *testing.T, s *dsync.Session, key string, kind driver.Kind) *engine.Hold {
 	t.Helper()
 	w := engine.Whole(key, kind)

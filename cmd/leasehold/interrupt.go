@@ -8,8 +8,9 @@ import (
 	"syscall"
 )
 
-// untilSignal calls f with a context that ends on SIGINT and SIGTERM. If f then returns the failure of an
-// interrupt, the result is that with the signal's own exit status. A second signal does not wait for f.
+// untilSignal calls f with a context that ends on SIGINT and SIGTERM. If f then returns the failure
+// of an interrupt, untilSignal returns it with the signal's own exit status. After a second signal
+// it returns without waiting for f.
 func untilSignal(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

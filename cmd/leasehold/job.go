@@ -18,23 +18,23 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A job is a command to be run while a key is held.
+// A job is a command to run while a key is held.
 type job struct {
 	key     string
 	kind    driver.Kind
 	command []string
-	weight  int64 // of limit, which the command takes
+	weight  int64 // how much of limit the command uses
 	limit   int64
-	tick    int64 // the command is run until it has succeeded for that; 0: it has none
+	tick    int64 // the command runs until it has succeeded for this tick; 0: no tick
 	try     bool
-	timeout time.Duration // of the wait for the key; 0: none
-	quiet   bool          // don't say what tick runs, or that nothing runs
-	silence silence       // says that the server does not answer
-	atLeast time.Duration // how long the key stays held from its grant, however short the command is
+	timeout time.Duration // bounds the wait for the key; 0: unlimited
+	quiet   bool          // don't print the tick, or that the command is not run
+	silence silence       // reports that the server does not answer
+	atLeast time.Duration // keep the key held for at least this long from its grant
 	grace   time.Duration // from SIGTERM to SIGKILL when the hold is lost; negative: a tenth of the TTL
 }
 
-// parse takes the key and the command from the arguments of cmd.
+// parse reads the key and the command from the arguments of cmd.
 func (j *job) parse(cmd *cobra.Command, args []string) error {
 	dash := cmd.ArgsLenAtDash()
 	var wrong string
@@ -49,12 +49,12 @@ func (j *job) parse(cmd *cobra.Command, args []string) error {
 		j.key, j.command = args[0], args[1:]
 		return dsync.CheckKey(j.key)
 	}
-	return fmt.Errorf("%s; it is %s", wrong, cmd.UseLine())
+	return fmt.Errorf("%s; usage: %s", wrong, cmd.UseLine())
 }
 
-// flagGrace defines the flag that both commands have.
+// flagGrace defines --grace.
 func (j *job) flagGrace(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&j.grace, "grace", -1, "how long the command may take to end after SIGTERM when the hold is lost, before it gets SIGKILL; 0s: SIGKILL at once")
+	cmd.Flags().DurationVar(&j.grace, "grace", -1, "time from SIGTERM to SIGKILL for the command when the hold is lost; 0s: SIGKILL at once")
 	cmd.Flags().Lookup("grace").DefValue = "TTL/10" // for people: see check
 }
 
@@ -66,12 +66,10 @@ func notRunnable(err error) *failure {
 	return &failure{exitNotRunnable, err}
 }
 
-// killRoom returns the time in which the command must be dead after SIGKILL is due: the
-// last part of the session's grace.
+// killRoom returns how much of the session's grace remains after SIGKILL for the command to die.
 func killRoom(ttl time.Duration) time.Duration { return min(ttl/20, 500*time.Millisecond) }
 
-// check returns an error if the flags or the command are invalid, before any server is
-// contacted.
+// check returns an error if the flags or the command are invalid. It does not contact the server.
 func (j *job) check(a *app) error {
 	ttl := a.target.ttl
 	if ttl == 0 {
@@ -97,9 +95,9 @@ func (j *job) check(a *app) error {
 	return nil
 }
 
-// connect opens the session that holds the key. Its grace is the time to stop the
-// command. After each heartbeat it sends to heartbeats. That is also the moment for orphans: elect, which
-// may run a command each day for a year, inherits those that left the command's group.
+// connect opens the session that holds the key. The session's grace is the time to stop the
+// command. Each heartbeat sends to heartbeats and reaps orphans: elect can run a command each day
+// for a year, and inherits the processes that left the commands' groups.
 func (j *job) connect(ctx context.Context, a *app, heartbeats chan<- struct{}) (*dsync.Session, error) {
 	return a.connect(ctx, dsync.Options{
 		Grace: j.grace + killRoom(a.target.ttl),
@@ -120,14 +118,14 @@ func (j *job) connect(ctx context.Context, a *app, heartbeats chan<- struct{}) (
 	})
 }
 
-// fits reports whether a session with that TTL can have that grace.
+// fits reports whether a session can have that TTL and grace.
 func fits(ttl, grace time.Duration) bool {
 	_, err := dsync.New(struct{ driver.Store }{}, &dsync.Options{TTL: ttl, Grace: grace})
 	return err == nil
 }
 
-// run waits for the key and runs the command while it is held; in an election it starts
-// over when the leadership is lost. The error also says how the command ended.
+// run waits for the key and runs the command while the key is held. In an election it starts over
+// when the leadership is lost. The error also says how the command ended.
 func (j *job) run(ctx context.Context, a *app) error {
 	if err := j.check(a); err != nil {
 		return err
@@ -137,7 +135,7 @@ func (j *job) run(ctx context.Context, a *app) error {
 	return sig.untilSecond(func() error { return j.turns(ctx, a, sig) })
 }
 
-// turns connects, and waits for the key and runs the command once, or in an election again and again.
+// turns connects and calls turn: once, or in an election again after each loss of the leadership.
 func (j *job) turns(ctx context.Context, a *app, sig *signals) error {
 	j.silence.say, j.silence.key, j.silence.ttl = a.say, j.key, a.target.ttl
 	heartbeats := make(chan struct{}, 1)
@@ -161,7 +159,7 @@ func (j *job) turns(ctx context.Context, a *app, sig *signals) error {
 	}
 }
 
-// turn waits for the key, once, and runs the command while it is held.
+// turn waits for the key once, and runs the command while the key is held.
 func (j *job) turn(ctx context.Context, a *app, s *dsync.Session, sig *signals, heartbeats <-chan struct{}) error {
 	var h *engine.Hold
 	err := sig.cancels(ctx, func(ctx context.Context) (err error) {
@@ -194,25 +192,25 @@ func (j *job) turn(ctx context.Context, a *app, s *dsync.Session, sig *signals, 
 	return err
 }
 
-// tell prints a line on standard error, unless that is not wanted.
+// tell prints a line on standard error, except with --quiet.
 func (j *job) tell(a *app, line string) {
 	if !j.quiet {
 		fmt.Fprintf(a.stderr, "leasehold: %s\n", line)
 	}
 }
 
-// skipped says that the command is not run, because one has succeeded for the tick done.
+// skipped says that the command is not run, because a command has succeeded for the tick done.
 func (j *job) skipped(done int64) string {
 	switch {
 	case j.kind == driver.KindOnce:
-		return fmt.Sprintf("%q is not run: it has succeeded before", j.key)
+		return fmt.Sprintf("%q has already succeeded; not run again", j.key)
 	case done == j.tick:
-		return fmt.Sprintf("%q is not run: it has succeeded for the tick %s before", j.key, tickText(j.tick))
+		return fmt.Sprintf("%q has already succeeded for the tick %s; not run again", j.key, tickText(j.tick))
 	}
-	return fmt.Sprintf("%q is not run for the tick %s: it has succeeded for a later one, %s", j.key, tickText(j.tick), tickText(done))
+	return fmt.Sprintf("%q is not run for the tick %s; it has already succeeded for a later one, %s", j.key, tickText(j.tick), tickText(done))
 }
 
-// tickText returns a tick as in LEASEHOLD_TICK.
+// tickText formats a tick as in LEASEHOLD_TICK.
 func tickText(tick int64) string { return time.UnixMilli(tick).UTC().Format(time.RFC3339Nano) }
 
 // seal records that the command has succeeded for the tick.
@@ -221,19 +219,20 @@ func (j *job) seal(h *engine.Hold) error {
 	ctx, cancel := context.WithTimeout(context.Background(), sealTimeout)
 	defer cancel()
 	if err := h.Release(ctx); err != nil {
-		return &failure{exitLost, fmt.Errorf("the command has succeeded, but it is not certain that the server knows, so it may be run once more: %w", err)}
+		return &failure{exitLost, fmt.Errorf("the command has succeeded, but the server may not have recorded that, so the command may run once more: %w", err)}
 	}
 	return nil
 }
 
-// campaignsAgain reports whether another turn follows one that ended with err: in an
-// election, if the leadership was lost and leasehold itself got no signal to end.
+// campaignsAgain reports whether turn is called again after it returned err: in an election, if the
+// leadership was lost and leasehold itself got no signal to end.
 func (j *job) campaignsAgain(err error, sig *signals) bool {
 	var f *failure
 	return j.kind == driver.KindElection && errors.As(err, &f) && f.status == exitLost && !sig.lastEnding().ends()
 }
 
-// release releases the key, if it is still held. What has no answer in time, close waits for.
+// release releases the key, if it is still held. If the release takes longer than releaseTimeout,
+// close waits for it.
 func (j *job) release(a *app, h *engine.Hold) {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
@@ -242,29 +241,29 @@ func (j *job) release(a *app, h *engine.Hold) {
 	}
 }
 
-// close ends the session. It waits for the server for one attempt at most, a sixth of the TTL or 5 s: if its requests
-// fail, the session expires.
+// close ends the session. It waits for at most one request to the server, which takes at most a
+// sixth of the TTL or 5 s. If the requests fail, the session expires.
 func (j *job) close(a *app, s *dsync.Session) {
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // nothing is held any more that Close would have to wait for
+	cancel() // Close need not wait for holds: there are none
 	if err := s.Close(ctx); errors.Is(err, dsync.ErrNotReleased) {
 		j.notReleased(a, err)
 	}
 }
 
 func (j *job) notReleased(a *app, err error) {
-	a.say(fmt.Errorf("%q could not be released, and is free when the TTL of %v runs out: %w", j.key, a.target.ttl, err))
+	a.say(fmt.Errorf("%q could not be released; it becomes free when the TTL of %v runs out: %w", j.key, a.target.ttl, err))
 }
 
-// releaseTimeout bounds the release, since the server may not answer. With close it takes less than the 10 s after which
-// docker stop kills a container.
+// releaseTimeout bounds the release in case the server does not answer. Together with close it
+// takes less than the 10 s after which docker stop kills a container.
 const releaseTimeout = 3 * time.Second
 
-// sealTimeout bounds the wait for the server to record a success: longer than the election of a primary takes after a
-// step-down, since what is not recorded is run once more.
+// sealTimeout bounds the wait for the server to record a success. It is longer than the election of
+// a primary takes after a step-down, because a command whose success is not recorded runs again.
 const sealTimeout = 5 * time.Second
 
-// hold acquires the key, waiting for as long as the flags say.
+// hold acquires the key, and waits as long as the flags allow.
 func (j *job) hold(ctx context.Context, s *dsync.Session) (*engine.Hold, error) {
 	j.silence.wait(true)
 	defer j.silence.wait(false)
@@ -285,7 +284,7 @@ func (j *job) hold(ctx context.Context, s *dsync.Session) (*engine.Hold, error) 
 	return h, err
 }
 
-// holder describes the key's holder, or returns err's message if it is unknown.
+// holder describes the key's holder, or returns err's message if the holder is unknown.
 func (j *job) holder(ctx context.Context, s *dsync.Session, err error) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -320,8 +319,8 @@ type work struct {
 	signals    *signals
 }
 
-// do runs the command and returns when all of its process group is dead. The error is
-// nil if the command succeeded, else a failure with the exit status.
+// do runs the command and returns when its whole process group is dead. The error is nil if the
+// command succeeded, otherwise a failure with the exit status.
 func (w *work) do() error {
 	lost := w.hold.Lost()
 	terminal := w.signals.terminal
@@ -329,7 +328,7 @@ func (w *work) do() error {
 	defer w.signals.forward(false)
 	k, err := startKeeper(w.app, w.command, w.environment(w.hold), terminal != nil)
 	if err != nil {
-		return fmt.Errorf("the keeper of the command did not start: %w", err)
+		return fmt.Errorf("the keeper process, which runs the command, could not be started: %w", err)
 	}
 	defer terminal.takeBack()
 	w.renew(k)
@@ -361,7 +360,7 @@ func (w *work) do() error {
 				if lost == nil {
 					return w.lost()
 				}
-				return errors.New("the keeper of the command was killed; so was the command")
+				return errors.New("the keeper process was killed, so the command was killed as well")
 			case r.Started != 0:
 				k.pgid = r.Started
 			case r.Job != 0:
@@ -378,13 +377,13 @@ func (w *work) do() error {
 
 // renew sends the keeper the deadline of the hold.
 func (w *work) renew(k *keeper) {
-	now := clock() // read before Left; otherwise the deadline can be too late
+	now := clock() // read the clock before Left; otherwise the deadline can be too late
 	if left := w.hold.Left(); left > 0 {
 		k.tell(order{Stop: now + left, Kill: now + left + w.grace})
 	}
 }
 
-// ending returns the error for the keeper's last report.
+// ending returns the error for the keeper's last report, nil if the command succeeded.
 func (w *work) ending(r report) error {
 	switch {
 	case r.Failed != "":
@@ -405,5 +404,5 @@ func (w *work) lost() error {
 	if ctx.Err() != nil {
 		cause = context.Cause(ctx)
 	}
-	return &failure{exitLost, fmt.Errorf("%q was lost, and the command stopped: %w", w.key, cause)}
+	return &failure{exitLost, fmt.Errorf("%q was lost, and the command was stopped: %w", w.key, cause)}
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// break and forget answer with one object, which has the status of the key as status --json has it.
+// break and forget print one object, which contains the key's status in the format of status
+// --json.
 func TestJSONOfBreakAndForget(t *testing.T) {
 	type status struct {
 		Key, Kind string

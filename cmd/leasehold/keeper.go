@@ -22,12 +22,12 @@ import (
 type keeper struct {
 	cmd     *exec.Cmd
 	orders  *os.File
-	reports chan report // closed when the keeper has ended
-	pgid    int         // the command's process group, 0: not known
+	reports chan report // closed when the keeper has exited
+	pgid    int         // the command's process group; 0: not known
 }
 
-// startKeeper starts a keeper. It starts the command when it gets its first order. With
-// job control the command can use the controlling terminal.
+// startKeeper starts a keeper, which starts the command when it gets its first order. With job
+// control the command can use the controlling terminal.
 func startKeeper(a *app, command, env []string, jobControl bool) (*keeper, error) {
 	becomeReaper()
 	self, err := executable()
@@ -57,9 +57,9 @@ func startKeeper(a *app, command, env []string, jobControl bool) (*keeper, error
 	k.cmd.Env = append(os.Environ(), env...)
 	k.cmd.Stdin, k.cmd.Stdout, k.cmd.Stderr = a.stdin, a.stdout, a.stderr
 	k.cmd.ExtraFiles = files
-	// The keeper has a process group of its own, so that signals to leasehold's, a stop
-	// from the terminal included, do not reach it. The command's group can use the terminal
-	// only in the same session.
+	// The keeper has its own process group, so that signals to leasehold's group, such as a stop
+	// from the terminal, do not reach it. But the command's group can use the terminal only in the
+	// same session.
 	k.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: !jobControl, Setpgid: jobControl}
 	if err := k.cmd.Start(); err != nil {
 		orders.Close()
@@ -80,10 +80,10 @@ func startKeeper(a *app, command, env []string, jobControl bool) (*keeper, error
 	return k, nil
 }
 
-// besideInherited returns the ExtraFiles of a child that has the given files at descriptors that
-// leasehold's own caller left free, and those descriptors. The caller may have passed some for the
-// command, as make does for its job server and systemd for its sockets, so the child must find each of
-// them where it was. closeFiles must be called when the child was started.
+// besideInherited returns ExtraFiles for a child. In the child, the given files are at descriptors
+// that leasehold's caller left free; besideInherited returns those, too. Descriptors that the
+// caller passed for the command, such as those of make's job server or systemd's sockets, keep
+// their numbers. Call closeFiles after the child was started.
 func besideInherited(files ...*os.File) (extra []*os.File, at []int, closeFiles func(), err error) {
 	var copies []*os.File
 	closeFiles = func() {
@@ -93,13 +93,14 @@ func besideInherited(files ...*os.File) (extra []*os.File, at []int, closeFiles 
 	}
 	for fd := 3; len(at) < len(files); fd++ {
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-		if err != nil || flags&unix.FD_CLOEXEC != 0 { // not open, or leasehold's own
+		if err != nil || flags&unix.FD_CLOEXEC != 0 { // not open, or not inherited
 			extra = append(extra, files[len(at)])
 			at = append(at, fd)
 			continue
 		}
-		// A copy, because the garbage collector closes what an os.File describes. Its number is above fd: a lower one
-		// would be moved before the child is started, perhaps to the number of another descriptor of the caller.
+		// A copy, because the garbage collector closes the descriptor of an os.File. The copy's
+		// number is above fd: a lower one would be moved when the child is started, perhaps onto
+		// another descriptor of the caller.
 		number, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, fd+1)
 		if err != nil {
 			closeFiles()
@@ -111,8 +112,8 @@ func besideInherited(files ...*os.File) (extra []*os.File, at []int, closeFiles 
 	return extra, at, closeFiles, nil
 }
 
-// forSockets returns the command with which it finds the sockets that systemd has passed to
-// leasehold: they are for the process that LISTEN_PID names.
+// forSockets wraps the command so that it finds the sockets that systemd passed to leasehold: they
+// belong to the process that LISTEN_PID names.
 func forSockets(command []string) []string {
 	if os.Getenv("LISTEN_PID") != strconv.Itoa(os.Getpid()) {
 		return command
@@ -120,19 +121,20 @@ func forSockets(command []string) []string {
 	return append([]string{"sh", "-c", `unset LISTEN_PIDFDID; export LISTEN_PID=$$; exec "$0" "$@"`}, command...)
 }
 
-// tell sends an order. It does not wait for a keeper that is frozen or dead: leasehold
-// notices that when the hold is lost or the reports end. A deadline would not do: on a busy machine it
-// can pass before the first try, and the keeper must get the first order, which starts the command.
+// tell sends an order. It does not wait for a keeper that is frozen or dead: leasehold notices that
+// when the hold is lost or the reports end. A write deadline would be wrong: on a busy machine it
+// can pass before the first try, and then the keeper would never get the order to start the
+// command.
 func (k *keeper) tell(o order) {
 	line, err := json.Marshal(o)
 	if err != nil {
-		panic(err) // numbers only
+		panic(err) // can't happen: an order has only numbers
 	}
 	c, err := k.orders.SyscallConn()
 	if err != nil {
 		return // closed
 	}
-	// The pipe does not block, and a line is written as a whole or not at all.
+	// Writes to the pipe don't block, and a line is written either whole or not at all.
 	c.Write(func(fd uintptr) bool {
 		for {
 			if _, err := unix.Write(int(fd), append(line, '\n')); !errors.Is(err, unix.EINTR) {
@@ -162,7 +164,7 @@ func (k *keeper) wait() {
 	}
 }
 
-// statusOf returns the exit status that says how a command ended, as a shell's does.
+// statusOf returns the exit status for a command that has ended, as a shell does.
 func statusOf(w syscall.WaitStatus) int {
 	if w.Signaled() {
 		return exitSignal + int(w.Signal())
@@ -170,23 +172,23 @@ func statusOf(w syscall.WaitStatus) int {
 	return w.ExitStatus()
 }
 
-// An order is a message from leasehold to the keeper: a line of JSON. The first one has
-// Stop and Kill; the keeper starts the command when it arrives.
+// An order is a message from leasehold to the keeper: a line of JSON. The first order that has Stop
+// and Kill makes the keeper start the command.
 type order struct {
-	// Stop is when the command gets SIGTERM, and Kill when its group gets SIGKILL, on
-	// [clock]. They are ignored in an order that has a Signal.
+	// The command gets SIGTERM at the time Stop, and its group gets SIGKILL at the time Kill, both
+	// on [clock]. An order with a Signal does not change them.
 	Stop, Kill time.Duration
 
 	// Signal is a signal to forward to the command; 0: none.
 	Signal int
 }
 
-// A report is a message from the keeper to leasehold: a line of JSON. The first says that
-// the command was started, the last that it has ended or did not start. In between there
-// may be some that say that job control has stopped it.
+// A report is a message from the keeper to leasehold: a line of JSON. The first report says that
+// the command was started, the last one that it ended or could not be started. Reports between them
+// say that job control has stopped the command.
 type report struct {
 	Started int    // the process id of the command, which is also that of its group
-	Job     int    // the signal of job control that has stopped the command
+	Job     int    // the job control signal that stopped the command
 	Failed  string // why the command did not start
 	Status  int    // the exit status
 	Stopped bool   // the keeper stopped the command at the deadline
@@ -194,7 +196,7 @@ type report struct {
 
 const keepName = "keep-command"
 
-// newKeep returns the hidden command by which leasehold starts itself as a keeper.
+// newKeep returns the hidden command with which leasehold starts itself as a keeper.
 func newKeep() *cobra.Command {
 	var ordersAt, reportsAt int
 	c := &cobra.Command{
@@ -204,14 +206,15 @@ func newKeep() *cobra.Command {
 		RunE: func(_ *cobra.Command, command []string) error {
 			orders, reports := os.NewFile(uintptr(ordersAt), "orders"), os.NewFile(uintptr(reportsAt), "reports")
 			if orders == nil || reports == nil {
-				return usagef("%s is for leasehold's own use", keepName)
+				return usagef("%s is only for leasehold itself", keepName)
 			}
-			syscall.CloseOnExec(ordersAt) // and no other: the rest is the command's
+			syscall.CloseOnExec(ordersAt) // only this one: the other descriptors are for the command
 			syscall.CloseOnExec(reportsAt)
-			// The keeper must survive a signal to all processes of a service, as systemd
-			// sends it: if it died, the command would die with it, without its grace.
+			// The keeper must survive a signal to all processes of a service, such as systemd
+			// sends: if it died, the command would die with it, without its grace.
 			catch()
-			// leasehold ignores SIGTTOU, and so would the command if it were not caught here.
+			// leasehold ignores SIGTTOU. The command would inherit that if the signal were not
+			// caught here.
 			signal.Notify(make(chan os.Signal, 1), syscall.SIGTTOU)
 			k := &keep{orders: make(chan order), reports: json.NewEncoder(reports)}
 			go func() {
@@ -228,26 +231,26 @@ func newKeep() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().IntVar(&ordersAt, "orders", 3, "the descriptor that orders are read from")
-	c.Flags().IntVar(&reportsAt, "reports", 4, "the descriptor that reports are written to")
+	c.Flags().IntVar(&ordersAt, "orders", 3, "descriptor to read orders from")
+	c.Flags().IntVar(&reportsAt, "reports", 4, "descriptor to write reports to")
 	return c
 }
 
-// A keep is the state of the keeper process. It runs the command and stops it at the
-// deadline, whatever happens to leasehold, which must extend the deadline again and
-// again. It is as simple as possible: it knows nothing about stores and keys.
+// A keep is the state of the keeper process. The keeper runs the command and stops it at a deadline
+// that leasehold keeps extending, whatever happens to leasehold. It is as simple as possible: it
+// knows nothing about stores and keys.
 type keep struct {
-	orders     chan order // closed when leasehold has ended
+	orders     chan order // closed when leasehold has exited
 	reports    *json.Encoder
 	stop, kill time.Duration // see order
 	stopping   bool
-	suspended  bool // the keeper has reported that job control has stopped the command
+	suspended  bool // job control has stopped the command, and the keeper has reported that
 }
 
-// run runs the command until all of its group is dead.
+// run runs the command and returns when its whole group is dead.
 func (k *keep) run(command []string) {
 	o, ok := <-k.orders
-	for ; o.Signal != 0; o, ok = <-k.orders { // the lease was over before the command could begin
+	for ; o.Signal != 0; o, ok = <-k.orders { // signals can come before the order to start
 		if caught(o.Signal).ends() {
 			k.reports.Encode(report{Status: exitSignal + o.Signal})
 			return
@@ -270,7 +273,8 @@ func (k *keep) run(command []string) {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	// Pdeathsig is sent when the thread that started the command ends, not the process.
+	// Pdeathsig is sent when the thread that started the command ends, not the process. So lock the
+	// thread.
 	dieWithParent(cmd.SysProcAttr)
 	runtime.LockOSThread()
 	becomeReaper()
@@ -286,16 +290,16 @@ func (k *keep) run(command []string) {
 	go waitFor(pid, states)
 	status := k.watch(pid, alarm, states)
 
-	// The group's number can't have been reused yet: Linux and other systems assign
-	// process ids in turn.
+	// The group's ID can't have been reused yet: Linux and other systems assign process IDs in
+	// turn.
 	syscall.Kill(-pid, syscall.SIGKILL)
 	reapGroup(pid)
 	k.reports.Encode(report{Status: statusOf(status), Stopped: k.stopping})
 }
 
-// waitFor sends each state of the command: stopped any number of times, then ended. os/exec
-// knows nothing of the former. It also waits for all that the command has left to the keeper, which
-// is their reaper: a daemon, and what that leaves behind, would remain a zombie otherwise.
+// waitFor sends each change of the command's state: any number of stops, which os/exec does not
+// report, then its end. It also reaps the orphaned descendants of the command, which the keeper
+// inherits; otherwise a daemon and its children would remain zombies.
 func waitFor(pid int, states chan<- syscall.WaitStatus) {
 	for {
 		var w syscall.WaitStatus
@@ -303,7 +307,7 @@ func waitFor(pid int, states chan<- syscall.WaitStatus) {
 		case errors.Is(err, syscall.EINTR), err == nil && ended != pid:
 			continue
 		case err != nil:
-			panic(os.NewSyscallError("wait4", err)) // the command is our child, and nobody else waits for it
+			panic(os.NewSyscallError("wait4", err)) // can't happen: the command is our child, and nothing else waits for it
 		}
 		states <- w
 		if !w.Stopped() {
@@ -312,7 +316,8 @@ func waitFor(pid int, states chan<- syscall.WaitStatus) {
 	}
 }
 
-// watch carries out orders and the deadline on the group pid until the command has ended.
+// watch carries out orders and enforces the deadline on the process group pid until the command has
+// ended.
 func (k *keep) watch(pid int, alarm *alarm, states <-chan syscall.WaitStatus) syscall.WaitStatus {
 	orders := k.orders
 	for {
@@ -321,8 +326,8 @@ func (k *keep) watch(pid int, alarm *alarm, states <-chan syscall.WaitStatus) sy
 			if !w.Stopped() {
 				return w
 			}
-			// One report until leasehold answers: more could fill the pipe while leasehold is
-			// stopped, and block the keeper.
+			// Send no further report until leasehold reacts: while leasehold is stopped, reports
+			// could fill the pipe and block the keeper.
 			if !k.suspended && isJobControl(w.StopSignal()) {
 				k.suspended = true
 				k.reports.Encode(report{Job: int(w.StopSignal())})
@@ -353,8 +358,8 @@ func (k *keep) watch(pid int, alarm *alarm, states <-chan syscall.WaitStatus) sy
 	}
 }
 
-// forward sends a signal that leasehold got: one that ends programs, stops or continues
-// them to the whole group, any other to the command alone.
+// forward forwards a signal from leasehold: to the whole group if it is one that ends, stops or
+// continues programs, otherwise only to the command.
 func (k *keep) forward(pid int, s syscall.Signal) {
 	if s == syscall.SIGCONT {
 		k.suspended = false
@@ -373,7 +378,7 @@ func isJobControl(s syscall.Signal) bool {
 func readClock(id int32) time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(id, &t); err != nil {
-		panic(err) // there is no such clock: nothing could be promised
+		panic(err) // without this clock no deadline can be enforced
 	}
 	return time.Duration(t.Nano())
 }

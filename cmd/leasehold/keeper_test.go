@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A kept is a keeper with a command that heeds no SIGTERM and has a child.
+// A kept is a keeper whose command and its child ignore SIGTERM.
 type kept struct {
 	*keeper
 	t    *testing.T
@@ -36,7 +36,7 @@ func newKept(t *testing.T, o order) kept {
 	return k
 }
 
-// alive reports which of the command's processes are.
+// alive returns which of the command's two processes are alive.
 func (k kept) alive() (pids []string) {
 	for _, pid := range strings.Fields(read(k.t, k.file)) {
 		if !dead(pid) {
@@ -48,18 +48,18 @@ func (k kept) alive() (pids []string) {
 
 func hour() order { return order{Stop: clock() + time.Hour, Kill: clock() + 2*time.Hour} }
 
-// A keeper that receives no later deadline stops the command at the last one.
+// A keeper that receives no further deadline stops the command at the last one.
 func TestKeeperStopsAtTheDeadline(t *testing.T) {
 	k := newKept(t, hour())
 	now := clock()
 	k.tell(order{Stop: now + 50*time.Millisecond, Kill: now + 300*time.Millisecond})
-	k.tell(order{Signal: int(syscall.SIGUSR2)}) // which ends sh, but not its child
+	k.tell(order{Signal: int(syscall.SIGUSR2)}) // SIGUSR2 ends sh, but not its child
 	r := <-k.reports
 	if end := clock(); !r.Stopped && r.Status != 128+12 || end < now {
 		t.Errorf("%+v", r)
 	}
 	if left := k.alive(); len(left) > 0 {
-		t.Errorf("%v live when the end is reported", left)
+		t.Errorf("%v are alive after the report of the command's end", left)
 	}
 
 	k = newKept(t, hour())
@@ -67,29 +67,29 @@ func TestKeeperStopsAtTheDeadline(t *testing.T) {
 	k.tell(order{Stop: now + 50*time.Millisecond, Kill: now + 300*time.Millisecond})
 	r = <-k.reports
 	if took := clock() - now; !r.Stopped || r.Status != 128+9 || took < 300*time.Millisecond {
-		t.Errorf("%+v after %v, want that it was stopped with SIGKILL, 300ms after the order at the earliest", r, took)
+		t.Errorf("%+v after %v, want an end by SIGKILL, at least 300ms after the order", r, took)
 	}
 	if got := read(t, k.file+".term"); got != "term\n" {
-		t.Errorf("the command says %q of SIGTERM, want that it came once", got)
+		t.Errorf("on SIGTERM the command wrote %q, want one line", got)
 	}
 	if left := k.alive(); len(left) > 0 {
-		t.Errorf("%v live when the end is reported", left)
+		t.Errorf("%v are alive after the report of the command's end", left)
 	}
 }
 
-// A command that is being stopped is stopped, whatever is ordered afterwards.
+// Once the keeper has begun to stop the command, a later deadline does not change that.
 func TestKeeperStopsForGood(t *testing.T) {
 	k := newKept(t, hour())
 	k.tell(order{Stop: clock(), Kill: clock() + 500*time.Millisecond})
 	eventually(t, "SIGTERM came", func() bool { return read(t, k.file+".term") != "" })
 	k.tell(hour())
 	if r := <-k.reports; !r.Stopped || r.Status != 128+9 {
-		t.Errorf("%+v, want that it was stopped with SIGKILL", r)
+		t.Errorf("%+v, want an end by SIGKILL", r)
 	}
 }
 
-// A deadline that has passed before the start, as when leasehold was frozen, allows
-// for none.
+// A keeper does not start the command if the deadline has already passed, as after leasehold was
+// frozen.
 func TestKeeperStartsNothingTooLate(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ran")
 	k, err := startKeeper(&app{stdin: strings.NewReader("")}, []string{"touch", file}, nil, false)
@@ -98,7 +98,7 @@ func TestKeeperStartsNothingTooLate(t *testing.T) {
 	}
 	k.tell(order{Stop: clock(), Kill: clock() + time.Hour})
 	if r := <-k.reports; r.Started != 0 || !r.Stopped {
-		t.Errorf("%+v, want that nothing was started", r)
+		t.Errorf("%+v, want that the command was not started", r)
 	}
 	k.wait()
 	if _, err := os.Stat(file); err == nil {
@@ -106,7 +106,7 @@ func TestKeeperStartsNothingTooLate(t *testing.T) {
 	}
 }
 
-// The end of leasehold is the end of the group.
+// When leasehold dies, the keeper kills the command's group.
 func TestKeeperKillsWhenLeaseholdDies(t *testing.T) {
 	k := newKept(t, hour())
 	k.orders.Close()
@@ -114,19 +114,19 @@ func TestKeeperKillsWhenLeaseholdDies(t *testing.T) {
 		t.Errorf("%+v, want SIGKILL", r)
 	}
 	if left := k.alive(); len(left) > 0 {
-		t.Errorf("%v live when the end is reported", left)
+		t.Errorf("%v are alive after the report of the command's end", left)
 	}
 }
 
-// The end of the keeper is the command's, and leasehold can kill the rest of its group,
-// also where the keeper is frozen.
+// The command dies with its keeper, and leasehold can kill the rest of the group, even if the
+// keeper is frozen.
 func TestKeeperKilledOrFrozen(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
 		k := newKept(t, hour())
 		k.cmd.Process.Signal(s)
 		if s == syscall.SIGKILL {
 			if r, ok := <-k.reports; ok {
-				t.Errorf("%v: %+v, want the end of reports", s, r)
+				t.Errorf("%v: got report %+v, want the reports closed", s, r)
 			}
 			command := strings.Fields(read(t, k.file))[0]
 			eventually(t, "the command dies with its keeper", func() bool { return dead(command) })
@@ -134,30 +134,31 @@ func TestKeeperKilledOrFrozen(t *testing.T) {
 		k.kill()
 		k.wait()
 		if left := k.alive(); len(left) > 0 {
-			t.Errorf("%v: %v live", s, left)
+			t.Errorf("%v: %v are alive", s, left)
 		}
 	}
 }
 
-// A signal that is sent to all processes of a service does not end the keeper.
+// A signal to all processes of a service does not end the keeper.
 func TestKeeperOutlivesSIGTERM(t *testing.T) {
 	k := newKept(t, hour())
 	k.cmd.Process.Signal(syscall.SIGTERM)
 	k.tell(order{Signal: int(syscall.SIGTERM)})
 	eventually(t, "the keeper forwards signals after SIGTERM", func() bool { return read(t, k.file+".term") != "" })
 	if len(k.alive()) != 2 {
-		t.Errorf("%v live, want both", k.alive())
+		t.Errorf("%v are alive, want both processes", k.alive())
 	}
 }
 
-// The keeper reports once that job control has stopped the command, until leasehold
-// continues it: leasehold may be stopped, too, and not read reports.
+// After the keeper has reported that job control stopped the command, it sends no further such
+// report until leasehold continues the command: leasehold may be stopped, too, and not read
+// reports.
 func TestKeeperReportsJobControl(t *testing.T) {
 	k := newKept(t, hour())
 	shell := strings.Fields(read(t, k.file))[0]
 	k.tell(order{Signal: int(syscall.SIGTSTP)})
 	if r := <-k.reports; r != (report{Job: int(syscall.SIGTSTP)}) {
-		t.Errorf("%+v, want that SIGTSTP has stopped the command", r)
+		t.Errorf("%+v, want the report that SIGTSTP stopped the command", r)
 	}
 	syscall.Kill(-k.pgid, syscall.SIGCONT)
 	eventually(t, "it goes on", func() bool { return state(t, shell) != "T" })
@@ -165,13 +166,13 @@ func TestKeeperReportsJobControl(t *testing.T) {
 	eventually(t, "it is stopped", func() bool { return state(t, shell) == "T" })
 	select {
 	case r := <-k.reports:
-		t.Errorf("%+v, want no report before leasehold has continued the command", r)
+		t.Errorf("%+v, want no report until leasehold continues the command", r)
 	case <-time.After(100 * time.Millisecond):
 	}
 	k.tell(order{Signal: int(syscall.SIGCONT)})
 	eventually(t, "it goes on", func() bool { return state(t, shell) != "T" })
 	k.tell(order{Signal: int(syscall.SIGTSTP)})
 	if r := <-k.reports; r != (report{Job: int(syscall.SIGTSTP)}) {
-		t.Errorf("%+v, want that SIGTSTP has stopped the command again", r)
+		t.Errorf("%+v, want another report that SIGTSTP stopped the command", r)
 	}
 }

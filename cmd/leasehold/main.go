@@ -4,9 +4,9 @@
 //	leasehold run KEY -- command args…      run a command while holding a lock
 //	leasehold elect NAME -- command args…   run a command while being the leader
 //	leasehold status [PREFIX]               show the holders and waiters of keys
-//	leasehold break KEY                     make the holders of a key give it up
+//	leasehold break KEY                     make the holders of a key release it
 //	leasehold forget KEY                    forget a key that nobody uses
-//	leasehold members [NAME]                show the processes that are alive, or an election's members
+//	leasehold members [NAME]                show the live processes, or an election's members
 //	leasehold serve                         serve a page that shows all of this
 //	leasehold clock                         measure how far the clocks are apart
 //	leasehold completion SHELL              print a script that completes commands, flags and keys
@@ -20,20 +20,19 @@
 // command while this process leads, and campaigns again when the leadership is lost. The
 // command's environment has LEASEHOLD_KEY, LEASEHOLD_TOKEN and, in an election,
 // LEASEHOLD_TERM. The command runs in a process group of its own, and the signals that
-// leasehold gets are forwarded to it; while there is no command the second one ends
-// leasehold at once. It has leasehold's open descriptors. It can use the terminal, if there
-// is one, and take part in the shell's job control. No process of the group outlives the hold.
+// leasehold gets are forwarded to it; while there is no command the second signal ends
+// leasehold at once. The command has leasehold's open descriptors. It can use the terminal, if
+// there is one, and take part in the shell's job control. No process of the group outlives the hold.
 //
-// When the hold is lost the group gets SIGTERM, and SIGKILL when its grace (--grace) is
-// over. The grace is part of the lease, so the group is dead before the server gives the
+// When the hold is lost the group gets SIGTERM, and SIGKILL after its grace (--grace). The grace is part of the lease, so the group is dead before the server gives the
 // key to anyone else. Two processes enforce this independently:
 // leasehold, which has the session, and its keeper, which runs the command and receives
 // the deadline after each heartbeat. So the keeper stops the command in time if leasehold
 // is frozen (SIGSTOP), starved or cut off, and at once if leasehold is killed; leasehold
 // kills the group if the keeper is frozen or killed. If both are frozen for longer than
 // the lease, as when a virtual machine is stopped, the keeper kills the group as soon as
-// they resume, and only the fencing token can refuse what the command does in that
-// moment: see leasehold run --help.
+// they resume. Until then only the fencing token can protect the command's data: see
+// leasehold run --help.
 //
 // # Exit status
 //
@@ -64,15 +63,15 @@ func main() {
 	os.Exit(a.main(context.Background(), os.Args[1:]))
 }
 
-// An app is the command with its surroundings, which tests replace.
+// An app is leasehold with everything around it that tests replace.
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	getenv         func(string) string
 	store          driver.Store // nil: MongoDB; tests use a store in memory
 	target         target       // from the flags
-	trace          string       // likewise: the name of a file, or ""
-	frame          *display     // not nil: stdout is a buffer, whose text will be shown there
+	trace          string       // from the flags: a file name, or ""
+	frame          *display     // if not nil, stdout is a buffer whose text will be shown on this display
 }
 
 // main runs the command line and returns the exit status.
@@ -82,7 +81,7 @@ func (a *app) main(ctx context.Context, args []string) int {
 	err := root.ExecuteContext(ctx)
 	var f *failure
 	if err != nil && !errors.As(err, &f) {
-		f = usage(err) // a command's own errors are failures already: see newRoot
+		f = usage(err) // from cobra; the commands return failures: see newRoot
 	}
 	switch {
 	case f == nil:
@@ -93,7 +92,7 @@ func (a *app) main(ctx context.Context, args []string) int {
 	return f.status
 }
 
-// say prints err in one line, even if a driver's message has several.
+// say prints err in one line, even if its message has several.
 func (a *app) say(err error) {
 	fmt.Fprintf(a.stderr, "leasehold: %s\n", oneLine(err))
 }
@@ -106,7 +105,7 @@ func newRoot(a *app) *cobra.Command {
 		Long: `leasehold runs commands under locks that a whole fleet respects, or on the one
 machine that is elected, and shows the holders. It needs a MongoDB, and the rights
 to find, insert, update and remove on one collection. With readWrite on the database it
-can also notify waiters at once; without, they poll.
+can also notify waiters at once; without readWrite they poll.
 
 All processes that share locks must use the same --uri, --db and --collection.`,
 		Example: `  export MONGODB_URI=mongodb://db1,db2,db3/app?replicaSet=rs0
@@ -132,16 +131,16 @@ All processes that share locks must use the same --uri, --db and --collection.`,
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.Flags().Bool("version", false, "print the version, and what it was built with")
+	root.Flags().Bool("version", false, "print the version, and the Go version and platform of the build")
 
 	f := root.PersistentFlags()
-	f.StringVar(&a.target.uri, "uri", "", "connection string of the MongoDB (default $MONGODB_URI)")
+	f.StringVar(&a.target.uri, "uri", "", "MongoDB connection string (default $MONGODB_URI)")
 	f.StringVar(&a.target.db, "db", "", `database (default: that of the connection string, else "leasehold")`)
 	f.StringVar(&a.target.collection, "collection", "leasehold", "collection that holds the locks")
 	f.DurationVar(&a.target.ttl, "ttl", 30*time.Second, "time after its last heartbeat until the locks of a crashed process become free; at least 1s")
-	f.StringVar(&a.target.name, "name", "", "name that others see (default: the host's name)")
-	f.DurationVar(&a.target.timeout, "connect-timeout", 10*time.Second, "how long to try to reach the server at the start")
-	f.StringVar(&a.trace, "trace", "", "file that gets the session's events, for a bug report")
+	f.StringVar(&a.target.name, "name", "", "this process's name, as shown to others (default: the host's name)")
+	f.DurationVar(&a.target.timeout, "connect-timeout", 10*time.Second, "how long to try to reach the server at startup")
+	f.StringVar(&a.trace, "trace", "", "file to write the session's events to, for a bug report")
 	f.MarkHidden("trace")
 
 	root.AddCommand(newStatus(a), newMembers(a), newServe(a), newBreak(a), newForget(a), newClock(a), newMan())
@@ -158,16 +157,16 @@ All processes that share locks must use the same --uri, --db and --collection.`,
 		case "help":
 			c.Args = helpTopic
 		case "completion":
-			// cobra prints its help, and exits with 0, whatever the shell.
+			// For an unknown shell cobra would print its help and exit with 0.
 			c.Args, c.RunE = arguments(1, 1, "one of the shells bash, zsh, fish and powershell"), func(_ *cobra.Command, args []string) error {
-				return usagef("completion has no script for %q; it has some for bash, zsh, fish and powershell", args[0])
+				return usagef("completion has no script for %q, only for bash, zsh, fish and powershell", args[0])
 			}
 		}
 	}
 	return root
 }
 
-// unknownCommand returns the error for a name that is none of root's commands.
+// unknownCommand returns the error for the name of a command that does not exist.
 func unknownCommand(root *cobra.Command, name string) error {
 	hint := "see leasehold --help"
 	if near := root.SuggestionsFor(name); len(near) > 0 {
@@ -176,7 +175,7 @@ func unknownCommand(root *cobra.Command, name string) error {
 	return fmt.Errorf("unknown command %q; %s", name, hint)
 }
 
-// helpTopic returns an error if there is no help on args, for which cobra prints something else.
+// helpTopic returns an error if there is no help on args. cobra would print other help instead.
 func helpTopic(help *cobra.Command, args []string) error {
 	switch topic, rest, err := help.Root().Find(args); {
 	case topic == help.Root() && len(rest) > 0:
@@ -187,8 +186,8 @@ func helpTopic(help *cobra.Command, args []string) error {
 	return nil
 }
 
-// arguments returns a check that a command line has least to most arguments, which the error
-// calls what.
+// arguments returns a check that the number of arguments is between least and most. The error
+// describes what is right as what.
 func arguments(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) >= least && len(args) <= most {
@@ -198,8 +197,8 @@ func arguments(least, most int, what string) cobra.PositionalArgs {
 	}
 }
 
-// version describes this build: the module's version, and what it was built with and for.
-// The go command sets the module's version, from the commit if it builds a repository (unless
+// version describes this build: the module's version, the Go version and the platform. The go
+// command sets the module's version; in a repository it derives it from the commit (unless
 // -buildvcs=false).
 func version() string {
 	var module string

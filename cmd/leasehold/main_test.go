@@ -11,11 +11,11 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// onMemory is an environment variable with which the test binary is a leasehold whose
-// store is in memory. Another session holds the key "held" there.
+// onMemory is an environment variable that makes the test binary run as leasehold on a store in
+// memory. Another session holds the key "held" there.
 const onMemory = "LEASEHOLD_TEST_ON_MEMORY"
 
-// The test binary is its own leasehold: what starts a keeper runs it again.
+// The test binary serves as leasehold: a keeper is this binary, too.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == keepName {
 		main()

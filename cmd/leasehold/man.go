@@ -15,25 +15,25 @@ import (
 func newMan() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
-		Short: "Write the manual pages into a folder",
-		Long: `Write the manual pages, leasehold.1 and one for each command, into the folder DIR,
+		Short: "Write the manual pages into a directory",
+		Long: `Write the manual pages, leasehold.1 and one for each command, into the directory DIR,
 which is created if it does not exist.`,
 		Example: `  leasehold man /usr/local/share/man/man1`,
 		Args:    arguments(1, 1, "one DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
-				return fmt.Errorf("the folder can't be created: %w", err)
+				return fmt.Errorf("the directory can't be created: %w", err)
 			}
 			return writePages(cmd.Root(), args[0])
 		},
 	}
 }
 
-// writePages writes the pages of c and its subcommands into a folder.
+// writePages writes the pages of c and its subcommands into a directory.
 func writePages(c *cobra.Command, dir string) error {
 	for _, sub := range c.Commands() {
 		if !sub.IsAvailableCommand() {
-			continue // hidden, or help on a topic
+			continue // hidden, or only a help topic
 		}
 		if err := writePages(sub, dir); err != nil {
 			return err
@@ -46,10 +46,10 @@ func writePages(c *cobra.Command, dir string) error {
 	return os.WriteFile(filepath.Join(dir, strings.ReplaceAll(c.CommandPath(), " ", "-")+".1"), page, 0o644)
 }
 
-// manPage returns the manual page of c: what cobra makes of it, and the sections that
-// cobra does not know, in the place where man-pages(7) wants them.
+// manPage returns the manual page of c: cobra's page, with the sections that cobra does not know
+// inserted where man-pages(7) wants them.
 func manPage(c *cobra.Command) ([]byte, error) {
-	c.DisableAutoGenTag = true // the same page whenever it is generated
+	c.DisableAutoGenTag = true // no date, so that the page is reproducible
 	long := c.Long
 	c.Long = indentTables(long)
 	defer func() { c.Long = long }()
@@ -65,8 +65,8 @@ func manPage(c *cobra.Command) ([]byte, error) {
 	return bytes.Replace(page.Bytes(), []byte(next), []byte(own), 1), nil
 }
 
-// environmentHelp is the section ENVIRONMENT of all pages. Neither it nor exitHelp may
-// have what roff takes for a command: a backslash, or a line that begins with a dot.
+// environmentHelp is the section ENVIRONMENT of all pages. Neither it nor exitHelp may contain what
+// roff would take for a command: a backslash, or a line that begins with a dot.
 const environmentHelp = `leasehold reads
 
   MONGODB_URI      the connection string, if there is no --uri
@@ -79,7 +79,7 @@ and sets for the command of run, once and elect
   LEASEHOLD_TICK   with run --tick: the tick, in RFC 3339
 `
 
-// indentTables indents tables by four blanks instead of two: the pages are generated from
+// indentTables indents tables by four spaces instead of two: cobra generates the pages from
 // Markdown, which needs four.
 func indentTables(text string) string {
 	lines := strings.Split(text, "\n")

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// Every command has a page, its tables are kept as they are, and pages are the same
-// whenever they are made.
+// Every command has a page, its tables keep their lines, and pages are reproducible.
 func TestMan(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
 	if got := command(t, nil, "man", dir); got != (result{}) {
@@ -16,7 +15,7 @@ func TestMan(t *testing.T) {
 	}
 	for _, c := range newRoot(&app{}).Commands() {
 		if !c.IsAvailableCommand() {
-			continue // hidden, or help on a topic
+			continue // hidden, or only a help topic
 		}
 		page, err := os.ReadFile(filepath.Join(dir, "leasehold-"+c.Name()+".1"))
 		if err != nil {
@@ -28,7 +27,7 @@ func TestMan(t *testing.T) {
 			"\n.SH ENVIRONMENT\n.EX\nleasehold reads", "\n  MONGODB_URI  ", "\n  LEASEHOLD_TOKEN  ", "\n  LEASEHOLD_TICK   ",
 		} {
 			if strings.Count(string(page), want) != 1 {
-				t.Errorf("%s: %d times %q, want once", c.Name(), strings.Count(string(page), want), want)
+				t.Errorf("%s: found %d times %q, want once", c.Name(), strings.Count(string(page), want), want)
 			}
 		}
 		if c.Short == "" || !strings.Contains(string(page), ".SH SYNOPSIS") {
@@ -36,19 +35,19 @@ func TestMan(t *testing.T) {
 		}
 	}
 	if strings.Contains(exitHelp+environmentHelp, `\`) || strings.Contains(exitHelp+environmentHelp, "\n.") {
-		t.Error("the texts have what roff takes for a command")
+		t.Error("the texts contain what roff takes for a command")
 	}
 	page, _ := os.ReadFile(filepath.Join(dir, "leasehold-status.1"))
 	if !strings.Contains(string(page), ".EX\nkey, kind       kind is") {
-		t.Errorf("a table that is not kept:\n%s", page)
+		t.Errorf("the table's lines are not kept:\n%s", page)
 	}
 	page, _ = os.ReadFile(filepath.Join(dir, "leasehold-run.1"))
 	if !strings.Contains(string(page), "\\fB--grace\\fP=TTL/10\n") {
-		t.Errorf("the default of --grace is not there:\n%s", page)
+		t.Errorf("the default of --grace is missing:\n%s", page)
 	}
 	file := filepath.Join(dir, "leasehold.1")
 	got := command(t, nil, "man", filepath.Join(file, "sub"))
 	if got.status != exitFailed || strings.Count(got.err, "\n") != 1 {
-		t.Errorf("a folder that can't be made: %+v", got)
+		t.Errorf("with a directory that can't be created: %+v", got)
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An alarm fires at a time on [clock], or, if the machine was asleep then, as soon as it
-// wakes. Go's timers stop while the machine sleeps, and would fire late.
+// An alarm fires at a time on [clock] or, if the machine is suspended at that time, as soon as it
+// wakes. Go's timers stop while the machine is suspended, so they would fire late.
 type alarm struct {
-	c    chan struct{} // has room for one
+	c    chan struct{} // with a capacity of one
 	file *os.File
 }
 
@@ -37,34 +37,34 @@ func newAlarm() (*alarm, error) {
 	return a, nil
 }
 
-// set makes the alarm fire at t, and no longer at an earlier setting. The receiver must
-// compare the clock, since the alarm may have fired just before it was set anew.
+// set makes the alarm fire at t instead of the previous time. The receiver must compare the clock,
+// because the alarm may have fired just before it was set again.
 func (a *alarm) set(t time.Duration) {
 	when := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(max(t, 1)))} // 0 would disarm it
 	if err := unix.TimerfdSettime(int(a.file.Fd()), unix.TFD_TIMER_ABSTIME, &when, nil); err != nil {
-		panic(os.NewSyscallError("timerfd_settime", err)) // nobody would stop the command
+		panic(os.NewSyscallError("timerfd_settime", err)) // nothing would stop the command
 	}
 }
 
-// clock returns the time since the machine was started, sleep included. It is the same
-// in all processes, and nobody can set it.
+// clock returns the time since boot, including suspension. All processes see the same clock, and
+// nobody can set it.
 func clock() time.Duration { return readClock(unix.CLOCK_BOOTTIME) }
 
-// executable returns the path by which leasehold starts itself: the file that it was
-// started from, even if that was replaced since.
+// executable returns the path with which leasehold starts itself: the file that this process runs,
+// even if it was replaced since.
 func executable() (string, error) { return "/proc/self/exe", nil }
 
 // dieWithParent makes the kernel kill a process when the thread that started it ends.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
-// becomeReaper makes orphaned descendants children of this process, which can then wait
-// for them.
+// becomeReaper makes this process the parent of its orphaned descendants, so that it can wait for
+// them.
 func becomeReaper() {
-	// It fails only on kernels before 3.4. There reapGroup does not wait for orphans.
+	// Fails only on kernels before 3.4; there reapGroup does not wait for orphans.
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 }
 
-// reapGroup waits until all processes of a group that were killed are dead.
+// reapGroup waits until all processes of a killed group are dead.
 func reapGroup(pgid int) {
 	for {
 		_, err := syscall.Wait4(-pgid, nil, 0, nil)
@@ -74,8 +74,8 @@ func reapGroup(pgid int) {
 	}
 }
 
-// reapOrphans waits for children of leasehold that have ended: what a keeper that has ended leaves
-// behind, daemons say. Nobody needs the status of any child, the keeper's included.
+// reapOrphans reaps children of leasehold that have exited, such as daemons that an exited keeper
+// left behind. Nothing needs the exit status of a child, not even the keeper's.
 func reapOrphans() {
 	for {
 		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)

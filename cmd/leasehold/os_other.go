@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An alarm fires every 20 ms, and the receiver compares [clock]: Go's timers stop while
-// the machine sleeps, and would fire late.
+// An alarm fires every 20 ms, and the receiver compares [clock]: Go's timers stop while the machine
+// is suspended, so they would fire late.
 type alarm struct {
 	c <-chan time.Time
 }
@@ -21,20 +21,20 @@ func newAlarm() (*alarm, error) { return &alarm{time.Tick(20 * time.Millisecond)
 // set does nothing: the alarm fires all the time.
 func (*alarm) set(time.Duration) {}
 
-// clock returns the time since the machine was started, on darwin sleep included. It is
-// the same in all processes, and nobody can set it.
+// clock returns the time since boot, on darwin including suspension. All processes see the same
+// clock, and nobody can set it.
 func clock() time.Duration { return readClock(unix.CLOCK_MONOTONIC) }
 
 func executable() (string, error) { return os.Executable() }
 
-// dieWithParent does nothing: these systems can't do it.
+// dieWithParent does nothing: these systems don't support it.
 func dieWithParent(*syscall.SysProcAttr) {}
 
-// becomeReaper does nothing: these systems can't do it.
+// becomeReaper does nothing: these systems don't support it.
 func becomeReaper() {}
 
-// reapGroup waits until the killed processes of a group no longer exist. A zombie whose
-// parent does not wait for it exists on, so reapGroup gives up after a second.
+// reapGroup waits until the processes of a killed group no longer exist. It gives up after a
+// second, because a zombie exists until its parent waits for it.
 func reapGroup(pgid int) {
 	for range 100 {
 		if syscall.Kill(-pgid, 0) != nil {
@@ -44,5 +44,5 @@ func reapGroup(pgid int) {
 	}
 }
 
-// reapOrphans does nothing: the children of leasehold are its keepers, which it waits for.
+// reapOrphans does nothing: leasehold's only children are its keepers, which it waits for.
 func reapOrphans() {}

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	healthTime     = 2 * time.Second // as long as a probe usually waits
+	healthTime     = 2 * time.Second // how long /healthz waits for the store
 	metricsTime    = 8 * time.Second // Prometheus waits for 10 s by default
-	maxMetricsKeys = 10_000          // as the page
+	maxMetricsKeys = 10_000          // the same as the page's
 )
 
-// withProbes returns a handler of the page, and of the paths that programs read: see the help of serve.
+// withProbes returns a handler of the page and of the paths for programs: see the help of serve.
 func withProbes(page http.Handler, inspector *admin.Inspector) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", page)
@@ -25,13 +25,13 @@ func withProbes(page http.Handler, inspector *admin.Inspector) http.Handler {
 		ctx, cancel := context.WithTimeout(r.Context(), healthTime)
 		defer cancel()
 		w.Header().Set("Cache-Control", "no-store")
-		if _, err := inspector.Status(ctx, "healthz"); err != nil { // of whatever key
+		if _, err := inspector.Status(ctx, "healthz"); err != nil { // any key would do
 			http.Error(w, "the store does not answer: "+oneLine(err), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")
 	})
-	reading := make(chan struct{}, 1) // a semaphore: scrapes do not read the store side by side
+	reading := make(chan struct{}, 1) // a semaphore: one scrape at a time reads the store
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), metricsTime)
 		defer cancel()
@@ -49,7 +49,7 @@ func withProbes(page http.Handler, inspector *admin.Inspector) http.Handler {
 	return mux
 }
 
-// metrics are gauges of the whole store. The zero metrics say that it could not be read.
+// metrics are gauges of the whole store. The zero value means that the store could not be read.
 type metrics struct {
 	up, truncated bool
 	keys          map[[2]string]int // by kind and state
@@ -139,8 +139,8 @@ func (m metrics) String() string {
 		members = append(members, fmt.Sprintf("{version=%s} %d", label(version), n))
 	}
 	family("keys", "Keys in the store.", keys...)
-	family("waiters", "Requests that wait for a key.", waiters...)
-	family("oldest_hold_seconds", "How long the oldest hold lasts by now.", oldest...)
+	family("waiters", "Requests waiting for a key.", waiters...)
+	family("oldest_hold_seconds", "Age of the oldest hold.", oldest...)
 	family("members", "Processes that are alive.", members...)
 	family("deadlocks", "Possible deadlocks.", fmt.Sprintf(" %d", m.deadlocks))
 	family("truncated", "Whether there are keys that were not counted.", bit(m.truncated))
@@ -148,7 +148,8 @@ func (m metrics) String() string {
 	return b.String()
 }
 
-// label quotes the value of a label. The format has escapes for three characters only, and no invalid UTF-8.
+// label quotes the value of a label. The format escapes only three characters, and allows no
+// invalid UTF-8.
 func label(value string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(strings.ToValidUTF8(value, "\ufffd")) + `"`
 }

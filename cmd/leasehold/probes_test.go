@@ -16,7 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// get returns the response of serve's handler for store to a request.
+// get returns the response of serve's handler to a request, with store behind it.
 func get(t *testing.T, store driver.Store, path string) *httptest.ResponseRecorder {
 	t.Helper()
 	s, err := dsync.New(store, nil)
@@ -47,12 +47,13 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// A store that does not answer makes a reading of up 0 and nothing else, and serve unhealthy, both soon.
+// If the store does not answer, serve soon reports itself as unhealthy, and the metrics consist of
+// up 0 only.
 func TestProbesWithoutStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		healthy := get(t, dsynctest.NewMemory(), "/healthz")
 		if healthy.Code != 200 || healthy.Body.String() != "ok\n" {
-			t.Errorf("a store that answers: status %d, %q", healthy.Code, healthy.Body)
+			t.Errorf("with a store that answers: status %d, %q", healthy.Code, healthy.Body)
 		}
 		f := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)
 		defer f.Close()
@@ -77,7 +78,7 @@ func TestProbesWithoutStore(t *testing.T) {
 	})
 }
 
-// More keys than are read are not counted, and the metrics say so.
+// When there are too many keys, the metrics say that they do not count all.
 func TestMetricsOfManyKeys(t *testing.T) {
 	for _, n := range []int{maxMetricsKeys, maxMetricsKeys + 1} {
 		got := get(t, manyKeys(t, n), "/metrics").Body.String()
@@ -86,7 +87,7 @@ func TestMetricsOfManyKeys(t *testing.T) {
 			fmt.Sprintf("leasehold_fleet_truncated %d\n", n-maxMetricsKeys),
 		} {
 			if !strings.Contains(got, want) {
-				t.Errorf("%d keys: %s\nlacks %q", n, got, want)
+				t.Errorf("%d keys: %s\ndoes not contain %q", n, got, want)
 			}
 		}
 	}
@@ -98,7 +99,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	for line := range strings.Lines(metrics{up: true}.String()) {
 		if name, ok := strings.CutPrefix(line, "# TYPE "); ok {
 			if name = strings.Fields(name)[0]; !strings.Contains(help, name) {
-				t.Errorf("the help lacks %s", name)
+				t.Errorf("the help does not mention %s", name)
 			}
 		}
 	}

@@ -23,30 +23,32 @@ func newRun(a *app) *cobra.Command {
 and exits with the command's status. Waiters are served in FIFO order.
 
 With --at-least the key stays held for that long, by the server's clock, even if the
-command ends sooner. On many hosts whose clocks differ by less than that, a crontab line
-with --try and --at-least runs once each time.
+command ends sooner. Then a crontab line with --try and --at-least on many hosts runs once
+each time, if the hosts' clocks differ by less than that.
 
-With --tick a command that has succeeded for a tick is not run for it again, nor for an
-earlier tick, by whatever host: then run says so and exits with 0 at once. While it runs
-elsewhere, run waits, and if it fails there, or that host dies, runs it here. If it fails
-on all hosts, the tick is over when the next one has succeeded. A tick is the time of a
-schedule. Say it in RFC 3339, or say the interval of the schedule, which must divide a
-day: then it is the last tick that is due, that is, the last multiple of the interval since
-midnight UTC by this host's clock. So a run that comes late, by hand or after a restart,
-is for what is due and not for what comes next. A tick counts as due a tenth of the interval
-before its time, 30s at most, for hosts whose clocks are a little behind. run says which
-tick it runs for. KEY is a dsync.Periodic; use it with --tick only.
+A tick is one time of a schedule. With --tick, a command that has succeeded for a tick is
+not run again, on any host, for that tick or an earlier one: run says so and exits with 0
+at once. While the command runs on another host, run waits; if it fails there, or that
+host dies, run runs it here. If it fails on all hosts, the tick is over when the next one
+has succeeded.
+
+Give the tick in RFC 3339, or give the interval of the schedule, which must divide a day
+evenly. With an interval, the tick is the last one that is due: the last multiple of the
+interval since midnight UTC, by this host's clock. So a late run, by hand or after a
+restart, is for the tick that is due and not for the next one. A tick is due a tenth of
+the interval early, 30s at most, for hosts whose clocks are a little behind. run prints the
+tick that it runs for. KEY is a dsync.Periodic; use it only with --tick.
 
 The ticks of an interval are counted in UTC, so they do not move when clocks change in
-spring and autumn: with --tick 1h every hour that passes has its tick. With --tick 24h a
-daily crontab line in local time runs once a day, unless its time is within two hours
-of midnight UTC: there two of its days can fall into one day of UTC. Then name the day:
---tick "$(date +%F)T00:00:00Z" is one tick for each local date, also where 02:30 comes
+spring and autumn: with --tick 1h every hour has its tick. With --tick 24h a daily crontab
+line in local time runs once a day, unless its time is within two hours of midnight UTC:
+then two local days can fall into one UTC day. In that case name the day:
+--tick "$(date +%F)T00:00:00Z" is one tick for each local date, even where 02:30 comes
 twice. In a crontab write \%F: cron takes a bare % for the end of the line.
 
 With -n N up to N commands run at the same time in the whole fleet: KEY is a dsync.Semaphore
-of N. With --shared the command runs beside others with --shared, with --exclusive alone: KEY
-is a dsync.RWMutex. Use a key in one of these ways only.
+of size N. With --shared the command runs at the same time as others with --shared, with
+--exclusive alone: KEY is a dsync.RWMutex. Use a key in only one of these ways.
 
 The command's environment has
 
@@ -90,25 +92,26 @@ The command's environment has
 			return j.run(cmd.Context(), a)
 		},
 	}
-	c.Flags().Int64VarP(&atMost, "at-most", "n", 0, "run up to this many commands at the same time; all must say the same number")
-	c.Flags().BoolVar(&shared, "shared", false, "run beside others with --shared")
-	c.Flags().BoolVar(&exclusive, "exclusive", false, "run alone, where others use --shared")
+	c.Flags().Int64VarP(&atMost, "at-most", "n", 0, "run up to this many commands at the same time; all must give the same number")
+	c.Flags().BoolVar(&shared, "shared", false, "run at the same time as others with --shared")
+	c.Flags().BoolVar(&exclusive, "exclusive", false, "run alone, while others use --shared")
 	c.Flags().DurationVar(&j.atLeast, "at-least", 0, "keep the key held for this long, even if the command ends sooner")
-	c.Flags().StringVar(&tick, "tick", "", "run once for this tick: a time in RFC 3339, or the interval of the schedule, such as 5m")
-	c.Flags().BoolVar(&j.quiet, "quiet", false, "don't say which tick the command runs for, or that it has succeeded before and is not run")
+	c.Flags().StringVar(&tick, "tick", "", "run only once in the fleet for this tick of a schedule: a time in RFC 3339, or the schedule's interval, such as 5m")
+	c.Flags().BoolVar(&j.quiet, "quiet", false, "don't print which tick the command runs for, or that it is not run because it has already succeeded")
 	j.flagsWait(c)
 	j.flagGrace(c)
 	return c
 }
 
-// tickOf returns the tick that a flag says, in milliseconds: a time, or the last multiple of an interval that
-// is due by now. A multiple counts as due a little before its time: what starts the command, another host's
-// clock say, may be ahead of this one. It is not the nearest, or a run that is late would be the next one's.
+// tickOf returns the tick that the flag names, in milliseconds: a time, or the last multiple of an
+// interval that is due. A multiple counts as due a little early, because the clock that started the
+// command, such as another host's, may be ahead of this one. tickOf does not round to the nearest
+// multiple: a late run would take the tick of the next one.
 func tickOf(flag string, now time.Time) (int64, error) {
 	at, err := time.Parse(time.RFC3339, flag)
 	if d, bad := time.ParseDuration(flag); bad == nil {
 		if d < time.Second || 24*time.Hour%d != 0 {
-			return 0, usagef("--tick is %v; an interval must be at least 1s, and a day a multiple of it, as of 5m", d)
+			return 0, usagef("--tick is %v; an interval must be at least 1s and divide a day evenly, as 5m does", d)
 		}
 		at = now.Add(min(d/10, 30*time.Second)).Truncate(d)
 	} else if err != nil {
@@ -121,10 +124,10 @@ func tickOf(flag string, now time.Time) (int64, error) {
 	return t, nil
 }
 
-// flagsWait defines the flags of those that may not wait.
+// flagsWait defines the flags that limit the wait for the key.
 func (j *job) flagsWait(c *cobra.Command) {
-	c.Flags().BoolVar(&j.try, "try", false, "don't wait: exit with 112 if somebody else holds the key or waits for it")
-	c.Flags().DurationVar(&j.timeout, "timeout", 0, "give up waiting after this time, with exit status 113; 0s: never")
+	c.Flags().BoolVar(&j.try, "try", false, "don't wait: exit with 112 if another process holds the key or waits for it")
+	c.Flags().DurationVar(&j.timeout, "timeout", 0, "give up after waiting for this long, with exit status 113; 0s: never")
 }
 
 func newOnce(a *app) *cobra.Command {
@@ -132,11 +135,11 @@ func newOnce(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "once [flags] KEY -- COMMAND [ARG...]",
 		Short: "Run a command until it has succeeded once in the whole fleet",
-		Long: `once runs the command while it holds KEY, unless it has succeeded before, on whatever
-machine: then once says so and exits with 0 at once. If the command fails, or its machine dies, the
+		Long: `once runs the command while it holds KEY, unless it has already succeeded on any machine:
+then once says so and exits with 0 at once. If the command fails, or its machine dies, the
 next once with that KEY runs it. Go programs that use a dsync.Once of that key take part.
 
-That KEY was done is remembered until it is forgotten: see leasehold forget.
+The store remembers that KEY is done until you call leasehold forget.
 
 The command's environment has
 
@@ -152,21 +155,21 @@ The command's environment has
 		DisableFlagsInUseLine: true,
 		RunE:                  func(cmd *cobra.Command, _ []string) error { return j.run(cmd.Context(), a) },
 	}
-	c.Flags().BoolVar(&j.quiet, "quiet", false, "don't say that the command has succeeded before and is not run")
+	c.Flags().BoolVar(&j.quiet, "quiet", false, "don't print that the command is not run because it has already succeeded")
 	j.flagsWait(c)
 	j.flagGrace(c)
 	return c
 }
 
-// commandHelp is the part of the help that run, once and elect share.
+// commandHelp is the part of the help that run, once and elect have in common.
 const commandHelp = `
 The command runs in a process group of its own. leasehold forwards SIGINT, SIGTERM and
 SIGQUIT to the group, and SIGHUP, SIGUSR1 and SIGUSR2 to the command alone. It holds
 the key until the command has ended, and then kills what is left of the group.
 Processes that leave the group (setsid(1), daemons) are not killed. While there is no
-command, before it and after it, the first signal makes leasehold give up the key or its
-place in the queue, which takes longer if the server does not answer; the second ends it
-at once, with 128+n, and the key is free when the TTL runs out.
+command, before it and after it, the first signal makes leasehold release the key or leave the
+queue, which takes longer if the server does not answer. The second signal ends leasehold
+at once, with status 128+n, and the key becomes free when the TTL runs out.
 
 The command has all open descriptors of leasehold, such as those of make's job server and
 of systemd's sockets.
@@ -177,7 +180,7 @@ it. But while leasehold is stopped it sends no heartbeats: if it is not continue
 the lease runs out, the hold is lost.
 
 The hold is lost if no heartbeat got through in time, or if somebody used leasehold
-break. Then the group gets SIGTERM, and SIGKILL when its grace (--grace) is over. The
+break. Then the group gets SIGTERM, and SIGKILL after its grace (--grace). The
 grace is part of the lease, so the group is dead before the server gives the key to
 anyone else. A second process, the keeper, runs the command and
 enforces the deadline, which it receives after each heartbeat:
@@ -192,8 +195,7 @@ enforces the deadline, which it receives after each heartbeat:
 
 If both are frozen together, as when a virtual machine is stopped, neither can stop a
 command that keeps running. When the keeper resumes, also after the machine slept, it
-kills the group first. What the command does in that moment is refused only where its
-data is protected by the fencing token. If both are killed together, the command dies,
+kills the group first. Until then only the fencing token can protect the command's data. If both are killed together, the command dies,
 but its children may live on. A process that hangs in the kernel, on a dead NFS server
 say, dies when the kernel returns; only root can kill one that runs as another user
 (sudo).
@@ -209,7 +211,7 @@ func newElect(a *app) *cobra.Command {
 		Short: "Run a command on the one machine that is elected",
 		Long: `elect campaigns in the election NAME and runs the command while this process is
 the leader. Start it on every machine: the command runs on one of them, and on
-another when that one dies, is cut off, or its command has ended.
+another when that machine dies or is cut off, or the command ends.
 
 When the command ends by itself, elect resigns and exits with the command's status:
 the next candidate leads at once. Let systemd or Kubernetes restart elect to campaign

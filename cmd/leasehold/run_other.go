@@ -4,5 +4,5 @@ package main
 
 import "github.com/spf13/cobra"
 
-// runners returns nothing: there are no process groups here, or nobody has tried.
+// runners returns nothing: these systems have no process groups, or nobody has tested them.
 func runners(*app) []*cobra.Command { return nil }

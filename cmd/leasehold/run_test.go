@@ -22,17 +22,17 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// eventually fails the test if cond does not come true.
+// eventually waits for cond, and fails the test if it does not become true.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !cond(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("does not come true: %s", what)
+			t.Fatalf("this did not happen: %s", what)
 		}
 	}
 }
 
-// session returns another process's session on store.
+// session returns the session of another process on store.
 func session(t *testing.T, store driver.Store) *dsync.Session {
 	t.Helper()
 	s, err := dsync.New(store, &dsync.Options{TTL: 10 * time.Second, PollInterval: 20 * time.Millisecond})
@@ -43,7 +43,7 @@ func session(t *testing.T, store driver.Store) *dsync.Session {
 	return s
 }
 
-// free fails the test if anybody holds key or waits for it.
+// free fails the test if key is held or has waiters.
 func free(t *testing.T, store driver.Store, key string) {
 	t.Helper()
 	st, err := store.Load(context.Background(), key, 1000)
@@ -51,11 +51,11 @@ func free(t *testing.T, store driver.Store, key string) {
 		t.Fatal(err)
 	}
 	if len(st.Holders) != 0 || st.Waiting != 0 {
-		t.Errorf("held by %v, %d waiting, want nobody", st.Holders, st.Waiting)
+		t.Errorf("held by %v, %d waiting, want no holder and no waiters", st.Holders, st.Waiting)
 	}
 }
 
-// read returns what is in a file that a command writes.
+// read returns the content of a file that a command writes.
 func read(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -65,7 +65,7 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// dead reports whether the process has ended, be it that nobody has waited for it.
+// dead reports whether the process has exited, reaped or not.
 func dead(pid string) bool {
 	text, err := os.ReadFile("/proc/" + strings.TrimSpace(pid) + "/stat")
 	return err != nil || strings.Contains(string(text), ") Z ")
@@ -94,7 +94,7 @@ func TestRunForwardsOutputAndStatus(t *testing.T) {
 	}
 }
 
-// With the flag --trace, which the help does not show, the session's events are in a file, and can be replayed.
+// With the hidden flag --trace, the session's events are written to a file that can be replayed.
 func TestRunWritesATrace(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "trace")
 	if got := command(t, dsynctest.NewMemory(), "run", "--trace", name, "k", "--", "true"); got.status != 0 {
@@ -115,7 +115,7 @@ func TestRunBadInputLeavesNothing(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"run"}, "there is no -- before the command; it is leasehold run"},
+		{[]string{"run"}, "there is no -- before the command; usage: leasehold run"},
 		{[]string{"run", "k", "true"}, "there is no -- before"},
 		{[]string{"run", "--", "true"}, "0 arguments before --, want one"},
 		{[]string{"run", "k", "l", "--", "true"}, "2 arguments before --, want one"},
@@ -132,16 +132,16 @@ func TestRunBadInputLeavesNothing(t *testing.T) {
 		{[]string{"run", "--tick", "1m", "-n", "2", "k", "--", "true"}, "--tick can't be used with -n"},
 		{[]string{"run", "--tick", "1m", "--at-least", "2s", "k", "--", "true"}, "--tick can't be used with -n, --shared, --exclusive or --at-least"},
 		{[]string{"run", "--tick", "tonight", "k", "--", "true"}, "--tick is \"tonight\"; it must be a time such as"},
-		{[]string{"run", "--tick", "7m", "k", "--", "true"}, "--tick is 7m0s; an interval must be at least 1s, and a day a multiple of it"},
+		{[]string{"run", "--tick", "7m", "k", "--", "true"}, "--tick is 7m0s; an interval must be at least 1s and divide a day evenly"},
 		{[]string{"run", "--tick", "100ms", "k", "--", "true"}, "--tick is 100ms; an interval must be at least 1s"},
 		{[]string{"run", "--tick", "1960-01-01T00:00:00Z", "k", "--", "true"}, "--tick is 1960-01-01T00:00:00Z; it must be after 1970"},
 		{[]string{"run", "--tick", "2026-11-01T02:00:00.0001Z", "k", "--", "true"}, "--tick is 2026-11-01T02:00:00.0001Z; it must be after 1970, in whole milliseconds"},
 		{[]string{"run", "-n", "2", "--shared", "k", "--", "true"}, "-n, --shared and --exclusive are three ways to use a key; choose one"},
 		{[]string{"run", "--exclusive", "--shared", "k", "--", "true"}, "-n, --shared and --exclusive are three ways to use a key; choose one"},
 		{[]string{"run", "--at-least", "-1s", "k", "--", "true"}, "--at-least is -1s; it must not be negative"},
-		{[]string{"once", "k"}, "there is no -- before the command; it is leasehold once"},
+		{[]string{"once", "k"}, "there is no -- before the command; usage: leasehold once"},
 		{[]string{"elect", "--try", "k", "--", "true"}, "leasehold elect has no flag --try; see leasehold elect --help"},
-		{[]string{"elect", "k", "true"}, "there is no -- before the command; it is leasehold elect"},
+		{[]string{"elect", "k", "true"}, "there is no -- before the command; usage: leasehold elect"},
 	} {
 		store := dsynctest.NewMemory()
 		got := command(t, store, c.args...)
@@ -179,7 +179,7 @@ func TestRunHeld(t *testing.T) {
 			t.Errorf("%q: %+v, want status %d and one line that begins with %q", c.flags, got, c.status, c.want)
 		}
 		if n := waiting(t, store, "k"); n != 0 {
-			t.Errorf("%q: %d are left in the queue", c.flags, n)
+			t.Errorf("%q: %d waiters are left in the queue", c.flags, n)
 		}
 	}
 }
@@ -193,14 +193,14 @@ func waiting(t *testing.T, store driver.Store, key string) int {
 	return st.Waiting
 }
 
-// A refusing store is one whose server grants no rights.
+// A refusing store is one on which this process has no rights.
 type refusing struct{ driver.Store }
 
 func (refusing) Register(context.Context, driver.Member) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("register: %w: not authorized", dsync.ErrRefused)
 }
 
-// A server that refuses for good is not waited for.
+// run does not keep waiting for a server that refuses its commands.
 func TestRunRefused(t *testing.T) {
 	for _, flags := range [][]string{{"run"}, {"run", "--try"}, {"elect"}} {
 		got := command(t, refusing{dsynctest.NewMemory()}, append(flags, "k", "--", "echo", "ran")...)
@@ -210,8 +210,8 @@ func TestRunRefused(t *testing.T) {
 	}
 }
 
-// SIGTERM is for the group, SIGUSR1 for the command alone, and both are its own to
-// deal with: the key is held until it has ended.
+// SIGTERM is forwarded to the group, SIGUSR1 only to the command. Both decide what to do; the key
+// is held until the command has ended.
 func TestRunForwardsSignals(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "out")
@@ -241,7 +241,7 @@ func TestRunForwardsSignals(t *testing.T) {
 	free(t, store, "k")
 }
 
-// A signal in the wait ends that, and nothing is left in the queue.
+// A signal ends the wait for the key, and no waiter is left in the queue.
 func TestRunInterruptedInTheWait(t *testing.T) {
 	store := dsynctest.NewMemory()
 	m := session(t, store).Mutex("k")
@@ -254,12 +254,12 @@ func TestRunInterruptedInTheWait(t *testing.T) {
 		t.Errorf("%+v, want status %d and no error", got, 128+15)
 	}
 	if n := waiting(t, store, "k"); n != 0 {
-		t.Errorf("%d are left in the queue", n)
+		t.Errorf("%d waiters are left in the queue", n)
 	}
 }
 
-// When heartbeats don't get through, the command and what it has started, which heed
-// no SIGTERM, are dead before somebody else is granted the key.
+// When heartbeats fail, the command and its child, which ignore SIGTERM, are dead before another
+// session is granted the key.
 func TestRunDeadBeforeTaken(t *testing.T) {
 	for _, grace := range []string{"0s", "600ms"} {
 		file := filepath.Join(t.TempDir(), "pids")
@@ -277,13 +277,13 @@ func TestRunDeadBeforeTaken(t *testing.T) {
 		m.Lock()
 		for _, pid := range strings.Fields(read(t, file)) {
 			if !dead(pid) {
-				t.Errorf("grace %s: process %s lives while somebody else has the key", grace, pid)
+				t.Errorf("grace %s: process %s is alive while another session holds the key", grace, pid)
 			}
 		}
 		m.Unlock()
 		got := <-end
-		if got.status != exitLost || !strings.HasPrefix(got.err, `leasehold: "k" was lost, and the command stopped: dsync: hold lost`) {
-			t.Errorf("grace %s: %+v, want status %d, and a line that says so", grace, got, exitLost)
+		if got.status != exitLost || !strings.HasPrefix(got.err, `leasehold: "k" was lost, and the command was stopped: dsync: hold lost`) {
+			t.Errorf("grace %s: %+v, want status %d and a line about the loss", grace, got, exitLost)
 		}
 		if said := strings.Contains(got.out, "term"); said != (grace != "0s") {
 			t.Errorf("grace %s: SIGTERM was sent: %t", grace, said)
@@ -291,8 +291,8 @@ func TestRunDeadBeforeTaken(t *testing.T) {
 	}
 }
 
-// A command whose key is broken gets SIGTERM and its grace, and the key is free as soon
-// as it has ended.
+// A command whose key is broken gets SIGTERM and its grace, and the key is free as soon as the
+// command has ended.
 func TestRunBroken(t *testing.T) {
 	store := dsynctest.NewMemory()
 	out, end := start(t.Context(), store, "run", "--ttl", "6s", "--grace", "1s", "k", "--",
@@ -301,7 +301,7 @@ func TestRunBroken(t *testing.T) {
 	go admin.New(session(t, store)).Break(context.Background(), "k")
 	got := <-end
 	if got.status != exitLost || !strings.Contains(got.err, dsync.ErrRevoked.Error()) {
-		t.Errorf("%+v, want status %d, and that it was asked to give the key up", got, exitLost)
+		t.Errorf("%+v, want status %d and that the holder was asked to release the key", got, exitLost)
 	}
 	if !strings.Contains(got.out, "stopping") {
 		t.Error("the command got no SIGTERM")
@@ -309,7 +309,7 @@ func TestRunBroken(t *testing.T) {
 	free(t, store, "k")
 }
 
-// What the command has started and left behind dies before the key is free.
+// Processes that the command leaves behind die before the key is free.
 func TestRunLeavesNoChildren(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
 	store := dsynctest.NewMemory()
@@ -317,12 +317,12 @@ func TestRunLeavesNoChildren(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if pid := read(t, file); !dead(pid) {
-		t.Errorf("process %s is left", pid)
+		t.Errorf("process %s is still alive", pid)
 	}
 }
 
-// A leadership that is lost is campaigned for again; the end of the command is that of
-// elect, and its status.
+// elect campaigns again after a loss of the leadership. When the command ends by itself, elect
+// exits with its status.
 func TestElectCampaignsAgain(t *testing.T) {
 	store := dsynctest.NewMemory()
 	const script = `
@@ -338,17 +338,18 @@ func TestElectCampaignsAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l, err := e.Leader(t.Context()); err != nil || l.Name != "me" || l.Term != 1 {
-		t.Errorf("package leader sees %+v, %v, want me in term 1", l, err)
+		t.Errorf("package leader sees %+v, %v, want this process as the leader of term 1", l, err)
 	}
 	go admin.New(s).Break(context.Background(), "e")
 	got := <-end
-	if got.status != 5 || !strings.HasPrefix(got.err, `leasehold: "e" was lost, and the command stopped: `) || strings.Count(got.err, "\n") != 1 {
+	if got.status != 5 || !strings.HasPrefix(got.err, `leasehold: "e" was lost, and the command was stopped: `) || strings.Count(got.err, "\n") != 1 {
 		t.Errorf("%+v, want status 5 and one line about the loss", got)
 	}
 	free(t, store, "e")
 }
 
-// A signal that ends elect while the command is stopped keeps it from campaigning again.
+// A signal that arrives while elect stops the command after a loss keeps elect from campaigning
+// again.
 func TestElectEndsOnSignal(t *testing.T) {
 	store := dsynctest.NewMemory()
 	out, end := start(t.Context(), store, "elect", "--ttl", "6s", "--grace", "1s", "e", "--",
@@ -363,8 +364,8 @@ func TestElectEndsOnSignal(t *testing.T) {
 	free(t, store, "e")
 }
 
-// With --at-least the key stays held for that long from its grant, whether the command succeeds or fails, but not
-// longer than a command that takes longer.
+// With --at-least the key stays held for that long from its grant, whether the command succeeds or
+// fails. A command that takes longer does not prolong the hold.
 func TestRunAtLeast(t *testing.T) {
 	for _, c := range []struct {
 		script string
@@ -381,12 +382,12 @@ func TestRunAtLeast(t *testing.T) {
 			t.Errorf("%s: %+v, want status %d", c.script, got, c.status)
 		}
 		if took := time.Since(began); c.kept && took > 900*time.Millisecond {
-			t.Logf("%s took %v, too long to show anything", c.script, took)
+			t.Logf("%s took %v, too long for this test to show anything", c.script, took)
 			continue
 		}
 		m := session(t, store).Mutex("k")
 		if free := m.TryLock(); free == c.kept {
-			t.Errorf("%s: the key is free at once: %t", c.script, free)
+			t.Errorf("%s: the key is free right after the command: %t", c.script, free)
 			continue
 		}
 		if c.kept {
@@ -399,13 +400,14 @@ func TestRunAtLeast(t *testing.T) {
 	}
 }
 
-// With -n that many commands run at the same time, with --shared any number, with --exclusive one.
+// With -n that many commands can run at the same time, with --shared any number, with --exclusive
+// only one.
 func TestRunBeside(t *testing.T) {
 	for _, c := range []struct {
-		flags []string // of those that run
-		more  []string // of one more
-		n     int      // how many run
-		free  bool     // one more can run
+		flags []string // of the running commands
+		more  []string // of another command
+		n     int      // number of running commands
+		free  bool     // the other command can run
 	}{
 		{[]string{"-n", "2"}, []string{"-n", "2"}, 1, true},
 		{[]string{"-n", "2"}, []string{"-n", "2"}, 2, false},
@@ -422,13 +424,13 @@ func TestRunBeside(t *testing.T) {
 				"sh", "-c", "while [ ! -e "+file+" ]; do sleep 0.01; done")...)
 			ends = append(ends, end)
 		}
-		eventually(t, "they run", func() bool {
+		eventually(t, "all commands run", func() bool {
 			st, err := store.Load(t.Context(), "k", 10)
 			return err == nil && len(st.Holders) == c.n
 		})
 		got := command(t, store, append(append([]string{"run", "--try"}, c.more...), "k", "--", "true")...)
 		if want := map[bool]int{true: 0, false: exitHeld}[c.free]; got.status != want {
-			t.Errorf("%v beside %d with %v: %+v, want status %d", c.more, c.n, c.flags, got, want)
+			t.Errorf("%v while %d run with %v: %+v, want status %d", c.more, c.n, c.flags, got, want)
 		}
 		if err := os.WriteFile(file, nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -442,7 +444,8 @@ func TestRunBeside(t *testing.T) {
 	}
 }
 
-// A once runs until it has succeeded, and then never again; a dsync.Once of the key takes part.
+// A once runs its command until it has succeeded, and then never again. A dsync.Once of the same
+// key takes part.
 func TestOnce(t *testing.T) {
 	store := dsynctest.NewMemory()
 	file := filepath.Join(t.TempDir(), "runs")
@@ -456,11 +459,11 @@ func TestOnce(t *testing.T) {
 		t.Errorf("with --try: %+v", got)
 	}
 	if got := read(t, file); got != "k token\nk token\n" {
-		t.Errorf("it wrote %q, want two runs", got)
+		t.Errorf("the commands wrote %q, want two runs", got)
 	}
 	s := session(t, store)
 	if err := s.Once("k").Do(t.Context(), func(context.Context) error {
-		t.Error("a dsync.Once runs it again")
+		t.Error("a dsync.Once ran again, although the command had succeeded")
 		return nil
 	}); err != nil {
 		t.Error(err)
@@ -473,7 +476,7 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// With a tick, a command that has succeeded is not run again for that tick or an earlier one.
+// A command that has succeeded for a tick is not run again for that tick or an earlier one.
 func TestRunTick(t *testing.T) {
 	store := dsynctest.NewMemory()
 	for _, c := range []struct {
@@ -499,15 +502,15 @@ func TestRunTick(t *testing.T) {
 		t.Errorf("the last tick is %v, %v, want %v", last, err, want)
 	}
 	if got := command(t, store, "run", "--quiet", "--try", "--tick", "2026-11-02T00:00:00Z", "k", "--", "echo", "over"); got.status != 0 || got.out != "" {
-		t.Errorf("with --try, of a tick that is over: %+v", got)
+		t.Errorf("with --try and a tick that has succeeded: %+v", got)
 	}
 	if got := command(t, store, "run", "k", "--", "true"); got.status != exitUsage || !strings.Contains(got.err, "periodic") {
-		t.Errorf("without a tick: %+v, want the status of a mistake in the settings", got)
+		t.Errorf("without a tick: %+v, want the status of a usage error", got)
 	}
 }
 
-// B43: the tick of an interval is the last one that is due, however late a host comes, or the next one a little
-// before its time: a tenth of the interval, 30 s at most.
+// B43: the tick of an interval is the last one that is due, however late a host runs the command. A
+// tick is due a tenth of the interval early, 30 s at most.
 func TestTickOfAnInterval(t *testing.T) {
 	midnight := time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
@@ -523,24 +526,24 @@ func TestTickOfAnInterval(t *testing.T) {
 		for _, tick := range []time.Time{midnight, midnight.Add(d), midnight.Add(24*time.Hour - d)} {
 			for _, off := range []time.Duration{-c.tolerance, -c.tolerance / 2, -1, 0, 1, 30 * time.Millisecond, d / 2, d - c.tolerance - 1} {
 				if got, err := tickOf(c.interval, tick.Add(off).In(time.FixedZone("", 5*3600+1800))); err != nil || got != tick.UnixMilli() {
-					t.Errorf("%s, %v from it: %v, %v; want %v", c.interval, off, time.UnixMilli(got).UTC(), err, tick)
+					t.Errorf("%s, %v after the tick: got %v, %v, want %v", c.interval, off, time.UnixMilli(got).UTC(), err, tick)
 				}
 			}
 		}
 	}
-	// By hand at 23:39, and at noon.
+	// A run by hand at 23:39, and one at noon.
 	if got, err := tickOf("1h", midnight.Add(-21*time.Minute)); err != nil || got != midnight.Add(-time.Hour).UnixMilli() {
-		t.Errorf("1h: %v, %v; want 23:00, and midnight to be left for whoever runs at midnight", time.UnixMilli(got).UTC(), err)
+		t.Errorf("1h: got %v, %v, want 23:00, as midnight is for the run at midnight", time.UnixMilli(got).UTC(), err)
 	}
 	for _, off := range []time.Duration{-time.Second, 0, time.Second} {
 		if got, err := tickOf("24h", midnight.Add(12*time.Hour+off)); err != nil || got != midnight.UnixMilli() {
-			t.Errorf("24h: %v, %v; want midnight, on both sides of noon", time.UnixMilli(got).UTC(), err)
+			t.Errorf("24h: got %v, %v, want the last midnight, before and after noon", time.UnixMilli(got).UTC(), err)
 		}
 	}
 }
 
-// A run by hand, at the wrong time or with the wrong time, does not take the next run's tick silently: what runs
-// says for which tick, and what is skipped says so. --quiet says neither.
+// A run by hand, or on a host with a wrong clock, cannot silently take the tick of the next run: a
+// command that runs prints its tick, and so does one that is skipped. --quiet suppresses both.
 func TestRunSaysTheTick(t *testing.T) {
 	for _, quiet := range []bool{false, true} {
 		store := dsynctest.NewMemory()
@@ -555,10 +558,10 @@ func TestRunSaysTheTick(t *testing.T) {
 			want result
 		}{
 			{[]string{"run", "--tick", "2026-11-01T02:00:00Z", "k", "--", "echo", "ran"}, result{0, "ran\n", `leasehold: "k" runs for the tick 2026-11-01T02:00:00Z` + "\n"}},
-			{[]string{"run", "--tick", "2026-11-01T02:00:00Z", "k", "--", "echo", "ran"}, result{0, "", `leasehold: "k" is not run: it has succeeded for the tick 2026-11-01T02:00:00Z before` + "\n"}},
-			{[]string{"run", "--tick", "2026-11-01T01:00:00Z", "k", "--", "echo", "ran"}, result{0, "", `leasehold: "k" is not run for the tick 2026-11-01T01:00:00Z: it has succeeded for a later one, 2026-11-01T02:00:00Z` + "\n"}},
+			{[]string{"run", "--tick", "2026-11-01T02:00:00Z", "k", "--", "echo", "ran"}, result{0, "", `leasehold: "k" has already succeeded for the tick 2026-11-01T02:00:00Z; not run again` + "\n"}},
+			{[]string{"run", "--tick", "2026-11-01T01:00:00Z", "k", "--", "echo", "ran"}, result{0, "", `leasehold: "k" is not run for the tick 2026-11-01T01:00:00Z; it has already succeeded for a later one, 2026-11-01T02:00:00Z` + "\n"}},
 			{[]string{"once", "o", "--", "echo", "ran"}, result{0, "ran\n", ""}},
-			{[]string{"once", "o", "--", "echo", "ran"}, result{0, "", `leasehold: "o" is not run: it has succeeded before` + "\n"}},
+			{[]string{"once", "o", "--", "echo", "ran"}, result{0, "", `leasehold: "o" has already succeeded; not run again` + "\n"}},
 		} {
 			if quiet {
 				c.want.err = ""
@@ -570,12 +573,12 @@ func TestRunSaysTheTick(t *testing.T) {
 		got := run("run", "--tick", "1h", "k2", "--", "sh", "-c", "echo $LEASEHOLD_TICK")
 		at, err := time.Parse(time.RFC3339, strings.TrimSpace(got.out))
 		if late := time.Since(at); err != nil || late < -30*time.Second || late > 2*time.Hour || quiet != (got.err == "") {
-			t.Errorf("%+v, %v; want the last hour", got, err)
+			t.Errorf("%+v, %v, want the last full hour", got, err)
 		}
 	}
 }
 
-// A once whose key is taken away while the command runs is not done.
+// A once whose key is broken while the command runs is not done.
 func TestOnceBroken(t *testing.T) {
 	store := dsynctest.NewMemory()
 	out, end := start(t.Context(), store, "once", "--ttl", "6s", "--grace", "1s", "k", "--",
@@ -586,6 +589,6 @@ func TestOnceBroken(t *testing.T) {
 		t.Errorf("%+v, want status %d", got, exitLost)
 	}
 	if got := command(t, store, "once", "k", "--", "echo", "ran"); got.status != 0 || got.out != "ran\n" {
-		t.Errorf("the next: %+v", got)
+		t.Errorf("the next once: %+v", got)
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-var update = flag.Bool("update", false, "write the golden files of testdata")
+var update = flag.Bool("update", false, "write the golden files in testdata")
 
-// golden compares got with a file of testdata.
+// golden compares got with a file in testdata.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -31,18 +31,19 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("got\n%s\nwant, by %s,\n%s", got, path, want)
+		t.Errorf("got\n%s\nwant, from %s,\n%s", got, path, want)
 	}
 }
 
-// A scene is a store in a bubble with sessions whose ids, hosts and times are the
-// same in every run.
+// A scene is a store in a bubble with sessions whose IDs, hosts and times are the same in every
+// run.
 type scene struct {
 	*dsynctest.Memory
 	t *testing.T
 }
 
-// newScene has three sessions: a and b of ten minutes, c of ten seconds.
+// newScene returns a scene with three sessions: a and b with a TTL of ten minutes, c of ten
+// seconds.
 func newScene(t *testing.T) scene {
 	s := scene{dsynctest.NewMemory(), t}
 	for _, m := range []driver.Member{
@@ -58,7 +59,7 @@ func newScene(t *testing.T) scene {
 	return s
 }
 
-// claim returns a claim of the session that its id begins with.
+// claim returns a claim of the session whose name id begins with.
 func claim(key, id string, kind driver.Kind, weight, limit int64) driver.Claim {
 	return driver.Claim{Key: key, ID: id, Session: id[:1], Kind: kind, Weight: weight, Limit: limit}
 }
@@ -85,7 +86,7 @@ func (s scene) publish(c driver.Claim, seq int64, value string) {
 	}
 }
 
-// allKinds makes a key of each kind, in several states.
+// allKinds acquires keys of every kind, in several states.
 func (s scene) allKinds() {
 	s.acquire(claim("done", "a.1", driver.KindOnce, 1, 1))
 	s.release(claim("done", "a.1", driver.KindOnce, 1, 1), driver.Release{Seal: 1, Result: []byte("\xff\x00")})
@@ -103,7 +104,7 @@ func (s scene) allKinds() {
 		s.t.Fatal(err)
 	}
 	lease.Token = st.Token
-	if _, err := storecmd.Extend(s.t.Context(), s, lease); err != nil { // it lives with its session until then
+	if _, err := storecmd.Extend(s.t.Context(), s, lease); err != nil { // until then the hold ends with its session
 		s.t.Fatal(err)
 	}
 	s.acquire(claim("lapsed", "c.1", driver.KindMutex, 1, 1))
@@ -116,7 +117,7 @@ func (s scene) allKinds() {
 		c := claim("nightly", id, driver.KindPeriodic, 1, 1)
 		c.Tick = night.AddDate(0, 0, i).UnixMilli()
 		s.acquire(c)
-		if i == 0 { // and the next is in progress
+		if i == 0 { // the second one is still running
 			s.release(c, driver.Release{Seal: c.Tick, Result: []byte("up to 7")})
 		}
 	}
@@ -128,7 +129,7 @@ func (s scene) allKinds() {
 	time.Sleep(1234 * time.Millisecond)
 }
 
-// wrote fails the test if anything was written, or anybody registered, since before.
+// wrote fails the test if anything was written, or a session registered, since before.
 func (s scene) wrote(before dsynctest.Counts) {
 	s.t.Helper()
 	d := s.Counts().Since(before)
@@ -136,15 +137,15 @@ func (s scene) wrote(before dsynctest.Counts) {
 		switch method {
 		case dsynctest.MethodLoad, dsynctest.MethodKeys, dsynctest.MethodMembers, dsynctest.MethodObservers:
 		default:
-			s.t.Errorf("%d commands %s were sent by a read-only command", n, method)
+			s.t.Errorf("a read-only command sent %d commands %s", n, method)
 		}
 	}
 	if d.Writes != 0 {
-		s.t.Errorf("%d records were written by a read-only command", d.Writes)
+		s.t.Errorf("a read-only command wrote %d records", d.Writes)
 	}
 }
 
-// start runs a command line until ctx ends, on a goroutine of its own.
+// start runs a command line in a goroutine until ctx ends.
 func start(ctx context.Context, store driver.Store, args ...string) (out *screen, end <-chan result) {
 	out = new(screen)
 	done := make(chan result, 1)

@@ -24,36 +24,36 @@ func newServe(a *app) *cobra.Command {
 		Use:   "serve",
 		Short: "Serve a page that shows the locks of the whole fleet",
 		Long: `Serve the page of package dsynchttp at an address: the holders and waiters of keys,
-the processes that are alive, and the last holders of each key, as far as they were seen
-while the page was open. The page updates by itself, and returns JSON for ?format=json.
+the live processes, and the recent holders of each key that were seen while the page was
+open. The page updates by itself, and returns JSON for ?format=json.
 serve prints the page's URL and serves until SIGINT or SIGTERM, and then exits with 0.
 
-Beside the page it serves two paths for programs:
+Besides the page it serves two paths for programs:
 
-  /healthz  "ok", or 503 and why: whether the store answers within 2 s. It suits a readiness
-            probe; as a liveness probe it would have serve restarted when the server is down
-  /metrics  for Prometheus, gauges of the whole store. Programs export what they know of
-            themselves, such as losses and how long they wait, with the module otel
+  /healthz  "ok", or 503 and the reason if the store does not answer within 2 s. Use it as a
+            readiness probe; as a liveness probe it would restart serve when the server is down
+  /metrics  gauges of the whole store, for Prometheus. A program can export metrics of its own
+            locks, such as losses and waiting times, with the module otel
 
-  leasehold_fleet_up                           1, or 0 if the store could not be read, and
-                                               then there is nothing else
+  leasehold_fleet_up                           1, or 0 and no other metrics if the store
+                                               could not be read
   leasehold_fleet_keys{kind,state}             keys that are held, lapsed, free or done
-  leasehold_fleet_waiters{kind}                requests that wait
-  leasehold_fleet_oldest_hold_seconds{kind}    how long the oldest hold lasts by now
-  leasehold_fleet_members{version}             processes that are alive
+  leasehold_fleet_waiters{kind}                requests waiting for a key
+  leasehold_fleet_oldest_hold_seconds{kind}    age of the oldest hold
+  leasehold_fleet_members{version}             live processes
   leasehold_fleet_deadlocks                    possible deadlocks
-  leasehold_fleet_truncated                    1 if there are more than 10000 keys: those
-                                               after them, in byte order, are not counted
+  leasehold_fleet_truncated                    1 if there are more than 10000 keys: only the
+                                               first 10000, in byte order, are counted
   leasehold_fleet_read_duration_seconds        how long this reading took
 
-Nothing is written to the store, and the right to find is enough, except with
---allow-break: it adds a button to the page which does what leasehold break does.
+serve writes nothing to the store and needs only the right to find, except with
+--allow-break: that adds a button to the page which does what leasehold break does.
 
 Anyone who can reach the address sees the names of all keys and hosts, and with
 --allow-break can break locks. There is no login: by default only processes on this
 machine reach the page. To serve others, put a proxy in front that authenticates them.
-At a loopback address, requests must be made to localhost or that address, so that web
-pages elsewhere can't reach it through a name of their own.`,
+At a loopback address, serve answers only requests to localhost or to that address, so
+foreign web pages can't reach it through a name of their own.`,
 		Example: `  leasehold serve
   leasehold serve --listen localhost:9000 --allow-break`,
 		Args: arguments(0, 0, "flags"),
@@ -64,8 +64,8 @@ pages elsewhere can't reach it through a name of their own.`,
 			return untilSignal(cmd.Context(), func(ctx context.Context) error { return a.serve(ctx, listen, allowBreak) })
 		},
 	}
-	c.Flags().StringVar(&listen, "listen", "localhost:8080", "the address to serve at; port 0: any that is free")
-	c.Flags().BoolVar(&allowBreak, "allow-break", false, "let anyone who reaches the page break locks")
+	c.Flags().StringVar(&listen, "listen", "localhost:8080", "address to serve at; port 0: any free port")
+	c.Flags().BoolVar(&allowBreak, "allow-break", false, "let anyone who can reach the page break locks")
 	return c
 }
 
@@ -86,15 +86,15 @@ func (a *app) serve(ctx context.Context, listen string, allowBreak bool) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close(context.WithoutCancel(ctx))                // it holds nothing
-	opt.Authorize = func(*http.Request) error { return nil } // everyone may
+	defer s.Close(context.WithoutCancel(ctx))                // this session holds nothing
+	opt.Authorize = func(*http.Request) error { return nil } // everyone may break locks
 	return a.servePage(ctx, listen, s, &opt)
 }
 
-// shutdownTime bounds how long running requests may take when serve ends.
+// shutdownTime bounds how long serve waits for running requests when it ends.
 const shutdownTime = 5 * time.Second
 
-// servePage serves the page of a session until ctx ends, with what programs read.
+// servePage serves the session's page, and the paths for programs, until ctx ends.
 func (a *app) servePage(ctx context.Context, listen string, s *dsync.Session, opt *dsynchttp.Options) error {
 	page := dsynchttp.New(s, opt)
 	defer page.Close()
@@ -122,9 +122,9 @@ func (a *app) servePage(ctx context.Context, listen string, s *dsync.Session, op
 	return nil
 }
 
-// newPageServer returns a server of h at an address, which closes the page when it is shut down. Slow clients can't keep its
-// connections. The time-outs don't end streams of events, which set a write deadline of
-// their own for each event; http.TimeoutHandler would.
+// newPageServer returns a server of h at an address. Its shutdown closes the page. Its time-outs
+// disconnect slow clients, but don't end streams of events, which set a write deadline for each
+// event; http.TimeoutHandler would end them.
 func newPageServer(h http.Handler, page *dsynchttp.Handler, at net.Addr) *http.Server {
 	s := &http.Server{
 		Handler:           h,
@@ -137,17 +137,17 @@ func newPageServer(h http.Handler, page *dsynchttp.Handler, at net.Addr) *http.S
 	if isLoopback(at.String()) {
 		s.Handler = onlyLoopback(h)
 	}
-	s.RegisterOnShutdown(func() { page.Close() }) // Shutdown would wait for its streams
+	s.RegisterOnShutdown(func() { page.Close() }) // otherwise Shutdown would wait for its streams
 	return s
 }
 
-// onlyLoopback refuses requests whose Host is not this machine's own. A web page from
-// elsewhere can make a browser here send requests to a name that it has pointed to a
-// loopback address (DNS rebinding). To the browser both are the same origin.
+// onlyLoopback refuses requests whose Host is not this machine's own. A foreign web page can point
+// a name of its own to a loopback address and make a browser on this machine send requests to it
+// (DNS rebinding). For the browser both have the same origin.
 func onlyLoopback(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLoopback(r.Host) {
-			http.Error(w, "this page is served to localhost only: see leasehold serve --help", http.StatusMisdirectedRequest)
+			http.Error(w, "this page is only for requests to localhost: see leasehold serve --help", http.StatusMisdirectedRequest)
 			return
 		}
 		h.ServeHTTP(w, r)
@@ -164,8 +164,8 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// pageURL returns the address of the page for people: the host that they gave, and the
-// port that was chosen.
+// pageURL returns the page's address for people: with the host that they gave and the port that was
+// chosen.
 func pageURL(listen string, at net.Addr) string {
 	host, _, _ := net.SplitHostPort(listen)
 	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {

@@ -29,13 +29,13 @@ func serve(t *testing.T, store driver.Store, flags ...string) (at string, end <-
 	for !strings.HasSuffix(at, "\n") {
 		select {
 		case got := <-end:
-			t.Fatalf("it did not serve: %+v", got)
+			t.Fatalf("serve ended: %+v", got)
 		case <-time.After(time.Millisecond):
 			at += out.take()
 		}
 	}
 	if !strings.HasPrefix(at, "http://localhost:") {
-		t.Fatalf("%q was printed, want a URL on localhost", at)
+		t.Fatalf("serve printed %q, want a URL on localhost", at)
 	}
 	return strings.TrimSpace(at), end
 }
@@ -52,8 +52,8 @@ func terminate(t *testing.T) {
 	}
 }
 
-// The page shows the keys of all processes, writes nothing, and breaks nothing. SIGTERM
-// ends it cleanly, with its streams.
+// The page shows the keys of all processes, writes nothing and breaks nothing. SIGTERM ends serve
+// and its streams cleanly.
 func TestServe(t *testing.T) {
 	s := newScene(t)
 	s.acquire(claim("k", "a.1", driver.KindMutex, 1, 1))
@@ -85,7 +85,7 @@ func TestServe(t *testing.T) {
 	}
 	refused.Body.Close()
 	if refused.StatusCode != http.StatusForbidden {
-		t.Errorf("break: %s, want that it is forbidden", refused.Status)
+		t.Errorf("break: %s, want it forbidden", refused.Status)
 	}
 
 	stream, err := http.Get(at + "events")
@@ -102,13 +102,13 @@ func TestServe(t *testing.T) {
 	terminate(t)
 	begin := time.Now()
 	if got := <-end; got != (result{}) {
-		t.Errorf("%+v, want that it ended cleanly", got)
+		t.Errorf("%+v, want a clean end", got)
 	}
 	if took := time.Since(begin); took >= shutdownTime {
-		t.Errorf("took %v to end, want that it did not wait for streams", took)
+		t.Errorf("serve took %v to end, want it not to wait for streams", took)
 	}
 	if _, err := io.Copy(io.Discard, lines); err != nil {
-		t.Errorf("the stream ended with %v, want its proper end", err)
+		t.Errorf("the stream ended with %v, want EOF", err)
 	}
 }
 
@@ -127,17 +127,17 @@ func TestServeAllowBreak(t *testing.T) {
 	}
 	answer.Body.Close()
 	if st, err := admin.New(s).Status(t.Context(), "k"); err != nil || st.Held() {
-		t.Errorf("break: %s, and the key is held by %v, %v", answer.Status, st.Holders, err)
+		t.Errorf("break: %s, but the key is held by %v, %v", answer.Status, st.Holders, err)
 	}
 	terminate(t)
 	if got := <-end; got != (result{}) {
-		t.Errorf("%+v, want that it ended cleanly", got)
+		t.Errorf("%+v, want a clean end", got)
 	}
 	alone(t, store, s.ID())
 }
 
-// Only requests to this machine's own names are served at a loopback address: another
-// name there is one that a web page from elsewhere uses.
+// At a loopback address, only requests to this machine's own names are served: a foreign web page
+// would use another name.
 func TestServeRefusesOtherHosts(t *testing.T) {
 	s, err := dsync.New(dsynctest.NewMemory(), nil)
 	if err != nil {
@@ -166,7 +166,7 @@ func TestServeRefusesOtherHosts(t *testing.T) {
 	}
 }
 
-// A stream outlives the server's time-outs, which end a client that is slow.
+// A stream outlives the server's time-outs, which disconnect slow clients.
 func TestServeTimeouts(t *testing.T) {
 	s, err := dsync.New(dsynctest.NewMemory(), nil)
 	if err != nil {
@@ -181,7 +181,7 @@ func TestServeTimeouts(t *testing.T) {
 	server := newPageServer(page, page, l.Addr())
 	longest := time.Duration(0)
 	for _, d := range []*time.Duration{&server.ReadTimeout, &server.ReadHeaderTimeout, &server.WriteTimeout, &server.IdleTimeout} {
-		*d /= 100 // so that the test need not wait
+		*d /= 100 // so that the test does not take so long
 		longest = max(longest, *d)
 	}
 	go server.Serve(l)
@@ -192,10 +192,10 @@ func TestServeTimeouts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer slow.Close()
-	slow.Write([]byte("GET / HTTP/1.1\r\nHost: localhost\r\n")) // and no more
+	slow.Write([]byte("GET / HTTP/1.1\r\nHost: localhost\r\n")) // and nothing more
 	slow.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if _, err := io.ReadAll(slow); err != nil {
-		t.Errorf("a client that does not finish its request: %v, want that it is disconnected", err)
+		t.Errorf("a client that does not finish its request: %v, want it disconnected", err)
 	}
 
 	stream, err := http.Get("http://" + l.Addr().String() + "/events")

@@ -12,28 +12,27 @@ import (
 
 // signals catches the signals that leasehold forwards.
 type signals struct {
-	c        chan os.Signal // what was caught, for the command or for what leasehold does without one
+	c        chan os.Signal // the caught signals, for the command or, without one, for leasehold
 	terminal *terminal      // nil if there is none
 
 	from  chan os.Signal
-	again chan struct{} // closed on the second signal that ends programs, if there is no command
+	again chan struct{} // closed on the second ending signal, if no command is running
 
 	mu      sync.Mutex
-	last    caught // the last one that ends programs, 0 if there was none
-	command bool   // a command runs, and gets the signals
+	last    caught // the last ending signal, 0 if there was none
+	command bool   // a command is running and gets the signals
 }
 
-// A caught is a signal that was caught.
+// A caught is a caught signal.
 type caught syscall.Signal
 
-// ends reports whether the signal asks programs to end. Such a signal is meant for a
-// whole process group.
+// ends reports whether the signal asks programs to end. Such a signal is for a whole process group.
 func (c caught) ends() bool {
 	s := syscall.Signal(c)
 	return s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGQUIT
 }
 
-// catch catches signals until stop. Signals that were ignored before, as by nohup(1),
+// catch catches signals until stop is called. Signals that were ignored before, as under nohup(1),
 // stay ignored.
 func catch() *signals {
 	s := &signals{c: make(chan os.Signal, 16), from: make(chan os.Signal, 16), again: make(chan struct{})}
@@ -42,8 +41,8 @@ func catch() *signals {
 	return s
 }
 
-// catchJobControl does as catch does, and also catches what stops and continues jobs if
-// there is a controlling terminal.
+// catchJobControl is like catch, and if there is a controlling terminal it also catches the signals
+// that stop and continue jobs.
 func catchJobControl() *signals {
 	s := catch()
 	if s.terminal = openTerminal(); s.terminal != nil {
@@ -68,8 +67,7 @@ func (s *signals) stop() {
 	}
 }
 
-// pass passes signals on to whoever receives from c, and drops them when too many wait there, as
-// package signal does.
+// pass sends the caught signals to c. Like package signal, it drops them if c is full.
 func (s *signals) pass() {
 	ended := false
 	for sig := range s.from {
@@ -84,8 +82,8 @@ func (s *signals) pass() {
 	}
 }
 
-// note remembers a signal if it ends programs, and reports whether it is not the first of those, and there
-// is no command that it could be for.
+// note remembers an ending signal. It reports whether this is the second one or a later one, while
+// no command is running that could handle it.
 func (s *signals) note(sig os.Signal) (again bool) {
 	c := caught(sig.(syscall.Signal))
 	s.mu.Lock()
@@ -98,23 +96,23 @@ func (s *signals) note(sig os.Signal) (again bool) {
 	return again
 }
 
-// lastEnding returns the last signal that ends programs, 0 if there was none.
+// lastEnding returns the last ending signal, 0 if there was none.
 func (s *signals) lastEnding() caught {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last
 }
 
-// forward says whether there is a command, to which all signals are forwarded.
+// forward says whether a command is running, which gets all signals.
 func (s *signals) forward(command bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.command = command
 }
 
-// untilSecond calls f, which returns soon after the first signal that ends programs if the store answers. It does
-// not wait for f after the second one, unless there is a command: the error is the failure with that
-// signal's exit status, with which leasehold ends.
+// untilSecond calls f and returns its error. If the store answers, f returns soon after the first
+// ending signal. On the second one untilSecond does not wait for f, unless a command is running: it
+// returns a failure with that signal's exit status.
 func (s *signals) untilSecond(f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -126,8 +124,8 @@ func (s *signals) untilSecond(f func() error) error {
 	}
 }
 
-// cancels calls f and cancels its context on SIGHUP or a signal that ends programs. Then
-// the error is the failure with that signal's exit status, even if f succeeded.
+// cancels calls f and cancels its context on SIGHUP or an ending signal. Then the error is the
+// failure with that signal's exit status, even if f succeeded.
 func (s *signals) cancels(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

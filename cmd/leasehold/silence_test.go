@@ -19,11 +19,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 )
 
-// While it waits for a key, leasehold says soon that the server does not answer, each minute again, and when it
-// answers; but nothing of a request or two that were lost, nor while the key is only held by another.
+// While leasehold waits for a key, it soon reports that the server does not answer, again every
+// minute, and when the server answers again. It reports nothing if only one or two requests are
+// lost, or if another process holds the key.
 func TestWaitSaysThatTheServerIsSilent(t *testing.T) {
 	for _, args := range [][]string{{"run", "k", "--", "true"}, {"once", "k", "--", "true"}, {"run", "--tick", "1h", "k", "--", "true"}, {"elect", "k", "--", "true"}} {
-		for _, lost := range []bool{false, true} { // before it has registered, or later
+		for _, lost := range []bool{false, true} { // false: the server is silent from the start; true: after three minutes
 			bubble(t, func(t *testing.T) {
 				memory := dsynctest.NewMemory()
 				var cut atomic.Bool
@@ -54,13 +55,13 @@ func TestWaitSaysThatTheServerIsSilent(t *testing.T) {
 					time.Sleep(3 * time.Minute)
 					synctest.Wait()
 					if got := said.take(); got != "" {
-						t.Errorf("%q: %q while it waits for another holder", args, got)
+						t.Errorf("%q: printed %q while waiting for another holder", args, got)
 					}
 					cut.Store(true)
 				}
-				time.Sleep(25 * time.Second) // two attempts beside each other, and up to a heartbeat before them
-				if got := said.take(); !strings.HasPrefix(got, "leasehold: the server has not answered for ") || strings.Count(got, "\n") != 1 || !strings.Contains(got, `"k" is still waited for: `) {
-					t.Errorf("%q: %q soon, want one line that says so", args, got)
+				time.Sleep(25 * time.Second) // enough for the next heartbeat and two time-outs
+				if got := said.take(); !strings.HasPrefix(got, "leasehold: the server has not answered for ") || strings.Count(got, "\n") != 1 || !strings.Contains(got, `still waiting for "k": `) {
+					t.Errorf("%q: printed %q, want one line about the silence", args, got)
 				}
 				time.Sleep(10 * time.Minute)
 				if n := strings.Count(said.take(), "\n"); n < 8 || n > 10 {
@@ -68,23 +69,24 @@ func TestWaitSaysThatTheServerIsSilent(t *testing.T) {
 				}
 				cut.Store(false)
 				time.Sleep(time.Minute)
-				lines := strings.Split(said.take(), "\n") // an attempt may have failed before the last one
+				lines := strings.Split(said.take(), "\n") // another failure may have been reported just before
 				if n := len(lines); n > 3 || n < 2 || !strings.HasPrefix(lines[n-2], "leasehold: the server answers again after 10m") {
-					t.Errorf("%q: %q, want that it answers again", args, lines)
+					t.Errorf("%q: printed %q, want that the server answers again", args, lines)
 				}
 				cancel()
 				if got := <-end; got != exitInterrupted {
 					t.Errorf("%q: status %d, want that of an interrupt", args, got)
 				}
 				if got := said.take(); got != "" {
-					t.Errorf("%q: %q at the end", args, got)
+					t.Errorf("%q: printed %q at the end", args, got)
 				}
 			})
 		}
 	}
 }
 
-// Of a whole deployment that the driver describes it says only why a server is out of reach.
+// If the driver's error describes the whole deployment, the report contains only why a server is
+// unreachable.
 func TestWaitSaysWhyInShort(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		said := ""
@@ -97,13 +99,13 @@ func TestWaitSaysWhyInShort(t *testing.T) {
 		s.failed("Register", err)
 		time.Sleep(firstSaid)
 		s.failed("Register", err)
-		if want := `the server has not answered for 3s; "k" is still waited for: connection refused`; said != want {
+		if want := `the server has not answered for 3s; still waiting for "k": connection refused`; said != want {
 			t.Errorf("%q, want %q", said, want)
 		}
 	})
 }
 
-// With a TTL that is too short for the network it says what helps.
+// If the TTL is too short for the network, the report suggests a longer one.
 func TestWaitSaysThatTheTTLIsTooShort(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		faulty := dsynctest.NewFaulty(dsynctest.NewMemory(), func(dsynctest.Request) dsynctest.Fault {
@@ -115,8 +117,8 @@ func TestWaitSaysThatTheTTLIsTooShort(t *testing.T) {
 		said := new(screen)
 		a := &app{stdin: strings.NewReader(""), stdout: new(screen), stderr: said, getenv: func(string) string { return "" }, store: faulty}
 		a.main(ctx, []string{"run", "--ttl", "1s", "k", "--", "true"})
-		if got := said.take(); !strings.Contains(got, "a command has 166.7ms, a sixth of --ttl, to be answered: raise --ttl") {
-			t.Errorf("%q, want the remedy", got)
+		if got := said.take(); !strings.Contains(got, "a command times out after 166.7ms, a sixth of --ttl: raise --ttl") {
+			t.Errorf("%q, want the advice to raise --ttl", got)
 		}
 	})
 }

@@ -19,10 +19,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A statusQuery is what status shows, and how.
+// A statusQuery says what status shows.
 type statusQuery struct {
 	prefix string
-	exact  bool // just the key prefix
+	exact  bool // only the key that equals prefix
 	held   bool // only keys that are held
 	layout
 }
@@ -40,15 +40,15 @@ func newStatus(a *app) *cobra.Command {
 		Use:   "status [PREFIX]",
 		Short: "Show the holders and waiters of keys",
 		Long: `Show all keys that begin with PREFIX, or with --exact just that key: a line for each
-holder and each of the first waiters. First come the keys that are in use, as they are
-read, and then the others, both in the order of their bytes. Nothing is written to the
-store, and the right to find is enough.
+holder and each of the first waiters. Keys in use come first, as they are read, then the
+others, both in byte order. status writes nothing to the store and needs only the right
+to find.
 
   STATE  held, leads or runs: by the process on this line; lapsed: the process has
          crashed or can't reach the server, and the next request gets the key;
          waits #1: first in the queue; done: a once that has succeeded
   FOR    how long it has been held
-  LEFT   when the hold ends unless a heartbeat prolongs it; fixed: no heartbeat does
+  LEFT   when the hold ends unless a heartbeat extends it; fixed: heartbeats do not extend it
 
 ` + tableHelp + `
 
@@ -85,14 +85,14 @@ It exits with 118 if there is no such key; otherwise see "leasehold help exit-st
 
 // addViewFlags adds the flags of a command that shows a list.
 func addViewFlags(c *cobra.Command, l *layout, w *watch) {
-	c.Flags().BoolVar(&l.wide, "wide", false, "show all columns in full, on a narrow terminal as well")
-	c.Flags().BoolVar(&w.on, "watch", false, "show it again every --interval, until interrupted")
-	c.Flags().DurationVar(&w.interval, "interval", 2*time.Second, "pause between two readings of --watch, at least 100ms")
+	c.Flags().BoolVar(&l.wide, "wide", false, "show all columns in full, even on a narrow terminal")
+	c.Flags().BoolVar(&w.on, "watch", false, "refresh every --interval, until interrupted")
+	c.Flags().DurationVar(&w.interval, "interval", 2*time.Second, "pause between two refreshes of --watch, at least 100ms")
 }
 
-const tableHelp = `Times are the server's, in UTC. On a terminal the table is as wide as the terminal: what is
-too long is cut in its middle, and columns without room are left out. With --wide, in a
-pipe and in a file it has all columns in full. COLUMNS sets another width. State is shown
+const tableHelp = `Times are the server's, in UTC. On a terminal the table is as wide as the terminal: long
+texts are cut in the middle, and columns that do not fit are left out. With --wide, in a
+pipe and in a file the table has all columns in full. COLUMNS sets another width. State is shown
 in colour on a terminal, unless NO_COLOR is set.`
 
 // status shows what q selects.
@@ -166,7 +166,7 @@ func (a *app) printKeysJSON(all iter.Seq2[admin.Status, error]) error {
 	return nil
 }
 
-// printKeys prints a table of keys: those in use as they are read, and then the others.
+// printKeys prints a table of keys: those in use as they are read, then the others.
 func (a *app) printKeys(all iter.Seq2[admin.Status, error], wide bool) error {
 	d := a.display()
 	if wide {
@@ -180,9 +180,9 @@ func (a *app) printKeys(all iter.Seq2[admin.Status, error], wide bool) error {
 	for st, err := range all {
 		switch {
 		case err != nil:
-			t.flush() // what was read before
+			t.flush() // show what was read before the error
 			return err
-		case st.Kind == "": // there is no such key
+		case st.Kind == "": // the key does not exist
 			continue
 		}
 		found = true
@@ -195,7 +195,7 @@ func (a *app) printKeys(all iter.Seq2[admin.Status, error], wide bool) error {
 		}
 	}
 	if !found {
-		return nil // not even the header
+		return nil // don't print the header
 	}
 	for _, row := range idle {
 		if err := t.add(row...); err != nil {
@@ -205,7 +205,7 @@ func (a *app) printKeys(all iter.Seq2[admin.Status, error], wide bool) error {
 	return t.flush()
 }
 
-// keyRows returns the lines about a key.
+// keyRows returns the table's lines for a key.
 func keyRows(st admin.Status) (rows [][]cell) {
 	row := func(looks style, state string, more ...string) {
 		r := cells(append([]string{plain(st.Key), plain(string(st.Kind)), state}, more...)...)
@@ -238,7 +238,7 @@ func keyRows(st admin.Status) (rows [][]cell) {
 	return rows
 }
 
-// published describes what a leader has published, or a run has returned.
+// published formats the value that a leader published or a run returned.
 func published(st admin.Status) string {
 	switch {
 	case st.LastTick.IsZero():
@@ -268,7 +268,7 @@ func holds(st admin.Status, h admin.Participant) string {
 func left(st admin.Status, h admin.Participant) string {
 	left := h.Until.Sub(st.Now)
 	switch {
-	case h.Until.IsZero(): // its session's record was deleted
+	case h.Until.IsZero(): // the session's record does not exist
 		return none
 	case left <= 0:
 		return age(-left) + " ago"
@@ -278,7 +278,7 @@ func left(st admin.Status, h admin.Participant) string {
 	return age(left) + ", fixed"
 }
 
-// part says what o has of the key, as an addition to other text.
+// part describes how much of the key o uses, as an addition to other text.
 func part(st admin.Status, o admin.Participant) string {
 	if use := engine.Use(st.Kind, o.Weight, st.Limit); use != "" {
 		return ", " + use
@@ -305,11 +305,10 @@ func newMembers(a *app) *cobra.Command {
 	var w watch
 	c := &cobra.Command{
 		Use:   "members [NAME]",
-		Short: "Show the processes that are alive, or the members of an election",
-		Long: `Show the processes that are alive and have a session in the store.
-With NAME, show all members of that election: the leader first, then the candidates
-in the order in which they will lead, then observers, who don't campaign. Nothing is
-written to the store.
+		Short: "Show the live processes, or the members of an election",
+		Long: `Show the live processes that have a session in the store. With NAME, show all members of
+that election: the leader, then the candidates in FIFO order, then observers, which don't
+campaign. members writes nothing to the store.
 
 SEEN is the time since the last heartbeat. VERSION is this library's, and APP the
 program's own. HEARTBEAT, POLL, MARGIN and GRACE are the options in force; a POLL that is
@@ -351,7 +350,7 @@ It exits with 118 if there is nobody to show; otherwise see "leasehold help exit
 	return c
 }
 
-// sessions returns the sessions that are alive, and the store's time.
+// sessions returns the live sessions and the store's time.
 func (v *view) sessions(ctx context.Context) ([]statusjson.Member, time.Time, error) {
 	found, now, err := v.Members(ctx)
 	var all []statusjson.Member
@@ -378,14 +377,14 @@ func (v *view) election(ctx context.Context, name string) ([]statusjson.Member, 
 			Role:    string(m.Role), Seen: statusjson.Time{Time: m.LastSeen},
 		})
 	}
-	st, err := v.Status(ctx, name) // for its time
+	st, err := v.Status(ctx, name) // for the store's time
 	return all, st.Now, err
 }
 
 func (a *app) printMembers(all []statusjson.Member, now time.Time, l layout, roles bool) error {
 	switch {
 	case len(all) == 0 && roles:
-		return nothing("nobody campaigns in an election of that name, or observes it")
+		return nothing("the election has no candidates and no observers")
 	case len(all) == 0:
 		return nothing("no process has a session")
 	}
@@ -432,7 +431,7 @@ func (a *app) printMembers(all []statusjson.Member, now time.Time, l layout, rol
 	return t.flush()
 }
 
-// setting formats a setting for a table.
+// setting formats an option for a table.
 func setting(d statusjson.Milliseconds) string {
 	if d == 0 {
 		return none
@@ -442,14 +441,14 @@ func setting(d statusjson.Milliseconds) string {
 
 const jsonHelp = `With --json each line is an object, one for each key, in the order of their bytes. Times
 are the server's, in RFC 3339, UTC, with milliseconds; fields ending in _ms are
-milliseconds. Fields may be added; none will be renamed or removed. So it is for all
-commands that have --json.
+milliseconds. Fields may be added; none will be renamed or removed. All of this holds for
+every command with --json.
 
   key, kind       kind is mutex, rwmutex, semaphore, once, periodic, election, or
                   "" if the store has no record of the key
   now             the time of this status
-  held            somebody holds the key, and their time has not run out
-  sealed          a once that is done, permanently
+  held            the key has a holder whose lease has not run out
+  sealed          whether a once is done, permanently
   last_tick       of a periodic: the last tick that succeeded; missing if none has
   limit           the total weight of holders: 1 for a mutex, a semaphore's size
   token           the latest fencing token, 0 if there was none
@@ -460,20 +459,20 @@ commands that have --json.
   holders, queue  the holders, and the first 8 waiters (1000 with --exact), in order:
       claim, session, weight      ids in the store; the part of limit that it uses
       name, host, pid, app, meta  what the process says about itself
-      seen, ttl_ms                its last heartbeat, and how long that counts
+      seen, ttl_ms                its last heartbeat, and how long a heartbeat is valid
     and of a holder:
       token, since, for_ms        the grant, and the time since then
       until, left_ms              when its hold ends, and the time until then; no
-                                  until if its session's record is gone
-      renewed                     until moves on with each heartbeat
-      lapsed                      until has passed: the next request gets the key
-      yields                      it may be kept without being in use
+                                  until if the session has no record any more
+      renewed                     whether each heartbeat extends until
+      lapsed                      until is in the past: the next request gets the key
+      yields                      the key may be kept without being in use
 
 After the keys there is an object for each deadlock, with its members (deadlock) and their
-keys: each member holds the key at its place, and waits for the next one.
+keys: member i holds key i and waits for the next key.
 `
 
-// newKeyJSON returns a key's status for programs: see jsonHelp.
+// newKeyJSON returns a key's status in JSON: see jsonHelp.
 func newKeyJSON(st admin.Status) statusjson.Status[statusjson.Participant] {
 	return statusjson.NewStatus(st, func(p admin.Participant, queued bool) statusjson.Participant {
 		return statusjson.NewParticipant(p, queued, st.Now)

@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// The output of status for every kind of key, as a table and as JSON. A change of it should be
-// seen, and not made by accident.
+// Golden files make every change of status's output visible, for every kind of key, as a table and
+// as JSON.
 func TestStatusGolden(t *testing.T) {
 	for _, c := range []struct {
 		file string
@@ -48,7 +48,7 @@ func TestStatusGolden(t *testing.T) {
 	}
 }
 
-// Deadlocks come after the keys, if the keys in them were asked for.
+// Deadlocks are printed after the keys, if they involve a key that was asked for.
 func TestStatusOfDeadlocks(t *testing.T) {
 	for _, c := range []struct {
 		file string
@@ -80,8 +80,8 @@ func TestStatusOfDeadlocks(t *testing.T) {
 	}
 }
 
-// What does not exist has a status of its own, and a hint. Of a key that is asked for by its name there is an
-// object in JSON, with the kind "".
+// If nothing is found, the exit status says so, and a hint is printed. For a single key, JSON has
+// an object with the kind "".
 func TestStatusOfNothing(t *testing.T) {
 	s := newScene(t)
 	s.release(s.acquire(claim("free", "a.1", driver.KindMutex, 1, 1)), driver.Release{})
@@ -91,7 +91,7 @@ func TestStatusOfNothing(t *testing.T) {
 	} {
 		stores := []driver.Store{dsynctest.NewMemory()}
 		if len(args) > 1 && args[1] != "--json" {
-			stores = append(stores, s.Memory) // which has others
+			stores = append(stores, s.Memory) // which has other keys
 		}
 		for _, store := range stores {
 			got := command(t, store, args...)
@@ -106,16 +106,16 @@ func TestStatusOfNothing(t *testing.T) {
 	}
 	for _, args := range [][]string{{"status"}, {"status", "fr"}, {"status", "--exact", "free"}, {"members"}, {"break", "free"}} {
 		if got := command(t, s.Memory, args...); got.status != 0 || got.err != "" {
-			t.Errorf("%q: %+v, want status 0 of what exists", args, got)
+			t.Errorf("%q: %+v, want status 0, since it exists", args, got)
 		}
 	}
 }
 
-// A pagedStore counts the pages of keys that were read, and breaks at one of them.
+// A pagedStore counts the pages of keys that are read, and fails at one of them.
 type pagedStore struct {
 	*dsynctest.Memory
 	pages  atomic.Int64
-	broken int64 // the page that can't be read; 0: none
+	broken int64 // the number of the page that fails; 0: none
 }
 
 func (s *pagedStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, error) {
@@ -125,7 +125,7 @@ func (s *pagedStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.Stat
 	return s.Memory.Keys(ctx, q)
 }
 
-// A noting writer keeps what had been read of the store when it was written to first.
+// A noting writer records how many pages had been read at the first write.
 type noting struct {
 	io.Writer
 	store *pagedStore
@@ -149,8 +149,8 @@ func manyKeys(t *testing.T, n int) *pagedStore {
 	return &pagedStore{Memory: s.Memory}
 }
 
-// The first lines are there when one page was read, of a hundred keys. Later pages have
-// more, up to a thousand, and none is read twice.
+// The first lines are printed after one page of a hundred keys. Later pages have up to a thousand
+// keys, and no page is read twice.
 func TestStatusStreams(t *testing.T) {
 	const keys = 10_000
 	for _, args := range [][]string{{"status"}, {"status", "--json"}, {"status", "key "}} {
@@ -172,7 +172,7 @@ func TestStatusStreams(t *testing.T) {
 	}
 }
 
-// The keys that were read are shown before the error, which is one line.
+// The keys that were read are printed before the error, which is one line.
 func TestStatusThatBreaks(t *testing.T) {
 	for _, args := range [][]string{{"status"}, {"status", "--json"}} {
 		store := manyKeys(t, 400)
@@ -187,7 +187,8 @@ func TestStatusThatBreaks(t *testing.T) {
 	}
 }
 
-// Bad input is reported in one line, with its own status, without a command to the store.
+// Bad input is reported in one line, with the status of a usage error, and sends no command to the
+// store.
 func TestReadOnlyCommandsRefuseBadInput(t *testing.T) {
 	long := strings.Repeat("x", 513)
 	for _, args := range [][]string{
@@ -208,7 +209,7 @@ func TestReadOnlyCommandsRefuseBadInput(t *testing.T) {
 	}
 }
 
-// A server that is not there: one line that says so, soon, of every command.
+// Without a server every command soon prints one line that says so.
 func TestNoServer(t *testing.T) {
 	for _, args := range [][]string{
 		{"status"}, {"status", "--json"}, {"status", "--exact", "k"}, {"members"}, {"members", "k"}, {"break", "k"}, {"clock"}, {"serve", "--listen", "localhost:0"}, {"serve", "--allow-break", "--listen", "localhost:0"},

@@ -12,11 +12,11 @@ import (
 // A column is a column of a table.
 type column struct {
 	name string
-	keep int // on a narrow display the columns with the highest keep go first; those with 0 stay
-	cut  int // cells may be cut to this width; 0: not at all
+	keep int // a narrow display omits the columns with the highest keep first, and never those with 0
+	cut  int // cells may be cut to this width; 0: never
 }
 
-// A cell is the text of a cell, and how it looks.
+// A cell is the text of a cell and its style.
 type cell struct {
 	text  string
 	style style
@@ -31,24 +31,24 @@ func cells(texts ...string) []cell {
 	return row
 }
 
-// A table prints rows in columns as they arrive. The widths are those of the first block
-// of rows, and grow if wider cells follow. text/tabwriter would need all rows at once.
+// A table prints rows in columns as they arrive. The widths are those of the first block of rows,
+// and grow if wider cells follow. text/tabwriter would need all rows at once.
 //
-// No line is wider than the display. The first block decides which columns have room.
+// No line is wider than the display. The first block decides which columns fit.
 type table struct {
 	w       io.Writer
 	display display
 	columns []column
 	rows    [][]cell
-	widths  []int // that the cells need, as far as they are known
-	shown   []int // indexes of the columns that have room; nil: not decided
+	widths  []int // the widths that the cells seen so far need
+	shown   []int // indexes of the columns that fit; nil: not decided
 }
 
-// tableBlock is the number of rows that a table collects before it prints them: as many
-// keys as are read from a store at once.
+// tableBlock is the number of rows that a table collects before it prints them: the number of keys
+// in a store's first page.
 const tableBlock = 100
 
-// columnGap is the number of blanks between two columns.
+// columnGap is the number of spaces between two columns.
 const columnGap = 2
 
 func newTable(w io.Writer, d display, columns ...column) *table {
@@ -102,7 +102,7 @@ func (t *table) flush() error {
 	return err
 }
 
-// choose decides which columns have room, if cells are cut where they may be.
+// choose decides which columns fit, with cells cut where that is allowed.
 func (t *table) choose() {
 	for i := range t.columns {
 		t.shown = append(t.shown, i)
@@ -116,7 +116,7 @@ func (t *table) choose() {
 	}
 }
 
-// leastOf returns the width to which a column can be cut.
+// leastOf returns the smallest width of a column.
 func (t *table) leastOf(i int) int {
 	if cut := t.columns[i].cut; cut > 0 {
 		return min(cut, t.widths[i])
@@ -124,7 +124,7 @@ func (t *table) leastOf(i int) int {
 	return t.widths[i]
 }
 
-// least returns the width of the columns shown, if all are cut.
+// least returns the smallest width of the shown columns together.
 func (t *table) least() int {
 	sum := columnGap * (len(t.shown) - 1)
 	for _, i := range t.shown {
@@ -133,8 +133,8 @@ func (t *table) least() int {
 	return sum
 }
 
-// fit returns the widths of the columns: what the cells need, as long as there is room. The first
-// columns get it.
+// fit returns the widths of the columns: what their cells need, from left to right until the
+// display is full.
 func (t *table) fit() []int {
 	if t.display.width == 0 {
 		return t.widths
@@ -149,7 +149,8 @@ func (t *table) fit() []int {
 	return widths
 }
 
-// cutMiddle cuts text to a width. The middle goes, because the ends of keys and hosts tell them apart.
+// cutMiddle shortens text to a width. It cuts the middle, because keys and hosts differ at their
+// ends.
 func cutMiddle(text string, most int) string {
 	if textWidth(text) <= most {
 		return text

@@ -19,7 +19,7 @@ import (
 //     foreground, leasehold then puts the command's group there, and continues it. It does
 //     not do so at once: the terminal may be for another process of the job, as in
 //     "leasehold run … | less", and until then Ctrl-C interrupts the whole job.
-//   - When Ctrl-Z has stopped the command, or it needs the terminal while the job is in the
+//   - When Ctrl-Z has stopped the command, or the command needs the terminal while the job is in the
 //     background, leasehold stops its whole job, as the shell expects. The shell takes the
 //     terminal. On fg or bg it sends SIGCONT to leasehold, which forwards it.
 //
@@ -28,8 +28,8 @@ import (
 type terminal struct {
 	fd            int
 	job           int  // leasehold's own process group
-	command       int  // the command's, 0: none
-	stopRequested bool // Ctrl-Z was pressed, and the command has not stopped yet
+	command       int  // the command's process group; 0: none
+	stopRequested bool // Ctrl-Z was pressed, but the command has not stopped yet
 }
 
 // openTerminal returns the controlling terminal, or nil if there is none.
@@ -38,14 +38,14 @@ func openTerminal() *terminal {
 	if err != nil {
 		return nil
 	}
-	// A group in the background that changes the foreground gets SIGTTOU.
+	// A background group that changes the foreground group gets SIGTTOU.
 	signal.Ignore(syscall.SIGTTOU)
 	return &terminal{fd: fd, job: unix.Getpgrp()}
 }
 
 func (t *terminal) close() { unix.Close(t.fd) }
 
-// foreground returns the group in the foreground.
+// foreground returns the foreground process group.
 func (t *terminal) foreground() int {
 	pgid, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
 	if err != nil {
@@ -54,11 +54,11 @@ func (t *terminal) foreground() int {
 	return pgid
 }
 
-// give puts a group into the foreground. If that fails the terminal has hung up, or the
-// group is dead: both end what the terminal was needed for.
+// give puts a group into the foreground. Errors don't matter: they mean that the terminal has hung
+// up or the group is dead, so nothing needs the terminal.
 func (t *terminal) give(pgid int) { _ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, pgid) }
 
-// takeBack puts leasehold's job into the foreground if the command's group was there.
+// takeBack puts leasehold's job back into the foreground if the command's group is there.
 func (t *terminal) takeBack() {
 	if t != nil && t.command != 0 && t.foreground() == t.command {
 		t.give(t.job)
@@ -66,11 +66,11 @@ func (t *terminal) takeBack() {
 }
 
 // stopped handles a command that a signal has stopped. It reports whether the command must be
-// continued now. If not, leasehold's job is stopped, too, and SIGCONT follows.
+// continued now. If not, it stops leasehold's job, too, and SIGCONT follows later.
 func (t *terminal) stopped(by syscall.Signal, command int) (goOn bool) {
 	t.command = command
 	fg := t.foreground()
-	// A command that waits for the terminal when Ctrl-Z is pressed does not stop again.
+	// A command that is already stopped, waiting for the terminal, does not stop again on Ctrl-Z.
 	wants := by != syscall.SIGTSTP && !t.stopRequested
 	t.stopRequested = false
 	switch {
@@ -78,24 +78,23 @@ func (t *terminal) stopped(by syscall.Signal, command int) (goOn bool) {
 		t.give(t.command)
 		return true
 	case !t.hasShell():
-		return !wants // nobody would continue it; one that wants another's terminal stays stopped
+		return !wants // no shell would continue it; but it stays stopped while another process has the terminal
 	}
 	t.stopJob()
 	return false
 }
 
-// hasShell reports whether there is a shell that stops and continues leasehold's job. A
-// job in the group of the session's leader has none. The kernel does not stop such a job
-// on Ctrl-Z either.
+// hasShell reports whether there is a shell that stops and continues leasehold's job. A job in the
+// session leader's own group has none. The kernel does not stop such a job on Ctrl-Z either.
 func (t *terminal) hasShell() bool {
 	sid, err := unix.Getsid(0)
 	return err == nil && sid != t.job
 }
 
-// stopJob stops leasehold's job, if a shell can continue it.
+// stopJob stops leasehold's job if a shell can continue it.
 func (t *terminal) stopJob() {
 	if t.hasShell() {
-		// Not SIGTSTP: once it was caught, Go does not restore its default.
+		// Not SIGTSTP: Go does not restore its default action once the signal was caught.
 		syscall.Kill(0, syscall.SIGSTOP)
 	}
 }

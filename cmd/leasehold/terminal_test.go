@@ -16,17 +16,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A tty is a terminal with a shell in it that runs a script.
+// A tty is a terminal in which a shell runs a script.
 type tty struct {
-	*os.File // where the user sits
+	*os.File // the user's end
 	t        *testing.T
 	shell    *exec.Cmd
 	out      screen
-	seen     string // of out
+	seen     string // already searched output
 }
 
-// newTTY starts a shell, with job control if its flags have -m. In its script leasehold
-// is "$0", whose store is in memory.
+// newTTY starts a shell, with job control if its flags contain -m. In its script, "$0" is leasehold
+// on a store in memory.
 func newTTY(t *testing.T, flags, script string) *tty {
 	t.Helper()
 	user, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
@@ -57,7 +57,7 @@ func newTTY(t *testing.T, flags, script string) *tty {
 	if err := y.shell.Start(); err != nil {
 		t.Fatal(err)
 	}
-	go io.Copy(&y.out, user) // until the shell has ended
+	go io.Copy(&y.out, user) // until the shell exits
 	t.Cleanup(func() {
 		y.shell.Process.Kill()
 		y.shell.Wait()
@@ -65,8 +65,8 @@ func newTTY(t *testing.T, flags, script string) *tty {
 	return y
 }
 
-// want waits until the terminal shows a match, and returns the submatches. The next call searches
-// only behind it.
+// want waits until the terminal's output matches, and returns the submatches. The next call
+// searches only the output after the match.
 func (y *tty) want(pattern string) (found []string) {
 	y.t.Helper()
 	re := regexp.MustCompile(pattern)
@@ -78,12 +78,12 @@ func (y *tty) want(pattern string) (found []string) {
 			return found
 		}
 		if time.Now().After(end) {
-			y.t.Fatalf("the terminal does not show %q, but %q", pattern, y.seen)
+			y.t.Fatalf("the terminal shows %[2]q, want a match of %[1]q", pattern, y.seen)
 		}
 	}
 }
 
-// wantReader waits until a process waits for input from the terminal.
+// wantReader waits until a process reads from the terminal.
 func (y *tty) wantReader(pid string) {
 	y.t.Helper()
 	eventually(y.t, "the command reads from the terminal", func() bool {
@@ -113,8 +113,8 @@ func state(t *testing.T, pid string) string {
 	return after[:1]
 }
 
-// The command can use the terminal, in a script without job control as well as in a job
-// of a shell, and so can the script afterwards.
+// The command can use the terminal, both in a script without job control and in a job of a shell,
+// and afterwards so can the script.
 func TestTerminal(t *testing.T) {
 	for _, flags := range []string{"-c", "-mc"} {
 		y := newTTY(t, flags, `
@@ -131,12 +131,12 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// Ctrl-Z stops the command, and leasehold, so that the shell goes on; fg continues both.
-// It makes no difference whether the command has read from the terminal before.
+// Ctrl-Z stops the command and leasehold, so the shell continues; fg continues both. That is so
+// whether or not the command has read from the terminal before.
 func TestTerminalSuspend(t *testing.T) {
 	for _, command := range []string{
-		// It starts nothing after it has said its pid: a shell that is stopped within vfork is not stopped
-		// before its child has been, and that one is stopped already.
+		// It starts no process after it has printed its PID: the kernel would not stop a shell in
+		// vfork before its child has called exec, and the child may be stopped already.
 		`trap "echo interrupted; exit 7" INT; sleep 300 & echo pid $$; wait`,
 		`echo pid $$; read x; echo "got $x"; exit 7`,
 		`sh -c "echo pid \$\$; exec cat"; exit 7`,
@@ -169,7 +169,7 @@ func TestTerminalSuspend(t *testing.T) {
 	}
 }
 
-// A command that is suspended for longer than the lease is dead when the lease ends, though
+// A command that is suspended for longer than the lease is dead when the lease ends, even though
 // leasehold is stopped.
 func TestTerminalSuspendedTooLong(t *testing.T) {
 	y := newTTY(t, "-mc", `"$0" run --ttl 2s k -- sh -c 'echo pid $$; read x'; echo suspended; read x; fg; echo "status $?"`)
@@ -180,20 +180,20 @@ func TestTerminalSuspendedTooLong(t *testing.T) {
 	y.want("suspended\r\n")
 	for state(t, pid) != "X" {
 		if time.Since(begin) > 2*time.Second {
-			t.Fatal("the command lives after the TTL of 2s")
+			t.Fatal("the command is alive after the TTL of 2s")
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 	y.enter("\n")
-	y.want(`leasehold: "k" was lost, and the command stopped: `)
+	y.want(`leasehold: "k" was lost, and the command was stopped: `)
 	y.want("status 114\r\n")
 }
 
-// Ctrl-Z stops leasehold also while it waits for the key.
+// Ctrl-Z also stops leasehold while it waits for the key.
 func TestTerminalSuspendInTheWait(t *testing.T) {
 	y := newTTY(t, "-mc", `echo ready; "$0" run held -- true; echo suspended; read x; fg; echo "status $?"`)
 	y.want("ready\r\n")
-	time.Sleep(300 * time.Millisecond) // it waits
+	time.Sleep(300 * time.Millisecond) // until it waits for the key
 	y.enter(ctrlZ)
 	y.want("suspended\r\n")
 	y.enter("\n")
@@ -202,8 +202,8 @@ func TestTerminalSuspendInTheWait(t *testing.T) {
 	y.want("status 130\r\n")
 }
 
-// Without a shell that would continue it, as with ssh -t and docker run -it, Ctrl-Z does
-// not stop the command.
+// Without a shell that could continue it, as with ssh -t and docker run -it, Ctrl-Z does not stop
+// the command.
 func TestTerminalWithoutShell(t *testing.T) {
 	y := newTTY(t, "-c", `exec "$0" run k -- sh -c 'echo pid $$; read x; echo "got $x"'`)
 	y.wantReader(y.want(`pid (\d+)\r\n`)[1])
@@ -213,7 +213,7 @@ func TestTerminalWithoutShell(t *testing.T) {
 	y.want("got hello\r\n")
 }
 
-// The command ignores no signal that leasehold ignores for its own sake.
+// leasehold ignores some signals itself; the command does not inherit that.
 func TestTerminalSignals(t *testing.T) {
 	y := newTTY(t, "-mc", `grep SigIgn /proc/self/status; "$0" run k -- grep SigIgn /proc/self/status`)
 	const ignored = `SigIgn:\s*([0-9a-f]+)\r\n`
@@ -222,15 +222,15 @@ func TestTerminalSignals(t *testing.T) {
 	}
 }
 
-// A command in the background that needs the terminal stops its job, and gets the
-// terminal with fg.
+// A background command that needs the terminal is stopped, with its job, and gets the terminal
+// after fg.
 func TestTerminalBackground(t *testing.T) {
 	y := newTTY(t, "-mc", `"$0" run k -- sh -c 'echo pid $$; read x; echo "got $x"; exit 7' & read x; fg; echo "status $?"`)
 	pid := y.want(`pid (\d+)\r\n`)[1]
 	eventually(t, "the command is stopped", func() bool { return state(t, pid) == "T" })
 	time.Sleep(100 * time.Millisecond)
 	if got := state(t, pid); got != "T" {
-		t.Errorf("the command's state is %s, want that it is stopped, since the terminal is the shell's", got)
+		t.Errorf("the command's state is %s, want T: the shell has the terminal", got)
 	}
 	y.enter("for the shell\n")
 	eventually(t, "the command goes on", func() bool { return state(t, pid) != "T" })
@@ -239,8 +239,8 @@ func TestTerminalBackground(t *testing.T) {
 	y.want("status 7\r\n")
 }
 
-// The rest of a pipeline keeps the terminal while the command does not ask for it, and
-// Ctrl-C interrupts both.
+// The rest of a pipeline keeps the terminal as long as the command does not need it, and Ctrl-C
+// interrupts both.
 func TestTerminalPipeline(t *testing.T) {
 	y := newTTY(t, "-mc", `"$0" run k -- sh -c 'trap "echo interrupted >/dev/tty; exit" INT; echo page; while :; do sleep 0.01; done' |
 		sh -c 'trap "echo the pager, too" INT; read line; read x </dev/tty; echo "$line $x"; cat'; echo done`)

@@ -16,7 +16,7 @@ import (
 // none is what a table shows for a missing value.
 const none = "-"
 
-// stamp formats a time for people, as in JSON: UTC, with milliseconds.
+// stamp formats a time for people in the format of JSON: UTC, with milliseconds.
 func stamp(t time.Time) string { return statusjson.Time{Time: t}.String() }
 
 // span formats d for people, with a few significant digits.
@@ -34,7 +34,7 @@ func span(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// age formats d for people who look at a table: in at most six characters up to 10,000 days.
+// age formats d for tables, in at most six characters up to 10,000 days.
 func age(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch d = max(0, d); {
@@ -52,7 +52,7 @@ func age(d time.Duration) string {
 	return fmt.Sprintf("%dd", d/day)
 }
 
-// plain formats text from the store for a terminal. It quotes text that has spaces or
+// plain formats text from the store for a terminal. It quotes text that contains spaces or
 // characters that could control the terminal.
 func plain(s string) string {
 	if s == "" {
@@ -69,7 +69,7 @@ func plain(s string) string {
 // oneLine returns err's message in one line.
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// short formats a value for a table, cut if it is long.
+// short formats a value for a table, and cuts it if it is long.
 func short(value []byte) string {
 	const most = 40
 	if len(value) <= most {

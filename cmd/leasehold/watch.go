@@ -12,22 +12,22 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A watch says whether a command shows what it reads again and again.
+// A watch says whether a command refreshes its output, and how often.
 type watch struct {
 	on       bool
 	interval time.Duration
 }
 
-// leastInterval keeps a watch from loading the server.
+// leastInterval bounds the load that a watch puts on the server.
 const leastInterval = 100 * time.Millisecond
 
-// watching calls show with a view of the store: once, or if w is on until SIGINT or SIGTERM. Then what
-// show prints takes the place of what it printed before, if the display can move its cursor. show uses
-// the app that it gets.
+// watching calls show with a view of the store: once, or with --watch until SIGINT or SIGTERM. With
+// --watch, show's output replaces the previous one if the display can move its cursor. show must
+// use the app that it gets.
 func (a *app) watching(cmd *cobra.Command, w watch, show func(context.Context, *app, *view) error) error {
 	if !w.on {
 		if cmd.Flags().Changed("interval") {
-			return usagef("--interval is for --watch")
+			return usagef("--interval has no effect without --watch")
 		}
 		return a.view(cmd.Context(), func(ctx context.Context, v *view) error { return show(ctx, a, v) })
 	}
@@ -39,13 +39,13 @@ func (a *app) watching(cmd *cobra.Command, w watch, show func(context.Context, *
 			return a.repeat(ctx, w, title(cmd, w, v.target), func(ctx context.Context, a *app) error { return show(ctx, a, v) })
 		})
 		if ctx.Err() != nil {
-			return nil // that is how a watch ends
+			return nil // a signal is the normal end of a watch
 		}
 		return err
 	})
 }
 
-// title says what is shown, and where it comes from.
+// title says what is shown and from where.
 func title(cmd *cobra.Command, w watch, t target) string {
 	args := make([]string, 0, cmd.Flags().NArg())
 	for _, arg := range cmd.Flags().Args() {
@@ -58,8 +58,8 @@ func title(cmd *cobra.Command, w watch, t target) string {
 	return text
 }
 
-// repeat calls show every w.interval until ctx ends. A first reading that fails ends it. A later one is
-// reported, and tried again: the server may be back by then, and so may the key.
+// repeat calls show every w.interval until ctx ends. If the first reading fails, it returns the
+// error. It prints later errors and continues: the server or the key may come back.
 func (a *app) repeat(ctx context.Context, w watch, title string, show func(context.Context, *app) error) error {
 	wait := time.NewTimer(0)
 	defer wait.Stop()
@@ -79,7 +79,7 @@ func (a *app) repeat(ctx context.Context, w watch, title string, show func(conte
 		case ctx.Err() != nil:
 			return nil
 		case err != nil && first && !(errors.As(err, &f) && f.status == exitNothing):
-			text.WriteTo(a.stdout) // what was read before
+			text.WriteTo(a.stdout) // show what was read before the error
 			return err
 		case err != nil:
 			fmt.Fprintln(&text, d.paint(bad, "leasehold: "+oneLine(err)))
@@ -91,10 +91,10 @@ func (a *app) repeat(ctx context.Context, w watch, title string, show func(conte
 	}
 }
 
-// redraw prints a frame: over the one before if the cursor can be moved, else below it.
+// redraw prints a frame: over the previous one if the cursor can be moved, else below it.
 func (a *app) redraw(d display, title, text string, first bool) error {
 	if !d.cursor {
-		if !first && !strings.HasPrefix(text, "{") { // objects need no blank line
+		if !first && !strings.HasPrefix(text, "{") { // no blank line between JSON objects
 			text = "\n" + text
 		}
 		_, err := io.WriteString(a.stdout, text)
@@ -119,7 +119,7 @@ func (a *app) redraw(d display, title, text string, first bool) error {
 	return err
 }
 
-// clip cuts a line to a width. Escape sequences for colours take no room, and stay.
+// clip cuts a line to a width. Escape sequences for colours take no width, and stay.
 func clip(line string, most int) string {
 	if most == 0 {
 		return line
