@@ -1,6 +1,6 @@
-// Package docs_test checks docs/*.md and the README files: their code is that of Examples, their links
-// lead somewhere, and the error texts that they explain are those of the code. internal/table checks that the
-// tests exist that they name.
+// Package docs_test checks docs/*.md and the README files: their code comes from Examples, their
+// links lead somewhere, and the error texts that they explain are those of the code. internal/table
+// checks that the tests that they name exist.
 package docs_test
 
 import (
@@ -42,7 +42,7 @@ func pages(t *testing.T) map[string]string {
 	return texts
 }
 
-// trimmed is code without the space around its lines, and without empty ones.
+// trimmed returns code without empty lines and without the space around lines.
 func trimmed(code string) string {
 	var b strings.Builder
 	for line := range strings.Lines(code) {
@@ -53,10 +53,11 @@ func trimmed(code string) string {
 	return b.String()
 }
 
-// B23: every block of Go is the program examples/quickstart, or in the body of a function of
-// examples_test.go, peers_test.go, shedlock_test.go or nolock_test.go, or in a file of integration/recipes,
-// which are compiled, and run if they are Examples or tests call them. In the README of a module's folder it is
-// in an Example of that module. Blocks of other libraries say that they are "theirs".
+// B23: every Go block in the documentation is the program examples/quickstart, or in the body of a
+// function of examples_test.go, peers_test.go, shedlock_test.go or nolock_test.go, or in a file of
+// integration/recipes. All of these are compiled, and run if they are Examples or tests call them.
+// In the README of a module the block is in an Example of that module. Blocks with code for other
+// libraries are marked as "theirs".
 func TestCodeIsFromExamples(t *testing.T) {
 	quickstart, err := os.ReadFile("../examples/quickstart/main.go")
 	if err != nil {
@@ -93,15 +94,15 @@ func TestCodeIsFromExamples(t *testing.T) {
 					continue blocks
 				}
 			}
-			t.Errorf("%s: no function of the examples has\n%s", name, m[1])
+			t.Errorf("%s: no function of the examples contains\n%s", name, m[1])
 		}
 	}
 	if n < 10 {
-		t.Errorf("%d blocks of Go, want more", n)
+		t.Errorf("found %d Go blocks, want more", n)
 	}
 }
 
-// functions returns the bodies of a file's functions, trimmed.
+// functions returns the trimmed bodies of a file's functions.
 func functions(t *testing.T, name string) []string {
 	t.Helper()
 	source, err := os.ReadFile(name)
@@ -122,7 +123,7 @@ func functions(t *testing.T, name string) []string {
 	return bodies
 }
 
-// Each action of a workflow is a commit, which nobody can move as they can a tag.
+// Workflows name actions by commit, because anyone with access to an action can move its tags.
 func TestActionsAreCommits(t *testing.T) {
 	names, err := filepath.Glob("../.github/workflows/*.yml")
 	if err != nil || len(names) == 0 {
@@ -136,7 +137,7 @@ func TestActionsAreCommits(t *testing.T) {
 		}
 		for line := range strings.Lines(string(text)) {
 			if line = strings.TrimSpace(line); strings.Contains(line, "uses:") && !commit.MatchString(line) {
-				t.Errorf("%s: %q, want a commit and its version, as @0123… # v1.2.3", name, line)
+				t.Errorf("%s: %q, want a commit and its version, such as @0123… # v1.2.3", name, line)
 			}
 		}
 	}
@@ -148,7 +149,7 @@ func exists(name string) bool {
 	return err == nil
 }
 
-// Relative links lead to files, and to headings that are there.
+// Relative links lead to existing files and headings.
 func TestLinks(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	texts := pages(t)
@@ -173,7 +174,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// anchors are what GitHub makes of the headings.
+// anchors returns the anchors that GitHub makes for the headings.
 func anchors(text string) map[string]bool {
 	drop := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 	all := map[string]bool{}
@@ -186,12 +187,12 @@ func anchors(text string) map[string]bool {
 	return all
 }
 
-// The texts that operations.md explains, which are the headings in code marks under
-// "Troubleshooting", are those of the library; "…" stands for what differs.
+// The error texts that operations.md explains exist in the library. They are the headings in code
+// marks under "Troubleshooting", in which "…" stands for what varies.
 func TestErrorTextsAreTheCodes(t *testing.T) {
 	_, section, ok := strings.Cut(pages(t)["operations.md"], "\n## Troubleshooting\n")
 	if !ok {
-		t.Fatal("operations.md has no section of that name")
+		t.Fatal("operations.md has no section Troubleshooting")
 	}
 	section, _, _ = strings.Cut(section, "\n## ")
 	known := texts(t)
@@ -205,16 +206,16 @@ func TestErrorTextsAreTheCodes(t *testing.T) {
 		heading = strings.TrimSuffix(strings.TrimSpace(heading), "`")
 		for part := range strings.SplitSeq(heading, "…") {
 			if part = strings.TrimSpace(part); len(part) > 1 && !strings.Contains(known, part) {
-				t.Errorf("the library has no text %q", part)
+				t.Errorf("the library does not contain the text %q", part)
 			}
 		}
 	}
 	if n < 10 {
-		t.Errorf("%d texts, want more", n)
+		t.Errorf("found %d texts, want more", n)
 	}
 }
 
-// texts are all strings of the library's packages.
+// texts returns all strings of the library's packages.
 func texts(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder

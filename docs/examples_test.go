@@ -17,12 +17,12 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// The code of docs/*.md stands here: see TestCodeIsFromExamples.
+// This is the code in docs/*.md: see TestCodeIsFromExamples.
 
-// Those that need a server are compiled.
+// Functions that need a server are only compiled.
 var _ = []any{pay}
 
-// process returns a session, as a process has one, on a store that others share.
+// process returns a session for another process on the shared store.
 func process(store *dsynctest.Memory, name string) *dsync.Session {
 	s, err := dsync.New(store, &dsync.Options{Name: name, AlwaysListen: true})
 	if err != nil {

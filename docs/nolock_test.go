@@ -9,7 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// The code of do-you-need-a-lock.md. It needs a server, so it is only compiled.
+// This is the code in do-you-need-a-lock.md. It needs a server, so it is only compiled.
 var _ = []any{deposit, insertInvoice, take, transfer, claimJob}
 
 var errNotEnough = errors.New("not enough")
@@ -25,7 +25,7 @@ func deposit(ctx context.Context, accounts *mongo.Collection, account, request s
 	return err
 }
 
-// insertInvoice makes an invoice unless there is one.
+// insertInvoice inserts an invoice unless it exists.
 func insertInvoice(ctx context.Context, invoices *mongo.Collection, customer, month string, total int64) error {
 	_, err := invoices.InsertOne(ctx, bson.D{
 		{Key: "_id", Value: customer + "/" + month},
@@ -37,7 +37,7 @@ func insertInvoice(ctx context.Context, invoices *mongo.Collection, customer, mo
 	return err
 }
 
-// take takes n from the stock, if there is enough.
+// take removes n from the stock, if there is enough.
 func take(ctx context.Context, items *mongo.Collection, id string, n int64) error {
 	result, err := items.UpdateOne(ctx,
 		bson.D{{Key: "_id", Value: id}, {Key: "stock", Value: bson.D{{Key: "$gte", Value: n}}}},
@@ -80,7 +80,7 @@ type job struct {
 	Claim bson.ObjectID `bson:"claim"` // for the filter of the write that finishes the job
 }
 
-// claimJob returns a job that nobody works on, and keeps it from others for a minute.
+// claimJob returns a job that no process is working on, and reserves it for a minute.
 func claimJob(ctx context.Context, jobs *mongo.Collection) (job, error) {
 	var j job
 	err := jobs.FindOneAndUpdate(ctx,

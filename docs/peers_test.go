@@ -11,9 +11,9 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// What users of other libraries write here: more of coming-from.md.
+// The code in coming-from.md that users of other libraries would write here.
 
-// The end shows why the order matters.
+// The last line of the output shows why the order matters.
 func Example_finally() {
 	ctx := context.Background()
 	locks := process(dsynctest.NewMemory(), "api-1")

@@ -12,9 +12,9 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// The recipes for users of ShedLock in coming-from.md.
+// This is the code in coming-from.md for users of ShedLock.
 
-// scheduled runs a task that is due, unless another process has it.
+// scheduled runs a task that is due, unless another process holds its lock.
 func scheduled(ctx context.Context, locks *dsync.Session, task func(context.Context) error) (err error) {
 	hold, err := locks.Mutex("report").TryHold(ctx)
 	if errors.Is(err, dsync.ErrHeld) {
@@ -30,8 +30,8 @@ func scheduled(ctx context.Context, locks *dsync.Session, task func(context.Cont
 	return task(hold.Context(ctx)) // ends if the lock is lost
 }
 
-// scheduledAtMost runs a task that is due, unless it was begun within 14 minutes and
-// has not ended.
+// scheduledAtMost runs a task that is due, unless a run that began within the last 14 minutes is
+// still going on.
 func scheduledAtMost(ctx context.Context, locks *dsync.Session, task func(context.Context) error) (err error) {
 	lease, err := locks.Mutex("report").TryLease(ctx, 14*time.Minute) // lockAtMostFor
 	if errors.Is(err, dsync.ErrHeld) {
@@ -43,8 +43,8 @@ func scheduledAtMost(ctx context.Context, locks *dsync.Session, task func(contex
 	return task(lease.Context(ctx)) // ends shortly before the 14 minutes are over
 }
 
-// What one process runs, the others don't: until it ends, and until 5 minutes are over. The
-// task may take as long as it needs.
+// While a process runs the task, and until 5 minutes after it began, no other process runs it. The
+// task may take longer than that.
 func TestShedLockAtLeastFor(t *testing.T) {
 	for _, takes := range []time.Duration{time.Second, 30 * time.Minute} {
 		t.Run(takes.String(), func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestShedLockAtLeastFor(t *testing.T) {
 	}
 }
 
-// The error of a task is the result, and keeps the lock all the same.
+// The task's error is returned, and the lock is kept as after a success.
 func TestShedLockTaskFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -104,8 +104,8 @@ func TestShedLockTaskFails(t *testing.T) {
 	})
 }
 
-// The context of a task that takes too long ends in time, and one whose process dies has its
-// lock until then.
+// The context of a task that takes too long ends in time. A crashed process keeps its lock until
+// the same time.
 func TestShedLockAtMostFor(t *testing.T) {
 	for name, dies := range map[string]bool{"too long": false, "dies": true} {
 		t.Run(name, func(t *testing.T) {

@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// Each server that support.md says the tests ran on has logs, which name it.
+// There is a log for each server that support.md says the tests ran on, and the log names it.
 func TestRunLiveIsLogged(t *testing.T) {
 	_, section, ok := strings.Cut(pages(t)["support.md"], "\n**Run live.**")
 	if !ok {
-		t.Fatal("support.md has no such paragraph")
+		t.Fatal("support.md has no paragraph about the servers that the tests ran on")
 	}
 	section, _, _ = strings.Cut(section, "\n**")
 	row := regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (.*) \\|$")
@@ -22,7 +22,7 @@ func TestRunLiveIsLogged(t *testing.T) {
 	for _, m := range row.FindAllStringSubmatch(section, -1) {
 		logs := link.FindAllStringSubmatch(m[2], -1)
 		if len(logs) == 0 {
-			t.Errorf("%s: no log", m[1])
+			t.Errorf("%s has no log", m[1])
 		}
 		for _, l := range logs {
 			n++
@@ -39,8 +39,8 @@ func TestRunLiveIsLogged(t *testing.T) {
 	}
 }
 
-// Every module is known to CI, to Dependabot and, if it is published, to the page on
-// releases; and its folder has a README.
+// CI and Dependabot know every module, and docs/releasing.md every published one. Each published
+// module's directory has a README.
 func TestModulesAreListed(t *testing.T) {
 	read := func(name string) string {
 		text, err := os.ReadFile(filepath.Join("..", name))
@@ -57,7 +57,7 @@ func TestModulesAreListed(t *testing.T) {
 	if len(modules) < 5 || modules[0] != "" {
 		t.Fatalf("go.work uses %q, want the root and others", modules)
 	}
-	// words are those between two texts, sorted; "." and "/" are the root.
+	// words returns the sorted words between two texts of a file; "." and "/" stand for the root.
 	words := func(name, begin, end string) []string {
 		_, rest, ok := strings.Cut(read(name), begin)
 		if !ok {
@@ -89,8 +89,8 @@ func TestModulesAreListed(t *testing.T) {
 			t.Errorf("%s, after %q: %q, want %q", list.name, strings.TrimSpace(list.begin), got, list.want)
 		}
 	}
-	// pkg.go.dev and GitHub show a module by the README in its folder: what it is, how to get it, and in
-	// Go unless it is a command, an example. TestCodeIsFromExamples compiles that.
+	// pkg.go.dev and GitHub show the README in a module's directory: what the module is, how to get
+	// it and, unless it is a command, a Go example. TestCodeIsFromExamples compiles the example.
 	for _, m := range published[1:] {
 		text := pages(t)["../"+m+"/README.md"]
 		if !strings.Contains(text, "github.com/leasehold-go/leasehold/"+m) {
@@ -100,19 +100,19 @@ func TestModulesAreListed(t *testing.T) {
 			t.Errorf("%s has no README.md with an example", m)
 		}
 		if n := strings.Count(text, "\n"); n > 50 {
-			t.Errorf("%s/README.md has %d lines, which is more than a screen", m, n)
+			t.Errorf("%s/README.md has %d lines, which does not fit on a screen", m, n)
 		}
 	}
 }
 
-// The README is short.
+// The README stays short.
 func TestLengthOfTheReadme(t *testing.T) {
 	if n := strings.Count(pages(t)["../README.md"], "\n"); n > 150 {
 		t.Errorf("%d lines, want at most 150", n)
 	}
 }
 
-// The pages that everybody reads are short: what else there is stands in the package docs.
+// The pages that everybody reads stay short; everything else is in the package docs.
 func TestLengthOfPages(t *testing.T) {
 	for name, most := range map[string]int{"guarantees.md": 2500, "coming-from.md": 3500} {
 		if n := len(strings.Fields(pages(t)[name])); n > most {

@@ -1,5 +1,5 @@
-// Package examples_test checks that each example can be copied out of the repository as
-// it is. That the copies compile in a module of their own is checked by .ci/modules.
+// Package examples_test checks that each example can be copied out of the repository unchanged.
+// .ci/modules checks that the copies compile in their own module.
 package examples_test
 
 import (
@@ -14,7 +14,7 @@ import (
 
 const module = "github.com/leasehold-go/leasehold/"
 
-// No example imports a package that others can't import, or another example.
+// No example imports an internal package or another example.
 func TestImportsArePublic(t *testing.T) {
 	files, err := filepath.Glob("*/*.go")
 	if err != nil {
@@ -40,8 +40,9 @@ func TestImportsArePublic(t *testing.T) {
 	}
 }
 
-// The tour on a store in memory is the first thing that anybody runs, and need not compile the driver: it takes a
-// minute and a half of CPU where everything else takes a few seconds. The tour on a server has it.
+// The tour on a store in memory is the first program that people run, so it must not need the
+// driver, which takes a minute and a half of CPU time to compile where everything else takes a few
+// seconds. The tour on a server needs it.
 func TestTourNeedsNoDriver(t *testing.T) {
 	for tags, want := range map[string]bool{"": false, "mongodb": true} {
 		deps, err := exec.Command("go", "list", "-deps", "-tags", tags, "./tour").CombinedOutput()
@@ -49,7 +50,7 @@ func TestTourNeedsNoDriver(t *testing.T) {
 			t.Fatalf("go list: %v\n%s", err, deps)
 		}
 		if got := strings.Contains(string(deps), "go.mongodb.org/mongo-driver"); got != want {
-			t.Errorf("with the tags %q the tour imports the driver: %t, want %t", tags, got, want)
+			t.Errorf("built with tags %q, the tour imports the driver: %t, want %t", tags, got, want)
 		}
 	}
 	if out, err := exec.Command("go", "vet", "-tags", "mongodb", "./tour").CombinedOutput(); err != nil {

@@ -1,11 +1,12 @@
-// Cron is a job that is due on every host of a fleet, by each host's own clock, and runs on one.
-// Start it several times, and kill some:
+// Cron runs a job that is due on every host of a fleet, by each host's own clock, on only one of
+// them. Start it several times, and kill some:
 //
 //	MONGODB_URI=mongodb://localhost:27017 go run ./examples/cron
 //
-// Each host calls for the tick: the time at which the job is due, which all hosts compute alike, whatever their
-// clocks say. One of them runs the job. The others wait until it has succeeded; if it fails, or the host
-// dies, the next runs it. A host that comes late finds that the tick is over.
+// Each host calls Do with the tick: the time at which the job is due, which all hosts compute alike
+// even if their clocks differ. One host runs the job. The others wait until it has succeeded; if
+// the job fails, or that host dies, the next host runs it. A host that comes late finds the tick
+// done.
 package main
 
 import (
@@ -36,12 +37,13 @@ func main() {
 	}
 	defer locks.Close(context.WithoutCancel(ctx))
 	run(ctx, locks, *every, time.Now, func(_ context.Context, tick time.Time) error {
-		slog.Info("runs", "tick", tick.UTC().Format(time.TimeOnly)) // the job
+		slog.Info("runs", "tick", tick.UTC().Format(time.TimeOnly)) // here: the work of the job
 		return nil
 	})
 }
 
-// run calls job at each tick for which this host is the first, or takes over, until ctx ends. now is the host's clock.
+// run calls job at each tick for which this host comes first or takes over, until ctx ends. now is
+// the host's clock.
 func run(ctx context.Context, locks *dsync.Session, every time.Duration, now func() time.Time,
 	job func(context.Context, time.Time) error) {
 	report := locks.Periodic("cron/report")
@@ -56,7 +58,7 @@ func run(ctx context.Context, locks *dsync.Session, every time.Duration, now fun
 			return job(ctx, tick)
 		})
 		if err != nil {
-			slog.Error("the job failed, or can't be run", "tick", tick.UTC().Format(time.TimeOnly), "ran", ran, "err", err)
+			slog.Error("the job failed or could not be run", "tick", tick.UTC().Format(time.TimeOnly), "ran", ran, "err", err)
 		} else if !ran {
 			slog.Info("leaves", "tick", tick.UTC().Format(time.TimeOnly))
 		}

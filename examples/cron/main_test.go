@@ -11,15 +11,15 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// At each tick the job runs on one of three hosts. Their clocks are up to a quarter of the period
-// apart, and the job takes no time at all, some, or most of the period.
+// At each tick the job runs on one of three hosts, whose clocks are up to a quarter of the period
+// apart. The job takes no time at all, some, or most of the period.
 func TestOncePerTick(t *testing.T) {
 	const every, ticks = time.Minute, 8
 	for _, takes := range []time.Duration{0, every / 6, every/2 + every/6} {
 		for _, offset := range []time.Duration{0, 10 * time.Millisecond, 7 * time.Second, time.Hour} {
 			t.Run(takes.String()+" "+offset.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					time.Sleep(every / 2) // from the middle between two ticks until shortly before one
+					time.Sleep(every / 2) // start in the middle between two ticks, so that no host starts just before one
 					ctx, cancel := context.WithTimeout(t.Context(), ticks*every+every/3)
 					defer cancel()
 					store := dsynctest.NewMemory()

@@ -1,16 +1,16 @@
-// Fenced writes to a document under a lock, and is frozen before the write. No lock can stop
-// that write, but the document can:
+// Fenced writes to a document under a lock, and you freeze it before the write. No lock can stop
+// that late write, but the document can:
 //
 //	export MONGODB_URI=mongodb://localhost:27017
 //	go build -o /tmp/fenced ./examples/fenced
-//	/tmp/fenced -name anna     # and freeze it, with Ctrl-Z, when it says "holds"
-//	/tmp/fenced -name bert     # in another terminal: it waits for anna's lease, and writes
-//	fg                         # anna goes on, and her write is refused
+//	/tmp/fenced -name anna     # freeze it with Ctrl-Z when it says "holds"
+//	/tmp/fenced -name bert     # in another terminal: it waits until anna's lease ends, and writes
+//	fg                         # anna continues, and her write is refused
 //
-// While anna's process was frozen its lease ran out and bert locked, with a greater token, which
-// his write left in the document. Anna's write comes with the smaller one: fence.ErrStale. If what you
-// write depends on what the document says, call RaiseToken before you read it, so that no
-// older write comes between the two.
+// While anna's process is frozen its lease ends, and bert acquires the lock with a greater token,
+// which his write leaves in the document. Anna's write has the smaller token, so it fails with
+// fence.ErrStale. If your write depends on the content of the document, call RaiseToken before you
+// read it, so that no older write comes between the two.
 package main
 
 import (
@@ -36,7 +36,7 @@ const key = "account 7" // of the lock, and the _id of the document that it guar
 func main() {
 	db := flag.String("db", "leasehold_examples", "the database")
 	name := flag.String("name", "", "the name of this process")
-	ttl := flag.Duration("ttl", 10*time.Second, "how long after its last heartbeat a process is considered dead")
+	ttl := flag.Duration("ttl", 10*time.Second, "time after its last heartbeat until a crashed process's lock becomes free")
 	think := flag.Duration("think", 5*time.Second, "how long it holds the lock before it writes")
 	flag.Parse()
 	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, nil)))
@@ -61,8 +61,8 @@ func main() {
 	}
 }
 
-// run locks, thinks and writes. A program of yours would do that under mu.Context, which ends when
-// the lock is lost. This one is frozen between its last check of that context and the write.
+// run locks, thinks and writes. Your program would do that under mu.Context, which ends when the
+// lock is lost. This one is frozen between its last check of that context and the write.
 func run(ctx context.Context, locks *dsync.Session, think time.Duration, write func(context.Context, int64) error) error {
 	mu := locks.Mutex(key)
 	if err := mu.LockContext(ctx); err != nil {

@@ -15,15 +15,15 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/mongo/fence"
 )
 
-// The write of a holder that was away for longer than its lease comes with the token that it had,
-// which is smaller than that of the next holder. The document here knows the rule of the fence, and not how
-// MongoDB keeps it: that is for the tests of dsync/mongo and of integration.
+// A holder that was frozen for longer than its lease writes with its old token, which is smaller
+// than that of the next holder. The document here only imitates the fence's rule; dsync/mongo and
+// integration test the fence on MongoDB.
 func TestLateWriteHasTheSmallerToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		link := dsynctest.NewFaulty(store, nil)
 		defer link.Close()
-		var mu sync.Mutex // the document is written by one at a time
+		var mu sync.Mutex // serializes writes to the document
 		var seen int64
 		var log []string
 		writer := func(name string, store driver.Store, think time.Duration) error {
@@ -49,7 +49,7 @@ func TestLateWriteHasTheSmallerToken(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		link.Cut() // the same to the others as a process that is frozen
+		link.Cut() // for the others the same as a frozen process
 		if err := writer("bert", store, time.Second); err != nil {
 			t.Error(err)
 		}

@@ -1,12 +1,13 @@
-// Migrate is a service whose processes begin with a migration of the database: one migrates, the
-// others wait for its result, and those that start later find it. Start it several times, and kill
-// the one that migrates:
+// Migrate is a service whose processes start with a migration of the database. One process
+// migrates, the others wait for its result, and processes that start later read it. Start it
+// several times, and kill the one that migrates:
 //
 //	MONGODB_URI=mongodb://localhost:27017 go run ./examples/migrate
 //
-// A Once runs once for all time: the second time, the program only prints the result. If the process
-// that migrates dies, a waiting one goes on where it stopped, after the TTL. So a migration must not
-// repeat what was done: here a row is inserted unless it exists, with the token of the run.
+// A Once runs only once, permanently: the second time, the program only prints the result. If the
+// migrating process dies, a waiting one takes over after the TTL. So a migration must not repeat
+// what is already done: this one inserts a row only if it does not exist, with the token of the
+// run.
 package main
 
 import (
@@ -31,7 +32,7 @@ var plans = []string{"free", "hobby", "team", "business", "campus", "enterprise"
 
 func main() {
 	db := flag.String("db", "leasehold_examples", "the database")
-	pause := flag.Duration("pause", 500*time.Millisecond, "how long a row takes")
+	pause := flag.Duration("pause", 500*time.Millisecond, "time to spend on each row")
 	flag.Parse()
 	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, nil)))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -57,8 +58,8 @@ func main() {
 	slog.Info("starts", "migration", result)
 }
 
-// migrate inserts the rows, unless that was done, and returns the result. If the error is ErrLost
-// the run did not count, and another process begins.
+// migrate inserts the rows, unless that is done, and returns the result. On ErrLost the run did not
+// count, and another process starts one.
 func migrate(ctx context.Context, locks *dsync.Session, pause time.Duration,
 	insert func(ctx context.Context, plan string, token int64) error) (string, error) {
 	result, err := locks.Once("migration 7: plans").DoValue(ctx, func(ctx context.Context) ([]byte, error) {
@@ -70,7 +71,7 @@ func migrate(ctx context.Context, locks *dsync.Session, pause time.Duration,
 			}
 			select {
 			case <-time.After(pause):
-			case <-ctx.Done(): // the hold is lost; another can begin when the session's grace is over
+			case <-ctx.Done(): // the hold is lost; another process can begin after the session's grace
 				return nil, context.Cause(ctx)
 			}
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A process that dies half-way is followed by another, which goes on there; all who waited, and one
-// that comes later, have its result.
+// When the migrating process dies half-way, another one completes the migration. All waiting
+// processes and one that starts later get its result.
 func TestAnotherGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -1,15 +1,16 @@
-// Singletons is a service of several replicas with background jobs, each of which runs on one
-// replica. On Kubernetes it is a Deployment: see singletons.yaml.
+// Singletons is a replicated service with background jobs, each of which runs on one replica. On
+// Kubernetes it is a Deployment: see singletons.yaml.
 //
 //	MONGODB_URI=mongodb://localhost:27017 go run ./examples/singletons
 //
-// The jobs spread over the replicas. When a replica gets SIGTERM, its jobs end and begin on others at
-// once; when it dies, after its TTL; when it can't reach the server, it ends them before others begin.
+// The jobs spread over the replicas. When a replica gets SIGTERM, its jobs stop and start on other
+// replicas at once. When a replica crashes, that happens after its TTL. A replica that can't reach
+// the server stops its jobs before they start elsewhere.
 //
 // The probe /readyz fails while this replica can't renew its leases, so a rollout shows that a new
-// version can't reach the database. /livez fails only if a job goes on after its context and its grace
-// have ended: it may run elsewhere too, and a restart ends it. A restart is no help against
-// an unreachable database.
+// version can't reach the database. The probe /livez fails only if a job keeps running after its
+// context and its grace have ended: the job may be running elsewhere, too, and a restart ends it. A
+// restart does not help against an unreachable database.
 package main
 
 import (
@@ -32,7 +33,7 @@ import (
 
 func main() {
 	db := flag.String("db", "leasehold_examples", "the database")
-	ttl := flag.Duration("ttl", 15*time.Second, "how long after its last heartbeat a replica is considered dead")
+	ttl := flag.Duration("ttl", 15*time.Second, "time after its last heartbeat until a crashed replica's jobs start elsewhere")
 	listen := flag.String("listen", "localhost:8080", "address of the probes")
 	flag.Parse()
 	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, nil)))
@@ -51,7 +52,7 @@ func main() {
 	}
 }
 
-// run runs this replica's share of the jobs, until ctx ends.
+// run runs this replica's share of the jobs until ctx ends.
 func run(ctx context.Context, locks *dsync.Session, jobs ...string) error {
 	group, _, err := leader.NewGroup(ctx, locks, "singletons", nil)
 	if err != nil {
@@ -62,7 +63,7 @@ func run(ctx context.Context, locks *dsync.Session, jobs ...string) error {
 			term, _ := leader.TermFrom(ctx)
 			log := slog.With("singleton", name, "term", term.Number)
 			log.Info("begins")
-			<-ctx.Done() // the job. It must end soon after ctx, within the session's grace
+			<-ctx.Done() // the job's work; it must end within the session's grace after ctx
 			log.Info("ends", "why", context.Cause(ctx))
 			return ctx.Err()
 		}); err != nil {

@@ -26,14 +26,14 @@ func session(t *testing.T, store driver.Store) *dsync.Session {
 	return locks
 }
 
-// Each of three jobs runs on one of three replicas, in the end on one each, and moves when one ends.
+// Three jobs spread over three replicas, one on each. When a replica stops, its job moves.
 func TestEachOnOneReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		jobs := []string{"a", "b", "c"}
 		store := dsynctest.NewMemory()
 		var replicas sync.WaitGroup
 		defer replicas.Wait()
-		var stop context.CancelFunc // of the last
+		var stop context.CancelFunc // stops the last replica
 		for range 3 {
 			locks := session(t, store)
 			var ctx context.Context
@@ -65,13 +65,13 @@ func TestEachOnOneReplica(t *testing.T) {
 		stop()
 		time.Sleep(time.Second)
 		if n := leaders(); n != 2 {
-			t.Errorf("with one replica less the jobs are on %d, want 2", n)
+			t.Errorf("after one replica stopped, the jobs are on %d replicas, want 2", n)
 		}
 	})
 }
 
-// What the probes say while all is well, while the database can't be reached, and while a job
-// goes on although its context has ended.
+// The probes while all is well, while the database is unreachable, and while a job keeps running
+// after its context ended.
 func TestProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)
@@ -105,8 +105,8 @@ func TestProbes(t *testing.T) {
 		time.Sleep(time.Minute)
 		probe("at work", 200, 200)
 		link.Cut()
-		// The last heartbeat was at most 3.7 s ago; 5.3 s after it the next is overdue,
-		// at 8.5 s the lease is over, and at 9.5 s the grace.
+		// The last heartbeat was at most 3.7 s ago. After it the next heartbeat is late at 5.3 s,
+		// the lease ends at 8.5 s, and the grace at 9.5 s.
 		time.Sleep(5600 * time.Millisecond)
 		probe("without the database", 503, 200)
 		time.Sleep(5 * time.Second)

@@ -15,9 +15,9 @@ type goroutines struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	killed string // what the end of its session says is nobody's concern
+	killed string // the killed worker; errors of its session are ignored
 
-	links    map[string]*dsynctest.Faulty // of each worker to the store
+	links    map[string]*dsynctest.Faulty // each worker's connection to the store
 	sessions map[string]*dsync.Session
 }
 
@@ -31,7 +31,7 @@ func newGoroutines() *goroutines {
 
 func (g *goroutines) start(name string, p part, tell func(event)) error {
 	link := dsynctest.NewFaulty(g.store, nil)
-	// A worker that is cut off goes on and warns of that, where a killed one would be silent.
+	// A worker that is cut off keeps running and would log warnings, unlike a killed process.
 	silent := slog.New(slog.DiscardHandler)
 	s, err := dsync.New(link, &dsync.Options{TTL: ttl, Host: name, Logger: silent})
 	if err != nil {
@@ -47,7 +47,7 @@ func (g *goroutines) start(name string, p part, tell func(event)) error {
 	return nil
 }
 
-// kill cuts the worker off: to the others that is the same as its death.
+// kill cuts the worker off. The others see no difference from its death.
 func (g *goroutines) kill(name string) error {
 	g.killed = name
 	g.links[name].Cut()

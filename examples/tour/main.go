@@ -1,13 +1,13 @@
-// The tour shows several workers, each with its own session, taking turns with a mutex. One
-// is killed while it holds the mutex. Then the workers elect a leader, which resigns, and is
-// killed.
+// The tour shows several workers, each with its own session, that take turns with a mutex. One
+// worker is killed while it holds the mutex. Then the workers elect leaders; one resigns, another
+// is killed.
 //
 //	go run ./examples/tour
 //	go run -tags mongodb ./examples/tour -uri mongodb://localhost:27017/?replicaSet=rs0
 //
-// Without -uri the workers are goroutines on a store in memory, and a killed one is cut off from
-// it. With -uri they are processes on a real server, and one is killed with SIGKILL. Only this needs MongoDB's
-// driver, which takes a while to compile; so it has a build tag.
+// Without -uri the workers are goroutines on a store in memory, and a killed worker is cut off from
+// it. With -uri they are processes on a real server, and one is killed with SIGKILL. That needs
+// MongoDB's driver, which takes a while to compile, so it has a build tag.
 package main
 
 import (
@@ -24,27 +24,28 @@ import (
 
 const (
 	key = "the-key"
-	ttl = 2 * time.Second // short, so that the tour is
+	ttl = 2 * time.Second // keeps the tour short
 )
 
 var names = []string{"anna", "bert", "carl"}
 
-// An event is what a worker tells: that it waits, has what it waited for, is about to give it up, or has lost it.
+// An event is a report of a worker: it waits, has got what it waited for, is about to release it,
+// or has lost it.
 type event struct {
 	worker string
 	what   string // "waits", "has", "frees" or "loses"
 	token  int64  // with "has"
 }
 
-// A part of the tour: what its workers do, and the texts around it.
+// A part is a part of the tour: what its workers do, and the texts for it.
 type part struct {
 	name   string
 	work   func(ctx context.Context, s *dsync.Session, tell func(event))
 	intro  string
-	has    string // what a worker that has it does
-	frees  string // what it does then
-	turns  int    // after how many turns the part ends
-	fatal  int    // the turn in which the holder is killed
+	has    string // text for a worker that gets the key
+	frees  string // text for a worker that releases it
+	turns  int    // number of turns in this part
+	fatal  int    // number of the turn in which the holder is killed
 	ending string
 }
 
@@ -54,28 +55,28 @@ var parts = []part{
 		intro: "3 workers take turns on the mutex \"the-key\"; a session's TTL is 2s.",
 		has:   "HOLDS, token", frees: "unlocks",
 		turns: 9, fatal: 3,
-		ending: "9 holds, one at a time, each with a greater token; one holder died, and was followed\nwhen its session's TTL was over.",
+		ending: "9 holds, one at a time, each with a greater token; one holder was killed, and\nthe next followed when its session's TTL ran out.",
 	},
 	{
 		name: "election", work: lead,
 		intro: "Now they elect a leader, which resigns after a while.",
 		has:   "LEADS, term", frees: "resigns",
 		turns: 5, fatal: 2,
-		ending: "5 terms, one after the other; one leader died.",
+		ending: "5 terms, one after the other; one leader was killed.",
 	},
 }
 
-// A crew is the workers of a tour.
+// A crew runs the workers of a tour.
 type crew interface {
 	start(name string, p part, tell func(event)) error
-	kill(name string) error // while it holds, without a chance to release
-	stop() error            // all that are left, in good order
+	kill(name string) error // while it holds the key, without releasing it
+	stop() error            // stops the remaining workers cleanly
 }
 
 func main() {
-	uri := flag.String("uri", "", "connection string of a MongoDB; without it the tour runs in memory")
-	worker := flag.String("worker", "", "run as the worker of that name (the tour does this)")
-	job := flag.String("part", "", "the part that the worker is of")
+	uri := flag.String("uri", "", "MongoDB connection string; without it the tour runs in memory")
+	worker := flag.String("worker", "", "run as the worker with this name (used by the tour itself)")
+	job := flag.String("part", "", "the part in which the worker takes part (used by the tour itself)")
 	flag.Parse()
 
 	for _, p := range parts {
@@ -99,7 +100,7 @@ func main() {
 	}
 }
 
-// tour runs a part with the crew and prints the timeline.
+// tour runs a part with the crew and prints what happens.
 func tour(c crew, p part) error {
 	start := time.Now()
 	say := func(format string, args ...any) {
@@ -124,7 +125,7 @@ func tour(c crew, p part) error {
 	var (
 		last    int64
 		holder  string
-		early   []event // of the next holder, whose words came sooner than the last ones of the present holder
+		early   []event // events of the next holder that arrived before the last one of the present holder
 		killed  string
 		death   time.Time
 		overdue = time.NewTimer(time.Minute)
@@ -142,7 +143,7 @@ func tour(c crew, p part) error {
 			}
 		}
 		if e.worker == killed {
-			continue // said before it died
+			continue // the worker reported this before it was killed
 		}
 		if holder != "" && e.worker != holder && (e.what != "waits" || len(early) > 0) {
 			early = append(early, e)
@@ -162,12 +163,12 @@ func tour(c crew, p part) error {
 			holder = e.worker
 			after := ""
 			if !death.IsZero() {
-				after = fmt.Sprintf("  <- %.1fs after the kill: the TTL of the dead is over", time.Since(death).Seconds())
+				after = fmt.Sprintf("  <- %.1fs after the kill: the killed worker's TTL has run out", time.Since(death).Seconds())
 				death = time.Time{}
 			}
 			say("%s%s %s %d%s", column(e.worker), e.worker, p.has, e.token, after)
 			if e.token <= last {
-				return fmt.Errorf("%d was given after %d", e.token, last)
+				return fmt.Errorf("token or term %d came after %d, want a greater one", e.token, last)
 			}
 			last = e.token
 			if n == p.fatal {
@@ -186,7 +187,7 @@ func tour(c crew, p part) error {
 	return nil
 }
 
-// takeTurns takes turns on the mutex until ctx ends.
+// takeTurns locks and unlocks the mutex until ctx ends.
 func takeTurns(ctx context.Context, s *dsync.Session, tell func(event)) {
 	mu := s.Mutex(key)
 	for ctx.Err() == nil {
@@ -198,11 +199,11 @@ func takeTurns(ctx context.Context, s *dsync.Session, tell func(event)) {
 		tell(event{what: "has", token: hold.Token()})
 		select {
 		case <-time.After(300 * time.Millisecond): // the work
-		case <-hold.Lost(): // the work would be stopped here
+		case <-hold.Lost(): // a real program would stop its work here
 		case <-ctx.Done():
 		}
 		if hold.Token() != 0 {
-			tell(event{what: "frees"}) // before the next can say that it has it
+			tell(event{what: "frees"}) // before the next worker can report that it has the mutex
 		} else {
 			tell(event{what: "loses"})
 		}
@@ -210,7 +211,7 @@ func takeTurns(ctx context.Context, s *dsync.Session, tell func(event)) {
 	}
 }
 
-// lead campaigns until ctx ends, and resigns each time after a while.
+// lead campaigns until ctx ends, and each time resigns after a while.
 func lead(ctx context.Context, s *dsync.Session, tell func(event)) {
 	election, err := leader.New(s, "the-election", nil)
 	if err != nil {
@@ -226,10 +227,10 @@ func lead(ctx context.Context, s *dsync.Session, tell func(event)) {
 		tell(event{what: "has", token: t.Number})
 		select {
 		case <-time.After(500 * time.Millisecond): // the work
-		case <-term.Done(): // the work would be stopped here
+		case <-term.Done(): // a real program would stop its work here
 		}
 		if term.Err() == nil {
-			tell(event{what: "frees"}) // before the next can say that it leads
+			tell(event{what: "frees"}) // before the next worker can report that it leads
 		} else {
 			tell(event{what: "loses"})
 		}

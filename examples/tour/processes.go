@@ -17,9 +17,8 @@ import (
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 )
 
-// processes is a crew of processes on a MongoDB. Each is this program again, and
-// tells its events by lines on its standard output; it stops when its standard
-// input ends.
+// processes is a crew of processes on MongoDB. Each process runs this program, reports its events
+// as lines on its standard output, and stops when its standard input ends.
 type processes struct {
 	uri     string
 	workers map[string]*process
@@ -28,7 +27,7 @@ type processes struct {
 type process struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
-	ended chan struct{} // closed when its output has ended
+	ended chan struct{} // closed at the end of its output
 }
 
 func newProcesses(uri string) (crew, error) {
@@ -72,7 +71,7 @@ func (c *processes) kill(name string) error {
 	delete(c.workers, name)
 	err := w.cmd.Process.Kill()
 	<-w.ended
-	w.cmd.Wait() // says that it was killed
+	w.cmd.Wait() // returns only that it was killed
 	return err
 }
 
@@ -90,7 +89,7 @@ func (c *processes) stop() error {
 	return errors.Join(errs...)
 }
 
-// runWorker is a worker's process.
+// runWorker is the main function of a worker's process.
 func runWorker(uri, name string, p part) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

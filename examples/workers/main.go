@@ -1,12 +1,12 @@
-// Workers calls the URLs of its arguments, from a service that allows the whole fleet only three
-// calls at a time. Start it several times, and kill some:
+// Workers calls the URLs in its arguments. Their service allows the whole fleet only three calls at
+// a time. Start it several times, and kill some:
 //
 //	MONGODB_URI=mongodb://localhost:27017 go run ./examples/workers URL…
 //
-// An errgroup limits the workers within the process, a semaphore the calls of all processes.
-// Waiters get slots in FIFO order. The slots of a process that dies are free after its TTL. A worker
-// that can't reach the server for that long loses its slot: its call ends before another gets
-// the slot, and is made again with the next.
+// An errgroup limits the workers in the process, and a semaphore the calls of all processes.
+// Waiters get slots in FIFO order. A crashed process's slots become free after its TTL. A worker
+// that can't reach the server for that long loses its slot: its call ends before another worker
+// gets the slot, and is repeated with another slot.
 package main
 
 import (
@@ -51,7 +51,7 @@ func main() {
 	}
 }
 
-// work makes a call under a slot of the service. All processes must name the same number of slots.
+// work makes a call while it holds a slot. All processes must name the same number of slots.
 func work(ctx context.Context, locks *dsync.Session, slots int64, call func(context.Context) error) error {
 	service := locks.Semaphore("service", slots)
 	for {
@@ -64,7 +64,7 @@ func work(ctx context.Context, locks *dsync.Session, slots int64, call func(cont
 		if err == nil || !errors.Is(released, dsync.ErrLost) {
 			return err
 		}
-		slog.Warn("lost the slot: the call is made again", "err", err)
+		slog.Warn("the slot was lost; repeating the call", "err", err)
 	}
 }
 

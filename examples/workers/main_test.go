@@ -23,7 +23,8 @@ func session(t *testing.T, store driver.Store) *dsync.Session {
 	return locks
 }
 
-// Two processes never make more calls at a time than there are slots, and at times as many.
+// Two processes together never make more calls at a time than there are slots, but reach that
+// number.
 func TestNeverMoreThanTheSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slots, workers = 3, 4
@@ -63,8 +64,8 @@ func TestNeverMoreThanTheSlots(t *testing.T) {
 	})
 }
 
-// A worker that loses its slot ends its call before another has the slot, and makes it again
-// with the next.
+// A worker that loses its slot ends its call before another worker gets the slot, and repeats the
+// call with another slot.
 func TestLostSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
