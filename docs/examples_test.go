@@ -74,11 +74,11 @@ func Example_hooks() {
 	hooks := &dsync.Hooks{
 		Heartbeat:   func(took, left time.Duration, err error) { /* a gauge of left, a histogram of took */ },
 		SessionLost: func(id string, cause error) { /* page somebody */ },
-		Lost:        func(l dsync.LostInfo) { /* count by l.Kind and by whether l.Cause is dsync.ErrRevoked */ },
+		Lost:        func(l dsync.HoldInfo) { /* count by l.Kind and by whether l.Cause is dsync.ErrRevoked */ },
 		StoreError:  func(op string, err error) { /* count by op */ },
 		ClockJump:   func(d time.Duration) { /* page somebody, if d is positive */ },
-		Deadlock:    func(d dsync.DeadlockInfo) { /* tell somebody: d names the processes and their keys */ },
-		Granted:     func(g dsync.GrantedInfo) { waits <- g.Wait },
+		Deadlock:    func(members, keys []string) { /* tell somebody: members[i] holds keys[i] and waits for the next */ },
+		Granted:     func(g dsync.HoldInfo) { waits <- g.Wait },
 	}
 	locks, err := dsync.New(store, &dsync.Options{Hooks: hooks})
 	if err != nil {

@@ -12,17 +12,16 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// A Locker is what [LockAll] locks: a [Mutex], an [RWMutex] (for writing), or a lock of another kind. If it has a method
-// Lost() <-chan struct{}, its loss ends the context that LockAll returns.
+// A Locker is what [LockAll] locks: a [Mutex], an [RWMutex] (for writing), or a lock of another kind. If it
+// has a method Lost() <-chan struct{}, its loss ends the context that LockAll returns.
 type Locker interface {
 	LockContext(ctx context.Context) error
 	Unlock()
 }
 
-// LockAll locks several locks together, for work that needs all of them. The context that it returns is made from ctx
-// and ends when the first of them is lost; the cause is [ErrLost]. unlock unlocks all of them. Its error is ErrLost if
-// one was lost before. unlock waits for the store like [Mutex.Unlock], for at most a third of the TTL in all. Call it soon
-// after the context has ended: the work can't go on, and others wait.
+// LockAll locks several locks together. The context that it returns is made from ctx and ends when the first
+// of them is lost; the cause is [ErrLost]. Call unlock soon after that. It unlocks all of them, waits for the
+// store like [Mutex.Unlock], and returns ErrLost if one was lost before.
 //
 //	held, unlock, err := dsync.LockAll(ctx, locks.Mutex(from), locks.Mutex(to))
 //	if err != nil {
@@ -30,15 +29,13 @@ type Locker interface {
 //	}
 //	defer unlock()
 //
-// Programs that lock several of the same keys must do it in one order, or all of them may wait forever. LockAll locks
-// in the byte order of the keys, whatever the order of its arguments; a key that is given twice counts once. What is no
-// lock of this package has no key, and is locked first, in the order of the arguments. So a fleet can be moved from an old
-// lock to a new one: hold both while old and new versions run.
+// Programs that lock several of the same keys must do it in one order, or all of them may wait forever.
+// LockAll locks in the byte order of the keys, and a key that is given twice counts once. Locks of other
+// packages are locked first, in the order of the arguments. So a fleet can be moved from an old lock to a new
+// one: hold both while old and new versions run.
 //
-// LockAll takes a command for each lock, one after the other. While it waits for one, it holds those before it. If it
-// loses one of them meanwhile, it unlocks all and begins again. ctx bounds the wait. If LockAll returns an error, that
-// of LockContext for the first lock that could not be locked, nothing stays locked; the releases go on in the
-// background. The context is not nil then, but has ended.
+// If LockAll loses a lock while it waits for another, it unlocks all and begins again. ctx bounds the wait.
+// After an error, that of LockContext, nothing stays locked, and the context has ended.
 func LockAll(ctx context.Context, locks ...Locker) (held context.Context, unlock func() error, err error) {
 	lock := func(ctx context.Context, l Locker) error { return l.LockContext(ctx) }
 	for {
@@ -49,10 +46,9 @@ func LockAll(ctx context.Context, locks ...Locker) (held context.Context, unlock
 	}
 }
 
-// TryLockAll is LockAll without the wait: it locks all of the locks or none of them. Locks that are not of this package
-// need a method TryLock() bool. If a lock is held, the error matches [ErrHeld], and for a lock of this package is a
-// [*HeldError] that names the holder. Others may have found some of the keys held in the meantime. The error is
-// [ErrLost] if one was lost before all were locked.
+// TryLockAll is [LockAll] without the wait: it locks all of the locks or none of them. Locks of other packages
+// need a method TryLock() bool. The error matches [ErrHeld] if one is held (for a lock of this package it is a
+// [*HeldError]), and [ErrLost] if one was lost before all were locked.
 func TryLockAll(ctx context.Context, locks ...Locker) (held context.Context, unlock func() error, err error) {
 	return lockAll(ctx, func(ctx context.Context, l Locker) error {
 		if m := mutexOf(l); m != nil {
@@ -114,7 +110,8 @@ func lockAll(ctx context.Context, lock func(context.Context, Locker) error, lock
 	var a all
 	a.over, a.end = context.WithCancelCause(context.Background())
 	for _, l := range inOrder(locks) {
-		// The wait ends when a lock before is lost: others may have that by now, and must not be kept from the rest.
+		// The wait ends when a lock before is lost: others may have that by now, and must not be kept from the
+		// rest.
 		wait, cancel := engine.Scoped(ctx, a.holds, a.over, a.live)
 		err := lock(wait, l)
 		if err == nil {
@@ -179,8 +176,8 @@ func (a *all) live() bool {
 	return a.over.Err() == nil
 }
 
-// unlock unlocks the locks, the last one first: a waiter that locks the same keys then finds the others free when it
-// has the first. It does not wait for the store.
+// unlock unlocks the locks, the last one first: a waiter that locks the same keys then finds the others free
+// when it has the first. It does not wait for the store.
 func (a *all) unlock() (sent []engine.Releasing) {
 	a.live()
 	a.end(context.Canceled)

@@ -69,9 +69,8 @@ func TestHoldEndsByRelease(t *testing.T) {
 		"Mutex.TryLease": func(ctx context.Context, s *dsync.Session) (*dsync.Hold, error) {
 			return s.Mutex("k").TryLease(ctx, time.Minute)
 		},
-		"RWMutex.Hold":    func(ctx context.Context, s *dsync.Session) (*dsync.Hold, error) { return s.RWMutex("k").Hold(ctx) },
-		"RWMutex.TryHold": func(ctx context.Context, s *dsync.Session) (*dsync.Hold, error) { return s.RWMutex("k").TryHold(ctx) },
-		"RWMutex.RHold":   func(ctx context.Context, s *dsync.Session) (*dsync.Hold, error) { return s.RWMutex("k").RHold(ctx) },
+		"RWMutex.Hold":  func(ctx context.Context, s *dsync.Session) (*dsync.Hold, error) { return s.RWMutex("k").Hold(ctx) },
+		"RWMutex.RHold": func(ctx context.Context, s *dsync.Session) (*dsync.Hold, error) { return s.RWMutex("k").RHold(ctx) },
 		"Semaphore.Hold": func(ctx context.Context, s *dsync.Session) (*dsync.Hold, error) {
 			return s.Semaphore("k", 3).Hold(ctx, 2)
 		},

@@ -10,20 +10,15 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// A Mutex is a mutual exclusion lock between processes. It is a [sync.Locker] with the methods of [sync.Mutex].
-//
-//	mu.Lock()                                        // as in package sync
-//	defer mu.Unlock()
+// A Mutex is a mutual exclusion lock between processes, made by [Session.Mutex]. It is a [sync.Locker]
+// with the methods of [sync.Mutex], and can be held in two more ways:
 //
 //	err := mu.Do(ctx, func(ctx context.Context) error { … }) // a scope: its ctx ends if the lock is lost
+//	h, err := mu.Hold(ctx)                                   // a value: see Hold
 //
-//	h, err := mu.Hold(ctx)                           // a value: see Hold
+// All Mutexes of one key exclude each other. One goroutine may unlock what another has locked.
 //
-// Make a Mutex with [Session.Mutex]; using a zero Mutex panics. It must not be copied. All Mutexes of one key exclude
-// each other. As with sync.Mutex, a Mutex may be unlocked by another goroutine than the one that locked it. All methods
-// may be called concurrently.
-//
-// Unlike a sync.Mutex, a Mutex can lose its hold: see [Hold]. A Mutex that lost its hold stays locked in this process
+// Unlike a sync.Mutex, a Mutex can lose its hold: see [Hold]. It then stays locked in this process
 // until Unlock is called, so a late Unlock cannot release somebody's newer hold.
 type Mutex struct {
 	s     *engine.Session
@@ -63,19 +58,17 @@ func (m *Mutex) session() *engine.Session {
 // String returns the kind and the key, such as `mutex "invoices"`.
 func (m *Mutex) String() string { return fmt.Sprintf("%s %q", m.kind, m.key) }
 
-// Lock locks m. If the key is held, in this process or another, Lock waits until it is free. While the store cannot be
-// reached or refuses, Lock logs and keeps waiting. It panics for what waiting cannot fix and [Mutex.LockContext] returns
-// as an error: if the session is closed, and if the key is in use as another kind. A Lock that waits when the session
-// is closed never returns.
+// Lock locks m. If the key is held, in this process or another, Lock waits until it is free. While the
+// store cannot be reached or refuses, Lock logs and keeps waiting. It panics where [Mutex.LockContext]
+// would return [ErrClosed] or [ErrMismatch], but a Lock that is waiting when the session is closed
+// never returns.
 func (m *Mutex) Lock() { m.session().Forever(m.key, m.LockContext) }
 
-// LockContext locks m like Lock, but gives up when ctx ends. ctx bounds only the wait: the hold does not end with it.
-// The store gets none of the values of ctx, so LockContext does not join a transaction that ctx carries.
-// [Hooks].Granted gets ctx, for a tracer.
+// LockContext locks m like Lock, but gives up when ctx ends. ctx bounds only the wait: the hold does
+// not end with it, and the store takes no part in a transaction that ctx carries.
 //
-// The error is that of ctx, with the store's last error added if there was one, so errors.Is finds both; [ErrClosed];
-// [ErrMismatch] if the key is in use as another kind; or [ErrRefused]. LockContext keeps trying after other errors of
-// the store.
+// The error is that of ctx, joined with the store's last error if there was one; [ErrClosed];
+// [ErrMismatch]; or [ErrRefused]. After other errors of the store LockContext tries again.
 func (m *Mutex) LockContext(ctx context.Context) error {
 	h, err := m.acquire(ctx, m.want())
 	if err == nil {
@@ -84,8 +77,8 @@ func (m *Mutex) LockContext(ctx context.Context) error {
 	return err
 }
 
-// TryLock tries to lock m and reports whether it succeeded. It returns false if the key is held, if somebody waits for
-// it, or if the store did not answer; [Mutex.TryHold] distinguishes these.
+// TryLock tries to lock m and reports whether it succeeded. It returns false if the key is held, if
+// somebody waits for it, or if the store did not answer; [Mutex.TryHold] tells these apart.
 func (m *Mutex) TryLock() bool { return m.tryLock(context.Background()) == nil }
 
 func (m *Mutex) tryLock(ctx context.Context) error {
@@ -96,17 +89,17 @@ func (m *Mutex) tryLock(ctx context.Context) error {
 	return err
 }
 
-// Unlock unlocks m. It panics if m is not locked. If the hold was lost, Unlock sends nothing to the store. Unlock
-// waits for the store's answer for at most a third of the TTL; after that the release goes on in the background.
+// Unlock unlocks m. It panics if m is not locked. It waits for the store's answer for at most a third
+// of the TTL; after that the release goes on in the background. If the hold was lost, Unlock sends
+// nothing.
 //
-// If nobody waits for the key, Unlock returns when the primary has made the release, and does not wait for a majority
-// of the members, as [Hold.Release] does. If the primary then fails before it has passed the release on, the key is
-// still held until this session's next heartbeat has reached the new primary, or sooner if the session asks for the key
-// again; or, if this process ends in that moment too, until the session expires. Nobody else is let in by it.
+// If nobody waits for the key, Unlock returns when the primary has made the release, and does not wait
+// for a majority of the members, as [Hold.Release] does. If a fail-over undoes the release, nobody else
+// is let in: the key is held until this session's next heartbeat or Lock, or until the session expires.
 func (m *Mutex) Unlock() { m.unlock(driver.Release{Early: true}).Finish() }
 
-// Lost returns a channel that is closed when the hold that Lock, LockContext or TryLock took is lost, and just before
-// Unlock releases it. The next Lock makes another. If m is not locked, the channel is closed.
+// Lost is [Hold.Lost] of the hold that Lock, LockContext or TryLock took. If m is not locked, the
+// channel is closed.
 func (m *Mutex) Lost() <-chan struct{} {
 	if h := m.hold(); h != nil {
 		return h.Lost()
@@ -114,8 +107,7 @@ func (m *Mutex) Lost() <-chan struct{} {
 	return closedChan
 }
 
-// Token returns the fencing token of the hold that Lock, LockContext or TryLock took: see [Hold.Token]. It returns 0
-// if m is not locked or the hold is lost.
+// Token is [Hold.Token] of the hold that Lock, LockContext or TryLock took, or 0 if m is not locked.
 func (m *Mutex) Token() int64 {
 	if h := m.hold(); h != nil {
 		return h.Token()
@@ -123,12 +115,12 @@ func (m *Mutex) Token() int64 {
 	return 0
 }
 
-// Do locks m, calls f on the calling goroutine, and unlocks m when f returns, panics or calls runtime.Goexit. ctx
-// bounds the wait for the lock. The context passed to f ends with ctx and with the hold, which [HoldFrom] returns; if the
-// hold ended it, the cause is [ErrLost].
+// Do locks m, calls f on the calling goroutine, and unlocks m when f returns, panics or calls
+// runtime.Goexit. ctx bounds the wait for the lock. The context passed to f ends with ctx and with the
+// hold, which [HoldFrom] returns; if the hold ended it, the cause is [ErrLost].
 //
-// If locking fails, Do returns the error of [Mutex.LockContext] and does not call f. Otherwise it returns f's error,
-// joined with ErrLost if the hold ended before f returned.
+// If locking fails, Do returns the error of [Mutex.LockContext] and does not call f. Otherwise it
+// returns f's error, joined with ErrLost if the hold ended before f returned.
 func (m *Mutex) Do(ctx context.Context, f func(context.Context) error) error {
 	h, err := m.acquire(ctx, m.want())
 	if err != nil {
@@ -138,41 +130,36 @@ func (m *Mutex) Do(ctx context.Context, f func(context.Context) error) error {
 	return scope(ctx, m.s, h, m.unlock, f)
 }
 
-// Hold acquires the key and returns the hold, which is released by [Hold.Release]; m itself is neither locked nor
-// unlocked by that. ctx bounds only the wait. Errors are those of [Mutex.LockContext].
+// Hold acquires the key and returns the hold, which is released by [Hold.Release]; m itself is neither
+// locked nor unlocked by that. ctx bounds only the wait. Errors are those of [Mutex.LockContext].
 func (m *Mutex) Hold(ctx context.Context) (*Hold, error) { return newHold(m.acquire(ctx, m.want())) }
 
-// TryHold acquires the key if that is possible without waiting. If somebody holds the key or waits for it, the error is
-// a [*HeldError], which matches [ErrHeld]. Other errors are those of ctx, [ErrClosed] and those of the store; none of
-// them matches ErrHeld. Holders and waiters whose session has lapsed are not waited for: TryHold expires those sessions
-// and tries again.
+// TryHold acquires the key if that is possible without waiting. If somebody holds the key or waits for
+// it, the error is a [*HeldError], which matches [ErrHeld]; no other error does. TryHold expires the
+// sessions of holders and waiters that have lapsed.
 func (m *Mutex) TryHold(ctx context.Context) (*Hold, error) {
 	return newHold(m.tryAcquire(ctx, m.want()))
 }
 
-// ForceHold acquires the key ahead of all waiters, and asks the present holders to give it up. A holder is notified (its
-// Lost channel closes, and the cause is [ErrRevoked]) and then has its session's grace to stop and release. The key is
-// never taken from a holder that was not notified: if its process cannot be reached, ForceHold waits until its session
-// expires, or, for a lease, until the lease is over. A hold in this process must be released too, as for Lock. Of two
-// ForceHolds the later one wins: the hold of the earlier may have ended when it returns. ctx and errors are as in
-// Hold.
-//
-// A process that listens for notices is notified at once, any other with its next heartbeat.
+// ForceHold acquires the key ahead of all waiters. The present holders are notified (Lost closes, with
+// the cause [ErrRevoked]), at the latest with their process's next heartbeat; then they have their
+// session's grace to stop and release. If a process cannot be reached, ForceHold waits until its
+// session expires, or its lease ends. Of two ForceHolds the later wins, even before the earlier has
+// returned. ctx and errors are as in Hold.
 func (m *Mutex) ForceHold(ctx context.Context) (*Hold, error) {
 	w := m.want()
 	w.First = true
 	return newHold(m.acquire(ctx, w))
 }
 
-// Lease acquires the key for d, as a lease: a hold of a fixed duration, which no heartbeat renews. It ends by itself,
-// whatever happens to its process and session, and need not be released. [Hold.Extend] renews it.
+// Lease acquires the key for d, as a lease: a hold of a fixed duration, which no heartbeat renews. It
+// ends by itself, whatever happens to its process and session, and need not be released. [Hold.Extend]
+// renews it. d must be whole milliseconds, at least 1 s and more than twice margin and grace, by which
+// the holder sees the lease end earlier than the store does. They are the session's; those that
+// [Options] leaves out are at most a tenth of d.
 //
-// d must be whole milliseconds, at least 1 s, more than twice the lease's margin and grace, and at most [MaxDuration].
-// The holder sees the lease end before the store grants the key to anyone else, earlier by margin and grace, as with a
-// lost hold. They are the session's; but unless [Options] sets them, each is at most a tenth of d.
-//
-// [Session.Close] ends the lease for its holder, but does not release the key: what a crash would keep, a restart
-// keeps, too. Call Release before if the key should be free. ctx bounds only the wait. Errors are those of Hold.
+// [Session.Close] ends the lease for its holder but leaves the key held, as a crash would. ctx bounds
+// only the wait. Errors are those of Hold.
 func (m *Mutex) Lease(ctx context.Context, d time.Duration) (*Hold, error) {
 	w, err := m.wantLease(d)
 	if err != nil {
@@ -199,8 +186,8 @@ func (m *Mutex) wantLease(d time.Duration) (engine.Want, error) {
 		return w, fmt.Errorf("dsync: lease of %q for %v: it must be at least 1s", m.key, d)
 	case d <= 2*reserve:
 		return w, fmt.Errorf("dsync: lease of %q for %v: it must be more than %v, twice the session's margin and grace", m.key, d, 2*reserve)
-	case d > MaxDuration:
-		return w, fmt.Errorf("dsync: lease of %q for %v: it must be at most %v", m.key, d, MaxDuration)
+	case d > driver.MaxDuration:
+		return w, fmt.Errorf("dsync: lease of %q for %v: it must be at most %v", m.key, d, driver.MaxDuration)
 	case d%time.Millisecond != 0:
 		return w, fmt.Errorf("dsync: lease of %q for %v: it must be whole milliseconds", m.key, d)
 	}
@@ -219,12 +206,9 @@ func (m *Mutex) wantLease(d time.Duration) (engine.Want, error) {
 //		}
 //	}
 //
-// The channel receives the hold. It is closed without a value if there will be none: ctx or the session has ended, the
-// key is in use as another kind, or the store refuses. The log says so if it is not ctx that ended.
-//
-// The channel is unbuffered. If nobody receives the hold before ctx ends, it is released. So end ctx when you no longer
-// receive. If the hold is lost before somebody receives it, the key is acquired again, in the background. Each call
-// acquires the key once, so call HoldChan before a loop, not in it.
+// The unbuffered channel receives the hold, or is closed without a value when Hold would return an
+// error. If nobody receives the hold before ctx ends, it is released; if it is lost before that, the
+// key is acquired again. Each call acquires the key once: call HoldChan before a loop, not in it.
 func (m *Mutex) HoldChan(ctx context.Context) <-chan *Hold {
 	m.session()
 	ch := make(chan *Hold)

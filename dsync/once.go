@@ -9,18 +9,14 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// A Once runs a function once among all processes: a migration, for example. The first run that
-// succeeds seals the key, and the store keeps the seal and the result until somebody forgets it (package admin).
+// A Once runs a function once among all processes: a migration, for example. It is made by
+// [Session.Once]. The first run that succeeds seals the key, and the store keeps the seal and the
+// result until somebody forgets it (see package dsync/admin). For a function that runs again and again
+// there is [Periodic].
 //
-// Make a Once with [Session.Once]; using a zero Once panics. It must not be copied. All methods
-// may be called concurrently.
-//
-// Exactly one run succeeds, but more than one may begin: if a run fails, or its process dies or
-// loses its hold, the next caller runs its function. So a run must be able to continue where
-// another broke off. Guard effects that must not happen twice with the run's fencing token; see
-// [HoldFrom].
-//
-// For a function that runs again and again, such as a nightly job, there is [Periodic].
+// Exactly one run succeeds, but more than one may begin: if a run fails, or its process dies or loses
+// its hold, the next caller runs its function. So a run must be able to continue where another broke
+// off. Guard effects that must not happen twice with the run's fencing token; see [HoldFrom].
 type Once struct {
 	t     ticks
 	known atomic.Pointer[engine.SealedError] // what this process knows of the run that succeeded; nil: nothing
@@ -32,26 +28,23 @@ const onceTick = 1
 // String returns the kind and the key, such as `once "schema v7"`.
 func (o *Once) String() string { return fmt.Sprintf("%s %q", driver.KindOnce, o.t.key) }
 
-// Do calls f unless the key is sealed, and seals the key when f returns nil. While another run
-// is in progress, here or elsewhere, Do waits for it: if that run succeeds, Do returns nil
-// without calling f; if it fails, Do may run f next. ctx bounds the wait. The context passed to
-// f ends with ctx and with the hold.
+// Do calls f unless the key is sealed, and seals the key when f returns nil. While another run is in
+// progress, here or elsewhere, Do waits for it: if that run succeeds, Do returns nil without calling f;
+// if it fails, Do may run f next. ctx bounds the wait. f's context ends with ctx and with the hold.
 //
-// f runs on the calling goroutine. If it panics or calls runtime.Goexit, the run has failed.
-// The error is f's, joined with [ErrLost] if the hold ended before f returned: then the run
-// does not count, even if f returned nil. Other errors are those of [Mutex.LockContext].
+// f runs on the calling goroutine. If it panics or calls runtime.Goexit, the run has failed. The error
+// is f's, joined with [ErrLost] if the hold ended before f returned: then the run does not count. Other
+// errors are those of [Mutex.LockContext].
 //
-// If ctx ends before the store has confirmed the seal, Do returns ctx's error and the sealing
-// goes on in the background. If the hold is lost before the store has confirmed the seal, Do
-// returns ErrLost; the next Do, or [Once.Value], shows whether the run counts.
+// If ctx or the hold ends before the store has confirmed the seal, Do returns ctx's error or ErrLost.
+// The next Do, or [Once.Value], shows whether the run counts.
 func (o *Once) Do(ctx context.Context, f func(context.Context) error) error {
 	_, err := o.DoValue(ctx, func(ctx context.Context) ([]byte, error) { return nil, f(ctx) })
 	return err
 }
 
-// DoValue is Do for a function that returns a result of up to 64 KiB. DoValue returns the
-// result of the run that succeeded, whether that is this run or an earlier one, in this process
-// or another.
+// DoValue is Do for a function that returns a result of up to 64 KiB. It returns the result of the run
+// that succeeded, be it this one or an earlier one, in any process.
 func (o *Once) DoValue(ctx context.Context, f func(context.Context) ([]byte, error)) (value []byte, err error) {
 	t := o.ticks()
 	done := o.known.Load()
@@ -64,8 +57,8 @@ func (o *Once) DoValue(ctx context.Context, f func(context.Context) ([]byte, err
 	return done.Result(), nil
 }
 
-// Value returns the result of the run that succeeded, and whether there is one. Errors are
-// those of ctx, [ErrClosed] and those of the store.
+// Value returns the result of the run that succeeded, and whether there is one. Errors are those of
+// ctx, [ErrClosed] and those of the store.
 func (o *Once) Value(ctx context.Context) (value []byte, ok bool, err error) {
 	t := o.ticks()
 	done := o.known.Load()

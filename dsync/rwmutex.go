@@ -13,22 +13,17 @@ import (
 // take 1, so at most rwLimit processes can read at the same time.
 const rwLimit = engine.RWLimit
 
-// An RWMutex is a reader/writer mutual exclusion lock between processes. It is held by any
-// number of readers or by one writer. It has the methods of [sync.RWMutex].
+// An RWMutex is a reader/writer mutual exclusion lock between processes, made by [Session.RWMutex]. It
+// is held by any number of readers or by one writer, and has the methods of [sync.RWMutex]. Each hold
+// can be lost: see [Hold].
 //
-// Make an RWMutex with [Session.RWMutex]; using a zero RWMutex panics. It must not be copied.
-// All RWMutexes of one key exclude each other. All methods may be called concurrently. Each
-// hold can be lost: see [Hold].
+// Readers and writers are served in FIFO order, first within their process and then among processes, so
+// neither starve: a new reader waits for a writer that waits. So, as with sync.RWMutex, a goroutine
+// that holds a read lock must not read-lock again.
 //
-// Readers and writers are served in FIFO order, first within their process and then among
-// processes, so neither starve: a reader that comes after a waiting writer waits for that
-// writer. So, as with sync.RWMutex, a goroutine that holds a read lock must not read-lock
-// again.
-//
-// Readers of one process share one hold in the store, and its token, so most read locks take no
-// command if the process is reading already. New readers may join a hold for
-// [Options].HandOffTime after its grant. In a process that listens for notices they may join
-// for some seconds, until another process waits for the key.
+// Readers of one process share one hold in the store and its token, so most read locks take no command
+// while the process is reading. New readers may join for [Options].HandOffTime after the grant, or in a
+// process that listens for notices until another process waits for the key.
 type RWMutex struct {
 	w       Mutex
 	readers heldUnits // one unit for each RLock without its RUnlock
@@ -69,9 +64,6 @@ func (rw *RWMutex) Do(ctx context.Context, f func(context.Context) error) error 
 // Hold is [Mutex.Hold] for writing.
 func (rw *RWMutex) Hold(ctx context.Context) (*Hold, error) { return rw.writer().Hold(ctx) }
 
-// TryHold is [Mutex.TryHold] for writing.
-func (rw *RWMutex) TryHold(ctx context.Context) (*Hold, error) { return rw.writer().TryHold(ctx) }
-
 // RLock locks rw for reading. It waits like [Mutex.Lock].
 func (rw *RWMutex) RLock() {
 	rw.writer().s.Forever(rw.w.key, func(ctx context.Context) error {
@@ -83,8 +75,8 @@ func (rw *RWMutex) RLock() {
 	})
 }
 
-// TryRLock tries to lock rw for reading and reports whether it succeeded. It returns false if somebody writes, if
-// somebody waits, or if the store did not answer.
+// TryRLock tries to lock rw for reading and reports whether it succeeded. It returns false if somebody
+// writes, if somebody waits, or if the store did not answer.
 func (rw *RWMutex) TryRLock() bool {
 	h, err := rw.writer().s.TryAcquire(context.Background(), rw.want())
 	if err == nil {
@@ -93,8 +85,8 @@ func (rw *RWMutex) TryRLock() bool {
 	return err == nil
 }
 
-// RUnlock undoes a single RLock. If a hold of the readers was lost, it undoes an RLock of that hold first. It panics if
-// rw is not locked for reading. It waits for the store like [Mutex.Unlock].
+// RUnlock undoes a single RLock, first one whose hold was lost. It panics if rw is not locked for
+// reading. It waits for the store like [Mutex.Unlock].
 func (rw *RWMutex) RUnlock() {
 	rw.writer()
 	done, ok := rw.readers.take(1)
@@ -112,8 +104,8 @@ type rlocker RWMutex
 func (r *rlocker) Lock()   { (*RWMutex)(r).RLock() }
 func (r *rlocker) Unlock() { (*RWMutex)(r).RUnlock() }
 
-// RHold is [Mutex.Hold] for reading. The hold is one reader's: it ends when it is released, although other readers of
-// this process may share its claim in the store and its token.
+// RHold is [Mutex.Hold] for reading. The hold is one reader's, although other readers of this process
+// may share its token.
 func (rw *RWMutex) RHold(ctx context.Context) (*Hold, error) {
 	h, err := rw.read(ctx)
 	if err != nil {

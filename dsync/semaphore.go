@@ -9,8 +9,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// A Semaphore is a weighted semaphore between processes. The holders in all processes together hold at most its size.
-// It has the methods of golang.org/x/sync/semaphore.Weighted.
+// A Semaphore is a weighted semaphore between processes, made by [Session.Semaphore]. The holders in
+// all processes together hold at most its size. It has the methods of
+// [golang.org/x/sync/semaphore.Weighted].
 //
 //	h, err := slots.Hold(ctx, 1) // one of the slots, as a value
 //	if err != nil {
@@ -18,13 +19,11 @@ import (
 //	}
 //	defer h.Release(context.WithoutCancel(ctx))
 //
-// Make a Semaphore with [Session.Semaphore]; using a zero Semaphore panics. It must not be copied. All Semaphores of
-// one key share its size. All methods may be called concurrently. Each hold can be lost (see [Hold]), with one
-// difference: units that were lost become free for others after the grace, also in this process, whether or not they are
-// released.
+// Each hold can be lost (see [Hold]); lost units are free for others after the grace, also in this
+// process, whether or not they are released.
 //
-// Waiters are served in FIFO order. A waiter that needs few units does not overtake one that needs many, so large
-// requests do not starve.
+// Waiters are served in FIFO order. A waiter that needs few units does not overtake one that needs
+// many, so large requests do not starve.
 type Semaphore struct {
 	s     *engine.Session
 	key   string
@@ -42,9 +41,10 @@ func (m *Semaphore) session() *engine.Session {
 // String returns the kind and the key, such as `semaphore "workers"`.
 func (m *Semaphore) String() string { return fmt.Sprintf("%s %q", driver.KindSemaphore, m.key) }
 
-// Hold acquires n units, waiting until they are free, and returns the hold, which is released by [Hold.Release]. ctx
-// bounds only the wait. It is an error if n is less than 1 or more than the size. Other errors are those of
-// [Mutex.LockContext]; if the key is in use with another size, the error is [ErrMismatch] and names both sizes.
+// Hold acquires n units, waiting until they are free, and returns the hold, which is released by
+// [Hold.Release]. ctx bounds only the wait. It is an error if n is less than 1 or more than the size.
+// Other errors are those of [Mutex.LockContext]; [ErrMismatch] also says that the key is in use with
+// another size, and names both.
 func (m *Semaphore) Hold(ctx context.Context, n int64) (*Hold, error) {
 	return newHold(m.acquire(ctx, n))
 }
@@ -63,7 +63,7 @@ func (m *Semaphore) Do(ctx context.Context, n int64, f func(context.Context) err
 	return scope(ctx, m.s, h, h.Unlock, f)
 }
 
-// Acquire acquires n units like Hold, for [Semaphore.Release]. ctx bounds only the wait.
+// Acquire acquires n units like Hold, for [Semaphore.Release].
 func (m *Semaphore) Acquire(ctx context.Context, n int64) error {
 	h, err := m.acquire(ctx, n)
 	if err == nil {
@@ -72,8 +72,8 @@ func (m *Semaphore) Acquire(ctx context.Context, n int64) error {
 	return err
 }
 
-// TryAcquire acquires n units for [Semaphore.Release], if that is possible without waiting, and reports whether it did.
-// [Semaphore.TryHold] says why not.
+// TryAcquire acquires n units for [Semaphore.Release], if that is possible without waiting, and reports
+// whether it did. [Semaphore.TryHold] says why not.
 func (m *Semaphore) TryAcquire(n int64) bool {
 	h, err := m.tryAcquire(context.Background(), n)
 	if err == nil {
@@ -82,10 +82,9 @@ func (m *Semaphore) TryAcquire(n int64) bool {
 	return err == nil
 }
 
-// Release releases n units that Acquire or TryAcquire acquired, those of lost holds first. n need not match one Acquire,
-// but the units of one Acquire become free for others only together, when the last of them is released. Release panics
-// if n is less than 1 or more than m holds. It waits for the store like [Mutex.Unlock], for at most a third of the TTL
-// in all.
+// Release releases n units that Acquire or TryAcquire acquired, those of lost holds first. The units of
+// one Acquire become free together, when the last of them is released. Release panics if n is less than
+// 1 or more than m holds. It waits for the store like [Mutex.Unlock].
 func (m *Semaphore) Release(n int64) {
 	m.session()
 	done, ok := m.holds.take(n)
@@ -132,16 +131,14 @@ func (m *Semaphore) want(n int64) (engine.Want, error) {
 	return w, nil
 }
 
-// Resize changes the size of the semaphore for all processes. Processes that still use the
-// key's former size, or the size that m had, share the new size from then on. So processes of a
-// new version, with a new size, can run beside those of the old version: the first of them
-// calls Resize, on a Semaphore made with the old size or with the new one. Present holders keep
-// what they hold; a smaller size takes effect as they release.
+// Resize changes the size of the semaphore for all processes. Those that still use its former size
+// share the new one from then on, so a new version of a program can run beside the old: it calls Resize
+// first, on a Semaphore made with either size. A smaller size takes effect as present holders release.
 //
-// The store knows former sizes, at least the last 8, as long as the key is in use, and for
-// [Options].Retention after that. Resize makes one attempt and may be repeated. The error is
-// that of ctx, [ErrClosed], [ErrMismatch] if the key is in use as another kind, [ErrRefused] if
-// somebody waits for more than the new size, or another error of the store.
+// The store knows at least the last 8 sizes, until [Options].Retention after the key's last use. Resize
+// makes one attempt and may be repeated. The error is that of ctx, [ErrClosed], [ErrMismatch] if the
+// key is in use as another kind, [ErrRefused] if somebody waits for more than the new size, or another
+// error of the store.
 func (m *Semaphore) Resize(ctx context.Context, size int64) error {
 	s := m.session()
 	if size < 1 {

@@ -111,10 +111,10 @@ func worker(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)
 	s := a.session(env, &dsync.Hooks{
-		Lost:           func(l dsync.LostInfo) { env.Emit(proc.Event{Name: "lost", Key: l.Key, Token: l.Token}) },
+		Lost:           func(l dsync.HoldInfo) { env.Emit(proc.Event{Name: "lost", Key: l.Key, Token: l.Token}) },
 		SessionStarted: func(id string) { env.Emit(proc.Event{Name: "session", Text: id}) },
-		Deadlock: func(d dsync.DeadlockInfo) {
-			env.Emit(proc.Event{Name: "deadlock", Text: d.String(), N: len(d.Members)})
+		Deadlock: func(members, keys []string) {
+			env.Emit(proc.Event{Name: "deadlock", Text: fmt.Sprint(members, keys), N: len(members)})
 		},
 	})
 	env.Emit(proc.Event{Name: "ready"})

@@ -27,7 +27,7 @@ const severalKeys, severalEach = 20, 5
 func several(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)
-	s := a.session(env, &dsync.Hooks{Deadlock: func(d dsync.DeadlockInfo) { env.Emit(proc.Event{Name: "deadlock", Text: d.String()}) }})
+	s := a.session(env, &dsync.Hooks{Deadlock: func(members, keys []string) { env.Emit(proc.Event{Name: "deadlock", Text: fmt.Sprint(members, keys)}) }})
 	env.Emit(proc.Event{Name: "ready"})
 	draw := lab.Rand(a.How)
 	for {

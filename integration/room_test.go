@@ -319,7 +319,7 @@ type losses struct {
 func (l *losses) hooks() *dsync.Hooks {
 	return &dsync.Hooks{
 		SessionLost: func(string, error) { l.session.Add(1) },
-		Lost:        func(dsync.LostInfo) { l.hold.Add(1) },
+		Lost:        func(dsync.HoldInfo) { l.hold.Add(1) },
 	}
 }
 

@@ -135,7 +135,7 @@ func (e *Election) Resign(ctx context.Context) error {
 // work, and for a stop after which others should wait as long as after a crash: then d is the session's TTL.
 // Until d is over nobody leads. Then the first candidate in the queue is elected, which may be this process.
 //
-// d must be from 1 ms to dsync.MaxDuration. If the work takes longer than d to stop, the next leader is elected
+// d must be from 1 ms to driver.MaxDuration. If the work takes longer than d to stop, the next leader is elected
 // as soon as it has stopped, or its grace is over. admin.Inspector.Break ends d at once.
 //
 // ResignAfter also works when the term has just ended because the ctx of Run or Campaign has ended, as on a signal: for
@@ -148,8 +148,8 @@ func (e *Election) Resign(ctx context.Context) error {
 // The error is [ErrNotLeader] if this process does not lead, or has resigned; [ErrLost] if the term was lost before the store
 // had the resignation, or that of ctx, which bounds only the wait.
 func (e *Election) ResignAfter(ctx context.Context, d time.Duration) error {
-	if d < time.Millisecond || d > dsync.MaxDuration {
-		return fmt.Errorf("leader: resign from %q after %v: it must be at least 1ms and at most %v; Resign lets the next in now", e.name, d, dsync.MaxDuration)
+	if d < time.Millisecond || d > driver.MaxDuration {
+		return fmt.Errorf("leader: resign from %q after %v: it must be at least 1ms and at most %v; Resign lets the next in now", e.name, d, driver.MaxDuration)
 	}
 	if err := e.present().resignBy(ctx, driver.Release{Keep: d}); err != nil {
 		return fmt.Errorf("leader: resign from %q after %v: %w", e.name, d, err)

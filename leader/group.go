@@ -14,6 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 // A Group is an errgroup of named singletons: each function runs on one process of the fleet at
@@ -50,7 +51,7 @@ type Group struct {
 // default; a nil *GroupOptions is all defaults.
 type GroupOptions struct {
 	// BalanceInterval is how often a process checks whether it runs more than its share, jittered by
-	// ±50 %. It must be at least 10 ms and at most dsync.MaxDuration. Default: a third of the
+	// ±50 %. It must be at least 10 ms and at most driver.MaxDuration. Default: a third of the
 	// session's TTL. Negative: never, so a process keeps every function that it is elected for.
 	//
 	// Unless BalanceInterval is negative, each function's candidacy begins at a random time within a
@@ -169,9 +170,9 @@ func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOpti
 	switch b := g.opt.BalanceInterval; {
 	case b == 0:
 		g.opt.BalanceInterval = g.s.TTL() / 3
-	case b > 0 && b < minBalance || b > dsync.MaxDuration:
+	case b > 0 && b < minBalance || b > driver.MaxDuration:
 		return nil, nil, fmt.Errorf("leader: BalanceInterval is %v; it must be at least %v and at most %v (0: a third of the session's TTL; negative: never)",
-			b, minBalance, dsync.MaxDuration)
+			b, minBalance, driver.MaxDuration)
 	}
 	g.ctx, g.cancel = context.WithCancelCause(ctx)
 	go g.balance()

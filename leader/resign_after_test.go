@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/leader"
 )
@@ -92,7 +93,7 @@ func TestResignAfterRefuses(t *testing.T) {
 		a := newElection(t, slow, nil)
 		wantErr(t, "ResignAfter of a candidate", a.ResignAfter(background, time.Second), leader.ErrNotLeader)
 		campaign(t, a)
-		for _, d := range []time.Duration{-1, 0, time.Millisecond - 1, dsync.MaxDuration + 1} {
+		for _, d := range []time.Duration{-1, 0, time.Millisecond - 1, driver.MaxDuration + 1} {
 			if err := a.ResignAfter(background, d); err == nil {
 				t.Errorf("ResignAfter(%v) returned no error", d)
 			}

@@ -25,7 +25,7 @@ func BenchmarkHold(b *testing.B) {
 	token := int64(0)
 	for b.Loop() {
 		token++
-		hooks.Granted(dsync.GrantedInfo{Key: "k", Kind: driver.KindMutex, Token: token, Local: true})
-		hooks.Released(dsync.ReleasedInfo{Key: "k", Kind: driver.KindMutex, Token: token, Held: time.Millisecond})
+		hooks.Granted(dsync.HoldInfo{Key: "k", Kind: driver.KindMutex, Token: token, Local: true})
+		hooks.Released(dsync.HoldInfo{Key: "k", Kind: driver.KindMutex, Token: token, Held: time.Millisecond})
 	}
 }

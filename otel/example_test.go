@@ -31,7 +31,7 @@ func Example() {
 
 	// A program's own hooks go beside them. They are called a moment after the event.
 	recorded := make(chan struct{}, 3)
-	locks.AddHooks(&dsync.Hooks{Released: func(dsync.ReleasedInfo) { recorded <- struct{}{} }})
+	locks.AddHooks(&dsync.Hooks{Released: func(dsync.HoldInfo) { recorded <- struct{}{} }})
 
 	for range 3 {
 		err := locks.Mutex("invoices").Do(context.Background(), func(context.Context) error { return nil })

@@ -24,8 +24,8 @@ func (t *Telemetry) Hooks() *dsync.Hooks {
 	ctx := context.Background()
 	return &dsync.Hooks{
 		Granted:  t.granted,
-		Released: func(r dsync.ReleasedInfo) { t.held(hold{r.Key, r.Token}, r.Kind, r.Held, nil) },
-		Lost: func(l dsync.LostInfo) {
+		Released: func(r dsync.HoldInfo) { t.held(hold{r.Key, r.Token}, r.Kind, r.Held, nil) },
+		Lost: func(l dsync.HoldInfo) {
 			if l.ByHolder {
 				l.Cause = nil
 			}
@@ -50,7 +50,7 @@ func (t *Telemetry) Hooks() *dsync.Hooks {
 			}
 			t.jumps.Add(ctx, 1, t.with(directionAttr.String(direction)))
 		},
-		Deadlock: func(dsync.DeadlockInfo) { t.deadlocks.Add(ctx, 1, t.with()) },
+		Deadlock: func(_, _ []string) { t.deadlocks.Add(ctx, 1, t.with()) },
 	}
 }
 
@@ -62,7 +62,7 @@ func (t *Telemetry) leaseLeft(left time.Duration) {
 }
 
 // granted counts a hold that begins.
-func (t *Telemetry) granted(g dsync.GrantedInfo) {
+func (t *Telemetry) granted(g dsync.HoldInfo) {
 	source := sourceAttr.String("store")
 	if g.Local {
 		source = sourceAttr.String("local")
@@ -77,7 +77,7 @@ func (t *Telemetry) granted(g dsync.GrantedInfo) {
 
 // trace starts the span of a hold, if spans are recorded, and returns a context that carries it.
 // Its parent is the span of the call that the hold was granted to.
-func (t *Telemetry) trace(g dsync.GrantedInfo, source attribute.KeyValue) context.Context {
+func (t *Telemetry) trace(g dsync.HoldInfo, source attribute.KeyValue) context.Context {
 	if t.tracer == nil {
 		return spanOnly(g.Context)
 	}

@@ -311,7 +311,7 @@ func TestOwnHooksBesideTelemetry(t *testing.T) {
 		r := record(t, dsyncotel.Options{})
 		granted := 0
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{Hooks: &dsync.Hooks{
-			Granted: func(dsync.GrantedInfo) { granted++; panic("own") },
+			Granted: func(dsync.HoldInfo) { granted++; panic("own") },
 		}})
 		s.AddHooks(r.Hooks())
 		turn(s.Mutex("k"))

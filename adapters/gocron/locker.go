@@ -9,6 +9,7 @@ import (
 	"github.com/go-co-op/gocron/v2"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 const defaultPrefix = "gocron/"
@@ -42,14 +43,14 @@ var _ gocron.Locker = (*Locker)(nil)
 // the lock when its own clock says so, and the times of a gocron.DurationJob count from the start of its process. So
 // jobs with different periods need Lockers of their own, with gocron.WithDistributedJobLocker.
 //
-// NewLocker returns an error if s is nil, or if atLeast is not from 1 ms to dsync.MaxDuration. With 1 ms the lock is
+// NewLocker returns an error if s is nil, or if atLeast is not from 1 ms to driver.MaxDuration. With 1 ms the lock is
 // free when the job ends.
 func NewLocker(s *dsync.Session, atLeast time.Duration, opt *LockerOptions) (*Locker, error) {
 	if s == nil {
 		return nil, errors.New("gocron: the session is nil; make one with Open or Connect of dsync/mongo, or dsync.New")
 	}
-	if atLeast < time.Millisecond || atLeast > dsync.MaxDuration {
-		return nil, fmt.Errorf("gocron: a job's lock is held for at least %v; that must be from 1ms to %v, and nearly the job's period, or hosts run the job one after another", atLeast, dsync.MaxDuration)
+	if atLeast < time.Millisecond || atLeast > driver.MaxDuration {
+		return nil, fmt.Errorf("gocron: a job's lock is held for at least %v; that must be from 1ms to %v, and nearly the job's period, or hosts run the job one after another", atLeast, driver.MaxDuration)
 	}
 	l := &Locker{s: s, atLeast: atLeast}
 	if opt != nil {
@@ -86,7 +87,7 @@ type lock struct {
 // before, or ctx's; gocron ignores it.
 func (l *lock) Unlock(ctx context.Context) error {
 	if left := time.Until(l.until); left > 0 {
-		return l.hold.ReleaseAfter(ctx, min(left+time.Millisecond, dsync.MaxDuration)) // the store has whole ones
+		return l.hold.ReleaseAfter(ctx, min(left+time.Millisecond, driver.MaxDuration)) // the store has whole ones
 	}
 	return l.hold.Release(ctx)
 }

@@ -11,6 +11,7 @@ import (
 	dsyncgocron "github.com/leasehold-go/leasehold/adapters/gocron"
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -123,7 +124,7 @@ func TestLockerErrors(t *testing.T) {
 		}
 		store := dsynctest.NewMemory()
 		s := newSession(t, store)
-		for _, d := range []time.Duration{-time.Second, 0, time.Microsecond, dsync.MaxDuration + 1} {
+		for _, d := range []time.Duration{-time.Second, 0, time.Microsecond, driver.MaxDuration + 1} {
 			if _, err := dsyncgocron.NewLocker(s, d, nil); err == nil {
 				t.Errorf("a time of %v is taken", d)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/golang-migrate/migrate/v4/database"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 const (
@@ -28,7 +29,7 @@ type Options struct {
 	// LockTimeout of migrate.Migrate, which is 15 s by default, by a few seconds; see the package
 	// comment. The lock of a process that has died is free when its session's TTL runs out, by
 	// default 30 s after its last heartbeat, so a shorter Wait can end before that. It is 0 or
-	// from 1 ms to dsync.MaxDuration. Default 10 s.
+	// from 1 ms to driver.MaxDuration. Default 10 s.
 	Wait time.Duration
 }
 
@@ -56,7 +57,7 @@ var _ database.Driver = (*Driver)(nil)
 // other lock of the store may have it. New contacts neither the store nor the database.
 //
 // New refuses a nil driver, a nil session, a name that is not a valid key (the error is
-// dsync.ErrInvalidKey), and a Wait that is neither 0 nor from 1 ms to dsync.MaxDuration. The
+// dsync.ErrInvalidKey), and a Wait that is neither 0 nor from 1 ms to driver.MaxDuration. The
 // session is the caller's, and is not closed by the Driver.
 func New(inner database.Driver, locks *dsync.Session, name string, opt *Options) (*Driver, error) {
 	if inner == nil {
@@ -72,8 +73,8 @@ func New(inner database.Driver, locks *dsync.Session, name string, opt *Options)
 	if opt != nil && opt.Wait != 0 {
 		wait = opt.Wait
 	}
-	if wait < time.Millisecond || wait > dsync.MaxDuration {
-		return nil, fmt.Errorf("golangmigrate: Wait is %v; it must be from 1ms to %v (0: %v)", wait, dsync.MaxDuration, defaultWait)
+	if wait < time.Millisecond || wait > driver.MaxDuration {
+		return nil, fmt.Errorf("golangmigrate: Wait is %v; it must be from 1ms to %v (0: %v)", wait, driver.MaxDuration, defaultWait)
 	}
 	return newDriver(inner, locks, name, wait), nil
 }

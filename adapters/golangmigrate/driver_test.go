@@ -14,6 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/adapters/golangmigrate"
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -236,7 +237,7 @@ func TestNewRefuses(t *testing.T) {
 		if _, err := golangmigrate.New(db, locks, "\x00", nil); !errors.Is(err, dsync.ErrInvalidKey) {
 			t.Errorf("a name that is no key: %v", err)
 		}
-		for _, wait := range []time.Duration{-1, time.Microsecond, dsync.MaxDuration + 1} {
+		for _, wait := range []time.Duration{-1, time.Microsecond, driver.MaxDuration + 1} {
 			if _, err := golangmigrate.New(db, locks, name, &golangmigrate.Options{Wait: wait}); err == nil {
 				t.Errorf("a Wait of %v is taken", wait)
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
 const (
@@ -71,7 +72,7 @@ func NewLocker(s *dsync.Session, opt *Options) (*Locker, error) {
 // the run ends.
 //
 // JobWrapper panics if the name, with the prefix, is not a valid key: see dsync.CheckKey. It also panics
-// if atLeast is not from 1 ms to dsync.MaxDuration.
+// if atLeast is not from 1 ms to driver.MaxDuration.
 //
 // In a chain, put cron.Recover before it: a panic of the job passes, after its lock is
 // released.
@@ -92,8 +93,8 @@ func (l *Locker) Job(name string, atLeast time.Duration, f func(ctx context.Cont
 
 func (l *Locker) check(name string, atLeast time.Duration) {
 	l.checkName(name)
-	if atLeast < time.Millisecond || atLeast > dsync.MaxDuration {
-		panic(fmt.Sprintf("robfigcron: the lock of job %q is held for at least %v; that must be from 1ms to %v, and nearly the job's period, or hosts run the job one after another", name, atLeast, dsync.MaxDuration))
+	if atLeast < time.Millisecond || atLeast > driver.MaxDuration {
+		panic(fmt.Sprintf("robfigcron: the lock of job %q is held for at least %v; that must be from 1ms to %v, and nearly the job's period, or hosts run the job one after another", name, atLeast, driver.MaxDuration))
 	}
 }
 
@@ -128,7 +129,7 @@ func release(h *dsync.Hold, until time.Time) error {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseWait)
 	defer cancel()
 	if left := time.Until(until); left > 0 {
-		return h.ReleaseAfter(ctx, min(left+time.Millisecond, dsync.MaxDuration)) // the store counts whole ones
+		return h.ReleaseAfter(ctx, min(left+time.Millisecond, driver.MaxDuration)) // the store counts whole ones
 	}
 	return h.Release(ctx)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/adapters/robfigcron"
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -215,7 +216,7 @@ func TestMisuse(t *testing.T) {
 		}
 		panics("JobWrapper of a name that is no key", `"a\x00b"`, func() { l.JobWrapper("a\x00b", time.Minute) })
 		panics("Job of a name that is no key", `"a\x00b"`, func() { l.Job("a\x00b", time.Minute, nil) })
-		for _, d := range []time.Duration{-time.Second, 0, time.Microsecond, dsync.MaxDuration + 1} {
+		for _, d := range []time.Duration{-time.Second, 0, time.Microsecond, driver.MaxDuration + 1} {
 			want := "at least " + d.String()
 			panics("JobWrapper", want, func() { l.JobWrapper("report", d) })
 			panics("Job", want, func() { l.Job("report", d, nil) })

@@ -114,7 +114,7 @@ func reconnectJob(j job) error {
 							p.acked.Store(time.Now().UnixNano())
 						}
 					},
-					Lost: func(dsync.LostInfo) { p.lost.Store(true) },
+					Lost: func(dsync.HoldInfo) { p.lost.Store(true) },
 				},
 			}})
 			if err != nil {

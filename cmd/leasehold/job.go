@@ -83,8 +83,8 @@ func (j *job) check(a *app) error {
 		return usagef("--grace %v is too long for --ttl %v, which must leave time for it and for two heartbeats; lower it, or raise --ttl, say to %v",
 			j.grace, ttl, 4*j.grace)
 	}
-	if j.atLeast > dsync.MaxDuration {
-		return usagef("--at-least is %v; it must be at most %v", j.atLeast, dsync.MaxDuration)
+	if j.atLeast > driver.MaxDuration {
+		return usagef("--at-least is %v; it must be at most %v", j.atLeast, driver.MaxDuration)
 	}
 	if j.try && j.timeout != 0 {
 		return usagef("--try does not wait, so --timeout %v has no effect; use one of them", j.timeout)

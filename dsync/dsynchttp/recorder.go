@@ -59,15 +59,15 @@ func (r *recorder) hooks() *dsync.Hooks {
 		r.addLocked(t, o)
 	}
 	return &dsync.Hooks{
-		Granted: func(g dsync.GrantedInfo) {
+		Granted: func(g dsync.HoldInfo) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			t := r.trackLocked(g.Key)
 			t.exclusive = exclusive(g.Kind)
 			r.addLocked(t, ownSpan(g.Token, time.Now()))
 		},
-		Released: func(o dsync.ReleasedInfo) { ended(o.Key, o.Token, o.Held, "") },
-		Lost: func(l dsync.LostInfo) {
+		Released: func(o dsync.HoldInfo) { ended(o.Key, o.Token, o.Held, "") },
+		Lost: func(l dsync.HoldInfo) {
 			lost := l.Cause.Error()
 			if l.ByHolder {
 				lost = ""

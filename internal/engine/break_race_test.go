@@ -30,7 +30,7 @@ func TestBreakOfAGrantUnderWay(t *testing.T) {
 				lock(t, a.Mutex("warm"))
 				time.Sleep(time.Second)
 				var lost atomic.Int64
-				a.AddHooks(&dsync.Hooks{Lost: func(dsync.LostInfo) { lost.Add(1) }})
+				a.AddHooks(&dsync.Hooks{Lost: func(dsync.HoldInfo) { lost.Add(1) }})
 				mu := a.Mutex("k")
 				acquire := mu.Hold
 				if try {
@@ -136,7 +136,7 @@ func TestBreakTwice(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a, b, c := newSession(t, store, &dsync.Options{AlwaysListen: true}), newSession(t, store, nil), newSession(t, store, nil)
 		var lost atomic.Int64
-		a.AddHooks(&dsync.Hooks{Lost: func(dsync.LostInfo) { lost.Add(1) }})
+		a.AddHooks(&dsync.Hooks{Lost: func(dsync.HoldInfo) { lost.Add(1) }})
 		mu := a.Mutex("k")
 		lock(t, mu)
 		time.Sleep(time.Second)

@@ -55,13 +55,13 @@ func (f *stuckFleet) of(name string) *dsync.Session {
 	if f.process[name] == nil {
 		opt := f.opt
 		opt.Name, opt.Logger = name, slog.New(slog.NewTextHandler(f, nil))
-		opt.Hooks = &dsync.Hooks{Deadlock: func(d dsync.DeadlockInfo) {
+		opt.Hooks = &dsync.Hooks{Deadlock: func(processes, keys []string) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			var members []string
-			for i, m := range d.Members {
+			for i, m := range processes {
 				who, _, _ := strings.Cut(m, " (") // the process and the host follow
-				members = append(members, fmt.Sprintf("%s has %s wants %s", who, d.Keys[i], d.Keys[(i+1)%len(d.Keys)]))
+				members = append(members, fmt.Sprintf("%s has %s wants %s", who, keys[i], keys[(i+1)%len(keys)]))
 			}
 			i := slices.Index(members, slices.Min(members)) // sessions' ids are random, and so is who comes first
 			members = append(slices.Clone(members[i:]), members[:i]...)
@@ -464,7 +464,7 @@ func TestLingerIsNoDeadlock(t *testing.T) {
 					told := make(map[string]time.Duration)
 					start := func(name string, linger time.Duration) *dsync.Session {
 						return newSession(t, store, &dsync.Options{Name: name, Linger: linger, Hooks: &dsync.Hooks{
-							Deadlock: func(dsync.DeadlockInfo) {
+							Deadlock: func(_, _ []string) {
 								mu.Lock()
 								defer mu.Unlock()
 								told[name] = time.Since(began)

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Durations above dsync.MaxDuration are refused wherever they are given: sums and multiples of
+// Durations above driver.MaxDuration are refused wherever they are given: sums and multiples of
 // them would overflow.
 func TestDurationsAboveTheMaximumAreRefused(t *testing.T) {
-	for _, d := range []time.Duration{dsync.MaxDuration + time.Millisecond, math.MaxInt64 / 2, time.Duration(math.MaxInt64).Truncate(time.Millisecond), math.MaxInt64} {
+	for _, d := range []time.Duration{driver.MaxDuration + time.Millisecond, math.MaxInt64 / 2, time.Duration(math.MaxInt64).Truncate(time.Millisecond), math.MaxInt64} {
 		wantRefused := func(what string, err error) {
 			t.Helper()
 			if err == nil || !strings.Contains(err.Error(), "it must be at most") || !strings.Contains(err.Error(), d.String()) {
@@ -50,16 +51,16 @@ func TestDurationsAboveTheMaximumAreRefused(t *testing.T) {
 	}
 }
 
-// Durations of dsync.MaxDuration do what they say.
+// Durations of driver.MaxDuration do what they say.
 func TestLongestDurations(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a, b := newSession(t, store, nil), newSession(t, store, nil)
-		l, err := a.Mutex("lease").Lease(background, dsync.MaxDuration)
+		l, err := a.Mutex("lease").Lease(background, driver.MaxDuration)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := take(t, a.Mutex("kept").Hold).ReleaseAfter(background, dsync.MaxDuration); err != nil {
+		if err := take(t, a.Mutex("kept").Hold).ReleaseAfter(background, driver.MaxDuration); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
@@ -84,7 +85,7 @@ func TestPollSeldom(t *testing.T) {
 		const n = 6
 		done := make(chan error, n)
 		for range n {
-			s := newSession(t, faulty, &dsync.Options{PollInterval: dsync.MaxDuration})
+			s := newSession(t, faulty, &dsync.Options{PollInterval: driver.MaxDuration})
 			go func() { done <- s.Mutex("k").LockContext(ctx) }()
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -94,7 +95,7 @@ func TestPollSeldom(t *testing.T) {
 			<-done
 		}
 		if sent := store.Counts().Since(before).Commands[dsynctest.MethodAcquire]; sent > 0 {
-			t.Errorf("within a minute, waiters that poll every %v sent %d requests", dsync.MaxDuration, sent)
+			t.Errorf("within a minute, waiters that poll every %v sent %d requests", driver.MaxDuration, sent)
 		}
 	})
 }

@@ -45,9 +45,9 @@ func TestForceNotifiesFirst(t *testing.T) {
 						bubble(t, func(t *testing.T) {
 							store := dsynctest.NewMemory()
 							store.Polling = notice.polling
-							var hooked []dsync.LostInfo
+							var hooked []dsync.HoldInfo
 							opt := notice.opt
-							opt.Hooks = &dsync.Hooks{Lost: func(l dsync.LostInfo) { hooked = append(hooked, l) }}
+							opt.Hooks = &dsync.Hooks{Lost: func(l dsync.HoldInfo) { hooked = append(hooked, l) }}
 							a, b := newSession(t, store, &opt), newSession(t, store, nil)
 							other := newSession(t, store, nil).Mutex("other")
 							lock(t, other)

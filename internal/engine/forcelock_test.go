@@ -291,7 +291,7 @@ func TestForceOfALingeringKey(t *testing.T) {
 					store := dsynctest.NewMemory()
 					store.Polling = test.polling
 					var lost atomic.Int64
-					a := newSession(t, store, &dsync.Options{Linger: 5 * time.Minute, Hooks: &dsync.Hooks{Lost: func(dsync.LostInfo) { lost.Add(1) }}})
+					a := newSession(t, store, &dsync.Options{Linger: 5 * time.Minute, Hooks: &dsync.Hooks{Lost: func(dsync.HoldInfo) { lost.Add(1) }}})
 					b := newSession(t, store, nil)
 					if test.here {
 						b = a

@@ -36,7 +36,7 @@ func TestHandOffTakesNoCommand(t *testing.T) {
 		store := dsynctest.NewMemory()
 		var local int
 		opt := unswept()
-		opt.Hooks = &dsync.Hooks{Granted: func(g dsync.GrantedInfo) {
+		opt.Hooks = &dsync.Hooks{Granted: func(g dsync.HoldInfo) {
 			if g.Local {
 				local++
 			}

@@ -119,10 +119,16 @@ func (h *Hold) begin(f *core.Deliver) {
 	}
 	h.s.each(func(l *Hooks) {
 		if l.Granted != nil {
-			g := GrantedInfo{Context: h.ctx, Key: h.acquire.Key, Kind: h.acquire.Kind, Token: h.token, Wait: waited, Local: f.Local}
-			h.s.report(func() { l.Granted(g) })
+			info := h.info()
+			info.Wait, info.Local = waited, f.Local
+			h.s.report(func() { l.Granted(info) })
 		}
 	})
+}
+
+// info describes the hold to a hook.
+func (h *Hold) info() HoldInfo {
+	return HoldInfo{Context: h.ctx, Key: h.acquire.Key, Kind: h.acquire.Kind, Token: h.token}
 }
 
 // ends ends the hold before its holder is done: Lost closes, and the holder has the grace to stop. s.mu must
@@ -154,10 +160,8 @@ func (h *Hold) ends(f *core.End) {
 	}
 	s.each(func(l *Hooks) {
 		if l.Lost != nil {
-			info := LostInfo{
-				Key: h.acquire.Key, Kind: h.acquire.Kind, Token: h.token, Cause: h.cause, Held: s.now.Sub(h.since),
-				ByHolder: byHolder,
-			}
+			info := h.info()
+			info.Held, info.Cause, info.ByHolder = s.now.Sub(h.since), h.cause, byHolder
 			s.report(func() { l.Lost(info) })
 		}
 	})
@@ -589,7 +593,8 @@ func waitAll(ctx context.Context, all []Releasing, failed func(*Hold, error)) {
 func (h *Hold) reportRelease(held time.Duration) {
 	h.s.each(func(l *Hooks) {
 		if l.Released != nil {
-			info := ReleasedInfo{Key: h.acquire.Key, Kind: h.acquire.Kind, Token: h.token, Held: held}
+			info := h.info()
+			info.Held = held
 			h.s.report(func() { l.Released(info) })
 		}
 	})

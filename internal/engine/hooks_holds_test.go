@@ -34,9 +34,9 @@ func (o *hookLog) add(format string, args ...any) {
 // hooks returns hooks that record a hold's end with how long it was held.
 func (o *hookLog) hooks() *dsync.Hooks {
 	return &dsync.Hooks{
-		Granted:  func(g dsync.GrantedInfo) { o.add("granted") },
-		Released: func(r dsync.ReleasedInfo) { o.add("released %v", r.Held) },
-		Lost: func(l dsync.LostInfo) {
+		Granted:  func(g dsync.HoldInfo) { o.add("granted") },
+		Released: func(r dsync.HoldInfo) { o.add("released %v", r.Held) },
+		Lost: func(l dsync.HoldInfo) {
 			how := "lost"
 			switch {
 			case l.ByHolder:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
@@ -182,7 +183,7 @@ func TestLeaseArguments(t *testing.T) {
 				}
 			}
 		}
-		refuses(s, 0, -1, time.Second-time.Millisecond, time.Minute+time.Microsecond, dsync.MaxDuration+time.Millisecond)
+		refuses(s, 0, -1, time.Second-time.Millisecond, time.Minute+time.Microsecond, driver.MaxDuration+time.Millisecond)
 		set := newSession(t, dsynctest.NewMemory(), &dsync.Options{Margin: time.Second, Grace: 2 * time.Second})
 		refuses(set, time.Second, 6*time.Second)
 		if _, err := set.Mutex("k").Lease(background, 6001*time.Millisecond); err != nil {

@@ -206,7 +206,7 @@ func TestLingeringKeyIsLost(t *testing.T) {
 		f := newFaulty(t, store, nil)
 		opt := lingering()
 		lost := 0
-		opt.Hooks = &dsync.Hooks{Lost: func(dsync.LostInfo) { lost++ }}
+		opt.Hooks = &dsync.Hooks{Lost: func(dsync.HoldInfo) { lost++ }}
 		a := newSession(t, f, opt)
 		mu := a.Mutex("k")
 		makeLinger(mu)

@@ -283,7 +283,7 @@ func TestLockAllNeverStalls(t *testing.T) {
 				return dsynctest.Fault{Delay: time.Duration(draws.IntN(2000)) * time.Microsecond}
 			})
 			faulty = append(faulty, f)
-			s := newSession(t, f, &dsync.Options{Hooks: &dsync.Hooks{Deadlock: func(dsync.DeadlockInfo) { deadlocks.Add(1) }}})
+			s := newSession(t, f, &dsync.Options{Hooks: &dsync.Hooks{Deadlock: func(_, _ []string) { deadlocks.Add(1) }}})
 			wg.Go(func() {
 				r := rand.New(rand.NewPCG(uint64(i), 7))
 				for ctx.Err() == nil {

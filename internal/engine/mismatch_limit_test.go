@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -23,7 +23,7 @@ func TestMismatchNamesBothLimits(t *testing.T) {
 				mu := s.Mutex("k")
 				lock(t, mu)
 				err := other.Semaphore("k", 5).Acquire(background, 1)
-				var e *dsync.MismatchError
+				var e *driver.MismatchError
 				if !errors.As(err, &e) || e.Limit != 1 || e.WantLimit != 5 {
 					t.Errorf("error %#v, want one with the limits 1 in use and 5 requested", e)
 				}

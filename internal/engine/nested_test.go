@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -102,7 +103,7 @@ func TestWaitForOneself(t *testing.T) {
 				var told []string
 				s := newSession(t, store, &dsync.Options{
 					Name: "pod-7", Host: "h", Logger: slog.New(slog.NewTextHandler(&log, nil)),
-					Hooks: &dsync.Hooks{Deadlock: func(d dsync.DeadlockInfo) { told = append(told, d.String()) }},
+					Hooks: &dsync.Hooks{Deadlock: func(members, keys []string) { told = append(told, fmt.Sprint(members, keys)) }},
 				})
 				ctx, cancel := context.WithTimeout(background, time.Hour)
 				defer cancel()
@@ -114,7 +115,7 @@ func TestWaitForOneself(t *testing.T) {
 				if !test.told || len(told) != 1 {
 					return
 				}
-				if !strings.HasPrefix(told[0], "pod-7 (process ") || !strings.HasSuffix(told[0], `on h) holds "k" and waits for "k"`) {
+				if !strings.HasPrefix(told[0], "[pod-7 (process ") || !strings.HasSuffix(told[0], "on h)] [k]") {
 					t.Errorf("the hook was told %q", told)
 				}
 				if !errors.Is(err, context.DeadlineExceeded) {

@@ -157,9 +157,9 @@ func (o *Options) heartbeatTime() time.Duration {
 // Hooks are functions that a [Session] calls when something happens. Any of them may be nil.
 // dsync.Hooks explains them.
 type Hooks struct {
-	Granted        func(GrantedInfo)
-	Released       func(ReleasedInfo)
-	Lost           func(LostInfo)
+	Granted        func(HoldInfo)
+	Released       func(HoldInfo)
+	Lost           func(HoldInfo)
 	SessionStarted func(id string)
 	SessionLost    func(id string, cause error)
 	Heartbeat      func(took, left time.Duration, err error)
@@ -197,32 +197,23 @@ func (s *Session) each(f func(*Hooks)) {
 	}
 }
 
-// A GrantedInfo describes a hold that began.
-type GrantedInfo struct {
+// A HoldInfo describes a hold to a hook.
+type HoldInfo struct {
 	Context context.Context // of the call that the hold was granted to
 	Key     string
 	Kind    driver.Kind
 	Token   int64
-	Wait    time.Duration // from the call to the grant, including time in the local queue
-	Local   bool          // it was handed off within this process, without a command to the store
-}
 
-// A ReleasedInfo describes a hold that its holder ended.
-type ReleasedInfo struct {
-	Key   string
-	Kind  driver.Kind
-	Token int64
-	Held  time.Duration // since the grant
-}
+	// Of Granted.
+	Wait  time.Duration // from the call to the grant, including time in the local queue
+	Local bool          // it was handed off within this process, without a command to the store
 
-// A LostInfo describes a hold that ended before it was released.
-type LostInfo struct {
-	Key      string
-	Kind     driver.Kind
-	Token    int64
-	Cause    error         // ErrLost, wrapped together with the reason
-	Held     time.Duration // as in ReleasedInfo
-	ByHolder bool          // the hold ended as its holder wanted: with [Hold.WindDown], as when a leader resigns, or its lease is over
+	// Of Released and Lost.
+	Held time.Duration // since the grant
+
+	// Of Lost.
+	Cause    error // ErrLost, wrapped together with the reason
+	ByHolder bool  // the hold ended as its holder wanted: with [Hold.WindDown], as when a leader resigns, or its lease is over
 }
 
 // A DeadlockInfo describes a deadlock: Members[i] holds Keys[i] and waits for Keys[i+1], the last one for Keys[0].

@@ -90,7 +90,7 @@ func TestLogOfAnOutage(t *testing.T) {
 			Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn})),
 			Hooks: &dsync.Hooks{
 				StoreError: func(op string, _ error) { failed[op]++ },
-				Lost: func(l dsync.LostInfo) {
+				Lost: func(l dsync.HoldInfo) {
 					if errors.Is(l.Cause, context.DeadlineExceeded) || !strings.Contains(l.Cause.Error(), "; the last: no answer within ") || !strings.HasSuffix(l.Cause.Error(), ": context deadline exceeded") {
 						t.Errorf("lost: %v, want with why the last heartbeat failed, in words only", l.Cause)
 					}

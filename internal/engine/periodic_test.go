@@ -370,7 +370,7 @@ func TestPeriodicRefusesFarTicks(t *testing.T) {
 		store := dsynctest.NewMemory()
 		store.Skew(-2 * time.Hour)
 		now, p := time.Now().Truncate(time.Hour), newSession(t, store, nil).Periodic("k")
-		for _, tick := range []time.Time{time.UnixMilli(now.UnixMicro()), now.Add(dsync.MaxDuration - time.Hour)} {
+		for _, tick := range []time.Time{time.UnixMilli(now.UnixMicro()), now.Add(driver.MaxDuration - time.Hour)} {
 			for range 2 { // before the session is registered, and after that
 				ran, err := p.Do(background, tick, unwanted(t))
 				if ran || err == nil || !strings.Contains(err.Error(), "at most 438000h0m0s ahead") || !strings.Contains(err.Error(), tick.UTC().Format("2006-01-02T15")) {
@@ -382,7 +382,7 @@ func TestPeriodicRefusesFarTicks(t *testing.T) {
 			t.Errorf("%d records of keys", n)
 		}
 		wantLast(t, p, -1, "")
-		if ran, err := p.Do(background, now.Add(dsync.MaxDuration-3*time.Hour), nothing); !ran || err != nil {
+		if ran, err := p.Do(background, now.Add(driver.MaxDuration-3*time.Hour), nothing); !ran || err != nil {
 			t.Errorf("a tick that is not too far ahead: %t, %v", ran, err)
 		}
 	})

@@ -32,8 +32,8 @@ func TestStalledHoldEnds(t *testing.T) {
 					}
 					var ends []string
 					s := newSession(t, store, &dsync.Options{Hooks: &dsync.Hooks{
-						Released: func(r dsync.ReleasedInfo) { ends = append(ends, "released "+r.Key) },
-						Lost: func(l dsync.LostInfo) {
+						Released: func(r dsync.HoldInfo) { ends = append(ends, "released "+r.Key) },
+						Lost: func(l dsync.HoldInfo) {
 							ends = append(ends, fmt.Sprintf("lost %s: %v; by the holder: %t", l.Key, l.Cause, l.ByHolder))
 						},
 					}})
@@ -259,7 +259,7 @@ func TestProgressOfNoHold(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
 		h := take(t, s.Mutex("k").Hold)
 		ctx := h.Context(background)
-		for _, d := range []time.Duration{-1, dsync.MaxDuration + 1} {
+		for _, d := range []time.Duration{-1, driver.MaxDuration + 1} {
 			if err := h.Progress(d); err == nil || !strings.Contains(err.Error(), d.String()) {
 				t.Errorf("Progress(%v): %v", d, err)
 			}

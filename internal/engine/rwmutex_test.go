@@ -205,25 +205,31 @@ func TestRWMutexTry(t *testing.T) {
 				t.Errorf("%s: %v, want that it is held by %s", what, err, host)
 			}
 		}
-		h := take(t, a.TryHold)
-		wantHeld("TryHold", errOf(b.TryHold(background)), "a")
+		try := func(ctx context.Context, rw *dsync.RWMutex) error {
+			_, _, err := dsync.TryLockAll(ctx, rw)
+			return err
+		}
+		if !a.TryLock() {
+			t.Error("a try to write failed although the key is free")
+		}
+		wantHeld("a try beside a writer", try(background, b), "a")
 		if b.TryRLock() || a.TryRLock() {
 			t.Error("a try to read succeeded beside a writer")
 		}
-		h.Release(background)
+		a.Unlock()
 		for _, rw := range []*dsync.RWMutex{b, a, a} {
 			if !rw.TryRLock() {
 				t.Error("a try to read failed beside readers")
 			}
 		}
-		wantHeld("TryHold", errOf(a.TryHold(background)), "a") // a local holder is named first
+		wantHeld("a try beside readers", try(background, a), "a") // a local holder is named first
 		a.RUnlock()
 		a.RUnlock()
-		wantHeld("TryHold", errOf(a.TryHold(background)), "b")
+		wantHeld("a try beside a reader", try(background, a), "b")
 		b.RUnlock()
 		ctx, cancel := context.WithCancel(background)
 		cancel()
-		wantErr(t, "TryHold", errOf(a.TryHold(ctx)), context.Canceled)
+		wantErr(t, "a try without time", try(ctx, a), context.Canceled)
 		wantErr(t, "RHold", errOf(a.RHold(ctx)), context.Canceled)
 	})
 }
@@ -321,7 +327,8 @@ func TestRWMutexKeyOfAnotherKind(t *testing.T) {
 		lock(t, mu)
 		for where, o := range map[string]*dsync.Session{"here": other, "elsewhere": s} {
 			wantErr(t, where, errOf(o.RWMutex("k").RHold(ctx)), dsync.ErrMismatch)
-			wantErr(t, where, errOf(o.RWMutex("k").TryHold(background)), dsync.ErrMismatch)
+			_, _, err := dsync.TryLockAll(background, o.RWMutex("k"))
+			wantErr(t, where, err, dsync.ErrMismatch)
 		}
 		mu.Unlock()
 	})
@@ -347,7 +354,6 @@ func TestRWMutexMisuse(t *testing.T) {
 			"TryLock":        func() { zero.TryLock() },
 			"LockContext":    func() { zero.LockContext(background) },
 			"Hold":           func() { zero.Hold(background) },
-			"TryHold":        func() { zero.TryHold(background) },
 			"RHold":          func() { zero.RHold(background) },
 			"Unlock":         zero.Unlock,
 			"Do":             func() { zero.Do(background, nil) },

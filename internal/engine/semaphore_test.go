@@ -216,7 +216,7 @@ func TestSemaphoreSizesDiffer(t *testing.T) {
 				errOf(o.Semaphore("k", 50).TryHold(background, 1)),
 			} {
 				wantErr(t, where, err, dsync.ErrMismatch)
-				var mismatch *dsync.MismatchError
+				var mismatch *driver.MismatchError
 				if msg := fmt.Sprint(err); !errors.As(err, &mismatch) || !strings.Contains(msg, "30") || !strings.Contains(msg, "50") || !strings.Contains(msg, `"k"`) {
 					t.Errorf("%s: %q does not name both sizes", where, msg)
 				}

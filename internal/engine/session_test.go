@@ -433,8 +433,8 @@ func TestHooksReportGrantsAndLosses(t *testing.T) {
 		var events []string
 		add := func(format string, args ...any) { events = append(events, fmt.Sprintf(format, args...)) }
 		s := newSession(t, faulty, &dsync.Options{Hooks: &dsync.Hooks{
-			Granted: func(g dsync.GrantedInfo) { add("granted %s %t", g.Key, g.Token > 0) },
-			Lost: func(l dsync.LostInfo) {
+			Granted: func(g dsync.HoldInfo) { add("granted %s %t", g.Key, g.Token > 0) },
+			Lost: func(l dsync.HoldInfo) {
 				add("lost %s %t %t", l.Key, errors.Is(l.Cause, dsync.ErrLost), errors.Is(l.Cause, dsync.ErrClosed))
 			},
 			SessionStarted: func(string) { add("started") },

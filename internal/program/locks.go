@@ -15,7 +15,6 @@ type locker interface {
 	TryLock() bool
 	Unlock()
 	Hold(context.Context) (*dsync.Hold, error)
-	TryHold(context.Context) (*dsync.Hold, error)
 }
 
 var (
@@ -98,7 +97,11 @@ func tries(try func() bool) func(context.Context) error {
 
 // exclusive locks m, by its own methods or with a Hold.
 func (g *goroutine) exclusive(c *call, o Op, m locker) {
-	if o.Variant >= 2 && o.Verb != ForceHold {
+	var try granter // an RWMutex has no try that returns a Hold
+	if mu, ok := m.(*dsync.Mutex); ok {
+		try = mu.TryHold
+	}
+	if o.Variant >= 2 && o.Verb != ForceHold || try == nil && !o.Verb.waits() {
 		g.plain(c, o, m)
 		return
 	}
@@ -115,7 +118,7 @@ func (g *goroutine) exclusive(c *call, o Op, m locker) {
 		}()
 		wait = m.(*dsync.Mutex).ForceHold
 	}
-	if dh := g.request(c, o, wait, m.TryHold); dh != nil {
+	if dh := g.request(c, o, wait, try); dh != nil {
 		h := g.tookHold(c, rules.Hold{}, dh, o)
 		release := h.release
 		h.release = func(o Op) {

@@ -39,7 +39,7 @@ func Sweep(ctx context.Context, t *Target, n int) (Sweeping, error) {
 		if _, _, err := storecmd.Acquire(ctx, store, c, false, nil, time.Now().Add(time.Hour)); err != nil {
 			return Sweeping{}, err
 		}
-		if _, _, err := storecmd.Release(ctx, store, c, driver.Leave{}); err != nil {
+		if _, _, err := storecmd.Release(ctx, store, c, driver.Release{}); err != nil {
 			return Sweeping{}, err
 		}
 		if err := t.DB.Collection("leasehold").FindOne(ctx, bson.D{{Key: "_id", Value: "k/" + c.Key}}).Decode(&records[i]); err != nil {
