@@ -61,7 +61,7 @@ func (w *nemesisWorker) pick(campaigns bool) *nemesisHold {
 	case n < 6:
 		return w.mutex(nemesisMutexes[w.draw.IntN(len(nemesisMutexes))], try)
 	case n < 8:
-		return w.rwmutex(try)
+		return w.rwmutex()
 	}
 	return w.semaphore(try)
 }
@@ -131,11 +131,11 @@ func (w *nemesisWorker) mutex(key string, try bool) *nemesisHold {
 	}
 }
 
-func (w *nemesisWorker) rwmutex(try bool) *nemesisHold {
+func (w *nemesisWorker) rwmutex() *nemesisHold {
 	m := w.session.RWMutex(nemesisRW)
 	if w.draw.IntN(3) == 0 {
 		h := &nemesisHold{Event: history.Event{Key: nemesisRW, What: "write", Weight: rwLimit, Limit: rwLimit}}
-		return h.of(either(try, m.Hold, m.TryHold))
+		return h.of(m.Hold)
 	}
 	h := &nemesisHold{Event: history.Event{Key: nemesisRW, What: "read", Weight: 1, Limit: rwLimit, Shared: true}}
 	return h.of(m.RHold)
